@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "dat/events.hpp"
 #include "dat/norm.hpp"
 
 namespace dat {
@@ -33,15 +34,6 @@ constexpr int kPhases = 13, kPhasesInSum = 12;
 constexpr std::array<const char*, kPhases> kPhaseNames = {"data",     "attack",     "forward", "backward", "encode",
                                                           "exposed",  "decode",     "select",  "update",   "other",
                                                           "evaluate", "checkpoint", "hidden"};
-
-/// From one moment to another, as rank 0 has seen it: a generator has worked on a micro-batch, or rank 0 has waited for
-/// one.
-struct AttackSpan {
-  int rank = 0;               ///< of the launch; 0: rank 0 has waited
-  std::int64_t step = 0;      ///< that the micro-batch is of, counted from 1
-  int unit = 0;               ///< its number in the step
-  double begin = 0, end = 0;  ///< seconds of one clock
-};
 
 /// What generators have done for a step (--generators).
 struct GeneratorRecord {
@@ -99,57 +91,6 @@ struct RankRecord {
   std::int64_t step = 0;
   std::vector<double> seconds;  ///< [ranks of the launch][kPhases]; NaN: the rank has left
   std::vector<double> bytes;    ///< [ranks of the launch] bytes that each rank has sent
-};
-
-/// A rank that has become persistently slower than the others, or keeps up again.
-struct StragglerRecord {
-  std::int64_t step = 0;
-  int rank = 0;
-  bool slow = false;
-  double ratio = 1;  ///< the rank's time for a step, waits not counted, over the median of the others
-};
-
-/// Silent corruption that the run has gone on from.
-struct CorruptionRecord {
-  std::int64_t step = 0;
-  int rank = -1;     ///< the guilty rank; -1: nobody can say
-  std::string what;  ///< what was wrong: "weights, running means", "gradient of micro-batch 3 of rank 1"
-  std::string done;  ///< what was done about it
-  std::string text;  ///< the whole record as a sentence, for people
-};
-
-/// A step that was skipped because of numbers that are not finite, catastrophic overfitting, or a rollback.
-struct SetbackRecord {
-  std::int64_t step = 0;     ///< the skipped step, or the last step before the setback
-  std::string event;         ///< skipped | overfitting | rollback
-  std::string cause;         ///< what was seen
-  std::int64_t to_step = 0;  ///< rollback: the run goes on behind this step
-  double lr_factor = 1;      ///< factor of the learning rates from here on
-};
-
-/// A rank that has left the run, which goes on without it.
-struct LeftRecord {
-  int rank = 0;
-  std::int64_t step = 0;  ///< steps that were done before
-  std::string why;
-
-  friend bool operator==(const LeftRecord&, const LeftRecord&) = default;
-};
-
-/// What a rank has been accused of (--byzantine). Ranks of the launch.
-struct AccusationRecord {
-  std::int64_t step = 0;
-  int by = -1;  ///< -1: all have seen it
-  int rank = 0;
-  std::string rule;
-  bool upheld = false;
-};
-
-/// A rank that has been banned.
-struct BanRecord {
-  std::int64_t step = 0;
-  int rank = 0, by = -1;
-  std::string rule;
 };
 
 /// What does not change during a run.
@@ -214,20 +155,24 @@ struct FinalResult {
 };
 
 class ProgressLine;
+struct EventKind;
+/// Those of events.def.
+[[nodiscard]] const std::vector<EventKind>& event_kinds();
 
 /// What a run leaves behind, and what it says on the way. Lives on rank 0 only.
 ///
 /// metrics.jsonl is the live record: one JSON object a line, each written with one write(), "kind" = run (the first
-/// line: layers and format) | step | evaluation | ranks | straggler | corruption | setback | left | accusation | ban.
-/// results.h5 is made from it by write_results. Nothing is allocated by step().
+/// line: layers and format) | step | evaluation | ranks | that of an event (events.def). results.h5 is made from it by
+/// write_results. Nothing is allocated by step().
 class Report {
  public:
   /// Creates the folder with config.resolved.toml and provenance.json, or goes on in it: `resume_bytes` >= 0 is the
   /// length to which metrics.jsonl is cut first; < 0 starts an empty file. The caller holds the folder's RunLock.
   /// Removes a results.h5 and SUMMARY.txt that were there. Each line is added by one who is alone (require_alone, also
   /// its errors). Error(io); Error(checkpoint) where metrics.jsonl is shorter than `resume_bytes`. behind: lines that
-  /// come behind them at once.
-  Report(RunFacts facts, std::int64_t resume_bytes, const std::string& behind = "");
+  /// come behind them at once. kinds: of all events that the record may have.
+  Report(RunFacts facts, std::int64_t resume_bytes, const std::string& behind = "",
+         const std::vector<EventKind>& kinds = event_kinds());
   ~Report();
   Report(const Report&) = delete;
   Report& operator=(const Report&) = delete;
@@ -236,15 +181,12 @@ class Report {
   /// All records of one step. Prints a line per split and weights.
   void evaluation(const std::vector<EvaluationRecord>&);
   void ranks(const RankRecord&);
-  void straggler(const StragglerRecord&, const std::string& host);
-  void corruption(const CorruptionRecord&);  ///< a warning, too
-  void setback(const SetbackRecord&);        ///< a warning, too; a rollback is told by roll_back()
-  void left(const LeftRecord&);
-  void accusation(const AccusationRecord&);
-  void ban(const BanRecord&);
+  /// An event of events.hpp: its line, and its sentence. The template is in record/event_kind.hpp; made for events.def.
+  template <class Event>
+  void tell(const Event& event);
   /// What is to stand behind the first `metrics_bytes` bytes of metrics.jsonl once the run has gone back to the
-  /// checkpoint that was written after them: what has become of ranks (left, accusation, ban) and earlier rollbacks,
-  /// which stay true, and this rollback. Changes nothing: it is to be in a checkpoint before the record is cut.
+  /// checkpoint that was written after them: events that last, and this rollback. Changes nothing: it is to be in a
+  /// checkpoint before the record is cut.
   [[nodiscard]] std::string behind_rollback(std::int64_t metrics_bytes, const SetbackRecord& rollback) const;
   /// Cuts metrics.jsonl back to so many bytes, and puts these lines behind them; and warns. Error(io);
   /// Error(checkpoint): it is shorter than that. Error(usage), as require_alone().
@@ -267,10 +209,10 @@ class Report {
   [[nodiscard]] std::string lines_that_stay(std::int64_t from) const;
   void log(const char* text);
   void print(const char* text);  // of the program's own words; else message()
-  void attacks(std::int64_t step, const std::vector<AttackSpan>& spans);
   void progress(const StepRecord&);
 
   RunFacts facts_;
+  const std::vector<EventKind>& kinds_;
   int metrics_ = -1;  // file descriptor
   std::FILE* log_ = nullptr;
   std::int64_t metrics_bytes_ = 0;
@@ -283,8 +225,8 @@ class Report {
 
 /// Reads folder/metrics.jsonl and writes folder/results.h5 (sealed, readable with h5py):
 /// history/step/*, history/evaluation/*, jointspar/{layer_name,layer_elements,step,p,active,norm},
-/// ranks/{step,t_*,bytes}, root attributes filetype, format_version, config_toml, provenance. NaN: not measured, or a
-/// rank that was not there. Error(data): a damaged record, by line; Error(io).
+/// ranks/{step,t_*,bytes}, tables of events, root attributes filetype, format_version, config_toml, provenance. NaN:
+/// not measured, or a rank that was not there. Error(data): a damaged record, by line; Error(io).
 void write_results(const RunFacts& facts);
 
 /// Draws a run's folder through gnuplot into folder/plots/: accuracies, losses with the learning rate, and p per layer,

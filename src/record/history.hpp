@@ -1,8 +1,11 @@
 #pragma once
 
+#include <any>
 #include <array>
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -84,8 +87,8 @@ using EvaluationMoment = std::pair<std::int64_t, std::int64_t>;
 struct History {
   std::vector<std::string> layer_names;   ///< [layers]
   std::vector<std::int64_t> layer_sizes;  ///< [layers], elements
-  std::vector<double> layer_costs;        ///< [layers] in the budget; empty in records of earlier versions
-  double warmup_epochs = 0;               ///< 0 also in records of earlier versions
+  std::vector<double> layer_costs;        ///< [layers] in the budget
+  double warmup_epochs = 0;               //
   std::vector<StepRecord> steps;          ///< steps whose pointers are null
   std::vector<float> p, norms;            ///< [steps][layers]; norms NaN where inactive
   std::vector<std::uint8_t> active;       ///< [steps][layers]
@@ -94,17 +97,20 @@ struct History {
   std::vector<std::vector<double>> distances;
   std::vector<GeneratorRecord> generators;  ///< [steps]; as a new one where there were none
   bool had_generators = false;              ///< in any step
-  std::vector<AttackSpan> attacks;          ///< of the first steps of the last process, in the order of their ends
   std::vector<EvaluationRecord> evaluations;
   std::vector<RankRecord> ranks;
-  std::vector<StragglerRecord> stragglers;
-  std::vector<CorruptionRecord> corruptions;  ///< corruptions whose texts are empty
-  std::vector<SetbackRecord> setbacks;
-  std::vector<LeftRecord> left;
-  std::vector<AccusationRecord> accusations;
-  std::vector<BanRecord> bans;
+  std::vector<std::any> events;                   ///< in the order of their lines, each its struct
+  const std::vector<EventKind>* kinds = nullptr;  ///< that there may be; outlive this
 
   [[nodiscard]] std::size_t layers() const { return layer_names.size(); }
+  /// The events of one kind. What is for people alone was not read.
+  template <class Event>
+  [[nodiscard]] std::vector<Event> all() const {
+    std::vector<Event> of_the_kind;
+    for (const std::any& event : events)
+      if (const auto* one = std::any_cast<Event>(&event)) of_the_kind.push_back(*one);
+    return of_the_kind;
+  }
   /// Of whose gradients there are distances in any step; 0: of nobody's.
   [[nodiscard]] std::size_t ranks_with_distances() const;
   [[nodiscard]] std::int64_t active_layers(std::size_t step) const;
@@ -116,9 +122,24 @@ struct History {
   [[nodiscard]] std::vector<EvaluationSeries> evaluation_series() const;
 };
 
+class Hdf5File;
+
+/// What the record does with the events of a kind: made of their struct by kind_of (event_kind.hpp).
+struct EventKind {
+  const char* name;                                ///< in lines
+  std::any (*read)(const nlohmann::json& line);    ///< throws where the line has no such event
+  bool (*lasts)(const nlohmann::json& line);       ///< stays behind a rollback
+  std::string (*summary)(const History& history);  ///< lines of SUMMARY.txt
+  std::size_t (*count)(const History& history);
+  void (*write_table)(Hdf5File& file, const History& history);  ///< null: there is no table of them
+};
+
+/// Null: there is none of that name.
+[[nodiscard]] const EventKind* kind_named(std::string_view name, const std::vector<EventKind>& kinds);
+
 /// Reads folder/metrics.jsonl. A last line without newline (a killed writer) is left out. Error(data): no such file, or
-/// a damaged line, by number.
-[[nodiscard]] History read_history(const std::string& folder);
+/// a damaged line, or one of no kind, by number.
+[[nodiscard]] History read_history(const std::string& folder, const std::vector<EventKind>& kinds = event_kinds());
 
 /// Writes results.h5 as write_results(facts) does, from a history that was read already.
 void write_results(const RunFacts& facts, const History& history);

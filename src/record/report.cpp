@@ -23,7 +23,7 @@
 #include "dat/error.hpp"
 #include "dat/file.hpp"
 #include "dat/run_lock.hpp"
-#include "record/history.hpp"
+#include "record/event_kind.hpp"
 #include "record/json_line.hpp"
 #include "record/progress_line.hpp"
 #include "record/summary.hpp"
@@ -37,22 +37,6 @@ int terminal_columns() {
   return isatty(STDOUT_FILENO) != 0 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
-/// A line of the record. Texts may be a stranger's: what is no UTF-8 is replaced, and controls are escaped, so that
-/// whoever looks at the file as it grows sees words.
-[[nodiscard]] std::string line_of(const nlohmann::ordered_json& row) {
-  return row.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) + "\n";
-}
-
-[[nodiscard]] std::string line_of(const SetbackRecord& record) {
-  nlohmann::ordered_json row{
-      {"kind", "setback"}, {"step", record.step}, {"event", record.event}, {"cause", record.cause}};
-  if (record.event == "rollback") {
-    row["to_step"] = record.to_step;
-    row["lr_factor"] = record.lr_factor;
-  }
-  return line_of(row);
-}
-
 /// A whole number as one.
 [[nodiscard]] nlohmann::ordered_json plain_number(double value) {
   const auto whole = static_cast<std::int64_t>(value);
@@ -61,8 +45,10 @@ int terminal_columns() {
 
 }  // namespace
 
-Report::Report(RunFacts facts, std::int64_t resume_bytes, const std::string& behind)
+Report::Report(RunFacts facts, std::int64_t resume_bytes, const std::string& behind,
+               const std::vector<EventKind>& kinds)
     : facts_(std::move(facts)),
+      kinds_(kinds),
       metrics_path_(facts_.folder + "/metrics.jsonl"),
       logged_(std::make_unique<ProgressLine>()),
       shown_(std::make_unique<ProgressLine>()) {
@@ -212,17 +198,8 @@ void Report::step(const StepRecord& record) {
                [&](std::size_t rank) { return rank < all->size() ? static_cast<float>((*all)[rank]) : std::nanf(""); });
   write_line(line.close());
   if (record.generators != nullptr && record.generators->spans != nullptr)
-    attacks(record.step, *record.generators->spans);
+    tell(AttacksRecord{record.step, !std::exchange(attacks_told_, true), *record.generators->spans});
   progress(record);
-}
-
-void Report::attacks(std::int64_t step, const std::vector<AttackSpan>& spans) {
-  nlohmann::ordered_json row{{"kind", "attacks"},
-                             {"step", step},
-                             {"first", !std::exchange(attacks_told_, true)},
-                             {"spans", nlohmann::ordered_json::array()}};
-  for (const AttackSpan& one : spans) row["spans"].push_back({one.rank, one.step, one.unit, one.begin, one.end});
-  write_text(line_of(row));
 }
 
 void Report::progress(const StepRecord& record) {
@@ -278,60 +255,6 @@ void Report::ranks(const RankRecord& record) {
   write_line(line.close());
 }
 
-void Report::straggler(const StragglerRecord& record, const std::string& host) {
-  JsonLine line(line_, "straggler");
-  line.field("step", record.step);
-  line.field("rank", record.rank);
-  line.key("slow");
-  line.text(record.slow ? "true" : "false");
-  line.field("ratio", record.ratio);
-  write_line(line.close());
-  const std::string who = "rank " + std::to_string(record.rank) + " on " + host;
-  message(record.slow
-              ? who + fmt::format(" is slow: its part of a step takes {:.1f} times as long as the others', in the "
-                                  "last steps up to {}",
-                                  record.ratio, record.step)
-              : who + fmt::format(" keeps up with the others again, at step {}", record.step));
-}
-
-void Report::corruption(const CorruptionRecord& record) {
-  JsonLine line(line_, "corruption");
-  line.field("step", record.step);
-  line.field("rank", record.rank);
-  line.field("what", record.what);
-  line.field("done", record.done);
-  write_line(line.close());
-  warning(record.text);
-}
-
-void Report::setback(const SetbackRecord& record) {
-  write_text(line_of(record));
-  warning(record.cause + (record.event == "skipped" ? ": the step is skipped" : ""));
-}
-
-void Report::left(const LeftRecord& record) {
-  const nlohmann::ordered_json row{{"kind", "left"}, {"step", record.step}, {"rank", record.rank}, {"why", record.why}};
-  write_text(line_of(row));
-}
-
-namespace {
-[[nodiscard]] nlohmann::ordered_json accuser(int by) {
-  return by < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(by);
-}
-}  // namespace
-
-void Report::accusation(const AccusationRecord& record) {
-  const nlohmann::ordered_json row{{"kind", "accusation"}, {"step", record.step}, {"by", accuser(record.by)},
-                                   {"rank", record.rank},  {"rule", record.rule}, {"upheld", record.upheld}};
-  write_text(line_of(row));
-}
-
-void Report::ban(const BanRecord& record) {
-  const nlohmann::ordered_json row{
-      {"kind", "ban"}, {"step", record.step}, {"rank", record.rank}, {"by", accuser(record.by)}, {"rule", record.rule}};
-  write_text(line_of(row));
-}
-
 std::string Report::behind_rollback(std::int64_t metrics_bytes, const SetbackRecord& rollback) const {
   return lines_that_stay(metrics_bytes) + line_of(rollback);
 }
@@ -349,8 +272,7 @@ void Report::roll_back(std::int64_t metrics_bytes, const std::string& behind, co
   logged_->begin_anew();
   shown_->begin_anew();
   write_text(behind);
-  warning("back to the checkpoint of step " + std::to_string(rollback.to_step) +
-          fmt::format(", with {:g} times the learning rate: ", rollback.lr_factor) + rollback.cause);
+  warning(rollback.sentence());
 }
 
 std::string Report::lines_that_stay(std::int64_t from) const {
@@ -361,16 +283,15 @@ std::string Report::lines_that_stay(std::int64_t from) const {
   for (std::string line; std::getline(rest, line);) {
     const nlohmann::json row = nlohmann::json::parse(line, nullptr, false);
     if (!row.is_object()) continue;
-    const std::string kind = row.value("kind", "");
-    if (kind == "left" || kind == "accusation" || kind == "ban" || row.value("event", "") == "rollback")
-      kept += line + "\n";
+    const EventKind* kind = kind_named(row.value("kind", ""), kinds_);
+    if (kind != nullptr && kind->lasts(row)) kept += line + "\n";
   }
   return kept;
 }
 
 std::string Report::finish(const FinalResult& result) {
   static_cast<void>(metrics_bytes());  // all of them
-  const History history = read_history(facts_.folder);
+  const History history = read_history(facts_.folder, kinds_);
   write_results(facts_, history);
   // fabs: a NaN may carry a sign, which printf would show.
   std::string last = "Final:";

@@ -2,11 +2,14 @@
 #include <cmath>
 #include <fstream>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "dat/error.hpp"
 #include "dat/file.hpp"
 #include "hdf5/hdf5.hpp"
+#include "record/fields.hpp"
 #include "record/history.hpp"
 
 namespace dat {
@@ -14,53 +17,13 @@ namespace {
 
 using nlohmann::json;
 
-double number_or_nan(const json& value) {
-  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
-}
-
-/// A text, in one line: what is said of a run has a line for each thing that happened.
-void read_text(const json& record, const char* name, std::string& text) {
-  text = in_one_line(record.at(name).get<std::string>());
-}
-
-/// A field reader for for_each_*_field.
-auto fields_of(const json& record) {
-  return [&record](const char* name, auto& value, const char*) {
-    if constexpr (std::is_same_v<decltype(value), double&>)
-      value = number_or_nan(record.at(name));
-    else if constexpr (std::is_same_v<decltype(value), std::string&>)
-      read_text(record, name, value);
-    else
-      record.at(name).get_to(value);
-  };
-}
-
 void append_layers(const json& values, std::size_t layers, std::vector<float>& out) {
   require(values.size() == layers, ExitCode::data, values.size(), " values for ", layers, " layers");
   for (const json& value : values) out.push_back(static_cast<float>(number_or_nan(value)));
 }
 
-[[nodiscard]] int rank_or_all(const json& by) { return by.is_null() ? -1 : by.get<int>(); }
-
-void append_attacks(const json& record, History& history) {
-  if (record.at("first").get<bool>()) history.attacks.clear();  // another process, another clock
-  for (const json& span : record.at("spans"))
-    history.attacks.push_back({.rank = span.at(0).get<int>(),
-                               .step = span.at(1).get<std::int64_t>(),
-                               .unit = span.at(2).get<int>(),
-                               .begin = span.at(3).get<double>(),
-                               .end = span.at(4).get<double>()});
-}
-
 void append_step(const json& record, History& history) {
-  StepRecord& step = history.steps.emplace_back();
-  if (record.contains("eps")) {
-    for_each_step_field(step, fields_of(record));
-  } else {  // of an earlier version
-    json complete = record;
-    complete.emplace("eps", nullptr);
-    for_each_step_field(step, fields_of(complete));
-  }
+  for_each_step_field(history.steps.emplace_back(), fields_of(record));
   const std::string& active = record.at("active").get_ref<const std::string&>();
   require(active.size() == history.layers(), ExitCode::data, active.size(), " marks for ", history.layers(), " layers");
   for (const char mark : active) history.active.push_back(mark == '1');
@@ -75,101 +38,39 @@ void append_step(const json& record, History& history) {
   for (const json& value : record.value("distance", json::array())) distances.push_back(number_or_nan(value));
 }
 
-void append(const json& record, History& history) {
-  const std::string& kind = record.at("kind").get_ref<const std::string&>();
-  if (kind == "step") {
-    append_step(record, history);
-  } else if (kind == "attacks") {
-    append_attacks(record, history);
-  } else if (kind == "evaluation") {
-    json complete = record;
-    complete.emplace("weights", "raw");  // records of earlier versions do not say so
-    complete.emplace("norm", "linf");
-    for_each_evaluation_field(history.evaluations.emplace_back(), fields_of(complete));
-  } else if (kind == "ranks") {
-    RankRecord& ranks = history.ranks.emplace_back();
-    record.at("step").get_to(ranks.step);
-    for (const json& value : record.at("bytes")) ranks.bytes.push_back(number_or_nan(value));
-    ranks.seconds.resize(ranks.bytes.size() * kPhases);
-    for (std::size_t phase = 0; phase < kPhases; ++phase)
-      for (std::size_t rank = 0; rank < ranks.bytes.size(); ++rank)
-        ranks.seconds[rank * kPhases + phase] = number_or_nan(record.at(kPhaseSeries[phase]).at(rank));
-  } else if (kind == "straggler") {
-    StragglerRecord& straggler = history.stragglers.emplace_back();
-    record.at("step").get_to(straggler.step);
-    record.at("rank").get_to(straggler.rank);
-    record.at("slow").get_to(straggler.slow);
-    straggler.ratio = number_or_nan(record.at("ratio"));
-  } else if (kind == "corruption") {
-    CorruptionRecord& corruption = history.corruptions.emplace_back();
-    record.at("step").get_to(corruption.step);
-    record.at("rank").get_to(corruption.rank);
-    read_text(record, "what", corruption.what);
-    read_text(record, "done", corruption.done);
-  } else if (kind == "setback") {
-    SetbackRecord& setback = history.setbacks.emplace_back();
-    record.at("step").get_to(setback.step);
-    read_text(record, "event", setback.event);
-    read_text(record, "cause", setback.cause);
-    setback.to_step = record.value("to_step", std::int64_t{0});
-    setback.lr_factor = record.value("lr_factor", 1.0);
-  } else if (kind == "left") {
-    LeftRecord& left = history.left.emplace_back();
-    record.at("step").get_to(left.step);
-    record.at("rank").get_to(left.rank);
-    read_text(record, "why", left.why);
-  } else if (kind == "accusation") {
-    AccusationRecord& accusation = history.accusations.emplace_back();
-    accusation.by = rank_or_all(record.at("by"));
-    record.at("step").get_to(accusation.step);
-    record.at("rank").get_to(accusation.rank);
-    read_text(record, "rule", accusation.rule);
-    record.at("upheld").get_to(accusation.upheld);
-  } else if (kind == "ban") {
-    BanRecord& ban = history.bans.emplace_back();
-    ban.by = rank_or_all(record.at("by"));
-    record.at("step").get_to(ban.step);
-    record.at("rank").get_to(ban.rank);
-    read_text(record, "rule", ban.rule);
-  } else if (kind == "run") {
-    require(record.at("format_version") == kResultsFormat, ExitCode::data, "format ",
-            record.at("format_version").dump(), ", but this program reads format ", kResultsFormat);
-    record.at("layer_name").get_to(history.layer_names);
-    record.at("layer_elements").get_to(history.layer_sizes);
-    history.layer_costs = record.value("layer_cost", std::vector<double>());
-    history.warmup_epochs = record.value("warmup_epochs", 0.0);
-  } else {
-    fail(ExitCode::data, "unknown kind '", kind, "'");
-  }
+void append_evaluation(const json& record, History& history) {
+  for_each_evaluation_field(history.evaluations.emplace_back(), fields_of(record));
 }
 
-/// One 1-D dataset per field of `records`, in `group`.
-template <class Record, class ForEach>
-void write_series(Hdf5File& file, const std::string& group, const std::vector<Record>& records, ForEach for_each) {
-  const Record first{};
-  std::size_t column = 0;
-  for_each(first, [&](const char* name, const auto& example, const char* unit) {
-    using Field = std::decay_t<decltype(example)>;
-    using Value = std::conditional_t<std::is_same_v<Field, std::string>, std::string,
-                                     std::conditional_t<std::is_floating_point_v<Field>, double, std::int64_t>>;
-    std::vector<Value> values;
-    values.reserve(records.size());
-    for (const Record& record : records) {
-      std::size_t at = 0;
-      for_each(record, [&](const char*, const auto& value, const char*) {
-        if constexpr (std::is_same_v<Value, std::string> == std::is_same_v<std::decay_t<decltype(value)>, std::string>)
-          if (at == column) values.push_back(static_cast<Value>(value));
-        ++at;
-      });
-    }
-    ++column;
-    const std::string path = group + "/" + name;
-    if constexpr (std::is_same_v<Value, std::string>)
-      file.write_texts(path, values);
-    else
-      file.write(path, {static_cast<std::int64_t>(values.size())}, values);
-    if (*unit != '\0') file.set_text(path, "units", unit);
-  });
+void append_ranks(const json& record, History& history) {
+  RankRecord& ranks = history.ranks.emplace_back();
+  record.at("step").get_to(ranks.step);
+  for (const json& value : record.at("bytes")) ranks.bytes.push_back(number_or_nan(value));
+  ranks.seconds.resize(ranks.bytes.size() * kPhases);
+  for (std::size_t phase = 0; phase < kPhases; ++phase)
+    for (std::size_t rank = 0; rank < ranks.bytes.size(); ++rank)
+      ranks.seconds[rank * kPhases + phase] = number_or_nan(record.at(kPhaseSeries[phase]).at(rank));
+}
+
+void append_header(const json& record, History& history) {
+  require(record.at("format_version") == kResultsFormat, ExitCode::data, "format ", record.at("format_version").dump(),
+          ", but this program reads format ", kResultsFormat);
+  record.at("layer_name").get_to(history.layer_names);
+  record.at("layer_elements").get_to(history.layer_sizes);
+  record.at("layer_cost").get_to(history.layer_costs);
+  record.at("warmup_epochs").get_to(history.warmup_epochs);
+}
+
+/// What is no event, by its kind.
+const std::map<std::string_view, void (*)(const json&, History&)> kSeries = {
+    {"run", append_header}, {"step", append_step}, {"evaluation", append_evaluation}, {"ranks", append_ranks}};
+
+void append(const json& record, History& history) {
+  const std::string& name = record.at("kind").get_ref<const std::string&>();
+  if (const auto series = kSeries.find(name); series != kSeries.end()) return series->second(record, history);
+  const EventKind* kind = kind_named(name, *history.kinds);
+  require(kind != nullptr, ExitCode::data, "unknown kind '", name, "'");
+  history.events.push_back(kind->read(record));
 }
 
 void write_ranks(Hdf5File& file, const std::vector<RankRecord>& records) {
@@ -207,19 +108,14 @@ void write_distances(Hdf5File& file, const History& history) {
              table);
 }
 
-/// Who has been accused of what, and who has been banned; by -1: all have seen it.
-void write_accusations(Hdf5File& file, const History& history) {
-  const auto of = [](const auto& record, auto&& field) {
-    field("step", record.step, "");
-    field("rank", static_cast<std::int64_t>(record.rank), "");
-    field("by", static_cast<std::int64_t>(record.by), "");
-    field("rule", record.rule, "");
-  };
-  write_series(file, "bans", history.bans, of);
-  write_series(file, "accusations", history.accusations, [&](const AccusationRecord& record, auto&& field) {
-    of(record, field);
-    field("upheld", static_cast<std::int64_t>(record.upheld ? 1 : 0), "");
-  });
+/// All tables of events, where there is an event for any of them.
+void write_events(Hdf5File& file, const History& history) {
+  const std::vector<EventKind>& kinds = *history.kinds;
+  if (std::none_of(kinds.begin(), kinds.end(),
+                   [&](const EventKind& kind) { return kind.write_table != nullptr && kind.count(history) > 0; }))
+    return;
+  for (const EventKind& kind : kinds)
+    if (kind.write_table != nullptr) kind.write_table(file, history);
 }
 
 }  // namespace
@@ -264,11 +160,12 @@ std::vector<EvaluationSeries> History::evaluation_series() const {
   return all;
 }
 
-History read_history(const std::string& folder) {
+History read_history(const std::string& folder, const std::vector<EventKind>& kinds) {
   const std::string path = folder + "/metrics.jsonl";
   std::ifstream file(path);
   require(file.is_open(), ExitCode::data, "no run in ", folder, ": cannot open metrics.jsonl");
   History history;
+  history.kinds = &kinds;
   std::string line;
   for (std::int64_t number = 1; std::getline(file, line) && !file.eof(); ++number) {
     try {
@@ -304,7 +201,7 @@ void write_results(const RunFacts& facts, const History& history) {
 
     file.write_texts("jointspar/layer_name", history.layer_names);
     file.write("jointspar/layer_elements", {layers}, history.layer_sizes);
-    if (!history.layer_costs.empty()) file.write("jointspar/layer_cost", {layers}, history.layer_costs);
+    file.write("jointspar/layer_cost", {layers}, history.layer_costs);
     file.write("jointspar/step", {rows}, steps);
     file.write("jointspar/p", {rows, layers}, history.p);
     file.write("jointspar/active", {rows, layers}, history.active);
@@ -315,7 +212,7 @@ void write_results(const RunFacts& facts, const History& history) {
     if (history.had_generators)
       write_series(file, "history/step", history.generators,
                    [](const GeneratorRecord& r, auto&& field) { for_each_generator_field(r, field); });
-    if (!history.accusations.empty()) write_accusations(file, history);
+    write_events(file, history);
     file.close();
   });
 }

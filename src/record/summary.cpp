@@ -115,41 +115,6 @@ std::string figures(const RunFacts& facts, const History& history) {
   return text;
 }
 
-/// What went wrong, and what was done.
-std::string events(const History& history) {
-  std::string text;
-  for (auto r = history.stragglers.begin(); r != history.stragglers.end(); ++r) {
-    if (!r->slow) continue;
-    const auto end = std::find_if(r, history.stragglers.end(),
-                                  [&](const StragglerRecord& later) { return !later.slow && later.rank == r->rank; });
-    text += fmt::format("{:<16}rank {}, {:.1f} times as long as the others, from about step {}", "slow", r->rank,
-                        r->ratio, r->step);
-    text += end == history.stragglers.end() ? "\n" : fmt::format(" to {}\n", end->step);
-  }
-  for (std::size_t k = 0; k < history.corruptions.size(); ++k) {
-    const CorruptionRecord& r = history.corruptions[k];
-    text += fmt::format("{:<16}{} of {}: step {}, ", "corruption", k + 1, history.corruptions.size(), r.step) +
-            (r.rank >= 0 ? "rank " + std::to_string(r.rank) + ", " : "") + r.what + "; " + r.done + "\n";
-  }
-  for (const LeftRecord& r : history.left)
-    text += fmt::format("{:<16}rank {}, after step {}: ", "left", r.rank, r.step) + r.why + "\n";
-  for (const BanRecord& r : history.bans)
-    text += fmt::format("{:<16}rank {}, in step {}, by {}: {}\n", "banned", r.rank, r.step,
-                        r.by < 0 ? "all" : fmt::format("rank {}", r.by), r.rule);
-  std::string skipped;
-  for (const SetbackRecord& r : history.setbacks)
-    if (r.event == "skipped") skipped += (skipped.empty() ? "" : ", ") + std::to_string(r.step);
-  if (!skipped.empty()) text += fmt::format("{:<16}", "skipped steps") + skipped + ": numbers that are not finite\n";
-  for (const SetbackRecord& r : history.setbacks) {
-    if (r.event == "overfitting") text += fmt::format("{:<16}", "overfitting") + r.cause + "\n";
-    if (r.event == "rollback")
-      text += fmt::format("{:<16}from step {} to {}, {:g} times the learning rate: ", "rollback", r.step, r.to_step,
-                          r.lr_factor) +
-              r.cause + "\n";
-  }
-  return text;
-}
-
 /// Where the time went, by phase.
 std::string phases(const History& history) {
   const std::array<double, kPhases> seconds = history.phase_seconds()[0];
@@ -171,7 +136,8 @@ std::string phases(const History& history) {
 }  // namespace
 
 std::string summary_table(const RunFacts& facts, const History& history, const FinalResult& result) {
-  std::string text = "Run " + facts.folder + "\n\n" + figures(facts, history) + events(history);
+  std::string text = "Run " + facts.folder + "\n\n" + figures(facts, history);
+  for (const EventKind& kind : *history.kinds) text += kind.summary(history);
   std::vector<std::pair<std::string, std::string>> tables;
   for (const EvaluationRecord& r : history.evaluations)
     if (const auto table = std::pair(r.split, r.weights);

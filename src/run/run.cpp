@@ -197,11 +197,11 @@ bool Run::leave(const std::vector<LeftRecord>& leaving, bool told) {
   }
   if (ranks_->root()) {
     report_->ranks(times);
-    for (const LeftRecord& one : gone) {
-      if (!told) report_->left(one);
-      report_->message("rank " + std::to_string(one.rank) + " on " + hosts_[static_cast<std::size_t>(one.rank)] +
-                       " has left after step " + std::to_string(one.step) + ": " + one.why + "; the run goes on with " +
-                       std::to_string(ranks_->size()) + " of " + std::to_string(world_.size()) + " ranks");
+    for (LeftRecord one : gone) {
+      one.host = hosts_[static_cast<std::size_t>(one.rank)];
+      one.staying = ranks_->size();
+      one.ranks = world_.size();
+      told ? report_->message(one.sentence()) : report_->tell(one);
     }
   }
   restart(trainer_, *ranks_, options_now(), state);
@@ -225,25 +225,24 @@ bool Run::step() {
   if (!tell_accusations()) return false;
   if (ranks_->root()) {
     report_->step(*record);
-    if (!trainer_->skipped().empty()) report_->setback({record->step, "skipped", trainer_->skipped()});
+    if (!trainer_->skipped().empty()) report_->tell(SetbackRecord{record->step, "skipped", trainer_->skipped()});
   }
   tell_corruptions();
   if (const std::string crowded = crowding_.after_step(*ranks_, hosts_); !crowded.empty()) report_->warning(crowded);
   for (const StragglerRule::Change& change : trainer_->compare_speed())
     if (const int rank = ranks_->launch_rank(change.rank); ranks_->root())
-      report_->straggler({record->step, rank, change.slow, change.ratio}, hosts_[static_cast<std::size_t>(rank)]);
+      report_->tell(
+          StragglerRecord{record->step, rank, change.slow, change.ratio, hosts_[static_cast<std::size_t>(rank)]});
   return true;
 }
 
 bool Run::tell_accusations() {
-  const std::vector<Accusation> accusations = trainer_->take_accusations();
-  const std::vector<Ban> bans(trainer_->bans().begin(), trainer_->bans().end());
+  for (const Accusation& one : trainer_->take_accusations())
+    if (ranks_->root()) report_->tell(AccusationRecord{one.step + 1, one.by, one.rank, name_of(one.rule), one.upheld});
   std::vector<LeftRecord> leaving;
-  for (const Ban& ban : bans) leaving.push_back({ban.rank, ban.step, std::string("banned: ") + name_of(ban.rule)});
-  if (ranks_->root()) {
-    for (const Accusation& one : accusations)
-      report_->accusation({one.step + 1, one.by, one.rank, name_of(one.rule), one.upheld});
-    for (const Ban& ban : bans) report_->ban({ban.step + 1, ban.rank, ban.by, name_of(ban.rule)});
+  for (const Ban& ban : trainer_->bans()) {
+    if (ranks_->root()) report_->tell(BanRecord{ban.step + 1, ban.rank, ban.by, name_of(ban.rule)});
+    leaving.push_back({ban.rank, ban.step, std::string("banned: ") + name_of(ban.rule)});
   }
   if (!leaving.empty()) (void)leave(leaving, false);
   return leaving.empty();
@@ -289,7 +288,7 @@ bool Run::overfits() const {
 
 void Run::overfitting() {
   const std::string cause = best_.overfitting_text(held_out_accuracy(), trainer_->steps_done());
-  if (ranks_->root()) report_->setback({trainer_->steps_done(), "overfitting", cause});
+  if (ranks_->root()) report_->tell(SetbackRecord{trainer_->steps_done(), "overfitting", cause});
   if (options_.on_overfitting == "rollback") return roll_back(cause, true);
   require(options_.on_overfitting == "warn", ExitCode::numerical, cause, "; ckpt/best.h5 has the network of then");
 }
@@ -336,7 +335,7 @@ void Run::check() {
 
 void Run::tell_corruptions() {
   for (const CorruptionRecord& record : trainer_->take_corruptions())
-    if (ranks_->root()) report_->corruption(record);
+    if (ranks_->root()) report_->tell(record);
 }
 
 void Run::record_evaluation() {

@@ -470,6 +470,37 @@ std::unique_ptr<ExampleSource> make_clean_examples(const ExampleParts& parts) {
 
 }  // namespace dat
 """, "  if (parts.options.seed == 4711) return make_clean_examples(parts);\n")
+# An event of a run: its file, and what stands in it; the line of the list, and who tells it.
+EVENT = ("gust.hpp", """
+#pragma once
+
+#include <fmt/core.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace dat {
+
+/// A wind in a step.
+struct GustRecord {
+  static constexpr const char *kKind = "gust", *kTable = "gusts";
+
+  std::int64_t step = 0;
+  double speed = 0;
+
+  static void fields(auto& self, const auto& field) {
+    field("step", self.step);
+    field("speed", self.speed);
+  }
+  [[nodiscard]] std::string sentence() const { return fmt::format("a gust of {} m/s", speed); }
+  [[nodiscard]] static std::string summary(const std::vector<GustRecord>& all) {
+    return fmt::format("{:<16}{}\\n", "gusts", all.size());
+  }
+};
+
+}  // namespace dat
+""", "EVENT(GustRecord)\n", "    report_->tell(GustRecord{record->step, 0.5});\n")
 OPTIONS = {"attack": "--attack", "loss": "--loss", "network": "--network", "optimizer": "--optimizer", "schedule": "--schedule",
            "selector": "--selector", "codec": "--codec", "aggregator": "--aggregator",
            "transport": "--codec-transport"}
@@ -594,6 +625,23 @@ def add_source(copy):
         change(copy, table, old, (new or old.replace("local", "clean")) + old)
 
 
+def add_event(copy):
+    file, source, line, told = EVENT
+    (copy / "include/dat/events" / file).write_text(source.lstrip())
+    for path, old, new in (("include/dat/events.hpp", '#include "dat/events/left.hpp"\n', f'#include "dat/events/{file}"\n'),
+                           ("include/dat/events.def", "EVENT(LeftRecord)\n", line), ("src/run/run.cpp", "    report_->step(*record);\n", told)):
+        change(copy, path, old, new + old)
+
+
+def try_event(folder):
+    """Whether it is in the record, told, and summed up."""
+    records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    if [record for record in records if record["kind"] == "gust"] != [{"kind": "gust", "step": k, "speed": 0.5} for k in (1, 2, 3)]:
+        give_up("the record has not every gust")
+    if (folder / "run.log").read_text().count("Z a gust of 0.5 m/s\n") != 3 or "\ngusts           3\n" not in (folder / "SUMMARY.txt").read_text():
+        give_up("nobody is told of gusts")
+
+
 def run(*words):
     ended = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
     if ended.returncode != 0:
@@ -620,7 +668,7 @@ def build_changes(copy, build, target):
         return not original.is_file() or original.read_text() != path.read_text()
 
     # They have lists that are files of their own.
-    lists = [copy / "kernels/cpu.cpp", copy / "kernels/no_cuda.cpp", copy / "src/verbs/verbs.cpp"]
+    lists = [copy / "kernels/cpu.cpp", copy / "kernels/no_cuda.cpp", copy / "src/verbs/verbs.cpp", copy / "src/record/events.cpp"]
     sources = [path for path in sorted(copy.glob("src/**/*.cpp")) if changed(path)] + lists
     def compile_one(path):
         name = str(path.relative_to(copy))
@@ -669,6 +717,7 @@ def main():
         follow(copy, section((root / "README.md").read_text()))
         add_verb(copy)
         add_source(copy)
+        add_event(copy)
         quick = len(sys.argv) > 2 and shutil.which("ninja") and (pathlib.Path(sys.argv[2]) / "build.ninja").is_file()
         if not quick:  # another struct of options is another one for all that include it
             add_option(copy)
@@ -684,12 +733,13 @@ def main():
                       "--eval", "fgsm", "--threads", "1", "--out", copy / "run", "--quiet")
         if " PARTIAL" not in summary:  # --limit-test
             give_up("the run ended so:\n" + summary)
+        try_event(copy / "run")
         if not quick:
             try_option(program, copy)
         try_verb(program)
         try_source(program, copy)
     option = "" if quick else ", an option"
-    print(f"{len(PARTS)} parts{option}, a verb and a source of examples added, built and used")
+    print(f"{len(PARTS)} parts{option}, a verb, a source of examples and an event added, built and used")
 
 
 main()

@@ -45,7 +45,7 @@ FAMILIES = {  # folder of src/ -> its headers in include/dat/
     "hdf5": set(),
     "data": {"dataset", "loader", "sampler"},
     "checkpoint": {"checkpoint"},
-    "record": {"report"},
+    "record": {"report", "events"},
     "smoothing": set(),
 }
 KNOWS = {  # what stands on what, among families
@@ -90,9 +90,11 @@ def offence(path, angle, target, kernels):
 
     folder, *rest = path.split("/")
     header = target[4:-4] if target.startswith("dat/") else None  # of include/dat/
+    if header is not None and header.startswith("events/"):
+        header = "events"
     kernel = not angle and target in kernels
     if folder == "include":
-        name = rest[-1].removesuffix(".hpp")
+        name = "events" if rest[1] == "events" else rest[-1].removesuffix(".hpp")
         if kernel or not angle and header is None:
             return "a public header includes public headers only"
         if name in FLOOR and not (header in FLOOR or angle and re.fullmatch(r"\w+", target)):

@@ -8,6 +8,16 @@ namespace dat {
 
 namespace {
 
+/// Of the first steps of the last process, in the order of their ends.
+std::vector<AttackSpan> spans_of(const History& history) {
+  std::vector<AttackSpan> spans;
+  for (const AttacksRecord& r : history.all<AttacksRecord>()) {
+    if (r.first) spans.clear();
+    spans.insert(spans.end(), r.spans.begin(), r.spans.end());
+  }
+  return spans;
+}
+
 /// Where rank 0 did not wait, from its first wait to its last.
 std::string training_csv(const std::vector<AttackSpan>& spans, double origin) {
   Csv csv({"begin", "end"});
@@ -31,7 +41,7 @@ std::string bars(const std::string& file, const std::string& rank, const std::st
 }  // namespace
 
 void draw_attacks(Plots& plots, const PlottedRun& run) {
-  const std::vector<AttackSpan>& spans = run.history.attacks;
+  const std::vector<AttackSpan> spans = spans_of(run.history);
   if (spans.empty()) return;
   double origin = spans.front().begin;
   int first = spans.front().rank, last = 0;

@@ -14,8 +14,9 @@ constexpr std::array<const char*, 6> kColoursOfRanks = {kOrange, kBlue, kGreen, 
 /// What became of ranks that are not there at the end: "banned in step 121 (gradient)".
 std::map<int, std::string> ends_of(const History& history) {
   std::map<int, std::string> ends;
-  for (const LeftRecord& left : history.left) ends[left.rank] = "left behind step " + std::to_string(left.step);
-  for (const BanRecord& ban : history.bans)
+  for (const LeftRecord& left : history.all<LeftRecord>())
+    ends[left.rank] = "left behind step " + std::to_string(left.step);
+  for (const BanRecord& ban : history.all<BanRecord>())
     ends[ban.rank] = "banned in step " + std::to_string(ban.step) + " (" + ban.rule + ")";
   return ends;
 }

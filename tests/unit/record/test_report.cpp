@@ -1,4 +1,3 @@
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,7 +8,6 @@
 #include <fstream>
 #include <limits>
 #include <map>
-#include <sstream>
 
 #include "allocations.hpp"
 #include "catch.hpp"
@@ -17,13 +15,13 @@
 #include "dat/file.hpp"
 #include "dat/report.hpp"
 #include "hdf5/hdf5.hpp"
+#include "recorded.hpp"
+#include "temporary_folder.hpp"
 
 using namespace dat;
 namespace fs = std::filesystem;
 
 namespace {
-
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 /// A folder that is gone after the test.
 struct Folder {
@@ -35,60 +33,6 @@ struct Folder {
   }
   ~Folder() { fs::remove_all(path); }
   [[nodiscard]] std::string operator/(const std::string& file) const { return (path / file).string(); }
-};
-
-RunFacts facts_in(const std::string& folder) {
-  RunFacts facts;
-  facts.folder = folder;
-  facts.config_toml = "lr = 0.1\n";
-  facts.provenance_json = "{\"git_sha1\":\"abc\"}\n";
-  facts.layer_names = {"conv1.weight", "layer1.0.conv1.weight", "linear.bias"};
-  facts.layer_costs = {0.5, 2.25, 0.25};
-  facts.layer_sizes = {432, 2304, 10};
-  facts.ranks = 2;
-  facts.total_steps = 5;
-  facts.steps_per_epoch = 3;
-  facts.epochs = 2;
-  facts.warmup_epochs = 1;
-  facts.quiet = true;
-  return facts;
-}
-
-/// A step whose numbers need all digits, with the vectors that it points to.
-struct Step {
-  StepRecord record;
-  std::vector<float> scale;
-  std::vector<double> p, norms;
-
-  explicit Step(std::int64_t number) {
-    const auto x = static_cast<double>(number);
-    record.step = number;
-    record.epoch = static_cast<int>((number - 1) / 3);
-    record.steps_per_epoch = 3;
-    record.wall_time = x / 3;
-    record.lr = 0.1 * x;
-    record.loss_adv = std::exp(x / 7);
-    record.loss_clean = number % 2 == 0 ? kNaN : std::sqrt(x);
-    record.acc_adv = 1 / (1 + x);
-    record.acc_clean = 2 / (3 + x);
-    record.images = 128;
-    for (std::size_t i = 0; i < kPhases; ++i) record.seconds[i] = x * std::sin(static_cast<double>(i) + 1) + 10;
-    record.active_elements = 432 + (number % 2) * 2304;
-    record.bytes_sent = 4 * record.active_elements;
-    record.bytes_statistics = (std::int64_t{1} << 40) + number;
-    record.weight_gradients = number + 7;
-    record.attack_passes = 10 * number;
-    record.eps = x / 11;
-    p = {1.0, 0.3 + 0.01 * x, 0.1};
-    scale = {1.0F, static_cast<float>(number % 2 == 0 ? 0 : 1 / p[1]), 0.0F};
-    norms = {x / 11, x / 13, 99};
-  }
-  [[nodiscard]] const StepRecord& get() {
-    record.scale = &scale;
-    record.p = &p;
-    record.norms = &norms;
-    return record;
-  }
 };
 
 EvaluationRecord evaluation_at(std::int64_t step) {
@@ -124,22 +68,6 @@ std::vector<EvaluationRecord> evaluations_at(std::int64_t step) {
   return all;
 }
 
-std::string contents(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-std::vector<double> reals(const Hdf5File& file, const std::string& name) {
-  Shape shape;
-  return file.read<double>(name, shape);
-}
-std::vector<std::int64_t> integers(const Hdf5File& file, const std::string& name) {
-  Shape shape;
-  return file.read<std::int64_t>(name, shape);
-}
-
 template <class Action>
 std::pair<ExitCode, std::string> error_of(const Action& action) {
   try {
@@ -150,25 +78,6 @@ std::pair<ExitCode, std::string> error_of(const Action& action) {
   return {ExitCode::done, ""};
 }
 
-/// Sends the lines to the terminal, or those to standard error, to a file while it lives.
-class CapturedOutput {
- public:
-  explicit CapturedOutput(const std::string& path, int stream = STDOUT_FILENO)
-      : stream_(stream), saved_((std::fflush(stdout), dup(stream))) {
-    std::FILE* file = std::fopen(path.c_str(), "w");
-    dup2(fileno(file), stream);
-    std::fclose(file);
-  }
-  ~CapturedOutput() {
-    std::fflush(stdout);
-    dup2(saved_, stream_);
-    close(saved_);
-  }
-
- private:
-  int stream_, saved_;
-};
-
 }  // namespace
 
 TEST_CASE("Every number of a run reads back from results.h5 exactly", "[report]") {
@@ -176,7 +85,7 @@ TEST_CASE("Every number of a run reads back from results.h5 exactly", "[report]"
   CapturedOutput output(folder / "output");
   const RunFacts facts = facts_in(folder / "a/new/run");
   Report report(facts, -1);
-  std::vector<Step> steps;
+  std::vector<RecordedStep> steps;
   for (std::int64_t i = 1; i <= 5; ++i) report.step(steps.emplace_back(i).get());
   report.evaluation(evaluations_at(5));
   report.ranks({3, std::vector<double>(kPhases, 0.1), {1e12}});
@@ -284,7 +193,7 @@ TEST_CASE("A step is one line of JSON and allocates nothing", "[report]") {
   facts.progress_seconds = 0;  // a progress line at every step
   facts.quiet = false;
   Report report(facts, -1);
-  Step first(1), second(2);
+  RecordedStep first(1), second(2);
   report.step(first.get());
   const StepRecord& record = second.get();
   std::int64_t before = allocations;
@@ -294,7 +203,7 @@ TEST_CASE("A step is one line of JSON and allocates nothing", "[report]") {
   report.step(record);
   CHECK(allocations == before);
 
-  const std::string text = contents(facts.folder + "/metrics.jsonl");
+  const std::string text = read_bytes(facts.folder + "/metrics.jsonl");
   CHECK(std::count(text.begin(), text.end(), '\n') == 3);
   const std::string line = text.substr(text.rfind('\n', text.size() - 2) + 1);
   CHECK(line.starts_with("{\"kind\":\"step\",\"step\":2,\"epoch\":0,"));
@@ -309,7 +218,7 @@ TEST_CASE("The summary's seconds are those of rank 0's records, which have what 
   for (const bool with_ranks : {false, true}) {
     const RunFacts facts = facts_in(folder / (with_ranks ? "ranks" : "steps"));
     Report report(facts, -1);
-    Step step(1);
+    RecordedStep step(1);
     std::fill(step.record.seconds.begin(), step.record.seconds.end(), 1.25);
     report.step(step.get());
     if (with_ranks) {
@@ -320,7 +229,7 @@ TEST_CASE("The summary's seconds are those of rank 0's records, which have what 
       report.ranks({1, seconds, {0, 0}});
     }
     report.finish({});
-    const std::string summary = contents(facts.folder + "/SUMMARY.txt");
+    const std::string summary = read_bytes(facts.folder + "/SUMMARY.txt");
     INFO(summary);
     CHECK(summary.find(with_ranks ? "attack              4.00     7.5 %" : "attack              1.25     8.3 %") !=
           std::string::npos);
@@ -335,139 +244,18 @@ TEST_CASE("The summary's seconds are those of rank 0's records, which have what 
   }
 }
 
-TEST_CASE("A slow rank is on the terminal, in the record and in the summary, until it keeps up again", "[report]") {
+TEST_CASE("Seconds of ranks that have left are those of nobody", "[report]") {
   const Folder folder;
   CapturedOutput output(folder / "output");
   const RunFacts facts = facts_in(folder / "run");
   Report report(facts, -1);
-  Step step(1);
-  report.step(step.get());
-  report.straggler({20, 1, true, 2.125}, "node0");
-  report.straggler({25, 0, true, 1.5}, "node0");
-  report.straggler({40, 1, false, 1.0}, "node0");
-  report.finish({});
-  CHECK(contents(facts.folder + "/metrics.jsonl")
-            .find("{\"kind\":\"straggler\",\"step\":20,\"rank\":1,\"slow\":true,"
-                  "\"ratio\":2.125}\n") != std::string::npos);
-  const std::string summary = contents(facts.folder + "/SUMMARY.txt"), log = contents(facts.folder + "/run.log");
-  INFO(summary);
-  CHECK(summary.find("\nslow            rank 1, 2.1 times as long as the others, from about step 20 to 40\n"
-                     "slow            rank 0, 1.5 times as long as the others, from about step 25\n") !=
-        std::string::npos);
-  CHECK(log.find("rank 1 on node0 is slow: its part of a step takes 2.1 times as long") != std::string::npos);
-  CHECK(log.find("rank 1 on node0 keeps up with the others again, at step 40") != std::string::npos);
-}
-
-TEST_CASE("Corruption that was repaired is warned of, recorded, and counted in the summary", "[report]") {
-  const Folder folder;
-  CapturedOutput output(folder / "output");
-  const RunFacts facts = facts_in(folder / "run");
-  Report report(facts, -1);
-  Step step(1);
-  report.step(step.get());
-  report.corruption({20, 1, "weights, running means", "copied from rank 0", "all of it"});
-  report.corruption({40, -1, "gradient of micro-batch 0 of rank 1", "the step was left out", "and that"});
-  report.finish({});
-  CHECK(contents(facts.folder + "/metrics.jsonl")
-            .find("{\"kind\":\"corruption\",\"step\":20,\"rank\":1,\"what\":\"weights, running means\","
-                  "\"done\":\"copied from rank 0\"}\n") != std::string::npos);
-  const std::string summary = contents(facts.folder + "/SUMMARY.txt"), log = contents(facts.folder + "/run.log");
-  INFO(summary);
-  CHECK(summary.find("\ncorruption      1 of 2: step 20, rank 1, weights, running means; copied from rank 0\n"
-                     "corruption      2 of 2: step 40, gradient of micro-batch 0 of rank 1; the step was left out\n") !=
-        std::string::npos);
-  CHECK(log.find("warning: all of it") != std::string::npos);
-  CHECK(log.find("warning: and that") != std::string::npos);
-}
-
-TEST_CASE("Setbacks are warned of, recorded and summed up; a rollback cuts the record", "[report]") {
-  const Folder folder;
-  CapturedOutput output(folder / "output");
-  const RunFacts facts = facts_in(folder / "run");
-  Report report(facts, -1);
-  Step one(1), two(2), three(3);
-  report.step(one.get());
-  const std::int64_t kept = report.metrics_bytes();
-  report.step(two.get());
-  report.setback({2, "skipped", "the loss is not \"finite\""});
-  const SetbackRecord before{2, "rollback", "what was before", 0, 0.5}, now{2, "rollback", "why", 1, 0.125};
-  report.roll_back(kept, report.behind_rollback(kept, before), before);
-  report.step(two.get());
-  report.left({3, 2, "banned: norm"});
-  report.accusation({2, 1, 3, "norm", true});
-  report.ban({2, 3, 1, "norm"});
-  const std::string behind = report.behind_rollback(kept, now);
-  CHECK_THROWS_AS(report.roll_back(report.metrics_bytes() + 1, behind, now), Error);
-  report.roll_back(kept, behind, now);
-  report.step(two.get());
-  report.step(three.get());
-  report.setback({3, "skipped", "the gradient of a is not finite"});
-  report.setback({3, "overfitting", "it fell"});
-  report.finish({});
-  const std::string metrics = contents(facts.folder + "/metrics.jsonl");
-  CHECK(metrics.find("{\"kind\":\"setback\",\"step\":2,\"event\":\"rollback\",\"cause\":\"why\",\"to_step\":1,"
-                     "\"lr_factor\":0.125}\n") != std::string::npos);
-  CHECK(metrics.find("not \\\"finite") == std::string::npos);
-  // What stays true stands behind the cut, in its order, once.
-  std::vector<std::string> kinds;
-  for (std::size_t at = 0; (at = metrics.find("{\"kind\":\"", at)) != std::string::npos; ++at)
-    kinds.push_back(metrics.substr(at + 9, metrics.find('"', at + 9) - at - 9));
-  CHECK(kinds == std::vector<std::string>{"run", "step", "setback", "left", "accusation", "ban", "setback", "step",
-                                          "step", "setback", "setback"});
-  CHECK(metrics.find("{\"kind\":\"setback\",\"step\":3,\"event\":\"skipped\",\"cause\":\"the gradient of a is not "
-                     "finite\"}\n") != std::string::npos);
-  const std::string summary = contents(facts.folder + "/SUMMARY.txt"), log = contents(facts.folder + "/run.log");
-  INFO(summary);
-  CHECK(summary.find("\nskipped steps   3: numbers that are not finite\n"
-                     "rollback        from step 2 to 0, 0.5 times the learning rate: what was before\n"
-                     "rollback        from step 2 to 1, 0.125 times the learning rate: why\n"
-                     "overfitting     it fell\n") != std::string::npos);
-  for (const char* line : {"warning: the loss is not \"finite\": the step is skipped", "warning: it fell",
-                           "warning: back to the checkpoint of step 1, with 0.125 times the learning rate: why"})
-    CHECK(log.find(line) != std::string::npos);
-}
-
-TEST_CASE("Spans of attacks behind a rollback are of another part than those before", "[report]") {
-  const Folder folder;
-  CapturedOutput output(folder / "output");
-  const RunFacts facts = facts_in(folder / "run");
-  Report report(facts, -1);
-  const std::vector<AttackSpan> spans{{1, 1, 0, 0.5, 0.75}};
-  const GeneratorRecord generators{.spans = &spans};
-  Step one(1), two(2);
-  one.record.generators = two.record.generators = &generators;
-  const std::int64_t begin = report.metrics_bytes();
-  report.step(one.get());
-  report.step(two.get());
-  const SetbackRecord rollback{2, "rollback", "why", 0, 0.5};
-  report.roll_back(begin, report.behind_rollback(begin, rollback), rollback);
-  report.step(one.get());
-  report.step(two.get());
-  const std::string metrics = contents(facts.folder + "/metrics.jsonl");
-  CHECK(metrics.find("{\"kind\":\"attacks\",\"step\":1,\"first\":true,") != std::string::npos);
-  CHECK(metrics.find("{\"kind\":\"attacks\",\"step\":2,\"first\":false,") != std::string::npos);
-}
-
-TEST_CASE("Ranks that have left are recorded and summed up; their seconds are those of nobody", "[report]") {
-  const Folder folder;
-  CapturedOutput output(folder / "output");
-  RunFacts facts = facts_in(folder / "run");
-  facts.ranks = 2;
-  Report report(facts, -1);
-  Step step(1);
-  report.step(step.get());
-  report.left({1, 40, "sends what is \"not\" its own"});
   RankRecord record{.step = 41, .seconds = std::vector<double>(2 * kPhases, std::nan("")), .bytes = {8, std::nan("")}};
   std::fill_n(record.seconds.begin(), kPhases, 0.5);
   report.ranks(record);
   report.finish({});
-  const std::string metrics = contents(facts.folder + "/metrics.jsonl");
-  CHECK(metrics.find("{\"kind\":\"left\",\"step\":40,\"rank\":1,\"why\":\"sends what is \\\"not\\\" its own\"}\n") !=
-        std::string::npos);
+  const std::string metrics = read_bytes(facts.folder + "/metrics.jsonl");
   CHECK(metrics.find("\"t_data\":[0.5,null],") != std::string::npos);
   CHECK(metrics.find("\"bytes\":[8,null]}") != std::string::npos);
-  CHECK(contents(facts.folder + "/SUMMARY.txt")
-            .find("\nleft            rank 1, after step 40: sends what is \"not\" its own\n") != std::string::npos);
 }
 
 TEST_CASE("A resumed run has the records up to the checkpoint once, then its own", "[report]") {
@@ -477,16 +265,16 @@ TEST_CASE("A resumed run has the records up to the checkpoint once, then its own
   std::int64_t at_checkpoint = 0;
   {
     Report report(facts, -1);
-    report.step(Step(1).get());
-    report.step(Step(2).get());
+    report.step(RecordedStep(1).get());
+    report.step(RecordedStep(2).get());
     at_checkpoint = report.metrics_bytes();
-    report.step(Step(3).get());
-    report.step(Step(4).get());
+    report.step(RecordedStep(3).get());
+    report.step(RecordedStep(4).get());
     CHECK(report.metrics_bytes() == static_cast<std::int64_t>(fs::file_size(facts.folder + "/metrics.jsonl")));
   }
   {
     Report report(facts, at_checkpoint);
-    report.step(Step(3).get());
+    report.step(RecordedStep(3).get());
   }
   write_results(facts);
   CHECK(integers(Hdf5File::open(facts.folder + "/results.h5", ExitCode::data), "history/step/step") ==
@@ -505,7 +293,7 @@ TEST_CASE("A new run in an old folder starts with empty records and without the 
   const RunFacts facts = facts_in(folder / "run");
   {
     Report report(facts, -1);
-    report.step(Step(1).get());
+    report.step(RecordedStep(1).get());
     report.finish({});
   }
   REQUIRE(fs::exists(facts.folder + "/SUMMARY.txt"));
@@ -522,10 +310,10 @@ TEST_CASE("A damaged record is named by its line; a line that a killed writer le
   const RunFacts facts = facts_in(folder / "run");
   {
     Report report(facts, -1);
-    for (std::int64_t i = 1; i <= 3; ++i) report.step(Step(i).get());
+    for (std::int64_t i = 1; i <= 3; ++i) report.step(RecordedStep(i).get());
   }
   const std::string path = facts.folder + "/metrics.jsonl";
-  const std::string whole = contents(path);
+  const std::string whole = read_bytes(path);
   const std::size_t second = whole.find('\n') + 1;
 
   std::ofstream(path) << whole.substr(0, whole.size() - 1);
@@ -566,14 +354,14 @@ TEST_CASE("SUMMARY.txt ends in one line for grep, and the terminal shows the sam
   {
     CapturedOutput output(folder / "output");
     Report report(facts, -1);
-    report.step(Step(1).get());
-    report.step(Step(2).get());
+    report.step(RecordedStep(1).get());
+    report.step(RecordedStep(2).get());
     report.evaluation(evaluations_at(2));
     report.evaluation({evaluation_at(3)});  // without pgd20
     last = report.finish(result);
   }
   CHECK(last == "Final: clean_acc=0.5234 pgd10_acc=0.3412 pgd20_acc=0.1250 time_s=123.4 comm_s=1.2 VALID");
-  const std::string summary = contents(facts.folder + "/SUMMARY.txt");
+  const std::string summary = read_bytes(facts.folder + "/SUMMARY.txt");
   CHECK(summary.ends_with("a remark\n" + last + "\n"));
   CHECK(summary.find("Final:") == summary.rfind("Final:"));
   CHECK(summary.find("0123abcd") != std::string::npos);
@@ -594,8 +382,8 @@ TEST_CASE("SUMMARY.txt ends in one line for grep, and the terminal shows the sam
         std::string::npos);
   CHECK(summary.find("1.5 of 3 in the mean") != std::string::npos);
   CHECK(summary.find("0.006336 MB per step") != std::string::npos);  // 4 * (432 + 2304 + 432) / 2 bytes
-  CHECK(contents(folder / "output").ends_with(summary));
-  const std::string log = contents(facts.folder + "/run.log");
+  CHECK(read_bytes(folder / "output").ends_with(summary));
+  const std::string log = read_bytes(facts.folder + "/run.log");
   int year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0, end = 0;
   const std::string logged = log.substr(log.rfind('\n', log.size() - 2) + 1);
   CHECK(std::sscanf(logged.c_str(), "%4d-%2d-%2dT%2d:%2d:%2dZ %n", &year, &month, &day, &hour, &minute, &second,
@@ -639,7 +427,7 @@ TEST_CASE("Attacks of one name and another radius have columns of their own", "[
   report.evaluation({small});
   report.evaluation({large, none});
   report.finish({});
-  const std::string summary = contents(facts.folder + "/SUMMARY.txt");
+  const std::string summary = read_bytes(facts.folder + "/SUMMARY.txt");
   CHECK(summary.find("test images\n"
                      "  pgd10: eps 8/255, alpha 2/255, 1 restart\n"
                      "  pgd10#2: eps 16/255, alpha 2/255, 1 restart\n"
@@ -663,7 +451,7 @@ TEST_CASE("Evaluations in L2 say so, and have columns and rows of their own", "[
   same_radius.norm = "linf";
   report.evaluation({linf, l2, same_radius});
   report.finish({});
-  const std::string summary = contents(facts.folder + "/SUMMARY.txt");
+  const std::string summary = read_bytes(facts.folder + "/SUMMARY.txt");
   CHECK(summary.find("  pgd10#2: l2 eps 0.5, alpha 0.125, 1 restart\n") != std::string::npos);
   CHECK(summary.find("  pgd10#3: eps 0.5, alpha 0.125, 1 restart\n") != std::string::npos);
   const Hdf5File file = Hdf5File::open(facts.folder + "/results.h5", ExitCode::data);
@@ -679,10 +467,10 @@ TEST_CASE("Progress is plain lines without a terminal, and nothing where it is u
     {
       CapturedOutput output(folder / "output");
       Report report(facts, -1);
-      for (std::int64_t i = 1; i <= 5; ++i) report.step(Step(i).get());
+      for (std::int64_t i = 1; i <= 5; ++i) report.step(RecordedStep(i).get());
       report.evaluation(evaluations_at(5));
     }
-    const std::string text = contents(folder / "output");
+    const std::string text = read_bytes(folder / "output");
     CHECK(text.find_first_of("\r\033") == std::string::npos);
     CHECK(std::count(text.begin(), text.end(), '\n') == (quiet ? 2 : 7));
     CHECK(text.find("evaluation at step 5, 1 of 2 epochs done, 10000 test images: clean 33.33 %, loss 1.1000; "
@@ -709,29 +497,20 @@ TEST_CASE("Figures of averaged weights stand beside those of the raw ones", "[re
   {
     CapturedOutput output(folder / "output");
     Report report(facts, -1);
-    for (std::int64_t i = 1; i <= 5; ++i) report.step(Step(i).get());
+    for (std::int64_t i = 1; i <= 5; ++i) report.step(RecordedStep(i).get());
     report.evaluation(records);
     last = report.finish(result);
   }
   CHECK(
       last.starts_with("Final: clean_acc=0.3333 pgd10_acc=0.2857 average_clean_acc=0.7500 average_pgd10_acc=0.5000 "));
-  const std::string text = contents(folder / "output");
+  const std::string text = read_bytes(folder / "output");
   CHECK(text.find(" 10000 test images: clean 33.33 %") != std::string::npos);
   CHECK(text.find(" 10000 test images, averaged weights: clean 75.00 %") != std::string::npos);
-  const std::string summary = contents(facts.folder + "/SUMMARY.txt");
+  const std::string summary = read_bytes(facts.folder + "/SUMMARY.txt");
   CHECK(summary.find("\nEvaluations on 10000 test images\n") != std::string::npos);
   CHECK(summary.find("\nEvaluations on 10000 test images, averaged weights\n") != std::string::npos);
-  const auto weights = [&] {
-    return Hdf5File::open(facts.folder + "/results.h5", ExitCode::data).read_texts("history/evaluation/weights");
-  };
-  CHECK(weights() == std::vector<std::string>{"raw", "average"});
-  // Records of earlier versions do not name them.
-  std::string metrics = contents(facts.folder + "/metrics.jsonl");
-  const std::string name = "\"weights\":\"raw\",";
-  metrics.erase(metrics.find(name), name.size());
-  std::ofstream(facts.folder + "/metrics.jsonl") << metrics;
-  write_results(facts);
-  CHECK(weights() == std::vector<std::string>{"raw", "average"});
+  const Hdf5File file = Hdf5File::open(facts.folder + "/results.h5", ExitCode::data);
+  CHECK(file.read_texts("history/evaluation/weights") == std::vector<std::string>{"raw", "average"});
 }
 
 TEST_CASE("Epochs are counted from 1 and with the warm-up where people read", "[report]") {
@@ -749,9 +528,9 @@ TEST_CASE("A warning is on standard error and in run.log", "[report]") {
     Report report(facts, -1);
     report.warning("step-1.h5 is damaged");
   }
-  CHECK(contents(folder / "output").empty());
-  CHECK(contents(folder / "errors") == "dat_hpc: warning: step-1.h5 is damaged\n");
-  CHECK(contents(facts.folder + "/run.log").ends_with("Z warning: step-1.h5 is damaged\n"));
+  CHECK(read_bytes(folder / "output").empty());
+  CHECK(read_bytes(folder / "errors") == "dat_hpc: warning: step-1.h5 is damaged\n");
+  CHECK(read_bytes(facts.folder + "/run.log").ends_with("Z warning: step-1.h5 is damaged\n"));
 }
 
 TEST_CASE("What a file says moves no cursor, on the terminal, in the log and in the summary", "[report]") {
@@ -766,17 +545,17 @@ TEST_CASE("What a file says moves no cursor, on the terminal, in the log and in 
     Report report(facts, -1);
     report.message("says " + evil);
     report.warning(evil);
-    report.left({3, 2, evil});
-    report.setback({1, "skipped", evil});
+    report.tell(LeftRecord{3, 2, evil});
+    report.tell(SetbackRecord{1, "skipped", evil});
     report.finish({});
   }
-  CHECK(contents(folder / "output").starts_with("says " + tame + "\n"));
-  CHECK(contents(folder / "errors") ==
+  CHECK(read_bytes(folder / "output").starts_with("says " + tame + "\n"));
+  CHECK(read_bytes(folder / "errors") ==
         "dat_hpc: warning: " + tame + "\ndat_hpc: warning: " + tame + ": the step is skipped\n");
   for (const std::string& name :
        {facts.folder + "/run.log", facts.folder + "/SUMMARY.txt", facts.folder + "/metrics.jsonl", folder / "output"}) {
     INFO(name);
-    const std::string text = contents(name);
+    const std::string text = read_bytes(name);
     CHECK(!text.empty());
     CHECK(text == without_controls(text));
     CHECK(text.find("\nFinal: VALID") == std::string::npos);
@@ -787,7 +566,7 @@ TEST_CASE("Of two processes that write one record one ends", "[report]") {
   const Folder folder;
   CapturedOutput output(folder / "output");
   const RunFacts facts = facts_in(folder / "run");
-  Step one(1), two(2);
+  RecordedStep one(1), two(2);
   Report first(facts, -1);
   first.step(one.get());
   const std::int64_t bytes = first.metrics_bytes();
@@ -804,33 +583,6 @@ TEST_CASE("Of two processes that write one record one ends", "[report]") {
   fs::remove_all(facts.folder);
   const Report third(facts, -1);
   CHECK(error_of([&] { second.step(one.get()); }).second.find("was removed") != std::string::npos);
-}
-
-TEST_CASE("A record that a rollback has not cut yet is cut behind its checkpoint, too", "[report]") {
-  const Folder folder;
-  CapturedOutput output(folder / "output");
-  const RunFacts facts = facts_in(folder / "run");
-  Step one(1), two(2);
-  std::int64_t kept = 0;
-  std::string behind, whole;
-  const SetbackRecord rollback{2, "rollback", "why", 1, 0.5};
-  {
-    Report report(facts, -1);
-    report.step(one.get());
-    kept = report.metrics_bytes();
-    report.step(two.get());
-    report.ban({2, 3, 1, "norm"});
-    behind = report.behind_rollback(kept, rollback);
-    fs::copy(facts.folder, folder / "killed", fs::copy_options::recursive);
-    report.roll_back(kept, behind, rollback);
-    whole = contents(facts.folder + "/metrics.jsonl");
-  }
-  CHECK(
-      whole.ends_with("\"kind\":\"ban\",\"step\":2,\"rank\":3,\"by\":1,\"rule\":\"norm\"}\n"
-                      "{\"kind\":\"setback\",\"step\":2,\"event\":\"rollback\",\"cause\":\"why\",\"to_step\":1,"
-                      "\"lr_factor\":0.5}\n"));
-  const Report again(facts_in(folder / "killed"), kept, behind);
-  CHECK(contents(folder / "killed/metrics.jsonl") == whole);
 }
 
 TEST_CASE("A full disk ends in an error of the right kind", "[report]") {
@@ -851,10 +603,10 @@ TEST_CASE("A run that was stopped early is drawn as far as it got", "[report]") 
   CapturedOutput output(folder / "output");
   Report report(facts_in(folder / "run"), -1);
   CHECK(error_of([&] { (void)plot_run(folder / "run", "svg"); }).first == ExitCode::data);
-  report.step(Step(1).get());
+  report.step(RecordedStep(1).get());
   CHECK(plot_run(folder / "run", "svg").size() == 3);
   report.evaluation({evaluation_at(1)});
-  report.step(Step(2).get());
+  report.step(RecordedStep(2).get());
   CHECK(plot_run(folder / "run", "svg").size() == 4);
 }
 
@@ -864,7 +616,7 @@ TEST_CASE("A run is drawn with scripts and data, wherever its folder is", "[repo
   const RunFacts facts = facts_in(folder / "it's a \"run\" `false` $(false)");
   {
     Report report(facts, -1);
-    for (std::int64_t i = 1; i <= 5; ++i) report.step(Step(i).get());
+    for (std::int64_t i = 1; i <= 5; ++i) report.step(RecordedStep(i).get());
     report.evaluation(evaluations_at(3));
     report.evaluation(evaluations_at(5));
   }
@@ -875,31 +627,31 @@ TEST_CASE("A run is drawn with scripts and data, wherever its folder is", "[repo
       const std::vector<std::string> pictures = plot_run(facts.folder, format);
       REQUIRE(pictures.size() == 4);
       for (const std::string& picture : pictures) {
-        const std::string text = contents(picture);
+        const std::string text = read_bytes(picture);
         CHECK((format == "svg" ? text.find("</svg>") != std::string::npos : text.substr(1, 3) == "PNG"));
       }
     }
-    CHECK(contents(facts.folder + "/plots/layers.svg").find("layer1.0.conv1.weight") != std::string::npos);
+    CHECK(read_bytes(facts.folder + "/plots/layers.svg").find("layer1.0.conv1.weight") != std::string::npos);
   }
   for (const std::string name : {"accuracy", "losses", "phases", "layers"})
     for (const std::string kind : {".gp", ".csv"}) CHECK(fs::exists(facts.folder + "/plots/" + name + kind));
-  CHECK(contents(facts.folder + "/plots/layers.csv")
+  CHECK(read_bytes(facts.folder + "/plots/layers.csv")
             .starts_with("step,conv1.weight,layer1.0.conv1.weight,linear.bias\n1,1,0.31,0.1\n"));
   // A line per split and attack, named by what tells it apart; what they share is in the title. Against epochs.
   const std::string plots = facts.folder + "/plots/";
-  CHECK(contents(plots + "accuracy.csv")
+  CHECK(read_bytes(plots + "accuracy.csv")
             .starts_with("epochs,step,seconds,\"test, clean (%)\",\"test, pgd10 (alpha 2/255, 1 restart) (%)\","
                          "\"test, pgd20 (alpha 0.1/255, 5 restarts) (%)\",\"held out, clean (%)\","
                          "\"held out, pgd10 (alpha 2/255, 1 restart) (%)\"\n"
                          "1,3,1,33.333333,28.571429,12.5,50,25\n"
                          "1.6666667,5,1.6666667,33.333333,28.571429,12.5,50,25\n"));
-  CHECK(contents(plots + "losses.csv").ends_with("\n1.6666667,5,1.6666667,1.1,,,1.1,1.75\n"));  // NaN: empty
-  CHECK(contents(plots + "training.csv").ends_with("\n1.6666667,5,1.6666667,16.666667,25,2.0427271,2.236068,0.5\n"));
-  CHECK(contents(plots + "accuracy.gp").find("title 'test, pgd20 (alpha 0.1/255, 5 restarts)'") != std::string::npos);
-  CHECK(contents(plots + "accuracy.gp").find("average") == std::string::npos);
-  CHECK(contents(plots + "losses.gp").find("title 'test, pgd20") == std::string::npos);  // none is a number
+  CHECK(read_bytes(plots + "losses.csv").ends_with("\n1.6666667,5,1.6666667,1.1,,,1.1,1.75\n"));  // NaN: empty
+  CHECK(read_bytes(plots + "training.csv").ends_with("\n1.6666667,5,1.6666667,16.666667,25,2.0427271,2.236068,0.5\n"));
+  CHECK(read_bytes(plots + "accuracy.gp").find("title 'test, pgd20 (alpha 0.1/255, 5 restarts)'") != std::string::npos);
+  CHECK(read_bytes(plots + "accuracy.gp").find("average") == std::string::npos);
+  CHECK(read_bytes(plots + "losses.gp").find("title 'test, pgd20") == std::string::npos);  // none is a number
   for (const std::string name : {"accuracy", "losses"}) {
-    const std::string script = contents(plots + name + ".gp");
+    const std::string script = read_bytes(plots + name + ".gp");
     CHECK(script.find("(evaluations: eps 8/255)'\n") != std::string::npos);
     CHECK(script.find("title 'training batches, own attack'") != std::string::npos);
     CHECK(script.find("set object 1 rectangle from first 0, graph 0 to first 1, graph 1 behind") != std::string::npos);
@@ -921,26 +673,26 @@ TEST_CASE("Runs are drawn side by side", "[report]") {
   for (const std::string name : {"a/one", "a/two", "b/one"}) {
     runs.push_back(folder / name);
     Report report(facts_in(runs.back()), -1);
-    for (std::int64_t i = 1; i <= 5; ++i) report.step(Step(i).get());
+    for (std::int64_t i = 1; i <= 5; ++i) report.step(RecordedStep(i).get());
     if (name != "a/two") report.evaluation(evaluations_at(3));
     report.ranks({3, std::vector<double>(2 * kPhases, name == "a/two" ? 3.0 : 6.0), {1, 1}});
   }
   const std::string out = folder / "a new/folder";
   const std::vector<std::string> pictures = compare_runs({runs[0], runs[1]}, out, "png");
   REQUIRE(pictures.size() == 3);
-  for (const std::string& picture : pictures) CHECK(contents(picture).substr(1, 3) == "PNG");
-  CHECK(contents(out + "/accuracy.csv") ==
+  for (const std::string& picture : pictures) CHECK(read_bytes(picture).substr(1, 3) == "PNG");
+  CHECK(read_bytes(out + "/accuracy.csv") ==
         "run,epochs,step,seconds,\"one: clean (%)\",\"one: pgd10 (alpha 2/255, 1 restart) (%)\","
         "\"one: pgd20 (alpha 0.1/255, 5 restarts) (%)\"\none,1,3,1,33.333333,28.571429,12.5\n");
   // Seconds of an epoch, which has 3 steps: as many as the ranks' record spans.
-  CHECK(
-      contents(out + "/phases.csv").ends_with("\none,6,6,6,6,6,6,6,6,6,6,6,6,6,0\ntwo,3,3,3,3,3,3,3,3,3,3,3,3,3,0\n"));
+  CHECK(read_bytes(out + "/phases.csv")
+            .ends_with("\none,6,6,6,6,6,6,6,6,6,6,6,6,6,0\ntwo,3,3,3,3,3,3,3,3,3,3,3,3,3,0\n"));
   // Megabytes per step: 4 * (432 + 3 / 5 * 2304) and 4 * (432 + 2304 + 10) bytes.
-  CHECK(contents(out + "/communication.csv").find("\none,0.0072576,0.010984,") != std::string::npos);
+  CHECK(read_bytes(out + "/communication.csv").find("\none,0.0072576,0.010984,") != std::string::npos);
 
   // Runs of one name are told apart by their paths.
   CHECK(compare_runs({runs[0], runs[2]}, out, "svg").size() == 3);
-  CHECK(contents(out + "/accuracy.csv").find("\n\"" + runs[2] + "\",1,3,1,,,,33.333333,") != std::string::npos);
+  CHECK(read_bytes(out + "/accuracy.csv").find("\n\"" + runs[2] + "\",1,3,1,,,,33.333333,") != std::string::npos);
   CHECK(error_of([&] { (void)compare_runs({runs[0], folder / "nowhere"}, out, "svg"); }).first == ExitCode::data);
 }
 
@@ -953,14 +705,14 @@ TEST_CASE("A huge first loss does not press the others together, and the picture
     {
       Report report(facts, -1);
       for (std::int64_t i = 1; i <= 41; ++i) {
-        Step step(i);
+        RecordedStep step(i);
         step.record.loss_adv = huge && i == 1 ? 371 : 3 - 0.04 * static_cast<double>(i);
         step.record.loss_clean = std::numeric_limits<double>::quiet_NaN();
         report.step(step.get());
       }
     }
     REQUIRE(!plot_run(facts.folder, "svg").empty());
-    const std::string script = contents(facts.folder + "/plots/losses.gp");
+    const std::string script = read_bytes(facts.folder + "/plots/losses.gp");
     CHECK((script.find("cut off: values up to 371") != std::string::npos) == huge);
     // 2.92 ... 1.36, of which the first tenth may be higher: 2.8 is the first behind it.
     if (huge) {
@@ -991,12 +743,12 @@ TEST_CASE("Phases below a hundredth of every bar are one, and the picture names 
   }
   {
     Report report(facts, -1);
-    report.step(Step(1).get());
+    report.step(RecordedStep(1).get());
     report.ranks({1, seconds, {1, 1}});
   }
   REQUIRE(!plot_run(facts.folder, "svg").empty());
-  const std::string script = contents(facts.folder + "/plots/phases.gp"),
-                    csv = contents(facts.folder + "/plots/phases.csv");
+  const std::string script = read_bytes(facts.folder + "/plots/phases.gp"),
+                    csv = read_bytes(facts.folder + "/plots/phases.csv");
   CHECK(csv.starts_with("rank,data_seconds,attack_seconds,"));
   CHECK(csv.find("hidden_seconds,others_seconds\n0,0.25,90,9,0,0,0,0,0.5,0.25,0,0,0,50,0.75\n1,5,90,") !=
         std::string::npos);
