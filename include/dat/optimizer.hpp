@@ -61,8 +61,6 @@ class Optimizer {
 };
 
 [[nodiscard]] const Registry<std::unique_ptr<Optimizer>(Backend&, Parameters&, const OptimizerOptions&)>& optimizers();
-/// The weight decay that weight_decay < 0 stands for. Error(usage): there is no such optimizer.
-[[nodiscard]] double default_weight_decay(const std::string& optimizer);
 
 struct AverageOptions {
   std::string rule = "ema";  ///< rule of the average, one of average_rules()

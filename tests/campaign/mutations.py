@@ -144,7 +144,7 @@ MUTATIONS = [
      "unit:[smoothed]"),
     ("smooth-pgd: one direction for all iterations without gradient", NOISE, "iteration * fours + i % fours", "i % fours", "unit:[smoothed]"),
     ("smooth-pgd: PGD's step", "src/attack/smooth_pgd.cpp", "2 * options.eps / options.steps", "2.5 * options.eps / options.steps", "unit:[smoothed]"),
-    ("noise: a clean pass beside it by default", "src/options/train/attack.cpp", 'o.attack == "pgd" && o.noise == 0 ? 1 : 0;', 'o.attack == "pgd" ? 1 : 0;',
+    ("noise: a clean pass beside it by default", "src/options/train/attack.cpp", '"lambda") && o.noise == 0 ?', '"lambda") ?',
      "unit:[#test_config]"),
     ("noise: eval takes the network without", "src/run/evaluation_setting.cpp", "options.noise < 0 ? trained.noise : options.noise;", "std::max(0.0, options.noise);",
      "e2e:ranks"),

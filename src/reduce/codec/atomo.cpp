@@ -9,8 +9,6 @@ namespace dat {
 
 namespace {
 
-constexpr int kDefaultAtoms = 3;
-
 /// A tensor as a tall matrix, where its atoms are shorter than itself. Convolutions as in the authors' codings/svd.py:
 /// two neighbouring inputs of an output, with their kernels, are a row (one, where their number is odd). Of matrices
 /// the longer side is the rows; where both are long, pieces of 16 elements. No row has filling beside gradients: in the
@@ -46,7 +44,6 @@ class Atomo final : public Codec {
  public:
   Atomo(Backend& backend, const Parameters& parameters, const CodecOptions& options)
       : backend_(backend), options_(options) {
-    if (options_.factors == 0) options_.factors = kDefaultAtoms;
     std::vector<kernels::Spectrum> spectra;
     std::int64_t sums = 0, square = 0, weight = 0;
     for (const Segment& segment : parameters.segments) {

@@ -10,7 +10,6 @@ namespace dat {
 
 namespace {
 
-constexpr int kDefaultRank = 2;
 // Instead of a sender: numbers that all ranks draw alike.
 constexpr std::uint32_t kFirstFactor = 0xFFFFFFFF, kReplacement = 0xFFFFFFFE;
 
@@ -37,7 +36,6 @@ class PowerSgd final : public Codec {
  public:
   PowerSgd(Backend& backend, const Parameters& parameters, const CodecOptions& options)
       : backend_(backend), parameters_(parameters), options_(options) {
-    if (options_.factors == 0) options_.factors = kDefaultRank;
     std::vector<kernels::Factors> factors;
     std::int64_t left = 0;
     for (const Segment& segment : parameters.segments) {

@@ -24,8 +24,8 @@ constexpr Member kMembers[] = {
 
 const Registry<TransportKind()>& transports() {
   static const Registry<TransportKind()> registry("transport", [] {
-    std::map<std::string, std::function<TransportKind()>> all;
-    for (const Member& member : kMembers) all[member.name] = member.kind;
+    std::vector<Registry<TransportKind()>::Row> all;
+    for (const Member& member : kMembers) all.push_back({member.name, member.kind});
     return all;
   }());
   return registry;
