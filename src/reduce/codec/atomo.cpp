@@ -47,7 +47,7 @@ class Atomo final : public Codec {
     std::vector<kernels::Spectrum> spectra;
     std::int64_t sums = 0, square = 0, weight = 0;
     for (const Segment& segment : parameters.segments) {
-      kernels::Spectrum& s = spectra.emplace_back(spectrum_of(segment, options_.factors));
+      kernels::Spectrum& s = spectra.emplace_back(spectrum_of(segment, options_.settings.codec_rank));
       if (s.atoms == 0) continue;
       s.sums = sums;
       s.square = square;
@@ -67,7 +67,7 @@ class Atomo final : public Codec {
   }
 
   [[nodiscard]] std::int64_t bytes(const Segment& tensor, int) const override {
-    const kernels::Spectrum s = spectrum_of(tensor, options_.factors);
+    const kernels::Spectrum s = spectrum_of(tensor, options_.settings.codec_rank);
     return (s.atoms > 0 ? s.atoms * (std::int64_t{s.rows} + s.cols()) : tensor.size) * std::int64_t{sizeof(float)};
   }
   [[nodiscard]] bool exact() const override { return false; }

@@ -39,7 +39,7 @@ class PowerSgd final : public Codec {
     std::vector<kernels::Factors> factors;
     std::int64_t left = 0;
     for (const Segment& segment : parameters.segments) {
-      kernels::Factors& f = factors.emplace_back(factors_of(segment, options_.factors));
+      kernels::Factors& f = factors.emplace_back(factors_of(segment, options_.settings.codec_rank));
       f.left = left;
       f.right = right_size_;
       left += std::int64_t{f.rows} * f.rank;
@@ -56,7 +56,7 @@ class PowerSgd final : public Codec {
   }
 
   [[nodiscard]] std::int64_t bytes(const Segment& tensor, int round) const override {
-    const kernels::Factors f = factors_of(tensor, options_.factors);
+    const kernels::Factors f = factors_of(tensor, options_.settings.codec_rank);
     const std::int64_t floats = f.rank > 0   ? std::int64_t{round == 0 ? f.rows : f.cols} * f.rank
                                 : round == 0 ? tensor.size
                                              : 0;
