@@ -46,26 +46,34 @@ class Family {
   [[nodiscard]] const std::vector<About>& members() const { return members_; }
 
   [[nodiscard]] std::vector<std::string> names() const {
-    std::vector<std::string> all;
-    for (const About& member : members_) all.push_back(member.name);
+    std::vector<std::string> all = where([](const std::string&) { return true; });
     std::sort(all.begin(), all.end());
     return all;
   }
-  /// The members that name an option, in the order of the family's table.
-  [[nodiscard]] std::vector<std::string> readers(const std::string& option) const {
+  /// The members of which this is true, in the order of the family's table.
+  template <class Is>
+  [[nodiscard]] std::vector<std::string> where(const Is& is) const {
     std::vector<std::string> all;
     for (const About& member : members_)
-      if (setting_of(member.settings, option) != nullptr) all.push_back(member.name);
+      if (is(member.name)) all.push_back(member.name);
     return all;
+  }
+  /// Those that name an option, and those that do not.
+  [[nodiscard]] std::vector<std::string> readers(const std::string& option) const {
+    return where([&](const std::string& name) { return reads(name, option); });
+  }
+  [[nodiscard]] std::vector<std::string> others(const std::string& option) const {
+    return where([&](const std::string& name) { return !reads(name, option); });
   }
   [[nodiscard]] bool reads(const std::string& name, const std::string& option) const {
     return setting_of(settings(name), option) != nullptr;
   }
   /// What a member names; nothing, where there is no such member.
-  [[nodiscard]] std::vector<Setting> settings(const std::string& name) const {
+  [[nodiscard]] const std::vector<Setting>& settings(const std::string& name) const {
+    static const std::vector<Setting> none;
     const auto found =
         std::find_if(members_.begin(), members_.end(), [&](const About& one) { return one.name == name; });
-    return found == members_.end() ? std::vector<Setting>{} : found->settings;
+    return found == members_.end() ? none : found->settings;
   }
 
  protected:

@@ -103,7 +103,7 @@ std::string own_values(const Family& family, const std::string& option) {
   }
   std::vector<std::string> parts;
   for (const auto& [value, names] : members) parts.push_back(listing(names) + " " + value);
-  return joined(parts, ", ");
+  return joined(parts, "; ");
 }
 
 std::string description(const OptionRow& row) {

@@ -191,7 +191,7 @@ class OptionOf {
   std::size_t row_;
 };
 
-/// What members of a family have for an option that is `auto`: "trades 6, gat and pgi 10".
+/// What members of a family have for an option that is `auto`: "gat and pgi 10; trades 6".
 [[nodiscard]] std::string own_values(const Family& family, const std::string& option);
 
 /// What the help and the printed configuration say of an option: what it is, and what it works with.

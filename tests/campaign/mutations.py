@@ -517,6 +517,17 @@ MUTATIONS = [
      "draw_due(step_ + 1);", "step:defaults"),
     ("micro-batches overwrite each other", LEARNER, ".accumulate = !(examples.begins_unit() && k == 0),",
      ".accumulate = k != 0,", "step:micro-batches"),
+    ("trainer forgets what the codec reads", TRAINER, ".rank = ranks_.rank(), .settings = options_}", ".rank = ranks_.rank()}",
+     "step:powersgd, two ranks"),
+    ("trainer forgets what the aggregator reads", TRAINER, "ranks_.size()), .settings = options_});", "ranks_.size())});",
+     "step:CenteredClip"),
+    # What members say of options.
+    ("sgd does not name nesterov", "src/optimizer/optimizers.cpp", '{"peak-momentum"}, {"nesterov"}}}', '{"peak-momentum"}}}', "unit:[settings]"),
+    ("mart names a smoothing", "src/loss/losses.cpp", '{{"beta", "5"}}', '{{"beta", "5"}, {"label-smoothing"}}', "unit:[settings]"),
+    ("a codec's row has another transport", "src/reduce/codec/codecs.cpp", 'make_int8, {{"codec-transport", "gather"}}', 'make_int8, {{"codec-transport", "sum"}}',
+     "unit:[settings]"),
+    ("a codec's own rank is not taken", "src/reduce/codec/codecs.cpp", "options.settings.codec_rank = static_cast<int>(own);", "options.settings.codec_rank = 1;",
+     "unit:[settings]"),
     # Network.
     ("a third gradient is lost", "src/network/frozen_lowering.cpp",
      "upkeep_.after.push_back({g.main, part, elements(value), type(value)});", "", "unit:[network]"),

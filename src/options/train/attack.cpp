@@ -9,21 +9,13 @@ namespace dat {
 
 namespace {
 
-/// Attacks in which the network runs with batch statistics unless the user says otherwise.
-std::vector<std::string> attacks_on_batch_statistics() {
-  std::vector<std::string> all = attacks().names();
-  std::erase_if(all, [](const std::string& name) {
-    return !attacks().at(name)({.norm = BallNorm::l2})->prefers_batch_statistics();
-  });
-  return all;
+/// Whether the network runs with batch statistics in an attack unless the user says otherwise.
+bool on_batch_statistics(const std::string& attack) {
+  return attacks().at(attack)({.norm = BallNorm::l2})->prefers_batch_statistics();
 }
 
-/// Losses whose attack starts beside the image.
-std::vector<std::string> losses_from_nearby() {
-  std::vector<std::string> all = losses().names();
-  std::erase_if(all, [](const std::string& name) { return losses().at(name)({})->goal().spread == 0; });
-  return all;
-}
+/// Whether the attack of a loss starts beside the image.
+bool starts_nearby(const std::string& loss) { return losses().at(loss)({})->goal().spread > 0; }
 
 /// "; did you mean '--loss trades --awp-gamma 0.005'?" for trades-awp and the like.
 std::string loss_advice(const std::string& word) {
@@ -139,7 +131,7 @@ void add_shape(TrainTable& table) {
                      "together, none can leave; take --attack-bn eval");
   table.add("--attack-bn", &O::attack_bn,
             "batch norm during the attack: running (eval) or batch (train) statistics; auto: " +
-                listing(attacks_on_batch_statistics()) + " train, the others eval",
+                listing(attacks().where(on_batch_statistics)) + " train, the others eval",
             one_of({"auto", "eval", "train"}));
   add_attack_precision(table);
   table.add("--attack-batch", &O::attack_batch, "images in a pass of the attack; auto: the micro-batch", kAutoCount);
@@ -207,7 +199,7 @@ void add_start(TrainTable& table) {
   table.add("--attack-start", &O::attack_start,
             "where " + listing(attacks().readers("attack-start")) +
                 " start: in the ball (uniform), or beside the image (gaussian, deviation 0.001); auto: gaussian with " +
-                listing(losses_from_nearby()),
+                listing(losses().where(starts_nearby)),
             one_of({"auto", "uniform", "gaussian"}));
   const std::vector<std::string> norms = {"linf"};
   table

@@ -36,12 +36,10 @@ void add_draws(TrainTable& table) {
       .add("--mask", &O::mask, "one draw of layers for all ranks, or one of each rank's own (JointSpar as published)",
            one_of({"shared", "per_worker"}))
       .bound_to_ranks();
-  std::vector<std::string> others = selectors().names();
-  std::erase_if(others, [](const std::string& selector) { return selectors().reads(selector, "mask"); });
   table.not_together({"mask", {"per_worker"}}, {"importance", {"outside"}},
                      "--mask per_worker does not work with --importance outside: the ranks have different 1/p, but "
                      "take one step; leave one of them off");
-  table.not_together({"mask", {"per_worker"}}, {"selector", others},
+  table.not_together({"mask", {"per_worker"}}, {"selector", selectors().others("mask")},
                      "--mask per_worker does not work with --selector {selector}, which draws no layers; leave one of "
                      "them off");
 }

@@ -8,8 +8,7 @@ namespace {
 
 void refuse_other_balls(const TrainOptions& o) {
   for (const auto& part : o.attack.parts()) {
-    const std::vector<Setting> settings = attacks().settings(part.value);
-    const Setting* const norm = setting_of(settings, "norm");
+    const Setting* const norm = setting_of(attacks().settings(part.value), "norm");
     require(norm == nullptr || o.norm == norm->value, ExitCode::usage, "--attack ", part.value,
             " steps in the L2 ball, and --norm is ", o.norm, "; add --norm l2 and a radius, such as --eps 0.5");
   }
@@ -36,8 +35,7 @@ void add_noise(TrainTable& table) {
                   {{"stale-attack"}, "--stale-attack: attack and update share the noise of a step"},
                   {{"staleness"}, "--staleness: attack and update share the noise of a step"},
                   {{"generators"}, "--generators: attack and update share the noise of a step"}});
-  std::vector<std::string> others = losses().names();
-  std::erase_if(others, [](const std::string& loss) { return losses().reads(loss, "noise"); });
+  const std::vector<std::string> others = losses().others("noise");
   table.not_together({"noise"}, {"loss", others},
                      "--noise does not go with --loss " + listing(others) + ", which compare images one by one; take " +
                          alternatives(losses().readers("noise")) + "; leave one of them off");

@@ -8,13 +8,6 @@ namespace dat {
 
 namespace {
 
-/// Aggregators that do not look at each rank. Who does sees the ranks in one order, however messages meet.
-std::vector<std::string> aggregators_of_sums() {
-  std::vector<std::string> all = aggregators().names();
-  std::erase_if(all, [](const std::string& name) { return repeats(name) == Repeats::at_equal_ranks; });
-  return all;
-}
-
 void add_aggregator(TrainTable& table) {
   using O = TrainOptions;
   table.add("--aggregator", &O::aggregator,
@@ -93,7 +86,8 @@ void add_reduction(TrainTable& table) {
   table
       .add("--codec-transport", &O::codec_transport,
            "how messages meet; auto: " + own_values(codecs(), "codec-transport"), auto_or(transport_names()))
-      .bound_to_ranks_with({"aggregator", aggregators_of_sums()});
+      // Who looks at each rank sees the ranks in one order, however messages meet.
+      .bound_to_ranks_with({"aggregator", aggregators().others("faults")});
   table
       .add("--codec-rank", &O::codec_rank,
            "columns of powersgd's factors, atoms of an atomo message; auto: " + own_values(codecs(), "codec-rank"),

@@ -17,7 +17,7 @@ class CenteredClip final : public Robust {
  public:
   CenteredClip(Backend& backend, const AggregatorOptions& options)
       : Robust(backend, options, true), v_(options.ranks) {}
-  [[nodiscard]] bool by_parts() const override { return !options().mixing; }
+  [[nodiscard]] bool by_parts() const override { return !options().settings.aggregator_mixing; }
   [[nodiscard]] bool unfinished() const override { return unfinished_; }
 
  private:
