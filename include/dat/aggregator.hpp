@@ -25,12 +25,20 @@ constexpr double kClipAtRest = 1e-6;
 /// weight is not 0.
 [[nodiscard]] double clip_length(std::span<const double> distances, std::span<const double> weights);
 
+/// Fields are called like the options of the command line, whose structs inherit them.
+struct AggregatorSettings {
+  double aggregator_tau = 0;  ///< centered_clip: the longest that a rank's difference counts with; 0: clip_length()
+  int aggregator_iterations = 2000;  ///< centered_clip, geometric_median: most iterations
+  bool aggregator_mixing =
+      false;  ///< each gradient is replaced by the mean of its n - f nearest ones, itself among them, before
+
+  friend bool operator==(const AggregatorSettings&, const AggregatorSettings&) = default;
+};
+
 struct AggregatorOptions {
-  int ranks = 1;         ///< whose gradients become one
-  int faults = 0;        ///< f: ranks that may bring anything, as faults_of() says
-  double tau = 0;        ///< centered_clip: the longest that a rank's difference counts with; 0: clip_length()
-  int iterations = 2000;  ///< centered_clip, geometric_median: most iterations
-  bool mixing = false;   ///< each gradient is replaced by the mean of its n - f nearest ones, itself among them, before
+  int ranks = 1;   ///< whose gradients become one
+  int faults = 0;  ///< f: ranks that may bring anything, as faults_of() says
+  AggregatorSettings settings{};
 };
 
 /// What the ranks have brought, and where one gradient is to be made of it. All on the device, and the gradients of all

@@ -84,6 +84,8 @@ struct AttackWord {
                                                int classes);
 
 [[nodiscard]] const Registry<std::unique_ptr<Attack>(const AttackOptions&)>& attacks();
+/// The weight of the loss on clean images that goes with the attack of this name: 1 with DAT's, else 0.
+[[nodiscard]] double clean_weight_of(const std::string& attack);
 /// Attack::climbs_goal of the attack of this name.
 [[nodiscard]] bool climbs_goal(const std::string& attack);
 

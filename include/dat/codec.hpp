@@ -32,11 +32,18 @@ struct Bucket {
   double *partial = nullptr, *sums = nullptr;
 };
 
+/// Fields are called like the options of the command line, whose structs inherit them.
+struct CodecSettings {
+  int codec_rank = 0;       ///< columns of powersgd's factors, atoms of atomo; 0: the codec's own
+  double codec_clip = 2.5;  ///< terngrad: largest gradient, in standard deviations of its tensor; 0: any
+
+  friend bool operator==(const CodecSettings&, const CodecSettings&) = default;
+};
+
 struct CodecOptions {
   std::uint64_t seed = 1;  ///< seed of random numbers
   int rank = 0;            ///< number of this rank among those that send to each other
-  int factors = 0;         ///< columns of powersgd's factors, atoms of atomo; 0: the codec's own
-  double clip = 2.5;       ///< terngrad: largest gradient, in standard deviations of its tensor; 0: any
+  CodecSettings settings{};
 };
 
 /// How gradients become a message, and a message gradients. All work is queued on the device, through the loops of

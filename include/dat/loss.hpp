@@ -54,8 +54,6 @@ class Loss {
   [[nodiscard]] virtual double beta() const { return 0; }
   /// Whether an image without label has a part in the loss.
   [[nodiscard]] virtual bool takes_unlabelled() const { return false; }
-  /// Whether it looks at LossOptions::smoothing; --label-smoothing is refused where it does not.
-  [[nodiscard]] virtual bool smooths_labels() const { return false; }
   /// Leaves the loss and the correctness of each sample of pass k in logits[k], and in logits[k].gradient d(loss of the
   /// batch)/d(logits[k]). The loss of a batch is the mean over its `batch` samples, of which those of logits[k] are
   /// some; a term that a sample does not have counts as 0 in the mean. The losses that are left come without their

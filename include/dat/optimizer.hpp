@@ -12,6 +12,7 @@ namespace dat {
 
 class Backend;
 
+/// Fields are called like the options of the command line, whose structs inherit them.
 struct OptimizerOptions {
   double momentum = 0.9;                              ///< sgd, lars, lars_sgd
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-6;  ///< lamb
@@ -19,7 +20,7 @@ struct OptimizerOptions {
   /// Weight decay of every tensor, but in lars_sgd not of tensors of one dimension. < 0: the optimizer's own default
   /// (sgd 5e-4, the others 1e-4).
   double weight_decay = -1;
-  bool decay_norms = true;          ///< false: weight decay leaves out tensors of one dimension: batch norm, biases
+  std::string no_decay = "none";    ///< norms: weight decay leaves out tensors of one dimension: batch norm, biases
   bool nesterov = false;            ///< sgd
   double trust_coefficient = 1e-3;  ///< eta of lars_sgd
   double clamp_low = 0, clamp_high = 10;  ///< c_l, c_u: bounds of ||theta|| in the trust ratio (lars, lamb)
@@ -28,6 +29,8 @@ struct OptimizerOptions {
   /// is inside, the raw gradient where it is outside. Longer gradients are shortened as by
   /// torch.nn.utils.clip_grad_norm_. 0: off.
   double clip_norm = 0;
+
+  friend bool operator==(const OptimizerOptions&, const OptimizerOptions&) = default;
 };
 
 /// Updates the weights of the active layers; inactive segments and their state stand still. The gradient in
@@ -61,8 +64,6 @@ class Optimizer {
 };
 
 [[nodiscard]] const Registry<std::unique_ptr<Optimizer>(Backend&, Parameters&, const OptimizerOptions&)>& optimizers();
-/// The weight decay that weight_decay < 0 stands for. Error(usage): there is no such optimizer.
-[[nodiscard]] double default_weight_decay(const std::string& optimizer);
 
 struct AverageOptions {
   std::string rule = "ema";  ///< rule of the average, one of average_rules()
@@ -114,13 +115,19 @@ class AveragedOptimizer final : public Optimizer {
   double kept_ = 0;  ///< part of the average that the last change has kept
 };
 
-struct ScheduleOptions {
+/// How a learning rate goes. Fields are called like the options of the command line, whose structs inherit them.
+struct RateSettings {
   double lr = 0.01;
-  std::int64_t steps_per_epoch = 1;
-  double warmup_epochs = 5;                    ///< until the rate is lr, and perhaps in the midst of an epoch
+  std::vector<int> milestones = {75, 90, 95};  ///< epochs after the warm-up, increasing, at which lr falls
+  double lr_decay = 0.1;                       ///< by this factor
   double epochs = 100;                         ///< after the warm-up
-  std::vector<int> milestones = {75, 90, 95};  ///< epochs after the warm-up at which lr is multiplied by `decay`
-  double decay = 0.1;
+  double warmup_epochs = 5;                    ///< until the rate is lr, and perhaps in the midst of an epoch
+
+  friend bool operator==(const RateSettings&, const RateSettings&) = default;
+};
+
+struct ScheduleOptions : RateSettings {
+  std::int64_t steps_per_epoch = 1;
   std::int64_t total_steps = 0;  ///< the last step of the run, where it ends early (max_steps); 0 = by the epochs
 };
 

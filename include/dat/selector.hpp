@@ -10,19 +10,25 @@
 
 namespace dat {
 
-struct SelectorOptions {
-  int layers = 0;                        ///< D
-  double budget = 0;                     ///< B: the mean of the cost of the active layers; p_min*D <= B <= D
-  double p_min = 0.1;                    ///< lowest inclusion probability
-  std::string bandit_loss = "selfnorm";  ///< exp3: one of bandit_losses()
-  double bandit_rate = 0;                ///< exp3: alpha_p; 0: the default of the loss
-  /// [layers] cost of each layer, as costs_of_mean_one returns them; empty: 1 each.
-  std::vector<double> costs{};
-  std::int64_t steps = 0;                 ///< steps of the whole run
+/// Fields are called like the options of the command line, whose structs inherit them.
+struct SelectorSettings {
+  double budget = 0;                      ///< B: the mean of the cost of the active layers; p_min*D <= B <= D
+  double p_min = 0.1;                     ///< lowest inclusion probability
+  std::string bandit_loss = "selfnorm";   ///< exp3: one of bandit_losses()
+  double bandit_rate = 0;                 ///< exp3: alpha_p; 0: the default of the loss
   double freeze_t0 = 0.8;                 ///< freezeout: where in the run the first layer freezes, before the power
   std::string freeze_schedule = "cubic";  ///< freezeout: linear | squared | cubic
   std::string freeze_lr = "scaled";       ///< freezeout: scaled | unscaled | constant
   double freeze_percentile = 50;          ///< autofreeze: the percentile of the changes that is the bar, in %
+
+  friend bool operator==(const SelectorSettings&, const SelectorSettings&) = default;
+};
+
+struct SelectorOptions : SelectorSettings {
+  int layers = 0;  ///< D
+  /// [layers] cost of each layer, as costs_of_mean_one returns them; empty: 1 each.
+  std::vector<double> costs{};
+  std::int64_t steps = 0;  ///< steps of the whole run
 };
 
 /// Costs in units of their mean, so that a budget of 40 of 54 layers is the share 40/54 of what all layers cost

@@ -13,17 +13,36 @@
 namespace dat {
 
 const Registry<std::unique_ptr<Attack>(const AttackOptions&)>& attacks() {
-  static const Registry<std::unique_ptr<Attack>(const AttackOptions&)> all("attack", {{"none", make_none},
-                                                                                      {"fgsm", make_fgsm},
-                                                                                      {"pgd", make_pgd},
-                                                                                      {"smooth-pgd", make_smooth_pgd},
-                                                                                      {"apgd-ce", make_apgd_ce},
-                                                                                      {"apgd-dlr", make_apgd_dlr},
-                                                                                      {"apgd-t", make_apgd_t},
-                                                                                      {"fab", make_fab},
-                                                                                      {"fab-t", make_fab_t},
-                                                                                      {"square", make_square}});
+  const auto climbs = [](std::vector<Setting> more) {
+    more.insert(more.end(), {{"attack-start"}, {"start-radius"}, {"start-box"}, {"project"}});
+    return more;
+  };
+  static const Registry<std::unique_ptr<Attack>(const AttackOptions&)> all(
+      "attack", {{"none", make_none},
+                 {"pgd", make_pgd,
+                  climbs({{"attack-steps"},
+                          {"alpha", "2/255, in l2 2.5 eps/steps"},
+                          {"eval-alpha", "eps/4, in l2 2.5 eps/steps"},
+                          {"lambda", "1"},
+                          {"attack-stop"},
+                          {"attack-reuse"},
+                          {"stale-attack"},
+                          {"refresh"}})},
+                 {"fgsm", make_fgsm, climbs({{"alpha", "1.25 eps"}, {"eval-alpha", "1.25 eps"}})},
+                 {"smooth-pgd",
+                  make_smooth_pgd,
+                  {{"norm", "l2"}, {"attack-steps"}, {"alpha", "2 eps/steps"}, {"eval-alpha", "2 eps/steps"}}},
+                 {"apgd-ce", make_apgd_ce},
+                 {"apgd-dlr", make_apgd_dlr},
+                 {"apgd-t", make_apgd_t},
+                 {"fab", make_fab},
+                 {"fab-t", make_fab_t},
+                 {"square", make_square}});
   return all;
+}
+
+double clean_weight_of(const std::string& attack) {
+  return number_of(attacks().settings(attack), "lambda").value_or(0);
 }
 
 bool climbs_goal(const std::string& attack) { return attacks().at(attack)({.norm = BallNorm::l2})->climbs_goal(); }

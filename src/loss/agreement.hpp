@@ -9,10 +9,8 @@ namespace dat {
 /// pass, which then comes first, so that the term costs no pass.
 class Agreement : public Loss {
  public:
-  Agreement(const LossOptions& options, double beta)
-      : beta_(options.beta >= 0 ? options.beta : beta),
-        smoothing_(static_cast<float>(options.smoothing)),
-        detached_(options.detach) {}
+  explicit Agreement(const LossOptions& options)
+      : beta_(options.beta), smoothing_(static_cast<float>(options.smoothing)), detached_(options.detach) {}
 
   [[nodiscard]] std::vector<Images> passes() const final {
     if (detached_) return {Images::clean, Images::attacked};
@@ -25,7 +23,6 @@ class Agreement : public Loss {
     return {1, 0, 1};
   }
   [[nodiscard]] double beta() const final { return beta_; }
-  [[nodiscard]] bool smooths_labels() const final { return true; }
   void differentiate(std::size_t k, const std::vector<Logits>& logits, int batch) const final {
     const float share = 1.0F / static_cast<float>(batch), weight = static_cast<float>(beta_) * share;
     const Logits &attacked = logits[detached_ ? 1 : 0], &clean = logits[detached_ ? 0 : 1];

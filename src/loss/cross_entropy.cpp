@@ -34,7 +34,6 @@ class CrossEntropy final : public Loss {
     if (!unlabelled_) return {};
     return {.loss = cross_entropy_or_divergence, .reference = true};
   }
-  [[nodiscard]] bool smooths_labels() const override { return true; }
   void differentiate(std::size_t k, const std::vector<Logits>& logits, int batch) const override {
     const float share = 1.0F / static_cast<float>(batch);
     smoothed_cross_entropy(logits[k], (k == 0 ? 1.0F : lambda_) / static_cast<float>(batch), smoothing_);

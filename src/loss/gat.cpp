@@ -10,7 +10,7 @@ namespace {
 /// NeurIPS 2020; repository val-iisc/GAMA-GAT, GAT_cifar10.py).
 class Gat final : public Agreement {
  public:
-  explicit Gat(const LossOptions& options) : Agreement(options, 10) {}
+  using Agreement::Agreement;
 
  protected:
   void term(const Logits& attacked, const Logits& clean, float weight) const override {

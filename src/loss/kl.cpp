@@ -35,8 +35,7 @@ namespace {
 /// Adversarial Training: A Regularization Method for Supervised and Semi-Supervised Learning").
 class Kl final : public Loss {
  public:
-  explicit Kl(const LossOptions& options)
-      : beta_(options.beta >= 0 ? options.beta : 1), smoothing_(static_cast<float>(options.smoothing)) {}
+  explicit Kl(const LossOptions& options) : beta_(options.beta), smoothing_(static_cast<float>(options.smoothing)) {}
 
   [[nodiscard]] std::vector<Images> passes() const override { return {Images::attacked, Images::clean}; }
   [[nodiscard]] Others looks_at() const override { return Others::all; }
@@ -45,7 +44,6 @@ class Kl final : public Loss {
   }
   [[nodiscard]] bool takes_unlabelled() const override { return true; }
   [[nodiscard]] double beta() const override { return beta_; }
-  [[nodiscard]] bool smooths_labels() const override { return true; }
   void differentiate(std::size_t k, const std::vector<Logits>& logits, int batch) const override {
     const float share = 1.0F / static_cast<float>(batch);
     if (k == 0) return kl_of_attacked(logits[0], logits[1], static_cast<float>(beta_) * share, Which::all);

@@ -10,14 +10,31 @@ std::unique_ptr<Loss> make_pgi(const LossOptions&);
 std::unique_ptr<Loss> make_gat(const LossOptions&);
 std::unique_ptr<Loss> make_nuat(const LossOptions&);
 
-const Registry<std::unique_ptr<Loss>(const LossOptions&)>& losses() {
-  static const Registry<std::unique_ptr<Loss>(const LossOptions&)> all("loss", {{"cross_entropy", make_cross_entropy},
-                                                                                {"trades", make_trades},
-                                                                                {"kl", make_kl},
-                                                                                {"mart", make_mart},
-                                                                                {"pgi", make_pgi},
-                                                                                {"gat", make_gat},
-                                                                                {"nuat", make_nuat}});
+namespace {
+
+using Losses = Registry<std::unique_ptr<Loss>(const LossOptions&)>;
+
+/// The losses, with their own weight of the term of two predictions where none is asked for.
+[[nodiscard]] Losses with_beta(std::vector<Losses::Row> rows) {
+  for (Losses::Row& row : rows)
+    row.make = [make = row.make, beta = number_of(row.settings, "beta").value_or(0)](LossOptions options) {
+      if (options.beta < 0) options.beta = beta;
+      return make(options);
+    };
+  return {"loss", rows};
+}
+
+}  // namespace
+
+const Losses& losses() {
+  static const Losses all =
+      with_beta({{"cross_entropy", make_cross_entropy, {{"lambda"}, {"label-smoothing"}, {"attack-reuse"}, {"noise"}}},
+                 {"gat", make_gat, {{"beta", "10"}, {"label-smoothing"}, {"detach-reference"}}},
+                 {"kl", make_kl, {{"beta", "1"}, {"label-smoothing"}, {"noise"}}},
+                 {"mart", make_mart, {{"beta", "5"}}},
+                 {"nuat", make_nuat, {{"beta", "4"}, {"label-smoothing"}, {"detach-reference"}}},
+                 {"pgi", make_pgi, {{"beta", "10"}, {"label-smoothing"}, {"detach-reference"}}},
+                 {"trades", make_trades, {{"beta", "6"}, {"label-smoothing"}, {"noise"}}}});
   return all;
 }
 

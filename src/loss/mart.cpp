@@ -10,7 +10,7 @@ namespace {
 /// attack climbs cross-entropy, from the image's neighbourhood.
 class MartLoss final : public Loss {
  public:
-  explicit MartLoss(const LossOptions& options) : beta_(options.beta >= 0 ? options.beta : 5) {}
+  explicit MartLoss(const LossOptions& options) : beta_(options.beta) {}
 
   [[nodiscard]] std::vector<Images> passes() const override { return {Images::attacked, Images::clean}; }
   [[nodiscard]] Others looks_at() const override { return Others::all; }

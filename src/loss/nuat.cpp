@@ -11,7 +11,7 @@ namespace {
 /// 64 images of a step, and the weight grows up to 4.5; 4 in NuAT_WA_cifar10.py).
 class Nuat final : public Agreement {
  public:
-  explicit Nuat(const LossOptions& options) : Agreement(options, 4) {}
+  using Agreement::Agreement;
 
   [[nodiscard]] std::int64_t scratch(int classes) const override { return 3 * std::int64_t{classes} * classes; }
 

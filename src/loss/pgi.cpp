@@ -12,9 +12,7 @@ namespace {
 class Pgi final : public Loss {
  public:
   explicit Pgi(const LossOptions& options)
-      : beta_(options.beta >= 0 ? options.beta : 10),
-        smoothing_(static_cast<float>(options.smoothing)),
-        detached_(options.detach) {}
+      : beta_(options.beta), smoothing_(static_cast<float>(options.smoothing)), detached_(options.detach) {}
 
   /// In the order in which the published code calls the network.
   [[nodiscard]] std::vector<Images> passes() const override {
@@ -24,7 +22,6 @@ class Pgi final : public Loss {
   [[nodiscard]] Others looks_at() const override { return detached_ ? Others::none : Others::all; }
   [[nodiscard]] AttackGoal goal() const override { return {.kept = detached_ ? StartKept::logits : StartKept::images}; }
   [[nodiscard]] double beta() const override { return beta_; }
-  [[nodiscard]] bool smooths_labels() const override { return true; }
   void differentiate(std::size_t k, const std::vector<Logits>& logits, int batch) const override {
     const float share = 1.0F / static_cast<float>(batch), weight = static_cast<float>(beta_) * share;
     const Logits& attacked = logits.back();

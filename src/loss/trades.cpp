@@ -10,7 +10,7 @@ namespace {
 class Trades final : public Loss {
  public:
   explicit Trades(const LossOptions& options)
-      : beta_(options.beta >= 0 ? options.beta : 6), smoothing_(static_cast<float>(options.smoothing)) {}
+      : beta_(options.beta), smoothing_(static_cast<float>(options.smoothing)) {}
 
   [[nodiscard]] std::vector<Images> passes() const override { return {Images::attacked, Images::clean}; }
   [[nodiscard]] Others looks_at() const override { return Others::all; }
@@ -21,7 +21,6 @@ class Trades final : public Loss {
   }
   [[nodiscard]] bool takes_unlabelled() const override { return true; }
   [[nodiscard]] double beta() const override { return beta_; }
-  [[nodiscard]] bool smooths_labels() const override { return true; }
   void differentiate(std::size_t k, const std::vector<Logits>& logits, int batch) const override {
     const Logits &attacked = logits[0], &clean = logits[1];
     const float share = 1.0F / static_cast<float>(batch);

@@ -9,14 +9,13 @@ const Registry<Graph(const NetworkOptions&)>& networks() {
                                                                       {"resnet18", resnet18},
                                                                       {"small_cnn", small_cnn},
                                                                       {"wrn16_4", wrn16_4},
-                                                                      {"wrn28_10", wrn28_10},
-                                                                      {"wrn34_10", wrn34_10}});
+                                                                      {"wrn28_10", wrn28_10, {{"width", "160"}}},
+                                                                      {"wrn34_10", wrn34_10, {{"width", "160"}}}});
   return all;
 }
 
 int default_width(const std::string& network) {
-  constexpr int kPublished = 64;
-  return network == "wrn28_10" || network == "wrn34_10" ? 160 : kPublished;
+  return static_cast<int>(number_of(networks().settings(network), "width").value_or(NetworkOptions{}.width));
 }
 
 Activation activation_from(const std::string& name) {

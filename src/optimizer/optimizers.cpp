@@ -11,43 +11,42 @@ namespace {
 
 using Make = std::unique_ptr<Optimizer>(Backend&, Parameters&, const OptimizerOptions&);
 
-struct Member {
-  const char* name;
-  Make* make;
-  double weight_decay;
-};
-constexpr Member kMembers[] = {
-    {"sgd", make_sgd, 5e-4}, {"lars", make_lars, 1e-4}, {"lars_sgd", make_lars_sgd, 1e-4}, {"lamb", make_lamb, 1e-4}};
+using Optimizers = Registry<Make>;
 
-std::function<Make> checked(Make* make, double weight_decay) {
-  return [make, weight_decay](Backend& backend, Parameters& parameters, OptimizerOptions options) {
-    require(options.importance == "inside" || options.importance == "outside", ExitCode::usage, "unknown importance '",
-            options.importance, "'; known: inside, outside");
-    for (const double decay : {options.momentum, options.beta1, options.beta2})
-      require(0 <= decay && decay < 1, ExitCode::usage, "momentum, beta1 and beta2 must be in [0, 1), not ", decay);
-    require(options.clip_norm >= 0, ExitCode::usage, "the largest norm of the gradient must not be negative, but is ",
-            options.clip_norm);
-    if (options.weight_decay < 0) options.weight_decay = weight_decay;
-    return make(backend, parameters, options);
-  };
+/// The optimizers, with their own weight decay where none is asked for.
+[[nodiscard]] Optimizers checked(std::vector<Optimizers::Row> rows) {
+  for (Optimizers::Row& row : rows)
+    row.make = [make = row.make, own = number_of(row.settings, "weight-decay").value_or(0)](
+                   Backend& backend, Parameters& parameters, OptimizerOptions options) {
+      require(options.importance == "inside" || options.importance == "outside", ExitCode::usage,
+              "unknown importance '", options.importance, "'; known: inside, outside");
+      for (const double decay : {options.momentum, options.beta1, options.beta2})
+        require(0 <= decay && decay < 1, ExitCode::usage, "momentum, beta1 and beta2 must be in [0, 1), not ", decay);
+      require(options.clip_norm >= 0, ExitCode::usage, "the largest norm of the gradient must not be negative, but is ",
+              options.clip_norm);
+      if (options.weight_decay < 0) options.weight_decay = own;
+      return make(backend, parameters, options);
+    };
+  return {"optimizer", rows};
 }
 
 }  // namespace
 
-const Registry<Make>& optimizers() {
-  static const Registry<Make> registry("optimizer", [] {
-    std::map<std::string, std::function<Make>> all;
-    for (const Member& member : kMembers) all[member.name] = checked(member.make, member.weight_decay);
-    return all;
-  }());
-  return registry;
-}
-
-double default_weight_decay(const std::string& optimizer) {
-  (void)optimizers().at(optimizer);
-  for (const Member& member : kMembers)
-    if (optimizer == member.name) return member.weight_decay;
-  return 0;
+const Optimizers& optimizers() {
+  static const Optimizers all = checked(
+      {{"sgd", make_sgd, {{"weight-decay", "5e-4"}, {"momentum"}, {"peak-momentum"}, {"nesterov"}}},
+       {"lars", make_lars, {{"weight-decay", "1e-4"}, {"momentum"}, {"peak-momentum"}, {"clamp-low"}, {"clamp-high"}}},
+       {"lars_sgd", make_lars_sgd, {{"weight-decay", "1e-4"}, {"momentum"}, {"peak-momentum"}, {"trust-coefficient"}}},
+       {"lamb",
+        make_lamb,
+        {{"weight-decay", "1e-4"},
+         {"beta1"},
+         {"beta2"},
+         {"epsilon"},
+         {"bias-correction"},
+         {"clamp-low"},
+         {"clamp-high"}}}});
+  return all;
 }
 
 }  // namespace dat

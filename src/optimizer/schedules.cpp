@@ -25,12 +25,12 @@ double progress(const ScheduleOptions& options, double step) {
 }
 
 const Registry<std::unique_ptr<Schedule>(const ScheduleOptions&)>& schedules() {
-  static const Registry<std::unique_ptr<Schedule>(const ScheduleOptions&)> registry("schedule",
-                                                                                    {{"step", make_step},
-                                                                                     {"cosine", make_cosine},
-                                                                                     {"linear", make_linear},
-                                                                                     {"cyclic", make_cyclic},
-                                                                                     {"one_cycle", make_one_cycle}});
+  static const Registry<std::unique_ptr<Schedule>(const ScheduleOptions&)> registry(
+      "schedule", {{"step", make_step, {{"milestones"}, {"lr-decay"}}},
+                   {"cosine", make_cosine},
+                   {"linear", make_linear},
+                   {"cyclic", make_cyclic},
+                   {"one_cycle", make_one_cycle}});
   return registry;
 }
 

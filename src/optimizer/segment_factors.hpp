@@ -24,10 +24,10 @@ class SegmentFactors {
     const auto segments = static_cast<std::int64_t>(scale_.size());
     device_scale_ = backend.allocate_floats(segments, "optimizer factors");
     decay_ = backend.allocate_floats(segments, "optimizer factors");
+    const bool all = options.no_decay == "none";
     std::vector<float> decay;
     for (const Segment& segment : parameters.segments)
-      decay.push_back(options.decay_norms || segment.shape.size() > 1 ? static_cast<float>(options.weight_decay)
-                                                                      : 0.0F);
+      decay.push_back(all || segment.shape.size() > 1 ? static_cast<float>(options.weight_decay) : 0.0F);
     backend.copy_to_device(decay_, decay.data(), decay.size() * sizeof(float));
     if (clip_norm_ == 0) return;
     clipped_ = backend.allocate_floats(segments, "optimizer factors");

@@ -1,11 +1,17 @@
 #pragma once
 
+#include "dat/network.hpp"
 #include "options/ranges.hpp"
 #include "options/table.hpp"
 
 namespace dat {
 
 // Options that several verbs have. Options is the struct of the verb.
+
+[[nodiscard]] inline std::string about_width() {
+  return "channels of the first stage; auto: " + std::to_string(NetworkOptions{}.width) + ", of " +
+         own_values(networks(), "width");
+}
 
 template <class Options>
 void add_attack_precision(TableOf<Options>& table) {

@@ -91,6 +91,21 @@ void Table::one_counts(const std::string& one, const std::string& other, const s
   });
 }
 
+std::string own_values(const Family& family, const std::string& option) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> members;  // by what they have
+  for (const Family::About& member : family.members()) {
+    const Setting* const setting = setting_of(member.settings, option);
+    if (setting == nullptr || setting->value.empty()) continue;
+    auto same =
+        std::find_if(members.begin(), members.end(), [&](const auto& of) { return of.first == setting->value; });
+    if (same == members.end()) same = members.insert(same, {setting->value, {}});
+    same->second.push_back(member.name);
+  }
+  std::vector<std::string> parts;
+  for (const auto& [value, names] : members) parts.push_back(listing(names) + " " + value);
+  return joined(parts, "; ");
+}
+
 std::string description(const OptionRow& row) {
   const std::vector<std::string> kOff = {"false"};
   std::vector<std::string> parts, without;

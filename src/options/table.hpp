@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "dat/registry.hpp"
 #include "options/field.hpp"
 
 namespace dat {
@@ -139,6 +140,10 @@ class OptionOf {
   OptionOf& works_with(const std::string& option, std::vector<std::string> values, std::string sentence = "") {
     return works_with({{option, std::move(values)}}, std::move(sentence));
   }
+  /// Refuses the option with members of a family that do not name it; `member`: the option that names the member.
+  OptionOf& counts_with(const std::string& member, const Family& family, std::string sentence = "") {
+    return works_with(member, family.readers(row().name), std::move(sentence));
+  }
   /// Where works_with does not hold, the option is refused only if it was set as near to the user as what it works
   /// with, or nearer: somebody believes that it counts. Else, --selector all over a recipe of JointSpar for instance,
   /// it gets its default back. What a run has written down is left as it is.
@@ -185,6 +190,9 @@ class OptionOf {
   TableOf<Options>& table_;
   std::size_t row_;
 };
+
+/// What members of a family have for an option that is `auto`: "gat and pgi 10; trades 6".
+[[nodiscard]] std::string own_values(const Family& family, const std::string& option);
 
 /// What the help and the printed configuration say of an option: what it is, and what it works with.
 [[nodiscard]] std::string description(const OptionRow& row);

@@ -21,9 +21,16 @@ std::string joined(const std::vector<std::string>& words, const std::string& sep
   return all;
 }
 
-std::string alternatives(const std::vector<std::string>& words) {
+namespace {
+
+std::string listed(const std::vector<std::string>& words, const std::string& last) {
   if (words.size() < 2) return joined(words, "");
-  return joined({words.begin(), words.end() - 1}, ", ") + " or " + words.back();
+  return joined({words.begin(), words.end() - 1}, ", ") + last + words.back();
 }
+
+}  // namespace
+
+std::string alternatives(const std::vector<std::string>& words) { return listed(words, " or "); }
+std::string listing(const std::vector<std::string>& words) { return listed(words, " and "); }
 
 }  // namespace dat

@@ -39,5 +39,7 @@ template <class T>
 [[nodiscard]] std::string joined(const std::vector<std::string>& words, const std::string& separator);
 /// "a, b or c".
 [[nodiscard]] std::string alternatives(const std::vector<std::string>& words);
+/// "a, b and c".
+[[nodiscard]] std::string listing(const std::vector<std::string>& words);
 
 }  // namespace dat

@@ -4,7 +4,9 @@
 #include <optional>
 #include <sstream>
 
+#include "dat/attack.hpp"
 #include "dat/loader.hpp"
+#include "dat/optimizer.hpp"
 #include "dat/report.hpp"
 #include "replica/cores.hpp"
 #include "train/plan/replica_of.hpp"
@@ -74,13 +76,14 @@ std::vector<std::string> advice(const TrainOptions& options, const Plan& plan, i
     all.push_back("--beta2 " + number(options.beta2) + " is below --beta1 " + number(options.beta1) +
                   ": the second moment forgets faster than the first, which is divided by its root; exchange them");
   // Momentum aside, a step moves a layer by this part of its norm at most.
-  if (const double part = options.lr * options.trust_coefficient; options.optimizer == "lars_sgd" && part < 1e-4)
+  const bool layerwise = optimizers().reads(options.optimizer, "trust-coefficient");
+  if (const double part = options.lr * options.trust_coefficient; layerwise && part < 1e-4)
     all.push_back("--lr " + number(options.lr) + " times --trust-coefficient " + number(options.trust_coefficient) +
-                  " is " + number(part) + ", and lars_sgd moves a layer by no more than this part of its norm in a " +
-                  "step: raise --lr");
+                  " is " + number(part) + ", and " + options.optimizer +
+                  " moves a layer by no more than this part of its norm in a " + "step: raise --lr");
   if (const std::string why = precision_without_effect(options); !why.empty()) all.push_back(why);
   if (options.attack == "none" || options.alpha == 0) return all;
-  const int steps = options.attack == "fgsm" ? 1 : options.attack_steps.last();
+  const int steps = attacks().reads(options.attack, "attack-steps") ? options.attack_steps.last() : 1;
   const BallNorm norm = norm_from(options.norm);
   const std::string alpha = "--alpha " + radius_text(options.alpha, norm),
                     eps = "--eps " + radius_text(options.eps, norm);

@@ -10,6 +10,7 @@
 #include "dat/provenance.hpp"
 #include "replica/model_state.hpp"
 #include "run/trained.hpp"
+#include "train/plan/replica_of.hpp"
 
 namespace dat {
 
@@ -42,12 +43,11 @@ namespace {
   const bool attacks = options.attack_steps > 0;
   DatasetInfo images = of;
   images.classes = from.classes.count;
+  BackendOptions backend = backend_of(options, world.node_size(), world.node_rank());
+  backend.deterministic = true;
+  backend.plans.clear();
   return std::make_unique<Replica>(
-      ReplicaOptions{.backend = {.device = options.device,
-                                 .threads = choose_threads(options.threads, world.node_size()),
-                                 .node_rank = world.node_rank(),
-                                 .math = options.math,
-                                 .deterministic = true},
+      ReplicaOptions{.backend = backend,
                      .network = from.options.network,
                      .width = from.options.width,
                      .activation = from.options.activation,

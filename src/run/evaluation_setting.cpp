@@ -9,6 +9,7 @@
 #include "dat/file.hpp"
 #include "replica/model_state.hpp"
 #include "run/trained.hpp"
+#include "train/plan/replica_of.hpp"
 
 namespace dat {
 
@@ -83,25 +84,20 @@ void choose_attacks(const EvalOptions& options, bool gpu, EvaluationSetting& s) 
   if (s.subject.noise > 0) pass = static_cast<int>(std::max<std::int64_t>(1, batch / s.subject.noise_samples));
   DatasetInfo images = s.data->info();
   images.classes = s.subject.classes.count;
-  return std::make_unique<Replica>(
-      ReplicaOptions{.backend = {.device = options.device,
-                                 .threads = choose_threads(options.threads, world.node_size()),
-                                 .node_rank = world.node_rank(),
-                                 .math = options.math,
-                                 .deterministic = options.deterministic || s.sequence != nullptr,
-                                 .planning_seconds = options.planning_seconds,
-                                 .plans = plans_file()},
-                     .network = trained.network,
-                     .width = trained.width,
-                     .activation = trained.activation,
-                     .normalize = trained.normalize,
-                     .images = images,
-                     .micro_batch = static_cast<int>(batch),
-                     .attack_batch = pass,
-                     .needs = needs,
-                     .training_batches = {},
-                     .noise = s.subject.noise,
-                     .noise_samples = s.subject.noise_samples});
+  BackendOptions backend = backend_of(options, world.node_size(), world.node_rank());
+  backend.deterministic = options.deterministic || s.sequence != nullptr;
+  return std::make_unique<Replica>(ReplicaOptions{.backend = backend,
+                                                  .network = trained.network,
+                                                  .width = trained.width,
+                                                  .activation = trained.activation,
+                                                  .normalize = trained.normalize,
+                                                  .images = images,
+                                                  .micro_batch = static_cast<int>(batch),
+                                                  .attack_batch = pass,
+                                                  .needs = needs,
+                                                  .training_batches = {},
+                                                  .noise = s.subject.noise,
+                                                  .noise_samples = s.subject.noise_samples});
 }
 
 }  // namespace

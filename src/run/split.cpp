@@ -7,6 +7,7 @@
 
 #include "communicate/together.hpp"
 #include "dat/reducer.hpp"
+#include "dat/selector.hpp"
 #include "forecast/split.hpp"
 #include "train/plan/method.hpp"
 
@@ -61,7 +62,7 @@ void count_as(const TrainOptions& o, Calibration& calibration) {
 /// Mean number of the calibration's layers that a step has; none: all of them, or not known.
 [[nodiscard]] std::optional<double> budget_of(const TrainOptions& o, const Calibration& calibration) {
   const auto layers = static_cast<double>(calibration.layers.size());
-  if (o.selector == "all" || o.selector == "freezeout" || o.selector == "autofreeze") return {};
+  if (!selectors().reads(o.selector, "budget")) return {};
   if (o.budget == 0) return default_budget(layers);
   const bool counted_alike = o.granularity == "tensor" && o.budget <= layers;
   return counted_alike ? std::optional(o.budget) : std::nullopt;

@@ -9,14 +9,25 @@ std::unique_ptr<LayerSelector> make_uniform_selector(const SelectorOptions&);
 std::unique_ptr<LayerSelector> make_freezeout_selector(const SelectorOptions&);
 std::unique_ptr<LayerSelector> make_autofreeze_selector(const SelectorOptions&);
 
+namespace {
+
+/// Of selectors that draw layers.
+[[nodiscard]] std::vector<Setting> drawing(std::vector<Setting> more = {}) {
+  more.insert(more.end(), {{"budget"}, {"budget-unit"}, {"p-min"}, {"resample"}, {"mask"}});
+  return more;
+}
+
+}  // namespace
+
 const Registry<std::unique_ptr<LayerSelector>(const SelectorOptions&)>& selectors() {
   static const Registry<std::unique_ptr<LayerSelector>(const SelectorOptions&)> registry(
-      "selector", {{"all", make_all_selector},
-                   {"exp3", make_exp3_selector},
-                   {"oracle", make_oracle_selector},
-                   {"uniform", make_uniform_selector},
-                   {"freezeout", make_freezeout_selector},
-                   {"autofreeze", make_autofreeze_selector}});
+      "selector",
+      {{"all", make_all_selector},
+       {"exp3", make_exp3_selector, drawing({{"bandit-loss"}, {"bandit-rate"}})},
+       {"oracle", make_oracle_selector, drawing()},
+       {"uniform", make_uniform_selector, drawing()},
+       {"freezeout", make_freezeout_selector, {{"resample"}, {"freeze-t0"}, {"freeze-schedule"}, {"freeze-lr"}}},
+       {"autofreeze", make_autofreeze_selector, {{"resample"}, {"freeze-percentile"}}}});
   return registry;
 }
 

@@ -20,7 +20,7 @@ const TableOf<BenchOptions>& bench_table() {
     TableOf<O> table;
     table.add("--network", &O::network, "architecture; images are drawn, 32x32 in 10 classes",
               one_of(networks().names()));
-    table.add("--width", &O::width, "channels of the first stage; auto: 64, of wrn28_10 and wrn34_10 160", kAutoWidth);
+    table.add("--width", &O::width, about_width(), kAutoWidth);
     table.add("--batch", &O::batch, "images per rank and step", kBatch);
     table.add("--attack-steps", &O::attack_steps, "gradient steps of pgd", kSteps);
     add_attack_precision(table);

@@ -45,8 +45,7 @@ void add_attacks(TableOf<EvalOptions>& table) {
             auto_or(norm_names()));
   table.add("--eps,--eval-eps", &O::eps,
             "radius of the ball of perturbations; pixels are in [0, 1]; auto: that of the training", kAutoRadius);
-  table.add("--alpha,--eval-alpha", &O::alpha, "step size; auto: pgd eps/4, in l2 2.5 eps/steps; fgsm 1.25 eps",
-            kAutoRadius);
+  table.add("--alpha,--eval-alpha", &O::alpha, "step size; auto: " + own_values(attacks(), "eval-alpha"), kAutoRadius);
   table.add("--attack-steps,--eval-attack-steps", &O::attack_steps, "steps of a pgd that names none", kSteps);
   table.add("--restarts,--eval-restarts", &O::restarts, "random starts; the worst counts for each image", kRestarts);
   table.add("--noise", &O::noise,

@@ -27,13 +27,16 @@ void add_calibration(TableOf<ForecastOptions>& table) {
   table.add("--calibration", &O::calibration,
             "calibration.json that an earlier call has left in its --out; none: measured now, as follows", kPath);
   table.add("--network", &O::network, "architecture; images are drawn, in 10 classes", one_of(networks().names()));
-  table.add("--width", &O::width, "channels of the first stage; auto: 64, of wrn28_10 and wrn34_10 160", kAutoWidth);
+  table.add("--width", &O::width, about_width(), kAutoWidth);
   table.add("--train-size", &O::train_size,
             "height = width of the images: a step of each size is a forecast of its own", {.low = 8, .high = 4096});
   table.add("--batch", &O::batch, "images per rank and step", kBatch);
   table.add("--attack", &O::attack, "how training images are perturbed", one_attack());
-  table.add("--attack-steps", &O::attack_steps, "gradient steps of pgd", kSteps);
-  table.add("--lambda", &O::lambda, "weight of the loss on clean images; auto: 1 with pgd (DAT), else 0", kAutoWeight);
+  table.add("--attack-steps", &O::attack_steps, "gradient steps of " + listing(attacks().readers("attack-steps")),
+            kSteps);
+  table.add("--lambda", &O::lambda,
+            "weight of the loss on clean images; auto: " + own_values(attacks(), "lambda") + " (DAT), else 0",
+            kAutoWeight);
   add_attack_precision(table);
   add_device(table);
   table.add("--seconds", &O::seconds, "to spend after planning; each figure is measured at least a few times",
@@ -146,7 +149,7 @@ std::optional<ForecastOptions> parse_forecast(CommandLine& line) {
   if (!line.read()) return {};
   if (!o.out.empty()) require_apart(files_in(o.out, {"forecast.json"}), {o.calibration});
   if (o.width == 0) o.width = default_width(o.network);
-  if (o.lambda < 0) o.lambda = o.attack == "pgd" ? 1 : 0;
+  if (o.lambda < 0) o.lambda = clean_weight_of(o.attack);
   if (o.bucket == 0) o.bucket = default_bucket(o.overlap);
   require(o.latency.size() <= 1 || o.latency.size() == o.bandwidth.size(), ExitCode::usage,
           "--latency takes one number, or one for each --bandwidth, not ", o.latency.size());

@@ -361,7 +361,7 @@ struct SignStep {
 }
 # An option of a training: its field, and its row, with what it is refused with.
 OPTION = ("attack", "  double noise_scale = 1;  ///< of noise: size of the perturbation, in parts of the radius\n",
-          '  table.add("--noise-scale", &O::noise_scale, "size of the noise, in parts of the radius", kShare).works_with("attack", {"noise"});\n')
+          '  table.add("--noise-scale", &O::noise_scale, "size of the noise, in parts of the radius", kShare).counts_with("attack", attacks());\n')
 # A verb: its file and its line.
 VERB = ("echo", """
 // The verb echo: what it was told, some times.
@@ -568,6 +568,7 @@ def add_option(copy):
     change(copy, struct, first + "\n", first + "\n" + field)
     line = '  table.add("--attack", &O::attack, "how training images are perturbed", one_attack());\n'
     change(copy, table, line, line + row)
+    change(copy, "src/attack/attacks.cpp", '{"noise", make_noise}', '{"noise", make_noise, {{"noise-scale"}}}')
 
 
 def add_verb(copy):

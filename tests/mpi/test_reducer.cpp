@@ -340,8 +340,10 @@ TEST_CASE("Aggregators get what each rank's codec leaves of its gradient, and it
       const std::int64_t before = taken();
       auto made = std::make_unique<Witness>(
           *f.backend,
-          aggregators().at(name)(
-              *f.backend, p, {.ranks = world().size(), .faults = all.faults, .tau = all.tau, .mixing = all.mixing}));
+          aggregators().at(name)(*f.backend, p,
+                                 {.ranks = world().size(),
+                                  .faults = all.faults,
+                                  .settings = {.aggregator_tau = all.tau, .aggregator_mixing = all.mixing}}));
       const Witness& witness = *made;
       GradientReducer reducer(*f.backend, world(), p, f.gradients, f.codec(codec), std::move(made),
                               {.bucket_elements = 1000, .overlap = overlap, .weights = weights});
@@ -386,7 +388,7 @@ TEST_CASE("Butterfly: each rank aggregates its part of the step's message, in an
     for (const bool overlap : {false, true})
       for (const std::int64_t bucket : {std::int64_t{1}, std::int64_t{1000}, std::int64_t{8} << 20}) {
         const AggregatorOptions options{
-            .ranks = world().size(), .faults = faults_of(name, -1, world().size()), .tau = 3};
+            .ranks = world().size(), .faults = faults_of(name, -1, world().size()), .settings = {.aggregator_tau = 3}};
         GradientReducer reducer(
             *f.backend, world(), p, f.gradients, f.codec("float32"), aggregators().at(name)(*f.backend, p, options),
             {.bucket_elements = bucket, .overlap = overlap, .codec_transport = "butterfly", .weights = weights});
@@ -423,7 +425,7 @@ TEST_CASE("Butterfly: each rank aggregates its part of the step's message, in an
             };
             AggregationCase all{.gradients = {}, .weights = weights};
             all.faults = options.faults;
-            all.tau = options.tau;
+            all.tau = options.settings.aggregator_tau;
             for (const Vector& one : of_ranks) all.gradients.push_back(cut(one));
             if (elements == 0) continue;
             double nearest = HUGE_VAL;
@@ -457,7 +459,7 @@ TEST_CASE("Butterfly: each rank aggregates its part of the step's message, in an
     });
   };
   const auto make = [&](const std::string& name, bool mixing) {
-    return aggregators().at(name)(*f.backend, p, {.ranks = world().size(), .mixing = mixing});
+    return aggregators().at(name)(*f.backend, p, {.ranks = world().size(), .settings = {.aggregator_mixing = mixing}});
   };
   CHECK(
       refused("float32", make("krum", false)) ==

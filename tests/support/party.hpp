@@ -206,7 +206,9 @@ class Party {
     const auto aggregator = std::make_unique<CountedAggregator>(
         aggregators().at("centered_clip")(
             *backend, Parameters{},
-            {.ranks = ranks, .faults = faults, .tau = options_.tau, .iterations = options_.iterations}),
+            {.ranks = ranks,
+             .faults = faults,
+             .settings = {.aggregator_tau = options_.tau, .aggregator_iterations = options_.iterations}}),
         result_.looks);
     PartWork work(*backend, ranks, assembly.rank(), options_.elements,
                   [&](const PendingChecks& of, const PendingCheck& check) {

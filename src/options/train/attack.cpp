@@ -9,21 +9,13 @@ namespace dat {
 
 namespace {
 
-/// Losses that have a term of two predictions, which --beta weighs.
-std::vector<std::string> losses_with_beta() {
-  std::vector<std::string> all;
-  for (const std::string& name : losses().names())
-    if (losses().at(name)({})->beta() > 0) all.push_back(name);
-  return all;
+/// Whether the network runs with batch statistics in an attack unless the user says otherwise.
+bool on_batch_statistics(const std::string& attack) {
+  return attacks().at(attack)({.norm = BallNorm::l2})->prefers_batch_statistics();
 }
 
-/// Losses in which labels may be smoothed.
-std::vector<std::string> losses_with_smoothing() {
-  std::vector<std::string> all;
-  for (const std::string& name : losses().names())
-    if (losses().at(name)({})->smooths_labels()) all.push_back(name);
-  return all;
-}
+/// Whether the attack of a loss starts beside the image.
+bool starts_nearby(const std::string& loss) { return losses().at(loss)({})->goal().spread > 0; }
 
 /// "; did you mean '--loss trades --awp-gamma 0.005'?" for trades-awp and the like.
 std::string loss_advice(const std::string& word) {
@@ -36,19 +28,14 @@ std::string loss_advice(const std::string& word) {
   return of.empty() ? "" : "; did you mean '--loss " + of + " --awp-gamma 0.005'?";
 }
 
-/// Losses that are another function with constants for one of the two predictions.
-const std::vector<std::string> kDetachable = {"gat", "nuat", "pgi"};
-
 /// What a loss wants that is taken against the images where the attack begins, or against its logits there.
 void refuse_kept_starts(const TrainOptions& o) {
   const StartKept kept = losses().at(o.loss)({.detach = o.detach_reference})->goal().kept;
   if (kept == StartKept::nothing) return;
   const auto begins_elsewhere = [](const std::string& attack) { return !climbs_goal(attack); };
-  require(
-      !o.attack.any(begins_elsewhere) && !o.eps.any([](double eps) { return eps == 0; }), ExitCode::usage, "--loss ",
-      o.loss,
-      " compares attacked images with those where the attack began, which --attack pgd and fgsm with an --eps above 0 "
-      "have; choose these for all epochs");
+  require(!o.attack.any(begins_elsewhere) && !o.eps.any([](double eps) { return eps == 0; }), ExitCode::usage,
+          "--loss ", o.loss, " compares attacked images with those where the attack began, which --attack ",
+          listing(attacks().readers("attack-start")), " with an --eps above 0 have; choose these for all epochs");
   const bool logits = kept == StartKept::logits;
   for (const auto& [given, option] :
        {std::pair(o.generators != 0, "--generators, whose attacks begin on other ranks"),
@@ -60,13 +47,15 @@ void refuse_kept_starts(const TrainOptions& o) {
     require(!given, ExitCode::usage, "--loss ", o.loss, " does not go with ", option, "; leave one of them off");
 }
 
-const char* const kReuse =
-    "--attack-reuse works with --attack pgd, --attack-bn train and at least 2 --attack-steps: the training pass takes "
-    "the place of a step in the same mode, and a network that trains on the steps of the last epoch alone is not "
-    "robust";
+std::string what_reuse_wants() {
+  return "--attack-reuse works with --attack " + alternatives(attacks().readers("attack-reuse")) +
+         ", --attack-bn train and at least 2 --attack-steps: the training pass takes the place of a step in the same "
+         "mode, and a network that trains on the steps of the last epoch alone is not robust";
+}
 
 void refuse_reuse(const TrainOptions& o) {
-  require(!o.attack_reuse || !o.attack_steps.any([](int steps) { return steps < 2; }), ExitCode::usage, kReuse);
+  require(!o.attack_reuse || !o.attack_steps.any([](int steps) { return steps < 2; }), ExitCode::usage,
+          what_reuse_wants());
   require(!o.attack_reuse || o.warm_start > 0, ExitCode::usage,
           "--attack-reuse without --warm-start makes a step that nobody keeps; add --warm-start, or leave it off");
 }
@@ -103,16 +92,17 @@ void refuse_old_weights(const TrainOptions& o) {
   if (o.staleness == 0) return;
   require(o.attack != "none", ExitCode::usage,
           "--staleness is about attacks, and --attack none makes none; leave it off");
-  require(
-      o.refresh == "attack" || (o.attack == "pgd" && o.attack_stop < 0), ExitCode::usage,
-      "--refresh iteration changes weights within the attack, which --attack pgd allows, without --attack-stop; take "
-      "those, or --refresh attack");
+  require(o.refresh == "attack" || (attacks().reads(o.attack, "refresh") && o.attack_stop < 0), ExitCode::usage,
+          "--refresh iteration changes weights within the attack, which --attack ",
+          alternatives(attacks().readers("refresh")),
+          " allows, without --attack-stop; take those, or --refresh attack");
 }
 
 void add_ball(TrainTable& table) {
   using O = TrainOptions;
   table.add("--attack", &O::attack, "how training images are perturbed", one_attack());
-  table.add("--attack-steps", &O::attack_steps, "gradient steps of pgd and smooth-pgd", kSteps);
+  table.add("--attack-steps", &O::attack_steps, "gradient steps of " + listing(attacks().readers("attack-steps")),
+            kSteps);
   table.add("--norm", &O::norm,
             "size of a perturbation: its largest entry (linf), or the root of its sum of squares (l2)",
             one_of(norm_names()));
@@ -122,8 +112,9 @@ void add_ball(TrainTable& table) {
                      "--norm l2 with --eps 8/255, the default of linf, would hardly perturb an image; give its radius, "
                      "such as --eps 0.5");
   table.add("--alpha", &O::alpha,
-            "step size; auto: pgd 2/255, in l2 2.5 eps/steps; fgsm 1.25 eps; smooth-pgd 2 eps/steps. It, --attack, "
-            "--attack-steps and --eps may change by epoch: 1,2@12 (2 from epoch 12 on), 4/255..8/255@0-10 (growing)",
+            "step size; auto: " + own_values(attacks(), "alpha") +
+                ". It, --attack, --attack-steps and --eps may change by epoch: 1,2@12 (2 from epoch 12 on), "
+                "4/255..8/255@0-10 (growing)",
             kAutoRadius);
 }
 
@@ -133,13 +124,14 @@ void add_shape(TrainTable& table) {
       .add("--attack-stop", &O::attack_stop,
            "early stop: an image takes at most N steps while it is misclassified, then leaves the attack",
            {.low = 0, .automatic = -1, .word = "off"})
-      .works_with("attack", {"pgd"})
+      .counts_with("attack", attacks())
       .works_with("norm", {"linf"});
   table.not_together({"attack-stop"}, {"attack-bn", {"train"}},
                      "--attack-stop does not work with --attack-bn train: where batch statistics tie the images "
                      "together, none can leave; take --attack-bn eval");
   table.add("--attack-bn", &O::attack_bn,
-            "batch norm during the attack: running (eval) or batch (train) statistics; auto: pgd eval, fgsm train",
+            "batch norm during the attack: running (eval) or batch (train) statistics; auto: " +
+                listing(attacks().where(on_batch_statistics)) + " train, the others eval",
             one_of({"auto", "eval", "train"}));
   add_attack_precision(table);
   table.add("--attack-batch", &O::attack_batch, "images in a pass of the attack; auto: the micro-batch", kAutoCount);
@@ -157,25 +149,25 @@ void add_savings(TrainTable& table) {
       {"warm-start"}, {"norm", {"l2"}},
       "--warm-start keeps a byte per pixel in units of eps/127, which is too coarse for the small pixels "
       "of --norm l2; leave it off, and --attack-reuse");
-  const char* const gradient =
-      "--attack-reuse takes the gradient of the training pass, which is the attack's with --loss cross_entropy and "
-      "without --label-smoothing; leave one of them off";
+  const std::string gradient =
+      "--attack-reuse takes the gradient of the training pass, which is the attack's with --loss " +
+      alternatives(losses().readers("attack-reuse")) + " and without --label-smoothing; leave one of them off";
   table
       .add("--attack-reuse", &O::attack_reuse,
-           "the training pass is the last step of pgd as well, whose result --warm-start keeps: one pass less")
-      .works_with("attack", {"pgd"}, kReuse)
-      .works_with("attack-bn", {"train"}, kReuse)
-      .works_with("loss", {"cross_entropy"}, gradient);
+           "the training pass is the last step of the attack as well, whose result --warm-start keeps: one pass less")
+      .counts_with("attack", attacks(), what_reuse_wants())
+      .works_with("attack-bn", {"train"}, what_reuse_wants())
+      .counts_with("loss", losses(), gradient);
   table.rule(refuse_reuse);
   table.not_together({"attack-reuse"}, {"label-smoothing"}, gradient);
-  const char* const stale =
-      "--stale-attack works with --attack pgd and --attack-bn eval, without --attack-stop and without --warm-start; "
-      "leave it off, or those";
+  const std::string stale =
+      "--stale-attack works with --attack " + alternatives(attacks().readers("stale-attack")) +
+      " and --attack-bn eval, without --attack-stop and without --warm-start; leave it off, or those";
   table
       .add("--stale-attack", &O::stale_attack,
            "first iterations of the next step's attack on the weights before the update, while gradients are summed",
            kCount)
-      .works_with("attack", {"pgd"}, stale)
+      .counts_with("attack", attacks(), stale)
       .bound_to_ranks();
   for (const Choice& other : {Choice{"attack-bn", {"train"}}, {"attack-stop"}, {"warm-start"}})
     table.not_together({"stale-attack"}, other, stale);
@@ -205,14 +197,15 @@ void add_savings(TrainTable& table) {
 void add_start(TrainTable& table) {
   using O = TrainOptions;
   table.add("--attack-start", &O::attack_start,
-            "where pgd and fgsm start: in the ball (uniform), or beside the image (gaussian, deviation 0.001); auto: "
-            "gaussian with trades, kl and mart",
+            "where " + listing(attacks().readers("attack-start")) +
+                " start: in the ball (uniform), or beside the image (gaussian, deviation 0.001); auto: gaussian with " +
+                listing(losses().where(starts_nearby)),
             one_of({"auto", "uniform", "gaussian"}));
-  const std::vector<std::string> attacks = {"pgd", "fgsm"}, norms = {"linf"};
+  const std::vector<std::string> norms = {"linf"};
   table
       .add("--start-radius", &O::start_radius,
            "the uniform start is U(-K eps, K eps) in each pixel; 2, with --project off: N-FGSM", kCount)
-      .works_with("attack", attacks)
+      .counts_with("attack", attacks())
       .works_with("norm", norms);
   table
       .add("--start-box", &O::start_box,
@@ -220,12 +213,12 @@ void add_start(TrainTable& table) {
            "--project off",
            one_of({"auto", "on", "off"}))
       .asked([](const O& o) { return o.start_box == "on"; })
-      .works_with("attack", attacks)
+      .counts_with("attack", attacks())
       .works_with("norm", norms);
   table
       .add("--project", &O::project, "steps end in the ball (on), or in the box of images alone (off)",
            one_of({"on", "off"}))
-      .works_with("attack", attacks)
+      .counts_with("attack", attacks())
       .works_with("norm", norms);
   table.not_with("warm-start",
                  {{{"start-radius"}, "--start-radius: what it keeps is in the ball, and its first starts with it"},
@@ -238,24 +231,27 @@ void add_loss(TrainTable& table) {
   table.add("--loss", &O::loss, "what is minimised", {.choices = losses().names(), .advice = loss_advice});
   table
       .add("--lambda", &O::lambda,
-           "weight of the loss on clean images; auto: 1 with pgd (DAT), else, or with --noise, 0", kAutoWeight)
+           "weight of the loss on clean images; auto: " + own_values(attacks(), "lambda") +
+               " (DAT), else, or with --noise, 0",
+           kAutoWeight)
       .asked([](const O& o) { return o.lambda > 0; })
-      .works_with("loss", {"cross_entropy"},
-                  "--lambda works with --loss cross_entropy, not with {loss}, which has --beta; leave it off");
+      .counts_with("loss", losses(),
+                   "--lambda works with --loss " + alternatives(losses().readers("lambda")) +
+                       ", not with {loss}, which has --beta; leave it off");
   table
-      .add("--beta", &O::beta,
-           "weight of the term of two predictions; auto: trades 6, mart 5, kl 1, pgi and gat 10, nuat 4", kAutoWeight)
+      .add("--beta", &O::beta, "weight of the term of two predictions; auto: " + own_values(losses(), "beta"),
+           kAutoWeight)
       .asked([](const O& o) { return o.beta > 0; })
-      .works_with("loss", losses_with_beta());
+      .counts_with("loss", losses());
   table
       .add("--detach-reference", &O::detach_reference,
            "what attacked predictions are compared with is a constant, and costs no pass")
-      .works_with("loss", kDetachable);
+      .counts_with("loss", losses());
   table.rule(refuse_kept_starts);
   table
       .add("--label-smoothing", &O::label_smoothing, "part of the labels that all classes share in cross-entropies",
            kDecay)
-      .works_with("loss", losses_with_smoothing());
+      .counts_with("loss", losses());
 }
 
 void add_weight_perturbation(TrainTable& table) {
@@ -332,7 +328,7 @@ void settle_attack(TrainOptions& o) {
   if (o.attack_start == "auto") o.attack_start = loss->goal().spread > 0 ? "gaussian" : "uniform";
   settle_start(o);
   o.beta = loss->beta();
-  if (o.lambda < 0) o.lambda = o.loss == "cross_entropy" && o.attack == "pgd" && o.noise == 0 ? 1 : 0;
+  if (o.lambda < 0) o.lambda = losses().reads(o.loss, "lambda") && o.noise == 0 ? clean_weight_of(o.attack) : 0;
   if (o.attack_batch == 0) o.attack_batch = o.micro_batch;
   require(o.micro_batch == 0 || o.attack_batch <= o.micro_batch, ExitCode::usage, "--attack-batch ", o.attack_batch,
           " is more than the micro-batch of ", o.micro_batch, " images; choose at most that");

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "dat/cheat.hpp"
+#include "dat/loss.hpp"
 #include "options/ranges.hpp"
 #include "options/train/groups.hpp"
 
@@ -50,19 +51,18 @@ void refuse_mischief_alone(const TrainOptions& o) {
           " is about messages of the protocol that bans; add --byzantine, or choose another cheat");
 }
 
-[[nodiscard]] bool cheats_by(const TrainOptions& o, const char* name) {
-  return std::find(o.cheat.begin(), o.cheat.end(), name) != o.cheat.end();
-}
-
 void refuse_delay_of_nothing(const TrainOptions& o) {
-  require(o.cheat_delay == TrainOptions{}.cheat_delay || cheats_by(o, "delayed"), ExitCode::usage,
-          "--cheat-delay works with --cheat delayed; leave it off");
+  const auto late = [](const std::string& name) { return cheats().reads(name, "cheat-delay"); };
+  require(o.cheat_delay == TrainOptions{}.cheat_delay || std::any_of(o.cheat.begin(), o.cheat.end(), late),
+          ExitCode::usage, "--cheat-delay works with --cheat ", alternatives(cheats().readers("cheat-delay")),
+          "; leave it off");
 }
 
 void refuse_local_statistics(const TrainOptions& o) {
-  require(!cheats_by(o, "bn_poison") || o.bn_statistics != "local", ExitCode::usage,
-          "--cheat bn_poison is about statistics that ranks share, and with --bn-statistics local they share none; "
-          "leave one of them off");
+  for (const std::string& name : o.cheat)
+    require(!cheats().reads(name, "bn-statistics") || o.bn_statistics != "local", ExitCode::usage, "--cheat ", name,
+            " is about statistics that ranks share, and with --bn-statistics local they share none; leave one of them "
+            "off");
 }
 
 /// A weaker attack than that of the options; none of theirs may be under way, or kept, elsewhere.
@@ -74,9 +74,11 @@ void refuse_weak_attack(const TrainOptions& o) {
       o.epochs_of_change().size() == 1, ExitCode::usage, "--cheat ", name,
       " makes less of an attack that is the same in all epochs; give --attack, --attack-steps, --eps and --alpha one "
       "value each");
+  const bool keeps = losses().at(o.loss)({.detach = o.detach_reference})->goal().kept != StartKept::nothing;
   for (const auto& [given, option] :
-       {std::pair(o.warm_start > 0, "--warm-start"), std::pair(o.stale_attack > 0, "--stale-attack"),
-        std::pair(o.attack_reuse, "--attack-reuse"), std::pair(o.loss == "pgi", "--loss pgi")})
+       {std::pair(o.warm_start > 0, std::string("--warm-start")),
+        std::pair(o.stale_attack > 0, std::string("--stale-attack")),
+        std::pair(o.attack_reuse, std::string("--attack-reuse")), std::pair(keeps, "--loss " + o.loss)})
     require(!given, ExitCode::usage, "--cheat ", name, " does not go with ", option,
             ", which takes parts of the attack; leave one of them off");
 }
@@ -109,7 +111,9 @@ void add_attackers(TrainTable& table) {
   table.add("--cheat-every", &O::cheat_every, "steps from one cheating to the next", kPositive)
       .works_with("attackers", {}, nobody);
   table
-      .add("--cheat-delay", &O::cheat_delay, "steps by which the gradient of `delayed` is late; kept in host memory",
+      .add("--cheat-delay", &O::cheat_delay,
+           "steps by which the gradient of `" + listing(cheats().readers("cheat-delay")) +
+               "` is late; kept in host memory",
            {.low = 1, .high = 1e6})
       .works_with("attackers", {}, nobody);
   table.rule(refuse_other_ranks);

@@ -16,8 +16,7 @@ void add_evaluation(TrainTable& table) {
       .may_change(Restart::evaluation);
   table.add("--eval-eps", &O::eval_eps, "their radius; auto: --eps", kAutoRadius).may_change(Restart::evaluation);
   table
-      .add("--eval-alpha", &O::eval_alpha, "their step size; auto: pgd eps/4, in l2 2.5 eps/steps; fgsm 1.25 eps",
-           kAutoRadius)
+      .add("--eval-alpha", &O::eval_alpha, "their step size; auto: " + own_values(attacks(), "eval-alpha"), kAutoRadius)
       .may_change(Restart::evaluation);
   table.add("--eval-attack-steps", &O::eval_attack_steps, "steps of a pgd that names none", kSteps)
       .may_change(Restart::evaluation);

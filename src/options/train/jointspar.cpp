@@ -6,23 +6,20 @@ namespace dat {
 
 namespace {
 
-/// Selectors that draw layers.
-const std::vector<std::string> kDrawing = {"exp3", "oracle", "uniform"};
-
 void add_budget(TrainTable& table) {
   using O = TrainOptions;
   table.add("--budget", &O::budget, "mean number of active layers; auto: 40/54 of them", kAutoRadius)
-      .works_with("selector", kDrawing)
+      .counts_with("selector", selectors())
       .falls_back();
   table
       .add("--budget-unit", &O::budget_unit,
            "what a layer counts in the budget: 1, its bytes, or the seconds that it costs, in units of their mean",
            one_of({"layers", "bytes", "seconds"}))
-      .works_with("selector", kDrawing)
+      .counts_with("selector", selectors())
       .falls_back()
       .bound_to_ranks({"seconds"});
   table.add("--p-min", &O::p_min, "lowest probability of a layer", kShare)
-      .works_with("selector", kDrawing)
+      .counts_with("selector", selectors())
       .falls_back();
 }
 
@@ -32,8 +29,8 @@ void add_draws(TrainTable& table) {
   table
       .add("--resample", &O::resample, "draw the active layers anew every step, every epoch, or every N steps",
            {.label = "step|epoch|N", .choices = {"step", "epoch"}, .number_too = true})
-      .works_with("selector", {"exp3", "oracle", "uniform", "freezeout", "autofreeze"},
-                  "--resample works with --selector any but all, not with {selector}; leave it off")
+      .counts_with("selector", selectors(),
+                   "--resample works with --selector any but all, not with {selector}; leave it off")
       .falls_back();
   table
       .add("--mask", &O::mask, "one draw of layers for all ranks, or one of each rank's own (JointSpar as published)",
@@ -42,7 +39,7 @@ void add_draws(TrainTable& table) {
   table.not_together({"mask", {"per_worker"}}, {"importance", {"outside"}},
                      "--mask per_worker does not work with --importance outside: the ranks have different 1/p, but "
                      "take one step; leave one of them off");
-  table.not_together({"mask", {"per_worker"}}, {"selector", {"all", "freezeout", "autofreeze"}},
+  table.not_together({"mask", {"per_worker"}}, {"selector", selectors().others("mask")},
                      "--mask per_worker does not work with --selector {selector}, which draws no layers; leave one of "
                      "them off");
 }
@@ -50,36 +47,36 @@ void add_draws(TrainTable& table) {
 void add_bandit(TrainTable& table) {
   using O = TrainOptions;
   table.add("--bandit-loss", &O::bandit_loss, "what the bandit learns from", one_of(bandit_losses()))
-      .works_with("selector", {"exp3"})
+      .counts_with("selector", selectors())
       .falls_back();
   // A resolved configuration has the rate of the bandit's loss.
   table.add("--bandit-rate", &O::bandit_rate, "its learning rate; auto: the loss's own", kAutoRadius)
       .asked([](const O& o) { return o.bandit_rate != 0 && o.bandit_rate != default_bandit_rate(o.bandit_loss); })
-      .works_with("selector", {"exp3"})
+      .counts_with("selector", selectors())
       .falls_back();
 }
 
 void add_freezing(TrainTable& table) {
   using O = TrainOptions;
   table.add("--freeze-t0", &O::freeze_t0, "share of the run after which the first layer freezes, as t_0", kShare)
-      .works_with("selector", {"freezeout"})
+      .counts_with("selector", selectors())
       .falls_back();
   table
       .add("--freeze-schedule", &O::freeze_schedule, "the power that t_0 and the layers' t are taken to",
            one_of({"linear", "squared", "cubic"}))
-      .works_with("selector", {"freezeout"})
+      .counts_with("selector", selectors())
       .falls_back();
   table
       .add("--freeze-lr", &O::freeze_lr,
            "a layer's learning rate is annealed until it freezes, from --lr over its share of the run (scaled) or from "
            "--lr; or left alone",
            one_of({"scaled", "unscaled", "constant"}))
-      .works_with("selector", {"freezeout"})
+      .counts_with("selector", selectors())
       .falls_back();
   table
       .add("--freeze-percentile", &O::freeze_percentile,
            "of the changes of norms, that which the first layer still trained has", {.low = 0, .high = 100})
-      .works_with("selector", {"autofreeze"})
+      .counts_with("selector", selectors())
       .falls_back();
 }
 
@@ -99,7 +96,7 @@ void add_jointspar(TrainTable& table) {
 
 void settle_jointspar(TrainOptions& o) {
   // The layers' learning rates go the way of 1/p, which is 1 there: they multiply the step.
-  if (o.selector == "freezeout" && o.freeze_lr != "constant") o.importance = "outside";
+  if (selectors().reads(o.selector, "freeze-lr") && o.freeze_lr != "constant") o.importance = "outside";
   if (o.bandit_rate == 0) o.bandit_rate = default_bandit_rate(o.bandit_loss);
 }
 

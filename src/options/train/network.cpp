@@ -1,6 +1,6 @@
 #include "dat/network.hpp"
 
-#include "options/ranges.hpp"
+#include "options/machine.hpp"
 #include "options/train/groups.hpp"
 
 namespace dat {
@@ -9,8 +9,7 @@ void add_network(TrainTable& table) {
   using O = TrainOptions;
   table.group("Network");
   table.add("--network", &O::network, "architecture", one_of(networks().names())).decides_function();
-  table.add("--width", &O::width, "channels of the first stage; auto: 64, of wrn28_10 and wrn34_10 160", kAutoWidth)
-      .decides_function();
+  table.add("--width", &O::width, about_width(), kAutoWidth).decides_function();
   table
       .add("--activation", &O::activation, "what follows batch norms; silu: x/(1 + exp(-x)), Swish",
            one_of({"relu", "silu"}))

@@ -1,3 +1,4 @@
+#include "dat/loss.hpp"
 #include "options/ranges.hpp"
 #include "options/train/groups.hpp"
 
@@ -6,9 +7,11 @@ namespace dat {
 namespace {
 
 void refuse_other_balls(const TrainOptions& o) {
-  const bool smooth = o.attack.any([](const std::string& attack) { return attack == "smooth-pgd"; });
-  require(!smooth || o.norm == "l2", ExitCode::usage, "--attack smooth-pgd steps in the L2 ball, and --norm is ",
-          o.norm, "; add --norm l2 and a radius, such as --eps 0.5");
+  for (const auto& part : o.attack.parts()) {
+    const Setting* const norm = setting_of(attacks().settings(part.value), "norm");
+    require(norm == nullptr || o.norm == norm->value, ExitCode::usage, "--attack ", part.value,
+            " steps in the L2 ball, and --norm is ", o.norm, "; add --norm l2 and a radius, such as --eps 0.5");
+  }
 }
 
 }  // namespace
@@ -24,8 +27,6 @@ void add_noise(TrainTable& table) {
            "copies of each image, with noise of their own, in one pass; attacks see the mean of their predictions",
            {.low = 1, .high = 4096})
       .works_with("noise", {});
-  const char* const images =
-      "--loss mart, gat, pgi and nuat, which compare images one by one; take cross_entropy, kl or trades";
   table.not_with("noise",
                  {{{"warm-start"}, "--warm-start: the perturbation of an epoch belongs to the noise of that epoch"},
                   {{"attack-stop"}, "--attack-stop: an image is not fooled by one of its copies"},
@@ -33,11 +34,11 @@ void add_noise(TrainTable& table) {
                   {{"attack-bn", {"train"}}, "--attack-bn train: the smoothed network is attacked as it will be used"},
                   {{"stale-attack"}, "--stale-attack: attack and update share the noise of a step"},
                   {{"staleness"}, "--staleness: attack and update share the noise of a step"},
-                  {{"generators"}, "--generators: attack and update share the noise of a step"},
-                  {{"loss", {"mart"}}, images},
-                  {{"loss", {"gat"}}, images},
-                  {{"loss", {"pgi"}}, images},
-                  {{"loss", {"nuat"}}, images}});
+                  {{"generators"}, "--generators: attack and update share the noise of a step"}});
+  const std::vector<std::string> others = losses().others("noise");
+  table.not_together({"noise"}, {"loss", others},
+                     "--noise does not go with --loss " + listing(others) + ", which compare images one by one; take " +
+                         alternatives(losses().readers("noise")) + "; leave one of them off");
   table.rule(refuse_other_balls);
 }
 

@@ -8,43 +8,28 @@ namespace dat {
 
 namespace {
 
-/// Aggregators that look at what each rank has brought.
-std::vector<std::string> aggregators_of_ranks() {
-  std::vector<std::string> all = aggregators().names();
-  std::erase_if(all, [](const std::string& name) { return repeats(name) == Repeats::at_any_ranks; });
-  return all;
-}
-
-/// All others. Who looks at each rank sees the ranks in one order, however messages meet.
-std::vector<std::string> aggregators_of_sums() {
-  std::vector<std::string> all = aggregators().names();
-  std::erase_if(all, [](const std::string& name) { return repeats(name) == Repeats::at_equal_ranks; });
-  return all;
-}
-
 void add_aggregator(TrainTable& table) {
   using O = TrainOptions;
   table.add("--aggregator", &O::aggregator,
             "how the gradients of all ranks become one; all but the mean withstand ranks with false gradients",
             one_of(aggregators().names()));
   table
-      .add("--faults", &O::faults,
-           "ranks that may be false; auto: (ranks - 3) / 2 with krum and multi_krum, else (ranks - 1) / 2",
+      .add("--faults", &O::faults, "ranks that may be false; auto: " + own_values(aggregators(), "faults"),
            {.low = 0, .high = kMostRanks, .automatic = -1})
-      .works_with("aggregator", aggregators_of_ranks());
+      .counts_with("aggregator", aggregators());
   table
       .add("--aggregator-mixing", &O::aggregator_mixing,
            "first replace each gradient by the mean of the ranks - faults nearest ones")
-      .works_with("aggregator", aggregators_of_ranks());
+      .counts_with("aggregator", aggregators());
   table
       .add("--aggregator-tau", &O::aggregator_tau,
            "the longest that a rank's difference from the result counts with; auto: what half of them are within",
            kAutoRadius)
-      .works_with("aggregator", {"centered_clip"});
+      .counts_with("aggregator", aggregators());
   table.add("--aggregator-iterations", &O::aggregator_iterations, "most iterations", kPositive)
-      .works_with("aggregator", {"centered_clip", "geometric_median"});
+      .counts_with("aggregator", aggregators());
   const auto refuse = [&](const Choice& other, const std::string& option, const std::string& why) {
-    table.not_together({"aggregator", aggregators_of_ranks()}, other,
+    table.not_together({"aggregator", aggregators().readers("faults")}, other,
                        "an --aggregator that withstands false ranks does not go with " + option + ": " + why +
                            "; leave one of them off");
   };
@@ -76,7 +61,7 @@ void add_protocol(TrainTable& table) {
   table
       .add("--byzantine", &O::byzantine,
            "find out ranks with false gradients, or that break the protocol, and go on without them (BTARD)")
-      .works_with("aggregator", {"centered_clip"});
+      .counts_with("aggregator", aggregators());
   table
       .add("--validators", &O::validators, "ranks that do another one's work of a step once more in the next one",
            {.low = 0, .high = kMostRanks})
@@ -100,18 +85,18 @@ void add_reduction(TrainTable& table) {
       .bound_to_ranks();
   table
       .add("--codec-transport", &O::codec_transport,
-           "how messages meet; auto: sum float32, powersgd; gather int8, terngrad, atomo; two_sided bf16, f16",
-           auto_or(transport_names()))
-      .bound_to_ranks_with({"aggregator", aggregators_of_sums()});
+           "how messages meet; auto: " + own_values(codecs(), "codec-transport"), auto_or(transport_names()))
+      // Who looks at each rank sees the ranks in one order, however messages meet.
+      .bound_to_ranks_with({"aggregator", aggregators().others("faults")});
   table
       .add("--codec-rank", &O::codec_rank,
-           "columns of powersgd's factors, atoms of an atomo message; auto: powersgd 2, atomo 3",
+           "columns of powersgd's factors, atoms of an atomo message; auto: " + own_values(codecs(), "codec-rank"),
            {.low = 1, .high = 65536, .automatic = 0})
-      .works_with("codec", {"powersgd", "atomo"});
+      .counts_with("codec", codecs());
   table
       .add("--codec-clip", &O::codec_clip,
            "largest gradient, in standard deviations of its tensor; 0: any, which is unbiased", kCount)
-      .works_with("codec", {"terngrad"});
+      .counts_with("codec", codecs());
   add_aggregator(table);
   add_protocol(table);
   table.rule(refuse_common_perturbation);

@@ -55,7 +55,9 @@ void add_schedule(TrainTable& table) {
   using O = TrainOptions;
   table.group("Optimizer");
   table.add("--schedule", &O::schedule, "learning rate; cyclic, one_cycle: PyTorch's", one_of(schedules().names()));
-  table.add("--milestones", &O::milestones, "epochs after the warm-up at which step multiplies the rate by --lr-decay",
+  table.add("--milestones", &O::milestones,
+            "epochs after the warm-up at which " + listing(schedules().readers("milestones")) +
+                " multiplies the rate by --lr-decay",
             {.label = "N,N,...", .low = 0, .commas = true});
   table.rule(refuse_other_orders);
   table.add("--lr-decay", &O::lr_decay, "factor at each milestone", kShare);

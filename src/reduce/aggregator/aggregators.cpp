@@ -22,15 +22,20 @@ struct Member {
   Make* make;
   Repeats repeats = Repeats::at_equal_ranks;
   int beside = 1;  ///< for f faults it wants 2 f + so many ranks
+  std::vector<Setting> settings{};
 };
-constexpr Member kMembers[] = {
+const Member kMembers[] = {
     {"mean", make_mean, Repeats::at_any_ranks},
-    {"median", make_median},
-    {"trimmed_mean", make_trimmed_mean},
-    {"geometric_median", make_geometric_median},
+    {"centered_clip",
+     make_centered_clip,
+     Repeats::at_equal_ranks,
+     1,
+     {{"aggregator-tau"}, {"aggregator-iterations"}, {"byzantine"}}},
+    {"geometric_median", make_geometric_median, Repeats::at_equal_ranks, 1, {{"aggregator-iterations"}}},
     {"krum", make_krum, Repeats::at_equal_ranks, 3},
+    {"median", make_median},
     {"multi_krum", make_multi_krum, Repeats::at_equal_ranks, 3},
-    {"centered_clip", make_centered_clip},
+    {"trimmed_mean", make_trimmed_mean},
 };
 
 /// Error(usage): there is none.
@@ -43,8 +48,13 @@ constexpr Member kMembers[] = {
 
 const Registry<Make>& aggregators() {
   static const Registry<Make> registry("aggregator", [] {
-    std::map<std::string, std::function<Make>> all;
-    for (const Member& member : kMembers) all[member.name] = member.make;
+    std::vector<Registry<Make>::Row> all;
+    for (const Member& member : kMembers) {
+      Registry<Make>::Row& row = all.emplace_back(member.name, member.make, member.settings);
+      if (member.repeats == Repeats::at_any_ranks) continue;
+      row.settings.push_back({"faults", "(ranks - " + std::to_string(member.beside) + ") / 2"});
+      row.settings.push_back({"aggregator-mixing"});
+    }
     return all;
   }());
   return registry;

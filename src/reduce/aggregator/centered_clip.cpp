@@ -17,7 +17,7 @@ class CenteredClip final : public Robust {
  public:
   CenteredClip(Backend& backend, const AggregatorOptions& options)
       : Robust(backend, options, true), v_(options.ranks) {}
-  [[nodiscard]] bool by_parts() const override { return !options().mixing; }
+  [[nodiscard]] bool by_parts() const override { return !options().settings.aggregator_mixing; }
   [[nodiscard]] bool unfinished() const override { return unfinished_; }
 
  private:
@@ -25,9 +25,10 @@ class CenteredClip final : public Robust {
     v_.begin(products_around_median(), n());
     const double total = std::accumulate(weights().begin(), weights().end(), 0.0);
     unfinished_ = true;
-    for (int iteration = 0; iteration < options().iterations && unfinished_; ++iteration) {
+    for (int iteration = 0; iteration < options().settings.aggregator_iterations && unfinished_; ++iteration) {
       v_.measure();
-      const double tau = options().tau > 0 ? options().tau : clip_length(v_.distances(), weights());
+      const double tau = options().settings.aggregator_tau > 0 ? options().settings.aggregator_tau
+                                                               : clip_length(v_.distances(), weights());
       double all = 0;
       for (int i = 0; i < n(); ++i) {
         v_.step(i) = weight(i) / total * (v_.distance(i) > tau ? tau / v_.distance(i) : 1);

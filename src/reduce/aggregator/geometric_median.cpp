@@ -24,7 +24,7 @@ class GeometricMedian final : public Robust {
 
   void make() override {
     v_.begin(products_around_median(), n());
-    for (int iteration = 0; iteration < options().iterations; ++iteration)
+    for (int iteration = 0; iteration < options().settings.aggregator_iterations; ++iteration)
       if (!improve()) break;
     combine(v_.coefficients(), v_.of_start());
   }

@@ -41,7 +41,7 @@ void sum_weighted(Backend& backend, const Contributions& all, const kernels::Cou
 Robust::Robust(Backend& backend, const AggregatorOptions& options, bool pairs)
     : backend_(backend),
       options_(options),
-      pairs_(pairs || options.mixing),
+      pairs_(pairs || options.settings.aggregator_mixing),
       plain_(options.ranks),
       matrix_(options.ranks) {
   assert(options.ranks <= kMostRanks);
@@ -62,7 +62,7 @@ void Robust::aggregate(const Contributions& all) {
   all_ = all;
   mixed_ = false;
   if (!count_ranks()) return sum_weighted(backend_, all_, counted_, {}, 0, std::numeric_limits<double>::quiet_NaN());
-  if (options_.mixing) choose_near();
+  if (options_.settings.aggregator_mixing) choose_near();
   make();
 }
 

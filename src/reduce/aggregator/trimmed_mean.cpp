@@ -8,7 +8,7 @@ namespace {
 class TrimmedMean final : public Robust {
  public:
   TrimmedMean(Backend& backend, const AggregatorOptions& options) : Robust(backend, options, false) {}
-  [[nodiscard]] bool by_parts() const override { return !options().mixing; }
+  [[nodiscard]] bool by_parts() const override { return !options().settings.aggregator_mixing; }
 
  private:
   void make() override { order(faults(), n() - 1 - faults()); }

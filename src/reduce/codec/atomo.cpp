@@ -9,8 +9,6 @@ namespace dat {
 
 namespace {
 
-constexpr int kDefaultAtoms = 3;
-
 /// A tensor as a tall matrix, where its atoms are shorter than itself. Convolutions as in the authors' codings/svd.py:
 /// two neighbouring inputs of an output, with their kernels, are a row (one, where their number is odd). Of matrices
 /// the longer side is the rows; where both are long, pieces of 16 elements. No row has filling beside gradients: in the
@@ -46,11 +44,10 @@ class Atomo final : public Codec {
  public:
   Atomo(Backend& backend, const Parameters& parameters, const CodecOptions& options)
       : backend_(backend), options_(options) {
-    if (options_.factors == 0) options_.factors = kDefaultAtoms;
     std::vector<kernels::Spectrum> spectra;
     std::int64_t sums = 0, square = 0, weight = 0;
     for (const Segment& segment : parameters.segments) {
-      kernels::Spectrum& s = spectra.emplace_back(spectrum_of(segment, options_.factors));
+      kernels::Spectrum& s = spectra.emplace_back(spectrum_of(segment, options_.settings.codec_rank));
       if (s.atoms == 0) continue;
       s.sums = sums;
       s.square = square;
@@ -70,7 +67,7 @@ class Atomo final : public Codec {
   }
 
   [[nodiscard]] std::int64_t bytes(const Segment& tensor, int) const override {
-    const kernels::Spectrum s = spectrum_of(tensor, options_.factors);
+    const kernels::Spectrum s = spectrum_of(tensor, options_.settings.codec_rank);
     return (s.atoms > 0 ? s.atoms * (std::int64_t{s.rows} + s.cols()) : tensor.size) * std::int64_t{sizeof(float)};
   }
   [[nodiscard]] bool exact() const override { return false; }

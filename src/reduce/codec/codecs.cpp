@@ -10,16 +10,32 @@ std::unique_ptr<Codec> make_terngrad(Backend&, const Parameters&, const CodecOpt
 std::unique_ptr<Codec> make_atomo(Backend&, const Parameters&, const CodecOptions&);
 std::unique_ptr<Codec> make_powersgd(Backend&, const Parameters&, const CodecOptions&);
 
-const Registry<std::unique_ptr<Codec>(Backend&, const Parameters&, const CodecOptions&)>& codecs() {
-  static const Registry<std::unique_ptr<Codec>(Backend&, const Parameters&, const CodecOptions&)> registry(
-      "codec", {{"float32", make_float32},
-                {"bf16", make_bf16},
-                {"f16", make_f16},
-                {"int8", make_int8},
-                {"terngrad", make_terngrad},
-                {"atomo", make_atomo},
-                {"powersgd", make_powersgd}});
-  return registry;
+namespace {
+
+using Codecs = Registry<std::unique_ptr<Codec>(Backend&, const Parameters&, const CodecOptions&)>;
+
+/// The codecs, with their own columns and atoms where none are asked for.
+[[nodiscard]] Codecs with_ranks(std::vector<Codecs::Row> rows) {
+  for (Codecs::Row& row : rows)
+    row.make = [make = row.make, own = number_of(row.settings, "codec-rank").value_or(0)](
+                   Backend& backend, const Parameters& parameters, CodecOptions options) {
+      if (options.settings.codec_rank == 0) options.settings.codec_rank = static_cast<int>(own);
+      return make(backend, parameters, options);
+    };
+  return {"codec", rows};
+}
+
+}  // namespace
+
+const Codecs& codecs() {
+  static const Codecs all = with_ranks({{"float32", make_float32, {{"codec-transport", "sum"}}},
+                                        {"bf16", make_bf16, {{"codec-transport", "two_sided"}}},
+                                        {"f16", make_f16, {{"codec-transport", "two_sided"}}},
+                                        {"int8", make_int8, {{"codec-transport", "gather"}}},
+                                        {"terngrad", make_terngrad, {{"codec-transport", "gather"}, {"codec-clip"}}},
+                                        {"powersgd", make_powersgd, {{"codec-transport", "sum"}, {"codec-rank", "2"}}},
+                                        {"atomo", make_atomo, {{"codec-transport", "gather"}, {"codec-rank", "3"}}}});
+  return all;
 }
 
 }  // namespace dat

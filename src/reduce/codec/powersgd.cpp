@@ -10,7 +10,6 @@ namespace dat {
 
 namespace {
 
-constexpr int kDefaultRank = 2;
 // Instead of a sender: numbers that all ranks draw alike.
 constexpr std::uint32_t kFirstFactor = 0xFFFFFFFF, kReplacement = 0xFFFFFFFE;
 
@@ -37,11 +36,10 @@ class PowerSgd final : public Codec {
  public:
   PowerSgd(Backend& backend, const Parameters& parameters, const CodecOptions& options)
       : backend_(backend), parameters_(parameters), options_(options) {
-    if (options_.factors == 0) options_.factors = kDefaultRank;
     std::vector<kernels::Factors> factors;
     std::int64_t left = 0;
     for (const Segment& segment : parameters.segments) {
-      kernels::Factors& f = factors.emplace_back(factors_of(segment, options_.factors));
+      kernels::Factors& f = factors.emplace_back(factors_of(segment, options_.settings.codec_rank));
       f.left = left;
       f.right = right_size_;
       left += std::int64_t{f.rows} * f.rank;
@@ -58,7 +56,7 @@ class PowerSgd final : public Codec {
   }
 
   [[nodiscard]] std::int64_t bytes(const Segment& tensor, int round) const override {
-    const kernels::Factors f = factors_of(tensor, options_.factors);
+    const kernels::Factors f = factors_of(tensor, options_.settings.codec_rank);
     const std::int64_t floats = f.rank > 0   ? std::int64_t{round == 0 ? f.rows : f.cols} * f.rank
                                 : round == 0 ? tensor.size
                                              : 0;

@@ -25,8 +25,8 @@ class TernGrad final : public Codec {
          kernels::ChunkMoments{gradients, bucket.element, bucket.size, chunks.first, chunks.origin, bucket.first,
                                bucket.partial});
     each(backend_.device(), std::int64_t{chunks.segments},
-         kernels::TernaryScale{chunks.first, chunks.origin, bucket.real, bucket.first, bucket.partial, options_.clip,
-                               bucket.sums});
+         kernels::TernaryScale{chunks.first, chunks.origin, bucket.real, bucket.first, bucket.partial,
+                               options_.settings.codec_clip, bucket.sums});
     each(backend_.device(), chunks,
          kernels::Ternary{gradients, static_cast<std::byte*>(message), bucket.element, bucket.size, bucket.byte,
                           bucket.sums, bucket.first,

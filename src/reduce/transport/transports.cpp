@@ -7,40 +7,23 @@ TransportKind gather_transport();
 TransportKind two_sided_transport();
 TransportKind butterfly_transport();
 
-namespace {
-
-struct Member {
-  const char* name;
-  TransportKind (*kind)();
-};
-constexpr Member kMembers[] = {
-    {"sum", sum_transport},
-    {"gather", gather_transport},
-    {"two_sided", two_sided_transport},
-    {"butterfly", butterfly_transport},
-};
-
-}  // namespace
-
 const Registry<TransportKind()>& transports() {
-  static const Registry<TransportKind()> registry("transport", [] {
-    std::map<std::string, std::function<TransportKind()>> all;
-    for (const Member& member : kMembers) all[member.name] = member.kind;
-    return all;
-  }());
+  static const Registry<TransportKind()> registry("transport", {{"sum", sum_transport},
+                                                                {"gather", gather_transport},
+                                                                {"two_sided", two_sided_transport},
+                                                                {"butterfly", butterfly_transport}});
   return registry;
 }
 
 std::vector<std::string> transport_names() {
-  std::vector<std::string> names;
-  for (const Member& member : kMembers) names.emplace_back(member.name);
-  return names;
+  return transports().where([](const std::string&) { return true; });
 }
 
 std::vector<std::string> transports_of(const Codec& codec) {
-  std::vector<std::string> names = {codec.transport()};
-  for (const Member& member : kMembers)
-    if (names.front() != member.name && member.kind().takes(codec)) names.emplace_back(member.name);
+  const std::string own = codec.transport();
+  std::vector<std::string> names =
+      transports().where([&](const std::string& name) { return name != own && transports().at(name)().takes(codec); });
+  names.insert(names.begin(), own);
   return names;
 }
 

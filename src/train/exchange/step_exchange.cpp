@@ -56,18 +56,13 @@ std::unique_ptr<Reducer> StepExchange::make_reducer(float* gradients, const std:
   if (order_ && !of_ranks)
     return std::make_unique<TreeReducer>(backend, ranks_, parameters, gradients, *order_, reduction);
   for (int rank = 0; order_ && rank < ranks_.size(); ++rank) reduction.weights.push_back(order_->leaves_of(rank));
-  auto chosen = aggregators().at(aggregator)(backend, parameters,
-                                             {.ranks = ranks_.size(),
-                                              .faults = faults_of(aggregator, options_.faults, ranks_.size()),
-                                              .tau = options_.aggregator_tau,
-                                              .iterations = options_.aggregator_iterations,
-                                              .mixing = options_.aggregator_mixing});
+  auto chosen = aggregators().at(aggregator)(
+      backend, parameters,
+      {.ranks = ranks_.size(), .faults = faults_of(aggregator, options_.faults, ranks_.size()), .settings = options_});
   use(*chosen);
   auto reducer = dat::make_reducer(
       backend, ranks_, parameters, gradients,
-      codecs().at(codec)(
-          backend, parameters,
-          {.seed = options_.seed, .rank = ranks_.rank(), .factors = options_.codec_rank, .clip = options_.codec_clip}),
+      codecs().at(codec)(backend, parameters, {.seed = options_.seed, .rank = ranks_.rank(), .settings = options_}),
       std::move(chosen), reduction);
   if (gradients == parameters.gradients)
     reducer = cheating_.falsify(std::move(reducer), backend, ranks_, parameters, gradients, reduction);

@@ -19,49 +19,35 @@ LayerSampling::LayerSampling(Communicator& ranks, const TrainOptions& options, c
       p_(active_.scale.size(), 1.0),
       warmup_steps_(plan.warmup_steps),
       period_(plan.draw_period),
-      budget_(options.budget > 0 ? options.budget : default_budget(model.parameters.layers())),
       name_(options.selector),
-      equal_({.layers = model.parameters.layers(),
-              .budget = budget_,
-              .p_min = options.p_min,
-              .bandit_loss = options.bandit_loss,
-              .bandit_rate = options.bandit_rate,
-              .costs = {},
-              .steps = plan.steps,
-              .freeze_t0 = options.freeze_t0,
-              .freeze_schedule = options.freeze_schedule,
-              .freeze_lr = options.freeze_lr,
-              .freeze_percentile = options.freeze_percentile}),
+      options_{options, model.parameters.layers(), {}, plan.steps},
       measured_(options.budget_unit == "seconds"),
       norms_(active_.scale.size(), std::numeric_limits<double>::quiet_NaN()) {
+  if (options_.budget == 0) options_.budget = default_budget(options_.layers);
   if (options.budget_unit == "bytes")
-    costs_ = costs_of_mean_one({model.parameters.layer_sizes.begin(), model.parameters.layer_sizes.end()});
+    options_.costs = costs_of_mean_one({model.parameters.layer_sizes.begin(), model.parameters.layer_sizes.end()});
   make_selector();
 }
 
-void LayerSampling::make_selector() {
-  SelectorOptions options = equal_;
-  options.costs = costs_;
-  selector_ = selectors().at(name_)(options);
-}
+void LayerSampling::make_selector() { selector_ = selectors().at(name_)(options_); }
 
 std::vector<double> LayerSampling::costs() const {
-  return costs_.empty() ? std::vector<double>(active_.scale.size(), 1.0) : costs_;
+  return options_.costs.empty() ? std::vector<double>(active_.scale.size(), 1.0) : options_.costs;
 }
 
 void LayerSampling::share_costs(const std::function<std::vector<double>()>& measure) {
   if (!measured_) return;
-  std::int64_t known = costs_.empty() ? 0 : 1;
+  std::int64_t known = options_.costs.empty() ? 0 : 1;
   ranks_.broadcast(&known, sizeof known);
-  if (known == 0) costs_ = costs_of_mean_one(measure());
-  costs_.resize(active_.scale.size());
-  ranks_.broadcast(costs_.data(), costs_.size() * sizeof(double));
+  if (known == 0) options_.costs = costs_of_mean_one(measure());
+  options_.costs.resize(active_.scale.size());
+  ranks_.broadcast(options_.costs.data(), options_.costs.size() * sizeof(double));
   make_selector();
   if (saved_.ranks > 0) take();
 }
 
 void LayerSampling::save_costs(Checkpoint& checkpoint) const {
-  if (measured_ && !costs_.empty()) checkpoint.doubles["layer_costs"] = costs_;
+  if (measured_ && !options_.costs.empty()) checkpoint.doubles["layer_costs"] = options_.costs;
 }
 
 bool LayerSampling::draw_due(std::int64_t step) const {
@@ -105,7 +91,7 @@ void LayerSampling::restore(const Checkpoint& checkpoint) {
   if (const auto costs = checkpoint.doubles.find("layer_costs"); measured_ && costs != checkpoint.doubles.end()) {
     require(costs->second.size() == active_.scale.size(), ExitCode::checkpoint, "the checkpoint has the costs of ",
             costs->second.size(), " layers, not of ", active_.scale.size());
-    costs_ = costs->second;
+    options_.costs = costs->second;
     make_selector();
   }
   take();

@@ -49,7 +49,7 @@ class LayerSampling : public MessagePart, public Stateful {
   /// has not learned.
   [[nodiscard]] const std::vector<double>* norms() const { return learned_ ? &norms_ : nullptr; }
   [[nodiscard]] const LayerSelector& selector() const { return *selector_; }
-  [[nodiscard]] double budget() const { return budget_; }
+  [[nodiscard]] double budget() const { return options_.budget; }
   /// Costs [layers] in units of their mean.
   [[nodiscard]] std::vector<double> costs() const;
 
@@ -91,11 +91,9 @@ class LayerSampling : public MessagePart, public Stateful {
   void make_selector();
 
   std::int64_t warmup_steps_, period_;
-  double budget_;
-  const std::string name_;       ///< name of the selector
-  const SelectorOptions equal_;  ///< options of the selector, without costs
-  const bool measured_;          ///< the costs are seconds
-  std::vector<double> costs_;    ///< [layers]; empty: 1 each
+  const std::string name_;   ///< name of the selector
+  SelectorOptions options_;  ///< of the selector
+  const bool measured_;      ///< the costs are seconds
   std::vector<double> norms_;
   bool learned_ = false;
 };

@@ -11,19 +11,24 @@ int ranks_on_node(Communicator& ranks, const TrainOptions& options) {
   return options.generators > 0 ? ranks.launch().node_size() : ranks.node_size();
 }
 
+BackendOptions backend_of(const MachineSettings& options, int on_node, int node_rank) {
+  return {.device = options.device,
+          .threads = choose_threads(options.threads, on_node),
+          .node_rank = node_rank,
+          .math = options.math,
+          .deterministic = options.deterministic,
+          .planning_seconds = options.planning_seconds,
+          .plans = plans_file()};
+}
+
 ReplicaOptions replica_of(const TrainOptions& options, const Plan& plan, const DatasetInfo& images, Communicator& ranks,
                           const Method& method, Role role) {
   const bool attacks = role == Role::generator || options.generators == 0;
   const bool rounded = attacks && method.attack_passes == 0 && precision_without_effect(options).empty();
   const std::vector<int> batches{plan.micro_batch, plan.last_micro_batch};
-  return {.backend = {.device = options.device,
-                      .threads = choose_threads(options.threads, ranks_on_node(ranks, options)),
-                      .node_rank = ranks.launch_node_rank(),
-                      .math = options.math,
-                      .deterministic = options.deterministic,
-                      .graphs = options.graphs == "on",
-                      .planning_seconds = options.planning_seconds,
-                      .plans = plans_file()},
+  BackendOptions backend = backend_of(options, ranks_on_node(ranks, options), ranks.launch_node_rank());
+  backend.graphs = options.graphs == "on";
+  return {.backend = backend,
           .network = options.network,
           .width = options.width,
           .activation = options.activation,

@@ -145,9 +145,7 @@ class Rig {
 [[nodiscard]] AggregatorOptions options_of(const AggregationCase& all) {
   return {.ranks = static_cast<int>(all.gradients.size()),
           .faults = all.faults,
-          .tau = all.tau,
-          .iterations = all.iterations,
-          .mixing = all.mixing};
+          .settings = {all.tau, all.iterations, all.mixing}};
 }
 
 /// Whether the result is one of those; both NaN are equal.
@@ -199,7 +197,7 @@ TEST_CASE("CenteredClip ends where the clipped differences cancel out", "[reduce
   Rig rig(2);
   const std::vector<std::vector<float>> x = {{1, 0}, {0, 1}, {1, 1}, {100, 100}};
   const auto clip = [&](double tau, int iterations) {
-    return rig.run("centered_clip", {.ranks = 4, .faults = 1, .tau = tau, .iterations = iterations}, x);
+    return rig.run("centered_clip", {.ranks = 4, .faults = 1, .settings = {tau, iterations}}, x);
   };
   // algorithms of the literature, in double precision: 10 iterations from the lower median (1, 1).
   for (const float value : clip(1, 10)) CHECK(value == Approx(0.90236902).epsilon(1e-7));
@@ -212,7 +210,8 @@ TEST_CASE("CenteredClip ends where the clipped differences cancel out", "[reduce
   std::vector<std::vector<float>> gradients;
   for (std::uint32_t rank = 0; rank < 9; ++rank)
     gradients.push_back(random_values(kSize, rank, rank < 2 ? 20.0F : -1.0F, rank < 2 ? 25.0F : 1.0F));
-  const auto result = large.run("centered_clip", {.ranks = 9, .faults = 2, .tau = 60}, gradients);
+  const auto result =
+      large.run("centered_clip", {.ranks = 9, .faults = 2, .settings = {.aggregator_tau = 60}}, gradients);
   CountedGradients of;
   for (const auto& one : gradients) of.x.emplace_back(one.begin(), one.end());
   of.w.assign(9, 1.0);
@@ -318,7 +317,8 @@ TEST_CASE("Sums over pairs, and the search for what is not finite, reach the las
   std::vector<std::vector<float>> gradients(4, std::vector<float>(kSize, 0.0F));
   const float x[4][2] = {{1, 0}, {0, 1}, {1, 1}, {100, 100}};
   for (std::size_t rank = 0; rank < 4; ++rank) std::copy_n(x[rank], 2, gradients[rank].end() - 2);
-  const auto clipped = rig.run("centered_clip", {.ranks = 4, .faults = 1, .tau = 10}, gradients);
+  const auto clipped =
+      rig.run("centered_clip", {.ranks = 4, .faults = 1, .settings = {.aggregator_tau = 10}}, gradients);
   CHECK(clipped[kSize - 3] == 0);
   for (std::size_t d = kSize - 2; d < kSize; ++d) CHECK(clipped[d] == Approx(3.02368915).epsilon(1e-6));
   CHECK((rig.run("krum", {.ranks = 4}, gradients) == gradients[2]));
@@ -338,7 +338,8 @@ TEST_CASE("Without a limit CenteredClip is the mean, weighted where ranks have w
     }
     for (const bool weighted : {false, true}) {
       const std::vector<double> w = weighted ? weights : std::vector<double>{};
-      const auto clipped = rig.run("centered_clip", {.ranks = ranks, .tau = HUGE_VAL}, gradients, w);
+      const auto clipped =
+          rig.run("centered_clip", {.ranks = ranks, .settings = {.aggregator_tau = HUGE_VAL}}, gradients, w);
       const auto mean = rig.run("mean", {.ranks = ranks}, gradients, w);
       double worst = 0;
       for (std::size_t d = 0; d < mean.size(); ++d) worst = std::max(worst, std::abs(double(clipped[d]) - mean[d]));
@@ -389,7 +390,7 @@ TEST_CASE("The order of the ranks changes no result but by rounding", "[reducer]
   }
   for (const std::string& name : kRobust)
     for (const bool mixing : {false, true}) {
-      const AggregatorOptions options{.ranks = kRanks, .faults = 3, .mixing = mixing};
+      const AggregatorOptions options{.ranks = kRanks, .faults = 3, .settings = {.aggregator_mixing = mixing}};
       const auto one = rig.run(name, options, gradients, weights);
       const auto two = rig.run(name, options, other, other_weights);
       double worst = 0;
@@ -408,7 +409,7 @@ TEST_CASE("What is not finite, or of weight 0, never reaches a result; of more t
   for (const std::string& name : kRobust)
     for (const bool mixing : {false, true})
       for (const float bad : {kNaN, kInfinite, -kInfinite}) {
-        const AggregatorOptions options{.ranks = kRanks, .faults = 2, .mixing = mixing};
+        const AggregatorOptions options{.ranks = kRanks, .faults = 2, .settings = {.aggregator_mixing = mixing}};
         INFO(name << (mixing ? ", mixed, " : ", ") << bad);
         auto gradients = good;
         gradients[1][39] = gradients[4][0] = bad;
@@ -436,7 +437,8 @@ TEST_CASE("The largest numbers neither overflow nor move what is robust", "[redu
   for (const std::string& name : kRobust)
     for (const bool mixing : {false, true}) {
       INFO(name << (mixing ? ", mixed" : ""));
-      for (const float value : rig.run(name, {.ranks = kRanks, .faults = 3, .mixing = mixing}, gradients))
+      for (const float value :
+           rig.run(name, {.ranks = kRanks, .faults = 3, .settings = {.aggregator_mixing = mixing}}, gradients))
         CHECK(std::abs(value) <= (name == "centered_clip" ? 10 : 1));
     }
   const std::vector<std::vector<float>> all(kRanks, std::vector<float>(30, kLargest));
@@ -452,7 +454,8 @@ TEST_CASE("Neither the number of threads nor another call changes a bit", "[redu
   one.load(gradients);
   two.load(gradients);
   for (const std::string& name : kRobust) {
-    const AggregatorOptions options{.ranks = kRanks, .faults = 5, .tau = 100, .mixing = name != "median"};
+    const AggregatorOptions options{
+        .ranks = kRanks, .faults = 5, .settings = {.aggregator_tau = 100, .aggregator_mixing = name != "median"}};
     const auto aggregator = two.make(name, options);
     const auto result = two.run(*aggregator);
     INFO(name);
@@ -469,10 +472,12 @@ TEST_CASE("As many ranks as there may be have the median in their middle, and mo
   const int faults = faults_of("median", -1, kMostRanks);
   CHECK(faults == 31);
   for (const bool mixing : {false, true}) {
-    for (const float value : rig.run("median", {.ranks = kMostRanks, .faults = faults, .mixing = mixing}, gradients))
+    for (const float value : rig.run(
+             "median", {.ranks = kMostRanks, .faults = faults, .settings = {.aggregator_mixing = mixing}}, gradients))
       CHECK(value == 31.0F);
     for (const float value :
-         rig.run("trimmed_mean", {.ranks = kMostRanks, .faults = faults, .mixing = mixing}, gradients))
+         rig.run("trimmed_mean", {.ranks = kMostRanks, .faults = faults, .settings = {.aggregator_mixing = mixing}},
+                 gradients))
       CHECK(value == 31.5F);
   }
   CHECK(error_of([] { (void)faults_of("median", -1, kMostRanks + 1); }).starts_with("2: "));
@@ -513,7 +518,7 @@ TEST_CASE("Aggregators say what they remember, what they want to see, and what m
         return total;
       };
       const std::int64_t before = bytes();
-      const auto aggregator = rig.make(name, {.ranks = 6, .faults = 2, .mixing = mixing});
+      const auto aggregator = rig.make(name, {.ranks = 6, .faults = 2, .settings = {.aggregator_mixing = mixing}});
       CHECK(bytes() - before == aggregator->memory(6));
       CHECK(aggregator->keeps_one());
       CHECK(aggregator->is_mean() == (name == "mean"));
@@ -531,7 +536,8 @@ TEST_CASE("An aggregator allocates nothing", "[reducer][cpu]") {
   rig.load(gradients);
   const std::vector<double> weights = {1, 1, 2, 0, 1, 1, 1, 1};
   for (const std::string& name : aggregators().names()) {
-    const auto aggregator = rig.make(name, {.ranks = 8, .faults = 3, .mixing = name != "median" && name != "mean"});
+    const auto aggregator = rig.make(
+        name, {.ranks = 8, .faults = 3, .settings = {.aggregator_mixing = name != "median" && name != "mean"}});
     INFO(name);
     CHECK(allocations_in(2, [&] { rig.queue(*aggregator, weights); }) == 0);
   }
@@ -542,5 +548,5 @@ TEST_CASE("A single rank's gradient is the result, bit for bit", "[reducer]") {
   const std::vector<std::vector<float>> gradients = {random_values(100, 3, -1e30F, 1e30F)};
   for (const std::string& name : aggregators().names())
     for (const bool mixing : {false, true})
-      CHECK(rig.run(name, {.ranks = 1, .mixing = mixing}, gradients) == gradients.front());
+      CHECK(rig.run(name, {.ranks = 1, .settings = {.aggregator_mixing = mixing}}, gradients) == gradients.front());
 }

@@ -146,7 +146,7 @@ TEST_CASE("int8: 127 levels of the norm; the reference's example", "[codec]") {
 TEST_CASE("int8, TernGrad without clipping and ATOMO are unbiased", "[codec]") {
   const auto single = Communicator::single();
   ReductionCase f(*single);
-  f.codec_options.clip = 0;
+  f.codec_options.settings.codec_clip = 0;
   const Parameters& p = f.model.parameters;
   const auto gradient = random_values(p.size, 3);
   const ActiveSet all = ActiveSet::all(p.layers());
@@ -196,7 +196,7 @@ TEST_CASE("TernGrad: a sign times one scale, the largest magnitude, or 2.5 stand
   auto gradient = random_values(p.size, 3);
   for (std::size_t i = 0; i < gradient.size(); ++i) gradient[i] = std::pow(gradient[i], 9.0F);  // few are large
   for (const double clip : {0.0, 2.5}) {
-    f.codec_options.clip = clip;
+    f.codec_options.settings.codec_clip = clip;
     const auto result = pass(f, {"terngrad", "gather"}, gradient);
     std::int64_t wrong = 0, clipped = 0;
     for (const Segment& segment : p.segments) {
@@ -226,7 +226,7 @@ TEST_CASE("PowerSGD: decoded plus error is gradient plus error of the step befor
   ReductionCase f(*single);
   const Parameters& p = f.model.parameters;
   for (const int rank : {1, 2, 4}) {
-    f.codec_options.factors = rank;
+    f.codec_options.settings.codec_rank = rank;
     GradientReducer reducer = f.reducer({.bucket_elements = 3000}, "powersgd");
     const auto error = [&] { return to_host(*f.backend, reducer.state().front().data, p.size); };
     std::vector<double> total(static_cast<std::size_t>(p.size), 0.0);
@@ -261,7 +261,7 @@ TEST_CASE("PowerSGD: of a gradient of its rank nothing is left out, nor two step
   const auto gradient = of_rank_two(p);
   const ActiveSet all = ActiveSet::all(p.layers());
   for (const bool zero_first : {false, true}) {
-    f.codec_options.factors = 2;
+    f.codec_options.settings.codec_rank = 2;
     GradientReducer reducer = f.reducer({}, "powersgd");
     if (zero_first) {
       const auto nothing = f.reduce(reducer, all, 0, std::vector<float>(gradient.size(), 0.0F));

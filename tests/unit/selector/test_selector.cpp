@@ -656,9 +656,10 @@ TEST_CASE("Selector 'all' takes every layer with weight 1 and learns nothing", "
 TEST_CASE("A selector that has learned something else is, restored, what one just made is", "[selector]") {
   constexpr int kLayers = 5, kSteps = 100;
   for (const std::string& name : selectors().names()) {
-    const auto make = [&] {
-      return selectors().at(name)({.layers = kLayers, .budget = 3, .steps = kSteps, .freeze_percentile = 60});
-    };
+    SelectorOptions of = options(kLayers, 3, .1);
+    of.steps = kSteps;
+    of.freeze_percentile = 60;
+    const auto make = [&] { return selectors().at(name)(of); };
     // Norms that depend on the way: each layer changes at a rate of its own, the first ones least.
     const auto walk = [&](LayerSelector& selector, int from, int to, double way) {
       ActiveSet all{std::vector<float>(kLayers, 1.0F)};
