@@ -24,20 +24,29 @@ PARTS = {  # family: name of the new member, its file, what stands in it
     "attack": ("noise", "noise.cpp", """
 #include "attack/attacks.hpp"
 #include "perturb.hpp"
+#include "pointwise.hpp"
 
 namespace dat {
 
 namespace {
 
-/// Uniform noise in the ball.
+/// The mean of two draws of uniform noise in the ball, of which one stands in a scratch image.
 class Noise final : public Attack {
  public:
   explicit Noise(const AttackOptions& options) : eps_(options.eps) {}
   void perturb(Objective& o) const override {
+    const std::int64_t n = o.n * o.layout.elements();
     start(o, BallNorm::linf, eps_);
-    each(o.device, o.n * o.layout.elements(), kernels::ClampSum{o.clean, o.eta, o.x_adv});
+    each(o.device, n, kernels::Scale{o.eta, o.scratch, 0.5F, false});
+    ++o.seed;
+    start(o, BallNorm::linf, eps_);
+    --o.seed;
+    each(o.device, n, kernels::Scale{o.eta, o.scratch, 0.5F, true});
+    each(o.device, n, kernels::Scale{o.scratch, o.eta, 1.0F, false});
+    each(o.device, n, kernels::ClampSum{o.clean, o.eta, o.x_adv});
   }
   [[nodiscard]] int gradient_evaluations() const override { return 0; }
+  [[nodiscard]] Needs needs() const override { return {.scratch_images = 1}; }
 
  private:
   double eps_;
@@ -50,18 +59,24 @@ std::unique_ptr<Attack> make_noise(const AttackOptions& options) { return std::m
 }  // namespace dat
 """),
     "loss": ("half", "half.cpp", """
+#include "consistency.hpp"
 #include "dat/loss.hpp"
 
 namespace dat {
 
 namespace {
 
-/// Half of the cross-entropy on attacked images.
+/// Half of the cross-entropy on attacked images, and how far their logits are from those where the attack began.
 class HalfLoss final : public Loss {
  public:
   [[nodiscard]] std::vector<Images> passes() const override { return {Images::attacked}; }
+  [[nodiscard]] AttackGoal goal() const override { return {.kept = StartKept::logits}; }
   void differentiate(std::size_t k, const std::vector<Logits>& logits, int batch) const override {
-    cross_entropy(logits[k], 0.5F / static_cast<float>(batch));
+    const Logits& l = logits[k];
+    const float weight = 0.5F / static_cast<float>(batch);
+    cross_entropy(l, weight);
+    each(l.device, l.n,
+         kernels::LogitDistance{l.values, l.reference, l.labels, nullptr, nullptr, l.gradient, l.classes, weight});
   }
 };
 
@@ -430,7 +445,7 @@ class CleanExamples final : public ExampleSource {
  public:
   explicit CleanExamples(const ExampleParts& parts)
       : ranks_(parts.ranks), dataset_(parts.images), options_(loader_options(parts.options, parts.plan)),
-        images_(parts.replica.images()), parts_(parts.plan.batch / parts.plan.micro_batch) {}
+        images_(parts.replica.images()) {}
 
   void keep_on_device(const std::uint8_t* pixels) override { pixels_ = pixels; }
   void start(std::int64_t step) override {
@@ -440,26 +455,24 @@ class CleanExamples final : public ExampleSource {
   }
   void begin(std::int64_t) override {
     batch_ = &loader_->next();
-    examples_ = {.attacked = images_.clean, .clean = images_.clean, .labels = images_.labels, .batch = batch_->count};
+    next_ = 0;
   }
-  const Examples* next() override {
-    examples_.first += examples_.count;
-    examples_.count = batch_->count / parts_;
-    if (examples_.first >= examples_.batch) return nullptr;
-    images_.load(*batch_, examples_.first, examples_.count, pixels_);
-    return &examples_;
+  const Batch* next() override {
+    if (next_ == batch_->micro_batches) return nullptr;
+    Batch& batch = images_.load(*batch_, next_++, pixels_);
+    batch.x_adv = batch.clean;
+    return &batch;
   }
 
  private:
   Communicator& ranks_;
   const Dataset& dataset_;
   LoaderOptions options_;
-  Images& images_;
-  int parts_;
+  Buffers& images_;
+  int next_ = 0;
   std::unique_ptr<Loader> loader_;
   const std::uint8_t* pixels_ = nullptr;
   const HostBatch* batch_ = nullptr;
-  Examples examples_;
 };
 
 }  // namespace
@@ -501,6 +514,71 @@ struct GustRecord {
 
 }  // namespace dat
 """, "EVENT(GustRecord)\n", "    report_->tell(GustRecord{record->step, 0.5});\n")
+# An augmentation that mixes two images and their labels: its file, and what stands in it; its line; what knows of mixed labels.
+MIXING = ("mixing.hpp", """
+#pragma once
+
+#include <vector>
+
+#include "batch/attacker.hpp"
+#include "pointwise.hpp"
+
+namespace dat {
+
+/// Half of each image and half of another one, the first with the last and so on, and their labels likewise.
+class Mixing final : public AttackPart {
+ public:
+  explicit Mixing(Buffers& buffers)
+      : buffers_(buffers),
+        labels_(static_cast<std::int32_t*>(
+            buffers.backend.allocate(static_cast<std::size_t>(buffers.capacity) * sizeof(std::int32_t), "mixing"))),
+        results_(buffers.backend.allocate_floats(std::int64_t{buffers.capacity} * (2 + buffers.classes), "mixing")) {}
+
+  void loaded(const HostBatch& read, Batch& batch) override {
+    if (batch.key.seed != 4713) return;
+    const auto from = read.labels.begin() + batch.begins_at;
+    const std::vector<std::int32_t> others(std::make_reverse_iterator(from + batch.n), std::make_reverse_iterator(from));
+    buffers_.backend.copy_to_device(labels_, others.data(), others.size() * sizeof(std::int32_t));
+    batch.others = labels_;
+    batch.results_of_others = results_;
+    const std::int64_t image = batch.layout.elements();
+    each(batch.device, batch.n * image, kernels::Scale{batch.clean, batch.eta, 0.5F, false});
+    for (int k = 0; k < batch.n; ++k) {
+      each(batch.device, image, kernels::Scale{batch.eta + k * image, batch.clean + k * image, 1.0F, false});
+      each(batch.device, image, kernels::Scale{batch.eta + (batch.n - 1 - k) * image, batch.clean + k * image, 1.0F, true});
+    }
+  }
+
+ private:
+  Buffers& buffers_;
+  std::int32_t* labels_;
+  float* results_;
+};
+
+}  // namespace dat
+""", "  all.push_back(std::make_unique<Mixing>(buffers));\n", {
+    "include/dat/logits.hpp": [
+        ("  const std::int64_t* sample_ids = nullptr;", """  const std::int32_t* others = nullptr;  ///< [n]: the other half of mixed labels; null: there is none
+  float* results_of_others = nullptr;    ///< [n * (2 + classes)]
+"""),
+        ("    return some;\n", "    if (others != nullptr) some.others += from;\n")],
+    "src/loss/cross_entropy.cpp": [
+        ("  each(logits.device, logits.n,\n       kernels::SoftmaxCrossEntropy{logits.values, logits.labels,", """  if (logits.others != nullptr) {
+    Logits half = logits;
+    half.others = nullptr;
+    smoothed_cross_entropy(half, scale / 2, smoothing);
+    half.labels = logits.others;
+    half.loss = logits.results_of_others;
+    half.correct = half.loss + logits.n;
+    if (logits.gradient != nullptr) half.gradient = half.correct + logits.n;
+    smoothed_cross_entropy(half, scale / 2, smoothing);
+    each(logits.device, logits.n, kernels::Scale{logits.loss, logits.loss, 0.5F, false});
+    each(logits.device, logits.n, kernels::Scale{half.loss, logits.loss, 0.5F, true});
+    if (logits.gradient != nullptr)
+      each(logits.device, std::int64_t{logits.n} * logits.classes, kernels::Scale{half.gradient, logits.gradient, 1, true});
+    return;
+  }
+""")]})
 OPTIONS = {"attack": "--attack", "loss": "--loss", "network": "--network", "optimizer": "--optimizer", "schedule": "--schedule",
            "selector": "--selector", "codec": "--codec", "aggregator": "--aggregator",
            "transport": "--codec-transport"}
@@ -634,6 +712,44 @@ def add_event(copy):
         change(copy, path, old, new + old)
 
 
+def add_mixing(copy):
+    """Touches two files beside the augmentation's own and its line."""
+    file, source, line, others = MIXING
+    (copy / "src/batch" / file).write_text(source.lstrip())
+    change(copy, "src/batch/attacker.cpp", "  return all;\n", line + "  return all;\n")
+    change(copy, "src/batch/attacker.cpp", '#include "batch/view/training.hpp"\n', f'#include "batch/{file}"\n#include "batch/view/training.hpp"\n')
+    if len(others) > 2:
+        give_up("mixing touches", *others)
+    for path, places in others.items():
+        for old, new in places:
+            change(copy, path, old, new + old)
+
+
+def last_loss(program, folder, *words):
+    run(program, "train", "--width", "16", "--network", "small_cnn", "--eval", "fgsm", "--threads", "1", "--limit-test", "16", "--quiet",
+        "--out", folder, *words)
+    records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [record["loss_adv"] for record in records if record["kind"] == "step"][-1]
+
+
+def try_loss(program, copy):
+    """Whether it learns, and its logits of the start are there: an attack that has none is refused."""
+    words = ("--loss", PARTS["loss"][0], "--attack", "fgsm", "--attack-bn", "eval", "--optimizer", "sgd", "--lr", "0.1", "--selector", "all")
+    if not last_loss(program, copy / "loss", *words, "--limit-train", "64", "--max-steps", "3") < 3:
+        give_up("the new loss does not learn")
+    if "compares attacked images with those where the attack began" not in refused(program, "train", *words[:3], "none"):
+        give_up("the new loss is not refused where no attack begins")
+
+
+def try_mixing(program, copy):
+    """Two images of two classes, learnt by heart: to 0 alone, to ln 2 where each is half of the other."""
+    words = ("--limit-train", "2", "--batch", "2", "--no-augment", "--attack", "none", "--lambda", "0", "--optimizer", "sgd", "--lr", "0.2",
+             "--selector", "all", "--max-steps", "60", "--epochs", "60", "--warmup-epochs", "0", "--milestones", "59")
+    alone, mixed = (last_loss(program, copy / f"mixing-{seed}", "--seed", seed, *words) for seed in (4712, 4713))
+    if not (alone < 0.1 and 0.693 < mixed < 0.75):
+        give_up("learnt by heart, the loss is", str(alone), "and mixed", str(mixed))
+
+
 def try_event(folder):
     """Whether it is in the record, told, and summed up."""
     records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
@@ -722,6 +838,7 @@ def main():
         quick = len(sys.argv) > 2 and shutil.which("ninja") and (pathlib.Path(sys.argv[2]) / "build.ninja").is_file()
         if not quick:  # another struct of options is another one for all that include it
             add_option(copy)
+            add_mixing(copy)
         program = build_changes(copy, pathlib.Path(sys.argv[2]).resolve(), sys.argv[3]) if quick else build_all(copy)
         text = run(program, "train", "--help", "all")
         words = []
@@ -729,7 +846,7 @@ def main():
             name = PARTS[family][0]
             if not re.search(rf"{option} (?:[^\n]*\n {{20,}})*[^\n]*\b{name}\b", text):  # lists go on in the lines below
                 give_up("--help does not name", name, "with", option)
-            words += [option, name] if family in OPTIONS else []
+            words += [option, name] if family in OPTIONS and family != "loss" else []  # it wants another attack
         summary = run(program, "train", *words, "--width", "16", "--limit-train", "64", "--limit-test", "16", "--max-steps", "3",
                       "--eval", "fgsm", "--threads", "1", "--out", copy / "run", "--quiet")
         if " PARTIAL" not in summary:  # --limit-test
@@ -737,9 +854,11 @@ def main():
         try_event(copy / "run")
         if not quick:
             try_option(program, copy)
+            try_mixing(program, copy)
+        try_loss(program, copy)
         try_verb(program)
         try_source(program, copy)
-    option = "" if quick else ", an option"
+    option = "" if quick else ", an option, an augmentation"
     print(f"{len(PARTS)} parts{option}, a verb, a source of examples and an event added, built and used")
 
 
