@@ -7,8 +7,7 @@ namespace dat {
 
 namespace {
 
-/// What is done to the images of a training beside the cut, in its order; of all who make them. Another augmentation is
-/// a line here.
+/// What is done to images that are trained on beside the cut, in its order. Another augmentation is a line here.
 [[nodiscard]] std::vector<std::unique_ptr<AttackPart>> augmentations([[maybe_unused]] Buffers& buffers) {
   std::vector<std::unique_ptr<AttackPart>> all;
   return all;

@@ -60,7 +60,6 @@ class Attacker {
   /// Makes one more step, with the gradient that is in the buffers' dx (Attack::step).
   void step() { planned().attack->step(view()); }
 
-  [[nodiscard]] int iterations_done() const { return done_; }
   /// Images that gradients have been computed for so far (Objective::passes).
   [[nodiscard]] std::int64_t passes() const { return passes_; }
 

@@ -130,7 +130,10 @@ std::string config_of_source(const std::string& path) {
     if (file.is_open()) return {std::istreambuf_iterator<char>(file), {}};
     return find_checkpoint(path, [](const std::string&) {}).texts["config_toml"];
   }
-  if (is_hdf5(path)) return Hdf5Reader::open(path, ExitCode::checkpoint).text("/", "config_toml").value_or("");
+  if (is_hdf5(path)) {  // a state_dict says nothing, whatever else it has
+    const Hdf5Reader file = Hdf5Reader::open(path, ExitCode::checkpoint);
+    return file.text("/", "filetype") == "checkpoint" ? file.text("/", "config_toml").value_or("") : "";
+  }
   return read_tensors(path).config;
 }
 

@@ -43,7 +43,8 @@ RECIPES = [  # name, ranks, options
     ("noise, trades, average made anew", 2, "--noise 0.25 --loss trades --attack-steps 2 --batch 8 --average swa --average-bn rebuild"),
     ("sizes by epoch", 2, "--train-size 8,16@1 --attack-steps 2 --batch 8"),
     ("a growing ball, l2", 1, "--norm l2 --eps 0.2..0.6@0-1 --attack-steps 2 --optimizer sgd --lr 0.1"),
-    ("n-fgsm, no attack at first", 1, "--attack none,fgsm@1 --attack-bn eval --start-radius 2 --project off --optimizer sgd --lr 0.1"),
+    ("n-fgsm", 1, "--attack fgsm --attack-bn eval --start-radius 2 --project off --optimizer sgd --lr 0.1"),
+    ("no attack at first", 1, "--attack none,fgsm@1 --attack-bn eval --optimizer sgd --lr 0.1"),
     ("old weights, refreshed, three ranks, ordered", 3, "--staleness 2 --attack-steps 3 --deterministic --batch 8 --micro-batch 2"),
     ("stale attack", 2, "--stale-attack 1 --attack-steps 3 --batch 8 --lambda 0"),
     ("generators", 3, "--generators 1 --staleness 1 --attack-steps 2 --attack-bn eval --deterministic --batch 8 --micro-batch 4"),
@@ -51,7 +52,7 @@ RECIPES = [  # name, ranks, options
     ("flipped labels, median", 3, "--attackers 2 --cheat label_flip --aggregator median --attack-steps 2 --batch 8 --attack-bn eval"),
     ("a weak attack, krum", 5, "--attackers 1 --cheat weak1 --cheat-from 2 --aggregator krum --attack-steps 2 --batch 4 --attack-bn eval"),
     ("a ban", 5, "--byzantine --deterministic --aggregator centered_clip --aggregator-tau 0.1 --attackers 3 --cheat sign_flip "
-                 "--cheat-from 2 --validators 1 --attack-steps 2 --batch 4 --attack-bn eval"),
+                 "--cheat-from 2 --faults 1 --attack-steps 2 --batch 4 --attack-bn eval"),
     ("recomputed", 2, "--verify 2 --deterministic --attack-steps 2 --batch 8 --micro-batch 4"),
     ("masks of each rank's own", 2, "--mask per_worker --mask-transport union --attack-steps 2 --batch 8"),
     ("powersgd", 2, "--codec powersgd --attack-steps 2 --batch 8 --optimizer sgd --lr 0.1"),
@@ -71,7 +72,7 @@ def run(program, ranks, words, folder):
     with open(os.path.join(folder, "SUMMARY.txt")) as file:
         found = re.search(r"^weights +([0-9a-f]{32})$", file.read(), re.MULTILINE)
     with open(os.path.join(folder, "metrics.jsonl")) as file:
-        records = [record for record in map(json.loads, file) if record["kind"] in ("step", "eval")]
+        records = [record for record in map(json.loads, file) if record["kind"] in ("step", "evaluation")]
     return found[1] if found else sys.exit(f"{folder}/SUMMARY.txt names no weights"), records
 
 

@@ -1,7 +1,6 @@
 #include "batch/buffers/buffers.hpp"
 
 #include <algorithm>
-#include <cassert>
 
 #include "augment.hpp"
 
@@ -29,18 +28,19 @@ Buffers::Buffers(Backend& where, const DatasetInfo& info, int samples, const Nee
   ids = static_cast<std::int64_t*>(backend.allocate(n * sizeof(std::int64_t), "labels"));
   crops = static_cast<Crop*>(backend.allocate(n * sizeof(Crop), "labels"));
   pixels_ = static_cast<std::uint8_t*>(backend.allocate(n * static_cast<std::size_t>(bytes_), "images"));
-  batch_.device = backend.device();
-  batch_.classes = classes;
-  batch_.labels = labels;
-  batch_.targets = targets;
-  batch_.sample_ids = ids;
-  batch_.layout = layout;
-  batch_.clean = clean;
-  batch_.x_adv = x_adv;
-  batch_.eta = eta;
-  batch_.first_images = first_images;
-  batch_.first_logits = first_logits;
-  batch_.crops = crops;
+  empty_.device = backend.device();
+  empty_.classes = classes;
+  empty_.labels = labels;
+  empty_.targets = targets;
+  empty_.sample_ids = ids;
+  empty_.layout = layout;
+  empty_.clean = clean;
+  empty_.x_adv = x_adv;
+  empty_.eta = eta;
+  empty_.first_images = first_images;
+  empty_.first_logits = first_logits;
+  empty_.crops = crops;
+  batch_ = empty_;
 }
 
 void Buffers::cut(int size) {
@@ -50,6 +50,7 @@ void Buffers::cut(int size) {
 }
 
 Batch& Buffers::load(const HostBatch& read, int index, const std::uint8_t* all) {
+  batch_ = empty_;
   cut(read.key.size);
   batch_.n = read.count / read.micro_batches;
   batch_.key = read.key;
@@ -58,7 +59,6 @@ Batch& Buffers::load(const HostBatch& read, int index, const std::uint8_t* all) 
   batch_.in_step = read.count;
   batch_.elsewhere = read.dealt ? read.elsewhere : 0;
   batch_.whole = read.dealt;
-  batch_.image_gradient = nullptr;
   const auto n = static_cast<std::size_t>(batch_.n), at = static_cast<std::size_t>(batch_.begins_at);
   if (all == nullptr)
     backend.copy_to_device(pixels_, read.pixels.data() + at * static_cast<std::size_t>(bytes_),

@@ -62,7 +62,7 @@ class Buffers {
   int largest_;
   std::int64_t bytes_;  ///< of one image as the dataset has it
   std::unique_ptr<NoisyCopies> noise_;
-  Batch batch_;
+  Batch empty_, batch_;  ///< of no images, with the arrays that are here; at hand, which others may have changed
 };
 
 /// All pixels of a dataset on the device, [size][h][w][c].

@@ -27,7 +27,7 @@ class FrozenView : public View {
   [[nodiscard]] int live() override;
   /// The work of one iteration is recorded when it is done for the second time, and replayed from then on.
   void gradient_step(float alpha, float eps) override;
-  /// Loss and correctness of `x` (clean or x_adv), [images.count] each on the device, without a gradient. The logits of
+  /// Loss and correctness of `x` (clean or x_adv), [n] each on the device, without a gradient. The logits of
   /// `x` are left in `logits`.
   void measure(const float* x, float* loss, float* correct);
 

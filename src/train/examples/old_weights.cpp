@@ -1,6 +1,7 @@
 #include "train/examples/old_weights.hpp"
 
 #include <algorithm>
+#include <cassert>
 
 namespace dat {
 
@@ -48,6 +49,7 @@ void OldWeights::use(std::int64_t version) {
 
 int OldWeights::stretch(int done) {
   if (!staleness_.refresh) return 0;
+  assert(done < staleness_.iterations);
   const std::int64_t version = staleness_.version(step_, done, first_);
   int count = 1;
   while (done + count < staleness_.iterations && staleness_.version(step_, done + count, first_) == version) ++count;

@@ -24,11 +24,11 @@ namespace dat {
 /// Gradients of one message: --bucket, or what it means where nobody has chosen.
 [[nodiscard]] std::int64_t bucket_of(const TrainOptions& options);
 
-/// Where the work of all ranks meets in a step: gradients in a reducer, small numbers in a message behind it. Every
-/// rank is believed; who does not believe them looks on (Guard).
+/// Where the work of all ranks meets in a step: gradients in a reducer, small numbers in a message behind it. Where
+/// ranks may be false, aggregator and message withstand them; who is to find them out looks on (Guard).
 class StepExchange : public Stateful {
  public:
-  /// All references must outlive it.
+  /// All references must outlive it. images, plan, method: for who does another rank's work (Guard).
   struct Parts {
     Communicator& ranks;
     const Dataset& images;

@@ -14,6 +14,7 @@ RemoteExamples::RemoteExamples(const ExampleParts& parts)
       loading_(loader_options(parts.options, parts.plan)),
       plan_(parts.plan),
       replica_(parts.replica),
+      attacker_(replica_.images(), replica_, parts.method.attacks, nullptr),
       timer_(parts.timer),
       staleness_(staleness_of(parts.options, *parts.method.attacks.last().attack)),
       orders_({ranks_, plan_, replica_, staleness_, parts.options.generators, parts.options.deterministic}),
@@ -26,7 +27,7 @@ RemoteExamples::RemoteExamples(const ExampleParts& parts)
 }
 
 void RemoteExamples::start(std::int64_t step) {
-  loading_.pixels = pixels_ == nullptr;
+  loading_.pixels = attacker_.reads_pixels();
   loading_.first_step = step;
   loader_ = std::make_unique<Loader>(dataset_, ranks_.size(), ranks_.rank(), loading_);
   const int there = kept_ ? kept_->there_before(step) : 0;
@@ -52,7 +53,7 @@ void RemoteExamples::begin(std::int64_t step) {
 
 const Batch* RemoteExamples::next() {
   if (next_ == batch_->micro_batches) return nullptr;
-  const Batch& batch = replica_.images().load(*batch_, next_, pixels_);
+  const Batch& batch = attacker_.load(*batch_, next_);
   timer_.lap(Phase::data);
   put(orders_.wait_for(step_, next_++));
   timer_.lap(Phase::attack);

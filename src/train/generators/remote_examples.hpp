@@ -3,6 +3,7 @@
 #include <memory>
 #include <vector>
 
+#include "batch/attacker.hpp"
 #include "dat/loader.hpp"
 #include "train/examples/examples.hpp"
 #include "train/examples/old_weights.hpp"
@@ -23,7 +24,7 @@ class RemoteExamples final : public ExampleSource {
   RemoteExamples(const RemoteExamples&) = delete;
   RemoteExamples& operator=(const RemoteExamples&) = delete;
 
-  void keep_on_device(const std::uint8_t* pixels) override { pixels_ = pixels; }
+  void keep_on_device(const std::uint8_t* pixels) override { attacker_.keep_on_device(pixels); }
   void start(std::int64_t step) override;
   void begin(std::int64_t step) override;
   const Batch* next() override;
@@ -56,13 +57,13 @@ class RemoteExamples final : public ExampleSource {
   LoaderOptions loading_;
   Plan plan_;
   Replica& replica_;
+  Attacker attacker_;  ///< loads images, which others have attacked
   PhaseTimer& timer_;
   Staleness staleness_;
   Orders orders_;
   VersionSender versions_;
   std::unique_ptr<OldWeights> kept_;  ///< null: no rule
   std::unique_ptr<Loader> loader_;
-  const std::uint8_t* pixels_ = nullptr;
   const HostBatch* batch_ = nullptr;
   int next_ = 0;               ///< of its micro-batches
   std::vector<float> turned_;  ///< [images of a micro-batch], in the layout of this device

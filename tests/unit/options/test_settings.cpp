@@ -213,16 +213,14 @@ TEST_CASE("losses read the options that they name", "[options][settings]") {
         std::vector<Shared<float>> gradients, rest;
         std::vector<Logits> logits;
         for (const Loss::Images images : loss->passes())
-          logits.push_back({.device = kernel_backend().device(),
-                            .values = (images == Loss::Images::attacked ? attacked : other).data(),
-                            .labels = labels.data(),
-                            .n = kImages,
-                            .classes = kClasses,
-                            .loss = rest.emplace_back(kImages).data(),
-                            .correct = rest.emplace_back(kImages).data(),
-                            .gradient = gradients.emplace_back(kImages * kClasses).data(),
-                            .reference = other.data(),
-                            .scratch = scratch.data()});
+          logits.push_back(
+              {{.device = kernel_backend().device(), .n = kImages, .classes = kClasses, .labels = labels.data()},
+               (images == Loss::Images::attacked ? attacked : other).data(),
+               rest.emplace_back(kImages).data(),
+               rest.emplace_back(kImages).data(),
+               gradients.emplace_back(kImages * kClasses).data(),
+               other.data(),
+               scratch.data()});
         for (std::size_t k = 0; k < logits.size(); ++k) loss->differentiate(k, logits, kImages);
         kernel_backend().wait();
         for (const auto& gradient : gradients) all.add(std::vector<float>(gradient.begin(), gradient.end()));
