@@ -29,8 +29,8 @@ constexpr double kClipAtRest = 1e-6;
 struct AggregatorSettings {
   double aggregator_tau = 0;  ///< centered_clip: the longest that a rank's difference counts with; 0: clip_length()
   int aggregator_iterations = 2000;  ///< centered_clip, geometric_median: most iterations
-  bool aggregator_mixing =
-      false;  ///< each gradient is replaced by the mean of its n - f nearest ones, itself among them, before
+  /// Each gradient is replaced by the mean of its n - f nearest ones, itself among them, before.
+  bool aggregator_mixing = false;
 
   friend bool operator==(const AggregatorSettings&, const AggregatorSettings&) = default;
 };

@@ -88,10 +88,10 @@ struct History {
   std::vector<std::string> layer_names;   ///< [layers]
   std::vector<std::int64_t> layer_sizes;  ///< [layers], elements
   std::vector<double> layer_costs;        ///< [layers] in the budget
-  double warmup_epochs = 0;               //
-  std::vector<StepRecord> steps;          ///< steps whose pointers are null
-  std::vector<float> p, norms;            ///< [steps][layers]; norms NaN where inactive
-  std::vector<std::uint8_t> active;       ///< [steps][layers]
+  double warmup_epochs = 0;
+  std::vector<StepRecord> steps;     ///< steps whose pointers are null
+  std::vector<float> p, norms;       ///< [steps][layers]; norms NaN where inactive
+  std::vector<std::uint8_t> active;  ///< [steps][layers]
   /// [steps][ranks of the launch] how far each rank's gradient was from the result; NaN where there was none, empty
   /// where nobody has measured.
   std::vector<std::vector<double>> distances;

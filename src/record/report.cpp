@@ -284,7 +284,10 @@ std::string Report::lines_that_stay(std::int64_t from) const {
     const nlohmann::json row = nlohmann::json::parse(line, nullptr, false);
     if (!row.is_object()) continue;
     const EventKind* kind = kind_named(row.value("kind", ""), kinds_);
-    if (kind != nullptr && kind->lasts(row)) kept += line + "\n";
+    try {
+      if (kind != nullptr && kind->lasts(row)) kept += line + "\n";
+    } catch (const nlohmann::json::exception&) {  // a damaged line is of no use to anybody
+    }
   }
   return kept;
 }

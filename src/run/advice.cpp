@@ -82,7 +82,7 @@ std::vector<std::string> advice(const TrainOptions& options, const Plan& plan, i
                   " is " + number(part) + ", and " + options.optimizer +
                   " moves a layer by no more than this part of its norm in a " + "step: raise --lr");
   if (const std::string why = precision_without_effect(options); !why.empty()) all.push_back(why);
-  if (options.attack == "none" || options.alpha == 0) return all;
+  if (options.alpha == 0 || !attacks().reads(options.attack, "alpha")) return all;
   const int steps = attacks().reads(options.attack, "attack-steps") ? options.attack_steps.last() : 1;
   const BallNorm norm = norm_from(options.norm);
   const std::string alpha = "--alpha " + radius_text(options.alpha, norm),

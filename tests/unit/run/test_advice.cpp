@@ -32,6 +32,9 @@ TEST_CASE("Sensible options call for no advice", "[advice]") {
   CHECK(advised(options).empty());
   options.alpha = 16.0 / 255;  // from one side of the ball to the other
   CHECK(advised(options).empty());
+  options.alpha = 0.1 / 255;
+  options.attack = "square";  // which takes no steps of it
+  CHECK(advised(options).empty());
 }
 
 TEST_CASE("16 bits that no attack uses are named", "[advice]") {
