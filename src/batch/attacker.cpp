@@ -51,25 +51,27 @@ void Attacker::advance(int count) {
   passes_ += view.passes - before;
 }
 
+/// How many iterations may follow on the network as it is then; 0: all.
+int Attacker::stretch() {
+  int count = 0;
+  for (AttackPart* const part : parts_)
+    if (const int some = part->stretch(done_); some > 0) count = some;
+  return count;
+}
+
 void Attacker::finish() {
   const EpochAttack& now = planned();
-  const Attack* attack = now.attack.get();
-  int count = 0;
-  const auto ask = [&] {
-    count = 0;
-    for (AttackPart* const part : parts_)
-      if (const int some = part->stretch(done_); some > 0) count = some;
-  };
-  ask();
-  if (done_ == 0 && count == 0) {
-    for (AttackPart* const part : parts_)
-      if (const Attack* const other = part->instead(now)) attack = other;
-    return finish(*attack);
-  }
-  for (const int all = attack->gradient_evaluations();; ask()) {
+  const int all = now.attack->gradient_evaluations();
+  do {
+    const int count = stretch();
+    if (done_ == 0 && count == 0) {  // in one piece
+      const Attack* attack = now.attack.get();
+      for (AttackPart* const part : parts_)
+        if (const Attack* const other = part->instead(now)) attack = other;
+      return finish(*attack);
+    }
     advance(count > 0 ? count : all - done_);
-    if (done_ >= all) return;
-  }
+  } while (done_ < all);
 }
 
 void Attacker::finish(const Attack& attack) {

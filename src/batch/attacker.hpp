@@ -65,6 +65,7 @@ class Attacker {
 
  private:
   [[nodiscard]] View& view();
+  [[nodiscard]] int stretch();
 
   Buffers& buffers_;
   Programs& programs_;
