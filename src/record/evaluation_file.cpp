@@ -94,7 +94,7 @@ EvaluationFile read_evaluation(const std::string& path) {
   }
 }
 
-AttackedImages read_attacked_images(const std::string& path, const std::vector<int>& labels,
+ShownImages read_attacked_images(const std::string& path, const std::vector<int>& labels,
                                     const std::vector<std::size_t>& wanted) {
   const std::string damage = check_seal(path);
   require(damage.empty(), ExitCode::data, path, ": ", damage);
@@ -110,7 +110,7 @@ AttackedImages read_attacked_images(const std::string& path, const std::vector<i
   const std::vector<std::int64_t> own = file.read<std::int64_t>("label", ignored);
   require(std::equal(own.begin(), own.end(), labels.begin(), labels.end()), ExitCode::data, path,
           ": has other labels than the evaluation beside it");
-  AttackedImages images{static_cast<int>(shape[1]), static_cast<int>(shape[3]), {}, {}};
+  ShownImages images{static_cast<int>(shape[1]), static_cast<int>(shape[3]), {}, {}};
   const auto elements = static_cast<std::size_t>(shape[1] * shape[2] * shape[3]);
   // The wanted ones among all elements, block by block.
   const auto pick = [&](auto& into, const auto& block, std::size_t& done) {

@@ -35,7 +35,7 @@ struct EvaluationFile {
 [[nodiscard]] EvaluationFile read_evaluation(const std::string& path);
 
 /// Images of an evaluation with --save-adversarial: bytes and numbers in [0, 1], [image][size][size][channels].
-struct AttackedImages {
+struct ShownImages {
   int size = 0, channels = 0;
   std::vector<std::uint8_t> clean;
   std::vector<float> attacked;
@@ -43,7 +43,7 @@ struct AttackedImages {
 
 /// Some images of a file that an evaluation of `labels` has left. `wanted`: increasing. Error(data): the file is
 /// damaged, of another evaluation, or of a version that did not keep the clean images.
-[[nodiscard]] AttackedImages read_attacked_images(const std::string& path, const std::vector<int>& labels,
+[[nodiscard]] ShownImages read_attacked_images(const std::string& path, const std::vector<int>& labels,
                                                   const std::vector<std::size_t>& wanted);
 
 }  // namespace dat

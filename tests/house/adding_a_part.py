@@ -563,6 +563,7 @@ class Mixing final : public AttackPart {
 """),
         ("    return some;\n", "    if (others != nullptr) some.others += from;\n")],
     "src/loss/cross_entropy.cpp": [
+        ('#include "loss/terms.hpp"\n', '#include "pointwise.hpp"\n'),
         ("  each(logits.device, logits.n,\n       kernels::SoftmaxCrossEntropy{logits.values, logits.labels,", """  if (logits.others != nullptr) {
     Logits half = logits;
     half.others = nullptr;

@@ -219,7 +219,7 @@ void draw_images(Plots& plots, const EvaluationFile& file, const std::string& pa
     if (clean.correct[i] != 0 && attacked.correct[i] == 0) wanted.push_back(i);
   require(!wanted.empty(), ExitCode::data, path, ": ", attacked.name,
           " has broken no image that was right: there is none to show");
-  const AttackedImages images = read_attacked_images(path, file.label, wanted);
+  const ShownImages images = read_attacked_images(path, file.label, wanted);
 
   const auto channels = static_cast<std::size_t>(images.channels), size = static_cast<std::size_t>(images.size);
   const std::size_t elements = size * size * channels;
