@@ -95,7 +95,7 @@ EvaluationFile read_evaluation(const std::string& path) {
 }
 
 ShownImages read_attacked_images(const std::string& path, const std::vector<int>& labels,
-                                    const std::vector<std::size_t>& wanted) {
+                                 const std::vector<std::size_t>& wanted) {
   const std::string damage = check_seal(path);
   require(damage.empty(), ExitCode::data, path, ": ", damage);
   const Hdf5Reader file = Hdf5Reader::open(path, ExitCode::data);

@@ -44,6 +44,6 @@ struct ShownImages {
 /// Some images of a file that an evaluation of `labels` has left. `wanted`: increasing. Error(data): the file is
 /// damaged, of another evaluation, or of a version that did not keep the clean images.
 [[nodiscard]] ShownImages read_attacked_images(const std::string& path, const std::vector<int>& labels,
-                                                  const std::vector<std::size_t>& wanted);
+                                               const std::vector<std::size_t>& wanted);
 
 }  // namespace dat
