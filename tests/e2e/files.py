@@ -19,6 +19,13 @@ import restart
 EVER = 10**6
 
 
+def waits_for(pid, number):
+    """Whether the signal has been sent to a process that stands, and has not been taken yet."""
+    with open(f"/proc/{pid}/status") as file:
+        pending = re.search(r"^ShdPnd:\s*([0-9a-f]+)$", file.read(), re.MULTILINE)
+    return bool(int(pending[1], 16) >> (number - 1) & 1)
+
+
 def stopped(pid):
     with open(f"/proc/{pid}/stat") as file:
         return file.read().rsplit(")", 1)[1].split()[0] == "T"
@@ -182,9 +189,12 @@ class Starting(Files):
 
     SECONDS = 5  # what a busy machine may take for what is done in a moment
 
-    def end_by(self, running, pid, number, halted=None):
-        begin = time.monotonic()
+    def end_by(self, running, pid, number, halted=None, forwarded=False):
+        """halted: a rank that stands, and goes on once the signal is sent; forwarded: once it has come to it, too."""
         common.kill(pid, number)
+        if forwarded:
+            self.assertTrue(running.wait_for(lambda: waits_for(halted, number)), running.text())
+        begin = time.monotonic()
         if halted is not None:
             common.kill(halted, signal.SIGCONT)
         ended = running.wait()
@@ -251,7 +261,7 @@ class Starting(Files):
                         return len(ranks) == 2 and stopped(ranks[0])
 
                     self.assertTrue(running.wait_for(stands), running.text())
-                    self.end_by(running, ranks.get(target, running.process.pid), signal.SIGUSR1, ranks[0])
+                    self.end_by(running, ranks.get(target, running.process.pid), signal.SIGUSR1, ranks[0], target == "launcher")
                 finally:
                     running.end()
         self.finish("run")
