@@ -33,8 +33,6 @@ class Buffers {
 
   /// Images have this height = width from now on, which load() says, too; 0: that of the dataset.
   void cut(int size);
-  /// That of the dataset's images, which no image exceeds.
-  [[nodiscard]] int largest() const { return largest_; }
 
   /// The network is shown images under noise from now on: `copies` of each, of at most `images` at a time. While the
   /// replica is built.
@@ -59,7 +57,7 @@ class Buffers {
 
  private:
   std::uint8_t* pixels_;
-  int largest_;
+  int largest_;         ///< height = width of the dataset's images, which no image exceeds
   std::int64_t bytes_;  ///< of one image as the dataset has it
   std::unique_ptr<NoisyCopies> noise_;
   Batch empty_, batch_;  ///< of no images, with the arrays that are here; at hand, which others may have changed

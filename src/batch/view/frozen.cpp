@@ -57,10 +57,7 @@ void FrozenView::allow_reference() {
 
 void FrozenView::prepare(const AttackGoal& goal) {
   const BatchKey& of = images_.batch().key;
-  prepare(of.seed, Purpose::attack_start, of.epoch);
-  first_images = images_.first_images;
-  first_logits = images_.first_logits;
-  take(goal);
+  take_up(of.seed, Purpose::attack_start, of.epoch, goal);
   for (int first = 0; first < n && goal.reference; first += images_a_pass_) {
     show(clean + first * layout.elements(), first);
     copy_logits(reference_, first);
@@ -68,9 +65,13 @@ void FrozenView::prepare(const AttackGoal& goal) {
 }
 
 void FrozenView::prepare(std::uint64_t key_of_draws, Purpose what, std::uint32_t when) {
+  take_up(key_of_draws, what, when, {});
+}
+
+void FrozenView::take_up(std::uint64_t key_of_draws, Purpose what, std::uint32_t when, const AttackGoal& goal) {
   assert(layout == images_.layout);
   images_.attach(*this);
-  take({});
+  take(goal);
   seed = key_of_draws;
   purpose = what;
   time = when;

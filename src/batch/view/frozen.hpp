@@ -58,6 +58,7 @@ class FrozenView : public View {
     SampleLoss* loss;
     std::unique_ptr<Backend::Recording> work;
   };
+  void take_up(std::uint64_t key_of_draws, Purpose what, std::uint32_t when, const AttackGoal& goal);
   void pass(const PgdUpdate& update);
   /// Makes a pass over the images that have been put side by side, and no others.
   void pass_gathered(bool gradient);
