@@ -40,7 +40,7 @@ CHEATS, MESSAGE = "src/train/attackers/", "src/train/message/step_message.cpp"
 NUMBERS, WARM = "src/train/watch/finite.cpp", "src/train/examples/warm_start.cpp"
 SHARED, WORKERS = "src/train/layers/shared_mask.cpp", "src/train/layers/per_worker_masks.cpp"
 SLURM, SLURM_VERB, PLANNED = "jobs/slurm/common.sh", "src/verbs/slurm.cpp", "src/train/planned.cpp"
-SUMMATION, TREE_REDUCER = "src/reduce/tree/summation_tree", "src/reduce/tree/tree_reducer.cpp"
+SUMMATION, TREE_REDUCER = "src/reduce/sums/summation_tree", "src/reduce/tree/tree_reducer.cpp"
 READER = "src/hdf5/hdf5_structure.cpp"
 SAFETENSORS, STATE_DICT = "src/interop/safetensors.cpp", "src/interop/state_dict.cpp"
 CHECK, VERIFICATION = "src/train/watch/replica_check.cpp", "src/train/watch/verification.cpp"
@@ -1238,8 +1238,8 @@ MUTATIONS = [
      "double:A fetch brings*"),
     ("a full half is written again at once", CUDA + "backend.cpp", "check(cudaEventSynchronize(half->done));", "",
      "double:What is copied to the device*"),
-    ("an overlapped message is not staged", MESSAGES, "(options.overlap || options.watch != nullptr || !options.ranks.takes_device_memory())",
-     "!options.ranks.takes_device_memory()",
+    ("an overlapped message is not staged", "src/reduce/sums/message_memory.cpp", "!(blocking && ranks.takes_device_memory())",
+     "!ranks.takes_device_memory()",
      "mpi_double:2"),
     ("a recorded pass below its lowest layer", "src/network/training_program.cpp", "piece.recording != nullptr && piece.lowest >= lowest;",
      "piece.recording != nullptr;", "double:A training pass that is replayed*"),

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "reduce/sums/message_memory.hpp"
 #include "reduce/transport/transport.hpp"
 
 namespace dat {
@@ -18,6 +19,11 @@ template <class F>
 void for_each_segment(const Parcel& parcel, const Parameters& parameters, const ActiveSet& layers, const F& f) {
   for (auto k = static_cast<std::size_t>(parcel.end); k-- > static_cast<std::size_t>(parcel.first);)
     if (layers.active(parameters.segments[k].layer)) f(k);
+}
+
+/// The memory of messages that MPI brings as these options say.
+[[nodiscard]] inline MessageMemory message_memory(const TransportOptions& options) {
+  return {options.backend, options.ranks, !options.overlap && options.watch == nullptr};
 }
 
 /// Error(communication): MPI cannot count so many bytes of a parcel; `before` and `after` say what they are.
@@ -51,27 +57,6 @@ class Message {
   ChunkTable table_;
   std::vector<std::int64_t> begin_;  ///< [rounds][tensors]
   std::int64_t* device_begin_ = nullptr;
-};
-
-/// Memory of messages: pinned host memory, to which they are copied from the device and from which they return; or the
-/// messages themselves, where they lie in host memory, or where MPI takes device memory and nothing goes beside other
-/// work (Communicator::takes_device_memory).
-class MessageMemory {
- public:
-  explicit MessageMemory(const TransportOptions& options);
-  void reserve(std::int64_t bytes);
-
-  [[nodiscard]] std::byte* device(std::int64_t at) const { return device_ + at; }
-  [[nodiscard]] std::byte* host(std::int64_t at) const { return host_ + at; }  ///< what MPI gets
-  /// Queues the way to MPI. The ticket arrives at its end.
-  [[nodiscard]] Backend::Ticket fetch(std::int64_t at, std::int64_t bytes) const;
-  /// Queues the way back.
-  void send(std::int64_t at, std::int64_t bytes) const;
-
- private:
-  Backend& backend_;
-  bool staged_;  ///< MPI gets copies
-  std::byte *device_ = nullptr, *host_ = nullptr;
 };
 
 }  // namespace dat
