@@ -7,10 +7,11 @@
 
 namespace dat {
 
+SumKind window_sums();
 SumKind mpi_sums();
 
 const Registry<SumKind()>& sums() {
-  static const Registry<SumKind()> registry("node sums", {{"mpi", mpi_sums}});
+  static const Registry<SumKind()> registry("node sums", {{"window", window_sums}, {"mpi", mpi_sums}});
   return registry;
 }
 
