@@ -224,12 +224,6 @@ class Communicator {
   [[nodiscard]] static double seconds_waited();
 
   [[nodiscard]] static std::string library_version();
-  /// Whether the library reads and writes GPU memory in calls that return when they are done; the library is asked,
-  /// where it can tell. What start_sum() and start_all_gather() get must be host memory in any case: Open MPI lists
-  /// MPI_Iallreduce, MPI_Iallgather and MPI_Iallgatherv among the calls that do not work with device memory, and with
-  /// UCX "all non-blocking reduction collectives" (its documentation, 5.0, "CUDA", "Which MPI APIs do NOT work with
-  /// CUDA-aware?" and "... CUDA-aware UCX?").
-  [[nodiscard]] bool takes_device_memory() const;
 
  private:
   Communicator(MPI_Comm group, bool world, std::uint32_t name);

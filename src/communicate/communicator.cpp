@@ -12,10 +12,6 @@
 #include "communicate/watchdog.hpp"
 #include "dat/error.hpp"
 
-#if defined(OPEN_MPI) && __has_include(<mpi-ext.h>)
-#include <mpi-ext.h>  // an extension of Open MPI's
-#endif
-
 namespace dat {
 
 namespace {
@@ -426,14 +422,6 @@ std::string Communicator::library_version() {
   MPI_Get_library_version(text, &length);
   const std::string all(text, static_cast<std::size_t>(length));
   return all.substr(0, all.find_first_of("\n,"));
-}
-
-bool Communicator::takes_device_memory() const {
-#if defined(OMPI_HAVE_MPI_EXT_CUDA) && OMPI_HAVE_MPI_EXT_CUDA
-  return !alone() && MPIX_Query_cuda_support() == 1;  // of the library that is linked now, not of the headers
-#else
-  return false;
-#endif
 }
 
 }  // namespace dat

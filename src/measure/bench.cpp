@@ -116,9 +116,8 @@ template <class F>
 
 /// Sums over the ranks, as the gradients of a step are summed. **Collective.**
 [[nodiscard]] ordered_json measure_sums(Communicator& world, Backend& backend, std::int64_t gradients, double seconds) {
-  float* data = world.takes_device_memory() ? backend.allocate_floats(gradients, "message")
-                                            : static_cast<float*>(backend.allocate_pinned(
-                                                  static_cast<std::size_t>(gradients) * sizeof(float), "message"));
+  auto* const data =
+      static_cast<float*>(backend.allocate_pinned(static_cast<std::size_t>(gradients) * sizeof(float), "message"));
   backend.wait();
   // `calls` at a time, as the clock needs.
   const auto measure = [&](std::int64_t count, int calls) {

@@ -39,10 +39,7 @@ int run_doctor(const DoctorOptions&, int, char**) {
                             : "no: --math bf16 and bf16x3 want a CPU that has it")
               << "\nthreads   " << threads.count << " of each rank: " << threads.source
               << "; --threads says otherwise\nMPI       " << Communicator::library_version() << ", " << world.size()
-              << (world.size() == 1 ? " rank" : " ranks") << "; "
-              << (world.alone()                 ? "not started: mpirun -np 1 dat_hpc doctor tells what memory it takes"
-                  : world.takes_device_memory() ? "takes GPU memory"
-                                                : "takes host memory only, through which gradients go")
+              << (world.size() == 1 ? " rank" : " ranks") << (world.alone() ? "; not started by a launcher" : "")
               << "\n\nWhat --device auto gives:\n";
     for (std::size_t rank = 0; rank < hosts.size(); ++rank)
       std::cout << "rank " << rank << " on " << hosts[rank] << ": " << devices[rank] << "\n";

@@ -1238,9 +1238,9 @@ MUTATIONS = [
      "double:A fetch brings*"),
     ("a full half is written again at once", CUDA + "backend.cpp", "check(cudaEventSynchronize(half->done));", "",
      "double:What is copied to the device*"),
-    ("an overlapped message is not staged", MESSAGES, "(options.overlap || options.watch != nullptr || !options.ranks.takes_device_memory())",
-     "!options.ranks.takes_device_memory()",
-     "mpi_double:2"),
+    ("a message is not staged", MESSAGES, "staged_(backend_.device().kind == DeviceKind::cuda)", "staged_(false)", "mpi_double:2"),
+    ("all but blocking sums is staged", MESSAGES, "staged_(backend_.device().kind == DeviceKind::cuda)",
+     "staged_(options.overlap && backend_.device().kind == DeviceKind::cuda)", "mpi_double:2"),
     ("a recorded pass below its lowest layer", "src/network/training_program.cpp", "piece.recording != nullptr && piece.lowest >= lowest;",
      "piece.recording != nullptr;", "double:A training pass that is replayed*"),
     # Slurm.

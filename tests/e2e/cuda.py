@@ -92,8 +92,14 @@ class Runs(common.TestCase):
             self.assertRegex(ended.final, " VALID$")
 
     def test_ranks_that_share_a_gpu_are_told(self):
+        """And MPI gets none of its memory: the double ends a program that gives it any, and counts here."""
+        os.environ["DAT_DOUBLE_MPI"] = os.path.abspath("calls")
         ended = self.train("shared", *SMALL, "--max-steps", 1, ranks=2)
+        del os.environ["DAT_DOUBLE_MPI"]
         self.assertRegex(ended.text, "warning: ranks 0, 1 share one GPU")
+        if os.path.exists("calls"):  # on the double
+            with open("calls") as file:
+                self.assertRegex(file.read(), r"^([1-9]\d+ calls, 0 with device memory\n){2}$")
 
     def test_the_checkpoint_evaluates_on_the_cpu(self):
         self.train("gpu", *SMALL)

@@ -92,9 +92,7 @@ Bucket Message::bucket(const TensorTables& tables, int first, int end, Bucket ab
 }
 
 MessageMemory::MessageMemory(const TransportOptions& options)
-    : backend_(options.backend),
-      staged_(options.backend.device().kind == DeviceKind::cuda &&
-              (options.overlap || options.watch != nullptr || !options.ranks.takes_device_memory())) {}
+    : backend_(options.backend), staged_(backend_.device().kind == DeviceKind::cuda) {}
 
 void MessageMemory::reserve(std::int64_t bytes) {
   const char* const purpose = "gradient message";

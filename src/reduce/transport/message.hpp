@@ -54,8 +54,8 @@ class Message {
 };
 
 /// Memory of messages: pinned host memory, to which they are copied from the device and from which they return; or the
-/// messages themselves, where they lie in host memory, or where MPI takes device memory and nothing goes beside other
-/// work (Communicator::takes_device_memory).
+/// messages themselves, where they lie in host memory. Device memory never goes to MPI: an MPI that takes it copies it
+/// to the host itself, and does not do so beside other work.
 class MessageMemory {
  public:
   explicit MessageMemory(const TransportOptions& options);
