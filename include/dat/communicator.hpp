@@ -1,6 +1,7 @@
 #pragma once
 
 #include <mpi.h>
+#include <sched.h>
 
 #include <array>
 #include <chrono>
@@ -115,6 +116,8 @@ class Communicator {
   [[nodiscard]] Communicator& launch() { return *launch_; }
   /// node_rank() in the launch: so a rank keeps its device in whatever group it is.
   [[nodiscard]] int launch_node_rank() const { return launch_node_rank_; }
+  /// [ranks of the launch on this node] the cores that each may run on.
+  [[nodiscard]] const std::vector<cpu_set_t>& launch_node_cores() const { return launch_node_cores_; }
   [[nodiscard]] bool alone() const { return group_ == MPI_COMM_NULL; }  ///< single(): without MPI
 
   /// Adds up `data` [count] over the ranks, in place. `count` may be any number: long arrays go in pieces of 2^28
@@ -239,7 +242,8 @@ class Communicator {
   bool world_;      ///< MPI ends with it
   int rank_ = 0, size_ = 1, node_rank_ = 0, node_size_ = 1, launch_node_rank_ = 0;
   Communicator* launch_ = this;
-  std::vector<int> launch_ranks_{0};             ///< [size]
+  std::vector<int> launch_ranks_{0};  ///< [size]
+  std::vector<cpu_set_t> launch_node_cores_;
   std::vector<int> send_at_{0}, receive_at_{0};  ///< [size], of an exchange
   std::int64_t bytes_given_ = 0;
   /// Equal on all ranks of the group, hardly ever equal to another group's.

@@ -12,6 +12,7 @@
 #include "dat/provenance.hpp"
 #include "printed.hpp"
 #include "replica/device_notices.hpp"
+#include "replica/gpus.hpp"
 
 namespace dat {
 
@@ -237,7 +238,7 @@ Bench::Peak Bench::measure_all_ceilings() {
   together(world_, [&] {
     ceilings_ = measure_ceilings({.device = options_.device,
                                   .threads = step_options_.threads,
-                                  .node_rank = world_.node_rank(),
+                                  .gpu = choose_gpu(world_, options_.device),
                                   .math = options_.math},
                                  part(0.1));
   });

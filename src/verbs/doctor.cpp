@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "dat/provenance.hpp"
+#include "replica/gpus.hpp"
 #include "replica/replica.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verb.hpp"
@@ -24,8 +25,9 @@ int run_doctor(const DoctorOptions&, int, char**) {
     std::string mine;
     try {
       const auto backend =
-          make_backend({.threads = choose_threads(0, world.node_size()), .node_rank = world.node_rank()});
-      mine = backend->description();
+          make_backend({.threads = choose_threads(0, world.node_size()), .gpu = choose_gpu(world, "auto")});
+      const std::string far = far_from_gpu(world, *backend);
+      mine = backend->description() + (far.empty() ? "" : "; warning: " + far);
     } catch (const std::exception&) {
       mine = "nothing: " + current_message();
     }

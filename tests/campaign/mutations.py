@@ -1241,6 +1241,16 @@ MUTATIONS = [
     ("a message is not staged", MESSAGES, "staged_(backend_.device().kind == DeviceKind::cuda)", "staged_(false)", "mpi_double:2"),
     ("all but blocking sums is staged", MESSAGES, "staged_(backend_.device().kind == DeviceKind::cuda)",
      "staged_(options.overlap && backend_.device().kind == DeviceKind::cuda)", "mpi_double:2"),
+    # GPUs of a node.
+    ("GPUs are dealt without a look at NUMA nodes", "src/replica/gpus.cpp", "(any || is_near(ranks[rank], gpus[gpu]))", "(any || true)",
+     "unit:GPUs are dealt*"),
+    ("near GPUs are shared while far ones are free", "src/replica/gpus.cpp", "for (const bool any : {false, true}) take(most, any);",
+     "for (const bool any : {false, true}) take(most + 1, any);", "unit:GPUs are dealt*"),
+    ("who may go anywhere chooses first", "src/replica/gpus.cpp", "return near(a) < near(b);", "return near(a) > near(b);", "unit:GPUs are dealt*"),
+    ("a list of cores ends at its first comma", "src/replica/gpus.cpp", "std::getline(text, part, ',');)", "std::getline(text, part, ',') && text.eof();)",
+     "unit:The NUMA nodes of cores*"),
+    ("the place on the bus as CUDA writes it", CUDA + "backend.cpp", "c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));", "(void)c;",
+     "double:The NUMA nodes of GPUs*"),
     ("a recorded pass below its lowest layer", "src/network/training_program.cpp", "piece.recording != nullptr && piece.lowest >= lowest;",
      "piece.recording != nullptr;", "double:A training pass that is replayed*"),
     # Slurm.
