@@ -3,9 +3,9 @@
 #include <numeric>
 #include <thread>
 
-#include "communicate/flight_recorder.hpp"
+#include "communicate/hang/flight_recorder.hpp"
+#include "communicate/hang/watchdog.hpp"
 #include "communicate/mpi_calls.hpp"
-#include "communicate/watchdog.hpp"
 #include "dat/communicator.hpp"
 
 namespace dat {

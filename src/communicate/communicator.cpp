@@ -6,10 +6,10 @@
 #include <limits>
 #include <numeric>
 
-#include "communicate/flight_recorder.hpp"
+#include "communicate/hang/flight_recorder.hpp"
+#include "communicate/hang/watchdog.hpp"
 #include "communicate/mpi_calls.hpp"
 #include "communicate/progress.hpp"
-#include "communicate/watchdog.hpp"
 #include "dat/error.hpp"
 
 namespace dat {

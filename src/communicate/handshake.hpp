@@ -4,15 +4,13 @@
 #include <utility>
 #include <vector>
 
+#include "communicate/hang/listed.hpp"
 #include "dat/communicator.hpp"
 
 namespace dat {
 
 /// What a rank says of itself: names and values, one line each.
 using Facts = std::vector<std::pair<std::string, std::string>>;
-
-/// "rank 3" or "ranks 0 to 2, 5"; `ranks` increasing.
-[[nodiscard]] std::string listed(const std::vector<int>& ranks);
 
 /// In what the ranks differ, on rank 0: for each such fact its name, the values, and who has them, e.g.
 ///

@@ -2,7 +2,7 @@
 #include <cstdlib>
 #include <exception>
 
-#include "communicate/flight_recorder.hpp"
+#include "communicate/hang/flight_recorder.hpp"
 #include "communicate/mpi_calls.hpp"
 #include "dat/communicator.hpp"
 #include "dat/error.hpp"

@@ -2,7 +2,7 @@
 
 #include <thread>
 
-#include "communicate/flight_recorder.hpp"
+#include "communicate/hang/flight_recorder.hpp"
 #include "communicate/mpi_calls.hpp"
 #include "dat/communicator.hpp"
 

@@ -34,7 +34,7 @@ TRAINER, LEARNER, STATISTICS = "src/train/trainer.cpp", "src/train/learner/learn
 LAYERS, UPDATE, EVALUATION = "src/train/layers/sampling.cpp", "src/train/update/weight_update.cpp", "src/assess/evaluation.cpp"
 CROSS_ENTROPY, LOSS, MOVE = "src/loss/cross_entropy.cpp", "kernels/loss.hpp", "kernels/move_weights.hpp"
 SEQUENCE, JOURNAL, ALARMS = "src/assess/sequence.cpp", "src/assess/journal.cpp", "src/assess/alarms.cpp"
-HANG, RECORDER, STRAGGLERS = "src/communicate/verdict.cpp", "src/communicate/flight_recorder.cpp", "src/train/watch/stragglers.hpp"
+HANG, RECORDER, STRAGGLERS = "src/communicate/hang/verdict.cpp", "src/communicate/hang/flight_recorder.cpp", "src/train/watch/stragglers.hpp"
 PROGRESS, LOCAL, TIMER = "src/communicate/progress.cpp", "src/train/examples/local_examples.cpp", "src/train/plan/phase_timer.cpp"
 CHEATS, MESSAGE = "src/train/attackers/", "src/train/message/step_message.cpp"
 NUMBERS, WARM = "src/train/watch/finite.cpp", "src/train/examples/warm_start.cpp"
@@ -265,7 +265,7 @@ MUTATIONS = [
     ("a rank that has left is as silent as a dead one", HANG, "ranks[k].main != Main::ended && !left(k) && unheard(k)",
      "ranks[k].main != Main::ended && unheard(k)", "unit:[hang]"),
     ("whoever has left is believed to get on", HANG, "return excused && said != Main::ended", "return excused && said == Main::waiting", "unit:[hang]"),
-    ("the first rank to end does not wait for the others' records", "src/communicate/watchdog.cpp",
+    ("the first rank to end does not wait for the others' records", "src/communicate/hang/watchdog.cpp",
      "if (all_have_written() ||", "if (true ||", "e2e:hang"),
     ("slow for ever", "src/train/watch/stragglers.cpp", "rank.slow ? *most >= kEach", "rank.slow ? *most >= 0", "unit:[hang]"),
     # Attack.

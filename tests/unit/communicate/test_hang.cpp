@@ -5,8 +5,8 @@
 #include <thread>
 
 #include "catch.hpp"
-#include "communicate/flight_recorder.hpp"
-#include "communicate/verdict.hpp"
+#include "communicate/hang/flight_recorder.hpp"
+#include "communicate/hang/verdict.hpp"
 #include "dat/communicator.hpp"
 #include "dat/random.hpp"
 #include "dat/tick.hpp"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "communicate/flight_recorder.hpp"
+#include "communicate/hang/flight_recorder.hpp"
 
 namespace dat {
 

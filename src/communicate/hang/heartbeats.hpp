@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "communicate/verdict.hpp"
+#include "communicate/hang/verdict.hpp"
 
 namespace dat {
 

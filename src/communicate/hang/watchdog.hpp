@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "communicate/heartbeats.hpp"
-#include "communicate/verdict.hpp"
+#include "communicate/hang/heartbeats.hpp"
+#include "communicate/hang/verdict.hpp"
 
 namespace dat {
 

@@ -1,11 +1,11 @@
-#include "communicate/verdict.hpp"
+#include "communicate/hang/verdict.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
 
-#include "communicate/handshake.hpp"
+#include "communicate/hang/listed.hpp"
 
 namespace dat {
 

@@ -1,4 +1,4 @@
-#include "communicate/heartbeats.hpp"
+#include "communicate/hang/heartbeats.hpp"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
@@ -9,7 +9,7 @@
 #include <cstring>
 #include <sstream>
 
-#include "communicate/processes.hpp"
+#include "communicate/hang/processes.hpp"
 #include "dat/error.hpp"
 
 namespace dat {

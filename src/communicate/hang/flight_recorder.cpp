@@ -1,4 +1,4 @@
-#include "communicate/flight_recorder.hpp"
+#include "communicate/hang/flight_recorder.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "communicate/watchdog.hpp"
+#include "communicate/hang/watchdog.hpp"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -14,8 +14,8 @@
 #include <random>
 #include <sstream>
 
-#include "communicate/handshake.hpp"
-#include "communicate/processes.hpp"
+#include "communicate/hang/listed.hpp"
+#include "communicate/hang/processes.hpp"
 #include "dat/communicator.hpp"
 #include "dat/error.hpp"
 #include "dat/tick.hpp"

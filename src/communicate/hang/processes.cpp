@@ -1,4 +1,4 @@
-#include "communicate/processes.hpp"
+#include "communicate/hang/processes.hpp"
 
 #include <fcntl.h>
 #include <sys/syscall.h>
