@@ -295,6 +295,11 @@ class Backend {
   /// or until a ticket that was drawn later has arrived.
   virtual void send(void* device, const void* pinned, std::size_t bytes) = 0;
 
+  /// A queue of the device (a stream, as in Device) whose work runs beside all other work and after earlier fetches, for
+  /// communications on the device; null on the CPU. And a point in it, as of mark().
+  [[nodiscard]] virtual void* side_queue() { return nullptr; }
+  [[nodiscard]] virtual Ticket mark_side() { return mark(); }
+
   /// Time on the device. A stamp is a moment in the device's queue. passed() says whether this moment has come; then
   /// seconds() tells the time from one stamp to another. Only the last kStamps stamps may be asked for.
   static constexpr int kStamps = 1024;

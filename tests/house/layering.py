@@ -18,6 +18,7 @@ DOORS = [
     (r"hdf5.*|H5.*", r"src/hdf5/hdf5\.hpp"),
     (r"zlib\.h", r"src/data/arrays/inflate\.cpp"),
     (r"mpi.*", r"include/dat/communicator\.hpp"),
+    (r"dlfcn\.h", r"src/communicate/nccl/library\.cpp"),
     (r"CLI/.*", r"src/options/command_line\.cpp"),
     (r"cuda.*|cudnn.*|cublas.*", r"src/backend/cuda/.*|kernels/cuda\.cu"),
 ]
@@ -207,6 +208,7 @@ GOOD = {
     "src/verbs/help.cpp": 'std::cout << text;\nsay(text);\nwrite(file, text, bytes);\nsnprintf(text, bytes, "2");\n',
     "src/parameters/parameters.cpp": '#include "dat/parameters.hpp"\n#include "dat/backend.hpp"\n#include "dat/error.hpp"\n',
     "src/options/command_line.cpp": "#include <CLI/CLI.hpp>\n",
+    "src/communicate/nccl/library.cpp": "#include <dlfcn.h>\n",
     "src/options/train/groups.hpp": '#include "dat/config.hpp"\n#include "options/table.hpp"\n',
     "include/dat/config.hpp": '#include "dat/options/attack.hpp"\n',
     "src/train/plan/plan.hpp": '#include "dat/config.hpp"\n',
@@ -235,6 +237,7 @@ BAD = {
     "include/dat/codec.hpp": '#include "dat/reducer.hpp"\n',
     "src/data/sampler.cpp": '#include "dat/communicator.hpp"\n',
     "src/main.cpp": "#include <CLI/CLI.hpp>\n",
+    "src/communicate/nccl/group.cpp": "#include <dlfcn.h>\n",
     "src/options/table.cpp": "#include <CLI/CLI.hpp>\n",
     "src/options/table.hpp": '#include "options/train/groups.hpp"\n',
     "src/options/train/reduction.cpp": '#include "reduce/transport/transport.hpp"\n',

@@ -296,6 +296,11 @@ Backend::Ticket CudaBackend::fetch(void* pinned, const void* device, std::size_t
   return next_++;
 }
 
+Backend::Ticket CudaBackend::mark_side() {
+  check(cudaEventRecord(tickets_[static_cast<std::size_t>(next_ % kTickets)], copies_));
+  return next_++;
+}
+
 bool CudaBackend::arrived(Ticket ticket) {
   assert(next_ - ticket <= kTickets);
   return happened(tickets_[static_cast<std::size_t>(ticket % kTickets)]);

@@ -64,6 +64,8 @@ class CudaBackend final : public Backend {
   [[nodiscard]] bool arrived(Ticket ticket) override;
   void wait_for(Ticket ticket) override;
   void send(void* device, const void* pinned, std::size_t bytes) override;
+  [[nodiscard]] void* side_queue() override { return static_cast<cudaStream_t>(copies_); }
+  [[nodiscard]] Ticket mark_side() override;
   [[nodiscard]] Ticket stamp() override;
   [[nodiscard]] bool passed(Ticket stamp) override;
   [[nodiscard]] double seconds(Ticket from, Ticket to) override;

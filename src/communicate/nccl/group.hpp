@@ -5,7 +5,7 @@
 #include <mutex>
 #include <string>
 
-#include "communicate/beside.hpp"
+#include "communicate/hang/beside.hpp"
 #include "communicate/nccl/library.hpp"
 #include "dat/communicator.hpp"
 #include "dat/tensor.hpp"

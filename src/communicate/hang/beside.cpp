@@ -1,4 +1,4 @@
-#include "communicate/beside.hpp"
+#include "communicate/hang/beside.hpp"
 
 #include <mutex>
 #include <vector>
