@@ -352,6 +352,10 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   const char* name = std::getenv("DAT_DOUBLE_NAME");
   std::snprintf(properties->name, sizeof properties->name, "%s", name != nullptr ? name : "CUDA double");
   properties->uuid.bytes[0] = static_cast<char>(device);
+  // A GPU of its own for each rank, as if it saw that one alone.
+  if (const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK");
+      rank != nullptr && std::getenv("DAT_DOUBLE_OWN_GPU"))
+    properties->uuid.bytes[1] = static_cast<char>(1 + std::atoi(rank));
   properties->totalGlobalMem = kArena;
   properties->major = capability(0);
   properties->minor = capability(1);

@@ -114,16 +114,24 @@ std::string NcclGroup::text_of(const char* call, nccl::Result result) {
 }
 
 void NcclGroup::sum(void* data, std::int64_t count, DType type, void* stream) {
-  const std::scoped_lock lock(mutex_);
-  require(communication_ != nullptr, ExitCode::communication, "NCCL has been ended");
-  const nccl::Result result = library_.all_reduce(data, data, static_cast<std::size_t>(count), type_of(type), nccl::add,
-                                                  communication_, stream);
-  require(result == nccl::success, ExitCode::communication, text_of("ncclAllReduce", result));
+  std::string why = "NCCL's sums have been ended, after an error";
+  {
+    const std::scoped_lock lock(mutex_);
+    if (communication_ != nullptr) {
+      const nccl::Result result = library_.all_reduce(data, data, static_cast<std::size_t>(count), type_of(type),
+                                                      nccl::add, communication_, stream);
+      why = result == nccl::success ? "" : text_of("ncclAllReduce", result);
+    }
+  }
+  end(why);
 }
 
-void NcclGroup::check() {
-  const std::string why = failure();
-  require(why.empty(), ExitCode::communication, why);
+void NcclGroup::check() { end(failure()); }
+
+void NcclGroup::end(const std::string& why) {
+  if (why.empty()) return;
+  abort();  // or what is queued would wait for ever
+  fail(ExitCode::communication, why);
 }
 
 std::string NcclGroup::failure() {

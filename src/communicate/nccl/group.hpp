@@ -36,6 +36,8 @@ class NcclGroup final : public Beside {
   NcclGroup(const nccl::Library& library, nccl::Communication* communication)
       : library_(library), communication_(communication) {}
   [[nodiscard]] std::string text_of(const char* call, nccl::Result result);
+  /// Error(communication): this; empty: nothing.
+  void end(const std::string& why);
 
   const nccl::Library& library_;
   std::mutex mutex_;                    ///< guards the next member, which the hang watch ends
