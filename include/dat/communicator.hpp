@@ -39,6 +39,18 @@ class CallLabel {
   Parts before_;
 };
 
+/// A communication of this process's own, which MPI knows nothing of: sums in memory that the ranks of a node share,
+/// for instance. Who waits for it moves it on, and so does the thread of Communicator::move_on_beside().
+class Errand {
+ public:
+  virtual ~Errand() = default;
+  /// Moves it on as far as that goes without waiting for another rank, and tells whether it is done. Called by one
+  /// thread at a time. beside: not by the main thread, which has better work for the other threads of the process.
+  [[nodiscard]] virtual bool advance(bool beside) = 0;
+  /// Sleeps until it may go on, a millisecond or so at most. Not called in turn with advance().
+  virtual void nap() = 0;
+};
+
 /// A communication that was started and goes on beside the caller's work. A request belongs to whoever holds it: its
 /// buffers must stay, and must not be touched, until test() has returned true or wait() has returned. A request without
 /// anything under way, such as a new one or one that was moved from, is done.
@@ -53,6 +65,7 @@ class Request {
   ~Request() { forget(); }
   Request(Request&& other) noexcept
       : handle_(std::exchange(other.handle_, MPI_REQUEST_NULL)),
+        errand_(std::exchange(other.errand_, nullptr)),
         expected_(other.expected_),
         place_(std::exchange(other.place_, -1)),
         record_(other.record_) {}
@@ -67,12 +80,15 @@ class Request {
 
  private:
   friend class Communicator;
+  [[nodiscard]] bool done() const { return handle_ == MPI_REQUEST_NULL && errand_ == nullptr; }
   void forget() noexcept;
+  void end() noexcept;
   void finish(const Turn& turn, int status, const MPI_Status& about, const char* call);
   void watch(bool collective);
 
   MPI_Request handle_ = MPI_REQUEST_NULL;
-  int expected_ = -1;  ///< bytes of the message to be received; -1: nothing is received from one rank alone
+  Errand* errand_ = nullptr;  ///< in place of MPI's request
+  int expected_ = -1;         ///< bytes of the message to be received; -1: nothing is received from one rank alone
   /// Place among the requests that are moved on beside other work; -1: this request is none of them.
   int place_ = -1;
   std::uint64_t record_ = 0;  ///< for the hang watch
@@ -171,6 +187,11 @@ class Communicator {
   /// `receive` + from_at[r]. The arrays must stay as they are until the request is done.
   [[nodiscard]] Request start_exchange(const void* send, const std::vector<int>& to, const std::vector<int>& to_at,
                                        void* receive, const std::vector<int>& from, const std::vector<int>& from_at);
+
+  /// Starts an errand that every rank of the group has a part in, which the caller has made ready; it must live until
+  /// the request is done. To the hang watch it is a sum of so many bytes; 0: a barrier. No member that waits for other
+  /// ranks may be called before all ranks can be done with it: nobody moves it on there.
+  [[nodiscard]] Request start(Errand& errand, std::int64_t bytes);
 
   /// Sends a message to another rank of the group. `tag`, a number from 0 to 32767, names its kind: messages with the
   /// same tag arrive in the order in which they were sent. Returns when `data` may change, which may be before anybody

@@ -40,6 +40,8 @@ struct ReducerOptions {
   /// How messages meet: auto, or a transport (src/reduce/transport/). auto: as the codec has it by default; where that
   /// does not serve the aggregator, or the masks meet by allgather, one that does: gather.
   std::string codec_transport = "auto";
+  /// How messages are added up: auto, or one of node_sums_names().
+  std::string node_sums = "auto";
   /// How much each rank's gradient counts (Contributions::weights). Empty: all alike, as transports other than gather
   /// have them always.
   std::vector<double> weights{};

@@ -55,7 +55,11 @@ void Progress::run() {
 
 void Progress::move_on() {
   for (Watched& one : watched_) {
-    if (one.request == MPI_REQUEST_NULL || one.done) continue;
+    if (one.free() || one.done) continue;
+    if (one.errand != nullptr) {
+      if (one.errand->advance(true)) finish(one);
+      continue;
+    }
     // Leaves the request to its owner. An error is the owner's, too, whose next call brings it.
     int done = 0;
     if (MPI_Request_get_status(one.request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || done != 0) finish(one);
@@ -69,11 +73,10 @@ void Progress::finish(Watched& one) {
     seconds_ += std::chrono::duration<double>(Clock::now() - since_).count();
 }
 
-int Progress::watch(MPI_Request request, Kind kind) {
-  auto place = std::find_if(watched_.begin(), watched_.end(),
-                            [](const Watched& one) { return one.request == MPI_REQUEST_NULL; });
+int Progress::watch(MPI_Request request, Errand* errand, Kind kind) {
+  auto place = std::find_if(watched_.begin(), watched_.end(), [](const Watched& one) { return one.free(); });
   if (place == watched_.end()) place = watched_.insert(place, Watched{});
-  *place = {request, kind, false};
+  *place = {request, errand, kind, false};
   if (kind == Kind::collective && collectives_++ == 0) since_ = Clock::now();
   if (under_way_++ == 0) wake_.notify_one();
   return static_cast<int>(place - watched_.begin());
@@ -82,7 +85,7 @@ int Progress::watch(MPI_Request request, Kind kind) {
 void Progress::release(int place) {
   Watched& one = watched_[static_cast<std::size_t>(place)];
   if (!one.done) finish(one);
-  one.request = MPI_REQUEST_NULL;
+  one = {};
 }
 
 double Progress::seconds_under_way() const {

@@ -32,9 +32,9 @@ class Progress {
   void stop() noexcept;
 
   enum class Kind : std::uint8_t { collective, message };
-  /// Watches a request, which belongs to the caller. Returns the number with which the caller must release it once it
-  /// is done. The caller has its turn, here and in the next two members.
-  [[nodiscard]] int watch(MPI_Request request, Kind kind);
+  /// Watches a request of MPI's or an errand, which belongs to the caller. Returns the number with which the caller
+  /// must release it once it is done. The caller has its turn, here and in the next two members.
+  [[nodiscard]] int watch(MPI_Request request, Errand* errand, Kind kind);
   void release(int place);
   /// Seconds so far in which any of the watched collectives was not done.
   [[nodiscard]] double seconds_under_way() const;
@@ -43,9 +43,11 @@ class Progress {
   friend class Turn;
   using Clock = std::chrono::steady_clock;
   struct Watched {
-    MPI_Request request = MPI_REQUEST_NULL;  ///< null: the place is free
+    MPI_Request request = MPI_REQUEST_NULL;
+    Errand* errand = nullptr;  ///< both null: the place is free
     Kind kind = Kind::collective;
     bool done = false;
+    [[nodiscard]] bool free() const { return request == MPI_REQUEST_NULL && errand == nullptr; }
   };
   void run();
   void move_on();

@@ -26,6 +26,7 @@ void end_all_ranks(int exit_code) {
 Request& Request::operator=(Request&& other) noexcept {
   forget();
   handle_ = std::exchange(other.handle_, MPI_REQUEST_NULL);
+  errand_ = std::exchange(other.errand_, nullptr);
   expected_ = other.expected_;
   place_ = std::exchange(other.place_, -1);
   record_ = other.record_;
@@ -33,7 +34,7 @@ Request& Request::operator=(Request&& other) noexcept {
 }
 
 void Request::forget() noexcept {
-  if (handle_ == MPI_REQUEST_NULL) return;
+  if (done()) return;
   Progress::of_process().stop();  // the buffers are about to go
   if (std::uncaught_exceptions() > 0) return;
   std::fputs("dat_hpc: error: a message was forgotten while it was under way; this is a mistake in the program\n",
@@ -41,22 +42,33 @@ void Request::forget() noexcept {
   end_all_ranks(static_cast<int>(ExitCode::communication));
 }
 
-void Request::finish(const Turn& turn, int status, const MPI_Status& about, const char* call) {
-  handle_ = MPI_REQUEST_NULL;  // an error ends it, too
+/// The caller has its turn.
+void Request::end() noexcept {
+  handle_ = MPI_REQUEST_NULL;
+  errand_ = nullptr;
   if (place_ >= 0) Progress::of_process().release(std::exchange(place_, -1));
   FlightRecorder::of_process().end(record_);
+}
+
+void Request::finish(const Turn& turn, int status, const MPI_Status& about, const char* call) {
+  end();  // an error ends it, too
   turn.check(status, call, expected_ >= 0 ? about.MPI_SOURCE : MPI_ANY_SOURCE);
   if (expected_ >= 0) check_length(turn, about, expected_);
 }
 
 void Request::watch(bool collective) {
   const Progress::Kind kind = collective ? Progress::Kind::collective : Progress::Kind::message;
-  if (handle_ != MPI_REQUEST_NULL) place_ = Progress::of_process().watch(handle_, kind);
+  if (!done()) place_ = Progress::of_process().watch(handle_, errand_, kind);
 }
 
 bool Request::test() {
-  if (handle_ == MPI_REQUEST_NULL) return true;
+  if (done()) return true;
   const Turn turn;
+  if (errand_ != nullptr) {
+    if (!errand_->advance(false)) return false;
+    end();
+    return true;
+  }
   int done = 0;
   MPI_Status about;
   const int status = MPI_Test(&handle_, &done, &about);
@@ -66,12 +78,24 @@ bool Request::test() {
 }
 
 void Request::wait() {
-  if (handle_ == MPI_REQUEST_NULL) return;
+  if (done()) return;
   const FlightRecorder::Waiting waiting(record_);
+  // Without its turn while it sleeps: what is under way in MPI needs it.
+  for (Errand* const errand = errand_; errand != nullptr; errand->nap())
+    if (test()) return;
   const Turn turn;
   MPI_Status about;
   const int status = MPI_Wait(&handle_, &about);
   finish(turn, status, about, "MPI_Wait");
+}
+
+Request Communicator::start(Errand& errand, std::int64_t bytes) {
+  Request request;
+  request.record_ = record(bytes > 0 ? Call::sum : Call::barrier, bytes);
+  request.errand_ = &errand;
+  const Turn turn;
+  request.watch(true);
+  return request;
 }
 
 void Request::cancel() {

@@ -75,9 +75,12 @@ void Buckets::finish() {
     }
     give_all();
   }
-  for (const Parcel& parcel : parcels_) wait_for(parcel);
-  ended_(ReducerStage::communicate);
-  for (const Parcel& parcel : parcels_) transport_->take(parcel);
+  for (const Parcel& parcel : parcels_) {
+    wait_for(parcel);
+    ended_(ReducerStage::communicate);
+    transport_->take(parcel);
+    ended_(ReducerStage::decode);
+  }
 }
 
 void Buckets::encode(const Parcel& parcel) {
@@ -97,7 +100,7 @@ void Buckets::give(const Parcel& parcel) {
 void Buckets::give_all() {
   for (const Parcel& parcel : parcels_) {
     if (of(parcel).sent) continue;
-    while (overlap_ && !backend_.arrived(of(parcel).ticket)) move_on();
+    while (parcel.number > 0 && !backend_.arrived(of(parcel).ticket)) move_on();
     backend_.wait_for(of(parcel).ticket);
     give(parcel);
   }

@@ -76,8 +76,10 @@ GradientReducer::GradientReducer(Backend& backend, Communicator& ranks, const Pa
                              .aggregator = *aggregator_,
                              .weights = weights_,
                              .separate = masks_.separate(),
+                             .node_sums = options.node_sums,
                              .overlap = options.overlap,
                              .watch = options.watch})),
+      overlap_(options.overlap),
       unchanged_(unchanged(ranks.size())),
       buckets_(backend, parameters, options, unchanged_ ? nullptr : transport_.get()) {
   check_masks(*codec_, *aggregator_, options);

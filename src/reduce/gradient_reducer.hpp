@@ -47,7 +47,9 @@ class GradientReducer final : public Reducer {
   [[nodiscard]] double bytes_sent(const std::vector<double>& probabilities, int ranks) const override;
   /// Of the device.
   [[nodiscard]] std::int64_t memory(int ranks) const override;
-  [[nodiscard]] double seconds_under_way() const override { return ranks_.seconds_under_way() - under_way_before_; }
+  [[nodiscard]] double seconds_under_way() const override {
+    return overlap_ ? ranks_.seconds_under_way() - under_way_before_ : 0;
+  }
   [[nodiscard]] std::vector<State> state() const override;
 
  private:
@@ -65,7 +67,7 @@ class GradientReducer final : public Reducer {
   std::string name_;  ///< of the transport
   TransportKind kind_;
   std::unique_ptr<Transport> transport_;
-  bool unchanged_;
+  bool overlap_, unchanged_;
   Buckets buckets_;
   MessageBytes bytes_;  ///< of this step
   double under_way_before_ = 0;

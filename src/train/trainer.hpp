@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "assess/assessment.hpp"
-#include "reduce/tree/summation_tree.hpp"
+#include "reduce/sums/summation_tree.hpp"
 #include "replica/model_state.hpp"
 #include "train/attackers/cheating.hpp"
 #include "train/examples/example_source.hpp"

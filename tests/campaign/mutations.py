@@ -40,7 +40,7 @@ CHEATS, MESSAGE = "src/train/attackers/", "src/train/message/step_message.cpp"
 NUMBERS, WARM = "src/train/watch/finite.cpp", "src/train/examples/warm_start.cpp"
 SHARED, WORKERS = "src/train/layers/shared_mask.cpp", "src/train/layers/per_worker_masks.cpp"
 SLURM, SLURM_VERB, PLANNED = "jobs/slurm/common.sh", "src/verbs/slurm.cpp", "src/train/planned.cpp"
-SUMMATION, TREE_REDUCER = "src/reduce/tree/summation_tree", "src/reduce/tree/tree_reducer.cpp"
+SUMMATION, TREE_REDUCER = "src/reduce/sums/summation_tree", "src/reduce/tree/tree_reducer.cpp"
 READER = "src/hdf5/hdf5_structure.cpp"
 SAFETENSORS, STATE_DICT = "src/interop/safetensors.cpp", "src/interop/state_dict.cpp"
 CHECK, VERIFICATION = "src/train/watch/replica_check.cpp", "src/train/watch/verification.cpp"
@@ -1238,9 +1238,7 @@ MUTATIONS = [
      "double:A fetch brings*"),
     ("a full half is written again at once", CUDA + "backend.cpp", "check(cudaEventSynchronize(half->done));", "",
      "double:What is copied to the device*"),
-    ("a message is not staged", MESSAGES, "staged_(backend_.device().kind == DeviceKind::cuda)", "staged_(false)", "mpi_double:2"),
-    ("all but blocking sums is staged", MESSAGES, "staged_(backend_.device().kind == DeviceKind::cuda)",
-     "staged_(options.overlap && backend_.device().kind == DeviceKind::cuda)", "mpi_double:2"),
+    ("a message is not staged", "src/reduce/sums/message_memory.cpp", "staged_(backend.device().kind == DeviceKind::cuda)", "staged_(false)", "mpi_double:2"),
     # GPUs of a node.
     ("GPUs are dealt without a look at NUMA nodes", "src/replica/gpus.cpp", "(any || is_near(ranks[rank], gpus[gpu]))", "(any || true)",
      "unit:GPUs are dealt*"),

@@ -40,6 +40,7 @@ FAMILIES = {  # folder of src/ -> its headers in include/dat/
     "reduce": {"reducer"},
     "reduce/aggregator": {"aggregator"},
     "reduce/codec": {"codec"},
+    "reduce/sums": {"node_sums"},
     "reduce/transport": {"transport_names"},
     "files": {"file", "run_lock"},
     "hdf5": set(),
@@ -49,8 +50,9 @@ FAMILIES = {  # folder of src/ -> its headers in include/dat/
     "smoothing": set(),
 }
 KNOWS = {  # what stands on what, among families
-    "reduce": {"communicate", "reduce/aggregator", "reduce/codec", "reduce/transport"},
-    "reduce/transport": {"communicate", "reduce/aggregator", "reduce/codec"},
+    "reduce": {"communicate", "reduce/aggregator", "reduce/codec", "reduce/sums", "reduce/transport"},
+    "reduce/sums": {"communicate"},
+    "reduce/transport": {"communicate", "reduce/aggregator", "reduce/codec", "reduce/sums"},
     "hdf5": {"files"},
     "data": {"files", "hdf5"},
     "checkpoint": {"files", "hdf5"},

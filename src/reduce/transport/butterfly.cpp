@@ -51,9 +51,9 @@ class Butterfly final : public Transport {
         parameters_(options.parameters),
         ranks_(options.ranks.size()),
         message_(options.backend, parameters_),
-        memory_(options),
-        everyone_(options),
-        part_(options),
+        memory_(options.backend),
+        everyone_(options.backend),
+        part_(options.backend),
         places_(parameters_.segments.size()),
         part_bytes_(static_cast<std::size_t>(ranks_)) {
     for (Place& place : places_)

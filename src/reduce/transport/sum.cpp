@@ -1,14 +1,15 @@
 #include <algorithm>
 #include <numeric>
 
+#include "reduce/sums/sums.hpp"
 #include "reduce/transport/message.hpp"
 
 namespace dat {
 
 namespace {
 
-/// MPI adds up the messages of all ranks, which have the same layout, in as many rounds as the codec has. The result is
-/// what the sum stands for, divided by the number of ranks.
+/// The messages of all ranks, which have the same layout, are added up, in as many rounds as the codec has. The result
+/// is what the sum stands for, divided by the number of ranks.
 class Sum final : public Transport {
  public:
   explicit Sum(const TransportOptions& options)
@@ -17,14 +18,19 @@ class Sum final : public Transport {
         rounds_(options.codec.rounds()),
         message_(options.backend, parameters_, rounds_),
         lengths_(lengths_of(options.codec, parameters_, rounds_)),
-        memory_(options),
         begin_(parameters_.segments.size()),
         bytes_(parameters_.segments.size() * static_cast<std::size_t>(rounds_)) {}
 
   void reserve() override {
     message_.reserve();
     tables_.reserve(options_.backend, parameters_);
-    memory_.reserve(memory(options_.codec, parameters_, options_.ranks.size()));
+    const std::int64_t bytes = memory(options_.codec, parameters_, options_.ranks.size());
+    sums_ = make_sums(options_.node_sums, {.backend = options_.backend,
+                                           .ranks = options_.ranks,
+                                           .bytes = bytes,
+                                           .longest = bytes / std::int64_t{sizeof(float)},
+                                           .parts = static_cast<int>(std::ssize(parameters_.segments)),
+                                           .overlap = options_.overlap});
   }
   [[nodiscard]] int rounds() const override { return rounds_; }
 
@@ -45,28 +51,26 @@ class Sum final : public Transport {
       total += std::accumulate(bytes, bytes + rounds_, std::int64_t{0});
     }
     message_.select(step.any);
+    sums_->clear();
     return {.sent = total, .received = total};
   }
 
   [[nodiscard]] Backend::Ticket encode(const Parcel& parcel) override {
     const Bucket bucket = bucket_of(parcel);
-    if (bucket.bytes > 0) options_.codec.encode(bucket, options_.gradients, memory_.device(at(parcel)));
-    return memory_.fetch(at(parcel), bucket.bytes);
+    if (parcel.round > 0) sums_->clear();
+    if (bucket.bytes > 0) options_.codec.encode(bucket, options_.gradients, sums_->device(0, at(parcel)));
+    return sums_->fetch(at(parcel), bucket.bytes);
   }
 
   [[nodiscard]] Request give(const Parcel& parcel) override {
-    auto* const numbers = reinterpret_cast<float*>(memory_.host(at(parcel)));
-    const std::int64_t count = bytes_of_rounds(parcel)[parcel.round] / std::int64_t{sizeof(float)};
-    if (options_.overlap) return options_.ranks.start_sum(numbers, count);
-    options_.ranks.sum(numbers, count);
-    return {};
+    return sums_->start(at(parcel), bytes_of_rounds(parcel)[parcel.round] / std::int64_t{sizeof(float)});
   }
 
   void take(const Parcel& parcel) override {
     const Bucket bucket = bucket_of(parcel);
-    memory_.send(at(parcel), bucket.bytes);
+    sums_->send(at(parcel), bucket.bytes);
     const float mean = 1.0F / static_cast<float>(options_.ranks.size());
-    options_.codec.decode(bucket, memory_.device(at(parcel)), mean, options_.gradients);
+    options_.codec.decode(bucket, sums_->device(0, at(parcel)), mean, options_.gradients);
   }
 
   [[nodiscard]] static std::int64_t memory(const Codec& codec, const Parameters& parameters, int /*ranks*/) {
@@ -102,7 +106,7 @@ class Sum final : public Transport {
   Message message_;
   std::vector<std::int64_t> lengths_;  ///< [rounds][segments]
   TensorTables tables_;
-  MessageMemory memory_;             ///< a parcel's rounds follow each other in the same place
+  std::unique_ptr<NodeSums> sums_;   ///< a parcel's rounds follow each other in the same place
   std::vector<std::int64_t> begin_;  ///< [parcels] in the memory
   std::vector<std::int64_t> bytes_;  ///< [parcels][rounds]
   std::int64_t step_ = 0;

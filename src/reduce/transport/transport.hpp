@@ -55,7 +55,8 @@ class Transport {
   [[nodiscard]] virtual MessageBytes begin(const StepMessages& step) = 0;
   /// Queues the writing of this rank's message of the parcel. The ticket arrives when MPI may read it.
   [[nodiscard]] virtual Backend::Ticket encode(const Parcel& parcel) = 0;
-  /// Gives the message to MPI, which has brought what others have by the time that the request is done.
+  /// Gives the message to MPI, which has brought what others have by the time that the request is done. The requests of
+  /// a round are waited for in the order in which they were made.
   [[nodiscard]] virtual Request give(const Parcel& parcel) = 0;
   /// Queues what is made of what MPI has brought; in the last round, the parcel's gradients of the result.
   virtual void take(const Parcel& parcel) = 0;
@@ -76,6 +77,7 @@ struct TransportOptions {
   Aggregator& aggregator;
   std::span<const double> weights{};  ///< of the ranks, as Contributions has them
   bool separate = false;              ///< each rank's message has layers of its own
+  std::string node_sums = "auto";     ///< how messages are added up: make_sums()
   bool overlap = false;         ///< give() starts the communication and goes on; else it returns when that is done
   PartsWatch* watch = nullptr;  ///< of transports that cut gradients into parts; messages are one parcel then
 };

@@ -3,7 +3,7 @@
 #include <memory>
 #include <span>
 
-#include "reduce/tree/summation_tree.hpp"
+#include "reduce/sums/summation_tree.hpp"
 #include "reduce/wrapped_reducer.hpp"
 
 namespace dat {

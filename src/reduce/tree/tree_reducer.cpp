@@ -1,6 +1,7 @@
 #include "reduce/tree/tree_reducer.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 
 #include "codec.hpp"
@@ -13,6 +14,9 @@ namespace {
 /// MPI counts bytes in int.
 constexpr std::int64_t kLongest = 1 << 28;
 
+/// Pieces of which something is under way, and those of them that are fetched.
+constexpr int kSlots = 8, kAhead = kSlots / 2;
+
 }  // namespace
 
 TreeReducer::TreeReducer(Backend& backend, Communicator& ranks, const Parameters& parameters, float* gradients,
@@ -23,24 +27,19 @@ TreeReducer::TreeReducer(Backend& backend, Communicator& ranks, const Parameters
       tree_(tree),
       options_(options),
       piece_(std::clamp<std::int64_t>(options.bucket_elements, 1, kLongest)),
-      staged_(backend.device().kind == DeviceKind::cuda),
       fold_(tree.leaves()),
       places_{gradients},
-      sum_(ranks, tree, piece_),
       table_(backend, parameters),
       byte_(parameters.segments.size()) {
   while (std::ssize(places_) < tree.places(ranks.rank()))
     places_.push_back(backend.allocate_floats(parameters.size, "partial sums of gradients"));
   if (ranks.size() == 1) return;
-  const char* const purpose = "gradient message";
-  const auto nodes = std::ssize(tree.nodes(ranks.rank()));
-  const auto pinned = [&](std::int64_t floats) {
-    return static_cast<float*>(backend.allocate_pinned(static_cast<std::size_t>(floats) * sizeof(float), purpose));
-  };
-  message_ = backend.allocate_floats(nodes * parameters.size, purpose);
-  host_message_ = staged_ ? pinned(nodes * parameters.size) : message_;
-  result_ = pinned(parameters.size);
-  sum_.reserve(parameters.size);
+  sums_ = make_sums(options.node_sums, {.backend = backend,
+                                        .ranks = ranks,
+                                        .tree = &tree,
+                                        .bytes = parameters.size * std::int64_t{sizeof(float)},
+                                        .longest = std::min(piece_, parameters.size),
+                                        .parts = kSlots});
   const std::size_t bytes = byte_.size() * sizeof(std::int64_t);
   device_byte_ = static_cast<std::int64_t*>(backend.allocate(bytes, "message tables"));
   device_element_ = static_cast<std::int64_t*>(backend.allocate(bytes, "message tables"));
@@ -85,30 +84,53 @@ std::span<float* const> TreeReducer::own() {
 void TreeReducer::finish() {
   complete();
   assert(fold_.waiting() == tree_.nodes(ranks_.rank()));
-  bytes_sent_ = 0;
+  bytes_sent_ = bytes_received_ = 0;
   if (ranks_.size() == 1) return;
   options_.ended(ReducerStage::outside);
-  const auto nodes = static_cast<std::int64_t>(fold_.size());
-  for (std::int64_t node = 0; node < nodes; ++node)
+  count();
+  sums_->clear();
+  for (std::size_t node = 0; node < fold_.size(); ++node)
     each(backend_.device(), chunks_,
-         kernels::Pack{places_[static_cast<std::size_t>(node)], message_ + node * elements_, device_element_,
-                       device_byte_});
-  const Backend::Ticket ticket =
-      staged_ ? backend_.fetch(host_message_, message_, static_cast<std::size_t>(nodes * elements_) * sizeof(float))
-              : backend_.mark();
+         kernels::Pack{places_[node], message(static_cast<int>(node)), device_element_, device_byte_});
   options_.ended(ReducerStage::encode);
-  backend_.wait_for(ticket);
-  const std::int64_t before = ranks_.bytes_given();
-  sum_.sum(host_message_, elements_, elements_, result_);
-  bytes_sent_ = ranks_.bytes_given() - before;
+  exchange();
   options_.ended(ReducerStage::communicate);
-  const float* sum = result_;
-  if (staged_) {
-    backend_.send(message_, result_, static_cast<std::size_t>(elements_) * sizeof(float));
-    sum = message_;
-  }
-  each(backend_.device(), chunks_, kernels::Unpack{sum, places_.front(), device_element_, device_byte_, 1.0F});
+  each(backend_.device(), chunks_, kernels::Unpack{message(0), places_.front(), device_element_, device_byte_, 1.0F});
   options_.ended(ReducerStage::decode);
+}
+
+/// Of the numbers each rank gets a run of all partial sums, adds it up, and all get the sum: figures of the messages,
+/// whatever they meet in.
+void TreeReducer::count() {
+  const std::int64_t nodes = std::ssize(fold_.waiting()), others = tree_.all_nodes() - nodes;
+  for (std::int64_t at = 0; at < elements_; at += piece_) {
+    const std::int64_t n = std::min(piece_, elements_ - at);
+    const std::int64_t own = n * (ranks_.rank() + 1) / ranks_.size() - n * ranks_.rank() / ranks_.size();
+    bytes_sent_ += std::int64_t{sizeof(float)} * (nodes * (n - own) + own);
+    bytes_received_ += std::int64_t{sizeof(float)} * (others * own + n - own);
+  }
+}
+
+/// A few pieces at a time are fetched, as many are added up, and the sums of others are on their way back.
+void TreeReducer::exchange() {
+  const CallLabel label("gradients");
+  constexpr std::int64_t kFloat = sizeof(float);
+  std::array<Backend::Ticket, kSlots> tickets{};
+  std::array<Request, kSlots> requests;
+  const std::int64_t pieces = (elements_ + piece_ - 1) / piece_;
+  const auto length = [&](std::int64_t k) { return std::min(piece_, elements_ - k * piece_); };
+  const auto slot = [](std::int64_t k) { return static_cast<std::size_t>(k % kSlots); };
+  for (std::int64_t k = 0; k < pieces + kSlots; ++k) {
+    if (const std::int64_t last = k - kSlots; last >= 0) {
+      requests[slot(last)].wait();
+      sums_->send(last * piece_ * kFloat, length(last) * kFloat);
+    }
+    if (const std::int64_t next = k - kAhead; next >= 0 && next < pieces) {
+      backend_.wait_for(tickets[slot(next)]);
+      requests[slot(next)] = sums_->start(next * piece_ * kFloat, length(next));
+    }
+    if (k < pieces) tickets[slot(k)] = sums_->fetch(k * piece_ * kFloat, length(k) * kFloat);
+  }
 }
 
 double TreeReducer::bytes_sent(const std::vector<double>& probabilities, int ranks) const {
@@ -123,7 +145,7 @@ std::int64_t TreeReducer::memory(int ranks) const {
   const SummationTree tree(tree_.leaves(), ranks);
   std::int64_t most = 0;
   for (int rank = 0; rank < ranks; ++rank)
-    most = std::max(most, tree.places(rank) - 1 + (ranks > 1 ? std::ssize(tree.nodes(rank)) + 1 : 0));
+    most = std::max(most, tree.places(rank) - 1 + (ranks > 1 ? std::ssize(tree.nodes(rank)) : 0));
   return most * parameters_.size * std::int64_t{sizeof(float)} + TreeSum<float>::memory(tree, parameters_.size, piece_);
 }
 

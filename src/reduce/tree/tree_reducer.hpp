@@ -3,14 +3,15 @@
 #include <string>
 
 #include "dat/reducer.hpp"
-#include "reduce/tree/summation_tree.hpp"
+#include "reduce/sums/summation_tree.hpp"
+#include "reduce/sums/sums.hpp"
 
 namespace dat {
 
 /// Adds up gradients in the order of a tree over the micro-batches of all ranks: the same bits however these are dealt.
 /// Each micro-batch is a unit of work with a gradient of its own; the loss of all of them together is one mean, so the
-/// result is their sum. Partial sums are made on the device as micro-batches are finished; those that are left go
-/// through pinned host memory and meet as TreeSum says, on the host. The host waits for the device once.
+/// result is their sum. Partial sums are made on the device as micro-batches are finished; those that are left meet in
+/// pieces, of which several are under way.
 class TreeReducer final : public Reducer {
  public:
   /// gradients: as make_reducer() gets them. tree: of the group. Of the options only the length of messages and `ended`
@@ -28,7 +29,7 @@ class TreeReducer final : public Reducer {
 
   [[nodiscard]] std::int64_t elements() const override { return elements_; }
   [[nodiscard]] std::int64_t bytes_sent() const override { return bytes_sent_; }
-  [[nodiscard]] std::int64_t bytes_received() const override { return sum_.bytes_received(elements_); }
+  [[nodiscard]] std::int64_t bytes_received() const override { return bytes_received_; }
   [[nodiscard]] std::string transport() const override { return "two_sided"; }
   /// In the mean over the ranks.
   [[nodiscard]] double bytes_sent(const std::vector<double>& probabilities, int ranks) const override;
@@ -36,6 +37,9 @@ class TreeReducer final : public Reducer {
 
  private:
   void complete();
+  [[nodiscard]] float* message(int node) { return reinterpret_cast<float*>(sums_->device(node, 0)); }
+  void count();
+  void exchange();
 
   Backend& backend_;
   Communicator& ranks_;
@@ -43,19 +47,16 @@ class TreeReducer final : public Reducer {
   const SummationTree& tree_;
   ReducerOptions options_;
   std::int64_t piece_;  ///< most gradients of a message
-  bool staged_;         ///< MPI does not get the device's memory
   TreeFold fold_;
   int unit_ = -1;               ///< being put together; -1: none yet
   std::vector<float*> places_;  ///< [places of this rank] flat blocks, of partial sums; the first one is the gradients
-  TreeSum<float> sum_;
+  std::unique_ptr<NodeSums>
+      sums_;  ///< of the nodes of this rank; messages have the active segments one behind the other
   ChunkTable table_;
-  Chunks chunks_;  ///< of the active layers
-  /// Messages have the active segments one behind the other. [nodes of this rank][elements], on the device, and what
-  /// MPI gets; the sum, on the host. Null: one rank.
-  float *message_ = nullptr, *host_message_ = nullptr, *result_ = nullptr;
+  Chunks chunks_;                   ///< of the active layers
   std::vector<std::int64_t> byte_;  ///< [segments] where they begin in a message
   std::int64_t *device_byte_ = nullptr, *device_element_ = nullptr;
-  std::int64_t elements_ = 0, bytes_sent_ = 0;
+  std::int64_t elements_ = 0, bytes_sent_ = 0, bytes_received_ = 0;
 };
 
 }  // namespace dat

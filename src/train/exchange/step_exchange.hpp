@@ -10,7 +10,7 @@
 #include "byzantine/protocol.hpp"
 #include "dat/dataset.hpp"
 #include "dat/reducer.hpp"
-#include "reduce/tree/summation_tree.hpp"
+#include "reduce/sums/summation_tree.hpp"
 #include "replica/replica.hpp"
 #include "train/attackers/cheating.hpp"
 #include "train/message/codec_state.hpp"

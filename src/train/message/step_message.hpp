@@ -9,7 +9,7 @@
 
 #include "dat/backend.hpp"
 #include "dat/communicator.hpp"
-#include "reduce/tree/summation_tree.hpp"
+#include "reduce/sums/summation_tree.hpp"
 
 namespace dat {
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "reduce/tree/summation_tree.hpp"
+#include "reduce/sums/summation_tree.hpp"
 #include "train/plan/method.hpp"
 #include "train/watch/finite.hpp"
 #include "train/watch/replica_check.hpp"

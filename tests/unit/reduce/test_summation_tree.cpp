@@ -5,7 +5,7 @@
 #include "catch.hpp"
 #include "dat/dealing.hpp"
 #include "random_values.hpp"
-#include "reduce/tree/summation_tree.hpp"
+#include "reduce/sums/summation_tree.hpp"
 #include "tree_case.hpp"
 
 using namespace dat;

@@ -1,4 +1,4 @@
-#include "reduce/tree/summation_tree.hpp"
+#include "reduce/sums/summation_tree.hpp"
 
 #include <algorithm>
 #include <cassert>

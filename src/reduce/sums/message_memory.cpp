@@ -1,0 +1,23 @@
+#include "reduce/sums/message_memory.hpp"
+
+namespace dat {
+
+MessageMemory::MessageMemory(Backend& backend)
+    : backend_(backend), staged_(backend.device().kind == DeviceKind::cuda) {}
+
+void MessageMemory::reserve(std::int64_t bytes) {
+  const char* const purpose = "gradient message";
+  const auto needed = static_cast<std::size_t>(bytes);
+  device_ = static_cast<std::byte*>(backend_.allocate(needed, purpose));
+  host_ = staged_ ? static_cast<std::byte*>(backend_.allocate_pinned(needed, purpose)) : device_;
+}
+
+Backend::Ticket MessageMemory::fetch(std::int64_t at, std::int64_t bytes) const {
+  return staged_ && bytes > 0 ? backend_.fetch(host(at), device(at), static_cast<std::size_t>(bytes)) : backend_.mark();
+}
+
+void MessageMemory::send(std::int64_t at, std::int64_t bytes) const {
+  if (staged_) backend_.send(device(at), host(at), static_cast<std::size_t>(bytes));
+}
+
+}  // namespace dat

@@ -1,0 +1,40 @@
+#include "reduce/sums/sums.hpp"
+
+#include <set>
+
+#include "dat/error.hpp"
+#include "printed.hpp"
+
+namespace dat {
+
+SumKind mpi_sums();
+
+const Registry<SumKind()>& sums() {
+  static const Registry<SumKind()> registry("node sums", {{"mpi", mpi_sums}});
+  return registry;
+}
+
+std::vector<std::string> node_sums_names() {
+  return sums().where([](const std::string&) { return true; });
+}
+
+std::unique_ptr<NodeSums> make_sums(const std::string& name, const SumOptions& options) {
+  static std::set<std::string> said;
+  std::string why;
+  if (name != "auto") {
+    std::unique_ptr<NodeSums> chosen = sums().at(name)().make(options, why);
+    require(chosen != nullptr || why.empty(), ExitCode::communication, "--node-sums ", name, " cannot be had: ", why,
+            "; choose mpi, or leave it off");
+    if (chosen != nullptr) return chosen;
+  }
+  for (const std::string& one : node_sums_names()) {
+    if (name != "auto" && one != "mpi") continue;
+    if (std::unique_ptr<NodeSums> found = sums().at(one)().make(options, why)) return found;
+    if (!why.empty() && options.ranks.launch_rank() == 0 && said.insert(one + why).second)
+      say("note: --node-sums " + one + " cannot be had: " + why);
+    why.clear();
+  }
+  fail(ExitCode::communication, "there is no way to add up messages");
+}
+
+}  // namespace dat
