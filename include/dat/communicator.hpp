@@ -45,7 +45,8 @@ class Errand {
  public:
   virtual ~Errand() = default;
   /// Moves it on as far as that goes without waiting for another rank, and tells whether it is done. Called by one
-  /// thread at a time. beside: not by the main thread, which has better work for the other threads of the process.
+  /// thread at a time. beside: not by the main thread, which has better work for the other threads of the process; then
+  /// it has no errors.
   [[nodiscard]] virtual bool advance(bool beside) = 0;
   /// Sleeps until it may go on, a millisecond or so at most. Not called in turn with advance().
   virtual void nap() = 0;

@@ -8,9 +8,10 @@
 namespace dat {
 
 SumKind mpi_sums();
+SumKind nccl_sums();
 
 const Registry<SumKind()>& sums() {
-  static const Registry<SumKind()> registry("node sums", {{"mpi", mpi_sums}});
+  static const Registry<SumKind()> registry("node sums", {{"mpi", mpi_sums}, {"nccl", nccl_sums}});
   return registry;
 }
 
