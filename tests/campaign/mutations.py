@@ -1249,6 +1249,15 @@ MUTATIONS = [
      "unit:The NUMA nodes of cores*"),
     ("the place on the bus as CUDA writes it", CUDA + "backend.cpp", "c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));", "(void)c;",
      "double:The NUMA nodes of GPUs*"),
+    # NCCL.
+    ("NCCL adds up in f32, whatever the codec", "src/reduce/transport/sum.cpp", ".type = options_.codec.sum_type(),", "", "mpi_double:2"),
+    ("NCCL: half of the numbers", "src/reduce/sums/nccl.cpp", "bytes / static_cast<std::int64_t>(size_of(options_.type))",
+     "bytes / 2 / static_cast<std::int64_t>(size_of(options_.type))", "mpi_double:2"),
+    ("NCCL: versions are not compared", "src/communicate/nccl/group.cpp", "if (all[rank] != all[0])", "if (all[rank] < all[0] && all[0].empty())", "mpi_double:2"),
+    ("NCCL: two ranks on one GPU", "src/communicate/nccl/group.cpp", "!is_new)", "!is_new && found->second < 0)", "mpi_double:2"),
+    ("NCCL: what has failed later is not asked for", "src/communicate/nccl/group.cpp", "error == nccl::success || error == nccl::in_progress", "true", "mpi_double:2"),
+    ("NCCL: an error is no error", "src/communicate/nccl/group.cpp", "why = result == nccl::success ? ", "why = true ? ", "mpi_double:2"),
+    ("NCCL: what waits on the GPU is left alone", "src/communicate/nccl/group.cpp", "(void)library_.abort(communication);\n}\n\n}", ";\n}\n\n}", "mpi_double:2"),
     ("a recorded pass below its lowest layer", "src/network/training_program.cpp", "piece.recording != nullptr && piece.lowest >= lowest;",
      "piece.recording != nullptr;", "double:A training pass that is replayed*"),
     # Slurm.
