@@ -8,6 +8,7 @@
 #include "dat/device_state.hpp"
 #include "dat/parameters.hpp"
 #include "dat/registry.hpp"
+#include "dat/tensor.hpp"
 
 namespace dat {
 
