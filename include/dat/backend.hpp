@@ -220,6 +220,10 @@ class Backend {
   [[nodiscard]] virtual std::string arithmetic() const = 0;
   /// The name of the GPU: two ranks have the same name exactly if they share the GPU. Empty for a CPU.
   [[nodiscard]] virtual std::string device_id() const = 0;
+  /// The number of the GPU among those that this process sees, and the NUMA node that it is attached to; -1: no GPU, or
+  /// the machine does not say.
+  [[nodiscard]] virtual int gpu_number() const { return -1; }
+  [[nodiscard]] virtual int numa_node() const { return -1; }
 
   /// How activations of c channels of h x w pixels lie in memory.
   [[nodiscard]] virtual Layout activation_layout(int c, int h, int w) const = 0;
@@ -295,6 +299,11 @@ class Backend {
   /// or until a ticket that was drawn later has arrived.
   virtual void send(void* device, const void* pinned, std::size_t bytes) = 0;
 
+  /// A queue of the device (a stream, as in Device) whose work runs beside all other work and after earlier fetches, for
+  /// communications on the device; null on the CPU. And a point in it, as of mark().
+  [[nodiscard]] virtual void* side_queue() { return nullptr; }
+  [[nodiscard]] virtual Ticket mark_side() { return mark(); }
+
   /// Time on the device. A stamp is a moment in the device's queue. passed() says whether this moment has come; then
   /// seconds() tells the time from one stamp to another. Only the last kStamps stamps may be asked for.
   static constexpr int kStamps = 1024;
@@ -347,7 +356,8 @@ class Backend {
 struct BackendOptions {
   std::string device = "auto";  ///< auto: the GPU where there is one, else the CPU | cpu | cuda
   int threads = 1;              ///< CPU threads of this rank
-  int node_rank = 0;            ///< among the ranks of this node: picks the GPU
+  int node_rank = 0;            ///< among the ranks of this node: the first one keeps the file of plans
+  int gpu = 0;                  ///< its number among those that this process sees
   /// How f32 numbers are multiplied: f32 | tf32 (where the GPU has it) | bf16 | bf16x3 (a CPU with AMX).
   std::string math = "tf32";
   bool deterministic = false;    ///< every run leaves the same bits: GPU algorithms are chosen by rule, not by timing
@@ -369,6 +379,9 @@ struct BackendOptions {
 
 /// Why this program cannot use a GPU here; empty if it can.
 [[nodiscard]] std::string cuda_missing();
+/// The NUMA node that each GPU is attached to which this process sees (Linux, sysfs-bus-pci); -1: not known. Empty: no
+/// GPU can be used. root: the folder in which sys/bus/pci is looked for, "" but in tests.
+[[nodiscard]] std::vector<int> numa_nodes_of_gpus(const std::string& root = "");
 /// Text for a person: GPUs, driver, toolkit, libraries, and what is wrong with them.
 [[nodiscard]] std::string cuda_report();
 

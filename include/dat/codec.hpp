@@ -8,6 +8,7 @@
 #include "dat/device_state.hpp"
 #include "dat/parameters.hpp"
 #include "dat/registry.hpp"
+#include "dat/tensor.hpp"
 
 namespace dat {
 
@@ -61,6 +62,9 @@ class Codec {
   [[nodiscard]] virtual std::string transport() const { return "gather"; }
   /// Whether messages may be added up, as floats, number by number: the sum stands for the sum of gradients.
   [[nodiscard]] virtual bool adds_up() const { return false; }
+  /// The type of its messages' numbers, in which they are added up where their sums may be rounded to it: by NCCL. Only
+  /// with messages that add up, or of another type than f32.
+  [[nodiscard]] virtual DType sum_type() const { return DType::f32; }
   /// Whether it takes any run of a tensor's elements for a tensor, which then has one dimension.
   [[nodiscard]] virtual bool takes_runs() const { return false; }
   /// Messages of a step. In each round a bucket is encoded, its messages are added up, and the sum is decoded; the

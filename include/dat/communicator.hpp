@@ -1,6 +1,7 @@
 #pragma once
 
 #include <mpi.h>
+#include <sched.h>
 
 #include <array>
 #include <chrono>
@@ -44,7 +45,8 @@ class Errand {
  public:
   virtual ~Errand() = default;
   /// Moves it on as far as that goes without waiting for another rank, and tells whether it is done. Called by one
-  /// thread at a time. beside: not by the main thread, which has better work for the other threads of the process.
+  /// thread at a time. beside: not by the main thread, which has better work for the other threads of the process; then
+  /// it has no errors.
   [[nodiscard]] virtual bool advance(bool beside) = 0;
   /// Sleeps until it may go on, a millisecond or so at most. Not called in turn with advance().
   virtual void nap() = 0;
@@ -131,6 +133,8 @@ class Communicator {
   [[nodiscard]] Communicator& launch() { return *launch_; }
   /// node_rank() in the launch: so a rank keeps its device in whatever group it is.
   [[nodiscard]] int launch_node_rank() const { return launch_node_rank_; }
+  /// [ranks of the launch on this node] the cores that each may run on.
+  [[nodiscard]] const std::vector<cpu_set_t>& launch_node_cores() const { return launch_node_cores_; }
   [[nodiscard]] bool alone() const { return group_ == MPI_COMM_NULL; }  ///< single(): without MPI
 
   /// Adds up `data` [count] over the ranks, in place. `count` may be any number: long arrays go in pieces of 2^28
@@ -245,12 +249,6 @@ class Communicator {
   [[nodiscard]] static double seconds_waited();
 
   [[nodiscard]] static std::string library_version();
-  /// Whether the library reads and writes GPU memory in calls that return when they are done; the library is asked,
-  /// where it can tell. What start_sum() and start_all_gather() get must be host memory in any case: Open MPI lists
-  /// MPI_Iallreduce, MPI_Iallgather and MPI_Iallgatherv among the calls that do not work with device memory, and with
-  /// UCX "all non-blocking reduction collectives" (its documentation, 5.0, "CUDA", "Which MPI APIs do NOT work with
-  /// CUDA-aware?" and "... CUDA-aware UCX?").
-  [[nodiscard]] bool takes_device_memory() const;
 
  private:
   Communicator(MPI_Comm group, bool world, std::uint32_t name);
@@ -266,7 +264,8 @@ class Communicator {
   bool world_;      ///< MPI ends with it
   int rank_ = 0, size_ = 1, node_rank_ = 0, node_size_ = 1, launch_node_rank_ = 0;
   Communicator* launch_ = this;
-  std::vector<int> launch_ranks_{0};             ///< [size]
+  std::vector<int> launch_ranks_{0};  ///< [size]
+  std::vector<cpu_set_t> launch_node_cores_;
   std::vector<int> send_at_{0}, receive_at_{0};  ///< [size], of an exchange
   std::int64_t bytes_given_ = 0;
   /// Equal on all ranks of the group, hardly ever equal to another group's.

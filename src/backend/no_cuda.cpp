@@ -6,6 +6,7 @@
 namespace dat {
 
 std::string cuda_missing() { return "this dat_hpc was built without CUDA (README: the cuda preset)"; }
+std::vector<int> numa_nodes_of_gpus(const std::string&) { return {}; }
 std::string cuda_report() { return "CUDA      not built\n"; }
 std::string cuda_version() { return "not built"; }
 

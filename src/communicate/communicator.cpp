@@ -12,10 +12,6 @@
 #include "communicate/progress.hpp"
 #include "dat/error.hpp"
 
-#if defined(OPEN_MPI) && __has_include(<mpi-ext.h>)
-#include <mpi-ext.h>  // an extension of Open MPI's
-#endif
-
 namespace dat {
 
 namespace {
@@ -52,6 +48,15 @@ void lay_out(const std::vector<int>& bytes, std::vector<int>& at, const char* wh
   }
 }
 
+/// The cores that this process may run on; all where the system does not say.
+[[nodiscard]] cpu_set_t own_cores() {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  if (sched_getaffinity(0, sizeof cores, &cores) == 0) return cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) CPU_SET(core, &cores);
+  return cores;
+}
+
 [[nodiscard]] std::int64_t total(const std::vector<int>& bytes) {
   return std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
 }
@@ -75,7 +80,8 @@ std::uint64_t Communicator::record(Call call, std::int64_t bytes) {
   return FlightRecorder::of_process().begin(call, name_, ++collectives_, bytes);
 }
 
-Communicator::Communicator(MPI_Comm group, bool world, std::uint32_t name) : group_(group), world_(world), name_(name) {
+Communicator::Communicator(MPI_Comm group, bool world, std::uint32_t name)
+    : group_(group), world_(world), launch_node_cores_{own_cores()}, name_(name) {
   if (alone()) return;
   const Turn turn;
   MPI_Comm_rank(group, &rank_);
@@ -85,6 +91,10 @@ Communicator::Communicator(MPI_Comm group, bool world, std::uint32_t name) : gro
   MPI_Comm_rank(node, &node_rank_);
   launch_node_rank_ = node_rank_;
   MPI_Comm_size(node, &node_size_);
+  const cpu_set_t mine = own_cores();
+  launch_node_cores_.resize(static_cast<std::size_t>(node_size_));
+  turn.check(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, launch_node_cores_.data(), sizeof mine, MPI_BYTE, node),
+             "MPI_Allgather");
   MPI_Comm_free(&node);
   launch_ranks_.resize(static_cast<std::size_t>(size_));
   std::iota(launch_ranks_.begin(), launch_ranks_.end(), 0);
@@ -132,6 +142,7 @@ std::unique_ptr<Communicator> Communicator::split(int color, int key) {
   part->launch_ = launch_;
   part->launch_ranks_ = launch_ranks_of(group);
   part->launch_node_rank_ = launch_node_rank_;
+  part->launch_node_cores_ = launch_node_cores_;
   return part;
 }
 
@@ -426,14 +437,6 @@ std::string Communicator::library_version() {
   MPI_Get_library_version(text, &length);
   const std::string all(text, static_cast<std::size_t>(length));
   return all.substr(0, all.find_first_of("\n,"));
-}
-
-bool Communicator::takes_device_memory() const {
-#if defined(OMPI_HAVE_MPI_EXT_CUDA) && OMPI_HAVE_MPI_EXT_CUDA
-  return !alone() && MPIX_Query_cuda_support() == 1;  // of the library that is linked now, not of the headers
-#else
-  return false;
-#endif
 }
 
 }  // namespace dat

@@ -65,7 +65,12 @@ bool Request::test() {
   if (done()) return true;
   const Turn turn;
   if (errand_ != nullptr) {
-    if (!errand_->advance(false)) return false;
+    try {
+      if (!errand_->advance(false)) return false;
+    } catch (...) {
+      end();  // an error ends it, too
+      throw;
+    }
     end();
     return true;
   }

@@ -14,6 +14,7 @@
 #include "printed.hpp"
 #include "reduce/sums/sums.hpp"
 #include "replica/device_notices.hpp"
+#include "replica/gpus.hpp"
 
 namespace dat {
 
@@ -275,7 +276,7 @@ Bench::Peak Bench::measure_all_ceilings() {
   together(world_, [&] {
     ceilings_ = measure_ceilings({.device = options_.device,
                                   .threads = step_options_.threads,
-                                  .node_rank = world_.node_rank(),
+                                  .gpu = choose_gpu(world_, options_.device),
                                   .math = options_.math},
                                  part(0.1));
   });

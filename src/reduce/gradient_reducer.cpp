@@ -34,7 +34,10 @@ std::string choose_transport(const Codec& codec, const Aggregator& aggregator, c
     const TransportKind kind = transports().at(name)();
     return kind.serves(aggregator) && (kind.separate || !separate);
   };
-  const std::vector<std::string> names = transport_names(), allowed = transports_of(codec);
+  const std::vector<std::string> names = transport_names();
+  std::vector<std::string> allowed = transports_of(codec);
+  const bool by_nccl = options.node_sums == "nccl";
+  if (by_nccl && codec.sum_type() != DType::f32) allowed.insert(allowed.begin(), "sum");
   const auto known = [](const std::vector<std::string>& all, const std::string& name) {
     return std::find(all.begin(), all.end(), name) != all.end();
   };
@@ -52,6 +55,9 @@ std::string choose_transport(const Codec& codec, const Aggregator& aggregator, c
           chosen, ", but by: ", listed(allowed), automatic ? "; " : "; choose that, or another codec",
           automatic ? why : "",
           automatic ? " wants the messages of all ranks: leave that off, or choose another codec" : "");
+  require(!by_nccl || chosen == "sum", ExitCode::usage,
+          "--node-sums nccl adds messages up, and those of this --codec, --aggregator or --mask-transport meet by ",
+          "--codec-transport ", chosen, "; leave it off, or take --codec float32, f16 or bf16 and the mean");
   return chosen;
 }
 

@@ -2,7 +2,32 @@
 
 #include <map>
 
+#include "replica/gpus.hpp"
+
 namespace dat {
+
+namespace {
+
+/// "0, 1, 4, 5 on a, b": the hosts, each with its ranks' GPUs; empty where no host has several ranks. of_ranks: "HOST
+/// GPU"; empty: the rank has none.
+[[nodiscard]] std::string gpus_of_hosts(const std::vector<std::string>& of_ranks) {
+  std::map<std::string, std::string> of_host, hosts;
+  for (const std::string& one : of_ranks)
+    if (const std::size_t blank = one.find(' '); blank != std::string::npos) {
+      std::string& gpus = of_host[one.substr(0, blank)];
+      gpus += (gpus.empty() ? "" : ", ") + one.substr(blank + 1);
+    }
+  bool several = false;
+  for (const auto& [host, gpus] : of_host) {
+    several = several || gpus.find(',') != std::string::npos;
+    hosts[gpus] += (hosts[gpus].empty() ? "" : ", ") + host;
+  }
+  std::string text;
+  for (const auto& [gpus, of] : hosts) text += (text.empty() ? "" : "; ") + gpus + " on " + of;
+  return several ? text : "";
+}
+
+}  // namespace
 
 std::vector<std::string> device_notices(Communicator& ranks, const Backend& backend, const std::string& wanted) {
   std::vector<std::string> notices;
@@ -10,6 +35,18 @@ std::vector<std::string> device_notices(Communicator& ranks, const Backend& back
   if (wanted == "auto" && built && backend.device().kind == DeviceKind::cpu)
     notices.push_back("no GPU: " + cuda_missing() + "; using the CPU");
   if (const std::string remark = backend.remark(); !remark.empty()) notices.push_back("warning: " + remark);
+  const std::vector<std::string> far = ranks.gather(far_from_gpu(ranks, backend));
+  std::string who;
+  for (std::size_t rank = 0; rank < far.size(); ++rank)
+    if (!far[rank].empty())
+      who += (who.empty() ? "" : ", ") + std::to_string(ranks.launch_rank(static_cast<int>(rank)));
+  if (!who.empty())
+    notices.push_back("warning: cores of these ranks are far from their GPUs: " + who +
+                      "; bind ranks to NUMA nodes (mpirun --map-by numa --bind-to numa), see dat_hpc doctor");
+  if (const std::string gpus = gpus_of_hosts(
+          ranks.gather(backend.gpu_number() < 0 ? "" : host_name() + " " + std::to_string(backend.gpu_number())));
+      !gpus.empty())
+    notices.push_back("GPUs of the ranks, in their order: " + gpus);
   const std::vector<std::string> ids =
       ranks.gather(backend.device_id().empty() ? "" : host_name() + " " + backend.device_id());
   std::map<std::string, std::string> users;

@@ -43,7 +43,7 @@ namespace {
   const bool attacks = options.attack_steps > 0;
   DatasetInfo images = of;
   images.classes = from.classes.count;
-  BackendOptions backend = backend_of(options, world.node_size(), world.node_rank());
+  BackendOptions backend = backend_of(options, world.node_size(), world);
   backend.deterministic = true;
   backend.plans.clear();
   return std::make_unique<Replica>(

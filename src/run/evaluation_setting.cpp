@@ -84,7 +84,7 @@ void choose_attacks(const EvalOptions& options, bool gpu, EvaluationSetting& s) 
   if (s.subject.noise > 0) pass = static_cast<int>(std::max<std::int64_t>(1, batch / s.subject.noise_samples));
   DatasetInfo images = s.data->info();
   images.classes = s.subject.classes.count;
-  BackendOptions backend = backend_of(options, world.node_size(), world.node_rank());
+  BackendOptions backend = backend_of(options, world.node_size(), world);
   backend.deterministic = options.deterministic || s.sequence != nullptr;
   return std::make_unique<Replica>(ReplicaOptions{.backend = backend,
                                                   .network = trained.network,

@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "dat/provenance.hpp"
+#include "replica/gpus.hpp"
 #include "replica/replica.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verb.hpp"
@@ -24,8 +25,9 @@ int run_doctor(const DoctorOptions&, int, char**) {
     std::string mine;
     try {
       const auto backend =
-          make_backend({.threads = choose_threads(0, world.node_size()), .node_rank = world.node_rank()});
-      mine = backend->description();
+          make_backend({.threads = choose_threads(0, world.node_size()), .gpu = choose_gpu(world, "auto")});
+      const std::string far = far_from_gpu(world, *backend);
+      mine = backend->description() + (far.empty() ? "" : "; warning: " + far);
     } catch (const std::exception&) {
       mine = "nothing: " + current_message();
     }
@@ -39,10 +41,7 @@ int run_doctor(const DoctorOptions&, int, char**) {
                             : "no: --math bf16 and bf16x3 want a CPU that has it")
               << "\nthreads   " << threads.count << " of each rank: " << threads.source
               << "; --threads says otherwise\nMPI       " << Communicator::library_version() << ", " << world.size()
-              << (world.size() == 1 ? " rank" : " ranks") << "; "
-              << (world.alone()                 ? "not started: mpirun -np 1 dat_hpc doctor tells what memory it takes"
-                  : world.takes_device_memory() ? "takes GPU memory"
-                                                : "takes host memory only, through which gradients go")
+              << (world.size() == 1 ? " rank" : " ranks") << (world.alone() ? "; not started by a launcher" : "")
               << "\n\nWhat --device auto gives:\n";
     for (std::size_t rank = 0; rank < hosts.size(); ++rank)
       std::cout << "rank " << rank << " on " << hosts[rank] << ": " << devices[rank] << "\n";

@@ -83,10 +83,16 @@ constexpr int kRedByte = 0xA5;
 std::size_t round_up(std::size_t n, std::size_t unit) { return (n + unit - 1) / unit * unit; }
 std::size_t piece(std::size_t bytes) { return round_up(bytes + kRedZone, kAlign); }
 
+/// GPUs of the machine, unless a test says otherwise: DAT_DOUBLE_DEVICES.
+int announced() {
+  const char* text = std::getenv("DAT_DOUBLE_DEVICES");
+  return text != nullptr ? std::atoi(text) : 1;
+}
+
 struct State {
   std::recursive_mutex mutex;
   Counts counts;
-  int devices = 1;
+  int devices = announced();
   char* arena;
   std::size_t used = 0;  // everything allocated so far lies below
   int open = 0;
@@ -345,12 +351,21 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   *properties = {};
   const char* name = std::getenv("DAT_DOUBLE_NAME");
   std::snprintf(properties->name, sizeof properties->name, "%s", name != nullptr ? name : "CUDA double");
+  properties->uuid.bytes[0] = static_cast<char>(device);
+  // A GPU of its own for each rank, as if it saw that one alone.
+  if (const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK");
+      rank != nullptr && std::getenv("DAT_DOUBLE_OWN_GPU"))
+    properties->uuid.bytes[1] = static_cast<char>(1 + std::atoi(rank));
   properties->totalGlobalMem = kArena;
   properties->major = capability(0);
   properties->minor = capability(1);
   properties->multiProcessorCount = 4;
   properties->warpSize = 32;
   properties->maxThreadsPerBlock = 1024;
+  return set_error(check_device(device));
+}
+cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int device) {
+  std::snprintf(id, static_cast<std::size_t>(length), "0000:%02X:00.0", 0xA0 + device);
   return set_error(check_device(device));
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {

@@ -1,7 +1,7 @@
 #pragma once
 
 // A test double of the CUDA runtime, of cuDNN's convolutions (legacy calls, and its graph API) and batch norm, and of
-// cuBLAS's products, linked instead of those libraries; and of a CUDA-aware MPI, in front of the real one. The host
+// cuBLAS's products, linked instead of those libraries; and of an MPI without CUDA, in front of the real one. The host
 // code of a CUDA backend, and its kernels compiled by g++, then run on a machine without a GPU.
 //
 // It finds: results read, or pinned buffers reused, before anybody waited for them (queued work runs as late as the
@@ -9,7 +9,7 @@
 // memory (it is NaN); writes beyond an allocation; kernel arguments that hold host addresses or freed memory; calls
 // that are not allowed during a capture; missing __syncthreads() in most cases; workspaces that are too small or shared
 // with live data; algorithms that compute wrong numbers, or others at each call; TF32 where it was not wanted;
-// device memory given to MPI where MPI does not take it.
+// device memory given to MPI.
 //
 // It cannot find: races inside kernels beyond that, out-of-bounds reads and writes that stay clear of the zone behind
 // each allocation, real hardware's rounding, speed, limits of real kernels (registers, shared memory), restrictions of
@@ -66,11 +66,11 @@ struct GraphSwitches {
 };
 GraphSwitches& graph_switches();
 
-/// How MPI deals with device memory (mpi.cpp), and what it has got. Tests set it.
+/// Calls that MPI has got (mpi.cpp). One with device memory ends the program, unless a test counts them.
 struct Mpi {
-  bool takes_device_memory = false;     ///< in calls that return when they are done; in others never
-  long device_messages = 0;             ///< blocking sums and gathers of device memory
-  long messages_beside_other_work = 0;  ///< non-blocking ones, all of host memory
+  bool counts_only = false;  ///< a call with device memory does nothing
+  long calls = 0;            ///< all that have buffers
+  long device_buffers = 0;   ///< buffers among theirs that were device memory
 };
 Mpi& mpi();
 

@@ -1,12 +1,9 @@
-// MPI in front of the real one, by its profiling interface: CUDA-aware where a test says so, as Open MPI's
-// documentation describes it. A blocking sum or gather then takes device memory; a non-blocking one never does. See
-// double.hpp.
+// MPI in front of the real one, by its profiling interface: looks where the buffers of each call lie. See double.hpp.
 
 #include <mpi.h>
 
-#include <algorithm>
-#include <cstddef>
-#include <vector>
+#include <cstdlib>
+#include <fstream>
 
 #include "double.hpp"
 
@@ -14,53 +11,18 @@ using namespace dat_double;
 
 namespace {
 
-/// As the library tells device memory from host memory: by the address alone.
+/// Device memory, told from host memory as a library does it: by the address alone.
 bool on_device(const void* data) { return data != MPI_IN_PLACE && data != nullptr && in_device_memory(data, 1); }
 
-std::size_t size_of(MPI_Datatype type) {
-  int bytes = 0;
-  PMPI_Type_size(type, &bytes);
-  return static_cast<std::size_t>(bytes);
-}
-
-/// A copy on a stream of the library's own: it knows nothing of what the program has queued.
-void copy(void* to, const void* from, std::size_t bytes) {
-  cudaStream_t stream = nullptr;
-  if (cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) != cudaSuccess ||
-      cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream) != cudaSuccess ||
-      cudaStreamSynchronize(stream) != cudaSuccess || cudaStreamDestroy(stream) != cudaSuccess)
-    fail("MPI cannot copy device memory");
-}
-
-/// What MPI works on instead of the caller's buffer: a copy in host memory where that is device memory.
-class Staged {
- public:
-  Staged(const void* buffer, std::size_t bytes) : buffer_(const_cast<void*>(buffer)), device_(on_device(buffer)) {
-    if (!device_) return;
-    host_.resize(bytes);
-    copy(host_.data(), buffer_, bytes);
-  }
-  [[nodiscard]] bool device() const { return device_; }
-  [[nodiscard]] void* data() { return device_ ? host_.data() : buffer_; }
-  void bring_back() {
-    if (device_) copy(buffer_, host_.data(), host_.size());
-  }
-
- private:
-  void* buffer_;
-  bool device_;
-  std::vector<std::byte> host_;
-};
-
-void count(const char* call, const Staged& a, const Staged& b) {
-  if (!a.device() && !b.device()) return;
-  if (!mpi().takes_device_memory) fail(std::string(call) + " got device memory, which this MPI does not take");
-  ++mpi().device_messages;
-}
-
-void require_host(const char* call, const void* a, const void* b) {
-  if (on_device(a) || on_device(b)) fail(std::string(call) + " got device memory, which no MPI promises to take");
-  ++mpi().messages_beside_other_work;
+/// Whether the real MPI may have the call: not where a test counts calls with device memory, which the host must not
+/// touch.
+template <class... Buffers>
+bool passes(const char* call, const Buffers*... buffers) {
+  ++mpi().calls;
+  const int device = (0 + ... + (on_device(buffers) ? 1 : 0));
+  mpi().device_buffers += device;
+  if (device != 0 && !mpi().counts_only) fail(std::string(call) + " got device memory, which goes to no MPI");
+  return device == 0;
 }
 
 }  // namespace
@@ -74,84 +36,71 @@ Mpi& mpi() {
 
 }  // namespace dat_double
 
+/// A call of MPI with buffers: looked at, then passed on with the same arguments. Weak, for a test may have one of its
+/// own.
+#define DAT_PASS(call, parameters, arguments, ...)                                  \
+  __attribute__((weak)) int MPI_##call parameters {                                 \
+    return passes("MPI_" #call, __VA_ARGS__) ? PMPI_##call arguments : MPI_SUCCESS; \
+  }
+
 extern "C" {
 
-/// Open MPI's extension (mpi-ext.h).
-int MPIX_Query_cuda_support() { return mpi().takes_device_memory ? 1 : 0; }
+DAT_PASS(Allreduce, (const void* from, void* to, int count, MPI_Datatype type, MPI_Op op, MPI_Comm group),
+         (from, to, count, type, op, group), from, to)
+DAT_PASS(Iallreduce,
+         (const void* from, void* to, int count, MPI_Datatype type, MPI_Op op, MPI_Comm group, MPI_Request* request),
+         (from, to, count, type, op, group, request), from, to)
+DAT_PASS(Bcast, (void* data, int count, MPI_Datatype type, int root, MPI_Comm group), (data, count, type, root, group),
+         data)
+DAT_PASS(Gather,
+         (const void* from, int count, MPI_Datatype type, void* to, int to_count, MPI_Datatype to_type, int root,
+          MPI_Comm group),
+         (from, count, type, to, to_count, to_type, root, group), from, to)
+DAT_PASS(Gatherv,
+         (const void* from, int count, MPI_Datatype type, void* to, const int* to_counts, const int* at,
+          MPI_Datatype to_type, int root, MPI_Comm group),
+         (from, count, type, to, to_counts, at, to_type, root, group), from, to)
+DAT_PASS(Allgather,
+         (const void* from, int count, MPI_Datatype type, void* to, int to_count, MPI_Datatype to_type, MPI_Comm group),
+         (from, count, type, to, to_count, to_type, group), from, to)
+DAT_PASS(Iallgather,
+         (const void* from, int count, MPI_Datatype type, void* to, int to_count, MPI_Datatype to_type, MPI_Comm group,
+          MPI_Request* request),
+         (from, count, type, to, to_count, to_type, group, request), from, to)
+DAT_PASS(Allgatherv,
+         (const void* from, int count, MPI_Datatype type, void* to, const int* to_counts, const int* at,
+          MPI_Datatype to_type, MPI_Comm group),
+         (from, count, type, to, to_counts, at, to_type, group), from, to)
+DAT_PASS(Iallgatherv,
+         (const void* from, int count, MPI_Datatype type, void* to, const int* to_counts, const int* at,
+          MPI_Datatype to_type, MPI_Comm group, MPI_Request* request),
+         (from, count, type, to, to_counts, at, to_type, group, request), from, to)
+DAT_PASS(Alltoallv,
+         (const void* from, const int* from_counts, const int* from_at, MPI_Datatype from_type, void* to,
+          const int* to_counts, const int* to_at, MPI_Datatype to_type, MPI_Comm group),
+         (from, from_counts, from_at, from_type, to, to_counts, to_at, to_type, group), from, to)
+DAT_PASS(Ialltoallv,
+         (const void* from, const int* from_counts, const int* from_at, MPI_Datatype from_type, void* to,
+          const int* to_counts, const int* to_at, MPI_Datatype to_type, MPI_Comm group, MPI_Request* request),
+         (from, from_counts, from_at, from_type, to, to_counts, to_at, to_type, group, request), from, to)
+DAT_PASS(Send, (const void* data, int count, MPI_Datatype type, int to, int tag, MPI_Comm group),
+         (data, count, type, to, tag, group), data)
+DAT_PASS(Ssend, (const void* data, int count, MPI_Datatype type, int to, int tag, MPI_Comm group),
+         (data, count, type, to, tag, group), data)
+DAT_PASS(Isend, (const void* data, int count, MPI_Datatype type, int to, int tag, MPI_Comm group, MPI_Request* request),
+         (data, count, type, to, tag, group, request), data)
+DAT_PASS(Recv, (void* data, int count, MPI_Datatype type, int from, int tag, MPI_Comm group, MPI_Status* status),
+         (data, count, type, from, tag, group, status), data)
+DAT_PASS(Irecv, (void* data, int count, MPI_Datatype type, int from, int tag, MPI_Comm group, MPI_Request* request),
+         (data, count, type, from, tag, group, request), data)
 
-int MPI_Allreduce(const void* from, void* to, int count_of, MPI_Datatype type, MPI_Op op, MPI_Comm group) {
-  const std::size_t bytes = size_of(type) * static_cast<std::size_t>(count_of);
-  Staged source(from, bytes), target(to, bytes);
-  count("MPI_Allreduce", source, target);
-  const int status = PMPI_Allreduce(source.data(), target.data(), count_of, type, op, group);
-  target.bring_back();
-  return status;
+/// What has been counted goes to the file that DAT_DOUBLE_MPI names, a line of each rank.
+int MPI_Finalize() {
+  if (const char* const path = std::getenv("DAT_DOUBLE_MPI"))
+    std::ofstream(path, std::ios::app) << std::to_string(mpi().calls) + " calls, " +
+                                              std::to_string(mpi().device_buffers) + " with device memory\n";
+  return PMPI_Finalize();
 }
-
-int MPI_Allgather(const void* from, int from_count, MPI_Datatype from_type, void* to, int to_count,
-                  MPI_Datatype to_type, MPI_Comm group) {
-  int ranks = 0;
-  PMPI_Comm_size(group, &ranks);
-  Staged source(from, size_of(from_type) * static_cast<std::size_t>(from_count)),
-      target(to, size_of(to_type) * static_cast<std::size_t>(to_count) * static_cast<std::size_t>(ranks));
-  count("MPI_Allgather", source, target);
-  const int status = PMPI_Allgather(source.data(), from_count, from_type, target.data(), to_count, to_type, group);
-  target.bring_back();
-  return status;
-}
-
-int MPI_Allgatherv(const void* from, int from_count, MPI_Datatype from_type, void* to, const int* to_counts,
-                   const int* at, MPI_Datatype to_type, MPI_Comm group) {
-  int ranks = 0, end = 0;
-  PMPI_Comm_size(group, &ranks);
-  for (int rank = 0; rank < ranks; ++rank) end = std::max(end, at[rank] + to_counts[rank]);
-  Staged source(from, size_of(from_type) * static_cast<std::size_t>(from_count)),
-      target(to, size_of(to_type) * static_cast<std::size_t>(end));
-  count("MPI_Allgatherv", source, target);
-  const int status =
-      PMPI_Allgatherv(source.data(), from_count, from_type, target.data(), to_counts, at, to_type, group);
-  target.bring_back();
-  return status;
-}
-
-int MPI_Alltoallv(const void* from, const int* from_counts, const int* from_at, MPI_Datatype from_type, void* to,
-                  const int* to_counts, const int* to_at, MPI_Datatype to_type, MPI_Comm group) {
-  int ranks = 0, sent = 0, received = 0;
-  PMPI_Comm_size(group, &ranks);
-  for (int rank = 0; rank < ranks; ++rank) {
-    sent = std::max(sent, from_at[rank] + from_counts[rank]);
-    received = std::max(received, to_at[rank] + to_counts[rank]);
-  }
-  Staged source(from, size_of(from_type) * static_cast<std::size_t>(sent)),
-      target(to, size_of(to_type) * static_cast<std::size_t>(received));
-  count("MPI_Alltoallv", source, target);
-  const int status =
-      PMPI_Alltoallv(source.data(), from_counts, from_at, from_type, target.data(), to_counts, to_at, to_type, group);
-  target.bring_back();
-  return status;
-}
-
-int MPI_Iallreduce(const void* from, void* to, int count_of, MPI_Datatype type, MPI_Op op, MPI_Comm group,
-                   MPI_Request* request) {
-  require_host("MPI_Iallreduce", from, to);
-  return PMPI_Iallreduce(from, to, count_of, type, op, group, request);
 }
 
-int MPI_Iallgather(const void* from, int from_count, MPI_Datatype from_type, void* to, int to_count,
-                   MPI_Datatype to_type, MPI_Comm group, MPI_Request* request) {
-  require_host("MPI_Iallgather", from, to);
-  return PMPI_Iallgather(from, from_count, from_type, to, to_count, to_type, group, request);
-}
-
-int MPI_Iallgatherv(const void* from, int from_count, MPI_Datatype from_type, void* to, const int* to_counts,
-                    const int* at, MPI_Datatype to_type, MPI_Comm group, MPI_Request* request) {
-  require_host("MPI_Iallgatherv", from, to);
-  return PMPI_Iallgatherv(from, from_count, from_type, to, to_counts, at, to_type, group, request);
-}
-
-int MPI_Ialltoallv(const void* from, const int* from_counts, const int* from_at, MPI_Datatype from_type, void* to,
-                   const int* to_counts, const int* to_at, MPI_Datatype to_type, MPI_Comm group, MPI_Request* request) {
-  require_host("MPI_Ialltoallv", from, to);
-  return PMPI_Ialltoallv(from, from_counts, from_at, from_type, to, to_counts, to_at, to_type, group, request);
-}
-}
+#undef DAT_PASS

@@ -9,6 +9,9 @@
 #include <array>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,6 +20,7 @@
 #include "pointwise.hpp"
 #include "random_values.hpp"
 #include "small_run.hpp"
+#include "temporary_folder.hpp"
 #include "train/trainer.hpp"
 
 using namespace dat;
@@ -24,14 +28,10 @@ using namespace dat::test;
 
 namespace {
 
-[[nodiscard]] std::unique_ptr<Backend> cuda(const std::string& math = "f32", bool deterministic = true,
-                                            int node_rank = 0, bool graphs = true) {
-  return make_backend({.device = "cuda",
-                       .threads = 2,
-                       .node_rank = node_rank,
-                       .math = math,
-                       .deterministic = deterministic,
-                       .graphs = graphs});
+[[nodiscard]] std::unique_ptr<Backend> cuda(const std::string& math = "f32", bool deterministic = true, int gpu = 0,
+                                            bool graphs = true) {
+  return make_backend(
+      {.device = "cuda", .threads = 2, .gpu = gpu, .math = math, .deterministic = deterministic, .graphs = graphs});
 }
 
 /// The error that f ends with; code done where it has none.
@@ -721,12 +721,29 @@ TEST_CASE("A GPU is refused what it cannot do", "[double]") {
   }
 }
 
-TEST_CASE("The ranks of a node go round its GPUs", "[double]") {
-  CHECK(cuda("f32", true, 5)->description().find("GPU 0 of 1") != std::string::npos);
+TEST_CASE("A backend takes the GPU that it is told", "[double]") {
   const DeviceCount three(3);
-  for (int rank = 0; rank < 7; ++rank)
-    CHECK(cuda("f32", true, rank)->description().find("GPU " + std::to_string(rank % 3) + " of 3") !=
-          std::string::npos);
+  std::set<std::string> ids;
+  for (int gpu = 0; gpu < 3; ++gpu) {
+    const auto backend = cuda("f32", true, gpu);
+    CHECK(backend->description().find("GPU " + std::to_string(gpu) + " of 3") != std::string::npos);
+    CHECK(backend->gpu_number() == gpu);
+    ids.insert(backend->device_id());
+  }
+  CHECK(ids.size() == 3);
+}
+
+TEST_CASE("The NUMA nodes of GPUs are found by their places on the bus", "[double]") {
+  const DeviceCount three(3);
+  const TemporaryFolder folder;
+  const std::string devices = folder.path() + "/sys/bus/pci/devices/0000:a";
+  for (const auto& [gpu, node] : {std::pair("0", "1\n"), std::pair("1", "-1\n")}) {
+    std::filesystem::create_directories(devices + gpu + ":00.0");
+    std::ofstream(devices + gpu + ":00.0/numa_node") << node;
+  }
+  CHECK(numa_nodes_of_gpus(folder.path()) == std::vector{1, -1, -1});
+  dat_double::set_device_count(0);
+  CHECK(numa_nodes_of_gpus(folder.path()).empty());
 }
 
 TEST_CASE("Without a GPU, cuda is refused with the reason and auto takes the CPU", "[double]") {

@@ -5,8 +5,12 @@ import json
 import os
 import re
 import time
+import unittest
+from unittest import mock
 
 import common
+
+NCCL = os.path.join(os.path.dirname(common.PROGRAM), "nccl/libnccl.so.2")
 
 SMALL = ["--device", "cuda", "--deterministic", "--data", "set.h5", "--network", "small_cnn", "--width", 16, "--batch", 8,
          "--threads", 1, "--attack-steps", 3, "--eval-every", 0, "--eval-attack-steps", 2, "--limit-test", 8,
@@ -92,8 +96,36 @@ class Runs(common.TestCase):
             self.assertRegex(ended.final, " VALID$")
 
     def test_ranks_that_share_a_gpu_are_told(self):
+        """And MPI gets none of its memory: the double ends a program that gives it any, and counts here."""
+        os.environ["DAT_DOUBLE_MPI"] = os.path.abspath("calls")
         ended = self.train("shared", *SMALL, "--max-steps", 1, ranks=2)
+        del os.environ["DAT_DOUBLE_MPI"]
         self.assertRegex(ended.text, "warning: ranks 0, 1 share one GPU")
+        if os.path.exists("calls"):  # on the double
+            with open("calls") as file:
+                self.assertRegex(file.read(), r"^([1-9]\d+ calls, 0 with device memory\n){2}$")
+
+    @unittest.skipUnless(os.path.exists(NCCL), "for NCCL's double")
+    def test_nccl_trains_as_mpi_and_its_failures_end_all_ranks(self):
+        """Two GPUs, and which rank has which is told."""
+        sums = [option for option in SMALL if option != "--deterministic"] + ["--planning-seconds", 0, "--max-steps", 2, "--node-sums"]
+        environment = {"DAT_DOUBLE_DEVICES": "2", "DAT_DOUBLE_NCCL_LOG": os.path.abspath("log")}
+        with mock.patch.dict(os.environ, environment):
+            self.train("mpi", *sums, "mpi", ranks=2)
+            told = self.train("nccl", *sums, "nccl", ranks=2).text
+            self.assertRegex(told, "GPUs of the ranks, in their order: 0, 1 on ")
+            self.assertNotRegex(told, "share one GPU")
+            self.assert_same(common.state("mpi"), common.state("nccl"))
+            with open("log") as file:
+                self.assertEqual(sorted(re.sub(r"\d+ sums", "sums", line) for line in file), ["rank 0: sums, ended\n", "rank 1: sums, ended\n"])
+            for fault, message in [("async@1#3", "rank 1 .*NCCL has failed: a sum: remote process exited"),
+                                   ("stuck@1#3", "hang: .*sum #")]:
+                os.remove("log")
+                with mock.patch.dict(os.environ, {"DAT_DOUBLE_NCCL": fault}):
+                    self.refuse(6, message, "train", "--out", fault, *sums, "nccl", "--comm-timeout", 2, ranks=2)
+                with open("log") as file:
+                    self.assertEqual(sorted(file), ["rank 0: 3 sums, aborted\n", "rank 1: 3 sums, aborted\n"])
+        self.refuse(6, "--node-sums nccl cannot be had: ranks 0 and 1 share one GPU", "train", "--out", "shared", *sums, "nccl", ranks=2)
 
     def test_the_checkpoint_evaluates_on_the_cpu(self):
         self.train("gpu", *SMALL)

@@ -220,6 +220,7 @@ TEST_CASE("Ranks of a group, and of a group of it, know their numbers in the lau
   for (int rank = 0; rank < world().size(); ++rank) CHECK(backwards->launch_rank(rank) == world().size() - 1 - rank);
   CHECK(backwards->launch_rank() == world().rank());
   CHECK(backwards->launch_node_rank() == world().node_rank());
+  CHECK(std::ssize(backwards->launch_node_cores()) == world().node_size());
   const auto without_last = backwards->split(world().rank() == world().size() - 1 ? Communicator::kNoColor : 0, 0);
   if (without_last)
     for (int rank = 0; rank < without_last->size(); ++rank)

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cctype>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <sstream>
 
 #include "backend/cuda/factory.hpp"
@@ -44,6 +46,14 @@ std::string cuda_missing() {
 
 std::string cuda_version() { return dotted(CUDART_VERSION) + ", cuDNN " + cuda::cudnn_version(); }
 
+std::vector<int> numa_nodes_of_gpus(const std::string& root) {
+  std::vector<int> nodes;
+  int devices = 0;
+  if (!cuda_missing().empty() || cudaGetDeviceCount(&devices) != cudaSuccess) return nodes;
+  for (int k = 0; k < devices; ++k) nodes.push_back(cuda::numa_node_of(k, root));
+  return nodes;
+}
+
 std::string cuda_report() {
   std::ostringstream text;
   int driver = 0, runtime = 0, devices = 0;
@@ -65,7 +75,7 @@ std::string cuda_report() {
     text << "GPU " << k << "     " << properties.name << ", compute capability " << properties.major << "."
          << properties.minor << ", " << (properties.totalGlobalMem >> 20U) << " MiB";
     try {
-      const auto backend = make_cuda_backend({.device = "cuda", .node_rank = k});
+      const auto backend = make_cuda_backend({.device = "cuda", .gpu = k});
       text << ", " << (backend->spare_memory() >> 20U) << " MiB free: usable\ngraph API "
            << cuda::graph_report(dynamic_cast<cuda::CudaBackend&>(*backend)) << "\n";
     } catch (const Error& error) {
@@ -79,7 +89,7 @@ std::unique_ptr<Backend> make_cuda_backend(const BackendOptions& options) {
   int devices = 0;
   cuda::check(cudaGetDeviceCount(&devices));
   require(devices > 0, ExitCode::device, cuda_missing());
-  cuda::check(cudaSetDevice(options.node_rank % devices));
+  cuda::check(cudaSetDevice(options.gpu));
   return std::make_unique<cuda::CudaBackend>(options);
 }
 
@@ -107,12 +117,26 @@ constexpr std::size_t kCublasWorkspace = 32U << 20U;  // what cuBLAS recommends 
 }
 }  // namespace
 
+int numa_node_of(int gpu, const std::string& root) {
+  char id[32] = {};
+  if (cudaDeviceGetPCIBusId(id, sizeof id, gpu) != cudaSuccess) {
+    (void)cudaGetLastError();  // or the next kernel would be blamed for it
+    return -1;
+  }
+  std::string name = id;
+  for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  std::ifstream file(root + "/sys/bus/pci/devices/" + name + "/numa_node");
+  int node = -1;
+  return file >> node ? node : -1;
+}
+
 Gpu::Gpu() {
   check(cudaGetDevice(&index));
   check(cudaGetDeviceCount(&count));
   cudaDeviceProp properties{};
   check(cudaGetDeviceProperties(&properties, index));
   name = properties.name;
+  numa_node = numa_node_of(index);
   constexpr char kHex[] = "0123456789abcdef";
   for (const char byte : properties.uuid.bytes) {
     id += kHex[static_cast<unsigned char>(byte) >> 4U];
@@ -149,7 +173,8 @@ CudaBackend::~CudaBackend() { (void)cudaDeviceSynchronize(); }
 
 std::string CudaBackend::description() const {
   std::ostringstream text;
-  text << "cuda: " << gpu_.name << " (GPU " << gpu_.index << " of " << gpu_.count << ", compute capability "
+  text << "cuda: " << gpu_.name << " (GPU " << gpu_.index << " of " << gpu_.count
+       << (gpu_.numa_node >= 0 ? ", NUMA node " + std::to_string(gpu_.numa_node) : "") << ", compute capability "
        << gpu_.capability / 10 << "." << gpu_.capability % 10 << "), cuDNN " << cudnn_version()
        << (tf32() ? ", TF32" : ", f32") << (deterministic() ? ", deterministic" : "");
   return text.str();
@@ -278,6 +303,11 @@ Backend::Ticket CudaBackend::fetch(void* pinned, const void* device, std::size_t
   check(cudaEventRecord(queued_, stream_));
   check(cudaStreamWaitEvent(copies_, queued_, 0));
   check(cudaMemcpyAsync(pinned, device, bytes, cudaMemcpyDeviceToHost, copies_));
+  check(cudaEventRecord(tickets_[static_cast<std::size_t>(next_ % kTickets)], copies_));
+  return next_++;
+}
+
+Backend::Ticket CudaBackend::mark_side() {
   check(cudaEventRecord(tickets_[static_cast<std::size_t>(next_ % kTickets)], copies_));
   return next_++;
 }

@@ -27,7 +27,11 @@ struct Gpu {
   int capability = 0;        ///< 60 for 6.0
   std::size_t memory = 0;
   bool tensor_cores = false;
+  int numa_node = -1;  ///< -1: not known
 };
+
+/// The NUMA node of a GPU that this process sees; see numa_nodes_of_gpus().
+[[nodiscard]] int numa_node_of(int gpu, const std::string& root = "");
 
 class CudaBackend final : public Backend {
  public:
@@ -38,6 +42,8 @@ class CudaBackend final : public Backend {
   [[nodiscard]] std::string description() const override;
   [[nodiscard]] std::string arithmetic() const override;
   [[nodiscard]] std::string device_id() const override { return gpu_.id; }
+  [[nodiscard]] int gpu_number() const override { return gpu_.index; }
+  [[nodiscard]] int numa_node() const override { return gpu_.numa_node; }
   [[nodiscard]] Layout activation_layout(int c, int h, int w) const override { return {c, h, w, c}; }
   [[nodiscard]] Layout image_layout(int c, int h, int w) const override { return {c, h, w, c}; }
 
@@ -59,6 +65,8 @@ class CudaBackend final : public Backend {
   [[nodiscard]] bool arrived(Ticket ticket) override;
   void wait_for(Ticket ticket) override;
   void send(void* device, const void* pinned, std::size_t bytes) override;
+  [[nodiscard]] void* side_queue() override { return static_cast<cudaStream_t>(copies_); }
+  [[nodiscard]] Ticket mark_side() override;
   [[nodiscard]] Ticket stamp() override;
   [[nodiscard]] bool passed(Ticket stamp) override;
   [[nodiscard]] double seconds(Ticket from, Ticket to) override;

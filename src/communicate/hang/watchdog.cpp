@@ -14,6 +14,7 @@
 #include <random>
 #include <sstream>
 
+#include "communicate/hang/beside.hpp"
 #include "communicate/hang/listed.hpp"
 #include "communicate/hang/processes.hpp"
 #include "dat/communicator.hpp"
@@ -160,6 +161,11 @@ void Watchdog::run() {
       failure_ = "MPI has crashed by signal " + std::to_string(signal);
       failed_ = true;
     }
+    if (std::string why = failed_ ? "" : failure_beside(); !why.empty()) {
+      const std::scoped_lock lock(mutex_);
+      failure_ = std::move(why);
+      failed_ = true;
+    }
     const bool called = stopping_ || failed_;
     if (seconds(now - looked) < every && !called) continue;
     // What is longer than the gap, this process has been stopped for.
@@ -291,8 +297,9 @@ void Watchdog::begin_end(const Verdict& verdict, const std::string& why) {
   if (verdict.number > 0)
     states_[static_cast<std::size_t>(rank_)].reference =
         FlightRecorder::of_process().find(verdict.group, verdict.number);
-  // In a thread of its own: a file system that hangs does not hold up the end.
+  // In threads of their own: what hangs does not hold up the end.
   try {
+    std::thread(abort_beside).detach();
     std::thread([this] {
       write_records();
       written_ = true;

@@ -15,6 +15,7 @@ class Rounded final : public Codec {
   [[nodiscard]] std::int64_t bytes(const Segment& tensor, int) const override { return (tensor.size + 1) / 2 * 4; }
   [[nodiscard]] bool exact() const override { return false; }
   [[nodiscard]] std::string transport() const override { return "two_sided"; }
+  [[nodiscard]] DType sum_type() const override { return Stored<T>::type; }
   [[nodiscard]] bool takes_runs() const override { return true; }
 
   void encode(const Bucket& bucket, const float* gradients, void* message) override {

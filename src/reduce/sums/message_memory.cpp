@@ -2,9 +2,8 @@
 
 namespace dat {
 
-MessageMemory::MessageMemory(Backend& backend, Communicator& ranks, bool blocking)
-    : backend_(backend),
-      staged_(backend.device().kind == DeviceKind::cuda && !(blocking && ranks.takes_device_memory())) {}
+MessageMemory::MessageMemory(Backend& backend)
+    : backend_(backend), staged_(backend.device().kind == DeviceKind::cuda) {}
 
 void MessageMemory::reserve(std::int64_t bytes) {
   const char* const purpose = "gradient message";

@@ -4,17 +4,15 @@
 #include <cstdint>
 
 #include "dat/backend.hpp"
-#include "dat/communicator.hpp"
 
 namespace dat {
 
 /// Memory of messages: pinned host memory, to which they are copied from the device and from which they return; or the
-/// messages themselves, where they lie in host memory, or where MPI takes device memory and nothing goes beside other
-/// work (Communicator::takes_device_memory).
+/// messages themselves, where they lie in host memory. Device memory never goes to MPI: an MPI that takes it copies it
+/// to the host itself, and does not do so beside other work.
 class MessageMemory {
  public:
-  /// blocking: MPI gets the messages in calls that return when they are done.
-  MessageMemory(Backend& backend, Communicator& ranks, bool blocking);
+  explicit MessageMemory(Backend& backend);
   void reserve(std::int64_t bytes);
 
   [[nodiscard]] std::byte* device(std::int64_t at) const { return device_ + at; }

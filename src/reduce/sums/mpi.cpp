@@ -15,8 +15,7 @@ constexpr std::int64_t kMostOfACall = 1 << 28;
 /// ring that Open MPI's MPI_Iallreduce takes, so that they have the same bits as the ring in the memory of the node.
 class MpiSums final : public NodeSums {
  public:
-  explicit MpiSums(const SumOptions& options)
-      : options_(options), memory_(options.backend, options.ranks, !starts() || options.tree != nullptr) {
+  explicit MpiSums(const SumOptions& options) : options_(options), memory_(options.backend) {
     const int rows = options.tree == nullptr ? 1 : static_cast<int>(std::ssize(options.tree->nodes(rank())));
     rows_ = std::max(1, rows);
     memory_.reserve(rows_ * options.bytes);

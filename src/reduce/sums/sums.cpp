@@ -9,9 +9,11 @@ namespace dat {
 
 SumKind window_sums();
 SumKind mpi_sums();
+SumKind nccl_sums();
 
 const Registry<SumKind()>& sums() {
-  static const Registry<SumKind()> registry("node sums", {{"window", window_sums}, {"mpi", mpi_sums}});
+  static const Registry<SumKind()> registry("node sums",
+                                            {{"window", window_sums}, {"mpi", mpi_sums}, {"nccl", nccl_sums}});
   return registry;
 }
 

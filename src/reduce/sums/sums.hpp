@@ -28,8 +28,9 @@ class NodeSums {
   virtual void clear() {}
   /// Queues the way of a part of each of this rank's rows to where it is added up. The ticket arrives at its end.
   [[nodiscard]] virtual Backend::Ticket fetch(std::int64_t at, std::int64_t bytes) = 0;
-  /// Starts adding up `count` numbers of all rows, once the ticket has arrived; may return when that is done. The sum
-  /// takes the place of row 0. The requests may be waited for, and tested, in the order of the calls only.
+  /// Starts adding up `count` floats, or the numbers in as many bytes, of all rows, once the ticket has arrived; may
+  /// return when that is done. The sum takes the place of row 0. The requests may be waited for, and tested, in the
+  /// order of the calls only.
   [[nodiscard]] virtual Request start(std::int64_t at, std::int64_t count) = 0;
   /// Queues the way back of a part of the sum.
   virtual void send(std::int64_t at, std::int64_t bytes) = 0;
@@ -43,6 +44,7 @@ struct SumOptions {
   /// row, and the order is the ring's: of `count` numbers, cut into a run for each rank, of which the first ones have
   /// one more where they are not equal, run k is added up from rank k - 1 over k, k + 1, ... round to k - 2.
   const SummationTree* tree = nullptr;
+  DType type = DType::f32;   ///< of the numbers; another one is NCCL's alone
   std::int64_t bytes = 0;    ///< of a row
   std::int64_t longest = 0;  ///< most numbers of a part
   int parts = 1;             ///< most that are under way

@@ -51,9 +51,9 @@ class Butterfly final : public Transport {
         parameters_(options.parameters),
         ranks_(options.ranks.size()),
         message_(options.backend, parameters_),
-        memory_(message_memory(options)),
-        everyone_(message_memory(options)),
-        part_(message_memory(options)),
+        memory_(options.backend),
+        everyone_(options.backend),
+        part_(options.backend),
         places_(parameters_.segments.size()),
         part_bytes_(static_cast<std::size_t>(ranks_)) {
     for (Place& place : places_)

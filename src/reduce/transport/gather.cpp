@@ -15,8 +15,8 @@ class Gather final : public Transport {
         parameters_(options.parameters),
         own_(options.separate ? static_cast<std::size_t>(options.ranks.rank()) : 0),
         lengths_(lengths_of(options.codec, parameters_)),
-        mine_(message_memory(options)),
-        everyone_(message_memory(options)),
+        mine_(options.backend),
+        everyone_(options.backend),
         places_(parameters_.segments.size()) {
     const std::size_t messages = options.separate ? static_cast<std::size_t>(options.ranks.size()) : 1;
     messages_.reserve(messages);

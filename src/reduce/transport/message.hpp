@@ -21,11 +21,6 @@ void for_each_segment(const Parcel& parcel, const Parameters& parameters, const 
     if (layers.active(parameters.segments[k].layer)) f(k);
 }
 
-/// The memory of messages that MPI brings as these options say.
-[[nodiscard]] inline MessageMemory message_memory(const TransportOptions& options) {
-  return {options.backend, options.ranks, !options.overlap && options.watch == nullptr};
-}
-
 /// Error(communication): MPI cannot count so many bytes of a parcel; `before` and `after` say what they are.
 void check_length(const Parcel& parcel, std::int64_t bytes, const char* before, const char* after);
 

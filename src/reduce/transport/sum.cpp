@@ -27,6 +27,7 @@ class Sum final : public Transport {
     const std::int64_t bytes = memory(options_.codec, parameters_, options_.ranks.size());
     sums_ = make_sums(options_.node_sums, {.backend = options_.backend,
                                            .ranks = options_.ranks,
+                                           .type = options_.codec.sum_type(),
                                            .bytes = bytes,
                                            .longest = bytes / std::int64_t{sizeof(float)},
                                            .parts = static_cast<int>(std::ssize(parameters_.segments)),

@@ -73,8 +73,8 @@ class TwoSided final : public Transport {
         shared_(ActiveSet::all(tensors_.layers())),
         message_(options.backend, tensors_),
         lengths_(lengths_of(options.codec, tensors_)),
-        mine_(message_memory(options)),
-        everyone_(message_memory(options)),
+        mine_(options.backend),
+        everyone_(options.backend),
         places_(options.parameters.segments.size()) {
     for (Place& place : places_)
       for (std::vector<int>* each : {&place.bytes, &place.at, &place.own_bytes, &place.own_at}) each->resize(shares_);

@@ -4,6 +4,7 @@
 
 #include "dat/error.hpp"
 #include "dat/loader.hpp"
+#include "replica/gpus.hpp"
 
 namespace dat {
 
@@ -11,10 +12,11 @@ int ranks_on_node(Communicator& ranks, const TrainOptions& options) {
   return options.generators > 0 ? ranks.launch().node_size() : ranks.node_size();
 }
 
-BackendOptions backend_of(const MachineSettings& options, int on_node, int node_rank) {
+BackendOptions backend_of(const MachineSettings& options, int on_node, const Communicator& ranks) {
   return {.device = options.device,
           .threads = choose_threads(options.threads, on_node),
-          .node_rank = node_rank,
+          .node_rank = ranks.launch_node_rank(),
+          .gpu = choose_gpu(ranks, options.device),
           .math = options.math,
           .deterministic = options.deterministic,
           .planning_seconds = options.planning_seconds,
@@ -26,7 +28,7 @@ ReplicaOptions replica_of(const TrainOptions& options, const Plan& plan, const D
   const bool attacks = role == Role::generator || options.generators == 0;
   const bool rounded = attacks && method.attack_passes == 0 && precision_without_effect(options).empty();
   const std::vector<int> batches{plan.micro_batch, plan.last_micro_batch};
-  BackendOptions backend = backend_of(options, ranks_on_node(ranks, options), ranks.launch_node_rank());
+  BackendOptions backend = backend_of(options, ranks_on_node(ranks, options), ranks);
   backend.graphs = options.graphs == "on";
   return {.backend = backend,
           .network = options.network,

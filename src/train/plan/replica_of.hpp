@@ -14,8 +14,8 @@ namespace dat {
 /// Ranks that share this rank's node, and its cores: those of the group, and generators.
 [[nodiscard]] int ranks_on_node(Communicator& ranks, const TrainOptions& options);
 
-/// The device of a rank, whose cores `on_node` ranks share; `node_rank`: its number among them.
-[[nodiscard]] BackendOptions backend_of(const MachineSettings& options, int on_node, int node_rank);
+/// The device of this rank, with which `on_node` ranks share their node's cores.
+[[nodiscard]] BackendOptions backend_of(const MachineSettings& options, int on_node, const Communicator& ranks);
 
 /// The sizes of --train-size below that of the images, each once. Error(usage): one is above it, or the last one is not
 /// it.

@@ -1,8 +1,9 @@
-// Which memory MPI gets, on the double of CUDA's libraries and of a CUDA-aware MPI (tests/double/mpi.cpp).
+// Device memory and MPI, on the double of CUDA's libraries, with a look at each call of MPI (tests/double/mpi.cpp).
 
 #include "../../double/double.hpp"
 #include "catch.hpp"
 #include "dat/selector.hpp"
+#include "reduce/tree/tree_reducer.hpp"
 #include "reduction_case.hpp"
 #include "world.hpp"
 
@@ -11,27 +12,38 @@ using namespace dat::test;
 
 // CHECK only: a rank that leaves a test early would leave the others waiting.
 
-TEST_CASE("MPI gets device memory where it takes it, and never for a message beside other work", "[reducer]") {
-  if (world().size() == 1) return;
-  for (const std::string aggregator : {"mean", "largest"}) {  // a sum; messages of all ranks to all
-    ReductionCase f(world());
-    const ActiveSet active = random_active(f.model.parameters.layers(), 3, 0.7F);
-    std::vector<float> expected;
-    for (const bool aware : {false, true})
+TEST_CASE("No message lies in device memory when MPI gets it, whatever the codec, the transport and the overlap",
+          "[reducer]") {
+  ReductionCase f(world());
+  const ActiveSet active = random_active(f.model.parameters.layers(), 3, 0.7F);
+  for (const std::string& codec : codecs().where([](const std::string&) { return true; }))
+    for (const std::string& transport : transports_of(*f.codec(codec)))
       for (const bool overlap : {false, true}) {
-        dat_double::mpi() = {.takes_device_memory = aware};
-        CHECK(world().takes_device_memory() == aware);
-        GradientReducer reducer = f.reducer({.bucket_elements = 1000, .overlap = overlap}, "float32", aggregator);
-        const auto ours = f.reduce(reducer, active, 1);
-        const dat_double::Mpi got = dat_double::mpi();
-        INFO(aggregator << (aware ? ", CUDA-aware" : "") << (overlap ? ", overlapped" : ""));
-        // Of a group on one node, sums go beside other work, which may be none.
-        const bool sum = aggregator == "mean";
-        CHECK((got.device_messages > 0) == (aware && !overlap && !sum));
-        CHECK((got.messages_beside_other_work > 0) == (overlap || sum));
-        if (expected.empty()) expected = ours;
-        CHECK(differing(ours, expected) == 0);  // two ranks: every sum has one order
+        dat_double::mpi() = {};
+        GradientReducer reducer =
+            f.reducer({.bucket_elements = 1000, .overlap = overlap, .codec_transport = transport}, codec);
+        f.reduce(reducer, active, 1);
+        INFO(codec << " by " << transport << (overlap ? ", overlapped" : ""));
+        CHECK((dat_double::mpi().calls > 0) == (world().size() > 1));
+        CHECK(dat_double::mpi().device_buffers == 0);
       }
-  }
+  dat_double::mpi() = {};
+  const SummationTree tree(2 * world().size(), world().size());
+  TreeReducer reducer(*f.backend, world(), f.model.parameters, f.gradients, tree, {.bucket_elements = 1000});
+  reducer.begin({&active, 1}, 1);
+  for (int unit = 0; unit < tree.leaves_of(world().rank()); ++unit) (void)reducer.place(unit);
+  reducer.finish();
+  CHECK((dat_double::mpi().calls > 0) == (world().size() > 1));
+  CHECK(dat_double::mpi().device_buffers == 0);
+}
+
+TEST_CASE("Device memory that MPI is given is counted", "[reducer]") {
+  if (world().size() == 1) return;
+  ReductionCase f(world());
+  dat_double::mpi() = {.counts_only = true};
+  world().sum(f.gradients, 1);
+  world().all_gather(f.gradients, f.gradients + 4, 4);
+  CHECK(dat_double::mpi().calls == 2);
+  CHECK(dat_double::mpi().device_buffers == 3);  // a sum is in place
   dat_double::mpi() = {};
 }

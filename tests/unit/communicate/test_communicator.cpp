@@ -29,7 +29,6 @@ TEST_CASE("A single rank needs no launcher and is all ranks", "[communicator]") 
   single->broadcast(text);
   CHECK(text == "text");
   single->barrier();
-  CHECK(!single->takes_device_memory());
 }
 
 TEST_CASE("What a single rank gathers and exchanges is its own", "[communicator]") {

@@ -1,0 +1,72 @@
+#include <array>
+#include <chrono>
+#include <thread>
+
+#include "communicate/nccl/group.hpp"
+#include "reduce/sums/sums.hpp"
+
+namespace dat {
+
+namespace {
+
+/// NCCL adds up messages where they lie, in device memory, in the type of their numbers, beside other work of the
+/// device. It promises no order of additions.
+class NcclSums final : public NodeSums {
+ public:
+  NcclSums(const SumOptions& options, std::unique_ptr<NcclGroup> group) : options_(options), group_(std::move(group)) {
+    data_ =
+        static_cast<std::byte*>(options.backend.allocate(static_cast<std::size_t>(options.bytes), "gradient message"));
+    for (Sum& sum : under_way_) sum.of = this;
+  }
+
+  [[nodiscard]] std::byte* device(int /*row*/, std::int64_t at) override { return data_ + at; }
+  [[nodiscard]] Backend::Ticket fetch(std::int64_t /*at*/, std::int64_t /*bytes*/) override {
+    return options_.backend.mark();
+  }
+  [[nodiscard]] Request start(std::int64_t at, std::int64_t count) override {
+    const std::int64_t bytes = count * std::int64_t{sizeof(float)};
+    group_->sum(data_ + at, bytes / static_cast<std::int64_t>(size_of(options_.type)), options_.type,
+                options_.backend.side_queue());
+    Sum& sum = under_way_[next_++ % under_way_.size()];
+    sum.ticket = options_.backend.mark_side();
+    Request request = options_.ranks.start(sum, bytes);
+    if (!options_.overlap) request.wait();
+    return request;
+  }
+  /// The host has waited for the sum, and queues what reads it after that.
+  void send(std::int64_t /*at*/, std::int64_t /*bytes*/) override {}
+
+ private:
+  struct Sum final : Errand {
+    [[nodiscard]] bool advance(bool beside) override {
+      if (beside) return false;  // a backend is for one thread
+      of->group_->check();
+      return of->options_.backend.arrived(ticket);
+    }
+    void nap() override { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
+
+    NcclSums* of = nullptr;
+    Backend::Ticket ticket = 0;
+  };
+
+  SumOptions options_;
+  std::unique_ptr<NcclGroup> group_;
+  std::byte* data_ = nullptr;
+  std::array<Sum, 256> under_way_;  ///< as many as there are tickets that may be asked for
+  std::size_t next_ = 0;
+};
+
+}  // namespace
+
+SumKind nccl_sums() {
+  return {.title = "NCCL", .make = [](const SumOptions& options, std::string& why) -> std::unique_ptr<NodeSums> {
+            if (options.tree != nullptr) {
+              why = "NCCL does not add up in the order that --deterministic wants";
+              return nullptr;
+            }
+            std::unique_ptr<NcclGroup> group = NcclGroup::join(options.ranks, options.backend.device_id(), why);
+            return group != nullptr ? std::make_unique<NcclSums>(options, std::move(group)) : nullptr;
+          }};
+}
+
+}  // namespace dat

@@ -1,0 +1,128 @@
+// Sums by NCCL's double (tests/double/nccl/), on the double of CUDA's libraries, as if each rank saw a GPU of its own.
+
+#include <cmath>
+#include <cstdlib>
+#include <string>
+
+#include "catch.hpp"
+#include "communicate/nccl/group.hpp"
+#include "dat/error.hpp"
+#include "dat/selector.hpp"
+#include "reduction_case.hpp"
+#include "world.hpp"
+
+using namespace dat;
+using namespace dat::test;
+
+// CHECK only: a rank that leaves a test early would leave the others waiting.
+
+namespace {
+
+struct Variable {
+  Variable(const char* name, const std::string& value) : name_(name) { setenv(name, value.c_str(), 1); }
+  ~Variable() { unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+};
+
+struct OwnGpu : Variable {
+  OwnGpu() : Variable("DAT_DOUBLE_OWN_GPU", "1") {}
+};
+
+/// Why the ranks cannot add up by NCCL; "joined": they can.
+[[nodiscard]] std::string joined(const Backend& backend) {
+  std::string why;
+  return NcclGroup::join(world(), backend.device_id(), why) != nullptr ? "joined" : why;
+}
+
+[[nodiscard]] bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("NCCL adds up what MPI adds up, but for rounding", "[reducer][nccl]") {
+  const OwnGpu own;
+  ReductionCase f(world(), 21);
+  const ActiveSet active = random_active(f.model.parameters.layers(), 3, 0.7F);
+  const int ranks = world().size();
+  for (const std::string codec : {"float32", "powersgd", "f16", "bf16"})
+    for (const bool overlap : {false, true}) {
+      const auto sum = [&](const std::string& by) {
+        GradientReducer reducer = f.reducer({.bucket_elements = 1000, .overlap = overlap, .node_sums = by}, codec);
+        auto first = f.reduce(reducer, active, 1);
+        const auto second = f.reduce(reducer, active, 2);
+        first.insert(first.end(), second.begin(), second.end());
+        return first;
+      };
+      const auto expected = sum("mpi"), ours = sum("nccl");
+      // The rounding of each addition, of a sum of numbers between -1 and 1, divided by the number of ranks. A codec of
+      // powers multiplies what has been rounded.
+      const double unit = codec == "bf16" ? 0x1p-8 : codec == "f16" ? 0x1p-11 : codec == "float32" ? 0x1p-24 : 1e-5;
+      double most = 0;
+      for (std::size_t i = 0; i < ours.size(); ++i) most = std::max(most, std::abs(double(ours[i]) - expected[i]));
+      INFO(codec << (overlap ? ", overlapped" : ""));
+      CHECK(most <= ranks * unit);
+      if (ranks == 2 && codec == "float32") CHECK(differing(ours, expected) == 0);
+    }
+  if (ranks == 1) return;
+  const auto by = [&](const std::string& name) {
+    GradientReducer reducer = f.reducer({.node_sums = name});
+    return f.reduce(reducer, active, 1);
+  };
+  const auto expected = by("mpi");
+  const Variable fault("DAT_DOUBLE_NCCL", "wrong@0#1");
+  CHECK(differing(by("nccl"), expected) > 0);
+}
+
+TEST_CASE("Why NCCL cannot be used is said alike on all ranks", "[nccl]") {
+  std::string shared, own_gpu, none, version, init;
+  {
+    const auto backend = test_backend(1);
+    shared = joined(*backend);
+  }
+  const OwnGpu own;
+  const auto backend = test_backend(1);
+  own_gpu = joined(*backend);
+  if (world().size() > 1) {
+    const Variable fault("DAT_DOUBLE_NCCL", "version@1");
+    version = joined(*backend);
+  }
+  {
+    const Variable fault("DAT_DOUBLE_NCCL", "init@0");
+    init = joined(*backend);
+  }
+  std::string why;
+  CHECK(NcclGroup::join(world(), world().rank() == 0 ? "" : backend->device_id(), why) == nullptr);
+  CHECK(why == "rank 0: it has no GPU");
+  CHECK(own_gpu == "joined");
+  CHECK(has(init, "rank 0: ncclCommInitRank: "));
+  if (world().size() == 1) return;
+  CHECK(has(shared, "ranks 0 and 1 share one GPU"));
+  CHECK(has(version, "rank 0 has 2.28.9, rank 1 has 2.27.5"));
+}
+
+TEST_CASE("A sum that NCCL refuses, and one that fails later, are errors of communication", "[nccl]") {
+  const OwnGpu own;
+  ReductionCase f(world());
+  const ActiveSet active = random_active(f.model.parameters.layers(), 3, 0.7F);
+  for (const std::string kind : {"error", "async"}) {
+    // Of all ranks, or the others would wait for this one.
+    const Variable fault("DAT_DOUBLE_NCCL", kind + "@" + std::to_string(world().rank()) + "#1");
+    GradientReducer reducer = f.reducer({.node_sums = "nccl"});
+    ExitCode code = ExitCode::done;
+    std::string message;
+    try {
+      f.reduce(reducer, active, 1);
+    } catch (const Error& error) {
+      code = error.code();
+      message = error.what();
+    }
+    INFO(kind << ": " << message);
+    CHECK(code == (world().size() == 1 ? ExitCode::done : ExitCode::communication));
+    if (world().size() > 1) CHECK(has(message, "NCCL has failed: "));
+  }
+}
