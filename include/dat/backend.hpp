@@ -308,8 +308,8 @@ class Backend {
   /// Records the device work that `work` queues; nothing is done before replay().
   ///
   /// @param work  Queues kernels and passes of programs, all of which have run before, and nothing else: `work` must
-  ///              not allocate, wait, copy from or to the host, or pack weights. Programs are therefore refreshed
-  ///              outside, before each replay. `work` is called now or at each replay, and all that it refers to must
+  ///              not allocate, wait, or copy from or to the host. Packing weights is a recording of its own: programs are
+  ///              refreshed outside, before each replay. `work` is called now or at each replay, and all that it refers to must
   ///              live as long as the recording.
   [[nodiscard]] virtual std::unique_ptr<Recording> record(std::function<void()> work) = 0;
   /// Whether a replay costs the host less than the calls.

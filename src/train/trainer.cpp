@@ -17,6 +17,11 @@ namespace {
   return order ? &*order : nullptr;
 }
 
+/// Whether all layers are active in every step, and nothing is to happen while a pass is under way.
+[[nodiscard]] bool passes_are_alike(const TrainOptions& options) {
+  return options.selector == "all" && !options.overlap;
+}
+
 [[nodiscard]] bool keeps_own_statistics(const TrainOptions& options) { return options.bn_statistics == "local"; }
 
 }  // namespace
@@ -54,6 +59,7 @@ Trainer::Trainer(Communicator& ranks, const TrainOptions& options, Splits splits
       assessment_(ranks, replica_, method_.evaluation,
                   plan_.ordered ? Evaluator::Dealing::batches : Evaluator::Dealing::samples) {
   if (options.awp_gamma > 0) wrap_examples();
+  if (passes_are_alike(options)) learner_.record_passes();
   StepMessage &message = exchange_->message(), &of_contributions = exchange_->message_of_contributions();
   message.add(watch_.numbers());
   of_contributions.add(learner_);
@@ -92,6 +98,7 @@ void Trainer::wrap_examples() {
       ranks_, options_, plan_, *method_.loss, replica_, std::move(examples_), *layers_, gradients,
       options_.awp == "global" ? exchange_->make_reducer(gradients, "float32", "auto", "mean") : nullptr,
       address(order_), timer_);
+  if (passes_are_alike(options_)) around->record_passes();
   update_.find_weights_by(*around);
   examples_ = std::move(around);
 }
