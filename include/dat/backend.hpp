@@ -291,6 +291,12 @@ class Backend {
   /// or until a ticket that was drawn later has arrived.
   virtual void send(void* device, const void* pinned, std::size_t bytes) = 0;
 
+  /// What is queued from now on, kernels and copies, comes behind this ticket, too.
+  virtual void queue_behind(Ticket) {}
+  /// On a GPU: device() is such from now on that kernels do nothing where *flag, which is read when they run, is 0.
+  /// Null: they always run. Calls of libraries run in any case.
+  virtual void only_where(const double* /*flag*/) { assert(!"only where work waits in a queue"); }
+
   /// Time on the device. A stamp is a moment in the device's queue. passed() says whether this moment has come; then
   /// seconds() tells the time from one stamp to another. Only the last kStamps stamps may be asked for.
   static constexpr int kStamps = 1024;
@@ -308,9 +314,9 @@ class Backend {
   /// Records the device work that `work` queues; nothing is done before replay().
   ///
   /// @param work  Queues kernels and passes of programs, all of which have run before, and nothing else: `work` must
-  ///              not allocate, wait, or copy from or to the host. Packing weights is a recording of its own: programs are
-  ///              refreshed outside, before each replay. `work` is called now or at each replay, and all that it refers to must
-  ///              live as long as the recording.
+  ///              not allocate, wait, or copy from or to the host. Packing weights is a recording of its own: programs
+  ///              are refreshed outside, before each replay. `work` is called now or at each replay, and all that it
+  ///              refers to must live as long as the recording.
   [[nodiscard]] virtual std::unique_ptr<Recording> record(std::function<void()> work) = 0;
   /// Whether a replay costs the host less than the calls.
   [[nodiscard]] virtual bool replays() const { return false; }

@@ -171,7 +171,7 @@ TEST_CASE("A steady training step waits once, allocates nothing, and replays wha
   // An early-stopped attack asks after each iteration but the last who is still in it.
   const int stop = std::array{-1, 0, 3}.at(static_cast<std::size_t>(stopped));
   TrainOptions options = small_run();
-  options.epochs = 4;
+  options.epochs = 5;
   options.attack_steps = 3;
   options.device = "cuda";
   options.limit_test = 16;

@@ -26,7 +26,8 @@ Learner::Learner(Replica& replica, const Loss& loss, int batch, BatchStatistics&
       unlabelled_(unlabelled),
       logits_(passes_.size()),
       kept_(passes_.size()),
-      ends_(static_cast<std::size_t>(batch)),
+      own_{std::vector<int>(static_cast<std::size_t>(batch))},
+      fetched_(own_),
       all_(ActiveSet::all(replica.model().parameters.layers())),
       recorded_(replica.backend()) {
   Backend& backend = replica.backend();
@@ -104,7 +105,7 @@ void Learner::place_results(const Batch& batch) {
 }
 
 void Learner::train(const Batch& batch, const ActiveSet& active, float* gradients) {
-  here_ = ends_[static_cast<std::size_t>(batch.key.unit)] = batch.begins_at + batch.n;
+  own_.images = own_.ends[static_cast<std::size_t>(batch.key.unit)] = batch.begins_at + batch.n;
   place_results(batch);
   const bool whole = records_ && batch.begins_at == 0 && batch.ends_step();
   const auto play = [&](Part::Way way, std::size_t pass, const float* x, const auto& work) {
@@ -141,11 +142,16 @@ void Learner::train(const Batch& batch, const ActiveSet& active, float* gradient
 void Learner::fetch(Backend::Ticket& ticket) {
   const auto bytes = 2 * passes_.size() * static_cast<std::size_t>(batch_) * sizeof(float);
   ticket = replica_.backend().fetch(host_, losses_, bytes);
+  fetched_ = own_;
+}
+
+Learner::Losses Learner::losses() const {
+  return {losses_, std::ssize(passes_), batch_, std::int64_t{own_.images} * copies_};
 }
 
 void Learner::write(double* to, int unit) {
-  const std::int64_t begin = unit > 0 ? ends_[static_cast<std::size_t>(unit) - 1] : 0,
-                     end = ends_[static_cast<std::size_t>(unit)];
+  const std::int64_t begin = unit > 0 ? fetched_.ends[static_cast<std::size_t>(unit) - 1] : 0,
+                     end = fetched_.ends[static_cast<std::size_t>(unit)];
   const auto part = [&](std::int64_t number) {
     return std::span<const float>(host_ + number * batch_ + begin * copies_, host_ + number * batch_ + end * copies_);
   };
@@ -179,7 +185,7 @@ double Learner::loss_of(int first, int count) const {
 
 bool Learner::own_finite() const {
   for (std::int64_t k = 0; k < std::ssize(passes_); ++k)
-    if (!std::all_of(host_ + k * batch_, host_ + k * batch_ + std::int64_t{here_} * copies_,
+    if (!std::all_of(host_ + k * batch_, host_ + k * batch_ + std::int64_t{fetched_.images} * copies_,
                      [](float loss) { return std::isfinite(loss); }))
       return false;
   return true;

@@ -41,6 +41,12 @@ class Learner final : public MessagePart {
   /// The losses of `count` images of this rank's part of the step, from number `first` on, added up over the passes.
   /// Once the message has been summed.
   [[nodiscard]] double loss_of(int first, int count) const;
+  /// The losses on the device, [passes][stride], of which the first `images` of each pass are there.
+  struct Losses {
+    const float* values;
+    std::int64_t passes, stride, images;
+  };
+  [[nodiscard]] Losses losses() const;
   /// Whether the losses of this rank's images are finite, once they have been fetched.
   [[nodiscard]] bool own_finite() const;
 
@@ -79,6 +85,12 @@ class Learner final : public MessagePart {
     friend bool operator==(const Part&, const Part&) = default;
   };
 
+  /// The images of this rank.
+  struct Own {
+    std::vector<int> ends;  ///< images up to the end of each unit of work
+    int images = 0;
+  };
+
   Replica& replica_;
   const Loss& loss_;
   std::vector<Loss::Images> passes_;
@@ -96,8 +108,7 @@ class Learner final : public MessagePart {
   float* repeated_gradient_ = nullptr;  ///< by repeated logits
   float *losses_, *corrects_;           ///< [passes][batch]
   float* host_;                         ///< what is fetched of losses_, then of corrects_
-  std::vector<int> ends_;               ///< images of this rank up to the end of each unit of work
-  int here_ = 0;                        ///< images of this rank
+  Own own_, fetched_;                   ///< of the step at hand; of the losses that have been fetched
   std::int64_t images_ = 0;             ///< images of all ranks
   Result results_[3];                   ///< by Loss::Images
   bool records_ = false;                ///< passes are recorded
