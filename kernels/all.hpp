@@ -3,6 +3,7 @@
 // All functors, for the files that instantiate them.
 
 #include "aggregate.hpp"
+#include "all_finite.hpp"
 #include "apgd.hpp"
 #include "augment.hpp"
 #include "claims.hpp"

@@ -22,8 +22,12 @@ void check_launch() {
   require(status == cudaSuccess, ExitCode::device, "a CUDA kernel could not be started: ", cudaGetErrorString(status));
 }
 
+/// Device::when: the same for all threads.
+__device__ inline bool stands_still(const double* when) { return when != nullptr && *when == 0; }
+
 template <class F>
-__global__ void __launch_bounds__(kThreads) each_kernel(std::int64_t n, F f) {
+__global__ void __launch_bounds__(kThreads) each_kernel(std::int64_t n, F f, const double* when) {
+  if (stands_still(when)) return;
   const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i < n) f(i);
 }
@@ -34,14 +38,16 @@ constexpr int kPiece = 16 / sizeof(typename F::Element);
 
 /// One thread per piece.
 template <class F>
-__global__ void __launch_bounds__(kThreads) each_piece_kernel(F f) {
+__global__ void __launch_bounds__(kThreads) each_piece_kernel(F f, const double* when) {
+  if (stands_still(when)) return;
   const std::int64_t k = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (k * kPiece<F> < f.n) f.template piece<kPiece<F>>(k);
 }
 
 /// The same, and the mask: a byte a piece, or a word that four threads put together.
 template <class F>
-__global__ void __launch_bounds__(kThreads) each_piece_and_mask_kernel(F f) {
+__global__ void __launch_bounds__(kThreads) each_piece_and_mask_kernel(F f, const double* when) {
+  if (stands_still(when)) return;
   constexpr int kPieces = kernels::kGroup / kPiece<F>;
   const std::int64_t k = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   std::uint32_t open = 0;
@@ -59,7 +65,8 @@ __global__ void __launch_bounds__(kThreads) each_piece_and_mask_kernel(F f) {
 
 /// One block per chunk.
 template <class F>
-__global__ void __launch_bounds__(kThreads) each_chunk_kernel(const Chunk* chunks, F f) {
+__global__ void __launch_bounds__(kThreads) each_chunk_kernel(const Chunk* chunks, F f, const double* when) {
+  if (stands_still(when)) return;
   const Chunk chunk = chunks[blockIdx.x];
   for (std::int32_t i = static_cast<std::int32_t>(threadIdx.x); i < chunk.size; i += kThreads)
     f(chunk.segment, chunk.begin + i);
@@ -82,7 +89,9 @@ __device__ inline Sums block_sum(Sums mine) {
 
 /// One block per chunk: partial[chunk] = sum of f.
 template <class F>
-__global__ void __launch_bounds__(kThreads) chunk_sum_kernel(const Chunk* chunks, F f, double* partial) {
+__global__ void __launch_bounds__(kThreads)
+    chunk_sum_kernel(const Chunk* chunks, F f, double* partial, const double* when) {
+  if (stands_still(when)) return;
   const Chunk chunk = chunks[blockIdx.x];
   Sums mine;
   for (std::int32_t i = static_cast<std::int32_t>(threadIdx.x); i < chunk.size; i += kThreads) {
@@ -95,8 +104,9 @@ __global__ void __launch_bounds__(kThreads) chunk_sum_kernel(const Chunk* chunks
 }
 
 /// One block per segment: out[segment] = sum of the partial sums of its chunks.
-__global__ void __launch_bounds__(kThreads)
-    segment_sum_kernel(const std::int32_t* first, std::int32_t origin, const double* partial, double* out) {
+__global__ void __launch_bounds__(kThreads) segment_sum_kernel(const std::int32_t* first, std::int32_t origin,
+                                                               const double* partial, double* out, const double* when) {
+  if (stands_still(when)) return;
   Sums mine;
   for (std::int32_t k = first[blockIdx.x] - origin + static_cast<std::int32_t>(threadIdx.x);
        k < first[blockIdx.x + 1] - origin; k += kThreads)
@@ -109,51 +119,54 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 template <class F>
-void cuda_each(void* stream, std::int64_t n, const F& f) {
+void cuda_each(const Device& device, std::int64_t n, const F& f) {
   if (n == 0) return;
-  const auto queue = static_cast<cudaStream_t>(stream);
+  const auto queue = static_cast<cudaStream_t>(device.stream);
   const auto blocks = [](std::int64_t threads) { return static_cast<unsigned>((threads + kThreads - 1) / kThreads); };
   if constexpr (kernels::ByPieces<F>) {
     const unsigned count = blocks(n * (kernels::kGroup / kPiece<F>));
     if constexpr (kernels::MaskWriter<F>)
       if (f.bits != nullptr) {
         const auto kernel = each_piece_and_mask_kernel<F>;
-        DAT_LAUNCH_BLOCKS(kernel, count, kThreads, queue, f);
+        DAT_LAUNCH_BLOCKS(kernel, count, kThreads, queue, f, device.when);
         return check_launch();
       }
     const auto kernel = each_piece_kernel<F>;
-    DAT_LAUNCH(kernel, count, kThreads, queue, f);
+    DAT_LAUNCH(kernel, count, kThreads, queue, f, device.when);
   } else {
     const auto kernel = each_kernel<F>;
-    DAT_LAUNCH(kernel, blocks(n), kThreads, queue, n, f);
+    DAT_LAUNCH(kernel, blocks(n), kThreads, queue, n, f, device.when);
   }
   check_launch();
 }
 
 template <class F>
-void cuda_each_chunk(void* stream, const Chunks& chunks, const F& f) {
+void cuda_each_chunk(const Device& device, const Chunks& chunks, const F& f) {
   if (chunks.count == 0) return;
   const auto kernel = each_chunk_kernel<F>;
-  DAT_LAUNCH(kernel, static_cast<unsigned>(chunks.count), kThreads, static_cast<cudaStream_t>(stream), chunks.data, f);
+  DAT_LAUNCH(kernel, static_cast<unsigned>(chunks.count), kThreads, static_cast<cudaStream_t>(device.stream),
+             chunks.data, f, device.when);
   check_launch();
 }
 
 template <class F>
-void cuda_sum(void* stream, const Chunks& chunks, const F& f, double* partial, double* out) {
-  const auto queue = static_cast<cudaStream_t>(stream);
+void cuda_sum(const Device& device, const Chunks& chunks, const F& f, double* partial, double* out) {
+  const auto queue = static_cast<cudaStream_t>(device.stream);
   if (chunks.count > 0) {
     const auto kernel = chunk_sum_kernel<F>;
-    DAT_LAUNCH_BLOCKS(kernel, static_cast<unsigned>(chunks.count), kThreads, queue, chunks.data, f, partial);
+    DAT_LAUNCH_BLOCKS(kernel, static_cast<unsigned>(chunks.count), kThreads, queue, chunks.data, f, partial,
+                      device.when);
   }
   const auto kernel = segment_sum_kernel;
   DAT_LAUNCH_BLOCKS(kernel, static_cast<unsigned>(chunks.segments), kThreads, queue, chunks.first, chunks.origin,
-                    partial, out);
+                    partial, out, device.when);
   check_launch();
 }
 
-#define DAT_EACH(F) template void cuda_each<kernels::F>(void*, std::int64_t, const kernels::F&);
-#define DAT_EACH_CHUNK(F) template void cuda_each_chunk<kernels::F>(void*, const Chunks&, const kernels::F&);
-#define DAT_SUM(F) template void cuda_sum<kernels::F>(void*, const Chunks&, const kernels::F&, double*, double*);
+#define DAT_EACH(F) template void cuda_each<kernels::F>(const Device&, std::int64_t, const kernels::F&);
+#define DAT_EACH_CHUNK(F) template void cuda_each_chunk<kernels::F>(const Device&, const Chunks&, const kernels::F&);
+#define DAT_SUM(F) \
+  template void cuda_sum<kernels::F>(const Device&, const Chunks&, const kernels::F&, double*, double*);
 #include "kernels.def"
 
 }  // namespace dat

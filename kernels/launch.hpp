@@ -25,22 +25,22 @@ template <class F>
 void cpu_sum(const Chunks& chunks, const F& f, double* partial, double* out);
 
 template <class F>
-void cuda_each(void* stream, std::int64_t n, const F& f);
+void cuda_each(const Device& device, std::int64_t n, const F& f);
 template <class F>
-void cuda_each_chunk(void* stream, const Chunks& chunks, const F& f);
+void cuda_each_chunk(const Device& device, const Chunks& chunks, const F& f);
 template <class F>
-void cuda_sum(void* stream, const Chunks& chunks, const F& f, double* partial, double* out);
+void cuda_sum(const Device& device, const Chunks& chunks, const F& f, double* partial, double* out);
 
 /// f(i) for all i in [0, n), in any order; of functors on activations, f.piece for all of n groups (pointwise.hpp).
 template <class F>
 void each(const Device& device, std::int64_t n, const F& f) {
-  device.kind == DeviceKind::cuda ? cuda_each(device.stream, n, f) : cpu_each(n, f);
+  device.kind == DeviceKind::cuda ? cuda_each(device, n, f) : cpu_each(n, f);
 }
 
 /// f(segment, i) for all elements of the chunks, in any order.
 template <class F>
 void each(const Device& device, const Chunks& chunks, const F& f) {
-  device.kind == DeviceKind::cuda ? cuda_each_chunk(device.stream, chunks, f) : cpu_each_chunk(chunks, f);
+  device.kind == DeviceKind::cuda ? cuda_each_chunk(device, chunks, f) : cpu_each_chunk(chunks, f);
 }
 
 /// out [chunks.segments][kSums] = sums of f(segment, i) over the chunks of that segment; zero for segments without
@@ -48,7 +48,7 @@ void each(const Device& device, const Chunks& chunks, const F& f) {
 /// f may change what it reads: it sees each element once.
 template <class F>
 void sum(const Device& device, const Chunks& chunks, const F& f, double* partial, double* out) {
-  device.kind == DeviceKind::cuda ? cuda_sum(device.stream, chunks, f, partial, out) : cpu_sum(chunks, f, partial, out);
+  device.kind == DeviceKind::cuda ? cuda_sum(device, chunks, f, partial, out) : cpu_sum(chunks, f, partial, out);
 }
 
 }  // namespace dat

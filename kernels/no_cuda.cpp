@@ -10,21 +10,22 @@ namespace {
 }  // namespace
 
 template <class F>
-void cuda_each(void*, std::int64_t, const F&) {
+void cuda_each(const Device&, std::int64_t, const F&) {
   absent();
 }
 template <class F>
-void cuda_each_chunk(void*, const Chunks&, const F&) {
+void cuda_each_chunk(const Device&, const Chunks&, const F&) {
   absent();
 }
 template <class F>
-void cuda_sum(void*, const Chunks&, const F&, double*, double*) {
+void cuda_sum(const Device&, const Chunks&, const F&, double*, double*) {
   absent();
 }
 
-#define DAT_EACH(F) template void cuda_each<kernels::F>(void*, std::int64_t, const kernels::F&);
-#define DAT_EACH_CHUNK(F) template void cuda_each_chunk<kernels::F>(void*, const Chunks&, const kernels::F&);
-#define DAT_SUM(F) template void cuda_sum<kernels::F>(void*, const Chunks&, const kernels::F&, double*, double*);
+#define DAT_EACH(F) template void cuda_each<kernels::F>(const Device&, std::int64_t, const kernels::F&);
+#define DAT_EACH_CHUNK(F) template void cuda_each_chunk<kernels::F>(const Device&, const Chunks&, const kernels::F&);
+#define DAT_SUM(F) \
+  template void cuda_sum<kernels::F>(const Device&, const Chunks&, const kernels::F&, double*, double*);
 #include "kernels.def"
 
 }  // namespace dat

@@ -462,14 +462,16 @@ struct PoolBackward {
 };
 
 /// Batch norm with running statistics as y = scale*x + shift. Runs over the channels.
-struct FoldNorm {
-  const float *gamma, *beta, *mean, *variance;
+struct FoldNorms {
+  const float* values;
+  const std::int32_t *gamma, *beta;  ///< places in `values`
+  const float *mean, *variance;
   float *scale, *shift;
   float epsilon;
   DAT_HD void operator()(std::int64_t c) const {
-    const float s = gamma[c] / sqrtf(variance[c] + epsilon);
+    const float s = values[gamma[c]] / sqrtf(variance[c] + epsilon);
     scale[c] = s;
-    shift[c] = beta[c] - mean[c] * s;
+    shift[c] = values[beta[c]] - mean[c] * s;
   }
 };
 

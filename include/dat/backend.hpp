@@ -303,6 +303,11 @@ class Backend {
   /// communications on the device; null on the CPU. And a point in it, as of mark().
   [[nodiscard]] virtual void* side_queue() { return nullptr; }
   [[nodiscard]] virtual Ticket mark_side() { return mark(); }
+  /// What is queued from now on, kernels and copies, comes after this ticket, too.
+  virtual void queue_behind(Ticket) {}
+  /// On a GPU: device() is such from now on that kernels do nothing where *flag, which is read when they run, is 0.
+  /// Null: they always run. Calls of libraries run in any case.
+  virtual void only_where(const double* /*flag*/) { assert(!"only where work waits in a queue"); }
 
   /// Time on the device. A stamp is a moment in the device's queue. passed() says whether this moment has come; then
   /// seconds() tells the time from one stamp to another. Only the last kStamps stamps may be asked for.
@@ -321,9 +326,9 @@ class Backend {
   /// Records the device work that `work` queues; nothing is done before replay().
   ///
   /// @param work  Queues kernels and passes of programs, all of which have run before, and nothing else: `work` must
-  ///              not allocate, wait, copy from or to the host, or pack weights. Programs are therefore refreshed
-  ///              outside, before each replay. `work` is called now or at each replay, and all that it refers to must
-  ///              live as long as the recording.
+  ///              not allocate, wait, or copy from or to the host. Packing weights is a recording of its own: programs
+  ///              are refreshed outside, before each replay. `work` is called now or at each replay, and all that it
+  ///              refers to must live as long as the recording.
   [[nodiscard]] virtual std::unique_ptr<Recording> record(std::function<void()> work) = 0;
   /// Whether a replay costs the host less than the calls.
   [[nodiscard]] virtual bool replays() const { return false; }

@@ -41,6 +41,8 @@ class Optimizer {
   virtual ~Optimizer() = default;
   /// One update with learning rate `lr`; raises parameters.version. Allocates nothing.
   virtual void step(const ActiveSet& active, double lr) = 0;
+  /// The last step() has left weights and state on the device as they were (Device::when): its counts do not count.
+  virtual void take_back() {}
   /// The momentum of the steps to come takes the place of that of the options; no part of the state. Optimizers without
   /// a momentum leave it.
   virtual void set_momentum(double momentum) { (void)momentum; }
@@ -86,6 +88,7 @@ class AveragedOptimizer final : public Optimizer {
                     const AverageOptions& options);
 
   void step(const ActiveSet& active, double lr) override;
+  void take_back() override;
   void set_momentum(double momentum) override { optimizer_->set_momentum(momentum); }
   /// Takes up the weights as they are, after step number `step` of the run, from 0.
   void take_up(std::int64_t step);
@@ -111,8 +114,8 @@ class AveragedOptimizer final : public Optimizer {
   std::unique_ptr<Optimizer> optimizer_;
   AverageOptions options_;
   float* average_;
-  std::int64_t taken_ = 0;
-  double kept_ = 0;  ///< part of the average that the last change has kept
+  std::int64_t taken_ = 0, taken_before_ = 0;  ///< before_: before the last take_up()
+  double kept_ = 0;                            ///< part of the average that the last change has kept
 };
 
 /// How a learning rate goes. Fields are called like the options of the command line, whose structs inherit them.

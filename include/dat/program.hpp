@@ -82,6 +82,10 @@ class FrozenProgram {
   };
   FrozenProgram(Model& model, int n, DType storage, const Graph* of, std::shared_ptr<Turn> turn);
   void lower();
+  /// Says where gamma and beta of each channel lie.
+  void find_norms();
+  /// All batch norms as scale and shift in one launch, and the weights packed with them.
+  void fold();
 
   Model& model_;
   const Graph& graph_;
@@ -91,6 +95,9 @@ class FrozenProgram {
   Planner planner_;
   std::size_t workspace_bytes_ = 0;
   float *logits_ = nullptr, *dlogits_ = nullptr, *scale_ = nullptr, *shift_ = nullptr;
+  std::int32_t *gamma_ = nullptr, *beta_ = nullptr;  ///< [graph.statistics] places in the parameters
+  std::unique_ptr<Backend::Recording> folding_;      ///< null: not recorded (yet)
+  bool folded_ = false;                              ///< it has been, once
   std::shared_ptr<Turn> turn_;
   /// Version of the model, and number of the turn, when the weights were packed.
   std::uint64_t version_ = 0, packed_in_ = 0;
@@ -113,15 +120,18 @@ struct GradientRequest {
   /// Called with the number of each segment whose gradient has been queued completely, last layer first; null: nobody
   /// is told.
   const std::function<void(int segment)>* ready = nullptr;
+  /// As TrainingProgram::forward has it.
+  bool whole = false;
 };
 
 /// The network as it learns: batch norm with the statistics of the n samples of the call, all activations kept,
 /// gradients of weights and images. Life and memory are as for FrozenProgram.
 ///
-/// Where the backend replays recordings, the program records what is the same in every pass: the way forth, and the
-/// pieces of the way back between the gradients of parameters. The program records in its first forward call, which
-/// therefore takes longer and allocates. What depends on the request is called one by one: the gradients of parameters,
-/// the convolution that reads the images, and a piece of which not everything is wanted.
+/// Where the backend replays recordings, and passes are not recorded as a whole, the program records what is the same
+/// in every pass: the way forth, and the pieces of the way back between the gradients of parameters. The program
+/// records in its first forward call, which therefore takes longer and allocates. What depends on the request is called
+/// one by one: the gradients of parameters, the convolution that reads the images, and a piece of which not everything
+/// is wanted.
 class TrainingProgram {
  public:
   /// Plans a program for n samples at a time; `of` and errors as of FrozenProgram; also Error(usage) where n is so
@@ -134,14 +144,18 @@ class TrainingProgram {
 
   /// Computes logits() and the batch statistics.
   ///
-  /// @param x  [n] images in image_layout, f32, on the device.
-  void forward(const float* x);
+  /// @param x      [n] images in image_layout, f32, on the device.
+  /// @param whole  The caller records the pass, or calls it before recording: the program queues all of it, call by
+  ///               call, and plays no recordings of its own. Who replays it calls refresh() before.
+  void forward(const float* x, bool whole = false);
 
   /// Computes what is asked for, from dlogits(), which the caller has set. Stops below the lowest layer whose gradient
   /// is wanted.
   ///
   /// @param x  The images of the last forward call, unchanged.
   void backward(const float* x, const GradientRequest& request);
+  /// Tells `ready` of every segment, in the order of backward() with all layers.
+  void announce(const std::function<void(int segment)>& ready) const;
 
   /// Measures what the weight gradient of each layer [layers] costs, in seconds: each tensor's gradient alone, the
   /// least of some runs. The gradients of gamma and beta come with the gradient of the batch norm's input and cost next

@@ -75,6 +75,7 @@ enum class DeviceKind : std::uint8_t { cpu, cuda };
 struct Device {
   DeviceKind kind = DeviceKind::cpu;
   void* stream = nullptr;
+  const double* when = nullptr;  ///< on a GPU: kernels do nothing where it is 0 once they run; null: they always run
 };
 
 }  // namespace dat

@@ -110,11 +110,11 @@ void TrainingProgram::record(const float* x) {
     if (piece.lowest > 0) piece.recording = backend.record([this, &piece] { backward(piece); });
 }
 
-void TrainingProgram::forward(const float* x) {
+void TrainingProgram::forward(const float* x, bool whole) {
   refresh();
-  if (forward_ == nullptr && model_.backend.replays()) record(x);
+  if (!whole && forward_ == nullptr && model_.backend.replays()) record(x);
   steps_.front().operation->forward(x);
-  forward_ != nullptr ? forward_->replay() : forward_rest();
+  !whole&& forward_ != nullptr ? forward_->replay() : forward_rest();
 }
 
 /// All but the operation that reads the images.
@@ -156,7 +156,7 @@ void TrainingProgram::backward(const float* x, const GradientRequest& request) {
     if (wanted.dw != nullptr) (*request.ready)(operation.node().weight);
   };
   for (const Piece& piece : pieces_) {
-    const bool whole = piece.recording != nullptr && piece.lowest >= lowest;
+    const bool replayed = !request.whole && piece.recording != nullptr && piece.lowest >= lowest;
     for (std::size_t k = piece.first; k < piece.end; ++k) {
       tick();
       const Step& step = steps_[steps_.size() - 1 - k];
@@ -169,12 +169,20 @@ void TrainingProgram::backward(const float* x, const GradientRequest& request) {
                                    .dbias = destination(operation.node().bias),
                                    .accumulate = request.accumulate};
       if (operation.weights_first()) backward_weights(operation, wanted);
-      if (!whole)
+      if (!replayed)
         step.backward(model_, planner_, wanted, lowest);
       else if (k == piece.first)
         piece.recording->replay();
       if (!operation.weights_first()) backward_weights(operation, wanted);
     }
+  }
+}
+
+void TrainingProgram::announce(const std::function<void(int)>& ready) const {
+  for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
+    const Node& node = step->operation->node();
+    if (node.bias >= 0) ready(node.bias);
+    if (node.weight >= 0) ready(node.weight);
   }
 }
 

@@ -61,11 +61,17 @@ AveragedOptimizer::AveragedOptimizer(Backend& backend, Parameters& parameters, s
 
 void AveragedOptimizer::step(const ActiveSet& active, double lr) { optimizer_->step(active, lr); }
 
+void AveragedOptimizer::take_back() {
+  optimizer_->take_back();
+  taken_ = taken_before_;
+}
+
 void AveragedOptimizer::take_up(std::int64_t step) {
   const AverageRule& rule = rule_of(options_);
   const std::int64_t done = step + 1, delta = done - options_.from;
   const bool due = rule.by_epoch ? delta > 0 && done % options_.steps_per_epoch == 0 : delta >= 0;
   kept_ = due ? rule.keep(options_, delta, taken_) : taken_ > 0 ? 1 : 0;
+  taken_before_ = taken_;
   if (due) ++taken_;
   average(parameters_.values, average_, parameters_.size);
 }

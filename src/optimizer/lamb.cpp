@@ -24,6 +24,7 @@ class Lamb final : public Optimizer {
     if (!options.bias_correction) return;
     const std::size_t segments = parameters.segments.size();
     steps_.resize(static_cast<std::size_t>(parameters.layers()));
+    steps_before_ = steps_;
     corrections_.resize(2 * segments);
     m_correction_ = backend.allocate_floats(static_cast<std::int64_t>(2 * segments), "optimizer factors");
     v_correction_ = m_correction_ + segments;
@@ -42,6 +43,8 @@ class Lamb final : public Optimizer {
                           layerwise_.decay(), epsilon});
   }
 
+  void take_back() override { steps_ = steps_before_; }
+
   [[nodiscard]] std::vector<State> state() const override { return {{"m", m_}, {"v", v_}}; }
 
   /// With bias correction: the steps of each layer so far.
@@ -56,6 +59,7 @@ class Lamb final : public Optimizer {
 
  private:
   void count(const ActiveSet& active) {
+    steps_before_ = steps_;
     for (std::size_t d = 0; d < steps_.size(); ++d)
       if (active.active(static_cast<int>(d))) steps_[d] += 1;
     const std::size_t segments = parameters_.segments.size();
@@ -75,8 +79,9 @@ class Lamb final : public Optimizer {
   Layerwise layerwise_;
   float* m_;
   float* v_;
-  std::vector<double> steps_;       ///< [layers]
-  std::vector<float> corrections_;  ///< [2][segments]: of m, of v
+  std::vector<double> steps_;         ///< [layers]
+  std::vector<double> steps_before_;  ///< the last one
+  std::vector<float> corrections_;    ///< [2][segments]: of m, of v
   float *m_correction_ = nullptr, *v_correction_ = nullptr;
 };
 

@@ -17,6 +17,11 @@ namespace {
   return order ? &*order : nullptr;
 }
 
+/// Whether all layers are active in every step, and nothing is to happen while a pass is under way.
+[[nodiscard]] bool passes_are_alike(const TrainOptions& options) {
+  return options.selector == "all" && !options.overlap;
+}
+
 [[nodiscard]] bool keeps_own_statistics(const TrainOptions& options) { return options.bn_statistics == "local"; }
 
 }  // namespace
@@ -54,6 +59,9 @@ Trainer::Trainer(Communicator& ranks, const TrainOptions& options, Splits splits
       assessment_(ranks, replica_, method_.evaluation,
                   plan_.ordered ? Evaluator::Dealing::batches : Evaluator::Dealing::samples) {
   if (options.awp_gamma > 0) wrap_examples();
+  if (passes_are_alike(options)) learner_.record_passes();
+  queues_ahead_ = can_queue_ahead();
+  if (queues_ahead_) statistics_.stay_on_device();
   StepMessage &message = exchange_->message(), &of_contributions = exchange_->message_of_contributions();
   message.add(watch_.numbers());
   of_contributions.add(learner_);
@@ -92,6 +100,7 @@ void Trainer::wrap_examples() {
       ranks_, options_, plan_, *method_.loss, replica_, std::move(examples_), *layers_, gradients,
       options_.awp == "global" ? exchange_->make_reducer(gradients, "float32", "auto", "mean") : nullptr,
       address(order_), timer_);
+  if (passes_are_alike(options_)) around->record_passes();
   update_.find_weights_by(*around);
   examples_ = std::move(around);
 }
@@ -102,7 +111,6 @@ void Trainer::start() {
 }
 
 const StepRecord& Trainer::step(bool stop) {
-  const std::int64_t weight_gradients = replica_.backend().counters.conv_backward_weights;
   watch_.begin_step(stop || examples_->stop_wanted());
   cheating_.begin(step_);
   exchange_->begin_step(step_);
@@ -110,33 +118,67 @@ const StepRecord& Trainer::step(bool stop) {
   const std::int64_t given = ranks_.bytes_given();
   const ActiveSet& active = layers_->draw(step_);
   const std::int64_t drawn_bytes = ranks_.bytes_given() - given;
-  exchange_->begin(layers_->brought(), step_);
-
-  examples_->begin(step_);
-  watch_.begin_examples(step_);
-  if (exchange_->contributes()) train_on_examples(active);
+  if (!std::exchange(ahead_, false)) work_on(step_, active);
+  const std::int64_t weight_gradients = weight_gradients_;
   if (step_ + 1 < plan_.steps) examples_->look_ahead(step_ + 1);
   if (!exchange_->finish()) {
     leave_out();
     return record_;
   }
   watch_.look_at_sum(layers_->summed());
-  exchange_->sum();
+  if (queues_ahead_)
+    update_unseen(active);
+  else
+    exchange_->sum();
   timer_.lap(Phase::exposed);
 
   layers_->require_agreement();
   exchange_->keep(active);
+  if (queues_ahead_ && watch_.vote().bad_agreed()) update_.take_back();
   if (watch_.may_update(step_, active)) {
     layers_->learn(watch_.squares());
     timer_.lap(Phase::select);
-    update_.apply(layers_->updated(), step_, watch_.setbacks().lr_factor);
+    if (!queues_ahead_) update_.apply(layers_->updated(), step_, watch_.setbacks().lr_factor);
   } else {
     leave_out();
   }
   timer_.lap(Phase::update);
   ++step_;
   watch_.end_step();
-  return record(replica_.backend().counters.conv_backward_weights - weight_gradients, drawn_bytes);
+  return record(weight_gradients, drawn_bytes);
+}
+
+bool Trainer::can_queue_ahead() const {
+  const bool examples_are_made_anew =
+      options_.warm_start == 0 && options_.stale_attack == 0 && options_.staleness == 0 && options_.generators == 0;
+  const bool one_unit = !plan_.ordered || plan_.micro_batches == 1;
+  return model().backend.replays() && ranks_.size() == 1 && options_.selector == "all" && options_.codec == "float32" &&
+         options_.aggregator == "mean" && options_.verify == 0 && options_.attackers.empty() &&
+         examples_are_made_anew && one_unit;
+}
+
+void Trainer::work_on(std::int64_t step, const ActiveSet& active) {
+  Backend& backend = replica_.backend();
+  const std::int64_t before = backend.counters.conv_backward_weights;
+  exchange_->begin(layers_->brought(), step);
+  examples_->begin(step);
+  watch_.begin_examples(step);
+  if (exchange_->contributes()) train_on_examples(active);
+  weight_gradients_ = backend.counters.conv_backward_weights - before;
+}
+
+void Trainer::update_unseen(const ActiveSet& active) {
+  Backend& backend = replica_.backend();
+  const double* const finite = watch_.numbers().decide();
+  const Backend::Ticket told = exchange_->message().fetch_ahead();
+  backend.only_where(finite);
+  update_.apply(layers_->updated(), step_, watch_.setbacks().lr_factor);
+  backend.only_where(nullptr);
+  timer_.lap(Phase::update);
+  backend.queue_behind(told);  // what is fetched is overwritten from here on
+  ahead_ = step_ + 1 < plan_.steps;
+  if (ahead_) work_on(step_ + 1, active);
+  exchange_->sum();
 }
 
 void Trainer::train_on_examples(const ActiveSet& active) {

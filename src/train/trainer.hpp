@@ -45,6 +45,10 @@ class Trainer {
   /// and the step has not been done; Error(integrity) where a rank repeats the draw of layers and finds another, or a
   /// micro-batch that is recomputed is another one. With --on-corruption repair, a step whose gradient is wrong updates
   /// nothing.
+  ///
+  /// A GPU that works for itself alone has the work on the next step's examples queued before this step's numbers are
+  /// read: it does not wait for the host. The update of this step is then queued unseen, and the GPU leaves it out
+  /// where a number is not finite. Behind an error the trainer takes no further step.
   const StepRecord& step(bool stop);
   [[nodiscard]] bool stop_agreed() const { return watch_.vote().stop_agreed(); }
   /// Ranks that the last step has found out, which has not been done: the training goes on without them, and does it
@@ -120,6 +124,13 @@ class Trainer {
   void wrap_examples();
   /// What is left of the device's memory takes the images.
   void put_images_on_device();
+  /// Whether steps may be queued ahead.
+  [[nodiscard]] bool can_queue_ahead() const;
+  /// Queues the work of a step up to its own gradient.
+  void work_on(std::int64_t step, const ActiveSet& active);
+  /// Queues the update, which the device makes where it finds all numbers finite, and the work of the next step; then
+  /// reads the numbers.
+  void update_unseen(const ActiveSet& active);
   void train_on_examples(const ActiveSet& active);
   void leave_out();
   const StepRecord& record(std::int64_t weight_gradients, std::int64_t drawn_bytes);
@@ -143,7 +154,9 @@ class Trainer {
   Assessment assessment_;
   std::unique_ptr<StatisticsPass> statistics_pass_;  ///< null: without --average-bn rebuild
 
+  bool queues_ahead_ = false, ahead_ = false;  ///< ahead_: work_on() the step to come has been called
   std::int64_t step_ = 0;
+  std::int64_t weight_gradients_ = 0;  ///< of the step that was worked on last
   StepRecord record_;
   double bytes_ = 0;  ///< sent, since gather_times()
 };

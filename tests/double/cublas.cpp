@@ -27,13 +27,12 @@ std::size_t elements(int rows, int columns, int leading) {
 }
 
 cublasStatus_t queue(cublasHandle_t handle, std::function<void()> work) {
-  return enqueue(handle->stream,
-                 [workspace = handle->workspace, bytes = handle->workspace_bytes, work = std::move(work)] {
-                   scribble(workspace, bytes);
-                   work();
-                 }) == cudaSuccess
-             ? CUBLAS_STATUS_SUCCESS
-             : CUBLAS_STATUS_EXECUTION_FAILED;
+  const auto all = [workspace = handle->workspace, bytes = handle->workspace_bytes, work = std::move(work)] {
+    scribble(workspace, bytes);
+    work();
+  };
+  return enqueue(handle->stream, all, {}, "cuBLAS") == cudaSuccess ? CUBLAS_STATUS_SUCCESS
+                                                                   : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 
 /// A matrix as it is stored.

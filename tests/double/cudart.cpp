@@ -44,6 +44,7 @@ struct Op {
   std::shared_ptr<Record> record;
   bool wait = false;
   Time queued{};
+  std::string_view name{};
 };
 
 struct Capture {
@@ -306,10 +307,15 @@ bool in_device_memory(const void* data, std::size_t bytes) {
   return bytes == 0 || place(data, bytes) == Place::device;
 }
 
-cudaError_t enqueue(cudaStream_t handle, std::function<void()> work) {
+cudaError_t enqueue(cudaStream_t handle, std::function<void()> work, std::string_view kernel, std::string_view call) {
   return on(handle, [&](const StreamPointer& stream) {
+    const std::string_view name = kernel.empty() ? call : kernel;
     ++counts().kernels;
-    return push(*stream, {std::move(work), nullptr});
+    if (!stream->capture) {
+      ++(kernel.empty() ? counts().library_calls : counts().launches);
+      ++counts().work[name];
+    }
+    return push(*stream, {std::move(work), nullptr, false, {}, name});
   });
 }
 
@@ -461,6 +467,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
     if (target == Place::nowhere || source == Place::nowhere || (kind != cudaMemcpyDefault && kind != is))
       return cudaErrorInvalidValue;
     if (to_device && !from_device) state().counts.uploaded += bytes;
+    if (!stream->capture) ++state().counts.copies;
     if (source != Place::pageable && target != Place::pageable)
       return push(*stream, {[=] { std::memcpy(to, from, bytes); }, nullptr});
 
@@ -594,6 +601,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t handle) {
       auto& target = streams[captured];
       if (!target) target = std::make_shared<CUstream_st>();
       ++state().counts.replayed;
+      if (!op.name.empty()) ++state().counts.work[op.name];
       target->queue.push_back(op);
       target->queue.back().queued = now;
       if (!op.record) continue;
@@ -621,6 +629,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) { return destroy(state().events,
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
   return on(handle, [&](const StreamPointer& stream) {
     if (!state().events.contains(event)) return cudaErrorInvalidResourceHandle;
+    if (!stream->capture) ++state().counts.records;
     event->record = std::make_shared<Record>(Record{stream, stream->capture, stream->clock});
     return push(*stream, {nullptr, event->record});
   });

@@ -316,12 +316,13 @@ cudnnStatus_t workspace_bytes(const Algorithm& a, std::size_t* bytes) {
   return a.supported ? kOk : kUnsupported;
 }
 
-cudnnStatus_t queue(cudnnHandle_t handle, void* workspace, std::size_t bytes, std::function<void()> work) {
+cudnnStatus_t queue(cudnnHandle_t handle, void* workspace, std::size_t bytes, std::function<void()> work,
+                    const char* name = "cuDNN") {
   const auto all = [=] {
     scribble(workspace, bytes);
     work();
   };
-  return enqueue(handle->stream, all) == cudaSuccess ? kOk : CUDNN_STATUS_EXECUTION_FAILED;
+  return enqueue(handle->stream, all, {}, name) == cudaSuccess ? kOk : CUDNN_STATUS_EXECUTION_FAILED;
 }
 
 /// One of the three convolutions: out = finish(i, alpha * compute(...)) + beta * out.
@@ -344,7 +345,7 @@ cudnnStatus_t convolve(cudnnHandle_t handle, const Problem& g, const Algorithm& 
   auto kernel_time = vices.device;
   // GPUs without tensor cores have no fast code for 16 bits in NHWC.
   if (capability() < 70 && g.type != CUDA_R_32F && g.nhwc) kernel_time += std::chrono::milliseconds(5);
-  return queue(handle, workspace, algorithm.workspace, [=] {
+  const auto run = [=] {
     if (vices.runs != nullptr) ++*vices.runs;
     static std::atomic<unsigned> calls = 0;
     const double noise = !algorithm.deterministic && calls++ % 2 == 1 ? 1 + 0x1p-22 : 1;
@@ -362,7 +363,8 @@ cudnnStatus_t convolve(cudnnHandle_t handle, const Problem& g, const Algorithm& 
       blend(out, g.type, place(out_desc, g.nhwc, i),
             finish(i, result[i] * noise * (algorithm.wrong && i % 16 == 5 ? 1.2 : 1)), vices.ignores_beta ? 0 : beta);
     std::this_thread::sleep_for(kernel_time);
-  });
+  };
+  return queue(handle, workspace, algorithm.workspace, run, "cuDNN convolution");
 }
 
 bool batch_norm_fits(const cudnnTensorStruct* x, const cudnnTensorStruct* y, const cudnnTensorStruct* parameters) {

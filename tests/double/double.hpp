@@ -22,7 +22,9 @@
 #include <chrono>
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <string>
+#include <string_view>
 
 namespace dat_double {
 
@@ -31,8 +33,10 @@ struct Counts {
   long synchronizations = 0;  ///< of streams, events, the device; copies that imply one
   long allocations = 0;       ///< of device and of pinned memory
   long kernels = 0;           ///< launches, and calls of the libraries, captured ones included
+  long launches = 0, library_calls = 0, copies = 0, records = 0;  ///< outside captures; records: of events
   long graph_launches = 0, graph_instantiations = 0;
-  long replayed = 0;  ///< what launched graphs have queued
+  long replayed = 0;                        ///< what launched graphs have queued
+  std::map<std::string_view, long> work{};  ///< kernels and calls of libraries that ran, in graphs or not, by name
   long pageable_copies = 0;
   std::size_t uploaded = 0;  ///< bytes copied from the host to the device
 };
@@ -74,8 +78,10 @@ struct Mpi {
 };
 Mpi& mpi();
 
-/// Queues `work` on the stream, or adds it to the stream's capture.
-cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
+/// Queues `work` on the stream, or adds it to the stream's capture. The name, which stays, is a kernel's, or else that
+/// of a call of a library.
+cudaError_t enqueue(cudaStream_t stream, std::function<void()> work, std::string_view kernel = {},
+                    std::string_view call = "work of a test");
 
 void set_device_count(int count);
 

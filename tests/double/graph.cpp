@@ -810,7 +810,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     scribble(workspace, bytes);
     compute(*configuration, addresses);
   };
-  return enqueue(stream, work) == cudaSuccess ? kOk : CUDNN_STATUS_EXECUTION_FAILED;
+  return enqueue(stream, work, {}, "cuDNN engine") == cudaSuccess ? kOk : CUDNN_STATUS_EXECUTION_FAILED;
 }
 
 void cudnnGetLastErrorString(char* message, std::size_t size) {

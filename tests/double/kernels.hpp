@@ -4,6 +4,7 @@
 // is static, dynamic shared memory is not there, and shuffles need all threads of their warp.
 
 #include <cuda_runtime.h>
+#include <cxxabi.h>
 
 #include <atomic>
 #include <cstdint>
@@ -33,6 +34,21 @@ void sync_threads();
 void exchange(unsigned mask, void* value, std::size_t bytes, int lane, int width);
 int lane_index();
 
+/// The functor among the arguments' types; "sums" for none.
+template <class... P>
+std::string_view name_of() {
+  static const std::string name = [] {
+    const char* const mangled = typeid(void (*)(P...)).name();
+    std::string whole = abi::__cxa_demangle(mangled, nullptr, nullptr, nullptr);
+    const std::string before = "dat::kernels::";
+    const std::size_t at = whole.find(before);
+    if (at == std::string::npos) return std::string("sums");
+    whole.erase(0, at + before.size());
+    return whole.substr(0, whole.find_first_of("<,)"));
+  }();
+  return name;
+}
+
 template <class... P, class... A>
 void launch(decltype(&run_threads) run, void (*kernel)(P...), std::int64_t blocks, std::int64_t threads,
             cudaStream_t stream, const A&... arguments) {
@@ -43,9 +59,10 @@ void launch(decltype(&run_threads) run, void (*kernel)(P...), std::int64_t block
     check_arguments(&argument, sizeof argument);
   };
   std::apply([&](auto&... all) { (check(all), ...); }, copy);
-  enqueue(stream, [=] {
-    run(static_cast<unsigned>(blocks), static_cast<unsigned>(threads), [&] { std::apply(kernel, copy); });
-  });
+  enqueue(
+      stream,
+      [=] { run(static_cast<unsigned>(blocks), static_cast<unsigned>(threads), [&] { std::apply(kernel, copy); }); },
+      name_of<P...>(), {});
 }
 
 }  // namespace dat_double

@@ -157,7 +157,7 @@ CudaBackend::CudaBackend(const BackendOptions& options) : options_(options), pla
   check(cublasSetStream(cublas_, stream_));
   // Of one's own, so that cuBLAS allocates nothing while work is recorded.
   check(cublasSetWorkspace(cublas_, allocate(kCublasWorkspace, "library scratch"), kCublasWorkspace));
-  for (Half& half : halves_) half.data = static_cast<char*>(allocate_pinned(kHalf, "staging"));
+  for (Half& half : staging_.halves) half.data = static_cast<char*>(allocate_pinned(kHalf, "staging"));
   for (int k = 0; k < kTickets; ++k) tickets_.emplace_back();
   for (int k = 0; k < kStamps; ++k) stamps_.emplace_back();
 
@@ -267,11 +267,11 @@ void CudaBackend::commit_workspace() {
 
 void CudaBackend::copy_to_device(void* device, const void* host, std::size_t bytes) {
   for (std::size_t at = 0; at < bytes;) {
-    Half* half = &halves_[half_];
+    Half* half = &staging_.halves[staging_.at];
     if (half->used == kHalf) {
       check(cudaEventRecord(half->done, stream_));
-      half_ = 1 - half_;
-      half = &halves_[half_];
+      staging_.at = 1 - staging_.at;
+      half = &staging_.halves[staging_.at];
       check(cudaEventSynchronize(half->done));  // its copies were queued before those of the other half
       half->used = 0;
     }
@@ -320,6 +320,11 @@ bool CudaBackend::arrived(Ticket ticket) {
 void CudaBackend::wait_for(Ticket ticket) {
   assert(next_ - ticket <= kTickets);
   check(cudaEventSynchronize(tickets_[static_cast<std::size_t>(ticket % kTickets)]));
+}
+
+void CudaBackend::queue_behind(Ticket ticket) {
+  assert(next_ - ticket <= kTickets);
+  check(cudaStreamWaitEvent(stream_, tickets_[static_cast<std::size_t>(ticket % kTickets)], 0));
 }
 
 Backend::Ticket CudaBackend::stamp() {

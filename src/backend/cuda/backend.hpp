@@ -38,7 +38,7 @@ class CudaBackend final : public Backend {
   explicit CudaBackend(const BackendOptions& options);
   ~CudaBackend() override;
 
-  [[nodiscard]] Device device() const override { return {DeviceKind::cuda, static_cast<cudaStream_t>(stream_)}; }
+  [[nodiscard]] Device device() const override { return {DeviceKind::cuda, static_cast<cudaStream_t>(stream_), when_}; }
   [[nodiscard]] std::string description() const override;
   [[nodiscard]] std::string arithmetic() const override;
   [[nodiscard]] std::string device_id() const override { return gpu_.id; }
@@ -67,6 +67,8 @@ class CudaBackend final : public Backend {
   void send(void* device, const void* pinned, std::size_t bytes) override;
   [[nodiscard]] void* side_queue() override { return static_cast<cudaStream_t>(copies_); }
   [[nodiscard]] Ticket mark_side() override;
+  void queue_behind(Ticket ticket) override;
+  void only_where(const double* flag) override { when_ = flag; }
   [[nodiscard]] Ticket stamp() override;
   [[nodiscard]] bool passed(Ticket stamp) override;
   [[nodiscard]] double seconds(Ticket from, Ticket to) override;
@@ -139,14 +141,18 @@ class CudaBackend final : public Backend {
     std::size_t used = 0;
     Event done;
   };
-  Half halves_[2];
-  int half_ = 0;
+  struct Staging {
+    Half halves[2];
+    int at = 0;
+  };
+  Staging staging_;
 
   static constexpr int kTickets = 256;  ///< tickets that can be under way at once
   std::vector<Event> tickets_;
   std::vector<Timer> stamps_;
   Ticket next_ = 0, next_stamp_ = 0;
   Event queued_;
+  const double* when_ = nullptr;  ///< Device::when
 };
 
 }  // namespace dat::cuda

@@ -3,17 +3,10 @@
 #include <algorithm>
 #include <cassert>
 
-#include "dat/tick.hpp"
 #include "perturb.hpp"
 #include "pointwise.hpp"
 
 namespace dat {
-
-namespace {
-
-constexpr std::size_t kMostRecorded = 64;
-
-}  // namespace
 
 FrozenView::FrozenView(Buffers& images, FrozenProgram& program, bool under_noise)
     : images_(images),
@@ -22,7 +15,8 @@ FrozenView::FrozenView(Buffers& images, FrozenProgram& program, bool under_noise
       program_(program),
       values_(program.logits()),
       gradients_(program.dlogits()),
-      images_a_pass_(program.n() / (under_noise ? images.copies() : 1)) {
+      images_a_pass_(program.n() / (under_noise ? images.copies() : 1)),
+      recorded_(images.backend) {
   assert(program.n() % images_a_pass_ == 0 && images.capacity % images_a_pass_ == 0);
   images.attach(*this);
   copies = under_noise ? images.copies() : 1;
@@ -143,19 +137,7 @@ void FrozenView::gradient_step(float alpha, float eps) {
   count_passes();
   program_.refresh();  // not inside what is recorded
   const PgdUpdate update{clean, eta, x_adv, alpha, eps};
-  const auto found = std::find_if(recorded_.begin(), recorded_.end(), [&](const Recorded& r) {
-    return r.n == n && r.alpha == alpha && r.eps == eps && r.loss == loss;
-  });
-  if (found == recorded_.end()) {
-    // A training whose radius or step size changes by epoch leaves recordings behind that nobody plays any more.
-    if (recorded_.size() == kMostRecorded) recorded_.erase(recorded_.begin());
-    // Not yet: what runs for the first time may still load code.
-    recorded_.push_back({n, alpha, eps, loss, nullptr});
-    return pass(update);
-  }
-  tick();
-  if (found->work == nullptr) found->work = images_.backend.record([this, update] { pass(update); });
-  found->work->replay();
+  recorded_.play({n, alpha, eps, loss}, [this, update] { pass(update); });
 }
 
 void FrozenView::pass(const PgdUpdate& update) {

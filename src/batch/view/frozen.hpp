@@ -7,6 +7,7 @@
 #include "batch/buffers/buffers.hpp"
 #include "batch/view/view.hpp"
 #include "dat/program.hpp"
+#include "dat/recordings.hpp"
 
 namespace dat {
 
@@ -52,11 +53,12 @@ class FrozenView : public View {
   float* gradients_;     ///< and their gradient
 
  private:
-  struct Recorded {
+  /// What an iteration depends on.
+  struct Iteration {
     int n;
     float alpha, eps;
     SampleLoss* loss;
-    std::unique_ptr<Backend::Recording> work;
+    friend bool operator==(const Iteration&, const Iteration&) = default;
   };
   void take_up(std::uint64_t key_of_draws, Purpose what, std::uint32_t when, const AttackGoal& goal);
   void pass(const PgdUpdate& update);
@@ -76,7 +78,7 @@ class FrozenView : public View {
   int images_a_pass_;
   float* logits_ = nullptr;     ///< [images.capacity, classes], of all pieces; null where one piece is all
   float* reference_ = nullptr;  ///< [images.capacity, classes], of the clean images; null: nobody asks for them
-  std::vector<Recorded> recorded_;
+  Recordings<Iteration> recorded_;
 
   /// What the program computes of images that have been put side by side; null where that saves nothing.
   struct Packed {

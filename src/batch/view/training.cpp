@@ -1,5 +1,7 @@
 #include "batch/view/training.hpp"
 
+#include "perturb.hpp"
+
 namespace dat {
 
 TrainingView::TrainingView(Buffers& buffers, Programs& programs, StatisticsSink& statistics)
@@ -7,7 +9,8 @@ TrainingView::TrainingView(Buffers& buffers, Programs& programs, StatisticsSink&
       programs_(programs),
       statistics_(statistics),
       losses_(buffers.backend.allocate_floats(buffers.capacity, "losses")),
-      correct_(buffers.backend.allocate_floats(buffers.capacity, "losses")) {
+      correct_(buffers.backend.allocate_floats(buffers.capacity, "losses")),
+      recorded_(buffers.backend) {
   losses = losses_;
   correct = correct_;
 }
@@ -20,14 +23,25 @@ void TrainingView::prepare(const AttackGoal& goal) {
   pass_ = 0;
 }
 
-void TrainingView::gradient() {
+void TrainingView::pass(const PgdUpdate& update) {
   passes += n;
   TrainingProgram& program = programs_.training(n);
-  program.forward(x_adv);
   logits = program.logits();
-  loss({*this, program.logits(), losses_, correct_, program.dlogits()}, 1.0F);
-  program.backward(x_adv, {.input = buffers_.dx});
+  if (buffers_.backend.replays()) {
+    program.refresh();  // not inside what is recorded
+    recorded_.play({&program, loss, update.x != nullptr, update.alpha, update.eps},
+                   [this, &program, update] { queue(program, update, true); });
+  } else {
+    queue(program, update, false);
+  }
   statistics_.add(program, pass_++, place());
+}
+
+void TrainingView::queue(TrainingProgram& program, const PgdUpdate& update, bool recorded) {
+  program.forward(x_adv, recorded);
+  loss({*this, program.logits(), losses_, correct_, program.dlogits()}, 1.0F);
+  program.backward(x_adv, {.input = buffers_.dx, .whole = recorded});
+  if (update.x != nullptr) each(device, n * layout.elements(), kernels::PgdStep{update, buffers_.dx});
 }
 
 }  // namespace dat

@@ -3,6 +3,7 @@
 #include "batch/buffers/buffers.hpp"
 #include "batch/view/programs.hpp"
 #include "batch/view/view.hpp"
+#include "dat/recordings.hpp"
 
 namespace dat {
 
@@ -13,14 +14,29 @@ class TrainingView final : public View {
   /// The arguments must outlive it.
   TrainingView(Buffers& buffers, Programs& programs, StatisticsSink& statistics);
   void prepare(const AttackGoal& goal) override;
-  void gradient() override;
+  /// Where the backend replays recordings, the work of a gradient, with the loss, and with the step, is one of them.
+  void gradient() override { pass({}); }
+  void gradient_step(float alpha, float eps) override { pass({clean, eta, x_adv, alpha, eps}); }
 
  private:
+  /// What a pass depends on.
+  struct Pass {
+    const TrainingProgram* program;
+    SampleLoss* loss;
+    bool step;
+    float alpha, eps;
+    friend bool operator==(const Pass&, const Pass&) = default;
+  };
+  void pass(const PgdUpdate& update);
+  /// Queues a pass; `recorded`: as a whole.
+  void queue(TrainingProgram& program, const PgdUpdate& update, bool recorded);
+
   Buffers& buffers_;
   Programs& programs_;
   StatisticsSink& statistics_;
   float *losses_, *correct_;
   int pass_ = 0;
+  Recordings<Pass> recorded_;
 };
 
 }  // namespace dat

@@ -5,18 +5,11 @@
 
 namespace dat {
 
-FoldedNorm::FoldedNorm(const FrozenLowering& lowering, int node) : node_(&lowering.node(node)) {
-  const std::int64_t begin = lowering.model.graph.norms[static_cast<std::size_t>(node_->norm)].begin;
+FoldedNorm::FoldedNorm(const FrozenLowering& lowering, int node) {
+  const auto norm = static_cast<std::size_t>(lowering.node(node).norm);
+  const std::int64_t begin = lowering.model.graph.norms[norm].begin;
   scale = lowering.arrays.scale + begin;
   shift = lowering.arrays.shift + begin;
-}
-
-void FoldedNorm::refresh(const Model& model) const {
-  if (node_ == nullptr) return;
-  const std::int64_t begin = model.graph.norms[static_cast<std::size_t>(node_->norm)].begin;
-  each(model.backend.device(), node_->c,
-       kernels::FoldNorm{model.values(node_->weight), model.values(node_->bias), model.running_mean + begin,
-                         model.running_variance + begin, scale, shift, Model::kEpsilon});
 }
 
 namespace {
@@ -48,8 +41,6 @@ class FrozenAffine final : public FrozenOperation {
     dx_ = accumulates_ ? lowering.add_to(input()) : dy_.main;
     if (!accumulates_) lowering.contribute(input(), dx_);
   }
-
-  void refresh() override { norm_.refresh(model_); }
 
   void forward(const float*) override {
     if (y_ < 0) return;  // left to the convolution

@@ -77,10 +77,7 @@ class FrozenConvolution final : public FrozenOperation {
     conv_->want(samples);
   }
 
-  void refresh() override {
-    norm_.refresh(model_);
-    conv_->load(model_.values(node_.weight), norm_.scale, norm_.shift);
-  }
+  void refresh() override { conv_->load(model_.values(node_.weight), norm_.scale, norm_.shift); }
 
   void forward(const float* image) override {
     if (copied_ >= 0) add(device(), type_, at<void>(copied_), nullptr, at<void>(y_), wanted(elements_));

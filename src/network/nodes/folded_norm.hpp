@@ -4,19 +4,13 @@
 
 namespace dat {
 
-/// A batch norm with running statistics, as scale*x + shift.
-class FoldedNorm {
- public:
+/// A batch norm with running statistics, as scale*x + shift, which the program keeps (FrozenProgram::refresh).
+struct FoldedNorm {
   /// No norm: scale and shift are null.
   FoldedNorm() = default;
   FoldedNorm(const FrozenLowering& lowering, int node);
-  /// From the model's parameters and running statistics as they are now.
-  void refresh(const Model& model) const;
 
   float *scale = nullptr, *shift = nullptr;  ///< [channels]
-
- private:
-  const Node* node_ = nullptr;
 };
 
 }  // namespace dat

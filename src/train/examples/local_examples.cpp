@@ -54,10 +54,6 @@ void LocalExamples::look_ahead(std::int64_t step) {
   timer_.lap(Phase::attack);
 }
 
-void LocalExamples::write(double* to, int unit) {
-  *to = unit == 0 ? static_cast<double>(attacker_.passes() - passes_before_) : 0;
-}
-
 std::unique_ptr<ExampleSource> make_local_examples(const ExampleParts& parts) {
   auto local = std::make_unique<LocalExamples>(parts);
   Attacker& attacker = local->attacker();

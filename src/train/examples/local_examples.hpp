@@ -27,7 +27,8 @@ class LocalExamples final : public ExampleSource {
   [[nodiscard]] std::int64_t attack_passes() const override { return passes_; }
 
   [[nodiscard]] std::size_t places() const override { return 1; }
-  void write(double* to, int unit) override;
+  void fetch(Backend::Ticket& /*ticket*/) override { passes_here_ = attacker_.passes() - passes_before_; }
+  void write(double* to, int unit) override { *to = unit == 0 ? static_cast<double>(passes_here_) : 0; }
   void read(const double* from) override { passes_ = static_cast<std::int64_t>(*from); }
 
   void save(Checkpoint& checkpoint) override { begun_.save(checkpoint); }
@@ -51,7 +52,7 @@ class LocalExamples final : public ExampleSource {
   std::unique_ptr<Loader> loader_;
   const HostBatch* batch_ = nullptr;  ///< of the step at hand
   int next_ = 0;                      ///< of its micro-batches
-  std::int64_t passes_before_ = 0, passes_ = 0;
+  std::int64_t passes_before_ = 0, passes_here_ = 0, passes_ = 0;
 };
 
 /// Around a source whose micro-batches `attacker` makes, as the options want it.

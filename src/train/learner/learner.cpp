@@ -26,7 +26,10 @@ Learner::Learner(Replica& replica, const Loss& loss, int batch, BatchStatistics&
       unlabelled_(unlabelled),
       logits_(passes_.size()),
       kept_(passes_.size()),
-      ends_(static_cast<std::size_t>(batch)) {
+      own_{std::vector<int>(static_cast<std::size_t>(batch))},
+      fetched_(own_),
+      all_(ActiveSet::all(replica.model().parameters.layers())),
+      recorded_(replica.backend()) {
   Backend& backend = replica.backend();
   const std::int64_t count = std::ssize(passes_) * batch_, most = std::int64_t{replica.images().capacity} * copies_;
   const bool repeated = copies_ > 1 && passes_.size() > 1;
@@ -57,17 +60,32 @@ const float* Learner::input(const Batch& batch, std::size_t pass) {
   return nullptr;
 }
 
-const float* Learner::forward(const Batch& batch, std::size_t pass) {
+void Learner::forward(const Batch& batch, std::size_t pass, const float* x, bool whole) {
   TrainingProgram& network = program(batch, pass);
-  const float* const x = input(batch, pass);
-  network.forward(x);
+  network.forward(x, whole);
   const Device device = replica_.backend().device();
   const std::int64_t logits = std::int64_t{batch.n} * copies_ * replica_.classes();
   if (repeats(pass))
     each(device, logits, kernels::Repeat<float>{network.logits(), kept_[pass], replica_.classes(), copies_});
   else if (kept_[pass] != nullptr)
     each(device, logits, kernels::Scale{network.logits(), kept_[pass], 1.0F, false});
-  return x;
+}
+
+void Learner::forward_and_loss(const Batch& batch, std::size_t pass, const float* x, bool whole) {
+  TrainingProgram& network = program(batch, pass);
+  forward(batch, pass, x, whole);
+  loss_.differentiate(pass, logits_, batch.averaged() * copies_);
+  if (repeats(pass))
+    each(replica_.backend().device(), std::int64_t{batch.n} * replica_.classes(),
+         kernels::SumOfCopies{repeated_gradient_, network.dlogits(), replica_.classes(), copies_});
+  statistics_.add(network, first_pass_ + static_cast<int>(pass), batch.place());
+}
+
+GradientRequest Learner::request(const Batch& batch, std::size_t pass, const ActiveSet& active, float* gradients) {
+  return {.weights = &active,
+          .gradients = gradients,
+          .accumulate = !(batch.begins_unit() && pass == 0),
+          .input = passes_[pass] == Loss::Images::attacked ? batch.image_gradient : nullptr};
 }
 
 void Learner::place_results(const Batch& batch) {
@@ -87,26 +105,36 @@ void Learner::place_results(const Batch& batch) {
 }
 
 void Learner::train(const Batch& batch, const ActiveSet& active, float* gradients) {
-  here_ = ends_[static_cast<std::size_t>(batch.key.unit)] = batch.begins_at + batch.n;
+  own_.images = own_.ends[static_cast<std::size_t>(batch.key.unit)] = batch.begins_at + batch.n;
   place_results(batch);
+  const bool whole = records_ && batch.begins_at == 0 && batch.ends_step();
+  const auto play = [&](Part::Way way, std::size_t pass, const float* x, const auto& work) {
+    if (!whole) return work();
+    TrainingProgram& network = program(batch, pass);
+    network.refresh();  // not inside what is recorded
+    recorded_.play({way, &network, pass, batch.n, batch.averaged(), x, gradients, batch.image_gradient,
+                    batch.first_logits, batch.labels},
+                   work);
+  };
   // What the first pass must know of the others: a forward call more for each of them.
-  for (std::size_t k = 1; k < passes_.size() && loss_.looks_at() == Loss::Others::all; ++k) forward(batch, k);
+  for (std::size_t k = 1; k < passes_.size() && loss_.looks_at() == Loss::Others::all; ++k) {
+    const float* const x = input(batch, k);
+    play(Part::Way::ahead, k, x, [this, batch, k, x, whole] { forward(batch, k, x, whole); });
+  }
 
   for (std::size_t k = 0; k < passes_.size(); ++k) {
     TrainingProgram& network = program(batch, k);
-    const float* const x = forward(batch, k);
-    loss_.differentiate(k, logits_, batch.averaged() * copies_);
-    if (repeats(k))
-      each(replica_.backend().device(), std::int64_t{batch.n} * replica_.classes(),
-           kernels::SumOfCopies{repeated_gradient_, network.dlogits(), replica_.classes(), copies_});
-    statistics_.add(network, first_pass_ + static_cast<int>(k), batch.place());
+    const float* const x = input(batch, k);
+    play(Part::Way::forth, k, x, [this, batch, k, x, whole] { forward_and_loss(batch, k, x, whole); });
     timer_.lap(Phase::forward);
+    GradientRequest wanted = request(batch, k, whole ? all_ : active, gradients);
     const bool last = batch.ends_step() && k + 1 == passes_.size();
-    network.backward(x, {.weights = &active,
-                         .gradients = gradients,
-                         .accumulate = !(batch.begins_unit() && k == 0),
-                         .input = passes_[k] == Loss::Images::attacked ? batch.image_gradient : nullptr,
-                         .ready = last ? &ready_ : nullptr});
+    if (whole)
+      wanted.whole = true;
+    else if (last)
+      wanted.ready = &ready_;
+    play(Part::Way::back, k, x, [&network, x, wanted] { network.backward(x, wanted); });
+    if (whole && last) network.announce(ready_);
     timer_.lap(Phase::backward);
   }
 }
@@ -114,11 +142,16 @@ void Learner::train(const Batch& batch, const ActiveSet& active, float* gradient
 void Learner::fetch(Backend::Ticket& ticket) {
   const auto bytes = 2 * passes_.size() * static_cast<std::size_t>(batch_) * sizeof(float);
   ticket = replica_.backend().fetch(host_, losses_, bytes);
+  fetched_ = own_;
+}
+
+Learner::Losses Learner::losses() const {
+  return {losses_, std::ssize(passes_), batch_, std::int64_t{own_.images} * copies_};
 }
 
 void Learner::write(double* to, int unit) {
-  const std::int64_t begin = unit > 0 ? ends_[static_cast<std::size_t>(unit) - 1] : 0,
-                     end = ends_[static_cast<std::size_t>(unit)];
+  const std::int64_t begin = unit > 0 ? fetched_.ends[static_cast<std::size_t>(unit) - 1] : 0,
+                     end = fetched_.ends[static_cast<std::size_t>(unit)];
   const auto part = [&](std::int64_t number) {
     return std::span<const float>(host_ + number * batch_ + begin * copies_, host_ + number * batch_ + end * copies_);
   };
@@ -152,7 +185,7 @@ double Learner::loss_of(int first, int count) const {
 
 bool Learner::own_finite() const {
   for (std::int64_t k = 0; k < std::ssize(passes_); ++k)
-    if (!std::all_of(host_ + k * batch_, host_ + k * batch_ + std::int64_t{here_} * copies_,
+    if (!std::all_of(host_ + k * batch_, host_ + k * batch_ + std::int64_t{fetched_.images} * copies_,
                      [](float loss) { return std::isfinite(loss); }))
       return false;
   return true;

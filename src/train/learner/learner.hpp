@@ -6,6 +6,7 @@
 
 #include "dat/batch.hpp"
 #include "dat/loss.hpp"
+#include "dat/recordings.hpp"
 #include "replica/replica.hpp"
 #include "train/plan/phase_timer.hpp"
 #include "train/statistics/batch_statistics.hpp"
@@ -21,6 +22,11 @@ class Learner final : public MessagePart {
   Learner(Replica& replica, const Loss& loss, int batch, BatchStatistics& statistics, int first_pass, PhaseTimer& timer,
           std::function<void(int segment)> ready, bool unlabelled = false);
 
+  /// From now on the passes of a step's only micro-batch are recorded where the backend replays recordings, two for
+  /// each pass: the way forth with the loss, and the way back with all gradients. All layers are active in every step,
+  /// and `ready` may be told behind the pass.
+  void record_passes() { records_ = replica_.backend().replays(); }
+
   /// Adds the gradient of a micro-batch, for the weights of the active layers, to that of their unit of work in
   /// `gradients` [parameters.size], or begins it with them. Leaves the image gradient where it is wanted.
   void train(const Batch& batch, const ActiveSet& active, float* gradients);
@@ -35,6 +41,12 @@ class Learner final : public MessagePart {
   /// The losses of `count` images of this rank's part of the step, from number `first` on, added up over the passes.
   /// Once the message has been summed.
   [[nodiscard]] double loss_of(int first, int count) const;
+  /// The losses on the device, [passes][stride], of which the first `images` of each pass are there.
+  struct Losses {
+    const float* values;
+    std::int64_t passes, stride, images;
+  };
+  [[nodiscard]] Losses losses() const;
   /// Whether the losses of this rank's images are finite, once they have been fetched.
   [[nodiscard]] bool own_finite() const;
 
@@ -52,10 +64,32 @@ class Learner final : public MessagePart {
   /// loss takes of it is repeated.
   [[nodiscard]] bool repeats(std::size_t pass) const { return copies_ > 1 && passes_[pass] != Loss::Images::attacked; }
   [[nodiscard]] const float* input(const Batch& batch, std::size_t pass);
-  /// Makes the pass up to the logits, and keeps them where others look at them. Returns the images that it has taken.
-  const float* forward(const Batch& batch, std::size_t pass);
+  /// Makes the pass on the images x up to the logits, and keeps them where others look at them. whole: as
+  /// TrainingProgram::forward has it.
+  void forward(const Batch& batch, std::size_t pass, const float* x, bool whole);
+  /// Makes the pass up to the gradient by its logits.
+  void forward_and_loss(const Batch& batch, std::size_t pass, const float* x, bool whole);
+  [[nodiscard]] GradientRequest request(const Batch& batch, std::size_t pass, const ActiveSet& active,
+                                        float* gradients);
   /// Says where the logits of all passes are, and where what the loss makes of them goes.
   void place_results(const Batch& batch);
+
+  /// What a part of a pass depends on.
+  struct Part {
+    enum class Way : std::uint8_t { ahead, forth, back } way;
+    const TrainingProgram* network;
+    std::size_t pass;
+    int images, averaged;
+    const float *x, *gradients, *image_gradient, *first_logits;
+    const std::int32_t* labels;
+    friend bool operator==(const Part&, const Part&) = default;
+  };
+
+  /// The images of this rank.
+  struct Own {
+    std::vector<int> ends;  ///< images up to the end of each unit of work
+    int images = 0;
+  };
 
   Replica& replica_;
   const Loss& loss_;
@@ -74,10 +108,12 @@ class Learner final : public MessagePart {
   float* repeated_gradient_ = nullptr;  ///< by repeated logits
   float *losses_, *corrects_;           ///< [passes][batch]
   float* host_;                         ///< what is fetched of losses_, then of corrects_
-  std::vector<int> ends_;               ///< images of this rank up to the end of each unit of work
-  int here_ = 0;                        ///< images of this rank
+  Own own_, fetched_;                   ///< of the step at hand; of the losses that have been fetched
   std::int64_t images_ = 0;             ///< images of all ranks
   Result results_[3];                   ///< by Loss::Images
+  bool records_ = false;                ///< passes are recorded
+  ActiveSet all_;                       ///< all layers, for what is recorded
+  Recordings<Part> recorded_;
 };
 
 }  // namespace dat

@@ -105,11 +105,15 @@ void StepMessage::estimate(MessagePart& part, std::size_t at) {
   part.read(numbers_.data() + at);
 }
 
+Backend::Ticket StepMessage::fetch_ahead() {
+  for (MessagePart* part : parts_) part->fetch(fetched_);
+  return fetched_;
+}
+
 void StepMessage::fetch() {
-  constexpr Backend::Ticket kNone = -1;
-  Backend::Ticket ticket = kNone;
-  for (MessagePart* part : parts_) part->fetch(ticket);
-  if (ticket != kNone) backend_.wait_for(ticket);
+  if (fetched_ == kNone) (void)fetch_ahead();
+  if (fetched_ != kNone) backend_.wait_for(fetched_);
+  fetched_ = kNone;
 }
 
 void StepMessage::read_said(std::span<const double> all, std::span<const double> shares) {

@@ -62,7 +62,11 @@ class StepMessage {
               std::optional<Tolerance> tolerance = {});
   /// Reserves places for a part, which must outlive the message. To be called while the training is built.
   void add(MessagePart& part);
-  /// Fetches, writes, sums and reads the numbers of all parts. **Collective.** Allocates nothing.
+  /// Queues the copies of what the device has found out, ahead of the next sum(); what they take must stay until the
+  /// ticket has arrived.
+  Backend::Ticket fetch_ahead();
+  /// Fetches, unless that has been queued, writes, sums and reads the numbers of all parts. **Collective.** Allocates
+  /// nothing.
   void sum();
   /// Where some ranks may say anything, and their numbers are gathered elsewhere: fetches and writes this rank's.
   [[nodiscard]] std::span<const double> write_own();
@@ -86,6 +90,8 @@ class StepMessage {
   std::vector<MessagePart*> parts_;
   std::vector<double> numbers_;
   std::int64_t bytes_sent_ = 0;
+  static constexpr Backend::Ticket kNone = -1;
+  Backend::Ticket fetched_ = kNone;  ///< ticket of the last copy
   // Where there is an order:
   std::optional<TreeFold> fold_;
   std::optional<TreeSum<double>> sum_;

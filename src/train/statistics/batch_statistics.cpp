@@ -72,7 +72,7 @@ void BatchStatistics::update_model() {
 void BatchStatistics::enter_model(float momentum) {
   Backend& backend = model_.backend;
   const std::int64_t count = model_.graph.statistics;
-  if (!local_) backend.send(device_, host_, static_cast<std::size_t>(count_) * sizeof(float));
+  if (!local_ && !on_device_) backend.send(device_, host_, static_cast<std::size_t>(count_) * sizeof(float));
   for (const int pass : entering_) {
     const float* mean = device_ + 2 * count * pass;
     each(backend.device(), count, kernels::RunningStatistic{mean, model_.running_mean, momentum});

@@ -29,6 +29,13 @@ class BatchStatistics final : public MessagePart, public Stateful, public Statis
   void add(const TrainingProgram& program, int pass, const BatchPlace& place) override;
   /// Lets the step's statistics enter the model's running statistics, once the message has been summed.
   void update_model();
+  /// From now on what enters is what lies on the device: there is one rank, with one unit of work.
+  void stay_on_device() { on_device_ = true; }
+  /// What it is made of, [count()] on the device.
+  [[nodiscard]] const float* values() const { return device_; }
+  [[nodiscard]] std::int64_t count() const { return units_ * count_; }
+  /// The last update_model() has left everything as it was: its batches do not count.
+  void take_back() { model_.batches_tracked -= std::ssize(entering_); }
   /// Lets the statistics enter as update_model() does, but with another momentum and without counting the batches.
   void enter_model(float momentum);
 
@@ -52,7 +59,7 @@ class BatchStatistics final : public MessagePart, public Stateful, public Statis
   Communicator& ranks_;
   Model& model_;
   std::vector<int> entering_;
-  bool local_;
+  bool local_, on_device_ = false;
   std::int64_t units_;  ///< units of work of this rank
   /// Means that the message adds up, one for each rank; 1: all add up to one mean.
   int means_;

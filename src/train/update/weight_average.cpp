@@ -13,6 +13,7 @@ WeightAverage::WeightAverage(Model& model, AveragedOptimizer& optimizer, const s
 
 void WeightAverage::follow(std::int64_t step) {
   optimizer_.take_up(step);
+  rebuilt_before_ = rebuilt_;
   if (optimizer_.changed()) rebuilt_ = false;
   if (statistics_ != nullptr && !rebuilds_) average_statistics();
 }

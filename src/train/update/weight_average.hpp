@@ -26,6 +26,8 @@ class WeightAverage {
   [[nodiscard]] bool has_begun() const { return optimizer_.taken() > 0; }
   /// Takes up weights and statistics, after the update of step number `step` and of the model's running statistics.
   void follow(std::int64_t step);
+  /// The last follow() has left everything on the device as it was.
+  void take_back() { rebuilt_ = rebuilt_before_; }
   /// Exchanges the average with the model's weights, and its statistics with the model's where it has statistics of its
   /// own; a second call exchanges them back. Programs notice the change. Bits stay as they are.
   void exchange();
@@ -54,7 +56,7 @@ class WeightAverage {
   AveragedOptimizer& optimizer_;
   bool rebuilds_;
   float* statistics_ = nullptr;  ///< [2][graph.statistics] on the device: means, variances; null: the model's are right
-  bool rebuilt_ = false;
+  bool rebuilt_ = false, rebuilt_before_ = false;  ///< before_: the last follow()
 };
 
 }  // namespace dat

@@ -38,6 +38,12 @@ void WeightUpdate::apply(const ActiveSet& active, std::int64_t step, double lr_f
   if (average_) average_->follow(step);
 }
 
+void WeightUpdate::take_back() {
+  optimizer_->take_back();
+  statistics_.take_back();
+  if (average_) average_->take_back();
+}
+
 std::int64_t WeightUpdate::state_size() const {
   return static_cast<std::int64_t>(optimizer_->state().size()) * model_.parameters.size +
          (average_ ? average_->statistics() : 0);

@@ -25,6 +25,8 @@ class WeightUpdate final : public Stateful {
   /// Makes the update of step number `step`, with the mean gradient in model.parameters.gradients and lr_factor times
   /// the learning rate of the step.
   void apply(const ActiveSet& active, std::int64_t step, double lr_factor);
+  /// The last apply() has left everything on the device as it was (Backend::only_where): it does not count.
+  void take_back();
   /// Says from now on where the optimizer finds the weights at that moment; else it finds them where they are.
   void find_weights_by(WeightPerturbation& perturbation) { perturbation_ = &perturbation; }
   [[nodiscard]] const Optimizer& optimizer() const { return *optimizer_; }

@@ -1,9 +1,11 @@
 #include "train/watch/finite.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <set>
 
+#include "all_finite.hpp"
 #include "dat/error.hpp"
 #include "gradients.hpp"
 
@@ -47,7 +49,7 @@ NumberCheck::NumberCheck(Communicator& ranks, Backend& backend, const Parameters
       sum_table_(backend, parameters),
       at_own_(std::int64_t{sizes.micro_batches} * kSums),
       at_sum_(at_own_ + sizes.gradients * row_),
-      size_(at_sum_ + row_),
+      size_(at_sum_ + row_ + 1),
       all_(static_cast<std::size_t>(ranks.size())) {
   const char* const purpose = "checks of numbers";
   std::int64_t chunks = own_table_.largest();
@@ -84,6 +86,28 @@ void NumberCheck::look_at_sum(const ActiveSet& layers) {
 
 void NumberCheck::fetch(Backend::Ticket& ticket) {
   ticket = backend_.fetch(host_, sums_, static_cast<std::size_t>(size_) * sizeof(double));
+  fetched_images_ = images_;
+  fetched_gradients_ = gradients_;
+}
+
+const double* NumberCheck::decide() {
+  assert(at_own_ + gradients_ * row_ == at_sum_);
+  double* const flag = sums_ + size_ - 1;
+  const Learner::Losses losses = learner_.losses();
+  each(backend_.device(), 1, kernels::SetFlag{flag});
+  const kernels::AllFinite all{losses.values,
+                               losses.passes,
+                               losses.stride,
+                               losses.images,
+                               statistics_.values(),
+                               statistics_.count(),
+                               sums_,
+                               images_ * kSums,
+                               at_own_,
+                               (gradients_ + 1) * row_,
+                               flag};
+  each(backend_.device(), all.size(), all);
+  return flag;
 }
 
 std::int32_t NumberCheck::bad_segment(std::int64_t at) const {
@@ -97,11 +121,11 @@ BadNumbers NumberCheck::own_verdict() const {
   const auto bad = [&](Where where, std::int32_t segment = -1) {
     return BadNumbers{.where = where, .segment = segment, .rank = ranks_.launch_rank()};
   };
-  for (int k = 0; k < images_; ++k)
+  for (int k = 0; k < fetched_images_; ++k)
     if (!std::isfinite(host_[k * kSums])) return bad(Where::images);
   if (!statistics_.own_finite()) return bad(Where::statistics);
   if (!learner_.own_finite()) return bad(Where::loss);
-  for (int k = 0; k < gradients_; ++k)
+  for (int k = 0; k < fetched_gradients_; ++k)
     if (const std::int32_t segment = bad_segment(at_own_ + k * row_); segment >= 0)
       return bad(Where::gradient, segment);
   if (const std::int32_t segment = bad_segment(at_sum_); segment >= 0) return bad(Where::sum, segment);

@@ -48,6 +48,9 @@ class NumberCheck final : public MessagePart {
   /// Looks at what the reduction has left in the gradients, of these layers.
   void look_at_sum(const ActiveSet& layers);
 
+  /// Has the device find out whether all numbers of this rank's step are finite, once all has been looked at. The
+  /// answer lies on the device until it does so again: 1, or 0 where one is not (Backend::only_where).
+  const double* decide();
   /// To be called once the message has been summed. Null where everything is finite on all ranks; else what is not,
   /// which is **collective**.
   [[nodiscard]] const BadNumbers* agreed();
@@ -80,10 +83,10 @@ class NumberCheck final : public MessagePart {
   std::int64_t row_;  ///< numbers of a block of gradients
   std::vector<std::unique_ptr<Tensor>> tensors_;
   ChunkTable own_table_, sum_table_;
-  std::int64_t at_own_, at_sum_, size_;
+  std::int64_t at_own_, at_sum_, size_;  ///< size_: with the device's answer at the end
   double *partial_, *sums_,
       *host_;  ///< sums_, host_: of images, by micro-batch; of own gradients, by block; of the sum
-  int images_ = 0, gradients_ = 0;
+  int images_ = 0, gradients_ = 0, fetched_images_ = 0, fetched_gradients_ = 0;
   BadNumbers mine_, first_;
   std::vector<BadNumbers> all_;  ///< [ranks]
 };

@@ -405,8 +405,17 @@ TEST_CASE("Batch norm folds into a scale and a shift", "[kernels]") {
   constexpr int kChannels = 37;
   const auto gamma = shared_random(kChannels, 1), beta = shared_random(kChannels, 2),
              mean = shared_random(kChannels, 3), variance = shared_random(kChannels, 4, 0, 2);
-  Shared<float> scale(kChannels), shift(kChannels), running = mean;
-  run(kChannels, FoldNorm{gamma.data(), beta.data(), mean.data(), variance.data(), scale.data(), shift.data(), 1e-5F});
+  Shared<float> scale(kChannels), shift(kChannels), running = mean, values(2 * kChannels);
+  Shared<std::int32_t> gamma_at(kChannels), beta_at(kChannels);
+  for (int c = 0; c < kChannels; ++c) {  // each in opposite order, in one block
+    const auto k = static_cast<std::size_t>(c);
+    gamma_at[k] = kChannels - 1 - c;
+    beta_at[k] = 2 * kChannels - 1 - c;
+    values[static_cast<std::size_t>(gamma_at[k])] = gamma[k];
+    values[static_cast<std::size_t>(beta_at[k])] = beta[k];
+  }
+  run(kChannels, FoldNorms{values.data(), gamma_at.data(), beta_at.data(), mean.data(), variance.data(), scale.data(),
+                           shift.data(), 1e-5F});
   run(kChannels, RunningStatistic{variance.data(), running.data(), 0.1F});
   for (int c = 0; c < kChannels; ++c) {
     const double s = at(gamma, c) / std::sqrt(at(variance, c) + double(1e-5F));
