@@ -5,6 +5,7 @@
 #include "aggregate.hpp"
 #include "apgd.hpp"
 #include "augment.hpp"
+#include "batch_norm.hpp"
 #include "claims.hpp"
 #include "codec.hpp"
 #include "consistency.hpp"
