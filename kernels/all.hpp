@@ -6,6 +6,7 @@
 #include "all_finite.hpp"
 #include "apgd.hpp"
 #include "augment.hpp"
+#include "batch_norm.hpp"
 #include "claims.hpp"
 #include "codec.hpp"
 #include "consistency.hpp"

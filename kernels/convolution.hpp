@@ -43,6 +43,22 @@ struct FoldWeights {
   }
 };
 
+/// The weight gradient of a 16-bit convolution, [out][taps][in_padded], as, or added to, that of the f32 weights,
+/// [out][taps][in], times a factor. Runs over the latter.
+template <class T>
+struct TakeWeightGradient {
+  const T* from;
+  float* to;
+  int in, in_padded;
+  const float* factor;  ///< as factor_of() takes it
+  bool accumulate;
+  DAT_HD void operator()(std::int64_t i) const {
+    const std::int64_t row = i / in;
+    const float value = factor_of(factor) * to_float(from[row * in_padded + (i - row * in)]);
+    to[i] = accumulate ? to[i] + value : value;
+  }
+};
+
 /// Second half of the input gradient of a convolution on images. The first is a matrix product: for each pixel of dy
 /// and each tap and channel, products [n*h_out*w_out][row] = what this pixel sends there, tap*c + channel inside a row.
 /// Here every image pixel adds up what it gets; then dx is written, or PGD's step is done where `update` is given. The
@@ -52,6 +68,7 @@ struct TapProducts {
   float* dx;
   int c, h, w, h_out, w_out, kernel, stride, pad, row;
   PgdUpdate update;
+  const float* factor = nullptr;  ///< of dx, as factor_of() takes it
 };
 
 /// The sum. A template argument that is not 0 says what the member of its name is: the compiler then divides by it
@@ -84,7 +101,7 @@ struct ImageGradient {
     if (of.update.x != nullptr)
       pgd_step(of.update, i, total);
     else
-      of.dx[i] = total;
+      of.dx[i] = of.factor != nullptr ? *of.factor * total : total;
   }
 };
 using ImageGradientRgb = ImageGradient<3, 1, 3>;   ///< what the networks begin with

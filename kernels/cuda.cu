@@ -17,6 +17,13 @@ namespace {
 
 constexpr int kThreads = 256;
 
+// Before a loop: so many of its turns at once, whose loads then wait together. Host compilers do not know it.
+#ifdef __CUDACC__
+#define DAT_TURNS(count) _Pragma(#count)
+#else
+#define DAT_TURNS(count)
+#endif
+
 void check_launch() {
   const cudaError_t status = cudaGetLastError();
   require(status == cudaSuccess, ExitCode::device, "a CUDA kernel could not be started: ", cudaGetErrorString(status));
@@ -103,6 +110,75 @@ __global__ void __launch_bounds__(kThreads)
     for (int j = 0; j < kSums; ++j) partial[std::int64_t{blockIdx.x} * kSums + j] = total.v[j];
 }
 
+/// The channels that a block of channel_sums() takes: a thread has one piece of a row, and the threads beside it the
+/// next ones, of at most kTile bytes of a row; those behind them have the rows below.
+struct ChannelTiles {
+  static constexpr int kTile = 128, kRows = 4;  // rows of a thread, at least: a block is worth its barriers
+  int lanes, tiles, parts, rows_at_once;
+  template <class F>
+  explicit ChannelTiles(const F& f) {
+    const int pieces = f.c / kPiece<F>, most = kTile / 16;
+    tiles = (pieces + most - 1) / most;
+    lanes = (pieces + tiles - 1) / tiles;
+    rows_at_once = kThreads / lanes;
+    const std::int64_t worth = std::int64_t{rows_at_once} * kRows, rows = (f.rows + worth - 1) / worth;
+    const int room = ChannelRoom::kParts / tiles > 32 ? ChannelRoom::kParts / tiles : 32;
+    parts = static_cast<int>(rows < room ? rows : room);
+  }
+};
+
+/// A block adds up its rows, and the last one of a tile the parts.
+template <class F>
+__global__ void __launch_bounds__(kThreads) channel_sums_kernel(F f, ChannelTiles tile_of, ChannelRoom room) {
+  constexpr int N = kPiece<F>;
+  __shared__ float mine[2][kThreads * N];
+  __shared__ double total[2][kThreads];
+  __shared__ bool last;
+  const int t = static_cast<int>(threadIdx.x), lanes = tile_of.lanes, rows_at_once = tile_of.rows_at_once,
+            tile = static_cast<int>(blockIdx.x) % tile_of.tiles, part = static_cast<int>(blockIdx.x) / tile_of.tiles,
+            pieces = f.c / N, piece = tile * lanes + t % lanes;
+  kernels::Piece<N> first{}, second{};
+  if (t < rows_at_once * lanes && piece < pieces) {
+    const std::int64_t step = std::int64_t{tile_of.parts} * rows_at_once;
+    DAT_TURNS(unroll 4)
+    for (std::int64_t row = std::int64_t{part} * rows_at_once + t / lanes; row < f.rows; row += step)
+      f.add(row * pieces + piece, first, second);
+  }
+  for (int j = 0; j < N; ++j) {
+    mine[0][t * N + j] = first.v[j];
+    mine[1][t * N + j] = second.v[j];
+  }
+  __syncthreads();
+  // One thread a column: a channel's first or second sum.
+  const int width = lanes * N, begin = tile * width, columns = begin + width < f.c ? width : f.c - begin;
+  for (int column = t; column < 2 * columns; column += kThreads) {
+    const int which = column / columns, channel = column % columns;
+    float sum = 0;
+    for (int row = 0; row < rows_at_once; ++row) sum += mine[which][row * width + channel];
+    room.partial[(std::int64_t{part} * 2 + which) * f.c + begin + channel] = sum;
+  }
+  __threadfence();
+  __syncthreads();
+  if (t == 0) last = atomicAdd(room.counters + tile, 1U) == static_cast<unsigned>(tile_of.parts) - 1;
+  __syncthreads();
+  if (!last) return;
+  __threadfence();
+  const int groups = kThreads / width, group = t / width, channel = t % width;
+  double sums[2] = {0, 0};
+  if (group < groups && channel < columns)
+    DAT_TURNS(unroll 8)
+    for (int k = group; k < tile_of.parts; k += groups)
+      for (int j = 0; j < 2; ++j)
+        sums[j] += static_cast<double>(__ldcg(room.partial + (std::int64_t{k} * 2 + j) * f.c + begin + channel));
+  for (int j = 0; j < 2; ++j) total[j][t] = sums[j];
+  __syncthreads();
+  if (t == 0) room.counters[tile] = 0;
+  if (group > 0 || channel >= columns) return;
+  for (int k = 1; k < groups; ++k)
+    for (int j = 0; j < 2; ++j) sums[j] += total[j][k * width + channel];
+  f.finish(begin + channel, sums[0], sums[1]);
+}
+
 /// One block per segment: out[segment] = sum of the partial sums of its chunks.
 __global__ void __launch_bounds__(kThreads) segment_sum_kernel(const std::int32_t* first, std::int32_t origin,
                                                                const double* partial, double* out, const double* when) {
@@ -163,10 +239,20 @@ void cuda_sum(const Device& device, const Chunks& chunks, const F& f, double* pa
   check_launch();
 }
 
+template <class F>
+void cuda_channel_sums(void* stream, const F& f, const ChannelRoom& room) {
+  const ChannelTiles tiles(f);
+  const auto kernel = channel_sums_kernel<F>;
+  DAT_LAUNCH_BLOCKS(kernel, static_cast<unsigned>(tiles.tiles * tiles.parts), kThreads,
+                    static_cast<cudaStream_t>(stream), f, tiles, room);
+  check_launch();
+}
+
 #define DAT_EACH(F) template void cuda_each<kernels::F>(const Device&, std::int64_t, const kernels::F&);
 #define DAT_EACH_CHUNK(F) template void cuda_each_chunk<kernels::F>(const Device&, const Chunks&, const kernels::F&);
 #define DAT_SUM(F) \
   template void cuda_sum<kernels::F>(const Device&, const Chunks&, const kernels::F&, double*, double*);
+#define DAT_CHANNEL_SUMS(F) template void cuda_channel_sums<kernels::F>(void*, const kernels::F&, const ChannelRoom&);
 #include "kernels.def"
 
 }  // namespace dat

@@ -17,6 +17,13 @@ struct Sums {
 };
 constexpr int kSums = 3;
 
+/// Device memory of channel_sums(), for one call at a time.
+struct ChannelRoom {
+  static constexpr int kParts = 256;  ///< of a tensor's rows, at most
+  float* partial = nullptr;           ///< [kParts][2][c]
+  std::uint32_t* counters = nullptr;  ///< [c], zeros, which are zeros again behind the call
+};
+
 template <class F>
 void cpu_each(std::int64_t n, const F& f);
 template <class F>
@@ -25,11 +32,16 @@ template <class F>
 void cpu_sum(const Chunks& chunks, const F& f, double* partial, double* out);
 
 template <class F>
+void cpu_channel_sums(const F& f, const ChannelRoom& room);
+
+template <class F>
 void cuda_each(const Device& device, std::int64_t n, const F& f);
 template <class F>
 void cuda_each_chunk(const Device& device, const Chunks& chunks, const F& f);
 template <class F>
 void cuda_sum(const Device& device, const Chunks& chunks, const F& f, double* partial, double* out);
+template <class F>
+void cuda_channel_sums(void* stream, const F& f, const ChannelRoom& room);
 
 /// f(i) for all i in [0, n), in any order; of functors on activations, f.piece for all of n groups (pointwise.hpp).
 template <class F>
@@ -49,6 +61,14 @@ void each(const Device& device, const Chunks& chunks, const F& f) {
 template <class F>
 void sum(const Device& device, const Chunks& chunks, const F& f, double* partial, double* out) {
   device.kind == DeviceKind::cuda ? cuda_sum(device, chunks, f, partial, out) : cpu_sum(chunks, f, partial, out);
+}
+
+/// Two sums of each channel of a tensor [f.rows][f.c] of f.Element, whose channels fill whole pieces of 16 bytes:
+/// f.add(k, sum, square) adds what piece k gives to either; f.finish(channel, sum, square) gets them. Fixed order: the
+/// same bits in every call.
+template <class F>
+void channel_sums(const Device& device, const F& f, const ChannelRoom& room) {
+  device.kind == DeviceKind::cuda ? cuda_channel_sums(device.stream, f, room) : cpu_channel_sums(f, room);
 }
 
 }  // namespace dat

@@ -387,10 +387,11 @@ struct Add {
 };
 
 /// dx = dy where y, the output of the ReLU, is positive, else 0.
+template <class T>
 struct ReluGradient {
-  using Element = float;
-  const float *y, *dy;
-  float* dx;
+  using Element = T;
+  const T *y, *dy;
+  T* dx;
   std::int64_t n;
   template <int N>
   DAT_HD void piece(std::int64_t k) const {
@@ -419,7 +420,10 @@ struct PoolForward {
   }
 };
 
-/// dx = dy [samples, c] / (h*w) at every pixel. n: elements of dx.
+/// A factor in device memory; null: 1.
+[[nodiscard]] DAT_HD inline float factor_of(const float* factor) { return factor != nullptr ? *factor : 1.0F; }
+
+/// dx = factor * dy [samples, c] / (h*w) at every pixel. n: elements of dx.
 template <class T>
 struct PoolBackward {
   using Element = T;
@@ -427,6 +431,7 @@ struct PoolBackward {
   T* dx;
   Layout layout;
   std::int64_t n;
+  const float* factor = nullptr;  ///< as factor_of() takes it
   template <int N>
   DAT_HD void piece(std::int64_t k) const {
     constexpr int kPieces = kGroup / N;
@@ -457,6 +462,11 @@ struct PoolBackward {
     }
     DAT_SIMD
     for (int j = 0; j < N; ++j) a.v[j] /= part;
+    if (factor != nullptr) {
+      const float f = *factor;
+      DAT_SIMD
+      for (int j = 0; j < N; ++j) a.v[j] *= f;
+    }
     a.store(dx + k * N, count);
   }
 };

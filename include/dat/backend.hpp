@@ -15,7 +15,7 @@ namespace dat {
 /// What a convolution of a program is planned for: square kernel, square padding, no groups, no dilation. There are two
 /// kinds. A frozen convolution is for weights that stay as they are over many calls (attack, evaluation), and has a
 /// bias, the fused end of `accumulate` and `relu`, and no weight gradient. The other kind, for training, is y =
-/// conv(x), with a weight gradient, without bias or fused end, in f32.
+/// conv(x), with a weight gradient, without bias or fused end.
 struct ConvSpec {
   int n = 0;                   ///< samples in every call
   int c_in = 0, h = 0, w = 0;  ///< channels, height and width of x
@@ -29,7 +29,7 @@ struct ConvSpec {
   bool input_gradient = true;   ///< false: no input gradient will be asked for, and none is planned
   bool relu_input = false;      ///< frozen: x is what a ReLU left; see Conv2d::backward_relu
   bool other_gradient = false;  ///< with `relu_input`: x has another reader, whose part of the gradient is added
-  /// Type of x, y and their gradients, but for images; other than f32 in a frozen convolution only.
+  /// Type of x, y and their gradients, but for images. Weights and their gradients are f32 for the caller.
   DType storage = DType::f32;
 
   [[nodiscard]] int h_out() const { return (h + 2 * pad - kernel) / stride + 1; }
@@ -52,8 +52,8 @@ class Conv2d {
   ///
   /// Frozen: the weights of output channel o are multiplied by scale [c_out], and bias [c_out] is copied: this is how a
   /// batch norm is folded in. A null `scale`: no scale; a null `bias`: the bias stays as it is, zero at first.
-  /// Training: both must be null, and the `weights` themselves must stay where they are, and unchanged, until the next
-  /// call.
+  /// Training: both must be null, and in f32 the `weights` themselves must stay where they are, and unchanged, until
+  /// the next call.
   virtual void load(const float* weights, const float* scale, const float* bias) = 0;
 
   /// Frozen: from now on only the first `samples` of the n are asked for. Where that saves time, the other samples are
@@ -116,11 +116,19 @@ class Conv2d {
 
   /// The gradient of images, in f32, then PGD's step at these images where `update` has one (update.x not null). With a
   /// step, dx may be left as it was. Only where spec.image is set.
-  virtual void backward_image(const void* dy, float* dx, const PgdUpdate& update) = 0;
+  ///
+  /// @param factor  A number on the device that dx is multiplied by; null: 1.
+  virtual void backward_image(const void* dy, float* dx, const PgdUpdate& update, const float* factor) = 0;
+  void backward_image(const void* dy, float* dx, const PgdUpdate& update) { backward_image(dy, dx, update, nullptr); }
 
-  /// The weight gradient: dw [c_out][kh][kw][c_in] becomes the gradient or, with `accumulate`, has it added. Not of a
-  /// frozen convolution.
-  virtual void backward_weights(const float* x, const float* dy, float* dw, bool accumulate) = 0;
+  /// The weight gradient: dw [c_out][kh][kw][c_in], f32, becomes the gradient or, with `accumulate`, has it added. Not
+  /// of a frozen convolution.
+  ///
+  /// @param factor  A number on the device that the gradient is multiplied by; null: 1. With 16-bit storage only.
+  virtual void backward_weights(const void* x, const void* dy, float* dw, bool accumulate, const float* factor) = 0;
+  void backward_weights(const void* x, const void* dy, float* dw, bool accumulate) {
+    backward_weights(x, dy, dw, accumulate, nullptr);
+  }
 
   /// The library's names of the chosen kernels, for reports.
   [[nodiscard]] virtual std::string implementation() const = 0;
@@ -128,26 +136,42 @@ class Conv2d {
 
 struct BatchNormSpec {
   int n = 0, c = 0, h = 0, w = 0;  ///< shape of x, which has more than one value per channel
-  bool relu = false;               ///< followed by a ReLU
+  bool residual = false;           ///< another array is added to what the norm makes
+  bool relu = false;               ///< a ReLU is the last thing that happens
   float epsilon = 1e-5F;
+  DType storage = DType::f32;  ///< of x, residual, y and their gradients
 };
 
-/// A planned batch norm with the statistics of the batch, made by Backend::batch_norm; with the ReLU that follows it.
+/// A planned batch norm with the statistics of the batch, made by Backend::batch_norm; with the addition and the ReLU
+/// behind it.
 ///
-/// x, y and their gradients are [n, c, h, w] in activation_layout; everything else is [c]; all f32, on the device.
+/// x, residual, y and their gradients are [n, c, h, w] in activation_layout, of spec.storage; everything else is [c]
+/// and f32; all on the device.
 class BatchNorm {
  public:
   virtual ~BatchNorm() = default;
 
-  /// y = gamma * (x - mean) / sqrt(variance + epsilon) + beta, then the ReLU. Writes mean and variance of this batch,
-  /// the variance biased.
-  virtual void forward(const float* x, const float* gamma, const float* beta, float* y, float* mean,
+  /// y = gamma * (x - mean) / sqrt(variance + epsilon) + beta + residual, then the ReLU. Writes mean and variance of
+  /// this batch, the variance biased. residual: null without spec.residual.
+  virtual void forward(const void* x, const void* residual, const float* gamma, const float* beta, void* y, float* mean,
                        float* variance) = 0;
 
-  /// The gradients of the last forward call: x, gamma, mean and variance must be what they were there. Overwrites dx,
-  /// dgamma and dbeta. dx may be dy.
-  virtual void backward(const float* x, const float* dy, const float* gamma, const float* mean, const float* variance,
-                        float* dx, float* dgamma, float* dbeta) = 0;
+  /// Where the gradients of one call go.
+  struct Gradients {
+    void* dx;                      ///< may be dy without spec.residual; else it overlaps nothing
+    const void* addend = nullptr;  ///< what dx is to have added, such as the part of another reader of x; may be null
+    void* dresidual = nullptr;     ///< dy through the ReLU, with spec.residual; may be dy; null: not wanted
+    float *dgamma = nullptr, *dbeta = nullptr;  ///< null: not wanted
+    bool accumulate = false;                    ///< dgamma and dbeta are added to what is there
+    const float* factor = nullptr;  ///< on the device: what dgamma and dbeta are multiplied by first; null: 1
+  };
+  /// The gradients of the last forward call: x, y, gamma, beta, mean and variance must be what they were there. y is
+  /// not looked at without a ReLU.
+  virtual void backward(const void* x, const void* y, const void* dy, const float* gamma, const float* beta,
+                        const float* mean, const float* variance, const Gradients& gradients) = 0;
+
+  /// The library's name of the chosen code, for reports.
+  [[nodiscard]] virtual std::string implementation() const = 0;
 };
 
 /// A planned linear layer, made by Backend::linear: y [n, out] = x [n, in] * weights^T + bias [out], with weights [out,
@@ -183,10 +207,10 @@ struct Counters {
   }
 };
 
-/// One way to compute one pass of a convolution, as tried while programs were planned.
+/// One way to compute one pass of a convolution, or a batch norm, as tried while programs were planned.
 struct Trial {
-  std::string convolution;  ///< e.g. "3x3, 64 to 64 channels, 128 of 32x32, frozen, ReLU, f16"
-  std::string pass;         ///< forward | input gradient [through ReLU[, adding]] | weight gradient
+  std::string convolution;  ///< e.g. "3x3, 64 to 64 channels, 128 of 32x32, frozen, ReLU, f16", or "batch norm, ..."
+  std::string pass;         ///< forward | input gradient [through ReLU[, adding]] | weight gradient | both ways
   std::string name;         ///< the library's name of the algorithm
   double milliseconds = 0;  ///< the least of some runs; 0: not timed
   std::string refused;      ///< why the way is out of the question; empty: it may be taken
@@ -230,7 +254,7 @@ class Backend {
   /// How images lie in memory, and their gradients and perturbations.
   [[nodiscard]] virtual Layout image_layout(int c, int h, int w) const = 0;
 
-  /// Why frozen programs cannot keep activations in this type here; empty if they can.
+  /// Why programs cannot keep activations in this type here; empty if they can.
   [[nodiscard]] virtual std::string refuses(DType storage) const = 0;
 
   /// Zeroed memory on the device, aligned to 64 bytes, which the backend owns until it is destroyed. `purpose` is the

@@ -36,7 +36,9 @@ struct TrainOptions : DataSettings,
                       RunSettings,
                       MachineSettings {
   /// Whether a step may end without an update, so that what it has changed must be put back.
-  [[nodiscard]] bool steps_may_be_left_out() const { return max_bad_steps > 0 || on_corruption == "repair"; }
+  [[nodiscard]] bool steps_may_be_left_out() const {
+    return max_bad_steps > 0 || on_corruption == "repair" || precision == "f16";
+  }
   friend bool operator==(const TrainOptions&, const TrainOptions&) = default;
 };
 

@@ -16,5 +16,6 @@
 #include "dat/events/ban.hpp"
 #include "dat/events/corruption.hpp"
 #include "dat/events/left.hpp"
+#include "dat/events/overflow.hpp"
 #include "dat/events/setback.hpp"
 #include "dat/events/straggler.hpp"

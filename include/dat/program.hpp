@@ -136,7 +136,15 @@ class TrainingProgram {
  public:
   /// Plans a program for n samples at a time; `of` and errors as of FrozenProgram; also Error(usage) where n is so
   /// small that a batch norm would have one value per channel.
-  TrainingProgram(Model& model, int n, const Graph* of = nullptr);
+  ///
+  /// @param storage  The type of activations, of their gradients and of the weights in convolutions. Weights and their
+  ///                 gradients are f32 for the caller, and so are images, logits, statistics, sums, and all behind the
+  ///                 pool.
+  /// @param scale    [2] on the device, S and 1/S, which may change between two passes: gradients within the network
+  ///                 are S times as large, so that they do not become zero in f16. dlogits and all results are without
+  ///                 it. Null: 1.
+  TrainingProgram(Model& model, int n, const Graph* of = nullptr, DType storage = DType::f32,
+                  const float* scale = nullptr);
   ~TrainingProgram();
 
   /// Packs the weights where necessary, as FrozenProgram::refresh; forward() calls it.
@@ -189,6 +197,8 @@ class TrainingProgram {
   Model& model_;
   const Graph& graph_;
   int n_;
+  DType storage_;
+  const float* scale_;
   std::vector<Step> steps_;
   std::vector<Piece> pieces_;                    ///< pieces of the way back, in its order
   std::unique_ptr<Backend::Recording> forward_;  ///< null: not recorded (yet)

@@ -209,7 +209,8 @@ void write_picture(const std::string& folder, const std::vector<Convolutions::Ro
           .device = options.device,
           .threads = choose_threads(options.threads, world.node_size()),
           .math = options.math,
-          .attack_precision = options.attack_precision};
+          .attack_precision = options.attack_precision,
+          .precision = options.precision};
 }
 
 void make_folder(const std::string& folder) {

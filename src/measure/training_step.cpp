@@ -69,6 +69,7 @@ class DrawnImages final : public Dataset {
   if (options.attack == "pgd") all.alpha = kAlpha;
   if (options.attack == "fgsm") all.start_box = "on";
   all.attack_precision = options.attack_precision;
+  all.precision = options.precision;
   all.attack_batch = options.attack_batch;
   all.lambda = options.lambda;
   all.optimizer = "sgd";
@@ -202,6 +203,7 @@ nlohmann::ordered_json TrainingStep::about() {
           {"device", backend().description()},
           {"math", !on_gpu() && options_.math == "tf32" ? "f32" : options_.math},
           {"attack_precision", options_.attack_precision},
+          {"precision", options_.precision},
           {"threads", options_.threads},
           {"device_bytes", bytes},
           {"commit", commit()}};

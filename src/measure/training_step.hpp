@@ -25,7 +25,7 @@ struct StepOptions {
   std::string device = "auto";
   int threads = 2;
   std::string math = "tf32";
-  std::string attack_precision = "f32";
+  std::string attack_precision = "f32", precision = "f32";
   double planning_seconds = 30;  ///< for trials of GPU algorithms
 };
 

@@ -40,9 +40,15 @@ void TrainingLowering::contribute(int value, Buffer part, bool owned) {
     return;
   }
   touch(g.buffer);
-  const Buffer into = g.owned ? g.buffer : owned ? part : fresh(elements(value));
-  sums_.push_back({g.buffer, part, into, elements(value), value});
+  const Buffer into = g.owned ? g.buffer : owned ? part : fresh(elements(value), type(value));
+  sums_.push_back({g.buffer, part, into, elements(value), value, type(value)});
   g = {into, true};
+}
+
+Lowering::Buffer TrainingLowering::take_part(int value) {
+  const Buffer part = std::exchange(gradients_[static_cast<std::size_t>(value)], {}).buffer;
+  touch(part);
+  return part;
 }
 
 }  // namespace dat

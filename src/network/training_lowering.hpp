@@ -8,7 +8,7 @@
 
 namespace dat {
 
-/// A graph on its way to a training program. Everything is f32.
+/// A graph on its way to a training program.
 class TrainingLowering : public Lowering {
  public:
   /// The arrays that operations share, on the device.
@@ -16,10 +16,15 @@ class TrainingLowering : public Lowering {
     float *logits, *dlogits;  ///< [n, classes]
     float *mean, *variance;   ///< [graph.statistics] of the batch
     float* norm_gradients;    ///< dgamma, dbeta of one batch norm at a time
+    const float* scale;       ///< [2] see TrainingProgram; null: none
+    /// What gradients by parameters and images are multiplied by; null: nothing.
+    [[nodiscard]] const float* unscale() const { return scale != nullptr ? scale + 1 : nullptr; }
   };
-  TrainingLowering(Model& of, const Graph& described, int samples, Planner& buffers, const Arrays& all)
-      : Lowering(of, described, samples, buffers), arrays(all), gradients_(described.nodes.size()) {}
+  TrainingLowering(Model& of, const Graph& described, int samples, Planner& buffers, DType type, const Arrays& all)
+      : Lowering(of, described, samples, buffers), storage(type), arrays(all), gradients_(described.nodes.size()) {}
 
+  /// Type of activations and their gradients up to the pool; behind the pool they are few, and f32.
+  const DType storage;
   const Arrays arrays;
 
   /// The gradient of a value, whose readers are planned from the last to the first. An owned gradient may be
@@ -32,12 +37,16 @@ class TrainingLowering : public Lowering {
   [[nodiscard]] Gradient arriving(int result);
   /// An operation adds this part to the gradient of a value that it reads.
   void contribute(int value, Buffer part, bool owned);
+  /// The other way to contribute: takes over what other readers have contributed (-1: nothing). The operation adds it
+  /// to its own part, and contributes the sum.
+  [[nodiscard]] Buffer take_part(int value);
 
   /// A part of a gradient that meets the part of another reader; the program adds the two after the operation has run.
   struct Sum {
     Buffer a, b, into;
     std::int64_t elements;
     int value;
+    DType type;
   };
   [[nodiscard]] std::vector<Sum> take_sums() { return std::exchange(sums_, {}); }
 
@@ -64,9 +73,11 @@ class TrainingOperation : public Operation {
   /// Queues the way forth. The images concern the convolution that reads them.
   virtual void forward(const float* image) = 0;
   /// Queues the gradient of what the operation reads, where it, or what backward_weights() makes of it, is wanted.
+  /// Where not weights_first(), the gradients of the parameters, too, where `wanted` says where they go: then
+  /// backward_weights() must not be called.
   virtual void backward(const WantedGradients& wanted) = 0;
-  /// Queues the gradients of the operation's parameters. Called where one of them is wanted: before backward(), or
-  /// behind it where backward() computes them.
+  /// Queues the gradients of the operation's parameters. Called where one of them is wanted: before backward(), or,
+  /// where not weights_first(), behind a backward() that was not told where they go.
   virtual void backward_weights(const WantedGradients&) {}
   [[nodiscard]] virtual bool weights_first() const { return true; }
 

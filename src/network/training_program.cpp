@@ -4,6 +4,7 @@
 
 #include "dat/program.hpp"
 #include "dat/tick.hpp"
+#include "network/frozen_lowering.hpp"
 #include "network/training_lowering.hpp"
 #include "pointwise.hpp"
 
@@ -17,10 +18,9 @@ struct TrainingProgram::Step {
   /// Queues both, the sums as far as values from `lowest` on need them.
   void backward(const Model& model, const Planner& planner, const WantedGradients& wanted, int lowest) const {
     operation->backward(wanted);
-    for (const auto& [a, b, into, elements, value] : sums) {
-      const auto at = [&](Planner::Buffer buffer) { return planner.at<float>(model.backend.workspace(), buffer); };
-      if (value >= lowest)
-        each(model.backend.device(), kernels::groups(elements), kernels::Add<float>{at(a), at(b), at(into), elements});
+    for (const auto& [a, b, into, elements, value, type] : sums) {
+      const auto at = [&](Planner::Buffer buffer) { return planner.at<void>(model.backend.workspace(), buffer); };
+      if (value >= lowest) add(model.backend.device(), type, at(a), at(b), at(into), elements);
     }
   }
 };
@@ -32,9 +32,10 @@ struct TrainingProgram::Piece {
   std::unique_ptr<Backend::Recording> recording;
 };
 
-TrainingProgram::TrainingProgram(Model& model, int n, const Graph* of)
-    : model_(model), graph_(of != nullptr ? *of : model.graph), n_(n) {
+TrainingProgram::TrainingProgram(Model& model, int n, const Graph* of, DType storage, const float* scale)
+    : model_(model), graph_(of != nullptr ? *of : model.graph), n_(n), storage_(storage), scale_(scale) {
   Backend& backend = model.backend;
+  require(backend.refuses(storage).empty(), ExitCode::usage, backend.refuses(storage));
   const int classes = model.graph.nodes.back().c;
   logits_ = backend.allocate_floats(std::int64_t{n} * classes, "logits");
   dlogits_ = backend.allocate_floats(std::int64_t{n} * classes, "logits");
@@ -63,7 +64,8 @@ TrainingProgram::TrainingProgram(Model& model, int n, const Graph* of)
 TrainingProgram::~TrainingProgram() = default;
 
 void TrainingProgram::lower() {
-  TrainingLowering lowering(model_, graph_, n_, planner_, {logits_, dlogits_, mean_, variance_, norm_gradients_});
+  TrainingLowering lowering(model_, graph_, n_, planner_, storage_,
+                            {logits_, dlogits_, mean_, variance_, norm_gradients_, scale_});
   for (int node = lowering.next_node(); node >= 0; node = lowering.next_node())
     steps_.push_back({training_operation(lowering, node), {}});
   for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
@@ -148,12 +150,15 @@ void TrainingProgram::backward(const float* x, const GradientRequest& request) {
       lowest = std::min(lowest, step.operation->result());
   }
 
-  const auto backward_weights = [&](TrainingOperation& operation, const WantedGradients& wanted) {
-    if (wanted.dw == nullptr && wanted.dbias == nullptr) return;
-    operation.backward_weights(wanted);
+  const auto tell = [&](const TrainingOperation& operation, const WantedGradients& wanted) {
     if (request.ready == nullptr) return;
     if (wanted.dbias != nullptr) (*request.ready)(operation.node().bias);
     if (wanted.dw != nullptr) (*request.ready)(operation.node().weight);
+  };
+  const auto backward_weights = [&](TrainingOperation& operation, const WantedGradients& wanted) {
+    if (wanted.dw == nullptr && wanted.dbias == nullptr) return;
+    operation.backward_weights(wanted);
+    tell(operation, wanted);
   };
   for (const Piece& piece : pieces_) {
     const bool replayed = !request.whole && piece.recording != nullptr && piece.lowest >= lowest;
@@ -173,7 +178,8 @@ void TrainingProgram::backward(const float* x, const GradientRequest& request) {
         step.backward(model_, planner_, wanted, lowest);
       else if (k == piece.first)
         piece.recording->replay();
-      if (!operation.weights_first()) backward_weights(operation, wanted);
+      if (!operation.weights_first() && whole) backward_weights(operation, wanted);
+      if (!operation.weights_first() && !whole) tell(operation, wanted);
     }
   }
 }

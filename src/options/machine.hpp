@@ -20,6 +20,14 @@ void add_attack_precision(TableOf<Options>& table) {
             one_of({"f32", "f16", "bf16"}));
 }
 
+template <class Options>
+void add_precision(TableOf<Options>& table) {
+  table.add("--precision", &Options::precision,
+            "how training passes, and attacks on batch statistics, keep activations and weights; 16 bits need a GPU; "
+            "weights are updated in f32. How f32 is multiplied: --math",
+            one_of({"f32", "f16", "bf16"}));
+}
+
 /// A trained network, and the images that a verb shows it.
 template <class Options>
 void add_trained(TableOf<Options>& table) {

@@ -43,6 +43,10 @@ Replica::Replica(const ReplicaOptions& options)
         options.training_batches.empty() && (options.attack_storage == DType::f32 || !options.evaluations);
     images_.add_noise(options.noise, options.noise_samples, passes_alone ? attack_batch_of(options) : images_.capacity);
   }
+  if (options.training_storage == DType::f16 && !options.training_batches.empty()) {
+    gradient_scale_ = backend_->allocate_floats(2, "gradient scale");
+    set_gradient_scale(1);
+  }
   plan(options, options.images.size);
   if (options.attack_storage != DType::f32 && options.evaluations) {
     frozen_f32_ = std::make_unique<FrozenProgram>(model_, images_.capacity * copies());
@@ -66,7 +70,8 @@ void Replica::plan(const ReplicaOptions& options, int size) {
       model_, options.needs.early_stop ? early_stop_sizes(attack_batch) : std::vector{attack_batch},
       options.attack_storage, of);
   const auto add_training = [&](int n) {
-    if (!all.training.contains(n)) all.training[n] = std::make_unique<TrainingProgram>(model_, n, of);
+    if (!all.training.contains(n))
+      all.training[n] = std::make_unique<TrainingProgram>(model_, n, of, options.training_storage, gradient_scale_);
   };
   for (const int n : options.training_batches) {
     add_training(n * copies());
@@ -77,6 +82,12 @@ void Replica::plan(const ReplicaOptions& options, int size) {
   else
     all.attacked = objective(*all.frozen.front());
   if (options.needs.clean_logits) all.attacked->allow_reference();
+}
+
+void Replica::set_gradient_scale(float scale) {
+  assert(gradient_scale_ != nullptr);
+  const float both[] = {scale, 1 / scale};
+  backend_->copy_to_device(gradient_scale_, both, sizeof both);
 }
 
 std::unique_ptr<FrozenView> Replica::objective(FrozenProgram& program) {

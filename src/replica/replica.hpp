@@ -21,16 +21,17 @@ struct ReplicaOptions {
   std::string activation = "relu";  ///< as activation_from takes it
   std::string normalize = "none";   ///< as normalization_from takes it
   Granularity granularity = Granularity::tensor;
-  DatasetInfo images;                 ///< size, channels and classes of the images that the network is for
-  std::vector<int> smaller{};         ///< other sizes, below that, of images that are trained on
-  int micro_batch = 1;                ///< most images at a time
-  int attack_batch = 0;               ///< images in a pass of the attack; 0: micro_batch
-  DType attack_storage = DType::f32;  ///< type of the network's activations while it is attacked; evaluation is f32
-  Needs needs{};                      ///< of attacks and losses
-  std::vector<int> training_batches;  ///< numbers of images of the training passes; empty: the network is not trained
-  double noise = 0;                   ///< deviation of the noise that attacks and evaluations see; 0: none
-  int noise_samples = 1;              ///< copies of each image under noise
-  bool evaluations = true;            ///< evaluated() is asked for
+  DatasetInfo images;                   ///< size, channels and classes of the images that the network is for
+  std::vector<int> smaller{};           ///< other sizes, below that, of images that are trained on
+  int micro_batch = 1;                  ///< most images at a time
+  int attack_batch = 0;                 ///< images in a pass of the attack; 0: micro_batch
+  DType attack_storage = DType::f32;    ///< type of the network's activations while it is attacked; evaluation is f32
+  DType training_storage = DType::f32;  ///< and in training passes, those of attacks on batch statistics included
+  Needs needs{};                        ///< of attacks and losses
+  std::vector<int> training_batches;    ///< numbers of images of the training passes; empty: the network is not trained
+  double noise = 0;                     ///< deviation of the noise that attacks and evaluations see; 0: none
+  int noise_samples = 1;                ///< copies of each image under noise
+  bool evaluations = true;              ///< evaluated() is asked for
 };
 
 /// One rank's copy of the network: the device, the weights there, the programs that this rank runs, and the images that
@@ -53,6 +54,8 @@ class Replica final : public Programs {
   /// The training program for n images of the size at hand, n being one of options.training_batches, or of these times
   /// the copies under noise.
   [[nodiscard]] TrainingProgram& training(int n) override { return *at_hand().training.at(n); }
+  /// What training passes multiply gradients by on the way (TrainingProgram): queued, with f16 only.
+  void set_gradient_scale(float scale);
   /// Of each image that training passes see where there is noise; else 1.
   [[nodiscard]] int copies() const { return images_.copies(); }
 
@@ -86,6 +89,7 @@ class Replica final : public Programs {
   [[nodiscard]] OfSize& at_hand();
 
   std::unique_ptr<Backend> backend_;
+  float* gradient_scale_ = nullptr;  ///< [2] for training programs in f16: the scale, and its inverse
   Model model_;
   Buffers images_;
   std::vector<std::unique_ptr<OfSize>> sizes_;  ///< the dataset's size first

@@ -15,6 +15,7 @@
 #include "run/opening.hpp"
 #include "run/restart.hpp"
 #include "run/signals.hpp"
+#include "run/skipped.hpp"
 #include "train/plan/role.hpp"
 #include "train/protocol/guard.hpp"
 
@@ -225,7 +226,7 @@ bool Run::step() {
   if (!tell_accusations()) return false;
   if (ranks_->root()) {
     report_->step(*record);
-    if (!trainer_->skipped().empty()) report_->tell(SetbackRecord{record->step, "skipped", trainer_->skipped()});
+    tell_skipped(*report_, *trainer_, record->step);
   }
   tell_corruptions();
   if (const std::string crowded = crowding_.after_step(*ranks_, hosts_); !crowded.empty()) report_->warning(crowded);

@@ -84,6 +84,7 @@ std::string settle_generators(TrainOptions& o, int ranks, int on_node) {
   const bool as_f32 = of_cpu && o.math == "tf32";
   require_of(calibration, "math", as_f32 ? "f32" : o.math);
   require_of(calibration, "attack-precision", o.attack_precision);
+  require_of(calibration, "precision", o.precision);
   count_as(o, calibration);
   StepChoice choice{.codec = codec_of(calibration, o),
                     .bucket_elements = o.bucket > 0 ? o.bucket : default_bucket(o.overlap),

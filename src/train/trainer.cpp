@@ -193,8 +193,10 @@ void Trainer::train_on_examples(const ActiveSet& active) {
 }
 
 std::vector<Stateful*> Trainer::parts() {
-  return {&update_,        &statistics_, layers_.get(),      &exchange_->codec_state(),
-          examples_.get(), &timer_,      &watch_.setbacks(), exchange_.get()};
+  std::vector<Stateful*> all{&update_,        &statistics_, layers_.get(),      &exchange_->codec_state(),
+                             examples_.get(), &timer_,      &watch_.setbacks(), exchange_.get()};
+  if (watch_.loss_scale() != nullptr) all.push_back(watch_.loss_scale());
+  return all;
 }
 
 /// Nothing of the step stays but the draw of layers, into which none of its numbers has gone.

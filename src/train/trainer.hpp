@@ -58,6 +58,7 @@ class Trainer {
   [[nodiscard]] std::vector<Accusation> take_accusations() { return exchange_->take_accusations(); }
   /// Why the step before was skipped; empty: it was not.
   [[nodiscard]] const std::string& skipped() const { return watch_.skipped(); }
+  [[nodiscard]] double overflowed_to() const { return watch_.overflowed_to(); }  ///< Watch::overflowed_to
   [[nodiscard]] const Setbacks& setbacks() const { return watch_.setbacks(); }
   [[nodiscard]] std::int64_t steps_done() const { return step_; }
 

@@ -24,6 +24,7 @@ const TableOf<BenchOptions>& bench_table() {
     table.add("--batch", &O::batch, "images per rank and step", kBatch);
     table.add("--attack-steps", &O::attack_steps, "gradient steps of pgd", kSteps);
     add_attack_precision(table);
+    add_precision(table);
     add_device(table);
     table.add("--seconds", &O::seconds, "to spend after planning; each figure is measured at least once", kSomeSeconds);
     table.add("--out", &O::out, "folder for bench.json and a picture; none: the table is all", kFolder);

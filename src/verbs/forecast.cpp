@@ -38,6 +38,7 @@ void add_calibration(TableOf<ForecastOptions>& table) {
             "weight of the loss on clean images; auto: " + own_values(attacks(), "lambda") + " (DAT), else 0",
             kAutoWeight);
   add_attack_precision(table);
+  add_precision(table);
   add_device(table);
   table.add("--seconds", &O::seconds, "to spend after planning; each figure is measured at least a few times",
             kSomeSeconds);
@@ -105,7 +106,8 @@ int measure_and_forecast(Communicator& world, const ForecastOptions& o, int argc
                                  .device = o.device,
                                  .threads = choose_threads(o.threads, world.node_size()),
                                  .math = o.math,
-                                 .attack_precision = o.attack_precision};
+                                 .attack_precision = o.attack_precision,
+                                 .precision = o.precision};
   std::unique_ptr<TrainingStep> step;
   together(world, [&] {
     if (world.root()) make_forecast_folder(o);

@@ -371,16 +371,25 @@ bool batch_norm_fits(const cudnnTensorStruct* x, const cudnnTensorStruct* y, con
   return x != nullptr && y != nullptr && parameters != nullptr && x->type && same(*x, *y) && parameters->n == 1 &&
          parameters->c == x->c && parameters->h == 1 && parameters->w == 1 && parameters->type == CUDA_R_32F;
 }
-bool batch_norm_supported(cudnnBatchNormMode_t mode, cudnnBatchNormOps_t ops, const cudnnTensorStruct* x) {
-  return (mode == CUDNN_BATCHNORM_SPATIAL || mode == CUDNN_BATCHNORM_SPATIAL_PERSISTENT) &&
-         ops == CUDNN_BATCHNORM_OPS_BN && x->nhwc && x->type == CUDA_R_32F;
+/// As documented: the activation is fused in half precision, by the persistent kernels, and with a ReLU.
+bool batch_norm_supported(cudnnBatchNormMode_t mode, cudnnBatchNormOps_t ops, const cudnnTensorStruct* x,
+                          const cudnnActivationStruct* activation) {
+  if (mode != CUDNN_BATCHNORM_SPATIAL && mode != CUDNN_BATCHNORM_SPATIAL_PERSISTENT) return false;
+  if (!x->nhwc || x->type == CUDA_R_16BF) return false;
+  return ops == CUDNN_BATCHNORM_OPS_BN ||
+         (mode == CUDNN_BATCHNORM_SPATIAL_PERSISTENT && x->type == CUDA_R_16F && x->c % 4 == 0 &&
+          activation != nullptr && activation->mode == CUDNN_ACTIVATION_RELU);
 }
-constexpr std::size_t kForwardWorkspace = 512, kBackwardWorkspace = 1024, kReserve = 256;
+constexpr std::size_t kForwardWorkspace = 512, kBackwardWorkspace = 1024, kMark = 256;
+/// A mark, and a byte for each element that tells where the activation was open.
+std::size_t reserve_bytes(cudnnBatchNormOps_t ops, const cudnnTensorStruct& x) {
+  return kMark + (ops == CUDNN_BATCHNORM_OPS_BN ? 0 : x.elements());
+}
 
 struct Moments {
   double mean, inverse_deviation, variance;
 };
-Moments moments(const float* x, std::size_t samples, int channels, int c, double epsilon) {
+Moments moments(const Numbers& x, std::size_t samples, int channels, int c, double epsilon) {
   double mean = 0, variance = 0;
   for (std::size_t i = 0; i < samples; ++i) mean += x[i * channels + c];
   mean /= double(samples);
@@ -630,43 +639,45 @@ cudnnStatus_t cudnnDeriveBNTensorDescriptor(cudnnTensorDescriptor_t out, const c
 cudnnStatus_t cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(
     cudnnHandle_t, cudnnBatchNormMode_t mode, cudnnBatchNormOps_t ops, const cudnnTensorDescriptor_t x,
     const cudnnTensorDescriptor_t, const cudnnTensorDescriptor_t y, const cudnnTensorDescriptor_t parameters,
-    const cudnnActivationDescriptor_t, std::size_t* bytes) {
+    const cudnnActivationDescriptor_t activation, std::size_t* bytes) {
   *bytes = kForwardWorkspace;
   if (!batch_norm_fits(x, y, parameters)) return kBad;
-  return batch_norm_supported(mode, ops, x) ? kOk : kUnsupported;
+  return batch_norm_supported(mode, ops, x, activation) ? kOk : kUnsupported;
 }
 cudnnStatus_t cudnnGetBatchNormalizationBackwardExWorkspaceSize(
     cudnnHandle_t, cudnnBatchNormMode_t mode, cudnnBatchNormOps_t ops, const cudnnTensorDescriptor_t x,
     const cudnnTensorDescriptor_t, const cudnnTensorDescriptor_t dy, const cudnnTensorDescriptor_t,
-    const cudnnTensorDescriptor_t dx, const cudnnTensorDescriptor_t parameters, const cudnnActivationDescriptor_t,
-    std::size_t* bytes) {
+    const cudnnTensorDescriptor_t dx, const cudnnTensorDescriptor_t parameters,
+    const cudnnActivationDescriptor_t activation, std::size_t* bytes) {
   *bytes = kBackwardWorkspace;
   if (!batch_norm_fits(x, dy, parameters) || !batch_norm_fits(x, dx, parameters)) return kBad;
-  return batch_norm_supported(mode, ops, x) ? kOk : kUnsupported;
+  return batch_norm_supported(mode, ops, x, activation) ? kOk : kUnsupported;
 }
 cudnnStatus_t cudnnGetBatchNormalizationTrainingExReserveSpaceSize(cudnnHandle_t, cudnnBatchNormMode_t mode,
                                                                    cudnnBatchNormOps_t ops,
-                                                                   const cudnnActivationDescriptor_t,
+                                                                   const cudnnActivationDescriptor_t activation,
                                                                    const cudnnTensorDescriptor_t x,
                                                                    std::size_t* bytes) {
-  *bytes = kReserve;
   if (x == nullptr || !x->type) return kBad;
-  return batch_norm_supported(mode, ops, x) ? kOk : kUnsupported;
+  *bytes = reserve_bytes(ops, *x);
+  return batch_norm_supported(mode, ops, x, activation) ? kOk : kUnsupported;
 }
 
 cudnnStatus_t cudnnBatchNormalizationForwardTrainingEx(
     cudnnHandle_t handle, cudnnBatchNormMode_t mode, cudnnBatchNormOps_t ops, const void* alpha, const void* beta,
-    const cudnnTensorDescriptor_t x_desc, const void* x_data, const cudnnTensorDescriptor_t, const void*,
+    const cudnnTensorDescriptor_t x_desc, const void* x_data, const cudnnTensorDescriptor_t z_desc, const void* z_data,
     const cudnnTensorDescriptor_t y_desc, void* y_data, const cudnnTensorDescriptor_t parameters,
     const void* scale_data, const void* bias_data, double factor, void* running_mean, void* running_variance,
-    double epsilon, void* save_mean, void* save_inverse, cudnnActivationDescriptor_t, void* workspace,
+    double epsilon, void* save_mean, void* save_inverse, cudnnActivationDescriptor_t activation, void* workspace,
     std::size_t workspace_size, void* reserve, std::size_t reserve_size) {
+  const bool adds = ops == CUDNN_BATCHNORM_OPS_BN_ADD_ACTIVATION, acts = ops != CUDNN_BATCHNORM_OPS_BN;
   if (handle == nullptr || alpha == nullptr || beta == nullptr || !batch_norm_fits(x_desc, y_desc, parameters) ||
-      epsilon < CUDNN_BN_MIN_EPSILON || workspace_size < kForwardWorkspace || reserve_size < kReserve ||
+      epsilon < CUDNN_BN_MIN_EPSILON || workspace_size < kForwardWorkspace ||
+      reserve_size < reserve_bytes(ops, *x_desc) || (adds && (z_desc == nullptr || !same(*z_desc, *x_desc))) ||
       (running_mean == nullptr) != (running_variance == nullptr) ||
       (save_mean == nullptr) != (save_inverse == nullptr) || overlap(x_data, x_desc->bytes(), y_data, y_desc->bytes()))
     return kBad;
-  if (!batch_norm_supported(mode, ops, x_desc)) return kUnsupported;
+  if (!batch_norm_supported(mode, ops, x_desc, activation)) return kUnsupported;
   const char* const name = "cudnnBatchNormalizationForwardTrainingEx";
   const int channels = x_desc->c;
   const std::size_t samples = x_desc->elements() / channels, bytes = parameters->bytes();
@@ -677,11 +688,13 @@ cudnnStatus_t cudnnBatchNormalizationForwardTrainingEx(
   for (const void* p : {running_mean, running_variance, save_mean, save_inverse})
     require_device(name, "a statistic", p, p == nullptr ? 0 : bytes);
   require_device(name, "the workspace", workspace, kForwardWorkspace);
-  require_device(name, "the reserve space", reserve, kReserve);
-  const auto *x = static_cast<const float*>(x_data), *scale = static_cast<const float*>(scale_data),
-             *bias = static_cast<const float*>(bias_data);
-  return queue(handle, workspace, kForwardWorkspace, [=, a = number(alpha), b = number(beta)] {
-    std::memset(reserve, channels % 251, kReserve);
+  require_device(name, "the reserve space", reserve, reserve_bytes(ops, *x_desc));
+  if (adds) require_device(name, "z", z_data, x_desc->bytes());
+  const auto *scale = static_cast<const float*>(scale_data), *bias = static_cast<const float*>(bias_data);
+  return queue(handle, workspace, kForwardWorkspace, [=, type = *x_desc->type, a = number(alpha), b = number(beta)] {
+    const Numbers x = read(x_data, type, samples * channels, false);
+    auto* const open = static_cast<unsigned char*>(reserve) + kMark;
+    std::memset(reserve, channels % 251, kMark);
 #pragma omp parallel for schedule(static)
     for (int c = 0; c < channels; ++c) {
       const Moments m = moments(x, samples, channels, c, epsilon);
@@ -700,7 +713,13 @@ cudnnStatus_t cudnnBatchNormalizationForwardTrainingEx(
       }
       for (std::size_t i = 0; i < samples; ++i) {
         const std::size_t at = i * channels + c;
-        blend(y_data, CUDA_R_32F, at, a * ((x[at] - m.mean) * m.inverse_deviation * scale[c] + bias[c]), b);
+        double value = (x[at] - m.mean) * m.inverse_deviation * scale[c] + bias[c];
+        if (adds) value += load(z_data, type, at);
+        if (acts) {
+          open[at] = value > 0;
+          value = value > 0 || value != value ? value : 0;
+        }
+        blend(y_data, type, at, a * value, b);
       }
     }
   });
@@ -709,19 +728,24 @@ cudnnStatus_t cudnnBatchNormalizationForwardTrainingEx(
 cudnnStatus_t cudnnBatchNormalizationBackwardEx(
     cudnnHandle_t handle, cudnnBatchNormMode_t mode, cudnnBatchNormOps_t ops, const void* alpha_data,
     const void* beta_data, const void* alpha_parameters, const void* beta_parameters,
-    const cudnnTensorDescriptor_t x_desc, const void* x_data, const cudnnTensorDescriptor_t, const void*,
-    const cudnnTensorDescriptor_t dy_desc, const void* dy_data, const cudnnTensorDescriptor_t, void*,
+    const cudnnTensorDescriptor_t x_desc, const void* x_data, const cudnnTensorDescriptor_t y_desc, const void* y_data,
+    const cudnnTensorDescriptor_t dy_desc, const void* dy_data, const cudnnTensorDescriptor_t dz_desc, void* dz,
     const cudnnTensorDescriptor_t dx_desc, void* dx, const cudnnTensorDescriptor_t parameters, const void* scale_data,
-    const void*, void* d_scale, void* d_bias, double epsilon, const void* saved_mean, const void* saved_inverse,
-    cudnnActivationDescriptor_t, void* workspace, std::size_t workspace_size, void* reserve, std::size_t reserve_size) {
+    const void* bias_data, void* d_scale, void* d_bias, double epsilon, const void* saved_mean,
+    const void* saved_inverse, cudnnActivationDescriptor_t activation, void* workspace, std::size_t workspace_size,
+    void* reserve, std::size_t reserve_size) {
+  const bool adds = ops == CUDNN_BATCHNORM_OPS_BN_ADD_ACTIVATION, acts = ops != CUDNN_BATCHNORM_OPS_BN;
   if (handle == nullptr || alpha_data == nullptr || beta_data == nullptr || alpha_parameters == nullptr ||
       beta_parameters == nullptr || !batch_norm_fits(x_desc, dy_desc, parameters) ||
       !batch_norm_fits(x_desc, dx_desc, parameters) || epsilon < CUDNN_BN_MIN_EPSILON ||
-      workspace_size < kBackwardWorkspace || reserve_size < kReserve ||
+      workspace_size < kBackwardWorkspace || reserve_size < reserve_bytes(ops, *x_desc) ||
+      (acts && (y_desc == nullptr || !same(*y_desc, *x_desc) || y_data == nullptr || bias_data == nullptr)) ||
+      (adds &&
+       (dz_desc == nullptr || !same(*dz_desc, *x_desc) || overlap(dz, x_desc->bytes(), dy_data, x_desc->bytes()))) ||
       (saved_mean == nullptr) != (saved_inverse == nullptr) || overlap(dx, x_desc->bytes(), x_data, x_desc->bytes()) ||
       overlap(dx, x_desc->bytes(), dy_data, x_desc->bytes()))
     return kBad;
-  if (!batch_norm_supported(mode, ops, x_desc)) return kUnsupported;
+  if (!batch_norm_supported(mode, ops, x_desc, activation)) return kUnsupported;
   const char* const name = "cudnnBatchNormalizationBackwardEx";
   const int channels = x_desc->c;
   const std::size_t samples = x_desc->elements() / channels, bytes = parameters->bytes();
@@ -731,36 +755,43 @@ cudnnStatus_t cudnnBatchNormalizationBackwardEx(
     require_device(name, "the scale or a gradient", p, bytes);
   for (const void* p : {saved_mean, saved_inverse}) require_device(name, "a statistic", p, p == nullptr ? 0 : bytes);
   require_device(name, "the workspace", workspace, kBackwardWorkspace);
-  require_device(name, "the reserve space", reserve, kReserve);
-  const auto *x = static_cast<const float*>(x_data), *dy = static_cast<const float*>(dy_data),
-             *scale = static_cast<const float*>(scale_data);
-  return queue(
-      handle, workspace, kBackwardWorkspace,
-      [=, a = number(alpha_data), b = number(beta_data), pa = number(alpha_parameters), pb = number(beta_parameters)] {
-        const auto* mark = static_cast<const unsigned char*>(reserve);
-        if (!std::all_of(mark, mark + kReserve, [=](unsigned char v) { return v == channels % 251; }))
-          fail("batch norm's reserve space is not what the forward call left there");
+  require_device(name, "the reserve space", reserve, reserve_bytes(ops, *x_desc));
+  if (acts) require_device(name, "y", y_data, x_desc->bytes());
+  if (adds) require_device(name, "dz", dz, x_desc->bytes());
+  const auto* const scale = static_cast<const float*>(scale_data);
+  return queue(handle, workspace, kBackwardWorkspace,
+               [=, type = *x_desc->type, a = number(alpha_data), b = number(beta_data), pa = number(alpha_parameters),
+                pb = number(beta_parameters)] {
+                 const Numbers x = read(x_data, type, samples * channels, false);
+                 Numbers dy = read(dy_data, type, samples * channels, false);
+                 const auto* mark = static_cast<const unsigned char*>(reserve);
+                 for (std::size_t i = 0; acts && i < dy.size(); ++i)
+                   if (mark[kMark + i] == 0) dy[i] = 0;
+                 for (std::size_t i = 0; adds && i < dy.size(); ++i) blend(dz, type, i, dy[i], 0);
+                 if (!std::all_of(mark, mark + kMark, [=](unsigned char v) { return v == channels % 251; }))
+                   fail("batch norm's reserve space is not what the forward call left there");
 #pragma omp parallel for schedule(static)
-        for (int c = 0; c < channels; ++c) {
-          Moments m = moments(x, samples, channels, c, epsilon);
-          if (saved_mean != nullptr) m = {load(saved_mean, CUDA_R_32F, c), load(saved_inverse, CUDA_R_32F, c), 0};
-          double sum = 0, product = 0;
-          for (std::size_t i = 0; i < samples; ++i) {
-            const std::size_t at = i * channels + c;
-            sum += dy[at];
-            product += dy[at] * (x[at] - m.mean) * m.inverse_deviation;
-          }
-          blend(d_scale, CUDA_R_32F, c, pa * product, pb);
-          blend(d_bias, CUDA_R_32F, c, pa * sum, pb);
-          for (std::size_t i = 0; i < samples; ++i) {
-            const std::size_t at = i * channels + c;
-            const double hat = (x[at] - m.mean) * m.inverse_deviation;
-            blend(
-                dx, CUDA_R_32F, at,
-                a * scale[c] * m.inverse_deviation * (dy[at] - sum / double(samples) - hat * product / double(samples)),
-                b);
-          }
-        }
-      });
+                 for (int c = 0; c < channels; ++c) {
+                   Moments m = moments(x, samples, channels, c, epsilon);
+                   if (saved_mean != nullptr)
+                     m = {load(saved_mean, CUDA_R_32F, c), load(saved_inverse, CUDA_R_32F, c), 0};
+                   double sum = 0, product = 0;
+                   for (std::size_t i = 0; i < samples; ++i) {
+                     const std::size_t at = i * channels + c;
+                     sum += dy[at];
+                     product += dy[at] * (x[at] - m.mean) * m.inverse_deviation;
+                   }
+                   blend(d_scale, CUDA_R_32F, c, pa * product, pb);
+                   blend(d_bias, CUDA_R_32F, c, pa * sum, pb);
+                   for (std::size_t i = 0; i < samples; ++i) {
+                     const std::size_t at = i * channels + c;
+                     const double hat = (x[at] - m.mean) * m.inverse_deviation;
+                     blend(dx, type, at,
+                           a * scale[c] * m.inverse_deviation *
+                               (dy[at] - sum / double(samples) - hat * product / double(samples)),
+                           b);
+                   }
+                 }
+               });
 }
 }

@@ -200,6 +200,30 @@ class Runs(common.TestCase):
         ended = self.train("told", *SMALL, "--attack-precision", "f16", "--attack-bn", "train", "--max-steps", 1)
         self.assertRegex(ended.text, "--attack-precision f16 has no effect: attacks on batch statistics")
 
+    def test_training_in_f16_skips_overflows_and_resumes_with_equal_bits(self):
+        # A loss of this weight overflows at the first scales.
+        f16 = [*SMALL, "--precision", "f16", "--attack-bn", "train", "--attack-steps", 2, "--lambda", 20000, "--lr", 1e-4]
+        self.train("straight", *f16, ranks=2)
+        self.train("parts", *f16, "--max-steps", 1, ranks=2)
+        self.train("parts", *f16, ranks=2)
+        self.assert_same(common.state("straight"), common.state("parts"))
+        with open("straight/metrics.jsonl") as file:
+            lines = [json.loads(line) for line in file]
+        overflows = [line for line in lines if line["kind"] == "overflow"]
+        steps = [line["step"] for line in lines if line["kind"] == "step"]
+        self.assertEqual([line["scale"] for line in overflows], [512 / 2 ** k for k in range(len(overflows))])
+        self.assertEqual([line["step"] for line in overflows], list(range(1, 1 + len(overflows))))
+        self.assertGreater(len(overflows), 1)
+        self.assertLess(len(overflows), len(steps))
+        self.assertFalse([line for line in lines if line["kind"] == "setback"])
+        with open("straight/SUMMARY.txt") as file:
+            self.assertIn(f"overflows       {len(overflows)} steps skipped", file.read())
+        if not common.NIGHT:
+            return
+        self.train("called", *f16, "--graphs", "off", ranks=2)
+        self.assert_same(common.state("straight"), common.state("called"))
+        self.train("bf16", *SMALL, "--precision", "bf16", "--overlap", ranks=2)
+
     def test_validate_says_what_the_gpu_has_left(self):
         ended = common.run("validate", *SMALL)
         self.assertRegex(ended.text, r"memory per rank .*cuda.* MB of the GPU's remain")

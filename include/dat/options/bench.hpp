@@ -10,7 +10,7 @@ struct BenchOptions {
   int width = 0;   ///< never 0 in a parsed command
   int batch = 64;  ///< images per rank
   int attack_steps = 10;
-  std::string attack_precision = "f32";
+  std::string attack_precision = "f32", precision = "f32";
   std::string device = "auto";
   int threads = 0;
   std::string math = "tf32";

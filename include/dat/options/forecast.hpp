@@ -15,7 +15,7 @@ struct CalibrationOptions {
   std::string attack = "pgd";
   int attack_steps = 10;
   double lambda = -1;  ///< weight of the clean loss; -1: 1 with pgd, else 0
-  std::string attack_precision = "f32";
+  std::string attack_precision = "f32", precision = "f32";
   std::string device = "auto";
   int threads = 0;
   std::string math = "tf32";

@@ -22,6 +22,7 @@ struct RunSettings {
   std::string initialize;       ///< path of weights to begin with; empty: random ones
   bool verbose = false;
   std::string resident = "auto";        ///< auto | on | off: the dataset in the device's memory
+  std::string precision = "f32";        ///< f32 | f16 | bf16: storage of the network in training passes
   std::string graphs = "on";            ///< on | off: CUDA graphs of attacks and training passes
   int check_every = 10;                 ///< steps between replica checks; 0: never
   std::string on_corruption = "abort";  ///< abort | repair

@@ -1,17 +1,22 @@
 #include "backend/cpu/backend.hpp"
+#include "pointwise.hpp"
 
 namespace dat::cpu {
 
 namespace {
 
+/// oneDNN's batch norm with its ReLU; what adds something, or masks by a ReLU behind an addition, is a kernel of ours.
 class CpuBatchNorm final : public BatchNorm {
  public:
-  CpuBatchNorm(CpuBackend& backend, const BatchNormSpec& spec) : backend_(backend) {
+  CpuBatchNorm(CpuBackend& backend, const BatchNormSpec& spec)
+      : backend_(backend), spec_(spec), count_(std::int64_t{spec.n} * spec.c * spec.h * spec.w) {
+    require(backend.refuses(spec.storage).empty(), ExitCode::usage, backend.refuses(spec.storage));
     using Flags = dnnl::normalization_flags;
     const FixedSums fixed(backend);
     const auto x = activation_desc(spec.n, backend.activation_layout(spec.c, spec.h, spec.w));
     const auto channel = plain_desc({spec.c}, Tag::x);
-    const auto flags = Flags::use_scale | Flags::use_shift | (spec.relu ? Flags::fuse_norm_relu : Flags::none);
+    const bool own_relu = spec.relu && !spec.residual;
+    const auto flags = Flags::use_scale | Flags::use_shift | (own_relu ? Flags::fuse_norm_relu : Flags::none);
     dnnl::primitive_attr attr;
     attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
     const dnnl::batch_normalization_forward::primitive_desc forward(
@@ -35,7 +40,11 @@ class CpuBatchNorm final : public BatchNorm {
     b_dx_ = backward_.add(DNNL_ARG_DIFF_SRC, x);
     b_dgamma_ = backward_.add(DNNL_ARG_DIFF_SCALE, channel);
     b_dbeta_ = backward_.add(DNNL_ARG_DIFF_SHIFT, channel);
-    if (spec.relu) {
+    parameter_gradients_ = backend.allocate_floats(2 * std::int64_t{spec.c}, "batch-norm gradients");
+    if (spec.relu && spec.residual)
+      bits_ = static_cast<std::uint16_t*>(
+          backend.allocate(static_cast<std::size_t>(kernels::groups(count_)) * sizeof(std::uint16_t), "ReLU masks"));
+    if (own_relu) {
       // The library's own record of where the ReLU was open.
       const auto mask = forward.workspace_desc();
       void* memory = backend.allocate(mask.get_size(), "ReLU masks");
@@ -46,7 +55,8 @@ class CpuBatchNorm final : public BatchNorm {
     backend.request_scratch(backward_.scratch_bytes());
   }
 
-  void forward(const float* x, const float* gamma, const float* beta, float* y, float* mean, float* variance) override {
+  void forward(const void* x, const void* residual, const float* gamma, const float* beta, void* y, float* mean,
+               float* variance) override {
     const FixedSums fixed(backend_);
     forward_.bind(f_x_, x);
     forward_.bind(f_gamma_, gamma);
@@ -55,11 +65,30 @@ class CpuBatchNorm final : public BatchNorm {
     forward_.bind(f_mean_, mean);
     forward_.bind(f_variance_, variance);
     forward_.run(backend_.stream(), backend_.scratch());
+    auto* const result = static_cast<float*>(y);
+    if (spec_.residual)
+      each(backend_.device(), kernels::groups(count_),
+           kernels::Add<float>{result, static_cast<const float*>(residual), result, count_, spec_.relu, bits_});
   }
 
-  void backward(const float* x, const float* dy, const float* gamma, const float* mean, const float* variance,
-                float* dx, float* dgamma, float* dbeta) override {
+  void backward(const void* x, const void*, const void* dy, const float* gamma, const float*, const float* mean,
+                const float* variance, const Gradients& to) override {
     const FixedSums fixed(backend_);
+    const Device device = backend_.device();
+    const std::int64_t groups = kernels::groups(count_);
+    auto *const dresidual = static_cast<float*>(to.dresidual), *const dx = static_cast<float*>(to.dx);
+    if (bits_ != nullptr) {
+      // Where nobody wants the residual's gradient, dx holds it for a moment.
+      float* const through = dresidual != nullptr ? dresidual : dx;
+      each(device, groups,
+           kernels::MaskGradient<float>{static_cast<const float*>(dy), nullptr, bits_, through, count_});
+      dy = through;
+    } else if (dresidual != nullptr && dresidual != dy) {
+      each(device, groups, kernels::Add<float>{static_cast<const float*>(dy), nullptr, dresidual, count_});
+    }
+    const auto direct = [&](float* wanted, float* own) { return wanted != nullptr && !to.accumulate ? wanted : own; };
+    float *const dgamma = direct(to.dgamma, parameter_gradients_), *const dbeta =
+                                                                       direct(to.dbeta, parameter_gradients_ + spec_.c);
     backward_.bind(b_x_, x);
     backward_.bind(b_dy_, dy);
     backward_.bind(b_gamma_, gamma);
@@ -70,10 +99,20 @@ class CpuBatchNorm final : public BatchNorm {
     backward_.bind(b_dgamma_, dgamma);
     backward_.bind(b_dbeta_, dbeta);
     backward_.run(backend_.stream(), backend_.scratch());
+    if (to.addend != nullptr)
+      each(device, groups, kernels::Add<float>{static_cast<const float*>(to.addend), dx, dx, count_});
+    if (to.dgamma != nullptr && to.accumulate) each(device, spec_.c, kernels::Scale{dgamma, to.dgamma, 1.0F, true});
+    if (to.dbeta != nullptr && to.accumulate) each(device, spec_.c, kernels::Scale{dbeta, to.dbeta, 1.0F, true});
   }
+
+  [[nodiscard]] std::string implementation() const override { return forward_.implementation(); }
 
  private:
   CpuBackend& backend_;
+  BatchNormSpec spec_;
+  std::int64_t count_;
+  float* parameter_gradients_ = nullptr;  ///< [2][c]: those that are added, or not wanted
+  std::uint16_t* bits_ = nullptr;         ///< where a ReLU behind an addition was open
   Primitive forward_, backward_;
   int f_x_ = 0, f_gamma_ = 0, f_beta_ = 0, f_y_ = 0, f_mean_ = 0, f_variance_ = 0;
   int b_x_ = 0, b_dy_ = 0, b_gamma_ = 0, b_beta_ = 0, b_mean_ = 0, b_variance_ = 0, b_dx_ = 0, b_dgamma_ = 0,

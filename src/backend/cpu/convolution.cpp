@@ -142,7 +142,7 @@ class LibraryConv2d final : public Conv2d {
       run_backward_data(dy, dx);
   }
 
-  void backward_image(const void* dy, float* dx, const PgdUpdate& update) override {
+  void backward_image(const void* dy, float* dx, const PgdUpdate& update, const float*) override {
     ++backend_.counters.conv_backward_data;
     auto* blocked = reinterpret_cast<float*>(static_cast<char*>(backend_.scratch()) + image_offset_);
     run_backward_data(dy, blocked);
@@ -154,7 +154,7 @@ class LibraryConv2d final : public Conv2d {
   [[nodiscard]] bool backward_data_accumulates() const override { return static_cast<bool>(rotated_); }
   [[nodiscard]] bool backward_data_masks() const override { return false; }
 
-  void backward_weights(const float* x, const float* dy, float* dw, bool accumulate) override {
+  void backward_weights(const void* x, const void* dy, float* dw, bool accumulate, const float*) override {
     ++backend_.counters.conv_backward_weights;
     const FixedSums fixed(backend_);
     // The packed gradient lies behind the library's own scratch.
@@ -371,11 +371,14 @@ class OwnConv2d final : public Conv2d {
   }
   [[nodiscard]] bool backward_data_accumulates() const override { return true; }
   [[nodiscard]] bool backward_data_masks() const override { return masks_inside_; }
-  void backward_image(const void*, float*, const PgdUpdate&) override { assert(!"images have too few channels"); }
+  void backward_image(const void*, float*, const PgdUpdate&, const float*) override {
+    assert(!"images have too few channels");
+  }
 
-  void backward_weights(const float* x, const float* dy, float* dw, bool accumulate) override {
+  void backward_weights(const void* x, const void* dy, float* dw, bool accumulate, const float*) override {
     ++backend_.counters.conv_backward_weights;
-    forward_->weight_gradient(x, dy, dw, accumulate, backend_.scratch());
+    forward_->weight_gradient(static_cast<const float*>(x), static_cast<const float*>(dy), dw, accumulate,
+                              backend_.scratch());
   }
 
   [[nodiscard]] std::string implementation() const override { return forward_->name(); }

@@ -15,6 +15,7 @@
 
 namespace dat::cuda {
 
+class NormPlan;
 class PassPlan;
 
 /// The GPU that this process has taken (cudaSetDevice). The GPU is looked at before any library is asked for a handle,
@@ -99,7 +100,13 @@ class CudaBackend final : public Backend {
   [[nodiscard]] const void* zeros() const { return zeros_.data; }
 
   /// The plan that was chosen for the pass with this description; null: no plan has been chosen yet.
-  [[nodiscard]] std::shared_ptr<const PassPlan>& plan(const std::string& description) { return plans_[description]; }
+  [[nodiscard]] std::shared_ptr<const PassPlan>& plan(const std::string& description) {
+    return plans_.passes[description];
+  }
+  /// Likewise of a batch norm.
+  [[nodiscard]] std::shared_ptr<const NormPlan>& norm_plan(const std::string& description) {
+    return plans_.norms[description];
+  }
   void tried(Trial trial);
   [[nodiscard]] std::vector<Trial> trials() const override { return trials_; }
   [[nodiscard]] PlanningTime& planning_time() { return planning_time_; }
@@ -133,7 +140,11 @@ class CudaBackend final : public Backend {
   Cudnn cudnn_;
   std::vector<Cudnn> builders_;
   Cublas cublas_;
-  std::map<std::string, std::shared_ptr<const PassPlan>> plans_;
+  struct Chosen {
+    std::map<std::string, std::shared_ptr<const PassPlan>> passes;
+    std::map<std::string, std::shared_ptr<const NormPlan>> norms;
+  };
+  Chosen plans_;
 
   /// What copy_to_device takes goes through these two halves of pinned memory in turn.
   struct Half {

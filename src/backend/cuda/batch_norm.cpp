@@ -1,90 +1,231 @@
 #include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
 
 #include "backend/cuda/backend.hpp"
-#include "pointwise.hpp"
+#include "backend/cuda/norm_plan.hpp"
+#include "backend/cuda/trial_clock.hpp"
+#include "convolution.hpp"
+#include "dat/tick.hpp"
 
 namespace dat::cuda {
 
 namespace {
 
-constexpr float kOne = 1, kZero = 0;
-constexpr auto kOps = CUDNN_BATCHNORM_OPS_BN;
+constexpr const char* kPass = "both ways";
 
-/// cuDNN's batch norm; the ReLU behind it is ours, because cuDNN fuses it in f16 only.
-class CudaBatchNorm final : public BatchNorm {
+[[nodiscard]] std::string words(const BatchNormSpec& s) {
+  return "batch norm, " + std::to_string(s.c) + " channels, " + std::to_string(s.n) + " of " + std::to_string(s.h) +
+         "x" + std::to_string(s.w) + (s.residual ? ", adding" : "") + (s.relu ? ", ReLU" : "") +
+         (s.storage == DType::f16    ? ", f16"
+          : s.storage == DType::bf16 ? ", bf16"
+                                     : ", f32");
+}
+
+/// The channels that a batch norm keeps for itself: scale, slope, constant.
+[[nodiscard]] kernels::NormChannels own_channels(float* memory, const BatchNormSpec& spec) {
+  kernels::NormChannels all{};
+  all.scale = memory;
+  all.slope = memory + spec.c;
+  all.constant = memory + 2 * std::ptrdiff_t{spec.c};
+  all.epsilon = spec.epsilon;
+  return all;
+}
+
+/// Batch norms on random numbers. Those by kernels of ours are what the others are compared with.
+template <class T>
+class NormBench {
  public:
-  CudaBatchNorm(CudaBackend& backend, const BatchNormSpec& spec)
+  NormBench(CudaBackend& backend, const BatchNormSpec& spec)
       : backend_(backend),
         spec_(spec),
         count_(std::int64_t{spec.n} * spec.c * spec.h * spec.w),
-        x_(nhwc(DType::f32, spec.n, spec.c, spec.h, spec.w)) {
-    // The persistent kernels are the fast ones; where they do not fit, the plain ones do.
-    check(cudnnDeriveBNTensorDescriptor(channel_, x_, mode_));
-    if (sizes() != CUDNN_STATUS_SUCCESS) {
-      mode_ = CUDNN_BATCHNORM_SPATIAL;
-      check(cudnnDeriveBNTensorDescriptor(channel_, x_, mode_));
-      check(sizes());
-    }
-    if (reserve_bytes_ > 0) reserve_ = backend.allocate(reserve_bytes_, "batch norm");
-    inverse_ = backend.allocate_floats(spec.c, "batch norm");
-    if (spec.relu)
-      bits_ = static_cast<std::uint16_t*>(
-          backend.allocate(static_cast<std::size_t>(kernels::groups(count_)) * sizeof(std::uint16_t), "ReLU masks"));
-    gradient_offset_ = (std::max(forward_bytes_, backward_bytes_) + 255) / 256 * 256;
-    backend.request_scratch(gradient_offset_ + static_cast<std::size_t>(count_) * sizeof(float));
+        memory_(backend.stream()) {
+    o_.x = random<T>(count_);
+    o_.dy = random<T>(count_);
+    if (spec.residual) o_.residual = random<T>(count_);
+    o_.y = array<T>(count_);
+    o_.channels = own_channels(array<float>(3 * spec.c), spec);
+    o_.channels.gamma = random<float>(spec.c);
+    o_.channels.beta = random<float>(spec.c);
+    o_.channels.mean = array<float>(spec.c);
+    o_.channels.variance = array<float>(spec.c);
+    o_.gradients = {.dx = array<T>(count_), .dgamma = array<float>(spec.c), .dbeta = array<float>(spec.c)};
+    if (spec.residual) o_.gradients.dresidual = array<T>(count_);
+    if (spec.relu) o_.bits = array<std::uint16_t>(kernels::groups(count_));
+    o_.counters = array<std::uint32_t>(spec.c);
   }
-
-  void forward(const float* x, const float* gamma, const float* beta, float* y, float* mean, float* variance) override {
-    // No running statistics: the library reads them, with a factor of 1 too, and a NaN in them would stay for good. The
-    // saved ones are those of this batch.
-    check(cudnnBatchNormalizationForwardTrainingEx(backend_.cudnn(), mode_, kOps, &kOne, &kZero, x_, x, nullptr,
-                                                   nullptr, x_, y, channel_, gamma, beta, 1.0, nullptr, nullptr,
-                                                   static_cast<double>(spec_.epsilon), mean, inverse_, nullptr,
-                                                   backend_.scratch(), forward_bytes_, reserve_, reserve_bytes_));
-    each(backend_.device(), spec_.c, kernels::BatchVariance{inverse_, variance, spec_.epsilon});
-    if (spec_.relu)
-      each(backend_.device(), kernels::groups(count_), kernels::Add<float>{y, nullptr, y, count_, true, bits_});
+  void make_room(const NormPlan& plan) {
+    o_.scratch = memory_.get(plan.scratch_bytes());
+    o_.reserve = memory_.get(plan.reserve_bytes());
+    for (void* result : {o_.y, o_.gradients.dx})  // NaN: what is not written is wrong
+      check(cudaMemsetAsync(result, 0xFF, static_cast<std::size_t>(count_) * sizeof(T), backend_.stream()));
   }
-
-  void backward(const float* x, const float* dy, const float* gamma, const float* mean, const float*, float* dx,
-                float* dgamma, float* dbeta) override {
-    // cuDNN does not promise to work in place.
-    auto* gradient = reinterpret_cast<float*>(static_cast<char*>(backend_.scratch()) + gradient_offset_);
-    if (spec_.relu)
-      each(backend_.device(), kernels::groups(count_),
-           kernels::MaskGradient<float>{dy, nullptr, bits_, gradient, count_});
-    else if (dx == dy)
-      each(backend_.device(), kernels::groups(count_), kernels::Add<float>{dy, nullptr, gradient, count_});
-    else
-      gradient = const_cast<float*>(dy);
-    check(cudnnBatchNormalizationBackwardEx(backend_.cudnn(), mode_, kOps, &kOne, &kZero, &kOne, &kZero, x_, x, nullptr,
-                                            nullptr, x_, gradient, nullptr, nullptr, x_, dx, channel_, gamma, nullptr,
-                                            dgamma, dbeta, static_cast<double>(spec_.epsilon), mean, inverse_, nullptr,
-                                            backend_.scratch(), backward_bytes_, reserve_, reserve_bytes_));
+  [[nodiscard]] cudnnStatus_t run(const NormPlan& plan) const {
+    const cudnnStatus_t status = plan.forward(o_);
+    return status == CUDNN_STATUS_SUCCESS ? plan.backward(o_) : status;
+  }
+  /// All results, one behind the other; dx and y as far as a few thousand of them go.
+  [[nodiscard]] std::vector<float> results() {
+    const std::int64_t some = std::min(count_, kSome);
+    std::vector<float> all;
+    for (const void* of : {static_cast<const void*>(o_.y), static_cast<const void*>(o_.gradients.dx),
+                           static_cast<const void*>(o_.gradients.dresidual)})
+      if (of != nullptr) append(static_cast<const T*>(of), some, all);
+    for (const float* of : {o_.channels.mean, o_.channels.variance, o_.gradients.dgamma, o_.gradients.dbeta})
+      append(of, spec_.c, all);
+    return all;
+  }
+  /// How far result number k may be from that of ours: a few roundings of what is stored, of numbers near 1; or of a
+  /// sum over the rows.
+  [[nodiscard]] float tolerance(std::size_t k, float value) const {
+    const bool stored = k < (spec_.residual ? 3U : 2U) * static_cast<std::size_t>(std::min(count_, kSome));
+    const float unit = !stored || spec_.storage == DType::f32 ? 0x1p-17F : 0x1p-9F;
+    return unit * (std::abs(value) + (stored ? 4.0F : std::sqrt(static_cast<float>(count_ / spec_.c))));
   }
 
  private:
-  [[nodiscard]] cudnnStatus_t sizes() {
-    const cudnnHandle_t cudnn = backend_.cudnn();
-    cudnnStatus_t status = cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(cudnn, mode_, kOps, x_, nullptr, x_,
-                                                                                    channel_, nullptr, &forward_bytes_);
-    if (status == CUDNN_STATUS_SUCCESS)
-      status = cudnnGetBatchNormalizationBackwardExWorkspaceSize(cudnn, mode_, kOps, x_, x_, x_, nullptr, x_, channel_,
-                                                                 nullptr, &backward_bytes_);
-    if (status == CUDNN_STATUS_SUCCESS)
-      status = cudnnGetBatchNormalizationTrainingExReserveSpaceSize(cudnn, mode_, kOps, nullptr, x_, &reserve_bytes_);
-    return status;
+  static constexpr std::int64_t kSome = 4096;
+
+  template <class U>
+  [[nodiscard]] U* array(std::int64_t count) {
+    return static_cast<U*>(memory_.get(static_cast<std::size_t>(count) * sizeof(U)));
+  }
+  template <class U>
+  [[nodiscard]] U* random(std::int64_t count) {
+    U* a = array<U>(count);
+    each(backend_.device(), (count + 3) / 4, kernels::RandomFill<U>{a, count, key_++});
+    return a;
+  }
+  template <class U>
+  void append(const U* from, std::int64_t count, std::vector<float>& to) {
+    std::vector<U> values(static_cast<std::size_t>(count));
+    backend_.copy_to_host(values.data(), from, values.size() * sizeof(U));
+    for (const U v : values) to.push_back(to_float(v));
+  }
+
+  CudaBackend& backend_;
+  const BatchNormSpec& spec_;
+  std::int64_t count_;
+  TrialMemory memory_;
+  std::uint32_t key_ = 1;
+  NormOperands o_;
+};
+
+/// The faster of our plan and the library's, where the latter is right.
+template <class T>
+[[nodiscard]] std::shared_ptr<const NormPlan> faster(CudaBackend& backend, const BatchNormSpec& spec,
+                                                     std::shared_ptr<const NormPlan> own) {
+  std::shared_ptr<const NormPlan> library = cudnn_norm_plan(backend, spec);
+  const PlanningTime::Share share(backend.planning_time());
+  if (library == nullptr) return own;
+  const auto refuse = [&](const std::string& why) {
+    backend.tried({words(spec), kPass, library->name(), 0, why});
+    return own;
+  };
+  if (library->scratch_bytes() > backend.scratch_limit()) return refuse("its workspace is above 1/32 of the memory");
+  if (share.over()) return refuse(share.words());
+  PlanCache* const cache = backend.plan_cache();
+  if (const auto known = cache != nullptr ? cache->find(words(spec)) : std::nullopt)
+    return known->plan == library->name() ? library : own;
+
+  NormBench<T> bench(backend, spec);
+  TrialClock clock(backend);
+  std::vector<float> ours;
+  double least = std::numeric_limits<double>::infinity();
+  std::shared_ptr<const NormPlan> best = own;
+  for (const auto& plan : {own, library}) {
+    tick();
+    bench.make_room(*plan);
+    if (const cudnnStatus_t status = bench.run(*plan); status != CUDNN_STATUS_SUCCESS) {
+      (void)cudaGetLastError();  // or the next kernel would be blamed for it
+      return refuse(cudnnGetErrorString(status));
+    }
+    const std::vector<float> results = bench.results();
+    if (ours.empty()) ours = results;
+    for (std::size_t k = 0; k < ours.size(); ++k)
+      if (!(std::abs(results[k] - ours[k]) <= bench.tolerance(k, ours[k]))) return refuse("wrong results");
+    const auto call = [&] { check(bench.run(*plan)); };
+    try {
+      const auto recording = backend.capture(call);
+      const double milliseconds = clock.time(*recording, call, least);
+      backend.tried({words(spec), kPass, plan->name(), milliseconds, {}});
+      if (milliseconds >= least) continue;
+      least = milliseconds;
+      best = plan;
+    } catch (const Error& error) {
+      return refuse(std::string("cannot be recorded: ") + error.what());
+    }
+  }
+  if (cache != nullptr) cache->keep(words(spec), {best->name(), least, {}});
+  return best;
+}
+
+[[nodiscard]] std::shared_ptr<const NormPlan> choose(CudaBackend& backend, const BatchNormSpec& spec) {
+  std::shared_ptr<const NormPlan>& plan = backend.norm_plan(words(spec));
+  if (plan != nullptr) return plan;
+  plan = own_norm_plan(backend, spec);
+  if (!backend.deterministic())
+    plan = with_storage(spec.storage, [&](auto type) { return faster<decltype(type)>(backend, spec, plan); });
+  return plan;
+}
+
+class CudaBatchNorm final : public BatchNorm {
+ public:
+  CudaBatchNorm(CudaBackend& backend, const BatchNormSpec& spec) : backend_(backend), spec_(spec) {
+    require(backend.refuses(spec.storage).empty(), ExitCode::usage, backend.refuses(spec.storage));
+    const int piece = static_cast<int>(16 / size_of(spec.storage));
+    require(spec.c % piece == 0, ExitCode::usage, "the CUDA backend works on ", piece,
+            " channels at a time: choose a --width that is a multiple of ", piece);
+    plan_ = choose(backend, spec);
+    const std::int64_t count = std::int64_t{spec.n} * spec.c * spec.h * spec.w;
+    own_.channels = own_channels(backend.allocate_floats(3 * std::int64_t{spec.c}, "batch norm"), spec);
+    if (plan_->reserve_bytes() > 0) own_.reserve = backend.allocate(plan_->reserve_bytes(), "batch norm");
+    own_.counters = static_cast<std::uint32_t*>(
+        backend.allocate(static_cast<std::size_t>(spec.c) * sizeof(std::uint32_t), "batch norm"));
+    if (spec.relu)
+      own_.bits = static_cast<std::uint16_t*>(
+          backend.allocate(static_cast<std::size_t>(kernels::groups(count)) * sizeof(std::uint16_t), "ReLU masks"));
+    backend.request_scratch(plan_->scratch_bytes());
+  }
+
+  void forward(const void* x, const void* residual, const float* gamma, const float* beta, void* y, float* mean,
+               float* variance) override {
+    NormOperands o = operands(x, y, gamma, beta, mean, variance);
+    o.residual = residual;
+    check(plan_->forward(o));
+  }
+
+  void backward(const void* x, const void* y, const void* dy, const float* gamma, const float* beta, const float* mean,
+                const float* variance, const Gradients& gradients) override {
+    NormOperands o =
+        operands(x, const_cast<void*>(y), gamma, beta, const_cast<float*>(mean), const_cast<float*>(variance));
+    o.dy = dy;
+    o.gradients = gradients;
+    check(plan_->backward(o));
+  }
+
+  [[nodiscard]] std::string implementation() const override { return plan_->name(); }
+
+ private:
+  [[nodiscard]] NormOperands operands(const void* x, void* y, const float* gamma, const float* beta, float* mean,
+                                      float* variance) const {
+    NormOperands o = own_;
+    o.x = x;
+    o.y = y;
+    o.channels.gamma = gamma;
+    o.channels.beta = beta;
+    o.channels.mean = mean;
+    o.channels.variance = variance;
+    o.scratch = backend_.scratch();
+    return o;
   }
 
   CudaBackend& backend_;
   BatchNormSpec spec_;
-  std::int64_t count_;
-  cudnnBatchNormMode_t mode_ = CUDNN_BATCHNORM_SPATIAL_PERSISTENT;
-  TensorDesc x_, channel_;
-  std::size_t forward_bytes_ = 0, backward_bytes_ = 0, reserve_bytes_ = 0, gradient_offset_ = 0;
-  void* reserve_ = nullptr;
-  float* inverse_ = nullptr;       ///< of the deviations of the last forward call
-  std::uint16_t* bits_ = nullptr;  ///< where the ReLU was open
+  std::shared_ptr<const NormPlan> plan_;
+  NormOperands own_;  ///< what stays from call to call
 };
 
 }  // namespace

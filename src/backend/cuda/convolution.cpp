@@ -19,7 +19,6 @@ class CudaConv2d final : public Conv2d {
   CudaConv2d(CudaBackend& backend, const ConvSpec& spec)
       : backend_(backend), spec_(spec), channels_(PassSpec{spec}.channels()) {
     require(backend.refuses(spec.storage).empty(), ExitCode::usage, backend.refuses(spec.storage));
-    require(spec.frozen || spec.storage == DType::f32, ExitCode::usage, "training convolutions are f32");
     // Fast kernels take 16 bytes at once: pixels and the tensors in the flat block of parameters begin at multiples.
     const int piece = PassSpec{spec}.piece();
     require(spec.c_out % piece == 0 && (spec.image || spec.c_in % piece == 0), ExitCode::usage,
@@ -30,19 +29,19 @@ class CudaConv2d final : public Conv2d {
     if (relu_ != nullptr) backend.request_scratch(relu_->scratch_bytes());
     if (!spec.frozen) weights_ = plan(Pass::weights);
     if (spec.image && spec.input_gradient) products_ = plan_products();
+    if (PassSpec{spec}.packed()) packed_ = backend.allocate(weight_count() * size_of(spec.storage), "packed weights");
     if (spec.frozen) {
-      const std::size_t count = std::size_t(spec.c_out) * spec.kernel * spec.kernel * channels_;
-      packed_ = backend.allocate(count * size_of(spec.storage), "packed weights");
       bias_ = backend.allocate_floats(spec.c_out, "folded bias");
       rounded_bias_ = backend.allocate(std::size_t(spec.c_out) * size_of(spec.storage), "folded bias");
     }
     if ((data_ != nullptr && data_->rotated_weights()) || (relu_ != nullptr && relu_->rotated_weights()))
       rotated_ = backend.allocate(std::size_t(spec.c_in) * row() * size_of(spec.storage), "packed weights");
-    if (channels_ != spec.c_in) {
-      image_offset_ = aligned(forward_->scratch_bytes());
-      backend.request_scratch(image_offset_ +
-                              std::size_t(spec.n) * spec.h * spec.w * channels_ * size_of(spec.storage));
-    }
+    image_offset_ = gradient_offset_ =
+        aligned(std::max(forward_->scratch_bytes(), weights_ != nullptr ? weights_->scratch_bytes() : 0));
+    if (channels_ != spec.c_in)
+      gradient_offset_ += aligned(std::size_t(spec.n) * spec.h * spec.w * channels_ * size_of(spec.storage));
+    backend.request_scratch(gradient_offset_ +
+                            (weights_ != nullptr && packed_ != nullptr ? weight_count() * size_of(spec.storage) : 0));
   }
 
   void load(const float* weights, const float* scale, const float* bias) override {
@@ -75,16 +74,7 @@ class CudaConv2d final : public Conv2d {
   void forward(const void* x, const void* residual, void* y, std::uint16_t* bits) override {
     assert((residual != nullptr) == spec_.keeps_residual);
     ++backend_.counters.conv_forward;
-    if (channels_ != spec_.c_in) {
-      void* padded = static_cast<char*>(backend_.scratch()) + image_offset_;
-      with_storage(spec_.storage, [&](auto type) {
-        using T = decltype(type);
-        each(backend_.device(), std::int64_t{spec_.n} * spec_.h * spec_.w,
-             kernels::PadImage<T>{static_cast<const float*>(x), static_cast<T*>(padded), spec_.c_in, channels_});
-      });
-      x = padded;
-    }
-    run(*forward_, {.x = x,
+    run(*forward_, {.x = padded(x),
                     .w = weights(),
                     .bias = bias_,
                     .rounded_bias = rounded_bias_,
@@ -111,7 +101,7 @@ class CudaConv2d final : public Conv2d {
 
   /// As a matrix product and a sum over taps: cuDNN has nothing fast for an image's few channels, and the sum can end
   /// with the attack's step. Some images at a time, so that the products stay in the cache.
-  void backward_image(const void* dy, float* dx, const PgdUpdate& update) override {
+  void backward_image(const void* dy, float* dx, const PgdUpdate& update, const float* factor) override {
     ++backend_.counters.conv_backward_data;
     const std::int64_t pixels = std::int64_t{spec_.h_out()} * spec_.w_out();
     const std::int64_t image = std::int64_t{spec_.h} * spec_.w * spec_.c_in;
@@ -130,13 +120,25 @@ class CudaConv2d final : public Conv2d {
       if (step.x != nullptr) step = {step.x + at, step.eta + at, step.x_adv + at, step.alpha, step.eps};
       kernels::image_gradient(backend_.device(), count * image,
                               {products, dx + at, spec_.c_in, spec_.h, spec_.w, spec_.h_out(), spec_.w_out(),
-                               spec_.kernel, spec_.stride, spec_.pad, products_.row, step});
+                               spec_.kernel, spec_.stride, spec_.pad, products_.row, step, factor});
     }
   }
 
-  void backward_weights(const float* x, const float* dy, float* dw, bool accumulate) override {
+  /// In 16 bits sums are f32 within the library only, so that theirs over micro-batches are made here.
+  void backward_weights(const void* x, const void* dy, float* dw, bool accumulate, const float* factor) override {
     ++backend_.counters.conv_backward_weights;
-    run(*weights_, {.x = x, .dy = dy, .result = dw, .accumulate = accumulate});
+    if (packed_ == nullptr) {
+      assert(factor == nullptr);
+      return run(*weights_, {.x = x, .dy = dy, .result = dw, .accumulate = accumulate});
+    }
+    void* const gradient = static_cast<char*>(backend_.scratch()) + gradient_offset_;
+    run(*weights_, {.x = padded(x), .dy = dy, .result = gradient});
+    with_storage(spec_.storage, [&](auto type) {
+      using T = decltype(type);
+      each(backend_.device(), std::int64_t{spec_.c_out} * spec_.kernel * spec_.kernel * spec_.c_in,
+           kernels::TakeWeightGradient<T>{static_cast<const T*>(gradient), dw, spec_.c_in, channels_, factor,
+                                          accumulate});
+    });
   }
 
   [[nodiscard]] std::string implementation() const override {
@@ -148,6 +150,20 @@ class CudaConv2d final : public Conv2d {
   }
 
  private:
+  [[nodiscard]] std::size_t weight_count() const {
+    return std::size_t(spec_.c_out) * spec_.kernel * spec_.kernel * channels_;
+  }
+  /// Images with zero channels, where they have some.
+  [[nodiscard]] const void* padded(const void* x) const {
+    if (channels_ == spec_.c_in) return x;
+    void* const to = static_cast<char*>(backend_.scratch()) + image_offset_;
+    with_storage(spec_.storage, [&](auto type) {
+      using T = decltype(type);
+      each(backend_.device(), std::int64_t{spec_.n} * spec_.h * spec_.w,
+           kernels::PadImage<T>{static_cast<const float*>(x), static_cast<T*>(to), spec_.c_in, channels_});
+    });
+    return to;
+  }
   [[nodiscard]] int row() const { return spec_.kernel * spec_.kernel * spec_.c_out; }  // of rotated weights
   [[nodiscard]] const void* weights() const { return packed_ != nullptr ? packed_ : master_; }
   [[nodiscard]] const void* weights(const PassPlan& gradient) const {
@@ -188,9 +204,9 @@ class CudaConv2d final : public Conv2d {
   int channels_;
   std::shared_ptr<const PassPlan> forward_, data_, relu_, weights_;  ///< null: not asked for, or none pays
   Products products_;
-  std::size_t image_offset_ = 0;
-  const float* master_ = nullptr;                ///< training: the parameters themselves
-  void *packed_ = nullptr, *rotated_ = nullptr;  ///< frozen
+  std::size_t image_offset_ = 0, gradient_offset_ = 0;  ///< in the scratch memory: images with channels added; dw
+  const float* master_ = nullptr;                       ///< where weights are not packed: the parameters themselves
+  void *packed_ = nullptr, *rotated_ = nullptr;
   float* bias_ = nullptr;
   void* rounded_bias_ = nullptr;
 };

@@ -252,8 +252,8 @@ class Lister {
   /// cuDNN's algorithms for the pass in this layout, in its own order of preference.
   [[nodiscard]] std::vector<Call> calls(cudnnTensorFormat_t format) {
     std::vector<Call> all;
-    const bool frozen_stride_1 = spec_.conv.frozen && spec_.conv.stride == 1;
-    if (spec_.pass != Pass::data || !frozen_stride_1) return list(spec_.pass, false, format);
+    const bool rotates = spec_.packed() && spec_.conv.stride == 1;
+    if (spec_.pass != Pass::data || !rotates) return list(spec_.pass, false, format);
     all = list(Pass::data, false, format);
     for (Call& call : list(Pass::forward, true, format)) all.push_back(std::move(call));
     return all;

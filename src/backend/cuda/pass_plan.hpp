@@ -26,10 +26,14 @@ struct PassSpec {
   Pass pass = Pass::forward;
   bool through_relu = false;  ///< data: Conv2d::backward_relu instead of backward_data
 
-  /// Channels of x and of the weights in memory: frozen images get zero channels up to 16 bytes per pixel, what tensor
-  /// cores load at once.
+  /// Whether the weights are copies in conv.storage, packed for the passes; else they are the parameters themselves.
+  [[nodiscard]] bool packed() const { return conv.frozen || conv.storage != DType::f32; }
+  /// Whether the pass may be asked to add: a weight gradient in 16 bits is added by a kernel of ours, in f32.
+  [[nodiscard]] bool may_add() const { return pass != Pass::weights || conv.storage == DType::f32; }
+  /// Channels of x and of the weights in memory: where weights are packed, images get zero channels up to 16 bytes per
+  /// pixel, what tensor cores load at once.
   [[nodiscard]] int channels() const {
-    return conv.image && conv.frozen ? (conv.c_in + piece() - 1) / piece() * piece() : conv.c_in;
+    return conv.image && packed() ? (conv.c_in + piece() - 1) / piece() * piece() : conv.c_in;
   }
   /// Channels in 16 bytes.
   [[nodiscard]] int piece() const { return static_cast<int>(16 / size_of(conv.storage)); }

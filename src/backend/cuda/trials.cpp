@@ -72,7 +72,7 @@ class TrialBench {
     if (plan.scratch_bytes() > scratch_.bytes) return kNoMemory;
     if (spec_.pass == Pass::forward || spec_.through_relu) return refuses(plan, before_ != nullptr, "");
     std::string why = refuses(plan, false, "");
-    if (why.empty()) why = refuses(plan, true, ", where it adds");
+    if (why.empty() && spec_.may_add()) why = refuses(plan, true, ", where it adds");
     return why;
   }
 

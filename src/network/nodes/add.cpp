@@ -50,11 +50,12 @@ class FrozenAdd final : public FrozenOperation {
 /// y = relu(a + b), with the ReLU behind it. Both addends share one gradient.
 class TrainingAdd final : public TrainingOperation {
  public:
-  TrainingAdd(TrainingLowering& lowering, int first) : TrainingOperation(lowering, first) {
+  TrainingAdd(TrainingLowering& lowering, int first)
+      : TrainingOperation(lowering, first), type_(lowering.type(input())) {
     relu_ = lowering.fuse(result_, Op::relu);
     a_ = lowering.read(input());
     b_ = lowering.read(node_.inputs[1]);
-    y_ = lowering.make(result_);
+    y_ = lowering.make(result_, type_);
     elements_ = lowering.elements(result_);
   }
 
@@ -62,19 +63,28 @@ class TrainingAdd final : public TrainingOperation {
     lowering.touch(y_);
     const TrainingLowering::Gradient dy = lowering.arriving(result_);
     dy_ = dx_ = dy.buffer;
-    if (relu_ && !dy.owned) dx_ = lowering.fresh(elements_);
+    if (relu_ && !dy.owned) dx_ = lowering.fresh(elements_, type_);
     for (const int addend : node_.inputs) lowering.contribute(addend, dx_, false);
   }
 
   void forward(const float*) override {
-    each(device(), kernels::groups(elements_), kernels::Add<float>{at(a_), at(b_), at(y_), elements_, relu_});
+    with_storage(type_, [&](auto type) {
+      using T = decltype(type);
+      each(device(), kernels::groups(elements_), kernels::Add<T>{at<T>(a_), at<T>(b_), at<T>(y_), elements_, relu_});
+    });
   }
 
   void backward(const WantedGradients&) override {
-    if (relu_) each(device(), kernels::groups(elements_), kernels::ReluGradient{at(y_), at(dy_), at(dx_), elements_});
+    if (!relu_) return;
+    with_storage(type_, [&](auto type) {
+      using T = decltype(type);
+      each(device(), kernels::groups(elements_),
+           kernels::ReluGradient<T>{at<T>(y_), at<T>(dy_), at<T>(dx_), elements_});
+    });
   }
 
  private:
+  const DType type_;
   bool relu_ = false;
   std::int64_t elements_ = 0;
   Buffer a_ = -1, b_ = -1, y_ = -1, dy_ = -1, dx_ = -1;

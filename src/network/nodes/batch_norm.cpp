@@ -81,17 +81,29 @@ class FrozenAffine final : public FrozenOperation {
   Gradient dy_;
 };
 
-/// With the statistics of the batch, and the ReLU behind it.
+/// With the statistics of the batch, the addition behind it whose other value is there, and the ReLU.
 class TrainingBatchNorm final : public TrainingOperation {
  public:
-  TrainingBatchNorm(TrainingLowering& lowering, int first) : TrainingOperation(lowering, first) {
-    const bool relu = lowering.fuse(result_, Op::relu);
+  TrainingBatchNorm(TrainingLowering& lowering, int first)
+      : TrainingOperation(lowering, first), unscale_(lowering.arrays.unscale()) {
+    // Operations run in the order of their results: nothing may come between.
+    residual_ = lowering.other_addend(result_);
+    if (residual_ >= 0 && lowering.readers(result_).front() != lowering.first_not_taken()) residual_ = -1;
+    if (residual_ >= 0) lowering.fuse(result_, Op::add);
+    relu_ = lowering.fuse(result_, Op::relu);
     x_ = lowering.read(input());
-    y_ = lowering.make(result_);
+    if (residual_ >= 0) added_ = lowering.read(residual_);
+    y_ = lowering.make(result_, lowering.storage);
     require(std::int64_t{n_} * node_.h * node_.w > 1, ExitCode::usage,
             "batch norm needs more than one value per channel; take a larger batch, or larger images");
-    norm_ = model_.backend.batch_norm(
-        {.n = n_, .c = node_.c, .h = node_.h, .w = node_.w, .relu = relu, .epsilon = Model::kEpsilon});
+    norm_ = model_.backend.batch_norm({.n = n_,
+                                       .c = node_.c,
+                                       .h = node_.h,
+                                       .w = node_.w,
+                                       .residual = residual_ >= 0,
+                                       .relu = relu_,
+                                       .epsilon = Model::kEpsilon,
+                                       .storage = lowering.storage});
     const std::int64_t begin = model_.graph.norms[static_cast<std::size_t>(node_.norm)].begin;
     mean_ = lowering.arrays.mean + begin;
     variance_ = lowering.arrays.variance + begin;
@@ -101,19 +113,36 @@ class TrainingBatchNorm final : public TrainingOperation {
 
   void plan_backward(TrainingLowering& lowering) override {
     lowering.touch(x_);
+    if (relu_) lowering.touch(y_);
     const TrainingLowering::Gradient dy = lowering.arriving(result_);
+    const auto fresh = [&] { return lowering.fresh(lowering.elements(input()), lowering.storage); };
     dy_ = dy.buffer;
-    dx_ = dy.owned ? dy_ : lowering.fresh(lowering.elements(input()));
+    if (residual_ >= 0) {
+      dresidual_ = dy.owned || !relu_ ? dy_ : fresh();
+      lowering.contribute(residual_, dresidual_, dy.owned || relu_);
+    }
+    dx_ = dy.owned && residual_ < 0 ? dy_ : fresh();
+    addend_ = lowering.take_part(input());
     lowering.contribute(input(), dx_, true);
   }
 
   void forward(const float*) override {
-    norm_->forward(at(x_), model_.values(node_.weight), model_.values(node_.bias), at(y_), mean_, variance_);
+    norm_->forward(at<void>(x_), at<void>(added_), model_.values(node_.weight), model_.values(node_.bias), at<void>(y_),
+                   mean_, variance_);
   }
 
   void backward(const WantedGradients& wanted) override {
-    if (!wanted.dx && wanted.dw == nullptr && wanted.dbias == nullptr) return;
-    norm_->backward(at(x_), at(dy_), model_.values(node_.weight), mean_, variance_, at(dx_), dgamma_, dbeta_);
+    const bool told = wanted.dw != nullptr || wanted.dbias != nullptr;
+    if (residual_ < 0 && !wanted.dx && !told) return;
+    norm_->backward(at<void>(x_), at<void>(y_), at<void>(dy_), model_.values(node_.weight), model_.values(node_.bias),
+                    mean_, variance_,
+                    {.dx = at<void>(dx_),
+                     .addend = at<void>(addend_),
+                     .dresidual = at<void>(dresidual_),
+                     .dgamma = told ? wanted.dw : dgamma_,
+                     .dbeta = told ? wanted.dbias : dbeta_,
+                     .accumulate = told && wanted.accumulate,
+                     .factor = unscale_});
   }
 
   [[nodiscard]] bool weights_first() const override { return false; }
@@ -123,9 +152,12 @@ class TrainingBatchNorm final : public TrainingOperation {
   }
 
  private:
+  const float* const unscale_;
   std::unique_ptr<BatchNorm> norm_;
   float *mean_, *variance_, *dgamma_, *dbeta_;
-  Buffer x_ = -1, y_ = -1, dy_ = -1, dx_ = -1;
+  int residual_ = -1;  ///< value
+  bool relu_ = false;
+  Buffer x_ = -1, added_ = -1, y_ = -1, dy_ = -1, dx_ = -1, dresidual_ = -1, addend_ = -1;
 };
 
 }  // namespace

@@ -122,38 +122,43 @@ class FrozenConvolution final : public FrozenOperation {
 class TrainingConvolution final : public TrainingOperation {
  public:
   TrainingConvolution(TrainingLowering& lowering, int first)
-      : TrainingOperation(lowering, first), of_images_(lowering.node(input()).makes_images()) {
+      : TrainingOperation(lowering, first),
+        of_images_(lowering.node(input()).makes_images()),
+        unscale_(lowering.arrays.unscale()) {
     x_ = lowering.read(input());
-    y_ = lowering.make(result_);
-    conv_ = model_.backend.conv2d(conv_spec(lowering, node_));
+    y_ = lowering.make(result_, lowering.storage);
+    ConvSpec spec = conv_spec(lowering, node_);
+    spec.storage = lowering.storage;
+    conv_ = model_.backend.conv2d(spec);
   }
 
   void plan_backward(TrainingLowering& lowering) override {
     lowering.touch(x_);
     dy_ = lowering.arriving(result_).buffer;
     if (of_images_) return;
-    dx_ = lowering.fresh(lowering.elements(input()));
+    dx_ = lowering.fresh(lowering.elements(input()), lowering.storage);
     lowering.contribute(input(), dx_, true);
   }
 
   void refresh() override { conv_->load(model_.values(node_.weight), nullptr, nullptr); }
 
-  void forward(const float* image) override { conv_->forward(x_ >= 0 ? at(x_) : image, at(y_), nullptr); }
+  void forward(const float* image) override { conv_->forward(x_ >= 0 ? at(x_) : image, at<void>(y_), nullptr); }
 
   void backward_weights(const WantedGradients& wanted) override {
-    conv_->backward_weights(x_ >= 0 ? at(x_) : wanted.image, at(dy_), wanted.dw, wanted.accumulate);
+    conv_->backward_weights(x_ >= 0 ? at(x_) : wanted.image, at<void>(dy_), wanted.dw, wanted.accumulate, unscale_);
   }
 
   void backward(const WantedGradients& wanted) override {
     if (!wanted.dx) return;
     if (of_images_)
-      conv_->backward_image(at(dy_), wanted.image_gradient, {});
+      conv_->backward_image(at<void>(dy_), wanted.image_gradient, {}, unscale_);
     else
-      conv_->backward_data(at(dy_), at(dx_), false);
+      conv_->backward_data(at<void>(dy_), at<void>(dx_), false);
   }
 
  private:
   const bool of_images_;  ///< the images themselves (x_ is -1), or normalized ones
+  const float* const unscale_;
   std::unique_ptr<Conv2d> conv_;
   Buffer x_ = -1, y_ = -1, dy_ = -1, dx_ = -1;
 };

@@ -46,31 +46,42 @@ class FrozenPool final : public FrozenOperation {
   Gradient dy_;
 };
 
+/// Behind it gradients are not scaled: the scale is for what 16 bits hold.
 class TrainingPool final : public TrainingOperation {
  public:
   TrainingPool(TrainingLowering& lowering, int first)
       : TrainingOperation(lowering, first),
+        type_(lowering.type(input())),
+        scale_(lowering.arrays.scale),
         in_(lowering.layout(input())),
         x_(lowering.read(input())),
         y_(lowering.make(first)) {}
 
   void plan_backward(TrainingLowering& lowering) override {
     dy_ = lowering.arriving(result_).buffer;
-    dx_ = lowering.fresh(lowering.elements(input()));
+    dx_ = lowering.fresh(lowering.elements(input()), type_);
     lowering.contribute(input(), dx_, true);
   }
 
   void forward(const float*) override {
-    each(device(), std::int64_t{n_} * in_.c, kernels::PoolForward<float>{at(x_), at(y_), in_});
+    with_storage(type_, [&](auto type) {
+      using T = decltype(type);
+      each(device(), std::int64_t{n_} * in_.c, kernels::PoolForward<T>{at<T>(x_), at(y_), in_});
+    });
   }
 
   void backward(const WantedGradients& wanted) override {
+    if (!wanted.dx) return;
     const std::int64_t elements = n_ * in_.elements();
-    if (wanted.dx)
-      each(device(), kernels::groups(elements), kernels::PoolBackward<float>{at(dy_), at(dx_), in_, elements});
+    with_storage(type_, [&](auto type) {
+      using T = decltype(type);
+      each(device(), kernels::groups(elements), kernels::PoolBackward<T>{at(dy_), at<T>(dx_), in_, elements, scale_});
+    });
   }
 
  private:
+  const DType type_;  ///< of x
+  const float* const scale_;
   const Layout in_;
   const Buffer x_, y_;
   Buffer dy_ = -1, dx_ = -1;

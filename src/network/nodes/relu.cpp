@@ -10,28 +10,37 @@ class TrainingRelu final : public TrainingOperation {
  public:
   TrainingRelu(TrainingLowering& lowering, int first)
       : TrainingOperation(lowering, first),
+        type_(lowering.type(input())),
         x_(lowering.read(input())),
-        y_(lowering.make(result_)),
+        y_(lowering.make(result_, type_)),
         elements_(lowering.elements(result_)) {}
 
   void plan_backward(TrainingLowering& lowering) override {
     lowering.touch(y_);
     const TrainingLowering::Gradient dy = lowering.arriving(result_);
     dy_ = dy.buffer;
-    dx_ = dy.owned ? dy_ : lowering.fresh(elements_);
+    dx_ = dy.owned ? dy_ : lowering.fresh(elements_, type_);
     lowering.contribute(input(), dx_, true);
   }
 
   void forward(const float*) override {
-    each(device(), kernels::groups(elements_), kernels::Add<float>{at(x_), nullptr, at(y_), elements_, true});
+    with_storage(type_, [&](auto type) {
+      using T = decltype(type);
+      each(device(), kernels::groups(elements_), kernels::Add<T>{at<T>(x_), nullptr, at<T>(y_), elements_, true});
+    });
   }
 
   void backward(const WantedGradients& wanted) override {
-    if (wanted.dx)
-      each(device(), kernels::groups(elements_), kernels::ReluGradient{at(y_), at(dy_), at(dx_), elements_});
+    if (!wanted.dx) return;
+    with_storage(type_, [&](auto type) {
+      using T = decltype(type);
+      each(device(), kernels::groups(elements_),
+           kernels::ReluGradient<T>{at<T>(y_), at<T>(dy_), at<T>(dx_), elements_});
+    });
   }
 
  private:
+  const DType type_;
   const Buffer x_, y_;
   const std::int64_t elements_;
   Buffer dy_ = -1, dx_ = -1;

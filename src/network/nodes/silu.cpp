@@ -11,33 +11,41 @@ class TrainingSilu final : public TrainingOperation {
  public:
   TrainingSilu(TrainingLowering& lowering, int first)
       : TrainingOperation(lowering, first),
+        type_(lowering.type(input())),
         layout_(lowering.layout(first)),
         elements_(lowering.elements(first)),
         x_(lowering.read(input())),
-        y_(lowering.make(first)),
-        slope_(lowering.fresh(elements_)) {}
+        y_(lowering.make(first, type_)),
+        slope_(lowering.fresh(elements_, type_)) {}
 
   void plan_backward(TrainingLowering& lowering) override {
     lowering.touch(slope_);
     const TrainingLowering::Gradient dy = lowering.arriving(result_);
     dy_ = dy.buffer;
-    dx_ = dy.owned ? dy_ : lowering.fresh(elements_);
+    dx_ = dy.owned ? dy_ : lowering.fresh(elements_, type_);
     lowering.contribute(input(), dx_, true);
   }
 
   void forward(const float*) override {
-    each(device(), kernels::groups(elements_),
-         kernels::AffineSilu<float>{at(x_), nullptr, nullptr, at(y_), at(slope_), layout_, elements_});
+    with_storage(type_, [&](auto type) {
+      using T = decltype(type);
+      each(device(), kernels::groups(elements_),
+           kernels::AffineSilu<T>{at<T>(x_), nullptr, nullptr, at<T>(y_), at<T>(slope_), layout_, elements_});
+    });
   }
 
   void backward(const WantedGradients& wanted) override {
-    if (wanted.dx)
+    if (!wanted.dx) return;
+    with_storage(type_, [&](auto type) {
+      using T = decltype(type);
       each(device(), kernels::groups(elements_),
-           kernels::AffineSiluGradient<float>{at(dy_), nullptr, nullptr, at(slope_), at(dx_), layout_, elements_,
-                                              false});
+           kernels::AffineSiluGradient<T>{at<T>(dy_), nullptr, nullptr, at<T>(slope_), at<T>(dx_), layout_, elements_,
+                                          false});
+    });
   }
 
  private:
+  const DType type_;
   const Layout layout_;
   const std::int64_t elements_;
   const Buffer x_, y_, slope_;

@@ -30,6 +30,8 @@ void refuse_rounding(const TrainOptions& o) {
   require(o.verify == 0 || o.attack_precision == "f32" || o.generators == 0, ExitCode::usage,
           not_recomputable("--attack-precision of 16 bits and --generators",
                            "ranks that train have no network of 16 bits that could attack once more"));
+  require(o.verify == 0 || o.precision == "f32" || o.deterministic, ExitCode::usage,
+          not_recomputable("--precision of 16 bits", "without --deterministic their rounding turns too many signs"));
 }
 
 void add_files(TrainTable& table) {
@@ -141,6 +143,7 @@ void add_run(TrainTable& table) {
       .add("--resident", &O::resident, "keep the dataset in the GPU's memory; auto: where it takes half of the rest",
            one_of({"auto", "on", "off"}))
       .may_change();
+  add_precision(table);
   table
       .add("--graphs", &O::graphs, "record attacks and training passes as CUDA graphs; off: call by call, to debug",
            one_of({"on", "off"}))

@@ -41,6 +41,7 @@ ReplicaOptions replica_of(const TrainOptions& options, const Plan& plan, const D
           .micro_batch = plan.micro_batch,
           .attack_batch = options.attack_batch,
           .attack_storage = rounded ? storage_from(options.attack_precision) : DType::f32,
+          .training_storage = storage_from(options.precision),
           .needs = method.needs(),
           .training_batches = role == Role::trainer ? batches : std::vector<int>{},
           .noise = options.noise,
@@ -51,8 +52,10 @@ std::string precision_without_effect(const TrainOptions& options) {
   if (options.attack_precision == "f32") return "";
   const std::string what = "--attack-precision " + options.attack_precision + " has no effect: ";
   if (options.attack_bn == "train")
-    return what + "attacks on batch statistics (--attack-bn train) are made on the network that is trained, in f32; " +
-           "add --attack-bn eval, or leave it out";
+    return what + "attacks on batch statistics (--attack-bn train) are made on the network that is trained, in " +
+           "--precision " + options.precision + "; " +
+           (options.precision == options.attack_precision ? "leave it out"
+                                                          : "give --precision, or add --attack-bn eval");
   const auto& parts = options.attack.parts();
   const bool none = std::all_of(parts.begin(), parts.end(), [](const auto& part) { return part.value == "none"; });
   return none ? what + "nothing is attacked in training; leave it out" : "";

@@ -17,6 +17,7 @@ Watch::Watch(const Parts& parts)
                 .micro_batches = plan_.batch / plan_.micro_batch,
                 .gradients = parts.order != nullptr ? parts.order->places(ranks_.rank()) : 1}),
       stragglers_(ranks_) {
+  if (options_.precision == "f16") loss_scale_ = std::make_unique<LossScale>(replica_);
   if (options_.verify == 0) return;
   recompute_ = std::make_unique<Recompute>(ranks_, parts.images, options_, plan_, parts.method, replica_, timer_);
   verification_ = std::make_unique<Verification>(ranks_, options_, plan_, parts.method, replica_, *recompute_);
@@ -46,12 +47,14 @@ void Watch::keep(const Batch& batch, const float* place, const ActiveSet& active
 
 bool Watch::may_update(std::int64_t step, const ActiveSet& active) {
   skipped_.clear();
+  overflowed_to_ = 0;
   if (const BadNumbers* bad = numbers_.agreed()) {
     skip(*bad, step);
     return false;
   }
   if (!verified(active)) return false;
   setbacks_.in_a_row = 0;
+  if (loss_scale_) loss_scale_->good_step();
   return true;
 }
 
@@ -63,6 +66,11 @@ void Watch::skip(const BadNumbers& bad, std::int64_t step) {
   skipped_ = "in step " + std::to_string(step + 1) + " (epoch " + std::to_string(plan_.epoch_of(step) + 1) + ") " +
              bad.text(replica_.model().parameters);
   if (bad.where == BadNumbers::Where::sum && options_.codec != "float32") skipped_ += ", by --codec " + options_.codec;
+  // Numbers too large for f16 may show anywhere: in images that an attack on batch statistics has made, too.
+  if (loss_scale_ && loss_scale_->overflow()) {
+    overflowed_to_ = loss_scale_->scale();
+    return;
+  }
   const std::string in_a_row =
       setbacks_.in_a_row > 0 ? ", after " + std::to_string(setbacks_.in_a_row) + " skipped in a row" : "";
   require(setbacks_.in_a_row < options_.max_bad_steps, ExitCode::numerical, skipped_, in_a_row,

@@ -9,6 +9,7 @@
 #include "reduce/sums/summation_tree.hpp"
 #include "train/plan/method.hpp"
 #include "train/watch/finite.hpp"
+#include "train/watch/loss_scale.hpp"
 #include "train/watch/replica_check.hpp"
 #include "train/watch/stragglers.hpp"
 #include "train/watch/verification.hpp"
@@ -68,12 +69,16 @@ class Watch {
 
   /// Why the step before was skipped; empty: it was not.
   [[nodiscard]] const std::string& skipped() const { return skipped_; }
+  /// Training in f16: what the loss scale became by that; 0: it is not to blame.
+  [[nodiscard]] double overflowed_to() const { return overflowed_to_; }
   [[nodiscard]] const double* squares() const { return numbers_.squares(); }  ///< NumberCheck::squares
   /// That this rank has sent for it in this step.
   [[nodiscard]] std::int64_t bytes_sent() const { return verification_ ? verification_->bytes_sent() : 0; }
 
   [[nodiscard]] Setbacks& setbacks() { return setbacks_; }
   [[nodiscard]] const Setbacks& setbacks() const { return setbacks_; }
+  /// Null: not in f16.
+  [[nodiscard]] LossScale* loss_scale() { return loss_scale_.get(); }
   /// Parts of the step's message. The vote comes behind whoever may have seen a number that is not finite.
   [[nodiscard]] NumberCheck& numbers() { return numbers_; }
   [[nodiscard]] Vote& vote() { return vote_; }
@@ -94,6 +99,8 @@ class Watch {
   Vote vote_;
   NumberCheck numbers_;
   Setbacks setbacks_;
+  std::unique_ptr<LossScale> loss_scale_;
+  double overflowed_to_ = 0;
   Stragglers stragglers_;
   std::unique_ptr<Recompute> recompute_;  ///< null: without --verify
   std::unique_ptr<Verification> verification_;

@@ -538,13 +538,17 @@ TEST_CASE("A frozen stride-1 convolution adds its input gradient to what is ther
 
 TEST_CASE("Batch norm and its gradients are those of the batch", "[backend]") {
   const auto backend = test_backend();
-  for (const bool relu : {false, true})
+  for (const auto& [residual, relu] : {std::pair{false, false}, {false, true}, {true, false}, {true, true}})
     for (const auto& [n, c, size] : {std::tuple{2, 16, 9}, std::tuple{3, 48, 5}, std::tuple{7, 64, 1}}) {
-      INFO(n << " samples, " << c << " channels, " << size << "x" << size << (relu ? ", ReLU" : ""));
-      const BatchNormSpec spec{.n = n, .c = c, .h = size, .w = size, .relu = relu};
+      INFO(n << " samples, " << c << " channels, " << size << "x" << size << (residual ? ", adding" : "")
+             << (relu ? ", ReLU" : ""));
+      const BatchNormSpec spec{.n = n, .c = c, .h = size, .w = size, .residual = residual, .relu = relu};
       const Layout layout = backend->activation_layout(c, size, size);
       const Activations x = random_activations(*backend, n, layout, 1, -1, 3);
-      const Activations dy = random_activations(*backend, n, layout, 2);
+      const Activations dy = random_activations(*backend, n, layout, 2),
+                        added = random_activations(*backend, n, layout, 7),
+                        addend = random_activations(*backend, n, layout, 8);
+      Activations dresidual = random_activations(*backend, n, layout, 9);
       Activations y = random_activations(*backend, n, layout, 3), dx = random_activations(*backend, n, layout, 4);
       const auto gamma = random_values(c, 5, 0.5F, 1.5F), beta = random_values(c, 6);
       const float *gamma_device = to_device(*backend, gamma), *beta_device = to_device(*backend, beta);
@@ -552,12 +556,16 @@ TEST_CASE("Batch norm and its gradients are those of the batch", "[backend]") {
             *dgamma = backend->allocate_floats(c, "test"), *dbeta = backend->allocate_floats(c, "test");
       const auto norm = backend->batch_norm(spec);
       backend->commit_workspace();
-      norm->forward(x.device, gamma_device, beta_device, y.device, mean, variance);
-      norm->backward(x.device, dy.device, gamma_device, mean, variance, dx.device, dgamma, dbeta);
+      norm->forward(x.device, residual ? added.device : nullptr, gamma_device, beta_device, y.device, mean, variance);
+      const auto backward = [&](const BatchNorm::Gradients& to) {
+        norm->backward(x.device, y.device, dy.device, gamma_device, beta_device, mean, variance, to);
+      };
+      backward({.dx = dx.device, .dresidual = residual ? dresidual.device : nullptr, .dgamma = dgamma, .dbeta = dbeta});
 
       const int count = n * size * size;
       std::vector<double> means, variances, dgammas, dbetas;
-      Array expected_y(n, c, size, size), expected_dx(n, c, size, size);
+      Array expected_y(n, c, size, size), expected_dx(n, c, size, size), expected_d(n, c, size, size),
+          expected_sum(n, c, size, size);
       double largest_deviation = 0;
       for (int channel = 0; channel < c; ++channel) {
         const auto each_pixel = [&](auto f) {
@@ -574,11 +582,15 @@ TEST_CASE("Batch norm and its gradients are those of the batch", "[backend]") {
         const auto normal = [&](int k, int row, int column) {
           return (x.exact.at(k, channel, row, column) - m) * inverse;
         };
+        const auto before_relu = [&](int k, int row, int column) {
+          return g * normal(k, row, column) + b + (residual ? added.exact.at(k, channel, row, column) : 0.0);
+        };
         const auto d = [&](int k, int row, int column) {
-          return relu && g * normal(k, row, column) + b <= 0 ? 0.0 : dy.exact.at(k, channel, row, column);
+          return relu && before_relu(k, row, column) <= 0 ? 0.0 : dy.exact.at(k, channel, row, column);
         };
         each_pixel([&](int k, int row, int column) {
-          const double plain = g * normal(k, row, column) + b;
+          const double plain = before_relu(k, row, column);
+          expected_d.at(k, channel, row, column) = d(k, row, column);
           REQUIRE((!relu || std::abs(plain) > 1e-5));  // nothing stands on the edge of the ReLU
           expected_y.at(k, channel, row, column) = relu ? std::max(plain, 0.0) : plain;
           largest_deviation = std::max(largest_deviation, std::abs(normal(k, row, column)));
@@ -588,6 +600,8 @@ TEST_CASE("Batch norm and its gradients are those of the batch", "[backend]") {
         each_pixel([&](int k, int row, int column) {
           expected_dx.at(k, channel, row, column) =
               g * inverse * (d(k, row, column) - db / count - normal(k, row, column) * dg / count);
+          expected_sum.at(k, channel, row, column) =
+              expected_dx.at(k, channel, row, column) + addend.exact.at(k, channel, row, column);
         });
         means.push_back(m);
         variances.push_back(v);
@@ -604,8 +618,23 @@ TEST_CASE("Batch norm and its gradients are those of the batch", "[backend]") {
       const double dx_error = 3 * 9 * (1 + largest_deviation * largest_deviation) * sum_error;
       CHECK(difference(*backend, dx.device, layout, expected_dx) <= dx_error);
 
-      norm->backward(x.device, dy.device, gamma_device, mean, variance, dy.device, dgamma, dbeta);  // in place
-      CHECK(difference(*backend, dy.device, layout, expected_dx) <= dx_error);
+      if (residual) CHECK(difference(*backend, dresidual.device, layout, expected_d) == 0);
+
+      // With the part of another reader; the parameters' gradients added to what is there.
+      backward({.dx = dx.device, .addend = addend.device, .dgamma = dgamma, .accumulate = true});
+      CHECK(difference(*backend, dx.device, layout, expected_sum) <= dx_error + 4 * kUnit);
+      std::vector<double> twice;
+      for (const double one : dgammas) twice.push_back(2 * one);
+      CHECK(difference(to_host(*backend, dgamma, c), twice) <= 2 * count * largest_deviation * sum_error);
+      backward({.dx = dx.device, .dbeta = dbeta});
+      CHECK(difference(to_host(*backend, dbeta, c), dbetas) <= count * sum_error);
+      CHECK(difference(*backend, dx.device, layout, expected_dx) <= dx_error);
+
+      // In place.
+      backward(residual ? BatchNorm::Gradients{.dx = dx.device, .dresidual = dy.device}
+                        : BatchNorm::Gradients{.dx = dy.device});
+      CHECK(difference(*backend, residual ? dx.device : dy.device, layout, expected_dx) <= dx_error);
+      if (residual) CHECK(difference(*backend, dy.device, layout, expected_d) == 0);
     }
 }
 
@@ -624,8 +653,8 @@ TEST_CASE("A batch that is not finite leaves nothing behind in the statistics of
   const auto norm = backend->batch_norm(spec);
   backend->commit_workspace();
   const auto results = [&](const float* x) {
-    norm->forward(x, gamma, beta, y, mean, variance);
-    norm->backward(x, good, gamma, mean, variance, dx, dgamma, dbeta);
+    norm->forward(x, nullptr, gamma, beta, y, mean, variance);
+    norm->backward(x, y, good, gamma, beta, mean, variance, {.dx = dx, .dgamma = dgamma, .dbeta = dbeta});
     std::vector<std::vector<float>> all;
     for (const float* of : {mean, variance, dgamma, dbeta}) all.push_back(to_host(*backend, of, spec.c));
     for (const float* of : {y, dx}) all.push_back(to_host(*backend, of, count));

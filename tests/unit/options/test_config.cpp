@@ -136,15 +136,16 @@ TEST_CASE("the first word chooses the verb") {
   CHECK(parse({"plot", "a", "b", "--out", "c"}).plot.out == "c");
   CHECK(contains(refusal({"plot", "a", "--out", "c"}), "--out is for the comparison of several runs"));
   const Parsed bench =
-      parse({"bench", "--network", "small_cnn", "--width",   "16", "--batch", "8",   "--attack-steps",
-             "3",     "--device",  "cpu",       "--threads", "2",  "--math",  "f32", "--attack-precision",
-             "f16",   "--seconds", "2.5",       "--out",     "b"});
+      parse({"bench", "--network", "small_cnn", "--width",   "16", "--batch",     "8",   "--attack-steps",
+             "3",     "--device",  "cpu",       "--threads", "2",  "--math",      "f32", "--attack-precision",
+             "f16",   "--seconds", "2.5",       "--out",     "b",  "--precision", "bf16"});
   CHECK(bench.verb == "bench");
   CHECK(bench.bench == BenchOptions{.network = "small_cnn",
                                     .width = 16,
                                     .batch = 8,
                                     .attack_steps = 3,
                                     .attack_precision = "f16",
+                                    .precision = "bf16",
                                     .device = "cpu",
                                     .threads = 2,
                                     .math = "f32",
@@ -209,7 +210,8 @@ TEST_CASE("export and import have their own options") {
 TEST_CASE("forecast has its own options") {
   std::istringstream words(
       "forecast --calibration c.json --network small_cnn --width 16 --batch 8 --attack fgsm --attack-steps 3 "
-      "--lambda 0.5 --attack-precision f16 --device cpu --threads 2 --math f32 --seconds 5 --ranks 2,4 --ranks 8 "
+      "--lambda 0.5 --attack-precision f16 --precision bf16 --device cpu --threads 2 --math f32 --seconds 5 --ranks "
+      "2,4 --ranks 8 "
       "--ranks-per-node 2 --bandwidth 1gbit,2GB/s --latency 50,2.5 --codec float32 --budget 40,30.5 --budget-unit "
       "bytes "
       "--p-min 0.2 --algorithm tree --overlap --bucket 1000 --stale-attack 2 --jitter 0.1 --out dir");
@@ -223,6 +225,7 @@ TEST_CASE("forecast has its own options") {
   expected.attack_steps = 3;
   expected.lambda = 0.5;
   expected.attack_precision = "f16";
+  expected.precision = "bf16";
   expected.device = "cpu";
   expected.threads = 2;
   expected.math = "f32";
@@ -428,6 +431,8 @@ TEST_CASE("the resolved configuration restores every option") {
                                 "3",
                                 "--attack-precision",
                                 "f16",
+                                "--precision",
+                                "bf16",
                                 "--math",
                                 "f32",
                                 "--resident",
@@ -645,11 +650,9 @@ TEST_CASE("cheats are refused where there is nothing to cheat with") {
 TEST_CASE("--verify is refused with what another rank cannot recompute") {
   CHECK(parse({"--verify", "100"}).train.verify == 100);
   CHECK(parse_train_options(parse({"--verify", "100"}).resolved_toml, "text").verify == 100);
-  const std::vector<std::vector<std::string>> refused = {{"--warm-start", "4"},
-                                                         {"--stale-attack", "1"},
-                                                         {"--mask", "per_worker"},
-                                                         {"--bn-statistics", "local"},
-                                                         {"--attack-precision", "f16"}};
+  const std::vector<std::vector<std::string>> refused = {{"--warm-start", "4"},         {"--stale-attack", "1"},
+                                                         {"--mask", "per_worker"},      {"--bn-statistics", "local"},
+                                                         {"--attack-precision", "f16"}, {"--precision", "bf16"}};
   for (const std::vector<std::string>& other : refused) {
     CHECK_NOTHROW(parse(other));
     INFO(other[0]);
@@ -657,7 +660,7 @@ TEST_CASE("--verify is refused with what another rank cannot recompute") {
     CHECK(message.find("--verify recomputes") != std::string::npos);
     CHECK(message.find(other[0]) != std::string::npos);
   }
-  CHECK_NOTHROW(parse({"--verify", "100", "--attack-precision", "f16", "--deterministic"}));
+  CHECK_NOTHROW(parse({"--verify", "100", "--attack-precision", "f16", "--precision", "f16", "--deterministic"}));
 }
 
 TEST_CASE("the resolved configuration of eval restores every option") {

@@ -1,0 +1,156 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "dat/half.hpp"
+#include "launch.hpp"
+#include "pointwise.hpp"
+
+// Batch norm in NHWC with the statistics of the batch: sums of each channel (channel_sums), and a pass that uses them,
+// each way. Sums are f32, of pieces of 16 bytes; those of the parts of a tensor are added up in double.
+
+namespace dat::kernels {
+
+/// What the passes over a batch norm's tensors know of each channel, [c] each.
+struct NormChannels {
+  const float *gamma, *beta;
+  float *mean, *variance;   ///< of the batch
+  float* scale;             ///< gamma / deviation
+  float *slope, *constant;  ///< of the gradient: dx = scale*dy + slope*(x - mean) + constant
+  float *dgamma, *dbeta;    ///< null: not wanted
+  float epsilon;
+};
+
+/// Mean and variance, from sums of the differences from each channel's first element, which loses no digits where the
+/// mean is large.
+template <class T>
+struct NormStatistics {
+  using Element = T;
+  const T* x;
+  std::int64_t rows;  ///< samples times pixels
+  int c;
+  NormChannels channels;
+  template <int N>
+  DAT_HD void add(std::int64_t k, Piece<N>& sum, Piece<N>& square) const {
+    const auto a = Piece<N>::load(x + k * N, N);
+    const auto first = Piece<N>::load(x + k % (c / N) * N, N);
+    DAT_SIMD
+    for (int j = 0; j < N; ++j) {
+      const float difference = a.v[j] - first.v[j];
+      sum.v[j] += difference;
+      square.v[j] += difference * difference;
+    }
+  }
+  DAT_HD void finish(int channel, double sum, double square) const {
+    const double count = static_cast<double>(rows), shifted = sum / count;
+    double variance = square / count - shifted * shifted;
+    if (variance < 0) variance = 0;  // NaN stays NaN
+    channels.mean[channel] = static_cast<float>(double(to_float(x[channel])) + shifted);
+    channels.variance[channel] = static_cast<float>(variance);
+    channels.scale[channel] =
+        static_cast<float>(double(channels.gamma[channel]) / sqrt(variance + double(channels.epsilon)));
+  }
+};
+
+/// y = scale*(x - mean) + beta + residual, then the ReLU. residual may be null. n: elements.
+template <class T>
+struct NormForward {
+  using Element = T;
+  const T *x, *residual;
+  T* y;
+  std::uint16_t* bits;  ///< where the ReLU is open; may be null
+  NormChannels channels;
+  Layout layout;
+  std::int64_t n;
+  bool relu;
+  template <int N>
+  DAT_HD std::uint32_t piece(std::int64_t k) const {
+    const int count = piece_size<N>(k, n);
+    const std::int64_t at = k * N;
+    auto a = Piece<N>::load(x + at, count);
+    const auto mean = channel_values<N>(channels.mean, layout, k, count);
+    DAT_SIMD
+    for (int j = 0; j < N; ++j) a.v[j] -= mean.v[j];
+    multiply_channels(a, channels.scale, layout, k, count);
+    add_channels(a, channels.beta, layout, k, count);
+    if (residual != nullptr) a.add(residual + at, count);
+    const std::uint32_t open = bits != nullptr ? a.positive() : 0;
+    if (relu) a.relu();
+    a.store(y + at, count);
+    return open;
+  }
+};
+
+/// The gradients of gamma and beta, and what the gradient of x needs: the sums of dy, and of dy*(x - mean), where the
+/// ReLU was open.
+template <class T>
+struct NormGradientSums {
+  using Element = T;
+  const T *x, *dy;
+  const std::uint16_t* bits;  ///< null: no ReLU
+  std::int64_t rows;
+  int c;
+  NormChannels channels;
+  const float* factor;  ///< of dgamma and dbeta; null: 1
+  bool accumulate;      ///< dgamma and dbeta are added to what is there
+  template <int N>
+  DAT_HD void add(std::int64_t k, Piece<N>& sum, Piece<N>& product) const {
+    auto d = Piece<N>::load(dy + k * N, N);
+    const auto a = Piece<N>::load(x + k * N, N);
+    const auto mean = Piece<N>::load(channels.mean + k % (c / N) * N, N);
+    if (bits != nullptr) d.mask(mask_of_piece<N>(bits, k));
+    DAT_SIMD
+    for (int j = 0; j < N; ++j) {
+      sum.v[j] += d.v[j];
+      product.v[j] += d.v[j] * (a.v[j] - mean.v[j]);
+    }
+  }
+  DAT_HD void finish(int channel, double sum, double product) const {
+    const double inverse = 1 / sqrt(double(channels.variance[channel]) + double(channels.epsilon)),
+                 scale = double(channels.gamma[channel]) * inverse, count = static_cast<double>(rows);
+    channels.scale[channel] = static_cast<float>(scale);
+    channels.slope[channel] = static_cast<float>(-scale * inverse * inverse * product / count);
+    channels.constant[channel] = static_cast<float>(-scale * sum / count);
+    const double f = double(factor_of(factor));
+    const auto write = [&](float* to, double value) {
+      if (to != nullptr) to[channel] = static_cast<float>(f * value) + (accumulate ? to[channel] : 0.0F);
+    };
+    write(channels.dgamma, inverse * product);
+    write(channels.dbeta, sum);
+  }
+};
+
+/// dx = scale*dy + slope*(x - mean) + constant + addend, where dy counts as zero where the ReLU was not open; dresidual
+/// = that dy. addend, dresidual and bits may be null; dresidual or dx may be dy. n: elements.
+template <class T>
+struct NormBackward {
+  using Element = T;
+  const T *x, *dy, *addend;
+  const std::uint16_t* bits;
+  T *dx, *dresidual;
+  NormChannels channels;
+  Layout layout;
+  std::int64_t n;
+  template <int N>
+  DAT_HD void piece(std::int64_t k) const {
+    const int count = piece_size<N>(k, n);
+    const std::int64_t at = k * N;
+    auto d = Piece<N>::load(dy + at, count);
+    auto a = Piece<N>::load(x + at, count);
+    if (bits != nullptr) d.mask(mask_of_piece<N>(bits, k));
+    if (dresidual != nullptr) d.store(dresidual + at, count);
+    const auto mean = channel_values<N>(channels.mean, layout, k, count);
+    DAT_SIMD
+    for (int j = 0; j < N; ++j) a.v[j] -= mean.v[j];
+    multiply_channels(a, channels.slope, layout, k, count);
+    multiply_channels(d, channels.scale, layout, k, count);
+    DAT_SIMD
+    for (int j = 0; j < N; ++j) a.v[j] += d.v[j];
+    add_channels(a, channels.constant, layout, k, count);
+    if (addend != nullptr) a.add(addend + at, count);
+    a.store(dx + at, count);
+  }
+};
+
+}  // namespace dat::kernels
