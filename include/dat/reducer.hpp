@@ -23,15 +23,17 @@ class PartsWatch;
 /// `aside`: what would not be done but in a simulation, and belongs to no step.
 enum class ReducerStage : std::uint8_t { outside, encode, communicate, decode, aside };
 
-/// Gradients of a message, where nobody has chosen. Beside other work a message leaves as soon as it is complete; the
-/// last one, at least, is exposed. 2 MB take 18 ms at 1 Gbit/s and 0.2 ms at 100 Gbit/s, far above the microseconds
-/// that a message costs by itself. It is a number and no measurement, because the order of a sum over more than two
-/// ranks depends on it.
-[[nodiscard]] constexpr std::int64_t default_bucket(bool overlap) { return overlap ? 1 << 19 : 8 << 20; }
+/// Gradients of a message, where nobody has chosen. Messages of 4 MB are as fast as one of all gradients, and one is on
+/// its way while another is added up (docs/performance.md, "Sums on a node"). Beside other work a message leaves as
+/// soon as it is complete; the last one, at least, is exposed. 2 MB take 18 ms at 1 Gbit/s and 0.2 ms at 100 Gbit/s,
+/// far above the microseconds that a message costs by itself. It is a number and no measurement, because the order of a
+/// sum over more than two ranks depends on it.
+[[nodiscard]] constexpr std::int64_t default_bucket(bool overlap) { return overlap ? 1 << 19 : 1 << 20; }
 
 struct ReducerOptions {
-  std::int64_t bucket_elements = 8 << 20;  ///< gradients of one message, which goes as soon as it is complete
-  bool overlap = false;                    ///< start a message during the backward pass, as soon as it is complete
+  std::int64_t bucket_elements =
+      default_bucket(false);  ///< gradients of one message, which goes as soon as it is complete
+  bool overlap = false;       ///< start a message during the backward pass, as soon as it is complete
   /// How gradients meet of ranks that have them for different layers. Empty: all have the same layers.
   ///   dense      messages of all layers; a rank sends zeros for those that it has not drawn
   ///   union      the same of those layers only that any rank has drawn
@@ -80,6 +82,8 @@ class Reducer {
   [[nodiscard]] virtual double bytes_sent(const std::vector<double>& probabilities, int ranks) const = 0;
   /// Memory for messages and what is made of them, where there are so many ranks.
   [[nodiscard]] virtual std::int64_t memory(int ranks) const = 0;
+  /// Bytes of these messages, of the rank that has most, that are added up as ReducerOptions::node_sums says.
+  [[nodiscard]] virtual std::int64_t added_up(int /*ranks*/) const { return 0; }
   /// Seconds in which any message of this step was under way beside other work; after finish().
   [[nodiscard]] virtual double seconds_under_way() const { return 0; }
   struct State : DeviceState {

@@ -6,11 +6,13 @@
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
+#include <utility>
 
 #include "communicate/together.hpp"
 #include "dat/file.hpp"
 #include "dat/provenance.hpp"
 #include "printed.hpp"
+#include "reduce/sums/sums.hpp"
 #include "replica/device_notices.hpp"
 #include "replica/gpus.hpp"
 
@@ -115,29 +117,65 @@ template <class F>
   return repeat({.seconds = 0, .least = agreed, .most = agreed, .warm = true}, run);
 }
 
-/// Sums over the ranks, as the gradients of a step are summed. **Collective.**
+/// A way to add up messages, and what it takes.
+struct MeasuredSums {
+  std::string name;
+  std::unique_ptr<NodeSums> sums;
+  std::vector<double> ms;
+};
+
+/// Milliseconds of a sum of `count` numbers, in the pieces of a step.
+[[nodiscard]] double milliseconds(NodeSums& sums, Communicator& world, std::vector<Request>& requests,
+                                  std::int64_t count) {
+  constexpr std::int64_t kPieceOfSum = default_bucket(false), kFloat = sizeof(float);
+  sums.clear();
+  world.barrier();
+  const double begin = now_ms();
+  requests.clear();
+  for (std::int64_t at = 0; at < count; at += kPieceOfSum)
+    requests.push_back(sums.start(at * kFloat, std::min(kPieceOfSum, count - at)));
+  for (Request& request : requests) request.wait();
+  return now_ms() - begin;
+}
+
+/// Sums over the ranks, as the gradients of a step are summed, in all ways that can be had here, in turns; those of a
+/// step come first. **Collective.**
 [[nodiscard]] ordered_json measure_sums(Communicator& world, Backend& backend, std::int64_t gradients, double seconds) {
-  auto* const data =
-      static_cast<float*>(backend.allocate_pinned(static_cast<std::size_t>(gradients) * sizeof(float), "message"));
-  backend.wait();
-  // `calls` at a time, as the clock needs.
-  const auto measure = [&](std::int64_t count, int calls) {
-    Sample sample = repeat_together(world, seconds / 2, 50, false, [&] {
-      for (int k = 0; k < calls; ++k) world.sum(data, count);
-    });
-    sample.median /= calls;
-    sample.least /= calls;
-    return sample;
-  };
-  const Sample whole = measure(gradients, 1);
-  const Sample small = measure(1, 100);
   const double bytes = 4.0 * static_cast<double>(gradients);
-  if (world.root())
-    std::printf("%-34s%12.2f%12.2f ms; %.1f MB, %.2f GB/s\n%-34s%12.2f%12.2f us; 4 bytes\n", "all gradients",
-                whole.median, whole.least, 1e-6 * bytes, 1e-6 * bytes / whole.median, "one number", 1e3 * small.median,
-                1e3 * small.least);
-  ordered_json json{{"bytes", bytes}, {"gradients", to_json(whole)}, {"one_number", to_json(small)}};
-  json["gradients"]["gb_per_s"] = 1e-6 * bytes / whole.median;
+  std::vector<MeasuredSums> ways;
+  for (const std::string& name : node_sums_names()) {
+    std::string why;
+    auto made = dat::sums().at(name)().make({.backend = backend,
+                                             .ranks = world,
+                                             .bytes = gradients * std::int64_t{sizeof(float)},
+                                             .longest = gradients,
+                                             .parts = static_cast<int>(gradients / default_bucket(false)) + 1},
+                                            why);
+    if (made != nullptr) ways.push_back({name, std::move(made), {}});
+  }
+  backend.wait();
+  ordered_json json{{"bytes", bytes}};
+  std::vector<Request> requests;
+  for (const std::int64_t count : {gradients, std::int64_t{1}}) {
+    const auto turn = [&] {
+      for (MeasuredSums& way : ways) way.ms.push_back(milliseconds(*way.sums, world, requests, count));
+    };
+    static_cast<void>(repeat_together(world, seconds / 2, 50, true, turn));
+    for (MeasuredSums& way : ways) {
+      const Sample sample = summarize(std::exchange(way.ms, {}));
+      const bool one = count == 1;
+      if (world.root())
+        std::printf(
+            "%-34s%12.2f%12.2f %s\n", ((one ? "one number, " : "all gradients, ") + way.name).c_str(),
+            sample.median * (one ? 1e3 : 1), sample.least * (one ? 1e3 : 1),
+            one ? "us; 4 bytes"
+                : fmt::format("ms; {:.1f} MB, {:.2f} GB/s", 1e-6 * bytes, 1e-6 * bytes / sample.median).c_str());
+      ordered_json& found = json[one ? "one_number" : "gradients"];
+      if (found.is_null()) found = to_json(sample);
+      found["by"][way.name] = to_json(sample);
+      if (!one && !found.contains("gb_per_s")) found["gb_per_s"] = 1e-6 * bytes / sample.median;
+    }
+  }
   return json;
 }
 

@@ -7,6 +7,7 @@
 #include "forecast/forecast.hpp"
 #include "launch.hpp"
 #include "measure/repeat.hpp"
+#include "reduce/sums/sums.hpp"
 #include "reduce/transport/message.hpp"
 #include "train/statistics/batch_statistics.hpp"
 
@@ -216,21 +217,23 @@ void average(Communicator& world, Calibration& c) {
   return {.latency = found[0], .bandwidth = found[1]};
 }
 
-/// Seconds of sums over the ranks against bytes, as a step makes them.
-[[nodiscard]] Line measure_sums(Communicator& world, bool overlap, std::vector<float>& buffer, double seconds) {
+/// Seconds of sums over the ranks against bytes, as a step makes them, of messages up to `most` numbers.
+[[nodiscard]] Line measure_sums(Communicator& world, Backend& backend, bool overlap, std::int64_t most,
+                                double seconds) {
   std::vector<double> times;
-  const std::vector<double> sizes = sizes_up_to(sizeof(float) * static_cast<double>(buffer.size()));
+  const std::vector<double> sizes = sizes_up_to(sizeof(float) * static_cast<double>(most));
+  const auto sums = make_sums("auto", {.backend = backend,
+                                       .ranks = world,
+                                       .bytes = most * std::int64_t{sizeof(float)},
+                                       .longest = most,
+                                       .overlap = overlap});
   for (const double size : sizes) {
     const auto count = static_cast<std::int64_t>(size) / std::int64_t{sizeof(float)};
     const auto sum = [&] {
+      sums->clear();
       world.barrier();
       const double begin = now_ms();
-      if (overlap) {
-        Request request = world.start_sum(buffer.data(), count);
-        request.wait();
-      } else {
-        world.sum(buffer.data(), count);
-      }
+      sums->start(0, count).wait();
       return 1e-3 * (now_ms() - begin);
     };
     static_cast<void>(sum());
@@ -264,7 +267,7 @@ void measure_network(Communicator& world, TrainingStep& step, double seconds, Ca
   const double of_each = seconds / (1 + links);
   if (neighbour < world.size()) c.within = measure_link(world, neighbour, buffer, of_each);
   if (stranger < world.size()) c.between = measure_link(world, stranger, buffer, of_each);
-  const Line sum = measure_sums(world, step.options().overlap, buffer, of_each);
+  const Line sum = measure_sums(world, step.backend(), step.options().overlap, std::ssize(buffer), of_each);
   explain_sums(sum, world.size(), c.between ? *c.between : *c.within, c.reduction);
 }
 

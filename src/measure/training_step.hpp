@@ -21,7 +21,7 @@ struct StepOptions {
   int attack_steps = 10;           ///< gradient steps of pgd
   double lambda = 0;               ///< weight of the loss on clean images
   bool overlap = false;            ///< send gradients while the backward pass runs
-  std::int64_t bucket = 8 << 20;
+  std::int64_t bucket = 1 << 20;
   std::string device = "auto";
   int threads = 2;
   std::string math = "tf32";

@@ -125,6 +125,10 @@ std::int64_t GradientReducer::memory(int ranks) const {
   return aggregator_->memory(ranks) + (unchanged(ranks) ? 0 : kind_.memory(*codec_, parameters_, ranks));
 }
 
+std::int64_t GradientReducer::added_up(int ranks) const {
+  return kind_.traffic(ranks).summed && !unchanged(ranks) ? kind_.memory(*codec_, parameters_, ranks) : 0;
+}
+
 std::vector<Reducer::State> GradientReducer::state() const {
   std::vector<State> all;
   for (const DeviceState& one : codec_->state()) all.push_back({one, "codec"});

@@ -47,6 +47,7 @@ class GradientReducer final : public Reducer {
   [[nodiscard]] double bytes_sent(const std::vector<double>& probabilities, int ranks) const override;
   /// Of the device.
   [[nodiscard]] std::int64_t memory(int ranks) const override;
+  [[nodiscard]] std::int64_t added_up(int ranks) const override;
   [[nodiscard]] double seconds_under_way() const override {
     return overlap_ ? ranks_.seconds_under_way() - under_way_before_ : 0;
   }

@@ -27,6 +27,7 @@ class WrappedReducer : public Reducer {
     return of_ranks_->bytes_sent(probabilities, ranks);
   }
   [[nodiscard]] std::int64_t memory(int ranks) const override { return of_ranks_->memory(ranks); }
+  [[nodiscard]] std::int64_t added_up(int ranks) const override { return of_ranks_->added_up(ranks); }
   [[nodiscard]] double seconds_under_way() const override { return of_ranks_->seconds_under_way(); }
   [[nodiscard]] std::vector<State> state() const override { return of_ranks_->state(); }
 

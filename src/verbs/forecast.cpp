@@ -63,7 +63,7 @@ void add_clusters(TableOf<ForecastOptions>& table) {
   table.add("--p-min", &O::p_min, "lowest probability of a layer, of budgets in bytes", kShare);
   table.add("--algorithm", &O::algorithm, "of sums over the ranks", one_of({"ring", "tree"}));
   table.add("--overlap", &O::overlap, "send gradients while the backward pass still runs");
-  table.add("--bucket", &O::bucket, "most gradients in one message; auto: 2^19 with --overlap, else 2^23", kAutoBucket);
+  table.add("--bucket", &O::bucket, "most gradients in one message; auto: 2^19 with --overlap, else 2^20", kAutoBucket);
   table.add("--stale-attack", &O::stale_attack, "iterations of the next attack that run while the sum is under way",
             kCount);
   table.add("--generators", &O::generators, "ranks that only attack; auto: as many as pay best", kAutoCount);

@@ -9,6 +9,7 @@
 #include "dat/cheat.hpp"
 #include "options/hints.hpp"
 #include "options/train/parse.hpp"
+#include "reduce/sums/sums.hpp"
 #include "reduce/transport/transport.hpp"
 #include "run/advice.hpp"
 #include "run/begin/found.hpp"
@@ -144,6 +145,18 @@ namespace {
          megabytes(static_cast<double>(generator_memory(options, plan, images, world))) + " of memory each\n";
 }
 
+/// How messages are added up; empty: they are not.
+[[nodiscard]] std::string sums_text(const Reducer& reducer, const TrainOptions& options, int ranks, int on_node) {
+  const std::int64_t bytes = reducer.added_up(ranks);
+  if (ranks == 1 || bytes == 0) return "";
+  const bool together = on_node >= ranks + options.generators;
+  const std::string name = !together && options.node_sums != "nccl" ? "mpi"
+                           : options.node_sums == "auto"            ? node_sums_names().front()
+                                                                    : options.node_sums;
+  return "added up         " + std::string(sums().at(name)().title) + " (--node-sums " + name + "), " +
+         megabytes(static_cast<double>(bytes)) + " per rank\n";
+}
+
 /// What the protocol that bans says; empty: there is none.
 [[nodiscard]] std::string protocol_text(const Trainer& trainer, const TrainOptions& options, int ranks) {
   if (!options.byzantine || ranks == 1) return "";
@@ -208,7 +221,8 @@ namespace {
        << megabytes(bytes_per_step(trainer, options, ranks)) << " per step on average, "
        << megabytes(reducer.bytes_sent(std::vector<double>(model.parameters.layer_names.size(), 1.0), ranks))
        << " with all layers active\n"
-       << generators_text(options, plan, train, *world) << protocol_text(trainer, options, ranks) << "checkpoint       "
+       << sums_text(reducer, options, ranks, on_node) << generators_text(options, plan, train, *world)
+       << protocol_text(trainer, options, ranks) << "checkpoint       "
        << megabytes(static_cast<double>(trainer.checkpoint_bytes(ranks))) << ", the last three are kept\n"
        << warm_start_text(trainer, options, plan, ranks) << cheats_text(options, model.parameters.size)
        << "memory per rank  " << megabytes(static_cast<double>(total)) << " (" << backend.description() << ")";

@@ -40,6 +40,7 @@ CHEATS, MESSAGE = "src/train/attackers/", "src/train/message/step_message.cpp"
 NUMBERS, WARM = "src/train/watch/finite.cpp", "src/train/examples/warm_start.cpp"
 SHARED, WORKERS = "src/train/layers/shared_mask.cpp", "src/train/layers/per_worker_masks.cpp"
 SLURM, SLURM_VERB, PLANNED = "jobs/slurm/common.sh", "src/verbs/slurm.cpp", "src/train/planned.cpp"
+WINDOW = "src/reduce/sums/window.cpp"
 SUMMATION, TREE_REDUCER = "src/reduce/sums/summation_tree", "src/reduce/tree/tree_reducer.cpp"
 READER = "src/hdf5/hdf5_structure.cpp"
 SAFETENSORS, STATE_DICT = "src/interop/safetensors.cpp", "src/interop/state_dict.cpp"
@@ -895,6 +896,17 @@ MUTATIONS = [
      "device_begin_;", "unit:[codec]"),
     ("bytes of the first round only", SUM, "total += std::accumulate(bytes, bytes + rounds_, std::int64_t{0});",
      "total += bytes[0];", "step:powersgd, two ranks"),
+    # Sums on a node.
+    ("the ring begins with the part's own rank", "src/reduce/sums/order.cpp", "(part + ranks - 1 + k) % ranks", "(part + k) % ranks", "mpi:3"),
+    ("a share of others is added up before it is there", WINDOW, "if (!all_have(kGiven, number)) {", "if (false) {", "mpi:2"),
+    ("shares are fetched before they are added up", WINDOW, "|| !window_->has(other, kAdded, number)) continue;", ") continue;", "mpi:3"),
+    ("rows are written to before all have fetched them", WINDOW, "return of.move_on(last, beside) && of.all_have(kFetched, last);",
+     "return of.move_on(last, beside);", "mpi:3"),
+    ("a rank that lacks memory is alone with it", "src/communicate/node/node_window.cpp",
+     "ranks.all_gather(&mine, all.data(), sizeof mine);\n  why =", "all[self] = mine;\n  why =", "mpi:2"),
+    ("counters do not go round", "src/communicate/node/node_window.cpp", "return static_cast<std::int32_t>(found - value) >= 0;",
+     "return found >= value;", "mpi:2"),
+    ("shared memory is not pinned", WINDOW, "pinned_ = options.backend.pin(", "(void)options.backend.pin(", "mpi_double:2"),
     # Aggregators.
     ("median: the upper one", "src/reduce/aggregator/robust.hpp", "order((n() - 1) / 2, (n() - 1) / 2);", "order(n() / 2, n() / 2);", "unit:[reducer]"),
     ("CenteredClip: nothing is clipped", CLIP, "(v_.distance(i) > tau ? tau / v_.distance(i) : 1)", "(v_.distance(i) > 0 ? 1 : 1)", "unit:[reducer]"),

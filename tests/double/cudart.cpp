@@ -431,6 +431,18 @@ cudaError_t cudaFreeHost(void* data) {
   });
 }
 
+cudaError_t cudaHostRegister(void* data, std::size_t bytes, unsigned) {
+  return alone([&] {
+    if (data == nullptr || bytes == 0 || inside(state().pinned, data, 1)) return cudaErrorInvalidValue;
+    state().pinned[static_cast<char*>(data)] = bytes;
+    return cudaSuccess;
+  });
+}
+cudaError_t cudaHostUnregister(void* data) {
+  return alone(
+      [&] { return state().pinned.erase(static_cast<char*>(data)) == 1 ? cudaSuccess : cudaErrorInvalidValue; });
+}
+
 cudaError_t cudaMemsetAsync(void* data, int value, std::size_t bytes, cudaStream_t handle) {
   return on(handle, [&](const StreamPointer& stream) {
     if (bytes == 0) return cudaSuccess;

@@ -53,6 +53,19 @@ class Hang(common.TestCase):
         self.assertEqual(len(lines), 2 + 64)
         self.assertRegex(lines[-1], "under way")
 
+    def test_killed_in_shared_memory(self):
+        """Ranks that add up in the memory of a node are killed, all at once: no name of it was ever there."""
+        running, ranks = self.start("--node-sums", "window")
+        for pid in ranks.values():
+            with open(f"/proc/{pid}/maps") as maps:
+                text = maps.read()
+            self.assertEqual(len(set(re.findall(r"(\d+) +/memfd:dat_hpc", text))), 3)  # files
+            self.assertNotIn("/dev/shm/", text)
+        os.kill(running.process.pid, signal.SIGKILL)
+        for pid in ranks.values():
+            common.kill(pid, signal.SIGKILL)
+        running.wait()
+
     def test_records_that_take_long(self):
         """The first rank to end has mpirun kill the others: so it waits until they have written their records."""
         running, ranks = self.start()

@@ -217,6 +217,17 @@ void* CudaBackend::allocate_pinned(std::size_t bytes, const std::string& purpose
   return data;
 }
 
+std::shared_ptr<void> CudaBackend::pin(void* data, std::size_t bytes) {
+  const cudaError_t status = cudaHostRegister(data, bytes, cudaHostRegisterDefault);
+  require(status == cudaSuccess, ExitCode::device, "cannot pin ", bytes >> 20U,
+          " MiB of shared memory: ", cudaGetErrorString(status), "; choose --node-sums mpi");
+  return {data, [this](void* pinned) {
+            (void)cudaStreamSynchronize(stream_);  // nothing is on its way there
+            (void)cudaStreamSynchronize(copies_);
+            (void)cudaHostUnregister(pinned);
+          }};
+}
+
 std::size_t CudaBackend::spare_memory() const {
   std::size_t free = 0, total = 0;
   check(cudaMemGetInfo(&free, &total));

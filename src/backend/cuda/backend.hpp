@@ -50,6 +50,7 @@ class CudaBackend final : public Backend {
   [[nodiscard]] std::string refuses(DType storage) const override;
   [[nodiscard]] void* allocate(std::size_t bytes, const std::string& purpose) override;
   [[nodiscard]] void* allocate_pinned(std::size_t bytes, const std::string& purpose) override;
+  [[nodiscard]] std::shared_ptr<void> pin(void* data, std::size_t bytes) override;
   [[nodiscard]] std::vector<Allocation> allocations() const override { return allocations_; }
   [[nodiscard]] std::size_t spare_memory() const override;
   void request_workspace(std::size_t bytes) override { workspace_.request(bytes); }

@@ -1,5 +1,6 @@
 #include "dat/aggregator.hpp"
 #include "dat/codec.hpp"
+#include "dat/node_sums.hpp"
 #include "dat/transport_names.hpp"
 #include "options/ranges.hpp"
 #include "options/train/groups.hpp"
@@ -89,6 +90,15 @@ void add_reduction(TrainTable& table) {
       // Who looks at each rank sees the ranks in one order, however messages meet.
       .bound_to_ranks_with({"aggregator", aggregators().others("faults")});
   table
+      .add("--node-sums", &O::node_sums,
+           "how messages are added up: window, in memory that the ranks of a node share, or mpi; the bits are equal; "
+           "auto: window where all ranks are on one node; nccl: on GPUs, in an order of its own",
+           auto_or(node_sums_names()))
+      .may_change();
+  table.not_together({"node-sums", {"nccl"}}, {"deterministic"},
+                     "--node-sums nccl does not go with --deterministic: NCCL adds up in an order of its own; leave "
+                     "one of them off");
+  table
       .add("--codec-rank", &O::codec_rank,
            "columns of powersgd's factors, atoms of an atomo message; auto: " + own_values(codecs(), "codec-rank"),
            {.low = 1, .high = 65536, .automatic = 0})
@@ -109,7 +119,7 @@ void add_reduction(TrainTable& table) {
                   "--mask-transport works with --mask per_worker: with one mask for all ranks there is nothing to "
                   "choose; leave it off");
   table.add("--overlap", &O::overlap, "send gradients while the backward pass still runs").bound_to_ranks();
-  table.add("--bucket", &O::bucket, "most gradients in one message; auto: 2^19 with --overlap, else 2^23", kAutoBucket)
+  table.add("--bucket", &O::bucket, "most gradients in one message; auto: 2^19 with --overlap, else 2^20", kAutoBucket)
       .works_with("byzantine", {"false"},
                   "--byzantine does not go with --bucket: all of a gradient leaves at once; leave one of them off")
       .falls_back();

@@ -59,7 +59,7 @@ class MpiSums final : public NodeSums {
 }  // namespace
 
 SumKind mpi_sums() {
-  return {.title = "MPI", .make = [](const SumOptions& options, std::string&) -> std::unique_ptr<NodeSums> {
+  return {.title = "by MPI", .make = [](const SumOptions& options, std::string&) -> std::unique_ptr<NodeSums> {
             return std::make_unique<MpiSums>(options);
           }};
 }

@@ -7,11 +7,13 @@
 
 namespace dat {
 
+SumKind window_sums();
 SumKind mpi_sums();
 SumKind nccl_sums();
 
 const Registry<SumKind()>& sums() {
-  static const Registry<SumKind()> registry("node sums", {{"mpi", mpi_sums}, {"nccl", nccl_sums}});
+  static const Registry<SumKind()> registry("node sums",
+                                            {{"window", window_sums}, {"mpi", mpi_sums}, {"nccl", nccl_sums}});
   return registry;
 }
 

@@ -41,8 +41,8 @@ struct SumOptions {
   Backend& backend;
   Communicator& ranks;
   /// In the order of this tree, a row for each partial sum of a rank (SummationTree::nodes). Null: each rank has one
-  /// row, and the order is the ring's: of `count` numbers, part k of ceil(count / ranks) is added up from rank k - 1
-  /// over k, k + 1, ... round to k - 2.
+  /// row, and the order is the ring's: of `count` numbers, cut into a run for each rank, of which the first ones have
+  /// one more where they are not equal, run k is added up from rank k - 1 over k, k + 1, ... round to k - 2.
   const SummationTree* tree = nullptr;
   DType type = DType::f32;   ///< of the numbers; another one is NCCL's alone
   std::int64_t bytes = 0;    ///< of a row

@@ -141,6 +141,13 @@ double TreeReducer::bytes_sent(const std::vector<double>& probabilities, int ran
   return sizeof(float) * elements * (nodes / ranks * (1 - 1.0 / ranks) + (ranks > 1 ? 1.0 / ranks : 0));
 }
 
+std::int64_t TreeReducer::added_up(int ranks) const {
+  const SummationTree tree(tree_.leaves(), ranks);
+  std::int64_t most = 0;
+  for (int rank = 0; rank < ranks && ranks > 1; ++rank) most = std::max(most, std::ssize(tree.nodes(rank)));
+  return most * parameters_.size * std::int64_t{sizeof(float)};
+}
+
 std::int64_t TreeReducer::memory(int ranks) const {
   const SummationTree tree(tree_.leaves(), ranks);
   std::int64_t most = 0;

@@ -34,6 +34,7 @@ class TreeReducer final : public Reducer {
   /// In the mean over the ranks.
   [[nodiscard]] double bytes_sent(const std::vector<double>& probabilities, int ranks) const override;
   [[nodiscard]] std::int64_t memory(int ranks) const override;
+  [[nodiscard]] std::int64_t added_up(int ranks) const override;
 
  private:
   void complete();

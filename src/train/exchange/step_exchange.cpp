@@ -50,6 +50,7 @@ std::unique_ptr<Reducer> StepExchange::make_reducer(float* gradients, const std:
                            .overlap = options_.overlap,
                            .mask_transport = options_.mask == "per_worker" ? options_.mask_transport : "",
                            .codec_transport = options_.byzantine ? "butterfly" : codec_transport,
+                           .node_sums = options_.node_sums,
                            .watch = watch(),
                            .ended = [this](ReducerStage stage) { ended(stage); }};
   const bool of_ranks = repeats(aggregator) == Repeats::at_equal_ranks;

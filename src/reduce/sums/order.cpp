@@ -1,0 +1,75 @@
+#include "reduce/sums/order.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+
+namespace dat {
+
+namespace {
+
+/// Numbers of all rows that stay in the cache.
+constexpr std::int64_t kBlockOfSum = 2048;
+/// Partial sums that wait for each other: a tree has a level for each power of two.
+constexpr int kDeepest = 32;
+
+}  // namespace
+
+SumOrder::SumOrder(int ranks, const SummationTree* tree) : ranks_(ranks) {
+  for (int rank = 0; rank < ranks; ++rank) {
+    first_.push_back(rows_);
+    rows_ += tree == nullptr ? 1 : static_cast<int>(std::ssize(tree->nodes(rank)));
+  }
+  first_.push_back(rows_);
+  if (tree == nullptr) {
+    for (int part = 0; part < ranks; ++part) {
+      taken_.emplace_back();
+      for (int k = 0; k < ranks; ++k) taken_.back().push_back({(part + ranks - 1 + k) % ranks, k > 0 ? 1 : 0});
+    }
+    depth_ = 2;
+    return;
+  }
+  TreeFold fold(tree->leaves());
+  taken_.emplace_back();
+  for (int rank = 0; rank < ranks; ++rank)
+    for (const TreeNode& node : tree->nodes(rank)) {
+      taken_.back().push_back({static_cast<int>(std::ssize(taken_.back())), 0});
+      depth_ = std::max(depth_, static_cast<int>(fold.size()) + 1);
+      fold.push(node, [&](std::size_t) { ++taken_.back().back().adds; });
+    }
+  assert(depth_ <= kDeepest);
+}
+
+std::int64_t SumOrder::begin(int part, std::int64_t count) const {
+  return count / ranks_ * part + std::min<std::int64_t>(part, count % ranks_);
+}
+
+void SumOrder::add(int part, std::span<const float* const> rows, std::int64_t count, float* sum, bool threads) const {
+  const std::vector<Taken>& taken = taken_[taken_.size() > 1 ? static_cast<std::size_t>(part) : 0];
+  const std::int64_t blocks = (count + kBlockOfSum - 1) / kBlockOfSum;
+#pragma omp parallel for schedule(static) if (threads && blocks > 8)
+  for (std::int64_t block = 0; block < blocks; ++block)
+    add_block(taken, rows, block * kBlockOfSum, std::min(kBlockOfSum, count - block * kBlockOfSum), sum);
+}
+
+void SumOrder::add_block(const std::vector<Taken>& taken, std::span<const float* const> rows, std::int64_t at,
+                         std::int64_t count, float* sum) const {
+  std::array<const float*, kDeepest> stack;  // rows, or partial sums of them
+  alignas(64) std::array<std::array<float, kBlockOfSum>, kDeepest> partial;
+  std::size_t size = 0;
+  for (std::size_t k = 0; k < taken.size(); ++k) {
+    stack[size++] = rows[static_cast<std::size_t>(taken[k].row)] + at;
+    for (int adds = taken[k].adds; adds > 0; --adds) {
+      const bool last = k + 1 == taken.size() && adds == 1;
+      const float* const right = stack[--size];
+      const float* const left = stack[size - 1];
+      float* const to = last ? sum + at : partial[size - 1].data();
+#pragma omp simd
+      for (std::int64_t i = 0; i < count; ++i) to[i] = left[i] + right[i];
+      stack[size - 1] = to;
+    }
+  }
+  if (taken.size() == 1 && stack[0] != sum + at) std::copy_n(stack[0], count, sum + at);
+}
+
+}  // namespace dat

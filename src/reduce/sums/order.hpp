@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "reduce/sums/summation_tree.hpp"
+
+namespace dat {
+
+/// In which order rows of numbers of all ranks are added up. Each part of the numbers, one for each rank, has an order.
+class SumOrder {
+ public:
+  /// tree: as SumOptions have it; null: the ring's.
+  SumOrder(int ranks, const SummationTree* tree);
+
+  [[nodiscard]] int rows() const { return rows_; }  ///< of all ranks
+  /// The first row of a rank; of one more, rows().
+  [[nodiscard]] int first(int rank) const { return first_[static_cast<std::size_t>(rank)]; }
+  /// The first of `count` numbers that are in this part.
+  [[nodiscard]] std::int64_t begin(int part, std::int64_t count) const;
+
+  /// Adds up the numbers of a part: sum [count] of rows [rows()], each [count]. The sum may be one of the rows.
+  /// threads: whether to use those of OpenMP.
+  void add(int part, std::span<const float* const> rows, std::int64_t count, float* sum, bool threads) const;
+
+ private:
+  /// A row that is put on top of a stack, and additions of the two on top of it that follow.
+  struct Taken {
+    int row = 0, adds = 0;
+  };
+  void add_block(const std::vector<Taken>& taken, std::span<const float* const> rows, std::int64_t at,
+                 std::int64_t count, float* sum) const;
+
+  int ranks_, rows_ = 0, depth_ = 1;
+  std::vector<int> first_;                 ///< [ranks + 1]
+  std::vector<std::vector<Taken>> taken_;  ///< [ranks] of each part; [1] where all have the same
+};
+
+}  // namespace dat

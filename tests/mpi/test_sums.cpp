@@ -1,0 +1,197 @@
+// Messages that are added up in memory that the ranks of a node share, beside MPI's sums of them.
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "allocations.hpp"
+#include "catch.hpp"
+#include "communicate/node/node_window.hpp"
+#include "dat/selector.hpp"
+#include "errors.hpp"
+#include "reduce/sums/sums.hpp"
+#include "reduce/tree/tree_reducer.hpp"
+#include "reduction_case.hpp"
+#include "world.hpp"
+
+using namespace dat;
+using namespace dat::test;
+
+// CHECK only: a rank that leaves a test early would leave the others waiting.
+
+namespace {
+
+constexpr std::int64_t kFloat = sizeof(float);
+
+/// Sums of parts of these lengths, two steps of them, by the member of the family.
+[[nodiscard]] std::vector<float> added(const std::string& name, const std::vector<std::int64_t>& counts,
+                                       const SummationTree* tree, bool overlap) {
+  const auto backend = test_backend(1);
+  std::int64_t all = 0, most = 1;
+  for (const std::int64_t count : counts) {
+    all += count;
+    most = std::max(most, count);
+  }
+  const auto sums = make_sums(name, {.backend = *backend,
+                                     .ranks = world(),
+                                     .tree = tree,
+                                     .bytes = all * kFloat,
+                                     .longest = most,
+                                     .parts = static_cast<int>(std::ssize(counts)),
+                                     .overlap = overlap});
+  const std::size_t rows = tree == nullptr ? 1 : tree->nodes(world().rank()).size();
+  std::vector<float> result;
+  for (std::uint32_t step = 0; step < 2; ++step) {
+    sums->clear();
+    for (std::size_t row = 0; row < rows; ++row) {
+      const auto numbers = random_values(
+          all, 1000 * step + 10 * static_cast<std::uint32_t>(world().rank()) + static_cast<std::uint32_t>(row), 0.1F,
+          99.7F);
+      backend->copy_to_device(sums->device(static_cast<int>(row), 0), numbers.data(), numbers.size() * sizeof(float));
+    }
+    std::vector<Request> requests;
+    std::int64_t at = 0;
+    for (const std::int64_t count : counts) {
+      backend->wait_for(sums->fetch(at * kFloat, count * kFloat));
+      requests.push_back(sums->start(at * kFloat, count));
+      at += count;
+    }
+    at = 0;
+    for (std::size_t k = 0; k < counts.size(); ++k) {
+      requests[k].wait();
+      sums->send(at * kFloat, counts[k] * kFloat);
+      at += counts[k];
+    }
+    const auto sum = to_host(*backend, reinterpret_cast<const float*>(sums->device(0, 0)), all);
+    result.insert(result.end(), sum.begin(), sum.end());
+  }
+  return result;
+}
+
+/// The longest file that this process may make, as long as the object lives.
+class FileLimit {
+ public:
+  explicit FileLimit(rlim_t bytes) {
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{bytes, before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileLimit() { setrlimit(RLIMIT_FSIZE, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+}  // namespace
+
+TEST_CASE("The memory of a node adds up with the bits of MPI's sums, in parts of any length", "[sums]") {
+  const std::int64_t p = world().size();
+  const std::vector<std::int64_t> counts{0, 1, p - 1, p + 1, 3 * p, 20011, 0, 303};
+  if (p > 1) (void)world().move_on_beside();
+  for (const bool overlap : {false, true}) {
+    INFO((overlap ? "overlapped" : "blocking"));
+    CHECK(differing(added("window", counts, nullptr, overlap), added("mpi", counts, nullptr, overlap)) == 0);
+  }
+  for (const int leaves : {static_cast<int>(p), static_cast<int>(2 * p) + 1, static_cast<int>(5 * p) + 1}) {
+    const SummationTree tree(leaves, world().size());
+    INFO(leaves << " leaves");
+    CHECK(differing(added("window", counts, &tree, false), added("mpi", counts, &tree, false)) == 0);
+  }
+}
+
+TEST_CASE("Gradients have the same bits in the memory of a node and by MPI, whatever travels", "[sums]") {
+  ReductionCase f(world(), 20);
+  const int layers = f.model.parameters.layers();
+  const auto compare = [&](const ReducerOptions& options, const std::string& codec) {
+    std::vector<std::vector<float>> found;
+    for (const std::string sums : {"window", "mpi"}) {
+      ReducerOptions own = options;
+      own.node_sums = sums;
+      GradientReducer reducer = f.reducer(own, codec);
+      found.emplace_back();
+      for (std::uint32_t step = 0; step < 3; ++step) {
+        std::vector<ActiveSet> active;
+        for (int rank = 0; rank < (options.mask_transport.empty() ? 1 : world().size()); ++rank)
+          active.push_back(random_active(layers, 10 * step + static_cast<std::uint32_t>(rank), 0.6F));
+        const auto result = f.reduce(reducer, active, step, f.gradient_of(world().rank(), step));
+        found.back().insert(found.back().end(), result.begin(), result.end());
+      }
+    }
+    INFO(codec << ", masks " << options.mask_transport << (options.overlap ? ", overlapped" : "") << ", bucket "
+               << options.bucket_elements);
+    CHECK(differing(found[0], found[1]) == 0);
+  };
+  for (const bool overlap : {false, true})
+    for (const std::int64_t bucket : {std::int64_t{1}, std::int64_t{3000}}) {
+      for (const std::string masks : {"", "dense", "union"})
+        compare({.bucket_elements = bucket, .overlap = overlap, .mask_transport = masks}, "float32");
+      compare({.bucket_elements = bucket, .overlap = overlap}, "powersgd");
+    }
+}
+
+TEST_CASE("A steady sum in the memory of a node allocates nothing", "[sums][cpu]") {
+  if (test_device() != "cpu") return;  // the double of CUDA's libraries allocates
+  ReductionCase f(world());
+  GradientReducer reducer = f.reducer({.bucket_elements = 1000, .node_sums = "window"});
+  const ActiveSet all = ActiveSet::all(f.model.parameters.layers());
+  f.run(reducer, all, 0);
+  const std::int64_t before = allocations;
+  f.run(reducer, all, 1);
+  f.run(reducer, all, 2);
+  const std::int64_t during = allocations - before;
+  CHECK(during == 0);
+}
+
+TEST_CASE("Where one rank lacks shared memory, all go by MPI, or none where the memory was asked for", "[sums]") {
+  if (world().size() == 1) return;
+  const int lacking = world().size() - 1;
+  std::string why, error;
+  std::unique_ptr<NodeWindow> window;
+  std::vector<float> numbers;
+  {
+    std::optional<FileLimit> limit;
+    if (world().rank() == lacking) limit.emplace(1 << 20);
+    window = NodeWindow::make(world(), 2 << 20, why);
+    const auto backend = test_backend(1);
+    const SumOptions options{.backend = *backend, .ranks = world(), .bytes = 2 << 20, .longest = 1 << 19};
+    error = error_of([&] { (void)make_sums("window", options); });
+    const auto sums = make_sums("auto", options);
+    const float one = 1;
+    backend->copy_to_device(sums->device(0, 0), &one, sizeof one);
+    backend->wait_for(sums->fetch(0, kFloat));
+    sums->start(0, 1).wait();
+    sums->send(0, kFloat);
+    numbers = to_host(*backend, reinterpret_cast<const float*>(sums->device(0, 0)), 1);
+  }
+  CHECK(window == nullptr);
+  CHECK(why == "files may have 1 MiB here (ulimit -f), and 3 MiB of shared memory are needed");
+  CHECK(error == "6: --node-sums window cannot be had: " + why + "; choose mpi, or leave it off");
+  CHECK(numbers.front() == static_cast<float>(world().size()));
+}
+
+TEST_CASE("What a rank has written before it says so is seen by those who have waited for it", "[sums]") {
+  std::string why;
+  const auto window = NodeWindow::make(world(), 4 << 10, why);
+  CHECK(window != nullptr);
+  if (window == nullptr) return;
+  const int me = world().rank(), next = (me + 1) % world().size();
+  std::int64_t wrong = 0;
+  // Counters go round.
+  constexpr std::uint32_t kBefore = 0xfffffeffU;
+  for (const int counter : {0, 1}) window->say(counter, kBefore);
+  world().barrier();
+  for (std::uint32_t k = kBefore + 1, turn = 1; turn < 500; ++turn, ++k) {
+    std::memcpy(window->block(me), &turn, sizeof turn);
+    window->say(0, k);
+    while (!window->has(next, 0, k)) window->nap(next, 0, k);
+    std::uint32_t found = 0;
+    std::memcpy(&found, window->block(next), sizeof found);
+    wrong += found != turn;
+    window->say(1, k);
+    for (int rank = 0; rank < world().size(); ++rank)
+      while (!window->has(rank, 1, k)) window->nap(rank, 1, k);
+  }
+  CHECK(wrong == 0);
+}
