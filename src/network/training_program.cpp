@@ -178,8 +178,8 @@ void TrainingProgram::backward(const float* x, const GradientRequest& request) {
         step.backward(model_, planner_, wanted, lowest);
       else if (k == piece.first)
         piece.recording->replay();
-      if (!operation.weights_first() && whole) backward_weights(operation, wanted);
-      if (!operation.weights_first() && !whole) tell(operation, wanted);
+      if (!operation.weights_first() && replayed) backward_weights(operation, wanted);
+      if (!operation.weights_first() && !replayed) tell(operation, wanted);
     }
   }
 }

@@ -150,9 +150,9 @@ namespace {
   const std::int64_t bytes = reducer.added_up(ranks);
   if (ranks == 1 || bytes == 0) return "";
   const bool together = on_node >= ranks + options.generators;
-  const std::string name = !together                     ? "mpi"
-                           : options.node_sums == "auto" ? node_sums_names().front()
-                                                         : options.node_sums;
+  const std::string name = !together && options.node_sums != "nccl" ? "mpi"
+                           : options.node_sums == "auto"            ? node_sums_names().front()
+                                                                    : options.node_sums;
   return "added up         " + std::string(sums().at(name)().title) + " (--node-sums " + name + "), " +
          megabytes(static_cast<double>(bytes)) + " per rank\n";
 }

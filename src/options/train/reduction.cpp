@@ -92,9 +92,12 @@ void add_reduction(TrainTable& table) {
   table
       .add("--node-sums", &O::node_sums,
            "how messages are added up: window, in memory that the ranks of a node share, or mpi; the bits are equal; "
-           "auto: window where all ranks are on one node",
+           "auto: window where all ranks are on one node; nccl: on GPUs, in an order of its own",
            auto_or(node_sums_names()))
       .may_change();
+  table.not_together({"node-sums", {"nccl"}}, {"deterministic"},
+                     "--node-sums nccl does not go with --deterministic: NCCL adds up in an order of its own; leave "
+                     "one of them off");
   table
       .add("--codec-rank", &O::codec_rank,
            "columns of powersgd's factors, atoms of an atomo message; auto: " + own_values(codecs(), "codec-rank"),

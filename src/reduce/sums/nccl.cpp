@@ -1,6 +1,6 @@
-#include <array>
 #include <chrono>
 #include <thread>
+#include <vector>
 
 #include "communicate/nccl/group.hpp"
 #include "reduce/sums/sums.hpp"
@@ -13,7 +13,8 @@ namespace {
 /// device. It promises no order of additions.
 class NcclSums final : public NodeSums {
  public:
-  NcclSums(const SumOptions& options, std::unique_ptr<NcclGroup> group) : options_(options), group_(std::move(group)) {
+  NcclSums(const SumOptions& options, std::unique_ptr<NcclGroup> group)
+      : options_(options), group_(std::move(group)), under_way_(static_cast<std::size_t>(options.parts)) {
     data_ =
         static_cast<std::byte*>(options.backend.allocate(static_cast<std::size_t>(options.bytes), "gradient message"));
     for (Sum& sum : under_way_) sum.of = this;
@@ -52,7 +53,7 @@ class NcclSums final : public NodeSums {
   SumOptions options_;
   std::unique_ptr<NcclGroup> group_;
   std::byte* data_ = nullptr;
-  std::array<Sum, 256> under_way_;  ///< as many as there are tickets that may be asked for
+  std::vector<Sum> under_way_;
   std::size_t next_ = 0;
 };
 

@@ -20,8 +20,8 @@ TEST_CASE("No message lies in device memory when MPI gets it, whatever the codec
     for (const std::string& transport : transports_of(*f.codec(codec)))
       for (const bool overlap : {false, true}) {
         dat_double::mpi() = {};
-        GradientReducer reducer =
-            f.reducer({.bucket_elements = 1000, .overlap = overlap, .codec_transport = transport}, codec);
+        GradientReducer reducer = f.reducer(
+            {.bucket_elements = 1000, .overlap = overlap, .codec_transport = transport, .node_sums = "mpi"}, codec);
         f.reduce(reducer, active, 1);
         INFO(codec << " by " << transport << (overlap ? ", overlapped" : ""));
         CHECK((dat_double::mpi().calls > 0) == (world().size() > 1));
@@ -29,7 +29,8 @@ TEST_CASE("No message lies in device memory when MPI gets it, whatever the codec
       }
   dat_double::mpi() = {};
   const SummationTree tree(2 * world().size(), world().size());
-  TreeReducer reducer(*f.backend, world(), f.model.parameters, f.gradients, tree, {.bucket_elements = 1000});
+  TreeReducer reducer(*f.backend, world(), f.model.parameters, f.gradients, tree,
+                      {.bucket_elements = 1000, .node_sums = "mpi"});
   reducer.begin({&active, 1}, 1);
   for (int unit = 0; unit < tree.leaves_of(world().rank()); ++unit) (void)reducer.place(unit);
   reducer.finish();
