@@ -513,7 +513,9 @@ TEST_CASE("A training pass that is replayed has the bits and the counters of one
     CHECK(ours.same(expected));
     CHECK(std::all_of(ours.numbers.begin(), ours.numbers.end(), [](float v) { return std::isfinite(v); }));
     CHECK(ours.calls < expected.calls);
-    CHECK(ours.work == expected.work);  // nothing for layers that are not active
+    // Nothing for layers that are not active. What a recording leaves of a batch norm's two gradients is copied.
+    CHECK(ours.work >= expected.work);
+    CHECK(ours.work <= expected.work + 2 * std::ssize(called.model.graph.norms));
     CHECK(ours.recorded == 0);
   }
   // A larger program moves the workspace, and what was recorded with it.

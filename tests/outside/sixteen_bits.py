@@ -24,7 +24,7 @@ from torch import nn
 from torch.nn import functional as F
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path += [os.path.dirname(HERE), os.path.join(os.path.dirname(HERE), "golden")]
+sys.path[:0] = [os.path.join(os.path.dirname(HERE), "golden"), os.path.dirname(HERE)]  # its reference, not that beside this file
 import reference
 from mpi_environment import MPI_ENVIRONMENT
 

@@ -28,7 +28,7 @@ struct OverflowRecord {
 
   [[nodiscard]] static std::string summary(const std::vector<OverflowRecord>& all) {
     if (all.empty()) return "";
-    return fmt::format("{:<16}{} steps skipped, the last one {}; the loss scale was {:g} then\n", "overflows",
+    return fmt::format("{:<16}{} in f16, the last one in step {}; the loss scale was {:g} from there on\n", "overflows",
                        all.size(), all.back().step, all.back().scale);
   }
 };

@@ -516,6 +516,7 @@ TEST_CASE("A frozen program in 16 bits follows the one in 32", "[network]") {
   Fixture f(name, kSamples, 16);
   if (const std::string why = f.backend->refuses(storage); !why.empty()) {
     CHECK_THROWS_AS(FrozenProgram(f.model, kSamples, storage), Error);
+    CHECK_THROWS_AS(TrainingProgram(f.model, kSamples, nullptr, storage), Error);
     SUCCEED(what << " is refused here: " << why);
     return;
   }

@@ -123,6 +123,7 @@ TEST_CASE(
                   "skipped steps   3, 5: numbers that are not finite\n"
                   "rollback        from step 2 to 1, 0.5 times the learning rate: why\n"
                   "overfitting     it fell\n"
+                  "overflows       1 in f16, the last one in step 6; the loss scale was 512 from there on\n"
                   "floods          1\n") != std::string::npos);
   const Hdf5File file = Hdf5File::open(facts.folder + "/results.h5", ExitCode::data);
   CHECK(integers(file, "bans/by") == std::vector<std::int64_t>{1, -1});
