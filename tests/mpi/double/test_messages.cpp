@@ -21,7 +21,8 @@ TEST_CASE("MPI gets device memory where it takes it, and never for a message bes
       for (const bool overlap : {false, true}) {
         dat_double::mpi() = {.takes_device_memory = aware};
         CHECK(world().takes_device_memory() == aware);
-        GradientReducer reducer = f.reducer({.bucket_elements = 1000, .overlap = overlap}, "float32", aggregator);
+        GradientReducer reducer =
+            f.reducer({.bucket_elements = 1000, .overlap = overlap, .node_sums = "mpi"}, "float32", aggregator);
         const auto ours = f.reduce(reducer, active, 1);
         const dat_double::Mpi got = dat_double::mpi();
         INFO(aggregator << (aware ? ", CUDA-aware" : "") << (overlap ? ", overlapped" : ""));
@@ -31,6 +32,13 @@ TEST_CASE("MPI gets device memory where it takes it, and never for a message bes
         CHECK((got.messages_beside_other_work > 0) == (overlap || sum));
         if (expected.empty()) expected = ours;
         CHECK(differing(ours, expected) == 0);  // two ranks: every sum has one order
+        if (!sum) continue;
+        dat_double::mpi() = {.takes_device_memory = aware};
+        GradientReducer window =
+            f.reducer({.bucket_elements = 1000, .overlap = overlap, .node_sums = "window"}, "float32", aggregator);
+        CHECK(differing(f.reduce(window, active, 1), expected) == 0);
+        CHECK(dat_double::mpi().device_messages == 0);
+        CHECK(dat_double::mpi().messages_beside_other_work == 0);
       }
   }
   dat_double::mpi() = {};
