@@ -310,8 +310,9 @@ class Backend {
   /// Waits until everything that was queued is done, copies of fetch() included.
   virtual void wait() = 0;
 
-  /// A point in the queue, which arrives when all before it is done. Only the last 256 tickets may be asked for.
+  /// A point in the queue, which arrives when all before it is done. Only the last kTickets tickets may be asked for.
   using Ticket = std::int64_t;
+  static constexpr int kTickets = 1024;
   [[nodiscard]] virtual Ticket mark() = 0;
   /// Copies to pinned memory (allocate_pinned) beside the work that is queued later. The copy takes what the work
   /// queued so far leaves on the device, which later work must not change before the ticket has arrived. Once it has

@@ -167,6 +167,8 @@ class Communicator {
   void exchange(const void* send, const std::vector<int>& to, const std::vector<int>& to_at, void* receive,
                 const std::vector<int>& from, const std::vector<int>& from_at);
   void barrier();
+  /// Makes a call in which all ranks of the group wait for each other without MPI: to the hang watch, a barrier.
+  void meet(const std::function<void()>& call);
 
   /// Lets a thread move on, from now on, what members that return a Request start, while the caller computes: without
   /// it, that happens in test(), in wait() and in other members only. The thread sleeps while nothing is under way, and

@@ -288,6 +288,11 @@ void Communicator::barrier() {
   turn.check(MPI_Barrier(group_), "MPI_Barrier");
 }
 
+void Communicator::meet(const std::function<void()>& call) {
+  const Blocking meeting(record(Call::barrier, 0));
+  call();
+}
+
 Request Communicator::start_sum(float* data, std::int64_t count) {
   require(count <= kPiece, ExitCode::communication, "a sum of ", count,
           " numbers beside other work is too long: ", kPiece, " is the most");

@@ -421,6 +421,7 @@ TEST_CASE("A steady step with a recomputed micro-batch allocates nothing", "[cor
 
 TEST_CASE("What a recomputation sends is counted", "[corruption]") {
   TrainOptions options = verified("pgd");
+  options.node_sums = "mpi";
   options.verify = 1;
   Trainer trainer(world(), options);
   trainer.share_state();

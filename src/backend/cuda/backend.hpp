@@ -158,7 +158,6 @@ class CudaBackend final : public Backend {
   };
   Staging staging_;
 
-  static constexpr int kTickets = 256;  ///< tickets that can be under way at once
   std::vector<Event> tickets_;
   std::vector<Timer> stamps_;
   Ticket next_ = 0, next_stamp_ = 0;

@@ -161,7 +161,7 @@ void Watchdog::run() {
       failure_ = "MPI has crashed by signal " + std::to_string(signal);
       failed_ = true;
     }
-    if (std::string why = failed_ ? "" : failure_beside(); !why.empty()) {
+    if (std::string why = failed_ || ending_ ? "" : failure_beside(); !why.empty()) {
       const std::scoped_lock lock(mutex_);
       failure_ = std::move(why);
       failed_ = true;

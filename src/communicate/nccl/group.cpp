@@ -16,6 +16,8 @@ namespace {
 
 /// The first version that lets several ranks use a GPU, where the user asks for it.
 constexpr int kSharesGpus = 23000;
+/// Why there is no sum any more where the hang watch has ended them: what is on the device then is none.
+const char* const kEnded = "NCCL's sums have been ended, after an error";
 
 [[nodiscard]] nccl::Type type_of(DType type) {
   assert(type == DType::f32 || type == DType::f16 || type == DType::bf16);
@@ -88,12 +90,10 @@ std::unique_ptr<NcclGroup> NcclGroup::join(Communicator& ranks, const std::strin
   if (!why.empty()) return nullptr;
   ranks.broadcast(&id, sizeof id);
   nccl::Communication* communication = nullptr;
-  const nccl::Result result = library->init_rank(&communication, ranks.size(), id, ranks.rank());
-  why = judged(ranks, text("ncclCommInitRank", result), [&](const auto& all) { return first_of(ranks, all); });
-  if (!why.empty()) {
-    if (result == nccl::success) (void)library->abort(communication);
-    return nullptr;
-  }
+  nccl::Result result = nccl::success;
+  ranks.meet([&] { result = library->init_rank(&communication, ranks.size(), id, ranks.rank()); });
+  // The others may wait for this rank in their call: they are not asked.
+  require(result == nccl::success, ExitCode::communication, text("ncclCommInitRank", result));
   std::unique_ptr<NcclGroup> group(new NcclGroup(*library, communication));
   group->enter();
   return group;
@@ -114,7 +114,7 @@ std::string NcclGroup::text_of(const char* call, nccl::Result result) {
 }
 
 void NcclGroup::sum(void* data, std::int64_t count, DType type, void* stream) {
-  std::string why = "NCCL's sums have been ended, after an error";
+  std::string why = kEnded;
   {
     const std::scoped_lock lock(mutex_);
     if (communication_ != nullptr) {
@@ -126,7 +126,14 @@ void NcclGroup::sum(void* data, std::int64_t count, DType type, void* stream) {
   end(why);
 }
 
-void NcclGroup::check() { end(failure()); }
+void NcclGroup::check() {
+  std::string why = kEnded;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (communication_ != nullptr) why = error();
+  }
+  end(why);
+}
 
 void NcclGroup::end(const std::string& why) {
   if (why.empty()) return;
@@ -137,7 +144,10 @@ void NcclGroup::end(const std::string& why) {
 std::string NcclGroup::failure() {
   // A call under way, which may wait for the other ranks, is not waited for.
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock || communication_ == nullptr) return "";
+  return lock && communication_ != nullptr ? error() : "";
+}
+
+std::string NcclGroup::error() {
   nccl::Result error = nccl::success;
   if (const nccl::Result result = library_.get_async_error(communication_, &error); result != nccl::success)
     return text_of("ncclCommGetAsyncError", result);

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <climits>
 #include <cstring>
 #include <ctime>
@@ -27,6 +28,7 @@ constexpr int kNone = -1;
 struct Announced {
   std::int64_t process = 0, file = kNone, device = 0, inode = 0, bytes = 0;
   std::array<char, 128> why{};  ///< empty: the block is there
+  cpu_set_t cores{};            ///< that its rank may run on
 };
 
 void set_reason(Announced& announced, const std::string& why) {
@@ -85,9 +87,12 @@ void set_reason(Announced& announced, const std::string& why) {
   return "";
 }
 
-[[nodiscard]] bool ranks_have_cores(int ranks) {
-  cpu_set_t mine;
-  return sched_getaffinity(0, sizeof mine, &mine) == 0 && CPU_COUNT(&mine) >= ranks;
+/// Whether there is a core for each rank.
+[[nodiscard]] bool ranks_have_cores(std::vector<Announced>& all) {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  for (Announced& one : all) CPU_OR(&cores, &cores, &one.cores);
+  return CPU_COUNT(&cores) >= std::ssize(all);
 }
 
 }  // namespace
@@ -97,11 +102,10 @@ std::unique_ptr<NodeWindow> NodeWindow::make(Communicator& ranks, std::int64_t b
   const auto self = static_cast<std::size_t>(ranks.rank());
   std::unique_ptr<NodeWindow> window(new NodeWindow(ranks.rank(), ranks.size()));
   std::vector<Announced> all(window->blocks_.size());
-  constexpr int kLooks = 2000;  // some ten microseconds
-  window->looks_ = ranks_have_cores(ranks.launch().node_size()) ? kLooks : 0;
   const std::size_t whole = (static_cast<std::size_t>(bytes) + 2 * kPage - 1) / kPage * kPage;
 
   Announced mine;
+  if (sched_getaffinity(0, sizeof mine.cores, &mine.cores) != 0) CPU_ZERO(&mine.cores);
   int file = kNone;
   const std::string lacks = make_file(whole, file);
   struct stat about {};
@@ -120,6 +124,7 @@ std::unique_ptr<NodeWindow> NodeWindow::make(Communicator& ranks, std::int64_t b
   }
   ranks.all_gather(&mine, all.data(), sizeof mine);
   why = first_reason(all);
+  window->crowded_ = !ranks_have_cores(all);
   if (why.empty()) {
     std::string reason;
     for (std::size_t rank = 0; rank < all.size() && reason.empty(); ++rank)
@@ -140,7 +145,7 @@ NodeWindow::~NodeWindow() {
 void NodeWindow::say(int number, std::uint32_t value) {
   Counter& mine = counter(rank_, number);
   mine.store(value, std::memory_order_release);
-  syscall(SYS_futex, &mine, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  if (crowded_) syscall(SYS_futex, &mine, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
 bool NodeWindow::has(int rank, int number, std::uint32_t value) const {
@@ -149,9 +154,15 @@ bool NodeWindow::has(int rank, int number, std::uint32_t value) const {
 }
 
 void NodeWindow::nap(int rank, int number, std::uint32_t value) const {
+  constexpr std::chrono::milliseconds kLook{1};
+  const auto until = std::chrono::steady_clock::now() + kLook;
+  do {
+    for (int look = 0; look < (crowded_ ? 1 : 64); ++look)
+      if (has(rank, number, value)) return;
+    if (crowded_) sched_yield();
+  } while (std::chrono::steady_clock::now() < until);
+  if (!crowded_) return;
   Counter& other = counter(rank, number);
-  for (int look = 0; look < looks_; ++look)
-    if (has(rank, number, value)) return;
   const std::uint32_t found = other.load(std::memory_order_acquire);
   if (static_cast<std::int32_t>(found - value) >= 0) return;
   const timespec most{0, 1'000'000};

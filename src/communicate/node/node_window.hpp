@@ -33,13 +33,14 @@ class NodeWindow {
   /// Of this rank's block; whole pages.
   [[nodiscard]] std::size_t bytes() const { return blocks_[static_cast<std::size_t>(rank_)].bytes - kPage; }
 
-  /// Sets a counter of this rank, and wakes up who waits for it. What the rank has written before is seen by those who
-  /// see the counter.
+  /// Sets a counter of this rank, and wakes up who sleeps until then. What the rank has written before is seen by those
+  /// who see the counter.
   void say(int counter, std::uint32_t value);
   /// Whether the rank's counter has come to the value. Counters go round: values are compared in half a circle.
   [[nodiscard]] bool has(int rank, int counter, std::uint32_t value) const;
-  /// Sleeps until has(), a millisecond at most. Where each rank has a core of its own, it looks for some microseconds
-  /// before it sleeps.
+  /// Returns when has(), or after two milliseconds. Where there is a core for each rank, it looks all the time, as MPI
+  /// does: who sleeps may wake up late, and on the core of who has woken it up. Else it lets others have the core, and
+  /// sleeps then.
   void nap(int rank, int counter, std::uint32_t value) const;
 
  private:
@@ -57,7 +58,7 @@ class NodeWindow {
   }
 
   int rank_;
-  int looks_ = 0;              ///< before it sleeps
+  bool crowded_ = false;       ///< there are more ranks than cores
   std::vector<Block> blocks_;  ///< [ranks] the counters, then the block
 };
 
