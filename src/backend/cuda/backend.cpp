@@ -220,7 +220,7 @@ void* CudaBackend::allocate_pinned(std::size_t bytes, const std::string& purpose
 std::shared_ptr<void> CudaBackend::pin(void* data, std::size_t bytes) {
   const cudaError_t status = cudaHostRegister(data, bytes, cudaHostRegisterDefault);
   require(status == cudaSuccess, ExitCode::device, "cannot pin ", bytes >> 20U,
-          " MiB of shared memory: ", cudaGetErrorString(status), "; choose --node-sums mpi");
+          " MiB of shared memory: ", cudaGetErrorString(status));
   return {data, [this](void* pinned) {
             (void)cudaStreamSynchronize(stream_);  // nothing is on its way there
             (void)cudaStreamSynchronize(copies_);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "dat/error.hpp"
+#include "printed.hpp"
 
 namespace dat {
 
@@ -92,8 +93,14 @@ std::unique_ptr<NcclGroup> NcclGroup::join(Communicator& ranks, const std::strin
   nccl::Communication* communication = nullptr;
   nccl::Result result = nccl::success;
   ranks.meet([&] { result = library->init_rank(&communication, ranks.size(), id, ranks.rank()); });
-  // The others may wait for this rank in their call: they are not asked.
-  require(result == nccl::success, ExitCode::communication, text("ncclCommInitRank", result));
+  const std::string failed = text("ncclCommInitRank", result);
+  // Others may wait for this rank in their call, until the hang watch ends them.
+  if (!failed.empty()) say("note: rank " + std::to_string(ranks.launch_rank()) + ": " + failed);
+  why = judged(ranks, failed, [&](const auto& all) { return first_of(ranks, all); });
+  if (!why.empty()) {
+    if (result == nccl::success) (void)library->abort(communication);
+    return nullptr;
+  }
   std::unique_ptr<NcclGroup> group(new NcclGroup(*library, communication));
   group->enter();
   return group;

@@ -62,6 +62,12 @@ class NcclSums final : public NodeSums {
 
 SumKind nccl_sums() {
   return {.title = "NCCL", .make = [](const SumOptions& options, std::string& why) -> std::unique_ptr<NodeSums> {
+            // Each draws two of the device's tickets.
+            if (constexpr int kMost = Backend::kTickets / 4; options.parts > kMost) {
+              why = std::to_string(options.parts) + " messages may be under way, " + std::to_string(kMost) +
+                    " are the most";
+              return nullptr;
+            }
             if (options.tree != nullptr) {
               why = "NCCL does not add up in the order that --deterministic wants";
               return nullptr;

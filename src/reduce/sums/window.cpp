@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <atomic>
-#include <cassert>
 #include <cstring>
 
 #include "communicate/node/node_window.hpp"
+#include "dat/error.hpp"
 #include "reduce/sums/order.hpp"
 #include "reduce/sums/sums.hpp"
 
@@ -68,7 +68,6 @@ class WindowSums final : public NodeSums {
 
   [[nodiscard]] Request start(std::int64_t at, std::int64_t count) override {
     const std::uint32_t number = started_.load(std::memory_order_relaxed) + 1;
-    assert(number - done_ <= parts_.size());
     Part& part = part_of(number);
     part.at = at;
     part.count = count;
@@ -206,7 +205,17 @@ class WindowSums final : public NodeSums {
   if (ranks.size() == 1) return nullptr;
   std::unique_ptr<NodeWindow> window =
       NodeWindow::make(ranks, WindowSums::rows_of(options, ranks.rank()) * WindowSums::stride_of(options), why);
-  return window != nullptr ? std::make_unique<WindowSums>(options, std::move(window)) : nullptr;
+  if (window == nullptr) return nullptr;
+  std::unique_ptr<WindowSums> sums;
+  try {
+    sums = std::make_unique<WindowSums>(options, std::move(window));
+  } catch (const Error& error) {
+    why = error.what();
+  }
+  // All or none: the driver may refuse one rank to pin its part.
+  if (ranks.minimum(sums != nullptr ? 1 : 0) == 1) return sums;
+  if (sums != nullptr) why = "another rank of this node cannot take part in it";
+  return nullptr;
 }
 
 }  // namespace
