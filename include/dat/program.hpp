@@ -174,6 +174,7 @@ class TrainingProgram {
   [[nodiscard]] std::vector<double> weight_gradient_seconds(const float* x, float* gradients);
 
   [[nodiscard]] int n() const { return n_; }
+  [[nodiscard]] DType storage() const { return storage_; }
   [[nodiscard]] float* logits() const { return logits_; }    ///< [n, classes], on the device
   [[nodiscard]] float* dlogits() const { return dlogits_; }  ///< [n, classes], on the device
   /// Mean and biased variance of the last forward call, [graph.statistics] each, on the device.
@@ -202,6 +203,8 @@ class TrainingProgram {
   std::vector<Step> steps_;
   std::vector<Piece> pieces_;                    ///< pieces of the way back, in its order
   std::unique_ptr<Backend::Recording> forward_;  ///< null: not recorded (yet)
+  std::unique_ptr<Backend::Recording> packing_;  ///< of weights in 16 bits; as forward_
+  bool packed_ = false;                          ///< once, at least
   Planner planner_;
   std::size_t workspace_bytes_ = 0;
   float *logits_ = nullptr, *dlogits_ = nullptr, *norm_gradients_ = nullptr;

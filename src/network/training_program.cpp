@@ -78,7 +78,14 @@ void TrainingProgram::lower() {
 void TrainingProgram::refresh() {
   if (model_.backend.take_turn(this) && version_ == model_.parameters.version) return;
   version_ = model_.parameters.version;
-  for (const Step& step : steps_) step.operation->refresh();
+  const auto pack = [this] {
+    for (const Step& step : steps_) step.operation->refresh();
+  };
+  if (storage_ == DType::f32) return pack();
+  // Called once, for the device to load its code; then recorded, and replayed from then on.
+  if (model_.backend.replays() && packed_ && packing_ == nullptr) packing_ = model_.backend.record(pack);
+  packing_ != nullptr ? packing_->replay() : pack();
+  packed_ = true;
 }
 
 /// A piece begins before gradients of parameters that come first, and ends with those that come behind.
@@ -116,7 +123,10 @@ void TrainingProgram::forward(const float* x, bool whole) {
   refresh();
   if (!whole && forward_ == nullptr && model_.backend.replays()) record(x);
   steps_.front().operation->forward(x);
-  !whole&& forward_ != nullptr ? forward_->replay() : forward_rest();
+  if (!whole && forward_ != nullptr)
+    forward_->replay();
+  else
+    forward_rest();
 }
 
 /// All but the operation that reads the images.

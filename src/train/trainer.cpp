@@ -142,6 +142,7 @@ const StepRecord& Trainer::step(bool stop) {
   } else {
     leave_out();
   }
+  if (watch_.scale_has_changed()) ahead_ = false;  // what is queued has the old one, and is made anew
   timer_.lap(Phase::update);
   ++step_;
   watch_.end_step();
@@ -151,10 +152,11 @@ const StepRecord& Trainer::step(bool stop) {
 bool Trainer::can_queue_ahead() const {
   const bool examples_are_made_anew =
       options_.warm_start == 0 && options_.stale_attack == 0 && options_.staleness == 0 && options_.generators == 0;
+  const bool host_waits_anyway = options_.attack_stop >= 0;
   const bool one_unit = !plan_.ordered || plan_.micro_batches == 1;
   return model().backend.replays() && ranks_.size() == 1 && options_.selector == "all" && options_.codec == "float32" &&
          options_.aggregator == "mean" && options_.verify == 0 && options_.attackers.empty() &&
-         examples_are_made_anew && one_unit;
+         examples_are_made_anew && one_unit && !host_waits_anyway;
 }
 
 void Trainer::work_on(std::int64_t step, const ActiveSet& active) {
@@ -176,7 +178,7 @@ void Trainer::update_unseen(const ActiveSet& active) {
   backend.only_where(nullptr);
   timer_.lap(Phase::update);
   backend.queue_behind(told);  // what is fetched is overwritten from here on
-  ahead_ = step_ + 1 < plan_.steps;
+  ahead_ = step_ + 1 < plan_.steps && !watch_.vote().wish;
   if (ahead_) work_on(step_ + 1, active);
   exchange_->sum();
 }

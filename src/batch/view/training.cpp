@@ -39,7 +39,9 @@ void TrainingView::pass(const PgdUpdate& update) {
 
 void TrainingView::queue(TrainingProgram& program, const PgdUpdate& update, bool recorded) {
   program.forward(x_adv, recorded);
-  loss({*this, program.logits(), losses_, correct_, program.dlogits()}, 1.0F);
+  // In f16 as large as in a training pass, whose loss is a mean and whose overflows say how large it may be.
+  loss({*this, program.logits(), losses_, correct_, program.dlogits()},
+       program.storage() == DType::f16 ? 1.0F / static_cast<float>(n) : 1.0F);
   program.backward(x_adv, {.input = buffers_.dx, .whole = recorded});
   if (update.x != nullptr) each(device, n * layout.elements(), kernels::PgdStep{update, buffers_.dx});
 }

@@ -35,6 +35,8 @@ void add_aggregator(TrainTable& table) {
                            "; leave one of them off");
   };
   refuse({"warm-start"}, "--warm-start", "ranks keep perturbations for each other");
+  refuse({"precision", {"f16"}}, "--precision f16",
+         "an honest rank's overflow looks like a false gradient (bf16 has none)");
   refuse({"average-bn", {"rebuild"}}, "--average-bn rebuild", "its statistics are the mean over all ranks");
   refuse({"budget-unit", {"seconds"}}, "--budget-unit seconds", "any rank's measurement counts");
   refuse({"verify"}, "--verify", "a single rank's finding ends the run or leaves a step out");
@@ -74,6 +76,8 @@ void add_protocol(TrainTable& table) {
   };
   refuse({"aggregator-mixing"}, "--aggregator-mixing", "ranks see parts of gradients");
   refuse({"awp-gamma"}, "--awp-gamma", "a rank's gradient is one at weights of its own");
+  refuse({"precision", {"f16"}}, "--precision f16",
+         "a step is done once more at another loss scale than its own (bf16 has none)");
   refuse({"holdout"}, "--holdout", "a rank can lie about its share of an evaluation");
 }
 

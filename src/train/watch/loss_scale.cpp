@@ -11,6 +11,7 @@ const char* const kName = "loss_scale";
 }
 
 void LossScale::set(double scale) {
+  changed_ = changed_ || scale != scale_;
   scale_ = scale;
   replica_.set_gradient_scale(static_cast<float>(scale));
 }

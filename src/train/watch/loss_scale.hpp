@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #include "replica/replica.hpp"
 #include "train/message/stateful.hpp"
@@ -19,6 +20,8 @@ class LossScale final : public Stateful {
   static constexpr std::int64_t kSteps = 2000;  ///< good ones until it is doubled
 
   [[nodiscard]] double scale() const { return scale_; }
+  /// Since the last call.
+  [[nodiscard]] bool has_changed() { return std::exchange(changed_, false); }
   /// The step's numbers are finite.
   void good_step();
   /// They are not. False: the scale is 1 already, and not to blame.
@@ -34,6 +37,7 @@ class LossScale final : public Stateful {
 
   Replica& replica_;
   double scale_ = kFirst;
+  bool changed_ = false;
   std::int64_t good_steps_ = 0;  ///< since it has changed
 };
 

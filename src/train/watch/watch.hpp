@@ -79,6 +79,8 @@ class Watch {
   [[nodiscard]] const Setbacks& setbacks() const { return setbacks_; }
   /// Null: not in f16.
   [[nodiscard]] LossScale* loss_scale() { return loss_scale_.get(); }
+  /// The loss scale, since the last call.
+  [[nodiscard]] bool scale_has_changed() { return loss_scale_ != nullptr && loss_scale_->has_changed(); }
   /// Parts of the step's message. The vote comes behind whoever may have seen a number that is not finite.
   [[nodiscard]] NumberCheck& numbers() { return numbers_; }
   [[nodiscard]] Vote& vote() { return vote_; }
