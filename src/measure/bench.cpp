@@ -125,16 +125,25 @@ struct MeasuredSums {
 };
 
 /// Milliseconds of a sum of `count` numbers, in the pieces of a step.
-[[nodiscard]] double milliseconds(NodeSums& sums, Communicator& world, std::vector<Request>& requests,
-                                  std::int64_t count) {
+[[nodiscard]] double milliseconds(NodeSums& sums, Communicator& world, Backend& backend, std::int64_t count) {
+  std::vector<Request> requests;
+  std::vector<Backend::Ticket> tickets;
   constexpr std::int64_t kPieceOfSum = default_bucket(false), kFloat = sizeof(float);
   sums.clear();
   world.barrier();
   const double begin = now_ms();
-  requests.clear();
+  const auto length = [&](std::int64_t at) { return std::min(kPieceOfSum, count - at); };
   for (std::int64_t at = 0; at < count; at += kPieceOfSum)
-    requests.push_back(sums.start(at * kFloat, std::min(kPieceOfSum, count - at)));
-  for (Request& request : requests) request.wait();
+    tickets.push_back(sums.fetch(at * kFloat, length(at) * kFloat));
+  for (std::int64_t at = 0; at < count; at += kPieceOfSum) {
+    backend.wait_for(tickets[static_cast<std::size_t>(at / kPieceOfSum)]);
+    requests.push_back(sums.start(at * kFloat, length(at)));
+  }
+  for (std::int64_t at = 0; at < count; at += kPieceOfSum) {
+    requests[static_cast<std::size_t>(at / kPieceOfSum)].wait();
+    sums.send(at * kFloat, length(at) * kFloat);
+  }
+  backend.wait();
   return now_ms() - begin;
 }
 
@@ -155,10 +164,9 @@ struct MeasuredSums {
   }
   backend.wait();
   ordered_json json{{"bytes", bytes}};
-  std::vector<Request> requests;
   for (const std::int64_t count : {gradients, std::int64_t{1}}) {
     const auto turn = [&] {
-      for (MeasuredSums& way : ways) way.ms.push_back(milliseconds(*way.sums, world, requests, count));
+      for (MeasuredSums& way : ways) way.ms.push_back(milliseconds(*way.sums, world, backend, count));
     };
     turn();  // the first one touches the memory
     for (MeasuredSums& way : ways) way.ms.clear();

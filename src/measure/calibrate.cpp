@@ -222,7 +222,7 @@ void average(Communicator& world, Calibration& c) {
                                 double seconds) {
   std::vector<double> times;
   const std::vector<double> sizes = sizes_up_to(sizeof(float) * static_cast<double>(most));
-  const auto sums = make_sums("auto", {.backend = backend,
+  const auto sums = make_sums("mpi", {.backend = backend,
                                        .ranks = world,
                                        .bytes = most * std::int64_t{sizeof(float)},
                                        .longest = most,

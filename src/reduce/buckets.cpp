@@ -58,7 +58,7 @@ void Buckets::ready(int segment) {
       if (of(one).missing > 0 || !backend_.arrived(of(one).ticket)) break;  // all ranks send in the same order
       give(one);
     }
-  move_on();
+  (void)move_on();
   ended_(ReducerStage::communicate);
 }
 
@@ -100,7 +100,7 @@ void Buckets::give(const Parcel& parcel) {
 void Buckets::give_all() {
   for (const Parcel& parcel : parcels_) {
     if (of(parcel).sent) continue;
-    while (parcel.number > 0 && !backend_.arrived(of(parcel).ticket)) move_on();
+    while (!backend_.arrived(of(parcel).ticket) && move_on()) continue;
     backend_.wait_for(of(parcel).ticket);
     give(parcel);
   }
@@ -108,9 +108,11 @@ void Buckets::give_all() {
 
 void Buckets::wait_for(const Parcel& parcel) { of(parcel).request.wait(); }
 
-/// MPI gets the chance to move on what is under way.
-void Buckets::move_on() {
-  for (Progress& one : progress_) (void)one.request.test();
+/// What is under way gets the chance to move on. False: nothing is.
+bool Buckets::move_on() {
+  bool some = false;
+  for (Progress& one : progress_) some = !one.request.test() || some;
+  return some;
 }
 
 }  // namespace dat

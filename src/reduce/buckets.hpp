@@ -44,7 +44,7 @@ class Buckets {
   void give(const Parcel& parcel);
   void give_all();
   void wait_for(const Parcel& parcel);
-  void move_on();
+  bool move_on();
 
   Backend& backend_;
   const Parameters& parameters_;

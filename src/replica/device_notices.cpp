@@ -43,8 +43,14 @@ std::vector<std::string> device_notices(Communicator& ranks, const Backend& back
   if (!who.empty())
     notices.push_back("warning: cores of these ranks are far from their GPUs: " + who +
                       "; bind ranks to NUMA nodes (mpirun --map-by numa --bind-to numa), see dat_hpc doctor");
-  if (const std::string gpus = gpus_of_hosts(
-          ranks.gather(backend.gpu_number() < 0 ? "" : host_name() + " " + std::to_string(backend.gpu_number())));
+  // A process that sees its own GPU alone has number 0, whichever that is.
+  const bool numbers_tell =
+      ranks.agree(static_cast<std::uint64_t>(numa_nodes_of_gpus().size())) && numa_nodes_of_gpus().size() > 1;
+  if (const std::string gpus =
+          !numbers_tell
+              ? ""
+              : gpus_of_hosts(ranks.gather(
+                    backend.gpu_number() < 0 ? "" : host_name() + " " + std::to_string(backend.gpu_number())));
       !gpus.empty())
     notices.push_back("GPUs of the ranks, in their order: " + gpus);
   const std::vector<std::string> ids =
@@ -53,7 +59,7 @@ std::vector<std::string> device_notices(Communicator& ranks, const Backend& back
   for (std::size_t rank = 0; rank < ids.size(); ++rank)
     if (!ids[rank].empty()) {
       std::string& sharing = users[ids[rank]];
-      sharing += (sharing.empty() ? "" : ", ") + std::to_string(rank);
+      sharing += (sharing.empty() ? "" : ", ") + std::to_string(ranks.launch_rank(static_cast<int>(rank)));
     }
   for (const auto& [id, sharing] : users)
     if (sharing.find(',') != std::string::npos)

@@ -55,6 +55,7 @@ template <class Judge>
   std::map<std::string, int> first;
   for (std::size_t k = 0; k < all.size(); ++k) {
     const int rank = ranks.launch_rank(static_cast<int>(k));
+    if (all[k].empty()) continue;  // it may share
     if (const auto [found, is_new] = first.emplace(all[k], rank); !is_new)
       return "ranks " + std::to_string(found->second) + " and " + std::to_string(rank) +
              " share one GPU, which NCCL refuses: start one rank per GPU";

@@ -64,13 +64,13 @@ void set_reason(Announced& announced, const std::string& why) {
 /// The block that another process has announced; null: it cannot be reached, as `why` says.
 [[nodiscard]] std::byte* opened(const Announced& other, std::string& why) {
   const std::string path = "/proc/" + std::to_string(other.process) + "/fd/" + std::to_string(other.file);
-  const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  const int file = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
   std::byte* data = nullptr;
   struct stat about {};
   if (file < 0 || fstat(file, &about) != 0) {
     why = system_error("memory of another rank of this node cannot be opened, " + path);
-  } else if (static_cast<std::int64_t>(about.st_ino) != other.inode ||
-             static_cast<std::int64_t>(about.st_dev) != other.device) {
+  } else if (static_cast<std::int64_t>(about.st_ino) != other.inode || !S_ISREG(about.st_mode) ||
+             static_cast<std::int64_t>(about.st_dev) != other.device || about.st_size != other.bytes) {
     why = "ranks of this node do not see each other's processes (containers of their own?)";
   } else {
     data = mapped(file, static_cast<std::size_t>(other.bytes));

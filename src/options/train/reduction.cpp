@@ -95,8 +95,8 @@ void add_reduction(TrainTable& table) {
       .bound_to_ranks_with({"aggregator", aggregators().others("faults")});
   table
       .add("--node-sums", &O::node_sums,
-           "how messages are added up: window, in memory that the ranks of a node share, or mpi; the bits are equal; "
-           "auto: window where all ranks are on one node; nccl: on GPUs, in an order of its own",
+           "how messages are added up: window, in memory that the ranks of a node share, or mpi, with equal bits; "
+           "auto: window where all ranks are on one node; nccl: on GPUs, in an order of its own, which changes bits",
            auto_or(node_sums_names()))
       .may_change();
   table.not_together({"node-sums", {"nccl"}}, {"deterministic"},

@@ -33,7 +33,7 @@ std::unique_ptr<NodeSums> make_sums(const std::string& name, const SumOptions& o
   for (const std::string& one : node_sums_names()) {
     if (name != "auto" && one != "mpi") continue;
     if (std::unique_ptr<NodeSums> found = sums().at(one)().make(options, why)) return found;
-    if (!why.empty() && options.ranks.launch_rank() == 0 && said.insert(one + why).second)
+    if (!why.empty() && options.ranks.root() && said.insert(one + why).second)
       say("note: --node-sums " + one + " cannot be had: " + why);
     why.clear();
   }
