@@ -192,7 +192,7 @@ class Communicator {
                                        void* receive, const std::vector<int>& from, const std::vector<int>& from_at);
 
   /// Starts an errand that every rank of the group has a part in, which the caller has made ready; it must live until
-  /// the request is done. To the hang watch it is a sum of so many bytes; 0: a barrier. No member that waits for other
+  /// the request is done. To the hang watch it is a sum of so many bytes. No member that waits for other
   /// ranks may be called before all ranks can be done with it: nobody moves it on there.
   [[nodiscard]] Request start(Errand& errand, std::int64_t bytes);
 

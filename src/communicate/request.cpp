@@ -96,7 +96,7 @@ void Request::wait() {
 
 Request Communicator::start(Errand& errand, std::int64_t bytes) {
   Request request;
-  request.record_ = record(bytes > 0 ? Call::sum : Call::barrier, bytes);
+  request.record_ = record(Call::sum, bytes);
   request.errand_ = &errand;
   const Turn turn;
   request.watch(true);

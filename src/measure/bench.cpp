@@ -129,7 +129,6 @@ struct MeasuredSums {
   std::vector<Request> requests;
   std::vector<Backend::Ticket> tickets;
   constexpr std::int64_t kPieceOfSum = default_bucket(false), kFloat = sizeof(float);
-  sums.clear();
   world.barrier();
   const double begin = now_ms();
   const auto length = [&](std::int64_t at) { return std::min(kPieceOfSum, count - at); };

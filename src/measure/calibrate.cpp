@@ -230,7 +230,6 @@ void average(Communicator& world, Calibration& c) {
   for (const double size : sizes) {
     const auto count = static_cast<std::int64_t>(size) / std::int64_t{sizeof(float)};
     const auto sum = [&] {
-      sums->clear();
       world.barrier();
       const double begin = now_ms();
       sums->start(0, count).wait();

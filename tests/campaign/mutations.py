@@ -906,9 +906,8 @@ MUTATIONS = [
     # Sums on a node.
     ("the ring begins with the part's own rank", "src/reduce/sums/order.cpp", "(part + ranks - 1 + k) % ranks", "(part + k) % ranks", "mpi:3"),
     ("a share of others is added up before it is there", WINDOW, "if (!all_have(kGiven, number)) {", "if (false) {", "mpi:2"),
-    ("shares are fetched before they are added up", WINDOW, "|| !window_->has(other, kAdded, number)) continue;", ") continue;", "mpi:3"),
-    ("rows are written to before all have fetched them", WINDOW, "return of.move_on(last, beside) && of.all_have(kFetched, last);",
-     "return of.move_on(last, beside);", "mpi:3"),
+    ("a part is done before all have added up", WINDOW, "done_ != added_ && all_have(kAdded, done_ + 1)", "done_ != added_", "mpi:3"),
+    ("the sum goes to one rank alone", WINDOW, "= share(other, 0, part, rank());", "= share(0, 0, part, rank());", "mpi:2"),
     ("a rank that lacks memory is alone with it", "src/communicate/node/node_window.cpp",
      "ranks.all_gather(&mine, all.data(), sizeof mine);\n  why =", "all[self] = mine;\n  why =", "mpi:2"),
     ("counters do not go round", "src/communicate/node/node_window.cpp", "return static_cast<std::int32_t>(found - value) >= 0;",

@@ -44,7 +44,6 @@ constexpr std::int64_t kFloat = sizeof(float);
   const std::size_t rows = tree == nullptr ? 1 : tree->nodes(world().rank()).size();
   std::vector<float> result;
   for (std::uint32_t step = 0; step < 2; ++step) {
-    sums->clear();
     for (std::size_t row = 0; row < rows; ++row) {
       const auto numbers = random_values(
           all, 1000 * step + 10 * static_cast<std::uint32_t>(world().rank()) + static_cast<std::uint32_t>(row), 0.1F,

@@ -20,7 +20,7 @@ namespace dat {
 /// fail.
 class NodeWindow {
  public:
-  static constexpr int kCounters = 3;
+  static constexpr int kCounters = 2;
 
   /// Takes `bytes` bytes on this rank, zeroed, from the beginning of a page on. `ranks` all run on one node. Null: the
   /// memory cannot be had, or cannot be shared, on some rank; `why` says why, alike on all of them. **Collective.**

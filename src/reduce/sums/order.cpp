@@ -44,32 +44,33 @@ std::int64_t SumOrder::begin(int part, std::int64_t count) const {
   return count / ranks_ * part + std::min<std::int64_t>(part, count % ranks_);
 }
 
-void SumOrder::add(int part, std::span<const float* const> rows, std::int64_t count, float* sum, bool threads) const {
+void SumOrder::add(int part, std::span<const float* const> rows, std::int64_t count, std::span<float* const> sums,
+                   bool threads) const {
   const std::vector<Taken>& taken = taken_[taken_.size() > 1 ? static_cast<std::size_t>(part) : 0];
   const std::int64_t blocks = (count + kBlockOfSum - 1) / kBlockOfSum;
 #pragma omp parallel for schedule(static) if (threads && blocks > 8)
   for (std::int64_t block = 0; block < blocks; ++block)
-    add_block(taken, rows, block * kBlockOfSum, std::min(kBlockOfSum, count - block * kBlockOfSum), sum);
+    add_block(taken, rows, block * kBlockOfSum, std::min(kBlockOfSum, count - block * kBlockOfSum), sums);
 }
 
 void SumOrder::add_block(const std::vector<Taken>& taken, std::span<const float* const> rows, std::int64_t at,
-                         std::int64_t count, float* sum) const {
+                         std::int64_t count, std::span<float* const> sums) const {
   std::array<const float*, kDeepest> stack;  // rows, or partial sums of them
   alignas(64) std::array<std::array<float, kBlockOfSum>, kDeepest> partial;
   std::size_t size = 0;
-  for (std::size_t k = 0; k < taken.size(); ++k) {
-    stack[size++] = rows[static_cast<std::size_t>(taken[k].row)] + at;
-    for (int adds = taken[k].adds; adds > 0; --adds) {
-      const bool last = k + 1 == taken.size() && adds == 1;
+  for (const Taken& one : taken) {
+    stack[size++] = rows[static_cast<std::size_t>(one.row)] + at;
+    for (int adds = one.adds; adds > 0; --adds) {
       const float* const right = stack[--size];
       const float* const left = stack[size - 1];
-      float* const to = last ? sum + at : partial[size - 1].data();
+      float* const to = partial[size - 1].data();
 #pragma omp simd
       for (std::int64_t i = 0; i < count; ++i) to[i] = left[i] + right[i];
       stack[size - 1] = to;
     }
   }
-  if (taken.size() == 1 && stack[0] != sum + at) std::copy_n(stack[0], count, sum + at);
+  for (float* const sum : sums)
+    if (stack[0] != sum + at) std::copy_n(stack[0], count, sum + at);
 }
 
 }  // namespace dat

@@ -20,9 +20,10 @@ class SumOrder {
   /// The first of `count` numbers that are in this part.
   [[nodiscard]] std::int64_t begin(int part, std::int64_t count) const;
 
-  /// Adds up the numbers of a part: sum [count] of rows [rows()], each [count]. The sum may be one of the rows.
-  /// threads: whether to use those of OpenMP.
-  void add(int part, std::span<const float* const> rows, std::int64_t count, float* sum, bool threads) const;
+  /// Adds up the numbers of a part of rows [rows()], each [count], and writes the sum to all of `sums`, which may be
+  /// rows. threads: whether to use those of OpenMP.
+  void add(int part, std::span<const float* const> rows, std::int64_t count, std::span<float* const> sums,
+           bool threads) const;
 
  private:
   /// A row that is put on top of a stack, and additions of the two on top of it that follow.
@@ -30,7 +31,7 @@ class SumOrder {
     int row = 0, adds = 0;
   };
   void add_block(const std::vector<Taken>& taken, std::span<const float* const> rows, std::int64_t at,
-                 std::int64_t count, float* sum) const;
+                 std::int64_t count, std::span<float* const> sums) const;
 
   int ranks_, rows_ = 0, depth_ = 1;
   std::vector<int> first_;                 ///< [ranks + 1]

@@ -23,14 +23,11 @@ class NodeSums {
   /// Where this rank writes its row number `row`, from byte `at` on, and where it reads the sum in row 0 when the way
   /// back is over; on the device.
   [[nodiscard]] virtual std::byte* device(int row, std::int64_t at) = 0;
-  /// Returns when all ranks have taken what the last parts have brought: before it does, no row may be written to that
-  /// has been added up. **Collective.**
-  virtual void clear() {}
   /// Queues the way of a part of each of this rank's rows to where it is added up. The ticket arrives at its end.
   [[nodiscard]] virtual Backend::Ticket fetch(std::int64_t at, std::int64_t bytes) = 0;
   /// Starts adding up `count` floats, or the numbers in as many bytes, of all rows, once the ticket has arrived; may
-  /// return when that is done. The sum takes the place of row 0. The requests may be waited for, and tested, in the
-  /// order of the calls only.
+  /// return when that is done. The sum takes the place of row 0, and the other rows are lost. The requests may be waited
+  /// for, and tested, in the order of the calls only.
   [[nodiscard]] virtual Request start(std::int64_t at, std::int64_t count) = 0;
   /// Queues the way back of a part of the sum.
   virtual void send(std::int64_t at, std::int64_t bytes) = 0;

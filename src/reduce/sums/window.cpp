@@ -1,6 +1,4 @@
-#include <algorithm>
 #include <atomic>
-#include <cstring>
 
 #include "communicate/node/node_window.hpp"
 #include "dat/error.hpp"
@@ -12,12 +10,12 @@ namespace dat {
 namespace {
 
 /// Rows lie in memory that all ranks of the node have, and the ranks add them up themselves: each a share of every
-/// part, which it writes into its own row; then it fetches what the others have added. So a part is read twice and
-/// written twice, and nothing is copied in between. Parts are counted; each rank says of how many its rows are there,
-/// of how many its share is added up, and how many it has fetched.
+/// part, which it writes into the first row of every rank. So a part is read once and written once, and nothing is
+/// copied in between. Parts are counted; each rank says of how many its rows are there, and of how many its share is
+/// added up.
 ///
-/// A rank's row k is written to by this rank alone. Of a part, only rank q reads share q of it before it has said that
-/// this is added up, and share r, of its own, is read by all others until they have fetched it: clear() waits for that.
+/// From the moment when a rank says that its rows are there until all have said that they have added up, share q of
+/// them is rank q's; before and after that, all of them are their owner's.
 class WindowSums final : public NodeSums {
  public:
   WindowSums(const SumOptions& options, std::unique_ptr<NodeWindow> window)
@@ -28,8 +26,7 @@ class WindowSums final : public NodeSums {
         rows_(rows_of(options, options.ranks.rank())),
         stride_(stride_of(options)),
         shares_(static_cast<std::size_t>(order_.rows())),
-        has_share_(static_cast<std::size_t>(options.ranks.size())),
-        end_(*this),
+        sums_(static_cast<std::size_t>(options.ranks.size())),
         parts_(static_cast<std::size_t>(options.parts), Part(*this)) {
     if (!staged_) return;
     const char* const purpose = "gradient message";
@@ -49,12 +46,6 @@ class WindowSums final : public NodeSums {
 
   [[nodiscard]] std::byte* device(int row, std::int64_t at) override {
     return (staged_ ? device_ : window_->block(rank())) + row * stride_ + at;
-  }
-
-  void clear() override {
-    if (started_ == 0) return;
-    const CallLabel label("all ranks have the sums");
-    options_.ranks.start(end_, 0).wait();
   }
 
   [[nodiscard]] Backend::Ticket fetch(std::int64_t at, std::int64_t bytes) override {
@@ -83,7 +74,7 @@ class WindowSums final : public NodeSums {
   }
 
  private:
-  enum Counter : int { kGiven, kAdded, kFetched };
+  enum Counter : int { kGiven, kAdded };
   static constexpr std::int64_t kFloat = sizeof(float);
 
   /// Numbers of all rows that are added up together, and wait for those before them.
@@ -96,18 +87,6 @@ class WindowSums final : public NodeSums {
     std::uint32_t number = 0;  ///< from 1
     std::int64_t at = 0, count = 0;
   };
-  /// All ranks have fetched all parts.
-  struct End final : Errand {
-    explicit End(WindowSums& sums) : of(sums) {}
-    [[nodiscard]] bool advance(bool beside) override {
-      const std::uint32_t last = of.started_.load(std::memory_order_acquire);
-      return of.move_on(last, beside) && of.all_have(kFetched, last);
-    }
-    void nap() override { of.nap(); }
-
-    WindowSums& of;
-  };
-
   [[nodiscard]] int rank() const { return options_.ranks.rank(); }
   [[nodiscard]] Part& part_of(std::uint32_t number) { return parts_[number % parts_.size()]; }
   /// The share of a rank in a row of another one.
@@ -133,12 +112,14 @@ class WindowSums final : public NodeSums {
                  static_cast<std::uint32_t>(lacking >> 32));
   }
 
-  /// Adds up and fetches what the other ranks have made ready, in the order of the parts, one after the other; beside:
-  /// one of them. True: part `number` is done. The oldest is fetched first: it is in the caches.
+  /// Adds up what the other ranks have made ready, in the order of the parts, one after the other; beside: one of them.
+  /// True: part `number` is done.
   bool move_on(std::uint32_t number, bool beside) {
     while (static_cast<std::int32_t>(done_ - number) < 0) {
-      const bool moved = (done_ != added_ && fetch_next()) || add_next(!beside);
-      if (!moved || beside) break;
+      if (done_ != added_ && all_have(kAdded, done_ + 1))
+        ++done_;
+      else if (!add_next(!beside) || beside)
+        break;
     }
     return static_cast<std::int32_t>(done_ - number) >= 0;
   }
@@ -153,29 +134,13 @@ class WindowSums final : public NodeSums {
       return false;
     }
     const Part& part = part_of(number);
-    for (int other = 0; other < options_.ranks.size(); ++other)
+    for (int other = 0; other < options_.ranks.size(); ++other) {
+      sums_[static_cast<std::size_t>(other)] = share(other, 0, part, rank());
       for (int row = order_.first(other); row < order_.first(other + 1); ++row)
         shares_[static_cast<std::size_t>(row)] = share(other, row - order_.first(other), part, rank());
-    order_.add(rank(), shares_, length(part, rank()), share(rank(), 0, part, rank()), threads);
-    window_->say(kAdded, added_ = number);
-    return true;
-  }
-
-  bool fetch_next() {
-    const std::uint32_t number = done_ + 1;
-    const Part& part = part_of(number);
-    for (int other = 0; other < options_.ranks.size(); ++other) {
-      char& has = has_share_[static_cast<std::size_t>(other)];
-      if (other == rank() || has != 0 || !window_->has(other, kAdded, number)) continue;
-      std::memcpy(share(rank(), 0, part, other), share(other, 0, part, other),
-                  static_cast<std::size_t>(length(part, other) * kFloat));
-      has = 1;
     }
-    if (!all_have(kAdded, number)) return false;
-    for (int other = 0; other < options_.ranks.size(); ++other)
-      if (other != rank() && has_share_[static_cast<std::size_t>(other)] == 0) return true;  // said since then
-    std::fill(has_share_.begin(), has_share_.end(), char{0});
-    window_->say(kFetched, done_ = number);
+    order_.add(rank(), shares_, length(part, rank()), sums_, threads);
+    window_->say(kAdded, added_ = number);
     return true;
   }
 
@@ -184,11 +149,10 @@ class WindowSums final : public NodeSums {
   std::unique_ptr<NodeWindow> window_;
   bool staged_;  ///< messages are copied from the device and back to it
   std::int64_t rows_, stride_;
-  std::byte* device_ = nullptr;       ///< [rows][stride], where staged
-  std::shared_ptr<void> pinned_;      ///< of the window
-  std::vector<const float*> shares_;  ///< [rows of all ranks]
-  std::vector<char> has_share_;       ///< [ranks] of the part that is fetched next
-  End end_;
+  std::byte* device_ = nullptr;            ///< [rows][stride], where staged
+  std::shared_ptr<void> pinned_;           ///< of the window
+  std::vector<const float*> shares_;       ///< [rows of all ranks]
+  std::vector<float*> sums_;               ///< [ranks] where the sum goes
   std::vector<Part> parts_;                ///< [most that are under way]
   std::atomic<std::uint32_t> started_{0};  ///< parts so far, as the next ones
   std::uint32_t added_ = 0, done_ = 0;

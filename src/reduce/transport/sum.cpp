@@ -52,13 +52,11 @@ class Sum final : public Transport {
       total += std::accumulate(bytes, bytes + rounds_, std::int64_t{0});
     }
     message_.select(step.any);
-    sums_->clear();
     return {.sent = total, .received = total};
   }
 
   [[nodiscard]] Backend::Ticket encode(const Parcel& parcel) override {
     const Bucket bucket = bucket_of(parcel);
-    if (parcel.round > 0) sums_->clear();
     if (bucket.bytes > 0) options_.codec.encode(bucket, options_.gradients, sums_->device(0, at(parcel)));
     return sums_->fetch(at(parcel), bucket.bytes);
   }

@@ -88,7 +88,6 @@ void TreeReducer::finish() {
   if (ranks_.size() == 1) return;
   options_.ended(ReducerStage::outside);
   count();
-  sums_->clear();
   for (std::size_t node = 0; node < fold_.size(); ++node)
     each(backend_.device(), chunks_,
          kernels::Pack{places_[node], message(static_cast<int>(node)), device_element_, device_byte_});
