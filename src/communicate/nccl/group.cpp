@@ -126,6 +126,11 @@ void NcclGroup::sum(void* data, std::int64_t count, DType type, void* stream) {
   end(why);
 }
 
+bool NcclGroup::alive() {
+  const std::scoped_lock lock(mutex_);
+  return communication_ != nullptr;
+}
+
 void NcclGroup::check() { end(failure()); }
 
 void NcclGroup::end(const std::string& why) {

@@ -42,7 +42,8 @@ class NcclSums final : public NodeSums {
     [[nodiscard]] bool advance(bool beside) override {
       if (beside) return false;  // a backend is for one thread
       of->group_->check();
-      return of->options_.backend.arrived(ticket);
+      // Where the hang watch has ended the sum, nothing goes on until it has ended the process.
+      return of->options_.backend.arrived(ticket) && of->group_->alive();
     }
     void nap() override { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
 
