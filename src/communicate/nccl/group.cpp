@@ -134,14 +134,12 @@ void NcclGroup::sum(void* data, std::int64_t count, DType type, void* stream) {
   end(why);
 }
 
-void NcclGroup::check() {
-  std::string why = kEnded;
-  {
-    const std::scoped_lock lock(mutex_);
-    if (communication_ != nullptr) why = error();
-  }
-  end(why);
+bool NcclGroup::alive() {
+  const std::scoped_lock lock(mutex_);
+  return communication_ != nullptr;
 }
+
+void NcclGroup::check() { end(failure()); }
 
 void NcclGroup::end(const std::string& why) {
   if (why.empty()) return;

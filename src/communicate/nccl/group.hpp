@@ -29,6 +29,9 @@ class NcclGroup final : public Beside {
   /// Error(communication): a sum that was queued has failed.
   void check();
 
+  /// false: it has been aborted, and what was queued has come to no result.
+  [[nodiscard]] bool alive();
+
   [[nodiscard]] std::string failure() override;
   void abort() override;
 

@@ -41,9 +41,9 @@ class NcclSums final : public NodeSums {
   struct Sum final : Errand {
     [[nodiscard]] bool advance(bool beside) override {
       if (beside) return false;  // a backend is for one thread
-      const bool done = of->options_.backend.arrived(ticket);
-      of->group_->check();  // after it: a sum that was ended has arrived, too
-      return done;
+      of->group_->check();
+      // Where the hang watch has ended the sum, nothing goes on until it has ended the process.
+      return of->options_.backend.arrived(ticket) && of->group_->alive();
     }
     void nap() override { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
 
