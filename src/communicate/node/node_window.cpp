@@ -159,7 +159,7 @@ void NodeWindow::nap(int rank, int number, std::uint32_t value) const {
   do {
     for (int look = 0; look < (crowded_ ? 1 : 64); ++look)
       if (has(rank, number, value)) return;
-    if (crowded_) sched_yield();
+    sched_yield();
   } while (std::chrono::steady_clock::now() < until);
   if (!crowded_) return;
   Counter& other = counter(rank, number);
