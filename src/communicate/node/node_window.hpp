@@ -39,8 +39,8 @@ class NodeWindow {
   /// Whether the rank's counter has come to the value. Counters go round: values are compared in half a circle.
   [[nodiscard]] bool has(int rank, int counter, std::uint32_t value) const;
   /// Returns when has(), or after two milliseconds. Where there is a core for each rank, it looks all the time, as MPI
-  /// does: who sleeps may wake up late, and on the core of who has woken it up. Else it lets others have the core, and
-  /// sleeps then.
+  /// does, and lets other programs have the core now and then. Else it sleeps, after a millisecond of letting the
+  /// others have it.
   void nap(int rank, int counter, std::uint32_t value) const;
 
  private:
