@@ -82,18 +82,21 @@ class Starts(common.TestCase):
         self.assertGreater(waited, 0)
 
     def test_without_locks_one_of_two_starts_ends(self):
-        """Lustre without `flock`, NFS: both are warned, and the first one, whose record the second has begun anew, ends."""
+        """Lustre without `flock`, NFS: both are warned, and the first one, whose record the second has begun anew, ends. So
+        does the second, where the first has written between its own look and the new beginning."""
         longer = ("--eval-every", 0, "--checkpoint-every", 100_000, "--out", "run", "--epochs")
         with mock.patch.dict(os.environ, common.faults(".lock:flock", errno.ENOSYS)):
             first = common.Running(command(*longer, 2000), 0)  # it cannot be at its end before the second has begun
             self.assertTrue(first.wait_for(lambda: common.steps_written("run") > 5), first.text())
             second = common.Running(command(*longer, 80), 0)
             ended, other = first.wait(), second.wait()
-        self.assertEqual((ended.code, other.code), (2, 0), ended.text + other.text)
-        self.assertRegex(ended.errors[0], "another process is writing into run/metrics.jsonl, which has")
+        self.assertIn((ended.code, other.code), ((2, 0), (2, 2)), ended.text + other.text)
         for one in ended, other:
+            if one.code:
+                self.assertRegex(one.errors[0], "another process is writing into run/metrics.jsonl, which has")
             self.assertRegex(one.warnings[0], r"the folder run cannot be locked \(Function not implemented\)")
-        self.assertEqual([row["step"] for row in common.rows("run", "step")], [*range(1, 321)])
+        if other.code == 0:
+            self.assertEqual([row["step"] for row in common.rows("run", "step")], [*range(1, 321)])
         self.assertIn("cannot be locked", text_of("run/run.log"))
 
     def test_a_record_that_is_cut_leaves_no_checkpoint_that_wants_more_of_it(self):

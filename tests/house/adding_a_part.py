@@ -266,7 +266,7 @@ namespace {
 class Letters final : public Transport {
  public:
   explicit Letters(const TransportOptions& o)
-      : o_(o), message_(o.backend, o.parameters), lengths_(lengths_of(o.codec, o.parameters)), out_(o), in_(o),
+      : o_(o), message_(o.backend, o.parameters), lengths_(lengths_of(o.codec, o.parameters)), out_(o.backend), in_(o.backend),
         places_(lengths_.size()) {
     for (Place& place : places_) place.to.resize(static_cast<std::size_t>(o.ranks.size()));
   }

@@ -168,6 +168,7 @@ TEST_CASE("a restart may change what does not touch the run's numbers, and nothi
                                                       "checkpoint-every",
                                                       "patience",
                                                       "max-steps",
+                                                      "node-sums",
                                                       "graphs",
                                                       "comm-timeout",
                                                       "checkpoint-async",
