@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import time
 import unittest
 from unittest import mock
@@ -206,10 +207,16 @@ class Runs(common.TestCase):
     def test_training_in_f16_skips_overflows_and_resumes_with_equal_bits(self):
         # A loss of this weight overflows at the first scales.
         f16 = [*SMALL, "--precision", "f16", "--attack-bn", "train", "--attack-steps", 2, "--lambda", 2000, "--lr", 1e-4]
-        self.train("straight", *f16, ranks=2)
-        self.train("parts", *f16, "--max-steps", 1, ranks=2)
-        self.train("parts", *f16, ranks=2)
-        self.assert_same(common.state("straight"), common.state("parts"))
+        # One rank queues a step ahead, with the scale that the step before has not changed yet.
+        for folder, ranks in ("alone", 1), ("straight", 2):
+            self.train(folder, *f16, ranks=ranks)
+            self.train("parts", *f16, "--max-steps", 1, "--resume", "never", ranks=ranks)
+            self.train("parts", *f16, ranks=ranks)
+            self.assert_same(common.state(folder), common.state("parts"))
+            shutil.rmtree("parts")
+        self.train("called", *f16, "--graphs", "off")
+        self.assert_same(common.state("alone"), common.state("called"))
+        shutil.rmtree("called")
         with open("straight/metrics.jsonl") as file:
             lines = [json.loads(line) for line in file]
         overflows = [line for line in lines if line["kind"] == "overflow"]
