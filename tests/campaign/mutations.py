@@ -516,6 +516,7 @@ MUTATIONS = [
      "double:[double]"),
     ("a step that is not finite is updated with", TRAINER, "backend.only_where(finite);", "", "double:[double]"),
     ("a step that was left out counts", TRAINER, "if (queues_ahead_ && watch_.vote().bad_agreed()) update_.take_back();", "", "double:[double]"),
+    ("a step ahead keeps the old loss scale", TRAINER, "if (watch_.scale_has_changed()) ahead_ = false;", "", "e2e:cuda.py Runs.test_training_in_f16*"),
     ("images of the next step are told", LEARNER, "fetched_ = own_;", "", "double:[double]"),
     ("attack's statistics do not count", "src/batch/view/training.cpp", "statistics_.add(program, pass_++, place());",
      "statistics_.add(program, pass_++, {place().unit, place().first, 0});", "step:fgsm"),
