@@ -9,7 +9,7 @@ namespace dat {
 namespace {
 
 /// "0, 1, 4, 5 on a, b": the hosts, each with its ranks' GPUs; empty where no host has several ranks. of_ranks: "HOST
-/// GPU"; empty: the rank has none.
+/// GPU".
 [[nodiscard]] std::string gpus_of_hosts(const std::vector<std::string>& of_ranks) {
   std::map<std::string, std::string> of_host, hosts;
   for (const std::string& one : of_ranks)
@@ -44,15 +44,11 @@ std::vector<std::string> device_notices(Communicator& ranks, const Backend& back
     notices.push_back("warning: cores of these ranks are far from their GPUs: " + who +
                       "; bind ranks to NUMA nodes (mpirun --map-by numa --bind-to numa), see dat_hpc doctor");
   // A process that sees its own GPU alone has number 0, whichever that is.
-  const bool numbers_tell =
-      ranks.agree(static_cast<std::uint64_t>(numa_nodes_of_gpus().size())) && numa_nodes_of_gpus().size() > 1;
-  if (const std::string gpus =
-          !numbers_tell
-              ? ""
-              : gpus_of_hosts(ranks.gather(
-                    backend.gpu_number() < 0 ? "" : host_name() + " " + std::to_string(backend.gpu_number())));
-      !gpus.empty())
-    notices.push_back("GPUs of the ranks, in their order: " + gpus);
+  const std::size_t visible = backend.gpu_number() < 0 ? 0 : numa_nodes_of_gpus().size();
+  if (ranks.agree(visible) && visible > 1)
+    if (const std::string gpus = gpus_of_hosts(ranks.gather(host_name() + " " + std::to_string(backend.gpu_number())));
+        !gpus.empty())
+      notices.push_back("GPUs of the ranks, in their order: " + gpus);
   const std::vector<std::string> ids =
       ranks.gather(backend.device_id().empty() ? "" : host_name() + " " + backend.device_id());
   std::map<std::string, std::string> users;
