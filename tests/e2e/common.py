@@ -125,6 +125,11 @@ class Running:
         return Ended(exit_code(self.process.returncode, self.text()), self.text())
 
 
+def stopped(pid):
+    with open(f"/proc/{pid}/stat") as file:
+        return file.read().rsplit(")", 1)[1].split()[0] == "T"
+
+
 def faults(kind, number, first=1, count=10**6):
     """An environment in which calls fail (tests/support/faults.c): "PART:CALL", errno (0: a kill; -1: a stop), the first and
     how many."""

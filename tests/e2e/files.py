@@ -26,11 +26,6 @@ def waits_for(pid, number):
     return bool(int(pending[1], 16) >> (number - 1) & 1)
 
 
-def stopped(pid):
-    with open(f"/proc/{pid}/stat") as file:
-        return file.read().rsplit(")", 1)[1].split()[0] == "T"
-
-
 class Files(restart.Restart):
     def faulty(self, faults, folder, *arguments, ranks=1):
         """A run that some calls fail in: "PART:CALL", errno, the first of them and how many."""
@@ -211,7 +206,7 @@ class Starting(Files):
                 with mock.patch.dict(os.environ, common.faults(moment, -1, 1, 1)):
                     running = common.Running(restart.options("--out", "run", ranks=1), 0)
                 try:
-                    self.assertTrue(running.wait_for(lambda: stopped(running.process.pid)), running.text())
+                    self.assertTrue(running.wait_for(lambda: common.stopped(running.process.pid)), running.text())
                     self.end_by(running, running.process.pid, number, running.process.pid)
                 finally:
                     running.end()
@@ -258,7 +253,7 @@ class Starting(Files):
 
                     def stands():
                         ranks.update(running.ranks())
-                        return len(ranks) == 2 and stopped(ranks[0])
+                        return len(ranks) == 2 and common.stopped(ranks[0])
 
                     self.assertTrue(running.wait_for(stands), running.text())
                     self.end_by(running, ranks.get(target, running.process.pid), signal.SIGUSR1, ranks[0], target == "launcher")

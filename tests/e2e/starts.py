@@ -81,23 +81,32 @@ class Starts(common.TestCase):
             self.assertEqual([(row["kind"], row.get("step")) for row in common.rows(folder)], expected)
         self.assertGreater(waited, 0)
 
-    def test_without_locks_one_of_two_starts_ends(self):
-        """Lustre without `flock`, NFS: both are warned, and the first one, whose record the second has begun anew, ends. So
-        does the second, where the first has written between its own look and the new beginning."""
-        longer = ("--eval-every", 0, "--checkpoint-every", 100_000, "--out", "run", "--epochs")
-        with mock.patch.dict(os.environ, common.faults(".lock:flock", errno.ENOSYS)):
-            first = common.Running(command(*longer, 2000), 0)  # it cannot be at its end before the second has begun
-            self.assertTrue(first.wait_for(lambda: common.steps_written("run") > 5), first.text())
-            second = common.Running(command(*longer, 80), 0)
-            ended, other = first.wait(), second.wait()
-        self.assertIn((ended.code, other.code), ((2, 0), (2, 2)), ended.text + other.text)
-        for one in ended, other:
-            if one.code:
-                self.assertRegex(one.errors[0], "another process is writing into run/metrics.jsonl, which has")
-            self.assertRegex(one.warnings[0], r"the folder run cannot be locked \(Function not implemented\)")
-        if other.code == 0:
-            self.assertEqual([row["step"] for row in common.rows("run", "step")], [*range(1, 321)])
-        self.assertIn("cannot be locked", text_of("run/run.log"))
+    def test_without_locks_two_starts_do_not_both_write(self):
+        """Lustre without `flock`, NFS: they are warned, and the first one, whose record the second has begun anew, ends. So
+        does the second, where the first wrote between its own look at the record and the new beginning."""
+        without = common.faults(".lock:flock", errno.ENOSYS)
+        second_of = ("--eval-every", 0, "--checkpoint-every", 100_000, "--out")
+        for folder, place, epochs, codes in (("before", "before/run.log:open", 80, (2, 0)),
+                                             ("within", "within/metrics.jsonl:write", 2000, (2, 2))):
+            first_stop = common.faults(place, -1, 1 if folder == "before" else 7, 1)
+            both = without | {"DAT_FAULTS": f"{without['DAT_FAULTS']},{first_stop['DAT_FAULTS']}"}
+            with mock.patch.dict(os.environ, both):
+                first = common.Running(command(*second_of, folder, "--epochs", 2000), 0)
+            self.assertTrue(first.wait_for(lambda: common.stopped(first.process.pid)), first.text())
+            with mock.patch.dict(os.environ, without):
+                second = common.Running(command(*second_of, folder, "--epochs", epochs), 0)
+            other = second.wait() if codes[1] == 0 else None
+            second.wait_for(lambda: common.steps_written(folder) > 20)
+            os.kill(first.process.pid, signal.SIGCONT)
+            ended, other = first.wait(), other or second.wait()
+            self.assertEqual((ended.code, other.code), codes, ended.text + other.text)
+            for one in ended, other:
+                if one.code:
+                    self.assertRegex(one.errors[0], f"another process is writing into {folder}/metrics.jsonl, which has")
+            for one in (other,) if folder == "before" else (ended, other):
+                self.assertRegex(one.warnings[0], rf"the folder {folder} cannot be locked \(Function not implemented\)")
+            self.assertIn("cannot be locked", text_of(f"{folder}/run.log"))
+        self.assertEqual([row["step"] for row in common.rows("before", "step")], [*range(1, 321)])
 
     def test_a_record_that_is_cut_leaves_no_checkpoint_that_wants_more_of_it(self):
         """The run goes on from the checkpoint of step 4, as another process writes that of step 8 only then; and is killed

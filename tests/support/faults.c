@@ -1,7 +1,8 @@
 // Preloaded (LD_PRELOAD) into the program, it lets calls on chosen files fail as a full or broken disk does.
-// DAT_FAULTS=PART:CALL:ERRNO:FROM:COUNT - calls of the kind CALL (open, write, truncate, flock, fsync or rename) on
-// files whose path has PART in it are counted from 1; COUNT of them, the FROM-th first, fail with ERRNO; ERRNO 0: the
-// program is killed there; -1: it is stopped there (SIGSTOP), and the call is made when it goes on.
+// DAT_FAULTS=PART:CALL:ERRNO:FROM:COUNT[,...] - calls of the kind CALL (open, write, truncate, flock, fsync or rename)
+// on files whose path has PART in it are counted from 1; COUNT of them, the FROM-th first, fail with ERRNO; ERRNO 0:
+// the program is killed there; -1: it is stopped there (SIGSTOP), and the call is made when it goes on. At most 4
+// faults.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -16,29 +17,45 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-static char part[256], call[16];
-static int error, from, count;
-static atomic_int calls;
+enum { kMost = 4 };
+
+static struct Fault {
+  char part[256], call[16];
+  int error, from, count;
+  atomic_int calls;
+} faults[kMost];
 
 __attribute__((constructor)) static void read_faults(void) {
   const char* text = getenv("DAT_FAULTS");
-  if (text != NULL && sscanf(text, "%255[^:]:%15[^:]:%d:%d:%d", part, call, &error, &from, &count) != 5) {
-    fprintf(stderr, "DAT_FAULTS=%s: expected PART:CALL:ERRNO:FROM:COUNT\n", text);
-    _exit(99);
+  if (text == NULL) return;
+  for (struct Fault* one = faults; *text != '\0'; ++one) {
+    int length = 0;
+    if (one == faults + kMost || sscanf(text, "%255[^:]:%15[^:]:%d:%d:%d%n", one->part, one->call, &one->error,
+                                        &one->from, &one->count, &length) != 5) {
+      fprintf(stderr, "DAT_FAULTS: expected at most 4 times PART:CALL:ERRNO:FROM:COUNT, not %s\n", text);
+      _exit(99);
+    }
+    text += length + (text[length] == ',');
   }
 }
 
-static int strikes(const char* kind, const char* path) {
-  if (part[0] == '\0' || strcmp(kind, call) != 0 || strstr(path, part) == NULL) return 0;
-  const int number = ++calls;
-  if (number < from || number - from >= count) return 0;
-  if (error == 0) kill(getpid(), SIGKILL);
-  if (error < 0) {
+static int strike(struct Fault* one, const char* kind, const char* path) {
+  if (one->part[0] == '\0' || strcmp(kind, one->call) != 0 || strstr(path, one->part) == NULL) return 0;
+  const int number = ++one->calls;
+  if (number < one->from || number - one->from >= one->count) return 0;
+  if (one->error == 0) kill(getpid(), SIGKILL);
+  if (one->error < 0) {
     kill(getpid(), SIGSTOP);
     return 0;
   }
-  errno = error;
+  errno = one->error;
   return 1;
+}
+
+static int strikes(const char* kind, const char* path) {
+  for (struct Fault* one = faults; one != faults + kMost; ++one)
+    if (strike(one, kind, path)) return 1;
+  return 0;
 }
 
 static int strikes_at(const char* kind, int file) {
@@ -67,6 +84,14 @@ static void* next(const char* name) {
   }
 OPEN(open)
 OPEN(open64)
+
+#define FOPEN(NAME)                                                          \
+  FILE* NAME(const char* path, const char* mode) {                           \
+    if (strikes("open", path)) return NULL;                                  \
+    return ((FILE * (*)(const char*, const char*)) next(#NAME))(path, mode); \
+  }
+FOPEN(fopen)
+FOPEN(fopen64)
 
 ssize_t write(int file, const void* data, size_t bytes) {
   if (strikes_at("write", file)) return -1;
