@@ -31,25 +31,31 @@ import tolerance
 
 kIdle = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0", "KMP_BLOCKTIME": "0"}
 
-# By --attack-bn and device: a form, and the --math and --attack-precision with which we meet it.
+# By --attack-bn and device: a form, and the --math, --attack-precision and --precision with which we meet it.
 kCpuForms = ("eager", "channels_last_grad", "backward", "folded_channels_last", "folded_bf16", "compile", "compile_bf16")
-kBatchForms = ("eager_tf32_channels_last", "graph_tf32", "graph_bf16", "graph_f16", "compiled_graph_f16")
 kForms = {
     "eval": {
-        "cpu": {form: ("f32", "f32") for form in kCpuForms},
+        "cpu": {form: ("f32", "f32", "f32") for form in kCpuForms},
         "cuda": {
-            "eager_f32": ("f32", "f32"),
-            "eager_tf32": ("tf32", "f32"),
-            "eager_tf32_channels_last": ("tf32", "f32"),
-            "bf16_autocast_channels_last": ("tf32", "bf16"),
-            "folded_f16_channels_last": ("tf32", "f16"),
-            "compiled": ("tf32", "f16"),
-            "compiled_graph": ("tf32", "f16"),
+            "eager_f32": ("f32", "f32", "f32"),
+            "eager_tf32": ("tf32", "f32", "f32"),
+            "eager_tf32_channels_last": ("tf32", "f32", "f32"),
+            "bf16_autocast_channels_last": ("tf32", "bf16", "f32"),
+            "folded_f16_channels_last": ("tf32", "f16", "f32"),
+            "compiled": ("tf32", "f16", "f32"),
+            "compiled_graph": ("tf32", "f16", "f32"),
         },
     },
     "train": {
-        "cpu": {"eager_f32": ("f32", "f32"), "eager_tf32_channels_last": ("f32", "f32")},
-        "cuda": {"eager_f32": ("f32", "f32"), **{form: ("tf32", "f32") for form in kBatchForms}},
+        "cpu": {form: ("f32", "f32", "f32") for form in ("eager_f32", "eager_tf32_channels_last")},
+        "cuda": {
+            "eager_f32": ("f32", "f32", "f32"),
+            "eager_tf32_channels_last": ("tf32", "f32", "f32"),
+            "graph_tf32": ("tf32", "f32", "f32"),
+            "graph_bf16": ("tf32", "f32", "bf16"),
+            "graph_f16": ("tf32", "f32", "f16"),
+            "compiled_graph_f16": ("tf32", "f32", "f16"),
+        },
     },
 }
 kDefaultCpuForms = ("channels_last_grad", "backward", "folded_channels_last", "compile")
@@ -106,8 +112,10 @@ def relative_error(found, wanted):
 
 
 def our_tolerance(line):
-    if line["attack_bn"] == "train":  # whose passes do not heed --attack-precision
-        return tolerance.kTenBitsInBatch if line["math"] == "tf32" else tolerance.kFloat32
+    if line["attack_bn"] == "train":  # passes of the network that is trained, in its precision
+        if line["precision"] == "bf16":
+            return tolerance.kBfloat16InBatch
+        return tolerance.kTenBitsInBatch if line["precision"] == "f16" or line["math"] == "tf32" else tolerance.kFloat32
     if line["attack_precision"] == "bf16":
         return tolerance.kBfloat16
     return tolerance.kTenBits if line["attack_precision"] == "f16" or line["math"] == "tf32" else tolerance.kFloat32
@@ -166,7 +174,8 @@ def compare(name, form, ours_command, peer_command, pairs, left, folder):
         if "skipped" in peer_line:
             print(f"\n{name}: not run: {peer_line['skipped']}", flush=True)
             return Row(name, reason="not run: " + peer_line["skipped"]), None
-        print(f"\n{name}: {ours_line['math']}, attack in {ours_line['attack_precision']}, against {peer_line['form']}")
+        print(f"\n{name}: {ours_line['math']}, attack in {ours_line['attack_precision']}, training in {ours_line['precision']}, "
+              f"against {peer_line['form']}")
         rows = differences(ours_line, ours_path, peer_line, peer_path)
         for what, error, allowed in rows:
             print(f"    {what:20}{error:10.1e}, allowed {allowed:7.1e}{'' if error <= allowed else '  FAILED'}", flush=True)
@@ -269,6 +278,7 @@ def main():
     parser.add_argument("--spin", action="store_true", help="threads wait as their runtime does by default")
     parser.add_argument("--math", choices=("f32", "tf32"), help="ours; default: that of the form")
     parser.add_argument("--attack-precision", choices=("f32", "f16", "bf16"), help="ours; default: that of the form")
+    parser.add_argument("--precision", choices=("f32", "f16", "bf16"), help="ours; default: that of the form")
     parser.add_argument("--peer-device", choices=("cpu", "cuda"), help="PyTorch's, to try this script without a GPU")
     parser.add_argument("--json", type=pathlib.Path, help="every pair as one line into this file")
     arguments = parser.parse_args()
@@ -306,13 +316,14 @@ def main():
     rows, last, left = [], None, len(pythons) * len(forms)
     for python, version in pythons:
         for form in forms:
-            math_, precision = known[form]
-            math_, precision = arguments.math or math_, arguments.attack_precision or precision
-            ours = [arguments.bench_step, *options, *own, "--device", device, "--math", math_, "--attack-precision", precision]
+            given = arguments.math, arguments.attack_precision, arguments.precision
+            math_, attacked, trained = (mine or default for mine, default in zip(given, known[form]))
+            ours = [arguments.bench_step, *options, *own, "--device", device, "--math", math_, "--attack-precision", attacked,
+                    "--precision", trained]
             peer = [python, kFolder / "peers" / script, *options]
             if peer_device:
                 peer += ["--device", peer_device]
-            name = f"{version} {form}, {math_}/{precision}"
+            name = f"{version} {form}, {math_}/{attacked}/{trained}"
             with tempfile.TemporaryDirectory() as folder:
                 row, line = compare(name, form, ours, peer, arguments.pairs, left, pathlib.Path(folder))
             rows.append(row)

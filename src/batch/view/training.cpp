@@ -21,6 +21,8 @@ void TrainingView::prepare(const AttackGoal& goal) {
   seed = key.seed;
   time = key.epoch;
   pass_ = 0;
+  // Gradients in f16 as large as in a training pass, whose loss is a mean and whose overflows say how large they may be.
+  scale = programs_.training(n).storage() == DType::f16 ? 1.0F / static_cast<float>(n) : 1.0F;
 }
 
 void TrainingView::pass(const PgdUpdate& update) {
@@ -39,9 +41,7 @@ void TrainingView::pass(const PgdUpdate& update) {
 
 void TrainingView::queue(TrainingProgram& program, const PgdUpdate& update, bool recorded) {
   program.forward(x_adv, recorded);
-  // In f16 as large as in a training pass, whose loss is a mean and whose overflows say how large it may be.
-  loss({*this, program.logits(), losses_, correct_, program.dlogits()},
-       program.storage() == DType::f16 ? 1.0F / static_cast<float>(n) : 1.0F);
+  loss({*this, program.logits(), losses_, correct_, program.dlogits()}, scale);
   program.backward(x_adv, {.input = buffers_.dx, .whole = recorded});
   if (update.x != nullptr) each(device, n * layout.elements(), kernels::PgdStep{update, buffers_.dx});
 }
