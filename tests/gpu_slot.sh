@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What needs a GPU, for machines that lend one in short slots (docs/testing.md); with a build there: `ctest -L gpu`.
-# Usage: bash tests/gpu_slot.sh pack|rehearse|list|laws|speed|full|a1|a2|a3|check|all|run NAME... [--help]
+# Usage: bash tests/gpu_slot.sh pack|rehearse|list|laws|speed|full|a1|a2|a3|b1|b2|b3|check|all|run NAME... [--help]
 #   pack      where the project is built: all that a slot needs into one archive, build/gpu_slot.tar.xz
 #   rehearse  there, too: all entries on the double of CUDA's libraries
 #   others    slots, which end themselves, print a table, and leave an archive of results in --out DIR ($OUT, or here)

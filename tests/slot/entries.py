@@ -85,14 +85,24 @@ def json_lines(text):
     return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
 
 
-def medians(key, *fields):
-    """Of lines of JSON, by their `key`."""
+def lines(pattern):
+    """All that match, as one line."""
+
+    def read(text, _):
+        first, *others = re.findall(pattern, text, re.MULTILINE)
+        return "; ".join([" ".join(first.split()), *(" ".join(other.split()) for other in others)])
+
+    return read
+
+
+def medians(keys, *fields):
+    """Of lines of JSON, by their `keys`."""
 
     def read(text, _):
         rows = collections.defaultdict(list)
         for line in json_lines(text):
             for field in fields:
-                rows[f"{line[key]}: {field}"] += [line[field]] if field in line else []
+                rows[f"{' '.join(str(line[key]) for key in keys.split())}: {field}"] += [line[field]] if field in line else []
         first, *others = (f"{name} {statistics.median(values):.4g}" for name, values in rows.items() if values)
         return "; ".join([first, *others])
 
@@ -153,6 +163,16 @@ def make_entries(here):
         return entry(name, seconds, more.pop("read"), "bash -c", shlex.quote(twice), "bash bench_step --device cuda",
                      "--math tf32", text, sizes, alone=True, **more)
 
+    def fgsm(precision):
+        """Steps of fast_adversarial at several batches and widths."""
+        sizes = size(("128 --width 64", "512 --width 64", "2048 --width 64", "128 --width 16"), ("4 --width 8",))
+        more = size("--repeat 20 --flow 20", "--repeat 1")
+        figures = medians("batch width", "ms_per_step", "ms_per_step_flow", "gpu_ms_per_step")
+        return entry(f"fgsm_{precision}", 30, figures, "bash -c",
+                     shlex.quote(" && ".join(f'"$@" {more} --batch {each}' for each in sizes)), "bash bench_step --device cuda",
+                     "--network preact_resnet18 --attack fgsm --attack-bn train --planning-seconds 4 --math tf32 --precision",
+                     precision, alone=True)
+
     programs = {name: here.program(name) for name in kPrograms}
     small = "--network small_cnn --width 16 --limit-train 24 --batch 8"
     short = (size("--network preact_resnet18 --limit-train 192 --batch 64", small)
@@ -176,13 +196,17 @@ def make_entries(here):
             runs=[f"--attack-precision {name} --out {name}" for name in ("f16", "f32")])),
         *(entry(f"full_size_{name}", 25, "^PASSED: (.*)$", f"tests/golden/full_size.py dat_probe {name} --device cuda",
                 size("", "--width 16"), needs=("torch", "h5py")) for name in ("resnet18", "preact_resnet18")),
+        # In three steps, against double precision and what PyTorch's autocast makes of the same weights.
+        entry("sixteen_bits", 45, lines(r"^(.* error of the gradient .*)$"), "tests/outside/sixteen_bits.py dat_hpc",
+              size("--width 64", "--width 8 --only resnet18-f16"), needs=("torch", "h5py")),
         *(entry(f"same_weights_{name}", 15, r"(?s)^weights +(\w{32})$.*^weights +\1$",
                 train(short, name, runs=("--out a", "--out b"))) for name in ("f32", "f16", "bf16")),
         sanitizer("memcheck_kernels", 110, "memcheck", catch(), "dat_tests", "[kernels]~[cpu]"),
         *(sanitizer(f"racecheck_{half}", 100, "racecheck", catch(1, "names.txt"), "dat_tests", "--input-file names.txt",
                     names_of_half(here.program("dat_tests", "libexec"), half)) for half in (1, 2)),
         sanitizer("memcheck_run_f16", 60, "memcheck", says("^(Final: .*)$"), "dat_hpc", f"train --device cuda {small} "
-                  "--limit-test 8 --out run --attack-steps 2 --epochs 1 --warmup-epochs 0 --attack-precision f16"),
+                  "--limit-test 8 --out run --attack-steps 2 --epochs 1 --warmup-epochs 0 --precision f16 --attack-precision "
+                  "f16"),
         *(entry(f"whole_runs_{part}", 120, r"(?s)^Ran ([1-9]\d* tests?) in .*^OK\b",
                 f"tests/e2e/cuda.py dat_hpc --part {part}/2", needs=("h5py",)) for part in (1, 2)),
     ]
@@ -194,8 +218,14 @@ def make_entries(here):
               environment=kTimed, needs=("mpiexec",), alone=True),
         *(step(f"kernels_{width}", 18, 128, "--network preact_resnet18 --attack fgsm --attack-bn train --planning-seconds "
                + size(f"8 --width {width}", "8"), **longest) for width in (64, 16)),
-        *(step(f"step_{batch}", seconds, batch, "--attack-precision f16")
-          for batch, seconds in ((512, 45), (2048, 60), (128, 45))),
+        step("kernels_64_f16", 18, 128, "--network preact_resnet18 --attack fgsm --attack-bn train --planning-seconds 8 "
+             f"--precision f16 {size('--width 64', '')}", **longest),
+        *(step(f"step_{name}{batch}", seconds, batch, f"--attack-precision f16 --precision {precision}")
+          for name, precision in (("", "f32"), ("f16_", "f16")) for batch, seconds in ((512, 45), (2048, 60), (128, 45))),
+        *map(fgsm, ("tf32", "f16", "bf16")),
+        entry("sums", 20, lines(r"^all gradients, (.*)$"), "mpiexec -n 2 dat_hpc bench --network resnet18 --attack-steps 1",
+              size("--device cuda --batch 64 --seconds 8", "--device cpu --width 4 --batch 4 --seconds 1"),
+              environment=kTimed, needs=("mpiexec",), alone=True),
         *(entry(name, seconds, medians("form", "ms_per_step", "ms_per_step_flow"), "bench/peers/torch_gpu.py --network",
                 "preact_resnet18 --attack-bn train --form", forms, "--batch",
                 size("128 --repeat 40", "4 --width 16 --repeat 1 --device cpu"), **torch) for name, seconds, forms in (
@@ -207,6 +237,14 @@ def make_entries(here):
                     f"--batch {batch} --pairs 3", "--batch 4 --pairs 1 --width 16 --steps 1 --peer-device cpu"),
                 environment={"TORCHINDUCTOR_MAX_AUTOTUNE_CONV_BACKENDS": "ATEN"}, **torch) for batch, seconds, form in (
             (512, 100, "compiled_graph"), (512, 60, "eager_tf32_channels_last"), (2048, 90, "folded_f16_channels_last"))),
+        *(entry(f"pairs_fgsm_{name}", seconds, "^fastest PyTorch of any precision: (.*)$", "bench/compare.py bench_step",
+                "--device cuda --attack-bn train --network preact_resnet18 --peer-python", sys.executable,
+                size(f"{text} --pairs 20", "--form eager_tf32_channels_last --precision f16 --batch 4 --width 8 --pairs 1 "
+                     "--peer-device cpu"),
+                **torch) for name, seconds, text in (
+            ("128", 60, "--batch 128 --form graph_tf32 graph_bf16 graph_f16"), ("512", 25, "--batch 512 --form graph_f16"),
+            ("2048", 30, "--batch 2048 --form graph_f16"), ("narrow", 20, "--batch 128 --width 16 --form graph_f16"),
+            ("compiled", 60, "--batch 128 --form compiled_graph_f16"))),
         entry("layers_512_f16", 120, "^iteration of the attack +(.*)$", "bench_layers --device cuda --precision f16 --json",
               "layers.jsonl", size("--batch 512", "--width 16 --batch 2 --steps 1 --repeat 1"), alone=True),
     ]
@@ -216,11 +254,14 @@ def make_entries(here):
         entry(f"recipe_{name}", seconds, r"^\d{4}-\d\d-\d\d .*?: (clean .*?); \d+ epochs", f"bench/full_size.py {recipe}",
               f"--program dat_hpc --data {data} --out out --seeds {seed}-{seed} --ranks {count} --launch '{kBound}'",
               f"'--evaluation=--math tf32 --batch {size(1024, 8)}' {size('', '--images 1')}",
-              "-- --device cuda --deterministic", size(options, tiny), environment=kTimed,
+              f"-- --device cuda {'' if name == 'pgd10_ema' else '--deterministic'}", size(options, tiny), environment=kTimed,
               needs=("data", "mpiexec"), alone=True) for name, seed, count, seconds, recipe, options in (
             ("fast_adversarial_3", 3, 1, 85, "fast_adversarial", ""), ("pgd2", 1, 1, 120, "pgd2", ""),
             ("n_fgsm_15_2", 2, 1, 85, "n_fgsm", "--warmup-epochs 7.5 --epochs 7.5"), ("ladder", 1, 1, 90, "ladder", ""),
-            ("n_fgsm", 1, 1, 140, "n_fgsm", ""), ("dat_fgsm", 1, 2, 240, "dat_fgsm_15", ""))]
+            ("n_fgsm", 1, 1, 140, "n_fgsm", ""), ("dat_fgsm", 1, 2, 240, "dat_fgsm_15", ""),
+            ("fast_adversarial_f16", 1, 1, 60, "fast_adversarial", "--precision f16"),
+            ("pgd10_ema", 1, 1, 370, "pgd2", "--attack-steps 10 --alpha 2/255 --attack-bn eval --attack-precision f16 "
+             "--precision f16 --average ema --batch 512 --lr 0.4 --warmup-epochs 12 --epochs 48"))]
     without = [entry("doctor_cpu", 15, "^cuDNN +(.*)$", "dat_hpc doctor"),
                entry("laws_cpu", 60, catch(), "dat_tests [golden]", environment=cpu),
                entry("two_ranks_cpu", 150, catch(2), "mpiexec -n 2 dat_mpi_tests", environment=cpu)]
@@ -231,7 +272,10 @@ def make_slots(groups):
     """By name: the names of the entries, how many of them at once, and the seconds of the slot."""
     laws, times, recipes, without, _ = ([entry.name for entry in group] for group in groups)
     a1 = "two_ranks nan nan_planted f16_against_tf32 ceilings fgsm_steps kernels_64 step_512 step_2048 kernels_16"
+    b1 = ("sixteen_bits fgsm_f16 pairs_fgsm_128 fgsm_tf32 step_f16_2048 sums two_ranks_step step_f16_128 step_f16_512 "
+          "pairs_fgsm_512 pairs_fgsm_2048 pairs_fgsm_narrow fgsm_bf16 kernels_64_f16 pairs_fgsm_compiled")
     return {"laws": (laws, max(2, min(6, (os.cpu_count() or 2) // 2)), 520), "speed": (times, 1, 520),
             "full": (recipes, 1, 580), "check": (without, 1, 520), "all": (laws + times + recipes, 2, 520),
             "a1": (a1.split(), 4, 265), "a2": ("racecheck_1 laws_reducer laws_codec laws_attack".split(), 3, 225),
-            "a3": ("recipe_fast_adversarial_3 recipe_n_fgsm_15_2".split(), 1, 175)}
+            "a3": ("recipe_fast_adversarial_3 recipe_n_fgsm_15_2".split(), 1, 175), "b1": (b1.split(), 1, 325),
+            "b2": ("memcheck_run_f16 racecheck_2".split(), 2, 100), "b3": (["recipe_pgd10_ema"], 1, 390)}
