@@ -56,9 +56,11 @@ void add_smoothing(TableOf<CertifyOptions>& table) {
       {.low = 0, .high = kSteps.high});
   table.add("--noise-samples", &O::noise_samples, "copies of an image under noise that this attack sees",
             {.low = 1, .high = 4096});
-  table.add("--precision", &O::precision,
-            "how the network keeps activations and weights; 16 bits need a GPU, and certify that network",
-            one_of({"f32", "f16", "bf16"}));
+  table.add(
+      "--precision", &O::precision,
+      "how the network keeps activations and weights; 16 bits need a GPU, and certify that network; tf32: f32 with "
+      "--math tf32, on a GPU",
+      one_of({"f32", "tf32", "f16", "bf16"}));
 }
 
 const TableOf<CertifyOptions>& certify_table() {
@@ -161,6 +163,7 @@ std::optional<CertifyOptions> parse_certify(CommandLine& line) {
   line.add_configurable(bound, false);
   if (!line.read()) return {};
   bound.check(true);
+  settle_precision(o);
   const bool runs = line.finish();
   require(!runs || !o.checkpoint.empty(), ExitCode::usage,
           "certify needs a network, a run or a checkpoint: dat_hpc certify RUN",
