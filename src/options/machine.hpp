@@ -21,11 +21,13 @@ void add_attack_precision(TableOf<Options>& table) {
             one_of({"f32", "f16", "bf16"}));
 }
 
+/// what: it decides.
 template <class Options>
-void add_precision(TableOf<Options>& table) {
-  table.add("--precision", &Options::precision,
-            "how training passes, and attacks on batch statistics, keep activations and weights; 16 bits need a GPU; "
-            "weights are updated in f32. How f32 is multiplied: --math; tf32: f32 with --math tf32, on a GPU",
+void add_precision(TableOf<Options>& table,
+                   const std::string& what =
+                       "how training passes, and attacks on batch statistics, keep activations and "
+                       "weights, which are updated in f32; 16 bits need a GPU") {
+  table.add("--precision", &Options::precision, what + "; tf32: f32 multiplied in TF32, on a GPU (--math tf32)",
             one_of({"f32", "tf32", "f16", "bf16"}));
 }
 

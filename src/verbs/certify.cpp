@@ -56,11 +56,7 @@ void add_smoothing(TableOf<CertifyOptions>& table) {
       {.low = 0, .high = kSteps.high});
   table.add("--noise-samples", &O::noise_samples, "copies of an image under noise that this attack sees",
             {.low = 1, .high = 4096});
-  table.add(
-      "--precision", &O::precision,
-      "how the network keeps activations and weights; 16 bits need a GPU, and certify that network; tf32: f32 with "
-      "--math tf32, on a GPU",
-      one_of({"f32", "tf32", "f16", "bf16"}));
+  add_precision(table, "how the network keeps activations and weights; 16 bits need a GPU, and certify that network");
 }
 
 const TableOf<CertifyOptions>& certify_table() {

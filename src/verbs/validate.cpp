@@ -19,7 +19,6 @@
 #include "train/plan/role.hpp"
 #include "train/planned.hpp"
 #include "train/trainer.hpp"
-#include "train/watch/loss_scale.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verb.hpp"
 
@@ -99,17 +98,6 @@ namespace {
            trainer.replica().macs(pixels(parts[k].value));
   }
   text << "; of the whole run " << sum / (whole * static_cast<double>(std::max<std::int64_t>(1, plan.steps))) << "\n";
-  return text.str();
-}
-
-/// How training passes keep the network, and what that takes.
-[[nodiscard]] std::string precision_text(const TrainOptions& options, std::size_t activations) {
-  std::ostringstream text;
-  text << "precision        training passes in " << options.precision << ", "
-       << megabytes(static_cast<double>(activations)) << " of activations";
-  if (options.precision == "f16")
-    text << "; gradients times a loss scale, " << LossScale::kFirst << " at first, " << LossScale::kMost << " at most";
-  text << "\n";
   return text.str();
 }
 
@@ -237,8 +225,8 @@ namespace {
        << protocol_text(trainer, options, ranks) << "checkpoint       "
        << megabytes(static_cast<double>(trainer.checkpoint_bytes(ranks))) << ", the last three are kept\n"
        << warm_start_text(trainer, options, plan, ranks) << cheats_text(options, model.parameters.size)
-       << precision_text(options, memory.at("activations")) << "memory per rank  "
-       << megabytes(static_cast<double>(total)) << " (" << backend.description() << ")";
+       << "precision        " << precision_text(options, memory) << "\n"
+       << "memory per rank  " << megabytes(static_cast<double>(total)) << " (" << backend.description() << ")";
   if (backend.device().kind == DeviceKind::cuda)
     text << ", " << megabytes(static_cast<double>(backend.spare_memory())) << " of the GPU's remain";
   text << "\n";
