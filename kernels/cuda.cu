@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 /// The channels that a block of channel_sums() takes: a thread has one piece of a row, and the threads beside it the
-/// next ones, of at most kTile bytes of a row; those behind them have the rows below.
+/// next ones, of at most kTile bytes of a row; the threads after those have the rows below.
 struct ChannelTiles {
   static constexpr int kTile = 128, kRows = 4;  // rows of a thread, at least: a block is worth its barriers
   int lanes, tiles, parts, rows_at_once;

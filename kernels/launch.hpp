@@ -21,7 +21,7 @@ constexpr int kSums = 3;
 struct ChannelRoom {
   static constexpr int kParts = 256;  ///< of a tensor's rows, at most
   float* partial = nullptr;           ///< [kParts][2][c]
-  std::uint32_t* counters = nullptr;  ///< [c], zeros, which are zeros again behind the call
+  std::uint32_t* counters = nullptr;  ///< [c], zeros, which are zeros again after the call
 };
 
 template <class F>

@@ -8,7 +8,8 @@
 namespace dat::kernels {
 
 /// Adversarial weight perturbation: how far each segment moves along its gradient g, gamma * ||theta|| / ||g||; 0 where
-/// it is not `perturbed`, or g is zero. sums: ||theta||^2, ||g||^2 of each segment. Runs over the segments.
+/// it is not `perturbed`, or g is zero; NaN where g is not finite, which the training pass at these weights then shows.
+/// sums: ||theta||^2, ||g||^2 of each segment. Runs over the segments.
 struct PerturbationFactor {
   const double* sums;
   const std::uint8_t* perturbed;
@@ -16,7 +17,8 @@ struct PerturbationFactor {
   double gamma;
   DAT_HD void operator()(std::int64_t k) const {
     const double theta = std::sqrt(sums[k * kSums]), g = std::sqrt(sums[k * kSums + 1]);
-    factor[k] = perturbed[k] != 0 && g != 0 ? static_cast<float>(gamma * theta / g) : 0.0F;
+    const double finite = g - g;  // 0, or NaN
+    factor[k] = perturbed[k] != 0 && g != 0 ? static_cast<float>(gamma * theta / g + finite) : 0.0F;
   }
 };
 

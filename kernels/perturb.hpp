@@ -99,6 +99,15 @@ struct FgsmStep {
   }
 };
 
+/// eta = NaN where the gradient is not finite, whose sign would be no step at all: the attacked image then tells of it.
+struct SpoilPerturbation {
+  const float* dx;
+  float* eta;
+  DAT_HD void operator()(std::int64_t i) const {
+    if (const float nan = dx[i] - dx[i]; nan != 0.0F) eta[i] = nan;
+  }
+};
+
 /// Where the samples of an attack lie while a program computes some of them: slot k holds samples[k], or none (-1).
 struct Slots {
   const std::int32_t* samples;

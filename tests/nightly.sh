@@ -55,6 +55,7 @@ part env DAT_NIGHT=1 "$python" tests/e2e/certify.py "$program"
 part env DAT_NIGHT=1 "$python" tests/e2e/files.py "$program" Full Beside
 if [ -x build/test/tests/dat_mpi_tests_double ]; then
   part env DAT_NIGHT=1 "$python" tests/e2e/cuda.py build/test/tests/dat_hpc_double
+  part "$python" tests/outside/sixteen_bits.py build/test/tests/dat_hpc_double --width 64
   part "${ranks[@]}" DAT_TEST_DEVICE=cuda mpirun -np 2 build/test/tests/dat_mpi_tests_double \
     "~[communicator]~[message]~[reducer]~[codec]~[masks]~[.]"
   part env DAT_TEST_DEVICE=cuda DAT_ALL_CASES=1 build/test/tests/dat_tests_double \

@@ -143,7 +143,7 @@ struct BatchNormSpec {
 };
 
 /// A planned batch norm with the statistics of the batch, made by Backend::batch_norm; with the addition and the ReLU
-/// behind it.
+/// after it.
 ///
 /// x, residual, y and their gradients are [n, c, h, w] in activation_layout, of spec.storage; everything else is [c]
 /// and f32; all on the device.

@@ -138,7 +138,7 @@ class TrainingProgram {
   /// small that a batch norm would have one value per channel.
   ///
   /// @param storage  The type of activations, of their gradients and of the weights in convolutions. Weights and their
-  ///                 gradients are f32 for the caller, and so are images, logits, statistics, sums, and all behind the
+  ///                 gradients are f32 for the caller, and so are images, logits, statistics, sums, and all after the
   ///                 pool.
   /// @param scale    [2] on the device, S and 1/S, which may change between two passes: gradients within the network
   ///                 are S times as large, so that they do not become zero in f16. dlogits and all results are without

@@ -23,7 +23,7 @@ class TrainingLowering : public Lowering {
   TrainingLowering(Model& of, const Graph& described, int samples, Planner& buffers, DType type, const Arrays& all)
       : Lowering(of, described, samples, buffers), storage(type), arrays(all), gradients_(described.nodes.size()) {}
 
-  /// Type of activations and their gradients up to the pool; behind the pool they are few, and f32.
+  /// Type of activations and their gradients up to the pool; after the pool they are few, and f32.
   const DType storage;
   const Arrays arrays;
 
@@ -77,7 +77,7 @@ class TrainingOperation : public Operation {
   /// backward_weights() must not be called.
   virtual void backward(const WantedGradients& wanted) = 0;
   /// Queues the gradients of the operation's parameters. Called where one of them is wanted: before backward(), or,
-  /// where not weights_first(), behind a backward() that was not told where they go.
+  /// where not weights_first(), after a backward() that was not told where they go.
   virtual void backward_weights(const WantedGradients&) {}
   [[nodiscard]] virtual bool weights_first() const { return true; }
 

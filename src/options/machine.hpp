@@ -1,5 +1,6 @@
 #pragma once
 
+#include "dat/error.hpp"
 #include "dat/network.hpp"
 #include "options/ranges.hpp"
 #include "options/table.hpp"
@@ -20,12 +21,26 @@ void add_attack_precision(TableOf<Options>& table) {
             one_of({"f32", "f16", "bf16"}));
 }
 
+/// what: it decides.
 template <class Options>
-void add_precision(TableOf<Options>& table) {
-  table.add("--precision", &Options::precision,
-            "how training passes, and attacks on batch statistics, keep activations and weights; 16 bits need a GPU; "
-            "weights are updated in f32. How f32 is multiplied: --math",
-            one_of({"f32", "f16", "bf16"}));
+void add_precision(TableOf<Options>& table,
+                   const std::string& what =
+                       "how training passes, and attacks on batch statistics, keep activations and "
+                       "weights, which are updated in f32; 16 bits need a GPU") {
+  table.add("--precision", &Options::precision, what + "; tf32: f32 multiplied in TF32, on a GPU (--math tf32)",
+            one_of({"f32", "tf32", "f16", "bf16"}));
+}
+
+/// Puts --precision tf32 into other words, which all else knows: f32, multiplied in TF32, on a GPU. Error(usage).
+template <class Options>
+void settle_precision(Options& o) {
+  if (o.precision != "tf32") return;
+  require(o.math == "tf32", ExitCode::usage, "--precision tf32 multiplies in TF32, and not as --math ", o.math,
+          " says; leave one of them off");
+  require(o.device != "cpu", ExitCode::usage,
+          "--precision tf32 is for GPUs: a CPU has no TF32; take --precision f32, or --device cuda");
+  o.precision = "f32";
+  o.device = "cuda";
 }
 
 /// A trained network, and the images that a verb shows it.

@@ -1,5 +1,7 @@
 #include "train/planned.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "dat/aggregator.hpp"
@@ -8,6 +10,7 @@
 #include "train/generators/generator.hpp"
 #include "train/plan/role.hpp"
 #include "train/protocol/guard.hpp"
+#include "train/watch/loss_scale.hpp"
 
 namespace dat {
 
@@ -37,6 +40,14 @@ std::map<std::string, std::size_t> memory_of(Trainer& trainer, const TrainOption
   if (options.byzantine && ranks > 1)
     all["protocol that bans"] = static_cast<std::size_t>(Guard::memory(trainer.model(), ranks));
   return all;
+}
+
+std::string precision_text(const TrainOptions& options, const std::map<std::string, std::size_t>& memory) {
+  const double bytes = static_cast<double>(memory.at("activations"));
+  const std::string scale =
+      fmt::format("; gradients times a loss scale, {} at first, {} at most", LossScale::kFirst, LossScale::kMost);
+  return fmt::format("training passes in {}, {:.1f} MB of activations", options.precision, bytes / 1e6) +
+         (options.precision == "f16" ? scale : "");
 }
 
 double warm_start_bytes(const TrainOptions& options, const Plan& plan, const Dataset& images) {

@@ -48,7 +48,7 @@ class Trainer {
   ///
   /// A GPU that works for itself alone has the work on the next step's examples queued before this step's numbers are
   /// read: it does not wait for the host. The update of this step is then queued unseen, and the GPU leaves it out
-  /// where a number is not finite. Behind an error the trainer takes no further step.
+  /// where a number is not finite. After an error the trainer takes no further step.
   const StepRecord& step(bool stop);
   [[nodiscard]] bool stop_agreed() const { return watch_.vote().stop_agreed(); }
   /// Ranks that the last step has found out, which has not been done: the training goes on without them, and does it

@@ -54,6 +54,7 @@ std::optional<BenchOptions> parse_bench(CommandLine& line) {
   line.describe("Measures this machine: ceilings, convolutions, a PGD training step, the all-reduce.");
   line.add(bound);
   if (!line.read()) return {};
+  settle_precision(o);
   if (o.width == 0) o.width = default_width(o.network);
   return o;
 }

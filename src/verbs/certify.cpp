@@ -56,9 +56,7 @@ void add_smoothing(TableOf<CertifyOptions>& table) {
       {.low = 0, .high = kSteps.high});
   table.add("--noise-samples", &O::noise_samples, "copies of an image under noise that this attack sees",
             {.low = 1, .high = 4096});
-  table.add("--precision", &O::precision,
-            "how the network keeps activations and weights; 16 bits need a GPU, and certify that network",
-            one_of({"f32", "f16", "bf16"}));
+  add_precision(table, "how the network keeps activations and weights; 16 bits need a GPU, and certify that network");
 }
 
 const TableOf<CertifyOptions>& certify_table() {
@@ -161,6 +159,7 @@ std::optional<CertifyOptions> parse_certify(CommandLine& line) {
   line.add_configurable(bound, false);
   if (!line.read()) return {};
   bound.check(true);
+  settle_precision(o);
   const bool runs = line.finish();
   require(!runs || !o.checkpoint.empty(), ExitCode::usage,
           "certify needs a network, a run or a checkpoint: dat_hpc certify RUN",

@@ -150,6 +150,7 @@ std::optional<ForecastOptions> parse_forecast(CommandLine& line) {
   line.add(bound);
   if (!line.read()) return {};
   if (!o.out.empty()) require_apart(files_in(o.out, {"forecast.json"}), {o.calibration});
+  settle_precision(o);
   if (o.width == 0) o.width = default_width(o.network);
   if (o.lambda < 0) o.lambda = clean_weight_of(o.attack);
   if (o.bucket == 0) o.bucket = default_bucket(o.overlap);

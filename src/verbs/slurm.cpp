@@ -120,8 +120,7 @@ void take_known_network(TrainOrder& order) {
   static_cast<void>(settle_generators(options, ranks, job.ranks_per_node));
   // The machine that prints the script is hardly the one that runs it: its GPU is not asked.
   options.device = "cpu";
-  options.attack_precision = "f32";
-  options.math = "f32";
+  options.attack_precision = options.precision = options.math = "f32";
   options.threads = 1;
   const int trainers = trainers_of(ranks, options);
   const auto world = Communicator::single();

@@ -225,6 +225,7 @@ namespace {
        << protocol_text(trainer, options, ranks) << "checkpoint       "
        << megabytes(static_cast<double>(trainer.checkpoint_bytes(ranks))) << ", the last three are kept\n"
        << warm_start_text(trainer, options, plan, ranks) << cheats_text(options, model.parameters.size)
+       << "precision        " << precision_text(options, memory) << "\n"
        << "memory per rank  " << megabytes(static_cast<double>(total)) << " (" << backend.description() << ")";
   if (backend.device().kind == DeviceKind::cuda)
     text << ", " << megabytes(static_cast<double>(backend.spare_memory())) << " of the GPU's remain";

@@ -331,6 +331,7 @@ class Printed(unittest.TestCase):
         self.assertEqual(self.settings(job), self.settings(job) | {"nodes": "2", "ntasks-per-node": "4", "gpus-per-node": "4"})
         self.assertIn("--device cuda", job.splitlines()[-1])
         self.assertEqual(self.slurm("--gpus-per-node=4", "--device=cuda").splitlines()[-1].count("--device"), 1)
+        self.assertIn("--precision f16", self.slurm("--gpus-per-node=4", "--precision=f16", "--network=small_cnn").splitlines()[-1])
 
     def test_memory_grows_with_what_validate_says(self):
         def megabytes(*options):

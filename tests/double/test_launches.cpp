@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "by_epoch.hpp"
@@ -25,7 +26,7 @@ struct Queued {
   [[nodiscard]] long all() const { return launches + calls + graphs + copies + records; }
 };
 
-/// Of the step behind some others. DAT_PRINT_LAUNCHES: prints it.
+/// Of the step after some others. DAT_PRINT_LAUNCHES: prints it.
 [[nodiscard]] Queued queued_in_step(const char* name, const TrainOptions& options) {
   const auto world = Communicator::single();
   Trainer trainer(*world, options);
@@ -121,6 +122,15 @@ TEST_CASE("A step queues few launches and calls, for graphs of all its kernels",
   CHECK(fgsm.all() <= 60);
   const Queued pgd = queued_in_step("pgd", of_resnet18("pgd"));
   CHECK(pgd.all() <= 60);
+  // 16 bits have the weights packed besides.
+  for (const auto& [precision, attack] : {std::pair{"f16", "fgsm"}, {"bf16", "pgd"}}) {
+    TrainOptions options = of_resnet18(attack);
+    options.precision = options.attack_precision = precision;
+    INFO(precision);
+    const Queued step = queued_in_step(precision, options);
+    CHECK(step.calls == 0);
+    CHECK(step.all() <= 60);
+  }
 }
 
 TEST_CASE("Recorded passes have the bits of called ones", "[double]") {

@@ -72,7 +72,7 @@ def state(path, names):
         return {name: torch.from_numpy(file[f"param/{name}"][()].astype(np.float64)) for name in names}
 
 
-def check(program, name, precision, width, folder):
+def check(program, name, precision, width):
     out = f"{name}-{precision}"
     network = NETWORKS[name](width)
     names = [n for n, _ in network.named_parameters()]
@@ -94,7 +94,7 @@ def check(program, name, precision, width, folder):
         labels = torch.from_numpy(file["train/labels"][()].astype(np.int64))
     kind = {"f16": torch.float16, "bf16": torch.bfloat16}[precision]
     errors = {"program": [], "rounded": [], **({"autocast": []} if precision == "bf16" else {})}
-    for step in range(1, STEPS):  # between the checkpoints behind it and the next
+    for step in range(1, STEPS):  # between the checkpoints after it and after the next
         before, after = states[step], states[step + 1]
         exact = gradients(NETWORKS[name](width), before, images, labels, torch.float64)
         found = {"program": torch.cat([((before[n] - after[n]) / LR).flatten() for n in names]),
@@ -134,7 +134,7 @@ def main():
                 file[f"{split}/images"] = random.integers(0, 256, (count, SIZE, SIZE, 3), dtype=np.uint8)
                 file[f"{split}/labels"] = np.arange(count, dtype=np.uint8) % 10
         for one in arguments.only:
-            wrong += check(program, *one.rsplit("-", 1), arguments.width, folder)
+            wrong += check(program, *one.rsplit("-", 1), arguments.width)
     finally:
         os.chdir("/")
         shutil.rmtree(folder)

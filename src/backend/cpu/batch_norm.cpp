@@ -5,7 +5,7 @@ namespace dat::cpu {
 
 namespace {
 
-/// oneDNN's batch norm with its ReLU; what adds something, or masks by a ReLU behind an addition, is a kernel of ours.
+/// oneDNN's batch norm with its ReLU; what adds something, or masks by a ReLU after an addition, is a kernel of ours.
 class CpuBatchNorm final : public BatchNorm {
  public:
   CpuBatchNorm(CpuBackend& backend, const BatchNormSpec& spec)
@@ -112,7 +112,7 @@ class CpuBatchNorm final : public BatchNorm {
   BatchNormSpec spec_;
   std::int64_t count_;
   float* parameter_gradients_ = nullptr;  ///< [2][c]: those that are added, or not wanted
-  std::uint16_t* bits_ = nullptr;         ///< where a ReLU behind an addition was open
+  std::uint16_t* bits_ = nullptr;         ///< where a ReLU after an addition was open
   Primitive forward_, backward_;
   int f_x_ = 0, f_gamma_ = 0, f_beta_ = 0, f_y_ = 0, f_mean_ = 0, f_variance_ = 0;
   int b_x_ = 0, b_dy_ = 0, b_gamma_ = 0, b_beta_ = 0, b_mean_ = 0, b_variance_ = 0, b_dx_ = 0, b_dgamma_ = 0,

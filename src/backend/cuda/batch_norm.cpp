@@ -66,7 +66,7 @@ class NormBench {
     const cudnnStatus_t status = plan.forward(o_);
     return status == CUDNN_STATUS_SUCCESS ? plan.backward(o_) : status;
   }
-  /// All results, one behind the other; dx and y as far as a few thousand of them go.
+  /// All results, one after the other; dx and y as far as a few thousand of them go.
   [[nodiscard]] std::vector<float> results() {
     const std::int64_t some = std::min(count_, kSome);
     std::vector<float> all;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr float kOne = 1, kZero = 0;
 
-/// In f32 the addition and the ReLU behind it are kernels of ours, because cuDNN fuses them in f16 only, where its
+/// In f32 the addition and the ReLU after it are kernels of ours, because cuDNN fuses them in f16 only, where its
 /// reserve space keeps where the ReLU was open.
 class CudnnNorm final : public NormPlan {
  public:

@@ -81,7 +81,7 @@ class FrozenAffine final : public FrozenOperation {
   Gradient dy_;
 };
 
-/// With the statistics of the batch, the addition behind it whose other value is there, and the ReLU.
+/// With the statistics of the batch, the addition after it whose other value is there, and the ReLU.
 class TrainingBatchNorm final : public TrainingOperation {
  public:
   TrainingBatchNorm(TrainingLowering& lowering, int first)

@@ -46,7 +46,7 @@ class FrozenPool final : public FrozenOperation {
   Gradient dy_;
 };
 
-/// Behind it gradients are not scaled: the scale is for what 16 bits hold.
+/// After it gradients are not scaled: the scale is for what 16 bits hold.
 class TrainingPool final : public TrainingOperation {
  public:
   TrainingPool(TrainingLowering& lowering, int first)

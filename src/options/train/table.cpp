@@ -4,6 +4,7 @@
 
 #include "dat/aggregator.hpp"
 #include "dat/error.hpp"
+#include "options/machine.hpp"
 #include "options/train/groups.hpp"
 
 namespace dat {
@@ -30,6 +31,7 @@ const TableOf<TrainOptions>& train_table() {
 
 void settle(TrainOptions& options) {
   // Radii and weights follow from attacks and losses, batches of the attack from those of the training.
+  settle_precision(options);
   for (const auto group : {settle_schedule, settle_data, settle_network, settle_attack, settle_evaluation,
                            settle_optimizer, settle_jointspar})
     group(options);

@@ -52,7 +52,7 @@ class TreeReducer final : public Reducer {
   int unit_ = -1;               ///< being put together; -1: none yet
   std::vector<float*> places_;  ///< [places of this rank] flat blocks, of partial sums; the first one is the gradients
   std::unique_ptr<NodeSums>
-      sums_;  ///< of the nodes of this rank; messages have the active segments one behind the other
+      sums_;  ///< of the nodes of this rank; messages have the active segments one after the other
   ChunkTable table_;
   Chunks chunks_;                   ///< of the active layers
   std::vector<std::int64_t> byte_;  ///< [segments] where they begin in a message

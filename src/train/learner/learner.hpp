@@ -24,7 +24,7 @@ class Learner final : public MessagePart {
 
   /// From now on the passes of a step's only micro-batch are recorded where the backend replays recordings, two for
   /// each pass: the way forth with the loss, and the way back with all gradients. All layers are active in every step,
-  /// and `ready` may be told behind the pass.
+  /// and `ready` may be told after the pass.
   void record_passes() { records_ = replica_.backend().replays(); }
 
   /// Adds the gradient of a micro-batch, for the weights of the active layers, to that of their unit of work in

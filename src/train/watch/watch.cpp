@@ -66,7 +66,7 @@ void Watch::skip(const BadNumbers& bad, std::int64_t step) {
   skipped_ = "in step " + std::to_string(step + 1) + " (epoch " + std::to_string(plan_.epoch_of(step) + 1) + ") " +
              bad.text(replica_.model().parameters);
   if (bad.where == BadNumbers::Where::sum && options_.codec != "float32") skipped_ += ", by --codec " + options_.codec;
-  // Numbers too large for f16 may show anywhere: in images that an attack on batch statistics has made, too.
+  // Numbers too large for f16 may show anywhere: in images, too, by kernels::SpoilPerturbation.
   if (loss_scale_ && loss_scale_->overflow()) {
     overflowed_to_ = loss_scale_->scale();
     return;

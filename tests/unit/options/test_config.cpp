@@ -649,6 +649,24 @@ TEST_CASE("cheats are refused where there is nothing to cheat with") {
   }
 }
 
+TEST_CASE("--precision tf32 is f32, multiplied in TF32, on a GPU, in other words") {
+  const std::vector<std::string> tf32 = {"--precision", "tf32"};
+  const TrainOptions train = parse(tf32).train;
+  CHECK(train == parse({"--precision", "f32", "--math", "tf32", "--device", "cuda"}).train);
+  CHECK(parse({"--precision", "tf32", "--verify", "4"}).train.precision == "f32");
+  CHECK(contains(parse(tf32).resolved_toml, "precision = \"f32\"\n"));
+  CHECK(parse_train_options("precision = \"tf32\"", "text") == train);
+  CHECK(parse({"bench", "--precision", "tf32"}).bench.device == "cuda");
+  CHECK(parse({"forecast", "--precision", "tf32"}).forecast.precision == "f32");
+  for (const char* verb : {"train", "validate", "bench", "forecast", "certify"}) {
+    INFO(verb);
+    CHECK(contains(refusal({verb, "--precision", "tf32", "--math", "f32"}),
+                   "--precision tf32 multiplies in TF32, and not as --math f32 says; leave one of them off"));
+    CHECK(contains(refusal({verb, "--precision", "tf32", "--device", "cpu"}),
+                   "--precision tf32 is for GPUs: a CPU has no TF32; take --precision f32, or --device cuda"));
+  }
+}
+
 TEST_CASE("--verify is refused with what another rank cannot recompute") {
   CHECK(parse({"--verify", "100"}).train.verify == 100);
   CHECK(parse_train_options(parse({"--verify", "100"}).resolved_toml, "text").verify == 100);

@@ -1,7 +1,10 @@
+#include <cmath>
+#include <limits>
 #include <vector>
 
 #include "catch.hpp"
 #include "dat/error.hpp"
+#include "move_weights.hpp"
 #include "train/watch/finite.hpp"
 
 using namespace dat;
@@ -24,4 +27,19 @@ TEST_CASE("Numbers of setbacks that a run cannot have are refused", "[numbers]")
     checkpoint.doubles["setbacks"] = wrong;
     CHECK_THROWS_AS(setbacks.restore(checkpoint), Error);
   }
+}
+
+TEST_CASE("A perturbation of weights along a gradient that is not finite is none of theirs", "[numbers]") {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const std::vector<double> squares = {4, kInfinity, std::nan(""), 0};  // of gradients
+  std::vector<double> sums(squares.size() * kSums, 9);
+  for (std::size_t k = 0; k < squares.size(); ++k) sums[k * kSums + 1] = squares[k];
+  const std::vector<std::uint8_t> perturbed = {1, 1, 1, 1};
+  std::vector<float> factors(squares.size());
+  const kernels::PerturbationFactor factor{sums.data(), perturbed.data(), factors.data(), 0.5};
+  for (std::int64_t k = 0; k < std::ssize(squares); ++k) factor(k);
+  CHECK(factors[0] == 0.75F);
+  CHECK(std::isnan(factors[1]));
+  CHECK(std::isnan(factors[2]));
+  CHECK(factors[3] == 0);
 }

@@ -1,0 +1,219 @@
+// The loss scale of a training in f16: overflows, of which those in an attack alone; what it becomes, and what is kept.
+
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "catch.hpp"
+// Catch before the names of the device.
+#include <cuda_runtime_api.h>
+
+#include "dat/error.hpp"
+#include "small_run.hpp"
+#include "train/trainer.hpp"
+
+using namespace dat;
+using namespace dat::test;
+
+namespace {
+
+using Numbers = std::vector<double>;
+
+[[nodiscard]] TrainOptions in_f16() {
+  TrainOptions options = small_run();
+  options.device = "cuda";
+  options.precision = "f16";
+  options.attack = "fgsm";
+  options.attack_bn = "train";
+  options.lambda = 0;
+  options.selector = "all";
+  options.optimizer = "sgd";
+  options.lr = 0.01;
+  options.batch = options.micro_batch = 8;
+  options.label_smoothing = 0.99;  // of the training alone, whose gradients are small then
+  options.limit_train = 32;
+  options.limit_test = 16;
+  options.epochs = 8;
+  return options;
+}
+
+/// A training, on the one rank that it has.
+struct Training {
+  std::unique_ptr<Communicator> world = Communicator::single();
+  Trainer trainer;
+  explicit Training(const TrainOptions& options) : trainer(*world, options) {}
+  /// That goes on from there.
+  Training(const TrainOptions& options, const Checkpoint& from) : Training(options) {
+    trainer.restore(from);
+    trainer.share_state();
+  }
+  /// The step of which the network takes another scale than it should.
+  void step_at(float scale) {
+    trainer.replica().set_gradient_scale(scale);
+    (void)trainer.step(false);
+  }
+  [[nodiscard]] Numbers scale() { return trainer.capture().doubles.at("loss_scale"); }
+};
+
+/// At a loss scale, after so many good steps.
+[[nodiscard]] Checkpoint state_at(const Numbers& scale) {
+  Checkpoint state = Training(in_f16()).trainer.capture();
+  state.doubles["loss_scale"] = scale;
+  return state;
+}
+
+/// Of a network whose predictions are nearly even, so that smoothed labels leave small gradients.
+[[nodiscard]] Checkpoint undecided() {
+  Checkpoint state = Training(in_f16()).trainer.capture();
+  for (Checkpoint::Array& array : state.arrays)
+    if (array.name.starts_with("param/linear."))
+      for (float& value : array.values) value /= 64;
+  return state;
+}
+/// At this scale only its attack overflows.
+constexpr float kOnlyTheAttack = 0x1p30F;
+
+}  // namespace
+
+TEST_CASE("An overflow in the attack alone halves the loss scale and skips the step, and the run goes on in its bits",
+          "[double]") {
+  TrainOptions options = in_f16();
+  SECTION("a step is queued ahead") {}
+  SECTION("micro-batches are added up in order") { options.micro_batch = 4; }
+  SECTION("PGD, call by call") {
+    options.attack = "pgd";
+    options.graphs = "off";
+  }
+  Training straight(options, undecided());
+  straight.trainer.start();
+  const std::string before = straight.trainer.weights_hash();
+  straight.step_at(kOnlyTheAttack);
+  CHECK(straight.trainer.skipped() == "in step 1 (epoch 1) an attacked image is not finite (rank 0)");
+  CHECK(straight.trainer.overflowed_to() == 512);
+  CHECK(straight.trainer.weights_hash() == before);
+  CHECK(straight.trainer.setbacks().in_a_row == 0);
+  CHECK(straight.scale() == Numbers{512, 0});
+  Training resumed(options, straight.trainer.capture());
+  resumed.trainer.start();
+  for (Training* const one : {&straight, &resumed})
+    for (int k = 0; k < 2; ++k) (void)one->trainer.step(false);
+  CHECK(straight.trainer.skipped().empty());
+  CHECK(straight.scale() == Numbers{512, 2});
+  CHECK(resumed.scale() == Numbers{512, 2});
+  CHECK(straight.trainer.weights_hash() != before);
+  CHECK(straight.trainer.weights_hash() == resumed.trainer.weights_hash());
+
+  options.attack = "none";
+  options.attack_bn = "eval";
+  Training without(options, undecided());
+  without.trainer.start();
+  without.step_at(kOnlyTheAttack);
+  CHECK(without.trainer.skipped().empty());
+}
+
+TEST_CASE("Good steps double the loss scale up to its end, and at 1 it is not to blame", "[double]") {
+  TrainOptions options = in_f16();
+  options.max_bad_steps = 1;
+  const double last = static_cast<double>(LossScale::kSteps - 1);
+  const auto after_a_step = [&](const Numbers& scale) {
+    Training one(options, state_at(scale));
+    one.trainer.start();
+    (void)one.trainer.step(false);
+    CHECK(one.trainer.skipped().empty());
+    return one.scale();
+  };
+  CHECK(after_a_step({1024, last - 1}) == Numbers{1024, last});
+  CHECK(after_a_step({1024, last}) == Numbers{2048, 0});
+  CHECK(after_a_step({LossScale::kMost, last}) == Numbers{LossScale::kMost, last + 1});
+
+  constexpr float kFarTooLarge = 0x1p100F;
+  Training one(options, state_at({2, 7}));
+  one.trainer.start();
+  one.step_at(kFarTooLarge);
+  CHECK(one.trainer.overflowed_to() == 1);
+  CHECK(one.scale() == Numbers{1, 0});
+  CHECK(one.trainer.setbacks().in_a_row == 0);
+  one.step_at(kFarTooLarge);
+  CHECK(one.trainer.overflowed_to() == 0);
+  CHECK(one.trainer.setbacks().in_a_row == 1);
+  const std::string before = one.trainer.weights_hash();
+  ExitCode code = ExitCode::done;
+  try {
+    one.step_at(kFarTooLarge);
+  } catch (const Error& error) {
+    code = error.code();
+  }
+  CHECK(code == ExitCode::numerical);
+  CHECK(one.trainer.weights_hash() == before);
+}
+
+TEST_CASE("A rollback has the loss scale of its checkpoint, and a damaged one is refused", "[double]") {
+  TrainOptions options = in_f16();
+  Training before(options, state_at({256, 11}));
+  before.trainer.start();
+  (void)before.trainer.step(false);
+  const Checkpoint good = before.trainer.capture();
+  before.step_at(0x1p100F);
+  CHECK(before.scale() == Numbers{128, 0});
+  Training back(options, good);
+  back.trainer.set_back(before.trainer.setbacks(), 0.5);
+  CHECK(back.scale() == Numbers{256, 12});
+  CHECK(Training(options,
+                 [&] {
+                   Checkpoint of_f32 = good;
+                   of_f32.doubles.erase("loss_scale");
+                   return of_f32;
+                 }())
+            .scale() == Numbers{LossScale::kFirst, 0});
+  for (const Numbers& wrong : {Numbers{},
+                               {1024},
+                               {1024, 0, 0},
+                               {1000, 0},
+                               {0.5, 0},
+                               {-2, 0},
+                               {131072, 0},
+                               {1024, -1},
+                               {std::nan(""), 0},
+                               {1024, std::nan("")}}) {
+    Checkpoint damaged = good;
+    damaged.doubles["loss_scale"] = wrong;
+    try {
+      back.trainer.restore(damaged);
+      FAIL("not refused");
+    } catch (const Error& error) {
+      CHECK(error.code() == ExitCode::checkpoint);
+      CHECK(error.what() == std::string("the checkpoint's loss scale is damaged"));
+    }
+  }
+}
+
+TEST_CASE("What is planned in 16 bits is what the device gives, and activations take half", "[double]") {
+  const auto activations = [](const char* precision) {
+    INFO(precision);
+    TrainOptions options = in_f16();
+    options.precision = precision;
+    options.width = 64;
+    const auto used = [] {
+      std::size_t free = 0, total = 0;
+      CHECK(cudaMemGetInfo(&free, &total) == cudaSuccess);
+      return total - free;
+    };
+    const std::size_t before = used();
+    Training one(options);
+    one.trainer.start();
+    (void)one.trainer.step(false);
+    std::size_t planned = 0, passes = 0, blocks = 0;
+    for (const Backend::Allocation& part : one.trainer.replica().backend().allocations()) {
+      planned += part.bytes;
+      if (part.purpose == "activations") passes += part.bytes;
+      ++blocks;
+    }
+    CHECK(used() - before >= planned);
+    CHECK(used() - before <= planned + 1024 * blocks);
+    return passes;
+  };
+  const std::size_t f32 = activations("f32");
+  CHECK(f32 > 0);
+  CHECK(10 * activations("f16") <= 6 * f32);
+}
