@@ -22,6 +22,23 @@ struct NormChannels {
   float epsilon;
 };
 
+/// Values [c] of the channels of piece k of a tensor [rows][c]. On the GPU the channels are whole pieces; the group of
+/// a CPU may go over the end of a row.
+template <int N>
+[[nodiscard]] DAT_HD inline Piece<N> row_values(const float* values, int c, std::int64_t k) {
+  if (N < kGroup || c % N == 0) {
+    // In 32 bits: 64-bit divisions would take longer than the rest of the kernel.
+    return Piece<N>::load(values + static_cast<std::uint32_t>(k) % static_cast<std::uint32_t>(c / N) * N, N);
+  }
+  Piece<N> a;
+  auto channel = static_cast<int>(k * N % c);
+  for (int j = 0; j < N; ++j) {
+    a.v[j] = values[channel];
+    if (++channel == c) channel = 0;
+  }
+  return a;
+}
+
 /// Mean and variance, from sums of the differences from each channel's first element, which loses no digits where the
 /// mean is large.
 template <class T>
@@ -31,10 +48,23 @@ struct NormStatistics {
   std::int64_t rows;  ///< samples times pixels
   int c;
   NormChannels channels;
+  const T* addend = nullptr;  ///< not null: the norm is that of x + addend
+  T* sum_of_both = nullptr;   ///< and these are written there
   template <int N>
   DAT_HD void add(std::int64_t k, Piece<N>& sum, Piece<N>& square) const {
-    const auto a = Piece<N>::load(x + k * N, N);
-    const auto first = Piece<N>::load(x + k % (c / N) * N, N);
+    const std::int64_t top = k % (c / N) * N;
+    auto a = Piece<N>::load(x + k * N, N);
+    auto first = Piece<N>::load(x + top, N);
+    if (addend != nullptr) {
+      a.add(addend + k * N, N);
+      a.store(sum_of_both + k * N, N);
+      first.add(addend + top, N);
+      DAT_SIMD
+      for (int j = 0; j < N; ++j) {  // as they are stored
+        a.v[j] = to_float(Stored<T>::from(a.v[j]));
+        first.v[j] = to_float(Stored<T>::from(first.v[j]));
+      }
+    }
     DAT_SIMD
     for (int j = 0; j < N; ++j) {
       const float difference = a.v[j] - first.v[j];
@@ -46,7 +76,9 @@ struct NormStatistics {
     const double count = static_cast<double>(rows), shifted = sum / count;
     double variance = square / count - shifted * shifted;
     if (variance < 0) variance = 0;  // NaN stays NaN
-    channels.mean[channel] = static_cast<float>(double(to_float(x[channel])) + shifted);
+    float first = to_float(x[channel]);
+    if (addend != nullptr) first = to_float(Stored<T>::from(first + to_float(addend[channel])));
+    channels.mean[channel] = static_cast<float>(double(first) + shifted);
     channels.variance[channel] = static_cast<float>(variance);
     channels.scale[channel] =
         static_cast<float>(double(channels.gamma[channel]) / sqrt(variance + double(channels.epsilon)));
@@ -61,7 +93,7 @@ struct NormForward {
   T* y;
   std::uint16_t* bits;  ///< where the ReLU is open; may be null
   NormChannels channels;
-  Layout layout;
+  int c;
   std::int64_t n;
   bool relu;
   template <int N>
@@ -69,11 +101,10 @@ struct NormForward {
     const int count = piece_size<N>(k, n);
     const std::int64_t at = k * N;
     auto a = Piece<N>::load(x + at, count);
-    const auto mean = channel_values<N>(channels.mean, layout, k, count);
+    const auto mean = row_values<N>(channels.mean, c, k), scale = row_values<N>(channels.scale, c, k),
+               beta = row_values<N>(channels.beta, c, k);
     DAT_SIMD
-    for (int j = 0; j < N; ++j) a.v[j] -= mean.v[j];
-    multiply_channels(a, channels.scale, layout, k, count);
-    add_channels(a, channels.beta, layout, k, count);
+    for (int j = 0; j < N; ++j) a.v[j] = (a.v[j] - mean.v[j]) * scale.v[j] + beta.v[j];
     if (residual != nullptr) a.add(residual + at, count);
     const std::uint32_t open = bits != nullptr ? a.positive() : 0;
     if (relu) a.relu();
@@ -130,7 +161,7 @@ struct NormBackward {
   const std::uint16_t* bits;
   T *dx, *dresidual;
   NormChannels channels;
-  Layout layout;
+  int c;
   std::int64_t n;
   template <int N>
   DAT_HD void piece(std::int64_t k) const {
@@ -140,14 +171,10 @@ struct NormBackward {
     auto a = Piece<N>::load(x + at, count);
     if (bits != nullptr) d.mask(mask_of_piece<N>(bits, k));
     if (dresidual != nullptr) d.store(dresidual + at, count);
-    const auto mean = channel_values<N>(channels.mean, layout, k, count);
+    const auto mean = row_values<N>(channels.mean, c, k), scale = row_values<N>(channels.scale, c, k),
+               slope = row_values<N>(channels.slope, c, k), constant = row_values<N>(channels.constant, c, k);
     DAT_SIMD
-    for (int j = 0; j < N; ++j) a.v[j] -= mean.v[j];
-    multiply_channels(a, channels.slope, layout, k, count);
-    multiply_channels(d, channels.scale, layout, k, count);
-    DAT_SIMD
-    for (int j = 0; j < N; ++j) a.v[j] += d.v[j];
-    add_channels(a, channels.constant, layout, k, count);
+    for (int j = 0; j < N; ++j) a.v[j] = (a.v[j] - mean.v[j]) * slope.v[j] + d.v[j] * scale.v[j] + constant.v[j];
     if (addend != nullptr) a.add(addend + at, count);
     a.store(dx + at, count);
   }

@@ -24,22 +24,42 @@ struct PadImage {
 
 /// Weights [out][taps][in] times scale [out] (null: 1), as [out][row] with tap*in_padded + channel inside a row, or
 /// rotated: [in][row], the taps in opposite order, tap*out + output channel inside a row: with these the input gradient
-/// of a stride-1 convolution is a convolution of dy. Places without a weight are zero. Runs over the result.
-template <class T>
+/// of a stride-1 convolution is a convolution of dy. Places without a weight are zero. Runs over the result, of `type`,
+/// which has fewer than 2^31 elements.
 struct FoldWeights {
   const float *weights, *scale;
-  T* result;
+  void* result;
   int out, in, taps, in_padded, row;
   bool rotate;
+  DType type;
+  [[nodiscard]] std::int64_t size() const { return std::int64_t{rotate ? in : out} * row; }
   DAT_HD void operator()(std::int64_t i) const {
-    const int first = static_cast<int>(i / row), rest = static_cast<int>(i % row), width = rotate ? out : in_padded;
-    const int tap = rest / width, second = rest % width;
-    const int o = rotate ? second : first, c = rotate ? first : second;
+    // 32 bits: 64-bit divisions would take longer than the rest.
+    const auto element = static_cast<std::uint32_t>(i), length = static_cast<std::uint32_t>(row),
+               width = static_cast<std::uint32_t>(rotate ? out : in_padded);
+    const std::uint32_t line = element / length, rest = element - line * length, group = rest / width;
+    const int first = static_cast<int>(line), tap = static_cast<int>(group),
+              second = static_cast<int>(rest - group * width), o = rotate ? second : first, c = rotate ? first : second;
     float value = 0;
     if (tap < taps && c < in)
       value = weights[(std::int64_t{o} * taps + (rotate ? taps - 1 - tap : tap)) * in + c] *
               (scale != nullptr ? scale[o] : 1.0F);
-    result[i] = Stored<T>::from(value);
+    if (type == DType::f32)
+      static_cast<float*>(result)[i] = value;
+    else if (type == DType::f16)
+      static_cast<Half*>(result)[i] = Stored<Half>::from(value);
+    else
+      static_cast<BFloat16*>(result)[i] = Stored<BFloat16>::from(value);
+  }
+};
+
+/// All of these in one launch. Runs over chunks whose segments are their numbers, and whose elements are counted in
+/// each result.
+struct FoldAllWeights {
+  const FoldWeights* all;
+  DAT_HD void operator()(std::int32_t k, std::int64_t i) const {
+    const FoldWeights one = all[k];
+    one(i);
   }
 };
 

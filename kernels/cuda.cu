@@ -129,7 +129,9 @@ struct ChannelTiles {
 
 /// A block adds up its rows, and the last one of a tile the parts.
 template <class F>
-__global__ void __launch_bounds__(kThreads) channel_sums_kernel(F f, ChannelTiles tile_of, ChannelRoom room) {
+__global__ void __launch_bounds__(kThreads)
+    channel_sums_kernel(F f, ChannelTiles tile_of, ChannelRoom room, const double* when) {
+  if (stands_still(when)) return;
   constexpr int N = kPiece<F>;
   __shared__ float mine[2][kThreads * N];
   __shared__ double total[2][kThreads];
@@ -165,11 +167,10 @@ __global__ void __launch_bounds__(kThreads) channel_sums_kernel(F f, ChannelTile
   __threadfence();
   const int groups = kThreads / width, group = t / width, channel = t % width;
   double sums[2] = {0, 0};
-  if (group < groups && channel < columns)
-    DAT_TURNS(unroll 8)
-    for (int k = group; k < tile_of.parts; k += groups)
-      for (int j = 0; j < 2; ++j)
-        sums[j] += static_cast<double>(__ldcg(room.partial + (std::int64_t{k} * 2 + j) * f.c + begin + channel));
+  if (group < groups && channel < columns) DAT_TURNS(unroll 8)
+  for (int k = group; k < tile_of.parts; k += groups)
+    for (int j = 0; j < 2; ++j)
+      sums[j] += static_cast<double>(__ldcg(room.partial + (std::int64_t{k} * 2 + j) * f.c + begin + channel));
   for (int j = 0; j < 2; ++j) total[j][t] = sums[j];
   __syncthreads();
   if (t == 0) room.counters[tile] = 0;
@@ -240,11 +241,11 @@ void cuda_sum(const Device& device, const Chunks& chunks, const F& f, double* pa
 }
 
 template <class F>
-void cuda_channel_sums(void* stream, const F& f, const ChannelRoom& room) {
+void cuda_channel_sums(const Device& device, const F& f, const ChannelRoom& room) {
   const ChannelTiles tiles(f);
   const auto kernel = channel_sums_kernel<F>;
   DAT_LAUNCH_BLOCKS(kernel, static_cast<unsigned>(tiles.tiles * tiles.parts), kThreads,
-                    static_cast<cudaStream_t>(stream), f, tiles, room);
+                    static_cast<cudaStream_t>(device.stream), f, tiles, room, device.when);
   check_launch();
 }
 
@@ -252,7 +253,8 @@ void cuda_channel_sums(void* stream, const F& f, const ChannelRoom& room) {
 #define DAT_EACH_CHUNK(F) template void cuda_each_chunk<kernels::F>(const Device&, const Chunks&, const kernels::F&);
 #define DAT_SUM(F) \
   template void cuda_sum<kernels::F>(const Device&, const Chunks&, const kernels::F&, double*, double*);
-#define DAT_CHANNEL_SUMS(F) template void cuda_channel_sums<kernels::F>(void*, const kernels::F&, const ChannelRoom&);
+#define DAT_CHANNEL_SUMS(F) \
+  template void cuda_channel_sums<kernels::F>(const Device&, const kernels::F&, const ChannelRoom&);
 #include "kernels.def"
 
 }  // namespace dat

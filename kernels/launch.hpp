@@ -41,7 +41,7 @@ void cuda_each_chunk(const Device& device, const Chunks& chunks, const F& f);
 template <class F>
 void cuda_sum(const Device& device, const Chunks& chunks, const F& f, double* partial, double* out);
 template <class F>
-void cuda_channel_sums(void* stream, const F& f, const ChannelRoom& room);
+void cuda_channel_sums(const Device& device, const F& f, const ChannelRoom& room);
 
 /// f(i) for all i in [0, n), in any order; of functors on activations, f.piece for all of n groups (pointwise.hpp).
 template <class F>
@@ -68,7 +68,7 @@ void sum(const Device& device, const Chunks& chunks, const F& f, double* partial
 /// same bits in every call.
 template <class F>
 void channel_sums(const Device& device, const F& f, const ChannelRoom& room) {
-  device.kind == DeviceKind::cuda ? cuda_channel_sums(device.stream, f, room) : cpu_channel_sums(f, room);
+  device.kind == DeviceKind::cuda ? cuda_channel_sums(device, f, room) : cpu_channel_sums(f, room);
 }
 
 }  // namespace dat

@@ -22,7 +22,7 @@ void cuda_sum(const Device&, const Chunks&, const F&, double*, double*) {
   absent();
 }
 template <class F>
-void cuda_channel_sums(void*, const F&, const ChannelRoom&) {
+void cuda_channel_sums(const Device&, const F&, const ChannelRoom&) {
   absent();
 }
 
@@ -30,7 +30,8 @@ void cuda_channel_sums(void*, const F&, const ChannelRoom&) {
 #define DAT_EACH_CHUNK(F) template void cuda_each_chunk<kernels::F>(const Device&, const Chunks&, const kernels::F&);
 #define DAT_SUM(F) \
   template void cuda_sum<kernels::F>(const Device&, const Chunks&, const kernels::F&, double*, double*);
-#define DAT_CHANNEL_SUMS(F) template void cuda_channel_sums<kernels::F>(void*, const kernels::F&, const ChannelRoom&);
+#define DAT_CHANNEL_SUMS(F) \
+  template void cuda_channel_sums<kernels::F>(const Device&, const kernels::F&, const ChannelRoom&);
 #include "kernels.def"
 
 }  // namespace dat

@@ -136,14 +136,15 @@ class Conv2d {
 
 struct BatchNormSpec {
   int n = 0, c = 0, h = 0, w = 0;  ///< shape of x, which has more than one value per channel
+  bool of_sum = false;             ///< x is the sum of two arrays, which forward() makes
   bool residual = false;           ///< another array is added to what the norm makes
   bool relu = false;               ///< a ReLU is the last thing that happens
   float epsilon = 1e-5F;
   DType storage = DType::f32;  ///< of x, residual, y and their gradients
 };
 
-/// A planned batch norm with the statistics of the batch, made by Backend::batch_norm; with the addition and the ReLU
-/// after it.
+/// A planned batch norm with the statistics of the batch, made by Backend::batch_norm; with the addition before it, and
+/// with the addition and the ReLU after it.
 ///
 /// x, residual, y and their gradients are [n, c, h, w] in activation_layout, of spec.storage; everything else is [c]
 /// and f32; all on the device.
@@ -155,6 +156,13 @@ class BatchNorm {
   /// this batch, the variance biased. residual: null without spec.residual.
   virtual void forward(const void* x, const void* residual, const float* gamma, const float* beta, void* y, float* mean,
                        float* variance) = 0;
+  /// forward() of x = a + b, which is written, too. With spec.of_sum, and only then.
+  struct Sum {
+    const void *a, *b;  ///< as x, and elsewhere
+    void* x;
+  };
+  virtual void forward(const Sum& sum, const void* residual, const float* gamma, const float* beta, void* y,
+                       float* mean, float* variance) = 0;
 
   /// Where the gradients of one call go.
   struct Gradients {
@@ -223,7 +231,8 @@ struct Trial {
 /// 1. Programs are planned, one after the other. Each calls plan_weights(), makes its convolutions, batch norms and
 ///    linear layers, and asks for the memory of its activations (request_workspace).
 /// 2. commit_workspace() makes the memory that all programs share. Now the programs can run.
-/// 3. Before a program runs, it takes the turn (take_turn), and packs its weights where it has to (Conv2d::load).
+/// 3. Before a program runs, it takes the turn (take_turn), and packs its weights where it has to (Conv2d::load, or all
+///    of them at once by loads()).
 ///
 /// More programs may be planned later; commit_workspace() must then be called again. Once everything is planned, no
 /// call allocates memory, but for record().
@@ -266,8 +275,8 @@ class Backend {
   /// Zeroed, pinned memory on the host, for fetch() and send(), which the backend owns, too. Error(device): there is
   /// not so much.
   [[nodiscard]] virtual void* allocate_pinned(std::size_t bytes, const std::string& purpose) = 0;
-  /// Makes host memory that the caller has taken otherwise pinned memory, for as long as the result lives, which must end
-  /// before the memory does; null where nothing needs to be done. `data` and `bytes` are multiples of a page.
+  /// Makes host memory that the caller has taken otherwise pinned memory, for as long as the result lives, which must
+  /// end before the memory does; null where nothing needs to be done. `data` and `bytes` are multiples of a page.
   /// Error(device): it cannot be pinned.
   [[nodiscard]] virtual std::shared_ptr<void> pin(void* /*data*/, std::size_t /*bytes*/) { return nullptr; }
   struct Allocation {
@@ -324,8 +333,8 @@ class Backend {
   /// or until a ticket that was drawn later has arrived.
   virtual void send(void* device, const void* pinned, std::size_t bytes) = 0;
 
-  /// A queue of the device (a stream, as in Device) whose work runs beside all other work and after earlier fetches, for
-  /// communications on the device; null on the CPU. And a point in it, as of mark().
+  /// A queue of the device (a stream, as in Device) whose work runs beside all other work and after earlier fetches,
+  /// for communications on the device; null on the CPU. And a point in it, as of mark().
   [[nodiscard]] virtual void* side_queue() { return nullptr; }
   [[nodiscard]] virtual Ticket mark_side() { return mark(); }
   /// What is queued from now on, kernels and copies, comes after this ticket, too.
@@ -357,6 +366,15 @@ class Backend {
   [[nodiscard]] virtual std::unique_ptr<Recording> record(std::function<void()> work) = 0;
   /// Whether a replay costs the host less than the calls.
   [[nodiscard]] virtual bool replays() const { return false; }
+
+  /// A convolution, and what Conv2d::load takes.
+  struct Load {
+    Conv2d* conv;
+    const float *weights, *scale, *bias;
+  };
+  /// Whose replay loads all of these, on a GPU in one launch. It is no part of another recording. The convolutions and
+  /// all arrays must live as long, and the arrays stay where they are.
+  [[nodiscard]] virtual std::unique_ptr<Recording> loads(std::vector<Load> all) = 0;
 
   /// Plans a convolution. On a GPU this tries the library's algorithms, which takes time, and memory for a moment.
   ///

@@ -84,8 +84,6 @@ class FrozenProgram {
   void lower();
   /// Says where gamma and beta of each channel lie.
   void find_norms();
-  /// All batch norms as scale and shift in one launch, and the weights packed with them.
-  void fold();
 
   Model& model_;
   const Graph& graph_;
@@ -96,8 +94,7 @@ class FrozenProgram {
   std::size_t workspace_bytes_ = 0;
   float *logits_ = nullptr, *dlogits_ = nullptr, *scale_ = nullptr, *shift_ = nullptr;
   std::int32_t *gamma_ = nullptr, *beta_ = nullptr;  ///< [graph.statistics] places in the parameters
-  std::unique_ptr<Backend::Recording> folding_;      ///< null: not recorded (yet)
-  bool folded_ = false;                              ///< it has been, once
+  std::unique_ptr<Backend::Recording> weights_;      ///< packs them, with the batch norms' scale and shift
   std::shared_ptr<Turn> turn_;
   /// Version of the model, and number of the turn, when the weights were packed.
   std::uint64_t version_ = 0, packed_in_ = 0;
@@ -203,8 +200,7 @@ class TrainingProgram {
   std::vector<Step> steps_;
   std::vector<Piece> pieces_;                    ///< pieces of the way back, in its order
   std::unique_ptr<Backend::Recording> forward_;  ///< null: not recorded (yet)
-  std::unique_ptr<Backend::Recording> packing_;  ///< of weights in 16 bits; as forward_
-  bool packed_ = false;                          ///< once, at least
+  std::unique_ptr<Backend::Recording> weights_;  ///< packs them
   Planner planner_;
   std::size_t workspace_bytes_ = 0;
   float *logits_ = nullptr, *dlogits_ = nullptr, *norm_gradients_ = nullptr;

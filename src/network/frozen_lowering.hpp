@@ -122,8 +122,8 @@ class FrozenOperation : public Operation {
   virtual void plan_backward(FrozenLowering& lowering) = 0;
   /// From now on only the first `samples` samples are asked for; the others may be left out.
   virtual void want(int samples) { wanted_ = samples; }
-  /// Takes over the model's weights and running statistics as they are now.
-  virtual void refresh() {}
+  /// Adds what is to be loaded whenever the model's weights or running statistics have changed.
+  virtual void load(std::vector<Backend::Load>&) {}
   /// Queue the work of either way. Images and their gradient concern the convolution that reads the images.
   virtual void forward(const float* image) = 0;
   virtual void backward(float* image_gradient, const PgdUpdate& update) = 0;

@@ -40,6 +40,9 @@ FrozenProgram::FrozenProgram(Model& model, int n, DType storage, const Graph* of
     model.backend.plan_weights();
   }
   lower();
+  std::vector<Backend::Load> all;
+  for (const Step& step : steps_) step.operation->load(all);
+  weights_ = model.backend.loads(std::move(all));
   workspace_bytes_ = planner_.place();
   model.backend.request_workspace(workspace_bytes_);
 }
@@ -70,17 +73,10 @@ void FrozenProgram::refresh() {
   if (packed_in_ == turn_->number && version_ == model_.parameters.version) return;
   packed_in_ = turn_->number;
   version_ = model_.parameters.version;
-  // Called once, for the device to load its code; then recorded, and replayed from then on.
-  if (model_.backend.replays() && folded_ && folding_ == nullptr) folding_ = model_.backend.record([this] { fold(); });
-  folding_ != nullptr ? folding_->replay() : fold();
-  folded_ = true;
-}
-
-void FrozenProgram::fold() {
   each(model_.backend.device(), model_.graph.statistics,
        kernels::FoldNorms{model_.parameters.values, gamma_, beta_, model_.running_mean, model_.running_variance, scale_,
                           shift_, Model::kEpsilon});
-  for (const Step& step : steps_) step.operation->refresh();
+  weights_->replay();
 }
 
 void FrozenProgram::find_norms() {

@@ -51,4 +51,23 @@ Lowering::Buffer TrainingLowering::take_part(int value) {
   return part;
 }
 
+Lowering::Buffer TrainingLowering::take_owned(int value) {
+  return gradients_[static_cast<std::size_t>(value)].owned ? take_part(value) : -1;
+}
+
+bool TrainingLowering::leave(const Addition& addition, int value) {
+  const int next = first_not_taken();
+  if (next < 0 || node(next).op != Op::batch_norm || node(next).inputs[0] != value) return false;
+  left_ = addition;
+  left_value_ = value;
+  return true;
+}
+
+std::optional<TrainingLowering::Addition> TrainingLowering::take_addition(int value) {
+  if (left_value_ != value) return {};
+  touch(left_->a);
+  touch(left_->b);
+  return std::exchange(left_, {});
+}
+
 }  // namespace dat

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -49,10 +50,24 @@ class TrainingLowering : public Lowering {
     DType type;
   };
   [[nodiscard]] std::vector<Sum> take_sums() { return std::exchange(sums_, {}); }
+  /// What other readers have contributed, where the operation may add its own part in place, and contributes the sum;
+  /// else -1.
+  [[nodiscard]] Buffer take_owned(int value);
+
+  /// An addition on the way forth.
+  struct Addition {
+    Buffer a = -1, b = -1;
+  };
+  /// Whether the operation that comes next, a batch norm, makes this addition, whose result is `value`: then it takes
+  /// it.
+  [[nodiscard]] bool leave(const Addition& addition, int value);
+  [[nodiscard]] std::optional<Addition> take_addition(int value);
 
  private:
   std::vector<Gradient> gradients_;
   std::vector<Sum> sums_;
+  std::optional<Addition> left_;
+  int left_value_ = -1;
 };
 
 /// What a backward pass wants of one operation.
@@ -68,8 +83,8 @@ struct WantedGradients {
 class TrainingOperation : public Operation {
  public:
   virtual void plan_backward(TrainingLowering& lowering) = 0;
-  /// Takes over the model's weights as they are now.
-  virtual void refresh() {}
+  /// Adds what is to be loaded whenever the model's weights have changed.
+  virtual void load(std::vector<Backend::Load>&) {}
   /// Queues the way forth. The images concern the convolution that reads them.
   virtual void forward(const float* image) = 0;
   /// Queues the gradient of what the operation reads, where it, or what backward_weights() makes of it, is wanted.

@@ -57,6 +57,9 @@ TrainingProgram::TrainingProgram(Model& model, int n, const Graph* of, DType sto
       factors.insert(factors.end(), static_cast<std::size_t>(node.c), samples / (samples - 1));
     }
   backend.copy_to_device(factors_, factors.data(), factors.size() * sizeof(float));
+  std::vector<Backend::Load> all;
+  for (const Step& step : steps_) step.operation->load(all);
+  weights_ = backend.loads(std::move(all));
   workspace_bytes_ = planner_.place();
   backend.request_workspace(workspace_bytes_);
 }
@@ -78,17 +81,10 @@ void TrainingProgram::lower() {
 void TrainingProgram::refresh() {
   if (model_.backend.take_turn(this) && version_ == model_.parameters.version) return;
   version_ = model_.parameters.version;
-  const auto pack = [this] {
-    for (const Step& step : steps_) step.operation->refresh();
-  };
-  if (storage_ == DType::f32) return pack();
-  // Called once, for the device to load its code; then recorded, and replayed from then on.
-  if (model_.backend.replays() && packed_ && packing_ == nullptr) packing_ = model_.backend.record(pack);
-  packing_ != nullptr ? packing_->replay() : pack();
-  packed_ = true;
+  weights_->replay();
 }
 
-/// A piece begins before gradients of parameters that come first, and ends with those that come behind.
+/// A piece begins before gradients of parameters that come first, and ends with those that come after it.
 void TrainingProgram::cut() {
   bool begins = true;
   for (std::size_t k = 0; k < steps_.size(); ++k) {

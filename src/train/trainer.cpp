@@ -17,12 +17,19 @@ namespace {
   return order ? &*order : nullptr;
 }
 
-/// Whether all layers are active in every step, and nothing is to happen while a pass is under way.
-[[nodiscard]] bool passes_are_alike(const TrainOptions& options) {
-  return options.selector == "all" && !options.overlap;
-}
-
 [[nodiscard]] bool keeps_own_statistics(const TrainOptions& options) { return options.bn_statistics == "local"; }
+
+/// Backend::only_where(), as long as this lives.
+class OnlyWhere {
+ public:
+  OnlyWhere(Backend& backend, const double* flag) : backend_(backend) { backend.only_where(flag); }
+  ~OnlyWhere() { backend_.only_where(nullptr); }
+  OnlyWhere(const OnlyWhere&) = delete;
+  OnlyWhere& operator=(const OnlyWhere&) = delete;
+
+ private:
+  Backend& backend_;
+};
 
 }  // namespace
 
@@ -118,7 +125,11 @@ const StepRecord& Trainer::step(bool stop) {
   const std::int64_t given = ranks_.bytes_given();
   const ActiveSet& active = layers_->draw(step_);
   const std::int64_t drawn_bytes = ranks_.bytes_given() - given;
-  if (!std::exchange(ahead_, false)) work_on(step_, active);
+  const std::exception_ptr failed = std::exchange(failed_ahead_, nullptr);
+  if (!std::exchange(ahead_, false))
+    work_on(step_, active);
+  else if (failed)
+    std::rethrow_exception(failed);
   const std::int64_t weight_gradients = weight_gradients_;
   if (step_ + 1 < plan_.steps) examples_->look_ahead(step_ + 1);
   if (!exchange_->finish()) {
@@ -173,13 +184,18 @@ void Trainer::update_unseen(const ActiveSet& active) {
   Backend& backend = replica_.backend();
   const double* const finite = watch_.numbers().decide();
   const Backend::Ticket told = exchange_->message().fetch_ahead();
-  backend.only_where(finite);
-  update_.apply(layers_->updated(), step_, watch_.setbacks().lr_factor);
-  backend.only_where(nullptr);
+  {
+    const OnlyWhere here(backend, finite);
+    update_.apply(layers_->updated(), step_, watch_.setbacks().lr_factor);
+  }
   timer_.lap(Phase::update);
   backend.queue_behind(told);  // what is fetched is overwritten from here on
   ahead_ = step_ + 1 < plan_.steps && !watch_.vote().wish;
-  if (ahead_) work_on(step_ + 1, active);
+  try {
+    if (ahead_) work_on(step_ + 1, active);
+  } catch (...) {  // an error of the next step, as of its images: this one is finished first
+    failed_ahead_ = std::current_exception();
+  }
   exchange_->sum();
 }
 

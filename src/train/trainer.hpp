@@ -1,5 +1,6 @@
 #pragma once
 
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,7 +30,8 @@ namespace dat {
 [[nodiscard]] std::int64_t steps_done_at(const Checkpoint& checkpoint, const Plan& plan, std::int64_t images);
 
 /// The training of one network on all ranks: puts the parts of a step together and takes the steps. Construction plans
-/// everything and calls no collective; after start() nothing is allocated in step().
+/// everything and calls no collective; after start() nothing is allocated in step() but recordings
+/// of device work (dat/recordings.hpp), by the first steps and where a key of theirs changes.
 class Trainer {
  public:
   /// Error(usage): options that do not fit each other or the data; Error(data), Error(device).
@@ -156,6 +158,7 @@ class Trainer {
   std::unique_ptr<StatisticsPass> statistics_pass_;  ///< null: without --average-bn rebuild
 
   bool queues_ahead_ = false, ahead_ = false;  ///< ahead_: work_on() the step to come has been called
+  std::exception_ptr failed_ahead_;            ///< and has failed so: for that step
   std::int64_t step_ = 0;
   std::int64_t weight_gradients_ = 0;  ///< of the step that was worked on last
   StepRecord record_;

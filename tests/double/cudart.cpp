@@ -63,6 +63,7 @@ struct CUstream_st {
   Time now{};  // when the work so far would have ended on a device that begins as soon as it can
   std::shared_ptr<Capture> capture;
   std::map<CUstream_st*, long> clock;
+  bool follows = false, busy = false;  ///< follows: see followers_are_late(); busy: in step()
 };
 struct CUevent_st {
   unsigned flags;
@@ -146,12 +147,15 @@ struct Open {
 };
 
 void finish(Record& record);
+void run_others();
 
 void step(CUstream_st& stream) {
+  stream.busy = true;
   const Op op = std::move(stream.queue.front());
   stream.queue.pop_front();
   stream.now = std::max(stream.now, op.queued);
   if (op.work) {
+    if (stream.follows && followers_are_late()) run_others();
     const Time begin = Clock::now();
     op.work();
     stream.now += Clock::now() - begin;
@@ -162,6 +166,16 @@ void step(CUstream_st& stream) {
     op.record->done = true;
     op.record->time = stream.now;
   }
+  stream.busy = false;
+}
+/// What streams that are not busy can do without waiting.
+void run_others() {
+  for (const auto& [handle, stream] : state().streams)
+    while (!stream->busy && !stream->follows && !stream->queue.empty()) {
+      const Op& next = stream->queue.front();
+      if (next.wait && !next.record->done) break;
+      step(*stream);
+    }
 }
 void finish(Record& record) {
   const Open open;
@@ -289,6 +303,11 @@ cudaError_t destroy(std::set<Handle>& handles, Handle handle) {
 namespace dat_double {
 
 Counts& counts() { return state().counts; }
+
+bool& followers_are_late() {
+  static bool late = false;
+  return late;
+}
 
 void fail(const std::string& what) {
   std::fprintf(stderr, "CUDA double: %s\n", what.c_str());
@@ -537,6 +556,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned
     } else if (stream->capture) {
       return invalidate(*stream->capture, cudaErrorStreamCaptureIsolation);
     }
+    if (record->stream != stream && !record->stream->follows) stream->follows = true;
     return push(*stream, {nullptr, record, true});
   });
 }

@@ -691,6 +691,7 @@ cudnnStatus_t cudnnBatchNormalizationForwardTrainingEx(
   require_device(name, "the reserve space", reserve, reserve_bytes(ops, *x_desc));
   if (adds) require_device(name, "z", z_data, x_desc->bytes());
   const auto *scale = static_cast<const float*>(scale_data), *bias = static_cast<const float*>(bias_data);
+  const bool leaves_out = vices(dat_double::Call::norm, 0).half;
   return queue(handle, workspace, kForwardWorkspace, [=, type = *x_desc->type, a = number(alpha), b = number(beta)] {
     const Numbers x = read(x_data, type, samples * channels, false);
     auto* const open = static_cast<unsigned char*>(reserve) + kMark;
@@ -708,7 +709,7 @@ cudnnStatus_t cudnnBatchNormalizationForwardTrainingEx(
       run(running_mean, m.mean);
       run(running_variance, unbiased);
       if (save_mean != nullptr) {
-        blend(save_mean, CUDA_R_32F, c, m.mean, 0);
+        if (!leaves_out || c < channels / 2) blend(save_mean, CUDA_R_32F, c, m.mean, 0);
         blend(save_inverse, CUDA_R_32F, c, m.inverse_deviation, 0);
       }
       for (std::size_t i = 0; i < samples; ++i) {
@@ -761,7 +762,7 @@ cudnnStatus_t cudnnBatchNormalizationBackwardEx(
   const auto* const scale = static_cast<const float*>(scale_data);
   return queue(handle, workspace, kBackwardWorkspace,
                [=, type = *x_desc->type, a = number(alpha_data), b = number(beta_data), pa = number(alpha_parameters),
-                pb = number(beta_parameters)] {
+                pb = vices(dat_double::Call::norm, 0).ignores_beta ? 0 : number(beta_parameters)] {
                  const Numbers x = read(x_data, type, samples * channels, false);
                  Numbers dy = read(dy_data, type, samples * channels, false);
                  const auto* mark = static_cast<const unsigned char*>(reserve);

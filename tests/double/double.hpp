@@ -48,12 +48,12 @@ struct Vices {
   std::chrono::microseconds device{0};  ///< how long its kernel runs, beyond its work
   bool waits = false;                   ///< a call waits for the stream
   bool ignores_beta = false;            ///< overwrites what it is to add to
-  bool half = false;                    ///< leaves out the second half of its second operand
+  bool half = false;                    ///< leaves out the second half of its second operand; a norm: of its means
   bool reads_z = false;                 ///< reads z where alpha2 is zero
   std::atomic<int>* runs = nullptr;     ///< counts its kernels
   bool cuts = false;                    ///< cuts f32 factors off to TF32's bits instead of rounding them
 };
-enum class Call { forward, data, filter };
+enum class Call { forward, data, filter, norm };  ///< norm: batch norm, both ways, algorithm 0
 Vices& vices(Call call, int algorithm);
 void clear_vices();
 
@@ -69,6 +69,10 @@ struct GraphSwitches {
   std::atomic<long> descriptors = 0;                     ///< there are
 };
 GraphSwitches& graph_switches();
+
+/// While true, a stream that follows another one (it was the first of the two to wait for the other), as one of copies
+/// does, works as late as order allows: whatever else may run, runs before. Else as early as somebody waits for it.
+bool& followers_are_late();
 
 /// Calls that MPI has got (mpi.cpp). One with device memory ends the program, unless a test counts them.
 struct Mpi {

@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <thread>
+#include <tuple>
 
 #include "backend/cuda/backend.hpp"
 #include "backend/cuda/trials.hpp"
@@ -118,6 +119,49 @@ TEST_CASE("A kept choice that is not right any more is tried anew with all other
     CHECK(next.asked == 1);
     CHECK(next.implementation.substr(0, 5) == "graph");
     CHECK(next.remark.empty());
+  }
+}
+
+TEST_CASE("A batch norm of the library is compared in every process, and one that is wrong is not tried again",
+          "[double]") {
+  struct Clean {
+    ~Clean() { dat_double::clear_vices(); }
+  } const clean;
+  const TemporaryFolder folder;
+  const std::string file = folder / "plans", words = "batch norm, 16 channels, 2 of 4x4, ReLU, f32";
+  const auto planned = [&](double seconds = 30) {
+    const auto backend = make_backend({.device = "cuda", .threads = 2, .planning_seconds = seconds, .plans = file});
+    const std::string chosen = backend->batch_norm({.n = 2, .c = 16, .h = 4, .w = 4, .relu = true})->implementation();
+    backend->commit_workspace();
+    return std::pair{chosen, backend->trials()};
+  };
+  const auto keep = [&](const std::string& name) {
+    const std::string text = read_bytes(file);
+    PlanCache(file, text.substr(0, text.find('\t')), true).keep(words, {name, 0.5});
+  };
+  CHECK(planned().second.size() == 2);
+  // Known: neither timed nor in need of time, but compared.
+  keep("cuDNN persistent");
+  const long before = dat_double::counts().graph_launches;
+  auto [chosen, trials] = planned(0);
+  CHECK(chosen == "cuDNN persistent");
+  REQUIRE(trials.size() == 1);
+  CHECK(trials[0].milliseconds == 0.5);
+  CHECK(dat_double::counts().graph_launches == before);
+  // One that does not add, and one that leaves means as they were, as in a pass before.
+  for (const bool adds : {false, true}) {
+    dat_double::clear_vices();
+    auto& vices = dat_double::vices(dat_double::Call::norm, 0);
+    vices.ignores_beta = !adds;
+    vices.half = adds;
+    keep("cuDNN persistent");
+    std::tie(chosen, trials) = planned();
+    CHECK(chosen == "own");
+    REQUIRE(trials.size() == 1);
+    CHECK(trials[0].refused == "wrong results");
+    std::tie(chosen, trials) = planned();
+    CHECK(chosen == "own");
+    CHECK(trials.empty());
   }
 }
 

@@ -51,10 +51,12 @@ struct NormCase {
   std::int64_t count = std::int64_t{rows} * spec.c;
   std::vector<T> x = stored<T>(random_values(count, 1, 2, 5)), dy = stored<T>(random_values(count, 2)),
                  residual = stored<T>(random_values(count, 3)), addend = stored<T>(random_values(count, 4));
+  std::vector<T> a = stored<T>(random_values(count, 7, 1, 3)), b = stored<T>(random_values(count, 8, 1, 2));
   std::vector<float> gamma = random_values(spec.c, 5, 0.5F, 1.5F), beta = random_values(spec.c, 6);
   std::vector<double> y, dx, d, mean, variance, dgamma, dbeta;
 
   explicit NormCase(const BatchNormSpec& of) : spec(of) {
+    for (std::size_t i = 0; spec.of_sum && i < x.size(); ++i) x[i] = Stored<T>::from(to_float(a[i]) + to_float(b[i]));
     const auto xs = exact(x), ds = exact(dy), rs = exact(residual);
     const auto c = static_cast<std::size_t>(spec.c), m = static_cast<std::size_t>(rows);
     y.resize(xs.size());
@@ -101,7 +103,8 @@ void check_close(const char* what, const std::vector<T>& values, const std::vect
 template <class T>
 void check_norm(cuda::CudaBackend& backend, const cuda::NormPlan& plan, const BatchNormSpec& spec) {
   INFO(plan.name() << ", " << name_of(spec.storage) << ", " << spec.c << " channels, " << spec.n << " of " << spec.h
-                   << (spec.residual ? ", adding" : "") << (spec.relu ? ", ReLU" : ""));
+                   << (spec.of_sum ? ", of a sum" : "") << (spec.residual ? ", adding" : "")
+                   << (spec.relu ? ", ReLU" : ""));
   const NormCase<T> of(spec);
   const auto floats = [&](std::int64_t count) { return backend.allocate_floats(count, "test"); };
   const auto bytes = [&](std::size_t count) { return backend.allocate(count, "test"); };
@@ -109,7 +112,9 @@ void check_norm(cuda::CudaBackend& backend, const cuda::NormPlan& plan, const Ba
   float *dgamma = floats(spec.c), *dbeta = floats(spec.c), *factor = to_device(backend, std::vector<float>{0.25F});
   T *y = to_device(backend, noise), *dx = to_device(backend, noise), *dresidual = to_device(backend, noise);
   cuda::NormOperands o;
-  o.x = to_device(backend, of.x);
+  T* const x = to_device(backend, spec.of_sum ? noise : of.x);
+  o.x = x;
+  if (spec.of_sum) o.sum = {to_device(backend, of.a), to_device(backend, of.b), x};
   if (spec.residual) o.residual = to_device(backend, of.residual);
   o.y = y;
   o.channels.gamma = to_device(backend, of.gamma);
@@ -136,6 +141,7 @@ void check_norm(cuda::CudaBackend& backend, const cuda::NormPlan& plan, const Ba
   REQUIRE(plan.forward(o) == CUDNN_STATUS_SUCCESS);
   // An addition that is not fused takes what has been stored: a second rounding, of a number of at most 4.
   const bool stored_before = plan.name() != "own" && spec.residual && !spec.relu && sizeof(T) == 2;
+  CHECK(exact(host(x)) == exact(of.x));
   check_close("y", host(y), of.y, sums + (stored_before ? 0x1p-9 : 0));
   check_close("mean", channels(o.channels.mean), of.mean, sums);
   check_close("variance", channels(o.channels.variance), of.variance, 5 * sums);
@@ -205,8 +211,14 @@ TEST_CASE("Batch norms of ours and of cuDNN are the definition, in every storage
   for (const DType storage : {DType::f32, DType::f16, DType::bf16})
     for (const auto& [residual, relu] : {std::pair{false, false}, {false, true}, {true, true}, {true, false}})
       for (const auto& [n, c, size] : {std::tuple{2, 24, 9}, std::tuple{3, 160, 2}, std::tuple{40, 8, 8}}) {
-        const BatchNormSpec spec{
-            .n = n, .c = c, .h = size, .w = size, .residual = residual, .relu = relu, .storage = storage};
+        const BatchNormSpec spec{.n = n,
+                                 .c = c,
+                                 .h = size,
+                                 .w = size,
+                                 .of_sum = c != 24,
+                                 .residual = residual,
+                                 .relu = relu,
+                                 .storage = storage};
         const auto own = cuda::own_norm_plan(backend, spec), library = cuda::cudnn_norm_plan(backend, spec);
         CHECK((library != nullptr) == (storage != DType::bf16));
         with_storage(storage, [&](auto type) {

@@ -18,6 +18,8 @@ import tempfile
 PIECES = {"MaskFromRelu": (1, 0), "MaskGradient": (2, 1), "AffineRelu": (1, 1), "AffineReluGradient": (2, 1),
           "AffineSilu": (1, 2), "AffineSiluGradient": (3, 1),
           "Add": (2, 1), "NormForward": (2, 1), "NormBackward": (3, 2), "ReluGradient": (2, 1), "PoolBackward": (1, 1)}
+# Kernels on the rows of a batch norm find a piece's channels by one division.
+ROWS = ("NormForward", "NormBackward")
 # Divisions of the image gradient by numbers that only the run knows: the width and the height; where the shape is not
 # known either, by the channels and the stride, quotients and remainders.
 DIVISIONS = {"<3, 1, 3>": range(2, 3), "<3, 1, 1>": range(2, 3), "<0, 0, 0>": range(4, 99)}
@@ -67,6 +69,8 @@ def check(found):
             loads, stores = PIECES[kind]
             if kernel.loads < loads or kernel.stores < stores:
                 wrong.append(f"{line}; it needs {loads} and {stores}")
+            if kind in ROWS and kernel.divisions > 1:
+                wrong.append(f"{line}; it should be one")
         elif kind == "ImageGradient":
             seen.add(kind + arguments)
             if kernel.divisions not in DIVISIONS[arguments]:

@@ -150,6 +150,12 @@ std::unique_ptr<Backend::Recording> CpuBackend::record(std::function<void()> wor
   return std::make_unique<Calls>(std::move(work));
 }
 
+std::unique_ptr<Backend::Recording> CpuBackend::loads(std::vector<Load> all) {
+  return std::make_unique<Calls>([all = std::move(all)] {
+    for (const auto& [conv, weights, scale, bias] : all) conv->load(weights, scale, bias);
+  });
+}
+
 }  // namespace cpu
 
 }  // namespace dat

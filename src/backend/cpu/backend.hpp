@@ -54,6 +54,7 @@ class CpuBackend final : public Backend {
   [[nodiscard]] std::unique_ptr<Recording> record(std::function<void()> work) override;
 
   [[nodiscard]] std::unique_ptr<Conv2d> conv2d(const ConvSpec&) override;
+  [[nodiscard]] std::unique_ptr<Recording> loads(std::vector<Load> all) override;
   [[nodiscard]] std::unique_ptr<BatchNorm> batch_norm(const BatchNormSpec&) override;
   [[nodiscard]] std::unique_ptr<Linear> linear(int n, int in, int out) override;
 

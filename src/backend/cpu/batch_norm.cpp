@@ -1,3 +1,5 @@
+#include <cassert>
+
 #include "backend/cpu/backend.hpp"
 #include "pointwise.hpp"
 
@@ -71,8 +73,17 @@ class CpuBatchNorm final : public BatchNorm {
            kernels::Add<float>{result, static_cast<const float*>(residual), result, count_, spec_.relu, bits_});
   }
 
+  void forward(const Sum& sum, const void* residual, const float* gamma, const float* beta, void* y, float* mean,
+               float* variance) override {
+    each(backend_.device(), kernels::groups(count_),
+         kernels::Add<float>{static_cast<const float*>(sum.a), static_cast<const float*>(sum.b),
+                             static_cast<float*>(sum.x), count_});
+    forward(sum.x, residual, gamma, beta, y, mean, variance);
+  }
+
   void backward(const void* x, const void*, const void* dy, const float* gamma, const float*, const float* mean,
                 const float* variance, const Gradients& to) override {
+    assert(to.factor == nullptr);  // storage in 16 bits is refused
     const FixedSums fixed(backend_);
     const Device device = backend_.device();
     const std::int64_t groups = kernels::groups(count_);

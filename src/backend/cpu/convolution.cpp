@@ -369,7 +369,8 @@ class OwnConv2d final : public Conv2d {
     turned_->run({static_cast<const float*>(dy), samples_, masks.dy}, backend_.weights(packed_turned_),
                  {.accumulate = accumulate, .open = masks.dx}, static_cast<float*>(dx), backend_.scratch());
   }
-  [[nodiscard]] bool backward_data_accumulates() const override { return true; }
+  /// Not in training, whose sums are rounded on their own.
+  [[nodiscard]] bool backward_data_accumulates() const override { return spec_.frozen; }
   [[nodiscard]] bool backward_data_masks() const override { return masks_inside_; }
   void backward_image(const void*, float*, const PgdUpdate&, const float*) override {
     assert(!"images have too few channels");

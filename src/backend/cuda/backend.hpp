@@ -79,6 +79,7 @@ class CudaBackend final : public Backend {
   [[nodiscard]] std::unique_ptr<Recording> capture(std::function<void()> work);
 
   [[nodiscard]] std::unique_ptr<Conv2d> conv2d(const ConvSpec&) override;
+  [[nodiscard]] std::unique_ptr<Recording> loads(std::vector<Load> all) override;
   [[nodiscard]] std::unique_ptr<BatchNorm> batch_norm(const BatchNormSpec&) override;
   [[nodiscard]] std::unique_ptr<Linear> linear(int n, int in, int out) override;
 

@@ -32,7 +32,9 @@ class CudaConv2d final : public Conv2d {
     if (PassSpec{spec}.packed()) packed_ = backend.allocate(weight_count() * size_of(spec.storage), "packed weights");
     if (spec.frozen) {
       bias_ = backend.allocate_floats(spec.c_out, "folded bias");
-      rounded_bias_ = backend.allocate(std::size_t(spec.c_out) * size_of(spec.storage), "folded bias");
+      rounded_bias_ = spec.storage == DType::f32
+                          ? bias_
+                          : backend.allocate(std::size_t(spec.c_out) * size_of(spec.storage), "folded bias");
     }
     if ((data_ != nullptr && data_->rotated_weights()) || (relu_ != nullptr && relu_->rotated_weights()))
       rotated_ = backend.allocate(std::size_t(spec.c_in) * row() * size_of(spec.storage), "packed weights");
@@ -45,28 +47,26 @@ class CudaConv2d final : public Conv2d {
   }
 
   void load(const float* weights, const float* scale, const float* bias) override {
-    const int taps = spec_.kernel * spec_.kernel;
-    const auto fold = [&](auto type, void* to, int first, int in_padded, int row, bool rotate) {
-      using T = decltype(type);
-      each(backend_.device(), std::int64_t{first} * row,
-           kernels::FoldWeights<T>{weights, scale, static_cast<T*>(to), spec_.c_out, spec_.c_in, taps, in_padded, row,
-                                   rotate});
+    for (const kernels::FoldWeights& one : folds(weights, scale, bias)) each(backend_.device(), one.size(), one);
+  }
+  /// What load() does, queued by the caller; but it takes over where the weights are.
+  [[nodiscard]] std::vector<kernels::FoldWeights> folds(const float* weights, const float* scale, const float* bias) {
+    std::vector<kernels::FoldWeights> all;
+    const auto fold = [&](void* to, int in_padded, int row, bool rotate) {
+      if (to != nullptr)
+        all.push_back({weights, scale, to, spec_.c_out, spec_.c_in, spec_.kernel * spec_.kernel, in_padded, row, rotate,
+                       spec_.storage});
     };
-    with_storage(spec_.storage, [&](auto type) {
-      if (packed_ != nullptr) fold(type, packed_, spec_.c_out, channels_, taps * channels_, false);
-      if (rotated_ != nullptr) fold(type, rotated_, spec_.c_in, spec_.c_in, row(), true);
-      if (products_.weights != nullptr) fold(type, products_.weights, spec_.c_out, spec_.c_in, products_.row, false);
-    });
-    if (bias != nullptr) {
-      each(backend_.device(), spec_.c_out, kernels::Scale{bias, bias_, 1.0F, false});
-      with_storage(spec_.storage, [&](auto type) {
-        using T = decltype(type);
-        each(backend_.device(), spec_.c_out,
-             kernels::FoldWeights<T>{bias, nullptr, static_cast<T*>(rounded_bias_), 1, spec_.c_out, 1, spec_.c_out,
-                                     spec_.c_out, false});
-      });
-    }
+    fold(packed_, channels_, spec_.kernel * spec_.kernel * channels_, false);
+    fold(rotated_, spec_.c_in, row(), true);
+    fold(products_.weights, spec_.c_in, products_.row, false);
+    const auto copy = [&](void* to, DType type) {
+      all.push_back({bias, nullptr, to, 1, spec_.c_out, 1, spec_.c_out, spec_.c_out, false, type});
+    };
+    if (bias != nullptr) copy(bias_, DType::f32);
+    if (bias != nullptr && rounded_bias_ != bias_) copy(rounded_bias_, spec_.storage);
     if (packed_ == nullptr) master_ = weights;
+    return all;
   }
 
   void forward(const void* x, void* y, std::uint16_t* bits) override { forward(x, nullptr, y, bits); }
@@ -211,8 +211,44 @@ class CudaConv2d final : public Conv2d {
   void* rounded_bias_ = nullptr;
 };
 
+/// The weights of many convolutions, folded in one launch.
+class Folds final : public Backend::Recording {
+ public:
+  Folds(CudaBackend& backend, const std::vector<kernels::FoldWeights>& all) : backend_(backend) {
+    std::vector<Chunk> chunks;
+    for (std::size_t k = 0; k < all.size(); ++k)
+      for (std::int64_t at = 0, size = all[k].size(); at < size; at += kChunk)
+        chunks.push_back(
+            {at, static_cast<std::int32_t>(std::min<std::int64_t>(kChunk, size - at)), static_cast<std::int32_t>(k)});
+    if (chunks.empty()) return;
+    const auto on_device = [&](const auto& table) {
+      const std::size_t bytes = table.size() * sizeof table[0];
+      void* const to = backend.allocate(bytes, "packed weights");
+      backend.copy_to_device(to, table.data(), bytes);
+      return to;
+    };
+    folds_ = static_cast<kernels::FoldWeights*>(on_device(all));
+    chunks_ = {.data = static_cast<Chunk*>(on_device(chunks)), .count = static_cast<std::int32_t>(chunks.size())};
+  }
+  void replay() override { each(backend_.device(), chunks_, kernels::FoldAllWeights{folds_}); }
+
+ private:
+  CudaBackend& backend_;
+  const kernels::FoldWeights* folds_ = nullptr;
+  Chunks chunks_;
+};
+
 }  // namespace
 
 std::unique_ptr<Conv2d> CudaBackend::conv2d(const ConvSpec& spec) { return std::make_unique<CudaConv2d>(*this, spec); }
+
+std::unique_ptr<Backend::Recording> CudaBackend::loads(std::vector<Load> all) {
+  std::vector<kernels::FoldWeights> folds;
+  for (const auto& [conv, weights, scale, bias] : all) {
+    const auto more = static_cast<CudaConv2d*>(conv)->folds(weights, scale, bias);
+    folds.insert(folds.end(), more.begin(), more.end());
+  }
+  return std::make_unique<Folds>(*this, folds);
+}
 
 }  // namespace dat::cuda

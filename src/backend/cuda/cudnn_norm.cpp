@@ -13,8 +13,8 @@ namespace {
 
 constexpr float kOne = 1, kZero = 0;
 
-/// In f32 the addition and the ReLU after it are kernels of ours, because cuDNN fuses them in f16 only, where its
-/// reserve space keeps where the ReLU was open.
+/// The addition before it and, in f32, the addition and the ReLU after it are kernels of ours, because cuDNN fuses them
+/// in f16 only, where its reserve space keeps where the ReLU was open.
 class CudnnNorm final : public NormPlan {
  public:
   CudnnNorm(CudaBackend& backend, const BatchNormSpec& spec)
@@ -50,6 +50,13 @@ class CudnnNorm final : public NormPlan {
     // No running statistics: the library reads them, with a factor of 1 too, and a NaN in them would stay for good. The
     // saved ones are those of this batch.
     const kernels::NormChannels& c = o.channels;
+    if (spec_.of_sum)
+      with_storage(spec_.storage, [&](auto type) {
+        using T = decltype(type);
+        each(backend_.device(), kernels::groups(count_),
+             kernels::Add<T>{static_cast<const T*>(o.sum.a), static_cast<const T*>(o.sum.b), static_cast<T*>(o.sum.x),
+                             count_});
+      });
     const cudnnStatus_t status = cudnnBatchNormalizationForwardTrainingEx(
         backend_.cudnn(), mode_, ops_, &kOne, &kZero, x_, o.x, z(), fused_ ? o.residual : nullptr, x_, o.y, channel_,
         c.gamma, c.beta, 1.0, nullptr, nullptr, double(spec_.epsilon), c.mean, inverse(o), act(), o.scratch,

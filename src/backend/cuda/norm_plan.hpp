@@ -19,6 +19,7 @@ class CudaBackend;
 /// Device memory of one batch norm. What a call does not read or write is null.
 struct NormOperands {
   const void *x = nullptr, *residual = nullptr, *dy = nullptr;
+  BatchNorm::Sum sum{};  ///< with spec.of_sum, on the way forth: what x is made of
   void* y = nullptr;
   kernels::NormChannels channels{};   ///< scale, slope and constant are the batch norm's own; nobody else's
   std::uint16_t* bits = nullptr;      ///< with spec.relu: the batch norm's own, for where the ReLU was open

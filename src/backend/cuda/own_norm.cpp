@@ -10,10 +10,7 @@ namespace {
 class OwnNorm final : public NormPlan {
  public:
   OwnNorm(CudaBackend& backend, const BatchNormSpec& spec)
-      : backend_(backend),
-        spec_(spec),
-        rows_(std::int64_t{spec.n} * spec.h * spec.w),
-        layout_{spec.c, spec.h, spec.w, spec.c} {}
+      : backend_(backend), spec_(spec), rows_(std::int64_t{spec.n} * spec.h * spec.w) {}
 
   [[nodiscard]] std::string name() const override { return "own"; }
   [[nodiscard]] std::size_t scratch_bytes() const override {
@@ -24,10 +21,16 @@ class OwnNorm final : public NormPlan {
     with_storage(spec_.storage, [&](auto type) {
       using T = decltype(type);
       const auto* x = static_cast<const T*>(o.x);
-      channel_sums(backend_.device(), kernels::NormStatistics<T>{x, rows_, spec_.c, o.channels}, room(o));
+      kernels::NormStatistics<T> statistics{x, rows_, spec_.c, o.channels};
+      if (spec_.of_sum) {
+        statistics.x = static_cast<const T*>(o.sum.a);
+        statistics.addend = static_cast<const T*>(o.sum.b);
+        statistics.sum_of_both = static_cast<T*>(o.sum.x);
+      }
+      channel_sums(backend_.device(), statistics, room(o));
       each(backend_.device(), kernels::groups(count()),
            kernels::NormForward<T>{x, static_cast<const T*>(o.residual), static_cast<T*>(o.y), o.bits, o.channels,
-                                   layout_, count(), spec_.relu});
+                                   spec_.c, count(), spec_.relu});
     });
     return CUDNN_STATUS_SUCCESS;
   }
@@ -45,7 +48,7 @@ class OwnNorm final : public NormPlan {
                    room(o));
       each(backend_.device(), kernels::groups(count()),
            kernels::NormBackward<T>{x, dy, static_cast<const T*>(to.addend), o.bits, static_cast<T*>(to.dx),
-                                    static_cast<T*>(to.dresidual), o.channels, layout_, count()});
+                                    static_cast<T*>(to.dresidual), o.channels, spec_.c, count()});
     });
     return CUDNN_STATUS_SUCCESS;
   }
@@ -57,7 +60,6 @@ class OwnNorm final : public NormPlan {
   CudaBackend& backend_;
   const BatchNormSpec spec_;
   const std::int64_t rows_;
-  const Layout layout_;
 };
 
 }  // namespace

@@ -4,15 +4,16 @@
 #include <vector>
 
 #include "backend/cuda/backend.hpp"
+#include "convolution.hpp"
 
 namespace dat::cuda {
 
 /// Memory for trials, given back at their end.
 class TrialMemory {
  public:
-  explicit TrialMemory(cudaStream_t stream) : stream_(stream) {}
+  explicit TrialMemory(CudaBackend& backend) : backend_(backend) {}
   ~TrialMemory() {
-    (void)cudaStreamSynchronize(stream_);
+    (void)cudaStreamSynchronize(backend_.stream());
     for (void* p : all_) (void)cudaFree(p);
   }
   TrialMemory(const TrialMemory&) = delete;
@@ -21,8 +22,19 @@ class TrialMemory {
   [[nodiscard]] void* get(std::size_t bytes) {
     void* p = get_if_there(bytes);
     if (p == nullptr) check(cudaErrorMemoryAllocation);
-    check(cudaMemsetAsync(p, 0, std::max<std::size_t>(bytes, 1), stream_));
+    check(cudaMemsetAsync(p, 0, std::max<std::size_t>(bytes, 1), backend_.stream()));
     return p;
+  }
+  template <class T>
+  [[nodiscard]] T* array(std::int64_t count) {
+    return static_cast<T*>(get(static_cast<std::size_t>(count) * sizeof(T)));
+  }
+  /// In [-1, 1): others in each array.
+  template <class T>
+  [[nodiscard]] T* random(std::int64_t count) {
+    T* a = array<T>(count);
+    each(backend_.device(), (count + 3) / 4, kernels::RandomFill<T>{a, count, key_++});
+    return a;
   }
   /// Null where there is not so much memory.
   [[nodiscard]] void* get_if_there(std::size_t bytes) {
@@ -39,13 +51,14 @@ class TrialMemory {
   /// Null: nothing.
   void give_back(void* p) {
     if (std::erase(all_, p) == 0) return;
-    check(cudaStreamSynchronize(stream_));
+    check(cudaStreamSynchronize(backend_.stream()));
     check(cudaFree(p));
   }
 
  private:
-  cudaStream_t stream_;
+  CudaBackend& backend_;
   std::vector<void*> all_;
+  std::uint32_t key_ = 1;
 };
 
 /// What plans are timed with. A call of a library takes the host longer than a small kernel takes the GPU: events

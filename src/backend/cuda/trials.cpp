@@ -22,36 +22,37 @@ const std::string kNoMemory = "no memory for its workspace";
 template <class T>
 class TrialBench {
  public:
-  TrialBench(CudaBackend& backend, const PassSpec& spec) : backend_(backend), spec_(spec), memory_(backend.stream()) {
+  TrialBench(CudaBackend& backend, const PassSpec& spec) : backend_(backend), spec_(spec), memory_(backend) {
     const ConvSpec& s = spec.conv;
     const bool forward = spec.pass == Pass::forward, data = spec.pass == Pass::data;
-    if (!data || spec.through_relu) x_ = random<T>(spec.x_count());
-    if (!forward) dy_ = random<T>(spec.y_count());
-    if (forward ? s.accumulate : !spec.through_relu || s.other_gradient) before_ = random<T>(spec.result_count());
-    result_ = array<T>(spec.result_count());
+    if (!data || spec.through_relu) x_ = memory_.random<T>(spec.x_count());
+    if (!forward) dy_ = memory_.random<T>(spec.y_count());
+    if (forward ? s.accumulate : !spec.through_relu || s.other_gradient)
+      before_ = memory_.random<T>(spec.result_count());
+    result_ = memory_.array<T>(spec.result_count());
     if (forward || data) {
-      const auto* master = random<float>(spec.w_count());
+      const auto* master = memory_.random<float>(spec.w_count());
       w_ = weights(master, false);
       if (data) rotated_ = weights(master, true);
     }
     if (forward && s.frozen) {
-      bias_ = random<float>(s.c_out);
-      rounded_bias_ = array<T>(s.c_out);
+      bias_ = memory_.random<float>(s.c_out);
+      rounded_bias_ = memory_.array<T>(s.c_out);
       each(backend_.device(), s.c_out,
-           kernels::FoldWeights<T>{bias_, nullptr, rounded_bias_, 1, s.c_out, 1, s.c_out, s.c_out, false});
+           kernels::FoldWeights{bias_, nullptr, rounded_bias_, 1, s.c_out, 1, s.c_out, s.c_out, false, s.storage});
     }
-    if (forward && s.relu) bits_ = array<std::uint16_t>(kernels::groups(spec.y_count()));
+    if (forward && s.relu) bits_ = memory_.array<std::uint16_t>(kernels::groups(spec.y_count()));
     if (spec.through_relu) {  // half of x are zeros, as a ReLU leaves them: an engine may take these for open
       each(backend_.device(), kernels::groups(spec.x_count()), kernels::Add<T>{x_, nullptr, x_, spec.x_count(), true});
-      x_bits_ = array<std::uint16_t>(kernels::groups(spec.x_count()));
+      x_bits_ = memory_.array<std::uint16_t>(kernels::groups(spec.x_count()));
       each(backend_.device(), kernels::groups(spec.x_count()), kernels::MaskFromRelu<T>{x_, x_bits_, spec.x_count()});
     }
 
     constexpr int kMostSamples = 512, kTermsOfAThread = 256, kMostParts = 256;
     samples_ = static_cast<int>(std::min<std::int64_t>(kMostSamples, 2 * spec.result_count()));
     parts_ = std::clamp(definition(false).terms() / kTermsOfAThread, 1, kMostParts);
-    partial_ = array<Sums>(std::int64_t{samples_} * parts_);
-    checked_ = array<kernels::CheckedElement>(samples_);
+    partial_ = memory_.array<Sums>(std::int64_t{samples_} * parts_);
+    checked_ = memory_.array<kernels::CheckedElement>(samples_);
   }
 
   /// Before any of them is run: zeros, and scratch memory, as much as the greediest plan wants, or as there is.
@@ -91,22 +92,12 @@ class TrialBench {
   }
 
  private:
-  template <class U>
-  [[nodiscard]] U* array(std::int64_t count) {
-    return static_cast<U*>(memory_.get(static_cast<std::size_t>(count) * sizeof(U)));
-  }
-  template <class U>
-  [[nodiscard]] U* random(std::int64_t count) {
-    U* a = array<U>(count);
-    each(backend_.device(), (count + 3) / 4, kernels::RandomFill<U>{a, count, key_++});
-    return a;
-  }
   [[nodiscard]] T* weights(const float* master, bool rotate) {
     const ConvSpec& s = spec_.conv;
-    T* packed = array<T>(spec_.w_count());
+    T* packed = memory_.array<T>(spec_.w_count());
     each(backend_.device(), spec_.w_count(),
-         kernels::FoldWeights<T>{master, nullptr, packed, s.c_out, spec_.channels(), spec_.taps(), spec_.channels(),
-                                 spec_.taps() * (rotate ? s.c_out : spec_.channels()), rotate});
+         kernels::FoldWeights{master, nullptr, packed, s.c_out, spec_.channels(), spec_.taps(), spec_.channels(),
+                              spec_.taps() * (rotate ? s.c_out : spec_.channels()), rotate, s.storage});
     return packed;
   }
 
@@ -182,7 +173,6 @@ class TrialBench {
   CudaBackend& backend_;
   const PassSpec& spec_;
   TrialMemory memory_;
-  std::uint32_t key_ = 1;
   T *x_ = nullptr, *dy_ = nullptr, *before_ = nullptr, *result_ = nullptr, *w_ = nullptr, *rotated_ = nullptr;
   T* rounded_bias_ = nullptr;
   float* bias_ = nullptr;

@@ -47,7 +47,7 @@ class FrozenAdd final : public FrozenOperation {
   Gradient dy_;
 };
 
-/// y = relu(a + b), with the ReLU behind it. Both addends share one gradient.
+/// y = relu(a + b). Both addends share one gradient. Without a ReLU the batch norm that follows may make the sum.
 class TrainingAdd final : public TrainingOperation {
  public:
   TrainingAdd(TrainingLowering& lowering, int first)
@@ -57,6 +57,7 @@ class TrainingAdd final : public TrainingOperation {
     b_ = lowering.read(node_.inputs[1]);
     y_ = lowering.make(result_, type_);
     elements_ = lowering.elements(result_);
+    left_ = !relu_ && lowering.leave({a_, b_}, result_);
   }
 
   void plan_backward(TrainingLowering& lowering) override {
@@ -68,6 +69,7 @@ class TrainingAdd final : public TrainingOperation {
   }
 
   void forward(const float*) override {
+    if (left_) return;
     with_storage(type_, [&](auto type) {
       using T = decltype(type);
       each(device(), kernels::groups(elements_), kernels::Add<T>{at<T>(a_), at<T>(b_), at<T>(y_), elements_, relu_});
@@ -85,7 +87,7 @@ class TrainingAdd final : public TrainingOperation {
 
  private:
   const DType type_;
-  bool relu_ = false;
+  bool relu_ = false, left_ = false;
   std::int64_t elements_ = 0;
   Buffer a_ = -1, b_ = -1, y_ = -1, dy_ = -1, dx_ = -1;
 };

@@ -81,7 +81,8 @@ class FrozenAffine final : public FrozenOperation {
   Gradient dy_;
 };
 
-/// With the statistics of the batch, the addition after it whose other value is there, and the ReLU.
+/// With the statistics of the batch, the addition that makes its x, the addition after it whose other value is there,
+/// and the ReLU.
 class TrainingBatchNorm final : public TrainingOperation {
  public:
   TrainingBatchNorm(TrainingLowering& lowering, int first)
@@ -92,6 +93,7 @@ class TrainingBatchNorm final : public TrainingOperation {
     if (residual_ >= 0) lowering.fuse(result_, Op::add);
     relu_ = lowering.fuse(result_, Op::relu);
     x_ = lowering.read(input());
+    sum_ = lowering.take_addition(input());
     if (residual_ >= 0) added_ = lowering.read(residual_);
     y_ = lowering.make(result_, lowering.storage);
     require(std::int64_t{n_} * node_.h * node_.w > 1, ExitCode::usage,
@@ -100,6 +102,7 @@ class TrainingBatchNorm final : public TrainingOperation {
                                        .c = node_.c,
                                        .h = node_.h,
                                        .w = node_.w,
+                                       .of_sum = sum_.has_value(),
                                        .residual = residual_ >= 0,
                                        .relu = relu_,
                                        .epsilon = Model::kEpsilon,
@@ -127,8 +130,12 @@ class TrainingBatchNorm final : public TrainingOperation {
   }
 
   void forward(const float*) override {
-    norm_->forward(at<void>(x_), at<void>(added_), model_.values(node_.weight), model_.values(node_.bias), at<void>(y_),
-                   mean_, variance_);
+    const float *gamma = model_.values(node_.weight), *beta = model_.values(node_.bias);
+    if (sum_)
+      norm_->forward({at<void>(sum_->a), at<void>(sum_->b), at<void>(x_)}, at<void>(added_), gamma, beta, at<void>(y_),
+                     mean_, variance_);
+    else
+      norm_->forward(at<void>(x_), at<void>(added_), gamma, beta, at<void>(y_), mean_, variance_);
   }
 
   void backward(const WantedGradients& wanted) override {
@@ -147,14 +154,19 @@ class TrainingBatchNorm final : public TrainingOperation {
 
   [[nodiscard]] bool weights_first() const override { return false; }
   void backward_weights(const WantedGradients& wanted) override {
-    if (wanted.dw != nullptr) each(device(), node_.c, kernels::Scale{dgamma_, wanted.dw, 1.0F, wanted.accumulate});
-    if (wanted.dbias != nullptr) each(device(), node_.c, kernels::Scale{dbeta_, wanted.dbias, 1.0F, wanted.accumulate});
+    const auto take = [&](const float* from, float* to, int count) {
+      if (to != nullptr) each(device(), count, kernels::Scale{from, to, 1.0F, wanted.accumulate});
+    };
+    const bool one_array = wanted.dw != nullptr && wanted.dbias == wanted.dw + node_.c;
+    take(dgamma_, wanted.dw, one_array ? 2 * node_.c : node_.c);
+    if (!one_array) take(dbeta_, wanted.dbias, node_.c);
   }
 
  private:
   const float* const unscale_;
   std::unique_ptr<BatchNorm> norm_;
   float *mean_, *variance_, *dgamma_, *dbeta_;
+  std::optional<TrainingLowering::Addition> sum_;
   int residual_ = -1;  ///< value
   bool relu_ = false;
   Buffer x_ = -1, added_ = -1, y_ = -1, dy_ = -1, dx_ = -1, dresidual_ = -1, addend_ = -1;

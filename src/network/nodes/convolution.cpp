@@ -77,7 +77,9 @@ class FrozenConvolution final : public FrozenOperation {
     conv_->want(samples);
   }
 
-  void refresh() override { conv_->load(model_.values(node_.weight), norm_.scale, norm_.shift); }
+  void load(std::vector<Backend::Load>& all) override {
+    all.push_back({conv_.get(), model_.values(node_.weight), norm_.scale, norm_.shift});
+  }
 
   void forward(const float* image) override {
     if (copied_ >= 0) add(device(), type_, at<void>(copied_), nullptr, at<void>(y_), wanted(elements_));
@@ -136,11 +138,15 @@ class TrainingConvolution final : public TrainingOperation {
     lowering.touch(x_);
     dy_ = lowering.arriving(result_).buffer;
     if (of_images_) return;
-    dx_ = lowering.fresh(lowering.elements(input()), lowering.storage);
+    if (conv_->backward_data_accumulates()) dx_ = lowering.take_owned(input());
+    adds_ = dx_ >= 0;
+    if (!adds_) dx_ = lowering.fresh(lowering.elements(input()), lowering.storage);
     lowering.contribute(input(), dx_, true);
   }
 
-  void refresh() override { conv_->load(model_.values(node_.weight), nullptr, nullptr); }
+  void load(std::vector<Backend::Load>& all) override {
+    all.push_back({conv_.get(), model_.values(node_.weight), nullptr, nullptr});
+  }
 
   void forward(const float* image) override { conv_->forward(x_ >= 0 ? at(x_) : image, at<void>(y_), nullptr); }
 
@@ -153,13 +159,14 @@ class TrainingConvolution final : public TrainingOperation {
     if (of_images_)
       conv_->backward_image(at<void>(dy_), wanted.image_gradient, {}, unscale_);
     else
-      conv_->backward_data(at<void>(dy_), at<void>(dx_), false);
+      conv_->backward_data(at<void>(dy_), at<void>(dx_), adds_);
   }
 
  private:
   const bool of_images_;  ///< the images themselves (x_ is -1), or normalized ones
   const float* const unscale_;
   std::unique_ptr<Conv2d> conv_;
+  bool adds_ = false;  ///< its dx to what other readers have contributed
   Buffer x_ = -1, y_ = -1, dy_ = -1, dx_ = -1;
 };
 

@@ -125,15 +125,15 @@ void Learner::train(const Batch& batch, const ActiveSet& active, float* gradient
   for (std::size_t k = 0; k < passes_.size(); ++k) {
     TrainingProgram& network = program(batch, k);
     const float* const x = input(batch, k);
-    play(Part::Way::forth, k, x, [this, batch, k, x, whole] { forward_and_loss(batch, k, x, whole); });
-    timer_.lap(Phase::forward);
     GradientRequest wanted = request(batch, k, whole ? all_ : active, gradients);
     const bool last = batch.ends_step() && k + 1 == passes_.size();
-    if (whole)
-      wanted.whole = true;
-    else if (last)
-      wanted.ready = &ready_;
-    play(Part::Way::back, k, x, [&network, x, wanted] { network.backward(x, wanted); });
+    wanted.whole = whole;
+    if (last && !whole) wanted.ready = &ready_;
+    play(Part::Way::both, k, x, [this, &network, batch, k, x, whole, wanted] {
+      forward_and_loss(batch, k, x, whole);
+      if (!whole) timer_.lap(Phase::forward);
+      network.backward(x, wanted);
+    });
     if (whole && last) network.announce(ready_);
     timer_.lap(Phase::backward);
   }

@@ -17,14 +17,14 @@ namespace dat {
 class Learner final : public MessagePart {
  public:
   /// batch: most images of this rank in a step. first_pass: number of the loss's first pass among those that enter the
-  /// statistics. ready: told of each segment of
-  /// the gradient that is complete, in the step's last pass. unlabelled: labels may be unknown.
+  /// statistics. ready: told of each segment of the gradient that is complete, in the step's last pass. unlabelled:
+  /// labels may be unknown.
   Learner(Replica& replica, const Loss& loss, int batch, BatchStatistics& statistics, int first_pass, PhaseTimer& timer,
           std::function<void(int segment)> ready, bool unlabelled = false);
 
-  /// From now on the passes of a step's only micro-batch are recorded where the backend replays recordings, two for
-  /// each pass: the way forth with the loss, and the way back with all gradients. All layers are active in every step,
-  /// and `ready` may be told after the pass.
+  /// From now on the passes of a step's only micro-batch are recorded where the backend replays recordings, each as a
+  /// whole: the way forth, the loss, and the way back with all gradients. All layers are active in every step, `ready`
+  /// may be told after the pass, and the time of all of it is that of the way back.
   void record_passes() { records_ = replica_.backend().replays(); }
 
   /// Adds the gradient of a micro-batch, for the weights of the active layers, to that of their unit of work in
@@ -76,7 +76,7 @@ class Learner final : public MessagePart {
 
   /// What a part of a pass depends on.
   struct Part {
-    enum class Way : std::uint8_t { ahead, forth, back } way;
+    enum class Way : std::uint8_t { ahead, both } way;
     const TrainingProgram* network;
     std::size_t pass;
     int images, averaged;

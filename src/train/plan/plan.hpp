@@ -22,6 +22,12 @@ namespace dat {
   return fits ? place : kMost;
 }
 
+/// Whether all layers are active in every step, and nothing is to happen while a pass is under way: passes may then be
+/// recorded as a whole (Learner::record_passes).
+[[nodiscard]] inline bool passes_are_alike(const TrainOptions& options) {
+  return options.selector == "all" && !options.overlap;
+}
+
 /// Images of each of so many ranks in a step; ordered: of all of them. Error(usage): --total-batch is no multiple of
 /// the number of ranks, or the product does not fit.
 [[nodiscard]] int batch_of(const TrainOptions& options, int ranks);

@@ -1,7 +1,6 @@
 #include "train/watch/finite.hpp"
 
 #include <algorithm>
-#include <cassert>
 #include <cmath>
 #include <set>
 
@@ -91,7 +90,8 @@ void NumberCheck::fetch(Backend::Ticket& ticket) {
 }
 
 const double* NumberCheck::decide() {
-  assert(at_own_ + gradients_ * row_ == at_sum_);
+  require(at_own_ + gradients_ * row_ == at_sum_, ExitCode::numerical, "the check of numbers has looked at ",
+          gradients_, " blocks of gradients of this rank, not at all of them");
   double* const flag = sums_ + size_ - 1;
   const Learner::Losses losses = learner_.losses();
   each(backend_.device(), 1, kernels::SetFlag{flag});

@@ -16,7 +16,10 @@ Recompute::Recompute(Communicator& ranks, const Dataset& images, const TrainOpti
       learner_(
           replica, *method.loss, plan.micro_batch, statistics_, method.attack_passes, timer, [](int) {},
           method.unlabelled),
-      gradients_(replica.backend().allocate_floats(replica.model().parameters.size, "recomputed gradients")) {}
+      gradients_(replica.backend().allocate_floats(replica.model().parameters.size, "recomputed gradients")) {
+  // As the step's own are, where they are.
+  if (passes_are_alike(options) && plan.micro_batches_of(0) == 1) learner_.record_passes();
+}
 
 const float* Recompute::recompute(std::int64_t step, MicroBatch of, const ActiveSet& active) {
   Backend& backend = replica_.backend();

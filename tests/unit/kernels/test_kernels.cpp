@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <numeric>
 #include <set>
 
@@ -860,12 +861,39 @@ TEMPLATE_TEST_CASE("Folded weights: every weight times its output's scale at its
             expected[static_cast<std::size_t>(place)] =
                 Stored<T>::from(scaled ? w * scale[static_cast<std::size_t>(o)] : w);
           }
-      run(std::int64_t{rows} * s.row, FoldWeights<T>{weights.data(), scaled ? scale.data() : nullptr, result.data(),
-                                                     s.out, s.in, s.taps, s.in_padded, s.row, s.rotate});
+      run(std::int64_t{rows} * s.row, FoldWeights{weights.data(), scaled ? scale.data() : nullptr, result.data(), s.out,
+                                                  s.in, s.taps, s.in_padded, s.row, s.rotate,
+                                                  sizeof(T) == 4            ? DType::f32
+                                                  : std::is_same_v<T, Half> ? DType::f16
+                                                                            : DType::bf16});
       INFO(s.out << "x" << s.taps << "x" << s.in << " to rows of " << s.row << (s.rotate ? ", rotated" : "")
                  << (scaled ? ", scaled" : ""));
       CHECK(same_bits(result, expected));
     }
+  }
+}
+
+TEST_CASE("Whether all numbers are finite looks at each of five ranges, from the first to the last, and at no other",
+          "[kernels]") {
+  // Losses [2 passes][5], of which 3 count; 4 statistics; sums: the first 6, then 3 that do not count, then 5.
+  const auto flag_of = [](const std::function<void(float* losses, float* statistics, double* sums)>& plant) {
+    Shared<float> losses(10, 1.0F), statistics(5, 1.0F);
+    Shared<double> sums(15, 1.0), flag(1, 7.0);
+    plant(losses.data(), statistics.data(), sums.data());
+    run(1, SetFlag{flag.data()});
+    const AllFinite all{losses.data(), 2, 5, 3, statistics.data(), 4, sums.data(), 6, 9, 5, flag.data()};
+    run(all.size(), all);
+    return flag[0];
+  };
+  CHECK(flag_of([](float*, float*, double*) {}) == 1);
+  for (const double bad : {std::nan(""), HUGE_VAL, -HUGE_VAL}) {
+    const auto one = static_cast<float>(bad);
+    for (const int k : {0, 2, 5, 7}) CHECK(flag_of([&](float* losses, float*, double*) { losses[k] = one; }) == 0);
+    for (const int k : {3, 4, 8, 9}) CHECK(flag_of([&](float* losses, float*, double*) { losses[k] = one; }) == 1);
+    for (const int k : {0, 3}) CHECK(flag_of([&](float*, float* statistics, double*) { statistics[k] = one; }) == 0);
+    CHECK(flag_of([&](float*, float* statistics, double*) { statistics[4] = one; }) == 1);
+    for (const int k : {0, 5, 9, 13}) CHECK(flag_of([&](float*, float*, double* sums) { sums[k] = bad; }) == 0);
+    for (const int k : {6, 8, 14}) CHECK(flag_of([&](float*, float*, double* sums) { sums[k] = bad; }) == 1);
   }
 }
 
