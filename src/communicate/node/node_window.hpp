@@ -29,6 +29,8 @@ class NodeWindow {
   NodeWindow(const NodeWindow&) = delete;
   NodeWindow& operator=(const NodeWindow&) = delete;
 
+  [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] int ranks() const { return static_cast<int>(blocks_.size()); }
   [[nodiscard]] std::byte* block(int rank) const { return blocks_[static_cast<std::size_t>(rank)].data + kPage; }
   /// Of this rank's block; whole pages.
   [[nodiscard]] std::size_t bytes() const { return blocks_[static_cast<std::size_t>(rank_)].bytes - kPage; }
