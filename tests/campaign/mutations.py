@@ -1451,6 +1451,8 @@ MUTATIONS = [
     ("forecast: gathered messages are decoded once", GATHER, ".decoded = ranks}", ".decoded = 1}", "unit:[forecast]"),
     ("forecast: a stale attack covers everything", FORECAST, "std::min(step.exposed, iterations *",
      "std::max(step.exposed, iterations *", "unit:[forecast]"),
+    ("forecast: sums in a node's memory cross no nodes", FORECAST, "return c.window->seconds(bytes) + seconds_of_sum(nodes, bytes);",
+     "return c.window->seconds(bytes);", "unit:[forecast]"),
     ("forecast: the second message is free", FORECAST, "step.exposed += seconds_of_sum(cluster,",
      "step.exposed += 0 * seconds_of_sum(cluster,", "unit:[forecast]"),
     ("forecast: the slowest rank is like the others", FORECAST, "expected_maximum(cluster.ranks);",
