@@ -46,7 +46,7 @@ class NodeWindow {
   void nap(int rank, int counter, std::uint32_t value) const;
 
  private:
-  static constexpr std::size_t kPage = 4096, kLine = 128;
+  static constexpr std::size_t kPage = 1 << 16, kLine = 128;  // the longest pages that machines have
   using Counter = std::atomic<std::uint32_t>;
   static_assert(Counter::is_always_lock_free && sizeof(Counter) == sizeof(std::uint32_t));
   struct Block {
