@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "communicate/mpi_calls.hpp"
 #include "dat/error.hpp"
 
 namespace dat {
@@ -92,7 +93,9 @@ double Progress::seconds_under_way() const {
   return seconds_ + (collectives_ > 0 ? std::chrono::duration<double>(Clock::now() - since_).count() : 0.0);
 }
 
-void Turn::check(int status, const char* call, int from) const {
+void Turn::check(int status, const char* call, int from) const { check_status(status, call, from); }
+
+void check_status(int status, const char* call, int from) {
   if (status == MPI_SUCCESS) return;
   char text[MPI_MAX_ERROR_STRING];
   int length = 0;

@@ -1,6 +1,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <utility>
 
 #include "communicate/hang/flight_recorder.hpp"
 #include "communicate/mpi_calls.hpp"
@@ -36,6 +37,10 @@ Request& Request::operator=(Request&& other) noexcept {
 void Request::forget() noexcept {
   if (done()) return;
   Progress::of_process().stop();  // the buffers are about to go
+  if (place_ >= 0) {              // nor is it asked after by a thread that is started later
+    const Turn turn;
+    Progress::of_process().release(std::exchange(place_, -1));
+  }
   if (std::uncaught_exceptions() > 0) return;
   std::fputs("dat_hpc: error: a message was forgotten while it was under way; this is a mistake in the program\n",
              stderr);

@@ -155,6 +155,7 @@ ordered_json to_json(const Calibration& c) {
   json["network"] = ordered_json::object();
   if (c.between) json["network"]["between"] = to_json(*c.between);
   if (c.within) json["network"]["within"] = to_json(*c.within);
+  if (c.window) json["network"]["window"] = to_json(*c.window);
   if (std::isfinite(c.reduction)) json["network"]["reduction"] = c.reduction;  // JSON has no infinity
   return json;
 }
@@ -207,6 +208,7 @@ Calibration calibration_from(const std::string& text, const std::string& where) 
   network.check(network.value().is_object(), "must be an object");
   if (network.has("between")) c.between = link_from(network.at("between"));
   if (network.has("within")) c.within = link_from(network.at("within"));
+  if (network.has("window")) c.window = link_from(network.at("window"));
   if (network.has("reduction")) c.reduction = network.at("reduction").number(1, 1e18);
   return c;
 }

@@ -49,6 +49,7 @@ struct Calibration {
   std::vector<Layer> layers;
   std::vector<Codec> codecs;            ///< float32 is one of them
   std::optional<Link> between, within;  ///< ranks of different nodes, and of one node; empty: not measured
+  std::optional<Link> window;  ///< a sum of so many bytes in the memory that a node shares; empty: not measured
   double reduction = std::numeric_limits<double>::infinity();  ///< bytes a second that a rank adds up in a sum
 
   [[nodiscard]] std::int64_t elements() const;

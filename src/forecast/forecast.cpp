@@ -46,7 +46,7 @@ namespace {
 [[nodiscard]] double seconds_of(const Calibration::Codec& codec, const Cluster& c, double bytes) {
   const Traffic traffic = traffic_of(codec, c);
   double seconds = 0;
-  if (traffic.summed) seconds += codec.rounds * seconds_of_sum(c, bytes / codec.rounds);
+  if (traffic.summed) seconds += codec.rounds * seconds_of_gradients(c, bytes / codec.rounds);
   if (traffic.exchanged) seconds += seconds_of_exchange(c, bytes);
   if (traffic.gathered > 0) seconds += seconds_of_gather(c, bytes / traffic.gathered);
   return seconds;
@@ -59,6 +59,14 @@ double seconds_of_sum(const Cluster& c, double bytes) {
   if (c.algorithm == SumAlgorithm::tree) return tree(c, bytes);
   const double part = bytes / c.ranks;
   return (c.ranks - 1) * (2 * to_neighbour(c, part) + part / c.reduction);
+}
+
+double seconds_of_gradients(const Cluster& c, double bytes) {
+  if (c.ranks == 1 || !shared_nodes(c) || !c.window) return seconds_of_sum(c, bytes);
+  Cluster nodes = c;
+  nodes.ranks = (c.ranks + c.ranks_per_node - 1) / c.ranks_per_node;
+  nodes.ranks_per_node = 1;
+  return c.window->seconds(bytes) + seconds_of_sum(nodes, bytes);
 }
 
 double seconds_of_gather(const Cluster& c, double bytes) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@ enum class SumAlgorithm : std::uint8_t { ring, tree };
 struct Cluster {
   int ranks = 1, ranks_per_node = 1;
   Link between{}, within{};
+  std::optional<Link> window{};  ///< gradients are added up in memory that a node shares, as Calibration has it
   double reduction = std::numeric_limits<double>::infinity();  ///< bytes a second that a rank adds up
   SumAlgorithm algorithm = SumAlgorithm::ring;
 };
@@ -28,6 +30,9 @@ struct Cluster {
 /// Seconds until all ranks have the sum of their `bytes`. With several ranks on a node and several nodes: each step of
 /// a ring takes as long as on its slowest link, an upper bound; in a tree the ranks of a node share the node's link.
 [[nodiscard]] double seconds_of_sum(const Cluster& cluster, double bytes);
+/// The same of gradients: where ranks share a node, and it is known how long sums take in its memory, these, and then a
+/// sum over the nodes, in which each has one rank: together, the ranks of a node send what one would.
+[[nodiscard]] double seconds_of_gradients(const Cluster& cluster, double bytes);
 /// Seconds until all ranks have the `bytes` of every rank, passed on in a ring.
 [[nodiscard]] double seconds_of_gather(const Cluster& cluster, double bytes);
 /// Seconds until each rank has the part that is for it of every rank's `bytes`: one partner after the other.

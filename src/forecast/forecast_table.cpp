@@ -105,6 +105,7 @@ struct Row {
           .ranks_per_node = o.ranks_per_node,
           .between = network.between,
           .within = network.within,
+          .window = c.window,
           .reduction = c.reduction,
           .algorithm = o.algorithm == "tree" ? SumAlgorithm::tree : SumAlgorithm::ring};
 }
@@ -228,6 +229,9 @@ void write_json(const std::string& path, const ordered_json& json) { write_text_
               1e3 * c.compute(), 1e3 * c.data, 1e3 * c.attack, 1e3 * c.forward, 1e3 * c.backward, 1e3 * c.select,
               1e3 * c.update)
        << formatted("gradients %.1f MB in %zu tensors\n", 4e-6 * static_cast<double>(c.elements()), c.layers.size());
+  if (c.window)
+    text << formatted("sums in the memory of a node %.1f us and %.2f GB/s\n", 1e6 * c.window->latency,
+                      1e-9 * c.window->bandwidth);
   for (const Calibration::Codec& codec : c.codecs) {
     double bytes = 0;
     for (const std::int64_t one : codec.bytes) bytes += static_cast<double>(one);

@@ -217,16 +217,15 @@ void average(Communicator& world, Calibration& c) {
   return {.latency = found[0], .bandwidth = found[1]};
 }
 
-/// Seconds of sums over the ranks against bytes, as a step makes them, of messages up to `most` numbers.
-[[nodiscard]] Line measure_sums(Communicator& world, Backend& backend, bool overlap, std::int64_t most,
-                                double seconds) {
+/// Seconds of sums over the ranks against bytes, as a step makes them, of messages up to `most` numbers. Empty: there
+/// are no such sums here.
+[[nodiscard]] std::optional<Line> measure_sums(Communicator& world, const SumKind& kind, const SumOptions& options,
+                                               double seconds) {
   std::vector<double> times;
-  const std::vector<double> sizes = sizes_up_to(sizeof(float) * static_cast<double>(most));
-  const auto sums = make_sums("mpi", {.backend = backend,
-                                       .ranks = world,
-                                       .bytes = most * std::int64_t{sizeof(float)},
-                                       .longest = most,
-                                       .overlap = overlap});
+  const std::vector<double> sizes = sizes_up_to(sizeof(float) * static_cast<double>(options.longest));
+  std::string why;
+  const auto sums = kind.make(options, why);
+  if (sums == nullptr) return {};
   for (const double size : sizes) {
     const auto count = static_cast<std::int64_t>(size) / std::int64_t{sizeof(float)};
     const auto sum = [&] {
@@ -263,11 +262,19 @@ void measure_network(Communicator& world, TrainingStep& step, double seconds, Ca
   const auto first = [&](bool is_one) { return static_cast<int>(world.minimum(is_one ? world.rank() : world.size())); };
   const int neighbour = first(world.node_rank() == 1), stranger = first(world.rank() > 0 && world.node_rank() == 0);
   const int links = (neighbour < world.size() ? 1 : 0) + (stranger < world.size() ? 1 : 0);
-  const double of_each = seconds / (1 + links);
+  const double of_each = seconds / (2 + links);  // and sums, in two ways
   if (neighbour < world.size()) c.within = measure_link(world, neighbour, buffer, of_each);
   if (stranger < world.size()) c.between = measure_link(world, stranger, buffer, of_each);
-  const Line sum = measure_sums(world, step.backend(), step.options().overlap, std::ssize(buffer), of_each);
+  const SumOptions options{.backend = step.backend(),
+                           .ranks = world,
+                           .bytes = std::ssize(buffer) * std::int64_t{sizeof(float)},
+                           .longest = std::ssize(buffer),
+                           .overlap = step.options().overlap};
+  const Line sum = *measure_sums(world, sums().at("mpi")(), options, of_each);
   explain_sums(sum, world.size(), c.between ? *c.between : *c.within, c.reduction);
+  if (c.between) return;  // what MPI takes between nodes is no part of it
+  if (const auto window = measure_sums(world, sums().at("window")(), options, of_each); window && window->slope > 0)
+    c.window = {.latency = std::max(0.0, window->intercept), .bandwidth = 1 / window->slope};
 }
 
 }  // namespace

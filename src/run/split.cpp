@@ -56,6 +56,7 @@ void count_as(const TrainOptions& o, Calibration& calibration) {
           .ranks_per_node = on_node,
           .between = calibration.between.value_or(within),
           .within = within,
+          .window = calibration.window,
           .reduction = calibration.reduction};
 }
 

@@ -147,14 +147,15 @@ namespace {
 
 /// How messages are added up; empty: they are not.
 [[nodiscard]] std::string sums_text(const Reducer& reducer, const TrainOptions& options, int ranks, int on_node) {
-  const std::int64_t bytes = reducer.added_up(ranks);
+  const auto bytes = static_cast<double>(reducer.added_up(ranks));
   if (ranks == 1 || bytes == 0) return "";
-  const bool together = on_node >= ranks + options.generators;
-  const std::string name = !together && options.node_sums != "nccl" ? "mpi"
-                           : options.node_sums == "auto"            ? node_sums_names().front()
-                                                                    : options.node_sums;
+  const bool several = on_node < ranks + options.generators, spans = several && options.deterministic;
+  require(!spans || options.node_sums != "window", ExitCode::usage,
+          "--node-sums window does not go with --deterministic on several nodes; choose mpi, or leave it off");
+  const bool by_mpi = options.node_sums == "mpi" || on_node == 1 || spans;
+  const std::string name = options.node_sums == "nccl" ? "nccl" : by_mpi ? "mpi" : "window";
   return "added up         " + std::string(sums().at(name)().title) + " (--node-sums " + name + "), " +
-         megabytes(static_cast<double>(bytes)) + " per rank\n";
+         megabytes(bytes) + " per rank\n";
 }
 
 /// What the protocol that bans says; empty: there is none.

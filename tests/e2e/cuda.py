@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import time
 import unittest
 from unittest import mock
@@ -72,8 +73,8 @@ class Runs(common.TestCase):
         dealt = [*SMALL[:at], *SMALL[at + 2 :], "--total-batch", 24, "--micro-batch", 4]
         self.train("one", *dealt)
         self.train("three", *dealt, ranks=3)
-        self.train("parts", *dealt, "--max-steps", 2, ranks=2)
-        self.train("parts", *dealt, ranks=4)
+        self.train("parts", *dealt, "--max-steps", 2, "--node-sums", "mpi", ranks=2)
+        self.train("parts", *dealt, "--node-sums", "window", ranks=4)
         self.assert_same(common.state("one"), common.state("three"))
         self.assert_same(common.state("one"), common.state("parts"))
 
@@ -129,6 +130,12 @@ class Runs(common.TestCase):
                 with mock.patch.dict(os.environ, {"DAT_DOUBLE_NCCL": fault}):
                     self.refuse(6, message, "train", "--out", fault, *sums, "nccl", "--comm-timeout", 2, ranks=2)
                 self.assertEqual(self.ends_of_nccl(), ["rank 0: aborted", "rank 1: aborted"])
+            options = [*sums[: sums.index("--max-steps")], "--epochs", 1000, "--milestones", 999, "--node-sums", "nccl"]
+            running = self.start_run(["train", "--out", "killed", *options, "--comm-timeout", 2], 2, "killed", steps=1)
+            common.kill(running.ranks()[1], signal.SIGKILL)
+            ended = running.wait(30)
+            self.assertNotEqual(ended.code, 0)
+            self.assertRegex(ended.text, r"hang: rank 1 on |process rank 1 with PID \d+ .*signal 9")
         self.refuse(6, "--node-sums nccl cannot be had: ranks 0 and 1 share one GPU", "train", "--out", "shared", *sums, "nccl", ranks=2)
 
     def test_the_checkpoint_evaluates_on_the_cpu(self):

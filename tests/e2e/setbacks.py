@@ -64,8 +64,8 @@ class Numbers(common.TestCase):
         self.go("straight", *options, "--max-steps", STEPS, ranks=2, lr=FAR)
         for ends in [6], [3, 9]:
             with self.subTest(ends=ends):
-                for end in [*ends, STEPS]:
-                    self.go("parts", *options, "--max-steps", end, ranks=2, lr=FAR)
+                for end, sums in zip([*ends, STEPS], ["mpi", "window", "auto"]):
+                    self.go("parts", *options, "--max-steps", end, "--node-sums", sums, ranks=2, lr=FAR)
                 self.assert_same(common.state("parts"), common.state("straight"))
                 self.assertIn("state/setbacks", common.state("parts"))
                 steps = {folder: [(row["step"], row["lr"], row["loss_adv"]) for row in common.rows(folder, "step")]

@@ -252,6 +252,53 @@ std::unique_ptr<Cheat> make_idle(const CheatOptions&) { return std::make_unique<
 
 }  // namespace dat
 """),
+    "sums": ("gathered", "gathered.cpp", """
+#include <vector>
+
+#include "reduce/sums/message_memory.hpp"
+#include "reduce/sums/sums.hpp"
+
+namespace dat {
+
+namespace {
+
+/// Every rank gets all rows and adds them up itself.
+class GatheredSums final : public NodeSums {
+ public:
+  explicit GatheredSums(const SumOptions& options)
+      : ranks_(options.ranks), memory_(options.backend), all_(static_cast<std::size_t>(options.ranks.size() * options.longest)) {
+    memory_.reserve(options.bytes);
+  }
+  [[nodiscard]] std::byte* device(int /*row*/, std::int64_t at) override { return memory_.device(at); }
+  [[nodiscard]] Backend::Ticket fetch(std::int64_t at, std::int64_t bytes) override { return memory_.fetch(at, bytes); }
+  [[nodiscard]] Request start(std::int64_t at, std::int64_t count) override {
+    auto* const sum = reinterpret_cast<float*>(memory_.host(at));
+    ranks_.all_gather(sum, all_.data(), static_cast<std::size_t>(count) * sizeof(float));
+    for (std::int64_t i = 0; i < count; ++i) {
+      sum[i] = 0;
+      for (int rank = 0; rank < ranks_.size(); ++rank) sum[i] += all_[static_cast<std::size_t>(rank * count + i)];
+    }
+    return {};
+  }
+  void send(std::int64_t at, std::int64_t bytes) override { memory_.send(at, bytes); }
+
+ private:
+  Communicator& ranks_;
+  MessageMemory memory_;
+  std::vector<float> all_;
+};
+
+}  // namespace
+
+SumKind gathered_sums() {
+  return {.title = "by every rank", .make = [](const SumOptions& options, std::string& why) -> std::unique_ptr<NodeSums> {
+            if (options.tree != nullptr) why = "ranks add up in their own order";
+            return why.empty() ? std::make_unique<GatheredSums>(options) : nullptr;
+          }};
+}
+
+}  // namespace dat
+"""),
     "transport": ("letters", "letters.cpp", """
 #include <cstring>
 #include <numeric>
@@ -583,7 +630,7 @@ class Mixing final : public AttackPart {
 OPTIONS = {"attack": "--attack", "loss": "--loss", "network": "--network", "optimizer": "--optimizer", "schedule": "--schedule",
            "selector": "--selector", "codec": "--codec", "aggregator": "--aggregator",
            "transport": "--codec-transport"}
-NAMED = {"cheat": "--cheat"}  # one rank has nobody to cheat
+NAMED = {"cheat": "--cheat", "sums": "--node-sums"}  # one rank has nobody to cheat, and its transport above adds nothing up
 
 
 def give_up(*text):
@@ -742,6 +789,14 @@ def try_loss(program, copy):
         give_up("the new loss is not refused where no attack begins")
 
 
+def try_sums(program, copy):
+    """A codec whose messages are added up on one rank, too: the same numbers as MPI's."""
+    words = ("--codec", "powersgd", "--limit-train", "64", "--max-steps", "3", "--attack", "fgsm", "--node-sums")
+    found = [last_loss(program, copy / f"sums-{name}", *words, name) for name in ("mpi", PARTS["sums"][0])]
+    if found[0] != found[1]:
+        give_up("by other sums the loss is", str(found[1]) + ", not", str(found[0]))
+
+
 def try_mixing(program, copy):
     """Two images of two classes, learnt by heart: to 0 alone, to ln 2 where each is half of the other."""
     words = ("--limit-train", "2", "--batch", "2", "--no-augment", "--attack", "none", "--lambda", "0", "--optimizer", "sgd", "--lr", "0.2",
@@ -857,6 +912,7 @@ def main():
             try_option(program, copy)
             try_mixing(program, copy)
         try_loss(program, copy)
+        try_sums(program, copy)
         try_verb(program)
         try_source(program, copy)
     option = "" if quick else ", an option, an augmentation"

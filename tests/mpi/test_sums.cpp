@@ -3,7 +3,11 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
+#include <map>
+#include <numeric>
 #include <optional>
 
 #include "allocations.hpp"
@@ -25,9 +29,17 @@ namespace {
 
 constexpr std::int64_t kFloat = sizeof(float);
 
-/// Sums of parts of these lengths, two steps of them, by the member of the family.
+/// Numbers of a row of a rank in a step.
+[[nodiscard]] std::vector<float> numbers_of(int rank, std::size_t row, std::uint32_t step, std::int64_t count) {
+  return random_values(count, 1000 * step + 10 * static_cast<std::uint32_t>(rank) + static_cast<std::uint32_t>(row),
+                       0.1F, 99.7F);
+}
+
+/// Sums of parts of these lengths, two steps of them, by the member of the family. node: of this rank; as in
+/// SumOptions.
 [[nodiscard]] std::vector<float> added(const std::string& name, const std::vector<std::int64_t>& counts,
-                                       const SummationTree* tree, bool overlap) {
+                                       const SummationTree* tree, bool overlap, Communicator& ranks = world(),
+                                       std::optional<int> node = {}) {
   const auto backend = test_backend(1);
   std::int64_t all = 0, most = 1;
   for (const std::int64_t count : counts) {
@@ -35,19 +47,18 @@ constexpr std::int64_t kFloat = sizeof(float);
     most = std::max(most, count);
   }
   const auto sums = make_sums(name, {.backend = *backend,
-                                     .ranks = world(),
+                                     .ranks = ranks,
                                      .tree = tree,
                                      .bytes = all * kFloat,
                                      .longest = most,
                                      .parts = static_cast<int>(std::ssize(counts)),
-                                     .overlap = overlap});
-  const std::size_t rows = tree == nullptr ? 1 : tree->nodes(world().rank()).size();
+                                     .overlap = overlap,
+                                     .node = node});
+  const std::size_t rows = tree == nullptr ? 1 : tree->nodes(ranks.rank()).size();
   std::vector<float> result;
   for (std::uint32_t step = 0; step < 2; ++step) {
     for (std::size_t row = 0; row < rows; ++row) {
-      const auto numbers = random_values(
-          all, 1000 * step + 10 * static_cast<std::uint32_t>(world().rank()) + static_cast<std::uint32_t>(row), 0.1F,
-          99.7F);
+      const auto numbers = numbers_of(ranks.rank(), row, step, all);
       backend->copy_to_device(sums->device(static_cast<int>(row), 0), numbers.data(), numbers.size() * sizeof(float));
     }
     std::vector<Request> requests;
@@ -98,6 +109,65 @@ TEST_CASE("The memory of a node adds up with the bits of MPI's sums, in parts of
     INFO(leaves << " leaves");
     CHECK(differing(added("window", counts, &tree, false), added("mpi", counts, &tree, false)) == 0);
   }
+}
+
+namespace {
+
+/// Sums over ranks of which `node_of` says the node, against sums in double; and their bits on all ranks.
+void compare_over_nodes(Communicator& ranks, int (*node_of)(int rank), bool overlap) {
+  const std::int64_t p = ranks.size();
+  const std::vector<std::int64_t> counts{20011, 1, 0, p - 1, p + 1, 70001, 303};
+  const std::int64_t all = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+  std::map<int, int> nodes;
+  for (int rank = 0; rank < p; ++rank) ++nodes[node_of(rank)];
+  INFO(p << " ranks on " << nodes.size() << " nodes" << (overlap ? ", overlapped" : ""));
+  const std::int64_t given = ranks.bytes_given();
+  const auto sums = added("window", counts, nullptr, overlap, ranks, node_of(ranks.rank()));
+  CHECK(ranks.bytes_given() - given < all);  // not by MPI over all ranks
+  double worst = 0;
+  for (std::uint32_t step = 0; step < 2; ++step) {
+    std::vector<double> expected(static_cast<std::size_t>(all));
+    for (int rank = 0; rank < p; ++rank) {
+      const auto numbers = numbers_of(rank, 0, step, all);
+      for (std::size_t k = 0; k < numbers.size(); ++k) expected[k] += double{numbers[k]};
+    }
+    for (std::size_t k = 0; k < expected.size(); ++k)
+      worst = std::max(worst, std::abs(sums[step * expected.size() + k] / expected[k] - 1));  // numbers are positive
+  }
+  CHECK(worst < static_cast<double>(p) * std::numeric_limits<float>::epsilon() / 2);
+  std::vector<float> of_all(sums.size() * static_cast<std::size_t>(p));
+  ranks.all_gather(sums.data(), of_all.data(), sums.size() * sizeof(float));
+  int others = 0;
+  for (std::size_t rank = 0; rank < static_cast<std::size_t>(p); ++rank)
+    others += std::memcmp(&of_all[rank * sums.size()], sums.data(), sums.size() * sizeof(float)) != 0 ? 1 : 0;
+  CHECK(others == 0);
+}
+
+}  // namespace
+
+TEST_CASE("Over several nodes, shares are added up in the memory of each and by MPI between them", "[sums]") {
+  if (world().size() < 3) return;
+  (void)world().move_on_beside();
+  const int six = std::min(world().size(), 6);
+  const auto group = world().split(world().rank() < six ? 0 : Communicator::kNoColor, -world().rank());
+  for (const bool overlap : {false, true}) {
+    for (const auto node_of : {+[](int rank) { return rank / 2; }, +[](int rank) { return rank / 3; },
+                               +[](int rank) { return 7 - rank % 2; }}) {
+      compare_over_nodes(world(), node_of, overlap);
+      if (group != nullptr && six < world().size()) compare_over_nodes(*group, node_of, overlap);
+    }
+  }
+  // The order of a tree is MPI's matter, with the bits that it has on one node.
+  const SummationTree tree(2 * world().size() + 1, world().size());
+  const std::string error = error_of([&] { (void)added("window", {303}, &tree, false, world(), world().rank() / 2); });
+  CHECK(error ==
+        "6: --node-sums window cannot be had: the ranks are on several nodes, which the order of a tree spans; choose "
+        "mpi, or leave it off");
+  CHECK(differing(added("auto", {303}, &tree, false, world(), world().rank() / 2),
+                  added("window", {303}, &tree, false)) == 0);
+  // A rank on each node has nobody to share memory with.
+  CHECK(differing(added("window", {303}, nullptr, true, world(), world().rank()), added("mpi", {303}, nullptr, true)) ==
+        0);
 }
 
 TEST_CASE("Gradients have the same bits in the memory of a node and by MPI, whatever travels", "[sums]") {
@@ -156,6 +226,9 @@ TEST_CASE("Where one rank lacks shared memory, all go by MPI, or none where the 
     const auto backend = test_backend(1);
     const SumOptions options{.backend = *backend, .ranks = world(), .bytes = 2 << 20, .longest = 1 << 19};
     error = error_of([&] { (void)make_sums("window", options); });
+    SumOptions over_nodes = options;
+    over_nodes.node = world().rank() / 2;  // the reason of one node is that of all
+    CHECK(error_of([&] { (void)make_sums("window", over_nodes); }) == error);
     const auto sums = make_sums("auto", options);
     const float one = 1;
     backend->copy_to_device(sums->device(0, 0), &one, sizeof one);

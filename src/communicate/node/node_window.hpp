@@ -29,6 +29,8 @@ class NodeWindow {
   NodeWindow(const NodeWindow&) = delete;
   NodeWindow& operator=(const NodeWindow&) = delete;
 
+  [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] int ranks() const { return static_cast<int>(blocks_.size()); }
   [[nodiscard]] std::byte* block(int rank) const { return blocks_[static_cast<std::size_t>(rank)].data + kPage; }
   /// Of this rank's block; whole pages.
   [[nodiscard]] std::size_t bytes() const { return blocks_[static_cast<std::size_t>(rank_)].bytes - kPage; }
@@ -44,7 +46,7 @@ class NodeWindow {
   void nap(int rank, int counter, std::uint32_t value) const;
 
  private:
-  static constexpr std::size_t kPage = 4096, kLine = 128;
+  static constexpr std::size_t kPage = 1 << 16, kLine = 128;  // the longest pages that machines have
   using Counter = std::atomic<std::uint32_t>;
   static_assert(Counter::is_always_lock_free && sizeof(Counter) == sizeof(std::uint32_t));
   struct Block {

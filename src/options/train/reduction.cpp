@@ -94,10 +94,11 @@ void add_reduction(TrainTable& table) {
       // Who looks at each rank sees the ranks in one order, however messages meet.
       .bound_to_ranks_with({"aggregator", aggregators().others("faults")});
   table
-      .add("--node-sums", &O::node_sums,
-           "how messages are added up: window, in memory that the ranks of a node share, or mpi, with equal bits; "
-           "auto: window where all ranks are on one node; nccl: on GPUs, in an order of its own, which changes bits",
-           auto_or(node_sums_names()))
+      .add(
+          "--node-sums", &O::node_sums,
+          "how messages are added up: window, in memory that the ranks of a node share, and by MPI between nodes; mpi, "
+          "with equal bits on one node; auto: window where ranks share a node; nccl: on GPUs, in an order of its own",
+          auto_or(node_sums_names()))
       .may_change();
   table.not_together({"node-sums", {"nccl"}}, {"deterministic"},
                      "--node-sums nccl does not go with --deterministic: NCCL adds up in an order of its own; leave "

@@ -15,14 +15,14 @@ constexpr int kDeepest = 32;
 
 }  // namespace
 
-SumOrder::SumOrder(int ranks, const SummationTree* tree) : ranks_(ranks) {
+SumOrder::SumOrder(int ranks, const SummationTree* tree, int parts) : parts_(parts) {
   for (int rank = 0; rank < ranks; ++rank) {
     first_.push_back(rows_);
     rows_ += tree == nullptr ? 1 : static_cast<int>(std::ssize(tree->nodes(rank)));
   }
   first_.push_back(rows_);
   if (tree == nullptr) {
-    for (int part = 0; part < ranks; ++part) {
+    for (int part = 0; part < parts; ++part) {
       taken_.emplace_back();
       for (int k = 0; k < ranks; ++k) taken_.back().push_back({(part + ranks - 1 + k) % ranks, k > 0 ? 1 : 0});
     }
@@ -41,12 +41,13 @@ SumOrder::SumOrder(int ranks, const SummationTree* tree) : ranks_(ranks) {
 }
 
 std::int64_t SumOrder::begin(int part, std::int64_t count) const {
-  return count / ranks_ * part + std::min<std::int64_t>(part, count % ranks_);
+  part = std::min(part, parts_);
+  return count / parts_ * part + std::min<std::int64_t>(part, count % parts_);
 }
 
 void SumOrder::add(int part, std::span<const float* const> rows, std::int64_t count, std::span<float* const> sums,
                    bool threads) const {
-  const std::vector<Taken>& taken = taken_[taken_.size() > 1 ? static_cast<std::size_t>(part) : 0];
+  const std::vector<Taken>& taken = taken_[std::min(static_cast<std::size_t>(part), taken_.size() - 1)];
   const std::int64_t blocks = (count + kBlockOfSum - 1) / kBlockOfSum;
 #pragma omp parallel for schedule(static) if (threads && blocks > 8)
   for (std::int64_t block = 0; block < blocks; ++block)

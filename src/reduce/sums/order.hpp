@@ -8,16 +8,16 @@
 
 namespace dat {
 
-/// In which order rows of numbers of all ranks are added up. Each part of the numbers, one for each rank, has an order.
+/// In which order rows of numbers of all ranks are added up. Each part of the numbers has an order.
 class SumOrder {
  public:
-  /// tree: as SumOptions have it; null: the ring's.
-  SumOrder(int ranks, const SummationTree* tree);
+  /// tree: as SumOptions have it; null: the ring's. parts: at most `ranks`.
+  SumOrder(int ranks, const SummationTree* tree, int parts);
 
   [[nodiscard]] int rows() const { return rows_; }  ///< of all ranks
   /// The first row of a rank; of one more, rows().
   [[nodiscard]] int first(int rank) const { return first_[static_cast<std::size_t>(rank)]; }
-  /// The first of `count` numbers that are in this part.
+  /// The first of `count` numbers that are in this part; behind the last part, `count`.
   [[nodiscard]] std::int64_t begin(int part, std::int64_t count) const;
 
   /// Adds up the numbers of a part of rows [rows()], each [count], and writes the sum to all of `sums`, which may be
@@ -33,9 +33,9 @@ class SumOrder {
   void add_block(const std::vector<Taken>& taken, std::span<const float* const> rows, std::int64_t at,
                  std::int64_t count, std::span<float* const> sums) const;
 
-  int ranks_, rows_ = 0, depth_ = 1;
+  int parts_, rows_ = 0, depth_ = 1;
   std::vector<int> first_;                 ///< [ranks + 1]
-  std::vector<std::vector<Taken>> taken_;  ///< [ranks] of each part; [1] where all have the same
+  std::vector<std::vector<Taken>> taken_;  ///< [parts] of each part; [1] where all have the same
 };
 
 }  // namespace dat

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "dat/backend.hpp"
@@ -26,8 +27,8 @@ class NodeSums {
   /// Queues the way of a part of each of this rank's rows to where it is added up. The ticket arrives at its end.
   [[nodiscard]] virtual Backend::Ticket fetch(std::int64_t at, std::int64_t bytes) = 0;
   /// Starts adding up `count` floats, or the numbers in as many bytes, of all rows, once the ticket has arrived; may
-  /// return when that is done. The sum takes the place of row 0, and the other rows are lost. The requests may be waited
-  /// for, and tested, in the order of the calls only.
+  /// return when that is done. The sum takes the place of row 0, and the other rows are lost. The requests may be
+  /// waited for, and tested, in the order of the calls only.
   [[nodiscard]] virtual Request start(std::int64_t at, std::int64_t count) = 0;
   /// Queues the way back of a part of the sum.
   virtual void send(std::int64_t at, std::int64_t bytes) = 0;
@@ -46,6 +47,8 @@ struct SumOptions {
   std::int64_t longest = 0;  ///< most numbers of a part
   int parts = 1;             ///< most that are under way
   bool overlap = false;      ///< start() returns at once, and other work goes on
+  /// Number of this rank's node, equal to those of the ranks that it shares memory with. Empty: as the machine is.
+  std::optional<int> node{};
 };
 
 /// Sums as they stand in the registry.

@@ -1,5 +1,9 @@
+#include <algorithm>
 #include <atomic>
+#include <map>
+#include <thread>
 
+#include "communicate/node/lane.hpp"
 #include "communicate/node/node_window.hpp"
 #include "dat/error.hpp"
 #include "reduce/sums/order.hpp"
@@ -14,19 +18,26 @@ namespace {
 /// copied in between. Parts are counted; each rank says of how many its rows are there, and of how many its share is
 /// added up.
 ///
+/// Where the ranks are on several nodes, each node has such a memory, and there are as many shares as the node with the
+/// fewest ranks has. Share q of all nodes is then added up by MPI, over the q-th ranks of the nodes, before it is
+/// written into all rows.
+///
 /// From the moment when a rank says that its rows are there until all have said that they have added up, share q of
 /// them is rank q's; before and after that, all of them are their owner's.
 class WindowSums final : public NodeSums {
  public:
-  WindowSums(const SumOptions& options, std::unique_ptr<NodeWindow> window)
+  /// shares: into which a part is cut, the first one of the first rank of the node. lane: of this rank's share; null:
+  /// the ranks are on one node, or this one has no share.
+  WindowSums(const SumOptions& options, std::unique_ptr<NodeWindow> window, int shares, std::unique_ptr<Lane> lane)
       : options_(options),
-        order_(options.ranks.size(), options.tree),
+        order_(window->ranks(), options.tree, shares),
         window_(std::move(window)),
+        lane_(std::move(lane)),
         staged_(options.backend.device().kind == DeviceKind::cuda),
         rows_(rows_of(options, options.ranks.rank())),
         stride_(stride_of(options)),
         shares_(static_cast<std::size_t>(order_.rows())),
-        sums_(static_cast<std::size_t>(options.ranks.size())),
+        sums_(static_cast<std::size_t>(window_->ranks())),
         parts_(static_cast<std::size_t>(options.parts), Part(*this)) {
     if (!staged_) return;
     const char* const purpose = "gradient message";
@@ -80,15 +91,19 @@ class WindowSums final : public NodeSums {
   /// Numbers of all rows that are added up together, and wait for those before them.
   struct Part final : Errand {
     explicit Part(WindowSums& sums) : of(sums) {}
-    [[nodiscard]] bool advance(bool beside) override { return of.move_on(number, beside); }
+    [[nodiscard]] bool advance(bool beside) override {
+      if (of.lane_ && !beside) of.lane_->check();
+      return of.move_on(number, beside);
+    }
     void nap() override { of.nap(); }
 
     WindowSums& of;
     std::uint32_t number = 0;  ///< from 1
     std::int64_t at = 0, count = 0;
   };
-  [[nodiscard]] int rank() const { return options_.ranks.rank(); }
-  [[nodiscard]] Part& part_of(std::uint32_t number) { return parts_[number % parts_.size()]; }
+  [[nodiscard]] int rank() const { return window_->rank(); }
+  [[nodiscard]] std::size_t slot(std::uint32_t number) const { return number % parts_.size(); }
+  [[nodiscard]] Part& part_of(std::uint32_t number) { return parts_[slot(number)]; }
   /// The share of a rank in a row of another one.
   [[nodiscard]] float* share(int owner, std::int64_t row, const Part& part, int of) const {
     return reinterpret_cast<float*>(window_->block(owner) + row * stride_ + part.at) + order_.begin(of, part.count);
@@ -99,7 +114,7 @@ class WindowSums final : public NodeSums {
 
   /// Whether all ranks have come so far; else the first one that has not is waited for next.
   bool all_have(Counter counter, std::uint32_t number) {
-    for (int other = 0; other < options_.ranks.size(); ++other)
+    for (int other = 0; other < window_->ranks(); ++other)
       if (other != rank() && !window_->has(other, counter, number)) {
         lacking_.store(std::uint64_t{number} << 32 | static_cast<std::uint64_t>(other) << 8 | counter);
         return false;
@@ -107,6 +122,10 @@ class WindowSums final : public NodeSums {
     return true;
   }
   void nap() const {
+    if (in_lane_.load(std::memory_order_relaxed)) {  // MPI wants to be asked again and again
+      std::this_thread::yield();
+      return;
+    }
     const std::uint64_t lacking = lacking_;
     window_->nap(static_cast<int>(lacking >> 8 & 0xffffff), static_cast<int>(lacking & 0xff),
                  static_cast<std::uint32_t>(lacking >> 32));
@@ -116,8 +135,10 @@ class WindowSums final : public NodeSums {
   /// True: part `number` is done.
   bool move_on(std::uint32_t number, bool beside) {
     while (static_cast<std::int32_t>(done_ - number) < 0) {
-      if (done_ != added_ && all_have(kAdded, done_ + 1))
+      if (done_ != told_ && all_have(kAdded, done_ + 1))
         ++done_;
+      else if (tell_next())
+        continue;
       else if (!add_next(!beside) || beside)
         break;
     }
@@ -134,19 +155,45 @@ class WindowSums final : public NodeSums {
       return false;
     }
     const Part& part = part_of(number);
-    for (int other = 0; other < options_.ranks.size(); ++other) {
+    const std::int64_t count = length(part, rank());
+    for (int other = 0; other < window_->ranks(); ++other) {
       sums_[static_cast<std::size_t>(other)] = share(other, 0, part, rank());
       for (int row = order_.first(other); row < order_.first(other + 1); ++row)
         shares_[static_cast<std::size_t>(row)] = share(other, row - order_.first(other), part, rank());
     }
-    order_.add(rank(), shares_, length(part, rank()), sums_, threads);
-    window_->say(kAdded, added_ = number);
+    added_ = number;
+    if (lane_) {
+      float* const own = sums_[static_cast<std::size_t>(rank())];
+      order_.add(rank(), shares_, count, {&own, 1}, threads);
+      lane_->start(static_cast<int>(slot(number)), own, count);
+      in_lane_ = true;
+    } else {
+      order_.add(rank(), shares_, count, sums_, threads);
+    }
+    static_cast<void>(tell_next());
+    return true;
+  }
+
+  /// Says that the next share is added up, where it is, on all nodes.
+  bool tell_next() {
+    if (told_ == added_) return false;
+    const std::uint32_t number = told_ + 1;
+    if (lane_) {
+      if (!lane_->done(static_cast<int>(slot(number)))) return false;
+      const Part& part = part_of(number);
+      for (int other = 0; other < window_->ranks(); ++other)
+        if (other != rank())
+          std::copy_n(share(rank(), 0, part, rank()), length(part, rank()), share(other, 0, part, rank()));
+      in_lane_ = number != added_;
+    }
+    window_->say(kAdded, told_ = number);
     return true;
   }
 
   SumOptions options_;
   SumOrder order_;
   std::unique_ptr<NodeWindow> window_;
+  std::unique_ptr<Lane> lane_;
   bool staged_;  ///< messages are copied from the device and back to it
   std::int64_t rows_, stride_;
   std::byte* device_ = nullptr;            ///< [rows][stride], where staged
@@ -155,35 +202,81 @@ class WindowSums final : public NodeSums {
   std::vector<float*> sums_;               ///< [ranks] where the sum goes
   std::vector<Part> parts_;                ///< [most that are under way]
   std::atomic<std::uint32_t> started_{0};  ///< parts so far, as the next ones
-  std::uint32_t added_ = 0, done_ = 0;
+  /// Parts of which this rank's share is added up on the node, and on all nodes; and those that are done.
+  std::uint32_t added_ = 0, told_ = 0, done_ = 0;
+  std::atomic<bool> in_lane_{false};       ///< some of them are not told yet: they are on their way between nodes
   std::atomic<std::uint64_t> lacking_{0};  ///< number, rank and counter that is waited for
 };
 
+/// The first reason that any rank has, on all of them; empty: none has one. **Collective.**
+[[nodiscard]] std::string common_reason(Communicator& ranks, const std::string& why) {
+  std::string first;
+  for (const std::string& one : ranks.gather(why))
+    if (first.empty()) first = one;
+  ranks.broadcast(first);
+  return first;
+}
+
+/// [ranks] the node of each, by the number of its first rank. **Collective.**
+[[nodiscard]] std::vector<int> nodes_for(const SumOptions& options) {
+  Communicator& ranks = options.ranks;
+  if (!options.node) return nodes_of(ranks);
+  std::vector<int> nodes(static_cast<std::size_t>(ranks.size()));
+  ranks.all_gather(&*options.node, nodes.data(), sizeof(int));
+  return nodes;
+}
+
 [[nodiscard]] std::unique_ptr<NodeSums> make_window_sums(const SumOptions& options, std::string& why) {
   Communicator& ranks = options.ranks;
-  if (ranks.node_size() != ranks.size()) {
-    // On all ranks alike, whichever node they are on.
-    if (ranks.minimum(-ranks.node_size()) < -1) why = "the ranks are on several nodes";
-    return nullptr;
-  }
   if (ranks.size() == 1) return nullptr;
-  std::unique_ptr<NodeWindow> window =
-      NodeWindow::make(ranks, WindowSums::rows_of(options, ranks.rank()) * WindowSums::stride_of(options), why);
-  if (window == nullptr) return nullptr;
+  const std::vector<int> nodes = nodes_for(options);
+  if (nodes.empty()) why = "hosts' names do not tell which ranks share memory";
+  // The ranks of each node.
+  std::map<int, std::vector<int>> members;
+  for (std::size_t rank = 0; rank < nodes.size(); ++rank) members[nodes[rank]].push_back(static_cast<int>(rank));
+  std::size_t least = nodes.size(), most = 0;
+  for (const auto& [node, own] : members) {
+    least = std::min(least, own.size());
+    most = std::max(most, own.size());
+  }
+  if (most < 2) return nullptr;  // nobody shares memory, or nobody knows
+  const bool several = members.size() > 1;
+  if (several && options.tree != nullptr) why = "the ranks are on several nodes, which the order of a tree spans";
+  if (several && options.longest / static_cast<std::int64_t>(least) >= Lane::kLongest)
+    why = "messages are too long between nodes";
+  if (!why.empty()) return nullptr;
+
+  const int node = nodes[static_cast<std::size_t>(ranks.rank())];
+  const std::unique_ptr<Communicator> own = several ? ranks.split(node, ranks.rank()) : nullptr;
+  std::unique_ptr<NodeWindow> window = NodeWindow::make(
+      several ? *own : ranks, WindowSums::rows_of(options, ranks.rank()) * WindowSums::stride_of(options), why);
+  why = common_reason(ranks, why);
+  if (!why.empty()) return nullptr;
+  std::unique_ptr<Lane> lane;
+  const auto place = static_cast<std::size_t>(window->rank());
+  if (several)
+    ranks.meet([&] {
+      if (place >= least) return;
+      std::vector<int> across;
+      for (const auto& [one, of_node] : members) across.push_back(of_node[place]);
+      lane = std::make_unique<Lane>(ranks, across, options.parts);
+    });
   std::unique_ptr<WindowSums> sums;
   try {
-    sums = std::make_unique<WindowSums>(options, std::move(window));
+    sums = std::make_unique<WindowSums>(options, std::move(window), static_cast<int>(several ? least : most),
+                                        std::move(lane));
   } catch (const Error& error) {
     why = error.what();
   }
   // All or none: the driver may refuse one rank to pin its part.
-  if (ranks.minimum(sums != nullptr ? 1 : 0) == 1) return sums;
-  if (sums != nullptr) why = "another rank of this node cannot take part in it";
-  return nullptr;
+  why = common_reason(ranks, why);
+  return why.empty() ? std::move(sums) : nullptr;
 }
 
 }  // namespace
 
-SumKind window_sums() { return {.title = "in memory that the ranks of the node share", .make = make_window_sums}; }
+SumKind window_sums() {
+  return {.title = "in memory that the ranks of a node share, by MPI between nodes", .make = make_window_sums};
+}
 
 }  // namespace dat

@@ -78,7 +78,7 @@ struct TransportOptions {
   std::span<const double> weights{};  ///< of the ranks, as Contributions has them
   bool separate = false;              ///< each rank's message has layers of its own
   std::string node_sums = "auto";     ///< how messages are added up: make_sums()
-  bool overlap = false;         ///< give() starts the communication and goes on; else it returns when that is done
+  bool overlap = false;         ///< give() starts the communication and goes on; else it may return when that is done
   PartsWatch* watch = nullptr;  ///< of transports that cut gradients into parts; messages are one parcel then
 };
 

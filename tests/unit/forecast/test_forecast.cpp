@@ -124,7 +124,12 @@ TEST_CASE("Costs of sums, gathers and exchanges, by hand", "[forecast]") {
   CHECK(seconds_of_exchange(two, 12) == Approx((0.1 + 0.3) + 2 * (1 + 2 * 3)));
   two.algorithm = SumAlgorithm::tree;
   CHECK(seconds_of_sum(two, 12) == Approx(2 * (0.1 + 0.6) + 2 * (1 + 2 * 3)));
+  // Gradients in the memory of the nodes, then over the two of them; the second message of a step by MPI.
+  two.window = {.latency = 0.5, .bandwidth = 24};
+  CHECK(seconds_of_gradients(two, 12) == Approx((0.5 + 0.5) + 2 * (1 + 6)));
+  CHECK(seconds_of_sum(two, 12) == Approx(2 * (0.1 + 0.6) + 2 * (1 + 2 * 3)));
   two.ranks = 2;  // one node
+  CHECK(seconds_of_gradients(two, 12) == Approx(0.5 + 0.5));
   CHECK(seconds_of_sum(two, 12) == Approx(2 * (0.1 + 0.6)));
 }
 
@@ -319,6 +324,7 @@ TEST_CASE("A calibration survives its file", "[forecast]") {
   CHECK(same(c));
   c.between = {.latency = 1.0 / 3e5, .bandwidth = 1.17e9 / 3};
   c.within = {.latency = 1e-6, .bandwidth = 1e10};
+  c.window = {.latency = 2e-6, .bandwidth = 7e9};
   c.reduction = 3.3e9;
   CHECK(same(c));
   const Calibration read = calibration_from(to_json(c).dump(), "text");
@@ -326,6 +332,7 @@ TEST_CASE("A calibration survives its file", "[forecast]") {
   CHECK(read.layers[1].backward == c.layers[1].backward);
   CHECK(read.codecs[2].transport == "two_sided");
   CHECK(read.codecs[3].rounds == 2);
+  CHECK(read.window->bandwidth == 7e9);
   CHECK(read.reduction == 3.3e9);
 }
 
