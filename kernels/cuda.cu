@@ -127,6 +127,10 @@ struct ChannelTiles {
   }
 };
 
+/// Past the cache of this multiprocessor, which may hold what was there before. (__ldcg is not known to every
+/// compiler.)
+__device__ inline float written_by_others(const float* x) { return *static_cast<const volatile float*>(x); }
+
 /// A block adds up its rows, and the last one of a tile the parts.
 template <class F>
 __global__ void __launch_bounds__(kThreads)
@@ -170,7 +174,7 @@ __global__ void __launch_bounds__(kThreads)
   if (group < groups && channel < columns) DAT_TURNS(unroll 8)
   for (int k = group; k < tile_of.parts; k += groups)
     for (int j = 0; j < 2; ++j)
-      sums[j] += static_cast<double>(__ldcg(room.partial + (std::int64_t{k} * 2 + j) * f.c + begin + channel));
+      sums[j] += double(written_by_others(room.partial + (std::int64_t{k} * 2 + j) * f.c + begin + channel));
   for (int j = 0; j < 2; ++j) total[j][t] = sums[j];
   __syncthreads();
   if (t == 0) room.counters[tile] = 0;

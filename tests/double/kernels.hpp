@@ -111,8 +111,4 @@ template <class T>
 T __ldg(const T* p) {
   return *p;
 }
-template <class T>
-T __ldcg(const T* p) {
-  return *p;
-}
 inline void __threadfence() {}
