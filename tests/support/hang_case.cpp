@@ -4,9 +4,8 @@
 //   name    broadcasts where the others sum
 //   bytes   sums more numbers
 //   skip    leaves one sum out, and stands at the end before the others
-//   still   its main thread waits for something that never comes
-//   leave   returns
-//   liar    has left to the others, and says for ever that it gets on; the next rank stands still
+//   still   its main thread waits for something that never comes; sums are made in memory of two nodes, by MPI between
+//   them leave   returns liar    has left to the others, and says for ever that it gets on; the next rank stands still
 //   slow    computes three times the timeout long, and says so; this is no hang, and all ranks end with code 0
 //
 // Exit code 1: a hang that nobody has seen.
@@ -15,11 +14,13 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "dat/tick.hpp"
+#include "reduce/sums/sums.hpp"
 #include "verbs/ranks.hpp"
 
 namespace {
@@ -28,7 +29,15 @@ int run(dat::Communicator& world, const std::string& what, int who, double timeo
   const bool guilty = world.rank() == who;
   world.watch(timeout);
   std::vector<double> numbers(100000, 1.0);
-  const auto sum = [&](std::size_t count) { world.sum(numbers.data(), static_cast<std::int64_t>(count)); };
+  const auto backend = dat::make_backend({.device = "cpu", .threads = 1});
+  std::unique_ptr<dat::NodeSums> over_nodes;
+  if (what == "still")
+    over_nodes = dat::make_sums(
+        "window", {.backend = *backend, .ranks = world, .bytes = 8000, .longest = 2000, .node = world.rank() / 2});
+  const auto sum = [&](std::int64_t count) {
+    if (over_nodes == nullptr) return world.sum(numbers.data(), count);
+    over_nodes->start(0, 2 * count).wait();
+  };
   for (int k = 0; k < 20; ++k) sum(1000);
   const dat::CallLabel label("after twenty sums");
   if (what == "liar") {
