@@ -149,11 +149,11 @@ namespace {
 [[nodiscard]] std::string sums_text(const Reducer& reducer, const TrainOptions& options, int ranks, int on_node) {
   const auto bytes = static_cast<double>(reducer.added_up(ranks));
   if (ranks == 1 || bytes == 0) return "";
-  const bool several = on_node < ranks + options.generators, spans = several && options.deterministic;
+  const bool spans = options.deterministic && on_node < ranks + options.generators;
   require(!spans || options.node_sums != "window", ExitCode::usage,
           "--node-sums window does not go with --deterministic on several nodes; choose mpi, or leave it off");
-  const bool by_mpi = options.node_sums == "mpi" || on_node == 1 || spans;
-  const std::string name = options.node_sums == "nccl" ? "nccl" : by_mpi ? "mpi" : "window";
+  const std::string& asked = options.node_sums;
+  const std::string name = asked != "nccl" && (on_node == 1 || spans) ? "mpi" : asked == "auto" ? "window" : asked;
   return "added up         " + std::string(sums().at(name)().title) + " (--node-sums " + name + "), " +
          megabytes(bytes) + " per rank\n";
 }
