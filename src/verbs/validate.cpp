@@ -1,5 +1,7 @@
 // The verb validate: plans the run on one rank and says what it will need.
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <iomanip>
 #include <map>
@@ -26,11 +28,7 @@ namespace dat {
 
 namespace {
 
-[[nodiscard]] std::string megabytes(double bytes) {
-  std::ostringstream text;
-  text << std::fixed << std::setprecision(1) << bytes / 1e6 << " MB";
-  return text.str();
-}
+[[nodiscard]] std::string megabytes(double bytes) { return fmt::format("{:.1f} MB", bytes / 1e6); }
 
 /// "128, 64 or 32".
 [[nodiscard]] std::string numbers(const std::vector<int>& all) {
