@@ -122,6 +122,12 @@ std::int64_t Calibration::elements() const {
   return sum;
 }
 
+std::optional<Link> Calibration::window_of(int ranks_on_node) const {
+  if (!window) return {};
+  const double share = static_cast<double>(ranks_on_node) / ranks;
+  return Link{.latency = window->latency, .bandwidth = window->bandwidth / share};
+}
+
 const Calibration::Codec& Calibration::codec(const std::string& name) const {
   std::string known;
   for (const Codec& codec : codecs) {

@@ -49,10 +49,12 @@ struct Calibration {
   std::vector<Layer> layers;
   std::vector<Codec> codecs;            ///< float32 is one of them
   std::optional<Link> between, within;  ///< ranks of different nodes, and of one node; empty: not measured
-  std::optional<Link> window;  ///< a sum of so many bytes in the memory that a node shares; empty: not measured
+  std::optional<Link> window;  ///< a sum of so many bytes of `ranks` in the memory of a node; empty: not measured
   double reduction = std::numeric_limits<double>::infinity();  ///< bytes a second that a rank adds up in a sum
 
   [[nodiscard]] std::int64_t elements() const;
+  /// The window of a node with so many ranks: all of them read and write the same memory.
+  [[nodiscard]] std::optional<Link> window_of(int ranks_on_node) const;
   [[nodiscard]] double compute() const { return data + attack + forward + backward + select + update; }
   /// Error(usage): there is no such codec; the message names those there are.
   [[nodiscard]] const Codec& codec(const std::string& name) const;

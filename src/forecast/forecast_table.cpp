@@ -105,7 +105,7 @@ struct Row {
           .ranks_per_node = o.ranks_per_node,
           .between = network.between,
           .within = network.within,
-          .window = c.window,
+          .window = c.window_of(std::min(ranks, o.ranks_per_node)),
           .reduction = c.reduction,
           .algorithm = o.algorithm == "tree" ? SumAlgorithm::tree : SumAlgorithm::ring};
 }

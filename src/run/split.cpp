@@ -46,7 +46,7 @@ void count_as(const TrainOptions& o, Calibration& calibration) {
   calibration.backward_passes = passes;
 }
 
-[[nodiscard]] Cluster cluster_of(const Calibration& calibration, int ranks, int on_node) {
+[[nodiscard]] Cluster cluster_of(const Calibration& calibration, int ranks, int on_node, const std::string& node_sums) {
   const bool several = ranks > on_node;
   require(several ? calibration.between.has_value() : calibration.within.has_value(), ExitCode::usage,
           "the calibration has not measured messages between ranks of ", several ? "several nodes" : "a node",
@@ -56,7 +56,8 @@ void count_as(const TrainOptions& o, Calibration& calibration) {
           .ranks_per_node = on_node,
           .between = calibration.between.value_or(within),
           .within = within,
-          .window = calibration.window,
+          .window = node_sums == "auto" || node_sums == "window" ? calibration.window_of(std::min(ranks, on_node))
+                                                                 : std::nullopt,
           .reduction = calibration.reduction};
 }
 
@@ -100,7 +101,7 @@ std::string settle_generators(TrainOptions& o, int ranks, int on_node) {
                     .images = o.total_batch > 0 ? o.total_batch : o.batch,
                     .micro_batch = micro_batch,
                     .weight_bytes = o.generator_weights == "bf16" ? 2 : 4};
-  const Cluster cluster = cluster_of(calibration, ranks, on_node);
+  const Cluster cluster = cluster_of(calibration, ranks, on_node, o.node_sums);
   const SplitForecast none = forecast_split(calibration, cluster, choice, split);
   const SplitForecast best = best_split(calibration, cluster, choice, split, 0);
   o.generators = best.generators;

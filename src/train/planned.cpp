@@ -42,12 +42,10 @@ std::map<std::string, std::size_t> memory_of(Trainer& trainer, const TrainOption
   return all;
 }
 
-std::string precision_text(const TrainOptions& options, const std::map<std::string, std::size_t>& memory) {
-  const double bytes = static_cast<double>(memory.at("activations"));
+std::string precision_text(const TrainOptions& options) {
   const std::string scale =
       fmt::format("; gradients times a loss scale, {} at first, {} at most", LossScale::kFirst, LossScale::kMost);
-  return fmt::format("training passes in {}, {:.1f} MB of activations", options.precision, bytes / 1e6) +
-         (options.precision == "f16" ? scale : "");
+  return "activations of training passes in " + options.precision + (options.precision == "f16" ? scale : "");
 }
 
 double warm_start_bytes(const TrainOptions& options, const Plan& plan, const Dataset& images) {

@@ -17,7 +17,7 @@ namespace dat {
 
 /// How training passes keep the network, in words: the type, the memory of activations, the loss scale. memory: that of
 /// memory_of().
-[[nodiscard]] std::string precision_text(const TrainOptions& options, const std::map<std::string, std::size_t>& memory);
+[[nodiscard]] std::string precision_text(const TrainOptions& options);
 
 /// Bytes of host memory in which a rank keeps its perturbations (--warm-start).
 [[nodiscard]] double warm_start_bytes(const TrainOptions& options, const Plan& plan, const Dataset& images);

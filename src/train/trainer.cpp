@@ -193,7 +193,8 @@ void Trainer::update_unseen(const ActiveSet& active) {
   ahead_ = step_ + 1 < plan_.steps && !watch_.vote().wish;
   try {
     if (ahead_) work_on(step_ + 1, active);
-  } catch (...) {  // an error of the next step, as of its images: this one is finished first
+  } catch (const Error& error) {  // the next step's images cannot be read: this one is finished first
+    if (error.code() != ExitCode::data && error.code() != ExitCode::io) throw;
     failed_ahead_ = std::current_exception();
   }
   exchange_->sum();

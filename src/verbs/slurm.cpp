@@ -120,7 +120,7 @@ void take_known_network(TrainOrder& order) {
   static_cast<void>(settle_generators(options, ranks, job.ranks_per_node));
   // The machine that prints the script is hardly the one that runs it: its GPU is not asked.
   options.device = "cpu";
-  options.attack_precision = options.precision = options.math = "f32";
+  options.math = "f32";
   options.threads = 1;
   const int trainers = trainers_of(ranks, options);
   const auto world = Communicator::single();
@@ -244,8 +244,10 @@ void settle_device(SlurmOrder& order) {
   const bool gpus = order.job.gpus_per_node > 0;
   require(!gpus || device != "cpu", ExitCode::usage, "--gpus-per-node ", order.job.gpus_per_node,
           " reserves GPUs, which --device cpu leaves idle; leave one of them off");
-  require(gpus || device != "cuda", ExitCode::usage,
-          "--device cuda needs GPUs that Slurm has reserved; add --gpus-per-node N");
+  const TrainOptions& options = order.training.options;
+  const bool wants = device == "cuda" || options.precision != "f32" || options.attack_precision != "f32";
+  require(gpus || !wants, ExitCode::usage,
+          "--device cuda, and precisions other than f32, need GPUs that Slurm has reserved; add --gpus-per-node N");
   if (!gpus) return;
   require(cuda_version() != "not built", ExitCode::device, "--gpus-per-node ", order.job.gpus_per_node,
           " is for a dat_hpc with CUDA, and this one, which the script would run, was built without: it would train on "

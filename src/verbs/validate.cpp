@@ -147,9 +147,7 @@ namespace {
 [[nodiscard]] std::string sums_text(const Reducer& reducer, const TrainOptions& options, int ranks, int on_node) {
   const auto bytes = static_cast<double>(reducer.added_up(ranks));
   if (ranks == 1 || bytes == 0) return "";
-  const bool spans = options.deterministic && on_node < ranks + options.generators;
-  require(!spans || options.node_sums != "window", ExitCode::usage,
-          "--node-sums window does not go with --deterministic on several nodes; choose mpi, or leave it off");
+  const bool spans = options.deterministic && on_node < ranks;
   const std::string& asked = options.node_sums;
   const std::string name = asked != "nccl" && (on_node == 1 || spans) ? "mpi" : asked == "auto" ? "window" : asked;
   return "added up         " + std::string(sums().at(name)().title) + " (--node-sums " + name + "), " +
@@ -224,7 +222,7 @@ namespace {
        << protocol_text(trainer, options, ranks) << "checkpoint       "
        << megabytes(static_cast<double>(trainer.checkpoint_bytes(ranks))) << ", the last three are kept\n"
        << warm_start_text(trainer, options, plan, ranks) << cheats_text(options, model.parameters.size)
-       << "precision        " << precision_text(options, memory) << "\n"
+       << "precision        " << precision_text(options) << "\n"
        << "memory per rank  " << megabytes(static_cast<double>(total)) << " (" << backend.description() << ")";
   if (backend.device().kind == DeviceKind::cuda)
     text << ", " << megabytes(static_cast<double>(backend.spare_memory())) << " of the GPU's remain";

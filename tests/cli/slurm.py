@@ -320,7 +320,8 @@ class Printed(unittest.TestCase):
 
     def test_gpus_that_are_reserved_are_trained_on(self):
         self.assertIn("--device cpu leaves idle", self.slurm("--gpus-per-node=2", "--device=cpu", code=2))
-        self.assertIn("add --gpus-per-node N", self.slurm("--device=cuda", code=2))
+        for wanted in "--device=cuda", "--precision=f16", "--precision=tf32", "--attack-precision=bf16":
+            self.assertIn("add --gpus-per-node N", self.slurm(wanted, code=2))
         self.assertIn('device = "auto"', self.slurm("--gpus-per-node=2", "--print-config"))
         version = subprocess.run([PROGRAM, "--version"], capture_output=True, text=True, check=True).stdout
         if re.search(r"CUDA +not built", version):

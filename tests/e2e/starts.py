@@ -95,9 +95,11 @@ class Starts(common.TestCase):
             self.assertTrue(first.wait_for(lambda: common.stopped(first.process.pid)), first.text())
             with mock.patch.dict(os.environ, without):
                 second = common.Running(command(*second_of, folder, "--epochs", epochs), 0)
-            other = second.wait() if codes[1] == 0 else None
-            second.wait_for(lambda: common.steps_written(folder) > 20)
-            os.kill(first.process.pid, signal.SIGCONT)
+            try:
+                other = second.wait() if codes[1] == 0 else None
+                second.wait_for(lambda: common.steps_written(folder) > 20)
+            finally:
+                os.kill(first.process.pid, signal.SIGCONT)
             ended, other = first.wait(), other or second.wait()
             self.assertEqual((ended.code, other.code), codes, ended.text + other.text)
             for one in ended, other:

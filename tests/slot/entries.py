@@ -171,7 +171,7 @@ def make_entries(here):
         return entry(f"fgsm_{precision}", 30, figures, "bash -c",
                      shlex.quote(" && ".join(f'"$@" {more} --batch {each}' for each in sizes)), "bash bench_step --device cuda",
                      "--network preact_resnet18 --attack fgsm --attack-bn train --planning-seconds 4 --math tf32 --precision",
-                     precision, alone=True)
+                     precision.replace("tf32", "f32"), alone=True)
 
     programs = {name: here.program(name) for name in kPrograms}
     small = "--network small_cnn --width 16 --limit-train 24 --batch 8"

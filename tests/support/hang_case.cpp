@@ -5,7 +5,9 @@
 //   bytes   sums more numbers
 //   skip    leaves one sum out, and stands at the end before the others
 //   still   its main thread waits for something that never comes; sums are made in memory of two nodes, by MPI between
-//   them leave   returns liar    has left to the others, and says for ever that it gets on; the next rank stands still
+//           them
+//   leave   returns
+//   liar    has left to the others, and says for ever that it gets on; the next rank stands still
 //   slow    computes three times the timeout long, and says so; this is no hang, and all ranks end with code 0
 //
 // Exit code 1: a hang that nobody has seen.

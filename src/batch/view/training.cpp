@@ -21,7 +21,7 @@ void TrainingView::prepare(const AttackGoal& goal) {
   seed = key.seed;
   time = key.epoch;
   pass_ = 0;
-  // Gradients in f16 as large as in a training pass, whose loss is a mean and whose overflows say how large they may be.
+  // Gradients in f16 about as large as in a training pass, whose loss is a mean as well: both have one loss scale.
   scale = programs_.training(n).storage() == DType::f16 ? 1.0F / static_cast<float>(n) : 1.0F;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 
 #include "communicate/mpi_calls.hpp"
 #include "dat/error.hpp"
@@ -15,11 +16,15 @@ std::vector<int> nodes_of(Communicator& ranks) {
   const Seen mine{std::hash<std::string>()(host_name()), static_cast<std::uint64_t>(ranks.node_size())};
   std::vector<Seen> all(static_cast<std::size_t>(ranks.size()));
   ranks.all_gather(&mine, all.data(), sizeof mine);
-  std::vector<int> nodes;
-  for (const Seen& one : all) {
+  std::vector<int> nodes(all.size());
+  std::iota(nodes.begin(), nodes.end(), 0);
+  // Names of containers may all be "localhost".
+  if (std::all_of(all.begin(), all.end(), [](const Seen& one) { return one.size == 1; })) return nodes;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    const Seen& one = all[rank];
     const auto same = [&](const Seen& other) { return other.host == one.host; };
     if (static_cast<std::uint64_t>(std::count_if(all.begin(), all.end(), same)) != one.size) return {};
-    nodes.push_back(static_cast<int>(std::find_if(all.begin(), all.end(), same) - all.begin()));
+    nodes[rank] = static_cast<int>(std::find_if(all.begin(), all.end(), same) - all.begin());
   }
   return nodes;
 }
@@ -39,7 +44,12 @@ Lane::Lane(Communicator& ranks, const std::vector<int>& members, int sums)
   turn.check(MPI_Comm_set_errhandler(members_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
 }
 
+bool Lane::busy() const {
+  return std::any_of(requests_.begin(), requests_.end(), [](MPI_Request one) { return one != MPI_REQUEST_NULL; });
+}
+
 Lane::~Lane() {
+  if (busy()) return;  // the others may not come
   const Turn turn;
   MPI_Comm_free(&members_);
 }

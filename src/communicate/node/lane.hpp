@@ -14,7 +14,7 @@ namespace dat {
 
 /// Sums over ranks of different nodes, one of each, which an errand makes: with the turn that it has, and unknown to
 /// the hang watch, which sees the errand. Numbers are added up in an order of MPI's; the sum has equal bits on all
-/// ranks.
+/// ranks, as MPI recommends it.
 class Lane {
  public:
   static constexpr std::int64_t kLongest = 1 << 28;  ///< most numbers of a sum
@@ -23,7 +23,7 @@ class Lane {
   /// ranks.meet(), the others as well: nothing here is known to the hang watch.
   /// **Collective** over the members. Error(communication).
   Lane(Communicator& ranks, const std::vector<int>& members, int sums);
-  ~Lane();  ///< **collective** over the members
+  ~Lane();  ///< **collective** over the members, but where it is busy
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
@@ -32,6 +32,8 @@ class Lane {
   void start(int sum, float* data, std::int64_t count);
   /// Gives MPI the chance to move on what is under way; false also after an error.
   [[nodiscard]] bool done(int sum);
+  /// Whether a sum is under way, or has ended with an error.
+  [[nodiscard]] bool busy() const;
   /// Error(communication): the error that was kept.
   void check() const;
 

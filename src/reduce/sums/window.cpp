@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <atomic>
+#include <exception>
 #include <map>
 #include <thread>
 
@@ -26,13 +27,11 @@ namespace {
 /// them is rank q's; before and after that, all of them are their owner's.
 class WindowSums final : public NodeSums {
  public:
-  /// shares: into which a part is cut, the first one of the first rank of the node. lane: of this rank's share; null:
-  /// the ranks are on one node, or this one has no share.
-  WindowSums(const SumOptions& options, std::unique_ptr<NodeWindow> window, int shares, std::unique_ptr<Lane> lane)
+  /// shares: into which a part is cut, the first one of the first rank of the node.
+  WindowSums(const SumOptions& options, std::unique_ptr<NodeWindow> window, int shares)
       : options_(options),
         order_(window->ranks(), options.tree, shares),
         window_(std::move(window)),
-        lane_(std::move(lane)),
         staged_(options.backend.device().kind == DeviceKind::cuda),
         rows_(rows_of(options, options.ranks.rank())),
         stride_(stride_of(options)),
@@ -44,6 +43,16 @@ class WindowSums final : public NodeSums {
     device_ = static_cast<std::byte*>(options.backend.allocate(static_cast<std::size_t>(rows_ * stride_), purpose));
     pinned_ = options.backend.pin(window_->block(rank()), window_->bytes());
   }
+
+  ~WindowSums() override {
+    // MPI may still write there: all ranks end now.
+    if (lane_ && lane_->busy()) static_cast<void>(window_.release());
+  }
+  WindowSums(const WindowSums&) = delete;
+  WindowSums& operator=(const WindowSums&) = delete;
+
+  /// Sums of this rank's share go on over the nodes; before the first sum.
+  void go_on(std::unique_ptr<Lane> lane) { lane_ = std::move(lane); }
 
   /// Rows of a rank.
   [[nodiscard]] static std::int64_t rows_of(const SumOptions& options, int rank) {
@@ -230,7 +239,7 @@ class WindowSums final : public NodeSums {
   Communicator& ranks = options.ranks;
   if (ranks.size() == 1) return nullptr;
   const std::vector<int> nodes = nodes_for(options);
-  if (nodes.empty()) why = "hosts' names do not tell which ranks share memory";
+  if (nodes.empty()) why = "the names of hosts do not tell which ranks share memory";
   // The ranks of each node.
   std::map<int, std::vector<int>> members;
   for (std::size_t rank = 0; rank < nodes.size(); ++rank) members[nodes[rank]].push_back(static_cast<int>(rank));
@@ -241,9 +250,12 @@ class WindowSums final : public NodeSums {
   }
   if (most < 2) return nullptr;  // nobody shares memory, or nobody knows
   const bool several = members.size() > 1;
-  if (several && options.tree != nullptr) why = "the ranks are on several nodes, which the order of a tree spans";
-  if (several && options.longest / static_cast<std::int64_t>(least) >= Lane::kLongest)
-    why = "messages are too long between nodes";
+  if (several && options.tree != nullptr)
+    why = "the ranks are on several nodes, and --deterministic adds up over all of them in one order";
+  else if (several && 2 * least < most)
+    why = "a node has less than half as many ranks as another one, and would add up for all";
+  else if (several && options.longest / static_cast<std::int64_t>(least) >= Lane::kLongest)
+    why = "messages of more than 2^28 numbers a share are too long between nodes";
   if (!why.empty()) return nullptr;
 
   const int node = nodes[static_cast<std::size_t>(ranks.rank())];
@@ -252,25 +264,24 @@ class WindowSums final : public NodeSums {
       several ? *own : ranks, WindowSums::rows_of(options, ranks.rank()) * WindowSums::stride_of(options), why);
   why = common_reason(ranks, why);
   if (!why.empty()) return nullptr;
-  std::unique_ptr<Lane> lane;
   const auto place = static_cast<std::size_t>(window->rank());
+  std::unique_ptr<WindowSums> sums;
+  try {
+    sums = std::make_unique<WindowSums>(options, std::move(window), static_cast<int>(several ? least : most));
+  } catch (const std::exception& error) {
+    why = error.what();
+  }
+  // All or none: the driver may refuse one rank to pin its part.
+  why = common_reason(ranks, why);
+  if (!why.empty()) return nullptr;
   if (several)
     ranks.meet([&] {
       if (place >= least) return;
       std::vector<int> across;
       for (const auto& [one, of_node] : members) across.push_back(of_node[place]);
-      lane = std::make_unique<Lane>(ranks, across, options.parts);
+      sums->go_on(std::make_unique<Lane>(ranks, across, options.parts));
     });
-  std::unique_ptr<WindowSums> sums;
-  try {
-    sums = std::make_unique<WindowSums>(options, std::move(window), static_cast<int>(several ? least : most),
-                                        std::move(lane));
-  } catch (const Error& error) {
-    why = error.what();
-  }
-  // All or none: the driver may refuse one rank to pin its part.
-  why = common_reason(ranks, why);
-  return why.empty() ? std::move(sums) : nullptr;
+  return sums;
 }
 
 }  // namespace

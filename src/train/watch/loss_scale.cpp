@@ -43,6 +43,7 @@ void LossScale::restore(const Checkpoint& checkpoint) {
           ExitCode::checkpoint, "the checkpoint's loss scale is damaged");
   set(values[0]);
   good_steps_ = static_cast<std::int64_t>(values[1]);
+  changed_ = false;  // nothing is queued with another one
 }
 
 void LossScale::share(Communicator& ranks) {
@@ -50,6 +51,7 @@ void LossScale::share(Communicator& ranks) {
   ranks.broadcast(values, sizeof values);
   set(values[0]);
   good_steps_ = static_cast<std::int64_t>(values[1]);
+  changed_ = false;
 }
 
 void LossScale::replicated(ReplicatedState& state) {

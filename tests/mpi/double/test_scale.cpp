@@ -47,6 +47,7 @@ TEST_CASE("A rank's overflow skips the step on all ranks, which halve one scale 
     resumed->restore(state);
   }
   resumed->share_state();
+  CHECK(on_all(resumed->capture().doubles.at("loss_scale") == std::vector<double>{512, 0}));
   resumed->start();
   for (Trainer* const one : {straight.get(), resumed.get()})
     for (int k = 0; k < 2; ++k) (void)one->step(false);
