@@ -373,7 +373,7 @@ class Backend {
     const float *weights, *scale, *bias;
   };
   /// Whose replay loads all of these, on a GPU in one launch. It is no part of another recording. The convolutions and
-  /// all arrays must live as long, and the arrays stay where they are.
+  /// all arrays must live as long, and the arrays stay where they are; the convolutions are loaded by it alone.
   [[nodiscard]] virtual std::unique_ptr<Recording> loads(std::vector<Load> all) = 0;
 
   /// Plans a convolution. On a GPU this tries the library's algorithms, which takes time, and memory for a moment.

@@ -64,7 +64,7 @@ bool TrainingLowering::leave(const Addition& addition, int value) {
 }
 
 std::optional<TrainingLowering::Addition> TrainingLowering::take_addition(int value) {
-  if (left_value_ != value) return {};
+  if (!left_ || left_value_ != value) return {};  // or another norm has it
   touch(left_->a);
   touch(left_->b);
   return std::exchange(left_, {});

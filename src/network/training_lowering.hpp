@@ -59,7 +59,7 @@ class TrainingLowering : public Lowering {
     Buffer a = -1, b = -1;
   };
   /// Whether the operation that comes next, a batch norm, makes this addition, whose result is `value`: then it takes
-  /// it.
+  /// it. Called when all that the addition reads has been read, as what is next is what nobody has taken.
   [[nodiscard]] bool leave(const Addition& addition, int value);
   [[nodiscard]] std::optional<Addition> take_addition(int value);
 

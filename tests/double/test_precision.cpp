@@ -215,7 +215,7 @@ TEST_CASE("Batch norms of ours and of cuDNN are the definition, in every storage
                                  .c = c,
                                  .h = size,
                                  .w = size,
-                                 .of_sum = c != 24,
+                                 .of_sum = relu,
                                  .residual = residual,
                                  .relu = relu,
                                  .storage = storage};

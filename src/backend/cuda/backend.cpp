@@ -102,7 +102,7 @@ constexpr std::size_t kHalf = 8U << 20U;
 [[nodiscard]] std::string driver() {
   int version = 0;
   check(cudaDriverGetVersion(&version));
-  return "driver for CUDA " + dotted(version) + ", cuDNN " + cudnn_version() + ", 1";
+  return "driver for CUDA " + dotted(version) + ", cuDNN " + cudnn_version() + ", 2";
 }
 constexpr std::size_t kCublasWorkspace = 32U << 20U;  // what cuBLAS recommends for Hopper
 

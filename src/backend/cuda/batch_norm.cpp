@@ -59,9 +59,10 @@ class NormBench {
     if (spec.relu) o_.bits = memory_.array<std::uint16_t>(kernels::groups(count_));
     o_.counters = memory_.array<std::uint32_t>(spec.c);
   }
-  void make_room(const NormPlan& plan) {
-    o_.scratch = memory_.get(plan.scratch_bytes());
-    o_.reserve = memory_.get(plan.reserve_bytes());
+  /// For either of two plans.
+  void make_room(const NormPlan& one, const NormPlan& other) {
+    o_.scratch = memory_.get(std::max(one.scratch_bytes(), other.scratch_bytes()));
+    o_.reserve = memory_.get(std::max(one.reserve_bytes(), other.reserve_bytes()));
   }
   /// Both ways, as they are timed.
   [[nodiscard]] cudnnStatus_t run(const NormPlan& plan) const {
@@ -139,28 +140,33 @@ template <class T>
   const auto keep = [&](const NormPlan& plan) {
     if (cache != nullptr) cache->keep(words(spec), {plan.name(), std::isfinite(least) ? least : 0, {}});
   };
-  const auto refuse = [&](const std::string& why) {
-    keep(*own);
+  const auto refuse = [&](const std::string& why, bool always) {
+    if (always) keep(*own);
     return not_tried(why);
   };
-  NormBench<T> bench(backend, spec);
+  std::optional<NormBench<T>> bench;
+  try {
+    bench.emplace(backend, spec);
+    bench->make_room(*own, *library);
+  } catch (const Error& error) {
+    return refuse(error.what(), false);  // there may be more memory another time
+  }
   TrialClock clock(backend);
   std::vector<float> ours;
   std::shared_ptr<const NormPlan> best = own;
   for (const auto& plan : {own, library}) {
     tick();
-    bench.make_room(*plan);
     cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
-    const std::vector<float> results = bench.results(*plan, status);
+    const std::vector<float> results = bench->results(*plan, status);
     if (status != CUDNN_STATUS_SUCCESS) {
       (void)cudaGetLastError();  // or the next kernel would be blamed for it
-      return refuse(cudnnGetErrorString(status));
+      return refuse(cudnnGetErrorString(status), status == CUDNN_STATUS_NOT_SUPPORTED);
     }
     if (ours.empty()) ours = results;
     for (std::size_t k = 0; k < ours.size(); ++k)
-      if (!(std::abs(results[k] - ours[k]) <= bench.tolerance(k, ours[k]))) return refuse("wrong results");
+      if (!(std::abs(results[k] - ours[k]) <= bench->tolerance(k, ours[k]))) return refuse("wrong results", true);
     if (is_known) continue;
-    const auto call = [&] { check(bench.run(*plan)); };
+    const auto call = [&] { check(bench->run(*plan)); };
     try {
       const auto recording = backend.capture(call);
       const double milliseconds = clock.time(*recording, call, least);
@@ -169,7 +175,7 @@ template <class T>
       least = milliseconds;
       best = plan;
     } catch (const Error& error) {
-      return refuse(std::string("cannot be recorded: ") + error.what());
+      return refuse(std::string("cannot be recorded: ") + error.what(), false);
     }
   }
   if (is_known) {  // right, and its time is believed

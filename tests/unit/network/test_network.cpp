@@ -111,7 +111,7 @@ Graph tangled(const NetworkOptions& options) {
 }
 
 /// Batch norms that a convolution could apply while it reads: one whose input is the residual of that convolution, and
-/// one with another operation between it and its activation.
+/// one with another operation between it and its activation. And a sum that two norms read.
 Graph crossed(const NetworkOptions& options) {
   NetworkBuilder net(options);
   net.begin_block("all");
@@ -120,7 +120,8 @@ Graph crossed(const NetworkOptions& options) {
   const int b = net.batch_norm("bn1", a);
   const int c = net.convolution("conv2", a, 16, 3, 1);
   const int d = net.add(net.convolution("conv3", net.activation(b), 16, 3, 1), c);
-  const int e = net.add(net.convolution("conv4", net.activation(net.batch_norm("bn2", d)), 16, 3, 1), d);
+  const int e = net.add(net.add(net.convolution("conv4", net.activation(net.batch_norm("bn2", d)), 16, 3, 1), d),
+                        net.batch_norm("bn5", d));
   const int f = net.convolution("conv5", net.activation(net.batch_norm("bn3", e)), 32, 3, 2);
   net.linear("linear", net.pool(net.activation(net.batch_norm("bn4", f))), 10);
   return net.finish();
