@@ -1346,7 +1346,7 @@ MUTATIONS = [
     ("slurm: one rank has the faults of several", PLANNED, "  one.faults = TrainOptions{}.faults;", "  // one.faults = TrainOptions{}.faults;", "slurm:Printed"),
     ("slurm: what several ranks are refused is not looked at", SLURM_VERB, "  require_ranks(options, plan, ranks);\n", "", "slurm:Printed"),
     ("slurm: messages of one rank", PLANNED, "reducer.memory(ranks) - reducer.memory(1)", "reducer.memory(1) - reducer.memory(1)", "slurm:Printed"),
-    ("slurm: needs the CPU of the job", SLURM_VERB, ' = options.math = "f32";', ' = "f32";', "slurm:Printed"),
+    ("slurm: needs the CPU of the job", SLURM_VERB, '  options.math = "f32";\n', '', "slurm:Printed"),
     ("slurm: 16 bits on CPUs", SLURM_VERB, ' || options.precision != "f32" ||', " ||", "slurm:Printed"),
     ("validate: the order of one rank's batch", PLANNED, "one.total_batch = batch_of(options, ranks);", "one.total_batch = options.batch;", "e2e:ranks"),
     # What counts how much there is.
