@@ -154,7 +154,9 @@ TEST_CASE("A rollback has the loss scale of its checkpoint, and a damaged one is
   before.trainer.start();
   (void)before.trainer.step(false);
   const Checkpoint good = before.trainer.capture();
-  before.step_at(0x1p100F);
+  before.step_at(0x1p100F);  // has been queued already, and the next one is
+  CHECK(before.scale() == Numbers{256, 13});
+  (void)before.trainer.step(false);
   CHECK(before.scale() == Numbers{128, 0});
   Training back(options, good);
   back.trainer.set_back(before.trainer.setbacks(), 0.5);
