@@ -1236,7 +1236,7 @@ MUTATIONS = [
      "double:An overflow in the attack alone*"),
     ("16 bits: good steps do not double the scale", "src/train/watch/loss_scale.cpp", "  set(2 * scale_);\n", "", "double:Good steps double*"),
     ("16 bits: the scale has no end", "src/train/watch/loss_scale.cpp", " || scale_ >= kMost) return;", ") return;", "double:Good steps double*"),
-    ("16 bits: a rank keeps its own scale", "src/train/watch/loss_scale.cpp", "  ranks.broadcast(values, sizeof values);\n", "",
+    ("16 bits: a rank keeps its own scale", "src/train/watch/loss_scale.cpp", "  ranks.broadcast(values, sizeof values);", "  ranks.broadcast(values, 0);",
      "mpi_double:2"),
     ("AWP along a gradient that is infinite", MOVE, "gamma * theta / g + finite)", "gamma * theta / g)", "unit:A perturbation of weights*"),
     ("--precision tf32 on a CPU", "src/options/machine.hpp", 'o.device != "cpu"', "true", "unit:*tf32 is f32, multiplied*"),
