@@ -21,19 +21,11 @@ namespace {
 using Numbers = std::vector<double>;
 
 [[nodiscard]] TrainOptions in_f16() {
-  TrainOptions options = small_run();
-  options.device = "cuda";
-  options.precision = "f16";
-  options.attack = "fgsm";
-  options.attack_bn = "train";
-  options.lambda = 0;
-  options.selector = "all";
-  options.optimizer = "sgd";
+  TrainOptions options = small_run_in_f16();
   options.lr = 0.01;
   options.batch = options.micro_batch = 8;
   options.label_smoothing = 0.99;  // of the training alone, whose gradients are small then
   options.limit_train = 32;
-  options.limit_test = 16;
   options.epochs = 8;
   return options;
 }

@@ -21,4 +21,18 @@ namespace dat::test {
   return options;
 }
 
+/// The same on a GPU, or its double, in f16 throughout: FGSM on batch statistics, all layers, SGD.
+[[nodiscard]] inline TrainOptions small_run_in_f16() {
+  TrainOptions options = small_run();
+  options.device = "cuda";
+  options.precision = "f16";
+  options.attack = "fgsm";
+  options.attack_bn = "train";
+  options.lambda = 0;
+  options.selector = "all";
+  options.optimizer = "sgd";
+  options.limit_test = 16;
+  return options;
+}
+
 }  // namespace dat::test

@@ -14,16 +14,8 @@ using namespace dat::test;
 
 TEST_CASE("A rank's overflow skips the step on all ranks, which halve one scale and resume in the same bits",
           "[scale]") {
-  TrainOptions options = small_run();
-  options.device = "cuda";
-  options.precision = "f16";
-  options.attack = "fgsm";
-  options.attack_bn = "train";
-  options.lambda = 0;
-  options.selector = "all";
-  options.optimizer = "sgd";
+  TrainOptions options = small_run_in_f16();
   options.limit_train = 64;
-  options.limit_test = 16;
   options.epochs = 4;
   const auto made = [&] { return std::make_unique<Trainer>(world(), options); };
   const auto on_all = [](bool mine) {
