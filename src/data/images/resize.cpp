@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
+#include <cstdlib>
 #include <cstring>
 
 namespace dat {
@@ -12,18 +12,23 @@ namespace {
 constexpr int kBits = 22;  // of a weight's fraction: eight more, and a sign, are a number of 32 bits
 constexpr std::int32_t kHalf = 1 << (kBits - 1);
 
-/// Input pixels [first, end) below the triangle of one output pixel, and where its middle is.
-struct Support {
-  double middle, scale;  // scale: of the triangle, at least 1 input pixel
-  int first, end;
+/// Weights of input pixels along one axis, times 2 max(from, to) of whole numbers: so they are equal on all machines.
+struct Triangle {
+  std::int64_t from, to;
+  int output;
+  /// Of input pixel x; none where it is not positive.
+  [[nodiscard]] std::int64_t weight(std::int64_t x) const {
+    return 2 * std::max(from, to) - std::abs((2 * x + 1) * to - (2 * output + 1) * from);
+  }
+  [[nodiscard]] int first() const {
+    const std::int64_t below = (2 * output + 1) * from - 2 * std::max(from, to) - to;
+    return below < 0 ? 0 : static_cast<int>(below / (2 * to) + 1);
+  }
+  [[nodiscard]] int end() const {
+    const std::int64_t above = (2 * output + 1) * from + 2 * std::max(from, to) - to;
+    return static_cast<int>(std::min(from, (above + 2 * to - 1) / (2 * to)));
+  }
 };
-
-Support support_of(int from, int to, int output) {
-  const double step = static_cast<double>(from) / to, scale = std::max(step, 1.0);
-  const double middle = (output + 0.5) * step;
-  return {middle, scale, std::max(0, static_cast<int>(middle - scale + 0.5)),
-          std::min(from, static_cast<int>(middle + scale + 0.5))};
-}
 
 using Words [[gnu::vector_size(32)]] = std::uint32_t;
 constexpr Words kPlaces{0, 8, 16, 24, 0, 8, 16, 24};
@@ -41,32 +46,27 @@ void Resizer::Axis::set(int from, int to, int begin, int outputs) {
   first.resize(n);
   count.resize(n);
   taps = 0;
-  for (int k = 0; k < outputs; ++k) {
-    const Support support = support_of(from, to, begin + k);
-    first[static_cast<std::size_t>(k)] = support.first;
-    count[static_cast<std::size_t>(k)] = support.end - support.first;
-    taps = std::max(taps, support.end - support.first);
+  for (std::size_t k = 0; k < n; ++k) {
+    const Triangle triangle{from, to, begin + static_cast<int>(k)};
+    first[k] = triangle.first();
+    count[k] = triangle.end() - first[k];
+    taps = std::max(taps, count[k]);
   }
   weights.assign(n * static_cast<std::size_t>(taps), 0);
-  for (int k = 0; k < outputs; ++k) {
-    const Support support = support_of(from, to, begin + k);
-    const auto triangle = [&](int x) {
-      return std::max(0.0, 1 - std::abs((x - support.middle + 0.5) * (1 / support.scale)));
-    };
-    double sum = 0;
-    for (int x = support.first; x < support.end; ++x) sum += triangle(x);
-    std::int32_t* const own = weights.data() + static_cast<std::ptrdiff_t>(k) * taps;
-    for (int x = support.first; x < support.end; ++x)
-      own[x - support.first] = static_cast<std::int32_t>(triangle(x) / sum * (1 << kBits) + 0.5);
+  for (std::size_t k = 0; k < n; ++k) {
+    const Triangle triangle{from, to, begin + static_cast<int>(k)};
+    std::int64_t sum = 0;
+    for (int t = 0; t < count[k]; ++t) sum += triangle.weight(first[k] + t);
+    for (int t = 0; t < count[k]; ++t)
+      weights[k * static_cast<std::size_t>(taps) + static_cast<std::size_t>(t)] =
+          static_cast<std::int32_t>(((triangle.weight(first[k] + t) << kBits) + sum / 2) / sum);
   }
 }
 
 ImageWindow Resizer::needed(ImageShape from, ImageShape to, const ImageWindow& part) {
-  const Support top = support_of(from.height, to.height, part.top),
-                bottom = support_of(from.height, to.height, part.top + part.height - 1),
-                left = support_of(from.width, to.width, part.left),
-                right = support_of(from.width, to.width, part.left + part.width - 1);
-  return {top.first, left.first, bottom.end - top.first, right.end - left.first};
+  const Triangle top{from.height, to.height, part.top}, bottom{from.height, to.height, part.top + part.height - 1},
+      left{from.width, to.width, part.left}, right{from.width, to.width, part.left + part.width - 1};
+  return {top.first(), left.first(), bottom.end() - top.first(), right.end() - left.first()};
 }
 
 void Resizer::resize(const std::uint8_t* in, ImageShape from, ImageShape to, const ImageWindow& part,
