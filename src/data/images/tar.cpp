@@ -55,7 +55,8 @@ void for_each_in_tar(const ByteSource& source, const std::function<void(const Ta
   const auto check = [&](int status) {
     if (reading.failure) std::rethrow_exception(reading.failure);
     require(status == ARCHIVE_OK || status == ARCHIVE_WARN || status == ARCHIVE_EOF, ExitCode::data, source.name(),
-            ": no whole tar archive: ", archive_error_string(reader.get()) != nullptr ? archive_error_string(reader.get()) : "unknown");
+            ": no whole tar archive: ",
+            archive_error_string(reader.get()) != nullptr ? archive_error_string(reader.get()) : "unknown");
     return status;
   };
   check(archive_read_support_format_tar(reader.get()));
@@ -63,7 +64,8 @@ void for_each_in_tar(const ByteSource& source, const std::function<void(const Ta
   for (archive_entry* entry = nullptr; check(archive_read_next_header(reader.get(), &entry)) != ARCHIVE_EOF;) {
     tick();
     const char* const path = archive_entry_pathname(entry);
-    if (archive_entry_filetype(entry) != AE_IFREG || archive_entry_hardlink(entry) != nullptr || path == nullptr) continue;
+    if (archive_entry_filetype(entry) != AE_IFREG || archive_entry_hardlink(entry) != nullptr || path == nullptr)
+      continue;
     require(archive_entry_sparse_count(entry) == 0, ExitCode::data, source.name(), ": ", in_one_line(path),
             " is a sparse file, which cannot be read where it lies");
     const TarEntry found{path, archive_filter_bytes(reader.get(), 0), archive_entry_size(entry)};
