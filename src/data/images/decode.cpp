@@ -1,0 +1,66 @@
+#include "data/images/decode.hpp"
+
+#include <algorithm>
+
+#include "dat/error.hpp"
+#include "data/images/jpeg.hpp"
+#include "data/images/png.hpp"
+
+namespace dat {
+
+namespace {
+
+/// Pixels of a window out of all of an image: rgb [window.height][window.width][3].
+void cut(const std::uint8_t* image, int width, const ImageWindow& window, std::uint8_t* to) {
+  const std::ptrdiff_t row = std::ptrdiff_t{3} * window.width;
+  for (int y = 0; y < window.height; ++y)
+    std::copy_n(image + std::ptrdiff_t{3} * (std::ptrdiff_t{window.top + y} * width + window.left), row, to + y * row);
+}
+
+[[nodiscard]] ImageWindow within(const ImageWindow& outer, const ImageWindow& inner) {
+  return {outer.top + inner.top, outer.left + inner.left, inner.height, inner.width};
+}
+
+}  // namespace
+
+ImageShape image_shape(ImageBytes file) {
+  if (is_jpeg(file)) return jpeg_shape(file);
+  require(is_png(file), ExitCode::data, "is neither JPEG nor PNG");
+  return png_shape(file);
+}
+
+const std::uint8_t* ImageDecoder::whole(ImageBytes file) {
+  const ImageShape shape = image_shape(file);
+  const ImageWindow all{0, 0, shape.height, shape.width};
+  pixels_.resize(all.rgb_bytes());
+  is_jpeg(file) ? decode_jpeg(file, all, 8, pixels_.data()) : decode_png(file, pixels_.data());
+  return pixels_.data();
+}
+
+void ImageDecoder::see(ImageBytes file, ImageShape shape, const ImageView& view, bool fast, std::uint8_t* rgb) {
+  ImageWindow window = view.window;
+  int eighths = 8;
+  if (fast && is_jpeg(file)) {
+    while (eighths > 1 && window.height * (eighths / 2) / 8 >= view.resized.height &&
+           window.width * (eighths / 2) / 8 >= view.resized.width)
+      eighths /= 2;
+    window = {window.top * eighths / 8, window.left * eighths / 8, window.height * eighths / 8,
+              window.width * eighths / 8};
+  }
+  const ImageShape from{window.height, window.width};
+  const ImageWindow needed = within(window, Resizer::needed(from, view.resized, view.part));
+  const bool same = from == view.resized;
+  if (!same) window_.resize(needed.rgb_bytes());
+  std::uint8_t* const to = same ? rgb : window_.data();
+  if (is_jpeg(file)) {
+    decode_jpeg(file, needed, eighths, to);
+  } else {
+    const ImageShape found = image_shape(file);
+    require(found == shape, ExitCode::data, "has ", found.width, " x ", found.height, " pixels, where the index says ",
+            shape.width, " x ", shape.height);
+    cut(whole(file), shape.width, needed, to);
+  }
+  if (!same) resizer_.resize(to, from, view.resized, view.part, rgb);
+}
+
+}  // namespace dat

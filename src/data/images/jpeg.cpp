@@ -1,0 +1,166 @@
+#include "data/images/jpeg.hpp"
+
+#include <algorithm>
+#include <array>
+#include <csetjmp>
+#include <cstdio>
+
+// Its header needs stdio's types.
+#include <jerror.h>
+#include <jpeglib.h>
+
+#include "dat/error.hpp"
+
+namespace dat {
+
+namespace {
+
+constexpr int kMostScans = 500;  // real files have some ten; each costs a pass over the image
+
+/// Errors of the library, which must not return from its handler: it goes on where `place` was set.
+struct Handler {
+  jpeg_error_mgr base;  // first: the library knows this part
+  std::jmp_buf place;
+  char text[JMSG_LENGTH_MAX];
+};
+
+struct Job {
+  ImageBytes file;
+  ImageShape shape;
+  ImageWindow window;
+  int eighths = 8;
+  std::uint8_t* rgb = nullptr;  // null: the head is enough
+};
+
+void leave(j_common_ptr info) {
+  auto* handler = reinterpret_cast<Handler*>(info->err);
+  info->err->format_message(info, handler->text);
+  std::longjmp(handler->place, 1);
+}
+
+/// Warnings after which pixels are guessed are errors.
+void warn(j_common_ptr info, int level) {
+  if (level >= 0) return;  // a trace
+  switch (info->err->msg_code) {
+    case JWRN_ADOBE_XFORM:
+    case JWRN_BOGUS_PROGRESSION:
+    case JWRN_EXTRANEOUS_DATA:
+    case JWRN_JFIF_MAJOR:
+      return;
+    default:
+      leave(info);
+  }
+}
+
+void count_scans(j_common_ptr info) {
+  if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number > kMostScans) {
+    info->err->msg_code = JERR_BAD_PROGRESSION;
+    leave(info);
+  }
+}
+
+void from_inverted_cmyk(const std::uint8_t* from, int width, std::uint8_t* rgb) {
+  for (int x = 0; x < width; ++x) {
+    // As inverted numbers are 255 - ink: what is left of white after black, then after the colour.
+    const int white = from[4 * x + 3];
+    for (int c = 0; c < 3; ++c) {
+      const int ink = (255 - from[4 * x + c]) * white + 128;
+      rgb[3 * x + c] = static_cast<std::uint8_t>(std::clamp(white - ((ink + (ink >> 8)) >> 8), 0, 255));
+    }
+  }
+}
+
+void read_rows(jpeg_decompress_struct& info, Job& job) {
+  const ImageWindow& window = job.window;
+  const bool inks = info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK;
+  info.out_color_space = inks ? JCS_CMYK : JCS_RGB;
+  info.scale_num = static_cast<unsigned>(job.eighths);
+  info.scale_denom = 8;
+  jpeg_start_decompress(&info);
+  const auto width = static_cast<int>(info.output_width), height = static_cast<int>(info.output_height);
+  // Colours of a column depend on its neighbours', which at the edge of what is cut are missing: a block more.
+  const int block = 8 * info.max_h_samp_factor;
+  JDIMENSION left = static_cast<JDIMENSION>(std::max(0, window.left - block));
+  if (window.width < width) {
+    JDIMENSION columns = static_cast<JDIMENSION>(std::min(width, window.left + window.width + block)) - left;
+    jpeg_crop_scanline(&info, &left, &columns);
+  }
+  const auto components = static_cast<std::size_t>(info.output_components);
+  JSAMPARRAY row = info.mem->alloc_sarray(reinterpret_cast<j_common_ptr>(&info), JPOOL_IMAGE,
+                                          static_cast<JDIMENSION>(info.output_width * components), 1);
+  const std::uint8_t* first = row[0] + (static_cast<std::size_t>(window.left) - left) * components;
+  if (window.top > 0) jpeg_skip_scanlines(&info, static_cast<JDIMENSION>(window.top));
+  const std::size_t bytes = std::size_t{3} * static_cast<std::size_t>(window.width);
+  for (int y = 0; y < window.height; ++y) {
+    std::uint8_t* const to = job.rgb + static_cast<std::size_t>(y) * bytes;
+    jpeg_read_scanlines(&info, row, 1);
+    if (inks)
+      from_inverted_cmyk(first, window.width, to);
+    else
+      std::copy_n(first, bytes, to);
+  }
+  if (window.height == height)
+    jpeg_finish_decompress(&info);
+  else
+    jpeg_abort_decompress(&info);
+}
+
+/// False where the library has met an error. No object with a destructor may live here and below: errors jump over
+/// them.
+bool run(jpeg_decompress_struct& info, Handler& handler, Job& job) {
+  if (setjmp(handler.place) != 0) return false;
+  jpeg_mem_src(&info, job.file.data(), static_cast<unsigned long>(job.file.size()));
+  jpeg_read_header(&info, TRUE);
+  job.shape = {static_cast<int>(info.image_height), static_cast<int>(info.image_width)};
+  if (std::max(job.shape.height, job.shape.width) > kMostPixels) {
+    std::snprintf(handler.text, sizeof handler.text, "has %d x %d pixels, at most %d on a side are taken",
+                  job.shape.width, job.shape.height, kMostPixels);
+    return false;
+  }
+  if (job.rgb == nullptr) return true;
+  const ImageShape scaled = in_eighths(job.shape, job.eighths);
+  const ImageWindow& window = job.window;
+  if (window.top + window.height > scaled.height || window.left + window.width > scaled.width) {
+    std::snprintf(handler.text, sizeof handler.text, "has %d x %d pixels, fewer than before", job.shape.width,
+                  job.shape.height);
+    return false;
+  }
+  read_rows(info, job);
+  return true;
+}
+
+void run(Job& job) {
+  jpeg_decompress_struct info{};
+  jpeg_progress_mgr progress{};
+  Handler handler{};
+  info.err = jpeg_std_error(&handler.base);
+  handler.base.error_exit = leave;
+  handler.base.emit_message = warn;
+  progress.progress_monitor = count_scans;
+  jpeg_create_decompress(&info);
+  info.progress = &progress;
+  const bool done = run(info, handler, job);
+  jpeg_destroy_decompress(&info);
+  require(done, ExitCode::data, handler.text);
+}
+
+}  // namespace
+
+bool is_jpeg(ImageBytes file) { return file.size() > 2 && file[0] == 0xFF && file[1] == 0xD8 && file[2] == 0xFF; }
+
+ImageShape jpeg_shape(ImageBytes file) {
+  Job job{.file = file, .shape = {}, .window = {}};
+  run(job);
+  return job.shape;
+}
+
+void decode_jpeg(ImageBytes file, const ImageWindow& window, int eighths, std::uint8_t* rgb) {
+  Job job{.file = file, .shape = {}, .window = window, .eighths = eighths, .rgb = rgb};
+  run(job);
+}
+
+ImageShape in_eighths(ImageShape whole, int eighths) {
+  return {(whole.height * eighths + 7) / 8, (whole.width * eighths + 7) / 8};
+}
+
+}  // namespace dat

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace dat {
+
+/// An image among the files of a source.
+struct Member {
+  int container = -1;  ///< number of the tar that it lies in; -1: a file of its own
+  std::string path;    ///< in the source's folder, or in the tar
+  std::int64_t offset = 0, bytes = 0;
+  bool test = false;  ///< else for training
+  int label = 0;
+};
+
+/// The images of a source, in the order of their paths or of the archives.
+struct Members {
+  std::string folder;                   ///< that the paths of containers and of single files begin in
+  std::vector<std::string> containers;  ///< tars
+  std::vector<std::string> class_names;
+  std::vector<Member> all;
+  std::int64_t others = 0;  ///< files that are no images
+};
+
+/// Finds the images of a source by the names of its files; none is read but the labels of shards. Error(data).
+///
+/// - A folder, or a tar, with a folder for each class, below "train", "val", "validation" or "test", or without these,
+/// as
+///   training images (torchvision's ImageFolder). Labels are the places of the names in their order. Where there is
+///   "test", images of "val" are left out; else these are the test images.
+/// - Tars in a folder, or one, of WebDataset: x.jpg beside x.cls, or beside x.json with "cls".
+/// - A tar of tars, one for each class: ImageNet's training images.
+[[nodiscard]] Members members_of(const std::string& source);
+
+}  // namespace dat

@@ -1,0 +1,78 @@
+#include "data/images/tar.hpp"
+
+#include <archive.h>
+#include <archive_entry.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <exception>
+#include <memory>
+#include <vector>
+
+#include "dat/error.hpp"
+#include "dat/tick.hpp"
+
+namespace dat {
+
+namespace {
+
+/// What the library reads from. Errors of the source wait until the library has returned.
+struct Reading {
+  const ByteSource& source;
+  std::int64_t at = 0;
+  std::vector<char> block = std::vector<char>(1U << 16U);
+  std::exception_ptr failure{};
+};
+
+la_ssize_t read_block(archive* of, void* data, const void** block) {
+  auto* reading = static_cast<Reading*>(data);
+  const std::int64_t bytes = std::min(std::ssize(reading->block), reading->source.size() - reading->at);
+  try {
+    reading->source.read(reading->at, reading->block.data(), bytes);
+  } catch (...) {
+    reading->failure = std::current_exception();
+    archive_set_error(of, EIO, "cannot be read");
+    return ARCHIVE_FATAL;
+  }
+  reading->at += bytes;
+  *block = reading->block.data();
+  return bytes;
+}
+
+la_int64_t skip_bytes(archive*, void* data, la_int64_t bytes) {
+  auto* reading = static_cast<Reading*>(data);
+  const std::int64_t skipped = std::min<std::int64_t>(bytes, reading->source.size() - reading->at);
+  reading->at += skipped;
+  return skipped;
+}
+
+}  // namespace
+
+void for_each_in_tar(const ByteSource& source, const std::function<void(const TarEntry& entry)>& use) {
+  const std::unique_ptr<archive, decltype(&archive_read_free)> reader(archive_read_new(), archive_read_free);
+  require(reader != nullptr, ExitCode::data, source.name(), ": no memory to read it");
+  Reading reading{.source = source};
+  const auto check = [&](int status) {
+    if (reading.failure) std::rethrow_exception(reading.failure);
+    require(status == ARCHIVE_OK || status == ARCHIVE_WARN || status == ARCHIVE_EOF, ExitCode::data, source.name(),
+            ": no whole tar archive: ",
+            archive_error_string(reader.get()) != nullptr ? archive_error_string(reader.get()) : "unknown");
+    return status;
+  };
+  check(archive_read_support_format_tar(reader.get()));
+  check(archive_read_open2(reader.get(), &reading, nullptr, read_block, skip_bytes, nullptr));
+  for (archive_entry* entry = nullptr; check(archive_read_next_header(reader.get(), &entry)) != ARCHIVE_EOF;) {
+    tick();
+    const char* const path = archive_entry_pathname(entry);
+    if (archive_entry_filetype(entry) != AE_IFREG || archive_entry_hardlink(entry) != nullptr || path == nullptr)
+      continue;
+    require(archive_entry_sparse_count(entry) == 0, ExitCode::data, source.name(), ": ", in_one_line(path),
+            " is a sparse file, which cannot be read where it lies");
+    const TarEntry found{path, archive_filter_bytes(reader.get(), 0), archive_entry_size(entry)};
+    require(found.bytes >= 0 && found.offset >= 0 && found.bytes <= source.size() - found.offset, ExitCode::data,
+            source.name(), ": is cut off in ", in_one_line(path));
+    use(found);
+  }
+}
+
+}  // namespace dat
