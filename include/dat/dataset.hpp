@@ -5,13 +5,19 @@
 #include <string>
 #include <vector>
 
+#include "dat/image.hpp"
+
 namespace dat {
+
+/// The highest number of classes: labels are kept in 16 bits.
+constexpr int kMostClasses = 32767;
 
 /// What a data file says about itself.
 struct DatasetInfo {
-  int size = 0;                          ///< height = width of the images
+  int size = 0;                          ///< height = width of what networks see
   int channels = 3;                      ///< 1..4
-  int classes = 0;                       ///< 2..256
+  int classes = 0;                       ///< 2..kMostClasses
+  bool decoded = false;                  ///< pixels are made of JPEG or PNG files each time they are read
   std::vector<std::string> class_names;  ///< [classes]
 
   [[nodiscard]] std::size_t image_bytes() const {
@@ -41,8 +47,20 @@ class Dataset {
   [[nodiscard]] virtual std::int64_t first_file() const { return size(); }
   /// 0 ... classes - 1; -1: unknown.
   [[nodiscard]] virtual int label(std::int64_t index) const = 0;
-  /// Pixels [size][size][channels] of one sample. Thread-safe. Error(data) where the file has become short.
+  /// Shape of the image as it is stored.
+  [[nodiscard]] virtual ImageShape shape(std::int64_t) const { return {info().size, info().size}; }
+  /// Pixels [size][size][channels] of one sample, as evaluations see it. Thread-safe. Error(data): the image is
+  /// damaged, has changed, or is not there any more.
   virtual void read(std::int64_t index, std::uint8_t* pixels) const = 0;
+  /// Pixels [part.height][part.width][channels] of a view of one sample. Thread-safe. Error(data), as read().
+  virtual void see(std::int64_t index, const ImageView& view, std::uint8_t* pixels) const;
+};
+
+/// How data files are looked at.
+struct Sight {
+  int size = 0;       ///< height = width of what the network sees; 0: the images', which must be alike and square
+  int usual = 0;      ///< what `size` is where the images are not; 0: Error(usage)
+  bool fast = false;  ///< JPEG is made smaller by its transform, where it is larger than what is wanted
 };
 
 /// Opens `/split/images` uint8 [n,s,s,c] and `/split/labels` integer [n] of all files (data/README.md). The classes are
@@ -50,9 +68,10 @@ class Dataset {
 /// no plain HDF5 (hdf5/hdf5_reader.hpp; convert_dataset makes it), damaged (files made by write_synthetic and
 /// convert_dataset are sealed: file.hpp), has no such split, has other shapes or types than said, labels out of range
 /// (training images may have -1: unknown), or files that do not fit together. Files without test images add none to
-/// "test" where there are several files. limit > 0: the first `limit` samples only.
+/// "test" where there are several files. limit > 0: the first `limit` samples only. A file may be an index of images
+/// (images/index.hpp), too. Error(usage): images of several shapes, without a size.
 [[nodiscard]] std::unique_ptr<Dataset> open_dataset(const std::vector<std::string>& paths, const std::string& split,
-                                                    std::int64_t limit);
+                                                    std::int64_t limit, const Sight& sight = {});
 
 /// A hash of shapes, class names, all labels and the pixels, as 32 hexadecimal digits: what ranks compare to know that
 /// they have the same images. Of more than 65,536 images, or more than 256 MiB of pixels, the hash takes the pixels of

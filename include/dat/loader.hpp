@@ -3,8 +3,10 @@
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -23,12 +25,14 @@ struct HostBatch {
   BatchKey key{};                      ///< what the micro-batches have in common
   bool dealt = false;                  ///< each micro-batch is a unit of work of all ranks' (LoaderOptions::dealt)
   int elsewhere = 0;                   ///< samples of other ranks in the step
-  std::vector<std::uint8_t> pixels;    ///< [count, size, size, channels]; empty where they are not read
+  int side = 0;                        ///< height = width of the pixels; 0: that of what networks see
+  std::vector<std::uint8_t> pixels;    ///< [count, side, side, channels]; empty where they are not read
   std::vector<std::int32_t> labels;    ///< [count]
   std::vector<std::int64_t> ids;       ///< [count] sample numbers: keys of the random start
   std::vector<Crop> crops;             ///< [count]
   std::vector<std::int64_t> everyone;  ///< the ids of all ranks, rank by rank; empty without `everyone` in the options
   std::vector<int> begins;             ///< [ranks + 1] where the ids of a rank begin in `everyone`
+  std::vector<int> order;              ///< [count] places in the batch, by the place in the file
 
   /// Makes room for `most` images of `bytes` each, none of them cut.
   void make_room(std::int64_t most, std::int64_t bytes) {
@@ -37,22 +41,33 @@ struct HostBatch {
     labels.resize(n);
     ids.resize(n);
     crops.resize(n);
+    order.resize(n);
   }
 };
+
+/// How training images are cut, and mirrored with probability 1/2.
+enum class Augment {
+  none,     ///< not at all; a smaller cut is of the middle
+  crop,     ///< at random, from the image zero-padded by 4
+  resized,  ///< random windows of the image as it is stored, resized (data/images/view.hpp)
+};
+/// "none", "crop" or "resized".
+[[nodiscard]] Augment augment_of(const std::string& word);
 
 struct LoaderOptions {
   int batch = 1, micro_batch = 1;
   /// `batch` is the batch of all ranks, whose micro-batches are dealt to them (dat/dealing.hpp).
   bool dealt = false;
   std::optional<Mix> mix{};  ///< how the dataset is mixed; none: one pool
-  /// Random cut from the image zero-padded by 4, mirrored with probability 1/2; else a smaller cut is of the middle.
-  bool augment = true;
+  Augment augment = Augment::crop;
   ByEpoch<int> sizes = 0;          ///< height = width of the cuts; 0: that of the images
   bool pixels = true;              ///< read the pixels; false: the ids say enough
   bool everyone = false;           ///< name the samples of all ranks
   std::int64_t warmup_epochs = 0;  ///< whole ones, which share the shuffle of the first one after them, as in DAT
   std::uint64_t seed = 0;
   std::int64_t first_step = 0;
+  int threads = 1;   ///< that read images
+  int prefetch = 1;  ///< batches that are read ahead
 };
 
 /// Makes the batch of any rank and step.
@@ -65,11 +80,17 @@ class BatchReader {
   void fill(HostBatch& batch, std::int64_t step, int rank) { fill(batch, step, rank, ranks_); }
   /// The same, of a rank of a group that has no fewer ranks than this one.
   void fill(HostBatch& batch, std::int64_t step, int rank, int ranks);
+  /// All of a batch but the pixels, which read() adds, image by image: the order-th in the order of the file. read()
+  /// may be called by several threads.
+  void choose(HostBatch& batch, std::int64_t step, int rank, int ranks);
+  void read(HostBatch& batch, int order) const;
+  [[nodiscard]] bool reads_pixels() const { return options_.pixels; }
+  [[nodiscard]] int ranks() const { return ranks_; }
   [[nodiscard]] const Sampler& sampler() const { return sampler_; }
 
  private:
-  void choose(HostBatch& batch, std::int64_t step, int rank, int ranks);
-  void read(HostBatch& batch);
+  void choose_samples(HostBatch& batch, std::int64_t step, int rank, int ranks);
+  void read_all(HostBatch& batch) const;
 
   const Dataset& dataset_;
   LoaderOptions options_;
@@ -77,10 +98,11 @@ class BatchReader {
   Sampler sampler_;
   std::int64_t shuffled_ = -1;
   std::vector<std::int64_t> indices_;
-  std::vector<int> order_;  ///< [batch] places in the batch, by the place in the file
+  int most_;  ///< samples of a rank in a step
 };
 
-/// Reads the batches of the coming steps in a thread of its own, one ahead.
+/// Reads the batches of the coming steps ahead, in threads of its own: which samples are in a batch one of them says,
+/// its images all of them read. Batches come in their order, equal at any number of threads.
 class Loader {
  public:
   Loader(const Dataset& dataset, int ranks, int rank, const LoaderOptions& options);
@@ -94,17 +116,27 @@ class Loader {
   [[nodiscard]] const Sampler& sampler() const { return reader_.sampler(); }
 
  private:
+  /// A batch that is read.
+  struct Place {
+    HostBatch batch;
+    int handed_out = 0, done = 0, wanted = 0;  ///< images
+    std::exception_ptr failure{};              ///< of the first of its images that could not be read...
+    int failed = 0;                            ///< ...which is in the piece that begins here
+  };
   void work();
+  /// Each does a piece of work without the lock; false: there is none.
+  bool read_some(std::unique_lock<std::mutex>& lock);
+  bool choose_next(std::unique_lock<std::mutex>& lock);
+  [[nodiscard]] Place& place(std::int64_t step) { return places_[static_cast<std::size_t>(step) % places_.size()]; }
 
-  int rank_;
+  int rank_, piece_;  ///< piece: images that a thread takes at once
   BatchReader reader_;
-  HostBatch batches_[2];
+  std::vector<Place> places_;  ///< the batch that is in use, and those ahead
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::int64_t produced_, consumed_;  ///< steps
-  std::exception_ptr failure_;
-  bool stop_ = false;
-  std::thread thread_;
+  std::int64_t chosen_, consumed_;  ///< steps
+  bool choosing_ = false, stop_ = false;
+  std::vector<std::thread> threads_;
 };
 
 }  // namespace dat

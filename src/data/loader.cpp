@@ -4,9 +4,16 @@
 #include <numeric>
 
 #include "dat/dealing.hpp"
+#include "dat/error.hpp"
 #include "dat/random.hpp"
+#include "data/images/view.hpp"
 
 namespace dat {
+
+Augment augment_of(const std::string& word) {
+  if (word == "none") return Augment::none;
+  return word == "resized" ? Augment::resized : Augment::crop;
+}
 
 BatchReader::BatchReader(const Dataset& dataset, int ranks, const LoaderOptions& options)
     : dataset_(dataset),
@@ -16,68 +23,63 @@ BatchReader::BatchReader(const Dataset& dataset, int ranks, const LoaderOptions&
                options.micro_batch, options.seed),
       indices_(static_cast<std::size_t>(options.batch)) {
   const EpochPlan& plan = sampler_.plan();
-  const int most = options.dealt ? (plan.micro_batches + ranks - 1) / ranks * plan.micro_batch() : options.batch;
-  order_.resize(static_cast<std::size_t>(most));
+  most_ = options.dealt ? (plan.micro_batches + ranks - 1) / ranks * plan.micro_batch() : options.batch;
 }
 
 HostBatch BatchReader::batch() const {
   HostBatch batch;
-  batch.make_room(std::ssize(order_), options_.pixels ? static_cast<std::int64_t>(dataset_.info().image_bytes()) : 0);
+  batch.make_room(most_, options_.pixels ? static_cast<std::int64_t>(dataset_.info().image_bytes()) : 0);
   if (options_.everyone) batch.everyone.resize(static_cast<std::size_t>(options_.dealt ? 1 : ranks_) * indices_.size());
   batch.begins.resize(static_cast<std::size_t>(ranks_) + 1);
   return batch;
 }
 
-Loader::Loader(const Dataset& dataset, int ranks, int rank, const LoaderOptions& options)
-    : rank_(rank),
-      reader_(dataset, ranks, options),
-      batches_{reader_.batch(), reader_.batch()},
-      produced_(options.first_step),
-      consumed_(options.first_step) {
-  thread_ = std::thread([this] { work(); });
-}
-
-Loader::~Loader() {
-  {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
-  }
-  changed_.notify_all();
-  thread_.join();
-}
-
 void BatchReader::fill(HostBatch& batch, std::int64_t step, int rank, int ranks) {
+  choose(batch, step, rank, ranks);
+  if (options_.pixels) read_all(batch);
+}
+
+void BatchReader::choose(HostBatch& batch, std::int64_t step, int rank, int ranks) {
   const std::int64_t steps = sampler_.plan().steps(), epoch = step / steps;
   const std::int64_t shuffle = epoch < options_.warmup_epochs ? 0 : epoch - options_.warmup_epochs;
   if (shuffle != shuffled_) {
     sampler_.shuffle(static_cast<std::uint32_t>(shuffle));
     shuffled_ = shuffle;
   }
-  choose(batch, step % steps, rank, ranks);
-  if (options_.pixels) read(batch);
+  choose_samples(batch, step % steps, rank, ranks);
   const int whole = dataset_.info().size, cut = options_.sizes.at(epoch), size = cut > 0 ? cut : whole;
   batch.key = {.seed = options_.seed, .epoch = static_cast<std::uint32_t>(epoch), .step = step, .size = size};
+  batch.side = options_.augment == Augment::resized ? size : whole;
   for (int i = 0; i < batch.count; ++i) {
     const auto k = static_cast<std::size_t>(i);
     const std::int64_t sample = indices_[k];
     batch.labels[k] = dataset_.label(sample);
     batch.ids[k] = sample;
-    const auto middle = static_cast<std::int16_t>((whole - size) / 2);
+    const auto middle = static_cast<std::int16_t>((batch.side - size) / 2);
     batch.crops[k] = {middle, middle};
-    if (!options_.augment) continue;
-    constexpr int kPadding = 4;
-    const int places = whole + 2 * kPadding - size + 1;  // on either axis
+    if (options_.augment == Augment::none) continue;
     const Philox4 words = random_words(options_.seed, Purpose::augmentation, static_cast<std::uint32_t>(epoch),
                                        static_cast<std::uint64_t>(sample), 0);
+    batch.crops[k].flip = static_cast<std::int16_t>(words.v[2] & 1U);
+    if (options_.augment == Augment::resized) continue;
+    constexpr int kPadding = 4;
+    const int places = whole + 2 * kPadding - size + 1;  // on either axis
     const auto shift = [&](std::uint32_t word) {
       return static_cast<std::int16_t>(static_cast<int>(word % static_cast<std::uint32_t>(places)) - kPadding);
     };
-    batch.crops[k] = {shift(words.v[0]), shift(words.v[1]), static_cast<std::int16_t>(words.v[2] & 1U)};
+    batch.crops[k].top = shift(words.v[0]);
+    batch.crops[k].left = shift(words.v[1]);
   }
+  // A disk that turns, and a file system that fetches more than was asked for, like the order of the file better.
+  const auto end = batch.order.begin() + batch.count;
+  std::iota(batch.order.begin(), end, 0);
+  std::sort(batch.order.begin(), end, [&](int a, int b) {
+    return batch.ids[static_cast<std::size_t>(a)] < batch.ids[static_cast<std::size_t>(b)];
+  });
 }
 
 /// Which samples the rank has in a step of the epoch.
-void BatchReader::choose(HostBatch& batch, std::int64_t step, int rank, int ranks) {
+void BatchReader::choose_samples(HostBatch& batch, std::int64_t step, int rank, int ranks) {
   const int count = sampler_.batch(step, options_.dealt ? 0 : rank, indices_.data());
   const int all = sampler_.plan().micro_batches;
   batch.begins.resize(static_cast<std::size_t>(ranks) + 1);
@@ -99,54 +101,102 @@ void BatchReader::choose(HostBatch& batch, std::int64_t step, int rank, int rank
     (void)sampler_.batch(step, one, batch.everyone.data() + std::ptrdiff_t{one} * count);
 }
 
-// In the order of the file: a disk that turns, and a file system that fetches more than was asked for, like it better.
-void BatchReader::read(HostBatch& batch) {
-  const std::size_t bytes = dataset_.info().image_bytes();
-  const auto end = order_.begin() + batch.count;
-  std::iota(order_.begin(), end, 0);
-  std::sort(order_.begin(), end, [this](int a, int b) {
-    return indices_[static_cast<std::size_t>(a)] < indices_[static_cast<std::size_t>(b)];
-  });
-  for (auto at = order_.begin(); at != end; ++at) {
-    const auto k = static_cast<std::size_t>(*at);
-    dataset_.read(indices_[k], batch.pixels.data() + k * bytes);
+void BatchReader::read(HostBatch& batch, int order) const {
+  const auto k = static_cast<std::size_t>(batch.order[static_cast<std::size_t>(order)]);
+  const std::int64_t sample = batch.ids[k];
+  const auto side = static_cast<std::size_t>(batch.side);
+  std::uint8_t* const to = batch.pixels.data() + k * side * side * static_cast<std::size_t>(dataset_.info().channels);
+  if (options_.augment != Augment::resized) return dataset_.read(sample, to);
+  dataset_.see(sample,
+               random_view(dataset_.shape(sample), batch.side, options_.seed,
+                           static_cast<std::uint32_t>(batch.key.epoch), sample),
+               to);
+}
+
+void BatchReader::read_all(HostBatch& batch) const {
+  for (int order = 0; order < batch.count; ++order) read(batch, order);
+}
+
+Loader::Loader(const Dataset& dataset, int ranks, int rank, const LoaderOptions& options)
+    : rank_(rank),
+      piece_(std::max(1, options.batch / (4 * options.threads))),
+      reader_(dataset, ranks, options),
+      chosen_(options.first_step),
+      consumed_(options.first_step) {
+  for (int k = 0; k <= options.prefetch; ++k) places_.push_back({.batch = reader_.batch()});
+  for (int k = 0; k < options.threads; ++k) threads_.emplace_back([this] { work(); });
+}
+
+Loader::~Loader() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
   }
+  changed_.notify_all();
+  for (std::thread& one : threads_) one.join();
 }
 
 void Loader::work() {
-  for (;;) {
-    std::int64_t step = 0;
-    {
-      std::unique_lock lock(mutex_);
-      // The batch handed out last is still in use: one further ahead, no more.
-      changed_.wait(lock, [this] { return stop_ || produced_ < consumed_ + 1; });
-      if (stop_) return;
-      step = produced_;
-    }
+  std::unique_lock lock(mutex_);
+  while (!stop_)
+    if (!read_some(lock) && !choose_next(lock)) changed_.wait(lock);
+}
+
+bool Loader::read_some(std::unique_lock<std::mutex>& lock) {
+  for (std::int64_t step = consumed_; step < chosen_; ++step) {
+    Place& here = place(step);
+    if (here.handed_out == here.wanted) continue;
+    const int first = here.handed_out, end = std::min(first + piece_, here.wanted);
+    here.handed_out = end;
+    lock.unlock();
+    std::exception_ptr failure;
     try {
-      reader_.fill(batches_[step % 2], step, rank_);
+      for (int order = first; order < end; ++order) reader_.read(here.batch, order);
     } catch (...) {
-      const std::lock_guard lock(mutex_);
-      failure_ = std::current_exception();
+      failure = std::current_exception();
     }
-    {
-      const std::lock_guard lock(mutex_);
-      ++produced_;
-      if (failure_) stop_ = true;
+    lock.lock();
+    if (failure && (!here.failure || first < here.failed)) {
+      here.failure = failure;
+      here.failed = first;
     }
-    changed_.notify_all();
+    here.done += end - first;
+    if (here.done == here.wanted) changed_.notify_all();
+    return true;
   }
+  return false;
+}
+
+bool Loader::choose_next(std::unique_lock<std::mutex>& lock) {
+  // The batch handed out last is still in use: its place is free when the next one is.
+  if (choosing_ || chosen_ - consumed_ >= std::ssize(places_) - 1) return false;
+  choosing_ = true;
+  Place& next = place(chosen_);
+  lock.unlock();
+  next.failure = nullptr;
+  try {
+    reader_.choose(next.batch, chosen_, rank_, reader_.ranks());
+  } catch (...) {
+    next.failure = std::current_exception();
+  }
+  lock.lock();
+  next.handed_out = next.done = 0;
+  next.wanted = reader_.reads_pixels() && !next.failure ? next.batch.count : 0;
+  ++chosen_;
+  choosing_ = false;
+  changed_.notify_all();
+  return true;
 }
 
 const HostBatch& Loader::next() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return produced_ > consumed_; });
-  if (failure_) std::rethrow_exception(failure_);
-  const HostBatch& batch = batches_[consumed_ % 2];
+  Place& here = place(consumed_);
+  changed_.wait(lock, [&] { return chosen_ > consumed_ && here.done == here.wanted; });
+  if (here.failure) std::rethrow_exception(here.failure);
   ++consumed_;
   lock.unlock();
   changed_.notify_all();
-  return batch;
+  return here.batch;
 }
 
 }  // namespace dat

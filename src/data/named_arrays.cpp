@@ -140,7 +140,6 @@ void write_arrays(const ConvertOptions& options, const std::vector<SplitArrays>&
           first.size, " x ", first.size, ", not of ", options.size, "; leave --size off");
   require(names.empty() || options.classes == 0 || options.classes == std::ssize(names), ExitCode::data, options.source,
           ": names ", names.size(), " classes, but ", options.classes, " were asked for");
-  constexpr int kMostClasses = 256;
   require(names.empty() || (names.size() >= 2 && names.size() <= kMostClasses), ExitCode::data, options.source,
           ": names ", names.size(), names.size() == 1 ? " class" : " classes", ", must be 2 to ", kMostClasses);
   DatasetInfo info;  // without names: the highest label tells, or, of extra images, the labelled set

@@ -21,7 +21,11 @@ class Subset final : public Dataset {
     return std::lower_bound(samples_.begin(), samples_.end(), whole_->first_file()) - samples_.begin();
   }
   [[nodiscard]] int label(std::int64_t index) const override { return whole_->label(at(index)); }
+  [[nodiscard]] ImageShape shape(std::int64_t index) const override { return whole_->shape(at(index)); }
   void read(std::int64_t index, std::uint8_t* pixels) const override { whole_->read(at(index), pixels); }
+  void see(std::int64_t index, const ImageView& view, std::uint8_t* pixels) const override {
+    whole_->see(at(index), view, pixels);
+  }
 
  private:
   [[nodiscard]] std::int64_t at(std::int64_t index) const { return samples_[static_cast<std::size_t>(index)]; }

@@ -59,7 +59,7 @@ class DrawnImages final : public Dataset {
 
 [[nodiscard]] TrainOptions training_of(const StepOptions& options) {
   TrainOptions all;
-  all.augment = false;
+  all.augment = "none";
   all.network = options.network;
   all.width = options.width;
   all.attack = options.attack;

@@ -108,7 +108,7 @@ class TableOf : public Table {
  public:
   TableOf() : Table(std::make_shared<Options>()) {}
 
-  /// names: as CLI11 takes them ("-q,--quiet", "--augment,!--no-augment"). Without dashes: a positional, which is
+  /// names: as CLI11 takes them ("-q,--quiet"). Without dashes: a positional, which is
   /// required unless it has a name with dashes, too ("RUN,--checkpoint"). field: where the value is, and its default.
   template <class T, class Base>
   requires std::derived_from<Options, Base> OptionOf<Options> add(const std::string& names, T Base::*field,

@@ -44,7 +44,9 @@ ChosenSplit open_chosen(const Trained& trained, const std::vector<std::string>& 
                        : " kept images of its own data aside; leave --data off");
   wanted.limit_test = 0;
   ChosenSplit chosen{.images = nullptr, .files = wanted.data};
-  auto whole = open_split(wanted, split);
+  const auto size = trained.checkpoint.integers.find("image_size");
+  auto whole =
+      open_split(wanted, split, size == trained.checkpoint.integers.end() ? 0 : static_cast<int>(size->second));
   chosen.size = whole->size();
   chosen.images = first_of(std::move(whole), limit);
   const std::int64_t unlabelled = unlabelled_images(*chosen.images);

@@ -391,11 +391,11 @@ class Printed(unittest.TestCase):
 
     def test_words_are_quoted(self):
         out = "/tmp/a b/$HOME/`id`/'q' \"r\" \\ ;&|<>*?!#~é/x"
-        words = self.words("--network=small_cnn", "--out", out, "--no-augment", "--milestones=3,4", "-q", "--eps", "4/255")
+        words = self.words("--network=small_cnn", "--out", out, "--augment", "none", "--milestones=3,4", "-q", "--eps", "4/255")
         self.assertEqual(words[0], "train")
         self.assertIn(out, words)
         resolved = [subprocess.run([PROGRAM, "train", *given, "--print-config"], capture_output=True, text=True, check=True).stdout
-                    for given in (words[1:], ["--network=small_cnn", "--out", out, "--no-augment", "--milestones=3,4", "-q",
+                    for given in (words[1:], ["--network=small_cnn", "--out", out, "--augment", "none", "--milestones=3,4", "-q",
                                               "--eps", "4/255"])]
         self.assertEqual(*resolved)
 

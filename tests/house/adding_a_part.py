@@ -799,7 +799,7 @@ def try_sums(program, copy):
 
 def try_mixing(program, copy):
     """Two images of two classes, learnt by heart: to 0 alone, to ln 2 where each is half of the other."""
-    words = ("--limit-train", "2", "--batch", "2", "--no-augment", "--attack", "none", "--lambda", "0", "--optimizer", "sgd", "--lr", "0.2",
+    words = ("--limit-train", "2", "--batch", "2", "--augment", "none", "--attack", "none", "--lambda", "0", "--optimizer", "sgd", "--lr", "0.2",
              "--selector", "all", "--max-steps", "60", "--epochs", "60", "--warmup-epochs", "0", "--milestones", "59")
     alone, mixed = (last_loss(program, copy / f"mixing-{seed}", "--seed", seed, *words) for seed in (4712, 4713))
     if not (alone < 0.1 and 0.693 < mixed < 0.75):

@@ -26,7 +26,7 @@ EXPECTED = {  # resolved options that make the recipe what it is named after
                       "lr": "0.01", "momentum": "0.5", "batch": "64", "micro-batch": "8", "epochs": "10"},
     "fast_adversarial": {"attack": '"fgsm"', "alpha": '"10/255"', "start-box": '"on"', "attack-bn": '"train"', "lr": "0.2",
                          "schedule": '"cyclic"', "warmup-epochs": "7.5", "epochs": "7.5", "momentum": "0.9", "peak-momentum": "0.8",
-                         "weight-decay": "5e-04", "batch": "128", "augment": "true", "lambda": "0", "selector": '"all"'},
+                         "weight-decay": "5e-04", "batch": "128", "augment": '"crop"', "lambda": "0", "selector": '"all"'},
     "n_fgsm": {"attack": '"fgsm"', "start-radius": "2", "start-box": '"on"', "project": '"off"', "alpha": '"8/255"', "epochs": "15",
                "warmup-epochs": "15", "peak-momentum": "0.8", "lambda": "0"},
     "pgd2": {"attack": '"pgd"', "attack-steps": "2", "alpha": '"4/255"', "start-radius": "0", "schedule": '"cyclic"', "epochs": "18",

@@ -320,7 +320,7 @@ def automatic(config, layers):
             "micro-batch": config["batch"], "lr": .01, "lr-decay": .1, "schedule": "step", "selector": "exp3",
             "optimizer": "lamb", "attack": "pgd", "eps": 8 / 255, "bn-statistics": "average", "resample": "step",
             "granularity": "tensor", "mask": "shared", "mask-transport": "union", "aggregator": "mean",
-            "faults": "auto", "aggregator-mixing": False, "aggregator-tau": "auto", "aggregator-iterations": 2000, "augment": True, "train-size": "auto", "warm-start": 0, "attack-stop": "off",
+            "faults": "auto", "aggregator-mixing": False, "aggregator-tau": "auto", "aggregator-iterations": 2000, "augment": "crop", "train-size": "auto", "warm-start": 0, "attack-stop": "off",
             "attack-reuse": False, "stale-attack": 0, "staleness": 0, "refresh": "iteration", "activation": "relu", "normalize": "none", "average": "none", "average-decay": .995, "average-from": 0,
             "average-bn": "raw" if config["average"] == "none" else "rebuild"}
 
@@ -643,7 +643,7 @@ class Reference:
         inside. A cut lies anywhere in the image with 4 pixels around it, or without augmentation in its middle."""
         size = self.train.images.shape[1]
         w = words(self.seed, AUGMENTATION, epoch, samples, 0).astype(np.int64)
-        if self.config["augment"]:
+        if self.config["augment"] == "crop":
             top, left = (w[axis] % (size + 8 - cut + 1) - 4 for axis in range(2))
         else:
             w = np.zeros_like(w)

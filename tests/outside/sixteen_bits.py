@@ -80,7 +80,7 @@ def check(program, name, precision, width):
     for end in STEPS - 1, STEPS:  # the last three checkpoints are kept
         ended = subprocess.run([program, *map(str, [
             "train", "--device", "cuda", "--deterministic", "--precision", precision, "--math", "f32", "--network", name,
-            "--width", width, "--data", "set.h5", "--batch", BATCH, "--attack", "none", "--no-augment", "--selector", "all",
+            "--width", width, "--data", "set.h5", "--batch", BATCH, "--attack", "none", "--augment", "none", "--selector", "all",
             "--optimizer", "sgd", "--momentum", 0, "--weight-decay", 0, "--lr", LR, "--warmup-epochs", 0, "--epochs", 9,
             "--milestones", 9, "--max-steps", end, "--checkpoint-every", 1, "--eval-every", 0, "--limit-test", 4,
             "--threads", 2, "--quiet", "--out", out])], env={**os.environ, **MPI_ENVIRONMENT}, capture_output=True, text=True)

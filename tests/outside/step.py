@@ -51,7 +51,7 @@ TABLE = [
     ("half a clean loss", 1, STEPS, "--lambda 0.5 --optimizer sgd --lr 0.1"),
     ("half, two ranks", 2, STEPS, "--lambda 0.5 --batch 5 --micro-batch 5 --optimizer sgd --lr 0.1"),
     ("clean training", 1, STEPS, "--attack none --lambda 0.7 --optimizer lars --weight-decay 0.01"),
-    ("no augmentation", 1, "4", "--no-augment --attack none --optimizer sgd --lr 0.5"),
+    ("no augmentation", 1, "4", "--augment none --attack none --optimizer sgd --lr 0.5"),
     ("fgsm", 1, STEPS, "--attack fgsm --optimizer sgd --lr 0.05"),
     ("fgsm, two ranks", 2, STEPS, "--attack fgsm --batch 4 --micro-batch 2 --lambda 2 --alpha 0.02"),
     ("fgsm, running statistics", 1, "4", "--attack fgsm --attack-bn eval --eps 0.1 --eval pgd3,fgsm"),
@@ -311,7 +311,7 @@ TABLE = [
      "--peak-momentum 0.85 --warmup-epochs 0.5 --epochs 2.5"),
     ("pgd, then fgsm from far outside", 1, "1 4", "--data 12.h5 --attack pgd,fgsm@1 --attack-steps 2 --alpha 0.03,0.05@1 --start-radius 2 "
      "--project off --attack-bn eval --optimizer sgd --lr 0.1"),
-    ("growing images, average", 1, "4", "--data 12.h5 --train-size 9,12@1 --no-augment --attack-stop 1 --awp-gamma 0.01 "
+    ("growing images, average", 1, "4", "--data 12.h5 --train-size 9,12@1 --augment none --attack-stop 1 --awp-gamma 0.01 "
                                         "--average ema --average-decay 0.9"),
     ("grey images", 1, STEPS, "--data grey.h5 --lambda 1 --warm-start 2"),
     ("grey images, normalized", 2, "4", "--data grey.h5 --normalize 0.3,0.4 --activation silu --batch 4 --holdout 4"),

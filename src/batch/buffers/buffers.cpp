@@ -60,15 +60,15 @@ Batch& Buffers::load(const HostBatch& read, int index, const std::uint8_t* all) 
   batch_.elsewhere = read.dealt ? read.elsewhere : 0;
   batch_.whole = read.dealt;
   const auto n = static_cast<std::size_t>(batch_.n), at = static_cast<std::size_t>(batch_.begins_at);
-  if (all == nullptr)
-    backend.copy_to_device(pixels_, read.pixels.data() + at * static_cast<std::size_t>(bytes_),
-                           n * static_cast<std::size_t>(bytes_));
+  const int side = read.side > 0 ? read.side : largest_;
+  const std::size_t bytes =
+      static_cast<std::size_t>(side) * static_cast<std::size_t>(side) * static_cast<std::size_t>(layout.c);
+  if (all == nullptr) backend.copy_to_device(pixels_, read.pixels.data() + at * bytes, n * bytes);
   backend.copy_to_device(labels, read.labels.data() + at, n * sizeof(std::int32_t));
   backend.copy_to_device(ids, read.ids.data() + at, n * sizeof(std::int64_t));
   backend.copy_to_device(crops, read.crops.data() + at, n * sizeof(Crop));
-  each(
-      backend.device(), std::int64_t{batch_.n} * layout.h * layout.w,
-      kernels::Augment{all != nullptr ? all : pixels_, all != nullptr ? ids : nullptr, crops, clean, layout, largest_});
+  each(backend.device(), std::int64_t{batch_.n} * layout.h * layout.w,
+       kernels::Augment{all != nullptr ? all : pixels_, all != nullptr ? ids : nullptr, crops, clean, layout, side});
   return batch_;
 }
 
@@ -105,6 +105,7 @@ const std::uint8_t* put_on_device(Backend& backend, const Dataset& dataset) {
 
 bool fits_on_device(const Backend& backend, const Dataset& dataset, const std::string& wanted) {
   if (wanted != "auto") return wanted == "on";
+  if (dataset.info().decoded) return false;  // a start would decode them all
   return static_cast<std::size_t>(dataset.size()) * dataset.info().image_bytes() <= backend.spare_memory() / 2;
 }
 

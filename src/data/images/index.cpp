@@ -27,9 +27,9 @@ namespace fs = std::filesystem;
 static_assert(std::endian::native == std::endian::little);
 
 /// Reads the images of a source, by several threads.
-class Reading {
+class SourceFiles {
  public:
-  explicit Reading(const Members& members) : members_(members) {
+  explicit SourceFiles(const Members& members) : members_(members) {
     for (const std::string& name : members.containers)
       containers_.push_back(open_bytes((fs::path(members.folder) / name).string()));
   }
@@ -74,7 +74,7 @@ void on_threads(int threads, std::size_t count, const std::function<std::functio
 [[nodiscard]] std::vector<ImageRecord> look_at_all(const Members& members, int threads, std::vector<std::string>& why) {
   std::vector<ImageRecord> records(members.all.size());
   why.assign(members.all.size(), "");
-  const Reading reading(members);
+  const SourceFiles reading(members);
   on_threads(threads, members.all.size(), [&] {
     return [&, decoder = std::make_shared<ImageDecoder>(), bytes = std::vector<std::uint8_t>()](std::size_t k) mutable {
       tick();

@@ -1,21 +1,19 @@
 #include "data/images/indexed.hpp"
 
-#include <fcntl.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #include <algorithm>
 #include <cassert>
 #include <cstring>
 #include <filesystem>
-#include <map>
-#include <mutex>
-#include <span>
+#include <optional>
 
 #include "dat/error.hpp"
 #include "dat/file.hpp"
 #include "data/data_file.hpp"
 #include "data/images/decode.hpp"
+#include "data/images/index.hpp"
+#include "data/images/view.hpp"
 #include "files/bytes.hpp"
 
 namespace dat {
@@ -33,24 +31,20 @@ namespace fs = std::filesystem;
   return (fs::path(folder) / own).string();
 }
 
+/// Names in an index, one a line.
+[[nodiscard]] std::vector<std::string> lines(const Hdf5Reader& file, const std::string& name) {
+  Shape shape;
+  const std::vector<std::uint8_t> text = file.read<std::uint8_t>(name, shape);
+  return class_names_of(std::string(text.begin(), text.end()));
+}
+
 class IndexedImages final : public Dataset {
  public:
-  IndexedImages(const Hdf5Reader& file, const std::string& split, const IndexedOptions& options)
-      : path_(file.path()), options_(options), source_(open_bytes(file.path())) {
-    const auto lines = [&](const std::string& name) {
-      Shape shape;
-      const std::vector<std::uint8_t> text = file.read<std::uint8_t>(name, shape);
-      return class_names_of(std::string(text.begin(), text.end()));
-    };
-    info_.size = options.size;
-    info_.class_names = lines("/class_names");
-    info_.classes = static_cast<int>(info_.class_names.size());
-    require(info_.classes >= 2 && info_.classes <= kMostClasses, ExitCode::data, path_, ": names ", info_.classes,
-            " classes, must be 2 to ", kMostClasses);
-    const fs::path folder = fs::path(path_).parent_path() / file.text("/", "folder").value_or("");
-    folder_ = folder.string();
+  IndexedImages(const Hdf5Reader& file, const std::string& split, int classes, const Sight& sight)
+      : path_(file.path()), fast_(sight.fast), source_(open_bytes(file.path())) {
+    folder_ = (fs::path(path_).parent_path() / file.text("/", "folder").value_or("")).string();
     if (file.has("/containers"))
-      for (const std::string& name : lines("/containers"))
+      for (const std::string& name : lines(file, "/containers"))
         containers_.push_back(open_bytes(below(folder_, name, path_)));
     const std::string records = "/" + split + "/records", names = "/" + split + "/names";
     require(file.has(records) && file.has(names), ExitCode::data, path_, ": has no ", split, " images");
@@ -61,24 +55,28 @@ class IndexedImages final : public Dataset {
     records_ = about.offset;
     names_ = about_names.offset;
     name_bytes_ = about_names.shape[0];
+    info_.decoded = true;
+    info_.classes = classes;
     take(about.shape[0]);
+    info_.size = sight.size > 0 ? sight.size : size_of_all(sight.usual);
   }
 
   [[nodiscard]] const DatasetInfo& info() const override { return info_; }
-  [[nodiscard]] std::int64_t size() const override { return std::ssize(labels_); }
-  [[nodiscard]] int label(std::int64_t index) const override { return labels_[static_cast<std::size_t>(index)]; }
+  [[nodiscard]] std::int64_t size() const override { return std::ssize(heads_); }
+  [[nodiscard]] int label(std::int64_t index) const override { return head(index).label; }
+  [[nodiscard]] ImageShape shape(std::int64_t index) const override { return {head(index).height, head(index).width}; }
+  void read(std::int64_t index, std::uint8_t* pixels) const override {
+    see(index, centre_view(shape(index), info_.size), pixels);
+  }
 
-  void read(std::int64_t index, const Look& look, std::uint8_t* pixels) const override {
+  void see(std::int64_t index, const ImageView& view, std::uint8_t* pixels) const override {
     const ImageRecord record = record_of(index);
-    const ImageShape shape{record.height, record.width};
-    const ImageView view =
-        look.random ? random_view(shape, info_.size, look.seed, look.epoch, index) : centre_view(shape, info_.size);
     thread_local std::vector<std::uint8_t> bytes;
     thread_local ImageDecoder decoder;
     bytes.resize(static_cast<std::size_t>(record.bytes));
     try {
       fetch(index, record, bytes);
-      decoder.see(bytes, shape, view, options_.fast, pixels);
+      decoder.see(bytes, shape(index), view, fast_, pixels);
     } catch (const Error& error) {
       if (error.code() != ExitCode::data) throw;
       fail(ExitCode::data, name_of(index, record), ": ", error.what());
@@ -86,12 +84,19 @@ class IndexedImages final : public Dataset {
   }
 
  private:
-  /// Labels of all records, which are checked.
+  /// What of a record is in memory: 6 bytes an image.
+  struct Head {
+    std::int16_t label;
+    std::uint16_t height, width;
+  };
+  [[nodiscard]] const Head& head(std::int64_t index) const { return heads_[static_cast<std::size_t>(index)]; }
+
+  /// Heads of all records, which are checked.
   void take(std::int64_t count) {
     constexpr std::int64_t kBlock = 1 << 14;
     std::vector<ImageRecord> block;
     std::int64_t name_end = 0;
-    labels_.reserve(static_cast<std::size_t>(count));
+    heads_.reserve(static_cast<std::size_t>(count));
     for (std::int64_t at = 0; at < count; at += kBlock) {
       block.resize(static_cast<std::size_t>(std::min(kBlock, count - at)));
       source_->read(records_ + at * std::int64_t{sizeof(ImageRecord)}, block.data(),
@@ -102,11 +107,23 @@ class IndexedImages final : public Dataset {
         const bool shaped = one.height > 0 && one.width > 0 && one.height <= kMostPixels && one.width <= kMostPixels;
         require(placed && shaped && one.label >= 0 && one.label < info_.classes && one.name_end > name_end &&
                     one.name_end <= name_bytes_,
-                ExitCode::data, path_, ": the record of image ", std::ssize(labels_), " is damaged");
+                ExitCode::data, path_, ": the record of image ", std::ssize(heads_), " is damaged");
         name_end = one.name_end;
-        labels_.push_back(one.label);
+        heads_.push_back({one.label, one.height, one.width});
       }
     }
+  }
+
+  /// The side of all images; where they have several shapes, or are no squares, `otherwise`. Error(usage): it is 0.
+  [[nodiscard]] int size_of_all(int otherwise) const {
+    const ImageShape first = shape(0);
+    const bool alike = std::all_of(heads_.begin(), heads_.end(), [&](const Head& one) {
+      return one.height == first.height && one.width == first.width;
+    });
+    if (alike && first.height == first.width) return first.width;
+    require(otherwise > 0, ExitCode::usage, path_,
+            ": has images of several shapes, or none that is a square; --size N says what the network sees");
+    return otherwise;
   }
 
   [[nodiscard]] ImageRecord record_of(std::int64_t index) const {
@@ -143,18 +160,30 @@ class IndexedImages final : public Dataset {
   }
 
   std::string path_, folder_;
-  IndexedOptions options_;
+  bool fast_;
   DatasetInfo info_;
   std::unique_ptr<ByteSource> source_;  ///< the index itself
   std::int64_t records_ = 0, names_ = 0, name_bytes_ = 0;
   std::vector<std::unique_ptr<ByteSource>> containers_;
-  std::vector<std::int16_t> labels_;
+  std::vector<Head> heads_;
 };
 
 }  // namespace
 
-std::unique_ptr<Dataset> open_index(const Hdf5Reader& file, const std::string& split, const IndexedOptions& options) {
-  return std::make_unique<IndexedImages>(file, split, options);
+OpenedFile open_index(const Hdf5Reader& file, const std::string& split, bool may_lack, const Sight& sight) {
+  const std::string& path = file.path();
+  OpenedFile opened;
+  require(file.has("/class_names"), ExitCode::data, path, ": names no classes");
+  opened.class_names = lines(file, "/class_names");
+  const int classes = static_cast<int>(opened.class_names.size());
+  require(classes >= 2 && classes <= kMostClasses, ExitCode::data, path, ": names ", classes, " classes, must be 2 to ",
+          kMostClasses);
+  opened.highest = classes - 1;
+  if (may_lack && !file.has(split)) return opened;
+  require(file.has(split), ExitCode::data, path, ": has no ", split == "test" ? "test" : "training", " images (/",
+          split, "/records)");
+  opened.images = std::make_unique<IndexedImages>(file, split, classes, sight);
+  return opened;
 }
 
 }  // namespace dat

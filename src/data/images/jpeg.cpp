@@ -24,7 +24,7 @@ struct Handler {
   char text[JMSG_LENGTH_MAX];
 };
 
-struct Job {
+struct JpegJob {
   ImageBytes file;
   ImageShape shape;
   ImageWindow window;
@@ -70,7 +70,7 @@ void from_inverted_cmyk(const std::uint8_t* from, int width, std::uint8_t* rgb) 
   }
 }
 
-void read_rows(jpeg_decompress_struct& info, Job& job) {
+void read_rows(jpeg_decompress_struct& info, JpegJob& job) {
   const ImageWindow& window = job.window;
   const bool inks = info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK;
   info.out_color_space = inks ? JCS_CMYK : JCS_RGB;
@@ -107,7 +107,7 @@ void read_rows(jpeg_decompress_struct& info, Job& job) {
 
 /// False where the library has met an error. No object with a destructor may live here and below: errors jump over
 /// them.
-bool run(jpeg_decompress_struct& info, Handler& handler, Job& job) {
+bool run_jpeg(jpeg_decompress_struct& info, Handler& handler, JpegJob& job) {
   if (setjmp(handler.place) != 0) return false;
   jpeg_mem_src(&info, job.file.data(), static_cast<unsigned long>(job.file.size()));
   jpeg_read_header(&info, TRUE);
@@ -129,7 +129,7 @@ bool run(jpeg_decompress_struct& info, Handler& handler, Job& job) {
   return true;
 }
 
-void run(Job& job) {
+void run_jpeg(JpegJob& job) {
   jpeg_decompress_struct info{};
   jpeg_progress_mgr progress{};
   Handler handler{};
@@ -139,7 +139,7 @@ void run(Job& job) {
   progress.progress_monitor = count_scans;
   jpeg_create_decompress(&info);
   info.progress = &progress;
-  const bool done = run(info, handler, job);
+  const bool done = run_jpeg(info, handler, job);
   jpeg_destroy_decompress(&info);
   require(done, ExitCode::data, handler.text);
 }
@@ -149,14 +149,14 @@ void run(Job& job) {
 bool is_jpeg(ImageBytes file) { return file.size() > 2 && file[0] == 0xFF && file[1] == 0xD8 && file[2] == 0xFF; }
 
 ImageShape jpeg_shape(ImageBytes file) {
-  Job job{.file = file, .shape = {}, .window = {}};
-  run(job);
+  JpegJob job{.file = file, .shape = {}, .window = {}};
+  run_jpeg(job);
   return job.shape;
 }
 
 void decode_jpeg(ImageBytes file, const ImageWindow& window, int eighths, std::uint8_t* rgb) {
-  Job job{.file = file, .shape = {}, .window = window, .eighths = eighths, .rgb = rgb};
-  run(job);
+  JpegJob job{.file = file, .shape = {}, .window = window, .eighths = eighths, .rgb = rgb};
+  run_jpeg(job);
 }
 
 ImageShape in_eighths(ImageShape whole, int eighths) {

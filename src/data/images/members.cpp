@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 
+#include "dat/dataset.hpp"
 #include "dat/error.hpp"
 #include "dat/tick.hpp"
 #include "data/images/tar.hpp"
@@ -175,8 +176,6 @@ class Labels {
   std::unique_ptr<ByteSource> file_;
   int open_ = -1;
 };
-
-constexpr std::int64_t kMostClasses = 32767;
 
 void take_shards(const std::string& source, const std::vector<Found>& files, Members& members) {
   Labels labels(source, members);

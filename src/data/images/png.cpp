@@ -13,7 +13,7 @@ namespace dat {
 
 namespace {
 
-struct Job {
+struct PngJob {
   ImageBytes file;
   std::size_t at = 0;
   ImageShape shape{};
@@ -22,7 +22,7 @@ struct Job {
 };
 
 void leave(png_structp png, png_const_charp text) {
-  auto* job = static_cast<Job*>(png_get_error_ptr(png));
+  auto* job = static_cast<PngJob*>(png_get_error_ptr(png));
   std::snprintf(job->text, sizeof job->text, "%s", text);
   png_longjmp(png, 1);
 }
@@ -30,14 +30,14 @@ void leave(png_structp png, png_const_charp text) {
 void pass_over(png_structp, png_const_charp) {}
 
 void read_bytes(png_structp png, png_bytep to, std::size_t bytes) {
-  auto* job = static_cast<Job*>(png_get_io_ptr(png));
+  auto* job = static_cast<PngJob*>(png_get_io_ptr(png));
   if (job->file.size() - job->at < bytes) png_error(png, "the file is cut off");
   std::memcpy(to, job->file.data() + job->at, bytes);
   job->at += bytes;
 }
 
 /// False where the library has met an error. No object with a destructor may live here: errors jump over it.
-bool run(png_structp png, png_infop info, Job& job) {
+bool run_png(png_structp png, png_infop info, PngJob& job) {
   if (setjmp(png_jmpbuf(png)) != 0) return false;
   png_set_read_fn(png, &job, read_bytes);
   png_set_user_limits(png, kMostPixels, kMostPixels);
@@ -60,10 +60,10 @@ bool run(png_structp png, png_infop info, Job& job) {
   return true;
 }
 
-void run(Job& job) {
+void run_png(PngJob& job) {
   png_structp png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &job, leave, pass_over);
   png_infop info = png != nullptr ? png_create_info_struct(png) : nullptr;
-  const bool done = info != nullptr && run(png, info, job);
+  const bool done = info != nullptr && run_png(png, info, job);
   png_destroy_read_struct(&png, &info, nullptr);
   require(done, ExitCode::data, job.text);
 }
@@ -73,14 +73,14 @@ void run(Job& job) {
 bool is_png(ImageBytes file) { return file.size() >= 8 && png_sig_cmp(file.data(), 0, 8) == 0; }
 
 ImageShape png_shape(ImageBytes file) {
-  Job job{.file = file};
-  run(job);
+  PngJob job{.file = file};
+  run_png(job);
   return job.shape;
 }
 
 void decode_png(ImageBytes file, std::uint8_t* rgb) {
-  Job job{.file = file, .at = 0, .shape = {}, .rgb = rgb};
-  run(job);
+  PngJob job{.file = file, .at = 0, .shape = {}, .rgb = rgb};
+  run_png(job);
 }
 
 }  // namespace dat

@@ -17,7 +17,7 @@ namespace dat {
 namespace {
 
 /// What the library reads from. Errors of the source wait until the library has returned.
-struct Reading {
+struct TarReading {
   const ByteSource& source;
   std::int64_t at = 0;
   std::vector<char> block = std::vector<char>(1U << 16U);
@@ -25,7 +25,7 @@ struct Reading {
 };
 
 la_ssize_t read_block(archive* of, void* data, const void** block) {
-  auto* reading = static_cast<Reading*>(data);
+  auto* reading = static_cast<TarReading*>(data);
   const std::int64_t bytes = std::min(std::ssize(reading->block), reading->source.size() - reading->at);
   try {
     reading->source.read(reading->at, reading->block.data(), bytes);
@@ -40,7 +40,7 @@ la_ssize_t read_block(archive* of, void* data, const void** block) {
 }
 
 la_int64_t skip_bytes(archive*, void* data, la_int64_t bytes) {
-  auto* reading = static_cast<Reading*>(data);
+  auto* reading = static_cast<TarReading*>(data);
   const std::int64_t skipped = std::min<std::int64_t>(bytes, reading->source.size() - reading->at);
   reading->at += skipped;
   return skipped;
@@ -51,7 +51,7 @@ la_int64_t skip_bytes(archive*, void* data, la_int64_t bytes) {
 void for_each_in_tar(const ByteSource& source, const std::function<void(const TarEntry& entry)>& use) {
   const std::unique_ptr<archive, decltype(&archive_read_free)> reader(archive_read_new(), archive_read_free);
   require(reader != nullptr, ExitCode::data, source.name(), ": no memory to read it");
-  Reading reading{.source = source};
+  TarReading reading{.source = source};
   const auto check = [&](int status) {
     if (reading.failure) std::rethrow_exception(reading.failure);
     require(status == ARCHIVE_OK || status == ARCHIVE_WARN || status == ARCHIVE_EOF, ExitCode::data, source.name(),

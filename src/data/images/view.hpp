@@ -2,16 +2,9 @@
 
 #include <cstdint>
 
-#include "data/images/image.hpp"
+#include "dat/image.hpp"
 
 namespace dat {
-
-/// How an image becomes the square that a network sees: a window of it is resized, and a part of that is taken.
-struct ImageView {
-  ImageWindow window;  ///< of the image
-  ImageShape resized;  ///< of the window
-  ImageWindow part;    ///< of the resized window: size x size
-};
 
 /// What evaluations see, and trainings that cut no windows: the shorter side becomes size * 256/224, the centre is
 /// taken, as torchvision's Resize and CenterCrop do. An image of size x size is taken as it is.

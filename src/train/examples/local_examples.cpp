@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "train/plan/goal.hpp"
+#include "train/plan/replica_of.hpp"
 
 namespace dat {
 
@@ -13,7 +14,9 @@ LocalExamples::LocalExamples(const ExampleParts& parts)
       timer_(parts.timer),
       attacker_(parts.replica.images(), parts.replica, parts.method.attacks,
                 parts.method.attack_passes > 0 ? &parts.statistics : nullptr),
-      begun_(parts.ranks, parts.plan, parts.replica, parts.options.stale_attack) {}
+      begun_(parts.ranks, parts.plan, parts.replica, parts.options.stale_attack) {
+  loading_.threads = data_threads(parts.options, parts.replica.backend(), parts.ranks);
+}
 
 void LocalExamples::start(std::int64_t step) {
   loading_.pixels = attacker_.reads_pixels();

@@ -30,11 +30,12 @@ LoaderOptions loader_options(const TrainOptions& options, const Plan& plan) {
           .micro_batch = plan.micro_batch,
           .dealt = plan.ordered,
           .mix = plan.mix,
-          .augment = options.augment,
+          .augment = augment_of(options.augment),
           .sizes = plan.sizes,
           .everyone = options.warm_start > 0,
           .warmup_epochs = own_warmup(options) ? 0 : static_cast<std::int64_t>(options.warmup_epochs),
-          .seed = options.seed};
+          .seed = options.seed,
+          .prefetch = options.prefetch};
 }
 
 }  // namespace dat

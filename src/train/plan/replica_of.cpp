@@ -23,6 +23,11 @@ BackendOptions backend_of(const MachineSettings& options, int on_node, const Com
           .plans = plans_file()};
 }
 
+int data_threads(const TrainOptions& options, const Backend& backend, Communicator& ranks) {
+  if (options.data_threads > 0) return options.data_threads;
+  return backend.device().kind == DeviceKind::cpu ? 1 : choose_threads(0, ranks_on_node(ranks, options));
+}
+
 ReplicaOptions replica_of(const TrainOptions& options, const Plan& plan, const DatasetInfo& images, Communicator& ranks,
                           const Method& method, Role role) {
   const bool attacks = role == Role::generator || options.generators == 0;

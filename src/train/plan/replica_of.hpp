@@ -17,6 +17,9 @@ namespace dat {
 /// The device of this rank, with which `on_node` ranks share their node's cores.
 [[nodiscard]] BackendOptions backend_of(const MachineSettings& options, int on_node, const Communicator& ranks);
 
+/// Threads that read a rank's images: as many as are asked for, else one, where a GPU computes the rank's share of
+/// cores.
+[[nodiscard]] int data_threads(const TrainOptions& options, const Backend& backend, Communicator& ranks);
 /// The sizes of --train-size below that of the images, each once. Error(usage): one is above it, or the last one is not
 /// it.
 [[nodiscard]] std::vector<int> smaller_sizes(const Plan& plan, const DatasetInfo& images);

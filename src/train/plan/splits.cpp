@@ -51,18 +51,21 @@ std::string sizes_text(const Splits& splits) {
   return unlabelled == 0 ? text : text + ", " + std::to_string(unlabelled) + " of the training images without a label";
 }
 
-std::unique_ptr<Dataset> open_split(const TrainOptions& options, const std::string& split) {
+std::unique_ptr<Dataset> open_split(const TrainOptions& options, const std::string& split, int usual_size) {
   const std::string of = split == "test" ? "test" : "train";
   const std::int64_t limit = of == "test" ? options.limit_test : options.limit_train;
+  // What figures are made of is decoded exactly.
+  const Sight sight{.size = options.size, .usual = usual_size, .fast = split == "train" && options.decode == "fast"};
   std::unique_ptr<Dataset> whole;
   if (options.data.empty()) {
     SyntheticOptions set = built_in_set(options);
+    if (options.size > 0) set.size = options.size;
     if (limit > 0) (of == "test" ? set.test : set.train) = std::min(of == "test" ? set.test : set.train, limit);
     whole = synthetic_dataset(set, of);
   } else {
     const bool balanced = read_mix(options.mix) < 1;
-    if (balanced && of == "test") return open_dataset({options.data.front()}, of, limit);
-    whole = open_dataset(options.data, of, balanced ? 0 : limit);
+    if (balanced && of == "test") return open_dataset({options.data.front()}, of, limit, sight);
+    whole = open_dataset(options.data, of, balanced ? 0 : limit, sight);
     if (balanced) whole = first_of_first_file(std::move(whole), limit);
   }
   if (of == "test" || options.holdout == 0) return whole;

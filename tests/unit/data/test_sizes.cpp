@@ -39,7 +39,7 @@ TEST_CASE("Cuts have the size of their epoch and lie anywhere in the padded imag
       CHECK(places->back() == kSize + kPadding - size);
     }
   }
-  growing.augment = false;
+  growing.augment = Augment::none;
   BatchReader middle(*data, 1, growing);
   middle.fill(of_cut, 0, 0);
   CHECK(std::all_of(of_cut.crops.begin(), of_cut.crops.end(),

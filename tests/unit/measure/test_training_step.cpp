@@ -80,7 +80,7 @@ TEST_CASE("the step with FGSM is that of Wong, Rice, Kolter", "[measure][cpu]") 
   recipe.epochs = 1000;
   recipe.warmup_epochs = 0;
   recipe.selector = "all";
-  recipe.augment = false;
+  recipe.augment = "none";
   Trainer plain(*alone, recipe, images.trainer().release_splits());
   plain.start();
   for (int k = 0; k < 3; ++k) static_cast<void>(plain.step(false));

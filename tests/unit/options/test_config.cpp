@@ -290,7 +290,8 @@ TEST_CASE("the resolved configuration restores every option") {
                                 "11",
                                 "--limit-test",
                                 "12",
-                                "--no-augment",
+                                "--augment",
+                                "none",
                                 "--network",
                                 "small_cnn",
                                 "--width",
@@ -1017,12 +1018,12 @@ TEST_CASE("what --print-config prints is a configuration file with the same opti
 }
 
 TEST_CASE("the command line overrides the file") {
-  const Parsed command = parse_file("lr = 0.3\nepochs = 9\ndata = [\"a\", \"b\"]\naugment = false\n",
-                                    {"--lr", "0.4", "--data", "c", "--augment"});
+  const Parsed command = parse_file("lr = 0.3\nepochs = 9\ndata = [\"a\", \"b\"]\naugment = \"none\"\n",
+                                    {"--lr", "0.4", "--data", "c", "--augment", "crop"});
   CHECK(command.train.lr == 0.4);
   CHECK(command.train.epochs == 9);
   CHECK(command.train.data == std::vector<std::string>{"c"});
-  CHECK(command.train.augment);
+  CHECK(command.train.augment == "crop");
 }
 
 TEST_CASE("a file may hold comments, lists over lines, quotes of both kinds and Windows line ends") {
@@ -1640,7 +1641,6 @@ TEST_CASE("an option that is given twice counts the last time, with a warning; l
   REQUIRE(command.warnings.size() == 1);
   CHECK(command.warnings[0] == "option '--lr' is given twice; the last one counts, '0.2'");
   CHECK(parse({"--lr", "0.1"}).warnings.empty());
-  CHECK(parse({"--augment", "--no-augment"}).train.augment == false);
   const Parsed lists = parse(
       {"--data", "a", "--data", "b", "--eval", "pgd10", "--eval", "pgd20", "--milestones", "1", "--milestones", "2"});
   CHECK(lists.train.data == std::vector<std::string>{"a", "b"});

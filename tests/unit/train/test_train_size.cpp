@@ -66,7 +66,7 @@ class MiddleOfImages final : public Dataset {
 
 TEST_CASE("training on cuts of images is training on smaller images", "[trainer][sizes]") {
   TrainOptions options = growing_run();
-  options.augment = false;  // the middle is cut out
+  options.augment = "none";  // the middle is cut out
   options.attack = GENERATE("pgd", "fgsm");
   options.attack_bn = options.attack == "pgd" ? "eval" : "train";
   options.attack_stop = options.attack == "pgd" ? GENERATE(-1, 1) : -1;
