@@ -17,8 +17,8 @@ struct DatasetInfo {
   int size = 0;                          ///< height = width of what networks see
   int channels = 3;                      ///< 1..4
   int classes = 0;                       ///< 2..kMostClasses
-  bool decoded = false;                  ///< pixels are made of JPEG or PNG files each time they are read
   std::vector<std::string> class_names;  ///< [classes]
+  bool decoded = false;                  ///< pixels are made of JPEG or PNG files each time they are read
 
   [[nodiscard]] std::size_t image_bytes() const {
     return static_cast<std::size_t>(size) * static_cast<std::size_t>(size) * static_cast<std::size_t>(channels);
