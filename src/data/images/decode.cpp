@@ -67,6 +67,9 @@ const std::uint8_t* ImageDecoder::whole(ImageBytes file, ImageShape shape) {
 
 void ImageDecoder::see(ImageBytes file, ImageShape shape, const ImageView& view, bool fast, std::uint8_t* rgb) {
   const Large large(*this, shape);
+  const ImageShape found = image_shape(file);
+  require(found == shape, ExitCode::data, "has ", found.width, " x ", found.height, " pixels instead of ", shape.width,
+          " x ", shape.height);
   ImageWindow window = view.window;
   int eighths = 8;
   if (fast && is_jpeg(file)) {
@@ -81,14 +84,10 @@ void ImageDecoder::see(ImageBytes file, ImageShape shape, const ImageView& view,
   const bool same = from == view.resized;
   if (!same) window_.resize(needed.rgb_bytes());
   std::uint8_t* const to = same ? rgb : window_.data();
-  if (is_jpeg(file)) {
+  if (is_jpeg(file))
     decode_jpeg(file, needed, eighths, to);
-  } else {
-    const ImageShape found = image_shape(file);
-    require(found == shape, ExitCode::data, "has ", found.width, " x ", found.height, " pixels, where the index says ",
-            shape.width, " x ", shape.height);
+  else
     cut(whole(file, shape), shape.width, needed, to);
-  }
   if (!same) resizer_.resize(to, from, view.resized, view.part, rgb);
 }
 

@@ -37,13 +37,17 @@ std::string ImageFiles::place(int container, const std::string& path) const {
   return in_one_line(without_controls(container < 0 ? where : where + ": " + path));
 }
 
-void ImageFiles::read(int container, const std::string& path, std::int64_t offset, std::span<std::uint8_t> to) const {
-  if (container >= 0 && static_cast<std::size_t>(container) < open_.size())
-    return open_[static_cast<std::size_t>(container)]->read(offset, to.data(), std::ssize(to));
-  const auto file = open_bytes(below(folder_, container < 0 ? path : containers_[static_cast<std::size_t>(container)]));
-  require(container >= 0 || file->size() == std::ssize(to), ExitCode::data, "has ", file->size(), " bytes instead of ",
-          to.size());
-  file->read(offset, to.data(), std::ssize(to));
+void ImageFiles::read(int container, const std::string& path, std::int64_t offset, std::int64_t bytes,
+                      std::vector<std::uint8_t>& to) const {
+  const auto number = static_cast<std::size_t>(container);
+  std::unique_ptr<ByteSource> own;
+  if (container < 0 || number >= open_.size())
+    own = open_bytes(below(folder_, container < 0 ? path : containers_[number]));
+  const ByteSource& file = own ? *own : *open_[number];
+  require(container >= 0 ? bytes <= file.size() - offset : bytes == file.size(), ExitCode::data, "has ", file.size(),
+          " bytes instead of ", bytes);
+  to.resize(static_cast<std::size_t>(bytes));
+  file.read(offset, to.data(), bytes);
 }
 
 }  // namespace dat

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -19,9 +18,10 @@ class ImageFiles {
   [[nodiscard]] std::int64_t container_bytes(std::size_t number) const { return bytes_[number]; }
   /// Where it is: of a container, or of a file of its own (-1) that has this path.
   [[nodiscard]] std::string place(int container, const std::string& path) const;
-  /// Reads `to.size()` bytes from `offset` on; a file of its own has no others. Error(data): they are not there; the
-  /// path leaves the folder.
-  void read(int container, const std::string& path, std::int64_t offset, std::span<std::uint8_t> to) const;
+  /// Reads so many bytes from `offset` on; a file of its own has no others. Error(data): they are not there; the path
+  /// leaves the folder.
+  void read(int container, const std::string& path, std::int64_t offset, std::int64_t bytes,
+            std::vector<std::uint8_t>& to) const;
 
  private:
   std::string folder_;

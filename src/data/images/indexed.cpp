@@ -88,7 +88,6 @@ class IndexedImages final : public Dataset {
     const ImageRecord record = record_of(index);
     thread_local std::vector<std::uint8_t> bytes;
     thread_local ImageDecoder decoder;
-    bytes.resize(static_cast<std::size_t>(record.bytes));
     try {
       fetch(index, record, bytes);
       decoder.see(bytes, shape(index), view, fast_, pixels);
@@ -159,7 +158,8 @@ class IndexedImages final : public Dataset {
     return name;
   }
   void fetch(std::int64_t index, const ImageRecord& record, std::vector<std::uint8_t>& bytes) const {
-    files_->read(record.container, record.container < 0 ? path_of(index, record) : "", record.offset, bytes);
+    const std::string path = record.container < 0 ? path_of(index, record) : "";
+    files_->read(record.container, path, record.offset, record.bytes, bytes);
     require(XXH3_64bits(bytes.data(), bytes.size()) == record.hash, ExitCode::data, "has other bytes than it had");
   }
   /// What is wrong with the images' files, of which the image is one.

@@ -70,8 +70,7 @@ void MemberReader::tell(double done) const {
 void MemberReader::read(std::size_t number, std::vector<std::uint8_t>& to) const {
   const Member& member = members_.all[number];
   require(member.bytes > 0 && member.bytes <= kMostImageBytes, ExitCode::data, "has ", member.bytes, " bytes");
-  to.resize(static_cast<std::size_t>(member.bytes));
-  files_.read(member.container, member.path, member.offset, to);
+  files_.read(member.container, member.path, member.offset, member.bytes, to);
 }
 
 void MemberReader::read_again(std::size_t number, const Checked& as, std::vector<std::uint8_t>& to) const {
@@ -85,7 +84,7 @@ std::vector<MemberReader::Checked> MemberReader::check(std::span<const std::size
                                                        double part) const {
   std::vector<Checked> found(numbers.size());
   std::mutex mutex;
-  std::size_t checked = 0;
+  std::atomic<std::size_t> checked = 0;
   on_threads(threads_, numbers.size(), [&] {
     return [&, decoder = std::make_shared<ImageDecoder>(), bytes = std::vector<std::uint8_t>()](std::size_t k) mutable {
       const Member& member = members_.all[numbers[k]];
@@ -100,9 +99,11 @@ std::vector<MemberReader::Checked> MemberReader::check(std::span<const std::size
         const std::string place = files_.place(member.container, member.path), text = error.what();
         one.damage = in_one_line(without_controls(text.starts_with(place) ? text : place + ": " + text));
       }
+      constexpr std::size_t kOften = 32;
+      const std::size_t count = ++checked;
+      if (count % kOften != 0) return;
       const std::lock_guard lock(mutex);
-      ++checked;
-      tell(done + part * static_cast<double>(checked) / static_cast<double>(numbers.size()));
+      tell(done + part * static_cast<double>(count) / static_cast<double>(numbers.size()));
     };
   });
   return found;
