@@ -15,7 +15,8 @@ namespace dat {
 
 namespace {
 
-constexpr int kMostScans = 500;  // real files have some ten; each costs a pass over the image
+constexpr int kMostScans = 500;                            // real files have some ten
+constexpr std::int64_t kMostWork = std::int64_t{1} << 31;  // pixels of all scans: each is a pass over the image
 
 /// Errors of the library, which must not return from its handler: it goes on where `place` was set.
 struct Handler {
@@ -53,7 +54,9 @@ void warn(j_common_ptr info, int level) {
 }
 
 void count_scans(j_common_ptr info) {
-  if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number > kMostScans) {
+  const auto* image = reinterpret_cast<j_decompress_ptr>(info);
+  const std::int64_t scans = image->input_scan_number, pixels = std::int64_t{image->image_height} * image->image_width;
+  if (scans > kMostScans || (scans > 1 && scans * pixels > kMostWork)) {
     info->err->msg_code = JERR_BAD_PROGRESSION;
     leave(info);
   }
@@ -117,6 +120,11 @@ bool run_jpeg(jpeg_decompress_struct& info, Handler& handler, JpegJob& job) {
   if (std::max(job.shape.height, job.shape.width) > kMostPixels) {
     std::snprintf(handler.text, sizeof handler.text, "has %d x %d pixels, at most %d on a side are taken",
                   job.shape.width, job.shape.height, kMostPixels);
+    return false;
+  }
+  if (area_of(job.shape) > kMostArea) {
+    std::snprintf(handler.text, sizeof handler.text, "has %d x %d pixels, at most %d million are taken",
+                  job.shape.width, job.shape.height, static_cast<int>(kMostArea >> 20));
     return false;
   }
   if (job.rgb == nullptr) return true;

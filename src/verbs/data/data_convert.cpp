@@ -4,7 +4,7 @@
 
 #include "options/ranges.hpp"
 #include "printed.hpp"
-#include "verbs/data.hpp"
+#include "verbs/data/data.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verb.hpp"
 

@@ -1,6 +1,6 @@
 // The verb data inspect: what is in data files.
 
-#include "verbs/data.hpp"
+#include "verbs/data/data.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verb.hpp"
 
