@@ -85,8 +85,8 @@ class SyntheticDataset : public Dataset {
       : seed_(options.seed),
         split_(split == "train" ? 0 : 1),
         samples_(split == "train" ? options.train : options.test) {
-    require(options.classes >= 2 && options.classes <= 256, ExitCode::usage,
-            "the synthetic set has 2 to 256 classes, not ", options.classes);
+    require(options.classes >= 2 && options.classes <= kMostClasses, ExitCode::usage, "the synthetic set has 2 to ",
+            kMostClasses, " classes, not ", options.classes);
     require(options.size >= 8 && options.size <= 1024, ExitCode::usage,
             "the synthetic set has images of 8 to 1024 pixels, not ", options.size);
     require(options.train > 0 && options.test > 0, ExitCode::usage,

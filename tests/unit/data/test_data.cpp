@@ -291,8 +291,13 @@ TEST_CASE("Class 0 without an image, one class only, and classes without a train
       Lines{"class 0 (class 0) has no image: labels count from 0, and where those of the source begin at 1, each must "
             "be one less"});
   CHECK(remarks({1, 1}, {1}) == Lines{"all training images are of one class, class 1: there is nothing to tell apart"});
-  CHECK(remarks({1, 2}, {0, 4}) == Lines{"2 classes have test images and no training image: class 0, class 4"});
+  CHECK(remarks({1, 2}, {0, 4}) == Lines{"2 classes have test images and no training image: class 0, class 4",
+                                         "1 class has no image at all: class 3"});
   CHECK(remarks({-1, -1}, {0, 1}) == Lines{});
+  CHECK(remarks({0, 7, 8}, {8}) ==
+        Lines{"6 classes have no image at all: class 1, class 2, class 3, class 4, class 5, ..."});
+  CHECK(remarks({0, 3}, {1}) ==
+        Lines{"1 class has test images and no training image: class 1", "1 class has no image at all: class 2"});
 }
 
 TEST_CASE("A file that is given twice is refused, also under another name") {
