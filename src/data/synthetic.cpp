@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cassert>
@@ -97,9 +99,11 @@ class SyntheticDataset : public Dataset {
     info_.channels = 3;
     info_.classes = options.classes;
     for (int i = 0; i < options.classes; ++i) {
-      const int degrees = static_cast<int>(std::lround(360 * class_hue(i, options.classes)));
-      info_.class_names.push_back(std::string(kShapeNames[static_cast<std::size_t>(i % kShapes)]) + ", hue " +
-                                  std::to_string(degrees));
+      const double degrees = 360 * class_hue(i, options.classes);
+      const char* const shape = kShapeNames[static_cast<std::size_t>(i % kShapes)];
+      // Of many classes, too, each has a name of its own.
+      info_.class_names.push_back(options.classes > 256 ? fmt::format("{}, hue {:.2f}", shape, degrees)
+                                                        : fmt::format("{}, hue {}", shape, std::lround(degrees)));
     }
   }
 
