@@ -30,7 +30,7 @@ const TableOf<ConvertOptions>& convert_table() {
               {.low = 1, .high = 16});
     table.add("--classes", &O::classes,
               "auto: as many as the source names; else of records 10, of arrays as the labels say",
-              {.low = 2, .high = 256, .automatic = 0});
+              {.low = 2, .high = kMostClasses, .automatic = 0});
     return table;
   }();
   return all;
