@@ -17,6 +17,7 @@ struct SyntheticOrder : SyntheticOptions {
 /// Options of `data inspect`.
 struct InspectOptions {
   std::vector<std::string> files;
+  std::string page;  ///< a PNG to draw; empty: none
 };
 
 // As make_verb takes them.

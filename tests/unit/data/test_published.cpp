@@ -11,7 +11,7 @@
 #include "dat/dataset.hpp"
 #include "dat/error.hpp"
 #include "data/arrays/inflate.hpp"
-#include "data/forms.hpp"
+#include "data/convert/forms.hpp"
 #include "errors.hpp"
 #include "memory_bytes.hpp"
 #include "temporary_folder.hpp"
