@@ -444,7 +444,7 @@ class Archives(Converts):
         planes, labels = stl10[0].transpose(0, 3, 2, 1).tobytes(), (stl10[1] + 1).astype("u1").tobytes()
         tar("stl10_binary.tar.gz", *((f"stl10_binary/{split}_{kind}.bin", data) for split in ("train", "test")
                                      for kind, data in (("X", planes), ("y", labels))),
-            ("stl10_binary/unlabeled_X.bin", bytes(10**8)), mode="w:gz")  # is passed over
+            ("stl10_binary/unlabeled_X.bin", bytes(10**7)), mode="w:gz")  # is passed over
         names = ["airplane", "bird", "car", "cat", "deer", "dog", "horse", "monkey", "ship", "truck"]
         self.convert("stl10_binary.tar.gz", stl10, stl10, names=names)
         with open("extra.pickle.gz", "wb") as file:
@@ -467,7 +467,8 @@ class Archives(Converts):
         refuse(3, "lies more than 16 folders deep", tar(path, ("a/" * 16 + "x", b"1")))
         refuse(3, "a.tar: a: cannot be made: File exists", tar(path, ("a", b"1"), ("a", b"2")))
         refuse(3, "its folder cannot be made", tar(path, ("a", b"1"), ("a/b", b"2")))
-        refuse(3, "a.tar: holds none of the forms that are known .data/README.md", tar(path, ("a", b"1")))
+        refuse(3, "a.tar: holds none of the forms that are known .data/README.md", tar(path, ("a", b"1"), ("b", b"2")))
+        refuse(3, "a.tar: a: neither a folder .* nor a pickle", tar(path, ("a", b"1")))
         refuse(3, "a.tar: holds 2 files of which each", tar(path, ("a.pkl", pickle.dumps({}, 2)), ("b.pkl", pickle.dumps({}, 2))))
         photos = [(f"train/cat/{i}.JPEG", b"1") for i in range(101)]
         refuse(3, "a.tar: holds images .* 'dat_hpc data index a.tar OUT.h5' makes a data file of it$", tar(path, *photos))

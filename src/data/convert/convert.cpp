@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -180,19 +181,25 @@ class UnpackedFolder {
   std::string path_;
 };
 
-/// What is to be converted of the files of an archive: a folder, else the one file that has a form.
+/// What is to be converted of the files of an archive: a folder, else the one file that may have a form.
 std::string source_inside(const std::string& root, const std::string& archive) {
   if (form_of(root) != nullptr) return root;
   if (const std::string folder = folder_inside(root, 2); !folder.empty()) return folder;
-  std::vector<std::string> files;
-  for (const auto& entry : fs::recursive_directory_iterator(root))
-    if (entry.is_regular_file() && form_of(entry.path().string()) != nullptr) files.push_back(entry.path().string());
-  require(!files.empty(), ExitCode::data, archive,
+  std::vector<std::string> files, named;
+  for (const auto& entry : fs::recursive_directory_iterator(root)) {
+    if (!entry.is_regular_file()) continue;
+    files.push_back(entry.path().string());
+    constexpr const char* kEnds[] = {".pickle", ".pkl", ".npz", ".npy", ".mat", ".h5", ".hdf5"};
+    const bool known = std::any_of(std::begin(kEnds), std::end(kEnds),
+                                   [&](const char* end) { return entry.path().extension() == end; });
+    if (known) named.push_back(files.back());
+  }
+  if (files.size() == 1 || named.size() == 1) return named.empty() ? files[0] : named[0];
+  require(!named.empty(), ExitCode::data, archive,
           ": holds none of the forms that are known (data/README.md lists them); images that are files of their own "
           "(JPEG, PNG) are for 'dat_hpc data index'");
-  require(files.size() == 1, ExitCode::data, archive, ": holds ", files.size(),
-          " files of which each could be meant; unpack it and name one");
-  return files[0];
+  fail(ExitCode::data, archive, ": holds ", named.size(),
+       " files of which each could be meant; unpack it and name one");
 }
 
 /// A message about a file in `root`, as one about a file in the archive. Commands in it want the archive unpacked.
