@@ -130,7 +130,6 @@ TEST_CASE("the first word chooses the verb") {
   CHECK(parse({"data", "inspect", "a", "b"}).inspect.files == std::vector<std::string>{"a", "b"});
   CHECK(parse({"data", "inspect", "a", "--page", "a.png"}).inspect.page == "a.png");
   CHECK(parse({"eval", "runs/a", "--images", "list.txt"}).eval.images == "list.txt");
-  CHECK(parse({"certify", "runs/a", "--images", "list.txt"}).certify.images == "list.txt");
   const Parsed plot = parse({"plot", "a", "b", "--format", "png"});
   CHECK(plot.verb == "plot");
   CHECK(plot.plot.runs == std::vector<std::string>{"a", "b"});
