@@ -128,6 +128,8 @@ TEST_CASE("the first word chooses the verb") {
   CHECK(synthetic.synthetic.train == 123);
   CHECK(synthetic.synthetic.size == 48);
   CHECK(parse({"data", "inspect", "a", "b"}).inspect.files == std::vector<std::string>{"a", "b"});
+  CHECK(parse({"data", "inspect", "a", "--page", "a.png"}).inspect.page == "a.png");
+  CHECK(parse({"eval", "runs/a", "--images", "list.txt"}).eval.images == "list.txt");
   const Parsed plot = parse({"plot", "a", "b", "--format", "png"});
   CHECK(plot.verb == "plot");
   CHECK(plot.plot.runs == std::vector<std::string>{"a", "b"});
