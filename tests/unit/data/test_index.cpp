@@ -1,3 +1,4 @@
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -20,6 +21,7 @@
 #include "data_path.hpp"
 #include "errors.hpp"
 #include "files/bytes.hpp"
+#include "files/confined.hpp"
 #include "hdf5/hdf5.hpp"
 #include "temporary_folder.hpp"
 
@@ -230,6 +232,24 @@ TEST_CASE("Images of more pixels than memory is for are refused by their heads",
         "3: has 16384 x 16384 pixels, at most 128 million are taken");
   CHECK(error_of([] { (void)image_shape(as_bytes(jpeg_head(10, 16385))); }) ==
         "3: has 16385 x 10 pixels, at most 16384 on a side are taken");
+}
+
+TEST_CASE("Work in the process with limits has more time where it gets on, and no other process has", "[index]") {
+  const auto seconds = [] {
+    rlimit both{};
+    ::getrlimit(RLIMIT_CPU, &both);
+    return both.rlim_cur;
+  };
+  const auto before = seconds();
+  CHECK(error_of([&] {
+          confined("source", {.cpu_seconds = 5}, [&] {
+            require(seconds() == 5, ExitCode::data, "is limited");
+            more_time(100);
+            require(seconds() >= 100 && seconds() < 200, ExitCode::data, "has no more time");
+          });
+        }) == "none");
+  more_time(100);
+  CHECK(seconds() == before);
 }
 
 TEST_CASE("A source of one class, or of one path that is two, is refused; links are followed", "[index]") {
