@@ -54,6 +54,8 @@ class Dataset {
   /// XXH3-64 of one image as it is stored: the bytes of its file, or its pixels. Whoever has stored this hash reads no
   /// pixel for it. Error(data), as read().
   [[nodiscard]] virtual std::uint64_t hash(std::int64_t index) const;
+  /// What the image is called: its path in an index; else its number, from 0. A stranger's text. Error(data).
+  [[nodiscard]] virtual std::string name(std::int64_t index) const { return std::to_string(index); }
   /// Shape of the image as it is stored.
   [[nodiscard]] virtual ImageShape shape(std::int64_t) const { return {info().size, info().size}; }
   /// Pixels [size][size][channels] of one sample, as evaluations see it. Thread-safe. Error(data): the image is
@@ -106,6 +108,9 @@ struct Sight {
 
 /// The first `count` samples of a set; 0, or more than there are: all of them.
 [[nodiscard]] std::unique_ptr<Dataset> first_of(std::unique_ptr<Dataset> whole, std::int64_t count);
+/// The images that a text file names, one a line, in the order of the set: by Dataset::name, or its end behind a '/'.
+/// Error(usage): a line names none, or several, or one that another line names; or there is no such file.
+[[nodiscard]] std::unique_ptr<Dataset> named_in(std::unique_ptr<Dataset> whole, const std::string& list);
 
 /// A procedural, learnable, deterministic set: each class is a coloured shape on a cluttered background. Sample i is a
 /// function of (seed, split, i) alone.
@@ -120,19 +125,19 @@ struct SyntheticOptions {
 void write_synthetic(const SyntheticOptions&, const std::string& path);
 
 /// Converts what others have to a data file (data/README.md): folders of binary records, of pickles (CIFAR) or of idx
-/// files (MNIST); arrays of NumPy in a pickle, an .npz or two .npy files; or an HDF5 file with chunks, filters or
-/// links, of which the result is a plain one (hdf5/hdf5_reader.hpp). Sources with training and test images become a
-/// file with both; other arrays become the split "train". Classes are named where the source names them. No more than a
-/// block of images is in memory. The work is done in a child process with limits to its time and memory: a damaged file
-/// cannot hold it up. Returns what has been written, for a person. Error(data): a missing, short or damaged file, a
-/// label >= classes, an unknown layout; see data/arrays/arrays.hpp. Error(io). Error(usage): an option that this source
-/// does not take.
+/// files (MNIST), or archives with such a folder; arrays of NumPy in a pickle, an .npz or two .npy files; or an HDF5
+/// file with chunks, filters or links, of which the result is a plain one (hdf5/hdf5_reader.hpp). Sources with training
+/// and test images become a file with both; other arrays become the split "train". Classes are named where the source
+/// names them. No more than a block of images is in memory. The work is done in a child process with limits to its time
+/// and memory: a damaged file cannot hold it up. Returns what has been written, for a person. Error(data): a missing,
+/// short or damaged file, a label >= classes, an unknown layout; see data/arrays/arrays.hpp. Error(io). Error(usage):
+/// an option that this source does not take.
 struct ConvertOptions {
   std::string source, output;
   std::string labels;         ///< the .npy file of the labels, where `source` is that of the images
   std::string val = "leave";  ///< validation images: left out; or they join ("train") or replace ("test") others
   int size = 0;               ///< height = width of records; 0: 32. Other sources know theirs
-  int label_bytes = 1;        ///< label bytes of a record, the last of which counts (CIFAR-100: 2)
+  int label_bytes = 0;        ///< label bytes of a record, the last of which counts; 0: 1, of CIFAR-100 2
   int classes = 0;            ///< 0: as many as are named; without names 10 for records, any number for arrays
 };
 struct Converted {
@@ -141,7 +146,12 @@ struct Converted {
 };
 Converted convert_dataset(const ConvertOptions&);
 
-/// Text about a data file for a person: shapes, classes with counts, source, hash checked.
+/// Text about a data file for a person: shapes, classes with counts, source. Of pixels in the file their hash is
+/// checked; of an index no image is read. Error(data).
 [[nodiscard]] std::string inspect_dataset(const std::string& path);
+
+/// Writes a PNG of some images of a data file, of all classes alike, each above the name of its class. Returns how many
+/// images are on it. Error(data), Error(io).
+int draw_page(const std::string& path, const std::string& output);
 
 }  // namespace dat

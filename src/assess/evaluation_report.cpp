@@ -169,6 +169,7 @@ void EvaluationReport::write(const std::string& path, const std::string& provena
               {"seconds", result_.seconds},
               {"clean", {{"accuracy", mean(result_.clean.correct)}, {"loss", mean(result_.clean.loss)}}},
               {"attacks", json_of(records_)}};
+  if (!subject_.list.empty()) all["list"] = subject_.list;
   if (subject_.noise > 0) all["noise"] = {{"sigma", subject_.noise}, {"samples", subject_.noise_samples}};
   if (sequence_ != nullptr) all["sequence"] = json_of(*sequence_, *sequence_result_);
   all["alarms"] = json_of(alarms_);
@@ -197,7 +198,8 @@ std::string EvaluationReport::text() const {
     return fmt::format("  {:<8} accuracy {:.4f}  loss {:.4f}", name, accuracy, loss);
   };
   std::string text = fmt::format(
-      "{}: step {}, {} {}{}{}\n", subject_.checkpoint, subject_.step, images_.size(), images_text(subject_.split),
+      "{}: step {}, {} {}{}{}{}\n", subject_.checkpoint, subject_.step, images_.size(), images_text(subject_.split),
+      subject_.list.empty() ? "" : fmt::format(" of {}, named in {}", subject_.split_images, subject_.list),
       weights_text(subject_.weights),
       subject_.noise == 0
           ? ""

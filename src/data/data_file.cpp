@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "dat/error.hpp"
-#include "data/forms.hpp"
 #include "data/images/index.hpp"
+#include "data/sources.hpp"
 #include "files/bytes.hpp"
 
 namespace dat {

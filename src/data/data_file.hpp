@@ -10,6 +10,7 @@
 
 #include "dat/dataset.hpp"
 #include "dat/file.hpp"
+#include "data/images/indexed.hpp"
 #include "hdf5/hdf5.hpp"
 #include "hdf5/hdf5_reader.hpp"
 
@@ -21,12 +22,6 @@ constexpr std::int64_t kDatasetFormat = 1;
 /// Opens a data file for reading: its seal, if it has one, is checked, then its kind and version. Error(data).
 [[nodiscard]] Hdf5Reader open_data_file(const std::string& path);
 
-/// The images of one split of one file, and what all of its splits say of the classes.
-struct OpenedFile {
-  std::unique_ptr<Dataset> images;       ///< null: the file has no such split
-  std::vector<std::string> class_names;  ///< empty: the file names none
-  int highest = 1;                       ///< label
-};
 /// Opens a split of a file of pixels. may_lack: "test" need not be there. Error(data).
 [[nodiscard]] OpenedFile open_pixels(const Hdf5Reader& file, const std::string& split, bool may_lack);
 

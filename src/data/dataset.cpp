@@ -48,6 +48,11 @@ class Pool final : public Dataset {
     const std::size_t k = file_of(index);
     return files_[k]->hash(index - begins_[k]);
   }
+  std::string name(std::int64_t index) const override {
+    const std::size_t k = file_of(index);
+    // Numbers are those of the pool.
+    return files_[k]->info().decoded ? files_[k]->name(index - begins_[k]) : Dataset::name(index);
+  }
   ImageShape shape(std::int64_t index) const override {
     const std::size_t k = file_of(index);
     return files_[k]->shape(index - begins_[k]);

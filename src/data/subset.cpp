@@ -1,5 +1,10 @@
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <numeric>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -50,6 +55,7 @@ class Subset final : public Dataset {
     }
   }
   [[nodiscard]] std::uint64_t hash(std::int64_t index) const override { return whole_->hash(at(index)); }
+  [[nodiscard]] std::string name(std::int64_t index) const override { return whole_->name(at(index)); }
   [[nodiscard]] ImageShape shape(std::int64_t index) const override { return whole_->shape(at(index)); }
   void read(std::int64_t index, std::uint8_t* pixels) const override { whole_->read(at(index), pixels); }
   void see(std::int64_t index, const ImageView& view, std::uint8_t* pixels) const override {
@@ -91,7 +97,75 @@ std::vector<std::int64_t> drawn(std::int64_t among, std::int64_t count, std::uin
   return samples;
 }
 
+/// Whether the longer of two paths is the other one, or ends in it behind a '/'.
+[[nodiscard]] bool one_ends_in_other(const std::string& a, const std::string& b) {
+  const std::string &longer = a.size() > b.size() ? a : b, &shorter = a.size() > b.size() ? b : a;
+  return longer.ends_with(shorter) &&
+         (longer.size() == shorter.size() || longer[longer.size() - shorter.size() - 1] == '/');
+}
+
+/// A line of a list of names.
+struct ListedName {
+  std::string text;
+  std::int64_t line = 0, sample = -1;
+};
+
+/// The names of a list by their last part, which finds them.
+[[nodiscard]] std::multimap<std::string, ListedName> read_list(const std::string& list) {
+  std::error_code error;
+  require(std::filesystem::is_regular_file(list, error), ExitCode::data, list, ": there is no such file");
+  std::ifstream file(list);
+  std::multimap<std::string, ListedName> names;
+  std::int64_t number = 0;
+  for (std::string line; std::getline(file, line);) {
+    ++number;
+    while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
+    if (!line.empty()) names.emplace(line.substr(line.rfind('/') + 1), ListedName{line, number});
+  }
+  require(!file.bad(), ExitCode::data, list, ": cannot be read");
+  require(!names.empty(), ExitCode::data, list, ": names no image");
+  return names;
+}
+
+/// Error(data): some names were not found.
+void require_found(const std::string& list, const std::multimap<std::string, ListedName>& names) {
+  std::map<std::int64_t, std::string> missing;  // by line
+  for (const auto& [last, name] : names)
+    if (name.sample < 0) missing.emplace(name.line, name.text);
+  constexpr int kShown = 3;
+  std::string first;
+  int shown = 0;
+  for (const auto& [line, name] : missing)
+    if (++shown <= kShown)
+      first += (shown > 1 ? ", " : "") + in_one_line(name) + " (line " + std::to_string(line) + ")";
+  require(missing.empty(), ExitCode::data, list, ": ", missing.size(), " of its ", names.size(),
+          " names are not among the images: ", first, missing.size() > kShown ? ", ..." : "");
+}
+
 }  // namespace
+
+std::unique_ptr<Dataset> named_in(std::unique_ptr<Dataset> whole, const std::string& list) {
+  std::multimap<std::string, ListedName> names = read_list(list);
+  std::vector<Run> runs;
+  for (std::int64_t i = 0; i < whole->size(); ++i) {
+    const std::string path = whole->name(i);
+    auto [at, end] = names.equal_range(path.substr(path.rfind('/') + 1));
+    for (const ListedName* found = nullptr; at != end; ++at) {
+      ListedName& name = at->second;
+      if (!one_ends_in_other(path, name.text)) continue;
+      require(found == nullptr, ExitCode::data, list, ": lines ", found == nullptr ? 0 : found->line, " and ",
+              name.line, " name the same image, ", in_one_line(path));
+      require(name.sample < 0, ExitCode::data, list, ": ", in_one_line(name.text), " (line ", name.line,
+              ") is the name of several images, ", in_one_line(whole->name(std::max<std::int64_t>(name.sample, 0))),
+              " and ", in_one_line(path), "; give more of the path");
+      found = &name;
+      name.sample = i;
+      runs.push_back({i, i + 1});
+    }
+  }
+  require_found(list, names);
+  return std::make_unique<Subset>(std::move(whole), runs);
+}
 
 std::unique_ptr<Dataset> held_out(std::unique_ptr<Dataset> whole, std::int64_t among, std::int64_t count,
                                   std::uint64_t seed, bool kept) {

@@ -213,7 +213,7 @@ void remove_temporaries(const std::string& folder, const std::string& of) {
     if (name.starts_with('.') && wanted) left_over.push_back(entry.path());
   }
   require(!error, ExitCode::io, folder, ": cannot list the folder: ", system_reason(error.value()));
-  for (const fs::path& path : left_over) fs::remove(path, error);
+  for (const fs::path& path : left_over) fs::remove_all(path, error);
 }
 
 void write_sealed(const std::string& path, const std::function<void(const std::string& temporary)>& write) {

@@ -10,6 +10,7 @@ import sys
 
 import h5py
 import numpy as np
+from PIL import Image
 
 import common
 
@@ -148,6 +149,51 @@ class Own(common.TestCase):
         self.assertEqual(sum(row["images"] for row in common.rows("limited", "step")), 24)
         self.assertEqual(common.rows("limited", "evaluation")[-1]["images"], 5)
         self.assertEqual(common.state("limited")["param/linear.weight"].shape[0], 4)
+        self.assert_named_images_are_evaluated("limited", train, test)
+
+    def assert_named_images_are_evaluated(self, run, train, test):
+        """As a file of these images alone."""
+        def evaluated(out, *options):
+            ended = common.run("eval", run, "--threads", 1, "--eval", "pgd2", "--out", out, *options)
+            self.assertEqual(ended.code, 0, ended.text)
+            with open(out) as file:
+                return ended.text, json.load(file)
+
+        for name, text in ("some.txt", "7\n2\n\n4\n"), ("others.txt", "3\n4\n5\n"), ("none.txt", "2\n9\n"):
+            with open(name, "w") as file:
+                file.write(text)
+        write_own("some.h5", train, tuple(array[[2, 4, 7]] for array in test))
+        (text, named), (_, alone) = evaluated("a.json", "--images", "some.txt"), evaluated("b.json", "--data", "some.h5")
+        self.assertIn("3 test images of 9, named in some.txt", text)
+        self.assertEqual((named["images"], named["split_images"], named["list"], named["verdict"]), (3, 9, "some.txt", "PARTIAL"))
+        self.assertEqual(named["per_image"], alone["per_image"])
+        sequence = ["eval", run, "--threads", 1, "--quiet", "--eval", "none+fgsm", "--out", "sequence", "--images"]
+        self.assertEqual(common.run(*sequence, "some.txt").code, 0)
+        self.refuse(2, "another evaluation: hash of the images", *sequence, "others.txt")
+        self.refuse(3, "none.txt: 1 of its 2 names are not among the images: 9 .line 2.$", *sequence, "none.txt")
+
+
+class Page(common.TestCase):
+    def draw(self, *options):
+        self.assertEqual(common.run("data", "inspect", *options, "--page", "page.png").code, 0)
+        with Image.open("page.png") as page:
+            return np.asarray(page)
+
+    def test_of_images_of_any_size_and_channels(self):
+        for size, channels, cells, side in (12, 1, 70, 96), (96, 2, 9, 96), (300, 4, 3, 128):
+            pixels = np.random.default_rng(1).integers(0, 256, (cells, size, size, channels), np.uint8)
+            write_own("set.h5", (pixels, np.arange(cells) % 2), (pixels, np.arange(cells) % 2))
+            page, cells = self.draw("set.h5"), min(cells, 64)
+            rows, columns = (cells + 7) // 8, min(cells, 8)
+            self.assertEqual(page.shape, (rows * (side + 16) + 4, columns * (side + 4) + 4, 3))
+            if size < 300:  # the first image, each pixel as a square
+                shown = {1: pixels[0][..., [0, 0, 0]], 2: np.concatenate([pixels[0], np.zeros_like(pixels[0][..., :1])], 2)}[channels]
+                shown = shown.repeat(side // size, 0).repeat(side // size, 1)
+                np.testing.assert_array_equal(page[4 : 4 + side, 4 : 4 + side], shown)
+            self.assertLess(page[4 + side : 16 + side, 4 : 4 + side].min(), 1)  # "class 0"
+        self.refuse(2, "--page draws images of one data file", "data", "inspect", "set.h5", "set.h5", "--page", "page.png")
+        self.refuse(2, "set.h5", "data", "inspect", "set.h5", "--page", "set.h5")
+        self.refuse(9, "no/page.png", "data", "inspect", "set.h5", "--page", "no/page.png")
 
 
 class ManyClasses(common.TestCase):

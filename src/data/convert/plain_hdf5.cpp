@@ -8,7 +8,7 @@
 #include "dat/error.hpp"
 #include "dat/file.hpp"
 #include "data/arrays/arrays.hpp"
-#include "data/forms.hpp"
+#include "data/convert/forms.hpp"
 #include "hdf5/hdf5.hpp"
 
 namespace dat {
@@ -73,17 +73,6 @@ void require_weight(const std::string& path, const StoredArray& array) {
 }
 
 }  // namespace
-
-bool is_hdf5(const std::string& path) {
-  const auto source = open_bytes(path);
-  const ByteSource& file = *source;
-  char begin[8] = {};
-  for (std::int64_t at = 0; at + std::ssize(begin) <= file.size(); at = at == 0 ? 512 : 2 * at) {
-    file.read(at, begin, sizeof begin);
-    if (std::equal(std::begin(begin), std::end(begin), "\x89HDF\r\n\x1a\n")) return true;
-  }
-  return false;
-}
 
 void convert_hdf5(const ConvertOptions& options) {
   const Hdf5File from = Hdf5File::open(options.source, ExitCode::data);

@@ -1,7 +1,7 @@
 // The verb data synthetic: a procedural, learnable set.
 
 #include "options/ranges.hpp"
-#include "verbs/data.hpp"
+#include "verbs/data/data.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verb.hpp"
 
