@@ -47,7 +47,7 @@ if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
   part bash tests/gpu_slot.sh rehearse
 fi
 part env DAT_TEST_FLIPS=10000 build/test/tests/dat_tests "Truncation at any*"
-part env DAT_LARGE_IMAGES=50000000 build/test/tests/dat_tests "A start on millions*"
+part env DAT_LARGE_IMAGES=50000000 DAT_LARGE_INDEX=1280000 build/test/tests/dat_tests "A start on*"
 for file in restart record same_weights ranks; do
   part env DAT_NIGHT=1 "$python" tests/e2e/$file.py "$program"
 done

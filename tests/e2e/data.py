@@ -204,7 +204,7 @@ class ManyClasses(common.TestCase):
         with h5py.File("set.h5", "r+") as file:
             del file["test/labels"]
             file["test/labels"] = classes - 1 - np.arange(8)
-            names = bytes(file["class_names"]).decode().splitlines()
+            names = file["class_names"][:].tobytes().decode().splitlines()
         self.assertEqual(len(names), classes)
         common.seal("set.h5")
         first = self.train("run", *TRAIN, "--data", "set.h5", "--epochs", 1, ranks=2)
