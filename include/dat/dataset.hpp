@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -47,6 +49,11 @@ class Dataset {
   [[nodiscard]] virtual std::int64_t first_file() const { return size(); }
   /// 0 ... classes - 1; -1: unknown.
   [[nodiscard]] virtual int label(std::int64_t index) const = 0;
+  /// Labels of the samples first, first + 1, ..., as label() has them.
+  virtual void labels(std::int64_t first, std::span<std::int16_t> to) const;
+  /// XXH3-64 of one image as it is stored: the bytes of its file, or its pixels. Whoever has stored this hash reads no
+  /// pixel for it. Error(data), as read().
+  [[nodiscard]] virtual std::uint64_t hash(std::int64_t index) const;
   /// What the image is called: its path in an index; else its number, from 0. A stranger's text. Error(data).
   [[nodiscard]] virtual std::string name(std::int64_t index) const { return std::to_string(index); }
   /// Shape of the image as it is stored.
@@ -57,6 +64,9 @@ class Dataset {
   /// Pixels [part.height][part.width][channels] of a view of one sample. Thread-safe. Error(data), as read().
   virtual void see(std::int64_t index, const ImageView& view, std::uint8_t* pixels) const;
 };
+
+/// Calls `use` with all labels of a set, in order, some thousands of them at a time.
+void for_labels(const Dataset& images, const std::function<void(std::span<const std::int16_t>)>& use);
 
 /// How data files are looked at.
 struct Sight {
@@ -75,14 +85,15 @@ struct Sight {
 [[nodiscard]] std::unique_ptr<Dataset> open_dataset(const std::vector<std::string>& paths, const std::string& split,
                                                     std::int64_t limit, const Sight& sight = {});
 
-/// A hash of shapes, class names, all labels and the pixels, as 32 hexadecimal digits: what ranks compare to know that
-/// they have the same images. Of more than 65,536 images, or more than 256 MiB of pixels, the hash takes the pixels of
-/// every second, third, ... image only, so that no start reads more than that, and of the others the labels.
-/// Error(data).
+/// A hash of class names, all labels, and the images' shapes and hashes, as 32 hexadecimal digits: what ranks compare
+/// to know that they have the same images, at whatever size these are seen. Of more than 65,536 images, or more than
+/// 256 MiB of pixels that are not decoded, the hash takes every second, third, ... image only, so that no start reads
+/// more than that, and of the others the labels. Error(data).
 [[nodiscard]] std::string content_hash(const Dataset& images);
 
 /// What is strange about the labels of training images, and of test images if there are any, a sentence each: no image
-/// of class 0, one class only, classes that only test images have.
+/// of class 0, one class only, classes that only test images have, classes that no image has. Of many classes the first
+/// five are named.
 [[nodiscard]] std::vector<std::string> class_remarks(const Dataset& train, const Dataset* test);
 
 /// A set without `count` of its first `among` samples that are drawn at random, a function of the seed (kept: true), or

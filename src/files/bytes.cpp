@@ -17,7 +17,7 @@ namespace {
 class FileBytes final : public ByteSource {
  public:
   explicit FileBytes(std::string path)
-      : path_(std::move(path)), file_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC)), size_(0) {
+      : path_(std::move(path)), file_(::open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)), size_(0) {
     require(file_ >= 0, ExitCode::data, path_, ": cannot be opened: ", system_reason(errno));
     struct stat status {};
     const bool known = ::fstat(file_, &status) == 0;

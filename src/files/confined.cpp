@@ -19,8 +19,8 @@ namespace dat {
 
 namespace {
 
-void limit(decltype(RLIMIT_CPU) resource, std::int64_t soft, std::int64_t hard) {
-  const rlimit both{static_cast<rlim_t>(soft), static_cast<rlim_t>(hard)};
+void limit(decltype(RLIMIT_CPU) resource, std::int64_t soft, rlim_t hard) {
+  const rlimit both{static_cast<rlim_t>(soft), hard};
   setrlimit(resource, &both);
 }
 
@@ -31,6 +31,8 @@ void limit(decltype(RLIMIT_CPU) resource, std::int64_t soft, std::int64_t hard) 
   file >> all >> resident >> shared >> text >> unused >> data;
   return data * sysconf(_SC_PAGESIZE);
 }
+
+bool confining = false;  // this process is the child
 
 void write_all(int to, const std::string& text) {
   for (std::size_t done = 0; done < text.size();) {
@@ -45,11 +47,12 @@ void write_all(int to, const std::string& text) {
 [[noreturn]] void work_in_child(int answer, const std::string& source, const Limits& limits,
                                 const std::function<void()>& work) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  confining = true;
   limit(RLIMIT_CORE, 0, 0);
-  limit(RLIMIT_CPU, limits.cpu_seconds, limits.cpu_seconds + 1);  // SIGXCPU at the first, which tells
+  limit(RLIMIT_CPU, limits.cpu_seconds, RLIM_INFINITY);  // SIGXCPU, which tells
   if constexpr (kLimitsMemory) {
     const std::int64_t memory = mapped() + limits.memory;
-    limit(RLIMIT_DATA, memory, memory);
+    limit(RLIMIT_DATA, memory, static_cast<rlim_t>(memory));
   }
   const auto fail_with = [&](ExitCode code, const std::string& message) {
     write_all(answer, static_cast<char>(code) + message);
@@ -60,9 +63,10 @@ void write_all(int to, const std::string& text) {
   } catch (const Error& error) {
     fail_with(error.code(), error.what());
   } catch (const std::bad_alloc&) {
-    fail_with(ExitCode::data, source +
-                                  ": wants more than three times its size of memory, and 64 MB: it is damaged, or "
-                                  "packed in pieces that are too large");
+    fail_with(ExitCode::data,
+              source +
+                  ": wants more memory than it may have: it is damaged, or packed in pieces that are too "
+                  "large");
   } catch (const std::exception& error) {
     fail_with(ExitCode::data, source + ": a library failed: " + error.what());
   }
@@ -70,6 +74,13 @@ void write_all(int to, const std::string& text) {
 }
 
 }  // namespace
+
+void more_time(std::int64_t cpu_seconds) {
+  if (!confining) return;
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  limit(RLIMIT_CPU, used.ru_utime.tv_sec + used.ru_stime.tv_sec + cpu_seconds, RLIM_INFINITY);
+}
 
 void confined(const std::string& source, const Limits& limits, const std::function<void()>& work) {
   int ends[2];
@@ -97,7 +108,7 @@ void confined(const std::string& source, const Limits& limits, const std::functi
   if (!answer.empty()) throw Error(static_cast<ExitCode>(answer[0]), answer.substr(1));
   const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
   require(signal != SIGXCPU, ExitCode::data, source, ": reading it does not end (", limits.cpu_seconds,
-          " s): it is damaged");
+          " s of computing): it is damaged");
   fail(ExitCode::data, source, ": the process that read it was ended by signal ", signal, " (",
        signal > 0 ? strsignal(signal) : "none", "): it is damaged");
 }

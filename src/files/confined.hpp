@@ -12,6 +12,9 @@ struct Limits {
   std::int64_t memory = 64 << 20;  ///< bytes beyond what the process has when it begins
 };
 
+/// What is done in confined() gets on, and may take so much more time from now on. Elsewhere nothing.
+void more_time(std::int64_t cpu_seconds);
+
 /// Whether Limits::memory is kept: not under sanitizers that map terabytes.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr bool kLimitsMemory = false;

@@ -22,7 +22,8 @@ cmake -G Ninja -S . -B build/fuzz -DCMAKE_CXX_COMPILER="$clang" -DCMAKE_C_COMPIL
 cmake --build build/fuzz --target dat_fuzzers --parallel "$(nproc)"
 
 # Shares in thousandths: options and TOML files cost 5 and 16 ms, arrays and records microseconds. Dear targets begin.
-shares=(toml:5 options:10 checkpoint:40 pickle:140 npz:180 safetensors:100 data_file:40 npy:160 idx:60 mat:65 records:200)
+shares=(toml:5 options:10 checkpoint:40 pickle:130 npz:160 safetensors:90 data_file:40 image_index:20 tar:30 image:60 npy:140 idx:60
+  mat:65 records:150)
 mkdir -p build/fuzz/findings
 export ASAN_OPTIONS=quarantine_size_mb=16:detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1
 export LSAN_OPTIONS=suppressions=$PWD/tests/lsan.supp:print_suppressions=0

@@ -196,6 +196,52 @@ class Page(common.TestCase):
         self.refuse(9, "no/page.png", "data", "inspect", "set.h5", "--page", "no/page.png")
 
 
+class ManyClasses(common.TestCase):
+    """As many classes as ImageNet-21k has, through all that knows their names or counts them."""
+
+    def go_through(self, classes):
+        common.synthetic("set.h5", train=24, test=8, size=8, classes=classes)
+        with h5py.File("set.h5", "r+") as file:
+            del file["test/labels"]
+            file["test/labels"] = classes - 1 - np.arange(8)
+            names = bytes(file["class_names"]).decode().splitlines()
+        self.assertEqual(len(names), classes)
+        common.seal("set.h5")
+        first = self.train("run", *TRAIN, "--data", "set.h5", "--epochs", 1, ranks=2)
+        self.assertRegex(first.text, f"warning: 8 classes have test images and no training image: .*, \\.\\.\\.\n")
+        self.assertRegex(first.text, f"warning: {classes - 32} classes have no image at all: .*, \\.\\.\\.\n")
+        self.assertLess(len(first.text), 20000)
+        self.train("run", *TRAIN, "--data", "set.h5", "--epochs", 2, ranks=2)  # goes on
+        self.assertEqual(common.state("run")["param/linear.weight"].shape[0], classes)
+        for arguments in (["export", "run", "--out", "run.safetensors"], ["export", "run", "--out", "run.onnx"],
+                          ["import", "run.safetensors", "--out", "again.h5"],
+                          ["eval", "--checkpoint", "run", "--threads", 1, "--attack-steps", 1, "--out", "eval"],
+                          ["eval", "--checkpoint", "again.h5", "--data", "set.h5", "--threads", 1, "--attack-steps", 1,
+                           "--out", "other"], ["plot", "eval"]):
+            ended = common.run(*arguments)
+            self.assertEqual(ended.code, 0, ended.text)
+            self.assertLess(len(ended.text), 20000)
+        for folder in "eval", "other":
+            with open(f"{folder}/eval.json") as file:
+                found = json.load(file)
+            self.assertEqual([one["name"] for one in found["classes"]], names)
+            self.assertEqual(found["per_image"]["label"], list(range(classes - 1, classes - 9, -1)))
+            self.assertEqual([one["images"] for one in found["classes"]], (classes - 8) * [0] + 8 * [1])
+            if folder == "eval":
+                loss = found["clean"]["loss"]
+        self.assertEqual(found["clean"]["loss"], loss)
+
+    def test_21841(self):
+        self.go_through(21841)
+
+    @common.at_night
+    def test_1000_and_the_most(self):
+        for classes in 1000, 32767:
+            with self.subTest(classes):
+                shutil.rmtree("run", ignore_errors=True)
+                self.go_through(classes)
+
+
 class Grey(common.TestCase):
     """Images of one channel, 28 x 28."""
 

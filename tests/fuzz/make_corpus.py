@@ -8,16 +8,22 @@ import pickle
 import shutil
 import subprocess
 import sys
+import tarfile
 import zlib
 
 import h5py
 import numpy as np
+from PIL import Image
 
 PROGRAM = os.path.abspath(sys.argv[1])
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "corpus")
 RANDOM = np.random.default_rng(1)
 PIXELS = RANDOM.integers(0, 256, (5, 4, 4, 3), np.uint8)
 LABELS = np.arange(5) % 3
+# The file that image_index.cpp has, too: 2 x 3 pixels.
+PNG = bytes.fromhex("89504e470d0a1a0a0000000d4948445200000002000000030802000000368849d600000020494441547801011500eaff0000"
+                    "010203040500060708090a0b000c0d0e0f1011042f009a15f571290000000049454e44ae426082"
+                    "")
 
 
 def keep(target, name, content):
@@ -92,6 +98,66 @@ def small_cnn():
     return [("module.bn1.num_batches_tracked", "I64", np.array(7)), *tensors]
 
 
+def tar(files):
+    """files: (name, bytes)"""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for name, content in files:
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    end = sum(512 + -(-len(content) // 512) * 512 for _, content in files) + 1024
+    return out.getvalue()[:end]
+
+
+def image_file(mode, form, size=(21, 13), **how):
+    """A picture with edges and slopes."""
+    channels = len(Image.new(mode, (1, 1)).getbands())
+    y, x = np.mgrid[: size[1], : size[0]]
+    pixels = np.stack([(x * (7 + c) + y * 5 + 90 * (x > y)) % 256 for c in range(channels)], -1).astype(np.uint8)
+    out = io.BytesIO()
+    Image.fromarray(pixels.squeeze() if channels == 1 else pixels, mode).save(out, form, **how)
+    return out.getvalue()
+
+
+def index(source):
+    """An index without its seal."""
+    subprocess.run([PROGRAM, "data", "index", source, "index.h5"], check=True, stdout=subprocess.DEVNULL)
+    with open("index.h5", "rb") as file:
+        content = file.read()
+    os.remove("index.h5")
+    return bytes(512) + content[512:]
+
+
+def images():
+    keep("image", "rgb.jpg", image_file("RGB", "JPEG"))
+    keep("image", "progressive.jpg", image_file("RGB", "JPEG", progressive=True, subsampling=0))
+    keep("image", "grey.jpg", image_file("L", "JPEG", quality=90))
+    keep("image", "cmyk.jpg", image_file("CMYK", "JPEG"))
+    keep("image", "rgba.png", image_file("RGBA", "PNG"))
+    keep("image", "grey.png", image_file("L", "PNG", size=(9, 8)))
+    one, other = image_file("RGB", "JPEG", size=(9, 8)), image_file("L", "PNG", size=(9, 8))
+    folders = tar([("train/a/1.jpg", one), ("train/b/2.png", other), ("val/b/3.JPEG", other), ("readme", b"text")])
+    keep("tar", "folders", folders)
+    keep("tar", "shards", tar([("x/1.jpg", one), ("x/1.cls", b"1"), ("2.json", b'{"cls": 0}'), ("2.png", other)]))
+    keep("tar", "of_tars", tar([("a.tar", tar([("1.jpg", one)])), ("b.tar", tar([("2.png", other)]))]))
+    os.makedirs("images")
+    os.chdir("images")
+    for name in "train/a/1.png", "train/b/2.png", "test/a/3.png":
+        os.makedirs(os.path.dirname(name), exist_ok=True)
+        with open(name, "wb") as file:
+            file.write(PNG)
+    indexes = {"folder": index(".")}
+    for name in "x.tar", "y.tar":
+        with open(name, "wb") as file:
+            file.write(tar([("train/a/1.png", PNG), ("train/b/2.png", PNG)]))
+    indexes |= {"tar": index("x.tar"), "tars": index(".")}
+    os.chdir("..")
+    shutil.rmtree("images")
+    for name, content in indexes.items():
+        keep("image_index", name, content)
+
+
 def main():
     shutil.rmtree(ROOT, ignore_errors=True)
     os.makedirs(ROOT)
@@ -160,6 +226,7 @@ def main():
                                               ("c", "BF16", np.ones(3, np.uint16)), ("d", "U8", np.ones(0, np.uint8)),
                                               ("e.f", "F32", np.ones((), np.float32))]))
     keep("safetensors", "empty", safetensors([], more="\u00e9"))
+    images()
 
 
 main()

@@ -25,6 +25,9 @@ void idx(Bytes bytes);          ///< one array of MNIST's, packed or not
 void pickle(Bytes bytes);       ///< images and labels
 void checkpoint(Bytes bytes);   ///< behind the seal
 void data_file(Bytes bytes);    ///< the same
+void image(Bytes bytes);        ///< a JPEG or PNG file
+void tar(Bytes bytes);          ///< an archive, and the images in it
+void image_index(Bytes bytes);  ///< beside the images that it names
 void safetensors(Bytes bytes);  ///< weights, and what a network makes of their names
 
 struct Target {
@@ -41,6 +44,9 @@ inline constexpr Target kTargets[] = {{"toml", toml},
                                       {"pickle", pickle},
                                       {"checkpoint", checkpoint},
                                       {"data_file", data_file},
+                                      {"image", image},
+                                      {"tar", tar},
+                                      {"image_index", image_index},
                                       {"safetensors", safetensors}};
 
 /// Bytes in memory as a file.

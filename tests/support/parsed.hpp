@@ -7,7 +7,7 @@
 #include "dat/config.hpp"
 #include "options/train/parse.hpp"
 #include "verbs/bench.hpp"
-#include "verbs/data.hpp"
+#include "verbs/data/data.hpp"
 #include "verbs/eval.hpp"
 #include "verbs/export.hpp"
 #include "verbs/forecast.hpp"

@@ -142,12 +142,12 @@ std::vector<std::string> names_in_file(const std::string& path) {
   std::ifstream file(path);
   std::vector<std::string> names;
   std::string line;
-  while (names.size() <= 256 && std::getline(file, line)) {
+  while (names.size() <= kMostClasses && std::getline(file, line)) {
     while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
     if (!line.empty()) names.push_back(line);
   }
-  require(names.size() != 1 && names.size() <= 256, ExitCode::data, path, ": lists ",
-          names.size() > 256 ? "more than 256 classes" : "one class only");
+  require(names.size() != 1, ExitCode::data, path, ": lists one class only");
+  require(names.size() <= kMostClasses, ExitCode::data, path, ": lists more than ", kMostClasses, " classes");
   return names;
 }
 

@@ -1,6 +1,7 @@
 #include "data/images/decode.hpp"
 
 #include <algorithm>
+#include <mutex>
 
 #include "dat/error.hpp"
 #include "data/images/jpeg.hpp"
@@ -29,8 +30,35 @@ ImageShape image_shape(ImageBytes file) {
   return png_shape(file);
 }
 
-const std::uint8_t* ImageDecoder::whole(ImageBytes file) {
+/// The right to decode an image.
+class ImageDecoder::Large {
+ public:
+  Large(ImageDecoder& decoder, ImageShape shape) : decoder_(decoder) {
+    constexpr std::int64_t kLarge = std::int64_t{1} << 24;  // pixels
+    static std::mutex one;
+    if (area_of(shape) > kLarge) lock_ = std::unique_lock(one);
+  }
+  ~Large() {
+    if (!lock_.owns_lock()) return;
+    decoder_.pixels_ = {};
+    decoder_.window_ = {};
+  }
+  Large(const Large&) = delete;
+  Large& operator=(const Large&) = delete;
+
+ private:
+  ImageDecoder& decoder_;
+  std::unique_lock<std::mutex> lock_;
+};
+
+ImageShape ImageDecoder::check(ImageBytes file) {
   const ImageShape shape = image_shape(file);
+  const Large large(*this, shape);
+  static_cast<void>(whole(file, shape));
+  return shape;
+}
+
+const std::uint8_t* ImageDecoder::whole(ImageBytes file, ImageShape shape) {
   const ImageWindow all{0, 0, shape.height, shape.width};
   pixels_.resize(all.rgb_bytes());
   is_jpeg(file) ? decode_jpeg(file, all, 8, pixels_.data()) : decode_png(file, pixels_.data());
@@ -38,6 +66,10 @@ const std::uint8_t* ImageDecoder::whole(ImageBytes file) {
 }
 
 void ImageDecoder::see(ImageBytes file, ImageShape shape, const ImageView& view, bool fast, std::uint8_t* rgb) {
+  const Large large(*this, shape);
+  const ImageShape found = image_shape(file);
+  require(found == shape, ExitCode::data, "has ", found.width, " x ", found.height, " pixels instead of ", shape.width,
+          " x ", shape.height);
   ImageWindow window = view.window;
   int eighths = 8;
   if (fast && is_jpeg(file)) {
@@ -52,14 +84,10 @@ void ImageDecoder::see(ImageBytes file, ImageShape shape, const ImageView& view,
   const bool same = from == view.resized;
   if (!same) window_.resize(needed.rgb_bytes());
   std::uint8_t* const to = same ? rgb : window_.data();
-  if (is_jpeg(file)) {
+  if (is_jpeg(file))
     decode_jpeg(file, needed, eighths, to);
-  } else {
-    const ImageShape found = image_shape(file);
-    require(found == shape, ExitCode::data, "has ", found.width, " x ", found.height, " pixels, where the index says ",
-            shape.width, " x ", shape.height);
-    cut(whole(file), shape.width, needed, to);
-  }
+  else
+    cut(whole(file, shape), shape.width, needed, to);
   if (!same) resizer_.resize(to, from, view.resized, view.part, rgb);
 }
 

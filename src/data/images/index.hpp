@@ -1,13 +1,9 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "dat/dataset.hpp"
-#include "data/images/image.hpp"
 #include "hdf5/hdf5_reader.hpp"
 
 namespace dat {
@@ -25,22 +21,8 @@ struct ImageRecord {
 };
 static_assert(sizeof(ImageRecord) == 40);
 
-struct IndexOptions {
-  std::string source, output;
-  int threads = 1;
-  bool skip_damage = false;  ///< damaged images are left out, else the index is refused
-};
-
-/// What an index holds, and what was wrong with images: "PATH: why".
-struct Indexed {
-  std::int64_t train = 0, test = 0, others = 0;
-  std::vector<std::string> class_names, damage;
-};
-
-/// Reads and decodes every image of a source (members.hpp) once, and writes the index: a sealed file of what there is,
-/// and where. Equal at any number of threads. Error(data): a damaged image, all of which the message lists, up to some;
-/// Error(io).
-Indexed write_index(const IndexOptions& options);
+/// The most bytes of a file of an image.
+constexpr std::int64_t kMostImageBytes = std::int64_t{1} << 30;
 
 /// Whether a data file is an index.
 [[nodiscard]] bool is_index(const Hdf5Reader& file);

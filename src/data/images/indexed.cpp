@@ -9,9 +9,8 @@
 #include <optional>
 
 #include "dat/error.hpp"
-#include "dat/file.hpp"
-#include "data/data_file.hpp"
 #include "data/images/decode.hpp"
+#include "data/images/image_files.hpp"
 #include "data/images/index.hpp"
 #include "data/images/view.hpp"
 #include "files/bytes.hpp"
@@ -22,30 +21,46 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A path of an index, which is a stranger's: below its folder.
-[[nodiscard]] std::string below(const std::string& folder, const std::string& path, const std::string& index) {
-  const fs::path own(path);
-  const bool leaves = own.is_absolute() || std::find(own.begin(), own.end(), "..") != own.end();
-  require(!leaves && !path.empty() && path.find('\0') == std::string::npos, ExitCode::data, index, ": the path ",
-          in_one_line(without_controls(path)), " leaves the folder of its images");
-  return (fs::path(folder) / own).string();
+/// Names that end in a zero each.
+[[nodiscard]] std::vector<std::string> split_at_zeros(const std::vector<std::uint8_t>& text) {
+  std::vector<std::string> names;
+  for (auto begin = text.begin(), end = begin; (end = std::find(begin, text.end(), 0)) != text.end(); begin = end + 1)
+    names.emplace_back(begin, end);
+  return names;
 }
 
-/// Names in an index, one a line.
-[[nodiscard]] std::vector<std::string> lines(const Hdf5Reader& file, const std::string& name) {
+/// The containers of an index, whose sizes must be those that it says.
+[[nodiscard]] ImageFiles files_of_index(const Hdf5Reader& file) {
+  const fs::path own = file.path();
+  std::error_code error;
+  fs::path real = fs::canonical(own, error);  // what it says counts from where it lies, not from a link to it
+  if (error) real = own;
+  const std::string folder = (real.parent_path() / file.text("/", "folder").value_or("")).lexically_normal().string();
+  std::vector<std::string> names;
+  std::vector<std::int64_t> bytes;
   Shape shape;
-  const std::vector<std::uint8_t> text = file.read<std::uint8_t>(name, shape);
-  return class_names_of(std::string(text.begin(), text.end()));
+  if (file.has("/containers")) {
+    names = split_at_zeros(file.read<std::uint8_t>("/containers", shape));
+    bytes = file.read<std::int64_t>("/container_bytes", shape);
+    require(names.size() == bytes.size(), ExitCode::data, "the names of its containers are damaged");
+  }
+  ImageFiles files(folder, names);
+  for (std::size_t k = 0; k < names.size(); ++k)
+    require(files.container_bytes(k) == bytes[k], ExitCode::data, files.place(-1, names[k]), ": has ",
+            files.container_bytes(k), " bytes instead of ", bytes[k]);
+  return files;
 }
 
 class IndexedImages final : public Dataset {
  public:
   IndexedImages(const Hdf5Reader& file, const std::string& split, int classes, const Sight& sight)
       : path_(file.path()), fast_(sight.fast), source_(open_bytes(file.path())) {
-    folder_ = (fs::path(path_).parent_path() / file.text("/", "folder").value_or("")).string();
-    if (file.has("/containers"))
-      for (const std::string& name : lines(file, "/containers"))
-        containers_.push_back(open_bytes(below(folder_, name, path_)));
+    try {
+      files_.emplace(files_of_index(file));
+    } catch (const Error& error) {
+      fail_with(error, "");
+    }
+    if (file.has("/containers")) containers_ = file.elements("/container_bytes");
     const std::string records = "/" + split + "/records", names = "/" + split + "/names";
     require(file.has(records) && file.has(names), ExitCode::data, path_, ": has no ", split, " images");
     const Hdf5Info about = file.info(records), about_names = file.info(names);
@@ -64,6 +79,7 @@ class IndexedImages final : public Dataset {
   [[nodiscard]] const DatasetInfo& info() const override { return info_; }
   [[nodiscard]] std::int64_t size() const override { return std::ssize(heads_); }
   [[nodiscard]] int label(std::int64_t index) const override { return head(index).label; }
+  [[nodiscard]] std::uint64_t hash(std::int64_t index) const override { return record_of(index).hash; }
   [[nodiscard]] std::string name(std::int64_t index) const override { return path_of(index, record_of(index)); }
   [[nodiscard]] ImageShape shape(std::int64_t index) const override { return {head(index).height, head(index).width}; }
   void read(std::int64_t index, std::uint8_t* pixels) const override {
@@ -74,13 +90,12 @@ class IndexedImages final : public Dataset {
     const ImageRecord record = record_of(index);
     thread_local std::vector<std::uint8_t> bytes;
     thread_local ImageDecoder decoder;
-    bytes.resize(static_cast<std::size_t>(record.bytes));
     try {
       fetch(index, record, bytes);
       decoder.see(bytes, shape(index), view, fast_, pixels);
     } catch (const Error& error) {
       if (error.code() != ExitCode::data) throw;
-      fail(ExitCode::data, name_of(index, record), ": ", error.what());
+      fail_with(error, files_->place(record.container, path_of(index, record)));
     }
   }
 
@@ -103,9 +118,11 @@ class IndexedImages final : public Dataset {
       source_->read(records_ + at * std::int64_t{sizeof(ImageRecord)}, block.data(),
                     std::ssize(block) * std::int64_t{sizeof(ImageRecord)});
       for (const ImageRecord& one : block) {
-        const bool placed = one.container < std::ssize(containers_) && one.container >= -1 && one.offset >= 0 &&
-                            one.bytes > 0 && (one.container >= 0 || one.offset == 0);
-        const bool shaped = one.height > 0 && one.width > 0 && one.height <= kMostPixels && one.width <= kMostPixels;
+        const bool placed = one.container < static_cast<std::int64_t>(containers_) && one.container >= -1 &&
+                            one.offset >= 0 && one.bytes > 0 && one.bytes <= kMostImageBytes &&
+                            (one.container >= 0 || one.offset == 0);
+        const bool shaped = one.height > 0 && one.width > 0 && one.height <= kMostPixels && one.width <= kMostPixels &&
+                            area_of({one.height, one.width}) <= kMostArea;
         require(placed && shaped && one.label >= 0 && one.label < info_.classes && one.name_end > name_end &&
                     one.name_end <= name_bytes_,
                 ExitCode::data, path_, ": the record of image ", std::ssize(heads_), " is damaged");
@@ -142,40 +159,39 @@ class IndexedImages final : public Dataset {
     source_->read(names_ + begin, name.data(), std::ssize(name));
     return name;
   }
-  [[nodiscard]] std::string name_of(std::int64_t index, const ImageRecord& record) const {
-    const std::string own = in_one_line(without_controls(path_of(index, record)));
-    return record.container < 0 ? folder_ + "/" + own
-                                : containers_[static_cast<std::size_t>(record.container)]->name() + ": " + own;
-  }
   void fetch(std::int64_t index, const ImageRecord& record, std::vector<std::uint8_t>& bytes) const {
-    if (record.container >= 0) {
-      containers_[static_cast<std::size_t>(record.container)]->read(record.offset, bytes.data(), std::ssize(bytes));
-    } else {
-      const auto file = open_bytes(below(folder_, path_of(index, record), path_));
-      require(file->size() == record.bytes, ExitCode::data, "has ", file->size(), " bytes, where the index says ",
-              record.bytes, ": it has changed; make the index anew");
-      file->read(0, bytes.data(), std::ssize(bytes));
-    }
-    require(XXH3_64bits(bytes.data(), bytes.size()) == record.hash, ExitCode::data,
-            "is not the file that the index was made of; make the index anew");
+    const std::string path = record.container < 0 ? path_of(index, record) : "";
+    files_->read(record.container, path, record.offset, record.bytes, bytes);
+    require(XXH3_64bits(bytes.data(), bytes.size()) == record.hash, ExitCode::data, "has other bytes than it had");
+  }
+  /// What is wrong with the images' files, of which the image is one.
+  [[noreturn]] void fail_with(const Error& error, const std::string& image) const {
+    const std::string text = error.what();
+    fail(ExitCode::data, image.empty() || text.starts_with(image) ? "" : image + ": ", text, "; put back what ", path_,
+         " was made of, or make it anew");
   }
 
-  std::string path_, folder_;
+  std::string path_;
   bool fast_;
   DatasetInfo info_;
   std::unique_ptr<ByteSource> source_;  ///< the index itself
   std::int64_t records_ = 0, names_ = 0, name_bytes_ = 0;
-  std::vector<std::unique_ptr<ByteSource>> containers_;
+  std::optional<ImageFiles> files_;
+  std::size_t containers_ = 0;
   std::vector<Head> heads_;
 };
 
 }  // namespace
 
+bool is_index(const Hdf5Reader& file) { return file.text("/", "filetype").value_or("") == "image index"; }
+
 OpenedFile open_index(const Hdf5Reader& file, const std::string& split, bool may_lack, const Sight& sight) {
   const std::string& path = file.path();
   OpenedFile opened;
   require(file.has("/class_names"), ExitCode::data, path, ": names no classes");
-  opened.class_names = lines(file, "/class_names");
+  Shape shape;
+  const std::vector<std::uint8_t> names = file.read<std::uint8_t>("/class_names", shape);
+  opened.class_names = class_names_of(std::string(names.begin(), names.end()));
   const int classes = static_cast<int>(opened.class_names.size());
   require(classes >= 2 && classes <= kMostClasses, ExitCode::data, path, ": names ", classes, " classes, must be 2 to ",
           kMostClasses);

@@ -1,10 +1,20 @@
 #pragma once
 
+#include <memory>
 #include <string>
+#include <vector>
 
-#include "data/data_file.hpp"
+#include "dat/dataset.hpp"
+#include "hdf5/hdf5_reader.hpp"
 
 namespace dat {
+
+/// The images of one split of one file, and what all of its splits say of the classes.
+struct OpenedFile {
+  std::unique_ptr<Dataset> images;       ///< null: the file has no such split
+  std::vector<std::string> class_names;  ///< empty: the file names none
+  int highest = 1;                       ///< label
+};
 
 /// Opens a split of an index: its images are read where they lie. Heads and labels are read at once, an image, whose
 /// hash is checked, when it is asked for. may_lack: "test" need not be there. Error(data): the index or an image is

@@ -15,7 +15,8 @@ namespace dat {
 
 namespace {
 
-constexpr int kMostScans = 500;  // real files have some ten; each costs a pass over the image
+constexpr int kMostScans = 500;                            // real files have some ten
+constexpr std::int64_t kMostWork = std::int64_t{1} << 31;  // pixels of all scans: each is a pass over the image
 
 /// Errors of the library, which must not return from its handler: it goes on where `place` was set.
 struct Handler {
@@ -53,7 +54,9 @@ void warn(j_common_ptr info, int level) {
 }
 
 void count_scans(j_common_ptr info) {
-  if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number > kMostScans) {
+  const auto* image = reinterpret_cast<j_decompress_ptr>(info);
+  const std::int64_t scans = image->input_scan_number, pixels = std::int64_t{image->image_height} * image->image_width;
+  if (scans > kMostScans || (scans > 1 && scans * pixels > kMostWork)) {
     info->err->msg_code = JERR_BAD_PROGRESSION;
     leave(info);
   }
@@ -86,14 +89,16 @@ void read_rows(jpeg_decompress_struct& info, JpegJob& job) {
     jpeg_crop_scanline(&info, &left, &columns);
   }
   const auto components = static_cast<std::size_t>(info.output_components);
-  JSAMPARRAY row = info.mem->alloc_sarray(reinterpret_cast<j_common_ptr>(&info), JPOOL_IMAGE,
-                                          static_cast<JDIMENSION>(info.output_width * components), 1);
-  const std::uint8_t* first = row[0] + (static_cast<std::size_t>(window.left) - left) * components;
+  // At odd addresses: the library would write aligned rows past the caches, from where they are to be read at once.
+  JSAMPARRAY aligned = info.mem->alloc_sarray(reinterpret_cast<j_common_ptr>(&info), JPOOL_IMAGE,
+                                              static_cast<JDIMENSION>(info.output_width * components + 1), 1);
+  JSAMPROW row = aligned[0] + 1;
+  const std::uint8_t* first = row + (static_cast<std::size_t>(window.left) - left) * components;
   if (window.top > 0) jpeg_skip_scanlines(&info, static_cast<JDIMENSION>(window.top));
   const std::size_t bytes = std::size_t{3} * static_cast<std::size_t>(window.width);
   for (int y = 0; y < window.height; ++y) {
     std::uint8_t* const to = job.rgb + static_cast<std::size_t>(y) * bytes;
-    jpeg_read_scanlines(&info, row, 1);
+    jpeg_read_scanlines(&info, &row, 1);
     if (inks)
       from_inverted_cmyk(first, window.width, to);
     else
@@ -115,6 +120,11 @@ bool run_jpeg(jpeg_decompress_struct& info, Handler& handler, JpegJob& job) {
   if (std::max(job.shape.height, job.shape.width) > kMostPixels) {
     std::snprintf(handler.text, sizeof handler.text, "has %d x %d pixels, at most %d on a side are taken",
                   job.shape.width, job.shape.height, kMostPixels);
+    return false;
+  }
+  if (area_of(job.shape) > kMostArea) {
+    std::snprintf(handler.text, sizeof handler.text, "has %d x %d pixels, at most %d million are taken",
+                  job.shape.width, job.shape.height, static_cast<int>(kMostArea >> 20));
     return false;
   }
   if (job.rgb == nullptr) return true;

@@ -177,6 +177,19 @@ class Labels {
   int open_ = -1;
 };
 
+/// The names of classes that a folder of shards has; none: it has no such file.
+[[nodiscard]] std::vector<std::string> names_beside(const std::string& source) {
+  const fs::path path = fs::path(source) / kClassNamesFile;
+  std::error_code error;
+  if (!fs::is_directory(source, error) || !fs::exists(path, error)) return {};
+  const auto file = open_bytes(path.string());
+  constexpr std::int64_t kMost = 8 << 20;
+  require(file->size() <= kMost, ExitCode::data, path.string(), ": has ", file->size(), " bytes: too many for names");
+  std::string lines(static_cast<std::size_t>(file->size()), '\0');
+  file->read(0, lines.data(), file->size());
+  return class_names_of(lines);
+}
+
 void take_shards(const std::string& source, const std::vector<Found>& files, Members& members) {
   Labels labels(source, members);
   std::int64_t highest = -1;
@@ -208,7 +221,10 @@ void take_shards(const std::string& source, const std::vector<Found>& files, Mem
     members.all.push_back({image->container, image->path, image->offset, image->bytes, tests(image->container),
                            static_cast<int>(*label)});
   }
-  for (std::int64_t k = 0; k <= highest; ++k) members.class_names.push_back("class " + std::to_string(k));
+  members.class_names = names_beside(source);
+  if (members.class_names.empty()) members.class_names = numbered_classes(static_cast<int>(highest) + 1);
+  require(highest < std::ssize(members.class_names), ExitCode::data, source, ": ", kClassNamesFile, " names ",
+          members.class_names.size(), " classes, and there is the label ", highest);
 }
 
 void take_folders(const std::string& source, const std::vector<Found>& files, Members& members) {
@@ -272,6 +288,8 @@ Members members_of(const std::string& source) {
   shards ? take_shards(source, files, members) : take_folders(source, files, members);
   require(!members.all.empty(), ExitCode::data, source,
           ": holds no images; names of images end in .jpg, .jpeg or .png");
+  std::stable_sort(members.all.begin(), members.all.end(),
+                   [](const Member& a, const Member& b) { return a.path < b.path; });
   return members;
 }
 

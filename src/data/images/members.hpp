@@ -6,6 +6,9 @@
 
 namespace dat {
 
+/// In a folder of shards: the names of the classes, one a line.
+constexpr const char* kClassNamesFile = "class_names.txt";
+
 /// An image among the files of a source.
 struct Member {
   int container = -1;  ///< number of the tar that it lies in; -1: a file of its own
@@ -15,7 +18,8 @@ struct Member {
   int label = 0;
 };
 
-/// The images of a source, in the order of their paths or of the archives.
+/// The images of a source, in the order of their paths, wherever they lie: so a run has the same bits on a folder and
+/// on its tars.
 struct Members {
   std::string folder;                   ///< that the paths of containers and of single files begin in
   std::vector<std::string> containers;  ///< tars
@@ -27,11 +31,13 @@ struct Members {
 /// Finds the images of a source by the names of its files; none is read but the labels of shards. Error(data).
 ///
 /// - A folder, or a tar, with a folder for each class, below "train", "val", "validation" or "test", or without these,
-/// as
-///   training images (torchvision's ImageFolder). Labels are the places of the names in their order. Where there is
+///   as training images (torchvision's ImageFolder). Labels are the places of the names in their order. Where there is
 ///   "test", images of "val" are left out; else these are the test images.
-/// - Tars in a folder, or one, of WebDataset: x.jpg beside x.cls, or beside x.json with "cls".
+/// - Tars in a folder, or one, of WebDataset: x.jpg beside x.cls, or beside x.json with "cls". Tars whose names begin
+///   with "test", "val" are of test images. Without kClassNamesFile the classes are "class K".
 /// - A tar of tars, one for each class: ImageNet's training images.
+///
+/// Symbolic links in a folder are followed: a folder of links is as good as one of files.
 [[nodiscard]] Members members_of(const std::string& source);
 
 }  // namespace dat

@@ -44,6 +44,7 @@ bool run_png(png_structp png, png_infop info, PngJob& job) {
   png_set_chunk_malloc_max(png, 8U << 20U);
   png_read_info(png, info);
   job.shape = {static_cast<int>(png_get_image_height(png, info)), static_cast<int>(png_get_image_width(png, info))};
+  if (area_of(job.shape) > kMostArea) png_error(png, "has more pixels than are taken");
   if (job.rgb == nullptr) return true;
   png_set_expand(png);
   png_set_strip_16(png);

@@ -7,9 +7,9 @@
 
 #include "catch.hpp"
 #include "dat/dataset.hpp"
-#include "data/images/index.hpp"
 #include "data/images/png.hpp"
 #include "data/images/write_png.hpp"
+#include "data/indexing/indexing.hpp"
 #include "errors.hpp"
 #include "temporary_folder.hpp"
 

@@ -3,7 +3,7 @@
 #include "dat/error.hpp"
 #include "dat/file.hpp"
 #include "options/ranges.hpp"
-#include "verbs/data.hpp"
+#include "verbs/data/data.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verb.hpp"
 

@@ -4,7 +4,7 @@
 
 #include "options/ranges.hpp"
 #include "printed.hpp"
-#include "verbs/data.hpp"
+#include "verbs/data/data.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verb.hpp"
 
@@ -32,7 +32,7 @@ const TableOf<ConvertOptions>& convert_table() {
               {.low = 1, .high = 16, .automatic = 0});
     table.add("--classes", &O::classes,
               "auto: as many as the source names; else of records 10, of arrays as the labels say",
-              {.low = 2, .high = 256, .automatic = 0});
+              {.low = 2, .high = kMostClasses, .automatic = 0});
     return table;
   }();
   return all;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "dat/dataset.hpp"
+#include "data/indexing/indexing.hpp"
 #include "options/command_line.hpp"
 
 namespace dat {
@@ -20,8 +21,17 @@ struct InspectOptions {
   std::string page;  ///< a PNG to draw; empty: none
 };
 
+/// Options of `data index`; threads: 0 is one for each core.
+struct IndexOrder : IndexOptions {
+  IndexOrder() { threads = 0; }
+  bool pack = false;
+  std::string on_damage = "refuse";
+  int shard_megabytes = 1000;
+};
+
 // As make_verb takes them.
 [[nodiscard]] std::optional<ConvertOptions> parse_convert(CommandLine& line);
+[[nodiscard]] std::optional<IndexOrder> parse_index(CommandLine& line);
 [[nodiscard]] std::optional<SyntheticOrder> parse_synthetic(CommandLine& line);
 [[nodiscard]] std::optional<InspectOptions> parse_inspect(CommandLine& line);
 

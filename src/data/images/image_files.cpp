@@ -1,0 +1,53 @@
+#include "data/images/image_files.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "dat/error.hpp"
+
+namespace dat {
+
+namespace {
+
+/// The path of a file that must lie below a folder, whatever an index says.
+[[nodiscard]] std::string below(const std::string& folder, const std::string& path) {
+  const std::filesystem::path own(path);
+  const bool leaves = own.is_absolute() || std::find(own.begin(), own.end(), "..") != own.end();
+  require(!leaves && !path.empty() && path.find('\0') == std::string::npos, ExitCode::data, "the path ",
+          in_one_line(without_controls(path)), " leaves the folder of the images");
+  return (folder.empty() ? own : folder / own).string();
+}
+
+}  // namespace
+
+ImageFiles::ImageFiles(std::string folder, std::vector<std::string> containers)
+    : folder_(std::move(folder)), containers_(std::move(containers)) {
+  constexpr std::size_t kMostOpen = 200;
+  for (const std::string& name : containers_) {
+    auto file = open_bytes(below(folder_, name));
+    bytes_.push_back(file->size());
+    if (open_.size() < kMostOpen) open_.push_back(std::move(file));
+  }
+}
+
+std::string ImageFiles::place(int container, const std::string& path) const {
+  const std::string& file = container < 0 ? path : containers_[static_cast<std::size_t>(container)];
+  const std::string where = (std::filesystem::path(folder_) / file).string();
+  return in_one_line(without_controls(container < 0 ? where : where + ": " + path));
+}
+
+void ImageFiles::read(int container, const std::string& path, std::int64_t offset, std::int64_t bytes,
+                      std::vector<std::uint8_t>& to) const {
+  const auto number = static_cast<std::size_t>(container);
+  std::unique_ptr<ByteSource> own;
+  if (container < 0 || number >= open_.size())
+    own = open_bytes(below(folder_, container < 0 ? path : containers_[number]));
+  const ByteSource& file = own ? *own : *open_[number];
+  require(container >= 0 ? bytes <= file.size() - offset : bytes == file.size(), ExitCode::data, "has ", file.size(),
+          " bytes instead of ", bytes);
+  to.resize(static_cast<std::size_t>(bytes));
+  file.read(offset, to.data(), bytes);
+}
+
+}  // namespace dat

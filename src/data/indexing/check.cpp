@@ -1,0 +1,163 @@
+#include "data/indexing/check.hpp"
+
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <atomic>
+#include <exception>
+#include <filesystem>
+#include <mutex>
+#include <numeric>
+#include <thread>
+
+#include "dat/dataset.hpp"
+#include "dat/error.hpp"
+#include "dat/file.hpp"
+#include "data/images/decode.hpp"
+#include "data/images/index.hpp"
+#include "data/images/png.hpp"
+#include "files/confined.hpp"
+
+namespace dat {
+
+namespace {
+
+/// The labels of a split, for class_remarks().
+struct LabelsAlone final : Dataset {
+  [[nodiscard]] const DatasetInfo& info() const override { return about; }
+  [[nodiscard]] std::int64_t size() const override { return std::ssize(labels); }
+  [[nodiscard]] int label(std::int64_t index) const override { return labels[static_cast<std::size_t>(index)]; }
+  void read(std::int64_t, std::uint8_t*) const override {}
+
+  DatasetInfo about;
+  std::vector<int> labels;
+};
+
+}  // namespace
+
+void on_threads(int threads, std::size_t count, const std::function<std::function<void(std::size_t)>()>& make_work) {
+  std::atomic<std::size_t> next = 0;
+  std::exception_ptr failure;
+  std::mutex mutex;
+  const auto run = [&] {
+    try {
+      const auto work = make_work();
+      for (std::size_t k = next++; k < count; k = next++) work(k);
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      if (!failure) failure = std::current_exception();
+      next = count;
+    }
+  };
+  std::vector<std::thread> others;
+  for (int k = 1; k < threads && static_cast<std::size_t>(k) < count; ++k) others.emplace_back(run);
+  run();
+  for (std::thread& one : others) one.join();
+  if (failure) std::rethrow_exception(failure);
+}
+
+MemberReader::MemberReader(const Members& members, int threads, std::function<void(double part)> progress)
+    : members_(members),
+      files_(members.folder, members.containers),
+      threads_(threads),
+      progress_(std::move(progress)) {}
+
+void MemberReader::tell(double done) const {
+  more_time(kIndexSeconds);
+  if (progress_) progress_(done);
+}
+
+void MemberReader::read(std::size_t number, std::vector<std::uint8_t>& to) const {
+  const Member& member = members_.all[number];
+  require(member.bytes > 0 && member.bytes <= kMostImageBytes, ExitCode::data, "has ", member.bytes, " bytes");
+  files_.read(member.container, member.path, member.offset, member.bytes, to);
+}
+
+void MemberReader::read_again(std::size_t number, const Checked& as, std::vector<std::uint8_t>& to) const {
+  read(number, to);
+  const Member& member = members_.all[number];
+  require(XXH3_64bits(to.data(), to.size()) == as.hash, ExitCode::data, files_.place(member.container, member.path),
+          ": has changed while it was read");
+}
+
+std::vector<MemberReader::Checked> MemberReader::check(std::span<const std::size_t> numbers, double done,
+                                                       double part) const {
+  std::vector<Checked> found(numbers.size());
+  std::mutex mutex;
+  std::atomic<std::size_t> checked = 0;
+  on_threads(threads_, numbers.size(), [&] {
+    return [&, decoder = std::make_shared<ImageDecoder>(), bytes = std::vector<std::uint8_t>()](std::size_t k) mutable {
+      const Member& member = members_.all[numbers[k]];
+      Checked& one = found[k];
+      try {
+        read(numbers[k], bytes);
+        one.shape = decoder->check(bytes);
+        one.png = is_png(bytes);
+        one.hash = XXH3_64bits(bytes.data(), bytes.size());
+      } catch (const Error& error) {
+        if (error.code() != ExitCode::data) throw;
+        const std::string place = files_.place(member.container, member.path), text = error.what();
+        one.damage = in_one_line(without_controls(text.starts_with(place) ? text : place + ": " + text));
+      }
+      constexpr std::size_t kOften = 32;
+      const std::size_t count = ++checked;
+      if (count % kOften != 0) return;
+      const std::lock_guard lock(mutex);
+      tell(done + part * static_cast<double>(count) / static_cast<double>(numbers.size()));
+    };
+  });
+  return found;
+}
+
+std::vector<MemberReader::Checked> MemberReader::check_all(double part) const {
+  std::vector<std::size_t> all(members_.all.size());
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  return check(all, 0, part);
+}
+
+std::vector<std::string> damage_among(const std::vector<MemberReader::Checked>& seen) {
+  std::vector<std::string> damage;
+  for (const MemberReader::Checked& one : seen)
+    if (!one.damage.empty()) damage.push_back(one.damage);
+  return damage;
+}
+
+Members members_to_index(const std::string& source) {
+  Members members = members_of(source);
+  require(members.class_names.size() > 1, ExitCode::data, source, ": all images are of one class, ",
+          in_one_line(without_controls(members.class_names.front())), ": there is nothing to tell apart");
+  return members;
+}
+
+std::string damage_list(const std::string& output, bool pack) {
+  return pack ? (std::filesystem::path(output) / "damaged.txt").string() : output + ".damaged.txt";
+}
+
+Indexed account_of(const std::string& source, const Members& members, const std::vector<char>& whole) {
+  LabelsAlone splits[2];  // training images, test images
+  for (std::size_t k = 0; k < whole.size(); ++k)
+    if (whole[k] != 0) splits[members.all[k].test ? 1 : 0].labels.push_back(members.all[k].label);
+  const auto& [train, test] = splits;
+  require(train.size() + test.size() > 0, ExitCode::data, source, ": no image is whole");
+  splits[0].about.class_names = clean_class_names(members.class_names);
+  return {.train = train.size(),
+          .test = test.size(),
+          .classes = std::ssize(members.class_names),
+          .containers = std::ssize(members.containers),
+          .others = members.others,
+          .damaged = std::ssize(whole) - train.size() - test.size(),
+          .remarks = class_remarks(train, test.size() > 0 ? &test : nullptr)};
+}
+
+void list_damage(const IndexOptions& options, const std::string& list, const std::vector<std::string>& damage) {
+  if (damage.empty()) return static_cast<void>(::unlink(list.c_str()));
+  std::string lines;
+  for (const std::string& one : damage) lines += one + "\n";
+  write_text_atomically(list, lines);
+  const bool one = damage.size() == 1;
+  require(options.skip_damage, ExitCode::data, options.source, ": ", damage.size(), " damaged image", one ? "" : "s",
+          ", listed in ", list, "; --on-damage skip leaves ", one ? "it" : "them", " out; ",
+          one ? "" : "the first one is ", damage.front());
+}
+
+}  // namespace dat

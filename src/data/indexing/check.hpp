@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/images/image.hpp"
+#include "data/images/image_files.hpp"
+#include "data/images/members.hpp"
+#include "data/indexing/indexing.hpp"
+
+namespace dat {
+
+/// Calls work(k) for all k below `count` on some threads, in any order; each thread makes its own work. The first
+/// exception comes back.
+void on_threads(int threads, std::size_t count, const std::function<std::function<void(std::size_t)>()>& make_work);
+
+/// Reads and decodes images of a source.
+class MemberReader {
+ public:
+  MemberReader(const Members& members, int threads, std::function<void(double part)> progress);
+
+  /// What an image was found to be.
+  struct Checked {
+    ImageShape shape;
+    bool png = false;
+    std::uint64_t hash = 0;  ///< XXH3-64 of its bytes
+    std::string damage;      ///< "PATH: why"; empty: none
+  };
+  /// Of the members with these numbers. done: the part of all work that was done before; part: that this is.
+  [[nodiscard]] std::vector<Checked> check(std::span<const std::size_t> numbers, double done, double part) const;
+  /// Of all members.
+  [[nodiscard]] std::vector<Checked> check_all(double part) const;
+  [[nodiscard]] const ImageFiles& files() const { return files_; }
+
+  /// The bytes of a member. Error(data).
+  void read(std::size_t number, std::vector<std::uint8_t>& to) const;
+  /// The same of one that has been checked. Error(data): it has changed.
+  void read_again(std::size_t number, const Checked& as, std::vector<std::uint8_t>& to) const;
+  /// Says that so much of all work is done.
+  void tell(double done) const;
+
+ private:
+  const Members& members_;
+  ImageFiles files_;
+  int threads_;
+  std::function<void(double part)> progress_;
+};
+
+/// Descriptions of damage.
+[[nodiscard]] std::vector<std::string> damage_among(const std::vector<MemberReader::Checked>& seen);
+
+/// The images of a source, of two classes at least.
+[[nodiscard]] Members members_to_index(const std::string& source);
+
+/// What is told of the images of a source that are taken. whole: of each member, whether it is. Error(data): none is.
+[[nodiscard]] Indexed account_of(const std::string& source, const Members& members, const std::vector<char>& whole);
+
+/// Writes the list of damaged images, and takes an old one away. Error(data): there are some, and they are not to be
+/// left out.
+void list_damage(const IndexOptions& options, const std::string& list, const std::vector<std::string>& damage);
+
+}  // namespace dat

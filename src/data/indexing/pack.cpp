@@ -1,0 +1,223 @@
+// Tars in WebDataset's layout.
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <numeric>
+#include <optional>
+#include <tuple>
+#include <unordered_set>
+
+#include "dat/dataset.hpp"
+#include "dat/error.hpp"
+#include "dat/file.hpp"
+#include "data/images/tar.hpp"
+#include "data/indexing/check.hpp"
+#include "data/indexing/tar_writer.hpp"
+#include "files/bytes.hpp"
+
+namespace dat {
+
+namespace {
+
+namespace fs = std::filesystem;
+using Numbers = std::vector<std::size_t>;
+
+/// A tar to write.
+struct Shard {
+  std::string path;
+  bool test = false;
+  std::size_t begin = 0, end = 0;  ///< of the order
+};
+
+/// What is packed, and how.
+struct Pack {
+  const IndexOptions& options;
+  const Members& members;
+  const MemberReader& reader;
+  Numbers order;                   ///< numbers of members, shuffled: training images, then test images
+  std::vector<std::string> names;  ///< in the tars, of each place of the order, without .jpg
+  std::vector<Shard> shards;
+};
+
+/// The name that a path becomes: a WebDataset's reader takes what stands before the first dot.
+[[nodiscard]] std::string packed_name(const std::string& path) {
+  constexpr std::size_t kLongest = TarWriter::kLongestName - 16;  // beside a number and an ending
+  std::string name = path.substr(0, path.rfind('.'));
+  if (name.size() > kLongest) name.erase(0, name.size() - kLongest);
+  for (char& c : name) {
+    const bool plain =
+        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '/';
+    if (!plain) c = '_';
+  }
+  if (name.empty() || name.front() == '/') name.insert(0, "_");
+  return name;
+}
+
+/// The order, by a hash of paths: of other images it is the same, whether one is there or not.
+[[nodiscard]] Numbers shuffled(const Members& members) {
+  std::vector<std::uint64_t> keys;
+  for (const Member& one : members.all) keys.push_back(XXH3_64bits(one.path.data(), one.path.size()));
+  Numbers order(keys.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    const Member &one = members.all[a], &other = members.all[b];
+    return std::tie(one.test, keys[a], a) < std::tie(other.test, keys[b], b);
+  });
+  return order;
+}
+
+void name_all(Pack& pack) {
+  std::unordered_set<std::string> taken;
+  for (const std::size_t number : pack.order) {
+    const std::string name = packed_name(pack.members.all[number].path);
+    std::string own = name;
+    for (int k = 2; !taken.insert(own).second; ++k) own = name + "-" + std::to_string(k);
+    pack.names.push_back(own);
+  }
+}
+
+void divide(Pack& pack) {
+  std::int64_t bytes = 0, count[2] = {};
+  for (std::size_t k = 0; k < pack.order.size(); ++k) {
+    const Member& member = pack.members.all[pack.order[k]];
+    const std::int64_t own = TarWriter::room_for(std::max<std::int64_t>(member.bytes, 0)) + TarWriter::room_for(1);
+    if (pack.shards.empty() || pack.shards.back().test != member.test || bytes + own > pack.options.shard_bytes) {
+      std::string number = std::to_string(count[member.test ? 1 : 0]++);
+      number.insert(0, 6 - std::min<std::size_t>(number.size(), 6), '0');
+      const std::string name = (member.test ? "test-" : "train-") + number + ".tar";
+      pack.shards.push_back({(fs::path(pack.options.output) / name).string(), member.test, k, k});
+      bytes = 0;
+    }
+    bytes += own;
+    pack.shards.back().end = k + 1;
+  }
+}
+
+/// Error(data): tars of another pack, or of somebody else.
+void require_own_folder(const Pack& pack) {
+  const std::string& folder = pack.options.output;
+  std::error_code error;
+  fs::create_directories(folder, error);
+  require(!error, ExitCode::io, folder, ": cannot make the folder: ", system_reason(error.value()));
+  remove_temporaries(folder);
+  std::unordered_set<std::string> own;
+  for (const Shard& shard : pack.shards) own.insert(fs::path(shard.path).filename().string());
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    require(!name.ends_with(".tar") || own.contains(name), ExitCode::data, folder, ": has ", name,
+            " already, which is not of this pack; give another folder");
+  }
+}
+
+[[nodiscard]] std::string text_at(const ByteSource& tar, const TarEntry& entry) {
+  constexpr std::int64_t kMost = 16;
+  std::string text(static_cast<std::size_t>(std::min(entry.bytes, kMost)), '\0');
+  tar.read(entry.offset, text.data(), std::ssize(text));
+  return text;
+}
+
+/// The images of a shard that a tar has, which an earlier call may have left, as places of the order. None: there is
+/// no such tar, or it has others.
+[[nodiscard]] std::optional<Numbers> packed_in(const Pack& pack, const Shard& shard) {
+  if (!fs::exists(shard.path)) return {};
+  Numbers found;
+  std::size_t next = shard.begin;
+  bool fits = true, labelled = true;
+  try {
+    const auto tar = open_bytes(shard.path);
+    for_each_in_tar(*tar, [&](const TarEntry& entry) {
+      const std::string name = entry.path.substr(0, entry.path.rfind('.'));
+      const auto member = [&](std::size_t k) -> const Member& { return pack.members.all[pack.order[k]]; };
+      if (!labelled) {
+        labelled = fits = fits && entry.path == pack.names[found.back()] + ".cls" &&
+                          text_at(*tar, entry) == std::to_string(member(found.back()).label);
+        return;
+      }
+      while (next < shard.end && pack.names[next] != name) ++next;
+      fits = fits && next < shard.end && member(next).bytes == entry.bytes;
+      if (fits) found.push_back(next++);
+      labelled = !fits;
+    });
+  } catch (const Error&) {
+    return {};
+  }
+  if (!fits || !labelled || found.empty()) return {};
+  return found;
+}
+
+/// Writes the images of a shard that are whole.
+void write_shard(const Pack& pack, const Shard& shard, const std::vector<MemberReader::Checked>& seen) {
+  write_atomically(shard.path, [&](const std::string& temporary) {
+    TarWriter tar(temporary);
+    std::vector<std::uint8_t> bytes;
+    for (std::size_t k = shard.begin; k < shard.end; ++k) {
+      const MemberReader::Checked& one = seen[k - shard.begin];
+      if (!one.damage.empty()) continue;
+      pack.reader.read_again(pack.order[k], one, bytes);
+      tar.add(pack.names[k] + (one.png ? ".png" : ".jpg"), bytes);
+      const std::string label = std::to_string(pack.members.all[pack.order[k]].label);
+      bytes.assign(label.begin(), label.end());
+      tar.add(pack.names[k] + ".cls", bytes);
+    }
+    tar.close();
+  });
+}
+
+/// The numbers of a part of the order, but for some places of it.
+[[nodiscard]] Numbers numbers_of(const Pack& pack, const Shard& shard, const Numbers& without) {
+  Numbers numbers;
+  auto next = without.begin();
+  for (std::size_t k = shard.begin; k < shard.end; ++k) {
+    if (next != without.end() && *next == k)
+      ++next;
+    else
+      numbers.push_back(pack.order[k]);
+  }
+  return numbers;
+}
+
+}  // namespace
+
+Indexed write_pack(const IndexOptions& options) {
+  const Members members = members_to_index(options.source);
+  const MemberReader reader(members, options.threads, options.progress);
+  Pack pack{options, members, reader, shuffled(members), {}, {}};
+  name_all(pack);
+  divide(pack);
+  require_own_folder(pack);
+  write_text_atomically((fs::path(options.output) / kClassNamesFile).string(),
+                        lines_of(clean_class_names(members.class_names)));
+  std::int64_t tars = 0, kept_tars = 0;
+  std::vector<char> whole(members.all.size());
+  std::vector<std::string> damage;
+  const auto images = static_cast<double>(pack.order.size());
+  for (const Shard& shard : pack.shards) {
+    const double done = static_cast<double>(shard.begin) / images,
+                 part = static_cast<double>(shard.end - shard.begin) / images;
+    const Numbers there = packed_in(pack, shard).value_or(Numbers{});
+    const auto is_damaged = [](const MemberReader::Checked& one) { return !one.damage.empty(); };
+    // What a tar that is kept lacks was damaged, and must be so still.
+    std::vector<MemberReader::Checked> seen = reader.check(numbers_of(pack, shard, there), done, part);
+    const bool kept = !there.empty() && std::all_of(seen.begin(), seen.end(), is_damaged);
+    if (!kept && !there.empty()) seen = reader.check(numbers_of(pack, shard, {}), done, part);
+    const std::vector<std::string> own_damage = damage_among(seen);
+    damage.insert(damage.end(), own_damage.begin(), own_damage.end());
+    for (const std::size_t k : there) whole[pack.order[k]] = 1;
+    for (std::size_t k = shard.begin; !kept && k < shard.end; ++k)
+      whole[pack.order[k]] = seen[k - shard.begin].damage.empty() ? 1 : 0;
+    reader.tell(done + part);
+    if (!kept && own_damage.size() == seen.size()) continue;  // none is whole
+    ++tars;
+    if (kept) ++kept_tars;
+    if (!kept && (damage.empty() || options.skip_damage)) write_shard(pack, shard, seen);
+  }
+  list_damage(options, damage_list(options.output, true), damage);
+  Indexed made = account_of(options.source, members, whole);
+  made.containers = tars;
+  made.kept = kept_tars;
+  return made;
+}
+
+}  // namespace dat

@@ -1,0 +1,79 @@
+// A plain data file of images of any shape.
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+
+#include "dat/dataset.hpp"
+#include "dat/error.hpp"
+#include "dat/file.hpp"
+#include "data/data_file.hpp"
+#include "data/images/decode.hpp"
+#include "data/images/view.hpp"
+#include "data/indexing/check.hpp"
+#include "files/confined.hpp"
+
+namespace dat {
+
+namespace {
+
+constexpr double kCheckShare = 0.6;  // of the time: the rest is for decoding once more, and resizing
+
+}  // namespace
+
+Indexed write_sized(const IndexOptions& options) {
+  const Members members = members_to_index(options.source);
+  const MemberReader reader(members, options.threads, options.progress);
+  const std::vector<MemberReader::Checked> seen = reader.check_all(kCheckShare);
+  list_damage(options, damage_list(options.output, false), damage_among(seen));
+  std::vector<char> whole;
+  std::vector<std::size_t> splits[2];  // training images, test images
+  for (std::size_t k = 0; k < seen.size(); ++k) {
+    whole.push_back(seen[k].damage.empty() ? 1 : 0);
+    if (whole.back() != 0) splits[members.all[k].test ? 1 : 0].push_back(k);
+  }
+  const Indexed made = account_of(options.source, members, whole);
+  const DatasetInfo info{.size = options.size,
+                         .channels = 3,
+                         .classes = static_cast<int>(members.class_names.size()),
+                         .class_names = members.class_names};
+  const std::size_t bytes = info.image_bytes();
+  const std::size_t block =
+      std::max<std::size_t>((std::size_t{32} << 20) / bytes, static_cast<std::size_t>(options.threads));
+  double done = 0;
+  write_sealed(options.output, [&](const std::string& temporary) {
+    DataFileWriter writer(
+        temporary, info,
+        "images of " + std::filesystem::path(options.source).filename().string() + ", resized, their centres");
+    for (const bool test : {false, true}) {
+      const std::vector<std::size_t>& own = splits[test ? 1 : 0];
+      if (own.empty()) continue;
+      writer.begin(test ? "test" : "train", std::ssize(own));
+      for (std::size_t first = 0; first < own.size(); first += block) {
+        const std::size_t count = std::min(block, own.size() - first);
+        std::vector<std::uint8_t> pixels(count * bytes);
+        std::vector<std::int16_t> labels(count);
+        on_threads(options.threads, count, [&] {
+          return [&, decoder = std::make_shared<ImageDecoder>(),
+                  file = std::vector<std::uint8_t>()](std::size_t k) mutable {
+            const std::size_t number = own[first + k];
+            reader.read_again(number, seen[number], file);
+            const ImageShape shape = seen[number].shape;
+            decoder->see(file, shape, centre_view(shape, options.size), false, pixels.data() + k * bytes);
+            labels[k] = static_cast<std::int16_t>(members.all[number].label);
+          };
+        });
+        writer.add(pixels, labels);
+        done += static_cast<double>(count);
+        reader.tell(kCheckShare + (1 - kCheckShare) * done / static_cast<double>(seen.size()));
+      }
+      writer.end();
+    }
+    writer.close();
+    constexpr std::int64_t kSealed = 50'000'000;  // bytes a second, at least
+    more_time(kIndexSeconds + (made.train + made.test) * static_cast<std::int64_t>(bytes) / kSealed);
+  });
+  return made;
+}
+
+}  // namespace dat

@@ -1,0 +1,66 @@
+#include "data/indexing/tar_writer.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <numeric>
+
+#include "dat/error.hpp"
+#include "dat/file.hpp"
+
+namespace dat {
+
+namespace {
+
+/// The header of a file, all of whose fields are at fixed places. Numbers are octal.
+[[nodiscard]] std::array<char, TarWriter::kBlock> header_of(const std::string& name, std::size_t bytes) {
+  std::array<char, TarWriter::kBlock> header{};
+  const auto put = [&](std::size_t at, const char* text) { std::memcpy(header.data() + at, text, std::strlen(text)); };
+  std::copy(name.begin(), name.end(), header.begin());
+  std::array<char, 13> number{};
+  put(100, "0000644");  // mode
+  put(108, "0000000");  // owner
+  put(116, "0000000");  // group
+  std::snprintf(number.data(), number.size(), "%011llo", static_cast<unsigned long long>(bytes));
+  put(124, number.data());
+  put(136, "00000000000");  // time
+  put(148, "        ");     // the sum of all bytes, of which it counts as blanks
+  put(156, "0");            // a file
+  put(257, "ustar");
+  put(263, "00");
+  const unsigned sum = std::accumulate(header.begin(), header.end(), 0U,
+                                       [](unsigned all, char c) { return all + static_cast<unsigned char>(c); });
+  std::snprintf(number.data(), number.size(), "%06o", sum);
+  std::memcpy(header.data() + 148, number.data(), 7);
+  return header;
+}
+
+}  // namespace
+
+TarWriter::TarWriter(const std::string& path) : path_(path), file_(path, std::ios::binary) {}
+
+void TarWriter::add(const std::string& name, std::span<const std::uint8_t> bytes) {
+  assert(!name.empty() && name.size() <= kLongestName);
+  const auto header = header_of(name, bytes.size());
+  write(header.data(), kBlock);
+  write(reinterpret_cast<const char*>(bytes.data()), std::ssize(bytes));
+  const std::array<char, kBlock> zeros{};
+  write(zeros.data(), room_for(std::ssize(bytes)) - kBlock - std::ssize(bytes));
+}
+
+void TarWriter::close() {
+  const std::array<char, 2 * kBlock> zeros{};
+  write(zeros.data(), std::ssize(zeros));
+  file_.close();
+  require(file_.good(), ExitCode::io, "cannot write ", path_, ": ", system_reason(errno));
+}
+
+void TarWriter::write(const char* data, std::int64_t bytes) {
+  file_.write(data, bytes);
+  require(file_.good(), ExitCode::io, "cannot write ", path_, ": ", system_reason(errno));
+}
+
+}  // namespace dat

@@ -1,0 +1,254 @@
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "catch.hpp"
+#include "dat/dataset.hpp"
+#include "dat/error.hpp"
+#include "data/images/decode.hpp"
+#include "data/images/index.hpp"
+#include "data/images/members.hpp"
+#include "data/images/tar.hpp"
+#include "data/indexing/check.hpp"
+#include "data/indexing/indexing.hpp"
+#include "data/indexing/tar_writer.hpp"
+#include "data_path.hpp"
+#include "errors.hpp"
+#include "files/bytes.hpp"
+#include "hdf5/hdf5.hpp"
+#include "temporary_folder.hpp"
+
+using namespace dat;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A small image of the corpus.
+std::string image(const std::string& name) { return read_bytes(test::data_path("fuzz/corpus/image/" + name)); }
+
+void put(const std::string& path, const std::string& bytes) {
+  fs::create_directories(fs::path(path).parent_path());
+  write_bytes(path, bytes);
+}
+
+/// A source of two classes, one of whose paths would break a list of lines.
+void put_source(const std::string& folder) {
+  put(folder + "/train/a/rgb\n.jpg", image("rgb.jpg"));
+  put(folder + "/train/a/cmyk.JPEG", image("cmyk.jpg"));
+  put(folder + "/train/b b/grey.jpg", image("grey.jpg"));
+  put(folder + "/val/b b/rgba.png", image("rgba.png"));
+  put(folder + "/val/b b/readme", "no image");
+}
+
+/// All there is to know of a split.
+std::vector<std::string> all_of(const std::string& path, const std::string& split) {
+  const auto set = open_dataset({path}, split, 0, {.size = 8});
+  std::vector<std::string> images;
+  for (std::int64_t k = 0; k < set->size(); ++k) {
+    std::string pixels(set->info().image_bytes(), '\0');
+    set->read(k, reinterpret_cast<std::uint8_t*>(pixels.data()));
+    images.push_back(std::to_string(set->label(k)) + " " + std::to_string(set->shape(k).height) + " " + pixels);
+  }
+  return images;
+}
+
+std::vector<std::string> sorted(std::vector<std::string> texts) {
+  std::sort(texts.begin(), texts.end());
+  return texts;
+}
+
+std::span<const std::uint8_t> as_bytes(const std::string& text) {
+  return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
+}
+
+/// A head of a JPEG file, without an image.
+std::string jpeg_head(int height, int width) {
+  std::string head("\xff\xd8\xff\xc0\0\x11\x08????\x03\1\x22\0\2\x11\1\3\x11\1\xff\xda\0\x0c\3\1\0\2\x11\3\x11\0\x3f\0",
+                   35);
+  head[7] = static_cast<char>(height >> 8), head[8] = static_cast<char>(height);
+  head[9] = static_cast<char>(width >> 8), head[10] = static_cast<char>(width);
+  return head;
+}
+
+}  // namespace
+
+TEST_CASE("An index has the images of a folder, of its tar and of its packed tars, whatever their names are") {
+  const TemporaryFolder folder;
+  const std::string source = folder / "so\nurce";
+  put_source(source);
+  const Indexed made = write_index({.source = source, .output = folder / "one.h5", .threads = 2});
+  CHECK(made.train == 3);
+  CHECK(made.test == 1);
+  CHECK(made.classes == 2);
+  CHECK(made.others == 1);
+  CHECK(made.damaged == 0);
+  const std::vector<std::string> train = all_of(folder / "one.h5", "train"), test = all_of(folder / "one.h5", "test");
+  CHECK(train.size() == 3);
+  CHECK(open_dataset({folder / "one.h5"}, "train", 0, {.size = 8})->info().class_names ==
+        std::vector<std::string>{"a", "b b"});
+  CHECK(class_remarks(*open_dataset({folder / "one.h5"}, "train", 0, {.size = 8}), nullptr) == made.remarks);
+
+  fs::create_directories(folder / "tars");
+  TarWriter tar(folder / "tars/odd\nname.tar");
+  for (const char* name : {"train/a/rgb\n.jpg", "train/a/cmyk.JPEG", "train/b b/grey.jpg", "val/b b/rgba.png"})
+    tar.add(name, as_bytes(read_bytes(source + "/" + name)));
+  tar.close();
+  write_index({.source = folder / "tars", .output = folder / "tars/own.h5"});
+  CHECK(sorted(all_of(folder / "tars/own.h5", "train")) == sorted(train));
+  CHECK(all_of(folder / "tars/own.h5", "test") == test);
+  // Found from where it lies, whatever leads there.
+  fs::create_symlink("tars/own.h5", folder / "link.h5");
+  CHECK(all_of(folder / "link.h5", "test") == test);
+
+  const Indexed packed = write_pack({.source = source, .output = folder / "pack", .shard_bytes = 4000});
+  CHECK(packed.containers > 2);
+  write_index({.source = folder / "pack", .output = folder / "pack.h5"});
+  CHECK(sorted(all_of(folder / "pack.h5", "train")) == sorted(train));
+  CHECK(all_of(folder / "pack.h5", "test") == test);
+  CHECK(open_dataset({folder / "pack.h5"}, "test", 0, {.size = 8})->info().class_names ==
+        std::vector<std::string>{"a", "b b"});
+
+  write_sized({.source = source, .output = folder / "plain.h5", .threads = 2, .size = 8});
+  const auto plain = open_dataset({folder / "plain.h5"}, "train", 0);
+  for (std::int64_t k = 0; k < plain->size(); ++k) {
+    std::string pixels(plain->info().image_bytes(), '\0');
+    plain->read(k, reinterpret_cast<std::uint8_t*>(pixels.data()));
+    CHECK(train[static_cast<std::size_t>(k)].ends_with(pixels));
+  }
+}
+
+TEST_CASE("Packed tars that fit are kept, and others are written anew or refused") {
+  const TemporaryFolder folder;
+  const std::string source = folder / "source", first = folder / "pack/train-000000.tar";
+  put_source(source);
+  const IndexOptions options{.source = source, .output = folder / "pack", .shard_bytes = 4000};
+  const Indexed made = write_pack(options);
+  CHECK(made.kept == 0);
+  const auto time = fs::last_write_time(first);
+  const std::string bytes = read_bytes(first);
+  fs::last_write_time(first, time - std::chrono::hours(1));
+  CHECK(write_pack(options).kept == made.containers);
+  CHECK(fs::last_write_time(first) == time - std::chrono::hours(1));
+  SECTION("cut off") { fs::resize_file(first, 700); }
+  SECTION("another label") {
+    std::string other = bytes;
+    other[other.find(".cls") / 512 * 512 + 512] ^= 1;
+    write_bytes(first, other);
+  }
+  SECTION("an image less") { write_bytes(first, std::string(1024, '\0')); }
+  CHECK(write_pack(options).kept == made.containers - 1);
+  CHECK(read_bytes(first) == bytes);
+  put(folder / "pack/mine.tar", "");
+  CHECK(error_of([&] { write_pack(options); }) ==
+        "3: " + options.output + ": has mine.tar already, which is not of this pack; give another folder");
+}
+
+TEST_CASE("Damaged images are all listed, and then refused or left out") {
+  const TemporaryFolder folder;
+  const std::string source = folder / "source";
+  put_source(source);
+  put(source + "/train/a/cut.jpg", image("rgb.jpg").substr(0, 700));
+  put(source + "/train/a/empty.png", "");
+  put(source + "/train/b b/text.png", "text");
+  for (const bool pack : {false, true}) {
+    IndexOptions options{.source = source, .output = folder / "out", .threads = 2};
+    const auto write = [&] { return pack ? write_pack(options) : write_index(options); };
+    const std::string list = damage_list(options.output, pack), error = error_of([&] { write(); });
+    CHECK(
+        error.starts_with("3: " + source + ": 3 damaged images, listed in " + list + "; --on-damage skip leaves them"));
+    const std::string lines = read_bytes(list);
+    for (const char* line : {"/train/a/empty.png: has 0 bytes\n", "/train/b b/text.png: is neither JPEG nor PNG\n"})
+      CHECK(contains(lines, source + line));
+    CHECK(contains(lines, source + "/train/a/cut.jpg: "));
+    CHECK(std::count(lines.begin(), lines.end(), '\n') == 3);
+    options.skip_damage = true;
+    const Indexed made = write();
+    CHECK(made.train == 3);
+    CHECK(made.damaged == 3);
+    if (pack) CHECK(write().kept == made.containers);
+    fs::remove_all(options.output);
+  }
+}
+
+TEST_CASE("An index whose images have moved or changed, or whose paths leave its folder, is refused by their names") {
+  const TemporaryFolder folder;
+  const std::string source = folder / "source", index = folder / "index.h5";
+  put_source(source);
+  write_index({.source = source, .output = index});
+  const std::string changed = source + "/val/b b/rgba.png",
+                    remedy = "; put back what " + index + " was made of, or make it anew";
+  const auto error = [&] { return error_of([&] { all_of(index, "test"); }); };
+  const std::string bytes = read_bytes(changed);
+  write_bytes(changed, bytes + "x");
+  CHECK(error() == "3: " + changed + ": has 147 bytes instead of 146" + remedy);
+  std::string other = bytes;
+  other[100] ^= 1;
+  write_bytes(changed, other);
+  CHECK(error() == "3: " + changed + ": has other bytes than it had" + remedy);
+  fs::remove(changed);
+  CHECK(error() == "3: " + changed + ": cannot be opened: No such file or directory" + remedy);
+  REQUIRE(::mkfifo(changed.c_str(), 0600) == 0);
+  CHECK(error() == "3: " + changed + ": not a file" + remedy);
+
+  TarWriter tar(folder / "source.tar");
+  tar.add("a/1.jpg", as_bytes(image("rgb.jpg")));
+  tar.add("b/2.jpg", as_bytes(image("grey.jpg")));
+  tar.close();
+  write_index({.source = folder / "source.tar", .output = index});
+  fs::resize_file(folder / "source.tar", 512);
+  CHECK(error_of([&] { all_of(index, "train"); }) ==
+        "3: " + (folder / "source.tar") + ": has 512 bytes instead of 4096" + remedy);
+
+  const std::string secret = image("rgb.jpg");
+  put(folder / "secret.jpg", secret);
+  for (const std::string& path :
+       {std::string("../secret.jpg"), folder / "secret.jpg", std::string("x/../../secret.jpg")}) {
+    ImageRecord record{
+        .name_end = std::ssize(path), .bytes = static_cast<std::int32_t>(secret.size()), .height = 13, .width = 21};
+    Hdf5File file = Hdf5File::create(index);
+    file.set_text("/", "filetype", "image index");
+    file.set_text("/", "folder", "source");
+    file.write("/class_names", {4}, std::vector<std::uint8_t>{'a', '\n', 'b', '\n'});
+    file.write("/train/names", {std::ssize(path)}, as_bytes(path));
+    file.write("/train/records", {1, 40}, std::span(reinterpret_cast<const std::uint8_t*>(&record), 40));
+    file.close();
+    CHECK(contains(error_of([&] { all_of(index, "train"); }), "the path " + path + " leaves the folder of the images"));
+  }
+}
+
+TEST_CASE("Images of more pixels than memory is for are refused by their heads") {
+  CHECK(image_shape(as_bytes(jpeg_head(8192, 16384))) == ImageShape{8192, 16384});
+  CHECK(error_of([] { (void)image_shape(as_bytes(jpeg_head(16384, 16384))); }) ==
+        "3: has 16384 x 16384 pixels, at most 128 million are taken");
+  CHECK(error_of([] { (void)image_shape(as_bytes(jpeg_head(10, 16385))); }) ==
+        "3: has 16385 x 10 pixels, at most 16384 on a side are taken");
+}
+
+TEST_CASE("A source of one class, or of one path that is two, is refused; links are followed") {
+  const TemporaryFolder folder;
+  put(folder / "source/a/1.jpg", image("rgb.jpg"));
+  const IndexOptions options{.source = folder / "source", .output = folder / "out.h5"};
+  CHECK(contains(error_of([&] { write_index(options); }),
+                 "all images are of one class, a: there is nothing to tell apart"));
+  put(folder / "elsewhere/2.jpg", image("grey.jpg"));
+  fs::create_directory_symlink(folder / "elsewhere", folder / "source/b");
+  CHECK(write_index(options).train == 2);
+  // Paths that become one name are told apart.
+  put(folder / "source/a/1.png", image("grey.png"));
+  put(folder / "source/a/1_.jpg", image("grey.jpg"));
+  put(folder / "source/a/1!.jpg", image("cmyk.jpg"));
+  write_pack({.source = folder / "source", .output = folder / "pack"});
+  std::vector<std::string> names;
+  for_each_in_tar(*open_bytes(folder / "pack/train-000000.tar"),
+                  [&](const TarEntry& one) { names.push_back(one.path); });
+  std::vector<std::string> images;
+  for (const std::string& name : names)
+    if (!name.ends_with(".cls")) images.push_back(name.substr(0, name.find('.')));
+  CHECK(sorted(images) == std::vector<std::string>{"a/1", "a/1-2", "a/1_", "a/1_-2", "b/2"});
+}
