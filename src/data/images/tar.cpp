@@ -55,7 +55,7 @@ void for_each_in_tar(const ByteSource& source, const std::function<void(const Ta
   const auto check = [&](int status) {
     if (reading.failure) std::rethrow_exception(reading.failure);
     require(status == ARCHIVE_OK || status == ARCHIVE_WARN || status == ARCHIVE_EOF, ExitCode::data, source.name(),
-            ": no whole tar archive: ",
+            ": no whole tar archive, or a compressed one: ",
             archive_error_string(reader.get()) != nullptr ? archive_error_string(reader.get()) : "unknown");
     return status;
   };
