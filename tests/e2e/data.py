@@ -339,7 +339,7 @@ class Arrays(common.TestCase):
         refuse("images must be square", {"data": pixels.reshape(40, -1), "label": labels})
         refuse("Fortran's order", {"data": np.asfortranarray(pixels), "label": labels})
         refuse("one label for each of the 40 images", {"data": pixels, "label": labels[1:]})
-        refuse("label -2 of image 3 is not in 0..255, nor -1", {"data": pixels, "label": np.where(np.arange(40) == 3, -2, labels)})
+        refuse("label -2 of image 3 is not in 0..32766, nor -1", {"data": pixels, "label": np.where(np.arange(40) == 3, -2, labels)})
         refuse("label 7 of image 2 is not in 0..6", {"data": pixels, "label": labels}, "--classes", 7)
         refuse("has images of 12 x 12, not of 32", {"data": pixels, "label": labels}, "--size", 32)
         refuse("no dictionary of arrays", [pixels, labels])
