@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 
 import h5py
 import numpy as np
@@ -185,6 +186,11 @@ class Own(common.TestCase):
         write_own("sorted.h5", train, tuple(array[chosen] for array in test))
         named, alone = (evaluated("c.json", *options)[1] for options in (("--data", "index.h5", "--images", "paths.txt"), ("--data", "sorted.h5")))
         self.assertEqual(named["per_image"], alone["per_image"])
+        with tarfile.open("images.tar", "w") as file:
+            file.add("images")
+        self.assertEqual(common.run("data", "index", "images.tar", "tar.h5").code, 0)
+        text = common.run("data", "inspect", "tar.h5").text
+        self.assertRegex(text, "(?s)source +images in ., in 1 tar: images.tar\n.*test +9 images of 16 x 16 x 3, 4 classes; an image is checked")
 
 
 class Page(common.TestCase):
