@@ -47,12 +47,14 @@ if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
   part bash tests/gpu_slot.sh rehearse
 fi
 part env DAT_TEST_FLIPS=10000 build/test/tests/dat_tests "Truncation at any*"
+part env DAT_LARGE_IMAGES=50000000 DAT_LARGE_INDEX=1280000 build/test/tests/dat_tests "A start on*"
 for file in restart record same_weights ranks; do
   part env DAT_NIGHT=1 "$python" tests/e2e/$file.py "$program"
 done
 part env DAT_NIGHT=1 "$python" tests/e2e/autoattack.py "$program"
 part env DAT_NIGHT=1 "$python" tests/e2e/certify.py "$program"
 part env DAT_NIGHT=1 "$python" tests/e2e/files.py "$program" Full Beside
+part env DAT_NIGHT=1 "$python" tests/e2e/data.py "$program" ManyClasses
 if [ -x build/test/tests/dat_mpi_tests_double ]; then
   part env DAT_NIGHT=1 "$python" tests/e2e/cuda.py build/test/tests/dat_hpc_double
   part "$python" tests/outside/sixteen_bits.py build/test/tests/dat_hpc_double --width 64

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -47,6 +49,13 @@ class Dataset {
   [[nodiscard]] virtual std::int64_t first_file() const { return size(); }
   /// 0 ... classes - 1; -1: unknown.
   [[nodiscard]] virtual int label(std::int64_t index) const = 0;
+  /// Labels of the samples first, first + 1, ..., as label() has them.
+  virtual void labels(std::int64_t first, std::span<std::int16_t> to) const;
+  /// XXH3-64 of one image as it is stored: the bytes of its file, or its pixels. Whoever has stored this hash reads no
+  /// pixel for it. Error(data), as read().
+  [[nodiscard]] virtual std::uint64_t hash(std::int64_t index) const;
+  /// What the image is called: its path in an index; else its number, from 0. A stranger's text. Error(data).
+  [[nodiscard]] virtual std::string name(std::int64_t index) const { return std::to_string(index); }
   /// Shape of the image as it is stored.
   [[nodiscard]] virtual ImageShape shape(std::int64_t) const { return {info().size, info().size}; }
   /// Pixels [size][size][channels] of one sample, as evaluations see it. Thread-safe. Error(data): the image is
@@ -55,6 +64,9 @@ class Dataset {
   /// Pixels [part.height][part.width][channels] of a view of one sample. Thread-safe. Error(data), as read().
   virtual void see(std::int64_t index, const ImageView& view, std::uint8_t* pixels) const;
 };
+
+/// Calls `use` with all labels of a set, in order, some thousands of them at a time.
+void for_labels(const Dataset& images, const std::function<void(std::span<const std::int16_t>)>& use);
 
 /// How data files are looked at.
 struct Sight {
@@ -73,14 +85,15 @@ struct Sight {
 [[nodiscard]] std::unique_ptr<Dataset> open_dataset(const std::vector<std::string>& paths, const std::string& split,
                                                     std::int64_t limit, const Sight& sight = {});
 
-/// A hash of shapes, class names, all labels and the pixels, as 32 hexadecimal digits: what ranks compare to know that
-/// they have the same images. Of more than 65,536 images, or more than 256 MiB of pixels, the hash takes the pixels of
-/// every second, third, ... image only, so that no start reads more than that, and of the others the labels.
-/// Error(data).
+/// A hash of class names, all labels, and the images' shapes and hashes, as 32 hexadecimal digits: what ranks compare
+/// to know that they have the same images, at whatever size these are seen. Of more than 65,536 images, or more than
+/// 256 MiB of pixels that are not decoded, the hash takes every second, third, ... image only, so that no start reads
+/// more than that, and of the others the labels. Error(data).
 [[nodiscard]] std::string content_hash(const Dataset& images);
 
 /// What is strange about the labels of training images, and of test images if there are any, a sentence each: no image
-/// of class 0, one class only, classes that only test images have.
+/// of class 0, one class only, classes that only test images have, classes that no image has. Of many classes the first
+/// five are named.
 [[nodiscard]] std::vector<std::string> class_remarks(const Dataset& train, const Dataset* test);
 
 /// A set without `count` of its first `among` samples that are drawn at random, a function of the seed (kept: true), or
@@ -95,6 +108,9 @@ struct Sight {
 
 /// The first `count` samples of a set; 0, or more than there are: all of them.
 [[nodiscard]] std::unique_ptr<Dataset> first_of(std::unique_ptr<Dataset> whole, std::int64_t count);
+/// The images that a text file names, one a line, in the order of the set: by Dataset::name, or its end behind a '/'.
+/// Error(usage): a line names none, or several, or one that another line names; or there is no such file.
+[[nodiscard]] std::unique_ptr<Dataset> named_in(std::unique_ptr<Dataset> whole, const std::string& list);
 
 /// A procedural, learnable, deterministic set: each class is a coloured shape on a cluttered background. Sample i is a
 /// function of (seed, split, i) alone.
@@ -109,19 +125,19 @@ struct SyntheticOptions {
 void write_synthetic(const SyntheticOptions&, const std::string& path);
 
 /// Converts what others have to a data file (data/README.md): folders of binary records, of pickles (CIFAR) or of idx
-/// files (MNIST); arrays of NumPy in a pickle, an .npz or two .npy files; or an HDF5 file with chunks, filters or
-/// links, of which the result is a plain one (hdf5/hdf5_reader.hpp). Sources with training and test images become a
-/// file with both; other arrays become the split "train". Classes are named where the source names them. No more than a
-/// block of images is in memory. The work is done in a child process with limits to its time and memory: a damaged file
-/// cannot hold it up. Returns what has been written, for a person. Error(data): a missing, short or damaged file, a
-/// label >= classes, an unknown layout; see data/arrays/arrays.hpp. Error(io). Error(usage): an option that this source
-/// does not take.
+/// files (MNIST), or archives with such a folder; arrays of NumPy in a pickle, an .npz or two .npy files; or an HDF5
+/// file with chunks, filters or links, of which the result is a plain one (hdf5/hdf5_reader.hpp). Sources with training
+/// and test images become a file with both; other arrays become the split "train". Classes are named where the source
+/// names them. No more than a block of images is in memory. The work is done in a child process with limits to its time
+/// and memory: a damaged file cannot hold it up. Returns what has been written, for a person. Error(data): a missing,
+/// short or damaged file, a label >= classes, an unknown layout; see data/arrays/arrays.hpp. Error(io). Error(usage):
+/// an option that this source does not take.
 struct ConvertOptions {
   std::string source, output;
   std::string labels;         ///< the .npy file of the labels, where `source` is that of the images
   std::string val = "leave";  ///< validation images: left out; or they join ("train") or replace ("test") others
   int size = 0;               ///< height = width of records; 0: 32. Other sources know theirs
-  int label_bytes = 1;        ///< label bytes of a record, the last of which counts (CIFAR-100: 2)
+  int label_bytes = 0;        ///< label bytes of a record, the last of which counts; 0: 1, of CIFAR-100 2
   int classes = 0;            ///< 0: as many as are named; without names 10 for records, any number for arrays
 };
 struct Converted {
@@ -130,7 +146,12 @@ struct Converted {
 };
 Converted convert_dataset(const ConvertOptions&);
 
-/// Text about a data file for a person: shapes, classes with counts, source, hash checked.
+/// Text about a data file for a person: shapes, classes with counts, source. Of pixels in the file their hash is
+/// checked; of an index no image is read. Error(data).
 [[nodiscard]] std::string inspect_dataset(const std::string& path);
+
+/// Writes a PNG of some images of a data file, of all classes alike, each above the name of its class. Returns how many
+/// images are on it. Error(data), Error(io).
+int draw_page(const std::string& path, const std::string& output);
 
 }  // namespace dat

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <initializer_list>
 #include <string>
@@ -28,18 +29,29 @@ void require_apart(const std::vector<std::string>& outputs, const std::vector<st
 /// The paths of these names in a folder.
 [[nodiscard]] std::vector<std::string> files_in(const std::string& folder, std::initializer_list<const char*> names);
 
-/// Removes the temporary files that a killed writer left in a folder; with a name, only the temporary files for the
-/// file of that name. Error(io).
+/// Removes the temporary files and folders that a killed writer left in a folder; with a name, only those for the file
+/// of that name. Error(io).
 void remove_temporaries(const std::string& folder, const std::string& of = "");
 
 /// Writes as write_atomically() does an HDF5 file that `write` creates with a user block of kSealBytes: the block
-/// receives a magic word, the file's length and the SHA-256 of everything after the block.
+/// receives a magic word, the file's length and the SHA-256 of everything after the block but what is left out.
 constexpr std::size_t kSealBytes = 512;
 void write_sealed(const std::string& path, const std::function<void(const std::string& temporary)>& write);
 
+/// A part of a file that its seal leaves out, so that no start has to read it: what lies there has hashes of its own.
+/// The seal lists these parts, and its hash covers the list.
+struct SealGap {
+  std::int64_t offset = 0, bytes = 0;
+  bool operator==(const SealGap&) const = default;
+};
+/// For the inside of write_sealed, when all else is written: the seal is to leave these parts out, in this order, which
+/// is that in the file; kMostGaps at most. Error(io).
+constexpr std::size_t kMostGaps = 4;
+void leave_out(const std::string& temporary, const std::vector<SealGap>& gaps);
+
 /// Checks the seal with plain reads, before any HDF5 call. Returns an empty string where the file is whole, else what
-/// is wrong with it.
-[[nodiscard]] std::string check_seal(const std::string& path);
+/// is wrong with it. gaps: receives what the seal leaves out; null: nothing may be.
+[[nodiscard]] std::string check_seal(const std::string& path, std::vector<SealGap>* gaps = nullptr);
 
 /// Whether a file begins as a sealed one does.
 [[nodiscard]] bool has_seal(const std::string& path);

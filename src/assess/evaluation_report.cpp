@@ -97,19 +97,19 @@ using Columns = std::vector<std::pair<std::string, std::vector<double>>>;
 
 /// Results by class. The accuracy of a class without images is null.
 [[nodiscard]] Json json_by_class(const Classes& classes, const std::vector<int>& labels, const Columns& columns) {
-  const auto accuracy = [&](const std::vector<double>& correct, int label) -> Json {
-    double right = 0, images = 0;
-    for (std::size_t i = 0; i < labels.size(); ++i)
-      if (labels[i] == label) {
-        ++images;
-        right += correct[i];
-      }
-    return images > 0 ? Json(right / images) : Json(nullptr);
-  };
+  std::vector<std::int64_t> images(static_cast<std::size_t>(classes.count));
+  std::vector<std::vector<double>> right(columns.size(), std::vector<double>(images.size()));
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    const auto label = static_cast<std::size_t>(labels[i]);
+    ++images[label];
+    for (std::size_t c = 0; c < columns.size(); ++c) right[c][label] += columns[c].second[i];
+  }
   Json all;
-  for (int label = 0; label < classes.count; ++label) {
-    Json row = {{"name", classes.name(label)}, {"images", std::count(labels.begin(), labels.end(), label)}};
-    for (const auto& [name, correct] : columns) row[name + "_accuracy"] = accuracy(correct, label);
+  for (std::size_t label = 0; label < images.size(); ++label) {
+    Json row = {{"name", classes.name(static_cast<int>(label))}, {"images", images[label]}};
+    for (std::size_t c = 0; c < columns.size(); ++c)
+      row[columns[c].first + "_accuracy"] =
+          images[label] > 0 ? Json(right[c][label] / static_cast<double>(images[label])) : Json(nullptr);
     all.push_back(row);
   }
   return all;
@@ -169,6 +169,7 @@ void EvaluationReport::write(const std::string& path, const std::string& provena
               {"seconds", result_.seconds},
               {"clean", {{"accuracy", mean(result_.clean.correct)}, {"loss", mean(result_.clean.loss)}}},
               {"attacks", json_of(records_)}};
+  if (!subject_.list.empty()) all["list"] = subject_.list;
   if (subject_.noise > 0) all["noise"] = {{"sigma", subject_.noise}, {"samples", subject_.noise_samples}};
   if (sequence_ != nullptr) all["sequence"] = json_of(*sequence_, *sequence_result_);
   all["alarms"] = json_of(alarms_);
@@ -197,7 +198,8 @@ std::string EvaluationReport::text() const {
     return fmt::format("  {:<8} accuracy {:.4f}  loss {:.4f}", name, accuracy, loss);
   };
   std::string text = fmt::format(
-      "{}: step {}, {} {}{}{}\n", subject_.checkpoint, subject_.step, images_.size(), images_text(subject_.split),
+      "{}: step {}, {} {}{}{}{}\n", subject_.checkpoint, subject_.step, images_.size(), images_text(subject_.split),
+      subject_.list.empty() ? "" : fmt::format(" of {}, named in {}", subject_.split_images, subject_.list),
       weights_text(subject_.weights),
       subject_.noise == 0
           ? ""

@@ -20,6 +20,7 @@ struct EvaluationSubject {
   std::vector<std::string> data;
   std::string split;
   std::int64_t split_images = 0;  ///< of the whole split
+  std::string list;               ///< the file that names the images; empty: none
   std::uint64_t seed = 1;
   BallNorm norm = BallNorm::linf;
   double eps = 0;

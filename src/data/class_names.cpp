@@ -38,7 +38,7 @@ namespace {
 }
 
 [[nodiscard]] std::string clean(std::string_view name) {
-  constexpr std::size_t kMostBytes = 200;  // so that 256 names fit an attribute of HDF5
+  constexpr std::size_t kMostBytes = 200;  // enough for people, and a bound for files
   constexpr std::int32_t kByteOrderMark = 0xfeff;
   std::string cleaned;
   bool blank = false;

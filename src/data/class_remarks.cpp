@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdint>
+#include <span>
 
 #include "dat/dataset.hpp"
 
@@ -10,8 +11,10 @@ namespace {
 /// How many images each class has.
 [[nodiscard]] std::vector<std::int64_t> counts_of(const Dataset& images, std::size_t classes) {
   std::vector<std::int64_t> counts(classes);
-  for (std::int64_t i = 0; i < images.size(); ++i)
-    if (const int label = images.label(i); label >= 0) ++counts[static_cast<std::size_t>(label)];
+  for_labels(images, [&](std::span<const std::int16_t> labels) {
+    for (const std::int16_t label : labels)
+      if (label >= 0) ++counts[static_cast<std::size_t>(label)];
+  });
   return counts;
 }
 
@@ -33,15 +36,20 @@ std::vector<std::string> class_remarks(const Dataset& train, const Dataset* test
   if (with_images > 1 && trained[0] == 0 && tested[0] == 0)
     remarks.push_back("class 0 (" + names[0] + ") has no image: labels count from 0, and where those of the source " +
                       "begin at 1, each must be one less");
-  constexpr int kNamed = 5;
-  std::string missing;
-  int count = 0;
-  for (std::size_t k = 0; k < names.size(); ++k)
-    if (with_images > 0 && trained[k] == 0 && tested[k] > 0 && ++count <= kNamed)
-      missing += (count > 1 ? ", " : "") + names[k];
-  if (count > 0)
-    remarks.push_back(std::to_string(count) + (count == 1 ? " class has" : " classes have") +
-                      " test images and no training image: " + missing + (count > kNamed ? ", ..." : ""));
+  // Classes that `missing` tells of, the first ones by name.
+  const auto remark = [&](const auto& missing, const char* text) {
+    constexpr int kNamed = 5;
+    std::string named;
+    int count = 0;
+    for (std::size_t k = 0; k < names.size(); ++k)
+      if (trained[k] == 0 && missing(k) && ++count <= kNamed) named += (count > 1 ? ", " : "") + names[k];
+    if (count > 0)
+      remarks.push_back(std::to_string(count) + (count == 1 ? " class has " : " classes have ") + text + ": " + named +
+                        (count > kNamed ? ", ..." : ""));
+  };
+  if (with_images > 0) remark([&](std::size_t k) { return tested[k] > 0; }, "test images and no training image");
+  // Where nothing tells whether there is a class 0, a remark says so already.
+  if (with_images > 1) remark([&](std::size_t k) { return k > 0 && tested[k] == 0; }, "no image at all");
   return remarks;
 }
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <memory>
-#include <vector>
+#include <span>
 
 #include "dat/dataset.hpp"
 #include "dat/tick.hpp"
@@ -16,21 +16,22 @@ std::string content_hash(const Dataset& images) {
   XXH3_128bits_reset(state.get());
   const auto add = [&](const void* data, std::size_t bytes) { XXH3_128bits_update(state.get(), data, bytes); };
   const DatasetInfo& info = images.info();
-  const std::int64_t size = images.size(), shape[] = {size, info.size, info.channels, info.classes};
-  add(shape, sizeof shape);
+  const std::int64_t size = images.size(), numbers[] = {size, info.channels, info.classes};
+  add(numbers, sizeof numbers);
   for (const std::string& name : info.class_names) add(name.c_str(), name.size() + 1);
-  for (std::int64_t i = 0; i < size; ++i) {
-    const int label = images.label(i);
-    const auto known = static_cast<std::uint8_t>(label);
-    label >= 0 ? add(&known, sizeof known) : add(&label, sizeof label);
+  for_labels(images, [&](std::span<const std::int16_t> labels) { add(labels.data(), labels.size_bytes()); });
+  std::int64_t most = kMostImages;
+  if (!info.decoded && size > 0) {
+    const ImageShape first = images.shape(0);
+    most = std::clamp<std::int64_t>(kMostBytes / (std::int64_t{first.height} * first.width * info.channels), 1, most);
   }
-  std::vector<std::uint8_t> pixels(info.image_bytes());
-  const std::int64_t most = std::clamp<std::int64_t>(kMostBytes / std::ssize(pixels), 1, kMostImages);
   const std::int64_t stride = (size + most - 1) / most;
   for (std::int64_t i = 0; i < size; i += stride) {
     tick();
-    images.read(i, pixels.data());
-    add(pixels.data(), pixels.size());
+    const ImageShape shape = images.shape(i);
+    const std::uint64_t of_image[] = {static_cast<std::uint64_t>(shape.height), static_cast<std::uint64_t>(shape.width),
+                                      images.hash(i)};
+    add(of_image, sizeof of_image);
   }
   const XXH128_hash_t hash = XXH3_128bits_digest(state.get());
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);

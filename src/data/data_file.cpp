@@ -2,13 +2,15 @@
 
 #include "data/data_file.hpp"
 
+#include <xxhash.h>
+
 #include <algorithm>
 #include <cassert>
 #include <utility>
 
 #include "dat/error.hpp"
-#include "data/forms.hpp"
 #include "data/images/index.hpp"
+#include "data/sources.hpp"
 #include "files/bytes.hpp"
 
 namespace dat {
@@ -18,9 +20,20 @@ std::string in_split(const std::string& split, const char* what) { return "/" + 
 
 struct Split {
   int size = 0, channels = 0;
-  std::int64_t offset = -1;
+  std::int64_t offset = -1, hashes = -1;  ///< where they begin in the file; hashes: -1: there are none
   std::vector<std::int16_t> labels;
 };
+
+/// Where the hashes of a split's images begin; -1: there are none.
+std::int64_t offset_of_hashes(const Hdf5Reader& file, const std::string& split, std::int64_t images) {
+  const std::string name = in_split(split, "hashes");
+  if (!file.has(name)) return -1;
+  require(!file.is_group(name), ExitCode::data, file.path(), ": ", name, " is no dataset");
+  const Hdf5Info info = file.info(name);
+  require(info.is_unsigned && info.element == sizeof(std::uint64_t) && info.shape == Shape{images}, ExitCode::data,
+          file.path(), ": ", name, " must hold one uint64 for each of the ", images, " images");
+  return info.offset;
+}
 
 /// Shapes, types and labels of a split; no pixels.
 Split check_split(const Hdf5Reader& file, const std::string& name, int classes) {
@@ -51,6 +64,7 @@ Split check_split(const Hdf5Reader& file, const std::string& name, int classes) 
   split.size = static_cast<int>(info.shape[1]);
   split.channels = static_cast<int>(info.shape[3]);
   split.offset = info.offset;
+  split.hashes = offset_of_hashes(file, name, info.shape[0]);
   const bool may_lack = name == "train";  // a test image without label tests nothing
   split.labels.reserve(file.elements(labels));
   file.read_blocks<std::int64_t>(labels, [&](std::span<const std::int64_t> block) {
@@ -68,37 +82,77 @@ Split check_split(const Hdf5Reader& file, const std::string& name, int classes) 
 class StoredPixels final : public Dataset {
  public:
   StoredPixels(const std::string& path, Split split)
-      : file_(open_bytes(path)), offset_(split.offset), labels_(std::move(split.labels)) {
+      : file_(open_bytes(path)), offset_(split.offset), hashes_(split.hashes), labels_(std::move(split.labels)) {
     info_.size = split.size;
     info_.channels = split.channels;
   }
   const DatasetInfo& info() const override { return info_; }
   std::int64_t size() const override { return std::ssize(labels_); }
   int label(std::int64_t index) const override { return labels_[static_cast<std::size_t>(index)]; }
+  void labels(std::int64_t first, std::span<std::int16_t> to) const override {
+    std::copy_n(labels_.begin() + first, to.size(), to.begin());
+  }
+  std::uint64_t hash(std::int64_t index) const override {
+    if (hashes_ < 0) return Dataset::hash(index);
+    std::uint64_t stored = 0;
+    file_->read(hashes_ + index * std::int64_t{sizeof stored}, &stored, sizeof stored);
+    return stored;
+  }
   void read(std::int64_t index, std::uint8_t* pixels) const override {
     assert(index >= 0 && index < size());
     const auto bytes = static_cast<std::int64_t>(info_.image_bytes());
     file_->read(offset_ + index * bytes, pixels, bytes);
+    require(hashes_ < 0 || hash(index) == XXH3_64bits(pixels, info_.image_bytes()), ExitCode::data, file_->name(),
+            ": image ", index, " of ", size(), " is damaged: its hash is not the stored one; make the file anew");
   }
 
  private:
   DatasetInfo info_;
   std::unique_ptr<ByteSource> file_;
-  std::int64_t offset_;
+  std::int64_t offset_, hashes_;
   std::vector<std::int16_t> labels_;
 };
 
 }  // namespace
 
+namespace {
+
+/// Images and hashes of a split, as a seal leaves them out.
+std::vector<SealGap> gaps_of(const Hdf5Reader& file, const std::string& split) {
+  std::vector<SealGap> gaps;
+  for (const char* what : {"images", "hashes"}) {
+    const std::string name = in_split(split, what);
+    if (!file.has(name) || file.is_group(name)) return {};
+    const Hdf5Info info = file.info(name);
+    gaps.push_back({info.offset, static_cast<std::int64_t>(file.elements(name)) * info.element});
+  }
+  return gaps;
+}
+
+/// Error(data): the seal leaves out what has no hashes.
+void check_gaps(const Hdf5Reader& file, const std::vector<SealGap>& gaps) {
+  std::vector<SealGap> hashed;
+  for (const char* split : kSplits)
+    for (const SealGap& gap : gaps_of(file, split)) hashed.push_back(gap);
+  for (const SealGap& gap : gaps)
+    require(std::find(hashed.begin(), hashed.end(), gap) != hashed.end(), ExitCode::data, file.path(),
+            ": the seal leaves out ", gap.bytes, " bytes from byte ", gap.offset,
+            " on, which are no images with hashes; make the file anew");
+}
+
+}  // namespace
+
 Hdf5Reader open_data_file(const std::string& path) {
+  std::vector<SealGap> gaps;
   if (has_seal(path)) {
-    const std::string damage = check_seal(path);
+    const std::string damage = check_seal(path, &gaps);
     require(damage.empty(), ExitCode::data, path, ": the data file ", damage,
             "; make it anew, or, if the change was meant, take the seal off (data/README.md)");
   } else {
     require_data_file(path);
   }
   Hdf5Reader file = Hdf5Reader::open(path, ExitCode::data);
+  check_gaps(file, gaps);
   const std::string kind = file.text("/", "filetype").value_or("dataset");
   require(kind == "dataset" || is_index(file), ExitCode::data, path, ": is a file of kind '", kind,
           "', not a data file");
@@ -112,7 +166,7 @@ OpenedFile open_pixels(const Hdf5Reader& file, const std::string& split, bool ma
   const std::string& path = file.path();
   OpenedFile opened;
   int classes = kMostClasses;
-  if (auto names = file.texts("/", "class_names")) {
+  if (auto names = stored_class_names(file)) {
     require(names->size() >= 2 && names->size() <= kMostClasses, ExitCode::data, path, ": class_names lists ",
             names->size(), " classes, must be 2 to ", kMostClasses);
     opened.class_names = clean_class_names(std::move(*names));
@@ -136,12 +190,32 @@ OpenedFile open_pixels(const Hdf5Reader& file, const std::string& split, bool ma
   return opened;
 }
 
-DataFileWriter::DataFileWriter(const std::string& path, const DatasetInfo& info, const std::string& source)
-    : file_(Hdf5File::create(path)), info_(info) {
+namespace {
+
+constexpr std::size_t kMostInAttribute = 256;  // names: HDF5 limits attributes to 64 KB
+const char* const kNamesDataset = "/class_names";
+
+}  // namespace
+
+std::optional<std::vector<std::string>> stored_class_names(const Hdf5Reader& file) {
+  if (!file.has(kNamesDataset)) return file.texts("/", "class_names");
+  require(!file.is_group(kNamesDataset), ExitCode::data, file.path(), ": ", kNamesDataset, " is no dataset");
+  Shape shape;
+  const std::vector<std::uint8_t> text = file.read<std::uint8_t>(kNamesDataset, shape);
+  return class_names_of(std::string(text.begin(), text.end()));
+}
+
+DataFileWriter::DataFileWriter(const std::string& path, const DatasetInfo& info, const std::string& source,
+                               std::int64_t sealed)
+    : file_(Hdf5File::create(path)), info_(info), sealed_(sealed) {
   file_.set_text("/", "filetype", "dataset");
   file_.set_integer("/", "format_version", kDatasetFormat);
-  if (!info.class_names.empty()) file_.set_texts("/", "class_names", clean_class_names(info.class_names));
+  const std::vector<std::string> names = clean_class_names(info.class_names);
+  if (!names.empty() && names.size() <= kMostInAttribute) file_.set_texts("/", "class_names", names);
   file_.set_text("/", "source", source);
+  if (names.size() <= kMostInAttribute) return;
+  const std::string lines = lines_of(names);
+  file_.write(kNamesDataset, {std::ssize(lines)}, std::vector<std::uint8_t>(lines.begin(), lines.end()));
 }
 
 void DataFileWriter::begin(const std::string& split, std::int64_t samples) {
@@ -150,23 +224,47 @@ void DataFileWriter::begin(const std::string& split, std::int64_t samples) {
   hash_.emplace();
   labels_.clear();
   file_.declare<std::uint8_t>(in_split(split, "images"), {samples, info_.size, info_.size, info_.channels});
+  hashed_ = samples > sealed_ / static_cast<std::int64_t>(info_.image_bytes());
+  if (!hashed_) return;
+  hashed_splits_.push_back(split);
+  file_.declare<std::uint64_t>(in_split(split, "hashes"), {samples});
 }
 
 void DataFileWriter::add(const std::vector<std::uint8_t>& pixels, const std::vector<std::int16_t>& labels) {
-  file_.write_rows(in_split(split_, "images"), static_cast<std::int64_t>(labels_.size()), pixels);
+  const std::int64_t first = std::ssize(labels_);
+  file_.write_rows(in_split(split_, "images"), first, pixels);
   hash_->add(pixels.data(), pixels.size());
+  if (hashed_) {
+    std::vector<std::uint64_t> hashes;
+    for (auto image = pixels.begin(); image != pixels.end(); image += static_cast<std::ptrdiff_t>(info_.image_bytes()))
+      hashes.push_back(XXH3_64bits(&*image, info_.image_bytes()));
+    file_.write_rows(in_split(split_, "hashes"), first, hashes);
+  }
   labels_.insert(labels_.end(), labels.begin(), labels.end());
 }
 
 void DataFileWriter::end() {
   assert(static_cast<std::int64_t>(labels_.size()) == samples_);
-  with_stored_labels(labels_, [&](const auto& stored) {
-    file_.write(in_split(split_, "labels"), {samples_}, stored);
-    hash_->add(stored.data(), stored.size() * sizeof stored[0]);
+  const std::string name = in_split(split_, "labels");
+  std::int64_t first = 0;
+  with_stored_labels(labels_, [&]<class T>(const std::vector<T>& stored) {
+    if (first == 0) file_.declare<T>(name, {samples_});
+    file_.write_rows(name, first, stored);
+    hash_->add(stored.data(), stored.size() * sizeof(T));
+    first += std::ssize(stored);
   });
   file_.set_text("/", "sha256_" + split_, hash_->hex());
 }
 
-void DataFileWriter::close() { file_.close(); }
+void DataFileWriter::close() {
+  file_.close();
+  if (hashed_splits_.empty()) return;
+  std::vector<SealGap> gaps;
+  const Hdf5Reader written = Hdf5Reader::open(file_.path(), ExitCode::io);
+  for (const std::string& split : hashed_splits_)
+    for (const SealGap& gap : gaps_of(written, split)) gaps.push_back(gap);
+  std::sort(gaps.begin(), gaps.end(), [](const SealGap& a, const SealGap& b) { return a.offset < b.offset; });
+  leave_out(file_.path(), gaps);
+}
 
 }  // namespace dat

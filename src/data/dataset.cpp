@@ -1,6 +1,7 @@
 #include "dat/dataset.hpp"
 
 #include <sys/stat.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <map>
@@ -33,6 +34,24 @@ class Pool final : public Dataset {
   int label(std::int64_t index) const override {
     const std::size_t k = file_of(index);
     return files_[k]->label(index - begins_[k]);
+  }
+  void labels(std::int64_t first, std::span<std::int16_t> to) const override {
+    while (!to.empty()) {
+      const std::size_t k = file_of(first);
+      const auto count = static_cast<std::size_t>(std::min(std::ssize(to), begins_[k] + files_[k]->size() - first));
+      files_[k]->labels(first - begins_[k], to.first(count));
+      to = to.subspan(count);
+      first += static_cast<std::int64_t>(count);
+    }
+  }
+  std::uint64_t hash(std::int64_t index) const override {
+    const std::size_t k = file_of(index);
+    return files_[k]->hash(index - begins_[k]);
+  }
+  std::string name(std::int64_t index) const override {
+    const std::size_t k = file_of(index);
+    // Numbers are those of the pool.
+    return files_[k]->info().decoded ? files_[k]->name(index - begins_[k]) : Dataset::name(index);
   }
   ImageShape shape(std::int64_t index) const override {
     const std::size_t k = file_of(index);
@@ -67,6 +86,27 @@ void require_apart_from_each_other(const std::vector<std::string>& paths) {
 }
 
 }  // namespace
+
+void Dataset::labels(std::int64_t first, std::span<std::int16_t> to) const {
+  for (std::int16_t& one : to) one = static_cast<std::int16_t>(label(first++));
+}
+
+std::uint64_t Dataset::hash(std::int64_t index) const {
+  thread_local std::vector<std::uint8_t> pixels;
+  pixels.resize(info().image_bytes());
+  read(index, pixels.data());
+  return XXH3_64bits(pixels.data(), pixels.size());
+}
+
+void for_labels(const Dataset& images, const std::function<void(std::span<const std::int16_t>)>& use) {
+  constexpr std::int64_t kBlock = 1 << 12;
+  std::vector<std::int16_t> block;
+  for (std::int64_t first = 0; first < images.size(); first += kBlock) {
+    block.resize(static_cast<std::size_t>(std::min(kBlock, images.size() - first)));
+    images.labels(first, block);
+    use(block);
+  }
+}
 
 void Dataset::see(std::int64_t index, const ImageView& view, std::uint8_t* pixels) const {
   const ImageShape own = shape(index);

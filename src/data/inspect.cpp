@@ -10,6 +10,7 @@
 #include "dat/dataset.hpp"
 #include "dat/error.hpp"
 #include "data/data_file.hpp"
+#include "data/images/index.hpp"
 
 namespace dat {
 namespace {
@@ -27,20 +28,76 @@ std::string split_hash(const Dataset& set) {
   return hash.hex();
 }
 
+/// Of what an index was made.
+std::string places(const Hdf5Reader& file) {
+  const std::string folder = file.text("/", "folder").value_or("");
+  std::string text = "images in " + (folder.empty() ? "." : folder);
+  if (!file.has("/containers")) return text + ", files of their own";
+  Shape shape;
+  const std::vector<std::uint8_t> bytes = file.read<std::uint8_t>("/containers", shape);
+  const auto tars = std::count(bytes.begin(), bytes.end(), '\0');
+  const std::string first(bytes.begin(), std::find(bytes.begin(), bytes.end(), '\0'));
+  return text + ", in " + std::to_string(tars) + (tars == 1 ? " tar: " : " tars: ") + first + (tars > 1 ? ", ..." : "");
+}
+
+/// "32 x 32 x 3", or between which heights and widths the images are.
+std::string shapes(const Dataset& set) {
+  ImageShape least = set.shape(0), most = least;
+  for (std::int64_t i = 1; i < set.size(); ++i) {
+    const ImageShape one = set.shape(i);
+    least = {std::min(least.height, one.height), std::min(least.width, one.width)};
+    most = {std::max(most.height, one.height), std::max(most.width, one.width)};
+  }
+  const auto range = [](int low, int high) {
+    return low == high ? std::to_string(low) : "(" + std::to_string(low) + " to " + std::to_string(high) + ")";
+  };
+  return range(least.height, most.height) + " x " + range(least.width, most.width) + " x " +
+         std::to_string(set.info().channels);
+}
+
+/// A line for each class and how many images each split has of it; of thousands of classes the first ones.
+std::string table_of(const std::vector<std::string>& splits, const std::vector<std::string>& names,
+                     const std::vector<std::vector<std::int64_t>>& counts) {
+  constexpr std::size_t kMostLines = 256;
+  std::ostringstream text;
+  const auto line = [&](int label, std::size_t at, const std::string& name) {
+    text << std::setw(5) << label;
+    for (const auto& count : counts) text << std::setw(10) << count[at];
+    text << "  " << in_one_line(name) << "\n";
+  };
+  text << std::setw(5) << "class";
+  for (const std::string& split : splits) text << std::setw(10) << split;
+  text << "  name\n";
+  const std::size_t shown = std::min(names.size(), kMostLines);
+  for (std::size_t label = 0; label < shown; ++label) line(static_cast<int>(label), label, names[label]);
+  if (std::any_of(counts.begin(), counts.end(), [](const auto& count) { return count.back() > 0; }))
+    line(-1, names.size(), "unknown");
+  if (shown == names.size()) return text.str();
+  text << "and " << names.size() - shown << " classes more:";
+  for (std::size_t s = 0; s < splits.size(); ++s) {
+    const auto [least, most] = std::minmax_element(counts[s].begin() + std::ptrdiff_t(shown), counts[s].end() - 1);
+    text << (s == 0 ? " " : ", ") << *least << " to " << *most << " " << splits[s] << " images each";
+  }
+  text << "\n";
+  return text.str();
+}
+
 }  // namespace
 
 std::string inspect_dataset(const std::string& path) {
   std::vector<std::string> splits;
   std::vector<std::string> recorded;
   std::string source;
+  bool index = false;
   {
     const Hdf5Reader file = open_data_file(path);
+    index = is_index(file);
     for (const char* name : kSplits) {
       if (!file.has(name)) continue;
       splits.emplace_back(name);
       recorded.push_back(file.text("/", "sha256_" + splits.back()).value_or(""));
     }
-    source = file.text("/", "source").value_or("not recorded");
+    source = index ? places(file) : file.text("/", "source").value_or("not recorded");
   }
   require(!splits.empty(), ExitCode::data, path, ": has neither /train nor /test, so it is no data file");
 
@@ -50,32 +107,22 @@ std::string inspect_dataset(const std::string& path) {
   std::vector<std::string> names;
   std::vector<std::vector<std::int64_t>> counts;
   for (std::size_t s = 0; s < splits.size(); ++s) {
-    const std::unique_ptr<Dataset> set = open_dataset({path}, splits[s], 0);
+    const std::unique_ptr<Dataset> set = open_dataset({path}, splits[s], 0, {.usual = 1});
     const DatasetInfo& info = set->info();
-    const std::string hash = split_hash(*set);
-    text << std::left << std::setw(8) << splits[s] << " " << set->size() << " images of " << info.size << " x "
-         << info.size << " x " << info.channels << ", " << info.classes << " classes, sha256 " << hash
-         << (recorded[s].empty()   ? " (none recorded)"
-             : recorded[s] == hash ? " (as recorded)"
-                                   : " (NOT AS RECORDED)")
+    const std::string hash = index ? "" : split_hash(*set);
+    text << std::left << std::setw(8) << splits[s] << " " << set->size() << " images of " << shapes(*set) << ", "
+         << info.classes << " classes"
+         << (index                 ? "; an image is checked when it is read"
+             : recorded[s].empty() ? ", sha256 " + hash + " (none recorded)"
+             : recorded[s] == hash ? ", sha256 " + hash + " (as recorded)"
+                                   : ", sha256 " + hash + " (NOT AS RECORDED)")
          << "\n";
     names = info.class_names;
     counts.emplace_back(names.size() + 1, 0);  // behind the classes: unknown
     for (std::int64_t i = 0; i < set->size(); ++i)
       ++counts.back()[set->label(i) < 0 ? names.size() : static_cast<std::size_t>(set->label(i))];
   }
-  text << std::right << std::setw(5) << "class";
-  for (const std::string& split : splits) text << std::setw(10) << split;
-  text << "  name\n";
-  const bool unknown = std::any_of(counts.begin(), counts.end(),
-                                   [](const std::vector<std::int64_t>& count) { return count.back() > 0; });
-  for (std::size_t label = 0; label < names.size() + (unknown ? 1 : 0); ++label) {
-    const bool named = label < names.size();
-    text << std::setw(5) << (named ? static_cast<int>(label) : -1);
-    for (const auto& count : counts) text << std::setw(10) << count[label];
-    text << "  " << (named ? in_one_line(names[label]) : "unknown") << "\n";
-  }
-  return text.str();
+  return text.str() + table_of(splits, names, counts);
 }
 
 }  // namespace dat

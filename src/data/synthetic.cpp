@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cassert>
@@ -85,8 +87,8 @@ class SyntheticDataset : public Dataset {
       : seed_(options.seed),
         split_(split == "train" ? 0 : 1),
         samples_(split == "train" ? options.train : options.test) {
-    require(options.classes >= 2 && options.classes <= 256, ExitCode::usage,
-            "the synthetic set has 2 to 256 classes, not ", options.classes);
+    require(options.classes >= 2 && options.classes <= kMostClasses, ExitCode::usage, "the synthetic set has 2 to ",
+            kMostClasses, " classes, not ", options.classes);
     require(options.size >= 8 && options.size <= 1024, ExitCode::usage,
             "the synthetic set has images of 8 to 1024 pixels, not ", options.size);
     require(options.train > 0 && options.test > 0, ExitCode::usage,
@@ -97,9 +99,11 @@ class SyntheticDataset : public Dataset {
     info_.channels = 3;
     info_.classes = options.classes;
     for (int i = 0; i < options.classes; ++i) {
-      const int degrees = static_cast<int>(std::lround(360 * class_hue(i, options.classes)));
-      info_.class_names.push_back(std::string(kShapeNames[static_cast<std::size_t>(i % kShapes)]) + ", hue " +
-                                  std::to_string(degrees));
+      const double degrees = 360 * class_hue(i, options.classes);
+      const char* const shape = kShapeNames[static_cast<std::size_t>(i % kShapes)];
+      // Of many classes, too, each has a name of its own.
+      info_.class_names.push_back(options.classes > 256 ? fmt::format("{}, hue {:.2f}", shape, degrees)
+                                                        : fmt::format("{}, hue {}", shape, std::lround(degrees)));
     }
   }
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <cerrno>
 #include <charconv>
 #include <cstdint>
@@ -14,6 +15,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <random>
 #include <system_error>
 #include <vector>
@@ -49,27 +51,90 @@ void sync_to_disk(const std::string& path) {
 
 constexpr std::string_view kMagic = "dat_hpc sealed file 1\nbytes ";
 
+/// What a seal says, but for its hash.
+struct Seal {
+  std::int64_t bytes = 0;
+  std::vector<SealGap> gaps;
+};
+using SealBlock = std::array<char, kSealBytes>;
+
+std::string text_of(const std::vector<SealGap>& gaps) {
+  std::string text;
+  for (const SealGap& gap : gaps)
+    text += "without " + std::to_string(gap.offset) + " " + std::to_string(gap.bytes) + "\n";
+  return text;
+}
+
 // The block is text, filled up with zeros, so that `head -1` on a file tells what it is.
-std::array<char, kSealBytes> seal_block(std::int64_t bytes, const std::string& hash) {
-  std::array<char, kSealBytes> block{};
-  std::snprintf(block.data(), block.size(), "%s%lld\nsha256 %s\n", kMagic.data(), static_cast<long long>(bytes),
-                hash.c_str());
+SealBlock seal_block(const Seal& seal, const std::string& hash) {
+  SealBlock block{};
+  std::snprintf(block.data(), block.size(), "%s%lld\n%ssha256 %s\n", kMagic.data(), static_cast<long long>(seal.bytes),
+                text_of(seal.gaps).c_str(), hash.c_str());
   return block;
 }
 
-// Hash of what follows the block. Empty where reading failed (errno) or the file ended before `bytes`.
-std::string hash_after_block(int fd, std::int64_t bytes) {
-  Sha256 hash;
-  std::vector<char> buffer(std::size_t{1} << 20);
-  for (std::int64_t at = kSealBytes; at < bytes;) {
-    const ssize_t got = ::pread(fd, buffer.data(), buffer.size(), at);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return {};
-    tick();
-    hash.add(buffer.data(), static_cast<std::size_t>(std::min<std::int64_t>(got, bytes - at)));
-    at += got;
+// Nothing where the block is none. What it says may be anything: see fits().
+std::optional<Seal> seal_in(const SealBlock& block) {
+  if (!std::equal(kMagic.begin(), kMagic.end(), block.begin())) return {};
+  const char *at = block.data() + kMagic.size(), *const end = block.data() + block.size();
+  const auto number = [&](std::int64_t& value, char behind) {
+    const auto [last, error] = std::from_chars(at, end, value);
+    if (error != std::errc() || last == end || *last != behind) return false;
+    at = last + 1;
+    return true;
+  };
+  constexpr std::string_view kWithout = "without ";
+  Seal seal;
+  if (!number(seal.bytes, '\n')) return {};
+  while (std::string_view(at, static_cast<std::size_t>(end - at)).starts_with(kWithout)) {
+    at += kWithout.size();
+    SealGap& gap = seal.gaps.emplace_back();
+    if (!number(gap.offset, ' ') || !number(gap.bytes, '\n')) return {};
   }
-  return hash.hex();
+  return seal;
+}
+
+// Whether the gaps lie in the file, one behind the other.
+bool fits(const Seal& seal) {
+  std::int64_t end = kSealBytes;
+  for (const SealGap& gap : seal.gaps) {
+    if (gap.offset < end || gap.offset > seal.bytes || gap.bytes <= 0 || gap.bytes > seal.bytes - gap.offset)
+      return false;
+    end = gap.offset + gap.bytes;
+  }
+  return seal.gaps.size() <= kMostGaps;
+}
+
+// Hash of the list of gaps, and of what follows the block but for these. Empty where reading failed (errno) or the file
+// ended before its end.
+std::string hash_after_block(int fd, const Seal& seal) {
+  Sha256 hash;
+  const std::string listed = text_of(seal.gaps);
+  hash.add(listed.data(), listed.size());
+  std::vector<char> buffer(std::size_t{1} << 20);
+  const auto add = [&](std::int64_t at, std::int64_t end) {
+    while (at < end) {
+      const ssize_t got = ::pread(fd, buffer.data(), std::min(buffer.size(), static_cast<std::size_t>(end - at)), at);
+      if (got < 0 && errno == EINTR) continue;
+      if (got <= 0) return false;
+      tick();
+      hash.add(buffer.data(), static_cast<std::size_t>(got));
+      at += got;
+    }
+    return true;
+  };
+  std::int64_t begin = kSealBytes;
+  for (const SealGap& gap : seal.gaps) {
+    if (!add(begin, gap.offset)) return {};
+    begin = gap.offset + gap.bytes;
+  }
+  return add(begin, seal.bytes) ? hash.hex() : std::string();
+}
+
+void write_block(const std::string& path, const Descriptor& file, const SealBlock& block) {
+  const ssize_t written = ::pwrite(file.get(), block.data(), block.size(), 0);
+  require(written == static_cast<ssize_t>(block.size()), ExitCode::io, path,
+          ": cannot seal it: ", system_reason(errno));
 }
 
 void seal(const std::string& path) {
@@ -77,13 +142,15 @@ void seal(const std::string& path) {
   struct stat status {};
   require(file.get() >= 0 && ::fstat(file.get(), &status) == 0, ExitCode::io, path,
           ": cannot seal it: ", system_reason(errno));
-  require(status.st_size > static_cast<off_t>(kSealBytes), ExitCode::io, path, ": has no room for a seal");
-  const std::string hash = hash_after_block(file.get(), status.st_size);
+  SealBlock block{};
+  require(status.st_size > static_cast<off_t>(kSealBytes) && ::pread(file.get(), block.data(), block.size(), 0) > 0,
+          ExitCode::io, path, ": has no room for a seal");
+  Seal whole = seal_in(block).value_or(Seal{});  // of leave_out()
+  whole.bytes = status.st_size;
+  assert(fits(whole));
+  const std::string hash = hash_after_block(file.get(), whole);
   require(!hash.empty(), ExitCode::io, path, ": cannot read back what was written: ", system_reason(errno));
-  const auto block = seal_block(status.st_size, hash);
-  const ssize_t written = ::pwrite(file.get(), block.data(), block.size(), 0);
-  require(written == static_cast<ssize_t>(block.size()), ExitCode::io, path,
-          ": cannot seal it: ", system_reason(errno));
+  write_block(path, file, seal_block(whole, hash));
 }
 
 EVP_MD_CTX* evp(void* context) { return static_cast<EVP_MD_CTX*>(context); }
@@ -146,7 +213,7 @@ void remove_temporaries(const std::string& folder, const std::string& of) {
     if (name.starts_with('.') && wanted) left_over.push_back(entry.path());
   }
   require(!error, ExitCode::io, folder, ": cannot list the folder: ", system_reason(error.value()));
-  for (const fs::path& path : left_over) fs::remove(path, error);
+  for (const fs::path& path : left_over) fs::remove_all(path, error);
 }
 
 void write_sealed(const std::string& path, const std::function<void(const std::string& temporary)>& write) {
@@ -163,27 +230,33 @@ bool has_seal(const std::string& path) {
   return got == static_cast<ssize_t>(begin.size()) && std::equal(kMagic.begin(), kMagic.end(), begin.begin());
 }
 
-std::string check_seal(const std::string& path) {
+void leave_out(const std::string& temporary, const std::vector<SealGap>& gaps) {
+  const Descriptor file(temporary, O_WRONLY);
+  require(file.get() >= 0, ExitCode::io, temporary, ": cannot seal it: ", system_reason(errno));
+  write_block(temporary, file, seal_block({0, gaps}, ""));
+}
+
+std::string check_seal(const std::string& path, std::vector<SealGap>* gaps) {
   const Descriptor file(path, O_RDONLY);
   struct stat status {};
   if (file.get() < 0 || ::fstat(file.get(), &status) != 0) return "cannot be read: " + system_reason(errno);
   if (!S_ISREG(status.st_mode)) return "is not a file";
-  std::array<char, kSealBytes> block{};
+  SealBlock block{};
   if (::pread(file.get(), block.data(), block.size(), 0) != static_cast<ssize_t>(block.size())) {
     return "is cut off within the first " + std::to_string(kSealBytes) + " bytes";
   }
-  std::int64_t bytes = 0;
-  const char* number = block.data() + kMagic.size();
-  const auto [end, error] = std::from_chars(number, block.data() + block.size(), bytes);
-  if (!std::equal(kMagic.begin(), kMagic.end(), block.begin()) || error != std::errc()) {
-    return "has no seal: it is of another kind, or its first bytes are damaged";
+  const std::optional<Seal> seal = seal_in(block);
+  if (!seal) return "has no seal: it is of another kind, or its first bytes are damaged";
+  if (seal->bytes != status.st_size) {
+    return "has " + std::to_string(status.st_size) + " bytes instead of " + std::to_string(seal->bytes);
   }
-  if (bytes != status.st_size) {
-    return "has " + std::to_string(status.st_size) + " bytes instead of " + std::to_string(bytes);
+  if (!fits(*seal) || (gaps == nullptr && !seal->gaps.empty())) {
+    return "is damaged: its seal leaves out what none does";
   }
-  const std::string hash = hash_after_block(file.get(), bytes);
+  const std::string hash = hash_after_block(file.get(), *seal);
   if (hash.empty()) return "cannot be read: " + system_reason(errno);
-  if (seal_block(bytes, hash) != block) return "is damaged: its SHA-256 is not the one in its seal";
+  if (seal_block(*seal, hash) != block) return "is damaged: its SHA-256 is not the one in its seal";
+  if (gaps != nullptr) *gaps = seal->gaps;
   return {};
 }
 

@@ -40,6 +40,8 @@ hid_t file_type(Hdf5Type type) {
   switch (type) {
     case Hdf5Type::u8:
       return H5T_STD_U8LE;
+    case Hdf5Type::u64:
+      return H5T_STD_U64LE;
     case Hdf5Type::i64:
       return H5T_STD_I64LE;
     case Hdf5Type::f32:

@@ -50,7 +50,8 @@ class Hdf5File {
     using T = std::remove_cv_t<std::remove_pointer_t<decltype(std::data(values))>>;
     write_rows(name, first, kHdf5Type<T>, std::data(values), static_cast<std::int64_t>(std::size(values)));
   }
-  /// Writes a whole new dataset: `values` (vector, span, array) of uint8, int64, float or double in row-major order.
+  /// Writes a whole new dataset: `values` (vector, span, array) of uint8, uint64, int64, float or double in row-major
+  /// order.
   template <class Values>
   void write(const std::string& name, const Shape& shape, const Values& values) {
     using T = std::remove_cv_t<std::remove_pointer_t<decltype(std::data(values))>>;

@@ -41,6 +41,8 @@ hid_t hdf5_memory_type(Hdf5Type type) {
   switch (type) {
     case Hdf5Type::u8:
       return H5T_NATIVE_UINT8;
+    case Hdf5Type::u64:
+      return H5T_NATIVE_UINT64;
     case Hdf5Type::i64:
       return H5T_NATIVE_INT64;
     case Hdf5Type::f32:

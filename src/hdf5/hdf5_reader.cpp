@@ -115,7 +115,9 @@ void Hdf5Reader::read_blocks(const std::string& name, const std::function<void(s
     raw.resize(static_cast<std::size_t>(count * size));
     values.resize(static_cast<std::size_t>(count));
     file_->read(data.offset + done * size, raw.data(), raw.size());
-    for (std::size_t i = 0; i < values.size(); ++i) {
+    const bool bytes = size == 1 && !is_signed;  // images, labels: many
+    if (bytes) std::copy(raw.begin(), raw.end(), values.begin());
+    for (std::size_t i = 0; i < values.size() && !bytes; ++i) {
       std::uint8_t* element = raw.data() + i * size;
       if (data.type.big_endian) std::reverse(element, element + size);
       values[i] = number_of<T>(element, size, is_signed, kReal);

@@ -9,15 +9,16 @@ namespace dat {
 using Shape = std::vector<std::int64_t>;
 
 /// Element types that are written. Files hold them little-endian.
-enum class Hdf5Type : std::uint8_t { u8, i64, f32, f64 };
+enum class Hdf5Type : std::uint8_t { u8, u64, i64, f32, f64 };
 template <class T>
 inline constexpr Hdf5Type kHdf5Type = [] {
-  static_assert(std::is_same_v<T, std::uint8_t> || std::is_same_v<T, std::int64_t> || std::is_same_v<T, float> ||
-                std::is_same_v<T, double>);
-  return std::is_same_v<T, std::uint8_t>   ? Hdf5Type::u8
-         : std::is_same_v<T, std::int64_t> ? Hdf5Type::i64
-         : std::is_same_v<T, float>        ? Hdf5Type::f32
-                                           : Hdf5Type::f64;
+  static_assert(std::is_same_v<T, std::uint8_t> || std::is_same_v<T, std::uint64_t> ||
+                std::is_same_v<T, std::int64_t> || std::is_same_v<T, float> || std::is_same_v<T, double>);
+  return std::is_same_v<T, std::uint8_t>    ? Hdf5Type::u8
+         : std::is_same_v<T, std::uint64_t> ? Hdf5Type::u64
+         : std::is_same_v<T, std::int64_t>  ? Hdf5Type::i64
+         : std::is_same_v<T, float>         ? Hdf5Type::f32
+                                            : Hdf5Type::f64;
 }();
 
 /// What a dataset says about itself.

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <utility>
 
+#include "dat/dataset.hpp"
 #include "dat/error.hpp"
 #include "replica/model_state.hpp"
 
@@ -243,7 +244,7 @@ NetworkOptions sizes_of(const std::function<Graph(const NetworkOptions&)>& make,
     return state.tensors[static_cast<std::size_t>(found - places.place.begin())].shape;
   };
   const auto head = shape_of(like.nodes.back().weight);
-  if (head.size() == 2 && head[0] >= 2 && head[0] <= 256) options.classes = static_cast<int>(head[0]);
+  if (head.size() == 2 && head[0] >= 2 && head[0] <= kMostClasses) options.classes = static_cast<int>(head[0]);
   const auto first =
       std::find_if(like.nodes.begin(), like.nodes.end(), [](const Node& node) { return node.op == Op::convolution; });
   const auto images = shape_of(first->weight);

@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <iostream>
+#include <set>
 #include <utility>
 
 #include "communicate/together.hpp"
 #include "dat/file.hpp"
 #include "dat/provenance.hpp"
+#include "measure/loading.hpp"
 #include "printed.hpp"
 #include "reduce/sums/sums.hpp"
 #include "replica/device_notices.hpp"
@@ -253,6 +256,7 @@ void Bench::run(int argc, char** argv) {
   const Peak peak = measure_all_ceilings();
   measure_convolutions(peak);
   measure_step();
+  measure_reading();
   ordered_json reduction;
   if (world_.root()) std::printf("\n%-34s%12s%12s\n", "Sum over the ranks", "median", "min");
   if (world_.size() > 1)
@@ -266,6 +270,10 @@ void Bench::run(int argc, char** argv) {
 void Bench::plan() {
   together(world_, [&] {
     if (world_.root() && !options_.out.empty()) make_folder(options_.out);
+    if (!options_.data.empty()) {
+      images_ = open_dataset(options_.data, "train", 0, {.size = options_.size, .fast = options_.decode == "fast"});
+      step_options_.size = images_->info().size;
+    }
     step_ = std::make_unique<TrainingStep>(world_, step_options_);
     found_ = step_->about();
     convolutions_ = std::make_unique<Convolutions>(step_->backend(), step_->graph(), options_.batch, storage_, true);
@@ -365,6 +373,50 @@ void Bench::measure_step() {
   parts["step_gpu"] = part_of_step("step by GPU events", summarize(gpu), 0, root);
   const double flow = step_->flow_ms(runs);
   parts["step_flow"] = part_of_step("step, none waits for the last", {flow, flow, runs}, 0, root);
+}
+
+void Bench::measure_reading() {
+  if (images_ == nullptr) return;
+  const int cores = choose_threads(options_.threads, world_.node_size());
+  const int threads = options_.data_threads > 0 ? options_.data_threads : cores;
+  const bool root = world_.root();
+  if (root)
+    std::printf("\n%-34s%12s%12s\n", world_.size() > 1 ? "Reading of images, all ranks" : "Reading of images",
+                "images/s", "MB/s");
+  ordered_json& all = found_["reading"];
+  const auto row = [&](const std::string& name, const char* key, const std::function<ReadingRate()>& measure) {
+    world_.barrier();
+    ReadingRate rate;
+    together(world_, [&] { rate = measure(); });
+    double sum = 0, bytes = 0;
+    for (const double one : world_.gather(std::vector<double>{rate.images})) sum += one;
+    for (const double one : world_.gather(std::vector<double>{rate.bytes})) bytes += one;
+    if (root) std::printf("%-34s%12.1f%12.1f\n", name.c_str(), sum, 1e-6 * bytes);
+    all[key] = {{"images_per_s", sum}, {"bytes_per_s", bytes}};
+    return rate;
+  };
+  const auto of_threads = [](const std::string& what, int count) {
+    return what + ", " + std::to_string(count) + (count == 1 ? " thread" : " threads");
+  };
+  const double seconds = std::max(0.2, part(0.25));
+  for (const int count : std::set{1, threads})
+    if (images_->info().decoded)
+      row(of_threads("whole images decoded", count), count == 1 ? "decoded_by_one" : "decoded",
+          [&] { return decoding_rate(*images_, count, seconds); });
+  const LoaderOptions loading{.batch = options_.batch,
+                              .micro_batch = options_.batch,
+                              .augment = augment_of(options_.augment),
+                              .seed = static_cast<std::uint64_t>(world_.rank()),
+                              .threads = threads,
+                              .prefetch = options_.prefetch};
+  loaded_ = row(of_threads("batches of the loader", threads), "loaded", [&] {
+              return loading_rate(*images_, loading, seconds);
+            }).images;
+  all["threads"] = threads;
+  if (!root) return;
+  const double step = 1e3 * options_.batch / step_ms_;
+  std::printf("A step takes %.1f images/s of each rank: the loader %s.\n", step,
+              loaded_ >= step ? "feeds it" : "does not feed it");
 }
 
 void Bench::finish(const Peak& peak, int argc, char** argv) {

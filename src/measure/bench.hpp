@@ -37,6 +37,7 @@ class Bench {
   [[nodiscard]] Peak measure_all_ceilings();
   void measure_convolutions(const Peak& peak);
   void measure_step();
+  void measure_reading();
   void finish(const Peak& peak, int argc, char** argv);
   /// Seconds: a share of what is left of the time, which began when planning was over.
   [[nodiscard]] double part(double share) const;
@@ -45,9 +46,11 @@ class Bench {
   const BenchOptions& options_;
   StepOptions step_options_;
   DType storage_;
+  std::unique_ptr<Dataset> images_;  ///< of --data; null: no reading is measured
   std::unique_ptr<TrainingStep> step_;
   std::unique_ptr<Convolutions> convolutions_;
   std::vector<std::string> hosts_;
+  double loaded_ = 0;                                    ///< images/s of this rank; 0: not measured
   double begin_ms_ = 0, resident_mb_ = 0, step_ms_ = 0;  ///< step_ms_: of this rank
   std::vector<Ceiling> ceilings_;
   std::vector<Convolutions::Row> rows_;

@@ -51,6 +51,11 @@ void add_trained(TableOf<Options>& table) {
   table.add("--data", &Options::data, "files made by 'dat_hpc data'; none: those of the training", kPaths);
   table.add("--split", &Options::split, "which images; holdout: what the training kept aside",
             one_of({"test", "train", "holdout"}));
+  table.add(
+      "--images", &Options::images,
+      "a text file with the names of the images to take, one a line: paths in an index, or their ends, and numbers "
+      "from 0 in other data files; none: all",
+      kPath);
 }
 
 /// Which of its weights.

@@ -15,6 +15,7 @@ namespace dat {
 
 namespace {
 
+constexpr std::size_t kMostClasses = 32767;                     ///< as of data files
 constexpr std::uintmax_t kMostBytes = std::uintmax_t{1} << 30;  ///< of a JSON file; one of a million images has less
 
 /// Integers of an array, each in [0, below).
@@ -36,8 +37,8 @@ constexpr std::uintmax_t kMostBytes = std::uintmax_t{1} << 30;  ///< of a JSON f
           "is no evaluation that 'eval --out' wrote");
   EvaluationFile file;
   for (const nlohmann::json& one : all.at("classes")) file.class_names.push_back(one.at("name").get<std::string>());
-  require(file.classes() >= 2 && file.classes() <= 256, ExitCode::data, "has ", file.classes(),
-          " classes, must have 2 to 256");
+  require(file.classes() >= 2 && file.classes() <= kMostClasses, ExitCode::data, "has ", file.classes(),
+          " classes, must have 2 to ", kMostClasses);
   const auto classes = static_cast<std::int64_t>(file.classes());
   const nlohmann::json& each = all.at("per_image");
   const std::size_t images = each.at("label").size();

@@ -68,7 +68,7 @@ namespace {
 CertificationSetting prepare_certification(Communicator& world, const CertifyOptions& options) {
   CertificationSetting s;
   const Trained from = read_trained(world, options.checkpoint, options.data);
-  ChosenSplit chosen = open_chosen(from, options.data, options.split, 0);
+  ChosenSplit chosen = open_chosen(from, options.data, options.split, 0, options.images);
   s.data = std::move(chosen.images);
   if (!options.out.empty())
     require_apart_from(from, chosen, files_in(options.out, {"certify.json", "certify.tsv", "results.h5"}));

@@ -107,7 +107,7 @@ EvaluationSetting prepare_evaluation(Communicator& world, const EvalOptions& opt
   EvaluationSubject& subject = s.subject;
   const Trained from = read_trained(world, options.checkpoint, options.data);
   const TrainOptions& trained = from.options;
-  ChosenSplit chosen = open_chosen(from, options.data, options.split, options.limit);
+  ChosenSplit chosen = open_chosen(from, options.data, options.split, options.limit, options.images);
   s.data = std::move(chosen.images);
   const bool file = std::filesystem::path(options.out).extension() == ".json";
   if (!options.out.empty())
@@ -120,6 +120,7 @@ EvaluationSetting prepare_evaluation(Communicator& world, const EvalOptions& opt
   subject.step = from.step();
   subject.data = options.data;
   subject.split = options.split;
+  subject.list = options.images;
   subject.seed = options.seed;
   s.training = from.options_hash;
   choose_ball(options, trained, subject);

@@ -32,7 +32,7 @@ Trained read_trained(const Communicator& world, const std::string& path, const s
 }
 
 ChosenSplit open_chosen(const Trained& trained, const std::vector<std::string>& data, const std::string& split,
-                        std::int64_t limit) {
+                        std::int64_t limit, const std::string& list) {
   TrainOptions wanted = trained.options;
   if (!data.empty()) {  // what the training kept aside, or left out, is not in there
     wanted.data = data;
@@ -48,6 +48,10 @@ ChosenSplit open_chosen(const Trained& trained, const std::vector<std::string>& 
   auto whole =
       open_split(wanted, split, size == trained.checkpoint.integers.end() ? 0 : static_cast<int>(size->second));
   chosen.size = whole->size();
+  if (!list.empty()) {
+    whole = named_in(std::move(whole), list);
+    chosen.files.push_back(list);
+  }
   chosen.images = first_of(std::move(whole), limit);
   const std::int64_t unlabelled = unlabelled_images(*chosen.images);
   require(unlabelled == 0, ExitCode::usage, unlabelled, " of the ", chosen.images->size(), " ", images_text(split),

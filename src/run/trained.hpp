@@ -31,14 +31,14 @@ struct Trained {
 
 /// A split of the training's data, or of files in its place.
 struct ChosenSplit {
-  std::unique_ptr<Dataset> images;   ///< the first `limit` ones
+  std::unique_ptr<Dataset> images;   ///< those of the list, of these the first `limit` ones
   std::int64_t size = 0;             ///< of the whole split
-  std::vector<std::string> files{};  ///< that the images are in; none: the built-in set
+  std::vector<std::string> files{};  ///< that the images are in, and the list; none: the built-in set
 };
-/// split: test, train or holdout; limit: 0 for all. Error(usage): there is no such split, or images are without a
-/// label. Error(data): they do not fit the network.
+/// split: test, train or holdout; limit: 0 for all; list: a file of names (named_in), empty: all. Error(usage): there
+/// is no such split, or images are without a label. Error(data): they do not fit the network.
 [[nodiscard]] ChosenSplit open_chosen(const Trained& trained, const std::vector<std::string>& data,
-                                      const std::string& split, std::int64_t limit);
+                                      const std::string& split, std::int64_t limit, const std::string& list);
 
 /// Error(usage): what a verb is going to write would replace the checkpoint, or the file of the images.
 void require_apart_from(const Trained& trained, const ChosenSplit& chosen, const std::vector<std::string>& outputs);

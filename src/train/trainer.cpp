@@ -5,6 +5,7 @@
 #include "dat/error.hpp"
 #include "train/examples/examples.hpp"
 #include "train/layers/costs.hpp"
+#include "train/plan/goal.hpp"
 #include "train/plan/replica_of.hpp"
 #include "train/protocol/guard.hpp"
 
@@ -88,16 +89,16 @@ Trainer::Trainer(Communicator& ranks, const TrainOptions& options, Splits splits
 
 void Trainer::put_images_on_device() {
   Backend& backend = replica_.backend();
-  const auto resident = [&](const Dataset& images) {
-    return fits_on_device(backend, images, options_.resident) ? put_on_device(backend, images) : nullptr;
+  const auto resident = [&](const Dataset& images, const std::string& wanted) {
+    return fits_on_device(backend, images, wanted) ? put_on_device(backend, images) : nullptr;
   };
-  const std::uint8_t* pixels = resident(*splits_.train);
+  const std::uint8_t* pixels = resident(*splits_.train, training_images_resident(options_));
   examples_->keep_on_device(pixels);
   watch_.keep_on_device(pixels);
   exchange_->keep_on_device(pixels);
   if (statistics_pass_) statistics_pass_->keep_on_device(pixels);
-  assessment_.add("test", *splits_.test, resident(*splits_.test));
-  if (splits_.holdout) assessment_.add("holdout", *splits_.holdout, resident(*splits_.holdout));
+  assessment_.add("test", *splits_.test, resident(*splits_.test, options_.resident));
+  if (splits_.holdout) assessment_.add("holdout", *splits_.holdout, resident(*splits_.holdout, options_.resident));
   options_.resident = pixels != nullptr ? "on" : "off";  // what became of it
 }
 

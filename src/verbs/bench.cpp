@@ -7,6 +7,7 @@
 #include "dat/network.hpp"
 #include "measure/bench.hpp"
 #include "options/machine.hpp"
+#include "options/reading.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verb.hpp"
 
@@ -18,11 +19,15 @@ const TableOf<BenchOptions>& bench_table() {
   static const auto all = [] {
     using O = BenchOptions;
     TableOf<O> table;
-    table.add("--network", &O::network, "architecture; images are drawn, 32x32 in 10 classes",
+    table.add("--network", &O::network,
+              "architecture; images are drawn, in 10 classes: 32x32, or of the size of --data",
               one_of(networks().names()));
     table.add("--width", &O::width, about_width(), kAutoWidth);
     table.add("--batch", &O::batch, "images per rank and step", kBatch);
     table.add("--attack-steps", &O::attack_steps, "gradient steps of pgd", kSteps);
+    table.add("--data", &O::data, "files made by 'dat_hpc data', whose reading is measured, too; none: no reading",
+              kPaths);
+    add_reading(table);
     add_attack_precision(table);
     add_precision(table);
     add_device(table);

@@ -50,7 +50,7 @@ std::string first_screen() {
          lines +
          "\n"
          "Examples:\n"
-         "  dat_hpc data convert cifar-10-batches-bin cifar10.h5\n"
+         "  dat_hpc data convert cifar-10-binary.tar.gz cifar10.h5\n"
          "  mpirun -np 2 dat_hpc train --recipe cifar10_small --data cifar10.h5 --out a\n"
          "  dat_hpc eval a --eval pgd20,aa-quick\n"
          "\n"

@@ -110,7 +110,7 @@ const TableOf<ImportOptions>& import_table() {
               auto_or(norm_names()));
     table.add("--eps", &O::eps, "radius of the ball; auto: as the file says, else 8/255", kAutoRadius);
     table.add("--new-head", &O::new_head, "classes of a last layer that begins anew; none: the file's is kept",
-              {.low = 2, .high = 256, .automatic = 0, .word = "none"});
+              {.low = 2, .high = kMostClasses, .automatic = 0, .word = "none"});
     table.add("--seed", &O::seed, "of the new last layer", kCount);
     table.add("--out", &O::out, "the checkpoint to write, e.g. model.h5", kPath);
     return table;

@@ -9,7 +9,10 @@
 
 #include "dat/aggregator.hpp"
 #include "dat/cheat.hpp"
+#include "measure/bench_file.hpp"
+#include "measure/loading.hpp"
 #include "options/hints.hpp"
+#include "options/ranges.hpp"
 #include "options/train/parse.hpp"
 #include "reduce/sums/sums.hpp"
 #include "reduce/transport/transport.hpp"
@@ -18,6 +21,8 @@
 #include "run/split.hpp"
 #include "train/attackers/attackers.hpp"
 #include "train/generators/generator.hpp"
+#include "train/plan/goal.hpp"
+#include "train/plan/replica_of.hpp"
 #include "train/plan/role.hpp"
 #include "train/planned.hpp"
 #include "train/trainer.hpp"
@@ -161,6 +166,33 @@ namespace {
   return "protocol         " + std::to_string(bytes) + " bytes per step and rank beside gradients\n";
 }
 
+struct ValidateOrder : TrainOrder {
+  std::string bench{};  ///< a file of bench; empty: none
+};
+
+/// How fast a rank reads its images, and whether that feeds the step of --bench; empty: nobody wants to know.
+[[nodiscard]] std::string reading_text(const Trainer& trainer, const ValidateOrder& order, const Plan& plan,
+                                       int threads) {
+  const Dataset& images = *trainer.splits().train;
+  if (order.bench.empty() && !images.info().decoded) return "";
+  LoaderOptions loading = loader_options(order.options, plan);
+  loading.threads = threads;
+  constexpr double kSeconds = 1;
+  const double rate = loading_rate(images, loading, kSeconds).images;
+  std::string text = fmt::format("reading          {:.1f} images/s of a rank with {} data thread{}, measured now\n",
+                                 rate, threads, threads == 1 ? "" : "s");
+  if (order.bench.empty()) return text;
+  const MeasuredStep step = read_measured_step(order.bench);
+  text += fmt::format("step             {:.1f} images/s of a rank as {} has measured {} on {}x{}: the loader {}\n",
+                      step.images_per_s, order.bench, step.network, step.size, step.size,
+                      rate >= step.images_per_s ? "feeds it" : "does not feed it");
+  if (rate < step.images_per_s)
+    text +=
+        "warning          GPUs wait for images: take more --data-threads, --decode fast, or stored images that are "
+        "smaller ('dat_hpc data index --pack' and --size)\n";
+  return text;
+}
+
 /// What an epoch's attack is: "eps 8/255; 10 passes forward and back per image".
 [[nodiscard]] std::string attack_text(const TrainOptions& options, const EpochAttack& one) {
   return (one.eps > 0 ? ball_text(norm_from(options.norm), one.eps) + "; " : "") +
@@ -175,7 +207,7 @@ namespace {
   return text;
 }
 
-[[nodiscard]] std::string text_of(TrainOrder order) {
+[[nodiscard]] std::string text_of(ValidateOrder order) {
   take_network(order);
   const int on_node = announced_ranks_on_node(), launched = announced_ranks();
   TrainOptions options = order.options;
@@ -230,6 +262,7 @@ namespace {
   for (const auto& [purpose, bytes] : memory)
     if (bytes >= total / 50)
       text << "  " << std::left << std::setw(24) << purpose << megabytes(static_cast<double>(bytes)) << "\n";
+  text << reading_text(trainer, order, plan, data_threads(options, backend, *world));
   if (!forecast.empty()) text << "forecast         " << forecast << "\n";
   text << costs_text(trainer, options, ranks) << differences_text(options);
   for (const std::string& remark : label_remarks(options, trainer.splits()))
@@ -242,22 +275,37 @@ namespace {
   return text.str();
 }
 
-int run_validation(const TrainOrder& order, int, char**) {
+int run_validation(const ValidateOrder& order, int, char**) {
   // It is about all ranks that are announced, and the first of them speaks.
   if (another_rank_speaks() && announced_ranks() > 1) return static_cast<int>(ExitCode::done);
   return print_result([&] { return text_of(order); });
 }
 
-std::optional<TrainOrder> parse_validation(CommandLine& line) {
-  return parse_training(
-      line, "Checks what 'train' with the same options would do; says what differs from the defaults.", take_network);
+std::optional<ValidateOrder> parse_validation(CommandLine& line) {
+  static const auto table = [] {
+    TableOf<ValidateOrder> own;
+    own.add(
+        "--bench", &ValidateOrder::bench,
+        "bench.json that bench has left in its --out: whether images are read as fast as its step takes them; none: "
+        "not told",
+        kPath);
+    return own;
+  }();
+  ValidateOrder order;
+  Bound bound(table, order);
+  std::optional<TrainOrder> training =
+      parse_training(line, "Checks what 'train' with the same options would do; says what differs from the defaults.",
+                     take_network, &bound);
+  if (!training) return {};
+  static_cast<TrainOrder&>(order) = std::move(*training);
+  return order;
 }
 
 }  // namespace
 
 Verb validate_verb() {
-  return make_verb<TrainOrder>("validate", "check options and data, print sizes and memory; no training",
-                               parse_validation, run_validation, Launch::together);
+  return make_verb<ValidateOrder>("validate", "check options and data, print sizes and memory; no training",
+                                  parse_validation, run_validation, Launch::together);
 }
 
 }  // namespace dat

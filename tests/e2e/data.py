@@ -7,9 +7,11 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 
 import h5py
 import numpy as np
+from PIL import Image
 
 import common
 
@@ -148,6 +150,116 @@ class Own(common.TestCase):
         self.assertEqual(sum(row["images"] for row in common.rows("limited", "step")), 24)
         self.assertEqual(common.rows("limited", "evaluation")[-1]["images"], 5)
         self.assertEqual(common.state("limited")["param/linear.weight"].shape[0], 4)
+        self.assert_named_images_are_evaluated("limited", train, test)
+
+    def assert_named_images_are_evaluated(self, run, train, test):
+        """As a file of these images alone."""
+        def evaluated(out, *options):
+            ended = common.run("eval", run, "--threads", 1, "--eval", "pgd2", "--out", out, *options)
+            self.assertEqual(ended.code, 0, ended.text)
+            with open(out) as file:
+                return ended.text, json.load(file)
+
+        for name, text in ("some.txt", "7\n2\n\n4\n"), ("others.txt", "3\n4\n5\n"), ("none.txt", "2\n9\n"):
+            with open(name, "w") as file:
+                file.write(text)
+        write_own("some.h5", train, tuple(array[[2, 4, 7]] for array in test))
+        (text, named), (_, alone) = evaluated("a.json", "--images", "some.txt"), evaluated("b.json", "--data", "some.h5")
+        self.assertIn("3 test images of 9, named in some.txt", text)
+        self.assertEqual((named["images"], named["split_images"], named["list"], named["verdict"]), (3, 9, "some.txt", "PARTIAL"))
+        self.assertEqual(named["per_image"], alone["per_image"])
+        self.assert_images_of_an_index_are_evaluated(evaluated, train, test)
+        sequence = ["eval", run, "--threads", 1, "--quiet", "--eval", "none+fgsm", "--out", "sequence", "--images"]
+        self.assertEqual(common.run(*sequence, "some.txt").code, 0)
+        self.refuse(2, "another evaluation: hash of the images", *sequence, "others.txt")
+        self.refuse(3, "none.txt: 1 of its 2 names are not among the images: 9 .line 2.$", *sequence, "none.txt")
+
+    def assert_images_of_an_index_are_evaluated(self, evaluated, train, test):
+        for split, (pixels, labels) in ("train", train), ("val", test):
+            for i, (image, label) in enumerate(zip(pixels, labels)):
+                os.makedirs(f"images/{split}/class {label}", exist_ok=True)
+                Image.fromarray(image).save(f"images/{split}/class {label}/{i}.png")
+        self.assertEqual(common.run("data", "index", "images", "index.h5").code, 0)
+        chosen = sorted([2, 4, 7], key=lambda i: (test[1][i], i))  # as their paths
+        with open("paths.txt", "w") as file:
+            file.writelines(f"val/class {test[1][i]}/{i}.png\n" for i in (7, 2, 4))
+        write_own("sorted.h5", train, tuple(array[chosen] for array in test))
+        named, alone = (evaluated("c.json", *options)[1] for options in (("--data", "index.h5", "--images", "paths.txt"), ("--data", "sorted.h5")))
+        self.assertEqual(named["per_image"], alone["per_image"])
+        with tarfile.open("images.tar", "w") as file:
+            file.add("images")
+        self.assertEqual(common.run("data", "index", "images.tar", "tar.h5").code, 0)
+        text = common.run("data", "inspect", "tar.h5").text
+        self.assertRegex(text, "(?s)source +images in ., in 1 tar: images.tar\n.*test +9 images of 16 x 16 x 3, 4 classes; an image is checked")
+
+
+class Page(common.TestCase):
+    def draw(self, *options):
+        self.assertEqual(common.run("data", "inspect", *options, "--page", "page.png").code, 0)
+        with Image.open("page.png") as page:
+            return np.asarray(page)
+
+    def test_of_images_of_any_size_and_channels(self):
+        for size, channels, cells, side in (12, 1, 70, 96), (96, 2, 9, 96), (300, 4, 3, 128):
+            pixels = np.random.default_rng(1).integers(0, 256, (cells, size, size, channels), np.uint8)
+            write_own("set.h5", (pixels, np.arange(cells) % 2), (pixels, np.arange(cells) % 2))
+            page, cells = self.draw("set.h5"), min(cells, 64)
+            rows, columns = (cells + 7) // 8, min(cells, 8)
+            self.assertEqual(page.shape, (rows * (side + 16) + 4, columns * (side + 4) + 4, 3))
+            if size < 300:  # the first image, each pixel as a square
+                shown = {1: pixels[0][..., [0, 0, 0]], 2: np.concatenate([pixels[0], np.zeros_like(pixels[0][..., :1])], 2)}[channels]
+                shown = shown.repeat(side // size, 0).repeat(side // size, 1)
+                np.testing.assert_array_equal(page[4 : 4 + side, 4 : 4 + side], shown)
+            self.assertLess(page[4 + side : 16 + side, 4 : 4 + side].min(), 1)  # "class 0"
+        self.refuse(2, "--page draws images of one data file", "data", "inspect", "set.h5", "set.h5", "--page", "page.png")
+        self.refuse(2, "set.h5", "data", "inspect", "set.h5", "--page", "set.h5")
+        self.refuse(9, "no/page.png", "data", "inspect", "set.h5", "--page", "no/page.png")
+
+
+class ManyClasses(common.TestCase):
+    """As many classes as ImageNet-21k has, through all that knows their names or counts them."""
+
+    def go_through(self, classes):
+        common.synthetic("set.h5", train=24, test=8, size=8, classes=classes)
+        with h5py.File("set.h5", "r+") as file:
+            del file["test/labels"]
+            file["test/labels"] = classes - 1 - np.arange(8)
+            names = file["class_names"][:].tobytes().decode().splitlines()
+        self.assertEqual(len(names), classes)
+        common.seal("set.h5")
+        first = self.train("run", *TRAIN, "--data", "set.h5", "--epochs", 1, ranks=2)
+        self.assertRegex(first.text, f"warning: 8 classes have test images and no training image: .*, \\.\\.\\.\n")
+        self.assertRegex(first.text, f"warning: {classes - 32} classes have no image at all: .*, \\.\\.\\.\n")
+        self.assertLess(len(first.text), 20000)
+        self.train("run", *TRAIN, "--data", "set.h5", "--epochs", 2, ranks=2)  # goes on
+        self.assertEqual(common.state("run")["param/linear.weight"].shape[0], classes)
+        for arguments in (["export", "run", "--out", "run.safetensors"], ["export", "run", "--out", "run.onnx"],
+                          ["import", "run.safetensors", "--out", "again.h5"],
+                          ["eval", "--checkpoint", "run", "--threads", 1, "--attack-steps", 1, "--out", "eval"],
+                          ["eval", "--checkpoint", "again.h5", "--data", "set.h5", "--threads", 1, "--attack-steps", 1,
+                           "--out", "other"], ["plot", "eval"]):
+            ended = common.run(*arguments)
+            self.assertEqual(ended.code, 0, ended.text)
+            self.assertLess(len(ended.text), 20000)
+        for folder in "eval", "other":
+            with open(f"{folder}/eval.json") as file:
+                found = json.load(file)
+            self.assertEqual([one["name"] for one in found["classes"]], names)
+            self.assertEqual(found["per_image"]["label"], list(range(classes - 1, classes - 9, -1)))
+            self.assertEqual([one["images"] for one in found["classes"]], (classes - 8) * [0] + 8 * [1])
+            if folder == "eval":
+                loss = found["clean"]["loss"]
+        self.assertEqual(found["clean"]["loss"], loss)
+
+    def test_21841(self):
+        self.go_through(21841)
+
+    @common.at_night
+    def test_1000_and_the_most(self):
+        for classes in 1000, 32767:
+            with self.subTest(classes):
+                shutil.rmtree("run", ignore_errors=True)
+                self.go_through(classes)
 
 
 class Grey(common.TestCase):
@@ -247,7 +359,7 @@ class Arrays(common.TestCase):
         refuse("images must be square", {"data": pixels.reshape(40, -1), "label": labels})
         refuse("Fortran's order", {"data": np.asfortranarray(pixels), "label": labels})
         refuse("one label for each of the 40 images", {"data": pixels, "label": labels[1:]})
-        refuse("label -2 of image 3 is not in 0..255, nor -1", {"data": pixels, "label": np.where(np.arange(40) == 3, -2, labels)})
+        refuse("label -2 of image 3 is not in 0..32766, nor -1", {"data": pixels, "label": np.where(np.arange(40) == 3, -2, labels)})
         refuse("label 7 of image 2 is not in 0..6", {"data": pixels, "label": labels}, "--classes", 7)
         refuse("has images of 12 x 12, not of 32", {"data": pixels, "label": labels}, "--size", 32)
         refuse("no dictionary of arrays", [pixels, labels])

@@ -1,13 +1,18 @@
 """Sets in the forms in which they are published become data files with the same images and labels."""
 
+import errno
+import filecmp
 import gzip
+import io
 import os
 import pickle
 import shutil
 import struct
 import tarfile
+import unittest
 import zipfile
 import zlib
+from unittest import mock
 
 import h5py
 import numpy as np
@@ -196,7 +201,7 @@ def svhn(pixels, labels, **how):
                variable("y", np.where(labels == 0, 10, labels).astype("u1")[:, None], kind=6, **how))
 
 
-class Published(common.TestCase):
+class Converts(common.TestCase):
     def convert(self, source, train, test, *options, names=None):
         ended = common.run("data", "convert", source, "set.h5", *options)
         self.assertEqual(ended.code, 0, ended.text)
@@ -213,6 +218,8 @@ class Published(common.TestCase):
         self.refuse(code, pattern, "data", "convert", source, "out.h5", *options)
         self.assertEqual([name for name in os.listdir() if "out.h5" in name], [])
 
+
+class Published(Converts):
     def test_cifar10_of_python(self):
         parts, test = [images(i, 300, (32, 32, 3), 10) for i in range(5)], images(9, 200, (32, 32, 3), 10)
         train = tuple(np.concatenate(arrays) for arrays in zip(*parts))
@@ -373,22 +380,141 @@ class Published(common.TestCase):
         os.remove("svhn/test_32x32.mat")
         self.refuse_convert(3, "svhn: test_32x32.mat is missing", "svhn")
 
-    def test_archives_and_data_that_are_no_data_files(self):
+    def test_data_that_are_no_data_files(self):
         write_cifar10("cifar-10-batches-py", [images(i, 3, (32, 32, 3), 3) for i in range(5)], images(9, 3, (32, 32, 3), 3))
         with tarfile.open("cifar-10-python.tar.gz", "w:gz") as file:
             file.add("cifar-10-batches-py")
-        with zipfile.ZipFile("cifar.zip", "w", zipfile.ZIP_DEFLATED) as file:
-            file.write("cifar-10-batches-py/data_batch_1")
-        then = "then convert what it held: 'dat_hpc data convert cifar-10-batches-py cifar-10-batches-py.h5'$"
-        self.refuse_convert(3, "\\('tar xf cifar-10-python.tar.gz'\\), " + then, "cifar-10-python.tar.gz")
-        self.refuse_convert(3, "\\('unzip cifar.zip'\\), " + then, "cifar.zip")
         for ranks, verb in (0, "validate"), (2, "train"):
             for path in "cifar-10-batches-py", "cifar-10-python.tar.gz", "cifar-10-batches-py/data_batch_1":
                 out = os.path.basename(path).removesuffix(".gz").removesuffix(".tar") + ".h5"
                 self.refuse(3, f"'dat_hpc data convert {path} {out}' makes one$", verb, "--data", path, ranks=ranks)
         self.refuse(3, "separated by spaces: --data a.h5 b.h5$", "validate", "--data", "a.h5,b.h5")
-        command = "data convert cifar-10-batches-py set.h5".split()
-        self.assertEqual(common.run(*command).code, 0)
+
+
+def tar(path, *members, mode="w"):
+    """Members: a name and bytes, or a TarInfo."""
+    with tarfile.open(path, mode) as file:
+        for name, data in members:
+            member = tarfile.TarInfo(name) if isinstance(name, str) else name
+            member.size = len(data)
+            file.addfile(member, io.BytesIO(data))
+    return path
+
+
+class Archives(Converts):
+    """As they were downloaded."""
+
+    def convert(self, *arguments, **how):
+        text = super().convert(*arguments, **how)
+        self.assertEqual([name for name in os.listdir() if name.startswith(".")], [])
+        return text
+
+    def test_hold_sets_in_all_forms(self):
+        parts, test = [images(i, 3, (32, 32, 3), 3) for i in range(5)], images(9, 3, (32, 32, 3), 3)
+        train = tuple(np.concatenate(arrays) for arrays in zip(*parts))
+        write_cifar10("cifar-10-batches-py", parts, test)
+        for form in "gz", "bz2", "xz", "":
+            with tarfile.open(f"cifar.tar.{form}", f"w:{form}") as file:
+                file.add("cifar-10-batches-py")
+        with zipfile.ZipFile("cifar.zip", "w", zipfile.ZIP_DEFLATED) as file:
+            for name in os.listdir("cifar-10-batches-py"):
+                file.write(f"cifar-10-batches-py/{name}", f"./all of it/cifar-10-batches-py/{name}")
+        self.convert("cifar-10-batches-py", train, test, names=NAMES)
+        os.rename("set.h5", "folder.h5")
+        for name in "cifar.tar.gz", "cifar.tar.bz2", "cifar.tar.xz", "cifar.tar.", "cifar.zip":
+            os.makedirs(".set.h5.tmp-killed/folder", exist_ok=True)  # as a run that was killed leaves it
+            self.assertIn("15 train images", self.convert(name, train, test, names=NAMES))
+            self.assertTrue(filecmp.cmp("set.h5", "folder.h5", False), name)
+
+    def test_of_cifar100_mnist_stl10_and_of_one_file(self):
+        train, test = images(1, 200, (32, 32, 3), 100), images(2, 100, (32, 32, 3), 100)
+        records = [b"".join(bytes([7, label]) + image.transpose(2, 0, 1).tobytes() for image, label in zip(*split))
+                   for split in (train, test)]
+        names = [f"fine {i}" for i in range(100)]
+        tar("cifar-100-binary.tar.gz", ("cifar-100-binary/train.bin", records[0]), ("cifar-100-binary/test.bin", records[1]),
+            ("cifar-100-binary/fine_label_names.txt", "\n".join(names).encode()), mode="w:gz")
+        self.convert("cifar-100-binary.tar.gz", train, test, names=names)
+        train, test = images(1, 30, (28, 28), 10), images(2, 20, (28, 28), 10)
+        write_mnist("mnist", train, test, "{}-idx{}-ubyte.gz", gzip.compress)
+        with zipfile.ZipFile("mnist.zip", "w") as file:
+            for name in os.listdir("mnist"):
+                file.write(f"mnist/{name}", name)
+        self.convert("mnist.zip", train, test)
+        stl10 = images(3, 4, (96, 96, 3), 4)
+        planes, labels = stl10[0].transpose(0, 3, 2, 1).tobytes(), (stl10[1] + 1).astype("u1").tobytes()
+        tar("stl10_binary.tar.gz", *((f"stl10_binary/{split}_{kind}.bin", data) for split in ("train", "test")
+                                     for kind, data in (("X", planes), ("y", labels))),
+            ("stl10_binary/unlabeled_X.bin", bytes(10**7)), mode="w:gz")  # is passed over
+        names = ["airplane", "bird", "car", "cat", "deer", "dog", "horse", "monkey", "ship", "truck"]
+        self.convert("stl10_binary.tar.gz", stl10, stl10, names=names)
+        with open("extra.pickle.gz", "wb") as file:
+            file.write(gzip.compress(pickle.dumps({"data": train[0][..., None], "labels": train[1]}, 2)))
+        self.assertEqual(common.run("data", "convert", "extra.pickle.gz", "set.h5").code, 0)
+        np.testing.assert_array_equal(common.datasets("set.h5")["train/images"][..., 0], train[0])
+
+    def test_that_are_refused(self):
+        def special(name, kind, to=""):
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = kind, to
+            return member
+
+        refuse, path = self.refuse_convert, "a.tar"
+        refuse(3, "a.tar: \\.\\./x leaves the archive's folder", tar(path, ("../x", b"1")))
+        refuse(3, "\\.\\./x leaves", tar(path, ("a/../../x", b"1")))
+        refuse(3, "/tmp/x leaves the archive's folder", tar(path, ("/tmp/x", b"1")))
+        for kind in tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE:
+            refuse(3, "a.tar: b is no file but a link", tar(path, ("a", b"1"), (special("b", kind, "a"), b"")))
+        refuse(3, "lies more than 16 folders deep", tar(path, ("a/" * 16 + "x", b"1")))
+        refuse(3, "a.tar: a: cannot be made: File exists", tar(path, ("a", b"1"), ("a", b"2")))
+        refuse(3, "its folder cannot be made", tar(path, ("a", b"1"), ("a/b", b"2")))
+        refuse(3, "a.tar: holds none of the forms that are known .data/README.md", tar(path, ("a", b"1"), ("b", b"2")))
+        refuse(3, "a.tar: a: neither a folder .* nor a pickle", tar(path, ("a", b"1")))
+        refuse(3, "a.tar: holds 2 files of which each", tar(path, ("a.pkl", pickle.dumps({}, 2)), ("b.pkl", pickle.dumps({}, 2))))
+        photos = [(f"train/cat/{i}.JPEG", b"1") for i in range(101)]
+        refuse(3, "a.tar: holds images .* 'dat_hpc data index a.tar OUT.h5' makes a data file of it$", tar(path, *photos))
+        refuse(3, "'dat_hpc data index FOLDER OUT.h5' makes .* the folder in which", tar("a.tgz", *photos, mode="w:gz"))
+        refuse(3, "a.tar.bz2: zeros makes more than 1000 bytes of each", tar("a.tar.bz2", ("zeros", bytes(10**7)), mode="w:bz2"))
+        write_cifar10("cifar-10-batches-py", [images(i, 9, (32, 32, 3), 3) for i in range(5)], images(9, 9, (32, 32, 3), 3))
+        with tarfile.open("c.tar.gz", "w:gz") as file:
+            file.add("cifar-10-batches-py")
+        refuse(2, "--label-bytes is for .*, and c.tar.gz: cifar-10-batches-py is a folder of CIFAR's", "c.tar.gz", "--label-bytes", 2)
+        data = open("c.tar.gz", "rb").read()
+        for part, (why, changed) in enumerate({
+                "is cut off": data[: len(data) // 2], "is damaged": data[:-8] + b"1234" + data[-4:],
+                "is longer than it says": data + b"more", "cannot be unpacked": gzip.compress(b"")}.items()):
+            with open(f"{part}.tar.gz", "wb") as file:
+                file.write(changed)
+            refuse(3, f"{part}.tar.gz:? {why}", f"{part}.tar.gz")
+        with zipfile.ZipFile("c.zip", "w") as file:
+            file.write("cifar-10-batches-py/data_batch_1")
+        data = bytearray(open("c.zip", "rb").read())
+        data[len(data) // 2] ^= 1
+        open("d.zip", "wb").write(data)
+        refuse(3, "d.zip: cannot be unpacked: .*CRC", "d.zip")
+        open("e.zip", "wb").write(data[:2000])
+        refuse(3, "e.zip: cannot be unpacked", "e.zip")
+        data[6] |= 1
+        data[data.rindex(b"PK\1\2") + 8] |= 1
+        open("f.zip", "wb").write(data)
+        refuse(3, "f.zip: .*data_batch_1 is encrypted", "f.zip")
+        os.remove("cifar-10-batches-py/data_batch_2")
+        with tarfile.open("g.tar.gz", "w:gz") as file:
+            file.add("cifar-10-batches-py")
+        refuse(3, "g.tar.gz: cifar-10-batches-py: data_batch_2 is missing", "g.tar.gz")
+        # A full disk, and an end that nobody expects, while files are put on it.
+        for number, code, pattern in (errno.ENOSPC, 9, "c.tar.gz: .*data_batch_3: cannot be written: disk full"), (0, 3, "ended by signal 9"):
+            with mock.patch.dict(os.environ, common.faults("data_batch_3:write", number)):
+                refuse(code, pattern, "c.tar.gz")
+
+    @unittest.skipUnless("DAT_CIFAR10_ARCHIVE" in os.environ, "DAT_CIFAR10_ARCHIVE names no archive of CIFAR-10")
+    def test_of_the_real_cifar10(self):
+        archive = os.environ["DAT_CIFAR10_ARCHIVE"]
+        with tarfile.open(archive) as file:
+            file.extractall()
+        for source, out in (archive, "a.h5"), (next(name for name in os.listdir() if name.startswith("cifar-10-batches")), "b.h5"):
+            self.assertEqual(common.run("data", "convert", source, out).code, 0)
+        self.assertTrue(filecmp.cmp("a.h5", "b.h5", False))
+        self.assertRegex(common.run("data", "inspect", "a.h5").text, "train +50000 images of 32 x 32 x 3, 10 classes")
 
 
 if __name__ == "__main__":

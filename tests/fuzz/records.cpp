@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "data/forms.hpp"
+#include "data/convert/forms.hpp"
 #include "fuzz/targets.hpp"
 
 void dat::fuzz::records(Bytes bytes) {

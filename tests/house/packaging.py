@@ -56,7 +56,8 @@ class ModuleFile(unittest.TestCase):
 class Spack(unittest.TestCase):
     # What CMake looks for: the name of the Spack package. openmp comes with the compiler.
     NAMES = {"MPI": "mpi", "HDF5": "hdf5", "dnnl": "onednn", "CLI11": "cli11", "nlohmann_json": "nlohmann-json", "fmt": "fmt", "OpenSSL": "openssl",
-             "xxhash": "xxhash", "CUDAToolkit": "cuda", "cudnn": "cudnn", "ZLIB": "zlib-api"}
+             "xxhash": "xxhash", "CUDAToolkit": "cuda", "cudnn": "cudnn", "ZLIB": "zlib-api",
+             "JPEG": "libjpeg-turbo", "PNG": "libpng", "LibArchive": "libarchive"}
 
     def setUp(self):
         found = {"depends_on": {}, "version": [], "class": None}

@@ -1,14 +1,19 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace dat {
 
 /// Options of `bench`. Rows and rules: src/verbs/bench.cpp.
 struct BenchOptions {
   std::string network = "resnet18";
-  int width = 0;   ///< never 0 in a parsed command
-  int batch = 64;  ///< images per rank
+  int width = 0;                  ///< never 0 in a parsed command
+  int batch = 64;                 ///< images per rank
+  std::vector<std::string> data;  ///< whose reading is measured; empty: none
+  int size = 0;
+  std::string augment = "resized", decode = "exact";
+  int data_threads = 0, prefetch = 2;
   int attack_steps = 10;
   std::string attack_precision = "f32", precision = "f32";
   std::string device = "auto";

@@ -13,6 +13,7 @@ struct CertifyOptions : MachineSettings {
   std::string checkpoint;           ///< a checkpoint file, or the folder of a run: its newest
   std::vector<std::string> data;    ///< empty: the data that the network was trained on
   std::string split = "test";       ///< test | train | holdout
+  std::string images;               ///< a file with the names of the images, one a line; empty: all of the split
   std::int64_t every = 20;          ///< images 0, every, 2 every, ... of the split
   std::int64_t limit = 0;           ///< of these the first N; 0: all
   std::string weights = "auto";     ///< auto (the averaged ones, where there are any) | raw | average

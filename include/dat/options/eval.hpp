@@ -10,11 +10,12 @@ namespace dat {
 
 /// Options of `eval`. Rows and rules: src/verbs/eval.cpp.
 struct EvalOptions : MachineSettings {
-  std::string checkpoint;                   ///< a checkpoint file, or the folder of a run: its newest
-  std::vector<std::string> data;            ///< empty: the data that the network was trained on
-  std::string split = "test";               ///< test | train | holdout
-  std::int64_t limit = 0;                   ///< first N samples; 0: all
-  std::string weights = "auto";             ///< auto (the averaged ones, where there are any) | raw | average
+  std::string checkpoint;         ///< a checkpoint file, or the folder of a run: its newest
+  std::vector<std::string> data;  ///< empty: the data that the network was trained on
+  std::string split = "test";     ///< test | train | holdout
+  std::string images;             ///< a file with the names of the images, one a line; empty: all of the split
+  std::int64_t limit = 0;         ///< first N samples; 0: all
+  std::string weights = "auto";   ///< auto (the averaged ones, where there are any) | raw | average
   std::vector<std::string> eval = {"pgd"};  ///< attacks, and one sequence of attacks at most
   int attack_steps = 10;                    ///< of a pgd without number
   std::string norm = "auto";                ///< auto (that of the run) | linf | l2

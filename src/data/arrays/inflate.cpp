@@ -25,7 +25,7 @@ InflateStream::InflateStream(const ByteSource& source, std::int64_t offset, std:
 
 InflateStream::~InflateStream() { inflateEnd(&zlib_->stream); }
 
-std::int64_t InflateStream::unpack(void* to, std::int64_t bytes) {
+std::int64_t InflateStream::read_some(void* to, std::int64_t bytes) {
   z_stream& stream = zlib_->stream;
   std::int64_t done = 0;
   while (done < bytes && !ended_) {
@@ -49,12 +49,12 @@ std::int64_t InflateStream::unpack(void* to, std::int64_t bytes) {
 }
 
 void InflateStream::read(void* to, std::int64_t bytes) {
-  require(unpack(to, bytes) == bytes, ExitCode::data, name_, " is too short");
+  require(read_some(to, bytes) == bytes, ExitCode::data, name_, " is too short");
 }
 
 void InflateStream::end() {
   char more = 0;
-  require(unpack(&more, 1) == 0 && at_ == end_ && zlib_->stream.avail_in == 0, ExitCode::data, name_,
+  require(read_some(&more, 1) == 0 && at_ == end_ && zlib_->stream.avail_in == 0, ExitCode::data, name_,
           " is longer than it says");
 }
 

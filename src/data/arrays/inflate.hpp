@@ -25,13 +25,13 @@ class InflateStream final : public ByteStream {
   InflateStream& operator=(const InflateStream&) = delete;
 
   void read(void* to, std::int64_t bytes) override;
+  /// Reads up to `bytes` bytes. Returns the number of bytes that there were: fewer than `bytes` at the end alone.
+  [[nodiscard]] std::int64_t read_some(void* to, std::int64_t bytes);
   /// To be called when the last byte has been read. Error(data): more bytes follow, or the checksum is another.
   void end();
 
  private:
   struct Zlib;
-  /// Unpacks up to `bytes` bytes. Returns the number of bytes that there were: fewer than `bytes` at the end alone.
-  std::int64_t unpack(void* to, std::int64_t bytes);
 
   const ByteSource& source_;
   const std::string name_;

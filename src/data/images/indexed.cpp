@@ -79,6 +79,8 @@ class IndexedImages final : public Dataset {
   [[nodiscard]] const DatasetInfo& info() const override { return info_; }
   [[nodiscard]] std::int64_t size() const override { return std::ssize(heads_); }
   [[nodiscard]] int label(std::int64_t index) const override { return head(index).label; }
+  [[nodiscard]] std::uint64_t hash(std::int64_t index) const override { return record_of(index).hash; }
+  [[nodiscard]] std::string name(std::int64_t index) const override { return path_of(index, record_of(index)); }
   [[nodiscard]] ImageShape shape(std::int64_t index) const override { return {head(index).height, head(index).width}; }
   void read(std::int64_t index, std::uint8_t* pixels) const override {
     see(index, centre_view(shape(index), info_.size), pixels);

@@ -89,14 +89,16 @@ void read_rows(jpeg_decompress_struct& info, JpegJob& job) {
     jpeg_crop_scanline(&info, &left, &columns);
   }
   const auto components = static_cast<std::size_t>(info.output_components);
-  JSAMPARRAY row = info.mem->alloc_sarray(reinterpret_cast<j_common_ptr>(&info), JPOOL_IMAGE,
-                                          static_cast<JDIMENSION>(info.output_width * components), 1);
-  const std::uint8_t* first = row[0] + (static_cast<std::size_t>(window.left) - left) * components;
+  // At odd addresses: the library would write aligned rows past the caches, from where they are to be read at once.
+  JSAMPARRAY aligned = info.mem->alloc_sarray(reinterpret_cast<j_common_ptr>(&info), JPOOL_IMAGE,
+                                              static_cast<JDIMENSION>(info.output_width * components + 1), 1);
+  JSAMPROW row = aligned[0] + 1;
+  const std::uint8_t* first = row + (static_cast<std::size_t>(window.left) - left) * components;
   if (window.top > 0) jpeg_skip_scanlines(&info, static_cast<JDIMENSION>(window.top));
   const std::size_t bytes = std::size_t{3} * static_cast<std::size_t>(window.width);
   for (int y = 0; y < window.height; ++y) {
     std::uint8_t* const to = job.rgb + static_cast<std::size_t>(y) * bytes;
-    jpeg_read_scanlines(&info, row, 1);
+    jpeg_read_scanlines(&info, &row, 1);
     if (inks)
       from_inverted_cmyk(first, window.width, to);
     else

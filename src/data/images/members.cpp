@@ -288,6 +288,8 @@ Members members_of(const std::string& source) {
   shards ? take_shards(source, files, members) : take_folders(source, files, members);
   require(!members.all.empty(), ExitCode::data, source,
           ": holds no images; names of images end in .jpg, .jpeg or .png");
+  std::stable_sort(members.all.begin(), members.all.end(),
+                   [](const Member& a, const Member& b) { return a.path < b.path; });
   return members;
 }
 

@@ -18,7 +18,8 @@ struct Member {
   int label = 0;
 };
 
-/// The images of a source, in the order of their paths or of the archives.
+/// The images of a source, in the order of their paths, wherever they lie: so a run has the same bits on a folder and
+/// on its tars.
 struct Members {
   std::string folder;                   ///< that the paths of containers and of single files begin in
   std::vector<std::string> containers;  ///< tars

@@ -1,6 +1,7 @@
 #include "dat/loader.hpp"
 #include "dat/sampler.hpp"
 #include "options/ranges.hpp"
+#include "options/reading.hpp"
 #include "options/train/groups.hpp"
 
 namespace dat {
@@ -21,22 +22,7 @@ void add_data(TrainTable& table) {
   table.add("--limit-test", &O::limit_test, "evaluate on the first N images only; 0: all", kCount).may_change();
   table.add("--holdout", &O::holdout,
             "training images, drawn at random, that are not trained on; ckpt/best.h5 is best on them", kCount);
-  table.add("--size", &O::size,
-            "height = width of what the network sees: of other images the shorter side becomes 256/224 of it, and the "
-            "centre is cut out; auto: the images', where they are alike",
-            {.low = 4, .high = 4096, .automatic = 0});
-  table.add("--augment", &O::augment,
-            "training images: cut out at random after padding by 4, and mirrored; or random windows of .08 to 1 of the "
-            "image, resized, and mirrored; or as they are evaluated",
-            one_of({"crop", "resized", "none"}));
-  table.add("--decode", &O::decode,
-            "training images in JPEG as its standard says; or made smaller as they are decoded, which is faster",
-            one_of({"exact", "fast"}));
-  table
-      .add("--data-threads", &O::data_threads, "threads that read images; auto: one, with a GPU its share of the cores",
-           {.low = 1, .high = 1024, .automatic = 0})
-      .may_change();
-  table.add("--prefetch", &O::prefetch, "batches that are read ahead", {.low = 1, .high = 1000}).may_change();
+  add_reading(table);
   table.add(
       "--train-size", &O::train_size,
       "height = width of training images, e.g. 24,32@6: crops of 24 x 24 pixels up to epoch 6, counted from 0, the "
@@ -54,7 +40,6 @@ void add_data(TrainTable& table) {
 }
 
 void settle_data(TrainOptions& o) {
-  if (o.augment == "resized" && o.resident == "auto") o.resident = "off";
   const double share = read_mix(o.mix);
   if (share >= 1) return;
   require(o.data.size() >= 2, ExitCode::usage, "--mix ", o.mix,

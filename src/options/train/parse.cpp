@@ -39,12 +39,14 @@ const std::vector<std::string> kMainOptions = {
 
 }  // namespace
 
-std::optional<TrainOrder> parse_training(CommandLine& line, const std::string& about, void (*take)(TrainOrder& order)) {
+std::optional<TrainOrder> parse_training(CommandLine& line, const std::string& about, void (*take)(TrainOrder& order),
+                                         Bound* more) {
   TrainOrder order;
   Bound bound(train_table(), order.options);
   line.describe(about);
   line.show_first(kMainOptions);
   line.add_configurable(bound, true);
+  if (more != nullptr) line.add(*more);
   if (!line.read()) return {};
   settle_typed(bound, order.options);
   order.given = line.given();

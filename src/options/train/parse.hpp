@@ -26,9 +26,10 @@ struct TrainOrder {
 
 /// Reads the options of a training; `about` begins the help. Nothing: something is to be printed instead
 /// (CommandLine::read). `take`: what options take from files that they name, before a configuration is printed.
-/// Error(usage), and those of `take`.
+/// `more`: options that the verb has beside those of a training. Error(usage), and those of `take`.
 [[nodiscard]] std::optional<TrainOrder> parse_training(CommandLine& line, const std::string& about,
-                                                       void (*take)(TrainOrder& order) = nullptr);
+                                                       void (*take)(TrainOrder& order) = nullptr,
+                                                       Bound* more = nullptr);
 
 /// Applies all rules to options that were typed: what is typed must mean something, what a run has written is taken as
 /// it is. `bound`: to `options`.

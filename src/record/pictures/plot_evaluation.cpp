@@ -6,7 +6,9 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <sstream>
+#include <utility>
 
 #include "dat/error.hpp"
 #include "dat/report.hpp"
@@ -51,31 +53,40 @@ struct Interval {
   return worst;
 }
 
-/// A table of how many images of each class were taken for each class: a row for each pair, class by class.
+constexpr std::size_t kMostInMatrix = 256;  // classes: a pixel or two for each, and some MB of text
+
+/// A table of how many images of each class were taken for each class: a row for each pair, class by class; of more
+/// classes than a matrix shows, of the pairs that have images only.
 void write_confusion(const Plots& plots, const std::string& picture, const EvaluationFile& file, const Outcome& one) {
   const std::size_t classes = file.classes();
-  std::vector<double> counts(classes * classes), of_class(classes);
+  std::map<std::pair<std::size_t, std::size_t>, double> counts;
+  std::vector<double> of_class(classes);
+  for (std::size_t label = 0; label < classes && classes <= kMostInMatrix; ++label)
+    for (std::size_t said = 0; said < classes; ++said) counts[{label, said}] = 0;
   for (std::size_t i = 0; i < file.images(); ++i) {
     const auto label = static_cast<std::size_t>(file.label[i]);
-    ++counts[label * classes + static_cast<std::size_t>(one.prediction[i])];
+    ++counts[{label, static_cast<std::size_t>(one.prediction[i])}];
     ++of_class[label];
   }
   Csv csv({"class", "label", "prediction", "images", "percent of the class"});
-  for (std::size_t label = 0; label < classes; ++label)
-    for (std::size_t said = 0; said < classes; ++said) {
-      const double count = counts[label * classes + said];
-      csv.row({static_cast<double>(label), static_cast<double>(said), count,
-               of_class[label] > 0 ? 100 * count / of_class[label] : 0},
-              file.class_names[label]);
-    }
+  for (const auto& [pair, count] : counts) {
+    const auto [label, said] = pair;
+    csv.row({static_cast<double>(label), static_cast<double>(said), count,
+             of_class[label] > 0 ? 100 * count / of_class[label] : 0},
+            file.class_names[label]);
+  }
   plots.write(picture + ".csv", csv.text());
 }
 
-/// Matrices side by side: of the clean images, and of the attack that hurts most.
+/// Matrices side by side: of the clean images, and of the attack that hurts most. Of very many classes the tables
+/// alone.
 void draw_confusion(Plots& plots, const EvaluationFile& file) {
   std::vector<std::size_t> shown = {0};
   if (const std::size_t worst = worst_of(file); worst > 0) shown.push_back(worst);
+  const auto name_of = [](std::size_t outcome) { return outcome == 0 ? "confusion-clean" : "confusion-attacked"; };
+  for (const std::size_t outcome : shown) write_confusion(plots, name_of(outcome), file, file.outcomes[outcome]);
   const std::size_t classes = file.classes();
+  if (classes > kMostInMatrix) return;
   const bool numbers = classes <= 20, names = classes <= 40;
   // In pixels.
   const int side = numbers ? std::max(360, 46 * static_cast<int>(classes)) : 600;
@@ -98,8 +109,7 @@ void draw_confusion(Plots& plots, const EvaluationFile& file) {
        << "\nset bmargin at screen " << up(below) << "\nset tmargin at screen " << up(below + side) << "\n";
   for (std::size_t k = 0; k < shown.size(); ++k) {
     const Outcome& one = file.outcomes[shown[k]];
-    const std::string picture = shown[k] == 0 ? "confusion-clean" : "confusion-attacked";
-    write_confusion(plots, picture, file, one);
+    const std::string picture = name_of(shown[k]);
     const int from = left + static_cast<int>(k) * (side + gap);
     body << "set lmargin at screen " << across(from) << "\nset rmargin at screen " << across(from + side) << "\n"
          << "set label 2 "
@@ -132,18 +142,20 @@ void draw_classes(Plots& plots, const EvaluationFile& file) {
   for (const Outcome& one : file.outcomes)
     for (const char* what : {" right", " (%)", " low (%)", " high (%)"}) columns.push_back(one.name + what);
   Csv csv(columns);
+  std::vector<double> images(classes);
+  std::vector<std::vector<double>> right(outcomes, std::vector<double>(classes));
+  for (std::size_t i = 0; i < file.images(); ++i) {
+    const auto label = static_cast<std::size_t>(file.label[i]);
+    ++images[label];
+    for (std::size_t k = 0; k < outcomes; ++k) right[k][label] += file.outcomes[k].correct[i];
+  }
   for (std::size_t label = 0; label < classes; ++label) {
-    double images = 0;
-    std::vector<double> right(outcomes);
-    for (std::size_t i = 0; i < file.images(); ++i) {
-      if (file.label[i] != static_cast<int>(label)) continue;
-      ++images;
-      for (std::size_t k = 0; k < outcomes; ++k) right[k] += file.outcomes[k].correct[i];
-    }
-    std::vector<double> row = {static_cast<double>(label), images};
+    const double all = images[label];
+    std::vector<double> row = {static_cast<double>(label), all};
     for (std::size_t k = 0; k < outcomes; ++k) {
-      const auto [low, high] = wilson(right[k], images);  // of no image: NaN, an empty cell
-      for (const double value : {right[k], 100 * right[k] / images, 100 * low, 100 * high}) row.push_back(value);
+      const double own = right[k][label];
+      const auto [low, high] = wilson(own, all);  // of no image: NaN, an empty cell
+      for (const double value : {own, 100 * own / all, 100 * low, 100 * high}) row.push_back(value);
     }
     csv.row(row, file.class_names[label]);
   }

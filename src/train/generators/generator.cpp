@@ -57,7 +57,7 @@ Generator::Generator(Communicator& launch, const TrainOptions& options)
       staleness_(staleness_of(options, *method_.attacks.last().attack)),
       rule_(options.deterministic),
       parted_(in_parts(staleness_)),
-      pixels_(fits_on_device(replica_.backend(), *splits_.train, options.resident)
+      pixels_(fits_on_device(replica_.backend(), *splits_.train, training_images_resident(options))
                   ? put_on_device(replica_.backend(), *splits_.train)
                   : nullptr),
       attacker_(replica_.images(), replica_, method_.attacks, nullptr),

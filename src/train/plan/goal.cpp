@@ -25,6 +25,10 @@ namespace {
 
 }  // namespace
 
+std::string training_images_resident(const TrainOptions& options) {
+  return options.augment == "resized" ? "off" : options.resident;
+}
+
 LoaderOptions loader_options(const TrainOptions& options, const Plan& plan) {
   return {.batch = plan.ordered ? plan.micro_batch * plan.micro_batches : plan.batch,
           .micro_batch = plan.micro_batch,

@@ -17,6 +17,8 @@ namespace dat {
 [[nodiscard]] bool prefers_batch_statistics(const Attack& attack, const Loss& loss);
 
 /// How the training set is read.
+/// --resident for training images: windows that are resized are made of what is stored.
+[[nodiscard]] std::string training_images_resident(const TrainOptions& options);
 [[nodiscard]] LoaderOptions loader_options(const TrainOptions& options, const Plan& plan);
 
 }  // namespace dat

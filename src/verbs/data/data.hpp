@@ -18,6 +18,7 @@ struct SyntheticOrder : SyntheticOptions {
 /// Options of `data inspect`.
 struct InspectOptions {
   std::vector<std::string> files;
+  std::string page;  ///< a PNG to draw; empty: none
 };
 
 /// Options of `data index`; threads: 0 is one for each core.

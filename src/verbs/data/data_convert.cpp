@@ -17,8 +17,9 @@ const TableOf<ConvertOptions>& convert_table() {
     using O = ConvertOptions;
     TableOf<O> table;
     table.add("SOURCE", &O::source,
-              "a folder of CIFAR-10, CIFAR-100 (binary or Python version), MNIST, EMNIST, QMNIST, SVHN or STL-10; a "
-              ".pickle, .npz or .npy file of images; an HDF5 file in chunks, compressed or in another layout");
+              "a folder of CIFAR-10, CIFAR-100 (binary or Python version), MNIST, EMNIST, QMNIST, SVHN or STL-10, or "
+              "such a set as it was downloaded (.tar.gz, .tar, .zip, ...); a .pickle, .npz or .npy file of images; an "
+              "HDF5 file in chunks, compressed or in another layout");
     table.add("OUTPUT", &O::output, "the file to write, e.g. cifar10.h5");
     table.add("--labels", &O::labels, "the labels of a .npy file of images: a .npy file too; none: SOURCE has them",
               kPath);
@@ -26,11 +27,12 @@ const TableOf<ConvertOptions>& convert_table() {
               one_of({"leave", "train", "test"}));
     table.add("--size", &O::size, "height and width of records' images in pixels; auto: 32",
               {.low = 4, .high = 4096, .automatic = 0});
-    table.add("--label-bytes", &O::label_bytes, "bytes before the pixels; the last one is the label",
-              {.low = 1, .high = 16});
+    table.add("--label-bytes", &O::label_bytes,
+              "bytes before the pixels of records, the last of which is the label; auto: 2 of CIFAR-100, else 1",
+              {.low = 1, .high = 16, .automatic = 0});
     table.add("--classes", &O::classes,
               "auto: as many as the source names; else of records 10, of arrays as the labels say",
-              {.low = 2, .high = 256, .automatic = 0});
+              {.low = 2, .high = kMostClasses, .automatic = 0});
     return table;
   }();
   return all;

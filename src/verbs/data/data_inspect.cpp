@@ -1,5 +1,8 @@
 // The verb data inspect: what is in data files.
 
+#include "dat/error.hpp"
+#include "dat/file.hpp"
+#include "options/ranges.hpp"
 #include "verbs/data/data.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verb.hpp"
@@ -12,6 +15,10 @@ const TableOf<InspectOptions>& inspect_table() {
   static const auto all = [] {
     TableOf<InspectOptions> table;
     table.add("FILES", &InspectOptions::files, "data files");
+    table.add("--page", &InspectOptions::page,
+              "a .png file to draw: 64 images of the training (of the test, where there are no others), of all classes "
+              "alike, with their labels; none: nothing is drawn",
+              kPath);
     return table;
   }();
   return all;
@@ -21,7 +28,9 @@ int run_inspect(const InspectOptions& o, int, char**) {
   return print_result([&] {
     std::string text;
     for (const std::string& path : o.files) text += inspect_dataset(path);
-    return text;
+    if (o.page.empty()) return text;
+    const int drawn = draw_page(o.files.front(), o.page);
+    return text + "drew " + std::to_string(drawn) + " of the images: " + o.page + "\n";
   });
 }
 
@@ -30,9 +39,12 @@ int run_inspect(const InspectOptions& o, int, char**) {
 std::optional<InspectOptions> parse_inspect(CommandLine& line) {
   InspectOptions o;
   Bound bound(inspect_table(), o);
-  line.describe("Describes data files: shapes, classes, source, hash.");
+  line.describe("Describes data files: shapes, classes, source, hash; and draws some of their images.");
   line.add(bound);
   if (!line.read()) return {};
+  require(o.page.empty() || o.files.size() == 1, ExitCode::usage,
+          "--page draws images of one data file; give the files one by one");
+  require_apart({o.page}, o.files);
   return o;
 }
 

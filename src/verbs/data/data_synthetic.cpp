@@ -14,7 +14,7 @@ const TableOf<SyntheticOrder>& synthetic_table() {
     using O = SyntheticOrder;
     TableOf<O> table;
     table.add("OUTPUT", &O::output, "the file to write, e.g. shapes.h5");
-    table.add("--classes", &O::classes, "kinds of images", {.low = 2, .high = 256});
+    table.add("--classes", &O::classes, "kinds of images", {.low = 2, .high = kMostClasses});
     table.add("--size", &O::size, "height and width of the images in pixels", {.low = 4, .high = 4096});
     table.add("--train", &O::train, "training images", kManyImages);
     table.add("--test", &O::test, "test images", kManyImages);

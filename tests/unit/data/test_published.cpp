@@ -11,7 +11,7 @@
 #include "dat/dataset.hpp"
 #include "dat/error.hpp"
 #include "data/arrays/inflate.hpp"
-#include "data/forms.hpp"
+#include "data/convert/forms.hpp"
 #include "errors.hpp"
 #include "memory_bytes.hpp"
 #include "temporary_folder.hpp"
@@ -572,55 +572,6 @@ TEST_CASE(
   write("part", twice);
   CHECK(contains(error_of([&] { convert(folder / "part", output / "set.h5"); }),
                  "has train_images beside other train images"));
-}
-
-TEST_CASE("An archive is refused with the commands that unpack it and convert what it holds", "[published]") {
-  const TemporaryFolder folder, output;
-  const auto refused = [&](const std::string& name, const std::string& bytes, const std::string& reason) {
-    write_bytes(folder / name, bytes);
-    const std::string error = error_of([&] { convert(folder / name, output / "set.h5"); });
-    CAPTURE(error, reason);
-    CHECK(contains(error, reason));
-    CHECK(error.substr(0, 3) == "3: ");
-  };
-  const auto tar = [](const std::string& member) {
-    std::string block = member;
-    block.resize(512);
-    return block.replace(257, 5, "ustar");
-  };
-  const auto zip = [](const std::string& member) {
-    return "PK\3\4"s + std::string(22, '\0') + number(member.size(), 2, false) + "\0\0"s + member;
-  };
-  const std::string path = folder.path() + "/";
-  refused("cifar-10-python.tar.gz", gzip(tar("cifar-10-batches-py/data_batch_4")),
-          "unpack it first ('tar xf " + path +
-              "cifar-10-python.tar.gz'), then convert what it held: 'dat_hpc data "
-              "convert cifar-10-batches-py cifar-10-batches-py.h5'");
-  refused("cifar-100-binary.tar", tar("./cifar-100-binary/"), "cifar-100-binary.h5 --label-bytes 2'");
-  refused("loose.tgz", gzip(tar("train.bin")),
-          "'mkdir loose && tar xf " + path +
-              "loose.tgz -C loose'), then convert what it held: 'dat_hpc data convert loose");
-  refused("mnist.zip", zip("t10k-images-idx3-ubyte"),
-          "'unzip " + path + "mnist.zip -d mnist'), then convert what it held: 'dat_hpc data convert mnist mnist.h5'");
-  refused("raw.zip", zip("MNIST/raw/x"), "dat_hpc data convert MNIST MNIST.h5'");
-  refused("arrays.zip", zip("set.npz"),
-          "'unzip " + path + "arrays.zip'), then convert what it held: 'dat_hpc data convert set.npz set.h5'");
-  refused("it's mine.zip", zip("a b$/x"), "dat_hpc data convert \"a b\\$\" \"a b\\$.h5\"");
-  refused("bad.zip", zip("\x1b[31m/x"), "\"?[31m\"");
-  refused("set.tar.xz",
-          "\xfd"
-          "7zXZ\0more"s,
-          "tar xf " + path + "set.tar.xz");
-  refused("set.7z", "7z\xbc\xaf\x27\x1c"s, "7z x " + path + "set.7z");
-  refused("set.npz.gz", gzip(std::string(600, 'x')),
-          "is packed; unpack it first ('gunzip -k " + path + "set.npz.gz'), then 'dat_hpc data convert " + path +
-              "set.npz");
-  refused("t10k-images-idx3-ubyte.gz", gzip(Idx{{3, 16, 16}, std::string(768, 'x')}.bytes()),
-          folder.path() + ": train-images-idx3-ubyte is missing, and so is train-images-idx3-ubyte.gz");
-  refused("images.gz", gzip(Idx{{3, 16, 16}, std::string(768, 'x')}.bytes()),
-          "name the folder that has all four, packed or not: 'dat_hpc data convert " + folder.path());
-  refused("cut.tar.gz", gzip(tar("x/y")).substr(0, 30), "unpack it first");
-  refused("empty.gz", "\x1f\x8b"s, "unpack it first");
 }
 
 TEST_CASE("A folder without a known set is refused, with the command for a folder in it that has one", "[published]") {

@@ -128,6 +128,8 @@ TEST_CASE("the first word chooses the verb") {
   CHECK(synthetic.synthetic.train == 123);
   CHECK(synthetic.synthetic.size == 48);
   CHECK(parse({"data", "inspect", "a", "b"}).inspect.files == std::vector<std::string>{"a", "b"});
+  CHECK(parse({"data", "inspect", "a", "--page", "a.png"}).inspect.page == "a.png");
+  CHECK(parse({"eval", "runs/a", "--images", "list.txt"}).eval.images == "list.txt");
   const Parsed plot = parse({"plot", "a", "b", "--format", "png"});
   CHECK(plot.verb == "plot");
   CHECK(plot.plot.runs == std::vector<std::string>{"a", "b"});
@@ -135,14 +137,52 @@ TEST_CASE("the first word chooses the verb") {
   CHECK(plot.plot.out == "plots-compare");
   CHECK(parse({"plot", "a", "b", "--out", "c"}).plot.out == "c");
   CHECK(contains(refusal({"plot", "a", "--out", "c"}), "--out is for the comparison of several runs"));
-  const Parsed bench =
-      parse({"bench", "--network", "small_cnn", "--width",   "16", "--batch",     "8",   "--attack-steps",
-             "3",     "--device",  "cpu",       "--threads", "2",  "--math",      "f32", "--attack-precision",
-             "f16",   "--seconds", "2.5",       "--out",     "b",  "--precision", "bf16"});
+  const Parsed bench = parse({"bench",
+                              "--network",
+                              "small_cnn",
+                              "--width",
+                              "16",
+                              "--batch",
+                              "8",
+                              "--attack-steps",
+                              "3",
+                              "--device",
+                              "cpu",
+                              "--threads",
+                              "2",
+                              "--math",
+                              "f32",
+                              "--attack-precision",
+                              "f16",
+                              "--seconds",
+                              "2.5",
+                              "--out",
+                              "b",
+                              "--precision",
+                              "bf16",
+                              "--data",
+                              "a.h5",
+                              "b.h5",
+                              "--size",
+                              "20",
+                              "--augment",
+                              "crop",
+                              "--decode",
+                              "fast",
+                              "--data-threads",
+                              "3",
+                              "--prefetch",
+                              "4"});
   CHECK(bench.verb == "bench");
   CHECK(bench.bench == BenchOptions{.network = "small_cnn",
                                     .width = 16,
                                     .batch = 8,
+                                    .data = {"a.h5", "b.h5"},
+                                    .size = 20,
+                                    .augment = "crop",
+                                    .decode = "fast",
+                                    .data_threads = 3,
+                                    .prefetch = 4,
                                     .attack_steps = 3,
                                     .attack_precision = "f16",
                                     .precision = "bf16",

@@ -9,7 +9,7 @@
 
 #include "dat/error.hpp"
 #include "data/data_file.hpp"
-#include "data/forms.hpp"
+#include "data/convert/forms.hpp"
 
 namespace dat {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "dat/error.hpp"
-#include "data/forms.hpp"
+#include "data/convert/forms.hpp"
 
 namespace dat {
 

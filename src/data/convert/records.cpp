@@ -13,13 +13,15 @@
 #include "dat/dataset.hpp"
 #include "dat/error.hpp"
 #include "dat/file.hpp"
+#include "data/convert/forms.hpp"
 #include "data/data_file.hpp"
-#include "data/forms.hpp"
 
 namespace dat {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr const char* kFineNames = "fine_label_names.txt";
 
 [[noreturn]] void refuse_two(const fs::path& folder, const fs::path& one, const fs::path& other) {
   const std::string names[] = {one.filename().string(), other.filename().string()};
@@ -65,7 +67,7 @@ std::vector<fs::path> test_files(const fs::path& folder) {
 
 // Empty where the folder has no such file.
 std::vector<std::string> names_in_folder(const fs::path& folder) {
-  for (const char* name : {"batches.meta.txt", "fine_label_names.txt"})
+  for (const char* name : {"batches.meta.txt", kFineNames})
     if (std::vector<std::string> names = names_in_file((folder / name).string()); !names.empty()) return names;
   return {};
 }
@@ -140,12 +142,12 @@ std::vector<std::string> names_in_file(const std::string& path) {
   std::ifstream file(path);
   std::vector<std::string> names;
   std::string line;
-  while (names.size() <= 256 && std::getline(file, line)) {
+  while (names.size() <= kMostClasses && std::getline(file, line)) {
     while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
     if (!line.empty()) names.push_back(line);
   }
-  require(names.size() != 1 && names.size() <= 256, ExitCode::data, path, ": lists ",
-          names.size() > 256 ? "more than 256 classes" : "one class only");
+  require(names.size() != 1, ExitCode::data, path, ": lists one class only");
+  require(names.size() <= kMostClasses, ExitCode::data, path, ": lists more than ", kMostClasses, " classes");
   return names;
 }
 
@@ -168,6 +170,8 @@ void convert_records(const ConvertOptions& given) {
   if (options.size == 0) options.size = 32;
   require(options.size >= 1 && options.size <= 4096, ExitCode::usage, "the image size must be 1 to 4096, not ",
           options.size);
+  // CIFAR-100's records have a coarse and a fine one.
+  if (options.label_bytes == 0) options.label_bytes = fs::exists(fs::path(options.source) / kFineNames) ? 2 : 1;
   require(options.label_bytes >= 1 && options.label_bytes <= 16, ExitCode::usage,
           "the label bytes of a record must be 1 to 16, not ", options.label_bytes);
   const std::vector<fs::path> train = training_files(options.source), test = test_files(options.source);

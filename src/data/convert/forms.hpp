@@ -7,6 +7,7 @@
 
 #include "dat/dataset.hpp"
 #include "data/arrays/arrays.hpp"
+#include "data/sources.hpp"
 
 // The forms that `data convert` takes, each in a file of its own; the table of them is in convert.cpp. Each form has
 // two functions: has_... or is_... tells whether a source, a folder or a file as the table says, has the form, going by
@@ -44,13 +45,16 @@ void convert_svhn(const ConvertOptions& options);
 void convert_mat(const ConvertOptions& options);
 
 /// An HDF5 file of images in any layout that arrays may have, or of weights: of these the result is a plain file with
-/// the same numbers, and the attributes of its root (plain_hdf5.cpp).
-[[nodiscard]] bool is_hdf5(const std::string& file);
+/// the same numbers, and the attributes of its root (plain_hdf5.cpp; is_hdf5() is that of sources.hpp).
 void convert_hdf5(const ConvertOptions& options);
 
-/// An archive as it was downloaded: is refused with the commands that lead on (archive.cpp).
+/// An archive as it was downloaded: tar, packed or not, zip, 7z, rar; or one file that is packed (archive.cpp).
 [[nodiscard]] bool is_archive(const std::string& file);
-[[noreturn]] void refuse_archive(const ConvertOptions& options);
+/// Puts the files of an archive below `folder`, which is empty: but for images that are files of their own (JPEG, PNG),
+/// tars, and STL-10's unlabelled images, which no form reads. Error(data): it is damaged, encrypted, has a link or a
+/// path that leaves the folder, or grows a thousandfold; more than some of its files are images. Error(io): they do not
+/// fit onto the disk.
+void unpack_archive(const std::string& archive, const std::string& folder);
 
 /// A pickle, an .npz or .npy files: one set of images, or training and test images, as the names say
 /// (named_arrays.cpp).
@@ -62,15 +66,11 @@ void convert_arrays(const ConvertOptions& options);
 void convert_named(const ConvertOptions& options, const ArrayFile& arrays, const std::vector<std::string>& names,
                    const std::string& origin);
 
-/// "dat_hpc data convert SOURCE NAME.h5", in single quotes, as a shell understands it.
-[[nodiscard]] std::string convert_command(const std::string& source);
-/// Error(data): there is no file at `path` that a run could read, but a source for convert_dataset, or several names in
-/// one; the message says what to do. Whether the file is whole, its reader finds out.
-void require_data_file(const std::string& path);
 /// Text of a stranger without what a terminal would obey.
 [[nodiscard]] std::string printable(std::string text);
 
-/// Names of classes, one a line; none where there is no such file. Error(data): one name, or more than 256.
+/// Names of classes, one a line; none where there is no such file. Error(data): one name, or more than
+/// kMostClasses.
 [[nodiscard]] std::vector<std::string> names_in_file(const std::string& path);
 /// The names of CIFAR-10's classes, for a folder that does not name them.
 [[nodiscard]] std::vector<std::string> cifar10_names();

@@ -1,6 +1,9 @@
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -8,8 +11,8 @@
 #include "dat/error.hpp"
 #include "dat/file.hpp"
 #include "data/arrays/arrays.hpp"
+#include "data/convert/forms.hpp"
 #include "data/data_file.hpp"
-#include "data/forms.hpp"
 #include "files/confined.hpp"
 #include "hdf5/hdf5_reader.hpp"
 
@@ -19,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Options that not every form takes.
-enum Takes : unsigned { kLabels = 1, kSize = 2, kLabelBytes = 4, kClasses = 8, kVal = 16, kAll = 31 };
+enum Takes : unsigned { kLabels = 1, kSize = 2, kLabelBytes = 4, kClasses = 8, kVal = 16 };
 
 /// A form of source. Of those that fit, the first one in the table is taken.
 struct Form {
@@ -38,7 +41,6 @@ constexpr Form kForms[] = {
     {false, "a set of idx files", is_idx, convert_idx, kSize | kClasses},
     {false, "an HDF5 file", is_hdf5, convert_hdf5, kSize | kClasses | kVal},
     {false, "a MATLAB file", is_mat, convert_mat, kSize | kClasses},
-    {false, "an archive", is_archive, refuse_archive, kAll},
     {false, "a file of arrays", is_arrays, convert_arrays, kLabels | kSize | kClasses | kVal},
 };
 
@@ -65,7 +67,7 @@ void refuse_options(const ConvertOptions& options, const Form& form) {
   } all[] = {
       {"--labels", !options.labels.empty(), kLabels, "a .npy file of images"},
       {"--size", options.size != 0, kSize, "images whose size is to be known"},
-      {"--label-bytes", options.label_bytes != 1, kLabelBytes, "a folder of binary records"},
+      {"--label-bytes", options.label_bytes != 0, kLabelBytes, "a folder of binary records"},
       {"--classes", options.classes != 0, kClasses, "labels whose classes are to be known"},
       {"--val", options.val != "leave", kVal, "a file with validation images"},
   };
@@ -147,23 +149,101 @@ Converted contents_of(const std::string& path) {
   return converted;
 }
 
+/// Converts in a process of its own, which 4 MB a second is slow for, a hundredfold of compressed data included.
+void convert_confined(const ConvertOptions& options) {
+  const std::int64_t bytes = bytes_of(inputs_of(options));
+  const Limits limits{.cpu_seconds = 60 + bytes / 4'000'000, .memory = 3 * bytes + (64 << 20)};
+  confined(options.source, limits, [&] { convert_here(options); });
+}
+
+/// A folder beside the output for what an archive holds, which goes when it is left. What a killed run has left is
+/// removed.
+class UnpackedFolder {
+ public:
+  explicit UnpackedFolder(const std::string& output) {
+    const fs::path place(output);
+    const fs::path folder = place.has_parent_path() ? place.parent_path() : ".";
+    std::error_code error;
+    if (fs::is_directory(folder, error)) remove_temporaries(folder.string(), place.filename().string());
+    path_ = (folder / ("." + place.filename().string() + ".tmp-XXXXXX")).string();
+    require(mkdtemp(path_.data()) != nullptr, ExitCode::io, output, ": cannot write into the folder ", folder.string(),
+            ": ", system_reason(errno));
+  }
+  ~UnpackedFolder() {
+    std::error_code error;
+    fs::remove_all(path_, error);
+  }
+  UnpackedFolder(const UnpackedFolder&) = delete;
+  UnpackedFolder& operator=(const UnpackedFolder&) = delete;
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+/// What is to be converted of the files of an archive: a folder, else the one file that may have a form.
+std::string source_inside(const std::string& root, const std::string& archive) {
+  if (form_of(root) != nullptr) return root;
+  if (const std::string folder = folder_inside(root, 2); !folder.empty()) return folder;
+  std::vector<std::string> files, named;
+  for (const auto& entry : fs::recursive_directory_iterator(root)) {
+    if (!entry.is_regular_file()) continue;
+    files.push_back(entry.path().string());
+    constexpr const char* kEnds[] = {".pickle", ".pkl", ".npz", ".npy", ".mat", ".h5", ".hdf5"};
+    const bool known = std::any_of(std::begin(kEnds), std::end(kEnds),
+                                   [&](const char* end) { return entry.path().extension() == end; });
+    if (known) named.push_back(files.back());
+  }
+  if (files.size() == 1 || named.size() == 1) return named.empty() ? files[0] : named[0];
+  require(!named.empty(), ExitCode::data, archive,
+          ": holds none of the forms that are known (data/README.md lists them); images that are files of their own "
+          "(JPEG, PNG) are for 'dat_hpc data index'");
+  fail(ExitCode::data, archive, ": holds ", named.size(),
+       " files of which each could be meant; unpack it and name one");
+}
+
+/// A message about a file in `root`, as one about a file in the archive. Commands in it want the archive unpacked.
+std::string told_of_archive(std::string message, const std::string& root, const std::string& archive) {
+  const std::size_t command = message.find("'dat_hpc data convert ");
+  if (command != std::string::npos && message.find(root, command) != std::string::npos)
+    message.replace(command, std::string::npos, "unpack the archive for that");
+  for (std::size_t at = 0; (at = message.find(root, at)) != std::string::npos; at += archive.size()) {
+    const std::size_t end = at + root.size();
+    const bool below = end < message.size() && message[end] == '/';
+    message.replace(at, root.size() + (below ? 1 : 0), archive + (below ? ": " : ""));
+  }
+  return message;
+}
+
+void convert_archive(const ConvertOptions& options) {
+  const UnpackedFolder folder(options.output);
+  constexpr std::int64_t kPacked = 1'000'000;  // bytes a second, which is slow
+  const Limits limits{.cpu_seconds = 60 + bytes_of({options.source}) / kPacked, .memory = 512 << 20};
+  try {
+    confined(options.source, limits, [&] { unpack_archive(options.source, folder.path()); });
+    ConvertOptions inside = options;
+    inside.source = source_inside(folder.path(), options.source);
+    convert_confined(inside);
+  } catch (const Error& error) {
+    throw Error(error.code(), told_of_archive(error.what(), folder.path(), options.source));
+  }
+}
+
 }  // namespace
 
 Converted convert_dataset(const ConvertOptions& options) {
-  require(options.classes == 0 || (options.classes >= 2 && options.classes <= 256), ExitCode::usage,
-          "there can be 2 to 256 classes, not ", options.classes);
+  require(options.classes == 0 || (options.classes >= 2 && options.classes <= kMostClasses), ExitCode::usage,
+          "there can be 2 to ", kMostClasses, " classes, not ", options.classes);
   std::error_code error;
   const auto kind = fs::status(options.source, error).type();
   require(kind == fs::file_type::directory || kind == fs::file_type::regular, ExitCode::data, options.source,
           ": there is no such folder or file");
-  const std::vector<std::string> inputs = inputs_of(options);
   // Of a folder no data file is read: the one of an earlier call may lie there.
-  if (kind != fs::file_type::directory || !has_seal(options.output)) require_apart({options.output}, inputs);
-  // 4 MB a second is slow, a hundredfold of compressed data included.
-  const std::int64_t bytes = bytes_of(inputs);
-  const Limits limits{.cpu_seconds = 60 + bytes / 4'000'000, .memory = 3 * bytes + (64 << 20)};
+  if (kind != fs::file_type::directory || !has_seal(options.output))
+    require_apart({options.output}, inputs_of(options));
+  const bool archive = kind == fs::file_type::regular && !is_idx(options.source) && is_archive(options.source);
   try {
-    confined(options.source, limits, [&] { convert_here(options); });
+    archive ? convert_archive(options) : convert_confined(options);
   } catch (...) {
     const fs::path output(options.output);
     const std::string folder = output.has_parent_path() ? output.parent_path().string() : ".";
@@ -173,35 +253,10 @@ Converted convert_dataset(const ConvertOptions& options) {
   return contents_of(options.output);
 }
 
-void require_data_file(const std::string& path) {
-  std::error_code error;
-  const auto type = fs::status(path, error).type();
-  if (type == fs::file_type::not_found && path.find(',') != std::string::npos) {
-    std::string apart = path;
-    std::replace(apart.begin(), apart.end(), ',', ' ');
-    fail(ExitCode::data, path, ": there is no such file; names of several files are separated by spaces: --data ",
-         apart);
-  }
-  require(type != fs::file_type::directory, ExitCode::data, path,
-          ": is a folder, and data files are files; of a set in a form that is known, ", convert_command(path),
-          " makes one");
-  require(type != fs::file_type::regular || is_hdf5(path), ExitCode::data, path,
-          ": not a whole HDF5 file; of a set in another form that is known, ", convert_command(path), " makes one");
-}
-
 std::string printable(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
   return text;
-}
-
-std::string convert_command(const std::string& source) {
-  fs::path path = fs::path(source).lexically_normal();
-  if (!path.has_filename()) path = path.parent_path();  // a/b/
-  std::string name = path.stem().string();
-  if (name.ends_with(".tar")) name.resize(name.size() - 4);
-  if (name.empty() || name == "." || name == ".." || name == "raw") name = "data";
-  return "'dat_hpc data convert " + quoted_word(source) + " " + quoted_word(name + ".h5") + "'";
 }
 
 }  // namespace dat

@@ -8,7 +8,7 @@
 #include "dat/error.hpp"
 #include "dat/file.hpp"
 #include "data/arrays/arrays.hpp"
-#include "data/forms.hpp"
+#include "data/convert/forms.hpp"
 #include "hdf5/hdf5.hpp"
 
 namespace dat {
@@ -55,6 +55,15 @@ void copy_plainly(const Hdf5File& from, const std::string& group, int depth, Hdf
   }
 }
 
+/// The names of the classes, as stored_class_names() has them; empty: none are named.
+std::vector<std::string> class_names_in(const Hdf5File& from) {
+  constexpr const char* kName = "class_names";
+  if (!from.has(kName) || from.is_group(kName)) return from.texts("/", kName).value_or(std::vector<std::string>{});
+  Shape shape;
+  const std::vector<std::uint8_t> lines = from.read<std::uint8_t>(kName, shape);
+  return class_names_of(std::string(lines.begin(), lines.end()));
+}
+
 /// Error(data): a dataset is no tensor of a network, so that no verb could read what it would become.
 void require_weight(const std::string& path, const StoredArray& array) {
   const bool one = array.bytes == array.item_bytes && (array.kind == 'i' || array.kind == 'u');
@@ -65,23 +74,11 @@ void require_weight(const std::string& path, const StoredArray& array) {
 
 }  // namespace
 
-bool is_hdf5(const std::string& path) {
-  const auto source = open_bytes(path);
-  const ByteSource& file = *source;
-  char begin[8] = {};
-  for (std::int64_t at = 0; at + std::ssize(begin) <= file.size(); at = at == 0 ? 512 : 2 * at) {
-    file.read(at, begin, sizeof begin);
-    if (std::equal(std::begin(begin), std::end(begin), "\x89HDF\r\n\x1a\n")) return true;
-  }
-  return false;
-}
-
 void convert_hdf5(const ConvertOptions& options) {
   const Hdf5File from = Hdf5File::open(options.source, ExitCode::data);
   const std::unique_ptr<ArrayFile> arrays = open_hdf5_arrays(from);
   if (has_named(*arrays))
-    return convert_named(options, *arrays, from.texts("/", "class_names").value_or(std::vector<std::string>{}),
-                         from.text("/", "source").value_or(""));
+    return convert_named(options, *arrays, class_names_in(from), from.text("/", "source").value_or(""));
   require(options.size == 0 && options.classes == 0 && options.val == "leave", ExitCode::usage, options.source,
           ": holds weights; leave --size, --classes and --val off");
   for (const std::string& name : arrays->names()) require_weight(options.source, arrays->array(name));

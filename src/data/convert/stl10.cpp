@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "dat/error.hpp"
-#include "data/forms.hpp"
+#include "data/convert/forms.hpp"
 
 namespace dat {
 

@@ -1,0 +1,231 @@
+// Archives as they were downloaded. Their files are put into a folder of their own, where the forms find them.
+
+#include <archive.h>
+#include <archive_entry.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <exception>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dat/error.hpp"
+#include "dat/file.hpp"
+#include "data/arrays/inflate.hpp"
+#include "data/convert/forms.hpp"
+
+namespace dat {
+
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::string_view_literals;
+
+constexpr std::int64_t kMostTimes = 1000;  // the archive's bytes: what it holds
+constexpr int kMostFiles = 100'000, kMostLevels = 16, kSomeImages = 100;
+constexpr std::size_t kBlock = 1U << 18U;
+
+/// As many of the first bytes as there are, of those that tell archives apart.
+std::string first_bytes(const ByteSource& source) {
+  constexpr std::int64_t kHead = 512;
+  std::string bytes(static_cast<std::size_t>(std::min(kHead, source.size())), ' ');
+  source.read(0, bytes.data(), std::ssize(bytes));
+  return bytes;
+}
+
+bool is_gzip(const std::string& bytes) { return bytes.starts_with("\x1f\x8b"); }
+bool is_tar(const std::string& bytes) { return bytes.size() > 262 && bytes.substr(257, 5) == "ustar"; }
+
+/// Whether `path` ends in one of these, in capitals or not.
+bool ends_in(std::string path, std::initializer_list<const char*> ends) {
+  for (char& c : path) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return std::any_of(ends.begin(), ends.end(), [&](const char* end) { return path.ends_with(end); });
+}
+
+/// "x" of "folder/x.gz".
+std::string without_ending(const std::string& path) {
+  const fs::path name = fs::path(path).filename();
+  return name.stem().empty() ? name.string() : name.stem().string();
+}
+
+/// A file that is written from its begin to its end.
+class NewFile {
+ public:
+  explicit NewFile(const fs::path& path) : path_(path.string()) {
+    constexpr int kOwn = 0600;
+    fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kOwn);
+    const bool strange =
+        errno == EEXIST || errno == ENAMETOOLONG || errno == EISDIR || errno == ENOTDIR || errno == ENOENT;
+    require(fd_ >= 0, strange ? ExitCode::data : ExitCode::io, path_, ": cannot be made: ", system_reason(errno));
+  }
+  ~NewFile() { ::close(fd_); }
+  NewFile(const NewFile&) = delete;
+  NewFile& operator=(const NewFile&) = delete;
+  void add(const char* bytes, std::int64_t count) const {
+    while (count > 0) {
+      const ssize_t done = ::write(fd_, bytes, static_cast<std::size_t>(count));
+      if (done < 0 && errno == EINTR) continue;
+      require(done > 0, ExitCode::io, path_, ": cannot be written: ", system_reason(errno));
+      bytes += done;
+      count -= done;
+    }
+  }
+
+ private:
+  std::string path_;
+  int fd_;
+};
+
+/// What gzip packed, whose checksum the library would not check. Errors wait until the library has returned.
+struct Unpacked {
+  explicit Unpacked(const ByteSource& source) : stream(source, 0, source.size(), Wrapping::gzip, source.name()) {}
+  InflateStream stream;
+  std::vector<char> block = std::vector<char>(kBlock);
+  std::exception_ptr failure{};
+};
+
+la_ssize_t read_unpacked(archive* of, void* data, const void** block) {
+  auto* unpacked = static_cast<Unpacked*>(data);
+  try {
+    *block = unpacked->block.data();
+    return unpacked->stream.read_some(unpacked->block.data(), std::ssize(unpacked->block));
+  } catch (...) {
+    unpacked->failure = std::current_exception();
+    archive_set_error(of, EIO, "cannot be read");
+    return ARCHIVE_FATAL;
+  }
+}
+
+/// Takes an archive apart.
+class Unpacking {
+ public:
+  Unpacking(const std::string& path, const std::string& folder)
+      : path_(path), folder_(folder), source_(open_bytes(path)), reader_(archive_read_new(), archive_read_free) {
+    require(reader_ != nullptr, ExitCode::data, path_, ": no memory to read it");
+    left_ = kMostTimes * source_->size();
+    archive* reader = reader_.get();
+    // A library that is not there would be a program that is started: then its packing is not known.
+    for (const auto filter :
+         {archive_read_support_filter_bzip2, archive_read_support_filter_xz, archive_read_support_filter_zstd})
+      static_cast<void>(filter(reader));
+    for (const auto form :
+         {archive_read_support_format_tar, archive_read_support_format_zip, archive_read_support_format_7zip,
+          archive_read_support_format_rar, archive_read_support_format_rar5, archive_read_support_format_raw})
+      static_cast<void>(form(reader));
+  }
+
+  void run() {
+    if (is_gzip(first_bytes(*source_))) unpacked_ = std::make_unique<Unpacked>(*source_);
+    check(unpacked_ ? archive_read_open2(reader_.get(), unpacked_.get(), nullptr, read_unpacked, nullptr, nullptr)
+                    : archive_read_open_filename(reader_.get(), path_.c_str(), kBlock));
+    for (archive_entry* entry = nullptr; check(archive_read_next_header(reader_.get(), &entry)) != ARCHIVE_EOF;)
+      take(entry);
+    if (!unpacked_) return;
+    while (unpacked_->stream.read_some(unpacked_->block.data(), std::ssize(unpacked_->block)) > 0) {
+    }
+    unpacked_->stream.end();
+  }
+
+ private:
+  /// Throws what was wrong. Returns the library's answer else.
+  la_ssize_t check(la_ssize_t status) {
+    if (unpacked_ && unpacked_->failure) std::rethrow_exception(unpacked_->failure);
+    if (status >= 0 || status == ARCHIVE_WARN) return status;
+    const char* const why = archive_error_string(reader_.get());
+    fail(ExitCode::data, path_, ": cannot be unpacked: ", why != nullptr ? in_one_line(why) : "no reason is known");
+  }
+
+  /// The path of an entry, which is a stranger's: below the folder.
+  [[nodiscard]] fs::path place_of(archive_entry* entry) const {
+    const char* name = archive_entry_pathname(entry);
+    if (name == nullptr) name = archive_entry_pathname_utf8(entry);
+    require(name != nullptr, ExitCode::data, path_, ": has a name that cannot be read");
+    if (archive_format(reader_.get()) == ARCHIVE_FORMAT_RAW) return without_ending(path_);
+    const fs::path place = fs::path(name).lexically_normal();
+    const bool leaves = place.is_absolute() || std::find(place.begin(), place.end(), "..") != place.end();
+    require(!leaves, ExitCode::data, path_, ": ", in_one_line(name), " leaves the archive's folder");
+    require(std::distance(place.begin(), place.end()) <= kMostLevels, ExitCode::data, path_, ": ", in_one_line(name),
+            " lies more than ", kMostLevels, " folders deep");
+    return place;
+  }
+
+  void take(archive_entry* entry) {
+    const fs::path place = place_of(entry);
+    const std::string name = in_one_line(place.string());
+    if (archive_entry_filetype(entry) == AE_IFDIR) return;
+    require(archive_entry_filetype(entry) == AE_IFREG && archive_entry_hardlink(entry) == nullptr, ExitCode::data,
+            path_, ": ", name, " is no file but a link or the like, which no data set needs");
+    require(archive_entry_is_encrypted(entry) == 0, ExitCode::data, path_, ": ", name, " is encrypted");
+    require(++files_ <= kMostFiles, ExitCode::data, path_, ": has more than ", kMostFiles, " files");
+    const bool image = ends_in(name, {".jpg", ".jpeg", ".png", ".tar"});
+    if (image && ++images_ > kSomeImages) refuse_images();
+    if (image || place.filename() == "unlabeled_X.bin") return;
+    if (archive_entry_size_is_set(entry) != 0) require_room(archive_entry_size(entry), name);
+    std::error_code error;
+    fs::create_directories(folder_ / place.parent_path(), error);
+    require(!error, error.value() == ENOTDIR || error.value() == EEXIST ? ExitCode::data : ExitCode::io, path_, ": ",
+            name, ": its folder cannot be made: ", system_reason(error.value()));
+    const NewFile file(folder_ / place);
+    std::vector<char> block(kBlock);
+    while (const la_ssize_t bytes = check_bytes(archive_read_data(reader_.get(), block.data(), block.size()))) {
+      require_room(bytes, name);
+      left_ -= bytes;
+      file.add(block.data(), bytes);
+    }
+  }
+
+  /// Behind data, a warning is a checksum that does not fit.
+  [[nodiscard]] la_ssize_t check_bytes(la_ssize_t bytes) {
+    return check(bytes == ARCHIVE_WARN ? la_ssize_t{ARCHIVE_FAILED} : bytes);
+  }
+
+  void require_room(std::int64_t bytes, const std::string& name) const {
+    require(bytes >= 0 && bytes <= left_, ExitCode::data, path_, ": ", name, " makes more than ", kMostTimes,
+            " bytes of each byte of the archive: it is damaged, or was made to fill disks");
+    std::error_code error;
+    const fs::space_info space = fs::space(folder_, error);
+    require(error || bytes <= static_cast<std::int64_t>(space.available), ExitCode::io, path_, ": ", name, " has ",
+            bytes, " bytes, and there are only ", space.available, " left where the output is to be: disk full");
+  }
+
+  [[noreturn]] void refuse_images() const {
+    const bool as_it_is = is_tar(first_bytes(*source_));
+    const std::string of = as_it_is ? quoted_word(path_) : "FOLDER";
+    fail(ExitCode::data, path_, ": holds images that are files of their own (JPEG, PNG); 'dat_hpc data index ", of,
+         " OUT.h5' makes a data file of ", as_it_is ? "it" : "the folder in which you unpack it");
+  }
+
+  std::string path_;
+  fs::path folder_;
+  std::unique_ptr<ByteSource> source_;
+  std::unique_ptr<archive, decltype(&archive_read_free)> reader_;
+  std::unique_ptr<Unpacked> unpacked_;
+  std::int64_t left_ = 0;  ///< bytes that may still be written
+  int files_ = 0, images_ = 0;
+};
+
+}  // namespace
+
+bool is_archive(const std::string& file) {
+  const std::string begin = first_bytes(*open_bytes(file));
+  if (begin.starts_with("PK\x03\x04")) return file.ends_with(".zip");  // an .npz is a zip archive, too
+  constexpr std::string_view kBegins[] = {"\x1f\x8b"sv,
+                                          "BZh"sv,
+                                          "\xfd"
+                                          "7zXZ\0"sv,
+                                          "\x28\xb5\x2f\xfd"sv,
+                                          "7z\xbc\xaf"sv,
+                                          "Rar!"sv};
+  return is_tar(begin) ||
+         std::any_of(std::begin(kBegins), std::end(kBegins), [&](auto magic) { return begin.starts_with(magic); });
+}
+
+void unpack_archive(const std::string& archive, const std::string& folder) { Unpacking(archive, folder).run(); }
+
+}  // namespace dat

@@ -1,0 +1,122 @@
+"""Trainings on images of any shape: with --deterministic the same bits on any number of ranks and threads that read, on a
+folder of files and on tars of it, where a run is cut short and goes on, with ranks that check, ban or attack for others.
+"""
+
+import io
+import json
+import os
+import subprocess
+import tarfile
+import unittest
+
+import common
+import numpy as np
+import ranks as any_ranks
+from PIL import Image
+
+CLASSES, STEPS = ["ant", "bee", "cow", "dog"], 10
+RUN = any_ranks.SMALL[2:]
+DATA = ["--data", "folder.h5"]
+VIEWS = ["--size", 16, "--augment", "resized"]
+
+
+def make_folder(name, train=100, test=30):
+    """Images of all shapes, some of them grey, one a PNG that is called .JPEG."""
+    draw = np.random.default_rng(4)
+    for split, count in ("train", train), ("val", test):
+        for k in range(count):
+            folder = os.path.join(name, split, CLASSES[k % len(CLASSES)])
+            os.makedirs(folder, exist_ok=True)
+            shape = (*draw.integers(17, 60, 2), 3)
+            noise = Image.fromarray(draw.integers(0, 256, (6, 6, 3), dtype=np.uint8)).resize(shape[1::-1])
+            image = noise.convert("L") if k % 7 == 3 else noise
+            image.save(os.path.join(folder, f"{k:03}.JPEG"), "PNG" if k == 5 else "JPEG", quality=90)
+
+
+class Training(common.TestCase):
+    def setUp(self):
+        super().setUp()
+        make_folder("folder")
+        self.index("folder", "folder.h5")
+
+    def index(self, *arguments):
+        ended = common.run("data", "index", *arguments)
+        self.assertEqual(ended.code, 0, ended.text)
+
+    def go(self, folder, *arguments, ranks, data="folder.h5"):
+        self.train(folder, *RUN, "--data", data, *any_ranks.DEALT, *VIEWS, *arguments, ranks=ranks)
+
+    assert_equal_runs = any_ranks.AnyNumber.assert_equal_runs
+
+    def test_ranks_threads_folders_and_tars(self):
+        self.go("reference", ranks=1)
+        self.assertEqual(len(common.rows("reference", "step")), STEPS)
+        with tarfile.open("folder.tar", "w") as tar:  # in another order than that of the names
+            for split in "val", "train":
+                tar.add(f"folder/{split}")
+        self.index("folder.tar", "tar.h5", "--threads", 2)
+        self.index("folder", "shards", "--pack", "--shard-size", 1)
+        self.index("shards", "shards.h5")
+        for folder, ranks, data, *arguments in [("threads", 1, "folder.h5", "--data-threads", 4, "--prefetch", 5),
+                                                ("three", 3, "tar.h5", "--data-threads", 2),
+                                                ("two", 2, "shards.h5", "--prefetch", 1)]:
+            self.go(folder, *arguments, ranks=ranks, data=data)
+            self.assert_equal_runs(folder, "reference")
+        for ranks, end, threads in (3, 3, 1), (1, 7, 3), (2, STEPS, 2):  # also amid an epoch
+            self.go("parts", "--max-steps", end, "--data-threads", threads, ranks=ranks)
+        self.assert_equal_runs("parts", "reference")
+        self.go("crops", "--augment", "crop", "--max-steps", 2, ranks=1)
+        self.go("none", "--augment", "none", "--max-steps", 2, ranks=1)
+        first = [common.rows(folder, "step")[1]["loss_adv"] for folder in ("reference", "crops", "none")]
+        self.assertEqual(len(set(first)), 3)
+
+    def test_checks_bans_generators_and_growing_windows(self):
+        self.go("reference", "--train-size", "9,16@1", ranks=1)
+        self.go("checked", "--train-size", "9,16@1", "--verify", 1, "--data-threads", 2, ranks=3)
+        self.assert_same(common.state("checked"), common.state("reference"))
+        self.go("generated", "--train-size", "9,16@1", "--generators", 1, ranks=3)
+        self.assertEqual(any_ranks.losses("generated"), any_ranks.losses("reference"))
+        byzantine = ["--byzantine", "--aggregator", "centered_clip", "--faults", 1, "--validators", 2, "--selector", "all",
+                     "--lambda", 0, "--attackers", 1, "--cheat", "sign_flip", "--cheat-from", 2]
+        for folder, threads in ("one", 1), ("four", 4):
+            ended = common.run("train", *RUN, *DATA, "--total-batch", 25, "--micro-batch", 5, *VIEWS, "--max-steps", 5, *byzantine,
+                               "--data-threads", threads, "--out", folder, ranks=5)
+            self.assertEqual(ended.code, 0, ended.text)
+        self.assert_same(common.state("four"), common.state("one"))
+
+    def test_evaluations_see_the_centre(self):
+        """As Pillow makes it; a run takes its size from the network."""
+        self.go("run", "--max-steps", 2, ranks=1)
+        self.index("folder", "plain.h5", "--size", 16)
+        found = []
+        for data in "folder.h5", "plain.h5":
+            ended = common.run("eval", "run", "--data", data, "--eval", "pgd2", "--out", f"{data}.json", "--quiet")
+            self.assertEqual(ended.code, 0, ended.text)
+            with open(f"{data}.json") as file:
+                found.append(json.load(file))
+        self.assertEqual(*[[one["clean"], one["attacks"][0]["accuracy"]] for one in found])
+        with common.h5py.File("plain.h5") as file:
+            pixels = file["test/images"][:]
+        names = sorted(f"{folder}/{name}" for folder, _, files in os.walk("folder/val") for name in files)
+        for name, own in zip(names, pixels, strict=True):
+            image = Image.open(name).convert("RGB")
+            shorter = 16 * 256 // 224
+            w, h = image.size
+            to = (shorter, int(shorter * h / w)) if w < h else (int(shorter * w / h), shorter)
+            image = image.resize(to, Image.BILINEAR)
+            left, top = int(round((to[0] - 16) / 2)), int(round((to[1] - 16) / 2))
+            np.testing.assert_array_equal(np.asarray(image.crop((left, top, left + 16, top + 16))), own, name)
+
+    def test_what_is_refused(self):
+        self.refuse(2, "several shapes.*--size N", "train", *RUN, *DATA)
+        self.refuse(2, "warm-start keeps perturbations of pixels", "train", *RUN, *DATA, *VIEWS, "--warm-start", 2)
+        with open("folder/train/ant/000.JPEG", "r+b") as file:
+            file.seek(60)
+            file.write(b"\x00\x01\x02")
+        self.refuse(3, "folder/train/ant/000.JPEG: has other bytes", "train", *RUN, *DATA, *VIEWS, "--out", "x")
+        os.rename("folder", "elsewhere")
+        self.refuse(3, "folder.*(moved|cannot be opened)", "train", *RUN, *DATA, *VIEWS, "--out", "x")
+
+
+if __name__ == "__main__":
+    common.main()

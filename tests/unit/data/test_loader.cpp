@@ -1,0 +1,100 @@
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "catch.hpp"
+#include "dat/error.hpp"
+#include "dat/loader.hpp"
+
+using namespace dat;
+
+namespace {
+
+/// Images that take some time, the longer the earlier in a batch they are asked for; some cannot be read.
+struct Slow final : Dataset {
+  explicit Slow(int images)
+      : whole(synthetic_dataset({.classes = 3, .size = 9, .train = images, .test = 1, .seed = 1}, "train")) {}
+  std::unique_ptr<Dataset> whole;
+  std::set<std::int64_t> failing{};
+  mutable std::atomic<int> reads = 0;
+  [[nodiscard]] const DatasetInfo& info() const override { return whole->info(); }
+  [[nodiscard]] std::int64_t size() const override { return whole->size(); }
+  [[nodiscard]] int label(std::int64_t index) const override { return whole->label(index); }
+  void read(std::int64_t index, std::uint8_t* pixels) const override {
+    if (++reads % 3 == 0) std::this_thread::sleep_for(std::chrono::microseconds(300));
+    require(!failing.contains(index), ExitCode::data, "image ", index);
+    whole->read(index, pixels);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("Batches are equal at any number of threads and of batches read ahead") {
+  const Slow data(37);
+  for (const Augment augment : {Augment::none, Augment::crop, Augment::resized}) {
+    LoaderOptions options{.batch = 7, .micro_batch = 7, .augment = augment, .warmup_epochs = 1, .seed = 3};
+    options.sizes = ByEpoch<int>(
+        std::vector<ByEpoch<int>::Part>{{.from = 0, .value = 8, .end = 8}, {.from = 1, .value = 9, .end = 9}});
+    options.first_step = 2;
+    BatchReader reader(data, 3, options);
+    HostBatch expected = reader.batch();
+    for (const auto& [threads, prefetch] : {std::pair{1, 1}, std::pair{4, 1}, std::pair{3, 5}}) {
+      options.threads = threads;
+      options.prefetch = prefetch;
+      Loader loader(data, 3, 1, options);
+      for (int step = 2; step < 9; ++step) {  // four epochs
+        const HostBatch& batch = loader.next();
+        reader.fill(expected, step, 1);
+        CHECK((batch.key.step == step && batch.key.size == expected.key.size && batch.side == expected.side));
+        CHECK(batch.side == (augment == Augment::resized && step < 2 ? 8 : 9));
+        CHECK(batch.count == expected.count);
+        CHECK(std::equal(batch.ids.begin(), batch.ids.begin() + batch.count, expected.ids.begin()));
+        CHECK(std::equal(batch.labels.begin(), batch.labels.begin() + batch.count, expected.labels.begin()));
+        const auto bytes = std::ptrdiff_t{batch.count} * batch.side * batch.side * 3;
+        CHECK(std::equal(batch.pixels.begin(), batch.pixels.begin() + bytes, expected.pixels.begin()));
+        for (std::size_t k = 0; k < static_cast<std::size_t>(batch.count); ++k)
+          CHECK((batch.crops[k].top == expected.crops[k].top && batch.crops[k].left == expected.crops[k].left &&
+                 batch.crops[k].flip == expected.crops[k].flip));
+      }
+    }
+  }
+}
+
+TEST_CASE("Windows that are resized have the size of their epoch, and change with it") {
+  const Slow data(12);
+  LoaderOptions options{.batch = 12, .micro_batch = 12, .augment = Augment::resized, .seed = 3};
+  options.sizes = ByEpoch<int>(
+      std::vector<ByEpoch<int>::Part>{{.from = 0, .value = 5, .end = 5}, {.from = 1, .value = 8, .end = 8}});
+  BatchReader reader(data, 1, options), small(data, 1, options);
+  HostBatch first = reader.batch(), second = reader.batch();
+  reader.fill(first, 0, 0);
+  small.fill(second, 1, 0);
+  CHECK((first.side == 5 && first.key.size == 5 && second.side == 8 && second.key.size == 8));
+  options.sizes = 8;
+  BatchReader whole(data, 1, options);
+  whole.fill(first, 1, 0);
+  CHECK(first.pixels == second.pixels);
+  whole.fill(first, 2, 0);
+  CHECK(first.pixels != second.pixels);
+}
+
+TEST_CASE("The first damaged image of a batch is told when its turn comes, whoever finds it first") {
+  Slow data(64);
+  LoaderOptions options{.batch = 16, .micro_batch = 16, .seed = 3, .prefetch = 3};
+  BatchReader reader(data, 1, options);
+  HostBatch batch = reader.batch();
+  reader.fill(batch, 2, 0);
+  const std::vector<std::int64_t> ids = batch.ids;
+  data.failing = {ids[3], ids[9], ids[14]};
+  const std::string lowest = "image " + std::to_string(*data.failing.begin());
+  for (const int threads : {1, 4}) {
+    options.threads = threads;
+    Loader loader(data, 1, 0, options);
+    CHECK(loader.next().key.step == 0);
+    CHECK(loader.next().key.step == 1);
+    for (int again = 0; again < 2; ++again) CHECK_THROWS_WITH(loader.next(), lowest);
+  }
+}
