@@ -242,8 +242,8 @@ TEST_CASE("export and import have their own options") {
   CHECK(parse({"import", "a", "--out", "b"}).imported == ImportOptions{.file = "a", .out = "b"});
   CHECK(contains(refusal({"import", "a"}), "give --out PATH"));
   CHECK(contains(refusal({"import", "a", "--network", "vgg", "--out", "b"}), "must be one of auto, "));
-  CHECK(
-      contains(refusal({"import", "a", "--new-head", "1", "--out", "b"}), "of at least 2 and at most 256 or \"none\""));
+  CHECK(contains(refusal({"import", "a", "--new-head", "1", "--out", "b"}),
+                 "of at least 2 and at most 32767 or \"none\""));
   CHECK(contains(refusal({"imprt", "a"}), "did you mean 'import'?"));
 }
 
@@ -332,6 +332,14 @@ TEST_CASE("the resolved configuration restores every option") {
                                 "12",
                                 "--augment",
                                 "none",
+                                "--size",
+                                "20",
+                                "--decode",
+                                "fast",
+                                "--data-threads",
+                                "3",
+                                "--prefetch",
+                                "4",
                                 "--network",
                                 "small_cnn",
                                 "--width",

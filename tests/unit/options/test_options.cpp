@@ -163,6 +163,8 @@ TEST_CASE("a restart may change what does not touch the run's numbers, and nothi
                                                       "limit-test",
                                                       "eval-every",
                                                       "data",
+                                                      "data-threads",
+                                                      "prefetch",
                                                       "check-every",
                                                       "epochs",
                                                       "checkpoint-every",
