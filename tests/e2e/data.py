@@ -129,6 +129,13 @@ class Own(common.TestCase):
         np.testing.assert_array_equal(self.weights("b", "packed.h5", ranks=2), reference)
         np.testing.assert_array_equal(self.weights("c", "wide.h5", ranks=2), reference)
 
+    def test_an_image_that_is_not_what_its_hash_says_ends_the_run(self):
+        write_own("set.h5", images(1, 40, 16, 4), images(2, 8, 16, 4))
+        with h5py.File("set.h5", "r+") as file:
+            file["train/hashes"] = np.arange(40, dtype=np.uint64)
+        self.refuse(3, r"set.h5: image \d+ of 40 is damaged: its hash is not the stored one", "train", "--out", "run", *TRAIN,
+                    "--data", "set.h5")
+
     def test_several_files_are_one_pool(self):
         train, test = images(1, 40, 16, 4), images(2, 9, 16, 4)
         write_own("whole.h5", train, test)

@@ -243,7 +243,7 @@ TEST_CASE("export and import have their own options") {
   CHECK(contains(refusal({"import", "a"}), "give --out PATH"));
   CHECK(contains(refusal({"import", "a", "--network", "vgg", "--out", "b"}), "must be one of auto, "));
   CHECK(
-      contains(refusal({"import", "a", "--new-head", "1", "--out", "b"}), "of at least 2 and at most 256 or \"none\""));
+      contains(refusal({"import", "a", "--new-head", "1", "--out", "b"}), "of at least 2 and at most 32767 or \"none\""));
   CHECK(contains(refusal({"imprt", "a"}), "did you mean 'import'?"));
 }
 
