@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What takes too long for tests/run.sh, after it and with its build. Each part says what it is; docs/testing.md tells
 # more. About four hours on two cores, and 2 GB of disk for a while.
-# Usage: bash tests/nightly.sh
+# Usage: [DAT_IMAGES=TAR] bash tests/nightly.sh   TAR: many images in folders of their classes, such as Tiny ImageNet's
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 program=build/test/tests/dat_hpc_plain
@@ -64,6 +64,8 @@ if [ -x build/test/tests/dat_mpi_tests_double ]; then
     "[network]~[cpu],[golden]~[cpu],[optimizer]~[cpu],[attack]~[cpu],[codec]~[cpu],[trainer]~[cpu],[double],[long]~[cpu]"
 fi
 part env DAT_MUTANTS=1500 "$python" tests/e2e/files.py "$program" Outside
+part env DAT_NIGHT=1 "$python" tests/e2e/images.py "$program" Images.test_a_thousand_damaged_images Images.test_many_images_killed_at_any_moment
+part env DAT_FUZZ_MUTANTS=3000 build/asan/tests/dat_tests "Whatever bytes*"
 part bash tests/campaign/fuzz.sh 10000000
 part bash tests/campaign/mutations.sh
 echo

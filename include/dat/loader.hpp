@@ -76,7 +76,7 @@ class BatchReader {
   BatchReader(const Dataset& dataset, int ranks, const LoaderOptions& options);
   /// A batch with room for any rank's samples of any step.
   [[nodiscard]] HostBatch batch() const;
-  /// Fills a batch that batch() has made. Allocates nothing.
+  /// Fills a batch that batch() has made. On one thread it allocates nothing.
   void fill(HostBatch& batch, std::int64_t step, int rank) { fill(batch, step, rank, ranks_); }
   /// The same, of a rank of a group that has no fewer ranks than this one.
   void fill(HostBatch& batch, std::int64_t step, int rank, int ranks);

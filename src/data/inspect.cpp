@@ -35,8 +35,8 @@ std::string places(const Hdf5Reader& file) {
   if (!file.has("/containers")) return text + ", files of their own";
   Shape shape;
   const std::vector<std::uint8_t> bytes = file.read<std::uint8_t>("/containers", shape);
-  const auto tars = std::count(bytes.begin(), bytes.end(), '\n');
-  const std::string first(bytes.begin(), std::find(bytes.begin(), bytes.end(), '\n'));
+  const auto tars = std::count(bytes.begin(), bytes.end(), '\0');
+  const std::string first(bytes.begin(), std::find(bytes.begin(), bytes.end(), '\0'));
   return text + ", in " + std::to_string(tars) + (tars == 1 ? " tar: " : " tars: ") + first + (tars > 1 ? ", ..." : "");
 }
 

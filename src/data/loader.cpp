@@ -1,6 +1,8 @@
 #include "dat/loader.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <limits>
 #include <numeric>
 
 #include "dat/dealing.hpp"
@@ -114,7 +116,19 @@ void BatchReader::read(HostBatch& batch, int order) const {
 }
 
 void BatchReader::read_all(HostBatch& batch) const {
-  for (int order = 0; order < batch.count; ++order) read(batch, order);
+  std::atomic<int> next = 0, failed = std::numeric_limits<int>::max();
+  const auto work = [&] {
+    for (int order = next++; order < std::min<int>(batch.count, failed); order = next++) try {
+        read(batch, order);
+      } catch (...) {
+        for (int first = failed; order < first && !failed.compare_exchange_weak(first, order);) continue;
+      }
+  };
+  std::vector<std::jthread> others;
+  for (int k = 1; k < options_.threads; ++k) others.emplace_back(work);
+  work();
+  others.clear();
+  if (failed < batch.count) read(batch, failed);  // once more, for its error
 }
 
 Loader::Loader(const Dataset& dataset, int ranks, int rank, const LoaderOptions& options)

@@ -18,6 +18,7 @@ class FileBytes final : public ByteSource {
  public:
   explicit FileBytes(std::string path)
       : path_(std::move(path)), file_(::open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)), size_(0) {
+    // A pipe would have it wait for a writer.
     require(file_ >= 0, ExitCode::data, path_, ": cannot be opened: ", system_reason(errno));
     struct stat status {};
     const bool known = ::fstat(file_, &status) == 0;

@@ -88,15 +88,23 @@ constexpr double kLongestJob = 60.0 * 4'000'000'000;
   return static_cast<double>(images.info().image_bytes()) * static_cast<double>(images.size());
 }
 
+/// Pixels that a rank has in memory, the page cache of plain files included; of images that are decoded, those of the
+/// batches that are read ahead.
+[[nodiscard]] double held_bytes(const Dataset& images, const TrainOptions& options, const Plan& plan) {
+  if (!images.info().decoded) return image_bytes(images);
+  return static_cast<double>(images.info().image_bytes()) * plan.batch * (options.prefetch + 1);
+}
+
 /// Host memory of a rank, and in words what it is made of.
 struct Memory {
   double bytes = 0;
   std::string source;
 };
 
-[[nodiscard]] Memory memory_of(const Splits& splits, double buffers, bool gpu) {
-  double images = image_bytes(*splits.train) + image_bytes(*splits.test);
-  if (splits.holdout) images += image_bytes(*splits.holdout);
+[[nodiscard]] Memory memory_of(const Splits& splits, const TrainOptions& options, const Plan& plan, double buffers,
+                               bool gpu) {
+  double images = held_bytes(*splits.train, options, plan) + held_bytes(*splits.test, options, plan);
+  if (splits.holdout) images += held_bytes(*splits.holdout, options, plan);
   const double process = gpu ? kCudaProcessBytes : kProcessBytes;
   std::ostringstream text;
   text << std::fixed << std::setprecision(1) << images / 1e6 << " MB of images, " << buffers / 1e6 << " MB of buffers, "
@@ -137,7 +145,7 @@ void take_known_network(TrainOrder& order) {
   const Plan plan(options, mix_of(options, *splits.train), trainers);
   require_ranks(options, plan, ranks);
   buffers += warm_start_bytes(options, plan, *splits.train);
-  const Memory memory = memory_of(splits, buffers, gpu);
+  const Memory memory = memory_of(splits, options, plan, buffers, gpu);
   // Rank 0 has what all ranks keep of every image twice while it reads a checkpoint.
   const double at_once = options.warm_start > 0 ? 2 * image_bytes(*splits.train) : 0;
   const StepTime step = step_time(job);

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 
 import h5py
 import numpy as np
@@ -174,10 +175,29 @@ class Own(common.TestCase):
         self.assertIn("3 test images of 9, named in some.txt", text)
         self.assertEqual((named["images"], named["split_images"], named["list"], named["verdict"]), (3, 9, "some.txt", "PARTIAL"))
         self.assertEqual(named["per_image"], alone["per_image"])
+        self.assert_images_of_an_index_are_evaluated(evaluated, train, test)
         sequence = ["eval", run, "--threads", 1, "--quiet", "--eval", "none+fgsm", "--out", "sequence", "--images"]
         self.assertEqual(common.run(*sequence, "some.txt").code, 0)
         self.refuse(2, "another evaluation: hash of the images", *sequence, "others.txt")
         self.refuse(3, "none.txt: 1 of its 2 names are not among the images: 9 .line 2.$", *sequence, "none.txt")
+
+    def assert_images_of_an_index_are_evaluated(self, evaluated, train, test):
+        for split, (pixels, labels) in ("train", train), ("val", test):
+            for i, (image, label) in enumerate(zip(pixels, labels)):
+                os.makedirs(f"images/{split}/class {label}", exist_ok=True)
+                Image.fromarray(image).save(f"images/{split}/class {label}/{i}.png")
+        self.assertEqual(common.run("data", "index", "images", "index.h5").code, 0)
+        chosen = sorted([2, 4, 7], key=lambda i: (test[1][i], i))  # as their paths
+        with open("paths.txt", "w") as file:
+            file.writelines(f"val/class {test[1][i]}/{i}.png\n" for i in (7, 2, 4))
+        write_own("sorted.h5", train, tuple(array[chosen] for array in test))
+        named, alone = (evaluated("c.json", *options)[1] for options in (("--data", "index.h5", "--images", "paths.txt"), ("--data", "sorted.h5")))
+        self.assertEqual(named["per_image"], alone["per_image"])
+        with tarfile.open("images.tar", "w") as file:
+            file.add("images")
+        self.assertEqual(common.run("data", "index", "images.tar", "tar.h5").code, 0)
+        text = common.run("data", "inspect", "tar.h5").text
+        self.assertRegex(text, "(?s)source +images in ., in 1 tar: images.tar\n.*test +9 images of 16 x 16 x 3, 4 classes; an image is checked")
 
 
 class Page(common.TestCase):

@@ -7,7 +7,9 @@ import re
 import shutil
 import signal
 import subprocess
+import tarfile
 import time
+import zipfile
 from unittest import mock
 
 import h5py
@@ -325,17 +327,25 @@ class Outside(common.TestCase):
     def test_mutated_files_are_refused_or_read_and_never_hang(self):
         self.write("plain.h5")
         self.write("packed.h5", chunks=(5, 16, 16, 3), compression="gzip")
+        for name, mode in ("set.tar", "w"), ("set.tar.gz", "w:gz"):
+            with tarfile.open(name, mode) as file:
+                file.add("packed.h5")
+        with zipfile.ZipFile("set.zip", "w", zipfile.ZIP_DEFLATED) as file:
+            file.write("packed.h5")
         random = np.random.default_rng(2)
         seen = set()
-        for source, verb in ("plain.h5", ["inspect", "mutant.h5"]), ("packed.h5", ["convert", "mutant.h5", "out.h5"]):
+        for source, *verb in ("plain.h5", "inspect"), *((name, "convert") for name in ("packed.h5", "set.tar", "set.tar.gz", "set.zip")):
+            mutated = source.replace(source.split(".")[0], "mutant", 1)
             with open(source, "rb") as file:
                 whole = np.frombuffer(file.read(), np.uint8)
-            for _ in range(int(os.environ.get("DAT_MUTANTS", 6))):
+            for _ in range(int(os.environ.get("DAT_MUTANTS", 3))):
                 mutant = whole.copy()
-                for at in random.integers(0, 4096, 3):
+                for at in random.integers(0, min(4096, len(whole)), 3):
                     mutant[at] = random.integers(0, 256)
-                mutant.tofile("mutant.h5")
-                ended = common.run("data", *verb, limit=120)
+                if source == "set.zip":  # its directory stands at the end
+                    mutant[-random.integers(1, 100)] = random.integers(0, 256)
+                mutant.tofile(mutated)
+                ended = common.run("data", *verb, mutated, *(["out.h5"] if verb == ["convert"] else []), limit=120)
                 self.assertIn(ended.code, (0, 3), ended.text)
                 self.assertEqual(len(ended.errors), ended.code == 3, ended.text)
                 seen.add(ended.code)

@@ -15,7 +15,8 @@ import ranks as any_ranks
 from PIL import Image
 
 CLASSES, STEPS = ["ant", "bee", "cow", "dog"], 10
-RUN = [word if word != "set.h5" else "folder.h5" for word in any_ranks.SMALL]
+RUN = any_ranks.SMALL[2:]
+DATA = ["--data", "folder.h5"]
 VIEWS = ["--size", 16, "--augment", "resized"]
 
 
@@ -42,8 +43,8 @@ class Training(common.TestCase):
         ended = common.run("data", "index", *arguments)
         self.assertEqual(ended.code, 0, ended.text)
 
-    def go(self, folder, *arguments, ranks):
-        self.train(folder, *RUN, *any_ranks.DEALT, *VIEWS, *arguments, ranks=ranks)
+    def go(self, folder, *arguments, ranks, data="folder.h5"):
+        self.train(folder, *RUN, "--data", data, *any_ranks.DEALT, *VIEWS, *arguments, ranks=ranks)
 
     assert_equal_runs = any_ranks.AnyNumber.assert_equal_runs
 
@@ -56,10 +57,10 @@ class Training(common.TestCase):
         self.index("folder.tar", "tar.h5", "--threads", 2)
         self.index("folder", "shards", "--pack", "--shard-size", 1)
         self.index("shards", "shards.h5")
-        for folder, ranks, arguments in [("threads", 1, ["--data-threads", 4, "--prefetch", 5]),
-                                         ("three", 3, ["--data", "tar.h5", "--data-threads", 2]),
-                                         ("two", 2, ["--data", "shards.h5", "--prefetch", 1])]:
-            self.go(folder, *arguments, ranks=ranks)
+        for folder, ranks, data, *arguments in [("threads", 1, "folder.h5", "--data-threads", 4, "--prefetch", 5),
+                                                ("three", 3, "tar.h5", "--data-threads", 2),
+                                                ("two", 2, "shards.h5", "--prefetch", 1)]:
+            self.go(folder, *arguments, ranks=ranks, data=data)
             self.assert_equal_runs(folder, "reference")
         for ranks, end, threads in (3, 3, 1), (1, 7, 3), (2, STEPS, 2):  # also amid an epoch
             self.go("parts", "--max-steps", end, "--data-threads", threads, ranks=ranks)
@@ -75,11 +76,11 @@ class Training(common.TestCase):
         self.assert_same(common.state("checked"), common.state("reference"))
         self.go("generated", "--train-size", "9,16@1", "--generators", 1, ranks=3)
         self.assertEqual(any_ranks.losses("generated"), any_ranks.losses("reference"))
-        byzantine = ["--byzantine", "--aggregator", "centered_clip", "--faults", 1, "--validators", 1, "--selector", "all",
+        byzantine = ["--byzantine", "--aggregator", "centered_clip", "--faults", 1, "--validators", 2, "--selector", "all",
                      "--lambda", 0, "--attackers", 1, "--cheat", "sign_flip", "--cheat-from", 2]
         for folder, threads in ("one", 1), ("four", 4):
-            ended = common.run("train", *RUN, *any_ranks.DEALT, *VIEWS, "--max-steps", 5, *byzantine, "--data-threads", threads,
-                               "--out", folder, ranks=3)
+            ended = common.run("train", *RUN, *DATA, "--total-batch", 25, "--micro-batch", 5, *VIEWS, "--max-steps", 5, *byzantine,
+                               "--data-threads", threads, "--out", folder, ranks=5)
             self.assertEqual(ended.code, 0, ended.text)
         self.assert_same(common.state("four"), common.state("one"))
 
@@ -107,14 +108,14 @@ class Training(common.TestCase):
             np.testing.assert_array_equal(np.asarray(image.crop((left, top, left + 16, top + 16))), own, name)
 
     def test_what_is_refused(self):
-        self.refuse(2, "several shapes.*--size N", "train", *RUN)
-        self.refuse(2, "warm-start keeps perturbations of pixels", "train", *RUN, *VIEWS, "--warm-start", 2)
+        self.refuse(2, "several shapes.*--size N", "train", *RUN, *DATA)
+        self.refuse(2, "warm-start keeps perturbations of pixels", "train", *RUN, *DATA, *VIEWS, "--warm-start", 2)
         with open("folder/train/ant/000.JPEG", "r+b") as file:
             file.seek(60)
             file.write(b"\x00\x01\x02")
-        self.refuse(3, "folder/train/ant/000.JPEG.*make the index anew", "train", *RUN, *VIEWS, "--out", "x")
+        self.refuse(3, "folder/train/ant/000.JPEG: has other bytes", "train", *RUN, *DATA, *VIEWS, "--out", "x")
         os.rename("folder", "elsewhere")
-        self.refuse(3, "folder.*(moved|cannot be opened)", "train", *RUN, *VIEWS, "--out", "x")
+        self.refuse(3, "folder.*(moved|cannot be opened)", "train", *RUN, *DATA, *VIEWS, "--out", "x")
 
 
 if __name__ == "__main__":

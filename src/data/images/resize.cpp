@@ -43,9 +43,6 @@ struct Triangle {
 using Words [[gnu::vector_size(32)]] = std::uint32_t;
 constexpr Words kPlaces{0, 8, 16, 24, 0, 8, 16, 24};
 using Bytes [[gnu::vector_size(32)]] = std::uint8_t;
-/// Of eight numbers the lowest bytes of four and four, at 0 and at 16.
-constexpr Bytes kLowest{0,  4,  8,  12, 0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,
-                        16, 20, 24, 28, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16};
 
 std::uint8_t to_byte(std::int32_t sum) { return static_cast<std::uint8_t>(std::clamp(sum >> kBits, 0, 255)); }
 
@@ -128,7 +125,10 @@ void Resizer::along_rows(int outputs, int left, std::uint8_t* upper, std::uint8_
     sums >>= kBits;
     sums = sums < 0 ? Pair{} : sums;
     sums = sums > 255 ? Pair{} + 255 : sums;
-    const auto bytes = __builtin_shuffle(reinterpret_cast<Bytes&>(sums), kLowest);
+    const auto& all = reinterpret_cast<const Bytes&>(sums);
+    // Of eight numbers the lowest bytes of four and four, at 0 and at 16.
+    const Bytes bytes = __builtin_shufflevector(all, all, 0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 16, 20, 24,
+                                                28, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16);
     std::memcpy(upper + 3 * x, &bytes, 4);  // the fourth is written anew with the next pixel
     std::memcpy(lower + 3 * x, reinterpret_cast<const std::uint8_t*>(&bytes) + 16, 4);
   }

@@ -20,7 +20,7 @@ namespace {
 struct TarReading {
   const ByteSource& source;
   std::int64_t at = 0;
-  std::vector<char> block = std::vector<char>(1U << 16U);
+  std::vector<char> block = std::vector<char>(1U << 12U);  // heads alone are read: no more than one
   std::exception_ptr failure{};
 };
 
@@ -55,7 +55,7 @@ void for_each_in_tar(const ByteSource& source, const std::function<void(const Ta
   const auto check = [&](int status) {
     if (reading.failure) std::rethrow_exception(reading.failure);
     require(status == ARCHIVE_OK || status == ARCHIVE_WARN || status == ARCHIVE_EOF, ExitCode::data, source.name(),
-            ": no whole tar archive: ",
+            ": no whole tar archive, or a compressed one: ",
             archive_error_string(reader.get()) != nullptr ? archive_error_string(reader.get()) : "unknown");
     return status;
   };
@@ -64,8 +64,8 @@ void for_each_in_tar(const ByteSource& source, const std::function<void(const Ta
   for (archive_entry* entry = nullptr; check(archive_read_next_header(reader.get(), &entry)) != ARCHIVE_EOF;) {
     tick();
     const char* const path = archive_entry_pathname(entry);
-    if (archive_entry_filetype(entry) != AE_IFREG || archive_entry_hardlink(entry) != nullptr || path == nullptr)
-      continue;
+    if (archive_entry_filetype(entry) != AE_IFREG || archive_entry_hardlink(entry) != nullptr) continue;
+    require(path != nullptr, ExitCode::data, source.name(), ": has a file whose name cannot be read");
     require(archive_entry_sparse_count(entry) == 0, ExitCode::data, source.name(), ": ", in_one_line(path),
             " is a sparse file, which cannot be read where it lies");
     const TarEntry found{path, archive_filter_bytes(reader.get(), 0), archive_entry_size(entry)};

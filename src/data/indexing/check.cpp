@@ -99,11 +99,9 @@ std::vector<MemberReader::Checked> MemberReader::check(std::span<const std::size
         const std::string place = files_.place(member.container, member.path), text = error.what();
         one.damage = in_one_line(without_controls(text.starts_with(place) ? text : place + ": " + text));
       }
-      constexpr std::size_t kOften = 32;
       const std::size_t count = ++checked;
-      if (count % kOften != 0) return;
-      const std::lock_guard lock(mutex);
-      tell(done + part * static_cast<double>(count) / static_cast<double>(numbers.size()));
+      if (const std::unique_lock lock(mutex, std::try_to_lock); lock.owns_lock())  // else another thread tells
+        tell(done + part * static_cast<double>(count) / static_cast<double>(numbers.size()));
     };
   });
   return found;

@@ -1,5 +1,8 @@
 #include "data/indexing/tar_writer.hpp"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cassert>
@@ -7,6 +10,7 @@
 #include <cstdio>
 #include <cstring>
 #include <numeric>
+#include <utility>
 
 #include "dat/error.hpp"
 #include "dat/file.hpp"
@@ -40,27 +44,39 @@ namespace {
 
 }  // namespace
 
-TarWriter::TarWriter(const std::string& path) : path_(path), file_(path, std::ios::binary) {}
+TarWriter::TarWriter(const std::string& path)
+    : path_(path), file_(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
+  require(file_ >= 0, ExitCode::io, "cannot write ", path_, ": ", system_reason(errno));
+}
+
+TarWriter::~TarWriter() {
+  if (file_ >= 0) ::close(file_);
+}
 
 void TarWriter::add(const std::string& name, std::span<const std::uint8_t> bytes) {
   assert(!name.empty() && name.size() <= kLongestName);
   const auto header = header_of(name, bytes.size());
-  write(header.data(), kBlock);
-  write(reinterpret_cast<const char*>(bytes.data()), std::ssize(bytes));
-  const std::array<char, kBlock> zeros{};
-  write(zeros.data(), room_for(std::ssize(bytes)) - kBlock - std::ssize(bytes));
+  waiting_.append(header.data(), header.size());
+  waiting_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  waiting_.append(static_cast<std::size_t>(room_for(std::ssize(bytes)) - kBlock - std::ssize(bytes)), '\0');
+  constexpr std::size_t kMost = std::size_t{1} << 20;
+  if (waiting_.size() >= kMost) flush();
 }
 
 void TarWriter::close() {
-  const std::array<char, 2 * kBlock> zeros{};
-  write(zeros.data(), std::ssize(zeros));
-  file_.close();
-  require(file_.good(), ExitCode::io, "cannot write ", path_, ": ", system_reason(errno));
+  waiting_.append(2 * kBlock, '\0');
+  flush();
+  require(::close(std::exchange(file_, -1)) == 0, ExitCode::io, "cannot write ", path_, ": ", system_reason(errno));
 }
 
-void TarWriter::write(const char* data, std::int64_t bytes) {
-  file_.write(data, bytes);
-  require(file_.good(), ExitCode::io, "cannot write ", path_, ": ", system_reason(errno));
+void TarWriter::flush() {
+  for (std::size_t done = 0; done < waiting_.size();) {
+    const ssize_t written = ::write(file_, waiting_.data() + done, waiting_.size() - done);
+    if (written < 0 && errno == EINTR) continue;
+    require(written > 0, ExitCode::io, "cannot write ", path_, ": ", system_reason(errno));
+    done += static_cast<std::size_t>(written);
+  }
+  waiting_.clear();
 }
 
 }  // namespace dat

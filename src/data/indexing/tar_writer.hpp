@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <fstream>
 #include <span>
 #include <string>
 
@@ -14,6 +13,9 @@ class TarWriter {
   static constexpr std::size_t kLongestName = 100;
 
   explicit TarWriter(const std::string& path);
+  ~TarWriter();
+  TarWriter(const TarWriter&) = delete;
+  TarWriter& operator=(const TarWriter&) = delete;
   /// A file. name: of kLongestName bytes at most, which the caller knows.
   void add(const std::string& name, std::span<const std::uint8_t> bytes);
   void close();
@@ -24,10 +26,11 @@ class TarWriter {
   }
 
  private:
-  void write(const char* data, std::int64_t bytes);
+  void flush();
 
   std::string path_;
-  std::ofstream file_;
+  int file_;
+  std::string waiting_;  ///< to be written
 };
 
 }  // namespace dat

@@ -13,9 +13,10 @@ namespace dat {
 
 namespace {
 
-[[nodiscard]] LoaderOptions reading(const TrainOptions& options, const Plan& plan, bool pixels) {
+[[nodiscard]] LoaderOptions reading(const TrainOptions& options, const Plan& plan, bool pixels, int threads) {
   LoaderOptions loading = loader_options(options, plan);
   loading.pixels = pixels;
+  loading.threads = threads;
   return loading;
 }
 
@@ -61,7 +62,8 @@ Generator::Generator(Communicator& launch, const TrainOptions& options)
                   ? put_on_device(replica_.backend(), *splits_.train)
                   : nullptr),
       attacker_(replica_.images(), replica_, method_.attacks, nullptr),
-      reader_(*splits_.train, trainers_, reading(options, plan_, pixels_ == nullptr)),
+      reader_(*splits_.train, trainers_,
+              reading(options, plan_, pixels_ == nullptr, data_threads(options, replica_.backend(), launch))),
       under_way_{.steps = staleness_.versions + 1, .units = most_units(plan_)},
       all_(static_cast<std::size_t>(trainers_)),
       tasks_(static_cast<std::size_t>(trainers_ * under_way_.places())),

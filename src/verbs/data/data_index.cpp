@@ -92,12 +92,16 @@ int run_index(const IndexOrder& o, int, char**) {
   constexpr std::int64_t kMegabyte = 1 << 20;
   const Limits limits{.cpu_seconds = kIndexSeconds,
                       .memory = (4096 + 256 * std::int64_t{choose_threads(o.threads, 1)}) * kMegabyte};
+  const fs::path output(o.output);
+  const std::string folder = output.has_parent_path() ? output.parent_path().string() : ".";
+  const auto tidy = [&] {  // what a killed call has left; in its folder write_pack does it
+    if (!o.pack && fs::is_directory(folder, error)) remove_temporaries(folder, output.filename().string());
+  };
+  tidy();
   try {
     confined(o.source, limits, [&] { make(o); });
   } catch (...) {
-    const fs::path output(o.output);
-    const std::string folder = output.has_parent_path() ? output.parent_path().string() : ".";
-    if (!o.pack && fs::is_directory(folder, error)) remove_temporaries(folder, output.filename().string());
+    tidy();
     throw;
   }
   return static_cast<int>(ExitCode::done);
@@ -111,6 +115,7 @@ std::optional<IndexOrder> parse_index(CommandLine& line) {
   line.describe("Makes a data set of images of any size: an index of where they lie, tars, or a plain data file.");
   line.add(bound);
   if (!line.read()) return {};
+  bound.check(true);
   return o;
 }
 

@@ -1,3 +1,4 @@
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -20,6 +21,7 @@
 #include "data_path.hpp"
 #include "errors.hpp"
 #include "files/bytes.hpp"
+#include "files/confined.hpp"
 #include "hdf5/hdf5.hpp"
 #include "temporary_folder.hpp"
 
@@ -78,7 +80,8 @@ std::string jpeg_head(int height, int width) {
 
 }  // namespace
 
-TEST_CASE("An index has the images of a folder, of its tar and of its packed tars, whatever their names are") {
+TEST_CASE("An index has the images of a folder, of its tar and of its packed tars, whatever their names are",
+          "[index]") {
   const TemporaryFolder folder;
   const std::string source = folder / "so\nurce";
   put_source(source);
@@ -123,7 +126,7 @@ TEST_CASE("An index has the images of a folder, of its tar and of its packed tar
   }
 }
 
-TEST_CASE("Packed tars that fit are kept, and others are written anew or refused") {
+TEST_CASE("Packed tars that fit are kept, and others are written anew or refused", "[index]") {
   const TemporaryFolder folder;
   const std::string source = folder / "source", first = folder / "pack/train-000000.tar";
   put_source(source);
@@ -149,7 +152,7 @@ TEST_CASE("Packed tars that fit are kept, and others are written anew or refused
         "3: " + options.output + ": has mine.tar already, which is not of this pack; give another folder");
 }
 
-TEST_CASE("Damaged images are all listed, and then refused or left out") {
+TEST_CASE("Damaged images are all listed, and then refused or left out", "[index]") {
   const TemporaryFolder folder;
   const std::string source = folder / "source";
   put_source(source);
@@ -176,7 +179,8 @@ TEST_CASE("Damaged images are all listed, and then refused or left out") {
   }
 }
 
-TEST_CASE("An index whose images have moved or changed, or whose paths leave its folder, is refused by their names") {
+TEST_CASE("An index whose images have moved or changed, or whose paths leave its folder, is refused by their names",
+          "[index]") {
   const TemporaryFolder folder;
   const std::string source = folder / "source", index = folder / "index.h5";
   put_source(source);
@@ -222,7 +226,7 @@ TEST_CASE("An index whose images have moved or changed, or whose paths leave its
   }
 }
 
-TEST_CASE("Images of more pixels than memory is for are refused by their heads") {
+TEST_CASE("Images of more pixels than memory is for are refused by their heads", "[index]") {
   CHECK(image_shape(as_bytes(jpeg_head(8192, 16384))) == ImageShape{8192, 16384});
   CHECK(error_of([] { (void)image_shape(as_bytes(jpeg_head(16384, 16384))); }) ==
         "3: has 16384 x 16384 pixels, at most 128 million are taken");
@@ -230,7 +234,25 @@ TEST_CASE("Images of more pixels than memory is for are refused by their heads")
         "3: has 16385 x 10 pixels, at most 16384 on a side are taken");
 }
 
-TEST_CASE("A source of one class, or of one path that is two, is refused; links are followed") {
+TEST_CASE("Work in the process with limits has more time where it gets on, and no other process has", "[index]") {
+  const auto seconds = [] {
+    rlimit both{};
+    ::getrlimit(RLIMIT_CPU, &both);
+    return both.rlim_cur;
+  };
+  const auto before = seconds();
+  CHECK(error_of([&] {
+          confined("source", {.cpu_seconds = 5}, [&] {
+            require(seconds() == 5, ExitCode::data, "is limited");
+            more_time(100);
+            require(seconds() >= 100 && seconds() < 200, ExitCode::data, "has no more time");
+          });
+        }) == "none");
+  more_time(100);
+  CHECK(seconds() == before);
+}
+
+TEST_CASE("A source of one class, or of one path that is two, is refused; links are followed", "[index]") {
   const TemporaryFolder folder;
   put(folder / "source/a/1.jpg", image("rgb.jpg"));
   const IndexOptions options{.source = folder / "source", .output = folder / "out.h5"};

@@ -92,6 +92,9 @@ TEST_CASE("The first damaged image of a batch is told when its turn comes, whoev
   const std::string lowest = "image " + std::to_string(*data.failing.begin());
   for (const int threads : {1, 4}) {
     options.threads = threads;
+    BatchReader at_once(data, 1, options);
+    at_once.fill(batch, 1, 0);
+    CHECK_THROWS_WITH(at_once.fill(batch, 2, 0), lowest);
     Loader loader(data, 1, 0, options);
     CHECK(loader.next().key.step == 0);
     CHECK(loader.next().key.step == 1);
