@@ -63,11 +63,11 @@ class PartOfSource final : public ByteSource {
 }
 
 /// Names of splits: of training images, then of test images, what comes first counting most.
-constexpr const char* kSplits[] = {"train", "test", "val", "valid", "validation"};
+constexpr const char* kSplitFolders[] = {"train", "test", "val", "valid", "validation"};
 constexpr int kNoSplit = -1;
 [[nodiscard]] int split_named(const std::string& name) {
-  const auto* const found = std::find(std::begin(kSplits), std::end(kSplits), name);
-  return found == std::end(kSplits) ? kNoSplit : static_cast<int>(found - std::begin(kSplits));
+  const auto* const found = std::find(std::begin(kSplitFolders), std::end(kSplitFolders), name);
+  return found == std::end(kSplitFolders) ? kNoSplit : static_cast<int>(found - std::begin(kSplitFolders));
 }
 /// The split that a tar's name begins with, such as val of Val-000001.tar.
 [[nodiscard]] int split_of_tar(const std::string& name) {
@@ -78,7 +78,7 @@ constexpr int kNoSplit = -1;
 /// Leaves out the images of a split of test images where there is one that counts more, and says which are test images.
 /// splits: of each image.
 void choose_splits(const std::vector<signed char>& splits, std::vector<Member>& all) {
-  int test = static_cast<int>(std::ssize(kSplits));
+  int test = static_cast<int>(std::ssize(kSplitFolders));
   for (const int split : splits)
     if (split > 0) test = std::min(test, split);
   std::size_t kept = 0;
