@@ -1,5 +1,6 @@
 """Sets in the forms in which they are published become data files with the same images and labels."""
 
+import bz2
 import errno
 import filecmp
 import gzip
@@ -485,6 +486,13 @@ class Archives(Converts):
             with open(f"{part}.tar.gz", "wb") as file:
                 file.write(changed)
             refuse(3, f"{part}.tar.gz:? {why}", f"{part}.tar.gz")
+        data = gzip.decompress(data)
+        with tarfile.open("c.tar.gz") as file:
+            last = file.getmembers()[-1].offset
+        for ending, pack in ("", bytes), (".bz2", bz2.compress), (".gz", gzip.compress):
+            with open(f"cut.tar{ending}", "wb") as file:
+                file.write(pack(data[:last]))
+            refuse(3, f"cut.tar{ending} is cut off", f"cut.tar{ending}")
         with zipfile.ZipFile("c.zip", "w") as file:
             file.write("cifar-10-batches-py/data_batch_1")
         data = bytearray(open("c.zip", "rb").read())
