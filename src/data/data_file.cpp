@@ -198,11 +198,9 @@ const char* const kNamesDataset = "/class_names";
 }  // namespace
 
 std::optional<std::vector<std::string>> stored_class_names(const Hdf5Reader& file) {
-  if (!file.has(kNamesDataset)) return file.texts("/", "class_names");
-  require(!file.is_group(kNamesDataset), ExitCode::data, file.path(), ": ", kNamesDataset, " is no dataset");
-  Shape shape;
-  const std::vector<std::uint8_t> text = file.read<std::uint8_t>(kNamesDataset, shape);
-  return class_names_of(std::string(text.begin(), text.end()));
+  const bool listed = file.has(kNamesDataset) && !file.is_group(kNamesDataset) &&
+                      file.info(kNamesDataset).kind == Hdf5Info::Kind::u8;  // strings are somebody else's
+  return listed ? listed_class_names(file) : file.texts("/", "class_names");
 }
 
 DataFileWriter::DataFileWriter(const std::string& path, const DatasetInfo& info, const std::string& source,

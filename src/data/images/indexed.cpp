@@ -22,11 +22,21 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Names that end in a zero each.
-[[nodiscard]] std::vector<std::string> split_at_zeros(const std::vector<std::uint8_t>& text) {
+[[nodiscard]] std::vector<std::string> split_at_zeros(const std::string& text) {
   std::vector<std::string> names;
-  for (auto begin = text.begin(), end = begin; (end = std::find(begin, text.end(), 0)) != text.end(); begin = end + 1)
+  for (auto begin = text.begin(), end = begin; (end = std::find(begin, text.end(), '\0')) != text.end();
+       begin = end + 1)
     names.emplace_back(begin, end);
   return names;
+}
+
+/// A dataset of `most` bytes at most, which is looked at before memory is taken.
+[[nodiscard]] std::string text_in(const Hdf5Reader& file, const std::string& name, std::size_t most) {
+  require(!file.is_group(name) && file.elements(name) <= most, ExitCode::data, file.path(), ": ", name, " is damaged");
+  std::string text;
+  file.read_blocks<std::uint8_t>(name,
+                                 [&](std::span<const std::uint8_t> block) { text.append(block.begin(), block.end()); });
+  return text;
 }
 
 /// The containers of an index, whose sizes must be those that it says.
@@ -40,9 +50,8 @@ namespace fs = std::filesystem;
   std::vector<std::int64_t> bytes;
   Shape shape;
   if (file.has("/containers")) {
-    names = split_at_zeros(file.read<std::uint8_t>("/containers", shape));
+    names = split_at_zeros(container_names(file));
     bytes = file.read<std::int64_t>("/container_bytes", shape);
-    require(names.size() == bytes.size(), ExitCode::data, "the names of its containers are damaged");
   }
   ImageFiles files(folder, names);
   for (std::size_t k = 0; k < names.size(); ++k)
@@ -183,15 +192,33 @@ class IndexedImages final : public Dataset {
 
 }  // namespace
 
+std::vector<std::string> listed_class_names(const Hdf5Reader& file) {
+  constexpr std::size_t kLongest = 201;  // bytes of a name and the end of its line: clean_class_names()
+  const std::string lines = text_in(file, "/class_names", kLongest * kMostClasses);
+  const auto count = std::count(lines.begin(), lines.end(), '\n');
+  require(count <= kMostClasses, ExitCode::data, file.path(), ": class_names lists ", count, " classes, must be 2 to ",
+          kMostClasses);
+  return class_names_of(lines);
+}
+
+std::string container_names(const Hdf5Reader& file) {
+  constexpr std::size_t kLongest = 4097;  // bytes of a path and the zero behind it
+  require(file.has("/container_bytes") && !file.is_group("/container_bytes"), ExitCode::data, file.path(),
+          ": has no sizes of its containers");
+  const std::size_t count = file.elements("/container_bytes");
+  std::string names = text_in(file, "/containers", kLongest * count);
+  require(static_cast<std::size_t>(std::count(names.begin(), names.end(), '\0')) == count, ExitCode::data, file.path(),
+          ": the names of its containers are damaged");
+  return names;
+}
+
 bool is_index(const Hdf5Reader& file) { return file.text("/", "filetype").value_or("") == "image index"; }
 
 OpenedFile open_index(const Hdf5Reader& file, const std::string& split, bool may_lack, const Sight& sight) {
   const std::string& path = file.path();
   OpenedFile opened;
   require(file.has("/class_names"), ExitCode::data, path, ": names no classes");
-  Shape shape;
-  const std::vector<std::uint8_t> names = file.read<std::uint8_t>("/class_names", shape);
-  opened.class_names = class_names_of(std::string(names.begin(), names.end()));
+  opened.class_names = listed_class_names(file);
   const int classes = static_cast<int>(opened.class_names.size());
   require(classes >= 2 && classes <= kMostClasses, ExitCode::data, path, ": names ", classes, " classes, must be 2 to ",
           kMostClasses);

@@ -251,6 +251,13 @@ TEST_CASE("21,841 classes go through a file with their names, and through conver
   write_file(folder / "more.h5", DataFileWriter::kSealed, names);
   CHECK(contains(error_of([&] { (void)open_dataset({folder / "more.h5"}, "train", 0); }),
                  "class_names lists 32768 classes, must be 2 to 32767"));
+  {
+    Hdf5File file = Hdf5File::create(folder / "most.h5", 0);
+    const std::vector<std::uint8_t> lines(kMostClasses * std::size_t{201} + 1, '\n');
+    file.write("class_names", {std::ssize(lines)}, lines);
+    file.write("train/images", {1, 1, 1, 1}, std::vector<std::uint8_t>{0});
+  }
+  CHECK(contains(error_of([&] { (void)open_dataset({folder / "most.h5"}, "train", 0); }), "/class_names is damaged"));
 }
 
 TEST_CASE("Labels come in blocks as one by one, of pools and of parts of them") {
