@@ -28,10 +28,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A file descriptor that is closed at the end.
+// A file descriptor that is closed at the end. A pipe does not have it wait for a writer.
 class Descriptor {
  public:
-  Descriptor(const std::string& path, int flags) : fd_(::open(path.c_str(), flags | O_CLOEXEC)) {}
+  Descriptor(const std::string& path, int flags) : fd_(::open(path.c_str(), flags | O_NONBLOCK | O_CLOEXEC)) {}
   ~Descriptor() {
     if (fd_ >= 0) ::close(fd_);
   }

@@ -11,6 +11,7 @@
 #include "catch.hpp"
 #include "dat/dataset.hpp"
 #include "dat/error.hpp"
+#include "dat/file.hpp"
 #include "data/images/decode.hpp"
 #include "data/images/index.hpp"
 #include "data/images/members.hpp"
@@ -199,6 +200,8 @@ TEST_CASE("An index whose images have moved or changed, or whose paths leave its
   CHECK(error() == "3: " + changed + ": cannot be opened: No such file or directory" + remedy);
   REQUIRE(::mkfifo(changed.c_str(), 0600) == 0);
   CHECK(error() == "3: " + changed + ": not a file" + remedy);
+  CHECK(error_of([&] { all_of(changed, "train"); }) == "3: " + changed + ": not a file");
+  CHECK(check_seal(changed) == "is not a file");
 
   TarWriter tar(folder / "source.tar");
   tar.add("a/1.jpg", as_bytes(image("rgb.jpg")));
