@@ -151,7 +151,7 @@ Converted convert_dataset(const ConvertOptions&);
 [[nodiscard]] std::string inspect_dataset(const std::string& path);
 
 /// Writes a PNG of some images of a data file, of all classes alike, each above the name of its class. Returns how many
-/// images are on it. Error(data), Error(io).
+/// images are on it. Error(data), Error(io). Error(usage): a file is there that is no PNG, or an image of the index.
 int draw_page(const std::string& path, const std::string& output);
 
 }  // namespace dat

@@ -212,8 +212,24 @@ class Page(common.TestCase):
                 np.testing.assert_array_equal(page[4 : 4 + side, 4 : 4 + side], shown)
             self.assertLess(page[4 + side : 16 + side, 4 : 4 + side].min(), 1)  # "class 0"
         self.refuse(2, "--page draws images of one data file", "data", "inspect", "set.h5", "set.h5", "--page", "page.png")
-        self.refuse(2, "set.h5", "data", "inspect", "set.h5", "--page", "set.h5")
+        self.refuse(2, "--page set.h5: a page is a .png file", "data", "inspect", "set.h5", "--page", "set.h5")
         self.refuse(9, "no/page.png", "data", "inspect", "set.h5", "--page", "no/page.png")
+        for label in range(2):
+            os.makedirs(f"images/train/{label}")
+            Image.new("RGB", (8, 8)).save(f"images/train/{label}/1.png")
+        self.assertEqual(common.run("data", "index", "images", "index.h5").code, 0)
+        with open("text.png", "w") as file:
+            file.write("not a picture")
+        for path, why in ("text.png", "is no PNG"), ("images/train/1/1.png", "in the folder of the images"):
+            with open(path, "rb") as file:
+                before = file.read()
+            ended = common.run("data", "inspect", "index.h5", "--page", path)
+            self.assertEqual(ended.code, 2)
+            self.assertRegex(ended.text, f"(?s)train +2 images of 8 x 8 x 3.*{path}: is there already.*{why}")
+            with open(path, "rb") as file:
+                self.assertEqual(file.read(), before)
+        for _ in range(2):
+            self.draw("index.h5")
 
 
 class ManyClasses(common.TestCase):

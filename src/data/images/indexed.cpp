@@ -41,11 +41,6 @@ namespace fs = std::filesystem;
 
 /// The containers of an index, whose sizes must be those that it says.
 [[nodiscard]] ImageFiles files_of_index(const Hdf5Reader& file) {
-  const fs::path own = file.path();
-  std::error_code error;
-  fs::path real = fs::canonical(own, error);  // what it says counts from where it lies, not from a link to it
-  if (error) real = own;
-  const std::string folder = (real.parent_path() / file.text("/", "folder").value_or("")).lexically_normal().string();
   std::vector<std::string> names;
   std::vector<std::int64_t> bytes;
   Shape shape;
@@ -53,7 +48,7 @@ namespace fs = std::filesystem;
     names = split_at_zeros(container_names(file));
     bytes = file.read<std::int64_t>("/container_bytes", shape);
   }
-  ImageFiles files(folder, names);
+  ImageFiles files(folder_of_index(file), names);
   for (std::size_t k = 0; k < names.size(); ++k)
     require(files.container_bytes(k) == bytes[k], ExitCode::data, files.place(-1, names[k]), ": has ",
             files.container_bytes(k), " bytes instead of ", bytes[k]);
@@ -199,6 +194,14 @@ std::vector<std::string> listed_class_names(const Hdf5Reader& file) {
   require(count <= kMostClasses, ExitCode::data, file.path(), ": class_names lists ", count, " classes, must be 2 to ",
           kMostClasses);
   return class_names_of(lines);
+}
+
+std::string folder_of_index(const Hdf5Reader& file) {
+  const fs::path own = file.path();
+  std::error_code error;
+  fs::path real = fs::canonical(own, error);  // what it says counts from where it lies, not from a link to it
+  if (error) real = own;
+  return (real.parent_path() / file.text("/", "folder").value_or("")).lexically_normal().string();
 }
 
 std::string container_names(const Hdf5Reader& file) {

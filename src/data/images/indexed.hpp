@@ -19,6 +19,9 @@ struct OpenedFile {
 /// The names of classes in the dataset /class_names uint8, one a line. Error(data): it has more than a file may name.
 [[nodiscard]] std::vector<std::string> listed_class_names(const Hdf5Reader& file);
 
+/// The folder in which the images of an index, or their containers, are.
+[[nodiscard]] std::string folder_of_index(const Hdf5Reader& file);
+
 /// The names of an index's containers, a zero behind each. Error(data): they are not as many as their sizes.
 [[nodiscard]] std::string container_names(const Hdf5Reader& file);
 
