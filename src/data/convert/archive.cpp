@@ -110,10 +110,11 @@ class Unpacking {
     require(reader_ != nullptr, ExitCode::data, path_, ": no memory to read it");
     left_ = kMostTimes * source_->size();
     archive* reader = reader_.get();
-    // A library that is not there would be a program that is started: then its packing is not known.
+    // For a library that is not there a program would be started, which a warning says: then its packing is not known.
+    const std::unique_ptr<archive, decltype(&archive_read_free)> asked(archive_read_new(), archive_read_free);
     for (const auto filter :
          {archive_read_support_filter_bzip2, archive_read_support_filter_xz, archive_read_support_filter_zstd})
-      static_cast<void>(filter(reader));
+      if (filter(asked.get()) == ARCHIVE_OK) filter(reader);
     for (const auto form :
          {archive_read_support_format_tar, archive_read_support_format_zip, archive_read_support_format_7zip,
           archive_read_support_format_rar, archive_read_support_format_rar5, archive_read_support_format_raw})
