@@ -464,9 +464,14 @@ class Archives(Converts):
         refuse(3, "\\.\\./x leaves", tar(path, ("a/../../x", b"1")))
         refuse(3, "/tmp/x leaves the archive's folder", tar(path, ("/tmp/x", b"1")))
         for kind in tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE:
-            refuse(3, "a.tar: b is no file but a link", tar(path, ("a", b"1"), (special("b", kind, "a"), b"")))
+            refuse(3, "a.tar: b is no file but a link .*; unpack the archive and give the folder", tar(path, ("a", b"1"), (special("b", kind, "a"), b"")))
         refuse(3, "lies more than 16 folders deep", tar(path, ("a/" * 16 + "x", b"1")))
-        refuse(3, "a.tar: a: cannot be made: File exists", tar(path, ("a", b"1"), ("a", b"2")))
+        refuse(3, "a.tar: a is in it twice; unpack the archive", tar(path, ("a", b"1"), ("a", b"2")))
+        for inner, why in ("b.tar", "holds an archive, b.tar; unpack it"), ("b.tgz", "b.tgz is an archive in an archive; unpack it"):
+            tar(inner, ("a", b"1"), mode="w:gz" if inner == "b.tgz" else "w")
+            with tarfile.open(path, "w") as file:
+                file.add(inner)
+            refuse(3, f"a.tar: {why}", path)
         refuse(3, "its folder cannot be made", tar(path, ("a", b"1"), ("a/b", b"2")))
         refuse(3, "a.tar: holds none of the forms that are known .data/README.md", tar(path, ("a", b"1"), ("b", b"2")))
         refuse(3, "a.tar: a: neither a folder .* nor a pickle", tar(path, ("a", b"1")))
@@ -503,7 +508,8 @@ class Archives(Converts):
         open("d.zip", "wb").write(data)
         refuse(3, "d.zip: cannot be unpacked: .*CRC", "d.zip")
         open("e.zip", "wb").write(data[:2000])
-        refuse(3, "e.zip: cannot be unpacked", "e.zip")
+        os.rename("e.zip", "e.ZIP")
+        refuse(3, "e.ZIP: cannot be unpacked", "e.ZIP")
         data[6] |= 1
         data[data.rindex(b"PK\1\2") + 8] |= 1
         open("f.zip", "wb").write(data)
