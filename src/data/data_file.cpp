@@ -98,6 +98,12 @@ class StoredPixels final : public Dataset {
     file_->read(hashes_ + index * std::int64_t{sizeof stored}, &stored, sizeof stored);
     return stored;
   }
+  std::int64_t stored_hashes(std::int64_t first, std::span<std::uint64_t> to) const override {
+    if (hashes_ < 0) return 0;
+    constexpr std::int64_t kBytes = sizeof to[0];
+    file_->read(hashes_ + first * kBytes, to.data(), std::ssize(to) * kBytes);
+    return std::ssize(to);
+  }
   void read(std::int64_t index, std::uint8_t* pixels) const override {
     assert(index >= 0 && index < size());
     const auto bytes = static_cast<std::int64_t>(info_.image_bytes());

@@ -56,6 +56,11 @@ class Subset final : public Dataset {
     }
   }
   [[nodiscard]] std::uint64_t hash(std::int64_t index) const override { return whole_->hash(at(index)); }
+  std::int64_t stored_hashes(std::int64_t first, std::span<std::uint64_t> to) const override {
+    const std::size_t k = run_of(first);
+    const std::int64_t end = k + 1 < firsts_.size() ? firsts_[k + 1] : size_;
+    return whole_->stored_hashes(at(first), to.first(static_cast<std::size_t>(std::min(std::ssize(to), end - first))));
+  }
   [[nodiscard]] std::string name(std::int64_t index) const override { return whole_->name(at(index)); }
   [[nodiscard]] ImageShape shape(std::int64_t index) const override { return whole_->shape(at(index)); }
   void read(std::int64_t index, std::uint8_t* pixels) const override { whole_->read(at(index), pixels); }

@@ -84,6 +84,13 @@ class IndexedImages final : public Dataset {
   [[nodiscard]] std::int64_t size() const override { return std::ssize(heads_); }
   [[nodiscard]] int label(std::int64_t index) const override { return head(index).label; }
   [[nodiscard]] std::uint64_t hash(std::int64_t index) const override { return record_of(index).hash; }
+  std::int64_t stored_hashes(std::int64_t first, std::span<std::uint64_t> to) const override {
+    std::vector<ImageRecord> records(to.size());
+    constexpr std::int64_t kBytes = sizeof(ImageRecord);
+    source_->read(records_ + first * kBytes, records.data(), std::ssize(records) * kBytes);
+    std::transform(records.begin(), records.end(), to.begin(), [](const ImageRecord& one) { return one.hash; });
+    return std::ssize(to);
+  }
   [[nodiscard]] std::string name(std::int64_t index) const override { return path_of(index, record_of(index)); }
   [[nodiscard]] ImageShape shape(std::int64_t index) const override { return {head(index).height, head(index).width}; }
   void read(std::int64_t index, std::uint8_t* pixels) const override {
