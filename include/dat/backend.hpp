@@ -399,6 +399,7 @@ class Backend {
   [[nodiscard]] virtual std::string remark() const { return ""; }
 
   Counters counters;
+  int host_threads = 1;  ///< CPU threads of this rank
 };
 
 struct BackendOptions {

@@ -74,7 +74,7 @@ void for_labels(const Dataset& images, const std::function<void(std::span<const 
 /// How data files are looked at.
 struct Sight {
   int size = 0;       ///< height = width of what the network sees; 0: the images', which must be alike and square
-  int usual = 0;      ///< what `size` is where the images are not; 0: Error(usage)
+  int usual = 0;      ///< what `size` is of an index; 0: the images'
   bool fast = false;  ///< JPEG is made smaller by its transform, where it is larger than what is wanted
 };
 

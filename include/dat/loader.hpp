@@ -3,6 +3,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -70,6 +71,13 @@ struct LoaderOptions {
   int prefetch = 1;  ///< batches that are read ahead
 };
 
+/// Calls `read(k)` for k = 0 ... count - 1 on so many threads, this one among them. Throws what the lowest k throws
+/// that threw anything, called once more.
+void on_threads_that_read(int threads, int count, const std::function<void(int k)>& read);
+
+/// Pixels of a batch that has its ids, as evaluations see them; on several threads where images are decoded.
+void read_images(const Dataset& dataset, HostBatch& batch, int threads);
+
 /// Makes the batch of any rank and step.
 class BatchReader {
  public:
@@ -80,17 +88,20 @@ class BatchReader {
   void fill(HostBatch& batch, std::int64_t step, int rank) { fill(batch, step, rank, ranks_); }
   /// The same, of a rank of a group that has no fewer ranks than this one.
   void fill(HostBatch& batch, std::int64_t step, int rank, int ranks);
-  /// All of a batch but the pixels, which read() adds, image by image: the order-th in the order of the file. read()
-  /// may be called by several threads.
+  /// All of a batch but the pixels, which are added by read(), image by image, the order-th in the order of the file,
+  /// or by read_micro_batch(). read() may be called by several threads.
   void choose(HostBatch& batch, std::int64_t step, int rank, int ranks);
   void read(HostBatch& batch, int order) const;
+  void read_micro_batch(HostBatch& batch, int index) const;
   [[nodiscard]] bool reads_pixels() const { return options_.pixels; }
   [[nodiscard]] int ranks() const { return ranks_; }
+  /// Samples of a rank in a step.
+  [[nodiscard]] int most() const { return most_; }
   [[nodiscard]] const Sampler& sampler() const { return sampler_; }
 
  private:
   void choose_samples(HostBatch& batch, std::int64_t step, int rank, int ranks);
-  void read_all(HostBatch& batch) const;
+  void read_image(HostBatch& batch, std::size_t k) const;
 
   const Dataset& dataset_;
   LoaderOptions options_;
@@ -124,13 +135,15 @@ class Loader {
     int failed = 0;                            ///< ...which is in the piece that begins here
   };
   void work();
+  void end();
   /// Each does a piece of work without the lock; false: there is none.
   bool read_some(std::unique_lock<std::mutex>& lock);
   bool choose_next(std::unique_lock<std::mutex>& lock);
   [[nodiscard]] Place& place(std::int64_t step) { return places_[static_cast<std::size_t>(step) % places_.size()]; }
 
-  int rank_, piece_;  ///< piece: images that a thread takes at once
+  int rank_;
   BatchReader reader_;
+  int piece_;                  ///< images that a thread takes at once
   std::vector<Place> places_;  ///< the batch that is in use, and those ahead
   std::mutex mutex_;
   std::condition_variable changed_;

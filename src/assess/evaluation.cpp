@@ -118,7 +118,6 @@ EvaluationResult Evaluator::run(const EvaluationAttacks& attacks, std::uint64_t 
     worst.correct[id] = first ? correct : std::min(worst.correct[id], correct);
   };
   images_.cut(0);
-  const auto bytes = static_cast<std::size_t>(images_.layout.elements());
   std::int64_t done = 0;
   const bool whole = dealing_ == Dealing::batches;
   const std::int64_t step = whole ? 1 : world_.size();
@@ -128,10 +127,10 @@ EvaluationResult Evaluator::run(const EvaluationAttacks& attacks, std::uint64_t 
     batch_.count = 0;
     for (; batch_.count < images_.capacity && next < dataset_.size(); next += step) {
       const auto k = static_cast<std::size_t>(batch_.count++);
-      if (all_ == nullptr) dataset_.read(next, batch_.pixels.data() + k * bytes);
       batch_.labels[k] = dataset_.label(next);
       batch_.ids[k] = next;
     }
+    if (all_ == nullptr) read_images(dataset_, batch_, images_.backend.host_threads);
     images_.load(batch_, 0, all_);
     objective_.prepare(seed, Purpose::evaluation_start, 0);
     const auto count = static_cast<std::size_t>(batch_.count);

@@ -283,13 +283,12 @@ std::vector<std::vector<float>> SequenceEvaluator::logits_of_first(int passes, s
 }
 
 void SequenceEvaluator::load(const std::int64_t* ids, int count) {
-  const auto bytes = static_cast<std::size_t>(images_.layout.elements());
   batch_.count = count;
   for (std::size_t k = 0; k < static_cast<std::size_t>(count); ++k) {
-    dataset_.read(ids[k], batch_.pixels.data() + k * bytes);
     batch_.labels[k] = dataset_.label(ids[k]);
     batch_.ids[k] = ids[k];
   }
+  read_images(dataset_, batch_, images_.backend.host_threads);
   images_.load(batch_, 0, nullptr);
 }
 

@@ -12,11 +12,14 @@ std::unique_ptr<Backend> make_backend(const BackendOptions& options) {
           "unknown device '", options.device, "'; known: auto, cpu, cuda");
   const std::string missing = options.device == "cuda" ? cuda_missing() : "";
   require(missing.empty(), ExitCode::device, "--device cuda: ", missing, "; see 'dat_hpc doctor', or use --device cpu");
-  if (!takes_gpu(options.device))
-    return std::make_unique<cpu::CpuBackend>(options.threads, options.deterministic, options.math);
-  require(!options.math.starts_with("bf16"), ExitCode::usage, "--math ", options.math,
+  const bool gpu = takes_gpu(options.device);
+  require(!gpu || !options.math.starts_with("bf16"), ExitCode::usage, "--math ", options.math,
           " is for CPUs; take --device cpu, or --math tf32");
-  return make_cuda_backend(options);
+  std::unique_ptr<Backend> backend =
+      gpu ? make_cuda_backend(options)
+          : std::make_unique<cpu::CpuBackend>(options.threads, options.deterministic, options.math);
+  backend->host_threads = options.threads;
+  return backend;
 }
 
 std::string plans_file() {

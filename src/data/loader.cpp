@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <limits>
 #include <numeric>
+#include <system_error>
 
 #include "dat/dealing.hpp"
 #include "dat/error.hpp"
@@ -38,7 +38,8 @@ HostBatch BatchReader::batch() const {
 
 void BatchReader::fill(HostBatch& batch, std::int64_t step, int rank, int ranks) {
   choose(batch, step, rank, ranks);
-  if (options_.pixels) read_all(batch);
+  if (options_.pixels)
+    on_threads_that_read(dataset_.info().decoded ? options_.threads : 1, batch.count, [&](int k) { read(batch, k); });
 }
 
 void BatchReader::choose(HostBatch& batch, std::int64_t step, int rank, int ranks) {
@@ -103,45 +104,71 @@ void BatchReader::choose_samples(HostBatch& batch, std::int64_t step, int rank, 
     (void)sampler_.batch(step, one, batch.everyone.data() + std::ptrdiff_t{one} * count);
 }
 
-void BatchReader::read(HostBatch& batch, int order) const {
-  const auto k = static_cast<std::size_t>(batch.order[static_cast<std::size_t>(order)]);
+void BatchReader::read_image(HostBatch& batch, std::size_t k) const {
   const std::int64_t sample = batch.ids[k];
   const auto side = static_cast<std::size_t>(batch.side);
   std::uint8_t* const to = batch.pixels.data() + k * side * side * static_cast<std::size_t>(dataset_.info().channels);
   if (options_.augment != Augment::resized) return dataset_.read(sample, to);
-  dataset_.see(sample,
-               random_view(dataset_.shape(sample), batch.side, options_.seed,
-                           static_cast<std::uint32_t>(batch.key.epoch), sample),
-               to);
+  const auto epoch = static_cast<std::uint32_t>(batch.key.epoch);
+  dataset_.see(sample, random_view(dataset_.shape(sample), batch.side, options_.seed, epoch, sample), to);
 }
 
-void BatchReader::read_all(HostBatch& batch) const {
-  std::atomic<int> next = 0, failed = std::numeric_limits<int>::max();
+void BatchReader::read(HostBatch& batch, int order) const {
+  read_image(batch, static_cast<std::size_t>(batch.order[static_cast<std::size_t>(order)]));
+}
+
+void BatchReader::read_micro_batch(HostBatch& batch, int index) const {
+  const int count = batch.count / batch.micro_batches;
+  on_threads_that_read(dataset_.info().decoded ? options_.threads : 1, count,
+                       [&](int k) { read_image(batch, static_cast<std::size_t>(index * count + k)); });
+}
+
+void on_threads_that_read(int threads, int count, const std::function<void(int k)>& read) {
+  std::atomic<int> next = 0, failed = count;
   const auto work = [&] {
-    for (int order = next++; order < std::min<int>(batch.count, failed); order = next++) try {
-        read(batch, order);
+    for (int k = next++; k < failed; k = next++) try {
+        read(k);
       } catch (...) {
-        for (int first = failed; order < first && !failed.compare_exchange_weak(first, order);) continue;
+        for (int first = failed; k < first && !failed.compare_exchange_weak(first, k);) continue;
       }
   };
   std::vector<std::jthread> others;
-  for (int k = 1; k < options_.threads; ++k) others.emplace_back(work);
+  try {
+    for (int k = 1; k < std::min(threads, count); ++k) others.emplace_back(work);
+  } catch (const std::system_error&) {  // those that started do it
+  }
   work();
   others.clear();
-  if (failed < batch.count) read(batch, failed);  // once more, for its error
+  if (failed < count) read(failed);
+}
+
+void read_images(const Dataset& dataset, HostBatch& batch, int threads) {
+  const std::size_t bytes = dataset.info().image_bytes();
+  on_threads_that_read(dataset.info().decoded ? threads : 1, batch.count, [&](int image) {
+    const auto k = static_cast<std::size_t>(image);
+    dataset.read(batch.ids[k], batch.pixels.data() + k * bytes);
+  });
 }
 
 Loader::Loader(const Dataset& dataset, int ranks, int rank, const LoaderOptions& options)
     : rank_(rank),
-      piece_(std::max(1, options.batch / (4 * options.threads))),
       reader_(dataset, ranks, options),
+      piece_(std::max(1, reader_.most() / (4 * options.threads))),
       chosen_(options.first_step),
       consumed_(options.first_step) {
   for (int k = 0; k <= options.prefetch; ++k) places_.push_back({.batch = reader_.batch()});
-  for (int k = 0; k < options.threads; ++k) threads_.emplace_back([this] { work(); });
+  try {
+    for (int k = 0; k < options.threads; ++k) threads_.emplace_back([this] { work(); });
+  } catch (const std::system_error& error) {
+    end();
+    fail(ExitCode::device, "cannot start ", options.threads,
+         " threads that read images (--data-threads): ", error.what());
+  }
 }
 
-Loader::~Loader() {
+Loader::~Loader() { end(); }
+
+void Loader::end() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;

@@ -270,6 +270,7 @@ void Bench::run(int argc, char** argv) {
 void Bench::plan() {
   together(world_, [&] {
     if (world_.root() && !options_.out.empty()) make_folder(options_.out);
+    if (options_.size > 0) step_options_.size = options_.size;
     if (!options_.data.empty()) {
       images_ = open_dataset(options_.data, "train", 0, {.size = options_.size, .fast = options_.decode == "fast"});
       step_options_.size = images_->info().size;
@@ -377,8 +378,9 @@ void Bench::measure_step() {
 
 void Bench::measure_reading() {
   if (images_ == nullptr) return;
-  const int cores = choose_threads(options_.threads, world_.node_size());
-  const int threads = options_.data_threads > 0 ? options_.data_threads : cores;
+  // Nodes may have other numbers of cores.
+  const auto threads = static_cast<int>(
+      world_.minimum(options_.data_threads > 0 ? options_.data_threads : step_->backend().host_threads));
   const bool root = world_.root();
   if (root)
     std::printf("\n%-34s%12s%12s\n", world_.size() > 1 ? "Reading of images, all ranks" : "Reading of images",
@@ -415,7 +417,7 @@ void Bench::measure_reading() {
   all["threads"] = threads;
   if (!root) return;
   const double step = 1e3 * options_.batch / step_ms_;
-  std::printf("A step takes %.1f images/s of each rank: the loader %s.\n", step,
+  std::printf("A step takes %.1f images/s of each rank: a loader with --data-threads %d %s.\n", step, threads,
               loaded_ >= step ? "feeds it" : "does not feed it");
 }
 

@@ -1,5 +1,6 @@
 #include "measure/loading.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <exception>
 #include <mutex>
@@ -11,6 +12,7 @@
 namespace dat {
 
 ReadingRate decoding_rate(const Dataset& images, int threads, double seconds) {
+  const std::int64_t stride = images.size() % 7919 == 0 ? 7907 : 7919;  // files as a shuffle takes them
   std::atomic<std::int64_t> next = 0, done = 0, bytes = 0;
   std::exception_ptr failure;
   std::mutex mutex;
@@ -19,8 +21,7 @@ ReadingRate decoding_rate(const Dataset& images, int threads, double seconds) {
     std::vector<std::uint8_t> pixels;
     try {
       do {
-        constexpr std::int64_t kStride = 7919;  // files as a shuffle takes them
-        const std::int64_t index = next++ * kStride % images.size();
+        const std::int64_t index = next++ * stride % images.size();
         const ImageShape shape = images.shape(index);
         const ImageWindow all{0, 0, shape.height, shape.width};
         const std::size_t size = all.rgb_bytes() / 3 * static_cast<std::size_t>(images.info().channels);
@@ -34,10 +35,10 @@ ReadingRate decoding_rate(const Dataset& images, int threads, double seconds) {
       failure = std::current_exception();
     }
   };
-  std::vector<std::thread> others;
+  std::vector<std::jthread> others;
   for (int k = 1; k < threads; ++k) others.emplace_back(work);
   work();
-  for (std::thread& one : others) one.join();
+  others.clear();
   if (failure) std::rethrow_exception(failure);
   const double taken = 1e-3 * (now_ms() - begin);
   return {static_cast<double>(done) / taken, static_cast<double>(bytes) / taken};
@@ -45,7 +46,7 @@ ReadingRate decoding_rate(const Dataset& images, int threads, double seconds) {
 
 ReadingRate loading_rate(const Dataset& images, const LoaderOptions& options, double seconds) {
   Loader loader(images, 1, 0, options);
-  for (int k = 0; k <= options.prefetch; ++k) static_cast<void>(loader.next());
+  for (int k = 0; k <= std::min(options.prefetch, 2); ++k) static_cast<void>(loader.next());
   const double begin = now_ms(), end = begin + 1e3 * seconds;
   double count = 0, bytes = 0;
   int batches = 0;

@@ -15,8 +15,7 @@ struct ReadingRate {
 
 /// Whole images of a set as they are stored: JPEG and PNG decoded and nothing else, each thread with its own images.
 [[nodiscard]] ReadingRate decoding_rate(const Dataset& images, int threads, double seconds);
-/// Batches as a training gets them, by one rank. At least two batches beside those that are read ahead, which do not
-/// count.
+/// Batches as a training gets them, by one rank. At least two batches beside the first ones, which do not count.
 [[nodiscard]] ReadingRate loading_rate(const Dataset& images, const LoaderOptions& options, double seconds);
 
 }  // namespace dat

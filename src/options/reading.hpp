@@ -5,9 +5,10 @@
 
 namespace dat {
 
-/// How images are read: what trainings and measurements of them have in common.
+/// How images are read: what trainings and measurements of them have in common. threads: how many there are by
+/// themselves.
 template <class Options>
-void add_reading(TableOf<Options>& table) {
+void add_reading(TableOf<Options>& table, const std::string& threads) {
   table.add("--size", &Options::size,
             "height = width of what the network sees: of other images the shorter side becomes 256/224 of it, and the "
             "centre is cut out; auto: the images', where they are alike",
@@ -20,8 +21,7 @@ void add_reading(TableOf<Options>& table) {
             "training images in JPEG as its standard says; or made smaller as they are decoded, which is faster",
             one_of({"exact", "fast"}));
   table
-      .add("--data-threads", &Options::data_threads,
-           "threads that read images; auto: one, with a GPU its share of the cores",
+      .add("--data-threads", &Options::data_threads, "threads that read images; auto: " + threads,
            {.low = 1, .high = 1024, .automatic = 0})
       .may_change();
   table.add("--prefetch", &Options::prefetch, "batches that are read ahead", {.low = 1, .high = 1000}).may_change();

@@ -43,6 +43,7 @@ ChosenSplit open_chosen(const Trained& trained, const std::vector<std::string>& 
           data.empty() ? " kept nothing aside in its training; take --split test"
                        : " kept images of its own data aside; leave --data off");
   wanted.limit_test = 0;
+  wanted.decode = "exact";  // figures are made of it
   ChosenSplit chosen{.images = nullptr, .files = wanted.data};
   const auto size = trained.checkpoint.integers.find("image_size");
   auto whole =

@@ -27,7 +27,7 @@ const TableOf<BenchOptions>& bench_table() {
     table.add("--attack-steps", &O::attack_steps, "gradient steps of pgd", kSteps);
     table.add("--data", &O::data, "files made by 'dat_hpc data', whose reading is measured, too; none: no reading",
               kPaths);
-    add_reading(table);
+    add_reading(table, "the rank's share of the node's cores");
     add_attack_precision(table);
     add_precision(table);
     add_device(table);
@@ -59,6 +59,11 @@ std::optional<BenchOptions> parse_bench(CommandLine& line) {
   line.describe("Measures this machine: ceilings, convolutions, a PGD training step, the all-reduce.");
   line.add(bound);
   if (!line.read()) return {};
+  const BenchOptions plain;
+  require(!o.data.empty() || (o.augment == plain.augment && o.decode == plain.decode && o.data_threads == 0 &&
+                              o.prefetch == plain.prefetch),
+          ExitCode::usage,
+          "--augment, --decode, --data-threads and --prefetch say how --data is read; add --data, or leave them off");
   settle_precision(o);
   if (o.width == 0) o.width = default_width(o.network);
   return o;

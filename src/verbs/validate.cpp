@@ -172,24 +172,31 @@ struct ValidateOrder : TrainOrder {
 
 /// How fast a rank reads its images, and whether that feeds the step of --bench; empty: nobody wants to know.
 [[nodiscard]] std::string reading_text(const Trainer& trainer, const ValidateOrder& order, const Plan& plan,
-                                       int threads) {
+                                       const std::optional<MeasuredStep>& step, int threads) {
   const Dataset& images = *trainer.splits().train;
-  if (order.bench.empty() && !images.info().decoded) return "";
+  const DatasetInfo& info = images.info();
+  if (!step && !info.decoded) return "";
   LoaderOptions loading = loader_options(order.options, plan);
   loading.threads = threads;
+  loading.sizes = {};  // the last ones, of which a step is measured
   constexpr double kSeconds = 1;
   const double rate = loading_rate(images, loading, kSeconds).images;
-  std::string text = fmt::format("reading          {:.1f} images/s of a rank with {} data thread{}, measured now\n",
-                                 rate, threads, threads == 1 ? "" : "s");
-  if (order.bench.empty()) return text;
-  const MeasuredStep step = read_measured_step(order.bench);
+  std::string text = fmt::format(
+      "reading          {:.1f} images/s of a rank with {} data thread{}, measured now; {} batches ahead take {}\n",
+      rate, threads, threads == 1 ? "" : "s", loading.prefetch,
+      megabytes(static_cast<double>(info.image_bytes()) * plan.batch * loading.prefetch));
+  if (!step) return text;
   text += fmt::format("step             {:.1f} images/s of a rank as {} has measured {} on {}x{}: the loader {}\n",
-                      step.images_per_s, order.bench, step.network, step.size, step.size,
-                      rate >= step.images_per_s ? "feeds it" : "does not feed it");
-  if (rate < step.images_per_s)
+                      step->images_per_s, order.bench, step->network, step->size, step->size,
+                      rate >= step->images_per_s ? "feeds it" : "does not feed it");
+  if (step->network != order.options.network || step->size != info.size)
+    text += fmt::format("warning          that step is not this training's, which has {} on {}x{}\n",
+                        order.options.network, info.size, info.size);
+  if (rate < step->images_per_s)
     text +=
-        "warning          GPUs wait for images: take more --data-threads, --decode fast, or stored images that are "
-        "smaller ('dat_hpc data index --pack' and --size)\n";
+        "warning          the step waits for images: take more --data-threads, --decode fast, or stored images that "
+        "are "
+        "smaller ('dat_hpc data index --size')\n";
   return text;
 }
 
@@ -208,6 +215,8 @@ struct ValidateOrder : TrainOrder {
 }
 
 [[nodiscard]] std::string text_of(ValidateOrder order) {
+  std::optional<MeasuredStep> step;
+  if (!order.bench.empty()) step = read_measured_step(order.bench);
   take_network(order);
   const int on_node = announced_ranks_on_node(), launched = announced_ranks();
   TrainOptions options = order.options;
@@ -262,7 +271,8 @@ struct ValidateOrder : TrainOrder {
   for (const auto& [purpose, bytes] : memory)
     if (bytes >= total / 50)
       text << "  " << std::left << std::setw(24) << purpose << megabytes(static_cast<double>(bytes)) << "\n";
-  text << reading_text(trainer, order, plan, data_threads(options, backend, *world));
+  backend.host_threads = choose_threads(options.threads, on_node);
+  text << reading_text(trainer, order, plan, step, data_threads(options, backend));
   if (!forecast.empty()) text << "forecast         " << forecast << "\n";
   text << costs_text(trainer, options, ranks) << differences_text(options);
   for (const std::string& remark : label_remarks(options, trainer.splits()))

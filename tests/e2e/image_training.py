@@ -33,6 +33,10 @@ def make_folder(name, train=100, test=30):
             image.save(os.path.join(folder, f"{k:03}.JPEG"), "PNG" if k == 5 else "JPEG", quality=90)
 
 
+def losses(folder):
+    return [row["loss_adv"] for row in common.rows(folder, "step")]
+
+
 class Training(common.TestCase):
     def setUp(self):
         super().setUp()
@@ -65,10 +69,14 @@ class Training(common.TestCase):
         for ranks, end, threads in (3, 3, 1), (1, 7, 3), (2, STEPS, 2):  # also amid an epoch
             self.go("parts", "--max-steps", end, "--data-threads", threads, ranks=ranks)
         self.assert_equal_runs("parts", "reference")
+        for folder, ranks, threads in ("fast1", 1, 1), ("fast2", 2, 3):
+            self.go(folder, "--decode", "fast", "--holdout", 10, "--max-steps", 3, "--data-threads", threads, ranks=ranks)
+        self.assert_equal_runs("fast2", "fast1")
+        self.go("exact", "--holdout", 10, "--max-steps", 3, ranks=1)
+        self.assertNotEqual(losses("exact"), losses("fast1"))
         self.go("crops", "--augment", "crop", "--max-steps", 2, ranks=1)
         self.go("none", "--augment", "none", "--max-steps", 2, ranks=1)
-        first = [common.rows(folder, "step")[1]["loss_adv"] for folder in ("reference", "crops", "none")]
-        self.assertEqual(len(set(first)), 3)
+        self.assertEqual(len({losses(folder)[1] for folder in ("reference", "crops", "none")}), 3)
 
     def test_checks_bans_generators_and_growing_windows(self):
         self.go("reference", "--train-size", "9,16@1", ranks=1)
@@ -83,6 +91,28 @@ class Training(common.TestCase):
                                "--data-threads", threads, "--out", folder, ranks=5)
             self.assertEqual(ended.code, 0, ended.text)
         self.assert_same(common.state("four"), common.state("one"))
+
+    def test_bench_and_validate_tell_whether_images_come_fast_enough(self):
+        ended = common.run("bench", "--network", "small_cnn", "--width", 8, "--batch", 8, "--attack-steps", 1, "--seconds", 1,
+                           *DATA, "--size", 16, "--data-threads", 2, "--out", "bench")
+        self.assertEqual(ended.code, 0, ended.text)
+        for row in ["whole images decoded, 1 thread", "whole images decoded, 2 threads", "batches of the loader, 2 threads"]:
+            self.assertRegex(ended.text, f"(?m)^{row} +[0-9.]+ +[0-9.]+$")
+        self.assertRegex(ended.text, "a loader with --data-threads 2 (feeds|does not feed) it")
+        with open("bench/bench.json") as file:
+            found = json.load(file)
+        self.assertEqual([found["size"], found["reading"]["threads"]], [16, 2])
+        for speed, word in (1, "feeds it"), (1e9, "does not feed it"):
+            found["times"]["step"]["median_ms"] = 1e3 * found["batch"] / speed
+            with open("other.json", "w") as file:
+                json.dump(found, file)
+            ended = common.run("validate", *RUN, "--batch", 8, *DATA, *VIEWS, "--bench", "other.json")
+            self.assertRegex(ended.text, f"(?m)^step +{speed:.1f} images/s .*small_cnn on 16x16: the loader {word}$")
+            self.assertEqual("step waits for images" in ended.text, speed > 1)
+        with open("other.json", "w") as file:
+            file.write('{"network": "small_cnn", "size": 16}')
+        self.refuse(3, "other.json: is no bench.json", "validate", *RUN, "--batch", 8, *DATA, *VIEWS, "--bench", "other.json")
+        self.refuse(2, "say how --data is read", "bench", "--data-threads", 2)
 
     def test_evaluations_see_the_centre(self):
         """As Pillow makes it; a run takes its size from the network."""

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "dat/error.hpp"
-#include "data/data_file.hpp"
 #include "data/convert/forms.hpp"
+#include "data/data_file.hpp"
 
 namespace dat {
 

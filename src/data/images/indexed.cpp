@@ -77,7 +77,7 @@ class IndexedImages final : public Dataset {
     info_.decoded = true;
     info_.classes = classes;
     take(about.shape[0]);
-    info_.size = sight.size > 0 ? sight.size : size_of_all(sight.usual);
+    info_.size = sight.size > 0 ? sight.size : sight.usual > 0 ? sight.usual : size_of_all();
   }
 
   [[nodiscard]] const DatasetInfo& info() const override { return info_; }
@@ -143,16 +143,15 @@ class IndexedImages final : public Dataset {
     }
   }
 
-  /// The side of all images; where they have several shapes, or are no squares, `otherwise`. Error(usage): it is 0.
-  [[nodiscard]] int size_of_all(int otherwise) const {
+  /// The side of all images. Error(usage): they have several shapes, or are no squares.
+  [[nodiscard]] int size_of_all() const {
     const ImageShape first = shape(0);
     const bool alike = std::all_of(heads_.begin(), heads_.end(), [&](const Head& one) {
       return one.height == first.height && one.width == first.width;
     });
-    if (alike && first.height == first.width) return first.width;
-    require(otherwise > 0, ExitCode::usage, path_,
+    require(alike && first.height == first.width, ExitCode::usage, path_,
             ": has images of several shapes, or none that is a square; --size N says what the network sees");
-    return otherwise;
+    return first.width;
   }
 
   [[nodiscard]] ImageRecord record_of(std::int64_t index) const {

@@ -15,7 +15,7 @@ LocalExamples::LocalExamples(const ExampleParts& parts)
       attacker_(parts.replica.images(), parts.replica, parts.method.attacks,
                 parts.method.attack_passes > 0 ? &parts.statistics : nullptr),
       begun_(parts.ranks, parts.plan, parts.replica, parts.options.stale_attack) {
-  loading_.threads = data_threads(parts.options, parts.replica.backend(), parts.ranks);
+  loading_.threads = data_threads(parts.options, parts.replica.backend());
 }
 
 void LocalExamples::start(std::int64_t step) {

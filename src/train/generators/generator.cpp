@@ -63,11 +63,12 @@ Generator::Generator(Communicator& launch, const TrainOptions& options)
                   : nullptr),
       attacker_(replica_.images(), replica_, method_.attacks, nullptr),
       reader_(*splits_.train, trainers_,
-              reading(options, plan_, pixels_ == nullptr, data_threads(options, replica_.backend(), launch))),
+              reading(options, plan_, pixels_ == nullptr, data_threads(options, replica_.backend()))),
       under_way_{.steps = staleness_.versions + 1, .units = most_units(plan_)},
       all_(static_cast<std::size_t>(trainers_)),
       tasks_(static_cast<std::size_t>(trainers_ * under_way_.places())),
       batch_steps_(static_cast<std::size_t>(trainers_ * under_way_.steps), -1),
+      units_read_(batch_steps_.size(), std::vector<bool>(static_cast<std::size_t>(most_units(plan_)))),
       versions_(launch, own_trainer_, replica_, staleness_.versions + 1, options.generator_weights == "bf16"),
       answers_(launch, replica_.backend(),
                bytes_of_ages(staleness_.iterations) +
@@ -216,8 +217,14 @@ Generator::Task* Generator::next_task() {
 void Generator::load(Task& task) {
   const std::size_t at = static_cast<std::size_t>(task.trainer * under_way_.steps + task.step % under_way_.steps);
   HostBatch& batch = batches_[at];
-  if (batch_steps_[at] != task.step) reader_.fill(batch, task.step, task.trainer);
+  if (batch_steps_[at] != task.step) {
+    reader_.choose(batch, task.step, task.trainer, reader_.ranks());
+    units_read_[at].assign(units_read_[at].size(), false);
+  }
   batch_steps_[at] = task.step;
+  const auto unit = static_cast<std::size_t>(task.unit);
+  if (reader_.reads_pixels() && !units_read_[at][unit]) reader_.read_micro_batch(batch, task.unit);
+  units_read_[at][unit] = true;
   attacker_.load(batch, task.unit);
   // The logits of clean images that a goal may ask for are those of the first iteration's weights.
   versions_.use(version_of(task, attacker_.planned().goal.reference && rule_ ? 0 : task.done));

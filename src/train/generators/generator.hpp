@@ -101,6 +101,7 @@ class Generator {
   std::vector<Task> tasks_;         ///< [trainers][places]
   std::vector<HostBatch> batches_;  ///< [trainers][steps under way]
   std::vector<std::int64_t> batch_steps_;
+  std::vector<std::vector<bool>> units_read_;  ///< of each batch, by micro-batch
   ReceivedVersions versions_;
   Answers answers_;
   const Task* loaded_ = nullptr;

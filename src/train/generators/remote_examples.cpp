@@ -25,7 +25,7 @@ RemoteExamples::RemoteExamples(const ExampleParts& parts)
       turned_(static_cast<std::size_t>(plan_.micro_batch * replica_.images().layout.elements())),
       ages_(static_cast<std::size_t>(staleness_.versions) + 1) {
   require_work(parts.options, plan_);
-  loading_.threads = data_threads(parts.options, parts.replica.backend(), parts.ranks);
+  loading_.threads = data_threads(parts.options, parts.replica.backend());
 }
 
 void RemoteExamples::start(std::int64_t step) {

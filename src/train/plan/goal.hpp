@@ -16,9 +16,9 @@ namespace dat {
 /// images needs samples that do not depend on each other.
 [[nodiscard]] bool prefers_batch_statistics(const Attack& attack, const Loss& loss);
 
-/// How the training set is read.
 /// --resident for training images: windows that are resized are made of what is stored.
 [[nodiscard]] std::string training_images_resident(const TrainOptions& options);
+/// How the training set is read.
 [[nodiscard]] LoaderOptions loader_options(const TrainOptions& options, const Plan& plan);
 
 }  // namespace dat

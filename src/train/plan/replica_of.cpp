@@ -23,9 +23,9 @@ BackendOptions backend_of(const MachineSettings& options, int on_node, const Com
           .plans = plans_file()};
 }
 
-int data_threads(const TrainOptions& options, const Backend& backend, Communicator& ranks) {
+int data_threads(const TrainOptions& options, const Backend& backend) {
   if (options.data_threads > 0) return options.data_threads;
-  return backend.device().kind == DeviceKind::cpu ? 1 : choose_threads(0, ranks_on_node(ranks, options));
+  return backend.device().kind == DeviceKind::cpu ? 1 : backend.host_threads;
 }
 
 ReplicaOptions replica_of(const TrainOptions& options, const Plan& plan, const DatasetInfo& images, Communicator& ranks,

@@ -19,7 +19,7 @@ namespace dat {
 
 /// Threads that read a rank's images: as many as are asked for, else one, where a GPU computes the rank's share of
 /// cores.
-[[nodiscard]] int data_threads(const TrainOptions& options, const Backend& backend, Communicator& ranks);
+[[nodiscard]] int data_threads(const TrainOptions& options, const Backend& backend);
 /// The sizes of --train-size below that of the images, each once. Error(usage): one is above it, or the last one is not
 /// it.
 [[nodiscard]] std::vector<int> smaller_sizes(const Plan& plan, const DatasetInfo& images);

@@ -31,7 +31,7 @@ struct Splits {
 /// How --mix puts batches together from the training images. Error(usage): as Mix.
 [[nodiscard]] Mix mix_of(const TrainOptions& options, const Dataset& train);
 /// One of them: train (without what is held out), holdout, test.
-/// usual_size: what networks see of images of several shapes, without --size; 0: Error(usage).
+/// usual_size: what networks see of the images of an index, without --size; 0: the images', which must be alike.
 [[nodiscard]] std::unique_ptr<Dataset> open_split(const TrainOptions& options, const std::string& split,
                                                   int usual_size = 0);
 

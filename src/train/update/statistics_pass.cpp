@@ -6,8 +6,9 @@ namespace dat {
 
 namespace {
 
-[[nodiscard]] LoaderOptions reading(const TrainOptions& options, const Plan& plan) {
+[[nodiscard]] LoaderOptions reading(const TrainOptions& options, const Plan& plan, int threads) {
   LoaderOptions all = loader_options(options, plan);
+  all.threads = threads;
   all.everyone = false;
   all.sizes = {};
   return all;
@@ -20,7 +21,7 @@ StatisticsPass::StatisticsPass(Communicator& ranks, const Dataset& images, const
     : ranks_(ranks),
       plan_(plan),
       replica_(replica),
-      reader_(images, ranks.size(), reading(options, plan)),
+      reader_(images, ranks.size(), reading(options, plan, replica.backend().host_threads)),
       batch_(reader_.batch()),
       statistics_(ranks, replica.model(), 1, false, order),
       message_(ranks, replica.backend(), order) {
