@@ -54,6 +54,9 @@ class Dataset {
   /// XXH3-64 of one image as it is stored: the bytes of its file, or its pixels. Whoever has stored this hash reads no
   /// pixel for it. Error(data), as read().
   [[nodiscard]] virtual std::uint64_t hash(std::int64_t index) const;
+  /// Stored hashes of the samples first, first + 1, ... Returns how many there are without a gap: those of some of
+  /// `to`, of which others may follow; 0: that of the first is not stored. Error(data).
+  virtual std::int64_t stored_hashes(std::int64_t, std::span<std::uint64_t>) const { return 0; }
   /// What the image is called: its path in an index; else its number, from 0. A stranger's text. Error(data).
   [[nodiscard]] virtual std::string name(std::int64_t index) const { return std::to_string(index); }
   /// Shape of the image as it is stored.
@@ -86,9 +89,9 @@ struct Sight {
                                                     std::int64_t limit, const Sight& sight = {});
 
 /// A hash of class names, all labels, and the images' shapes and hashes, as 32 hexadecimal digits: what ranks compare
-/// to know that they have the same images, at whatever size these are seen. Of more than 65,536 images, or more than
-/// 256 MiB of pixels that are not decoded, the hash takes every second, third, ... image only, so that no start reads
-/// more than that, and of the others the labels. Error(data).
+/// to know that they have the same images, at whatever size these are seen. All hashes that are stored count. Of the
+/// images without, where they are more than 65,536 or 256 MiB, the hash takes every second, third, ... one only, so
+/// that no start reads more than that, and of the others the labels. Error(data).
 [[nodiscard]] std::string content_hash(const Dataset& images);
 
 /// What is strange about the labels of training images, and of test images if there are any, a sentence each: no image
@@ -108,8 +111,9 @@ struct Sight {
 
 /// The first `count` samples of a set; 0, or more than there are: all of them.
 [[nodiscard]] std::unique_ptr<Dataset> first_of(std::unique_ptr<Dataset> whole, std::int64_t count);
-/// The images that a text file names, one a line, in the order of the set: by Dataset::name, or its end behind a '/'.
-/// Error(usage): a line names none, or several, or one that another line names; or there is no such file.
+/// The images that a text file names, one a line, in the order of the set: by Dataset::name, or its end behind a '/';
+/// of names that fit none, without the ending. Error(data): a line names none, several, or another's; or there is no
+/// file.
 [[nodiscard]] std::unique_ptr<Dataset> named_in(std::unique_ptr<Dataset> whole, const std::string& list);
 
 /// A procedural, learnable, deterministic set: each class is a coloured shape on a cluttered background. Sample i is a
@@ -151,7 +155,7 @@ Converted convert_dataset(const ConvertOptions&);
 [[nodiscard]] std::string inspect_dataset(const std::string& path);
 
 /// Writes a PNG of some images of a data file, of all classes alike, each above the name of its class. Returns how many
-/// images are on it. Error(data), Error(io).
+/// images are on it. Error(data), Error(io). Error(usage): a file is there that is no PNG, or an image of the index.
 int draw_page(const std::string& path, const std::string& output);
 
 }  // namespace dat

@@ -29,8 +29,8 @@ void require_apart(const std::vector<std::string>& outputs, const std::vector<st
 /// The paths of these names in a folder.
 [[nodiscard]] std::vector<std::string> files_in(const std::string& folder, std::initializer_list<const char*> names);
 
-/// Removes the temporary files and folders that a killed writer left in a folder; with a name, only those for the file
-/// of that name. Error(io).
+/// Removes the temporary files that a killed writer left in a folder; with a name, only those for the file of that
+/// name, and folders, too. Error(io).
 void remove_temporaries(const std::string& folder, const std::string& of = "");
 
 /// Writes as write_atomically() does an HDF5 file that `write` creates with a user block of kSealBytes: the block

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "dat/dataset.hpp"
 #include "dat/tick.hpp"
@@ -11,7 +12,7 @@
 namespace dat {
 
 std::string content_hash(const Dataset& images) {
-  constexpr std::int64_t kMostImages = 65536, kMostBytes = kMostImages * 4096;
+  constexpr std::int64_t kMostImages = 65536, kMostBytes = kMostImages * 4096, kBlock = 1 << 14;
   const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), XXH3_freeState);
   XXH3_128bits_reset(state.get());
   const auto add = [&](const void* data, std::size_t bytes) { XXH3_128bits_update(state.get(), data, bytes); };
@@ -20,19 +21,37 @@ std::string content_hash(const Dataset& images) {
   add(numbers, sizeof numbers);
   for (const std::string& name : info.class_names) add(name.c_str(), name.size() + 1);
   for_labels(images, [&](std::span<const std::int16_t> labels) { add(labels.data(), labels.size_bytes()); });
-  std::int64_t most = kMostImages;
-  if (!info.decoded && size > 0) {
-    const ImageShape first = images.shape(0);
-    most = std::clamp<std::int64_t>(kMostBytes / (std::int64_t{first.height} * first.width * info.channels), 1, most);
-  }
-  const std::int64_t stride = (size + most - 1) / most;
-  for (std::int64_t i = 0; i < size; i += stride) {
-    tick();
+  const auto add_image = [&](std::int64_t i, std::uint64_t hash) {
     const ImageShape shape = images.shape(i);
     const std::uint64_t of_image[] = {static_cast<std::uint64_t>(shape.height), static_cast<std::uint64_t>(shape.width),
-                                      images.hash(i)};
+                                      hash};
     add(of_image, sizeof of_image);
+  };
+  std::vector<std::int64_t> others;  // the images without a stored hash: first and last of each run
+  std::int64_t count = 0, bytes = 0;
+  std::vector<std::uint64_t> hashes;
+  for (std::int64_t first = 0; first < size;) {
+    tick();
+    hashes.resize(static_cast<std::size_t>(std::min(kBlock, size - first)));
+    const std::int64_t stored = images.stored_hashes(first, hashes);
+    for (std::int64_t k = 0; k < stored; ++k) add_image(first + k, hashes[static_cast<std::size_t>(k)]);
+    first += stored;
+    if (stored > 0) continue;
+    if (others.empty() || others.back() != first - 1) others.insert(others.end(), {first, first});
+    others.back() = first;
+    const ImageShape shape = images.shape(first++);
+    ++count;
+    bytes += std::int64_t{shape.height} * shape.width * info.channels;
   }
+  const std::int64_t stride =
+      std::max({(count + kMostImages - 1) / kMostImages, (bytes + kMostBytes - 1) / kMostBytes, std::int64_t{1}});
+  std::int64_t number = 0;
+  for (std::size_t run = 0; run < others.size(); run += 2)
+    for (std::int64_t i = others[run]; i <= others[run + 1]; ++i) {
+      if (number++ % stride != 0) continue;
+      tick();
+      add_image(i, images.hash(i));
+    }
   const XXH128_hash_t hash = XXH3_128bits_digest(state.get());
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }

@@ -98,6 +98,12 @@ class StoredPixels final : public Dataset {
     file_->read(hashes_ + index * std::int64_t{sizeof stored}, &stored, sizeof stored);
     return stored;
   }
+  std::int64_t stored_hashes(std::int64_t first, std::span<std::uint64_t> to) const override {
+    if (hashes_ < 0) return 0;
+    constexpr std::int64_t kBytes = sizeof to[0];
+    file_->read(hashes_ + first * kBytes, to.data(), std::ssize(to) * kBytes);
+    return std::ssize(to);
+  }
   void read(std::int64_t index, std::uint8_t* pixels) const override {
     assert(index >= 0 && index < size());
     const auto bytes = static_cast<std::int64_t>(info_.image_bytes());
@@ -198,11 +204,9 @@ const char* const kNamesDataset = "/class_names";
 }  // namespace
 
 std::optional<std::vector<std::string>> stored_class_names(const Hdf5Reader& file) {
-  if (!file.has(kNamesDataset)) return file.texts("/", "class_names");
-  require(!file.is_group(kNamesDataset), ExitCode::data, file.path(), ": ", kNamesDataset, " is no dataset");
-  Shape shape;
-  const std::vector<std::uint8_t> text = file.read<std::uint8_t>(kNamesDataset, shape);
-  return class_names_of(std::string(text.begin(), text.end()));
+  const bool listed = file.has(kNamesDataset) && !file.is_group(kNamesDataset) &&
+                      file.info(kNamesDataset).kind == Hdf5Info::Kind::u8;  // strings are somebody else's
+  return listed ? listed_class_names(file) : file.texts("/", "class_names");
 }
 
 DataFileWriter::DataFileWriter(const std::string& path, const DatasetInfo& info, const std::string& source,

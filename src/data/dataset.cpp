@@ -48,6 +48,11 @@ class Pool final : public Dataset {
     const std::size_t k = file_of(index);
     return files_[k]->hash(index - begins_[k]);
   }
+  std::int64_t stored_hashes(std::int64_t first, std::span<std::uint64_t> to) const override {
+    const std::size_t k = file_of(first);
+    const std::int64_t own = std::min(std::ssize(to), begins_[k] + files_[k]->size() - first);
+    return files_[k]->stored_hashes(first - begins_[k], to.first(static_cast<std::size_t>(own)));
+  }
   std::string name(std::int64_t index) const override {
     const std::size_t k = file_of(index);
     // Numbers are those of the pool.

@@ -33,10 +33,9 @@ std::string places(const Hdf5Reader& file) {
   const std::string folder = file.text("/", "folder").value_or("");
   std::string text = "images in " + (folder.empty() ? "." : folder);
   if (!file.has("/containers")) return text + ", files of their own";
-  Shape shape;
-  const std::vector<std::uint8_t> bytes = file.read<std::uint8_t>("/containers", shape);
-  const auto tars = std::count(bytes.begin(), bytes.end(), '\0');
-  const std::string first(bytes.begin(), std::find(bytes.begin(), bytes.end(), '\0'));
+  const std::string names = container_names(file);
+  const auto tars = std::count(names.begin(), names.end(), '\0');
+  const std::string first(names.c_str());
   return text + ", in " + std::to_string(tars) + (tars == 1 ? " tar: " : " tars: ") + first + (tars > 1 ? ", ..." : "");
 }
 

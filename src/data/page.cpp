@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -11,12 +12,18 @@
 #include "dat/dataset.hpp"
 #include "dat/error.hpp"
 #include "data/data_file.hpp"
+#include "data/images/index.hpp"
+#include "data/images/indexed.hpp"
+#include "data/images/png.hpp"
 #include "data/images/view.hpp"
 #include "data/images/write_png.hpp"
+#include "files/bytes.hpp"
 
 namespace dat {
 
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr int kColumns = 8, kMostCells = 64, kGap = 4;
 constexpr int kLetter = 6, kLine = 12;  // a letter's width with the gap behind it; a label's height
@@ -90,10 +97,27 @@ void draw(const std::vector<std::uint8_t>& pixels, int side, int channels, int z
     }
 }
 
+/// Error(usage): what the page would be written over is no picture, or one of an index's images.
+void require_free(const Hdf5Reader& file, const std::string& output) {
+  std::error_code error;
+  if (!fs::is_regular_file(output, error)) return;
+  const auto old = open_bytes(output);
+  std::vector<std::uint8_t> begin(static_cast<std::size_t>(std::min<std::int64_t>(old->size(), 8)));
+  old->read(0, begin.data(), std::ssize(begin));
+  require(is_png(begin), ExitCode::usage, output, ": is there already and is no PNG; give the page another name");
+  if (!is_index(file) || file.has("/containers")) return;
+  const fs::path from = fs::weakly_canonical(folder_of_index(file), error);
+  const fs::path below = fs::canonical(output, error).lexically_relative(from);
+  require(!below.empty() && *below.begin() == "..", ExitCode::usage, output,
+          ": is there already, in the folder of the images; give the page another name");
+}
+
 }  // namespace
 
 int draw_page(const std::string& path, const std::string& output) {
-  const std::string split = open_data_file(path).has("train") ? "train" : "test";
+  const Hdf5Reader file = open_data_file(path);
+  require_free(file, output);
+  const std::string split = file.has("train") ? "train" : "test";
   const std::unique_ptr<Dataset> set = open_dataset({path}, split, 0, {.usual = kUsualSide});
   const DatasetInfo& info = set->info();
   const int side = info.size <= kLargest ? info.size : kUsualSide, zoom = (kLeast + side - 1) / side;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -55,6 +56,11 @@ class Subset final : public Dataset {
     }
   }
   [[nodiscard]] std::uint64_t hash(std::int64_t index) const override { return whole_->hash(at(index)); }
+  std::int64_t stored_hashes(std::int64_t first, std::span<std::uint64_t> to) const override {
+    const std::size_t k = run_of(first);
+    const std::int64_t end = k + 1 < firsts_.size() ? firsts_[k + 1] : size_;
+    return whole_->stored_hashes(at(first), to.first(static_cast<std::size_t>(std::min(std::ssize(to), end - first))));
+  }
   [[nodiscard]] std::string name(std::int64_t index) const override { return whole_->name(at(index)); }
   [[nodiscard]] ImageShape shape(std::int64_t index) const override { return whole_->shape(at(index)); }
   void read(std::int64_t index, std::uint8_t* pixels) const override { whole_->read(at(index), pixels); }
@@ -104,31 +110,64 @@ std::vector<std::int64_t> drawn(std::int64_t among, std::int64_t count, std::uin
          (longer.size() == shorter.size() || longer[longer.size() - shorter.size() - 1] == '/');
 }
 
+/// A name without the ending of an image, which a pack gives by what the image is.
+[[nodiscard]] std::string without_ending(const std::string& name) {
+  std::string ending = std::filesystem::path(name).extension().string();
+  for (char& c : ending) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const bool known = ending == ".jpg" || ending == ".jpeg" || ending == ".png";
+  return known ? name.substr(0, name.size() - ending.size()) : name;
+}
+
 /// A line of a list of names.
 struct ListedName {
   std::string text;
   std::int64_t line = 0, sample = -1;
 };
+using ListedNames = std::multimap<std::string, ListedName>;  // by their last part without its ending, which finds them
+using LineOfSample = std::map<std::int64_t, std::int64_t>;
 
-/// The names of a list by their last part, which finds them.
-[[nodiscard]] std::multimap<std::string, ListedName> read_list(const std::string& list) {
+[[nodiscard]] std::string key_of(const std::string& path) { return without_ending(path.substr(path.rfind('/') + 1)); }
+
+[[nodiscard]] ListedNames read_list(const std::string& list) {
   std::error_code error;
   require(std::filesystem::is_regular_file(list, error), ExitCode::data, list, ": there is no such file");
   std::ifstream file(list);
-  std::multimap<std::string, ListedName> names;
+  ListedNames names;
   std::int64_t number = 0;
   for (std::string line; std::getline(file, line);) {
     ++number;
     while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
-    if (!line.empty()) names.emplace(line.substr(line.rfind('/') + 1), ListedName{line, number});
+    if (!line.empty()) names.emplace(key_of(line), ListedName{line, number});
   }
   require(!file.bad(), ExitCode::data, list, ": cannot be read");
   require(!names.empty(), ExitCode::data, list, ": names no image");
   return names;
 }
 
+/// Finds names among the images, with their endings or without. What was found before is passed over. Error(data): a
+/// name fits several images, or an image several names.
+void find_names(const Dataset& whole, const std::string& list, bool endings, ListedNames& names, LineOfSample& lines) {
+  const LineOfSample before = lines;
+  const auto seen = [&](const std::string& name) { return endings ? name : without_ending(name); };
+  for (std::int64_t i = 0; i < whole.size(); ++i) {
+    if (before.contains(i)) continue;
+    const std::string path = whole.name(i);
+    for (auto [at, end] = names.equal_range(key_of(path)); at != end; ++at) {
+      ListedName& name = at->second;
+      if (before.contains(name.sample) || !one_ends_in_other(seen(path), seen(name.text))) continue;
+      const auto [found, first] = lines.emplace(i, name.line);
+      require(first, ExitCode::data, list, ": lines ", found->second, " and ", name.line, " name the same image, ",
+              in_one_line(path));
+      require(name.sample < 0, ExitCode::data, list, ": ", in_one_line(name.text), " (line ", name.line,
+              ") is the name of several images, ", in_one_line(whole.name(std::max<std::int64_t>(name.sample, 0))),
+              " and ", in_one_line(path), "; give more of the path");
+      name.sample = i;
+    }
+  }
+}
+
 /// Error(data): some names were not found.
-void require_found(const std::string& list, const std::multimap<std::string, ListedName>& names) {
+void require_found(const std::string& list, const ListedNames& names) {
   std::map<std::int64_t, std::string> missing;  // by line
   for (const auto& [last, name] : names)
     if (name.sample < 0) missing.emplace(name.line, name.text);
@@ -145,25 +184,13 @@ void require_found(const std::string& list, const std::multimap<std::string, Lis
 }  // namespace
 
 std::unique_ptr<Dataset> named_in(std::unique_ptr<Dataset> whole, const std::string& list) {
-  std::multimap<std::string, ListedName> names = read_list(list);
-  std::vector<Run> runs;
-  for (std::int64_t i = 0; i < whole->size(); ++i) {
-    const std::string path = whole->name(i);
-    auto [at, end] = names.equal_range(path.substr(path.rfind('/') + 1));
-    for (const ListedName* found = nullptr; at != end; ++at) {
-      ListedName& name = at->second;
-      if (!one_ends_in_other(path, name.text)) continue;
-      require(found == nullptr, ExitCode::data, list, ": lines ", found == nullptr ? 0 : found->line, " and ",
-              name.line, " name the same image, ", in_one_line(path));
-      require(name.sample < 0, ExitCode::data, list, ": ", in_one_line(name.text), " (line ", name.line,
-              ") is the name of several images, ", in_one_line(whole->name(std::max<std::int64_t>(name.sample, 0))),
-              " and ", in_one_line(path), "; give more of the path");
-      found = &name;
-      name.sample = i;
-      runs.push_back({i, i + 1});
-    }
-  }
+  ListedNames names = read_list(list);
+  LineOfSample lines;
+  find_names(*whole, list, true, names, lines);
+  if (lines.size() < names.size()) find_names(*whole, list, false, names, lines);
   require_found(list, names);
+  std::vector<Run> runs;
+  for (const auto& [sample, line] : lines) runs.push_back({sample, sample + 1});
   return std::make_unique<Subset>(std::move(whole), runs);
 }
 

@@ -28,10 +28,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A file descriptor that is closed at the end.
+// A file descriptor that is closed at the end. A pipe does not have it wait for a writer.
 class Descriptor {
  public:
-  Descriptor(const std::string& path, int flags) : fd_(::open(path.c_str(), flags | O_CLOEXEC)) {}
+  Descriptor(const std::string& path, int flags) : fd_(::open(path.c_str(), flags | O_NONBLOCK | O_CLOEXEC)) {}
   ~Descriptor() {
     if (fd_ >= 0) ::close(fd_);
   }
@@ -210,7 +210,10 @@ void remove_temporaries(const std::string& folder, const std::string& of) {
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
     const bool wanted = of.empty() ? name.find(".tmp-") != std::string::npos : name.starts_with("." + of + ".tmp-");
-    if (name.starts_with('.') && wanted) left_over.push_back(entry.path());
+    std::error_code gone;
+    // A folder that no name vouches for may be a person's.
+    const bool kept = of.empty() && fs::is_directory(entry.symlink_status(gone));
+    if (name.starts_with('.') && wanted && !kept) left_over.push_back(entry.path());
   }
   require(!error, ExitCode::io, folder, ": cannot list the folder: ", system_reason(error.value()));
   for (const fs::path& path : left_over) fs::remove_all(path, error);

@@ -79,6 +79,7 @@ CertificationSetting prepare_certification(Communicator& world, const CertifyOpt
                .precision = options.precision,
                .data = options.data,
                .split = options.split,
+               .list = options.images,
                .split_images = chosen.size,
                .every = options.every,
                .attack_steps = options.attack_steps,

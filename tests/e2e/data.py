@@ -176,6 +176,10 @@ class Own(common.TestCase):
         self.assertEqual((named["images"], named["split_images"], named["list"], named["verdict"]), (3, 9, "some.txt", "PARTIAL"))
         self.assertEqual(named["per_image"], alone["per_image"])
         self.assert_images_of_an_index_are_evaluated(evaluated, train, test)
+        text = common.run("certify", run, "--threads", 1, "--sigma", 0.25, "--n", 10, "--images", "some.txt", "--out", "certified").text
+        self.assertIn("3 test images of 9, named in some.txt", text)
+        with open("certified/certify.json") as file:
+            self.assertEqual(json.load(file)["settings"]["list"], "some.txt")
         sequence = ["eval", run, "--threads", 1, "--quiet", "--eval", "none+fgsm", "--out", "sequence", "--images"]
         self.assertEqual(common.run(*sequence, "some.txt").code, 0)
         self.refuse(2, "another evaluation: hash of the images", *sequence, "others.txt")
@@ -219,8 +223,24 @@ class Page(common.TestCase):
                 np.testing.assert_array_equal(page[4 : 4 + side, 4 : 4 + side], shown)
             self.assertLess(page[4 + side : 16 + side, 4 : 4 + side].min(), 1)  # "class 0"
         self.refuse(2, "--page draws images of one data file", "data", "inspect", "set.h5", "set.h5", "--page", "page.png")
-        self.refuse(2, "set.h5", "data", "inspect", "set.h5", "--page", "set.h5")
+        self.refuse(2, "--page set.h5: a page is a .png file", "data", "inspect", "set.h5", "--page", "set.h5")
         self.refuse(9, "no/page.png", "data", "inspect", "set.h5", "--page", "no/page.png")
+        for label in range(2):
+            os.makedirs(f"images/train/{label}")
+            Image.new("RGB", (8, 8)).save(f"images/train/{label}/1.png")
+        self.assertEqual(common.run("data", "index", "images", "index.h5").code, 0)
+        with open("text.png", "w") as file:
+            file.write("not a picture")
+        for path, why in ("text.png", "is no PNG"), ("images/train/1/1.png", "in the folder of the images"):
+            with open(path, "rb") as file:
+                before = file.read()
+            ended = common.run("data", "inspect", "index.h5", "--page", path)
+            self.assertEqual(ended.code, 2)
+            self.assertRegex(ended.text, f"(?s)train +2 images of 8 x 8 x 3.*{path}: is there already.*{why}")
+            with open(path, "rb") as file:
+                self.assertEqual(file.read(), before)
+        for _ in range(2):
+            self.draw("index.h5")
 
 
 class ManyClasses(common.TestCase):

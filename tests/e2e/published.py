@@ -1,5 +1,6 @@
 """Sets in the forms in which they are published become data files with the same images and labels."""
 
+import bz2
 import errno
 import filecmp
 import gzip
@@ -463,9 +464,14 @@ class Archives(Converts):
         refuse(3, "\\.\\./x leaves", tar(path, ("a/../../x", b"1")))
         refuse(3, "/tmp/x leaves the archive's folder", tar(path, ("/tmp/x", b"1")))
         for kind in tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE:
-            refuse(3, "a.tar: b is no file but a link", tar(path, ("a", b"1"), (special("b", kind, "a"), b"")))
+            refuse(3, "a.tar: b is no file but a link .*; unpack the archive and give the folder", tar(path, ("a", b"1"), (special("b", kind, "a"), b"")))
         refuse(3, "lies more than 16 folders deep", tar(path, ("a/" * 16 + "x", b"1")))
-        refuse(3, "a.tar: a: cannot be made: File exists", tar(path, ("a", b"1"), ("a", b"2")))
+        refuse(3, "a.tar: a is in it twice; unpack the archive", tar(path, ("a", b"1"), ("a", b"2")))
+        for inner, why in ("b.tar", "holds an archive, b.tar; unpack it"), ("b.tgz", "b.tgz is an archive in an archive; unpack it"):
+            tar(inner, ("a", b"1"), mode="w:gz" if inner == "b.tgz" else "w")
+            with tarfile.open(path, "w") as file:
+                file.add(inner)
+            refuse(3, f"a.tar: {why}", path)
         refuse(3, "its folder cannot be made", tar(path, ("a", b"1"), ("a/b", b"2")))
         refuse(3, "a.tar: holds none of the forms that are known .data/README.md", tar(path, ("a", b"1"), ("b", b"2")))
         refuse(3, "a.tar: a: neither a folder .* nor a pickle", tar(path, ("a", b"1")))
@@ -485,6 +491,16 @@ class Archives(Converts):
             with open(f"{part}.tar.gz", "wb") as file:
                 file.write(changed)
             refuse(3, f"{part}.tar.gz:? {why}", f"{part}.tar.gz")
+        data = gzip.decompress(data)
+        with open("parts.tar.gz", "wb") as file:  # as some programs pack, with zeros behind it
+            file.write(gzip.compress(data[:70000]) + gzip.compress(b"") + gzip.compress(data[70000:]) + bytes(70000))
+        self.assertEqual(common.run("data", "convert", "parts.tar.gz", "parts.h5").code, 0)
+        with tarfile.open("c.tar.gz") as file:
+            last = file.getmembers()[-1].offset
+        for ending, pack in ("", bytes), (".bz2", bz2.compress), (".gz", gzip.compress):
+            with open(f"cut.tar{ending}", "wb") as file:
+                file.write(pack(data[:last]))
+            refuse(3, f"cut.tar{ending} is cut off", f"cut.tar{ending}")
         with zipfile.ZipFile("c.zip", "w") as file:
             file.write("cifar-10-batches-py/data_batch_1")
         data = bytearray(open("c.zip", "rb").read())
@@ -492,7 +508,8 @@ class Archives(Converts):
         open("d.zip", "wb").write(data)
         refuse(3, "d.zip: cannot be unpacked: .*CRC", "d.zip")
         open("e.zip", "wb").write(data[:2000])
-        refuse(3, "e.zip: cannot be unpacked", "e.zip")
+        os.rename("e.zip", "e.ZIP")
+        refuse(3, "e.ZIP: cannot be unpacked", "e.ZIP")
         data[6] |= 1
         data[data.rindex(b"PK\1\2") + 8] |= 1
         open("f.zip", "wb").write(data)

@@ -145,6 +145,7 @@ std::string CertificationReport::json(const std::string& provenance) const {
     row["radius"] = radius;
     all["radii"].push_back(row);
   }
+  if (!subject_.list.empty()) all["settings"]["list"] = subject_.list;
   if (plan.predicts) all.erase("acr");
   if (attacked_ != nullptr) {
     const CertificationResult& predicted = attacked_->predicted;
@@ -180,6 +181,7 @@ std::string CertificationReport::tsv() const {
 void CertificationReport::write_hdf5(const std::string& path, const std::string& provenance) const {
   FileFacts facts = facts_of(subject_, result_.images);
   facts.insert(facts.end(), {{"checkpoint", subject_.checkpoint}, {"provenance", provenance}});
+  if (!subject_.list.empty()) facts.emplace_back("list", subject_.list);
   write_sealed(path, [&](const std::string& temporary) {
     Hdf5File file = Hdf5File::create(temporary);
     write_facts(file, "certification", kCertificationFormat, facts);
@@ -228,8 +230,10 @@ std::string CertificationReport::text() const {
                        s.part, s.low, s.high);
   };
   std::string text =
-      fmt::format("{}: step {}, {} {}{}, smoothed with sigma {}{}\n", subject_.checkpoint, subject_.step,
-                  result_.images.size(), images_text(subject_.split), weights_text(subject_.weights), plan.sigma,
+      fmt::format("{}: step {}, {} {}{}{}, smoothed with sigma {}{}\n", subject_.checkpoint, subject_.step,
+                  result_.images.size(), images_text(subject_.split),
+                  subject_.list.empty() ? "" : fmt::format(" of {}, named in {}", subject_.split_images, subject_.list),
+                  weights_text(subject_.weights), plan.sigma,
                   subject_.precision == "f32" ? "" : ", the network in " + subject_.precision);
   text += line("right", right()) + line("abstained", result_.abstained());
   for (const double radius : radii()) text += line(fmt::format("radius {}", radius), result_.certified(radius));

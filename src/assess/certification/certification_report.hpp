@@ -22,6 +22,7 @@ struct CertificationSubject {
   std::string precision = "f32";  ///< of the network's activations and weights
   std::vector<std::string> data{};
   std::string split{};
+  std::string list{};  ///< the file that names the images; empty: none
   std::int64_t split_images = 0, every = 1;
   int attack_steps = 0, noise_samples = 100;  ///< of the attack on what was certified, and of its copies; 0: none
 };

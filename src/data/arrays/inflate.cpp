@@ -17,13 +17,39 @@ struct InflateStream::Zlib {
 
 InflateStream::InflateStream(const ByteSource& source, std::int64_t offset, std::int64_t packed, Wrapping wrapping,
                              std::string name)
-    : source_(source), name_(std::move(name)), at_(offset), end_(offset + packed), zlib_(std::make_unique<Zlib>()) {
+    : source_(source),
+      name_(std::move(name)),
+      wrapping_(wrapping),
+      at_(offset),
+      end_(offset + packed),
+      zlib_(std::make_unique<Zlib>()) {
   constexpr int kGzip = 16;  // zlib.h, inflateInit2: added to the bits of the window; negative bits: nothing around
   const int bits = wrapping == Wrapping::none ? -MAX_WBITS : wrapping == Wrapping::zlib ? MAX_WBITS : MAX_WBITS + kGzip;
   require(inflateInit2(&zlib_->stream, bits) == Z_OK, ExitCode::data, name_, ": zlib cannot begin");
 }
 
 InflateStream::~InflateStream() { inflateEnd(&zlib_->stream); }
+
+/// The next packed byte, which stays; -1: there is none.
+int InflateStream::next_byte() {
+  z_stream& stream = zlib_->stream;
+  if (stream.avail_in == 0 && at_ < end_) {
+    const std::int64_t more = std::min<std::int64_t>(std::ssize(zlib_->packed), end_ - at_);
+    source_.read(at_, zlib_->packed.data(), more);
+    at_ += more;
+    stream.next_in = zlib_->packed.data();
+    stream.avail_in = static_cast<uInt>(more);
+  }
+  return stream.avail_in > 0 ? *stream.next_in : -1;
+}
+
+/// Behind what gzip packed: whether more of it follows, which is begun. Zeros are passed over.
+bool InflateStream::next_begins() {
+  constexpr int kMagic = 0x1f;
+  if (wrapping_ != Wrapping::gzip) return false;
+  for (; next_byte() == 0; ++zlib_->stream.next_in) --zlib_->stream.avail_in;
+  return next_byte() == kMagic && inflateReset(&zlib_->stream) == Z_OK;
+}
 
 std::int64_t InflateStream::read_some(void* to, std::int64_t bytes) {
   z_stream& stream = zlib_->stream;
@@ -32,17 +58,11 @@ std::int64_t InflateStream::read_some(void* to, std::int64_t bytes) {
     const auto piece = static_cast<uInt>(std::min<std::int64_t>(bytes - done, 1 << 20));
     stream.next_out = static_cast<unsigned char*>(to) + done;
     stream.avail_out = piece;
-    if (stream.avail_in == 0 && at_ < end_) {
-      const std::int64_t more = std::min<std::int64_t>(std::ssize(zlib_->packed), end_ - at_);
-      source_.read(at_, zlib_->packed.data(), more);
-      at_ += more;
-      stream.next_in = zlib_->packed.data();
-      stream.avail_in = static_cast<uInt>(more);
-    }
+    static_cast<void>(next_byte());
     const int result = inflate(&stream, Z_NO_FLUSH);
     require(result != Z_BUF_ERROR, ExitCode::data, name_, " is cut off");
     require(result == Z_OK || result == Z_STREAM_END, ExitCode::data, name_, " is damaged: it cannot be unpacked");
-    ended_ = result == Z_STREAM_END;
+    ended_ = result == Z_STREAM_END && !next_begins();
     done += piece - stream.avail_out;
   }
   return done;

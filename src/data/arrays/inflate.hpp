@@ -14,7 +14,8 @@ inline constexpr std::int64_t kMostGrowth = 1032;
 /// What stands around deflated bytes: nothing (in zip archives), or the header and checksum of zlib or gzip.
 enum class Wrapping : std::uint8_t { none, zlib, gzip };
 
-/// Deflated bytes of a source, which it must not outlive, unpacked. The only door to zlib.h.
+/// Deflated bytes of a source, which it must not outlive, unpacked. Of gzip, several may lie behind each other, with
+/// zeros behind the last: they are one. The only door to zlib.h.
 class InflateStream final : public ByteStream {
  public:
   /// Unpacks the `packed` bytes from `offset` on. `name` is what messages call these bytes.
@@ -33,8 +34,12 @@ class InflateStream final : public ByteStream {
  private:
   struct Zlib;
 
+  [[nodiscard]] int next_byte();
+  [[nodiscard]] bool next_begins();
+
   const ByteSource& source_;
   const std::string name_;
+  const Wrapping wrapping_;
   std::int64_t at_, end_;
   bool ended_ = false;
   std::unique_ptr<Zlib> zlib_;

@@ -110,10 +110,11 @@ class Unpacking {
     require(reader_ != nullptr, ExitCode::data, path_, ": no memory to read it");
     left_ = kMostTimes * source_->size();
     archive* reader = reader_.get();
-    // A library that is not there would be a program that is started: then its packing is not known.
+    // For a library that is not there a program would be started, which a warning says: then its packing is not known.
+    const std::unique_ptr<archive, decltype(&archive_read_free)> asked(archive_read_new(), archive_read_free);
     for (const auto filter :
          {archive_read_support_filter_bzip2, archive_read_support_filter_xz, archive_read_support_filter_zstd})
-      static_cast<void>(filter(reader));
+      if (filter(asked.get()) == ARCHIVE_OK) filter(reader);
     for (const auto form :
          {archive_read_support_format_tar, archive_read_support_format_zip, archive_read_support_format_7zip,
           archive_read_support_format_rar, archive_read_support_format_rar5, archive_read_support_format_raw})
@@ -126,6 +127,9 @@ class Unpacking {
                     : archive_read_open_filename(reader_.get(), path_.c_str(), kBlock));
     for (archive_entry* entry = nullptr; check(archive_read_next_header(reader_.get(), &entry)) != ARCHIVE_EOF;)
       take(entry);
+    require_end_of_tar();
+    require(written_ > 0 || inner_.empty(), ExitCode::data, path_, ": holds an archive, ", inner_,
+            "; unpack it and convert that, or, where it has images (JPEG, PNG), take 'dat_hpc data index'");
     if (!unpacked_) return;
     while (unpacked_->stream.read_some(unpacked_->block.data(), std::ssize(unpacked_->block)) > 0) {
     }
@@ -139,6 +143,14 @@ class Unpacking {
     if (status >= 0 || status == ARCHIVE_WARN) return status;
     const char* const why = archive_error_string(reader_.get());
     fail(ExitCode::data, path_, ": cannot be unpacked: ", why != nullptr ? in_one_line(why) : "no reason is known");
+  }
+
+  /// Error(data): a tar has no zeros behind its last entry. The library takes the end of the file for the tar's.
+  void require_end_of_tar() const {
+    archive* reader = reader_.get();
+    if ((archive_format(reader) & ARCHIVE_FORMAT_BASE_MASK) != ARCHIVE_FORMAT_TAR) return;
+    require(archive_filter_bytes(reader, 0) > archive_read_header_position(reader), ExitCode::data, path_,
+            " is cut off: nothing ends it behind its last file; copy it anew");
   }
 
   /// The path of an entry, which is a stranger's: below the folder.
@@ -160,18 +172,22 @@ class Unpacking {
     const std::string name = in_one_line(place.string());
     if (archive_entry_filetype(entry) == AE_IFDIR) return;
     require(archive_entry_filetype(entry) == AE_IFREG && archive_entry_hardlink(entry) == nullptr, ExitCode::data,
-            path_, ": ", name, " is no file but a link or the like, which no data set needs");
+            path_, ": ", name, " is no file but a link or the like; unpack the archive and give the folder");
     require(archive_entry_is_encrypted(entry) == 0, ExitCode::data, path_, ": ", name, " is encrypted");
     require(++files_ <= kMostFiles, ExitCode::data, path_, ": has more than ", kMostFiles, " files");
     const bool image = ends_in(name, {".jpg", ".jpeg", ".png", ".tar"});
     if (image && ++images_ > kSomeImages) refuse_images();
+    if (ends_in(name, {".tar"})) inner_ = name;
     if (image || place.filename() == "unlabeled_X.bin") return;
     if (archive_entry_size_is_set(entry) != 0) require_room(archive_entry_size(entry), name);
     std::error_code error;
     fs::create_directories(folder_ / place.parent_path(), error);
     require(!error, error.value() == ENOTDIR || error.value() == EEXIST ? ExitCode::data : ExitCode::io, path_, ": ",
             name, ": its folder cannot be made: ", system_reason(error.value()));
+    require(!fs::is_regular_file(fs::symlink_status(folder_ / place, error)), ExitCode::data, path_, ": ", name,
+            " is in it twice; unpack the archive and give the folder");
     const NewFile file(folder_ / place);
+    ++written_;
     std::vector<char> block(kBlock);
     while (const la_ssize_t bytes = check_bytes(archive_read_data(reader_.get(), block.data(), block.size()))) {
       require_room(bytes, name);
@@ -207,14 +223,15 @@ class Unpacking {
   std::unique_ptr<archive, decltype(&archive_read_free)> reader_;
   std::unique_ptr<Unpacked> unpacked_;
   std::int64_t left_ = 0;  ///< bytes that may still be written
-  int files_ = 0, images_ = 0;
+  int files_ = 0, images_ = 0, written_ = 0;
+  std::string inner_;  ///< a tar in it; empty: none
 };
 
 }  // namespace
 
 bool is_archive(const std::string& file) {
   const std::string begin = first_bytes(*open_bytes(file));
-  if (begin.starts_with("PK\x03\x04")) return file.ends_with(".zip");  // an .npz is a zip archive, too
+  if (begin.starts_with("PK\x03\x04")) return ends_in(file, {".zip"});  // an .npz is a zip archive, too
   constexpr std::string_view kBegins[] = {"\x1f\x8b"sv,
                                           "BZh"sv,
                                           "\xfd"

@@ -223,6 +223,8 @@ void convert_archive(const ConvertOptions& options) {
     confined(options.source, limits, [&] { unpack_archive(options.source, folder.path()); });
     ConvertOptions inside = options;
     inside.source = source_inside(folder.path(), options.source);
+    const bool again = fs::is_regular_file(inside.source) && !is_idx(inside.source) && is_archive(inside.source);
+    require(!again, ExitCode::data, inside.source, " is an archive in an archive; unpack it and convert that");
     convert_confined(inside);
   } catch (const Error& error) {
     throw Error(error.code(), told_of_archive(error.what(), folder.path(), options.source));

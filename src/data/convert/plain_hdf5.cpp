@@ -58,7 +58,10 @@ void copy_plainly(const Hdf5File& from, const std::string& group, int depth, Hdf
 /// The names of the classes, as stored_class_names() has them; empty: none are named.
 std::vector<std::string> class_names_in(const Hdf5File& from) {
   constexpr const char* kName = "class_names";
-  if (!from.has(kName) || from.is_group(kName)) return from.texts("/", kName).value_or(std::vector<std::string>{});
+  using Kind = Hdf5Info::Kind;
+  const Kind kind = from.has(kName) && !from.is_group(kName) ? from.info(kName).kind : Kind::other;
+  if (kind == Kind::text) return clean_class_names(from.read_texts(kName));
+  if (kind != Kind::u8) return from.texts("/", kName).value_or(std::vector<std::string>{});
   Shape shape;
   const std::vector<std::uint8_t> lines = from.read<std::uint8_t>(kName, shape);
   return class_names_of(std::string(lines.begin(), lines.end()));

@@ -22,29 +22,33 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Names that end in a zero each.
-[[nodiscard]] std::vector<std::string> split_at_zeros(const std::vector<std::uint8_t>& text) {
+[[nodiscard]] std::vector<std::string> split_at_zeros(const std::string& text) {
   std::vector<std::string> names;
-  for (auto begin = text.begin(), end = begin; (end = std::find(begin, text.end(), 0)) != text.end(); begin = end + 1)
+  for (auto begin = text.begin(), end = begin; (end = std::find(begin, text.end(), '\0')) != text.end();
+       begin = end + 1)
     names.emplace_back(begin, end);
   return names;
 }
 
+/// A dataset of `most` bytes at most, which is looked at before memory is taken.
+[[nodiscard]] std::string text_in(const Hdf5Reader& file, const std::string& name, std::size_t most) {
+  require(!file.is_group(name) && file.elements(name) <= most, ExitCode::data, file.path(), ": ", name, " is damaged");
+  std::string text;
+  file.read_blocks<std::uint8_t>(name,
+                                 [&](std::span<const std::uint8_t> block) { text.append(block.begin(), block.end()); });
+  return text;
+}
+
 /// The containers of an index, whose sizes must be those that it says.
 [[nodiscard]] ImageFiles files_of_index(const Hdf5Reader& file) {
-  const fs::path own = file.path();
-  std::error_code error;
-  fs::path real = fs::canonical(own, error);  // what it says counts from where it lies, not from a link to it
-  if (error) real = own;
-  const std::string folder = (real.parent_path() / file.text("/", "folder").value_or("")).lexically_normal().string();
   std::vector<std::string> names;
   std::vector<std::int64_t> bytes;
   Shape shape;
   if (file.has("/containers")) {
-    names = split_at_zeros(file.read<std::uint8_t>("/containers", shape));
+    names = split_at_zeros(container_names(file));
     bytes = file.read<std::int64_t>("/container_bytes", shape);
-    require(names.size() == bytes.size(), ExitCode::data, "the names of its containers are damaged");
   }
-  ImageFiles files(folder, names);
+  ImageFiles files(folder_of_index(file), names);
   for (std::size_t k = 0; k < names.size(); ++k)
     require(files.container_bytes(k) == bytes[k], ExitCode::data, files.place(-1, names[k]), ": has ",
             files.container_bytes(k), " bytes instead of ", bytes[k]);
@@ -80,6 +84,13 @@ class IndexedImages final : public Dataset {
   [[nodiscard]] std::int64_t size() const override { return std::ssize(heads_); }
   [[nodiscard]] int label(std::int64_t index) const override { return head(index).label; }
   [[nodiscard]] std::uint64_t hash(std::int64_t index) const override { return record_of(index).hash; }
+  std::int64_t stored_hashes(std::int64_t first, std::span<std::uint64_t> to) const override {
+    std::vector<ImageRecord> records(to.size());
+    constexpr std::int64_t kBytes = sizeof(ImageRecord);
+    source_->read(records_ + first * kBytes, records.data(), std::ssize(records) * kBytes);
+    std::transform(records.begin(), records.end(), to.begin(), [](const ImageRecord& one) { return one.hash; });
+    return std::ssize(to);
+  }
   [[nodiscard]] std::string name(std::int64_t index) const override { return path_of(index, record_of(index)); }
   [[nodiscard]] ImageShape shape(std::int64_t index) const override { return {head(index).height, head(index).width}; }
   void read(std::int64_t index, std::uint8_t* pixels) const override {
@@ -183,15 +194,41 @@ class IndexedImages final : public Dataset {
 
 }  // namespace
 
+std::vector<std::string> listed_class_names(const Hdf5Reader& file) {
+  constexpr std::size_t kLongest = 201;  // bytes of a name and the end of its line: clean_class_names()
+  const std::string lines = text_in(file, "/class_names", kLongest * kMostClasses);
+  const auto count = std::count(lines.begin(), lines.end(), '\n');
+  require(count <= kMostClasses, ExitCode::data, file.path(), ": class_names lists ", count, " classes, must be 2 to ",
+          kMostClasses);
+  return class_names_of(lines);
+}
+
+std::string folder_of_index(const Hdf5Reader& file) {
+  const fs::path own = file.path();
+  std::error_code error;
+  fs::path real = fs::canonical(own, error);  // what it says counts from where it lies, not from a link to it
+  if (error) real = own;
+  return (real.parent_path() / file.text("/", "folder").value_or("")).lexically_normal().string();
+}
+
+std::string container_names(const Hdf5Reader& file) {
+  constexpr std::size_t kLongest = 4097;  // bytes of a path and the zero behind it
+  require(file.has("/container_bytes") && !file.is_group("/container_bytes"), ExitCode::data, file.path(),
+          ": has no sizes of its containers");
+  const std::size_t count = file.elements("/container_bytes");
+  std::string names = text_in(file, "/containers", kLongest * count);
+  require(static_cast<std::size_t>(std::count(names.begin(), names.end(), '\0')) == count, ExitCode::data, file.path(),
+          ": the names of its containers are damaged");
+  return names;
+}
+
 bool is_index(const Hdf5Reader& file) { return file.text("/", "filetype").value_or("") == "image index"; }
 
 OpenedFile open_index(const Hdf5Reader& file, const std::string& split, bool may_lack, const Sight& sight) {
   const std::string& path = file.path();
   OpenedFile opened;
   require(file.has("/class_names"), ExitCode::data, path, ": names no classes");
-  Shape shape;
-  const std::vector<std::uint8_t> names = file.read<std::uint8_t>("/class_names", shape);
-  opened.class_names = class_names_of(std::string(names.begin(), names.end()));
+  opened.class_names = listed_class_names(file);
   const int classes = static_cast<int>(opened.class_names.size());
   require(classes >= 2 && classes <= kMostClasses, ExitCode::data, path, ": names ", classes, " classes, must be 2 to ",
           kMostClasses);

@@ -16,6 +16,15 @@ struct OpenedFile {
   int highest = 1;                       ///< label
 };
 
+/// The names of classes in the dataset /class_names uint8, one a line. Error(data): it has more than a file may name.
+[[nodiscard]] std::vector<std::string> listed_class_names(const Hdf5Reader& file);
+
+/// The folder in which the images of an index, or their containers, are.
+[[nodiscard]] std::string folder_of_index(const Hdf5Reader& file);
+
+/// The names of an index's containers, a zero behind each. Error(data): they are not as many as their sizes.
+[[nodiscard]] std::string container_names(const Hdf5Reader& file);
+
 /// Opens a split of an index: its images are read where they lie. Heads and labels are read at once, an image, whose
 /// hash is checked, when it is asked for. may_lack: "test" need not be there. Error(data): the index or an image is
 /// damaged, has moved or changed. Error(usage): images of several shapes, and no size is said.

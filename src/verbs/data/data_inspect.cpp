@@ -1,5 +1,7 @@
 // The verb data inspect: what is in data files.
 
+#include <filesystem>
+
 #include "dat/error.hpp"
 #include "dat/file.hpp"
 #include "options/ranges.hpp"
@@ -25,12 +27,15 @@ const TableOf<InspectOptions>& inspect_table() {
 }
 
 int run_inspect(const InspectOptions& o, int, char**) {
-  return print_result([&] {
+  const int told = print_result([&] {
     std::string text;
     for (const std::string& path : o.files) text += inspect_dataset(path);
-    if (o.page.empty()) return text;
+    return text;
+  });
+  if (told != static_cast<int>(ExitCode::done) || o.page.empty()) return told;
+  return print_result([&] {
     const int drawn = draw_page(o.files.front(), o.page);
-    return text + "drew " + std::to_string(drawn) + " of the images: " + o.page + "\n";
+    return "drew " + std::to_string(drawn) + " of the images: " + o.page + "\n";
   });
 }
 
@@ -44,6 +49,9 @@ std::optional<InspectOptions> parse_inspect(CommandLine& line) {
   if (!line.read()) return {};
   require(o.page.empty() || o.files.size() == 1, ExitCode::usage,
           "--page draws images of one data file; give the files one by one");
+  const std::string ending = std::filesystem::path(o.page).extension().string();
+  require(o.page.empty() || ending == ".png" || ending == ".PNG", ExitCode::usage, "--page ", o.page,
+          ": a page is a .png file");
   require_apart({o.page}, o.files);
   return o;
 }

@@ -265,10 +265,12 @@ TEST_CASE("A damaged newest checkpoint is named and the one before it taken; all
 TEST_CASE("What a killed writer left is removed, and other files are not touched") {
   const TemporaryFolder folder;
   write_bytes(folder / ".step-000000007.h5.tmp-0123456789abcdef", "half");
+  std::filesystem::create_directories(folder / ".mine.tmp-1/kept");
   write_bytes(folder / "step-7.h5", "not ours");
   write_bytes(folder / "notes.txt", "mine");
   const CheckpointFolder checkpoints(folder.path(), false);
-  CHECK(sorted(folder.names()) == std::vector<std::string>{"notes.txt", "step-7.h5"});
+  CHECK(sorted(folder.names()) == std::vector<std::string>{".mine.tmp-1", "notes.txt", "step-7.h5"});
+  CHECK(std::filesystem::is_directory(folder / ".mine.tmp-1/kept"));
   CHECK(!checkpoints.newest([](const std::string&) {}).has_value());
 }
 

@@ -260,6 +260,7 @@ TEST_CASE("Names of classes are valid UTF-8 on one line, whatever a file has") {
   {
     Hdf5File file = Hdf5File::create(folder / "data.h5", 0);
     file.set_texts("/", "class_names", {"a\nb", "cat\r", "dog"});
+    file.write_texts("class_names", {"x", "y", "z"});  // somebody else's, who has names as bytes in none
     write_split(file, "train", {});
     write_split(file, "test", {});
   }
@@ -375,6 +376,12 @@ TEST_CASE("HDF5 in other layouts becomes a data file, or is refused with what it
         }) == "none");
   check("train");
   CHECK(open_dataset({out}, "train", 0)->info().class_names == std::vector<std::string>{"cat", "dog"});
+  CHECK(error([&](Hdf5File& file) {
+          file.write_texts("class_names", {"owl\r", "bat"});
+          file.write("X", {2, 6, 6, 3}, pixels);
+          file.write("y", {2}, labels);
+        }) == "none");
+  CHECK(open_dataset({out}, "train", 0)->info().class_names == std::vector<std::string>{"owl", "bat"});
   for (const std::size_t count : {1, 32768})
     CHECK(contains(error([&](Hdf5File& file) {
                      const std::string lines(2 * count, '\n');

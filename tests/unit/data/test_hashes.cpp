@@ -251,6 +251,55 @@ TEST_CASE("21,841 classes go through a file with their names, and through conver
   write_file(folder / "more.h5", DataFileWriter::kSealed, names);
   CHECK(contains(error_of([&] { (void)open_dataset({folder / "more.h5"}, "train", 0); }),
                  "class_names lists 32768 classes, must be 2 to 32767"));
+  {
+    Hdf5File most = Hdf5File::create(folder / "most.h5", 0);
+    const std::vector<std::uint8_t> lines(kMostClasses * std::size_t{201} + 1, '\n');
+    most.write("class_names", {std::ssize(lines)}, lines);
+    most.write("train/images", {1, 1, 1, 1}, std::vector<std::uint8_t>{0});
+  }
+  CHECK(contains(error_of([&] { (void)open_dataset({folder / "most.h5"}, "train", 0); }), "/class_names is damaged"));
+}
+
+namespace {
+
+/// Images of which the first ones have stored hashes.
+class PartlyHashed final : public Dataset {
+ public:
+  PartlyHashed(std::int64_t all, std::int64_t stored, std::int64_t changed)
+      : size_(all), stored_(stored), changed_(changed) {
+    info_ = {.size = 256, .channels = 1, .classes = 2, .class_names = {"a", "b"}};
+  }
+  const DatasetInfo& info() const override { return info_; }
+  std::int64_t size() const override { return size_; }
+  int label(std::int64_t) const override { return 0; }
+  std::uint64_t hash(std::int64_t index) const override {
+    ++asked;
+    return index == changed_ ? 0 : static_cast<std::uint64_t>(index);
+  }
+  std::int64_t stored_hashes(std::int64_t first, std::span<std::uint64_t> to) const override {
+    const std::int64_t there = std::clamp<std::int64_t>(stored_ - first, 0, std::ssize(to));
+    for (std::int64_t k = 0; k < there; ++k)
+      to[static_cast<std::size_t>(k)] = first + k == changed_ ? 0 : static_cast<std::uint64_t>(first + k);
+    return there;
+  }
+  void read(std::int64_t, std::uint8_t*) const override {}
+  mutable int asked = 0;
+
+ private:
+  DatasetInfo info_;
+  std::int64_t size_, stored_, changed_;
+};
+
+}  // namespace
+
+TEST_CASE("All stored hashes count, and no more pixels are read than a start has time for") {
+  const PartlyHashed set(200'000, 190'000, -1);
+  const std::string hash = content_hash(set);
+  CHECK(set.asked == 10'000 / 3 + 1);  // 256 MiB are 4096 of these images
+  for (const std::int64_t changed :
+       {std::int64_t{1}, std::int64_t{100'001}, std::int64_t{189'999}, std::int64_t{190'003}})
+    CHECK(content_hash(PartlyHashed(200'000, 190'000, changed)) != hash);
+  CHECK(content_hash(PartlyHashed(200'000, 190'000, 190'001)) == hash);
 }
 
 TEST_CASE("Labels come in blocks as one by one, of pools and of parts of them") {

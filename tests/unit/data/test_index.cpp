@@ -13,6 +13,7 @@
 #include "catch.hpp"
 #include "dat/dataset.hpp"
 #include "dat/error.hpp"
+#include "dat/file.hpp"
 #include "data/images/decode.hpp"
 #include "data/images/image_files.hpp"
 #include "data/images/index.hpp"
@@ -337,6 +338,8 @@ TEST_CASE("An index whose images have moved or changed, or whose paths leave its
   CHECK(error() == "3: " + changed + ": cannot be opened: No such file or directory" + remedy);
   REQUIRE(::mkfifo(changed.c_str(), 0600) == 0);
   CHECK(error() == "3: " + changed + ": not a file" + remedy);
+  CHECK(error_of([&] { all_of(changed, "train"); }) == "3: " + changed + ": not a file");
+  CHECK(check_seal(changed) == "is not a file");
 
   TarWriter tar(folder / "source.tar");
   tar.add("a/1.jpg", as_bytes(image("rgb.jpg")));
@@ -350,7 +353,7 @@ TEST_CASE("An index whose images have moved or changed, or whose paths leave its
   const std::string secret = image("rgb.jpg");
   put(folder / "secret.jpg", secret);
   for (const std::string& path :
-       {std::string("../secret.jpg"), folder / "secret.jpg", std::string("x/../../secret.jpg")}) {
+       {std::string("../secret.jpg"), folder / "secret.jpg", std::string("a/../../secret.jpg"), std::string("x/")}) {
     ImageRecord record{
         .name_end = std::ssize(path), .bytes = static_cast<std::int32_t>(secret.size()), .height = 13, .width = 21};
     Hdf5File file = Hdf5File::create(index);
@@ -359,8 +362,13 @@ TEST_CASE("An index whose images have moved or changed, or whose paths leave its
     file.write("/class_names", {4}, std::vector<std::uint8_t>{'a', '\n', 'b', '\n'});
     file.write("/train/names", {std::ssize(path)}, as_bytes(path));
     file.write("/train/records", {1, 40}, std::span(reinterpret_cast<const std::uint8_t*>(&record), 40));
+    const bool whole = !path.starts_with("x/");
+    if (!whole) file.write("/containers", {3}, std::vector<std::uint8_t>{'x', 0, 0});
+    if (!whole) file.write("/container_bytes", {1}, std::vector<std::int64_t>{4096});
     file.close();
-    CHECK(contains(error_of([&] { all_of(index, "train"); }), "the path " + path + " leaves the folder of the images"));
+    CHECK(contains(
+        error_of([&] { all_of(index, "train"); }),
+        whole ? "the path " + path + " leaves the folder of the images" : "the names of its containers are damaged"));
   }
 }
 

@@ -56,6 +56,11 @@ TEST_CASE("A list names images by paths or their ends, each once, and the set's 
   const auto refused = [&](const std::string& text) { return error_of([&] { static_cast<void>(chosen(text)); }); };
   CHECK(chosen("class1200/1.png\r\n\ntrain/class1007/2.png\n/data/imagenet/train/class1007/0.png") ==
         "train/class1007/0.png:7 train/class1007/2.png:7 train/class1200/1.png:200 ");
+  // A pack has given images other endings; one that fits counts first.
+  write_png(folder / "images/train/class1000/0.PNG", {5, 20}, pixels_of({5, 20}, 7));
+  static_cast<void>(write_index({.source = folder / "images", .output = folder / "index.h5"}));
+  CHECK(chosen("class1200/1.JPEG\ntrain/class1000/0.png") == "train/class1000/0.png:0 train/class1200/1.png:200 ");
+  CHECK(contains(refused("class1000/0.jpg"), "class1000/0.jpg (line 1) is the name of several images"));
   CHECK(contains(refused("s1007/2.png\nclass1007/2.png\nlass1007/2.png\n2.pn\nx\n"),
                  "list.txt: 4 of its 5 names are not among the images: s1007/2.png (line 1), lass1007/2.png (line 3), "
                  "2.pn (line 4), ..."));

@@ -307,6 +307,8 @@ TEST_CASE("Damaged and incomplete folders of pickles are refused, and leave no f
 TEST_CASE("A file of type idx holds the array that was written, packed or not", "[published]") {
   CHECK(elements_of(Idx{{2, 3}, "abcdef"}.bytes()) == "uint8 [2, 3] abcdef");
   CHECK(elements_of(gzip(Idx{{2, 3}, "abcdef"}.bytes())) == "uint8 [2, 3] abcdef");
+  CHECK(elements_of(gzip(Idx{{2, 3}, "abc"}.bytes()) + gzip("") + gzip("def") + std::string(3, '\0')) ==
+        "uint8 [2, 3] abcdef");
   CHECK(elements_of(Idx{{3}, "abcdef", 0x0b}.bytes()) == "int16 [3] abcdef");
   CHECK(elements_of(Idx{{1}, "abcdefgh", 0x0e}.bytes()) == "float64 [1] abcdefgh");
   const std::string much = some_bytes(200000, 3);
