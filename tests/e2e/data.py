@@ -176,7 +176,7 @@ class Own(common.TestCase):
         self.assertEqual((named["images"], named["split_images"], named["list"], named["verdict"]), (3, 9, "some.txt", "PARTIAL"))
         self.assertEqual(named["per_image"], alone["per_image"])
         self.assert_images_of_an_index_are_evaluated(evaluated, train, test)
-        text = common.run("certify", run, "--threads", 1, "--sigma", 0.25, "--n", 10, "--images", "some.txt", "--out", "certified").text
+        text = common.run("certify", run, "--threads", 1, "--sigma", 0.25, "--n", 10, "--every", 1, "--images", "some.txt", "--out", "certified").text
         self.assertIn("3 test images of 9, named in some.txt", text)
         with open("certified/certify.json") as file:
             self.assertEqual(json.load(file)["settings"]["list"], "some.txt")
