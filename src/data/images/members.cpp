@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
+#include <string_view>
+#include <utility>
 
 #include "dat/dataset.hpp"
 #include "dat/error.hpp"
@@ -20,13 +22,6 @@ namespace dat {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// A file that was found: in a container or by itself, and, in a tar of tars, the name of the inner one.
-struct Found {
-  int container = -1;
-  std::string inner, path;
-  std::int64_t offset = 0, bytes = 0;
-};
 
 /// Bytes of a source from `begin` on.
 class PartOfSource final : public ByteSource {
@@ -52,17 +47,47 @@ class PartOfSource final : public ByteSource {
   return text;
 }
 
-[[nodiscard]] std::string last_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
-
-[[nodiscard]] bool is_image(const std::string& path) {
-  const std::string name = lower(last_of(path));
-  return !name.starts_with('.') && (name.ends_with(".jpg") || name.ends_with(".jpeg") || name.ends_with(".png"));
+/// Whether a file, or a folder that it is in, has a name that begins with a dot.
+[[nodiscard]] bool is_hidden(const std::string& path) {
+  for (std::size_t at = 0; at != std::string::npos; at = path.find('/', at)) {
+    if (path[at] == '/') ++at;
+    const std::string_view rest = std::string_view(path).substr(at);
+    if (rest.starts_with('.') && !rest.starts_with("./") && !rest.starts_with("../")) return true;
+  }
+  return false;
 }
 
-/// Where test images may be, what comes first counting most.
-constexpr const char* kTests[] = {"test", "val", "valid", "validation"};
-[[nodiscard]] bool is_test(const std::string& folder) {
-  return std::find(std::begin(kTests), std::end(kTests), folder) != std::end(kTests);
+[[nodiscard]] bool is_image(const std::string& path) {
+  const std::string name = lower(path.substr(path.rfind('/') + 1));
+  return (name.ends_with(".jpg") || name.ends_with(".jpeg") || name.ends_with(".png")) && !is_hidden(path);
+}
+
+/// Names of splits: of training images, then of test images, what comes first counting most.
+constexpr const char* kSplitFolders[] = {"train", "test", "val", "valid", "validation"};
+constexpr int kNoSplit = -1;
+[[nodiscard]] int split_named(const std::string& name) {
+  const auto* const found = std::find(std::begin(kSplitFolders), std::end(kSplitFolders), name);
+  return found == std::end(kSplitFolders) ? kNoSplit : static_cast<int>(found - std::begin(kSplitFolders));
+}
+/// The split that a tar's name begins with, such as val of Val-000001.tar.
+[[nodiscard]] int split_of_tar(const std::string& name) {
+  const std::string own = lower(name);
+  return split_named(own.substr(0, own.find_first_not_of("abcdefghijklmnopqrstuvwxyz")));
+}
+
+/// Leaves out the images of a split of test images where there is one that counts more, and says which are test images.
+/// splits: of each image.
+void choose_splits(const std::vector<signed char>& splits, std::vector<Member>& all) {
+  int test = static_cast<int>(std::ssize(kSplitFolders));
+  for (const int split : splits)
+    if (split > 0) test = std::min(test, split);
+  std::size_t kept = 0;
+  for (std::size_t k = 0; k < all.size(); ++k) {
+    if (splits[k] > 0 && splits[k] != test) continue;
+    if (kept != k) all[kept] = std::move(all[k]);
+    all[kept++].test = splits[k] > 0;
+  }
+  all.resize(kept);
 }
 
 [[nodiscard]] std::vector<std::string> components(const std::string& path) {
@@ -72,56 +97,76 @@ constexpr const char* kTests[] = {"test", "val", "valid", "validation"};
   return all;
 }
 
-void add_tar(const ByteSource& tar, int container, std::vector<Found>& all) {
+/// Adds the files of a tar; those of a tar in it as if they lay in a folder of its name.
+void add_tar(const ByteSource& tar, int container, std::vector<Member>& all) {
+  const auto add = [&](const std::string& folder, const TarEntry& entry, std::int64_t begin) {
+    if (entry.bytes < 0 && !is_image(entry.path)) return;
+    std::string_view path = entry.path;
+    while (path.starts_with("./")) path.remove_prefix(2);
+    all.push_back({.container = container,
+                   .path = folder + std::string(path),
+                   .offset = begin + entry.offset,
+                   .bytes = entry.bytes});
+  };
   for_each_in_tar(tar, [&](const TarEntry& entry) {
-    if (!lower(entry.path).ends_with(".tar")) {
-      all.push_back({container, "", entry.path, entry.offset, entry.bytes});
-      return;
-    }
-    const PartOfSource inner(tar, entry);
-    const std::string name = last_of(entry.path);
-    for_each_in_tar(inner, [&](const TarEntry& one) {
-      all.push_back({container, name.substr(0, name.size() - 4), one.path, entry.offset + one.offset, one.bytes});
-    });
+    if (entry.bytes < 0 || is_hidden(entry.path) || !lower(entry.path).ends_with(".tar")) return add("", entry, 0);
+    const std::string name = entry.path.substr(0, entry.path.size() - 4) + "/";
+    for_each_in_tar(PartOfSource(tar, entry), [&](const TarEntry& one) { add(name, one, entry.offset); });
   });
 }
 
-/// Of a folder all files, or the tars that lie right in it.
-[[nodiscard]] std::vector<Found> files_of(const std::string& source, Members& members) {
-  std::vector<Found> all;
+/// All files of a folder, sorted. Links that lead nowhere, and what is no file, are there where they have an image's
+/// name.
+[[nodiscard]] std::vector<Member> files_below(const std::string& source) {
+  std::vector<Member> all;
+  std::error_code error, ignored;
+  const auto options = fs::directory_options::follow_directory_symlink;
+  std::int64_t entries = 0;
+  std::string last = source;
+  for (fs::recursive_directory_iterator at(source, options, error), end; !error && at != end; at.increment(error)) {
+    tick();
+    last = at->path().string();
+    constexpr int kDeepest = 32;  // a link may lead round
+    require(at.depth() <= kDeepest, ExitCode::data, last, ": folders in folders, ", kDeepest, " deep");
+    constexpr std::int64_t kMost = 1'000'000'000;
+    require(++entries < kMost, ExitCode::data, source, ": has more than ", kMost, " files");
+    std::string path = at->path().lexically_relative(source).string();
+    const bool file = at->is_regular_file(ignored);
+    if (!file && (at->is_directory(ignored) || !is_image(path))) continue;
+    const auto bytes = file ? static_cast<std::int64_t>(at->file_size(ignored)) : -1;
+    all.push_back({.path = std::move(path), .bytes = bytes});
+  }
+  require(!error, ExitCode::data, source, ": cannot be listed at ", last, ": ", error.message());
+  std::sort(all.begin(), all.end(), [](const Member& a, const Member& b) { return a.path < b.path; });
+  return all;
+}
+
+/// Finds the files of a source: of a folder all, or those of the tars that lie right in it.
+void find_files(const std::string& source, Members& members) {
   std::error_code error;
   if (!fs::is_directory(source, error)) {
     members.folder = fs::path(source).parent_path().string();
     members.containers = {fs::path(source).filename().string()};
-    add_tar(*open_bytes(source), 0, all);
-    return all;
+    return add_tar(*open_bytes(source), 0, members.all);
   }
   members.folder = source;
-  const auto options = fs::directory_options::follow_directory_symlink;
-  std::int64_t entries = 0;
-  for (fs::recursive_directory_iterator at(source, options, error), end; !error && at != end; at.increment(error)) {
-    tick();
-    constexpr int kDeepest = 32;  // a link may lead round
-    require(at.depth() <= kDeepest, ExitCode::data, at->path().string(), ": folders in folders, ", kDeepest, " deep");
-    constexpr std::int64_t kMost = 1'000'000'000;
-    require(++entries < kMost, ExitCode::data, source, ": has more than ", kMost, " files");
-    if (!at->is_regular_file(error)) continue;
-    const auto bytes = static_cast<std::int64_t>(at->file_size(error));
-    all.push_back({-1, "", fs::path(at->path()).lexically_relative(source).string(), 0, bytes});
-  }
-  require(!error, ExitCode::data, source, ": cannot be listed: ", error.message());
-  std::sort(all.begin(), all.end(), [](const Found& a, const Found& b) { return a.path < b.path; });
-  const auto is_tar = [](const Found& one) {
-    return one.path.find('/') == std::string::npos && lower(one.path).ends_with(".tar");
+  members.all = files_below(source);
+  const auto is_tar = [](const Member& one) {
+    return one.path.find('/') == std::string::npos && lower(one.path).ends_with(".tar") && !is_hidden(one.path);
   };
-  if (std::none_of(all.begin(), all.end(), is_tar)) return all;
-  const std::vector<Found> tars = std::exchange(all, {});
-  for (const Found& one : tars) {
+  const auto tar = std::find_if(members.all.begin(), members.all.end(), is_tar);
+  if (tar == members.all.end()) return;
+  const auto loose =
+      std::find_if(members.all.begin(), members.all.end(), [](const Member& one) { return is_image(one.path); });
+  require(loose == members.all.end(), ExitCode::data, source, ": has tars (", in_one_line(tar->path),
+          ") and images beside them (", in_one_line(loose == members.all.end() ? "" : loose->path),
+          "); move one kind elsewhere");
+  for (const Member& one : std::exchange(members.all, {})) {
     if (!is_tar(one)) continue;
     members.containers.push_back(one.path);
-    add_tar(*open_bytes((fs::path(source) / one.path).string()), static_cast<int>(members.containers.size()) - 1, all);
+    add_tar(*open_bytes((fs::path(source) / one.path).string()), static_cast<int>(members.containers.size()) - 1,
+            members.all);
   }
-  return all;
 }
 
 /// A file's name up to the first dot of its last part, and what follows that dot.
@@ -131,15 +176,17 @@ struct Key {
     name = path.substr(0, dot);
     kind = dot == std::string::npos ? "" : lower(path.substr(dot + 1));
   }
+  [[nodiscard]] bool is_label() const { return kind == "cls" || kind == "json"; }
+  [[nodiscard]] bool is_image() const { return kind == "jpg" || kind == "jpeg" || kind == "png"; }
   std::string name, kind;
 };
 
 /// Labels of shards: small files, read from where they lie.
 class Labels {
  public:
-  Labels(const std::string& source, const Members& members) : source_(source), members_(members) {}
+  explicit Labels(const Members& members) : members_(members) {}
   /// Of a .cls or .json file; empty: it has none.
-  [[nodiscard]] std::optional<std::int64_t> in(const Found& file, const std::string& kind) {
+  [[nodiscard]] std::optional<std::int64_t> in(const Member& file, const std::string& kind) {
     constexpr std::int64_t kMost = 1 << 20;
     const std::string where =
         members_.containers[static_cast<std::size_t>(file.container)] + ": " + in_one_line(file.path);
@@ -171,7 +218,6 @@ class Labels {
     return *file_;
   }
 
-  const std::string& source_;
   const Members& members_;
   std::unique_ptr<ByteSource> file_;
   int open_ = -1;
@@ -190,102 +236,145 @@ class Labels {
   return class_names_of(lines);
 }
 
-void take_shards(const std::string& source, const std::vector<Found>& files, Members& members) {
-  Labels labels(source, members);
-  std::int64_t highest = -1;
-  const auto tests = [&](int container) {
-    const std::string name = lower(members.containers[static_cast<std::size_t>(container)]);
-    return std::any_of(std::begin(kTests), std::end(kTests), [&](const char* one) { return name.starts_with(one); });
+/// Whether labels stand beside images.
+[[nodiscard]] bool are_shards(const std::vector<Member>& files) {
+  std::vector<std::size_t> labelled;  // hashes of names
+  const auto hash = [](const Member& file, const Key& key) {
+    return std::hash<std::string>()(key.name) + static_cast<std::size_t>(file.container);
   };
+  for (const Member& file : files)
+    if (const Key key(file.path); key.is_label()) labelled.push_back(hash(file, key));
+  std::sort(labelled.begin(), labelled.end());
+  return !labelled.empty() && std::any_of(files.begin(), files.end(), [&](const Member& file) {
+    const Key key(file.path);
+    return key.is_image() && is_image(file.path) &&
+           std::binary_search(labelled.begin(), labelled.end(), hash(file, key));
+  });
+}
+
+void take_shards(const std::string& source, Members& members) {
+  std::vector<Member>& files = members.all;
+  Labels labels(members);
+  std::vector<signed char> splits, of_tars;
+  for (const std::string& name : members.containers) of_tars.push_back(static_cast<signed char>(split_of_tar(name)));
+  std::size_t taken = 0;
   for (std::size_t begin = 0, end; begin < files.size(); begin = end) {  // files of one sample stand together
     const Key key(files[begin].path);
-    const Found* image = nullptr;
-    std::optional<std::int64_t> label;
-    for (end = begin; end < files.size() && files[end].container == files[begin].container; ++end) {
+    const int container = files[begin].container;
+    const auto where = [&](const Member& file) {
+      return members.containers[static_cast<std::size_t>(container)] + ": " + in_one_line(file.path);
+    };
+    Member *image = nullptr, *label = nullptr;
+    bool in_json = false;
+    std::int64_t others = 0;
+    for (end = begin; end < files.size() && files[end].container == container; ++end) {
       const Key own(files[end].path);
       if (own.name != key.name) break;
-      if (is_image(files[end].path))
+      if (own.is_image() && is_image(files[end].path)) {
+        require(image == nullptr, ExitCode::data, where(files[end]), ": stands beside ",
+                image != nullptr ? in_one_line(image->path) : "", ", another image of one name and label");
         image = &files[end];
-      else if (own.kind == "cls" || (own.kind == "json" && !label))
-        label = labels.in(files[end], own.kind);
-      else
-        ++members.others;
+      } else if (own.kind == "cls" || (own.kind == "json" && label == nullptr)) {
+        label = &files[end];
+        in_json = own.kind == "json";
+      } else if (!own.is_label()) {
+        ++others;
+      }
     }
+    members.others += image == nullptr ? static_cast<std::int64_t>(end - begin) : others;
     if (image == nullptr) continue;
-    const std::string where =
-        members.containers[static_cast<std::size_t>(image->container)] + ": " + in_one_line(image->path);
-    require(label.has_value(), ExitCode::data, where, ": no .cls and no \"cls\" in a .json stands beside it");
-    require(*label >= 0 && *label < kMostClasses, ExitCode::data, where, ": label ", *label, ", there can be 0 to ",
-            kMostClasses - 1);
-    highest = std::max(highest, *label);
-    members.all.push_back({image->container, image->path, image->offset, image->bytes, tests(image->container),
-                           static_cast<int>(*label)});
+    const std::optional<std::int64_t> said =
+        label == nullptr ? std::nullopt : labels.in(*label, in_json ? "json" : "cls");
+    require(said.has_value(), ExitCode::data, where(*image), ": no .cls and no \"cls\" in a .json stands beside it");
+    require(*said >= 0 && *said < kMostClasses, ExitCode::data, where(*image), ": label ", *said,
+            ", there can be 0 to ", kMostClasses - 1);
+    image->label = static_cast<int>(*said);
+    splits.push_back(of_tars[static_cast<std::size_t>(container)]);
+    if (image != &files[taken]) files[taken] = std::move(*image);
+    ++taken;
   }
+  files.resize(taken);
+  choose_splits(splits, files);
+  int highest = -1;
+  for (const Member& one : files) highest = std::max(highest, one.label);
   members.class_names = names_beside(source);
-  if (members.class_names.empty()) members.class_names = numbered_classes(static_cast<int>(highest) + 1);
+  require(std::ssize(members.class_names) <= kMostClasses, ExitCode::data, source, ": ", kClassNamesFile, " names ",
+          members.class_names.size(), " classes, at most ", kMostClasses, " are taken");
+  if (members.class_names.empty()) members.class_names = numbered_classes(highest + 1);
   require(highest < std::ssize(members.class_names), ExitCode::data, source, ": ", kClassNamesFile, " names ",
           members.class_names.size(), " classes, and there is the label ", highest);
 }
 
-void take_folders(const std::string& source, const std::vector<Found>& files, Members& members) {
-  // The class of each image, and the folder of its split; empty: none.
-  std::vector<std::pair<std::string, std::string>> places;
-  std::vector<const Found*> images;
-  std::set<std::string> splits, names;
-  for (const Found& file : files) {
-    if (!is_image(file.path)) {
-      ++members.others;
-      continue;
+/// The place of the folder that names a split among the parts of a path.
+[[nodiscard]] std::optional<std::size_t> split_folder(const std::vector<std::string>& parts) {
+  for (std::size_t k = 0; k + 1 < parts.size(); ++k)
+    if (split_named(lower(parts[k])) != kNoSplit) return k;
+  return {};
+}
+
+/// How many folders the images that lie in no folder of a split share; behind these each has another one.
+[[nodiscard]] std::size_t shared_folders(const std::vector<Member>& images) {
+  std::vector<std::string> shared;
+  bool first = true;
+  for (const Member& one : images) {
+    std::vector<std::string> parts = components(one.path);
+    if (split_folder(parts)) continue;
+    parts.resize(std::max<std::size_t>(parts.size(), 2) - 2);
+    if (std::exchange(first, false))
+      shared = std::move(parts);
+    else
+      shared.erase(std::mismatch(shared.begin(), shared.end(), parts.begin(), parts.end()).first, shared.end());
+  }
+  return shared.size();
+}
+
+/// Names the classes of images whose labels are numbers of names, and gives these their labels: in the order of the
+/// names, those of test images alone behind the others.
+void name_classes(const std::string& source, const std::map<std::string, int>& numbers, Members& members) {
+  std::vector<char> seen[2] = {std::vector<char>(numbers.size()), std::vector<char>(numbers.size())};
+  for (const Member& one : members.all) seen[one.test ? 1 : 0][static_cast<std::size_t>(one.label)] = 1;
+  std::vector<int> labels(numbers.size(), -1);
+  for (const auto& images : seen)
+    for (const auto& [name, number] : numbers) {
+      int& label = labels[static_cast<std::size_t>(number)];
+      if (label >= 0 || images[static_cast<std::size_t>(number)] == 0) continue;
+      label = static_cast<int>(members.class_names.size());
+      members.class_names.push_back(name);
     }
-    const std::vector<std::string> parts = components(file.path);
-    std::string split, name = file.inner;
-    for (std::size_t k = 0; k + 1 < parts.size(); ++k) {
-      const std::string folder = lower(parts[k]);
-      if (!split.empty() || (folder != "train" && !is_test(folder))) continue;
-      split = folder;
-      if (name.empty() && k + 2 < parts.size()) name = parts[k + 1];
-    }
-    if (name.empty() && split.empty() && parts.size() > 1) name = parts[parts.size() - 2];
-    require(!name.empty(), ExitCode::data, source, ": ", in_one_line(file.path),
+  require(std::ssize(members.class_names) <= kMostClasses, ExitCode::data, source, ": has ", members.class_names.size(),
+          " classes, at most ", kMostClasses, " are taken");
+  for (Member& one : members.all) one.label = labels[static_cast<std::size_t>(one.label)];
+}
+
+void take_folders(const std::string& source, Members& members) {
+  members.others +=
+      static_cast<std::int64_t>(std::erase_if(members.all, [](const Member& one) { return !is_image(one.path); }));
+  const std::size_t shared = shared_folders(members.all);
+  std::map<std::string, int> numbers;  // of classes, as they come
+  std::vector<signed char> splits;
+  for (Member& one : members.all) {
+    const std::vector<std::string> parts = components(one.path);
+    const std::optional<std::size_t> folder = split_folder(parts);
+    const std::size_t at = folder ? *folder + 1 : shared;
+    require(at + 1 < parts.size(), ExitCode::data, source, ": ", in_one_line(one.path),
             " lies in no folder of a class; folders are train/CLASS/ and test/CLASS/, or CLASS/ alone");
-    splits.insert(split);
-    places.emplace_back(split, name);
-    images.push_back(&file);
+    const int split = folder               ? split_named(lower(parts[*folder]))
+                      : one.container >= 0 ? split_of_tar(members.containers[static_cast<std::size_t>(one.container)])
+                                           : kNoSplit;
+    splits.push_back(static_cast<signed char>(split));
+    one.label = numbers.try_emplace(parts[at], static_cast<int>(numbers.size())).first->second;
   }
-  const auto* tests =
-      std::find_if(std::begin(kTests), std::end(kTests), [&](const char* one) { return splits.contains(one); });
-  const auto taken = [&](const std::string& split) {
-    return !is_test(split) || (tests != std::end(kTests) && split == *tests);
-  };
-  std::map<std::string, int> labels;
-  for (const bool test : {false, true}) {  // classes of test images alone come after the others
-    std::set<std::string> some;
-    for (const auto& [split, name] : places)
-      if (taken(split) && is_test(split) == test && !labels.contains(name)) some.insert(name);
-    for (const std::string& name : some) labels.emplace(name, static_cast<int>(labels.size()));
-  }
-  require(std::ssize(labels) <= kMostClasses, ExitCode::data, source, ": has ", labels.size(), " classes, at most ",
-          kMostClasses, " are taken");
-  members.class_names.resize(labels.size());
-  for (const auto& [name, label] : labels) members.class_names[static_cast<std::size_t>(label)] = name;
-  for (std::size_t k = 0; k < images.size(); ++k) {
-    const auto& [split, name] = places[k];
-    if (!taken(split)) continue;
-    const Found& file = *images[k];
-    members.all.push_back({file.container, file.path, file.offset, file.bytes, is_test(split), labels.at(name)});
-  }
+  choose_splits(splits, members.all);
+  name_classes(source, numbers, members);
 }
 
 }  // namespace
 
 Members members_of(const std::string& source) {
   Members members;
-  const std::vector<Found> files = files_of(source, members);
-  const bool shards = !members.containers.empty() && std::any_of(files.begin(), files.end(), [](const Found& file) {
-    const std::string kind = Key(file.path).kind;
-    return kind == "cls" || kind == "json";
-  });
-  shards ? take_shards(source, files, members) : take_folders(source, files, members);
+  find_files(source, members);
+  const bool shards = !members.containers.empty() && are_shards(members.all);
+  shards ? take_shards(source, members) : take_folders(source, members);
   require(!members.all.empty(), ExitCode::data, source,
           ": holds no images; names of images end in .jpg, .jpeg or .png");
   std::stable_sort(members.all.begin(), members.all.end(),

@@ -12,9 +12,9 @@ constexpr const char* kClassNamesFile = "class_names.txt";
 /// An image among the files of a source.
 struct Member {
   int container = -1;  ///< number of the tar that it lies in; -1: a file of its own
-  std::string path;    ///< in the source's folder, or in the tar
-  std::int64_t offset = 0, bytes = 0;
-  bool test = false;  ///< else for training
+  std::string path;    ///< in the source's folder, or in the tar; that of a tar in it stands for a folder
+  std::int64_t offset = 0, bytes = 0;  ///< -1 bytes: no file, such as a link that leads nowhere, or one in a tar
+  bool test = false;                   ///< else for training
   int label = 0;
 };
 
@@ -30,12 +30,16 @@ struct Members {
 
 /// Finds the images of a source by the names of its files; none is read but the labels of shards. Error(data).
 ///
-/// - A folder, or a tar, with a folder for each class, below "train", "val", "validation" or "test", or without these,
-///   as training images (torchvision's ImageFolder). Labels are the places of the names in their order. Where there is
-///   "test", images of "val" are left out; else these are the test images.
-/// - Tars in a folder, or one, of WebDataset: x.jpg beside x.cls, or beside x.json with "cls". Tars whose names begin
-///   with "test", "val" are of test images. Without kClassNamesFile the classes are "class K".
-/// - A tar of tars, one for each class: ImageNet's training images.
+/// - A folder, or a tar, with a folder for each class, below "train", "test", "val", "valid" or "validation". Without
+///   these a tar's name may begin with one; else they are training images. Classes are then the first folders that
+///   differ (torchvision's ImageFolder). Labels are the places of the names in their order.
+/// - Tars in a folder, or one, of WebDataset: x.jpg beside x.cls, or beside x.json with "cls". Splits are what the
+/// tars'
+///   names begin with. Without kClassNamesFile the classes are "class K".
+/// - A tar of tars, each as good as a folder of its name: ImageNet's training images.
+///
+/// Where there is "test", images of "val" are left out; else these are the test images. Files and folders whose names
+/// begin with a dot count as no images. Tars with images beside them in a folder are refused.
 ///
 /// Symbolic links in a folder are followed: a folder of links is as good as one of files.
 [[nodiscard]] Members members_of(const std::string& source);

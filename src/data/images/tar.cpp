@@ -64,8 +64,13 @@ void for_each_in_tar(const ByteSource& source, const std::function<void(const Ta
   for (archive_entry* entry = nullptr; check(archive_read_next_header(reader.get(), &entry)) != ARCHIVE_EOF;) {
     tick();
     const char* const path = archive_entry_pathname(entry);
-    if (archive_entry_filetype(entry) != AE_IFREG || archive_entry_hardlink(entry) != nullptr) continue;
+    const bool link = archive_entry_hardlink(entry) != nullptr || archive_entry_filetype(entry) == AE_IFLNK;
+    if (archive_entry_filetype(entry) != AE_IFREG && !link) continue;
     require(path != nullptr, ExitCode::data, source.name(), ": has a file whose name cannot be read");
+    if (link) {
+      use({path, 0, -1});
+      continue;
+    }
     require(archive_entry_sparse_count(entry) == 0, ExitCode::data, source.name(), ": ", in_one_line(path),
             " is a sparse file, which cannot be read where it lies");
     const TarEntry found{path, archive_filter_bytes(reader.get(), 0), archive_entry_size(entry)};
