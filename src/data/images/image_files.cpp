@@ -1,6 +1,7 @@
 #include "data/images/image_files.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <utility>
 
@@ -19,17 +20,22 @@ namespace {
   return (folder.empty() ? own : folder / own).string();
 }
 
+std::atomic<std::size_t> open_files = 0;  // of all objects: systems let few files be open
+
 }  // namespace
 
 ImageFiles::ImageFiles(std::string folder, std::vector<std::string> containers)
     : folder_(std::move(folder)), containers_(std::move(containers)) {
-  constexpr std::size_t kMostOpen = 200;
+  constexpr std::size_t kMostOpen = 400;
   for (const std::string& name : containers_) {
     auto file = open_bytes(below(folder_, name));
     bytes_.push_back(file->size());
-    if (open_.size() < kMostOpen) open_.push_back(std::move(file));
+    if (open_files + open_.size() < kMostOpen) open_.push_back(std::move(file));
   }
+  open_files += open_.size();
 }
+
+ImageFiles::~ImageFiles() { open_files -= open_.size(); }
 
 std::string ImageFiles::place(int container, const std::string& path) const {
   const std::string& file = container < 0 ? path : containers_[static_cast<std::size_t>(container)];

@@ -14,6 +14,8 @@ class ImageFiles {
  public:
   /// containers: paths in the folder. Error(data): one is not there.
   ImageFiles(std::string folder, std::vector<std::string> containers);
+  ~ImageFiles();
+  ImageFiles(ImageFiles&&) = default;
 
   [[nodiscard]] std::int64_t container_bytes(std::size_t number) const { return bytes_[number]; }
   /// Where it is: of a container, or of a file of its own (-1) that has this path.
@@ -27,7 +29,7 @@ class ImageFiles {
   std::string folder_;
   std::vector<std::string> containers_;
   std::vector<std::int64_t> bytes_;
-  std::vector<std::unique_ptr<ByteSource>> open_;  ///< of the first containers: systems let few files be open
+  std::vector<std::unique_ptr<ByteSource>> open_;  ///< of the first containers
 };
 
 }  // namespace dat
