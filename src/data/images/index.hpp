@@ -21,8 +21,9 @@ struct ImageRecord {
 };
 static_assert(sizeof(ImageRecord) == 40);
 
-/// The most bytes of a file of an image.
-constexpr std::int64_t kMostImageBytes = std::int64_t{1} << 30;
+/// The most bytes of a file of an image, and those from which on no thread keeps memory for one.
+constexpr std::int64_t kMostImageBytes = std::int64_t{1} << 28;
+constexpr std::int64_t kLargeImageBytes = std::int64_t{1} << 24;
 
 /// Whether a data file is an index.
 [[nodiscard]] bool is_index(const Hdf5Reader& file);

@@ -93,6 +93,7 @@ class IndexedImages final : public Dataset {
     try {
       fetch(index, record, bytes);
       decoder.see(bytes, shape(index), view, fast_, pixels);
+      if (record.bytes > kLargeImageBytes) bytes = {};
     } catch (const Error& error) {
       if (error.code() != ExitCode::data) throw;
       fail_with(error, files_->place(record.container, path_of(index, record)));

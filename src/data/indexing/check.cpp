@@ -1,13 +1,17 @@
 #include "data/indexing/check.hpp"
 
+#include <fcntl.h>
 #include <unistd.h>
 #include <xxhash.h>
 
 #include <atomic>
+#include <cerrno>
 #include <exception>
 #include <filesystem>
 #include <mutex>
+#include <new>
 #include <numeric>
+#include <system_error>
 #include <thread>
 
 #include "dat/dataset.hpp"
@@ -50,7 +54,11 @@ void on_threads(int threads, std::size_t count, const std::function<std::functio
     }
   };
   std::vector<std::thread> others;
-  for (int k = 1; k < threads && static_cast<std::size_t>(k) < count; ++k) others.emplace_back(run);
+  others.reserve(static_cast<std::size_t>(threads));
+  try {
+    for (int k = 1; k < threads && static_cast<std::size_t>(k) < count; ++k) others.emplace_back(run);
+  } catch (const std::system_error&) {  // no more of them: those that run do the work
+  }
   run();
   for (std::thread& one : others) one.join();
   if (failure) std::rethrow_exception(failure);
@@ -69,26 +77,37 @@ void MemberReader::tell(double done) const {
 
 void MemberReader::read(std::size_t number, std::vector<std::uint8_t>& to) const {
   const Member& member = members_.all[number];
+  require(member.bytes >= 0, ExitCode::data, "is no file, but a link in a tar or one that leads nowhere");
   require(member.bytes > 0 && member.bytes <= kMostImageBytes, ExitCode::data, "has ", member.bytes, " bytes");
   files_.read(member.container, member.path, member.offset, member.bytes, to);
 }
 
-void MemberReader::read_again(std::size_t number, const Checked& as, std::vector<std::uint8_t>& to) const {
-  read(number, to);
+std::string MemberReader::named(std::size_t number, const std::string& text) const {
   const Member& member = members_.all[number];
-  require(XXH3_64bits(to.data(), to.size()) == as.hash, ExitCode::data, files_.place(member.container, member.path),
-          ": has changed while it was read");
+  const std::string place = files_.place(member.container, member.path);
+  return in_one_line(without_controls(text.starts_with(place) ? text : place + ": " + text));
+}
+
+void MemberReader::read_again(std::size_t number, const Checked& as, std::vector<std::uint8_t>& to) const {
+  try {
+    read(number, to);
+  } catch (const Error& error) {
+    throw Error(error.code(), named(number, error.what()));
+  }
+  if (XXH3_64bits(to.data(), to.size()) != as.hash)
+    fail(ExitCode::data, named(number, "has changed while it was read"));
 }
 
 std::vector<MemberReader::Checked> MemberReader::check(std::span<const std::size_t> numbers, double done,
                                                        double part) const {
   std::vector<Checked> found(numbers.size());
-  std::mutex mutex;
+  std::mutex mutex, large;
   std::atomic<std::size_t> checked = 0;
   on_threads(threads_, numbers.size(), [&] {
     return [&, decoder = std::make_shared<ImageDecoder>(), bytes = std::vector<std::uint8_t>()](std::size_t k) mutable {
-      const Member& member = members_.all[numbers[k]];
       Checked& one = found[k];
+      std::unique_lock<std::mutex> alone;
+      if (members_.all[numbers[k]].bytes > kLargeImageBytes) alone = std::unique_lock(large);
       try {
         read(numbers[k], bytes);
         one.shape = decoder->check(bytes);
@@ -96,9 +115,11 @@ std::vector<MemberReader::Checked> MemberReader::check(std::span<const std::size
         one.hash = XXH3_64bits(bytes.data(), bytes.size());
       } catch (const Error& error) {
         if (error.code() != ExitCode::data) throw;
-        const std::string place = files_.place(member.container, member.path), text = error.what();
-        one.damage = in_one_line(without_controls(text.starts_with(place) ? text : place + ": " + text));
+        one.damage = named(numbers[k], error.what());
+      } catch (const std::bad_alloc&) {
+        one.damage = named(numbers[k], "wants more memory than it may have");
       }
+      if (alone) bytes = {};
       const std::size_t count = ++checked;
       if (const std::unique_lock lock(mutex, std::try_to_lock); lock.owns_lock())  // else another thread tells
         tell(done + part * static_cast<double>(count) / static_cast<double>(numbers.size()));
@@ -118,6 +139,18 @@ std::vector<std::string> damage_among(const std::vector<MemberReader::Checked>& 
   for (const MemberReader::Checked& one : seen)
     if (!one.damage.empty()) damage.push_back(one.damage);
   return damage;
+}
+
+void require_writable(const std::string& output) {
+  namespace fs = std::filesystem;
+  const fs::path path(output);
+  std::error_code error;
+  require(!fs::is_directory(path, error), ExitCode::io, "cannot write ", output, ": it is a folder");
+  const std::string beside = (path.parent_path() / ("." + path.filename().string() + ".tmp-try")).string();
+  const int file = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  require(file >= 0, ExitCode::io, "cannot write ", output, ": ", system_reason(errno));
+  ::close(file);
+  ::unlink(beside.c_str());
 }
 
 Members members_to_index(const std::string& source) {

@@ -13,8 +13,8 @@
 
 namespace dat {
 
-/// Calls work(k) for all k below `count` on some threads, in any order; each thread makes its own work. The first
-/// exception comes back.
+/// Calls work(k) for all k below `count` on some threads, or as many as the system gives, in any order; each thread
+/// makes its own work. The first exception comes back.
 void on_threads(int threads, std::size_t count, const std::function<std::function<void(std::size_t)>()>& make_work);
 
 /// Reads and decodes images of a source.
@@ -43,6 +43,8 @@ class MemberReader {
   void tell(double done) const;
 
  private:
+  [[nodiscard]] std::string named(std::size_t number, const std::string& text) const;
+
   const Members& members_;
   ImageFiles files_;
   int threads_;
@@ -51,6 +53,9 @@ class MemberReader {
 
 /// Descriptions of damage.
 [[nodiscard]] std::vector<std::string> damage_among(const std::vector<MemberReader::Checked>& seen);
+
+/// Error(io): a file cannot be written there. What is there stays.
+void require_writable(const std::string& output);
 
 /// The images of a source, of two classes at least.
 [[nodiscard]] Members members_to_index(const std::string& source);

@@ -66,6 +66,7 @@ void write_containers(Hdf5File& file, const Members& members, const ImageFiles& 
 }  // namespace
 
 Indexed write_index(const IndexOptions& options) {
+  require_writable(options.output);
   const Members members = members_to_index(options.source);
   const MemberReader reader(members, options.threads, options.progress);
   const std::vector<Checked> seen = reader.check_all(1);

@@ -34,15 +34,16 @@ constexpr std::int64_t kIndexSeconds = 600;
 /// Where all damaged images are listed, a line each, "PATH: why"; none is there where no image is damaged.
 [[nodiscard]] std::string damage_list(const std::string& output, bool pack);
 
-// All of them read and decode every image of the source once. What they write is equal at any number of threads, and
-// there as a whole or not at all. Error(data): a damaged image, and skip_damage is not set; there is no image, or less
-// than two classes. Error(io).
+// All of them read and decode every image of the source once. Each file that they write is equal at any number of
+// threads, and there as a whole or not at all. Error(data): a damaged image, and skip_damage is not set; there is no
+// image, or less than two classes. Error(io).
 
 /// Writes an index: a sealed file of what images there are, and where.
 Indexed write_index(const IndexOptions& options);
 /// Writes tars of about shard_bytes into the folder `output`, as WebDataset has them: NAME.jpg or NAME.png, and
 /// NAME.cls, the label; train-000000.tar ..., test-000000.tar ..., and class_names.txt. The images are shuffled, each
-/// time alike. Tars that are there and fit are kept.
+/// time alike. Tars that are there and fit are kept, and those that are written before the first damaged image is met;
+/// class_names.txt is written last.
 Indexed write_pack(const IndexOptions& options);
 /// Writes a plain data file: of each image the centre, options.size pixels high and wide.
 Indexed write_sized(const IndexOptions& options);

@@ -6,7 +6,9 @@
 #include <filesystem>
 #include <numeric>
 #include <optional>
+#include <string_view>
 #include <tuple>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "dat/dataset.hpp"
@@ -70,10 +72,11 @@ struct Pack {
 
 void name_all(Pack& pack) {
   std::unordered_set<std::string> taken;
+  std::unordered_map<std::string, int> next;  // of names that several have
   for (const std::size_t number : pack.order) {
     const std::string name = packed_name(pack.members.all[number].path);
     std::string own = name;
-    for (int k = 2; !taken.insert(own).second; ++k) own = name + "-" + std::to_string(k);
+    while (!taken.insert(own).second) own = name + "-" + std::to_string(next.try_emplace(name, 2).first->second++);
     pack.names.push_back(own);
   }
 }
@@ -95,25 +98,52 @@ void divide(Pack& pack) {
   }
 }
 
-/// Error(data): tars of another pack, or of somebody else.
+/// Whether a tar may be of this pack: it has an image of it, or none at all. names: of all images, without .jpg.
+[[nodiscard]] bool may_be_own(const std::string& path, const std::unordered_set<std::string_view>& names) {
+  const auto is_own = [&](const std::string& name) {
+    return names.contains(std::string_view(name).substr(0, name.rfind('.')));
+  };
+  const auto tar = open_bytes(path);
+  std::string first(static_cast<std::size_t>(std::min<std::int64_t>(tar->size(), TarWriter::kLongestName)), '\0');
+  tar->read(0, first.data(), std::ssize(first));
+  first.resize(std::min(first.find('\0'), first.size()));
+  bool own = first.empty() || is_own(first);
+  try {
+    for_each_in_tar(*tar, [&](const TarEntry& entry) { own = own || is_own(entry.path); });
+  } catch (const Error&) {  // one that is cut off is written anew
+  }
+  return own;
+}
+
+/// Makes the folder, and removes what a killed call has left of this pack. Error(data): tars of another pack, or of
+/// somebody else.
 void require_own_folder(const Pack& pack) {
   const std::string& folder = pack.options.output;
   std::error_code error;
   fs::create_directories(folder, error);
   require(!error, ExitCode::io, folder, ": cannot make the folder: ", system_reason(error.value()));
-  remove_temporaries(folder);
   std::unordered_set<std::string> own;
   for (const Shard& shard : pack.shards) own.insert(fs::path(shard.path).filename().string());
+  std::unordered_set<std::string_view> images;
+  std::vector<fs::path> left_over;
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
-    require(!name.ends_with(".tar") || own.contains(name), ExitCode::data, folder, ": has ", name,
+    if (const std::size_t end = name.find(".tmp-"); name.starts_with('.') && end != std::string::npos) {
+      const std::string of = name.substr(1, end - 1);
+      if (own.contains(of) || of == kClassNamesFile || of == "damaged.txt") left_over.push_back(entry.path());
+    }
+    if (!name.ends_with(".tar")) continue;
+    if (images.empty()) images.insert(pack.names.begin(), pack.names.end());
+    require(own.contains(name) && may_be_own(entry.path().string(), images), ExitCode::data, folder, ": has ", name,
             " already, which is not of this pack; give another folder");
   }
+  for (const fs::path& path : left_over) fs::remove(path, error);
+  require_writable((fs::path(folder) / kClassNamesFile).string());
 }
 
 [[nodiscard]] std::string text_at(const ByteSource& tar, const TarEntry& entry) {
   constexpr std::int64_t kMost = 16;
-  std::string text(static_cast<std::size_t>(std::min(entry.bytes, kMost)), '\0');
+  std::string text(static_cast<std::size_t>(std::clamp<std::int64_t>(entry.bytes, 0, kMost)), '\0');
   tar.read(entry.offset, text.data(), std::ssize(text));
   return text;
 }
@@ -187,8 +217,6 @@ Indexed write_pack(const IndexOptions& options) {
   name_all(pack);
   divide(pack);
   require_own_folder(pack);
-  write_text_atomically((fs::path(options.output) / kClassNamesFile).string(),
-                        lines_of(clean_class_names(members.class_names)));
   std::int64_t tars = 0, kept_tars = 0;
   std::vector<char> whole(members.all.size());
   std::vector<std::string> damage;
@@ -217,6 +245,8 @@ Indexed write_pack(const IndexOptions& options) {
   Indexed made = account_of(options.source, members, whole);
   made.containers = tars;
   made.kept = kept_tars;
+  write_text_atomically((fs::path(options.output) / kClassNamesFile).string(),
+                        lines_of(clean_class_names(members.class_names)));
   return made;
 }
 

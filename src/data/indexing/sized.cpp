@@ -22,6 +22,7 @@ constexpr double kCheckShare = 0.6;  // of the time: the rest is for decoding on
 }  // namespace
 
 Indexed write_sized(const IndexOptions& options) {
+  require_writable(options.output);
   const Members members = members_to_index(options.source);
   const MemberReader reader(members, options.threads, options.progress);
   const std::vector<MemberReader::Checked> seen = reader.check_all(kCheckShare);
