@@ -95,6 +95,11 @@ def records(path):
             for split in ("train", "test") if f"{split}/records" in arrays}
 
 
+def order(path):
+    """Hashes of the training images of an index, as they stand there."""
+    return common.datasets(path)["train/records"].view(RECORD)[:, 0]["hash"].tolist()
+
+
 def packed(folder):
     """Of each split (bytes, label) of all images, as Python's tarfile reads them."""
     found = {"train": [], "test": []}
@@ -131,6 +136,7 @@ class Images(common.TestCase):
         put_tar("pax.tar", files, tarfile.PAX_FORMAT)
         self.index("pax.tar", "pax.h5")
         self.assertEqual(records("pax.h5"), wanted)
+        self.assertEqual(order("pax.h5"), order("one.h5"))
         # WebDataset: labels beside the images; test images by the name of the tar.
         os.mkdir("shards")
         for split, tar in ("train", "train-0.tar"), ("val", "val-0.tar"):
@@ -152,6 +158,7 @@ class Images(common.TestCase):
         put_tar("nested.tar", tars)
         self.index("nested.tar", "nested.h5")
         self.assertEqual(records("nested.h5"), {"train": wanted["train"]})
+        self.assertEqual(order("nested.h5"), order("one.h5"))
 
     def test_a_data_file_has_what_pillow_makes_of_them(self):
         files = files_of_source(12)
@@ -185,7 +192,7 @@ class Images(common.TestCase):
             with mock.patch.dict(os.environ, common.faults(f"{name}/.train-000001.tar:write", number, 1, 1)):
                 ended = common.run("data", "index", "folder", name, *arguments)
             self.assertEqual(ended.code, code, ended.text)
-            self.assertEqual(sorted(set(os.listdir(name)) & set(os.listdir("a"))), ["class_names.txt", "train-000000.tar"])
+            self.assertEqual(sorted(set(os.listdir(name)) & set(os.listdir("a"))), ["train-000000.tar"])
             if number:
                 self.assertEqual(ended.errors, ["dat_hpc: error: cannot write full/train-000001.tar: disk full"])
             self.assertIn(", 1 of which was there", self.index("folder", name, *arguments, "--threads", 2))
@@ -217,6 +224,16 @@ class Images(common.TestCase):
         self.assertEqual(records("out.h5"), records("whole.h5"))
         self.assertIn("6 damaged images", self.index("folder", "pack", "--pack", "--on-damage", "skip"))
         self.assertEqual(sum(map(len, packed("pack").values())), len(files))
+        # A hard link, which tar makes of a second name of a file.
+        with tarfile.open("links.tar", "w") as archive:
+            for name in "ant/1.jpg", "bee/2.jpg", "bee/3.jpg":
+                entry = tarfile.TarInfo(name)
+                entry.size = len(whole)
+                if name == "bee/3.jpg":
+                    entry.type, entry.linkname, entry.size = tarfile.LNKTYPE, "bee/2.jpg", 0
+                archive.addfile(entry, io.BytesIO(whole))
+        self.refuse(3, r"links\.tar: 1 damaged image, .*links\.tar: bee/3\.jpg: is no file, but a link", "data", "index",
+                    "links.tar", "out.h5")
 
     @common.at_night
     def test_a_thousand_damaged_images(self):
@@ -248,7 +265,9 @@ class Images(common.TestCase):
         begin = time.monotonic()
         self.index(source, "pack", "--pack", "--shard-size", 5, "--threads", 1)
         seconds = time.monotonic() - begin
-        generator = random.Random(int(time.time()))
+        seed = int(time.time())
+        print(f"  seed {seed}", flush=True)
+        generator = random.Random(seed)
         for kind, arguments in ("index", ["again.h5"]), ("pack", ["again", "--pack", "--shard-size", 5]):
             for k in range(5):
                 running = common.Running(["data", "index", source, *arguments, "--threads", 1 + k % 2], 0)

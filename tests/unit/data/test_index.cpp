@@ -1,17 +1,20 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "catch.hpp"
 #include "dat/dataset.hpp"
 #include "dat/error.hpp"
 #include "data/images/decode.hpp"
+#include "data/images/image_files.hpp"
 #include "data/images/index.hpp"
 #include "data/images/members.hpp"
 #include "data/images/tar.hpp"
@@ -69,6 +72,45 @@ std::span<const std::uint8_t> as_bytes(const std::string& text) {
   return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
 }
 
+using Files = std::vector<std::pair<std::string, std::string>>;
+
+/// Writes a tar of names and contents, and returns its bytes.
+std::string put_tar(const std::string& path, const Files& files) {
+  fs::create_directories(fs::path(path).parent_path());
+  TarWriter tar(path);
+  for (const auto& [name, content] : files) tar.add(name, as_bytes(content));
+  tar.close();
+  return read_bytes(path);
+}
+
+/// "SPLIT CLASS PATH" of the images of a source.
+std::vector<std::string> found_in(const std::string& source) {
+  const Members members = members_of(source);
+  std::vector<std::string> found;
+  for (const Member& one : members.all)
+    found.push_back((one.test ? "test " : "train ") + members.class_names[static_cast<std::size_t>(one.label)] + " " +
+                    one.path);
+  return found;
+}
+
+/// A PNG file with packed texts of 8 MB each behind its head.
+std::string with_texts(const std::string& png, int count) {
+  const std::string text(8'000'000, 'x');
+  std::string packed(compressBound(text.size()), '\0');
+  uLongf bytes = packed.size();
+  compress(reinterpret_cast<Bytef*>(packed.data()), &bytes, as_bytes(text).data(), text.size());
+  const std::string chunk = std::string("zTXta\0\0", 7) + packed.substr(0, bytes);
+  const auto number = [](std::uint64_t value) {
+    std::string four;
+    for (int shift = 24; shift >= 0; shift -= 8) four.push_back(static_cast<char>(value >> shift));
+    return four;
+  };
+  const std::string whole = number(chunk.size() - 4) + chunk + number(crc32_z(0, as_bytes(chunk).data(), chunk.size()));
+  std::string file = png.substr(0, 33);
+  for (int k = 0; k < count; ++k) file += whole;
+  return file + png.substr(33);
+}
+
 /// A head of a JPEG file, without an image.
 std::string jpeg_head(int height, int width) {
   std::string head("\xff\xd8\xff\xc0\0\x11\x08????\x03\1\x22\0\2\x11\1\3\x11\1\xff\xda\0\x0c\3\1\0\2\x11\3\x11\0\x3f\0",
@@ -97,11 +139,10 @@ TEST_CASE("An index has the images of a folder, of its tar and of its packed tar
         std::vector<std::string>{"a", "b b"});
   CHECK(class_remarks(*open_dataset({folder / "one.h5"}, "train", 0, {.size = 8}), nullptr) == made.remarks);
 
-  fs::create_directories(folder / "tars");
-  TarWriter tar(folder / "tars/odd\nname.tar");
+  Files files;
   for (const char* name : {"train/a/rgb\n.jpg", "train/a/cmyk.JPEG", "train/b b/grey.jpg", "val/b b/rgba.png"})
-    tar.add(name, as_bytes(read_bytes(source + "/" + name)));
-  tar.close();
+    files.emplace_back(name, read_bytes(source + "/" + name));
+  put_tar(folder / "tars/odd\nname.tar", files);
   write_index({.source = folder / "tars", .output = folder / "tars/own.h5"});
   CHECK(sorted(all_of(folder / "tars/own.h5", "train")) == sorted(train));
   CHECK(all_of(folder / "tars/own.h5", "test") == test);
@@ -124,6 +165,86 @@ TEST_CASE("An index has the images of a folder, of its tar and of its packed tar
     plain->read(k, reinterpret_cast<std::uint8_t*>(pixels.data()));
     CHECK(train[static_cast<std::size_t>(k)].ends_with(pixels));
   }
+  const auto change = [&](double part) {
+    if (part > 0.59) write_bytes(source + "/val/b b/rgba.png", "");
+  };
+  CHECK(error_of([&] {
+          write_sized({.source = source, .output = folder / "plain.h5", .size = 8, .progress = change});
+        }) == "3: " + folder / "so urce" + "/val/b b/rgba.png: has 0 bytes instead of 146");
+}
+
+TEST_CASE("Splits and classes are what folders and tars are called, shards what has labels", "[index]") {
+  using Found = std::vector<std::string>;
+  const TemporaryFolder folder;
+  const std::string source = folder / "source", in = source + "/";
+  SECTION("tars of splits") {
+    put_tar(in + "train.tar", {{"./ant/1.jpg", ""}, {"bee/2.jpg", ""}, {"bee/about.json", "{}"}});
+    put_tar(in + "val-0.tar", {{"ant/3.jpg", ""}});
+    put_tar(in + "valencia.tar", {{"bee/4.jpg", ""}});
+    put(in + "._train.tar", "of another system");
+    CHECK(found_in(source) ==
+          Found{"train ant ant/1.jpg", "test ant ant/3.jpg", "train bee bee/2.jpg", "train bee bee/4.jpg"});
+    put(in + "ant/5.jpg", "");
+    CHECK(error_of([&] { found_in(source); }) ==
+          "3: " + source + ": has tars (train.tar) and images beside them (ant/5.jpg); move one kind elsewhere");
+  }
+  SECTION("tars in a tar") {
+    const std::string one = put_tar(folder / "one.tar", {{"1.jpg", ""}}),
+                      two = put_tar(folder / "two.tar", {{"2.jpg", ""}});
+    put_tar(folder / "all.tar", {{"train/ant.tar", one}, {"train/bee.tar", two}, {"val/ant.tar", one}});
+    CHECK(found_in(folder / "all.tar") ==
+          Found{"train ant train/ant/1.jpg", "train bee train/bee/2.jpg", "test ant val/ant/1.jpg"});
+  }
+  SECTION("folders") {
+    for (const char* path : {"set/cat/day1/1.jpg", "set/dog/day1/2.jpg", "set/.old/3.jpg"}) put(in + path, "");
+    CHECK(found_in(source) == Found{"train cat set/cat/day1/1.jpg", "train dog set/dog/day1/2.jpg"});
+  }
+  SECTION("shards") {
+    for (const char* tar : {"train-0.tar", "test-0.tar", "val-0.tar"})
+      put_tar(in + tar,
+              {{"x.jpg", ""}, {"x.cls", tar[1] == 'r' ? "0" : "1"}, {"x.seg.png", ""}, {"y.cls", "no label"}});
+    CHECK(found_in(source) == Found{"test class 1 x.jpg", "train class 0 x.jpg"});
+    CHECK(members_of(source).others == 6);
+    std::string lines;
+    for (int k = 0; k <= kMostClasses; ++k) lines += std::to_string(k) + "\n";
+    put(in + "class_names.txt", lines);
+    CHECK(contains(error_of([&] { found_in(source); }), "names 32768 classes, at most 32767 are taken"));
+    put_tar(in + "train-0.tar", {{"x.jpg", ""}, {"x.png", ""}, {"x.cls", "0"}});
+    CHECK(contains(error_of([&] { found_in(source); }), "train-0.tar: x.png: stands beside x.jpg"));
+  }
+}
+
+TEST_CASE("Few tars are open, whatever the number of indexes", "[index]") {
+  const TemporaryFolder folder;
+  put(folder / "x.tar", "");
+  const auto open = [] { return std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator()); };
+  const auto before = open();
+  const std::vector<std::string> names(300, "x.tar");
+  const ImageFiles one(folder / "", names);
+  {
+    const ImageFiles two(folder / "", names);
+    CHECK(open() - before == 400);
+  }
+  const ImageFiles three(folder / "", {"x.tar"});
+  CHECK(open() - before == 301);
+}
+
+TEST_CASE("Texts in a PNG take no memory", "[index]") {
+  const std::string file = with_texts(image("rgba.png"), 30);
+  CHECK(error_of([&] {
+          confined("source", {.memory = std::int64_t{1} << 30}, [&] {
+            const auto most = [] {
+              rusage used{};
+              ::getrusage(RUSAGE_SELF, &used);
+              return used.ru_maxrss;
+            };
+            const auto before = most();
+            ImageDecoder decoder;
+            require(decoder.check(as_bytes(file)) == image_shape(as_bytes(image("rgba.png"))), ExitCode::data, "shape");
+            constexpr int kMost = 64'000;  // KB
+            require(most() - before < kMost, ExitCode::data, "took ", most() - before, " KB");
+          });
+        }) == "none");
 }
 
 TEST_CASE("Packed tars that fit are kept, and others are written anew or refused", "[index]") {
@@ -150,6 +271,16 @@ TEST_CASE("Packed tars that fit are kept, and others are written anew or refused
   put(folder / "pack/mine.tar", "");
   CHECK(error_of([&] { write_pack(options); }) ==
         "3: " + options.output + ": has mine.tar already, which is not of this pack; give another folder");
+  fs::remove(folder / "pack/mine.tar");
+  const std::string other = put_tar(first, {{"mine/1.jpg", "mine"}});
+  for (const char* name : {".mine.h5.tmp-1", ".train-000000.tar.tmp-1"}) put(folder / "pack/" + name, "");
+  CHECK(error_of([&] { write_pack(options); }) ==
+        "3: " + options.output + ": has train-000000.tar already, which is not of this pack; give another folder");
+  CHECK(read_bytes(first) == other);
+  fs::remove(first);
+  write_pack(options);
+  CHECK(fs::exists(folder / "pack/.mine.h5.tmp-1"));
+  CHECK(!fs::exists(folder / "pack/.train-000000.tar.tmp-1"));
 }
 
 TEST_CASE("Damaged images are all listed, and then refused or left out", "[index]") {
@@ -159,21 +290,28 @@ TEST_CASE("Damaged images are all listed, and then refused or left out", "[index
   put(source + "/train/a/cut.jpg", image("rgb.jpg").substr(0, 700));
   put(source + "/train/a/empty.png", "");
   put(source + "/train/b b/text.png", "text");
+  fs::create_symlink("nowhere", source + "/train/a/link.png");
+  const auto never = [](double) { FAIL("an image was decoded"); };
+  CHECK(error_of([&] {
+          write_index({.source = source, .output = folder / "none/out", .progress = never});
+        }).starts_with("9: cannot write " + folder / "none/out"));
   for (const bool pack : {false, true}) {
     IndexOptions options{.source = source, .output = folder / "out", .threads = 2};
     const auto write = [&] { return pack ? write_pack(options) : write_index(options); };
     const std::string list = damage_list(options.output, pack), error = error_of([&] { write(); });
     CHECK(
-        error.starts_with("3: " + source + ": 3 damaged images, listed in " + list + "; --on-damage skip leaves them"));
+        error.starts_with("3: " + source + ": 4 damaged images, listed in " + list + "; --on-damage skip leaves them"));
     const std::string lines = read_bytes(list);
-    for (const char* line : {"/train/a/empty.png: has 0 bytes\n", "/train/b b/text.png: is neither JPEG nor PNG\n"})
+    for (const char* line : {"/train/a/empty.png: has 0 bytes\n", "/train/b b/text.png: is neither JPEG nor PNG\n",
+                             "/train/a/link.png: is no file, but a link in a tar or one that leads nowhere\n"})
       CHECK(contains(lines, source + line));
     CHECK(contains(lines, source + "/train/a/cut.jpg: "));
-    CHECK(std::count(lines.begin(), lines.end(), '\n') == 3);
+    CHECK(std::count(lines.begin(), lines.end(), '\n') == 4);
+    CHECK(!fs::exists(options.output + "/class_names.txt"));
     options.skip_damage = true;
     const Indexed made = write();
     CHECK(made.train == 3);
-    CHECK(made.damaged == 3);
+    CHECK(made.damaged == 4);
     if (pack) CHECK(write().kept == made.containers);
     fs::remove_all(options.output);
   }
