@@ -3,7 +3,6 @@
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -70,10 +69,6 @@ struct LoaderOptions {
   int threads = 1;   ///< that read images
   int prefetch = 1;  ///< batches that are read ahead
 };
-
-/// Calls `read(k)` for k = 0 ... count - 1 on so many threads, this one among them. Throws what the lowest k throws
-/// that threw anything, called once more.
-void on_threads_that_read(int threads, int count, const std::function<void(int k)>& read);
 
 /// Pixels of a batch that has its ids, as evaluations see them; on several threads where images are decoded.
 void read_images(const Dataset& dataset, HostBatch& batch, int threads);

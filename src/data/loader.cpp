@@ -12,6 +12,32 @@
 
 namespace dat {
 
+namespace {
+
+/// Calls `read(k)` for k = 0 ... count - 1 on so many threads, this one among them. Throws what the lowest k throws
+/// that threw anything.
+template <class Read>
+void on_threads_that_read(int threads, int count, const Read& read) {
+  std::atomic<int> next = 0, failed = count;
+  const auto work = [&] {
+    for (int k = next++; k < failed; k = next++) try {
+        read(k);
+      } catch (...) {
+        for (int first = failed; k < first && !failed.compare_exchange_weak(first, k);) continue;
+      }
+  };
+  std::vector<std::jthread> others;
+  try {
+    for (int k = 1; k < std::min(threads, count); ++k) others.emplace_back(work);
+  } catch (const std::system_error&) {  // those that started do it
+  }
+  work();
+  others.clear();
+  for (int k = failed; k < count; ++k) read(k);  // once more, for its error; or, where it has none now, all behind it
+}
+
+}  // namespace
+
 Augment augment_of(const std::string& word) {
   if (word == "none") return Augment::none;
   return word == "resized" ? Augment::resized : Augment::crop;
@@ -121,25 +147,6 @@ void BatchReader::read_micro_batch(HostBatch& batch, int index) const {
   const int count = batch.count / batch.micro_batches;
   on_threads_that_read(dataset_.info().decoded ? options_.threads : 1, count,
                        [&](int k) { read_image(batch, static_cast<std::size_t>(index * count + k)); });
-}
-
-void on_threads_that_read(int threads, int count, const std::function<void(int k)>& read) {
-  std::atomic<int> next = 0, failed = count;
-  const auto work = [&] {
-    for (int k = next++; k < failed; k = next++) try {
-        read(k);
-      } catch (...) {
-        for (int first = failed; k < first && !failed.compare_exchange_weak(first, k);) continue;
-      }
-  };
-  std::vector<std::jthread> others;
-  try {
-    for (int k = 1; k < std::min(threads, count); ++k) others.emplace_back(work);
-  } catch (const std::system_error&) {  // those that started do it
-  }
-  work();
-  others.clear();
-  if (failed < count) read(failed);
 }
 
 void read_images(const Dataset& dataset, HostBatch& batch, int threads) {

@@ -16,16 +16,22 @@ namespace {
 /// Images that take some time, the longer the earlier in a batch they are asked for; some cannot be read.
 struct Slow final : Dataset {
   explicit Slow(int images)
-      : whole(synthetic_dataset({.classes = 3, .size = 9, .train = images, .test = 1, .seed = 1}, "train")) {}
+      : whole(synthetic_dataset({.classes = 3, .size = 9, .train = images, .test = 1, .seed = 1}, "train")),
+        about(whole->info()) {
+    about.decoded = true;  // several threads read one batch
+  }
   std::unique_ptr<Dataset> whole;
+  DatasetInfo about;
   std::set<std::int64_t> failing{};
-  mutable std::atomic<int> reads = 0;
-  [[nodiscard]] const DatasetInfo& info() const override { return whole->info(); }
+  std::int64_t once = -1;  // fails the first time
+  mutable std::atomic<int> reads = 0, asked = 0;
+  [[nodiscard]] const DatasetInfo& info() const override { return about; }
   [[nodiscard]] std::int64_t size() const override { return whole->size(); }
   [[nodiscard]] int label(std::int64_t index) const override { return whole->label(index); }
   void read(std::int64_t index, std::uint8_t* pixels) const override {
     if (++reads % 3 == 0) std::this_thread::sleep_for(std::chrono::microseconds(300));
     require(!failing.contains(index), ExitCode::data, "image ", index);
+    require(index != once || ++asked > 1, ExitCode::data, "not yet");
     whole->read(index, pixels);
   }
 };
@@ -99,5 +105,21 @@ TEST_CASE("The first damaged image of a batch is told when its turn comes, whoev
     CHECK(loader.next().key.step == 0);
     CHECK(loader.next().key.step == 1);
     for (int again = 0; again < 2; ++again) CHECK_THROWS_WITH(loader.next(), lowest);
+  }
+}
+
+TEST_CASE("An image that is read the second time leaves none behind it unread") {
+  for (const int threads : {1, 4}) {
+    Slow data(64);
+    const LoaderOptions options{.batch = 64, .micro_batch = 16, .seed = 3, .threads = threads};
+    BatchReader reader(data, 1, options);
+    HostBatch expected = reader.batch(), batch = reader.batch();
+    reader.fill(expected, 0, 0);
+    data.once = 5;
+    reader.fill(batch, 0, 0);
+    CHECK(batch.pixels == expected.pixels);
+    std::fill(batch.pixels.begin(), batch.pixels.end(), std::uint8_t{0});
+    for (int index = 0; index < 4; ++index) reader.read_micro_batch(batch, index);
+    CHECK(batch.pixels == expected.pixels);
   }
 }
