@@ -27,7 +27,7 @@ const TableOf<BenchOptions>& bench_table() {
     table.add("--attack-steps", &O::attack_steps, "gradient steps of pgd", kSteps);
     table.add("--data", &O::data, "files made by 'dat_hpc data', whose reading is measured, too; none: no reading",
               kPaths);
-    add_reading(table, "the rank's share of the node's cores");
+    add_reading(table, "as many as --threads");
     add_attack_precision(table);
     add_precision(table);
     add_device(table);

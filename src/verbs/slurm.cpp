@@ -92,7 +92,8 @@ constexpr double kLongestJob = 60.0 * 4'000'000'000;
 /// batches that are read ahead.
 [[nodiscard]] double held_bytes(const Dataset& images, const TrainOptions& options, const Plan& plan) {
   if (!images.info().decoded) return image_bytes(images);
-  return static_cast<double>(images.info().image_bytes()) * plan.batch * (options.prefetch + 1);
+  return static_cast<double>(images.info().image_bytes()) * plan.micro_batches_of(0) * plan.micro_batch *
+         (options.prefetch + 1);
 }
 
 /// Host memory of a rank, and in words what it is made of.

@@ -184,7 +184,8 @@ struct ValidateOrder : TrainOrder {
   std::string text = fmt::format(
       "reading          {:.1f} images/s of a rank with {} data thread{}, measured now; {} batches ahead take {}\n",
       rate, threads, threads == 1 ? "" : "s", loading.prefetch,
-      megabytes(static_cast<double>(info.image_bytes()) * plan.batch * loading.prefetch));
+      megabytes(static_cast<double>(info.image_bytes()) * plan.micro_batches_of(0) * plan.micro_batch *
+                loading.prefetch));
   if (!step) return text;
   text += fmt::format("step             {:.1f} images/s of a rank as {} has measured {} on {}x{}: the loader {}\n",
                       step->images_per_s, order.bench, step->network, step->size, step->size,
@@ -194,9 +195,8 @@ struct ValidateOrder : TrainOrder {
                         order.options.network, info.size, info.size);
   if (rate < step->images_per_s)
     text +=
-        "warning          the step waits for images: take more --data-threads, --decode fast, or stored images that "
-        "are "
-        "smaller ('dat_hpc data index --size')\n";
+        "warning          the step waits for images: take more --data-threads, --decode fast, or smaller images "
+        "('dat_hpc data index --size')\n";
   return text;
 }
 

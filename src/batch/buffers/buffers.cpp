@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "augment.hpp"
+#include "dat/tick.hpp"
 
 namespace dat {
 
@@ -95,8 +96,10 @@ const std::uint8_t* put_on_device(Backend& backend, const Dataset& dataset) {
   std::vector<std::uint8_t> pixels(static_cast<std::size_t>(std::min(kPiece, dataset.size())) * bytes);
   for (std::int64_t first = 0; first < dataset.size(); first += kPiece) {
     const std::int64_t count = std::min(kPiece, dataset.size() - first);
-    for (std::int64_t i = 0; i < count; ++i)
+    for (std::int64_t i = 0; i < count; ++i) {
+      tick();
       dataset.read(first + i, pixels.data() + static_cast<std::size_t>(i) * bytes);
+    }
     backend.copy_to_device(all + static_cast<std::size_t>(first) * bytes, pixels.data(),
                            static_cast<std::size_t>(count) * bytes);
   }

@@ -40,8 +40,8 @@ class ImageDecoder::Large {
   }
   ~Large() {
     if (!lock_.owns_lock()) return;
-    decoder_.pixels_ = {};
-    decoder_.window_ = {};
+    std::vector<std::uint8_t>().swap(decoder_.pixels_);
+    std::vector<std::uint8_t>().swap(decoder_.window_);
   }
   Large(const Large&) = delete;
   Large& operator=(const Large&) = delete;

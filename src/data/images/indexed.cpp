@@ -101,11 +101,15 @@ class IndexedImages final : public Dataset {
     const ImageRecord record = record_of(index);
     thread_local std::vector<std::uint8_t> bytes;
     thread_local ImageDecoder decoder;
+    const auto give_back = [&] {
+      if (record.bytes > kLargeImageBytes) std::vector<std::uint8_t>().swap(bytes);
+    };
     try {
       fetch(index, record, bytes);
       decoder.see(bytes, shape(index), view, fast_, pixels);
-      if (record.bytes > kLargeImageBytes) bytes = {};
+      give_back();
     } catch (const Error& error) {
+      give_back();
       if (error.code() != ExitCode::data) throw;
       fail_with(error, files_->place(record.container, path_of(index, record)));
     }

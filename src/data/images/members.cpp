@@ -97,6 +97,22 @@ void choose_splits(const std::vector<signed char>& splits, std::vector<Member>& 
   return all;
 }
 
+/// The place of the folder that names a split among the parts of a path.
+[[nodiscard]] std::optional<std::size_t> split_folder(const std::vector<std::string>& parts) {
+  for (std::size_t k = 0; k + 1 < parts.size(); ++k)
+    if (split_named(lower(parts[k])) != kNoSplit) return k;
+  return {};
+}
+
+/// The split of an image: what a folder of its path names, else what the name of a tar in its tar begins with, else
+/// what that of its tar does.
+[[nodiscard]] int split_of(const std::vector<std::string>& parts, int of_tar) {
+  if (const auto folder = split_folder(parts)) return split_named(lower(parts[*folder]));
+  for (std::size_t k = 0; k + 1 < parts.size(); ++k)
+    if (const int split = split_of_tar(parts[k]); split != kNoSplit) return split;
+  return of_tar;
+}
+
 /// Adds the files of a tar; those of a tar in it as if they lay in a folder of its name.
 void add_tar(const ByteSource& tar, int container, std::vector<Member>& all) {
   const auto add = [&](const std::string& folder, const TarEntry& entry, std::int64_t begin) {
@@ -252,11 +268,18 @@ class Labels {
   });
 }
 
+/// The splits that the names of the tars say.
+[[nodiscard]] std::vector<int> splits_of_tars(const Members& members) {
+  std::vector<int> splits;
+  for (const std::string& name : members.containers) splits.push_back(split_of_tar(name));
+  return splits;
+}
+
 void take_shards(const std::string& source, Members& members) {
   std::vector<Member>& files = members.all;
   Labels labels(members);
-  std::vector<signed char> splits, of_tars;
-  for (const std::string& name : members.containers) of_tars.push_back(static_cast<signed char>(split_of_tar(name)));
+  const std::vector<int> of_tars = splits_of_tars(members);
+  std::vector<signed char> splits;
   std::size_t taken = 0;
   for (std::size_t begin = 0, end; begin < files.size(); begin = end) {  // files of one sample stand together
     const Key key(files[begin].path);
@@ -289,7 +312,8 @@ void take_shards(const std::string& source, Members& members) {
     require(*said >= 0 && *said < kMostClasses, ExitCode::data, where(*image), ": label ", *said,
             ", there can be 0 to ", kMostClasses - 1);
     image->label = static_cast<int>(*said);
-    splits.push_back(of_tars[static_cast<std::size_t>(container)]);
+    splits.push_back(
+        static_cast<signed char>(split_of(components(image->path), of_tars[static_cast<std::size_t>(container)])));
     if (image != &files[taken]) files[taken] = std::move(*image);
     ++taken;
   }
@@ -305,27 +329,23 @@ void take_shards(const std::string& source, Members& members) {
           members.class_names.size(), " classes, and there is the label ", highest);
 }
 
-/// The place of the folder that names a split among the parts of a path.
-[[nodiscard]] std::optional<std::size_t> split_folder(const std::vector<std::string>& parts) {
-  for (std::size_t k = 0; k + 1 < parts.size(); ++k)
-    if (split_named(lower(parts[k])) != kNoSplit) return k;
-  return {};
-}
-
-/// How many folders the images that lie in no folder of a split share; behind these each has another one.
-[[nodiscard]] std::size_t shared_folders(const std::vector<Member>& images) {
-  std::vector<std::string> shared;
-  bool first = true;
+/// By the split that a tar's name says: how many folders the images share that lie in no folder of a split; behind
+/// these each has another one. Splits may lie in folders of their own.
+[[nodiscard]] std::map<int, std::size_t> shared_folders(const std::vector<Member>& images,
+                                                        const std::vector<int>& of_tars) {
+  std::map<int, std::vector<std::string>> shared;
   for (const Member& one : images) {
     std::vector<std::string> parts = components(one.path);
     if (split_folder(parts)) continue;
     parts.resize(std::max<std::size_t>(parts.size(), 2) - 2);
-    if (std::exchange(first, false))
-      shared = std::move(parts);
-    else
-      shared.erase(std::mismatch(shared.begin(), shared.end(), parts.begin(), parts.end()).first, shared.end());
+    const int split = one.container < 0 ? kNoSplit : of_tars[static_cast<std::size_t>(one.container)];
+    const auto [at, first] = shared.try_emplace(split, parts);
+    std::vector<std::string>& all = at->second;
+    if (!first) all.erase(std::mismatch(all.begin(), all.end(), parts.begin(), parts.end()).first, all.end());
   }
-  return shared.size();
+  std::map<int, std::size_t> counts;
+  for (const auto& [split, parts] : shared) counts[split] = parts.size();
+  return counts;
 }
 
 /// Names the classes of images whose labels are numbers of names, and gives these their labels: in the order of the
@@ -349,18 +369,18 @@ void name_classes(const std::string& source, const std::map<std::string, int>& n
 void take_folders(const std::string& source, Members& members) {
   members.others +=
       static_cast<std::int64_t>(std::erase_if(members.all, [](const Member& one) { return !is_image(one.path); }));
-  const std::size_t shared = shared_folders(members.all);
+  const std::vector<int> of_tars = splits_of_tars(members);
+  const std::map<int, std::size_t> shared = shared_folders(members.all, of_tars);
   std::map<std::string, int> numbers;  // of classes, as they come
   std::vector<signed char> splits;
   for (Member& one : members.all) {
     const std::vector<std::string> parts = components(one.path);
     const std::optional<std::size_t> folder = split_folder(parts);
-    const std::size_t at = folder ? *folder + 1 : shared;
+    const int of_tar = one.container < 0 ? kNoSplit : of_tars[static_cast<std::size_t>(one.container)];
+    const std::size_t at = folder ? *folder + 1 : shared.at(of_tar);
     require(at + 1 < parts.size(), ExitCode::data, source, ": ", in_one_line(one.path),
             " lies in no folder of a class; folders are train/CLASS/ and test/CLASS/, or CLASS/ alone");
-    const int split = folder               ? split_named(lower(parts[*folder]))
-                      : one.container >= 0 ? split_of_tar(members.containers[static_cast<std::size_t>(one.container)])
-                                           : kNoSplit;
+    const int split = folder ? split_named(lower(parts[*folder])) : of_tar;
     splits.push_back(static_cast<signed char>(split));
     one.label = numbers.try_emplace(parts[at], static_cast<int>(numbers.size())).first->second;
   }

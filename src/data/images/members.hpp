@@ -33,9 +33,8 @@ struct Members {
 /// - A folder, or a tar, with a folder for each class, below "train", "test", "val", "valid" or "validation". Without
 ///   these a tar's name may begin with one; else they are training images. Classes are then the first folders that
 ///   differ (torchvision's ImageFolder). Labels are the places of the names in their order.
-/// - Tars in a folder, or one, of WebDataset: x.jpg beside x.cls, or beside x.json with "cls". Splits are what the
-/// tars'
-///   names begin with. Without kClassNamesFile the classes are "class K".
+/// - Tars in a folder, or one, of WebDataset: x.jpg beside x.cls, or beside x.json with "cls". Splits are what folders
+///   in them say, else what names of tars begin with. Without kClassNamesFile the classes are "class K".
 /// - A tar of tars, each as good as a folder of its name: ImageNet's training images.
 ///
 /// Where there is "test", images of "val" are left out; else these are the test images. Files and folders whose names

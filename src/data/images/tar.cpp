@@ -78,6 +78,9 @@ void for_each_in_tar(const ByteSource& source, const std::function<void(const Ta
             source.name(), ": is cut off in ", in_one_line(path));
     use(found);
   }
+  // The library takes the end of the file for the tar's.
+  require(archive_filter_bytes(reader.get(), 0) > archive_read_header_position(reader.get()), ExitCode::data,
+          source.name(), ": is cut off: nothing ends it behind its last file; copy it anew");
 }
 
 }  // namespace dat

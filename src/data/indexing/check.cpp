@@ -108,18 +108,31 @@ std::vector<MemberReader::Checked> MemberReader::check(std::span<const std::size
       Checked& one = found[k];
       std::unique_lock<std::mutex> alone;
       if (members_.all[numbers[k]].bytes > kLargeImageBytes) alone = std::unique_lock(large);
-      try {
+      const auto check_one = [&] {
         read(numbers[k], bytes);
         one.shape = decoder->check(bytes);
         one.png = is_png(bytes);
         one.hash = XXH3_64bits(bytes.data(), bytes.size());
+      };
+      const auto give_back = [&] {
+        std::vector<std::uint8_t>().swap(bytes);
+        *decoder = ImageDecoder();
+      };
+      try {
+        try {
+          check_one();
+        } catch (const std::bad_alloc&) {  // others' images may have taken the memory: once more, among no large ones
+          give_back();
+          if (!alone) alone = std::unique_lock(large);
+          check_one();
+        }
       } catch (const Error& error) {
         if (error.code() != ExitCode::data) throw;
         one.damage = named(numbers[k], error.what());
       } catch (const std::bad_alloc&) {
         one.damage = named(numbers[k], "wants more memory than it may have");
       }
-      if (alone) bytes = {};
+      if (alone) give_back();
       const std::size_t count = ++checked;
       if (const std::unique_lock lock(mutex, std::try_to_lock); lock.owns_lock())  // else another thread tells
         tell(done + part * static_cast<double>(count) / static_cast<double>(numbers.size()));

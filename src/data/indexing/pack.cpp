@@ -108,6 +108,7 @@ void divide(Pack& pack) {
   tar->read(0, first.data(), std::ssize(first));
   first.resize(std::min(first.find('\0'), first.size()));
   bool own = first.empty() || is_own(first);
+  if (own) return true;
   try {
     for_each_in_tar(*tar, [&](const TarEntry& entry) { own = own || is_own(entry.path); });
   } catch (const Error&) {  // one that is cut off is written anew

@@ -22,7 +22,7 @@ void add_data(TrainTable& table) {
   table.add("--limit-test", &O::limit_test, "evaluate on the first N images only; 0: all", kCount).may_change();
   table.add("--holdout", &O::holdout,
             "training images, drawn at random, that are not trained on; ckpt/best.h5 is best on them", kCount);
-  add_reading(table, "one, with a GPU the rank's share of the node's cores");
+  add_reading(table, "one, with a GPU as many as --threads");
   table.add(
       "--train-size", &O::train_size,
       "height = width of training images, e.g. 24,32@6: crops of 24 x 24 pixels up to epoch 6, counted from 0, the "

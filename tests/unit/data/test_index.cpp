@@ -189,6 +189,25 @@ TEST_CASE("Splits and classes are what folders and tars are called, shards what 
     CHECK(error_of([&] { found_in(source); }) ==
           "3: " + source + ": has tars (train.tar) and images beside them (ant/5.jpg); move one kind elsewhere");
   }
+  SECTION("tars of splits with folders of their own") {
+    put_tar(in + "train.tar", {{"our_train/ant/1.jpg", ""}, {"our_train/bee/2.jpg", ""}});
+    put_tar(in + "val.tar", {{"our_val/ant/3.jpg", ""}, {"our_val/bee/4.jpg", ""}});
+    CHECK(found_in(source) == Found{"train ant our_train/ant/1.jpg", "train bee our_train/bee/2.jpg",
+                                    "test ant our_val/ant/3.jpg", "test bee our_val/bee/4.jpg"});
+  }
+  SECTION("a tar that is cut off between two files") {
+    const std::string whole = put_tar(folder / "all.tar", {{"ant/1.jpg", ""}, {"bee/2.jpg", ""}, {"bee/3.jpg", ""}});
+    constexpr std::size_t kBlock = 512;
+    write_bytes(folder / "all.tar", whole.substr(0, 2 * kBlock));  // files without bytes are a block each
+    CHECK(contains(error_of([&] { found_in(folder / "all.tar"); }), "all.tar: is cut off: nothing ends it"));
+  }
+  SECTION("shards in a tar") {
+    const std::string train = put_tar(folder / "a.tar", {{"x.jpg", ""}, {"x.cls", "0"}}),
+                      test = put_tar(folder / "b.tar", {{"x.jpg", ""}, {"x.cls", "1"}});
+    put_tar(folder / "all.tar", {{"packed/train-0.tar", train}, {"packed/test-0.tar", test}});
+    CHECK(found_in(folder / "all.tar") ==
+          Found{"test class 1 packed/test-0/x.jpg", "train class 0 packed/train-0/x.jpg"});
+  }
   SECTION("tars in a tar") {
     const std::string one = put_tar(folder / "one.tar", {{"1.jpg", ""}}),
                       two = put_tar(folder / "two.tar", {{"2.jpg", ""}});
