@@ -947,10 +947,10 @@ TEST_CASE("the resolved configuration has no 'auto' in the place of a number tha
       INFO(line);
       // The rest depends on the machine, the images, the network or the codec, or is a mode.
       const std::string key = line.substr(0, line.find(' '));
-      const std::vector<std::string> later = {"resume",           "device",        "threads",     "resident",
-                                              "checkpoint-async", "budget",        "bucket",      "codec-rank",
-                                              "codec-transport",  "node-sums",     "total-batch", "faults",
-                                              "train-size",       "aggregator-tau"};
+      const std::vector<std::string> later = {
+          "resume", "device",       "threads",         "resident",      "checkpoint-async", "budget",
+          "bucket", "codec-rank",   "codec-transport", "node-sums",     "total-batch",      "faults",
+          "size",   "data-threads", "train-size",      "aggregator-tau"};
       CHECK((!contains(line, "\"auto\"") || std::find(later.begin(), later.end(), key) != later.end()));
     }
   }
