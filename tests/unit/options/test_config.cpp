@@ -1244,7 +1244,7 @@ TEST_CASE("wrong types and values out of range are refused by name, with the ran
   CHECK(contains(refusal({"--lr"}), "--lr"));
   CHECK(contains(refusal({"train", "extra"}), "unexpected argument 'extra'"));
   CHECK(contains(refusal({"data", "convert", "in"}), "OUTPUT is required"));
-  CHECK(contains(refusal({"data"}), "convert, synthetic, inspect"));
+  CHECK(contains(refusal({"data"}), "convert, index, synthetic, inspect"));
   CHECK(contains(refusal({"eval"}), "dat_hpc eval RUN"));
   CHECK(contains(refusal({"--config", "/no/such/file"}), "'/no/such/file'"));
   CHECK(contains(refusal({"--config", "/"}), "cannot read the configuration file '/'"));
