@@ -61,15 +61,17 @@ ImageShape ImageDecoder::check(ImageBytes file) {
 const std::uint8_t* ImageDecoder::whole(ImageBytes file, ImageShape shape) {
   const ImageWindow all{0, 0, shape.height, shape.width};
   pixels_.resize(all.rgb_bytes());
-  is_jpeg(file) ? decode_jpeg(file, all, 8, pixels_.data()) : decode_png(file, pixels_.data());
+  is_jpeg(file) ? decode_jpeg(file, shape, all, 8, pixels_.data()) : decode_png(file, pixels_.data());
   return pixels_.data();
 }
 
 void ImageDecoder::see(ImageBytes file, ImageShape shape, const ImageView& view, bool fast, std::uint8_t* rgb) {
   const Large large(*this, shape);
-  const ImageShape found = image_shape(file);
-  require(found == shape, ExitCode::data, "has ", found.width, " x ", found.height, " pixels instead of ", shape.width,
-          " x ", shape.height);
+  if (!is_jpeg(file)) {  // a JPEG's head is looked at as it is decoded
+    const ImageShape found = image_shape(file);
+    require(found == shape, ExitCode::data, "has ", found.width, " x ", found.height, " pixels instead of ",
+            shape.width, " x ", shape.height);
+  }
   ImageWindow window = view.window;
   int eighths = 8;
   if (fast && is_jpeg(file)) {
@@ -85,7 +87,7 @@ void ImageDecoder::see(ImageBytes file, ImageShape shape, const ImageView& view,
   if (!same) window_.resize(needed.rgb_bytes());
   std::uint8_t* const to = same ? rgb : window_.data();
   if (is_jpeg(file))
-    decode_jpeg(file, needed, eighths, to);
+    decode_jpeg(file, shape, needed, eighths, to);
   else
     cut(whole(file, shape), shape.width, needed, to);
   if (!same) resizer_.resize(to, from, view.resized, view.part, rgb);

@@ -27,7 +27,7 @@ struct Handler {
 
 struct JpegJob {
   ImageBytes file;
-  ImageShape shape;
+  ImageShape shape, expected;  // what the file has, and what it must have where it is decoded
   ImageWindow window;
   int eighths = 8;
   std::uint8_t* rgb = nullptr;  // null: the head is enough
@@ -128,6 +128,11 @@ bool run_jpeg(jpeg_decompress_struct& info, Handler& handler, JpegJob& job) {
     return false;
   }
   if (job.rgb == nullptr) return true;
+  if (job.shape != job.expected) {
+    std::snprintf(handler.text, sizeof handler.text, "has %d x %d pixels instead of %d x %d", job.shape.width,
+                  job.shape.height, job.expected.width, job.expected.height);
+    return false;
+  }
   const ImageShape scaled = in_eighths(job.shape, job.eighths);
   const ImageWindow& window = job.window;
   if (window.top + window.height > scaled.height || window.left + window.width > scaled.width) {
@@ -159,13 +164,13 @@ void run_jpeg(JpegJob& job) {
 bool is_jpeg(ImageBytes file) { return file.size() > 2 && file[0] == 0xFF && file[1] == 0xD8 && file[2] == 0xFF; }
 
 ImageShape jpeg_shape(ImageBytes file) {
-  JpegJob job{.file = file, .shape = {}, .window = {}};
+  JpegJob job{.file = file, .shape = {}, .expected = {}, .window = {}};
   run_jpeg(job);
   return job.shape;
 }
 
-void decode_jpeg(ImageBytes file, const ImageWindow& window, int eighths, std::uint8_t* rgb) {
-  JpegJob job{.file = file, .shape = {}, .window = window, .eighths = eighths, .rgb = rgb};
+void decode_jpeg(ImageBytes file, ImageShape shape, const ImageWindow& window, int eighths, std::uint8_t* rgb) {
+  JpegJob job{.file = file, .shape = {}, .expected = shape, .window = window, .eighths = eighths, .rgb = rgb};
   run_jpeg(job);
 }
 
