@@ -411,14 +411,14 @@ void Bench::measure_reading() {
                               .seed = static_cast<std::uint64_t>(world_.rank()),
                               .threads = threads,
                               .prefetch = options_.prefetch};
-  loaded_ = row(of_threads("batches of the loader", threads), "loaded", [&] {
-              return loading_rate(*images_, loading, seconds);
-            }).images;
+  const double loaded = row(of_threads("batches of the loader", threads), "loaded", [&] {
+                          return loading_rate(*images_, loading, seconds);
+                        }).images;
   all["threads"] = threads;
   if (!root) return;
   const double step = 1e3 * options_.batch / step_ms_;
   std::printf("A step takes %.1f images/s of each rank: a loader with --data-threads %d %s.\n", step, threads,
-              loaded_ >= step ? "feeds it" : "does not feed it");
+              loaded >= step ? "feeds it" : "does not feed it");
 }
 
 void Bench::finish(const Peak& peak, int argc, char** argv) {

@@ -50,7 +50,6 @@ class Bench {
   std::unique_ptr<TrainingStep> step_;
   std::unique_ptr<Convolutions> convolutions_;
   std::vector<std::string> hosts_;
-  double loaded_ = 0;                                    ///< images/s of this rank; 0: not measured
   double begin_ms_ = 0, resident_mb_ = 0, step_ms_ = 0;  ///< step_ms_: of this rank
   std::vector<Ceiling> ceilings_;
   std::vector<Convolutions::Row> rows_;
