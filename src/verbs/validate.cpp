@@ -22,6 +22,7 @@
 #include "train/attackers/attackers.hpp"
 #include "train/generators/generator.hpp"
 #include "train/plan/goal.hpp"
+#include "train/plan/parts.hpp"
 #include "train/plan/replica_of.hpp"
 #include "train/plan/role.hpp"
 #include "train/planned.hpp"
@@ -76,6 +77,31 @@ namespace {
   const std::vector<std::string> all = differences_from_defaults(options);
   std::string text = all.empty() ? "options          the defaults\n" : "options that differ from the defaults:\n";
   for (const std::string& line : all) text += wrapped(line, 6, "  ");
+  return text;
+}
+
+/// The epoch from which on a training has its largest batch, and so needs most memory.
+[[nodiscard]] int largest_part(const TrainOptions& whole) {
+  const auto images = [&](int epoch) {
+    const TrainOptions part = part_of(whole, epoch);
+    return std::max<int>(part.batch, part.total_batch);
+  };
+  const std::vector<int> all = beginnings_of_parts(whole);
+  return *std::max_element(all.begin(), all.end(), [&](int a, int b) { return images(a) < images(b); });
+}
+
+/// Steps and epochs; of each part of the training, where the batch changes by epoch.
+[[nodiscard]] std::string lengths_text(const TrainOptions& whole, const Dataset& train, int ranks) {
+  std::string text;
+  const std::vector<int> all = beginnings_of_parts(whole);
+  for (const int epoch : all) {
+    const TrainOptions part = part_of(whole, epoch);
+    const Plan plan(part, mix_of(part, train), ranks);
+    if (epoch == 0) text = plan.text();
+    if (all.size() > 1)
+      text += fmt::format("\n  from epoch {:<6}{} images a step, {} steps an epoch", epoch, plan.images_of_a_step(),
+                          plan.steps_per_epoch);
+  }
   return text;
 }
 
@@ -218,6 +244,8 @@ struct ValidateOrder : TrainOrder {
   std::optional<MeasuredStep> step;
   if (!order.bench.empty()) step = read_measured_step(order.bench);
   take_network(order);
+  const TrainOptions whole = order.options;
+  order.options = part_of(whole, largest_part(whole));
   const int on_node = announced_ranks_on_node(), launched = announced_ranks();
   TrainOptions options = order.options;
   const std::string forecast = settle_generators(options, launched, on_node);
@@ -252,7 +280,7 @@ struct ValidateOrder : TrainOrder {
                         : "batch " + std::to_string(plan.batch) + " each" +
                               (ranks > 1 ? ", " + std::to_string(plan.images_of_a_step()) + " in all" : ""))
        << ", micro-batch " << plan.micro_batch << "\n"
-       << "length           " << plan.text() << "\n"
+       << "length           " << lengths_text(whole, train, ranks) << "\n"
        << "attack           " << attacks_text(options, trainer.method()) << (options.attack_stop >= 0 ? " at most" : "")
        << ", of " << numbers(trainer.replica().attack_sizes()) << " images at a time\n"
        << noise_text(options) << std::left << std::setw(16) << transports().at(reducer.transport())().title << " "

@@ -887,6 +887,9 @@ class Reference:
         after = step - up
         if self.config["schedule"] == "step":
             return self.config["lr-decay"] ** sum(m * spe <= after for m in self.config["milestones"])
+        if self.config["schedule"] == "ramps":
+            corners = [0, *self.config["milestones"]]
+            return np.interp(after / spe, corners, [self.config["lr-decay"] ** k for k in range(len(corners))])
         steps = (self.config["warmup-epochs"] + self.config["epochs"]) * spe - up
         if self.config["max-steps"]:
             steps = min(steps, self.config["max-steps"] - up)

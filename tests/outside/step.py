@@ -208,6 +208,7 @@ TABLE = [
     ("a warm-up of half an epoch", 1, "2 3 6", "--schedule cosine --warmup-epochs 0.5 --epochs 2.5 --momentum 0.5 "
                                                "--peak-momentum 0.9 --optimizer lars --budget 6 --average ema --average-bn ema"),
     ("milestones", 1, "7 10", "--milestones 1,2 --lr-decay 0.3 --optimizer sgd --lr 0.5 --attack none"),
+    ("lines between milestones", 1, "7 10", "--schedule ramps --milestones 1,2 --lr-decay 0.3 --optimizer sgd --lr 0.5 --attack none"),
     ("trades", 1, STEPS, "--loss trades --attack-start uniform --optimizer sgd --lr 0.5"),
     ("trades, two ranks", 2, STEPS, "--loss trades --attack-start uniform --beta 2.5 --label-smoothing 0.1 --batch 4 "
                                     "--micro-batch 2"),
