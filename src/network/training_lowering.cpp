@@ -18,6 +18,8 @@ std::unique_ptr<TrainingOperation> training_operation(TrainingLowering& lowering
       return training_silu(lowering, node);
     case Op::add:
       return training_add(lowering, node);
+    case Op::max_pool:
+      return training_max_pool(lowering, node);
     case Op::pool:
       return training_pool(lowering, node);
     case Op::linear:

@@ -109,6 +109,7 @@ class TrainingOperation : public Operation {
 [[nodiscard]] std::unique_ptr<TrainingOperation> training_relu(TrainingLowering& lowering, int node);
 [[nodiscard]] std::unique_ptr<TrainingOperation> training_silu(TrainingLowering& lowering, int node);
 [[nodiscard]] std::unique_ptr<TrainingOperation> training_add(TrainingLowering& lowering, int node);
+[[nodiscard]] std::unique_ptr<TrainingOperation> training_max_pool(TrainingLowering& lowering, int node);
 [[nodiscard]] std::unique_ptr<TrainingOperation> training_pool(TrainingLowering& lowering, int node);
 [[nodiscard]] std::unique_ptr<TrainingOperation> training_linear(TrainingLowering& lowering, int node);
 
