@@ -1,7 +1,7 @@
 #include "dat/program.hpp"
 #include "dat/tick.hpp"
 #include "network/frozen_lowering.hpp"
-#include "network/nodes/folded_norm.hpp"
+#include "network/norm_places.hpp"
 #include "pointwise.hpp"
 
 namespace dat {

@@ -5,7 +5,7 @@
 
 #include "dat/program.hpp"
 #include "dat/tick.hpp"
-#include "network/nodes/folded_norm.hpp"
+#include "network/norm_places.hpp"
 #include "network/training_lowering.hpp"
 #include "pointwise.hpp"
 

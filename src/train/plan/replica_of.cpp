@@ -5,7 +5,7 @@
 #include "dat/error.hpp"
 #include "dat/loader.hpp"
 #include "replica/gpus.hpp"
-#include "train/layers/frozen.hpp"
+#include "train/plan/frozen.hpp"
 
 namespace dat {
 

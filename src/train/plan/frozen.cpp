@@ -1,4 +1,4 @@
-#include "train/layers/frozen.hpp"
+#include "train/plan/frozen.hpp"
 
 #include <algorithm>
 #include <vector>
