@@ -167,8 +167,8 @@ class Model {
   /// initial_values() for the parameters; running mean 0, variance 1. The values do not depend on the number of ranks.
   void initialize(std::uint64_t seed);
 
-  /// Says whether the parameters that may be frozen stand still from here on. Then training programs take the running
-  /// statistics for the batch norms among them. Raises parameters.version where that changes.
+  /// Says whether the parameters that may be frozen stand still from here on; at first they do. Then training programs
+  /// take the running statistics for the batch norms among them. Raises parameters.version where that changes.
   void freeze(bool on);
   /// Whether the parameters of a node stand still now, by one of its segments.
   [[nodiscard]] bool stands_still(int segment) const { return segment < frozen; }

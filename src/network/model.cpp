@@ -9,7 +9,7 @@ namespace dat {
 
 Model::Model(Backend& where, Graph description, Granularity granularity, Freezing may_freeze)
     : backend(where), graph(std::move(description)), freezing(may_freeze) {
-  freeze(freezing.always);
+  freeze(true);
   parameters.segments = graph.segments;
   parameters.size = graph.parameters;
   assign_layers(parameters, granularity);

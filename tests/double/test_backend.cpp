@@ -107,6 +107,7 @@ struct Side {
         x(to_device(*backend, random_values(2 * 3 * 64, 1, 0, 1))),
         dx(backend->allocate_floats(2 * 3 * 64, "test")) {
     model.initialize(1);
+    model.freeze(false);
     backend->commit_workspace();
   }
   struct Result {

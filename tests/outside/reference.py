@@ -468,6 +468,10 @@ class Reference:
         # What layers count in the budget. Seconds are measured by the program: whoever compares sets them.
         self.costs = {"layers": np.ones(len(sizes)), "bytes": sizes / sizes.mean(), "seconds": None}[
             config["budget-unit"]]
+        if config["freeze"]:  # the selector knows the others
+            still = [self.layer[name] for name in self.frozen_in(0)]
+            sizes[still] = 0
+            self.costs = {"layers": (sizes > 0).astype(float), "bytes": sizes / sizes[sizes > 0].mean()}[config["budget-unit"]]
 
     def frozen_in(self, step):
         """The parameters that stand still in a step: all up to the last one of what --freeze names."""
@@ -479,6 +483,10 @@ class Reference:
         inside = [f"{layer_of(name, 'module', self.config['network'])}.|{name}" for name in names]
         last = max(k for k, name in enumerate(inside) if any(part.startswith(upto + ".") for part in name.split("|")))
         return names[: last + 1]
+
+    def chosen(self):
+        """The first layer among which a selector chooses."""
+        return 1 + max((self.layer[name] for name in self.frozen_in(0)), default=-1)
 
     def logits(self, net, x):
         net.silu = self.config["activation"] == "silu"

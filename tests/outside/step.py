@@ -584,8 +584,9 @@ def check_configuration(entry, program, folder, stop):
                 raise Wrong(f"{name}: layers {run['layer_name']}, reference {reference.layers}")
             if reference.costs is None:
                 reference.costs = np.array(run["layer_cost"])
-            sums = np.abs(reference.costs.mean() - 1), np.abs(reference.costs - run["layer_cost"]).max()
-            if max(sums) > 1e-12 or reference.costs.min() <= 0:
+            chosen = reference.costs[reference.chosen():]
+            sums = np.abs(chosen.mean() - 1), np.abs(reference.costs - run["layer_cost"]).max()
+            if max(sums) > 1e-12 or chosen.min() <= 0:
                 raise Wrong(f"{name}: costs {run['layer_cost']}, reference {reference.costs}")
             read = lambda step: reference.read_state(f"{out}/ckpt/step-{step:09d}.h5")
             for step in range(max(0, end - 2), end):

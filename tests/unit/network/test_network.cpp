@@ -962,6 +962,7 @@ TEST_CASE("What stands still has running statistics in training programs, as in 
     }
     return off <= 1e-8 * size;  // ReLUs within rounding of their edge
   };
+  model.freeze(false);
   const auto batch = run(training, [&](TrainingProgram& p) { p.backward(x, {.input = dx}); });
   model.freeze(true);
   const auto expected = run(frozen, [&](FrozenProgram& p) { p.backward(dx); });
@@ -990,7 +991,6 @@ TEST_CASE("What always stands still has no way back, and the gradients above it 
     model.initialize(1);
     TrainingProgram program(model, n);
     backend->commit_workspace();
-    model.freeze(true);
     const auto* x = to_device(*backend, random_values(n * backend->image_layout(3, 8, 8).elements(), 12, 0, 1));
     ActiveSet active = ActiveSet::all(model.parameters.layers());
     for (int k = 0; k < half; ++k) active.scale[static_cast<std::size_t>(k)] = 0;
