@@ -70,6 +70,8 @@ struct Graph {
 
   /// For each node, the nodes that read its result; a node that reads it twice is there twice.
   [[nodiscard]] std::vector<std::vector<int>> consumers() const;
+  /// Channels of the batch norms whose parameters are among the first `segments`, and which come first.
+  [[nodiscard]] std::int64_t statistics_of(int segments) const;
   /// Multiply-adds of one forward pass of one sample, of convolutions only, with the channels of the filling.
   [[nodiscard]] double macs() const;
 };
@@ -172,6 +174,12 @@ class Networks : public Registry<Graph(const NetworkOptions&)> {
 /// The name of the activation that a network was published with, relu or silu.
 [[nodiscard]] std::string default_activation(const std::string& network);
 
+/// Parameters that a training leaves as they are: the first ones, in the order of the network.
+struct Freezing {
+  int segments = 0;     ///< so many
+  bool always = false;  ///< in all steps, and no training pass is asked for the gradient of its images
+};
+
 /// A network with its numbers on a device: parameters, gradients, and the running statistics of its batch norms.
 /// Programs compute with them. Whoever changes a parameter or a running statistic raises parameters.version, by which
 /// programs see that their packed copies are old.
@@ -181,10 +189,16 @@ class Model {
 
   /// All numbers are zero until initialize() or upload(). The backend must outlive the model. Error(device): there is
   /// not enough memory.
-  Model(Backend& backend, Graph graph, Granularity granularity);
+  Model(Backend& backend, Graph graph, Granularity granularity, Freezing freezing = {});
 
   /// initial_values() for the parameters; running mean 0, variance 1. The values do not depend on the number of ranks.
   void initialize(std::uint64_t seed);
+
+  /// Says whether the parameters that may be frozen stand still from here on; at first they do. Then training programs
+  /// take the running statistics for the batch norms among them. Raises parameters.version where that changes.
+  void freeze(bool on);
+  /// Whether the parameters of a node stand still now, by one of its segments.
+  [[nodiscard]] bool stands_still(int segment) const { return segment < frozen; }
 
   /// Copies one segment of a flat array [parameters.size] on the device (values, gradients or an optimizer's) to the
   /// host, in PyTorch's shape and order; and back, which raises parameters.version.
@@ -198,6 +212,8 @@ class Model {
 
   Backend& backend;
   Graph graph;
+  const Freezing freezing;
+  int frozen = 0;  ///< the first segments that stand still now: all that freezing says, or none
   Parameters parameters;
   float *running_mean, *running_variance;  ///< [graph.statistics] on the device
   std::int64_t batches_tracked = 0;        ///< PyTorch's num_batches_tracked, the same for all batch norms

@@ -29,6 +29,7 @@ struct OptimizerOptions {
   /// is inside, the raw gradient where it is outside. Longer gradients are shortened as by
   /// torch.nn.utils.clip_grad_norm_. 0: off.
   double clip_norm = 0;
+  double head_rate = 1;  ///< learning rate of the last layer, in units of that of the others
 
   friend bool operator==(const OptimizerOptions&, const OptimizerOptions&) = default;
 };

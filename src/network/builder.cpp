@@ -11,6 +11,13 @@ std::vector<std::vector<int>> Graph::consumers() const {
   return all;
 }
 
+std::int64_t Graph::statistics_of(int segments_before) const {
+  std::int64_t count = 0;
+  for (const Node& node : nodes)
+    if (node.op == Op::batch_norm && node.weight < segments_before) count += node.c;
+  return count;
+}
+
 double Graph::macs() const {
   double total = 0;
   for (const Node& node : nodes)

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "dat/network.hpp"
 #include "dat/random.hpp"
@@ -7,8 +8,9 @@
 
 namespace dat {
 
-Model::Model(Backend& where, Graph description, Granularity granularity)
-    : backend(where), graph(std::move(description)) {
+Model::Model(Backend& where, Graph description, Granularity granularity, Freezing may_freeze)
+    : backend(where), graph(std::move(description)), freezing(may_freeze) {
+  freeze(true);
   parameters.segments = graph.segments;
   parameters.size = graph.parameters;
   assign_layers(parameters, granularity);
@@ -16,6 +18,10 @@ Model::Model(Backend& where, Graph description, Granularity granularity)
   parameters.gradients = backend.allocate_floats(parameters.size, "gradients");
   running_mean = backend.allocate_floats(graph.statistics, "running statistics");
   running_variance = backend.allocate_floats(graph.statistics, "running statistics");
+}
+
+void Model::freeze(bool on) {
+  if (const int now = on ? freezing.segments : 0; now != std::exchange(frozen, now)) ++parameters.version;
 }
 
 std::vector<float> initial_values(const std::vector<Segment>& segments, std::size_t k, std::uint64_t seed) {

@@ -28,6 +28,12 @@ std::unique_ptr<TrainingOperation> training_operation(TrainingLowering& lowering
   return nullptr;
 }
 
+int TrainingLowering::first_trained(const Graph& graph, int segments) {
+  int node = 0;
+  while (graph.nodes[static_cast<std::size_t>(node)].weight < segments) ++node;
+  return node;
+}
+
 TrainingLowering::Gradient TrainingLowering::arriving(int result) {
   const Gradient gradient = gradients_[static_cast<std::size_t>(result)];
   touch(gradient.buffer);

@@ -14,19 +14,26 @@ class TrainingLowering : public Lowering {
  public:
   /// The arrays that operations share, on the device.
   struct Arrays {
-    float *logits, *dlogits;  ///< [n, classes]
-    float *mean, *variance;   ///< [graph.statistics] of the batch
-    float* norm_gradients;    ///< dgamma, dbeta of one batch norm at a time
-    const float* scale;       ///< [2] see TrainingProgram; null: none
+    float *logits, *dlogits;               ///< [n, classes]
+    float *mean, *variance;                ///< [graph.statistics] of the batch
+    float* norm_gradients;                 ///< dgamma, dbeta of one batch norm at a time
+    const float* scale;                    ///< [2] see TrainingProgram; null: none
+    const float *norm_scale, *norm_shift;  ///< [channels] of batch norms that may be frozen: y = scale*x + shift
     /// What gradients by parameters and images are multiplied by; null: nothing.
     [[nodiscard]] const float* unscale() const { return scale != nullptr ? scale + 1 : nullptr; }
   };
   TrainingLowering(Model& of, const Graph& described, int samples, Planner& buffers, DType type, const Arrays& all)
-      : Lowering(of, described, samples, buffers), storage(type), arrays(all), gradients_(described.nodes.size()) {}
+      : Lowering(of, described, samples, buffers),
+        storage(type),
+        arrays(all),
+        border(of.freezing.always ? first_trained(described, of.freezing.segments) : 0),
+        gradients_(described.nodes.size()) {}
 
   /// Type of activations and their gradients up to the pool; after the pool they are few, and f32.
   const DType storage;
   const Arrays arrays;
+  /// The first value whose gradient may be wanted: what makes those before it stands still in all steps.
+  const int border;
 
   /// The gradient of a value, whose readers are planned from the last to the first. An owned gradient may be
   /// overwritten; one that is not owned shares its buffer with others.
@@ -64,6 +71,9 @@ class TrainingLowering : public Lowering {
   [[nodiscard]] std::optional<Addition> take_addition(int value);
 
  private:
+  /// The first node with a parameter that is none of the first `segments`.
+  [[nodiscard]] static int first_trained(const Graph& graph, int segments);
+
   std::vector<Gradient> gradients_;
   std::vector<Sum> sums_;
   std::optional<Addition> left_;

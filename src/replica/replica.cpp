@@ -21,8 +21,9 @@ namespace {
   return (options.micro_batch + pass - 1) / pass * pass;
 }
 
-/// The network for images of this size.
-[[nodiscard]] Graph graph_of(const ReplicaOptions& options, int size) {
+}  // namespace
+
+Graph graph_of(const ReplicaOptions& options, int size) {
   return networks().at(options.network)({.width = options.width,
                                          .size = size,
                                          .channels = options.images.channels,
@@ -31,11 +32,9 @@ namespace {
                                          .normalization = normalization_from(options.normalize)});
 }
 
-}  // namespace
-
 Replica::Replica(const ReplicaOptions& options)
     : backend_(make_backend(options.backend)),
-      model_(*backend_, graph_of(options, options.images.size), options.granularity),
+      model_(*backend_, graph_of(options, options.images.size), options.granularity, options.freezing),
       images_(*backend_, options.images, room_for_passes(options), options.needs) {
   if (options.noise > 0) {
     // Without training and evaluations of another type there are the passes of attacks alone.

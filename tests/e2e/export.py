@@ -19,6 +19,7 @@ import torch
 from torch.nn import functional as F
 
 import common
+from common import write_safetensors
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../golden"))
 import reference
@@ -56,20 +57,6 @@ def read_safetensors(path):
     types = {"F32": np.float32, "I64": np.int64}
     return {name: np.frombuffer(data[end:], types[t["dtype"]], int(np.prod(t["shape"])), t["data_offsets"][0])
             .reshape(t["shape"]) for name, t in header.items()}, metadata
-
-
-def write_safetensors(path, tensors, metadata=None, low_byte=None):
-    """low_byte: of the header's length; it is filled up with spaces."""
-    kinds = {np.dtype(np.float32): "F32", np.dtype(np.float16): "F16", np.dtype(np.float64): "F64", np.dtype(np.int64): "I64"}
-    header, data = {"__metadata__": metadata} if metadata else {}, b""
-    for name, array in tensors.items():
-        header[name] = {"dtype": kinds[array.dtype], "shape": array.shape, "data_offsets": [len(data), len(data) + array.nbytes]}
-        data += array.tobytes()
-    text = json.dumps(header).encode()
-    if low_byte is not None:
-        text += b" " * ((low_byte - len(text)) % 256)
-    with open(path, "wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text + data)
 
 
 def fields(data):

@@ -86,11 +86,11 @@ EVALUATION = 0xFFFFFFFF  # the noise of evaluations has no epoch
 
 class Net:
     """Parameters and running statistics under PyTorch's names. training: batch statistics, which are kept in
-    `statistics`; else the running ones."""
+    `statistics`; else the running ones, as always those of the batch norms `still`."""
 
-    def __init__(self, rounding, parameters, running, training):
+    def __init__(self, rounding, parameters, running, training, still=()):
         self.rounding, self.parameters, self.running, self.training = rounding, parameters, running, training
-        self.statistics, self.silu = {}, False
+        self.statistics, self.silu, self.still = {}, False, still
 
     def parameter(self, name, *shape):
         found = self.parameters[name]
@@ -108,7 +108,7 @@ class Net:
     def norm(self, name, x):
         channels = x.shape[1]
         weight, bias = self.parameter(name + ".weight", channels), self.parameter(name + ".bias", channels)
-        if self.training:
+        if self.training and name not in self.still:
             count = x.numel() // channels
             mean = x.mean((0, 2, 3))
             variance = (x - mean[:, None, None]).square().mean((0, 2, 3))
@@ -383,6 +383,7 @@ def automatic(config, layers):
             "granularity": "tensor", "mask": "shared", "mask-transport": "union", "aggregator": "mean",
             "faults": "auto", "aggregator-mixing": False, "aggregator-tau": "auto", "aggregator-iterations": 2000, "augment": "crop", "train-size": "auto", "warm-start": 0, "attack-stop": "off",
             "attack-reuse": False, "stale-attack": 0, "staleness": 0, "refresh": "iteration", "activation": "silu" if config["network"].startswith("dm_wrn") else "relu", "normalize": "none", "average": "none", "average-decay": .995, "average-from": 0,
+            "new-head": "none", "freeze": "", "freeze-epochs": 0, "head-lr": "auto",
             "average-bn": "raw" if config["average"] == "none" else "rebuild"}
 
 
@@ -496,6 +497,7 @@ class Reference:
         self.sigma, self.copies, self.shown = config["noise"], int(config["noise-samples"]), None
         self.unlabelled = bool((self.train.labels < 0).any())
         self.importance, self.selector = config["importance"], config["selector"]
+        self.still = []
         self.masks = ranks if config["mask"] == "per_worker" else 1
 
         # Section 10: the permutation is padded to a multiple of all micro-batches of a step; a batch above a rank's
@@ -527,6 +529,25 @@ class Reference:
         # What layers count in the budget. Seconds are measured by the program: whoever compares sets them.
         self.costs = {"layers": np.ones(len(sizes)), "bytes": sizes / sizes.mean(), "seconds": None}[
             config["budget-unit"]]
+        if config["freeze"]:  # the selector knows the others
+            still = [self.layer[name] for name in self.frozen_in(0)]
+            sizes[still] = 0
+            self.costs = {"layers": (sizes > 0).astype(float), "bytes": sizes / sizes[sizes > 0].mean()}[config["budget-unit"]]
+
+    def frozen_in(self, step):
+        """The parameters that stand still in a step: all up to the last one of what --freeze names."""
+        upto, names = self.config["freeze"], list(self.shapes)
+        if upto == "" or 0 < self.config["freeze-epochs"] * self.steps_per_epoch <= step:
+            return []
+        if upto == "all-but-head":
+            return [name for name in names if not name.startswith(("linear.", "fc."))]
+        inside = [f"{layer_of(name, 'module', self.config['network'])}.|{name}" for name in names]
+        last = max(k for k, name in enumerate(inside) if any(part.startswith(upto + ".") for part in name.split("|")))
+        return names[: last + 1]
+
+    def chosen(self):
+        """The first layer among which a selector chooses."""
+        return 1 + max((self.layer[name] for name in self.frozen_in(0)), default=-1)
 
     def logits(self, net, x):
         net.silu = self.config["activation"] == "silu"
@@ -1072,6 +1093,8 @@ class Reference:
             taken = {name: g * min(1.0, config["clip-norm"] / (norm + 1e-6)) for name, g in taken.items()}
         for name, g in taken.items():
             theta, outside = state.parameters[name], 1.0 if inside else scale[self.layer[name]]
+            if config["head-lr"] != "auto" and name.startswith(("linear.", "fc.")):
+                outside = outside * config["head-lr"] / config["lr"]
             decay = config["weight-decay"] if config["no-decay"] == "none" or name not in self.one_dimensional else 0.0
             if kind == "lars_sgd":  # You, Gitman and Ginsburg, algorithm 1
                 matrix, local = theta.dim() > 1, 1.0
@@ -1116,17 +1139,18 @@ class Reference:
             keep, averaged = min(config["average-decay"], (1 + delta) / (10 + delta)), averaged + 1
         if config["average"] == "swa" and delta > 0 and step % self.steps_per_epoch == 0:
             keep, averaged = averaged / (averaged + 1), averaged + 1
-        mix = lambda old, new: old if keep == 1 else rounding.number(keep * old + (1 - keep) * new)
+        mix = lambda old, new: old if keep == 1 or torch.equal(old, new) else rounding.number(keep * old + (1 - keep) * new)
         average = {name: mix(state.average[name], value) for name, value in parameters.items()}
         if config["average-bn"] == "raw":
             return average, averaged, None
         if config["average-bn"] == "rebuild":  # until averaging begins, the average is the network as it is
-            return average, averaged, self.statistics_of(average, rounding) if averaged else running
+            return average, averaged, self.statistics_of(average, rounding, running) if averaged else running
         return average, averaged, {name: tuple(mix(old, new) for old, new in zip(state.average_running[name], values))
                                    for name, values in running.items()}
 
-    def statistics_of(self, parameters, rounding):
-        """Running statistics of one pass over the training images, as the first epoch has them: a cumulative mean."""
+    def statistics_of(self, parameters, rounding, fixed):
+        """Running statistics of one pass over the training images, as the first epoch has them: a cumulative mean.
+        fixed: those of batch norms that stand still."""
         running, seen = {name: (0.0, 0.0) for name in self.norms}, 0
         for step in range(self.steps_per_epoch):
             parts = [ids for of_rank in self.samples(step) for ids in of_rank]
@@ -1136,7 +1160,7 @@ class Reference:
             for ids in parts:
                 y, column, inside = self.crops(ids, 0, self.train.images.shape[1])
                 pixels = self.train.images[ids[:, None, None], y, column] * inside[..., None]
-                net = Net(rounding, parameters, None, True)
+                net = Net(rounding, parameters, fixed, True, self.still)
                 with torch.no_grad():
                     self.logits(net, self.noisy(torch.from_numpy(pixels.transpose(0, 3, 1, 2) / 255.0), ids, 0))
                 for name, values in net.statistics.items():
@@ -1144,13 +1168,15 @@ class Reference:
             part = images / seen
             running = {name: tuple(rounding.number((1 - part) * old + part * new)
                                    for old, new in zip(running[name], found[name])) for name in self.norms}
-        return running
+        return running | {name: fixed[name] for name in self.still}
 
     def step(self, state, rounding):
         """The state after one step, and its record."""
         t, epoch = state.step, state.step // self.steps_per_epoch
         self.take_attack(epoch)
         record = {"step": t + 1, "epoch": epoch, "lr": self.lr(t), "eps": self.eps if self.attack.name != "none" else 0.0}
+        frozen = self.frozen_in(t)
+        self.still = [name for name in self.norms if name + ".weight" in frozen]
         drawn_p, scale, rates, freezing = state.drawn_p, state.scale, np.ones(len(self.layers)), state.freezing
         p = state.p.copy()
         if self.selector == "freezeout":
@@ -1162,6 +1188,9 @@ class Reference:
             drawn_p = np.ones((1, len(self.layers))) if self.selector == "all" else p.copy()
             scale = drawn_p if self.selector == "all" else np.array(
                 [self.draw(t, p, rank) for rank, p in enumerate(drawn_p)])
+        if self.config["freeze"]:  # with --selector all
+            still = {self.layer[name] for name in frozen}
+            drawn_p = scale = np.array([[float(layer not in still) for layer in range(len(self.layers))]])
         kept = state.perturbations
         if kept is not None:
             kept = kept.astype(np.float64)
@@ -1191,7 +1220,7 @@ class Reference:
             images = {which: x.detach().requires_grad_(want_input) for which, x in images.items()}
             logits, statistics = {}, {}
             for which, x in images.items():
-                net = Net(rounding, parameters, None, True)
+                net = Net(rounding, parameters, state.running[0], True, self.still)
                 logits[which], statistics[which] = self.logits(net, x), net.statistics
             of_copies = {which: of if which == "adv" else of.repeat_interleave(self.copies, 0)
                          for which, of in logits.items()}
@@ -1239,7 +1268,7 @@ class Reference:
                     attack_passes += stale * self.micro_batch
                 if kept is not None:
                     eta = self.recall(eta, x, np.floor(kept[ids] + .5), crops)
-                net = Net(rounding, state.parameters, state.running[rank], self.batch_statistics)
+                net = Net(rounding, state.parameters, state.running[rank], self.batch_statistics, self.still)
                 if self.config["staleness"]:
                     net = self.old_nets(state, attack, rounding)
                 self.shown = ids, epoch
@@ -1299,7 +1328,7 @@ class Reference:
                 else:
                     mean_of = lambda name, k: torch.stack(of_ranks(name, k)).sort(0)[0][(len(ranks) - 1) // 2]
                 now = {name: tuple(rounding.number(.9 * old + .1 * mean_of(name, k)) for k, old in enumerate(now[name]))
-                       for name in self.norms}
+                       if name not in self.still else now[name] for name in self.norms}
             running.append(now)
 
         images = count * self.ranks

@@ -173,13 +173,24 @@ void decide_with_checkpoint(const Found& found, const Written& earlier, const Wr
   result.finished = !result.summary.empty();
 }
 
+/// What is otherwise than in the file of --initialize, for people; empty: nothing.
+[[nodiscard]] std::string new_text(const GivenWeights& weights, const TrainOptions& options, int image_size) {
+  std::string text;
+  if (options.new_head > 0) text += ", with a new last layer of " + std::to_string(options.new_head) + " classes";
+  const std::string there = std::to_string(weights.image_size), here = std::to_string(image_size);
+  if (weights.image_size > 0 && there != here)
+    text += ", of images of " + there + "x" + there + ", where these are " + here + "x" + here;
+  return text;
+}
+
 /// Puts the weights of --initialize into the network.
 void load(GivenWeights weights, const TrainOptions& options, Model& model) {
   const std::string& path = options.initialize;
   try {
-    if (weights.checkpoint) return load_network(*weights.checkpoint, model);
     const std::string network = options.network + " of width " + std::to_string(options.width);
-    const StateDict state = fitted(model.graph, std::move(*weights.state), {.file = path, .network = network});
+    const StateDict state =
+        fitted(model.graph, weights.checkpoint ? state_dict_of(*weights.checkpoint) : std::move(*weights.state),
+               {.file = path, .network = network, .new_head = options.new_head > 0, .seed = options.seed});
     check_values(state, path);
     load_network(checkpoint_of(state), model);
   } catch (const Error& error) {
@@ -251,6 +262,7 @@ Beginning begin(const TrainOptions& options, const std::string& folder, GivenWei
       for (const std::string& warning : found.warnings) say("warning: " + warning);
     throw;
   }
+  if (beginning.way == Way::weights) beginning.what += new_text(found.weights, options, splits.train->info().size);
   act(std::move(found), options, trainer, beginning);
   return beginning;
 }

@@ -75,6 +75,9 @@ Plan::Plan(const TrainOptions& options, const Mix& training_images, int ranks_th
       draw_period(options.resample == "step"    ? 1
                   : options.resample == "epoch" ? steps_per_epoch
                                                 : std::stoll(options.resample)),
+      frozen_steps(options.freeze.empty()       ? 0
+                   : options.freeze_epochs == 0 ? std::numeric_limits<std::int64_t>::max()
+                                                : steps_of_epochs(options.freeze_epochs, steps_per_epoch)),
       sizes(options.train_size) {
   if (options.max_steps > 0) steps = std::min(steps, options.max_steps);
   images_of_an_epoch_ = ordered ? epoch.per_rank : epoch.per_rank * ranks;

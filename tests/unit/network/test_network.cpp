@@ -1044,3 +1044,83 @@ TEST_CASE("With batch statistics, a training pass after K - 1 steps of PGD yield
   CHECK(f.gradients() == gradients);
   CHECK(to_host(*f.backend, eta, pixels) == whole);
 }
+
+TEST_CASE("What stands still has running statistics in training programs, as in frozen ones", "[network]") {
+  const std::string name = GENERATE("small_cnn", "resnet18, silu", "resnet18", "preact_resnet18, normalized", "wrn16_4",
+                                    "tangled", "crossed");
+  const auto backend = test::test_backend(2);
+  const Graph graph = graph_of(name, 8);
+  const int head = graph.nodes.back().weight, n = 4;
+  Model model(*backend, graph, Granularity::tensor, {.segments = head});
+  model.initialize(1);
+  std::vector<float> statistics = random_values(2 * graph.statistics, 5, -0.3F, 0.3F);
+  for (std::size_t i = statistics.size() / 2; i < statistics.size(); ++i) statistics[i] += 1;
+  backend->copy_to_device(model.running_mean, statistics.data(), statistics.size() / 2 * sizeof(float));
+  backend->copy_to_device(model.running_variance, statistics.data() + statistics.size() / 2,
+                          statistics.size() / 2 * sizeof(float));
+  FrozenProgram frozen(model, n);
+  TrainingProgram training(model, n);
+  backend->commit_workspace();
+  const std::int64_t pixels = n * backend->image_layout(3, 8, 8).elements();
+  const auto* x = to_device(*backend, random_values(pixels, 12, 0, 1));
+  float* const dx = backend->allocate_floats(pixels, "test");
+  const auto direction = random_values(std::int64_t{n} * 10, 3);
+  const auto run = [&](auto& program, const auto& back) {
+    program.forward(x);
+    backend->copy_to_device(program.dlogits(), direction.data(), direction.size() * sizeof(float));
+    back(program);
+    return std::pair(to_host(*backend, program.logits(), n * 10), to_host(*backend, dx, pixels));
+  };
+  const auto close = [](const std::vector<float>& a, const std::vector<float>& b) {
+    double off = 0, size = 0;
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      off += std::pow(double(a[i]) - b[i], 2);
+      size += std::pow(double(b[i]), 2);
+    }
+    return off <= 1e-8 * size;  // ReLUs within rounding of their edge
+  };
+  model.freeze(false);
+  const auto batch = run(training, [&](TrainingProgram& p) { p.backward(x, {.input = dx}); });
+  model.freeze(true);
+  const auto expected = run(frozen, [&](FrozenProgram& p) { p.backward(dx); });
+  const auto found = run(training, [&](TrainingProgram& p) { p.backward(x, {.input = dx}); });
+  CHECK(close(found.first, expected.first));
+  CHECK(close(found.second, expected.second));
+  CHECK(!close(batch.first, expected.first));
+  // A gradient of the head goes no further, and leaves the images' as it was.
+  ActiveSet active = ActiveSet::all(model.parameters.layers());
+  for (int k = 0; k < head; ++k) active.scale[static_cast<std::size_t>(k)] = 0;
+  (void)run(training,
+            [&](TrainingProgram& p) { p.backward(x, {.weights = &active, .gradients = model.parameters.gradients}); });
+  CHECK(to_host(*backend, model.parameters.gradients, model.parameters.segments.back().begin).front() == 0);
+  CHECK(to_host(*backend, dx, pixels) == found.second);
+  model.freeze(false);
+  CHECK(run(training, [&](TrainingProgram& p) { p.backward(x, {.input = dx}); }) == batch);
+}
+
+TEST_CASE("What always stands still has no way back, and the gradients above it are the same", "[network]") {
+  const std::string name = GENERATE("small_cnn", "resnet18", "preact_resnet18, silu", "tangled", "crossed");
+  const auto backend = test::test_backend(2);
+  const Graph graph = graph_of(name, 8);
+  const int half = graph.nodes.back().weight / 2, n = 4;
+  const auto gradients = [&](bool always) {
+    Model model(*backend, graph, Granularity::tensor, {.segments = half, .always = always});
+    model.initialize(1);
+    TrainingProgram program(model, n);
+    backend->commit_workspace();
+    const auto* x = to_device(*backend, random_values(n * backend->image_layout(3, 8, 8).elements(), 12, 0, 1));
+    ActiveSet active = ActiveSet::all(model.parameters.layers());
+    for (int k = 0; k < half; ++k) active.scale[static_cast<std::size_t>(k)] = 0;
+    program.forward(x);
+    const auto direction = random_values(std::int64_t{n} * 10, 3);
+    backend->copy_to_device(program.dlogits(), direction.data(), direction.size() * sizeof(float));
+    program.backward(x, {.weights = &active, .gradients = model.parameters.gradients});
+    std::vector<float> all = to_host(*backend, model.parameters.gradients, model.parameters.size);
+    CHECK(all.front() == 0);
+    CHECK(std::any_of(all.begin(), all.end(), [](float value) { return value != 0; }));
+    return std::pair(all, program.workspace_bytes());
+  };
+  const auto kept = gradients(false), dropped = gradients(true);
+  CHECK(kept.first == dropped.first);
+  CHECK(dropped.second <= kept.second);
+}

@@ -414,6 +414,12 @@ TEST_CASE("the resolved configuration restores every option") {
                                 "7",
                                 "--initialize",
                                 "weights.h5",
+                                "--new-head",
+                                "10",
+                                "--freeze",
+                                "conv1",
+                                "--head-lr",
+                                "1e-3",
                                 "--optimizer",
                                 "lars",
                                 "--lr",
@@ -560,6 +566,7 @@ TEST_CASE("the resolved configuration restores every option") {
                                              "selector",
                                              "mask-transport",
                                              "budget-unit",
+                                             "freeze-epochs",
                                              "freeze-t0",
                                              "freeze-schedule",
                                              "freeze-lr",
@@ -948,12 +955,23 @@ TEST_CASE("the resolved configuration has no 'auto' in the place of a number tha
       // The rest depends on the machine, the images, the network or the codec, or is a mode.
       const std::string key = line.substr(0, line.find(' '));
       const std::vector<std::string> later = {
-          "resume", "device",       "threads",         "resident",      "checkpoint-async", "budget",
-          "bucket", "codec-rank",   "codec-transport", "node-sums",     "total-batch",      "faults",
-          "size",   "data-threads", "train-size",      "aggregator-tau"};
+          "resume", "device",       "threads",         "resident",       "checkpoint-async", "budget",
+          "bucket", "codec-rank",   "codec-transport", "node-sums",      "total-batch",      "faults",
+          "size",   "data-threads", "train-size",      "aggregator-tau", "head-lr"};
       CHECK((!contains(line, "\"auto\"") || std::find(later.begin(), later.end(), key) != later.end()));
     }
   }
+}
+
+TEST_CASE("what is frozen goes with selectors that know it") {
+  const TrainOptions all = parse({"--freeze", "conv2", "--freeze-epochs", "2", "--selector", "all"}).train;
+  CHECK(all.freeze == "conv2");
+  CHECK(all.freeze_epochs == 2);
+  CHECK(parse({"--freeze", "all-but-head", "--selector", "oracle"}).train.freeze == "all-but-head");
+  CHECK(contains(refusal({"--freeze-epochs", "2"}), "add that"));
+  CHECK(contains(refusal({"--freeze", "conv2", "--freeze-epochs", "2"}), "works with --selector all, not with exp3"));
+  CHECK(contains(refusal({"--freeze", "conv2", "--mask", "per_worker"}), "leave one of them off"));
+  CHECK(contains(refusal({"--new-head", "10"}), "add --initialize PATH"));
 }
 
 TEST_CASE("options of one optimizer restore, and are refused with another") {
