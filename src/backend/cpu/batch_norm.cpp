@@ -14,13 +14,26 @@ class CpuBatchNorm final : public BatchNorm {
       : backend_(backend), spec_(spec), count_(std::int64_t{spec.n} * spec.c * spec.h * spec.w) {
     require(backend.refuses(spec.storage).empty(), ExitCode::usage, backend.refuses(spec.storage));
     using Flags = dnnl::normalization_flags;
-    const FixedSums fixed(backend);
     const auto x = activation_desc(spec.n, backend.activation_layout(spec.c, spec.h, spec.w));
     const auto channel = plain_desc({spec.c}, Tag::x);
     const bool own_relu = spec.relu && !spec.residual;
     const auto flags = Flags::use_scale | Flags::use_shift | (own_relu ? Flags::fuse_norm_relu : Flags::none);
     dnnl::primitive_attr attr;
     attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    if (spec.again) {  // sums nothing
+      const dnnl::batch_normalization_forward::primitive_desc again(
+          {dnnl::prop_kind::forward_inference, x, spec.epsilon, flags | Flags::use_global_stats}, attr,
+          backend.engine());
+      again_ = Primitive(backend.engine(), again, "batch norm");
+      a_x_ = again_.add(DNNL_ARG_SRC, x);
+      a_gamma_ = again_.add(DNNL_ARG_SCALE, channel);
+      a_beta_ = again_.add(DNNL_ARG_SHIFT, channel);
+      a_y_ = again_.add(DNNL_ARG_DST, x);
+      a_mean_ = again_.add(DNNL_ARG_MEAN, channel);
+      a_variance_ = again_.add(DNNL_ARG_VARIANCE, channel);
+      backend.request_scratch(again_.scratch_bytes());
+    }
+    const FixedSums fixed(backend);
     const dnnl::batch_normalization_forward::primitive_desc forward(
         {dnnl::prop_kind::forward_training, x, spec.epsilon, flags}, attr, backend.engine());
     const dnnl::batch_normalization_backward::primitive_desc backward(
@@ -81,6 +94,21 @@ class CpuBatchNorm final : public BatchNorm {
     forward(sum.x, residual, gamma, beta, y, mean, variance);
   }
 
+  void again(const void* x, const void* residual, const float* gamma, const float* beta, const float* mean,
+             const float* variance, void* y) override {
+    again_.bind(a_x_, x);
+    again_.bind(a_gamma_, gamma);
+    again_.bind(a_beta_, beta);
+    again_.bind(a_y_, y);
+    again_.bind(a_mean_, mean);
+    again_.bind(a_variance_, variance);
+    again_.run(backend_.stream(), backend_.scratch());
+    auto* const result = static_cast<float*>(y);
+    if (spec_.residual)
+      each(backend_.device(), kernels::groups(count_),
+           kernels::Add<float>{result, static_cast<const float*>(residual), result, count_, spec_.relu});
+  }
+
   void backward(const void* x, const void*, const void* dy, const float* gamma, const float*, const float* mean,
                 const float* variance, const Gradients& to) override {
     assert(to.factor == nullptr);  // storage in 16 bits is refused
@@ -124,8 +152,9 @@ class CpuBatchNorm final : public BatchNorm {
   std::int64_t count_;
   float* parameter_gradients_ = nullptr;  ///< [2][c]: those that are added, or not wanted
   std::uint16_t* bits_ = nullptr;         ///< where a ReLU after an addition was open
-  Primitive forward_, backward_;
+  Primitive forward_, backward_, again_;
   int f_x_ = 0, f_gamma_ = 0, f_beta_ = 0, f_y_ = 0, f_mean_ = 0, f_variance_ = 0;
+  int a_x_ = 0, a_gamma_ = 0, a_beta_ = 0, a_y_ = 0, a_mean_ = 0, a_variance_ = 0;
   int b_x_ = 0, b_dy_ = 0, b_gamma_ = 0, b_beta_ = 0, b_mean_ = 0, b_variance_ = 0, b_dx_ = 0, b_dgamma_ = 0,
       b_dbeta_ = 0;
 };
