@@ -21,8 +21,9 @@ namespace {
   return (options.micro_batch + pass - 1) / pass * pass;
 }
 
-/// The network for images of this size.
-[[nodiscard]] Graph graph_of(const ReplicaOptions& options, int size) {
+}  // namespace
+
+Graph graph_of(const ReplicaOptions& options, int size) {
   return networks().at(options.network)({.width = options.width,
                                          .size = size,
                                          .channels = options.images.channels,
@@ -30,8 +31,6 @@ namespace {
                                          .activation = activation_from(options.activation),
                                          .normalization = normalization_from(options.normalize)});
 }
-
-}  // namespace
 
 Replica::Replica(const ReplicaOptions& options)
     : backend_(make_backend(options.backend)),

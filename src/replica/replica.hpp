@@ -35,6 +35,9 @@ struct ReplicaOptions {
   bool evaluations = true;              ///< evaluated() is asked for
 };
 
+/// The network for images of this height = width.
+[[nodiscard]] Graph graph_of(const ReplicaOptions& options, int size);
+
 /// One rank's copy of the network: the device, the weights there, the programs that this rank runs, and the images that
 /// they run on. Whoever trains, evaluates or measures builds it here. Where images of several sizes are trained on,
 /// there are programs for each; they share the workspace, and what is trained follows the size of the images at hand.

@@ -20,31 +20,17 @@ class CpuBatchNorm final : public BatchNorm {
     const auto flags = Flags::use_scale | Flags::use_shift | (own_relu ? Flags::fuse_norm_relu : Flags::none);
     dnnl::primitive_attr attr;
     attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-    if (spec.again) {  // sums nothing
-      const dnnl::batch_normalization_forward::primitive_desc again(
-          {dnnl::prop_kind::forward_inference, x, spec.epsilon, flags | Flags::use_global_stats}, attr,
-          backend.engine());
-      again_ = Primitive(backend.engine(), again, "batch norm");
-      a_x_ = again_.add(DNNL_ARG_SRC, x);
-      a_gamma_ = again_.add(DNNL_ARG_SCALE, channel);
-      a_beta_ = again_.add(DNNL_ARG_SHIFT, channel);
-      a_y_ = again_.add(DNNL_ARG_DST, x);
-      a_mean_ = again_.add(DNNL_ARG_MEAN, channel);
-      a_variance_ = again_.add(DNNL_ARG_VARIANCE, channel);
-      backend.request_scratch(again_.scratch_bytes());
-    }
+    const auto way_forth = [&](dnnl::prop_kind kind, Flags more) {
+      return dnnl::batch_normalization_forward::primitive_desc({kind, x, spec.epsilon, flags | more}, attr,
+                                                               backend.engine());
+    };
+    if (spec.again)  // sums nothing
+      again_ = Forth(backend, way_forth(dnnl::prop_kind::forward_inference, Flags::use_global_stats), x, channel);
     const FixedSums fixed(backend);
-    const dnnl::batch_normalization_forward::primitive_desc forward(
-        {dnnl::prop_kind::forward_training, x, spec.epsilon, flags}, attr, backend.engine());
+    const auto forward = way_forth(dnnl::prop_kind::forward_training, Flags::none);
     const dnnl::batch_normalization_backward::primitive_desc backward(
         {dnnl::prop_kind::backward, x, x, spec.epsilon, flags}, attr, backend.engine(), forward);
-    forward_ = Primitive(backend.engine(), forward, "batch norm");
-    f_x_ = forward_.add(DNNL_ARG_SRC, x);
-    f_gamma_ = forward_.add(DNNL_ARG_SCALE, channel);
-    f_beta_ = forward_.add(DNNL_ARG_SHIFT, channel);
-    f_y_ = forward_.add(DNNL_ARG_DST, x);
-    f_mean_ = forward_.add(DNNL_ARG_MEAN, channel);
-    f_variance_ = forward_.add(DNNL_ARG_VARIANCE, channel);
+    forward_ = Forth(backend, forward, x, channel);
     backward_ = Primitive(backend.engine(), backward, "the gradient of batch norm");
     b_x_ = backward_.add(DNNL_ARG_SRC, x);
     b_dy_ = backward_.add(DNNL_ARG_DIFF_DST, x);
@@ -63,23 +49,16 @@ class CpuBatchNorm final : public BatchNorm {
       // The library's own record of where the ReLU was open.
       const auto mask = forward.workspace_desc();
       void* memory = backend.allocate(mask.get_size(), "ReLU masks");
-      forward_.bind(forward_.add(DNNL_ARG_WORKSPACE, mask), memory);
+      forward_.primitive.bind(forward_.primitive.add(DNNL_ARG_WORKSPACE, mask), memory);
       backward_.bind(backward_.add(DNNL_ARG_WORKSPACE, mask), memory);
     }
-    backend.request_scratch(forward_.scratch_bytes());
     backend.request_scratch(backward_.scratch_bytes());
   }
 
   void forward(const void* x, const void* residual, const float* gamma, const float* beta, void* y, float* mean,
                float* variance) override {
     const FixedSums fixed(backend_);
-    forward_.bind(f_x_, x);
-    forward_.bind(f_gamma_, gamma);
-    forward_.bind(f_beta_, beta);
-    forward_.bind(f_y_, y);
-    forward_.bind(f_mean_, mean);
-    forward_.bind(f_variance_, variance);
-    forward_.run(backend_.stream(), backend_.scratch());
+    forward_.run(backend_, x, gamma, beta, y, mean, variance);
     auto* const result = static_cast<float*>(y);
     if (spec_.residual)
       each(backend_.device(), kernels::groups(count_),
@@ -96,13 +75,7 @@ class CpuBatchNorm final : public BatchNorm {
 
   void again(const void* x, const void* residual, const float* gamma, const float* beta, const float* mean,
              const float* variance, void* y) override {
-    again_.bind(a_x_, x);
-    again_.bind(a_gamma_, gamma);
-    again_.bind(a_beta_, beta);
-    again_.bind(a_y_, y);
-    again_.bind(a_mean_, mean);
-    again_.bind(a_variance_, variance);
-    again_.run(backend_.stream(), backend_.scratch());
+    again_.run(backend_, x, gamma, beta, y, mean, variance);
     auto* const result = static_cast<float*>(y);
     if (spec_.residual)
       each(backend_.device(), kernels::groups(count_),
@@ -144,17 +117,44 @@ class CpuBatchNorm final : public BatchNorm {
     if (to.dbeta != nullptr && to.accumulate) each(device, spec_.c, kernels::Scale{dbeta, to.dbeta, 1.0F, true});
   }
 
-  [[nodiscard]] std::string implementation() const override { return forward_.implementation(); }
+  [[nodiscard]] std::string implementation() const override { return forward_.primitive.implementation(); }
 
  private:
+  /// The library's way forth, with the statistics of x, or with those that are given.
+  struct Forth {
+    Forth() = default;
+    Forth(CpuBackend& backend, const dnnl::batch_normalization_forward::primitive_desc& desc,
+          const dnnl::memory::desc& activation, const dnnl::memory::desc& channel)
+        : primitive(backend.engine(), desc, "batch norm"),
+          x(primitive.add(DNNL_ARG_SRC, activation)),
+          gamma(primitive.add(DNNL_ARG_SCALE, channel)),
+          beta(primitive.add(DNNL_ARG_SHIFT, channel)),
+          y(primitive.add(DNNL_ARG_DST, activation)),
+          mean(primitive.add(DNNL_ARG_MEAN, channel)),
+          variance(primitive.add(DNNL_ARG_VARIANCE, channel)) {
+      backend.request_scratch(primitive.scratch_bytes());
+    }
+    void run(CpuBackend& backend, const void* from, const float* of_gamma, const float* of_beta, void* to,
+             const float* of_mean, const float* of_variance) {
+      primitive.bind(x, from);
+      primitive.bind(gamma, of_gamma);
+      primitive.bind(beta, of_beta);
+      primitive.bind(y, to);
+      primitive.bind(mean, of_mean);
+      primitive.bind(variance, of_variance);
+      primitive.run(backend.stream(), backend.scratch());
+    }
+    Primitive primitive;
+    int x = 0, gamma = 0, beta = 0, y = 0, mean = 0, variance = 0;
+  };
+
   CpuBackend& backend_;
   BatchNormSpec spec_;
   std::int64_t count_;
   float* parameter_gradients_ = nullptr;  ///< [2][c]: those that are added, or not wanted
   std::uint16_t* bits_ = nullptr;         ///< where a ReLU after an addition was open
-  Primitive forward_, backward_, again_;
-  int f_x_ = 0, f_gamma_ = 0, f_beta_ = 0, f_y_ = 0, f_mean_ = 0, f_variance_ = 0;
-  int a_x_ = 0, a_gamma_ = 0, a_beta_ = 0, a_y_ = 0, a_mean_ = 0, a_variance_ = 0;
+  Forth forward_, again_;                 ///< again_: with spec.again
+  Primitive backward_;
   int b_x_ = 0, b_dy_ = 0, b_gamma_ = 0, b_beta_ = 0, b_mean_ = 0, b_variance_ = 0, b_dx_ = 0, b_dgamma_ = 0,
       b_dbeta_ = 0;
 };
