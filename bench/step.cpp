@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "command_line.hpp"
+#include "measure/process_memory.hpp"
 
 namespace {
 
