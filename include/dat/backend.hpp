@@ -141,6 +141,7 @@ struct BatchNormSpec {
   bool of_sum = false;             ///< x is the sum of two arrays, which forward() makes
   bool residual = false;           ///< another array is added to what the norm makes
   bool relu = false;               ///< a ReLU is the last thing that happens
+  bool again = false;              ///< y will be made a second time (BatchNorm::again)
   float epsilon = 1e-5F;
   DType storage = DType::f32;  ///< of x, residual, y and their gradients
 };
@@ -175,10 +176,16 @@ class BatchNorm {
     bool accumulate = false;                    ///< dgamma and dbeta are added to what is there
     const float* factor = nullptr;  ///< on the device: what dgamma and dbeta are multiplied by first; null: 1
   };
+  /// Makes y of the last forward call once more, of the same bits, from what is as it was there. With spec.again, and
+  /// only then.
+  virtual void again(const void* x, const void* residual, const float* gamma, const float* beta, const float* mean,
+                     const float* variance, void* y) = 0;
+
   /// The gradients of the last forward call: x, y, gamma, beta, mean and variance must be what they were there. y is
-  /// not looked at without a ReLU.
+  /// not looked at unless reads_result().
   virtual void backward(const void* x, const void* y, const void* dy, const float* gamma, const float* beta,
                         const float* mean, const float* variance, const Gradients& gradients) = 0;
+  [[nodiscard]] virtual bool reads_result() const { return false; }
 
   /// The library's name of the chosen code, for reports.
   [[nodiscard]] virtual std::string implementation() const = 0;

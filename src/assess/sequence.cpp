@@ -97,6 +97,17 @@ class Ledger {
 
 }  // namespace
 
+int sequence_micro_batch(bool gpu, const Graph& network) {
+  // All results of convolutions in f32, of which a frozen program holds a tenth to a quarter at a time.
+  constexpr double kOnCpu = 4.0 * (1 << 30), kOnGpu = 12.0 * (1 << 30);
+  double bytes = 0;
+  for (const Node& node : network.nodes)
+    if (node.op == Op::convolution) bytes += sizeof(float) * double(node.c) * node.h * node.w;
+  int images = gpu ? 256 : 64;
+  while (images > 1 && images * bytes > (gpu ? kOnGpu : kOnCpu)) images /= 2;
+  return images;
+}
+
 SequenceAttacks::SequenceAttacks(const AttackSequence& sequence, BallNorm norm, double eps, double alpha, int classes)
     : norm_(norm), eps_(eps) {
   const auto add = [&](const AttackWord& word, int restarts, const std::string& name) {

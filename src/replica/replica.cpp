@@ -70,7 +70,8 @@ void Replica::plan(const ReplicaOptions& options, int size) {
       options.attack_storage, of);
   const auto add_training = [&](int n) {
     if (!all.training.contains(n))
-      all.training[n] = std::make_unique<TrainingProgram>(model_, n, of, options.training_storage, gradient_scale_);
+      all.training[n] = std::make_unique<TrainingProgram>(model_, n, of, options.training_storage, gradient_scale_,
+                                                          options.recompute);
   };
   for (const int n : options.training_batches) {
     add_training(n * copies());

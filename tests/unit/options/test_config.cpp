@@ -492,6 +492,8 @@ TEST_CASE("the resolved configuration restores every option") {
                                 "f32",
                                 "--resident",
                                 "off",
+                                "--recompute",
+                                "norms",
                                 "--graphs",
                                 "off",
                                 "--codec",
