@@ -113,31 +113,6 @@ namespace {
   return text;
 }
 
-/// The epoch from which on a training has its largest batch, and so needs most memory.
-[[nodiscard]] int largest_part(const TrainOptions& whole) {
-  const auto images = [&](int epoch) {
-    const TrainOptions part = part_of(whole, epoch);
-    return std::max<int>(part.batch, part.total_batch);
-  };
-  const std::vector<int> all = beginnings_of_parts(whole);
-  return *std::max_element(all.begin(), all.end(), [&](int a, int b) { return images(a) < images(b); });
-}
-
-/// Steps and epochs; of each part of the training, where the batch changes by epoch.
-[[nodiscard]] std::string lengths_text(const TrainOptions& whole, const Dataset& train, int ranks) {
-  std::string text;
-  const std::vector<int> all = beginnings_of_parts(whole);
-  for (const int epoch : all) {
-    const TrainOptions part = part_of(whole, epoch);
-    const Plan plan(part, mix_of(part, train), ranks);
-    if (epoch == 0) text = plan.text();
-    if (all.size() > 1)
-      text += fmt::format("\n  from epoch {:<6}{} images a step, {} steps an epoch", epoch, plan.images_of_a_step(),
-                          plan.steps_per_epoch);
-  }
-  return text;
-}
-
 /// Sizes of training images by epoch, and what they cost; empty: they are those of the data.
 [[nodiscard]] std::string sizes_by_epoch(Trainer& trainer, const Plan& plan) {
   const auto& parts = plan.sizes.parts();
@@ -312,7 +287,7 @@ struct ValidateOrder : TrainOrder {
   if (!order.bench.empty()) step = read_measured_step(order.bench);
   take_network(order);
   const TrainOptions whole = order.options;
-  order.options = part_of(whole, largest_part(whole));
+  order.options = part_of(whole, epoch_of_largest_part(whole));
   const int on_node = announced_ranks_on_node(), launched = announced_ranks();
   TrainOptions options = order.options;
   const std::string forecast = settle_generators(options, launched, on_node);
@@ -347,7 +322,7 @@ struct ValidateOrder : TrainOrder {
                         : "batch " + std::to_string(plan.batch) + " each" +
                               (ranks > 1 ? ", " + std::to_string(plan.images_of_a_step()) + " in all" : ""))
        << ", micro-batch " << plan.micro_batch << "\n"
-       << "length           " << lengths_text(whole, train, ranks) << "\n"
+       << "length           " << text_of_parts(whole, mix_of(options, train), ranks) << "\n"
        << "attack           " << attacks_text(options, trainer.method()) << (options.attack_stop >= 0 ? " at most" : "")
        << ", of " << numbers(trainer.replica().attack_sizes()) << " images at a time\n"
        << noise_text(options) << std::left << std::setw(16) << transports().at(reducer.transport())().title << " "

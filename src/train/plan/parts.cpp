@@ -1,7 +1,10 @@
 #include "train/plan/parts.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "train/plan/plan.hpp"
 
@@ -26,6 +29,25 @@ TrainOptions part_of(const TrainOptions& options, std::int64_t epoch) {
   if (part.micro_batch == 0) part.micro_batch = part.batch;
   if (part.attack_batch == 0) part.attack_batch = part.micro_batch;
   return part;
+}
+
+int epoch_of_largest_part(const TrainOptions& options) {
+  const std::vector<int> all = beginnings_of_parts(options);
+  return *std::max_element(all.begin(), all.end(), [&](int a, int b) {
+    return std::pair(options.batch.at(a), options.total_batch.at(a)) <
+           std::pair(options.batch.at(b), options.total_batch.at(b));
+  });
+}
+
+std::string text_of_parts(const TrainOptions& options, const Mix& images, int ranks) {
+  const std::vector<int> all = beginnings_of_parts(options);
+  std::string text = Plan(part_of(options, 0), images, ranks).text();
+  for (std::size_t k = 0; all.size() > 1 && k < all.size(); ++k) {
+    const Plan plan(part_of(options, all[k]), images, ranks);
+    text += fmt::format("\n  from epoch {:<6}{} images a step, {} steps an epoch", all[k], plan.images_of_a_step(),
+                        plan.steps_per_epoch);
+  }
+  return text;
 }
 
 void put_back_parts(TrainOptions& resolved, const TrainOptions& whole, int ranks) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "dat/config.hpp"
+#include "dat/sampler.hpp"
 
 namespace dat {
 
@@ -20,6 +21,12 @@ namespace dat {
 
 /// The options of the part that an epoch belongs to: batches are single numbers.
 [[nodiscard]] TrainOptions part_of(const TrainOptions& options, std::int64_t epoch);
+
+/// The epoch from which on a training has its largest batch, and so needs most memory.
+[[nodiscard]] int epoch_of_largest_part(const TrainOptions& options);
+
+/// Steps and epochs of a training; where the batch changes by epoch, a line more for each part.
+[[nodiscard]] std::string text_of_parts(const TrainOptions& options, const Mix& images, int ranks);
 
 /// Gives options that have been resolved for one part the batches of the whole training back. With --deterministic they
 /// are those of all of so many ranks.
