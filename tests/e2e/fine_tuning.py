@@ -4,6 +4,8 @@ itself, and files of others with one end in a message at worst. DAT_MUTANTS: how
 import os
 import re
 import signal
+import subprocess
+import sys
 
 import h5py
 import numpy as np
@@ -127,6 +129,20 @@ class FineTuning(common.TestCase):
             self.assertEqual(int(found[1]), trained)
             if selector[1] == "all":  # the first epoch is a warm-up, with all layers
                 self.assertEqual(row["weight_gradients"], float(found[2]))
+
+
+class Table(common.TestCase):
+    @common.at_night
+    def test_a_table_goes_on_where_it_was_stopped(self):
+        script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../bench/finetune_table.py")
+        command = [sys.executable, script, common.PROGRAM, "--tiny", "--seeds", "2", "--out", "table", "--", "--threads", "1"]
+        first = subprocess.run([*command[:3], "--minutes", "0", *command[3:]], capture_output=True, text=True)
+        self.assertIn("is left out", first.stdout, first.stderr)
+        self.assertIn("no seed has all rows yet", first.stdout)
+        whole, again = (subprocess.run(command, capture_output=True, text=True).stdout for _ in range(2))
+        self.assertEqual(whole, again)
+        self.assertRegex(whole, r"PGD-2, behind layer3 +[0-9.]+ +[0-9.]+ +[+-][0-9.]+ \[")
+        self.assertRegex(whole, "pre-training helps|nothing is said")
 
 
 class Mutants(common.TestCase):
