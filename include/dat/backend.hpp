@@ -12,7 +12,7 @@
 
 namespace dat {
 
-/// What a convolution of a program is planned for: square kernel, square padding, no groups, no dilation. There are two
+/// What a convolution of a program is planned for: square kernel, no groups, no dilation. There are two
 /// kinds. A frozen convolution is for weights that stay as they are over many calls (attack, evaluation), and has a
 /// bias, the fused end of `accumulate` and `relu`, and no weight gradient. The other kind, for training, is y =
 /// conv(x), with a weight gradient, without bias or fused end.
@@ -20,7 +20,9 @@ struct ConvSpec {
   int n = 0;                   ///< samples in every call
   int c_in = 0, h = 0, w = 0;  ///< channels, height and width of x
   int c_out = 0;               ///< channels of y
-  int kernel = 3, stride = 1, pad = 1;
+  int kernel = 3, stride = 1;
+  int pad = 1;                  ///< zeros around x
+  int extra_pad = 0;            ///< further rows of zeros below, and columns at the right
   bool frozen = false;          ///< which of the two kinds
   bool accumulate = false;      ///< frozen: adds to what lies in y before the call (a residual)
   bool relu = false;            ///< frozen: a ReLU is the last thing that happens
@@ -32,8 +34,8 @@ struct ConvSpec {
   /// Type of x, y and their gradients, but for images. Weights and their gradients are f32 for the caller.
   DType storage = DType::f32;
 
-  [[nodiscard]] int h_out() const { return (h + 2 * pad - kernel) / stride + 1; }
-  [[nodiscard]] int w_out() const { return (w + 2 * pad - kernel) / stride + 1; }
+  [[nodiscard]] int h_out() const { return (h + 2 * pad + extra_pad - kernel) / stride + 1; }
+  [[nodiscard]] int w_out() const { return (w + 2 * pad + extra_pad - kernel) / stride + 1; }
   /// Multiply-adds of one pass over all n samples.
   [[nodiscard]] double macs() const { return double(n) * c_out * h_out() * w_out() * c_in * kernel * kernel; }
 };

@@ -8,6 +8,7 @@
 #include "dat/options/attackers.hpp"
 #include "dat/options/data.hpp"
 #include "dat/options/evaluation.hpp"
+#include "dat/options/fine_tuning.hpp"
 #include "dat/options/generators.hpp"
 #include "dat/options/jointspar.hpp"
 #include "dat/options/loss.hpp"
@@ -29,6 +30,7 @@ struct TrainOptions : DataSettings,
                       EvaluationSettings,
                       OptimizerSettings,
                       ScheduleSettings,
+                      FineTuningSettings,
                       JointSparSettings,
                       ReductionSettings,
                       AttackerSettings,

@@ -10,6 +10,11 @@
 
 namespace dat {
 
+/// Where gamma and beta of the batch norms' channels lie in the parameters, [channels] on the device.
+struct NormPlaces {
+  std::int32_t *gamma = nullptr, *beta = nullptr;
+};
+
 /// The network as the attack and the evaluation see it: a function of the images alone. Weights and running statistics
 /// are constants, folded into the convolutions, and the only gradient is the gradient of the images. Samples do not
 /// influence each other, so unused samples may hold anything.
@@ -82,8 +87,6 @@ class FrozenProgram {
   };
   FrozenProgram(Model& model, int n, DType storage, const Graph* of, std::shared_ptr<Turn> turn);
   void lower();
-  /// Says where gamma and beta of each channel lie.
-  void find_norms();
 
   Model& model_;
   const Graph& graph_;
@@ -93,8 +96,8 @@ class FrozenProgram {
   Planner planner_;
   std::size_t workspace_bytes_ = 0;
   float *logits_ = nullptr, *dlogits_ = nullptr, *scale_ = nullptr, *shift_ = nullptr;
-  std::int32_t *gamma_ = nullptr, *beta_ = nullptr;  ///< [graph.statistics] places in the parameters
-  std::unique_ptr<Backend::Recording> weights_;      ///< packs them, with the batch norms' scale and shift
+  NormPlaces norms_;
+  std::unique_ptr<Backend::Recording> weights_;  ///< packs them, with the batch norms' scale and shift
   std::shared_ptr<Turn> turn_;
   /// Version of the model, and number of the turn, when the weights were packed.
   std::uint64_t version_ = 0, packed_in_ = 0;
@@ -122,7 +125,9 @@ struct GradientRequest {
 };
 
 /// The network as it learns: batch norm with the statistics of the n samples of the call, activations kept, gradients
-/// of weights and images. Life and memory are as for FrozenProgram.
+/// of weights and images. Life and memory are as for FrozenProgram. Batch norms that stand still (Model::freeze) have
+/// the running statistics, and zeros in batch_mean() and the like. What stands still in all steps (Freezing::always) has
+/// no way back, and its activations are not kept.
 ///
 /// Where the backend replays recordings, and passes are not recorded as a whole, the program records what is the same
 /// in every pass: the way forth, and the pieces of the way back between the gradients of parameters. The program
@@ -161,8 +166,8 @@ class TrainingProgram {
   ///
   /// @param x  The images of the last forward call, unchanged.
   void backward(const float* x, const GradientRequest& request);
-  /// Tells `ready` of every segment, in the order of backward() with all layers.
-  void announce(const std::function<void(int segment)>& ready) const;
+  /// Tells `ready` of every segment of active layers, in the order of backward().
+  void announce(const ActiveSet& active, const std::function<void(int segment)>& ready) const;
 
   /// Measures what the weight gradient of each layer [layers] costs, in seconds: each tensor's gradient alone, the
   /// least of some runs. The gradients of gamma and beta come with the gradient of the batch norm's input and cost next
@@ -191,6 +196,7 @@ class TrainingProgram {
   void lower();
   void cut();
   void record(const float* x);
+  void forget_recordings();
   void forward_rest();
   void backward(const Piece& piece);
 
@@ -208,7 +214,11 @@ class TrainingProgram {
   std::size_t workspace_bytes_ = 0;
   float *logits_ = nullptr, *dlogits_ = nullptr, *norm_gradients_ = nullptr;
   float *mean_ = nullptr, *unbiased_variance_ = nullptr, *variance_ = nullptr;  ///< one block, in this order
-  float* factors_ = nullptr;  ///< m/(m - 1), m values per channel: biased to unbiased
+  float* factors_ = nullptr;                             ///< m/(m - 1), m values per channel: biased to unbiased
+  float *norm_scale_ = nullptr, *norm_shift_ = nullptr;  ///< of batch norms that stand still, as FrozenProgram has them
+  NormPlaces norm_places_;
+  int frozen_ = 0;  ///< Model::frozen of the recordings
+  int border_ = 0;  ///< the first value that has a way back
   std::uint64_t version_ = 0;
 };
 

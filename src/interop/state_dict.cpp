@@ -256,6 +256,7 @@ StateDict fitted(const Graph& graph, StateDict state, const Fitting& how) {
   Wanted wanted = wanted_by(graph);
   const Places places = places_in(wanted, state);
   std::vector<std::string> differences;
+  bool other_head = false;
   std::vector<std::optional<std::string>> found(wanted.tensors.size());  // the name in the file
   for (std::size_t k = 0; k < state.tensors.size(); ++k) {
     if (!places.place[k]) continue;
@@ -272,6 +273,7 @@ StateDict fitted(const Graph& graph, StateDict state, const Fitting& how) {
       want.values = std::move(tensor.values);
     else
       differences.push_back(tensor.name + " is " + text_of_shape(tensor.shape) + ", not " + text_of_shape(want.shape));
+    other_head |= tensor.shape != want.shape && wanted.head[*places.place[k]];
   }
   std::map<std::string, Normalization> said;
   bool asks = false;  // for another normalization
@@ -311,6 +313,7 @@ StateDict fitted(const Graph& graph, StateDict state, const Fitting& how) {
   for (std::size_t k = 0; k < std::min(kNamed, differences.size()); ++k) all += (k > 0 ? "; " : "") + differences[k];
   if (differences.size() > kNamed) all += "; and " + std::to_string(differences.size() - kNamed) + " more";
   if (asks) all += hint_of(said);
+  if (other_head) all += "; --new-head N begins its last layer anew, with N classes";
   require(differences.empty(), ExitCode::checkpoint, how.file, ": does not fit ", how.network, ", in ",
           differences.size(), differences.size() == 1 ? " tensor: " : " tensors: ", all);
 

@@ -1,6 +1,7 @@
 #include "dat/program.hpp"
 #include "dat/tick.hpp"
 #include "network/frozen_lowering.hpp"
+#include "network/norm_places.hpp"
 #include "pointwise.hpp"
 
 namespace dat {
@@ -34,7 +35,7 @@ FrozenProgram::FrozenProgram(Model& model, int n, DType storage, const Graph* of
   dlogits_ = model.backend.allocate_floats(std::int64_t{n} * classes, "logits");
   scale_ = model.backend.allocate_floats(model.graph.statistics, "folded batch norm");
   shift_ = model.backend.allocate_floats(model.graph.statistics, "folded batch norm");
-  find_norms();
+  norms_ = find_norms(model, model.graph.statistics);
   if (turn_ == nullptr) {
     turn_ = std::make_shared<Turn>();
     model.backend.plan_weights();
@@ -74,30 +75,9 @@ void FrozenProgram::refresh() {
   packed_in_ = turn_->number;
   version_ = model_.parameters.version;
   each(model_.backend.device(), model_.graph.statistics,
-       kernels::FoldNorms{model_.parameters.values, gamma_, beta_, model_.running_mean, model_.running_variance, scale_,
-                          shift_, Model::kEpsilon});
+       kernels::FoldNorms{model_.parameters.values, norms_.gamma, norms_.beta, model_.running_mean,
+                          model_.running_variance, scale_, shift_, Model::kEpsilon});
   weights_->replay();
-}
-
-void FrozenProgram::find_norms() {
-  Backend& backend = model_.backend;
-  const auto count = static_cast<std::size_t>(model_.graph.statistics);
-  std::vector<std::int32_t> places(2 * count);
-  for (const Node& node : graph_.nodes) {
-    if (node.op != Op::batch_norm) continue;
-    const auto begin = [&](int segment) {
-      return static_cast<std::int32_t>(model_.parameters.segments[static_cast<std::size_t>(segment)].begin);
-    };
-    const auto at = static_cast<std::size_t>(model_.graph.norms[static_cast<std::size_t>(node.norm)].begin);
-    for (std::int32_t c = 0; c < node.c; ++c) {
-      places[at + static_cast<std::size_t>(c)] = begin(node.weight) + c;
-      places[count + at + static_cast<std::size_t>(c)] = begin(node.bias) + c;
-    }
-  }
-  const std::size_t bytes = places.size() * sizeof(std::int32_t);
-  gamma_ = static_cast<std::int32_t*>(backend.allocate(bytes, "folded batch norm"));
-  beta_ = gamma_ + count;
-  backend.copy_to_device(gamma_, places.data(), bytes);
 }
 
 void FrozenProgram::forward(const float* x, int wanted) {

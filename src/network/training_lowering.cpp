@@ -21,12 +21,20 @@ std::unique_ptr<TrainingOperation> training_operation(TrainingLowering& lowering
       return training_silu(lowering, node);
     case Op::add:
       return training_add(lowering, node);
+    case Op::max_pool:
+      return training_max_pool(lowering, node);
     case Op::pool:
       return training_pool(lowering, node);
     case Op::linear:
       return training_linear(lowering, node);
   }
   return nullptr;
+}
+
+int TrainingLowering::first_trained(const Graph& graph, int segments) {
+  int node = 0;
+  while (graph.nodes[static_cast<std::size_t>(node)].weight < segments) ++node;
+  return node;
 }
 
 TrainingLowering::Gradient TrainingLowering::arriving(int result) {

@@ -17,10 +17,11 @@ class TrainingLowering : public Lowering {
  public:
   /// The arrays that operations share, on the device.
   struct Arrays {
-    float *logits, *dlogits;  ///< [n, classes]
-    float *mean, *variance;   ///< [graph.statistics] of the batch
-    float* norm_gradients;    ///< dgamma, dbeta of one batch norm at a time
-    const float* scale;       ///< [2] see TrainingProgram; null: none
+    float *logits, *dlogits;               ///< [n, classes]
+    float *mean, *variance;                ///< [graph.statistics] of the batch
+    float* norm_gradients;                 ///< dgamma, dbeta of one batch norm at a time
+    const float* scale;                    ///< [2] see TrainingProgram; null: none
+    const float *norm_scale, *norm_shift;  ///< [channels] of batch norms that may be frozen: y = scale*x + shift
     /// What gradients by parameters and images are multiplied by; null: nothing.
     [[nodiscard]] const float* unscale() const { return scale != nullptr ? scale + 1 : nullptr; }
   };
@@ -30,6 +31,7 @@ class TrainingLowering : public Lowering {
       : Lowering(of, described, samples, buffers),
         storage(type),
         arrays(all),
+        border(of.freezing.always ? first_trained(described, of.freezing.segments) : 0),
         makes_again_(makes_again),
         gradients_(described.nodes.size()),
         dropped_(described.nodes.size()) {}
@@ -37,6 +39,8 @@ class TrainingLowering : public Lowering {
   /// Type of activations and their gradients up to the pool; after the pool they are few, and f32.
   const DType storage;
   const Arrays arrays;
+  /// The first value whose gradient may be wanted: what makes those before it stands still in all steps.
+  const int border;
 
   /// The gradient of a value, whose readers are planned from the last to the first. An owned gradient may be
   /// overwritten; one that is not owned shares its buffer with others.
@@ -95,6 +99,9 @@ class TrainingLowering : public Lowering {
   [[nodiscard]] std::vector<std::shared_ptr<const Again>> take_again() { return std::exchange(again_, {}); }
 
  private:
+  /// The first node with a parameter that is none of the first `segments`.
+  [[nodiscard]] static int first_trained(const Graph& graph, int segments);
+
   /// Chains of dropped values grow to this length: longer ones would be alive together, and save nothing.
   static constexpr int kLongestChain = 2;
   struct Dropped {
@@ -157,6 +164,7 @@ class TrainingOperation : public Operation {
 [[nodiscard]] std::unique_ptr<TrainingOperation> training_relu(TrainingLowering& lowering, int node);
 [[nodiscard]] std::unique_ptr<TrainingOperation> training_silu(TrainingLowering& lowering, int node);
 [[nodiscard]] std::unique_ptr<TrainingOperation> training_add(TrainingLowering& lowering, int node);
+[[nodiscard]] std::unique_ptr<TrainingOperation> training_max_pool(TrainingLowering& lowering, int node);
 [[nodiscard]] std::unique_ptr<TrainingOperation> training_pool(TrainingLowering& lowering, int node);
 [[nodiscard]] std::unique_ptr<TrainingOperation> training_linear(TrainingLowering& lowering, int node);
 

@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <cassert>
 #include <chrono>
+#include <utility>
 
 #include "dat/program.hpp"
 #include "dat/tick.hpp"
 #include "network/frozen_lowering.hpp"
+#include "network/norm_places.hpp"
 #include "network/training_lowering.hpp"
 #include "pointwise.hpp"
 
@@ -48,6 +50,11 @@ TrainingProgram::TrainingProgram(Model& model, int n, const Graph* of, DType sto
   int widest = 0;
   for (const Norm& norm : model.graph.norms) widest = std::max(widest, norm.channels);
   norm_gradients_ = backend.allocate_floats(2 * std::int64_t{widest}, "batch-norm gradients");
+  if (const std::int64_t frozen = model.graph.statistics_of(model.freezing.segments); frozen > 0) {
+    norm_scale_ = backend.allocate_floats(2 * frozen, "folded batch norm");
+    norm_shift_ = norm_scale_ + frozen;
+    norm_places_ = find_norms(model, frozen);
+  }
   backend.plan_weights();
   lower();
   cut();
@@ -69,10 +76,13 @@ TrainingProgram::~TrainingProgram() = default;
 
 void TrainingProgram::lower() {
   TrainingLowering lowering(model_, graph_, n_, planner_, storage_,
-                            {logits_, dlogits_, mean_, variance_, norm_gradients_, scale_}, again_);
+                            {logits_, dlogits_, mean_, variance_, norm_gradients_, scale_, norm_scale_, norm_shift_},
+                            again_);
+  border_ = lowering.border;
   for (int node = lowering.next_node(); node >= 0; node = lowering.next_node())
     steps_.push_back({training_operation(lowering, node)});
   for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
+    if (step->operation->result() < border_) break;
     lowering.next_instruction();
     step->operation->plan_backward(lowering);
     step->sums = lowering.take_sums();
@@ -83,7 +93,18 @@ void TrainingProgram::lower() {
 void TrainingProgram::refresh() {
   if (model_.backend.take_turn(this) && version_ == model_.parameters.version) return;
   version_ = model_.parameters.version;
+  if (const std::int64_t channels = model_.graph.statistics_of(model_.frozen); channels > 0)
+    each(model_.backend.device(), channels,
+         kernels::FoldNorms{model_.parameters.values, norm_places_.gamma, norm_places_.beta, model_.running_mean,
+                            model_.running_variance, norm_scale_, norm_shift_, Model::kEpsilon});
+  if (std::exchange(frozen_, model_.frozen) != model_.frozen) forget_recordings();
   weights_->replay();
+}
+
+/// Batch norms are others than when the passes were recorded. What they leave in the statistics is nothing then.
+void TrainingProgram::forget_recordings() {
+  forward_.reset();
+  for (Piece& piece : pieces_) piece.recording.reset();
 }
 
 /// A piece begins before gradients of parameters that come first, and before what is made again, and ends with
@@ -93,6 +114,7 @@ void TrainingProgram::cut() {
   for (std::size_t k = 0; k < steps_.size(); ++k) {
     const Step& step = steps_[steps_.size() - 1 - k];
     const TrainingOperation& operation = *step.operation;
+    if (operation.result() < border_) break;
     const bool has_weights = operation.node().weight >= 0;
     if (begins || !step.again.empty() || (has_weights && operation.weights_first()))
       pieces_.push_back({k, k, operation.result(), nullptr});
@@ -201,11 +223,14 @@ void TrainingProgram::backward(const float* x, const GradientRequest& request) {
   }
 }
 
-void TrainingProgram::announce(const std::function<void(int)>& ready) const {
+void TrainingProgram::announce(const ActiveSet& active, const std::function<void(int)>& ready) const {
+  const auto tell = [&](int segment) {
+    if (segment >= 0 && active.active(model_.parameters.segments[static_cast<std::size_t>(segment)].layer))
+      ready(segment);
+  };
   for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
-    const Node& node = step->operation->node();
-    if (node.bias >= 0) ready(node.bias);
-    if (node.weight >= 0) ready(node.weight);
+    tell(step->operation->node().bias);
+    tell(step->operation->node().weight);
   }
 }
 
@@ -214,7 +239,10 @@ std::vector<double> TrainingProgram::weight_gradient_seconds(const float* x, flo
   constexpr double kEnough = 1e-3;  // seconds by the clock
   Backend& backend = model_.backend;
   const Counters before = backend.counters;
-  const ActiveSet all = ActiveSet::all(model_.parameters.layers());
+  ActiveSet all = ActiveSet::all(model_.parameters.layers());
+  if (border_ > 0)
+    for (int k = 0; k < model_.freezing.segments; ++k)
+      all.scale[static_cast<std::size_t>(model_.parameters.segments[static_cast<std::size_t>(k)].layer)] = 0;
   const std::vector<float> dlogits(static_cast<std::size_t>(std::int64_t{n_} * model_.graph.nodes.back().c),
                                    1.0F / static_cast<float>(n_));
   forward(x);
@@ -236,6 +264,7 @@ std::vector<double> TrainingProgram::weight_gradient_seconds(const float* x, flo
   };
   std::vector<double> seconds(all.scale.size(), 0.0);
   for (const Step& step : steps_) {
+    if (step.operation->result() < border_) continue;
     const Node& node = step.operation->node();
     const auto add = [&](int number, float* WantedGradients::*place) {
       if (number < 0) return;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <string>
 #include <vector>
 
 #include "dat/backend.hpp"
@@ -10,8 +12,8 @@
 namespace dat {
 
 /// What the gradient and the step of each segment are multiplied by: 1/p of JointSpar in one of the two places
-/// (OptimizerOptions::importance), and the factor that clips the norm of the gradient (OptimizerOptions::clip_norm);
-/// and the weight decay of each.
+/// (OptimizerOptions::importance), the factor that clips the norm of the gradient (OptimizerOptions::clip_norm), and
+/// the rate of the last layer (OptimizerOptions::head_rate); and the weight decay of each.
 class SegmentFactors {
  public:
   SegmentFactors(Backend& backend, Parameters& parameters, const OptimizerOptions& options)
@@ -29,6 +31,14 @@ class SegmentFactors {
     for (const Segment& segment : parameters.segments)
       decay.push_back(all || segment.shape.size() > 1 ? static_cast<float>(options.weight_decay) : 0.0F);
     backend.copy_to_device(decay_, decay.data(), decay.size() * sizeof(float));
+    head_ = options.head_rate == 1 ? std::ssize(scale_) : first_of_head(parameters);
+    head_rate_ = static_cast<float>(options.head_rate);
+    if (inside_ && head_ < segments) {
+      std::vector<float> rates(scale_.size(), 1.0F);
+      std::fill(rates.begin() + head_, rates.end(), head_rate_);
+      rates_ = backend.allocate_floats(segments, "optimizer factors");
+      backend.copy_to_device(rates_, rates.data(), rates.size() * sizeof(float));
+    }
     if (clip_norm_ == 0) return;
     clipped_ = backend.allocate_floats(segments, "optimizer factors");
     partial_ = allocate_sums(table_.largest());
@@ -39,6 +49,8 @@ class SegmentFactors {
   const Chunks& begin(const ActiveSet& active) {
     for (std::size_t k = 0; k < scale_.size(); ++k)
       scale_[k] = active.scale[static_cast<std::size_t>(parameters_.segments[k].layer)];
+    if (!inside_)
+      for (auto k = static_cast<std::size_t>(head_); k < scale_.size(); ++k) scale_[k] *= head_rate_;
     backend_.copy_to_device(device_scale_, scale_.data(), scale_.size() * sizeof(float));
     const Chunks& chunks = table_.select(active);
     if (clip_norm_ > 0) {
@@ -51,7 +63,7 @@ class SegmentFactors {
 
   /// [segments], on the device, after begin(): the factors of gradient and step; null: 1.
   [[nodiscard]] const float* gradient() const { return clip_norm_ > 0 ? clipped_ : inside_ ? device_scale_ : nullptr; }
-  [[nodiscard]] const float* step() const { return inside_ ? nullptr : device_scale_; }
+  [[nodiscard]] const float* step() const { return inside_ ? rates_ : device_scale_; }
 
   /// [segments], on the device: weight decay.
   [[nodiscard]] const float* decay() const { return decay_; }
@@ -65,12 +77,24 @@ class SegmentFactors {
   }
 
  private:
+  /// The first segment of the last layer: the weight before the last bias.
+  [[nodiscard]] static std::ptrdiff_t first_of_head(const Parameters& parameters) {
+    const auto layer = [](const std::string& name) { return name.substr(0, name.rfind('.')); };
+    const std::string head = layer(parameters.segments.back().name);
+    std::ptrdiff_t first = std::ssize(parameters.segments);
+    while (first > 0 && layer(parameters.segments[static_cast<std::size_t>(first) - 1].name) == head) --first;
+    return first;
+  }
+
   Backend& backend_;
   Parameters& parameters_;
   bool inside_;
   double clip_norm_;
   ChunkTable table_;
-  std::vector<float> scale_;  ///< 1/p of each segment
+  std::vector<float> scale_;  ///< 1/p of each segment; where it multiplies the step, times its rate
+  std::ptrdiff_t head_ = 0;   ///< first segment of the last layer; behind the last one: its rate is that of all
+  float head_rate_ = 1;
+  float* rates_ = nullptr;  ///< of all segments, where 1/p multiplies the gradient; null: 1
   float *device_scale_ = nullptr, *clipped_ = nullptr, *decay_ = nullptr;
   double *partial_ = nullptr, *sums_ = nullptr;
 };

@@ -116,9 +116,9 @@ const std::map<std::string, std::vector<std::string>> kSynonyms = {
     {"torch", {"safetensors"}},
     {"wd", {"weight-decay"}},
     {"weights", {"initialize", "checkpoint"}},
-    {"wideresnet", {"wrn28_10"}},
+    {"wideresnet", {"wrn_28_10"}},
     {"workers", {"threads"}},
-    {"wrn", {"wrn28_10"}},
+    {"wrn", {"wrn_28_10"}},
 };
 
 std::string without_dashes(std::string text) {

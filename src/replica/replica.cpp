@@ -34,7 +34,7 @@ Graph graph_of(const ReplicaOptions& options, int size) {
 
 Replica::Replica(const ReplicaOptions& options)
     : backend_(make_backend(options.backend)),
-      model_(*backend_, graph_of(options, options.images.size), options.granularity),
+      model_(*backend_, graph_of(options, options.images.size), options.granularity, options.freezing),
       images_(*backend_, options.images, room_for_passes(options), options.needs) {
   if (options.noise > 0) {
     // Without training and evaluations of another type there are the passes of attacks alone.

@@ -33,6 +33,7 @@ struct ReplicaOptions {
   double noise = 0;                     ///< deviation of the noise that attacks and evaluations see; 0: none
   int noise_samples = 1;                ///< copies of each image under noise
   bool evaluations = true;              ///< evaluated() is asked for
+  Freezing freezing{};                  ///< what a training leaves as it is
 };
 
 /// The network for images of this height = width.
@@ -58,6 +59,7 @@ class Replica final : public Programs {
   /// The training program for n images of the size at hand, n being one of options.training_batches, or of these times
   /// the copies under noise.
   [[nodiscard]] TrainingProgram& training(int n) override { return *at_hand().training.at(n); }
+  [[nodiscard]] int frozen() const override { return model_.frozen; }
   /// What training passes multiply gradients by on the way (TrainingProgram): queued, with f16 only.
   void set_gradient_scale(float scale);
   /// Of each image that training passes see where there is noise; else 1.

@@ -174,6 +174,7 @@ bool Trainer::can_queue_ahead() const {
 void Trainer::work_on(std::int64_t step, const ActiveSet& active) {
   Backend& backend = replica_.backend();
   const std::int64_t before = backend.counters.conv_backward_weights;
+  replica_.model().freeze(plan_.frozen_in(step));
   exchange_->begin(layers_->brought(), step);
   examples_->begin(step);
   watch_.begin_examples(step);
@@ -191,7 +192,8 @@ void Trainer::update_unseen(const ActiveSet& active) {
   }
   timer_.lap(Phase::update);
   backend.queue_behind(told);  // what is fetched is overwritten from here on
-  ahead_ = step_ + 1 < plan_.steps && !watch_.vote().wish;
+  const bool alike = plan_.frozen_in(step_) == plan_.frozen_in(step_ + 1);
+  ahead_ = step_ + 1 < plan_.steps && alike && !watch_.vote().wish;
   try {
     if (ahead_) work_on(step_ + 1, active);
   } catch (const Error& error) {  // the next step's images cannot be read: this one is finished first
@@ -334,6 +336,7 @@ void Trainer::share_state() {
   });
   for (Stateful* part : parts()) part->share(ranks_);
   ranks_.broadcast(&step_, sizeof step_);
+  replica_.model().freeze(plan_.frozen_in(step_ - 1));  // as the last step has left it
 }
 
 void Trainer::set_back(const Setbacks& before, double lr_factor) {

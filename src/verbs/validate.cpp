@@ -23,6 +23,7 @@
 #include "train/attackers/attackers.hpp"
 #include "train/generators/generator.hpp"
 #include "train/plan/goal.hpp"
+#include "train/plan/parts.hpp"
 #include "train/plan/replica_of.hpp"
 #include "train/plan/role.hpp"
 #include "train/planned.hpp"
@@ -57,6 +58,13 @@ namespace {
   return trainer.reducer().bytes_sent(sent, ranks);
 }
 
+/// [layers] 1, and 0 of those that stand still.
+[[nodiscard]] std::vector<double> all_active(const Trainer& trainer) {
+  std::vector<double> all = trainer.layers().selector().probabilities();
+  for (double& p : all) p = p > 0 ? 1 : 0;
+  return all;
+}
+
 /// What each layer counts in the budget; empty where that is 1.
 [[nodiscard]] std::string costs_text(const Trainer& trainer, const TrainOptions& options, int ranks) {
   if (options.budget_unit == "layers") return "";
@@ -70,6 +78,31 @@ namespace {
   for (std::size_t d = 0; d < costs.size(); ++d)
     text << "  " << std::left << std::setw(36) << trainer.model().parameters.layer_names[d] << costs[d] << "\n";
   return text.str();
+}
+
+/// What --freeze leaves to train; empty: everything. The weight gradients are those of convolutions, of all passes and
+/// micro-batches of a rank's step, in the mean over draws with the first probabilities.
+[[nodiscard]] std::string frozen_text(const Trainer& trainer, const TrainOptions& options, const Plan& plan) {
+  if (options.freeze.empty()) return "";
+  const Model& model = trainer.model();
+  const std::vector<double>& p = trainer.layers().selector().probabilities();
+  const auto trained = [&](int segment) {
+    return segment >= model.freezing.segments
+               ? p[static_cast<std::size_t>(model.parameters.segments[static_cast<std::size_t>(segment)].layer)] /
+                     probability_of_any(p)
+               : 0.0;
+  };
+  std::int64_t parameters = 0;
+  for (int k = model.freezing.segments; k < std::ssize(model.parameters.segments); ++k)
+    parameters += model.parameters.segments[static_cast<std::size_t>(k)].file_size();
+  double gradients = 0;
+  for (const Node& node : model.graph.nodes)
+    if (node.op == Op::convolution) gradients += trained(node.weight);
+  gradients *= static_cast<double>(trainer.method().loss->passes().size()) * plan.micro_batches;
+  return "trained          " + std::to_string(parameters) + " parameters, those behind " +
+         (options.freeze == "all-but-head" ? "all but the last layer" : options.freeze) +
+         (options.freeze_epochs > 0 ? "; all after " + std::to_string(options.freeze_epochs) + " epochs" : "") + "; " +
+         fmt::format("{:g}", gradients) + " weight gradients of convolutions per step\n";
 }
 
 /// What the run would do otherwise than one without any option.
@@ -253,6 +286,8 @@ struct ValidateOrder : TrainOrder {
   std::optional<MeasuredStep> step;
   if (!order.bench.empty()) step = read_measured_step(order.bench);
   take_network(order);
+  const TrainOptions whole = order.options;
+  order.options = part_of(whole, epoch_of_largest_part(whole));
   const int on_node = announced_ranks_on_node(), launched = announced_ranks();
   TrainOptions options = order.options;
   const std::string forecast = settle_generators(options, launched, on_node);
@@ -277,8 +312,8 @@ struct ValidateOrder : TrainOrder {
        << (options.normalize == "none" ? "" : ", images normalized (" + options.normalize + ")") << "\n"
        << "parameters       " << file_size(model.parameters.segments) << " in " << model.parameters.segments.size()
        << " tensors, " << model.parameters.layers() << " layers (granularity " << options.granularity << ")\n"
-       << "forward pass     " << std::fixed << std::setprecision(1) << model.graph.macs() / 1e6
-       << " million multiply-adds per image\n"
+       << frozen_text(trainer, options, plan) << "forward pass     " << std::fixed << std::setprecision(1)
+       << model.graph.macs() / 1e6 << " million multiply-adds per image\n"
        << "data             " << sizes_text(trainer.splits()) << ", " << train.info().classes << " classes, "
        << train.info().size << "x" << train.info().size << "\n"
        << sizes_by_epoch(trainer, plan) << (plan.mix.extra > 0 ? "mix              " + plan.mix_text() + "\n" : "")  //
@@ -287,13 +322,12 @@ struct ValidateOrder : TrainOrder {
                         : "batch " + std::to_string(plan.batch) + " each" +
                               (ranks > 1 ? ", " + std::to_string(plan.images_of_a_step()) + " in all" : ""))
        << ", micro-batch " << plan.micro_batch << "\n"
-       << "length           " << plan.text() << "\n"
+       << "length           " << text_of_parts(whole, mix_of(options, train), ranks) << "\n"
        << "attack           " << attacks_text(options, trainer.method()) << (options.attack_stop >= 0 ? " at most" : "")
        << ", of " << numbers(trainer.replica().attack_sizes()) << " images at a time\n"
        << noise_text(options) << std::left << std::setw(16) << transports().at(reducer.transport())().title << " "
        << megabytes(bytes_per_step(trainer, options, ranks)) << " per step on average, "
-       << megabytes(reducer.bytes_sent(std::vector<double>(model.parameters.layer_names.size(), 1.0), ranks))
-       << " with all layers active\n"
+       << megabytes(reducer.bytes_sent(all_active(trainer), ranks)) << " with all layers active\n"
        << sums_text(reducer, options, ranks, on_node) << generators_text(options, plan, train, *world)
        << protocol_text(trainer, options, ranks) << "checkpoint       "
        << megabytes(static_cast<double>(trainer.checkpoint_bytes(ranks))) << ", the last three are kept\n"

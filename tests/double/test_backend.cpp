@@ -99,14 +99,15 @@ struct Side {
   Model model;
   TrainingProgram program;
   float *x, *dx;
-  Side(const std::string& network, bool graphs)
+  Side(const std::string& network, bool graphs, Freezing freezing = {})
       : backend(cuda("f32", true, 0, graphs)),
         model(*backend, networks().at(network)({.width = 16, .size = 8, .channels = 3, .classes = 10}),
-              Granularity::tensor),
+              Granularity::tensor, freezing),
         program(model, 2),
         x(to_device(*backend, random_values(2 * 3 * 64, 1, 0, 1))),
         dx(backend->allocate_floats(2 * 3 * 64, "test")) {
     model.initialize(1);
+    model.freeze(false);
     backend->commit_workspace();
   }
   struct Result {
@@ -499,7 +500,7 @@ TEST_CASE("A recording follows memory that moves", "[double]") {
 
 TEST_CASE("A training pass that is replayed has the bits and the counters of one that is called", "[double]") {
   const std::string name = GENERATE("small_cnn", "resnet18", "preact_resnet18");
-  Side replayed(name, true), called(name, false);
+  Side replayed(name, true, {.segments = 6}), called(name, false, {.segments = 6});
   CHECK(replayed.backend->replays());
   CHECK(!called.backend->replays());
   const int layers = called.model.parameters.layers();
@@ -518,6 +519,20 @@ TEST_CASE("A training pass that is replayed has the bits and the counters of one
     CHECK(ours.work >= expected.work);
     CHECK(ours.work <= expected.work + std::ssize(called.model.graph.norms));
     CHECK(ours.recorded == 0);
+  }
+  // Batch norms stand still, and do so no longer: what was recorded is recorded anew.
+  for (const bool on : {true, false}) {
+    const auto pass = [&](Side& side) {
+      side.model.freeze(on);
+      ActiveSet active = ActiveSet::all(layers);
+      for (int k = 0; k < side.model.frozen; ++k) active.scale[static_cast<std::size_t>(k)] = 0;
+      return side.pass(active, false, true);
+    };
+    INFO(name << (on ? ", frozen" : ", no longer"));
+    CHECK(pass(replayed).same(pass(called)));
+    const auto again = pass(replayed);
+    CHECK(again.same(pass(called)));
+    CHECK(again.recorded == 0);
   }
   // A larger program moves the workspace, and what was recorded with it.
   TrainingProgram larger(replayed.model, 4);

@@ -200,9 +200,9 @@ TEST_CASE("Recorded passes have the bits of called ones", "[double]") {
   options.attack_bn = "train";
   options.optimizer = "sgd";
   const std::string form = GENERATE("fgsm", "pgd", "trades", "mart", "clean", "warm", "sizes", "weights", "epochs",
-                                    "radius", "averaged", "bad");
+                                    "radius", "averaged", "bad", "frozen");
   // By day those in which most is different.
-  const bool by_day = form == "fgsm" || form == "trades" || form == "sizes" || form == "bad";
+  const bool by_day = form == "fgsm" || form == "trades" || form == "sizes" || form == "bad" || form == "frozen";
   if (!by_day && std::getenv("DAT_ALL_CASES") == nullptr) return;
   options.attack = form == "fgsm" ? "fgsm" : "pgd";
   if (form == "trades" || form == "mart") options.loss = form;
@@ -224,6 +224,11 @@ TEST_CASE("Recorded passes have the bits of called ones", "[double]") {
     options.optimizer = "lamb";
     options.bias_correction = true;
     options.average = "ema";
+  }
+  if (form == "frozen") {
+    options.freeze = "conv1";
+    options.freeze_epochs = 1;
+    options.head_lr = 0.1;
   }
   if (form == "bad") {  // from the second step on
     options.lr = 1e30;

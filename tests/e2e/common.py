@@ -278,6 +278,20 @@ def seal(path):
         file.write(f"dat_hpc sealed file 1\nbytes {os.path.getsize(path)}\nsha256 {digest}\n".encode())
 
 
+def write_safetensors(path, tensors, metadata=None, low_byte=None):
+    """low_byte: of the header's length; it is filled up with spaces."""
+    kinds = {np.dtype(np.float32): "F32", np.dtype(np.float16): "F16", np.dtype(np.float64): "F64", np.dtype(np.int64): "I64"}
+    header, data = {"__metadata__": metadata} if metadata else {}, b""
+    for name, array in tensors.items():
+        header[name] = {"dtype": kinds[array.dtype], "shape": array.shape, "data_offsets": [len(data), len(data) + array.nbytes]}
+        data += array.tobytes()
+    text = json.dumps(header).encode()
+    if low_byte is not None:
+        text += b" " * ((low_byte - len(text)) % 256)
+    with open(path, "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text + data)
+
+
 def synthetic(path, **options):
     ended = run("data", "synthetic", path, *[f"--{name}={value}" for name, value in options.items()])
     assert ended.code == 0, ended.text

@@ -242,7 +242,7 @@ class Starts(common.TestCase):
             out["fc.bias"] = np.zeros(3, np.float32)
         strange = run("--out", "strange", "--initialize", "state_dict.h5")
         self.assertEqual(strange.code, 4)
-        self.assertIn("param/fc.bias", strange.errors[0])
+        self.assertIn("fc.bias", strange.errors[0])
         self.assertEqual(run("--out", "both", "--initialize", "base", "--resume", "base").code, 2)
 
     def test_the_best_checkpoint_is_that_of_the_images_kept_aside(self):

@@ -15,6 +15,8 @@ class Programs {
   [[nodiscard]] virtual FrozenView& attacked() = 0;
   /// In training mode, for so many images.
   [[nodiscard]] virtual TrainingProgram& training(int n) = 0;
+  /// Model::frozen, on which recordings of their passes depend.
+  [[nodiscard]] virtual int frozen() const = 0;
 };
 
 /// Who takes what batch norm has seen in a pass in training mode.

@@ -31,7 +31,7 @@ void TrainingView::pass(const PgdUpdate& update) {
   logits = program.logits();
   if (buffers_.backend.replays()) {
     program.refresh();  // not inside what is recorded
-    recorded_.play({&program, loss, update.x != nullptr, update.alpha, update.eps},
+    recorded_.play({&program, loss, update.x != nullptr, update.alpha, update.eps, programs_.frozen()},
                    [this, &program, update] { queue(program, update, true); });
   } else {
     queue(program, update, false);

@@ -25,6 +25,7 @@ class TrainingView final : public View {
     SampleLoss* loss;
     bool step;
     float alpha, eps;
+    int frozen;  ///< Model::frozen
     friend bool operator==(const Pass&, const Pass&) = default;
   };
   void pass(const PgdUpdate& update);

@@ -82,11 +82,15 @@ class FrozenAffine final : public FrozenOperation {
 };
 
 /// With the statistics of the batch, the addition that makes its x, the addition after it whose other value is there,
-/// and the ReLU.
+/// and the ReLU. Where its parameters stand still (Model::freeze), it has the running statistics, and is an affine map.
 class TrainingBatchNorm final : public TrainingOperation {
  public:
   TrainingBatchNorm(TrainingLowering& lowering, int first)
-      : TrainingOperation(lowering, first), unscale_(lowering.arrays.unscale()) {
+      : TrainingOperation(lowering, first),
+        type_(lowering.storage),
+        layout_(lowering.layout(first)),
+        elements_(lowering.elements(first)),
+        unscale_(lowering.arrays.unscale()) {
     // Operations run in the order of their results: nothing may come between.
     residual_ = lowering.other_addend(result_);
     if (residual_ >= 0 && lowering.readers(result_).front() != lowering.first_not_taken()) residual_ = -1;
@@ -95,7 +99,13 @@ class TrainingBatchNorm final : public TrainingOperation {
     x_ = lowering.read(input());
     sum_ = lowering.take_addition(input());
     if (residual_ >= 0) added_ = lowering.read(residual_);
-    y_ = lowering.make(result_, lowering.storage);
+    y_ = lowering.make(result_, type_);
+    const std::int64_t begin = model_.graph.norms[static_cast<std::size_t>(node_.norm)].begin;
+    if (node_.weight < model_.freezing.segments) {
+      scale_ = lowering.arrays.norm_scale + begin;
+      shift_ = lowering.arrays.norm_shift + begin;
+      if (model_.freezing.always) return;
+    }
     require(std::int64_t{n_} * node_.h * node_.w > 1, ExitCode::usage,
             "batch norm needs more than one value per channel; take a larger batch, or larger images");
     norm_ = model_.backend.batch_norm({.n = n_,
@@ -105,10 +115,9 @@ class TrainingBatchNorm final : public TrainingOperation {
                                        .of_sum = sum_.has_value(),
                                        .residual = residual_ >= 0,
                                        .relu = relu_,
-                                       .again = lowering.drop(*this, {input(), residual_}),
+                                       .again = scale_ == nullptr && lowering.drop(*this, {input(), residual_}),
                                        .epsilon = Model::kEpsilon,
-                                       .storage = lowering.storage});
-    const std::int64_t begin = model_.graph.norms[static_cast<std::size_t>(node_.norm)].begin;
+                                       .storage = type_});
     mean_ = lowering.arrays.mean + begin;
     variance_ = lowering.arrays.variance + begin;
     dgamma_ = lowering.arrays.norm_gradients;
@@ -117,9 +126,9 @@ class TrainingBatchNorm final : public TrainingOperation {
 
   void plan_backward(TrainingLowering& lowering) override {
     back_x_ = lowering.again(input(), -1);
-    if (norm_->reads_result()) lowering.touch(y_);
+    if (norm_->reads_result() || (scale_ != nullptr && relu_)) lowering.touch(y_);
     const TrainingLowering::Gradient dy = lowering.arriving(result_);
-    const auto fresh = [&] { return lowering.fresh(lowering.elements(input()), lowering.storage); };
+    const auto fresh = [&] { return lowering.fresh(elements_, type_); };
     dy_ = dy.buffer;
     if (residual_ >= 0) {
       dresidual_ = dy.owned || !relu_ ? dy_ : fresh();
@@ -142,6 +151,7 @@ class TrainingBatchNorm final : public TrainingOperation {
   }
 
   void forward(const float*) override {
+    if (model_.stands_still(node_.weight)) return forward_affine();
     const float *gamma = model_.values(node_.weight), *beta = model_.values(node_.bias);
     if (sum_)
       norm_->forward({at<void>(sum_->a), at<void>(sum_->b), at<void>(x_)}, at<void>(added_), gamma, beta, at<void>(y_),
@@ -153,6 +163,7 @@ class TrainingBatchNorm final : public TrainingOperation {
   void backward(const WantedGradients& wanted) override {
     const bool told = wanted.dw != nullptr || wanted.dbias != nullptr;
     if (residual_ < 0 && !wanted.dx && !told) return;
+    if (model_.stands_still(node_.weight)) return backward_affine();
     norm_->backward(at<void>(back_x_), at<void>(y_), at<void>(dy_), model_.values(node_.weight),
                     model_.values(node_.bias), mean_, variance_,
                     {.dx = at<void>(dx_),
@@ -175,9 +186,40 @@ class TrainingBatchNorm final : public TrainingOperation {
   }
 
  private:
+  /// y = relu(scale*x + shift + residual).
+  void forward_affine() {
+    with_storage(type_, [&](auto type) {
+      using T = decltype(type);
+      const std::int64_t groups = kernels::groups(elements_);
+      const bool adds = residual_ >= 0;
+      if (sum_) each(device(), groups, kernels::Add<T>{at<T>(sum_->a), at<T>(sum_->b), at<T>(x_), elements_});
+      each(device(), groups,
+           kernels::AffineRelu<T>{at<T>(x_), scale_, shift_, at<T>(y_), nullptr, layout_, elements_, relu_ && !adds});
+      if (adds) each(device(), groups, kernels::Add<T>{at<T>(y_), at<T>(added_), at<T>(y_), elements_, relu_});
+    });
+  }
+
+  /// dresidual = dy where the ReLU was open, dx = scale*dresidual + addend.
+  void backward_affine() {
+    with_storage(type_, [&](auto type) {
+      using T = decltype(type);
+      const std::int64_t groups = kernels::groups(elements_);
+      T* const dx = at<T>(dx_);
+      T* const dresidual = relu_ && dresidual_ < 0 ? dx : at<T>(relu_ ? dresidual_ : dy_);
+      if (relu_) each(device(), groups, kernels::ReluGradient<T>{at<T>(y_), at<T>(dy_), dresidual, elements_});
+      each(device(), groups,
+           kernels::AffineReluGradient<T>{dresidual, nullptr, scale_, nullptr, dx, layout_, elements_, false});
+      if (addend_ >= 0) each(device(), groups, kernels::Add<T>{at<T>(addend_), dx, dx, elements_});
+    });
+  }
+
+  const DType type_;
+  const Layout layout_;
+  const std::int64_t elements_;
   const float* const unscale_;
-  std::unique_ptr<BatchNorm> norm_;
-  float *mean_, *variance_, *dgamma_, *dbeta_;
+  std::unique_ptr<BatchNorm> norm_;  ///< null: its parameters always stand still
+  float *mean_ = nullptr, *variance_ = nullptr, *dgamma_ = nullptr, *dbeta_ = nullptr;
+  const float *scale_ = nullptr, *shift_ = nullptr;  ///< [c] where its parameters stand still
   std::optional<TrainingLowering::Addition> sum_;
   int residual_ = -1;  ///< value
   bool relu_ = false;

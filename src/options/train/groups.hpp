@@ -17,6 +17,7 @@ void add_noise(TrainTable& table);
 
 void add_data(TrainTable& table);
 void add_network(TrainTable& table);
+void add_fine_tuning(TrainTable& table);
 void add_attack(TrainTable& table);
 void add_evaluation(TrainTable& table);
 void add_optimizer(TrainTable& table);

@@ -13,8 +13,8 @@ namespace {
 
 TrainTable make_table() {
   TrainTable table;
-  for (const auto add : {add_data, add_network, add_attack, add_evaluation, add_optimizer, add_schedule, add_jointspar,
-                         add_reduction, add_generators, add_attackers, add_run})
+  for (const auto add : {add_data, add_network, add_fine_tuning, add_attack, add_evaluation, add_optimizer,
+                         add_schedule, add_jointspar, add_reduction, add_generators, add_attackers, add_run})
     add(table);
   return table;
 }

@@ -11,6 +11,7 @@
 #include "replica/model_state.hpp"
 #include "run/begin/folder.hpp"
 #include "run/begin/left.hpp"
+#include "train/plan/parts.hpp"
 
 namespace dat {
 
@@ -172,13 +173,24 @@ void decide_with_checkpoint(const Found& found, const Written& earlier, const Wr
   result.finished = !result.summary.empty();
 }
 
+/// What is otherwise than in the file of --initialize, for people; empty: nothing.
+[[nodiscard]] std::string new_text(const GivenWeights& weights, const TrainOptions& options, int image_size) {
+  std::string text;
+  if (options.new_head > 0) text += ", with a new last layer of " + std::to_string(options.new_head) + " classes";
+  const std::string there = std::to_string(weights.image_size), here = std::to_string(image_size);
+  if (weights.image_size > 0 && there != here)
+    text += ", of images of " + there + "x" + there + ", where these are " + here + "x" + here;
+  return text;
+}
+
 /// Puts the weights of --initialize into the network.
 void load(GivenWeights weights, const TrainOptions& options, Model& model) {
   const std::string& path = options.initialize;
   try {
-    if (weights.checkpoint) return load_network(*weights.checkpoint, model);
     const std::string network = options.network + " of width " + std::to_string(options.width);
-    const StateDict state = fitted(model.graph, std::move(*weights.state), {.file = path, .network = network});
+    const StateDict state =
+        fitted(model.graph, weights.checkpoint ? state_dict_of(*weights.checkpoint) : std::move(*weights.state),
+               {.file = path, .network = network, .new_head = options.new_head > 0, .seed = options.seed});
     check_values(state, path);
     load_network(checkpoint_of(state), model);
   } catch (const Error& error) {
@@ -189,6 +201,10 @@ void load(GivenWeights weights, const TrainOptions& options, Model& model) {
 void act(Found found, const TrainOptions& options, Trainer& trainer, Beginning& beginning) {
   if (beginning.way == Way::fresh) return;
   if (beginning.way == Way::weights) return load(std::move(found.weights), options, trainer.replica().model());
+  if (beginning.part > 0 && beginning.left.empty()) {  // it needs the trainer of that part
+    beginning.state = std::move(found.checkpoint);
+    return;
+  }
   try {
     trainer.restore(*found.checkpoint, beginning.other_options);
   } catch (const Error& error) {
@@ -202,6 +218,12 @@ void act(Found found, const TrainOptions& options, Trainer& trainer, Beginning& 
 }
 
 }  // namespace
+
+std::int64_t epoch_at(const Checkpoint& checkpoint) {
+  const std::int64_t steps = integer_of(checkpoint, "steps_per_epoch"), done = integer_of(checkpoint, "step"),
+                     next = done - (number_of(checkpoint, "evaluation_due") != 0 ? 1 : 0);
+  return steps > 0 && next > 0 ? next / steps : 0;
+}
 
 Beginning decide(const Found& found, const TrainOptions& options, const Planned& now) {
   Beginning result;
@@ -228,14 +250,19 @@ Beginning decide(const Found& found, const TrainOptions& options, const Planned&
 Beginning begin(const TrainOptions& options, const std::string& folder, GivenWeights weights, Trainer& trainer) {
   Found found = look(options, folder, std::move(weights));
   const Splits& splits = trainer.splits();
+  const std::int64_t epoch = found.checkpoint ? epoch_at(*found.checkpoint) : 0;
+  const TrainOptions part = part_of(options, epoch);
+  const Plan plan(part, mix_of(part, *splits.train), trainer.plan().ranks);
   Beginning beginning;
   try {
-    beginning = decide(found, options, {trainer.plan(), splits.train->size(), splits.hashes});
+    beginning = decide(found, options, {plan, splits.train->size(), splits.hashes});
+    beginning.part = part_at(options, epoch);
   } catch (const Error&) {
     if (found.failure)  // there is no report yet that would say what has been passed over
       for (const std::string& warning : found.warnings) say("warning: " + warning);
     throw;
   }
+  if (beginning.way == Way::weights) beginning.what += new_text(found.weights, options, splits.train->info().size);
   act(std::move(found), options, trainer, beginning);
   return beginning;
 }

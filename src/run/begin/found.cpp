@@ -40,6 +40,7 @@ void take(TrainOrder& order, const Written& there) {
   if (takes("network")) {
     o.network = there.options.network;
     if (!says_width && !given("width")) o.width = default_width(o.network);
+    if (!given("activation")) o.activation = default_activation(o.network);
   }
   if (says_width && !given("width")) o.width = there.options.width;
   if (takes("activation")) o.activation = there.options.activation;
@@ -52,9 +53,11 @@ void take(TrainOrder& order, const Written& there) {
     given.checkpoint = read_hdf5_source(path, [&](const std::string& text) { given.warnings.push_back(text); });
     if (given.checkpoint) {
       given.config = given.checkpoint->texts["config_toml"];
+      given.image_size = given.checkpoint->integers["image_size"];
     } else {
       Source source = read_tensors(path);
       given.config = std::move(source.config);
+      given.image_size = source.size;
       given.state = std::move(source.state);
     }
   } catch (const Error& error) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,6 +20,7 @@ struct GivenWeights {
   std::string config{};                    ///< options of `train`, as key = value lines; empty: it names none
   std::optional<Checkpoint> checkpoint{};  ///< of a checkpoint, or of a state_dict in HDF5
   std::optional<StateDict> state{};        ///< of a file of another program
+  std::int64_t image_size = 0;             ///< height = width of the images that the file names; else below 1
   std::optional<Error> failure{};          ///< why it cannot be read
   std::vector<std::string> warnings{};
 

@@ -11,6 +11,16 @@
 
 namespace dat {
 
+namespace {
+
+/// Layers whose parameters a training may leave as they are: the first ones. None is so in part (frozen_segments).
+[[nodiscard]] int frozen_layers(const Model& model) {
+  const int segments = model.freezing.segments;
+  return segments == 0 ? 0 : model.parameters.segments[static_cast<std::size_t>(segments) - 1].layer + 1;
+}
+
+}  // namespace
+
 LayerSampling::LayerSampling(Communicator& ranks, const TrainOptions& options, const Plan& plan, Model& model)
     : ranks_(ranks),
       seed_(options.seed),
@@ -19,28 +29,38 @@ LayerSampling::LayerSampling(Communicator& ranks, const TrainOptions& options, c
       p_(active_.scale.size(), 1.0),
       warmup_steps_(plan.warmup_steps),
       period_(plan.draw_period),
+      frozen_(frozen_layers(model)),
+      frozen_steps_(plan.frozen_steps),
       name_(options.selector),
-      options_{options, model.parameters.layers(), {}, plan.steps},
+      options_{options, model.parameters.layers() - frozen_, {}, plan.steps},
       measured_(options.budget_unit == "seconds"),
       norms_(active_.scale.size(), std::numeric_limits<double>::quiet_NaN()) {
   if (options_.budget == 0) options_.budget = default_budget(options_.layers);
   if (options.budget_unit == "bytes")
-    options_.costs = costs_of_mean_one({model.parameters.layer_sizes.begin(), model.parameters.layer_sizes.end()});
+    options_.costs =
+        costs_of_mean_one({model.parameters.layer_sizes.begin() + frozen_, model.parameters.layer_sizes.end()});
   make_selector();
 }
 
-void LayerSampling::make_selector() { selector_ = selectors().at(name_)(options_); }
+void LayerSampling::make_selector() {
+  selector_ = behind_frozen(selectors().at(name_)(options_), frozen_, model_.parameters.layers(), frozen_steps_);
+}
 
 std::vector<double> LayerSampling::costs() const {
-  return options_.costs.empty() ? std::vector<double>(active_.scale.size(), 1.0) : options_.costs;
+  std::vector<double> all = options_.costs.empty() ? std::vector<double>(chosen(), 1.0) : options_.costs;
+  all.insert(all.begin(), static_cast<std::size_t>(frozen_), 0.0);
+  return all;
 }
 
 void LayerSampling::share_costs(const std::function<std::vector<double>()>& measure) {
   if (!measured_) return;
   std::int64_t known = options_.costs.empty() ? 0 : 1;
   ranks_.broadcast(&known, sizeof known);
-  if (known == 0) options_.costs = costs_of_mean_one(measure());
-  options_.costs.resize(active_.scale.size());
+  if (known == 0) {
+    std::vector<double> all = measure();
+    options_.costs = costs_of_mean_one({all.begin() + frozen_, all.end()});
+  }
+  options_.costs.resize(chosen());
   ranks_.broadcast(options_.costs.data(), options_.costs.size() * sizeof(double));
   make_selector();
   if (saved_.ranks > 0) take();
@@ -58,6 +78,12 @@ bool LayerSampling::begin(std::int64_t step) {
   step_ = step;
   learned_ = false;
   selector_->begin(step);
+  // Without a draw, what no selector chooses is what there is: all layers in the warm-up, and those that stand still.
+  const std::size_t settled = step < warmup_steps_ ? p_.size() : static_cast<std::size_t>(frozen_);
+  for (std::size_t d = 0; d < settled; ++d) {
+    p_[d] = d < static_cast<std::size_t>(frozen_) && step < frozen_steps_ ? 0 : 1;
+    active_.scale[d] = static_cast<float>(p_[d]);
+  }
   return draw_due(step);
 }
 
@@ -89,8 +115,8 @@ void LayerSampling::restore(const Checkpoint& checkpoint) {
   require(saved_.p.size() == saved_.ranks * p_.size() && saved_.scale.size() == saved_.p.size(), ExitCode::checkpoint,
           "the checkpoint has other layers than --network and --granularity say");
   if (const auto costs = checkpoint.doubles.find("layer_costs"); measured_ && costs != checkpoint.doubles.end()) {
-    require(costs->second.size() == active_.scale.size(), ExitCode::checkpoint, "the checkpoint has the costs of ",
-            costs->second.size(), " layers, not of ", active_.scale.size());
+    require(costs->second.size() == chosen(), ExitCode::checkpoint, "the checkpoint has the costs of ",
+            costs->second.size(), " layers, not of ", chosen());
     options_.costs = costs->second;
     make_selector();
   }

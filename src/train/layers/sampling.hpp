@@ -89,11 +89,15 @@ class LayerSampling : public MessagePart, public Stateful {
  private:
   [[nodiscard]] bool draw_due(std::int64_t step) const;
   void make_selector();
+  /// Layers that the selector chooses from, which come after those that stand still.
+  [[nodiscard]] std::size_t chosen() const { return static_cast<std::size_t>(options_.layers); }
 
   std::int64_t warmup_steps_, period_;
-  const std::string name_;   ///< name of the selector
-  SelectorOptions options_;  ///< of the selector
-  const bool measured_;      ///< the costs are seconds
+  const int frozen_;                 ///< layers that stand still
+  const std::int64_t frozen_steps_;  ///< in the first so many steps
+  const std::string name_;           ///< name of the selector
+  SelectorOptions options_;          ///< of the selector
+  const bool measured_;              ///< the costs are seconds
   std::vector<double> norms_;
   bool learned_ = false;
 };

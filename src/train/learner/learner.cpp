@@ -28,7 +28,6 @@ Learner::Learner(Replica& replica, const Loss& loss, int batch, BatchStatistics&
       kept_(passes_.size()),
       own_{std::vector<int>(static_cast<std::size_t>(batch))},
       fetched_(own_),
-      all_(ActiveSet::all(replica.model().parameters.layers())),
       recorded_(replica.backend()) {
   Backend& backend = replica.backend();
   const std::int64_t count = std::ssize(passes_) * batch_, most = std::int64_t{replica.images().capacity} * copies_;
@@ -112,8 +111,8 @@ void Learner::train(const Batch& batch, const ActiveSet& active, float* gradient
     if (!whole) return work();
     TrainingProgram& network = program(batch, pass);
     network.refresh();  // not inside what is recorded
-    recorded_.play({way, &network, pass, batch.n, batch.averaged(), x, gradients, batch.image_gradient,
-                    batch.first_logits, batch.labels},
+    recorded_.play({way, &network, pass, batch.n, batch.averaged(), replica_.model().frozen, x, gradients,
+                    batch.image_gradient, batch.first_logits, batch.labels},
                    work);
   };
   // What the first pass must know of the others: a forward call more for each of them.
@@ -125,7 +124,7 @@ void Learner::train(const Batch& batch, const ActiveSet& active, float* gradient
   for (std::size_t k = 0; k < passes_.size(); ++k) {
     TrainingProgram& network = program(batch, k);
     const float* const x = input(batch, k);
-    GradientRequest wanted = request(batch, k, whole ? all_ : active, gradients);
+    GradientRequest wanted = request(batch, k, active, gradients);
     const bool last = batch.ends_step() && k + 1 == passes_.size();
     wanted.whole = whole;
     if (last && !whole) wanted.ready = &ready_;
@@ -134,7 +133,7 @@ void Learner::train(const Batch& batch, const ActiveSet& active, float* gradient
       if (!whole) timer_.lap(Phase::forward);
       network.backward(x, wanted);
     });
-    if (whole && last) network.announce(ready_);
+    if (whole && last) network.announce(active, ready_);
     timer_.lap(Phase::backward);
   }
 }

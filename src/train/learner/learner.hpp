@@ -23,8 +23,9 @@ class Learner final : public MessagePart {
           std::function<void(int segment)> ready, bool unlabelled = false);
 
   /// From now on the passes of a step's only micro-batch are recorded where the backend replays recordings, each as a
-  /// whole: the way forth, the loss, and the way back with all gradients. All layers are active in every step, `ready`
-  /// may be told after the pass, and the time of all of it is that of the way back.
+  /// whole: the way forth, the loss, and the way back with all gradients. The same layers are active wherever as much
+  /// of the network stands still (Model::frozen), `ready` may be told after the pass, and the time of all of it is that
+  /// of the way back.
   void record_passes() { records_ = replica_.backend().replays(); }
 
   /// Adds the gradient of a micro-batch, for the weights of the active layers, to that of their unit of work in
@@ -79,7 +80,7 @@ class Learner final : public MessagePart {
     enum class Way : std::uint8_t { ahead, both } way;
     const TrainingProgram* network;
     std::size_t pass;
-    int images, averaged;
+    int images, averaged, frozen;
     const float *x, *gradients, *image_gradient, *first_logits;
     const std::int32_t* labels;
     friend bool operator==(const Part&, const Part&) = default;
@@ -112,7 +113,6 @@ class Learner final : public MessagePart {
   std::int64_t images_ = 0;             ///< images of all ranks
   Result results_[3];                   ///< by Loss::Images
   bool records_ = false;                ///< passes are recorded
-  ActiveSet all_;                       ///< all layers, for what is recorded
   Recordings<Part> recorded_;
 };
 

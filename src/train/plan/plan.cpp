@@ -13,13 +13,13 @@ namespace dat {
 namespace {
 
 [[nodiscard]] std::int64_t total_batch_of(const TrainOptions& options, int ranks) {
-  return options.total_batch > 0 ? options.total_batch : std::int64_t{options.batch} * ranks;
+  return options.total_batch > 0 ? std::int64_t{options.total_batch} : std::int64_t{options.batch} * ranks;
 }
 
 [[nodiscard]] EpochPlan epoch_of_run(const TrainOptions& options, const Mix& images, int ranks) {
   const int batch = batch_of(options, ranks);
   if (!sums_are_ordered(options)) return {images, ranks, batch, options.micro_batch > 0 ? options.micro_batch : batch};
-  const int micro_batch = options.micro_batch > 0 ? options.micro_batch : options.batch;
+  const int micro_batch = options.micro_batch > 0 ? options.micro_batch : options.batch.last();
   return {images, 1, batch, micro_batch};
 }
 
@@ -75,6 +75,9 @@ Plan::Plan(const TrainOptions& options, const Mix& training_images, int ranks_th
       draw_period(options.resample == "step"    ? 1
                   : options.resample == "epoch" ? steps_per_epoch
                                                 : std::stoll(options.resample)),
+      frozen_steps(options.freeze.empty()       ? 0
+                   : options.freeze_epochs == 0 ? std::numeric_limits<std::int64_t>::max()
+                                                : steps_of_epochs(options.freeze_epochs, steps_per_epoch)),
       sizes(options.train_size) {
   if (options.max_steps > 0) steps = std::min(steps, options.max_steps);
   images_of_an_epoch_ = ordered ? epoch.per_rank : epoch.per_rank * ranks;

@@ -22,8 +22,8 @@ namespace dat {
   return fits ? place : kMost;
 }
 
-/// Whether all layers are active in every step, and nothing is to happen while a pass is under way: passes may then be
-/// recorded as a whole (Learner::record_passes).
+/// Whether the layers that are active are the same in every step but for those of --freeze, and nothing is to happen
+/// while a pass is under way: passes may then be recorded as a whole (Learner::record_passes).
 [[nodiscard]] inline bool passes_are_alike(const TrainOptions& options) {
   return options.selector == "all" && !options.overlap;
 }
@@ -56,6 +56,7 @@ class Plan {
   std::int64_t steps;         ///< steps of the run: those of its epochs, or --max-steps where that is less
   std::int64_t warmup_steps;  ///< that begin before the warm-up is over
   std::int64_t draw_period;   ///< steps between draws of layers (--resample)
+  std::int64_t frozen_steps;  ///< the first steps, in which --freeze counts
   ByEpoch<int> sizes;         ///< height = width of the cuts that are trained on; 0: that of the images
 
   /// Micro-batches of a rank in a step.
@@ -72,6 +73,8 @@ class Plan {
   }
   /// Height = width of the images of a step; 0: that of the dataset.
   [[nodiscard]] int size_of(std::int64_t step) const { return sizes.at(epoch_of(step)); }
+  /// Whether what --freeze names stands still in this step.
+  [[nodiscard]] bool frozen_in(std::int64_t step) const { return step < frozen_steps; }
   /// Of the run, with their fraction.
   [[nodiscard]] double epochs_made() const { return static_cast<double>(steps) / static_cast<double>(steps_per_epoch); }
   /// Whether a step may have an image twice.

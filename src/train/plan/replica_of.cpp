@@ -5,6 +5,7 @@
 #include "dat/error.hpp"
 #include "dat/loader.hpp"
 #include "replica/gpus.hpp"
+#include "train/plan/frozen.hpp"
 
 namespace dat {
 
@@ -35,23 +36,30 @@ ReplicaOptions replica_of(const TrainOptions& options, const Plan& plan, const D
   const std::vector<int> batches{plan.micro_batch, plan.last_micro_batch};
   BackendOptions backend = backend_of(options, ranks_on_node(ranks, options), ranks);
   backend.graphs = options.graphs == "on";
-  return {.backend = backend,
-          .network = options.network,
-          .width = options.width,
-          .activation = options.activation,
-          .normalize = options.normalize,
-          .granularity = granularity_from(options.granularity),
-          .images = images,
-          .smaller = smaller_sizes(plan, images),
-          .micro_batch = plan.micro_batch,
-          .attack_batch = options.attack_batch,
-          .attack_storage = rounded ? storage_from(options.attack_precision) : DType::f32,
-          .training_storage = storage_from(options.precision),
-          .recompute = options.recompute == "norms",
-          .needs = method.needs(),
-          .training_batches = role == Role::trainer ? batches : std::vector<int>{},
-          .noise = options.noise,
-          .noise_samples = options.noise_samples};
+  require(options.new_head == 0 || options.new_head == images.classes, ExitCode::usage, "--new-head ", options.new_head,
+          " begins a last layer of as many classes, and the images have ", images.classes, "; give --new-head ",
+          images.classes);
+  ReplicaOptions all{.backend = backend,
+                     .network = options.network,
+                     .width = options.width,
+                     .activation = options.activation,
+                     .normalize = options.normalize,
+                     .granularity = granularity_from(options.granularity),
+                     .images = images,
+                     .smaller = smaller_sizes(plan, images),
+                     .micro_batch = plan.micro_batch,
+                     .attack_batch = options.attack_batch,
+                     .attack_storage = rounded ? storage_from(options.attack_precision) : DType::f32,
+                     .training_storage = storage_from(options.precision),
+                     .recompute = options.recompute == "norms",
+                     .needs = method.needs(),
+                     .training_batches = role == Role::trainer ? batches : std::vector<int>{},
+                     .noise = options.noise,
+                     .noise_samples = options.noise_samples};
+  const bool image_gradients = method.attack_passes > 0 || options.attack_reuse;
+  all.freezing = {.segments = frozen_segments(graph_of(all, images.size), all.granularity, options.freeze),
+                  .always = !options.freeze.empty() && options.freeze_epochs == 0 && !image_gradients};
+  return all;
 }
 
 std::string precision_without_effect(const TrainOptions& options) {

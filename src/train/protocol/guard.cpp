@@ -273,6 +273,8 @@ Redone Guard::redo(const PendingChecks& of, const PendingCheck& check) {
   const Parameters& parameters = replica_.model().parameters;
   const ActiveSet& active = kept_.active();
   kept_.exchange();
+  const bool still = replica_.model().frozen > 0;
+  replica_.model().freeze(plan_.frozen_in(of.step));
   const int units = plan_.micro_batches_of(check.rank, of.ranks);
   const auto for_each_tensor = [&](const auto& f) {
     for (std::size_t k = parameters.segments.size(); k-- > 0;)
@@ -294,6 +296,7 @@ Redone Guard::redo(const PendingChecks& of, const PendingCheck& check) {
     });
   }
   kept_.exchange();
+  replica_.model().freeze(still);
   const float factor = static_cast<float>(plan_.micro_batches) / static_cast<float>(units);
   std::int64_t elements = 0;
   for_each_tensor([&](const Segment& tensor) {

@@ -71,12 +71,13 @@ void BatchStatistics::update_model() {
 
 void BatchStatistics::enter_model(float momentum) {
   Backend& backend = model_.backend;
-  const std::int64_t count = model_.graph.statistics;
+  const std::int64_t count = model_.graph.statistics, still = model_.graph.statistics_of(model_.frozen);
   if (!local_ && !on_device_) backend.send(device_, host_, static_cast<std::size_t>(count_) * sizeof(float));
   for (const int pass : entering_) {
-    const float* mean = device_ + 2 * count * pass;
-    each(backend.device(), count, kernels::RunningStatistic{mean, model_.running_mean, momentum});
-    each(backend.device(), count, kernels::RunningStatistic{mean + count, model_.running_variance, momentum});
+    const float* mean = device_ + 2 * count * pass + still;
+    each(backend.device(), count - still, kernels::RunningStatistic{mean, model_.running_mean + still, momentum});
+    each(backend.device(), count - still,
+         kernels::RunningStatistic{mean + count, model_.running_variance + still, momentum});
   }
   ++model_.parameters.version;
 }

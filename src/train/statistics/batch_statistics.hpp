@@ -27,7 +27,8 @@ class BatchStatistics final : public MessagePart, public Stateful, public Statis
   BatchStatistics(Communicator& ranks, Model& model, int passes, bool local, const SummationTree* order = nullptr);
 
   void add(const TrainingProgram& program, int pass, const BatchPlace& place) override;
-  /// Lets the step's statistics enter the model's running statistics, once the message has been summed.
+  /// Lets the step's statistics enter the model's running statistics, once the message has been summed, but not those
+  /// of batch norms that stand still.
   void update_model();
   /// From now on what enters is what lies on the device: there is one rank, with one unit of work.
   void stay_on_device() { on_device_ = true; }

@@ -1,6 +1,7 @@
 #include "train/update/weight_average.hpp"
 
 #include "optimizer.hpp"
+#include "pointwise.hpp"
 #include "replica/model_state.hpp"
 
 namespace dat {
@@ -30,10 +31,20 @@ void WeightAverage::exchange() {
   };
   swap(model_.parameters.values, optimizer_.average(), model_.parameters.size);
   if (const std::int64_t count = model_.graph.statistics; statistics_ != nullptr) {
+    keep_still();
     swap(model_.running_mean, statistics_, count);
     swap(model_.running_variance, statistics_ + count, count);
   }
   ++model_.parameters.version;
+}
+
+/// Statistics that stand still are those of any weights: no pass makes them.
+void WeightAverage::keep_still() {
+  const std::int64_t count = model_.graph.statistics_of(model_.frozen);
+  if (count == 0) return;
+  const Device device = model_.backend.device();
+  each(device, count, kernels::Scale{model_.running_mean, statistics_, 1.0F, false});
+  each(device, count, kernels::Scale{model_.running_variance, statistics_ + model_.graph.statistics, 1.0F, false});
 }
 
 void WeightAverage::save(Checkpoint& checkpoint) const {

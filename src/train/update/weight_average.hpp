@@ -51,6 +51,7 @@ class WeightAverage {
 
  private:
   void average_statistics();
+  void keep_still();
 
   Model& model_;
   AveragedOptimizer& optimizer_;

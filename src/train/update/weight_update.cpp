@@ -8,6 +8,12 @@ namespace {
 
 const char* const kAverageRule = "average";  ///< the rule of the averaged weights, in checkpoints that have any
 
+[[nodiscard]] OptimizerOptions optimizer_of(const TrainOptions& options) {
+  OptimizerOptions all = options;
+  if (options.head_lr > 0) all.head_rate = options.head_lr / options.lr;
+  return all;
+}
+
 }  // namespace
 
 WeightUpdate::WeightUpdate(const TrainOptions& options, const Plan& plan, Model& model, BatchStatistics& statistics)
@@ -15,7 +21,7 @@ WeightUpdate::WeightUpdate(const TrainOptions& options, const Plan& plan, Model&
       rule_(options.average),
       statistics_(statistics),
       schedule_(schedules().at(options.schedule)({options, plan.steps_per_epoch, options.max_steps})),
-      optimizer_(optimizers().at(options.optimizer)(model.backend, model.parameters, options)),
+      optimizer_(optimizers().at(options.optimizer)(model.backend, model.parameters, optimizer_of(options))),
       momentum_(options.momentum),
       peak_momentum_(options.peak_momentum < 0 ? options.momentum : options.peak_momentum) {
   if (options.average == "none") return;

@@ -414,6 +414,12 @@ TEST_CASE("the resolved configuration restores every option") {
                                 "7",
                                 "--initialize",
                                 "weights.h5",
+                                "--new-head",
+                                "10",
+                                "--freeze",
+                                "conv1",
+                                "--head-lr",
+                                "1e-3",
                                 "--optimizer",
                                 "lars",
                                 "--lr",
@@ -562,6 +568,7 @@ TEST_CASE("the resolved configuration restores every option") {
                                              "selector",
                                              "mask-transport",
                                              "budget-unit",
+                                             "freeze-epochs",
                                              "freeze-t0",
                                              "freeze-schedule",
                                              "freeze-lr",
@@ -950,12 +957,23 @@ TEST_CASE("the resolved configuration has no 'auto' in the place of a number tha
       // The rest depends on the machine, the images, the network or the codec, or is a mode.
       const std::string key = line.substr(0, line.find(' '));
       const std::vector<std::string> later = {
-          "resume", "device",       "threads",         "resident",      "checkpoint-async", "budget",
-          "bucket", "codec-rank",   "codec-transport", "node-sums",     "total-batch",      "faults",
-          "size",   "data-threads", "train-size",      "aggregator-tau"};
+          "resume", "device",       "threads",         "resident",       "checkpoint-async", "budget",
+          "bucket", "codec-rank",   "codec-transport", "node-sums",      "total-batch",      "faults",
+          "size",   "data-threads", "train-size",      "aggregator-tau", "head-lr"};
       CHECK((!contains(line, "\"auto\"") || std::find(later.begin(), later.end(), key) != later.end()));
     }
   }
+}
+
+TEST_CASE("what is frozen goes with selectors that know it") {
+  const TrainOptions all = parse({"--freeze", "conv2", "--freeze-epochs", "2", "--selector", "all"}).train;
+  CHECK(all.freeze == "conv2");
+  CHECK(all.freeze_epochs == 2);
+  CHECK(parse({"--freeze", "all-but-head", "--selector", "oracle"}).train.freeze == "all-but-head");
+  CHECK(contains(refusal({"--freeze-epochs", "2"}), "add that"));
+  CHECK(contains(refusal({"--freeze", "conv2", "--freeze-epochs", "2"}), "works with --selector all, not with exp3"));
+  CHECK(contains(refusal({"--freeze", "conv2", "--mask", "per_worker"}), "leave one of them off"));
+  CHECK(contains(refusal({"--new-head", "10"}), "add --initialize PATH"));
 }
 
 TEST_CASE("options of one optimizer restore, and are refused with another") {
@@ -1044,14 +1062,18 @@ TEST_CASE("the early stop of the attack is off unless it is asked for, and resto
 
 TEST_CASE("the width is the network's own where it is not given") {
   CHECK(parse({}).train.width == 64);
-  CHECK(parse({"--network", "wrn28_10"}).train.width == 160);
-  CHECK(parse({"--network", "wrn28_10", "--width", "32"}).train.width == 32);
-  CHECK(parse({"bench", "--network", "wrn34_10"}).bench.width == 160);
+  CHECK(parse({"--network", "wrn_28_10"}).train.width == 160);
+  CHECK(parse({"--network", "wrn_28_10", "--width", "32"}).train.width == 32);
+  CHECK(parse({"--network", "dm_wrn_22_8"}).train.width == 128);
+  CHECK(parse({"bench", "--network", "wrn_34_10"}).bench.width == 160);
   CHECK(parse({"forecast"}).forecast.width == 64);
 }
 
 TEST_CASE("a network's activation and normalization are kept as they are given, and checked") {
   CHECK(parse({}).train.activation == "relu");
+  CHECK(parse({"--network", "dm_wrn_22_8"}).train.activation == "silu");
+  CHECK(parse({"--network", "dm_wrn_22_8", "--activation", "relu"}).train.activation == "relu");
+  CHECK(contains(refusal({"--network", "wrn_29_10"}), "wrn_D_W, not 'wrn_29_10'; did you mean 'wrn_28_10'?"));
   CHECK(parse({}).train.normalize == "none");
   const Parsed command = parse({"--activation", "silu", "--normalize", "0.1307,0.3081"});
   CHECK(parse_file(command.resolved_toml).train == command.train);
@@ -1871,8 +1893,9 @@ TEST_CASE("Numbers are fractions wherever numbers are read") {
 }
 
 TEST_CASE("A word for a value finds its own among those that look like it") {
-  CHECK(nearest("resnet50", networks().names()) == "preact_resnet50");
-  CHECK(nearest("resnet-50", networks().names()) == "preact_resnet50");
+  CHECK(nearest("resnet50", networks().names()) == "imagenet_resnet50");
+  CHECK(nearest("resnet-50", networks().names()) == "imagenet_resnet50");
+  CHECK(nearest("wrn_27_10", networks().names()) == "wrn_28_10");
   CHECK(nearest("resnet", networks().names()) == "resnet18");
   CHECK(nearest("trades-awp", {"trades", "trades_awp"}) == "trades_awp");
   CHECK(nearest("trades-x", {"trades", "trades_awp"}) == "trades");

@@ -1,0 +1,205 @@
+"""Fine-tuning at equal cost: finetune_table.py PROGRAM --source images.tar --data cifar10.h5 --out DIR [--seeds 2] [-- OPTIONS]
+
+Pre-trains a narrow ResNet-18 on --classes classes of the images of a tar (folders train/CLASS and val/CLASS), at 32 x 32 pixels,
+clean and by PGD-2, and trains it then by PGD-2 on CIFAR-10 with --images images a class: from random weights, the last layer alone
+(a linear probe), all behind layer3, and all layers. Prints clean accuracy and PGD-10 on --test-images test images, and the
+difference from the training from random weights with the same seed and the same images: its mean, and a 95 % interval of the mean
+by the scatter of all rows over the seeds. That pre-training helps is said where the interval leaves zero out, and nowhere else.
+
+All pre-trainings cost the same, and so do all trainings behind them: --pre-passes and --passes thousands of passes, where a pass is
+one image's way forward and back, of the attack or of the training. What stands still makes the passes of the training cheaper, not
+fewer. Rates are not searched: .1 from random weights; .02, and .1 for the last layer, from others.
+
+The same command goes on where it was stopped; what is finished (DIR/NAME.json) is not made again. --minutes ends a call when no
+further row would fit; the table has what is there. --tiny: drawn images and few steps, for tests. Options after `--` go to every
+training.
+"""
+
+import argparse
+import json
+import math
+import os
+import pathlib
+import statistics
+import sys
+import tarfile
+
+import student
+from launch import begin, Clock, output_of, read_json, rows, write_json
+
+PGD = ["--attack", "pgd", "--attack-steps", 2, "--alpha", "5/255", "--lambda", 0]
+# Of a way to pre-train: options, passes of an image.
+SOURCES = {"clean": (["--attack", "none", "--lambda", 1], 1), "PGD-2": (PGD, 3)}
+SCRATCH = "scratch"
+ROWS = {SCRATCH: (None, [])}  # name: pre-training, options
+for source in SOURCES:
+    for name, options in ("probe", ["--freeze", "all-but-head"]), ("behind layer3", ["--freeze", "layer3"]), ("all", []):
+        ROWS[f"{source}, {name}"] = source, options
+COLUMNS = ["clean", "PGD-10"]
+
+
+def slug(name):
+    return "".join(letter if letter.isalnum() else "-" for letter in name)
+
+
+class Study:
+    def __init__(self, arguments):
+        self.arguments, self.clock = arguments, Clock(arguments.minutes)
+        self.program = os.path.abspath(arguments.program)
+
+    def run(self, *words):
+        return output_of([self.program, *words])
+
+    def source(self):
+        """The images of the first classes, of one size."""
+        a = self.arguments
+        made = a.out / "source.h5"
+        if made.exists():
+            return made
+        if a.tiny:
+            self.run("data", "synthetic", made, "--train", 64, "--test", 16, "--size", 16, "--classes", 6)
+            return made
+        chosen, part = a.out / "source.tar", a.out / "source-part.tar"
+        with tarfile.open(a.source) as images, tarfile.open(part, "w") as some:
+            members = [member for member in images if member.isfile() and len(member.name.split("/")) >= 3]
+            classes = sorted({member.name.split("/")[-2] for member in members})[: a.classes]
+            for member in members:
+                if member.name.split("/")[-2] in classes:
+                    some.addfile(member, images.extractfile(member))
+        part.replace(chosen)
+        self.run("data", "index", "--size", 32, chosen, made)
+        return made
+
+    def task(self, seed):
+        """So many images a class, drawn by the seed, and the first test images."""
+        import h5py
+        import numpy as np
+        a = self.arguments
+        made = a.out / f"task-{seed}.h5"
+        if made.exists():
+            return made
+        data = a.data
+        if a.tiny:
+            data = a.out / "all.h5"
+            self.run("data", "synthetic", data, "--train", 64, "--test", 16, "--size", 16, "--classes", 4)
+        part = made.with_suffix(".part")
+        with h5py.File(data) as file, h5py.File(part, "w") as few:
+            labels = file["train/labels"][()]
+            drawn = np.random.default_rng(seed).permutation(len(labels))
+            chosen = np.sort(np.concatenate([drawn[labels[drawn] == label][: a.images] for label in np.unique(labels)]))
+            few["train/images"], few["train/labels"] = file["train/images"][()][chosen], labels[chosen]
+            for name in "test/images", "test/labels":
+                few[name] = file[name][: a.test_images]
+        part.replace(made)
+        return made
+
+    def training(self, folder, data, images, passes, each, seed, options):
+        """The words of a training with so many thousands of passes, of which an image takes `each`."""
+        a = self.arguments
+        steps = max(1, round(1000 * passes / each / a.batch))
+        epochs = math.ceil(steps / math.ceil(images / a.batch))
+        return [str(word) for word in ["train", "--out", folder, "--data", data, "--network", "resnet18", "--width", a.width, "--batch", a.batch,
+                                       "--optimizer", "sgd", "--weight-decay", 5e-4, "--schedule", "linear", "--warmup-epochs", 0, "--epochs",
+                                       epochs, "--max-steps", steps, "--selector", "all", "--eval", "pgd10", "--eval-every", 0, "--seed", seed,
+                                       "--quiet", *options, *a.options]]
+
+    def finished(self, name, seed, words):
+        """What a training has left; it is made, or goes on, where that is not there."""
+        folder = self.arguments.out / f"{slug(name)}-{seed}"
+        done = folder.with_name(folder.name + ".json")
+        begin(folder.with_name(folder.name + "-begun.json"), {"options": words[3:]}, folder)
+        if not done.exists():
+            self.run(*words)
+            last = rows(folder, "evaluation")[-1]
+            write_json(done, {"clean": 100 * last["clean_acc"], "PGD-10": 100 * last["adv_acc"]})
+        return read_json(done)
+
+    def pre_trained(self, source, seed):
+        a = self.arguments
+        options, each = SOURCES[source]
+        name = f"pre-{source}"
+        folder = a.out / f"{slug(name)}-{seed}"
+        images = 64 if a.tiny else 200 * a.classes
+        self.finished(name, seed, self.training(folder, self.source(), images, a.pre_passes, each, seed,
+                                                ["--lr", 0.1, "--limit-test", 200, *options]))
+        return folder
+
+    def row(self, name, seed):
+        a = self.arguments
+        source, options = ROWS[name]
+        folder, data = a.out / f"{slug(name)}-{seed}", self.task(seed)
+        classes = 4 if a.tiny else 10
+        start = ["--lr", 0.1] if source is None else ["--initialize", self.pre_trained(source, seed), "--new-head", classes, "--lr", 0.02,
+                                                      "--head-lr", 0.1]
+        return self.finished(name, seed, self.training(folder, data, classes * a.images, a.passes, 3, seed, [*PGD, *start, *options]))
+
+    def all(self):
+        found, longest = {}, 0
+        for seed in range(1, self.arguments.seeds + 1):
+            for name in ROWS:
+                before = self.clock.left()
+                made = (self.arguments.out / f"{slug(name)}-{seed}.json").exists()
+                if not made and before < longest:
+                    print(f"the time is over: {name}, seed {seed} is left out", flush=True)
+                    continue
+                found[name, seed] = self.row(name, seed)
+                longest = max(longest, before - self.clock.left())
+                print(f"seed {seed}, {name}: " + ", ".join(f"{column} {found[name, seed][column]:.2f} %" for column in COLUMNS), flush=True)
+        return found
+
+
+def report(found, seeds):
+    whole = [seed for seed in range(1, seeds + 1) if all((name, seed) in found for name in ROWS)]
+    wide = max(map(len, ROWS)) + 2
+    if not whole:
+        print("no seed has all rows yet")
+        return
+    print(f"\n{'weights, what is trained':<{wide}}" + "".join(f"{column + ' %':>10}" for column in COLUMNS) +
+          "".join(f"{'above ' + SCRATCH + ', ' + column:>34}" for column in COLUMNS))
+    values = {column: {name: [found[name, seed][column] for seed in whole] for name in ROWS} for column in COLUMNS}
+    half = {column: student.block_interval(list(values[column].values())) if len(whole) > 1 else math.inf for column in COLUMNS}
+    helps = []
+    for name in ROWS:
+        text = f"{name:<{wide}}" + "".join(f"{statistics.fmean(values[column][name]):>10.2f}" for column in COLUMNS)
+        for column in COLUMNS if name != SCRATCH else []:
+            mean = statistics.fmean(a - b for a, b in zip(values[column][name], values[column][SCRATCH]))
+            text += f"{f'{mean:+.2f} [{mean - half[column]:+.2f}, {mean + half[column]:+.2f}]':>34}"
+            if mean - half[column] > 0:
+                helps.append(f"{name} ({column})")
+        print(text)
+    print(f"\n{len(whole)} paired seeds; intervals of 95 %, by the scatter of all rows over the seeds")
+    print("pre-training helps: " + "; ".join(helps) if helps else "no interval is above zero: nothing is said of what pre-training does")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], epilog="\n".join(__doc__.splitlines()[2:]),
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program")
+    parser.add_argument("--source", help="a tar of images, train/CLASS/... and val/CLASS/...")
+    parser.add_argument("--data", help="CIFAR-10, made by 'dat_hpc data convert'")
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("runs/finetune_table"))
+    parser.add_argument("--classes", type=int, default=80, help="that are pre-trained on (80)")
+    parser.add_argument("--images", type=int, default=100, help="of a class of the task (100)")
+    parser.add_argument("--test-images", type=int, default=1000)
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--width", type=int, default=16)
+    parser.add_argument("--batch", type=int, default=50)
+    parser.add_argument("--pre-passes", type=float, default=96, metavar="THOUSANDS")
+    parser.add_argument("--passes", type=float, default=45, metavar="THOUSANDS")
+    parser.add_argument("--minutes", type=float, default=40)
+    parser.add_argument("--tiny", action="store_true")
+    at = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+    arguments = parser.parse_args(sys.argv[1:at])
+    arguments.options = sys.argv[at + 1:]
+    if arguments.tiny:
+        arguments.width, arguments.batch, arguments.images, arguments.test_images = 3, 8, 4, 8
+        arguments.pre_passes = arguments.passes = 0.024
+    elif not (arguments.source and arguments.data):
+        parser.error("--source and --data say which images; --tiny draws some")
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    report(Study(arguments).all(), arguments.seeds)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

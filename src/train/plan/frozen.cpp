@@ -1,0 +1,89 @@
+#include "train/plan/frozen.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "dat/error.hpp"
+#include "options/hints.hpp"
+
+namespace dat {
+
+namespace {
+
+const char* const kAllButHead = "all-but-head";
+
+[[nodiscard]] std::string front_of(const std::string& name) { return name.substr(0, name.rfind('.')); }
+
+/// Whether `name` is that of the part, or of something within it.
+[[nodiscard]] bool within(const std::string& name, const std::string& part) {
+  return name.starts_with(part) && (name.size() == part.size() || name[part.size()] == '.');
+}
+
+void add(std::vector<std::string>& names, const std::string& name) {
+  if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+}
+
+/// All that may be named, in the order of the network, of the first `segments`.
+struct Names {
+  std::vector<std::string> blocks{kAllButHead}, modules;
+};
+
+[[nodiscard]] Names names_in(const Graph& graph, int segments) {
+  Names names;
+  for (int k = 0; k < segments; ++k) {
+    const Segment& segment = graph.segments[static_cast<std::size_t>(k)];
+    if (segment.block.find('.') != std::string::npos)
+      add(names.blocks, segment.block.substr(0, segment.block.find('.')));
+    add(names.blocks, segment.block);
+    add(names.modules, segment.module);
+  }
+  return names;
+}
+
+/// "NAME; it is one of ...": the names that are most like it first.
+[[nodiscard]] std::string known_names(const Graph& graph, int segments, const std::string& word) {
+  constexpr int kClose = 3;
+  const Names names = names_in(graph, segments);
+  std::vector<std::string> all = names.blocks, close;
+  all.insert(all.end(), names.modules.begin(), names.modules.end());
+  for (int k = 0; k < kClose; ++k) {
+    const std::string one = nearest(word, all);
+    if (one.empty()) break;
+    std::erase(all, one);
+    close.push_back(one);
+  }
+  for (const std::string& block : names.blocks) add(close, block);
+  std::string text;
+  for (const std::string& name : close) text += (text.empty() ? "" : ", ") + name;
+  return text + "; or a module within them, such as " + names.modules[names.modules.size() / 2];
+}
+
+}  // namespace
+
+int frozen_segments(const Graph& graph, Granularity granularity, const std::string& up_to) {
+  if (up_to.empty()) return 0;
+  const int head = graph.nodes.back().weight;
+  int end = 0;
+  if (up_to == kAllButHead) end = head;
+  for (int k = 0; k < std::ssize(graph.segments); ++k) {
+    const Segment& segment = graph.segments[static_cast<std::size_t>(k)];
+    if (within(front_of(segment.name), up_to) || within(segment.block, up_to) || within(segment.module, up_to))
+      end = k + 1;
+  }
+  require(end > 0, ExitCode::usage, "--freeze ", up_to, ": the network has nothing of this name; it has ",
+          known_names(graph, head, up_to));
+  require(end <= head, ExitCode::usage, "--freeze ", up_to,
+          " leaves nothing to train; all-but-head leaves the last layer");
+  Parameters layers;
+  layers.segments = graph.segments;
+  assign_layers(layers, granularity);
+  const Segment& last = layers.segments[static_cast<std::size_t>(end) - 1];
+  const auto trained = std::find_if(layers.segments.begin() + end, layers.segments.end(),
+                                    [&](const Segment& segment) { return segment.layer <= last.layer; });
+  require(trained == layers.segments.end(), ExitCode::usage, "--freeze ", up_to, " ends within ",
+          layers.layer_names[static_cast<std::size_t>(last.layer)],
+          ", which --granularity makes one layer; take --granularity tensor, or freeze the whole of it");
+  return end;
+}
+
+}  // namespace dat

@@ -1,0 +1,161 @@
+"""Fine-tuning: what stands still keeps its bits on any number of ranks and over restarts, a new last layer begins in the run
+itself, and files of others with one end in a message at worst. DAT_MUTANTS: how many damaged files of each kind."""
+
+import os
+import re
+import signal
+
+import h5py
+import numpy as np
+
+import common
+
+SET = {"train": 64, "test": 24, "size": 16, "classes": 4}
+# Six steps an epoch, on any number of ranks.
+RUN = ["--data", "set.h5", "--network", "small_cnn", "--width", 20, "--threads", 1, "--attack-steps", 2, "--eval", "pgd2", "--eval-every", 1,
+       "--warmup-epochs", 1, "--epochs", 1, "--selector", "all", "--optimizer", "sgd", "--lr", 0.1, "--deterministic", "--total-batch", 12,
+       "--micro-batch", 2, "--checkpoint-every", 1]
+FREEZE = ["--freeze", "conv2", "--freeze-epochs", 1, "--attack-bn", "train", "--head-lr", 0.2, "--average", "ema", "--average-decay", 0.5]
+STILL = ("conv1", "bn1", "conv2", "bn2")
+
+
+class FineTuning(common.TestCase):
+    def setUp(self):
+        super().setUp()
+        common.synthetic("set.h5", **SET)
+
+    def arrays(self, folder, step):
+        return common.datasets(f"{folder}/ckpt/step-{step:09d}.h5")
+
+    def assert_still(self, folder, first, last, still=STILL):
+        """Weights, running statistics and averages between two checkpoints."""
+        before, after = self.arrays(folder, first), self.arrays(folder, last)
+        names = [name for name in before if name.startswith(("param/", "bn/")) and name.split("/")[1].startswith(still)]
+        self.assertEqual(len(names), 5 * len(still) // 2)
+        self.assert_same({name: before[name] for name in names}, {name: after[name] for name in names})
+        for name in names:
+            if (average := name.replace("param/", "optim/average/")) in after:
+                self.assertEqual(common.bits(after[average]), common.bits(after[name]))
+        self.assertEqual([name for name in after if name.startswith("param/") and name not in names and
+                          common.bits(after[name]) == common.bits(before[name])], [])
+
+    def test_a_run_goes_on_across_the_border_on_any_number_of_ranks(self):
+        self.train("whole", *RUN, *FREEZE)
+        self.assert_still("whole", 1, 6)
+        moved = self.arrays("whole", 7)
+        self.assertNotEqual(common.bits(moved["param/conv1.weight"]), common.bits(self.arrays("whole", 6)["param/conv1.weight"]))
+        running = self.start_run(["train", "--out", "run", *RUN, *FREEZE, "--verify", 2], 3, steps=2)
+        for pid in running.ranks().values():
+            common.kill(pid, signal.SIGKILL)
+        running.wait()
+        for ranks, steps in (1, 5), (3, 6), (2, 9), (3, 12):
+            self.train("run", *RUN, *FREEZE, "--max-steps", steps, *(["--verify", 2] if ranks > 1 else []), ranks=ranks)
+        self.assert_same(common.state("run"), common.state("whole"))
+        gradients = [row["weight_gradients"] for row in common.rows("run", "step")]
+        self.assertEqual(gradients, [6] * 6 + [18] * 6)  # of six micro-batches
+        self.refuse(2, "freeze-epochs", "train", "--out", "run", *RUN, *FREEZE, "--freeze-epochs", 2)
+        # Ranks that only attack see the same network.
+        self.train("apart", *RUN, *FREEZE, "--attack-bn", "eval")
+        self.train("generated", *RUN, *FREEZE, "--attack-bn", "eval", "--generators", 1, ranks=3)
+        self.assert_same(common.state("generated"), common.state("apart"))
+
+    def test_ranks_that_may_be_false_do_the_same_work(self):
+        false = ["--aggregator", "centered_clip", "--byzantine", "--attack-bn", "eval", "--attack-steps", 1, "--eval", "fgsm"]
+        run = [word for word in RUN if word not in ("--eval", "pgd2")]
+        self.train("run", *run, *FREEZE, *false, ranks=3)
+        self.assertEqual(common.rows("run", "ban"), [])
+        self.assert_still("run", 1, 6)
+
+    def test_a_new_last_layer_in_one_step(self):
+        common.synthetic("other.h5", **SET | {"classes": 3})
+        self.train("base", *RUN, "--max-steps", 2)
+        base = self.arrays("base", 2)
+        common.write_safetensors("base.safetensors", {name.split("/")[1]: values for name, values in base.items() if name.startswith(("param/", "bn/"))})
+        new = ["train", *RUN, "--data", "other.h5", "--seed", 5, "--initialize"]
+        head = ["--new-head", 3, "--freeze", "all-but-head", "--max-steps", 2]
+        for source in "base", "base.safetensors":
+            ended = common.run(*new, source, *head, "--size", 20, "--out", f"of-{source}")
+            self.assertEqual(ended.code, 0, ended.text)
+            self.assertIn(f"beginning with the weights of {source}, with a new last layer of 3 classes", ended.text)
+            self.assertEqual(", of images of 16x16, where these are 20x20" in ended.text, source == "base")
+            self.assert_still(f"of-{source}", 1, 2, (*STILL, "conv3", "bn3"))
+            after = self.arrays(f"of-{source}", 2)
+            for name, values in base.items():
+                if name.startswith(("param/", "bn/")) and "linear" not in name:
+                    self.assertEqual(common.bits(values), common.bits(after[name]), name)
+            self.assertEqual(after["param/linear.weight"].shape, (3, 40))
+        # The same last layer as `import` makes with this seed, and a fresh optimizer.
+        self.assertEqual(common.run("import", "base", "--new-head", 3, "--seed", 5, "--out", "new.h5").code, 0)
+        self.assertEqual(common.run(*new, "new.h5", "--freeze", "all-but-head", "--max-steps", 2, "--size", 20, "--out", "imported").code, 0)
+        self.assert_same(common.state("imported"), common.state("of-base"))
+        # What does not fit is told at once, all of it.
+        ended = self.refuse(4, r"in 2 tensors: linear.bias is \[4\], not \[3\]; linear.weight is \[4,40\], not \[3,40\]|"
+                            r"in 2 tensors: linear.weight is \[4,40\], not \[3,40\]; linear.bias is \[4\], not \[3\]", *new, "base", "--out", "no")
+        self.assertIn("--new-head N begins its last layer anew", ended.errors[0])
+        self.refuse(2, "the images have 3; give --new-head 3", *new, "base", "--new-head", 4, "--out", "no", ranks=2)
+        self.refuse(2, "--freeze conv9: the network has nothing of this name; it has conv", *new, "base", "--new-head", 3, "--freeze", "conv9",
+                    "--out", "no", ranks=2)
+        self.refuse(2, "leaves nothing to train", "train", *RUN, "--freeze", "linear", "--out", "no")
+
+    def test_what_is_saved_is_forecast(self):
+        run = ["--data", "set.h5", "--network", "resnet18", "--width", 3, "--threads", 1, "--attack", "fgsm", "--eval-every", 0, "--batch", 8,
+               "--eval", "fgsm", "--max-steps", 1, "--lambda", 1, "--freeze", "layer3"]
+        for selector in ["--selector", "all"], ["--selector", "exp3", "--budget", 8, "--budget-unit", "bytes"]:
+            text = common.run("validate", *run, *selector, ranks=2).text
+            found = re.search(r"trained +(\d+) parameters, those behind layer3; (\S+) weight gradients of convolutions per step", text)
+            self.assertTrue(found, text)
+            sent = float(re.search(r"([0-9.]+) MB with all layers active", text)[1])
+            out = selector[1]
+            self.train(out, *run, *selector, ranks=2)
+            row, = common.rows(out, "step")
+            self.assertAlmostEqual(row["bytes_sent"] / 1e6, sent, delta=0.051)
+            with h5py.File(common.checkpoints(out)[-1]) as file:
+                shapes = {name: item.shape for name, item in file["param"].items()}
+            trained = sum(int(np.prod(shape)) for name, shape in shapes.items() if name.startswith(("layer4", "linear")))
+            self.assertEqual(int(found[1]), trained)
+            if selector[1] == "all":  # the first epoch is a warm-up, with all layers
+                self.assertEqual(row["weight_gradients"], float(found[2]))
+
+
+class Mutants(common.TestCase):
+    """Damaged checkpoints and state_dicts with a last layer of 1,000 classes, of which another one is wanted."""
+
+    def test_none_ends_the_program_otherwise_than_by_a_message(self):
+        common.synthetic("set.h5", train=8, test=2, size=8, classes=4)
+        self.train("base", "--data", "set.h5", "--network", "small_cnn", "--width", 16, "--threads", 1, "--max-steps", 1, "--batch", 4,
+                   "--attack", "none", "--eval", "fgsm", "--eval-every", 0)
+        random = np.random.default_rng(3)
+        arrays = {name: values for name, values in common.state("base").items() if name.startswith(("param/", "bn/"))}
+        arrays["param/linear.weight"] = random.standard_normal((1000, 32)).astype(np.float32)
+        arrays["param/linear.bias"] = np.zeros(1000, np.float32)
+        with h5py.File("weights.h5", "w") as file:
+            for name, values in arrays.items():
+                file[name.split("/")[1]] = values
+        common.write_safetensors("weights.safetensors", {name.split("/")[1]: values for name, values in arrays.items()})
+        ended = common.run("import", "weights.h5", "--network", "small_cnn", "--width", 16, "--new-head", 1000, "--out", "checkpoint.h5")
+        self.assertEqual(ended.code, 0, ended.text)
+        seen = set()
+        for source in "weights.h5", "weights.safetensors", "checkpoint.h5":
+            with open(source, "rb") as file:
+                whole = np.frombuffer(file.read(), np.uint8)
+            sealed = source == "checkpoint.h5"
+            mutated = "mutant." + source.split(".")[1]
+            for number in range(int(os.environ.get("DAT_MUTANTS", 3))):
+                mutant = whole.copy()
+                begin = 512 if sealed else 0
+                for at in begin + random.integers(0, min(16384, len(whole) - begin), 1 + number % 8):
+                    mutant[at] = random.integers(0, 256)
+                if number % 10 == 9:
+                    mutant = mutant[: random.integers(begin, len(mutant))]
+                mutant.tofile(mutated)
+                if sealed:
+                    common.seal(mutated)
+                ended = common.run("import", mutated, "--network", "small_cnn", "--width", 16, "--new-head", 10, "--out", "out.h5", limit=60)
+                self.assertIn(ended.code, (0, 2, 4), ended.text)
+                self.assertEqual(len(ended.errors), ended.code != 0, ended.text)
+                seen.add(ended.code)
+        self.assertIn(4, seen | {4} if "DAT_MUTANTS" not in os.environ else seen)
+
+
+if __name__ == "__main__":
+    common.main()

@@ -1,0 +1,276 @@
+// What stands still in a training, and the rate of the last layer.
+
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "allocations.hpp"
+#include "catch.hpp"
+#include "dat/selector.hpp"
+#include "device.hpp"
+#include "errors.hpp"
+#include "replica/model_state.hpp"
+#include "small_run.hpp"
+#include "train/plan/frozen.hpp"
+#include "train/trainer.hpp"
+
+using namespace dat;
+
+namespace {
+
+[[nodiscard]] std::vector<float> values_of(const Model& model, const float* from, std::int64_t count) {
+  std::vector<float> values(static_cast<std::size_t>(count));
+  model.backend.copy_to_host(values.data(), from, values.size() * sizeof(float));
+  return values;
+}
+
+[[nodiscard]] std::vector<float> weights_of(const Trainer& trainer) {
+  return values_of(trainer.model(), trainer.model().parameters.values, trainer.model().parameters.size);
+}
+
+/// Three steps an epoch; conv1 and bn1 stand still.
+[[nodiscard]] TrainOptions frozen_run() {
+  TrainOptions options = test::small_run();
+  options.limit_train = 48;
+  options.limit_test = 16;
+  options.epochs = 2;
+  options.lambda = 0;
+  options.selector = "all";
+  options.optimizer = "sgd";
+  options.weight_decay = 0.1;
+  options.freeze = "conv1";
+  return options;
+}
+
+[[nodiscard]] int segments_of(const std::string& network, const std::string& freeze,
+                              Granularity granularity = Granularity::tensor) {
+  return frozen_segments(networks().at(network)({.width = 16}), granularity, freeze);
+}
+
+}  // namespace
+
+TEST_CASE("Stages, blocks and modules are frozen with all before them", "[fine]") {
+  const auto [network, name, segments] = GENERATE(table<std::string, std::string, int>({
+      {"small_cnn", "conv1", 3},
+      {"small_cnn", "bn2", 6},
+      {"small_cnn", "all-but-head", 9},
+      {"resnet18", "", 0},
+      {"resnet18", "stem", 3},
+      {"resnet18", "layer1", 15},
+      {"resnet18", "layer2.0", 24},
+      {"resnet18", "layer2.0.conv1", 18},
+      {"resnet18", "layer2.0.shortcut", 24},
+      {"preact_resnet18", "stem", 1},
+      {"preact_resnet18", "layer1.0.conv1", 4},
+      {"preact_resnet18", "all-but-head", 52},
+      {"preact_resnet18_bn", "all-but-head", 54},
+      {"wrn16_4", "block2", 29},
+      {"wrn16_4", "block1.layer.0", 8},
+  }));
+  INFO(network << " " << name);
+  CHECK(segments_of(network, name) == segments);
+}
+
+TEST_CASE("What cannot be frozen is refused, with the names that are most like it first", "[fine]") {
+  const auto refusal = [](const std::string& network, const std::string& name, Granularity granularity) {
+    return error_of([&] { (void)segments_of(network, name, granularity); });
+  };
+  const std::string unknown = refusal("resnet18", "layer5", Granularity::tensor);
+  CHECK(unknown.starts_with("2: --freeze layer5: the network has nothing of this name; it has layer"));
+  CHECK(contains(unknown, "all-but-head, stem, layer1, layer1.0"));
+  CHECK(contains(refusal("resnet18", "layer", Granularity::tensor), "nothing of this name"));
+  CHECK(contains(refusal("resnet18", "layer2.0.conv9", Granularity::tensor), "it has layer2.0.conv"));
+  CHECK(contains(refusal("resnet18", "linear", Granularity::tensor), "leaves nothing to train"));
+  CHECK(contains(refusal("preact_resnet18_bn", "all-but-head", Granularity::block),
+                 "ends within linear, which --granularity makes one layer"));
+  CHECK(contains(refusal("resnet18", "layer1.0.conv1", Granularity::block), "take --granularity tensor"));
+  CHECK(segments_of("resnet18", "layer1.0", Granularity::block) == 9);
+}
+
+TEST_CASE("Behind layers that stand still, a selector knows its own", "[fine][selector]") {
+  const SelectorOptions options{{.budget = 2, .p_min = 0.1}, 4, {}, 100};
+  const auto plain = selectors().at("oracle")(options);
+  const auto behind = behind_frozen(selectors().at("oracle")(options), 2, 6, 100);
+  const auto same = [&] {
+    std::vector<double> expected = plain->probabilities();
+    expected.insert(expected.begin(), 2, 0.0);
+    CHECK(behind->probabilities() == expected);
+    CHECK(behind->state() == plain->state());
+  };
+  for (int step = 0; step < 3; ++step) {
+    plain->begin(step);
+    behind->begin(step);
+    same();
+    plain->learn({{1, 0, 1, 2}}, {1, 0, step + 2.0, 3});
+    behind->learn({{0, 0, 1, 0, 1, 2}}, {9, 9, 1, 0, step + 2.0, 3});
+    same();
+  }
+  const auto again = behind_frozen(selectors().at("oracle")(options), 2, 6, 100);
+  again->restore(behind->state());
+  CHECK(again->probabilities() == behind->probabilities());
+  CHECK(behind->rates() == nullptr);
+  const auto fading = behind_frozen(selectors().at("freezeout")(options), 2, 6, 100);
+  fading->begin(7);
+  REQUIRE(fading->rates() != nullptr);
+  CHECK((*fading->rates())[1] == 0);
+  CHECK((*fading->rates())[2] > 0);
+  const auto some = behind_frozen(selectors().at("all")(options), 2, 6, 5);
+  some->begin(4);
+  CHECK(some->probabilities() == std::vector<double>{0, 0, 1, 1, 1, 1});
+  some->begin(5);
+  CHECK(some->probabilities() == std::vector<double>(6, 1.0));
+}
+
+TEST_CASE("What stands still keeps its bits, in the average too, costs nothing and is told so", "[fine][trainer]") {
+  TrainOptions options = frozen_run();
+  options.average = "ema";
+  options.average_decay = 0.5;
+  options.average_bn = GENERATE("ema", "rebuild");
+  options.attack = GENERATE("pgd", "fgsm");
+  options.attack_bn = options.attack == "fgsm" ? "train" : "eval";
+  options.freeze_epochs = GENERATE(0, 1);
+  const auto world = Communicator::single();
+  Trainer trainer(*world, options);
+  trainer.share_state();
+  Model& model = trainer.replica().model();
+  const int frozen = model.freezing.segments;
+  const std::int64_t end = model.parameters.segments[static_cast<std::size_t>(frozen)].begin,
+                     channels = model.graph.statistics_of(frozen);
+  REQUIRE(frozen == 3);
+  REQUIRE(channels == 16);
+  const auto statistics = values_of(model, model.running_mean, channels);
+  const auto before = weights_of(trainer);
+  const auto same = [&](const std::vector<float>& weights) {
+    return std::equal(weights.begin(), weights.begin() + end, before.begin());
+  };
+  trainer.start();
+  for (int step = 0; step < 6; ++step) {
+    const bool still = options.freeze_epochs == 0 || step < 3;
+    const StepRecord& record = trainer.step(false);
+    INFO("step " << step);
+    CHECK(record.weight_gradients == (still ? 2 : 3));
+    CHECK((record.active_elements < model.parameters.size) == still);
+    CHECK((*record.p)[0] == (still ? 0 : 1));
+    const auto weights = weights_of(trainer);
+    CHECK(same(weights) == still);
+    CHECK(!std::equal(weights.begin() + end, weights.end(), before.begin() + end));
+    CHECK((values_of(model, model.running_mean, channels) == statistics) == still);
+    CHECK(values_of(model, model.running_mean, model.graph.statistics).back() != 0);
+    if (step % 3 != 2) continue;
+    (void)trainer.evaluate();
+    const Checkpoint checkpoint = trainer.capture();
+    CHECK((checkpoint.array("optim/average/conv1.weight", {16, 3, 3, 3}).values ==
+           checkpoint.array("param/conv1.weight", {16, 3, 3, 3}).values) == still);
+    for (const char* name : {"bn1.running_mean", "bn1.running_var"})
+      CHECK((checkpoint.array(std::string("optim/average/") + name, {16}).values ==
+             checkpoint.array(std::string("bn/") + name, {16}).values) == still);
+    const auto& momentum = checkpoint.array("optim/momentum/conv1.weight", {16, 3, 3, 3}).values;
+    CHECK(std::all_of(momentum.begin(), momentum.end(), [](float v) { return v == 0; }) == still);
+  }
+}
+
+TEST_CASE("A run that goes on from either side of the end of a freeze has equal bits", "[fine][trainer]") {
+  TrainOptions options = frozen_run();
+  options.freeze_epochs = 1;
+  options.average = "ema";
+  options.average_bn = "rebuild";
+  options.warmup_epochs = GENERATE(0, 1);
+  options.attack_bn = "train";
+  const auto world = Communicator::single();
+  Trainer whole(*world, options);
+  whole.share_state();
+  whole.start();
+  std::vector<Checkpoint> there;
+  for (int step = 1; step <= 6; ++step) {
+    (void)whole.step(false);
+    if (step == 2 || step == 3 || step == 4) there.push_back(whole.capture());
+  }
+  whole.complete_average();
+  const Checkpoint last = whole.capture();
+  for (const Checkpoint& checkpoint : there) {
+    Trainer part(*world, options);
+    part.restore(checkpoint);
+    part.share_state();
+    part.complete_average();
+    part.start();
+    while (part.steps_done() < 6) (void)part.step(false);
+    part.complete_average();
+    const Checkpoint found = part.capture();
+    REQUIRE(found.arrays.size() == last.arrays.size());
+    for (std::size_t k = 0; k < found.arrays.size(); ++k) {
+      INFO(found.arrays[k].name);
+      CHECK(found.arrays[k].values == last.arrays[k].values);
+    }
+  }
+}
+
+TEST_CASE("Passes without a way back for what always stands still need less memory, and give the same bits",
+          "[fine][trainer]") {
+  TrainOptions options = frozen_run();
+  options.freeze = "conv2";
+  const auto run = [&](int freeze_epochs) {
+    options.freeze_epochs = freeze_epochs;
+    const auto world = Communicator::single();
+    Trainer trainer(*world, options);
+    trainer.start();
+    for (int step = 0; step < 2; ++step) (void)trainer.step(false);
+    return std::pair(trainer.weights_hash(), trainer.replica().training(16).workspace_bytes());
+  };
+  const auto [weights, bytes] = run(0);
+  const auto [other_weights, more] = run(1);
+  CHECK(weights == other_weights);
+  CHECK(bytes < more);
+}
+
+TEST_CASE("A steady step with layers that stand still allocates nothing", "[fine][trainer][cpu]") {
+  TrainOptions options = frozen_run();
+  options.selector = GENERATE("all", "exp3");
+  options.budget = options.selector == "all" ? 0 : 4;
+  options.budget_unit = options.selector == "all" ? "layers" : "seconds";
+  options.head_lr = 0.5;
+  options.average = "ema";
+  options.average_bn = "ema";
+  const auto world = Communicator::single();
+  Trainer trainer(*world, options);
+  trainer.share_state();
+  trainer.start();
+  for (int k = 0; k < 3; ++k) (void)trainer.step(false);
+  CHECK(allocations_in(3, [&] { (void)trainer.step(false); }) == 0);
+  const std::vector<double> costs = trainer.layers().costs();
+  CHECK(costs[0] == 0);
+  CHECK(costs.back() > 0);
+}
+
+TEST_CASE("The last layer has a learning rate of its own", "[fine][trainer]") {
+  TrainOptions options = frozen_run();
+  options.freeze = "";
+  options.weight_decay = 0;
+  options.lr = 0.01;
+  options.epochs = 1;
+  options.optimizer = GENERATE("sgd", "lars", "lars_sgd", "lamb");
+  options.importance = GENERATE("inside", "outside");
+  options.clip_norm = options.optimizer == "sgd" ? 1 : 0;
+  const auto step = [&](double head_lr) {
+    options.head_lr = head_lr;
+    const auto world = Communicator::single();
+    Trainer trainer(*world, options);
+    const auto before = weights_of(trainer);
+    trainer.start();
+    (void)trainer.step(false);
+    auto moved = weights_of(trainer);
+    for (std::size_t i = 0; i < moved.size(); ++i) moved[i] -= before[i];
+    const auto& segments = trainer.model().parameters.segments;
+    return std::pair(moved, static_cast<std::size_t>(segments[segments.size() - 2].begin));
+  };
+  const auto [plain, head] = step(0);
+  const auto [fast, same_head] = step(0.04);
+  for (std::size_t i = 0; i < plain.size(); ++i) {
+    INFO(i << " of " << head);
+    const float factor = i < head ? 1 : 4;
+    CHECK(std::fabs(fast[i] - factor * plain[i]) <= 2e-6F * factor);
+  }
+  CHECK(plain.back() != 0);
+}
