@@ -317,7 +317,8 @@ void SequenceEvaluator::confirm(BallNorm norm, double eps) {
   objective_.forward();
   const std::vector<float> logits = fetch(objective_.logits, count * images_.classes);
   const std::vector<float> x = fetch(images_.clean, count * pixels);
-  x_adv_ = fetch(images_.x_adv, count * pixels);
+  x_adv_.resize(static_cast<std::size_t>(count * pixels));  // no second one for a moment
+  images_.backend.copy_to_host(x_adv_.data(), images_.x_adv, x_adv_.size() * sizeof(float));
   const auto part = [](const std::vector<float>& all, std::size_t k, std::size_t size) {
     return std::span(all).subspan(k * size, size);
   };

@@ -28,6 +28,7 @@ int edit_distance(const std::string& a, const std::string& b) {
 /// What other programs call our options, verbs and values. The first of ours that is known where the word stands is
 /// meant.
 const std::map<std::string, std::vector<std::string>> kSynonyms = {
+    {"activation-checkpointing", {"recompute"}},
     {"adam", {"lamb"}},
     {"adamw", {"lamb"}},
     {"amp", {"precision"}},
@@ -65,6 +66,7 @@ const std::map<std::string, std::vector<std::string>> kSynonyms = {
     {"gpu", {"device", "cuda"}},
     {"gpus", {"device", "cuda"}},
     {"grad-clip", {"clip-norm"}},
+    {"gradient-checkpointing", {"recompute"}},
     {"ifgsm", {"pgd"}},
     {"inf", {"linf"}},
     {"info", {"doctor"}},

@@ -130,7 +130,11 @@ void tell(const EvaluationReport& report, const std::function<std::string()>& wr
 [[nodiscard]] std::string memory_text(const EvaluationSetting& s) {
   const std::size_t images = static_cast<std::size_t>(s.data->size()), attacks = s.attacks->members().size();
   constexpr std::size_t kOfAnImage = 3 * sizeof(double);
-  return text_of(process_memory(s.replica->backend(), {{"results", images * (1 + attacks) * kOfAnImage}}));
+  const Buffers& batch = s.replica->images();
+  const std::size_t looked_at =
+      s.sequence ? 2 * static_cast<std::size_t>(batch.capacity * batch.layout.elements()) * sizeof(float) : 0;
+  return text_of(process_memory(s.replica->backend(), {{"results", images * (1 + attacks) * kOfAnImage},
+                                                       {"images that are looked at", looked_at}}));
 }
 
 int evaluate(Communicator& world, const EvalOptions& options, int argc, char** argv) {
