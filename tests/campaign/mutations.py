@@ -224,7 +224,7 @@ MUTATIONS = [
     ("an evaluation begun anew has the images of another", "src/assess/sequence_run.cpp", '"adversarial.h5", "adversarial.part", ', "", "e2e:autoattack"),
     ("whoever has left may be any", MEMBERS, "2 * (faults * each + std::min(faults, one_more))", "2 * (faults * each + 0 * one_more)", "unit:[membership]"),
     ("those who sleep end as if all were well", RUN, "  members_.wake(code);", "  members_.wake(ExitCode::done);", "e2e:leaving"),
-    ("back to a checkpoint that is no good", RUN, "to_go_back_to(first_bad - 1,", "to_go_back_to(first_bad,", "e2e:setbacks"),
+    ("back to a checkpoint that is no good", "src/run/roll_back.cpp", "to_go_back_to(first_bad - 1,", "to_go_back_to(first_bad,", "e2e:setbacks"),
     ("the rate's factor is forgotten by checkpoints", NUMBERS, "  lr_factor = values[2];\n}\n\nvoid Setbacks::share",
      "}\n\nvoid Setbacks::share", "unit:[numbers]"),
     # Ranks that only attack.
