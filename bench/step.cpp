@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "command_line.hpp"
+#include "measure/process_memory.hpp"
 
 namespace {
 
@@ -54,12 +55,16 @@ int main(int argc, char** argv) {
   std::string results;
   CLI::App app("Times training steps on random images of CIFAR's shape: one line of JSON each", "bench_step");
   dat::bench::add_options(app, options, repeat);
+  app.add_option("--size", options.size, "height and width of the images");
   app.add_option("--attack", options.attack, "how training images are perturbed, as in dat_hpc train: pgd, fgsm, none");
   app.add_option("--attack-bn", options.attack_bn, "auto, eval or train: the attack's batch norms, as in dat_hpc train")
       ->check(CLI::IsMember({"auto", "eval", "train"}));
   app.add_option("--math", options.math, "f32 or tf32 (where the GPU has it): products of f32 numbers");
   app.add_option("--precision", options.precision, "f32, f16 or bf16: storage of the network that is trained");
   app.add_option("--attack-precision", options.attack_precision, "f32, f16 or bf16: storage of the attacked network");
+  app.add_option("--recompute", options.recompute,
+                 "none or norms: what training passes make again instead of keeping it")
+      ->check(CLI::IsMember({"none", "norms"}));
   app.add_option("--planning-seconds", options.planning_seconds, "for trials of a GPU's algorithms");
   app.add_option("--micro-batch", options.micro_batch, "images at a time; 0: the batch");
   app.add_option("--attack-batch", options.attack_batch, "images per pass of the attack; 0: the micro-batch");

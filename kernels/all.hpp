@@ -17,6 +17,7 @@
 #include "loss.hpp"
 #include "low_rank.hpp"
 #include "margin.hpp"
+#include "max_pool.hpp"
 #include "move_weights.hpp"
 #include "noise.hpp"
 #include "noisy_image.hpp"

@@ -79,6 +79,28 @@ struct TakeWeightGradient {
   }
 };
 
+/// Samples [from_h][from_w][c] as [h][w][c], or added to what is there: rows are left out below, and columns at the
+/// right, or zeros are put there. Each call moves up to 16 channels of one pixel. Runs over n * h * w * groups(c).
+template <class T>
+struct FitPixels {
+  const T* from;
+  T* to;
+  int c, from_h, from_w, h, w;
+  bool add;
+  DAT_HD void operator()(std::int64_t i) const {
+    const std::int64_t pieces = (c + kGroup - 1) / kGroup, pixel = i / pieces, row = pixel / w;
+    const int first = static_cast<int>(i % pieces) * kGroup, last = first + kGroup < c ? first + kGroup : c;
+    const int x = static_cast<int>(pixel % w), y = static_cast<int>(row % h);
+    const bool inside = y < from_h && x < from_w;
+    const T* const source = from + ((row / h * from_h + y) * from_w + x) * c;
+    for (int k = first; k < last; ++k) {
+      const float value = inside ? to_float(source[k]) : 0.0F;
+      T& there = to[pixel * c + k];
+      there = Stored<T>::from(add ? to_float(there) + value : value);
+    }
+  }
+};
+
 /// Second half of the input gradient of a convolution on images. The first is a matrix product: for each pixel of dy
 /// and each tap and channel, products [n*h_out*w_out][row] = what this pixel sends there, tap*c + channel inside a row.
 /// Here every image pixel adds up what it gets; then dx is written, or PGD's step is done where `update` is given. The
@@ -126,6 +148,7 @@ struct ImageGradient {
 };
 using ImageGradientRgb = ImageGradient<3, 1, 3>;   ///< what the networks begin with
 using ImageGradientGrey = ImageGradient<3, 1, 1>;  ///< the same on images of one channel
+using ImageGradientStem = ImageGradient<7, 2, 3>;  ///< what those for images of 224 pixels begin with
 using ImageGradientAny = ImageGradient<0, 0, 0>;
 
 /// The sum, by the code for its shape where there is some.
@@ -135,6 +158,8 @@ inline void image_gradient(const Device& device, std::int64_t elements, const Ta
     each(device, elements, ImageGradientRgb{of});
   else if (known && of.c == 1)
     each(device, elements, ImageGradientGrey{of});
+  else if (of.kernel == 7 && of.stride == 2 && of.c == 3)
+    each(device, elements, ImageGradientStem{of});
   else
     each(device, elements, ImageGradientAny{of});
 }

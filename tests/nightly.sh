@@ -32,7 +32,7 @@ part "$python" tests/campaign/soak.py "$program" 100000
 part python3 tests/campaign/hangs.py "$program" build/test/tests/dat_hang_case --count 24
 part "${ranks[@]}" DAT_FLIPS=1000 DAT_CLEAN_STEPS=100000 mpirun -np 3 build/test/tests/dat_mpi_tests "[corruption]"
 part "$python" tests/outside/step.py "$program"
-for network in resnet18 preact_resnet18 preact_resnet50 wrn28_10; do
+for network in resnet18 preact_resnet18 preact_resnet50 wrn_28_10 dm_wrn_28_10 imagenet_resnet18 imagenet_resnet50; do
   part "$python" tests/golden/full_size.py build/test/tests/dat_probe $network
 done
 part env DAT_SEQUENCE=aa-standard "$python" tests/e2e/autoattack.py "$program" Sequence.test_ranks_batches_and_kills
@@ -54,6 +54,7 @@ done
 part env DAT_NIGHT=1 "$python" tests/e2e/autoattack.py "$program"
 part env DAT_NIGHT=1 "$python" tests/e2e/certify.py "$program"
 part env DAT_NIGHT=1 "$python" tests/e2e/files.py "$program" Full Beside
+part env DAT_NIGHT=1 "$python" tests/e2e/export.py "$program" Others
 part env DAT_NIGHT=1 DAT_MUTANTS=3334 "$python" tests/e2e/fine_tuning.py "$program"
 part env DAT_NIGHT=1 "$python" tests/e2e/data.py "$program" ManyClasses
 if [ -x build/test/tests/dat_mpi_tests_double ]; then

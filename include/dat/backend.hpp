@@ -12,7 +12,7 @@
 
 namespace dat {
 
-/// What a convolution of a program is planned for: square kernel, square padding, no groups, no dilation. There are two
+/// What a convolution of a program is planned for: square kernel, no groups, no dilation. There are two
 /// kinds. A frozen convolution is for weights that stay as they are over many calls (attack, evaluation), and has a
 /// bias, the fused end of `accumulate` and `relu`, and no weight gradient. The other kind, for training, is y =
 /// conv(x), with a weight gradient, without bias or fused end.
@@ -20,7 +20,9 @@ struct ConvSpec {
   int n = 0;                   ///< samples in every call
   int c_in = 0, h = 0, w = 0;  ///< channels, height and width of x
   int c_out = 0;               ///< channels of y
-  int kernel = 3, stride = 1, pad = 1;
+  int kernel = 3, stride = 1;
+  int pad = 1;                  ///< zeros around x
+  int extra_pad = 0;            ///< further rows of zeros below, and columns at the right
   bool frozen = false;          ///< which of the two kinds
   bool accumulate = false;      ///< frozen: adds to what lies in y before the call (a residual)
   bool relu = false;            ///< frozen: a ReLU is the last thing that happens
@@ -32,8 +34,8 @@ struct ConvSpec {
   /// Type of x, y and their gradients, but for images. Weights and their gradients are f32 for the caller.
   DType storage = DType::f32;
 
-  [[nodiscard]] int h_out() const { return (h + 2 * pad - kernel) / stride + 1; }
-  [[nodiscard]] int w_out() const { return (w + 2 * pad - kernel) / stride + 1; }
+  [[nodiscard]] int h_out() const { return (h + 2 * pad + extra_pad - kernel) / stride + 1; }
+  [[nodiscard]] int w_out() const { return (w + 2 * pad + extra_pad - kernel) / stride + 1; }
   /// Multiply-adds of one pass over all n samples.
   [[nodiscard]] double macs() const { return double(n) * c_out * h_out() * w_out() * c_in * kernel * kernel; }
 };
@@ -139,6 +141,7 @@ struct BatchNormSpec {
   bool of_sum = false;             ///< x is the sum of two arrays, which forward() makes
   bool residual = false;           ///< another array is added to what the norm makes
   bool relu = false;               ///< a ReLU is the last thing that happens
+  bool again = false;              ///< y will be made a second time (BatchNorm::again)
   float epsilon = 1e-5F;
   DType storage = DType::f32;  ///< of x, residual, y and their gradients
 };
@@ -173,10 +176,16 @@ class BatchNorm {
     bool accumulate = false;                    ///< dgamma and dbeta are added to what is there
     const float* factor = nullptr;  ///< on the device: what dgamma and dbeta are multiplied by first; null: 1
   };
+  /// Makes y of the last forward call once more, of the same bits, from what is as it was there. With spec.again, and
+  /// only then.
+  virtual void again(const void* x, const void* residual, const float* gamma, const float* beta, const float* mean,
+                     const float* variance, void* y) = 0;
+
   /// The gradients of the last forward call: x, y, gamma, beta, mean and variance must be what they were there. y is
-  /// not looked at without a ReLU.
+  /// not looked at unless reads_result().
   virtual void backward(const void* x, const void* y, const void* dy, const float* gamma, const float* beta,
                         const float* mean, const float* variance, const Gradients& gradients) = 0;
+  [[nodiscard]] virtual bool reads_result() const { return false; }
 
   /// The library's name of the chosen code, for reports.
   [[nodiscard]] virtual std::string implementation() const = 0;

@@ -12,7 +12,7 @@
 namespace dat {
 
 /// The kinds of nodes. What a kind does in either program is in src/network/nodes/.
-enum class Op : std::uint8_t { input, normalize, convolution, batch_norm, relu, silu, add, pool, linear };
+enum class Op : std::uint8_t { input, normalize, convolution, batch_norm, relu, silu, add, max_pool, pool, linear };
 
 /// One operation of a network and its only result. Nodes are numbered in the order of computation; node 0 are the
 /// images.
@@ -21,7 +21,8 @@ struct Node {
   std::vector<int> inputs;  ///< the nodes whose results it reads
   /// Shape of the result, per sample, with the filling; pool and linear: h = w = 1.
   int c = 0, h = 1, w = 1;
-  int kernel = 0, stride = 1, pad = 0;  ///< convolution
+  int kernel = 0, stride = 1, pad = 0;  ///< convolution, max pool
+  int extra_pad = 0;                    ///< convolution: see ConvSpec
   /// The parameters of the node, as numbers of segments; -1: it has none. The parameters of a batch norm are gamma and
   /// beta.
   int weight = -1, bias = -1;
@@ -49,8 +50,8 @@ struct Normalization {
 };
 
 /// The normalization that a text names: "none"; "cifar10" or "cifar100" (the numbers in RobustBench's
-/// dm_wide_resnet.py); or the means of all channels, then their standard deviations, separated by commas. Error(usage):
-/// the text is none of these.
+/// dm_wide_resnet.py); "imagenet" (torchvision's); or the means of all channels, then their standard deviations,
+/// separated by commas. Error(usage): the text is none of these.
 [[nodiscard]] Normalization normalization_from(const std::string& text);
 
 /// What networks have behind their batch norms: max(x, 0), or x / (1 + exp(-x)), which is also called Swish.
@@ -75,6 +76,13 @@ struct Graph {
   [[nodiscard]] double macs() const;
 };
 
+/// Where a convolution puts its padding.
+enum class Padding : std::uint8_t {
+  around,  ///< kernel/2 on all sides
+  same     ///< as little as n/stride pixels need, rounded up, half of it on either side, an odd rest below and at the
+           ///< right: TensorFlow's SAME
+};
+
 struct NetworkOptions {
   int width = 64;    ///< channels of the first stage
   int size = 32;     ///< height = width of the images
@@ -97,15 +105,21 @@ class NetworkBuilder {
 
   /// The images, normalized where the options say so.
   [[nodiscard]] int input() const { return graph_.normalization.mean.empty() ? 0 : 1; }
-  /// A convolution with a square kernel, padding kernel/2 and no bias. The result is filled up to a multiple of
-  /// kChannels.
-  int convolution(const std::string& name, int x, int channels, int kernel, int stride);
+  /// How the weights of the convolutions that follow, and the biases of the linear layers, begin: as in PyTorch
+  /// (Initial::uniform), unless said otherwise.
+  void begin_weights(Initial convolutions, Initial linear_bias = Initial::uniform);
+  /// A convolution with a square kernel and no bias. The result is filled up to a multiple of kChannels.
+  int convolution(const std::string& name, int x, int channels, int kernel, int stride,
+                  Padding padding = Padding::around);
   int batch_norm(const std::string& name, int x);
   int relu(int x);
   int silu(int x);
   /// The activation that the options name.
   int activation(int x);
   int add(int a, int b);
+  /// The largest value in each window of kernel x kernel pixels, which are stride pixels apart; around x are kernel/2
+  /// pixels that are never the largest. Of equal ones the first, row by row, gets the gradient; and NaN wins (PyTorch).
+  int max_pool(int x, int kernel, int stride);
   /// The mean over all pixels.
   int pool(int x);
   /// A linear layer with bias. x has one pixel: the result of a pool.
@@ -127,25 +141,38 @@ class NetworkBuilder {
   static constexpr int kChannels = 16;
   int push(Node node, int filling);
   int pointwise(Op op, int x);
-  int segment(const std::string& name, std::vector<int> shape, int filling_out, int filling_in);
+  int segment(const std::string& name, std::vector<int> shape, int filling_out, int filling_in, Initial initial);
   [[nodiscard]] int filling(int x) const { return filling_[static_cast<std::size_t>(x)]; }
   Graph graph_;
   std::vector<int> filling_;  ///< filling of the result of each node
   Activation activation_;
+  Initial convolutions_ = Initial::uniform, linear_bias_ = Initial::uniform;
   std::string block_, module_;
 };
 
-/// The networks, by name.
-[[nodiscard]] const Registry<Graph(const NetworkOptions&)>& networks();
+/// Networks by name, and those whose names say how deep and how wide they are.
+class Networks : public Registry<Graph(const NetworkOptions&)> {
+ public:
+  using Registry::Registry;
 
-/// PyTorch's initial values of a parameter (Conv2d, Linear: U(-1/sqrt(fan_in), 1/sqrt(fan_in)), a linear bias with the
-/// fan-in of its weights; gamma 1, beta 0), from the counted generator: segment k of `segments`, in PyTorch's order,
-/// without the filling.
+  /// The forms of such names, with D for the depth, 6k + 4, and W for the widening factor: "wrn_D_W".
+  [[nodiscard]] static std::vector<std::string> forms();
+  /// What makes the network. Error(usage): there is none of this name; the message lists names and forms.
+  [[nodiscard]] std::function<Graph(const NetworkOptions&)> at(const std::string& name) const;
+};
+[[nodiscard]] const Networks& networks();
+/// Whether a name has one of the forms, with a depth and a widening factor that there can be.
+[[nodiscard]] bool is_formed_network(const std::string& name);
+
+/// The initial values of a parameter as its Segment::initial says, from the counted generator: segment k of `segments`,
+/// in PyTorch's order, without the filling.
 [[nodiscard]] std::vector<float> initial_values(const std::vector<Segment>& segments, std::size_t k,
                                                 std::uint64_t seed);
 
 /// The published width of a network, in channels of its first stage.
 [[nodiscard]] int default_width(const std::string& network);
+/// The name of the activation that a network was published with, relu or silu.
+[[nodiscard]] std::string default_activation(const std::string& network);
 
 /// Parameters that a training leaves as they are: the first ones, in the order of the network.
 struct Freezing {

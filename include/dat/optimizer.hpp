@@ -135,8 +135,9 @@ struct ScheduleOptions : RateSettings {
   std::int64_t total_steps = 0;  ///< the last step of the run, where it ends early (max_steps); 0 = by the epochs
 };
 
-/// step -> learning rate. Registered: "step" (milestones), "cosine" (to zero at the end), "linear" (to zero at the
-/// end), which share the linear warm-up, lr*(k+1)/(warm-up steps); "cyclic" and "one_cycle", whose rise is their own.
+/// step -> learning rate. Registered: "step" (milestones), "ramps" (lines between milestones), "cosine" (to zero at the
+/// end), "linear" (to zero at the end), which share the linear warm-up, lr*(k+1)/(warm-up steps); "cyclic" and
+/// "one_cycle", whose rise is their own.
 class Schedule {
  public:
   virtual ~Schedule() = default;

@@ -13,6 +13,15 @@ enum class Granularity : std::uint8_t { tensor, module, block };
 
 [[nodiscard]] Granularity granularity_from(const std::string& name);
 
+/// How a parameter begins.
+enum class Initial : std::uint8_t {
+  uniform,  ///< U(-1/sqrt(fan_in), 1/sqrt(fan_in)), of a bias with the fan-in of the weights before it: PyTorch's
+            ///< default
+  normal_fan_out,  ///< normal, with variance 2/fan_out: He et al., "Delving Deep into Rectifiers", 2015
+  zero,
+  one
+};
+
 /// One parameter tensor: a piece of the flat block. Convolution weights lie as [out][kh][kw][in] in memory; `shape` has
 /// PyTorch's order [out, in, kh, kw], which is also that of files.
 ///
@@ -29,6 +38,7 @@ struct Segment {
   int layer = 0;           ///< JointSpar's layer
   int filling_out = 0;     ///< filling channels of shape[0]
   int filling_in = 0;      ///< filling channels of shape[1]
+  Initial initial = Initial::uniform;
 
   /// PyTorch's shape, which files have: without the filling.
   [[nodiscard]] std::vector<int> file_shape() const;

@@ -124,10 +124,10 @@ struct GradientRequest {
   bool whole = false;
 };
 
-/// The network as it learns: batch norm with the statistics of the n samples of the call, all activations kept,
-/// gradients of weights and images. Life and memory are as for FrozenProgram. Batch norms that stand still
-/// (Model::freeze) have the running statistics, and zeros in batch_mean() and the like. What stands still in all steps
-/// (Freezing::always) has no way back, and its activations are not kept.
+/// The network as it learns: batch norm with the statistics of the n samples of the call, activations kept, gradients
+/// of weights and images. Life and memory are as for FrozenProgram. Batch norms that stand still (Model::freeze) have
+/// the running statistics, and zeros in batch_mean() and the like. What stands still in all steps (Freezing::always)
+/// has no way back, and its activations are not kept.
 ///
 /// Where the backend replays recordings, and passes are not recorded as a whole, the program records what is the same
 /// in every pass: the way forth, and the pieces of the way back between the gradients of parameters. The program
@@ -145,8 +145,10 @@ class TrainingProgram {
   /// @param scale    [2] on the device, S and 1/S, which may change between two passes: gradients within the network
   ///                 are S times as large, so that they do not become zero in f16. dlogits and all results are without
   ///                 it. Null: 1.
+  /// @param again    Results of batch norms and activations are not kept for the way back, but made again there, from
+  ///                 the results of convolutions: less memory, and the same bits.
   TrainingProgram(Model& model, int n, const Graph* of = nullptr, DType storage = DType::f32,
-                  const float* scale = nullptr);
+                  const float* scale = nullptr, bool again = false);
   ~TrainingProgram();
 
   /// Packs the weights where necessary, as FrozenProgram::refresh; forward() calls it.
@@ -203,6 +205,7 @@ class TrainingProgram {
   int n_;
   DType storage_;
   const float* scale_;
+  bool again_;
   std::vector<Step> steps_;
   std::vector<Piece> pieces_;                    ///< pieces of the way back, in its order
   std::unique_ptr<Backend::Recording> forward_;  ///< null: not recorded (yet)

@@ -191,6 +191,8 @@ class Report {
   /// Cuts metrics.jsonl back to so many bytes, and puts these lines behind them; and warns. Error(io);
   /// Error(checkpoint): it is shorter than that. Error(usage), as require_alone().
   void roll_back(std::int64_t metrics_bytes, const std::string& behind, const SetbackRecord& rollback);
+  /// Steps are counted anew from here on: those of the run, and of an epoch.
+  void count_anew(std::int64_t total_steps, std::int64_t steps_per_epoch);
   void message(const std::string& line);  ///< to the terminal and run.log, without controls (error.hpp)
   void warning(const std::string& line);  ///< "dat_hpc: warning: ..." to standard error, and to run.log
   /// Error(usage): another process writes metrics.jsonl, too (require_alone).

@@ -97,6 +97,17 @@ class Ledger {
 
 }  // namespace
 
+int sequence_micro_batch(bool gpu, const Graph& network) {
+  // All results of convolutions in f32, of which a frozen program holds a tenth to a quarter at a time.
+  constexpr double kOnCpu = 4.0 * (1 << 30), kOnGpu = 12.0 * (1 << 30);
+  double bytes = 0;
+  for (const Node& node : network.nodes)
+    if (node.op == Op::convolution) bytes += sizeof(float) * double(node.c) * node.h * node.w;
+  int images = gpu ? 256 : 64;
+  while (images > 1 && images * bytes > (gpu ? kOnGpu : kOnCpu)) images /= 2;
+  return images;
+}
+
 SequenceAttacks::SequenceAttacks(const AttackSequence& sequence, BallNorm norm, double eps, double alpha, int classes)
     : norm_(norm), eps_(eps) {
   const auto add = [&](const AttackWord& word, int restarts, const std::string& name) {
@@ -306,7 +317,8 @@ void SequenceEvaluator::confirm(BallNorm norm, double eps) {
   objective_.forward();
   const std::vector<float> logits = fetch(objective_.logits, count * images_.classes);
   const std::vector<float> x = fetch(images_.clean, count * pixels);
-  x_adv_ = fetch(images_.x_adv, count * pixels);
+  x_adv_.resize(static_cast<std::size_t>(count * pixels));  // no second one for a moment
+  images_.backend.copy_to_host(x_adv_.data(), images_.x_adv, x_adv_.size() * sizeof(float));
   const auto part = [](const std::vector<float>& all, std::size_t k, std::size_t size) {
     return std::span(all).subspan(k * size, size);
   };

@@ -15,10 +15,11 @@
 
 namespace dat {
 
-/// How many images go through the network at a time while a sequence runs. The number does not depend on --batch and
-/// the ranks, so that what a library computes of an image never depends on the other images. Fewer may be wanted of a
-/// pass (FrozenProgram::forward).
-[[nodiscard]] constexpr int sequence_micro_batch(bool gpu) { return gpu ? 256 : 64; }
+/// How many images go through the network at a time while a sequence runs: 64 on a CPU, 256 on a GPU, and of a network
+/// with many activations a half, a quarter, ... of that. The number depends on nothing else, not on --batch, the ranks
+/// or the memory, so that what a library computes of an image never depends on the other images. Fewer may be wanted of
+/// a pass (FrozenProgram::forward).
+[[nodiscard]] int sequence_micro_batch(bool gpu, const Graph& network);
 
 /// The attacks of a sequence, planned.
 class SequenceAttacks {

@@ -123,7 +123,14 @@ class Operator {
   std::vector<std::string> all = inputs;
   for (const int segment : {node.weight, node.bias})
     if (segment >= 0) all.push_back(graph.segments[static_cast<std::size_t>(segment)].name);
-  const std::int64_t kernel = node.kernel, stride = node.stride, pad = node.pad;
+  const std::int64_t kernel = node.kernel, stride = node.stride, pad = node.pad, pad_end = pad + node.extra_pad;
+  const auto of_windows = [&](const char* type) {
+    return Operator(type, all, output)
+        .with("kernel_shape", std::vector{kernel, kernel})
+        .with("strides", std::vector{stride, stride})
+        .with("pads", std::vector{pad, pad, pad_end, pad_end})
+        .take();
+  };
   switch (node.op) {
     case Op::input:
       return {};
@@ -131,11 +138,7 @@ class Operator {
       return {Operator("Sub", {inputs[0], kMean}, output + ".centered").take(),
               Operator("Div", {output + ".centered", kDeviation}, output).take()};
     case Op::convolution:
-      return {Operator("Conv", all, output)
-                  .with("kernel_shape", std::vector{kernel, kernel})
-                  .with("strides", std::vector{stride, stride})
-                  .with("pads", std::vector{pad, pad, pad, pad})
-                  .take()};
+      return {of_windows("Conv")};
     case Op::batch_norm: {
       const std::string& norm = graph.norms[static_cast<std::size_t>(node.norm)].name;
       all.insert(all.end(), {norm + ".running_mean", norm + ".running_var"});
@@ -148,6 +151,8 @@ class Operator {
               Operator("Mul", {inputs[0], output + ".sigmoid"}, output).take()};
     case Op::add:
       return {Operator("Add", all, output).take()};
+    case Op::max_pool:
+      return {of_windows("MaxPool")};
     case Op::pool:
       return {Operator("GlobalAveragePool", all, output + ".mean").take(),
               Operator("Flatten", {output + ".mean"}, output).take()};

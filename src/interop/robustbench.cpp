@@ -38,6 +38,7 @@ from torch import nn
 FOLDER = pathlib.Path(__file__).resolve().parent
 MODULES = {"convolution": nn.Conv2d, "batch_norm": nn.BatchNorm2d, "linear": nn.Linear}
 FUNCTIONS = {"relu": torch.relu, "silu": nn.functional.silu, "add": torch.add, "pool": lambda x: x.mean((2, 3)),
+             "max_pool": nn.functional.max_pool2d,
              "normalize": lambda x, mean, std: (x - column(x, mean)) / column(x, std)}
 
 
@@ -65,6 +66,8 @@ class Network(nn.Module):
         values = [images]
         for node in self.nodes:
             inputs = [values[k] for k in node["inputs"]]
+            if "extra_pad" in node:  # below and at the right
+                inputs[0] = nn.functional.pad(inputs[0], (0, node["extra_pad"], 0, node["extra_pad"]))
             if "module" in node:
                 values.append(self.get_submodule(node["module"])(*inputs))
             else:
@@ -96,6 +99,8 @@ def load():
       return "silu";
     case Op::add:
       return "add";
+    case Op::max_pool:
+      return "max_pool";
     case Op::pool:
       return "pool";
     case Op::linear:
@@ -109,6 +114,9 @@ def load():
   OrderedJson all = {{"op", name_of(node.op)}, {"inputs", node.inputs}};
   if (node.op == Op::normalize)
     all["arguments"] = {{"mean", graph.normalization.mean}, {"std", graph.normalization.deviation}};
+  if (node.op == Op::max_pool)
+    all["arguments"] = {{"kernel_size", node.kernel}, {"stride", node.stride}, {"padding", node.pad}};
+  if (node.extra_pad != 0) all["extra_pad"] = node.extra_pad;
   if (node.weight < 0) return all;
   const Segment& weight = graph.segments[static_cast<std::size_t>(node.weight)];
   all["module"] = weight.name.substr(0, weight.name.rfind('.'));

@@ -14,6 +14,7 @@
 #include "dat/file.hpp"
 #include "dat/provenance.hpp"
 #include "measure/loading.hpp"
+#include "measure/process_memory.hpp"
 #include "printed.hpp"
 #include "reduce/sums/sums.hpp"
 #include "replica/device_notices.hpp"

@@ -19,12 +19,13 @@ Convolutions::Convolutions(Backend& backend, const Graph& graph, int batch, DTyp
                         .kernel = node.kernel,
                         .stride = node.stride,
                         .pad = node.pad,
+                        .extra_pad = node.extra_pad,
                         .image = from.makes_images(),
                         .input_gradient = !from.makes_images()};
     const auto same = std::find_if(shapes_.begin(), shapes_.end(), [&](const Shape& shape) {
       const ConvSpec& s = shape.spec;
       return s.c_in == spec.c_in && s.h == spec.h && s.c_out == spec.c_out && s.kernel == spec.kernel &&
-             s.stride == spec.stride && s.image == spec.image;
+             s.stride == spec.stride && s.extra_pad == spec.extra_pad && s.image == spec.image;
     });
     if (same != shapes_.end())
       ++same->count;

@@ -65,7 +65,4 @@ template <class F>
   return sample;
 }
 
-/// Peak resident memory of the whole process so far, in MiB.
-[[nodiscard]] double peak_resident_mb();
-
 }  // namespace dat

@@ -70,6 +70,7 @@ class DrawnImages final : public Dataset {
   if (options.attack == "fgsm") all.start_box = "on";
   all.attack_precision = options.attack_precision;
   all.precision = options.precision;
+  all.recompute = options.recompute;
   all.attack_batch = options.attack_batch;
   all.lambda = options.lambda;
   all.optimizer = "sgd";

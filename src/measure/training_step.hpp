@@ -26,7 +26,8 @@ struct StepOptions {
   int threads = 2;
   std::string math = "tf32";
   std::string attack_precision = "f32", precision = "f32";
-  double planning_seconds = 30;  ///< for trials of GPU algorithms
+  std::string recompute = "none";  ///< as of training: none | norms
+  double planning_seconds = 30;    ///< for trials of GPU algorithms
 };
 
 /// The step of a training run, on images that are drawn: by default PGD with running statistics, one pass with batch

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "dat/network.hpp"
 
 namespace dat {
@@ -45,7 +47,8 @@ int NetworkBuilder::push(Node node, int filling) {
   return static_cast<int>(graph_.nodes.size()) - 1;
 }
 
-int NetworkBuilder::segment(const std::string& name, std::vector<int> shape, int filling_out, int filling_in) {
+int NetworkBuilder::segment(const std::string& name, std::vector<int> shape, int filling_out, int filling_in,
+                            Initial initial) {
   std::int64_t size = 1;
   for (const int extent : shape) size *= extent;
   graph_.segments.push_back({.name = name,
@@ -55,31 +58,38 @@ int NetworkBuilder::segment(const std::string& name, std::vector<int> shape, int
                              .begin = graph_.parameters,
                              .size = size,
                              .filling_out = filling_out,
-                             .filling_in = filling_in});
+                             .filling_in = filling_in,
+                             .initial = initial});
   graph_.parameters += size;
   return static_cast<int>(graph_.segments.size()) - 1;
 }
 
-int NetworkBuilder::convolution(const std::string& name, int x, int channels, int kernel, int stride) {
+void NetworkBuilder::begin_weights(Initial convolutions, Initial linear_bias) {
+  convolutions_ = convolutions;
+  linear_bias_ = linear_bias;
+}
+
+int NetworkBuilder::convolution(const std::string& name, int x, int channels, int kernel, int stride, Padding padding) {
   const Node& from = graph_.nodes[static_cast<std::size_t>(x)];
-  const int pad = kernel / 2, filled = (channels + kChannels - 1) / kChannels * kChannels;
-  Node node{.op = Op::convolution,
-            .inputs = {x},
-            .c = filled,
-            .h = (from.h + 2 * pad - kernel) / stride + 1,
-            .w = (from.w + 2 * pad - kernel) / stride + 1,
-            .kernel = kernel,
-            .stride = stride,
-            .pad = pad};
-  node.weight = segment(name + ".weight", {filled, from.c, kernel, kernel}, filled - channels, filling(x));
+  const int filled = (channels + kChannels - 1) / kChannels * kChannels;
+  Node node{.op = Op::convolution, .inputs = {x}, .c = filled, .kernel = kernel, .stride = stride, .pad = kernel / 2};
+  if (padding == Padding::same) {
+    const int all = std::max((from.h - 1) / stride * stride + kernel - from.h, 0);
+    node.pad = all / 2;
+    node.extra_pad = all % 2;
+  }
+  node.h = (from.h + 2 * node.pad + node.extra_pad - kernel) / stride + 1;
+  node.w = (from.w + 2 * node.pad + node.extra_pad - kernel) / stride + 1;
+  node.weight =
+      segment(name + ".weight", {filled, from.c, kernel, kernel}, filled - channels, filling(x), convolutions_);
   return push(std::move(node), filled - channels);
 }
 
 int NetworkBuilder::batch_norm(const std::string& name, int x) {
   const Node& from = graph_.nodes[static_cast<std::size_t>(x)];
   Node node{.op = Op::batch_norm, .inputs = {x}, .c = from.c, .h = from.h, .w = from.w};
-  node.weight = segment(name + ".weight", {from.c}, filling(x), 0);
-  node.bias = segment(name + ".bias", {from.c}, filling(x), 0);
+  node.weight = segment(name + ".weight", {from.c}, filling(x), 0, Initial::one);
+  node.bias = segment(name + ".bias", {from.c}, filling(x), 0, Initial::zero);
   node.norm = static_cast<int>(graph_.norms.size());
   graph_.norms.push_back({name, from.c, graph_.statistics, filling(x)});
   graph_.statistics += from.c;
@@ -102,6 +112,20 @@ int NetworkBuilder::add(int a, int b) {
   return push({.op = Op::add, .inputs = {a, b}, .c = from.c, .h = from.h, .w = from.w}, filling(a));
 }
 
+int NetworkBuilder::max_pool(int x, int kernel, int stride) {
+  const Node& from = graph_.nodes[static_cast<std::size_t>(x)];
+  const int pad = kernel / 2;
+  return push({.op = Op::max_pool,
+               .inputs = {x},
+               .c = from.c,
+               .h = (from.h + 2 * pad - kernel) / stride + 1,
+               .w = (from.w + 2 * pad - kernel) / stride + 1,
+               .kernel = kernel,
+               .stride = stride,
+               .pad = pad},
+              filling(x));
+}
+
 int NetworkBuilder::pool(int x) {
   return push({.op = Op::pool, .inputs = {x}, .c = graph_.nodes[static_cast<std::size_t>(x)].c}, filling(x));
 }
@@ -109,8 +133,8 @@ int NetworkBuilder::pool(int x) {
 int NetworkBuilder::linear(const std::string& name, int x, int classes) {
   Node node{.op = Op::linear, .inputs = {x}, .c = classes};
   const int in = graph_.nodes[static_cast<std::size_t>(x)].c;
-  node.weight = segment(name + ".weight", {classes, in}, 0, filling(x));
-  node.bias = segment(name + ".bias", {classes}, 0, 0);
+  node.weight = segment(name + ".weight", {classes, in}, 0, filling(x), Initial::uniform);
+  node.bias = segment(name + ".bias", {classes}, 0, 0, linear_bias_);
   return push(std::move(node), 0);
 }
 

@@ -20,6 +20,8 @@ std::unique_ptr<FrozenOperation> frozen_operation(FrozenLowering& lowering, int 
       return frozen_affine(lowering, node);
     case Op::add:
       return frozen_add(lowering, node);
+    case Op::max_pool:
+      return frozen_max_pool(lowering, node);
     case Op::pool:
       return frozen_pool(lowering, node);
     case Op::linear:

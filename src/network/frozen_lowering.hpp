@@ -150,6 +150,7 @@ class FrozenOperation : public Operation {
 [[nodiscard]] std::unique_ptr<FrozenOperation> frozen_convolution(FrozenLowering& lowering, int node);
 [[nodiscard]] std::unique_ptr<FrozenOperation> frozen_affine(FrozenLowering& lowering, int node);
 [[nodiscard]] std::unique_ptr<FrozenOperation> frozen_add(FrozenLowering& lowering, int node);
+[[nodiscard]] std::unique_ptr<FrozenOperation> frozen_max_pool(FrozenLowering& lowering, int node);
 [[nodiscard]] std::unique_ptr<FrozenOperation> frozen_pool(FrozenLowering& lowering, int node);
 [[nodiscard]] std::unique_ptr<FrozenOperation> frozen_linear(FrozenLowering& lowering, int node);
 

@@ -32,6 +32,7 @@ ConvSpec conv_spec(const Lowering& lowering, const Node& node) {
           .kernel = node.kernel,
           .stride = node.stride,
           .pad = node.pad,
+          .extra_pad = node.extra_pad,
           .image = lowering.node(node.inputs[0]).makes_images()};
 }
 

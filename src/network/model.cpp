@@ -4,6 +4,7 @@
 
 #include "dat/network.hpp"
 #include "dat/random.hpp"
+#include "normal.hpp"
 
 namespace dat {
 
@@ -25,20 +26,24 @@ void Model::freeze(bool on) {
 
 std::vector<float> initial_values(const std::vector<Segment>& segments, std::size_t k, std::uint64_t seed) {
   const Segment& segment = segments[k];
-  std::vector<float> values(static_cast<std::size_t>(segment.file_size()), 0.0F);
-  // A bias is drawn with the fan-in of the weights before it; a vector after a vector is a batch norm's beta.
-  const bool vector = segment.shape.size() == 1;
-  const Segment* weights = vector ? (k > 0 ? &segments[k - 1] : nullptr) : &segment;
-  const bool linear_bias = vector && weights != nullptr && weights->shape.size() == 2;
-  if (!vector || linear_bias) {
-    const std::int64_t fan_in = weights->file_size() / weights->file_shape()[0];
-    const auto bound = static_cast<float>(1.0 / std::sqrt(static_cast<double>(fan_in)));
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      const Philox4 words = random_words(seed, Purpose::initial_weights, 0, k, static_cast<std::uint32_t>(i / 4));
-      values[i] = (2.0F * uniform(words.v[i % 4]) - 1.0F) * bound;
-    }
-  } else if (segment.name.ends_with(".weight")) {
-    values.assign(values.size(), 1.0F);
+  std::vector<float> values(static_cast<std::size_t>(segment.file_size()), segment.initial == Initial::one);
+  if (segment.initial == Initial::zero || segment.initial == Initial::one) return values;
+  // A bias is drawn with the fan-in of the weights before it.
+  const Segment& weights = segment.shape.size() == 1 ? segments[k - 1] : segment;
+  const std::vector<int> shape = weights.file_shape();
+  const bool normal = segment.initial == Initial::normal_fan_out;
+  const auto fan = static_cast<double>(weights.file_size() / shape[normal ? 1 : 0]);
+  const double deviation = std::sqrt(2.0 / fan);
+  const auto bound = static_cast<float>(1.0 / std::sqrt(fan));
+  const auto groups = static_cast<std::int64_t>((values.size() + 3) / 4);
+#pragma omp parallel for schedule(static)
+  for (std::int64_t group = 0; group < groups; ++group) {
+    const Philox4 words = random_words(seed, Purpose::initial_weights, 0, k, static_cast<std::uint32_t>(group));
+    const auto first = static_cast<std::size_t>(4 * group);
+    for (std::size_t j = 0; j < 4 && first + j < values.size(); ++j)
+      values[first + j] =
+          normal ? static_cast<float>(deviation * kernels::normal_number<double>(words, static_cast<int>(j)))
+                 : (2.0F * uniform(words.v[j]) - 1.0F) * bound;
   }
   return values;
 }

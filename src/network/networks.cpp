@@ -1,21 +1,108 @@
 #include "network/networks.hpp"
 
+#include <optional>
+
+#include "dat/number.hpp"
+
 namespace dat {
 
-const Registry<Graph(const NetworkOptions&)>& networks() {
-  static const Registry<Graph(const NetworkOptions&)> all("network", {{"preact_resnet18", preact_resnet18},
-                                                                      {"preact_resnet18_bn", preact_resnet18_bn},
-                                                                      {"preact_resnet50", preact_resnet50},
-                                                                      {"resnet18", resnet18},
-                                                                      {"small_cnn", small_cnn},
-                                                                      {"wrn16_4", wrn16_4},
-                                                                      {"wrn28_10", wrn28_10, {{"width", "160"}}},
-                                                                      {"wrn34_10", wrn34_10, {{"width", "160"}}}});
+namespace {
+
+/// Networks whose names end with depth and widening factor.
+struct WideFamily {
+  std::string name;
+  Graph (*make)(const NetworkOptions& options, int depth);
+  std::string activation;
+};
+constexpr const char* kForm = "_D_W";
+constexpr int kStageWidth = 16;  // channels of the first stage, by the widening factor
+
+[[nodiscard]] const std::vector<WideFamily>& wide_families() {
+  static const std::vector<WideFamily> all = {{"wrn", wide_resnet, "relu"}, {"dm_wrn", dm_wide_resnet, "silu"}};
   return all;
 }
 
+struct Wide {
+  const WideFamily* family;
+  int depth, factor;
+};
+
+/// What a name says; empty: it is not of one of the forms, or there is no such network.
+[[nodiscard]] std::optional<Wide> read_wide(const std::string& name) {
+  constexpr int kDeepest = 1000, kWidest = 256;
+  for (const WideFamily& family : wide_families()) {
+    const std::size_t begin = family.name.size() + 1, between = name.find('_', begin);
+    if (!name.starts_with(family.name + "_") || between == std::string::npos) continue;
+    const std::string depth = name.substr(begin, between - begin), factor = name.substr(between + 1);
+    Wide wide{&family, 0, 0};
+    if (read_number(depth, wide.depth) && read_number(factor, wide.factor) &&
+        name == family.name + "_" + std::to_string(wide.depth) + "_" + std::to_string(wide.factor) &&
+        wide.depth >= 10 && wide.depth <= kDeepest && wide.depth % 6 == 4 && wide.factor >= 1 && wide.factor <= kWidest)
+      return wide;
+  }
+  return std::nullopt;
+}
+
+[[nodiscard]] std::function<Graph(const NetworkOptions&)> maker_of(const Wide& wide) {
+  return [wide](const NetworkOptions& options) { return wide.family->make(options, wide.depth); };
+}
+
+/// The row of a name that has one of the forms.
+[[nodiscard]] Networks::Row wide_row(const std::string& name) {
+  const Wide wide = read_wide(name).value();
+  std::vector<Setting> settings;
+  if (const int width = kStageWidth * wide.factor; width != NetworkOptions{}.width)
+    settings.push_back({"width", std::to_string(width)});
+  if (wide.family->activation != "relu") settings.push_back({"activation", wide.family->activation});
+  return {name, maker_of(wide), settings};
+}
+
+}  // namespace
+
+std::vector<std::string> Networks::forms() {
+  std::vector<std::string> all;
+  for (const WideFamily& family : wide_families()) all.push_back(family.name + kForm);
+  return all;
+}
+
+std::function<Graph(const NetworkOptions&)> Networks::at(const std::string& name) const {
+  if (const std::optional<Wide> wide = read_wide(name)) return maker_of(*wide);
+  std::string known;
+  for (const std::string& one : names()) {
+    if (one == name) return Registry::at(name);
+    known += one + ", ";
+  }
+  fail(ExitCode::usage, "unknown network '", name, "'; known: ", known, "and any wrn_D_W and dm_wrn_D_W, D the depth, ",
+       "4 more than a multiple of 6, and W the widening factor");
+}
+
+const Networks& networks() {
+  static const Networks all("network", {wide_row("dm_wrn_28_10"),
+                                        wide_row("dm_wrn_70_16"),
+                                        {"imagenet_resnet18", imagenet_resnet18},
+                                        {"imagenet_resnet50", imagenet_resnet50},
+                                        {"imagenet_wrn50_2", imagenet_wrn50_2},
+                                        {"preact_resnet18", preact_resnet18},
+                                        {"preact_resnet18_bn", preact_resnet18_bn},
+                                        {"preact_resnet50", preact_resnet50},
+                                        {"resnet18", resnet18},
+                                        {"small_cnn", small_cnn},
+                                        wide_row("wrn_16_4"),
+                                        wide_row("wrn_28_10"),
+                                        wide_row("wrn_34_10")});
+  return all;
+}
+
+bool is_formed_network(const std::string& name) { return read_wide(name).has_value(); }
+
 int default_width(const std::string& network) {
-  return static_cast<int>(number_of(networks().settings(network), "width").value_or(NetworkOptions{}.width));
+  const std::optional<Wide> wide = read_wide(network);
+  return wide ? kStageWidth * wide->factor : NetworkOptions{}.width;
+}
+
+std::string default_activation(const std::string& network) {
+  const std::optional<Wide> wide = read_wide(network);
+  return wide ? wide->family->activation : "relu";
 }
 
 Activation activation_from(const std::string& name) {

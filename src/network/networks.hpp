@@ -7,14 +7,17 @@
 
 namespace dat {
 
+[[nodiscard]] Graph imagenet_resnet18(const NetworkOptions& options);
+[[nodiscard]] Graph imagenet_resnet50(const NetworkOptions& options);
+[[nodiscard]] Graph imagenet_wrn50_2(const NetworkOptions& options);
 [[nodiscard]] Graph preact_resnet18(const NetworkOptions& options);
 [[nodiscard]] Graph preact_resnet18_bn(const NetworkOptions& options);
 [[nodiscard]] Graph preact_resnet50(const NetworkOptions& options);
 [[nodiscard]] Graph resnet18(const NetworkOptions& options);
 [[nodiscard]] Graph small_cnn(const NetworkOptions& options);
-[[nodiscard]] Graph wrn16_4(const NetworkOptions& options);
-[[nodiscard]] Graph wrn28_10(const NetworkOptions& options);
-[[nodiscard]] Graph wrn34_10(const NetworkOptions& options);
+/// depth: 6k + 4.
+[[nodiscard]] Graph wide_resnet(const NetworkOptions& options, int depth);
+[[nodiscard]] Graph dm_wide_resnet(const NetworkOptions& options, int depth);
 
 /// What residual networks are made of, block by block. Stage k has 2^k times the channels of the first; all stages but
 /// that begin with stride 2.
@@ -22,17 +25,28 @@ struct ResidualBlock {
   std::string name;  ///< PyTorch's, e.g. "layer2.0"
   int channels, stride;
 };
-/// `counts`: blocks of each stage. The first block is called stage + "1" + separator + "0".
+/// `counts`: blocks of each stage. The first block is called stage + `first` + separator + "0".
 [[nodiscard]] std::vector<ResidualBlock> residual_blocks(const std::string& stage, const std::string& separator,
-                                                         int width, const std::vector<int>& counts);
+                                                         int width, const std::vector<int>& counts, int first = 1);
 
 struct ConvolutionShape {
   int channels, kernel, stride;
+};
+/// PyTorch's names within a block: those of batch norms and convolutions end with a number, from `first` on.
+struct BlockNames {
+  std::string norm = "bn", convolution = "conv", shortcut = "shortcut.0";
+  int first = 1;
 };
 /// Records a residual block with pre-activation (He et al., "Identity Mappings in Deep Residual Networks", 2016): each
 /// convolution NAME.convK reads act(bnK(x)). Where the shape changes, the shortcut is a 1x1 convolution without batch
 /// norm, NAME.SHORTCUT, which reads what the first convolution reads. Returns the sum.
 int preactivation_block(NetworkBuilder& net, int x, const std::string& name,
-                        const std::vector<ConvolutionShape>& convolutions, const std::string& shortcut);
+                        const std::vector<ConvolutionShape>& convolutions, const BlockNames& names = {},
+                        Padding padding = Padding::around);
+/// Records a residual block (He et al., "Deep Residual Learning for Image Recognition", 2015): bnK(NAME.convK(x)) one
+/// behind the other, an activation between them and after the addition. Where the shape changes, the shortcut is a 1x1
+/// convolution, NAME.SHORTCUT.0, with a batch norm, NAME.SHORTCUT.1.
+int postactivation_block(NetworkBuilder& net, int x, const std::string& name,
+                         const std::vector<ConvolutionShape>& convolutions, const std::string& shortcut);
 
 }  // namespace dat

@@ -11,6 +11,7 @@ Normalization normalization_from(const std::string& text) {
   if (text == "none") return {};
   if (text == "cifar10") return {{0.4914F, 0.4822F, 0.4465F}, {0.2471F, 0.2435F, 0.2616F}};
   if (text == "cifar100") return {{0.5071F, 0.4865F, 0.4409F}, {0.2673F, 0.2564F, 0.2762F}};
+  if (text == "imagenet") return {{0.485F, 0.456F, 0.406F}, {0.229F, 0.224F, 0.225F}};
   std::vector<float> numbers;
   bool good = true;
   std::istringstream words(text);
@@ -23,7 +24,8 @@ Normalization normalization_from(const std::string& text) {
   const std::size_t channels = numbers.size() / 2;
   good = good && numbers.size() % 2 == 0 && channels >= 1 && channels <= kMostChannels;
   for (std::size_t k = channels; good && k < numbers.size(); ++k) good = numbers[k] > 0;
-  require(good, ExitCode::usage, "--normalize must be none, cifar10, cifar100, or the means of all channels and then ",
+  require(good, ExitCode::usage,
+          "--normalize must be none, cifar10, cifar100, imagenet, or the means of all channels and then ",
           "their standard deviations, which are above 0, e.g. 0.5,0.5,0.5,0.25,0.25,0.25, or fractions such as "
           "125.3/255; not '",
           text, "'");

@@ -10,22 +10,8 @@ Graph resnet18(const NetworkOptions& options) {
   net.begin_module("conv1");
   int x = net.convolution("conv1", net.input(), options.width, 3, 1);
   x = net.activation(net.batch_norm("bn1", x));
-  for (const auto& [block, channels, stride] : residual_blocks("layer", ".", options.width, {2, 2, 2, 2})) {
-    const bool changes = stride != 1 || net.channels(x) != channels;
-    net.begin_block(block);
-    net.begin_module(block + ".conv1");
-    int y = net.convolution(block + ".conv1", x, channels, 3, stride);
-    y = net.activation(net.batch_norm(block + ".bn1", y));
-    net.begin_module(block + ".conv2");
-    y = net.convolution(block + ".conv2", y, channels, 3, 1);
-    y = net.batch_norm(block + ".bn2", y);
-    if (changes) {
-      net.begin_module(block + ".shortcut");
-      x = net.convolution(block + ".shortcut.0", x, channels, 1, stride);
-      x = net.batch_norm(block + ".shortcut.1", x);
-    }
-    x = net.activation(net.add(y, x));
-  }
+  for (const auto& [block, channels, stride] : residual_blocks("layer", ".", options.width, {2, 2, 2, 2}))
+    x = postactivation_block(net, x, block, {{channels, 3, stride}, {channels, 3, 1}}, "shortcut");
   net.begin_block("linear");
   net.begin_module("linear");
   net.linear("linear", net.pool(x), options.classes);

@@ -1,5 +1,8 @@
 #include "network/training_lowering.hpp"
 
+#include <algorithm>
+#include <iterator>
+
 namespace dat {
 
 std::unique_ptr<TrainingOperation> training_operation(TrainingLowering& lowering, int node) {
@@ -18,6 +21,8 @@ std::unique_ptr<TrainingOperation> training_operation(TrainingLowering& lowering
       return training_silu(lowering, node);
     case Op::add:
       return training_add(lowering, node);
+    case Op::max_pool:
+      return training_max_pool(lowering, node);
     case Op::pool:
       return training_pool(lowering, node);
     case Op::linear:
@@ -67,6 +72,45 @@ bool TrainingLowering::leave(const Addition& addition, int value) {
   left_ = addition;
   left_value_ = value;
   return true;
+}
+
+bool TrainingLowering::drop(TrainingOperation& by, std::initializer_list<int> sources) {
+  int chain = 1;
+  for (const int source : sources)
+    if (source >= 0) chain = std::max(chain, 1 + dropped_[static_cast<std::size_t>(source)].chain);
+  if (!makes_again_ || chain > kLongestChain) return false;
+  Dropped& value = dropped_[static_cast<std::size_t>(by.result())];
+  value.by = &by;
+  std::copy_if(sources.begin(), sources.end(), std::back_inserter(value.sources), [](int k) { return k >= 0; });
+  value.chain = chain;
+  return true;
+}
+
+Lowering::Buffer TrainingLowering::again(int value, int segment) {
+  const Buffer buffer = source(value);
+  want(value, segment);
+  return buffer;
+}
+
+Lowering::Buffer TrainingLowering::source(int value) {
+  Dropped& it = dropped_[static_cast<std::size_t>(value)];
+  if (it.by == nullptr) return read(value);
+  if (it.buffer < 0) {
+    it.buffer = fresh(elements(value), type(value));
+    it.by->plan_again(*this, it.buffer);
+    it.again = std::make_shared<Again>(Again{it.by, {}});
+    again_.push_back(it.again);
+  }
+  touch(it.buffer);
+  return it.buffer;
+}
+
+/// What a value is made of is wanted for the same gradients.
+void TrainingLowering::want(int value, int segment) {
+  const Dropped& it = dropped_[static_cast<std::size_t>(value)];
+  if (it.by == nullptr) return;
+  it.again->segments.push_back(segment);
+  for (const int source : it.sources) want(source, segment);
 }
 
 std::optional<TrainingLowering::Addition> TrainingLowering::take_addition(int value) {

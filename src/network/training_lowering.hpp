@@ -1,5 +1,6 @@
 #pragma once
 
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -8,6 +9,8 @@
 #include "network/lowering.hpp"
 
 namespace dat {
+
+class TrainingOperation;
 
 /// A graph on its way to a training program.
 class TrainingLowering : public Lowering {
@@ -22,12 +25,16 @@ class TrainingLowering : public Lowering {
     /// What gradients by parameters and images are multiplied by; null: nothing.
     [[nodiscard]] const float* unscale() const { return scale != nullptr ? scale + 1 : nullptr; }
   };
-  TrainingLowering(Model& of, const Graph& described, int samples, Planner& buffers, DType type, const Arrays& all)
+  /// makes_again: see TrainingProgram.
+  TrainingLowering(Model& of, const Graph& described, int samples, Planner& buffers, DType type, const Arrays& all,
+                   bool makes_again)
       : Lowering(of, described, samples, buffers),
         storage(type),
         arrays(all),
         border(of.freezing.always ? first_trained(described, of.freezing.segments) : 0),
-        gradients_(described.nodes.size()) {}
+        makes_again_(makes_again),
+        gradients_(described.nodes.size()),
+        dropped_(described.nodes.size()) {}
 
   /// Type of activations and their gradients up to the pool; after the pool they are few, and f32.
   const DType storage;
@@ -70,11 +77,46 @@ class TrainingLowering : public Lowering {
   [[nodiscard]] bool leave(const Addition& addition, int value);
   [[nodiscard]] std::optional<Addition> take_addition(int value);
 
+  /// An operation that can make its result again, from these values (-1: none), says so when it is made. Whether the
+  /// result is dropped, so that the operation makes it again where the way back asks for it. It is not where the
+  /// program keeps all, and where too long a chain of dropped values would have to be made first.
+  bool drop(TrainingOperation& by, std::initializer_list<int> sources);
+  [[nodiscard]] bool dropped(int value) const { return dropped_[static_cast<std::size_t>(value)].by != nullptr; }
+  /// A value for the way back: its buffer there, which is alive at this instruction. A dropped value is made before the
+  /// first step that asks for it.
+  ///
+  /// @param segment  The parameter whose gradient is made of it; -1: other gradients are, too.
+  [[nodiscard]] Buffer again(int value, int segment);
+  /// A value that an operation makes its own result from, once more.
+  [[nodiscard]] Buffer source(int value);
+
+  /// A dropped value that is made again before a step.
+  struct Again {
+    TrainingOperation* operation;
+    std::vector<int> segments;  ///< parameters whose gradients want it; -1: it is always wanted
+  };
+  /// Those to be made before the step that has been planned, in this order. Later steps may add segments.
+  [[nodiscard]] std::vector<std::shared_ptr<const Again>> take_again() { return std::exchange(again_, {}); }
+
  private:
   /// The first node with a parameter that is none of the first `segments`.
   [[nodiscard]] static int first_trained(const Graph& graph, int segments);
 
+  /// Chains of dropped values grow to this length: longer ones would be alive together, and save nothing.
+  static constexpr int kLongestChain = 2;
+  struct Dropped {
+    TrainingOperation* by = nullptr;  ///< null: it is kept
+    std::vector<int> sources{};
+    int chain = 0;  ///< dropped values from the last kept one on
+    Buffer buffer = -1;
+    std::shared_ptr<Again> again{};
+  };
+  void want(int value, int segment);
+
+  const bool makes_again_;
   std::vector<Gradient> gradients_;
+  std::vector<Dropped> dropped_;
+  std::vector<std::shared_ptr<const Again>> again_;
   std::vector<Sum> sums_;
   std::optional<Addition> left_;
   int left_value_ = -1;
@@ -93,6 +135,9 @@ struct WantedGradients {
 class TrainingOperation : public Operation {
  public:
   virtual void plan_backward(TrainingLowering& lowering) = 0;
+  /// Plans how a dropped result is made again, into this buffer, and queues it.
+  virtual void plan_again(TrainingLowering&, Buffer /*into*/) {}
+  virtual void make_again() {}
   /// Adds what is to be loaded whenever the model's weights have changed.
   virtual void load(std::vector<Backend::Load>&) {}
   /// Queues the way forth. The images concern the convolution that reads them.
@@ -119,6 +164,7 @@ class TrainingOperation : public Operation {
 [[nodiscard]] std::unique_ptr<TrainingOperation> training_relu(TrainingLowering& lowering, int node);
 [[nodiscard]] std::unique_ptr<TrainingOperation> training_silu(TrainingLowering& lowering, int node);
 [[nodiscard]] std::unique_ptr<TrainingOperation> training_add(TrainingLowering& lowering, int node);
+[[nodiscard]] std::unique_ptr<TrainingOperation> training_max_pool(TrainingLowering& lowering, int node);
 [[nodiscard]] std::unique_ptr<TrainingOperation> training_pool(TrainingLowering& lowering, int node);
 [[nodiscard]] std::unique_ptr<TrainingOperation> training_linear(TrainingLowering& lowering, int node);
 

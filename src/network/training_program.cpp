@@ -12,12 +12,13 @@
 
 namespace dat {
 
-/// An operation, and what the program does after it on the way back.
+/// An operation, and what the program does before and after it on the way back.
 struct TrainingProgram::Step {
   std::unique_ptr<TrainingOperation> operation;
-  std::vector<TrainingLowering::Sum> sums;
+  std::vector<TrainingLowering::Sum> sums{};
+  std::vector<std::shared_ptr<const TrainingLowering::Again>> again{};  ///< before it
 
-  /// Queues both, the sums as far as values from `lowest` on need them.
+  /// Queues operation and sums, the sums as far as values from `lowest` on need them.
   void backward(const Model& model, const Planner& planner, const WantedGradients& wanted, int lowest) const {
     operation->backward(wanted);
     for (const auto& [a, b, into, elements, value, type] : sums) {
@@ -34,8 +35,8 @@ struct TrainingProgram::Piece {
   std::unique_ptr<Backend::Recording> recording;
 };
 
-TrainingProgram::TrainingProgram(Model& model, int n, const Graph* of, DType storage, const float* scale)
-    : model_(model), graph_(of != nullptr ? *of : model.graph), n_(n), storage_(storage), scale_(scale) {
+TrainingProgram::TrainingProgram(Model& model, int n, const Graph* of, DType storage, const float* scale, bool again)
+    : model_(model), graph_(of != nullptr ? *of : model.graph), n_(n), storage_(storage), scale_(scale), again_(again) {
   Backend& backend = model.backend;
   require(backend.refuses(storage).empty(), ExitCode::usage, backend.refuses(storage));
   const int classes = model.graph.nodes.back().c;
@@ -75,15 +76,17 @@ TrainingProgram::~TrainingProgram() = default;
 
 void TrainingProgram::lower() {
   TrainingLowering lowering(model_, graph_, n_, planner_, storage_,
-                            {logits_, dlogits_, mean_, variance_, norm_gradients_, scale_, norm_scale_, norm_shift_});
+                            {logits_, dlogits_, mean_, variance_, norm_gradients_, scale_, norm_scale_, norm_shift_},
+                            again_);
   border_ = lowering.border;
   for (int node = lowering.next_node(); node >= 0; node = lowering.next_node())
-    steps_.push_back({training_operation(lowering, node), {}});
+    steps_.push_back({training_operation(lowering, node)});
   for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
     if (step->operation->result() < border_) break;
     lowering.next_instruction();
     step->operation->plan_backward(lowering);
     step->sums = lowering.take_sums();
+    step->again = lowering.take_again();
   }
 }
 
@@ -104,7 +107,8 @@ void TrainingProgram::forget_recordings() {
   for (Piece& piece : pieces_) piece.recording.reset();
 }
 
-/// A piece begins before gradients of parameters that come first, and ends with those that come after it.
+/// A piece begins before gradients of parameters that come first, and before what is made again, and ends with
+/// gradients of parameters that come after it.
 void TrainingProgram::cut() {
   bool begins = true;
   for (std::size_t k = 0; k < steps_.size(); ++k) {
@@ -112,7 +116,8 @@ void TrainingProgram::cut() {
     const TrainingOperation& operation = *step.operation;
     if (operation.result() < border_) break;
     const bool has_weights = operation.node().weight >= 0;
-    if (begins || (has_weights && operation.weights_first())) pieces_.push_back({k, k, operation.result(), nullptr});
+    if (begins || !step.again.empty() || (has_weights && operation.weights_first()))
+      pieces_.push_back({k, k, operation.result(), nullptr});
     Piece& piece = pieces_.back();
     piece.end = k + 1;
     piece.lowest = std::min({piece.lowest, operation.result(), operation.input()});
@@ -187,6 +192,12 @@ void TrainingProgram::backward(const float* x, const GradientRequest& request) {
     operation.backward_weights(wanted);
     tell(operation, wanted);
   };
+  const auto make_again = [&](const Step& step) {
+    for (const auto& one : step.again)
+      if (std::any_of(one->segments.begin(), one->segments.end(),
+                      [&](int segment) { return segment < 0 || destination(segment) != nullptr; }))
+        one->operation->make_again();
+  };
   for (const Piece& piece : pieces_) {
     const bool replayed = !request.whole && piece.recording != nullptr && piece.lowest >= lowest;
     for (std::size_t k = piece.first; k < piece.end; ++k) {
@@ -200,6 +211,7 @@ void TrainingProgram::backward(const float* x, const GradientRequest& request) {
                                    .dw = destination(operation.node().weight),
                                    .dbias = destination(operation.node().bias),
                                    .accumulate = request.accumulate};
+      make_again(step);
       if (operation.weights_first()) backward_weights(operation, wanted);
       if (!replayed)
         step.backward(model_, planner_, wanted, lowest);

@@ -4,19 +4,22 @@ namespace dat {
 
 namespace {
 
+constexpr int kStem = 16;  // channels of the first convolution
+[[nodiscard]] std::vector<int> stages_of(int depth) { return std::vector<int>(3, (depth - 4) / 6); }
+
+}  // namespace
+
 /// Wide ResNet (Zagoruyko and Komodakis 2016) as TRADES and RobustBench have it (wideresnet.py): three stages, a batch
-/// norm before the pool. The first convolution has 16 channels; the first stage has `width`, 16 times the widening
-/// factor. TRADES's class has a second first stage, sub_block1, which takes no part; it is not here.
+/// norm before the pool. The first stage has `width` channels, 16 times the widening factor. TRADES's class has a
+/// second first stage, sub_block1, which takes no part; it is not here. Depth 28 and width 160, 10 classes: 80 tensors,
+/// 36,479,194 parameters.
 Graph wide_resnet(const NetworkOptions& options, int depth) {
-  constexpr int kStem = 16;
-  const int blocks = (depth - 4) / 6;
   NetworkBuilder net(options);
   net.begin_block("stem");
   net.begin_module("conv1");
   int x = net.convolution("conv1", net.input(), kStem, 3, 1);
-  for (const auto& [block, channels, stride] :
-       residual_blocks("block", ".layer.", options.width, {blocks, blocks, blocks}))
-    x = preactivation_block(net, x, block, {{channels, 3, stride}, {channels, 3, 1}}, "convShortcut");
+  for (const auto& [block, channels, stride] : residual_blocks("block", ".layer.", options.width, stages_of(depth)))
+    x = preactivation_block(net, x, block, {{channels, 3, stride}, {channels, 3, 1}}, {.shortcut = "convShortcut"});
   net.begin_block("fc");
   net.begin_module("fc");
   x = net.activation(net.batch_norm("bn1", x));
@@ -24,15 +27,24 @@ Graph wide_resnet(const NetworkOptions& options, int depth) {
   return net.finish();
 }
 
-}  // namespace
-
-/// 44 tensors; 2,748,890 parameters at width 64 and 10 classes.
-Graph wrn16_4(const NetworkOptions& options) { return wide_resnet(options, 16); }
-
-/// 80 tensors; 36,479,194 parameters at width 160 and 10 classes.
-Graph wrn28_10(const NetworkOptions& options) { return wide_resnet(options, 28); }
-
-/// 98 tensors; 46,160,474 parameters at width 160 and 10 classes.
-Graph wrn34_10(const NetworkOptions& options) { return wide_resnet(options, 34); }
+/// The same as DeepMind has it (Gowal et al. 2020; RobustBench's dm_wide_resnet.py): other names, and TensorFlow's
+/// padding, which is none above and left where an even number of rows is halved. Weights begin as where these networks
+/// are trained in PyTorch (DM-Improves-AT, Wang et al. 2023); DeepMind's own code in JAX begins with a truncated normal
+/// distribution by the fan-in, and the last layer with zeros.
+Graph dm_wide_resnet(const NetworkOptions& options, int depth) {
+  const BlockNames names{.norm = "batchnorm_", .convolution = "conv_", .shortcut = "shortcut", .first = 0};
+  NetworkBuilder net(options);
+  net.begin_weights(Initial::normal_fan_out, Initial::zero);
+  net.begin_block("stem");
+  net.begin_module("init_conv");
+  int x = net.convolution("init_conv", net.input(), kStem, 3, 1);
+  for (const auto& [block, channels, stride] : residual_blocks("layer.", ".block.", options.width, stages_of(depth), 0))
+    x = preactivation_block(net, x, block, {{channels, 3, stride}, {channels, 3, 1}}, names, Padding::same);
+  net.begin_block("logits");
+  net.begin_module("logits");
+  x = net.activation(net.batch_norm("batchnorm", x));
+  net.linear("logits", net.pool(x), options.classes);
+  return net.finish();
+}
 
 }  // namespace dat

@@ -10,6 +10,7 @@
 namespace dat {
 
 [[nodiscard]] std::unique_ptr<Schedule> make_step(const ScheduleOptions& options);
+[[nodiscard]] std::unique_ptr<Schedule> make_ramps(const ScheduleOptions& options);
 [[nodiscard]] std::unique_ptr<Schedule> make_cosine(const ScheduleOptions& options);
 [[nodiscard]] std::unique_ptr<Schedule> make_linear(const ScheduleOptions& options);
 [[nodiscard]] std::unique_ptr<Schedule> make_cyclic(const ScheduleOptions& options);

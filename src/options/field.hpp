@@ -15,9 +15,10 @@ namespace dat {
 
 /// What values an option takes, and how the help shows them.
 struct Range {
-  std::string label{};                 ///< e.g. PATH; empty: by type or choices
-  std::vector<std::string> choices{};  ///< strings: the only values, if any
-  bool number_too = false;             ///< strings: or a whole number of at least 1
+  std::string label{};                              ///< e.g. PATH; empty: by type or choices
+  std::vector<std::string> choices{};               ///< strings: the only values, if any
+  bool number_too = false;                          ///< strings: or a whole number of at least 1
+  bool (*also)(const std::string& text) = nullptr;  ///< strings: whether it is taken, too; null: nothing is
   double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
   bool above = false;                 ///< `low` itself is out
   bool below = false;                 ///< `high` itself is out

@@ -28,6 +28,7 @@ int edit_distance(const std::string& a, const std::string& b) {
 /// What other programs call our options, verbs and values. The first of ours that is known where the word stands is
 /// meant.
 const std::map<std::string, std::vector<std::string>> kSynonyms = {
+    {"activation-checkpointing", {"recompute"}},
     {"adam", {"lamb"}},
     {"adamw", {"lamb"}},
     {"amp", {"precision"}},
@@ -65,6 +66,7 @@ const std::map<std::string, std::vector<std::string>> kSynonyms = {
     {"gpu", {"device", "cuda"}},
     {"gpus", {"device", "cuda"}},
     {"grad-clip", {"clip-norm"}},
+    {"gradient-checkpointing", {"recompute"}},
     {"ifgsm", {"pgd"}},
     {"inf", {"linf"}},
     {"info", {"doctor"}},
@@ -116,9 +118,9 @@ const std::map<std::string, std::vector<std::string>> kSynonyms = {
     {"torch", {"safetensors"}},
     {"wd", {"weight-decay"}},
     {"weights", {"initialize", "checkpoint"}},
-    {"wideresnet", {"wrn28_10"}},
+    {"wideresnet", {"wrn_28_10"}},
     {"workers", {"threads"}},
-    {"wrn", {"wrn28_10"}},
+    {"wrn", {"wrn_28_10"}},
 };
 
 std::string without_dashes(std::string text) {

@@ -14,6 +14,15 @@ namespace dat {
          own_values(networks(), "width");
 }
 
+/// Names of networks; `automatic`: or auto.
+[[nodiscard]] inline Range one_network(bool automatic = false) {
+  std::vector<std::string> names = networks().names();
+  if (automatic) names.insert(names.begin(), "auto");
+  const std::vector<std::string> forms = Networks::forms();
+  names.insert(names.end(), forms.begin(), forms.end());
+  return {.choices = names, .also = is_formed_network};
+}
+
 template <class Options>
 void add_attack_precision(TableOf<Options>& table) {
   table.add("--attack-precision", &Options::attack_precision,

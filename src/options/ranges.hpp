@@ -27,6 +27,7 @@ inline const Range kDecay{.low = 0, .high = 1, .below = true};  // of an exponen
 inline const Range kAutoWeight{.low = 0, .automatic = -1};
 inline const Range kAttackWords{.label = "ATTACK,...", .commas = true};
 inline const Range kAutoCount{.low = 1, .automatic = 0};
+inline const Range kAutoBatches{.label = "N,N@EPOCH,...", .low = 1, .automatic = 0};
 inline const Range kAutoThreads{.low = 1, .high = 4096, .automatic = 0};
 inline const Range kAutoEpochs{.low = 0, .high = kMostEpochs, .automatic = -1};
 inline const Range kBatch{.low = 1, .high = 1 << 24};  // where as much memory is taken

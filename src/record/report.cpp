@@ -161,6 +161,13 @@ void Report::print(const char* text) {
   log(text);
 }
 
+void Report::count_anew(std::int64_t total_steps, std::int64_t steps_per_epoch) {
+  facts_.total_steps = total_steps;
+  facts_.steps_per_epoch = steps_per_epoch;
+  logged_ = std::make_unique<ProgressLine>();
+  shown_ = std::make_unique<ProgressLine>();
+}
+
 void Report::message(const std::string& line) { print(in_one_line(line).c_str()); }
 
 void Report::warning(const std::string& text) {

@@ -24,12 +24,14 @@ namespace {
 }  // namespace
 
 Graph graph_of(const ReplicaOptions& options, int size) {
-  return networks().at(options.network)({.width = options.width,
-                                         .size = size,
-                                         .channels = options.images.channels,
-                                         .classes = options.images.classes,
-                                         .activation = activation_from(options.activation),
-                                         .normalization = normalization_from(options.normalize)});
+  const bool own = options.activation == "auto";
+  return networks().at(options.network)(
+      {.width = options.width,
+       .size = size,
+       .channels = options.images.channels,
+       .classes = options.images.classes,
+       .activation = activation_from(own ? default_activation(options.network) : options.activation),
+       .normalization = normalization_from(options.normalize)});
 }
 
 Replica::Replica(const ReplicaOptions& options)
@@ -70,7 +72,8 @@ void Replica::plan(const ReplicaOptions& options, int size) {
       options.attack_storage, of);
   const auto add_training = [&](int n) {
     if (!all.training.contains(n))
-      all.training[n] = std::make_unique<TrainingProgram>(model_, n, of, options.training_storage, gradient_scale_);
+      all.training[n] = std::make_unique<TrainingProgram>(model_, n, of, options.training_storage, gradient_scale_,
+                                                          options.recompute);
   };
   for (const int n : options.training_batches) {
     add_training(n * copies());

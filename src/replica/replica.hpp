@@ -18,7 +18,7 @@ struct ReplicaOptions {
   BackendOptions backend;
   std::string network;
   int width = 64;
-  std::string activation = "relu";  ///< as activation_from takes it
+  std::string activation = "relu";  ///< as activation_from takes it; or auto: the network's own
   std::string normalize = "none";   ///< as normalization_from takes it
   Granularity granularity = Granularity::tensor;
   DatasetInfo images;                   ///< size, channels and classes of the images that the network is for
@@ -27,6 +27,7 @@ struct ReplicaOptions {
   int attack_batch = 0;                 ///< images in a pass of the attack; 0: micro_batch
   DType attack_storage = DType::f32;    ///< type of the network's activations while it is attacked; evaluation is f32
   DType training_storage = DType::f32;  ///< and in training passes, those of attacks on batch statistics included
+  bool recompute = false;               ///< training passes make results of batch norms again (TrainingProgram)
   Needs needs{};                        ///< of attacks and losses
   std::vector<int> training_batches;    ///< numbers of images of the training passes; empty: the network is not trained
   double noise = 0;                     ///< deviation of the noise that attacks and evaluations see; 0: none
@@ -35,7 +36,7 @@ struct ReplicaOptions {
   Freezing freezing{};                  ///< what a training leaves as it is
 };
 
-/// The network for images of this size.
+/// The network for images of this height = width.
 [[nodiscard]] Graph graph_of(const ReplicaOptions& options, int size);
 
 /// One rank's copy of the network: the device, the weights there, the programs that this rank runs, and the images that

@@ -46,21 +46,21 @@ namespace {
   BackendOptions backend = backend_of(options, world.node_size(), world);
   backend.deterministic = true;
   backend.plans.clear();
-  return std::make_unique<Replica>(
-      ReplicaOptions{.backend = backend,
-                     .network = from.options.network,
-                     .width = from.options.width,
-                     .activation = from.options.activation,
-                     .normalize = from.options.normalize,
-                     .images = images,
-                     .micro_batch = attacks ? options.noise_samples : sequence_micro_batch(gpu),
-                     .attack_batch = attacks ? 1 : 0,
-                     .attack_storage = storage_from(options.precision),
-                     .needs = attacks ? certificate_attack_needs(options.attack_steps) : Needs{},
-                     .training_batches = {},
-                     .noise = attacks ? sigma : 0,
-                     .noise_samples = options.noise_samples,
-                     .evaluations = false});
+  ReplicaOptions of_it{.backend = backend,
+                       .network = from.options.network,
+                       .width = from.options.width,
+                       .activation = from.options.activation,
+                       .normalize = from.options.normalize,
+                       .images = images,
+                       .attack_batch = attacks ? 1 : 0,
+                       .attack_storage = storage_from(options.precision),
+                       .needs = attacks ? certificate_attack_needs(options.attack_steps) : Needs{},
+                       .training_batches = {},
+                       .noise = attacks ? sigma : 0,
+                       .noise_samples = options.noise_samples,
+                       .evaluations = false};
+  of_it.micro_batch = attacks ? options.noise_samples : sequence_micro_batch(gpu, graph_of(of_it, images.size));
+  return std::make_unique<Replica>(of_it);
 }
 
 }  // namespace

@@ -70,34 +70,34 @@ void choose_attacks(const EvalOptions& options, bool gpu, EvaluationSetting& s) 
 
 [[nodiscard]] std::unique_ptr<Replica> make_replica(const Communicator& world, const EvalOptions& options,
                                                     const TrainOptions& trained, bool gpu, const EvaluationSetting& s) {
-  // With --deterministic any number of ranks computes the same batches.
-  const auto share = options.deterministic ? s.data->size() : (s.data->size() + world.size() - 1) / world.size();
-  std::int64_t batch = std::min<std::int64_t>(options.batch, share);
-  int pass = 0;
-  Needs needs = s.attacks->needs();
-  if (s.sequence) {
-    pass = sequence_micro_batch(gpu);
-    batch = (batch + pass - 1) / pass * pass;
-    needs = needs | s.sequence->attacks().needs();
-  }
-  // A pass holds all copies of its images.
-  if (s.subject.noise > 0) pass = static_cast<int>(std::max<std::int64_t>(1, batch / s.subject.noise_samples));
   DatasetInfo images = s.data->info();
   images.classes = s.subject.classes.count;
   BackendOptions backend = backend_of(options, world.node_size(), world);
   backend.deterministic = options.deterministic || s.sequence != nullptr;
-  return std::make_unique<Replica>(ReplicaOptions{.backend = backend,
-                                                  .network = trained.network,
-                                                  .width = trained.width,
-                                                  .activation = trained.activation,
-                                                  .normalize = trained.normalize,
-                                                  .images = images,
-                                                  .micro_batch = static_cast<int>(batch),
-                                                  .attack_batch = pass,
-                                                  .needs = needs,
-                                                  .training_batches = {},
-                                                  .noise = s.subject.noise,
-                                                  .noise_samples = s.subject.noise_samples});
+  ReplicaOptions of_it{.backend = backend,
+                       .network = trained.network,
+                       .width = trained.width,
+                       .activation = trained.activation,
+                       .normalize = trained.normalize,
+                       .images = images,
+                       .needs = s.attacks->needs(),
+                       .training_batches = {},
+                       .noise = s.subject.noise,
+                       .noise_samples = s.subject.noise_samples};
+  // With --deterministic any number of ranks computes the same batches.
+  const auto share = options.deterministic ? s.data->size() : (s.data->size() + world.size() - 1) / world.size();
+  std::int64_t batch = std::min<std::int64_t>(options.batch, share);
+  if (s.sequence) {
+    const int pass = sequence_micro_batch(gpu, graph_of(of_it, images.size));
+    of_it.attack_batch = pass;
+    batch = (batch + pass - 1) / pass * pass;
+    of_it.needs = of_it.needs | s.sequence->attacks().needs();
+  }
+  of_it.micro_batch = static_cast<int>(batch);
+  // A pass holds all copies of its images.
+  if (s.subject.noise > 0)
+    of_it.attack_batch = static_cast<int>(std::max<std::int64_t>(1, batch / s.subject.noise_samples));
+  return std::make_unique<Replica>(of_it);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "dat/aggregator.hpp"
 #include "run/advice.hpp"
 #include "train/attackers/attackers.hpp"
+#include "train/plan/parts.hpp"
 #include "train/plan/replica_of.hpp"
 
 namespace dat {
@@ -25,7 +26,8 @@ void warn(Report& report, const Opening& opening, Trainer& trainer, Communicator
     report.warning("--verify has no other rank that could recompute anything; start several");
   if (const std::string warning = fault_warning(options.aggregator, options.faults, ranks.size()); !warning.empty())
     report.warning(warning);
-  for (const std::string& line : advice(options, trainer.plan(), cores_of_rank(ranks_on_node(ranks, options)).count))
+  const TrainOptions now = part_of(options, trainer.plan().epoch_of(trainer.steps_done()));
+  for (const std::string& line : advice(now, trainer.plan(), cores_of_rank(ranks_on_node(ranks, options)).count))
     report.warning(line);
 }
 

@@ -6,7 +6,7 @@
 
 namespace dat {
 
-void restart(std::unique_ptr<Trainer>& trainer, Communicator& ranks, const TrainOptions& options,
+void replace(std::unique_ptr<Trainer>& trainer, Communicator& ranks, const TrainOptions& options,
              const std::optional<Checkpoint>& state) {
   together(ranks, [&] {
     Splits splits = trainer->release_splits();
@@ -15,6 +15,11 @@ void restart(std::unique_ptr<Trainer>& trainer, Communicator& ranks, const Train
     trainer = std::make_unique<Trainer>(ranks, options, std::move(splits));
     if (ranks.root()) trainer->restore(*state);
   });
+}
+
+void restart(std::unique_ptr<Trainer>& trainer, Communicator& ranks, const TrainOptions& options,
+             const std::optional<Checkpoint>& state) {
+  replace(trainer, ranks, options, state);
   trainer->share_state();
   trainer->start();
 }

@@ -15,4 +15,8 @@ namespace dat {
 void restart(std::unique_ptr<Trainer>& trainer, Communicator& ranks, const TrainOptions& options,
              const std::optional<Checkpoint>& state);
 
+/// The first half of it: the trainer stands where the state does, on rank 0; share_state() and start() come next.
+void replace(std::unique_ptr<Trainer>& trainer, Communicator& ranks, const TrainOptions& options,
+             const std::optional<Checkpoint>& state);
+
 }  // namespace dat

@@ -16,6 +16,7 @@
 #include "run/restart.hpp"
 #include "run/signals.hpp"
 #include "run/skipped.hpp"
+#include "train/plan/parts.hpp"
 #include "train/plan/role.hpp"
 #include "train/protocol/guard.hpp"
 
@@ -76,6 +77,9 @@ ExitCode Run::train() {
     return generator_->serve([this] { return members_.called(); }, signalled);
   }
   for (int rank = ranks_->size(); rank < world_.size(); ++rank) members_.serves(rank);
+  part_ = beginning_.part;
+  if (part_ > 0 && beginning_.left.empty())
+    replace(trainer_, *ranks_, options_in(part_), std::exchange(beginning_.state, {}));
   trainer_->share_state();
   open_report();
   trainer_->start();
@@ -96,7 +100,7 @@ void Run::plan() {
     require_fitting(attackers_, world_.size());
     require_validators(options_, ranks_->size());
     if (role_of(world_.rank(), world_.size(), options_) == Role::trainer)
-      trainer_ = std::make_unique<Trainer>(*ranks_, options_, open_splits(options_, true));
+      trainer_ = std::make_unique<Trainer>(*ranks_, options_in(0), open_splits(options_, true));
     else
       generator_ = std::make_unique<Generator>(world_, options_);
     Replica& replica = trainer_ ? trainer_->replica() : generator_->replica();
@@ -116,17 +120,19 @@ void Run::plan() {
     lock_ = std::make_unique<RunLock>(folder_, say, made);
     TrainOptions resolved = trainer_->resolved();
     resolved.out = folder_;
+    put_back_parts(resolved, options_, ranks_->size());
     config_ = toml_of(resolved);
     (void)parse_train_options(config_, "the configuration of this run");  // `eval`, `export` and --config will read it
     beginning_ = begin(resolved, folder_, std::move(weights_), *trainer_);
     if (!lock_->warning().empty()) beginning_.warnings.push_back(lock_->warning());
   });
   world_.broadcast(folder_);
-  std::int64_t known[] = {beginning_.finished, beginning_.step, beginning_.counted_anew};
+  std::int64_t known[] = {beginning_.finished, beginning_.step, beginning_.counted_anew, beginning_.part};
   world_.broadcast(known, sizeof known);
   beginning_.finished = known[0] != 0;
   beginning_.step = known[1];
   beginning_.counted_anew = known[2] != 0;
+  beginning_.part = static_cast<int>(known[3]);
   share(beginning_.left, world_);
   hosts_ = world_.gather(host_name());
 }
@@ -150,9 +156,7 @@ void Run::open_report() {
 }
 
 std::optional<ExitCode> Run::steps() {
-  const std::int64_t epoch = trainer_->plan().steps_per_epoch, all = trainer_->plan().steps;
-  const std::int64_t checkpoint_every = options_.checkpoint_every > 0 ? options_.checkpoint_every : epoch;
-  while (trainer_->steps_done() < all) {
+  while (trainer_->steps_done() < trainer_->plan().steps) {
     if (stops_early() && evaluated_now()) break;
     // With less --patience, or behind a rollback or a best network that could not be written, a run may be at its end
     // where it has not been evaluated; the evaluation that tells so counts once.
@@ -161,6 +165,9 @@ std::optional<ExitCode> Run::steps() {
       evaluate_due();
       continue;
     }
+    enter_next_part();
+    const std::int64_t epoch = trainer_->plan().steps_per_epoch, all = trainer_->plan().steps;
+    const std::int64_t checkpoint_every = options_.checkpoint_every > 0 ? options_.checkpoint_every : epoch;
     if (!leave(due_to_leave(attackers_, trainer_->steps_done()), false)) return members_.sleep_until_the_end();
     if (!step()) {
       if (members_.has_left(world_.rank())) return members_.sleep_until_the_end();
@@ -205,13 +212,37 @@ bool Run::leave(const std::vector<LeftRecord>& leaving, bool told) {
       told ? report_->message(one.sentence()) : report_->tell(one);
     }
   }
-  restart(trainer_, *ranks_, options_now(), state);
+  restart(trainer_, *ranks_, options_in(part_), state);
   return true;
 }
 
-TrainOptions Run::options_now() const {
+TrainOptions Run::options_in(int part) const {
+  const TrainOptions options = part_of(options_, beginnings_of_parts(options_)[static_cast<std::size_t>(part)]);
   const int gone = static_cast<int>(std::ssize(members_.left()));
-  return gone == 0 ? options_ : options_left(options_, trainer_->plan(), world_.size(), gone);
+  return gone == 0 ? options : options_left(options, trainer_->plan(), world_.size(), gone);
+}
+
+void Run::enter_next_part() {
+  const int part = part_at(options_, trainer_->plan().epoch_of(trainer_->steps_done()));
+  if (part == part_) return;
+  trainer_->timer().lap(Phase::other);
+  const RankRecord times = gather_times();
+  const std::optional<Checkpoint> state = trainer_->capture();
+  part_ = part;
+  restart(trainer_, *ranks_, options_in(part), state);
+  checked_ = recorded_ = -1;
+  evaluated_.clear();
+  together(*ranks_, [&] {
+    if (!ranks_->root()) return;
+    report_->ranks(times);
+    const Plan& plan = trainer_->plan();
+    report_->count_anew(plan.steps, plan.steps_per_epoch);
+    report_->message("from epoch " + std::to_string(plan.epoch_of(trainer_->steps_done())) + " on steps have " +
+                     std::to_string(plan.images_of_a_step()) + " images, and epochs " +
+                     std::to_string(plan.steps_per_epoch) + " steps: step " +
+                     std::to_string(trainer_->steps_done() + 1) + " is next");
+  });
+  save(Checkpoints::Kind::step);  // the newest file has today's number
 }
 
 bool Run::step() {
@@ -408,43 +439,6 @@ void Run::complete(Checkpoint& state, Checkpoints::Kind kind, const CutRecord* c
   }
   save_left(members_.left(), state);
   state.texts["provenance"] = provenance();
-}
-
-// A copy of the cause: the trainer that tells it does not live on.
-void Run::roll_back(std::string cause, bool to_best) {
-  const Setbacks before = trainer_->setbacks();
-  const std::int64_t done = trainer_->steps_done(), first_bad = done - before.in_a_row;
-  require(before.rollbacks < options_.max_rollbacks, ExitCode::numerical, cause, "; the run has gone back ",
-          before.rollbacks, " times already (--max-rollbacks)");
-  std::optional<Checkpoint> state;
-  CutRecord cut;
-  std::int64_t due = 0;
-  bool recorded = false;
-  checkpoints_.settle(*ranks_);
-  together(*ranks_, [&] {
-    if (!ranks_->root()) return;
-    state = checkpoints_.to_go_back_to(first_bad - 1, trainer_->plan().steps_per_epoch, to_best);
-    require(state.has_value(), ExitCode::numerical, cause, "; there is no checkpoint to go back to");
-    cut.bytes = integer_of(*state, "metrics_bytes");
-    due = state->integers["evaluation_due"];
-    recorded = state->integers["evaluation_recorded"] != 0;
-    best_.take_up(BestRecord::of(*state), state->integers["since_best"]);
-  });
-  restart(trainer_, *ranks_, options_now(), state);
-  state.reset();
-  trainer_->set_back(before, options_.rollback_lr);
-  checked_ = -1;
-  owe(due, recorded);
-  // Whenever the run is killed, its newest checkpoint finds the record that it wants, or has it: later checkpoints go
-  // before the record is cut, and what is to stand behind the cut is in the checkpoint.
-  const SetbackRecord rollback{done, "rollback", cause, trainer_->steps_done(), trainer_->setbacks().lr_factor};
-  if (ranks_->root()) cut.behind = report_->behind_rollback(cut.bytes, rollback);
-  save(Checkpoints::Kind::step, &cut);
-  checkpoints_.require_saved(*ranks_);
-  together(*ranks_, [&] {
-    if (ranks_->root()) report_->roll_back(cut.bytes, cut.behind, rollback);
-  });
-  checkpoints_.find_best(*ranks_);
 }
 
 }  // namespace dat

@@ -66,8 +66,11 @@ class Run {
   /// the old one's stand. To be called between two steps. `told`: the record has them already. False on a rank that has
   /// left. **Collective** over those who are there.
   [[nodiscard]] bool leave(const std::vector<LeftRecord>& leaving, bool told);
-  /// The options of the group that trains now.
-  [[nodiscard]] TrainOptions options_now() const;
+  /// The options of the group that trains now, in a part of the training (train/plan/parts.hpp).
+  [[nodiscard]] TrainOptions options_in(int part) const;
+  /// Goes on in the part that the next step belongs to, where that is another one, by a restart in this process. To be
+  /// called between two steps.
+  void enter_next_part();
   /// Seconds and bytes since the last such record, on rank 0.
   [[nodiscard]] RankRecord gather_times() { return members_.of_launch(trainer_->gather_times(), *ranks_); }
 
@@ -122,6 +125,7 @@ class Run {
   std::vector<EvaluationRecord> evaluated_;  ///< the last evaluation that this process has made
   std::int64_t recorded_ = -1;               ///< the step whose evaluation the record has, if it is that of now
   bool stopping_ = false;                    ///< somebody wants the run to stop, soon
+  int part_ = 0;                             ///< of the training, in which trainer_ is
   std::int64_t checked_ = -1;                ///< the step after which the ranks were compared last
   Crowding crowding_;
 };

@@ -94,11 +94,11 @@ std::string settle_generators(TrainOptions& o, int ranks, int on_node) {
   if (const std::optional<double> budget = budget_of(o, calibration))
     choice.probabilities = o.budget_unit == "bytes" ? budget_in_bytes(calibration, *budget, o.p_min)
                                                     : budget_in_layers(calibration, *budget);
-  const int micro_batch = o.micro_batch > 0 ? o.micro_batch : o.batch;
+  const int micro_batch = o.micro_batch > 0 ? o.micro_batch : o.batch.last();
   SplitChoice split{.staleness = o.staleness,
                     .refresh = o.refresh == "iteration",
                     .of_each = o.total_batch == 0,
-                    .images = o.total_batch > 0 ? o.total_batch : o.batch,
+                    .images = o.total_batch > 0 ? o.total_batch.last() : o.batch.last(),
                     .micro_batch = micro_batch,
                     .weight_bytes = o.generator_weights == "bf16" ? 2 : 4};
   const Cluster cluster = cluster_of(calibration, ranks, on_node, o.node_sums);

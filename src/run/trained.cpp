@@ -22,6 +22,10 @@ void warn_on_root(const Communicator& world, const std::string& warning) {
 Trained read_trained(const Communicator& world, const std::string& path, const std::vector<std::string>& data) {
   Trained trained{path, find_checkpoint(path, [&](const std::string& warning) { warn_on_root(world, warning); })};
   Checkpoint& checkpoint = trained.checkpoint;
+  std::erase_if(checkpoint.arrays, [](const Checkpoint::Array& array) {  // the training's alone
+    const bool averaged = array.name.starts_with(std::string(kAverageGroup) + "/");
+    return !averaged && !array.name.starts_with("param/") && !array.name.starts_with("bn/");
+  });
   require(!data.empty() || !checkpoint.texts.contains("imported_from"), ExitCode::usage, path,
           " was imported and has no data of its own; give --data");
   const std::string& toml = checkpoint.texts["config_toml"];

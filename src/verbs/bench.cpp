@@ -20,8 +20,7 @@ const TableOf<BenchOptions>& bench_table() {
     using O = BenchOptions;
     TableOf<O> table;
     table.add("--network", &O::network,
-              "architecture; images are drawn, in 10 classes: 32x32, or of the size of --data",
-              one_of(networks().names()));
+              "architecture; images are drawn, in 10 classes: 32x32, or of the size of --data", one_network());
     table.add("--width", &O::width, about_width(), kAutoWidth);
     table.add("--batch", &O::batch, "images per rank and step", kBatch);
     table.add("--attack-steps", &O::attack_steps, "gradient steps of pgd", kSteps);

@@ -11,6 +11,7 @@
 #include "dat/error.hpp"
 #include "dat/file.hpp"
 #include "dat/provenance.hpp"
+#include "measure/process_memory.hpp"
 #include "options/machine.hpp"
 #include "printed.hpp"
 #include "replica/device_notices.hpp"
@@ -69,6 +70,7 @@ const TableOf<EvalOptions>& eval_table() {
     table.add("--save-adversarial", &O::save_adversarial,
               "the images that a sequence has attacked, too: adversarial.h5 in the folder --out");
     table.add("--batch", &O::batch, "images per rank and step", kPositive);
+    table.add("--dry-run", &O::dry_run, "say what memory each rank takes, and evaluate nothing");
     table.add("--progress", &O::progress, "seconds between progress lines", kSomeSeconds);
     add_machine(table);
     add_planning(table);
@@ -124,6 +126,17 @@ void tell(const EvaluationReport& report, const std::function<std::string()>& wr
   require_printed();
 }
 
+/// What a rank's process has at its peak, of this one, in which all is planned.
+[[nodiscard]] std::string memory_text(const EvaluationSetting& s) {
+  const std::size_t images = static_cast<std::size_t>(s.data->size()), attacks = s.attacks->members().size();
+  constexpr std::size_t kOfAnImage = 3 * sizeof(double);
+  const Buffers& batch = s.replica->images();
+  const std::size_t looked_at =
+      s.sequence ? 2 * static_cast<std::size_t>(batch.capacity * batch.layout.elements()) * sizeof(float) : 0;
+  return text_of(process_memory(s.replica->backend(), {{"results", images * (1 + attacks) * kOfAnImage},
+                                                       {"images that are looked at", looked_at}}));
+}
+
 int evaluate(Communicator& world, const EvalOptions& options, int argc, char** argv) {
   shake_hands(world, facts_of(settings_of(options), argc, argv));
   if (options.comm_timeout > 0) world.watch(options.comm_timeout);
@@ -138,6 +151,12 @@ int evaluate(Communicator& world, const EvalOptions& options, int argc, char** a
              {"hash of the images", images}};
   });
   shake_hands(world, facts);
+  if (options.dry_run) {
+    together(world, [&] {
+      if (world.root()) std::cout << memory_text(s) << std::flush;
+    });
+    return static_cast<int>(ExitCode::done);
+  }
   std::string output;
   together(world, [&] {
     if (world.root()) output = open_output(options, s);

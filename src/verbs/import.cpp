@@ -14,7 +14,7 @@
 #include "dat/norm.hpp"
 #include "dat/provenance.hpp"
 #include "interop/source.hpp"
-#include "options/ranges.hpp"
+#include "options/machine.hpp"
 #include "printed.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verb.hpp"
@@ -31,7 +31,8 @@ namespace {
           ": does not say which network it holds; give --network, and --width where it is not the published one");
   if (options.network != "auto") trained.network = options.network;
   if (options.width > 0 || !named) trained.width = options.width > 0 ? options.width : default_width(trained.network);
-  if (options.activation != "auto") trained.activation = options.activation;
+  if (options.activation != "auto" || !named)
+    trained.activation = options.activation != "auto" ? options.activation : default_activation(trained.network);
   if (options.normalize != "auto") trained.normalize = options.normalize;
   require(options.eps > 0 || options.norm == "auto" || options.norm == trained.norm, ExitCode::usage, "--norm ",
           options.norm, " needs the radius of its ball; give --eps");
@@ -53,7 +54,7 @@ namespace {
   trained.eval_alpha = plain.eval_alpha;
   (void)parse_train_options(toml_of(trained), options.file);  // what is written can be read
   if (options.size > 0) source.size = options.size;
-  if (source.size == 0) source.size = 32;
+  if (source.size == 0) source.size = trained.network.starts_with("imagenet") ? 224 : 32;
   require(source.size >= 8 && source.size <= 4096, ExitCode::checkpoint, options.file,
           ": its image_size is not 8 to 4096 pixels; give --size");
 
@@ -96,15 +97,17 @@ const TableOf<ImportOptions>& import_table() {
     TableOf<O> table;
     table.add("FILE", &O::file,
               "a safetensors file, a PyTorch state_dict saved as HDF5, a checkpoint, or the folder of a run");
-    table.add("--network", &O::network, "architecture; auto: as the file says", auto_or(networks().names()));
+    table.add("--network", &O::network, "architecture; auto: as the file says", one_network(true));
     table.add("--width", &O::width, "channels of the first stage; auto: as the file says, else the published ones",
               kAutoWidth);
-    table.add("--activation", &O::activation, "what follows batch norms; auto: as the file says, else relu",
+    table.add("--activation", &O::activation,
+              "what follows batch norms; auto: as the file says, else the published one",
               one_of({"auto", "relu", "silu"}));
     table.add("--normalize", &O::normalize,
               "(x - mean)/std of the images, inside the network, as in 'train'; auto: as the file says, else none",
-              {.label = "auto|none|cifar10|cifar100|M,...,S,..."});
-    table.add("--size", &O::size, "height and width of its images in pixels; auto: as the file says, else 32",
+              {.label = "auto|none|cifar10|cifar100|imagenet|M,...,S,..."});
+    table.add("--size", &O::size,
+              "height and width of its images in pixels; auto: as the file says, else 224 of imagenet_*, else 32",
               {.low = 8, .high = 4096, .automatic = 0});
     table.add("--norm", &O::norm, "of the ball that it was trained for; auto: as the file says, else linf",
               auto_or(norm_names()));

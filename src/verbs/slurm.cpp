@@ -18,6 +18,7 @@
 #include "printed.hpp"
 #include "run/begin/found.hpp"
 #include "run/split.hpp"
+#include "train/plan/parts.hpp"
 #include "train/plan/role.hpp"
 #include "train/planned.hpp"
 #include "train/trainer.hpp"
@@ -125,7 +126,7 @@ void take_known_network(TrainOrder& order) {
   const SlurmOptions& job = order.job;
   const bool gpu = job.gpus_per_node > 0;
   const int ranks = job.nodes * job.ranks_per_node;
-  TrainOptions options = order.training.options;
+  TrainOptions options = part_of(order.training.options, 0);
   static_cast<void>(settle_generators(options, ranks, job.ranks_per_node));
   // The machine that prints the script is hardly the one that runs it: its GPU is not asked.
   options.device = "cpu";

@@ -11,6 +11,7 @@
 #include "dat/cheat.hpp"
 #include "measure/bench_file.hpp"
 #include "measure/loading.hpp"
+#include "measure/process_memory.hpp"
 #include "options/hints.hpp"
 #include "options/ranges.hpp"
 #include "options/train/parse.hpp"
@@ -22,6 +23,7 @@
 #include "train/attackers/attackers.hpp"
 #include "train/generators/generator.hpp"
 #include "train/plan/goal.hpp"
+#include "train/plan/parts.hpp"
 #include "train/plan/replica_of.hpp"
 #include "train/plan/role.hpp"
 #include "train/planned.hpp"
@@ -232,6 +234,40 @@ struct ValidateOrder : TrainOrder {
   return text;
 }
 
+/// The largest of some images as they are stored, in pixels.
+[[nodiscard]] std::size_t large_image(const Dataset& images) {
+  constexpr std::int64_t kLookedAt = 256;
+  std::size_t largest = 0;
+  for (std::int64_t k = 0; k < std::min(kLookedAt, images.size()); ++k) {
+    const ImageShape shape = images.shape(k * images.size() / std::min(kLookedAt, images.size()));
+    largest = std::max(largest, static_cast<std::size_t>(shape.height) * static_cast<std::size_t>(shape.width));
+  }
+  return largest;
+}
+
+/// What rank 0's process has at its peak; of this one, in which all is planned. messages: what it has of them with all
+/// ranks.
+[[nodiscard]] std::string process_text(Trainer& trainer, const TrainOptions& options, const Plan& plan, int ranks,
+                                       std::size_t messages) {
+  const Dataset& train = *trainer.splits().train;
+  Backend& backend = trainer.replica().backend();
+  const auto a_step = static_cast<std::size_t>(plan.micro_batches_of(0)) * static_cast<std::size_t>(plan.micro_batch);
+  std::size_t loader = static_cast<std::size_t>(options.prefetch + 1) * a_step * train.info().image_bytes();
+  if (train.info().decoded)  // all of an image, and the window of it that is resized
+    loader += static_cast<std::size_t>(data_threads(options, backend)) * 2 * 3 * large_image(train);
+  std::size_t evaluated = 0;
+  for (const Dataset* set : {trainer.splits().test.get(), trainer.splits().holdout.get()})
+    if (set != nullptr) evaluated = std::max(evaluated, static_cast<std::size_t>(set->size()));
+  constexpr std::size_t kOfAnImage = 3 * sizeof(double);
+  return text_of(
+      process_memory(backend, {{"MPI", kMemoryOfMpi},
+                               {"messages of all ranks", messages},
+                               {"batches ahead", loader},
+                               {"perturbations kept", static_cast<std::size_t>(warm_start_bytes(options, plan, train))},
+                               {"results of evaluations", evaluated * (1 + options.eval.size()) * kOfAnImage},
+                               {"checkpoint (rank 0)", static_cast<std::size_t>(trainer.checkpoint_bytes(ranks))}}));
+}
+
 /// What an epoch's attack is: "eps 8/255; 10 passes forward and back per image".
 [[nodiscard]] std::string attack_text(const TrainOptions& options, const EpochAttack& one) {
   return (one.eps > 0 ? ball_text(norm_from(options.norm), one.eps) + "; " : "") +
@@ -250,6 +286,8 @@ struct ValidateOrder : TrainOrder {
   std::optional<MeasuredStep> step;
   if (!order.bench.empty()) step = read_measured_step(order.bench);
   take_network(order);
+  const TrainOptions whole = order.options;
+  order.options = part_of(whole, epoch_of_largest_part(whole));
   const int on_node = announced_ranks_on_node(), launched = announced_ranks();
   TrainOptions options = order.options;
   const std::string forecast = settle_generators(options, launched, on_node);
@@ -284,7 +322,7 @@ struct ValidateOrder : TrainOrder {
                         : "batch " + std::to_string(plan.batch) + " each" +
                               (ranks > 1 ? ", " + std::to_string(plan.images_of_a_step()) + " in all" : ""))
        << ", micro-batch " << plan.micro_batch << "\n"
-       << "length           " << plan.text() << "\n"
+       << "length           " << text_of_parts(whole, mix_of(options, train), ranks) << "\n"
        << "attack           " << attacks_text(options, trainer.method()) << (options.attack_stop >= 0 ? " at most" : "")
        << ", of " << numbers(trainer.replica().attack_sizes()) << " images at a time\n"
        << noise_text(options) << std::left << std::setw(16) << transports().at(reducer.transport())().title << " "
@@ -302,6 +340,9 @@ struct ValidateOrder : TrainOrder {
   for (const auto& [purpose, bytes] : memory)
     if (bytes >= total / 50)
       text << "  " << std::left << std::setw(24) << purpose << megabytes(static_cast<double>(bytes)) << "\n";
+  std::size_t planned = 0;
+  for (const Backend::Allocation& one : backend.allocations()) planned += one.bytes;
+  text << process_text(trainer, options, plan, ranks, total - planned);
   backend.host_threads = choose_threads(options.threads, on_node);
   text << reading_text(trainer, order, plan, step, data_threads(options, backend));
   if (!forecast.empty()) text << "forecast         " << forecast << "\n";

@@ -30,7 +30,7 @@ BAD = ["", "x", "-1", "0", "1.5", "1e400", "99999999999999999999", "0,5", "1/0",
 
 # Settings of train that another one may not go with, or that go with few others.
 SETTINGS = """
---mix balanced:0.5 | --data a.h5 b.h5 | --holdout 5 | --limit-train 64 | --augment none | --network wrn28_10 | --width 16
+--mix balanced:0.5 | --data a.h5 b.h5 | --holdout 5 | --limit-train 64 | --augment none | --network wrn_28_10 | --width 16
 --activation silu | --normalize 0.5 | --normalize cifar10 | --bn-statistics local | --attack fgsm | --attack none
 --attack apgd-ce | --attack-steps 1 | --attack-steps 3 | --norm l2 | --norm l2 --eps 0.5 | --eps 0.5 | --eps 8 | --alpha 1.2
 --alpha 2/255 | --attack-stop 1 | --attack-bn train | --attack-bn eval | --attack-precision f16 | --attack-batch 5

@@ -122,6 +122,18 @@ TEST_CASE("A kept choice that is not right any more is tried anew with all other
   }
 }
 
+TEST_CASE("A batch norm whose result is made again is this program's own, and the library's is refused with the reason",
+          "[double]") {
+  const auto backend = make_backend({.device = "cuda", .threads = 2});
+  BatchNormSpec spec{.n = 2, .c = 16, .h = 4, .w = 4, .relu = true};
+  spec.again = true;
+  CHECK(backend->batch_norm(spec)->implementation() == "own");
+  const std::vector<Trial> trials = backend->trials();
+  REQUIRE(trials.size() == 1);
+  CHECK(trials[0].convolution == "batch norm, 16 channels, 2 of 4x4, ReLU, made again, f32");
+  CHECK(trials[0].refused == "it cannot make the same result a second time, as --recompute asks");
+}
+
 TEST_CASE("A batch norm of the library is compared in every process, and one that is wrong is not tried again",
           "[double]") {
   struct Clean {

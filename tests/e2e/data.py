@@ -298,7 +298,7 @@ class Grey(common.TestCase):
         write_own("packed.h5", (train[0][..., :1], train[1]), (test[0][..., :1], test[1]), compression="gzip")
         self.assertEqual(common.run("data", "convert", "packed.h5", "set.h5").code, 0)
         self.assertRegex(common.run("data", "inspect", "set.h5").text, "train +40 images of 28 x 28 x 1, 4 classes")
-        for ranks, network in (1, ["small_cnn"]), (2, ["wrn16_4", "--activation", "silu", "--normalize", "0.4,0.3"]):
+        for ranks, network in (1, ["small_cnn"]), (2, ["wrn_16_4", "--activation", "silu", "--normalize", "0.4,0.3"]):
             with self.subTest(network):
                 self.train(network[0], "--network", *network, *TRAIN[2:], "--data", "set.h5", ranks=ranks)
                 last = common.rows(network[0], "evaluation")[-1]

@@ -21,6 +21,9 @@ from torch.nn import functional as F
 import common
 from common import write_safetensors
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../golden"))
+import reference
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROBE = os.environ.get("DAT_PROBE", os.path.join(os.path.dirname(common.PROGRAM), "tests", "dat_probe"))
 PACKAGES = os.environ.get("DAT_PYTHON_PACKAGES", os.path.join(HERE, "../../build/python"))
@@ -29,9 +32,14 @@ sys.path.append(PACKAGES)
 TRAIN = ["--threads", 1, "--batch", 8, "--warmup-epochs", 0, "--epochs", 1, "--attack-steps", 1, "--eval-every",
          0, "--eval", "pgd1", "--max-steps", 2, "--lambda", 0, "--quiet", "--data", "set.h5"]
 NETWORKS = {"small_cnn": {"width": 20}, "preact_resnet18": {"width": 16}, "resnet18": {"width": 16},
-            "wrn16_4": {"width": 16, "activation": "silu", "normalize": "cifar10"}}
+            "wrn_16_4": {"width": 16, "activation": "silu", "normalize": "cifar10"},
+            "dm_wrn_10_2": {"width": 20, "activation": "silu", "normalize": "cifar10"},
+            "imagenet_resnet18": {"width": 16, "normalize": "imagenet"}}
 SIZE, IMAGES = 16, 12
 WIDTH = ["--width", NETWORKS["small_cnn"]["width"]]
+
+CIFAR10 = [0.4914, 0.4822, 0.4465], [0.2471, 0.2435, 0.2616]
+IMAGENET = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 
 # The issue's bound of logits, which are below 10. Two programs in float32 that add in other orders differ by about
 # 2^-24 sqrt(terms) of them per layer, 1e-6 in all; a wrong epsilon of batch norm or a mirrored kernel changes them by
@@ -125,9 +133,12 @@ class Onnx:
         for names, output, kind, how in self.nodes:
             x, *rest = [values[name] for name in names]
             if kind == "Conv":
-                pads = how["pads"]
-                assert pads[:2] == pads[2:] and how["kernel_shape"] == list(rest[0].shape[2:])
-                y = F.conv2d(x, rest[0], stride=how["strides"], padding=pads[:2])
+                top, left, bottom, right = how["pads"]
+                assert how["kernel_shape"] == list(rest[0].shape[2:])
+                y = F.conv2d(F.pad(x, (left, right, top, bottom)), rest[0], stride=how["strides"])
+            elif kind == "MaxPool":
+                top, left, bottom, right = how["pads"]
+                y = F.max_pool2d(F.pad(x, (left, right, top, bottom), value=-np.inf), how["kernel_shape"], how["strides"])
             elif kind == "BatchNormalization":
                 gamma, beta, mean, variance = (v.reshape(-1, 1, 1) for v in rest)
                 y = (x - mean) / torch.sqrt(variance + how["epsilon"]) * gamma + beta
@@ -393,6 +404,68 @@ class Export(Case):
         self.assertEqual([name for name in os.listdir() if ".tmp-" in name], [])
 
 
+class Others(Case):
+    """Files of torchvision, of robustness and of DeepMind's networks, and ours in their classes."""
+
+    def there_and_back(self, network, theirs, wrapped, *more):
+        """Theirs is a model of PyTorch with weights of its own; `wrapped` makes the tensors of a file of its state_dict."""
+        with torch.no_grad():
+            for module in theirs.modules():
+                if isinstance(module, torch.nn.BatchNorm2d):
+                    module.running_mean.uniform_(-.1, .1)
+                    module.running_var.uniform_(.5, 1.5)
+        state = {name: value.numpy() for name, value in theirs.state_dict().items()}
+        write_safetensors("theirs.safetensors", wrapped(state))
+        self.run_well("import", "theirs.safetensors", "--network", network, "--size", SIZE, "--out", "back.h5", *more)
+        self.run_well("export", "back.h5", "--out", "ours.safetensors")
+        ours = {name: torch.from_numpy(value.copy()) for name, value in read_safetensors("ours.safetensors")[0].items()}
+        theirs.load_state_dict(ours, strict=True)
+        self.assertEqual(bits({name: value.numpy() for name, value in theirs.state_dict().items()}), bits(state))
+        normalization = NETWORKS.get(network, {}).get("normalize", "none")
+        mean, std = {"none": (0., 1.), "cifar10": CIFAR10, "imagenet": IMAGENET}[normalization]
+        column = lambda numbers: torch.tensor(numbers).reshape(-1, 1, 1)
+        with torch.no_grad():
+            expected = theirs.eval()((torch.from_numpy(self.images) - column(mean)) / column(std)).numpy()
+        self.run_well("eval", "--checkpoint", "back.h5", "--data", "set.h5", "--eval", "pgd1", "--threads", 1, "--out", "eval.json", "--quiet")
+        with open("eval.json") as file:
+            told = json.load(file)
+        loss = F.cross_entropy(torch.from_numpy(expected), torch.from_numpy(self.labels), reduction="none")
+        np.testing.assert_allclose(told["per_image"]["clean_loss"], loss.numpy(), rtol=0, atol=2 * LOGITS)
+
+    def test_torchvision(self):
+        try:
+            from torchvision import models
+        except ImportError:
+            self.skipTest("no torchvision")
+        torch.manual_seed(1)
+        NETWORKS["imagenet_resnet50"] = NETWORKS["imagenet_wrn50_2"] = NETWORKS["imagenet_resnet18"]
+        normalized = ["--normalize", "imagenet"]
+        numbers = [np.array(numbers, np.float32).reshape(-1, 1, 1) for numbers in IMAGENET]
+
+        def robustness(state):
+            return {**{f"module.{copy}{name}": value for name, value in state.items() for copy in ("model.", "attacker.model.")},
+                    **{f"module.{where}.{what}": value for where in ("normalizer", "attacker.normalize")
+                       for what, value in zip(("new_mean", "new_std"), numbers)}}
+        self.there_and_back("imagenet_resnet18", models.resnet18(num_classes=5), robustness, *normalized)
+        if not os.environ.get("DAT_NIGHT"):
+            return
+        with_normalizer = lambda state: {"normalize.mean": numbers[0], "normalize.std": numbers[1],
+                                         **{"model." + name: value for name, value in state.items()}}
+        self.there_and_back("imagenet_resnet50", models.resnet50(num_classes=1000), with_normalizer, *normalized)
+        self.there_and_back("imagenet_wrn50_2", models.wide_resnet50_2(num_classes=5), dict, *normalized)
+
+    def test_deepmind(self):
+        torch.manual_seed(1)
+        numbers = {name: np.array(numbers, np.float32).reshape(-1, 1, 1) for name, numbers in zip(("mean", "std"), CIFAR10)}
+        theirs = reference.DeepMindWideResNet(10, 32, 5)
+        for module in theirs.modules():
+            if hasattr(module, "relu"):
+                module.relu = torch.nn.SiLU()
+        self.there_and_back("dm_wrn_10_2", theirs, lambda state: {**numbers, **state}, "--normalize", "cifar10")
+        self.there_and_back("dm_wrn_10_2", theirs, lambda state: {f"module.0.{name}": value for name, value in state.items()},
+                            "--normalize", "cifar10")
+
+
 class Import(Case):
     def test_an_export_comes_back_bit_for_bit(self):
         for network in NETWORKS:
@@ -446,8 +519,8 @@ class Import(Case):
         self.run_well("import", "both", "--new-head", 3, "--out", "new.h5")
 
     def test_initialize_takes_the_network_from_the_file(self):
-        checkpoint = self.trained("wrn16_4")  # with silu and the normalization of cifar10
-        said = {"network": '"wrn16_4"', "width": "16", "activation": '"silu"', "normalize": '"cifar10"'}
+        checkpoint = self.trained("wrn_16_4")  # with silu and the normalization of cifar10
+        said = {"network": '"wrn_16_4"', "width": "16", "activation": '"silu"', "normalize": '"cifar10"'}
         step = ["--max-steps", 1, "--optimizer", "sgd", "--lr", "1e-12"]
 
         def resolved(run):
@@ -470,7 +543,7 @@ class Import(Case):
         again = ["train", *TRAIN, *step, "--out", "of_tensors", "--initialize", "out.safetensors"]
         self.assertIn("is finished", common.run(*again).text)
         # What is given counts, and must be what the file says.
-        for name, value, other in ("activation", "silu", "relu"), ("normalize", "cifar10", "none"), ("network", "wrn16_4", "small_cnn"), ("width", "16", "32"):
+        for name, value, other in ("activation", "silu", "relu"), ("normalize", "cifar10", "none"), ("network", "wrn_16_4", "small_cnn"), ("width", "16", "32"):
             for ranks in 0, 2:
                 self.refuse(2, f"was trained with --{name} {value}, this run has --{name} {other}; give --{name} {value} or leave it off",
                             "train", "--out", "no", *TRAIN, f"--{name}", other, "--initialize", checkpoint, ranks=ranks)
@@ -478,7 +551,7 @@ class Import(Case):
         with h5py.File("weights.h5", "w") as file:
             for name, values in arrays_of(checkpoint).items():
                 file[name] = values
-        self.train("tuned", *TRAIN, "--network", "wrn16_4", "--width", 16, "--initialize", "weights.h5")
+        self.train("tuned", *TRAIN, "--network", "wrn_16_4", "--width", 16, "--initialize", "weights.h5")
 
     def test_initialize_takes_a_stranger_s_safetensors(self):
         checkpoint = self.trained("small_cnn")

@@ -454,5 +454,79 @@ class OtherRanks(Restart):
             np.testing.assert_array_equal(common.weights(out), common.weights(f"{out}-again"))
 
 
+class BatchByEpoch(Restart):
+    """Each batch is a part of the training that goes on from the one before as a run of its own would."""
+
+    BATCHES = ["--batch", "8,16@1,4@2"]  # on two ranks epochs of 8, 4 and 16 steps
+    COUNTED = [*range(1, 9), *range(5, 9), *range(33, 49)]
+
+    def command(self, folder, *arguments):
+        return ["train", *TRAIN, *EPOCHS, "--out", folder, *arguments]
+
+    def go(self, folder, *arguments, ranks=2):
+        ended = common.run(*self.command(folder, *arguments), ranks=ranks)
+        self.assertEqual(ended.code, 0, ended.text)
+        return ended
+
+    def cut(self, folder, steps, *arguments, ranks=2, kind=signal.SIGKILL):
+        """A run that is killed, or stopped, when it has made so many steps."""
+        running = common.Running(self.command(folder, *arguments), ranks)
+        self.assertTrue(running.wait_for(lambda: common.steps_written(folder) >= steps))
+        for pid in [running.process.pid, *running.ranks().values()] if kind == signal.SIGKILL else [running.process.pid]:
+            common.kill(pid, kind)
+        running.wait()
+
+    def test_parts_are_runs_one_after_the_other(self):
+        ended = self.go("run", *self.BATCHES)
+        self.assertIn("from epoch 1 on steps have 32 images, and epochs 4 steps: step 5 is next", ended.text)
+        steps = common.rows("run", "step")
+        self.assertEqual([row["step"] for row in steps], self.COUNTED)
+        self.assertEqual([row["images"] for row in steps], 8 * [16] + 4 * [32] + 16 * [8])
+        self.assertEqual([row["epoch"] for row in steps], 8 * [0] + 4 * [1] + 16 * [2])
+        self.assertEqual([(row["step"], row["epoch"]) for row in common.rows("run", "evaluation")], [(8, 1), (8, 2), (48, 3)])
+        self.go("first", "--batch", 8, "--max-steps", 8)
+        self.go("second", "--batch", 16, "--max-steps", 8, "--resume", "first")
+        self.go("third", "--batch", 4, "--resume", "second")
+        mine, theirs = common.state("run"), common.state("third")
+        self.assertIn("optim/v/conv1.weight", mine)
+        learned = lambda state: {name: values for name, values in state.items() if name.startswith(("param/", "optim/", "bn/"))}
+        self.assert_same(learned(mine), learned(theirs))
+
+    def test_cut_short_anywhere(self):
+        self.go("straight", *self.BATCHES)
+        for folder, steps, kind in [("in the first", 3, signal.SIGKILL), ("at a border", 8, signal.SIGTERM),
+                                    ("in the second", 10, signal.SIGTERM), ("in the third", 17, signal.SIGKILL)]:
+            with self.subTest(folder):
+                self.cut(folder, steps, *self.BATCHES, kind=kind)
+                self.go(folder, *self.BATCHES)
+                self.assert_same(common.state(folder), common.state("straight"))
+                self.assert_same(common.history(folder), common.history("straight"))
+                self.assertEqual([row["step"] for row in common.rows(folder, "step")], self.COUNTED)
+
+    def test_the_same_bits_on_any_ranks(self):
+        dealt = ["--deterministic", "--micro-batch", 4, "--total-batch", "16,32@1,12@2"]
+        self.go("reference", *dealt, ranks=1)
+        self.go("on3", *dealt, ranks=3)
+        self.cut("parts", 5, *dealt, ranks=3)
+        self.cut("parts", 10, *dealt, ranks=2)
+        self.go("parts", *dealt, ranks=1)
+        for folder in "on3", "parts":
+            self.assert_same(common.state(folder), common.state("reference"))
+        of_each = [*dealt[:3], "--batch", "8,16@1,4@2"]
+        self.go("each", *of_each)
+        with open("each/config.resolved.toml") as file:
+            self.assertIn('total-batch = "16,32@1,8@2"', file.read())
+        self.assertIn("is finished", self.go("each", *of_each).text)
+
+    def test_a_rollback_over_a_border(self):
+        """From epoch 1 on no loss is finite: it goes back into the part before."""
+        bad = ["--batch", "8,16@1", "--awp-from", 1, "--awp-gamma", 1e30, "--on-bad-steps", "rollback", "--max-rollbacks", 2,
+               "--checkpoint-every", 100]
+        ended = common.run(*self.command("bad", *bad), ranks=2)
+        self.assertEqual(ended.code, 7, ended.text)
+        self.assertEqual({row["to_step"] for row in common.rows("bad", "setback") if row["event"] == "rollback"}, {0})
+        self.assertEqual(ended.text.count("from epoch 1 on steps have 32 images"), 3)
+
+
 if __name__ == "__main__":
     common.main()

@@ -17,10 +17,11 @@ def distance(one, other):
 class Repeated(common.TestCase):
     """Two runs of the same command leave the same bits."""
 
-    def check(self, *arguments, ranks, network="small_cnn"):
+    def check(self, *arguments, ranks, network="small_cnn", other=()):
+        """other: what the second run has besides."""
         common.synthetic("set.h5", train=50, test=8, size=16, classes=4)
-        for folder in "ab":
-            self.train(folder, *SMALL, "--network", network, *arguments, ranks=ranks)
+        for folder, more in ("a", ()), ("b", other):
+            self.train(folder, *SMALL, "--network", network, *arguments, *more, ranks=ranks)
         self.assert_same(common.state("a"), common.state("b"))
         self.assert_same(common.history("a"), common.history("b"))
 
@@ -38,6 +39,15 @@ class Repeated(common.TestCase):
 
     def test_on_three_ranks_with_warm_starts(self):
         self.check("--batch", 8, "--warm-start", 2, ranks=3)
+
+    def test_where_one_makes_again_what_the_other_keeps(self):
+        self.check("--batch", 16, "--micro-batch", 5, "--limit-train", 32, "--deterministic", "--attack-bn", "train",
+                   network="resnet18", ranks=3, other=["--recompute", "norms"])
+
+    @common.at_night
+    def test_where_one_makes_again_what_the_other_keeps_with_silu(self):
+        self.check("--batch", 16, "--micro-batch", 8, "--limit-train", 32, "--activation", "silu", "--loss", "trades",
+                   network="preact_resnet18", ranks=1, other=["--recompute", "norms"])
 
     @common.at_night
     def test_of_a_residual_network(self):

@@ -1,11 +1,12 @@
 """Compares the full-size networks with PyTorch in float64: full_size.py PROBE [network] [--device cpu|cuda] [--width N]
 
-Width 64 by default, 32x32 images, batch 4, 10 classes, PGD-4, f32 without TF32. PROBE IN.h5 OUT.h5 DEVICE is a program
+Widths as published by default, 32x32 images, or 64x64 of ImageNet's networks, batch 4, 10 classes, PGD-4, f32 without TF32. PROBE IN.h5 OUT.h5 DEVICE is a program
 that reads the inputs (those of a golden file, see make_golden.py, without expected/) and writes logits_eval,
 input_gradient_eval (sum of the losses, running statistics), logits_train, grad/NAME (mean loss, batch statistics), pgd/x_K
 and pgd/dx_K (the point of iteration K = 0, 1, ... and the gradient found there, running statistics as given) and x_adv.
 
-What is compared holds for every correct float32 program, whatever the order of its sums. Only ReLU is not continuous:
+What is compared holds for every correct float32 program, whatever the order of its sums. Only ReLU is not continuous
+(and of a max pool's gradient the place of the largest value, which is treated alike):
 an input nearer to 0 than its rounding error may fall on either side, and each that does changes the gradient by a part
 of 1e-4 to 1e-2. So the attack's path is not compared with another path, since signed steps amplify such differences, but
 each of its iterations with the exact one from the same point.
@@ -67,6 +68,36 @@ class Gate(torch.autograd.Function):
         return dy * (context.open ^ context.near if context.relu.flipped else context.open), None
 
 
+class Largest(torch.autograd.Function):
+    @staticmethod
+    def forward(context, windows, relu):
+        best, place = windows.topk(2, dim=0)
+        near = best[0] - best[1] <= 2 * relu.radius[len(relu.inputs) - 1] if relu.radius else torch.zeros_like(place[0]) > 0
+        context.relu, context.place, context.near, context.count = relu, place, near & (best[0] > 0), len(windows)
+        relu.near += int(context.near.sum())
+        return best[0]
+
+    @staticmethod
+    def backward(context, dy):
+        place = context.place[0]
+        if context.relu.flipped:
+            place = torch.where(context.near, context.place[1], place)
+        return dy.new_zeros((context.count, *dy.shape)).scatter_(0, place[None], dy[None]), None
+
+
+class MaxPool(torch.nn.Module):
+    """3x3 with stride 2, of what a ReLU leaves, and the gradient of its near-ties as `relu` takes that of its own."""
+
+    def __init__(self, relu):
+        super().__init__()
+        self.relu = relu
+
+    def forward(self, x):
+        around, lines = F.pad(x, (1,) * 4, value=-float("inf")), (x.shape[2] - 1) // 2 + 1
+        return Largest.apply(torch.stack([around[:, :, i:i + 2 * lines:2, j:j + 2 * lines:2] for i in range(3)
+                                          for j in range(3)]), self.relu)
+
+
 class Relu(torch.nn.Module):
     """All ReLUs of a pass, which call it one after the other. With `flipped`, the gradient takes the inputs within `radius`
     of 0, one for each ReLU, for the other side's."""
@@ -85,6 +116,8 @@ def forward(case, train, images, relu):
     for module in model.modules():
         if isinstance(getattr(module, "relu", None), torch.nn.Module):
             module.relu = relu
+        if hasattr(module, "maxpool"):
+            module.maxpool = MaxPool(relu)
     return model(images), model
 
 
@@ -141,11 +174,11 @@ def check_signs(table, label, dx, exact):
     table.row(f"signs{label}, largest wrong |g|", float((g.abs() * wrong).max()), allowed)
 
 
-def check(probe, device, network, width, folder):
+def check(probe, device, network, width, size, folder):
     attack = {"eps": 8 / 255, "alpha": 2 / 255, "steps": 4, "lambda": 1.0}
     eps, alpha = attack["eps"], attack["alpha"]
     # Two batches: enough for statistics near those of others.
-    case = make_golden.Case(network, width, 32, 4, 10, seed=0, attack=attack, passes=2, momentum=None)
+    case = make_golden.Case(network, width, size, 4, 10, seed=0, attack=attack, passes=2, momentum=None)
     inputs, outputs = folder / "in.h5", folder / "out.h5"
     with h5py.File(inputs, "w") as file:
         case.write(file)
@@ -188,15 +221,16 @@ def check(probe, device, network, width, folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("probe", type=pathlib.Path)
-    parser.add_argument("network", nargs="?", choices=("preact_resnet18", "preact_resnet50", "resnet18", "wrn28_10"))
+    parser.add_argument("network", nargs="?", choices=sorted(set(reference.NETWORKS) - {"small_cnn"}))
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"), help="that the probe computes on")
     parser.add_argument("--width", type=int, help="channels of the first stage; none: as published")
+    parser.add_argument("--size", type=int, help="height and width of the images; none: 32, or 64 of ImageNet's networks")
     arguments = parser.parse_args()
     networks = [arguments.network] if arguments.network else ["preact_resnet18", "resnet18"]
     with tempfile.TemporaryDirectory() as folder:
         probe = arguments.probe.resolve()
-        tables = [check(probe, arguments.device, network, arguments.width or (160 if network == "wrn28_10" else 64),
-                        pathlib.Path(folder)) for network in networks]
+        tables = [check(probe, arguments.device, network, arguments.width or (16 * int(network[-2:]) if network.endswith("_10") else 64),
+                        arguments.size or (64 if network.startswith("imagenet") else 32), pathlib.Path(folder)) for network in networks]
     passed = all(table.passed for table in tables)
     print(f"{'PASSED' if passed else 'FAILED'}: {sum(table.rows for table in tables)} comparisons, the worst at "
           f"{max(table.worst for table in tables):.2f} of what is allowed")

@@ -1,6 +1,6 @@
 """The networks and attacks of dat_hpc in PyTorch: what the C++ program is compared with.
 
-Tensors have the names, shapes and order of kuangliu/pytorch-cifar. Images are float NCHW in [0, 1], not normalised.
+Tensors have the names, shapes and order of kuangliu/pytorch-cifar, of TRADES, of DeepMind, or of torchvision. Images are float NCHW in [0, 1], not normalised.
 Run as a script it checks the sizes that the literature gives.
 """
 
@@ -106,6 +106,100 @@ class WideResNet(nn.Module):
         return self.fc(self.relu(self.bn1(y)).mean((2, 3)))
 
 
+class DeepMindBlock(nn.Module):
+    """As WideBlock, with DeepMind's names, and TensorFlow's padding of images of even sizes."""
+
+    def __init__(self, c_in, c_out, stride):
+        super().__init__()
+        self.batchnorm_0 = nn.BatchNorm2d(c_in)
+        self.conv_0 = nn.Conv2d(c_in, c_out, 3, stride, padding=2 - stride, bias=False)
+        self.batchnorm_1 = nn.BatchNorm2d(c_out)
+        self.conv_1 = conv(c_out, c_out, 3)
+        self.shortcut = None if c_in == c_out else conv(c_in, c_out, 1, stride)
+        self.relu, self.more = nn.ReLU(), stride - 1
+
+    def forward(self, x):
+        a = self.relu(self.batchnorm_0(x))
+        y = self.conv_1(self.relu(self.batchnorm_1(self.conv_0(F.pad(a, (0, self.more, 0, self.more))))))
+        return y + (x if self.shortcut is None else self.shortcut(a))
+
+
+class DeepMindStage(nn.Module):
+    def __init__(self, blocks):
+        super().__init__()
+        self.block = nn.Sequential(*blocks)
+
+    def forward(self, x):
+        return self.block(x)
+
+
+class DeepMindWideResNet(nn.Module):
+    def __init__(self, depth, width, classes):
+        super().__init__()
+        self.init_conv = conv(3, 16, 3)
+        stages, c_in = [], 16
+        for stage in range(3):
+            c_out, blocks = width << stage, []
+            for index in range((depth - 4) // 6):
+                blocks.append(DeepMindBlock(c_in, c_out, 2 if stage > 0 and index == 0 else 1))
+                c_in = c_out
+            stages.append(DeepMindStage(blocks))
+        self.layer = nn.Sequential(*stages)
+        self.batchnorm = nn.BatchNorm2d(c_in)
+        self.logits = nn.Linear(c_in, classes)
+        self.relu = nn.ReLU()
+
+    def forward(self, x):
+        return self.logits(self.relu(self.batchnorm(self.layer(self.init_conv(x)))).mean((2, 3)))
+
+
+class ImageNetBlock(nn.Module):
+    """A block of torchvision's ResNet: a bottleneck where it has channels `inside`."""
+
+    def __init__(self, c_in, c_out, stride, inside=None):
+        super().__init__()
+        if inside is None:
+            shapes = (c_in, c_out, 3, stride), (c_out, c_out, 3, 1)
+        else:
+            shapes = (c_in, inside, 1, 1), (inside, inside, 3, stride), (inside, c_out, 1, 1)
+        for number, shape in enumerate(shapes, 1):
+            setattr(self, f"conv{number}", conv(*shape))
+            setattr(self, f"bn{number}", nn.BatchNorm2d(shape[1]))
+        self.count = len(shapes)
+        if stride != 1 or c_in != c_out:
+            self.downsample = nn.Sequential(conv(c_in, c_out, 1, stride), nn.BatchNorm2d(c_out))
+        self.relu = nn.ReLU()
+
+    def forward(self, x):
+        y = x
+        for number in range(1, self.count + 1):
+            y = getattr(self, f"bn{number}")(getattr(self, f"conv{number}")(y if number == 1 else self.relu(y)))
+        return self.relu(y + (self.downsample(x) if hasattr(self, "downsample") else x))
+
+
+class ImageNetResNet(nn.Module):
+    """torchvision's models/resnet.py, of any width. wider: 0 for basic blocks."""
+
+    def __init__(self, counts, wider, width, classes):
+        super().__init__()
+        self.conv1 = conv(3, width, 7, 2)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.relu, self.maxpool = nn.ReLU(), nn.MaxPool2d(3, 2, 1)
+        c_in = width
+        for stage, count in enumerate(counts):
+            blocks, inside = [], width << stage
+            for index in range(count):
+                stride, c_out = 2 if stage > 0 and index == 0 else 1, 4 * inside if wider else inside
+                blocks.append(ImageNetBlock(c_in, c_out, stride, wider * inside or None))
+                c_in = c_out
+            setattr(self, f"layer{stage + 1}", nn.Sequential(*blocks))
+        self.fc = nn.Linear(c_in, classes)
+
+    def forward(self, x):
+        y = self.maxpool(self.relu(self.bn1(self.conv1(x))))
+        return self.fc(self.layer4(self.layer3(self.layer2(self.layer1(y)))).mean((2, 3)))
+
+
 class BasicBlock(nn.Module):
     def __init__(self, c_in, c_out, stride):
         super().__init__()
@@ -178,9 +272,13 @@ NETWORKS = {
     "preact_resnet50": lambda width, classes: ResNet(PreActBottleneck, (3, 4, 6, 3), width, classes),
     "resnet18": lambda width, classes: ResNet(BasicBlock, (2, 2, 2, 2), width, classes),
     "small_cnn": SmallCnn,
-    "wrn16_4": lambda width, classes: WideResNet(16, width, classes),
-    "wrn28_10": lambda width, classes: WideResNet(28, width, classes),
-    "wrn34_10": lambda width, classes: WideResNet(34, width, classes),
+    "wrn_16_4": lambda width, classes: WideResNet(16, width, classes),
+    "wrn_28_10": lambda width, classes: WideResNet(28, width, classes),
+    "wrn_34_10": lambda width, classes: WideResNet(34, width, classes),
+    "dm_wrn_28_10": lambda width, classes: DeepMindWideResNet(28, width, classes),
+    "imagenet_resnet18": lambda width, classes: ImageNetResNet((2, 2, 2, 2), 0, width, classes),
+    "imagenet_resnet50": lambda width, classes: ImageNetResNet((3, 4, 6, 3), 1, width, classes),
+    "imagenet_wrn50_2": lambda width, classes: ImageNetResNet((3, 4, 6, 3), 2, width, classes),
 }
 
 
@@ -190,7 +288,7 @@ def make(network, width, classes):
 
 def head(model):
     """The last layer."""
-    return model.fc if isinstance(model, WideResNet) else model.linear
+    return next(getattr(model, name) for name in ("fc", "logits", "linear") if hasattr(model, name))
 
 
 def fmix32(x):
@@ -284,9 +382,13 @@ if __name__ == "__main__":
         ("preact_resnet18_bn", 64, 56, 11_172_170, 555_422_720),
         ("resnet18", 64, 62, 11_173_962, 555_422_720),
         ("preact_resnet50", 64, 151, 23_509_066, None),
-        ("wrn16_4", 64, 44, 2_748_890, None),
-        ("wrn28_10", 160, 80, 36_479_194, None),
-        ("wrn34_10", 160, 98, 46_160_474, None),
+        ("wrn_16_4", 64, 44, 2_748_890, None),
+        ("wrn_28_10", 160, 80, 36_479_194, None),
+        ("wrn_34_10", 160, 98, 46_160_474, None),
+        ("dm_wrn_28_10", 160, 80, 36_479_194, None),
+        ("imagenet_resnet18", 64, 62, 11_181_642, None),
+        ("imagenet_resnet50", 64, 161, 23_528_522, None),
+        ("imagenet_wrn50_2", 64, 161, 66_854_730, None),
     ):
         model = make(network, width, 10)
         found = len(list(model.parameters())), sum(p.numel() for p in model.parameters())

@@ -35,6 +35,15 @@ EXPECTED = {  # resolved options that make the recipe what it is named after
                "warmup-epochs": "5", "epochs": "9", "lr": "0.2", "lambda": "0"},
     "dat_fgsm_15": {"attack": '"fgsm"', "optimizer": '"lamb"', "selector": '"all"', "batch": "64", "lambda": "0"},
     "jointspar_15": {"attack": '"fgsm"', "optimizer": '"lamb"', "selector": '"exp3"', "batch": "64", "lambda": "0"},
+    "imagenet_dat": {"network": '"imagenet_resnet50"', "size": "224", "attack": '"pgd"', "attack-steps": "4", "eps": '"2/255"', "alpha": '"2/255"',
+                     "optimizer": '"lamb"', "lr": "0.01", "milestones": "[20, 25, 28]", "warmup-epochs": "5", "epochs": "30", "batch": "85",
+                     "lambda": "1", "bn-statistics": '"local"'},
+    "imagenet_dat_fgsm": {"network": '"imagenet_resnet50"', "attack": '"fgsm"', "attack-bn": '"train"', "lambda": "0", "optimizer": '"lamb"'},
+    "imagenet_fast_at": {"train-size": '"128,224@6,288@12"', "batch": '"512,224@6,128@12"', "schedule": '"ramps"', "milestones": "[5, 11, 14]",
+                         "lr": "0.4", "warmup-epochs": "1", "epochs": "14", "eps": '"2/255"'},
+    "hendrycks": {"network": '"wrn28_10"', "attack-steps": "10", "attack-bn": '"train"', "lr": "0.001", "schedule": '"cosine"',
+                  "nesterov": "true", "epochs": "5", "weight-decay": "5e-04"},
+    "finetune_cifar": {"network": '"imagenet_resnet50"', "size": "224", "lr": "0.001", "head-lr": "0.01", "batch": "64"},
     "atta": {"warm-start": "10", "epochs": "38", "attack-steps": "10", "lambda": "0"},
 }
 

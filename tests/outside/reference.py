@@ -63,6 +63,16 @@ class Rounding:
     def relu(self, x):
         return x * self.decide(x.detach() > 0)
 
+    def max_pool(self, x, kernel, stride):
+        """Around the image there is nothing to choose. Of equal values the first in the window is taken."""
+        pad, (samples, channels, height, width) = kernel // 2, x.shape
+        lines, columns = ((length + 2 * pad - kernel) // stride + 1 for length in (height, width))
+        around = F.pad(x, (pad,) * 4, value=-float("inf"))
+        windows = torch.stack([around[:, :, i:i + stride * lines:stride, j:j + stride * columns:stride][:, :, :lines, :columns]
+                               for i in range(kernel) for j in range(kernel)])
+        first = (windows.detach() == windows.detach().max(0).values).long().argmax(0, keepdim=True)
+        return windows.gather(0, self.decide(first))[0]
+
 
 # Random numbers: what they are for.
 
@@ -87,9 +97,13 @@ class Net:
         assert tuple(found.shape) == shape, (name, found.shape, shape)
         return found
 
-    def conv(self, name, x, channels, kernel=3, stride=1):
+    def conv(self, name, x, channels, kernel=3, stride=1, same=False):
+        """same: TensorFlow's padding."""
         weight = self.parameter(name + ".weight", channels, x.shape[1], kernel, kernel)
-        return self.rounding.layer(F.conv2d(x, weight, stride=stride, padding=kernel // 2))
+        if same:
+            more = max((-(-x.shape[2] // stride) - 1) * stride + kernel - x.shape[2], 0)
+            x = F.pad(x, (more // 2, more - more // 2) * 2)
+        return self.rounding.layer(F.conv2d(x, weight, stride=stride, padding=0 if same else kernel // 2))
 
     def norm(self, name, x):
         channels = x.shape[1]
@@ -195,8 +209,52 @@ def resnet18(net, x, width, classes):
     return net.linear("linear", x.mean((2, 3)), classes)
 
 
+def dm_wide_resnet(depth):
+    """DeepMind's form of it."""
+    def network(net, x, width, classes):
+        x = net.conv("init_conv", x, 16)
+        for stage, index in itertools.product(range(3), range((depth - 4) // 6)):
+            name, channels = f"layer.{stage}.block.{index}", width << stage
+            stride = 2 if stage > 0 and index == 0 else 1
+            a = net.activate(net.norm(f"{name}.batchnorm_0", x))
+            y = net.conv(f"{name}.conv_0", a, channels, stride=stride, same=True)
+            y = net.conv(f"{name}.conv_1", net.activate(net.norm(f"{name}.batchnorm_1", y)), channels)
+            equal = x.shape[1] == channels
+            x = y + (x if equal else net.conv(f"{name}.shortcut", a, channels, kernel=1, stride=stride))
+        return net.linear("logits", net.activate(net.norm("batchnorm", x)).mean((2, 3)), classes)
+    return network
+
+
+def imagenet_resnet(counts, bottleneck, wider=1):
+    """torchvision's."""
+    def network(net, x, width, classes):
+        x = net.activate(net.norm("bn1", net.conv("conv1", x, width, kernel=7, stride=2)))
+        x = net.rounding.max_pool(x, 3, 2)
+        for stage, count in enumerate(counts):
+            for index in range(count):
+                name, stride = f"layer{stage + 1}.{index}", 2 if stage > 0 and index == 0 else 1
+                inside, channels = (wider if bottleneck else 1) * width << stage, (4 if bottleneck else 1) * width << stage
+                if bottleneck:
+                    y = net.activate(net.norm(f"{name}.bn1", net.conv(f"{name}.conv1", x, inside, kernel=1)))
+                    y = net.activate(net.norm(f"{name}.bn2", net.conv(f"{name}.conv2", y, inside, stride=stride)))
+                    y = net.norm(f"{name}.bn3", net.conv(f"{name}.conv3", y, channels, kernel=1))
+                else:
+                    y = net.activate(net.norm(f"{name}.bn1", net.conv(f"{name}.conv1", x, channels, stride=stride)))
+                    y = net.norm(f"{name}.bn2", net.conv(f"{name}.conv2", y, channels))
+                if stride != 1 or x.shape[1] != channels:
+                    x = net.conv(f"{name}.downsample.0", x, channels, kernel=1, stride=stride)
+                    x = net.norm(f"{name}.downsample.1", x)
+                x = net.activate(y + x)
+        return net.linear("fc", x.mean((2, 3)), classes)
+    return network
+
+
 NETWORKS = {network.__name__: network for network in (small_cnn, preact_resnet18, preact_resnet18_bn, preact_resnet50, resnet18)}
-NETWORKS |= {"wrn16_4": wide_resnet(16), "wrn28_10": wide_resnet(28), "wrn34_10": wide_resnet(34)}
+NETWORKS |= {"wrn_16_4": wide_resnet(16), "wrn_28_10": wide_resnet(28), "wrn_34_10": wide_resnet(34), "wrn_10_1": wide_resnet(10),
+             "dm_wrn_10_2": dm_wide_resnet(10), "dm_wrn_16_1": dm_wide_resnet(16), "dm_wrn_28_10": dm_wide_resnet(28),
+             "imagenet_resnet18": imagenet_resnet((2, 2, 2, 2), False),
+             "imagenet_resnet50": imagenet_resnet((3, 4, 6, 3), True),
+             "imagenet_wrn50_2": imagenet_resnet((3, 4, 6, 3), True, 2)}
 
 
 def layer_of(name, granularity, network):
@@ -207,11 +265,14 @@ def layer_of(name, granularity, network):
     module = name.rsplit(".", 1)[0]
     if network.startswith("wrn") and module == "bn1":  # in front of the linear layer
         module = "fc"
-    module = module.replace("bn", "conv")
-    module = module.replace("shortcut.0", "shortcut").replace("shortcut.1", "shortcut")
-    if granularity == "module" or network == "small_cnn" or module in ("linear", "fc"):
+    if module == "batchnorm":
+        module = "logits"
+    module = module.replace("batchnorm_", "conv_").replace("bn", "conv")
+    for shortcut in "shortcut", "downsample":
+        module = module.replace(shortcut + ".0", shortcut).replace(shortcut + ".1", shortcut)
+    if granularity == "module" or network == "small_cnn" or module in ("linear", "fc", "logits"):
         return module
-    return "stem" if module == "conv1" else module.rsplit(".", 1)[0]
+    return "stem" if module in ("conv1", "init_conv") else module.rsplit(".", 1)[0]
 
 
 # Files.
@@ -321,7 +382,7 @@ def automatic(config, layers):
             "optimizer": "lamb", "attack": "pgd", "eps": 8 / 255, "bn-statistics": "average", "resample": "step",
             "granularity": "tensor", "mask": "shared", "mask-transport": "union", "aggregator": "mean",
             "faults": "auto", "aggregator-mixing": False, "aggregator-tau": "auto", "aggregator-iterations": 2000, "augment": "crop", "train-size": "auto", "warm-start": 0, "attack-stop": "off",
-            "attack-reuse": False, "stale-attack": 0, "staleness": 0, "refresh": "iteration", "activation": "relu", "normalize": "none", "average": "none", "average-decay": .995, "average-from": 0,
+            "attack-reuse": False, "stale-attack": 0, "staleness": 0, "refresh": "iteration", "activation": "silu" if config["network"].startswith("dm_wrn") else "relu", "normalize": "none", "average": "none", "average-decay": .995, "average-from": 0,
             "new-head": "none", "freeze": "", "freeze-epochs": 0, "head-lr": "auto",
             "average-bn": "raw" if config["average"] == "none" else "rebuild"}
 
@@ -491,7 +552,8 @@ class Reference:
     def logits(self, net, x):
         net.silu = self.config["activation"] == "silu"
         if self.config["normalize"] != "none":
-            numbers = [float(number) for number in self.config["normalize"].split(",")]
+            known = {"cifar10": "0.4914,0.4822,0.4465,0.2471,0.2435,0.2616", "imagenet": "0.485,0.456,0.406,0.229,0.224,0.225"}
+            numbers = [float(number) for number in known.get(said := self.config["normalize"], said).split(",")]
             mean, deviation = torch.tensor(numbers).reshape(2, -1, 1, 1)
             x = (x - mean) / deviation
         return self.network(net, x, self.config["width"], int(self.classes))
@@ -518,13 +580,17 @@ class Reference:
         return of_copies.logsumexp(1) - np.log(self.copies)
 
     def initial_state(self, rounding):
-        """Weights as PyTorch draws them: U(+-1/sqrt(fan-in)), the linear bias too; gamma 1, beta 0."""
-        parameters, fan_in = {}, 1
+        """Weights as PyTorch draws them: U(+-1/sqrt(fan-in)), the linear bias too; gamma 1, beta 0. torchvision's and
+        DeepMind's networks begin with normal convolutions of variance 2/fan-out, the latter with a linear bias of 0."""
+        parameters, fan_in, normal = {}, 1, self.config["network"].startswith(("imagenet", "dm_wrn"))
         for number, (name, shape) in enumerate(self.shapes.items()):
             count = int(np.prod(shape))
             if len(shape) > 1:
                 fan_in = int(np.prod(shape[1:]))
-            if len(shape) > 1 or name in ("linear.bias", "fc.bias"):
+            if len(shape) == 4 and normal:
+                z = normals(self.seed, INITIAL_WEIGHTS, 0, number, count)
+                values = rounding.number(torch.from_numpy(z * np.sqrt(2 / (count // shape[1]))))
+            elif len(shape) > 1 or name in ("linear.bias", "fc.bias"):
                 u = uniforms(self.seed, INITIAL_WEIGHTS, 0, number, count)
                 values = rounding.number(torch.from_numpy((2 * u - 1) / np.sqrt(fan_in)))
             else:
@@ -908,6 +974,9 @@ class Reference:
         after = step - up
         if self.config["schedule"] == "step":
             return self.config["lr-decay"] ** sum(m * spe <= after for m in self.config["milestones"])
+        if self.config["schedule"] == "ramps":
+            corners = [0, *self.config["milestones"]]
+            return np.interp(after / spe, corners, [self.config["lr-decay"] ** k for k in range(len(corners))])
         steps = (self.config["warmup-epochs"] + self.config["epochs"]) * spe - up
         if self.config["max-steps"]:
             steps = min(steps, self.config["max-steps"] - up)

@@ -220,6 +220,7 @@ TABLE = [
     ("a warm-up of half an epoch", 1, "2 3 6", "--schedule cosine --warmup-epochs 0.5 --epochs 2.5 --momentum 0.5 "
                                                "--peak-momentum 0.9 --optimizer lars --budget 6 --average ema --average-bn ema"),
     ("milestones", 1, "7 10", "--milestones 1,2 --lr-decay 0.3 --optimizer sgd --lr 0.5 --attack none"),
+    ("lines between milestones", 1, "7 10", "--schedule ramps --milestones 1,2 --lr-decay 0.3 --optimizer sgd --lr 0.5 --attack none"),
     ("trades", 1, STEPS, "--loss trades --attack-start uniform --optimizer sgd --lr 0.5"),
     ("trades, two ranks", 2, STEPS, "--loss trades --attack-start uniform --beta 2.5 --label-smoothing 0.1 --batch 4 "
                                     "--micro-batch 2"),
@@ -298,16 +299,30 @@ TABLE = [
     # Smooth: of the million ReLUs of its fifty layers, some are always within rounding of the edge.
     ("preact_resnet50, SiLU", 1, "2", "--network preact_resnet50 --activation silu --data 16.h5 --attack-steps 1 --batch 4 "
                                       "--limit-train 8 --warmup-epochs 0 --lambda 1 --granularity module --budget 30"),
-    ("wrn28_10", 1, "2", "--network wrn28_10 --data 16.h5 --attack-steps 1 --batch 4 --limit-train 8 --warmup-epochs 0 "
+    ("wrn_28_10", 1, "2", "--network wrn_28_10 --data 16.h5 --attack-steps 1 --batch 4 --limit-train 8 --warmup-epochs 0 "
                          "--lambda 1"),
-    ("wrn16_4, SiLU, normalized", 2, "2", "--network wrn16_4 --width 32 --activation silu --data 16.h5 --attack-steps 1 "
+    ("wrn_16_4, SiLU, normalized", 2, "2", "--network wrn_16_4 --width 32 --activation silu --data 16.h5 --attack-steps 1 "
                                           "--batch 4 --limit-train 16 --warmup-epochs 0 --granularity block --budget 5 "
                                           "--normalize 0.4914,0.4822,0.4465,0.2471,0.2435,0.2616"),
     ("a width of 20", 2, STEPS, "--width 20 --batch 4 --lambda 1 --budget 6 --weight-decay 0.05 --awp-gamma 0.01"),
     ("a width of 3", 1, STEPS, "--width 3 --attack fgsm --optimizer lars --weight-decay 0.05 --average ema --average-bn ema"),
     # Its first stage has as many channels as the stem, when they are filled up.
-    ("wrn16_4, width 12", 1, "2", "--network wrn16_4 --width 12 --data 16.h5 --attack-steps 1 --batch 4 --limit-train 8 "
+    ("wrn_16_4, width 12", 1, "2", "--network wrn_16_4 --width 12 --data 16.h5 --attack-steps 1 --batch 4 --limit-train 8 "
                                   "--warmup-epochs 0 --lambda 1"),
+    ("dm_wrn_10_2", 2, "2", "--network dm_wrn_10_2 --width 20 --data 16.h5 --attack-steps 1 --batch 4 --limit-train 16 "
+                            "--warmup-epochs 0 --lambda 1 --granularity module --normalize cifar10"),
+    ("dm_wrn_16_1, ReLU, odd", 1, "2", "--network dm_wrn_16_1 --activation relu --data 21.h5 --attack fgsm --batch 4 "
+                                       "--limit-train 8 --warmup-epochs 0"),
+    ("imagenet_resnet18", 2, "2", "--network imagenet_resnet18 --width 12 --data 64.h5 --attack-steps 1 --batch 4 "
+                                  "--limit-train 16 --warmup-epochs 0 --lambda 1 --normalize imagenet"),
+    ("imagenet_resnet18, SiLU, odd", 1, "2", "--network imagenet_resnet18 --width 16 --activation silu --data 37.h5 "
+     "--attack fgsm --attack-bn train --batch 4 --limit-train 8 --warmup-epochs 0 --granularity block --budget 6"),
+    ("imagenet_resnet50, SiLU", 1, "2", "--network imagenet_resnet50 --width 16 --activation silu --data 64.h5 "
+     "--attack-steps 1 --batch 4 --limit-train 8 --warmup-epochs 0 --lambda 1"),
+    ("imagenet_resnet50, SiLU, 224 pixels", 1, "2", "--network imagenet_resnet50 --width 16 --activation silu --data 224.h5 "
+     "--attack-steps 1 --batch 4 --limit-train 8 --warmup-epochs 0 --lambda 1 --normalize imagenet"),
+    ("imagenet_wrn50_2, SiLU", 1, "2", "--network imagenet_wrn50_2 --width 16 --activation silu --data 64.h5 --attack none "
+                                       "--batch 4 --limit-train 8 --warmup-epochs 0 --lambda 1"),
     ("SiLU", 1, STEPS, "--activation silu --lambda 1 --optimizer sgd --lr 0.5"),
     ("resnet18, SiLU", 1, "2", "--network resnet18 --activation silu --data 16.h5 --attack-steps 1 --batch 4 "
                                "--limit-train 8 --warmup-epochs 0 --lambda 1"),
@@ -345,7 +360,8 @@ class Wrong(Exception):
 # two ranks, with another loss or in another order what a configuration that is left has in another way: no mutation of
 # tests/campaign/mutations.py is seen by one of them alone.
 NIGHT = {
-    "preact_resnet50, SiLU", "wrn28_10", "resnet18, SiLU", "modules of a resnet", "wrn16_4, SiLU, normalized",
+    "imagenet_resnet50, SiLU", "imagenet_resnet50, SiLU, 224 pixels", "imagenet_wrn50_2, SiLU", "imagenet_resnet18, SiLU, odd",
+    "preact_resnet50, SiLU", "wrn_28_10", "resnet18, SiLU", "modules of a resnet", "wrn_16_4, SiLU, normalized",
     "half, two ranks", "no augmentation", "pgd, batch statistics, micro", "early stop at once", "warm start, two ranks",
     "warm start, fgsm", "reuse, two ranks", "stale attack, two ranks", "l2, batch statistics, two ranks", "l2, trades",
     "l2, stale attack", "micro-batches, two ranks", "local, batch statistics", "small messages", "lars inside",
@@ -665,7 +681,8 @@ def main():
         write_data(f"{folder}/8x.h5", 8, train=60, test=0)
         write_data(f"{folder}/8u.h5", 8, train=60, test=0, labelled=False)
         write_data(f"{folder}/12.h5", 12)
-        write_data(f"{folder}/16.h5", 16)
+        for size in 16, 21, 37, 64, 224:
+            write_data(f"{folder}/{size}.h5", size, train=40 if size < 224 else 8)
         write_data(f"{folder}/grey.h5", 8, channels=1)
         print(HEAD, flush=True)
         with concurrent.futures.ProcessPoolExecutor(arguments.jobs) as pool:

@@ -195,7 +195,7 @@ def make_entries(here):
             "--epochs 4 --max-steps 50 --planning-seconds 8",
             runs=[f"--attack-precision {name} --out {name}" for name in ("f16", "f32")])),
         *(entry(f"full_size_{name}", 25, "^PASSED: (.*)$", f"tests/golden/full_size.py dat_probe {name} --device cuda",
-                size("", "--width 16"), needs=("torch", "h5py")) for name in ("resnet18", "preact_resnet18")),
+                size("", "--width 16"), needs=("torch", "h5py")) for name in ("resnet18", "preact_resnet18", "imagenet_resnet50", "dm_wrn_28_10")),
         # In three steps, against double precision and what PyTorch's autocast makes of the same weights.
         entry("sixteen_bits", 45, lines(r"^(.* error of the gradient .*)$"), "tests/outside/sixteen_bits.py dat_hpc",
               size("--width 64", "--width 8 --only resnet18-f16"), needs=("torch", "h5py")),

@@ -27,6 +27,7 @@ struct EvalOptions : MachineSettings {
   int batch = 128;                ///< images per rank and step
   std::string out;                ///< file or folder for the results as JSON; empty: none
   bool save_adversarial = false;  ///< the images that a sequence has attacked, in the folder `out`
+  bool dry_run = false;           ///< what it takes is said, and nothing evaluated
   double progress = 10;           ///< seconds between progress lines
 
   friend bool operator==(const EvalOptions&, const EvalOptions&) = default;

@@ -8,7 +8,7 @@ namespace dat {
 struct NetworkSettings {
   std::string network = "preact_resnet18";
   int width = 0;                          ///< channels of the first stage; never 0 in a parsed command
-  std::string activation = "relu";        ///< relu | silu
+  std::string activation = "auto";        ///< relu | silu; never auto in a parsed command
   std::string normalize = "none";         ///< as normalization_from takes it
   std::string bn_statistics = "average";  ///< average: running statistics are averaged over ranks each step | local
 

@@ -23,6 +23,7 @@ struct RunSettings {
   bool verbose = false;
   std::string resident = "auto";        ///< auto | on | off: the dataset in the device's memory
   std::string precision = "f32";        ///< f32 | f16 | bf16: storage of the network in training passes
+  std::string recompute = "none";       ///< none | norms: what training passes make again instead of keeping it
   std::string graphs = "on";            ///< on | off: CUDA graphs of attacks and training passes
   int check_every = 10;                 ///< steps between replica checks; 0: never
   std::string on_corruption = "abort";  ///< abort | repair

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "dat/by_epoch.hpp"
 #include "dat/optimizer.hpp"
 
 namespace dat {
@@ -16,9 +17,11 @@ struct ScheduleSettings : RateSettings {
   ScheduleSettings() { epochs = warmup_epochs = -1; }
 
   std::string schedule = "step";
-  int batch = 0;        ///< images per rank and step; in a parsed command 0 where there is a total_batch
-  int total_batch = 0;  ///< images of all ranks and step; 0: batch times the ranks
-  int micro_batch = 0;  ///< divides batch, or total_batch; in a parsed command 0: a rank's share of total_batch
+  ByEpoch<int> batch = 0;        ///< images per rank and step; in a parsed command 0 where there is a total_batch
+  ByEpoch<int> total_batch = 0;  ///< images of all ranks and step; 0: batch times the ranks
+  /// Divides batch, or total_batch; in a parsed command 0: the batch that changes by epoch, or a rank's share of
+  /// total_batch.
+  int micro_batch = 0;
 
   friend bool operator==(const ScheduleSettings&, const ScheduleSettings&) = default;
 };

@@ -14,24 +14,23 @@ class CpuBatchNorm final : public BatchNorm {
       : backend_(backend), spec_(spec), count_(std::int64_t{spec.n} * spec.c * spec.h * spec.w) {
     require(backend.refuses(spec.storage).empty(), ExitCode::usage, backend.refuses(spec.storage));
     using Flags = dnnl::normalization_flags;
-    const FixedSums fixed(backend);
     const auto x = activation_desc(spec.n, backend.activation_layout(spec.c, spec.h, spec.w));
     const auto channel = plain_desc({spec.c}, Tag::x);
     const bool own_relu = spec.relu && !spec.residual;
     const auto flags = Flags::use_scale | Flags::use_shift | (own_relu ? Flags::fuse_norm_relu : Flags::none);
     dnnl::primitive_attr attr;
     attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-    const dnnl::batch_normalization_forward::primitive_desc forward(
-        {dnnl::prop_kind::forward_training, x, spec.epsilon, flags}, attr, backend.engine());
+    const auto way_forth = [&](dnnl::prop_kind kind, Flags more) {
+      return dnnl::batch_normalization_forward::primitive_desc({kind, x, spec.epsilon, flags | more}, attr,
+                                                               backend.engine());
+    };
+    if (spec.again)  // sums nothing
+      again_ = Forth(backend, way_forth(dnnl::prop_kind::forward_inference, Flags::use_global_stats), x, channel);
+    const FixedSums fixed(backend);
+    const auto forward = way_forth(dnnl::prop_kind::forward_training, Flags::none);
     const dnnl::batch_normalization_backward::primitive_desc backward(
         {dnnl::prop_kind::backward, x, x, spec.epsilon, flags}, attr, backend.engine(), forward);
-    forward_ = Primitive(backend.engine(), forward, "batch norm");
-    f_x_ = forward_.add(DNNL_ARG_SRC, x);
-    f_gamma_ = forward_.add(DNNL_ARG_SCALE, channel);
-    f_beta_ = forward_.add(DNNL_ARG_SHIFT, channel);
-    f_y_ = forward_.add(DNNL_ARG_DST, x);
-    f_mean_ = forward_.add(DNNL_ARG_MEAN, channel);
-    f_variance_ = forward_.add(DNNL_ARG_VARIANCE, channel);
+    forward_ = Forth(backend, forward, x, channel);
     backward_ = Primitive(backend.engine(), backward, "the gradient of batch norm");
     b_x_ = backward_.add(DNNL_ARG_SRC, x);
     b_dy_ = backward_.add(DNNL_ARG_DIFF_DST, x);
@@ -50,23 +49,16 @@ class CpuBatchNorm final : public BatchNorm {
       // The library's own record of where the ReLU was open.
       const auto mask = forward.workspace_desc();
       void* memory = backend.allocate(mask.get_size(), "ReLU masks");
-      forward_.bind(forward_.add(DNNL_ARG_WORKSPACE, mask), memory);
+      forward_.primitive.bind(forward_.primitive.add(DNNL_ARG_WORKSPACE, mask), memory);
       backward_.bind(backward_.add(DNNL_ARG_WORKSPACE, mask), memory);
     }
-    backend.request_scratch(forward_.scratch_bytes());
     backend.request_scratch(backward_.scratch_bytes());
   }
 
   void forward(const void* x, const void* residual, const float* gamma, const float* beta, void* y, float* mean,
                float* variance) override {
     const FixedSums fixed(backend_);
-    forward_.bind(f_x_, x);
-    forward_.bind(f_gamma_, gamma);
-    forward_.bind(f_beta_, beta);
-    forward_.bind(f_y_, y);
-    forward_.bind(f_mean_, mean);
-    forward_.bind(f_variance_, variance);
-    forward_.run(backend_.stream(), backend_.scratch());
+    forward_.run(backend_, x, gamma, beta, y, mean, variance);
     auto* const result = static_cast<float*>(y);
     if (spec_.residual)
       each(backend_.device(), kernels::groups(count_),
@@ -79,6 +71,15 @@ class CpuBatchNorm final : public BatchNorm {
          kernels::Add<float>{static_cast<const float*>(sum.a), static_cast<const float*>(sum.b),
                              static_cast<float*>(sum.x), count_});
     forward(sum.x, residual, gamma, beta, y, mean, variance);
+  }
+
+  void again(const void* x, const void* residual, const float* gamma, const float* beta, const float* mean,
+             const float* variance, void* y) override {
+    again_.run(backend_, x, gamma, beta, y, mean, variance);
+    auto* const result = static_cast<float*>(y);
+    if (spec_.residual)
+      each(backend_.device(), kernels::groups(count_),
+           kernels::Add<float>{result, static_cast<const float*>(residual), result, count_, spec_.relu});
   }
 
   void backward(const void* x, const void*, const void* dy, const float* gamma, const float*, const float* mean,
@@ -116,16 +117,44 @@ class CpuBatchNorm final : public BatchNorm {
     if (to.dbeta != nullptr && to.accumulate) each(device, spec_.c, kernels::Scale{dbeta, to.dbeta, 1.0F, true});
   }
 
-  [[nodiscard]] std::string implementation() const override { return forward_.implementation(); }
+  [[nodiscard]] std::string implementation() const override { return forward_.primitive.implementation(); }
 
  private:
+  /// The library's way forth, with the statistics of x, or with those that are given.
+  struct Forth {
+    Forth() = default;
+    Forth(CpuBackend& backend, const dnnl::batch_normalization_forward::primitive_desc& desc,
+          const dnnl::memory::desc& activation, const dnnl::memory::desc& channel)
+        : primitive(backend.engine(), desc, "batch norm"),
+          x(primitive.add(DNNL_ARG_SRC, activation)),
+          gamma(primitive.add(DNNL_ARG_SCALE, channel)),
+          beta(primitive.add(DNNL_ARG_SHIFT, channel)),
+          y(primitive.add(DNNL_ARG_DST, activation)),
+          mean(primitive.add(DNNL_ARG_MEAN, channel)),
+          variance(primitive.add(DNNL_ARG_VARIANCE, channel)) {
+      backend.request_scratch(primitive.scratch_bytes());
+    }
+    void run(CpuBackend& backend, const void* from, const float* of_gamma, const float* of_beta, void* to,
+             const float* of_mean, const float* of_variance) {
+      primitive.bind(x, from);
+      primitive.bind(gamma, of_gamma);
+      primitive.bind(beta, of_beta);
+      primitive.bind(y, to);
+      primitive.bind(mean, of_mean);
+      primitive.bind(variance, of_variance);
+      primitive.run(backend.stream(), backend.scratch());
+    }
+    Primitive primitive;
+    int x = 0, gamma = 0, beta = 0, y = 0, mean = 0, variance = 0;
+  };
+
   CpuBackend& backend_;
   BatchNormSpec spec_;
   std::int64_t count_;
   float* parameter_gradients_ = nullptr;  ///< [2][c]: those that are added, or not wanted
   std::uint16_t* bits_ = nullptr;         ///< where a ReLU after an addition was open
-  Primitive forward_, backward_;
-  int f_x_ = 0, f_gamma_ = 0, f_beta_ = 0, f_y_ = 0, f_mean_ = 0, f_variance_ = 0;
+  Forth forward_, again_;                 ///< again_: with spec.again
+  Primitive backward_;
   int b_x_ = 0, b_dy_ = 0, b_gamma_ = 0, b_beta_ = 0, b_mean_ = 0, b_variance_ = 0, b_dx_ = 0, b_dgamma_ = 0,
       b_dbeta_ = 0;
 };

@@ -43,6 +43,9 @@ template <class Make>
   return activation_desc(s.n, backend.activation_layout(s.c_out, s.h_out(), s.w_out()));
 }
 
+[[nodiscard]] Dims pad_before(const ConvSpec& s) { return {s.pad, s.pad}; }
+[[nodiscard]] Dims pad_after(const ConvSpec& s) { return {s.pad + s.extra_pad, s.pad + s.extra_pad}; }
+
 [[nodiscard]] dnnl::primitive_attr attributes(bool accumulate, bool relu) {
   dnnl::primitive_attr attr;
   dnnl::post_ops post;
@@ -69,10 +72,10 @@ class ForwardPass {
     const auto attr = attributes(accumulate, relu);
     const auto kind = dnnl::prop_kind::forward_training;
     desc_ = best_algorithm([&](Algorithm algorithm) {
-      const Dims strides{s.stride, s.stride}, pad{s.pad, s.pad};
-      return bias ? dnnl::convolution_forward::primitive_desc({kind, algorithm, x, w, b, y, strides, pad, pad}, attr,
-                                                              backend.engine())
-                  : dnnl::convolution_forward::primitive_desc({kind, algorithm, x, w, y, strides, pad, pad}, attr,
+      const Dims strides{s.stride, s.stride}, before = pad_before(s), after = pad_after(s);
+      return bias ? dnnl::convolution_forward::primitive_desc({kind, algorithm, x, w, b, y, strides, before, after},
+                                                              attr, backend.engine())
+                  : dnnl::convolution_forward::primitive_desc({kind, algorithm, x, w, y, strides, before, after}, attr,
                                                               backend.engine());
     });
     primitive_ = Primitive(backend.engine(), desc_, text(s));
@@ -231,6 +234,7 @@ class LibraryConv2d final : public Conv2d {
     turned.h = spec_.h_out();
     turned.w = spec_.w_out();
     turned.pad = spec_.kernel - 1 - spec_.pad;
+    turned.extra_pad = -spec_.extra_pad;
     rotated_ = ForwardPass(backend_, turned, false, false, false);
     rotated_accumulate_ = ForwardPass(backend_, turned, true, false, false);
     require(rotated_.weights_desc() == rotated_accumulate_.weights_desc(), ExitCode::device,
@@ -247,9 +251,9 @@ class LibraryConv2d final : public Conv2d {
                                 : input_desc(backend_, spec_);
     const auto dy = output_desc(backend_, spec_);
     const auto w = plain_desc({spec_.c_out, spec_.c_in, spec_.kernel, spec_.kernel}, Tag::any);
-    const Dims strides{spec_.stride, spec_.stride}, pad{spec_.pad, spec_.pad};
+    const Dims strides{spec_.stride, spec_.stride}, before = pad_before(spec_), after = pad_after(spec_);
     const auto desc = best_algorithm([&](Algorithm algorithm) {
-      return dnnl::convolution_backward_data::primitive_desc({algorithm, dx, w, dy, strides, pad, pad},
+      return dnnl::convolution_backward_data::primitive_desc({algorithm, dx, w, dy, strides, before, after},
                                                              attributes(false, false), backend_.engine(),
                                                              hint(algorithm, dx, dy));
     });
@@ -274,10 +278,10 @@ class LibraryConv2d final : public Conv2d {
     const FixedSums fixed(backend_);
     auto x = input_desc(backend_, spec_), dy = output_desc(backend_, spec_);
     const auto dw = plain_desc({spec_.c_out, spec_.c_in, spec_.kernel, spec_.kernel}, Tag::any);
-    const Dims strides{spec_.stride, spec_.stride}, pad{spec_.pad, spec_.pad};
+    const Dims strides{spec_.stride, spec_.stride}, before = pad_before(spec_), after = pad_after(spec_);
     const auto plan = [&] {
       return best_algorithm([&](Algorithm algorithm) {
-        return dnnl::convolution_backward_weights::primitive_desc({algorithm, x, dw, dy, strides, pad, pad},
+        return dnnl::convolution_backward_weights::primitive_desc({algorithm, x, dw, dy, strides, before, after},
                                                                   attributes(false, false), backend_.engine(),
                                                                   hint(algorithm, x, dy));
       });
@@ -310,8 +314,8 @@ class LibraryConv2d final : public Conv2d {
   [[nodiscard]] dnnl::convolution_forward::primitive_desc hint(Algorithm algorithm, const dnnl::memory::desc& x,
                                                                const dnnl::memory::desc& y) const {
     const auto w = plain_desc({spec_.c_out, spec_.c_in, spec_.kernel, spec_.kernel}, Tag::any);
-    const Dims strides{spec_.stride, spec_.stride}, pad{spec_.pad, spec_.pad};
-    return {{dnnl::prop_kind::forward_training, algorithm, x, w, y, strides, pad, pad}, backend_.engine()};
+    const Dims strides{spec_.stride, spec_.stride}, before = pad_before(spec_), after = pad_after(spec_);
+    return {{dnnl::prop_kind::forward_training, algorithm, x, w, y, strides, before, after}, backend_.engine()};
   }
 
   CpuBackend& backend_;
@@ -407,7 +411,8 @@ class OwnConv2d final : public Conv2d {
 /// Null where our own code does not apply, or does not pay: it transforms the weights in every call.
 [[nodiscard]] std::unique_ptr<Convolution3x3> own_code(const CpuBackend& backend, const ConvSpec& s) {
   const int tiles = s.n * ((s.h_out() + 3) / 4) * ((s.w_out() + 3) / 4);
-  if (s.kernel != 3 || s.stride > 2 || s.pad != 1 || s.image || tiles < kFewestTiles) return nullptr;
+  if (s.kernel != 3 || s.stride > 2 || s.pad != 1 || s.extra_pad != 0 || s.image || tiles < kFewestTiles)
+    return nullptr;
   return make_convolution3x3({.kind = s.stride == 1 ? Convolution3x3::Kind::same : Convolution3x3::Kind::down,
                               .n = s.n,
                               .c_in = s.c_in,

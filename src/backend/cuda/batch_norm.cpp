@@ -18,7 +18,7 @@ constexpr const char* kPass = "both ways";
 [[nodiscard]] std::string words(const BatchNormSpec& s) {
   return "batch norm, " + std::to_string(s.c) + " channels, " + std::to_string(s.n) + " of " + std::to_string(s.h) +
          "x" + std::to_string(s.w) + (s.of_sum ? ", of a sum" : "") + (s.residual ? ", adding" : "") +
-         (s.relu ? ", ReLU" : "") +
+         (s.relu ? ", ReLU" : "") + (s.again ? ", made again" : "") +
          (s.storage == DType::f16    ? ", f16"
           : s.storage == DType::bf16 ? ", bf16"
                                      : ", f32");
@@ -191,7 +191,10 @@ template <class T>
   std::shared_ptr<const NormPlan>& plan = backend.norm_plan(words(spec));
   if (plan != nullptr) return plan;
   plan = own_norm_plan(backend, spec);
-  if (!backend.deterministic())
+  if (spec.again)
+    backend.tried(
+        {words(spec), kPass, "cuDNN", 0, "it cannot make the same result a second time, as --recompute asks"});
+  else if (!backend.deterministic())
     plan = with_storage(spec.storage, [&](auto type) { return faster<decltype(type)>(backend, spec, plan); });
   return plan;
 }
@@ -206,6 +209,7 @@ class CudaBatchNorm final : public BatchNorm {
     plan_ = choose(backend, spec);
     const std::int64_t count = std::int64_t{spec.n} * spec.c * spec.h * spec.w;
     own_.channels = own_channels(backend.allocate_floats(3 * std::int64_t{spec.c}, "batch norm"), spec);
+    if (spec.again) kept_scale_ = backend.allocate_floats(spec.c, "batch norm");
     if (plan_->reserve_bytes() > 0) own_.reserve = backend.allocate(plan_->reserve_bytes(), "batch norm");
     own_.counters = static_cast<std::uint32_t*>(
         backend.allocate(static_cast<std::size_t>(spec.c) * sizeof(std::uint32_t), "batch norm"));
@@ -219,6 +223,7 @@ class CudaBatchNorm final : public BatchNorm {
                float* variance) override {
     NormOperands o = operands(x, y, gamma, beta, mean, variance);
     o.residual = residual;
+    keep_scale(o);
     check(plan_->forward(o));
   }
 
@@ -227,7 +232,17 @@ class CudaBatchNorm final : public BatchNorm {
     NormOperands o = operands(sum.x, y, gamma, beta, mean, variance);
     o.sum = sum;
     o.residual = residual;
+    keep_scale(o);
     check(plan_->forward(o));
+  }
+
+  void again(const void* x, const void* residual, const float* gamma, const float* beta, const float* mean,
+             const float* variance, void* y) override {
+    NormOperands o = operands(x, y, gamma, beta, const_cast<float*>(mean), const_cast<float*>(variance));
+    o.residual = residual;
+    o.bits = nullptr;
+    keep_scale(o);
+    check(plan_->again(o));
   }
 
   void backward(const void* x, const void* y, const void* dy, const float* gamma, const float* beta, const float* mean,
@@ -239,9 +254,14 @@ class CudaBatchNorm final : public BatchNorm {
     check(plan_->backward(o));
   }
 
+  [[nodiscard]] bool reads_result() const override { return plan_->reads_result(); }
   [[nodiscard]] std::string implementation() const override { return plan_->name(); }
 
  private:
+  /// The way back makes a scale from the rounded variance, which is another one.
+  void keep_scale(NormOperands& o) const {
+    if (spec_.again) o.channels.scale = kept_scale_;
+  }
   [[nodiscard]] NormOperands operands(const void* x, void* y, const float* gamma, const float* beta, float* mean,
                                       float* variance) const {
     NormOperands o = own_;
@@ -258,7 +278,8 @@ class CudaBatchNorm final : public BatchNorm {
   CudaBackend& backend_;
   BatchNormSpec spec_;
   std::shared_ptr<const NormPlan> plan_;
-  NormOperands own_;  ///< what stays from call to call
+  NormOperands own_;             ///< what stays from call to call
+  float* kept_scale_ = nullptr;  ///< [c] of the way forth, with spec.again
 };
 
 }  // namespace

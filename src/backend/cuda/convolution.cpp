@@ -13,11 +13,24 @@ namespace {
 
 constexpr float kOne = 1, kZero = 0;
 
+/// The convolution that is planned for `s`: where more is padded below and at the right, which no call of cuDNN's older
+/// part can say, it is that of a copy of x with the rows and columns of zeros.
+[[nodiscard]] ConvSpec bordered(ConvSpec s) {
+  if (s.extra_pad == 0) return s;
+  s.h += s.extra_pad;
+  s.w += s.extra_pad;
+  s.extra_pad = 0;
+  s.relu_input = s.other_gradient = false;
+  return s;
+}
+
 /// Convolutions in NHWC, weights as [out][kh][kw][in]: each pass by the plan that trials have chosen (choose_plan).
 class CudaConv2d final : public Conv2d {
  public:
-  CudaConv2d(CudaBackend& backend, const ConvSpec& spec)
-      : backend_(backend), spec_(spec), channels_(PassSpec{spec}.channels()) {
+  CudaConv2d(CudaBackend& backend, const ConvSpec& of)
+      : backend_(backend), spec_(bordered(of)), border_(of.extra_pad), channels_(PassSpec{of}.channels()) {
+    const ConvSpec& spec = spec_;
+    assert(border_ == 0 || !spec.image);
     require(backend.refuses(spec.storage).empty(), ExitCode::usage, backend.refuses(spec.storage));
     // Fast kernels take 16 bytes at once: pixels and the tensors in the flat block of parameters begin at multiples.
     const int piece = PassSpec{spec}.piece();
@@ -38,9 +51,10 @@ class CudaConv2d final : public Conv2d {
     }
     if ((data_ != nullptr && data_->rotated_weights()) || (relu_ != nullptr && relu_->rotated_weights()))
       rotated_ = backend.allocate(std::size_t(spec.c_in) * row() * size_of(spec.storage), "packed weights");
-    image_offset_ = gradient_offset_ =
-        aligned(std::max(forward_->scratch_bytes(), weights_ != nullptr ? weights_->scratch_bytes() : 0));
-    if (channels_ != spec.c_in)
+    const auto scratch_of = [](const auto& plan) { return plan != nullptr ? plan->scratch_bytes() : 0; };
+    copy_offset_ = gradient_offset_ =
+        aligned(std::max({scratch_of(forward_), scratch_of(weights_), border_ != 0 ? scratch_of(data_) : 0}));
+    if (channels_ != spec.c_in || border_ != 0)
       gradient_offset_ += aligned(std::size_t(spec.n) * spec.h * spec.w * channels_ * size_of(spec.storage));
     backend.request_scratch(gradient_offset_ +
                             (weights_ != nullptr && packed_ != nullptr ? weight_count() * size_of(spec.storage) : 0));
@@ -87,7 +101,9 @@ class CudaConv2d final : public Conv2d {
   void backward_data(const void* dy, void* dx, bool accumulate, [[maybe_unused]] const Masks& masks) override {
     assert(masks.dy == nullptr && masks.dx == nullptr);
     ++backend_.counters.conv_backward_data;
-    run(*data_, {.dy = dy, .w = weights(*data_), .result = dx, .accumulate = accumulate});
+    if (border_ == 0) return run(*data_, {.dy = dy, .w = weights(*data_), .result = dx, .accumulate = accumulate});
+    run(*data_, {.dy = dy, .w = weights(*data_), .result = copy()});
+    fit(copy(), spec_.h, dx, spec_.h - border_, accumulate);
   }
   [[nodiscard]] bool backward_data_accumulates() const override { return true; }
 
@@ -129,7 +145,7 @@ class CudaConv2d final : public Conv2d {
     ++backend_.counters.conv_backward_weights;
     if (packed_ == nullptr) {
       assert(factor == nullptr);
-      return run(*weights_, {.x = x, .dy = dy, .result = dw, .accumulate = accumulate});
+      return run(*weights_, {.x = padded(x), .dy = dy, .result = dw, .accumulate = accumulate});
     }
     void* const gradient = static_cast<char*>(backend_.scratch()) + gradient_offset_;
     run(*weights_, {.x = padded(x), .dy = dy, .result = gradient});
@@ -153,10 +169,26 @@ class CudaConv2d final : public Conv2d {
   [[nodiscard]] std::size_t weight_count() const {
     return std::size_t(spec_.c_out) * spec_.kernel * spec_.kernel * channels_;
   }
-  /// Images with zero channels, where they have some.
+  /// Room for a copy of x, in scratch memory.
+  [[nodiscard]] void* copy() const { return static_cast<char*>(backend_.scratch()) + copy_offset_; }
+  /// Square activations of another size, as kernels::FitPixels makes them.
+  void fit(const void* from, int from_size, void* to, int size, bool add) const {
+    with_storage(spec_.storage, [&](auto type) {
+      using T = decltype(type);
+      const int more = spec_.w - spec_.h;
+      each(backend_.device(), std::int64_t{spec_.n} * size * (size + more) * kernels::groups(spec_.c_in),
+           kernels::FitPixels<T>{static_cast<const T*>(from), static_cast<T*>(to), spec_.c_in, from_size,
+                                 from_size + more, size, size + more, add});
+    });
+  }
+  /// Images with zero channels, where they have some; x with the border that it has.
   [[nodiscard]] const void* padded(const void* x) const {
+    if (border_ != 0) {
+      fit(x, spec_.h - border_, copy(), spec_.h, false);
+      return copy();
+    }
     if (channels_ == spec_.c_in) return x;
-    void* const to = static_cast<char*>(backend_.scratch()) + image_offset_;
+    void* const to = copy();
     with_storage(spec_.storage, [&](auto type) {
       using T = decltype(type);
       each(backend_.device(), std::int64_t{spec_.n} * spec_.h * spec_.w,
@@ -193,19 +225,21 @@ class CudaConv2d final : public Conv2d {
     const std::size_t image = std::size_t(spec_.h_out()) * spec_.w_out() * p.row * sizeof(float);
     // Beside dy, as large in 16 bits at 64 channels, in the near half of a 40 or 50 MiB L2 cache (A100, H200).
     constexpr std::size_t kCached = 8U << 20U;
-    p.images = std::clamp(static_cast<int>(kCached / image), 1, spec_.n);
+    constexpr int kFewest = 4;  // launches would take longer than the work
+    p.images = std::min(std::max(static_cast<int>(kCached / image), kFewest), spec_.n);
     p.weights = backend_.allocate(std::size_t(spec_.c_out) * p.row * size_of(spec_.storage), "packed weights");
     backend_.request_scratch(p.images * image);
     return p;
   }
 
   CudaBackend& backend_;
-  ConvSpec spec_;
-  int channels_;
+  const ConvSpec spec_;
+  const int border_;  ///< rows and columns of zeros, in a copy of x
+  const int channels_;
   std::shared_ptr<const PassPlan> forward_, data_, relu_, weights_;  ///< null: not asked for, or none pays
   Products products_;
-  std::size_t image_offset_ = 0, gradient_offset_ = 0;  ///< in the scratch memory: images with channels added; dw
-  const float* master_ = nullptr;                       ///< where weights are not packed: the parameters themselves
+  std::size_t copy_offset_ = 0, gradient_offset_ = 0;  ///< in the scratch memory: a copy of x; dw
+  const float* master_ = nullptr;                      ///< where weights are not packed: the parameters themselves
   void *packed_ = nullptr, *rotated_ = nullptr;
   float* bias_ = nullptr;
   void* rounded_bias_ = nullptr;

@@ -45,6 +45,7 @@ class CudnnNorm final : public NormPlan {
     return gradient_offset() + static_cast<std::size_t>(count_) * size_of(spec_.storage);
   }
   [[nodiscard]] std::size_t reserve_bytes() const override { return reserve_bytes_; }
+  [[nodiscard]] bool reads_result() const override { return fused_; }
 
   [[nodiscard]] cudnnStatus_t forward(const NormOperands& o) const override {
     // No running statistics: the library reads them, with a factor of 1 too, and a NaN in them would stay for good. The

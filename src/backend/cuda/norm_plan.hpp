@@ -45,6 +45,10 @@ class NormPlan {
   /// Queue the way forth, and the way back. Not successful: the library refuses.
   [[nodiscard]] virtual cudnnStatus_t forward(const NormOperands&) const = 0;
   [[nodiscard]] virtual cudnnStatus_t backward(const NormOperands&) const = 0;
+  /// Queues the way forth once more, with the channels' scale as the first time. Not successful: it cannot.
+  [[nodiscard]] virtual cudnnStatus_t again(const NormOperands&) const { return CUDNN_STATUS_NOT_SUPPORTED; }
+  /// Whether the way back reads y.
+  [[nodiscard]] virtual bool reads_result() const { return false; }
 };
 
 /// By kernels of ours, for every storage: its results never vary.

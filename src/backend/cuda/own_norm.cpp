@@ -20,17 +20,23 @@ class OwnNorm final : public NormPlan {
   [[nodiscard]] cudnnStatus_t forward(const NormOperands& o) const override {
     with_storage(spec_.storage, [&](auto type) {
       using T = decltype(type);
-      const auto* x = static_cast<const T*>(o.x);
-      kernels::NormStatistics<T> statistics{x, rows_, spec_.c, o.channels};
+      kernels::NormStatistics<T> statistics{static_cast<const T*>(o.x), rows_, spec_.c, o.channels};
       if (spec_.of_sum) {
         statistics.x = static_cast<const T*>(o.sum.a);
         statistics.addend = static_cast<const T*>(o.sum.b);
         statistics.sum_of_both = static_cast<T*>(o.sum.x);
       }
       channel_sums(backend_.device(), statistics, room(o));
+    });
+    return again(o);
+  }
+
+  [[nodiscard]] cudnnStatus_t again(const NormOperands& o) const override {
+    with_storage(spec_.storage, [&](auto type) {
+      using T = decltype(type);
       each(backend_.device(), kernels::groups(count()),
-           kernels::NormForward<T>{x, static_cast<const T*>(o.residual), static_cast<T*>(o.y), o.bits, o.channels,
-                                   spec_.c, count(), spec_.relu});
+           kernels::NormForward<T>{static_cast<const T*>(o.x), static_cast<const T*>(o.residual), static_cast<T*>(o.y),
+                                   o.bits, o.channels, spec_.c, count(), spec_.relu});
     });
     return CUDNN_STATUS_SUCCESS;
   }

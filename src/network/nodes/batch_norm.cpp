@@ -115,6 +115,7 @@ class TrainingBatchNorm final : public TrainingOperation {
                                        .of_sum = sum_.has_value(),
                                        .residual = residual_ >= 0,
                                        .relu = relu_,
+                                       .again = scale_ == nullptr && lowering.drop(*this, {input(), residual_}),
                                        .epsilon = Model::kEpsilon,
                                        .storage = type_});
     mean_ = lowering.arrays.mean + begin;
@@ -124,8 +125,8 @@ class TrainingBatchNorm final : public TrainingOperation {
   }
 
   void plan_backward(TrainingLowering& lowering) override {
-    lowering.touch(x_);
-    if (relu_) lowering.touch(y_);
+    back_x_ = lowering.again(input(), -1);
+    if (norm_->reads_result() || (scale_ != nullptr && relu_)) lowering.touch(y_);
     const TrainingLowering::Gradient dy = lowering.arriving(result_);
     const auto fresh = [&] { return lowering.fresh(elements_, type_); };
     dy_ = dy.buffer;
@@ -136,6 +137,17 @@ class TrainingBatchNorm final : public TrainingOperation {
     dx_ = dy.owned && residual_ < 0 ? dy_ : fresh();
     addend_ = lowering.take_part(input());
     lowering.contribute(input(), dx_, true);
+  }
+
+  void plan_again(TrainingLowering& lowering, Buffer into) override {
+    again_ = into;
+    again_x_ = lowering.source(input());
+    if (residual_ >= 0) again_added_ = lowering.source(residual_);
+  }
+
+  void make_again() override {
+    norm_->again(at<void>(again_x_), at<void>(again_added_), model_.values(node_.weight), model_.values(node_.bias),
+                 mean_, variance_, at<void>(again_));
   }
 
   void forward(const float*) override {
@@ -152,8 +164,8 @@ class TrainingBatchNorm final : public TrainingOperation {
     const bool told = wanted.dw != nullptr || wanted.dbias != nullptr;
     if (residual_ < 0 && !wanted.dx && !told) return;
     if (model_.stands_still(node_.weight)) return backward_affine();
-    norm_->backward(at<void>(x_), at<void>(y_), at<void>(dy_), model_.values(node_.weight), model_.values(node_.bias),
-                    mean_, variance_,
+    norm_->backward(at<void>(back_x_), at<void>(y_), at<void>(dy_), model_.values(node_.weight),
+                    model_.values(node_.bias), mean_, variance_,
                     {.dx = at<void>(dx_),
                      .addend = at<void>(addend_),
                      .dresidual = at<void>(dresidual_),
@@ -212,6 +224,7 @@ class TrainingBatchNorm final : public TrainingOperation {
   int residual_ = -1;  ///< value
   bool relu_ = false;
   Buffer x_ = -1, added_ = -1, y_ = -1, dy_ = -1, dx_ = -1, dresidual_ = -1, addend_ = -1;
+  Buffer back_x_ = -1, again_ = -1, again_x_ = -1, again_added_ = -1;
 };
 
 }  // namespace

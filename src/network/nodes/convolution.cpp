@@ -135,7 +135,7 @@ class TrainingConvolution final : public TrainingOperation {
   }
 
   void plan_backward(TrainingLowering& lowering) override {
-    lowering.touch(x_);
+    back_x_ = lowering.again(input(), node_.weight);
     dy_ = lowering.arriving(result_).buffer;
     if (of_images_) return;
     if (conv_->backward_data_accumulates()) dx_ = lowering.take_owned(input());
@@ -151,7 +151,8 @@ class TrainingConvolution final : public TrainingOperation {
   void forward(const float* image) override { conv_->forward(x_ >= 0 ? at(x_) : image, at<void>(y_), nullptr); }
 
   void backward_weights(const WantedGradients& wanted) override {
-    conv_->backward_weights(x_ >= 0 ? at(x_) : wanted.image, at<void>(dy_), wanted.dw, wanted.accumulate, unscale_);
+    conv_->backward_weights(back_x_ >= 0 ? at(back_x_) : wanted.image, at<void>(dy_), wanted.dw, wanted.accumulate,
+                            unscale_);
   }
 
   void backward(const WantedGradients& wanted) override {
@@ -167,7 +168,7 @@ class TrainingConvolution final : public TrainingOperation {
   const float* const unscale_;
   std::unique_ptr<Conv2d> conv_;
   bool adds_ = false;  ///< its dx to what other readers have contributed
-  Buffer x_ = -1, y_ = -1, dy_ = -1, dx_ = -1;
+  Buffer x_ = -1, back_x_ = -1, y_ = -1, dy_ = -1, dx_ = -1;
 };
 
 }  // namespace

@@ -13,37 +13,47 @@ class TrainingRelu final : public TrainingOperation {
         type_(lowering.type(input())),
         x_(lowering.read(input())),
         y_(lowering.make(result_, type_)),
-        elements_(lowering.elements(result_)) {}
+        elements_(lowering.elements(result_)) {
+    if (lowering.dropped(input())) lowering.drop(*this, {input()});
+  }
 
   void plan_backward(TrainingLowering& lowering) override {
-    lowering.touch(y_);
+    back_y_ = lowering.again(result_, -1);
     const TrainingLowering::Gradient dy = lowering.arriving(result_);
     dy_ = dy.buffer;
     dx_ = dy.owned ? dy_ : lowering.fresh(elements_, type_);
     lowering.contribute(input(), dx_, true);
   }
 
-  void forward(const float*) override {
-    with_storage(type_, [&](auto type) {
-      using T = decltype(type);
-      each(device(), kernels::groups(elements_), kernels::Add<T>{at<T>(x_), nullptr, at<T>(y_), elements_, true});
-    });
+  void plan_again(TrainingLowering& lowering, Buffer into) override {
+    again_ = into;
+    again_x_ = lowering.source(input());
   }
+
+  void make_again() override { relu(again_x_, again_); }
+  void forward(const float*) override { relu(x_, y_); }
 
   void backward(const WantedGradients& wanted) override {
     if (!wanted.dx) return;
     with_storage(type_, [&](auto type) {
       using T = decltype(type);
       each(device(), kernels::groups(elements_),
-           kernels::ReluGradient<T>{at<T>(y_), at<T>(dy_), at<T>(dx_), elements_});
+           kernels::ReluGradient<T>{at<T>(back_y_), at<T>(dy_), at<T>(dx_), elements_});
     });
   }
 
  private:
+  void relu(Buffer from, Buffer to) const {
+    with_storage(type_, [&](auto type) {
+      using T = decltype(type);
+      each(device(), kernels::groups(elements_), kernels::Add<T>{at<T>(from), nullptr, at<T>(to), elements_, true});
+    });
+  }
+
   const DType type_;
   const Buffer x_, y_;
   const std::int64_t elements_;
-  Buffer dy_ = -1, dx_ = -1;
+  Buffer dy_ = -1, dx_ = -1, back_y_ = -1, again_ = -1, again_x_ = -1;
 };
 
 }  // namespace

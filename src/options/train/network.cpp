@@ -8,17 +8,19 @@ namespace dat {
 void add_network(TrainTable& table) {
   using O = TrainOptions;
   table.group("Network");
-  table.add("--network", &O::network, "architecture", one_of(networks().names())).decides_function();
+  table.add("--network", &O::network, "architecture; D: depth, 6k + 4, W: widening factor", one_network())
+      .decides_function();
   table.add("--width", &O::width, about_width(), kAutoWidth).decides_function();
   table
-      .add("--activation", &O::activation, "what follows batch norms; silu: x/(1 + exp(-x)), Swish",
-           one_of({"relu", "silu"}))
+      .add("--activation", &O::activation,
+           "what follows batch norms; silu: x/(1 + exp(-x)), Swish; auto: silu in dm_wrn, else relu",
+           one_of({"auto", "relu", "silu"}))
       .decides_function();
   table
       .add("--normalize", &O::normalize,
            "(x - mean)/std of the images, inside the network: attacks stay in [0, 1]; none, known numbers, or the "
            "means of all channels and then their standard deviations",
-           {.label = "none|cifar10|cifar100|M,...,S,..."})
+           {.label = "none|cifar10|cifar100|imagenet|M,...,S,..."})
       .decides_function();
   table
       .add("--bn-statistics", &O::bn_statistics,
@@ -29,6 +31,7 @@ void add_network(TrainTable& table) {
 
 void settle_network(TrainOptions& o) {
   if (o.width == 0) o.width = default_width(o.network);
+  if (o.activation == "auto") o.activation = default_activation(o.network);
   (void)normalization_from(o.normalize);
 }
 

@@ -146,6 +146,12 @@ void add_run(TrainTable& table) {
       .may_change();
   add_precision(table);
   table
+      .add("--recompute", &O::recompute,
+           "less memory for training passes: results of batch norms and activations are made a second time, on the way "
+           "back, instead of being kept; the same bits",
+           one_of({"none", "norms"}))
+      .may_change();
+  table
       .add("--graphs", &O::graphs, "record attacks and training passes as CUDA graphs; off: call by call, to debug",
            one_of({"on", "off"}))
       .may_change();

@@ -20,11 +20,27 @@ void refuse_a_rest(const TrainOptions& o) {
   if (o.total_batch == 0) return;
   require(!o.deterministic || o.micro_batch > 0, ExitCode::usage, "--total-batch ", o.total_batch,
           " with --deterministic is dealt to the ranks as micro-batches; say how large these are: --micro-batch N");
-  require(o.micro_batch == 0 || o.total_batch % o.micro_batch == 0, ExitCode::usage, "--total-batch ", o.total_batch,
-          " is no multiple of --micro-batch ", o.micro_batch, "; choose a divisor of it");
+  for (const auto& part : o.total_batch.parts())
+    require(o.micro_batch == 0 || part.value % o.micro_batch == 0, ExitCode::usage, "--total-batch ", part.value,
+            " is no multiple of --micro-batch ", o.micro_batch, "; choose a divisor of it");
   require(o.micro_batch > 0 || o.generators >= 0, ExitCode::usage,
           "--generators auto has to know how large the micro-batches of --total-batch ", o.total_batch,
           " are; add --micro-batch N");
+}
+
+/// Parts of a run that have batches of their own are restarts; what would have to go over their borders is refused.
+void refuse_over_parts(const TrainOptions& o) {
+  const std::string name = o.batch.changes() ? "--batch" : o.total_batch.changes() ? "--total-batch" : "";
+  if (name.empty()) return;
+  const auto refuse = [&](bool given, const char* what) {
+    require(!given, ExitCode::usage, name, " that changes by epoch does not go with ", what, "; leave one of them off");
+  };
+  refuse(o.max_steps > 0, "--max-steps, since steps are counted anew with each batch (--epochs counts on)");
+  refuse(o.generators != 0, "--generators, whose orders are steps of one batch");
+  refuse(o.byzantine, "--byzantine, whose ranks may leave");
+  refuse(!o.attackers.empty(), "--attackers, which may leave");
+  refuse(o.deterministic && o.micro_batch == 0,
+         "--deterministic alone, which deals micro-batches to the ranks (add --micro-batch N)");
 }
 
 void require_whole_epochs(const TrainOptions& o) {
@@ -38,14 +54,18 @@ void require_whole_epochs(const TrainOptions& o) {
 
 void add_batches(TrainTable& table) {
   using O = TrainOptions;
-  table.add("--batch", &O::batch, "images per rank and step; auto: 128, built-in set 16", kAutoCount);
+  table.add("--batch", &O::batch,
+            "images per rank and step, e.g. 512,128@12: 512 up to epoch 12, counted from 0, the warm-up included, then "
+            "128; auto: 128, built-in set 16",
+            kAutoBatches);
   table.add("--total-batch", &O::total_batch,
             "instead of --batch: images of all ranks and step, an equal share for each; auto: --batch times the ranks",
-            kAutoCount);
+            kAutoBatches);
   table.one_counts("total-batch", "batch",
                    "--total-batch {total-batch} and --batch {batch} both say how many images a step has; give one of "
                    "them");
   table.rule(refuse_a_rest);
+  table.rule(refuse_over_parts);
   table.add("--micro-batch", &O::micro_batch, "images per pass and of one batch norm; auto: the batch", kAutoCount);
 }
 
@@ -70,15 +90,21 @@ void add_schedule(TrainTable& table) {
 }
 
 void settle_schedule(TrainOptions& o) {
-  if (o.batch == 0 && o.total_batch == 0) o.batch = o.data.empty() ? 16 : 128;
+  if (!o.batch.changes() && o.batch == 0 && o.total_batch == 0) o.batch = o.data.empty() ? 16 : 128;
+  const auto open = [](const ByEpoch<int>& batch) {
+    return batch.changes() && batch.any([](int images) { return images == 0; });
+  };
+  require(!open(o.batch) && !open(o.total_batch), ExitCode::usage,
+          "a batch that changes by epoch is a number in each of them, and not auto; give numbers, e.g. 512,128@12");
   if (o.epochs < 0) o.epochs = o.data.empty() ? 3 : 100;
   if (o.warmup_epochs < 0) o.warmup_epochs = o.data.empty() ? 1 : 5;
   require(o.epochs + o.warmup_epochs > 0, ExitCode::usage,
           "--epochs 0 and --warmup-epochs 0 leave nothing to train; raise one of them");
   require_whole_epochs(o);
-  require(o.micro_batch == 0 || o.batch % o.micro_batch == 0, ExitCode::usage, "--batch ", o.batch,
-          " is no multiple of --micro-batch ", o.micro_batch, "; choose a divisor of the batch");
-  if (o.micro_batch == 0) o.micro_batch = o.batch;
+  for (const auto& part : o.batch.parts())
+    require(o.micro_batch == 0 || part.value % o.micro_batch == 0, ExitCode::usage, "--batch ", part.value,
+            " is no multiple of --micro-batch ", o.micro_batch, "; choose a divisor of the batch");
+  if (o.micro_batch == 0 && !o.batch.changes()) o.micro_batch = o.batch;
 }
 
 }  // namespace dat

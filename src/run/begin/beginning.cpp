@@ -11,6 +11,7 @@
 #include "replica/model_state.hpp"
 #include "run/begin/folder.hpp"
 #include "run/begin/left.hpp"
+#include "train/plan/parts.hpp"
 
 namespace dat {
 
@@ -200,6 +201,10 @@ void load(GivenWeights weights, const TrainOptions& options, Model& model) {
 void act(Found found, const TrainOptions& options, Trainer& trainer, Beginning& beginning) {
   if (beginning.way == Way::fresh) return;
   if (beginning.way == Way::weights) return load(std::move(found.weights), options, trainer.replica().model());
+  if (beginning.part > 0 && beginning.left.empty()) {  // it needs the trainer of that part
+    beginning.state = std::move(found.checkpoint);
+    return;
+  }
   try {
     trainer.restore(*found.checkpoint, beginning.other_options);
   } catch (const Error& error) {
@@ -213,6 +218,12 @@ void act(Found found, const TrainOptions& options, Trainer& trainer, Beginning& 
 }
 
 }  // namespace
+
+std::int64_t epoch_at(const Checkpoint& checkpoint) {
+  const std::int64_t steps = integer_of(checkpoint, "steps_per_epoch"), done = integer_of(checkpoint, "step"),
+                     next = done - (number_of(checkpoint, "evaluation_due") != 0 ? 1 : 0);
+  return steps > 0 && next > 0 ? next / steps : 0;
+}
 
 Beginning decide(const Found& found, const TrainOptions& options, const Planned& now) {
   Beginning result;
@@ -239,9 +250,13 @@ Beginning decide(const Found& found, const TrainOptions& options, const Planned&
 Beginning begin(const TrainOptions& options, const std::string& folder, GivenWeights weights, Trainer& trainer) {
   Found found = look(options, folder, std::move(weights));
   const Splits& splits = trainer.splits();
+  const std::int64_t epoch = found.checkpoint ? epoch_at(*found.checkpoint) : 0;
+  const TrainOptions part = part_of(options, epoch);
+  const Plan plan(part, mix_of(part, *splits.train), trainer.plan().ranks);
   Beginning beginning;
   try {
-    beginning = decide(found, options, {trainer.plan(), splits.train->size(), splits.hashes});
+    beginning = decide(found, options, {plan, splits.train->size(), splits.hashes});
+    beginning.part = part_at(options, epoch);
   } catch (const Error&) {
     if (found.failure)  // there is no report yet that would say what has been passed over
       for (const std::string& warning : found.warnings) say("warning: " + warning);

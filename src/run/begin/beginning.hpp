@@ -28,8 +28,10 @@ struct Beginning {
   BestRecord best;                  ///< of the run's own checkpoint
   std::int64_t since_best = 0;      ///< evaluations since then, where --patience counts them
   std::vector<LeftRecord> left;     ///< ranks that had left at the checkpoint, and stay away
-  std::optional<Checkpoint> state;  ///< where ranks stay away: the checkpoint, for a trainer of those that are left
-  std::string what;                 ///< for the run's first line, e.g. ", going on after step 96"
+  int part = 0;                     ///< of the training, that it goes on in (train/plan/parts.hpp)
+  /// Where ranks stay away, or it goes on in a later part: the checkpoint, for the trainer that can take it up.
+  std::optional<Checkpoint> state;
+  std::string what;  ///< for the run's first line, e.g. ", going on after step 96"
   std::vector<std::string> warnings;
 
   [[nodiscard]] bool own() const { return step >= 0; }
@@ -41,6 +43,10 @@ struct Planned {
   std::int64_t images;                               ///< in the training set
   const std::map<std::string, std::string>& hashes;  ///< Splits::hashes
 };
+
+/// The epoch of what a run does first that goes on from a checkpoint: its next step, or the evaluation of the one
+/// before. Error(checkpoint): it does not say where it stands.
+[[nodiscard]] std::int64_t epoch_at(const Checkpoint& checkpoint);
 
 /// How the run begins, by what there is and by what is asked: reads nothing, changes nothing. `options`: resolved.
 /// Error(usage): the folder holds a run that these options do not continue, or another one's checkpoint does not go

@@ -40,6 +40,7 @@ void take(TrainOrder& order, const Written& there) {
   if (takes("network")) {
     o.network = there.options.network;
     if (!says_width && !given("width")) o.width = default_width(o.network);
+    if (!given("activation")) o.activation = default_activation(o.network);
   }
   if (says_width && !given("width")) o.width = there.options.width;
   if (takes("activation")) o.activation = there.options.activation;

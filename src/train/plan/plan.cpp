@@ -13,13 +13,13 @@ namespace dat {
 namespace {
 
 [[nodiscard]] std::int64_t total_batch_of(const TrainOptions& options, int ranks) {
-  return options.total_batch > 0 ? options.total_batch : std::int64_t{options.batch} * ranks;
+  return options.total_batch > 0 ? std::int64_t{options.total_batch} : std::int64_t{options.batch} * ranks;
 }
 
 [[nodiscard]] EpochPlan epoch_of_run(const TrainOptions& options, const Mix& images, int ranks) {
   const int batch = batch_of(options, ranks);
   if (!sums_are_ordered(options)) return {images, ranks, batch, options.micro_batch > 0 ? options.micro_batch : batch};
-  const int micro_batch = options.micro_batch > 0 ? options.micro_batch : options.batch;
+  const int micro_batch = options.micro_batch > 0 ? options.micro_batch : options.batch.last();
   return {images, 1, batch, micro_batch};
 }
 

@@ -51,6 +51,7 @@ ReplicaOptions replica_of(const TrainOptions& options, const Plan& plan, const D
                      .attack_batch = options.attack_batch,
                      .attack_storage = rounded ? storage_from(options.attack_precision) : DType::f32,
                      .training_storage = storage_from(options.precision),
+                     .recompute = options.recompute == "norms",
                      .needs = method.needs(),
                      .training_batches = role == Role::trainer ? batches : std::vector<int>{},
                      .noise = options.noise,

@@ -79,7 +79,7 @@ Mix mix_of(const TrainOptions& options, const Dataset& train) {
   const double share = read_mix(options.mix);
   if (share == 1) return train.size();
   return {train.first_file(), train.size() - train.first_file(), share,
-          options.micro_batch > 0 ? options.micro_batch : options.batch};
+          options.micro_batch > 0 ? options.micro_batch : options.batch.last()};
 }
 
 Splits open_splits(const TrainOptions& options, bool hashed) {

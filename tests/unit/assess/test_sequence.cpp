@@ -119,6 +119,22 @@ TEST_CASE("What is called AutoAttack is computed in f32", "[sequence]") {
   CHECK_NOTHROW(require_f32(quick, true, "tf32"));
 }
 
+TEST_CASE("A sequence takes 64 images at a time, 256 on a GPU, and fewer of large networks and images", "[sequence]") {
+  const auto images = [](const std::string& network, int size, bool gpu) {
+    return sequence_micro_batch(gpu, networks().at(network)({.width = default_width(network), .size = size}));
+  };
+  for (const std::string& network : networks().names()) {
+    INFO(network);
+    CHECK(images(network, 32, false) == 64);
+    CHECK(images(network, 32, true) == 256);
+  }
+  CHECK(images("preact_resnet50", 64, false) == 64);
+  CHECK(images("preact_resnet50", 64, true) == 128);
+  CHECK(images("preact_resnet50", 224, false) == 4);
+  CHECK(images("preact_resnet50", 224, true) == 16);
+  CHECK(images("wrn28_10", 4096, true) == 1);
+}
+
 TEST_CASE("A journal gives back what was written, and goes on behind it", "[sequence]") {
   const TemporaryFolder folder;
   const std::string path = folder / "sequence.journal";

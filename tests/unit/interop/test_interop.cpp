@@ -451,7 +451,7 @@ TEST_CASE("DAT's second names of blocks are passed over if they are copies", "[e
 
 TEST_CASE("What public files have beside the weights is passed over if it changes nothing", "[exchange]") {
   const auto graph_with = [](const char* normalization) {
-    return networks().at("wrn16_4")({.width = 4, .size = 16, .normalization = normalization_from(normalization)});
+    return networks().at("wrn_16_4")({.width = 4, .size = 16, .normalization = normalization_from(normalization)});
   };
   const Graph graph = graph_with("cifar10");
   const StateDict own = network_state(graph);

@@ -9,6 +9,7 @@
 #include "catch.hpp"
 #include "dat/program.hpp"
 #include "device.hpp"
+#include "errors.hpp"
 #include "perturb.hpp"
 #include "pointwise.hpp"
 #include "random_values.hpp"
@@ -20,8 +21,10 @@ namespace {
 
 Graph tangled(const NetworkOptions& options);
 Graph crossed(const NetworkOptions& options);
+Graph pooled(const NetworkOptions& options);
 
-/// A network of width 16 by its name, or "tangled" or "crossed"; ", silu", ", normalized" and ", grey" may follow.
+/// A network of width 16 by its name, or "tangled", "crossed" or "pooled"; ", silu", ", normalized" and ", grey" may
+/// follow.
 Graph graph_of(const std::string& name, int size) {
   const auto says = [&](const char* word) { return name.find(word) != std::string::npos; };
   NetworkOptions options{.width = 16, .size = size, .channels = says(", grey") ? 1 : 3, .classes = 10};
@@ -30,6 +33,7 @@ Graph graph_of(const std::string& name, int size) {
     options.normalization =
         says(", grey") ? Normalization{{0.4F}, {0.3F}} : Normalization{{0.5F, 0.25F, 0.7F}, {0.2F, 0.4F, 0.25F}};
   if (says("crossed")) return crossed(options);
+  if (says("pooled")) return pooled(options);
   return says("tangled") ? tangled(options) : networks().at(name.substr(0, name.find(',')))(options);
 }
 
@@ -127,6 +131,23 @@ Graph crossed(const NetworkOptions& options) {
   return net.finish();
 }
 
+/// Max pools of values of either sign, which several nodes read, and whose result is a residual and is read again; and
+/// convolutions with TensorFlow's padding.
+Graph pooled(const NetworkOptions& options) {
+  NetworkBuilder net(options);
+  net.begin_block("all");
+  net.begin_module("all");
+  const int a = net.max_pool(net.convolution("conv1", net.input(), 16, 7, 2), 3, 2);
+  const int b = net.activation(net.batch_norm("bn1", net.convolution("conv2", a, 16, 3, 1, Padding::same)));
+  const int c = net.add(net.convolution("conv3", b, 16, 3, 1), a);
+  const int d = net.convolution("conv4", net.max_pool(c, 2, 2), 32, 3, 2, Padding::same);
+  const int e = net.convolution("conv5", net.activation(c), 32, 3, 2, Padding::same);
+  const int f = net.add(net.batch_norm("bn2", net.convolution("conv6", c, 32, 1, 2)), e);
+  const int g = net.max_pool(net.add(d, f), 3, 1);
+  net.linear("linear", net.pool(net.add(net.activation(net.batch_norm("bn3", g)), f)), 10);
+  return net.finish();
+}
+
 /// Float's rounding of the loss spoils small steps, ReLUs that open or close within the step and curvature the large
 /// ones. A missing or doubled contribution makes tens of percent, at every step.
 constexpr double kDifferenceTolerance = 0.05;
@@ -219,9 +240,12 @@ TEST_CASE("The wider and deeper networks have the published numbers of parameter
     std::vector<const char*> some;
   };
   for (const Row& row : std::vector<Row>{
-           {"wrn16_4", 44, 2748890, {"block1.layer.0.convShortcut.weight", "block3.layer.1.conv2.weight"}},
-           {"wrn28_10", 80, 36479194, {"conv1.weight", "block1.layer.0.bn1.weight", "block3.layer.3.bn2.bias"}},
-           {"wrn34_10", 98, 46160474, {"block2.layer.4.conv1.weight", "bn1.weight", "fc.weight", "fc.bias"}},
+           {"wrn_16_4", 44, 2748890, {"block1.layer.0.convShortcut.weight", "block3.layer.1.conv2.weight"}},
+           {"wrn_28_10", 80, 36479194, {"conv1.weight", "block1.layer.0.bn1.weight", "block3.layer.3.bn2.bias"}},
+           {"wrn_34_10", 98, 46160474, {"block2.layer.4.conv1.weight", "bn1.weight", "fc.weight", "fc.bias"}},
+           {"wrn_10_1", 25, 77914, {"block3.layer.0.convShortcut.weight"}},
+           {"dm_wrn_28_10", 80, 36479194, {"init_conv.weight", "layer.0.block.0.batchnorm_0.weight", "logits.bias"}},
+           {"dm_wrn_70_16", 206, 266796506, {"layer.2.block.10.conv_1.weight", "layer.1.block.0.shortcut.weight"}},
            {"preact_resnet18_bn", 56, 11172170, {"layer4.1.conv2.weight", "bn.weight", "bn.bias", "linear.weight"}},
            {"preact_resnet50",
             151,
@@ -236,12 +260,71 @@ TEST_CASE("The wider and deeper networks have the published numbers of parameter
           std::any_of(graph.segments.begin(), graph.segments.end(), [&](const Segment& s) { return s.name == name; }));
   }
   // Of width 16, the first stage of a WRN has as many channels as the stem: it needs no convolution in the shortcut.
-  CHECK(networks().at("wrn16_4")({.width = 16}).segments.size() == 43);
+  CHECK(networks().at("wrn_16_4")({.width = 16}).segments.size() == 43);
+}
+
+TEST_CASE("ImageNet's networks have torchvision's names, numbers of parameters and multiply-adds", "[network]") {
+  // torchvision's table of its weights: 11,689,512, 25,557,032 and 68,883,240 parameters; 1.81, 4.09 and 11.40 billion
+  // multiply-adds of an image of 224 pixels.
+  struct Row {
+    const char* name;
+    std::size_t tensors;
+    std::int64_t parameters;
+    double macs;
+    const char* some;
+  };
+  for (const Row& row : {Row{"imagenet_resnet18", 62, 11689512, 1.814e9, "layer2.0.downsample.1.bias"},
+                         Row{"imagenet_resnet50", 161, 25557032, 4.089e9, "layer1.0.downsample.0.weight"},
+                         Row{"imagenet_wrn50_2", 161, 68883240, 11.398e9, "layer4.2.conv3.weight"}}) {
+    const Graph graph = networks().at(row.name)({.size = 224, .classes = 1000});
+    INFO(row.name);
+    CHECK(graph.segments.size() == row.tensors);
+    CHECK(file_size(graph.segments) == row.parameters);
+    const Node& head = graph.nodes.back();
+    const double channels = graph.nodes[static_cast<std::size_t>(head.inputs[0])].c;
+    CHECK(std::abs(graph.macs() + channels * head.c - row.macs) < 0.001e9);
+    CHECK(std::any_of(graph.segments.begin(), graph.segments.end(), [&](const auto& s) { return s.name == row.some; }));
+    CHECK(graph.segments.back().name == "fc.bias");
+  }
+}
+
+TEST_CASE("A name says depth and widening factor; another one is told the good forms", "[network]") {
+  CHECK(default_width("wrn_16_8") == 128);
+  CHECK(default_width("dm_wrn_34_20") == 320);
+  CHECK(default_width("resnet18") == 64);
+  CHECK(default_activation("dm_wrn_34_20") == "silu");
+  CHECK(default_activation("wrn_34_20") == "relu");
+  CHECK(networks().at("wrn_22_3")({.width = 48}).segments.size() == 62);
+  for (const char* wrong : {"wrn", "wrn_28", "wrn_27_10", "wrn_4_10", "wrn_28_0", "wrn_28_257", "wrn_28_10_2",
+                            "wrn_028_10", "wrn28_10", "dm_wrn_D_W", "resnet50", ""}) {
+    INFO(wrong);
+    CHECK(!is_formed_network(wrong));
+    const std::string error = error_of([&] { (void)networks().at(wrong); });
+    CHECK(error.starts_with("2: "));
+    CHECK(contains(error, "dm_wrn_D_W"));
+    CHECK(contains(error, "imagenet_resnet50, "));
+  }
+}
+
+TEST_CASE("TensorFlow's padding is a row less above where an even number of rows is halved", "[network]") {
+  for (const auto& [size, pad, extra] : {std::tuple{16, 0, 1}, std::tuple{21, 1, 0}}) {
+    NetworkBuilder net({.size = size});
+    const int x = net.convolution("a", net.input(), 16, 3, 2, Padding::same);
+    net.convolution("b", x, 16, 3, 1, Padding::same);
+    const Graph graph = net.finish();
+    CHECK(graph.nodes[1].pad == pad);
+    CHECK(graph.nodes[1].extra_pad == extra);
+    CHECK(graph.nodes[1].h == (size + 1) / 2);
+    CHECK(graph.nodes[2].pad == 1);
+    CHECK(graph.nodes[2].extra_pad == 0);
+  }
 }
 
 TEST_CASE("A normalization is a known one, or as many means as deviations", "[network]") {
   CHECK(normalization_from("none").mean.empty());
   CHECK(normalization_from("cifar10").mean == std::vector<float>{0.4914F, 0.4822F, 0.4465F});
+  CHECK(normalization_from("imagenet").mean == std::vector<float>{0.485F, 0.456F, 0.406F});
+  CHECK(normalization_from("imagenet").deviation == std::vector<float>{0.229F, 0.224F, 0.225F});
   CHECK(normalization_from("cifar100").deviation == std::vector<float>{0.2673F, 0.2564F, 0.2762F});
   const Normalization grey = normalization_from("0.1307,0.3081");
   CHECK(grey.mean == std::vector<float>{0.1307F});
@@ -323,6 +406,37 @@ TEST_CASE("Initial values are PyTorch's: uniform within 1/sqrt(fan-in), batch no
   CHECK(to_host(*f.backend, f.model.parameters.values, f.model.parameters.size) != values);
 }
 
+TEST_CASE("Networks that begin otherwise have normal weights by the fan-out", "[network]") {
+  for (const char* network : {"imagenet_resnet18", "dm_wrn_10_2"}) {
+    const Graph graph = networks().at(network)({.width = 20, .size = 32});
+    for (std::size_t k = 0; k < graph.segments.size(); ++k) {
+      const Segment& segment = graph.segments[k];
+      const auto values = initial_values(graph.segments, k, 1);
+      const std::vector<int> shape = segment.file_shape();
+      INFO(network << ", " << segment.name);
+      const double count = double(values.size());
+      double square = 0, fourth = 0;
+      for (const float v : values) square += double(v) * v / count;
+      if (shape.size() == 4) {
+        const double variance = 2.0 / (shape[0] * shape[2] * shape[3]);
+        for (const float v : values) fourth += std::pow(double(v), 4) / count / variance / variance;
+        // Mean square and mean fourth power of a normal variable are 1 and 3, their variances 2 and 96.
+        CHECK(std::abs(square / variance - 1) < 5 * std::sqrt(2 / count));
+        CHECK(std::abs(fourth - 3) < 5 * std::sqrt(96 / count));
+      } else if (segment.name == "logits.bias") {
+        CHECK(square == 0);
+      } else if (segment.name.ends_with("bias") && segment.name != "fc.bias") {
+        CHECK(square == 0);
+      } else if (k + 2 < graph.segments.size()) {
+        CHECK(values == std::vector<float>(values.size(), 1.0F));
+      } else {
+        CHECK(square > 0);
+        CHECK(square < 1.0 / graph.segments[graph.segments.size() - 2].file_shape()[1]);
+      }
+    }
+  }
+}
+
 TEST_CASE("Weights make the round trip between PyTorch's order and memory, and a change raises the version",
           "[network]") {
   Fixture f("small_cnn", 1, 8);
@@ -342,8 +456,9 @@ TEST_CASE("Weights make the round trip between PyTorch's order and memory, and a
 }
 
 TEST_CASE("The training program's gradients are the central differences of its loss", "[network]") {
-  const std::string name = GENERATE(
-      values<std::string>({"small_cnn", "tangled", "tangled, silu", "small_cnn, silu, normalized", "small_cnn, grey"}));
+  const std::string name =
+      GENERATE(values<std::string>({"small_cnn", "tangled", "tangled, silu", "small_cnn, silu, normalized",
+                                    "small_cnn, grey", "pooled", "pooled, silu, grey"}));
   Fixture f(name, 4, 8, Granularity::tensor, 1);
   TrainingProgram program(f.model, f.n);
   f.backend->commit_workspace();
@@ -377,8 +492,9 @@ TEST_CASE("The training program's gradients are the central differences of its l
 
 TEST_CASE("The frozen program's input gradient is the central difference of its loss", "[network]") {
   const std::string name = GENERATE(values<std::string>(
-      {"preact_resnet18_bn", "resnet18", "small_cnn", "tangled", "crossed", "preact_resnet50", "wrn16_4",
-       "tangled, silu", "resnet18, silu", "wrn16_4, silu, normalized", "small_cnn, normalized, grey"}));
+      {"preact_resnet18_bn", "resnet18", "small_cnn", "tangled", "crossed", "preact_resnet50", "wrn_16_4",
+       "tangled, silu", "resnet18, silu", "wrn_16_4, silu, normalized", "small_cnn, normalized, grey", "pooled",
+       "pooled, silu", "imagenet_resnet18, silu", "dm_wrn_10_2, silu, normalized"}));
   Fixture f(name, 2, 16, Granularity::tensor, 1);
   // Statistics that are not neutral: a fold that forgets one of them shows.
   const auto count = f.model.graph.statistics;
@@ -400,9 +516,10 @@ TEST_CASE("The frozen program's input gradient is the central difference of its 
 }
 
 TEST_CASE("With the statistics of the batch, both programs make the same logits", "[network]") {
-  const std::string name = GENERATE(values<std::string>(
-      {"preact_resnet18_bn", "resnet18", "small_cnn", "tangled", "crossed", "preact_resnet50", "wrn16_4",
-       "tangled, silu", "crossed, silu", "wrn16_4, silu, normalized", "small_cnn, grey"}));
+  const std::string name = GENERATE(
+      values<std::string>({"preact_resnet18_bn", "resnet18", "small_cnn", "tangled", "crossed", "preact_resnet50",
+                           "wrn_16_4", "tangled, silu", "crossed, silu", "wrn_16_4, silu, normalized",
+                           "small_cnn, grey", "pooled", "imagenet_resnet50", "dm_wrn_10_2"}));
   // So large that a convolution writes its first tiles while it has not read the last ones.
   Fixture f(name, 4, name.starts_with("crossed") ? 64 : 16);
   TrainingProgram training(f.model, f.n);
@@ -425,7 +542,7 @@ TEST_CASE("With the statistics of the batch, both programs make the same logits"
 TEST_CASE("Samples get the same bits from a frozen program, however many are asked for", "[network]") {
   const std::string name =
       GENERATE(values<std::string>({"preact_resnet18", "resnet18", "small_cnn", "tangled", "preact_resnet50",
-                                    "tangled, silu", "wrn16_4, silu, normalized", "small_cnn, grey"}));
+                                    "tangled, silu", "wrn_16_4, silu, normalized", "small_cnn, grey", "pooled"}));
   constexpr int kSamples = 9;
   Fixture f(name, kSamples, 16);
   FrozenProgram program(f.model, kSamples);
@@ -457,7 +574,7 @@ TEST_CASE("Samples get the same bits from a frozen program, however many are ask
 TEST_CASE(
     "A normalizing network is the same one on normalized images, and its input gradient divided by the deviations",
     "[network]") {
-  const std::string name = GENERATE(values<std::string>({"small_cnn", "wrn16_4", "small_cnn, grey"}));
+  const std::string name = GENERATE(values<std::string>({"small_cnn", "wrn_16_4", "small_cnn, grey"}));
   constexpr int kSamples = 4;
   Fixture f(name + ", normalized", kSamples, 8);
   Model plain(*f.backend, graph_of(name, 8), Granularity::tensor);
@@ -510,7 +627,8 @@ TEST_CASE(
 }
 
 TEST_CASE("A frozen program in 16 bits follows the one in 32", "[network]") {
-  const std::string name = GENERATE(values<std::string>({"resnet18", "preact_resnet18", "wrn16_4, silu, normalized"}));
+  const std::string name = GENERATE(values<std::string>(
+      {"resnet18", "preact_resnet18", "wrn_16_4, silu, normalized", "imagenet_resnet18", "dm_wrn_10_2, silu"}));
   const DType storage = GENERATE(DType::f16, DType::bf16);
   const std::string what = storage == DType::f16 ? "f16" : "bf16";
   constexpr int kSamples = 4;
@@ -672,7 +790,7 @@ TEST_CASE("Samples of the frozen program do not influence each other", "[network
 TEST_CASE("For any active set, active gradients have the full pass's bits and the others are not touched",
           "[network][long]") {
   const auto [name, granularity] =
-      GENERATE(table<std::string, Granularity>({{"wrn16_4, silu, normalized", Granularity::module},
+      GENERATE(table<std::string, Granularity>({{"wrn_16_4, silu, normalized", Granularity::module},
                                                 {"preact_resnet50", Granularity::block},
                                                 {"preact_resnet18", Granularity::tensor},
                                                 {"preact_resnet18", Granularity::block},

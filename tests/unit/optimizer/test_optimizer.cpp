@@ -474,7 +474,7 @@ TEST_CASE("Every schedule warms up linearly per iteration", "[optimizer]") {
   options.steps_per_epoch = 7;
   std::vector<std::string> names = schedules().names();
   std::erase_if(names, [](const std::string& name) { return schedules().at(name)({})->rises_by_itself(); });
-  CHECK(names == std::vector<std::string>{"cosine", "linear", "step"});
+  CHECK(names == std::vector<std::string>{"cosine", "linear", "ramps", "step"});
   for (const auto& name : names) {
     const auto schedule = schedules().at(name)(options);
     for (std::int64_t k = 0; k < 35; ++k) CHECK(schedule->lr(k) == Approx(.01 * double(k + 1) / 35).epsilon(1e-14));
@@ -503,6 +503,11 @@ TEST_CASE("A warm-up may end in the midst of an epoch", "[optimizer]") {
   const auto step = schedules().at("step")(options);
   CHECK(step->lr(12) == Approx(2).epsilon(1e-14));  // 4.5 steps behind the warm-up
   CHECK(step->lr(13) == Approx(.2).epsilon(1e-14));
+  options.milestones = {1, 3};
+  const auto ramps = schedules().at("ramps")(options);
+  CHECK(ramps->lr(9) == Approx(2 * (1 - .9 * 1.5 / 5)).epsilon(1e-14));  // 1.5 steps behind the warm-up
+  CHECK(ramps->lr(15) == Approx(.2 * (1 - .9 * 2.5 / 10)).epsilon(1e-14));
+  CHECK(ramps->lr(30) == Approx(.02).epsilon(1e-14));
   CHECK(steps_of(1.1, 10) == 11);
   CHECK(steps_of(7.5, 391) == 2932.5);
 }

@@ -492,6 +492,8 @@ TEST_CASE("the resolved configuration restores every option") {
                                 "f32",
                                 "--resident",
                                 "off",
+                                "--recompute",
+                                "norms",
                                 "--graphs",
                                 "off",
                                 "--codec",
@@ -1060,14 +1062,18 @@ TEST_CASE("the early stop of the attack is off unless it is asked for, and resto
 
 TEST_CASE("the width is the network's own where it is not given") {
   CHECK(parse({}).train.width == 64);
-  CHECK(parse({"--network", "wrn28_10"}).train.width == 160);
-  CHECK(parse({"--network", "wrn28_10", "--width", "32"}).train.width == 32);
-  CHECK(parse({"bench", "--network", "wrn34_10"}).bench.width == 160);
+  CHECK(parse({"--network", "wrn_28_10"}).train.width == 160);
+  CHECK(parse({"--network", "wrn_28_10", "--width", "32"}).train.width == 32);
+  CHECK(parse({"--network", "dm_wrn_22_8"}).train.width == 128);
+  CHECK(parse({"bench", "--network", "wrn_34_10"}).bench.width == 160);
   CHECK(parse({"forecast"}).forecast.width == 64);
 }
 
 TEST_CASE("a network's activation and normalization are kept as they are given, and checked") {
   CHECK(parse({}).train.activation == "relu");
+  CHECK(parse({"--network", "dm_wrn_22_8"}).train.activation == "silu");
+  CHECK(parse({"--network", "dm_wrn_22_8", "--activation", "relu"}).train.activation == "relu");
+  CHECK(contains(refusal({"--network", "wrn_29_10"}), "wrn_D_W, not 'wrn_29_10'; did you mean 'wrn_28_10'?"));
   CHECK(parse({}).train.normalize == "none");
   const Parsed command = parse({"--activation", "silu", "--normalize", "0.1307,0.3081"});
   CHECK(parse_file(command.resolved_toml).train == command.train);
@@ -1887,8 +1893,9 @@ TEST_CASE("Numbers are fractions wherever numbers are read") {
 }
 
 TEST_CASE("A word for a value finds its own among those that look like it") {
-  CHECK(nearest("resnet50", networks().names()) == "preact_resnet50");
-  CHECK(nearest("resnet-50", networks().names()) == "preact_resnet50");
+  CHECK(nearest("resnet50", networks().names()) == "imagenet_resnet50");
+  CHECK(nearest("resnet-50", networks().names()) == "imagenet_resnet50");
+  CHECK(nearest("wrn_27_10", networks().names()) == "wrn_28_10");
   CHECK(nearest("resnet", networks().names()) == "resnet18");
   CHECK(nearest("trades-awp", {"trades", "trades_awp"}) == "trades_awp");
   CHECK(nearest("trades-x", {"trades", "trades_awp"}) == "trades");

@@ -172,6 +172,7 @@ TEST_CASE("a restart may change what does not touch the run's numbers, and nothi
                                                       "max-steps",
                                                       "node-sums",
                                                       "graphs",
+                                                      "recompute",
                                                       "comm-timeout",
                                                       "checkpoint-async",
                                                       "planning-seconds",

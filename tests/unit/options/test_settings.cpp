@@ -81,11 +81,11 @@ void check_changes(const Family& family, const Changes<Options>& changes, const 
 TEST_CASE("options that members name are there, and ask for them", "[options][settings]") {
   // A rule of their own refuses them with other members, or they say nothing there.
   const std::set<std::string> silent = {
-      "alpha/attack",        "attack-start/attack",    "attack-steps/attack", "bn-statistics/cheat",
-      "cheat-delay/cheat",   "clamp-high/optimizer",   "clamp-low/optimizer", "codec-transport/codec",
-      "eval-alpha/attack",   "lambda/attack",          "lr-decay/schedule",   "mask/selector",
-      "milestones/schedule", "momentum/optimizer",     "noise/loss",          "norm/attack",
-      "refresh/attack",      "weight-decay/optimizer", "width/network"};
+      "activation/network",    "alpha/attack",        "attack-start/attack",    "attack-steps/attack",
+      "bn-statistics/cheat",   "cheat-delay/cheat",   "clamp-high/optimizer",   "clamp-low/optimizer",
+      "codec-transport/codec", "eval-alpha/attack",   "lambda/attack",          "lr-decay/schedule",
+      "mask/selector",         "milestones/schedule", "momentum/optimizer",     "noise/loss",
+      "norm/attack",           "refresh/attack",      "weight-decay/optimizer", "width/network"};
   std::set<std::string> named, asked;
   for (const auto& [option, family] : families())
     for (const Family::About& member : family->members())

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "dat/backend.hpp"
+
+namespace dat {
+
+/// What the peak resident memory of a process is made of. Memory is counted as the system does (VmHWM, ru_maxrss, Slurm
+/// on a process): pages of files that are mapped, such as the code of libraries, count; the page cache does not; pages
+/// that processes share count in each of them.
+struct ProcessMemory {
+  struct Part {
+    std::string purpose;
+    std::size_t bytes;
+  };
+  std::size_t buffers = 0;  ///< the backend's in the host's memory; of a GPU's none
+  /// All else that is resident when everything is planned: code, libraries and what they keep, labels, batches of
+  /// evaluations.
+  std::size_t program = 0;
+  std::vector<Part> more{};  ///< what comes on top afterwards
+  std::size_t before = 0;    ///< the peak until now
+  [[nodiscard]] std::size_t peak() const;
+};
+
+/// Of this process, in which everything has been planned. more: what is not there yet; a part of 0 bytes is left out.
+[[nodiscard]] ProcessMemory process_memory(const Backend& backend, const std::vector<ProcessMemory::Part>& more);
+/// For people: the peak, and a line for each part.
+[[nodiscard]] std::string text_of(const ProcessMemory& memory);
+
+/// What MPI takes once it has begun, beyond the code that is linked: 10.3 to 12.4 MB with Open MPI 4.1 and 1 to 3 ranks
+/// (docs/results/2026-11-28-memory.txt).
+constexpr std::size_t kMemoryOfMpi = 11 << 20;
+
+/// Peak resident memory of the whole process so far, in MiB.
+[[nodiscard]] double peak_resident_mb();
+
+}  // namespace dat

@@ -1,0 +1,51 @@
+#include <utility>
+
+#include "communicate/together.hpp"
+#include "dat/error.hpp"
+#include "run/restart.hpp"
+#include "run/run.hpp"
+#include "train/plan/parts.hpp"
+
+namespace dat {
+
+// A copy of the cause: the trainer that tells it does not live on.
+void Run::roll_back(std::string cause, bool to_best) {
+  const Setbacks before = trainer_->setbacks();
+  const std::int64_t done = trainer_->steps_done(), first_bad = done - before.in_a_row;
+  require(before.rollbacks < options_.max_rollbacks, ExitCode::numerical, cause, "; the run has gone back ",
+          before.rollbacks, " times already (--max-rollbacks)");
+  std::optional<Checkpoint> state;
+  CutRecord cut;
+  std::int64_t due = 0, part = 0;
+  bool recorded = false;
+  checkpoints_.settle(*ranks_);
+  together(*ranks_, [&] {
+    if (!ranks_->root()) return;
+    state = checkpoints_.to_go_back_to(first_bad - 1, trainer_->plan().steps_per_epoch, to_best);
+    require(state.has_value(), ExitCode::numerical, cause, "; there is no checkpoint to go back to");
+    cut.bytes = integer_of(*state, "metrics_bytes");
+    due = state->integers["evaluation_due"];
+    recorded = state->integers["evaluation_recorded"] != 0;
+    part = part_at(options_, epoch_at(*state));
+    best_.take_up(BestRecord::of(*state), state->integers["since_best"]);
+  });
+  ranks_->broadcast(&part, sizeof part);
+  part_ = static_cast<int>(part);
+  restart(trainer_, *ranks_, options_in(part_), state);
+  state.reset();
+  trainer_->set_back(before, options_.rollback_lr);
+  checked_ = -1;
+  owe(due, recorded);
+  // Whenever the run is killed, its newest checkpoint finds the record that it wants, or has it: later checkpoints go
+  // before the record is cut, and what is to stand behind the cut is in the checkpoint.
+  const SetbackRecord rollback{done, "rollback", cause, trainer_->steps_done(), trainer_->setbacks().lr_factor};
+  if (ranks_->root()) cut.behind = report_->behind_rollback(cut.bytes, rollback);
+  save(Checkpoints::Kind::step, &cut);
+  checkpoints_.require_saved(*ranks_);
+  together(*ranks_, [&] {
+    if (ranks_->root()) report_->roll_back(cut.bytes, cut.behind, rollback);
+  });
+  checkpoints_.find_best(*ranks_);
+}
+
+}  // namespace dat
