@@ -271,6 +271,7 @@ def main():
     )
     parser.add_argument("--network", default="resnet18")
     parser.add_argument("--width", type=int, default=64)
+    parser.add_argument("--size", type=int, default=32, help="height and width of the images")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--threads", type=int, default=2, help="of a CPU")
     parser.add_argument("--attack-bn", default="eval", choices=list(kForms), help="eval: PGD; train: FGSM on batch statistics")
@@ -298,7 +299,7 @@ def main():
     if unknown:
         parser.error(f"unknown form {unknown[0]}; known on this device: {', '.join(known)}")
     options = []
-    for name in ("network", "width", "batch", "threads", *(() if batch_statistics else ("steps",))):
+    for name in ("network", "width", "size", "batch", "threads", *(() if batch_statistics else ("steps",))):
         options += [f"--{name}", getattr(arguments, name)]
     script, own, peer_device = "torch_gpu.py", [], arguments.peer_device
     if batch_statistics:
@@ -307,7 +308,7 @@ def main():
     elif device == "cpu":
         script = "torch_step.py"
     print(
-        f"{'FGSM' if batch_statistics else f'PGD-{arguments.steps}'} step of {arguments.network}, width {arguments.width}, batch {arguments.batch}, "
+        f"{'FGSM' if batch_statistics else f'PGD-{arguments.steps}'} step of {arguments.network}, width {arguments.width}, images of {arguments.size}, batch {arguments.batch}, "
         f"{arguments.pairs} pairs, {datetime.date.today()}, load {os.getloadavg()[0]:.1f}, "
         f"OMP_WAIT_POLICY={os.environ.get('OMP_WAIT_POLICY', 'default')}\n{about}"
     )

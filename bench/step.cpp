@@ -55,6 +55,7 @@ int main(int argc, char** argv) {
   std::string results;
   CLI::App app("Times training steps on random images of CIFAR's shape: one line of JSON each", "bench_step");
   dat::bench::add_options(app, options, repeat);
+  app.add_option("--size", options.size, "height and width of the images");
   app.add_option("--attack", options.attack, "how training images are perturbed, as in dat_hpc train: pgd, fgsm, none");
   app.add_option("--attack-bn", options.attack_bn, "auto, eval or train: the attack's batch norms, as in dat_hpc train")
       ->check(CLI::IsMember({"auto", "eval", "train"}));

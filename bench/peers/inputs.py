@@ -7,6 +7,8 @@ import json
 import numpy as np
 import torch
 
+from networks import reference
+
 kSeed = 1
 kInitialWeights, kSyntheticData = 1, 7  # dat::Purpose
 
@@ -39,7 +41,7 @@ def images_and_labels(batch, size=32):
 @torch.no_grad()
 def initialize(model):
     """Convolutions and the last layer as Model::initialize(1) draws them; batch norms are 1 and 0."""
-    weights = None
+    weights, normal = None, isinstance(model, (reference.ImageNetResNet, reference.DeepMindWideResNet))
     for k, (name, parameter) in enumerate(model.named_parameters()):
         if parameter.dim() == 1 and name not in ("linear.bias", "fc.bias"):
             parameter.fill_(1.0 if name.endswith("weight") else 0.0)
@@ -48,7 +50,13 @@ def initialize(model):
         fan_in = weights[0].numel()
         groups = (parameter.numel() + 3) // 4
         words = np.stack(random_words(kInitialWeights, k, np.arange(groups)), axis=1).ravel()[: parameter.numel()]
-        values = (np.float32(2) * uniform(words) - np.float32(1)) * np.float32(1 / np.sqrt(float(fan_in)))
+        if parameter.dim() == 4 and normal:
+            u = np.append(uniform(words).astype(np.float64), np.zeros(-len(words) % 2))
+            radius, angle = np.sqrt(-2 * np.log(u[0::2] + 2.0**-24)), 2 * np.pi * u[1::2]
+            values = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1).ravel()[: len(words)]
+            values = (values * np.sqrt(2 / (parameter.shape[0] * parameter[0, 0].numel()))).astype(np.float32)
+        else:
+            values = (np.float32(2) * uniform(words) - np.float32(1)) * np.float32(1 / np.sqrt(float(fan_in)))
         parameter.copy_(torch.from_numpy(values.reshape(parameter.shape)))
 
 

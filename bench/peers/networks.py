@@ -54,6 +54,23 @@ def post_activation(weights, x):
     return y
 
 
+class ImageNet:
+    """The body of torchvision's networks: for each block its name, whether it has a convolution in the shortcut, and the
+    strides of its convolutions."""
+
+    def __init__(self, blocks):
+        self.blocks = blocks
+
+    def __call__(self, weights, x):
+        y = F.max_pool2d(relu(convolution(weights, "conv1", x, 2)), 3, 2, 1)
+        for block, shortcut, strides in self.blocks:
+            skip = convolution(weights, block + ".downsample.0", y, max(strides)) if shortcut else y
+            for k, stride in enumerate(strides, 1):
+                y = convolution(weights, f"{block}.conv{k}", y if k == 1 else relu(y), stride)
+            y = relu(y.add_(skip))
+        return y
+
+
 class PreActivation:
     """The body of a network of pre-activated blocks, for each of which `blocks` has the name, the names of the shortcut
     convolution (or None), and the strides of the convolutions; where `last`, a batch norm stands before the pool."""
@@ -88,6 +105,8 @@ class FoldedNetwork:
             self.body = small_cnn
             for k in (1, 2, 3):
                 self.add(f"conv{k}", modules[f"conv{k}"], modules[f"bn{k}"])
+        elif isinstance(model, reference.ImageNetResNet):
+            self.add_imagenet(modules)
         elif any(isinstance(module, kPreActivation) for module in modules.values()):
             self.add_pre_activation(modules)
         else:
@@ -102,6 +121,19 @@ class FoldedNetwork:
             self.add(block + ".conv2", modules[block + ".conv2"], modules[block + ".bn2"])
             if block + ".shortcut.0" in modules:
                 self.add(block + ".shortcut.0", modules[block + ".shortcut.0"], modules[block + ".shortcut.1"])
+
+    def add_imagenet(self, modules):
+        self.add("conv1", modules["conv1"], modules["bn1"])
+        blocks = []
+        for block in (name for name, module in modules.items() if isinstance(module, reference.ImageNetBlock)):
+            numbers = range(1, modules[block].count + 1)
+            for k in numbers:
+                self.add(f"{block}.conv{k}", modules[f"{block}.conv{k}"], modules[f"{block}.bn{k}"])
+            shortcut = block + ".downsample.0" in modules
+            if shortcut:
+                self.add(block + ".downsample.0", modules[block + ".downsample.0"], modules[block + ".downsample.1"])
+            blocks.append((block, shortcut, [modules[f"{block}.conv{k}"].stride[0] for k in numbers]))
+        self.body = ImageNet(blocks)
 
     def add_pre_activation(self, modules):
         self.add("conv1", modules["conv1"], None)

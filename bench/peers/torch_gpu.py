@@ -106,7 +106,7 @@ class Trainer:
             for k in range(3):
                 self.model.train()(torch.rand(64, 3, 32, 32, generator=torch.Generator().manual_seed(k)))
         self.model.to(device).to(memory_format=self.memory_format)
-        x, labels = inputs.images_and_labels(arguments.batch)
+        x, labels = inputs.images_and_labels(arguments.batch, arguments.size)
         self.x, self.labels = x.to(device).contiguous(memory_format=self.memory_format), labels.to(device)
         self.eta = torch.zeros_like(self.x)
         self.optimizer = self.make_optimizer(0.01)
@@ -395,6 +395,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--network", default="resnet18", choices=[name for name in reference.NETWORKS if name != "small_cnn"])
     parser.add_argument("--width", type=int, default=64)
+    parser.add_argument("--size", type=int, default=32, help="height and width of the images")
     parser.add_argument("--batch", type=int, default=2048)
     parser.add_argument("--attack-bn", default="eval", choices=list(kForms), help="eval: PGD; train: FGSM on batch statistics")
     parser.add_argument("--steps", type=int, help="of PGD; default 10")

@@ -67,7 +67,7 @@ def reason_to_skip(form):
 
 
 class Trainer:
-    def __init__(self, network, width, batch, steps, name):
+    def __init__(self, network, width, size, batch, steps, name):
         torch.manual_seed(0)
         self.steps, self.name, self.form = steps, name, kForms[name]
         memory_format = torch.channels_last if self.form.channels_last else torch.contiguous_format
@@ -75,7 +75,7 @@ class Trainer:
         inputs.initialize(self.model)
         self.model.to(memory_format=memory_format)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01, momentum=0.9)
-        x, self.labels = inputs.images_and_labels(batch)
+        x, self.labels = inputs.images_and_labels(batch, size)
         self.x = x.contiguous(memory_format=memory_format)
         self.training_model = self.model
         if self.form.folded:
@@ -150,6 +150,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--network", default="resnet18", choices=list(reference.NETWORKS))
     parser.add_argument("--width", type=int, default=64)
+    parser.add_argument("--size", type=int, default=32, help="height and width of the images")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--steps", type=int, default=10, help="of the attack")
@@ -164,7 +165,7 @@ def main():
         print(json.dumps({"form": arguments.form, "skipped": reason}), flush=True)
         sys.exit(kSkipped)
     torch.set_num_threads(arguments.threads)
-    trainer = Trainer(arguments.network, arguments.width, arguments.batch, arguments.steps, arguments.form)
+    trainer = Trainer(arguments.network, arguments.width, arguments.size, arguments.batch, arguments.steps, arguments.form)
     if arguments.results:
         trainer.write_results(arguments.results)
     trainer.step()  # the first step pays for allocations, kernel choice and compiling

@@ -80,7 +80,7 @@ struct Graph {
 enum class Padding : std::uint8_t {
   around,  ///< kernel/2 on all sides
   same     ///< as little as n/stride pixels need, rounded up, half of it on either side, an odd rest below and at the
-        ///< right: TensorFlow's SAME
+           ///< right: TensorFlow's SAME
 };
 
 struct NetworkOptions {

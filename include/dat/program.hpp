@@ -126,8 +126,8 @@ struct GradientRequest {
 
 /// The network as it learns: batch norm with the statistics of the n samples of the call, activations kept, gradients
 /// of weights and images. Life and memory are as for FrozenProgram. Batch norms that stand still (Model::freeze) have
-/// the running statistics, and zeros in batch_mean() and the like. What stands still in all steps (Freezing::always) has
-/// no way back, and its activations are not kept.
+/// the running statistics, and zeros in batch_mean() and the like. What stands still in all steps (Freezing::always)
+/// has no way back, and its activations are not kept.
 ///
 /// Where the backend replays recordings, and passes are not recorded as a whole, the program records what is the same
 /// in every pass: the way forth, and the pieces of the way back between the gradients of parameters. The program

@@ -24,12 +24,14 @@ namespace {
 }  // namespace
 
 Graph graph_of(const ReplicaOptions& options, int size) {
-  return networks().at(options.network)({.width = options.width,
-                                         .size = size,
-                                         .channels = options.images.channels,
-                                         .classes = options.images.classes,
-                                         .activation = activation_from(options.activation),
-                                         .normalization = normalization_from(options.normalize)});
+  const bool own = options.activation == "auto";
+  return networks().at(options.network)(
+      {.width = options.width,
+       .size = size,
+       .channels = options.images.channels,
+       .classes = options.images.classes,
+       .activation = activation_from(own ? default_activation(options.network) : options.activation),
+       .normalization = normalization_from(options.normalize)});
 }
 
 Replica::Replica(const ReplicaOptions& options)

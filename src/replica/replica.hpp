@@ -18,7 +18,7 @@ struct ReplicaOptions {
   BackendOptions backend;
   std::string network;
   int width = 64;
-  std::string activation = "relu";  ///< as activation_from takes it
+  std::string activation = "relu";  ///< as activation_from takes it; or auto: the network's own
   std::string normalize = "none";   ///< as normalization_from takes it
   Granularity granularity = Granularity::tensor;
   DatasetInfo images;                   ///< size, channels and classes of the images that the network is for

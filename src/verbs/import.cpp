@@ -54,7 +54,7 @@ namespace {
   trained.eval_alpha = plain.eval_alpha;
   (void)parse_train_options(toml_of(trained), options.file);  // what is written can be read
   if (options.size > 0) source.size = options.size;
-  if (source.size == 0) source.size = 32;
+  if (source.size == 0) source.size = trained.network.starts_with("imagenet") ? 224 : 32;
   require(source.size >= 8 && source.size <= 4096, ExitCode::checkpoint, options.file,
           ": its image_size is not 8 to 4096 pixels; give --size");
 
@@ -106,7 +106,8 @@ const TableOf<ImportOptions>& import_table() {
     table.add("--normalize", &O::normalize,
               "(x - mean)/std of the images, inside the network, as in 'train'; auto: as the file says, else none",
               {.label = "auto|none|cifar10|cifar100|imagenet|M,...,S,..."});
-    table.add("--size", &O::size, "height and width of its images in pixels; auto: as the file says, else 32",
+    table.add("--size", &O::size,
+              "height and width of its images in pixels; auto: as the file says, else 224 of imagenet_*, else 32",
               {.low = 8, .high = 4096, .automatic = 0});
     table.add("--norm", &O::norm, "of the ball that it was trained for; auto: as the file says, else linf",
               auto_or(norm_names()));

@@ -499,7 +499,7 @@ TEST_CASE("A recording follows memory that moves", "[double]") {
 }
 
 TEST_CASE("A training pass that is replayed has the bits and the counters of one that is called", "[double]") {
-  const std::string name = GENERATE("small_cnn", "resnet18", "preact_resnet18");
+  const std::string name = GENERATE("small_cnn", "resnet18", "preact_resnet18", "imagenet_resnet18", "dm_wrn_10_2");
   Side replayed(name, true, {.segments = 6}), called(name, false, {.segments = 6});
   CHECK(replayed.backend->replays());
   CHECK(!called.backend->replays());

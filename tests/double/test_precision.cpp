@@ -240,7 +240,8 @@ TEST_CASE("Batch norms of ours and of cuDNN are the definition, in every storage
 
 TEST_CASE("A training program in 16 bits follows the one in 32, whatever the scale, and adds up in f32", "[double]") {
   const DType storage = GENERATE(DType::f16, DType::bf16);
-  const std::string network = GENERATE(values<std::string>({"resnet18", "preact_resnet18", "wrn_16_4"}));
+  const std::string network =
+      GENERATE(values<std::string>({"resnet18", "preact_resnet18", "wrn_16_4", "dm_wrn_10_2", "imagenet_resnet18"}));
   INFO(network << " " << name_of(storage));
   const auto backend = gpu();
   constexpr int kN = 4, kSize = 16, kPixels = kN * 3 * kSize * kSize;
@@ -248,7 +249,7 @@ TEST_CASE("A training program in 16 bits follows the one in 32, whatever the sca
                                .size = kSize,
                                .channels = 3,
                                .classes = 10,
-                               .activation = activation_from(network == "wrn_16_4" ? "silu" : "relu")};
+                               .activation = activation_from(network.find("wrn") < network.size() ? "silu" : "relu")};
   Model model(*backend, networks().at(network)(options), Granularity::tensor);
   float* const scale = to_device(*backend, std::vector<float>{1, 1});
   TrainingProgram exact_one(model, kN), program(model, kN, nullptr, storage, scale);

@@ -4,6 +4,8 @@ itself, and files of others with one end in a message at worst. DAT_MUTANTS: how
 import os
 import re
 import signal
+import subprocess
+import sys
 
 import h5py
 import numpy as np
@@ -17,6 +19,17 @@ RUN = ["--data", "set.h5", "--network", "small_cnn", "--width", 20, "--threads",
        "--micro-batch", 2, "--checkpoint-every", 1]
 FREEZE = ["--freeze", "conv2", "--freeze-epochs", 1, "--attack-bn", "train", "--head-lr", 0.2, "--average", "ema", "--average-decay", 0.5]
 STILL = ("conv1", "bn1", "conv2", "bn2")
+
+
+def merged(*words):
+    """RUN with other options in their places."""
+    found = {}
+    for word in map(str, [*RUN, *words]):
+        if word.startswith("--"):
+            found[name := word] = []
+        else:
+            found[name].append(word)
+    return [word for name, values in found.items() for word in (name, *values)]
 
 
 class FineTuning(common.TestCase):
@@ -40,38 +53,39 @@ class FineTuning(common.TestCase):
                           common.bits(after[name]) == common.bits(before[name])], [])
 
     def test_a_run_goes_on_across_the_border_on_any_number_of_ranks(self):
-        self.train("whole", *RUN, *FREEZE)
-        self.assert_still("whole", 1, 6)
-        moved = self.arrays("whole", 7)
-        self.assertNotEqual(common.bits(moved["param/conv1.weight"]), common.bits(self.arrays("whole", 6)["param/conv1.weight"]))
-        running = self.start_run(["train", "--out", "run", *RUN, *FREEZE, "--verify", 2], 3, steps=2)
+        self.train("whole", *merged(*FREEZE))
+        running = self.start_run(["train", "--out", "run", *merged(*FREEZE, "--verify", 2)], 3, steps=2)
         for pid in running.ranks().values():
             common.kill(pid, signal.SIGKILL)
         running.wait()
-        for ranks, steps in (1, 5), (3, 6), (2, 9), (3, 12):
-            self.train("run", *RUN, *FREEZE, "--max-steps", steps, *(["--verify", 2] if ranks > 1 else []), ranks=ranks)
+        for ranks, steps in (1, 6), (3, 12):
+            self.train("run", *merged(*FREEZE, "--max-steps", steps, *(["--verify", 2] if ranks > 1 else [])), ranks=ranks)
+            if steps == 6:
+                self.assert_still("run", 4, 6)
+                border = self.arrays("run", 6)
+        for name in "param/conv1.weight", "bn/bn1.running_mean", "optim/average/bn2.bias":
+            self.assertNotEqual(common.bits(common.state("run")[name]), common.bits(border[name]), name)
         self.assert_same(common.state("run"), common.state("whole"))
         gradients = [row["weight_gradients"] for row in common.rows("run", "step")]
-        self.assertEqual(gradients, [6] * 6 + [18] * 6)  # of six micro-batches
-        self.refuse(2, "freeze-epochs", "train", "--out", "run", *RUN, *FREEZE, "--freeze-epochs", 2)
+        self.assertEqual(gradients, [12] * 6 + [36] * 6)  # of six micro-batches, two passes each
+        self.refuse(2, "freeze-epochs", "train", "--out", "run", *merged(*FREEZE, "--freeze-epochs", 2))
         # Ranks that only attack see the same network.
-        self.train("apart", *RUN, *FREEZE, "--attack-bn", "eval")
-        self.train("generated", *RUN, *FREEZE, "--attack-bn", "eval", "--generators", 1, ranks=3)
+        self.train("apart", *merged(*FREEZE, "--attack-bn", "eval"))
+        self.train("generated", *merged(*FREEZE, "--attack-bn", "eval", "--generators", 1), ranks=3)
         self.assert_same(common.state("generated"), common.state("apart"))
 
     def test_ranks_that_may_be_false_do_the_same_work(self):
         false = ["--aggregator", "centered_clip", "--byzantine", "--attack-bn", "eval", "--attack-steps", 1, "--eval", "fgsm"]
-        run = [word for word in RUN if word not in ("--eval", "pgd2")]
-        self.train("run", *run, *FREEZE, *false, ranks=3)
+        self.train("run", *merged(*FREEZE, *false, "--max-steps", 7), ranks=4)
         self.assertEqual(common.rows("run", "ban"), [])
-        self.assert_still("run", 1, 6)
+        self.assert_still("run", 5, 6)
 
     def test_a_new_last_layer_in_one_step(self):
         common.synthetic("other.h5", **SET | {"classes": 3})
         self.train("base", *RUN, "--max-steps", 2)
         base = self.arrays("base", 2)
         common.write_safetensors("base.safetensors", {name.split("/")[1]: values for name, values in base.items() if name.startswith(("param/", "bn/"))})
-        new = ["train", *RUN, "--data", "other.h5", "--seed", 5, "--initialize"]
+        new = ["train", *merged("--data", "other.h5", "--seed", 5), "--initialize"]
         head = ["--new-head", 3, "--freeze", "all-but-head", "--max-steps", 2]
         for source in "base", "base.safetensors":
             ended = common.run(*new, source, *head, "--size", 20, "--out", f"of-{source}")
@@ -95,7 +109,7 @@ class FineTuning(common.TestCase):
         self.refuse(2, "the images have 3; give --new-head 3", *new, "base", "--new-head", 4, "--out", "no", ranks=2)
         self.refuse(2, "--freeze conv9: the network has nothing of this name; it has conv", *new, "base", "--new-head", 3, "--freeze", "conv9",
                     "--out", "no", ranks=2)
-        self.refuse(2, "leaves nothing to train", "train", *RUN, "--freeze", "linear", "--out", "no")
+        self.refuse(2, "leaves nothing to train", "train", *merged(), "--freeze", "linear", "--out", "no")
 
     def test_what_is_saved_is_forecast(self):
         run = ["--data", "set.h5", "--network", "resnet18", "--width", 3, "--threads", 1, "--attack", "fgsm", "--eval-every", 0, "--batch", 8,
@@ -115,6 +129,20 @@ class FineTuning(common.TestCase):
             self.assertEqual(int(found[1]), trained)
             if selector[1] == "all":  # the first epoch is a warm-up, with all layers
                 self.assertEqual(row["weight_gradients"], float(found[2]))
+
+
+class Table(common.TestCase):
+    @common.at_night
+    def test_a_table_goes_on_where_it_was_stopped(self):
+        script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../bench/finetune_table.py")
+        command = [sys.executable, script, common.PROGRAM, "--tiny", "--seeds", "2", "--out", "table", "--", "--threads", "1"]
+        first = subprocess.run([*command[:3], "--minutes", "0", *command[3:]], capture_output=True, text=True)
+        self.assertIn("is left out", first.stdout, first.stderr)
+        self.assertIn("no seed has all rows yet", first.stdout)
+        whole, again = (subprocess.run(command, capture_output=True, text=True).stdout for _ in range(2))
+        self.assertEqual(whole, again)
+        self.assertRegex(whole, r"PGD-2, behind layer3 +[0-9.]+ +[0-9.]+ +[+-][0-9.]+ \[")
+        self.assertRegex(whole, "pre-training helps|nothing is said")
 
 
 class Mutants(common.TestCase):

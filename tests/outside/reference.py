@@ -1167,7 +1167,8 @@ class Reference:
                     found[name] = [total + len(ids) / images * value for total, value in zip(found[name], values)]
             part = images / seen
             running = {name: tuple(rounding.number((1 - part) * old + part * new)
-                                   for old, new in zip(running[name], found[name])) for name in self.norms}
+                                   for old, new in zip(running[name], found[name]))
+                       for name in self.norms if name not in self.still}
         return running | {name: fixed[name] for name in self.still}
 
     def step(self, state, rounding):

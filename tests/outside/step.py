@@ -319,6 +319,8 @@ TABLE = [
      "--attack fgsm --attack-bn train --batch 4 --limit-train 8 --warmup-epochs 0 --granularity block --budget 6"),
     ("imagenet_resnet50, SiLU", 1, "2", "--network imagenet_resnet50 --width 16 --activation silu --data 64.h5 "
      "--attack-steps 1 --batch 4 --limit-train 8 --warmup-epochs 0 --lambda 1"),
+    ("imagenet_resnet50, SiLU, 224 pixels", 1, "2", "--network imagenet_resnet50 --width 16 --activation silu --data 224.h5 "
+     "--attack-steps 1 --batch 4 --limit-train 8 --warmup-epochs 0 --lambda 1 --normalize imagenet"),
     ("imagenet_wrn50_2, SiLU", 1, "2", "--network imagenet_wrn50_2 --width 16 --activation silu --data 64.h5 --attack none "
                                        "--batch 4 --limit-train 8 --warmup-epochs 0 --lambda 1"),
     ("SiLU", 1, STEPS, "--activation silu --lambda 1 --optimizer sgd --lr 0.5"),
@@ -358,7 +360,7 @@ class Wrong(Exception):
 # two ranks, with another loss or in another order what a configuration that is left has in another way: no mutation of
 # tests/campaign/mutations.py is seen by one of them alone.
 NIGHT = {
-    "imagenet_resnet50, SiLU", "imagenet_wrn50_2, SiLU", "imagenet_resnet18, SiLU, odd",
+    "imagenet_resnet50, SiLU", "imagenet_resnet50, SiLU, 224 pixels", "imagenet_wrn50_2, SiLU", "imagenet_resnet18, SiLU, odd",
     "preact_resnet50, SiLU", "wrn_28_10", "resnet18, SiLU", "modules of a resnet", "wrn_16_4, SiLU, normalized",
     "half, two ranks", "no augmentation", "pgd, batch statistics, micro", "early stop at once", "warm start, two ranks",
     "warm start, fgsm", "reuse, two ranks", "stale attack, two ranks", "l2, batch statistics, two ranks", "l2, trades",
@@ -679,8 +681,8 @@ def main():
         write_data(f"{folder}/8x.h5", 8, train=60, test=0)
         write_data(f"{folder}/8u.h5", 8, train=60, test=0, labelled=False)
         write_data(f"{folder}/12.h5", 12)
-        for size in 16, 21, 37, 64:
-            write_data(f"{folder}/{size}.h5", size)
+        for size in 16, 21, 37, 64, 224:
+            write_data(f"{folder}/{size}.h5", size, train=40 if size < 224 else 8)
         write_data(f"{folder}/grey.h5", 8, channels=1)
         print(HEAD, flush=True)
         with concurrent.futures.ProcessPoolExecutor(arguments.jobs) as pool:

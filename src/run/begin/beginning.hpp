@@ -31,7 +31,7 @@ struct Beginning {
   int part = 0;                     ///< of the training, that it goes on in (train/plan/parts.hpp)
   /// Where ranks stay away, or it goes on in a later part: the checkpoint, for the trainer that can take it up.
   std::optional<Checkpoint> state;
-  std::string what;                 ///< for the run's first line, e.g. ", going on after step 96"
+  std::string what;  ///< for the run's first line, e.g. ", going on after step 96"
   std::vector<std::string> warnings;
 
   [[nodiscard]] bool own() const { return step >= 0; }

@@ -627,7 +627,8 @@ TEST_CASE(
 }
 
 TEST_CASE("A frozen program in 16 bits follows the one in 32", "[network]") {
-  const std::string name = GENERATE(values<std::string>({"resnet18", "preact_resnet18", "wrn_16_4, silu, normalized"}));
+  const std::string name = GENERATE(values<std::string>(
+      {"resnet18", "preact_resnet18", "wrn_16_4, silu, normalized", "imagenet_resnet18", "dm_wrn_10_2, silu"}));
   const DType storage = GENERATE(DType::f16, DType::bf16);
   const std::string what = storage == DType::f16 ? "f16" : "bf16";
   constexpr int kSamples = 4;
