@@ -346,13 +346,13 @@ struct ValidateOrder : TrainOrder {
   backend.host_threads = choose_threads(options.threads, on_node);
   text << reading_text(trainer, order, plan, step, data_threads(options, backend));
   if (!forecast.empty()) text << "forecast         " << forecast << "\n";
-  text << costs_text(trainer, options, ranks) << differences_text(options);
+  text << costs_text(trainer, options, ranks) << differences_text(whole);
   for (const std::string& remark : label_remarks(options, trainer.splits()))
     text << "warning          " << remark << "\n";
   if (!doubt.empty()) text << "warning          " << doubt << "\n";
   if (const std::string other = other_ranks(order, ranks); launched > 1 && !other.empty())
     text << "warning          " << other << "\n";
-  for (const std::string& line : advice(options, plan, cores_of_rank(on_node).count))
+  for (const std::string& line : advice(whole, plan, cores_of_rank(on_node).count, options.part_begin))
     text << "warning          " << line << "\n";
   return text.str();
 }
