@@ -258,6 +258,12 @@ struct ValidateOrder : TrainOrder {
   std::size_t evaluated = 0;
   for (const Dataset* set : {trainer.splits().test.get(), trainer.splits().holdout.get()})
     if (set != nullptr) evaluated = std::max(evaluated, static_cast<std::size_t>(set->size()));
+  // A tensor is copied in its order on the device first, which leaves a gap in the heap.
+  std::int64_t largest_tensor = 0;
+  for (const Segment& segment : trainer.model().parameters.segments)
+    largest_tensor = std::max(largest_tensor, segment.size);
+  const auto checkpoint = static_cast<std::size_t>(trainer.checkpoint_bytes(ranks) +
+                                                   2 * largest_tensor * static_cast<std::int64_t>(sizeof(float)));
   constexpr std::size_t kOfAnImage = 3 * sizeof(double);
   return text_of(
       process_memory(backend, {{"MPI", kMemoryOfMpi},
@@ -265,7 +271,7 @@ struct ValidateOrder : TrainOrder {
                                {"batches ahead", loader},
                                {"perturbations kept", static_cast<std::size_t>(warm_start_bytes(options, plan, train))},
                                {"results of evaluations", evaluated * (1 + options.eval.size()) * kOfAnImage},
-                               {"checkpoint (rank 0)", static_cast<std::size_t>(trainer.checkpoint_bytes(ranks))}}));
+                               {"checkpoint (rank 0)", checkpoint}}));
 }
 
 /// What an epoch's attack is: "eps 8/255; 10 passes forward and back per image".
