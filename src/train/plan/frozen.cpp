@@ -1,6 +1,7 @@
 #include "train/plan/frozen.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <vector>
 
 #include "dat/error.hpp"
@@ -32,8 +33,9 @@ struct Names {
   Names names;
   for (int k = 0; k < segments; ++k) {
     const Segment& segment = graph.segments[static_cast<std::size_t>(k)];
-    if (segment.block.find('.') != std::string::npos)
-      add(names.blocks, segment.block.substr(0, segment.block.find('.')));
+    for (std::size_t dot = segment.block.find('.'); dot != std::string::npos; dot = segment.block.find('.', dot + 1))
+      if (dot > 0 && std::isdigit(static_cast<unsigned char>(segment.block[dot - 1])) != 0)  // a stage is numbered
+        add(names.blocks, segment.block.substr(0, dot));
     add(names.blocks, segment.block);
     add(names.modules, segment.module);
   }
