@@ -63,12 +63,14 @@ TEST_CASE("Stages, blocks and modules are frozen with all before them", "[fine]"
       {"resnet18", "layer2.0", 24},
       {"resnet18", "layer2.0.conv1", 18},
       {"resnet18", "layer2.0.shortcut", 24},
+      {"imagenet_resnet18", "layer1", 15},
+      {"imagenet_resnet18", "all-but-head", 60},
       {"preact_resnet18", "stem", 1},
       {"preact_resnet18", "layer1.0.conv1", 4},
       {"preact_resnet18", "all-but-head", 52},
       {"preact_resnet18_bn", "all-but-head", 54},
-      {"wrn16_4", "block2", 26},
-      {"wrn16_4", "block1.layer.0", 7},
+      {"wrn_16_4", "block2", 26},
+      {"wrn_16_4", "block1.layer.0", 7},
   }));
   INFO(network << " " << name);
   CHECK(segments_of(network, name) == segments);
