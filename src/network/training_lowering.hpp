@@ -102,8 +102,8 @@ class TrainingLowering : public Lowering {
   /// The first node with a parameter that is none of the first `segments`.
   [[nodiscard]] static int first_trained(const Graph& graph, int segments);
 
-  /// Chains of dropped values grow to this length: longer ones would be alive together, and save nothing.
-  static constexpr int kLongestChain = 2;
+  /// Chains of dropped values grow to this length. The values of a longer one, which are alive together, save less.
+  static constexpr int kLongestChain = 4;
   struct Dropped {
     TrainingOperation* by = nullptr;  ///< null: it is kept
     std::vector<int> sources{};

@@ -9,6 +9,7 @@
 #include "dat/optimizer.hpp"
 #include "dat/report.hpp"
 #include "replica/cores.hpp"
+#include "train/plan/parts.hpp"
 #include "train/plan/replica_of.hpp"
 
 namespace dat {
@@ -33,7 +34,8 @@ std::string source_of_fewer_threads(const TrainOptions& options, int cores) {
   return options.threads > 0 ? " (--threads)" : " (OMP_NUM_THREADS)";
 }
 
-std::vector<std::string> advice(const TrainOptions& options, const Plan& plan, int cores) {
+std::vector<std::string> advice(const TrainOptions& whole, const Plan& plan, int cores, std::int64_t epoch) {
+  const TrainOptions options = part_of(whole, epoch);
   std::vector<std::string> all;
   const int batch = plan.batch;
   const double epochs = plan.epochs_made();
@@ -55,6 +57,10 @@ std::vector<std::string> advice(const TrainOptions& options, const Plan& plan, i
   if (const int last = options.train_size.parts().back().from; never(last))
     all.push_back("--train-size grows to the size of the images, in which the network is evaluated, from epoch " +
                   std::to_string(last) + " on, and the run has " + number(epochs) + " epochs; take earlier ones");
+  for (const ByEpoch<int>* changing : {&whole.batch, &whole.total_batch})
+    if (const int last = changing->parts().back().from; never(last))
+      all.push_back("the batch changes in epoch " + std::to_string(last) + ", and the run has " + number(epochs) +
+                    " epochs; take an earlier one");
   if (const int last = options.epochs_of_change().back(); never(last))
     all.push_back("the attack changes from epoch " + std::to_string(last) + " on, and the run has " + number(epochs) +
                   " epochs: evaluations attack as it never trained; " +

@@ -258,6 +258,12 @@ struct ValidateOrder : TrainOrder {
   std::size_t evaluated = 0;
   for (const Dataset* set : {trainer.splits().test.get(), trainer.splits().holdout.get()})
     if (set != nullptr) evaluated = std::max(evaluated, static_cast<std::size_t>(set->size()));
+  // A tensor is copied in its order on the device first, which leaves a gap in the heap.
+  std::int64_t largest_tensor = 0;
+  for (const Segment& segment : trainer.model().parameters.segments)
+    largest_tensor = std::max(largest_tensor, segment.size);
+  const auto checkpoint = static_cast<std::size_t>(trainer.checkpoint_bytes(ranks) +
+                                                   2 * largest_tensor * static_cast<std::int64_t>(sizeof(float)));
   constexpr std::size_t kOfAnImage = 3 * sizeof(double);
   return text_of(
       process_memory(backend, {{"MPI", kMemoryOfMpi},
@@ -265,7 +271,7 @@ struct ValidateOrder : TrainOrder {
                                {"batches ahead", loader},
                                {"perturbations kept", static_cast<std::size_t>(warm_start_bytes(options, plan, train))},
                                {"results of evaluations", evaluated * (1 + options.eval.size()) * kOfAnImage},
-                               {"checkpoint (rank 0)", static_cast<std::size_t>(trainer.checkpoint_bytes(ranks))}}));
+                               {"checkpoint (rank 0)", checkpoint}}));
 }
 
 /// What an epoch's attack is: "eps 8/255; 10 passes forward and back per image".
@@ -346,13 +352,13 @@ struct ValidateOrder : TrainOrder {
   backend.host_threads = choose_threads(options.threads, on_node);
   text << reading_text(trainer, order, plan, step, data_threads(options, backend));
   if (!forecast.empty()) text << "forecast         " << forecast << "\n";
-  text << costs_text(trainer, options, ranks) << differences_text(options);
+  text << costs_text(trainer, options, ranks) << differences_text(whole);
   for (const std::string& remark : label_remarks(options, trainer.splits()))
     text << "warning          " << remark << "\n";
   if (!doubt.empty()) text << "warning          " << doubt << "\n";
   if (const std::string other = other_ranks(order, ranks); launched > 1 && !other.empty())
     text << "warning          " << other << "\n";
-  for (const std::string& line : advice(options, plan, cores_of_rank(on_node).count))
+  for (const std::string& line : advice(whole, plan, cores_of_rank(on_node).count, options.part_begin))
     text << "warning          " << line << "\n";
   return text.str();
 }

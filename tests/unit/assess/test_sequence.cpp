@@ -128,11 +128,13 @@ TEST_CASE("A sequence takes 64 images at a time, 256 on a GPU, and fewer of larg
     CHECK(images(network, 32, false) == 64);
     CHECK(images(network, 32, true) == 256);
   }
+  CHECK(images("imagenet_resnet50", 224, false) == 64);
+  CHECK(images("imagenet_resnet50", 224, true) == 256);
   CHECK(images("preact_resnet50", 64, false) == 64);
   CHECK(images("preact_resnet50", 64, true) == 128);
   CHECK(images("preact_resnet50", 224, false) == 4);
   CHECK(images("preact_resnet50", 224, true) == 16);
-  CHECK(images("wrn28_10", 4096, true) == 1);
+  CHECK(images("wrn_28_10", 4096, true) == 1);
 }
 
 TEST_CASE("A journal gives back what was written, and goes on behind it", "[sequence]") {

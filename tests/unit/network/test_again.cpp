@@ -90,7 +90,7 @@ Graph chained(const NetworkOptions& options) {
 
 TEST_CASE("What is made again on the way back has the bits of what was kept, and takes less memory", "[network]") {
   for (const char* name : {"chained", "chained, silu", "resnet18", "resnet18, silu", "preact_resnet50",
-                           "wrn16_4, silu, normalized", "small_cnn"}) {
+                           "imagenet_resnet50", "wrn_16_4, silu, normalized", "small_cnn"}) {
     INFO(name);
     CHECK(part_of_memory(name, DType::f32) < (std::string(name) == "small_cnn" ? 1.0 : 0.8));
   }
