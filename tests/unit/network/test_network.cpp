@@ -1047,8 +1047,8 @@ TEST_CASE("With batch statistics, a training pass after K - 1 steps of PGD yield
 }
 
 TEST_CASE("What stands still has running statistics in training programs, as in frozen ones", "[network]") {
-  const std::string name = GENERATE("small_cnn", "resnet18, silu", "resnet18", "preact_resnet18, normalized", "wrn_16_4",
-                                    "tangled", "crossed");
+  const std::string name = GENERATE("small_cnn", "resnet18, silu", "resnet18", "preact_resnet18, normalized",
+                                    "wrn_16_4", "imagenet_resnet18", "tangled", "crossed");
   const auto backend = test::test_backend(2);
   const Graph graph = graph_of(name, 8);
   const int head = graph.nodes.back().weight, n = 4;

@@ -63,6 +63,8 @@ TEST_CASE("Stages, blocks and modules are frozen with all before them", "[fine]"
       {"resnet18", "layer2.0", 24},
       {"resnet18", "layer2.0.conv1", 18},
       {"resnet18", "layer2.0.shortcut", 24},
+      {"imagenet_resnet18", "layer1", 15},
+      {"imagenet_resnet18", "all-but-head", 60},
       {"preact_resnet18", "stem", 1},
       {"preact_resnet18", "layer1.0.conv1", 4},
       {"preact_resnet18", "all-but-head", 52},
@@ -81,6 +83,10 @@ TEST_CASE("What cannot be frozen is refused, with the names that are most like i
   const std::string unknown = refusal("resnet18", "layer5", Granularity::tensor);
   CHECK(unknown.starts_with("2: --freeze layer5: the network has nothing of this name; it has layer"));
   CHECK(contains(unknown, "all-but-head, stem, layer"));
+  const std::string deep = refusal("dm_wrn_28_10", "block3", Granularity::tensor);
+  CHECK(contains(deep, "stem, layer.0, layer.0.block.0, layer.0.block.1"));
+  CHECK(!contains(deep, "logits"));
+  CHECK(segments_of("dm_wrn_28_10", "layer.1") == segments_of("dm_wrn_28_10", "layer.1.block.3"));
   CHECK(contains(refusal("resnet18", "layer", Granularity::tensor), "nothing of this name"));
   CHECK(contains(refusal("resnet18", "layer2.0.conv9", Granularity::tensor), "it has layer2.0.conv"));
   CHECK(contains(refusal("resnet18", "linear", Granularity::tensor), "leaves nothing to train"));
