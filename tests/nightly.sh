@@ -54,7 +54,7 @@ done
 part env DAT_NIGHT=1 "$python" tests/e2e/autoattack.py "$program"
 part env DAT_NIGHT=1 "$python" tests/e2e/certify.py "$program"
 part env DAT_NIGHT=1 "$python" tests/e2e/files.py "$program" Full Beside
-part env DAT_NIGHT=1 "$python" tests/e2e/export.py "$program" Others
+part env DAT_NIGHT=1 "$python" tests/e2e/export.py "$program"
 part env DAT_NIGHT=1 "$python" tests/e2e/data.py "$program" ManyClasses
 if [ -x build/test/tests/dat_mpi_tests_double ]; then
   part env DAT_NIGHT=1 "$python" tests/e2e/cuda.py build/test/tests/dat_hpc_double
