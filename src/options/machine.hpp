@@ -1,5 +1,8 @@
 #pragma once
 
+#include <algorithm>
+#include <iterator>
+
 #include "dat/error.hpp"
 #include "dat/network.hpp"
 #include "options/ranges.hpp"
@@ -9,13 +12,11 @@ namespace dat {
 
 // Options that several verbs have. Options is the struct of the verb.
 
-[[nodiscard]] inline std::string about_width() {
-  return "channels of the first stage; auto: " + std::to_string(NetworkOptions{}.width) + ", of " +
-         own_values(networks(), "width");
-}
+inline const char* const kAboutWidth = "channels of the first stage; auto: 64, or 16 W";
 
-/// Names of networks; `automatic`: or auto.
+/// A network by its name; `automatic`: or auto.
 [[nodiscard]] inline Range one_network(bool automatic = false) {
+<<<<<<< HEAD
   std::vector<std::string> names = networks().names();
   if (automatic) names.insert(names.begin(), "auto");
   Range range = one_of(names);
@@ -25,6 +26,15 @@ namespace dat {
   range.also = is_formed_network;
   range.others = about_networks;
   return range;
+=======
+  const std::vector<std::string> forms = Networks::forms();
+  std::vector<std::string> names = networks().names(), shown;
+  if (automatic) names.insert(names.begin(), "auto");
+  std::copy_if(names.begin(), names.end(), std::back_inserter(shown),
+               [](const std::string& name) { return !is_formed_network(name); });
+  for (std::vector<std::string>* all : {&names, &shown}) all->insert(all->end(), forms.begin(), forms.end());
+  return {.label = joined(shown, "|"), .choices = names, .also = is_formed_network};
+>>>>>>> wt-nets
 }
 
 template <class Options>
