@@ -16,25 +16,13 @@ inline const char* const kAboutWidth = "channels of the first stage; auto: 64, o
 
 /// A network by its name; `automatic`: or auto.
 [[nodiscard]] inline Range one_network(bool automatic = false) {
-<<<<<<< HEAD
-  std::vector<std::string> names = networks().names();
-  if (automatic) names.insert(names.begin(), "auto");
-  Range range = one_of(names);
-  const std::vector<std::string> forms = Networks::forms();
-  names.insert(names.end(), forms.begin(), forms.end());
-  range.label = joined(names, "|");
-  range.also = is_formed_network;
-  range.others = about_networks;
-  return range;
-=======
-  const std::vector<std::string> forms = Networks::forms();
   std::vector<std::string> names = networks().names(), shown;
   if (automatic) names.insert(names.begin(), "auto");
   std::copy_if(names.begin(), names.end(), std::back_inserter(shown),
                [](const std::string& name) { return !is_formed_network(name); });
-  for (std::vector<std::string>* all : {&names, &shown}) all->insert(all->end(), forms.begin(), forms.end());
-  return {.label = joined(shown, "|"), .choices = names, .also = is_formed_network};
->>>>>>> wt-nets
+  const std::vector<std::string> forms = Networks::forms();
+  shown.insert(shown.end(), forms.begin(), forms.end());
+  return {.label = joined(shown, "|"), .choices = names, .also = is_formed_network, .others = about_networks};
 }
 
 template <class Options>
