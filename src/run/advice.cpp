@@ -9,6 +9,7 @@
 #include "dat/optimizer.hpp"
 #include "dat/report.hpp"
 #include "replica/cores.hpp"
+#include "run/begin/folder.hpp"
 #include "train/plan/parts.hpp"
 #include "train/plan/replica_of.hpp"
 
@@ -69,6 +70,14 @@ std::vector<std::string> advice(const TrainOptions& whole, const Plan& plan, int
     all.push_back("--average begins when " + std::to_string(options.average_from) +
                   " epochs are done, and the run has " + number(epochs) +
                   ": there is nothing to average; take a smaller --average-from");
+  if (!options.freeze.empty() && options.initialize.empty() && !resumes_elsewhere(options))
+    all.push_back(
+        "--freeze leaves random weights as they are, and their batch norms without statistics; give trained "
+        "ones, --initialize RUN");
+  if (options.freeze_epochs > 0 && options.freeze_epochs >= epochs)
+    all.push_back("--freeze-epochs " + std::to_string(options.freeze_epochs) +
+                  " are all epochs of the run; leave it off, "
+                  "which needs less memory");
   if (options.epochs == 0)
     all.push_back("--epochs 0 leaves the warm-up alone, of " + number(options.warmup_epochs) +
                   (options.warmup_epochs == 1 ? " epoch" : " epochs") +

@@ -323,8 +323,8 @@ struct ValidateOrder : TrainOrder {
       text << "  " << std::left << std::setw(24) << purpose << megabytes(static_cast<double>(bytes)) << "\n";
   std::size_t planned = 0;
   for (const Backend::Allocation& one : backend.allocations()) planned += one.bytes;
-  text << process_text(trainer, options, plan, ranks, total - planned);
   backend.host_threads = choose_threads(options.threads, on_node);
+  text << process_text(trainer, options, plan, ranks, total - planned);
   text << reading_text(trainer, order, plan, step, data_threads(options, backend));
   if (!forecast.empty()) text << "forecast         " << forecast << "\n";
   text << costs_text(trainer, options, ranks) << differences_text(whole);

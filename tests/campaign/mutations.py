@@ -1501,7 +1501,7 @@ MUTATIONS = [
     ("frozen: running statistics move", STATISTICS, "still = model_.graph.statistics_of(model_.frozen);", "still = 0;", "unit:[fine]"),
     ("frozen: for ever", "src/train/plan/plan.hpp", "return step < frozen_steps;", "return frozen_steps > 0;", "unit:[fine]"),
     ("frozen: layers are active before the first draw", LAYERS, "step < frozen_steps_ ? 0 : 1;", "false ? 0 : 1;", "unit:[fine]"),
-    ("frozen: what is recorded knows nothing of it", "src/network/training_program.cpp", "if (std::exchange(frozen_, model_.frozen) != model_.frozen) forget_recordings();", "",
+    ("frozen: what is recorded knows nothing of it", "src/network/training_program.cpp", "if (std::exchange(frozen_, model_.frozen) != model_.frozen) stand_still_anew();", "",
      "double:[double]"),
     ("frozen: recorded passes know nothing of it", LEARNER, "replica_.model().frozen, x, gradients", "0, x, gradients", "double:[double]"),
     ("frozen: the device does not wait at the border", TRAINER, "plan_.frozen_in(step_) == plan_.frozen_in(step_ + 1);", "true;", "double:[double]"),
