@@ -249,7 +249,9 @@ TEST_CASE("A training program in 16 bits follows the one in 32, whatever the sca
                                .channels = 3,
                                .classes = 10,
                                .activation = activation_from(network.find("wrn") < network.size() ? "silu" : "relu")};
-  Model model(*backend, networks().at(network)(options), Granularity::tensor);
+  const Graph graph = networks().at(network)(options);
+  Model model(*backend, graph, Granularity::tensor, {.segments = graph.nodes.back().weight});
+  model.freeze(false);
   float* const scale = to_device(*backend, std::vector<float>{1, 1});
   TrainingProgram exact_one(model, kN), program(model, kN, nullptr, storage, scale);
   model.initialize(1);
@@ -257,7 +259,7 @@ TEST_CASE("A training program in 16 bits follows the one in 32, whatever the sca
   const float* const x = to_device(*backend, random_values(kPixels, 1, 0, 1));
   float* const dx = backend->allocate_floats(kPixels, "test");
   float* const gradients = backend->allocate_floats(model.parameters.size, "test");
-  const ActiveSet all = ActiveSet::all(model.parameters.layers());
+  ActiveSet all = ActiveSet::all(model.parameters.layers());
   struct Result {
     std::vector<float> logits, statistics, gradients, dx;
   };
@@ -294,6 +296,14 @@ TEST_CASE("A training program in 16 bits follows the one in 32, whatever the sca
       CHECK(twice.gradients[i] == 2 * scaled.gradients[i]);
       break;
     }
+
+  // Batch norms stand still.
+  model.freeze(true);
+  for (int k = 0; k < model.frozen; ++k) all.scale[static_cast<std::size_t>(k)] = 0;
+  const Result exact_still = pass(exact_one), still = pass(program);
+  CHECK(relative(still.logits, exact_still.logits) <= few);
+  CHECK(relative(still.dx, exact_still.dx) <= turned);
+  CHECK(relative(still.dx, scaled.dx) > 0.1);
 }
 
 TEST_CASE("A GPU without bf16 refuses to train in it, and offers f16", "[double]") {
