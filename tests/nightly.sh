@@ -55,7 +55,8 @@ part env DAT_NIGHT=1 "$python" tests/e2e/autoattack.py "$program"
 part env DAT_NIGHT=1 "$python" tests/e2e/certify.py "$program"
 part env DAT_NIGHT=1 "$python" tests/e2e/files.py "$program" Full Beside
 part env DAT_NIGHT=1 "$python" tests/e2e/export.py "$program" Others
-part env DAT_NIGHT=1 DAT_MUTANTS=3334 "$python" tests/e2e/fine_tuning.py "$program"
+part env DAT_NIGHT=1 "$python" tests/e2e/fine_tuning.py "$program" FineTuning Table
+part env DAT_NEW_HEAD_MUTANTS=3334 build/test/tests/dat_tests "A damaged file gives*"
 part env DAT_NIGHT=1 "$python" tests/e2e/data.py "$program" ManyClasses
 if [ -x build/test/tests/dat_mpi_tests_double ]; then
   part env DAT_NIGHT=1 "$python" tests/e2e/cuda.py build/test/tests/dat_hpc_double

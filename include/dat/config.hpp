@@ -41,6 +41,9 @@ struct TrainOptions : DataSettings,
   [[nodiscard]] bool steps_may_be_left_out() const {
     return max_bad_steps > 0 || on_corruption == "repair" || precision == "f16";
   }
+  /// The epochs from part_begin up to part_end that these options are for (train/plan/parts.hpp). No options of a user:
+  /// a parsed command has all epochs.
+  std::int64_t part_begin = 0, part_end = kMostEpochs;
   friend bool operator==(const TrainOptions&, const TrainOptions&) = default;
 };
 

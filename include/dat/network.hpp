@@ -161,6 +161,8 @@ class Networks : public Registry<Graph(const NetworkOptions&)> {
   [[nodiscard]] std::function<Graph(const NetworkOptions&)> at(const std::string& name) const;
 };
 [[nodiscard]] const Networks& networks();
+/// What the forms stand for, for messages and help.
+[[nodiscard]] std::string about_networks();
 /// Whether a name has one of the forms, with a depth and a widening factor that there can be.
 [[nodiscard]] bool is_formed_network(const std::string& name);
 

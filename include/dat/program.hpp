@@ -196,7 +196,7 @@ class TrainingProgram {
   void lower();
   void cut();
   void record(const float* x);
-  void forget_recordings();
+  void stand_still_anew();
   void forward_rest();
   void backward(const Piece& piece);
 

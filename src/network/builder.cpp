@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 
 #include "dat/network.hpp"
 
@@ -51,6 +52,9 @@ int NetworkBuilder::segment(const std::string& name, std::vector<int> shape, int
                             Initial initial) {
   std::int64_t size = 1;
   for (const int extent : shape) size *= extent;
+  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();  // kernels count them in 32 bits
+  require(graph_.parameters + size <= kMost, ExitCode::usage, "the network has more than ", kMost,
+          " parameters; choose a smaller --width, or a narrower --network");
   graph_.segments.push_back({.name = name,
                              .shape = std::move(shape),
                              .module = module_,

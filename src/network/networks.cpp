@@ -15,6 +15,7 @@ struct WideFamily {
   std::string activation;
 };
 constexpr const char* kForm = "_D_W";
+constexpr int kDeepest = 1000, kWidest = 256;
 constexpr int kStageWidth = 16;  // channels of the first stage, by the widening factor
 
 [[nodiscard]] const std::vector<WideFamily>& wide_families() {
@@ -29,7 +30,6 @@ struct Wide {
 
 /// What a name says; empty: it is not of one of the forms, or there is no such network.
 [[nodiscard]] std::optional<Wide> read_wide(const std::string& name) {
-  constexpr int kDeepest = 1000, kWidest = 256;
   for (const WideFamily& family : wide_families()) {
     const std::size_t begin = family.name.size() + 1, between = name.find('_', begin);
     if (!name.starts_with(family.name + "_") || between == std::string::npos) continue;
@@ -59,6 +59,13 @@ struct Wide {
 
 }  // namespace
 
+std::string about_networks() {
+  std::string forms;
+  for (const std::string& form : Networks::forms()) forms += (forms.empty() ? "any " : " and ") + form;
+  return forms + ", where D, the depth, is 4 more than a multiple of 6, from 10 to " + std::to_string(kDeepest) +
+         ", and W, the widening factor, 1 to " + std::to_string(kWidest);
+}
+
 std::vector<std::string> Networks::forms() {
   std::vector<std::string> all;
   for (const WideFamily& family : wide_families()) all.push_back(family.name + kForm);
@@ -72,8 +79,7 @@ std::function<Graph(const NetworkOptions&)> Networks::at(const std::string& name
     if (one == name) return Registry::at(name);
     known += one + ", ";
   }
-  fail(ExitCode::usage, "unknown network '", name, "'; known: ", known, "and any wrn_D_W and dm_wrn_D_W, D the depth, ",
-       "4 more than a multiple of 6, and W the widening factor");
+  fail(ExitCode::usage, "unknown network '", name, "'; known: ", known, "and ", about_networks());
 }
 
 const Networks& networks() {

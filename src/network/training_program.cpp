@@ -62,7 +62,7 @@ TrainingProgram::TrainingProgram(Model& model, int n, const Graph* of, DType sto
   for (const Node& node : graph_.nodes)
     if (node.op == Op::batch_norm) {
       const float samples = static_cast<float>(n) * static_cast<float>(node.h * node.w);
-      factors.insert(factors.end(), static_cast<std::size_t>(node.c), samples / (samples - 1));
+      factors.insert(factors.end(), static_cast<std::size_t>(node.c), samples > 1 ? samples / (samples - 1) : 1.0F);
     }
   backend.copy_to_device(factors_, factors.data(), factors.size() * sizeof(float));
   std::vector<Backend::Load> all;
@@ -97,12 +97,15 @@ void TrainingProgram::refresh() {
     each(model_.backend.device(), channels,
          kernels::FoldNorms{model_.parameters.values, norm_places_.gamma, norm_places_.beta, model_.running_mean,
                             model_.running_variance, norm_scale_, norm_shift_, Model::kEpsilon});
-  if (std::exchange(frozen_, model_.frozen) != model_.frozen) forget_recordings();
+  if (std::exchange(frozen_, model_.frozen) != model_.frozen) stand_still_anew();
   weights_->replay();
 }
 
-/// Batch norms are others than when the passes were recorded. What they leave in the statistics is nothing then.
-void TrainingProgram::forget_recordings() {
+/// Other batch norms stand still than when the passes were recorded. What these leave in the statistics is nothing.
+void TrainingProgram::stand_still_anew() {
+  const std::vector<float> none(static_cast<std::size_t>(model_.graph.statistics_of(model_.frozen)), 0.0F);
+  for (float* statistics : {mean_, unbiased_variance_, variance_})
+    model_.backend.copy_to_device(statistics, none.data(), none.size() * sizeof(float));
   forward_.reset();
   for (Piece& piece : pieces_) piece.recording.reset();
 }
@@ -167,6 +170,7 @@ void TrainingProgram::backward(const Piece& piece) {
 
 void TrainingProgram::backward(const float* x, const GradientRequest& request) {
   assert(request.weights == nullptr || request.gradients != nullptr);
+  assert(request.input == nullptr || border_ == 0);
   // Where the gradient of a segment goes; null: it is not wanted.
   const auto destination = [&](int segment) -> float* {
     if (segment < 0 || request.weights == nullptr) return nullptr;
@@ -240,9 +244,8 @@ std::vector<double> TrainingProgram::weight_gradient_seconds(const float* x, flo
   Backend& backend = model_.backend;
   const Counters before = backend.counters;
   ActiveSet all = ActiveSet::all(model_.parameters.layers());
-  if (border_ > 0)
-    for (int k = 0; k < model_.freezing.segments; ++k)
-      all.scale[static_cast<std::size_t>(model_.parameters.segments[static_cast<std::size_t>(k)].layer)] = 0;
+  for (int k = 0; k < model_.frozen; ++k)
+    all.scale[static_cast<std::size_t>(model_.parameters.segments[static_cast<std::size_t>(k)].layer)] = 0;
   const std::vector<float> dlogits(static_cast<std::size_t>(std::int64_t{n_} * model_.graph.nodes.back().c),
                                    1.0F / static_cast<float>(n_));
   forward(x);
@@ -264,7 +267,7 @@ std::vector<double> TrainingProgram::weight_gradient_seconds(const float* x, flo
   };
   std::vector<double> seconds(all.scale.size(), 0.0);
   for (const Step& step : steps_) {
-    if (step.operation->result() < border_) continue;
+    if (step.operation->result() < border_ || model_.stands_still(step.operation->node().weight)) continue;
     const Node& node = step.operation->node();
     const auto add = [&](int number, float* WantedGradients::*place) {
       if (number < 0) return;

@@ -23,7 +23,8 @@ std::string expectation(const Range& range) {
   if constexpr (std::is_same_v<T, bool>) return "true or false";
   if constexpr (std::is_same_v<T, std::string>) {
     if (range.choices.empty()) return "a string in quotes";
-    return "one of " + joined(range.choices, ", ") + (range.number_too ? " or a whole number of at least 1" : "");
+    return "one of " + joined(range.choices, ", ") + (range.others != nullptr ? ", " + range.others() : "") +
+           (range.number_too ? " or a whole number of at least 1" : "");
   }
   std::string text = std::is_integral_v<T> ? "a whole number" : "a number (fractions such as 8/255 too)";
   const auto bound = [](double number) {

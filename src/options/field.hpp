@@ -19,6 +19,7 @@ struct Range {
   std::vector<std::string> choices{};               ///< strings: the only values, if any
   bool number_too = false;                          ///< strings: or a whole number of at least 1
   bool (*also)(const std::string& text) = nullptr;  ///< strings: whether it is taken, too; null: nothing is
+  std::string (*others)() = nullptr;                ///< names them, for messages; null where `also` is
   double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
   bool above = false;                 ///< `low` itself is out
   bool below = false;                 ///< `high` itself is out

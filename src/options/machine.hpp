@@ -18,9 +18,13 @@ namespace dat {
 [[nodiscard]] inline Range one_network(bool automatic = false) {
   std::vector<std::string> names = networks().names();
   if (automatic) names.insert(names.begin(), "auto");
+  Range range = one_of(names);
   const std::vector<std::string> forms = Networks::forms();
   names.insert(names.end(), forms.begin(), forms.end());
-  return {.choices = names, .also = is_formed_network};
+  range.label = joined(names, "|");
+  range.also = is_formed_network;
+  range.others = about_networks;
+  return range;
 }
 
 template <class Options>

@@ -36,6 +36,7 @@ Graph graph_of(const ReplicaOptions& options, int size) {
 
 Replica::Replica(const ReplicaOptions& options)
     : backend_(make_backend(options.backend)),
+      graph_of_size_([options](int size) { return graph_of(options, size); }),
       model_(*backend_, graph_of(options, options.images.size), options.granularity, options.freezing),
       images_(*backend_, options.images, room_for_passes(options), options.needs) {
   if (options.noise > 0) {
@@ -75,7 +76,8 @@ void Replica::plan(const ReplicaOptions& options, int size) {
       all.training[n] = std::make_unique<TrainingProgram>(model_, n, of, options.training_storage, gradient_scale_,
                                                           options.recompute);
   };
-  for (const int n : options.training_batches) {
+  const bool trained = options.trains_on_whole || size != options.images.size;
+  for (const int n : trained ? options.training_batches : std::vector<int>{}) {
     add_training(n * copies());
     if (options.needs.clean_passes) add_training(n);
   }
@@ -104,11 +106,7 @@ Replica::OfSize& Replica::at_hand() {
   return **found;
 }
 
-double Replica::macs(int size) const {
-  const auto found = std::find_if(sizes_.begin(), sizes_.end(), [size](const auto& one) { return one->size == size; });
-  assert(found != sizes_.end());
-  return ((*found)->graph.nodes.empty() ? model_.graph : (*found)->graph).macs();
-}
+double Replica::macs(int size) const { return graph_of_size_(size).macs(); }
 
 std::vector<std::int64_t> Replica::image_floats() const {
   std::vector<std::int64_t> floats;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -28,6 +29,7 @@ struct ReplicaOptions {
   DType attack_storage = DType::f32;    ///< type of the network's activations while it is attacked; evaluation is f32
   DType training_storage = DType::f32;  ///< and in training passes, those of attacks on batch statistics included
   bool recompute = false;               ///< training passes make results of batch norms again (TrainingProgram)
+  bool trains_on_whole = true;          ///< training passes see images of the dataset's size, too
   Needs needs{};                        ///< of attacks and losses
   std::vector<int> training_batches;    ///< numbers of images of the training passes; empty: the network is not trained
   double noise = 0;                     ///< deviation of the noise that attacks and evaluations see; 0: none
@@ -65,7 +67,7 @@ class Replica final : public Programs {
   /// Of each image that training passes see where there is noise; else 1.
   [[nodiscard]] int copies() const { return images_.copies(); }
 
-  /// Multiply-adds of one forward pass of an image of this size, for which there are programs.
+  /// Multiply-adds of one forward pass of an image of this size.
   [[nodiscard]] double macs(int size) const;
   /// Floats of an image, of each size that there are programs for.
   [[nodiscard]] std::vector<std::int64_t> image_floats() const;
@@ -95,6 +97,7 @@ class Replica final : public Programs {
   [[nodiscard]] OfSize& at_hand();
 
   std::unique_ptr<Backend> backend_;
+  std::function<Graph(int)> graph_of_size_;
   float* gradient_scale_ = nullptr;  ///< [2] for training programs in f16: the scale, and its inverse
   Model model_;
   Buffers images_;

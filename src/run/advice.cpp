@@ -9,6 +9,8 @@
 #include "dat/optimizer.hpp"
 #include "dat/report.hpp"
 #include "replica/cores.hpp"
+#include "run/begin/folder.hpp"
+#include "train/plan/parts.hpp"
 #include "train/plan/replica_of.hpp"
 
 namespace dat {
@@ -33,7 +35,8 @@ std::string source_of_fewer_threads(const TrainOptions& options, int cores) {
   return options.threads > 0 ? " (--threads)" : " (OMP_NUM_THREADS)";
 }
 
-std::vector<std::string> advice(const TrainOptions& options, const Plan& plan, int cores) {
+std::vector<std::string> advice(const TrainOptions& whole, const Plan& plan, int cores, std::int64_t epoch) {
+  const TrainOptions options = part_of(whole, epoch);
   std::vector<std::string> all;
   const int batch = plan.batch;
   const double epochs = plan.epochs_made();
@@ -55,6 +58,10 @@ std::vector<std::string> advice(const TrainOptions& options, const Plan& plan, i
   if (const int last = options.train_size.parts().back().from; never(last))
     all.push_back("--train-size grows to the size of the images, in which the network is evaluated, from epoch " +
                   std::to_string(last) + " on, and the run has " + number(epochs) + " epochs; take earlier ones");
+  for (const ByEpoch<int>* changing : {&whole.batch, &whole.total_batch})
+    if (const int last = changing->parts().back().from; never(last))
+      all.push_back("the batch changes in epoch " + std::to_string(last) + ", and the run has " + number(epochs) +
+                    " epochs; take an earlier one");
   if (const int last = options.epochs_of_change().back(); never(last))
     all.push_back("the attack changes from epoch " + std::to_string(last) + " on, and the run has " + number(epochs) +
                   " epochs: evaluations attack as it never trained; " +
@@ -63,6 +70,14 @@ std::vector<std::string> advice(const TrainOptions& options, const Plan& plan, i
     all.push_back("--average begins when " + std::to_string(options.average_from) +
                   " epochs are done, and the run has " + number(epochs) +
                   ": there is nothing to average; take a smaller --average-from");
+  if (!options.freeze.empty() && options.initialize.empty() && !resumes_elsewhere(options))
+    all.push_back(
+        "--freeze leaves random weights as they are, and their batch norms without statistics; give trained "
+        "ones, --initialize RUN");
+  if (options.freeze_epochs > 0 && options.freeze_epochs >= epochs)
+    all.push_back("--freeze-epochs " + std::to_string(options.freeze_epochs) +
+                  " are all epochs of the run; leave it off, "
+                  "which needs less memory");
   if (options.epochs == 0)
     all.push_back("--epochs 0 leaves the warm-up alone, of " + number(options.warmup_epochs) +
                   (options.warmup_epochs == 1 ? " epoch" : " epochs") +

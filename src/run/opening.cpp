@@ -26,8 +26,8 @@ void warn(Report& report, const Opening& opening, Trainer& trainer, Communicator
     report.warning("--verify has no other rank that could recompute anything; start several");
   if (const std::string warning = fault_warning(options.aggregator, options.faults, ranks.size()); !warning.empty())
     report.warning(warning);
-  const TrainOptions now = part_of(options, trainer.plan().epoch_of(trainer.steps_done()));
-  for (const std::string& line : advice(now, trainer.plan(), cores_of_rank(ranks_on_node(ranks, options)).count))
+  for (const std::string& line : advice(options, trainer.plan(), cores_of_rank(ranks_on_node(ranks, options)).count,
+                                        trainer.plan().epoch_of(trainer.steps_done())))
     report.warning(line);
 }
 
@@ -88,7 +88,7 @@ void tell_opening(Report& report, const Opening& opening, Trainer& trainer, Comm
   if (const std::string who = text_of(attackers_of(opening.options)); !who.empty())
     report.message("a simulation with ranks that are made to cheat: " + who);
   const Plan& plan = trainer.plan();
-  report.message("run folder " + opening.folder + ", " + plan.text() +
+  report.message("run folder " + opening.folder + ", " + text_of_parts(opening.options, plan.mix, plan.ranks) +
                  (plan.mix_text().empty() ? "" : "; " + plan.mix_text()) + opening.beginning.what);
 }
 

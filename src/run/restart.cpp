@@ -7,19 +7,19 @@
 namespace dat {
 
 void replace(std::unique_ptr<Trainer>& trainer, Communicator& ranks, const TrainOptions& options,
-             const std::optional<Checkpoint>& state) {
+             const std::function<void(Trainer&)>& restore) {
   together(ranks, [&] {
     Splits splits = trainer->release_splits();
     trainer->examples().close();
     trainer.reset();
     trainer = std::make_unique<Trainer>(ranks, options, std::move(splits));
-    if (ranks.root()) trainer->restore(*state);
+    if (ranks.root()) restore(*trainer);
   });
 }
 
 void restart(std::unique_ptr<Trainer>& trainer, Communicator& ranks, const TrainOptions& options,
              const std::optional<Checkpoint>& state) {
-  replace(trainer, ranks, options, state);
+  replace(trainer, ranks, options, [&](Trainer& anew) { anew.restore(*state); });
   trainer->share_state();
   trainer->start();
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -15,8 +16,8 @@ namespace dat {
 void restart(std::unique_ptr<Trainer>& trainer, Communicator& ranks, const TrainOptions& options,
              const std::optional<Checkpoint>& state);
 
-/// The first half of it: the trainer stands where the state does, on rank 0; share_state() and start() come next.
+/// The first half of it: `restore` puts the state into the trainer, on rank 0; share_state() and start() come next.
 void replace(std::unique_ptr<Trainer>& trainer, Communicator& ranks, const TrainOptions& options,
-             const std::optional<Checkpoint>& state);
+             const std::function<void(Trainer&)>& restore);
 
 }  // namespace dat

@@ -34,6 +34,7 @@ void Run::roll_back(std::string cause, bool to_best) {
   restart(trainer_, *ranks_, options_in(part_), state);
   state.reset();
   trainer_->set_back(before, options_.rollback_lr);
+  if (ranks_->root()) report_->count_anew(trainer_->plan().steps, trainer_->plan().steps_per_epoch);
   checked_ = -1;
   owe(due, recorded);
   // Whenever the run is killed, its newest checkpoint finds the record that it wants, or has it: later checkpoints go

@@ -78,8 +78,11 @@ ExitCode Run::train() {
   }
   for (int rank = ranks_->size(); rank < world_.size(); ++rank) members_.serves(rank);
   part_ = beginning_.part;
-  if (part_ > 0 && beginning_.left.empty())
-    replace(trainer_, *ranks_, options_in(part_), std::exchange(beginning_.state, {}));
+  if (part_ > 0 && beginning_.left.empty()) {
+    const std::optional<Checkpoint> state = std::exchange(beginning_.state, {});
+    replace(trainer_, *ranks_, options_in(part_),
+            [&](Trainer& trainer) { take_up(*state, options_, trainer, beginning_); });
+  }
   trainer_->share_state();
   open_report();
   trainer_->start();
@@ -105,6 +108,7 @@ void Run::plan() {
       generator_ = std::make_unique<Generator>(world_, options_);
     Replica& replica = trainer_ ? trainer_->replica() : generator_->replica();
     const Splits& splits = trainer_ ? trainer_->splits() : generator_->splits();
+    if (trainer_) (void)text_of_parts(options_, trainer_->plan().mix, ranks_->size());  // all parts can be planned
     facts = {{"device", replica.backend().arithmetic()},
              {"number of parameters", std::to_string(file_size(replica.model().parameters.segments))}};
     for (const auto& [split, hash] : splits.hashes) facts.emplace_back("hash of the " + images_text(split), hash);

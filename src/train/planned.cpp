@@ -48,6 +48,29 @@ std::string precision_text(const TrainOptions& options) {
   return "activations of training passes in " + options.precision + (options.precision == "f16" ? scale : "");
 }
 
+std::string frozen_text(const Trainer& trainer, const TrainOptions& options, const Plan& plan) {
+  if (options.freeze.empty()) return "";
+  const Model& model = trainer.model();
+  const std::vector<double>& p = trainer.layers().selector().probabilities();
+  const auto trained = [&](int segment) {
+    return segment >= model.freezing.segments
+               ? p[static_cast<std::size_t>(model.parameters.segments[static_cast<std::size_t>(segment)].layer)] /
+                     probability_of_any(p)
+               : 0.0;
+  };
+  std::int64_t parameters = 0;
+  for (int k = model.freezing.segments; k < std::ssize(model.parameters.segments); ++k)
+    parameters += model.parameters.segments[static_cast<std::size_t>(k)].file_size();
+  double gradients = 0;
+  for (const Node& node : model.graph.nodes)
+    if (node.op == Op::convolution) gradients += trained(node.weight);
+  gradients *= static_cast<double>(trainer.method().loss->passes().size()) * plan.micro_batches;
+  return "trained          " + std::to_string(parameters) + " parameters, those behind " +
+         (options.freeze == "all-but-head" ? "all but the last layer" : options.freeze) +
+         (options.freeze_epochs > 0 ? "; all after " + std::to_string(options.freeze_epochs) + " epochs" : "") + "; " +
+         fmt::format("{:g}", gradients) + " weight gradients of convolutions per step\n";
+}
+
 double warm_start_bytes(const TrainOptions& options, const Plan& plan, const Dataset& images) {
   if (options.warm_start == 0) return 0;
   const std::int64_t of_a_rank = (images.size() + plan.ranks - 1) / plan.ranks;

@@ -19,6 +19,10 @@ namespace dat {
 /// memory_of().
 [[nodiscard]] std::string precision_text(const TrainOptions& options);
 
+/// A line about what --freeze leaves to train; empty: everything. The weight gradients are those of convolutions, of
+/// all passes and micro-batches of a rank's step, in the mean over draws with the first probabilities.
+[[nodiscard]] std::string frozen_text(const Trainer& trainer, const TrainOptions& options, const Plan& plan);
+
 /// Bytes of host memory in which a rank keeps its perturbations (--warm-start).
 [[nodiscard]] double warm_start_bytes(const TrainOptions& options, const Plan& plan, const Dataset& images);
 

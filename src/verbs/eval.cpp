@@ -153,7 +153,9 @@ int evaluate(Communicator& world, const EvalOptions& options, int argc, char** a
   shake_hands(world, facts);
   if (options.dry_run) {
     together(world, [&] {
-      if (world.root()) std::cout << memory_text(s) << std::flush;
+      if (!world.root()) return;
+      std::cout << memory_text(s) << std::flush;
+      require_printed();
     });
     return static_cast<int>(ExitCode::done);
   }

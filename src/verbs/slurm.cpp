@@ -56,16 +56,20 @@ struct StepTime {
   std::ifstream file(path);
   require(file.is_open(), ExitCode::data, "cannot read ", path, "; --like takes the folder of a run (--out of train)");
   std::string line, last;
+  std::int64_t steps = 0;  // their numbers are counted anew where the batch changes, or the ranks
   while (std::getline(file, line))
-    if (line.starts_with("{\"kind\":\"step\"")) last = line;
+    if (line.starts_with("{\"kind\":\"step\"")) {
+      last = line;
+      ++steps;
+    }
   const auto step = nlohmann::json::parse(last, nullptr, false);
   const auto number = [&](const char* key) { return step.is_object() ? step.value(key, 0.0) : 0.0; };
   require(number("step") > 0 && number("wall_time") > 0, ExitCode::data, path, " ends in no whole training step");
-  const double seconds = number("wall_time") / number("step");
+  const double seconds = number("wall_time") / static_cast<double>(steps);
   require(seconds <= kLongestStep, ExitCode::data, path, ": steps of ", seconds, " s are longer than ", kLongestStep,
           " s; give --step-seconds");
-  return {seconds, "the mean of the " + std::to_string(static_cast<std::int64_t>(number("step"))) + " steps of " +
-                       one_line(run) + ", its evaluations and checkpoints included"};
+  return {seconds, "the mean of the " + std::to_string(steps) + " steps of " + one_line(run) +
+                       ", its evaluations and checkpoints included"};
 }
 
 [[nodiscard]] StepTime step_time(const SlurmOptions& job) {
@@ -126,7 +130,8 @@ void take_known_network(TrainOrder& order) {
   const SlurmOptions& job = order.job;
   const bool gpu = job.gpus_per_node > 0;
   const int ranks = job.nodes * job.ranks_per_node;
-  TrainOptions options = part_of(order.training.options, 0);
+  const TrainOptions& whole_training = order.training.options;
+  TrainOptions options = part_of(whole_training, epoch_of_largest_part(whole_training));
   static_cast<void>(settle_generators(options, ranks, job.ranks_per_node));
   // The machine that prints the script is hardly the one that runs it: its GPU is not asked.
   options.device = "cpu";
@@ -144,16 +149,18 @@ void take_known_network(TrainOrder& order) {
     for (const auto& [purpose, bytes] : memory_of(*trainer, options, trainers)) buffers += static_cast<double>(bytes);
   }
   const Splits& splits = gpu ? own : trainer->splits();
-  const Plan plan(options, mix_of(options, *splits.train), trainers);
+  const Mix mix = mix_of(options, *splits.train);
+  const Plan plan(options, mix, trainers);
   require_ranks(options, plan, ranks);
   buffers += warm_start_bytes(options, plan, *splits.train);
   const Memory memory = memory_of(splits, options, plan, buffers, gpu);
   // Rank 0 has what all ranks keep of every image twice while it reads a checkpoint.
   const double at_once = options.warm_start > 0 ? 2 * image_bytes(*splits.train) : 0;
   const StepTime step = step_time(job);
-  const double whole = step.seconds * static_cast<double>(plan.steps);
+  const double whole = step.seconds * static_cast<double>(steps_of_parts(whole_training, mix, trainers));
+  const std::string length = text_of_parts(whole_training, mix, trainers);
   std::string limit = job.time;
-  require(!limit.empty() || 1.25 * whole + 600 <= kLongestJob, ExitCode::usage, plan.text(), " of ", step.seconds,
+  require(!limit.empty() || 1.25 * whole + 600 <= kLongestJob, ExitCode::usage, length, " of ", step.seconds,
           " s each are more time than Slurm can count; give --time, of which the job takes as many as it needs, or "
           "fewer --epochs");
   if (limit.empty()) limit = step.seconds > 0 ? slurm_time(1.25 * whole + 600) : "04:00:00";
@@ -165,7 +172,7 @@ void take_known_network(TrainOrder& order) {
        << "# A batch script for Slurm, printed by dat_hpc slurm: trains, stops with a checkpoint before the time limit "
           "or when\n"
        << "# preempted, and goes on by itself. Submit it from the folder that the paths in the last line start from.\n"
-       << "#\n# Length: " << plan.text() << " on " << ranks << (ranks == 1 ? " rank" : " ranks") << ".\n";
+       << "#\n# Length: " << length << " on " << ranks << (ranks == 1 ? " rank" : " ranks") << ".\n";
   if (step.seconds > 0)
     text << "# Time: " << step.seconds << " s a step (" << step.source << "), " << slurm_time(whole) << " in all"
          << (job.time.empty() ? "; the limit is a quarter and ten minutes more.\n" : ".\n");

@@ -80,31 +80,6 @@ namespace {
   return text.str();
 }
 
-/// What --freeze leaves to train; empty: everything. The weight gradients are those of convolutions, of all passes and
-/// micro-batches of a rank's step, in the mean over draws with the first probabilities.
-[[nodiscard]] std::string frozen_text(const Trainer& trainer, const TrainOptions& options, const Plan& plan) {
-  if (options.freeze.empty()) return "";
-  const Model& model = trainer.model();
-  const std::vector<double>& p = trainer.layers().selector().probabilities();
-  const auto trained = [&](int segment) {
-    return segment >= model.freezing.segments
-               ? p[static_cast<std::size_t>(model.parameters.segments[static_cast<std::size_t>(segment)].layer)] /
-                     probability_of_any(p)
-               : 0.0;
-  };
-  std::int64_t parameters = 0;
-  for (int k = model.freezing.segments; k < std::ssize(model.parameters.segments); ++k)
-    parameters += model.parameters.segments[static_cast<std::size_t>(k)].file_size();
-  double gradients = 0;
-  for (const Node& node : model.graph.nodes)
-    if (node.op == Op::convolution) gradients += trained(node.weight);
-  gradients *= static_cast<double>(trainer.method().loss->passes().size()) * plan.micro_batches;
-  return "trained          " + std::to_string(parameters) + " parameters, those behind " +
-         (options.freeze == "all-but-head" ? "all but the last layer" : options.freeze) +
-         (options.freeze_epochs > 0 ? "; all after " + std::to_string(options.freeze_epochs) + " epochs" : "") + "; " +
-         fmt::format("{:g}", gradients) + " weight gradients of convolutions per step\n";
-}
-
 /// What the run would do otherwise than one without any option.
 [[nodiscard]] std::string differences_text(const TrainOptions& options) {
   const std::vector<std::string> all = differences_from_defaults(options);
@@ -348,17 +323,17 @@ struct ValidateOrder : TrainOrder {
       text << "  " << std::left << std::setw(24) << purpose << megabytes(static_cast<double>(bytes)) << "\n";
   std::size_t planned = 0;
   for (const Backend::Allocation& one : backend.allocations()) planned += one.bytes;
-  text << process_text(trainer, options, plan, ranks, total - planned);
   backend.host_threads = choose_threads(options.threads, on_node);
+  text << process_text(trainer, options, plan, ranks, total - planned);
   text << reading_text(trainer, order, plan, step, data_threads(options, backend));
   if (!forecast.empty()) text << "forecast         " << forecast << "\n";
-  text << costs_text(trainer, options, ranks) << differences_text(options);
+  text << costs_text(trainer, options, ranks) << differences_text(whole);
   for (const std::string& remark : label_remarks(options, trainer.splits()))
     text << "warning          " << remark << "\n";
   if (!doubt.empty()) text << "warning          " << doubt << "\n";
   if (const std::string other = other_ranks(order, ranks); launched > 1 && !other.empty())
     text << "warning          " << other << "\n";
-  for (const std::string& line : advice(options, plan, cores_of_rank(on_node).count))
+  for (const std::string& line : advice(whole, plan, cores_of_rank(on_node).count, options.part_begin))
     text << "warning          " << line << "\n";
   return text.str();
 }

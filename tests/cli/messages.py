@@ -52,7 +52,7 @@ SETTINGS = """
 --codec-transport gather | --codec-rank 4 | --codec-clip 3 | --transport allgather | --transport dense | --overlap
 --bucket 1000 | --on-bad-steps rollback | --on-overfitting rollback | --on-overfitting stop | --overfitting-margin 0.1
 --rollback-lr 0.1 | --rollback-lr 1 | --max-rollbacks 1 | --max-bad-steps 3 | --resume never | --resume somewhere
---initialize w.h5 | --deterministic | --quiet | --verbose | --verify 5 | --recipe trades | --recipe tudelft_jointspar
+--initialize w.h5 | --new-head 10 | --freeze conv2 | --freeze-epochs 2 | --head-lr 0.2 | --deterministic | --quiet | --verbose | --verify 5 | --recipe trades | --recipe tudelft_jointspar
 --recipe madry | --config selector.toml | --config awp.toml | --lr 0.2 --lr 0.3
 """
 LINES = """

@@ -446,9 +446,20 @@ class Others(Case):
             return {**{f"module.{copy}{name}": value for name, value in state.items() for copy in ("model.", "attacker.model.")},
                     **{f"module.{where}.{what}": value for where in ("normalizer", "attacker.normalize")
                        for what, value in zip(("new_mean", "new_std"), numbers)}}
-        self.there_and_back("imagenet_resnet18", models.resnet18(num_classes=5), robustness, *normalized)
+
+        class Narrow(models.ResNet):
+            """Of width 16: a fourth."""
+
+            def _make_layer(self, block, planes, *more, **options):
+                self.inplanes = min(self.inplanes, planes // 4) if planes == 64 else self.inplanes
+                return super()._make_layer(block, planes // 4, *more, **options)
+        theirs = Narrow(models.resnet.BasicBlock, [2, 2, 2, 2])
+        theirs.conv1, theirs.bn1 = torch.nn.Conv2d(3, 16, 7, 2, 3, bias=False), torch.nn.BatchNorm2d(16)
+        theirs.fc = torch.nn.Linear(128, 5)
+        self.there_and_back("imagenet_resnet18", theirs, robustness, "--width", 16, *normalized)
         if not os.environ.get("DAT_NIGHT"):
             return
+        self.there_and_back("imagenet_resnet18", models.resnet18(num_classes=5), robustness, *normalized)
         with_normalizer = lambda state: {"normalize.mean": numbers[0], "normalize.std": numbers[1],
                                          **{"model." + name: value for name, value in state.items()}}
         self.there_and_back("imagenet_resnet50", models.resnet50(num_classes=1000), with_normalizer, *normalized)

@@ -479,7 +479,7 @@ class Reference:
         self.shapes, self.norms = {n: tuple(v.shape) for n, v in shapes.parameters.items()}, list(shapes.statistics)
         # Counted with the channels that fill up sixteens: those of images and classes are as they are.
         sixteens = lambda channels: -(-channels // 16) * 16
-        first, head = next(iter(n for n, s in self.shapes.items() if len(s) == 4)), ("linear.", "fc.")
+        first, head = next(iter(n for n, s in self.shapes.items() if len(s) == 4)), ("linear.", "fc.", "logits.")
         self.elements = {name: (shape[0] if name.startswith(head) else sixteens(shape[0]))
                          * (sixteens(shape[1]) if len(shape) > 1 and name != first else int(np.prod(shape[1:2])))
                          * int(np.prod(shape[2:])) for name, shape in self.shapes.items()}
@@ -553,7 +553,8 @@ class Reference:
         net.silu = self.config["activation"] == "silu"
         if self.config["normalize"] != "none":
             known = {"cifar10": "0.4914,0.4822,0.4465,0.2471,0.2435,0.2616", "imagenet": "0.485,0.456,0.406,0.229,0.224,0.225"}
-            numbers = [float(number) for number in known.get(said := self.config["normalize"], said).split(",")]
+            said = self.config["normalize"]
+            numbers = [float(number) for number in known.get(said, said).split(",")]
             mean, deviation = torch.tensor(numbers).reshape(2, -1, 1, 1)
             x = (x - mean) / deviation
         return self.network(net, x, self.config["width"], int(self.classes))

@@ -309,14 +309,14 @@ TABLE = [
     # Its first stage has as many channels as the stem, when they are filled up.
     ("wrn_16_4, width 12", 1, "2", "--network wrn_16_4 --width 12 --data 16.h5 --attack-steps 1 --batch 4 --limit-train 8 "
                                   "--warmup-epochs 0 --lambda 1"),
-    ("dm_wrn_10_2", 2, "2", "--network dm_wrn_10_2 --width 20 --data 16.h5 --attack-steps 1 --batch 4 --limit-train 16 "
+    ("dm_wrn_10_2", 1, "2", "--network dm_wrn_10_2 --width 20 --data 16.h5 --attack-steps 1 --batch 4 --limit-train 8 "
                             "--warmup-epochs 0 --lambda 1 --granularity module --normalize cifar10"),
     ("dm_wrn_16_1, ReLU, odd", 1, "2", "--network dm_wrn_16_1 --activation relu --data 21.h5 --attack fgsm --batch 4 "
                                        "--limit-train 8 --warmup-epochs 0"),
-    ("imagenet_resnet18", 2, "2", "--network imagenet_resnet18 --width 12 --data 64.h5 --attack-steps 1 --batch 4 "
-                                  "--limit-train 16 --warmup-epochs 0 --lambda 1 --normalize imagenet"),
-    ("imagenet_resnet18, SiLU, odd", 1, "2", "--network imagenet_resnet18 --width 16 --activation silu --data 37.h5 "
-     "--attack fgsm --attack-bn train --batch 4 --limit-train 8 --warmup-epochs 0 --granularity block --budget 6"),
+    ("imagenet_resnet18", 2, "2", "--network imagenet_resnet18 --width 21 --data 37.h5 --attack-steps 1 --batch 2 "
+     "--limit-train 8 --warmup-epochs 0 --lambda 1 --normalize imagenet --granularity block --budget 6"),
+    ("imagenet_resnet18, 64 pixels", 1, "2", "--network imagenet_resnet18 --width 16 --data 64.h5 --attack fgsm "
+     "--attack-bn train --batch 4 --limit-train 8 --warmup-epochs 0 --granularity module"),
     ("imagenet_resnet50, SiLU", 1, "2", "--network imagenet_resnet50 --width 16 --activation silu --data 64.h5 "
      "--attack-steps 1 --batch 4 --limit-train 8 --warmup-epochs 0 --lambda 1"),
     ("imagenet_resnet50, SiLU, 224 pixels", 1, "2", "--network imagenet_resnet50 --width 16 --activation silu --data 224.h5 "
@@ -360,7 +360,7 @@ class Wrong(Exception):
 # two ranks, with another loss or in another order what a configuration that is left has in another way: no mutation of
 # tests/campaign/mutations.py is seen by one of them alone.
 NIGHT = {
-    "imagenet_resnet50, SiLU", "imagenet_resnet50, SiLU, 224 pixels", "imagenet_wrn50_2, SiLU", "imagenet_resnet18, SiLU, odd",
+    "imagenet_resnet50, SiLU", "imagenet_resnet50, SiLU, 224 pixels", "imagenet_wrn50_2, SiLU", "imagenet_resnet18, 64 pixels", "dm_wrn_16_1, ReLU, odd",
     "preact_resnet50, SiLU", "wrn_28_10", "resnet18, SiLU", "modules of a resnet", "wrn_16_4, SiLU, normalized",
     "half, two ranks", "no augmentation", "pgd, batch statistics, micro", "early stop at once", "warm start, two ranks",
     "warm start, fgsm", "reuse, two ranks", "stale attack, two ranks", "l2, batch statistics, two ranks", "l2, trades",

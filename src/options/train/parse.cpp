@@ -61,7 +61,7 @@ std::string batch_of_recipe(const CommandLine& line, const Bound& bound) {
 }
 
 std::string other_ranks(const TrainOrder& order, int ranks) {
-  if (order.batch_of_recipe.empty() || order.options.batch == 0) return "";
+  if (order.batch_of_recipe.empty() || order.options.batch == 0 || order.options.batch.changes()) return "";
   const std::int64_t of = recipe_named(order.batch_of_recipe).ranks, batch = order.options.batch;
   if (of == ranks) return "";
   const auto ranks_text = [](std::int64_t count) { return std::to_string(count) + (count == 1 ? " rank" : " ranks"); };

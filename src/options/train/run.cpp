@@ -148,7 +148,7 @@ void add_run(TrainTable& table) {
   table
       .add("--recompute", &O::recompute,
            "less memory for training passes: results of batch norms and activations are made a second time, on the way "
-           "back, instead of being kept; the same bits",
+           "back, instead of being kept; the same bits, on a GPU with --deterministic",
            one_of({"none", "norms"}))
       .may_change();
   table

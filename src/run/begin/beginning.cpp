@@ -205,14 +205,7 @@ void act(Found found, const TrainOptions& options, Trainer& trainer, Beginning& 
     beginning.state = std::move(found.checkpoint);
     return;
   }
-  try {
-    trainer.restore(*found.checkpoint, beginning.other_options);
-  } catch (const Error& error) {
-    if (beginning.own()) throw;
-    throw about_resume(options, error);
-  }
-  const std::string dropped = trainer.examples().dropped();
-  if (beginning.left.empty() && !dropped.empty()) beginning.warnings.push_back(dropped);
+  take_up(*found.checkpoint, options, trainer, beginning);
   // A trainer of all ranks cannot hold what belongs to each of the fewer ones.
   if (!beginning.left.empty()) beginning.state = std::move(found.checkpoint);
 }
@@ -223,6 +216,17 @@ std::int64_t epoch_at(const Checkpoint& checkpoint) {
   const std::int64_t steps = integer_of(checkpoint, "steps_per_epoch"), done = integer_of(checkpoint, "step"),
                      next = done - (number_of(checkpoint, "evaluation_due") != 0 ? 1 : 0);
   return steps > 0 && next > 0 ? next / steps : 0;
+}
+
+void take_up(const Checkpoint& checkpoint, const TrainOptions& options, Trainer& trainer, Beginning& beginning) {
+  try {
+    trainer.restore(checkpoint, beginning.other_options);
+  } catch (const Error& error) {
+    if (beginning.own()) throw;
+    throw about_resume(options, error);
+  }
+  const std::string dropped = trainer.examples().dropped();
+  if (beginning.left.empty() && !dropped.empty()) beginning.warnings.push_back(dropped);
 }
 
 Beginning decide(const Found& found, const TrainOptions& options, const Planned& now) {

@@ -48,6 +48,10 @@ struct Planned {
 /// before. Error(checkpoint): it does not say where it stands.
 [[nodiscard]] std::int64_t epoch_at(const Checkpoint& checkpoint);
 
+/// Puts a checkpoint into the trainer of the part that it goes on in, and adds what is to be told of it. On rank 0.
+/// Error(checkpoint): it does not fit the network or the options.
+void take_up(const Checkpoint& checkpoint, const TrainOptions& options, Trainer& trainer, Beginning& beginning);
+
 /// How the run begins, by what there is and by what is asked: reads nothing, changes nothing. `options`: resolved.
 /// Error(usage): the folder holds a run that these options do not continue, or another one's checkpoint does not go
 /// with them. Error(checkpoint): no usable checkpoint, or no usable weights.

@@ -1,6 +1,7 @@
 #include "train/plan/frozen.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <vector>
 
 #include "dat/error.hpp"
@@ -23,27 +24,36 @@ void add(std::vector<std::string>& names, const std::string& name) {
   if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
 }
 
-/// All that may be named, in the order of the network, of the first `segments`.
+/// The stage of a block: "layer3" of "layer3.0", "layer.0" of "layer.0.block.1"; of a block alone its own name.
+[[nodiscard]] std::string stage_of(const std::string& block) {
+  const auto has_digit = [](const std::string& name) {
+    return name.find_first_of("0123456789", name.rfind('.') + 1) != std::string::npos;
+  };
+  std::string stage = front_of(block);
+  while (stage.find('.') != std::string::npos && !has_digit(stage)) stage = front_of(stage);
+  return stage;
+}
+
+/// All that may be named, in the order of the network.
 struct Names {
   std::vector<std::string> blocks{kAllButHead}, modules;
 };
 
-[[nodiscard]] Names names_in(const Graph& graph, int segments) {
+[[nodiscard]] Names names_in(const Graph& graph) {
   Names names;
-  for (int k = 0; k < segments; ++k) {
-    const Segment& segment = graph.segments[static_cast<std::size_t>(k)];
-    if (segment.block.find('.') != std::string::npos)
-      add(names.blocks, segment.block.substr(0, segment.block.find('.')));
-    add(names.blocks, segment.block);
-    add(names.modules, segment.module);
+  const Segment& head = graph.segments.back();
+  for (const Segment& segment : graph.segments) {
+    if (segment.block != head.block) add(names.blocks, stage_of(segment.block));
+    if (segment.block != head.block) add(names.blocks, segment.block);
+    if (segment.module != head.module) add(names.modules, segment.module);
   }
   return names;
 }
 
 /// "NAME; it is one of ...": the names that are most like it first.
-[[nodiscard]] std::string known_names(const Graph& graph, int segments, const std::string& word) {
+[[nodiscard]] std::string known_names(const Graph& graph, const std::string& word) {
   constexpr int kClose = 3;
-  const Names names = names_in(graph, segments);
+  const Names names = names_in(graph);
   std::vector<std::string> all = names.blocks, close;
   all.insert(all.end(), names.modules.begin(), names.modules.end());
   for (int k = 0; k < kClose; ++k) {
@@ -71,7 +81,7 @@ int frozen_segments(const Graph& graph, Granularity granularity, const std::stri
       end = k + 1;
   }
   require(end > 0, ExitCode::usage, "--freeze ", up_to, ": the network has nothing of this name; it has ",
-          known_names(graph, head, up_to));
+          known_names(graph, up_to));
   require(end <= head, ExitCode::usage, "--freeze ", up_to,
           " leaves nothing to train; all-but-head leaves the last layer");
   Parameters layers;

@@ -14,6 +14,8 @@ std::vector<int> beginnings_of_parts(const TrainOptions& options) {
   std::set<int> epochs{0};
   options.batch.add_changes(epochs);
   options.total_batch.add_changes(epochs);
+  const double all = options.warmup_epochs + options.epochs;  // what begins later never does
+  std::erase_if(epochs, [all](int epoch) { return epoch > 0 && epoch >= all - 0.5; });
   return {epochs.begin(), epochs.end()};
 }
 
@@ -24,6 +26,10 @@ int part_at(const TrainOptions& options, std::int64_t epoch) {
 
 TrainOptions part_of(const TrainOptions& options, std::int64_t epoch) {
   TrainOptions part = options;
+  const std::vector<int> all = beginnings_of_parts(options);
+  const auto next = std::upper_bound(all.begin(), all.end(), epoch);
+  part.part_begin = *(next - 1);
+  if (next != all.end()) part.part_end = *next;
   part.batch = options.batch.at(epoch);
   part.total_batch = options.total_batch.at(epoch);
   if (part.micro_batch == 0) part.micro_batch = part.batch;
@@ -32,25 +38,54 @@ TrainOptions part_of(const TrainOptions& options, std::int64_t epoch) {
 }
 
 int epoch_of_largest_part(const TrainOptions& options) {
+  int whole = std::max(options.size, 1);  // no size is larger
+  for (const auto& one : options.train_size.parts()) whole = std::max(whole, one.value);
+  const auto pixels = [&](int epoch) {
+    const TrainOptions part = part_of(options, epoch);
+    double largest = 0;
+    for (const int one : sizes_in_part(part)) largest = std::max<double>(largest, one > 0 ? one : whole);
+    return std::max<int>(part.batch, part.total_batch) * largest * largest;
+  };
   const std::vector<int> all = beginnings_of_parts(options);
-  return *std::max_element(all.begin(), all.end(), [&](int a, int b) {
-    return std::pair(options.batch.at(a), options.total_batch.at(a)) <
-           std::pair(options.batch.at(b), options.total_batch.at(b));
-  });
+  return *std::max_element(all.begin(), all.end(), [&](int a, int b) { return pixels(a) < pixels(b); });
+}
+
+std::vector<int> sizes_in_part(const TrainOptions& part) {
+  std::set<int> sizes{part.train_size.at(part.part_begin)};
+  for (const auto& one : part.train_size.parts())
+    if (one.from > part.part_begin && one.from < part.part_end) sizes.insert(one.value);
+  return {sizes.begin(), sizes.end()};
+}
+
+std::int64_t steps_of_parts(const TrainOptions& options, const Mix& images, int ranks) {
+  std::int64_t steps = 0;
+  for (const int epoch : beginnings_of_parts(options)) {
+    const TrainOptions part = part_of(options, epoch);
+    const Plan plan(part, images, ranks);
+    const std::int64_t end =
+        std::min(plan.steps, part.part_end < plan.epochs ? part.part_end * plan.steps_per_epoch : plan.steps);
+    steps += std::max<std::int64_t>(0, end - part.part_begin * plan.steps_per_epoch);
+  }
+  return steps;
 }
 
 std::string text_of_parts(const TrainOptions& options, const Mix& images, int ranks) {
   const std::vector<int> all = beginnings_of_parts(options);
-  std::string text = Plan(part_of(options, 0), images, ranks).text();
-  for (std::size_t k = 0; all.size() > 1 && k < all.size(); ++k) {
-    const Plan plan(part_of(options, all[k]), images, ranks);
-    text += fmt::format("\n  from epoch {:<6}{} images a step, {} steps an epoch", all[k], plan.images_of_a_step(),
-                        plan.steps_per_epoch);
+  const Plan first(part_of(options, 0), images, ranks);
+  if (all.size() == 1) return first.text();
+  std::string text = fmt::format("{} steps, {} epochs", steps_of_parts(options, images, ranks), first.epochs);
+  if (options.warmup_epochs > 0) text += fmt::format(" ({:g} warm-up)", options.warmup_epochs);
+  for (const int epoch : all) {
+    const Plan plan(part_of(options, epoch), images, ranks);
+    text += (epoch == 0 ? ": " : fmt::format(", from epoch {} on ", epoch)) +
+            fmt::format("{} of {} images", plan.steps_per_epoch, plan.images_of_a_step());
   }
-  return text;
+  return text + " an epoch";
 }
 
 void put_back_parts(TrainOptions& resolved, const TrainOptions& whole, int ranks) {
+  resolved.part_begin = whole.part_begin;
+  resolved.part_end = whole.part_end;
   if (beginnings_of_parts(whole).size() == 1) return;
   resolved.batch = whole.batch;
   resolved.total_batch = whole.total_batch;

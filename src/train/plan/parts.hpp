@@ -22,10 +22,16 @@ namespace dat {
 /// The options of the part that an epoch belongs to: batches are single numbers.
 [[nodiscard]] TrainOptions part_of(const TrainOptions& options, std::int64_t epoch);
 
-/// The epoch from which on a training has its largest batch, and so needs most memory.
+/// Heights = widths of the images that a part is trained on, as --train-size has them; 0: the dataset's.
+[[nodiscard]] std::vector<int> sizes_in_part(const TrainOptions& part);
+
+/// The epoch from which on a step of a training has the most pixels, and so needs most memory.
 [[nodiscard]] int epoch_of_largest_part(const TrainOptions& options);
 
-/// Steps and epochs of a training; where the batch changes by epoch, a line more for each part.
+/// Steps of all parts together.
+[[nodiscard]] std::int64_t steps_of_parts(const TrainOptions& options, const Mix& images, int ranks);
+
+/// Steps and epochs of a training, in one line. Error(usage): a part cannot be planned.
 [[nodiscard]] std::string text_of_parts(const TrainOptions& options, const Mix& images, int ranks);
 
 /// Gives options that have been resolved for one part the batches of the whole training back. With --deterministic they

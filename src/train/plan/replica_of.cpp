@@ -6,8 +6,20 @@
 #include "dat/loader.hpp"
 #include "replica/gpus.hpp"
 #include "train/plan/frozen.hpp"
+#include "train/plan/parts.hpp"
 
 namespace dat {
+
+namespace {
+
+/// Whether training passes see whole images: of some epoch, or of measurements that take all epochs for alike.
+[[nodiscard]] bool trains_on_whole(const TrainOptions& options, const DatasetInfo& images) {
+  const std::vector<int> sizes = sizes_in_part(options);
+  return std::any_of(sizes.begin(), sizes.end(), [&](int size) { return size == 0 || size == images.size; }) ||
+         options.average_bn == "rebuild" || options.budget_unit == "seconds";
+}
+
+}  // namespace
 
 int ranks_on_node(Communicator& ranks, const TrainOptions& options) {
   return options.generators > 0 ? ranks.launch().node_size() : ranks.node_size();
@@ -46,12 +58,13 @@ ReplicaOptions replica_of(const TrainOptions& options, const Plan& plan, const D
                      .normalize = options.normalize,
                      .granularity = granularity_from(options.granularity),
                      .images = images,
-                     .smaller = smaller_sizes(plan, images),
+                     .smaller = smaller_sizes(options, images),
                      .micro_batch = plan.micro_batch,
                      .attack_batch = options.attack_batch,
                      .attack_storage = rounded ? storage_from(options.attack_precision) : DType::f32,
                      .training_storage = storage_from(options.precision),
                      .recompute = options.recompute == "norms",
+                     .trains_on_whole = trains_on_whole(options, images),
                      .needs = method.needs(),
                      .training_batches = role == Role::trainer ? batches : std::vector<int>{},
                      .noise = options.noise,
@@ -75,18 +88,15 @@ std::string precision_without_effect(const TrainOptions& options) {
   return none ? what + "nothing is attacked in training; leave it out" : "";
 }
 
-std::vector<int> smaller_sizes(const Plan& plan, const DatasetInfo& images) {
-  std::vector<int> smaller;
-  for (const auto& part : plan.sizes.parts()) {
-    const int size = part.value;
-    require(size <= images.size, ExitCode::usage, "--train-size cuts ", size, " x ", size, " pixels out of images of ",
-            images.size, " x ", images.size, "; choose at most ", images.size);
-    if (size > 0 && size < images.size && std::find(smaller.begin(), smaller.end(), size) == smaller.end())
-      smaller.push_back(size);
-  }
-  const int last = plan.sizes.last();
+std::vector<int> smaller_sizes(const TrainOptions& options, const DatasetInfo& images) {
+  for (const auto& part : options.train_size.parts())
+    require(part.value <= images.size, ExitCode::usage, "--train-size cuts ", part.value, " x ", part.value,
+            " pixels out of images of ", images.size, " x ", images.size, "; choose at most ", images.size);
+  const int last = options.train_size.last();
   require(last == 0 || last == images.size, ExitCode::usage, "--train-size ends with ", last,
           " pixels, and the network is evaluated on images of ", images.size, "; add ,", images.size, "@EPOCH to it");
+  std::vector<int> smaller = sizes_in_part(options);
+  std::erase_if(smaller, [&](int size) { return size == 0 || size == images.size; });
   return smaller;
 }
 

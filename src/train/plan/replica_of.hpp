@@ -20,9 +20,9 @@ namespace dat {
 /// Threads that read a rank's images: as many as are asked for, else one, where a GPU computes the rank's share of
 /// cores.
 [[nodiscard]] int data_threads(const TrainOptions& options, const Backend& backend);
-/// The sizes of --train-size below that of the images, each once. Error(usage): one is above it, or the last one is not
-/// it.
-[[nodiscard]] std::vector<int> smaller_sizes(const Plan& plan, const DatasetInfo& images);
+/// The sizes below that of the images that a part of a training has (train/plan/parts.hpp), each once. Error(usage):
+/// one of --train-size is above it, or the last one is not it.
+[[nodiscard]] std::vector<int> smaller_sizes(const TrainOptions& options, const DatasetInfo& images);
 
 /// Why --attack-precision of 16 bits changes nothing in this training, for the user; empty: it does, or is f32.
 [[nodiscard]] std::string precision_without_effect(const TrainOptions& options);

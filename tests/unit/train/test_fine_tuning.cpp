@@ -63,12 +63,14 @@ TEST_CASE("Stages, blocks and modules are frozen with all before them", "[fine]"
       {"resnet18", "layer2.0", 24},
       {"resnet18", "layer2.0.conv1", 18},
       {"resnet18", "layer2.0.shortcut", 24},
+      {"imagenet_resnet18", "layer1", 15},
+      {"imagenet_resnet18", "all-but-head", 60},
       {"preact_resnet18", "stem", 1},
       {"preact_resnet18", "layer1.0.conv1", 4},
       {"preact_resnet18", "all-but-head", 52},
       {"preact_resnet18_bn", "all-but-head", 54},
-      {"wrn16_4", "block2", 29},
-      {"wrn16_4", "block1.layer.0", 8},
+      {"wrn_16_4", "block2", 26},
+      {"wrn_16_4", "block1.layer.0", 7},
   }));
   INFO(network << " " << name);
   CHECK(segments_of(network, name) == segments);
@@ -80,7 +82,11 @@ TEST_CASE("What cannot be frozen is refused, with the names that are most like i
   };
   const std::string unknown = refusal("resnet18", "layer5", Granularity::tensor);
   CHECK(unknown.starts_with("2: --freeze layer5: the network has nothing of this name; it has layer"));
-  CHECK(contains(unknown, "all-but-head, stem, layer1, layer1.0"));
+  CHECK(contains(unknown, "all-but-head, stem, layer"));
+  const std::string deep = refusal("dm_wrn_28_10", "block3", Granularity::tensor);
+  CHECK(contains(deep, "stem, layer.0, layer.0.block.0, layer.0.block.1"));
+  CHECK(!contains(deep, "logits"));
+  CHECK(segments_of("dm_wrn_28_10", "layer.1") == segments_of("dm_wrn_28_10", "layer.1.block.3"));
   CHECK(contains(refusal("resnet18", "layer", Granularity::tensor), "nothing of this name"));
   CHECK(contains(refusal("resnet18", "layer2.0.conv9", Granularity::tensor), "it has layer2.0.conv"));
   CHECK(contains(refusal("resnet18", "linear", Granularity::tensor), "leaves nothing to train"));
