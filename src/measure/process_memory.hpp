@@ -30,7 +30,7 @@ struct ProcessMemory {
 /// For people: the peak, and a line for each part.
 [[nodiscard]] std::string text_of(const ProcessMemory& memory);
 
-/// What MPI takes once it has begun, beyond the code that is linked: 10.3 to 12.4 MB with Open MPI 4.1 and 1 to 3 ranks
+/// What MPI, and code that runs for the first time, take beyond that: some 11 MB with Open MPI 4.1 and 1 to 3 ranks
 /// (docs/results/2026-11-28-memory.txt).
 constexpr std::size_t kMemoryOfMpi = 11 << 20;
 

@@ -133,8 +133,8 @@ void tell(const EvaluationReport& report, const std::function<std::string()>& wr
   const Buffers& batch = s.replica->images();
   const std::size_t looked_at =
       s.sequence ? 2 * static_cast<std::size_t>(batch.capacity * batch.layout.elements()) * sizeof(float) : 0;
-  return text_of(process_memory(s.replica->backend(), {{"results", images * (1 + attacks) * kOfAnImage},
-                                                       {"images that are looked at", looked_at}}));
+  return text_of(process_memory(s.replica->backend(),
+                                {{"results", images * (1 + attacks) * kOfAnImage}, {"images looked at", looked_at}}));
 }
 
 int evaluate(Communicator& world, const EvalOptions& options, int argc, char** argv) {
