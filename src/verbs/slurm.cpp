@@ -149,14 +149,14 @@ void take_known_network(TrainOrder& order) {
     for (const auto& [purpose, bytes] : memory_of(*trainer, options, trainers)) buffers += static_cast<double>(bytes);
   }
   const Splits& splits = gpu ? own : trainer->splits();
-  const Plan plan(options, mix_of(options, *splits.train), trainers);
+  const Mix mix = mix_of(options, *splits.train);
+  const Plan plan(options, mix, trainers);
   require_ranks(options, plan, ranks);
   buffers += warm_start_bytes(options, plan, *splits.train);
   const Memory memory = memory_of(splits, options, plan, buffers, gpu);
   // Rank 0 has what all ranks keep of every image twice while it reads a checkpoint.
   const double at_once = options.warm_start > 0 ? 2 * image_bytes(*splits.train) : 0;
   const StepTime step = step_time(job);
-  const Mix mix = mix_of(options, *splits.train);
   const double whole = step.seconds * static_cast<double>(steps_of_parts(whole_training, mix, trainers));
   const std::string length = text_of_parts(whole_training, mix, trainers);
   std::string limit = job.time;

@@ -1443,7 +1443,7 @@ MUTATIONS = [
     ("slurm: words as they are", "include/dat/shell.hpp", "if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return",
      "if (!plain.empty()) return", "slurm:Printed"),
     ("slurm: memory of one rank", SLURM_VERB, "memory.bytes * job.ranks_per_node", "memory.bytes", "slurm:Printed"),
-    ("slurm: steps of one rank", SLURM_VERB, "mix_of(options, *splits.train), trainers);", "mix_of(options, *splits.train), 1);", "slurm:Printed"),
+    ("slurm: steps of one rank", "src/verbs/slurm.cpp", "static_cast<double>(steps_of_parts(whole_training, mix, trainers))", "static_cast<double>(steps_of_parts(whole_training, mix, 1))", "slurm:Printed"),
     ("slurm: one rank has the faults of several", PLANNED, "  one.faults = TrainOptions{}.faults;", "  // one.faults = TrainOptions{}.faults;", "slurm:Printed"),
     ("slurm: what several ranks are refused is not looked at", SLURM_VERB, "  require_ranks(options, plan, ranks);\n", "", "slurm:Printed"),
     ("slurm: messages of one rank", PLANNED, "reducer.memory(ranks) - reducer.memory(1)", "reducer.memory(1) - reducer.memory(1)", "slurm:Printed"),

@@ -313,7 +313,7 @@ TABLE = [
                             "--warmup-epochs 0 --lambda 1 --granularity module --normalize cifar10"),
     ("dm_wrn_16_1, ReLU, odd", 1, "2", "--network dm_wrn_16_1 --activation relu --data 21.h5 --attack fgsm --batch 4 "
                                        "--limit-train 8 --warmup-epochs 0"),
-    ("imagenet_resnet18", 2, "2", "--network imagenet_resnet18 --width 12 --data 37.h5 --attack-steps 1 --batch 2 "
+    ("imagenet_resnet18", 2, "2", "--network imagenet_resnet18 --width 21 --data 37.h5 --attack-steps 1 --batch 2 "
      "--limit-train 8 --warmup-epochs 0 --lambda 1 --normalize imagenet --granularity block --budget 6"),
     ("imagenet_resnet18, 64 pixels", 1, "2", "--network imagenet_resnet18 --width 16 --data 64.h5 --attack fgsm "
      "--attack-bn train --batch 4 --limit-train 8 --warmup-epochs 0 --granularity module"),
