@@ -75,6 +75,7 @@ class FineTuning(common.TestCase):
         self.train("generated", *merged(*FREEZE, "--attack-bn", "eval", "--generators", 1), ranks=3)
         self.assert_same(common.state("generated"), common.state("apart"))
 
+    @common.at_night
     def test_ranks_that_may_be_false_do_the_same_work(self):
         false = ["--aggregator", "centered_clip", "--byzantine", "--attack-bn", "eval", "--attack-steps", 1, "--eval", "fgsm"]
         self.train("run", *merged(*FREEZE, *false, "--max-steps", 7), ranks=4)
