@@ -54,7 +54,7 @@ done
 part env DAT_NIGHT=1 "$python" tests/e2e/autoattack.py "$program"
 part env DAT_NIGHT=1 "$python" tests/e2e/certify.py "$program"
 part env DAT_NIGHT=1 "$python" tests/e2e/files.py "$program" Full Beside
-part env DAT_NIGHT=1 "$python" tests/e2e/export.py "$program" Others
+part env DAT_NIGHT=1 "$python" tests/e2e/export.py "$program"
 part env DAT_NIGHT=1 "$python" tests/e2e/fine_tuning.py "$program" FineTuning Table
 part env DAT_NEW_HEAD_MUTANTS=3334 build/test/tests/dat_tests "A damaged file gives*"
 part env DAT_NIGHT=1 "$python" tests/e2e/data.py "$program" ManyClasses

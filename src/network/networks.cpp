@@ -48,14 +48,7 @@ struct Wide {
 }
 
 /// The row of a name that has one of the forms.
-[[nodiscard]] Networks::Row wide_row(const std::string& name) {
-  const Wide wide = read_wide(name).value();
-  std::vector<Setting> settings;
-  if (const int width = kStageWidth * wide.factor; width != NetworkOptions{}.width)
-    settings.push_back({"width", std::to_string(width)});
-  if (wide.family->activation != "relu") settings.push_back({"activation", wide.family->activation});
-  return {name, maker_of(wide), settings};
-}
+[[nodiscard]] Networks::Row wide_row(const std::string& name) { return {name, maker_of(read_wide(name).value())}; }
 
 }  // namespace
 

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <algorithm>
+#include <iterator>
+
 #include "dat/error.hpp"
 #include "dat/network.hpp"
 #include "options/ranges.hpp"
@@ -9,22 +12,17 @@ namespace dat {
 
 // Options that several verbs have. Options is the struct of the verb.
 
-[[nodiscard]] inline std::string about_width() {
-  return "channels of the first stage; auto: " + std::to_string(NetworkOptions{}.width) + ", of " +
-         own_values(networks(), "width");
-}
+inline const char* const kAboutWidth = "channels of the first stage; auto: 64, or 16 W";
 
-/// Names of networks; `automatic`: or auto.
+/// A network by its name; `automatic`: or auto.
 [[nodiscard]] inline Range one_network(bool automatic = false) {
-  std::vector<std::string> names = networks().names();
+  std::vector<std::string> names = networks().names(), shown;
   if (automatic) names.insert(names.begin(), "auto");
-  Range range = one_of(names);
+  std::copy_if(names.begin(), names.end(), std::back_inserter(shown),
+               [](const std::string& name) { return !is_formed_network(name); });
   const std::vector<std::string> forms = Networks::forms();
-  names.insert(names.end(), forms.begin(), forms.end());
-  range.label = joined(names, "|");
-  range.also = is_formed_network;
-  range.others = about_networks;
-  return range;
+  shown.insert(shown.end(), forms.begin(), forms.end());
+  return {.label = joined(shown, "|"), .choices = names, .also = is_formed_network, .others = about_networks};
 }
 
 template <class Options>

@@ -22,7 +22,7 @@ namespace {
 const Registry<std::unique_ptr<LayerSelector>(const SelectorOptions&)>& selectors() {
   static const Registry<std::unique_ptr<LayerSelector>(const SelectorOptions&)> registry(
       "selector",
-      {{"all", make_all_selector},
+      {{"all", make_all_selector, {{"freeze-epochs"}}},
        {"exp3", make_exp3_selector, drawing({{"bandit-loss"}, {"bandit-rate"}})},
        {"oracle", make_oracle_selector, drawing()},
        {"uniform", make_uniform_selector, drawing()},

@@ -21,7 +21,7 @@ const TableOf<BenchOptions>& bench_table() {
     TableOf<O> table;
     table.add("--network", &O::network,
               "architecture; images are drawn, in 10 classes: 32x32, or of the size of --data", one_network());
-    table.add("--width", &O::width, about_width(), kAutoWidth);
+    table.add("--width", &O::width, kAboutWidth, kAutoWidth);
     table.add("--batch", &O::batch, "images per rank and step", kBatch);
     table.add("--attack-steps", &O::attack_steps, "gradient steps of pgd", kSteps);
     table.add("--data", &O::data, "files made by 'dat_hpc data', whose reading is measured, too; none: no reading",

@@ -27,7 +27,7 @@ void add_calibration(TableOf<ForecastOptions>& table) {
   table.add("--calibration", &O::calibration,
             "calibration.json that an earlier call has left in its --out; none: measured now, as follows", kPath);
   table.add("--network", &O::network, "architecture; images are drawn, in 10 classes", one_network());
-  table.add("--width", &O::width, about_width(), kAutoWidth);
+  table.add("--width", &O::width, kAboutWidth, kAutoWidth);
   table.add("--train-size", &O::train_size,
             "height = width of the images: a step of each size is a forecast of its own", {.low = 8, .high = 4096});
   table.add("--batch", &O::batch, "images per rank and step", kBatch);

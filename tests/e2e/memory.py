@@ -7,7 +7,7 @@ import subprocess
 import common
 
 # Mostly activations and weights, so that the program itself does not hide what is forgotten.
-TRAINING = ["--data", "set.h5", "--network", "preact_resnet18", "--width", 64, "--batch", 48, "--micro-batch", 24, "--threads", 2,
+TRAINING = ["--data", "set.h5", "--network", "preact_resnet18", "--width", 64, "--batch", 16, "--threads", 2,
             "--attack-steps", 1, "--epochs", 1, "--warmup-epochs", 0, "--max-steps", 1, "--eval", "pgd1", "--limit-test", 8]
 PART = 0.05  # docs/results/2026-11-28-memory.txt has 3 % of three networks
 
@@ -37,7 +37,7 @@ def megabytes(name, text):
 
 class Memory(common.TestCase):
     def test_the_peak_is_what_was_said(self):
-        common.synthetic("set.h5", train=48, test=8, size=16, classes=4)
+        common.synthetic("set.h5", train=16, test=8, size=16, classes=4)
         kept, again = said("validate", *TRAINING), said("validate", *TRAINING, "--recompute", "norms")
         self.assertLess(megabytes("activations", again), 0.6 * megabytes("activations", kept))
         self.check(kept, peak("train", "--out", "run", *TRAINING))

@@ -41,7 +41,7 @@ class Repeated(common.TestCase):
         self.check("--batch", 8, "--warm-start", 2, ranks=3)
 
     def test_where_one_makes_again_what_the_other_keeps(self):
-        self.check("--batch", 16, "--micro-batch", 5, "--limit-train", 32, "--deterministic", "--attack-bn", "train",
+        self.check("--batch", 10, "--micro-batch", 5, "--max-steps", 1, "--deterministic", "--attack-bn", "train",
                    network="resnet18", ranks=3, other=["--recompute", "norms"])
 
     @common.at_night

@@ -31,7 +31,8 @@ Steps     The next point follows from the last one and the program's own gradien
           numbers below 1: 3 * 2^-24.
 Loss      After the attack, against PyTorch's own attack in float32, both computed in float64. The paths part and end at
           other pixels (up to a tenth), but at the same loss: eight of PyTorch's from starts 1e-6 apart have a standard
-          deviation of 3e-4 and 6e-4. Eight of those are allowed; a step size that is a tenth too small makes 1.2e-2.
+          deviation of 3e-4 and 6e-4. Eight of those are allowed; a step size that is a tenth too small makes 1.2e-2. Not
+          of ImageNet's networks with bottlenecks, where PyTorch's own are a fourth apart.
 """
 
 import argparse
@@ -210,6 +211,8 @@ def check(probe, device, network, width, size, folder):
     outside = torch.maximum((point - x).abs() - eps, (point - 0.5).abs() - 0.5).clamp_min(0)
     table.row("x_adv, outside", float(outside.max()), 2.0**-24)
 
+    if network in ("imagenet_resnet50", "imagenet_wrn50_2"):
+        return table
     model, other = case.network(torch.float64, train=False), case.attack(torch.float32)[1].double()
     with torch.no_grad():
         found, expected = (float(F.cross_entropy(model(images), case.labels)) for images in (point, other))

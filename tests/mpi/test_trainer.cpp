@@ -565,7 +565,7 @@ TEST_CASE("An attack that has begun elsewhere begins anew, and it is said", "[st
     CHECK(std::isfinite(trainer.step(false).loss_adv));
     // As many images in a step, and steps in an epoch, but on one rank: what had begun was of a part of its images.
     TrainOptions same = stale_run(2);
-    same.batch *= world().size();
+    same.batch = same.batch * world().size();
     Trainer whole(*alone, same);
     whole.restore(straight.states[1]);
     CHECK(whole.examples().dropped().find(std::to_string(world().size()) + " ranks") != std::string::npos);

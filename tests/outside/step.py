@@ -319,8 +319,8 @@ TABLE = [
      "--attack-bn train --batch 4 --limit-train 8 --warmup-epochs 0 --granularity module"),
     ("imagenet_resnet50, SiLU", 1, "2", "--network imagenet_resnet50 --width 16 --activation silu --data 64.h5 "
      "--attack-steps 1 --batch 4 --limit-train 8 --warmup-epochs 0 --lambda 1"),
-    ("imagenet_resnet50, SiLU, 224 pixels", 1, "2", "--network imagenet_resnet50 --width 16 --activation silu --data 224.h5 "
-     "--attack-steps 1 --batch 4 --limit-train 8 --warmup-epochs 0 --lambda 1 --normalize imagenet"),
+    ("imagenet_resnet50, SiLU, 224 pixels", 1, "2", "--network imagenet_resnet50 --width 5 --activation silu --data 224.h5 "
+     "--attack-steps 1 --batch 4 --limit-train 8 --limit-test 4 --warmup-epochs 0 --lambda 1 --normalize imagenet"),
     ("imagenet_wrn50_2, SiLU", 1, "2", "--network imagenet_wrn50_2 --width 16 --activation silu --data 64.h5 --attack none "
                                        "--batch 4 --limit-train 8 --warmup-epochs 0 --lambda 1"),
     ("SiLU", 1, STEPS, "--activation silu --lambda 1 --optimizer sgd --lr 0.5"),

@@ -1,6 +1,7 @@
 // What of a network that has been trained before is trained on: of the help's group Network.
 
 #include "dat/dataset.hpp"
+#include "dat/selector.hpp"
 #include "options/ranges.hpp"
 #include "options/train/groups.hpp"
 
@@ -21,9 +22,9 @@ void add_fine_tuning(TrainTable& table) {
       .add("--freeze-epochs", &O::freeze_epochs,
            "epochs, warm-up included, after which everything is trained; 0: --freeze counts in all", kCount)
       .works_with("freeze", {}, "--freeze-epochs says how long --freeze counts; add that")
-      .works_with("selector", {"all"},
-                  "--freeze-epochs works with --selector all, not with {selector}, which cannot learn of layers that "
-                  "come later; leave one of them off");
+      .counts_with("selector", selectors(),
+                   "--freeze-epochs works with --selector all, not with {selector}, which cannot learn of layers that "
+                   "come later; leave one of them off");
   table.add("--head-lr", &O::head_lr, "learning rate of the last layer; auto: --lr", kAutoRadius);
   table.not_together({"freeze"}, {"mask", {"per_worker"}},
                      "--freeze does not work with --mask per_worker, where layers are those of a rank; leave one of "

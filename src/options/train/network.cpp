@@ -8,12 +8,12 @@ namespace dat {
 void add_network(TrainTable& table) {
   using O = TrainOptions;
   table.group("Network");
-  table.add("--network", &O::network, "architecture; D: depth, 6k + 4, W: widening factor", one_network())
+  table.add("--network", &O::network, "architecture; D: depth (6k + 4), W: widening factor", one_network())
       .decides_function();
-  table.add("--width", &O::width, about_width(), kAutoWidth).decides_function();
+  table.add("--width", &O::width, kAboutWidth, kAutoWidth).decides_function();
   table
       .add("--activation", &O::activation,
-           "what follows batch norms; silu: x/(1 + exp(-x)), Swish; auto: silu in dm_wrn, else relu",
+           "what follows batch norms; silu: x/(1 + exp(-x)), Swish; auto: silu in dm_wrn_*, else relu",
            one_of({"auto", "relu", "silu"}))
       .decides_function();
   table

@@ -24,16 +24,6 @@ void add(std::vector<std::string>& names, const std::string& name) {
   if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
 }
 
-/// The stage of a block: "layer3" of "layer3.0", "layer.0" of "layer.0.block.1"; of a block alone its own name.
-[[nodiscard]] std::string stage_of(const std::string& block) {
-  const auto has_digit = [](const std::string& name) {
-    return name.find_first_of("0123456789", name.rfind('.') + 1) != std::string::npos;
-  };
-  std::string stage = front_of(block);
-  while (stage.find('.') != std::string::npos && !has_digit(stage)) stage = front_of(stage);
-  return stage;
-}
-
 /// All that may be named, in the order of the network.
 struct Names {
   std::vector<std::string> blocks{kAllButHead}, modules;
@@ -43,9 +33,12 @@ struct Names {
   Names names;
   const Segment& head = graph.segments.back();
   for (const Segment& segment : graph.segments) {
-    if (segment.block != head.block) add(names.blocks, stage_of(segment.block));
-    if (segment.block != head.block) add(names.blocks, segment.block);
     if (segment.module != head.module) add(names.modules, segment.module);
+    if (segment.block == head.block) continue;
+    for (std::size_t dot = segment.block.find('.'); dot != std::string::npos; dot = segment.block.find('.', dot + 1))
+      if (dot > 0 && std::isdigit(static_cast<unsigned char>(segment.block[dot - 1])) != 0)  // a stage is numbered
+        add(names.blocks, segment.block.substr(0, dot));
+    add(names.blocks, segment.block);
   }
   return names;
 }

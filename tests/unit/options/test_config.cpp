@@ -85,6 +85,7 @@ TEST_CASE("the bare program trains with the defaults of the structure") {
   defaults.eval = {"pgd10"};
   defaults.attack_bn = "eval";
   defaults.width = 64;
+  defaults.activation = "relu";
   defaults.attack_start = "uniform";
   defaults.start_box = "off";
   defaults.average_bn = "raw";
@@ -1078,7 +1079,8 @@ TEST_CASE("a network's activation and normalization are kept as they are given, 
   const Parsed command = parse({"--activation", "silu", "--normalize", "0.1307,0.3081"});
   CHECK(parse_file(command.resolved_toml).train == command.train);
   CHECK(command.train.normalize == "0.1307,0.3081");
-  CHECK(contains(refusal({"--normalize", "0.5"}), "--normalize must be none, cifar10, cifar100, or the means"));
+  CHECK(
+      contains(refusal({"--normalize", "0.5"}), "--normalize must be none, cifar10, cifar100, imagenet, or the means"));
   CHECK(contains(refusal({"--activation", "swish"}), "relu, silu"));
 }
 
