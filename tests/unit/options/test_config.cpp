@@ -1398,6 +1398,20 @@ TEST_CASE("what changes by epoch is refused where it is not written so, or canno
   CHECK(contains(refusal({"--attack", "none,pgd@3", "--staleness", "2"}), "does not go with --warm-start"));
   CHECK(contains(refusal({"--attack-steps", "1,2@3", "--staleness", "2"}), "not --attack and --attack-steps"));
   CHECK(contains(refusal({"--attack-steps", "1,4@3", "--stale-attack", "2"}), "more than the 1 iterations"));
+  const Parsed batches = parse({"--batch", "512,128@12", "--micro-batch", "32"});
+  CHECK(batches.train.batch.at(11) == 512);
+  CHECK(batches.train.batch == 128);
+  CHECK(contains(batches.resolved_toml, "batch = \"512,128@12\""));
+  CHECK(parse_train_options(batches.resolved_toml, "text") == batches.train);
+  CHECK(parse({"--batch", "512,128@12"}).train.micro_batch == 0);
+  const auto refused = [](std::vector<std::string> more) {
+    more.insert(more.begin(), {"--batch", "512,128@12"});
+    return refusal(more);
+  };
+  CHECK(contains(refused({"--micro-batch", "256"}), "--batch 128 is no multiple of --micro-batch 256"));
+  CHECK(contains(refused({"--max-steps", "9"}), "does not go with --max-steps"));
+  CHECK(contains(refused({"--deterministic"}), "add --micro-batch N"));
+  CHECK(contains(refusal({"--batch", "512,auto@3"}), "a number in each of them"));
   CHECK(contains(refusal({"--attack", "fgsm,pgd@3", "--attack-stop", "1"}), "works with --attack pgd"));
   CHECK(parse({"--eps", "2/255..8/255@0-3", "--staleness", "2"}).train.staleness == 2);
 }

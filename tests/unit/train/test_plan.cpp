@@ -1,5 +1,6 @@
 #include "catch.hpp"
 #include "errors.hpp"
+#include "train/plan/parts.hpp"
 #include "train/plan/plan.hpp"
 
 using namespace dat;
@@ -88,4 +89,47 @@ TEST_CASE("A batch of all ranks is shared out evenly, or refused with the next o
   CHECK(Plan(options, 24, 2).images_of_a_step() == 24);
   options.deterministic = true;
   CHECK(contains(refusal_of(options, 2), "2 ranks of --batch 2147483647 are 4294967294 images a step"));
+}
+
+TEST_CASE("A training whose batch changes by epoch has parts, each planned by itself", "[plan]") {
+  TrainOptions options = plain();
+  options.warmup_epochs = 1;
+  options.epochs = 9;
+  options.micro_batch = options.attack_batch = 0;
+  options.batch = ByEpoch<int>({{0, 8, 0, 8}, {4, 6, 4, 6}, {7, 3, 7, 3}, {10, 2, 10, 2}});
+  options.train_size = ByEpoch<int>({{0, 12, 0, 12}, {5, 16, 5, 16}, {7, 0, 7, 0}});
+  CHECK(beginnings_of_parts(options) == std::vector{0, 4, 7});  // what begins with the end never does
+  CHECK(part_at(options, 3) == 0);
+  CHECK(part_at(options, 4) == 1);
+  CHECK(part_at(options, 99) == 2);
+  const TrainOptions middle = part_of(options, 5);
+  CHECK(middle.batch == 6);
+  CHECK(!middle.batch.changes());
+  CHECK(middle.micro_batch == 6);
+  CHECK(middle.attack_batch == 6);
+  CHECK(middle.part_begin == 4);
+  CHECK(middle.part_end == 7);
+  CHECK(sizes_in_part(part_of(options, 0)) == std::vector{12});
+  CHECK(sizes_in_part(middle) == std::vector{12, 16});
+  CHECK(sizes_in_part(part_of(options, 8)) == std::vector{0});
+  CHECK(epoch_of_largest_part(options) == 4);
+  // 24 images on two ranks: 2, 2 and 4 steps an epoch.
+  CHECK(steps_of_parts(options, 24, 2) == 4 * 2 + 3 * 2 + 3 * 4);
+  CHECK(
+      text_of_parts(options, 24, 2) ==
+      "26 steps, 10 epochs (1 warm-up): 2 of 16 images, from epoch 4 on 2 of 12 images, from epoch 7 on 4 of 6 images "
+      "an epoch");
+  TrainOptions resolved = part_of(options, 5);
+  put_back_parts(resolved, options, 2);
+  CHECK(resolved == options);
+  options.deterministic = true;
+  options.micro_batch = options.attack_batch = 1;
+  resolved = part_of(options, 5);
+  put_back_parts(resolved, options, 2);
+  CHECK(resolved.batch == 0);
+  CHECK(resolved.total_batch.at(0) == 16);
+  CHECK(resolved.total_batch.at(9) == 6);
+  const TrainOptions same = plain();
+  CHECK(part_of(same, 3).part_end == kMostEpochs);
+  CHECK(text_of_parts(same, 24, 1) == Plan(same, 24, 1).text());
 }
