@@ -1,8 +1,5 @@
 #pragma once
 
-#include <algorithm>
-#include <iterator>
-
 #include "dat/error.hpp"
 #include "dat/network.hpp"
 #include "options/ranges.hpp"
@@ -12,17 +9,16 @@ namespace dat {
 
 // Options that several verbs have. Options is the struct of the verb.
 
-inline const char* const kAboutWidth = "channels of the first stage; auto: 64, or 16 W";
+inline const char* const kAboutWidth = "channels of the first stage; auto: 64, 16 W";
 
-/// A network by its name; `automatic`: or auto.
+/// A network by its name; `automatic`: or auto. Too many to stand in the help: the message about a wrong one has them.
 [[nodiscard]] inline Range one_network(bool automatic = false) {
-  std::vector<std::string> names = networks().names(), shown;
+  std::vector<std::string> names = networks().names();
   if (automatic) names.insert(names.begin(), "auto");
-  std::copy_if(names.begin(), names.end(), std::back_inserter(shown),
-               [](const std::string& name) { return !is_formed_network(name); });
-  const std::vector<std::string> forms = Networks::forms();
-  shown.insert(shown.end(), forms.begin(), forms.end());
-  return {.label = joined(shown, "|"), .choices = names, .also = is_formed_network, .others = about_networks};
+  return {.label = (automatic ? "auto|NAME|" : "NAME|") + joined(Networks::forms(), "|"),
+          .choices = names,
+          .also = is_formed_network,
+          .others = about_networks};
 }
 
 template <class Options>

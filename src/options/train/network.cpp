@@ -8,7 +8,9 @@ namespace dat {
 void add_network(TrainTable& table) {
   using O = TrainOptions;
   table.group("Network");
-  table.add("--network", &O::network, "architecture; D: depth (6k + 4), W: widening factor", one_network())
+  table
+      .add("--network", &O::network, "architecture; D: depth (6k + 4), W: widening factor; a wrong name lists all",
+           one_network())
       .decides_function();
   table.add("--width", &O::width, kAboutWidth, kAutoWidth).decides_function();
   table
