@@ -100,7 +100,6 @@ int main(int argc, char** argv) {
   dat::TrainOptions options;
   options.network = "small_cnn";
   options.width = 16;
-  options.total_batch = 64;
   options.micro_batch = 8;
   options.attack_steps = 8;
   options.attack_bn = "eval";
@@ -112,7 +111,7 @@ int main(int argc, char** argv) {
   options.optimizer = "sgd";
   options.lambda = 0;
   Delays delays;
-  int steps = 20, before = 5;
+  int steps = 20, before = 5, images = 64;
   bool deterministic = false;
   std::string data;
   CLI::App app("Times steps with generators whose computing is a delay: one line of JSON, from rank 0",
@@ -125,7 +124,7 @@ int main(int argc, char** argv) {
   app.add_option("--network", options.network, "what the messages of weights are as long as");
   app.add_option("--width", options.width);
   app.add_option("--data", data, "a file of images; none: 32x32, drawn");
-  app.add_option("--total-batch", options.total_batch, "images of all trainers");
+  app.add_option("--total-batch", images, "images of all trainers");
   app.add_option("--micro-batch", options.micro_batch);
   app.add_option("--steps", options.attack_steps, "of the attack");
   app.add_option("--image-seconds", delays.image, "of a trainer for an image, without the attack");
@@ -139,7 +138,10 @@ int main(int argc, char** argv) {
     options.deterministic = deterministic;
     if (!data.empty()) options.data = {data};
     const int trainers = dat::trainers_of(world->size(), options);
-    if (!deterministic) options.batch = std::exchange(options.total_batch, 0) / trainers;
+    if (deterministic)
+      options.total_batch = images;
+    else
+      options.batch = images / trainers;
     const bool trains = world->rank() < trainers;
     const auto group = world->split(trains ? 0 : 1, world->rank());
     if (!trains) return attack(*world, options, delays);
@@ -148,7 +150,7 @@ int main(int argc, char** argv) {
     double speed = 0, sum = 0;  // speed: images a second of all generators
     for (int k = 0; k < options.generators; ++k) speed += 1 / (delays.attack * delays.slowness(k));
     for (const double one : found.seconds) sum += one;
-    const int images = deterministic ? options.total_batch : options.batch * trainers;
+    if (!deterministic) images = options.batch * trainers;
     std::cout << nlohmann::ordered_json{{"trainers", trainers},
                                         {"generators", options.generators},
                                         {"staleness", options.staleness},

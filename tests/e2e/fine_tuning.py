@@ -8,7 +8,6 @@ import subprocess
 import sys
 
 import h5py
-import numpy as np
 
 import common
 
@@ -16,7 +15,7 @@ SET = {"train": 64, "test": 24, "size": 16, "classes": 4}
 # Six steps an epoch, on any number of ranks.
 RUN = ["--data", "set.h5", "--network", "small_cnn", "--width", 20, "--threads", 1, "--attack-steps", 2, "--eval", "pgd2", "--eval-every", 1,
        "--warmup-epochs", 1, "--epochs", 1, "--selector", "all", "--optimizer", "sgd", "--lr", 0.1, "--deterministic", "--total-batch", 12,
-       "--micro-batch", 2, "--checkpoint-every", 1]
+       "--micro-batch", 2, "--checkpoint-every", 2]
 FREEZE = ["--freeze", "conv2", "--freeze-epochs", 1, "--attack-bn", "train", "--head-lr", 0.2, "--average", "ema", "--average-decay", 0.5]
 STILL = ("conv1", "bn1", "conv2", "bn2")
 
@@ -76,11 +75,12 @@ class FineTuning(common.TestCase):
         self.train("generated", *merged(*FREEZE, "--attack-bn", "eval", "--generators", 1), ranks=3)
         self.assert_same(common.state("generated"), common.state("apart"))
 
+    @common.at_night
     def test_ranks_that_may_be_false_do_the_same_work(self):
         false = ["--aggregator", "centered_clip", "--byzantine", "--attack-bn", "eval", "--attack-steps", 1, "--eval", "fgsm"]
         self.train("run", *merged(*FREEZE, *false, "--max-steps", 7), ranks=4)
         self.assertEqual(common.rows("run", "ban"), [])
-        self.assert_still("run", 5, 6)
+        self.assert_still("run", 4, 6)
 
     def test_a_new_last_layer_in_one_step(self):
         common.synthetic("other.h5", **SET | {"classes": 3})
@@ -88,21 +88,21 @@ class FineTuning(common.TestCase):
         base = self.arrays("base", 2)
         common.write_safetensors("base.safetensors", {name.split("/")[1]: values for name, values in base.items() if name.startswith(("param/", "bn/"))})
         new = ["train", *merged("--data", "other.h5", "--seed", 5), "--initialize"]
-        head = ["--new-head", 3, "--freeze", "all-but-head", "--max-steps", 2]
+        head = ["--new-head", 3, "--freeze", "all-but-head", "--max-steps", 4]
         for source in "base", "base.safetensors":
             ended = common.run(*new, source, *head, "--size", 20, "--out", f"of-{source}")
             self.assertEqual(ended.code, 0, ended.text)
             self.assertIn(f"beginning with the weights of {source}, with a new last layer of 3 classes", ended.text)
             self.assertEqual(", of images of 16x16, where these are 20x20" in ended.text, source == "base")
-            self.assert_still(f"of-{source}", 1, 2, (*STILL, "conv3", "bn3"))
-            after = self.arrays(f"of-{source}", 2)
+            self.assert_still(f"of-{source}", 2, 4, (*STILL, "conv3", "bn3"))
+            after = self.arrays(f"of-{source}", 4)
             for name, values in base.items():
                 if name.startswith(("param/", "bn/")) and "linear" not in name:
                     self.assertEqual(common.bits(values), common.bits(after[name]), name)
             self.assertEqual(after["param/linear.weight"].shape, (3, 40))
         # The same last layer as `import` makes with this seed, and a fresh optimizer.
         self.assertEqual(common.run("import", "base", "--new-head", 3, "--seed", 5, "--out", "new.h5").code, 0)
-        self.assertEqual(common.run(*new, "new.h5", "--freeze", "all-but-head", "--max-steps", 2, "--size", 20, "--out", "imported").code, 0)
+        self.assertEqual(common.run(*new, "new.h5", "--freeze", "all-but-head", "--max-steps", 4, "--size", 20, "--out", "imported").code, 0)
         self.assert_same(common.state("imported"), common.state("of-base"))
         # What does not fit is told at once, all of it.
         ended = self.refuse(4, r"in 2 tensors: linear.bias is \[4\], not \[3\]; linear.weight is \[4,40\], not \[3,40\]|"
@@ -115,22 +115,18 @@ class FineTuning(common.TestCase):
 
     def test_what_is_saved_is_forecast(self):
         run = ["--data", "set.h5", "--network", "resnet18", "--width", 3, "--threads", 1, "--attack", "fgsm", "--eval-every", 0, "--batch", 8,
-               "--eval", "fgsm", "--max-steps", 1, "--lambda", 1, "--freeze", "layer3"]
-        for selector in ["--selector", "all"], ["--selector", "exp3", "--budget", 8, "--budget-unit", "bytes"]:
-            text = common.run("validate", *run, *selector, ranks=2).text
-            found = re.search(r"trained +(\d+) parameters, those behind layer3; (\S+) weight gradients of convolutions per step", text)
-            self.assertTrue(found, text)
-            sent = float(re.search(r"([0-9.]+) MB with all layers active", text)[1])
-            out = selector[1]
-            self.train(out, *run, *selector, ranks=2)
-            row, = common.rows(out, "step")
-            self.assertAlmostEqual(row["bytes_sent"] / 1e6, sent, delta=0.051)
-            with h5py.File(common.checkpoints(out)[-1]) as file:
-                shapes = {name: item.shape for name, item in file["param"].items()}
-            trained = sum(int(np.prod(shape)) for name, shape in shapes.items() if name.startswith(("layer4", "linear")))
-            self.assertEqual(int(found[1]), trained)
-            if selector[1] == "all":  # the first epoch is a warm-up, with all layers
-                self.assertEqual(row["weight_gradients"], float(found[2]))
+               "--eval", "fgsm", "--max-steps", 1, "--lambda", 1, "--freeze", "layer3", "--selector", "all"]
+        text = common.run("validate", *run, ranks=2).text
+        found = re.search(r"trained +(\d+) parameters, those behind layer3; (\S+) weight gradients of convolutions per step", text)
+        self.assertTrue(found, text)
+        sent = float(re.search(r"([0-9.]+) MB with all layers active", text)[1])
+        self.train("run", *run, ranks=2)
+        row, = common.rows("run", "step")
+        self.assertAlmostEqual(row["bytes_sent"] / 1e6, sent, delta=0.051)
+        self.assertEqual(row["weight_gradients"], float(found[2]))
+        with h5py.File(common.checkpoints("run")[-1]) as file:
+            trained = sum(item.size for name, item in file["param"].items() if name.startswith(("layer4", "linear")))
+        self.assertEqual(int(found[1]), trained)
 
 
 class Table(common.TestCase):

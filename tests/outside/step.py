@@ -375,7 +375,7 @@ NIGHT = {
     "freezeout, lamb, two ranks", "n-fgsm, start not cut, two ranks", "pgd, start in the box", "pgi, detached, fgsm",
     "pgi, old weights", "pgi, early stop", "nuat, two ranks", "trades under noise", "growing images under noise",
     "smooth-pgd, one copy", "products in bf16x3, deep", "frozen preact_resnet18, batch statistics", "a rate of the head, lars_sgd",
-    "frozen",
+    "frozen", "linear probe",
 }
 
 

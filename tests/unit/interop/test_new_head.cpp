@@ -11,6 +11,7 @@
 #include "catch.hpp"
 #include "checkpoint/checkpoint_file.hpp"
 #include "dat/error.hpp"
+#include "hdf5/hdf5.hpp"
 #include "hdf5/hdf5_reader.hpp"
 #include "interop/source.hpp"
 #include "interop/state_dict.hpp"
@@ -84,9 +85,9 @@ TEST_CASE("A damaged file gives a network a new last layer, or a message", "[int
   const StateDict state = thousand_classes();
   write_safetensors(folder / "safetensors", state);
   write_checkpoint(folder / "checkpoint", checkpoint_of(state));
-  Checkpoint plain;  // a state_dict in HDF5
-  for (const Checkpoint::Array& tensor : state.tensors) plain.arrays.push_back(tensor);
-  write_checkpoint(folder / "weights", plain);
+  Hdf5File plain = Hdf5File::create(folder / "weights");  // a state_dict
+  for (const Checkpoint::Array& tensor : state.tensors) plain.write(tensor.name, tensor.shape, tensor.values);
+  plain.close();
   std::mt19937 random(1);
   for (const std::string kind : {"safetensors", "checkpoint", "weights"}) {
     const std::string whole = bytes_of(folder / kind);
