@@ -35,6 +35,7 @@ part "$python" tests/outside/step.py "$program"
 for network in resnet18 preact_resnet18 preact_resnet50 wrn_28_10 dm_wrn_28_10 imagenet_resnet18 imagenet_resnet50; do
   part "$python" tests/golden/full_size.py build/test/tests/dat_probe $network
 done
+part "$python" tests/golden/full_size.py build/test/tests/dat_probe imagenet_resnet50 --size 224 --width 16
 part env DAT_SEQUENCE=aa-standard "$python" tests/e2e/autoattack.py "$program" Sequence.test_ranks_batches_and_kills
 part bash tests/sanitize.sh
 part bash tests/campaign/threads.sh
