@@ -102,7 +102,8 @@ std::unique_ptr<FrozenView> Replica::objective(FrozenProgram& program) {
 Replica::OfSize& Replica::at_hand() {
   const auto found =
       std::find_if(sizes_.begin(), sizes_.end(), [this](const auto& one) { return one->size == images_.layout.h; });
-  assert(found != sizes_.end());
+  require(found != sizes_.end(), ExitCode::integrity, "there is no program for images of ", images_.layout.h,
+          " pixels");
   return **found;
 }
 

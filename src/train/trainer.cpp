@@ -132,7 +132,7 @@ const StepRecord& Trainer::step(bool stop) {
   else if (failed)
     std::rethrow_exception(failed);
   const std::int64_t weight_gradients = weight_gradients_;
-  if (step_ + 1 < plan_.steps) examples_->look_ahead(step_ + 1);
+  if (step_ + 1 < plan_.end) examples_->look_ahead(step_ + 1);
   if (!exchange_->finish()) {
     leave_out();
     return record_;
@@ -193,7 +193,7 @@ void Trainer::update_unseen(const ActiveSet& active) {
   timer_.lap(Phase::update);
   backend.queue_behind(told);  // what is fetched is overwritten from here on
   const bool alike = plan_.frozen_in(step_) == plan_.frozen_in(step_ + 1);
-  ahead_ = step_ + 1 < plan_.steps && alike && !watch_.vote().wish;
+  ahead_ = step_ + 1 < plan_.end && alike && !watch_.vote().wish;
   try {
     if (ahead_) work_on(step_ + 1, active);
   } catch (const Error& error) {  // the next step's images cannot be read: this one is finished first

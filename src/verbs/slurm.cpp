@@ -55,17 +55,23 @@ struct StepTime {
   const std::string path = run + "/metrics.jsonl";
   std::ifstream file(path);
   require(file.is_open(), ExitCode::data, "cannot read ", path, "; --like takes the folder of a run (--out of train)");
-  std::string line, last;
+  std::string line, first, last;
   std::int64_t steps = 0;  // their numbers are counted anew where the batch changes, or the ranks
   while (std::getline(file, line))
     if (line.starts_with("{\"kind\":\"step\"")) {
+      if (++steps == 1) first = line;
       last = line;
-      ++steps;
     }
-  const auto step = nlohmann::json::parse(last, nullptr, false);
-  const auto number = [&](const char* key) { return step.is_object() ? step.value(key, 0.0) : 0.0; };
-  require(number("step") > 0 && number("wall_time") > 0, ExitCode::data, path, " ends in no whole training step");
-  const double seconds = number("wall_time") / static_cast<double>(steps);
+  const auto number = [](const std::string& row, const char* key) {
+    const auto step = nlohmann::json::parse(row, nullptr, false);
+    return step.is_object() ? step.value(key, 0.0) : 0.0;
+  };
+  require(number(last, "step") > 0 && number(last, "wall_time") > 0, ExitCode::data, path,
+          " ends in no whole training step");
+  // A run that goes on from another one's checkpoint has that one's time, too.
+  const double seconds = steps > 1
+                             ? (number(last, "wall_time") - number(first, "wall_time")) / static_cast<double>(steps - 1)
+                             : number(last, "wall_time") / number(last, "step");
   require(seconds <= kLongestStep, ExitCode::data, path, ": steps of ", seconds, " s are longer than ", kLongestStep,
           " s; give --step-seconds");
   return {seconds, "the mean of the " + std::to_string(steps) + " steps of " + one_line(run) +
@@ -160,7 +166,8 @@ void take_known_network(TrainOrder& order) {
   const double whole = step.seconds * static_cast<double>(steps_of_parts(whole_training, mix, trainers));
   const std::string length = text_of_parts(whole_training, mix, trainers);
   std::string limit = job.time;
-  require(!limit.empty() || 1.25 * whole + 600 <= kLongestJob, ExitCode::usage, length, " of ", step.seconds,
+  require(!limit.empty() || 1.25 * whole + 600 <= kLongestJob, ExitCode::usage,
+          steps_of_parts(whole_training, mix, trainers), " steps of ", step.seconds,
           " s each are more time than Slurm can count; give --time, of which the job takes as many as it needs, or "
           "fewer --epochs");
   if (limit.empty()) limit = step.seconds > 0 ? slurm_time(1.25 * whole + 600) : "04:00:00";

@@ -304,6 +304,10 @@ struct ValidateOrder : TrainOrder {
                               (ranks > 1 ? ", " + std::to_string(plan.images_of_a_step()) + " in all" : ""))
        << ", micro-batch " << plan.micro_batch << "\n"
        << "length           " << text_of_parts(whole, mix_of(options, train), ranks) << "\n"
+       << (beginnings_of_parts(whole).size() > 1
+               ? "part             ranks above, and all below, are of the one from epoch " +
+                     std::to_string(options.part_begin) + " on, the largest\n"
+               : "")
        << "attack           " << attacks_text(options, trainer.method()) << (options.attack_stop >= 0 ? " at most" : "")
        << ", of " << numbers(trainer.replica().attack_sizes()) << " images at a time\n"
        << noise_text(options) << std::left << std::setw(16) << transports().at(reducer.transport())().title << " "

@@ -504,7 +504,7 @@ class BatchByEpoch(Restart):
                 self.assertEqual([row["step"] for row in common.rows(folder, "step")], self.COUNTED)
 
     def test_the_same_bits_on_any_ranks(self):
-        dealt = ["--deterministic", "--micro-batch", 4, "--total-batch", "16,32@1,12@2"]
+        dealt = ["--deterministic", "--micro-batch", 4, "--total-batch", "16,32@1,12@2", "--train-size", "9,16@1"]
         self.go("reference", *dealt, ranks=1)
         self.go("on3", *dealt, ranks=3)
         self.cut("parts", 5, *dealt, ranks=3)

@@ -39,7 +39,7 @@ EXPECTED = {  # resolved options that make the recipe what it is named after
                      "optimizer": '"lamb"', "lr": "0.01", "milestones": "[20, 25, 28]", "warmup-epochs": "5", "epochs": "30", "batch": "85",
                      "lambda": "1", "bn-statistics": '"local"'},
     "imagenet_dat_fgsm": {"network": '"imagenet_resnet50"', "attack": '"fgsm"', "attack-bn": '"train"', "lambda": "0", "optimizer": '"lamb"'},
-    "imagenet_fast_at": {"train-size": '"128,224@6,288@12"', "total-batch": '"512,224@6,128@12"', "schedule": '"ramps"', "milestones": "[5, 11, 14]",
+    "imagenet_fast_at": {"train-size": '"128,224@6,288@12"', "batch": '"128,56@6,32@12"', "schedule": '"ramps"', "milestones": "[5, 11, 14]",
                          "lr": "0.4", "warmup-epochs": "1", "epochs": "14", "eps": '"2/255"'},
     "hendrycks": {"network": '"wrn_28_10"', "attack-steps": "10", "attack-bn": '"train"', "lr": "0.001", "schedule": '"cosine"',
                   "nesterov": "true", "epochs": "5", "weight-decay": "5e-04"},

@@ -38,16 +38,20 @@ TrainOptions part_of(const TrainOptions& options, std::int64_t epoch) {
 }
 
 int epoch_of_largest_part(const TrainOptions& options) {
-  int whole = std::max(options.size, 1);  // no size is larger
-  for (const auto& one : options.train_size.parts()) whole = std::max(whole, one.value);
+  constexpr int kLargest = 4096;
+  const int whole = options.size > 0 ? options.size : kLargest;  // no size is larger
   const auto pixels = [&](int epoch) {
     const TrainOptions part = part_of(options, epoch);
-    double largest = 0;
+    double largest = measures_whole_images(part) ? whole : 0;
     for (const int one : sizes_in_part(part)) largest = std::max<double>(largest, one > 0 ? one : whole);
     return std::max<int>(part.batch, part.total_batch) * largest * largest;
   };
   const std::vector<int> all = beginnings_of_parts(options);
   return *std::max_element(all.begin(), all.end(), [&](int a, int b) { return pixels(a) < pixels(b); });
+}
+
+bool measures_whole_images(const TrainOptions& options) {
+  return (options.average != "none" && options.average_bn == "rebuild") || options.budget_unit == "seconds";
 }
 
 std::vector<int> sizes_in_part(const TrainOptions& part) {
@@ -62,9 +66,7 @@ std::int64_t steps_of_parts(const TrainOptions& options, const Mix& images, int 
   for (const int epoch : beginnings_of_parts(options)) {
     const TrainOptions part = part_of(options, epoch);
     const Plan plan(part, images, ranks);
-    const std::int64_t end =
-        std::min(plan.steps, part.part_end < plan.epochs ? part.part_end * plan.steps_per_epoch : plan.steps);
-    steps += std::max<std::int64_t>(0, end - part.part_begin * plan.steps_per_epoch);
+    steps += std::max<std::int64_t>(0, plan.end - part.part_begin * plan.steps_per_epoch);
   }
   return steps;
 }
@@ -86,7 +88,7 @@ std::string text_of_parts(const TrainOptions& options, const Mix& images, int ra
 void put_back_parts(TrainOptions& resolved, const TrainOptions& whole, int ranks) {
   resolved.part_begin = whole.part_begin;
   resolved.part_end = whole.part_end;
-  if (beginnings_of_parts(whole).size() == 1) return;
+  if (!whole.batch.changes() && !whole.total_batch.changes()) return;
   resolved.batch = whole.batch;
   resolved.total_batch = whole.total_batch;
   resolved.micro_batch = whole.micro_batch;

@@ -71,6 +71,7 @@ Plan::Plan(const TrainOptions& options, const Mix& training_images, int ranks_th
       epochs(std::llround(options.warmup_epochs + options.epochs)),
       warmup_epochs(options.warmup_epochs),
       steps(steps_of_epochs(epochs, steps_per_epoch)),
+      end(0),
       warmup_steps(static_cast<std::int64_t>(std::ceil(steps_of(warmup_epochs, steps_per_epoch)))),
       draw_period(options.resample == "step"    ? 1
                   : options.resample == "epoch" ? steps_per_epoch
@@ -80,6 +81,7 @@ Plan::Plan(const TrainOptions& options, const Mix& training_images, int ranks_th
                                                 : steps_of_epochs(options.freeze_epochs, steps_per_epoch)),
       sizes(options.train_size) {
   if (options.max_steps > 0) steps = std::min(steps, options.max_steps);
+  end = options.part_end < epochs ? std::min(steps, options.part_end * steps_per_epoch) : steps;
   images_of_an_epoch_ = ordered ? epoch.per_rank : epoch.per_rank * ranks;
   require(!ordered || micro_batches >= ranks, ExitCode::usage, "with --deterministic, ", micro_batches,
           " micro-batches of a step are dealt to the ranks, and ", ranks,

@@ -54,6 +54,7 @@ class Plan {
   std::int64_t epochs;  ///< those of the warm-up included
   double warmup_epochs;
   std::int64_t steps;         ///< steps of the run: those of its epochs, or --max-steps where that is less
+  std::int64_t end;           ///< the step with which another part of the training begins (parts.hpp), or the run ends
   std::int64_t warmup_steps;  ///< that begin before the warm-up is over
   std::int64_t draw_period;   ///< steps between draws of layers (--resample)
   std::int64_t frozen_steps;  ///< the first steps, in which --freeze counts

@@ -16,7 +16,7 @@ namespace {
 [[nodiscard]] bool trains_on_whole(const TrainOptions& options, const DatasetInfo& images) {
   const std::vector<int> sizes = sizes_in_part(options);
   return std::any_of(sizes.begin(), sizes.end(), [&](int size) { return size == 0 || size == images.size; }) ||
-         options.average_bn == "rebuild" || options.budget_unit == "seconds";
+         measures_whole_images(options);
 }
 
 }  // namespace
