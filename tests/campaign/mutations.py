@@ -316,7 +316,7 @@ MUTATIONS = [
     ("begun in the images of evaluations", "src/train/examples/begun_attack.cpp", "kernels::Add<float>{batch.eta, nullptr, perturbation_, floats});\n",
      "kernels::Add<float>{batch.eta, nullptr, perturbation_, 0 * floats});\n", "step:stale attack"),
     ("begun passes count for the step before", LOCAL, "  passes_before_ += begun_.begin(", "  passes_before_ += 0 * begun_.begin(", "mpi:2"),
-    ("the last step begins another one", TRAINER, "if (step_ + 1 < plan_.steps) examples_->", "examples_->", "mpi:2"),
+    ("the last step begins another one", TRAINER, "if (step_ + 1 < plan_.end) examples_->", "examples_->", "mpi:2"),
     ("the next attack begins behind the update", TRAINER, "  if (step_ + 1 < plan_.steps) examples_->look_ahead(step_ + 1);\n  if (!exchange_->finish()) {",
      "  const bool stands = exchange_->finish();\n  update_.apply(layers_->updated(), step_, 1);\n  if (step_ + 1 < plan_.steps) examples_->look_ahead(step_ + 1);\n  if (!stands) {",
      "step:stale attack"),

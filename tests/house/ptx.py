@@ -22,7 +22,7 @@ PIECES = {"MaskFromRelu": (1, 0), "MaskGradient": (2, 1), "AffineRelu": (1, 1), 
 ROWS = ("NormForward", "NormBackward")
 # Divisions of the image gradient by numbers that only the run knows: the width and the height; where the shape is not
 # known either, by the channels and the stride, quotients and remainders.
-DIVISIONS = {"<3, 1, 3>": range(2, 3), "<3, 1, 1>": range(2, 3), "<0, 0, 0>": range(4, 99)}
+DIVISIONS = {"<3, 1, 3>": range(2, 3), "<3, 1, 1>": range(2, 3), "<7, 2, 3>": range(2, 3), "<0, 0, 0>": range(4, 99)}
 
 Kernel = collections.namedtuple("Kernel", "loads stores divisions instructions")
 
