@@ -17,7 +17,8 @@ import tempfile
 # Kernels on activations: the arrays of activations that a thread loads and stores, each by one 128-bit instruction.
 PIECES = {"MaskFromRelu": (1, 0), "MaskGradient": (2, 1), "AffineRelu": (1, 1), "AffineReluGradient": (2, 1),
           "AffineSilu": (1, 2), "AffineSiluGradient": (3, 1),
-          "Add": (2, 1), "NormForward": (2, 1), "NormBackward": (3, 2), "ReluGradient": (2, 1), "PoolBackward": (1, 1)}
+          "Add": (2, 1), "NormForward": (2, 1), "NormBackward": (3, 2), "ReluGradient": (2, 1), "PoolBackward": (1, 1),
+          "MaxPoolForward": (1, 1), "MaxPoolBackward": (1, 1)}
 # Kernels on the rows of a batch norm find a piece's channels by one division.
 ROWS = ("NormForward", "NormBackward")
 # Divisions of the image gradient by numbers that only the run knows: the width and the height; where the shape is not
