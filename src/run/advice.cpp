@@ -28,6 +28,22 @@ namespace {
   return options.threads > 0 ? options.threads : threads_of_openmp(std::getenv("OMP_NUM_THREADS"));
 }
 
+/// Of batches that are cut, in any part of the training.
+void advise_batches(const TrainOptions& whole, const Plan& plan, std::vector<std::string>& all) {
+  for (const int from : beginnings_of_parts(whole)) {
+    const TrainOptions part = part_of(whole, from);
+    const Plan own(part, plan.mix, plan.ranks);
+    if (part.batch > own.batch)
+      all.push_back("--batch " + std::to_string(part.batch) +
+                    " is more than a rank's share of the training images: it is cut to " + std::to_string(own.batch) +
+                    ", one step an epoch");
+    if (part.total_batch > own.images_of_a_step())
+      all.push_back("--total-batch " + std::to_string(part.total_batch) +
+                    " is more than the training images: it is cut to " + std::to_string(own.images_of_a_step()) +
+                    ", one step an epoch");
+  }
+}
+
 }  // namespace
 
 std::string source_of_fewer_threads(const TrainOptions& options, int cores) {
@@ -45,18 +61,7 @@ std::vector<std::string> advice(const TrainOptions& whole, const Plan& plan, int
                   " is more than this rank's share of the node's cores, " + std::to_string(cores) +
                   ": threads that wait for a core slow every step; " +
                   (options.threads > 0 ? "leave it at auto" : "give --threads, or leave it unset"));
-  for (const int from : beginnings_of_parts(whole)) {
-    const TrainOptions part = part_of(whole, from);
-    const Plan own(part, plan.mix, plan.ranks);
-    if (part.batch > own.batch)
-      all.push_back("--batch " + std::to_string(part.batch) +
-                    " is more than a rank's share of the training images: it is cut to " + std::to_string(own.batch) +
-                    ", one step an epoch");
-    if (part.total_batch > own.images_of_a_step())
-      all.push_back("--total-batch " + std::to_string(part.total_batch) +
-                    " is more than the training images: it is cut to " + std::to_string(own.images_of_a_step()) +
-                    ", one step an epoch");
-  }
+  advise_batches(whole, plan, all);
   const auto never = [epochs](int from) { return from > 0 && from >= epochs; };
   if (const int last = options.train_size.parts().back().from; never(last))
     all.push_back("--train-size grows to the size of the images, in which the network is evaluated, from epoch " +

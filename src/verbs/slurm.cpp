@@ -68,10 +68,12 @@ struct StepTime {
   };
   require(number(last, "step") > 0 && number(last, "wall_time") > 0, ExitCode::data, path,
           " ends in no whole training step");
-  // A run that goes on from another one's checkpoint has that one's time, too.
-  const double seconds = steps > 1
-                             ? (number(last, "wall_time") - number(first, "wall_time")) / static_cast<double>(steps - 1)
-                             : number(last, "wall_time") / number(last, "step");
+  // A run that goes on from another one's checkpoint has that one's time, too, up to its first step.
+  const bool goes_on = number(first, "step") > 1 && steps > 1;
+  const double seconds = (number(last, "wall_time") - (goes_on ? number(first, "wall_time") : 0)) /
+                         (goes_on     ? static_cast<double>(steps - 1)
+                          : steps > 1 ? static_cast<double>(steps)
+                                      : number(last, "step"));
   require(seconds <= kLongestStep, ExitCode::data, path, ": steps of ", seconds, " s are longer than ", kLongestStep,
           " s; give --step-seconds");
   return {seconds, "the mean of the " + std::to_string(steps) + " steps of " + one_line(run) +
