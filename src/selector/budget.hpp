@@ -13,7 +13,7 @@ inline void check_budget(const SelectorOptions& options) {
   require(options.layers > 0, ExitCode::usage, "layers cannot be drawn where there is none");
   require(options.p_min > 0 && options.p_min <= 1, ExitCode::usage, "p_min = ", options.p_min, " is not in (0, 1]");
   require(options.budget <= options.layers, ExitCode::usage, "budget ", options.budget, " is more than the ",
-          options.layers, " layers: lower it to at most ", options.layers);
+          options.layers, " layers, those of --freeze left out: lower it to at most ", options.layers);
   // The slack is for the rounding of the product.
   const double lowest = options.layers * options.p_min;
   require(options.budget >= lowest * (1 - 1e-12), ExitCode::usage, "budget ", options.budget, " is less than p_min ",

@@ -107,7 +107,7 @@ class Exp3Selector final : public LayerSelector {
   void restore(const std::vector<double>& state) override {
     require(state.size() == p_.size() + 1, ExitCode::checkpoint, "the checkpoint holds ", state.size(),
             " numbers of selector state, but selector 'exp3' with ", p_.size(), " layers has ", p_.size() + 1,
-            ": resume with the selector and granularity of the first run");
+            ": resume with the --selector, --granularity and --freeze of the first run");
     std::copy_n(state.begin(), p_.size(), p_.begin());
     largest_norm_ = state.back();
   }

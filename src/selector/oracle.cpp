@@ -45,7 +45,7 @@ class OracleSelector final : public LayerSelector {
   void restore(const std::vector<double>& state) override {
     require(state.size() == p_.size(), ExitCode::checkpoint, "the checkpoint holds ", state.size(),
             " numbers of selector state, but selector 'oracle' with ", p_.size(), " layers has ", p_.size(),
-            ": resume with the selector and granularity of the first run");
+            ": resume with the --selector, --granularity and --freeze of the first run");
     squares_ = state;
     p_.assign(p_.size(), equal_probability(options_));
     choose();
