@@ -63,11 +63,12 @@ class Runs(common.TestCase):
 
     def test_batches_and_images_that_change_together(self):
         """A part has programs for its own sizes alone, and nothing of the next one is queued ahead of it."""
-        at = SMALL.index("--batch")
-        changing = [*SMALL[:at], *SMALL[at + 2 : -1], 2, "--batch", "8,4@1", "--train-size", "8,16@1"]
-        self.train("recorded", *changing)
-        self.train("called", *changing, "--graphs", "off")
-        self.assert_same(common.state("recorded"), common.state("called"))
+        at, alone = SMALL.index("--batch"), SMALL.index("--deterministic")
+        changing = [*SMALL[:alone], *SMALL[alone + 1 : at], *SMALL[at + 2 : -1], 2]
+        self.train("run", *changing, "--batch", "8,4@1", "--train-size", "8,16@1")
+        images = [row["images"] for row in common.rows("run", "step")]
+        self.assertEqual(images, sorted(images, reverse=True))
+        self.assertEqual({*images}, {8, 4})
 
     def test_where_the_pixels_lie_and_what_is_recorded_changes_nothing(self):
         self.train("resident", *SMALL, "--resident", "on", ranks=2)

@@ -112,7 +112,12 @@ TEST_CASE("A training whose batch changes by epoch has parts, each planned by it
   CHECK(sizes_in_part(part_of(options, 0)) == std::vector{12});
   CHECK(sizes_in_part(middle) == std::vector{12, 16});
   CHECK(sizes_in_part(part_of(options, 8)) == std::vector{0});
+  CHECK(epoch_of_largest_part(options) == 7);  // whose images may have any size
+  options.size = 16;
   CHECK(epoch_of_largest_part(options) == 4);
+  options.average = "ema";  // whose statistics are rebuilt on whole images
+  CHECK(epoch_of_largest_part(options) == 0);
+  options.average = "none";
   // 24 images on two ranks: 2, 2 and 4 steps an epoch.
   CHECK(steps_of_parts(options, 24, 2) == 4 * 2 + 3 * 2 + 3 * 4);
   CHECK(
