@@ -115,7 +115,8 @@ TEST_CASE("A training whose batch changes by epoch has parts, each planned by it
   CHECK(epoch_of_largest_part(options) == 7);  // whose images may have any size
   options.size = 16;
   CHECK(epoch_of_largest_part(options) == 4);
-  options.average = "ema";  // whose statistics are rebuilt on whole images
+  options.average = "ema";
+  options.average_bn = "rebuild";  // on whole images
   CHECK(epoch_of_largest_part(options) == 0);
   options.average = "none";
   // 24 images on two ranks: 2, 2 and 4 steps an epoch.
