@@ -896,12 +896,14 @@ def main():
             add_option(copy)
             add_mixing(copy)
         program = build_changes(copy, pathlib.Path(sys.argv[2]).resolve(), sys.argv[3]) if quick else build_all(copy)
-        text = run(program, "train", "--help", "all")
+        # Networks are too many for the help: the message about a wrong name has them.
+        wrong = subprocess.run([str(program), "train", "--network", "none_such"], capture_output=True, text=True, check=False).stderr
+        text = run(program, "train", "--help", "all") + "--network " + wrong.replace("\n", " ")
         words = []
         for family, option in (OPTIONS | NAMED).items():
             name = PARTS[family][0]
             if not re.search(rf"{option} (?:[^\n]*\n {{20,}})*[^\n]*\b{name}\b", text):  # lists go on in the lines below
-                give_up("--help does not name", name, "with", option)
+                give_up("neither --help nor a wrong name's message names", name, "with", option)
             words += [option, name] if family in OPTIONS and family != "loss" else []  # it wants another attack
         summary = run(program, "train", *words, "--width", "16", "--limit-train", "64", "--limit-test", "16", "--max-steps", "3",
                       "--eval", "fgsm", "--threads", "1", "--out", copy / "run", "--quiet")
