@@ -61,6 +61,11 @@ struct EvaluationResult {
   };
   Outcome clean;
   std::vector<Outcome> attacked;  ///< outcome of each attack
+  /// Bytes of the outcomes of so many images and attacks, at most.
+  [[nodiscard]] static std::size_t bytes(std::int64_t images, std::size_t attacks) {
+    constexpr std::size_t kOfAnImage = 3 * sizeof(double);
+    return static_cast<std::size_t>(images) * (1 + attacks) * kOfAnImage;
+  }
   double seconds = 0;
 
   /// One record for each attack, with accuracies, losses and the attack's settings; step, time and set are the

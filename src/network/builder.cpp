@@ -5,6 +5,17 @@
 
 namespace dat {
 
+namespace {
+
+/// Height and width of the result of a node with windows.
+void count_windows(Node& node, const Node& from) {
+  const auto windows = [&](int size) { return (size + 2 * node.pad + node.extra_pad - node.kernel) / node.stride + 1; };
+  node.h = windows(from.h);
+  node.w = windows(from.w);
+}
+
+}  // namespace
+
 std::vector<std::vector<int>> Graph::consumers() const {
   std::vector<std::vector<int>> all(nodes.size());
   for (std::size_t k = 0; k < nodes.size(); ++k)
@@ -82,8 +93,7 @@ int NetworkBuilder::convolution(const std::string& name, int x, int channels, in
     node.pad = all / 2;
     node.extra_pad = all % 2;
   }
-  node.h = (from.h + 2 * node.pad + node.extra_pad - kernel) / stride + 1;
-  node.w = (from.w + 2 * node.pad + node.extra_pad - kernel) / stride + 1;
+  count_windows(node, from);
   node.weight =
       segment(name + ".weight", {filled, from.c, kernel, kernel}, filled - channels, filling(x), convolutions_);
   return push(std::move(node), filled - channels);
@@ -118,16 +128,9 @@ int NetworkBuilder::add(int a, int b) {
 
 int NetworkBuilder::max_pool(int x, int kernel, int stride) {
   const Node& from = graph_.nodes[static_cast<std::size_t>(x)];
-  const int pad = kernel / 2;
-  return push({.op = Op::max_pool,
-               .inputs = {x},
-               .c = from.c,
-               .h = (from.h + 2 * pad - kernel) / stride + 1,
-               .w = (from.w + 2 * pad - kernel) / stride + 1,
-               .kernel = kernel,
-               .stride = stride,
-               .pad = pad},
-              filling(x));
+  Node node{.op = Op::max_pool, .inputs = {x}, .c = from.c, .kernel = kernel, .stride = stride, .pad = kernel / 2};
+  count_windows(node, from);
+  return push(std::move(node), filling(x));
 }
 
 int NetworkBuilder::pool(int x) {

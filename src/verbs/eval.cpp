@@ -128,13 +128,12 @@ void tell(const EvaluationReport& report, const std::function<std::string()>& wr
 
 /// What a rank's process has at its peak, of this one, in which all is planned.
 [[nodiscard]] std::string memory_text(const EvaluationSetting& s) {
-  const std::size_t images = static_cast<std::size_t>(s.data->size()), attacks = s.attacks->members().size();
-  constexpr std::size_t kOfAnImage = 3 * sizeof(double);
   const Buffers& batch = s.replica->images();
   const std::size_t looked_at =
       s.sequence ? 2 * static_cast<std::size_t>(batch.capacity * batch.layout.elements()) * sizeof(float) : 0;
   return text_of(process_memory(s.replica->backend(),
-                                {{"results", images * (1 + attacks) * kOfAnImage}, {"images looked at", looked_at}}));
+                                {{"results", EvaluationResult::bytes(s.data->size(), s.attacks->members().size())},
+                                 {"images looked at", looked_at}}));
 }
 
 int evaluate(Communicator& world, const EvalOptions& options, int argc, char** argv) {

@@ -68,12 +68,12 @@ struct StepTime {
   };
   require(number(last, "step") > 0 && number(last, "wall_time") > 0, ExitCode::data, path,
           " ends in no whole training step");
-  // A run that goes on from another one's checkpoint has that one's time, too, up to its first step.
-  const bool goes_on = number(first, "step") > 1 && steps > 1;
-  const double seconds = (number(last, "wall_time") - (goes_on ? number(first, "wall_time") : 0)) /
-                         (goes_on     ? static_cast<double>(steps - 1)
-                          : steps > 1 ? static_cast<double>(steps)
-                                      : number(last, "step"));
+  double seconds = number(last, "wall_time"), made = steps > 1 ? static_cast<double>(steps) : number(last, "step");
+  if (steps > 1 && number(first, "step") > 1) {  // another run's time until its first step, on which it goes on
+    seconds -= number(first, "wall_time");
+    --made;
+  }
+  seconds /= made;
   require(seconds <= kLongestStep, ExitCode::data, path, ": steps of ", seconds, " s are longer than ", kLongestStep,
           " s; give --step-seconds");
   return {seconds, "the mean of the " + std::to_string(steps) + " steps of " + one_line(run) +
@@ -165,11 +165,11 @@ void take_known_network(TrainOrder& order) {
   // Rank 0 has what all ranks keep of every image twice while it reads a checkpoint.
   const double at_once = options.warm_start > 0 ? 2 * image_bytes(*splits.train) : 0;
   const StepTime step = step_time(job);
-  const double whole = step.seconds * static_cast<double>(steps_of_parts(whole_training, mix, trainers));
+  const std::int64_t steps = steps_of_parts(whole_training, mix, trainers);
+  const double whole = step.seconds * static_cast<double>(steps);
   const std::string length = text_of_parts(whole_training, mix, trainers);
   std::string limit = job.time;
-  require(!limit.empty() || 1.25 * whole + 600 <= kLongestJob, ExitCode::usage,
-          steps_of_parts(whole_training, mix, trainers), " steps of ", step.seconds,
+  require(!limit.empty() || 1.25 * whole + 600 <= kLongestJob, ExitCode::usage, steps, " steps of ", step.seconds,
           " s each are more time than Slurm can count; give --time, of which the job takes as many as it needs, or "
           "fewer --epochs");
   if (limit.empty()) limit = step.seconds > 0 ? slurm_time(1.25 * whole + 600) : "04:00:00";

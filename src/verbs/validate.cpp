@@ -230,22 +230,21 @@ struct ValidateOrder : TrainOrder {
   std::size_t loader = static_cast<std::size_t>(options.prefetch + 1) * a_step * train.info().image_bytes();
   if (train.info().decoded)  // all of an image, and the window of it that is resized
     loader += static_cast<std::size_t>(data_threads(options, backend)) * 2 * 3 * large_image(train);
-  std::size_t evaluated = 0;
+  std::int64_t evaluated = 0;
   for (const Dataset* set : {trainer.splits().test.get(), trainer.splits().holdout.get()})
-    if (set != nullptr) evaluated = std::max(evaluated, static_cast<std::size_t>(set->size()));
+    if (set != nullptr) evaluated = std::max(evaluated, set->size());
   // A tensor is copied in its order on the device first, which leaves a gap in the heap.
   std::int64_t largest_tensor = 0;
   for (const Segment& segment : trainer.model().parameters.segments)
     largest_tensor = std::max(largest_tensor, segment.size);
   const auto checkpoint = static_cast<std::size_t>(trainer.checkpoint_bytes(ranks) +
                                                    2 * largest_tensor * static_cast<std::int64_t>(sizeof(float)));
-  constexpr std::size_t kOfAnImage = 3 * sizeof(double);
   return text_of(
       process_memory(backend, {{"MPI", kMemoryOfMpi},
                                {"messages of all ranks", messages},
                                {"batches ahead", loader},
                                {"perturbations kept", static_cast<std::size_t>(warm_start_bytes(options, plan, train))},
-                               {"results of evaluations", evaluated * (1 + options.eval.size()) * kOfAnImage},
+                               {"results of evaluations", EvaluationResult::bytes(evaluated, options.eval.size())},
                                {"checkpoint (rank 0)", checkpoint}}));
 }
 

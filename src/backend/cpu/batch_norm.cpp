@@ -59,10 +59,7 @@ class CpuBatchNorm final : public BatchNorm {
                float* variance) override {
     const FixedSums fixed(backend_);
     forward_.run(backend_, x, gamma, beta, y, mean, variance);
-    auto* const result = static_cast<float*>(y);
-    if (spec_.residual)
-      each(backend_.device(), kernels::groups(count_),
-           kernels::Add<float>{result, static_cast<const float*>(residual), result, count_, spec_.relu, bits_});
+    add_residual(residual, y, bits_);
   }
 
   void forward(const Sum& sum, const void* residual, const float* gamma, const float* beta, void* y, float* mean,
@@ -76,10 +73,7 @@ class CpuBatchNorm final : public BatchNorm {
   void again(const void* x, const void* residual, const float* gamma, const float* beta, const float* mean,
              const float* variance, void* y) override {
     again_.run(backend_, x, gamma, beta, y, mean, variance);
-    auto* const result = static_cast<float*>(y);
-    if (spec_.residual)
-      each(backend_.device(), kernels::groups(count_),
-           kernels::Add<float>{result, static_cast<const float*>(residual), result, count_, spec_.relu});
+    add_residual(residual, y, nullptr);
   }
 
   void backward(const void* x, const void*, const void* dy, const float* gamma, const float*, const float* mean,
@@ -120,6 +114,13 @@ class CpuBatchNorm final : public BatchNorm {
   [[nodiscard]] std::string implementation() const override { return forward_.primitive.implementation(); }
 
  private:
+  /// With spec.residual: adds it to y, then the ReLU; bits (may be null) get where that is open.
+  void add_residual(const void* residual, void* y, std::uint16_t* bits) const {
+    auto* const result = static_cast<float*>(y);
+    if (spec_.residual)
+      each(backend_.device(), kernels::groups(count_),
+           kernels::Add<float>{result, static_cast<const float*>(residual), result, count_, spec_.relu, bits});
+  }
   /// The library's way forth, with the statistics of x, or with those that are given.
   struct Forth {
     Forth() = default;

@@ -81,7 +81,7 @@ bool LayerSampling::begin(std::int64_t step) {
   // Without a draw, what no selector chooses is what there is: all layers in the warm-up, and those that stand still.
   const std::size_t settled = step < warmup_steps_ ? p_.size() : static_cast<std::size_t>(frozen_);
   for (std::size_t d = 0; d < settled; ++d) {
-    p_[d] = d < static_cast<std::size_t>(frozen_) && step < frozen_steps_ ? 0 : 1;
+    p_[d] = d < static_cast<std::size_t>(frozen_) ? selector_->probabilities()[d] : 1;
     active_.scale[d] = static_cast<float>(p_[d]);
   }
   return draw_due(step);

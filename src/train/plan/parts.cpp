@@ -27,9 +27,9 @@ int part_at(const TrainOptions& options, std::int64_t epoch) {
 TrainOptions part_of(const TrainOptions& options, std::int64_t epoch) {
   TrainOptions part = options;
   const std::vector<int> all = beginnings_of_parts(options);
-  const auto next = std::upper_bound(all.begin(), all.end(), epoch);
-  part.part_begin = *(next - 1);
-  if (next != all.end()) part.part_end = *next;
+  const auto number = static_cast<std::size_t>(part_at(options, epoch));
+  part.part_begin = all[number];
+  if (number + 1 < all.size()) part.part_end = all[number + 1];
   part.batch = options.batch.at(epoch);
   part.total_batch = options.total_batch.at(epoch);
   if (part.micro_batch == 0) part.micro_batch = part.batch;
