@@ -177,29 +177,22 @@ void draw_classes(Plots& plots, const EvaluationFile& file) {
 }
 
 /// Images side by side, as bytes of red, green and blue.
-class Canvas {
- public:
-  Canvas(int width, int height)
-      : width_(width), bytes_(static_cast<std::size_t>(width) * static_cast<std::size_t>(height) * 3, '\xff') {}
+struct Canvas {
+  std::size_t width;
+  std::string bytes;
+
+  Canvas(std::size_t across, std::size_t down) : width(across), bytes(across * down * 3, '\xff') {}
   /// value(y, x, colour) in [0, 1] of a square of `size` pixels.
   template <class Value>
-  void square(int left, int top, int size, const Value& value) {
-    for (int y = 0; y < size; ++y)
-      for (int x = 0; x < size; ++x)
-        for (int colour = 0; colour < 3; ++colour) {
+  void square(std::size_t left, std::size_t top, std::size_t size, const Value& value) {
+    for (std::size_t y = 0; y < size; ++y)
+      for (std::size_t x = 0; x < size; ++x)
+        for (std::size_t colour = 0; colour < 3; ++colour) {
           const double bright = value(y, x, colour);
           const double byte = bright >= 0 ? std::min(255.0, std::round(255 * bright)) : 0;  // of NaN: 0
-          bytes_[(static_cast<std::size_t>(top + y) * static_cast<std::size_t>(width_) +
-                  static_cast<std::size_t>(left + x)) *
-                     3 +
-                 static_cast<std::size_t>(colour)] = static_cast<char>(static_cast<unsigned char>(byte));
+          bytes[((top + y) * width + left + x) * 3 + colour] = static_cast<char>(static_cast<unsigned char>(byte));
         }
   }
-  [[nodiscard]] const std::string& bytes() const { return bytes_; }
-
- private:
-  int width_;
-  std::string bytes_;
 };
 
 /// The first images that are right as they are and wrong after the sequence: clean, attacked, and what lies between.
@@ -214,78 +207,72 @@ void draw_images(Plots& plots, const EvaluationFile& file, const std::string& pa
   const ShownImages images = read_attacked_images(path, file.label, wanted);
 
   const auto channels = static_cast<std::size_t>(images.channels), size = static_cast<std::size_t>(images.size);
-  const std::size_t elements = size * size * channels;
   double largest = 0;
   for (std::size_t k = 0; k < images.attacked.size(); ++k)
     largest = std::max(largest, std::abs(double{images.attacked[k]} - images.clean[k] / 255.0));
   const double scale = largest > 0 ? 0.5 / largest : 1;
 
   // Small images are enlarged by a whole number, of large ones every second, third, ... pixel is shown.
-  const int zoom = std::max(1, 96 / images.size), stride = (images.size + 127) / 128;
-  const int tile = zoom * ((images.size + stride - 1) / stride);
-  const int left = 110, above = 70, words = 46, step = tile + 8;
+  const std::size_t zoom = std::max<std::size_t>(1, 96 / size), stride = (size + 127) / 128;
+  const std::size_t tile = zoom * ((size + stride - 1) / stride), step = tile + 8;
+  constexpr std::size_t kLeft = 110, kAbove = 70, kWords = 46;
   const std::size_t columns = std::min(kInARow, wanted.size()), blocks = (wanted.size() + kInARow - 1) / kInARow;
-  const int width = std::max(left + static_cast<int>(columns) * step + 12, 640);
-  const int block = words + 3 * step + 10, height = above + static_cast<int>(blocks) * block + 6;
+  const std::size_t width = std::max<std::size_t>(kLeft + columns * step + 12, 640);
+  const std::size_t block = kWords + 3 * step + 10, height = kAbove + blocks * block + 6;
   Canvas canvas(width, height);
   std::string labels;
-  const auto label = [&](const std::string& text, int x, int y, const char* more, bool taken) {
-    labels += fmt::format("set label {} at {},{} {}", gnuplot_text(text), x, y, more) +
-              (taken ? fmt::format(" tc rgb '{}'\n", kOrange) : "\n");
+  const auto label = [&](const std::string& text, std::size_t x, std::size_t y, const char* more, bool taken = false) {
+    labels += fmt::format("set label {} at {},{} {} tc rgb '{}'\n", gnuplot_text(text), x, y, more,
+                          taken ? kOrange : "black");
   };
+  const auto beside = [&](const std::string& text, std::size_t y, bool taken = false) {
+    label(text, kLeft - 12, y, "right front font ',11'", taken);
+  };
+  const std::vector<std::string> names = short_names(file);
   Csv csv({"broken by", "image", "label", "clean prediction", "attacked prediction", "distance"});
   for (std::size_t k = 0; k < wanted.size(); ++k) {
-    const std::size_t i = wanted[k];
-    const int x0 = left + static_cast<int>(k % kInARow) * step, y0 = above + static_cast<int>(k / kInARow) * block;
-    const auto element = [&](int y, int x, int colour) {
-      const auto row = static_cast<std::size_t>(y / zoom * stride),
-                 column = static_cast<std::size_t>(x / zoom * stride);
-      const std::size_t of = channels == 1 ? 0 : std::min(static_cast<std::size_t>(colour), channels - 1);
-      return k * elements + (row * size + column) * channels + of;
+    const std::size_t i = wanted[k], x0 = kLeft + k % kInARow * step, y0 = kAbove + k / kInARow * block;
+    const std::size_t images_at = y0 + kWords, middle = images_at + tile / 2;
+    const auto element = [&](std::size_t y, std::size_t x, std::size_t colour) {
+      const std::size_t of = channels == 1 ? 0 : std::min(colour, channels - 1);
+      return ((k * size + y / zoom * stride) * size + x / zoom * stride) * channels + of;
     };
-    const auto before = [&](int y, int x, int colour) { return images.clean[element(y, x, colour)] / 255.0; };
-    const auto after = [&](int y, int x, int colour) { return double{images.attacked[element(y, x, colour)]}; };
-    canvas.square(x0, y0 + words, tile, before);
-    canvas.square(x0, y0 + words + step, tile, after);
-    canvas.square(x0, y0 + words + 2 * step, tile,
-                  [&](int y, int x, int colour) { return 0.5 + scale * (after(y, x, colour) - before(y, x, colour)); });
-    const auto name = [&](int number) { return short_name(file.class_names[static_cast<std::size_t>(number)]); };
-    label(name(file.label[i]), x0 + tile / 2, y0 + 12, "center front font ',10'", false);
-    label(name(attacked.prediction[i]), x0 + tile / 2, y0 + 32, "center front font ',10'", true);
-    csv.row({static_cast<double>(i), static_cast<double>(file.label[i]), static_cast<double>(clean.prediction[i]),
-             static_cast<double>(attacked.prediction[i]), file.distance[i]},
-            file.broken_by[i]);
-  }
-  const std::string enlarged = fmt::format("x {:.3g}", scale);
-  for (std::size_t of = 0; of < blocks; ++of) {
-    const int y0 = above + static_cast<int>(of) * block;
-    const auto beside = [&](const std::string& text, int y, bool taken = false) {
-      label(text, left - 12, y, "right front font ',11'", taken);
-    };
+    const auto before = [&](auto... at) { return images.clean[element(at...)] / 255.0; };
+    const auto after = [&](auto... at) { return double{images.attacked[element(at...)]}; };
+    canvas.square(x0, images_at, tile, before);
+    canvas.square(x0, images_at + step, tile, after);
+    canvas.square(x0, images_at + 2 * step, tile,
+                  [&](auto... at) { return 0.5 + scale * (after(at...) - before(at...)); });
+    const std::array<int, 3> of = {file.label[i], clean.prediction[i], attacked.prediction[i]};
+    label(names[static_cast<std::size_t>(of[0])], x0 + tile / 2, y0 + 12, "center front font ',10'");
+    label(names[static_cast<std::size_t>(of[2])], x0 + tile / 2, y0 + 32, "center front font ',10'", true);
+    csv.row({static_cast<double>(i), 1.0 * of[0], 1.0 * of[1], 1.0 * of[2], file.distance[i]}, file.broken_by[i]);
+    if (k % kInARow > 0) continue;
     beside("label", y0 + 12);
     beside("taken for", y0 + 32, true);
-    beside("clean", y0 + words + tile / 2);
-    beside("attacked", y0 + words + step + tile / 2);
-    beside("difference", y0 + words + 2 * step + tile / 2 - 9);
-    beside(enlarged, y0 + words + 2 * step + tile / 2 + 9);
+    beside("clean", middle);
+    beside("attacked", middle + step);
+    beside("difference", middle + 2 * step - 9);
+    beside(fmt::format("x {:.3g}", scale), middle + 2 * step + 9);
   }
   plots.write("images.csv", csv.text());
-  plots.write("images.rgb", canvas.bytes());
+  plots.write("images.rgb", canvas.bytes);
   // A pixel of the file is one of the picture.
-  plots.add(
-      {.picture = "images",
-       .title = "the first images that are right, and wrong after " + attacked.name,
-       .width = width,
-       .height = height,
-       .key = Key::none,
-       .panels = {
-           {.x = {.range = fmt::format("-0.5:{} - 0.5", width)},
-            .y = {.range = fmt::format("{} - 0.5:-0.5", height)},
-            .series = {{"", fmt::format("'images.rgb' binary array=({},{}) format='%uchar' using 1:2:3", width, height),
-                        "rgbimage"}},
-            .settings = "unset border\nunset tics\nset title offset 0,-3\n" + labels,
-            .grid = "",
-            .inside = {0, 0, width, height}}}});
+  const std::string pixels =
+      fmt::format("'images.rgb' binary array=({},{}) format='%uchar' using 1:2:3", width, height);
+  const int right = static_cast<int>(width), bottom = static_cast<int>(height);
+  Panel panel{.x = {.range = fmt::format("-0.5:{} - 0.5", width)},
+              .y = {.range = fmt::format("{} - 0.5:-0.5", height)},
+              .series = {{"", pixels, "rgbimage"}},
+              .settings = "unset border\nunset tics\nset title offset 0,-3\n" + labels,
+              .grid = "",
+              .inside = {0, 0, right, bottom}};
+  plots.add({.picture = "images",
+             .title = "the first images that are right, and wrong after " + attacked.name,
+             .width = right,
+             .height = bottom,
+             .key = Key::none,
+             .panels = {panel}});
 }
 
 }  // namespace
