@@ -81,9 +81,12 @@ void Table::not_with(const std::string& option, std::initializer_list<std::pair<
 }
 
 void Table::not_together(const Choice& one, const Choice& other, const std::string& sentence) {
-  rules_.push_back([one, other, sentence](const Bound& options) {
-    require(!options.holds(one) || !options.holds(other), ExitCode::usage, options.filled(sentence));
+  rules_.push_back([at = exclusions_.size()](const Bound& options) {
+    const Exclusion& refused = options.table().exclusions()[at];
+    require(!options.holds(refused.one) || !options.holds(refused.other), ExitCode::usage,
+            options.filled(refused.sentence));
   });
+  exclusions_.push_back({one, other, sentence});
 }
 
 void Table::one_counts(const std::string& one, const std::string& other, const std::string& sentence) {

@@ -30,6 +30,12 @@ struct Condition {
   std::string sentence;
 };
 
+/// Two options that do not go together, whichever values they have of these. The sentence as in Condition.
+struct Exclusion {
+  Choice one, other;
+  std::string sentence;
+};
+
 /// Whether a run that goes on may have another value of an option than before.
 enum class Restart : std::uint8_t {
   fixed,       ///< no: its numbers would be those of another run
@@ -70,7 +76,7 @@ class Table {
   /// Those that follow stand below this title in the help; `in_file`: as in OptionRow.
   void group(const std::string& name, bool in_file = true);
 
-  /// Refuses two options together, whichever values they have of these. The sentence as in Condition.
+  /// Refuses two options together: see Exclusion.
   void not_together(const Choice& one, const Choice& other, const std::string& sentence);
   /// Of two options that say the same, the one that was set nearer to the user counts, and the other gets its default
   /// back; set alike, they are refused. The sentence as in Condition.
@@ -80,6 +86,7 @@ class Table {
   void not_with(const std::string& option, std::initializer_list<std::pair<Choice, const char*>> others);
 
   [[nodiscard]] const std::vector<OptionRow>& rows() const { return rows_; }
+  [[nodiscard]] const std::vector<Exclusion>& exclusions() const { return exclusions_; }
   /// By its name; null: there is none.
   [[nodiscard]] const OptionRow* find(const std::string& name) const;
   /// The settings that words of this option may have.
@@ -96,6 +103,7 @@ class Table {
   void add_rule(std::function<void(const void* options)> refuse);
 
   std::vector<OptionRow> rows_;
+  std::vector<Exclusion> exclusions_;
   std::vector<std::function<void(Bound&)>> rules_;
 
  private:
