@@ -10,7 +10,7 @@ namespace dat {
 
 // A copy of the cause: the trainer that tells it does not live on.
 void Run::roll_back(std::string cause, bool to_best) {
-  const Setbacks before = trainer_->setbacks();
+  const SkippedSteps before = trainer_->skipped_steps();
   const std::int64_t done = trainer_->steps_done(), first_bad = done - before.in_a_row;
   require(before.rollbacks < options_.max_rollbacks, ExitCode::numerical, cause, "; the run has gone back ",
           before.rollbacks, " times already (--max-rollbacks)");
@@ -39,7 +39,7 @@ void Run::roll_back(std::string cause, bool to_best) {
   owe(due, recorded);
   // Whenever the run is killed, its newest checkpoint finds the record that it wants, or has it: later checkpoints go
   // before the record is cut, and what is to stand behind the cut is in the checkpoint.
-  const SetbackRecord rollback{done, "rollback", cause, trainer_->steps_done(), trainer_->setbacks().lr_factor};
+  const SetbackRecord rollback{done, "rollback", cause, trainer_->steps_done(), trainer_->skipped_steps().lr_factor};
   if (ranks_->root()) cut.behind = report_->behind_rollback(cut.bytes, rollback);
   save(Checkpoints::Kind::step, &cut);
   checkpoints_.require_saved(*ranks_);

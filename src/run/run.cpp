@@ -18,7 +18,7 @@
 #include "run/skipped.hpp"
 #include "train/plan/parts.hpp"
 #include "train/plan/role.hpp"
-#include "train/protocol/guard.hpp"
+#include "train/protocol/ban_protocol.hpp"
 
 namespace dat {
 

@@ -9,7 +9,7 @@
 #include "dat/reducer.hpp"
 #include "dat/selector.hpp"
 #include "forecast/split.hpp"
-#include "train/plan/method.hpp"
+#include "train/plan/step_method.hpp"
 
 namespace dat {
 

@@ -9,7 +9,7 @@
 #include "train/attackers/attackers.hpp"
 #include "train/generators/generator.hpp"
 #include "train/plan/role.hpp"
-#include "train/protocol/guard.hpp"
+#include "train/protocol/ban_protocol.hpp"
 #include "train/watch/loss_scale.hpp"
 
 namespace dat {
@@ -38,7 +38,7 @@ std::map<std::string, std::size_t> memory_of(Trainer& trainer, const TrainOption
   all["messages of " + std::to_string(ranks) + " ranks"] =
       static_cast<std::size_t>(std::max<std::int64_t>(0, reducer.memory(ranks) - reducer.memory(1)));
   if (options.byzantine && ranks > 1)
-    all["protocol that bans"] = static_cast<std::size_t>(Guard::memory(trainer.model(), ranks));
+    all["protocol that bans"] = static_cast<std::size_t>(BanProtocol::memory(trainer.model(), ranks));
   return all;
 }
 

@@ -255,7 +255,7 @@ struct ValidateOrder : TrainOrder {
 }
 
 /// A line for each epoch from which on the attack is another one.
-[[nodiscard]] std::string attacks_text(const TrainOptions& options, const Method& method) {
+[[nodiscard]] std::string attacks_text(const TrainOptions& options, const StepMethod& method) {
   std::string text;
   for (const EpochAttack& one : method.attacks.all())
     text += (one.from > 0 ? "\n  from epoch " + std::to_string(one.from) + "   " : "") + attack_text(options, one);

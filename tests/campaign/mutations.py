@@ -59,7 +59,7 @@ REPORT = "src/record/report.cpp"
 RUN, RUN_CHECKPOINTS, MEMBERS = "src/run/run.cpp", "src/run/checkpoints.cpp", "src/run/membership.cpp"
 OLD = "src/train/examples/old_weights."
 GENERATORS = "src/train/generators/"
-WATCH, METHOD, BEGUN = "src/train/watch/watch.cpp", "src/train/plan/method.cpp", "src/train/examples/begun_attack.cpp"
+WATCH, METHOD, BEGUN = "src/train/watch/step_checks.cpp", "src/train/plan/step_method.cpp", "src/train/examples/begun_attack.cpp"
 CUDA = "src/backend/cuda/"
 TRIALS, CLOCK, GRAPH, LEGACY = CUDA + "trials.cpp", CUDA + "trial_clock.cpp", CUDA + "graph_plans.cpp", CUDA + "legacy_plans.cpp"
 PLANS = CUDA + "plan_cache.cpp"
@@ -175,7 +175,7 @@ MUTATIONS = [
     ("a skipped step keeps perturbations", TRAINER, "  examples_->take_back();\n", "", "planted:2"),
     ("perturbations on their way are kept", WARM, "  if (under_way_) backend_.wait_for(ticket_);\n  under_way_ = false;\n",
      "", "planted:2"),
-    ("good steps do not end a row of bad ones", WATCH, "  setbacks_.in_a_row = 0;\n  if", "  if", "planted:2"),
+    ("good steps do not end a row of bad ones", WATCH, "  skipped_steps_.in_a_row = 0;\n  if", "  if", "planted:2"),
     ("the rate is that of before a rollback", TRAINER, "before.lr_factor * lr_factor", "before.lr_factor", "planted:2"),
     # Ranks that are made to cheat, and what the step's message makes of what ranks say.
     ("cheats: what false ranks send is in the mean of the honest", CHEATS + "false_gradients.cpp", "if (honest[rank] != 0)\n", "", "mpi:3"),
@@ -211,7 +211,7 @@ MUTATIONS = [
     ("a line to a milestone begins with the run", "src/optimizer/ramps.cpp", "next == all.begin() ? 0 : *(next - 1)", "0", "unit:[optimizer]"),
     ("back to a checkpoint by its number of another count", RUN_CHECKPOINTS, "while (state && place(*state) > last_good)", "while (false)", "e2e:restart"),
     ("a check of another run is gone on with", "src/train/trainer.cpp", "if (other_options) part->forget_step_under_way();", "", "e2e:byzantine"),
-    ("a check of fewer ranks is gone on with", "src/train/protocol/guard.cpp", "  if (state.pending.ranks < ranks_.size()) state.pending.checks.clear();\n", "", "e2e:byzantine"),
+    ("a check of fewer ranks is gone on with", "src/train/protocol/ban_protocol.cpp", "  if (state.pending.ranks < ranks_.size()) state.pending.checks.clear();\n", "", "e2e:byzantine"),
     ("a begun attack on labels that are right", "src/train/examples/cheated.cpp", "    cheat_ = cheating_.at(step);\n    WrappedExamples::look_ahead(step);",
      "    cheat_ = nullptr;\n    WrappedExamples::look_ahead(step);", "e2e:cheating"),
     ("a best network of the same number is written over", "src/checkpoint/checkpoint.cpp", "while (fs::exists(fs::path(folder_) / file_name(kBest, number))) ++number;", "", "unit:[#test_checkpoint]"),
@@ -225,8 +225,8 @@ MUTATIONS = [
     ("whoever has left may be any", MEMBERS, "2 * (faults * each + std::min(faults, one_more))", "2 * (faults * each + 0 * one_more)", "unit:[membership]"),
     ("those who sleep end as if all were well", RUN, "  members_.wake(code);", "  members_.wake(ExitCode::done);", "e2e:leaving"),
     ("back to a checkpoint that is no good", "src/run/roll_back.cpp", "to_go_back_to(first_bad - 1,", "to_go_back_to(first_bad,", "e2e:setbacks"),
-    ("the rate's factor is forgotten by checkpoints", NUMBERS, "  lr_factor = values[2];\n}\n\nvoid Setbacks::share",
-     "}\n\nvoid Setbacks::share", "unit:[numbers]"),
+    ("the rate's factor is forgotten by checkpoints", NUMBERS, "  lr_factor = values[2];\n}\n\nvoid SkippedSteps::share",
+     "}\n\nvoid SkippedSteps::share", "unit:[numbers]"),
     # Ranks that only attack.
     ("generators: the version of the iteration before", GENERATORS + "generator.cpp", "version = version_of(task, task.done)",
      "version = version_of(task, std::max(task.done - 1, 0))", "mpi:2"),
@@ -538,16 +538,16 @@ MUTATIONS = [
      "    for (float* result : of_channels_) spoil(result, spec_.c);\n", "", "double:A batch norm of the library*"),
     ("batch norm: a refusal is forgotten", "src/backend/cuda/batch_norm.cpp", "    if (always) keep(*own);\n    return not_tried(why);", "    return not_tried(why);",
      "double:A batch norm of the library*"),
-    ("a step that was left out counts", TRAINER, "if (queues_ahead_ && watch_.vote().bad_agreed()) update_.take_back();", "", "double:[double]"),
-    ("a step ahead keeps the old loss scale", TRAINER, "if (watch_.scale_has_changed()) ahead_ = false;", "", "e2e:cuda.py Runs.test_training_in_f16*"),
+    ("a step that was left out counts", TRAINER, "if (queues_ahead_ && checks_.vote().bad_agreed()) update_.take_back();", "", "double:[double]"),
+    ("a step ahead keeps the old loss scale", TRAINER, "if (checks_.scale_has_changed()) ahead_ = false;", "", "e2e:cuda.py Runs.test_training_in_f16*"),
     ("images of the next step are told", LEARNER, "fetched_ = own_;", "", "double:[double]"),
     ("attack's statistics do not count", "src/batch/view/training.cpp", "statistics_.add(program, pass_++, place());",
      "statistics_.add(program, pass_++, {place().unit, place().first, 0});", "step:fgsm"),
     ("bandit fed squared norms", LAYERS, "for (double& norm : norms_) norm = std::sqrt(norm);", "",
      "step:defaults"),
     ("norms before the reduction", TRAINER, "  if (!exchange_->finish()) {\n    leave_out();\n"
-     "    return record_;\n  }\n  watch_.look_at_sum(layers_->summed());\n",
-     "  watch_.look_at_sum(layers_->summed());\n  (void)exchange_->finish();\n", "step:two ranks"),
+     "    return record_;\n  }\n  checks_.look_at_sum(layers_->summed());\n",
+     "  checks_.look_at_sum(layers_->summed());\n  (void)exchange_->finish();\n", "step:two ranks"),
     ("hidden is what was under way", TIMER, "next->under_way - (exposed_ - exposed_before_)", "next->under_way", "unit:[phases]"),
     ("what a step before has exposed is not hidden", TIMER, "    if (next->phase == Phase::other) exposed_before_ = exposed_;\n", "",
      "unit:[phases]"),
@@ -1066,7 +1066,7 @@ MUTATIONS = [
     ("eval: figures are lost with their file", "src/verbs/eval.cpp", "    std::cout << report.final_line() << \"\\n\" << std::flush;\n    throw;", "    throw;", "e2e:files"),
     ("eval: the results of a certification are overwritten", "src/assess/journal.cpp", '{"certify.journal", "certification"}', '{"certify.journal", "evaluation"}', "e2e:autoattack"),
     ("terminals obey files", "src/printed.cpp", "if (length == 0 || control)", "if (false)", "e2e:data"),
-    ("codec: the state is not saved", TRAINER, "layers_.get(),      &exchange_->codec_state(),", "layers_.get(),",
+    ("codec: the state is not saved", TRAINER, "&exchange_->codec_state(),", "",
      "mpi:2"),
     ("every message is rank 0's", GATHER, "      next += bucket.bytes;\n", "", "mpi:2"),
     ("the codec does not learn the step", GATHER, "    step_ = step.step;\n", "", "mpi:2"),
@@ -1687,13 +1687,13 @@ MUTATIONS = [
     ("byzantine: validators count in the gradient", "src/byzantine/protocol.cpp",
      "    weights_[static_cast<std::size_t>(rank_of(check.validator))] = 0;\n",
      "    (void)check;\n", "unit:[byzantine]"),
-    ("byzantine: done once more with the weights of now", "src/train/protocol/guard.cpp",
+    ("byzantine: done once more with the weights of now", "src/train/protocol/ban_protocol.cpp",
      "  kept_.exchange();\n  const bool still",
      "  const bool still", "e2e:byzantine"),
-    ("byzantine: of a target, the first micro-batch alone", "src/train/protocol/guard.cpp",
+    ("byzantine: of a target, the first micro-batch alone", "src/train/protocol/ban_protocol.cpp",
      "for (int unit = 0; unit < units; ++unit) {",
      "for (int unit = 0; unit < 1; ++unit) {", "e2e:byzantine"),
-    ("byzantine: the state is not saved", TRAINER, "&watch_.setbacks(), exchange_.get()};", "&watch_.setbacks()};",
+    ("byzantine: the state is not saved", TRAINER, "&checks_.skipped_steps(),\n                             exchange_.get()};", "&checks_.skipped_steps()};",
      "e2e:byzantine"),
 ]
 

@@ -7,9 +7,9 @@
 #include "replica/replica.hpp"
 #include "train/attackers/cheating.hpp"
 #include "train/examples/example_source.hpp"
-#include "train/plan/method.hpp"
 #include "train/plan/phase_timer.hpp"
 #include "train/plan/plan.hpp"
+#include "train/plan/step_method.hpp"
 #include "train/statistics/batch_statistics.hpp"
 
 namespace dat {
@@ -20,7 +20,7 @@ struct ExampleParts {
   const Dataset& images;  ///< the training set
   const TrainOptions& options;
   const Plan& plan;
-  const Method& method;
+  const StepMethod& method;
   Replica& replica;
   BatchStatistics& statistics;  ///< what passes of the attack in training mode enter
   PhaseTimer& timer;

@@ -15,9 +15,9 @@
 #include "train/attackers/cheating.hpp"
 #include "train/message/codec_state.hpp"
 #include "train/message/step_message.hpp"
-#include "train/plan/method.hpp"
 #include "train/plan/phase_timer.hpp"
 #include "train/plan/plan.hpp"
+#include "train/plan/step_method.hpp"
 
 namespace dat {
 
@@ -25,16 +25,16 @@ namespace dat {
 [[nodiscard]] std::int64_t bucket_of(const TrainOptions& options);
 
 /// Where the work of all ranks meets in a step: gradients in a reducer, small numbers in a message behind it. Where
-/// ranks may be false, aggregator and message withstand them; who is to find them out looks on (Guard).
+/// ranks may be false, aggregator and message withstand them; who is to find them out looks on (BanProtocol).
 class StepExchange : public Stateful {
  public:
-  /// All references must outlive it. images, plan, method: for who does another rank's work (Guard).
+  /// All references must outlive it. images, plan, method: for who does another rank's work (BanProtocol).
   struct Parts {
     Communicator& ranks;
     const Dataset& images;
     const TrainOptions& options;
     const Plan& plan;
-    const Method& method;
+    const StepMethod& method;
     Replica& replica;
     const SummationTree* order;  ///< of the micro-batches of all ranks; null: each rank has its own
     PhaseTimer& timer;

@@ -34,7 +34,7 @@ void require_work(const TrainOptions& options, const Plan& plan) {
 
 std::int64_t generator_memory(const TrainOptions& options, const Plan& plan, const Dataset& images,
                               Communicator& ranks) {
-  const Method method(options, images);
+  const StepMethod method(options, images);
   Replica replica(replica_of(options, plan, images.info(), ranks, method, Role::generator));
   replica.commit();
   std::int64_t total = 0;

@@ -15,9 +15,9 @@
 #include "train/generators/answers.hpp"
 #include "train/generators/messages.hpp"
 #include "train/generators/received_versions.hpp"
-#include "train/plan/method.hpp"
 #include "train/plan/plan.hpp"
 #include "train/plan/splits.hpp"
+#include "train/plan/step_method.hpp"
 
 namespace dat {
 
@@ -88,7 +88,7 @@ class Generator {
   Splits splits_;
   int trainers_, own_trainer_;  ///< own: who sends the weights
   Plan plan_;
-  Method method_;
+  StepMethod method_;
   Replica replica_;
   Staleness staleness_;
   bool rule_, parted_;  ///< rule: versions follow it, else the newest counts; parted: weights change within an attack

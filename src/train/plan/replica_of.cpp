@@ -42,7 +42,7 @@ int data_threads(const TrainOptions& options, const Backend& backend) {
 }
 
 ReplicaOptions replica_of(const TrainOptions& options, const Plan& plan, const DatasetInfo& images, Communicator& ranks,
-                          const Method& method, Role role) {
+                          const StepMethod& method, Role role) {
   const bool attacks = role == Role::generator || options.generators == 0;
   const bool rounded = attacks && method.attack_passes == 0 && precision_without_effect(options).empty();
   const std::vector<int> batches{plan.micro_batch, plan.last_micro_batch};

@@ -5,9 +5,9 @@
 
 #include "dat/communicator.hpp"
 #include "replica/replica.hpp"
-#include "train/plan/method.hpp"
 #include "train/plan/plan.hpp"
 #include "train/plan/role.hpp"
+#include "train/plan/step_method.hpp"
 
 namespace dat {
 
@@ -29,6 +29,6 @@ namespace dat {
 
 /// The network of a rank, on its device: of a trainer, or of a generator, which has no training programs.
 [[nodiscard]] ReplicaOptions replica_of(const TrainOptions& options, const Plan& plan, const DatasetInfo& images,
-                                        Communicator& ranks, const Method& method, Role role);
+                                        Communicator& ranks, const StepMethod& method, Role role);
 
 }  // namespace dat

@@ -10,7 +10,7 @@
 
 namespace dat {
 
-/// How many passes `entering` (Method::entering_statistics) names: 1 + its largest number.
+/// How many passes `entering` (StepMethod::entering_statistics) names: 1 + its largest number.
 [[nodiscard]] int passes_in(const std::vector<int>& entering);
 
 /// What batch norm has seen in a step: means and unbiased variances of each pass in training mode, averaged over the

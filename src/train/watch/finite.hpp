@@ -92,7 +92,7 @@ class NumberCheck final : public MessagePart {
 };
 
 /// What has become of a run by numbers that were not finite: part of its state, so that a restart has equal bits.
-class Setbacks final : public Stateful {
+class SkippedSteps final : public Stateful {
  public:
   std::int64_t in_a_row = 0;  ///< steps that were skipped since the last good one
   std::int64_t rollbacks = 0;

@@ -5,7 +5,7 @@
 namespace dat {
 
 Recompute::Recompute(Communicator& ranks, const Dataset& images, const TrainOptions& options, const Plan& plan,
-                     const Method& method, Replica& replica, PhaseTimer& timer)
+                     const StepMethod& method, Replica& replica, PhaseTimer& timer)
     : plan_(plan),
       replica_(replica),
       timer_(timer),

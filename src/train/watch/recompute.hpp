@@ -4,8 +4,8 @@
 #include "dat/config.hpp"
 #include "dat/loader.hpp"
 #include "train/learner/learner.hpp"
-#include "train/plan/method.hpp"
 #include "train/plan/plan.hpp"
+#include "train/plan/step_method.hpp"
 
 namespace dat {
 
@@ -29,7 +29,7 @@ class Recompute {
  public:
   /// The reference arguments but options and plan must outlive it.
   Recompute(Communicator& ranks, const Dataset& images, const TrainOptions& options, const Plan& plan,
-            const Method& method, Replica& replica, PhaseTimer& timer);
+            const StepMethod& method, Replica& replica, PhaseTimer& timer);
 
   /// Batch statistics and losses of what has been recomputed last, as a step's message has those of a unit of work.
   void write_numbers(double* to);

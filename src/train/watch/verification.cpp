@@ -47,7 +47,7 @@ double verification_tolerance(int attack_steps) {
   return 10 * kDifference + 4 * std::sqrt(2 * attack_steps * kDifference);
 }
 
-Verification::Verification(Communicator& ranks, const TrainOptions& options, const Plan& plan, const Method& method,
+Verification::Verification(Communicator& ranks, const TrainOptions& options, const Plan& plan, const StepMethod& method,
                            Replica& replica, Recompute& recompute)
     : ranks_(ranks),
       plan_(plan),

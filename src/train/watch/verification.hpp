@@ -38,7 +38,7 @@ struct VerificationPlan {
 class Verification {
  public:
   /// The reference arguments must outlive the object.
-  Verification(Communicator& ranks, const TrainOptions& options, const Plan& plan, const Method& method,
+  Verification(Communicator& ranks, const TrainOptions& options, const Plan& plan, const StepMethod& method,
                Replica& replica, Recompute& recompute);
 
   /// Begins step number `step`.

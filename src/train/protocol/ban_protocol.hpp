@@ -22,10 +22,10 @@ void require_validators(const TrainOptions& options, int ranks);
 /// The exchange of a step under the protocol that bans (--byzantine), which stands between a transport that cuts
 /// gradients into parts and the numbers that go with them: calls its phases where a step comes to them, and does a
 /// rank's work of the step before once more.
-class Guard final : public StepExchange, public PartsWatch {
+class BanProtocol final : public StepExchange, public PartsWatch {
  public:
   /// parts: with an order.
-  explicit Guard(const Parts& parts);
+  explicit BanProtocol(const Parts& parts);
 
   [[nodiscard]] StepMessage& message_of_contributions() override { return numbers_; }
   void ready() override;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "reduce/sums/summation_tree.hpp"
-#include "train/plan/method.hpp"
+#include "train/plan/step_method.hpp"
 #include "train/watch/finite.hpp"
 #include "train/watch/loss_scale.hpp"
 #include "train/watch/replica_check.hpp"
@@ -18,7 +18,7 @@ namespace dat {
 
 /// What watches over the steps of a training: numbers that are not finite, gradients that are not what another rank
 /// computes, replicas that differ, ranks that are slow. And what has become of the run by them.
-class Watch {
+class StepChecks {
  public:
   /// What it looks at; all of it outlives the watch.
   struct Parts {
@@ -26,14 +26,14 @@ class Watch {
     const Dataset& images;  ///< the training set
     const TrainOptions& options;
     const Plan& plan;
-    const Method& method;
+    const StepMethod& method;
     Replica& replica;
     const Learner& learner;
     const BatchStatistics& statistics;
     const SummationTree* order;  ///< of sums over micro-batches; null: each rank has its own
     PhaseTimer& timer;
   };
-  explicit Watch(const Parts& parts);
+  explicit StepChecks(const Parts& parts);
 
   /// The parts that must be equal on all ranks; before check_replicas().
   void compare(std::vector<Stateful*> replicated);
@@ -75,8 +75,8 @@ class Watch {
   /// That this rank has sent for it in this step.
   [[nodiscard]] std::int64_t bytes_sent() const { return verification_ ? verification_->bytes_sent() : 0; }
 
-  [[nodiscard]] Setbacks& setbacks() { return setbacks_; }
-  [[nodiscard]] const Setbacks& setbacks() const { return setbacks_; }
+  [[nodiscard]] SkippedSteps& skipped_steps() { return skipped_steps_; }
+  [[nodiscard]] const SkippedSteps& skipped_steps() const { return skipped_steps_; }
   /// Null: not in f16.
   [[nodiscard]] LossScale* loss_scale() { return loss_scale_.get(); }
   /// The loss scale, since the last call.
@@ -100,7 +100,7 @@ class Watch {
   PhaseTimer& timer_;
   Vote vote_;
   NumberCheck numbers_;
-  Setbacks setbacks_;
+  SkippedSteps skipped_steps_;
   std::unique_ptr<LossScale> loss_scale_;
   double overflowed_to_ = 0;
   Stragglers stragglers_;

@@ -20,9 +20,9 @@ namespace dat {
 
 /// What the options make a step compute of its examples, and evaluations of theirs: the members of the families of
 /// attacks and losses, and what follows from who they are.
-struct Method {
+struct StepMethod {
   /// images: the training set. Error(usage): options that do not fit each other or the images.
-  Method(const TrainOptions& options, const Dataset& images);
+  StepMethod(const TrainOptions& options, const Dataset& images);
 
   AttackPlan attacks;
   bool unlabelled;  ///< some training images have no label
