@@ -68,7 +68,7 @@ class Study:
         """Of ranks on nodes of their own: seconds of a step of ranks that all train, and of the best split."""
         seconds = {"data": 0, "attack": attack * batch, "forward": image * batch, "backward": 0, "select": 0, "update": 0}
         calibration = {"filetype": "dat_hpc calibration", "format_version": 1, "about": {}, "ranks": 1, "batch": batch,
-                       "seconds": seconds, "attack_iterations": 1, "backward_passes": 1, "statistics_bytes": 0,
+                       "seconds": seconds, "attack_iterations": 1, "backward_passes": 1, "step_message_bytes": 0,
                        "layers": [{"name": "all", "elements": elements, "backward": 0, "weight_gradient": 0}],
                        "codecs": [{"name": "float32", "transport": "sum", "rounds": 1, "exact": True, "encode": 0, "decode": 0,
                                    "bytes": [4 * elements]}], "network": {}}

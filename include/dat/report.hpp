@@ -54,8 +54,8 @@ struct StepRecord {
   double lr = 0, loss_adv = 0, loss_clean = 0, acc_adv = 0, acc_clean = 0;  ///< *_clean: NaN where lambda = 0
   std::int64_t images = 0;                                                  ///< images of all ranks
   std::array<double, kPhases> seconds{};                                    ///< this step, rank 0
-  std::int64_t bytes_sent = 0;        ///< gradient message of one rank; 0 with one rank
-  std::int64_t bytes_statistics = 0;  ///< all other messages of the step: statistics, losses, draws; 0 with one rank
+  std::int64_t bytes_sent = 0;   ///< gradient message of one rank; 0 with one rank
+  std::int64_t bytes_other = 0;  ///< all other messages of the step: statistics, losses, draws; 0 with one rank
   std::int64_t active_elements = 0;
   double eps = 0;                              ///< radius of the training's attack in the step; 0: none
   std::int64_t attack_passes = 0;              ///< images of all ranks times gradients of the attack, padding included

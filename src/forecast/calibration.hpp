@@ -43,9 +43,9 @@ struct Calibration {
   int batch = 1;                                                    ///< images of a rank
   int image_size = 32;                                              ///< height = width of the images, of 3 channels
   double data = 0, attack = 0, forward = 0, backward = 0, select = 0, update = 0;
-  int attack_iterations = 1;    ///< iterations of which `attack` consists
-  int backward_passes = 1;      ///< passes of which `backward` consists
-  std::int64_t statistics = 0;  ///< bytes of the step's second message, which is summed behind the gradients
+  int attack_iterations = 1;      ///< iterations of which `attack` consists
+  int backward_passes = 1;        ///< passes of which `backward` consists
+  std::int64_t step_message = 0;  ///< bytes of the StepMessage, which is summed after the gradients
   std::vector<Layer> layers;
   std::vector<Codec> codecs;            ///< float32 is one of them
   std::optional<Link> between, within;  ///< ranks of different nodes, and of one node; empty: not measured

@@ -138,7 +138,7 @@ StepForecast forecast_step(const Calibration& calibration, const Cluster& cluste
     step.exposed -= covered;
     step.hidden += covered;
   }
-  step.exposed += seconds_of_sum(cluster, static_cast<double>(calibration.statistics));
+  step.exposed += seconds_of_sum(cluster, static_cast<double>(calibration.step_message));
 
   double all = 0;
   for (std::size_t d = 0; d < layers; ++d) all += p(d) * static_cast<double>(calibration.layers[d].elements);

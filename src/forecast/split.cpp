@@ -66,7 +66,7 @@ SplitForecast forecast_split(const Calibration& calibration, const Cluster& clus
 
   const Link link = link_of(cluster);
   const double weights =
-      split.weight_bytes * static_cast<double>(calibration.elements()) + static_cast<double>(calibration.statistics);
+      split.weight_bytes * static_cast<double>(calibration.elements()) + static_cast<double>(calibration.step_message);
   const auto versions = static_cast<double>(ceil_of(generators, trainers));
   const double image = 4.0 * 3 * calibration.image_size * calibration.image_size;
   const double bytes = images * image;

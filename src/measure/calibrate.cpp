@@ -295,7 +295,7 @@ Calibration calibrate(Communicator& world, TrainingStep& step, double seconds) {
   c.backward_passes = passes * (options.batch / options.micro_batch);
   // Means and variances of all channels in each pass that enters them, and some losses, in double precision.
   const int passes_entering = passes_in(trainer.method().entering_statistics());
-  c.statistics = std::int64_t{sizeof(double)} * (2 * step.graph().statistics * passes_entering + 8);
+  c.step_message = std::int64_t{sizeof(double)} * (2 * step.graph().statistics * passes_entering + 8);
   measure_step(world, step, part(0.4), c);
   std::vector<int> order;
   measure_passes(step, part(0.4), c, order);

@@ -33,7 +33,7 @@ void for_each_step_field(Record& record, Field&& field) {
   field("images", record.images, "");
   for (std::size_t i = 0; i < kPhases; ++i) field(kPhaseSeries[i], record.seconds[i], "s");
   field("bytes_sent", record.bytes_sent, "byte");
-  field("bytes_statistics", record.bytes_statistics, "byte");
+  field("bytes_other", record.bytes_other, "byte");
   field("active_elements", record.active_elements, "");
   field("weight_gradients", record.weight_gradients, "");
   field("attack_passes", record.attack_passes, "");

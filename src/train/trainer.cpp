@@ -255,12 +255,12 @@ const StepRecord& Trainer::record(std::int64_t weight_gradients, std::int64_t dr
       plan_.ordered ? weight_gradients / plan_.micro_batches_of(ranks_.rank()) * plan_.micro_batches : weight_gradients;
   record_.active_elements = exchange_->reducer().elements();
   record_.bytes_sent = exchange_->reducer().bytes_sent();
-  record_.bytes_statistics = exchange_->bytes_sent() + examples_->bytes_sent() + drawn_bytes + checks_.bytes_sent();
+  record_.bytes_other = exchange_->bytes_sent() + examples_->bytes_sent() + drawn_bytes + checks_.bytes_sent();
   record_.scale = &layers_->active().scale;
   record_.p = &layers_->probabilities();
   record_.norms = layers_->norms();
   record_.distances = exchange_->distances();
-  bytes_ += static_cast<double>(record_.bytes_sent + record_.bytes_statistics);
+  bytes_ += static_cast<double>(record_.bytes_sent + record_.bytes_other);
   return record_;
 }
 

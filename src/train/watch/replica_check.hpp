@@ -8,7 +8,7 @@
 
 #include "dat/communicator.hpp"
 #include "dat/report.hpp"
-#include "train/watch/digest.hpp"
+#include "train/watch/state_hash.hpp"
 
 namespace dat {
 
@@ -45,7 +45,7 @@ class ReplicaCheck {
   Communicator& ranks_;
   Backend& backend_;
   std::vector<Stateful*> parts_;
-  Digest digest_;
+  StateHash hash_;
 };
 
 }  // namespace dat

@@ -281,7 +281,7 @@ TEST_CASE("only active layers' weight gradients are computed, and one rank sends
       convolutions += active && segment.shape.size() == 4 ? 1 : 0;
     }
     CHECK(record.bytes_sent == 0);
-    CHECK(record.bytes_statistics == 0);
+    CHECK(record.bytes_other == 0);
     CHECK(record.active_elements == elements);
     CHECK(record.weight_gradients == convolutions);
     convolutions_left_out += 3 - static_cast<int>(convolutions);
