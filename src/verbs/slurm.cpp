@@ -17,7 +17,7 @@
 #include "options/train/table.hpp"
 #include "printed.hpp"
 #include "run/begin/found.hpp"
-#include "run/split.hpp"
+#include "run/settle_generators.hpp"
 #include "train/plan/parts.hpp"
 #include "train/plan/role.hpp"
 #include "train/planned.hpp"

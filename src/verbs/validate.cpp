@@ -19,7 +19,7 @@
 #include "reduce/transport/transport.hpp"
 #include "run/advice.hpp"
 #include "run/begin/found.hpp"
-#include "run/split.hpp"
+#include "run/settle_generators.hpp"
 #include "train/attackers/attackers.hpp"
 #include "train/generators/generator.hpp"
 #include "train/plan/goal.hpp"

@@ -52,7 +52,7 @@ ROBUST, KRUM, CLIP, GEOMETRIC = (f"src/reduce/aggregator/{name}.cpp" for name in
                                   ("robust", "krum", "centered_clip", "geometric_median"))
 UNITS, AGGREGATE = "src/reduce/tree/mean_of_units.cpp", "kernels/aggregate.hpp"
 FORECAST = "src/forecast/forecast.cpp"
-SPLIT = "src/forecast/split.cpp"
+SPLIT = "src/forecast/roles.cpp"
 PERTURB, AUGMENT, OPTIMIZER = "kernels/perturb.hpp", "kernels/augment.hpp", "kernels/optimizer.hpp"
 AVERAGED, AVERAGE, PASS = "src/optimizer/averaged.cpp", "src/train/update/weight_average.cpp", "src/train/update/statistics_pass.cpp"
 REPORT = "src/record/report.cpp"
@@ -220,7 +220,7 @@ MUTATIONS = [
     ("an early end without its alarm", RUN, "    if (!told && overfits()) overfitting();\n", "", "e2e:setbacks"),
     ("a best network that is not there is compared with", RUN, "  checkpoints_.settle(*ranks_);  // whether the best", "  // whether the best", "e2e:files"),
     ("a signal to a generator is lost", "src/train/generators/generator.cpp", "  tell_stop();\n", "", "e2e:generators"),
-    ("a calibration's passes are believed", "src/run/split.cpp", "calibration.backward *= 1.0 * passes / calibration.backward_passes", "calibration.backward *= 1.0", "e2e:generators"),
+    ("a calibration's passes are believed", "src/run/settle_generators.cpp", "calibration.backward *= 1.0 * passes / calibration.backward_passes", "calibration.backward *= 1.0", "e2e:generators"),
     ("an evaluation begun anew has the images of another", "src/assess/sequence_run.cpp", '"adversarial.h5", "adversarial.part", ', "", "e2e:autoattack"),
     ("whoever has left may be any", MEMBERS, "2 * (faults * each + std::min(faults, one_more))", "2 * (faults * each + 0 * one_more)", "unit:[membership]"),
     ("those who sleep end as if all were well", RUN, "  members_.wake(code);", "  members_.wake(ExitCode::done);", "e2e:leaving"),
@@ -1575,9 +1575,9 @@ MUTATIONS = [
     ("split: more generators than there is work for", SPLIT, "generators <= under_way(generators)", "generators <= 1000 * under_way(generators)",
      "unit:[forecast]"),
     ("split: ranks of a node have a link each", SPLIT, ".bandwidth = cluster.between.bandwidth / cluster.ranks_per_node", ".bandwidth = cluster.between.bandwidth", "unit:[forecast]"),
-    ("auto: the others are not told the number", "src/run/split.cpp", "  world.broadcast(&generators, sizeof generators);\n", "", "e2e:generators"),
-    ("auto: all layers where no budget is named", "src/run/split.cpp", "if (o.budget == 0) return default_budget(layers);", "if (o.budget == 0) return {};", "e2e:generators"),
-    ("auto: attacks are as long as in the calibration", "src/run/split.cpp", "calibration.attack *=", "calibration.attack += 0 *", "e2e:generators"),
+    ("auto: the others are not told the number", "src/run/settle_generators.cpp", "  world.broadcast(&generators, sizeof generators);\n", "", "e2e:generators"),
+    ("auto: all layers where no budget is named", "src/run/settle_generators.cpp", "if (o.budget == 0) return default_budget(layers);", "if (o.budget == 0) return {};", "e2e:generators"),
+    ("auto: attacks are as long as in the calibration", "src/run/settle_generators.cpp", "calibration.attack *=", "calibration.attack += 0 *", "e2e:generators"),
     ("generators: rounded weights are cut off", "src/train/generators/version_numbers.hpp", "Stored<BFloat16>::from);", "[](float x) { return BFloat16{static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(x) >> 16U)}; });", "unit:[generators]"),
     ("generators: of an answer, nobody notes when it was begun", GENERATORS + "orders.cpp", "now - answer.since, now}", "now - answer.since - 1e6, now}", "e2e:generators"),
     ("forecast: a ring goes around once", FORECAST, "(2 * to_neighbour(c, part) + part / c.reduction)",

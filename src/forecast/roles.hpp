@@ -5,7 +5,7 @@
 namespace dat {
 
 /// Ranks of a launch that only attack, for those that train (--generators).
-struct SplitChoice {
+struct RoleChoice {
   int generators = 0;       ///< the last ranks; 0: all train, each attacks what it trains on
   int staleness = 1;        ///< versions of the weights that an attack may lag behind
   bool refresh = true;      ///< newer weights between iterations; else an attack has the oldest ones
@@ -17,7 +17,7 @@ struct SplitChoice {
 };
 
 /// Seconds of a step of trainers and generators.
-struct SplitForecast {
+struct RoleForecast {
   int generators = 0;
   std::int64_t images = 0;  ///< of a step
   double training = 0;      ///< of a trainer for all but the attack, sums included; without generators for everything
@@ -36,12 +36,12 @@ struct SplitForecast {
 /// The mean step of a cluster whose last ranks are generators. The trainers take the step of forecast_step() with their
 /// part of the images, without the attack. Computing takes seconds in proportion to images. Weights go from a trainer
 /// to its generators as a message each; several ranks of a node share its link.
-[[nodiscard]] SplitForecast forecast_split(const Calibration& calibration, const Cluster& cluster,
-                                           const StepChoice& choice, const SplitChoice& split);
+[[nodiscard]] RoleForecast forecast_roles(const Calibration& calibration, const Cluster& cluster,
+                                          const StepChoice& choice, const RoleChoice& roles);
 
 /// Of all numbers of generators from `least` on for which there is work and a trainer, the one with the shortest step;
-/// the fewest of equals. `split.generators` is not looked at. At least one number is possible.
-[[nodiscard]] SplitForecast best_split(const Calibration& calibration, const Cluster& cluster, const StepChoice& choice,
-                                       SplitChoice split, int least);
+/// the fewest of equals. `roles.generators` is not looked at. At least one number is possible.
+[[nodiscard]] RoleForecast best_roles(const Calibration& calibration, const Cluster& cluster, const StepChoice& choice,
+                                      RoleChoice roles, int least);
 
 }  // namespace dat
