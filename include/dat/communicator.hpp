@@ -105,7 +105,7 @@ class Request {
 class Communicator {
  public:
   /// All ranks of the run. Initialises MPI and finalises it when destroyed. There is one per process, and it outlives
-  /// the groups that are split from it. A process that no launcher has started is single() and leaves MPI alone: Open
+  /// its subgroups. A process that no launcher has started is single() and leaves MPI alone: Open
   /// MPI 4.1 would start a daemon for it, and may crash while it ends (open-mpi/ompi, issue 10117).
   [[nodiscard]] static std::unique_ptr<Communicator> world();
   /// One rank that calls MPI never: for tools, benchmarks and unit tests. A collective brings what this rank has;
@@ -119,7 +119,7 @@ class Communicator {
   static constexpr int kNoColor = -1;
   /// Divides this group: the ranks that give the same colour, a number of at least 0, form a new group, numbered by
   /// `key`, and by their numbers in this group where keys are equal. Null for a rank that gives kNoColor.
-  [[nodiscard]] std::unique_ptr<Communicator> split(int color, int key);
+  [[nodiscard]] std::unique_ptr<Communicator> subgroup(int color, int key);
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return size_; }
@@ -257,7 +257,7 @@ class Communicator {
   void give(std::int64_t bytes) { bytes_given_ += size_ > 1 ? bytes : 0; }
   class Blocking;
   [[nodiscard]] std::uint64_t record(Call call, std::int64_t bytes);
-  /// The numbers in the launch of the ranks of a group that has been split from this one.
+  /// Numbers in the launch of the ranks of one of its subgroups.
   [[nodiscard]] std::vector<int> launch_ranks_of(MPI_Comm group) const;
   /// The length of a message to or from another rank, as MPI counts. Error(communication): too long, or no such rank.
   [[nodiscard]] int message(std::size_t bytes, int other) const;

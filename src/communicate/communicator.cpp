@@ -126,13 +126,13 @@ std::unique_ptr<Communicator> Communicator::single() {
   return std::unique_ptr<Communicator>(new Communicator(MPI_COMM_NULL, false, 0));
 }
 
-std::unique_ptr<Communicator> Communicator::split(int color, int key) {
+std::unique_ptr<Communicator> Communicator::subgroup(int color, int key) {
   require(color >= 0 || color == kNoColor, ExitCode::communication, "a group has the colour ", color,
           "; colours are numbers of at least 0, or kNoColor");
   if (alone()) return color == kNoColor ? nullptr : single();
   MPI_Comm group = MPI_COMM_NULL;
   {
-    const Blocking call(record(Call::split, 0));
+    const Blocking call(record(Call::subgroup, 0));
     const Turn turn;
     turn.check(MPI_Comm_split(group_, color == kNoColor ? MPI_UNDEFINED : color, key, &group), "MPI_Comm_split");
   }

@@ -43,7 +43,7 @@ Run::Run(Communicator& world, const TrainOptions& options, GivenWeights weights,
       weights_(std::move(weights)),
       checkpoints_(options, best_) {
   if (options.comm_timeout > 0) world.watch(options.comm_timeout);
-  ranks_ = world.split(static_cast<int>(role_of(world.rank(), world.size(), options)), world.rank());
+  ranks_ = world.subgroup(static_cast<int>(role_of(world.rank(), world.size(), options)), world.rank());
 }
 
 int Run::go() {
@@ -202,7 +202,7 @@ bool Run::leave(const std::vector<LeftRecord>& leaving, bool told) {
   const bool stays = !members_.has_left(world_.rank());
   // The trainer lives on its group until there is another one.
   const std::unique_ptr<Communicator> before =
-      std::exchange(ranks_, ranks_->split(stays ? 0 : Communicator::kNoColor, ranks_->rank()));
+      std::exchange(ranks_, ranks_->subgroup(stays ? 0 : Communicator::kNoColor, ranks_->rank()));
   if (!stays) {
     trainer_.reset();
     return false;

@@ -39,8 +39,8 @@ class Tiles {
 /// f32 numbers as sums of bf16 numbers, each the nearest to what the ones before leave: in the upper halves of `bits`,
 /// with anything in the lower ones.
 template <int kParts>
-struct Split {
-  [[gnu::always_inline]] explicit Split(__m512 value) {
+struct Bf16Parts {
+  [[gnu::always_inline]] explicit Bf16Parts(__m512 value) {
     bits[0] = rounded(value);
     if constexpr (kParts == 2)
       bits[1] = rounded(value - _mm512_castsi512_ps(_mm512_and_si512(bits[0], _mm512_set1_epi32(kUpper))));

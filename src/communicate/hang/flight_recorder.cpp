@@ -15,7 +15,7 @@ namespace dat {
 namespace {
 
 constexpr const char* kNames[] = {"nothing",    "sum",          "minimum",   "agreement",      "broadcast",
-                                  "gather",     "all-gather",   "exchange",  "barrier",        "split",
+                                  "gather",     "all-gather",   "exchange",  "barrier",        "subgroup",
                                   "message to", "message from", "work from", "the end of MPI", "the abortion of MPI"};
 
 [[nodiscard]] std::int64_t now_ns() {

@@ -20,7 +20,7 @@ enum class Call : std::uint32_t {
   all_gather,
   exchange,
   barrier,
-  split,
+  subgroup,
   send,
   receive,
   work,

@@ -259,7 +259,7 @@ class WindowSums final : public NodeSums {
   if (!why.empty()) return nullptr;
 
   const int node = nodes[static_cast<std::size_t>(ranks.rank())];
-  const std::unique_ptr<Communicator> own = several ? ranks.split(node, ranks.rank()) : nullptr;
+  const std::unique_ptr<Communicator> own = several ? ranks.subgroup(node, ranks.rank()) : nullptr;
   std::unique_ptr<NodeWindow> window = NodeWindow::make(
       several ? *own : ranks, WindowSums::rows_of(options, ranks.rank()) * WindowSums::stride_of(options), why);
   why = common_reason(ranks, why);

@@ -127,7 +127,7 @@ std::vector<CorruptionRecord> ReplicaCheck::check(std::int64_t step, bool repair
   require(repair && found.source >= 0, ExitCode::integrity, when, who, " than most of the ", ranks_.size(), " ranks",
           kAdvice);
 
-  const auto group = ranks_.split(0, ranks_.rank() == found.source ? 0 : ranks_.rank() + 1);
+  const auto group = ranks_.subgroup(0, ranks_.rank() == found.source ? 0 : ranks_.rank() + 1);
   Copy copy(*group, backend_);
   for (Stateful* part : parts_) part->replicated(copy);
   hash_.take(parts_);
