@@ -136,7 +136,7 @@ struct ChunkMoments {
 };
 
 /// TernGrad's scale of each tensor, sums [t * kSums]: the largest magnitude after gradients are clipped to `clip`
-/// standard deviations of its `real` elements, those that are no filling; 0: they are not. A tensor whose elements are
+/// standard deviations of its `real` elements, those that are no padding; 0: they are not. A tensor whose elements are
 /// all the same is not clipped.
 struct TernaryScale {
   const std::int32_t* chunk;

@@ -26,7 +26,7 @@ struct Bucket {
   Chunks chunks{};
   const std::int64_t* element = nullptr;  ///< [all tensors], on the device: the tensor's first element
   const std::int64_t* size = nullptr;     ///< [all tensors], on the device: the tensor's elements
-  const std::int64_t* real = nullptr;     ///< [all tensors], on the device: those of them that are no filling
+  const std::int64_t* real = nullptr;     ///< [all tensors], on the device: those of them that are no padding
   const std::int64_t* byte = nullptr;     ///< [all tensors], on the device: the first byte of its message
   std::int64_t bytes = 0;                 ///< bytes of the whole message
   /// Room for one `sum`, on the device: partial [chunks.count][kSums], sums [end - first][kSums].

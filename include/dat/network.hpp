@@ -19,7 +19,7 @@ enum class Op : std::uint8_t { input, normalize, convolution, batch_norm, relu, 
 struct Node {
   Op op = Op::input;
   std::vector<int> inputs;  ///< the nodes whose results it reads
-  /// Shape of the result, per sample, with the filling; pool and linear: h = w = 1.
+  /// Shape of the result, per sample, with the padding; pool and linear: h = w = 1.
   int c = 0, h = 1, w = 1;
   int kernel = 0, stride = 1, pad = 0;  ///< convolution, max pool
   int extra_pad = 0;                    ///< convolution: see ConvSpec
@@ -35,11 +35,11 @@ struct Node {
 /// A batch norm's place in the arrays of statistics, which hold the statistics of all batch norms one after the other.
 struct Norm {
   std::string name;        ///< PyTorch's, e.g. "layer1.0.bn1"
-  int channels = 0;        ///< with the filling
+  int channels = 0;        ///< with the padding
   std::int64_t begin = 0;  ///< first element of the batch norm in such an array
-  int filling = 0;         ///< the last channels, which no file holds: see Segment
+  int padding = 0;         ///< the last channels, which no file holds: see Segment
 
-  [[nodiscard]] int file_channels() const { return channels - filling; }
+  [[nodiscard]] int file_channels() const { return channels - padding; }
 };
 
 /// (x - mean) / deviation of each channel, by which a network normalizes its images before its first convolution.
@@ -72,7 +72,7 @@ struct Graph {
   [[nodiscard]] std::vector<std::vector<int>> consumers() const;
   /// Channels of the batch norms whose parameters are among the first `segments`, and which come first.
   [[nodiscard]] std::int64_t statistics_of(int segments) const;
-  /// Multiply-adds of one forward pass of one sample, of convolutions only, with the channels of the filling.
+  /// Multiply-adds of one forward pass of one sample, of convolutions only, with the channels of the padding.
   [[nodiscard]] double macs() const;
 };
 
@@ -108,7 +108,7 @@ class NetworkBuilder {
   /// How the weights of the convolutions that follow, and the biases of the linear layers, begin: as in PyTorch
   /// (Initial::uniform), unless said otherwise.
   void begin_weights(Initial convolutions, Initial linear_bias = Initial::uniform);
-  /// A convolution with a square kernel and no bias. The result is filled up to a multiple of kChannels.
+  /// A convolution with a square kernel and no bias. The result is padded up to a multiple of kChannels.
   int convolution(const std::string& name, int x, int channels, int kernel, int stride,
                   Padding padding = Padding::around);
   int batch_norm(const std::string& name, int x);
@@ -129,9 +129,9 @@ class NetworkBuilder {
   void begin_block(const std::string& name) { block_ = name; }
   void begin_module(const std::string& name) { module_ = name; }
 
-  /// Channels of the result of a node, without the filling.
+  /// Channels of the result of a node, without the padding.
   [[nodiscard]] int channels(int x) const {
-    return graph_.nodes[static_cast<std::size_t>(x)].c - filling_[static_cast<std::size_t>(x)];
+    return graph_.nodes[static_cast<std::size_t>(x)].c - channel_padding_[static_cast<std::size_t>(x)];
   }
   /// The recorded network; the builder is empty afterwards.
   [[nodiscard]] Graph finish() { return std::move(graph_); }
@@ -139,12 +139,12 @@ class NetworkBuilder {
  private:
   /// What every device works on: 16 floats with AVX-512, 8 with AVX2, 16 bytes on a GPU.
   static constexpr int kChannels = 16;
-  int push(Node node, int filling);
+  int push(Node node, int channel_padding);
   int pointwise(Op op, int x);
-  int segment(const std::string& name, std::vector<int> shape, int filling_out, int filling_in, Initial initial);
-  [[nodiscard]] int filling(int x) const { return filling_[static_cast<std::size_t>(x)]; }
+  int segment(const std::string& name, std::vector<int> shape, int padding_out, int padding_in, Initial initial);
+  [[nodiscard]] int channel_padding(int x) const { return channel_padding_[static_cast<std::size_t>(x)]; }
   Graph graph_;
-  std::vector<int> filling_;  ///< filling of the result of each node
+  std::vector<int> channel_padding_;  ///< padding of the result of each node
   Activation activation_;
   Initial convolutions_ = Initial::uniform, linear_bias_ = Initial::uniform;
   std::string block_, module_;
@@ -167,7 +167,7 @@ class Networks : public Registry<Graph(const NetworkOptions&)> {
 [[nodiscard]] bool is_formed_network(const std::string& name);
 
 /// The initial values of a parameter as its Segment::initial says, from the counted generator: segment k of `segments`,
-/// in PyTorch's order, without the filling.
+/// in PyTorch's order, without the padding.
 [[nodiscard]] std::vector<float> initial_values(const std::vector<Segment>& segments, std::size_t k,
                                                 std::uint64_t seed);
 

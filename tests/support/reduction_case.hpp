@@ -185,7 +185,7 @@ class Heavy final : public Aggregator {
 
 /// A network whose gradients are random numbers, and reducers for it.
 struct ReductionCase {
-  /// width: of channels; where it is no multiple of 16, tensors have filling.
+  /// width: of channels; where it is no multiple of 16, tensors have padding.
   explicit ReductionCase(Communicator& all, int width = 16)
       : group(all),
         backend(test_backend(1)),
@@ -252,7 +252,7 @@ struct ReductionCase {
   std::unique_ptr<Backend> backend;
   Model model;
   float* gradients;
-  std::vector<float> real;  ///< [parameters.size] 1, and 0 where there is filling
+  std::vector<float> real;  ///< [parameters.size] 1, and 0 where there is padding
 };
 
 /// What the steps of a run must give on all ranks: on whole tensors, without buckets and messages.

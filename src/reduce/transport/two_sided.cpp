@@ -10,7 +10,7 @@ namespace dat {
 namespace {
 
 /// One of so many runs of a segment's elements, about equally long, as a tensor of its own; wherever the run has
-/// filling, the tensor says how much. Runs begin at groups of four elements, which share their random numbers.
+/// padding, the tensor says how much. Runs begin at groups of four elements, which share their random numbers.
 [[nodiscard]] Segment share_of(const Segment& segment, int shares, int share) {
   if (shares == 1) return segment;
   constexpr std::int64_t kGroup = 4;
@@ -20,8 +20,8 @@ namespace {
   run.begin = segment.begin + begin(share);
   run.size = begin(share + 1) - begin(share);
   run.shape = {static_cast<int>(run.size)};
-  run.filling_in = 0;
-  run.filling_out =
+  run.padding_in = 0;
+  run.padding_out =
       static_cast<int>(run.size - (segment.real_before(begin(share + 1)) - segment.real_before(begin(share))));
   run.layer = segment.layer * shares + share;
   return run;
