@@ -17,7 +17,7 @@ class Backend;
 /// Tensors whose gradients travel together, in one message: the tensors of the active layers among the tensors first ..
 /// end - 1. Each tensor's message has a place of its own in the bucket's. A transport may make "tensors" of its own of
 /// the network's: runs of their elements.
-struct Bucket {
+struct MessageTensors {
   int first = 0, end = 0;  ///< tensors
   std::int64_t step = 0;   ///< step of the training: with seed and rank, the key of counted random numbers
   /// Counts the messages of a step, from 0: the codec's rounds, or those of a transport that encodes once more.
@@ -74,11 +74,11 @@ class Codec {
   /// Writes the messages of the bucket's tensors. `gradients` is the whole flat block [parameters.size], `message` the
   /// bucket's [bucket.bytes]; both are on the device. Called once a step and round for every tensor that takes part in
   /// it.
-  virtual void encode(const Bucket& bucket, const float* gradients, void* message) = 0;
+  virtual void encode(const MessageTensors& bucket, const float* gradients, void* message) = 0;
   /// Sets the bucket's elements of `gradients` to `factor` times what any rank's message stands for, or a sum of
   /// messages. Elements outside the bucket are left alone. In a round that is not the last one, the codec may leave all
   /// elements alone.
-  virtual void decode(const Bucket& bucket, const void* message, float factor, float* gradients) = 0;
+  virtual void decode(const MessageTensors& bucket, const void* message, float factor, float* gradients) = 0;
 
   using State = DeviceState;
   /// What is remembered from step to step, such as what compression has left out so far.

@@ -137,16 +137,17 @@ void measure_codec(Backend& backend, const Parameters& parameters, const std::ve
       .name = name, .rounds = rounds, .exact = codec->exact(), .bytes = std::vector<std::int64_t>(segments, 0)};
   const auto elements = static_cast<double>(parameters.size);
   for (int round = 0; round < rounds; ++round) {
-    const Bucket bucket = messages.bucket(tables, 0, static_cast<int>(segments),
-                                          {.round = round, .bytes = bytes[static_cast<std::size_t>(round)]}, round);
+    const MessageTensors tensors =
+        messages.range(tables, 0, static_cast<int>(segments),
+                       {.round = round, .bytes = bytes[static_cast<std::size_t>(round)]}, round);
     for (std::size_t k = 0; k < segments; ++k)
       cost.bytes[k] += codec->bytes(parameters.segments[static_cast<std::size_t>(order[k])], round);
-    void* const message = backend.allocate(static_cast<std::size_t>(bucket.bytes), "codec");
+    void* const message = backend.allocate(static_cast<std::size_t>(tensors.bytes), "codec");
     const double of_one = seconds / (2 * rounds);
     cost.encode +=
-        least_seconds(backend, of_one, [&] { codec->encode(bucket, parameters.gradients, message); }) / elements;
+        least_seconds(backend, of_one, [&] { codec->encode(tensors, parameters.gradients, message); }) / elements;
     cost.decode +=
-        least_seconds(backend, of_one, [&] { codec->decode(bucket, message, 1.0F, parameters.gradients); }) / elements;
+        least_seconds(backend, of_one, [&] { codec->decode(tensors, message, 1.0F, parameters.gradients); }) / elements;
   }
   for (const std::string& transport : transports_of(*codec)) {
     cost.transport = transport;

@@ -101,7 +101,7 @@ void GradientReducer::begin(std::span<const ActiveSet> layers, std::int64_t step
   buckets_.cut(masks_.any(), masks_.own());
   if (unchanged_) return;
   bytes_ = transport_->begin(
-      {.step = step, .parcels = buckets_.parcels(), .any = masks_.any(), .layers = masks_.of_messages()});
+      {.step = step, .buckets = buckets_.buckets(), .any = masks_.any(), .layers = masks_.of_messages()});
   masks_.set_zeros(gradients_, transport_->of_ranks());
   buckets_.begin();
 }

@@ -72,7 +72,7 @@ class Atomo final : public Codec {
   }
   [[nodiscard]] bool exact() const override { return false; }
 
-  void encode(const Bucket& bucket, const float* gradients, void* message) override {
+  void encode(const MessageTensors& bucket, const float* gradients, void* message) override {
     const Device device = backend_.device();
     auto* const floats = static_cast<float*>(message);
     each(device, bucket.chunks, kernels::GramOfBlocks{spectra_, memory_, gradients, bucket.element});
@@ -83,7 +83,7 @@ class Atomo final : public Codec {
     each(device, bucket.chunks,
          kernels::LeftOfAtoms{spectra_, memory_, gradients, floats, bucket.element, bucket.byte});
   }
-  void decode(const Bucket& bucket, const void* message, float factor, float* gradients) override {
+  void decode(const MessageTensors& bucket, const void* message, float factor, float* gradients) override {
     each(backend_.device(), bucket.chunks,
          kernels::FromAtoms{spectra_, static_cast<const float*>(message), gradients, bucket.element, bucket.byte,
                             factor});

@@ -18,8 +18,8 @@
 namespace dat {
 
 /// One of the pieces into which the gradients of a step are cut: some segments of the network that travel together.
-struct Parcel {
-  int number = 0;             ///< of the step's parcels
+struct Bucket {
+  int number = 0;             ///< of the step's buckets
   int first = 0, end = 0;     ///< segments; the active ones among them are meant
   std::int64_t elements = 0;  ///< of these
   int round = 0;              ///< of its messages, from 0
@@ -28,7 +28,7 @@ struct Parcel {
 /// What a step's messages are made of.
 struct StepMessages {
   std::int64_t step = 0;              ///< its number in the training
-  std::span<const Parcel> parcels;    ///< of the same segments, in the same order, on all ranks
+  std::span<const Bucket> buckets;    ///< of the same segments, in the same order, on all ranks
   const ActiveSet& any;               ///< layers of the result
   std::span<const ActiveSet> layers;  ///< of each rank's message, where these differ; else those of all: `any`
 };
@@ -39,9 +39,9 @@ struct MessageBytes {
 };
 
 /// How the messages of all ranks meet and become one gradient. A transport owns the layout of the messages, their
-/// memory, the calls of MPI, and the way from what these bring to the result. Its parcels come from outside, which says
-/// when: of each parcel and in each round encode(), give() and take() are called once, in this order. All ranks give
-/// their parcels in the same order. A step allocates nothing, and waits for nothing but for blocking calls of MPI.
+/// memory, the calls of MPI, and the way from what these bring to the result. Its buckets come from outside, which says
+/// when: of each bucket and in each round encode(), give() and take() are called once, in this order. All ranks give
+/// their buckets in the same order. A step allocates nothing, and waits for nothing but for blocking calls of MPI.
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -49,18 +49,18 @@ class Transport {
   /// Takes the memory for messages, once, before the first begin(). A transport that is asked for nothing but its
   /// layout takes none.
   virtual void reserve() = 0;
-  /// How often messages are sent in a step: the same number for all of its parcels.
+  /// How often messages are sent in a step: the same number for all of its buckets.
   [[nodiscard]] virtual int rounds() const = 0;
   /// Lays out the messages of a step.
   [[nodiscard]] virtual MessageBytes begin(const StepMessages& step) = 0;
-  /// Queues the writing of this rank's message of the parcel. The ticket arrives when MPI may read it.
-  [[nodiscard]] virtual Backend::Ticket encode(const Parcel& parcel) = 0;
+  /// Queues the writing of this rank's message of the bucket. The ticket arrives when MPI may read it.
+  [[nodiscard]] virtual Backend::Ticket encode(const Bucket& bucket) = 0;
   /// Gives the message to MPI, which has brought what others have by the time that the request is done. The requests of
   /// a round are waited for in the order in which they were made.
-  [[nodiscard]] virtual Request give(const Parcel& parcel) = 0;
-  /// Queues what is made of what MPI has brought; in the last round, the parcel's gradients of the result.
-  virtual void take(const Parcel& parcel) = 0;
-  /// Queues what wants all parcels.
+  [[nodiscard]] virtual Request give(const Bucket& bucket) = 0;
+  /// Queues what is made of what MPI has brought; in the last round, the bucket's gradients of the result.
+  virtual void take(const Bucket& bucket) = 0;
+  /// Queues what wants all buckets.
   virtual void finish() {}
   /// [ranks][parameters.size], on the device: where the gradients of the ranks are put together, each by itself; what
   /// a rank's message lacks must be zero there before take(). Null: they are not.
@@ -79,7 +79,7 @@ struct TransportOptions {
   bool separate = false;              ///< each rank's message has layers of its own
   std::string node_sums = "auto";     ///< how messages are added up: make_sums()
   bool overlap = false;         ///< give() starts the communication and goes on; else it may return when that is done
-  PartsWatch* watch = nullptr;  ///< of transports that cut gradients into parts; messages are one parcel then
+  PartsWatch* watch = nullptr;  ///< of transports that cut gradients into parts; messages are one bucket then
 };
 
 /// What a message of one rank does on its way to the result, for forecasts.
