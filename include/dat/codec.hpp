@@ -47,8 +47,8 @@ struct CodecOptions {
   CodecSettings settings{};
 };
 
-/// How gradients become a message, and a message gradients. All work is queued on the device, through the loops of
-/// kernels/launch.hpp; a step allocates nothing and waits for nothing.
+/// A pair of functions by which gradients become a message, and a message gradients. All work is queued on the device,
+/// through the loops of kernels/launch.hpp; a step allocates nothing and waits for nothing.
 class Codec {
  public:
   virtual ~Codec() = default;
@@ -56,16 +56,16 @@ class Codec {
   /// Bytes of a tensor's message in this round: a multiple of 4, and the same whatever the values are, so that no rank
   /// need tell the others how long its messages are. A message that may be shorter has its length in it.
   [[nodiscard]] virtual std::int64_t bytes(const Segment& tensor, int round) const = 0;
-  /// Whether decoding what was encoded brings back every bit.
+  /// Returns whether decoding what was encoded brings back every bit.
   [[nodiscard]] virtual bool exact() const = 0;
   /// The transport (reduce/transport/) by which its messages meet unless the user names another one.
   [[nodiscard]] virtual std::string transport() const { return "gather"; }
-  /// Whether messages may be added up, as floats, number by number: the sum stands for the sum of gradients.
+  /// Returns whether messages may be added up, as floats, number by number: the sum stands for the sum of gradients.
   [[nodiscard]] virtual bool adds_up() const { return false; }
   /// The type of its messages' numbers, in which they are added up where their sums may be rounded to it: by NCCL. Only
   /// with messages that add up, or of another type than f32.
   [[nodiscard]] virtual DType sum_type() const { return DType::f32; }
-  /// Whether it takes any run of a tensor's elements for a tensor, which then has one dimension.
+  /// Returns whether it takes any run of a tensor's elements for a tensor, which then has one dimension.
   [[nodiscard]] virtual bool takes_runs() const { return false; }
   /// Messages of a step. In each round a bucket is encoded, its messages are added up, and the sum is decoded; the
   /// last decoding leaves the result. More than one goes only where messages are added up.
@@ -81,7 +81,7 @@ class Codec {
   virtual void decode(const MessageTensors& bucket, const void* message, float factor, float* gradients) = 0;
 
   using State = DeviceState;
-  /// What is remembered from step to step, such as what compression has left out so far.
+  /// State that is remembered from step to step, such as what compression has left out so far.
   [[nodiscard]] virtual std::vector<State> state() const { return {}; }
 };
 

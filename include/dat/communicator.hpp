@@ -88,11 +88,11 @@ class Request {
   void watch(bool collective);
 
   MPI_Request handle_ = MPI_REQUEST_NULL;
-  Errand* errand_ = nullptr;  ///< in place of MPI's request
+  Errand* errand_ = nullptr;  ///< errand in place of MPI's request
   int expected_ = -1;         ///< bytes of the message to be received; -1: nothing is received from one rank alone
   /// Place among the requests that are moved on beside other work; -1: this request is none of them.
   int place_ = -1;
-  std::uint64_t record_ = 0;  ///< for the hang watch
+  std::uint64_t record_ = 0;  ///< number of the call's record for the hang watch
 };
 
 /// A group of ranks. The only door to MPI. Members but the accessors are **collective**: all ranks of the group call
@@ -111,7 +111,7 @@ class Communicator {
   /// One rank that calls MPI never: for tools, benchmarks and unit tests. A collective brings what this rank has;
   /// messages from rank to rank are refused, since there is nobody else.
   [[nodiscard]] static std::unique_ptr<Communicator> single();
-  /// Not the world's: **collective** over the group.
+  /// Ends the group; for any but the world **collective** over the group.
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -143,10 +143,10 @@ class Communicator {
   void sum(double* data, std::int64_t count);
   void sum(std::int64_t* data, std::int64_t count);
   [[nodiscard]] std::int64_t minimum(std::int64_t value);
-  /// Whether all ranks hold the same value.
+  /// Returns whether all ranks hold the same value.
   [[nodiscard]] bool agree(std::uint64_t value);
-  void broadcast(void* data, std::size_t bytes);  ///< from rank 0
-  void broadcast(std::string& text);              ///< from rank 0
+  void broadcast(void* data, std::size_t bytes);  ///< broadcasts bytes of rank 0
+  void broadcast(std::string& text);              ///< broadcasts a text of rank 0
   /// The values of all ranks, in rank order, on rank 0; empty elsewhere. The count is the same on all ranks.
   [[nodiscard]] std::vector<double> gather(const std::vector<double>& values);
   /// The texts of all ranks, in rank order, on rank 0; empty elsewhere. Texts may have any length; all together are a
@@ -162,8 +162,8 @@ class Communicator {
   /// are the next ones in `receive`. from[r] here is what rank r has as `to` of this rank. All that a rank sends is a
   /// single message, and so is all that it receives.
   void exchange(const void* send, const std::vector<int>& to, void* receive, const std::vector<int>& from);
-  /// The same, where each block has a place of its own: what rank r gets stands at `send` + to_at[r], what it has for
-  /// this rank goes to `receive` + from_at[r]. No place may be further than 2^31 - 1 bytes.
+  /// Exchanges blocks of which each has a place of its own: what rank r gets stands at `send` + to_at[r], what it has
+  /// for this rank goes to `receive` + from_at[r]. No place may be further than 2^31 - 1 bytes.
   void exchange(const void* send, const std::vector<int>& to, const std::vector<int>& to_at, void* receive,
                 const std::vector<int>& from, const std::vector<int>& from_at);
   void barrier();
@@ -225,7 +225,7 @@ class Communicator {
   /// Asks `done` again and again, with short naps in between, until it says yes; it looks for messages itself. To the
   /// hang watch this rank waits meanwhile for a message from rank `from`, which it needs in order to get on.
   void wait_for_message(int from, const std::function<bool()>& done);
-  /// The same of a rank that has nothing to do until rank `from` gives it work.
+  /// Waits for a message of rank `from`, for a rank that has nothing to do until then.
   void wait_for_work(int from, const std::function<bool()>& done);
 
   /// Bytes that this rank has given to MPI for others, counted at the calls: its own part of sums and gathered blocks,
@@ -242,7 +242,7 @@ class Communicator {
   /// The folder where each rank writes its last communications, as hang-rank-N.txt, if the run hangs.
   void keep_records_in(const std::string& folder);
   [[nodiscard]] bool watched() const { return watchdog_ != nullptr; }
-  /// To the hang watch of this rank, another one has left from now on, whatever it says: nobody waits for it.
+  /// Marks a rank as gone for the hang watch of this rank, whatever it says from now on: nobody waits for it.
   void excuse(int rank);
   /// Ends all ranks, which are watched, because of an error of MPI at this one: the message says what all of them have
   /// called. The code is that of a communication error. Never returns.
@@ -272,15 +272,15 @@ class Communicator {
   std::int64_t bytes_given_ = 0;
   /// Equal on all ranks of the group, hardly ever equal to another group's.
   std::uint32_t name_;
-  std::int64_t collectives_ = 0, splits_ = 0;  ///< so far
+  std::int64_t collectives_ = 0, splits_ = 0;  ///< collectives and subgroups so far
   std::unique_ptr<Watchdog> watchdog_;
 };
 
 /// The name of the host that this process runs on.
 [[nodiscard]] std::string host_name();
 
-/// Whether a launcher of MPI's ranks has made this process another one than the first: what is equal on all ranks, the
-/// first one says, and this one is silent. The tasks of Slurm alone do not know of each other, and each speaks for
+/// Returns whether an MPI launcher has made this process another rank than the first: the first rank reports what is
+/// equal on all ranks, and this one is silent. The tasks of Slurm alone do not know of each other, and each reports for
 /// itself.
 [[nodiscard]] bool another_rank_speaks();
 
@@ -292,8 +292,8 @@ class Communicator {
 /// What Slurm has allocated is not announced to a batch script, or a shell in an allocation, as started.
 [[nodiscard]] int started_together();
 
-/// Whether a launcher (mpirun of Open MPI, MPICH, Intel MPI, MVAPICH and HPE MPT, srun, flux, jsrun, PALS, ALPS) has
-/// started this process, which is known by the environment variables that MPI starts from.
+/// Returns whether a launcher (mpirun of Open MPI, MPICH, Intel MPI, MVAPICH and HPE MPT, srun, flux, jsrun, PALS,
+/// ALPS) has started this process, judged by the environment variables that MPI starts from.
 [[nodiscard]] bool launched();
 
 }  // namespace dat

@@ -14,7 +14,7 @@ namespace dat {
 /// The highest number of classes: labels are kept in 16 bits.
 constexpr int kMostClasses = 32767;
 
-/// What a data file says about itself.
+/// Facts that a data file states about itself.
 struct DatasetInfo {
   int size = 0;                          ///< height = width of what networks see
   int channels = 3;                      ///< 1..4
@@ -45,7 +45,7 @@ class Dataset {
   virtual ~Dataset() = default;
   [[nodiscard]] virtual const DatasetInfo& info() const = 0;
   [[nodiscard]] virtual std::int64_t size() const = 0;
-  /// How many samples are from the first file. The samples of the first file come first.
+  /// Number of samples from the first file, which come first.
   [[nodiscard]] virtual std::int64_t first_file() const { return size(); }
   /// 0 ... classes - 1; -1: unknown.
   [[nodiscard]] virtual int label(std::int64_t index) const = 0;
@@ -57,7 +57,7 @@ class Dataset {
   /// Stored hashes of the samples first, first + 1, ... Returns how many there are without a gap: those of some of
   /// `to`, of which others may follow; 0: that of the first is not stored. Error(data).
   virtual std::int64_t stored_hashes(std::int64_t, std::span<std::uint64_t>) const { return 0; }
-  /// What the image is called: its path in an index; else its number, from 0. A stranger's text. Error(data).
+  /// Name of the image: its path in an index; else its number, from 0. Untrusted text. Error(data).
   [[nodiscard]] virtual std::string name(std::int64_t index) const { return std::to_string(index); }
   /// Shape of the image as it is stored.
   [[nodiscard]] virtual ImageShape shape(std::int64_t) const { return {info().size, info().size}; }
@@ -71,10 +71,10 @@ class Dataset {
 /// Calls `use` with all labels of a set, in order, some thousands of them at a time.
 void for_labels(const Dataset& images, const std::function<void(std::span<const std::int16_t>)>& use);
 
-/// How data files are looked at.
+/// Options of reading data files.
 struct Sight {
   int size = 0;       ///< height = width of what the network sees; 0: the images', which must be alike and square
-  int usual = 0;      ///< what `size` is of an index; 0: the images'
+  int usual = 0;      ///< value of `size` for an index; 0: the images' size
   bool fast = false;  ///< JPEG is made smaller by its transform, where it is larger than what is wanted
 };
 
@@ -94,9 +94,9 @@ struct Sight {
 /// that no start reads more than that, and of the others the labels. Error(data).
 [[nodiscard]] std::string content_hash(const Dataset& images);
 
-/// What is strange about the labels of training images, and of test images if there are any, a sentence each: no image
-/// of class 0, one class only, classes that only test images have, classes that no image has. Of many classes the first
-/// five are named.
+/// Oddities of the labels of training images, and of test images if there are any, a sentence each: no image of class
+/// 0, one class only, classes that only test images have, classes that no image has. Of many classes the first five are
+/// named.
 [[nodiscard]] std::vector<std::string> class_remarks(const Dataset& train, const Dataset* test);
 
 /// A set without `count` of its first `among` samples that are drawn at random, a function of the seed (kept: true), or

@@ -28,14 +28,14 @@ struct Node {
   int weight = -1, bias = -1;
   int norm = -1;  ///< batch norm: number in Graph::norms
 
-  /// Whether its result are images, or normalized ones: f32 in the backend's image_layout.
+  /// Returns whether its results are images, or normalized ones: f32 in the backend's image_layout.
   [[nodiscard]] bool makes_images() const { return op == Op::input || op == Op::normalize; }
 };
 
 /// A batch norm's place in the arrays of statistics, which hold the statistics of all batch norms one after the other.
 struct Norm {
   std::string name;        ///< PyTorch's, e.g. "layer1.0.bn1"
-  int channels = 0;        ///< with the padding
+  int channels = 0;        ///< channels, padding included
   std::int64_t begin = 0;  ///< first element of the batch norm in such an array
   int padding = 0;         ///< the last channels, which no file holds: see Segment
 
@@ -54,7 +54,7 @@ struct Normalization {
 /// separated by commas. Error(usage): the text is none of these.
 [[nodiscard]] Normalization normalization_from(const std::string& text);
 
-/// What networks have behind their batch norms: max(x, 0), or x / (1 + exp(-x)), which is also called Swish.
+/// Activation after the batch norms: max(x, 0), or x / (1 + exp(-x)), which is also called Swish.
 enum class Activation : std::uint8_t { relu, silu };
 
 /// The activation of this name, relu or silu. Error(usage): another name.
@@ -62,13 +62,13 @@ enum class Activation : std::uint8_t { relu, silu };
 
 /// The description of a network, without numbers. NetworkBuilder makes it.
 struct Graph {
-  std::vector<Node> nodes;                      ///< in the order of computation; the last one makes the logits
+  std::vector<Node> nodes;                      ///< nodes in the order of computation; the last one makes the logits
   std::vector<Segment> segments;                ///< the parameters, in PyTorch's order, without gaps
   std::vector<Norm> norms;                      ///< the batch norms, in the order of their nodes
   std::int64_t parameters = 0, statistics = 0;  ///< elements of all segments; channels of all batch norms
-  Normalization normalization{};                ///< what Op::normalize does, where the network has that node
+  Normalization normalization{};                ///< constants of Op::normalize, where the network has that node
 
-  /// For each node, the nodes that read its result; a node that reads it twice is there twice.
+  /// Readers of each node's result; a node that reads it twice is there twice.
   [[nodiscard]] std::vector<std::vector<int>> consumers() const;
   /// Channels of the batch norms whose parameters are among the first `segments`, and which come first.
   [[nodiscard]] std::int64_t statistics_of(int segments) const;
@@ -76,11 +76,11 @@ struct Graph {
   [[nodiscard]] double macs() const;
 };
 
-/// Where a convolution puts its padding.
+/// Placement of a convolution's padding.
 enum class Padding : std::uint8_t {
   around,  ///< kernel/2 on all sides
-  same     ///< as little as n/stride pixels need, rounded up, half of it on either side, an odd rest below and at the
-           ///< right: TensorFlow's SAME
+  same  ///< padding as small as n/stride pixels need, rounded up, half of it on either side, an odd rest below and at
+        ///< the right: TensorFlow's SAME
 };
 
 struct NetworkOptions {
@@ -105,8 +105,8 @@ class NetworkBuilder {
 
   /// The images, normalized where the options say so.
   [[nodiscard]] int input() const { return graph_.normalization.mean.empty() ? 0 : 1; }
-  /// How the weights of the convolutions that follow, and the biases of the linear layers, begin: as in PyTorch
-  /// (Initial::uniform), unless said otherwise.
+  /// Sets the initial distribution of the weights of the convolutions that follow, and of the biases of the linear
+  /// layers; by default PyTorch's (Initial::uniform).
   void begin_weights(Initial convolutions, Initial linear_bias = Initial::uniform);
   /// A convolution with a square kernel and no bias. The result is padded up to a multiple of kChannels.
   int convolution(const std::string& name, int x, int channels, int kernel, int stride,
@@ -137,7 +137,7 @@ class NetworkBuilder {
   [[nodiscard]] Graph finish() { return std::move(graph_); }
 
  private:
-  /// What every device works on: 16 floats with AVX-512, 8 with AVX2, 16 bytes on a GPU.
+  /// Unit of channels of all devices: 16 floats with AVX-512, 8 with AVX2, 16 bytes on a GPU.
   static constexpr int kChannels = 16;
   int push(Node node, int channel_padding);
   int pointwise(Op op, int x);
@@ -157,13 +157,13 @@ class Networks : public Registry<Graph(const NetworkOptions&)> {
 
   /// The forms of such names, with D for the depth, 6k + 4, and W for the widening factor: "wrn_D_W".
   [[nodiscard]] static std::vector<std::string> forms();
-  /// What makes the network. Error(usage): there is none of this name; the message lists names and forms.
+  /// Function that makes the network. Error(usage): there is none of this name; the message lists names and forms.
   [[nodiscard]] std::function<Graph(const NetworkOptions&)> at(const std::string& name) const;
 };
 [[nodiscard]] const Networks& networks();
-/// What the forms stand for, for messages and help.
+/// Meaning of the forms, for messages and help.
 [[nodiscard]] std::string about_networks();
-/// Whether a name has one of the forms, with a depth and a widening factor that there can be.
+/// Returns whether a name has one of the forms, with a depth and a widening factor that there can be.
 [[nodiscard]] bool is_formed_network(const std::string& name);
 
 /// The initial values of a parameter as its Segment::initial says, from the counted generator: segment k of `segments`,
@@ -178,8 +178,8 @@ class Networks : public Registry<Graph(const NetworkOptions&)> {
 
 /// Parameters that a training leaves as they are: the first ones, in the order of the network.
 struct Freezing {
-  int segments = 0;     ///< so many
-  bool always = false;  ///< in all steps, and no training pass is asked for the gradient of its images
+  int segments = 0;     ///< number of segments that are frozen
+  bool always = false;  ///< true: frozen in all steps, and no training pass is asked for the gradient of its images
 };
 
 /// A network with its numbers on a device: parameters, gradients, and the running statistics of its batch norms.
@@ -199,7 +199,7 @@ class Model {
   /// Says whether the parameters that may be frozen stand still from here on; at first they do. Then training programs
   /// take the running statistics for the batch norms among them. Raises parameters.version where that changes.
   void freeze(bool on);
-  /// Whether the parameters of a node stand still now, by one of its segments.
+  /// Returns whether the parameters of a node, named by one of its segments, are frozen now.
   [[nodiscard]] bool stands_still(int segment) const { return segment < frozen; }
 
   /// Copies one segment of a flat array [parameters.size] on the device (values, gradients or an optimizer's) to the
@@ -207,7 +207,7 @@ class Model {
   [[nodiscard]] std::vector<float> download(const Segment& segment, const float* from) const;
   void upload(const Segment& segment, const std::vector<float>& values, float* to);
 
-  /// Where the values of a segment begin.
+  /// First value of a segment.
   [[nodiscard]] float* values(int segment) const {
     return parameters.values + parameters.segments[static_cast<std::size_t>(segment)].begin;
   }

@@ -7,14 +7,14 @@
 
 namespace dat {
 
-/// Whether all of `text` is a number that T can hold.
+/// Reads a number; true if all of `text` is a number that T can hold.
 template <class T>
 [[nodiscard]] bool read_number(std::string_view text, T& value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc() && end == text.data() + text.size();
 }
 
-/// Whether all of `text` is a number or a fraction such as 8/255, and finite.
+/// Reads a number or a fraction such as 8/255; true if all of `text` is one, and finite.
 [[nodiscard]] inline bool read_fraction(std::string_view text, double& value) {
   const std::size_t slash = text.find('/');
   double denominator = 1;

@@ -8,12 +8,12 @@ namespace dat {
 
 class Backend;
 
-/// What counts as one "layer" of JointSpar. `tensor` is the literature's unit (54 layers of PreActResNet-18).
+/// Unit that counts as one "layer" of JointSpar. `tensor` is the literature's unit (54 layers of PreActResNet-18).
 enum class Granularity : std::uint8_t { tensor, module, block };
 
 [[nodiscard]] Granularity granularity_from(const std::string& name);
 
-/// How a parameter begins.
+/// Initial value of a parameter.
 enum class Initial : std::uint8_t {
   uniform,  ///< U(-1/sqrt(fan_in), 1/sqrt(fan_in)), of a bias with the fan-in of the weights before it: PyTorch's
             ///< default
@@ -44,7 +44,7 @@ struct Segment {
   [[nodiscard]] std::vector<int> file_shape() const;
   /// Elements of file_shape().
   [[nodiscard]] std::int64_t file_size() const;
-  /// How many of the first `count` elements in memory are no padding.
+  /// Number of real elements, which are no padding, among the first `count` in memory.
   [[nodiscard]] std::int64_t real_before(std::int64_t count) const;
 };
 

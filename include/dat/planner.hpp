@@ -26,7 +26,7 @@ class Planner {
   /// Management for Deep Neural Net Inference", 2020). Returns the bytes of the block.
   std::size_t place();
 
-  /// Where the buffer begins in the block, in bytes; a multiple of 64. Only after `place`.
+  /// Offset of the buffer in the block, in bytes; a multiple of 64. Only after `place`.
   [[nodiscard]] std::size_t offset(Buffer buffer) const { return items_[static_cast<std::size_t>(buffer)].offset; }
   /// The address of the buffer in the block that begins at `block`; null for no buffer.
   template <class T>

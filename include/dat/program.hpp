@@ -10,7 +10,7 @@
 
 namespace dat {
 
-/// Where gamma and beta of the batch norms' channels lie in the parameters, [channels] on the device.
+/// Places of gamma and beta of the batch norms' channels in the parameters, [channels] on the device.
 struct NormPlaces {
   std::int32_t *gamma = nullptr, *beta = nullptr;
 };
@@ -74,7 +74,7 @@ class FrozenProgram {
   [[nodiscard]] int n() const { return n_; }
   [[nodiscard]] float* logits() const { return logits_; }    ///< [n, classes], on the device
   [[nodiscard]] float* dlogits() const { return dlogits_; }  ///< [n, classes], on the device
-  /// What the program asked for with Backend::request_workspace.
+  /// Bytes that the program asked for with Backend::request_workspace.
   [[nodiscard]] std::size_t workspace_bytes() const { return workspace_bytes_; }
   /// One line per convolution for reports: its name and the library's code for it.
   [[nodiscard]] std::vector<std::string> implementations() const;
@@ -106,21 +106,21 @@ class FrozenProgram {
 /// The storage of this name: f32, f16 or bf16. Error(usage): another name.
 [[nodiscard]] DType storage_from(const std::string& name);
 
-/// What a backward pass of the training program shall compute, and where the results go. Nothing else is computed.
+/// Gradients that a backward pass of the training program computes, and their destinations. Nothing else is computed.
 struct GradientRequest {
   /// The set whose active layers get weight gradients; null: no layer gets any.
   const ActiveSet* weights = nullptr;
-  /// Where weight gradients go: [parameters.size] on the device, in the layout of the parameters. Only the segments of
-  /// active layers are written. Must not be null where weights are wanted.
+  /// Destination of weight gradients: [parameters.size] on the device, in the layout of the parameters. Only the
+  /// segments of active layers are written. Must not be null where weights are wanted.
   float* gradients = nullptr;
   /// Weight gradients are added to what is in `gradients`, instead of overwriting it.
   bool accumulate = false;
-  /// Where the gradient of the images goes: [n] images in image_layout; null: not wanted.
+  /// Destination of the gradient of the images: [n] images in image_layout; null: not wanted.
   float* input = nullptr;
   /// Called with the number of each segment whose gradient has been queued completely, last layer first; null: nobody
   /// is told.
   const std::function<void(int segment)>* ready = nullptr;
-  /// As TrainingProgram::forward has it.
+  /// True: as for TrainingProgram::forward.
   bool whole = false;
 };
 
@@ -184,10 +184,10 @@ class TrainingProgram {
   /// Mean and biased variance of the last forward call, [graph.statistics] each, on the device.
   [[nodiscard]] const float* batch_mean() const { return mean_; }
   [[nodiscard]] const float* batch_variance() const { return variance_; }
-  /// What the last forward call gives to the running statistics, [2 * graph.statistics], on the device: the means, then
-  /// the unbiased variances.
+  /// Values that the last forward call gives to the running statistics, [2 * graph.statistics], on the device: the
+  /// means, then the unbiased variances.
   [[nodiscard]] const float* statistics() const { return mean_; }
-  /// What the program asked for with Backend::request_workspace.
+  /// Bytes that the program asked for with Backend::request_workspace.
   [[nodiscard]] std::size_t workspace_bytes() const { return workspace_bytes_; }
 
  private:
@@ -215,7 +215,7 @@ class TrainingProgram {
   float *logits_ = nullptr, *dlogits_ = nullptr, *norm_gradients_ = nullptr;
   float *mean_ = nullptr, *unbiased_variance_ = nullptr, *variance_ = nullptr;  ///< one block, in this order
   float* factors_ = nullptr;                             ///< m/(m - 1), m values per channel: biased to unbiased
-  float *norm_scale_ = nullptr, *norm_shift_ = nullptr;  ///< of batch norms that stand still, as FrozenProgram has them
+  float *norm_scale_ = nullptr, *norm_shift_ = nullptr;  ///< scale and shift of frozen batch norms, as in FrozenProgram
   NormPlaces norm_places_;
   int frozen_ = 0;  ///< Model::frozen of the recordings
   int border_ = 0;  ///< the first value that has a way back

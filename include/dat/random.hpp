@@ -7,7 +7,7 @@
 
 namespace dat {
 
-/// What a random number is for. Numbers with different purposes are independent.
+/// Purpose of a random number. Numbers with different purposes are independent.
 enum class Purpose : std::uint32_t {
   initial_weights = 1,
   shuffle = 2,
