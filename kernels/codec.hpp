@@ -106,8 +106,8 @@ struct ValuesOfLevels {
   }
 };
 
-/// Of each chunk the sum, the sum of squares and the largest magnitude; its first element does the work. A number that
-/// is not finite makes all three so.
+/// Sum, sum of squares and largest magnitude of each chunk; its first element does the work. A number that is not
+/// finite makes all three so.
 struct ChunkMoments {
   const float* gradients;
   const std::int64_t *element, *size;

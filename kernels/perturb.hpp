@@ -108,11 +108,11 @@ struct SpoilPerturbation {
   }
 };
 
-/// Where the samples of an attack lie while a program computes some of them: slot k holds samples[k], or none (-1).
+/// Slots of the samples of an attack while a program computes some of them: slot k holds samples[k], or none (-1).
 struct Slots {
   const std::int32_t* samples;
-  std::int64_t elements;  // of one image
-  /// Of element i of the slots: the same element among all images; -1: the slot is empty.
+  std::int64_t elements;  // elements of one image
+  /// Index of the slots' element i among all images; -1: the slot is empty.
   [[nodiscard]] DAT_HD std::int64_t home(std::int64_t i) const {
     const std::int32_t sample = samples[i / elements];
     return sample < 0 ? -1 : sample * elements + i % elements;

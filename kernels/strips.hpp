@@ -13,7 +13,7 @@ struct Strips {
   struct Strip {
     std::int64_t image, begin, end;  // elements counted over the whole batch
   };
-  std::int64_t elements;  // of one image
+  std::int64_t elements;  // elements of one image
 
   [[nodiscard]] DAT_HD std::int64_t per_image() const { return (elements + kStrip - 1) / kStrip; }
   [[nodiscard]] DAT_HD Strip at(std::int64_t i) const {
@@ -23,8 +23,8 @@ struct Strips {
   }
 };
 
-/// What an attack leaves: x_adv = `found` where `take` says so, else the clean image; eta = x_adv - x. take null:
-/// everywhere. Runs over the strips.
+/// Result of an attack: x_adv = `found` where `take` says so, else the clean image; eta = x_adv - x. Runs over the
+/// strips.
 template <class T>
 struct TakeResult {
   Strips strips;

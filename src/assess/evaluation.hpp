@@ -12,7 +12,7 @@
 
 namespace dat {
 
-/// What an evaluation attacks with: words as --eval takes them, and the settings that all its attacks have in common.
+/// Attacks of an evaluation: words as --eval takes them, and the settings that all its attacks share.
 struct EvaluationOptions {
   std::vector<std::string> attacks;
   BallNorm norm = BallNorm::linf;
@@ -40,7 +40,7 @@ class EvaluationAttacks {
   [[nodiscard]] const std::vector<Member>& members() const { return members_; }
   [[nodiscard]] BallNorm norm() const { return norm_; }
   [[nodiscard]] double eps() const { return eps_; }
-  /// Of all of the attacks.
+  /// Needs of all of the attacks.
   [[nodiscard]] Needs needs() const;
   /// A sentence for each attack that cannot reach the border of its ball, and so flatters the network, or that is made
   /// in another form because of the number of classes.
@@ -52,7 +52,7 @@ class EvaluationAttacks {
   std::vector<Member> members_;
 };
 
-/// What an evaluation found out about each image. All arrays are [samples of the set], in its order, on all ranks.
+/// Results of an evaluation for each image. All arrays are [samples of the set], in its order, on all ranks.
 struct EvaluationResult {
   struct Outcome {
     /// Attacked: loss of the worst restart; 1 where the image is right after all restarts.
@@ -78,9 +78,7 @@ struct EvaluationResult {
 /// behind the run that breaks the image do not count, whether or not they are made for other images.
 class Evaluator {
  public:
-  /// How samples are dealt to the ranks. samples: rank r takes samples r, r + ranks, ... batches: the set is cut into
-  /// batches of as many samples as the device takes at once, and rank r takes batches r, r + ranks, ..., so that any
-  /// number of ranks computes the same batches.
+  /// Distribution of samples to the ranks.
   enum class Dealing : std::uint8_t { samples, batches };
   /// all: the dataset's pixels on the device, or null.
   Evaluator(Communicator& world, const Dataset& dataset, const std::uint8_t* all, Buffers& images,

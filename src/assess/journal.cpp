@@ -55,7 +55,7 @@ Journal::Journal(std::string path, const std::string& kind, const Facts& facts) 
   file_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   require(file_ >= 0, ExitCode::io, "cannot read and write ", path_, ": ", system_reason(errno));
   std::string text = read_all();
-  // Behind the last line break is what a killed writer has left; before it, there may be what a failing disk has.
+  // Text after the last line break is left by a killed writer; before it, a failing disk may have left anything.
   std::size_t end = text.rfind('\n') + 1;
   if (end > 0) {
     const std::size_t last = end < 2 ? 0 : text.rfind('\n', end - 2) + 1;

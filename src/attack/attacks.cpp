@@ -117,7 +117,7 @@ void margin_loss(const Logits& l, float scale, bool targeted, kernels::Divisor d
 void margin(const Logits& l, float scale) { margin_loss(l, scale, false, kernels::Divisor::one); }
 void cw_margin(const Logits& l, float scale) { margin_loss(l, scale, false, kernels::Divisor::one, 50.0F); }
 void class_difference(const Logits& l, float scale) { margin_loss(l, scale, true, kernels::Divisor::one); }
-// What there are too few classes for is left out; Attack::notice says so.
+// Classes may be too few for the loss's terms, which are left out then; Attack::notice says so.
 void dlr(const Logits& l, float scale) {
   margin_loss(l, scale, false, l.classes < 3 ? kernels::Divisor::one : kernels::Divisor::third);
 }

@@ -88,7 +88,7 @@ CertificationResult Certifier::run(const CertificationWork& work, const Options&
 /// One block of each of the first open images; where there are too few of these, further blocks of theirs.
 std::vector<Certifier::Block> Certifier::next_blocks(const std::vector<ImageVotes>& all) const {
   const auto wanted = static_cast<std::size_t>(blocks_) * static_cast<std::size_t>(ranks_.size());
-  std::vector<Block> ahead;  // of each open image, the block behind those that were looked at
+  std::vector<Block> ahead;  // next block of each open image, after those that were looked at
   for (std::size_t image = 0; image < all.size() && ahead.size() < wanted; ++image)
     if (!all[image].finished()) ahead.push_back({image, 0});
   std::vector<Block> blocks;

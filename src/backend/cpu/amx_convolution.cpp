@@ -23,10 +23,10 @@ constexpr int kBlock = 32, kPanel = 32;
 /// Floats of x, or of both factors of a weight gradient, that a thread has at hand: a quarter of an L2 cache.
 constexpr std::int64_t kAtHand = 128 * 1024;
 
-/// By the definition of a convolution: for each tap of the kernel, a product of pixels [entries, c_in] and weights
-/// [c_in, c_out] is added. Pixels of a row of y, of one or more samples side by side, are the rows of tiles, so that
-/// another tap is another place in x, which therefore has a border of zeros. The input gradient of stride 2 makes the
-/// pixels of odd and even rows and columns in four turns, each with its own taps.
+/// Convolution by its definition: for each tap of the kernel, a product of pixels [entries, c_in] and weights [c_in,
+/// c_out] is added. Pixels of a row of y, of one or more samples side by side, are the rows of tiles, so that another
+/// tap is another place in x, which therefore has a border of zeros. The input gradient of stride 2 makes the pixels of
+/// odd and even rows and columns in four turns, each with its own taps.
 template <int kParts>
 class AmxConvolution final : public Convolution3x3 {
  public:
@@ -125,20 +125,20 @@ class AmxConvolution final : public Convolution3x3 {
  private:
   const Spec& s = spec_;
 
-  /// Where a tap finds its pixels in the grid: of those of the output's first row and column, in rows, and in columns
-  /// of one parity.
+  /// Place of a tap's pixels in the grid: for the output's first row and column, in rows, and in columns of one parity.
   struct Tap {
     int index, row, parity, column;
   };
   struct Turn {
     std::vector<Tap> taps;
-    int row, column;  ///< where its pixels of y begin
+    int row, column;  ///< first row and column of y among its pixels
   };
   std::vector<Turn> turns_;
   [[nodiscard]] int turns() const { return s.kind == Kind::up ? 2 : 1; }
 
-  /// How pixels of x lie, and which ones of y one turn makes: a group is `samples` samples side by side, [rows]
-  /// [parities][columns][samples] entries, of which those of a row of y are a multiple of `unit` one behind the other.
+  /// Arrangement of pixels of x, and the pixels of y that one turn makes: a group is `samples` samples side by side,
+  /// [rows] [parities][columns][samples] entries, of which those of a row of y are a multiple of `unit` one behind the
+  /// other.
   struct Grid {
     int samples, rows, parities, columns, border;
     int out_rows, out_columns, row_step;

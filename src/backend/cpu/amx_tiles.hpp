@@ -18,7 +18,7 @@ namespace {
 /// Floats of a vector, of a tile.
 constexpr int kVector = 16, kTile = 256;
 
-/// While it lives, its thread's tiles are set up.
+/// Sets up its thread's tiles while it lives.
 class Tiles {
  public:
   Tiles() {
@@ -103,7 +103,7 @@ class Sums {
     _tile_zero(2);
     _tile_zero(3);
   }
-  /// from and to [R * 16][stride], of which 32 columns.
+  /// Loads from [R * 16][stride], of which 32 columns.
   [[gnu::always_inline]] static void load(const float* from, std::int64_t stride) {
     _tile_loadd(0, from, stride * 4);
     _tile_loadd(1, from + 16, stride * 4);
