@@ -102,8 +102,9 @@ struct ApgdBegin {
   }
 };
 
-/// Update of the state after an iteration. There the step is halved where the loss rose in no more than 3/4 of them, or
-/// where the best loss has not grown although the step was not halved the last time. Runs over the images.
+/// Update of the state after an iteration. window: at a checkpoint, the iterations since the last one; else 0. There
+/// the step is halved where the loss rose in no more than 3/4 of them, or where the best loss has not grown although
+/// the step was not halved the last time. Runs over the images.
 template <class T>
 struct ApgdJudge {
   ApgdState<T> state;

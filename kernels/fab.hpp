@@ -53,7 +53,7 @@ struct FabNorm {
 };
 
 /// Choice of the nearest plane: takes this class's where it is nearer than those of the classes before: |df| / (||w|| +
-/// 1e-12), in the dual norm. Runs over the images.
+/// 1e-12), in the dual norm. partial null: there is one class. Runs over the images.
 template <class T>
 struct FabNearest {
   Strips strips;

@@ -155,7 +155,8 @@ struct LambStep {
 };
 
 /// Factor of u in the second pass: step = lr * ratio * factor, where ratio = clamp(||theta||, low, high) / ||u||, or 1
-/// where either of the two is zero. Runs over the segments.
+/// where either of the two is zero. sums: ||theta||^2, ||u||^2 of each segment. factor [segments] may be null: 1. Runs
+/// over the segments.
 struct TrustRatio {
   const double* sums;
   const float* factor;

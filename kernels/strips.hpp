@@ -23,8 +23,8 @@ struct Strips {
   }
 };
 
-/// Result of an attack: x_adv = `found` where `take` says so, else the clean image; eta = x_adv - x. Runs over the
-/// strips.
+/// Result of an attack: x_adv = `found` where `take` says so, else the clean image; eta = x_adv - x. take null:
+/// everywhere. Runs over the strips.
 template <class T>
 struct TakeResult {
   Strips strips;

@@ -272,7 +272,7 @@ class Communicator {
   std::int64_t bytes_given_ = 0;
   /// Equal on all ranks of the group, hardly ever equal to another group's.
   std::uint32_t name_;
-  std::int64_t collectives_ = 0, splits_ = 0;  ///< collectives and subgroups so far
+  std::int64_t collectives_ = 0, subgroups_ = 0;  ///< collectives and subgroups so far
   std::unique_ptr<Watchdog> watchdog_;
 };
 

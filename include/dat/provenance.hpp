@@ -17,7 +17,8 @@ namespace dat {
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> build_facts();
 
 /// Origin of results as one JSON object: the build (version, commit, compiler, libraries) and the run (time, hosts by
-/// rank, backend, command line, environment of OpenMP and the job system).
+/// rank, backend, command line, environment of OpenMP and the job system). images: content_hash() of the images, by
+/// split.
 [[nodiscard]] std::string provenance_json(const std::vector<std::string>& hosts, int argc, char** argv,
                                           const std::string& backend_description,
                                           const std::map<std::string, std::string>& images = {});

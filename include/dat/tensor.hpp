@@ -16,8 +16,8 @@ enum class DType : std::uint8_t { f32, f16, bf16, u8 };
 
 [[nodiscard]] constexpr std::size_t size_of(DType type) { return type == DType::f32 ? 4 : type == DType::u8 ? 1 : 2; }
 
-/// Layout of the activations of one sample in memory: [c/block][h][w][block]. The backend decides; point-wise kernels
-/// only ask for `channel`.
+/// Layout of the activations of one sample in memory: [c/block][h][w][block]. block = 1 is CHW, block = c is HWC, block
+/// = 16 is the blocked layout of CPU libraries. The backend decides; point-wise kernels only ask for `channel`.
 struct Layout {
   int c = 0, h = 0, w = 0, block = 1;
 

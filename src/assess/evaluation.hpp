@@ -78,7 +78,9 @@ struct EvaluationResult {
 /// behind the run that breaks the image do not count, whether or not they are made for other images.
 class Evaluator {
  public:
-  /// Distribution of samples to the ranks.
+  /// Distribution of samples to the ranks. samples: rank r takes samples r, r + ranks, ... batches: the set is cut into
+  /// batches of as many samples as the device takes at once, and rank r takes batches r, r + ranks, ..., so that any
+  /// number of ranks computes the same batches.
   enum class Dealing : std::uint8_t { samples, batches };
   /// all: the dataset's pixels on the device, or null.
   Evaluator(Communicator& world, const Dataset& dataset, const std::uint8_t* all, Buffers& images,

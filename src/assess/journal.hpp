@@ -64,7 +64,8 @@ class Journal {
   std::int64_t bytes_ = 0;  ///< length of the file
 };
 
-/// Facts that decide about a network's results for these images, for a journal.
+/// Facts that decide about a network's results for these images, for a journal. training: a hash of the options of the
+/// network's training.
 [[nodiscard]] Facts facts_of_network(Replica& replica, const std::string& training, const Dataset& images);
 
 /// Error(usage): a folder for what an evaluation or a certification (`what`) writes is that of a training, or of the

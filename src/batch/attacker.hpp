@@ -11,7 +11,8 @@
 
 namespace dat {
 
-/// What changes something about the making of an attacked micro-batch. A member overrides what it wants.
+/// A part that changes something about the making of an attacked micro-batch. A member overrides the calls that it
+/// needs.
 class AttackPart {
  public:
   virtual ~AttackPart() = default;

@@ -89,7 +89,7 @@ Descriptor& Operations::convolution_descriptor(int pad, int stride) {
   return c;
 }
 
-/// What cuDNN calls a convolution, or its input gradient, and what belongs to it.
+/// cuDNN's names of a convolution, or of its input gradient, and of its operands.
 struct Operations::ConvolutionNames {
   cudnnBackendDescriptorType_t operation;
   cudnnBackendAttributeName_t convolution, from, w, to, alpha, beta;
@@ -182,7 +182,7 @@ const Descriptor& Operations::finish() {
 
 namespace {
 
-/// What a name says.
+/// Content of a plan's name.
 struct Named {
   std::int64_t engine = -1;
   std::vector<std::pair<cudnnBackendKnobType_t, std::int64_t>> knobs;

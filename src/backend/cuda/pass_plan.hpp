@@ -26,9 +26,10 @@ struct PassSpec {
   Pass pass = Pass::forward;
   bool through_relu = false;  ///< data: Conv2d::backward_relu instead of backward_data
 
-  /// Whether the weights are copies in conv.storage, packed for the passes; else they are the parameters themselves.
+  /// Returns whether the weights are copies in conv.storage, packed for the passes; else they are the parameters
+  /// themselves.
   [[nodiscard]] bool packed() const { return conv.frozen || conv.storage != DType::f32; }
-  /// Whether the pass may be asked to add: a weight gradient in 16 bits is added by a kernel of ours, in f32.
+  /// Returns whether the pass may be asked to add: a weight gradient in 16 bits is added by a kernel of ours, in f32.
   [[nodiscard]] bool may_add() const { return pass != Pass::weights || conv.storage == DType::f32; }
   /// Channels of x and of the weights in memory: where weights are packed, images get zero channels up to 16 bytes per
   /// pixel, what tensor cores load at once.
@@ -58,7 +59,7 @@ struct Operands {
   const void* w = nullptr;             ///< forward, input gradient: as rotated_weights() says
   const float* bias = nullptr;         ///< frozen forward: [c_out]
   const void* rounded_bias = nullptr;  ///< the bias in conv.storage
-  /// What is added, as large as the result: with conv.keeps_residual; through a ReLU with conv.other_gradient.
+  /// Summand, as large as the result: with conv.keeps_residual; through a ReLU with conv.other_gradient.
   const void* other = nullptr;
   void* result = nullptr;         ///< y, dx or dw
   std::uint16_t* bits = nullptr;  ///< frozen forward with ReLU: see Conv2d::forward; null: not wanted
@@ -98,7 +99,7 @@ class PassPlan {
   [[nodiscard]] virtual cudnnStatus_t run(const Operands&) const = 0;
 };
 
-/// What a provider offers for a pass, the preferred plan first, and what it could not offer.
+/// Plans that a provider offers for a pass, the preferred one first, and reasons why others are missing.
 struct Plans {
   std::vector<std::unique_ptr<const PassPlan>> plans;
   struct Refusal {

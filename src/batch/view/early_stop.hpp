@@ -26,7 +26,7 @@ class EarlyStopView final : public FrozenView {
   /// An iteration for as many samples as one program takes.
   struct Pass {
     FrozenProgram* program;
-    std::unique_ptr<Backend::Recording> forward, backward;  ///< between them, steps_left_ is known
+    std::unique_ptr<Backend::Recording> forward, backward;  ///< steps_left_ is known between the two
   };
   [[nodiscard]] Pass& fitting(int samples);
   void forward(FrozenProgram& program);
