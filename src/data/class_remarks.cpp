@@ -8,7 +8,7 @@ namespace dat {
 
 namespace {
 
-/// How many images each class has.
+/// Number of images of each class.
 [[nodiscard]] std::vector<std::int64_t> counts_of(const Dataset& images, std::size_t classes) {
   std::vector<std::int64_t> counts(classes);
   for_labels(images, [&](std::span<const std::int16_t> labels) {
@@ -48,7 +48,7 @@ std::vector<std::string> class_remarks(const Dataset& train, const Dataset* test
                         (count > kNamed ? ", ..." : ""));
   };
   if (with_images > 0) remark([&](std::size_t k) { return tested[k] > 0; }, "test images and no training image");
-  // Where nothing tells whether there is a class 0, a remark says so already.
+  // A remark above covers the case in which no class 0 is known.
   if (with_images > 1) remark([&](std::size_t k) { return k > 0 && tested[k] == 0; }, "no image at all");
   return remarks;
 }

@@ -4,7 +4,7 @@
 
 namespace dat {
 
-/// Whether a file begins as HDF5 files do. Error(data): it cannot be read.
+/// Returns whether a file begins as HDF5 files do. Error(data): it cannot be read.
 [[nodiscard]] bool is_hdf5(const std::string& file);
 
 /// "dat_hpc data convert SOURCE NAME.h5", in single quotes, as a shell understands it.

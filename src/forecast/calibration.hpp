@@ -18,8 +18,8 @@ struct Link {
   [[nodiscard]] double seconds(double bytes) const { return latency + bytes / bandwidth; }
 };
 
-/// What a step of a training run is made of, as one rank has measured it: what forecasts are made from. Seconds are
-/// seconds of one rank in one step unless something else is said.
+/// Costs of a step of a training run, as one rank has measured them: the basis of forecasts. Seconds are seconds of one
+/// rank in one step unless something else is said.
 struct Calibration {
   /// A tensor of the network. Layers stand in the order in which the last backward pass finishes their gradients.
   struct Layer {
@@ -38,7 +38,7 @@ struct Calibration {
     std::vector<std::int64_t> bytes{};  ///< [layers] bytes of the message, as MPI gets it, all rounds
   };
 
-  nlohmann::ordered_json about = nlohmann::ordered_json::object();  ///< what was measured, for people
+  nlohmann::ordered_json about = nlohmann::ordered_json::object();  ///< subject of the measurement, for people
   int ranks = 1;                                                    ///< ranks that measured
   int batch = 1;                                                    ///< images of a rank
   int image_size = 32;                                              ///< height = width of the images, of 3 channels

@@ -10,7 +10,7 @@ namespace {
 
 [[nodiscard]] std::int64_t ceil_of(std::int64_t all, std::int64_t parts) { return (all + parts - 1) / parts; }
 
-/// Of a rank, where all ranks of a node send at once.
+/// Link of a rank, where all ranks of a node send at once.
 [[nodiscard]] Link link_of(const Cluster& cluster) {
   if (cluster.ranks <= cluster.ranks_per_node) return cluster.within;
   return {.latency = cluster.between.latency, .bandwidth = cluster.between.bandwidth / cluster.ranks_per_node};
@@ -61,7 +61,7 @@ RoleForecast forecast_roles(const Calibration& calibration, const Cluster& clust
   const double an_image = (calibration.data + calibration.attack) / calibration.batch / roles.speed;
   const auto images = static_cast<double>(all);
   result.attacking = images * an_image / generators;
-  // Of one step alone, whose micro-batches are whole.
+  // Time of one step alone, whose micro-batches are whole.
   const double one_step = images_of(ceil_of(parts, generators)) * an_image;
 
   const Link link = link_of(cluster);

@@ -14,7 +14,7 @@ namespace dat {
 struct StateDict {
   std::vector<Checkpoint::Array> tensors;        ///< tensors of real numbers, in the order of the file
   std::map<std::string, std::int64_t> counters;  ///< whole numbers: "bn1.num_batches_tracked"
-  std::map<std::string, std::string> metadata;   ///< what the file says of itself
+  std::map<std::string, std::string> metadata;   ///< description in the file
 };
 
 /// Reads a safetensors file: 8 bytes N, little-endian; N bytes of JSON that name each tensor with its type, its shape

@@ -83,8 +83,8 @@ namespace {
   return std::string_view(begin.data(), begin.size()).starts_with(std::string_view("\x89HDF\r\n\x1a\n", 8));
 }
 
-/// Whether these bytes begin a model of ONNX: its version of the format, then the program that has made it or the
-/// graph.
+/// Returns whether these bytes begin a model of ONNX: its version of the format, then the program that has made it or
+/// the graph.
 [[nodiscard]] bool begins_onnx(std::string_view magic) {
   return magic[0] == '\x08' && magic[1] > 0 && magic[1] < 32 && (magic[2] == '\x12' || magic[2] == '\x3a');
 }

@@ -41,7 +41,7 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  /// Where each rank writes its last communications if the run hangs, as hang-rank-N.txt.
+  /// Sets the folder for each rank's last communications if the run hangs, as hang-rank-N.txt.
   void keep_records_in(const std::string& folder);
   /// A rank has left, whatever it says of itself. One that is believed could blind the watch, or end the run by falling
   /// silent.
@@ -88,7 +88,7 @@ class Watchdog {
   bool warned_ = false;
 
   bool ending_ = false, printed_ = false, told_ = false;  ///< told_: another rank has printed
-  std::atomic<bool> written_{false};                      ///< this rank's records are in their file
+  std::atomic<bool> written_{false};                      ///< true: this rank's records are in their file
   Clock::time_point ending_since_;
   Verdict verdict_;
   std::string why_;

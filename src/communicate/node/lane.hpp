@@ -32,7 +32,7 @@ class Lane {
   void start(int sum, float* data, std::int64_t count);
   /// Gives MPI the chance to move on what is under way; false also after an error.
   [[nodiscard]] bool done(int sum);
-  /// Whether a sum is under way, or has ended with an error.
+  /// Returns whether a sum is under way, or has ended with an error.
   [[nodiscard]] bool busy() const;
   /// Error(communication): the error that was kept.
   void check() const;

@@ -16,7 +16,7 @@ namespace dat {
 
 namespace {
 
-/// What the library reads from. Errors of the source wait until the library has returned.
+/// Source from which the library reads. Errors of the source wait until the library has returned.
 struct TarReading {
   const ByteSource& source;
   std::int64_t at = 0;
