@@ -23,9 +23,9 @@ namespace dat {
 [[nodiscard]] NetworkOptions sizes_of(const std::function<Graph(const NetworkOptions&)>& make, const StateDict& state,
                                       NetworkOptions options);
 
-/// What is made of tensors of another origin.
+/// Result of fitting tensors of another origin.
 struct Fitting {
-  std::string file, network;  ///< what messages call the file and the network
+  std::string file, network;  ///< names of the file and the network in messages
   bool new_head = false;      ///< the last layer begins anew, whatever the file has of it
   std::uint64_t seed = 1;     ///< seed of the new weights
 };

@@ -17,7 +17,7 @@ namespace {
 
 [[nodiscard]] double median(std::vector<double> values) { return summarize(std::move(values)).median; }
 
-/// How often all ranks do work that needs all of them and takes this one so many seconds.
+/// Number of times that all ranks do work that needs all of them and takes this one `one` seconds.
 [[nodiscard]] int agreed_runs(Communicator& world, double one, double seconds, double least, double most) {
   return static_cast<int>(world.minimum(static_cast<std::int64_t>(std::clamp(seconds / one, least, most))));
 }
@@ -156,7 +156,7 @@ void measure_codec(Backend& backend, const Parameters& parameters, const std::ve
   }
 }
 
-/// From computing times of this rank to the means over the ranks. Sums of parts stay sums of parts.
+/// Replaces computing times of this rank by the means over the ranks. Sums of parts stay sums of parts.
 void average(Communicator& world, Calibration& c) {
   std::vector<double*> places = {&c.data, &c.attack, &c.forward, &c.backward, &c.select, &c.update};
   for (Calibration::Layer& layer : c.layers) places.insert(places.end(), {&layer.backward, &layer.weight_gradient});
@@ -241,7 +241,7 @@ void average(Communicator& world, Calibration& c) {
     for (int run = 0; run < runs; ++run) samples.push_back(sum());
     times.push_back(median(samples));
   }
-  // What begins together ends with the last rank: rank 0's times will do, but for one that is done with its part.
+  // Calls that begin together end with the last rank: rank 0's times will do, but for one that is done with its part.
   Line line = fit_line(sizes, times);
   world.broadcast(&line, sizeof line);
   return line;
@@ -273,7 +273,7 @@ void measure_network(Communicator& world, TrainingStep& step, double seconds, Ca
                            .overlap = step.options().overlap};
   const Line sum = *measure_sums(world, sums().at("mpi")(), options, of_each);
   explain_sums(sum, world.size(), c.between ? *c.between : *c.within, c.reduction);
-  if (c.between) return;  // what MPI takes between nodes is no part of it
+  if (c.between) return;  // time of MPI between nodes is no part of it
   if (const auto window = measure_sums(world, sums().at("window")(), options, of_each); window && window->slope > 0)
     c.window = {.latency = std::max(0.0, window->intercept), .bandwidth = 1 / window->slope};
 }

@@ -34,7 +34,7 @@ class Convolutions {
 
   struct Row {
     std::string name;  ///< e.g. "64-128 3x3/2 @32"; "sum" for all convolutions together
-    int count = 1;     ///< how often the network has it
+    int count = 1;     ///< number of times that the network has it
     double macs = 0;   ///< multiply-adds of one pass
     Sample passes[kPasses];
     std::string implementation;

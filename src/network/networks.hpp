@@ -19,8 +19,8 @@ namespace dat {
 [[nodiscard]] Graph wide_resnet(const NetworkOptions& options, int depth);
 [[nodiscard]] Graph dm_wide_resnet(const NetworkOptions& options, int depth);
 
-/// What residual networks are made of, block by block. Stage k has 2^k times the channels of the first; all stages but
-/// that begin with stride 2.
+/// Block of residual networks. Stage k has 2^k times the channels of the first; all stages but that begin with stride
+/// 2.
 struct ResidualBlock {
   std::string name;  ///< PyTorch's, e.g. "layer2.0"
   int channels, stride;

@@ -22,7 +22,7 @@ class TrainingLowering : public Lowering {
     float* norm_gradients;                 ///< dgamma, dbeta of one batch norm at a time
     const float* scale;                    ///< [2] see TrainingProgram; null: none
     const float *norm_scale, *norm_shift;  ///< [channels] of batch norms that may be frozen: y = scale*x + shift
-    /// What gradients by parameters and images are multiplied by; null: nothing.
+    /// Factor of gradients by parameters and images; null: 1.
     [[nodiscard]] const float* unscale() const { return scale != nullptr ? scale + 1 : nullptr; }
   };
   /// makes_again: see TrainingProgram.
@@ -64,16 +64,16 @@ class TrainingLowering : public Lowering {
     DType type;
   };
   [[nodiscard]] std::vector<Sum> take_sums() { return std::exchange(sums_, {}); }
-  /// What other readers have contributed, where the operation may add its own part in place, and contributes the sum;
-  /// else -1.
+  /// Contributions of other readers, where the operation may add its own part in place, and contributes the sum; else
+  /// -1.
   [[nodiscard]] Buffer take_owned(int value);
 
   /// An addition on the way forth.
   struct Addition {
     Buffer a = -1, b = -1;
   };
-  /// Whether the operation that comes next, a batch norm, makes this addition, whose result is `value`: then it takes
-  /// it. Called when all that the addition reads has been read, as what is next is what nobody has taken.
+  /// Returns whether the operation that comes next, a batch norm, makes this addition, whose result is `value`: then it
+  /// takes it. Called when all that the addition reads has been read, as what is next is what nobody has taken.
   [[nodiscard]] bool leave(const Addition& addition, int value);
   [[nodiscard]] std::optional<Addition> take_addition(int value);
 
@@ -95,7 +95,7 @@ class TrainingLowering : public Lowering {
     TrainingOperation* operation;
     std::vector<int> segments;  ///< parameters whose gradients want it; -1: it is always wanted
   };
-  /// Those to be made before the step that has been planned, in this order. Later steps may add segments.
+  /// Recomputations to be made before the step that has been planned, in this order. Later steps may add segments.
   [[nodiscard]] std::vector<std::shared_ptr<const Again>> take_again() { return std::exchange(again_, {}); }
 
  private:
@@ -122,12 +122,12 @@ class TrainingLowering : public Lowering {
   int left_value_ = -1;
 };
 
-/// What a backward pass wants of one operation.
+/// Gradients that a backward pass needs of one operation.
 struct WantedGradients {
-  const float* image = nullptr;           ///< what the forward pass read
-  float* image_gradient = nullptr;        ///< where dx goes of the convolution that reads the images
+  const float* image = nullptr;           ///< input of the forward pass
+  float* image_gradient = nullptr;        ///< destination of dx for the convolution that reads the images
   bool dx = false;                        ///< the gradient of what the operation reads
-  float *dw = nullptr, *dbias = nullptr;  ///< where the gradients of its parameters go; null: not wanted
+  float *dw = nullptr, *dbias = nullptr;  ///< destinations of the gradients of its parameters; null: not wanted
   bool accumulate = false;                ///< dw and dbias are added to what is there
 };
 

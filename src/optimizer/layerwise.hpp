@@ -7,10 +7,10 @@
 
 namespace dat {
 
-/// What LARS and LAMB share: per segment, theta -= lr * ratio * u with the trust ratio
-/// ratio = clamp(||theta||, clamp_low, clamp_high) / ||u||, or 1 where either of the two is zero (DAT: Zhang et al.,
-/// UAI 2022). `inside`: u is made from gradient/p, and the normalisation cancels most of 1/p; `outside`: u is made from
-/// the raw gradient and the step is multiplied by 1/p.
+/// Base of LARS and LAMB: per segment, theta -= lr * ratio * u with the trust ratio ratio = clamp(||theta||, clamp_low,
+/// clamp_high) / ||u||, or 1 where either of the two is zero (DAT: Zhang et al., UAI 2022). `inside`: u is made from
+/// gradient/p, and the normalisation cancels most of 1/p; `outside`: u is made from the raw gradient and the step is
+/// multiplied by 1/p.
 class Layerwise {
  public:
   Layerwise(Backend& backend, Parameters& parameters, const OptimizerOptions& options)

@@ -27,13 +27,13 @@ class ProgressLine {
   void begin_anew() { *this = {}; }
 
  private:
-  /// What is left out: the note about the warm-up, the epoch, the speed.
+  /// Parts of the line that are left out: the note about the warm-up, the epoch, the speed.
   enum Parts : int { all, no_warmup, no_epoch, no_speed };
   void format(fmt::memory_buffer& line, const RunFacts& facts, double left, Parts parts) const;
 
   Clock::time_point started_, last_;  ///< started_: the end of the first step
   std::int64_t first_step_ = -1, step_ = 0, epoch_ = 0;
-  double images_ = 0, seconds_ = 0;           ///< behind the first step
+  double images_ = 0, seconds_ = 0;           ///< images and seconds after the first step
   double finite_ = 0, loss_ = 0, right_ = 0;  ///< images of steps with finite losses, and sums over them
 };
 

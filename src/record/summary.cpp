@@ -52,7 +52,7 @@ std::string evaluation_table(const History& history, const std::string& split, c
   return text;
 }
 
-/// What generators have done in all steps.
+/// Work of generators in all steps.
 std::string generators_text(const RunFacts& facts, const History& history) {
   GeneratorRecord all;
   for (const GeneratorRecord& r : history.generators) {
@@ -115,7 +115,7 @@ std::string figures(const RunFacts& facts, const History& history) {
   return text;
 }
 
-/// Where the time went, by phase.
+/// Seconds by phase.
 std::string phases(const History& history) {
   const std::array<double, kPhases> seconds = history.phase_seconds()[0];
   double total = 0;

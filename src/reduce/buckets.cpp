@@ -108,7 +108,7 @@ void Buckets::give_all() {
 
 void Buckets::wait_for(const Bucket& bucket) { of(bucket).request.wait(); }
 
-/// What is under way gets the chance to move on. False: nothing is.
+/// Lets the communication under way move on. False: there is none.
 bool Buckets::move_on() {
   bool some = false;
   for (Progress& one : progress_) some = !one.request.test() || some;

@@ -10,9 +10,9 @@
 
 namespace dat {
 
-/// When the messages of a step go: the active layers are cut into buckets, last layer first, which is the order in
+/// Scheduler of the messages of a step: the active layers are cut into buckets, last layer first, which is the order in
 /// which the backward pass finishes them; a bucket is encoded when its last segment is announced, and given to MPI then
-/// (--overlap) or behind all others, always in the same order. finish() waits for the device once for each bucket and
+/// (--overlap) or after all others, always in the same order. finish() waits for the device once for each bucket and
 /// round.
 class Buckets {
  public:
@@ -22,7 +22,7 @@ class Buckets {
   /// Cuts the buckets of a step. any: the layers of all messages; own: those that this rank will announce.
   void cut(const ActiveSet& any, const ActiveSet& own);
   [[nodiscard]] std::span<const Bucket> buckets() const { return buckets_; }
-  [[nodiscard]] std::int64_t elements() const { return elements_; }  ///< of this rank's layers
+  [[nodiscard]] std::int64_t elements() const { return elements_; }  ///< elements of this rank's layers
 
   /// Encodes what nobody will announce anything of.
   void begin();
@@ -31,12 +31,12 @@ class Buckets {
   void finish();
 
  private:
-  /// How far a bucket has come.
+  /// Progress of a bucket.
   struct Progress {
     int missing = 0;             ///< segments not announced yet
     Backend::Ticket ticket = 0;  ///< arrives when MPI may read the message
     bool sent = false;           ///< given to MPI
-    Request request{};           ///< that moves it
+    Request request{};           ///< request of its message
   };
   [[nodiscard]] Progress& of(const Bucket& bucket) { return progress_[static_cast<std::size_t>(bucket.number)]; }
 

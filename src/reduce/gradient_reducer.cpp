@@ -15,7 +15,7 @@ namespace {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-/// What does not go together with masks of each rank's own.
+/// Refuses combinations that masks of each rank's own do not allow.
 void check_masks(const Codec& codec, const Aggregator& aggregator, const ReducerOptions& options) {
   const std::string& masks = options.mask_transport;
   require(masks.empty() || aggregator.is_mean(), ExitCode::usage,

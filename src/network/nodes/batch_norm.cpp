@@ -81,8 +81,9 @@ class FrozenAffine final : public FrozenOperation {
   Gradient dy_;
 };
 
-/// With the statistics of the batch, the addition that makes its x, the addition after it whose other value is there,
-/// and the ReLU. Where its parameters stand still (Model::freeze), it has the running statistics, and is an affine map.
+/// Batch norm in training, with the statistics of the batch, the addition that makes its x, the addition after it whose
+/// other value is there, and the ReLU. Where its parameters stand still (Model::freeze), it has the running statistics,
+/// and is an affine map.
 class TrainingBatchNorm final : public TrainingOperation {
  public:
   TrainingBatchNorm(TrainingLowering& lowering, int first)

@@ -29,7 +29,7 @@ class NormalizedImages {
     kernel.y = y;
     each(device_, elements_, kernel);
   }
-  /// In place: the gradient of the normalized images becomes that of the images.
+  /// Turns the gradient of the normalized images into that of the images, in place.
   void backward(float* gradient) const {
     kernels::NormalizeImages kernel = kernel_;
     kernel.x = kernel.y = gradient;

@@ -80,14 +80,14 @@ class Robust : public Aggregator {
   Backend& backend_;
   AggregatorOptions options_;
   bool pairs_;
-  double *partial_, *sums_, *host_;  ///< of a pass: by shares, joined, and these on the host
-  Contributions all_;                ///< of this step
+  double *partial_, *sums_, *host_;  ///< sums of a pass: by shares, joined, and these on the host
+  Contributions all_;                ///< contributions of this step
   kernels::CountedRanks counted_{};
   std::vector<double> weights_;                   ///< [n]
   int faults_ = 0;                                ///< f, less than half of n
   bool mixed_ = false;                            ///< near_ holds
   std::array<std::uint64_t, kMostRanks> near_{};  ///< [n] a bit for each of the ranks that x_i is the mean of
-  PairMatrix plain_, matrix_;                     ///< of gradients as they came; of mixed ones
+  PairMatrix plain_, matrix_;                     ///< products of gradients as they came, and of mixed ones
   std::vector<int> sorted_;
 };
 

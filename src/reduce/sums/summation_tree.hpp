@@ -39,7 +39,7 @@ class TreeFold {
   }
 
  private:
-  /// Up to where the node has a sibling: nodes without a right half are their left half.
+  /// The highest node above with a sibling: nodes without a right half are their left half.
   [[nodiscard]] TreeNode grown(TreeNode node) const {
     while (node.index > 0 && node.index % 2 == 0 && std::int64_t{node.index + 1} << node.level >= leaves_)
       node = {node.level + 1, node.index / 2};
@@ -90,9 +90,9 @@ class TreeSum {
   /// **Collective.**
   void sum(const T* mine, std::int64_t stride, std::int64_t count, T* result);
 
-  /// What a sum brings of other ranks, in bytes.
+  /// Bytes that a sum receives from other ranks.
   [[nodiscard]] std::int64_t bytes_received(std::int64_t count) const;
-  /// Of the host, for a sum of `count` numbers.
+  /// Bytes of host memory for a sum of `count` numbers.
   [[nodiscard]] static std::int64_t memory(const SummationTree& tree, std::int64_t count, std::int64_t piece);
 
  private:

@@ -107,7 +107,7 @@ class WindowSums final : public NodeSums {
     void nap() override { of.nap(); }
 
     WindowSums& of;
-    std::uint32_t number = 0;  ///< from 1
+    std::uint32_t number = 0;  ///< counted from 1
     std::int64_t at = 0, count = 0;
   };
   [[nodiscard]] int rank() const { return window_->rank(); }
@@ -121,7 +121,7 @@ class WindowSums final : public NodeSums {
     return order_.begin(of + 1, part.count) - order_.begin(of, part.count);
   }
 
-  /// Whether all ranks have come so far; else the first one that has not is waited for next.
+  /// Returns whether all ranks have come so far; else the first one that has not is waited for next.
   bool all_have(Counter counter, std::uint32_t number) {
     for (int other = 0; other < window_->ranks(); ++other)
       if (other != rank() && !window_->has(other, counter, number)) {
@@ -157,7 +157,7 @@ class WindowSums final : public NodeSums {
   bool add_next(bool threads) {
     const std::uint32_t number = added_ + 1;
     if (added_ == started_.load(std::memory_order_acquire)) return false;
-    // Who waits for shares of others waits for those of the oldest part.
+    // Ranks that wait for shares of others wait for those of the oldest part.
     const std::uint64_t lacking = lacking_;
     if (!all_have(kGiven, number)) {
       if (done_ != added_) lacking_ = lacking;
@@ -206,7 +206,7 @@ class WindowSums final : public NodeSums {
   bool staged_;  ///< messages are copied from the device and back to it
   std::int64_t rows_, stride_;
   std::byte* device_ = nullptr;            ///< [rows][stride], where staged
-  std::shared_ptr<void> pinned_;           ///< of the window
+  std::shared_ptr<void> pinned_;           ///< memory of the window
   std::vector<const float*> shares_;       ///< [rows of all ranks]
   std::vector<float*> sums_;               ///< [ranks] where the sum goes
   std::vector<Part> parts_;                ///< [most that are under way]

@@ -89,7 +89,7 @@ class Butterfly final : public Transport {
     }
     message_.select(step.any);
     mine_ = layout().size(options_.ranks.rank());
-    // Of everyone's parts MPI is told where they stand, in bytes.
+    // MPI is given the places of all parts, in bytes.
     check_length({.elements = elements_}, ranks_ * mine_ * kBytes, "a step's message, in parts of ", " bytes,");
     for (const Bucket& bucket : buckets_) lay_out(place_of(bucket));
     for (int rank = 0; rank < ranks_; ++rank)
@@ -153,7 +153,7 @@ class Butterfly final : public Transport {
   }
 
  private:
-  /// Of a bucket: its elements in the step's message, and what of them goes to whom, in bytes.
+  /// Place of a bucket: its elements in the step's message, and the bytes of them that go to each rank.
   struct Place {
     std::int64_t begin = 0, end = 0;
     std::vector<int> to, to_at;      ///< [ranks] of each rank's part, in the bucket
@@ -191,13 +191,13 @@ class Butterfly final : public Transport {
   TensorTables tables_;
   MessageMemory memory_;    ///< the step's message: this rank's, then the result
   MessageMemory everyone_;  ///< [ranks] this rank's part of what each rank has
-  MessageMemory part_;      ///< what it makes of them
+  MessageMemory part_;      ///< the aggregated part
   std::optional<RunChunks> chunks_;
-  std::vector<Bucket> buckets_;           ///< of the step
+  std::vector<Bucket> buckets_;           ///< buckets of the step
   std::vector<Place> places_;             ///< [buckets]
   std::vector<int> part_bytes_;           ///< [ranks]
-  Chunks part_chunks_;                    ///< of this rank's part
-  std::int64_t elements_ = 0, mine_ = 0;  ///< of the step's message, and of this rank's part
+  Chunks part_chunks_;                    ///< chunks of this rank's part
+  std::int64_t elements_ = 0, mine_ = 0;  ///< elements of the step's message, and of this rank's part
   std::int64_t step_ = 0;
 };
 

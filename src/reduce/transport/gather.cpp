@@ -106,9 +106,9 @@ class Gather final : public Transport {
   }
 
  private:
-  /// Of a bucket.
+  /// Place of a bucket.
   struct Place {
-    std::int64_t begin = 0, everyone = 0;  ///< in this rank's memory, and in that of all
+    std::int64_t begin = 0, everyone = 0;  ///< places in this rank's memory, and in that of all
     std::int64_t mine = 0, all = 0;        ///< bytes of this rank's message, and of all messages
     std::vector<int> bytes, at;            ///< [ranks] where each has a length of its own: that, and where it is put
   };
@@ -154,14 +154,14 @@ class Gather final : public Transport {
 
   TransportOptions options_;
   const Parameters& parameters_;
-  std::size_t own_;                    ///< which of messages_ is this rank's
+  std::size_t own_;                    ///< index of this rank's one in messages_
   std::vector<Message> messages_;      ///< [ranks] where they are separate, else one
   std::vector<std::int64_t> lengths_;  ///< [segments]
   TensorTables tables_;
-  MessageMemory mine_, everyone_;     ///< this rank's messages, and those of all, bucket by bucket
+  MessageMemory mine_, everyone_;     ///< messages of this rank, and of all, bucket by bucket
   std::vector<Place> places_;         ///< [buckets]
-  std::optional<ChunkTable> result_;  ///< of the layers of any rank, where messages are separate
-  Chunks chunks_;                     ///< of the result
+  std::optional<ChunkTable> result_;  ///< layers of any rank, where messages are separate
+  Chunks chunks_;                     ///< chunks of the result
   float* decoded_ = nullptr;          ///< [ranks][parameters.size], on the device
   std::int64_t step_ = 0;
 };

@@ -24,7 +24,7 @@ void for_each_segment(const Bucket& bucket, const Parameters& parameters, const 
 /// Error(communication): MPI cannot count so many bytes of a bucket; `before` and `after` say what they are.
 void check_length(const Bucket& bucket, std::int64_t bytes, const char* before, const char* after);
 
-/// What a codec wants to know of the tensors, whatever message they are in; on the device.
+/// Facts about the tensors for a codec, whatever message they are in; on the device.
 struct TensorTables {
   void reserve(Backend& backend, const Parameters& tensors);
 
@@ -39,11 +39,11 @@ class Message {
   Message(Backend& backend, const Parameters& tensors, int rounds = 1);
   void reserve();
 
-  /// Where the tensor begins in this round; to be set before select().
+  /// First byte of the tensor in this round; to be set before select().
   [[nodiscard]] std::int64_t& begin(std::size_t tensor, int round = 0);
   /// The message has the tensors of these layers, from now on. Returns their chunks.
   const Chunks& select(const ActiveSet& layers);
-  /// Of the tensors first .. end - 1. `about` has step, round and bytes; row: the round whose places count.
+  /// Message tensors first .. end - 1. `about` has step, round and bytes; row: the round whose places count.
   [[nodiscard]] MessageTensors range(const TensorTables& tables, int first, int end, MessageTensors about,
                                      int row = 0) const;
 

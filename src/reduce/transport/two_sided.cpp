@@ -60,9 +60,9 @@ struct ShareBytes {
   return bytes;
 }
 
-/// Of every tensor each rank has a share, a run of its elements with a message of its own. The ranks exchange shares;
-/// each decodes what all have of its share, makes the mean, encodes it again, and sends it to all. A message has the
-/// shares of the ranks one behind the other.
+/// Transport by shares: each rank has a share of every tensor, a run of its elements with a message of its own. The
+/// ranks exchange shares; each decodes what all have of its share, makes the mean, encodes it again, and sends it to
+/// all. A message has the shares of the ranks one behind the other.
 class TwoSided final : public Transport {
  public:
   explicit TwoSided(const TransportOptions& options)
@@ -148,9 +148,9 @@ class TwoSided final : public Transport {
   }
 
  private:
-  /// Of a bucket.
+  /// Place of a bucket.
   struct Place {
-    std::int64_t begin = 0, everyone = 0;  ///< in this rank's memory, and in that of everyone's shares
+    std::int64_t begin = 0, everyone = 0;  ///< places in this rank's memory, and in that of everyone's shares
     std::int64_t all = 0, everyones = 0;   ///< bytes of this rank's message, and of what all have of its share
     std::vector<int> bytes, at;            ///< [ranks] of each rank's share, in the message
     std::vector<int> own_bytes, own_at;    ///< [ranks] of this rank's share, among those of all
@@ -201,7 +201,7 @@ class TwoSided final : public Transport {
     }
   }
 
-  /// Of what all ranks have of this rank's share.
+  /// Averages this rank's share over all ranks.
   void average(const Bucket& bucket) {
     const Place& place = place_of(bucket);
     const MessageTensors share = own_share(bucket);
@@ -220,11 +220,11 @@ class TwoSided final : public Transport {
   std::size_t shares_, me_;
   Parameters tensors_;  ///< the shares, of which messages are made
   ActiveSet shared_;    ///< layers of these
-  Message message_;     ///< of all shares
+  Message message_;     ///< message of all shares
   std::optional<Message> share_;
   std::vector<std::int64_t> lengths_;  ///< [shares of all segments]
   TensorTables tables_;
-  MessageMemory mine_, everyone_;  ///< this rank's messages, and what all have of its share, bucket by bucket
+  MessageMemory mine_, everyone_;  ///< messages of this rank, and those of all for its share, bucket by bucket
   std::vector<Place> places_;      ///< [buckets]
   float* decoded_ = nullptr;       ///< [parameters.size], on the device
   std::int64_t step_ = 0;
