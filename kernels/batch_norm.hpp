@@ -48,7 +48,7 @@ struct NormStatistics {
   std::int64_t rows;  ///< samples times pixels
   int c;
   NormChannels channels;
-  const T* addend = nullptr;  ///< not null: the norm is of x + addend
+  const T* addend = nullptr;  ///< summand: the norm is of x + addend; null: of x
   T* sum_of_both = nullptr;   ///< destination of x + addend
   template <int N>
   DAT_HD void add(std::int64_t k, Piece<N>& sum, Piece<N>& square) const {

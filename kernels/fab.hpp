@@ -18,7 +18,7 @@ namespace dat::kernels {
 template <class T>
 struct FabState {
   BallNorm norm;
-  T *df, *nearest;                    // of the chosen plane; nearest: its distance by the dual norm
+  T *df, *nearest;                    // df and distance by the dual norm of the chosen plane
   T* distance;                        // distance of the best adversarial image so far
   T *take, *back;                     // 1: what has just happened
   T *miss, *side, *radius, *settled;  // numbers of each row

@@ -79,7 +79,7 @@ class Subset final : public Dataset {
 
   std::unique_ptr<Dataset> whole_;
   std::int64_t size_ = 0, first_file_ = 0;
-  std::vector<std::int64_t> firsts_, begins_;  ///< for each run: its first sample here, and in the whole set
+  std::vector<std::int64_t> firsts_, begins_;  ///< first sample of each run here, and in the whole set
 };
 
 /// `count` of the samples 0 ... among - 1, drawn at random, in increasing order.

@@ -28,7 +28,7 @@ namespace {
   return options.threads > 0 ? options.threads : threads_of_openmp(std::getenv("OMP_NUM_THREADS"));
 }
 
-/// Of batches that are cut, in any part of the training.
+/// Adds advice about batches that are cut, in any part of the training.
 void advise_batches(const TrainOptions& whole, const Plan& plan, std::vector<std::string>& all) {
   for (const int from : beginnings_of_parts(whole)) {
     const TrainOptions part = part_of(whole, from);

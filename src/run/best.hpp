@@ -23,11 +23,11 @@ namespace dat {
   return best >= 0 && accuracy < best - margin;
 }
 
-/// Which network of a run is the best so far, by its robust accuracy on what is held out, how many evaluations ago it
-/// was found, and whether ckpt/best.h5 has it. Every rank has the record: rank 0 decides, share() tells the others.
+/// Record of the best network of a run so far, by its robust accuracy on held-out images, of the number of evaluations
+/// since then, and of whether ckpt/best.h5 has it. Every rank has the record: rank 0 decides, share() tells the others.
 class BestNetwork {
  public:
-  /// What the run's beginning, or the checkpoint that it goes back to, says.
+  /// Takes up the record from the run's beginning, or from the checkpoint that it goes back to.
   void take_up(const BestRecord& record, std::int64_t evaluations_since);
   /// Rank 0's record to all. **Collective.**
   void share(Communicator& ranks);
@@ -64,7 +64,7 @@ class BestNetwork {
     std::int64_t since = 0;  ///< evaluations
   };
   Standing now_;
-  BestRecord before_;  ///< of the best network before, until the file of this one is written
+  BestRecord before_;  ///< record of the best network before, until the file of this one is written
 };
 
 }  // namespace dat

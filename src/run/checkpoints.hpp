@@ -22,7 +22,7 @@ namespace dat {
 /// what becomes of one that could not be written (--on-full continue).
 class Checkpoints {
  public:
-  /// Of a step: one of the run's own series; or of the best weights so far, beside that series.
+  /// Kind of a checkpoint: of a step, one of the run's own series; or of the best weights so far, beside that series.
   enum class Kind : std::uint8_t { step, best };
   using Warn = std::function<void(const std::string&)>;
 
@@ -50,10 +50,9 @@ class Checkpoints {
                                                         bool best) const;
 
  private:
-  /// Does what writes a checkpoint. Not empty: it could not be written, and the run goes on without it, as is asked
-  /// for.
+  /// Writes a checkpoint. Not empty: it could not be written, and the run continues without it, as the options say.
   [[nodiscard]] std::optional<Error> attempt(const std::function<void()>& writing) const;
-  /// What becomes of a checkpoint that could not be written.
+  /// Handles a checkpoint that could not be written.
   void miss(const std::optional<Error>& error, Kind kind);
 
   const TrainOptions& options_;
@@ -63,7 +62,7 @@ class Checkpoints {
   Warn warn_;
   std::function<void()> require_alone_;
   std::unique_ptr<CheckpointFolder> folder_;
-  std::optional<Error> unsaved_;  ///< why the last checkpoint of the run's own series could not be written
+  std::optional<Error> unsaved_;  ///< error of the last checkpoint of the run's own series that could not be written
   std::future<void> writing_;     ///< the checkpoint under way; ends before what it uses
   bool beside_ = false;           ///< checkpoints are written beside the steps
   Kind under_way_ = Kind::step;   ///< its kind

@@ -37,8 +37,8 @@ void Run::roll_back(std::string cause, bool to_best) {
   if (ranks_->root()) report_->count_anew(trainer_->plan().steps, trainer_->plan().steps_per_epoch);
   checked_ = -1;
   owe(due, recorded);
-  // Whenever the run is killed, its newest checkpoint finds the record that it wants, or has it: later checkpoints go
-  // before the record is cut, and what is to stand behind the cut is in the checkpoint.
+  // Invariant: whenever the run is killed, its newest checkpoint finds the record that it needs, or has it: later
+  // checkpoints go before the record is cut, and the text after the cut is in the checkpoint.
   const SetbackRecord rollback{done, "rollback", cause, trainer_->steps_done(), trainer_->skipped_steps().lr_factor};
   if (ranks_->root()) cut.behind = report_->behind_rollback(cut.bytes, rollback);
   save(Checkpoints::Kind::step, &cut);

@@ -15,7 +15,7 @@ namespace dat {
 
 namespace {
 
-/// As the calibration names it: with its transport, where that is not the codec's first.
+/// Name of the codec in the calibration: with its transport, where that is not the codec's first.
 [[nodiscard]] std::string codec_of(const Calibration& calibration, const TrainOptions& options) {
   const std::string whole = options.codec + "/" + options.codec_transport;
   const bool named = std::ranges::any_of(calibration.codecs, [&](const auto& one) { return one.name == whole; });

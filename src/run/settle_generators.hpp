@@ -13,7 +13,7 @@ namespace dat {
 /// **Collective.**
 [[nodiscard]] std::string settle_generators(Communicator& world, TrainOptions& options);
 
-/// The same on one process, for as many ranks as are said, on_node of them on each node.
+/// Settles the number on one process, for `ranks` ranks, on_node of them on each node.
 [[nodiscard]] std::string settle_generators(TrainOptions& options, int ranks, int on_node);
 
 }  // namespace dat

@@ -38,7 +38,7 @@ Trained read_trained(const Communicator& world, const std::string& path, const s
 ChosenSplit open_chosen(const Trained& trained, const std::vector<std::string>& data, const std::string& split,
                         std::int64_t limit, const std::string& list) {
   TrainOptions wanted = trained.options;
-  if (!data.empty()) {  // what the training kept aside, or left out, is not in there
+  if (!data.empty()) {  // images that the training held out, or left out, are not in there
     wanted.data = data;
     wanted.holdout = wanted.limit_train = 0;
     wanted.mix = "pool";

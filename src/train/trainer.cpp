@@ -99,7 +99,7 @@ void Trainer::put_images_on_device() {
   if (statistics_pass_) statistics_pass_->keep_on_device(pixels);
   assessment_.add("test", *splits_.test, resident(*splits_.test, options_.resident));
   if (splits_.holdout) assessment_.add("holdout", *splits_.holdout, resident(*splits_.holdout, options_.resident));
-  options_.resident = pixels != nullptr ? "on" : "off";  // what became of it
+  options_.resident = pixels != nullptr ? "on" : "off";  // the choice that was made
 }
 
 void Trainer::wrap_examples() {
@@ -154,7 +154,7 @@ const StepRecord& Trainer::step(bool stop) {
   } else {
     leave_out();
   }
-  if (checks_.scale_has_changed()) ahead_ = false;  // what is queued has the old one, and is made anew
+  if (checks_.scale_has_changed()) ahead_ = false;  // the queued work has the old scale, and is made anew
   timer_.lap(Phase::update);
   ++step_;
   checks_.end_step();
@@ -191,7 +191,7 @@ void Trainer::update_unseen(const ActiveSet& active) {
     update_.apply(layers_->updated(), step_, checks_.skipped_steps().lr_factor);
   }
   timer_.lap(Phase::update);
-  backend.queue_behind(told);  // what is fetched is overwritten from here on
+  backend.queue_behind(told);  // memory that is fetched is overwritten from here on
   const bool alike = plan_.frozen_in(step_) == plan_.frozen_in(step_ + 1);
   ahead_ = step_ + 1 < plan_.end && alike && !checks_.vote().wish;
   try {
@@ -233,7 +233,7 @@ void Trainer::leave_out() {
   examples_->take_back();
 }
 
-/// Of the step that has been done last. drawn_bytes: sent for its draw of layers.
+/// Record of the step that has been done last. drawn_bytes: sent for its draw of layers.
 const StepRecord& Trainer::record(std::int64_t weight_gradients, std::int64_t drawn_bytes) {
   record_.step = step_;
   record_.epoch = plan_.epoch_of(step_ - 1);
@@ -342,7 +342,7 @@ void Trainer::share_state() {
   });
   for (Stateful* part : parts()) part->share(ranks_);
   ranks_.broadcast(&step_, sizeof step_);
-  replica_.model().freeze(plan_.frozen_in(step_ - 1));  // as the last step has left it
+  replica_.model().freeze(plan_.frozen_in(step_ - 1));  // the state that the last step has left
 }
 
 void Trainer::set_back(const SkippedSteps& before, double lr_factor) {

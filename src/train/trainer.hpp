@@ -36,7 +36,7 @@ class Trainer {
  public:
   /// Error(usage): options that do not fit each other or the data; Error(data), Error(device).
   Trainer(Communicator& ranks, const TrainOptions& options);
-  /// The same on other images than those that the options name.
+  /// Trains on other images than those that the options name.
   Trainer(Communicator& ranks, const TrainOptions& options, Splits splits);
 
   /// Starts the clock and the source of examples, at the step restored or at 0.
@@ -56,9 +56,9 @@ class Trainer {
   /// Ranks that the last step has found out, which has not been done: the training goes on without them, and does it
   /// again. On all ranks alike; empty without --byzantine.
   [[nodiscard]] std::span<const Ban> bans() const { return exchange_->bans(); }
-  /// What ranks have been accused of since the last call.
+  /// Accusations of ranks since the last call.
   [[nodiscard]] std::vector<Accusation> take_accusations() { return exchange_->take_accusations(); }
-  /// Why the step before was skipped; empty: it was not.
+  /// Reason why the step before was skipped; empty: it was not.
   [[nodiscard]] const std::string& skipped() const { return checks_.skipped(); }
   [[nodiscard]] double overflowed_to() const { return checks_.overflowed_to(); }  ///< StepChecks::overflowed_to
   [[nodiscard]] const SkippedSteps& skipped_steps() const { return checks_.skipped_steps(); }
@@ -89,7 +89,7 @@ class Trainer {
   /// Error(integrity) where what the ranks hold in common differs, unless it is repaired (ReplicaCheck).
   /// **Collective.**
   void check_replicas() { checks_.check_replicas(step_); }
-  /// What has been repaired since the last call; the texts are rank 0's.
+  /// Repairs since the last call; the texts are rank 0's.
   [[nodiscard]] std::vector<CorruptionRecord> take_corruptions() { return checks_.take_corruptions(); }
   /// Shows all that check_replicas() compares.
   void replicated(ReplicatedState& state) {
@@ -105,7 +105,7 @@ class Trainer {
   [[nodiscard]] RankRecord gather_times();
   [[nodiscard]] PhaseTimer& timer() { return timer_; }
 
-  /// What it is made of.
+  /// The parts of the trainer.
   [[nodiscard]] const Plan& plan() const { return plan_; }
   [[nodiscard]] const Splits& splits() const { return splits_; }
   [[nodiscard]] Replica& replica() { return replica_; }
@@ -114,7 +114,7 @@ class Trainer {
   [[nodiscard]] ExampleSource& examples() { return *examples_; }
   [[nodiscard]] const LayerSampling& layers() const { return *layers_; }
   [[nodiscard]] const Reducer& reducer() const { return exchange_->reducer(); }
-  /// How many numbers a rank says of its batch statistics and losses in a step.
+  /// Number of a rank's numbers of batch statistics and losses in a step.
   [[nodiscard]] std::size_t contribution_numbers() const { return learner_.places() + statistics_.places(); }
   [[nodiscard]] const Cheating& cheating() const { return cheating_; }
   [[nodiscard]] const EvaluationAttacks& evaluation_attacks() const { return method_.evaluation; }
@@ -125,9 +125,9 @@ class Trainer {
   [[nodiscard]] std::vector<Stateful*> parts();
   /// Puts AWP around the source of examples.
   void wrap_examples();
-  /// What is left of the device's memory takes the images.
+  /// Puts images on the device, into the rest of its memory.
   void put_images_on_device();
-  /// Whether steps may be queued ahead.
+  /// Returns whether steps may be queued ahead.
   [[nodiscard]] bool can_queue_ahead() const;
   /// Queues the work of a step up to its own gradient.
   void work_on(std::int64_t step, const ActiveSet& active);
@@ -142,15 +142,15 @@ class Trainer {
   TrainOptions options_;
   Splits splits_;
   Plan plan_;
-  std::optional<const SummationTree> order_;  ///< of sums over micro-batches; none: each rank has its own
+  std::optional<const SummationTree> order_;  ///< order of sums over micro-batches; none: each rank has its own
   StepMethod method_;
   Replica replica_;
   PhaseTimer timer_;
   Cheating cheating_;
   BatchStatistics statistics_;
-  std::unique_ptr<ExampleSource> examples_;  ///< that steps train on
+  std::unique_ptr<ExampleSource> examples_;  ///< source of the examples that steps train on
   std::unique_ptr<LayerSampling> layers_;
-  std::unique_ptr<StepExchange> exchange_;  ///< with the other ranks
+  std::unique_ptr<StepExchange> exchange_;  ///< exchange with the other ranks
   Learner learner_;
   WeightUpdate update_;
   StepChecks checks_;
@@ -158,9 +158,9 @@ class Trainer {
   std::unique_ptr<StatisticsPass> statistics_pass_;  ///< null: without --average-bn rebuild
 
   bool queues_ahead_ = false, ahead_ = false;  ///< ahead_: work_on() the step to come has been called
-  std::exception_ptr failed_ahead_;            ///< and has failed so: for that step
+  std::exception_ptr failed_ahead_;            ///< failure of work_on() for that step
   std::int64_t step_ = 0;
-  std::int64_t weight_gradients_ = 0;  ///< of the step that was worked on last
+  std::int64_t weight_gradients_ = 0;  ///< weight gradients of the step that was worked on last
   StepRecord record_;
   double bytes_ = 0;  ///< sent, since gather_times()
 };

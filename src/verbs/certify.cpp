@@ -75,7 +75,7 @@ const TableOf<CertifyOptions>& certify_table() {
   return all;
 }
 
-/// What a journal knows already, on all ranks, and who is told of what is found out. journal: null without --out, and
+/// Entries that a journal knows already, on all ranks, and the listener for new ones. journal: null without --out, and
 /// on other ranks; name: its file's.
 [[nodiscard]] Certifier::Options options_of(Communicator& world, const CertifyOptions& options, Journal* journal,
                                             const std::string& name) {

@@ -126,7 +126,7 @@ void tell(const EvaluationReport& report, const std::function<std::string()>& wr
   require_printed();
 }
 
-/// What a rank's process has at its peak, of this one, in which all is planned.
+/// Peak memory of a rank's process, measured in this one, in which all is planned.
 [[nodiscard]] std::string memory_text(const EvaluationSetting& s) {
   const Buffers& batch = s.replica->images();
   const std::size_t looked_at =

@@ -218,7 +218,7 @@ MUTATIONS = [
     ("a lost best network counts toward the end", "src/run/best.cpp", "if (accuracy() < 0 || !folder", "if (accuracy() >= 0 && !folder", "e2e:files"),
     ("an alarm before its evaluation", RUN, "    record_evaluation();\n    if (overfits()) overfitting();\n  }", "    if (overfits()) overfitting();\n    record_evaluation();\n  }", "e2e:setbacks"),
     ("an early end without its alarm", RUN, "    if (!told && overfits()) overfitting();\n", "", "e2e:setbacks"),
-    ("a best network that is not there is compared with", RUN, "  checkpoints_.settle(*ranks_);  // whether the best", "  // whether the best", "e2e:files"),
+    ("a best network that is not there is compared with", RUN, "  checkpoints_.settle(*ranks_);  // the file of", "  // the file of", "e2e:files"),
     ("a signal to a generator is lost", "src/train/generators/generator.cpp", "  tell_stop();\n", "", "e2e:generators"),
     ("a calibration's passes are believed", "src/run/settle_generators.cpp", "calibration.backward *= 1.0 * passes / calibration.backward_passes", "calibration.backward *= 1.0", "e2e:generators"),
     ("an evaluation begun anew has the images of another", "src/assess/sequence_run.cpp", '"adversarial.h5", "adversarial.part", ', "", "e2e:autoattack"),

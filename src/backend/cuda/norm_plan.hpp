@@ -19,10 +19,10 @@ class CudaBackend;
 /// Device memory of one batch norm. What a call does not read or write is null.
 struct NormOperands {
   const void *x = nullptr, *residual = nullptr, *dy = nullptr;
-  BatchNorm::Sum sum{};  ///< with spec.of_sum, in the forward pass: summands of x
+  BatchNorm::Sum sum{};  ///< summands of x, with spec.of_sum, in the forward pass
   void* y = nullptr;
   kernels::NormChannels channels{};   ///< scale, slope and constant are the batch norm's own; nobody else's
-  std::uint16_t* bits = nullptr;      ///< with spec.relu: the batch norm's own, places where the ReLU was open
+  std::uint16_t* bits = nullptr;      ///< places where the ReLU was open, with spec.relu: the batch norm's own
   void* reserve = nullptr;            ///< reserve_bytes(): what the way back needs of the way forth
   std::uint32_t* counters = nullptr;  ///< counters of kernels' ChannelRoom
   void* scratch = nullptr;            ///< scratch_bytes(), aligned to 256 bytes

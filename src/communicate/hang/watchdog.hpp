@@ -87,7 +87,7 @@ class Watchdog {
   std::uint64_t progress_ = 0;
   bool warned_ = false;
 
-  bool ending_ = false, printed_ = false, told_ = false;  ///< told_: another rank has printed
+  bool ending_ = false, printed_ = false, told_ = false;  ///< another rank has printed (told_)
   std::atomic<bool> written_{false};                      ///< true: this rank's records are in their file
   Clock::time_point ending_since_;
   Verdict verdict_;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kPiece = 1 << 18;  ///< numbers of a rank that go through the side channel at once
 
-/// Of a sample of the values of a coordinate; of a single one: 0.
+/// Standard deviation of a sample of the values of a coordinate; of a single one: 0.
 [[nodiscard]] float deviation(const std::vector<float>& values, double mean) {
   if (values.size() < 2) return 0;
   double squares = 0;
@@ -124,7 +124,7 @@ void FalseGradients::learn_honest() {
   step_.first = first_.data();
 }
 
-/// How far what each rank has sent is from the result.
+/// Measures the distance of what each rank has sent from the result.
 void FalseGradients::measure() {
   fetch(result_);
   knows_result_ = true;

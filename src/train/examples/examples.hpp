@@ -14,7 +14,7 @@
 
 namespace dat {
 
-/// What a source of examples may be made from. All of it outlives the source but the struct itself.
+/// Parts from which a source of examples is made. All of it outlives the source but the struct itself.
 struct ExampleParts {
   Communicator& ranks;
   const Dataset& images;  ///< the training set
@@ -22,7 +22,7 @@ struct ExampleParts {
   const Plan& plan;
   const StepMethod& method;
   Replica& replica;
-  BatchStatistics& statistics;  ///< what passes of the attack in training mode enter
+  BatchStatistics& statistics;  ///< statistics of the attack's passes in training mode
   PhaseTimer& timer;
   const Cheating& cheating;
 };

@@ -11,8 +11,8 @@
 
 namespace dat {
 
-/// Which weights an attack of `iterations` iterations runs on (--staleness, --refresh). Version v of the weights is
-/// that before step number v, counted from 0: behind v updates.
+/// Weights on which an attack of `iterations` iterations runs (--staleness, --refresh). Version v of the weights is
+/// that before step number v, counted from 0: after v updates.
 struct Staleness {
   int versions = 0;     ///< K: how many steps the oldest weights are behind
   bool refresh = true;  ///< newer weights between iterations; else the whole attack has the oldest ones
@@ -25,7 +25,7 @@ struct Staleness {
   }
 };
 
-/// As the options say, for an attack.
+/// Staleness of an attack by the options.
 [[nodiscard]] Staleness staleness_of(const TrainOptions& options, const Attack& attack);
 
 /// Attacks on the weights of steps before, chosen by a rule, so that a step's images do not depend on when who has made
@@ -38,8 +38,7 @@ class OldWeights final : public Stateful {
     return staleness_.versions * HeldWeights::memory(replica_.model());
   }
 
-  /// How many versions are there before step number `step`, with which the run begins; and the version of `age` steps
-  /// before it.
+  /// Number of versions before step number `step`, with which the run begins; and the version of `age` steps before it.
   [[nodiscard]] int there_before(std::int64_t step) {
     stand_before(step);
     return there_;
@@ -62,7 +61,8 @@ class OldWeights final : public Stateful {
   /// The network gets this version, and what it has had goes back to its place.
   void use(std::int64_t version);
   [[nodiscard]] std::size_t place_of(std::int64_t version) const;
-  /// As if its weights had been kept up to the step before: place K - age has the version of so many steps before.
+  /// Renumbers the places as if weights had been saved up to the step before: place K - age has the version of so many
+  /// steps before.
   void stand_before(std::int64_t step);
   [[nodiscard]] static std::string group_of(int age) { return "attack/before" + std::to_string(age); }
 

@@ -82,7 +82,7 @@ class WarmStarted final : public WrappedExamples, public AttackPart {
 
  private:
   [[nodiscard]] double eps() const { return attacker_.planned().eps; }
-  /// What other ranks need whose part of the step has more micro-batches.
+  /// Serves other ranks whose part of the step has more micro-batches.
   void help() {
     const int n = read_->count / read_->micro_batches;
     for (int first = read_->count; first < rounds_ * n; first += n) bytes_ += perturbations_.help(*read_, first, n);
@@ -90,7 +90,7 @@ class WarmStarted final : public WrappedExamples, public AttackPart {
 
   Attacker& attacker_;
   PhaseTimer& timer_;
-  float* dx_;   ///< where the training pass leaves the images' gradient for one more step; null: it does not
+  float* dx_;   ///< destination of the images' gradient of the training pass, for one more step; null: it is not left
   int rounds_;  ///< most micro-batches of a rank
   WarmStart perturbations_;
   const HostBatch* read_ = nullptr;

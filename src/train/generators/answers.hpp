@@ -7,7 +7,7 @@
 
 namespace dat {
 
-/// What a generator sends to trainers: some answers may be under way at once.
+/// Messages from a generator to trainers: some answers may be under way at once.
 class Answers {
  public:
   /// most: bytes behind the header of an answer. The references must outlive it.

@@ -36,13 +36,13 @@ class Generator {
   /// launch: all ranks of the launch; outlives this. Plans everything. Error(usage), Error(data), Error(device).
   Generator(Communicator& launch, const TrainOptions& options);
 
-  /// Does what trainers want, until `called` has an exit code, which is returned, and no trainer is at work. As
-  /// soon as `stop` says that the run is to stop, trainers are told. Error(communication): a message is not as it must
-  /// be.
+  /// Does the work that trainers order, until `called` has an exit code, which is returned, and no trainer is at work.
+  /// As soon as `stop` says that the run is to stop, trainers are told. Error(communication): a message is not as it
+  /// must be.
   [[nodiscard]] ExitCode serve(const std::function<std::optional<ExitCode>()>& called,
                                const std::function<bool()>& stop);
 
-  /// Is called behind each stretch of iterations, with their number and what they have taken.
+  /// Sets the observer that is called after each stretch of iterations, with their number and seconds.
   void tell(std::function<void(int iterations, double seconds)> observer) { observer_ = std::move(observer); }
 
   [[nodiscard]] Replica& replica() { return replica_; }
@@ -92,16 +92,16 @@ class Generator {
   Replica replica_;
   Staleness staleness_;
   bool rule_, parted_;  ///< rule: versions follow it, else the newest counts; parted: weights change within an attack
-  const std::uint8_t* pixels_;  ///< of the training set, on the device; null: they are read
+  const std::uint8_t* pixels_;  ///< pixels of the training set, on the device; null: they are read
   Attacker attacker_;
   BatchReader reader_;
-  StepsUnderWay under_way_;  ///< of a trainer
+  StepsUnderWay under_way_;  ///< steps of a trainer that are under way
 
   std::vector<Trainer> all_;
   std::vector<Task> tasks_;         ///< [trainers][places]
   std::vector<HostBatch> batches_;  ///< [trainers][steps under way]
   std::vector<std::int64_t> batch_steps_;
-  std::vector<std::vector<bool>> units_read_;  ///< of each batch, by micro-batch
+  std::vector<std::vector<bool>> units_read_;  ///< units read of each batch, by micro-batch
   ReceivedVersions versions_;
   Answers answers_;
   const Task* loaded_ = nullptr;

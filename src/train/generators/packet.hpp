@@ -30,7 +30,7 @@ class Packet {
 
   /// Writes the hash of the header and of so many bytes behind it, when all of it is there.
   void seal(std::size_t behind) { hash() = hash_of(memory_ + sizeof(std::uint64_t), sizeof(Header) + behind); }
-  /// Whether the hash is that of a message of so many bytes.
+  /// Returns whether the hash is that of a message of so many bytes.
   [[nodiscard]] bool whole(std::size_t bytes) {
     return bytes >= kBegin && hash() == hash_of(memory_ + sizeof(std::uint64_t), bytes - sizeof(std::uint64_t));
   }

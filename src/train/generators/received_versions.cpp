@@ -25,7 +25,7 @@ void ReceivedVersions::begin(std::int64_t first) {
   first_ = first;
   newest_ = first - 1;
   in_use_ = -1;
-  // Behind a pause the messages that were waited for last are still to come.
+  // Messages that were waited for last are still to come after a pause.
   if (std::exchange(receiving_, true)) return;
   for (Arrival& arrival : arrivals_) receive_in(arrival);
 }

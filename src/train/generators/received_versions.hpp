@@ -41,10 +41,10 @@ class ReceivedVersions {
 
   Communicator& launch_;
   int from_;
-  std::vector<HeldWeights> held_;  ///< by version
+  std::vector<HeldWeights> held_;  ///< weights by version
   VersionNumbers numbers_;
   std::vector<Arrival> arrivals_;  ///< [2], used in turns
-  std::size_t next_ = 0;           ///< of arrivals_, what comes first
+  std::size_t next_ = 0;           ///< index in arrivals_ of the next one
   bool receiving_ = false;
   std::int64_t first_ = 0, newest_ = -1, in_use_ = -1;
 };

@@ -65,7 +65,7 @@ class RemoteExamples final : public ExampleSource {
   std::unique_ptr<OldWeights> kept_;  ///< null: no rule
   std::unique_ptr<Loader> loader_;
   const HostBatch* batch_ = nullptr;
-  int next_ = 0;               ///< of its micro-batches
+  int next_ = 0;               ///< next of its micro-batches
   std::vector<float> turned_;  ///< [images of a micro-batch], in the layout of this device
   bool open_ = false;
 

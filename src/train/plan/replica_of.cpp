@@ -12,7 +12,7 @@ namespace dat {
 
 namespace {
 
-/// Whether training passes see whole images: of some epoch, or of measurements that take all epochs for alike.
+/// Returns whether training passes see whole images: of some epoch, or of measurements that take all epochs for alike.
 [[nodiscard]] bool trains_on_whole(const TrainOptions& options, const DatasetInfo& images) {
   const std::vector<int> sizes = sizes_in_part(options);
   return std::any_of(sizes.begin(), sizes.end(), [&](int size) { return size == 0 || size == images.size; }) ||

@@ -103,7 +103,7 @@ class Reader {
   return state;
 }
 
-/// With more of them, liars could be half of those who bring a gradient.
+/// Liars could be half of those who bring a gradient if there were more validators.
 [[nodiscard]] int most_validators(int faults, int ranks) { return ranks - 2 * faults - 1; }
 
 [[nodiscard]] ProtocolOptions options_of(const StepExchange::Parts& parts) {
@@ -113,7 +113,7 @@ class Reader {
                          .tau = options.aggregator_tau,
                          .enough = kClipAtRest,
                          .weights = {}};
-  // Where ranks have left, fewer may be free to check others.
+  // Fewer ranks may be free to check others where some have left.
   result.validators = std::min(result.validators, std::max(most_validators(result.faults, parts.ranks.size()), 0));
   for (int rank = 0; rank < parts.ranks.size(); ++rank) result.weights.push_back(parts.order->leaves_of(rank));
   return result;
@@ -244,7 +244,7 @@ void BanProtocol::keep(const ActiveSet& active) {
   tell_friends();
 }
 
-/// Those who cheat know what a friend has committed to that one of them is to check.
+/// Cheats know the commitments of a friend that one of them is to check.
 void BanProtocol::tell_friends() {
   if (collusion_) collusion_->forget();
   const std::vector<char>& honest = cheating_.honest();
@@ -267,7 +267,7 @@ void BanProtocol::tell_friends() {
   }
 }
 
-/// As the target has made it: the mean of its micro-batches (MeanOfUnits), in the order of the message.
+/// Recomputes the target's gradient: the mean of its micro-batches (MeanOfUnits), in the order of the message.
 Redone BanProtocol::redo(const PendingChecks& of, const PendingCheck& check) {
   Backend& backend = replica_.backend();
   const Parameters& parameters = replica_.model().parameters;

@@ -34,7 +34,7 @@ class BanProtocol final : public StepExchange, public PartsWatch {
   void begin_step(std::int64_t step) override;
   /// A rank that does another one's work in this step does it in the place of its own.
   [[nodiscard]] bool contributes() const override { return protocol_->own_check() == nullptr; }
-  /// Behind the reduction the checks of the step before; then the parts read what all ranks have said of their numbers.
+  /// Makes the checks of the step before, after the reduction; then the parts read all ranks' numbers.
   [[nodiscard]] bool finish() override;
   void keep(const ActiveSet& active) override;
 
@@ -46,7 +46,7 @@ class BanProtocol final : public StepExchange, public PartsWatch {
   void gathered(const float* result) override;
 
   [[nodiscard]] std::int64_t bytes_sent() const override { return StepExchange::bytes_sent() + bytes_sent_; }
-  /// As each rank has claimed.
+  /// Distances as each rank has claimed.
   [[nodiscard]] const std::vector<double>* distances() const override { return &distances_; }
   [[nodiscard]] std::span<const Ban> bans() const override { return protocol_->bans(); }
   [[nodiscard]] std::vector<Accusation> take_accusations() override { return protocol_->take_accusations(); }

@@ -12,10 +12,10 @@
 
 namespace dat {
 
-/// What numbers of several ranks that should be equal say about them.
+/// Verdict on numbers of several ranks that should be equal.
 struct Majority {
   std::vector<std::size_t> differing;  ///< indices of numbers that are not equal on all ranks
-  /// For each rank, the differing numbers in which it is not with more than half of all ranks. Empty for all ranks
+  /// Differing numbers in which a rank is not with more than half of all ranks, for each rank. Empty for all ranks
   /// where a number has no such majority.
   std::vector<std::vector<std::size_t>> wrong;
   bool decided = true;  ///< each number has a majority

@@ -16,11 +16,11 @@
 
 namespace dat {
 
-/// What watches over the steps of a training: numbers that are not finite, gradients that are not what another rank
-/// computes, replicas that differ, ranks that are slow. And what has become of the run by them.
+/// Checks of the steps of a training: for numbers that are not finite, gradients that are not what another rank
+/// computes, replicas that differ, ranks that are slow. And their effects on the run.
 class StepChecks {
  public:
-  /// What it looks at; all of it outlives the watch.
+  /// Objects that it checks; all of them outlive it.
   struct Parts {
     Communicator& ranks;
     const Dataset& images;  ///< the training set
@@ -30,7 +30,7 @@ class StepChecks {
     Replica& replica;
     const Learner& learner;
     const BatchStatistics& statistics;
-    const SummationTree* order;  ///< of sums over micro-batches; null: each rank has its own
+    const SummationTree* order;  ///< order of sums over micro-batches; null: each rank has its own
     PhaseTimer& timer;
   };
   explicit StepChecks(const Parts& parts);
@@ -48,14 +48,14 @@ class StepChecks {
   /// has been added where they are the first of their unit.
   void look_at(const Batch& batch) { numbers_.look_at_images(batch); }
   void keep(const Batch& batch, const float* place, const ActiveSet& active);
-  /// What this rank brings to the reduction, and what the reduction has left.
+  /// Check the gradients that this rank brings to the reduction, and those that the reduction has left.
   void look_at_own(std::span<float* const> gradients, const ActiveSet& layers) {
     numbers_.look_at_own(gradients, layers);
   }
   void look_at_sum(const ActiveSet& layers) { numbers_.look_at_sum(layers); }
-  /// Whether the gradient of step number `step` may be used, once the message has been summed. On all ranks alike:
-  /// Error(numerical) where no more steps may be skipped; Error(integrity) where a micro-batch that is recomputed is
-  /// another one, unless it is repaired. **Collective.**
+  /// Returns whether the gradient of step number `step` may be used, once the message has been summed. On all ranks
+  /// alike: Error(numerical) where no more steps may be skipped; Error(integrity) where a micro-batch that is
+  /// recomputed is another one, unless it is repaired. **Collective.**
   [[nodiscard]] bool may_update(std::int64_t step, const ActiveSet& active);
   void end_step() { stragglers_.end(); }
 
@@ -64,15 +64,15 @@ class StepChecks {
   void check_replicas(std::int64_t steps_done);
   /// The ranks that have become slow, or keep up again; on all ranks alike. **Collective** (Stragglers).
   [[nodiscard]] std::span<const StragglerRule::Change> compare_speed() { return stragglers_.compare(); }
-  /// What has been repaired since the last call.
+  /// Repairs since the last call.
   [[nodiscard]] std::vector<CorruptionRecord> take_corruptions() { return std::exchange(corruptions_, {}); }
 
-  /// Why the step before was skipped; empty: it was not.
+  /// Reason why the step before was skipped; empty: it was not.
   [[nodiscard]] const std::string& skipped() const { return skipped_; }
   /// Training in f16: what the loss scale became by that; 0: it is not to blame.
   [[nodiscard]] double overflowed_to() const { return overflowed_to_; }
   [[nodiscard]] const double* squares() const { return numbers_.squares(); }  ///< NumberCheck::squares
-  /// That this rank has sent for it in this step.
+  /// Bytes this rank has sent for verification in this step.
   [[nodiscard]] std::int64_t bytes_sent() const { return verification_ ? verification_->bytes_sent() : 0; }
 
   [[nodiscard]] SkippedSteps& skipped_steps() { return skipped_steps_; }
@@ -89,7 +89,7 @@ class StepChecks {
  private:
   /// The numbers of the step are not finite. Error(numerical).
   void skip(const BadNumbers& bad, std::int64_t step);
-  /// Whether the step's gradient is what another rank computes. Error(integrity).
+  /// Returns whether the step's gradient is what another rank computes. Error(integrity).
   [[nodiscard]] bool verified(const ActiveSet& active);
 
   Communicator& ranks_;
