@@ -13,7 +13,7 @@
 
 namespace dat::kernels {
 
-/// Each gradient rounded to the type T, behind the others of its tensor.
+/// Each gradient rounded to the type T, after the others of its tensor.
 template <class T>
 struct PackAs {
   const float* gradients;
@@ -56,7 +56,7 @@ struct Draw {
   return {seed, static_cast<std::uint32_t>(step), static_cast<std::uint32_t>(2 * rank + round)};
 }
 
-/// QSGD with 127 levels: 2 * level + [g > 0] in a byte, behind the tensor's norm; the level is 127 |g| / norm, rounded
+/// QSGD with 127 levels: 2 * level + [g > 0] in a byte, after the tensor's norm; the level is 127 |g| / norm, rounded
 /// up with the probability that makes its mean right. Of each group of four elements the first one does the work. A
 /// norm that is not finite goes with the highest levels, so that nobody takes the gradient for a good one.
 struct QuantiseLevels {
@@ -161,7 +161,7 @@ struct TernaryScale {
   }
 };
 
-/// TernGrad: a sign or nothing, nonzero with the probability |g| / scale, 2 bits an element behind the tensor's scale:
+/// TernGrad: a sign or nothing, nonzero with the probability |g| / scale, 2 bits an element after the tensor's scale:
 /// -1, 0 and 1 as 0, 1 and 2. Of each group of 16 elements the first one does the work.
 struct Ternary {
   static constexpr int kGroup = 16;

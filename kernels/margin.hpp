@@ -6,7 +6,7 @@
 
 namespace dat::kernels {
 
-/// Classes by their logits, the largest first, the first of equal ones first; -1 behind the last class.
+/// Classes by their logits, the largest first, the first of equal ones first; -1 after the last class.
 struct LargestFour {
   int at[4] = {-1, -1, -1, -1};
 };

@@ -144,7 +144,7 @@ struct SmoothAdvMove {
   }
 };
 
-/// The projection that comes behind the box: move *= min(1, eps / ||move||), x_adv = x + move. Runs over the strips.
+/// The projection that comes after the box: move *= min(1, eps / ||move||), x_adv = x + move. Runs over the strips.
 template <class T>
 struct ShrinkIntoBall {
   Strips strips;

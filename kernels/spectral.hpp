@@ -169,7 +169,7 @@ struct ChooseAtoms {
   }
 };
 
-/// The atoms' M v / p, [atoms][rows] behind the v; tensors without atoms as they are.
+/// The atoms' M v / p, [atoms][rows] after the v; tensors without atoms as they are.
 struct LeftOfAtoms {
   const Spectrum* spectra;
   SpectralMemory memory;

@@ -37,9 +37,9 @@ class Attack {
   [[nodiscard]] virtual int runs() const { return 1; }
   /// A sentence that the user should know about how the attack fits this network; empty: nothing.
   [[nodiscard]] virtual std::string notice() const { return {}; }
-  /// A part of perturb(), for an attack that iterates: `count` of its iterations, behind `done` of them. Where none is
+  /// A part of perturb(), for an attack that iterates: `count` of its iterations, after `done` of them. Where none is
   /// done, it starts as perturb() does; else with the perturbation at objective.start, which may be the array eta
-  /// itself. Leaves the perturbation in objective.eta and, behind the last iteration, the images in x_adv. What the
+  /// itself. Leaves the perturbation in objective.eta and, after the last iteration, the images in x_adv. What the
   /// network makes of the images may have changed in between. Error(usage): the attack cannot be parted.
   virtual void advance(Objective& objective, int done, int count) const;
   /// Makes one more step, with the gradient in objective.dx, from where perturb() has ended. Error(usage): the attack
@@ -61,8 +61,8 @@ class Attack {
   [[nodiscard]] virtual bool climbs_goal() const { return false; }
 };
 
-/// An attack as a word: its name in the registry; behind the name, for an attack of any number of steps, that number;
-/// behind the number the loss that the attack climbs, unless that is cross-entropy: "pgd20", "pgd50-margin". A word
+/// An attack as a word: its name in the registry; after the name, for an attack of any number of steps, that number;
+/// after the number the loss that the attack climbs, unless that is cross-entropy: "pgd20", "pgd50-margin". A word
 /// without number gets `steps` where the attack takes a number. Error(usage): there is no such attack, the attack takes
 /// no number, or there is no such loss.
 struct AttackWord {

@@ -156,7 +156,7 @@ class Communicator {
   /// same on all ranks. `mine` lies outside `all`.
   void all_gather(const void* mine, void* all, std::size_t bytes);
   /// all_gather() for blocks of different sizes: rank r's block has bytes[r] bytes, and the blocks stand in `all` one
-  /// behind the other. All ranks give the same `bytes` [size()], whose sum must fit into a single message.
+  /// after the other. All ranks give the same `bytes` [size()], whose sum must fit into a single message.
   void all_gather(const void* mine, void* all, const std::vector<int>& bytes);
   /// Brings bytes from every rank to every rank: rank r gets the next `to[r]` bytes of `send`, and its `from[r]` bytes
   /// are the next ones in `receive`. from[r] here is what rank r has as `to` of this rank. All that a rank sends is a

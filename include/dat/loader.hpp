@@ -18,7 +18,7 @@
 
 namespace dat {
 
-/// One rank's samples of one step, on the host: micro-batches of one size, one behind the other.
+/// One rank's samples of one step, on the host: micro-batches of one size, one after the other.
 struct HostBatch {
   int count = 0;
   int micro_batches = 1;

@@ -24,7 +24,7 @@ template <class T>
   return std::isfinite(value);
 }
 
-/// The text without blanks at its ends, as an element of a list has them behind a comma.
+/// The text without blanks at its ends, as an element of a list has them after a comma.
 [[nodiscard]] inline std::string trimmed(const std::string& text) {
   const std::size_t begin = text.find_first_not_of(" \t"), end = text.find_last_not_of(" \t");
   return begin == std::string::npos ? "" : text.substr(begin, end - begin + 1);

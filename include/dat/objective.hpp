@@ -30,7 +30,7 @@ class Objective : public Batch {
   float spread = 0;
   /// Results of the network for x_adv, after forward() or gradient(): logits [n, classes]; losses and correctness [n].
   const float *logits = nullptr, *losses = nullptr, *correct = nullptr;
-  /// Memory for the attack: Needs::scratch_images arrays the size of the images, one behind the other, of
+  /// Memory for the attack: Needs::scratch_images arrays the size of the images, one after the other, of
   /// `scratch_stride` elements each. What is there when the attack begins is undefined.
   float* scratch = nullptr;
   std::int64_t scratch_stride = 0;

@@ -122,7 +122,7 @@ struct RunFacts {
 [[nodiscard]] std::string attack_text(const EvaluationRecord& record);
 /// The images of a record's split: "test images", "held-out training images".
 [[nodiscard]] std::string images_text(const std::string& split);
-/// The weights of a record, behind a comma: ", averaged weights"; empty for raw ones.
+/// The weights of a record, after a comma: ", averaged weights"; empty for raw ones.
 [[nodiscard]] std::string weights_text(const std::string& weights);
 
 /// "63.10 %".
@@ -170,7 +170,7 @@ class Report {
   /// length to which metrics.jsonl is cut first; < 0 starts an empty file. The caller holds the folder's RunLock.
   /// Removes a results.h5 and SUMMARY.txt that were there. Each line is added by one who is alone (require_alone, also
   /// its errors). Error(io); Error(checkpoint) where metrics.jsonl is shorter than `resume_bytes`. behind: lines that
-  /// come behind them at once. kinds: of all events that the record may have.
+  /// come after them at once. kinds: of all events that the record may have.
   Report(RunFacts facts, std::int64_t resume_bytes, const std::string& behind = "",
          const std::vector<EventKind>& kinds = event_kinds());
   ~Report();
@@ -188,7 +188,7 @@ class Report {
   /// checkpoint that was written after them: events that last, and this rollback. Changes nothing: the text is to be in
   /// a checkpoint before the record is cut.
   [[nodiscard]] std::string behind_rollback(std::int64_t metrics_bytes, const SetbackRecord& rollback) const;
-  /// Cuts metrics.jsonl back to so many bytes, and puts these lines behind them; and warns. Error(io);
+  /// Cuts metrics.jsonl back to so many bytes, and puts these lines after them; and warns. Error(io);
   /// Error(checkpoint): it is shorter than that. Error(usage), as require_alone().
   void roll_back(std::int64_t metrics_bytes, const std::string& behind, const SetbackRecord& rollback);
   /// Steps are counted anew from here on: those of the run, and of an epoch.

@@ -75,7 +75,7 @@ struct EvaluationResult {
 
 /// Accuracy on a data set, clean and attacked, spread over the ranks; every sample counts once. What is found out about
 /// an image does not depend on the ranks or on the image's neighbours in a batch: the runs of an attack (Attack::runs)
-/// behind the run that breaks the image do not count, whether or not they are made for other images.
+/// after the run that breaks the image do not count, whether or not they are made for other images.
 class Evaluator {
  public:
   /// Distribution of samples to the ranks. samples: rank r takes samples r, r + ranks, ... batches: the set is cut into

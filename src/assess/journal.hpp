@@ -49,7 +49,7 @@ class Journal {
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;
 
-  /// The lines behind the first one, as they were found.
+  /// The lines after the first one, as they were found.
   [[nodiscard]] const std::string& found() const { return found_; }
   /// Adds a line, a JSON value without its line break, which is on disk when this returns. Error(usage), as
   /// require_alone(). Error(io).

@@ -33,7 +33,7 @@ class SequenceAttacks {
     int runs;         ///< restarts included
     int first_stage;  ///< number of the member's first run in the sequence
   };
-  /// The attacks in order, behind a first member "clean", which is no attack.
+  /// The attacks in order, after a first member "clean", which is no attack.
   [[nodiscard]] const std::vector<Member>& members() const { return members_; }
   [[nodiscard]] int stages() const { return members_.back().first_stage + members_.back().runs; }
   [[nodiscard]] BallNorm norm() const { return norm_; }
@@ -71,7 +71,7 @@ struct SequenceResult {
     /// they are classified right. The row of the clean images counts for the cross-entropy; other losses are looked at
     /// for APGD alone.
     std::int64_t zero_gradients = 0;
-    double accuracy = 0;  ///< part of all images that is classified right behind the attack
+    double accuracy = 0;  ///< part of all images that is classified right after the attack
     double seconds = 0;   ///< seconds of the attack, over restarts
   };
   std::vector<Image> images;

@@ -22,7 +22,7 @@ class AttackPart {
   virtual void begins(Objective& /*view*/) {}
   /// The attack that is made in the place of `planned`, unless that has begun; null: that.
   [[nodiscard]] virtual const Attack* instead(const EpochAttack& /*planned*/) { return nullptr; }
-  /// The network is about to be attacked, behind `done` iterations: how many of the others may follow before this is
+  /// The network is about to be attacked, after `done` iterations: how many of the others may follow before this is
   /// asked again; 0: all.
   [[nodiscard]] virtual int stretch(int /*done*/) { return 0; }
 };

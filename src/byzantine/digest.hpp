@@ -22,7 +22,7 @@ template <class T>
   return std::as_bytes(std::span(&value, 1));
 }
 
-/// SHA-256 of pieces one behind the other, the first of which says what is hashed, so that no two things of different
+/// SHA-256 of pieces one after the other, the first of which says what is hashed, so that no two things of different
 /// kinds have the same hash.
 [[nodiscard]] Sha256Digest digest_of(const char* what, std::initializer_list<std::span<const std::byte>> pieces);
 

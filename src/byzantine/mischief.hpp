@@ -18,7 +18,7 @@ class Mischief {
   /// Changes a message, or the length that it says it has. to: the rank that gets it; -1: all. validates: the rank does
   /// another one's work in this step.
   virtual void message(Topic /*phase*/, Letter& /*letter*/, int /*to*/, bool /*validates*/) {}
-  /// Changes what leaves as its gradient behind the commitments to it.
+  /// Changes what leaves as its gradient after the commitments to it.
   virtual void parts(std::span<float> /*message*/) {}
   /// Changes the part of the result that it has made.
   virtual void aggregate(std::span<float> /*part*/) {}

@@ -32,7 +32,7 @@ class PartWork final : public Work {
 
   /// Begins a step with this rank's message, on the device; a copy is kept.
   void begin(std::int64_t step, std::int64_t elements, const float* message);
-  /// everyone: of all ranks, what they have for this one's part, one behind the other, on the device; place: for a part
+  /// everyone: of all ranks, what they have for this one's part, one after the other, on the device; place: for a part
   /// of the result.
   void exchanged(float* everyone, float* place);
   /// Called when this rank's part of the result has been made.

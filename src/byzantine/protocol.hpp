@@ -63,7 +63,7 @@ struct ProtocolState {
 /// ranks do others' work once more. Where two say different things, all look, and who has lied is banned.
 ///
 /// A step is the sequence of the calls below, on all ranks. Whoever is found out in one of them is in bans(), the same
-/// on all ranks, and the calls behind it do nothing: the step must then be done once more without these ranks. Nothing
+/// on all ranks, and the calls after it do nothing: the step must then be done once more without these ranks. Nothing
 /// of a step stays but by end(). All that is said to all has the same order on all ranks; nothing is believed that a
 /// single rank says, and an honest rank is never banned while no more than `faults` ranks lie.
 class Protocol {

@@ -34,7 +34,7 @@ void on_threads_that_read(const Dataset& images, int most, int count, const Read
   }
   work();
   others.clear();
-  for (int k = failed; k < count; ++k) read(k);  // once more, for its error; or, where it has none now, all behind it
+  for (int k = failed; k < count; ++k) read(k);  // once more, for its error; or, where it has none now, all after it
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kColumns = 8, kMostCells = 64, kGap = 4;
-constexpr int kLetter = 6, kLine = 12;  // a letter's width with the gap behind it; a label's height
+constexpr int kLetter = 6, kLine = 12;  // a letter's width with the gap after it; a label's height
 constexpr int kLeast = 96, kLargest = 256, kUsualSide = 128;  // pixels of a side; images above the largest become usual
 
 /// Letters '!' to '~', five columns each, a byte a column: bit 0 is the upper end.

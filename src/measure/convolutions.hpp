@@ -61,7 +61,7 @@ class Convolutions {
   std::vector<float> values_;
   std::int64_t largest_ = 0, weights_ = 0;  ///< elements of the largest activations and weights
   float *x_ = nullptr, *y_ = nullptr, *dx_ = nullptr, *w_ = nullptr, *dw_ = nullptr, *scale_ = nullptr;
-  std::uint16_t* bits_ = nullptr;  ///< bits of the ReLU behind a frozen convolution
+  std::uint16_t* bits_ = nullptr;  ///< bits of the ReLU after a frozen convolution
 };
 
 /// All convolutions of the network together.

@@ -41,7 +41,7 @@ class TrainingStep {
   TrainingStep(Communicator& ranks, const StepOptions& options);
 
   /// Makes one step, and leaves its milliseconds in the members below. **Collective.** The device is idle when it
-  /// begins, and has done all of it when it ends: wall_ms has what the host needs before the first kernel and behind
+  /// begins, and has done all of it when it ends: wall_ms has what the host needs before the first kernel and after
   /// the last one.
   void run();
   double wall_ms = 0;  ///< time by the host's clock

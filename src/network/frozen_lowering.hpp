@@ -30,7 +30,7 @@ class FrozenLowering : public Lowering {
         gradients_(described.nodes.size()),
         activations_(described.nodes.size()) {}
 
-  /// Type of activations and their gradients up to the pool; behind the pool they are few, and f32.
+  /// Type of activations and their gradients up to the pool; after the pool they are few, and f32.
   const DType storage;
   const Arrays arrays;
 
@@ -64,12 +64,12 @@ class FrozenLowering : public Lowering {
   /// returned (-1: there is no other part).
   [[nodiscard]] Buffer go_through_relu(int value, Buffer whole);
 
-  /// A batch norm with its ReLU that the operation behind it, the only one that reads `value`, applies while it reads.
+  /// A batch norm with its ReLU that the operation after it, the only one that reads `value`, applies while it reads.
   struct Norm {
     Buffer x = -1, bits = -1;
     const float *scale = nullptr, *shift = nullptr;
   };
-  /// Leaves the batch norm to the operation behind it; the value then has no buffer of its own. false: that operation
+  /// Leaves the batch norm to the operation after it; the value then has no buffer of its own. false: that operation
   /// cannot apply it, or is not the next one.
   [[nodiscard]] bool leave_norm(int value, const Norm& norm);
   /// Norm that has been left to the operation that reads `value`; empty: none.

@@ -92,7 +92,7 @@ class SegmentFactors {
   double clip_norm_;
   ChunkTable table_;
   std::vector<float> scale_;  ///< 1/p of each segment; where it multiplies the step, times its rate
-  std::ptrdiff_t head_ = 0;   ///< first segment of the last layer; behind the last one: its rate is that of all
+  std::ptrdiff_t head_ = 0;   ///< first segment of the last layer; after the last one: its rate is that of all
   float head_rate_ = 1;
   float* rates_ = nullptr;  ///< rates of all segments, where 1/p multiplies the gradient; null: 1
   float *device_scale_ = nullptr, *clipped_ = nullptr, *decay_ = nullptr;

@@ -128,7 +128,7 @@ class Hdf5File;
 struct EventKind {
   const char* name;                                ///< name in lines
   std::any (*read)(const nlohmann::json& line);    ///< throws where the line has no such event
-  bool (*lasts)(const nlohmann::json& line);       ///< stays behind a rollback
+  bool (*lasts)(const nlohmann::json& line);       ///< stays after a rollback
   std::string (*summary)(const History& history);  ///< lines of SUMMARY.txt
   std::size_t (*count)(const History& history);
   void (*write_table)(Hdf5File& file, const History& history);  ///< null: there is no table of them

@@ -20,7 +20,7 @@ class ProgressLine {
   void add(const StepRecord&, Clock::time_point now);
   /// Seconds since the line was written, or since the first step.
   [[nodiscard]] double waited(Clock::time_point now) const;
-  /// Writes the line, with a null behind it, and begins the next one. columns: what does not fit is left out, in whole
+  /// Writes the line, with a null after it, and begins the next one. columns: what does not fit is left out, in whole
   /// parts; 0: everything does.
   void write(fmt::memory_buffer& line, const RunFacts& facts, Clock::time_point now, int columns = 0);
   /// The run has gone back: speed and end are those of the steps from here on.

@@ -162,7 +162,7 @@ void Run::open_report() {
 std::optional<ExitCode> Run::steps() {
   while (trainer_->steps_done() < trainer_->plan().steps) {
     if (stops_early() && evaluated_now()) break;
-    // With less --patience, or behind a rollback or a best network that could not be written, a run may be at its end
+    // With less --patience, or after a rollback or a best network that could not be written, a run may be at its end
     // where it has not been evaluated; the evaluation that tells so counts once.
     if (stops_early() && std::exchange(evaluation_due_, 1) == 0) best_.forget_evaluation();
     if (evaluation_due_ != 0) {  // also of the checkpoint from which the run continues
@@ -301,7 +301,7 @@ void Run::evaluate() {
   evaluated_ = trainer_->evaluate();
   checkpoints_.settle(*ranks_);  // the file of the best network before is settled before it is compared with
   const bool better = options_.holdout > 0 && best_.judge(held_out_accuracy(), trainer_->steps_done());
-  // A run that goes on behind its early end makes it again.
+  // A run that goes on after its early end makes it again.
   evaluation_due_ = stops_early() && recorded_ != trainer_->steps_done();
   if (better) {
     record_evaluation();

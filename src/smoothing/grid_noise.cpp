@@ -12,7 +12,7 @@ namespace {
 
 __extension__ using Wide = unsigned __int128;
 
-/// A number in [0, 2^64): an integer of 256 bits, of which 192 stand behind the point. Limbs: the least first. Products
+/// A number in [0, 2^64): an integer of 256 bits, of which 192 stand after the point. Limbs: the least first. Products
 /// and quotients are cut, by less than 2^-190.
 struct Fixed {
   std::array<std::uint64_t, 4> limbs{};
@@ -73,7 +73,7 @@ struct Fixed {
   return quotient;
 }
 
-/// 1 / sqrt(2 pi), cut behind 192 bits: 0.398942280401432677939946059934381868475858631164934657665926
+/// 1 / sqrt(2 pi), cut after 192 bits: 0.398942280401432677939946059934381868475858631164934657665926
 constexpr Fixed kDensity{{0xD3829F30512706D8, 0x3F2CF1402EAE38BF, 0x662114CF50D94234, 0}};
 constexpr Fixed kHalf{{0, 0, std::uint64_t{1} << 63, 0}};
 

@@ -14,7 +14,7 @@ namespace dat {
 
 /// Prints a text.
 [[nodiscard]] Command print_command(const std::string& text);
-/// Prints what stands behind --help: "dat_hpc help layers" and "dat_hpc --help layers" come here with {"layers"}.
+/// Prints what stands after --help: "dat_hpc help layers" and "dat_hpc --help layers" come here with {"layers"}.
 /// Error(usage): no verb or option is called so, or speaks of it.
 [[nodiscard]] Command help_command(std::vector<std::string> topic);
 

@@ -30,7 +30,7 @@ struct Verb {
   std::string name;     ///< "eval", "data convert"
   std::string summary;  ///< text for the first screen
   std::function<Command(const std::vector<std::string>& words)>
-      parse;  ///< reads what stands behind the name. Error(usage)
+      parse;  ///< reads what stands after the name. Error(usage)
   Launch launch = Launch::alone;
 };
 

@@ -1508,7 +1508,7 @@ MUTATIONS = [
      "double:[double]"),
     ("frozen: recorded passes know nothing of it", LEARNER, "replica_.model().frozen, x, gradients", "0, x, gradients", "double:[double]"),
     ("frozen: the device does not wait at the border", TRAINER, "plan_.frozen_in(step_) == plan_.frozen_in(step_ + 1);", "true;", "double:[double]"),
-    ("frozen: a run that goes on rebuilds statistics of batches", TRAINER, "  replica_.model().freeze(plan_.frozen_in(step_ - 1));  // as the last step has left it\n", "",
+    ("frozen: a run that goes on rebuilds statistics of batches", TRAINER, "  replica_.model().freeze(plan_.frozen_in(step_ - 1));  // the state that the last step has left\n", "",
      "unit:[fine]"),
     ("frozen: the selector's layers are all", "src/selector/frozen.cpp", "std::copy(active.scale.begin() + frozen_, active.scale.end(), inner_.scale.begin());",
      "std::copy_n(active.scale.begin(), inner_.scale.size(), inner_.scale.begin());", "unit:[fine]"),

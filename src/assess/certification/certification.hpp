@@ -25,7 +25,7 @@ struct CertificationPlan {
   std::vector<double> radii;  ///< sequential: increasing radii, each of which is to be decided; empty: all n are taken
   std::uint64_t seed = 1;
 
-  /// Samples that are one piece of work: their votes are counted together, and the sequence is looked at behind them.
+  /// Samples that are one piece of work: their votes are counted together, and the sequence is looked at after them.
   static constexpr std::int64_t kBlock = 256;
   [[nodiscard]] bool sequential() const { return !radii.empty(); }
   /// Blocks of an image that choose the class; in front of the others.
@@ -63,7 +63,7 @@ class ImageVotes {
   ImageVotes(const CertificationPlan& plan, int classes) : plan_(&plan), counts_(static_cast<std::size_t>(classes)) {}
 
   [[nodiscard]] bool knows(std::int64_t block) const { return block < next_ || early_.contains(block); }
-  /// Takes up a block that is not known. Blocks behind the end of a sequence are forgotten.
+  /// Takes up a block that is not known. Blocks after the end of a sequence are forgotten.
   void enter(std::int64_t block, Votes votes);
   /// Returns whether the answer is final.
   [[nodiscard]] bool finished() const { return finished_; }
@@ -154,7 +154,7 @@ class Certifier {
   [[nodiscard]] std::vector<Block> next_blocks(const std::vector<ImageVotes>& all) const;
   void enter(const CertificationEntry& entry, std::vector<ImageVotes>& all) const;
   void load(std::int64_t image);
-  /// The votes of a block [classes], and behind them how many of its samples have logits that are not finite.
+  /// The votes of a block [classes], and after them how many of its samples have logits that are not finite.
   void count(const Block& block, std::int64_t* votes);
   void add_noise(std::int64_t image, std::int64_t block, std::int64_t first, std::int64_t samples);
 

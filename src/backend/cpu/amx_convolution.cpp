@@ -137,7 +137,7 @@ class AmxConvolution final : public Convolution3x3 {
   [[nodiscard]] int turns() const { return s.kind == Kind::up ? 2 : 1; }
 
   /// Arrangement of pixels of x, and the pixels of y that one turn makes: a group is `samples` samples side by side,
-  /// [rows] [parities][columns][samples] entries, of which those of a row of y are a multiple of `unit` one behind the
+  /// [rows] [parities][columns][samples] entries, of which those of a row of y are a multiple of `unit` one after the
   /// other.
   struct Grid {
     int samples, rows, parities, columns, border;
@@ -351,7 +351,7 @@ class AmxConvolution final : public Convolution3x3 {
   }
 
   /// Pixels of x of a group: [block of 16 channels][part][entry][16]; the pair of an entry has its number and that of
-  /// the sixteenth entry behind it in its row, so that tiles may begin at any entry.
+  /// the sixteenth entry after it in its row, so that tiles may begin at any entry.
   void load_inputs(const Grid& g, const Part& p, const float* x, int c, int group, float* to) const {
     const std::int64_t pixels = std::int64_t{s.h} * s.w;
     for (int block = 0; block < p.inputs / kVector; ++block)

@@ -121,7 +121,7 @@ class Sums {
     }
   }
   /// Adds a product of R tiles a, a_next apart, and two tiles b, b_next apart. The lower parts lie a_low and b_low
-  /// behind the higher ones.
+  /// after the higher ones.
   [[gnu::always_inline]] static void add(const float* a, std::int64_t a_next, std::int64_t a_low, const float* b,
                                          std::int64_t b_next, std::int64_t b_low) {
     right(b, b_next);

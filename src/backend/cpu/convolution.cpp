@@ -160,7 +160,7 @@ class LibraryConv2d final : public Conv2d {
   void backward_weights(const void* x, const void* dy, float* dw, bool accumulate, const float*) override {
     ++backend_.counters.conv_backward_weights;
     const FixedSums fixed(backend_);
-    // The packed gradient lies behind the library's own scratch.
+    // The packed gradient lies after the library's own scratch.
     auto* packed = reinterpret_cast<float*>(static_cast<char*>(backend_.scratch()) + gradient_offset_);
     if (plain_x_ != nullptr) {
       to_plain_x_.run(backend_.stream(), x, plain_x_, backend_.scratch());

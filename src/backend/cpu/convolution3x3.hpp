@@ -68,7 +68,7 @@ class Convolution3x3 {
   [[nodiscard]] virtual std::size_t gradient_scratch_bytes() const = 0;
 
  protected:
-  /// Floats of the packed weights as they are, and of the transformed ones behind them, which may be none.
+  /// Floats of the packed weights as they are, and of the transformed ones after them, which may be none.
   [[nodiscard]] std::size_t plain_size() const;
   [[nodiscard]] virtual std::size_t transformed_size() const = 0;
   virtual void transform(float* packed) const = 0;

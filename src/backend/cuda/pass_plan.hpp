@@ -73,7 +73,7 @@ struct Operands {
 /// Queues the mask bits of a frozen forward pass with ReLU, made of its result, where they are wanted.
 void store_mask(CudaBackend&, const PassSpec&, const Operands&);
 
-/// The size of a part of scratch memory behind which another part may begin.
+/// The size of a part of scratch memory after which another part may begin.
 [[nodiscard]] constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 /// One way to compute one pass. A plan belongs to no convolution: equal convolutions share it. A plan must give the
@@ -94,7 +94,7 @@ class PassPlan {
   [[nodiscard]] virtual bool rotated_weights() const { return false; }
 
   /// Queues the whole pass on the backend's stream: a frozen forward pass with its bias, addition, ReLU and mask bits,
-  /// whether the library does them or a kernel of ours behind it. Not successful: the library refuses, and nothing that
+  /// whether the library does them or a kernel of ours after it. Not successful: the library refuses, and nothing that
   /// it was to write may be relied on. Error(device): a kernel of ours cannot be started.
   [[nodiscard]] virtual cudnnStatus_t run(const Operands&) const = 0;
 };

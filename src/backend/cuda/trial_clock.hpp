@@ -77,7 +77,7 @@ class TrialClock {
  private:
   static constexpr int kReplays = 5;
 
-  /// The least of some replays; `ahead`: behind one more, during which the host gets ahead.
+  /// The least of some replays; `ahead`: after one more, during which the host gets ahead.
   [[nodiscard]] double least(Backend::Recording& recording, int replays, bool ahead = true);
   /// Warms the GPU up, at the beginning of a process, and where it has idled.
   void warm_up(Backend::Recording& recording);

@@ -14,8 +14,8 @@ inline constexpr std::int64_t kMostGrowth = 1032;
 /// Format around deflated bytes: none (in zip archives), or the header and checksum of zlib or gzip.
 enum class Wrapping : std::uint8_t { none, zlib, gzip };
 
-/// Deflated bytes of a source, which it must not outlive, unpacked. Of gzip, several may lie behind each other, with
-/// zeros behind the last: they are one. The only door to zlib.h.
+/// Deflated bytes of a source, which it must not outlive, unpacked. Of gzip, several may lie after each other, with
+/// zeros after the last: they are one. The only door to zlib.h.
 class InflateStream final : public ByteStream {
  public:
   /// Unpacks the `packed` bytes from `offset` on. `name` is what messages call these bytes.

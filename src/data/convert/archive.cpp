@@ -145,7 +145,7 @@ class Unpacking {
     fail(ExitCode::data, path_, ": cannot be unpacked: ", why != nullptr ? in_one_line(why) : "no reason is known");
   }
 
-  /// Error(data): a tar has no zeros behind its last entry. The library takes the end of the file for the tar's.
+  /// Error(data): a tar has no zeros after its last entry. The library takes the end of the file for the tar's.
   void require_end_of_tar() const {
     archive* reader = reader_.get();
     if ((archive_format(reader) & ARCHIVE_FORMAT_BASE_MASK) != ARCHIVE_FORMAT_TAR) return;

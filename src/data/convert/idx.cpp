@@ -95,7 +95,7 @@ class FirstColumn final : public ByteStream {
   std::vector<char> row_;
 };
 
-/// Labels [n] of a file of labels, which may say more of each image behind the class (QMNIST).
+/// Labels [n] of a file of labels, which may say more of each image after the class (QMNIST).
 StoredArray classes_in(const ByteSource& source) {
   StoredArray labels = open_idx(source);
   constexpr std::int64_t kMostColumns = 64;

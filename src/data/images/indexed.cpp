@@ -216,7 +216,7 @@ std::string folder_of_index(const Hdf5Reader& file) {
 }
 
 std::string container_names(const Hdf5Reader& file) {
-  constexpr std::size_t kLongest = 4097;  // bytes of a path and the zero behind it
+  constexpr std::size_t kLongest = 4097;  // bytes of a path and the zero after it
   require(file.has("/container_bytes") && !file.is_group("/container_bytes"), ExitCode::data, file.path(),
           ": has no sizes of its containers");
   const std::size_t count = file.elements("/container_bytes");

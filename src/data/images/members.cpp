@@ -349,7 +349,7 @@ void take_shards(const std::string& source, Members& members) {
 }
 
 /// Names the classes of images whose labels are numbers of names, and gives these their labels: in the order of the
-/// names, those of test images alone behind the others.
+/// names, those of test images alone after the others.
 void name_classes(const std::string& source, const std::map<std::string, int>& numbers, Members& members) {
   std::vector<char> seen[2] = {std::vector<char>(numbers.size()), std::vector<char>(numbers.size())};
   for (const Member& one : members.all) seen[one.test ? 1 : 0][static_cast<std::size_t>(one.label)] = 1;

@@ -11,7 +11,7 @@ namespace dat {
 namespace {
 
 /// The images of both programs on their way to the first convolution. They are a pass of their own: folded into the
-/// weights, a normalization would be wrong at the border, where the padding's zeros come behind it.
+/// weights, a normalization would be wrong at the border, where the padding's zeros come after it.
 class NormalizedImages {
  public:
   NormalizedImages(const Lowering& lowering, int node)
@@ -43,7 +43,7 @@ class NormalizedImages {
   kernels::NormalizeImages kernel_;
 };
 
-/// The convolution behind it leaves the gradient where that of the images goes.
+/// The convolution after it leaves the gradient where that of the images goes.
 class FrozenNormalize final : public FrozenOperation {
  public:
   FrozenNormalize(FrozenLowering& lowering, int first)

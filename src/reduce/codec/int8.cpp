@@ -6,7 +6,7 @@ namespace dat {
 
 namespace {
 
-/// A byte an element behind the norm of the tensor: stochastic rounding to 127 levels of either sign, unbiased. QSGD
+/// A byte an element after the norm of the tensor: stochastic rounding to 127 levels of either sign, unbiased. QSGD
 /// (Alistarh et al., NeurIPS 2017, section 3.1) with s = 127 levels, in the form of DAT's quantization.py.
 class Int8 final : public Codec {
  public:

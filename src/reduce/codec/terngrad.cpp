@@ -7,7 +7,7 @@ namespace dat {
 namespace {
 
 /// TernGrad (Wen et al., NeurIPS 2017, equations 2 to 5 and section 3.2): a sign or nothing, 2 bits an element, and one
-/// scale for each tensor ("layer-wise ternarizing"), behind gradient clipping. Unbiased without clipping.
+/// scale for each tensor ("layer-wise ternarizing"), after gradient clipping. Unbiased without clipping.
 class TernGrad final : public Codec {
  public:
   TernGrad(Backend& backend, const CodecOptions& options) : backend_(backend), options_(options) {}

@@ -17,7 +17,7 @@ class SumOrder {
   [[nodiscard]] int rows() const { return rows_; }  ///< rows of all ranks
   /// The first row of a rank; of one more, rows().
   [[nodiscard]] int first(int rank) const { return first_[static_cast<std::size_t>(rank)]; }
-  /// The first of `count` numbers that are in this part; behind the last part, `count`.
+  /// The first of `count` numbers that are in this part; after the last part, `count`.
   [[nodiscard]] std::int64_t begin(int part, std::int64_t count) const;
 
   /// Adds up the numbers of a part of rows [rows()], each [count], and writes the sum to all of `sums`, which may be

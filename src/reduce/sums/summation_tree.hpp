@@ -85,7 +85,7 @@ class TreeSum {
   /// Makes room for sums of so many numbers.
   void reserve(std::int64_t count);
 
-  /// result [count]: the sum. mine: this rank's partial sums, each [count], the next one `stride` numbers behind. They
+  /// result [count]: the sum. mine: this rank's partial sums, each [count], the next one `stride` numbers after. They
   /// do not overlap with the result. `count` is the same on all ranks, and has been reserved. Allocates nothing.
   /// **Collective.**
   void sum(const T* mine, std::int64_t stride, std::int64_t count, T* result);

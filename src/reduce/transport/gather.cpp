@@ -134,7 +134,7 @@ class Gather final : public Transport {
     });
     return bytes;
   }
-  /// The messages of the ranks stand one behind the other.
+  /// The messages of the ranks stand one after the other.
   void lay_out(const Bucket& bucket, std::span<const ActiveSet> layers, Place& place) {
     if (!options_.separate) {
       place.mine = lay_out(bucket, layers.front(), messages_.front());

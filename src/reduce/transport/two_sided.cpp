@@ -62,7 +62,7 @@ struct ShareBytes {
 
 /// Transport by shares: each rank has a share of every tensor, a run of its elements with a message of its own. The
 /// ranks exchange shares; each decodes what all have of its share, makes the mean, encodes it again, and sends it to
-/// all. A message has the shares of the ranks one behind the other.
+/// all. A message has the shares of the ranks one after the other.
 class TwoSided final : public Transport {
  public:
   explicit TwoSided(const TransportOptions& options)

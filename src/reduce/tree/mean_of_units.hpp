@@ -34,7 +34,7 @@ class MeanOfUnits final : public WrappedReducer {
   float* gradients_;
   const SummationTree& order_;
   float factor_;           ///< factor from the sum of this rank's units to their mean
-  float* more_ = nullptr;  ///< [parameters.size] a unit behind the first one; null: there are none
+  float* more_ = nullptr;  ///< [parameters.size] a unit after the first one; null: there are none
   ChunkTable table_;
   Chunks chunks_;     ///< chunks of the active layers
   ActiveSet active_;  ///< layers

@@ -27,7 +27,7 @@ class BegunAttack {
   /// Makes the first iterations for the step of the micro-batch that the attack has begun on, and keeps what they have
   /// reached. Returns the passes of the attack.
   [[nodiscard]] std::int64_t begin(Attacker& attacker);
-  /// Has the attack go on behind them, which has begun on the same micro-batch once more.
+  /// Has the attack go on after them, which has begun on the same micro-batch once more.
   void resume(Attacker& attacker);
 
   /// Bytes in a checkpoint of so many ranks.

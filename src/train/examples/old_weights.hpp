@@ -48,7 +48,7 @@ class OldWeights final : public Stateful {
   const HeldWeights& begin(std::int64_t step);
   /// Gives the network the weights of the first iteration of this step's attack.
   void take_up() { use(staleness_.version(step_, 0, first_)); }
-  /// Gives it those of the next iteration, behind `done` ones. Returns how many iterations these are for; 0: all.
+  /// Gives it those of the next iteration, after `done` ones. Returns how many iterations these are for; 0: all.
   [[nodiscard]] int stretch(int done);
   /// Gives it the weights of this step back.
   void put_back() { use(step_); }

@@ -29,15 +29,15 @@ struct Order {
   std::int64_t versions = 0;  //
 };
 
-/// One version of the weights: behind the header HeldWeights::floats() numbers, as HeldWeights::copy_to_host leaves
+/// One version of the weights: after the header HeldWeights::floats() numbers, as HeldWeights::copy_to_host leaves
 /// them.
 struct VersionHeader {
   std::int64_t version = 0;
 };
 using VersionPacket = Packet<VersionHeader>;
 
-/// An attacked micro-batch: behind the header the age of the weights in each iteration, as int32 [ages], then the
-/// images, [count] in the generator's layout. Nothing behind the header where there are no images.
+/// An attacked micro-batch: after the header the age of the weights in each iteration, as int32 [ages], then the
+/// images, [count] in the generator's layout. Nothing after the header where there are no images.
 struct AnswerHeader {
   static constexpr std::int64_t kPauses = -1, kStop = -2;
   std::int64_t step = 0;             ///< kPauses: the generator does; kStop: somebody has signalled it to stop the run
@@ -51,7 +51,7 @@ struct AnswerHeader {
 };
 using AnswerPacket = Packet<AnswerHeader>;
 
-/// Bytes that the ages take, so that the images behind them stand at a multiple of 8.
+/// Bytes that the ages take, so that the images after them stand at a multiple of 8.
 [[nodiscard]] constexpr std::size_t bytes_of_ages(std::int32_t ages) {
   return (static_cast<std::size_t>(ages) + 1) / 2 * 8;
 }

@@ -17,7 +17,7 @@ namespace dat {
 class Orders {
  public:
   struct Parts {
-    Communicator& ranks;  ///< the trainers; generators are those of the launch behind them
+    Communicator& ranks;  ///< the trainers; generators are those of the launch after them
     const Plan& plan;
     Replica& replica;
     const Staleness& staleness;

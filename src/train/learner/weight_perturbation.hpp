@@ -15,7 +15,7 @@ namespace dat {
 /// NeurIPS 2020; repository csdongxian/AWP, utils_awp.py): a step's gradient is taken, and the optimizer moves, not at
 /// the weights w but where the loss of the step is higher, at w + gamma ||w|| g / ||g|| in each tensor of more than one
 /// dimension, g being the gradient at w. It wraps the source of a step's examples: begin() has all of them attacked at
-/// w and keeps them, computes g (whose batch statistics nobody sees), and moves the weights; behind the last of the
+/// w and keeps them, computes g (whose batch statistics nobody sees), and moves the weights; after the last of the
 /// examples they are w again, bit for bit, whatever becomes of the step.
 ///
 /// Layers that the step does not train have no g, and stay. Memory: two flat blocks, and the images of a rank's part of

@@ -51,7 +51,7 @@ class HeldWeights {
 
   Replica& replica_;
   Model& model_;
-  float *weights_, *mean_, *variance_;  ///< one behind the other
+  float *weights_, *mean_, *variance_;  ///< one after the other
 };
 
 }  // namespace dat

@@ -35,7 +35,7 @@ class Stateful {
   /// do not.
   virtual void restore(const Checkpoint& checkpoint) = 0;
   /// The checkpoint was made with other options: what is restored of a step that is under way is not gone on with. On
-  /// rank 0, behind restore().
+  /// rank 0, after restore().
   virtual void forget_step_under_way() {}
   /// Gives rank 0's state to all ranks. **Collective.**
   virtual void share(Communicator& ranks) = 0;

@@ -16,7 +16,7 @@ namespace {
 
 const char* const kState = "byzantine";
 
-/// Numbers one behind the other, as a checkpoint has them.
+/// Numbers one after the other, as a checkpoint has them.
 class Writer {
  public:
   template <class T>

@@ -40,7 +40,7 @@ class StepChecks {
   /// The pixels of the training set, on the device; null: there they are not.
   void keep_on_device(const std::uint8_t* pixels);
 
-  /// A step begins; `stop`: this rank wishes to end the run behind it.
+  /// A step begins; `stop`: this rank wishes to end the run after it.
   void begin_step(bool stop);
   /// The examples of step number `step` begin.
   void begin_examples(std::int64_t step);
@@ -81,7 +81,7 @@ class StepChecks {
   [[nodiscard]] LossScale* loss_scale() { return loss_scale_.get(); }
   /// The loss scale, since the last call.
   [[nodiscard]] bool scale_has_changed() { return loss_scale_ != nullptr && loss_scale_->has_changed(); }
-  /// Parts of the step's message. The vote comes behind whoever may have seen a number that is not finite.
+  /// Parts of the step's message. The vote comes after whoever may have seen a number that is not finite.
   [[nodiscard]] NumberCheck& numbers() { return numbers_; }
   [[nodiscard]] Vote& vote() { return vote_; }
   [[nodiscard]] const Vote& vote() const { return vote_; }
