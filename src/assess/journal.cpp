@@ -153,7 +153,7 @@ void read_lines(const std::string& lines, const std::string& name,
     try {
       read(line);
     } catch (const std::exception& error) {
-      fail(ExitCode::data, name, ": line ", number, " is damaged: ", error.what(), "; remove it and all behind it");
+      fail(ExitCode::data, name, ": line ", number, " is damaged: ", error.what(), "; remove it and all after it");
     }
   }
 }

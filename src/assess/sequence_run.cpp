@@ -74,7 +74,7 @@ void SequenceRun::tell(const std::vector<JournalEntry>& found) {
   for (const std::string& notice : attacks_.notices()) say(notice);
   if (!sequence_.remark.empty()) say(sequence_.name + ": " + sequence_.remark);
   if (!options_.quiet && !found.empty())
-    say("goes on behind " + std::to_string(found.size()) + " groups of images in " + folder_->path +
+    say("goes on after " + std::to_string(found.size()) + " groups of images in " + folder_->path +
         "/sequence.journal");
 }
 

@@ -56,7 +56,7 @@ AttackWord read_attack_word(const std::string& word, int steps) {
       dash != std::string::npos && std::find(names.begin(), names.end(), name_of(word)) == names.end();
   const std::string plain = word.substr(0, has_loss ? dash : word.size());
   AttackWord attack{name_of(plain), steps, has_loss ? word.substr(dash + 1) : ""};
-  require(!has_loss || !attack.loss.empty(), ExitCode::usage, "'", word, "' names no loss behind '-'; write '", plain,
+  require(!has_loss || !attack.loss.empty(), ExitCode::usage, "'", word, "' names no loss after '-'; write '", plain,
           "'");
   const std::size_t digits = attack.name.size();
   const auto plan = attacks().at(attack.name)({.norm = BallNorm::l2, .steps = 2, .loss = attack.loss});

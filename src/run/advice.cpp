@@ -89,7 +89,7 @@ std::vector<std::string> advice(const TrainOptions& whole, const Plan& plan, int
   if (options.epochs == 0)
     all.push_back("--epochs 0 leaves the warm-up alone, of " + number(options.warmup_epochs) +
                   (options.warmup_epochs == 1 ? " epoch" : " epochs") +
-                  ", in which the learning rate rises: the training behind it is missing");
+                  ", in which the learning rate rises: the training after it is missing");
   // Rates of the published trainings are a tenth of these and less; LARS' own rates are divided by its coefficient.
   if (const double most = options.optimizer == "sgd" ? 5 : options.optimizer == "lars_sgd" ? 100 : 1; options.lr > most)
     all.push_back("--lr " + number(options.lr) + " is far above the rates of " + options.optimizer +

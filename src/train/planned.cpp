@@ -65,7 +65,7 @@ std::string frozen_text(const Trainer& trainer, const TrainOptions& options, con
   for (const Node& node : model.graph.nodes)
     if (node.op == Op::convolution) gradients += trained(node.weight);
   gradients *= static_cast<double>(trainer.method().loss->passes().size()) * plan.micro_batches;
-  return "trained          " + std::to_string(parameters) + " parameters, those behind " +
+  return "trained          " + std::to_string(parameters) + " parameters, those after " +
          (options.freeze == "all-but-head" ? "all but the last layer" : options.freeze) +
          (options.freeze_epochs > 0 ? "; all after " + std::to_string(options.freeze_epochs) + " epochs" : "") + "; " +
          fmt::format("{:g}", gradients) + " weight gradients of convolutions per step\n";

@@ -87,7 +87,7 @@ const TableOf<CertifyOptions>& certify_table() {
   if (journal != nullptr) run.entry = [journal](const CertificationEntry& entry) { journal->append(line_of(entry)); };
   if (options.quiet) return run;
   if (!run.found.empty())
-    say("goes on behind " + std::to_string(run.found.size()) + " groups of blocks in " + options.out + "/" + name);
+    say("goes on after " + std::to_string(run.found.size()) + " groups of blocks in " + options.out + "/" + name);
   run.progress = [lines = ProgressLines(0, options.progress)](const Certifier::Progress& now) mutable {
     lines(fmt::format("{} of {} images, {} samples", now.finished, now.images, now.samples), now.part);
   };
@@ -163,7 +163,7 @@ std::optional<CertifyOptions> parse_certify(CommandLine& line) {
   const bool runs = line.finish();
   require(!runs || !o.checkpoint.empty(), ExitCode::usage,
           "certify needs a network, a run or a checkpoint: dat_hpc certify RUN",
-          o.data.size() > 1 ? "; give RUN in front of --data, which takes all words behind it" : "");
+          o.data.size() > 1 ? "; give RUN in front of --data, which takes all words after it" : "");
   require(!o.predict || o.radii.empty(), ExitCode::usage, "--radii is for certificates, which --predict makes none of");
   require(!o.predict || o.attack_steps == 0, ExitCode::usage,
           "--attack-steps attacks certificates, which --predict makes none of");

@@ -215,7 +215,7 @@ std::optional<EvalOptions> parse_eval(CommandLine& line) {
   bound.check(true);
   const bool runs = line.finish();
   require(!runs || !o.checkpoint.empty(), ExitCode::usage, "eval needs a network, a run or a checkpoint: dat_hpc eval ",
-          "RUN", o.data.size() > 1 ? "; give it in front of --data, which takes all words behind it" : "");
+          "RUN", o.data.size() > 1 ? "; give it in front of --data, which takes all words after it" : "");
   require(!o.save_adversarial || std::any_of(o.eval.begin(), o.eval.end(), names_sequence), ExitCode::usage,
           "--save-adversarial is for a sequence of attacks; add aa-quick to --eval, for instance");
   require(!o.save_adversarial || (!o.out.empty() && !o.out.ends_with(".json")), ExitCode::usage,

@@ -202,7 +202,7 @@ TEST_CASE("A generator refuses what a trainer must not send, and names it", "[ge
          order(begin);
          order({.kind = Order::Kind::attack, .unit = 1, .step = -4});
        }},
-      {"its number, micro-batch 1 of step 4, behind that of step 4",
+      {"its number, micro-batch 1 of step 4, after that of step 4",
        [&] {
          order(begin);
          for (int k = 0; k < 2; ++k) order({.kind = Order::Kind::attack, .unit = 1, .step = 4});

@@ -150,7 +150,7 @@ class Unpacking {
     archive* reader = reader_.get();
     if ((archive_format(reader) & ARCHIVE_FORMAT_BASE_MASK) != ARCHIVE_FORMAT_TAR) return;
     require(archive_filter_bytes(reader, 0) > archive_read_header_position(reader), ExitCode::data, path_,
-            " is cut off: nothing ends it behind its last file; copy it anew");
+            " is cut off: nothing ends it after its last file; copy it anew");
   }
 
   /// The path of an entry, which is a stranger's: below the folder.

@@ -56,7 +56,7 @@ void compare_ends(const TrainOptions& options, const Written& earlier, std::int6
                          " depends on it, and the run is not the one that would have been planned so from the start");
     };
     if (options.schedule != "step") warn("the learning rate of --schedule " + options.schedule);
-    if (options.stale_attack > 0) warn("the first attack behind the earlier end, by --stale-attack,");
+    if (options.stale_attack > 0) warn("the first attack after the earlier end, by --stale-attack,");
     if (options.selector == "freezeout" || options.selector == "autofreeze")
       warn("what --selector " + options.selector + " freezes");
   };

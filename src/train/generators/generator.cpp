@@ -141,7 +141,7 @@ void Generator::obey(int trainer, const Order& order) {
                     trainer, "its number, micro-batch ", order.unit, " of step ", order.step);
       Task& task = tasks[static_cast<std::ptrdiff_t>(under_way_.place(order.step, order.unit))];
       require_sound(!task.wanted || task.step < order.step, trainer, "its number, micro-batch ", order.unit,
-                    " of step ", order.step, ", behind that of step ", task.step);
+                    " of step ", order.step, ", after that of step ", task.step);
       if (task.wanted) give_up(task);
       if (loaded_ == &task) loaded_ = nullptr;
       task.wanted = true;
