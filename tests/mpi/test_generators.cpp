@@ -207,7 +207,7 @@ TEST_CASE("A generator refuses what a trainer must not send, and names it", "[ge
          order(begin);
          for (int k = 0; k < 2; ++k) order({.kind = Order::Kind::attack, .unit = 1, .step = 4});
        }},
-      {"its version, 5 behind 3", [&] { send_version(5, true, 0); }},
+      {"its version, 5 after 3", [&] { send_version(5, true, 0); }},
       {"its hash", [&] { send_version(4, false, 0); }},
       {"has sent 116 bytes", [&] { send_version(4, true, bytes - 100); }},
       {"of a message of rank 0 failed", [&] {
