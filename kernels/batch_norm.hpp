@@ -16,7 +16,7 @@ namespace dat::kernels {
 struct NormChannels {
   const float *gamma, *beta;
   float *mean, *variance;   ///< mean and variance of the batch
-  float* scale;             ///< gamma / deviation
+  float* scale;             ///< gamma / standard deviation
   float *slope, *constant;  ///< coefficients of the gradient: dx = scale*dy + slope*(x - mean) + constant
   float *dgamma, *dbeta;    ///< null: not wanted
   float epsilon;

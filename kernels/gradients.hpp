@@ -23,7 +23,7 @@ struct Pack {
   }
 };
 
-/// The way back, times `factor`.
+/// Inverse, times `factor`.
 struct Unpack {
   const float* message;
   float* gradients;

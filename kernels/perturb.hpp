@@ -99,7 +99,7 @@ struct FgsmStep {
   }
 };
 
-/// eta = NaN where the gradient is not finite, whose sign would be no step at all: the attacked image then tells of it.
+/// eta = NaN where the gradient is not finite, whose sign would be no step at all: which the attacked image then shows.
 struct SpoilPerturbation {
   const float* dx;
   float* eta;
@@ -150,7 +150,7 @@ struct Gather {
   }
 };
 
-/// The way back.
+/// Inverse of the former.
 struct Scatter {
   Slots slots;
   const float* from;

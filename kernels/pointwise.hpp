@@ -522,8 +522,8 @@ struct RunningStatistic {
   }
 };
 
-/// y = (x - mean) / deviation, by channel, of images, which are CHW or HWC and have up to 4 channels. y may be x. Runs
-/// over the elements.
+/// y = (x - mean) / standard deviation, by channel, of images, which are CHW or HWC and have up to 4 channels. y may be
+/// x. Runs over the elements.
 struct NormalizeImages {
   const float* x;
   float* y;

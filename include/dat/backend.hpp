@@ -353,7 +353,7 @@ class Backend {
   virtual void only_where(const double* /*flag*/) { assert(!"only where work waits in a queue"); }
 
   /// Time on the device. A stamp is a moment in the device's queue. passed() says whether this moment has come; then
-  /// seconds() tells the time from one stamp to another. Only the last kStamps stamps may be asked for.
+  /// seconds() returns the time from one stamp to another. Only the last kStamps stamps may be asked for.
   static constexpr int kStamps = 1024;
   [[nodiscard]] virtual Ticket stamp() = 0;
   [[nodiscard]] virtual bool passed(Ticket stamp) = 0;

@@ -33,7 +33,7 @@ struct Checkpoint {
   [[nodiscard]] const Array& array(const std::string& name, const std::vector<std::int64_t>& shape) const;
 };
 
-/// The evaluation with the best robust accuracy so far on the images kept aside, after which best.h5 was written. Every
+/// The evaluation with the best robust accuracy so far on the images held out, after which best.h5 was written. Every
 /// checkpoint of a run has such a record, best.h5 its own: comparing the two shows whether best.h5 is the file that the
 /// checkpoint means, or belongs to a part of the run that was lost.
 struct BestRecord {

@@ -54,7 +54,7 @@ class Codec {
   virtual ~Codec() = default;
 
   /// Bytes of a tensor's message in this round: a multiple of 4, and the same whatever the values are, so that no rank
-  /// need tell the others how long its messages are. A message that may be shorter has its length in it.
+  /// need send the others how long its messages are. A message that may be shorter has its length in it.
   [[nodiscard]] virtual std::int64_t bytes(const Segment& tensor, int round) const = 0;
   /// Returns whether decoding what was encoded brings back every bit.
   [[nodiscard]] virtual bool exact() const = 0;

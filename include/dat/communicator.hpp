@@ -44,7 +44,7 @@ class CallLabel {
 class Errand {
  public:
   virtual ~Errand() = default;
-  /// Moves it on as far as that goes without waiting for another rank, and tells whether it is done. Called by one
+  /// Moves it on as far as that goes without waiting for another rank, and returns whether it is done. Called by one
   /// thread at a time. beside: not by the main thread, which has better work for the other threads of the process; then
   /// it has no errors.
   [[nodiscard]] virtual bool advance(bool beside) = 0;
@@ -72,7 +72,7 @@ class Request {
         record_(other.record_) {}
   Request& operator=(Request&& other) noexcept;
 
-  /// Gives MPI the chance to move the communication on, and tells whether it is done. Error(communication).
+  /// Gives MPI the chance to move the communication on, and returns whether it is done. Error(communication).
   [[nodiscard]] bool test();
   /// Returns when the communication is done. Error(communication).
   void wait();
@@ -205,7 +205,7 @@ class Communicator {
   void send_synchronously(const void* data, std::size_t bytes, int to, int tag);
   [[nodiscard]] Request start_send(const void* data, std::size_t bytes, int to, int tag);
   /// Receives the next message with this tag from this rank, which must have this length: where it is not known,
-  /// probe() tells it. Error(communication): the message has another length.
+  /// probe() returns it. Error(communication): the message has another length.
   void receive(void* data, std::size_t bytes, int from, int tag);
   [[nodiscard]] Request start_receive(void* data, std::size_t bytes, int from, int tag);
   /// A message that has arrived and that nobody has asked for yet.

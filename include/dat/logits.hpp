@@ -56,7 +56,7 @@ enum class StartKept : std::uint8_t { nothing, images, logits };
 struct AttackGoal {
   SampleLoss* loss = cross_entropy;
   bool reference = false;  ///< the loss is taken against the logits of the clean images (Logits::reference)
-  float spread = 0;        ///< deviation of the random start: N(0, spread^2) in each pixel; 0: U(-eps, eps)
+  float spread = 0;        ///< standard deviation of the random start: N(0, spread^2) in each pixel; 0: U(-eps, eps)
   StartKept kept = StartKept::nothing;
 
   [[nodiscard]] Needs needs() const {

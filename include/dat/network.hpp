@@ -42,11 +42,11 @@ struct Norm {
   [[nodiscard]] int file_channels() const { return channels - padding; }
 };
 
-/// (x - mean) / deviation of each channel, by which a network normalizes its images before its first convolution.
-/// Attacks see and change the images themselves, in [0, 1]. Where mean and deviation are empty, images are taken as
-/// they are.
+/// (x - mean) / standard deviation of each channel, by which a network normalizes its images before its first
+/// convolution. Attacks see and change the images themselves, in [0, 1]. Where both are empty, images are taken as they
+/// are.
 struct Normalization {
-  std::vector<float> mean, deviation;  ///< one number a channel each; deviations are above 0
+  std::vector<float> mean, deviation;  ///< one number a channel each; standard deviations are above 0
 };
 
 /// The normalization that a text names: "none"; "cifar10" or "cifar100" (the numbers in RobustBench's

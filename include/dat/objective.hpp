@@ -26,7 +26,7 @@ class Objective : public Batch {
   /// The loss that gradient() differentiates. The attack may change it; when the attack begins, it is cross-entropy.
   SampleLoss* loss = cross_entropy;
   const float* reference = nullptr;  ///< [n, classes] logits of the clean images, where the loss is taken against them
-  /// Deviation of a random start: N(0, spread^2) in each pixel; 0: a start in the ball.
+  /// Standard deviation of a random start: N(0, spread^2) in each pixel; 0: a start in the ball.
   float spread = 0;
   /// Results of the network for x_adv, after forward() or gradient(): logits [n, classes]; losses and correctness [n].
   const float *logits = nullptr, *losses = nullptr, *correct = nullptr;

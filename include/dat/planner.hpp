@@ -9,8 +9,8 @@ namespace dat {
 /// memory.
 ///
 /// First every buffer is announced (`add`), with each instruction that writes or reads it (`touch`). Then `place`
-/// decides once where all of them lie; after that, `offset` and `at` tell the places. Instructions are numbered by the
-/// caller, in the order in which they will run.
+/// decides once where all of them lie; after that, `offset` and `at` return the places. Instructions are numbered by
+/// the caller, in the order in which they will run.
 class Planner {
  public:
   /// The number of a buffer. Negative numbers stand for no buffer.

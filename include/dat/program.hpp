@@ -118,7 +118,7 @@ struct GradientRequest {
   /// Destination of the gradient of the images: [n] images in image_layout; null: not wanted.
   float* input = nullptr;
   /// Called with the number of each segment whose gradient has been queued completely, last layer first; null: nobody
-  /// is told.
+  /// is called.
   const std::function<void(int segment)>* ready = nullptr;
   /// True: as for TrainingProgram::forward.
   bool whole = false;
@@ -127,13 +127,13 @@ struct GradientRequest {
 /// The network as it learns: batch norm with the statistics of the n samples of the call, activations kept, gradients
 /// of weights and images. Life and memory are as for FrozenProgram. Batch norms that stand still (Model::freeze) have
 /// the running statistics, and zeros in batch_mean() and the like. What stands still in all steps (Freezing::always)
-/// has no way back, and its activations are not kept.
+/// has no backward pass, and its activations are not kept.
 ///
 /// Where the backend replays recordings, and passes are not recorded as a whole, the program records what is the same
-/// in every pass: the way forth, and the pieces of the way back between the gradients of parameters. The program
-/// records in its first forward call, which therefore takes longer and allocates. What depends on the request is called
-/// one by one: the gradients of parameters, the convolution that reads the images, and a piece of which not everything
-/// is wanted.
+/// in every pass: the forward pass, and the pieces of the backward pass between the gradients of parameters. The
+/// program records in its first forward call, which therefore takes longer and allocates. What depends on the request
+/// is called one by one: the gradients of parameters, the convolution that reads the images, and a piece of which not
+/// everything is wanted.
 class TrainingProgram {
  public:
   /// Plans a program for n samples at a time; `of` and errors as of FrozenProgram; also Error(usage) where n is so
@@ -145,7 +145,8 @@ class TrainingProgram {
   /// @param scale    [2] on the device, S and 1/S, which may change between two passes: gradients within the network
   ///                 are S times as large, so that they do not become zero in f16. dlogits and all results are without
   ///                 it. Null: 1.
-  /// @param again    Results of batch norms and activations are not kept for the way back, but made again there, from
+  /// @param again    Results of batch norms and activations are not kept for the backward pass, but made again there,
+  /// from
   ///                 the results of convolutions: less memory, and the same bits.
   TrainingProgram(Model& model, int n, const Graph* of = nullptr, DType storage = DType::f32,
                   const float* scale = nullptr, bool again = false);
@@ -166,7 +167,7 @@ class TrainingProgram {
   ///
   /// @param x  The images of the last forward call, unchanged.
   void backward(const float* x, const GradientRequest& request);
-  /// Tells `ready` of every segment of active layers, in the order of backward().
+  /// Calls `ready` for every segment of active layers, in the order of backward().
   void announce(const ActiveSet& active, const std::function<void(int segment)>& ready) const;
 
   /// Measures what the weight gradient of each layer [layers] costs, in seconds: each tensor's gradient alone, the
@@ -207,7 +208,7 @@ class TrainingProgram {
   const float* scale_;
   bool again_;
   std::vector<Step> steps_;
-  std::vector<Piece> pieces_;                    ///< pieces of the way back, in its order
+  std::vector<Piece> pieces_;                    ///< pieces of the backward pass, in its order
   std::unique_ptr<Backend::Recording> forward_;  ///< null: not recorded (yet)
   std::unique_ptr<Backend::Recording> weights_;  ///< packs them
   Planner planner_;
@@ -218,7 +219,7 @@ class TrainingProgram {
   float *norm_scale_ = nullptr, *norm_shift_ = nullptr;  ///< scale and shift of frozen batch norms, as in FrozenProgram
   NormPlaces norm_places_;
   int frozen_ = 0;  ///< Model::frozen of the recordings
-  int border_ = 0;  ///< the first value that has a way back
+  int border_ = 0;  ///< the first value that has a backward pass
   std::uint64_t version_ = 0;
 };
 

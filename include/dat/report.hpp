@@ -38,7 +38,7 @@ constexpr std::array<const char*, kPhases> kPhaseNames = {"data",     "attack", 
 /// Work that generators have done for a step (--generators).
 struct GeneratorRecord {
   double waited = 0;             ///< seconds that rank 0 has waited for attacked images
-  double idle = 0;               ///< seconds without work that generators have told of, all together
+  double idle = 0;               ///< seconds without work that generators have reported, all together
   double age_mean = 0;           ///< steps that weights were behind, in the mean over iterations and micro-batches
   int age_max = 0;               ///< largest age
   std::int64_t dealt_again = 0;  ///< micro-batches that another generator was given once more

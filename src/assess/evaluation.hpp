@@ -85,7 +85,7 @@ class Evaluator {
   /// all: the dataset's pixels on the device, or null.
   Evaluator(Communicator& world, const Dataset& dataset, const std::uint8_t* all, Buffers& images,
             FrozenView& objective, Dealing dealing = Dealing::samples);
-  /// **Collective.** `progress`, where it is given, is told the number of images of this rank that are done.
+  /// **Collective.** `progress`, where it is given, is called with the number of images of this rank that are done.
   [[nodiscard]] EvaluationResult run(const EvaluationAttacks& attacks, std::uint64_t seed,
                                      const std::function<void(std::int64_t)>& progress = {});
   [[nodiscard]] const Dataset& dataset() const { return dataset_; }

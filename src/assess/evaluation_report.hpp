@@ -25,7 +25,7 @@ struct EvaluationSubject {
   BallNorm norm = BallNorm::linf;
   double eps = 0;
   bool eps_given = false;  ///< else it is the training's
-  double noise = 0;        ///< deviation of the noise that the network sees; 0: none
+  double noise = 0;        ///< standard deviation of the noise that the network sees; 0: none
   int noise_samples = 1;   ///< copies of each image under noise
 };
 

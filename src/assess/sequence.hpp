@@ -115,7 +115,7 @@ class SequenceEvaluator {
     std::uint64_t seed = 1;
     std::vector<JournalEntry> found{};  ///< entries that were done before the interruption, equal on all ranks
     bool images_wanted = false;         ///< options.broken is to be given the images that attacks have broken
-    // On rank 0, after each group of images; null: nobody is told. Images come before the entry that knows of them.
+    // On rank 0, after each group of images; null: nobody. Images come before the entry that knows of them.
     std::function<void(std::int64_t image, const float* pixels)> broken{};  ///< [size][size][channels]
     std::function<void(const JournalEntry&)> entry{};
     std::function<void(const Progress&)> progress{};

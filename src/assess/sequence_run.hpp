@@ -13,7 +13,7 @@
 namespace dat {
 
 /// An evaluation's sequence of attacks: what it attacks with, the folder where it goes on after an interruption and
-/// leaves its results, and what a person is told meanwhile.
+/// leaves its results, and its messages for people meanwhile.
 class SequenceRun {
  public:
   struct Options {

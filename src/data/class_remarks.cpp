@@ -36,7 +36,7 @@ std::vector<std::string> class_remarks(const Dataset& train, const Dataset* test
   if (with_images > 1 && trained[0] == 0 && tested[0] == 0)
     remarks.push_back("class 0 (" + names[0] + ") has no image: labels count from 0, and where those of the source " +
                       "begin at 1, each must be one less");
-  // Classes that `missing` tells of, the first ones by name.
+  // Classes that `missing` has, the first ones by name.
   const auto remark = [&](const auto& missing, const char* text) {
     constexpr int kNamed = 5;
     std::string named;

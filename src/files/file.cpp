@@ -65,7 +65,7 @@ std::string text_of(const std::vector<SealGap>& gaps) {
   return text;
 }
 
-// The block is text, filled up with zeros, so that `head -1` on a file tells what it is.
+// The block is text, filled up with zeros, so that `head -1` on a file says what it is.
 SealBlock seal_block(const Seal& seal, const std::string& hash) {
   SealBlock block{};
   std::snprintf(block.data(), block.size(), "%s%lld\n%ssha256 %s\n", kMagic.data(), static_cast<long long>(seal.bytes),

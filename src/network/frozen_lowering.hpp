@@ -116,7 +116,7 @@ void add(const Device& device, DType type, const void* a, const void* b, void* y
 void mask(const Device& device, DType type, void* gradient, const void* extra, const std::uint16_t* bits,
           std::int64_t elements);
 
-/// One fused operation of a frozen program. Its constructor takes its nodes and plans the way forth.
+/// One fused operation of a frozen program. Its constructor takes its nodes and plans the forward pass.
 class FrozenOperation : public Operation {
  public:
   virtual void plan_backward(FrozenLowering& lowering) = 0;

@@ -12,8 +12,8 @@ namespace dat {
 ///
 /// A program is a list of operations. Each takes one or more nodes of the graph and makes one value, which has the
 /// number of the last of these nodes; value 0 are the images. First the operations are made, in the order in which they
-/// run forward: each takes its nodes and plans the buffers of the way forth. Then each plans the way back, from the
-/// last to the first. Every operation is one instruction of the planner on either way.
+/// run forward: each takes its nodes and plans the buffers of the forward pass. Then each plans the backward pass, from
+/// the last to the first. Every operation is one instruction of the planner on either way.
 class Lowering {
  public:
   using Buffer = Planner::Buffer;
@@ -31,7 +31,7 @@ class Lowering {
   /// none. The next instruction of the planner begins.
   [[nodiscard]] int next_node();
   [[nodiscard]] int first_not_taken() const;  ///< the node that next_node() would take, which stays untaken
-  /// Begins the next instruction on the way back, where the operations are known.
+  /// Begins the next instruction in the backward pass, where the operations are known.
   void next_instruction() { ++instruction_; }
 
   [[nodiscard]] const Node& node(int k) const { return graph.nodes[static_cast<std::size_t>(k)]; }

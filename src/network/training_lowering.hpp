@@ -68,7 +68,7 @@ class TrainingLowering : public Lowering {
   /// -1.
   [[nodiscard]] Buffer take_owned(int value);
 
-  /// An addition on the way forth.
+  /// An addition in the forward pass.
   struct Addition {
     Buffer a = -1, b = -1;
   };
@@ -78,12 +78,12 @@ class TrainingLowering : public Lowering {
   [[nodiscard]] std::optional<Addition> take_addition(int value);
 
   /// An operation that can make its result again, from these values (-1: none), says so when it is made. Whether the
-  /// result is dropped, so that the operation makes it again where the way back asks for it. It is not where the
+  /// result is dropped, so that the operation makes it again where the backward pass asks for it. It is not where the
   /// program keeps all, and where too long a chain of dropped values would have to be made first.
   bool drop(TrainingOperation& by, std::initializer_list<int> sources);
   [[nodiscard]] bool dropped(int value) const { return dropped_[static_cast<std::size_t>(value)].by != nullptr; }
-  /// A value for the way back: its buffer there, which is alive at this instruction. A dropped value is made before the
-  /// first step that asks for it.
+  /// A value for the backward pass: its buffer there, which is alive at this instruction. A dropped value is made
+  /// before the first step that asks for it.
   ///
   /// @param segment  The parameter whose gradient is made of it; -1: other gradients are, too.
   [[nodiscard]] Buffer again(int value, int segment);
@@ -131,7 +131,7 @@ struct WantedGradients {
   bool accumulate = false;                ///< dw and dbias are added to what is there
 };
 
-/// One operation of a training program. Its constructor takes its nodes and plans the way forth.
+/// One operation of a training program. Its constructor takes its nodes and plans the forward pass.
 class TrainingOperation : public Operation {
  public:
   virtual void plan_backward(TrainingLowering& lowering) = 0;
@@ -140,14 +140,14 @@ class TrainingOperation : public Operation {
   virtual void make_again() {}
   /// Adds what is to be loaded whenever the model's weights have changed.
   virtual void load(std::vector<Backend::Load>&) {}
-  /// Queues the way forth. The images concern the convolution that reads them.
+  /// Queues the forward pass. The images concern the convolution that reads them.
   virtual void forward(const float* image) = 0;
   /// Queues the gradient of what the operation reads, where it, or what backward_weights() makes of it, is wanted.
   /// Where not weights_first(), the gradients of the parameters, too, where `wanted` says where they go: then
   /// backward_weights() must not be called.
   virtual void backward(const WantedGradients& wanted) = 0;
   /// Queues the gradients of the operation's parameters. Called where one of them is wanted: before backward(), or,
-  /// where not weights_first(), after a backward() that was not told where they go.
+  /// where not weights_first(), after a backward() that did not receive their destinations.
   virtual void backward_weights(const WantedGradients&) {}
   [[nodiscard]] virtual bool weights_first() const { return true; }
 

@@ -12,7 +12,7 @@
 
 namespace dat {
 
-/// An operation, and what the program does before and after it on the way back.
+/// An operation, and what the program does before and after it in the backward pass.
 struct TrainingProgram::Step {
   std::unique_ptr<TrainingOperation> operation;
   std::vector<TrainingLowering::Sum> sums{};
@@ -28,7 +28,7 @@ struct TrainingProgram::Step {
   }
 };
 
-/// A part of the way back that is the same in every pass that needs all of it: no gradient of parameters within.
+/// A part of the backward pass that is the same in every pass that needs all of it: no gradient of parameters within.
 struct TrainingProgram::Piece {
   std::size_t first = 0, end = 0;  ///< steps, counted from the last one
   int lowest = 0;                  ///< lowest of the values whose gradients it computes

@@ -32,7 +32,7 @@ struct ReplicaOptions {
   bool trains_on_whole = true;          ///< training passes see images of the dataset's size, too
   Needs needs{};                        ///< needs of attacks and losses
   std::vector<int> training_batches;    ///< numbers of images of the training passes; empty: the network is not trained
-  double noise = 0;                     ///< deviation of the noise that attacks and evaluations see; 0: none
+  double noise = 0;                     ///< standard deviation of the noise that attacks and evaluations see; 0: none
   int noise_samples = 1;                ///< copies of each image under noise
   bool evaluations = true;              ///< evaluated() is asked for
   Freezing freezing{};                  ///< segments that a training leaves as they are

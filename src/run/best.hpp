@@ -24,7 +24,8 @@ namespace dat {
 }
 
 /// Record of the best network of a run so far, by its robust accuracy on held-out images, of the number of evaluations
-/// since then, and of whether ckpt/best.h5 has it. Every rank has the record: rank 0 decides, share() tells the others.
+/// since then, and of whether ckpt/best.h5 has it. Every rank has the record: rank 0 decides, share() sends it to the
+/// others.
 class BestNetwork {
  public:
   /// Takes up the record from the run's beginning, or from the checkpoint that it goes back to.
@@ -54,7 +55,7 @@ class BestNetwork {
   /// The best network could not be written: the one before stays the best. On rank 0.
   void fall_back(const CheckpointFolder& folder);
   /// Sees to it that ckpt/best.h5 is the file of this record; where there is none, the best one is chosen anew from
-  /// here on, and `warn` is told. On rank 0.
+  /// here on, and `warn` is called. On rank 0.
   void find(const CheckpointFolder& folder, const std::function<void(const std::string&)>& warn);
 
  private:

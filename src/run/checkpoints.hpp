@@ -30,8 +30,8 @@ class Checkpoints {
   Checkpoints(const TrainOptions& options, BestNetwork& best) : options_(options), best_(best) {}
 
   /// Opens the folder `ckpt` of the run's folder, on rank 0, as CheckpointFolder does. restored: step of the checkpoint
-  /// there that the run goes on from; -1: there is none. warn: told, from the first checkpoint on, what could not be
-  /// written. require_alone: called before that; Error(usage): it is because another process writes there, too.
+  /// there that the run goes on from; -1: there is none. warn: called, from the first checkpoint on, with what could
+  /// not be written. require_alone: called before that; Error(usage): it is because another process writes there, too.
   void open(const std::string& run_folder, std::int64_t restored, Warn warn, std::function<void()> require_alone);
 
   /// Writes what `complete` makes of `state`, on rank 0; with --checkpoint-async, a thread goes on writing. The one

@@ -8,7 +8,7 @@
 
 namespace dat {
 
-// A copy of the cause: the trainer that tells it does not live on.
+// A copy of the cause: the trainer that reports it does not live on.
 void Run::roll_back(std::string cause, bool to_best) {
   const SkippedSteps before = trainer_->skipped_steps();
   const std::int64_t done = trainer_->steps_done(), first_bad = done - before.in_a_row;

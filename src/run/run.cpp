@@ -163,7 +163,7 @@ std::optional<ExitCode> Run::steps() {
   while (trainer_->steps_done() < trainer_->plan().steps) {
     if (stops_early() && evaluated_now()) break;
     // With less --patience, or after a rollback or a best network that could not be written, a run may be at its end
-    // where it has not been evaluated; the evaluation that tells so counts once.
+    // where it has not been evaluated; the evaluation that says so counts once.
     if (stops_early() && std::exchange(evaluation_due_, 1) == 0) best_.forget_evaluation();
     if (evaluation_due_ != 0) {  // also of the checkpoint from which the run continues
       evaluate_due();

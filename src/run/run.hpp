@@ -34,7 +34,7 @@ class Run {
 
  private:
   void plan();
-  /// Tells those who do not train that the run ends.
+  /// Reports the end of the run to those who do not train.
   void end(ExitCode code);
   void open_report();
   /// Runs from the plan to the run's end; returns the exit code.
@@ -44,7 +44,7 @@ class Run {
   /// One step, recorded. False: its numbers were not finite, and the run has gone back to a checkpoint; or it has found
   /// out ranks, which have left.
   [[nodiscard]] bool step();
-  /// Tells what ranks have been accused of in the last step, and goes on without those who are banned. False: some are.
+  /// Reports the accusations of the last step, and goes on without those who are banned. False: some are.
   [[nodiscard]] bool tell_accusations();
   /// Makes an evaluation and records it, unless it ends the run and all is well: then finish() records it. Keeps the
   /// weights that are best on what is held out: the averaged ones, where there are any. May go back to a checkpoint

@@ -4,7 +4,7 @@ namespace dat {
 
 /// Catches SIGTERM, SIGUSR1 and SIGINT from now on. While the program starts (reads files, plans, waits for the
 /// folder), the first signal ends it at once, with code 75. Comes first in main, which has held them back so far
-/// (start.hpp): a job that has just begun may be told to make room already.
+/// (start.hpp): a job that has just begun may receive a signal to make room already.
 void catch_signals();
 
 /// Lets the run outlive readers of its output from now on: run.log has every line.

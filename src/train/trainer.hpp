@@ -42,7 +42,7 @@ class Trainer {
   /// Starts the clock and the source of examples, at the step restored or at 0.
   void start();
   /// One step: attack, gradients of the active layers, reduction, update. **Collective.** `stop` is this rank's wish to
-  /// end; stop_agreed() tells afterwards whether any rank had it. Where a number is not finite nothing is updated: the
+  /// end; stop_agreed() says afterwards whether any rank had it. Where a number is not finite nothing is updated: the
   /// step is skipped, up to max_bad_steps in a row. On all ranks alike: Error(numerical) where no more may be skipped,
   /// and the step has not been done; Error(integrity) where a rank repeats the draw of layers and finds another, or a
   /// micro-batch that is recomputed is another one. With --on-corruption repair, a step whose gradient is wrong updates

@@ -110,7 +110,7 @@ void print_notices(Communicator& world, const EvalOptions& options, const Evalua
     if (world.root() && (!options.quiet || notice.starts_with("warning: "))) say(notice);
 }
 
-/// Tells what was found out, and writes it where `write` says, which returns a line for people. Who cannot write has
+/// Prints the results, and writes them where `write` says, which returns a line for people. Who cannot write has
 /// the figures all the same.
 void tell(const EvaluationReport& report, const std::function<std::string()>& write) {
   for (const Alarm& alarm : report.alarms())

@@ -21,7 +21,7 @@ struct Command {
 /// Behaviour of a verb in a launch of several processes.
 enum class Launch : std::uint8_t {
   alone,    ///< each process for itself, wherever it is started
-  together  ///< all of them with one command line, whose mistakes the first one tells
+  together  ///< all of them with one command line, whose mistakes the first one reports
 };
 
 /// A row of the table of verbs. A verb is a file of this folder, with its options, what reads them and what it does,

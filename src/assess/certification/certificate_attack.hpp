@@ -47,7 +47,7 @@ class AttackedImages final : public Dataset {
 };
 
 /// Attacks the smoothed network of a replica with noise within each certified radius, by PGD in L2 with steps of 2.5
-/// radii by their number. Each rank takes its part of the images, one at a time, and tells `progress`, where it is
+/// radii by their number. Each rank takes its part of the images, one at a time, and calls `progress`, where it is
 /// given, how many of how many it has done. **Collective.**
 [[nodiscard]] AttackedImages attack_certificates(Communicator& ranks, const Dataset& dataset, Replica& replica,
                                                  const CertificationResult& certified, int steps, std::uint64_t seed,

@@ -138,7 +138,7 @@ class Certifier {
   };
   struct Options {
     std::vector<CertificationEntry> found{};  ///< entries that were done before an interruption, equal on all ranks
-    // On rank 0; null: nobody is told.
+    // On rank 0; null: nobody.
     std::function<void(const CertificationEntry&)> entry{};
     std::function<void(const Progress&)> progress{};
   };

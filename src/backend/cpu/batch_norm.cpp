@@ -121,7 +121,7 @@ class CpuBatchNorm final : public BatchNorm {
       each(backend_.device(), kernels::groups(count_),
            kernels::Add<float>{result, static_cast<const float*>(residual), result, count_, spec_.relu, bits});
   }
-  /// The library's way forth, with the statistics of x, or with those that are given.
+  /// The library's forward pass, with the statistics of x, or with those that are given.
   struct Forth {
     Forth() = default;
     Forth(CpuBackend& backend, const dnnl::batch_normalization_forward::primitive_desc& desc,

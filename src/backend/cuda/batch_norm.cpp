@@ -69,8 +69,8 @@ class NormBench {
     const cudnnStatus_t status = plan.forward(o_);
     return status == CUDNN_STATUS_SUCCESS ? plan.backward(o_) : status;
   }
-  /// Runs the plan; then the way back once more, where it adds. All results, one after the other; activations and their
-  /// gradients as far as a few thousand go. Empty: the library refuses, for the reason `status`.
+  /// Runs the plan; then the backward pass once more, where it adds. All results, one after the other; activations and
+  /// their gradients as far as a few thousand go. Empty: the library refuses, for the reason `status`.
   [[nodiscard]] std::vector<float> results(const NormPlan& plan, cudnnStatus_t& status) {
     for (T* result : stored_) spoil(result, count_);
     for (float* result : of_channels_) spoil(result, spec_.c);
@@ -258,7 +258,7 @@ class CudaBatchNorm final : public BatchNorm {
   [[nodiscard]] std::string implementation() const override { return plan_->name(); }
 
  private:
-  /// The way back makes a scale from the rounded variance, which is another one.
+  /// The backward pass makes a scale from the rounded variance, which is another one.
   void keep_scale(NormOperands& o) const {
     if (spec_.again) o.channels.scale = kept_scale_;
   }
@@ -279,7 +279,7 @@ class CudaBatchNorm final : public BatchNorm {
   BatchNormSpec spec_;
   std::shared_ptr<const NormPlan> plan_;
   NormOperands own_;             ///< operands that stay from call to call
-  float* kept_scale_ = nullptr;  ///< [c] of the way forth, with spec.again
+  float* kept_scale_ = nullptr;  ///< [c] of the forward pass, with spec.again
 };
 
 }  // namespace

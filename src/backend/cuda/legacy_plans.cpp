@@ -26,8 +26,8 @@ template <std::size_t N>
 constexpr float kOne = 1, kZero = 0;
 [[nodiscard]] const float* factor(bool one) { return one ? &kOne : &kZero; }
 
-/// A convolution as cuDNN is told of it. Rotated: the input gradient of a stride-1 convolution as the convolution of dy
-/// with rotated weights that it is; then x is dy and y is dx.
+/// Description of a convolution for cuDNN. Rotated: the input gradient of a stride-1 convolution as the convolution of
+/// dy with rotated weights that it is; then x is dy and y is dx.
 struct Descriptors {
   Descriptors(const PassSpec& spec, bool rotated, cudnnTensorFormat_t format) : Descriptors(spec.conv, spec, format) {
     if (!rotated) return;

@@ -23,14 +23,14 @@ struct NormOperands {
   void* y = nullptr;
   kernels::NormChannels channels{};   ///< scale, slope and constant are the batch norm's own; nobody else's
   std::uint16_t* bits = nullptr;      ///< places where the ReLU was open, with spec.relu: the batch norm's own
-  void* reserve = nullptr;            ///< reserve_bytes(): what the way back needs of the way forth
+  void* reserve = nullptr;            ///< reserve_bytes(): what the backward pass needs of the forward pass
   std::uint32_t* counters = nullptr;  ///< counters of kernels' ChannelRoom
   void* scratch = nullptr;            ///< scratch_bytes(), aligned to 256 bytes
   BatchNorm::Gradients gradients{};   ///< gradients of the backward pass
 };
 
-/// One way to compute a batch norm, both ways. A plan belongs to no batch norm: equal ones share it. It must give the
-/// same results at every call if deterministic(), and all that it queues must be recordable (Backend::record).
+/// One way to compute a batch norm, forward and backward. A plan belongs to no batch norm: equal ones share it. It must
+/// give the same results at every call if deterministic(), and all that it queues must be recordable (Backend::record).
 class NormPlan {
  public:
   NormPlan() = default;
@@ -42,10 +42,10 @@ class NormPlan {
   [[nodiscard]] virtual std::string name() const = 0;
   [[nodiscard]] virtual std::size_t scratch_bytes() const = 0;
   [[nodiscard]] virtual std::size_t reserve_bytes() const { return 0; }
-  /// Queue the way forth, and the way back. Not successful: the library refuses.
+  /// Queue the forward pass, and the backward pass. Not successful: the library refuses.
   [[nodiscard]] virtual cudnnStatus_t forward(const NormOperands&) const = 0;
   [[nodiscard]] virtual cudnnStatus_t backward(const NormOperands&) const = 0;
-  /// Queues the way forth once more, with the channels' scale as the first time. Not successful: it cannot.
+  /// Queues the forward pass once more, with the channels' scale as the first time. Not successful: it cannot.
   [[nodiscard]] virtual cudnnStatus_t again(const NormOperands&) const { return CUDNN_STATUS_NOT_SUPPORTED; }
   /// Returns whether the backward pass reads y.
   [[nodiscard]] virtual bool reads_result() const { return false; }

@@ -174,7 +174,7 @@ std::string hang_text(const Verdict& verdict, const std::vector<RankState>& rank
   const std::vector<int> differ = may_differ ? minority(classes) : std::vector<int>{};
   std::string text;
   if (!differ.empty()) {
-    // The first collective that is not the same on all ranks tells more than where they stand now.
+    // The first collective that is not the same on all ranks says more than where they stand now.
     if (verdict.kind == Kind::failed) text += named(culprits, places) + ": " + why + ": ";
     culprits = differ;
     text += "the ranks do not call the same: ";

@@ -30,7 +30,7 @@ constexpr double kLongestHeartbeat = 1;  // seconds between two, but for many ra
 constexpr double kPacketsPerSecond =
     250;  // packets that a rank sends at most: a thousand ranks take four seconds for a round
 constexpr double kEndingLook = 0.05;
-constexpr double kGatherSeconds = 1;  // in which all who can be reached agree to end, and tell where they are
+constexpr double kGatherSeconds = 1;  // in which all who can be reached agree to end, and report where they are
 constexpr double kWriteSeconds = 1;   // for the records: the file system may hang, too
 constexpr int kCrashes[] = {SIGSEGV, SIGBUS};
 

@@ -8,7 +8,7 @@
 
 namespace dat {
 
-/// The node of each rank of the group, by a number of its own: as MPI and the names of hosts tell. Empty where these
+/// The node of each rank of the group, by a number of its own: as MPI and the names of hosts say. Empty where these
 /// do not agree. **Collective.**
 [[nodiscard]] std::vector<int> nodes_of(Communicator& ranks);
 

@@ -10,8 +10,8 @@
 #include "data/sources.hpp"
 
 // The forms that `data convert` takes, each in a file of its own; the table of them is in convert.cpp. Each form has
-// two functions: has_... or is_... tells whether a source, a folder or a file as the table says, has the form, going by
-// names and first bytes; convert_... makes a data file of the source, in a process of its own (confined.hpp).
+// two functions: has_... or is_... returns whether a source, a folder or a file as the table says, has the form, going
+// by names and first bytes; convert_... makes a data file of the source, in a process of its own (confined.hpp).
 // Error(data, io, usage).
 
 namespace dat {

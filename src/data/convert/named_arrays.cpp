@@ -142,7 +142,7 @@ void write_arrays(const ConvertOptions& options, const std::vector<SplitArrays>&
           ": names ", names.size(), " classes, but ", options.classes, " were asked for");
   require(names.empty() || (names.size() >= 2 && names.size() <= kMostClasses), ExitCode::data, options.source,
           ": names ", names.size(), names.size() == 1 ? " class" : " classes", ", must be 2 to ", kMostClasses);
-  DatasetInfo info;  // without names: the highest label tells, or, of extra images, the labelled set
+  DatasetInfo info;  // without names: the highest label says, or, of extra images, the labelled set
   info.size = first.size;
   info.channels = first.channels;
   info.class_names = names;

@@ -16,7 +16,7 @@ namespace {
 
 /// y = act(scale*x + shift): a batch norm that no convolution has taken, with the ReLU or SiLU after it; or one of
 /// these alone. For its gradient a ReLU keeps a bit of each element; a SiLU keeps its slope there, since x may be
-/// overwritten on the way, by a residual that is added in place. The way forth may be left to the convolution after
+/// overwritten on the way, by a residual that is added in place. The forward pass may be left to the convolution after
 /// it.
 class FrozenAffine final : public FrozenOperation {
  public:

@@ -51,7 +51,8 @@ class FrozenNormalize final : public FrozenOperation {
 
   void plan_backward(FrozenLowering&) override {}
   void forward(const float* image) override { images_.forward(image, at(y_)); }
-  /// A step of the attack has been made by then: it takes signs, which a division by deviations does not change.
+  /// A step of the attack has been made by then: it takes signs, which a division by standard deviations does not
+  /// change.
   void backward(float* image_gradient, const PgdUpdate& update) override {
     if (update.x == nullptr) images_.backward(image_gradient);
   }

@@ -19,7 +19,7 @@ class MessageMemory {
   [[nodiscard]] std::byte* host(std::int64_t at) const { return host_ + at; }  ///< the part that MPI gets
   /// Queues the way to MPI. The ticket arrives at its end.
   [[nodiscard]] Backend::Ticket fetch(std::int64_t at, std::int64_t bytes) const;
-  /// Queues the way back.
+  /// Queues the return.
   void send(std::int64_t at, std::int64_t bytes) const;
 
  private:

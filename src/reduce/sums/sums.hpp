@@ -30,7 +30,7 @@ class NodeSums {
   /// return when that is done. The sum takes the place of row 0, and the other rows are lost. The requests may be
   /// waited for, and tested, in the order of the calls only.
   [[nodiscard]] virtual Request start(std::int64_t at, std::int64_t count) = 0;
-  /// Queues the way back of a part of the sum.
+  /// Queues the return of a part of the sum.
   virtual void send(std::int64_t at, std::int64_t bytes) = 0;
 };
 

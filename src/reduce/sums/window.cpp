@@ -213,7 +213,7 @@ class WindowSums final : public NodeSums {
   std::atomic<std::uint32_t> started_{0};  ///< parts so far, as the next ones
   /// Parts of which this rank's share is added up on the node, and on all nodes; and those that are done.
   std::uint32_t added_ = 0, told_ = 0, done_ = 0;
-  std::atomic<bool> in_lane_{false};       ///< some of them are not told yet: they are on their way between nodes
+  std::atomic<bool> in_lane_{false};       ///< some of them are not reported yet: they are on their way between nodes
   std::atomic<std::uint64_t> lacking_{0};  ///< number, rank and counter that is waited for
 };
 

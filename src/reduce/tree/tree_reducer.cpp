@@ -110,7 +110,7 @@ void TreeReducer::count() {
   }
 }
 
-/// A few pieces at a time are fetched, as many are added up, and the sums of others are on their way back.
+/// A few pieces at a time are fetched, as many are added up, and the sums of others are on their backward pass.
 void TreeReducer::exchange() {
   const CallLabel label("gradients");
   constexpr std::int64_t kFloat = sizeof(float);

@@ -48,7 +48,7 @@ struct Planned {
 /// before. Error(checkpoint): it does not say where it stands.
 [[nodiscard]] std::int64_t epoch_at(const Checkpoint& checkpoint);
 
-/// Puts a checkpoint into the trainer of the part that it goes on in, and adds what is to be told of it. On rank 0.
+/// Puts a checkpoint into the trainer of the part that it goes on in, and adds the messages about it. On rank 0.
 /// Error(checkpoint): it does not fit the network or the options.
 void take_up(const Checkpoint& checkpoint, const TrainOptions& options, Trainer& trainer, Beginning& beginning);
 

@@ -33,7 +33,7 @@ struct GivenWeights {
 /// was set to something else. Error(checkpoint): the file cannot be read.
 void take_network(TrainOrder& order);
 /// Takes the network on all ranks of a run: rank 0 reads the file, once and whole, and all take its content. Returns
-/// the weights, on rank 0. What is wrong with them is for decide() to tell: the run in the folder may not need them.
+/// the weights, on rank 0. Errors in them are for decide() to report: the run in the folder may not need them.
 /// **Collective.**
 [[nodiscard]] GivenWeights take_network(TrainOrder& order, Communicator& world);
 /// A network of the same parameters may compute something else: with another activation, or of images that are

@@ -37,8 +37,8 @@ class Generator {
   Generator(Communicator& launch, const TrainOptions& options);
 
   /// Does the work that trainers order, until `called` has an exit code, which is returned, and no trainer is at work.
-  /// As soon as `stop` says that the run is to stop, trainers are told. Error(communication): a message is not as it
-  /// must be.
+  /// As soon as `stop` says that the run is to stop, trainers receive that. Error(communication): a message is not as
+  /// it must be.
   [[nodiscard]] ExitCode serve(const std::function<std::optional<ExitCode>()>& called,
                                const std::function<bool()>& stop);
 
@@ -63,7 +63,7 @@ class Generator {
   struct Trainer {
     bool open = false;
     bool told_to_stop = false;
-    std::int64_t pauses_behind = -1;  ///< versions after which it is told that this generator pauses; -1: it is not
+    std::int64_t pauses_behind = -1;  ///< versions after which this generator reports that it pauses; -1: it is not
   };
 
   void look_for_messages();

@@ -50,7 +50,7 @@ class Orders {
   [[nodiscard]] AnswerPacket& wait_for(std::int64_t step, int unit);
   /// Returns whether a generator has reported that the run is to stop.
   [[nodiscard]] bool stop_wanted() const { return stop_wanted_; }
-  /// Tells all generators that nothing is wanted any more; versions: how many have been sent since begin(). Returns
+  /// Informs all generators that nothing is wanted any more; versions: how many have been sent since begin(). Returns
   /// when nothing of theirs is under way.
   void pause(std::int64_t versions);
 

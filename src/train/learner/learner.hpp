@@ -17,15 +17,15 @@ namespace dat {
 class Learner final : public MessagePart {
  public:
   /// batch: most images of this rank in a step. first_pass: number of the loss's first pass among those that enter the
-  /// statistics. ready: told of each segment of the gradient that is complete, in the step's last pass. unlabelled:
+  /// statistics. ready: called with each segment of the gradient that is complete, in the step's last pass. unlabelled:
   /// labels may be unknown.
   Learner(Replica& replica, const Loss& loss, int batch, BatchStatistics& statistics, int first_pass, PhaseTimer& timer,
           std::function<void(int segment)> ready, bool unlabelled = false);
 
   /// Records the passes of a step's only micro-batch from now on, where the backend replays recordings, each as a
   /// whole: the forward pass, the loss, and the backward pass with all gradients. The same layers are active wherever
-  /// as much of the network stands still (Model::frozen), `ready` may be told after the pass, and the time of all of it
-  /// is that of the way back.
+  /// as much of the network stands still (Model::frozen), `ready` may be called after the pass, and the time of all of
+  /// it is that of the backward pass.
   void record_passes() { records_ = replica_.backend().replays(); }
 
   /// Adds the gradient of a micro-batch, for the weights of the active layers, to that of their unit of work in

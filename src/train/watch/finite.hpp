@@ -16,7 +16,7 @@ namespace dat {
 struct BadNumbers {
   enum class Where : std::int32_t { images, statistics, loss, gradient, sum, nowhere };
   Where where = Where::nowhere;
-  std::int32_t segment = -1;  ///< gradient, sum: the network's tensor that the way back reaches first
+  std::int32_t segment = -1;  ///< gradient, sum: the network's tensor that the backward pass reaches first
   std::int32_t rank = 0;      ///< rank in the launch
 
   /// The number in words: "the gradient of conv1.weight is not finite (rank 1)".

@@ -8,7 +8,7 @@
 
 namespace dat {
 
-/// Tells which ranks are persistently slower than the others.
+/// Finds which ranks are persistently slower than the others.
 ///
 /// Times are compared window by window, of kWindow steps each; the time of a rank is measured against the median of the
 /// others. A rank is slow once it has taken kEach times as long in each of kWindows windows in a row, and kMean times
