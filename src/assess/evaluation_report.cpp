@@ -203,7 +203,7 @@ std::string EvaluationReport::text() const {
       weights_text(subject_.weights),
       subject_.noise == 0
           ? ""
-          : fmt::format(", under noise of deviation {:g}, {} of each", subject_.noise,
+          : fmt::format(", under noise of standard deviation {:g}, {} of each", subject_.noise,
                         subject_.noise_samples == 1 ? "one copy" : fmt::format("{} copies", subject_.noise_samples)));
   text += figures("clean", mean(result_.clean.correct), mean(result_.clean.loss)) + "\n";
   for (const EvaluationRecord& r : records_) {

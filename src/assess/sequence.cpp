@@ -35,8 +35,8 @@ class Ledger {
 
   /// Error(data): an entry that cannot be.
   void enter(const JournalEntry& entry) {
-    require(entry.stage >= 0 && entry.stage < attacks_.stages(), ExitCode::data, "the journal tells of run ",
-            entry.stage, ", which the sequence does not have; remove the journal to begin anew");
+    require(entry.stage >= 0 && entry.stage < attacks_.stages(), ExitCode::data, "the journal has run ", entry.stage,
+            ", which the sequence does not have; remove the journal to begin anew");
     std::size_t attack = attacks_.members().size() - 1;
     while (attacks_.members()[attack].first_stage > entry.stage) --attack;
     const int run = entry.stage - attacks_.members()[attack].first_stage;
@@ -46,7 +46,8 @@ class Ledger {
       const std::int64_t id = entry.images[i];
       const auto at = static_cast<std::size_t>(id);
       require(id >= 0 && id < dataset_.size() && result_.images[at].robust() && stages_[at] == entry.stage,
-              ExitCode::data, "the journal tells of image ", id, " what cannot be; remove the journal to begin anew");
+              ExitCode::data, "the journal has a result for image ", id,
+              " that cannot be; remove the journal to begin anew");
       ++stages_[at];
       const ImageOutcome& outcome = entry.outcomes[i];
       const bool broken = outcome.prediction != dataset_.label(id);

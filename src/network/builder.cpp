@@ -48,7 +48,8 @@ NetworkBuilder::NetworkBuilder(const NetworkOptions& options) : activation_(opti
   if (normalized == 0) return;
   require(normalized == static_cast<std::size_t>(options.channels), ExitCode::usage, "--normalize has ", normalized,
           normalized == 1 ? " mean" : " means", ", and the images have ", options.channels,
-          options.channels == 1 ? " channel" : " channels", "; give one for each, and then as many deviations");
+          options.channels == 1 ? " channel" : " channels",
+          "; give one for each, and then as many standard deviations");
   graph_.normalization = options.normalization;
   pointwise(Op::normalize, 0);
 }

@@ -44,8 +44,8 @@ ChosenSplit open_chosen(const Trained& trained, const std::vector<std::string>& 
     wanted.mix = "pool";
   }
   require(split != "holdout" || wanted.holdout > 0, ExitCode::usage, trained.path,
-          data.empty() ? " kept nothing aside in its training; take --split test"
-                       : " kept images of its own data aside; leave --data off");
+          data.empty() ? " held nothing out in its training; take --split test"
+                       : " held out images of its own data; leave --data off");
   wanted.limit_test = 0;
   wanted.decode = "exact";  // figures are made of it
   ChosenSplit chosen{.images = nullptr, .files = wanted.data};

@@ -37,7 +37,8 @@ void add_smoothing(TableOf<CertifyOptions>& table) {
   using O = CertifyOptions;
   table.group("Smoothing");
   table.add("--sigma", &O::sigma,
-            "deviation of the noise in each pixel; pixels are in [0, 1]; auto: --noise of the training", kAutoRadius);
+            "standard deviation of the noise in each pixel; pixels are in [0, 1]; auto: --noise of the training",
+            kAutoRadius);
   table.add("--noise-kind", &O::noise_kind,
             "grid: on the grid of pixels, with exact probabilities, the same on every machine; float: 32-bit numbers",
             one_of({"grid", "float"}));

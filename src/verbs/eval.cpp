@@ -50,7 +50,8 @@ void add_attacks(TableOf<EvalOptions>& table) {
   table.add("--attack-steps,--eval-attack-steps", &O::attack_steps, "steps of a pgd that names none", kSteps);
   table.add("--restarts,--eval-restarts", &O::restarts, "random starts; the worst counts for each image", kRestarts);
   table.add("--noise", &O::noise,
-            "deviation of Gaussian noise on images: the smoothed network is evaluated; auto: that of the training; 0: "
+            "standard deviation of Gaussian noise on images: the smoothed network is evaluated; auto: that of the "
+            "training; 0: "
             "none",
             kAutoWeight);
   table.add("--noise-samples", &O::noise_samples,

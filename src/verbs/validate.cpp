@@ -117,7 +117,7 @@ namespace {
 [[nodiscard]] std::string noise_text(const TrainOptions& options) {
   if (options.noise == 0) return "";
   std::ostringstream text;
-  text << "noise            deviation " << options.noise << ", " << options.noise_samples
+  text << "noise            standard deviation " << options.noise << ", " << options.noise_samples
        << (options.noise_samples == 1 ? " copy" : " copies")
        << " of each image; batches count images, passes and memory copies\n";
   return text.str();
@@ -353,7 +353,7 @@ std::optional<ValidateOrder> parse_validation(CommandLine& line) {
     own.add(
         "--bench", &ValidateOrder::bench,
         "bench.json that bench has left in its --out: whether images are read as fast as its step takes them; none: "
-        "not told",
+        "not reported",
         kPath);
     return own;
   }();
