@@ -105,8 +105,8 @@ class Request {
 class Communicator {
  public:
   /// All ranks of the run. Initialises MPI and finalises it when destroyed. There is one per process, and it outlives
-  /// its subgroups. A process that no launcher has started is single() and leaves MPI alone: Open
-  /// MPI 4.1 would start a daemon for it, and may crash while it ends (open-mpi/ompi, issue 10117).
+  /// its subgroups. A process that no launcher has started is single() and leaves MPI alone: Open MPI 4.1 would start a
+  /// daemon for it, and may crash while it ends (open-mpi/ompi, issue 10117).
   [[nodiscard]] static std::unique_ptr<Communicator> world();
   /// One rank that calls MPI never: for tools, benchmarks and unit tests. A collective brings what this rank has;
   /// messages from rank to rank are refused, since there is nobody else.

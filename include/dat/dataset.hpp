@@ -111,9 +111,8 @@ struct Sight {
 
 /// The first `count` samples of a set; 0, or more than there are: all of them.
 [[nodiscard]] std::unique_ptr<Dataset> first_of(std::unique_ptr<Dataset> whole, std::int64_t count);
-/// The images that a text file names, one a line, in the order of the set: by Dataset::name, or its end after a '/';
-/// of names that fit none, without the ending. Error(data): a line names none, several, or another's; or there is no
-/// file.
+/// The images that a text file names, one a line, in the order of the set: by Dataset::name, or its end after a '/'; of
+/// names that fit none, without the ending. Error(data): a line names none, several, or another's; or there is no file.
 [[nodiscard]] std::unique_ptr<Dataset> named_in(std::unique_ptr<Dataset> whole, const std::string& list);
 
 /// A procedural, learnable, deterministic set: each class is a coloured shape on a cluttered background. Sample i is a

@@ -41,8 +41,8 @@ class TrainingStep {
   TrainingStep(Communicator& ranks, const StepOptions& options);
 
   /// Makes one step, and leaves its milliseconds in the members below. **Collective.** The device is idle when it
-  /// begins, and has done all of it when it ends: wall_ms has what the host needs before the first kernel and after
-  /// the last one.
+  /// begins, and has done all of it when it ends: wall_ms has what the host needs before the first kernel and after the
+  /// last one.
   void run();
   double wall_ms = 0;  ///< time by the host's clock
   double gpu_ms = 0;   ///< time from a stamp before the step to one after it, in the GPU's queue; 0 on a CPU

@@ -22,8 +22,8 @@ struct Opening {
 
 /// Facts that do not change during the run, for the report. On rank 0.
 [[nodiscard]] RunFacts run_facts(const Opening& opening, Trainer& trainer, Communicator& ranks);
-/// Reports to the user what he should know before the first step: warnings, then what is trained, on what, by
-/// whom. On rank 0.
+/// Reports to the user what he should know before the first step: warnings, then what is trained, on what, by whom. On
+/// rank 0.
 void tell_opening(Report& report, const Opening& opening, Trainer& trainer, Communicator& ranks);
 
 }  // namespace dat

@@ -1,7 +1,7 @@
 #pragma once
 
-// cuDNN's graph API, as far as frozen convolutions need it: a convolution and the point-wise operations after it as
-// one kernel. The library's own C functions (cudnnBackend*), with owners and without much else.
+// cuDNN's graph API, as far as frozen convolutions need it: a convolution and the point-wise operations after it as one
+// kernel. The library's own C functions (cudnnBackend*), with owners and without much else.
 
 #include <cstdint>
 #include <deque>

@@ -8,8 +8,8 @@
 
 namespace dat {
 
-/// The node of each rank of the group, by a number of its own: as MPI and the names of hosts say. Empty where these
-/// do not agree. **Collective.**
+/// The node of each rank of the group, by a number of its own: as MPI and the names of hosts say. Empty where these do
+/// not agree. **Collective.**
 [[nodiscard]] std::vector<int> nodes_of(Communicator& ranks);
 
 /// Sums over ranks of different nodes, one of each, which an errand makes: with the turn that it has, and unknown to

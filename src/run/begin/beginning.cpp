@@ -19,9 +19,9 @@ namespace {
 
 using Way = Beginning::Way;
 
-/// Returns whether a run that continues must have the option as it was. Where images are held out an evaluation
-/// chooses the best checkpoint, the early end and what overfits, so that those of two attacks must not be compared.
-/// What takes no part may be anything.
+/// Returns whether a run that continues must have the option as it was. Where images are held out an evaluation chooses
+/// the best checkpoint, the early end and what overfits, so that those of two attacks must not be compared. What takes
+/// no part may be anything.
 [[nodiscard]] bool must_stay(const OptionRow& row, const Bound& now) {
   const bool held_out = now.asked(*now.table().find("holdout"));
   return (row.restart == Restart::fixed || (row.restart == Restart::evaluation && held_out)) &&
@@ -89,8 +89,8 @@ void compare_ends(const TrainOptions& options, const Written& earlier, std::int6
   return false;
 }
 
-/// The images of a run that are others than at its checkpoint, in words; empty: none. Images that it
-/// had not, as those that are held out now, are no others.
+/// The images of a run that are others than at its checkpoint, in words; empty: none. Images that it had not, as those
+/// that are held out now, are no others.
 [[nodiscard]] std::string other_images(const Checkpoint& checkpoint, const std::map<std::string, std::string>& hashes) {
   std::string others;
   for (const auto& [split, hash] : hashes) {

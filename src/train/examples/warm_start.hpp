@@ -36,10 +36,10 @@ class WarmStart {
   WarmStart(Communicator&, Backend&, const WarmStartOptions&);
 
   /// eps: radius of the step's attack, in L-infinity. Perturbations are kept in parts of it, so they grow with it.
-  /// Leaves the start in objective.eta and points objective.start to it. The objective is prepared for samples
-  /// [first, first + objective.n) of a batch that names everyone's; crops [objective.n] on the device. All ranks call
-  /// it, or help(), for the same `step`, `first` and n. Returns the bytes that go from this rank to others, now and
-  /// when they return. Allocates nothing. **Collective.**
+  /// Leaves the start in objective.eta and points objective.start to it. The objective is prepared for samples [first,
+  /// first + objective.n) of a batch that names everyone's; crops [objective.n] on the device. All ranks call it, or
+  /// help(), for the same `step`, `first` and n. Returns the bytes that go from this rank to others, now and when they
+  /// return. Allocates nothing. **Collective.**
   std::int64_t load(Objective& objective, double eps, const Crop* crops, const HostBatch& batch, int first,
                     std::int64_t step);
   /// Does load()'s work for the other ranks, on a rank that has no micro-batch of n samples left there.
