@@ -57,8 +57,8 @@ struct Draw {
 }
 
 /// QSGD with 127 levels: 2 * level + [g > 0] in a byte, after the tensor's norm; the level is 127 |g| / norm, rounded
-/// up with the probability that makes its mean right. Of each group of four elements the first one does the work. A
-/// norm that is not finite goes with the highest levels, so that nobody takes the gradient for a good one.
+/// up with the probability that makes its mean right. The first element of each group of four does the work. A norm
+/// that is not finite goes with the highest levels, so that nobody takes the gradient for a good one.
 struct QuantiseLevels {
   static constexpr float kLevels = 127.0F;
   const float* gradients;
@@ -162,7 +162,7 @@ struct TernaryScale {
 };
 
 /// TernGrad: a sign or nothing, nonzero with the probability |g| / scale, 2 bits an element after the tensor's scale:
-/// -1, 0 and 1 as 0, 1 and 2. Of each group of 16 elements the first one does the work.
+/// -1, 0 and 1 as 0, 1 and 2. The first element of each group of 16 does the work.
 struct Ternary {
   static constexpr int kGroup = 16;
   const float* gradients;

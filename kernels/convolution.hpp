@@ -307,8 +307,8 @@ struct CheckedElement {
   float value;  ///< |definition|
 };
 
-/// checked[sample] = how right the result is there. What it is added to, and the bias, are terms, too. Adds up what
-/// SumTerms left, in a fixed order. Runs over the samples.
+/// checked[sample] = how right the result is there. The summand and the bias are terms, too. Adds up what SumTerms
+/// left, in a fixed order. Runs over the samples.
 template <class T>
 struct CheckConvolution {
   ConvolutionSamples<T> samples;

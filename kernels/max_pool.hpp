@@ -36,7 +36,7 @@ struct PixelPlace {
   return ((of.plane * layout.h + y) * layout.w + x) * layout.block + of.lane;
 }
 
-/// y = the largest value of each window; place = where it is in the window, row by row. Of equal values the first wins;
+/// y = the largest value of each window; place = where it is in the window, row by row. The first of equal values wins;
 /// NaN wins over all, the last one (PyTorch's max_pool2d).
 template <class T>
 struct MaxPoolForward {

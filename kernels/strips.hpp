@@ -6,8 +6,8 @@
 
 namespace dat::kernels {
 
-/// Images in strips: runs of at most kStrip elements of one image. What is one per image is read once per strip, and
-/// sums and maxima of an image have one fixed order: within a strip, then over the image's strips.
+/// Images in strips: runs of at most kStrip elements of one image. Numbers that are one per image are read once per
+/// strip, and sums and maxima of an image have one fixed order: within a strip, then over the image's strips.
 struct Strips {
   static constexpr std::int64_t kStrip = 64;
   struct Strip {

@@ -39,8 +39,8 @@ class Attack {
   [[nodiscard]] virtual std::string notice() const { return {}; }
   /// A part of perturb(), for an attack that iterates: `count` of its iterations, after `done` of them. Where none is
   /// done, it starts as perturb() does; else with the perturbation at objective.start, which may be the array eta
-  /// itself. Leaves the perturbation in objective.eta and, after the last iteration, the images in x_adv. What the
-  /// network makes of the images may have changed in between. Error(usage): the attack cannot be parted.
+  /// itself. Leaves the perturbation in objective.eta and, after the last iteration, the images in x_adv. The network
+  /// may have changed in between. Error(usage): the attack cannot be parted.
   virtual void advance(Objective& objective, int done, int count) const;
   /// Makes one more step, with the gradient in objective.dx, from where perturb() has ended. Error(usage): the attack
   /// has no such step.

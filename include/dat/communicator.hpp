@@ -21,8 +21,8 @@ class Watchdog;
 enum class Call : std::uint32_t;
 
 /// Says what the communications are for that the main thread begins while the label lives: "gradients conv1 to linear".
-/// Of several labels that live, the last one counts. The hang watch names the purpose. The texts must stay as long as
-/// the label lives.
+/// The last one of several living labels counts. The hang watch names the purpose. The texts must stay as long as the
+/// label lives.
 class CallLabel {
  public:
   explicit CallLabel(const char* what, const char* first = "", const char* last = "") noexcept : before_(current_) {
@@ -40,7 +40,7 @@ class CallLabel {
 };
 
 /// A communication of this process's own, which MPI knows nothing of: sums in memory that the ranks of a node share,
-/// for instance. Who waits for it moves it on, and so does the thread of Communicator::move_on_beside().
+/// for instance. A thread that waits for it moves it on, and so does the thread of Communicator::move_on_beside().
 class Errand {
  public:
   virtual ~Errand() = default;
@@ -289,7 +289,7 @@ class Communicator {
 [[nodiscard]] int announced_ranks_on_node();
 
 /// The number of processes that were started together, by a launcher or in a step of Slurm (srun); 1 where nobody says.
-/// What Slurm has allocated is not announced to a batch script, or a shell in an allocation, as started.
+/// An allocation of Slurm is not announced to a batch script, or a shell in an allocation, as started.
 [[nodiscard]] int started_together();
 
 /// Returns whether a launcher (mpirun of Open MPI, MPICH, Intel MPI, MVAPICH and HPE MPT, srun, flux, jsrun, PALS,

@@ -51,8 +51,8 @@ class Dataset {
   [[nodiscard]] virtual int label(std::int64_t index) const = 0;
   /// Labels of the samples first, first + 1, ..., as label() has them.
   virtual void labels(std::int64_t first, std::span<std::int16_t> to) const;
-  /// XXH3-64 of one image as it is stored: the bytes of its file, or its pixels. Whoever has stored this hash reads no
-  /// pixel for it. Error(data), as read().
+  /// XXH3-64 of one image as it is stored: the bytes of its file, or its pixels. A set that has stored this hash reads
+  /// no pixel for it. Error(data), as read().
   [[nodiscard]] virtual std::uint64_t hash(std::int64_t index) const;
   /// Stored hashes of the samples first, first + 1, ... Returns how many there are without a gap: those of some of
   /// `to`, of which others may follow; 0: that of the first is not stored. Error(data).
@@ -89,14 +89,14 @@ struct Sight {
                                                     std::int64_t limit, const Sight& sight = {});
 
 /// A hash of class names, all labels, and the images' shapes and hashes, as 32 hexadecimal digits: what ranks compare
-/// to know that they have the same images, at whatever size these are seen. All hashes that are stored count. Of the
-/// images without, where they are more than 65,536 or 256 MiB, the hash takes every second, third, ... one only, so
-/// that no start reads more than that, and of the others the labels. Error(data).
+/// to know that they have the same images, at whatever size these are seen. All hashes that are stored count. Where the
+/// images without are more than 65,536 or 256 MiB, the hash takes every second, third, ... one only, so that no start
+/// reads more than that, and of the others the labels. Error(data).
 [[nodiscard]] std::string content_hash(const Dataset& images);
 
 /// Oddities of the labels of training images, and of test images if there are any, a sentence each: no image of class
-/// 0, one class only, classes that only test images have, classes that no image has. Of many classes the first five are
-/// named.
+/// 0, one class only, classes that only test images have, classes that no image has. Only the first five of many
+/// classes are named.
 [[nodiscard]] std::vector<std::string> class_remarks(const Dataset& train, const Dataset* test);
 
 /// A set without `count` of its first `among` samples that are drawn at random, a function of the seed (kept: true), or
@@ -149,8 +149,8 @@ struct Converted {
 };
 Converted convert_dataset(const ConvertOptions&);
 
-/// Text about a data file for a person: shapes, classes with counts, source. Of pixels in the file their hash is
-/// checked; of an index no image is read. Error(data).
+/// Text about a data file for a person: shapes, classes with counts, source. The hash of pixels in the file is checked;
+/// no image of an index is read. Error(data).
 [[nodiscard]] std::string inspect_dataset(const std::string& path);
 
 /// Writes a PNG of some images of a data file, of all classes alike, each above the name of its class. Returns how many

@@ -11,7 +11,7 @@
 
 namespace dat {
 
-/// The kinds of nodes. What a kind does in either program is in src/network/nodes/.
+/// The kinds of nodes. The work of a kind in either program is in src/network/nodes/.
 enum class Op : std::uint8_t { input, normalize, convolution, batch_norm, relu, silu, add, max_pool, pool, linear };
 
 /// One operation of a network and its only result. Nodes are numbered in the order of computation; node 0 are the
@@ -118,7 +118,7 @@ class NetworkBuilder {
   int activation(int x);
   int add(int a, int b);
   /// The largest value in each window of kernel x kernel pixels, which are stride pixels apart; around x are kernel/2
-  /// pixels that are never the largest. Of equal ones the first, row by row, gets the gradient; and NaN wins (PyTorch).
+  /// pixels that are never the largest. The first of equal ones, row by row, gets the gradient; and NaN wins (PyTorch).
   int max_pool(int x, int kernel, int stride);
   /// The mean over all pixels.
   int pool(int x);
@@ -183,7 +183,7 @@ struct Freezing {
 };
 
 /// A network with its numbers on a device: parameters, gradients, and the running statistics of its batch norms.
-/// Programs compute with them. Whoever changes a parameter or a running statistic raises parameters.version, by which
+/// Programs compute with them. Code that changes a parameter or a running statistic raises parameters.version, by which
 /// programs see that their packed copies are old.
 class Model {
  public:

@@ -31,7 +31,7 @@ class Objective : public Batch {
   /// Results of the network for x_adv, after forward() or gradient(): logits [n, classes]; losses and correctness [n].
   const float *logits = nullptr, *losses = nullptr, *correct = nullptr;
   /// Memory for the attack: Needs::scratch_images arrays the size of the images, one after the other, of
-  /// `scratch_stride` elements each. What is there when the attack begins is undefined.
+  /// `scratch_stride` elements each. Its contents when the attack begins are undefined.
   float* scratch = nullptr;
   std::int64_t scratch_stride = 0;
   /// [n]: 1 where the attack is through with an image, which nothing that happens to x_adv can change any more. The

@@ -47,7 +47,7 @@ class FrozenProgram {
   ~FrozenProgram();
 
   /// Folds batch norms and packs weights, if parameters.version has changed since the last time, or if another program
-  /// has used the memory of the packed weights; else it does nothing. forward() calls it. Whoever records forward()
+  /// has used the memory of the packed weights; else it does nothing. forward() calls it. Code that records forward()
   /// (Backend::record) must call it before recording and before every replay: a recording would not ask.
   void refresh();
 
@@ -126,14 +126,14 @@ struct GradientRequest {
 
 /// The network as it learns: batch norm with the statistics of the n samples of the call, activations kept, gradients
 /// of weights and images. Life and memory are as for FrozenProgram. Batch norms that stand still (Model::freeze) have
-/// the running statistics, and zeros in batch_mean() and the like. What stands still in all steps (Freezing::always)
-/// has no backward pass, and its activations are not kept.
+/// the running statistics, and zeros in batch_mean() and the like. A part that is frozen in all steps
+/// (Freezing::always) has no backward pass, and its activations are not kept.
 ///
 /// Where the backend replays recordings, and passes are not recorded as a whole, the program records what is the same
 /// in every pass: the forward pass, and the pieces of the backward pass between the gradients of parameters. The
-/// program records in its first forward call, which therefore takes longer and allocates. What depends on the request
-/// is called one by one: the gradients of parameters, the convolution that reads the images, and a piece of which not
-/// everything is wanted.
+/// program records in its first forward call, which therefore takes longer and allocates. Work that depends on the
+/// request is called one by one: the gradients of parameters, the convolution that reads the images, and a piece of
+/// which not everything is wanted.
 class TrainingProgram {
  public:
   /// Plans a program for n samples at a time; `of` and errors as of FrozenProgram; also Error(usage) where n is so
@@ -159,7 +159,7 @@ class TrainingProgram {
   ///
   /// @param x      [n] images in image_layout, f32, on the device.
   /// @param whole  The caller records the pass, or calls it before recording: the program queues all of it, call by
-  ///               call, and plays no recordings of its own. Who replays it calls refresh() before.
+  ///               call, and plays no recordings of its own. Code that replays it calls refresh() before.
   void forward(const float* x, bool whole = false);
 
   /// Computes what is asked for, from dlogits(), which the caller has set. Stops below the lowest layer whose gradient

@@ -73,9 +73,9 @@ struct EvaluationResult {
   [[nodiscard]] std::vector<EvaluationRecord> records(const EvaluationAttacks& attacks) const;
 };
 
-/// Accuracy on a data set, clean and attacked, spread over the ranks; every sample counts once. What is found out about
-/// an image does not depend on the ranks or on the image's neighbours in a batch: the runs of an attack (Attack::runs)
-/// after the run that breaks the image do not count, whether or not they are made for other images.
+/// Accuracy on a data set, clean and attacked, spread over the ranks; every sample counts once. The result for an image
+/// does not depend on the ranks or on the image's neighbours in a batch: the runs of an attack (Attack::runs) after the
+/// run that breaks the image do not count, whether or not they are made for other images.
 class Evaluator {
  public:
   /// Distribution of samples to the ranks. samples: rank r takes samples r, r + ranks, ... batches: the set is cut into

@@ -14,8 +14,8 @@ namespace dat {
 
 namespace {
 
-/// Distance from the ball at which rounding may leave an image. That of x_adv's pixels, of 2^-25 each time, may add up
-/// in L2; that of L2's own arithmetic is a part of eps.
+/// Distance from the ball at which rounding may leave an image. Rounding of x_adv's pixels, 2^-25 each time, may add up
+/// in L2; rounding in L2's own arithmetic is a part of eps.
 [[nodiscard]] double slack(BallNorm norm, double eps, std::size_t pixels) {
   constexpr double kSlack = 1e-6;
   return norm == BallNorm::linf ? kSlack

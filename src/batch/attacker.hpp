@@ -27,9 +27,9 @@ class AttackPart {
   [[nodiscard]] virtual int stretch(int /*done*/) { return 0; }
 };
 
-/// Makes the attacked micro-batches of a training: any of them, by its number in what has been read. What it makes
-/// depends on the images, the key, the attack of the epoch and the network's weights, and on nothing else, so that any
-/// rank may do it, at any time. The only caller of Attack::perturb in a training. Allocates nothing once it is built.
+/// Makes the attacked micro-batches of a training: any of them, by its number in what has been read. The result depends
+/// on the images, the key, the attack of the epoch and the network's weights, and on nothing else, so that any rank may
+/// do it, at any time. The only caller of Attack::perturb in a training. Allocates nothing once it is built.
 class Attacker {
  public:
   /// statistics: takes what batch norm sees in the attack, which then runs on the network in training mode; null: it

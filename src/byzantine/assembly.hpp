@@ -7,8 +7,8 @@
 
 namespace dat {
 
-/// Exchange of messages among ranks that may lie. What is said to all is the same for all, and nobody speaks for
-/// another one; what is said may be anything. All calls are **collective**, and lengths are the same on all ranks.
+/// Exchange of messages among ranks that may lie. A message to all is the same for all, and nobody speaks for another
+/// one; messages may say anything. All calls are **collective**, and lengths are the same on all ranks.
 class Assembly {
  public:
   virtual ~Assembly() = default;

@@ -120,8 +120,8 @@ bool Protocol::must_look(int part) const {
   return !(std::abs(total) / weight <= 8 / std::sqrt(3.0) * bound);
 }
 
-/// All contributions to the part are shown, and everybody makes it of them. Who has aggregated it leaves if it is
-/// another one, or if a claim about it is false that it has passed over; so does who has made that claim.
+/// All contributions to the part are shown, and everybody makes it of them. The rank that has aggregated it leaves if
+/// it is another one, or if a claim about it is false that it has passed over; so does who has made that claim.
 void Protocol::look_at(int part) {
   const auto ranks = static_cast<std::size_t>(ranks_), j = static_cast<std::size_t>(part);
   const std::size_t bytes = work_.part_bytes(part);

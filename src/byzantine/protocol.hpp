@@ -62,8 +62,8 @@ struct ProtocolState {
 /// commits to its gradient before it sees others', every part is aggregated by one rank and checked by all, and some
 /// ranks do others' work once more. Where two say different things, all look, and who has lied is banned.
 ///
-/// A step is the sequence of the calls below, on all ranks. Whoever is found out in one of them is in bans(), the same
-/// on all ranks, and the calls after it do nothing: the step must then be done once more without these ranks. Nothing
+/// A step is the sequence of the calls below, on all ranks. Ranks found out in one of them are in bans(), the same on
+/// all ranks, and the calls after it do nothing: the step must then be done once more without these ranks. Nothing
 /// of a step stays but by end(). All that is said to all has the same order on all ranks; nothing is believed that a
 /// single rank says, and an honest rank is never banned while no more than `faults` ranks lie.
 class Protocol {

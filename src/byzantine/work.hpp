@@ -54,7 +54,7 @@ class Work {
   /// Takes what was shown in the place of what a rank has sent.
   virtual void replace(int rank, std::span<const std::byte> shown) = 0;
 
-  /// Once the result v is there. Whether this rank's iteration ended before it came to rest.
+  /// Once the result v is there. Returns whether this rank's iteration ended before it came to rest.
   [[nodiscard]] virtual bool unfinished() const = 0;
   /// Claims about this rank's contribution, one for each part; and |v|, part by part, which is the same on all ranks.
   virtual void claims(std::span<const std::uint64_t> keys, std::span<Claim> of_parts, std::span<double> norms) = 0;

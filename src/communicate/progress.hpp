@@ -64,7 +64,7 @@ class Progress {
   double seconds_ = 0;
 };
 
-/// The right to call MPI, for as long as the object lives. What checks a call's result asks for it.
+/// The right to call MPI, for as long as the object lives. Checks of a call's result ask for it.
 class Turn {
  public:
   Turn() : lock_(Progress::of_process().turn_) {}

@@ -11,7 +11,7 @@ namespace dat {
 [[nodiscard]] std::string convert_command(const std::string& source);
 
 /// Error(data): there is no file at `path` that a run could read, but a source for convert_dataset, or several names in
-/// one; the message says what to do. Whether the file is whole, its reader finds out.
+/// one; the message says what to do. Its reader finds out whether the file is whole.
 void require_data_file(const std::string& path);
 
 }  // namespace dat

@@ -144,8 +144,8 @@ using LineOfSample = std::map<std::int64_t, std::int64_t>;
   return names;
 }
 
-/// Finds names among the images, with their endings or without. What was found before is passed over. Error(data): a
-/// name fits several images, or an image several names.
+/// Finds names among the images, with their endings or without. Images that were found before are passed over.
+/// Error(data): a name fits several images, or an image several names.
 void find_names(const Dataset& whole, const std::string& list, bool endings, ListedNames& names, LineOfSample& lines) {
   const LineOfSample before = lines;
   const auto seen = [&](const std::string& name) { return endings ? name : without_ending(name); };

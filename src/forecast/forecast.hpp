@@ -12,8 +12,8 @@ namespace dat {
 ///   ring  2 (p - 1) messages of n/p bytes to the neighbour: 2 (p - 1) latency + 2 (p - 1)/p n/bandwidth
 ///         + (p - 1)/p n/reduction
 ///   tree  recursive halving, then recursive doubling, partners at distance 1, 2, 4 ..: 2 lg p latency
-///         + 2 (p - 1)/p n/bandwidth + (p - 1)/p n/reduction. Of a number of ranks that is no power of two, those above
-///         it first send everything to a neighbour, and at the end get everything from it.
+///         + 2 (p - 1)/p n/bandwidth + (p - 1)/p n/reduction. Where the number of ranks is no power of two, those
+///         above it first send everything to a neighbour, and at the end get everything from it.
 /// Costs as Thakur, Rabenseifner and Gropp give them (Optimization of Collective Communication Operations in MPICH,
 /// 2005); MPICH's allreduce.c states the latter.
 enum class SumAlgorithm : std::uint8_t { ring, tree };

@@ -77,9 +77,9 @@ class TrainingLowering : public Lowering {
   [[nodiscard]] bool leave(const Addition& addition, int value);
   [[nodiscard]] std::optional<Addition> take_addition(int value);
 
-  /// An operation that can make its result again, from these values (-1: none), says so when it is made. Whether the
-  /// result is dropped, so that the operation makes it again where the backward pass asks for it. It is not where the
-  /// program keeps all, and where too long a chain of dropped values would have to be made first.
+  /// An operation that can make its result again, from these values (-1: none), says so when it is made. Returns
+  /// whether the result is dropped, so that the operation makes it again where the backward pass asks for it. It is not
+  /// where the program keeps all, and where too long a chain of dropped values would have to be made first.
   bool drop(TrainingOperation& by, std::initializer_list<int> sources);
   [[nodiscard]] bool dropped(int value) const { return dropped_[static_cast<std::size_t>(value)].by != nullptr; }
   /// A value for the backward pass: its buffer there, which is alive at this instruction. A dropped value is made

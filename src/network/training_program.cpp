@@ -101,7 +101,7 @@ void TrainingProgram::refresh() {
   weights_->replay();
 }
 
-/// Other batch norms stand still than when the passes were recorded. What these leave in the statistics is nothing.
+/// Other batch norms stand still than when the passes were recorded. These leave nothing in the statistics.
 void TrainingProgram::stand_still_anew() {
   const std::vector<float> none(static_cast<std::size_t>(model_.graph.statistics_of(model_.frozen)), 0.0F);
   for (float* statistics : {mean_, unbiased_variance_, variance_})

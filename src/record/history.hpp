@@ -103,7 +103,7 @@ struct History {
   const std::vector<EventKind>* kinds = nullptr;  ///< kinds that there may be; outlive this
 
   [[nodiscard]] std::size_t layers() const { return layer_names.size(); }
-  /// The events of one kind. What is for people alone was not read.
+  /// The events of one kind. Text for people alone was not read.
   template <class Event>
   [[nodiscard]] std::vector<Event> all() const {
     std::vector<Event> of_the_kind;

@@ -11,8 +11,8 @@ namespace dat {
 
 /// The line that says how far a run is: "step 12/512  epoch 1 of 16  loss 2.0431  acc 21.50 %  812 images/s  ETA 3 min
 /// 20 s". Loss, accuracy and speed are means over the steps since this line was written last; the speed is that of the
-/// steps alone, without evaluations and checkpoints, and without this process's first step, in which much is made. Who
-/// reads has a line of his own. Nothing is allocated.
+/// steps alone, without evaluations and checkpoints, and without this process's first step, in which much is made. The
+/// reader has a line of its own. Nothing is allocated.
 class ProgressLine {
  public:
   using Clock = std::chrono::steady_clock;

@@ -17,8 +17,8 @@ namespace dat {
 /// the transport's, and what becomes of whole gradients the aggregator's. One rank does the same as many, unless
 /// neither codec nor aggregator would change a bit: then nothing is done.
 ///
-/// Ranks may have gradients of different layers (ReducerOptions::mask_transport). What a rank does not have counts as
-/// zero, so the mean is over all ranks, for each layer that any of them has.
+/// Ranks may have gradients of different layers (ReducerOptions::mask_transport). Layers that a rank does not have
+/// count as zero, so the mean is over all ranks, for each layer that any of them has.
 ///
 /// A step allocates nothing. A rank's part of the step is one unit of work.
 class GradientReducer final : public Reducer {

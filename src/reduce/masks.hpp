@@ -11,7 +11,7 @@
 namespace dat {
 
 /// Layers for which the ranks have gradients in a step, and those of them that their messages have
-/// (ReducerOptions::mask_transport). What a rank does not have counts as zero.
+/// (ReducerOptions::mask_transport). Layers that a rank does not have count as zero.
 class Masks {
  public:
   /// Masks of a way `how`: empty where all ranks have the same layers. Error(usage): there is no such way.

@@ -42,8 +42,8 @@ struct ReplicaOptions {
 [[nodiscard]] Graph graph_of(const ReplicaOptions& options, int size);
 
 /// One rank's copy of the network: the device, the weights there, the programs that this rank runs, and the images that
-/// they run on. Whoever trains, evaluates or measures builds it here. Where images of several sizes are trained on,
-/// there are programs for each; they share the workspace, and what is trained follows the size of the images at hand.
+/// they run on. Training, evaluation and measurement build it here. Where images of several sizes are trained on, there
+/// are programs for each; they share the workspace, and what is trained follows the size of the images at hand.
 class Replica final : public Programs {
  public:
   /// Plans everything; weights are zero. commit() comes before the first run. Error(device), Error(usage).

@@ -111,8 +111,8 @@ void print_notices(Communicator& world, const EvalOptions& options, const Evalua
     if (world.root() && (!options.quiet || notice.starts_with("warning: "))) say(notice);
 }
 
-/// Prints the results, and writes them where `write` says, which returns a line for people. Who cannot write has the
-/// figures all the same.
+/// Prints the results, and writes them where `write` says, which returns a line for people. A user who cannot write has
+/// the figures all the same.
 void tell(const EvaluationReport& report, const std::function<std::string()>& write) {
   for (const Alarm& alarm : report.alarms())
     if (alarm.state == Alarm::State::raised) warn(alarm.name + ": " + alarm.text);

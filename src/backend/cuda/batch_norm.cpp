@@ -34,7 +34,7 @@ constexpr const char* kPass = "both ways";
   return all;
 }
 
-/// Batch norms on random numbers. Those by kernels of ours are what the others are compared with.
+/// Batch norms on random numbers. Results of our own kernels are the reference of the others.
 template <class T>
 class NormBench {
  public:

@@ -188,7 +188,7 @@ struct Named {
   std::vector<std::pair<cudnnBackendKnobType_t, std::int64_t>> knobs;
 };
 
-/// Nothing where the text is no name of an engine. Which engines and knobs there are, the library knows.
+/// Nothing where the text is no name of an engine. The library knows the engines and knobs.
 [[nodiscard]] std::optional<Named> parse(const std::string& name) {
   std::istringstream words(name);
   std::string word;

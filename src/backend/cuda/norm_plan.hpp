@@ -16,7 +16,7 @@ namespace dat::cuda {
 
 class CudaBackend;
 
-/// Device memory of one batch norm. What a call does not read or write is null.
+/// Device memory of one batch norm. Arrays that a call does not read or write are null.
 struct NormOperands {
   const void *x = nullptr, *residual = nullptr, *dy = nullptr;
   BatchNorm::Sum sum{};  ///< summands of x, with spec.of_sum, in the forward pass

@@ -52,7 +52,7 @@ struct PassSpec {
   [[nodiscard]] std::string pass_name() const;
 };
 
-/// Device memory of one call. What a pass does not read or write is null.
+/// Device memory of one call. Arrays that a pass does not read or write are null.
 struct Operands {
   const void* x = nullptr;             ///< forward, weight gradient, through a ReLU: [n][h][w][channels]
   const void* dy = nullptr;            ///< input and weight gradient: [n][h_out][w_out][c_out]

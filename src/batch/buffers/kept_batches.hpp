@@ -7,8 +7,8 @@
 
 namespace dat {
 
-/// Copies of the micro-batches of a rank's part of a step, in memory of their own: images, labels, numbers. Of any
-/// other array they have what the last micro-batch has.
+/// Copies of the micro-batches of a rank's part of a step, in memory of their own: images, labels, numbers. All other
+/// arrays are those of the last micro-batch.
 class KeptBatches {
  public:
   /// Makes room for `count` micro-batches of at most `images` images. purpose: of the memory.

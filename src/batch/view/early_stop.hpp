@@ -11,8 +11,8 @@ namespace dat {
 [[nodiscard]] std::vector<int> early_stop_sizes(int n);
 
 /// The frozen network for attacks that samples leave. In each iteration, the samples that are still in the attack are
-/// put side by side and computed by programs of fitting sizes. What a sample gets does not depend on the other samples,
-/// but for the rounding of another program.
+/// put side by side and computed by programs of fitting sizes. The result of a sample does not depend on the other
+/// samples, but for the rounding of another program.
 class EarlyStopView final : public FrozenView {
  public:
   using Sizes = std::vector<std::unique_ptr<FrozenProgram>>;

@@ -24,7 +24,7 @@ class FrozenView : public View {
   void gradient() override;
   void forward() override;
   /// The images that the attack is not done with are put side by side from then on, if that saves enough: whole passes
-  /// of the program, or samples where the backend leaves them out. What a sample gets does not depend on its place.
+  /// of the program, or samples where the backend leaves them out. The result of a sample does not depend on its place.
   [[nodiscard]] int live() override;
   /// The work of one iteration is recorded when it is done for the second time, and replayed from then on.
   void gradient_step(float alpha, float eps) override;

@@ -113,8 +113,8 @@ void Watchdog::end(const std::string& why) {
   for (;;) pause();
 }
 
-/// Handles a crash in any thread but its own. What happens while nothing waits for MPI has the usual end, when the
-/// thread runs into it again.
+/// Handles a crash in any thread but its own. A crash while nothing waits for MPI has the usual end, when the thread
+/// runs into it again.
 void Watchdog::on_crash(int signal) {
   Watchdog* const watchdog = of_this_process;
   const bool mine = watchdog != nullptr && pthread_equal(pthread_self(), watchdog->thread_.native_handle()) != 0;

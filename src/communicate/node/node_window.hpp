@@ -35,8 +35,8 @@ class NodeWindow {
   /// Bytes of this rank's block; whole pages.
   [[nodiscard]] std::size_t bytes() const { return blocks_[static_cast<std::size_t>(rank_)].bytes - kPage; }
 
-  /// Sets a counter of this rank, and wakes up who sleeps until then. What the rank has written before is seen by those
-  /// who see the counter.
+  /// Sets a counter of this rank, and wakes up who sleeps until then. Numbers that the rank has written before are seen
+  /// by those who see the counter.
   void say(int counter, std::uint32_t value);
   /// Returns whether the rank's counter has reached the value. Counters wrap around: values are compared in half a
   /// circle.

@@ -14,7 +14,7 @@ inline constexpr std::int64_t kMostGrowth = 1032;
 /// Format around deflated bytes: none (in zip archives), or the header and checksum of zlib or gzip.
 enum class Wrapping : std::uint8_t { none, zlib, gzip };
 
-/// Deflated bytes of a source, which it must not outlive, unpacked. Of gzip, several may lie after each other, with
+/// Deflated bytes of a source, which it must not outlive, unpacked. Several gzip members may follow each other, with
 /// zeros after the last: they are one. The only door to zlib.h.
 class InflateStream final : public ByteStream {
  public:

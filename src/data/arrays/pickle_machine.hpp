@@ -132,7 +132,7 @@ class Machine {
   [[nodiscard]] static bool is_text(const Node& node) {
     return node.kind == Node::Kind::text || node.kind == Node::Kind::bytes || node.kind == Node::Kind::latin1;
   }
-  /// A short string. Of bytes that Python 3 wrote by protocol 2 (latin1), those below 128 are what they were.
+  /// A short string. Bytes below 128 are themselves where Python 3 wrote by protocol 2 (latin1).
   [[nodiscard]] std::string word(NodeId id) const {
     const Node& node = nodes_[id];
     if (!is_text(node) || node.length > static_cast<std::int64_t>(kLongestWord)) return "?";
@@ -353,8 +353,7 @@ class Machine {
     return {kDigits[code >> 4], kDigits[code & 15]};
   }
 
-  /// Makes the object that Python would make by a call. Of the few functions that are known, each stands for one kind
-  /// of object.
+  /// Makes the object that Python would make by a call. Each of the few known functions stands for one kind of object.
   void reduce() {
     using Kind = Node::Kind;
     const NodeId arguments = pop(), function = pop();

@@ -34,7 +34,7 @@ inline constexpr KnownName kKnown[] = {
 
 using NodeId = std::uint32_t;
 
-/// An object. Those that hold others name them, so that neither depth nor cycles cost anything.
+/// An object. Objects that hold others name them, so that neither depth nor cycles cost anything.
 struct Node {
   enum class Kind : std::uint8_t { other, integer, bytes, text, latin1, tuple, list, dict, known, dtype, array };
   Kind kind = Kind::other;

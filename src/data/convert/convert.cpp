@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 /// Options that not every form takes.
 enum Takes : unsigned { kLabels = 1, kSize = 2, kLabelBytes = 4, kClasses = 8, kVal = 16 };
 
-/// A form of source. Of those that fit, the first one in the table is taken.
+/// A form of source. The first one in the table that fits is taken.
 struct Form {
   bool folder;  ///< else a file
   const char* what;
@@ -156,8 +156,8 @@ void convert_confined(const ConvertOptions& options) {
   confined(options.source, limits, [&] { convert_here(options); });
 }
 
-/// A folder beside the output for what an archive holds, which goes when it is left. What a killed run has left is
-/// removed.
+/// A folder beside the output for what an archive holds, which goes when it is left. Files that a killed run has left
+/// are removed.
 class UnpackedFolder {
  public:
   explicit UnpackedFolder(const std::string& output) {

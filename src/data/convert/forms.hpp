@@ -24,8 +24,8 @@ void convert_records(const ConvertOptions& options);
 [[nodiscard]] bool has_cifar_pickles(const std::string& folder);
 void convert_cifar_pickles(const ConvertOptions& options);
 
-/// MNIST's files, as they are or packed: train-images-idx3-ubyte and its three brothers, and EMNIST's and QMNIST's. In
-/// a folder with several of these sets, the name of a file of one chooses that one (idx.cpp).
+/// MNIST's files, as they are or packed: train-images-idx3-ubyte and its three companions, and EMNIST's and QMNIST's.
+/// In a folder with several of these sets, the name of a file of one chooses that one (idx.cpp).
 [[nodiscard]] bool has_idx_files(const std::string& folder);
 void convert_idx_files(const ConvertOptions& options);
 [[nodiscard]] bool is_idx(const std::string& file);

@@ -54,7 +54,7 @@ class MemberReader {
 /// Descriptions of damage.
 [[nodiscard]] std::vector<std::string> damage_among(const std::vector<MemberReader::Checked>& seen);
 
-/// Error(io): a file cannot be written there. What is there stays.
+/// Error(io): a file cannot be written there. Existing files stay.
 void require_writable(const std::string& output);
 
 /// The images of a source, of two classes at least.

@@ -34,8 +34,8 @@ void sum_weighted(Backend& backend, const Contributions& all, const kernels::Cou
 
 /// Base of the aggregators that are not the mean: finds out which ranks count, mixes where that is asked for
 /// (nearest-neighbour mixing: Allouah et al., AISTATS 2023), and has what members share. To a member the ranks that
-/// count are numbers 0 .. n - 1, in the order of the ranks, and their gradients x_i are the mixed ones. Of whole
-/// gradients members see sums over pairs, made in one pass and one order in double: at most kMostRanks^2 numbers, with
+/// count are numbers 0 .. n - 1, in the order of the ranks, and their gradients x_i are the mixed ones. Members see
+/// sums over pairs of whole gradients, made in one pass and one order in double: at most kMostRanks^2 numbers, with
 /// which they compute on the host.
 class Robust : public Aggregator {
  public:

@@ -10,9 +10,9 @@ namespace dat {
 namespace {
 
 /// A tensor as a tall matrix, where its atoms are shorter than itself. Convolutions as in the authors' codings/svd.py:
-/// two neighbouring inputs of an output, with their kernels, are a row (one, where their number is odd). Of matrices
-/// the longer side is the rows; where both are long, pieces of 16 elements. No row has padding beside gradients: in the
-/// sum of the atoms that are chosen it would not be zero.
+/// two neighbouring inputs of an output, with their kernels, are a row (one, where their number is odd). The longer
+/// side of matrices is the rows; where both are long, pieces of 16 elements. No row has padding beside gradients: in
+/// the sum of the atoms that are chosen it would not be zero.
 [[nodiscard]] kernels::Spectrum spectrum_of(const Segment& tensor, int atoms) {
   constexpr std::int32_t kMost = kernels::Spectrum::kMostCols, kPiece = 16;
   const std::vector<int>& shape = tensor.shape;

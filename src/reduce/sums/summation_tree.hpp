@@ -16,7 +16,7 @@ struct TreeNode {
 };
 
 /// Adds up in the order of the tree what comes from left to right, as a binary counter carries: what cannot be added
-/// yet waits on a stack. Which numbers are added depends on the leaves alone, not on the nodes in which they come.
+/// yet waits on a stack. The numbers that are added depend on the leaves alone, not on the nodes in which they come.
 class TreeFold {
  public:
   explicit TreeFold(int leaves) : leaves_(leaves) {}
@@ -74,7 +74,7 @@ class SummationTree {
   std::vector<int> places_;                   ///< [ranks]
 };
 
-/// Adds up the partial sums of all ranks in the order of the tree. Of the numbers each rank gets a run of all partial
+/// Adds up the partial sums of all ranks in the order of the tree. Each rank gets a run of the numbers of all partial
 /// sums (MPI_Alltoallv), adds it up, and sends the sum to all (MPI_Allgatherv): with one partial sum a rank, what
 /// passes a rank is 2 (R - 1) / R of the numbers, as in a ring.
 template <class T>

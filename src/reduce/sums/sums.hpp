@@ -15,8 +15,8 @@
 namespace dat {
 
 /// Summation of messages: rows of floats of all ranks, in memory that is theirs, which become their sum part by part.
-/// Of a part the calls come in the order fetch(), start(), send(), once; all ranks start the same parts in the same
-/// order. Steps allocate nothing.
+/// Calls for a part come in the order fetch(), start(), send(), once; all ranks start the same parts in the same order.
+/// Steps allocate nothing.
 class NodeSums {
  public:
   virtual ~NodeSums() = default;

@@ -11,7 +11,7 @@ namespace dat {
 /// Contribution of a rank where units of work are dealt to the ranks (dat/dealing.hpp) and the aggregator looks at each
 /// rank's gradient: the mean of its own units, added up in their order as they are finished. Another reducer makes one
 /// gradient of these. The loss of all units together is one mean, so a rank's sum is multiplied by all units over its
-/// own ones. The same bits at an equal number of ranks.
+/// own ones. Bits are equal at an equal number of ranks.
 class MeanOfUnits final : public WrappedReducer {
  public:
   /// gradients: as make_reducer() gets them, by which `of_ranks` was made. order: of the group; only how many units a

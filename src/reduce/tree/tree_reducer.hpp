@@ -14,7 +14,7 @@ namespace dat {
 /// pieces, of which several are under way.
 class TreeReducer final : public Reducer {
  public:
-  /// gradients: as make_reducer() gets them. tree: of the group. Of the options only the length of messages and `ended`
+  /// gradients: as make_reducer() gets them. tree: of the group. Only the length of messages and `ended` of the options
   /// count.
   TreeReducer(Backend&, Communicator& ranks, const Parameters& parameters, float* gradients, const SummationTree& tree,
               const ReducerOptions&);

@@ -20,8 +20,8 @@ namespace {
 using Way = Beginning::Way;
 
 /// Returns whether a run that continues must have the option as it was. Where images are held out an evaluation chooses
-/// the best checkpoint, the early end and what overfits, so that those of two attacks must not be compared. What takes
-/// no part may be anything.
+/// the best checkpoint, the early end and what overfits, so that those of two attacks must not be compared. Options
+/// that take no part may be anything.
 [[nodiscard]] bool must_stay(const OptionRow& row, const Bound& now) {
   const bool held_out = now.asked(*now.table().find("holdout"));
   return (row.restart == Restart::fixed || (row.restart == Restart::evaluation && held_out)) &&

@@ -13,7 +13,7 @@
 namespace dat {
 
 /// The ranks of a group that cheat, and this rank's part in it: puts cheats where a rank's work leaves it. Where nobody
-/// cheats, everything stays as it is. What cheats remember is not part of the state of a run.
+/// cheats, everything stays as it is. The memory of cheats is not part of the state of a run.
 class Cheating {
  public:
   /// parameters: Parameters::size; classes: of the images.

@@ -11,8 +11,8 @@ namespace dat {
 
 /// Reducer of a simulation with ranks that cheat: on each rank the true gradient goes into it, on those that cheat what
 /// their cheat has made of it. Gradients of the honest, where a cheat must know them, go through a side channel on the
-/// host, which a real cheater has not (it would compute them: seeds are public). How far each rank's gradient was from
-/// the result is found out on the way. All of that is in ReducerStage::aside, between two barriers, so that no rank
+/// host, which a real cheater has not (it would compute them: seeds are public). The distance of each rank's gradient
+/// from the result is measured on the way. All of that is in ReducerStage::aside, between two barriers, so that no rank
 /// waits for it elsewhere. own() has the true gradient. Each rank has one block of gradients, and all have the same
 /// layers.
 class FalseGradients final : public WrappedReducer {

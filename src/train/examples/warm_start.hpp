@@ -29,8 +29,8 @@ struct WarmStartOptions {
 /// size may follow each other. Pixels that a crop cuts off keep their old perturbation. Where there is none (after a
 /// reset, and in the padding) the start is random.
 ///
-/// Rank id % ranks keeps sample id, h*w*c bytes (kernels::to_byte), on the host. Of a sample that comes several times
-/// in an epoch, the last one is kept, in the order of steps, ranks and places in the batch.
+/// Rank id % ranks keeps sample id, h*w*c bytes (kernels::to_byte), on the host. Where a sample comes several times
+/// in an epoch, its last perturbation is kept, in the order of steps, ranks and places in the batch.
 class WarmStart {
  public:
   WarmStart(Communicator&, Backend&, const WarmStartOptions&);

@@ -66,7 +66,7 @@ class Orders {
   [[nodiscard]] int units() const { return plan_.micro_batches_of(ranks_.rank()); }
   [[nodiscard]] int launch_rank(int generator) const { return first_generator_ + generator; }
   void send(int generator, const Order& order);
-  /// Begins to receive an answer, where one has come. Whether one has.
+  /// Begins to receive an answer, where one has come. Returns whether one has.
   bool receive_next();
   /// Takes a received message.
   void take(const Communicator::Arrival& arrival);

@@ -20,7 +20,7 @@ class ReceivedVersions {
 
   /// Versions begin with number `first`. From now on two messages can arrive beside the caller's work.
   void begin(std::int64_t first);
-  /// Takes what has arrived, without waiting, into memory that is not in use. Whether a version has.
+  /// Takes what has arrived, without waiting, into memory that is not in use. Returns whether a version has.
   /// Error(communication): it has another length, is not whole, or not the next one.
   bool take();
   [[nodiscard]] std::int64_t first() const { return first_; }

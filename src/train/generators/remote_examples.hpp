@@ -13,11 +13,11 @@
 namespace dat {
 
 /// Examples that generators attack (--generators): gives them each version of the weights, orders the micro-batches of
-/// this step and of as many to come as --staleness says, and takes what they answer. What it needs beside the attacked
-/// images, it reads and cuts out itself. With --deterministic the versions that an attack runs on follow the rule of
-/// OldWeights, so images have the bits of LocalExamples, whoever makes them and whenever; the versions are state then,
-/// and an attack that is under way when a run ends is made once more. Without, the newest version counts that a
-/// generator has, and none is older than --staleness says.
+/// this step and of as many to come as --staleness says, and takes what they answer. It reads and cuts out itself all
+/// else that it needs beside the attacked images. With --deterministic the versions that an attack runs on follow the
+/// rule of OldWeights, so images have the bits of LocalExamples, whoever makes them and whenever; the versions are
+/// state then, and an attack that is under way when a run ends is made once more. Without, the newest version counts
+/// that a generator has, and none is older than --staleness says.
 class RemoteExamples final : public ExampleSource {
  public:
   explicit RemoteExamples(const ExampleParts& parts);
