@@ -230,9 +230,9 @@ class Report {
 void write_results(const RunFacts& facts);
 
 /// Draws a run's folder through gnuplot into folder/plots/: accuracies, losses with the learning rate, and p per layer,
-/// against epochs; seconds by phase and rank. Each picture has its .gp script and .csv data beside it. format: "svg" or
-/// "png". Returns the paths of the pictures. p is left out where it is 1 throughout, or for less than 2 steps or
-/// layers. Error(data): no run there. Error(usage): format. Error(device): gnuplot is missing or fails; the scripts are
+/// against epochs; seconds by phase and rank. Each picture has its .gp script and .csv data beside it. format: "svg",
+/// "png" or "pdf". Returns the paths of the pictures. p is left out where it is 1 throughout.
+/// Error(data): no run there. Error(usage): format. Error(device): gnuplot is missing or fails; the scripts are
 /// written all the same.
 [[nodiscard]] std::vector<std::string> plot_run(const std::string& folder, const std::string& format);
 
