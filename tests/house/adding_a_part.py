@@ -1,9 +1,9 @@
-"""Does what README's "Adding a part" says, in a copy of the program: adding_a_part.py ROOT [BUILD TARGET]
+"""Does what CONTRIBUTING's "Adding a part" says, in a copy of the program: adding_a_part.py ROOT [BUILD TARGET]
 
 A member of each family, a verb and a source of examples are added. With a BUILD folder of ninja's in which TARGET is the
 program without CUDA, what is new or changed is compiled and linked with the objects that are there; else everything is built,
 which takes minutes, and an option is added, too: another struct of options is another one for all that include it.
-Files and lines to change are read from README's table, the network from its example. What is added is small, but real: it
+Files and lines to change are read from CONTRIBUTING's table, the network from its example. What is added is small, but real: it
 is built, named by --help, and trained with. The exit code is 1 where the text does not lead there.
 """
 
@@ -86,7 +86,7 @@ std::unique_ptr<Loss> make_half(const LossOptions&) { return std::make_unique<Ha
 
 }  // namespace dat
 """),
-    "network": ("my_net", "my_net.cpp", None),  # README's own
+    "network": ("my_net", "my_net.cpp", None),  # CONTRIBUTING's own
     "optimizer": ("sign_sgd", "sign_sgd.cpp", """
 #include "dat/backend.hpp"
 #include "dat/optimizer.hpp"
@@ -634,11 +634,11 @@ NAMED = {"cheat": "--cheat", "sums": "--node-sums"}  # one rank has nobody to ch
 
 
 def give_up(*text):
-    sys.exit("README, Adding a part: " + " ".join(text))
+    sys.exit("CONTRIBUTING, Adding a part: " + " ".join(text))
 
 
-def section(readme):
-    found = re.search(r"^## Adding a part\n(.*?)^## ", readme, re.MULTILINE | re.DOTALL)
+def section(text):
+    found = re.search(r"^## Adding a part\n(.*?)^## ", text, re.MULTILINE | re.DOTALL)
     return found[1] if found else give_up("there is no such section")
 
 
@@ -688,7 +688,7 @@ def follow(copy, text):
 def add_option(copy):
     group, field, row = OPTION
     struct, table = f"include/dat/options/{group}.hpp", f"src/options/train/{group}.cpp"
-    if "include/dat/options/" not in section((root / "README.md").read_text()):
+    if "include/dat/options/" not in section((root / "CONTRIBUTING.md").read_text()):
         give_up("where options stand is not said")
     first = next(line for line in (copy / struct).read_text().splitlines() if line.startswith("  "))
     change(copy, struct, first + "\n", first + "\n" + field)
@@ -699,7 +699,7 @@ def add_option(copy):
 
 def add_verb(copy):
     name, source, line = VERB
-    table = re.search(r"`(src/verbs/[^`]+\.def)`", section((root / "README.md").read_text()))
+    table = re.search(r"`(src/verbs/[^`]+\.def)`", section((root / "CONTRIBUTING.md").read_text()))
     if not table:
         give_up("where verbs are listed is not said")
     (copy / f"src/verbs/{name}.cpp").write_text(source.lstrip())
@@ -887,7 +887,7 @@ def main():
         copy = pathlib.Path(folder)
         for part in ("CMakeLists.txt", "include", "jobs", "kernels", "src"):
             (shutil.copytree if (root / part).is_dir() else shutil.copy)(root / part, copy / part)
-        follow(copy, section((root / "README.md").read_text()))
+        follow(copy, section((root / "CONTRIBUTING.md").read_text()))
         add_verb(copy)
         add_source(copy)
         add_event(copy)
