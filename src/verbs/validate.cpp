@@ -12,7 +12,7 @@
 #include "measure/bench_file.hpp"
 #include "measure/loading.hpp"
 #include "measure/process_memory.hpp"
-#include "options/hints.hpp"
+#include "options/values/hints.hpp"
 #include "options/ranges.hpp"
 #include "options/train/parse.hpp"
 #include "reduce/sums/sums.hpp"

@@ -6,7 +6,7 @@
 #include "dat/shell.hpp"
 #include "interop/source.hpp"
 #include "interop/state_dict.hpp"
-#include "options/value.hpp"
+#include "options/values/value.hpp"
 #include "printed.hpp"
 #include "replica/model_state.hpp"
 #include "run/begin/folder.hpp"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "dat/error.hpp"
-#include "options/hints.hpp"
+#include "options/values/hints.hpp"
 
 namespace dat {
 
