@@ -15,8 +15,9 @@ namespace dat {
 
 namespace {
 
-constexpr std::size_t kMostClasses = 32767;                     ///< as of data files
-constexpr std::uintmax_t kMostBytes = std::uintmax_t{1} << 30;  ///< of a JSON file; one of a million images has less
+constexpr std::size_t kMostClasses = 32767;  ///< limit of data files
+constexpr std::uintmax_t kMostBytes = std::uintmax_t{1}
+                                      << 30;  ///< most bytes of a JSON file; one of a million images has less
 
 /// Integers of an array, each in [0, below).
 [[nodiscard]] std::vector<int> integers_of(const nlohmann::json& array, std::size_t count, std::int64_t below,

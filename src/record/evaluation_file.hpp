@@ -7,9 +7,9 @@
 
 namespace dat {
 
-/// What `eval --out` has written, as far as pictures need it.
+/// Content of a file of `eval --out`, as far as pictures need it.
 struct EvaluationFile {
-  /// On all images: without an attack, after an attack, or after a sequence of them.
+  /// Outcome on all images: without an attack, after an attack, or after a sequence of them.
   struct Outcome {
     std::string name;
     std::vector<std::uint8_t> correct;  ///< [images]

@@ -35,10 +35,10 @@ class Results(common.TestCase):
         what was drawn: p as double and the factors as float. One rank sends nothing."""
         elements = found["jointspar/active"].astype(np.int64) @ found["jointspar/layer_elements"]
         np.testing.assert_array_equal(found["history/step/bytes_sent"], 4 * elements * (ranks > 1))
-        self.assertTrue(((found["history/step/bytes_statistics"] > 0) == (ranks > 1)).all())
+        self.assertTrue(((found["history/step/bytes_other"] > 0) == (ranks > 1)).all())
         np.testing.assert_array_equal(found["history/step/active_elements"], elements)
         np.testing.assert_array_equal(found["history/step/n_active"], found["jointspar/active"].sum(1))
-        sent = (found["history/step/bytes_sent"] + found["history/step/bytes_statistics"]).sum()
+        sent = (found["history/step/bytes_sent"] + found["history/step/bytes_other"]).sum()
         told = draws * len(found["jointspar/layer_name"]) * (8 + 4)
         np.testing.assert_array_equal(found["ranks/bytes"].sum(0), [sent] + [sent - told] * (ranks - 1))
 

@@ -105,7 +105,7 @@ void compare_communication(Plots& plots, const std::vector<PlottedRun>& runs) {
     double gradients = 0, others = 0, all = 0;
     for (const StepRecord& r : run.history.steps) {
       gradients += static_cast<double>(r.bytes_sent);
-      others += static_cast<double>(r.bytes_statistics);
+      others += static_cast<double>(r.bytes_other);
     }
     for (const std::int64_t size : run.history.layer_sizes) all += static_cast<double>(size) * sizeof(float);
     const double megasteps = 1e6 * static_cast<double>(run.history.steps.size());

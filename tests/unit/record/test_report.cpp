@@ -127,7 +127,7 @@ TEST_CASE("Every number of a run reads back from results.h5 exactly", "[report]"
        std::map<std::string, std::int64_t StepRecord::*>{{"step", &StepRecord::step},
                                                          {"images", &StepRecord::images},
                                                          {"bytes_sent", &StepRecord::bytes_sent},
-                                                         {"bytes_statistics", &StepRecord::bytes_statistics},
+                                                         {"bytes_other", &StepRecord::bytes_other},
                                                          {"active_elements", &StepRecord::active_elements},
                                                          {"weight_gradients", &StepRecord::weight_gradients},
                                                          {"attack_passes", &StepRecord::attack_passes}}) {

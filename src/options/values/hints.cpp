@@ -1,4 +1,4 @@
-#include "options/hints.hpp"
+#include "options/values/hints.hpp"
 
 #include <algorithm>
 #include <cctype>
@@ -58,11 +58,11 @@ const std::map<std::string, std::vector<std::string>> kSynonyms = {
     {"dtype", {"precision"}},
     {"early-stopping", {"patience"}},
     {"ema", {"average"}},
-    {"ema-decay", {"average-decay"}},
+    {"ema-decay", {"average"}},
     {"epsilon", {"eps"}},
     {"evaluate", {"eval"}},
     {"fit", {"train"}},
-    {"gamma", {"lr-decay"}},
+    {"gamma", {"schedule"}},
     {"gpu", {"device", "cuda"}},
     {"gpus", {"device", "cuda"}},
     {"grad-clip", {"clip-norm"}},
@@ -80,7 +80,7 @@ const std::map<std::string, std::vector<std::string>> kSynonyms = {
     {"lr-scheduler", {"schedule"}},
     {"max-grad-norm", {"clip-norm"}},
     {"max-momentum", {"momentum"}},
-    {"min-momentum", {"peak-momentum"}},
+    {"min-momentum", {"momentum"}},
     {"model", {"network", "checkpoint"}},
     {"multistep", {"step"}},
     {"n-epochs", {"epochs"}},
@@ -101,7 +101,7 @@ const std::map<std::string, std::vector<std::string>> kSynonyms = {
     {"pytorch", {"safetensors"}},
     {"random-seed", {"seed"}},
     {"recipes", {"recipe"}},
-    {"restarts", {"eval-restarts"}},
+    {"restarts", {"eval"}},
     {"resume-from", {"resume"}},
     {"run", {"train"}},
     {"save-dir", {"out"}},
@@ -111,7 +111,7 @@ const std::map<std::string, std::vector<std::string>> kSynonyms = {
     {"step-size", {"alpha"}},
     {"steps", {"max-steps", "attack-steps"}},
     {"swa", {"average"}},
-    {"swa-start", {"average-from"}},
+    {"swa-start", {"average"}},
     {"synthetic", {"data synthetic"}},
     {"test", {"eval"}},
     {"threat-model", {"norm"}},
