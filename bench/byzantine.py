@@ -46,8 +46,8 @@ Form = collections.namedtuple("Form", "ranks faults lengths seeds taus train dat
 # lengths: steps, steps before the ranks cheat, and steps by which a `delayed` gradient is late.
 CORES = ["--network", "small_cnn", "--width", 16, "--attack", "pgd", "--attack-steps", 3, "--alpha", "4/255", "--batch", 8,
          "--optimizer", "sgd", "--lr", 0.05, "--schedule", "cosine", "--warmup-epochs", 0, "--limit-test", 2000]
-PAPER = ["--network", "resnet18", "--attack", "pgd", "--attack-steps", 10, "--batch", 8, "--optimizer", "sgd", "--lr", 0.01,
-         "--momentum", 0.9, "--nesterov", "--weight-decay", 5e-4, "--schedule", "cosine", "--warmup-epochs", 0]
+PAPER = ["--network", "resnet18", "--attack", "pgd", "--attack-steps", 10, "--batch", 8, "--optimizer", "sgd:nesterov", "--lr", 0.01,
+         "--momentum", 0.9, "--weight-decay", 5e-4, "--schedule", "cosine", "--warmup-epochs", 0]
 OF_PAPER = Form(16, [7, 3], [(5100, 1000, 1000), (14100, 10000, 1000)], [0, 1, 2, 3, 4], [1, 10], PAPER, True, False)
 FORMS = {
     "cores": Form(16, [7], [(400, 100, 100)], [1], ["auto"], CORES, True, False),
@@ -67,13 +67,13 @@ IN_ORDER = ["--deterministic", "--micro-batch", 8]  # sums as ranks that leave d
 def defences(form):
     def clip(name, *options):
         return [Defence(name + (f" {tau}" if len(form.taus) > 1 else ""),
-                        ["--aggregator", "centered_clip", "--aggregator-tau", tau, *options], True) for tau in form.taus]
+                        ["--aggregator", f"centered_clip:tau={tau}", *options], True) for tau in form.taus]
     if form.bans:
         return [*clip("protocol", "--byzantine", *IN_ORDER), Defence("mean", IN_ORDER, False)]
     clips = clip("centered_clip", "--codec-transport", "butterfly")
     return [Defence("mean", [], False), *(Defence(name, ["--aggregator", name], True) for name in MEASURES),
             Defence("trimmed_mean", ["--aggregator", "trimmed_mean"], True),
-            Defence("trimmed_mixed", ["--aggregator", "trimmed_mean", "--aggregator-mixing"], True), *clips]
+            Defence("trimmed_mixed", ["--aggregator", "trimmed_mean:mixing"], True), *clips]
 
 
 class Run(collections.namedtuple("Run", "row column faults steps start delay seed")):
@@ -107,10 +107,9 @@ def words_of(run, form, arguments, folder):
         words += ["--faults", run.faults]
     if cheaters := run.cheaters(form.ranks):
         # Those who leave do so one after the other, as those who are banned.
-        start = ",".join(str(run.start + 5 * (k + 1)) for k in range(len(cheaters))) if run.row == "leave" else run.start
-        words += ["--attackers", ",".join(map(str, cheaters)), "--cheat", run.row, "--cheat-from", start]
-        if run.row == "delayed":
-            words += ["--cheat-delay", run.delay]
+        cheat = f"delayed:{run.delay}" if run.row == "delayed" else run.row
+        starts = [run.start + 5 * (k + 1) if run.row == "leave" else run.start for k in range(len(cheaters))]
+        words += ["--attackers", ",".join(map(str, cheaters)), "--cheat", ",".join(f"{cheat}@{start}" for start in starts)]
     return [str(word) for word in [*words, *arguments.options]]
 
 

@@ -104,8 +104,8 @@ def savings(arguments):
                 found = layer_milliseconds(arguments, a.names, a.sizes)
             for share in arguments.budgets:
                 budget = len(a.names) * share / 54
-                b = Run(arguments, *common, *seed, "--selector", arguments.selector, "--budget", budget, "--budget-unit",
-                        arguments.unit, "--p-min", min(arguments.p_min, share / 54))
+                b = Run(arguments, *common, *seed, "--selector",
+                        f"{arguments.selector}:p_min={min(arguments.p_min, share / 54)}", "--budget", budget, "--budget-unit", arguments.unit)
                 resting = ~b.active[arguments.warm:]
                 parts[share].append([(resting @ cost).mean() for cost in found])
                 saved[share].append(whole[-1] - b.milliseconds(arguments.warm).mean())
@@ -200,21 +200,21 @@ def table(arguments):
     first = Run(arguments, "--selector", "all", "--granularity", arguments.granularity[0], "--max-steps", 1,
                 "--limit-test", 1)
     layers, share = len(first.names), arguments.share
-    budget = ["--budget", layers * share, "--p-min", min(arguments.p_min, share)]
     steps = first.steps[0]["steps_per_epoch"] * arguments.epochs
-    t0 = freezeout_t0(first.sizes, steps, share, arguments.freeze_schedule)
-    rates = ["--lr-decay", 1] if arguments.flat else []
+    freeze = f"freezeout:t0={freezeout_t0(first.sizes, steps, share, arguments.freeze_schedule):.6f}:schedule={arguments.freeze_schedule}"
+
+    def drawn(selector, unit="layers"):
+        return ["--selector", f"{selector}:p_min={min(arguments.p_min, share)}", "--budget", layers * share, "--budget-unit", unit]
+
     methods = {
-        "JointSpar, layers": ["--selector", "exp3", *budget],
-        "JointSpar, bytes": ["--selector", "exp3", "--budget-unit", "bytes", *budget],
-        "uniform": ["--selector", "uniform", *budget],
-        "oracle, layers": ["--selector", "oracle", *budget],
-        "oracle, bytes": ["--selector", "oracle", "--budget-unit", "bytes", *budget],
-        "FreezeOut": ["--selector", "freezeout", "--freeze-t0", f"{t0:.6f}", "--freeze-schedule",
-                      arguments.freeze_schedule, *rates],
-        "FreezeOut, rates kept": ["--selector", "freezeout", "--freeze-t0", f"{t0:.6f}", "--freeze-schedule",
-                                  arguments.freeze_schedule, "--freeze-lr", "constant"],
-        "AutoFreeze": ["--selector", "autofreeze", "--freeze-percentile", arguments.freeze_percentile],
+        "JointSpar, layers": drawn("exp3"),
+        "JointSpar, bytes": drawn("exp3", "bytes"),
+        "uniform": drawn("uniform"),
+        "oracle, layers": drawn("oracle"),
+        "oracle, bytes": drawn("oracle", "bytes"),
+        "FreezeOut": ["--selector", freeze, *(["--schedule", "step:decay=1"] if arguments.flat else [])],
+        "FreezeOut, rates kept": ["--selector", f"{freeze}:lr=constant"],
+        "AutoFreeze": ["--selector", f"autofreeze:percentile={arguments.freeze_percentile}"],
     }
     for codec in codecs_of(arguments):
         if codec != "float32":

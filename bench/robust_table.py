@@ -66,38 +66,35 @@ def fgsm(name, *options, training=1, steps=1, needs=(), published=None, source="
     return Method(name, [*loss, *options], training, lambda k: steps, list(needs), published or {}, source)
 
 
-WARM = ["--start-box", "auto", "--warm-start", 100]  # what is kept of an attack is in the box as it is
+WARM = ["--attack-start", "uniform", "--warm-start", 100]  # what is kept of an attack is in the box as it is
 
 
 def nfgsm(name, *options, needs=(), **more):
-    return fgsm(name, "--start-radius", 2, "--project", "off", "--alpha", "8/255", *options, needs=["--start-radius ", *needs], **more)
+    return fgsm(name, "--attack-start", "uniform:2", "--project", "off", "--alpha", "8/255", *options, needs=["--attack-start ", *needs], **more)
 
 
 # Passes: the attack's, those of both images (forward and back), and a way forward more where neither is a constant. All are compared
 # with N-FGSM, and what is no attack of its own is added to that: FGSM-RS overfits catastrophically with one seed and not with another.
-FAST = Table(["--network", "preact_resnet18", "--normalize", "cifar10", "--attack", "fgsm", "--start-box", "on", "--attack-bn", "train",
-              "--lr", 0.2, "--schedule", "cyclic", "--peak-momentum", 0.8, "--weight-decay", 5e-4], 0.4, [
+FAST = Table(["--network", "preact_resnet18", "--normalize", "cifar10", "--attack", "fgsm", "--attack-start", "uniform:box=on", "--attack-bn", "train",
+              "--lr", 0.2, "--schedule", "cyclic", "--optimizer", "sgd:peak_momentum=0.8", "--weight-decay", 5e-4], 0.4, [
     nfgsm("N-FGSM"),
     fgsm("FGSM-RS", published={"AA": -1}, source=BENCHMARK + "43.09 against 47.77"),
     fgsm("PGI", "--loss", "pgi", training=2.5, needs=[r"--loss \S*\bpgi\b"], published={"AA": 1}, source=BENCHMARK + "49.89"),
-    fgsm("PGI, constant", "--loss", "pgi", "--detach-reference", needs=["--detach-reference "]),
+    fgsm("PGI, constant", "--loss", "pgi:detach", needs=["pgi:detach"]),
     fgsm("GAT", "--attack-bn", "eval", "--loss", "gat", training=2.5, needs=[r"--loss \S*\bgat\b"], published={"AA": 1}, source=BENCHMARK + "49.15"),
-    fgsm("GAT, constant", "--attack-bn", "eval", "--loss", "gat", "--detach-reference", training=2, needs=["--detach-reference "]),
+    fgsm("GAT, constant", "--attack-bn", "eval", "--loss", "gat:detach", training=2, needs=["gat:detach"]),
     fgsm("NuAT", "--attack-bn", "eval", "--loss", "nuat", training=2.5, needs=[r"--loss \S*\bnuat\b"], published={"AA": 1}, source=BENCHMARK + "50.10"),
-    fgsm("NuAT, constant", "--attack-bn", "eval", "--loss", "nuat", "--detach-reference", training=2, needs=["--detach-reference "]),
+    fgsm("NuAT, constant", "--attack-bn", "eval", "--loss", "nuat:detach", training=2, needs=["nuat:detach"]),
     fgsm("PGD-1, warm", "--attack", "pgd", "--attack-steps", 1, "--alpha", "8/255", *WARM, needs=["--warm-start "]),
-    # Of k steps the last one is the pass that trains: k - 1 are the attack's own.
-    fgsm("PGD-2, reused", "--attack", "pgd", "--attack-steps", 2, "--alpha", "5/255", *WARM, "--attack-reuse", steps=1,
-         needs=["--attack-reuse "]),
     fgsm("PGD-2", "--attack", "pgd", "--attack-steps", 2, "--alpha", "5/255", steps=2),
     fgsm("1, then 2 steps", "--attack-bn", "eval", "--attack", "pgd", "--attack-steps", "1,2@{HALF}", "--alpha", "8/255,5/255@{HALF}", steps=1.5,
          needs=["change by epoch"]),
     nfgsm("N-FGSM + eps grows", "--eps", "0..8/255@0-{HALF}", "--alpha", "0.01/255..8/255@0-{HALF}", needs=["change by epoch"]),
     nfgsm("N-FGSM + images grow", "--train-size", "24,32@{HALF}", training=2 * (1 + 0.5625) / 2 - 1, needs=["--train-size "]),
-    nfgsm("N-FGSM + one_cycle", "--schedule", "one_cycle", "--momentum", 0.95, "--peak-momentum", 0.85, needs=[r"\bone_cycle\b"]),
+    nfgsm("N-FGSM + one_cycle", "--schedule", "one_cycle", "--momentum", 0.95, "--optimizer", "sgd:peak_momentum=0.85", needs=[r"\bone_cycle\b"]),
     nfgsm("N-FGSM + no decay", "--no-decay", "norms", needs=["--no-decay "]),
     nfgsm("N-FGSM + smoothing", "--label-smoothing", 0.2),
-    nfgsm("N-FGSM + EMA", "--average", "ema", "--average-decay", 0.995, published={"AA": 1}, source=BENCHMARK + "its averages"),
+    nfgsm("N-FGSM + EMA", "--average", "ema:decay=0.995", published={"AA": 1}, source=BENCHMARK + "its averages"),
 ])
 TABLES = {"losses": LOSSES, "fast": FAST}
 
@@ -128,11 +125,10 @@ class Study:
         epochs = math.ceil(steps * self.images / IMAGES)
         warmup = round(self.of.warmup * epochs, 6)
         losses = arguments.table == "losses"
-        options = merged(["--alpha", arguments.alpha] if losses else [], self.of.options,
+        options = merged(["--optimizer", "sgd"], ["--alpha", arguments.alpha] if losses else [], self.of.options,
                          ["--attack-steps", method.steps(arguments.steps)] if losses else [], method.options)
         options = [word.replace("{HALF}", str(max(1, epochs // 2))) for word in options]
-        return words("--data", arguments.data, "--width", arguments.width, "--batch", arguments.batch, "--optimizer", "sgd",
-                     "--warmup-epochs", warmup, "--epochs", round(epochs - warmup, 6), "--max-steps", steps, "--selector", "all",
+        return words("--data", arguments.data, "--width", arguments.width, "--batch", arguments.batch, "--warmup-epochs", warmup, "--epochs", round(epochs - warmup, 6), "--max-steps", steps, "--selector", "all",
                      "--eval", "pgd20", "--eval-every", 0, "--limit-test", arguments.test_images, "--seed", seed, "--quiet", *options,
                      *arguments.options)
 
@@ -171,7 +167,7 @@ class Study:
         passes = self.train(name, training)
         found = study.accuracies(folder, **{"PGD-20": "pgd20"}) | {"passes": passes}  # of the averaged weights, where there are any
         if self.autoattack:
-            text = self.runs.say("eval", "--checkpoint", folder, *attack, "--out", f"{folder}-{aa}-{images}", "--quiet", "--math", "f32",
+            text = self.runs.say("eval", folder, *attack, "--out", f"{folder}-{aa}-{images}", "--quiet", "--math", "f32",
                                  *of_evaluation(self.arguments.options))
             found["AA"] = 100 * float(re.search(rf" {re.escape(aa)}_acc=(\S+)", text)[1])
         write_json(finished, {"commands": [training, attack], "found": found})
