@@ -19,14 +19,7 @@ EMA = ["--average", "ema", "--average-decay", 0.8, "--average-bn", "ema"]
 
 
 def options(*others, ranks=1):
-    """RUN with other options in their places."""
-    found = {}
-    for word in map(str, [*RUN, "--batch", 16 // ranks, *others]):
-        if word.startswith("--"):
-            found[name := word] = []
-        else:
-            found[name].append(word)
-    return [word for name, values in found.items() for word in (name, *values)]
+    return common.merged(*RUN, "--batch", 16 // ranks, *others)
 
 
 class Runs(common.TestCase):

@@ -35,6 +35,12 @@ for name, value in MPI_ENVIRONMENT.items():
     os.environ.setdefault(name, value)
 
 
+def beside(program):
+    """A program of the tests of the same build, in whose folder this one is or has that of the tests."""
+    folder = os.path.dirname(PROGRAM)
+    return os.path.join(folder, program) if os.path.basename(folder) == "tests" else os.path.join(folder, "tests", program)
+
+
 def drawn(items, count):
     """So many of them by day, in their order; at night all."""
     items = list(items)
@@ -344,6 +350,17 @@ def write_safetensors(path, tensors, metadata=None, low_byte=None):
         text += b" " * ((low_byte - len(text)) % 256)
     with open(path, "wb") as file:
         file.write(len(text).to_bytes(8, "little") + text + data)
+
+
+def merged(*words):
+    """Options and their values, of which the last ones of a name count."""
+    found = {}
+    for word in words:
+        if str(word).startswith("--"):
+            found[name := word] = []
+        else:
+            found[name].append(word)
+    return [word for name, values in found.items() for word in (name, *values)]
 
 
 def synthetic(path, **options):

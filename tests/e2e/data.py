@@ -413,14 +413,7 @@ class Balanced(common.TestCase):
         self.assertEqual(common.run("data", "convert", "extra.npz", "extra.h5").code, 0)
 
     def options(self, *more):
-        """TRAIN and the mix, with other options in their places."""
-        found = {}
-        for word in [*TRAIN, "--data", "labelled.h5", "extra.h5", "--mix", "balanced:0.5", *more]:
-            if str(word).startswith("--"):
-                found[name := word] = []
-            else:
-                found[name].append(word)
-        return [word for name, values in found.items() for word in (name, *values)]
+        return common.merged(*TRAIN, "--data", "labelled.h5", "extra.h5", "--mix", "balanced:0.5", *more)
 
     def test_an_epoch_is_one_pass_over_the_labelled_set(self):
         ended = self.train("run", *self.options("--epochs", 2))

@@ -21,14 +21,7 @@ STILL = ("conv1", "bn1", "conv2", "bn2")
 
 
 def merged(*words):
-    """RUN with other options in their places."""
-    found = {}
-    for word in map(str, [*RUN, *words]):
-        if word.startswith("--"):
-            found[name := word] = []
-        else:
-            found[name].append(word)
-    return [word for name, values in found.items() for word in (name, *values)]
+    return common.merged(*RUN, *words)
 
 
 class FineTuning(common.TestCase):

@@ -107,7 +107,6 @@ ROWS = {
                     [Stop("kill", line(7)), end(11)]),
     "noise": Row([*OWN, "--noise", 0.2, "--noise-samples", 2, "--micro-batch", 4, "--attack", "smooth-pgd", "--norm", "l2", "--eps",
                   "0..0.5@0-2"], [Stop("kill", line(3), "all"), Stop("kill", line(7), 1)], ranks=2, night=True),
-    "a longer run": Row([*OWN, "--epochs", 2], [end(14)], night=True),
 
     "lamb and the bandit": any_ranks("--optimizer", "lamb", "--bias-correction", "--checkpoint-every", 4, "--average", "ema", "--average-bn",
                                      "ema", stops=[end(3, on=6), Stop("kill", line(4), 1, on=5)], last=2),
@@ -170,7 +169,7 @@ class Interrupted(common.TestCase):
         on = row.ranks if on is None else on
         trainers, of_them = on if isinstance(on, tuple) else (on, 0)
         more = [*(row.more if interrupted else []), *(["--generators", of_them] if of_them else [])]
-        return ["train", "--out", "run", *options(*BASE, *row.options, *more)], trainers + of_them
+        return ["train", "--out", "run", *common.merged(*BASE, *row.options, *more)], trainers + of_them
 
     def end(self, row, on=None, interrupted=True):
         words, ranks = self.words(row, on, interrupted)
@@ -259,17 +258,6 @@ class Interrupted(common.TestCase):
             left = [(row["rank"], row["step"]) for row in common.rows("run", "left")]
             self.assertEqual(sorted(left), sorted(zip(map(int, who), map(int, when))))
         self.assert_same_runs(row)
-
-
-def options(*words):
-    """The last one of each option counts."""
-    found = {}
-    for word in words:
-        if str(word).startswith("--"):
-            found[name := word] = []
-        else:
-            found[name].append(word)
-    return [word for name, values in found.items() for word in (name, *values)]
 
 
 def add(name, row):

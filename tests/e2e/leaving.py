@@ -27,12 +27,6 @@ def leave(who, when):
     return ["--attackers", ",".join(map(str, who)), "--cheat", "leave", "--cheat-from", ",".join(map(str, when))]
 
 
-def losses(folder):
-    """What is recorded of each step, but times and bytes."""
-    return [{name: value for name, value in row.items() if not name.startswith(("t_", "bytes_", "wall_time"))}
-            for row in common.rows(folder, "step")]
-
-
 def left(folder):
     return [(row["rank"], row["step"], row["why"]) for row in common.rows(folder, "left")]
 
@@ -52,10 +46,6 @@ class Leaving(common.TestCase):
         ended = common.run("train", "--out", folder, *RUN, *arguments, ranks=ranks)
         self.assertEqual(ended.code, code, ended.text)
         return ended
-
-    def assert_equal_runs(self, folder, reference):
-        self.assert_same(common.state(folder), common.state(reference))
-        self.assertEqual(losses(folder), losses(reference))
 
     def test_the_bits_of_one_rank(self):
         ranks, many, total = (16, 7, 32) if WHOLE else (5, 2, 20)
@@ -199,8 +189,7 @@ class Leaving(common.TestCase):
         for ranks, pattern, *arguments in [
                 (3, "rank 0, which holds", "--attackers", 0, "--cheat", "leave"),
                 (4, "names 2 of 4 ranks; more than half must be honest", "--attackers", "1,2", "--cheat", "leave"),
-                (3, "names rank 3, and the ranks are 0 to 2", "--attackers", 3, "--cheat", "leave"),
-                (1, "names 1 of 1 rank;", "--attackers", 1, "--cheat", "leave")]:
+                (3, "names rank 3, and the ranks are 0 to 2", "--attackers", 3, "--cheat", "leave")]:
             with self.subTest(pattern=pattern):
                 ended = common.validate(*RUN, "--total-batch", 16, *arguments, ranks=ranks)
                 self.assertEqual((ended.code, len(ended.errors)), (2, 1), ended.text)

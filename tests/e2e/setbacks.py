@@ -200,28 +200,15 @@ class Law(common.TestCase):
                           "trades", "--average", "ema", "--average-decay", 0.9, "--staleness", 3],
     }
     STEPS = 48
-    OPTIONS = {"--data": "set.h5", "--network": "small_cnn", "--width": 16, "--threads": 1, "--attack-steps": 2,
-               "--optimizer": "sgd", "--lr": 2, "--warmup-epochs": 0, "--max-steps": STEPS, "--holdout": 64,
-               "--eval": "pgd2", "--eval-every": 1, "--on-overfitting": "rollback",
-               "--overfitting-margin": 1e-6, "--max-rollbacks": 2, "--checkpoint-every": 1000,
-               "--on-bad-steps": "rollback", "--rollback-lr": 0.125}
+    OPTIONS = ["--data", "set.h5", "--network", "small_cnn", "--width", 16, "--threads", 1, "--attack-steps", 2, "--optimizer", "sgd", "--lr", 2,
+               "--warmup-epochs", 0, "--max-steps", STEPS, "--holdout", 64, "--eval", "pgd2", "--eval-every", 1, "--on-overfitting", "rollback",
+               "--overfitting-margin", 1e-6, "--max-rollbacks", 2, "--checkpoint-every", 1000, "--on-bad-steps", "rollback", "--rollback-lr", 0.125]
 
     def go(self, folder, case, ranks):
-        options = dict(self.OPTIONS)
-        if case != "deterministic":
-            options["--batch"] = 16 // ranks
-        others = self.CASES[case]
-        for name in others:
-            options.pop(name, None)
-        arguments = [word for option in options.items() for word in option]
-        ended = common.run("train", "--out", folder, *arguments, *others, ranks=ranks)
+        batch = [] if case == "deterministic" else ["--batch", 16 // ranks]
+        ended = common.run("train", "--out", folder, *common.merged(*self.OPTIONS, *batch, *self.CASES[case]), ranks=ranks)
         self.assertIn(ended.code, [0, 7], ended.text)  # 7: it would go back a third time
         return ended.code
-
-    def records(self, folder, step):
-        """What a run has recorded of the steps behind this one, but times and speeds."""
-        return [{key: value for key, value in row.items() if not key.startswith(("t_", "wall_time", "seconds"))}
-                for row in common.rows(folder) if row["kind"] in ("step", "evaluation", "setback") and row["step"] > step]
 
     def test_all_that_a_run_can_keep_is_in_a_case(self):
         text = common.run("train", "--help", "all").text
@@ -252,8 +239,9 @@ class Law(common.TestCase):
                 self.assertEqual(self.go("restarted", case, ranks), code)
                 self.assert_same(common.state("restarted"), common.state("straight"))
                 step = int(re.search(r"step-(\d+)", paths[0])[1])
-                self.assertEqual(self.records("restarted", step), self.records("straight", step))
-                self.assertGreater(len(self.records("straight", step)), 4)
+                restarted, straight = ([row for row in common.figures(folder) if row["step"] > step] for folder in ("restarted", "straight"))
+                self.assertEqual(restarted, straight)
+                self.assertGreater(len(straight), 4)
 
     def test_rolled_back_is_restarted(self):
         self.check(1)
