@@ -68,7 +68,7 @@ class Row:
     night: bool = False
 
 
-def any_ranks(*options, stops=(end(4, on=4),), last=3, **other):
+def any_ranks(*options, stops=[end(2, on=5), end(4, on=2)] if common.NIGHT else [end(4, on=4)], last=6 if common.NIGHT else 3, **other):
     """A row of a deterministic run: straight alone, its parts on other ranks."""
     return Row([*DEALT, *options], [*stops], last=last, **other)
 
