@@ -4,11 +4,9 @@ Each test file is a program of its own: `python3 tests/e2e/FILE.py PATH/TO/dat_h
 of some tables is drawn, by DAT_SEED or else by the date; DAT_NIGHT takes the whole (tests/nightly.sh).
 """
 
-import datetime
 import hashlib
 import json
 import os
-import random
 import re
 import shutil
 import signal
@@ -22,14 +20,13 @@ import h5py
 import numpy as np
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from drawn import NIGHT, SEED, drawn
 from mpi_environment import MPI_ENVIRONMENT, own_session
 
 PROGRAM = os.path.abspath(sys.argv.pop(1))
 LIMIT_S = 300  # no run takes a tenth of it, on a machine that is not very busy: one that does hangs
 
-NIGHT = "DAT_NIGHT" in os.environ
 at_night = unittest.skipUnless(NIGHT, "at night")
-SEED = int(os.environ.get("DAT_SEED") or datetime.date.today().toordinal())
 
 for name, value in MPI_ENVIRONMENT.items():
     os.environ.setdefault(name, value)
@@ -39,12 +36,6 @@ def beside(program):
     """A program of the tests of the same build, in whose folder this one is or has that of the tests."""
     folder = os.path.dirname(PROGRAM)
     return os.path.join(folder, program) if os.path.basename(folder) == "tests" else os.path.join(folder, "tests", program)
-
-
-def drawn(items, count):
-    """So many of them by day, in their order; at night all."""
-    items = list(items)
-    return items if NIGHT else [items[k] for k in sorted(random.Random(SEED).sample(range(len(items)), count))]
 
 
 class Ended:
