@@ -128,7 +128,7 @@ class Byzantine(common.TestCase):
             protocol = int(re.search(r"protocol +(\d+) bytes per step and rank", said)[1])
             rows = common.rows(folder, "step")
             # The first step checks nobody. Beside the protocol goes a message of votes and passes, which has two numbers.
-            self.assertEqual([row["bytes_statistics"] for row in rows], [protocol - 32 * ranks + 16, protocol + 16, protocol + 16])
+            self.assertEqual([row["bytes_other"] for row in rows], [protocol - 32 * ranks + 16, protocol + 16, protocol + 16])
             self.assertIn("all-to-all of parts, all-gather ", said)
             # What such a run has written can be read.
             ended = common.run("eval", folder, "--eval", "fgsm", "--limit", 8, "--threads", 1)

@@ -275,14 +275,14 @@ class Certification(common.TestCase):
         refuse(2, "run was trained without noise; give --sigma", sigma=None)
         refuse(2, "--radii is for certificates", "--predict", radii="0.1")
         refuse(2, "from 1/1024 to 16", sigma=0.0001)
-        refuse(2, "kept nothing aside", split="holdout")
+        refuse(2, "held nothing out", split="holdout")
         with open("one/certify.journal") as file:
             journal = file.read().splitlines(keepends=True)
         entry = json.loads(journal[1])
         impossible = [{**entry, "blocks": [99] + entry["blocks"][1:]}, {**entry, "images": [1] + entry["images"][1:]},
                       {**entry, "votes": [[999, 0, 0, 0]] + entry["votes"][1:]}]
         for line, pattern in (["damage\n" + journal[1], "line 2 is damaged"],
-                              *[(json.dumps(one) + "\n", "the journal tells of image .* what cannot be") for one in impossible]):
+                              *[(json.dumps(one) + "\n", "the journal has votes for image .* that cannot be") for one in impossible]):
             with open("one/certify.journal", "w") as file:
                 file.write(journal[0] + line)
             refuse(3, pattern, out="one")

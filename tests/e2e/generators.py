@@ -89,7 +89,7 @@ class Generators(common.TestCase):
         for weights in "f32", "bf16":
             self.go(weights, (1, 1), "--batch", 24, "--micro-batch", 4, "--staleness", 1, "--generator-weights", weights)
             steps = common.rows(weights, "step")
-            sent[weights] = [row["bytes_statistics"] for row in steps[1:]]
+            sent[weights] = [row["bytes_other"] for row in steps[1:]]
             self.assertTrue(all(0 < row["loss_adv"] < 10 for row in steps))
         parameters = 14548 + 2 * sum(value.size for name, value in common.state("f32").items() if name.endswith("running_mean"))
         # Orders are as many, and a version goes in each step.
@@ -170,7 +170,7 @@ class Generators(common.TestCase):
         seconds = {"data": 0, "attack": 0.1, "forward": 0.01, "backward": 0.02, "select": 0, "update": 0}
         link = {"latency": 1e-5, "bandwidth": 1e9}
         written = {"filetype": "dat_hpc calibration", "format_version": 1, "about": {"network": "small_cnn", "width": 16},
-                   "ranks": 2, "batch": 4, "seconds": seconds, "attack_iterations": 8, "backward_passes": 1, "statistics_bytes": 0,
+                   "ranks": 2, "batch": 4, "seconds": seconds, "attack_iterations": 8, "backward_passes": 1, "step_message_bytes": 0,
                    "layers": [{"name": "all", "elements": 10**8, "backward": 0.02, "weight_gradient": 0.01}],
                    "codecs": [{"name": "float32", "transport": "sum", "rounds": 1, "exact": True, "encode": 0, "decode": 0,
                                "bytes": [4 * 10**8]}],
