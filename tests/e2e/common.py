@@ -65,9 +65,12 @@ class Running:
     def __init__(self, arguments, ranks, environment=None):
         self.output = tempfile.NamedTemporaryFile(prefix="output-", dir=".", delete=False)
         launcher = ["mpirun", "-np", str(ranks)] if ranks > 1 else []
+        settings = [str(a) for a in arguments if str(a).startswith("DAT_")]  # those of developers stand in the environment
+        arguments = [a for a in arguments if str(a) not in settings]
         self.process = subprocess.Popen(launcher + [PROGRAM] + [str(a) for a in arguments], stdin=subprocess.DEVNULL,
                                         stdout=self.output, stderr=subprocess.STDOUT, start_new_session=True,
-                                        env=os.environ | (own_session() if launcher else {}) | (environment or {}))
+                                        env=os.environ | (own_session() if launcher else {}) | (environment or {}) |
+                                        dict(setting.split("=", 1) for setting in settings))
         self.output.close()
         self.launched = ranks > 1
         self.seen = set()

@@ -40,7 +40,7 @@ class Runs(common.TestCase):
                 self.train("parts", *options, ranks=ranks)
                 self.assert_same(common.state("straight"), common.state("parts"))
         if common.NIGHT:
-            for folder, more in ("grown", []), ("called", ["--graphs", "off", "--eval-every", 1]):
+            for folder, more in ("grown", []), ("called", ["DAT_GRAPHS=off", "--eval-every", 1]):
                 self.train(folder, *two, *growing, *more, ranks=2)
             self.assert_same(common.state("grown"), common.state("called"))
 
@@ -54,9 +54,9 @@ class Runs(common.TestCase):
 
     def test_where_the_pixels_lie_and_what_is_recorded_changes_nothing(self):
         ranks = 2 if common.NIGHT else 1
-        self.train("resident", *SMALL, "--resident", "on", ranks=ranks)
-        self.train("streamed", *SMALL, "--resident", "off", ranks=ranks)
-        self.train("called", *SMALL, "--graphs", "off", ranks=ranks)
+        self.train("resident", *SMALL, "DAT_RESIDENT=on", ranks=ranks)
+        self.train("streamed", *SMALL, "DAT_RESIDENT=off", ranks=ranks)
+        self.train("called", *SMALL, "DAT_GRAPHS=off", ranks=ranks)
         self.assert_same(common.state("resident"), common.state("streamed"))
         self.assert_same(common.state("resident"), common.state("called"))
 
@@ -74,7 +74,7 @@ class Runs(common.TestCase):
         options = [*SMALL[:at], *SMALL[at + 2 :], "--total-batch", 8, "--micro-batch", 2, "--aggregator", "centered_clip", "--byzantine",
                    "--faults", 1, "--selector", "all", "--epochs", 3 if common.NIGHT else 1]
         for cheat, rule in [("weak", "gradient")] * common.NIGHT + [("wrong_aggregate", "aggregate")]:
-            cheats = ["--attackers", 2, "--cheat", cheat, "--cheat-from", 2]
+            cheats = ["--attackers", 2, "--cheat", f"{cheat}@2"]
             self.train(cheat, *options, *cheats, ranks=4)
             self.assertEqual([(row["rank"], row["rule"], row["upheld"]) for row in common.rows(cheat, "accusation")], [(2, rule, True)])
         if common.NIGHT:
@@ -106,7 +106,7 @@ class Runs(common.TestCase):
     @unittest.skipUnless(os.path.exists(NCCL), "for NCCL's double")
     def test_nccl_trains_as_mpi_and_its_failures_end_all_ranks(self):
         """Two GPUs, and which rank has which is told."""
-        sums = [option for option in SMALL if option != "--deterministic"] + ["--planning-seconds", 0, "--max-steps", 2, "--node-sums"]
+        sums = [option for option in SMALL if option != "--deterministic"] + ["DAT_PLANNING_SECONDS=0", "--max-steps", 2, "--node-sums"]
         environment = {"DAT_DOUBLE_DEVICES": "2", "DAT_DOUBLE_NCCL_LOG": os.path.abspath("log")}
         with mock.patch.dict(os.environ, environment):
             self.train("mpi", *sums, "mpi", ranks=2)
@@ -152,7 +152,7 @@ class Runs(common.TestCase):
     def test_choices_of_algorithms_are_kept_for_the_next_start(self):
         """By two processes at once; a damaged file is ignored with a word, and nothing of it where bits are promised."""
         free = [option for option in SMALL if option != "--deterministic"]
-        free += ["--attack-precision", "f16", "--planning-seconds", 1000, "--max-steps", 1, "--verbose", "--resume", "never"]
+        free += ["--attack-precision", "f16", "DAT_PLANNING_SECONDS=1000", "--max-steps", 1, "--verbose", "--resume", "never"]
         plans = os.path.join(os.environ["XDG_CACHE_HOME"], "dat_hpc/plans")
         self.train("fixed", *SMALL, "--max-steps", 1)
         self.assertFalse(os.path.exists(plans))
@@ -187,7 +187,7 @@ class Runs(common.TestCase):
         """Where building an engine takes .3 s under one lock: 35 s, and 5 s with what was kept."""
         network = ["--device", "cuda", "--network", "resnet18", "--width", 8, "--data", "set.h5", "--batch", 2, "--attack-steps", 1,
                    "--attack-bn", "eval", "--attack-precision", "f16", "--max-steps", 1, "--eval-every", 0, "--limit-test", 1,
-                   "--eval-attack-steps", 1, "--checkpoint-async", "off", "--resume", "never"]
+                   "--eval", "pgd1", "--checkpoint-async", "off", "--resume", "never"]
         os.environ["DAT_DOUBLE_ENGINE_MS"] = "300"
         self.addCleanup(os.environ.pop, "DAT_DOUBLE_ENGINE_MS")
         for limit in 35, 5:
@@ -212,7 +212,7 @@ class Runs(common.TestCase):
             self.train("parts", *f16, ranks=ranks)
             self.assert_same(common.state(folder), common.state("parts"))
             shutil.rmtree("parts")
-        self.train("called", *f16, "--graphs", "off")
+        self.train("called", *f16, "DAT_GRAPHS=off")
         self.assert_same(common.state("alone"), common.state("called"))
         shutil.rmtree("called")
         with open("straight/metrics.jsonl") as file:
@@ -228,7 +228,7 @@ class Runs(common.TestCase):
             self.assertIn(f"overflows       {len(overflows)} in f16", file.read())
         if not common.NIGHT:
             return
-        self.train("called", *f16, "--graphs", "off", ranks=2)
+        self.train("called", *f16, "DAT_GRAPHS=off", ranks=2)
         self.assert_same(common.state("straight"), common.state("called"))
         self.train("bf16", *SMALL, "--precision", "bf16", "--overlap", ranks=2)
 

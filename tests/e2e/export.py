@@ -371,7 +371,7 @@ class Export(Case):
         self.assertFalse(os.path.exists("no"))
 
     def test_averaged_weights_are_taken_where_there_are_any(self):
-        self.train("run", *TRAIN, *options_of("small_cnn"), "--average", "ema", "--average-bn", "ema")
+        self.train("run", *TRAIN, *options_of("small_cnn"), "--average", "ema:bn=ema")
         checkpoint = common.checkpoints("run")[-1]
         raw = arrays_of(checkpoint)
         average = {name.removeprefix("optim/average/"): values for name, values in common.datasets(checkpoint).items()
@@ -519,7 +519,7 @@ class Import(Case):
 
     def test_another_ball_than_the_training_s(self):
         """What its training says of L-infinity alone is no obstacle."""
-        for k, more in enumerate((["--attack", "fgsm", "--start-radius", 2, "--project", "off", "--alpha", "8/255"],
+        for k, more in enumerate((["--attack", "fgsm", "--attack-start", "uniform:radius=2", "--project", "off", "--alpha", "8/255"],
                                   ["--attack-steps", "1,2@1", "--eps", "0.01..0.03@0-2", "--warm-start", 5],
                                   ["--attack-stop", 1], ["--noise", 0.25, "--attack", "none"])):
             self.train(f"run{k}", *TRAIN, *options_of("small_cnn"), *more)

@@ -24,7 +24,7 @@ WHOLE = common.NIGHT
 
 
 def leave(who, when):
-    return ["--attackers", ",".join(map(str, who)), "--cheat", "leave", "--cheat-from", ",".join(map(str, when))]
+    return ["--attackers", ",".join(map(str, who)), "--cheat", ",".join(f"leave@{step}" for step in when)]
 
 
 def left(folder):
@@ -92,7 +92,7 @@ class Leaving(common.TestCase):
         far, rate = 2.0**100, 2.0**-4
         options = ["--total-batch", 16, "--optimizer", "sgd", "--max-steps", 5]
         self.go("expected", *options, "--lr", repr(rate), ranks=0)
-        options += ["--lr", repr(far), "--max-bad-steps", 1, "--on-bad-steps", "rollback", "--rollback-lr", repr(rate / far)]
+        options += ["--lr", repr(far), "--max-bad-steps", 1, "--on-bad-steps", f"rollback:lr={rate / far!r}"]
         self.go("back", *options, *leave([2, 1], [1, 4]), ranks=5)
         arrays = {folder: {name: values for name, values in common.state(folder).items() if name.startswith(("param/", "optim/", "bn/"))}
                   for folder in ("back", "expected")}

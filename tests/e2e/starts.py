@@ -274,7 +274,7 @@ class Starts(common.TestCase):
                          told["clean"]["accuracy"])
         flattering = common.run("eval", "--checkpoint", "weak", "--limit", 32, "--alpha", "0.1/255")
         self.assertIn("flatters", flattering.warnings[0])
-        worst = common.run("eval", "--checkpoint", "weak", "--limit", 32, "--restarts", 3, "--out", "worst.json")
+        worst = common.run("eval", "--checkpoint", "weak", "--limit", 32, "--eval", "pgd10x3", "--out", "worst.json")
         self.assertEqual(worst.code, 0)
         with open("worst.json") as file:
             several = json.load(file)
