@@ -72,7 +72,7 @@ class Cheat {
 
 /// A word of --cheat, NAME[:DELAY][@FROM[/EVERY]].
 struct CheatWord {
-  std::string name;       ///< of cheats(), if there is one
+  std::string name;       ///< name among cheats(), if there is one
   int delay = 0;          ///< CheatOptions::delay; 0: that of the cheat
   std::int64_t from = 0;  ///< steps that are done before it cheats for the first time
   int every = 1;          ///< steps from one cheating to the next

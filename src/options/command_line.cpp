@@ -9,8 +9,8 @@
 #include "dat/error.hpp"
 #include "dat/shell.hpp"
 #include "options/help.hpp"
-#include "options/values/hints.hpp"
 #include "options/recipes.hpp"
+#include "options/values/hints.hpp"
 
 namespace dat {
 
@@ -33,7 +33,7 @@ class HelpFormatter : public CLI::Formatter {
   }
 };
 
-/// What a word names, of "--lr" or "--lr=0.1".
+/// Name in a word: of "--lr" or "--lr=0.1".
 std::string name_in(const std::string& word) { return word.substr(0, word.find('=')); }
 
 bool is_one_of(const std::string& word, const std::vector<std::string>& words) {
@@ -51,7 +51,7 @@ std::string text_of_file(const std::string& path) {
   return text.str();
 }
 
-/// What is to be said of an argument that is no option.
+/// Advice about an argument that is no option.
 std::string advice_about(const std::string& word, const std::vector<std::string>& known, const std::string& otherwise) {
   // Texts put a long dash in the place of two short ones.
   std::string plain = word;
@@ -138,7 +138,7 @@ void CommandLine::add_row(Bound& options, const OptionRow& row) {
     option->type_name(label_of(field, row.range))
         ->default_str(options.text(row))
         ->required(row.positional)
-        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);  // of a repeated one, the last counts
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);  // the last one of a repeated option counts
     if (is_list(field)) option->expected(1, -1)->allow_extra_args();
   }
   option->group(row.group);
@@ -161,7 +161,7 @@ std::vector<std::string*> CommandLine::option_words() {
   return found;
 }
 
-/// A name of several letters behind one dash would be read as letters that are options.
+/// A name of several letters after one dash would be read as letters that are options.
 void CommandLine::refuse_single_dashes() {
   for (const std::string* word : option_words()) {
     const std::string name = name_in(*word);
@@ -170,7 +170,7 @@ void CommandLine::refuse_single_dashes() {
   }
 }
 
-/// The words for CLI11, to which a "--" behind values of a list ends the list alone: a second one says that no options
+/// The words for CLI11, to which a "--" after values of a list ends the list alone: a second one says that no options
 /// follow. Error(usage): an option has "--" in the place of its value.
 std::vector<std::string> CommandLine::marked_words(const std::string& advice) {
   std::vector<std::string> words = words_;
@@ -202,7 +202,7 @@ bool CommandLine::read() {
     if (!versions_) fail(ExitCode::usage, error.what(), advice);
   }
   if (versions_) return false;
-  // Behind "--" there are no options; the mark itself is no argument.
+  // No options follow "--"; the mark itself is no argument.
   const std::vector<std::string> rest = parser_->remaining();
   const auto extra = std::find_if(rest.begin(), rest.end(), [](const std::string& word) { return word != "--"; });
   if (extra != rest.end()) refuse(*extra, extra != rest.begin(), advice);
@@ -293,7 +293,7 @@ std::string CommandLine::help(const std::string& word) {
   return parser_->help();
 }
 
-/// An argument that is no option, or none of ours. behind_mark: it stands behind "--".
+/// An argument that is no option, or none of ours. behind_mark: it stands after "--".
 void CommandLine::refuse(const std::string& word, bool behind_mark, const std::string& advice) const {
   if (word[0] != '-') fail(ExitCode::usage, "unexpected argument '", word, "'", advice_about(word, names(), advice));
   if (behind_mark) fail(ExitCode::usage, "unexpected argument '", word, "'; behind '--' there are no options", advice);
@@ -304,7 +304,7 @@ void CommandLine::refuse(const std::string& word, bool behind_mark, const std::s
   fail(ExitCode::usage, "unknown option '", name, "'", guess.empty() ? advice : guess);
 }
 
-/// What the command line has set, and what it has set twice.
+/// Notes the options that the command line has set, and those that it has set twice.
 void CommandLine::note_arguments() {
   const auto warn = [&](const std::string& name, const std::vector<std::string>& results) {
     warnings_.push_back("option '--" + name + "' is given " +
