@@ -15,8 +15,8 @@ void require_known_words(const ForecastOptions& options);
 void write_calibration(const ForecastOptions& options, const Calibration& calibration);
 
 /// Forecast of a step with other ranks, networks, codecs and budgets, as a table for people: a model, made from a
-/// calibration. Writes forecast.json and pictures into the folder of --out, where it is given; standard error is told
-/// where there is no gnuplot. Error(usage): the calibration has not measured what is asked for. Error(io).
+/// calibration. Writes forecast.json and pictures into the folder of --out, where it is given; a message on standard
+/// error says where there is no gnuplot. Error(usage): the calibration has not measured what is asked for. Error(io).
 [[nodiscard]] std::string forecast_table(const ForecastOptions& options, const Calibration& calibration);
 
 }  // namespace dat

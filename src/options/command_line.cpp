@@ -60,7 +60,7 @@ std::string advice_about(const std::string& word, const std::vector<std::string>
     return "; options begin with two plain dashes: --" +
            plain.substr(std::min(plain.find_first_not_of('-'), plain.size()));
   if (is_one_of(word, {"true", "false", "on", "off", "yes", "no"}))
-    return "; a switch has its value behind '=': --NAME=true or --NAME=false";
+    return "; a switch has its value after '=': --NAME=true or --NAME=false";
   if (word.ends_with(".toml") && is_one_of("config", known))
     return "; did you mean --config " + shell_quoted(word) + "?";
   if (word.ends_with(".h5") && is_one_of("data", known)) return "; did you mean --data " + shell_quoted(word) + "?";
@@ -180,7 +180,7 @@ std::vector<std::string> CommandLine::marked_words(const std::string& advice) {
   const CLI::Option* last = parser_->get_option_no_throw(name_in(*named.back()));
   const int most = last == nullptr ? 0 : last->get_items_expected_max();
   if (most > 0 && named.back() == &*(mark - 1) && name_in(*named.back()) == *named.back())
-    fail(ExitCode::usage, "option '", *named.back(), "' has no value behind it", advice);
+    fail(ExitCode::usage, "option '", *named.back(), "' has no value after it", advice);
   if (most > 1) words.insert(words.begin() + (mark - words_.begin()), "--");
   return words;
 }
@@ -196,7 +196,7 @@ bool CommandLine::read() {
   } catch (const CLI::ArgumentMismatch& error) {
     const std::string what = error.what();  // "--lr: 1 required NUMBER missing"
     if (!versions_)
-      fail(ExitCode::usage, "option '", what.substr(0, what.find(':')), "' has no value behind it", advice);
+      fail(ExitCode::usage, "option '", what.substr(0, what.find(':')), "' has no value after it", advice);
   } catch (const CLI::ParseError& error) {
     // --version and wrong or missing arguments at once: versions are all that was asked for.
     if (!versions_) fail(ExitCode::usage, error.what(), advice);
@@ -296,7 +296,7 @@ std::string CommandLine::help(const std::string& word) {
 /// An argument that is no option, or none of ours. behind_mark: it stands after "--".
 void CommandLine::refuse(const std::string& word, bool behind_mark, const std::string& advice) const {
   if (word[0] != '-') fail(ExitCode::usage, "unexpected argument '", word, "'", advice_about(word, names(), advice));
-  if (behind_mark) fail(ExitCode::usage, "unexpected argument '", word, "'; behind '--' there are no options", advice);
+  if (behind_mark) fail(ExitCode::usage, "unexpected argument '", word, "'; after '--' there are no options", advice);
   const std::string bare = word.substr(std::min(word.find_first_not_of('-'), word.size()));
   const std::string name = name_in(word), of = name_in(bare);
   if (is_one_of(of, verbs_)) fail(ExitCode::usage, "unknown option '", name, "'; a verb has no dashes: dat_hpc ", of);

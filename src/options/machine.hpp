@@ -56,7 +56,7 @@ void add_trained(TableOf<Options>& table) {
   table.add("RUN,--checkpoint", &Options::checkpoint, "the folder of a run: its newest checkpoint; or a checkpoint",
             kPath);
   table.add("--data", &Options::data, "files made by 'dat_hpc data'; none: those of the training", kPaths);
-  table.add("--split", &Options::split, "which images; holdout: what the training kept aside",
+  table.add("--split", &Options::split, "which images; holdout: what the training held out",
             one_of({"test", "train", "holdout"}));
   table.add(
       "--images", &Options::images,

@@ -26,9 +26,9 @@ struct AttackSettings {
   std::string attack_start = "auto";  ///< auto (the loss's own) | uniform: in the ball | gaussian: beside the image
   double start_radius = 1;            ///< the uniform start of pgd and fgsm, in parts of eps
   std::string start_box = "auto";     ///< auto | on: that start is cut to the box of images | off
-  double noise = 0;                   ///< deviation of the Gaussian noise in front of the attacked network; 0: none
-  int noise_samples = 1;              ///< copies of each image, with noise of their own
-  std::string project = "on";         ///< projection, on: steps of pgd and fgsm end in the ball | off: in the box alone
+  double noise = 0;            ///< standard deviation of the Gaussian noise in front of the attacked network; 0: none
+  int noise_samples = 1;       ///< copies of each image, with noise of their own
+  std::string project = "on";  ///< projection, on: steps of pgd and fgsm end in the ball | off: in the box alone
 
   /// These settings as they are in an epoch, which nothing changes any more.
   [[nodiscard]] AttackSettings in_epoch(std::int64_t epoch) const;

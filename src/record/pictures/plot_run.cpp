@@ -199,7 +199,7 @@ void draw_layers(Plots& plots, const PlottedRun& run) {
 std::map<int, std::string> ends_of(const History& history) {
   std::map<int, std::string> ends;
   for (const LeftRecord& left : history.all<LeftRecord>())
-    ends[left.rank] = "left behind step " + std::to_string(left.step);
+    ends[left.rank] = "left after step " + std::to_string(left.step);
   for (const BanRecord& ban : history.all<BanRecord>())
     ends[ban.rank] = "banned in step " + std::to_string(ban.step) + " (" + ban.rule + ")";
   return ends;
