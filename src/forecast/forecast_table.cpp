@@ -241,8 +241,8 @@ void write_json(const std::string& path, const ordered_json& json) { write_text_
   return text.str();
 }
 
-/// A picture for each quantity, a line for each network. Returns their paths; fewer without gnuplot, with a
-/// message on standard error.
+/// A picture for each quantity, a line for each network. Returns their paths; fewer without gnuplot, with a message on
+/// standard error.
 [[nodiscard]] std::vector<std::string> draw(const ForecastOptions& o, const Calibration& c,
                                             const std::vector<Candidate>& candidates,
                                             const std::vector<Network>& networks,

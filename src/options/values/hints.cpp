@@ -143,8 +143,8 @@ std::string nearest(const std::string& word, const std::vector<std::string>& kno
   if (const auto synonym = kSynonyms.find(dashed); synonym != kSynonyms.end())
     for (const std::string& name : synonym->second)
       if (std::find(known.begin(), known.end(), name) != known.end()) return name;
-  // In halves of a letter: dashes are underscores, a name with something after it comes after one that is a letter
-  // off, and a name with something before it is meant where both have a number, as in resnet50.
+  // In halves of a letter: dashes are underscores, a name with something after it comes after one that is a letter off,
+  // and a name with something before it is meant where both have a number, as in resnet50.
   int least = 2 * (std::max(1, static_cast<int>(word.size() + 1) / 3) + 1);
   std::string best, begun;
   int beginnings = 0;
