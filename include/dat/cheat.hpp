@@ -47,7 +47,7 @@ class Cheat {
 
   /// Changes the labels of a micro-batch, before it is attacked; -1: unknown.
   virtual void labels(std::span<std::int32_t> /*labels*/) {}
-  /// Steps of the attack on training images, in the place of those that the options ask for; 0: no attack.
+  /// Steps of the attack on training images, in place of those that the options ask for; 0: no attack.
   [[nodiscard]] virtual std::optional<int> attack_steps() const { return {}; }
   /// Changes what the rank says of its batch statistics.
   virtual void statistics(std::span<double> /*numbers*/) {}

@@ -42,7 +42,7 @@ class Bound {
 
   /// "--codec int8"; of a switch its name.
   [[nodiscard]] std::string named(const OptionRow& row) const;
-  /// The sentence with values in the place of {NAME}.
+  /// The sentence with values in place of {NAME}.
   [[nodiscard]] std::string filled(const std::string& sentence) const;
 
   /// Sets what `text` says in the lines of a file called `name`; options that were set nearer to the user are left

@@ -53,7 +53,7 @@ std::string text_of_file(const std::string& path) {
 
 /// Advice about an argument that is no option.
 std::string advice_about(const std::string& word, const std::vector<std::string>& known, const std::string& otherwise) {
-  // Texts put a long dash in the place of two short ones.
+  // Texts put a long dash in place of two short ones.
   std::string plain = word;
   while (plain.starts_with("\u2013") || plain.starts_with("\u2014")) plain.erase(0, 3);
   if (plain != word)
@@ -145,7 +145,7 @@ void CommandLine::add_row(Bound& options, const OptionRow& row) {
   entries_.push_back({&options, &row, option});
 }
 
-/// The words that name options: before "--", and in the place of no option's value.
+/// The words that name options: before "--", and in place of no option's value.
 std::vector<std::string*> CommandLine::option_words() {
   std::vector<std::string*> found;
   bool value = false;
@@ -171,7 +171,7 @@ void CommandLine::refuse_single_dashes() {
 }
 
 /// The words for CLI11, to which a "--" after values of a list ends the list alone: a second one says that no options
-/// follow. Error(usage): an option has "--" in the place of its value.
+/// follow. Error(usage): an option has "--" in place of its value.
 std::vector<std::string> CommandLine::marked_words(const std::string& advice) {
   std::vector<std::string> words = words_;
   const auto mark = std::find(words_.begin(), words_.end(), "--");
