@@ -46,7 +46,7 @@ struct Norm {
 /// convolution. Attacks see and change the images themselves, in [0, 1]. Where both are empty, images are taken as they
 /// are.
 struct Normalization {
-  std::vector<float> mean, deviation;  ///< one number a channel each; standard standard standard deviations are above 0
+  std::vector<float> mean, deviation;  ///< one number a channel each; standard deviations are above 0
 };
 
 /// The normalization that a text names: "none"; "cifar10" or "cifar100" (the numbers in RobustBench's
