@@ -63,12 +63,13 @@ struct Queued {
   TrainOptions options = small_run();
   options.device = "cuda";
   options.network = "resnet18";
-  options.batch = options.micro_batch = 4;
-  options.limit_train = options.limit_test = 16;
+  options.batch = options.micro_batch = 2;
+  options.train_size = 8;
+  options.limit_train = options.limit_test = 8;
   options.epochs = 2;
   options.attack = attack;
   options.attack_bn = attack == "fgsm" ? "train" : "eval";
-  options.attack_steps = 10;
+  options.attack_steps = 2;
   options.lambda = 0;
   options.selector = "all";
   options.optimizer = "sgd";
@@ -124,8 +125,8 @@ TEST_CASE("A step queues few launches and calls, for graphs of all its kernels",
   // Additions are parts of norms and convolutions.
   CHECK(!fgsm.work.contains("Add"));
   const Queued pgd = queued_in_step("pgd", of_resnet18("pgd"));
-  CHECK(pgd.graphs == 11);
-  CHECK(pgd.all() <= 51);
+  CHECK(pgd.graphs == 3);
+  CHECK(pgd.all() <= 43);
   CHECK(!pgd.work.contains("Add"));
   CHECK(pgd.work.at("FoldAllWeights") == 2);  // of each program
   CHECK(!pgd.work.contains("FoldWeights"));
@@ -194,7 +195,7 @@ TEST_CASE("Recorded passes have the bits of called ones", "[double]") {
   options.width = 20;
   options.batch = options.micro_batch = 5;
   options.limit_train = 13;  // the last batch of an epoch has images of the next
-  options.limit_test = 16;
+  options.limit_test = 4;
   options.epochs = 2;
   options.selector = "all";
   options.attack_bn = "train";
@@ -247,8 +248,9 @@ TEST_CASE("The device leaves out the update of a step that is not finite, which 
   options.device = "cuda";
   options.selector = "all";
   options.epochs = 2;
-  options.limit_train = 64;
-  options.limit_test = 16;
+  options.batch = 8;
+  options.limit_train = 32;
+  options.limit_test = 4;
   options.attack = "fgsm";
   options.attack_bn = "train";
   options.max_bad_steps = 1;

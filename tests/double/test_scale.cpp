@@ -10,6 +10,7 @@
 #include <cuda_runtime_api.h>
 
 #include "dat/error.hpp"
+#include "errors.hpp"
 #include "small_run.hpp"
 #include "train/trainer.hpp"
 
@@ -130,12 +131,7 @@ TEST_CASE("Good steps double the loss scale up to its end, and at 1 it is not to
   CHECK(one.trainer.overflowed_to() == 0);
   CHECK(one.trainer.setbacks().in_a_row == 1);
   const std::string before = one.trainer.weights_hash();
-  ExitCode code = ExitCode::done;
-  try {
-    one.step_at(kFarTooLarge);
-  } catch (const Error& error) {
-    code = error.code();
-  }
+  const ExitCode code = code_of([&] { one.step_at(kFarTooLarge); });
   CHECK(code == ExitCode::numerical);
   CHECK(one.trainer.weights_hash() == before);
 }

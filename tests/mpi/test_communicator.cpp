@@ -12,6 +12,7 @@
 #include "allocations.hpp"
 #include "catch.hpp"
 #include "dat/error.hpp"
+#include "errors.hpp"
 #include "world.hpp"
 
 using namespace dat;
@@ -361,14 +362,6 @@ TEST_CASE("A probe tells who has written, with which tag and how much, and leave
 
 TEST_CASE("A message of another length than was expected is an error, and so is one to oneself", "[communicator]") {
   const int size = world().size(), me = world().rank();
-  const auto code_of = [](auto&& call) {
-    try {
-      call();
-    } catch (const Error& error) {
-      return error.code();
-    }
-    return ExitCode::done;
-  };
   char mine[8] = {}, other[8] = {};
   CHECK(code_of([&] { world().send(mine, 1, me, 0); }) == ExitCode::communication);
   CHECK(code_of([&] { world().send(mine, 1, size, 0); }) == ExitCode::communication);

@@ -7,6 +7,7 @@
 #include "assess/sequence.hpp"
 #include "catch.hpp"
 #include "device.hpp"
+#include "errors.hpp"
 #include "random_values.hpp"
 #include "replica/replica.hpp"
 #include "world.hpp"
@@ -194,12 +195,7 @@ TEST_CASE("A sequence refuses a journal that cannot be its own, and logits that 
       sequence.replica.backend().copy_to_device(bias, &nan, sizeof nan);
       ++parameters.version;
     }
-    try {
-      (void)sequence.run(std::move(found));
-    } catch (const Error& error) {
-      return error.code();
-    }
-    return ExitCode::done;
+    return code_of([&] { (void)sequence.run(std::move(found)); });
   };
   const auto entry = [](int stage, std::int64_t image) {
     JournalEntry one;

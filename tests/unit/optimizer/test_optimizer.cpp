@@ -9,6 +9,7 @@
 #include "dat/optimizer.hpp"
 #include "data_path.hpp"
 #include "device.hpp"
+#include "errors.hpp"
 #include "hdf5/hdf5.hpp"
 
 using namespace dat;
@@ -56,16 +57,6 @@ std::vector<float> random_floats(std::int64_t count, unsigned seed) {
   std::vector<float> all(static_cast<std::size_t>(count));
   for (float& x : all) x = normal(generator);
   return all;
-}
-
-template <class Call>
-ExitCode code_of(Call&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.code();
-  }
-  return ExitCode::done;
 }
 
 const auto kNames = {"sgd", "lars", "lars_sgd", "lamb"};

@@ -2,6 +2,7 @@
 #include <string>
 
 #include "catch.hpp"
+#include "errors.hpp"
 #include "run/checkpoints.hpp"
 #include "temporary_folder.hpp"
 
@@ -22,12 +23,7 @@ TEST_CASE("A checkpoint that another process has broken off is no full disk", "[
           if (!alone) throw Error(ExitCode::usage, "another process");
         });
     std::filesystem::remove_all(folder / "ckpt");
-    ExitCode code = ExitCode::done;
-    try {
-      checkpoints.write(Checkpoints::Kind::step, 4, {}, [](Checkpoint&) {});
-    } catch (const Error& error) {
-      code = error.code();
-    }
+    const ExitCode code = code_of([&] { checkpoints.write(Checkpoints::Kind::step, 4, {}, [](Checkpoint&) {}); });
     CHECK(code == (alone ? ExitCode::done : ExitCode::usage));
     CHECK(warned.empty() == !alone);
   }

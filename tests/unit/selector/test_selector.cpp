@@ -7,6 +7,7 @@
 #include "allocations.hpp"
 #include "catch.hpp"
 #include "dat/selector.hpp"
+#include "errors.hpp"
 
 using namespace dat;
 
@@ -63,16 +64,6 @@ SelectorOptions options(int layers, double budget, double p_min, const std::stri
 }
 
 std::unique_ptr<LayerSelector> exp3(const SelectorOptions& all) { return selectors().at("exp3")(all); }
-
-template <class Call>
-ExitCode code_of(Call&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.code();
-  }
-  return ExitCode::done;
-}
 
 const auto kLosses = {"paper", "shiftfree", "shiftfree_normalised", "minshift", "selfnorm", "lars"};
 const auto kDrawing = {"exp3", "oracle", "uniform"};
