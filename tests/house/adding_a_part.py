@@ -179,11 +179,11 @@ class Unsummed final : public Codec {
   explicit Unsummed(Backend& backend) : backend_(backend) {}
   [[nodiscard]] std::int64_t bytes(const Segment& tensor, int) const override { return 4 * tensor.size; }
   [[nodiscard]] bool exact() const override { return true; }
-  void encode(const Bucket& bucket, const float* gradients, void* message) override {
+  void encode(const MessageTensors& bucket, const float* gradients, void* message) override {
     each(backend_.device(), bucket.chunks,
          kernels::Pack{gradients, static_cast<float*>(message), bucket.element, bucket.byte});
   }
-  void decode(const Bucket& bucket, const void* message, float factor, float* gradients) override {
+  void decode(const MessageTensors& bucket, const void* message, float factor, float* gradients) override {
     each(backend_.device(), bucket.chunks,
          kernels::Unpack{static_cast<const float*>(message), gradients, bucket.element, bucket.byte, factor});
   }
@@ -330,10 +330,10 @@ class Letters final : public Transport {
     step_ = step.step;
     MessageBytes sum;
     std::int64_t at = 0;
-    for (const Parcel& parcel : step.parcels) {
-      Place& place = place_of(parcel);
+    for (const Bucket& bucket : step.buckets) {
+      Place& place = place_of(bucket);
       place = {.at = at, .to = std::move(place.to)};
-      for_each_segment(parcel, o_.parameters, step.any, [&](std::size_t k) {
+      for_each_segment(bucket, o_.parameters, step.any, [&](std::size_t k) {
         message_.begin(k) = place.bytes;
         place.bytes += lengths_[k];
       });
@@ -344,24 +344,24 @@ class Letters final : public Transport {
     chunks_ = message_.select(step.any);
     return {sum.sent, sum.sent};
   }
-  [[nodiscard]] Backend::Ticket encode(const Parcel& parcel) override {
-    const Place& place = place_of(parcel);
-    o_.codec.encode(bucket_of(parcel), o_.gradients, out_.device(place.at));
+  [[nodiscard]] Backend::Ticket encode(const Bucket& bucket) override {
+    const Place& place = place_of(bucket);
+    o_.codec.encode(tensors_of(bucket), o_.gradients, out_.device(place.at));
     return out_.fetch(place.at, place.bytes);
   }
-  [[nodiscard]] Request give(const Parcel& parcel) override {
-    const Place& place = place_of(parcel);
+  [[nodiscard]] Request give(const Bucket& bucket) override {
+    const Place& place = place_of(bucket);
     std::byte* const letter = out_.host(place.at);
     for (int rank = 1; rank < o_.ranks.size(); ++rank)
       std::memcpy(letter + place.bytes * rank, letter, static_cast<std::size_t>(place.bytes));
     o_.ranks.exchange(letter, place.to, in_.host(place.at), place.to);
     return {};
   }
-  void take(const Parcel& parcel) override {
-    const Place& place = place_of(parcel);
+  void take(const Bucket& bucket) override {
+    const Place& place = place_of(bucket);
     in_.send(place.at, place.bytes * o_.ranks.size());
     for (int rank = 0; rank < o_.ranks.size(); ++rank)
-      o_.codec.decode(bucket_of(parcel), in_.device(place.at + place.bytes * rank), 1.0F,
+      o_.codec.decode(tensors_of(bucket), in_.device(place.at + place.bytes * rank), 1.0F,
                       decoded_ + o_.parameters.size * rank);
   }
   void finish() override { o_.aggregator.aggregate({chunks_, decoded_, o_.parameters.size, step_, o_.gradients}); }
@@ -371,9 +371,9 @@ class Letters final : public Transport {
     std::int64_t at = 0, bytes = 0;
     std::vector<int> to;
   };
-  [[nodiscard]] Place& place_of(const Parcel& parcel) { return places_[static_cast<std::size_t>(parcel.number)]; }
-  [[nodiscard]] Bucket bucket_of(const Parcel& parcel) {
-    return message_.bucket(tables_, parcel.first, parcel.end, {.step = step_, .bytes = place_of(parcel).bytes});
+  [[nodiscard]] Place& place_of(const Bucket& bucket) { return places_[static_cast<std::size_t>(bucket.number)]; }
+  [[nodiscard]] MessageTensors tensors_of(const Bucket& bucket) {
+    return message_.range(tables_, bucket.first, bucket.end, {.step = step_, .bytes = place_of(bucket).bytes});
   }
 
   TransportOptions o_;
