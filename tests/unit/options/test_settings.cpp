@@ -135,7 +135,6 @@ TEST_CASE("optimizers read the options that they name", "[options][settings]") {
                                              {"bias-correction", [](auto& o) { o.bias_correction = true; }},
                                              {"weight-decay", [](auto& o) { o.weight_decay = .1; }},
                                              {"trust-coefficient", [](auto& o) { o.trust_coefficient = .1; }},
-                                             {"clamp-low", [](auto& o) { o.clamp_low = 9; }},
                                              {"clamp-high", [](auto& o) { o.clamp_high = .1; }}};
   check_changes(optimizers(), changes, OptimizerOptions{},
                 [](const std::string& name, const OptimizerOptions& options, Outcome& all) {
