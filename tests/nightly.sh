@@ -38,6 +38,7 @@ part bash tests/campaign/threads.sh
 part bash tests/house/p100.sh
 part env DAT_STREAM_IMAGES=550000 "$python" tests/e2e/streaming.py "$program"
 part python3 tests/campaign/slurm_cycles.py "$program" . 10
+part env DAT_NIGHT=1 python3 tests/cli/slurm.py "$program" . Studies
 part "$python" tests/cli/forecast.py "$program" --full
 part python3 tests/house/adding_a_part.py .
 if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then

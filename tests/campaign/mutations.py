@@ -651,7 +651,7 @@ MUTATIONS = [
      "(mix.extra + mix.labelled_of_group - 1) /", "step:balanced"),
     ("mix: the share of the extra set", "src/data/sampler.cpp", "labelled_of_group = whole / common;",
      "labelled_of_group = (micro_batch - whole) / common;", "step:balanced, two ranks"),
-    ("mix: kept aside from all", "src/train/plan/splits.cpp", "read_mix(options.mix) < 1 ? whole->first_file() : whole->size();",
+    ("mix: held out from all", "src/train/plan/splits.cpp", "read_mix(options.mix) < 1 ? whole->first_file() : whole->size();",
      "whole->size();", "step:balanced, two ranks"),
     ("mix: limit of all", "src/train/plan/splits.cpp", "open_dataset(options.data, of, balanced ? 0 : limit, sight);",
      "open_dataset(options.data, of, limit, sight);", "step:balanced"),

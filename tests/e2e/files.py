@@ -232,7 +232,7 @@ class Outside(common.TestCase):
     """Files that others have made."""
 
     TRAIN = ["--network", "small_cnn", "--width", 16, "--threads", 1, "--batch", 8, "--max-steps", 2, "--attack-steps", 1,
-             "--eval-every", 0, "--eval-attack-steps", 1]
+             "--eval-every", 0, "--eval", "pgd1"]
 
     def write(self, path, **how):
         random = np.random.default_rng(1)

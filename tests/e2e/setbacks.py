@@ -42,8 +42,8 @@ class Numbers(common.TestCase):
                                     ("async", FARTHER, ["--checkpoint-every", 1, "--checkpoint-async", "on"]),
                                     ("averaged", FARTHER, ["--checkpoint-every", 1, "--average", "ema"])]:
                 with self.subTest(ranks=ranks, name=name):
-                    ended = self.go(name, "--max-steps", STEPS, "--on-bad-steps", "rollback", "--rollback-lr",
-                                    repr(RATE / lr), *extra, ranks=ranks, lr=lr)
+                    ended = self.go(name, "--max-steps", STEPS, "--on-bad-steps", f"rollback:lr={RATE / lr!r}",
+                                    *extra, ranks=ranks, lr=lr)
                     weights = {key: values for key, values in learned(name).items() if not key.startswith("optim/average/")}
                     self.assert_same(weights, learned("expected"))
                     rows = self.setbacks(name, "rollback")
@@ -59,7 +59,7 @@ class Numbers(common.TestCase):
                 shutil.rmtree(name)
 
     def test_a_run_goes_on_behind_a_rollback_with_equal_bits(self):
-        options = ["--on-bad-steps", "rollback", "--rollback-lr", repr(RATE / FAR), "--checkpoint-every", 4, "--selector", "exp3",
+        options = ["--on-bad-steps", f"rollback:lr={RATE / FAR!r}", "--checkpoint-every", 4, "--selector", "exp3",
                    "--codec", "powersgd", "--mask", "shared"]
         self.go("straight", *options, "--max-steps", STEPS, ranks=2, lr=FAR)
         for end, sums in zip([3, 9, STEPS], ["mpi", "window", "auto"]):
@@ -69,7 +69,7 @@ class Numbers(common.TestCase):
 
     def test_an_evaluation_that_a_checkpoint_owes_is_made_behind_a_rollback(self):
         # From epoch 2 on, weights are moved so far that no loss is finite.
-        options = ["--awp-from", 2, "--awp-gamma", 1e30, "--on-bad-steps", "rollback", "--max-rollbacks", 1, "--holdout", 20, "--eval-every", 1,
+        options = ["--awp-gamma", "0,1e30@2", "--on-bad-steps", "rollback:times=1", "--holdout", 20, "--eval-every", 1,
                    "--checkpoint-every", 100]
         epoch = 8
         self.go("run", *options, "--max-steps", epoch)
@@ -82,7 +82,7 @@ class Numbers(common.TestCase):
         for every in 1, 100:
             with self.subTest(every=every):
                 folder = f"run{every}"
-                ended = self.go(folder, "--max-steps", STEPS, "--on-bad-steps", "rollback", "--max-rollbacks", 2,
+                ended = self.go(folder, "--max-steps", STEPS, "--on-bad-steps", "rollback:times=2",
                                 "--checkpoint-every", every, lr=FAR, code=7)
                 self.assertEqual(len(ended.errors), 1, ended.text)
                 self.assertRegex(ended.errors[0], "is not finite.*gone back 2 times")
@@ -91,13 +91,13 @@ class Numbers(common.TestCase):
                 self.assertEqual({row["to_step"] for row in self.setbacks(folder, "rollback")}, {0})
                 self.assertEqual(len(common.checkpoints(folder)), 2 if every == 1 else 1)
                 # The same command ends in the same way: what it has gone through is in the checkpoint.
-                again = self.go(folder, "--max-steps", STEPS, "--on-bad-steps", "rollback", "--max-rollbacks", 2,
+                again = self.go(folder, "--max-steps", STEPS, "--on-bad-steps", "rollback:times=2",
                                 "--checkpoint-every", every, lr=FAR, code=7)
                 self.assertEqual(again.errors, ended.errors)
 
     def test_a_kill_within_a_rollback_loses_no_record(self):
         """When the checkpoint is written, and the record not yet cut."""
-        options = ["train", *SMALL, "--max-steps", STEPS, "--on-bad-steps", "rollback", "--max-rollbacks", 2, "--lr", repr(FAR)]
+        options = ["train", *SMALL, "--max-steps", STEPS, "--on-bad-steps", "rollback:times=2", "--lr", repr(FAR)]
         self.assertEqual(common.run(*options, "--out", "straight").code, 7)
         with mock.patch.dict(os.environ, common.faults("metrics.jsonl:truncate", 0, 2)):
             self.assertEqual(common.run(*options, "--out", "killed").code, -9)
@@ -155,7 +155,7 @@ class Numbers(common.TestCase):
             self.assertEqual([row["adv_acc"] for row in common.rows("both", "evaluation") if row["split"] == "holdout"], seen)
 
     def test_catastrophic_overfitting_goes_back_to_the_best(self):
-        options = ["--on-overfitting", "rollback", "--rollback-lr", 0.001]
+        options = ["--on-overfitting", "rollback", "--on-bad-steps", "rollback:lr=0.001"]
         for ranks in 2, 1:
             ended = self.overfitting(f"back{ranks}", *options, ranks=ranks)
             self.assertEqual(ended.code, 0, ended.text)
@@ -182,46 +182,33 @@ class Law(common.TestCase):
 
     # Every selector, codec, average and source of examples is in one of them.
     CASES = {
-        "autofreeze": ["--selector", "autofreeze", "--freeze-percentile", 50, "--lr", 0.3, "--average", "ema", "--average-bn", "raw",
-                       "--average-decay", 0.9, "--warm-start", 2],
-        "powersgd": ["--selector", "exp3", "--codec", "powersgd", "--average", "swa", "--average-bn", "raw",
+        "autofreeze": ["--selector", "autofreeze:percentile=50", "--lr", 0.3, "--average", "ema:decay=0.9:bn=raw",
+                       "--warm-start", 2],
+        "powersgd": ["--selector", "exp3", "--codec", "powersgd", "--average", "swa:bn=raw",
                      "--stale-attack", 1],
-        "atomo": ["--selector", "oracle", "--codec", "atomo", "--average", "ema", "--average-decay", 0.9, "--average-bn",
-                  "rebuild", "--resample", 5],
-        "int8": ["--selector", "freezeout", "--codec", "int8", "--average", "ema", "--average-decay", 0.9, "--average-bn",
-                 "ema", "--lr", 8],
+        "atomo": ["--selector", "oracle", "--codec", "atomo", "--average", "ema:decay=0.9:bn=rebuild",
+                  "--resample", 5],
+        "int8": ["--selector", "freezeout", "--codec", "int8", "--average", "ema:decay=0.9:bn=ema",
+                 "--lr", 8],
         "terngrad": ["--selector", "uniform", "--codec", "terngrad", "--bn-statistics", "local", "--momentum", 0.5],
         "per_worker": ["--selector", "exp3", "--mask", "per_worker", "--codec", "f16", "--lr", 8],
-        "lamb": ["--selector", "all", "--codec", "bf16", "--optimizer", "lamb", "--lr", 0.1, "--bias-correction",
-                 "--warm-start", 3, "--attack-bn", "train", "--attack-reuse"],
+        "lamb": ["--selector", "all", "--codec", "bf16", "--optimizer", "lamb:bias_correction", "--lr", 0.1,
+                 "--warm-start", 3, "--attack-bn", "train"],
         "seconds": ["--selector", "exp3", "--codec", "float32", "--budget-unit", "seconds", "--optimizer", "lars", "--lr",
                     4, "--awp-gamma", 0.01, "--checkpoint-async", "on", "--max-bad-steps", 1],
         "deterministic": ["--selector", "exp3", "--deterministic", "--total-batch", 16, "--micro-batch", 4, "--loss",
-                          "trades", "--average", "ema", "--average-decay", 0.9, "--staleness", 3],
+                          "trades", "--average", "ema:decay=0.9", "--staleness", 3],
     }
     STEPS = 48
-    OPTIONS = {"--data": "set.h5", "--network": "small_cnn", "--width": 16, "--threads": 1, "--attack-steps": 2,
-               "--optimizer": "sgd", "--lr": 2, "--warmup-epochs": 0, "--max-steps": STEPS, "--holdout": 64,
-               "--eval": "pgd2", "--eval-every": 1, "--on-overfitting": "rollback",
-               "--overfitting-margin": 1e-6, "--max-rollbacks": 2, "--checkpoint-every": 1000,
-               "--on-bad-steps": "rollback", "--rollback-lr": 0.125}
+    OPTIONS = ["--data", "set.h5", "--network", "small_cnn", "--width", 16, "--threads", 1, "--attack-steps", 2, "--optimizer", "sgd", "--lr", 2,
+               "--warmup-epochs", 0, "--max-steps", STEPS, "--holdout", 64, "--eval", "pgd2", "--eval-every", 1, "--on-overfitting", "rollback",
+               "--checkpoint-every", 1000, "--on-bad-steps", "rollback:lr=0.125:times=2"]
 
     def go(self, folder, case, ranks):
-        options = dict(self.OPTIONS)
-        if case != "deterministic":
-            options["--batch"] = 16 // ranks
-        others = self.CASES[case]
-        for name in others:
-            options.pop(name, None)
-        arguments = [word for option in options.items() for word in option]
-        ended = common.run("train", "--out", folder, *arguments, *others, ranks=ranks)
+        batch = [] if case == "deterministic" else ["--batch", 16 // ranks]
+        ended = common.run("train", "--out", folder, *common.merged(*self.OPTIONS, *batch, *self.CASES[case]), ranks=ranks)
         self.assertIn(ended.code, [0, 7], ended.text)  # 7: it would go back a third time
         return ended.code
-
-    def records(self, folder, step):
-        """What a run has recorded of the steps behind this one, but times and speeds."""
-        return [{key: value for key, value in row.items() if not key.startswith(("t_", "wall_time", "seconds"))}
-                for row in common.rows(folder) if row["kind"] in ("step", "evaluation", "setback") and row["step"] > step]
 
     def test_all_that_a_run_can_keep_is_in_a_case(self):
         text = common.run("train", "--help", "all").text
@@ -252,8 +239,9 @@ class Law(common.TestCase):
                 self.assertEqual(self.go("restarted", case, ranks), code)
                 self.assert_same(common.state("restarted"), common.state("straight"))
                 step = int(re.search(r"step-(\d+)", paths[0])[1])
-                self.assertEqual(self.records("restarted", step), self.records("straight", step))
-                self.assertGreater(len(self.records("straight", step)), 4)
+                restarted, straight = ([row for row in common.figures(folder) if row["step"] > step] for folder in ("restarted", "straight"))
+                self.assertEqual(restarted, straight)
+                self.assertGreater(len(straight), 4)
 
     def test_rolled_back_is_restarted(self):
         self.check(1)
