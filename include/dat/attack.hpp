@@ -42,9 +42,6 @@ class Attack {
   /// itself. Leaves the perturbation in objective.eta and, behind the last iteration, the images in x_adv. What the
   /// network makes of the images may have changed in between. Error(usage): the attack cannot be parted.
   virtual void advance(Objective& objective, int done, int count) const;
-  /// Makes one more step, with the gradient in objective.dx, from where perturb() has ended. Error(usage): the attack
-  /// has no such step.
-  virtual void step(Objective& objective) const;
   /// Whether the network runs with batch statistics during the attack unless the user says otherwise.
   [[nodiscard]] virtual bool prefers_batch_statistics() const { return false; }
   [[nodiscard]] virtual int gradient_evaluations() const = 0;  ///< per image, at most, of all runs
@@ -69,12 +66,14 @@ struct AttackWord {
   std::string name;
   int steps = 0;          ///< 0: the attack takes none
   std::string loss = {};  ///< AttackOptions::loss
+  int restarts = 1;       ///< runs from random starts, the worst of which counts for each image
 
   [[nodiscard]] std::string text() const {
-    return name + (steps > 0 ? std::to_string(steps) : "") + (loss.empty() ? "" : "-" + loss);
+    return name + (steps > 0 ? std::to_string(steps) : "") + (restarts > 1 ? "x" + std::to_string(restarts) : "") +
+           (loss.empty() ? "" : "-" + loss);
   }
 };
-[[nodiscard]] AttackWord read_attack_word(const std::string& word, int steps);
+[[nodiscard]] AttackWord read_attack_word(const std::string& word);
 /// The step size of an attack of an evaluation: `wanted`, or where `wanted` is 0 eps/4 for an attack of any number of
 /// steps in the L-infinity ball, so that ten of them cross it (2/255 at 8/255: Madry et al., ICLR 2018), and 0, which
 /// stands for the attack's own step size, for other attacks.

@@ -28,12 +28,8 @@ struct AttackSequence {
 /// evaluation of adversarial robustness with an ensemble of diverse parameter-free attacks", ICML 2020; the authors'
 /// code, github.com/fra31/auto-attack, autoattack.py, set_version), and aa-quick, the first two attacks of the standard
 /// version. Other sequences are words of --eval with a '+' between them.
-///
-/// @param steps     Gradient steps of the attacks of a word with a '+' that take a number of steps and name none.
-/// @param restarts  Runs of the attacks of a word with a '+' that begin at random.
-///
 /// Error(usage): no such sequence or attack, or one that is named twice.
-[[nodiscard]] AttackSequence read_attack_sequence(const std::string& word, int steps, int restarts);
+[[nodiscard]] AttackSequence read_attack_sequence(const std::string& word);
 
 /// Refuses AutoAttack on a GPU whose products of f32 numbers are not f32. Error(usage).
 void require_f32(const AttackSequence& sequence, bool gpu, const std::string& math);

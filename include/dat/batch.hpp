@@ -37,8 +37,7 @@ struct Batch : Samples {
   float* eta = nullptr;                      ///< the perturbation, while the attack runs
   /// Where the attack has taken its first gradient, and the logits [n, classes] there (Needs); null: not wanted.
   float *first_images = nullptr, *first_logits = nullptr;
-  const Crop* crops = nullptr;      ///< [n] how the images were cut out
-  float* image_gradient = nullptr;  ///< where d(loss of the attacked images)/d(x_adv) is wanted; null: it is not
+  const Crop* crops = nullptr;  ///< [n] how the images were cut out
 
   [[nodiscard]] int averaged() const { return in_step + elsewhere; }
   /// Of what the mean of the loss is over.

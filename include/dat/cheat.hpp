@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 
 #include "dat/parameters.hpp"
 #include "dat/registry.hpp"
@@ -68,5 +69,15 @@ class Cheat {
 };
 
 [[nodiscard]] const Registry<std::unique_ptr<Cheat>(const CheatOptions&)>& cheats();
+
+/// A word of --cheat, NAME[:DELAY][@FROM[/EVERY]].
+struct CheatWord {
+  std::string name;       ///< of cheats(), if there is one
+  int delay = 0;          ///< CheatOptions::delay; 0: that of the cheat
+  std::int64_t from = 0;  ///< steps that are done before it cheats for the first time
+  int every = 1;          ///< steps from one cheating to the next
+};
+/// None: it is not written so.
+[[nodiscard]] std::optional<CheatWord> read_cheat_word(const std::string& word);
 
 }  // namespace dat

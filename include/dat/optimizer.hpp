@@ -20,11 +20,11 @@ struct OptimizerOptions {
   /// Weight decay of every tensor, but in lars_sgd not of tensors of one dimension. < 0: the optimizer's own default
   /// (sgd 5e-4, the others 1e-4).
   double weight_decay = -1;
-  std::string no_decay = "none";    ///< norms: weight decay leaves out tensors of one dimension: batch norm, biases
-  bool nesterov = false;            ///< sgd
-  double trust_coefficient = 1e-3;  ///< eta of lars_sgd
-  double clamp_low = 0, clamp_high = 10;  ///< c_l, c_u: bounds of ||theta|| in the trust ratio (lars, lamb)
-  std::string importance = "inside";      ///< inside: 1/p multiplies the gradient; outside: the step
+  std::string no_decay = "none";      ///< norms: weight decay leaves out tensors of one dimension: batch norm, biases
+  bool nesterov = false;              ///< sgd
+  double trust_coefficient = 1e-3;    ///< eta of lars_sgd
+  double clamp_high = 10;             ///< c_u: upper bound of ||theta|| in the trust ratio (lars, lamb); c_l is 0
+  std::string importance = "inside";  ///< inside: 1/p multiplies the gradient; outside: the step
   /// Largest L2 norm of all active layers' gradients together, as the optimizer takes them: gradient/p where importance
   /// is inside, the raw gradient where it is outside. Longer gradients are shortened as by
   /// torch.nn.utils.clip_grad_norm_. 0: off.

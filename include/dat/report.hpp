@@ -111,7 +111,6 @@ struct RunFacts {
   int attack_steps = 0;          ///< gradients per image and step, at most; 0: others in other epochs
   double progress_seconds = 10;  ///< between progress lines when the output is no terminal
   bool quiet = false;
-  bool keep_on = false;  ///< records that cannot be written are kept for later: Error(io) comes from metrics_bytes()
 };
 
 /// A radius or step size as people write it: "8/255", "0.03"; in L2 always plain.
@@ -206,7 +205,6 @@ class Report {
   void write_line(std::size_t length);       // the first `length` bytes of line_
   void write_text(const std::string& line);  // a line that was made elsewhere
   /// Bytes that could be written; errno where it is not all of them.
-  [[nodiscard]] std::size_t append(const char* data, std::size_t length);
   /// Of all lines behind so many bytes those that stay true where the steps among them are taken back.
   [[nodiscard]] std::string lines_that_stay(std::int64_t from) const;
   void log(const char* text);
@@ -219,7 +217,7 @@ class Report {
   std::FILE* log_ = nullptr;
   std::int64_t metrics_bytes_ = 0;
   std::vector<char> line_;
-  std::string metrics_path_, unwritten_;          ///< unwritten_: keep_on: lines that come before the next one
+  std::string metrics_path_;
   std::unique_ptr<ProgressLine> logged_, shown_;  ///< shown_: on the terminal
   bool terminal_ = false, progress_shown_ = false;
   bool attacks_told_ = false;  ///< of any step in this clock, since the record's last cut

@@ -57,7 +57,7 @@ constexpr int kMoreSteps = 5;
 
 /// Whether these are the same attack, the second with many more steps.
 [[nodiscard]] bool more_steps(const std::string& few, const std::string& many) {
-  const AttackWord one = read_attack_word(few, 0), other = read_attack_word(many, 0);
+  const AttackWord one = read_attack_word(few), other = read_attack_word(many);
   return one.name.starts_with("pgd") && one.name == other.name && one.loss == other.loss &&
          other.steps >= kMoreSteps * one.steps;
 }

@@ -17,10 +17,9 @@ std::string reach_warning(const std::string& name, const Attack& attack, BallNor
 
 EvaluationAttacks::EvaluationAttacks(const EvaluationOptions& options) : norm_(options.norm), eps_(options.eps) {
   for (const std::string& text : options.attacks) {
-    const AttackWord word = read_attack_word(text, options.steps);
+    const AttackWord word = read_attack_word(text);
     auto attack = attacks().at(word.name)(evaluation_options(word, norm_, eps_, options.alpha, options.classes));
-    const int restarts = attack->random() ? options.restarts : 1;
-    members_.push_back({word.text(), std::move(attack), restarts});
+    members_.push_back({word.text(), std::move(attack), word.restarts});
   }
 }
 

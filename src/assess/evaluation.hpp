@@ -18,8 +18,6 @@ struct EvaluationOptions {
   BallNorm norm = BallNorm::linf;
   double eps = 8.0 / 255;
   double alpha = 0;  ///< step size; 0: the attack's own
-  int steps = 10;    ///< steps of a word that names none
-  int restarts = 1;  ///< random starts, the worst of which counts for each image
   int classes = 10;  ///< classes of the network
 };
 

@@ -122,7 +122,7 @@ SequenceAttacks::SequenceAttacks(const AttackSequence& sequence, BallNorm norm, 
   };
   add({"none"}, 1, "clean");
   for (const AttackSequence::Member& member : sequence.members)
-    add(read_attack_word(member.attack, 1), member.restarts, member.attack);
+    add(read_attack_word(member.attack), member.restarts, member.attack);
 }
 
 Needs SequenceAttacks::needs() const {

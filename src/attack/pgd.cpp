@@ -37,10 +37,6 @@ class Pgd final : public Attack {
     iterate(o, keeps ? count - 1 : count);
     if (done + count == steps_) each(o.device, o.n * o.layout.elements(), kernels::ClampSum{o.clean, o.eta, o.x_adv});
   }
-  void step(Objective& o) const override {
-    iteration(o);
-    each(o.device, o.n * o.layout.elements(), kernels::ClampSum{o.clean, o.eta, o.x_adv});
-  }
   [[nodiscard]] int gradient_evaluations() const override { return steps_; }
   [[nodiscard]] double alpha() const override { return alpha_; }
   [[nodiscard]] Needs needs() const override {

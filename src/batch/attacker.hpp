@@ -57,8 +57,6 @@ class Attacker {
   void finish();
   /// Makes another attack in the place of the planned one, which has not begun.
   void finish(const Attack& attack);
-  /// Makes one more step, with the gradient that is in the buffers' dx (Attack::step).
-  void step() { planned().attack->step(view()); }
 
   /// Images that gradients have been computed for so far (Objective::passes).
   [[nodiscard]] std::int64_t passes() const { return passes_; }

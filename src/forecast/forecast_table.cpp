@@ -116,7 +116,6 @@ void split(const ForecastOptions& o, const Calibration& c, const Cluster& cluste
   if (std::max(o.generators, 1) >= cluster.ranks) return;
   SplitChoice choice{.generators = o.generators,
                      .staleness = o.staleness,
-                     .refresh = o.refresh == "iteration",
                      .speed = o.generator_speed,
                      .images = std::int64_t{cluster.ranks} * c.batch,
                      .micro_batch = o.micro_batch > 0 ? o.micro_batch : c.batch,
@@ -326,7 +325,6 @@ std::string forecast_table(const ForecastOptions& o, const Calibration& c) {
                     {"stale_attack", o.stale_attack},
                     {"micro_batch", o.micro_batch},
                     {"staleness", o.staleness},
-                    {"refresh", o.refresh},
                     {"generator_weights", o.generator_weights},
                     {"generator_speed", o.generator_speed},
                     {"jitter", o.jitter}};

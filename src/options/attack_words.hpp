@@ -14,7 +14,7 @@ void require_attacks(const std::vector<std::string>& words);
 
 /// "pgd" -> "pgd10". Error(usage): an attack that is none, one named twice, or no attack at all; more sequences of
 /// attacks than there may be. The message names what is meant, where that can be told.
-void name_steps(std::vector<std::string>& words, int steps, AttackUse use);
+void name_steps(std::vector<std::string>& words, AttackUse use);
 
 /// Whether a word of --eval names an attack or a sequence, perhaps misspelt.
 [[nodiscard]] bool may_be_attack(const std::string& word);

@@ -21,7 +21,13 @@ class Bound {
   [[nodiscard]] const Table& table() const { return table_; }
   [[nodiscard]] const void* options() const { return options_; }
   [[nodiscard]] Field field(const OptionRow& row) const { return row.field(options_); }
+  /// As the command line takes it, or (`toml`) a file: words with their settings.
   [[nodiscard]] std::string text(const OptionRow& row, bool toml = false) const;
+  /// Reads a value, or all of a list, and the settings of words; settings that are not named get their defaults.
+  /// `where` begins the message. Error(usage): wrong type, out of range, or a setting that a word does not have.
+  void take(const OptionRow& row, const std::vector<Value>& values, const std::string& where);
+  /// Takes the switches for developers from the environment. Error(usage).
+  void take_environment();
   [[nodiscard]] Origin origin(const std::string& name) const;
   void set_origin(const OptionRow& row, Origin origin);
 
@@ -39,13 +45,12 @@ class Bound {
   [[nodiscard]] std::string filled(const std::string& sentence) const;
 
   /// Sets what `text` says in the lines of a file called `name`; options that were set nearer to the user are left
-  /// alone. Returns what is to be told of it, a sentence each. `program`: "dat_hpc VERB", for messages. Error(usage).
-  std::vector<std::string> read(const std::string& text, const std::string& name, Origin origin,
-                                const std::string& program);
+  /// alone. `program`: "dat_hpc VERB", for messages. Error(usage).
+  void read(const std::string& text, const std::string& name, Origin origin, const std::string& program);
 
   /// Every option that may stand in a file, `key = value` a line; or (`commented`) with descriptions.
   [[nodiscard]] std::string toml(bool commented = false) const;
-  /// Name and value, as they stand there.
+  /// Name and value, as they stand there, and the switches for developers.
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> settings() const;
 
   /// Applies the table's rules. `typed`: to what was typed just now, not to what a run has written down (falls_back).
@@ -54,6 +59,8 @@ class Bound {
 
  private:
   Bound(const Table& table, void* options);
+
+  [[nodiscard]] std::string with_settings(const OptionRow& row, const std::string& text) const;
 
   const Table& table_;
   void* options_;

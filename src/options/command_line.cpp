@@ -103,7 +103,9 @@ void CommandLine::describe(const std::string& about) {
 }
 
 void CommandLine::add(Bound& options) {
-  for (const OptionRow& row : options.table().rows()) add_row(options, row);
+  bounds_.push_back(&options);
+  for (const OptionRow& row : options.table().rows())
+    if (row.parent.empty() && row.environment.empty()) add_row(options, row);
 }
 
 void CommandLine::add_configurable(Bound& options, bool with_recipes) {
@@ -123,16 +125,16 @@ void CommandLine::add_row(Bound& options, const OptionRow& row) {
   const Field field = options.field(row);
   CLI::Option* option = nullptr;
   if (is_flag(field)) {
-    option = parser_->add_flag(row.names, *std::get<bool*>(field), description(row));
+    option = parser_->add_flag(row.names, *std::get<bool*>(field), description(options.table(), row));
   } else {
-    const auto take = [field, &row](const CLI::results_t& results) {
+    const auto take = [&options, field, &row](const CLI::results_t& results) {
       std::vector<Value> sources;
       for (const std::string& text : results) sources.push_back({text});
       if (!is_list(field)) sources.erase(sources.begin(), sources.end() - 1);
-      assign(sources, row.range, row.positional ? row.name : "option '--" + row.name + "'", field);
+      options.take(row, sources, row.positional ? row.name : "option '--" + row.name + "'");
       return true;
     };
-    option = parser_->add_option(row.names, take, description(row));
+    option = parser_->add_option(row.names, take, description(options.table(), row));
     option->type_name(label_of(field, row.range))
         ->default_str(options.text(row))
         ->required(row.positional)
@@ -157,17 +159,6 @@ std::vector<std::string*> CommandLine::option_words() {
     value = option != nullptr && option->get_items_expected_max() > 0;
   }
   return found;
-}
-
-void CommandLine::rename_former() {
-  for (std::string* word : option_words())
-    for (const Entry& entry : entries_)
-      for (const std::string& former : entry.row->former) {
-        const std::string name = name_in(*word);
-        if (name != "--" + former) continue;
-        *word = "--" + entry.row->name + word->substr(name.size());
-        warnings_.push_back("option '" + name + "' is called --" + entry.row->name + " now");
-      }
 }
 
 /// A name of several letters behind one dash would be read as letters that are options.
@@ -195,7 +186,6 @@ std::vector<std::string> CommandLine::marked_words(const std::string& advice) {
 }
 
 bool CommandLine::read() {
-  rename_former();
   refuse_single_dashes();
   if (helps()) return false;
   const std::string advice = "; see '" + program_ + " --help'";
@@ -221,14 +211,14 @@ bool CommandLine::read() {
     return false;
   }
   note_arguments();
+  for (Bound* bound : bounds_) bound->take_environment();
   if (!config_file_.empty()) read_file(text_of_file(config_file_), config_file_, Origin::file);
   if (!recipe_.empty()) read_file(recipe_named(recipe_).text, "recipe " + recipe_, Origin::recipe);
   return true;
 }
 
 void CommandLine::read_file(const std::string& text, const std::string& name, Origin origin) {
-  const std::vector<std::string> remarks = in_file_->read(text, name, origin, program_);
-  warnings_.insert(warnings_.end(), remarks.begin(), remarks.end());
+  in_file_->read(text, name, origin, program_);
 }
 
 bool CommandLine::finish() {

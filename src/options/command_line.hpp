@@ -53,7 +53,6 @@ class CommandLine {
   struct Parser;
 
   void add_row(Bound& options, const OptionRow& row);
-  void rename_former();
   [[nodiscard]] bool helps();
   [[nodiscard]] std::string help(const std::string& topic);
   [[noreturn]] void refuse(const std::string& word, bool behind_mark, const std::string& advice) const;
@@ -69,6 +68,7 @@ class CommandLine {
   std::vector<std::string> words_, verbs_;
   std::set<std::string> first_;  ///< empty: all
   std::vector<Entry> entries_;
+  std::vector<Bound*> bounds_;
   Bound* in_file_ = nullptr;  ///< the options of add_configurable
   std::string config_file_, recipe_, text_;
   bool versions_ = false, print_config_ = false;

@@ -92,8 +92,9 @@ void add_device(TableOf<Options>& table) {
 template <class Options>
 void add_planning(TableOf<Options>& table) {
   table
-      .add("--planning-seconds", &Options::planning_seconds,
-           "of a start, for trials of a GPU's algorithms; what was chosen is kept for the next start", kSeconds)
+      .add_switch("DAT_PLANNING_SECONDS", "planning-seconds", &Options::planning_seconds,
+                  "seconds of a start, for trials of a GPU's algorithms; what was chosen is kept for the next start",
+                  kSeconds)
       .may_change();
 }
 

@@ -38,11 +38,15 @@ void Table::group(const std::string& name, bool in_file) {
 }
 
 const OptionRow* Table::find(const std::string& name) const {
-  const auto called = [&](const OptionRow& row) {
-    return row.name == name || std::find(row.former.begin(), row.former.end(), name) != row.former.end();
-  };
-  const auto found = std::find_if(rows_.begin(), rows_.end(), called);
+  const auto found = std::find_if(rows_.begin(), rows_.end(), [&](const OptionRow& row) { return row.name == name; });
   return found == rows_.end() ? nullptr : &*found;
+}
+
+std::vector<const OptionRow*> Table::settings_of(const OptionRow& row) const {
+  std::vector<const OptionRow*> all;
+  for (const OptionRow& other : rows_)
+    if (other.parent == row.name) all.push_back(&other);
+  return all;
 }
 
 std::size_t Table::add_row(const std::string& names, const std::string& about, Range range) {
@@ -109,7 +113,20 @@ std::string own_values(const Family& family, const std::string& option) {
   return joined(parts, "; ");
 }
 
-std::string description(const OptionRow& row) {
+namespace {
+
+/// "powersgd:rank=N, atomo:rank=N: columns of powersgd's factors".
+std::string text_of_setting(const Table& table, const OptionRow& row) {
+  const Field field = row.field(table.defaults());
+  std::vector<std::string> words;
+  for (const std::string& member : row.members)
+    words.push_back(member + ":" + row.key + (is_flag(field) ? "" : "=" + label_of(field, row.range)));
+  return joined(words, ", ") + ": " + row.about + (is_flag(field) ? "" : " [" + text_of(field, row.range, false) + "]");
+}
+
+}  // namespace
+
+std::string description(const Table& table, const OptionRow& row) {
   const std::vector<std::string> kOff = {"false"};
   std::vector<std::string> parts, without;
   for (std::size_t i = 0; i < row.works_with.size(); ++i) {
@@ -125,8 +142,10 @@ std::string description(const OptionRow& row) {
     else if (!narrowed)
       parts.push_back(alternatives(words));
   }
-  return row.about + (parts.empty() ? "" : "; only with ") + joined(parts, " and ") +
-         (without.empty() ? "" : "; not with ") + joined(without, " and ");
+  std::string text = row.about + (parts.empty() ? "" : "; only with ") + joined(parts, " and ") +
+                     (without.empty() ? "" : "; not with ") + joined(without, " and ");
+  for (const OptionRow* setting : table.settings_of(row)) text += "\n" + text_of_setting(table, *setting);
+  return text;
 }
 
 }  // namespace dat

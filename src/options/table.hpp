@@ -45,18 +45,22 @@ enum class Restart : std::uint8_t {
 
 /// An option: all that the program knows of it.
 struct OptionRow {
-  std::string names;                       ///< as TableOf::add takes them
-  std::string name;                        ///< the first with two dashes, without them; of a positional: its only one
-  std::string about;                       ///< for the help
-  std::string group;                       ///< of the help
-  Range range{};                           ///< what values it takes
-  bool in_file = true;                     ///< whether it may stand in a file, and stands in the printed configuration
-  bool positional = false;                 ///< required, without dashes
-  Restart restart = Restart::fixed;        //
-  bool function = false;                   ///< it decides what the network computes with its weights
-  std::vector<Condition> works_with{};     ///< all of them must hold where it is asked for
-  bool falls_back = false;                 ///< where they do not hold: see OptionOf::falls_back
-  std::vector<std::string> former{};       ///< names that it had in earlier versions, which are read everywhere
+  std::string names;                    ///< as TableOf::add takes them
+  std::string name;                     ///< the first with two dashes, without them; of a positional: its only one
+  std::string about;                    ///< for the help
+  std::string group;                    ///< of the help
+  Range range{};                        ///< what values it takes
+  bool in_file = true;                  ///< whether it may stand in a file, and stands in the printed configuration
+  bool positional = false;              ///< required, without dashes
+  Restart restart = Restart::fixed;     //
+  bool function = false;                ///< it decides what the network computes with its weights
+  std::vector<Condition> works_with{};  ///< all of them must hold where it is asked for
+  bool falls_back = false;              ///< where they do not hold: see OptionOf::falls_back
+  /// Of a setting of a member, KEY in "--codec powersgd:KEY=VALUE": the option whose word names the member, and the
+  /// members that have the setting. Its name is PARENT:KEY.
+  std::string parent{}, key{};
+  std::vector<std::string> members{};
+  std::string environment{};               ///< of a developer's switch: the variable that sets it, and nothing else
   std::optional<Choice> bound_to_ranks{};  ///< values by which ranks differ in more than their micro-batches
   std::optional<Choice> bound_with{};      ///< where they do: with these values of another option; none: always
   std::function<Field(void* options)> field{};       ///< where its value is
@@ -83,8 +87,10 @@ class Table {
 
   [[nodiscard]] const std::vector<OptionRow>& rows() const { return rows_; }
   [[nodiscard]] const std::vector<Exclusion>& exclusions() const { return exclusions_; }
-  /// By its name or a former one; null: there is none.
+  /// By its name; null: there is none.
   [[nodiscard]] const OptionRow* find(const std::string& name) const;
+  /// The settings that words of this option may have.
+  [[nodiscard]] std::vector<const OptionRow*> settings_of(const OptionRow& row) const;
   [[nodiscard]] void* defaults() const { return defaults_.get(); }
   /// Applies all rules to options, in the order of the table. Error(usage).
   void check(Bound& options) const {
@@ -124,6 +130,41 @@ class TableOf : public Table {
     const std::size_t row = add_row(names, about, std::move(range));
     rows_[row].field = [field](void* options) -> Field { return &(static_cast<Options*>(options)->*field); };
     return {*this, row};
+  }
+
+  /// A setting of members of a family, in the word by which the option `parent` names one: "NAME:KEY=VALUE", or ":KEY"
+  /// of a switch; the first of a member's settings that is no switch needs no KEY. The members are those that name
+  /// "PARENT:KEY".
+  template <class T, class Base>
+  requires std::derived_from<Options, Base> OptionOf<Options> setting(const std::string& parent, const std::string& key,
+                                                                      const Family& family, T Base::*field,
+                                                                      const std::string& about, Range range = {}) {
+    return setting(parent, key, family.readers(parent + ":" + key), field, about, std::move(range));
+  }
+  /// The same of words that are no members of a family.
+  template <class T, class Base>
+  requires std::derived_from<Options, Base> OptionOf<Options> setting(const std::string& parent, const std::string& key,
+                                                                      const std::vector<std::string>& members,
+                                                                      T Base::*field, const std::string& about,
+                                                                      Range range = {}) {
+    const OptionOf<Options> made = add("--" + parent + ":" + key, field, about, std::move(range));
+    OptionRow& row = rows_.back();
+    row.parent = parent;
+    row.key = key;
+    row.members = members;
+    row.in_file = false;
+    return made;
+  }
+
+  /// A switch for developers: set by a variable of the environment, and nowhere else.
+  template <class T, class Base>
+  requires std::derived_from<Options, Base> OptionOf<Options> add_switch(const std::string& variable,
+                                                                         const std::string& name, T Base::*field,
+                                                                         const std::string& about, Range range = {}) {
+    const OptionOf<Options> made = add("--" + name, field, about, std::move(range));
+    rows_.back().environment = variable;
+    rows_.back().in_file = false;
+    return made;
   }
 
   /// Refuses what has to be computed: throws Error(usage) for options as they are given, before any 'auto' is settled.
@@ -172,10 +213,6 @@ class OptionOf {
     row().function = true;
     return *this;
   }
-  OptionOf& formerly(const std::string& name) {
-    row().former.push_back(name);
-    return *this;
-  }
   /// Refused with --deterministic: with all values but the default.
   OptionOf& bound_to_ranks() {
     row().bound_to_ranks = Choice{row().name};
@@ -202,7 +239,8 @@ class OptionOf {
 /// What members of a family have for an option that is `auto`: "gat and pgi 10; trades 6".
 [[nodiscard]] std::string own_values(const Family& family, const std::string& option);
 
-/// What the help and the printed configuration say of an option: what it is, and what it works with.
-[[nodiscard]] std::string description(const OptionRow& row);
+/// What the help and the printed configuration say of an option: what it is, what it works with, and what settings its
+/// words have.
+[[nodiscard]] std::string description(const Table& table, const OptionRow& row);
 
 }  // namespace dat

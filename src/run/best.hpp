@@ -15,12 +15,13 @@ namespace dat {
 /// them most.
 [[nodiscard]] double held_out_accuracy(const std::vector<EvaluationRecord>& records, const std::string& weights);
 
-/// Catastrophic overfitting: the robust accuracy on images that are not trained on is more than `margin` below the best
+/// Catastrophic overfitting: the robust accuracy on images that are not trained on is more than 0.2 below the best
 /// so far (-1: there is none yet). Wong, Rice, Kolter, "Fast is better than free: Revisiting adversarial training",
 /// ICLR 2020: with FGSM this accuracy falls to nothing within an epoch; the authors' code (fast_adversarial,
 /// CIFAR10/train_fgsm.py) ends the training where PGD's accuracy is more than 0.2 below that of the epoch before.
-[[nodiscard]] inline bool overfits_catastrophically(double best, double accuracy, double margin) {
-  return best >= 0 && accuracy < best - margin;
+[[nodiscard]] inline bool overfits_catastrophically(double best, double accuracy) {
+  constexpr double kMargin = 0.2;
+  return best >= 0 && accuracy < best - kMargin;
 }
 
 /// Which network of a run is the best so far, by its robust accuracy on what is held out, how many evaluations ago it
@@ -51,8 +52,6 @@ class BestNetwork {
   void save(Checkpoint& checkpoint) const { now_.record.save(checkpoint); }
   void save_as_best(Checkpoint& checkpoint, std::int64_t metrics_bytes);
 
-  /// The best network could not be written: the one before stays the best. On rank 0.
-  void fall_back(const CheckpointFolder& folder);
   /// Sees to it that ckpt/best.h5 is the file of this record; where there is none, the best one is chosen anew from
   /// here on, and `warn` is told. On rank 0.
   void find(const CheckpointFolder& folder, const std::function<void(const std::string&)>& warn);

@@ -18,8 +18,7 @@ namespace dat {
 /// The name of an array that is not finite; empty: there is none.
 [[nodiscard]] std::string not_finite(const Checkpoint& checkpoint);
 
-/// The checkpoints of a run: written in the folder of rank 0, at once or beside the steps (--checkpoint-async), and
-/// what becomes of one that could not be written (--on-full continue).
+/// The checkpoints of a run: written in the folder of rank 0, at once or beside the steps (--checkpoint-async).
 class Checkpoints {
  public:
   /// Of a step: one of the run's own series; or of the best weights so far, beside that series.
@@ -39,8 +38,6 @@ class Checkpoints {
   void write(Kind kind, std::int64_t step, Checkpoint state, const std::function<void(Checkpoint&)>& complete);
   /// Waits for the checkpoint that is being written beside the steps. Error(io), as write(). **Collective.**
   void settle(Communicator& ranks);
-  /// Error(io) where the newest checkpoint of the run's own series could not be written. **Collective.**
-  void require_saved(Communicator& ranks);
   /// Sees to it that ckpt/best.h5 is the best network's. **Collective.**
   void find_best(Communicator& ranks);
 
@@ -50,11 +47,8 @@ class Checkpoints {
                                                         bool best) const;
 
  private:
-  /// Does what writes a checkpoint. Not empty: it could not be written, and the run goes on without it, as is asked
-  /// for.
-  [[nodiscard]] std::optional<Error> attempt(const std::function<void()>& writing) const;
-  /// What becomes of a checkpoint that could not be written.
-  void miss(const std::optional<Error>& error, Kind kind);
+  /// Does what writes a checkpoint; where that fails, looks first whether another process writes there, too.
+  void attempt(const std::function<void()>& writing) const;
 
   const TrainOptions& options_;
   BestNetwork& best_;
@@ -63,10 +57,8 @@ class Checkpoints {
   Warn warn_;
   std::function<void()> require_alone_;
   std::unique_ptr<CheckpointFolder> folder_;
-  std::optional<Error> unsaved_;  ///< why the last checkpoint of the run's own series could not be written
-  std::future<void> writing_;     ///< the checkpoint under way; ends before what it uses
-  bool beside_ = false;           ///< checkpoints are written beside the steps
-  Kind under_way_ = Kind::step;   ///< its kind
+  std::future<void> writing_;  ///< the checkpoint under way; ends before what it uses
+  bool beside_ = false;        ///< checkpoints are written beside the steps
 };
 
 }  // namespace dat

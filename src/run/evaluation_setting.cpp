@@ -43,15 +43,13 @@ void choose_attacks(const EvalOptions& options, bool gpu, EvaluationSetting& s) 
   std::optional<AttackSequence> sequence;
   for (const std::string& word : options.eval)
     if (names_sequence(word))
-      sequence = read_attack_sequence(word, options.attack_steps, options.restarts);
+      sequence = read_attack_sequence(word);
     else
       single.push_back(word);
   s.attacks = std::make_unique<EvaluationAttacks>(EvaluationOptions{.attacks = single,
                                                                     .norm = subject.norm,
                                                                     .eps = subject.eps,
                                                                     .alpha = options.alpha,
-                                                                    .steps = options.attack_steps,
-                                                                    .restarts = options.restarts,
                                                                     .classes = subject.classes.count});
   if (!sequence) return;
   require(subject.noise == 0, ExitCode::usage, sequence->name, " is for networks as they are, and this one would see ",

@@ -42,7 +42,7 @@ void Run::roll_back(std::string cause, bool to_best) {
   const SetbackRecord rollback{done, "rollback", cause, trainer_->steps_done(), trainer_->setbacks().lr_factor};
   if (ranks_->root()) cut.behind = report_->behind_rollback(cut.bytes, rollback);
   save(Checkpoints::Kind::step, &cut);
-  checkpoints_.require_saved(*ranks_);
+  checkpoints_.settle(*ranks_);
   together(*ranks_, [&] {
     if (ranks_->root()) report_->roll_back(cut.bytes, cut.behind, rollback);
   });

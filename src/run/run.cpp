@@ -287,7 +287,7 @@ bool Run::tell_accusations() {
 void Run::stop() {
   stopping_ = true;
   save(Checkpoints::Kind::step);
-  checkpoints_.require_saved(*ranks_);
+  checkpoints_.settle(*ranks_);
   if (ranks_->root())
     report_->message("stopped on a signal after step " + std::to_string(trainer_->steps_done()) + "; " +
                      same_command(options_, folder_) + " goes on from here");
@@ -318,8 +318,7 @@ void Run::evaluate_due() {
 }
 
 bool Run::overfits() const {
-  return options_.holdout > 0 &&
-         overfits_catastrophically(best_.accuracy(), held_out_accuracy(), options_.overfitting_margin);
+  return options_.holdout > 0 && overfits_catastrophically(best_.accuracy(), held_out_accuracy());
 }
 
 void Run::overfitting() {
@@ -359,7 +358,7 @@ bool Run::finish() {
                      .weights_hash = trainer_->weights_hash(),
                      .remarks = remarks});
   }
-  checkpoints_.require_saved(*ranks_);
+  checkpoints_.settle(*ranks_);
   return true;
 }
 

@@ -9,6 +9,7 @@
 #include "dat/reducer.hpp"
 #include "dat/selector.hpp"
 #include "forecast/split.hpp"
+#include "train/examples/old_weights.hpp"
 #include "train/plan/method.hpp"
 
 namespace dat {
@@ -96,7 +97,7 @@ std::string settle_generators(TrainOptions& o, int ranks, int on_node) {
                                                     : budget_in_layers(calibration, *budget);
   const int micro_batch = o.micro_batch > 0 ? o.micro_batch : o.batch.last();
   SplitChoice split{.staleness = o.staleness,
-                    .refresh = o.refresh == "iteration",
+                    .refresh = newer_between_iterations(o),
                     .of_each = o.total_batch == 0,
                     .images = o.total_batch > 0 ? o.total_batch.last() : o.batch.last(),
                     .micro_batch = micro_batch,

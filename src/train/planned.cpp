@@ -49,7 +49,7 @@ std::string precision_text(const TrainOptions& options) {
 }
 
 std::string frozen_text(const Trainer& trainer, const TrainOptions& options, const Plan& plan) {
-  if (options.freeze.empty()) return "";
+  if (!options.freezes()) return "";
   const Model& model = trainer.model();
   const std::vector<double>& p = trainer.layers().selector().probabilities();
   const auto trained = [&](int segment) {
@@ -66,9 +66,9 @@ std::string frozen_text(const Trainer& trainer, const TrainOptions& options, con
     if (node.op == Op::convolution) gradients += trained(node.weight);
   gradients *= static_cast<double>(trainer.method().loss->passes().size()) * plan.micro_batches;
   return "trained          " + std::to_string(parameters) + " parameters, those behind " +
-         (options.freeze == "all-but-head" ? "all but the last layer" : options.freeze) +
-         (options.freeze_epochs > 0 ? "; all after " + std::to_string(options.freeze_epochs) + " epochs" : "") + "; " +
-         fmt::format("{:g}", gradients) + " weight gradients of convolutions per step\n";
+         (options.frozen() == "all-but-head" ? "all but the last layer" : options.frozen()) +
+         (options.frozen_epochs() > 0 ? "; all after " + std::to_string(options.frozen_epochs()) + " epochs" : "") +
+         "; " + fmt::format("{:g}", gradients) + " weight gradients of convolutions per step\n";
 }
 
 double warm_start_bytes(const TrainOptions& options, const Plan& plan, const Dataset& images) {

@@ -49,7 +49,6 @@ namespace {
   }
   if (options.eps > 0) trained.eps = options.eps;
   require_in_range("--eps", norm_from(trained.norm), trained.eps);
-  trained.eval_norm = plain.eval_norm;
   trained.eval_eps = plain.eval_eps;
   trained.eval_alpha = plain.eval_alpha;
   (void)parse_train_options(toml_of(trained), options.file);  // what is written can be read

@@ -139,7 +139,8 @@ namespace {
 [[nodiscard]] std::string cheats_text(const TrainOptions& options, std::int64_t parameters) {
   std::string text;
   for (const Cheater& one : attackers_of(options)) {
-    const auto cheat = cheats().at(one.cheat)({.delay = options.cheat_delay, .parameters = parameters});
+    const auto cheat =
+        cheats().at(one.cheat)({.delay = one.delay > 0 ? one.delay : CheatOptions{}.delay, .parameters = parameters});
     if (cheat->memory() > 0)
       text += (text.empty() ? "cheats           " : "                 ") + one.cheat + ": " +
               megabytes(static_cast<double>(cheat->memory())) + " of host memory on rank " + std::to_string(one.rank) +

@@ -21,10 +21,8 @@ struct AttackSettings {
   std::string attack_precision = "f32";  ///< f32 | f16 | bf16: storage of the attacked network; evaluation is f32
   int attack_batch = 0;                  ///< images in a pass of the attack; never 0 in a parsed command
   int warm_start = 0;                    ///< epochs between random starts; 0: every start is random
-  bool attack_reuse = false;             ///< the training pass is the last step of pgd, for the warm start
   int stale_attack = 0;  ///< iterations of pgd that the next step's first micro-batch has on the old weights
   int staleness = 0;     ///< how many steps behind the oldest weights are that an attack runs on
-  std::string refresh = "iteration";  ///< iteration: newer weights between iterations | attack: the oldest throughout
   std::string attack_start = "auto";  ///< auto (the loss's own) | uniform: in the ball | gaussian: beside the image
   double start_radius = 1;            ///< the uniform start of pgd and fgsm, in parts of eps
   std::string start_box = "auto";     ///< auto | on: that start is cut to the box of images | off

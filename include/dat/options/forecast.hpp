@@ -42,7 +42,6 @@ struct ForecastOptions : CalibrationOptions {
   int generators = 0;                     ///< ranks that only attack; 0: as many as pay best
   int micro_batch = 0;                    ///< images that a generator is given at once; 0: the calibration's batch
   int staleness = 1;                      ///< of the attacks of generators
-  std::string refresh = "iteration";      ///< as for train
   std::string generator_weights = "f32";  ///< as for train
   double generator_speed = 1;             ///< of a generator, in speeds of a rank of the calibration
   double jitter = 0;                      ///< standard deviation of computing times, as a part of them

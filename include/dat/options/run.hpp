@@ -11,11 +11,9 @@ struct RunSettings {
   std::int64_t max_steps = 0;             ///< 0: no limit
   std::int64_t checkpoint_every = 0;      ///< steps; 0: every epoch
   std::string checkpoint_async = "auto";  ///< auto (on with a GPU) | on | off: checkpoints beside the steps
-  std::string on_full = "stop";           ///< stop | continue: where a checkpoint cannot be written
   std::int64_t max_bad_steps = 0;         ///< with numbers that are not finite, in a row, which are skipped
   std::string on_bad_steps = "stop";      ///< stop | rollback: where there are more
   std::string on_overfitting = "warn";    ///< warn | stop | rollback: the robust accuracy on what is held out collapses
-  double overfitting_margin = 0.2;        ///< below the best so far, as an accuracy
   double rollback_lr = 0.5;               ///< factor of the learning rate after going back to a checkpoint
   std::int64_t max_rollbacks = 3;
   std::string resume = "auto";  ///< auto | never | path of a checkpoint or of a run

@@ -30,7 +30,6 @@ void add_noise(TrainTable& table) {
   table.not_with("noise",
                  {{{"warm-start"}, "--warm-start: the perturbation of an epoch belongs to the noise of that epoch"},
                   {{"attack-stop"}, "--attack-stop: an image is not fooled by one of its copies"},
-                  {{"attack-reuse"}, "--attack-reuse: its step is that of one image, not of copies"},
                   {{"attack-bn", {"train"}}, "--attack-bn train: the smoothed network is attacked as it will be used"},
                   {{"stale-attack"}, "--stale-attack: attack and update share the noise of a step"},
                   {{"staleness"}, "--staleness: attack and update share the noise of a step"},

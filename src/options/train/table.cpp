@@ -52,7 +52,7 @@ std::vector<std::pair<std::string, std::string>> settings_of(const TrainOptions&
 TrainOptions parse_train_options(const std::string& toml, const std::string& where) {
   TrainOptions result;
   Bound options(train_table(), result);
-  static_cast<void>(options.read(toml, where, Origin::file, "dat_hpc train"));
+  options.read(toml, where, Origin::file, "dat_hpc train");
   options.check(false);
   settle(result);
   return result;
@@ -61,7 +61,7 @@ TrainOptions parse_train_options(const std::string& toml, const std::string& whe
 Written read_written(const std::string& toml, const std::string& where) {
   Written result;
   Bound options(train_table(), result.options);
-  static_cast<void>(options.read(toml, where, Origin::file, "dat_hpc train"));
+  options.read(toml, where, Origin::file, "dat_hpc train");
   for (const OptionRow& row : train_table().rows())
     if (options.origin(row.name) != Origin::none) result.said.insert(row.name);
   put_back_unused(result.options);

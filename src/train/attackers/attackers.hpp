@@ -14,6 +14,7 @@ struct Cheater {
   std::string cheat;      ///< a name of cheats()
   std::int64_t from = 0;  ///< steps that are done before it cheats for the first time
   int every = 1;          ///< steps from one cheating to the next
+  int delay = 0;          ///< steps by which what it brings is late; 0: as the cheat has it
   bool leaves = false;    ///< the cheat is to leave
 
   /// Whether it cheats in the step behind `done` steps.

@@ -11,7 +11,11 @@
 
 namespace dat {
 
-/// Which weights an attack of `iterations` iterations runs on (--staleness, --refresh). Version v of the weights is
+/// Whether an attack on weights of steps before takes newer ones from iteration to iteration; else it has the oldest
+/// throughout.
+[[nodiscard]] bool newer_between_iterations(const AttackSettings& options);
+
+/// Which weights an attack of `iterations` iterations runs on (--staleness). Version v of the weights is
 /// that before step number v, counted from 0: behind v updates.
 struct Staleness {
   int versions = 0;     ///< K: how many steps the oldest weights are behind

@@ -29,8 +29,8 @@ void require_work(const TrainOptions& options, const Plan& plan);
 
 /// A rank that attacks for those that train: has the network to be attacked alone, without gradients and optimizer, and
 /// the versions of its weights that trainers send. It reads the images itself. Of several micro-batches it goes on with
-/// the one that is wanted first and whose next weights are there, so with --refresh iteration it works on several steps
-/// in turn.
+/// the one that is wanted first and whose next weights are there, so where they refresh between iterations it works on
+/// several steps in turn.
 class Generator {
  public:
   /// launch: all ranks of the launch; outlives this. Plans everything. Error(usage), Error(data), Error(device).

@@ -81,10 +81,7 @@ void Learner::forward_and_loss(const Batch& batch, std::size_t pass, const float
 }
 
 GradientRequest Learner::request(const Batch& batch, std::size_t pass, const ActiveSet& active, float* gradients) {
-  return {.weights = &active,
-          .gradients = gradients,
-          .accumulate = !(batch.begins_unit() && pass == 0),
-          .input = passes_[pass] == Loss::Images::attacked ? batch.image_gradient : nullptr};
+  return {.weights = &active, .gradients = gradients, .accumulate = !(batch.begins_unit() && pass == 0)};
 }
 
 void Learner::place_results(const Batch& batch) {
@@ -112,7 +109,7 @@ void Learner::train(const Batch& batch, const ActiveSet& active, float* gradient
     TrainingProgram& network = program(batch, pass);
     network.refresh();  // not inside what is recorded
     recorded_.play({way, &network, pass, batch.n, batch.averaged(), replica_.model().frozen, x, gradients,
-                    batch.image_gradient, batch.first_logits, batch.labels},
+                    batch.first_logits, batch.labels},
                    work);
   };
   // What the first pass must know of the others: a forward call more for each of them.

@@ -81,7 +81,7 @@ class Learner final : public MessagePart {
     const TrainingProgram* network;
     std::size_t pass;
     int images, averaged, frozen;
-    const float *x, *gradients, *image_gradient, *first_logits;
+    const float *x, *gradients, *first_logits;
     const std::int32_t* labels;
     friend bool operator==(const Part&, const Part&) = default;
   };

@@ -53,8 +53,8 @@ class WeightPerturbation final : public WrappedExamples {
   Plan plan_;
   Replica& replica_;
   const LayerSampling& layers_;
-  double gamma_;
-  int from_;
+  ByEpoch<double> of_epoch_;
+  double gamma_ = 0;  ///< of the epoch
   std::unique_ptr<Reducer> reducer_;
   BatchStatistics statistics_;  ///< for nobody
   Learner learner_;

@@ -14,7 +14,7 @@ std::unique_ptr<Attack> attack_of(const TrainOptions& options, int classes) {
                                        .start_radius = options.start_radius,
                                        .start_in_box = options.start_box == "on",
                                        .project = options.project == "on",
-                                       .steps = options.attack_steps - (options.attack_reuse ? 1 : 0),
+                                       .steps = options.attack_steps,
                                        .stop = options.attack_stop,
                                        .classes = classes,
                                        .best_loss = true});
@@ -32,11 +32,9 @@ namespace {
 
 [[nodiscard]] EvaluationOptions evaluation_of(const TrainOptions& options, int classes) {
   return {.attacks = options.eval,
-          .norm = norm_from(options.eval_norm == "auto" ? options.norm : options.eval_norm),
+          .norm = norm_from(options.norm),
           .eps = options.eval_eps > 0 ? options.eval_eps : options.eps.last(),
           .alpha = options.eval_alpha,
-          .steps = options.eval_attack_steps,
-          .restarts = options.eval_restarts,
           .classes = classes};
 }
 
@@ -67,11 +65,10 @@ Method::Method(const TrainOptions& options, const Dataset& images)
     one.goal = goal_of(now, *loss);
     one.eps = now.attack != "none" ? now.eps.last() : 0;
     const int passes = passes_in_training_mode(now, *one.attack, *loss);
-    require(
-        epoch == 0 || passes == attack_passes, ExitCode::usage, "from epoch ", epoch, " on the attack has ", passes,
-        " passes with batch statistics, and ", attack_passes,
-        " before: as many enter the running statistics in all epochs; take as many --attack-steps in all, or, without "
-        "--attack-reuse, --attack-bn eval");
+    require(epoch == 0 || passes == attack_passes, ExitCode::usage, "from epoch ", epoch, " on the attack has ", passes,
+            " passes with batch statistics, and ", attack_passes,
+            " before: as many enter the running statistics in all epochs; take as many --attack-steps in all, or "
+            "--attack-bn eval");
     attack_passes = passes;
   }
 }

@@ -69,9 +69,8 @@ ReplicaOptions replica_of(const TrainOptions& options, const Plan& plan, const D
                      .training_batches = role == Role::trainer ? batches : std::vector<int>{},
                      .noise = options.noise,
                      .noise_samples = options.noise_samples};
-  const bool image_gradients = method.attack_passes > 0 || options.attack_reuse;
-  all.freezing = {.segments = frozen_segments(graph_of(all, images.size), all.granularity, options.freeze),
-                  .always = !options.freeze.empty() && options.freeze_epochs == 0 && !image_gradients};
+  all.freezing = {.segments = frozen_segments(graph_of(all, images.size), all.granularity, options.frozen()),
+                  .always = options.freezes() && options.frozen_epochs() == 0 && method.attack_passes == 0};
   return all;
 }
 
