@@ -1525,14 +1525,14 @@ TEST_CASE("A proposal of Square moves its window by 2 eps and nothing else", "[a
 }
 
 TEST_CASE("PGD climbs the loss that its word names", "[attack]") {
-  const AttackWord word = read_attack_word("pgd50-margin", 10);
+  const AttackWord word = read_attack_word("pgd50-margin");
   CHECK((word.name == "pgd" && word.steps == 50 && word.loss == "margin"));
   CHECK(word.text() == "pgd50-margin");
-  CHECK(read_attack_word("pgd-cw", 10).text() == "pgd10-cw");
-  CHECK(read_attack_word("pgd20", 10).text() == "pgd20");
-  for (const std::string& name : kSearching) CHECK(read_attack_word(name, 10).text() == name);
+  CHECK(read_attack_word("pgd-cw").text() == "pgd10-cw");
+  CHECK(read_attack_word("pgd20").text() == "pgd20");
+  for (const std::string& name : kSearching) CHECK(read_attack_word(name).text() == name);
   const auto refusal = [](const char* text) -> std::string {
-    return message_of([&] { (void)read_attack_word(text, 10); });
+    return message_of([&] { (void)read_attack_word(text); });
   };
   CHECK(refusal("fgsm-margin").find("climbs a loss of its own; write 'fgsm'") != std::string::npos);
   CHECK(refusal("pgd20-hinge").find("no loss 'hinge'") != std::string::npos);

@@ -129,12 +129,11 @@ TEST_CASE("An average that never begins is named", "[advice]") {
   options.batch = 100;
   options.warmup_epochs = 1.5;
   options.epochs = 3.5;
-  options.average_from = 5;
   CHECK(advised(options).empty());
-  options.average = "swa";
+  options.average = ByEpoch<std::string>({{0, "none", 0, "none"}, {5, "swa", 5, "swa"}});
   REQUIRE(advised(options).size() == 1);
   CHECK(advised(options)[0].starts_with("--average begins when 5 epochs are done, and the run has 5:"));
-  options.average_from = 4;
+  options.average = ByEpoch<std::string>({{0, "none", 0, "none"}, {4, "swa", 4, "swa"}});
   CHECK(advised(options).empty());
 }
 

@@ -298,7 +298,7 @@ TEST_CASE(
   CHECK(std::fabs(variance(oracle->probabilities()) / least - 1) < 1e-12);
   CHECK(variance(Vector(12, 5.0 / 12)) > 1.2 * least);
 
-  all.bandit_loss = "shiftfree";  // an unbiased gradient of the variance; the rate is small, so the noise is, too
+  all.bandit_loss = "paper";  // an unbiased gradient of the variance; the rate is small, so the noise is, too
   all.bandit_rate = 1e-4;
   const auto bandit = selectors().at("exp3")(all);
   ActiveSet active;

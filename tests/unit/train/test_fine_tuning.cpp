@@ -44,6 +44,12 @@ namespace {
   return options;
 }
 
+/// What stands still up to an epoch; 0: to the end.
+[[nodiscard]] ByEpoch<std::string> frozen_until(const std::string& what, int epoch) {
+  if (epoch == 0) return what;
+  return ByEpoch<std::string>({{0, what, 0, what}, {epoch, "none", epoch, "none"}});
+}
+
 [[nodiscard]] int segments_of(const std::string& network, const std::string& freeze,
                               Granularity granularity = Granularity::tensor) {
   return frozen_segments(networks().at(network)({.width = 16}), granularity, freeze);
@@ -137,7 +143,8 @@ TEST_CASE("What stands still keeps its bits, in the average too, costs nothing a
   const bool one_step = options.attack == "fgsm";
   options.attack_bn = one_step ? "train" : "eval";
   options.average_bn = one_step ? "rebuild" : "ema";
-  options.freeze_epochs = GENERATE(0, 1);
+  const int epochs = GENERATE(0, 1);
+  options.freeze = frozen_until("conv1", epochs);
   const auto world = Communicator::single();
   Trainer trainer(*world, options);
   trainer.share_state();
@@ -147,7 +154,7 @@ TEST_CASE("What stands still keeps its bits, in the average too, costs nothing a
                      channels = model.graph.statistics_of(frozen);
   REQUIRE(frozen == 3);
   REQUIRE(channels == 16);
-  if (options.freeze_epochs == 0) CHECK(trainer.layers().costs().front() == 0);
+  if (epochs == 0) CHECK(trainer.layers().costs().front() == 0);
   CHECK(trainer.layers().costs().back() > 0);
   const auto statistics = values_of(model, model.running_mean, channels);
   const auto before = weights_of(trainer);
@@ -156,7 +163,7 @@ TEST_CASE("What stands still keeps its bits, in the average too, costs nothing a
   };
   trainer.start();
   for (int step = 0; step < 6; ++step) {
-    const bool still = options.freeze_epochs == 0 || step < 3;
+    const bool still = epochs == 0 || step < 3;
     const StepRecord& record = trainer.step(false);
     INFO("step " << step);
     CHECK(record.weight_gradients == (still ? 2 : 3));
@@ -183,9 +190,8 @@ TEST_CASE("What stands still keeps its bits, in the average too, costs nothing a
 TEST_CASE("Passes without a way back for what always stands still need less memory, and give the same bits",
           "[fine][trainer]") {
   TrainOptions options = frozen_run();
-  options.freeze = "conv2";
-  const auto run = [&](int freeze_epochs) {
-    options.freeze_epochs = freeze_epochs;
+  const auto run = [&](int epochs) {
+    options.freeze = frozen_until("conv2", epochs);
     const auto world = Communicator::single();
     Trainer trainer(*world, options);
     trainer.start();
@@ -200,7 +206,7 @@ TEST_CASE("Passes without a way back for what always stands still need less memo
 
 TEST_CASE("The last layer has a learning rate of its own", "[fine][trainer]") {
   TrainOptions options = frozen_run();
-  options.freeze = "";
+  options.freeze = "none";
   options.weight_decay = 0;
   options.lr = 0.01;
   options.epochs = 1;

@@ -98,16 +98,15 @@ TEST_CASE("from an epoch on, a step has the attack of that epoch", "[trainer]") 
   CHECK_THROWS_AS(weights_after(changes, 1), Error);  // more passes in batch statistics
 }
 
-TEST_CASE("weights are perturbed from the epoch on that --awp-from names", "[trainer]") {
+TEST_CASE("weights are perturbed from the epoch on that --awp-gamma names", "[trainer]") {
   TrainOptions options = test::small_run();
   options.limit_train = 48;  // three steps an epoch
   options.epochs = 3;
   TrainOptions awp = options;
-  awp.awp_gamma = 0.01;
-  awp.awp_from = 1;
+  awp.awp_gamma = ByEpoch<double>({{0, 0, 0, 0}, {1, 0.01, 1, 0.01}});
   CHECK(weights_after(awp, 3) == weights_after(options, 3));
   CHECK(weights_after(awp, 4) != weights_after(options, 4));
-  awp.awp_from = 0;
+  awp.awp_gamma = 0.01;
   CHECK(weights_after(awp, 1) != weights_after(options, 1));
 }
 
@@ -351,9 +350,8 @@ TEST_CASE("an evaluation of the average is that of a network with these weights,
 TEST_CASE("until averaging begins, the average is the network as it is, without a pass for its statistics",
           "[trainer]") {
   TrainOptions options = test::small_run();
-  options.average = "swa";
+  options.average = ByEpoch<std::string>({{0, "none", 0, "none"}, {1, "swa", 1, "swa"}});
   options.average_bn = GENERATE("rebuild", "ema", "raw");
-  options.average_from = 1;
   options.limit_train = 48;  // three steps an epoch
   options.limit_test = 16;
   options.epochs = 3;
