@@ -139,7 +139,7 @@ def figures(run, form, folder):
             "worst_loss": max((math.inf if loss is None else loss for loss in losses), default=math.nan),
             "skipped": sum(row["kind"] == "setback" for row in record),
             "seconds": statistics.fmean(phases),
-            "bytes": statistics.fmean(row["bytes_sent"] + row["bytes_statistics"] for row in steps),
+            "bytes": statistics.fmean(row["bytes_sent"] + row["bytes_other"] for row in steps),
             "auc": statistics.fmean(areas) if areas else None,
             "banned": [[row["rank"], row["step"], row["rule"]] for row in record if row["kind"] == "ban"]}
 

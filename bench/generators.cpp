@@ -143,7 +143,7 @@ int main(int argc, char** argv) {
     else
       options.batch = images / trainers;
     const bool trains = world->rank() < trainers;
-    const auto group = world->split(trains ? 0 : 1, world->rank());
+    const auto group = world->subgroup(trains ? 0 : 1, world->rank());
     if (!trains) return attack(*world, options, delays);
     const Steps found = train(*world, *group, options, delays, before, steps);
     if (!world->root()) return;

@@ -154,9 +154,9 @@ struct LambStep {
   }
 };
 
-/// What the second pass multiplies u by: step = lr * ratio * factor, where ratio = clamp(||theta||, low, high) / ||u||,
-/// or 1 where either of the two is zero. sums: ||theta||^2, ||u||^2 of each segment. factor [segments] may be null: 1.
-/// Runs over the segments.
+/// Factor of u in the second pass: step = lr * ratio * factor, where ratio = clamp(||theta||, low, high) / ||u||, or 1
+/// where either of the two is zero. sums: ||theta||^2, ||u||^2 of each segment. factor [segments] may be null: 1. Runs
+/// over the segments.
 struct TrustRatio {
   const double* sums;
   const float* factor;

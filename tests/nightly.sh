@@ -20,10 +20,6 @@ part() {
 }
 part python3 tests/campaign/double_starts.py "$program" 30
 part "$python" tests/campaign/kill_cycles.py "$program" 300
-part env DAT_ALL_CASES=1 "$python" tests/e2e/setbacks.py "$program" Law
-part env DAT_ALL_CASES=1 "$python" tests/e2e/leaving.py "$program"
-part env DAT_ALL_CASES=1 "$python" tests/e2e/byzantine.py "$program"
-part env DAT_GENERATORS_CASES=all "$python" tests/e2e/generators.py "$program"
 part "${ranks[@]}" DAT_GENERATOR_STEPS=10000 mpirun -np 3 build/test/tests/dat_mpi_tests "With delays*"
 part "$python" tests/campaign/bans.py "$program"
 part env DAT_ALL_CASES=1 build/test/tests/dat_tests "[byzantine],[reducer]"
@@ -50,13 +46,9 @@ if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
 fi
 part env DAT_TEST_FLIPS=10000 build/test/tests/dat_tests "Truncation at any*"
 part env DAT_LARGE_IMAGES=50000000 DAT_LARGE_INDEX=1280000 build/test/tests/dat_tests "A start on*"
-for file in restart record same_weights ranks; do
+for file in interrupted restart setbacks leaving byzantine generators hang starts record same_weights files autoattack certify export; do
   part env DAT_NIGHT=1 "$python" tests/e2e/$file.py "$program"
 done
-part env DAT_NIGHT=1 "$python" tests/e2e/autoattack.py "$program"
-part env DAT_NIGHT=1 "$python" tests/e2e/certify.py "$program"
-part env DAT_NIGHT=1 "$python" tests/e2e/files.py "$program" Full Beside
-part env DAT_NIGHT=1 "$python" tests/e2e/export.py "$program"
 part env DAT_NIGHT=1 "$python" tests/e2e/fine_tuning.py "$program" FineTuning Table
 part env DAT_NEW_HEAD_MUTANTS=3334 build/test/tests/dat_tests "A damaged file gives*"
 part env DAT_NIGHT=1 "$python" tests/e2e/data.py "$program" ManyClasses

@@ -12,16 +12,16 @@ struct AttackSequence {
     std::string attack;  ///< a word as in --eval: "apgd-ce", "pgd20"
     int restarts = 1;    ///< independent runs of the attack, for each of its targets
   };
-  std::string name;    ///< as in --eval: "aa-standard", or its words: "pgd20+fgsm"
+  std::string name;    ///< its name in --eval: "aa-standard", or its words: "pgd20+fgsm"
   std::string title;   ///< "AutoAttack, version standard"; empty: this is not AutoAttack
-  std::string remark;  ///< how the sequence differs from what its title promises; empty: in nothing
+  std::string remark;  ///< difference between the sequence and what its title promises; empty: none
   std::vector<Member> members;
 };
 
 /// The names of the sequences that have one, all of which begin with "aa-".
 [[nodiscard]] std::vector<std::string> sequence_names();
 
-/// Whether a word of --eval is a sequence: its name begins with "aa-", or there is a '+' in it.
+/// Returns whether a word of --eval is a sequence: its name begins with "aa-", or there is a '+' in it.
 [[nodiscard]] bool names_sequence(const std::string& word);
 
 /// The sequence of this name. Names that begin with "aa-" are the versions of AutoAttack (Croce and Hein, "Reliable

@@ -103,7 +103,7 @@ EvaluationResult Evaluator::run(const EvaluationAttacks& attacks, std::uint64_t 
   for (std::size_t k = 0; k < attacks.members().size(); ++k) result.attacked.push_back(outcome());
 
   std::vector<double> breaking(host_loss_.size());  // the highest loss with which an image was classified wrong
-  // What was measured last, of the k-th image of the batch, where it is worse than what is there.
+  // Keeps the last measurement of the k-th image of the batch, where it is worse than the one kept so far.
   const auto fold = [&](std::size_t k, EvaluationResult::Outcome& worst, bool first) {
     const auto id = static_cast<std::size_t>(batch_.ids[k]);
     const double loss = host_loss_[k], correct = host_correct_[k];

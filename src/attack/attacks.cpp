@@ -59,15 +59,15 @@ AttackWord read_attack_word(const std::string& word) {
   if (has_loss) {
     attack.loss = word.substr(dash + 1);
     plain.resize(dash);
-    require(!attack.loss.empty(), ExitCode::usage, "'", word, "' names no loss behind '-'; write '", plain, "'");
+    require(!attack.loss.empty(), ExitCode::usage, "'", word, "' names no loss after '-'; write '", plain, "'");
   }
-  const auto number_behind = [](const std::string& text, std::size_t at, int most, int& value) {
+  const auto number_after = [](const std::string& text, std::size_t at, int most, int& value) {
     return read_number(text.substr(at), value) && value >= 1 && value <= most;
   };
   const std::size_t times = plain.find_last_not_of("0123456789");
   if (times != std::string::npos && times > 0 && plain[times] == 'x' && !is_name(plain)) {
-    require(number_behind(plain, times + 1, kMostRestarts, attack.restarts), ExitCode::usage, "'", word,
-            "' has no number of restarts from 1 to ", kMostRestarts, " behind 'x'; write 'pgd20x5', for instance");
+    require(number_after(plain, times + 1, kMostRestarts, attack.restarts), ExitCode::usage, "'", word,
+            "' has no number of restarts from 1 to ", kMostRestarts, " after 'x'; write 'pgd20x5', for instance");
     plain.resize(times);
   }
   const std::size_t digits = plain.find_last_not_of("0123456789") + 1;
@@ -81,7 +81,7 @@ AttackWord read_attack_word(const std::string& word) {
   if (digits == plain.size()) return attack;
   require(takes_steps, ExitCode::usage, "'", word, "': ", attack.name, " takes no number of steps; write '",
           attack.name, "'");
-  require(number_behind(plain, digits, kMostSteps, attack.steps), ExitCode::usage, "'", word,
+  require(number_after(plain, digits, kMostSteps, attack.steps), ExitCode::usage, "'", word,
           "' has no number of steps from 1 to ", kMostSteps, "; write 'pgd20', for instance");
   return attack;
 }
@@ -129,7 +129,7 @@ void margin_loss(const Logits& l, float scale, bool targeted, kernels::Divisor d
 void margin(const Logits& l, float scale) { margin_loss(l, scale, false, kernels::Divisor::one); }
 void cw_margin(const Logits& l, float scale) { margin_loss(l, scale, false, kernels::Divisor::one, 50.0F); }
 void class_difference(const Logits& l, float scale) { margin_loss(l, scale, true, kernels::Divisor::one); }
-// What there are too few classes for is left out; Attack::notice says so.
+// Classes may be too few for the loss's terms, which are left out then; Attack::notice says so.
 void dlr(const Logits& l, float scale) {
   margin_loss(l, scale, false, l.classes < 3 ? kernels::Divisor::one : kernels::Divisor::third);
 }

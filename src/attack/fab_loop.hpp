@@ -44,7 +44,7 @@ template <class P>
   return state.miss;
 }
 
-/// What FAB keeps beside the images, in the scratch memory behind `images` arrays.
+/// State of FAB beside the images, in the scratch memory after `images` arrays.
 template <class P>
 [[nodiscard]] kernels::FabState<RealOf<P>> fab_state(Scratch<P>& scratch, BallNorm norm) {
   return {norm,

@@ -53,7 +53,7 @@ class Pgd final : public Attack {
             "'; known: margin, cw (pgd50-margin), or none for cross-entropy");
     return cw_margin;
   }
-  /// With the gradient that is in o.dx.
+  /// Makes a step with the gradient that is in o.dx.
   void iteration(Objective& o) const {
     const auto alpha = static_cast<float>(alpha_);
     norm_ == BallNorm::l2 ? l2_step(o, alpha, radius_) : pgd_step(o, alpha, radius_);

@@ -11,7 +11,8 @@
 
 namespace dat {
 
-/// What changes something about the making of an attacked micro-batch. A member overrides what it wants.
+/// A part that changes something about the making of an attacked micro-batch. A member overrides the calls that it
+/// needs.
 class AttackPart {
  public:
   virtual ~AttackPart() = default;
@@ -21,14 +22,14 @@ class AttackPart {
   virtual void begins(Objective& /*view*/) {}
   /// The attack that is made in the place of `planned`, unless that has begun; null: that.
   [[nodiscard]] virtual const Attack* instead(const EpochAttack& /*planned*/) { return nullptr; }
-  /// The network is about to be attacked, behind `done` iterations: how many of the others may follow before this is
+  /// The network is about to be attacked, after `done` iterations: how many of the others may follow before this is
   /// asked again; 0: all.
   [[nodiscard]] virtual int stretch(int /*done*/) { return 0; }
 };
 
-/// Makes the attacked micro-batches of a training: any of them, by its number in what has been read. What it makes
-/// depends on the images, the key, the attack of the epoch and the network's weights, and on nothing else, so that any
-/// rank may do it, at any time. The only caller of Attack::perturb in a training. Allocates nothing once it is built.
+/// Makes the attacked micro-batches of a training: any of them, by its number in what has been read. The result depends
+/// on the images, the key, the attack of the epoch and the network's weights, and on nothing else, so that any rank may
+/// do it, at any time. The only caller of Attack::perturb in a training. Allocates nothing once it is built.
 class Attacker {
  public:
   /// statistics: takes what batch norm sees in the attack, which then runs on the network in training mode; null: it

@@ -7,7 +7,7 @@
 
 namespace dat {
 
-/// What LARS and LAMB share: per segment, theta -= lr * ratio * u with the trust ratio
+/// Base of LARS and LAMB: per segment, theta -= lr * ratio * u with the trust ratio
 /// ratio = min(||theta||, clamp_high) / ||u||, or 1 where either of the two is zero (DAT: Zhang et al.,
 /// UAI 2022). `inside`: u is made from gradient/p, and the normalisation cancels most of 1/p; `outside`: u is made from
 /// the raw gradient and the step is multiplied by 1/p.

@@ -7,8 +7,8 @@
 #include "dat/attack.hpp"
 #include "dat/attack_sequence.hpp"
 #include "dat/error.hpp"
-#include "options/hints.hpp"
-#include "options/value.hpp"
+#include "options/values/hints.hpp"
+#include "options/values/value.hpp"
 
 namespace dat {
 

@@ -7,8 +7,8 @@
 #include <sstream>
 
 #include "dat/error.hpp"
-#include "options/file_reader.hpp"
-#include "options/hints.hpp"
+#include "options/values/file_reader.hpp"
+#include "options/values/hints.hpp"
 #include "options/words.hpp"
 
 namespace dat {

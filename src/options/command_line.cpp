@@ -9,7 +9,7 @@
 #include "dat/error.hpp"
 #include "dat/shell.hpp"
 #include "options/help.hpp"
-#include "options/hints.hpp"
+#include "options/values/hints.hpp"
 #include "options/recipes.hpp"
 
 namespace dat {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "options/hints.hpp"
+#include "options/values/hints.hpp"
 
 namespace dat {
 

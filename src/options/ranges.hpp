@@ -8,7 +8,7 @@
 #include "dat/norm.hpp"
 #include "dat/options/schedule.hpp"
 #include "options/attack_words.hpp"
-#include "options/field.hpp"
+#include "options/values/field.hpp"
 
 namespace dat {
 

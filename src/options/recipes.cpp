@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "dat/error.hpp"
-#include "options/hints.hpp"
+#include "options/values/hints.hpp"
 
 namespace dat {
 

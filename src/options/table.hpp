@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "dat/registry.hpp"
-#include "options/field.hpp"
+#include "options/values/field.hpp"
 
 namespace dat {
 

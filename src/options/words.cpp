@@ -4,7 +4,7 @@
 #include <sstream>
 
 #include "dat/error.hpp"
-#include "options/hints.hpp"
+#include "options/values/hints.hpp"
 
 namespace dat {
 

@@ -28,7 +28,7 @@ namespace {
   return options.threads > 0 ? options.threads : threads_of_openmp(std::getenv("OMP_NUM_THREADS"));
 }
 
-/// Of batches that are cut, in any part of the training.
+/// Adds advice about batches that are cut, in any part of the training.
 void advise_batches(const TrainOptions& whole, const Plan& plan, std::vector<std::string>& all) {
   for (const int from : beginnings_of_parts(whole)) {
     const TrainOptions part = part_of(whole, from);
@@ -88,7 +88,7 @@ std::vector<std::string> advice(const TrainOptions& whole, const Plan& plan, int
   if (options.epochs == 0)
     all.push_back("--epochs 0 leaves the warm-up alone, of " + number(options.warmup_epochs) +
                   (options.warmup_epochs == 1 ? " epoch" : " epochs") +
-                  ", in which the learning rate rises: the training behind it is missing");
+                  ", in which the learning rate rises: the training after it is missing");
   // Rates of the published trainings are a tenth of these and less; LARS' own rates are divided by its coefficient.
   if (const double most = options.optimizer == "sgd" ? 5 : options.optimizer == "lars_sgd" ? 100 : 1; options.lr > most)
     all.push_back("--lr " + number(options.lr) + " is far above the rates of " + options.optimizer +

@@ -84,7 +84,7 @@ std::optional<Checkpoint> Checkpoints::to_go_back_to(std::int64_t last_good, std
   std::optional<Checkpoint> state = CheckpointFolder::newest_in(path_, warn_, last_good);
   while (state && place(*state) > last_good)
     state = CheckpointFolder::newest_in(path_, warn_, integer_of(*state, "step") - 1);
-  return state ? std::move(state) : folder_->newest(warn_);  // no step behind it has been good: there is no other one
+  return state ? std::move(state) : folder_->newest(warn_);  // no step after it has been good: there is no other one
 }
 
 }  // namespace dat

@@ -21,7 +21,7 @@ namespace dat {
 /// The checkpoints of a run: written in the folder of rank 0, at once or beside the steps (--checkpoint-async).
 class Checkpoints {
  public:
-  /// Of a step: one of the run's own series; or of the best weights so far, beside that series.
+  /// Kind of a checkpoint: of a step, one of the run's own series; or of the best weights so far, beside that series.
   enum class Kind : std::uint8_t { step, best };
   using Warn = std::function<void(const std::string&)>;
 
@@ -29,8 +29,8 @@ class Checkpoints {
   Checkpoints(const TrainOptions& options, BestNetwork& best) : options_(options), best_(best) {}
 
   /// Opens the folder `ckpt` of the run's folder, on rank 0, as CheckpointFolder does. restored: step of the checkpoint
-  /// there that the run goes on from; -1: there is none. warn: told, from the first checkpoint on, what could not be
-  /// written. require_alone: called before that; Error(usage): it is because another process writes there, too.
+  /// there that the run goes on from; -1: there is none. warn: called, from the first checkpoint on, with what could
+  /// not be written. require_alone: called before that; Error(usage): it is because another process writes there, too.
   void open(const std::string& run_folder, std::int64_t restored, Warn warn, std::function<void()> require_alone);
 
   /// Writes what `complete` makes of `state`, on rank 0; with --checkpoint-async, a thread goes on writing. The one
@@ -47,7 +47,7 @@ class Checkpoints {
                                                         bool best) const;
 
  private:
-  /// Does what writes a checkpoint; where that fails, looks first whether another process writes there, too.
+  /// Writes a checkpoint; where that fails, looks first whether another process writes there, too.
   void attempt(const std::function<void()>& writing) const;
 
   const TrainOptions& options_;

@@ -27,7 +27,7 @@ void choose_ball(const EvalOptions& options, const TrainOptions& trained, Evalua
   require_in_range("--alpha", subject.norm, options.alpha);
 }
 
-/// What the network is evaluated under.
+/// Chooses the noise under which the network is evaluated.
 void choose_noise(const EvalOptions& options, const TrainOptions& trained, EvaluationSubject& subject) {
   subject.noise = options.noise < 0 ? trained.noise : options.noise;
   require(subject.noise > 0 || options.noise_samples == 0, ExitCode::usage,

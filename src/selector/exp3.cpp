@@ -8,12 +8,12 @@ namespace dat {
 
 namespace {
 
-/// What the losses of one draw share: maxima over the drawn layers, with g the norm of a layer's gradient and
-/// pi = p / probability_of_any(p) the probability with which it was drawn.
+/// Quantities that the losses of one draw share: maxima over the drawn layers, with g the norm of a layer's gradient
+/// and pi = p / probability_of_any(p) the probability with which it was drawn.
 struct Draw {
   double p_min = 0;
-  double largest_norm = 0;  ///< L: of g, over all draws so far
-  double largest_x = 0;     ///< of x = (g/pi)^2/pi
+  double largest_norm = 0;    ///< L: of g, over all draws so far
+  double largest_x = 0;       ///< largest x = (g/pi)^2/pi
 };
 
 /// A bandit loss l. `gain` is -l/pi: what, times the rate, is added to the logarithm of a drawn layer's weight.

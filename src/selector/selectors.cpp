@@ -11,7 +11,7 @@ std::unique_ptr<LayerSelector> make_autofreeze_selector(const SelectorOptions&);
 
 namespace {
 
-/// Of selectors that draw layers.
+/// Settings of selectors that draw layers.
 [[nodiscard]] std::vector<Setting> drawing(std::vector<Setting> more = {}) {
   more.insert(more.end(), {{"budget"}, {"budget-unit"}, {"selector:p_min"}, {"resample"}, {"mask"}});
   return more;

@@ -49,7 +49,8 @@ void add_attacks(TableOf<EvalOptions>& table) {
             kAutoRadius);
   table.add("--alpha", &O::alpha, "step size; auto: " + own_values(attacks(), "eval-alpha"), kAutoRadius);
   table.add("--noise", &O::noise,
-            "deviation of Gaussian noise on images: the smoothed network is evaluated; auto: that of the training; 0: "
+            "standard deviation of Gaussian noise on images: the smoothed network is evaluated; auto: that of the "
+            "training; 0: "
             "none",
             kAutoWeight);
   table.add("--noise-samples", &O::noise_samples,
@@ -109,7 +110,7 @@ void print_notices(Communicator& world, const EvalOptions& options, const Evalua
     if (world.root() && (!options.quiet || notice.starts_with("warning: "))) say(notice);
 }
 
-/// Tells what was found out, and writes it where `write` says, which returns a line for people. Who cannot write has
+/// Prints the results, and writes them where `write` says, which returns a line for people. A user who cannot write has
 /// the figures all the same.
 void tell(const EvaluationReport& report, const std::function<std::string()>& write) {
   for (const Alarm& alarm : report.alarms())
@@ -125,7 +126,7 @@ void tell(const EvaluationReport& report, const std::function<std::string()>& wr
   require_printed();
 }
 
-/// What a rank's process has at its peak, of this one, in which all is planned.
+/// Peak memory of a rank's process, measured in this one, in which all is planned.
 [[nodiscard]] std::string memory_text(const EvaluationSetting& s) {
   const Buffers& batch = s.replica->images();
   const std::size_t looked_at =
@@ -214,7 +215,7 @@ std::optional<EvalOptions> parse_eval(CommandLine& line) {
   bound.check(true);
   const bool runs = line.finish();
   require(!runs || !o.checkpoint.empty(), ExitCode::usage, "eval needs a network, a run or a checkpoint: dat_hpc eval ",
-          "RUN", o.data.size() > 1 ? "; give it in front of --data, which takes all words behind it" : "");
+          "RUN", o.data.size() > 1 ? "; give it in front of --data, which takes all words after it" : "");
   require(!o.save_adversarial || std::any_of(o.eval.begin(), o.eval.end(), names_sequence), ExitCode::usage,
           "--save-adversarial is for a sequence of attacks; add aa-quick to --eval, for instance");
   require(!o.save_adversarial || (!o.out.empty() && !o.out.ends_with(".json")), ExitCode::usage,

@@ -271,7 +271,7 @@ TEST_CASE("The device leaves out the update of a step that is not finite, which 
   CHECK(trainer.step(false).step == 4);
   CHECK(trainer.skipped() ==
         "in step 4 (epoch 1) the gradient of linear.bias is not finite after the sum over the ranks (rank 0)");
-  CHECK(trainer.setbacks().in_a_row == 1);
+  CHECK(trainer.skipped_steps().in_a_row == 1);
   CHECK(numbers_of(trainer.capture()) == before);
   (void)trainer.step(false);
   CHECK(trainer.skipped().empty());

@@ -117,7 +117,7 @@ class FineTuning(common.TestCase):
         run = ["--data", "set.h5", "--network", "resnet18", "--width", 3, "--threads", 1, "--attack", "fgsm", "--eval-every", 0, "--batch", 8,
                "--eval", "fgsm", "--max-steps", 1, "--lambda", 1, "--freeze", "layer3", "--selector", "all"]
         text = common.run("validate", *run, ranks=2).text
-        found = re.search(r"trained +(\d+) parameters, those behind layer3; (\S+) weight gradients of convolutions per step", text)
+        found = re.search(r"trained +(\d+) parameters, those after layer3; (\S+) weight gradients of convolutions per step", text)
         self.assertTrue(found, text)
         sent = float(re.search(r"([0-9.]+) MB with all layers active", text)[1])
         self.train("run", *run, ranks=2)

@@ -35,10 +35,10 @@ class Results(common.TestCase):
         what was drawn: p as double and the factors as float. One rank sends nothing."""
         elements = found["jointspar/active"].astype(np.int64) @ found["jointspar/layer_elements"]
         np.testing.assert_array_equal(found["history/step/bytes_sent"], 4 * elements * (ranks > 1))
-        self.assertTrue(((found["history/step/bytes_statistics"] > 0) == (ranks > 1)).all())
+        self.assertTrue(((found["history/step/bytes_other"] > 0) == (ranks > 1)).all())
         np.testing.assert_array_equal(found["history/step/active_elements"], elements)
         np.testing.assert_array_equal(found["history/step/n_active"], found["jointspar/active"].sum(1))
-        sent = (found["history/step/bytes_sent"] + found["history/step/bytes_statistics"]).sum()
+        sent = (found["history/step/bytes_sent"] + found["history/step/bytes_other"]).sum()
         told = draws * len(found["jointspar/layer_name"]) * (8 + 4)
         np.testing.assert_array_equal(found["ranks/bytes"].sum(0), [sent] + [sent - told] * (ranks - 1))
 
@@ -245,9 +245,9 @@ class Results(common.TestCase):
             np.testing.assert_allclose([float(cell) for cell in loss[3:]], [one["clean_loss"], one["adv_loss"], other["adv_loss"]],
                                        rtol=1e-7)
         header, *rows = table("run/plots/training.csv")
-        self.assertEqual(header, ["epochs", "step", "seconds", "adversarial accuracy (%)", "clean accuracy (%)",
+        self.assertEqual(header, ["epochs", "step", "seconds", "from", "adversarial accuracy (%)", "clean accuracy (%)",
                                   "adversarial loss", "clean loss", "lr"])
-        told = [[row["step"] / 6, row["step"], row["wall_time"], 100 * row["acc_adv"], 100 * row["acc_clean"], row["loss_adv"],
+        told = [[row["step"] / 6, row["step"], row["wall_time"], (row["step"] - 1) / 6, 100 * row["acc_adv"], 100 * row["acc_clean"], row["loss_adv"],
                  row["loss_clean"], row["lr"]] for row in steps]
         np.testing.assert_allclose(np.array(rows, float), told, rtol=1e-7)
         with open("run/plots/losses.gp") as file:
@@ -329,22 +329,12 @@ class Results(common.TestCase):
         self.assertEqual([line for line in ended.text.split() if not line.startswith("run/")],
                          ["two-plots/confusion.svg", "two-plots/classes.svg",
                           *[f"one/plots/{name}.svg" for name in ("confusion", "classes", "images")]])
-        # An evaluation of an earlier version says less, and is told so once.
-        old = {**told, "per_image": {name: values for name, values in each.items() if not name.endswith("_prediction")}}
-        os.mkdir("old")
-        with open("old/eval.json", "w") as file:
-            json.dump(old, file)
-        os.rename("one/adversarial.h5", "old/adversarial.h5")
-        ended = common.run("plot", "old")
-        self.assertEqual(ended.code, 0, ended.text)
-        self.assertEqual(ended.text.count("evaluate again"), 1)
-        self.assertTrue(os.path.exists("old/plots/classes.svg") and not os.path.exists("old/plots/confusion.svg"))
         # Damaged ones.
         other = (label[0] + 1) % 4 if each["clean_correct"][0] else label[0]
         for pattern, changed in ("label holds 4, which must be a whole number from 0 to 3", {"label": [4, *each["label"][1:]]}), \
                 ("contradict each other at image 0", {"clean_prediction": [other, *each["clean_prediction"][1:]]}), \
                 ("fgsm_correct is not a list of 101 numbers", {"fgsm_correct": each["fgsm_correct"][:-1]}), \
-                ("bad.json: is no evaluation that", {"distance": None}):
+                ("bad.json: is no evaluation that", {"distance": None}), ("clean_prediction is not a list of 101 numbers", {"clean_prediction": None}):
             with open("bad.json", "w") as file:
                 json.dump({**told, "per_image": {**each, **changed}}, file, default=int)
             self.refuse(3, pattern, "plot", "bad.json")

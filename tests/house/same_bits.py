@@ -61,7 +61,7 @@ RECIPES = [  # name, ranks, options
 ]
 
 
-TIMES = re.compile("^t_|seconds|time|idle|waited|spans|age_|dealt_again|bytes_statistics")  # and what depends on who was faster
+TIMES = re.compile("^t_|seconds|time|idle|waited|spans|age_|dealt_again|bytes_other")  # and what depends on who was faster
 
 
 def run(program, ranks, words, folder):

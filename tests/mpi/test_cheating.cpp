@@ -7,7 +7,7 @@
 #include "reduction_case.hpp"
 #include "small_run.hpp"
 #include "train/attackers/cheating.hpp"
-#include "train/protocol/guard.hpp"
+#include "train/protocol/ban_protocol.hpp"
 #include "train/trainer.hpp"
 #include "world.hpp"
 
@@ -159,7 +159,7 @@ TEST_CASE("Any cheat begins in its step, leaves all ranks with one result, and s
       std::vector<std::int64_t> bytes;
       for (int k = 0; k < 6; ++k) {
         const StepRecord& record = trainer.step(false);
-        bytes.push_back(record.bytes_sent + record.bytes_statistics);
+        bytes.push_back(record.bytes_sent + record.bytes_other);
         CHECK((record.distances != nullptr) == !name.empty());
         weights.push_back(weights_of(trainer));
         const std::vector<float> statistics = running_statistics(trainer.model());
@@ -268,7 +268,7 @@ TEST_CASE("The protocol that bans takes the memory that is foreseen", "[byzantin
     options.faults = 0;
     options.byzantine = byzantine;
     Trainer trainer(world(), options);
-    foreseen = Guard::memory(trainer.model(), ranks);
+    foreseen = BanProtocol::memory(trainer.model(), ranks);
     std::int64_t bytes = 0;
     for (const auto& allocation : trainer.replica().backend().allocations())
       bytes += static_cast<std::int64_t>(allocation.bytes);

@@ -172,7 +172,7 @@ TEST_CASE("Codecs: near the mean, on all ranks the same, in any buckets, and the
       }
 }
 
-TEST_CASE("TernGrad clips each tensor that it is given by that tensor's own elements, filling apart", "[codec]") {
+TEST_CASE("TernGrad clips each tensor that it is given by that tensor's own elements, padding apart", "[codec]") {
   // One element of a share is large and the others are zero: clipped to 2.5 deviations of the share it goes for
   // certain, and the same again in the mean's way back. Shares are runs of groups of four.
   for (const int width : {16, 12})

@@ -416,6 +416,6 @@ TEST_CASE("What a recomputation sends is counted", "[corruption]") {
   for (int step = 0; step < 3; ++step) {
     const std::int64_t before = world().bytes_given();
     const StepRecord& record = trainer.step(false);
-    CHECK(world().bytes_given() - before == record.bytes_sent + record.bytes_statistics);
+    CHECK(world().bytes_given() - before == record.bytes_sent + record.bytes_other);
   }
 }

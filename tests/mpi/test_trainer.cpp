@@ -341,7 +341,7 @@ TEST_CASE("What a step reports as sent is what was given to MPI, or would be", "
             const std::int64_t before = world().bytes_given();
             const StepRecord& record = trainer.step(false);
             INFO(mask << ", " << transport << (overlap ? ", overlapped" : "") << ", " << sums);
-            CHECK(world().bytes_given() - before == (added_up ? 0 : record.bytes_sent) + record.bytes_statistics);
+            CHECK(world().bytes_given() - before == (added_up ? 0 : record.bytes_sent) + record.bytes_other);
             CHECK((record.bytes_sent > 0) == (world().size() > 1));
             if (sums == "mpi") sent.push_back(record.bytes_sent);
             CHECK(record.bytes_sent == sent[step]);

@@ -217,14 +217,14 @@ TEST_CASE("A number that is not finite on one rank is agreed by all in its step,
         CHECK(record.step == kBad + 1);
         INFO(trainer.skipped());
         CHECK(says(trainer.skipped(), where));
-        CHECK(trainer.setbacks().in_a_row == 1);
+        CHECK(trainer.skipped_steps().in_a_row == 1);
         CHECK(trainer.weights_hash() == hash);
         trainer.check_replicas();
         for (int k = 0; k < 2; ++k) {
           (void)trainer.step(false);
           CHECK(trainer.skipped().empty());
         }
-        CHECK(trainer.setbacks().in_a_row == 0);
+        CHECK(trainer.skipped_steps().in_a_row == 0);
         trainer.check_replicas();
         const Checkpoint state = state_of(trainer);
         if (world().root()) CHECK(differences(state, expected) == 0);
@@ -289,15 +289,15 @@ TEST_CASE("Bad steps in a row, rollbacks and the rate's factor are part of the s
   CHECK_FALSE(first.doubles.contains("setbacks"));
   (void)lost.step(false);
   if (world().root()) straight.restore(first);
-  Setbacks earlier;
+  SkippedSteps earlier;
   earlier.rollbacks = 1;
   earlier.lr_factor = 0.5;
   straight.share_state();
   straight.set_back(earlier, 0.25);
   straight.start();
   CHECK(straight.steps_done() == 1);
-  CHECK(straight.setbacks().rollbacks == 2);
-  CHECK(straight.setbacks().lr_factor == 0.125);
+  CHECK(straight.skipped_steps().rollbacks == 2);
+  CHECK(straight.skipped_steps().lr_factor == 0.125);
   plant_in(straight, "loss", kNan);
   CHECK(straight.step(false).lr == 0.125 * options.lr);
   plant = {};
@@ -308,12 +308,12 @@ TEST_CASE("Bad steps in a row, rollbacks and the rate's factor are part of the s
   }
   resumed.share_state();
   resumed.start();
-  CHECK(resumed.setbacks().in_a_row == 1);
+  CHECK(resumed.skipped_steps().in_a_row == 1);
   for (Trainer* trainer : {&straight, &resumed})
     for (int k = 0; k < 2; ++k) (void)trainer->step(false);
   const Checkpoint a = state_of(straight), b = state_of(resumed);
   if (world().root()) CHECK(differences(a, b) == 0);
-  CHECK(resumed.setbacks().lr_factor == 0.125);
+  CHECK(resumed.skipped_steps().lr_factor == 0.125);
 }
 
 namespace {

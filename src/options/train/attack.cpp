@@ -1,7 +1,7 @@
 #include "dat/attack.hpp"
 
 #include "dat/loss.hpp"
-#include "options/hints.hpp"
+#include "options/values/hints.hpp"
 #include "options/machine.hpp"
 #include "options/train/groups.hpp"
 

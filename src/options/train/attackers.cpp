@@ -3,7 +3,7 @@
 
 #include "dat/cheat.hpp"
 #include "dat/loss.hpp"
-#include "options/hints.hpp"
+#include "options/values/hints.hpp"
 #include "options/ranges.hpp"
 #include "options/train/groups.hpp"
 

@@ -21,7 +21,7 @@ struct Member {
   const char* name;
   Make* make;
   Repeats repeats = Repeats::at_equal_ranks;
-  int beside = 1;  ///< for f faults it wants 2 f + so many ranks
+  int beside = 1;  ///< number of ranks that it needs for f faults, less 2 f
   std::vector<Setting> settings{};
 };
 const Member kMembers[] = {

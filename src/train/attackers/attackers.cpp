@@ -42,7 +42,7 @@ std::vector<Cheater> leaving(const std::vector<Cheater>& attackers, std::int64_t
 }
 
 std::string text_of(const std::vector<Cheater>& attackers) {
-  std::vector<std::pair<std::string, std::vector<int>>> groups;  // what they do, and who they are
+  std::vector<std::pair<std::string, std::vector<int>>> groups;  // cheats and their ranks
   for (const Cheater& one : attackers) {
     const std::string what = one.cheat + (one.from > 0 ? " from step " + std::to_string(one.from + 1) + " on" : "") +
                              (one.every > 1 ? ", every " + std::to_string(one.every) + " steps" : "");

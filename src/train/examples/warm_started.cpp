@@ -70,7 +70,7 @@ class WarmStarted final : public WrappedExamples, public AttackPart {
 
  private:
   [[nodiscard]] double eps() const { return attacker_.planned().eps; }
-  /// What other ranks need whose part of the step has more micro-batches.
+  /// Serves other ranks whose part of the step has more micro-batches.
   void help() {
     const int n = read_->count / read_->micro_batches;
     for (int first = read_->count; first < rounds_ * n; first += n) bytes_ += perturbations_.help(*read_, first, n);

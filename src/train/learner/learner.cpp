@@ -112,7 +112,7 @@ void Learner::train(const Batch& batch, const ActiveSet& active, float* gradient
                     batch.first_logits, batch.labels},
                    work);
   };
-  // What the first pass must know of the others: a forward call more for each of them.
+  // Forward passes of the others that the first pass needs: one more for each of them.
   for (std::size_t k = 1; k < passes_.size() && loss_.looks_at() == Loss::Others::all; ++k) {
     const float* const x = input(batch, k);
     play(Part::Way::ahead, k, x, [this, batch, k, x, whole] { forward(batch, k, x, whole); });

@@ -86,7 +86,7 @@ TEST_CASE("A sequence is a word of --eval with a plus, and takes each attack onc
   };
   CHECK(contains(usage("pgd+pgd10"), "names pgd10 twice"));
   CHECK(contains(usage("pgd+"), "unknown attack ''"));
-  CHECK(contains(usage("pgd10-"), "names no loss behind '-'; write 'pgd10'"));
+  CHECK(contains(usage("pgd10-"), "names no loss after '-'; write 'pgd10'"));
   CHECK(contains(usage("pgd+pdg"), "unknown attack 'pdg'"));
   CHECK(contains(usage("aa-fast"), "known: aa-standard, aa-plus, aa-rand, aa-quick"));
 }

@@ -15,9 +15,9 @@
 #include "dat/sampler.hpp"
 #include "errors.hpp"
 #include "forecast/forecast.hpp"
-#include "options/hints.hpp"
+#include "options/values/hints.hpp"
 #include "options/recipes.hpp"
-#include "options/value.hpp"
+#include "options/values/value.hpp"
 #include "parsed.hpp"
 
 using namespace dat;

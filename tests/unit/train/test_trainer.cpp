@@ -222,7 +222,7 @@ TEST_CASE("only active layers' weight gradients are computed, and one rank sends
       convolutions += active && segment.shape.size() == 4 ? 1 : 0;
     }
     CHECK(record.bytes_sent == 0);
-    CHECK(record.bytes_statistics == 0);
+    CHECK(record.bytes_other == 0);
     CHECK(record.active_elements == elements);
     CHECK(record.weight_gradients == convolutions);
     convolutions_left_out += 3 - static_cast<int>(convolutions);
@@ -245,14 +245,14 @@ TEST_CASE("during the warm-up all layers are active and the bandit rests", "[tra
 
 namespace {
 
-/// Trains a few steps, behind which all filling must be zero.
-void require_zero_filling(const TrainOptions& options) {
+/// Trains a few steps, behind which all padding must be zero.
+void require_zero_padding(const TrainOptions& options) {
   const auto world = Communicator::single();
   Trainer trainer(*world, options);
   trainer.start();
   for (int k = 0; k < 3; ++k) (void)trainer.step(false);
   const Model& model = trainer.model();
-  std::int64_t filling = 0;
+  std::int64_t padding = 0;
   for (const float* array : {model.parameters.values, model.parameters.gradients})
     for (const Segment& segment : model.parameters.segments) {
       INFO(segment.name);
@@ -260,9 +260,9 @@ void require_zero_filling(const TrainOptions& options) {
       std::vector<float> without(memory.size());
       to_memory_order(segment, model.download(segment, array).data(), without.data());
       CHECK(memory == without);
-      filling += segment.size - segment.file_size();
+      padding += segment.size - segment.file_size();
     }
-  CHECK(filling > 0);
+  CHECK(padding > 0);
   for (const Norm& norm : model.graph.norms)
     for (const float* statistic : {model.running_mean, model.running_variance}) {
       const auto values = test::to_host(model.backend, statistic + norm.begin, norm.channels);
@@ -281,7 +281,7 @@ TEST_CASE("channels that fill up a network stay zero, whatever computes with the
   options.awp_gamma = options.optimizer == "sgd" ? 0.01 : 0;
   options.lambda = 1;
   options.limit_train = 48;
-  require_zero_filling(options);
+  require_zero_padding(options);
 }
 
 TEST_CASE("channels that fill up a network stay zero behind codecs that mix elements", "[trainer]") {
@@ -290,7 +290,7 @@ TEST_CASE("channels that fill up a network stay zero behind codecs that mix elem
   options.width = GENERATE(20, 21);
   options.codec = GENERATE("atomo", "powersgd", "terngrad");
   options.limit_train = 48;
-  require_zero_filling(options);
+  require_zero_padding(options);
 }
 
 TEST_CASE("an evaluation of the average is that of a network with these weights, and changes nothing",

@@ -1,4 +1,4 @@
-#include "options/file_reader.hpp"
+#include "options/values/file_reader.hpp"
 
 #include <algorithm>
 #include <set>

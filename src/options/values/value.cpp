@@ -1,4 +1,4 @@
-#include "options/value.hpp"
+#include "options/values/value.hpp"
 
 namespace dat {
 

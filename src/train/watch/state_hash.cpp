@@ -1,4 +1,4 @@
-#include "train/watch/digest.hpp"
+#include "train/watch/state_hash.hpp"
 
 #include <algorithm>
 #include <cassert>
@@ -8,7 +8,7 @@
 
 namespace dat {
 
-Digest::Digest(Backend& backend, std::span<Stateful* const> parts) : backend_(backend) {
+StateHash::StateHash(Backend& backend, std::span<Stateful* const> parts) : backend_(backend) {
   for (Stateful* part : parts) part->replicated(*this);
   planning_ = false;
   std::int64_t most = 0;
@@ -20,7 +20,7 @@ Digest::Digest(Backend& backend, std::span<Stateful* const> parts) : backend_(ba
   host_sums_ = static_cast<double*>(backend.allocate_pinned(bytes(std::ssize(on_device_)), purpose));
 }
 
-void Digest::plan_chunks(std::int64_t count) {
+void StateHash::plan_chunks(std::int64_t count) {
   assert(count < std::int64_t{1} << 31);  // above, the three sums would not be exact
   if (chunks_.contains(count)) return;
   std::vector<Chunk> all;
@@ -38,7 +38,7 @@ void Digest::plan_chunks(std::int64_t count) {
                     .segments = 1};
 }
 
-void Digest::device(const std::string& name, float* data, std::int64_t count) {
+void StateHash::device(const std::string& name, float* data, std::int64_t count) {
   if (planning_) {
     plan_chunks(count);
     on_device_.push_back(names_.size());
@@ -51,7 +51,7 @@ void Digest::device(const std::string& name, float* data, std::int64_t count) {
   sum(backend_.device(), chunks_.at(count), kernels::Fingerprint{data}, partial_, sums_ + kSums * next_on_device_++);
 }
 
-void Digest::host(const std::string& name, void* data, std::size_t bytes) {
+void StateHash::host(const std::string& name, void* data, std::size_t bytes) {
   if (planning_) {
     names_.push_back(name);
     values_.push_back(0);
@@ -67,7 +67,7 @@ void Digest::host(const std::string& name, void* data, std::size_t bytes) {
   values_[next_++] = total;
 }
 
-void Digest::take(std::span<Stateful* const> parts) {
+void StateHash::take(std::span<Stateful* const> parts) {
   next_ = next_on_device_ = 0;
   for (Stateful* part : parts) part->replicated(*this);
   assert(next_ == names_.size());
@@ -77,7 +77,7 @@ void Digest::take(std::span<Stateful* const> parts) {
     values_[on_device_[k]] = kernels::fingerprint_of(host_sums_ + kSums * k);
 }
 
-std::uint64_t Digest::value() const {
+std::uint64_t StateHash::value() const {
   std::uint64_t total = 0;
   for (std::size_t k = 0; k < values_.size(); ++k) total += kernels::mix_bits(values_[k] + kernels::mix_bits(k));
   return total;

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "options/value.hpp"
+#include "options/values/value.hpp"
 
 namespace dat {
 

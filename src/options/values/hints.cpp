@@ -1,4 +1,4 @@
-#include "options/hints.hpp"
+#include "options/values/hints.hpp"
 
 #include <algorithm>
 #include <cctype>

@@ -1,4 +1,4 @@
-#include "train/plan/method.hpp"
+#include "train/plan/step_method.hpp"
 
 #include <numeric>
 
@@ -47,7 +47,7 @@ namespace {
 
 }  // namespace
 
-Method::Method(const TrainOptions& options, const Dataset& images)
+StepMethod::StepMethod(const TrainOptions& options, const Dataset& images)
     : unlabelled(unlabelled_images(images) > 0),
       loss(loss_of(options, unlabelled)),
       evaluation(evaluation_of(options, images.info().classes)),
@@ -73,7 +73,7 @@ Method::Method(const TrainOptions& options, const Dataset& images)
   }
 }
 
-std::vector<int> Method::entering_statistics() const {
+std::vector<int> StepMethod::entering_statistics() const {
   std::vector<int> of_loss = loss->entering();
   if (of_loss.empty()) {
     of_loss.resize(loss->passes().size());

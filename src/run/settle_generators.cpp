@@ -1,4 +1,4 @@
-#include "run/split.hpp"
+#include "run/settle_generators.hpp"
 
 #include <fmt/printf.h>
 
@@ -8,15 +8,15 @@
 #include "communicate/together.hpp"
 #include "dat/reducer.hpp"
 #include "dat/selector.hpp"
-#include "forecast/split.hpp"
+#include "forecast/roles.hpp"
 #include "train/examples/old_weights.hpp"
-#include "train/plan/method.hpp"
+#include "train/plan/step_method.hpp"
 
 namespace dat {
 
 namespace {
 
-/// As the calibration names it: with its transport, where that is not the codec's first.
+/// Name of the codec in the calibration: with its transport, where that is not the codec's first.
 [[nodiscard]] std::string codec_of(const Calibration& calibration, const TrainOptions& options) {
   const std::string whole = options.codec + "/" + options.codec_transport;
   const bool named = std::ranges::any_of(calibration.codecs, [&](const auto& one) { return one.name == whole; });
@@ -96,15 +96,15 @@ std::string settle_generators(TrainOptions& o, int ranks, int on_node) {
     choice.probabilities = o.budget_unit == "bytes" ? budget_in_bytes(calibration, *budget, o.p_min)
                                                     : budget_in_layers(calibration, *budget);
   const int micro_batch = o.micro_batch > 0 ? o.micro_batch : o.batch.last();
-  SplitChoice split{.staleness = o.staleness,
-                    .refresh = newer_between_iterations(o),
-                    .of_each = o.total_batch == 0,
-                    .images = o.total_batch > 0 ? o.total_batch.last() : o.batch.last(),
-                    .micro_batch = micro_batch,
-                    .weight_bytes = o.generator_weights == "bf16" ? 2 : 4};
+  RoleChoice roles{.staleness = o.staleness,
+                   .refresh = newer_between_iterations(o),
+                   .of_each = o.total_batch == 0,
+                   .images = o.total_batch > 0 ? o.total_batch.last() : o.batch.last(),
+                   .micro_batch = micro_batch,
+                   .weight_bytes = o.generator_weights == "bf16" ? 2 : 4};
   const Cluster cluster = cluster_of(calibration, ranks, on_node, o.node_sums);
-  const SplitForecast none = forecast_split(calibration, cluster, choice, split);
-  const SplitForecast best = best_split(calibration, cluster, choice, split, 0);
+  const RoleForecast none = forecast_roles(calibration, cluster, choice, roles);
+  const RoleForecast best = best_roles(calibration, cluster, choice, roles, 0);
   o.generators = best.generators;
   return fmt::sprintf("--generators auto: %d of %d ranks, by a forecast: %.1f images/s, %.1f with none",
                       best.generators, ranks, best.images_per_second(), none.images_per_second());

@@ -1,8 +1,8 @@
-#include "options/by_epoch_text.hpp"
+#include "options/values/by_epoch_text.hpp"
 
 #include <sstream>
 
-#include "options/value.hpp"
+#include "options/values/value.hpp"
 
 namespace dat {
 

@@ -13,10 +13,10 @@ namespace dat {
 /// A fingerprint of 64 bits of each array of replicated state (kernels::fingerprint_of), computed where the array lies.
 /// Any change of a single word changes the fingerprint, and so do other changes but for one in 2^64. Bits count: -0 and
 /// 0 differ.
-class Digest final : public ReplicatedState {
+class StateHash final : public ReplicatedState {
  public:
   /// Plans for the state that these parts have, and takes memory on the backend's device.
-  Digest(Backend& backend, std::span<Stateful* const> parts);
+  StateHash(Backend& backend, std::span<Stateful* const> parts);
 
   /// Takes the fingerprints of what the parts hold now; waits for the device once.
   void take(std::span<Stateful* const> parts);

@@ -1,11 +1,11 @@
-#include "options/field.hpp"
+#include "options/values/field.hpp"
 
 #include <algorithm>
 #include <sstream>
 
 #include "dat/error.hpp"
-#include "options/by_epoch_text.hpp"
-#include "options/hints.hpp"
+#include "options/values/by_epoch_text.hpp"
+#include "options/values/hints.hpp"
 
 namespace dat {
 

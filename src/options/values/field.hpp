@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "dat/by_epoch.hpp"
-#include "options/value.hpp"
+#include "options/values/value.hpp"
 
 namespace dat {
 

@@ -18,22 +18,22 @@ namespace dat {
 /// The loss that is trained on; unlabelled: some training images have no label. Error(usage).
 [[nodiscard]] std::unique_ptr<Loss> loss_of(const TrainOptions& options, bool unlabelled);
 
-/// What the options make a step compute of its examples, and evaluations of theirs: the members of the families of
-/// attacks and losses, and what follows from who they are.
-struct Method {
+/// Method of a step by the options: what it computes of its examples, and evaluations of theirs: the members of the
+/// families of attacks and losses, and what follows from them.
+struct StepMethod {
   /// images: the training set. Error(usage): options that do not fit each other or the images.
-  Method(const TrainOptions& options, const Dataset& images);
+  StepMethod(const TrainOptions& options, const Dataset& images);
 
   AttackPlan attacks;
   bool unlabelled;  ///< some training images have no label
   std::unique_ptr<Loss> loss;
   EvaluationAttacks evaluation;
-  int attack_passes;  ///< of the attack, in training mode, of a micro-batch; 0: it attacks the frozen network
+  int attack_passes;  ///< passes of the attack in training mode, of a micro-batch; 0: it attacks the frozen network
 
   /// The passes of a micro-batch in training mode, in the order in which they enter the running statistics: the
   /// attack's, then the loss's.
   [[nodiscard]] std::vector<int> entering_statistics() const;
-  /// Of all members.
+  /// Needs of all members.
   [[nodiscard]] Needs needs() const { return attacks.needs() | loss->needs() | evaluation.needs(); }
 };
 

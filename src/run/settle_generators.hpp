@@ -8,12 +8,12 @@
 namespace dat {
 
 /// --generators auto: puts the number in its place that a forecast from --calibration says for the ranks of `world`, 0
-/// where all of them should train, and returns what there is to tell of it on the first rank. Without `auto`, nothing
+/// where all of them should train, and returns the message about it on the first rank. Without `auto`, nothing
 /// happens. Error(usage): the calibration has not measured what the options ask for. Error(data): it is none.
 /// **Collective.**
 [[nodiscard]] std::string settle_generators(Communicator& world, TrainOptions& options);
 
-/// The same on one process, for as many ranks as are said, on_node of them on each node.
+/// Settles the number on one process, for `ranks` ranks, on_node of them on each node.
 [[nodiscard]] std::string settle_generators(TrainOptions& options, int ranks, int on_node);
 
 }  // namespace dat

@@ -1,10 +1,10 @@
-#include "train/watch/watch.hpp"
+#include "train/watch/step_checks.hpp"
 
 #include "dat/error.hpp"
 
 namespace dat {
 
-Watch::Watch(const Parts& parts)
+StepChecks::StepChecks(const Parts& parts)
     : ranks_(parts.ranks),
       options_(parts.options),
       plan_(parts.plan),
@@ -23,29 +23,29 @@ Watch::Watch(const Parts& parts)
   verification_ = std::make_unique<Verification>(ranks_, options_, plan_, parts.method, replica_, *recompute_);
 }
 
-void Watch::compare(std::vector<Stateful*> replicated) {
+void StepChecks::compare(std::vector<Stateful*> replicated) {
   check_ = std::make_unique<ReplicaCheck>(ranks_, replica_.backend(), std::move(replicated));
 }
 
-void Watch::keep_on_device(const std::uint8_t* pixels) {
+void StepChecks::keep_on_device(const std::uint8_t* pixels) {
   if (recompute_) recompute_->keep_on_device(pixels);
 }
 
-void Watch::begin_step(bool stop) {
+void StepChecks::begin_step(bool stop) {
   vote_.wish = stop;
   stragglers_.begin();
 }
 
-void Watch::begin_examples(std::int64_t step) {
+void StepChecks::begin_examples(std::int64_t step) {
   if (verification_) verification_->begin(step);
   numbers_.begin();
 }
 
-void Watch::keep(const Batch& batch, const float* place, const ActiveSet& active) {
+void StepChecks::keep(const Batch& batch, const float* place, const ActiveSet& active) {
   if (verification_) verification_->keep(batch, place, active);
 }
 
-bool Watch::may_update(std::int64_t step, const ActiveSet& active) {
+bool StepChecks::may_update(std::int64_t step, const ActiveSet& active) {
   skipped_.clear();
   overflowed_to_ = 0;
   if (const BadNumbers* bad = numbers_.agreed()) {
@@ -53,12 +53,12 @@ bool Watch::may_update(std::int64_t step, const ActiveSet& active) {
     return false;
   }
   if (!verified(active)) return false;
-  setbacks_.in_a_row = 0;
+  skipped_steps_.in_a_row = 0;
   if (loss_scale_) loss_scale_->good_step();
   return true;
 }
 
-void Watch::skip(const BadNumbers& bad, std::int64_t step) {
+void StepChecks::skip(const BadNumbers& bad, std::int64_t step) {
   // Before a learning rate is blamed: a flipped bit makes a number as large as that.
   const std::size_t before = corruptions_.size();
   if (options_.check_every > 0) check_replicas(step);
@@ -72,13 +72,13 @@ void Watch::skip(const BadNumbers& bad, std::int64_t step) {
     return;
   }
   const std::string in_a_row =
-      setbacks_.in_a_row > 0 ? ", after " + std::to_string(setbacks_.in_a_row) + " skipped in a row" : "";
-  require(setbacks_.in_a_row < options_.max_bad_steps, ExitCode::numerical, skipped_, in_a_row,
+      skipped_steps_.in_a_row > 0 ? ", after " + std::to_string(skipped_steps_.in_a_row) + " skipped in a row" : "";
+  require(skipped_steps_.in_a_row < options_.max_bad_steps, ExitCode::numerical, skipped_, in_a_row,
           "; the weights are those of the step before: lower --lr or raise --warmup-epochs");
-  ++setbacks_.in_a_row;
+  ++skipped_steps_.in_a_row;
 }
 
-bool Watch::verified(const ActiveSet& active) {
+bool StepChecks::verified(const ActiveSet& active) {
   if (!verification_) return true;
   const std::optional<Verification::Finding> finding = verification_->verify(learner_, active);
   timer_.lap(Phase::other);
@@ -91,7 +91,7 @@ bool Watch::verified(const ActiveSet& active) {
   return finding->usable;
 }
 
-void Watch::check_replicas(std::int64_t steps_done) {
+void StepChecks::check_replicas(std::int64_t steps_done) {
   for (CorruptionRecord& record : check_->check(steps_done, options_.on_corruption == "repair"))
     corruptions_.push_back(std::move(record));
 }

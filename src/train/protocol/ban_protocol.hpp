@@ -22,10 +22,10 @@ void require_validators(const TrainOptions& options, int ranks);
 /// The exchange of a step under the protocol that bans (--byzantine), which stands between a transport that cuts
 /// gradients into parts and the numbers that go with them: calls its phases where a step comes to them, and does a
 /// rank's work of the step before once more.
-class Guard final : public StepExchange, public PartsWatch {
+class BanProtocol final : public StepExchange, public PartsWatch {
  public:
   /// parts: with an order.
-  explicit Guard(const Parts& parts);
+  explicit BanProtocol(const Parts& parts);
 
   [[nodiscard]] StepMessage& message_of_contributions() override { return numbers_; }
   void ready() override;
@@ -34,7 +34,7 @@ class Guard final : public StepExchange, public PartsWatch {
   void begin_step(std::int64_t step) override;
   /// A rank that does another one's work in this step does it in the place of its own.
   [[nodiscard]] bool contributes() const override { return protocol_->own_check() == nullptr; }
-  /// Behind the reduction the checks of the step before; then the parts read what all ranks have said of their numbers.
+  /// Makes the checks of the step before, after the reduction; then the parts read all ranks' numbers.
   [[nodiscard]] bool finish() override;
   void keep(const ActiveSet& active) override;
 
@@ -46,7 +46,7 @@ class Guard final : public StepExchange, public PartsWatch {
   void gathered(const float* result) override;
 
   [[nodiscard]] std::int64_t bytes_sent() const override { return StepExchange::bytes_sent() + bytes_sent_; }
-  /// As each rank has claimed.
+  /// Distances as each rank has claimed.
   [[nodiscard]] const std::vector<double>* distances() const override { return &distances_; }
   [[nodiscard]] std::span<const Ban> bans() const override { return protocol_->bans(); }
   [[nodiscard]] std::vector<Accusation> take_accusations() override { return protocol_->take_accusations(); }

@@ -1,4 +1,4 @@
-#include "train/protocol/guard.hpp"
+#include "train/protocol/ban_protocol.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -16,7 +16,7 @@ namespace {
 
 const char* const kState = "byzantine";
 
-/// Numbers one behind the other, as a checkpoint has them.
+/// Numbers one after the other, as a checkpoint has them.
 class Writer {
  public:
   template <class T>
@@ -103,7 +103,7 @@ class Reader {
   return state;
 }
 
-/// With more of them, liars could be half of those who bring a gradient.
+/// Liars could be half of those who bring a gradient if there were more validators.
 [[nodiscard]] int most_validators(int faults, int ranks) { return ranks - 2 * faults - 1; }
 
 [[nodiscard]] ProtocolOptions options_of(const StepExchange::Parts& parts) {
@@ -113,7 +113,7 @@ class Reader {
                          .tau = options.aggregator_tau,
                          .enough = kClipAtRest,
                          .weights = {}};
-  // Where ranks have left, fewer may be free to check others.
+  // Fewer ranks may be free to check others where some have left.
   result.validators = std::min(result.validators, std::max(most_validators(result.faults, parts.ranks.size()), 0));
   for (int rank = 0; rank < parts.ranks.size(); ++rank) result.weights.push_back(parts.order->leaves_of(rank));
   return result;
@@ -139,14 +139,14 @@ void require_validators(const TrainOptions& options, int ranks) {
 std::unique_ptr<StepExchange> make_exchange(const StepExchange::Parts& parts) {
   std::unique_ptr<StepExchange> exchange;
   if (parts.options.byzantine && parts.ranks.size() > 1)
-    exchange = std::make_unique<Guard>(parts);
+    exchange = std::make_unique<BanProtocol>(parts);
   else
     exchange = std::make_unique<StepExchange>(parts);
   exchange->open();
   return exchange;
 }
 
-Guard::Guard(const Parts& parts)
+BanProtocol::BanProtocol(const Parts& parts)
     : StepExchange(parts),
       ranks_(parts.ranks),
       plan_(parts.plan),
@@ -168,7 +168,7 @@ Guard::Guard(const Parts& parts)
   if (cheating_.own() != nullptr) collusion_ = std::make_unique<Collusion>();
 }
 
-void Guard::ready() {
+void BanProtocol::ready() {
   unit_.resize(recompute_.numbers());
   redone_.resize(recompute_.numbers());
   require(numbers_.numbers() == recompute_.numbers(), ExitCode::usage, "--byzantine: a rank's ", numbers_.numbers(),
@@ -176,12 +176,12 @@ void Guard::ready() {
   protocol_ = std::make_unique<Protocol>(assembly_, work_, options_, secret_, numbers_.numbers());
 }
 
-std::int64_t Guard::memory(const Model& model, int ranks) {
+std::int64_t BanProtocol::memory(const Model& model, int ranks) {
   return KeptStep::memory(model) + PartWork::memory(ranks, model.parameters.size) +
          3 * model.parameters.size * std::int64_t{sizeof(float)};  // Recompute has one block, too
 }
 
-void Guard::begin_step(std::int64_t step) {
+void BanProtocol::begin_step(std::int64_t step) {
   bytes_sent_ = 0;
   if (collusion_) collusion_->act(cheating_.now());
   protocol_->act(collusion_ && cheating_.now() != nullptr ? collusion_.get() : nullptr);
@@ -189,7 +189,7 @@ void Guard::begin_step(std::int64_t step) {
   work_.weigh(protocol_->weights());
 }
 
-void Guard::encoded(std::int64_t step, std::int64_t elements, const float* message) {
+void BanProtocol::encoded(std::int64_t step, std::int64_t elements, const float* message) {
   given_ = ranks_.bytes_given();
   work_.begin(step, elements, message);
   if (contributes())
@@ -199,23 +199,23 @@ void Guard::encoded(std::int64_t step, std::int64_t elements, const float* messa
   bytes_sent_ += ranks_.bytes_given() - given_;
 }
 
-void Guard::leaves(std::span<float> message) {
+void BanProtocol::leaves(std::span<float> message) {
   if (collusion_ && cheating_.now() != nullptr && contributes()) collusion_->parts(message);
 }
 
-void Guard::exchanged(float* everyone, float* place) {
+void BanProtocol::exchanged(float* everyone, float* place) {
   given_ = ranks_.bytes_given();
   work_.exchanged(everyone, place);
   protocol_->check_parts();
   bytes_sent_ += ranks_.bytes_given() - given_;
 }
 
-void Guard::aggregated(std::span<float> part) {
+void BanProtocol::aggregated(std::span<float> part) {
   work_.aggregated();
   if (collusion_ && cheating_.now() != nullptr) collusion_->aggregate(part);
 }
 
-void Guard::gathered(const float* result) {
+void BanProtocol::gathered(const float* result) {
   given_ = ranks_.bytes_given();
   work_.gathered(result);
   protocol_->reveal();
@@ -223,7 +223,7 @@ void Guard::gathered(const float* result) {
   bytes_sent_ += ranks_.bytes_given() - given_;
 }
 
-bool Guard::finish() {
+bool BanProtocol::finish() {
   static_cast<void>(StepExchange::finish());
   given_ = ranks_.bytes_given();
   protocol_->validate();
@@ -238,14 +238,14 @@ bool Guard::finish() {
   return true;
 }
 
-void Guard::keep(const ActiveSet& active) {
+void BanProtocol::keep(const ActiveSet& active) {
   protocol_->end();
   kept_.keep(active, replica_.model().parameters.gradients);
   tell_friends();
 }
 
-/// Those who cheat know what a friend has committed to that one of them is to check.
-void Guard::tell_friends() {
+/// Cheats know the commitments of a friend that one of them is to check.
+void BanProtocol::tell_friends() {
   if (collusion_) collusion_->forget();
   const std::vector<char>& honest = cheating_.honest();
   const auto cheats = [&](int launch_rank) {
@@ -267,8 +267,8 @@ void Guard::tell_friends() {
   }
 }
 
-/// As the target has made it: the mean of its micro-batches (MeanOfUnits), in the order of the message.
-Redone Guard::redo(const PendingChecks& of, const PendingCheck& check) {
+/// Recomputes the target's gradient: the mean of its micro-batches (MeanOfUnits), in the order of the message.
+Redone BanProtocol::redo(const PendingChecks& of, const PendingCheck& check) {
   Backend& backend = replica_.backend();
   const Parameters& parameters = replica_.model().parameters;
   const ActiveSet& active = kept_.active();
@@ -314,19 +314,19 @@ Redone Guard::redo(const PendingChecks& of, const PendingCheck& check) {
   return {.message = message_, .result = sum_, .elements = elements, .numbers = redone_};
 }
 
-void Guard::save(Checkpoint& checkpoint) {
+void BanProtocol::save(Checkpoint& checkpoint) {
   kept_.save(checkpoint);
   const std::vector<std::uint8_t> bytes = bytes_of_state(protocol_->state());
   checkpoint.bytes[kState] = {.shape = {std::ssize(bytes)}, .values = bytes};
 }
 
-void Guard::restore(const Checkpoint& checkpoint) {
+void BanProtocol::restore(const Checkpoint& checkpoint) {
   kept_.restore(checkpoint);
   if (const auto found = checkpoint.bytes.find(kState); found != checkpoint.bytes.end())
     restored_ = state_of(found->second.values);
 }
 
-void Guard::share(Communicator& ranks) {
+void BanProtocol::share(Communicator& ranks) {
   kept_.share(ranks);
   std::vector<std::uint8_t> bytes = bytes_of_state(restored_);
   std::uint64_t count = bytes.size();
