@@ -261,7 +261,7 @@ TEST_CASE("an option is refused without what it works with, in a sentence that n
         if (!Bound(train_table(), defaults).holds(choice)) continue;
         // The first other value.
         const OptionRow& other = row_of(choice.option);
-        if (is_flag(other.field(&defaults))) words[other.name] = {};
+        if (is_flag(other.field(&defaults))) add(words, other.name, {});
         for (const std::string& value : other.range.choices)
           if (std::find(choice.values.begin(), choice.values.end(), value) == choice.values.end()) {
             words[other.name] = {value};
@@ -285,6 +285,10 @@ TEST_CASE("two options that do not go together are refused in the sentence that 
     Words words;
     add(words, pair.one);
     add(words, pair.other);
+    for (const Choice& choice : {pair.one, pair.other})  // whatever was beside the other one
+      if (const auto word = words.find(choice.option);
+          word != words.end() && !word->second.empty() && !choice.values.empty() && !contains(word->second[0], ":"))
+        word->second = {choice.values.front()};
     const std::string both = short_text(pair.one) + " " + short_text(pair.other);
     INFO(joined(arguments_of(words), " "));
     TrainOptions options = as_given(words);
