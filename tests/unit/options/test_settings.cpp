@@ -80,18 +80,19 @@ void check_changes(const Family& family, const Changes<Options>& changes, const 
 
 TEST_CASE("options that members name are there, and ask for them", "[options][settings]") {
   // A rule of their own refuses them with other members, or they say nothing there.
-  const std::set<std::string> silent = {"alpha/attack",        "attack-start/attack",   "attack-steps/attack",
-                                        "bn-statistics/cheat", "cheat-delay/cheat",     "clamp-high/optimizer",
-                                        "clamp-low/optimizer", "codec-transport/codec", "eval-alpha/attack",
-                                        "lambda/attack",       "lr-decay/schedule",     "mask/selector",
-                                        "milestones/schedule", "momentum/optimizer",    "noise/loss",
-                                        "norm/attack",         "refresh/attack",        "weight-decay/optimizer"};
+  const std::set<std::string> silent = {"alpha/attack",        "attack-steps/attack",      "bn-statistics/cheat",
+                                        "cheat:delay/cheat",   "codec-transport/codec",    "eval-alpha/attack",
+                                        "lambda/attack",       "freeze-by-epoch/selector", "mask/selector",
+                                        "milestones/schedule", "momentum/optimizer",       "noise/loss",
+                                        "norm/attack",         "staleness/attack",         "weight-decay/optimizer"};
+  // What stands in words that are read elsewhere.
+  const std::set<std::string> no_rows = {"cheat:delay", "freeze-by-epoch"};
   std::set<std::string> named, asked;
   for (const auto& [option, family] : families())
     for (const Family::About& member : family->members())
       for (const Setting& setting : member.settings) {
         INFO(member.name << ", --" << setting.option);
-        CHECK(train_table().find(setting.option) != nullptr);
+        CHECK((train_table().find(setting.option) != nullptr) != no_rows.contains(setting.option));
         named.insert(setting.option + "/" + option);
       }
   for (const OptionRow& row : train_table().rows()) {
@@ -106,8 +107,9 @@ TEST_CASE("options that members name are there, and ask for them", "[options][se
         const auto family = families().find(choice.option);
         if (family == families().end()) continue;
         INFO("--" << row.name << " with --" << choice.option);
-        CHECK(choice.values == family->second->readers(row.name));
-        asked.insert(row.name + "/" + choice.option);
+        const std::string& option = row.parent.empty() ? row.name : row.parent;
+        CHECK(choice.values == family->second->readers(option));
+        asked.insert(option + "/" + choice.option);
       }
   }
   for (const std::string& both : named) {
