@@ -224,7 +224,7 @@ TEST_CASE("Recorded passes have the bits of called ones", "[double]") {
     options.average = "ema";
   }
   if (form == "frozen") {
-    options.freeze = ByEpoch<std::string>({{0, "conv1", 0, "conv1"}, {1, "none", 1, "none"}});
+    options.freeze = test::by_epoch<std::string>({{"conv1", 0}, {"none", 1}});
     options.head_lr = 0.1;
   }
   if (form == "bad") {  // from the second step on

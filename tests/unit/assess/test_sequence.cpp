@@ -108,7 +108,8 @@ TEST_CASE("The versions of AutoAttack are those of its authors' code", "[sequenc
 }
 
 TEST_CASE("What is called AutoAttack is computed in f32", "[sequence]") {
-  const AttackSequence standard = read_attack_sequence("aa-standard"), quick = read_attack_sequence("aa-quick");
+  const AttackSequence standard = read_attack_sequence("aa-standard"),
+                       quick = read_attack_sequence("aa-quick");
   CHECK(contains(refusal([&] { require_f32(standard, true, "tf32"); }, ExitCode::usage), "take aa-quick"));
   CHECK_NOTHROW(require_f32(standard, true, "f32"));
   CHECK_NOTHROW(require_f32(standard, false, "tf32"));  // a CPU has none

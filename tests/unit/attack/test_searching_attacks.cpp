@@ -1530,6 +1530,11 @@ TEST_CASE("PGD climbs the loss that its word names", "[attack]") {
   CHECK(word.text() == "pgd50-margin");
   CHECK(read_attack_word("pgd-cw").text() == "pgd10-cw");
   CHECK(read_attack_word("pgd20").text() == "pgd20");
+  const AttackWord again = read_attack_word("pgd50x7-margin");
+  CHECK((again.steps == 50 && again.restarts == 7 && again.loss == "margin"));
+  CHECK(again.text() == "pgd50x7-margin");
+  CHECK(read_attack_word("pgdx3").text() == "pgd10x3");
+  CHECK(read_attack_word("apgd-tx3").restarts == 3);
   for (const std::string& name : kSearching) CHECK(read_attack_word(name).text() == name);
   const auto refusal = [](const char* text) -> std::string {
     return message_of([&] { (void)read_attack_word(text); });
@@ -1537,6 +1542,7 @@ TEST_CASE("PGD climbs the loss that its word names", "[attack]") {
   CHECK(refusal("fgsm-margin").find("climbs a loss of its own; write 'fgsm'") != std::string::npos);
   CHECK(refusal("pgd20-hinge").find("no loss 'hinge'") != std::string::npos);
   CHECK(refusal("apgd-ce5").find("takes no number of steps") != std::string::npos);
+  CHECK(refusal("pgd20x0").find("no number of restarts") != std::string::npos);
   CHECK(refusal("fab-u").find("climbs a loss of its own") != std::string::npos);
   CHECK(refusal("deep-fool").find("unknown attack") != std::string::npos);
 

@@ -274,7 +274,8 @@ TEST_CASE("The gradients of all active layers are clipped together, as the optim
 TEST_CASE("The trust ratio clamps the norm of the weights, not the ratio", "[optimizer]") {
   for (const std::string name : {"lars", "lamb"}) {
     const auto moved = [&](float a, float b) {
-      Model model(name, {2}, OptimizerOptions{});
+      OptimizerOptions options;
+      Model model(name, {2}, options);
       model.set(model.parameters.values, {a, b});
       model.set(model.parameters.gradients, {.3F, -.2F});
       model.optimizer->step(ActiveSet::all(1), .5);
@@ -446,6 +447,7 @@ TEST_CASE("Impossible optimizer options are refused", "[optimizer]") {
   CHECK(code("sgd", [](auto& o) { o.importance = "sideways"; }) == ExitCode::usage);
   CHECK(code("sgd", [](auto& o) { o.momentum = 1; }) == ExitCode::usage);
   CHECK(code("lamb", [](auto& o) { o.epsilon = 0; }) == ExitCode::usage);
+  CHECK(code("lars", [](auto& o) { o.clamp_high = -1; }) == ExitCode::usage);
   CHECK(code("lars_sgd", [](auto& o) { o.trust_coefficient = 0; }) == ExitCode::usage);
   CHECK(code("sgd", [](auto& o) { o.clip_norm = -1; }) == ExitCode::usage);
   CHECK(code("sgd", [](auto& o) { o.nesterov = true; }) == ExitCode::done);

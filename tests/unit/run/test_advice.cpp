@@ -129,11 +129,10 @@ TEST_CASE("An average that never begins is named", "[advice]") {
   options.batch = 100;
   options.warmup_epochs = 1.5;
   options.epochs = 3.5;
-  CHECK(advised(options).empty());
-  options.average = ByEpoch<std::string>({{0, "none", 0, "none"}, {5, "swa", 5, "swa"}});
+  options.average = test::by_epoch<std::string>({{"none", 0}, {"swa", 5}});
   REQUIRE(advised(options).size() == 1);
   CHECK(advised(options)[0].starts_with("--average begins when 5 epochs are done, and the run has 5:"));
-  options.average = ByEpoch<std::string>({{0, "none", 0, "none"}, {4, "swa", 4, "swa"}});
+  options.average = test::by_epoch<std::string>({{"none", 0}, {"swa", 4}});
   CHECK(advised(options).empty());
 }
 

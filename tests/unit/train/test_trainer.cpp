@@ -4,6 +4,7 @@
 #include <memory>
 #include <tuple>
 
+#include "by_epoch.hpp"
 #include "catch.hpp"
 #include "device.hpp"
 #include "errors.hpp"
@@ -103,7 +104,7 @@ TEST_CASE("weights are perturbed from the epoch on that --awp-gamma names", "[tr
   options.limit_train = 48;  // three steps an epoch
   options.epochs = 3;
   TrainOptions awp = options;
-  awp.awp_gamma = ByEpoch<double>({{0, 0, 0, 0}, {1, 0.01, 1, 0.01}});
+  awp.awp_gamma = test::by_epoch<double>({{0, 0}, {0.01, 1}});
   CHECK(weights_after(awp, 3) == weights_after(options, 3));
   CHECK(weights_after(awp, 4) != weights_after(options, 4));
   awp.awp_gamma = 0.01;
@@ -350,7 +351,7 @@ TEST_CASE("an evaluation of the average is that of a network with these weights,
 TEST_CASE("until averaging begins, the average is the network as it is, without a pass for its statistics",
           "[trainer]") {
   TrainOptions options = test::small_run();
-  options.average = ByEpoch<std::string>({{0, "none", 0, "none"}, {1, "swa", 1, "swa"}});
+  options.average = test::by_epoch<std::string>({{"none", 0}, {"swa", 1}});
   options.average_bn = GENERATE("rebuild", "ema", "raw");
   options.limit_train = 48;  // three steps an epoch
   options.limit_test = 16;
