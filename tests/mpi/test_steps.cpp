@@ -108,7 +108,7 @@ TEST_CASE("A steady step allocates nothing, whatever it trains with", "[steps][c
             const std::int64_t before = world().bytes_given();
             const StepRecord& record = trainer.step(false);
             given += world().bytes_given() - before;
-            recorded += record.bytes_sent + record.bytes_statistics;
+            recorded += record.bytes_sent + record.bytes_other;
           }) == 0);
     // What is exchanged in a node's memory is not given to MPI.
     CHECK(given <= recorded);
