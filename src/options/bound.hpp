@@ -38,6 +38,8 @@ class Bound {
   /// Whether all that an option works with is there.
   [[nodiscard]] bool takes_part(const OptionRow& row) const;
   void put_back(const OptionRow& row);
+  /// Returns whether a word of the option's value has this setting, which else counts nowhere; true of an option.
+  [[nodiscard]] bool counts(const OptionRow& row) const;
 
   /// "--codec int8"; of a switch its name.
   [[nodiscard]] std::string named(const OptionRow& row) const;
