@@ -57,7 +57,7 @@ void begin(Trainer& trainer) {
 /// Rows that say more at this number of ranks: of one rank alone, or of several on several.
 [[nodiscard]] bool runs(const Row& row) { return (row.of == Of::one) == (world().size() == 1); }
 
-/// Epochs of four steps, of which the last has 5 images a rank and a micro-batch more than one.
+/// Epochs of four steps, of which the last is smaller.
 [[nodiscard]] std::string parts_of_batches() {
   return "batch=8 micro-batch=4 limit-train=" + std::to_string(28 * world().size()) + " epochs=2 attack-steps=3";
 }
