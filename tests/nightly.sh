@@ -21,7 +21,8 @@ part python3 tests/campaign/double_starts.py "$program" 30
 part "$python" tests/campaign/kill_cycles.py "$program" 300
 part "${ranks[@]}" DAT_GENERATOR_STEPS=10000 mpirun -np 3 build/cpu/tests/dat_mpi_tests "With delays*"
 part "$python" tests/campaign/bans.py "$program"
-part env DAT_ALL_CASES=1 build/cpu/tests/dat_tests "[byzantine]"
+part env DAT_ALL_CASES=1 build/cpu/tests/dat_tests "[byzantine],[reducer]"
+part "${ranks[@]}" DAT_ALL_CASES=1 mpirun -np 3 build/cpu/tests/dat_planted_tests
 part env DAT_KILLS=300 "$python" tests/e2e/best.py "$program" Best.test_random_kills_with_changing_numbers_of_ranks
 part "$python" tests/campaign/soak.py "$program" 100000
 part python3 tests/campaign/hangs.py "$program" build/cpu/tests/dat_hang_case --count 24
@@ -54,10 +55,10 @@ part env DAT_NIGHT=1 "$python" tests/e2e/data.py "$program" ManyClasses
 if [ -x build/cpu/tests/dat_mpi_tests_double ]; then
   part env DAT_NIGHT=1 "$python" tests/e2e/cuda.py build/cpu/tests/dat_hpc_double
   part "$python" tests/outside/sixteen_bits.py build/cpu/tests/dat_hpc_double --width 64
-  part "${ranks[@]}" DAT_TEST_DEVICE=cuda mpirun -np 2 build/cpu/tests/dat_mpi_tests_double \
-    "~[communicator]~[message]~[reducer]~[codec]~[masks]~[.]"
+  part "${ranks[@]}" DAT_TEST_DEVICE=cuda DAT_ALL_CASES=1 mpirun -np 2 build/cpu/tests/dat_mpi_tests_double \
+    "~[communicator]~[message]~[reducer]~[.]"
   part env DAT_TEST_DEVICE=cuda DAT_ALL_CASES=1 build/cpu/tests/dat_tests_double \
-    "[network]~[cpu],[golden]~[cpu],[optimizer]~[cpu],[attack]~[cpu],[codec]~[cpu],[trainer]~[cpu],[double],[long]~[cpu]"
+    "[backend]~[cpu],[network]~[cpu],[golden]~[cpu],[optimizer]~[cpu],[attack]~[cpu],[codec]~[cpu],[trainer]~[cpu],[double],[long]~[cpu]"
 fi
 part env DAT_MUTANTS=1500 "$python" tests/e2e/files.py "$program" Outside
 part env DAT_NIGHT=1 "$python" tests/e2e/images.py "$program" Images.test_a_thousand_damaged_images Images.test_many_images_killed_at_any_moment

@@ -25,7 +25,7 @@ LOST = 3
 # unit: of dat_tests, mpi: ranks of dat_mpi_tests, planted: of dat_planted_tests, e2e: files of tests/e2e, slurm: classes
 # of tests/cli/slurm.py. Of the CUDA backend, on the double of its libraries, where their headers are: double: of dat_tests_double, mpi_double: ranks
 # of dat_mpi_tests_double.
-SUITE = ["mpi:2", "mpi:3", "planted:2", "unit:~[.canary]", "step:*", "e2e:same_weights", "e2e:ranks", "e2e:handshake",
+SUITE = ["mpi:1", "mpi:2", "mpi:3", "planted:2", "unit:~[.canary]", "step:*", "e2e:same_weights", "e2e:ranks", "e2e:handshake",
          "e2e:restart", "e2e:files", "e2e:corruption", "e2e:average", "slurm:Decisions", "slurm:Printed"]
 CUDA_SUITE = ["double:[double]", "mpi_double:2"]
 PATIENCE = 3  # a test that takes so many times what it takes without a mutation hangs
@@ -147,7 +147,7 @@ MUTATIONS = [
     ("smooth-pgd: one direction for all iterations without gradient", NOISE, "iteration * fours + i % fours", "i % fours", "unit:[smoothed]"),
     ("smooth-pgd: PGD's step", "src/attack/smooth_pgd.cpp", "2 * options.eps / options.steps", "2.5 * options.eps / options.steps", "unit:[smoothed]"),
     ("noise: a clean pass beside it by default", "src/options/train/attack.cpp", '"lambda") && o.noise == 0 ?', '"lambda") ?',
-     "unit:[#test_config]"),
+     "unit:[#test_config],[#test_laws]"),
     ("noise: eval takes the network without", "src/run/evaluation_setting.cpp", "options.noise < 0 ? trained.noise : options.noise;", "std::max(0.0, options.noise);",
      "e2e:ranks"),
     # Channels that fill up a network.
@@ -350,11 +350,11 @@ MUTATIONS = [
     ("a bucket is written down that --byzantine refuses", "src/options/train/reduction.cpp",
      "all of a gradient leaves at once; leave one of them off\")\n      .falls_back();", "all of a gradient leaves at once; leave one of them off\");",
      "e2e:byzantine"),
-    ("statistics of all ranks where these may be false", "src/options/train/optimizer.cpp", ' || ranks_may_be_false(o) ? "raw"', ' ? "raw"', "unit:[#test_config]"),
+    ("statistics of all ranks where these may be false", "src/options/train/optimizer.cpp", ' || ranks_may_be_false(o) ? "raw"', ' ? "raw"', "unit:[#test_config],[#test_laws]"),
     ("pgi: attacked by as many generators as a forecast says", "src/options/train/attack.cpp", "std::pair(o.generators != 0,",
-     "std::pair(o.generators > 0,", "unit:[#test_config]"),
+     "std::pair(o.generators > 0,", "unit:[#test_config],[#test_laws]"),
     ("start-box auto: never", "src/options/train/attack.cpp", 'o.start_box = published && o.attack_start == "uniform" ? "on" : "off";',
-     'o.start_box = published && o.attack_start == "gaussian" ? "on" : "off";', "unit:[#test_config]"),
+     'o.start_box = published && o.attack_start == "gaussian" ? "on" : "off";', "unit:[#test_config],[#test_laws]"),
     ("project off: does not reach the attack", METHOD, '.project = options.project == "on",', '.project = true,', "step:n-fgsm"),
     ("start-radius: does not reach the attack", METHOD, ".start_radius = options.start_radius,", ".start_radius = 1,", "step:n-fgsm"),
     ("fgsm: step 1 eps", "src/attack/fgsm.cpp", ": 1.25 * options.eps)", ": 1.0 * options.eps)", "step:fgsm"),
@@ -1545,18 +1545,18 @@ MUTATIONS = [
      "there.said.contains(key)", "e2e:export"),
     ("a run that goes on asks the file again", "src/run/begin/found.cpp", "    if (!config.empty()) return;\n", "", "e2e:export"),
     ("a recipe wins over the file", "src/options/bound.cpp", "if (this->origin(row->name) > origin) continue;",
-     "if (this->origin(row->name) == Origin::command_line) continue;", "unit:[#test_config]"),
+     "if (this->origin(row->name) == Origin::command_line) continue;", "unit:[#test_config],[#test_laws]"),
     ("a selector beside another's options", "src/options/table.cpp", "own < options.origin(choice.option)",
-     "own < Origin::command_line", "unit:[#test_config]"),
+     "own < Origin::command_line", "unit:[#test_config],[#test_laws]"),
     ("a former name is forgotten in files", "src/options/table.cpp", "row.name == name || std::find", "row.name == name && std::find",
      "unit:[options]"),
     ("another --resume goes on in a run's folder", "src/run/begin/beginning.cpp", "earlier.options.resume == options.resume;", "true;", "unit:[beginning]"),
     ("a longer run is finished already", "src/run/begin/beginning.cpp", "earlier.options == options) result", "true) result", "unit:[beginning]"),
     ("a run goes on with another option", "src/run/begin/beginning.cpp", "row.restart == Restart::fixed || (", "row.function || (", "unit:[beginning]"),
-    ("two options that exclude each other", "src/options/table.cpp", "require(!options.holds(one) || !options.holds(other),",
-     "require(true || !options.holds(other),", "unit:[#test_config]"),
+    ("two options that exclude each other", "src/options/table.cpp", "require(!options.holds(refused.one) || !options.holds(refused.other),",
+     "require(true || !options.holds(refused.other),", "unit:[#test_config],[#test_laws]"),
     ("an evaluation that attacks nothing", "src/options/attack_words.cpp", "lower_case(word) != \"none\"", "true",
-     "unit:[#test_config]"),
+     "unit:[#test_config],[#test_laws]"),
     ("clean logits that no attack asks for", "src/train/plan/goal.cpp", "  if (!climbs_goal(options.attack)) goal = {.spread = goal.spread};\n",
      "", "unit:[trainer]"),
     ("AWP keeps images side by side", "src/batch/buffers/kept_batches.cpp", "floats_ += whole_groups(floats);",
