@@ -1,11 +1,11 @@
 """Where faults can be put into the program, and the text of a program that has them all: each is behind dat_mutant(N).
 
 Faults are looked for in functions of src, include and kernels as clang reads them. Left out are, by rule:
-- what a build without nvcc does not compile (kernels on a GPU), and what only an instruction set that this processor lacks runs;
+- what a build without nvcc does not compile (kernels on a GPU);
 - what the compiler computes: constexpr variables, template arguments, sizes of arrays, labels of cases;
-- text for people: arguments of messages, log lines and thrown errors, and the calls that print them;
+- text for people: arguments of messages, log lines and thrown errors, and the calls that print them (PRINTS);
 - hints that change no result (HINTS), and the headers of loops that OpenMP reads;
-- FOLDERS whose results are looked at, not tested.
+- LEFT_OUT, which no test on any machine can judge.
 """
 
 import collections
@@ -19,19 +19,17 @@ import shlex
 
 PRINTS = re.compile(r"fail(_with|ure)?|say(_\w+)?|warn(ing)?|print(_\w+)?|info|note|format(_to)?|[fs]?printf|fputs|quoted(_\w+)?")
 HINTS = re.compile(r"reserve|shrink_to_fit|madvise|posix_\w+|setvbuf|\w*prefetch\w*|yield|sleep_for|omp_set_\w+")
-FOLDERS = {
-    "src/record/pictures/": "how a drawing looks",
-    "src/measure/": "how long something takes",
-}
-INSTRUCTIONS = {"winograd_avx2": "avx2", "winograd_avx512": "avx512f", "amx_convolution": "amx_bf16"}
-
+LEFT_OUT = {"src/record/pictures/": "how a drawing looks", "src/measure/": "how long something takes",
+            "src/backend/cpu/amx_": "instructions that most processors lack"}
 OPERATORS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "+": "-", "-": "+", "*": "/", "/": "*", "%": "/",
              "&&": "||", "||": "&&", "&": "|", "|": "&", "<<": ">>", ">>": "<<", "+=": "-=", "-=": "+=", "*=": "/=", "/=": "*=",
              "|=": "&=", "&=": "|="}
 FUNCTIONS = {"FUNCTION_DECL", "CXX_METHOD", "CONSTRUCTOR", "DESTRUCTOR", "FUNCTION_TEMPLATE", "CONVERSION_FUNCTION"}
+CLASSES = {"CLASS_DECL", "STRUCT_DECL", "CLASS_TEMPLATE"}
 FIXED = {"STATIC_ASSERT", "ENUM_CONSTANT_DECL", "FIELD_DECL", "PARM_DECL", "CXX_THROW_EXPR", "TEMPLATE_TYPE_PARAMETER",
          "TEMPLATE_NON_TYPE_PARAMETER", "TYPE_REF", "TEMPLATE_REF", "DECL_REF_EXPR", "TYPE_ALIAS_DECL"}
-INTEGER = re.compile(r"(?i)(0x[0-9a-f']+|0|[1-9][0-9']*)(u?l{0,2}|u?z)")
+LITERALS = {"INTEGER_LITERAL", "FLOATING_LITERAL", "CXX_BOOL_LITERAL_EXPR"}
+NUMBERS = {"INT", "LONG", "UINT", "ULONG", "FLOAT", "DOUBLE", "USHORT", "UCHAR", "LONGLONG", "ULONGLONG"}
 
 # The table is shared memory where DAT_MUTANT_SEEN names a file: what is killed has said what it came past.
 HEADER = """#pragma once
@@ -64,192 +62,148 @@ __attribute__((constructor(101))) static void dat_read_mutants() {
 """
 
 
-class File:
-    """Candidates of one file, as clang's cursors are walked."""
+def other_literal(text):
+    """n -> n + 1, true -> false; empty for what is neither a number nor a truth."""
+    if text in ("true", "false"):
+        return "false" if text == "true" else "true"
+    if whole := re.fullmatch(r"(?i)(0x[0-9a-f']+|0|[1-9][0-9']*)(u?l{0,2}|u?z)", text):
+        return str(int(whole[1].replace("'", ""), 0) + 1) + whole[2]
+    if re.fullmatch(r"(?i)[0-9.']+(e[-+]?[0-9]+)?f?", text):
+        value = float(text.rstrip("fF").replace("'", ""))
+        return repr(value + 1 if abs(value) < 1e6 else 2 * value) + ("F" if text[-1] in "fF" else "")
+    return ""
 
-    def __init__(self, name, text):
-        self.name, self.text, self.found = name, text, []
+
+class Walk:
+    """The candidates of one translation unit, by file."""
+
+    def __init__(self, tree, files):
+        self.tree, self.files, self.found = tree + "/", files, {}
+
+    def unit(self, root):
+        for cursor in root.get_children():
+            name = os.path.normpath(cursor.location.file.name).removeprefix(self.tree) if cursor.location.file else ""
+            if name in self.files and name.startswith(("src/", "include/", "kernels/")) and not name.startswith(tuple(LEFT_OUT)):
+                self.name, self.text = name, self.files[name]
+                self.visit(cursor, "", "", False)
+        return self.found
 
     def part(self, begin, end):
         return self.text[begin:end].decode(errors="replace")
 
     def beside(self, begin, end):
         """The characters before and after an expression."""
-        return self.text[:begin].rstrip()[-1:].decode(), self.text[end:end + 200].lstrip()[:1].decode()
+        return self.text[:begin].rstrip()[-1:].decode(errors="replace"), self.text[end:end + 200].lstrip()[:1].decode(errors="replace")
 
-    def add(self, group, kind, function, begin, end, **more):
+    def add(self, group, kind, function, cursor, **more):
         """more: wrap, with # for the number and @ for the text; or the operator's place and the other one."""
+        begin, end = cursor.extent.start.offset, cursor.extent.end.offset
         if function and begin < end:
-            self.found.append({"file": self.name, "function": function, "group": group, "kind": kind, "begin": begin, "end": end} | more)
+            self.found.setdefault(self.name, []).append(
+                {"file": self.name, "function": function, "group": group, "kind": kind, "begin": begin, "end": end} | more)
 
-    # What follows looks at one cursor each.
-
-    def operator(self, cursor, function, begin, end, parent, statement):
-        left, right = list(cursor.get_children())[:2]
+    def operator(self, cursor, function, parent, statement):
+        left, right = cursor.get_children()
         at, to = left.extent.end.offset, right.extent.start.offset
-        sign = self.part(at, to).strip()
-        if sign not in OPERATORS or not at < to:
-            return
-        if cursor.type.get_canonical().kind.name in ("POINTER", "RECORD") or (sign in "+-*/%" and left.type.get_canonical().kind.name == "POINTER"):
+        sign, kind = self.part(at, to).strip(), left.type.get_canonical().kind.name
+        if sign not in OPERATORS or kind == "RECORD" or (kind == "POINTER" and sign in "+-*/%"):
             return
         at += self.part(at, to).index(sign)
         # One turn too many would be memory behind an array, which need not be seen; one too few is defined.
         other = "< -1 +" if parent == "FOR_STMT" and sign == "<" else OPERATORS[sign]
-        self.add("operator", f"{sign} -> {other}", function, begin, end, at=at, to=at + len(sign), other=other, void=statement)
+        self.add("operator", f"{sign} -> {other}", function, cursor, at=at, to=at + len(sign), other=other, void=statement)
 
-    def literal(self, cursor, function, begin, end, parent):
-        text = self.part(begin, end)
-        before, after = self.beside(begin, end)
-        if before == "[" and parent == "VAR_DECL" or (parent not in ("BINARY_OPERATOR", "UNARY_OPERATOR") and (before == "<" or after == ">")):
-            return
-        number = INTEGER.fullmatch(text)
-        if text in ("true", "false"):
-            other = "false" if text == "true" else "true"
-        elif number:
-            other = str(int(number[1].replace("'", ""), 0) + 1) + number[2]
-        elif re.fullmatch(r"[0-9.']+(e[-+]?[0-9]+)?[fF]?", text):
-            value = float(text.rstrip("fF").replace("'", ""))
-            other = repr(value + 1 if abs(value) < 1e6 else 2 * value) + ("F" if text[-1] in "fF" else "")
-        else:
-            return
-        self.add("constant", f"{text} -> {other}", function, begin, end, wrap=f"(dat_mutant(#) ? {other} : @)")
+    def literal(self, cursor, function, parent):
+        text = self.part(cursor.extent.start.offset, cursor.extent.end.offset)
+        before, after = self.beside(cursor.extent.start.offset, cursor.extent.end.offset)
+        computed = parent not in ("BINARY_OPERATOR", "UNARY_OPERATOR") and (before == "<" or after == ">")
+        if other_literal(text) and not computed and not (before == "[" and parent == "VAR_DECL"):
+            self.add("constant", f"{text} -> {other_literal(text)}", function, cursor, wrap=f"(dat_mutant(#) ? {other_literal(text)} : @)")
 
-    def condition(self, condition, function, begin, end):
-        for value in ("true", "false"):
-            self.add("condition", f"condition -> {value}", function, begin, end, wrap=f"(dat_mutant(#) ? {value} : static_cast<bool>(@))")
+    def statement(self, cursor, function):
+        begin, end = cursor.extent.start.offset, cursor.extent.end.offset
+        called = re.search(r"(\w*)\(", self.part(begin, end) + "(")[1]
+        if self.beside(begin, end)[1] == ";" and not HINTS.fullmatch(called):
+            self.add("statement", "dropped", function, cursor, wrap="(dat_mutant(#) ? static_cast<void>(0) : static_cast<void>(@))")
 
-    def statement(self, cursor, function, begin, end):
-        after = self.beside(begin, end)[1]
-        name = self.part(begin, end).split("(")[0]
-        called = re.split(r"\W+", name)[-1] if "(" in self.part(begin, end) else ""
-        if after == ";" and not HINTS.fullmatch(called):
-            self.add("statement", "dropped", function, begin, end, wrap="(dat_mutant(#) ? static_cast<void>(0) : static_cast<void>(@))")
-
-    def result(self, value, function, begin, end):
+    def result(self, value, function):
         kind = value.type.get_canonical().kind.name
         if kind == "BOOL":
-            self.add("result", "result negated", function, begin, end, wrap="(dat_mutant(#) ? !(@) : (@))")
-        elif kind in ("INT", "LONG", "UINT", "ULONG", "FLOAT", "DOUBLE", "USHORT", "UCHAR", "LONGLONG", "ULONGLONG"):
-            self.add("result", "result + 1", function, begin, end, wrap="(dat_mutant(#) ? (@) + 1 : (@))")
+            self.add("result", "result negated", function, value, wrap="(dat_mutant(#) ? !(@) : (@))")
+        elif kind in NUMBERS:
+            self.add("result", "result + 1", function, value, wrap="(dat_mutant(#) ? (@) + 1 : (@))")
 
-
-class Walk:
-    """One translation unit."""
-
-    def __init__(self, tree, files):
-        self.tree, self.files, self.here = tree + "/", files, {}
-
-    def file_of(self, cursor):
-        name = os.path.normpath(cursor.location.file.name) if cursor.location.file else ""
-        if not name.startswith(self.tree):
-            return None
-        name = name[len(self.tree):]
-        if not name.startswith(("src/", "include/", "kernels/")) or name not in self.files or left_out(name):
-            return None
-        return self.here.setdefault(name, File(name, self.files[name]))
-
-    def unit(self, root):
-        for cursor in root.get_children():
-            file = self.file_of(cursor)
-            if file:
-                self.visit(file, cursor, "", "", False)
-        return self.here
-
-    def visit(self, file, cursor, function, parent, statement):
-        """function: the named one around the cursor; parent: the kind around it; statement: whether its value is dropped."""
-        kind, begin, end = cursor.kind.name, cursor.extent.start.offset, cursor.extent.end.offset
-        if kind in FIXED:
+    def condition(self, cursor, children, function):
+        if "constexpr" in self.part(cursor.extent.start.offset, children[0].extent.start.offset):
             return
+        whole = cursor.kind.name == "CONDITIONAL_OPERATOR"
+        for child in children[:1 if whole else 2]:
+            before, after = self.beside(child.extent.start.offset, child.extent.end.offset)
+            if whole or (before in "(;" and after == ")" and child.kind.is_expression()):
+                for value in ("true", "false"):
+                    self.add("condition", f"condition -> {value}", function, child,
+                             wrap=f"(dat_mutant(#) ? {value} : static_cast<bool>(@))")
+
+    def visit(self, cursor, function, parent, statement):
+        """function: the named one around the cursor; parent: the kind around it; statement: whether its value is dropped."""
+        kind, called, children = cursor.kind.name, cursor.spelling or "", list(cursor.get_children())
         if kind.startswith("UNEXPOSED"):  # a conversion, or what a loop of OpenMP is wrapped in
-            for child in cursor.get_children():
-                self.visit(file, child, function, parent, statement)
+            for child in children:
+                self.visit(child, function, parent, statement)
+            return
+        if kind in FIXED or (kind == "VAR_DECL" and "constexpr" in self.part(cursor.extent.start.offset, cursor.location.offset)):
             return
         if kind in FUNCTIONS:
-            if cursor.semantic_parent and cursor.semantic_parent.kind.name in ("CLASS_DECL", "STRUCT_DECL", "CLASS_TEMPLATE"):
-                function = f"{cursor.semantic_parent.spelling}::{cursor.spelling}"
-            else:
-                function = cursor.spelling
-            function = function if cursor.is_definition() else ""
-        if kind == "VAR_DECL" and "constexpr" in file.part(begin, cursor.location.offset):
-            return
-        children = list(cursor.get_children())
+            of = cursor.semantic_parent
+            function = (f"{of.spelling}::" if of and of.kind.name in CLASSES else "") + called if cursor.is_definition() else ""
         if kind in ("BINARY_OPERATOR", "COMPOUND_ASSIGNMENT_OPERATOR") and len(children) == 2:
-            file.operator(cursor, function, begin, end, parent, statement)
-        elif kind in ("INTEGER_LITERAL", "FLOATING_LITERAL", "CXX_BOOL_LITERAL_EXPR"):
-            file.literal(cursor, function, begin, end, parent)
+            self.operator(cursor, function, parent, statement)
+        elif kind in LITERALS:
+            self.literal(cursor, function, parent)
         elif kind == "RETURN_STMT" and children:
-            file.result(children[0], function, children[0].extent.start.offset, children[0].extent.end.offset)
+            self.result(children[0], function)
         elif kind in ("IF_STMT", "CONDITIONAL_OPERATOR"):
-            self.look_at_condition(file, cursor, children, function)
-        if kind == "CALL_EXPR" and PRINTS.fullmatch(cursor.spelling or ""):
+            self.condition(cursor, children, function)
+        if kind == "CALL_EXPR" and PRINTS.fullmatch(called):
             return
         if statement and kind in ("CALL_EXPR", "COMPOUND_ASSIGNMENT_OPERATOR", "BINARY_OPERATOR", "UNARY_OPERATOR"):
-            file.statement(cursor, function, begin, end)
-        if kind == "CALL_EXPR" and (cursor.spelling or "").startswith("require"):
+            self.statement(cursor, function)
+        if kind == "CALL_EXPR" and called.startswith("require"):
             children = children[:2]  # the callee and the condition: the others are a message
         elif kind == "CASE_STMT":
             children = children[1:]
         elif kind == "FOR_STMT" and parent.startswith("OMP"):
             children = children[-1:]
         for child in children:
-            self.visit(file, child, function, kind, is_statement(file, kind, child, children[0]))
-
-    def look_at_condition(self, file, cursor, children, function):
-        if "constexpr" in file.part(cursor.extent.start.offset, children[0].extent.start.offset):
-            return
-        for child in children[:2] if cursor.kind.name == "IF_STMT" else children[:1]:
-            begin, end = child.extent.start.offset, child.extent.end.offset
-            before, after = file.beside(begin, end)
-            if cursor.kind.name != "IF_STMT" or (before in "(;" and after == ")" and child.kind.is_expression()):
-                file.condition(child, function, begin, end)
+            at = child.extent.start.offset
+            self.visit(child, function, kind, kind in ("COMPOUND_STMT", "CASE_STMT", "DEFAULT_STMT") or (
+                kind in ("IF_STMT", "FOR_STMT", "WHILE_STMT", "CXX_FOR_RANGE_STMT") and at > children[0].extent.start.offset and
+                self.beside(at, at)[0] in (")", "e")))  # after the parenthesis, or after else
 
 
-def is_statement(file, kind, child, first):
-    """Whether the value of an expression of this parent is dropped."""
-    if kind in ("COMPOUND_STMT", "CASE_STMT", "DEFAULT_STMT"):
-        return True
-    at = child.extent.start.offset
-    return kind in ("IF_STMT", "FOR_STMT", "WHILE_STMT", "CXX_FOR_RANGE_STMT") and at > first.extent.start.offset and \
-        file.beside(at, 0)[0] in (")", "e")
-
-
-def left_out(name):
-    if name.startswith(tuple(FOLDERS)):
-        return True
-    stem = os.path.basename(name).split(".")[0]
-    return stem in INSTRUCTIONS and not re.search(rf"\b{INSTRUCTIONS[stem]}\b", open("/proc/cpuinfo").read())
-
-
-def arguments_of(command):
-    """Arguments of the compiler that say what a source means."""
-    words, kept = shlex.split(command)[1:-1], ["-mavx2", "-mfma", "-w"]
-    for k, word in enumerate(words):
-        if word in ("-isystem", "-include"):
-            kept += words[k:k + 2]
-        elif word.startswith(("-I", "-D", "-std", "-mavx512", "-fopenmp")):
-            kept.append(word)
-    return kept
-
-
-def of_unit(path, arguments, tree, files):
+def of_unit(path, command, tree, files):
     """What clang finds in one translation unit, by file."""
     try:
         import clang.cindex as clang
     except ImportError:
         raise SystemExit("mutate.py: clang's bindings for Python are missing: apt-get install python3-clang-16, and use /usr/bin/python3")
-    unit = clang.Index.create().parse(path, arguments)
-    return {name: file.found for name, file in Walk(tree, files).unit(unit.cursor).items()}
+    words, arguments = shlex.split(command)[1:-1], ["-mavx2", "-mfma", "-w"]
+    for k, word in enumerate(words):
+        if word.startswith(("-I", "-D", "-std", "-mavx512", "-fopenmp")):
+            arguments.append(word)
+        elif word in ("-isystem", "-include"):
+            arguments += words[k:k + 2]
+    return Walk(tree, files).unit(clang.Index.create().parse(path, arguments).cursor)
 
 
 def candidates(commands, tree, files, only):
     """By file, in the order of the text, every fault that can be put there."""
-    units = [(entry["file"], arguments_of(entry["command"]), tree, files) for entry in json.load(open(commands))
+    units = [(entry["file"], entry["command"], tree, files) for entry in json.load(open(commands))
              if entry["file"].startswith((f"{tree}/src/", f"{tree}/kernels/")) or re.search(r"/dat_\w+\.dir/Unity/", entry["file"])]
     found = {}
     with multiprocessing.Pool() as pool:
         for there in pool.starmap(of_unit, units, chunksize=1):
-            for name, mutants in there.items():
-                found.setdefault(name, mutants)
+            found = there | found
     counts = collections.Counter()
     for name in sorted(found):
         found[name].sort(key=lambda m: (m["begin"], m["end"], m["kind"]))
@@ -283,61 +237,43 @@ def lottery(found, files, seed):
 
 def by_hand(files):
     """The mutants of by_hand.txt: quotes that are found once in their file."""
-    found, name = [], ""
+    found = []
     for line in open(f"{os.path.dirname(os.path.abspath(__file__))}/by_hand.txt"):
-        line = line.rstrip("\n")
-        if not line or line.startswith("#"):
+        if line.startswith("#"):
             continue
-        if "  =>  " not in line:
-            name = line
-            continue
-        quote, other, what = re.fullmatch(r"\s*(.+?)  =>  (.*?)  // (.+)", line).groups()
+        name, quote, other, what = re.fullmatch(r"(\S+)  (.+?)  =>  (.*?)  // (.+)\n", line).groups()
         count = files.get(name, b"").count(quote.encode())
         if count != 1:
             raise SystemExit(f"by_hand.txt: '{what}' fits {name} {count} times, not once: {quote}")
         begin = files[name].index(quote.encode())
-        end = begin + len(quote.encode())
         wrap = f"if (dat_mutant(#)) {{ {other} }} else {{ @ }}" if quote.endswith(";") else f"(dat_mutant(#) ? ({other}) : (@))"
-        found.append({"file": name, "begin": begin, "end": end, "wrap": wrap, "name": f"{name}: {what}", "by_hand": True,
-                      "text": f"{quote}  =>  {other}"})
+        found.append({"file": name, "begin": begin, "end": begin + len(quote.encode()), "wrap": wrap, "name": f"{name}: {what}",
+                      "by_hand": True, "text": f"{quote}  =>  {other}"})
     return found
 
 
 def instrumented(text, numbered, header):
     """A file's text with its mutants in it. numbered: pairs of a number and a mutant."""
-    text = text.decode()
-    offsets = Offsets(text)
     ordered = sorted(numbered, key=lambda pair: (pair[1]["begin"], -pair[1]["end"], "at" in pair[1], pair[0]))
 
     def within(begin, end, there):
-        out, position = "", begin
+        out = b""
         while there:
-            number, mutant = there[0]
-            first, last = offsets[mutant["begin"]], offsets[mutant["end"]]
-            inner = [pair for pair in there[1:] if pair[1]["end"] <= mutant["end"]]
-            there = there[1 + len(inner):]
-            out += text[position:first] + one(number, mutant, first, last, inner)
-            position = last
-        return out + text[position:end]
+            first, last = there[0][1]["begin"], there[0][1]["end"]
+            inner = [pair for pair in there[1:] if pair[1]["end"] <= last]
+            out += text[begin:first] + one(*there[0], inner)
+            there, begin = there[1 + len(inner):], last
+        return out + text[begin:end]
 
-    def one(number, mutant, first, last, inner):
+    def one(number, mutant, inner):
+        begin, end = mutant["begin"], mutant["end"]
         if "at" not in mutant:
-            return mutant["wrap"].replace("#", str(number)).replace("@", within(first, last, inner))
-        at, to = offsets[mutant["at"]], offsets[mutant["to"]]
-        left = within(first, at, [pair for pair in inner if pair[1]["end"] <= mutant["at"]])
-        right = within(to, last, [pair for pair in inner if pair[1]["begin"] >= mutant["to"]])
-        void = "static_cast<void>" if mutant["void"] else ""
-        return f"(dat_mutant({number}) ? {void}({left}{mutant['other']}{right}) : {void}({left}{text[at:to]}{right}))"
+            return mutant["wrap"].replace("#", str(number)).encode().replace(b"@", within(begin, end, inner))
+        left = within(begin, mutant["at"], [pair for pair in inner if pair[1]["end"] <= mutant["at"]])
+        right = within(mutant["to"], end, [pair for pair in inner if pair[1]["begin"] >= mutant["to"]])
+        both = [b"static_cast<void>"[:17 * mutant["void"]] + b"(" + left + sign + right + b")"
+                for sign in (mutant["other"].encode(), text[mutant["at"]:mutant["to"]])]
+        return b"(dat_mutant(%d) ? %s : %s)" % (number, *both)
 
-    begin = text.index("\n") + 1 if text.startswith("#pragma once") else 0
-    return f'{text[:begin]}#include "{header}"\n{within(begin, len(text), ordered)}'.encode()
-
-
-class Offsets:
-    """Places of bytes as places of characters."""
-
-    def __init__(self, text):
-        self.bytes = None if text.isascii() else text.encode()
-
-    def __getitem__(self, offset):
-        return offset if self.bytes is None else len(self.bytes[:offset].decode())
+    begin = text.index(b"\n") + 1 if text.startswith(b"#pragma once") else 0
+    return text[:begin] + f'#include "{header}"\n'.encode() + within(begin, len(text), ordered)

@@ -1,14 +1,14 @@
 """Faults in the program, and which test sees each: a measure of the suite.
 
 Draws faults at random over all functions of src, include and kernels (another operator, another constant, a dropped
-statement, a decided condition, another result), adds those of by_hand.txt beside this file, and compiles all of them into one copy of the
-program in build/mutations: DAT_MUTANT=17,204 in the environment turns two of them on. One run of every entry of ctest says which
-faults it comes past (DAT_MUTANT_SEEN=FILE); then each fault runs these entries, cheapest first, until one is red. Faults that nothing
-has seen so far run together, and a red entry is run again with half of them.
+statement, a decided condition, another result), adds those of by_hand.txt, and compiles all of them into one copy of the
+program in build/mutations: DAT_MUTANT=17,204 in the environment turns two of them on. One run of every entry of ctest
+says which faults it comes past (DAT_MUTANT_SEEN=FILE); then each fault runs these entries, cheapest first, until one is
+red. Faults that nothing has seen so far run together, and a red entry is run again with half of them.
 
-The same command goes on where it was stopped. Changed sources of the program begin anew; with changed tests, what
-survived is tried again. Exit code 0: all that was drawn is judged, and SEEN of it was seen; 1: less; 2: something is wrong
-with the run itself; 3: --minutes are over, run it again.
+The same command goes on where it was stopped. Other sources of the program begin anew; with other tests, what survived
+is tried again. Exit code 0: all is judged, and SEEN of it was seen; 1: less; 2: something is wrong with the run itself;
+3: --minutes are over, run it again.
 """
 
 import argparse
@@ -50,16 +50,6 @@ def say(text):
 def give_up(text, code=2):
     say(f"mutate.py: {text}")
     sys.exit(code)
-
-
-class Clock:
-    """The time that --minutes leaves."""
-
-    def __init__(self, minutes):
-        self.end = time.monotonic() + 60 * minutes if minutes else float("inf")
-
-    def left(self):
-        return self.end - time.monotonic()
 
 
 def write_if_other(path, content):
@@ -112,11 +102,11 @@ def configure():
 
 
 def build(drawn, clock, jobs):
-    """Builds all; returns the numbers of mutants that do not compile."""
+    """Builds all until the clock says that no seconds are left; returns the numbers of mutants that do not compile."""
     making = subprocess.Popen(["ninja", "-C", BUILD, "-k", "0", "-j", str(jobs)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               text=True, errors="replace", start_new_session=True)
     try:
-        text, _ = making.communicate(timeout=None if clock.left() == float("inf") else max(1, clock.left()))
+        text, _ = making.communicate(timeout=max(1, clock()))
     except subprocess.TimeoutExpired:
         os.killpg(making.pid, signal.SIGINT)
         making.communicate()
@@ -221,18 +211,15 @@ class Judgement:
 
     def measure(self, entry):
         """The entry without a mutant: its seconds, and the mutants that it comes past."""
-        if entry.name in self.measured or self.clock.left() < 0:
+        if entry.name in self.measured or self.clock() < 0:
             return
         path = f"{WORK}/seen/{entry.name}"
         os.makedirs(f"{WORK}/seen", exist_ok=True)
         with open(path, "wb") as file:
             file.write(bytes(len(self.drawn) + 1))
         begin = time.monotonic()
-        limit = min(entry.timeout, max(1.0, self.clock.left() + 60))
-        said = entry.run({"DAT_MUTANT_SEEN": path}, limit, fast=False)
+        said = entry.run({"DAT_MUTANT_SEEN": path}, entry.timeout, fast=False)
         seconds = time.monotonic() - begin
-        if said is not None and seconds >= limit and limit < entry.timeout:
-            return  # --minutes are over
         reached = [n for n, byte in enumerate(open(path, "rb").read()) if byte]
         self.keep({"kind": "entry", "entry": entry.name, "seconds": round(seconds, 1), "said": said, "reached": reached})
         say(f"  {entry.name:<32} {seconds:6.1f} s, {len(reached):>4} mutants{'' if said is None else ', RED without a mutant: ' + said}")
@@ -246,7 +233,7 @@ class Judgement:
         known, size = self.measured[entry.name], 1
         limit = max(20.0, 3 * known["seconds"])
         while group := self.open_in(entry)[:size]:
-            if self.clock.left() < known["seconds"]:
+            if self.clock() < known["seconds"]:
                 return
             said = entry.run({"DAT_MUTANT": ",".join(map(str, group))}, limit)
             if said is not None and len(group) > 1:
@@ -270,15 +257,13 @@ class Judgement:
     def table(self, rejected):
         """The result as text, and the fraction that is seen."""
         reached = {n for line in self.measured.values() for n in line["reached"]}
-        numbers = range(1, len(self.drawn) + 1)
         lines, rooms = [], collections.defaultdict(lambda: [0, 0])
-        for n in numbers:
-            room = rooms["by hand" if self.drawn[n - 1].get("by_hand") else "/".join(self.drawn[n - 1]["file"].split("/")[:2])]
+        for n, mutant in enumerate(self.drawn, 1):
+            room = rooms["by hand" if mutant.get("by_hand") else "/".join(mutant["file"].split("/")[:2])]
             room[0] += n in self.seen
             room[1] += 1
             if n not in self.seen:
-                lines.append(f"SURVIVED {n}{'' if n in reached else ' (no test comes past)'}: {self.drawn[n - 1]['name']}")
-                lines.append(f"    {self.drawn[n - 1]['text']}")
+                lines.append(f"SURVIVED {n}{'' if n in reached else ' (no test comes past)'}: {mutant['name']}\n    {mutant['text']}")
         lines += [f"{room:<24} {good:>4} of {all_:>4} seen" for room, (good, all_) in sorted(rooms.items())]
         by = collections.Counter(entry for entry, _ in self.seen.values())
         lines.append("seen by: " + ", ".join(f"{entry} {count}" for entry, count in by.most_common()))
@@ -335,9 +320,13 @@ def main():
     if arguments.check:
         say(f"{len(mutants.by_hand(files))} mutants by hand fit")
         return 0
-    clock = Clock(arguments.minutes)
+    end = time.monotonic() + 60 * (arguments.minutes or 1e5)
+
+    def clock():
+        return end - time.monotonic()
+
     known = json.load(open(DRAWN)) if arguments.table else begin(files, arguments, clock)
-    tests = digest(files, lambda name: name.startswith("tests/") and not name in OWN)
+    tests = digest(files, lambda name: name.startswith("tests/") and name not in OWN)
     judgement = Judgement(known["drawn"], tests, clock, arguments.jobs)
     done = arguments.table or judgement.work(arguments.entries)
     text, part = judgement.table(known["rejected"])
