@@ -32,6 +32,13 @@ std::string Bound::with_settings(const OptionRow& row, const std::string& text) 
   return text_of(words);
 }
 
+bool Bound::counts(const OptionRow& row) const {
+  if (row.parent.empty()) return true;
+  const OptionRow& parent = *table_.find(row.parent);
+  const std::vector<MemberWord> words = read_member_words(text_of(field(parent), parent.range, false));
+  return std::any_of(words.begin(), words.end(), [&](const MemberWord& word) { return has(row, word.name); });
+}
+
 void Bound::take(const OptionRow& row, const std::vector<Value>& values, const std::string& where) {
   const std::vector<const OptionRow*> settings = table_.settings_of(row);
   if (settings.empty()) return assign(values, row.range, where, field(row));

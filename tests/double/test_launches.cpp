@@ -210,10 +210,7 @@ TEST_CASE("Recorded passes have the bits of called ones", "[double]") {
   if (form == "trades" || form == "epochs") options.attack_bn = "eval";
   options.lambda = form == "clean" ? 0.5 : 0;
   options.label_smoothing = form == "clean" ? 0.1 : 0;
-  if (form == "warm") {
-    options.warm_start = 3;
-    options.attack_reuse = true;
-  }
+  if (form == "warm") options.warm_start = 3;
   if (form == "sizes") options.train_size = by_epoch({{8, 0}, {16, 1}});
   if (form == "weights") options.awp_gamma = 0.01;
   if (form == "epochs") {
@@ -227,8 +224,7 @@ TEST_CASE("Recorded passes have the bits of called ones", "[double]") {
     options.average = "ema";
   }
   if (form == "frozen") {
-    options.freeze = "conv1";
-    options.freeze_epochs = 1;
+    options.freeze = test::by_epoch<std::string>({{"conv1", 0}, {"none", 1}});
     options.head_lr = 0.1;
   }
   if (form == "bad") {  // from the second step on

@@ -23,9 +23,7 @@ constexpr int kFrom = 2;
 /// The last rank cheats, behind kFrom steps.
 [[nodiscard]] TrainOptions with_cheat(TrainOptions options, const std::string& name) {
   options.attackers = {world().size() - 1};
-  options.cheat = {name};
-  options.cheat_from = {kFrom};
-  options.cheat_delay = 2;
+  options.cheat = {name + (cheats().reads(name, "cheat:delay") ? ":2@" : "@") + std::to_string(kFrom)};
   return options;
 }
 

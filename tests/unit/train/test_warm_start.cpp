@@ -212,25 +212,3 @@ TEST_CASE(
   CHECK(twice.losses[0] == without.losses[0]);  // evaluations start at random
   CHECK(twice.weights[1] != without.weights[1]);
 }
-
-TEST_CASE("With the last step reused, a run trains on K - 1 steps and keeps K", "[trainer]") {
-  TrainOptions options = some_epochs();
-  options.warm_start = 3;
-  options.attack_bn = "train";
-  const auto world = Communicator::single();
-  const auto state = [&](int steps, bool reuse, int time) {
-    options.attack_steps = steps;
-    options.attack_reuse = reuse;
-    Trainer trainer(*world, options);
-    trainer.start();
-    for (int k = 0; k < time; ++k) (void)trainer.step(false);
-    return std::pair{trainer.weights_hash(), trainer.capture().bytes.at("perturbations").values};
-  };
-  const auto [weights, kept] = state(3, true, 1);
-  CHECK(weights == state(2, false, 1).first);
-  CHECK(kept == state(3, false, 1).second);
-  CHECK(kept != state(2, false, 1).second);
-  // In the next epoch, attacks start from there.
-  CHECK(state(3, true, kEpoch).first == state(2, false, kEpoch).first);
-  CHECK(state(3, true, kEpoch + 1).first != state(2, false, kEpoch + 1).first);
-}
