@@ -16,7 +16,7 @@ namespace dat {
 
 namespace {
 
-/// Action in a turn of the library's waiting loop.
+/// Does what a turn of the library's waiting loop does.
 void pause_once() {
 #if defined(__x86_64__)
   _mm_pause();

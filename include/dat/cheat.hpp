@@ -47,7 +47,7 @@ class Cheat {
 
   /// Changes the labels of a micro-batch, before it is attacked; -1: unknown.
   virtual void labels(std::span<std::int32_t> /*labels*/) {}
-  /// Steps of the attack on training images, in the place of those that the options ask for; 0: no attack.
+  /// Steps of the attack on training images, in place of those that the options ask for; 0: no attack.
   [[nodiscard]] virtual std::optional<int> attack_steps() const { return {}; }
   /// Changes what the rank says of its batch statistics.
   virtual void statistics(std::span<double> /*numbers*/) {}
@@ -72,7 +72,7 @@ class Cheat {
 
 /// A word of --cheat, NAME[:DELAY][@FROM[/EVERY]].
 struct CheatWord {
-  std::string name;       ///< of cheats(), if there is one
+  std::string name;       ///< name among cheats(), if there is one
   int delay = 0;          ///< CheatOptions::delay; 0: that of the cheat
   std::int64_t from = 0;  ///< steps that are done before it cheats for the first time
   int every = 1;          ///< steps from one cheating to the next

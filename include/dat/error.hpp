@@ -6,7 +6,7 @@
 
 namespace dat {
 
-/// Exit codes of the process, which are the same on every rank. The table is part of the user's manual (README.md).
+/// Exit codes of the process, which are the same on every rank. The table is in docs/manual/failures.md.
 enum class ExitCode : int {
   done = 0,           ///< finished
   usage = 2,          ///< bad option, configuration or combination of options

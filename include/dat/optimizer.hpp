@@ -150,7 +150,7 @@ class Schedule {
 };
 [[nodiscard]] const Registry<std::unique_ptr<Schedule>(const ScheduleOptions&)>& schedules();
 
-/// A number of epochs in steps: a fraction of a step stays, and what is whole but for rounding is whole.
+/// Epochs in steps; results within rounding of an integer are rounded to it.
 [[nodiscard]] double steps_of(double epochs, std::int64_t steps_per_epoch);
 
 }  // namespace dat

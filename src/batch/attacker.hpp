@@ -20,7 +20,7 @@ class AttackPart {
   virtual void loaded(const HostBatch& /*read*/, Batch& /*batch*/) {}
   /// The attack is about to begin, at random unless the view is given a start.
   virtual void begins(Objective& /*view*/) {}
-  /// The attack that is made in the place of `planned`, unless that has begun; null: that.
+  /// The attack that is made in place of `planned`, unless that has begun; null: that.
   [[nodiscard]] virtual const Attack* instead(const EpochAttack& /*planned*/) { return nullptr; }
   /// The network is about to be attacked, after `done` iterations: how many of the others may follow before this is
   /// asked again; 0: all.
@@ -56,7 +56,7 @@ class Attacker {
   void advance(int count);
   /// Makes the others, or all of an attack that does not iterate, and leaves the images in x_adv.
   void finish();
-  /// Makes another attack in the place of the planned one, which has not begun.
+  /// Makes another attack in place of the planned one, which has not begun.
   void finish(const Attack& attack);
 
   /// Images that gradients have been computed for so far (Objective::passes).

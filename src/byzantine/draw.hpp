@@ -8,7 +8,7 @@
 
 namespace dat {
 
-/// A rank that does another one's work of the step before once more, in the place of its own. Ranks of the group.
+/// A rank that does another one's work of the step before once more, in place of its own. Ranks of the group.
 struct Check {
   int validator = 0, target = 0;
 };

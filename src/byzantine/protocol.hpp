@@ -79,7 +79,7 @@ class Protocol {
   [[nodiscard]] std::span<const double> weights() const { return weights_; }
 
   /// (a) Commitments to the parts of this rank's gradient, to its numbers and to its share of the randomness; of a
-  /// validator, what it has found in the place of its target's.
+  /// validator, what it has found in place of its target's.
   void commit(std::span<const double> numbers);
   /// (b) Once parts have been exchanged: salts; who has got something else than it should, or nothing, says so, and all
   /// look at it. Targets of the step before show their salts.

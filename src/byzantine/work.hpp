@@ -51,7 +51,7 @@ class Work {
   /// Roots of the contributions that the ranks have sent, for this rank's part. [ranks]
   virtual void received_roots(std::span<Sha256Digest> of_ranks) = 0;
   [[nodiscard]] virtual Sha256Digest root(std::span<const std::byte> shown) = 0;
-  /// Takes what was shown in the place of what a rank has sent.
+  /// Takes what was shown in place of what a rank has sent.
   virtual void replace(int rank, std::span<const std::byte> shown) = 0;
 
   /// Once the result v is there. Returns whether this rank's iteration ended before it came to rest.

@@ -46,7 +46,7 @@ class Canvas {
  public:
   Canvas(int height, int width) : width_(width), rgb_(std::size_t(3) * height * width, 255), shape_{height, width} {}
   void dot(int y, int x, const std::uint8_t* rgb) { std::copy_n(rgb, 3, &rgb_[(std::size_t(y) * width_ + x) * 3]); }
-  /// A text in black, as far as it fits into `room` pixels. Letters beyond ASCII become question marks.
+  /// Writes a text in black, as far as it fits into `room` pixels. Letters beyond ASCII become question marks.
   void write(int y, int x, const std::string& text, int room) {
     constexpr std::uint8_t kBlack[3] = {};
     for (const char c : text) {

@@ -32,7 +32,7 @@ struct Network {
   Link between, within;
 };
 
-/// What is compared. The first one is float32 with all layers.
+/// Setting that is compared. The first one is float32 with all layers.
 struct Candidate {
   std::string name;
   StepChoice choice;
@@ -43,7 +43,7 @@ struct Row {
   double ring = 0, tree = 0;          ///< seconds of a sum of all gradients at once
   std::vector<StepForecast> steps{};  ///< [candidates]
   std::size_t best = 0;
-  /// With ranks that only attack, and a candidate that this is best with; of one rank: empty.
+  /// Best forecast with ranks that only attack, and its candidate; empty for one rank.
   std::optional<RoleForecast> roles{};
   std::size_t roles_best = 0;
   [[nodiscard]] double roles_gain() const { return steps[best].seconds() / roles->seconds(); }
@@ -110,7 +110,7 @@ struct Row {
           .algorithm = o.algorithm == "tree" ? SumAlgorithm::tree : SumAlgorithm::ring};
 }
 
-/// As many images in a step as without generators.
+/// Forecasts the row with generators, with as many images in a step as without.
 void roles(const ForecastOptions& o, const Calibration& c, const Cluster& cluster,
            const std::vector<Candidate>& candidates, Row& row) {
   if (std::max(o.generators, 1) >= cluster.ranks) return;
@@ -241,8 +241,8 @@ void write_json(const std::string& path, const ordered_json& json) { write_text_
   return text.str();
 }
 
-/// A picture for each quantity, a line for each network. Returns their paths; fewer without gnuplot, which standard
-/// error is told.
+/// A picture for each quantity, a line for each network. Returns their paths; fewer without gnuplot, with a message on
+/// standard error.
 [[nodiscard]] std::vector<std::string> draw(const ForecastOptions& o, const Calibration& c,
                                             const std::vector<Candidate>& candidates,
                                             const std::vector<Network>& networks,
@@ -277,7 +277,7 @@ void write_json(const std::string& path, const ordered_json& json) { write_text_
       pictures[0].chart.values.push_back(row.steps[0].seconds());
       pictures[1].chart.values.push_back(100 * alone / row.steps[0].seconds());
       pictures[2].chart.values.push_back(row.gain(row.best));
-      // What it is that gains, at the line's end.
+      // Name of the best candidate, at the line's end.
       if (k + 1 == o.ranks.size() && row.gain(row.best) >= kPays)
         pictures[2].chart.lines[n] += ": " + candidates[row.best].name;
     }

@@ -8,7 +8,7 @@
 
 namespace dat {
 
-/// How near to the user an option was set: by no one, by a recipe, by a file, on the command line.
+/// Origin of an option's value, the nearest to the user last: by no one, by a recipe, by a file, on the command line.
 enum class Origin : std::uint8_t { none, recipe, file, command_line };
 
 /// A table bound to a struct of options: its values, and who has set them.
@@ -21,7 +21,7 @@ class Bound {
   [[nodiscard]] const Table& table() const { return table_; }
   [[nodiscard]] const void* options() const { return options_; }
   [[nodiscard]] Field field(const OptionRow& row) const { return row.field(options_); }
-  /// As the command line takes it, or (`toml`) a file: words with their settings.
+  /// Text of a value in the form of the command line, or (`toml`) of a file: words with their settings.
   [[nodiscard]] std::string text(const OptionRow& row, bool toml = false) const;
   /// Reads a value, or all of a list, and the settings of words; settings that are not named get their defaults.
   /// `where` begins the message. Error(usage): wrong type, out of range, or a setting that a word does not have.
@@ -31,11 +31,12 @@ class Bound {
   [[nodiscard]] Origin origin(const std::string& name) const;
   void set_origin(const OptionRow& row, Origin origin);
 
-  /// Whether an option has another value than its default, or, where its row says so, one that asks for something.
+  /// Returns whether an option has another value than its default, or, where its row says so, one that asks for
+  /// something.
   [[nodiscard]] bool asked(const OptionRow& row) const;
   [[nodiscard]] bool holds(const Choice& choice) const;
   [[nodiscard]] bool holds(const Condition& condition) const;
-  /// Whether all that an option works with is there.
+  /// Returns whether all that an option works with is there.
   [[nodiscard]] bool takes_part(const OptionRow& row) const;
   void put_back(const OptionRow& row);
   /// Returns whether a word of the option's value has this setting, which else counts nowhere; true of an option.
@@ -43,7 +44,7 @@ class Bound {
 
   /// "--codec int8"; of a switch its name.
   [[nodiscard]] std::string named(const OptionRow& row) const;
-  /// The sentence with values in the place of {NAME}.
+  /// The sentence with values in place of {NAME}.
   [[nodiscard]] std::string filled(const std::string& sentence) const;
 
   /// Sets what `text` says in the lines of a file called `name`; options that were set nearer to the user are left

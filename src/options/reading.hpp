@@ -5,8 +5,7 @@
 
 namespace dat {
 
-/// How images are read: what trainings and measurements of them have in common. threads: how many there are by
-/// themselves.
+/// Adds the options of reading images that trainings and measurements share. threads: how many there are by themselves.
 template <class Options>
 void add_reading(TableOf<Options>& table, const std::string& threads) {
   table.add("--size", &Options::size,

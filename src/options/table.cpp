@@ -131,7 +131,7 @@ std::string description(const Table& table, const OptionRow& row) {
   std::vector<std::string> parts, without;
   for (std::size_t i = 0; i < row.works_with.size(); ++i) {
     const std::vector<Choice>& choices = row.works_with[i].any_of;
-    // Of two conditions on the same option, the second is the narrower one.
+    // The second of two conditions on the same option is the narrower one.
     const bool narrowed =
         std::any_of(row.works_with.begin() + static_cast<std::ptrdiff_t>(i) + 1, row.works_with.end(),
                     [&](const Condition& later) { return later.any_of[0].option == choices[0].option; });

@@ -20,7 +20,7 @@ struct MemberWord {
 [[nodiscard]] std::vector<MemberWord> read_member_words(const std::string& text);
 [[nodiscard]] std::string text_of(const std::vector<MemberWord>& words);
 
-/// Whether a member has a setting.
+/// Returns whether a member has a setting.
 [[nodiscard]] bool has(const OptionRow& setting, const std::string& member);
 
 /// A setting as it is written, and the row that it is of.

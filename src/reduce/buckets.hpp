@@ -24,10 +24,10 @@ class Buckets {
   [[nodiscard]] std::span<const Bucket> buckets() const { return buckets_; }
   [[nodiscard]] std::int64_t elements() const { return elements_; }  ///< elements of this rank's layers
 
-  /// Encodes what nobody will announce anything of.
+  /// Encodes buckets without active segments of this rank, for which ready() is never called.
   void begin();
   void ready(int segment);
-  /// All rounds of all buckets, until the transport has taken what the last one has brought.
+  /// Finishes all rounds of all buckets: the transport has then taken what the last one has brought.
   void finish();
 
  private:

@@ -37,8 +37,8 @@ class BestNetwork {
   [[nodiscard]] double accuracy() const { return now_.record.accuracy; }  ///< -1: there is none yet
   [[nodiscard]] std::int64_t evaluations_since() const { return now_.since; }
 
-  /// An evaluation after this step has found this accuracy. Returns whether it is the best one; then the network of the
-  /// moment is to be saved.
+  /// Takes the accuracy that an evaluation after this step has found. Returns whether it is the best one; then the
+  /// network of the moment is to be saved.
   [[nodiscard]] bool judge(double accuracy, std::int64_t step);
   /// The last evaluation is made once more, and counts once.
   void forget_evaluation() { --now_.since; }

@@ -31,7 +31,7 @@ class Membership {
 
   /// Sleeps until the others end, on a rank that has left, and returns their exit code.
   [[nodiscard]] ExitCode sleep_until_the_end();
-  /// A rank that has never been one of those who train: a generator. It receives the end, too.
+  /// Adds a rank that has never trained: a generator. It receives the end, too.
   void serves(int rank) { serving_.push_back(rank); }
   /// Exit code of the others on such a rank, when they end.
   [[nodiscard]] std::optional<ExitCode> called();

@@ -123,10 +123,10 @@ class Run {
   std::int64_t evaluation_due_ =
       0;  ///< a stop comes before the evaluation of its step, which the next part makes up for
   std::vector<EvaluationRecord> evaluated_;  ///< the last evaluation that this process has made
-  std::int64_t recorded_ = -1;               ///< the step whose evaluation the record has, if it is that of now
-  bool stopping_ = false;                    ///< somebody wants the run to stop, soon
-  int part_ = 0;                             ///< part of the training in which trainer_ is
-  std::int64_t checked_ = -1;                ///< the step after which the ranks were compared last
+  std::int64_t recorded_ = -1;  ///< step of the last evaluation in metrics.jsonl; -1: none for the current weights
+  bool stopping_ = false;       ///< true: somebody wants the run to stop, soon
+  int part_ = 0;                ///< part of the training in which trainer_ is
+  std::int64_t checked_ = -1;   ///< the step after which the ranks were compared last
   Crowding crowding_;
 };
 

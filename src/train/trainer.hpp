@@ -74,9 +74,8 @@ class Trainer {
   /// The state as a checkpoint, on rank 0; complete_average() comes before, where the averaged weights shall be used
   /// from it. **Collective.**
   [[nodiscard]] Checkpoint capture();
-  /// Takes up a checkpoint, on rank 0, in a trainer just made; share_state then gives it to all. other_options: what it
-  /// has of a step under way was begun with others than these, and is not gone on with. Error(checkpoint): it does not
-  /// fit.
+  /// Takes up a checkpoint, on rank 0, in a trainer just made; share_state then gives it to all. other_options:
+  /// discards the partially computed next step of the checkpoint. Error(checkpoint): it does not fit.
   void restore(const Checkpoint& checkpoint, bool other_options = false);
   /// Rank 0's state to all ranks. **Collective.**
   void share_state();

@@ -14,19 +14,12 @@ SET = {"train": 144, "test": 50, "size": 16, "classes": 4}
 RUN = ["--data", "set.h5", "--network", "small_cnn", "--width", 16, "--threads", 1, "--attack-steps", 2, "--eval", "pgd2",
        "--eval-every", 1, "--warmup-epochs", 1, "--epochs", 2, "--holdout", 16, "--lr", 0.05, "--checkpoint-every", 4]
 STEPS = 24
-SWA = ["--average", "swa", "--average-from", 1]
-EMA = ["--average", "ema", "--average-decay", 0.8, "--average-bn", "ema"]
+SWA = ["--average", "none,swa@1"]
+EMA = ["--average", "ema:decay=0.8:bn=ema"]
 
 
 def options(*others, ranks=1):
-    """RUN with other options in their places."""
-    found = {}
-    for word in map(str, [*RUN, "--batch", 16 // ranks, *others]):
-        if word.startswith("--"):
-            found[name := word] = []
-        else:
-            found[name].append(word)
-    return [word for name, values in found.items() for word in (name, *values)]
+    return common.merged(*RUN, "--batch", 16 // ranks, *others)
 
 
 class Runs(common.TestCase):
@@ -55,7 +48,7 @@ class Averages(Runs):
     def test_an_evaluation_is_that_of_a_checkpoint_with_these_weights(self):
         """And the raw weights are those of a run without."""
         self.go("plain", ranks=2)
-        for name, average in ("swa", SWA), ("ema", EMA), ("raw", ["--average", "ema", "--average-decay", 0.8, "--average-bn", "raw"]):
+        for name, average in ("swa", SWA), ("ema", EMA), ("raw", ["--average", "ema:decay=0.8:bn=raw"]):
             with self.subTest(name):
                 self.go(name, *average, ranks=2)
                 plain, averaged = common.state("plain"), common.state(name)
@@ -89,7 +82,7 @@ class Averages(Runs):
         self.refuse(4, "trained without --average", "eval", "--checkpoint", "plain", "--weights", "average")
 
     def test_a_checkpoint_in_haste_has_no_rebuilt_statistics(self):
-        running = self.launch("run", "--epochs", 400, "--average", "ema", "--average-bn", "rebuild")
+        running = self.launch("run", "--epochs", 400, "--average", "ema:bn=rebuild")
         try:
             self.assertTrue(running.wait_for(lambda: common.steps_written("run") >= 9))
             common.kill(running.ranks()[0], signal.SIGUSR1)
@@ -126,7 +119,7 @@ class Averages(Runs):
 
     def test_averaged_statistics_may_begin_in_a_run_that_goes_on(self):
         """From the running statistics that it went on from: kept by (1 + n)/(10 + n), at most tau, at the n-th step."""
-        self.go("first", *EMA[:-1], "raw", "--max-steps", 4)
+        self.go("first", "--average", "ema:decay=0.8:bn=raw", "--max-steps", 4)
         self.go("second", *EMA, "--resume", "first", "--max-steps", 5)
         first, second = common.state("first"), common.state("second")
         for name in "bn1.running_mean", "bn3.running_var":

@@ -22,7 +22,7 @@ WHOLE = common.NIGHT
 
 
 def attackers(who, what, start):
-    return ["--attackers", ",".join(map(str, who)), "--cheat", what, "--cheat-from", start]
+    return ["--attackers", ",".join(map(str, who)), "--cheat", f"{what}@{start}"]
 
 
 def losses(folder):
@@ -41,7 +41,7 @@ class Byzantine(common.TestCase):
         common.synthetic("set.h5", **SET)
 
     def go(self, folder, *arguments, ranks=4, code=0):
-        ended = common.run("train", "--out", folder, *RUN, *arguments, ranks=ranks)
+        ended = common.run("train", "--out", folder, *common.merged(*RUN, *arguments), ranks=ranks)
         self.assertEqual(ended.code, code, ended.text)
         return ended
 
@@ -69,8 +69,8 @@ class Byzantine(common.TestCase):
                     left = common.rows("cheated", "left")
                     self.assertEqual([(row["rank"], row["step"] + 1, row["why"]) for row in left],
                                      [(rank, step, "banned: " + found_by) for rank, step, found_by in found])
-                    self.go("left", *options, "--attackers", ",".join(str(row["rank"]) for row in left), "--cheat", "leave",
-                            "--cheat-from", ",".join(str(row["step"]) for row in left), ranks=ranks)
+                    self.go("left", *options, "--attackers", ",".join(str(row["rank"]) for row in left), "--cheat",
+                            ",".join(f"leave@{row['step']}" for row in left), ranks=ranks)
                     self.assertEqual(bans("left"), [])
                     self.assert_equal_runs("cheated", "left")
                     with open("cheated/SUMMARY.txt") as file:
@@ -102,7 +102,7 @@ class Byzantine(common.TestCase):
                 shutil.rmtree("run")
 
     def test_honest_ranks_stay(self):
-        cases = [ALL + ["--validators", 2], DRAWN, ALL + ["--aggregator-tau", "0.01"], ALL + ["--aggregator-iterations", 1]]
+        cases = [ALL + ["--validators", 2], DRAWN, ALL + ["--aggregator", "centered_clip:tau=0.01"], ALL + ["--aggregator", "centered_clip:iterations=1"]]
         for options in common.drawn(cases, 1):
             with self.subTest(options=options):
                 self.go("run", *options, "--total-batch", 28, "--faults", 1, "--max-steps", 20 if WHOLE else 8, "--epochs", 4, ranks=5)
@@ -113,10 +113,10 @@ class Byzantine(common.TestCase):
     def test_several_leave_and_cheat(self):
         """Some leave by themselves meanwhile: what is pending among them is nobody's."""
         options = [*ALL, "--total-batch", 36, "--faults", 4, "--max-steps", 60, "--epochs", 10]
-        self.go("run", *options, "--attackers", "1,3,4,8", "--cheat", "leave,sign_flip,leave,weak", "--cheat-from", "6,4,9,4", ranks=10)
+        self.go("run", *options, "--attackers", "1,3,4,8", "--cheat", "leave@6,sign_flip@4,leave@9,weak@4", ranks=10)
         self.assertEqual({rank for rank, _, _ in bans("run")} | {1, 4}, {row["rank"] for row in common.rows("run", "left")})
         self.assertTrue({rank for rank, _, _ in bans("run")} <= {3, 8})
-        self.go("all", *options, "--attackers", "1,3,4,8", "--cheat", "leave", "--cheat-from", "40,42,44,46", ranks=10)
+        self.go("all", *options, "--attackers", "1,3,4,8", "--cheat", "leave@40,leave@42,leave@44,leave@46", ranks=10)
         self.assertEqual(len(common.rows("all", "left")), 4)
 
     def test_bytes_and_memory_as_validate_says(self):

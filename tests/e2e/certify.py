@@ -16,8 +16,8 @@ import numpy as np
 import common
 from numpy_network import logits_of, sure_classes
 
-IMAGES, SIGMA, N0, N, ALPHA = 60, 0.1, 300, 700, 0.001
-EVERY = 5 if common.NIGHT else 10
+IMAGES, SIGMA, ALPHA = 60, 0.1, 0.001
+EVERY, N0, N = (5, 300, 700) if common.NIGHT else (15, 100, 300)
 TRAIN = ["--data", "set.h5", "--network", "small_cnn", "--width", 16, "--threads", 1, "--batch", 16, "--epochs", 4, "--lr", 0.05,
          "--attack", "none", "--lambda", 0, "--eval-every", 0, "--eval", "fgsm"]
 KILLS = 10 if common.NIGHT else 3
@@ -107,7 +107,7 @@ class Certification(common.TestCase):
         for radii in None, "0.02,0.1,0.2":
             kind = "fixed" if radii is None else "sequence"
             # A sequence may take many more samples than it needs.
-            more = {"n": 700 if radii is None else 20_000, "radii": radii}
+            more = {"n": N if radii is None else 20_000, "radii": radii}
             self.certify(kind, **more)
             whole = told(kind)
             self.assertEqual([image["index"] for image in whole["images"]], list(range(0, IMAGES, EVERY)))

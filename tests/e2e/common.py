@@ -4,11 +4,9 @@ Each test file is a program of its own: `python3 tests/e2e/FILE.py PATH/TO/dat_h
 of some tables is drawn, by DAT_SEED or else by the date; DAT_NIGHT takes the whole (tests/nightly.sh).
 """
 
-import datetime
 import hashlib
 import json
 import os
-import random
 import re
 import shutil
 import signal
@@ -22,23 +20,22 @@ import h5py
 import numpy as np
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from drawn import NIGHT, SEED, drawn
 from mpi_environment import MPI_ENVIRONMENT, own_session
 
 PROGRAM = os.path.abspath(sys.argv.pop(1))
 LIMIT_S = 300  # no run takes a tenth of it, on a machine that is not very busy: one that does hangs
 
-NIGHT = "DAT_NIGHT" in os.environ
 at_night = unittest.skipUnless(NIGHT, "at night")
-SEED = int(os.environ.get("DAT_SEED") or datetime.date.today().toordinal())
 
 for name, value in MPI_ENVIRONMENT.items():
     os.environ.setdefault(name, value)
 
 
-def drawn(items, count):
-    """So many of them by day, in their order; at night all."""
-    items = list(items)
-    return items if NIGHT else [items[k] for k in sorted(random.Random(SEED).sample(range(len(items)), count))]
+def beside(program):
+    """A program of the tests of the same build, in whose folder this one is or has that of the tests."""
+    folder = os.path.dirname(PROGRAM)
+    return os.path.join(folder, program) if os.path.basename(folder) == "tests" else os.path.join(folder, "tests", program)
 
 
 class Ended:
@@ -68,9 +65,12 @@ class Running:
     def __init__(self, arguments, ranks, environment=None):
         self.output = tempfile.NamedTemporaryFile(prefix="output-", dir=".", delete=False)
         launcher = ["mpirun", "-np", str(ranks)] if ranks > 1 else []
+        settings = [str(a) for a in arguments if str(a).startswith("DAT_")]  # those of developers stand in the environment
+        arguments = [a for a in arguments if str(a) not in settings]
         self.process = subprocess.Popen(launcher + [PROGRAM] + [str(a) for a in arguments], stdin=subprocess.DEVNULL,
                                         stdout=self.output, stderr=subprocess.STDOUT, start_new_session=True,
-                                        env=os.environ | (own_session() if launcher else {}) | (environment or {}))
+                                        env=os.environ | (own_session() if launcher else {}) | (environment or {}) |
+                                        dict(setting.split("=", 1) for setting in settings))
         self.output.close()
         self.launched = ranks > 1
         self.seen = set()
@@ -344,6 +344,17 @@ def write_safetensors(path, tensors, metadata=None, low_byte=None):
         text += b" " * ((low_byte - len(text)) % 256)
     with open(path, "wb") as file:
         file.write(len(text).to_bytes(8, "little") + text + data)
+
+
+def merged(*words):
+    """Options and their values, of which the last ones of a name count."""
+    found = {}
+    for word in words:
+        if str(word).startswith("--"):
+            found[name := word] = []
+        else:
+            found[name].append(word)
+    return [word for name, values in found.items() for word in (name, *values)]
 
 
 def synthetic(path, **options):

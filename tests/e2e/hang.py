@@ -10,7 +10,7 @@ import time
 
 import common
 
-CASES = os.environ.get("DAT_HANG_CASE", os.path.join(os.path.dirname(common.PROGRAM), "tests", "dat_hang_case"))
+CASES = os.environ.get("DAT_HANG_CASE") or common.beside("dat_hang_case")
 TIMEOUT_S = 1.5
 SLACK_S = 5  # within which all are gone
 OPTIONS = ["train", "--network", "small_cnn", "--width", "16", "--attack-steps", "2", "--eval", "pgd1", "--limit-train",

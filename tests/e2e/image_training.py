@@ -59,9 +59,9 @@ class Training(common.TestCase):
         self.index("folder.tar", "tar.h5", "--threads", 2)
         self.index("folder", "shards", "--pack", "--shard-size", 1)
         self.index("shards", "shards.h5")
-        for folder, ranks, data, *arguments in [("threads", 1, "folder.h5", "--data-threads", 4, "--prefetch", 5),
+        for folder, ranks, data, *arguments in [("threads", 1, "folder.h5", "--data-threads", 4, "DAT_PREFETCH=5"),
                                                 ("three", 3, "tar.h5", "--data-threads", 2),
-                                                ("shards", 1, "shards.h5", "--prefetch", 1)]:
+                                                ("shards", 1, "shards.h5", "DAT_PREFETCH=1")]:
             self.go(folder, *arguments, ranks=ranks, data=data)
             self.assert_equal_runs(folder, "reference")
         for ranks, end, threads in (3, 3, 1), (2, STEPS, 3):  # also amid an epoch
@@ -83,7 +83,7 @@ class Training(common.TestCase):
         self.go("generated", "--train-size", "9,16@1", "--generators", 1, ranks=3)
         self.assertEqual(losses("generated"), losses("reference"))
         byzantine = ["--byzantine", "--aggregator", "centered_clip", "--faults", 1, "--validators", 2, "--selector", "all",
-                     "--lambda", 0, "--attackers", 1, "--cheat", "sign_flip", "--cheat-from", 2]
+                     "--lambda", 0, "--attackers", 1, "--cheat", "sign_flip@2"]
         for folder, threads in ("one", 1), ("four", 4):
             ended = common.run("train", *RUN, *DATA, "--total-batch", 25, "--micro-batch", 5, *VIEWS, "--max-steps", 3, *byzantine,
                                "--data-threads", threads, "--out", folder, ranks=5)

@@ -68,7 +68,7 @@ class Row:
     night: bool = False
 
 
-def any_ranks(*options, stops=(end(4, on=4),), last=3, **other):
+def any_ranks(*options, stops=[end(2, on=5), end(4, on=2)] if common.NIGHT else [end(4, on=4)], last=6 if common.NIGHT else 3, **other):
     """A row of a deterministic run: straight alone, its parts on other ranks."""
     return Row([*DEALT, *options], [*stops], last=last, **other)
 
@@ -80,7 +80,7 @@ def generators(*options, stops=(end(4, on=(1, 2)),), last=(2, 1), **other):
 def leaving(who, when, *options, **other):
     options = [*STAYING, *options]
     return Row(options, [Stop("kill", line(6), on=5), Stop("kill", line(4), "all", on=5)], last=5,
-               more=["--attackers", ",".join(map(str, who)), "--cheat", "leave", "--cheat-from", ",".join(map(str, when))], **other)
+               more=["--attackers", ",".join(map(str, who)), "--cheat", ",".join(f"leave@{step}" for step in when)], **other)
 
 
 ROWS = {
@@ -92,25 +92,24 @@ ROWS = {
                             [Stop("kill", "step-:write:3"), Stop("kill", "latest:rename:1"), Stop("SIGUSR1", line(2), "launcher")],
                             ranks=2, more=["--checkpoint-async", "on"]),
     "an attack that changes by epoch": Row(
-        [*OWN, "--attack-steps", "1,2@1", "--eps", "4/255..10/255@0-2", "--momentum", 0.9, "--peak-momentum", 0.8, "--optimizer", "sgd",
+        [*OWN, "--attack-steps", "1,2@1", "--eps", "4/255..10/255@0-2", "--optimizer", "sgd:peak_momentum=0.8",
          "--schedule", "cyclic"], [Stop("kill", line(5), "all"), Stop("SIGTERM", line(3), 1)], ranks=2),
     "batches by epoch": Row([*OWN[4:], "--width", 20, "--batch", "8,16@1,4@2", "--epochs", 2],
                             [Stop("SIGTERM", line(8)), Stop("kill", line(3)), Stop("kill", line(6), "all")], ranks=2),
     "statistics of each rank": Row([*OWN, "--bn-statistics", "local"], [Stop("kill", line(7), "launcher"), end(11)], ranks=3),
-    "a codec's errors": Row([*OWN, "--codec", "powersgd", "--mask", "per_worker", "--overlap", "--bucket", 700],
+    "a codec's errors": Row([*OWN, "--codec", "powersgd", "--mask", "per_worker", "--overlap", "DAT_BUCKET=700"],
                             [Stop("kill", line(7)), end(11)], ranks=2),
-    "a codec's rounding": Row([*OWN, "--codec", "int8", "--codec-transport", "two_sided", "--overlap", "--bucket", 700],
+    "a codec's rounding": Row([*OWN, "--codec", "int8", "--codec-transport", "two_sided", "--overlap", "DAT_BUCKET=700"],
                               [Stop("kill", line(7)), end(11)], ranks=2, night=True),
     "warm starts": Row([*OWN, "--warm-start", 2], [Stop("kill", line(12), "all"), end(10)], ranks=3),
-    "sums of weights": Row([*OWN, "--holdout", 16, "--average", "swa", "--average-from", 1], [Stop("kill", line(7)), end(11)], ranks=2),
-    "averages": Row([*OWN, "--holdout", 16, "--average", "ema", "--average-decay", 0.8, "--average-bn", "ema"],
+    "sums of weights": Row([*OWN, "--holdout", 16, "--average", "none,swa@1"], [Stop("kill", line(7)), end(11)], ranks=2),
+    "averages": Row([*OWN, "--holdout", 16, "--average", "ema:decay=0.8:bn=ema"],
                     [Stop("kill", line(7)), end(11)]),
     "noise": Row([*OWN, "--noise", 0.2, "--noise-samples", 2, "--micro-batch", 4, "--attack", "smooth-pgd", "--norm", "l2", "--eps",
                   "0..0.5@0-2"], [Stop("kill", line(3), "all"), Stop("kill", line(7), 1)], ranks=2, night=True),
-    "a longer run": Row([*OWN, "--epochs", 2], [end(14)], night=True),
 
-    "lamb and the bandit": any_ranks("--optimizer", "lamb", "--bias-correction", "--checkpoint-every", 4, "--average", "ema", "--average-bn",
-                                     "ema", stops=[end(3, on=6), Stop("kill", line(4), 1, on=5)], last=2),
+    "lamb and the bandit": any_ranks("--optimizer", "lamb:bias_correction", "--checkpoint-every", 4, "--average", "ema:bn=ema",
+                                     stops=[end(3, on=6), Stop("kill", line(4), 1, on=5)], last=2),
     "lars with clipped gradients": any_ranks("--optimizer", "lars", "--lr", 0.02, "--clip-norm", 0.5, "--resample", 3, "--average", "swa",
                                              night=True),
     "one partial sum for each of eight ranks": any_ranks("--optimizer", "sgd", "--lr", 0.05, "--selector", "all", "--lambda", 0,
@@ -118,24 +117,24 @@ ROWS = {
     "batch statistics in the attack": any_ranks("--attack", "fgsm", "--optimizer", "sgd", "--lr", 0.05, "--lambda", 1),
     "losses of both predictions": any_ranks("--loss", "trades", "--label-smoothing", 0.1),
     "a norm of each micro-batch": any_ranks("--loss", "nuat"),
-    "logits of where the attack began": any_ranks("--loss", "pgi", "--attack", "fgsm", "--start-radius", 2, "--project", "off"),
+    "logits of where the attack began": any_ranks("--loss", "pgi", "--attack", "fgsm", "--attack-start", "uniform:radius=2", "--project", "off"),
     "mart from warm starts": any_ranks("--loss", "mart", "--warm-start", 2),
     "perturbed weights": any_ranks("--awp-gamma", 0.01, "--loss", "trades"),
     "noise on any ranks": any_ranks("--noise", 0.2, "--noise-samples", 3, "--attack", "none", "--average", "ema"),
     "a smoothed network that is attacked": any_ranks("--noise", 0.2, "--noise-samples", 2, "--attack", "smooth-pgd", "--norm", "l2", "--eps",
                                                      "0..0.5@0-1", "--eval", "pgd2,smooth-pgd2"),
     "stability": any_ranks("--noise", 0.2, "--noise-samples", 2, "--attack", "none", "--loss", "kl", "--awp-gamma", 0.01, night=True),
-    "a warm start from the training pass": any_ranks("--warm-start", 2, "--attack-reuse", "--attack-bn", "train"),
+    "a warm start on batch statistics": any_ranks("--warm-start", 2, "--attack-bn", "train"),
     "images that grow": any_ranks("--train-size", "11,16@1", "--warm-start", 2, "--average", "ema", stops=[end(3, on=2), end(6, on=3)], last=1),
     "batches and images by epoch": any_ranks("--total-batch", "16,32@1,12@2", "--epochs", 2, "--train-size", "9,16@1",
                                              stops=[Stop("kill", line(6), "all", on=3), Stop("SIGTERM", line(6), on=2)], last=1),
     "old weights": any_ranks("--staleness", 3, stops=[end(2, on=2), end(4, on=3)], last=1),
-    "the oldest weights": any_ranks("--staleness", 2, "--refresh", "attack", "--loss", "trades", stops=[end(5, on=4)], last=1),
+    "the oldest weights": any_ranks("--staleness", 2, "--attack-stop", 1, stops=[end(5, on=4)], last=1),
     "an early stop, and what is held out": any_ranks("--attack-stop", 1, "--holdout", 16, "--total-batch", 18, "--micro-batch", 3),
 
     "generators: weights of now": generators(stops=[end(3, on=(1, 2)), end(7, on=(2, 0))], last=(2, 1)),
     "generators: newer weights in each iteration": generators("--staleness", 4, stops=[end(3, on=(1, 0)), end(6, on=(3, 1))], last=(1, 3)),
-    "generators: old weights throughout": generators("--staleness", 4 if common.NIGHT else 1, "--refresh", "attack",
+    "generators: old weights throughout": generators("--staleness", 4 if common.NIGHT else 1, "--attack-stop", 1,
                                                      stops=[end(5, on=(2, 2))], last=(1, 1)),
     "generators: other losses, optimizers and weights": generators(
         "--staleness", 2, "--loss", "trades", "--optimizer", "lamb", "--average", "ema", "--eps", "3/255..12/255@0-1", "--alpha",
@@ -155,7 +154,7 @@ ROWS = {
     "leaving: perturbed weights": leaving([4, 1], [5, 5], "--awp-gamma", 0.01, "--loss", "trades", night=True),
 
     "a ban: killed": Row([*BYZANTINE, "--total-batch", 24, "--selector", "exp3", "--budget", "5", "--resample", 2, "--warmup-epochs", 0,
-                          "--loss", "trades", "--checkpoint-every", 3, "--attackers", 2, "--cheat", "weak", "--cheat-from", 4],
+                          "--loss", "trades", "--checkpoint-every", 3, "--attackers", 2, "--cheat", "weak@4"],
                          [Stop("kill", line(7)), Stop("kill", line(5), "all")], ranks=4),
 }
 
@@ -170,7 +169,7 @@ class Interrupted(common.TestCase):
         on = row.ranks if on is None else on
         trainers, of_them = on if isinstance(on, tuple) else (on, 0)
         more = [*(row.more if interrupted else []), *(["--generators", of_them] if of_them else [])]
-        return ["train", "--out", "run", *options(*BASE, *row.options, *more)], trainers + of_them
+        return ["train", "--out", "run", *common.merged(*BASE, *row.options, *more)], trainers + of_them
 
     def end(self, row, on=None, interrupted=True):
         words, ranks = self.words(row, on, interrupted)
@@ -254,22 +253,11 @@ class Interrupted(common.TestCase):
                 damaged = [self.damage(stop.how)] if stop.how in ("flip", "truncate", "empty") else []
         ended = self.end(row, row.last)
         self.assertEqual([path in line for path, line in zip(damaged, ended.warnings)], [True] * len(damaged), ended.text)
-        if "leave" in row.more:
-            who, when = (row.more[row.more.index(name) + 1].split(",") for name in ("--attackers", "--cheat-from"))
+        if "--cheat" in row.more:
+            who, when = (row.more[row.more.index(name) + 1].replace("leave@", "").split(",") for name in ("--attackers", "--cheat"))
             left = [(row["rank"], row["step"]) for row in common.rows("run", "left")]
             self.assertEqual(sorted(left), sorted(zip(map(int, who), map(int, when))))
         self.assert_same_runs(row)
-
-
-def options(*words):
-    """The last one of each option counts."""
-    found = {}
-    for word in words:
-        if str(word).startswith("--"):
-            found[name := word] = []
-        else:
-            found[name].append(word)
-    return [word for name, values in found.items() for word in (name, *values)]
 
 
 def add(name, row):

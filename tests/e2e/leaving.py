@@ -24,13 +24,7 @@ WHOLE = common.NIGHT
 
 
 def leave(who, when):
-    return ["--attackers", ",".join(map(str, who)), "--cheat", "leave", "--cheat-from", ",".join(map(str, when))]
-
-
-def losses(folder):
-    """What is recorded of each step, but times and bytes."""
-    return [{name: value for name, value in row.items() if not name.startswith(("t_", "bytes_", "wall_time"))}
-            for row in common.rows(folder, "step")]
+    return ["--attackers", ",".join(map(str, who)), "--cheat", ",".join(f"leave@{step}" for step in when)]
 
 
 def left(folder):
@@ -52,10 +46,6 @@ class Leaving(common.TestCase):
         ended = common.run("train", "--out", folder, *RUN, *arguments, ranks=ranks)
         self.assertEqual(ended.code, code, ended.text)
         return ended
-
-    def assert_equal_runs(self, folder, reference):
-        self.assert_same(common.state(folder), common.state(reference))
-        self.assertEqual(losses(folder), losses(reference))
 
     def test_the_bits_of_one_rank(self):
         ranks, many, total = (16, 7, 32) if WHOLE else (5, 2, 20)
@@ -102,7 +92,7 @@ class Leaving(common.TestCase):
         far, rate = 2.0**100, 2.0**-4
         options = ["--total-batch", 16, "--optimizer", "sgd", "--max-steps", 5]
         self.go("expected", *options, "--lr", repr(rate), ranks=0)
-        options += ["--lr", repr(far), "--max-bad-steps", 1, "--on-bad-steps", "rollback", "--rollback-lr", repr(rate / far)]
+        options += ["--lr", repr(far), "--max-bad-steps", 1, "--on-bad-steps", f"rollback:lr={rate / far!r}"]
         self.go("back", *options, *leave([2, 1], [1, 4]), ranks=5)
         arrays = {folder: {name: values for name, values in common.state(folder).items() if name.startswith(("param/", "optim/", "bn/"))}
                   for folder in ("back", "expected")}
@@ -199,8 +189,7 @@ class Leaving(common.TestCase):
         for ranks, pattern, *arguments in [
                 (3, "rank 0, which holds", "--attackers", 0, "--cheat", "leave"),
                 (4, "names 2 of 4 ranks; more than half must be honest", "--attackers", "1,2", "--cheat", "leave"),
-                (3, "names rank 3, and the ranks are 0 to 2", "--attackers", 3, "--cheat", "leave"),
-                (1, "names 1 of 1 rank;", "--attackers", 1, "--cheat", "leave")]:
+                (3, "names rank 3, and the ranks are 0 to 2", "--attackers", 3, "--cheat", "leave")]:
             with self.subTest(pattern=pattern):
                 ended = common.validate(*RUN, "--total-batch", 16, *arguments, ranks=ranks)
                 self.assertEqual((ended.code, len(ended.errors)), (2, 1), ended.text)

@@ -11,7 +11,7 @@ import numpy as np
 import common
 
 TRAIN = ["--data", "set.h5", "--width", 16, "--threads", 1, "--attack-steps", 2, "--eval-every", 1,
-         "--eval-attack-steps", 2]
+         "--eval", "pgd2"]
 
 
 def table(path):
@@ -63,7 +63,7 @@ class Results(common.TestCase):
         self.assertTrue((found["jointspar/active"][warmup:] == 0).any())
 
     def test_layers_drawn_at_each_step(self):
-        found, names = self.record("--batch", 8, "--warmup-epochs", 1, "--epochs", 4, "--budget", 6, "--p-min", 0.2,
+        found, names = self.record("--batch", 8, "--warmup-epochs", 1, "--epochs", 4, "--budget", 6, "--selector", "exp3:p_min=0.2",
                                    "--lambda", 1)
         self.assert_bytes(found, draws=12)
         self.assertEqual(self.assert_weight_gradients(found, names, passes=2), 3)
@@ -350,7 +350,7 @@ class Evaluation(common.TestCase):
         common.synthetic("set.h5", train=96, test=101, size=16, classes=4)
         self.train("run", *TRAIN, "--network", "small_cnn", "--batch", 16, "--warmup-epochs", 1, "--epochs", 3, "--lr",
                    0.05, ranks=2)
-        arguments = ["eval", "--checkpoint", "run", "--threads", 1, "--attack-steps", 3, "--eps", "16/255"]
+        arguments = ["eval", "--checkpoint", "run", "--threads", 1, "--eval", "pgd3", "--eps", "16/255"]
         found = []
         for ranks, batch in (1, 101), (1, 32), (2, 16), (3, 40):
             ended = common.run(*arguments, "--batch", batch, ranks=ranks)
@@ -394,7 +394,7 @@ class Evaluation(common.TestCase):
         self.train("run", *local, ranks=2)
         own = common.state("run")["state/bn_local"].reshape(2, -1)
         self.assertGreater(np.abs(own[0] - own[1]).max(), 0.01)
-        ended = common.run("eval", "--checkpoint", "run", "--threads", 1, "--attack-steps", 2)
+        ended = common.run("eval", "--checkpoint", "run", "--threads", 1, "--eval", "pgd2")
         found = [float(word) for word in re.findall(r"(?:accuracy|loss) (\d\S+)", ended.text)]
         last = common.rows("run", "evaluation")[-1]
         # Shown with 4 digits; accuracies are counts of 50.
@@ -410,9 +410,9 @@ class Evaluation(common.TestCase):
         self.train("run", *TRAIN, "--network", "small_cnn", "--batch", 16, "--warmup-epochs", 0, "--epochs", 2)
         last = common.rows("run", "evaluation")[-1]
         for path in "run", "run/ckpt", common.checkpoints("run")[-1]:
-            ended = common.run("eval", "--checkpoint", path, "--threads", 1, "--attack-steps", 2)
+            ended = common.run("eval", "--checkpoint", path, "--threads", 1, "--eval", "pgd2")
             self.assertRegex(ended.final, f"^Final: clean_acc={last['clean_acc']:.4f} pgd2_acc={last['adv_acc']:.4f} ")
-        ended = common.run("eval", "--checkpoint", "run", "--split", "train", "--limit", 20, "--attack", "fgsm",
+        ended = common.run("eval", "--checkpoint", "run", "--split", "train", "--limit", 20, "--eval", "fgsm",
                            "--threads", 1)
         self.assertIn(" 20 training images", ended.text)
         self.assertRegex(ended.text, r"clean_acc=\S+ fgsm_acc=\S+ ")
@@ -433,7 +433,7 @@ class Validated(common.TestCase):
                 eps = "6/255"
                 alpha = 1.5/255  # a fraction, without quotes
                 attack-steps = 2
-                eval-attack-steps = 1
+                eval = ["pgd1"]
                 """)
         ended = common.run("validate", "--config", "run.toml")
         self.assertEqual(ended.code, 0, ended.text)
@@ -468,7 +468,7 @@ class Validated(common.TestCase):
             self.assertIn("Z warning: " + line + "\n", logged)
         ended = common.run("validate", "--config", "odd/config.resolved.toml")
         self.assertIn("ranks            1, batch 50 each", ended.text)
-        self.refuse(2, "budget 1 ", "validate", "--config", "run.toml", "--budget", 1, "--p-min", 0.5)
+        self.refuse(2, "budget 1 ", "validate", "--config", "run.toml", "--budget", 1, "--selector", "exp3:p_min=0.5")
         self.refuse(2, "--micro-batch", "validate", "--config", "run.toml", "--micro-batch", 3)
         self.refuse(3, "none.h5", "validate", "--config", "run.toml", "--data", "none.h5")
 

@@ -15,7 +15,7 @@ EPOCHS = ["--warmup-epochs", 1, "--epochs", 2]
 TRAIN = ["--data", "set.h5", "--network", "small_cnn", "--width", 16, "--threads", 1, "--attack-steps", 1, "--eval-every", 1, "--eval", "pgd1",
          "--optimizer", "lamb", "--selector", "exp3", "--resample", 3, "--checkpoint-every", 4]
 # From epoch 1 on no loss is finite.
-BAD = ["--awp-from", 1, "--awp-gamma", 1e30, "--on-bad-steps", "rollback"]
+BAD = ["--awp-gamma", "0,1e30@1", "--on-bad-steps"]
 
 
 class Restart(common.TestCase):
@@ -125,7 +125,7 @@ class OtherRanks(Restart):
         ended = common.run(*batch, "--max-steps", 7)
         self.assertIn(for_ranks.format(7, 8, "1 rank", 16, 14), ended.errors[0])
         # A rollback knows where checkpoints of the other count stand: 8 of 8 is 16 of 16.
-        bad = [*BAD, "--max-rollbacks", 1]
+        bad = [*BAD, "rollback:times=1"]
         self.go("bad", *bad, "--max-steps", 8, ranks=2, batch=8)
         ended = common.run(*batch[:-1], "bad", *bad, "--max-steps", 20)
         self.assertEqual(ended.code, 7, ended.text)
@@ -181,7 +181,7 @@ class BatchByEpoch(Restart):
     @common.at_night
     def test_a_rollback_over_a_border(self):
         """It goes back into the part before."""
-        ended = common.run("train", *TRAIN, *EPOCHS, "--out", "bad", "--batch", "8,16@1", *BAD, "--max-rollbacks", 2, "--checkpoint-every", 100,
+        ended = common.run("train", *TRAIN, *EPOCHS, "--out", "bad", "--batch", "8,16@1", *BAD, "rollback:times=2", "--checkpoint-every", 100,
                            ranks=2)
         self.assertEqual(ended.code, 7, ended.text)
         self.assertEqual({row["to_step"] for row in common.rows("bad", "setback") if row["event"] == "rollback"}, {0})

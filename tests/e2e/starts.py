@@ -15,20 +15,13 @@ import numpy as np
 
 import common
 
-RUN = ["train", "--network", "small_cnn", "--width", "16", "--attack-steps", "2", "--eval", "pgd2", "--limit-train", "64",
+RUN = ["--network", "small_cnn", "--width", "16", "--attack-steps", "2", "--eval", "pgd2", "--limit-train", "64",
        "--limit-test", "32", "--batch", "16", "--epochs", "2", "--warmup-epochs", "0", "--eval-every", "1", "--threads",
        "1", "--lambda", "0", "--quiet"]
 
 
 def command(*more):
-    """RUN with some of its options replaced or added."""
-    words = list(RUN)
-    for name, value in zip(more[::2], more[1::2]):
-        if name in words:
-            words[words.index(name) + 1] = str(value)
-        else:
-            words += [name, str(value)]
-    return words
+    return ["train", *common.merged(*RUN, *more)]
 
 
 def checkpoints(folder):
@@ -44,16 +37,8 @@ def text_of(path):
         return file.read()
 
 
-def timeless(row):
-    """A line of the record without what the clock says."""
-    return {name: value for name, value in row.items() if name != "wall_time" and not name.startswith("t_")}
-
-
 def weights(path):
-    with h5py.File(path) as file:
-        found = {}
-        file["param"].visititems(lambda name, item: found.update({name: item[()]}) if hasattr(item, "shape") else None)
-    return found
+    return {name.removeprefix("param/"): values for name, values in common.datasets(path).items() if name.startswith("param/")}
 
 
 class Starts(common.TestCase):
@@ -174,9 +159,7 @@ class Starts(common.TestCase):
         self.assertEqual(run("--out", "short", "--epochs", 3).code, 0)
         self.assertEqual(run("--out", "long", "--epochs", 3).code, 0)
         self.assert_same(common.state("short"), common.state("long"))
-        kept = ("step", "evaluation")
-        self.assertEqual([timeless(row) for row in common.rows("short") if row["kind"] in kept],
-                         [timeless(row) for row in common.rows("long") if row["kind"] in kept])
+        self.assertEqual(common.figures("short"), common.figures("long"))
         shorter = run("--out", "short", "--epochs", 2)
         self.assertEqual(shorter.code, 2)
         self.assertIn("raise --epochs", shorter.errors[0])
@@ -291,7 +274,7 @@ class Starts(common.TestCase):
                          told["clean"]["accuracy"])
         flattering = common.run("eval", "--checkpoint", "weak", "--limit", 32, "--alpha", "0.1/255")
         self.assertIn("flatters", flattering.warnings[0])
-        worst = common.run("eval", "--checkpoint", "weak", "--limit", 32, "--restarts", 3, "--out", "worst.json")
+        worst = common.run("eval", "--checkpoint", "weak", "--limit", 32, "--eval", "pgd10x3", "--out", "worst.json")
         self.assertEqual(worst.code, 0)
         with open("worst.json") as file:
             several = json.load(file)

@@ -63,7 +63,7 @@ TEST_CASE("What an evaluation says of an image does not depend on its batch or o
   constexpr int kClasses = 3;  // one target less
   Given set(kClasses);
   const EvaluationAttacks attacks(
-      {.attacks = {"apgd-t", "pgd3"}, .norm = BallNorm::linf, .eps = 0.02, .restarts = 2, .classes = kClasses});
+      {.attacks = {"apgd-tx2", "pgd3x2"}, .norm = BallNorm::linf, .eps = 0.02, .classes = kClasses});
   const auto alone = Communicator::single();
   // Labels are what the network says, but for every eighth image.
   const EvaluationResult said = evaluate(*alone, set, attacks, 16);
@@ -95,8 +95,11 @@ TEST_CASE("The class of an image that several restarts break is that of its high
   EvaluationResult before;
   int changed = 0;
   for (int restarts = 1; restarts <= 8; ++restarts) {
-    const EvaluationAttacks attacks(
-        {.attacks = {"pgd1"}, .norm = BallNorm::linf, .eps = 0.5, .alpha = 0.1, .restarts = restarts, .classes = 10});
+    const EvaluationAttacks attacks({.attacks = {"pgd1x" + std::to_string(restarts)},
+                                     .norm = BallNorm::linf,
+                                     .eps = 0.5,
+                                     .alpha = 0.1,
+                                     .classes = 10});
     EvaluationResult now = evaluate(world(), set, attacks, 16);
     for (std::size_t i = 0; i < kImages && restarts > 1; ++i) {
       const EvaluationResult::Outcome &a = before.attacked[0], &b = now.attacked[0];

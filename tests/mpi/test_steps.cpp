@@ -29,13 +29,14 @@ struct Row {
 };
 
 void set(TrainOptions& options, const std::string& words) {
+  Bound bound(train_table(), options);
   std::istringstream all(words);
   for (std::string word; all >> word;) {
     const std::size_t at = word.find('=');
     const std::string name = word.substr(0, at);
     const OptionRow* const row = train_table().find(name);
     if (row == nullptr) throw Error(ExitCode::usage, "no option is called " + name);
-    assign({Value{at == std::string::npos ? "true" : word.substr(at + 1)}}, row->range, name, row->field(&options));
+    bound.take(*row, {Value{at == std::string::npos ? "true" : word.substr(at + 1)}}, name);
   }
 }
 
@@ -56,7 +57,7 @@ void begin(Trainer& trainer) {
 /// Rows that say more at this number of ranks: of one rank alone, or of several on several.
 [[nodiscard]] bool runs(const Row& row) { return (row.of == Of::one) == (world().size() == 1); }
 
-/// Epochs of four steps, of which the last has 5 images a rank and a micro-batch more than one.
+/// Epochs of four steps, of which the last is smaller.
 [[nodiscard]] std::string parts_of_batches() {
   return "batch=8 micro-batch=4 limit-train=" + std::to_string(28 * world().size()) + " epochs=2 attack-steps=3";
 }
@@ -67,8 +68,8 @@ TEST_CASE("A steady step allocates nothing, whatever it trains with", "[steps][c
   if (test::test_device() != "cpu") return;            // the double of CUDA's libraries allocates
   const std::string few = "limit-train=64 epochs=4 ";  // of 4 steps: there are resets on the way
   const std::string layers = "budget=4 budget-unit=bytes clip-norm=0.5 epochs=4 ";
-  const std::string sparse = "budget=3 batch=4 attack=none epochs=4 mask=per_worker bucket=700 mask-transport=";
-  const std::string robust = "budget=4 optimizer=sgd aggregator=centered_clip aggregator-mixing epochs=4 ";
+  const std::string sparse = "budget=3 batch=4 attack=none epochs=4 bucket=700 mask=per_worker:transport=";
+  const std::string robust = "budget=4 optimizer=sgd aggregator=centered_clip:mixing epochs=4 ";
   const std::vector<Row> rows = {
       {Of::one, few + "lambda=0"},
       {Of::one, few + "lambda=1 attack-stop=0 micro-batch=8 warm-start=1"},
@@ -77,17 +78,17 @@ TEST_CASE("A steady step allocates nothing, whatever it trains with", "[steps][c
       {Of::one, few + "lambda=0 attack=fgsm micro-batch=8"},
       {Of::one, few + "lambda=1 warm-start=1 micro-batch=8"},
       {Of::one, few + "train-size=8,16@1,8@2,auto@3"},
-      {Of::one, layers + "optimizer=lamb selector=exp3 bias-correction average=ema average-bn=ema"},
+      {Of::one, layers + "optimizer=lamb:bias_correction selector=exp3 average=ema:bn=ema"},
       {Of::one, layers + "optimizer=lars selector=oracle mask=per_worker"},
       {Of::one, layers + "optimizer=lars_sgd selector=freezeout"},
-      {Of::one, layers + "optimizer=sgd selector=uniform nesterov average=swa average-bn=raw"},
+      {Of::one, layers + "optimizer=sgd:nesterov selector=uniform average=swa:bn=raw"},
       {Of::one, "loss=trades micro-batch=8 awp-gamma=0.01 awp=local deterministic=false"},
       {Of::one, "loss=kl micro-batch=16 awp-gamma=0.01"},
       {Of::one, "loss=mart micro-batch=8"},
       {Of::one, "loss=gat micro-batch=16 awp-gamma=0.01"},
-      {Of::one, "loss=nuat micro-batch=8 detach-reference"},
+      {Of::one, "loss=nuat:detach micro-batch=8"},
       {Of::one, "loss=pgi micro-batch=16"},
-      {Of::one, few + "selector=all optimizer=sgd freeze=conv1 head-lr=0.5 average=ema average-bn=ema"},
+      {Of::one, few + "selector=all optimizer=sgd freeze=conv1 head-lr=0.5 average=ema:bn=ema"},
       {Of::one, few + "selector=exp3 budget=4 budget-unit=seconds optimizer=sgd freeze=conv1 head-lr=0.5"},
       {Of::several, sparse + "dense"},
       {Of::several, sparse + "union overlap"},
@@ -107,7 +108,7 @@ TEST_CASE("A steady step allocates nothing, whatever it trains with", "[steps][c
             const std::int64_t before = world().bytes_given();
             const StepRecord& record = trainer.step(false);
             given += world().bytes_given() - before;
-            recorded += record.bytes_sent + record.bytes_statistics;
+            recorded += record.bytes_sent + record.bytes_other;
           }) == 0);
     // What is exchanged in a node's memory is not given to MPI.
     CHECK(given <= recorded);
@@ -149,31 +150,31 @@ TEST_CASE("A run that goes on from a checkpoint has the bits of one that was not
   const std::string drawn = "limit-train=48 epochs=3 max-steps=9 budget=4 ";  // epochs of 3 steps
   const std::string warm = "micro-batch=8 limit-train=40 epochs=3 warmup-epochs=1 warm-start=3 attack=";
   const std::string frozen =
-      "limit-train=48 epochs=2 lambda=0 selector=all optimizer=sgd weight-decay=0.1 freeze=conv1 freeze-epochs=1 "
-      "average=ema average-bn=rebuild attack-bn=train warmup-epochs=";
-  const std::string grown = "limit-train=44 epochs=3 train-size=8,11@1,16@2 budget=5 average=ema average-bn=";
+      "limit-train=48 epochs=2 lambda=0 selector=all optimizer=sgd weight-decay=0.1 freeze=conv1,none@1 "
+      "average=ema:bn=rebuild attack-bn=train warmup-epochs=";
+  const std::string grown = "limit-train=44 epochs=3 train-size=8,11@1,16@2 budget=5 average=ema:bn=";
   const std::string coded = "max-steps=7 bucket=3000 epochs=4 attack=none lambda=0 batch=4 limit-train=64 codec=";
   const std::string masks =
-      "max-steps=9 epochs=4 budget=3 batch=4 attack=none optimizer=sgd lr=0.1 mask=per_worker "
-      "mask-transport=allgather selector=";
+      "max-steps=9 epochs=4 budget=3 batch=4 attack=none optimizer=sgd lr=0.1 "
+      "mask=per_worker:transport=allgather selector=";
   const std::string stale = parts_of_batches() + " budget=4 optimizer=sgd lr=0.1 overlap bucket=700 stale-attack=";
   const std::string robust =
-      "max-steps=5 epochs=4 budget=4 bias-correction average=ema average-bn=ema batch=auto total-batch=40 "
+      "max-steps=5 epochs=4 budget=4 optimizer=lamb:bias_correction average=ema:bn=ema batch=auto total-batch=40 "
       "micro-batch=8 aggregator=";
   const std::vector<Interrupted> all = {
-      {{Of::one, drawn + "optimizer=lamb selector=exp3 awp-gamma=0.01 average=ema average-bn=ema"}, {5}},
+      {{Of::one, drawn + "optimizer=lamb selector=exp3 awp-gamma=0.01 average=ema:bn=ema"}, {5}},
       {{Of::one, drawn + "optimizer=lars selector=exp3 awp-gamma=0.01 budget-unit=bytes resample=3"}, {5}},
-      {{Of::one, drawn + "optimizer=sgd selector=exp3 average=swa average-bn=rebuild budget-unit=seconds "
+      {{Of::one, drawn + "optimizer=sgd selector=exp3 average=swa:bn=rebuild budget-unit=seconds "
                          "resample=epoch"},
        {5}},
       {{Of::one, drawn + "optimizer=lars_sgd selector=oracle loss=trades resample=epoch"}, {5}},
-      {{Of::one, drawn + "optimizer=lamb bias-correction selector=oracle loss=trades awp-gamma=0.01 average=swa "
-                         "average-bn=raw budget-unit=seconds resample=3"},
+      {{Of::one, drawn + "optimizer=lamb:bias_correction selector=oracle loss=trades awp-gamma=0.01 "
+                         "average=swa:bn=raw budget-unit=seconds resample=3"},
        {5}},
-      {{Of::one, drawn + "optimizer=lamb selector=uniform loss=mart average=ema average-bn=ema resample=3"}, {5}},
+      {{Of::one, drawn + "optimizer=lamb selector=uniform loss=mart average=ema:bn=ema resample=3"}, {5}},
       {{Of::one, drawn + "optimizer=sgd selector=uniform loss=mart budget-unit=bytes"}, {5}},
-      {{Of::one, drawn + "optimizer=sgd selector=freezeout freeze-t0=0.6 resample=epoch"}, {5}},
-      {{Of::one, drawn + "optimizer=sgd selector=autofreeze average=swa average-bn=rebuild"}, {5}},
+      {{Of::one, drawn + "optimizer=sgd selector=freezeout:t0=0.6 resample=epoch"}, {5}},
+      {{Of::one, drawn + "optimizer=sgd selector=autofreeze average=swa:bn=rebuild"}, {5}},
       {{Of::one, warm + "pgd"}, {3, 4, 5}},
       {{Of::one, warm + "fgsm"}, {3, 4, 5}},
       {{Of::one, frozen + "0"}, {2, 3, 4}},
@@ -198,11 +199,11 @@ TEST_CASE("A run that goes on from a checkpoint has the bits of one that was not
       {{Of::several, stale + "3"}, {1, 4, 6}},
       {{Of::several, robust + "mean"}, {3}},
       {{Of::several, robust + "median"}, {3}},
-      {{Of::several, robust + "trimmed_mean aggregator-mixing"}, {3}},
+      {{Of::several, robust + "trimmed_mean:mixing"}, {3}},
       {{Of::several, robust + "geometric_median"}, {3}},
       {{Of::several, robust + "krum"}, {3}},
       {{Of::several, robust + "multi_krum"}, {3}},
-      {{Of::several, robust + "centered_clip aggregator-mixing"}, {3}}};
+      {{Of::several, robust + "centered_clip:mixing"}, {3}}};
   std::vector<Interrupted> here;
   std::copy_if(all.begin(), all.end(), std::back_inserter(here), [](const auto& one) { return runs(one.row); });
   for (const auto& [row, at] : test::drawn(here, static_cast<std::size_t>(test::cases(100, 2)))) {

@@ -6,7 +6,7 @@
 
 namespace dat {
 
-/// How the network is measured while it is trained, and at the end. Rows and rules: src/options/train/evaluation.cpp.
+/// Evaluation of the network while it is trained, and at the end. Rows and rules: src/options/train/evaluation.cpp.
 struct EvaluationSettings {
   std::vector<std::string> eval = {"pgd"};  ///< attacks, as read_attack_word takes them; parsed: with their steps
   double eval_eps = 0;                      ///< 0: eps; never 0 in a parsed command

@@ -114,7 +114,7 @@ class LegacyPlan : public PassPlan {
   [[nodiscard]] bool adds(const Operands& o) const {
     return spec_.pass == Pass::forward ? spec_.conv.accumulate : o.accumulate;
   }
-  /// Work that a frozen forward pass still needs when y is the convolution: bias, the previous y, ReLU.
+  /// Finishes a frozen forward pass whose y is the convolution alone: bias, the previous y, ReLU.
   void finish(const Operands& o) const {
     if (spec_.pass != Pass::forward || !spec_.conv.frozen) return;
     with_storage(spec_.conv.storage, [&](auto type) {

@@ -60,8 +60,8 @@ void unpack_archive(const std::string& archive, const std::string& folder);
 /// (named_arrays.cpp).
 [[nodiscard]] bool is_arrays(const std::string& file);
 void convert_arrays(const ConvertOptions& options);
-/// Detection and conversion of an open file, if it has images under any known name. names: the classes', if the source
-/// has them; origin: what the source says of its own; empty: nothing.
+/// Detect and convert an open file, if it has images under any known name. names: the classes', if the source has them;
+/// origin: what the source says of its own; empty: nothing.
 [[nodiscard]] bool has_named(const ArrayFile& arrays);
 void convert_named(const ConvertOptions& options, const ArrayFile& arrays, const std::vector<std::string>& names,
                    const std::string& origin);

@@ -17,8 +17,8 @@ class ImageDecoder {
  public:
   /// Decodes all pixels, and returns the shape. Error(data): the file is damaged, or too large.
   ImageShape check(ImageBytes file);
-  /// The view of a file: rgb [size][size][3]. Only the window of a JPEG is decoded. fast: it is made smaller by the
-  /// transform as far as it stays as large as what it is resized to; other numbers, in a fraction of the time.
+  /// Decodes the view of a file: rgb [size][size][3]. Only the window of a JPEG is decoded. fast: it is made smaller by
+  /// the transform as far as it stays as large as what it is resized to; other numbers, in a fraction of the time.
   /// Error(data): the file is damaged, or has another shape than the view was made for.
   void see(ImageBytes file, ImageShape shape, const ImageView& view, bool fast, std::uint8_t* rgb);
 

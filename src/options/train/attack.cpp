@@ -1,20 +1,20 @@
 #include "dat/attack.hpp"
 
 #include "dat/loss.hpp"
-#include "options/values/hints.hpp"
 #include "options/machine.hpp"
 #include "options/train/groups.hpp"
+#include "options/values/hints.hpp"
 
 namespace dat {
 
 namespace {
 
-/// Whether the network runs with batch statistics in an attack unless the user says otherwise.
+/// Returns whether the network runs with batch statistics in an attack unless the user says otherwise.
 bool on_batch_statistics(const std::string& attack) {
   return attacks().at(attack)({.norm = BallNorm::l2})->prefers_batch_statistics();
 }
 
-/// Whether the attack of a loss starts beside the image.
+/// Returns whether the attack of a loss starts beside the image.
 bool starts_nearby(const std::string& loss) { return losses().at(loss)({})->goal().spread > 0; }
 
 /// "; did you mean '--loss trades --awp-gamma 0.005'?" for trades-awp and the like.
@@ -28,7 +28,8 @@ std::string loss_advice(const std::string& word) {
   return of.empty() ? "" : "; did you mean '--loss " + of + " --awp-gamma 0.005'?";
 }
 
-/// What a loss wants that is taken against the images where the attack begins, or against its logits there.
+/// Refuses options that a loss excludes which compares with the images where the attack begins, or with its logits
+/// there.
 void refuse_kept_starts(const TrainOptions& o) {
   const StartKept kept = losses().at(o.loss)({.detach = o.detach_reference})->goal().kept;
   if (kept == StartKept::nothing) return;
@@ -52,7 +53,7 @@ void refuse_staleness(const TrainOptions& o) {
             part.value, " iterations of --attack-steps");
 }
 
-/// What changes by epoch, where more than the attack of the moment depends on it.
+/// Refuses changes by epoch, where more than the attack of the moment depends on the value.
 void refuse_changes(const TrainOptions& o) {
   require(!o.attack.changes() || o.attack.last() != "none", ExitCode::usage,
           "--attack may begin with none, but not end with it: evaluations take the last attack; leave that off");
@@ -223,7 +224,7 @@ void add_loss(TrainTable& table) {
       .counts_with("loss", losses());
 }
 
-/// Whoever asks whether weights are perturbed looks at the end of the run.
+/// Refuses a perturbation of weights that ends: code that asks for it looks at the end of the run.
 void refuse_ending_perturbation(const TrainOptions& o) {
   require(o.awp_gamma > 0 || !o.awp_gamma.changes(), ExitCode::usage,
           "--awp-gamma may begin with 0, but not end with it; leave the end off");
@@ -271,7 +272,8 @@ void settle_start(TrainOptions& o) {
 }  // namespace
 
 void settle_attack(TrainOptions& o) {
-  // What follows from other options is written down: the resolved configuration has no 'auto' that hides a number.
+  // Values that follow from other options are written down: the resolved configuration has no 'auto' that hides a
+  // number.
   const BallNorm norm = norm_from(o.norm);
   const std::vector<int> epochs = o.epochs_of_change();
   bool batch_statistics = true;
@@ -284,7 +286,7 @@ void settle_attack(TrainOptions& o) {
     if (now.alpha != attack_of(0)->alpha()) require_in_range("--alpha", norm, now.alpha);
     const auto attack = attack_of(now.alpha);
     batch_statistics = batch_statistics && attack->prefers_batch_statistics();
-    // Where anything changes, a step size of the attack's own follows it.
+    // A step size of the attack's own follows every change.
     if (epochs.size() == 1) o.alpha = attack->alpha();
   }
   const auto loss = losses().at(o.loss)({.beta = o.beta});

@@ -3,9 +3,9 @@
 
 #include "dat/cheat.hpp"
 #include "dat/loss.hpp"
-#include "options/values/hints.hpp"
 #include "options/ranges.hpp"
 #include "options/train/groups.hpp"
+#include "options/values/hints.hpp"
 
 namespace dat {
 
@@ -40,14 +40,14 @@ void refuse_other_words(const TrainOptions& o) {
   }
 }
 
-/// Whether one of the cheats is so; and which one.
+/// Name of the first cheat with this property; empty: none has it.
 [[nodiscard]] std::string cheat_that(const TrainOptions& o, bool (*is)(Cheat&)) {
   for (const std::string& word : o.cheat)
     if (const std::string name = read_cheat_word(word)->name; is(*cheats().at(name)({}))) return name;
   return "";
 }
 
-/// With the mean and an order of all micro-batches, there is no gradient of a rank.
+/// Refuses cheats with the gradient of a rank, which does not exist with the mean and an order of all micro-batches.
 void refuse_sums_of_micro_batches(const TrainOptions& o) {
   const std::string name = cheat_that(o, [](Cheat& cheat) { return cheat.sees() != Cheat::Sees::nothing; });
   require(name.empty() || !o.deterministic || ranks_may_be_false(o), ExitCode::usage, "--cheat ", name,

@@ -1,4 +1,4 @@
-// What of a network that has been trained before is trained on: of the help's group Network.
+// Training of a part of a network that has been trained before: of the help's group Network.
 
 #include "dat/dataset.hpp"
 #include "dat/selector.hpp"

@@ -41,7 +41,7 @@ void add_draws(TrainTable& table) {
                      "them off");
 }
 
-/// Of members, what is their own.
+/// Adds settings that belong to members.
 void add_selector_settings(TrainTable& table) {
   using O = TrainOptions;
   table.setting("selector", "loss", selectors(), &O::bandit_loss, "what the bandit learns from",

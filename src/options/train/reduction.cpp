@@ -86,7 +86,7 @@ void add_reduction(TrainTable& table) {
   table
       .add("--codec-transport", &O::codec_transport,
            "how messages meet; auto: " + own_values(codecs(), "codec-transport"), auto_or(transport_names()))
-      // Who looks at each rank sees the ranks in one order, however messages meet.
+      // Aggregators that look at each rank see the ranks in one order, however messages meet.
       .bound_to_ranks_with({"aggregator", aggregators().others("faults")});
   table
       .add(

@@ -1,4 +1,4 @@
-// How long is trained, in what batches, and how the learning rate goes: of the help's group Schedule.
+// Length of the training, batches, and course of the learning rate: of the help's group Schedule.
 
 #include <algorithm>
 #include <cmath>

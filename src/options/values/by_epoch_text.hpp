@@ -10,11 +10,11 @@ namespace dat {
 /// from epoch 0 to epoch 10. One grammar for all options of this kind.
 struct WrittenPart {
   std::string value;
-  std::string end;          ///< of what grows; else empty
+  std::string end;          ///< last value of a growing part; else empty
   int from = 0, until = 0;  ///< equal, but of what grows
 };
 
-/// Whether a text means such a value, and not a plain one.
+/// Returns whether a text means such a value, and not a plain one.
 [[nodiscard]] bool changes_by_epoch(const std::string& text);
 /// Its parts, the first of which begins at epoch 0 unless it grows; none: the text is not written so.
 [[nodiscard]] std::optional<std::vector<WrittenPart>> read_parts(const std::string& text);

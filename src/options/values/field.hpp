@@ -13,7 +13,7 @@
 
 namespace dat {
 
-/// What values an option takes, and how the help shows them.
+/// Range of an option's values, and its form in the help.
 struct Range {
   std::string label{};                              ///< e.g. PATH; empty: by type or choices
   std::vector<std::string> choices{};               ///< strings: the only values, if any
@@ -31,26 +31,27 @@ struct Range {
       nullptr;  ///< ends the message about a text that is refused; or empty
 };
 
-/// Where an option's value is, in the struct of its verb.
+/// Place of an option's value, in the struct of its verb.
 using Field = std::variant<bool*, int*, std::int64_t*, std::uint64_t*, double*, std::string*, std::vector<int>*,
                            std::vector<double>*, std::vector<std::string>*, ByEpoch<int>*, ByEpoch<double>*,
                            ByEpoch<std::string>*>;
 
 [[nodiscard]] bool is_flag(const Field& field);
 [[nodiscard]] bool is_list(const Field& field);
-/// As the help shows the values: "PATH", "a|b", "N".
+/// Label of the values in the help: "PATH", "a|b", "N".
 [[nodiscard]] std::string label_of(const Field& field, const Range& range);
 
 /// Reads a value, or all of a list. `where` begins the message. Error(usage): wrong type, or out of range.
 void assign(const std::vector<Value>& sources, const Range& range, const std::string& where, const Field& field);
 
-/// As the command line takes it; or (`toml`) as it stands in a file.
+/// Text of a value in the form of the command line; or (`toml`) of a file.
 [[nodiscard]] std::string text_of(const Field& field, const Range& range, bool toml);
 
-/// Whether the value is one of these, as the command line takes them: of words that change by epoch, each one is.
+/// Returns whether the value is one of these, in the form of the command line: of words that change by epoch, each one
+/// is.
 [[nodiscard]] bool is_one_of(const Field& field, const Range& range, const std::vector<std::string>& values);
 
-/// Whether two fields of one type have the same value.
+/// Returns whether two fields of one type have the same value.
 [[nodiscard]] bool same_value(const Field& a, const Field& b);
 /// Gives `to` the value of `from`, which is of its type.
 void copy_value(const Field& from, const Field& to);

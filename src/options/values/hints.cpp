@@ -25,7 +25,7 @@ int edit_distance(const std::string& a, const std::string& b) {
   return least[a.size()][b.size()];
 }
 
-/// What other programs call our options, verbs and values. The first of ours that is known where the word stands is
+/// Names of our options, verbs and values in other programs. The first of ours that is known where the word stands is
 /// meant.
 const std::map<std::string, std::vector<std::string>> kSynonyms = {
     {"activation-checkpointing", {"recompute"}},
@@ -143,8 +143,8 @@ std::string nearest(const std::string& word, const std::vector<std::string>& kno
   if (const auto synonym = kSynonyms.find(dashed); synonym != kSynonyms.end())
     for (const std::string& name : synonym->second)
       if (std::find(known.begin(), known.end(), name) != known.end()) return name;
-  // In halves of a letter: dashes are underscores, a name with something behind it comes behind one that is a letter
-  // off, and a name with something before it is meant where both have a number, as in resnet50.
+  // In halves of a letter: dashes are underscores, a name with something after it comes after one that is a letter off,
+  // and a name with something before it is meant where both have a number, as in resnet50.
   int least = 2 * (std::max(1, static_cast<int>(word.size() + 1) / 3) + 1);
   std::string best, begun;
   int beginnings = 0;

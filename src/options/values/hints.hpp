@@ -15,8 +15,8 @@ namespace dat {
 [[nodiscard]] std::string hint(const std::string& word, const std::vector<std::string>& known,
                                const std::string& prefix = "");
 
-/// `text` in lines of at most 80 columns, each behind `indent` spaces, the first one behind `begin` instead, where
-/// that is given. Lines of `text` stay apart. A word that is longer than a line has a line of its own.
+/// `text` in lines of at most 80 columns, each after `indent` spaces, the first one after `begin` instead, where that
+/// is given. Lines of `text` stay apart. A word that is longer than a line has a line of its own.
 [[nodiscard]] std::string wrapped(const std::string& text, std::size_t indent, std::string begin = "");
 
 }  // namespace dat

@@ -33,7 +33,7 @@ template <class T>
   return text;
 }
 
-/// As a string of a TOML file.
+/// Text as a string of a TOML file.
 [[nodiscard]] std::string quoted(const std::string& text);
 
 [[nodiscard]] std::string joined(const std::vector<std::string>& words, const std::string& separator);

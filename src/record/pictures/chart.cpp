@@ -18,7 +18,7 @@ namespace dat {
 
 namespace {
 
-/// How gnuplot makes a file of a format, of {0} times {1} pixels.
+/// Terminal of gnuplot for a format, of {0} times {1} pixels.
 struct Terminal {
   const char *format, *words;
 };

@@ -26,16 +26,16 @@ class Csv {
 struct Axis {
   std::string label = {};
   std::string range = "*:*";  ///< a range whose end is "*" has room above its highest point
-  std::string marks = {};     ///< after "set xtics"; empty: gnuplot's own choice, or no axis above
+  std::string marks = {};     ///< text after "set xtics"; empty: gnuplot's own choice, or no axis above
   bool logarithmic = false;
 };
 
 /// A line, points, bars or cells of one column.
 struct Series {
   std::string file;       ///< a table beside the script; empty: `columns` is a function
-  std::string columns;    ///< after "using"; columns count from 1
-  std::string style;      ///< after "with"
-  std::string name = {};  ///< in the key; empty: not there
+  std::string columns;    ///< text after "using"; columns count from 1
+  std::string style;      ///< text after "with"
+  std::string name = {};  ///< name in the key; empty: not there
 };
 
 /// A frame with axes. `settings`: more of gnuplot's lines.
@@ -44,7 +44,7 @@ struct Panel {
   std::vector<Series> series = {};
   std::string settings = {};
   std::string grid = "xtics ytics";  ///< empty: none
-  std::string title = {};            ///< of one among several
+  std::string title = {};            ///< title of one among several
   std::array<int, 4> inside = {};    ///< left, top, right, bottom in pixels; zeros: gnuplot's own choice
 };
 

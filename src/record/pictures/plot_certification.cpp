@@ -23,7 +23,7 @@ constexpr std::uintmax_t kMostCertificationBytes = std::uintmax_t{1} << 30;
 struct CertifiedImages {
   std::string name;
   std::size_t images = 0;
-  std::vector<double> radii;  ///< of the images that are classified right, increasing
+  std::vector<double> radii;  ///< radii of the images that are classified right, increasing
 };
 
 [[nodiscard]] CertifiedImages read_certification(const std::string& path) {
@@ -86,7 +86,7 @@ std::vector<std::string> plot_certifications(const std::vector<std::string>& fil
     };
     const std::size_t right = all[k].radii.size();
     point(0, right);
-    for (std::size_t i = 0; i < right; ++i) {  // down by one image behind each radius
+    for (std::size_t i = 0; i < right; ++i) {  // down by one image after each radius
       point(all[k].radii[i], right - i);
       point(all[k].radii[i], right - i - 1);
     }

@@ -29,7 +29,7 @@ using Outcome = EvaluationFile::Outcome;
   return name.substr(0, end) + "..";
 }
 
-/// Of `right` among n, with 95 % confidence.
+/// Interval of the part of `right` among n, with 95 % confidence.
 struct Interval {
   double low, high;
 };
@@ -141,7 +141,7 @@ void draw_classes(Plots& plots, const EvaluationFile& file) {
     std::vector<double> row = {static_cast<double>(label), all};
     for (std::size_t k = 0; k < outcomes; ++k) {
       const double own = right[k][label];
-      const auto [low, high] = wilson(own, all);  // of no image: NaN, an empty cell
+      const auto [low, high] = wilson(own, all);  // NaN for no image: an empty cell
       for (const double value : {own, 100 * own / all, 100 * low, 100 * high}) row.push_back(value);
     }
     csv.row(row, file.class_names[label]);
@@ -189,7 +189,7 @@ struct Canvas {
       for (std::size_t x = 0; x < size; ++x)
         for (std::size_t colour = 0; colour < 3; ++colour) {
           const double bright = value(y, x, colour);
-          const double byte = bright >= 0 ? std::min(255.0, std::round(255 * bright)) : 0;  // of NaN: 0
+          const double byte = bright >= 0 ? std::min(255.0, std::round(255 * bright)) : 0;  // NaN becomes 0
           bytes[((top + y) * width + left + x) * 3 + colour] = static_cast<char>(static_cast<unsigned char>(byte));
         }
   }

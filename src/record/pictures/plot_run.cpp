@@ -35,7 +35,7 @@ std::vector<Series> evaluation_lines(const Plots& plots, const std::string& file
   return lines;
 }
 
-/// What a curve is drawn from: where, and how high. No NaN.
+/// Points of a curve: abscissa and height. No NaN.
 using Points = std::vector<std::pair<double, double>>;
 
 /// Writes a table of value(step, column): the mean over the images of some steps, at the last of them, in `most` rows
@@ -96,7 +96,7 @@ void set_axis(Panel& panel, const std::vector<Points>& curves, double begin, dou
   }
 }
 
-/// What marks the warm-up; empty: there was none.
+/// Mark of the warm-up; empty: there was none.
 std::string warmup_mark(const PlottedRun& run) {
   const double begin = run.begin(), end = std::min<double>(run.history.warmup_epochs, run.end());
   if (begin >= end) return "";
@@ -125,7 +125,7 @@ void draw_progress(Plots& plots, const PlottedRun& run) {
   constexpr const char *kClean = "training batches, clean", *kAttacked = "training batches, own attack";
   Panel accuracy = epoch_panel(run, {"accuracy (%)", "0:*<100"}), rate = epoch_panel(run, {"learning rate", "0:*"}),
         loss = epoch_panel(run, {"loss"});
-  std::vector<Points> losses;  // of the curves that are drawn
+  std::vector<Points> losses;  // points of the curves that are drawn
   if (!trained[kAdvAccuracy].empty()) accuracy.series.push_back(training(kAdvAccuracy, "#aaaaaa", kAttacked));
   for (const auto& [column, colour, title] :
        {std::tuple(kCleanLoss, "#9fc5e8", kClean), std::tuple(kAdvLoss, "#aaaaaa", kAttacked)}) {
@@ -195,17 +195,17 @@ void draw_layers(Plots& plots, const PlottedRun& run) {
              .panels = {panel}});
 }
 
-/// What became of ranks that are not there at the end: "banned in step 121 (gradient)".
+/// Fate of ranks that are not there at the end: "banned in step 121 (gradient)".
 std::map<int, std::string> ends_of(const History& history) {
   std::map<int, std::string> ends;
   for (const LeftRecord& left : history.all<LeftRecord>())
-    ends[left.rank] = "left behind step " + std::to_string(left.step);
+    ends[left.rank] = "left after step " + std::to_string(left.step);
   for (const BanRecord& ban : history.all<BanRecord>())
     ends[ban.rank] = "banned in step " + std::to_string(ban.step) + " (" + ban.rule + ")";
   return ends;
 }
 
-/// How far each rank's gradient was from the result, and who was banned; nothing where nobody has measured it.
+/// Draws the distance of each rank's gradient from the result, and the bans; nothing where nobody has measured it.
 void draw_distances(Plots& plots, const PlottedRun& run) {
   const std::size_t ranks = run.history.ranks_with_distances();
   if (ranks == 0) return;
@@ -240,7 +240,7 @@ void draw_distances(Plots& plots, const PlottedRun& run) {
   plots.add({.picture = "distances", .title = "distance of each rank's gradient from the result", .panels = {panel}});
 }
 
-/// Of the first steps of the last process, in the order of their ends.
+/// Spans of the first steps of the last process, in the order of their ends.
 std::vector<AttackSpan> spans_of(const History& history) {
   std::vector<AttackSpan> spans;
   for (const AttacksRecord& r : history.all<AttacksRecord>()) {
@@ -250,7 +250,7 @@ std::vector<AttackSpan> spans_of(const History& history) {
   return spans;
 }
 
-/// Where rank 0 did not wait, from its first wait to its last.
+/// Times in which rank 0 did not wait, from its first wait to its last.
 std::string training_csv(const std::vector<AttackSpan>& spans, double origin) {
   Csv csv({"begin", "end"});
   double since = -1;
@@ -269,7 +269,7 @@ Series bars(const std::string& file, const std::string& rank, const std::string&
           fmt::format("boxxyerror fs solid 0.8 border lc rgb 'white' lc rgb '{}'", colour), name};
 }
 
-/// What generators attacked when, and when rank 0 waited; nothing where there were none.
+/// Draws the times of the generators' attacks, and of rank 0's waiting; nothing where there were none.
 void draw_attacks(Plots& plots, const PlottedRun& run) {
   const std::vector<AttackSpan> spans = spans_of(run.history);
   if (spans.empty()) return;

@@ -76,7 +76,7 @@ Axis name_axis(const std::vector<PlottedRun>& runs) {
   return {.marks = longest * runs.size() > 60 ? "rotate by -20" : ""};
 }
 
-/// What an epoch costs in each phase, as a mean over the ranks.
+/// Compares the cost of an epoch in each phase, as a mean over the ranks.
 void compare_phases(Plots& plots, const std::vector<PlottedRun>& runs) {
   std::vector<std::array<double, kPhases>> rows;
   std::vector<std::string> names;

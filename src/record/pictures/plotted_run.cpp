@@ -125,7 +125,7 @@ std::vector<Curve> curves_of(const PlottedRun& run, const AttackNames& names) {
     const std::size_t known = sets.size();
     if (index_in(sets, title) == known) {
       Curve clean{title + ", clean", line_style(kBlue, 2.5, dash, point), {}, true};
-      std::map<EvaluationMoment, const EvaluationRecord*> moments;  // of all attacks on this split
+      std::map<EvaluationMoment, const EvaluationRecord*> moments;  // moments of all attacks on this split
       for (const EvaluationSeries& other : all)
         if (other.front()->split == first.split && other.front()->weights == first.weights)
           for (const EvaluationRecord* r : other) moments.try_emplace(moment_of(*r), r);

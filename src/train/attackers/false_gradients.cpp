@@ -21,7 +21,7 @@ constexpr std::int64_t kPiece = 1 << 18;  ///< numbers of a rank that go through
   return static_cast<float>(std::sqrt(squares / static_cast<double>(values.size() - 1)));
 }
 
-/// Zero in the padding, as gradients have it.
+/// Clears the padding, which is zero in gradients.
 void clear_padding(const Segment& tensor, float* memory, std::vector<float>& file) {
   if (tensor.padding_out == 0 && tensor.padding_in == 0) return;
   file.resize(static_cast<std::size_t>(tensor.file_size()));

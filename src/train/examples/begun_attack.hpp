@@ -35,7 +35,7 @@ class BegunAttack {
   /// Reason why the attacks that a checkpoint had begun are discarded; empty where they are not, or there were none.
   [[nodiscard]] const std::string& dropped() const { return dropped_; }
 
-  /// State: see Stateful.
+  /// Saves the state: see Stateful.
   void save(Checkpoint& checkpoint);
   void restore(const Checkpoint& checkpoint);
   void forget();

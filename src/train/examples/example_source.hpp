@@ -16,7 +16,7 @@ namespace dat {
 /// be none, and a part of the step's message, which may be empty.
 class ExampleSource : public Stateful, public MessagePart {
  public:
-  /// The pixels of the training set, on the device; null: there they are not. Before start().
+  /// Sets the pixels of the training set, on the device; null: they are not there. Before start().
   virtual void keep_on_device(const std::uint8_t* /*pixels*/) {}
   /// Starts before the first step, which is number `step`: 0, or the one that a checkpoint says.
   virtual void start(std::int64_t step) = 0;

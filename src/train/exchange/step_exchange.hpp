@@ -58,7 +58,7 @@ class StepExchange : public Stateful {
   [[nodiscard]] StepMessage& message() { return message_; }
   [[nodiscard]] virtual StepMessage& message_of_contributions() { return message_; }
   virtual void ready() {}
-  /// The pixels of the training set, on the device; null: there they are not.
+  /// Sets the pixels of the training set, on the device; null: they are not there.
   virtual void keep_on_device(const std::uint8_t* /*pixels*/) {}
 
   /// A step, in the order of the calls. The ranks may have layers to draw between the first two.

@@ -54,7 +54,7 @@ class WeightPerturbation final : public WrappedExamples {
   Replica& replica_;
   const LayerSampling& layers_;
   ByEpoch<double> of_epoch_;
-  double gamma_ = 0;  ///< of the epoch
+  double gamma_ = 0;  ///< gamma of the epoch
   std::unique_ptr<Reducer> reducer_;
   BatchStatistics statistics_;  ///< statistics that nobody reads
   Learner learner_;

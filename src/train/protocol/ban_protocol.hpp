@@ -32,7 +32,7 @@ class BanProtocol final : public StepExchange, public PartsWatch {
   void keep_on_device(const std::uint8_t* pixels) override { recompute_.keep_on_device(pixels); }
 
   void begin_step(std::int64_t step) override;
-  /// A rank that does another one's work in this step does it in the place of its own.
+  /// A rank that does another one's work in this step does it in place of its own.
   [[nodiscard]] bool contributes() const override { return protocol_->own_check() == nullptr; }
   /// Makes the checks of the step before, after the reduction; then the parts read all ranks' numbers.
   [[nodiscard]] bool finish() override;

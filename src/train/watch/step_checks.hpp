@@ -35,20 +35,20 @@ class StepChecks {
   };
   explicit StepChecks(const Parts& parts);
 
-  /// The parts that must be equal on all ranks; before check_replicas().
+  /// Sets the parts that must be equal on all ranks; before check_replicas().
   void compare(std::vector<Stateful*> replicated);
-  /// The pixels of the training set, on the device; null: there they are not.
+  /// Sets the pixels of the training set, on the device; null: they are not there.
   void keep_on_device(const std::uint8_t* pixels);
 
-  /// A step begins; `stop`: this rank wishes to end the run after it.
+  /// Begins a step; `stop`: this rank wishes to end the run after it.
   void begin_step(bool stop);
-  /// The examples of step number `step` begin.
+  /// Begins the examples of step number `step`.
   void begin_examples(std::int64_t step);
-  /// The step's next examples, before they are trained on; their gradient at `place` afterwards, to which nothing else
-  /// has been added where they are the first of their unit.
+  /// Look at the step's next examples, before they are trained on; at their gradient at `place` afterwards, to which
+  /// nothing else has been added where they are the first of their unit.
   void look_at(const Batch& batch) { numbers_.look_at_images(batch); }
   void keep(const Batch& batch, const float* place, const ActiveSet& active);
-  /// Check the gradients that this rank brings to the reduction, and those that the reduction has left.
+  /// Look at the gradients that this rank brings to the reduction, and those that the reduction has left.
   void look_at_own(std::span<float* const> gradients, const ActiveSet& layers) {
     numbers_.look_at_own(gradients, layers);
   }
@@ -59,8 +59,8 @@ class StepChecks {
   [[nodiscard]] bool may_update(std::int64_t step, const ActiveSet& active);
   void end_step() { stragglers_.end(); }
 
-  /// Error(integrity) where what the ranks hold in common differs, unless it is repaired. After `steps_done` steps.
-  /// **Collective.**
+  /// Checks that the replicas are equal, after `steps_done` steps. Error(integrity) where they differ, unless that is
+  /// repaired. **Collective.**
   void check_replicas(std::int64_t steps_done);
   /// The ranks that have become slow, or keep up again; on all ranks alike. **Collective** (Stragglers).
   [[nodiscard]] std::span<const StragglerRule::Change> compare_speed() { return stragglers_.compare(); }
@@ -79,7 +79,7 @@ class StepChecks {
   [[nodiscard]] const SkippedSteps& skipped_steps() const { return skipped_steps_; }
   /// Null: not in f16.
   [[nodiscard]] LossScale* loss_scale() { return loss_scale_.get(); }
-  /// The loss scale, since the last call.
+  /// Returns whether the loss scale has changed since the last call.
   [[nodiscard]] bool scale_has_changed() { return loss_scale_ != nullptr && loss_scale_->has_changed(); }
   /// Parts of the step's message. The vote comes after whoever may have seen a number that is not finite.
   [[nodiscard]] NumberCheck& numbers() { return numbers_; }
@@ -87,7 +87,7 @@ class StepChecks {
   [[nodiscard]] const Vote& vote() const { return vote_; }
 
  private:
-  /// The numbers of the step are not finite. Error(numerical).
+  /// Skips a step whose numbers are not finite. Error(numerical) where no more may be skipped.
   void skip(const BadNumbers& bad, std::int64_t step);
   /// Returns whether the step's gradient is what another rank computes. Error(integrity).
   [[nodiscard]] bool verified(const ActiveSet& active);

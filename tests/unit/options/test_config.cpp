@@ -15,8 +15,8 @@
 #include "dat/sampler.hpp"
 #include "errors.hpp"
 #include "forecast/forecast.hpp"
-#include "options/values/hints.hpp"
 #include "options/recipes.hpp"
+#include "options/values/hints.hpp"
 #include "options/values/value.hpp"
 #include "parsed.hpp"
 
@@ -94,7 +94,6 @@ TEST_CASE("the bare program trains with the defaults of the structure") {
   // What follows from other options is resolved.
   defaults.micro_batch = defaults.attack_batch = 16;
   defaults.alpha = defaults.eval_alpha = 2.0 / 255;
-  defaults.eval_norm = "linf";
   defaults.eval_eps = 8.0 / 255;
   defaults.eval = {"pgd10"};
   defaults.attack_bn = "eval";
@@ -126,10 +125,10 @@ TEST_CASE("the first word chooses the verb") {
   CHECK(parse_line("validate --lr 0.5").verb == "validate");
   CHECK(parse_line("validate --lr 0.5").train.lr == 0.5);
   CHECK(parse_line("--lr 0.5").verb == "train");
-  const Parsed eval = parse_line("eval --checkpoint runs/a --attack-steps 20 --split train");
+  const Parsed eval = parse_line("eval --checkpoint runs/a --eps 4/255 --split train");
   CHECK(eval.verb == "eval");
   CHECK(eval.eval.checkpoint == "runs/a");
-  CHECK(eval.eval.attack_steps == 20);
+  CHECK(eval.eval.eps == 4.0 / 255);
   CHECK(eval.eval.split == "train");
   const Parsed convert = parse_line("data convert in out.h5 --label-bytes 2 --classes 100");
   CHECK(convert.verb == "data convert");
@@ -316,8 +315,7 @@ TEST_CASE("noise settles what follows from it") {
 }
 
 TEST_CASE("what lets one rank decide does not go with an aggregator that withstands false ranks") {
-  const TrainOptions options = train(
-      "--aggregator centered_clip --faults 2 --aggregator-mixing --aggregator-tau 3.5 --aggregator-iterations 20");
+  const TrainOptions options = train("--aggregator centered_clip:mixing:tau=3.5:iterations=20 --faults 2");
   CHECK(options.faults == 2);
   CHECK(ranks_may_be_false(options));
   CHECK_FALSE(ranks_may_be_false(train("")));
@@ -329,7 +327,7 @@ TEST_CASE("what lets one rank decide does not go with an aggregator that withsta
   // Each rank's gradient is asked for: how it comes there says nothing about its bits.
   for (const std::string transport : {"gather", "butterfly"})
     CHECK_NOTHROW(train("--deterministic --aggregator median --codec-transport " + transport));
-  const TrainOptions automatic = train("--aggregator centered_clip --aggregator-tau auto --faults 0");
+  const TrainOptions automatic = train("--aggregator centered_clip:tau=auto --faults 0");
   CHECK(automatic.aggregator_tau == 0);
   CHECK(automatic.faults == 0);
   CHECK(train("--aggregator krum").faults == -1);
@@ -337,15 +335,14 @@ TEST_CASE("what lets one rank decide does not go with an aggregator that withsta
 
 TEST_CASE("attackers are told how they cheat, all alike or each for itself") {
   const std::string with = "--deterministic --attackers 1,4,7 ";
-  const TrainOptions options = train(with + "--cheat leave,leave,leave --cheat-from 5,0,9 --cheat-every 2");
+  const TrainOptions options = train(with + "--cheat leave@5/2,leave@0/2,leave@9/2");
   CHECK(options.attackers == std::vector<int>{1, 4, 7});
-  CHECK(options.cheat == std::vector<std::string>(3, "leave"));
-  CHECK(options.cheat_from == std::vector<int>{5, 0, 9});
-  CHECK(options.cheat_every == 2);
-  CHECK(train(with + "--cheat leave").cheat_from.empty());
+  CHECK(options.cheat == std::vector<std::string>{"leave@5/2", "leave@0/2", "leave@9/2"});
+  CHECK(train(with + "--cheat leave").cheat == std::vector<std::string>{"leave"});
   check_refused({{with, "say how: --cheat alie, "},
                  {with + "--cheat leave,leave", "--cheat has 2 values for 3 attackers"},
-                 {with + "--cheat leave --cheat-from 1,2", "--cheat-from has 2 values for 3"},
+                 {with + "--cheat leave@", "as in sign_flip@200/5"},
+                 {with + "--cheat leav", "did you mean 'leave'?"},
                  {"--attackers 1 --cheat leave", "--cheat leave wants --deterministic"},
                  {"--attackers 0 --cheat leave", "rank 0, which holds the run's folder"},
                  {"--attackers 1,2,1 --cheat leave", "names rank 1 twice"}});
@@ -353,7 +350,7 @@ TEST_CASE("attackers are told how they cheat, all alike or each for itself") {
 
 TEST_CASE("cheats are refused where there is nothing to cheat with") {
   const std::string with = "--attackers 1 --cheat ";
-  CHECK(train(with + "delayed --cheat-delay 100").cheat_delay == 100);
+  CHECK(train(with + "delayed:100").cheat == std::vector<std::string>{"delayed:100"});
   for (const std::string name : {"sign_flip", "constant", "delayed", "ipm01", "alie", "mimic", "history", "bit_flip"}) {
     CHECK(contains(refusal(with + name + " --deterministic"), "the sum is one of micro-batches"));
     CHECK_NOTHROW(train(with + name + " --deterministic --aggregator median"));
@@ -361,7 +358,7 @@ TEST_CASE("cheats are refused where there is nothing to cheat with") {
   }
   for (const std::string name : {"label_flip", "weak", "bn_poison"})
     CHECK_NOTHROW(train(with + name + " --deterministic"));
-  check_refused({{with + "alie --cheat-delay 100", "--cheat-delay works with --cheat delayed"},
+  check_refused({{with + "alie:100", "only delayed has a delay"},
                  {with + "equivocate", "add --byzantine"},
                  {with + "bn_poison --bn-statistics local", "they share none"}});
   for (const std::string name : {"weak", "weak1"})
@@ -404,8 +401,8 @@ TEST_CASE("--verify is refused with what another rank cannot recompute") {
 
 TEST_CASE("the resolved configuration of eval restores every option") {
   const Parsed command = parse_line(
-      "eval --checkpoint c.h5 --data d.h5 --split train --limit 7 --attack fgsm,pgd+fgsm --attack-steps 3 --norm l2 "
-      "--eps 1/255 --alpha 0.1 --batch 9 --seed 4 --device cpu --threads 2 --quiet --restarts 2 --out folder "
+      "eval --checkpoint c.h5 --data d.h5 --split train --limit 7 --eval fgsm,pgd3x2+fgsm --norm l2 "
+      "--eps 1/255 --alpha 0.1 --batch 9 --seed 4 --device cpu --threads 2 --quiet --out folder "
       "--save-adversarial --progress 3 --comm-timeout=9");
   CHECK(parse_file(command.resolved_toml, {"eval"}).eval == command.eval);
   CHECK(!(command.eval == EvalOptions{}));
@@ -413,9 +410,9 @@ TEST_CASE("the resolved configuration of eval restores every option") {
 
 TEST_CASE("the norm decides about radii and step sizes") {
   const TrainOptions plain = train("");
-  CHECK((plain.norm == "linf" && plain.eval_norm == "linf"));
+  CHECK(plain.norm == "linf");
   const TrainOptions l2 = train("--norm l2 --eps 0.5 --attack-steps 5 --eval pgd20");
-  CHECK((l2.norm == "l2" && l2.eval_norm == "l2" && l2.eval_eps == 0.5));
+  CHECK((l2.norm == "l2" && l2.eval_eps == 0.5));
   CHECK(l2.alpha == 2.5 * 0.5 / 5);  // MadryLab/robustness
   CHECK(l2.eval_alpha == 2.5 * 0.5 / 20);
   CHECK(train("--norm l2 --eps 3 --alpha 1.5").alpha == 1.5);
@@ -423,16 +420,12 @@ TEST_CASE("the norm decides about radii and step sizes") {
   // Attacks of other numbers of steps have other sizes: none is written down.
   CHECK(train("--norm l2 --eps 0.5 --eval pgd10,pgd20").eval_alpha == 0);
   CHECK(train("--eval pgd10,pgd20").eval_alpha == 2.0 / 255);
-  const TrainOptions other = train("--eval-norm l2 --eval-eps 0.5");
-  CHECK((other.norm == "linf" && other.eval_norm == "l2" && other.eps == 8.0 / 255 && other.eval_alpha == 0.125));
-  CHECK(parse_line("eval --checkpoint a --eval-norm l2 --eps 0.5").eval.norm == "l2");
+  CHECK(parse_line("eval --checkpoint a --norm l2 --eps 0.5").eval.norm == "l2");
   CHECK(parse_line("eval --checkpoint a").eval.norm == "auto");
   check_refused({{"--norm l2", "give its radius, such as --eps 0.5"},
-                 {"--eval-norm l2", "give --eval-eps"},
                  {"--eps 8", "--eps 8 is more than 1"},
                  {"--alpha 2", "--alpha 2 is more than 1"},
                  {"--eval-eps 8", "--eval-eps 8 is more than 1"},
-                 {"--norm l2 --eps 0.5 --eval-norm linf --eval-eps 2", "--eval-eps 2"},
                  {"--alpha 1.2", "--alpha 1.2 is more than 1"},
                  {"--eval-alpha 1.2", "--eval-alpha 1.2 is more than 1"}});
   // Steps of an attack's own may be longer than 1, and the resolved configuration says so.
@@ -445,10 +438,7 @@ TEST_CASE("evaluations have settings of their own, of which only eps follows the
   CHECK(plain.eval == std::vector<std::string>{"pgd10"});
   CHECK(plain.eval_eps == 4.0 / 255);
   CHECK(plain.eval_alpha == 1.0 / 255);
-  CHECK(plain.eval_restarts == 1);
-  CHECK(train("--eval pgd10,pgd20 --eval-eps 2/255 --eval-restarts 5").eval_alpha == 0.5 / 255);
-  CHECK(parse_file("eval = [\"pgd\", \"fgsm\"]\neval-attack-steps = 7\n").train.eval ==
-        std::vector<std::string>{"pgd7", "fgsm"});
+  CHECK(train("--eval pgd10,pgd20x5 --eval-eps 2/255").eval_alpha == 0.5 / 255);
   for (const auto& [words, resolved] : std::vector<std::pair<std::string, std::string>>{
            {"pgd20,pgd", "pgd20,pgd10"}, {"fgsm,pgd+fgsm", "fgsm,pgd10+fgsm"}, {"aa-standard", "aa-standard"}})
     CHECK(joined(parse_line("eval --checkpoint a --eval " + words).eval.eval, ",") == resolved);
@@ -463,6 +453,7 @@ TEST_CASE("evaluations have settings of their own, of which only eps follows the
                  {"--eval pgd10,pgd", "pgd10 twice"},
                  {"--eval pdg10", "unknown attack 'pdg'"},
                  {"--eval pgd0", "no number of steps"},
+                 {"--eval pgd20x0", "no number of restarts"},
                  {"--eval fgsm3", "fgsm takes no number of steps"}});
 }
 
@@ -499,39 +490,39 @@ TEST_CASE("each loss has its own weight of the divergence and its own start of t
 
 TEST_CASE("a loss against where the attack began wants an attack that keeps it") {
   for (const std::string loss : {"pgi", "gat", "nuat"})
-    CHECK(train("--detach-reference --attack fgsm --loss " + loss).attack_bn == "train");
+    CHECK(train("--attack fgsm --loss " + loss + ":detach").attack_bn == "train");
   CHECK(train("--loss pgi --warm-start 2").warm_start == 2);
   CHECK(train("--loss pgi --attack-stop 1").attack_stop == 1);
   CHECK(train("--loss gat --attack none").attack == "none");
-  for (const auto& [option, message] :
-       Refusals{{"--attack none", "compares attacked images with those where the attack began"},
-                {"--attack apgd-ce", "compares attacked images with those where the attack began"},
-                {"--stale-attack 1", "does not go with --stale-attack"},
-                {"--awp-gamma 0.01", "does not go with --awp-gamma"},
-                {"--generators 1 --staleness 1", "does not go with --generators"},
-                {"--detach-reference --attack-stop 1", "does not go with --attack-stop"},
-                {"--detach-reference --staleness 1", "does not go with --staleness"}})
-    check_refused({{"--loss pgi " + option, message}});
+  for (const auto& [options, message] :
+       Refusals{{"pgi --attack none", "compares attacked images with those where the attack began"},
+                {"pgi --attack apgd-ce", "compares attacked images with those where the attack began"},
+                {"pgi --stale-attack 1", "does not go with --stale-attack"},
+                {"pgi --awp-gamma 0.01", "does not go with --awp-gamma"},
+                {"pgi --generators 1 --staleness 1", "does not go with --generators"},
+                {"pgi:detach --attack-stop 1", "does not go with --attack-stop"},
+                {"pgi:detach --staleness 1", "does not go with --staleness"}})
+    check_refused({{"--loss " + options, message}});
 }
 
 TEST_CASE("the start of an attack and the ball of its steps are those of the papers, unless told otherwise") {
-  const TrainOptions n_fgsm = train("--attack fgsm --start-radius 2 --project off --alpha 8/255");
+  const TrainOptions n_fgsm = train("--attack fgsm --attack-start uniform:radius=2 --project off --alpha 8/255");
   CHECK(n_fgsm.start_radius == 2);
   CHECK(n_fgsm.project == "off");
   CHECK(n_fgsm.start_box == "on");
   CHECK(n_fgsm.attack_bn == "train");
-  for (const char* off : {"--start-radius 2 --start-box off", "--attack fgsm", "--warm-start 2 --start-box off",
-                          "--loss mart --project off"})
+  for (const char* off : {"--attack-start uniform:radius=2:box=off", "--attack fgsm",
+                          "--warm-start 2 --attack-start uniform:box=off", "--loss mart --project off"})
     CHECK(train(off).start_box == "off");
-  CHECK(train("--attack fgsm --start-radius 0").start_radius == 0);
-  check_refused({{"--loss mart --start-radius 2", "say more of a uniform start"},
-                 {"--attack-start gaussian --start-box on", "say more of a uniform start"}});
+  CHECK(train("--attack fgsm --attack-start uniform:radius=0").start_radius == 0);
+  check_refused({{"--attack-start gaussian:box=on", "gaussian has no settings"}});
 }
 
 TEST_CASE("weights are perturbed the same way on all ranks, or the option says so") {
-  const TrainOptions options = train("--awp-gamma 0.01 --awp-from 10 --awp local");
+  const TrainOptions options = train("--awp-gamma 0,0.01@10 --awp local");
   CHECK(options.awp_gamma == 0.01);
-  CHECK(options.awp_from == 10);
+  CHECK(options.awp_gamma.at(9) == 0);
+  CHECK(contains(refusal("--awp-gamma 0.01,0@10"), "may begin with 0, but not end with it"));
   CHECK(options.awp == "local");
   CHECK(train("--awp-gamma 0.01 --deterministic").deterministic);
 }
@@ -553,18 +544,19 @@ TEST_CASE("the resolved configuration has no 'auto' in the place of a number tha
 }
 
 TEST_CASE("what is frozen goes with selectors that know it") {
-  const TrainOptions all = train("--freeze conv2 --freeze-epochs 2 --selector all");
-  CHECK(all.freeze == "conv2");
-  CHECK(all.freeze_epochs == 2);
-  CHECK(train("--freeze all-but-head --selector oracle").freeze == "all-but-head");
+  const TrainOptions all = train("--freeze conv2,none@2 --selector all");
+  CHECK(all.frozen() == "conv2");
+  CHECK(all.frozen_epochs() == 2);
+  CHECK(train("--freeze all-but-head --selector oracle").frozen() == "all-but-head");
 }
 
-TEST_CASE("what an optimizer says of a radius, and of another one's options") {
-  // Other programs call the radius so.
-  check_refused({{"--epsilon 8/255", "the radius of the attack is --eps"},
-                 {"--epsilon 8/255 --optimizer sgd", "the radius of the attack is --eps"},
-                 {"--clamp-low 11", "--clamp-high 10"},
-                 {"--beta1 0.8 --optimizer sgd", "--beta1 works with --optimizer lamb, not with sgd; leave it off"}});
+TEST_CASE("settings stand in the word of a member that has them") {
+  check_refused({{"--optimizer sgd:beta1=0.8", "sgd has no setting 'beta1=0.8'; it has "},
+                 {"--optimizer lamb:beta1=0.8:beta1=0.9", "has two values for beta1 of lamb"},
+                 {"--optimizer lamb:epsilon=8/255", "epsilon of lamb must be a number"},
+                 {"--codec float32:4", "float32 has no settings"}});
+  CHECK(train("--codec powersgd:4").codec_rank == 4);
+  CHECK(train("--codec powersgd:rank=4").codec_rank == 4);
 }
 
 TEST_CASE("the early stop of the attack is off unless it is asked for, and restores") {
@@ -641,7 +633,6 @@ TEST_CASE("names that other programs use are refused with ours") {
     CHECK(refusal({"--" + theirs, "1"}) == "unknown option '--" + theirs + "'; did you mean '--" + ours + "'?");
   CHECK(contains(refusal("eval --model a.h5"), "did you mean '--checkpoint'?"));
   CHECK(contains(refusal("eval --epsilon 8/255"), "did you mean '--eps'?"));
-  CHECK(contains(refusal("eval --steps 20"), "did you mean '--attack-steps'?"));
   CHECK(contains(file_refusal("learning_rate = 0.1\n"), "did you mean 'lr'?"));
   for (const std::string verb : {"test", "evaluate"})
     CHECK(refusal({verb}) == "unknown verb '" + verb + "'; did you mean 'eval'?");
@@ -651,10 +642,10 @@ TEST_CASE("averaging is described by options that fit together") {
   CHECK(train("").average_bn == "raw");
   CHECK(train("--average ema").average_bn == "rebuild");
   CHECK(train("--average ema").average_decay == 0.995);
-  CHECK(train("--average swa --average-from 55").average_bn == "rebuild");
-  CHECK(train("--average swa --average-bn ema").average_bn == "ema");
+  CHECK(train("--average none,swa@55").average_bn == "rebuild");
+  CHECK(train("--average swa:bn=ema").average_bn == "ema");
   CHECK(parse_line("eval --checkpoint a.h5").eval.weights == "auto");
-  check_refused({{"--swa-start 3", "did you mean '--average-from'?"},
+  check_refused({{"--average ema,none@3", "one rule goes on to the end"},
                  {"eval --checkpoint a.h5 --weights swa", "auto, raw, average"}});
 }
 
@@ -683,7 +674,7 @@ TEST_CASE("misspelt options and keys are refused with the nearest name") {
 
 TEST_CASE("wrong types and values out of range are refused by name, with the range") {
   for (const char* line : {"--batch 1.5", "--batch 12abc", "--resample 0", "--seed -1", "--milestones a,b",
-                           "--lr --batch", "--attack-stop auto", "--attackers -1", "--cheat-from -1"}) {
+                           "--lr --batch", "--attack-stop auto", "--attackers -1"}) {
     const std::string message = refusal(line), name = words_of(line)[0];
     INFO(message);
     CHECK(contains(message, "option '" + name + "' must be "));
@@ -775,10 +766,11 @@ TEST_CASE("attack, steps, radius and step size may change by epoch") {
   CHECK(parse_line("--attack fgsm --eps 2/255..8/255@0-2").train.attack_bn == "train");
   CHECK(parse_line("--attack none,fgsm@2").train.attack_bn == "eval");
   // What works with both works with one after the other.
-  CHECK(parse_line("--attack pgd,fgsm@2 --start-radius 0").train.start_radius == 0);
-  check_refused({{"--attack none,fgsm@2 --start-radius 0", "--start-radius works with"},
-                 {"--attack pgd,fgsm@2 --attack-stop 1", "--attack-stop works with"},
-                 {"--attack fgsm,pgd@3 --attack-stop 1", "works with --attack pgd"}});
+  CHECK(parse_line("--attack pgd,fgsm@2 --attack-start uniform:radius=0").train.start_radius == 0);
+  check_refused(
+      {{"--attack none,fgsm@2 --attack-start uniform:radius=0", "settings of --attack-start uniform work with"},
+       {"--attack pgd,fgsm@2 --attack-stop 1", "--attack-stop works with"},
+       {"--attack fgsm,pgd@3 --attack-stop 1", "works with --attack pgd"}});
   for (const TrainOptions& options : {o, grown}) CHECK(options.epochs_of_change().front() == 0);
   const std::string written = parse_line("--eps 2/255..4/255@3-5,8/255@7 --attack-steps 1,2@12").resolved_toml;
   CHECK(contains(written, "eps = \"2/255..4/255@3-5,8/255@7\""));
@@ -828,16 +820,12 @@ TEST_CASE("what changes by epoch is refused where it is not written so, or canno
 
 TEST_CASE("options that do not fit together are refused") {
   check_refused({{"--batch 128 --micro-batch 100", "--micro-batch 100"},
-                 {"--micro-batch 8 --attack-batch 9", "--attack-batch 9"},
                  {"--milestones 90,75", "--milestones must increase"},
                  {"--milestones 75,75", "--milestones must increase"},
                  {"--epochs 0 --warmup-epochs 0", "nothing to train"},
                  {"--epochs 8 --warmup-epochs 7.5", "together are 15.5 epochs"},
                  {"--epochs 8 --warmup-epochs 7.5", "choose --epochs 8.5"},
                  {"-q -v", "--quiet and --verbose"},
-                 {"--on-bad-steps rollback --rollback-lr 1", "--rollback-lr 1 would go the same way"},
-                 {"--max-rollbacks 1 --max-bad-steps 5", "--on-bad-steps rollback"},
-                 {"--staleness 2 --attack-stop 1", "or --refresh attack"},
                  {"--staleness 2 --attack none", "--attack none makes none"},
                  {"--generators auto", "is forecast from --calibration FILE"},
                  {"--generators 1 --calibration c.json", "is what --generators auto is forecast from"},
@@ -845,10 +833,6 @@ TEST_CASE("options that do not fit together are refused") {
                  {"--byzantine --aggregator centered_clip", "--byzantine wants --deterministic"},
                  {"--byzantine --deterministic --aggregator centered_clip --codec-transport gather",
                   "--codec-transport butterfly, and gather is asked for"},
-                 {"--attack-reuse --warm-start 5", "--attack-reuse works with --attack pgd, --attack-bn train"},
-                 {"--attack-reuse --attack-bn train", "makes a step that nobody keeps"},
-                 {"--attack-reuse --attack-bn train --warm-start 5 --attack-steps 1", "at least 2 --attack-steps"},
-                 {"--attack-reuse --attack-bn train --warm-start 5 --attack-steps 1,2@3", "at least 2 --attack-steps"},
                  {"--stale-attack 11", "more than the 10 iterations"}});
   for (const std::string some : {"--generators 1 ", "--generators auto --calibration c.json "})
     for (const char* other :
@@ -860,17 +844,15 @@ TEST_CASE("options that do not fit together are refused") {
   CHECK(train("--epochs 7.7 --warmup-epochs 7.3").warmup_epochs == 7.3);
   CHECK(train("--warm-start 5 --attack fgsm").warm_start == 5);
   CHECK(train("--attack none").warm_start == 0);
-  CHECK(train("--on-overfitting stop --holdout 5").overfitting_margin == 0.2);
-  CHECK(train("--selector freezeout --freeze-t0 0.5 --freeze-schedule squared").importance == "outside");
-  CHECK(train("--selector freezeout --freeze-lr constant").importance == "inside");
+  CHECK(train("--selector freezeout:t0=0.5:schedule=squared").importance == "outside");
+  CHECK(train("--selector freezeout:lr=constant").importance == "inside");
   CHECK(train("--attack-stop 1 --attack-bn eval").attack_stop == 1);
   CHECK(train("--stale-attack 10").stale_attack == 10);
-  CHECK(train("--staleness 4 --refresh attack").staleness == 4);
+  CHECK(train("--staleness 4").staleness == 4);
   CHECK(train("--generators 3 --staleness 2").generators == 3);
   CHECK(train("--generators 3 --attack fgsm --attack-bn eval").generators == 3);
   CHECK(train("--generators auto --calibration c.json").generators == -1);
   CHECK(train("--generators 2 --generator-weights bf16").generator_weights == "bf16");
-  CHECK(train("--attack-reuse --attack-bn train --warm-start 5").attack_reuse);
   CHECK(train("--batch 128 --micro-batch 32").micro_batch == 32);
   // A forecast may say that there are none.
   TrainOptions none = train("--generators auto --calibration c.json --generator-weights bf16");
@@ -941,12 +923,12 @@ TEST_CASE("the short help of train fits on two screens and says what a bare trai
 TEST_CASE("--help WORD shows the options in which the word occurs, of any verb") {
   const std::string milestones = parse_line("train --help milestone").text;
   CHECK(contains(milestones, "--milestones"));
-  CHECK(contains(milestones, "--lr-decay"));  // whose description speaks of them
+  CHECK(contains(milestones, "--schedule"));  // whose description speaks of them
   CHECK(!contains(milestones, "--momentum"));
   CHECK(parse_line("train --help --MILESTONE").text == milestones);
   CHECK(parse_line("train --help=milestone").text == milestones);
-  CHECK(contains(parse_line("train --help jointspar").text, "--bandit-loss"));  // by the group
-  CHECK(contains(parse_line("train --help trades").text, "--loss"));            // by the values
+  CHECK(contains(parse_line("train --help jointspar").text, "--selector"));  // by the group
+  CHECK(contains(parse_line("train --help trades").text, "--loss"));         // by the values
 }
 
 TEST_CASE("a word that the help does not know is refused with the nearest option") {
@@ -991,11 +973,9 @@ TEST_CASE("a selector over a recipe of another one drops its options; together t
   CHECK(all.p_min == TrainOptions{}.p_min);
   CHECK(all.resample == TrainOptions{}.resample);
   CHECK(parse_file(parse_line("--recipe tudelft_jointspar --selector all").resolved_toml).train == all);
-  CHECK(contains(refusal("--selector uniform --bandit-loss paper"), "not with uniform"));
+  CHECK(contains(refusal("--selector uniform:loss=paper"), "uniform has no setting"));
   CHECK(contains(refusal("--recipe madry --budget 9"), "not with all"));
   CHECK(contains(file_refusal("selector = \"all\"\nbudget = 9\n"), "not with all"));
-  // What an earlier version has written is read.
-  CHECK(parse_train_options("selector = \"all\"\nbudget = 9\neval = [\"none\"]\n", "text").budget == 9);
 }
 
 TEST_CASE("an option that is given twice counts the last time, with a warning; lists go on") {

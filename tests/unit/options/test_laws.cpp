@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <map>
 #include <optional>
 #include <set>
@@ -11,6 +12,7 @@
 #include "dat/error.hpp"
 #include "errors.hpp"
 #include "options/train/table.hpp"
+#include "options/words.hpp"
 #include "parsed.hpp"
 
 using namespace dat;
@@ -26,12 +28,11 @@ const Words kValues = {
     {"eval", {"pgd20"}},       {"freeze", {"conv1"}}, {"mix", {"balanced:0.25"}},
     {"normalize", {"cifar10"}}};
 /// Options that a rule in code wants beside one.
-const std::map<std::string, Words> kBeside = {
-    {"attackers", {{"cheat", {"alie"}}}},      {"attack-reuse", {{"warm-start", {"2"}}}},
-    {"byzantine", {{"deterministic", {}}}},    {"calibration", {{"generators", {"auto"}}}},
-    {"cheat-delay", {{"cheat", {"delayed"}}}}, {"eval-norm", {{"eval-eps", {"0.5"}}}},
-    {"mix", {{"data", {"a", "b"}}}},           {"norm", {{"eps", {"0.5"}}}},
-};
+const std::map<std::string, Words> kBeside = {{"attackers", {{"cheat", {"alie"}}}},
+                                              {"byzantine", {{"deterministic", {}}}},
+                                              {"calibration", {{"generators", {"auto"}}}},
+                                              {"mix", {{"data", {"a", "b"}}}},
+                                              {"norm", {{"eps", {"0.5"}}}}};
 
 const TrainOptions& plain() {
   static const TrainOptions options = parse({}).train;
@@ -106,12 +107,21 @@ void add(Words& all, const Choice& choice) {
 }
 
 void add(Words& all, const std::string& name, const std::vector<std::string>& values) {
-  if (!all.emplace(name, is_flag(row_of(name).field(train_table().defaults())) ? std::vector<std::string>{} : values)
-           .second)
+  const OptionRow& row = row_of(name);
+  const bool is_switch = is_flag(row.field(train_table().defaults()));
+  if (!row.parent.empty()) {
+    // In the word of the first member that has it, or of the one by default.
+    const OptionRow& parent = row_of(row.parent);
+    const std::string plain = dat::text_of(parent.field(train_table().defaults()), parent.range, false);
+    add(all, row.parent, {has(row, plain) ? plain : row.members.front()});
+    std::string& word = all.at(row.parent).front();
+    const std::string setting = ":" + row.key + (is_switch ? "" : "=" + values.front());
+    if (!contains(word, ":" + row.key)) word += setting;
+  } else if (!all.emplace(name, is_switch ? std::vector<std::string>{} : values).second) {
     return;
+  }
   TrainOptions defaults;
-  const auto& conditions = row_of(name).works_with;
-  for (auto condition = conditions.rbegin(); condition != conditions.rend(); ++condition)
+  for (auto condition = row.works_with.rbegin(); condition != row.works_with.rend(); ++condition)
     if (!Bound(train_table(), defaults).holds(*condition)) add(all, condition->any_of.front());
   if (const auto beside = kBeside.find(name); beside != kBeside.end())
     for (const auto& [other, of_it] : beside->second) add(all, other, of_it);
@@ -123,26 +133,57 @@ Words with(const OptionRow& row) {
   return all;
 }
 
+/// A value of one option alone; of a setting in the word of a member that has it.
+Words only(const OptionRow& row, const std::string& text) {
+  if (row.parent.empty()) return {{row.name, {text}}};
+  return {{row.parent, {row.members.front() + ":" + row.key + "=" + text}}};
+}
+
 std::vector<std::string> arguments_of(const Words& words) {
   std::vector<std::string> all;
   for (const auto& [name, values] : words) {
+    if (!row_of(name).environment.empty()) continue;
     if (values.empty()) all.push_back("--" + name);
     for (const std::string& value : values) all.push_back("--" + name + "=" + value);
   }
   return all;
 }
 
+/// As a user gives them: switches for developers in the environment.
+Parsed parse_words(const Words& words) {
+  struct Environment {
+    std::vector<std::string> names;
+    ~Environment() {
+      for (const std::string& name : names) unsetenv(name.c_str());
+    }
+  } environment;
+  for (const auto& [name, values] : words) {
+    const std::string& variable = row_of(name).environment;
+    if (variable.empty()) continue;
+    environment.names.push_back(variable);
+    setenv(variable.c_str(), values.front().c_str(), 1);
+  }
+  return parse(arguments_of(words));
+}
+
 std::string refusal(const Words& words) {
-  return error_of([&] { parse(arguments_of(words)); });
+  return error_of([&] { parse_words(words); });
+}
+
+/// As messages call an option.
+std::string called(const std::string& name) {
+  const OptionRow& row = row_of(name);
+  return !row.environment.empty() ? row.environment : "--" + (row.parent.empty() ? row.name : row.parent);
 }
 
 /// What they are before anything follows from other options.
 TrainOptions as_given(const Words& words) {
   TrainOptions options;
+  Bound bound(train_table(), options);
   for (const auto& [name, values] : words) {
     std::vector<Value> all;
     for (const std::string& value : values) all.push_back({value});
-    assign(values.empty() ? std::vector<Value>{{"true"}} : all, row_of(name).range, name, row_of(name).field(&options));
+    bound.take(row_of(name), values.empty() ? std::vector<Value>{{"true"}} : all, name);
   }
   return options;
 }
@@ -156,12 +197,12 @@ std::string short_text(const Choice& choice) {
 
 TEST_CASE("every option alone is taken, written down as it was given, and read again", "[options]") {
   for (const OptionRow& row : train_table().rows()) {
-    INFO(joined(arguments_of(with(row)), " "));
-    const Parsed command = parse(arguments_of(with(row)));
-    TrainOptions written = command.train;
-    CHECK(command.given.contains(row.name));
-    if (!row.in_file) continue;
-    CHECK(!same_value(row.field(&written), row.field(const_cast<TrainOptions*>(&plain()))));
+    INFO(row.name << ": " << joined(arguments_of(with(row)), " "));
+    const Parsed command = parse_words(with(row));
+    TrainOptions given = command.train;
+    CHECK(!same_value(row.field(&given), row.field(const_cast<TrainOptions*>(&plain()))));
+    if (!row.environment.empty()) continue;
+    CHECK(command.given.contains(row.parent.empty() ? row.name : row.parent));
     CHECK(parse_train_options(command.resolved_toml, "text") == command.train);
   }
 }
@@ -173,10 +214,12 @@ TEST_CASE("the ends of every range are taken, and what is beyond them is refused
     TrainOptions options;
     const Field field = row.field(&options);
     const Range& range = row.range;
-    const std::string where = "option '--" + row.name + "' ";
+    const std::string where = !row.environment.empty() ? "the environment's " + row.environment + " "
+                              : row.parent.empty()     ? "option '--" + row.name + "' "
+                                                       : row.key + " of " + row.members.front() + " ";
     INFO(where);
     if (!range.choices.empty() || is_number(field)) {
-      const std::string message = refusal({{row.name, {"+"}}});
+      const std::string message = refusal(only(row, "+"));
       CHECK(contains(message, where + "must be "));
       CHECK(contains(message, "not '+'"));
       if (range.others == nullptr)
@@ -195,14 +238,14 @@ TEST_CASE("the ends of every range are taken, and what is beyond them is refused
       const double last = out ? next(-direction) : end, beyond = out ? end : next(direction);
       INFO(last << " and " << beyond);
       CHECK(takes(row, text_of_number(field, last), options));
-      const std::string text = text_of_number(field, beyond), message = refusal({{row.name, {text}}});
+      const std::string text = text_of_number(field, beyond), message = refusal(only(row, text));
       CHECK(contains(message, where + "must be "));
       CHECK(contains(message, "not '" + text + "'"));
       CHECK((contains(message, number_text(end)) || contains(message, text_of_number(field, end))));
     };
     check_end(range.low, range.above, -1);
     check_end(range.high, range.below, 1);
-    if (is_whole(field)) CHECK(contains(refusal({{row.name, {"99999999999999999999"}}}), where + "must be a whole "));
+    if (is_whole(field)) CHECK(contains(refusal(only(row, "99999999999999999999")), where + "must be a whole "));
   }
   CHECK(ends > 90);
 }
@@ -218,7 +261,7 @@ TEST_CASE("an option is refused without what it works with, in a sentence that n
         if (!Bound(train_table(), defaults).holds(choice)) continue;
         // The first other value.
         const OptionRow& other = row_of(choice.option);
-        if (is_flag(other.field(&defaults))) words[other.name] = {};
+        if (is_flag(other.field(&defaults))) add(words, other.name, {});
         for (const std::string& value : other.range.choices)
           if (std::find(choice.values.begin(), choice.values.end(), value) == choice.values.end()) {
             words[other.name] = {value};
@@ -231,8 +274,8 @@ TEST_CASE("an option is refused without what it works with, in a sentence that n
       REQUIRE(!holds);
       const std::string message = refusal(words);
       CHECK(message.starts_with("2: "));
-      CHECK(contains(message, "--" + row.name));
-      CHECK(contains(message, "--" + condition.any_of.front().option));
+      CHECK(contains(message, called(row.name)));
+      CHECK(contains(message, called(condition.any_of.front().option)));
     }
 }
 
@@ -242,6 +285,10 @@ TEST_CASE("two options that do not go together are refused in the sentence that 
     Words words;
     add(words, pair.one);
     add(words, pair.other);
+    for (const Choice& choice : {pair.one, pair.other})  // whatever was beside the other one
+      if (const auto word = words.find(choice.option);
+          word != words.end() && !word->second.empty() && !choice.values.empty() && !contains(word->second[0], ":"))
+        word->second = {choice.values.front()};
     const std::string both = short_text(pair.one) + " " + short_text(pair.other);
     INFO(joined(arguments_of(words), " "));
     TrainOptions options = as_given(words);
@@ -250,8 +297,7 @@ TEST_CASE("two options that do not go together are refused in the sentence that 
     CHECK(message.starts_with("2: "));
     for (const Choice& choice : {pair.one, pair.other}) {
       CHECK(bound.holds(choice));
-      // The family, where a sentence is of several members.
-      CHECK(contains(pair.sentence, choice.option == "aggregator" ? "--aggregator" : "--" + choice.option));
+      CHECK(contains(pair.sentence, called(choice.option)));
     }
     if (message != "2: " + bound.filled(pair.sentence)) never.insert(both);
   }
@@ -267,7 +313,8 @@ TEST_CASE("what is bound to ranks is refused with --deterministic, by name", "[o
     add(words, *row.bound_to_ranks);
     words["deterministic"] = {};
     INFO(joined(arguments_of(words), " "));
-    CHECK(contains(refusal(words), "--deterministic gives the same bits on any number of ranks, which --" + row.name));
+    CHECK(contains(refusal(words),
+                   "--deterministic gives the same bits on any number of ranks, which " + called(row.name)));
     ++refused;
     if (!row.bound_with) continue;
     words["aggregator"] = {"median"};

@@ -141,14 +141,14 @@ TEST_CASE("A rate of LARS that moves nothing, and betas in each other's place, a
   options.batch = 100;
   options.optimizer = "lars_sgd";
   REQUIRE(advised(options).size() == 1);
-  CHECK(advised(options)[0].starts_with("--lr 0.01 times --trust-coefficient 0.001 is 1e-05, and lars_sgd moves"));
+  CHECK(advised(options)[0].starts_with("--lr 0.01 times the trust coefficient 0.001 is 1e-05, and lars_sgd moves"));
   options.lr = 1;
   CHECK(advised(options).empty());
   options = sensible();
   options.batch = 100;
   options.beta2 = 0.5;
   REQUIRE(advised(options).size() == 1);
-  CHECK(advised(options)[0].starts_with("--beta2 0.5 is below --beta1 0.9:"));
+  CHECK(advised(options)[0].starts_with("beta2 = 0.5 of --optimizer lamb is below beta1 = 0.9:"));
   options.beta1 = 0.5;
   CHECK(advised(options).empty());
 }

@@ -201,7 +201,7 @@ TEST_CASE("Passes without a way back for what always stands still need less memo
 
 TEST_CASE("The last layer has a learning rate of its own", "[fine][trainer]") {
   TrainOptions options = frozen_run();
-  options.freeze = "";
+  options.freeze = "none";
   options.weight_decay = 0;
   options.lr = 0.01;
   options.epochs = 1;
