@@ -31,7 +31,7 @@ def ours(arguments):
     """Rows by attack: name, seconds, flags after it."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "eval.json"
-        run([*arguments.launch.split(), arguments.program, "eval", "--checkpoint", arguments.checkpoint, "--data",
+        run([*arguments.launch.split(), arguments.program, "eval", arguments.checkpoint, "--data",
              arguments.data, "--limit", arguments.images, "--eps", arguments.eps, "--norm", "linf", "--weights", "raw", "--eval", "aa-standard",
              "--math", "f32", "--threads", arguments.threads, "--device", arguments.device, "--quiet", "--out", path])
         found = json.loads(path.read_text())

@@ -20,7 +20,6 @@ was interrupted goes on. --out/table.jsonl has all lines. --rows, --columns and 
 Options after `--` go to every training run. A run whose numbers are not finite goes on without these steps.
 """
 
-import argparse
 import collections
 import json
 import math
@@ -34,6 +33,8 @@ import subprocess
 import sys
 
 import launch
+import student
+import study
 
 CHEATS = ["sign_flip", "constant", "label_flip", "delayed", "ipm01", "ipm06", "alie", "mimic", "history", "bit_flip", "bn_poison",
           "free_rider", "weak"]
@@ -45,8 +46,8 @@ Form = collections.namedtuple("Form", "ranks faults lengths seeds taus train dat
 # lengths: steps, steps before the ranks cheat, and steps by which a `delayed` gradient is late.
 CORES = ["--network", "small_cnn", "--width", 16, "--attack", "pgd", "--attack-steps", 3, "--alpha", "4/255", "--batch", 8,
          "--optimizer", "sgd", "--lr", 0.05, "--schedule", "cosine", "--warmup-epochs", 0, "--limit-test", 2000]
-PAPER = ["--network", "resnet18", "--attack", "pgd", "--attack-steps", 10, "--batch", 8, "--optimizer", "sgd", "--lr", 0.01,
-         "--momentum", 0.9, "--nesterov", "--weight-decay", 5e-4, "--schedule", "cosine", "--warmup-epochs", 0]
+PAPER = ["--network", "resnet18", "--attack", "pgd", "--attack-steps", 10, "--batch", 8, "--optimizer", "sgd:nesterov", "--lr", 0.01,
+         "--momentum", 0.9, "--weight-decay", 5e-4, "--schedule", "cosine", "--warmup-epochs", 0]
 OF_PAPER = Form(16, [7, 3], [(5100, 1000, 1000), (14100, 10000, 1000)], [0, 1, 2, 3, 4], [1, 10], PAPER, True, False)
 FORMS = {
     "cores": Form(16, [7], [(400, 100, 100)], [1], ["auto"], CORES, True, False),
@@ -66,13 +67,13 @@ IN_ORDER = ["--deterministic", "--micro-batch", 8]  # sums as ranks that leave d
 def defences(form):
     def clip(name, *options):
         return [Defence(name + (f" {tau}" if len(form.taus) > 1 else ""),
-                        ["--aggregator", "centered_clip", "--aggregator-tau", tau, *options], True) for tau in form.taus]
+                        ["--aggregator", f"centered_clip:tau={tau}", *options], True) for tau in form.taus]
     if form.bans:
         return [*clip("protocol", "--byzantine", *IN_ORDER), Defence("mean", IN_ORDER, False)]
     clips = clip("centered_clip", "--codec-transport", "butterfly")
     return [Defence("mean", [], False), *(Defence(name, ["--aggregator", name], True) for name in MEASURES),
             Defence("trimmed_mean", ["--aggregator", "trimmed_mean"], True),
-            Defence("trimmed_mixed", ["--aggregator", "trimmed_mean", "--aggregator-mixing"], True), *clips]
+            Defence("trimmed_mixed", ["--aggregator", "trimmed_mean:mixing"], True), *clips]
 
 
 class Run(collections.namedtuple("Run", "row column faults steps start delay seed")):
@@ -106,10 +107,9 @@ def words_of(run, form, arguments, folder):
         words += ["--faults", run.faults]
     if cheaters := run.cheaters(form.ranks):
         # Those who leave do so one after the other, as those who are banned.
-        start = ",".join(str(run.start + 5 * (k + 1)) for k in range(len(cheaters))) if run.row == "leave" else run.start
-        words += ["--attackers", ",".join(map(str, cheaters)), "--cheat", run.row, "--cheat-from", start]
-        if run.row == "delayed":
-            words += ["--cheat-delay", run.delay]
+        cheat = f"delayed:{run.delay}" if run.row == "delayed" else run.row
+        starts = [run.start + 5 * (k + 1) if run.row == "leave" else run.start for k in range(len(cheaters))]
+        words += ["--attackers", ",".join(map(str, cheaters)), "--cheat", ",".join(f"{cheat}@{start}" for start in starts)]
     return [str(word) for word in [*words, *arguments.options]]
 
 
@@ -124,24 +124,22 @@ def area_under_curve(distances, cheaters):
 
 def figures(run, form, folder):
     """What the run's record says."""
-    with open(folder / "metrics.jsonl") as file:
-        record = [json.loads(line) for line in file]
-    steps = [row for row in record if row["kind"] == "step"]
-    last = [row for row in record if row["kind"] == "evaluation" and row["split"] == "test"][-1]
+    steps, bans, setbacks, left = (launch.rows(folder, kind) for kind in ("step", "ban", "setback", "left"))
+    found = study.accuracies(folder, pgd10="pgd10")
     losses = [row["loss_adv"] for row in steps if row["step"] > run.start]
     cheaters = run.cheaters(form.ranks)
-    left = min((row["step"] for row in record if row["kind"] == "left"), default=run.steps)
+    last = min((row["step"] for row in left), default=run.steps)
     areas = [area_under_curve(row["distance"], cheaters) for row in steps
-             if cheaters and run.start < row["step"] <= left and "distance" in row]  # all are there
+             if cheaters and run.start < row["step"] <= last and "distance" in row]  # all are there
     phases = [sum(value for name, value in row.items() if name.startswith("t_") and value is not None and
                   name not in ("t_evaluate", "t_checkpoint", "t_hidden")) for row in steps]
-    return {"clean": 100 * last["clean_acc"], "pgd10": 100 * last["adv_acc"], "images": last["images"],
+    return {"clean": found["clean"], "pgd10": found["pgd10"],
             "worst_loss": max((math.inf if loss is None else loss for loss in losses), default=math.nan),
-            "skipped": sum(row["kind"] == "setback" for row in record),
+            "skipped": len(setbacks),
             "seconds": statistics.fmean(phases),
-            "bytes": statistics.fmean(row["bytes_sent"] + row["bytes_statistics"] for row in steps),
+            "bytes": statistics.fmean(row["bytes_sent"] + row["bytes_other"] for row in steps),
             "auc": statistics.fmean(areas) if areas else None,
-            "banned": [[row["rank"], row["step"], row["rule"]] for row in record if row["kind"] == "ban"]}
+            "banned": [[row["rank"], row["step"], row["rule"]] for row in bans]}
 
 
 def make(run, form, arguments):
@@ -158,7 +156,7 @@ def make(run, form, arguments):
            "steps": run.steps, "start": run.start, "seed": run.seed, "code": ended.returncode}
     try:
         row |= figures(run, form, folder)
-    except (IndexError, OSError):  # no evaluation: the run has ended before
+    except (KeyError, OSError):  # no evaluation: the run has ended before
         row |= {"clean": None, "pgd10": None, "worst_loss": math.inf, "auc": None, "seconds": None, "bytes": None}
     launch.write_json(folder / "row.json", row)
 
@@ -166,13 +164,11 @@ def make(run, form, arguments):
 def row_of(run, arguments):
     """None: not finished yet."""
     path = arguments.out / run.name / "row.json"
-    return json.loads(path.read_text()) if path.exists() else None
+    return launch.read_json(path) if path.exists() else None
 
 
-def report(runs, rows, columns, arguments):
+def report(found, rows, columns, arguments):
     """Tables of the rows that there are; a cell is a mean over seeds."""
-    found = [(run, row) for run in runs if (row := row_of(run, arguments)) is not None]
-    (arguments.out / "table.jsonl").write_text("".join(json.dumps(row) + "\n" for _, row in found))
     width = max(len(column.name) for column in columns) + 2
     for steps, faults in sorted({(run.steps, run.faults) for run, _ in found}):
         for title, key, form, scale in (("clean accuracy, %", "clean", ".2f", 1), ("accuracy under PGD-10, %", "pgd10", ".2f", 1),
@@ -192,14 +188,8 @@ def report(runs, rows, columns, arguments):
                 print(f"{name:<12}" + "".join(f"{cell:>{width}}" for cell in cells))
 
 
-# 97.5 % quantiles of Student's t.
-STUDENT = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776}
-
-
-def report_bans(runs, arguments):
+def report_bans(all_found):
     """Each cheat beside the run of its seed that as many ranks have left; pooled, with an error by seed."""
-    all_found = [(run, row) for run in runs if (row := row_of(run, arguments)) is not None]
-    (arguments.out / "table.jsonl").write_text("".join(json.dumps(row) + "\n" for _, row in all_found))
     for steps, faults in sorted({(run.steps, run.faults) for run, _ in all_found}):
         found = {(run.row, run.column.name, run.seed): row for run, row in all_found if (run.steps, run.faults) == (steps, faults)}
         seeds = sorted({seed for _, _, seed in found})
@@ -224,8 +214,8 @@ def report_bans(runs, arguments):
                     if left is not None and cheats:
                         by_seed.append(statistics.fmean(cheats) - left[key])
                 if len(by_seed) > 1:
-                    half = STUDENT[len(by_seed) - 1] * statistics.stdev(by_seed) / math.sqrt(len(by_seed))
-                    print(f"{key}, {column}: cheats less leaving ranks {statistics.fmean(by_seed):+.2f} points, "
+                    mean, half = student.interval(by_seed)
+                    print(f"{key}, {column}: cheats less leaving ranks {mean:+.2f} points, "
                           f"95 % interval {half:.2f} to either side")
     false_bans = [(run.name, rank) for run, row in all_found for rank, _, _ in row.get("banned") or []
                   if rank not in run.cheaters(row["ranks"])]
@@ -253,40 +243,22 @@ python3 {shlex.quote(os.path.abspath(__file__))} {words}
 """
 
 
-def chosen(names, known, what):
-    unknown = set(names or []) - set(known)
-    if unknown:
-        sys.exit(f"no {what} is called {' or '.join(sorted(unknown))}; known: {' '.join(known)}")
-    return [name for name in known if names is None or name in names]
-
-
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], epilog="\n".join(__doc__.splitlines()[2:]),
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("program")
-    parser.add_argument("--form", choices=list(FORMS), default="cores")
-    parser.add_argument("--data", nargs="+", help="CIFAR-10, as the program takes it; the form `minutes` goes without")
-    parser.add_argument("--images", type=int, help="of an epoch (50,000; without --data 2,000)")
-    parser.add_argument("--rows", nargs="+", help="cheats, or none")
-    parser.add_argument("--columns", nargs="+", help="defences")
-    parser.add_argument("--part", help="K/N: every N-th run, from the K-th on, and no table")
-    parser.add_argument("--list", action="store_true", help="the runs, and what is finished of them")
-    parser.add_argument("--slurm", type=int, metavar="TASKS", help="print an array script of all runs, with so many tasks")
-    parser.add_argument("--launch", help="mpirun --oversubscribe -np {ranks}; of the forms of the paper srun")
-    parser.add_argument("--out", type=pathlib.Path, help="runs/byzantine-FORM")
-    words = sys.argv[1:]
-    at = words.index("--") if "--" in words else len(words)
-    arguments = parser.parse_args(words[:at])
-    arguments.options = words[at + 1:]
+    arguments, parser = study.parsed(
+        __doc__, form=("cores", "", list(FORMS)), data=([], "CIFAR-10, as the program takes it; the form `minutes` goes without"),
+        images=(0, "of an epoch: 50,000; without --data 2,000"), rows=([], "cheats, or none"), columns=([], "defences"),
+        part=(None, "K/N: every N-th run, from the K-th on, and no table"), list=(False, "the runs, and what is finished of them"),
+        slurm=(0, "print an array script of all runs, with so many tasks"),
+        launch=(None, "mpirun --oversubscribe -np {ranks}; of the forms of the paper srun"), out=(None, "runs/byzantine-FORM"))
     form = FORMS[arguments.form]
-    arguments.out = arguments.out or pathlib.Path("runs") / f"byzantine-{arguments.form}"
+    arguments.out = pathlib.Path(arguments.out or f"runs/byzantine-{arguments.form}")
     arguments.launch = arguments.launch or ("srun" if form.train == PAPER else "mpirun --oversubscribe -np {ranks}")
     arguments.images = arguments.images or (50_000 if arguments.data else 2_000)
     if form.data and not arguments.data:
         parser.error(f"the form {arguments.form} wants --data")
     known = ["none", "leave", *CHEATS] if form.bans else ["none", *CHEATS]
-    rows = chosen(arguments.rows, known, "cheat")
-    names = chosen(arguments.columns, [column.name for column in defences(form)], "defence")
+    rows = study.chosen(arguments.rows, known, "cheat")
+    names = study.chosen(arguments.columns, [column.name for column in defences(form)], "defence")
     columns = [column for column in defences(form) if column.name in names]
     runs = runs_of(form, rows, columns)
     parts = re.fullmatch(r"(\d+)/(\d+)", arguments.part or "1/1")
@@ -308,10 +280,14 @@ def main():
             continue
         make(run, form, arguments)
         print(f"{number + 1} of {len(runs)}: {json.dumps(row_of(run, arguments))}", flush=True)
-    if not arguments.part and form.bans:
-        report_bans(runs, arguments)
-    elif not arguments.part:
-        report(runs, rows, columns, arguments)
+    if arguments.part:
+        return 0
+    found = [(run, row) for run in runs if (row := row_of(run, arguments)) is not None]
+    (arguments.out / "table.jsonl").write_text("".join(json.dumps(row) + "\n" for _, row in found))
+    if form.bans:
+        report_bans(found)
+    else:
+        report(found, rows, columns, arguments)
     return 0
 
 

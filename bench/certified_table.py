@@ -19,20 +19,15 @@ The same command goes on where it was stopped: trainings from their last checkpo
 is finished is not made again. Options after `--` go to every training.
 """
 
-import argparse
-import json
 import math
-import os
 import pathlib
 import random
-import re
-import shlex
 import statistics
-import sys
 
-from launch import output_of
+import study
+from launch import read_json
+from study import IMAGES
 
-IMAGES = 50_000
 RADII = [0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5]
 BLOCK = 256  # samples between two looks of a sequence
 # name: options, passes of an image and step. {sigma}: of the noise.
@@ -48,19 +43,10 @@ METHODS = {
 EPS = {0.12: 0.25, 0.25: 0.5}  # of SmoothAdv, in L2
 
 
-def words(values):
-    return [str(value) for value in values]
-
-
 class Table:
     def __init__(self, arguments):
         self.arguments = arguments
-        self.program = os.path.abspath(arguments.program)
-        self.launch = shlex.split(arguments.launch)
-
-    def folder(self, method, sigma):
-        name = re.sub(r"\W+", "-", method).strip("-")
-        return self.arguments.out / (name if method == "clean" else f"{name}-{sigma}")
+        self.runs = study.Runs(arguments.out, arguments.program, arguments.launch)
 
     def train(self, method, sigma):
         a = self.arguments
@@ -68,20 +54,20 @@ class Table:
         options = [str(option).format(sigma=sigma, eps=EPS[sigma]) for option in options]
         lone = [] if "--loss" in options else ["--lambda", 0]
         steps = max(1, round(a.passes * IMAGES / a.batch / cost))
-        folder = self.folder(method, sigma)
-        output_of(words([*self.launch, self.program, "train", "--out", folder, "--data", a.data, "--network", "preact_resnet18", "--width",
-                         a.width, "--batch", a.batch, "--optimizer", "sgd", "--lr", 0.1, "--weight-decay", 5e-4, "--schedule",
-                         "one_cycle", "--warmup-epochs", 0, "--epochs", math.ceil(steps * a.batch / IMAGES), "--max-steps", steps,
-                         "--selector", "all", "--eval", "fgsm", "--eval-every", 0, "--limit-test", 200, "--seed", 1, "--quiet",
-                         *lone, *options, *a.options]))
-        return folder
+        name = study.slug(method).strip("-") + ("" if method == "clean" else f"-{sigma}")
+        self.runs.trained(name, [
+            "--data", a.data, "--network", "preact_resnet18", "--width", a.width, "--batch", a.batch, "--optimizer", "sgd", "--lr", 0.1,
+            "--weight-decay", 5e-4, "--schedule", "one_cycle", "--warmup-epochs", 0, "--epochs", math.ceil(steps * a.batch / IMAGES),
+            "--max-steps", steps, "--selector", "all", "--eval", "fgsm", "--eval-every", 0, "--limit-test", 200, "--seed", 1,
+            *lone, *options, *a.options], lambda folder: study.accuracies(folder, FGSM="fgsm"))
+        return a.out / name
 
     def certify(self, folder, sigma, name, *more):
         out = folder.with_name(f"{folder.name}-{name}")
         done = out / "certify.json"
         if not done.exists():
-            output_of(words([*self.launch, self.program, "certify", folder, "--sigma", sigma, "--out", out, "--quiet", *more]))
-        return json.loads(done.read_text())
+            self.runs.say("certify", folder, "--sigma", sigma, "--out", out, "--quiet", *more)
+        return read_json(done)
 
     def row(self, method, sigma):
         a = self.arguments
@@ -148,35 +134,21 @@ def taken(p, sigma, drawn, n=100_000, alpha=0.001):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("program")
-    parser.add_argument("--data", required=True)
-    parser.add_argument("--out", type=pathlib.Path, required=True)
-    parser.add_argument("--passes", type=float, default=8)
-    parser.add_argument("--width", type=int, default=16)
-    parser.add_argument("--batch", type=int, default=128)
-    parser.add_argument("--images", type=int, default=100)
-    parser.add_argument("--n", type=int, default=10_000)
-    parser.add_argument("--sequential", type=int, default=0, metavar="N")
-    parser.add_argument("--attacked", type=int, default=0, metavar="N")
-    parser.add_argument("--sigmas", type=float, nargs="+", default=[0.12, 0.25])
-    parser.add_argument("--launch", default="", help="in front of the program: 'mpirun -np 2'")
-    at = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
-    arguments = parser.parse_args(sys.argv[1:at])
-    arguments.options = sys.argv[at + 1 :]
+    arguments, _ = study.parsed(
+        __doc__, data=(..., "CIFAR-10, made by 'dat_hpc data convert'"), out=pathlib.Path("runs/certified_table"), passes=8.0, width=16,
+        batch=128, images=100, n=10_000, sequential=0, attacked=0, sigmas=[0.12, 0.25],
+        launch=("", "in front of the program: 'mpirun -np 2'"))
     table = Table(arguments)
-    table.arguments.out.mkdir(parents=True, exist_ok=True)
     print(f"{'sigma':>5}  {'method':<24}" + "".join(f"{f'r={r}':>8}" for r in RADII) + f"{'ACR':>8}{'abstain':>9}", flush=True)
-    for sigma in table.arguments.sigmas:
+    for sigma in arguments.sigmas:
         for method in METHODS:
             row = table.row(method, sigma)
             print(f"{sigma:>5}  {method:<24}" + "".join(f"{value:>8.1f}" for value in row[:-2]) + f"{row[-2]:>8.4f}{row[-1]:>9.1f}", flush=True)
-    for sigma in table.arguments.sigmas if table.arguments.sequential else []:
+    for sigma in arguments.sigmas if arguments.sequential else []:
         table.sequential(sigma)
-    for sigma in table.arguments.sigmas if table.arguments.attacked else []:
+    for sigma in arguments.sigmas if arguments.attacked else []:
         table.attacked(sigma)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -47,7 +47,7 @@ def calibration(compute):
               codec("8-two-sides", "two_sided", 1, 4)]
     return {"filetype": "dat_hpc calibration", "format_version": 1, "about": {}, "ranks": 1, "batch": IMAGES, "image_size": 224,
             "seconds": {"data": 0, "attack": compute, "forward": 0, "backward": 0, "select": 0, "update": 0},
-            "attack_iterations": 4, "backward_passes": 2, "statistics_bytes": 0, "layers": layers, "codecs": codecs, "network": {}}
+            "attack_iterations": 4, "backward_passes": 2, "step_message_bytes": 0, "layers": layers, "codecs": codecs, "network": {}}
 
 
 def exposed(program, folder, compute, bandwidth):

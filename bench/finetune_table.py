@@ -15,17 +15,14 @@ further row would fit; the table has what is there. --tiny: drawn images and few
 training.
 """
 
-import argparse
-import json
 import math
 import os
 import pathlib
-import statistics
-import sys
 import tarfile
 
 import student
-from launch import begin, Clock, output_of, read_json, rows, write_json
+import study
+from launch import Clock
 
 PGD = ["--attack", "pgd", "--attack-steps", 2, "--alpha", "5/255", "--lambda", 0]
 # Of a way to pre-train: options, passes of an image.
@@ -38,17 +35,11 @@ for source in SOURCES:
 COLUMNS = ["clean", "PGD-10"]
 
 
-def slug(name):
-    return "".join(letter if letter.isalnum() else "-" for letter in name)
-
-
 class Study:
     def __init__(self, arguments):
         self.arguments, self.clock = arguments, Clock(arguments.minutes)
-        self.program = os.path.abspath(arguments.program)
-
-    def run(self, *words):
-        return output_of([self.program, *words])
+        self.runs = study.Runs(arguments.out, arguments.program)
+        self.run = self.runs.say
 
     def source(self):
         """The images of the first classes, of one size."""
@@ -93,52 +84,37 @@ class Study:
         part.replace(made)
         return made
 
-    def training(self, folder, data, images, passes, each, seed, options):
-        """The words of a training with so many thousands of passes, of which an image takes `each`."""
+    def trained(self, name, seed, data, images, passes, each, options):
+        """What a training with so many thousands of passes, of which an image takes `each`, has left."""
         a = self.arguments
         steps = max(1, round(1000 * passes / each / a.batch))
         epochs = math.ceil(steps / math.ceil(images / a.batch))
-        return [str(word) for word in ["train", "--out", folder, "--data", data, "--network", "resnet18", "--width", a.width, "--batch", a.batch,
-                                       "--optimizer", "sgd", "--weight-decay", 5e-4, "--schedule", "linear", "--warmup-epochs", 0, "--epochs",
-                                       epochs, "--max-steps", steps, "--selector", "all", "--eval", "pgd10", "--eval-every", 0, "--seed", seed,
-                                       "--quiet", *options, *a.options]]
-
-    def finished(self, name, seed, words):
-        """What a training has left; it is made, or goes on, where that is not there."""
-        folder = self.arguments.out / f"{slug(name)}-{seed}"
-        done = folder.with_name(folder.name + ".json")
-        begin(folder.with_name(folder.name + "-begun.json"), {"options": words[3:]}, folder)
-        if not done.exists():
-            self.run(*words)
-            last = rows(folder, "evaluation")[-1]
-            write_json(done, {"clean": 100 * last["clean_acc"], "PGD-10": 100 * last["adv_acc"]})
-        return read_json(done)
+        return self.runs.trained(f"{study.slug(name)}-{seed}", [
+            "--data", data, "--network", "resnet18", "--width", a.width, "--batch", a.batch, "--optimizer", "sgd", "--weight-decay", 5e-4,
+            "--schedule", "linear", "--warmup-epochs", 0, "--epochs", epochs, "--max-steps", steps, "--selector", "all", "--eval", "pgd10",
+            "--eval-every", 0, "--seed", seed, *options, *a.options], lambda folder: study.accuracies(folder, **{"PGD-10": "pgd10"}))
 
     def pre_trained(self, source, seed):
         a = self.arguments
         options, each = SOURCES[source]
-        name = f"pre-{source}"
-        folder = a.out / f"{slug(name)}-{seed}"
-        images = 64 if a.tiny else 200 * a.classes
-        self.finished(name, seed, self.training(folder, self.source(), images, a.pre_passes, each, seed,
-                                                ["--lr", 0.1, "--limit-test", 200, *options]))
-        return folder
+        self.trained(f"pre-{source}", seed, self.source(), 64 if a.tiny else 200 * a.classes, a.pre_passes, each,
+                     ["--lr", 0.1, "--limit-test", 200, *options])
+        return a.out / f"{study.slug(f'pre-{source}')}-{seed}"
 
     def row(self, name, seed):
         a = self.arguments
         source, options = ROWS[name]
-        folder, data = a.out / f"{slug(name)}-{seed}", self.task(seed)
         classes = 4 if a.tiny else 10
         start = ["--lr", 0.1] if source is None else ["--initialize", self.pre_trained(source, seed), "--new-head", classes, "--lr", 0.02,
                                                       "--head-lr", 0.1]
-        return self.finished(name, seed, self.training(folder, data, classes * a.images, a.passes, 3, seed, [*PGD, *start, *options]))
+        return self.trained(name, seed, self.task(seed), classes * a.images, a.passes, 3, [*PGD, *start, *options])
 
     def all(self):
         found, longest = {}, 0
         for seed in range(1, self.arguments.seeds + 1):
             for name in ROWS:
                 before = self.clock.left()
-                made = (self.arguments.out / f"{slug(name)}-{seed}.json").exists()
+                made = (self.arguments.out / f"{study.slug(name)}-{seed}.json").exists()
                 if not made and before < longest:
                     print(f"the time is over: {name}, seed {seed} is left out", flush=True)
                     continue
@@ -150,56 +126,32 @@ class Study:
 
 def report(found, seeds):
     whole = [seed for seed in range(1, seeds + 1) if all((name, seed) in found for name in ROWS)]
-    wide = max(map(len, ROWS)) + 2
     if not whole:
         print("no seed has all rows yet")
         return
-    print(f"\n{'weights, what is trained':<{wide}}" + "".join(f"{column + ' %':>10}" for column in COLUMNS) +
-          "".join(f"{'above ' + SCRATCH + ', ' + column:>34}" for column in COLUMNS))
-    values = {column: {name: [found[name, seed][column] for seed in whole] for name in ROWS} for column in COLUMNS}
-    half = {column: student.block_interval(list(values[column].values())) if len(whole) > 1 else math.inf for column in COLUMNS}
-    helps = []
-    for name in ROWS:
-        text = f"{name:<{wide}}" + "".join(f"{statistics.fmean(values[column][name]):>10.2f}" for column in COLUMNS)
-        for column in COLUMNS if name != SCRATCH else []:
-            mean = statistics.fmean(a - b for a, b in zip(values[column][name], values[column][SCRATCH]))
-            text += f"{f'{mean:+.2f} [{mean - half[column]:+.2f}, {mean + half[column]:+.2f}]':>34}"
-            if mean - half[column] > 0:
-                helps.append(f"{name} ({column})")
-        print(text)
+    rows = {name: [found[name, seed] for seed in whole] for name in ROWS}
+    half = {column: student.block_interval([[row[column] for row in rows[name]] for name in ROWS]) for column in COLUMNS}
+    print()
+    told = study.compared("weights, what is trained", {name: name for name in ROWS}, rows, COLUMNS, max(map(len, ROWS)) + 6, half,
+                          f"above {SCRATCH}, ")
+    helps = [f"{name} ({column})" for (name, column), (mean, width) in told.items() if mean - width > 0]
     print(f"\n{len(whole)} paired seeds; intervals of 95 %, by the scatter of all rows over the seeds")
     print("pre-training helps: " + "; ".join(helps) if helps else "no interval is above zero: nothing is said of what pre-training does")
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], epilog="\n".join(__doc__.splitlines()[2:]),
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("program")
-    parser.add_argument("--source", help="a tar of images, train/CLASS/... and val/CLASS/...")
-    parser.add_argument("--data", help="CIFAR-10, made by 'dat_hpc data convert'")
-    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("runs/finetune_table"))
-    parser.add_argument("--classes", type=int, default=80, help="that are pre-trained on (80)")
-    parser.add_argument("--images", type=int, default=100, help="of a class of the task (100)")
-    parser.add_argument("--test-images", type=int, default=1000)
-    parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--width", type=int, default=16)
-    parser.add_argument("--batch", type=int, default=50)
-    parser.add_argument("--pre-passes", type=float, default=60, metavar="THOUSANDS")
-    parser.add_argument("--passes", type=float, default=30, metavar="THOUSANDS")
-    parser.add_argument("--minutes", type=float, default=40)
-    parser.add_argument("--tiny", action="store_true")
-    at = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
-    arguments = parser.parse_args(sys.argv[1:at])
-    arguments.options = sys.argv[at + 1:]
+    arguments, parser = study.parsed(
+        __doc__, source=(None, "a tar of images, train/CLASS/... and val/CLASS/..."),
+        data=(None, "CIFAR-10, made by 'dat_hpc data convert'"), out=pathlib.Path("runs/finetune_table"),
+        classes=(80, "that are pre-trained on"), images=(100, "of a class of the task"), test_images=1000, seeds=2, width=16, batch=50,
+        pre_passes=(60.0, "thousands"), passes=(30.0, "thousands"), minutes=40.0, tiny=False)
     if arguments.tiny:
         arguments.width, arguments.batch, arguments.images, arguments.test_images = 3, 8, 4, 8
         arguments.pre_passes = arguments.passes = 0.024
     elif not (arguments.source and arguments.data):
         parser.error("--source and --data say which images; --tiny draws some")
-    arguments.out.mkdir(parents=True, exist_ok=True)
     report(Study(arguments).all(), arguments.seeds)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -60,8 +60,8 @@ class Study:
         done = out / "eval.json"
         if not done.exists():
             given = shlex.split(self.arguments.evaluation or "")
-            options = [*(["--restarts", 10] if "pgd" in attack else [] if given else ["--math", "f32"]), *given]
-            output_of([*self.launch, self.program, "eval", "--checkpoint", folder, "--eval", attack, "--limit", limit, "--out", out, "--quiet",
+            options = given or (["--math", "f32"] if attack.startswith("aa-") else [])
+            output_of([*self.launch, self.program, "eval", folder, "--eval", attack, "--limit", limit, "--out", out, "--quiet",
                        *options, *of_evaluation(self.arguments.options)])
         return read_json(done)
 
@@ -80,7 +80,7 @@ class Study:
         facts = {"ranks": a.ranks, "options": a.options, "evaluation": a.evaluation, "data": [os.path.abspath(path) for path in a.data]}
         begun = begin(folder / "begun.json", facts, folder, machine=machine())
         finished = folder / "row.json"
-        attacks = [["pgd50+fgsm", 0 if a.all else a.images], ["aa-quick", a.images], *([["aa-standard", a.images]] if a.standard else [])]
+        attacks = [["pgd50x10+fgsmx10", 0 if a.all else a.images], ["aa-quick", a.images], *([["aa-standard", a.images]] if a.standard else [])]
         if finished.exists():
             row = read_json(finished)
             if row["attacks"] == attacks and "date" in row:

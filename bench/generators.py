@@ -68,7 +68,7 @@ class Study:
         """Of ranks on nodes of their own: seconds of a step of ranks that all train, and of the best split."""
         seconds = {"data": 0, "attack": attack * batch, "forward": image * batch, "backward": 0, "select": 0, "update": 0}
         calibration = {"filetype": "dat_hpc calibration", "format_version": 1, "about": {}, "ranks": 1, "batch": batch,
-                       "seconds": seconds, "attack_iterations": 1, "backward_passes": 1, "statistics_bytes": 0,
+                       "seconds": seconds, "attack_iterations": 1, "backward_passes": 1, "step_message_bytes": 0,
                        "layers": [{"name": "all", "elements": elements, "backward": 0, "weight_gradient": 0}],
                        "codecs": [{"name": "float32", "transport": "sum", "rounds": 1, "exact": True, "encode": 0, "decode": 0,
                                    "bytes": [4 * elements]}], "network": {}}
@@ -79,7 +79,7 @@ class Study:
                         bandwidth, "--codec", "float32", "--budget", "1", "--staleness", str(staleness), "--micro-batch",
                         str(micro_batch), "--out", self.folder.name], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         row = launch.read_json(f"{self.folder.name}/forecast.json")["networks"][0]["rows"][0]
-        return row["choices"][0]["step"], row["split"]
+        return row["choices"][0]["step"], row["roles"]
 
 
 def share(row):
@@ -183,7 +183,7 @@ def pinned(study):
                             20, "--ranks", 2, "--ranks-per-node", 2, "--codec", "float32", "--bandwidth", "measured", "--micro-batch", 8,
                             "--staleness", 1, "--out", folder], 2)
         row = launch.read_json(f"{folder}/forecast.json")["networks"][0]["rows"][0]
-        said = [BATCH / row["choices"][0]["step"], BATCH / row["split"]["step"]]
+        said = [BATCH / row["choices"][0]["step"], BATCH / row["roles"]["step"]]
         found = []
         for name, options in ("all", ["--batch", 32]), ("split", ["--batch", 64, "--generators", 1, "--staleness", 1]):
             out = f"{study.folder.name}/{name}{pair}"

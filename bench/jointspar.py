@@ -14,39 +14,18 @@ table     One table of selectors and codecs at about equal bytes: accuracy of pa
 rank sends nothing: then only `variance` tells anything of bytes.
 """
 
-import argparse
-import json
 import math
 import os
+import pathlib
 import re
 import shlex
 import statistics
-import subprocess
-import sys
 import tempfile
 
 import numpy as np
 import student
-
-
-def start(arguments, words):
-    command = [*shlex.split(arguments.launcher), os.path.abspath(arguments.program), *map(str, words)]
-    ended = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                           check=False)
-    if ended.returncode != 0:
-        sys.exit(f"{shlex.join(command)}\nended with {ended.returncode}:\n{ended.stdout}")
-    return ended.stdout
-
-
-def merged(*lists):
-    """Options and their values; of an option that is given again, the last."""
-    found = {}
-    for word in map(str, (word for words in lists for word in words)):
-        if word.startswith("--"):
-            found[name := word] = []
-        else:
-            found[name].append(word)
-    return [word for name, values in found.items() for word in (name, *values)]
+import study
+from launch import read_json, rows
 
 
 class Run:
@@ -56,19 +35,18 @@ class Run:
 
     def __init__(self, arguments, *words):
         Run.number += 1
-        folder = f"{arguments.work}/{Run.number}"
+        folder = pathlib.Path(f"{arguments.work}/{Run.number}")
         data = ["--data", *arguments.data] if arguments.data else []
         always = ["--network", arguments.network, "--width", arguments.width, "--batch", arguments.batch, "--attack",
                   arguments.attack, "--threads", arguments.threads, "--out", folder, "--quiet"]
-        start(arguments, ["train", *merged(data, always, words, shlex.split(arguments.options))])
-        with open(f"{folder}/metrics.jsonl") as file:
-            rows = [json.loads(line) for line in file]
-        run, = (row for row in rows if row["kind"] == "run")
+        arguments.runs.say("train", *study.merged(data, always, words, shlex.split(arguments.options)))
+        run, = rows(folder, "run")
         self.names, self.sizes = run["layer_name"], np.array(run["layer_elements"], float)
         self.costs = np.array(run["layer_cost"])
-        self.steps = [row for row in rows if row["kind"] == "step"]
-        self.evaluations = [row for row in rows if row["kind"] == "evaluation"]
+        self.steps = rows(folder, "step")
         self.active = np.array([[mark == "1" for mark in row["active"]] for row in self.steps])
+        last = [row for row in rows(folder, "evaluation") if row["split"] == "test"]
+        self.accuracy = {"clean": 100 * last[-1]["clean_acc"], "attacked": 100 * last[-1]["adv_acc"]} if last else {}
 
     def milliseconds(self, skip):
         """Of each step but the first ones."""
@@ -81,10 +59,6 @@ class Run:
         sent = statistics.fmean(row["bytes_sent"] for row in self.steps)
         return sent or 4 * float((self.active @ self.sizes).mean())
 
-    def accuracy(self):
-        last = [row for row in self.evaluations if row["split"] == "test"][-1]
-        return 100 * last["clean_acc"], 100 * last["adv_acc"]
-
 
 # Savings.
 
@@ -93,10 +67,9 @@ def layer_milliseconds(arguments, names, sizes):
     """Of each layer: its weight gradient, in the mean over micro-batches and passes one of each step, and its part of the
     sum over the ranks. A convolution is known by the number of its weights."""
     folder = f"{arguments.work}/bench"
-    start(arguments, ["bench", "--network", arguments.network, "--width", arguments.width, "--batch", arguments.batch,
-                      "--threads", arguments.threads, "--seconds", arguments.bench_seconds, "--out", folder])
-    with open(f"{folder}/bench.json") as file:
-        bench = json.load(file)
+    arguments.runs.say("bench", "--network", arguments.network, "--width", arguments.width, "--batch", arguments.batch, "--threads",
+                       arguments.threads, "--seconds", arguments.bench_seconds, "--out", folder)
+    bench = read_json(f"{folder}/bench.json")
     gradients = {}
     for row in bench["layers"]:
         shape = re.match(r"(\d+)-(\d+) (\d+)x\3/", row["name"])
@@ -131,8 +104,8 @@ def savings(arguments):
                 found = layer_milliseconds(arguments, a.names, a.sizes)
             for share in arguments.budgets:
                 budget = len(a.names) * share / 54
-                b = Run(arguments, *common, *seed, "--selector", arguments.selector, "--budget", budget, "--budget-unit",
-                        arguments.unit, "--p-min", min(arguments.p_min, share / 54))
+                b = Run(arguments, *common, *seed, "--selector",
+                        f"{arguments.selector}:p_min={min(arguments.p_min, share / 54)}", "--budget", budget, "--budget-unit", arguments.unit)
                 resting = ~b.active[arguments.warm:]
                 parts[share].append([(resting @ cost).mean() for cost in found])
                 saved[share].append(whole[-1] - b.milliseconds(arguments.warm).mean())
@@ -175,9 +148,8 @@ def variance(arguments):
     moved = lambda p: 4 * float(sizes @ p)
     budget = layers * arguments.budget / 54
     equal = np.full(layers, budget / layers)
-    clean, attacked = run.accuracy()
     print(f"{arguments.network}, width {arguments.width}, {layers} layers, after {arguments.steps} steps "
-          f"({clean:.1f} % clean, {attacked:.1f} % attacked); mean squares of the norms of the last {arguments.last} steps, "
+          f"({run.accuracy['clean']:.1f} % clean, {run.accuracy['attacked']:.1f} % attacked); mean squares of the norms of the last {arguments.last} steps, "
           f"p_min {arguments.p_min}")
     print(f"{'probabilities':<28}{'budget':>8}{'bytes':>12}{'of uniform':>12}{'of all':>9}{'variance':>12}"
           f"{'of uniform':>12}{'cost in seconds':>17}")
@@ -220,7 +192,7 @@ def freezeout_t0(sizes, steps, share, schedule):
 
 
 def codecs_of(arguments):
-    text = subprocess.run([arguments.program, "train", "--help", "all"], capture_output=True, text=True, check=True).stdout
+    text = study.Runs(arguments.work, arguments.program).say("train", "--help", "all")
     return re.search(r"--codec (\S+)", text)[1].split("|")
 
 
@@ -228,21 +200,21 @@ def table(arguments):
     first = Run(arguments, "--selector", "all", "--granularity", arguments.granularity[0], "--max-steps", 1,
                 "--limit-test", 1)
     layers, share = len(first.names), arguments.share
-    budget = ["--budget", layers * share, "--p-min", min(arguments.p_min, share)]
     steps = first.steps[0]["steps_per_epoch"] * arguments.epochs
-    t0 = freezeout_t0(first.sizes, steps, share, arguments.freeze_schedule)
-    rates = ["--lr-decay", 1] if arguments.flat else []
+    freeze = f"freezeout:t0={freezeout_t0(first.sizes, steps, share, arguments.freeze_schedule):.6f}:schedule={arguments.freeze_schedule}"
+
+    def drawn(selector, unit="layers"):
+        return ["--selector", f"{selector}:p_min={min(arguments.p_min, share)}", "--budget", layers * share, "--budget-unit", unit]
+
     methods = {
-        "JointSpar, layers": ["--selector", "exp3", *budget],
-        "JointSpar, bytes": ["--selector", "exp3", "--budget-unit", "bytes", *budget],
-        "uniform": ["--selector", "uniform", *budget],
-        "oracle, layers": ["--selector", "oracle", *budget],
-        "oracle, bytes": ["--selector", "oracle", "--budget-unit", "bytes", *budget],
-        "FreezeOut": ["--selector", "freezeout", "--freeze-t0", f"{t0:.6f}", "--freeze-schedule",
-                      arguments.freeze_schedule, *rates],
-        "FreezeOut, rates kept": ["--selector", "freezeout", "--freeze-t0", f"{t0:.6f}", "--freeze-schedule",
-                                  arguments.freeze_schedule, "--freeze-lr", "constant"],
-        "AutoFreeze": ["--selector", "autofreeze", "--freeze-percentile", arguments.freeze_percentile],
+        "JointSpar, layers": drawn("exp3"),
+        "JointSpar, bytes": drawn("exp3", "bytes"),
+        "uniform": drawn("uniform"),
+        "oracle, layers": drawn("oracle"),
+        "oracle, bytes": drawn("oracle", "bytes"),
+        "FreezeOut": ["--selector", freeze, *(["--schedule", "step:decay=1"] if arguments.flat else [])],
+        "FreezeOut, rates kept": ["--selector", f"{freeze}:lr=constant"],
+        "AutoFreeze": ["--selector", f"autofreeze:percentile={arguments.freeze_percentile}"],
     }
     for codec in codecs_of(arguments):
         if codec != "float32":
@@ -251,22 +223,23 @@ def table(arguments):
         methods = {name: words for name, words in methods.items() if any(word in name for word in arguments.only)}
     common = ["--epochs", arguments.epochs, "--warmup-epochs", 0, "--eval-every", 0, "--granularity",
               arguments.granularity[0]]
-    plain, rows = [], {name: [] for name in methods}
+    plain, found = [], {name: [] for name in methods}
     for seed in range(1, arguments.seeds + 1):
         plain.append(Run(arguments, *common, "--seed", seed, "--selector", "all"))
         for name, words in methods.items():
-            rows[name].append(Run(arguments, *common, "--seed", seed, *words))
-    clean, attacked = zip(*(run.accuracy() for run in plain))
+            found[name].append(Run(arguments, *common, "--seed", seed, *words))
+    exact = [run.accuracy for run in plain]
     whole = statistics.fmean(run.bytes_of_a_step() for run in plain)
-    print(f"{arguments.seeds} seeds, {arguments.epochs} epochs; all layers: {statistics.fmean(clean):.2f} % clean, "
-          f"{statistics.fmean(attacked):.2f} % attacked, {whole:.0f} bytes a step")
+    clean, attacked = (statistics.fmean(one[column] for one in exact) for column in ("clean", "attacked"))
+    print(f"{arguments.seeds} seeds, {arguments.epochs} epochs; all layers: {clean:.2f} % clean, {attacked:.2f} % attacked, "
+          f"{whole:.0f} bytes a step")
     print(f"{'':<24}{'bytes of all':>13}{'clean, %':>10}{'minus all':>18}{'attacked, %':>13}{'minus all':>18}   no loss shown")
-    for name, runs in rows.items():
-        found = list(zip(*(run.accuracy() for run in runs)))
+    for name, runs in found.items():
         cells, good = "", True
-        for values, others, width in (found[0], clean, 10), (found[1], attacked, 13):
-            mean, half = student.interval([value - other for value, other in zip(values, others)])
-            cells += f"{statistics.fmean(values):>{width}.2f}{f'{mean:+.2f} +- {half:.2f}':>18}"
+        for column, width in ("clean", 10), ("attacked", 13):
+            own = [run.accuracy for run in runs]
+            mean, half = study.differences(own, exact, column)
+            cells += f"{study.means(own, [column], width)}{f'{mean:+.2f} +- {half:.2f}':>18}"
             good &= math.isfinite(half) and (abs(mean) <= half or mean - half >= -0.5)
         sent = statistics.fmean(run.bytes_of_a_step() for run in runs) / whole
         print(f"{name:<24}{sent:>13.3f}{cells}   {'yes' if good else 'no'}", flush=True)
@@ -275,43 +248,23 @@ def table(arguments):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], epilog="\n".join(__doc__.splitlines()[2:]),
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["savings", "variance", "table"])
-    parser.add_argument("program")
-    parser.add_argument("--data", nargs="+", help="data files; none: the built-in set")
-    parser.add_argument("--launcher", default="", help='e.g. "mpirun -np 2"')
-    parser.add_argument("--network", default="preact_resnet18")
-    parser.add_argument("--width", type=int, default=64)
-    parser.add_argument("--batch", type=int, default=128)
-    parser.add_argument("--attack", default="none")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--options", default="", help="further ones of dat_hpc train, for all runs")
-    parser.add_argument("--granularity", nargs="+", default=None)
-    parser.add_argument("--p-min", type=float, default=0.1)
-    parser.add_argument("--steps", type=int, default=None, help="of a run")
-    parser.add_argument("--keep", help="folder for the runs, which stay there; none: they are removed")
-    parser.add_argument("--pairs", type=int, default=20, help="savings: runs of each kind")
-    parser.add_argument("--warm", type=int, default=2, help="savings: steps of a run that do not count")
-    parser.add_argument("--budgets", type=float, nargs="+", default=[54, 45, 40, 30], help="savings: of 54")
-    parser.add_argument("--selector", default="uniform", help="savings: who draws")
-    parser.add_argument("--unit", default="layers", help="savings: of the budget")
-    parser.add_argument("--bench-seconds", type=float, default=60, help="savings: of dat_hpc bench")
-    parser.add_argument("--budget", type=float, default=40, help="variance: that of equal probabilities, of 54")
-    parser.add_argument("--last", type=int, default=50, help="variance: steps whose norms count")
-    parser.add_argument("--epochs", type=int, default=10, help="table")
-    parser.add_argument("--seeds", type=int, default=5, help="table")
-    parser.add_argument("--share", type=float, default=0.5, help="table: bytes of a step, of those of all layers")
-    parser.add_argument("--freeze-schedule", default="cubic", help="table: of FreezeOut")
-    parser.add_argument("--freeze-percentile", type=float, default=50, help="table: of AutoFreeze")
-    parser.add_argument("--flat", action="store_true", help="table: FreezeOut with a constant rate to anneal from, as published")
-    parser.add_argument("--only", nargs="+", help="table: methods whose names contain one of these")
-    arguments = parser.parse_args()
+    arguments, _ = study.parsed(
+        __doc__, {"what": ["savings", "variance", "table"]}, data=([], "data files; none: the built-in set"),
+        launcher=("", 'e.g. "mpirun -np 2"'), network="preact_resnet18", width=64, batch=128, attack="none", threads=1,
+        options=("", "further ones of dat_hpc train, for all runs"), granularity=[], p_min=0.1, steps=(0, "of a run"),
+        keep=(None, "folder for the runs, which stay there; none: they are removed"), pairs=(20, "savings: runs of each kind"),
+        warm=(2, "savings: steps of a run that do not count"), budgets=([54.0, 45.0, 40.0, 30.0], "savings: of 54"),
+        selector=("uniform", "savings: who draws"), unit=("layers", "savings: of the budget"),
+        bench_seconds=(60.0, "savings: of dat_hpc bench"), budget=(40.0, "variance: that of equal probabilities, of 54"),
+        last=(50, "variance: steps whose norms count"), epochs=(10, "table"), seeds=(5, "table"),
+        share=(0.5, "table: bytes of a step, of those of all layers"), freeze_schedule=("cubic", "table: of FreezeOut"),
+        freeze_percentile=(50.0, "table: of AutoFreeze"), flat=(False, "table: FreezeOut with a constant rate to anneal from, as published"),
+        only=([], "table: methods whose names contain one of these"))
     arguments.granularity = arguments.granularity or (["tensor", "block"] if arguments.what == "savings" else ["tensor"])
     arguments.steps = arguments.steps or {"savings": 10, "variance": 500, "table": 0}[arguments.what]
     with tempfile.TemporaryDirectory() as folder:
         arguments.work = arguments.keep or folder
-        os.makedirs(arguments.work, exist_ok=True)
+        arguments.runs = study.Runs(arguments.work, arguments.program, arguments.launcher)
         {"savings": savings, "variance": variance, "table": table}[arguments.what](arguments)
 
 

@@ -20,21 +20,18 @@ images and --aa, which are evaluated again. The same command typed in several pl
 each makes those that no other has begun. Options after `--` go to every training run.
 """
 
-import argparse
 import collections
 import itertools
 import math
-import os
 import pathlib
 import re
-import shlex
 import statistics
-import sys
 
 import student
-from launch import begin, locked, of_evaluation, output_of, read_json, rows, write_json
+import study
+from launch import locked, of_evaluation, read_json, rows, write_json
+from study import IMAGES, merged, slug, words
 
-IMAGES = 50_000  # of an epoch of CIFAR-10
 COLUMNS = ["clean", "PGD-20", "AA"]
 
 # name; options beside the table's; passes of a step but those of an attack of k steps; steps of the attack, of k; what
@@ -69,61 +66,46 @@ def fgsm(name, *options, training=1, steps=1, needs=(), published=None, source="
     return Method(name, [*loss, *options], training, lambda k: steps, list(needs), published or {}, source)
 
 
-WARM = ["--start-box", "auto", "--warm-start", 100]  # what is kept of an attack is in the box as it is
+WARM = ["--attack-start", "uniform", "--warm-start", 100]  # what is kept of an attack is in the box as it is
 
 
 def nfgsm(name, *options, needs=(), **more):
-    return fgsm(name, "--start-radius", 2, "--project", "off", "--alpha", "8/255", *options, needs=["--start-radius ", *needs], **more)
+    return fgsm(name, "--attack-start", "uniform:2", "--project", "off", "--alpha", "8/255", *options, needs=["--attack-start ", *needs], **more)
 
 
 # Passes: the attack's, those of both images (forward and back), and a way forward more where neither is a constant. All are compared
 # with N-FGSM, and what is no attack of its own is added to that: FGSM-RS overfits catastrophically with one seed and not with another.
-FAST = Table(["--network", "preact_resnet18", "--normalize", "cifar10", "--attack", "fgsm", "--start-box", "on", "--attack-bn", "train",
-              "--lr", 0.2, "--schedule", "cyclic", "--peak-momentum", 0.8, "--weight-decay", 5e-4], 0.4, [
+FAST = Table(["--network", "preact_resnet18", "--normalize", "cifar10", "--attack", "fgsm", "--attack-start", "uniform:box=on", "--attack-bn", "train",
+              "--lr", 0.2, "--schedule", "cyclic", "--optimizer", "sgd:peak_momentum=0.8", "--weight-decay", 5e-4], 0.4, [
     nfgsm("N-FGSM"),
     fgsm("FGSM-RS", published={"AA": -1}, source=BENCHMARK + "43.09 against 47.77"),
     fgsm("PGI", "--loss", "pgi", training=2.5, needs=[r"--loss \S*\bpgi\b"], published={"AA": 1}, source=BENCHMARK + "49.89"),
-    fgsm("PGI, constant", "--loss", "pgi", "--detach-reference", needs=["--detach-reference "]),
+    fgsm("PGI, constant", "--loss", "pgi:detach", needs=["pgi:detach"]),
     fgsm("GAT", "--attack-bn", "eval", "--loss", "gat", training=2.5, needs=[r"--loss \S*\bgat\b"], published={"AA": 1}, source=BENCHMARK + "49.15"),
-    fgsm("GAT, constant", "--attack-bn", "eval", "--loss", "gat", "--detach-reference", training=2, needs=["--detach-reference "]),
+    fgsm("GAT, constant", "--attack-bn", "eval", "--loss", "gat:detach", training=2, needs=["gat:detach"]),
     fgsm("NuAT", "--attack-bn", "eval", "--loss", "nuat", training=2.5, needs=[r"--loss \S*\bnuat\b"], published={"AA": 1}, source=BENCHMARK + "50.10"),
-    fgsm("NuAT, constant", "--attack-bn", "eval", "--loss", "nuat", "--detach-reference", training=2, needs=["--detach-reference "]),
+    fgsm("NuAT, constant", "--attack-bn", "eval", "--loss", "nuat:detach", training=2, needs=["nuat:detach"]),
     fgsm("PGD-1, warm", "--attack", "pgd", "--attack-steps", 1, "--alpha", "8/255", *WARM, needs=["--warm-start "]),
-    # Of k steps the last one is the pass that trains: k - 1 are the attack's own.
-    fgsm("PGD-2, reused", "--attack", "pgd", "--attack-steps", 2, "--alpha", "5/255", *WARM, "--attack-reuse", steps=1,
-         needs=["--attack-reuse "]),
     fgsm("PGD-2", "--attack", "pgd", "--attack-steps", 2, "--alpha", "5/255", steps=2),
     fgsm("1, then 2 steps", "--attack-bn", "eval", "--attack", "pgd", "--attack-steps", "1,2@{HALF}", "--alpha", "8/255,5/255@{HALF}", steps=1.5,
          needs=["change by epoch"]),
     nfgsm("N-FGSM + eps grows", "--eps", "0..8/255@0-{HALF}", "--alpha", "0.01/255..8/255@0-{HALF}", needs=["change by epoch"]),
     nfgsm("N-FGSM + images grow", "--train-size", "24,32@{HALF}", training=2 * (1 + 0.5625) / 2 - 1, needs=["--train-size "]),
-    nfgsm("N-FGSM + one_cycle", "--schedule", "one_cycle", "--momentum", 0.95, "--peak-momentum", 0.85, needs=[r"\bone_cycle\b"]),
+    nfgsm("N-FGSM + one_cycle", "--schedule", "one_cycle", "--momentum", 0.95, "--optimizer", "sgd:peak_momentum=0.85", needs=[r"\bone_cycle\b"]),
     nfgsm("N-FGSM + no decay", "--no-decay", "norms", needs=["--no-decay "]),
     nfgsm("N-FGSM + smoothing", "--label-smoothing", 0.2),
-    nfgsm("N-FGSM + EMA", "--average", "ema", "--average-decay", 0.995, published={"AA": 1}, source=BENCHMARK + "its averages"),
+    nfgsm("N-FGSM + EMA", "--average", "ema:decay=0.995", published={"AA": 1}, source=BENCHMARK + "its averages"),
 ])
 TABLES = {"losses": LOSSES, "fast": FAST}
-
-
-def merged(*lists):
-    """Options of all lists; of those that are given twice, the last."""
-    found = {}
-    for words in lists:
-        for word in map(str, words):
-            if word.startswith("--"):
-                values = found[word] = []
-            else:
-                values.append(word)
-    return [word for name, values in found.items() for word in (name, *values)]
 
 
 class Study:
     def __init__(self, arguments):
         self.arguments = arguments
         self.images = arguments.ranks * arguments.batch  # of a step
-        self.launch = [*shlex.split(arguments.launch.format(ranks=arguments.ranks)), os.path.abspath(arguments.program)]
-        help_of = {verb: " ".join(output_of([os.path.abspath(arguments.program), verb, "--help", "all"]).split())
-                   for verb in ("train", "eval")}
+        self.runs = study.Runs(arguments.out, arguments.program, arguments.launch.format(ranks=arguments.ranks))
+        alone = study.Runs(arguments.out, arguments.program)
+        help_of = {verb: " ".join(alone.say(verb, "--help", "all").split()) for verb in ("train", "eval")}
         self.methods = []
         self.of = TABLES[arguments.table]
         for method in self.of.methods:
@@ -138,19 +120,17 @@ class Study:
         if not self.autoattack:
             print("AutoAttack: left out, this program's eval has no aa-standard")
 
-    def training(self, folder, method, seed, steps):
-        """The command's words behind the program."""
+    def training(self, method, seed, steps):
         arguments = self.arguments
         epochs = math.ceil(steps * self.images / IMAGES)
         warmup = round(self.of.warmup * epochs, 6)
-        options = merged(["--alpha", arguments.alpha] if arguments.table == "losses" else [], self.of.options,
-                         ["--attack-steps", method.steps(arguments.steps)] if arguments.table == "losses" else [], method.options)
+        losses = arguments.table == "losses"
+        options = merged(["--optimizer", "sgd"], ["--alpha", arguments.alpha] if losses else [], self.of.options,
+                         ["--attack-steps", method.steps(arguments.steps)] if losses else [], method.options)
         options = [word.replace("{HALF}", str(max(1, epochs // 2))) for word in options]
-        return [str(word) for word in [
-            "train", "--out", folder, "--data", arguments.data, "--width", arguments.width,
-            "--batch", arguments.batch, "--optimizer", "sgd", "--warmup-epochs", warmup, "--epochs", round(epochs - warmup, 6),
-            "--max-steps", steps, "--selector", "all", "--eval", "pgd20", "--eval-every", 0, "--limit-test", arguments.test_images,
-            "--seed", seed, "--quiet", *options, *arguments.options]]
+        return words("--data", arguments.data, "--width", arguments.width, "--batch", arguments.batch, "--warmup-epochs", warmup, "--epochs", round(epochs - warmup, 6), "--max-steps", steps, "--selector", "all",
+                     "--eval", "pgd20", "--eval-every", 0, "--limit-test", arguments.test_images, "--seed", seed, "--quiet", *options,
+                     *arguments.options)
 
     def attack_passes(self, folder):
         """Of an image and step, as recorded."""
@@ -164,38 +144,31 @@ class Study:
         """Steps of its runs."""
         passes = method.steps(self.arguments.steps)
         if "--attack-stop" in method.options:
-            folder = self.arguments.out / f"{method.name}-measured"
-            training = self.training(folder, method, 0, self.steps_of(passes + method.training))
-            with locked(pathlib.Path(f"{folder}.lock"), wait=True):
-                self.begin(folder, training)
-                output_of([*self.launch, *training])
-            passes = self.attack_passes(folder)
+            name = f"{slug(method.name)}-measured"
+            with locked(self.arguments.out / f"{name}.lock", wait=True):
+                passes = self.train(name, self.training(method, 0, self.steps_of(passes + method.training)))
         return self.steps_of(passes + method.training)
 
-    def begin(self, folder, training):
-        """Ends where the run was begun with other options than these, evaluations left out."""
-        words = [word for at, word in enumerate(training) if at > 2 and "--limit-test" not in training[at - 1:at + 1]]
-        begin(pathlib.Path(f"{folder}-begun.json"), {"ranks": self.arguments.ranks, "options": words}, pathlib.Path(folder))
+    def train(self, name, training):
+        """Passes of the attack. Other options than the run was begun with are refused, numbers of test images left out."""
+        kept = [word for at, word in enumerate(training) if "--limit-test" not in training[max(at - 1, 0):at + 1]]
+        self.runs.begin(name, kept, ranks=self.arguments.ranks)
+        self.runs.say("train", "--out", self.arguments.out / name, *training)
+        return self.attack_passes(self.arguments.out / name)
 
     def accuracies(self, method, seed, steps):
-        folder = self.arguments.out / f"{slug(method)}-seed{seed}"
-        finished = pathlib.Path(f"{folder}.json")
-        training = self.training(folder, method, seed, steps)
+        name = f"{slug(method.name)}-seed{seed}"
+        folder, finished = self.arguments.out / name, self.arguments.out / f"{name}.json"
+        training = self.training(method, seed, steps)
         aa, images = self.arguments.aa, self.arguments.aa_images
-        attack = ["--eval", aa, "--limit", str(images)] if self.autoattack else []
-        self.begin(folder, training)
-        if finished.exists():
-            row = read_json(finished)
-            if row["commands"] == [training, attack]:
-                return row["found"]
-        output_of([*self.launch, *training])
-        weights = "average" if "--average" in training else "raw"
-        last = [row for row in rows(folder, "evaluation")
-                if (row["split"], row["attack"], row.get("weights", "raw")) == ("test", "pgd20", weights)][-1]
-        found = {"clean": 100 * last["clean_acc"], "PGD-20": 100 * last["adv_acc"], "passes": self.attack_passes(folder)}
+        attack = words("--eval", aa, "--limit", images) if self.autoattack else []
+        if finished.exists() and (row := read_json(finished))["commands"] == [training, attack]:
+            return row["found"]
+        passes = self.train(name, training)
+        found = study.accuracies(folder, **{"PGD-20": "pgd20"}) | {"passes": passes}  # of the averaged weights, where there are any
         if self.autoattack:
-            text = output_of([*self.launch, "eval", "--checkpoint", folder, *attack, "--out", f"{folder}-{aa}-{images}", "--quiet",
-                              "--math", "f32", *of_evaluation(self.arguments.options)])
+            text = self.runs.say("eval", folder, *attack, "--out", f"{folder}-{aa}-{images}", "--quiet", "--math", "f32",
+                                 *of_evaluation(self.arguments.options))
             found["AA"] = 100 * float(re.search(rf" {re.escape(aa)}_acc=(\S+)", text)[1])
         write_json(finished, {"commands": [training, attack], "found": found})
         return found
@@ -207,16 +180,12 @@ class Study:
             for seed, method in itertools.product(range(1, seeds + 1), methods):
                 if (method.name, seed) in found:
                     continue
-                with locked(self.arguments.out / f"{slug(method)}-seed{seed}.lock", wait) as free:
+                with locked(self.arguments.out / f"{slug(method.name)}-seed{seed}.lock", wait) as free:
                     if free:
                         found[method.name, seed] = self.accuracies(method, seed, steps[method.name])
                         said = ", ".join(f"{column} {found[method.name, seed][column]:.2f} %" for column in self.columns)
                         print(f"seed {seed}, {method.name}: {said}", flush=True)
         return {method.name: [found[method.name, seed] for seed in range(1, seeds + 1)] for method in methods}
-
-
-def slug(method):
-    return re.sub("[^A-Za-z0-9]+", "-", method.name)
 
 
 def holds(sign, mean, half):
@@ -233,13 +202,13 @@ def report(found, steps, methods, columns, images):
     for method in methods:
         of = found[method.name]
         print(f"{method.name:<{wide}}{steps[method.name] * images / IMAGES:>8.2f}{statistics.fmean(r['passes'] for r in of):>15.2f}" +
-              "".join(f"{statistics.fmean(r[column] for r in of):>10.2f}" for column in columns))
+              study.means(of, columns))
     print(f"\npoints above {methods[0].name}, {seeds} paired seeds: mean, its 95 % interval from these pairs, half the width of that from the"
           "\nscatter of all methods over the seeds; published sign, and whether it holds here by the latter")
     pooled = {column: student.block_interval([[r[column] for r in found[method.name]] for method in methods]) for column in columns}
     for method in methods[1:]:
         for column in columns:
-            mean, half = student.interval([a[column] - b[column] for a, b in zip(found[method.name], found[methods[0].name])])
+            mean, half = study.differences(found[method.name], found[methods[0].name], column)
             sign = method.published.get(column)
             said = "" if sign is None else f"{'+' if sign > 0 else '-':>4}  {holds(sign, mean, pooled[column])}"
             widths = f"[{mean - half:+.2f}, {mean + half:+.2f}]  +- {pooled[column]:.2f}" if seeds > 1 else ""
@@ -250,46 +219,27 @@ def report(found, steps, methods, columns, images):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], epilog="\n".join(__doc__.splitlines()[2:]),
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("program")
-    parser.add_argument("--data", required=True, help="CIFAR-10, made by 'dat_hpc data convert'")
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--passes", type=float, default=9, help="over 50,000 images, of each run (9)")
-    parser.add_argument("--steps", type=int, help="losses: of the attack of PGD (2); ATTA has half of them")
-    parser.add_argument("--alpha", help="losses: 5/255")
-    parser.add_argument("--width", type=int, default=16)
-    parser.add_argument("--batch", type=int, default=64, help="of a rank (64)")
-    parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--launch", default="mpirun -np {ranks}")
-    parser.add_argument("--table", choices=list(TABLES), default="losses")
-    parser.add_argument("--methods", nargs="+", help="the first one is always there")
-    parser.add_argument("--test-images", type=int, default=2000, help="for clean and PGD-20 (2000); 0: all")
-    parser.add_argument("--aa-images", type=int, default=200, help="for AutoAttack (200)")
-    parser.add_argument("--aa", default="aa-standard", help="what stands for AutoAttack (aa-standard); aa-quick costs a fourth")
-    parser.add_argument("--out", type=pathlib.Path, help="runs/robust_table-TABLE")
-    words = sys.argv[1:]
-    at = words.index("--") if "--" in words else len(words)
-    arguments = parser.parse_args(words[:at])
-    arguments.options = words[at + 1:]
+    arguments, parser = study.parsed(
+        __doc__, data=(..., "CIFAR-10, made by 'dat_hpc data convert'"), seeds=5, passes=(9.0, "over 50,000 images, of each run"),
+        steps=(0, "losses: of the attack of PGD: 2; ATTA has half of them"), alpha=(None, "losses: 5/255"), width=16,
+        batch=(64, "of a rank"), ranks=2, launch="mpirun -np {ranks}", table=("losses", "", list(TABLES)),
+        methods=([], "the first one is always there"), test_images=(2000, "for clean and PGD-20; 0: all"),
+        aa_images=(200, "for AutoAttack"), aa=("aa-standard", "what stands for AutoAttack; aa-quick costs a fourth"),
+        out=(None, "runs/robust_table-TABLE"))
     if arguments.table == "fast" and (arguments.steps or arguments.alpha):
         parser.error("each method of the table fast has its own steps: --steps and --alpha are about --table losses")
     arguments.steps, arguments.alpha = arguments.steps or 2, arguments.alpha or "5/255"
-    known = TABLES[arguments.table].methods
-    unknown = set(arguments.methods or []) - {method.name for method in known}
-    if unknown:
-        sys.exit(f"no method is called {' or '.join(sorted(unknown))}; known: {', '.join(method.name for method in known)}")
-    arguments.out = arguments.out or pathlib.Path(f"runs/robust_table-{arguments.table}")
+    known = [method.name for method in TABLES[arguments.table].methods]
+    names = [known[0], *study.chosen(arguments.methods, known, "method")]
+    arguments.out = pathlib.Path(arguments.out or f"runs/robust_table-{arguments.table}")
     table = Study(arguments)
-    methods = [method for method in table.methods if method.name in [known[0].name, *(arguments.methods or [method.name])]]
-    arguments.out.mkdir(parents=True, exist_ok=True)
+    methods = [method for method in table.methods if method.name in names]
     steps = {}
     for method in methods:
         steps[method.name] = table.plan(method)
         print(f"{method.name}: {steps[method.name]} steps of {table.images} images", flush=True)
     report(table.shared_out(methods, arguments.seeds, steps), steps, methods, table.columns, table.images)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -64,7 +64,7 @@ class DelayedStep {
         begun_(stale == 0 ? 0 : stale * calibration.attack / calibration.attack_iterations),
         backend_(dat::make_backend({.device = "cpu", .threads = 1})),
         parameters_(parameters_of(calibration)),
-        statistics_(static_cast<std::size_t>(calibration.statistics) / sizeof(double)) {
+        statistics_(static_cast<std::size_t>(calibration.step_message) / sizeof(double)) {
     parameters_.gradients = backend_->allocate_floats(parameters_.size, "gradients");
     const std::vector<float> ones(static_cast<std::size_t>(parameters_.size), 1.0F);
     backend_->copy_to_device(parameters_.gradients, ones.data(), ones.size() * sizeof(float));

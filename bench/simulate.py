@@ -203,7 +203,7 @@ def simulate(calibration, ranks, between, within=(1e-6, 1e10), per_node=1, algor
             covered = iterations * seconds["attack"] / calibration["attack_iterations"]
         yield ("sleep", covered)
         yield ("wait", ("sent", rank))
-        yield from count(collective("sum", algorithm, rank, ranks, calibration["statistics_bytes"], "statistics",
+        yield from count(collective("sum", algorithm, rank, ranks, calibration["step_message_bytes"], "statistics",
                                     adding))
         two_sided = costs["transport"] == "two_sided"
         if coded:

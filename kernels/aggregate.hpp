@@ -5,7 +5,7 @@
 #include "launch.hpp"
 #include "pointwise.hpp"
 
-// What becomes of the gradients of all ranks where some of them may be false. Sums are in double.
+// Aggregation of the gradients of all ranks where some of them may be false. Sums are in double.
 
 namespace dat::kernels {
 
@@ -39,7 +39,7 @@ struct Shares {
   }
 };
 
-/// Whether all gradients of a rank are finite: out [kShares][ranks] = 0, or 1 where one of the share's is not.
+/// Test of a rank's gradients: out [kShares][ranks] = 0, or 1 where one of the share's is not finite.
 struct NotFinite {
   Shares shares;
   const float* gradients;
@@ -138,7 +138,7 @@ struct JoinShares {
 /// neighbours, so that the CPU has vectors of them; on a GPU groups of one.
 template <int kLanes>
 struct Neighbours {
-  static constexpr int kGroups = kChunk / kLanes;  // of a chunk
+  static constexpr int kGroups = kChunk / kLanes;  // groups of a chunk
   const Chunk* chunks;
   /// Sets the first element of group i. Returns the number of its elements, which may be 0 or less.
   DAT_HD int group(std::int64_t i, std::int64_t& first) const {
@@ -149,8 +149,8 @@ struct Neighbours {
   }
 };
 
-/// Of each coordinate, the mean of the numbers first .. last of the ranks' values in ascending order. Mixed: rank k's
-/// value is the mean over the ranks that are in near[k], a bit each.
+/// Trimmed mean of each coordinate: the mean of the numbers first .. last of the ranks' values in ascending order.
+/// Mixed: rank k's value is the mean over the ranks that are in near[k], a bit each.
 template <int kLanes>
 struct MeanOfOrdered {
   Neighbours<kLanes> elements;

@@ -17,7 +17,7 @@ struct StartNoise {
   BallNorm norm;
   const std::int64_t* sample_ids;  // [n]
   Layout layout;
-  std::uint64_t seed;  // of the run
+  std::uint64_t seed;  // seed of the run
   Purpose purpose;
   std::uint32_t time = 0;
   /// Four of them, of the pixels 4k .. 4k + 3 of image n, counted in CHW order whatever the layout.
@@ -75,7 +75,7 @@ struct GivenStart {
   DAT_HD void operator()(std::int64_t i) const { x_adv[i] = eta != nullptr ? clamp(x[i] + eta[i], T{0}, T{1}) : x[i]; }
 };
 
-/// What APGD keeps of each image between its iterations.
+/// State of APGD for each image between its iterations.
 template <class T>
 struct ApgdState {
   T *step, *best_loss, *checked_loss, *last_loss;  // checked: the best loss at the last checkpoint
@@ -102,9 +102,9 @@ struct ApgdBegin {
   }
 };
 
-/// What an iteration has brought. window: at a checkpoint, the iterations since the last one; else 0. There the step is
-/// halved where the loss rose in no more than 3/4 of them, or where the best loss has not grown although the step was
-/// not halved the last time. Runs over the images.
+/// Update of the state after an iteration. window: at a checkpoint, the iterations since the last one; else 0. There
+/// the step is halved where the loss rose in no more than 3/4 of them, or where the best loss has not grown although
+/// the step was not halved the last time. Runs over the images.
 template <class T>
 struct ApgdJudge {
   ApgdState<T> state;
@@ -149,7 +149,7 @@ struct ApgdKeep {
   }
 };
 
-/// Where an iteration begins, at the best iterate where the step has just been halved, and the gradient there.
+/// Start of an iteration, at the best iterate where the step has just been halved, and the gradient there.
 template <class T>
 struct ApgdOrigin {
   ApgdState<T> state;
@@ -214,8 +214,8 @@ struct ApgdMoveL2 {
   }
 };
 
-/// Of the gradient step, inside ball and box, `inertia`, with 1 - inertia of the last move: again as a move from x, to
-/// be projected (ProjectL2). Runs over the strips.
+/// Mixture of the gradient step, inside ball and box, times `inertia`, with 1 - inertia times the last move: again a
+/// move from x, to be projected (ProjectL2). Runs over the strips.
 template <class T>
 struct ApgdMixL2 {
   Strips strips;

@@ -22,7 +22,7 @@ struct AugmentedPixel {
     from_x = (crop.flip != 0 ? w - 1 - x : x) + crop.left;
     inside = from_y >= 0 && from_y < size && from_x >= 0 && from_x < size;
   }
-  /// Where its channels, so many, begin in [.., size, size, c], the original being number `place` there.
+  /// Index of its first channel in [.., size, size, channels], for the original with number `place` there.
   [[nodiscard]] DAT_HD std::int64_t from(std::int64_t place, int channels) const {
     return ((place * size + from_y) * size + from_x) * channels;
   }
@@ -78,8 +78,8 @@ struct Recall {
   }
 };
 
-/// And back: keeps x_adv - x of the pixels that the original has; what was cut off stays as it was. ("Inverse data
-/// augmentation": Zheng et al., CVPR 2020.) Runs over n*h*w.
+/// Inverse of the cut: keeps x_adv - x of the pixels that the original has; what was cut off stays as it was. ("Inverse
+/// data augmentation": Zheng et al., CVPR 2020.) Runs over n*h*w.
 struct Remember {
   std::uint8_t* kept;
   const std::int64_t* places;  // [n]

@@ -12,12 +12,12 @@
 
 namespace dat::kernels {
 
-/// What the passes over a batch norm's tensors know of each channel, [c] each.
+/// Numbers that the passes over a batch norm's tensors have for each channel, [c] each.
 struct NormChannels {
   const float *gamma, *beta;
-  float *mean, *variance;   ///< of the batch
-  float* scale;             ///< gamma / deviation
-  float *slope, *constant;  ///< of the gradient: dx = scale*dy + slope*(x - mean) + constant
+  float *mean, *variance;   ///< mean and variance of the batch
+  float* scale;             ///< gamma / standard deviation
+  float *slope, *constant;  ///< coefficients of the gradient: dx = scale*dy + slope*(x - mean) + constant
   float *dgamma, *dbeta;    ///< null: not wanted
   float epsilon;
 };
@@ -48,8 +48,8 @@ struct NormStatistics {
   std::int64_t rows;  ///< samples times pixels
   int c;
   NormChannels channels;
-  const T* addend = nullptr;  ///< not null: the norm is that of x + addend
-  T* sum_of_both = nullptr;   ///< and these are written there
+  const T* addend = nullptr;  ///< summand: the norm is of x + addend; null: of x
+  T* sum_of_both = nullptr;   ///< destination of x + addend
   template <int N>
   DAT_HD void add(std::int64_t k, Piece<N>& sum, Piece<N>& square) const {
     const std::int64_t top = k % (c / N) * N;
@@ -60,7 +60,7 @@ struct NormStatistics {
       a.store(sum_of_both + k * N, N);
       first.add(addend + top, N);
       DAT_SIMD
-      for (int j = 0; j < N; ++j) {  // as they are stored
+      for (int j = 0; j < N; ++j) {  // elements in stored order
         a.v[j] = to_float(Stored<T>::from(a.v[j]));
         first.v[j] = to_float(Stored<T>::from(first.v[j]));
       }
@@ -91,7 +91,7 @@ struct NormForward {
   using Element = T;
   const T *x, *residual;
   T* y;
-  std::uint16_t* bits;  ///< where the ReLU is open; may be null
+  std::uint16_t* bits;  ///< places where the ReLU is open; may be null
   NormChannels channels;
   int c;
   std::int64_t n;
@@ -123,7 +123,7 @@ struct NormGradientSums {
   std::int64_t rows;
   int c;
   NormChannels channels;
-  const float* factor;  ///< of dgamma and dbeta; null: 1
+  const float* factor;  ///< factor of dgamma and dbeta; null: 1
   bool accumulate;      ///< dgamma and dbeta are added to what is there
   template <int N>
   DAT_HD void add(std::int64_t k, Piece<N>& sum, Piece<N>& product) const {

@@ -13,11 +13,11 @@ namespace dat::kernels {
   return static_cast<double>(static_cast<std::int64_t>(word)) * 0x1p-63;
 }
 
-/// Of runs of gradients x and of a result v: <z, x - v>, |x - v|^2 and |v|^2, z being each run's direction. Run k is
-/// segment k of the chunks.
+/// Sums for runs of gradients x and of a result v: <z, x - v>, |x - v|^2 and |v|^2, z being each run's direction. Run k
+/// is segment k of the chunks.
 struct ClaimSums {
   const float *x, *v;
-  std::int64_t x_begin[kMostRanks], v_begin[kMostRanks];  // of the runs
+  std::int64_t x_begin[kMostRanks], v_begin[kMostRanks];  // start of each run in x and v
   std::uint64_t key[kMostRanks];
   DAT_HD Sums operator()(int run, std::int64_t i) const {
     const std::int64_t at = i - x_begin[run];

@@ -13,7 +13,7 @@
 
 namespace dat::kernels {
 
-/// Each gradient rounded to the type T, behind the others of its tensor.
+/// Each gradient rounded to the type T, after the others of its tensor.
 template <class T>
 struct PackAs {
   const float* gradients;
@@ -56,9 +56,9 @@ struct Draw {
   return {seed, static_cast<std::uint32_t>(step), static_cast<std::uint32_t>(2 * rank + round)};
 }
 
-/// QSGD with 127 levels: 2 * level + [g > 0] in a byte, behind the tensor's norm; the level is 127 |g| / norm, rounded
-/// up with the probability that makes its mean right. Of each group of four elements the first one does the work. A
-/// norm that is not finite goes with the highest levels, so that nobody takes the gradient for a good one.
+/// QSGD with 127 levels: 2 * level + [g > 0] in a byte, after the tensor's norm; the level is 127 |g| / norm, rounded
+/// up with the probability that makes its mean right. The first element of each group of four does the work. A norm
+/// that is not finite goes with the highest levels, so that nobody takes the gradient for a good one.
 struct QuantiseLevels {
   static constexpr float kLevels = 127.0F;
   const float* gradients;
@@ -106,8 +106,8 @@ struct ValuesOfLevels {
   }
 };
 
-/// Of each chunk the sum, the sum of squares and the largest magnitude; its first element does the work. A number that
-/// is not finite makes all three so.
+/// Sum, sum of squares and largest magnitude of each chunk; its first element does the work. A number that is not
+/// finite makes all three so.
 struct ChunkMoments {
   const float* gradients;
   const std::int64_t *element, *size;
@@ -136,7 +136,7 @@ struct ChunkMoments {
 };
 
 /// TernGrad's scale of each tensor, sums [t * kSums]: the largest magnitude after gradients are clipped to `clip`
-/// standard deviations of its `real` elements, those that are no filling; 0: they are not. A tensor whose elements are
+/// standard deviations of its `real` elements, those that are no padding; 0: they are not. A tensor whose elements are
 /// all the same is not clipped.
 struct TernaryScale {
   const std::int32_t* chunk;
@@ -161,8 +161,8 @@ struct TernaryScale {
   }
 };
 
-/// TernGrad: a sign or nothing, nonzero with the probability |g| / scale, 2 bits an element behind the tensor's scale:
-/// -1, 0 and 1 as 0, 1 and 2. Of each group of 16 elements the first one does the work.
+/// TernGrad: a sign or nothing, nonzero with the probability |g| / scale, 2 bits an element after the tensor's scale:
+/// -1, 0 and 1 as 0, 1 and 2. The first element of each group of 16 does the work.
 struct Ternary {
   static constexpr int kGroup = 16;
   const float* gradients;

@@ -70,7 +70,7 @@ struct TakeWeightGradient {
   const T* from;
   float* to;
   int in, in_padded;
-  const float* factor;  ///< as factor_of() takes it
+  const float* factor;  ///< argument of factor_of()
   bool accumulate;
   DAT_HD void operator()(std::int64_t i) const {
     const std::int64_t row = i / in;
@@ -110,7 +110,7 @@ struct TapProducts {
   float* dx;
   int c, h, w, h_out, w_out, kernel, stride, pad, row;
   PgdUpdate update;
-  const float* factor = nullptr;  ///< of dx, as factor_of() takes it
+  const float* factor = nullptr;  ///< argument of factor_of(), for dx
 };
 
 /// The sum. A template argument that is not 0 says what the member of its name is: the compiler then divides by it
@@ -146,9 +146,9 @@ struct ImageGradient {
       of.dx[i] = of.factor != nullptr ? *of.factor * total : total;
   }
 };
-using ImageGradientRgb = ImageGradient<3, 1, 3>;   ///< what the networks begin with
-using ImageGradientGrey = ImageGradient<3, 1, 1>;  ///< the same on images of one channel
-using ImageGradientStem = ImageGradient<7, 2, 3>;  ///< what those for images of 224 pixels begin with
+using ImageGradientRgb = ImageGradient<3, 1, 3>;   ///< first convolution of the networks
+using ImageGradientGrey = ImageGradient<3, 1, 1>;  ///< first convolution on images of one channel
+using ImageGradientStem = ImageGradient<7, 2, 3>;  ///< first convolution of networks for images of 224 pixels
 using ImageGradientAny = ImageGradient<0, 0, 0>;
 
 /// The sum, by the code for its shape where there is some.
@@ -192,7 +192,7 @@ struct ChannelsFirst {
   }
 };
 
-/// And back: [n][c][pixels] as [n][pixels][c], or added to what is there.
+/// Transposes back: [n][c][pixels] as [n][pixels][c], or added to what is there.
 template <class T>
 struct ChannelsLast {
   const T* from;
@@ -219,14 +219,14 @@ struct ConvolutionSamples {
   using Pass = ConvolutionPass;
   Pass pass;
   const T *x, *w, *dy;             // two of them are read
-  const T* before;                 // what the result is added to (forward: before the ReLU); null: nothing
+  const T* before;                 // summand of the result (forward: before the ReLU); null: none
   const float* bias;               // forward: [c_out] or null
   bool relu;                       // forward
   const T* relu_output = nullptr;  // input gradient: zero where this is not positive. Null: nowhere
   int n, c_in, h, w_in, c_out, h_out, w_out, kernel, stride, pad;
 
   struct Element {
-    int n, c, y, x;   // of the result; weight gradient: output channel, input channel, row and column of the tap
+    int n, c, y, x;  // indices of the result; weight gradient: output channel, input channel, row and column of the tap
     std::int64_t at;  // in memory
   };
   [[nodiscard]] DAT_HD Element element(std::int64_t sample) const {
@@ -248,7 +248,7 @@ struct ConvolutionSamples {
     return e;
   }
 
-  /// How many terms each of the sums has; those that lie in the padding are zero.
+  /// Number of terms of each of the sums; those that lie in the padding are zero.
   [[nodiscard]] DAT_HD int terms() const {
     return pass == Pass::weights ? n * h_out * w_out : kernel * kernel * (pass == Pass::forward ? c_in : c_out);
   }
@@ -307,8 +307,8 @@ struct CheckedElement {
   float value;  ///< |definition|
 };
 
-/// checked[sample] = how right the result is there. What it is added to, and the bias, are terms, too. Adds up what
-/// SumTerms left, in a fixed order. Runs over the samples.
+/// checked[sample] = how right the result is there. The summand and the bias are terms, too. Adds up what SumTerms
+/// left, in a fixed order. Runs over the samples.
 template <class T>
 struct CheckConvolution {
   ConvolutionSamples<T> samples;

@@ -5,7 +5,7 @@
 #include "all.hpp"
 #include "dat/error.hpp"
 
-// How kernels are launched; tests replace these. BLOCKS: the threads of a block work together.
+// Launch of a kernel; tests replace these. BLOCKS: the threads of a block work together.
 #ifndef DAT_LAUNCH
 #define DAT_LAUNCH(kernel, blocks, threads, stream, ...) kernel<<<blocks, threads, 0, stream>>>(__VA_ARGS__)
 #define DAT_LAUNCH_BLOCKS(kernel, blocks, threads, stream, ...) kernel<<<blocks, threads, 0, stream>>>(__VA_ARGS__)
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(kThreads) each_piece_kernel(F f, const double*
   if (k * kPiece<F> < f.n) f.template piece<kPiece<F>>(k);
 }
 
-/// The same, and the mask: a byte a piece, or a word that four threads put together.
+/// Launch that also makes the mask: a byte a piece, or a word that four threads put together.
 template <class F>
 __global__ void __launch_bounds__(kThreads) each_piece_and_mask_kernel(F f, const double* when) {
   if (stands_still(when)) return;

@@ -14,15 +14,15 @@ namespace dat::kernels {
 // clean image x onto it, inside the box [0, 1]. What is one number per image is [n]; rows are [2n]: row 2k projects p
 // of image k, row 2k + 1 its x. `partial` has three numbers for each row and strip.
 
-/// What is kept of each image.
+/// State of FAB for each image.
 template <class T>
 struct FabState {
   BallNorm norm;
-  T *df, *nearest;                    // of the plane chosen; nearest: its distance by the dual norm
-  T* distance;                        // of the best adversarial image so far
+  T *df, *nearest;                    // df and distance by the dual norm of the chosen plane
+  T* distance;                        // distance of the best adversarial image so far
   T *take, *back;                     // 1: what has just happened
-  T *miss, *side, *radius, *settled;  // of rows
-  static constexpr int kSums = 3;     // of each row and strip in `partial`
+  T *miss, *side, *radius, *settled;  // numbers of each row
+  static constexpr int kSums = 3;     // sums of each row and strip in `partial`
 };
 
 /// Images that are misclassified from the start are done with. Runs over the images.
@@ -52,15 +52,15 @@ struct FabNorm {
   }
 };
 
-/// Whether the plane of this class is nearer than those of the classes before: |df| / (||w|| + 1e-12), in the dual
-/// norm. partial null: there is one class. Runs over the images.
+/// Choice of the nearest plane: takes this class's where it is nearer than those of the classes before: |df| / (||w|| +
+/// 1e-12), in the dual norm. partial null: there is one class. Runs over the images.
 template <class T>
 struct FabNearest {
   Strips strips;
   FabState<T> state;
   const T *losses, *partial;
-  T scale;     // of dx
-  bool first;  // of the classes
+  T scale;     // scale of dx
+  bool first;  // true: the first of the classes
   DAT_HD void operator()(std::int64_t n) const {
     DualSum sum{state.norm};
     if (partial != nullptr)
@@ -122,20 +122,20 @@ struct FabRows {
   }
 };
 
-/// How far a pixel q can move towards the plane before it leaves the box.
+/// Distance that a pixel q can move towards the plane before it leaves the box.
 template <class T>
 [[nodiscard]] DAT_HD inline T fab_room(T q, T w, T side) {
   return w * side < 0 ? 1 - q : q;
 }
-/// How far it moves for each unit of the row's radius: all pixels alike in L-infinity, along w in L2. 0: it stands
-/// still, in L2 as in the public code (fab_projections.py) below 1e-8.
+/// Distance that a pixel moves for each unit of the row's radius: all pixels alike in L-infinity, along w in L2. 0: it
+/// stands still, in L2 as in the public code (fab_projections.py) below 1e-8.
 template <class T>
 [[nodiscard]] DAT_HD inline T fab_speed(T w, BallNorm norm) {
   const T size = w < 0 ? -w : w;
   if (norm == BallNorm::l2) return size < T(1e-8) ? T{0} : size;
   return size == 0 ? T{0} : T{1};
 }
-/// How far it moves, with its sign, at this radius.
+/// Distance that it moves, with its sign, at this radius.
 template <class T>
 [[nodiscard]] DAT_HD inline T fab_move(T q, T w, T side, T radius, BallNorm norm) {
   const T speed = fab_speed(w, norm);
@@ -233,7 +233,7 @@ struct FabStep {
   Strips strips;
   FabState<T> state;
   const T *w, *x;
-  const T* far;  // of rows: ||d||
+  const T* far;  // ||d|| of each row
   T* p;
   T overshoot, most;
   DAT_HD void operator()(std::int64_t i) const {
@@ -267,8 +267,8 @@ struct FabDistance {
   }
 };
 
-/// Whether p is misclassified and nearer than before. An image is done with when one is inside the ball. Runs over the
-/// images.
+/// Judgement of p: keeps it where it is misclassified and nearer than before. An image is done with when one is inside
+/// the ball. Runs over the images.
 template <class T>
 struct FabJudge {
   Strips strips;

@@ -39,7 +39,7 @@ struct Fingerprint {
   }
 };
 
-/// Of the three sums.
+/// Fingerprint from the three sums.
 [[nodiscard]] inline std::uint64_t fingerprint_of(const double* sums) {
   return static_cast<std::uint64_t>(sums[0]) + (static_cast<std::uint64_t>(sums[1]) << 22U) +
          (static_cast<std::uint64_t>(sums[2]) << 43U);

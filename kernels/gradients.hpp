@@ -6,7 +6,7 @@
 
 namespace dat::kernels {
 
-/// Where element i of a segment is in a message of floats: the segment begins at element[segment] of the flat block and
+/// Place of element i of a segment in a message of floats: the segment begins at element[segment] of the flat block and
 /// at byte[segment] of the message.
 [[nodiscard]] DAT_HD inline std::int64_t place(const std::int64_t* element, const std::int64_t* byte, int segment,
                                                std::int64_t i) {
@@ -23,7 +23,7 @@ struct Pack {
   }
 };
 
-/// The way back, times `factor`.
+/// Inverse, times `factor`.
 struct Unpack {
   const float* message;
   float* gradients;

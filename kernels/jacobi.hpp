@@ -14,7 +14,7 @@ DAT_HD inline void rotate(double& x, double& y, double cosine, double sine) {
 }
 
 /// Jacobi's rotations, cyclic: g [n][n], symmetric, becomes diagonal but for numbers up to `small`, the columns of v
-/// its eigenvectors. Of the first `used` rows and columns; 0: v = 1 only.
+/// its eigenvectors. Only the first `used` rows and columns count; 0: v = 1 only.
 DAT_HD inline void diagonalise(double* g, double* v, std::int32_t used, std::int32_t n, double small) {
   for (std::int32_t i = 0; i < n * n; ++i) v[i] = i / n == i % n ? 1 : 0;
   bool turned = true;

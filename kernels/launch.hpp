@@ -11,7 +11,7 @@
 
 namespace dat {
 
-/// What a `sum` functor returns: up to three sums at a time, in double.
+/// Result of a `sum` functor: up to three sums at a time, in double.
 struct Sums {
   double v[3] = {0, 0, 0};
 };
@@ -19,7 +19,7 @@ constexpr int kSums = 3;
 
 /// Device memory of channel_sums(), for one call at a time.
 struct ChannelRoom {
-  static constexpr int kParts = 256;  ///< of a tensor's rows, at most
+  static constexpr int kParts = 256;  ///< most parts of a tensor's rows
   float* partial = nullptr;           ///< [kParts][2][c]
   std::uint32_t* counters = nullptr;  ///< [c], zeros, which are zeros again after the call
 };

@@ -145,7 +145,8 @@ struct Mart {
   [[nodiscard]] DAT_HD double slope(int k) const { return q.of(k) / (q.of(k) + kTiny); }
 };
 
-/// Of the attacked images: loss = boosted; the gradient is that of gradient_scale * (boosted + beta * weighted).
+/// MART's loss for the attacked images: loss = boosted; the gradient is that of gradient_scale * (boosted + beta *
+/// weighted).
 struct MartAttacked {
   const float *logits, *clean;  // [n, classes]
   const std::int32_t* labels;   // [n]
@@ -170,7 +171,7 @@ struct MartAttacked {
   }
 };
 
-/// Of the clean images: loss = weighted; the gradient is that of gradient_scale * weighted.
+/// MART's loss for the clean images: loss = weighted; the gradient is that of gradient_scale * weighted.
 struct MartClean {
   const float *logits, *attacked;  // [n, classes]
   const std::int32_t* labels;      // [n]

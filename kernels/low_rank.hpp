@@ -15,7 +15,7 @@ struct Factors {
   std::int32_t rows = 0, cols = 0, rank = 0;  // rank 0: the tensor goes as it is
   // Work on P or Q is done by the tensor's elements 0, 1 << shift, 2 << shift, ...: so it is spread over all chunks.
   std::int32_t left_shift = 0, right_shift = 0;
-  std::int64_t left = 0, right = 0;  // where P and Q begin among those of all tensors
+  std::int64_t left = 0, right = 0;  // start of P and of Q among those of all tensors
 };
 
 /// error += gradients: what is to be encoded.
@@ -104,7 +104,7 @@ struct Orthonormalise {
           x[j] = uniform(draw.words(f.left + std::int64_t{k} * f.rows + j).v[0]) - 0.5F;
         project(rows, x, k, f.rows);
       }
-      normalise(x, f.rows);  // what the second projection takes away is then of the size of a rounding
+      normalise(x, f.rows);  // parts that the second projection removes are then of the size of a rounding
       project(rows, x, k, f.rows);
       normalise(x, f.rows);
     }

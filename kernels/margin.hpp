@@ -6,7 +6,7 @@
 
 namespace dat::kernels {
 
-/// Classes by their logits, the largest first, the first of equal ones first; -1 behind the last class.
+/// Classes by their logits, the largest first, the first of equal ones first; -1 after the last class.
 struct LargestFour {
   int at[4] = {-1, -1, -1, -1};
 };
@@ -41,9 +41,9 @@ template <class T>
   return at;
 }
 
-/// What a difference of logits is divided by, of logits z_(1) >= z_(2) >= ..., and 1e-12 added to it.
+/// Divisor of a difference of logits, of logits z_(1) >= z_(2) >= ..., to which 1e-12 is added.
 enum class Divisor : std::uint8_t {
-  one,              ///< not divided
+  one,              ///< no division
   third,            ///< z_(1) - z_(3)
   third_and_fourth  ///< z_(1) - (z_(3) + z_(4)) / 2
 };

@@ -10,7 +10,7 @@ namespace dat::kernels {
 /// A max pool over windows of kernel x kernel pixels, `stride` apart, of which the first begin `pad` pixels above and
 /// left of x. Every window has a pixel of x.
 struct MaxPool {
-  Layout x, y;  ///< of one sample, with a multiple of 16 channels
+  Layout x, y;  ///< layouts of one sample, with a multiple of 16 channels
   int kernel, stride, pad;
 };
 
@@ -18,7 +18,7 @@ struct MaxPool {
 template <int N>
 constexpr int kSide = N < 8 ? N : 8;
 
-/// Where element `first` is, of all samples of a layout.
+/// Place of element `first`, counted over all samples of a layout.
 struct PixelPlace {
   std::int64_t plane;  ///< counts the pairs of sample and block of channels
   int y, x, lane;      ///< lane: the channel within the block
@@ -36,7 +36,7 @@ struct PixelPlace {
   return ((of.plane * layout.h + y) * layout.w + x) * layout.block + of.lane;
 }
 
-/// y = the largest value of each window; place = where it is in the window, row by row. Of equal values the first wins;
+/// y = the largest value of each window; place = where it is in the window, row by row. The first of equal values wins;
 /// NaN wins over all, the last one (PyTorch's max_pool2d).
 template <class T>
 struct MaxPoolForward {
@@ -83,7 +83,7 @@ template <class T>
 struct MaxPoolBackward {
   using Element = T;
   const T* dy;
-  const std::uint8_t* place;  ///< as MaxPoolForward left it
+  const std::uint8_t* place;  ///< output of MaxPoolForward
   T* dx;
   MaxPool of;
   std::int64_t n;  ///< elements of dx

@@ -55,7 +55,7 @@ struct ReturnWeights {
   }
 };
 
-/// to = from.
+/// Copy: to = from.
 struct CopyWords {
   const std::int32_t* from;
   std::int32_t* to;

@@ -36,7 +36,7 @@ struct NoisyCopies {
   }
 };
 
-/// What is one row of `width` numbers per image, for each of its copies. Runs over n * copies * width.
+/// Repetition of a row of `width` numbers per image, for each of its copies. Runs over n * copies * width.
 template <class T>
 struct Repeat {
   const T* of_images;
@@ -46,7 +46,7 @@ struct Repeat {
   DAT_HD void operator()(std::int64_t i) const { of_copies[i] = of_images[i / width / copies * width + i % width]; }
 };
 
-/// And back: the sum of what the copies of an image have. Runs over n * width.
+/// Inverse of Repeat for gradients: the sum over the copies of an image. Runs over n * width.
 struct SumOfCopies {
   const float* of_copies;
   float* of_images;
@@ -86,8 +86,8 @@ struct MeanSoftmax {
   }
 };
 
-/// From the gradient g by these logits to that by the copies' own: of copy j with the softmax q and the weights
-/// w_c = q_c / sum over the copies of softmax_c, it is g_k w_k - q_k sum_c g_c w_c. Runs over the copies.
+/// Gradient by the copies' own logits from the gradient g by these logits: for copy j with the softmax q and the
+/// weights w_c = q_c / sum over the copies of softmax_c, it is g_k w_k - q_k sum_c g_c w_c. Runs over the copies.
 struct MeanSoftmaxGradient {
   const float *logits, *dsmoothed;  // [n * copies, classes], [n, classes]
   const double* log_means;          // [n, classes]
@@ -144,7 +144,7 @@ struct SmoothAdvMove {
   }
 };
 
-/// The projection that comes behind the box: move *= min(1, eps / ||move||), x_adv = x + move. Runs over the strips.
+/// The projection that comes after the box: move *= min(1, eps / ||move||), x_adv = x + move. Runs over the strips.
 template <class T>
 struct ShrinkIntoBall {
   Strips strips;

@@ -10,12 +10,12 @@ namespace dat::kernels {
 /// Samples of one image with noise, number first_sample and the following ones. A sample's noise depends on seed,
 /// purpose, image and the sample's number alone; it is drawn in groups of four pixels, as RandomStart's.
 struct NoisySamples {
-  const float* image;  ///< in [0, 1], in `layout`
+  const float* image;  ///< image in [0, 1], in `layout`
   float* x;            ///< [n] images
   Layout layout;
   std::uint64_t seed;
   Purpose purpose;
-  std::uint64_t id;  ///< of the image
+  std::uint64_t id;  ///< number of the image
   std::uint32_t first_sample;
 
   [[nodiscard]] DAT_HD std::int64_t fours() const { return (layout.elements() + 3) / 4; }
@@ -43,7 +43,7 @@ struct NormalNoise {
   }
 };
 
-/// The same on the grid of pixels, i/255: the image, whose pixels are on it, and noise from a table (GridNoise), of
+/// Noisy image on the grid of pixels, i/255: the image, whose pixels are on it, and noise from a table (GridNoise), of
 /// which only integers decide. Runs over n * fours(). The sum is cut at low/255 and high/255.
 struct TableNoise {
   NoisySamples samples;

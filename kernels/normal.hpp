@@ -22,7 +22,7 @@ template <class T>
 /// 2^e (1 + x), 1 + x between sqrt(1/2) and sqrt(2), and ln(1 + x) = x - x^2/2 + x^3 p(x), where p is fitted at
 /// Chebyshev's points (error of the sum below 1e-8).
 [[nodiscard]] DAT_HD inline float natural_logarithm(float u) {
-  constexpr std::uint32_t kSqrtHalf = 0x3F3504F3;  // as bits
+  constexpr std::uint32_t kSqrtHalf = 0x3F3504F3;  // its bits
 #ifdef __CUDA_ARCH__
   const std::uint32_t above = __float_as_uint(u) - kSqrtHalf;
   const float x = __uint_as_float((above & 0x7FFFFFU) + kSqrtHalf) - 1.0F;

@@ -61,8 +61,8 @@ struct JoinNorms {
   }
 };
 
-/// What a move of this L2 norm is multiplied by so that it ends in the ball: min(eps, norm) / (norm + 1e-12), as in the
-/// public code of AutoAttack (autopgd_base.py, normalize).
+/// Factor of a move of this L2 norm with which it ends in the ball: min(eps, norm) / (norm + 1e-12), as in the public
+/// code of AutoAttack (autopgd_base.py, normalize).
 template <class T>
 [[nodiscard]] DAT_HD inline T into_ball(T norm, T eps) {
   return (norm < eps ? norm : eps) / (norm + T(1e-12));

@@ -154,17 +154,17 @@ struct LambStep {
   }
 };
 
-/// What the second pass multiplies u by: step = lr * ratio * factor, where ratio = clamp(||theta||, low, high) / ||u||,
-/// or 1 where either of the two is zero. sums: ||theta||^2, ||u||^2 of each segment. factor [segments] may be null: 1.
-/// Runs over the segments.
+/// Factor of u in the second pass: step = lr * ratio * factor, where ratio = clamp(||theta||, low, high) / ||u||, or 1
+/// where either of the two is zero. sums: ||theta||^2, ||u||^2 of each segment. factor [segments] may be null: 1. Runs
+/// over the segments.
 struct TrustRatio {
   const double* sums;
   const float* factor;
   float* step;
-  double lr, low, high;
+  double lr, high;
   DAT_HD void operator()(std::int64_t k) const {
     const double theta = std::sqrt(sums[k * kSums]), norm = std::sqrt(sums[k * kSums + 1]);
-    const double tau = theta < low ? low : theta > high ? high : theta;
+    const double tau = theta > high ? high : theta;
     const double ratio = tau != 0 && norm != 0 ? tau / norm : 1;
     step[k] = static_cast<float>(lr * ratio * (factor != nullptr ? double(factor[k]) : 1.0));
   }

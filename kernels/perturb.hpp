@@ -99,7 +99,7 @@ struct FgsmStep {
   }
 };
 
-/// eta = NaN where the gradient is not finite, whose sign would be no step at all: the attacked image then tells of it.
+/// eta = NaN where the gradient is not finite, whose sign would be no step at all: which the attacked image then shows.
 struct SpoilPerturbation {
   const float* dx;
   float* eta;
@@ -108,11 +108,11 @@ struct SpoilPerturbation {
   }
 };
 
-/// Where the samples of an attack lie while a program computes some of them: slot k holds samples[k], or none (-1).
+/// Slots of the samples of an attack while a program computes some of them: slot k holds samples[k], or none (-1).
 struct Slots {
   const std::int32_t* samples;
-  std::int64_t elements;  // of one image
-  /// Of element i of the slots: the same element among all images; -1: the slot is empty.
+  std::int64_t elements;  // elements of one image
+  /// Index of the slots' element i among all images; -1: the slot is empty.
   [[nodiscard]] DAT_HD std::int64_t home(std::int64_t i) const {
     const std::int32_t sample = samples[i / elements];
     return sample < 0 ? -1 : sample * elements + i % elements;
@@ -150,7 +150,7 @@ struct Gather {
   }
 };
 
-/// The way back.
+/// Inverse of the former.
 struct Scatter {
   Slots slots;
   const float* from;

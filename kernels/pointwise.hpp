@@ -39,7 +39,7 @@ template <class F>
 concept ByPieces = requires {
   typename F::Element;
 };
-/// What piece() of these returns is the mask of the piece, for `bits` [groups(n)], which may be null.
+/// Functor whose piece() returns the mask of the piece, for `bits` [groups(n)], which may be null.
 template <class F>
 concept MaskWriter = ByPieces<F> && requires(const F& f, std::uint32_t mask) {
   mask = f.template piece<kGroup>(0);
@@ -284,7 +284,7 @@ struct Logistic {
 /// Taylor's series of the rest, which is at most ln(2)/2: what the series leaves out is below 0.35^8 / 8! = 6e-9 of it.
 /// Beyond +-87, where floats end, s keeps its value there.
 [[nodiscard]] DAT_HD inline Logistic logistic(float x) {
-  constexpr float kLog2E = 1.44269504F, kShifter = 0x1.8p23F;          // what is added to the latter loses its fraction
+  constexpr float kLog2E = 1.44269504F, kShifter = 0x1.8p23F;          // numbers added to kShifter lose their fraction
   constexpr float kLn2High = 0.693359375F, kLn2Low = -2.12194440e-4F;  // the product of the former with k is exact
   float t = x < 87.0F ? -x : -87.0F;
   t = t < 87.0F ? t : 87.0F;
@@ -431,7 +431,7 @@ struct PoolBackward {
   T* dx;
   Layout layout;
   std::int64_t n;
-  const float* factor = nullptr;  ///< as factor_of() takes it
+  const float* factor = nullptr;  ///< argument of factor_of()
   template <int N>
   DAT_HD void piece(std::int64_t k) const {
     constexpr int kPieces = kGroup / N;
@@ -522,8 +522,8 @@ struct RunningStatistic {
   }
 };
 
-/// y = (x - mean) / deviation, by channel, of images, which are CHW or HWC and have up to 4 channels. y may be x. Runs
-/// over the elements.
+/// y = (x - mean) / standard deviation, by channel, of images, which are CHW or HWC and have up to 4 channels. y may be
+/// x. Runs over the elements.
 struct NormalizeImages {
   const float* x;
   float* y;

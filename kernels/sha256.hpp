@@ -56,7 +56,7 @@ struct HashLeaves {
     std::uint32_t state[8] = {0x6a09e667U, 0xbb67ae85U, 0x3c6ef372U, 0xa54ff53aU,
                               0x510e527fU, 0x9b05688cU, 0x1f83d9abU, 0x5be0cd19U};
     std::uint32_t words[16];
-    // Behind the data come a bit, zeros, and the number of bits as two words that end a block.
+    // Padding after the data is a bit, zeros, and the number of bits as two words that end a block.
     const int blocks = (count + 3 + 15) / 16;
     for (int block = 0; block < blocks; ++block) {
       for (int k = 0; k < 16; ++k) {

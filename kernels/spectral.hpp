@@ -19,10 +19,10 @@ struct Spectrum {
   static constexpr int kMostCols = 32, kBlock = 256;  // kBlock: rows that are summed up at a time
   std::int32_t rows = 0, kernel = 1, inputs = 1, pair = 1;
   std::int32_t atoms = 0;   // 0: the tensor goes as it is
-  std::int32_t shift = 0;   // as Factors::left_shift
-  std::int64_t sums = 0;    // where its sums of blocks begin among those of all tensors
-  std::int64_t square = 0;  // the same of [cols][cols]
-  std::int64_t weight = 0;  // the same of [atoms]
+  std::int32_t shift = 0;   // see Factors::left_shift
+  std::int64_t sums = 0;    // start of its sums of blocks among those of all tensors
+  std::int64_t square = 0;  // start of its [cols][cols]
+  std::int64_t weight = 0;  // start of its [atoms]
 
   [[nodiscard]] DAT_HD std::int32_t cols() const { return kernel * pair; }
   [[nodiscard]] DAT_HD std::int32_t pairs() const { return cols() * (cols() + 1) / 2; }
@@ -55,7 +55,8 @@ struct GramOfBlocks {
     const std::int64_t item = at >> s.shift;
     const auto block = static_cast<std::int32_t>(item / s.pairs());
     if (block >= s.blocks()) return;
-    std::int32_t b = static_cast<std::int32_t>(item % s.pairs()), a = 0;  // of the lower triangle, row by row
+    std::int32_t b = static_cast<std::int32_t>(item % s.pairs()),
+                 a = 0;  // row b and column a in the lower triangle, row by row
     for (; b > a; ++a) b -= a + 1;
     const float* const m = gradients + element[tensor];
     const std::int64_t of_a = s.col_at(a), of_b = s.col_at(b);
@@ -168,7 +169,7 @@ struct ChooseAtoms {
   }
 };
 
-/// The atoms' M v / p, [atoms][rows] behind the v; tensors without atoms as they are.
+/// The atoms' M v / p, [atoms][rows] after the v; tensors without atoms as they are.
 struct LeftOfAtoms {
   const Spectrum* spectra;
   SpectralMemory memory;

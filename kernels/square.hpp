@@ -13,7 +13,7 @@ namespace dat::kernels {
 // via random search", ECCV 2020, algorithms 2 (L-infinity) and 3 (L2), in the details of its use by AutoAttack. Margins
 // are z_y minus the largest other logit.
 
-/// Where a proposal changes an image, and the sign of the change, by channel.
+/// Window of a proposal's change of an image, and the sign of the change, by channel.
 struct SquareWindow {
   int top, left;
   std::uint32_t signs;
@@ -35,7 +35,7 @@ struct SquarePair {
 /// The random numbers of one run, by sample and iteration: they do not depend on the batch.
 struct SquareDraws {
   const std::int64_t* sample_ids;  // [n]
-  std::uint64_t seed;              // of the run
+  std::uint64_t seed;              // seed of the run
   Purpose purpose;
 
   /// The window of an iteration, `side` pixels high and wide. Its offsets are below size - side, and never size - side
@@ -199,8 +199,8 @@ struct SquareProposal {
   }
 };
 
-/// What a proposal asks of the planes: norms [n][channels][kNorms] of the move so far, of that in both windows, of that
-/// in the first one, and of the first one's new pattern and old one together. Runs over the planes.
+/// Norms of the planes for a proposal: [n][channels][kNorms] of the move so far, of its parts in both windows and in
+/// the first one, and of the first one's new pattern and old one together. Runs over the planes.
 template <class T>
 struct SquareMeasure {
   SquareProposal<T> proposal;
@@ -238,7 +238,7 @@ struct SquareMeasure {
 template <class T>
 struct SquareMove {
   SquareProposal<T> proposal;
-  const T* norms;  // of SquareMeasure
+  const T* norms;  // norms of SquareMeasure
   T *move, *sizes;
   T eps;
   DAT_HD void operator()(std::int64_t i) const {

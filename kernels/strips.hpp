@@ -6,14 +6,14 @@
 
 namespace dat::kernels {
 
-/// Images in strips: runs of at most kStrip elements of one image. What is one per image is read once per strip, and
-/// sums and maxima of an image have one fixed order: within a strip, then over the image's strips.
+/// Images in strips: runs of at most kStrip elements of one image. Numbers that are one per image are read once per
+/// strip, and sums and maxima of an image have one fixed order: within a strip, then over the image's strips.
 struct Strips {
   static constexpr std::int64_t kStrip = 64;
   struct Strip {
     std::int64_t image, begin, end;  // elements counted over the whole batch
   };
-  std::int64_t elements;  // of one image
+  std::int64_t elements;  // elements of one image
 
   [[nodiscard]] DAT_HD std::int64_t per_image() const { return (elements + kStrip - 1) / kStrip; }
   [[nodiscard]] DAT_HD Strip at(std::int64_t i) const {
@@ -23,7 +23,7 @@ struct Strips {
   }
 };
 
-/// What an attack leaves: x_adv = `found` where `take` says so, else the clean image; eta = x_adv - x. take null:
+/// Result of an attack: x_adv = `found` where `take` says so, else the clean image; eta = x_adv - x. take null:
 /// everywhere. Runs over the strips.
 template <class T>
 struct TakeResult {

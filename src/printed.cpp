@@ -22,7 +22,7 @@ namespace {
   const int length = first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
   for (std::size_t k = 1; k < static_cast<std::size_t>(length); ++k) {
     if (k == text.size()) return -1;
-    // No longer form than is needed, no halves of pairs, nothing behind U+10FFFF.
+    // No longer form than is needed, no halves of pairs, nothing after U+10FFFF.
     const unsigned low = k > 1 ? 0x80 : first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
     const unsigned high = k > 1 ? 0xbf : first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
     if (byte(k) < low || byte(k) > high) return 0;
@@ -105,7 +105,7 @@ const std::string& unchanged(const std::string& text) {
 }
 
 void clean_output() {
-  // Until the process ends: it is written to, and emptied, behind main.
+  // Until the process ends: it is written to, and emptied, after main.
   std::cout.rdbuf(new CleanBuffer(std::cout.rdbuf()));
 }
 

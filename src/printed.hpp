@@ -4,7 +4,7 @@
 
 namespace dat {
 
-/// Has everything that is written to std::cout from now on pass through without_controls(). What printf prints does not
+/// Has everything that is written to std::cout from now on pass through without_controls(). Output of printf does not
 /// pass there: Report cleans that itself, and `bench` prints no text of a file.
 void clean_output();
 

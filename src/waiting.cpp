@@ -16,7 +16,7 @@ namespace dat {
 
 namespace {
 
-/// What a turn of the library's waiting loop does.
+/// Does what a turn of the library's waiting loop does.
 void pause_once() {
 #if defined(__x86_64__)
   _mm_pause();
@@ -44,7 +44,7 @@ void wait_briefly(char** argv) {
   if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
   const double turns = std::clamp(kSpinMicroseconds / std::max(microseconds_of_a_turn(), 1e-4), 100.0, 300'000.0);
   if (setenv("GOMP_SPINCOUNT", std::to_string(static_cast<long>(turns)).c_str(), 0) != 0) return;
-  static_cast<void>(execv("/proc/self/exe", argv));  // where that cannot be done, the program goes on as it is
+  static_cast<void>(execv("/proc/self/exe", argv));  // the program continues as it is where that cannot be done
 }
 
 }  // namespace dat

@@ -4,9 +4,8 @@
 # Usage: [DAT_IMAGES=TAR] bash tests/nightly.sh   TAR: many images in folders of their classes, such as Tiny ImageNet's
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-program=build/test/tests/dat_hpc_plain
-[ -x "$program" ] || program=build/test/dat_hpc
-[ -x "$program" ] || { echo "tests/nightly.sh: no program in build/test; run bash tests/run.sh first" >&2 && exit 2; }
+program=build/cpu/dat_hpc
+[ -x "$program" ] || { echo "tests/nightly.sh: no program in build/cpu; run bash tests/run.sh first" >&2 && exit 2; }
 python=$(command -v python3)
 "$python" -c "import h5py, numpy, torch" 2>/dev/null || python=/usr/bin/python3
 # Before mpirun: a thread a rank, more ranks than cores, root.
@@ -20,52 +19,46 @@ part() {
 }
 part python3 tests/campaign/double_starts.py "$program" 30
 part "$python" tests/campaign/kill_cycles.py "$program" 300
-part env DAT_ALL_CASES=1 "$python" tests/e2e/setbacks.py "$program" Law
-part env DAT_ALL_CASES=1 "$python" tests/e2e/leaving.py "$program"
-part env DAT_ALL_CASES=1 "$python" tests/e2e/byzantine.py "$program"
-part env DAT_GENERATORS_CASES=all "$python" tests/e2e/generators.py "$program"
-part "${ranks[@]}" DAT_GENERATOR_STEPS=10000 mpirun -np 3 build/test/tests/dat_mpi_tests "With delays*"
+part "${ranks[@]}" DAT_GENERATOR_STEPS=10000 mpirun -np 3 build/cpu/tests/dat_mpi_tests "With delays*"
 part "$python" tests/campaign/bans.py "$program"
-part env DAT_ALL_CASES=1 build/test/tests/dat_tests "[byzantine]"
+part env DAT_ALL_CASES=1 build/cpu/tests/dat_tests "[byzantine],[reducer]"
+part "${ranks[@]}" DAT_ALL_CASES=1 mpirun -np 3 build/cpu/tests/dat_planted_tests
 part env DAT_KILLS=300 "$python" tests/e2e/best.py "$program" Best.test_random_kills_with_changing_numbers_of_ranks
 part "$python" tests/campaign/soak.py "$program" 100000
-part python3 tests/campaign/hangs.py "$program" build/test/tests/dat_hang_case --count 24
-part "${ranks[@]}" DAT_FLIPS=1000 DAT_CLEAN_STEPS=100000 mpirun -np 3 build/test/tests/dat_mpi_tests "[corruption]"
+part python3 tests/campaign/hangs.py "$program" build/cpu/tests/dat_hang_case --count 24
+part "${ranks[@]}" DAT_FLIPS=1000 DAT_CLEAN_STEPS=100000 mpirun -np 3 build/cpu/tests/dat_mpi_tests "[corruption]"
 part "$python" tests/outside/step.py "$program"
 for network in resnet18 preact_resnet18 preact_resnet50 wrn_28_10 dm_wrn_28_10 imagenet_resnet18 imagenet_resnet50; do
-  part "$python" tests/golden/full_size.py build/test/tests/dat_probe $network
+  part "$python" tests/golden/full_size.py build/cpu/tests/dat_probe $network
 done
-part "$python" tests/golden/full_size.py build/test/tests/dat_probe imagenet_resnet50 --size 224 --width 16
+part "$python" tests/golden/full_size.py build/cpu/tests/dat_probe imagenet_resnet50 --size 224 --width 16
 part env DAT_SEQUENCE=aa-standard "$python" tests/e2e/autoattack.py "$program" Sequence.test_ranks_batches_and_kills
 part bash tests/sanitize.sh
 part bash tests/campaign/threads.sh
 part bash tests/house/p100.sh
 part env DAT_STREAM_IMAGES=550000 "$python" tests/e2e/streaming.py "$program"
 part python3 tests/campaign/slurm_cycles.py "$program" . 10
+part env DAT_NIGHT=1 python3 tests/cli/slurm.py "$program" . Studies
 part "$python" tests/cli/forecast.py "$program" --full
 part python3 tests/house/adding_a_part.py .
 if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
   part bash tests/gpu_slot.sh rehearse
 fi
-part env DAT_TEST_FLIPS=10000 build/test/tests/dat_tests "Truncation at any*"
-part env DAT_LARGE_IMAGES=50000000 DAT_LARGE_INDEX=1280000 build/test/tests/dat_tests "A start on*"
-for file in restart record same_weights ranks; do
+part env DAT_TEST_FLIPS=10000 build/cpu/tests/dat_tests "Truncation at any*"
+part env DAT_LARGE_IMAGES=50000000 DAT_LARGE_INDEX=1280000 build/cpu/tests/dat_tests "A start on*"
+for file in interrupted restart setbacks leaving byzantine generators hang starts record same_weights files autoattack certify export; do
   part env DAT_NIGHT=1 "$python" tests/e2e/$file.py "$program"
 done
-part env DAT_NIGHT=1 "$python" tests/e2e/autoattack.py "$program"
-part env DAT_NIGHT=1 "$python" tests/e2e/certify.py "$program"
-part env DAT_NIGHT=1 "$python" tests/e2e/files.py "$program" Full Beside
-part env DAT_NIGHT=1 "$python" tests/e2e/export.py "$program"
 part env DAT_NIGHT=1 "$python" tests/e2e/fine_tuning.py "$program" FineTuning Table
-part env DAT_NEW_HEAD_MUTANTS=3334 build/test/tests/dat_tests "A damaged file gives*"
+part env DAT_NEW_HEAD_MUTANTS=3334 build/cpu/tests/dat_tests "A damaged file gives*"
 part env DAT_NIGHT=1 "$python" tests/e2e/data.py "$program" ManyClasses
-if [ -x build/test/tests/dat_mpi_tests_double ]; then
-  part env DAT_NIGHT=1 "$python" tests/e2e/cuda.py build/test/tests/dat_hpc_double
-  part "$python" tests/outside/sixteen_bits.py build/test/tests/dat_hpc_double --width 64
-  part "${ranks[@]}" DAT_TEST_DEVICE=cuda mpirun -np 2 build/test/tests/dat_mpi_tests_double \
-    "~[communicator]~[message]~[reducer]~[codec]~[masks]~[.]"
-  part env DAT_TEST_DEVICE=cuda DAT_ALL_CASES=1 build/test/tests/dat_tests_double \
-    "[network]~[cpu],[golden]~[cpu],[optimizer]~[cpu],[attack]~[cpu],[codec]~[cpu],[trainer]~[cpu],[double],[long]~[cpu]"
+if [ -x build/cpu/tests/dat_mpi_tests_double ]; then
+  part env DAT_NIGHT=1 "$python" tests/e2e/cuda.py build/cpu/tests/dat_hpc_double
+  part "$python" tests/outside/sixteen_bits.py build/cpu/tests/dat_hpc_double --width 64
+  part "${ranks[@]}" DAT_TEST_DEVICE=cuda DAT_ALL_CASES=1 mpirun -np 2 build/cpu/tests/dat_mpi_tests_double \
+    "~[communicator]~[message]~[reducer]~[.]"
+  part env DAT_TEST_DEVICE=cuda DAT_ALL_CASES=1 build/cpu/tests/dat_tests_double \
+    "[backend]~[cpu],[network]~[cpu],[golden]~[cpu],[optimizer]~[cpu],[attack]~[cpu],[codec]~[cpu],[trainer]~[cpu],[double],[long]~[cpu]"
 fi
 part env DAT_MUTANTS=1500 "$python" tests/e2e/files.py "$program" Outside
 part env DAT_NIGHT=1 "$python" tests/e2e/images.py "$program" Images.test_a_thousand_damaged_images Images.test_many_images_killed_at_any_moment

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds everything with warnings as errors and runs every test, with CUDA where there is a CUDA toolkit. docs/testing.md
-# says what takes how long, and what tests/nightly.sh runs besides: sanitizers, for one.
+# Builds what jobs/local.sh has left to build, the tests and, where there is a CUDA toolkit, the program with CUDA, in
+# build/cpu, and runs every test. docs/testing.md says what takes how long, and what tests/nightly.sh runs besides:
+# sanitizers, for one.
 # Usage: bash tests/run.sh [--isa avx2]
 #   --isa avx2   Every test with no more than AVX2: the kernels are compiled for x86-64-v3 (DAT_ARCH), oneDNN and the
 #                backend are told by DNNL_MAX_CPU_ISA=AVX2. In a build folder of its own, without CUDA.
@@ -34,22 +35,16 @@ configure() {
   cmake -B "$folder" "${generator[@]}" "$@"
 }
 cores=$(nproc)
-# Sources of the library in groups: what many of them include is read once.
-unity=(-DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=25)
-
-nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null || true)
+# Where there is a CUDA toolkit, one architecture: tests/house/p100.sh compiles for another one, and nvcc checks the code
+# for one as for all.
+options=(--preset cpu -DBUILD_TESTING=ON -DCMAKE_CUDA_ARCHITECTURES=75-real)
+build=cpu
 if [ "$isa" = avx2 ]; then
   build=test-avx2
+  options+=(-DDAT_ARCH=x86-64-v3)
   export DNNL_MAX_CPU_ISA=AVX2
-  configure build/test-avx2 -S . -DCMAKE_BUILD_TYPE=Release -DDAT_WERROR=ON -DDAT_ARCH=x86-64-v3
-elif [ -n "$nvcc" ]; then
-  build=test
-  # One architecture: tests/house/p100.sh compiles for another one, and nvcc checks the code for one as for all.
-  configure build/test --preset cuda -DCMAKE_CUDA_ARCHITECTURES=75-real "${unity[@]}"
-else
-  build=test
-  configure build/test -S . -DCMAKE_BUILD_TYPE=Release -DDAT_WERROR=ON "${unity[@]}"
 fi
+configure "build/$build" "${options[@]}"
 cmake --build "build/$build" --parallel "$cores"
 # PROCESSORS of the tests are halves of a core; half as many again use the time in which tests wait.
 failed=0
@@ -67,5 +62,5 @@ else
   echo "Instructions: no more than AVX2"
 fi
 echo
-echo "NOT RUN: what needs a GPU. Where there is one: ctest --test-dir build/$build -L gpu"
+echo "NOT RUN: what needs a GPU. Where there is one: cmake --preset cuda && cmake --build build/cuda && ctest --test-dir build/cuda -L gpu"
 exit "$failed"

@@ -35,46 +35,45 @@ class Attack {
   /// Calls of perturb() that make up the attack, each with another objective.run, on the images that are still right:
   /// targets times restarts.
   [[nodiscard]] virtual int runs() const { return 1; }
-  /// What the user should know about how the attack fits this network, a sentence; empty: nothing.
+  /// A sentence that the user should know about how the attack fits this network; empty: nothing.
   [[nodiscard]] virtual std::string notice() const { return {}; }
-  /// A part of perturb(), for an attack that iterates: `count` of its iterations, behind `done` of them. Where none is
+  /// A part of perturb(), for an attack that iterates: `count` of its iterations, after `done` of them. Where none is
   /// done, it starts as perturb() does; else with the perturbation at objective.start, which may be the array eta
-  /// itself. Leaves the perturbation in objective.eta and, behind the last iteration, the images in x_adv. What the
-  /// network makes of the images may have changed in between. Error(usage): the attack cannot be parted.
+  /// itself. Leaves the perturbation in objective.eta and, after the last iteration, the images in x_adv. The network
+  /// may have changed in between. Error(usage): the attack cannot be parted.
   virtual void advance(Objective& objective, int done, int count) const;
-  /// Makes one more step, with the gradient in objective.dx, from where perturb() has ended. Error(usage): the attack
-  /// has no such step.
-  virtual void step(Objective& objective) const;
-  /// Whether the network runs with batch statistics during the attack unless the user says otherwise.
+  /// Returns whether the network runs with batch statistics during the attack unless the user says otherwise.
   [[nodiscard]] virtual bool prefers_batch_statistics() const { return false; }
   [[nodiscard]] virtual int gradient_evaluations() const = 0;  ///< per image, at most, of all runs
   [[nodiscard]] int gradients_of_run() const { return gradient_evaluations() / runs(); }
   [[nodiscard]] virtual double alpha() const { return 0; }  ///< step size; 0: the attack takes no steps
-  /// Whether other random numbers lead the attack elsewhere, so that restarts mean something.
+  /// Returns whether other random numbers lead the attack elsewhere, so that restarts mean something.
   [[nodiscard]] virtual bool random() const { return gradient_evaluations() > 0; }
-  /// What it wants to be there.
+  /// Needs of the attack: images, logits and memory that must be there.
   [[nodiscard]] virtual Needs needs() const { return {}; }
-  /// Whether the attack climbs the loss that options.loss names.
+  /// Returns whether the attack climbs the loss that options.loss names.
   [[nodiscard]] virtual bool takes_loss() const { return false; }
-  /// Whether in training the attack climbs what the loss has for a goal (Loss::goal); others climb an objective of
-  /// their own.
+  /// Returns whether in training the attack climbs the loss's goal (Loss::goal); others climb an objective of their
+  /// own.
   [[nodiscard]] virtual bool climbs_goal() const { return false; }
 };
 
-/// An attack as a word: its name in the registry; behind the name, for an attack of any number of steps, that number;
-/// behind the number the loss that the attack climbs, unless that is cross-entropy: "pgd20", "pgd50-margin". A word
+/// An attack as a word: its name in the registry; after the name, for an attack of any number of steps, that number;
+/// after the number the loss that the attack climbs, unless that is cross-entropy: "pgd20", "pgd50-margin". A word
 /// without number gets `steps` where the attack takes a number. Error(usage): there is no such attack, the attack takes
 /// no number, or there is no such loss.
 struct AttackWord {
   std::string name;
   int steps = 0;          ///< 0: the attack takes none
   std::string loss = {};  ///< AttackOptions::loss
+  int restarts = 1;       ///< runs from random starts, the worst of which counts for each image
 
   [[nodiscard]] std::string text() const {
-    return name + (steps > 0 ? std::to_string(steps) : "") + (loss.empty() ? "" : "-" + loss);
+    return name + (steps > 0 ? std::to_string(steps) : "") + (restarts > 1 ? "x" + std::to_string(restarts) : "") +
+           (loss.empty() ? "" : "-" + loss);
   }
 };
-[[nodiscard]] AttackWord read_attack_word(const std::string& word, int steps);
+[[nodiscard]] AttackWord read_attack_word(const std::string& word);
 /// The step size of an attack of an evaluation: `wanted`, or where `wanted` is 0 eps/4 for an attack of any number of
 /// steps in the L-infinity ball, so that ten of them cross it (2/255 at 8/255: Madry et al., ICLR 2018), and 0, which
 /// stands for the attack's own step size, for other attacks.

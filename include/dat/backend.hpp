@@ -12,10 +12,10 @@
 
 namespace dat {
 
-/// What a convolution of a program is planned for: square kernel, no groups, no dilation. There are two
-/// kinds. A frozen convolution is for weights that stay as they are over many calls (attack, evaluation), and has a
-/// bias, the fused end of `accumulate` and `relu`, and no weight gradient. The other kind, for training, is y =
-/// conv(x), with a weight gradient, without bias or fused end.
+/// Description of a convolution of a program: square kernel, no groups, no dilation. There are two kinds. A frozen
+/// convolution is for weights that stay as they are over many calls (attack, evaluation), and has a bias, the fused end
+/// of `accumulate` and `relu`, and no weight gradient. The other kind, for training, is y = conv(x), with a weight
+/// gradient, without bias or fused end.
 struct ConvSpec {
   int n = 0;                   ///< samples in every call
   int c_in = 0, h = 0, w = 0;  ///< channels, height and width of x
@@ -23,14 +23,14 @@ struct ConvSpec {
   int kernel = 3, stride = 1;
   int pad = 1;                  ///< zeros around x
   int extra_pad = 0;            ///< further rows of zeros below, and columns at the right
-  bool frozen = false;          ///< which of the two kinds
+  bool frozen = false;          ///< true: for weights that stay as they are over many calls
   bool accumulate = false;      ///< frozen: adds to what lies in y before the call (a residual)
   bool relu = false;            ///< frozen: a ReLU is the last thing that happens
-  bool keeps_residual = false;  ///< with `accumulate`: the residual lies elsewhere, and stays as it is
+  bool keeps_residual = false;  ///< true: with `accumulate`, the residual lies elsewhere and stays as it is
   bool image = false;           ///< x are images: f32 in image_layout; else spec.storage in activation_layout
   bool input_gradient = true;   ///< false: no input gradient will be asked for, and none is planned
   bool relu_input = false;      ///< frozen: x is what a ReLU left; see Conv2d::backward_relu
-  bool other_gradient = false;  ///< with `relu_input`: x has another reader, whose part of the gradient is added
+  bool other_gradient = false;  ///< true: with `relu_input`, x has another reader, whose part of the gradient is added
   /// Type of x, y and their gradients, but for images. Weights and their gradients are f32 for the caller.
   DType storage = DType::f32;
 
@@ -75,7 +75,7 @@ class Conv2d {
     assert(!"only for convolutions whose residual is kept");
   }
 
-  /// What forward_of_norm() makes of x before it convolves it: relu(scale * x + shift).
+  /// Operation that forward_of_norm() applies to x before the convolution: relu(scale * x + shift).
   struct InputNorm {
     const float *scale, *shift;  ///< [c_in]
     std::uint16_t* open;         ///< gets where the result is positive, in words of bits: [ceil(elements of x / 16)]
@@ -112,8 +112,8 @@ class Conv2d {
   virtual void backward_relu(const void* /*dy*/, const void* /*x*/, const void* /*other*/, void* /*dx*/) {
     assert(!"only where backward_relu_pays() says so");
   }
-  /// Whether the backend has backward_relu() for this convolution, and has found it faster than backward_data() and a
-  /// mask.
+  /// Returns whether the backend has backward_relu() for this convolution, and has found it faster than backward_data()
+  /// and a mask.
   [[nodiscard]] virtual bool backward_relu_pays() const { return false; }
 
   /// The gradient of images, in f32, then PGD's step at these images where `update` has one (update.x not null). With a
@@ -143,7 +143,7 @@ struct BatchNormSpec {
   bool relu = false;               ///< a ReLU is the last thing that happens
   bool again = false;              ///< y will be made a second time (BatchNorm::again)
   float epsilon = 1e-5F;
-  DType storage = DType::f32;  ///< of x, residual, y and their gradients
+  DType storage = DType::f32;  ///< storage of x, residual, y and their gradients
 };
 
 /// A planned batch norm with the statistics of the batch, made by Backend::batch_norm; with the addition before it, and
@@ -161,20 +161,20 @@ class BatchNorm {
                        float* variance) = 0;
   /// forward() of x = a + b, which is written, too. With spec.of_sum, and only then.
   struct Sum {
-    const void *a, *b;  ///< as x, and elsewhere
+    const void *a, *b;  ///< arrays of x's shape that lie elsewhere
     void* x;
   };
   virtual void forward(const Sum& sum, const void* residual, const float* gamma, const float* beta, void* y,
                        float* mean, float* variance) = 0;
 
-  /// Where the gradients of one call go.
+  /// Destinations of the gradients of one call.
   struct Gradients {
     void* dx;                      ///< may be dy without spec.residual; else it overlaps nothing
-    const void* addend = nullptr;  ///< what dx is to have added, such as the part of another reader of x; may be null
+    const void* addend = nullptr;  ///< array that is added to dx, such as the part of another reader of x; may be null
     void* dresidual = nullptr;     ///< dy through the ReLU, with spec.residual; may be dy; null: not wanted
     float *dgamma = nullptr, *dbeta = nullptr;  ///< null: not wanted
     bool accumulate = false;                    ///< dgamma and dbeta are added to what is there
-    const float* factor = nullptr;  ///< on the device: what dgamma and dbeta are multiplied by first; null: 1
+    const float* factor = nullptr;              ///< factor of dgamma and dbeta, on the device; null: 1
   };
   /// Makes y of the last forward call once more, of the same bits, from what is as it was there. With spec.again, and
   /// only then.
@@ -207,7 +207,7 @@ class Linear {
   virtual void backward_weights(const float* x, const float* dy, float* dw, float* dbias, bool accumulate) = 0;
 };
 
-/// How often each kind of pass ran, replays included: lets a test prove what was not computed.
+/// Number of runs of each kind of pass, replays included: lets a test prove what was not computed.
 struct Counters {
   std::int64_t conv_forward = 0, conv_backward_data = 0, conv_backward_weights = 0, linear_backward_weights = 0;
 
@@ -230,7 +230,7 @@ struct Trial {
   std::string pass;         ///< forward | input gradient [through ReLU[, adding]] | weight gradient | both ways
   std::string name;         ///< the library's name of the algorithm
   double milliseconds = 0;  ///< the least of some runs; 0: not timed
-  std::string refused;      ///< why the way is out of the question; empty: it may be taken
+  std::string refused;      ///< reason why the candidate is refused; empty: it may be taken
 };
 
 /// One device and the libraries on it.
@@ -253,12 +253,12 @@ class Backend {
  public:
   virtual ~Backend() = default;
 
-  /// Where kernels are launched for this backend.
+  /// The device on which kernels are launched for this backend.
   [[nodiscard]] virtual Device device() const = 0;
   /// The backend in words for reports, e.g. "cpu: oneDNN 2.6.3, AVX-512, 2 threads".
   [[nodiscard]] virtual std::string description() const = 0;
-  /// What decides how the backend computes: the kind of device, libraries, precision. All ranks of a run must have the
-  /// same text.
+  /// Description of all that decides how the backend computes: the kind of device, libraries, precision. All ranks of a
+  /// run must have the same text.
   [[nodiscard]] virtual std::string arithmetic() const = 0;
   /// The name of the GPU: two ranks have the same name exactly if they share the GPU. Empty for a CPU.
   [[nodiscard]] virtual std::string device_id() const = 0;
@@ -267,12 +267,12 @@ class Backend {
   [[nodiscard]] virtual int gpu_number() const { return -1; }
   [[nodiscard]] virtual int numa_node() const { return -1; }
 
-  /// How activations of c channels of h x w pixels lie in memory.
+  /// Layout in memory of activations of c channels of h x w pixels.
   [[nodiscard]] virtual Layout activation_layout(int c, int h, int w) const = 0;
-  /// How images lie in memory, and their gradients and perturbations.
+  /// Layout in memory of images, their gradients and perturbations.
   [[nodiscard]] virtual Layout image_layout(int c, int h, int w) const = 0;
 
-  /// Why programs cannot keep activations in this type here; empty if they can.
+  /// Reason why programs cannot keep activations in this type here; empty if they can.
   [[nodiscard]] virtual std::string refuses(DType storage) const = 0;
 
   /// Zeroed memory on the device, aligned to 64 bytes, which the backend owns until it is destroyed. `purpose` is the
@@ -292,7 +292,7 @@ class Backend {
     std::string purpose;
     std::size_t bytes;
   };
-  /// What has been allocated on the device.
+  /// All allocations on the device.
   [[nodiscard]] virtual std::vector<Allocation> allocations() const = 0;
   /// Bytes that could still be allocated on the device for data that speeds things up; 0 on the CPU.
   [[nodiscard]] virtual std::size_t spare_memory() const = 0;
@@ -346,14 +346,14 @@ class Backend {
   /// for communications on the device; null on the CPU. And a point in it, as of mark().
   [[nodiscard]] virtual void* side_queue() { return nullptr; }
   [[nodiscard]] virtual Ticket mark_side() { return mark(); }
-  /// What is queued from now on, kernels and copies, comes after this ticket, too.
+  /// Makes all work that is queued from now on, kernels and copies, wait for this ticket, too.
   virtual void queue_behind(Ticket) {}
-  /// On a GPU: device() is such from now on that kernels do nothing where *flag, which is read when they run, is 0.
+  /// Makes kernels that are launched from now on do nothing where *flag, which is read when they run, is 0 (on a GPU).
   /// Null: they always run. Calls of libraries run in any case.
   virtual void only_where(const double* /*flag*/) { assert(!"only where work waits in a queue"); }
 
   /// Time on the device. A stamp is a moment in the device's queue. passed() says whether this moment has come; then
-  /// seconds() tells the time from one stamp to another. Only the last kStamps stamps may be asked for.
+  /// seconds() returns the time from one stamp to another. Only the last kStamps stamps may be asked for.
   static constexpr int kStamps = 1024;
   [[nodiscard]] virtual Ticket stamp() = 0;
   [[nodiscard]] virtual bool passed(Ticket stamp) = 0;
@@ -373,7 +373,7 @@ class Backend {
   ///              are refreshed outside, before each replay. `work` is called now or at each replay, and all that it
   ///              refers to must live as long as the recording.
   [[nodiscard]] virtual std::unique_ptr<Recording> record(std::function<void()> work) = 0;
-  /// Whether a replay costs the host less than the calls.
+  /// Returns whether a replay costs the host less than the calls.
   [[nodiscard]] virtual bool replays() const { return false; }
 
   /// A convolution, and what Conv2d::load takes.
@@ -381,8 +381,9 @@ class Backend {
     Conv2d* conv;
     const float *weights, *scale, *bias;
   };
-  /// Whose replay loads all of these, on a GPU in one launch. It is no part of another recording. The convolutions and
-  /// all arrays must live as long, and the arrays stay where they are; the convolutions are loaded by it alone.
+  /// A recording whose replay loads all of these, on a GPU in one launch. It is no part of another recording. The
+  /// convolutions and all arrays must live as long, and the arrays stay where they are; the convolutions are loaded by
+  /// it alone.
   [[nodiscard]] virtual std::unique_ptr<Recording> loads(std::vector<Load> all) = 0;
 
   /// Plans a convolution. On a GPU this tries the library's algorithms, which takes time, and memory for a moment.
@@ -393,18 +394,18 @@ class Backend {
   /// with AVX-512, 32 with AVX2, 16 on a GPU), or the storage is refused. Error(data): images whose channels the device
   /// does not take. Error(device): the library has no fast or no right code for this convolution.
   [[nodiscard]] virtual std::unique_ptr<Conv2d> conv2d(const ConvSpec&) = 0;
-  /// Whether such a frozen convolution has Conv2d::forward_of_norm: a pass less over x.
+  /// Returns whether such a frozen convolution has Conv2d::forward_of_norm: a pass less over x.
   [[nodiscard]] virtual bool takes_norm(const ConvSpec&) const { return false; }
   /// Plan a batch norm and a linear layer; errors and order as for conv2d.
   [[nodiscard]] virtual std::unique_ptr<BatchNorm> batch_norm(const BatchNormSpec&) = 0;
   [[nodiscard]] virtual std::unique_ptr<Linear> linear(int n, int in, int out) = 0;
 
-  /// Whether passes of a frozen program take less time when fewer samples are asked for (Conv2d::want).
+  /// Returns whether passes of a frozen program take less time when fewer samples are asked for (Conv2d::want).
   [[nodiscard]] virtual bool leaves_samples_out() const { return false; }
 
-  /// What was tried while convolutions were planned; empty where the library decides by itself.
+  /// Trials that were made while convolutions were planned; empty where the library decides by itself.
   [[nodiscard]] virtual std::vector<Trial> trials() const { return {}; }
-  /// What the user should know of how this backend was made ready; empty: nothing.
+  /// A sentence that the user should know about how this backend was prepared; empty: nothing.
   [[nodiscard]] virtual std::string remark() const { return ""; }
 
   Counters counters;
@@ -416,11 +417,12 @@ struct BackendOptions {
   int threads = 1;              ///< CPU threads of this rank
   int node_rank = 0;            ///< among the ranks of this node: the first one keeps the file of plans
   int gpu = 0;                  ///< its number among those that this process sees
-  /// How f32 numbers are multiplied: f32 | tf32 (where the GPU has it) | bf16 | bf16x3 (a CPU with AMX).
+  /// Arithmetic of the multiplication of f32 numbers: f32 | tf32 (where the GPU has it) | bf16 | bf16x3 (a CPU with
+  /// AMX).
   std::string math = "tf32";
   bool deterministic = false;    ///< every run leaves the same bits: GPU algorithms are chosen by rule, not by timing
   bool graphs = true;            ///< recordings are CUDA graphs; false: calls, one by one, as a debugger wants them
-  double planning_seconds = 30;  ///< for trials of GPU algorithms: when they are over, the first right ones are taken
+  double planning_seconds = 30;  ///< time for trials of GPU algorithms; once it is over, the first right ones are taken
   std::string plans{};           ///< file of the algorithms that were chosen, read and kept (plans_file()); empty: none
 };
 
@@ -430,12 +432,12 @@ struct BackendOptions {
 /// The user's file of chosen algorithms: $XDG_CACHE_HOME/dat_hpc/plans, or below $HOME/.cache. Empty: neither is an
 /// absolute path. Or somebody listens to trials, and wants them made.
 [[nodiscard]] std::string plans_file();
-/// Who is told of every trial as it is made; null: nobody. Of the process.
+/// The listener of the process that is called with every trial as it is made; null: nobody.
 [[nodiscard]] std::function<void(const Trial&)>& trial_listener();
-/// Whether make_backend() makes that of a GPU.
+/// Returns whether make_backend() makes the backend of a GPU.
 [[nodiscard]] bool takes_gpu(const std::string& device);
 
-/// Why this program cannot use a GPU here; empty if it can.
+/// Reason why this program cannot use a GPU here; empty if it can.
 [[nodiscard]] std::string cuda_missing();
 /// The NUMA node that each GPU is attached to which this process sees (Linux, sysfs-bus-pci); -1: not known. Empty: no
 /// GPU can be used. root: the folder in which sys/bus/pci is looked for, "" but in tests.
@@ -443,7 +445,8 @@ struct BackendOptions {
 /// Text for a person: GPUs, driver, toolkit, libraries, and what is wrong with them.
 [[nodiscard]] std::string cuda_report();
 
-/// Whether this processor has AMX with bf16 numbers, and the system lets this process use it: what --math bf16 wants.
+/// Returns whether this processor has AMX with bf16 numbers, and the system lets this process use it: --math bf16 needs
+/// both.
 [[nodiscard]] bool has_amx();
 
 [[nodiscard]] std::string onednn_version();

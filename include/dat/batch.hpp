@@ -7,9 +7,9 @@
 
 namespace dat {
 
-/// Which micro-batch of a training: with the samples' numbers, the key of all that is random in it.
+/// Identity of a micro-batch of a training: with the samples' numbers, the key of all that is random in it.
 struct BatchKey {
-  std::uint64_t seed = 0;   ///< of the training
+  std::uint64_t seed = 0;   ///< seed of the training
   std::uint32_t epoch = 0;  //
   std::int64_t step = 0;    ///< number of the step in the training
   int unit = 0;             ///< number of the unit of work of its rank that it belongs to (Reducer)
@@ -32,21 +32,21 @@ struct Batch : Samples {
   int begins_at = 0;   ///< number of its first image in this rank's part of the step
   int in_step = 0;     ///< images of this rank's part of the step
   int elsewhere = 0;   ///< images of other ranks that the mean of the loss is over as well; else each rank has its own
-  bool whole = false;  ///< it is a whole unit of work; else the rank's part of the step is
+  bool whole = false;  ///< true: a whole unit of work; false: the rank's part of the step
   float *clean = nullptr, *x_adv = nullptr;  ///< images as they are; attacked
   float* eta = nullptr;                      ///< the perturbation, while the attack runs
-  /// Where the attack has taken its first gradient, and the logits [n, classes] there (Needs); null: not wanted.
+  /// Images at which the attack has taken its first gradient, and the logits [n, classes] there (Needs); null: not
+  /// wanted.
   float *first_images = nullptr, *first_logits = nullptr;
-  const Crop* crops = nullptr;      ///< [n] how the images were cut out
-  float* image_gradient = nullptr;  ///< where d(loss of the attacked images)/d(x_adv) is wanted; null: it is not
+  const Crop* crops = nullptr;  ///< [n] how the images were cut out
 
   [[nodiscard]] int averaged() const { return in_step + elsewhere; }
-  /// Of what the mean of the loss is over.
+  /// Part of these images in the number that the mean of the loss is over.
   [[nodiscard]] float share() const { return static_cast<float>(n) / static_cast<float>(averaged()); }
   [[nodiscard]] bool begins_unit() const { return whole || begins_at == 0; }
   [[nodiscard]] bool ends_step() const { return begins_at + n == in_step; }
   [[nodiscard]] BatchPlace place() const { return {.unit = key.unit, .first = begins_unit(), .share = share()}; }
-  /// The same as a unit of work by itself, the first one.
+  /// The same images as a unit of work by itself, the first one.
   [[nodiscard]] Batch alone() const {
     Batch one = *this;
     one.key.unit = 0;

@@ -25,10 +25,11 @@ class ByEpoch {
   };
 
   ByEpoch() : ByEpoch(T{}) {}
-  /// The same value throughout.
+  /// Makes values that are the same in all epochs.
   template <class U>
   requires std::convertible_to<U, T> ByEpoch(const U& value) : parts_(1) { parts_[0].value = parts_[0].end = T(value); }
-  /// At least one, in the order of their epochs. Before the first one's epoch its value holds.
+  /// Makes values of at least one part, in the order of their epochs. The first one's value also holds before its
+  /// epoch.
   explicit ByEpoch(std::vector<Part> parts) : parts_(std::move(parts)) {}
 
   [[nodiscard]] T at(std::int64_t epoch) const {
@@ -53,7 +54,7 @@ class ByEpoch {
       for (int epoch = part.from + 1; epoch <= part.until; ++epoch) epochs.insert(epoch);
     }
   }
-  /// Whether a value has this property in any epoch.
+  /// True if a value has this property in any epoch.
   template <class Has>
   [[nodiscard]] bool any(const Has& has) const {
     return std::any_of(parts_.begin(), parts_.end(),
@@ -61,7 +62,7 @@ class ByEpoch {
   }
 
   friend bool operator==(const ByEpoch&, const ByEpoch&) = default;
-  /// Of the last value.
+  /// Compares the last value.
   template <class U>
   requires(!std::same_as<U, ByEpoch>) friend bool operator==(const ByEpoch& a, const U& b) { return a.last() == b; }
 

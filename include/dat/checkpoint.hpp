@@ -33,7 +33,7 @@ struct Checkpoint {
   [[nodiscard]] const Array& array(const std::string& name, const std::vector<std::int64_t>& shape) const;
 };
 
-/// The evaluation with the best robust accuracy so far on the images kept aside, after which best.h5 was written. Every
+/// The evaluation with the best robust accuracy so far on the images held out, after which best.h5 was written. Every
 /// checkpoint of a run has such a record, best.h5 its own: comparing the two shows whether best.h5 is the file that the
 /// checkpoint means, or belongs to a part of the run that was lost.
 struct BestRecord {
@@ -80,7 +80,7 @@ class CheckpointFolder {
   /// Makes best.h5 the file that the run had at a checkpoint with this record; another best.h5 that stands there
   /// belongs to a part of the run that was lost. False: the file of this record is gone. Error(io).
   [[nodiscard]] bool restore_best(const BestRecord& best) const;
-  /// Whether there is any checkpoint of a step.
+  /// Returns whether there is any checkpoint of a step.
   [[nodiscard]] static bool any_in(const std::string& folder);
   /// The newest whole checkpoint, of step `last` at most. A damaged one is named to `warn` and the previous one is
   /// taken. Empty: there is no checkpoint at all. Error(checkpoint): there are some, and all are damaged.
@@ -90,13 +90,13 @@ class CheckpointFolder {
   [[nodiscard]] std::optional<Checkpoint> newest(const std::function<void(const std::string&)>& warn) const {
     return newest_in(folder_, warn);
   }
-  /// What save_best() has written. Error(checkpoint).
+  /// The checkpoint that save_best() has written. Error(checkpoint).
   [[nodiscard]] Checkpoint best() const;
 
  private:
   void write(const std::string& name, const Checkpoint&) const;
   void name_newest(std::int64_t step) const;
-  /// Whether one of the last three checkpoints names the best.h5 of this record.
+  /// Returns whether one of the last three checkpoints names the best.h5 of this record.
   [[nodiscard]] bool is_named(const BestRecord& best) const;
 
   std::string folder_;

@@ -21,8 +21,8 @@ class Watchdog;
 enum class Call : std::uint32_t;
 
 /// Says what the communications are for that the main thread begins while the label lives: "gradients conv1 to linear".
-/// Of several labels that live, the last one counts. The hang watch names the purpose. The texts must stay as long as
-/// the label lives.
+/// The last one of several living labels counts. The hang watch names the purpose. The texts must stay as long as the
+/// label lives.
 class CallLabel {
  public:
   explicit CallLabel(const char* what, const char* first = "", const char* last = "") noexcept : before_(current_) {
@@ -40,11 +40,11 @@ class CallLabel {
 };
 
 /// A communication of this process's own, which MPI knows nothing of: sums in memory that the ranks of a node share,
-/// for instance. Who waits for it moves it on, and so does the thread of Communicator::move_on_beside().
+/// for instance. A thread that waits for it moves it on, and so does the thread of Communicator::move_on_beside().
 class Errand {
  public:
   virtual ~Errand() = default;
-  /// Moves it on as far as that goes without waiting for another rank, and tells whether it is done. Called by one
+  /// Moves it on as far as that goes without waiting for another rank, and returns whether it is done. Called by one
   /// thread at a time. beside: not by the main thread, which has better work for the other threads of the process; then
   /// it has no errors.
   [[nodiscard]] virtual bool advance(bool beside) = 0;
@@ -72,7 +72,7 @@ class Request {
         record_(other.record_) {}
   Request& operator=(Request&& other) noexcept;
 
-  /// Gives MPI the chance to move the communication on, and tells whether it is done. Error(communication).
+  /// Gives MPI the chance to move the communication on, and returns whether it is done. Error(communication).
   [[nodiscard]] bool test();
   /// Returns when the communication is done. Error(communication).
   void wait();
@@ -88,11 +88,11 @@ class Request {
   void watch(bool collective);
 
   MPI_Request handle_ = MPI_REQUEST_NULL;
-  Errand* errand_ = nullptr;  ///< in place of MPI's request
+  Errand* errand_ = nullptr;  ///< errand in place of MPI's request
   int expected_ = -1;         ///< bytes of the message to be received; -1: nothing is received from one rank alone
   /// Place among the requests that are moved on beside other work; -1: this request is none of them.
   int place_ = -1;
-  std::uint64_t record_ = 0;  ///< for the hang watch
+  std::uint64_t record_ = 0;  ///< number of the call's record for the hang watch
 };
 
 /// A group of ranks. The only door to MPI. Members but the accessors are **collective**: all ranks of the group call
@@ -105,13 +105,13 @@ class Request {
 class Communicator {
  public:
   /// All ranks of the run. Initialises MPI and finalises it when destroyed. There is one per process, and it outlives
-  /// the groups that are split from it. A process that no launcher has started is single() and leaves MPI alone: Open
-  /// MPI 4.1 would start a daemon for it, and may crash while it ends (open-mpi/ompi, issue 10117).
+  /// its subgroups. A process that no launcher has started is single() and leaves MPI alone: Open MPI 4.1 would start a
+  /// daemon for it, and may crash while it ends (open-mpi/ompi, issue 10117).
   [[nodiscard]] static std::unique_ptr<Communicator> world();
   /// One rank that calls MPI never: for tools, benchmarks and unit tests. A collective brings what this rank has;
   /// messages from rank to rank are refused, since there is nobody else.
   [[nodiscard]] static std::unique_ptr<Communicator> single();
-  /// Not the world's: **collective** over the group.
+  /// Ends the group; for any but the world **collective** over the group.
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -119,7 +119,7 @@ class Communicator {
   static constexpr int kNoColor = -1;
   /// Divides this group: the ranks that give the same colour, a number of at least 0, form a new group, numbered by
   /// `key`, and by their numbers in this group where keys are equal. Null for a rank that gives kNoColor.
-  [[nodiscard]] std::unique_ptr<Communicator> split(int color, int key);
+  [[nodiscard]] std::unique_ptr<Communicator> subgroup(int color, int key);
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return size_; }
@@ -143,10 +143,10 @@ class Communicator {
   void sum(double* data, std::int64_t count);
   void sum(std::int64_t* data, std::int64_t count);
   [[nodiscard]] std::int64_t minimum(std::int64_t value);
-  /// Whether all ranks hold the same value.
+  /// Returns whether all ranks hold the same value.
   [[nodiscard]] bool agree(std::uint64_t value);
-  void broadcast(void* data, std::size_t bytes);  ///< from rank 0
-  void broadcast(std::string& text);              ///< from rank 0
+  void broadcast(void* data, std::size_t bytes);  ///< broadcasts bytes of rank 0
+  void broadcast(std::string& text);              ///< broadcasts a text of rank 0
   /// The values of all ranks, in rank order, on rank 0; empty elsewhere. The count is the same on all ranks.
   [[nodiscard]] std::vector<double> gather(const std::vector<double>& values);
   /// The texts of all ranks, in rank order, on rank 0; empty elsewhere. Texts may have any length; all together are a
@@ -156,14 +156,14 @@ class Communicator {
   /// same on all ranks. `mine` lies outside `all`.
   void all_gather(const void* mine, void* all, std::size_t bytes);
   /// all_gather() for blocks of different sizes: rank r's block has bytes[r] bytes, and the blocks stand in `all` one
-  /// behind the other. All ranks give the same `bytes` [size()], whose sum must fit into a single message.
+  /// after the other. All ranks give the same `bytes` [size()], whose sum must fit into a single message.
   void all_gather(const void* mine, void* all, const std::vector<int>& bytes);
   /// Brings bytes from every rank to every rank: rank r gets the next `to[r]` bytes of `send`, and its `from[r]` bytes
   /// are the next ones in `receive`. from[r] here is what rank r has as `to` of this rank. All that a rank sends is a
   /// single message, and so is all that it receives.
   void exchange(const void* send, const std::vector<int>& to, void* receive, const std::vector<int>& from);
-  /// The same, where each block has a place of its own: what rank r gets stands at `send` + to_at[r], what it has for
-  /// this rank goes to `receive` + from_at[r]. No place may be further than 2^31 - 1 bytes.
+  /// Exchanges blocks of which each has a place of its own: what rank r gets stands at `send` + to_at[r], what it has
+  /// for this rank goes to `receive` + from_at[r]. No place may be further than 2^31 - 1 bytes.
   void exchange(const void* send, const std::vector<int>& to, const std::vector<int>& to_at, void* receive,
                 const std::vector<int>& from, const std::vector<int>& from_at);
   void barrier();
@@ -205,7 +205,7 @@ class Communicator {
   void send_synchronously(const void* data, std::size_t bytes, int to, int tag);
   [[nodiscard]] Request start_send(const void* data, std::size_t bytes, int to, int tag);
   /// Receives the next message with this tag from this rank, which must have this length: where it is not known,
-  /// probe() tells it. Error(communication): the message has another length.
+  /// probe() returns it. Error(communication): the message has another length.
   void receive(void* data, std::size_t bytes, int from, int tag);
   [[nodiscard]] Request start_receive(void* data, std::size_t bytes, int from, int tag);
   /// A message that has arrived and that nobody has asked for yet.
@@ -225,7 +225,7 @@ class Communicator {
   /// Asks `done` again and again, with short naps in between, until it says yes; it looks for messages itself. To the
   /// hang watch this rank waits meanwhile for a message from rank `from`, which it needs in order to get on.
   void wait_for_message(int from, const std::function<bool()>& done);
-  /// The same of a rank that has nothing to do until rank `from` gives it work.
+  /// Waits for a message of rank `from`, for a rank that has nothing to do until then.
   void wait_for_work(int from, const std::function<bool()>& done);
 
   /// Bytes that this rank has given to MPI for others, counted at the calls: its own part of sums and gathered blocks,
@@ -242,7 +242,7 @@ class Communicator {
   /// The folder where each rank writes its last communications, as hang-rank-N.txt, if the run hangs.
   void keep_records_in(const std::string& folder);
   [[nodiscard]] bool watched() const { return watchdog_ != nullptr; }
-  /// To the hang watch of this rank, another one has left from now on, whatever it says: nobody waits for it.
+  /// Marks a rank as gone for the hang watch of this rank, whatever it says from now on: nobody waits for it.
   void excuse(int rank);
   /// Ends all ranks, which are watched, because of an error of MPI at this one: the message says what all of them have
   /// called. The code is that of a communication error. Never returns.
@@ -257,7 +257,7 @@ class Communicator {
   void give(std::int64_t bytes) { bytes_given_ += size_ > 1 ? bytes : 0; }
   class Blocking;
   [[nodiscard]] std::uint64_t record(Call call, std::int64_t bytes);
-  /// The numbers in the launch of the ranks of a group that has been split from this one.
+  /// Numbers in the launch of the ranks of one of its subgroups.
   [[nodiscard]] std::vector<int> launch_ranks_of(MPI_Comm group) const;
   /// The length of a message to or from another rank, as MPI counts. Error(communication): too long, or no such rank.
   [[nodiscard]] int message(std::size_t bytes, int other) const;
@@ -272,15 +272,15 @@ class Communicator {
   std::int64_t bytes_given_ = 0;
   /// Equal on all ranks of the group, hardly ever equal to another group's.
   std::uint32_t name_;
-  std::int64_t collectives_ = 0, splits_ = 0;  ///< so far
+  std::int64_t collectives_ = 0, subgroups_ = 0;  ///< collectives and subgroups so far
   std::unique_ptr<Watchdog> watchdog_;
 };
 
 /// The name of the host that this process runs on.
 [[nodiscard]] std::string host_name();
 
-/// Whether a launcher of MPI's ranks has made this process another one than the first: what is equal on all ranks, the
-/// first one says, and this one is silent. The tasks of Slurm alone do not know of each other, and each speaks for
+/// Returns whether an MPI launcher has made this process another rank than the first: the first rank reports what is
+/// equal on all ranks, and this one is silent. The tasks of Slurm alone do not know of each other, and each reports for
 /// itself.
 [[nodiscard]] bool another_rank_speaks();
 
@@ -289,11 +289,11 @@ class Communicator {
 [[nodiscard]] int announced_ranks_on_node();
 
 /// The number of processes that were started together, by a launcher or in a step of Slurm (srun); 1 where nobody says.
-/// What Slurm has allocated is not announced to a batch script, or a shell in an allocation, as started.
+/// An allocation of Slurm is not announced to a batch script, or a shell in an allocation, as started.
 [[nodiscard]] int started_together();
 
-/// Whether a launcher (mpirun of Open MPI, MPICH, Intel MPI, MVAPICH and HPE MPT, srun, flux, jsrun, PALS, ALPS) has
-/// started this process, which is known by the environment variables that MPI starts from.
+/// Returns whether a launcher (mpirun of Open MPI, MPICH, Intel MPI, MVAPICH and HPE MPT, srun, flux, jsrun, PALS,
+/// ALPS) has started this process, judged by the environment variables that MPI starts from.
 [[nodiscard]] bool launched();
 
 }  // namespace dat

@@ -37,7 +37,7 @@ struct TrainOptions : DataSettings,
                       GeneratorSettings,
                       RunSettings,
                       MachineSettings {
-  /// Whether a step may end without an update, so that what it has changed must be put back.
+  /// Returns whether a step may end without an update, so that what it has changed must be reset.
   [[nodiscard]] bool steps_may_be_left_out() const {
     return max_bad_steps > 0 || on_corruption == "repair" || precision == "f16";
   }
@@ -47,13 +47,14 @@ struct TrainOptions : DataSettings,
   friend bool operator==(const TrainOptions&, const TrainOptions&) = default;
 };
 
-/// Whether all that ranks add up is added in an order of the micro-batches of all ranks, so that the result is the same
-/// on any number of ranks: --deterministic, unless the ranks bring something of their own (ordering_refused), which a
-/// parsed command does not have then. But for the gradient, where the aggregator looks at what each rank has brought
-/// (repeats()): a rank's is the mean of its own micro-batches then, and the result repeats at an equal number of ranks.
+/// Returns whether all sums over the ranks are added in an order of the micro-batches of all ranks, so that the result
+/// is the same on any number of ranks: --deterministic, unless the ranks bring something of their own
+/// (ordering_refused), which a parsed command does not have then. But for the gradient, where the aggregator looks at
+/// what each rank has brought (repeats()): a rank's is the mean of its own micro-batches then, and the result repeats
+/// at an equal number of ranks.
 [[nodiscard]] bool sums_are_ordered(const TrainOptions& options);
-/// Whether some ranks may bring anything: the aggregator withstands that (repeats()). Then nothing that a single rank
-/// says, rank 0 either, decides about a step.
+/// Returns whether some ranks may send anything: the aggregator withstands that (repeats()). Then no single rank, not
+/// even rank 0, decides about a step.
 [[nodiscard]] bool ranks_may_be_false(const TrainOptions& options);
 /// An option by which ranks differ in more than their micro-batches, such as "--codec int8"; empty: there is none.
 [[nodiscard]] std::string ordering_refused(const TrainOptions& options);

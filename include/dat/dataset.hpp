@@ -14,7 +14,7 @@ namespace dat {
 /// The highest number of classes: labels are kept in 16 bits.
 constexpr int kMostClasses = 32767;
 
-/// What a data file says about itself.
+/// Facts that a data file states about itself.
 struct DatasetInfo {
   int size = 0;                          ///< height = width of what networks see
   int channels = 3;                      ///< 1..4
@@ -45,19 +45,19 @@ class Dataset {
   virtual ~Dataset() = default;
   [[nodiscard]] virtual const DatasetInfo& info() const = 0;
   [[nodiscard]] virtual std::int64_t size() const = 0;
-  /// How many samples are from the first file. The samples of the first file come first.
+  /// Number of samples from the first file, which come first.
   [[nodiscard]] virtual std::int64_t first_file() const { return size(); }
   /// 0 ... classes - 1; -1: unknown.
   [[nodiscard]] virtual int label(std::int64_t index) const = 0;
   /// Labels of the samples first, first + 1, ..., as label() has them.
   virtual void labels(std::int64_t first, std::span<std::int16_t> to) const;
-  /// XXH3-64 of one image as it is stored: the bytes of its file, or its pixels. Whoever has stored this hash reads no
-  /// pixel for it. Error(data), as read().
+  /// XXH3-64 of one image as it is stored: the bytes of its file, or its pixels. A set that has stored this hash reads
+  /// no pixel for it. Error(data), as read().
   [[nodiscard]] virtual std::uint64_t hash(std::int64_t index) const;
   /// Stored hashes of the samples first, first + 1, ... Returns how many there are without a gap: those of some of
   /// `to`, of which others may follow; 0: that of the first is not stored. Error(data).
   virtual std::int64_t stored_hashes(std::int64_t, std::span<std::uint64_t>) const { return 0; }
-  /// What the image is called: its path in an index; else its number, from 0. A stranger's text. Error(data).
+  /// Name of the image: its path in an index; else its number, from 0. Untrusted text. Error(data).
   [[nodiscard]] virtual std::string name(std::int64_t index) const { return std::to_string(index); }
   /// Shape of the image as it is stored.
   [[nodiscard]] virtual ImageShape shape(std::int64_t) const { return {info().size, info().size}; }
@@ -71,10 +71,10 @@ class Dataset {
 /// Calls `use` with all labels of a set, in order, some thousands of them at a time.
 void for_labels(const Dataset& images, const std::function<void(std::span<const std::int16_t>)>& use);
 
-/// How data files are looked at.
+/// Options of reading data files.
 struct Sight {
   int size = 0;       ///< height = width of what the network sees; 0: the images', which must be alike and square
-  int usual = 0;      ///< what `size` is of an index; 0: the images'
+  int usual = 0;      ///< value of `size` for an index; 0: the images' size
   bool fast = false;  ///< JPEG is made smaller by its transform, where it is larger than what is wanted
 };
 
@@ -89,14 +89,14 @@ struct Sight {
                                                     std::int64_t limit, const Sight& sight = {});
 
 /// A hash of class names, all labels, and the images' shapes and hashes, as 32 hexadecimal digits: what ranks compare
-/// to know that they have the same images, at whatever size these are seen. All hashes that are stored count. Of the
-/// images without, where they are more than 65,536 or 256 MiB, the hash takes every second, third, ... one only, so
-/// that no start reads more than that, and of the others the labels. Error(data).
+/// to know that they have the same images, at whatever size these are seen. All hashes that are stored count. Where the
+/// images without are more than 65,536 or 256 MiB, the hash takes every second, third, ... one only, so that no start
+/// reads more than that, and of the others the labels. Error(data).
 [[nodiscard]] std::string content_hash(const Dataset& images);
 
-/// What is strange about the labels of training images, and of test images if there are any, a sentence each: no image
-/// of class 0, one class only, classes that only test images have, classes that no image has. Of many classes the first
-/// five are named.
+/// Oddities of the labels of training images, and of test images if there are any, a sentence each: no image of class
+/// 0, one class only, classes that only test images have, classes that no image has. Only the first five of many
+/// classes are named.
 [[nodiscard]] std::vector<std::string> class_remarks(const Dataset& train, const Dataset* test);
 
 /// A set without `count` of its first `among` samples that are drawn at random, a function of the seed (kept: true), or
@@ -111,9 +111,8 @@ struct Sight {
 
 /// The first `count` samples of a set; 0, or more than there are: all of them.
 [[nodiscard]] std::unique_ptr<Dataset> first_of(std::unique_ptr<Dataset> whole, std::int64_t count);
-/// The images that a text file names, one a line, in the order of the set: by Dataset::name, or its end behind a '/';
-/// of names that fit none, without the ending. Error(data): a line names none, several, or another's; or there is no
-/// file.
+/// The images that a text file names, one a line, in the order of the set: by Dataset::name, or its end after a '/'; of
+/// names that fit none, without the ending. Error(data): a line names none, several, or another's; or there is no file.
 [[nodiscard]] std::unique_ptr<Dataset> named_in(std::unique_ptr<Dataset> whole, const std::string& list);
 
 /// A procedural, learnable, deterministic set: each class is a coloured shape on a cluttered background. Sample i is a
@@ -150,8 +149,8 @@ struct Converted {
 };
 Converted convert_dataset(const ConvertOptions&);
 
-/// Text about a data file for a person: shapes, classes with counts, source. Of pixels in the file their hash is
-/// checked; of an index no image is read. Error(data).
+/// Text about a data file for a person: shapes, classes with counts, source. The hash of pixels in the file is checked;
+/// no image of an index is read. Error(data).
 [[nodiscard]] std::string inspect_dataset(const std::string& path);
 
 /// Writes a PNG of some images of a data file, of all classes alike, each above the name of its class. Returns how many

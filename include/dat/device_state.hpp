@@ -5,7 +5,7 @@
 
 namespace dat {
 
-/// What a codec or an aggregator remembers from step to step: floats on the device, which checkpoints hold.
+/// State that a codec or an aggregator remembers from step to step: floats on the device, which checkpoints hold.
 struct DeviceState {
   std::string name;
   float* data;  ///< [count]

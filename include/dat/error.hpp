@@ -6,7 +6,7 @@
 
 namespace dat {
 
-/// Exit codes of the process, which are the same on every rank. The table is part of the user's manual (README.md).
+/// Exit codes of the process, which are the same on every rank. The table is in docs/manual/failures.md.
 enum class ExitCode : int {
   done = 0,           ///< finished
   usage = 2,          ///< bad option, configuration or combination of options
@@ -30,10 +30,10 @@ class Error : public std::runtime_error {
   ExitCode code_;
 };
 
-/// What is to be printed, without what a terminal would obey: control characters (C0 but for line breaks and tabs, DEL,
-/// C1) and bytes that are no UTF-8 become '?'. Texts of a stranger's file have any.
+/// The text without what a terminal would obey: control characters (C0 but for line breaks and tabs, DEL, C1) and bytes
+/// that are no UTF-8 become '?'. Untrusted texts have any.
 [[nodiscard]] std::string without_controls(std::string text);
-/// The same in one line: line breaks and tabs become blanks.
+/// The same text in one line: line breaks and tabs become blanks.
 [[nodiscard]] std::string in_one_line(std::string text);
 
 /// Throws Error(code) with the parts written one after the other.

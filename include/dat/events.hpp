@@ -1,11 +1,11 @@
 #pragma once
 
-// What happens to a run beside its steps and evaluations. An event is a struct with
+// Events of a run beside its steps and evaluations. An event is a struct with
 // - `kKind`: "kind" of its lines in metrics.jsonl;
 // - static `fields(self, field)`, which calls field(name, value) for each value of a line, in their order. A value that
-//   depends on others stands behind them;
+//   depends on others stands after them;
 // and, where there is something to say,
-// - `sentence()`: what people are told when it happens; with `kWarns`, as a warning;
+// - `sentence()`: the sentence for people when it happens; with `kWarns`, as a warning;
 // - `lasts()`: whether it stays true when the run goes back to a checkpoint from before; without: no;
 // - static `summary(events)`: lines of SUMMARY.txt about all of them;
 // - `kTable`: a group of results.h5 with a dataset of each field.

@@ -16,7 +16,7 @@ namespace dat {
 /// same folder, which is fsync'ed and renamed. Error(io) with the reason (disk full, no permission); the old file
 /// stays.
 void write_atomically(const std::string& path, const std::function<void(const std::string& temporary)>& write);
-/// The same of a text.
+/// Writes a text in the same way.
 void write_text_atomically(const std::string& path, const std::string& text);
 
 /// A word of a command in a message, as a shell understands it, in double quotes where it needs any, and without what a
@@ -44,8 +44,8 @@ struct SealGap {
   std::int64_t offset = 0, bytes = 0;
   bool operator==(const SealGap&) const = default;
 };
-/// For the inside of write_sealed, when all else is written: the seal is to leave these parts out, in this order, which
-/// is that in the file; kMostGaps at most. Error(io).
+/// Excludes these parts from the seal, in this order, which is that in the file; kMostGaps at most. Called inside
+/// write_sealed, after all else is written. Error(io).
 constexpr std::size_t kMostGaps = 4;
 void leave_out(const std::string& temporary, const std::vector<SealGap>& gaps);
 
@@ -53,7 +53,7 @@ void leave_out(const std::string& temporary, const std::vector<SealGap>& gaps);
 /// is wrong with it. gaps: receives what the seal leaves out; null: nothing may be.
 [[nodiscard]] std::string check_seal(const std::string& path, std::vector<SealGap>* gaps = nullptr);
 
-/// Whether a file begins as a sealed one does.
+/// Returns whether a file begins as a sealed one does.
 [[nodiscard]] bool has_seal(const std::string& path);
 
 [[nodiscard]] std::string sha256_hex(const void* data, std::size_t bytes);

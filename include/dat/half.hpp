@@ -32,9 +32,9 @@ struct BFloat16 {
   asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
   return y;
 #else
-  // The exponent counts from 2^-112 less. A subnormal number is its digits behind 2^-14, less that: exact, and never a
-  // subnormal float, which costs a processor a hundred cycles (gradients below 6e-5 are subnormal here). Infinity and NaN
-  // keep the largest exponent.
+  // The exponent counts from 2^-112 less. A subnormal number is its digits after 2^-14, less that: exact, and never a
+  // subnormal float, which costs a processor a hundred cycles (gradients below 6e-5 are subnormal here). Infinity and
+  // NaN keep the largest exponent.
   const std::uint32_t sign = (std::uint32_t{x.bits} & 0x8000U) << 16U, rest = std::uint32_t{x.bits} & 0x7fffU;
   const std::uint32_t digits = rest << 13U;
   const float subnormal = std::bit_cast<float>(digits + (113U << 23U)) - 0x1p-14F;

@@ -20,11 +20,12 @@ struct ImageWindow {
   }
 };
 
-/// How an image becomes the square that a network sees: a window of it is resized, and a part of that is taken.
+/// Description of how an image becomes the square that a network sees: a window of it is resized, and a part of that is
+/// taken.
 struct ImageView {
-  ImageWindow window;  ///< of the image
-  ImageShape resized;  ///< of the window
-  ImageWindow part;    ///< of the resized window: size x size
+  ImageWindow window;  ///< window of the image
+  ImageShape resized;  ///< size to which the window is resized
+  ImageWindow part;    ///< part of the resized window that is kept: size x size
   bool operator==(const ImageView&) const = default;
 };
 

@@ -18,11 +18,11 @@
 
 namespace dat {
 
-/// One rank's samples of one step, on the host: micro-batches of one size, one behind the other.
+/// One rank's samples of one step, on the host: micro-batches of one size, one after the other.
 struct HostBatch {
   int count = 0;
   int micro_batches = 1;
-  BatchKey key{};                      ///< what the micro-batches have in common
+  BatchKey key{};                      ///< properties that the micro-batches share
   bool dealt = false;                  ///< each micro-batch is a unit of work of all ranks' (LoaderOptions::dealt)
   int elsewhere = 0;                   ///< samples of other ranks in the step
   int side = 0;                        ///< height = width of the pixels; 0: that of what networks see
@@ -45,10 +45,10 @@ struct HostBatch {
   }
 };
 
-/// How training images are cut, and mirrored with probability 1/2.
+/// Augmentation of training images: the cut; each is mirrored with probability 1/2.
 enum class Augment {
-  none,     ///< not at all; a smaller cut is of the middle
-  crop,     ///< at random, from the image zero-padded by 4
+  none,     ///< cut from the middle
+  crop,     ///< cut at random from the image zero-padded by 4
   resized,  ///< random windows of the image as it is stored, resized (data/images/view.hpp)
 };
 /// "none", "crop" or "resized".
@@ -58,7 +58,7 @@ struct LoaderOptions {
   int batch = 1, micro_batch = 1;
   /// `batch` is the batch of all ranks, whose micro-batches are dealt to them (dat/dealing.hpp).
   bool dealt = false;
-  std::optional<Mix> mix{};  ///< how the dataset is mixed; none: one pool
+  std::optional<Mix> mix{};  ///< mixture of the dataset; none: one pool
   Augment augment = Augment::crop;
   ByEpoch<int> sizes = 0;          ///< height = width of the cuts; 0: that of the images
   bool pixels = true;              ///< read the pixels; false: the ids say enough
@@ -66,7 +66,7 @@ struct LoaderOptions {
   std::int64_t warmup_epochs = 0;  ///< whole ones, which share the shuffle of the first one after them, as in DAT
   std::uint64_t seed = 0;
   std::int64_t first_step = 0;
-  int threads = 1;   ///< that read images
+  int threads = 1;   ///< threads that read images
   int prefetch = 1;  ///< batches that are read ahead
 };
 
@@ -81,7 +81,7 @@ class BatchReader {
   [[nodiscard]] HostBatch batch() const;
   /// Fills a batch that batch() has made. On one thread it allocates nothing.
   void fill(HostBatch& batch, std::int64_t step, int rank) { fill(batch, step, rank, ranks_); }
-  /// The same, of a rank of a group that has no fewer ranks than this one.
+  /// Fills the batch as rank `rank` of a group that has no fewer ranks than this one would.
   void fill(HostBatch& batch, std::int64_t step, int rank, int ranks);
   /// All of a batch but the pixels, which are added by read(), image by image, the order-th in the order of the file,
   /// or by read_micro_batch(). read() may be called by several threads.
@@ -126,7 +126,7 @@ class Loader {
   struct Place {
     HostBatch batch;
     int handed_out = 0, done = 0, wanted = 0;  ///< images
-    std::exception_ptr failure{};              ///< of the first of its images that could not be read...
+    std::exception_ptr failure{};              ///< error of the first image that could not be read...
     int failed = 0;                            ///< ...which is in the piece that begins here
   };
   void work();

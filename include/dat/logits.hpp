@@ -48,15 +48,15 @@ void kl_divergence(const Logits& logits, float scale);
 /// cross_entropy() of the samples whose label is known, kl_divergence() of the others.
 void cross_entropy_or_divergence(const Logits& logits, float scale);
 
-/// What a loss wants to be left of the images at which the attack takes its first gradient: nothing, them, or their
-/// logits there.
+/// Data that a loss needs of the images at which the attack takes its first gradient: nothing, the images, or their
+/// logits.
 enum class StartKept : std::uint8_t { nothing, images, logits };
 
-/// What an attack climbs, and from where.
+/// Objective that an attack climbs, and its start.
 struct AttackGoal {
   SampleLoss* loss = cross_entropy;
   bool reference = false;  ///< the loss is taken against the logits of the clean images (Logits::reference)
-  float spread = 0;        ///< deviation of the random start: N(0, spread^2) in each pixel; 0: U(-eps, eps)
+  float spread = 0;        ///< standard deviation of the random start: N(0, spread^2) in each pixel; 0: U(-eps, eps)
   StartKept kept = StartKept::nothing;
 
   [[nodiscard]] Needs needs() const {
@@ -66,7 +66,8 @@ struct AttackGoal {
   }
 };
 
-/// What attacks climb beside cross-entropy, of logits z, label y and target t: kernels::MarginLoss has the formulas.
+/// Objectives that attacks climb beside cross-entropy, of logits z, label y and target t: kernels::MarginLoss has the
+/// formulas.
 void margin(const Logits& logits, float scale);            ///< the largest wrong logit minus z_y
 void cw_margin(const Logits& logits, float scale);         ///< margin() up to 50, and constant from there
 void dlr(const Logits& logits, float scale);               ///< difference of logits ratio

@@ -21,18 +21,18 @@ struct LossOptions {
 /// Standard deviation of the starts of TRADES' and MART's attacks, beside the image itself.
 constexpr float kNearStart = 0.001F;
 
-/// What the training minimises: a function of the logits that the network gives for the attacked images of a batch, and
-/// for the clean ones, or those where the attack began, where the loss wants them. Each of these kinds of images is a
-/// training pass, forward and back.
+/// The loss that the training minimises: a function of the logits for the attacked images of a batch, and for the clean
+/// ones, or those where the attack began, where the loss needs them. Each of these kinds of images is a training pass,
+/// forward and backward. Each of these kinds of images is a training pass, forward and back.
 class Loss {
  public:
-  /// Which images a pass takes. start: those at which the attack took its first gradient.
+  /// Kind of images that a pass takes. start: the images at which the attack took its first gradient.
   enum class Images : std::uint8_t { attacked, clean, start };
-  /// Of which other passes the gradient of a pass takes the logits, as the gradient of a divergence between them does.
+  /// Other passes whose logits the gradient of a pass needs, as the gradient of a divergence between them does.
   enum class Others : std::uint8_t {
     none,
-    earlier,  ///< of those before it, which have had their turn
-    all       ///< those behind it then go forward once before, in addition to their own turn
+    earlier,  ///< passes before it, which have had their turn
+    all       ///< all passes: later ones go forward once before, in addition to their own turn
   };
 
   virtual ~Loss() = default;
@@ -44,15 +44,15 @@ class Loss {
   /// twice, as in an implementation that calls the network once more; empty: each pass once, in the order of the
   /// passes.
   [[nodiscard]] virtual std::vector<int> entering() const { return {}; }
-  /// What the attack on the training images climbs, and leaves for the loss.
+  /// Objective that the attack on the training images climbs, and data that it leaves for the loss.
   [[nodiscard]] virtual AttackGoal goal() const { return {}; }
-  /// What its passes want to be there, beside what its goal does (AttackGoal::needs).
+  /// Needs of its passes, beside those of its goal (AttackGoal::needs).
   [[nodiscard]] Needs needs() const { return {.clean_passes = passes().size() > 1}; }
   /// Numbers that differentiate() wants in Logits::scratch.
   [[nodiscard]] virtual std::int64_t scratch(int /*classes*/) const { return 0; }
   /// Weight of the term of two predictions in the loss; 0: the loss has none.
   [[nodiscard]] virtual double beta() const { return 0; }
-  /// Whether an image without label has a part in the loss.
+  /// Returns whether an image without label has a part in the loss.
   [[nodiscard]] virtual bool takes_unlabelled() const { return false; }
   /// Leaves the loss and the correctness of each sample of pass k in logits[k], and in logits[k].gradient d(loss of the
   /// batch)/d(logits[k]). The loss of a batch is the mean over its `batch` samples, of which those of logits[k] are

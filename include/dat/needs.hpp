@@ -4,8 +4,8 @@
 
 namespace dat {
 
-/// What a member of a family wants to be there beside the images of a micro-batch and their labels. Members state what
-/// they want themselves; what has been merged of all of them is allocated, once (src/batch/buffers).
+/// Data that a member of a family needs beside the images of a micro-batch and their labels. Members state their own
+/// needs; the union of all needs is allocated, once (src/batch/buffers).
 struct Needs {
   int scratch_images = 0;     ///< arrays the size of the images, in which attacks work (Objective::scratch)
   bool early_stop = false;    ///< programs of several sizes, for attacks that samples leave
@@ -14,7 +14,7 @@ struct Needs {
   bool start_logits = false;  ///< the logits there
   bool clean_passes = false;  ///< training passes of images that are not attacked
 
-  /// What serves both.
+  /// Needs that serve both.
   [[nodiscard]] friend Needs operator|(const Needs& a, const Needs& b) {
     return {.scratch_images = std::max(a.scratch_images, b.scratch_images),
             .early_stop = a.early_stop || b.early_stop,

@@ -11,7 +11,7 @@
 
 namespace dat {
 
-/// The kinds of nodes. What a kind does in either program is in src/network/nodes/.
+/// The kinds of nodes. The work of a kind in either program is in src/network/nodes/.
 enum class Op : std::uint8_t { input, normalize, convolution, batch_norm, relu, silu, add, max_pool, pool, linear };
 
 /// One operation of a network and its only result. Nodes are numbered in the order of computation; node 0 are the
@@ -19,7 +19,7 @@ enum class Op : std::uint8_t { input, normalize, convolution, batch_norm, relu, 
 struct Node {
   Op op = Op::input;
   std::vector<int> inputs;  ///< the nodes whose results it reads
-  /// Shape of the result, per sample, with the filling; pool and linear: h = w = 1.
+  /// Shape of the result, per sample, with the padding; pool and linear: h = w = 1.
   int c = 0, h = 1, w = 1;
   int kernel = 0, stride = 1, pad = 0;  ///< convolution, max pool
   int extra_pad = 0;                    ///< convolution: see ConvSpec
@@ -28,25 +28,25 @@ struct Node {
   int weight = -1, bias = -1;
   int norm = -1;  ///< batch norm: number in Graph::norms
 
-  /// Whether its result are images, or normalized ones: f32 in the backend's image_layout.
+  /// Returns whether its results are images, or normalized ones: f32 in the backend's image_layout.
   [[nodiscard]] bool makes_images() const { return op == Op::input || op == Op::normalize; }
 };
 
 /// A batch norm's place in the arrays of statistics, which hold the statistics of all batch norms one after the other.
 struct Norm {
   std::string name;        ///< PyTorch's, e.g. "layer1.0.bn1"
-  int channels = 0;        ///< with the filling
+  int channels = 0;        ///< channels, padding included
   std::int64_t begin = 0;  ///< first element of the batch norm in such an array
-  int filling = 0;         ///< the last channels, which no file holds: see Segment
+  int padding = 0;         ///< the last channels, which no file holds: see Segment
 
-  [[nodiscard]] int file_channels() const { return channels - filling; }
+  [[nodiscard]] int file_channels() const { return channels - padding; }
 };
 
-/// (x - mean) / deviation of each channel, by which a network normalizes its images before its first convolution.
-/// Attacks see and change the images themselves, in [0, 1]. Where mean and deviation are empty, images are taken as
-/// they are.
+/// (x - mean) / standard deviation of each channel, by which a network normalizes its images before its first
+/// convolution. Attacks see and change the images themselves, in [0, 1]. Where both are empty, images are taken as they
+/// are.
 struct Normalization {
-  std::vector<float> mean, deviation;  ///< one number a channel each; deviations are above 0
+  std::vector<float> mean, deviation;  ///< one number a channel each; standard deviations are above 0
 };
 
 /// The normalization that a text names: "none"; "cifar10" or "cifar100" (the numbers in RobustBench's
@@ -54,7 +54,7 @@ struct Normalization {
 /// separated by commas. Error(usage): the text is none of these.
 [[nodiscard]] Normalization normalization_from(const std::string& text);
 
-/// What networks have behind their batch norms: max(x, 0), or x / (1 + exp(-x)), which is also called Swish.
+/// Activation after the batch norms: max(x, 0), or x / (1 + exp(-x)), which is also called Swish.
 enum class Activation : std::uint8_t { relu, silu };
 
 /// The activation of this name, relu or silu. Error(usage): another name.
@@ -62,25 +62,25 @@ enum class Activation : std::uint8_t { relu, silu };
 
 /// The description of a network, without numbers. NetworkBuilder makes it.
 struct Graph {
-  std::vector<Node> nodes;                      ///< in the order of computation; the last one makes the logits
+  std::vector<Node> nodes;                      ///< nodes in the order of computation; the last one makes the logits
   std::vector<Segment> segments;                ///< the parameters, in PyTorch's order, without gaps
   std::vector<Norm> norms;                      ///< the batch norms, in the order of their nodes
   std::int64_t parameters = 0, statistics = 0;  ///< elements of all segments; channels of all batch norms
-  Normalization normalization{};                ///< what Op::normalize does, where the network has that node
+  Normalization normalization{};                ///< constants of Op::normalize, where the network has that node
 
-  /// For each node, the nodes that read its result; a node that reads it twice is there twice.
+  /// Readers of each node's result; a node that reads it twice is there twice.
   [[nodiscard]] std::vector<std::vector<int>> consumers() const;
   /// Channels of the batch norms whose parameters are among the first `segments`, and which come first.
   [[nodiscard]] std::int64_t statistics_of(int segments) const;
-  /// Multiply-adds of one forward pass of one sample, of convolutions only, with the channels of the filling.
+  /// Multiply-adds of one forward pass of one sample, of convolutions only, with the channels of the padding.
   [[nodiscard]] double macs() const;
 };
 
-/// Where a convolution puts its padding.
+/// Placement of a convolution's padding.
 enum class Padding : std::uint8_t {
   around,  ///< kernel/2 on all sides
-  same     ///< as little as n/stride pixels need, rounded up, half of it on either side, an odd rest below and at the
-           ///< right: TensorFlow's SAME
+  same  ///< padding as small as n/stride pixels need, rounded up, half of it on either side, an odd rest below and at
+        ///< the right: TensorFlow's SAME
 };
 
 struct NetworkOptions {
@@ -105,10 +105,10 @@ class NetworkBuilder {
 
   /// The images, normalized where the options say so.
   [[nodiscard]] int input() const { return graph_.normalization.mean.empty() ? 0 : 1; }
-  /// How the weights of the convolutions that follow, and the biases of the linear layers, begin: as in PyTorch
-  /// (Initial::uniform), unless said otherwise.
+  /// Sets the initial distribution of the weights of the convolutions that follow, and of the biases of the linear
+  /// layers; by default PyTorch's (Initial::uniform).
   void begin_weights(Initial convolutions, Initial linear_bias = Initial::uniform);
-  /// A convolution with a square kernel and no bias. The result is filled up to a multiple of kChannels.
+  /// A convolution with a square kernel and no bias. The result is padded up to a multiple of kChannels.
   int convolution(const std::string& name, int x, int channels, int kernel, int stride,
                   Padding padding = Padding::around);
   int batch_norm(const std::string& name, int x);
@@ -118,7 +118,7 @@ class NetworkBuilder {
   int activation(int x);
   int add(int a, int b);
   /// The largest value in each window of kernel x kernel pixels, which are stride pixels apart; around x are kernel/2
-  /// pixels that are never the largest. Of equal ones the first, row by row, gets the gradient; and NaN wins (PyTorch).
+  /// pixels that are never the largest. The first of equal ones, row by row, gets the gradient; and NaN wins (PyTorch).
   int max_pool(int x, int kernel, int stride);
   /// The mean over all pixels.
   int pool(int x);
@@ -129,22 +129,22 @@ class NetworkBuilder {
   void begin_block(const std::string& name) { block_ = name; }
   void begin_module(const std::string& name) { module_ = name; }
 
-  /// Channels of the result of a node, without the filling.
+  /// Channels of the result of a node, without the padding.
   [[nodiscard]] int channels(int x) const {
-    return graph_.nodes[static_cast<std::size_t>(x)].c - filling_[static_cast<std::size_t>(x)];
+    return graph_.nodes[static_cast<std::size_t>(x)].c - channel_padding_[static_cast<std::size_t>(x)];
   }
   /// The recorded network; the builder is empty afterwards.
   [[nodiscard]] Graph finish() { return std::move(graph_); }
 
  private:
-  /// What every device works on: 16 floats with AVX-512, 8 with AVX2, 16 bytes on a GPU.
+  /// Unit of channels of all devices: 16 floats with AVX-512, 8 with AVX2, 16 bytes on a GPU.
   static constexpr int kChannels = 16;
-  int push(Node node, int filling);
+  int push(Node node, int channel_padding);
   int pointwise(Op op, int x);
-  int segment(const std::string& name, std::vector<int> shape, int filling_out, int filling_in, Initial initial);
-  [[nodiscard]] int filling(int x) const { return filling_[static_cast<std::size_t>(x)]; }
+  int segment(const std::string& name, std::vector<int> shape, int padding_out, int padding_in, Initial initial);
+  [[nodiscard]] int channel_padding(int x) const { return channel_padding_[static_cast<std::size_t>(x)]; }
   Graph graph_;
-  std::vector<int> filling_;  ///< filling of the result of each node
+  std::vector<int> channel_padding_;  ///< padding of the result of each node
   Activation activation_;
   Initial convolutions_ = Initial::uniform, linear_bias_ = Initial::uniform;
   std::string block_, module_;
@@ -157,17 +157,17 @@ class Networks : public Registry<Graph(const NetworkOptions&)> {
 
   /// The forms of such names, with D for the depth, 6k + 4, and W for the widening factor: "wrn_D_W".
   [[nodiscard]] static std::vector<std::string> forms();
-  /// What makes the network. Error(usage): there is none of this name; the message lists names and forms.
+  /// Function that makes the network. Error(usage): there is none of this name; the message lists names and forms.
   [[nodiscard]] std::function<Graph(const NetworkOptions&)> at(const std::string& name) const;
 };
 [[nodiscard]] const Networks& networks();
-/// What the forms stand for, for messages and help.
+/// Meaning of the forms, for messages and help.
 [[nodiscard]] std::string about_networks();
-/// Whether a name has one of the forms, with a depth and a widening factor that there can be.
+/// Returns whether a name has one of the forms, with a depth and a widening factor that there can be.
 [[nodiscard]] bool is_formed_network(const std::string& name);
 
 /// The initial values of a parameter as its Segment::initial says, from the counted generator: segment k of `segments`,
-/// in PyTorch's order, without the filling.
+/// in PyTorch's order, without the padding.
 [[nodiscard]] std::vector<float> initial_values(const std::vector<Segment>& segments, std::size_t k,
                                                 std::uint64_t seed);
 
@@ -178,12 +178,12 @@ class Networks : public Registry<Graph(const NetworkOptions&)> {
 
 /// Parameters that a training leaves as they are: the first ones, in the order of the network.
 struct Freezing {
-  int segments = 0;     ///< so many
-  bool always = false;  ///< in all steps, and no training pass is asked for the gradient of its images
+  int segments = 0;     ///< number of segments that are frozen
+  bool always = false;  ///< true: frozen in all steps, and no training pass is asked for the gradient of its images
 };
 
 /// A network with its numbers on a device: parameters, gradients, and the running statistics of its batch norms.
-/// Programs compute with them. Whoever changes a parameter or a running statistic raises parameters.version, by which
+/// Programs compute with them. Code that changes a parameter or a running statistic raises parameters.version, by which
 /// programs see that their packed copies are old.
 class Model {
  public:
@@ -199,7 +199,7 @@ class Model {
   /// Says whether the parameters that may be frozen stand still from here on; at first they do. Then training programs
   /// take the running statistics for the batch norms among them. Raises parameters.version where that changes.
   void freeze(bool on);
-  /// Whether the parameters of a node stand still now, by one of its segments.
+  /// Returns whether the parameters of a node, named by one of its segments, are frozen now.
   [[nodiscard]] bool stands_still(int segment) const { return segment < frozen; }
 
   /// Copies one segment of a flat array [parameters.size] on the device (values, gradients or an optimizer's) to the
@@ -207,7 +207,7 @@ class Model {
   [[nodiscard]] std::vector<float> download(const Segment& segment, const float* from) const;
   void upload(const Segment& segment, const std::vector<float>& values, float* to);
 
-  /// Where the values of a segment begin.
+  /// First value of a segment.
   [[nodiscard]] float* values(int segment) const {
     return parameters.values + parameters.segments[static_cast<std::size_t>(segment)].begin;
   }

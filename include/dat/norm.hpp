@@ -8,8 +8,8 @@
 
 namespace dat {
 
-/// How the size of a perturbation is measured, over all pixels and channels of an image: by the largest entry (linf),
-/// or by the root of the sum of the squares (l2).
+/// Norm of a perturbation, over all pixels and channels of an image: the largest entry (linf), or the root of the sum
+/// of the squares (l2).
 enum class BallNorm : std::uint8_t { linf, l2 };
 
 /// The norms as options call them.

@@ -7,14 +7,14 @@
 
 namespace dat {
 
-/// Whether all of `text` is a number that T can hold.
+/// Reads a number; true if all of `text` is a number that T can hold.
 template <class T>
 [[nodiscard]] bool read_number(std::string_view text, T& value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc() && end == text.data() + text.size();
 }
 
-/// Whether all of `text` is a number or a fraction such as 8/255, and finite.
+/// Reads a number or a fraction such as 8/255; true if all of `text` is one, and finite.
 [[nodiscard]] inline bool read_fraction(std::string_view text, double& value) {
   const std::size_t slash = text.find('/');
   double denominator = 1;
@@ -24,7 +24,7 @@ template <class T>
   return std::isfinite(value);
 }
 
-/// The text without blanks at its ends, as an element of a list has them behind a comma.
+/// The text without blanks at its ends, as an element of a list has them after a comma.
 [[nodiscard]] inline std::string trimmed(const std::string& text) {
   const std::size_t begin = text.find_first_not_of(" \t"), end = text.find_last_not_of(" \t");
   return begin == std::string::npos ? "" : text.substr(begin, end - begin + 1);

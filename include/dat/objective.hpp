@@ -14,7 +14,7 @@ class Objective : public Batch {
  public:
   virtual ~Objective() = default;
 
-  int copies = 1;                ///< of each image that the network sees, under noise (SmoothedView)
+  int copies = 1;                ///< copies of each image that the network sees, under noise (SmoothedView)
   const float* start = nullptr;  ///< eta to start from, which may be the array eta itself; null: a random start
   const float* dx = nullptr;     ///< scale * d(sum of losses)/d(x_adv), after gradient()
   float scale = 1;
@@ -22,16 +22,16 @@ class Objective : public Batch {
   Purpose purpose = Purpose::attack_start;
   /// Epoch (training) or restart (evaluation): with the sample's number the key of what is random.
   std::uint32_t time = 0;
-  int run = 0;  ///< which of the Attack::runs() the call makes; 0 when the objective has been prepared
+  int run = 0;  ///< number of the call among Attack::runs(); 0 when the objective has been prepared
   /// The loss that gradient() differentiates. The attack may change it; when the attack begins, it is cross-entropy.
   SampleLoss* loss = cross_entropy;
   const float* reference = nullptr;  ///< [n, classes] logits of the clean images, where the loss is taken against them
-  /// Deviation of a random start: N(0, spread^2) in each pixel; 0: a start in the ball.
+  /// Standard deviation of a random start: N(0, spread^2) in each pixel; 0: a start in the ball.
   float spread = 0;
-  /// What the network makes of x_adv, after forward() or gradient(): logits [n, classes]; losses and correctness [n].
+  /// Results of the network for x_adv, after forward() or gradient(): logits [n, classes]; losses and correctness [n].
   const float *logits = nullptr, *losses = nullptr, *correct = nullptr;
-  /// Memory for the attack: Needs::scratch_images arrays the size of the images, one behind the other, of
-  /// `scratch_stride` elements each. What is there when the attack begins is undefined.
+  /// Memory for the attack: Needs::scratch_images arrays the size of the images, one after the other, of
+  /// `scratch_stride` elements each. Its contents when the attack begins are undefined.
   float* scratch = nullptr;
   std::int64_t scratch_stride = 0;
   /// [n]: 1 where the attack is through with an image, which nothing that happens to x_adv can change any more. The
@@ -47,7 +47,7 @@ class Objective : public Batch {
   /// gradient(), then one iteration of PGD in the L-infinity ball with it (kernels::PgdStep): in one pass where the
   /// device has one. Leaves losses and correct, but neither dx nor logits.
   virtual void gradient_step(float alpha, float eps);
-  /// As `steps` calls of gradient_step, but a sample leaves once it is fooled: in each iteration, a sample that is
+  /// Takes `steps` gradient steps, but a sample leaves once it is fooled: in each iteration, a sample that is
   /// classified wrong and has used up `tau` steps from such places stays where it is, for good (PGD-K-tau: Zhang et
   /// al., "Attacks Which Do Not Kill Training Make Adversarial Learning Stronger", ICML 2020, algorithm 1). Samples
   /// that have left are not computed again. Starts at x + eta and leaves eta; x_adv is undefined. Waits for the device

@@ -20,11 +20,11 @@ struct OptimizerOptions {
   /// Weight decay of every tensor, but in lars_sgd not of tensors of one dimension. < 0: the optimizer's own default
   /// (sgd 5e-4, the others 1e-4).
   double weight_decay = -1;
-  std::string no_decay = "none";    ///< norms: weight decay leaves out tensors of one dimension: batch norm, biases
-  bool nesterov = false;            ///< sgd
-  double trust_coefficient = 1e-3;  ///< eta of lars_sgd
-  double clamp_low = 0, clamp_high = 10;  ///< c_l, c_u: bounds of ||theta|| in the trust ratio (lars, lamb)
-  std::string importance = "inside";      ///< inside: 1/p multiplies the gradient; outside: the step
+  std::string no_decay = "none";      ///< norms: weight decay leaves out tensors of one dimension: batch norm, biases
+  bool nesterov = false;              ///< sgd
+  double trust_coefficient = 1e-3;    ///< eta of lars_sgd
+  double clamp_high = 10;             ///< c_u: upper bound of ||theta|| in the trust ratio (lars, lamb); c_l is 0
+  std::string importance = "inside";  ///< inside: 1/p multiplies the gradient; outside: the step
   /// Largest L2 norm of all active layers' gradients together, as the optimizer takes them: gradient/p where importance
   /// is inside, the raw gradient where it is outside. Longer gradients are shortened as by
   /// torch.nn.utils.clip_grad_norm_. 0: off.
@@ -100,9 +100,9 @@ class AveragedOptimizer final : public Optimizer {
 
   /// The average [parameters.size], on the device.
   [[nodiscard]] float* average() const { return average_; }
-  /// How many weights the average is made of; 0: averaging has not begun.
+  /// Number of weights in the average; 0: averaging has not begun.
   [[nodiscard]] std::int64_t taken() const { return taken_; }
-  /// Whether the last take_up() or reset() has changed the average.
+  /// Returns whether the last take_up() or reset() has changed the average.
   [[nodiscard]] bool changed() const { return kept_ < 1; }
   /// Begins anew: the average is the weights as they are now.
   void reset();
@@ -115,17 +115,17 @@ class AveragedOptimizer final : public Optimizer {
   std::unique_ptr<Optimizer> optimizer_;
   AverageOptions options_;
   float* average_;
-  std::int64_t taken_ = 0, taken_before_ = 0;  ///< before_: before the last take_up()
+  std::int64_t taken_ = 0, taken_before_ = 0;  ///< taken_before_: value before the last take_up()
   double kept_ = 0;                            ///< part of the average that the last change has kept
 };
 
-/// How a learning rate goes. Fields are called like the options of the command line, whose structs inherit them.
+/// Course of a learning rate. Fields are called like the options of the command line, whose structs inherit them.
 struct RateSettings {
   double lr = 0.01;
   std::vector<int> milestones = {75, 90, 95};  ///< epochs after the warm-up, increasing, at which lr falls
-  double lr_decay = 0.1;                       ///< by this factor
-  double epochs = 100;                         ///< after the warm-up
-  double warmup_epochs = 5;                    ///< until the rate is lr, and perhaps in the midst of an epoch
+  double lr_decay = 0.1;                       ///< factor of each decay
+  double epochs = 100;                         ///< epochs after the warm-up
+  double warmup_epochs = 5;                    ///< epochs until the rate is lr; may end within an epoch
 
   friend bool operator==(const RateSettings&, const RateSettings&) = default;
 };
@@ -142,14 +142,15 @@ class Schedule {
  public:
   virtual ~Schedule() = default;
   [[nodiscard]] virtual double lr(std::int64_t step) const = 0;
-  /// Where the rate stands between its ends, 0, and its peak, 1. What goes against the rate follows it.
+  /// Position of the rate between its ends, 0, and its peak, 1. Quantities that mirror the rate follow it.
   [[nodiscard]] virtual double height(std::int64_t step) const = 0;
-  /// Whether the warm-up is the rising half of the schedule's one shape, and its epochs are like those that follow.
+  /// Returns whether the warm-up is the rising half of the schedule's one shape, and its epochs are like those that
+  /// follow.
   [[nodiscard]] virtual bool rises_by_itself() const { return false; }
 };
 [[nodiscard]] const Registry<std::unique_ptr<Schedule>(const ScheduleOptions&)>& schedules();
 
-/// A number of epochs in steps: a fraction of a step stays, and what is whole but for rounding is whole.
+/// Epochs in steps; results within rounding of an integer are rounded to it.
 [[nodiscard]] double steps_of(double epochs, std::int64_t steps_per_epoch);
 
 }  // namespace dat

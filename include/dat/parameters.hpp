@@ -8,12 +8,12 @@ namespace dat {
 
 class Backend;
 
-/// What counts as one "layer" of JointSpar. `tensor` is the literature's unit (54 layers of PreActResNet-18).
+/// Unit that counts as one "layer" of JointSpar. `tensor` is the literature's unit (54 layers of PreActResNet-18).
 enum class Granularity : std::uint8_t { tensor, module, block };
 
 [[nodiscard]] Granularity granularity_from(const std::string& name);
 
-/// How a parameter begins.
+/// Initial value of a parameter.
 enum class Initial : std::uint8_t {
   uniform,  ///< U(-1/sqrt(fan_in), 1/sqrt(fan_in)), of a bias with the fan-in of the weights before it: PyTorch's
             ///< default
@@ -25,26 +25,26 @@ enum class Initial : std::uint8_t {
 /// One parameter tensor: a piece of the flat block. Convolution weights lie as [out][kh][kw][in] in memory; `shape` has
 /// PyTorch's order [out, in, kh, kw], which is also that of files.
 ///
-/// Where a network's channels are no multiple of what devices work on, the last channels of out and in are filling:
-/// zeros in values, gradients and any optimizer's state, which no file holds. The filling stays zero, because zeros go
-/// into a filling channel, its gamma is zero, and so are the weights that read it.
+/// Where a network's channels are no multiple of what devices work on, the last channels of out and in are padding:
+/// zeros in values, gradients and any optimizer's state, which no file holds. The padding stays zero, because zeros go
+/// into a padding channel, its gamma is zero, and so are the weights that read it.
 struct Segment {
   std::string name;        ///< PyTorch's name, e.g. "layer1.0.conv1.weight"
-  std::vector<int> shape;  ///< PyTorch's shape, with the filling
+  std::vector<int> shape;  ///< PyTorch's shape, with the padding
   std::string module;      ///< the convolution or linear layer it belongs to, with its batch norm
   std::string block;       ///< the residual block (or stem, head) it belongs to
   std::int64_t begin = 0;  ///< first element in the flat block
-  std::int64_t size = 0;   ///< elements, with the filling
+  std::int64_t size = 0;   ///< elements, with the padding
   int layer = 0;           ///< JointSpar's layer
-  int filling_out = 0;     ///< filling channels of shape[0]
-  int filling_in = 0;      ///< filling channels of shape[1]
+  int padding_out = 0;     ///< padding channels of shape[0]
+  int padding_in = 0;      ///< padding channels of shape[1]
   Initial initial = Initial::uniform;
 
-  /// PyTorch's shape, which files have: without the filling.
+  /// PyTorch's shape, which files have: without the padding.
   [[nodiscard]] std::vector<int> file_shape() const;
   /// Elements of file_shape().
   [[nodiscard]] std::int64_t file_size() const;
-  /// How many of the first `count` elements in memory are no filling.
+  /// Number of real elements, which are no padding, among the first `count` in memory.
   [[nodiscard]] std::int64_t real_before(std::int64_t count) const;
 };
 
@@ -68,7 +68,7 @@ struct Parameters {
 void assign_layers(Parameters& parameters, Granularity granularity);
 
 /// PyTorch's [out, in, kh, kw] of file_size() elements to our [out][kh][kw][in] of `size`, and back. In memory the
-/// filling becomes zero; in vectors and matrices there is nothing else to be done.
+/// padding becomes zero; in vectors and matrices there is nothing else to be done.
 void to_memory_order(const Segment& segment, const float* file, float* memory);
 void to_file_order(const Segment& segment, const float* memory, float* file);
 

@@ -9,8 +9,8 @@ namespace dat {
 /// memory.
 ///
 /// First every buffer is announced (`add`), with each instruction that writes or reads it (`touch`). Then `place`
-/// decides once where all of them lie; after that, `offset` and `at` tell the places. Instructions are numbered by the
-/// caller, in the order in which they will run.
+/// decides once where all of them lie; after that, `offset` and `at` return the places. Instructions are numbered by
+/// the caller, in the order in which they will run.
 class Planner {
  public:
   /// The number of a buffer. Negative numbers stand for no buffer.
@@ -26,7 +26,7 @@ class Planner {
   /// Management for Deep Neural Net Inference", 2020). Returns the bytes of the block.
   std::size_t place();
 
-  /// Where the buffer begins in the block, in bytes; a multiple of 64. Only after `place`.
+  /// Offset of the buffer in the block, in bytes; a multiple of 64. Only after `place`.
   [[nodiscard]] std::size_t offset(Buffer buffer) const { return items_[static_cast<std::size_t>(buffer)].offset; }
   /// The address of the buffer in the block that begins at `block`; null for no buffer.
   template <class T>

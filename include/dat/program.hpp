@@ -10,7 +10,7 @@
 
 namespace dat {
 
-/// Where gamma and beta of the batch norms' channels lie in the parameters, [channels] on the device.
+/// Places of gamma and beta of the batch norms' channels in the parameters, [channels] on the device.
 struct NormPlaces {
   std::int32_t *gamma = nullptr, *beta = nullptr;
 };
@@ -47,7 +47,7 @@ class FrozenProgram {
   ~FrozenProgram();
 
   /// Folds batch norms and packs weights, if parameters.version has changed since the last time, or if another program
-  /// has used the memory of the packed weights; else it does nothing. forward() calls it. Whoever records forward()
+  /// has used the memory of the packed weights; else it does nothing. forward() calls it. Code that records forward()
   /// (Backend::record) must call it before recording and before every replay: a recording would not ask.
   void refresh();
 
@@ -74,7 +74,7 @@ class FrozenProgram {
   [[nodiscard]] int n() const { return n_; }
   [[nodiscard]] float* logits() const { return logits_; }    ///< [n, classes], on the device
   [[nodiscard]] float* dlogits() const { return dlogits_; }  ///< [n, classes], on the device
-  /// What the program asked for with Backend::request_workspace.
+  /// Bytes that the program asked for with Backend::request_workspace.
   [[nodiscard]] std::size_t workspace_bytes() const { return workspace_bytes_; }
   /// One line per convolution for reports: its name and the library's code for it.
   [[nodiscard]] std::vector<std::string> implementations() const;
@@ -106,34 +106,34 @@ class FrozenProgram {
 /// The storage of this name: f32, f16 or bf16. Error(usage): another name.
 [[nodiscard]] DType storage_from(const std::string& name);
 
-/// What a backward pass of the training program shall compute, and where the results go. Nothing else is computed.
+/// Gradients that a backward pass of the training program computes, and their destinations. Nothing else is computed.
 struct GradientRequest {
   /// The set whose active layers get weight gradients; null: no layer gets any.
   const ActiveSet* weights = nullptr;
-  /// Where weight gradients go: [parameters.size] on the device, in the layout of the parameters. Only the segments of
-  /// active layers are written. Must not be null where weights are wanted.
+  /// Destination of weight gradients: [parameters.size] on the device, in the layout of the parameters. Only the
+  /// segments of active layers are written. Must not be null where weights are wanted.
   float* gradients = nullptr;
   /// Weight gradients are added to what is in `gradients`, instead of overwriting it.
   bool accumulate = false;
-  /// Where the gradient of the images goes: [n] images in image_layout; null: not wanted.
+  /// Destination of the gradient of the images: [n] images in image_layout; null: not wanted.
   float* input = nullptr;
   /// Called with the number of each segment whose gradient has been queued completely, last layer first; null: nobody
-  /// is told.
+  /// is called.
   const std::function<void(int segment)>* ready = nullptr;
-  /// As TrainingProgram::forward has it.
+  /// True: as for TrainingProgram::forward.
   bool whole = false;
 };
 
 /// The network as it learns: batch norm with the statistics of the n samples of the call, activations kept, gradients
 /// of weights and images. Life and memory are as for FrozenProgram. Batch norms that stand still (Model::freeze) have
-/// the running statistics, and zeros in batch_mean() and the like. What stands still in all steps (Freezing::always)
-/// has no way back, and its activations are not kept.
+/// the running statistics, and zeros in batch_mean() and the like. A part that is frozen in all steps
+/// (Freezing::always) has no backward pass, and its activations are not kept.
 ///
 /// Where the backend replays recordings, and passes are not recorded as a whole, the program records what is the same
-/// in every pass: the way forth, and the pieces of the way back between the gradients of parameters. The program
-/// records in its first forward call, which therefore takes longer and allocates. What depends on the request is called
-/// one by one: the gradients of parameters, the convolution that reads the images, and a piece of which not everything
-/// is wanted.
+/// in every pass: the forward pass, and the pieces of the backward pass between the gradients of parameters. The
+/// program records in its first forward call, which therefore takes longer and allocates. Work that depends on the
+/// request is called one by one: the gradients of parameters, the convolution that reads the images, and a piece of
+/// which not everything is wanted.
 class TrainingProgram {
  public:
   /// Plans a program for n samples at a time; `of` and errors as of FrozenProgram; also Error(usage) where n is so
@@ -145,7 +145,8 @@ class TrainingProgram {
   /// @param scale    [2] on the device, S and 1/S, which may change between two passes: gradients within the network
   ///                 are S times as large, so that they do not become zero in f16. dlogits and all results are without
   ///                 it. Null: 1.
-  /// @param again    Results of batch norms and activations are not kept for the way back, but made again there, from
+  /// @param again    Results of batch norms and activations are not kept for the backward pass, but made again there,
+  /// from
   ///                 the results of convolutions: less memory, and the same bits.
   TrainingProgram(Model& model, int n, const Graph* of = nullptr, DType storage = DType::f32,
                   const float* scale = nullptr, bool again = false);
@@ -158,7 +159,7 @@ class TrainingProgram {
   ///
   /// @param x      [n] images in image_layout, f32, on the device.
   /// @param whole  The caller records the pass, or calls it before recording: the program queues all of it, call by
-  ///               call, and plays no recordings of its own. Who replays it calls refresh() before.
+  ///               call, and plays no recordings of its own. Code that replays it calls refresh() before.
   void forward(const float* x, bool whole = false);
 
   /// Computes what is asked for, from dlogits(), which the caller has set. Stops below the lowest layer whose gradient
@@ -166,7 +167,7 @@ class TrainingProgram {
   ///
   /// @param x  The images of the last forward call, unchanged.
   void backward(const float* x, const GradientRequest& request);
-  /// Tells `ready` of every segment of active layers, in the order of backward().
+  /// Calls `ready` for every segment of active layers, in the order of backward().
   void announce(const ActiveSet& active, const std::function<void(int segment)>& ready) const;
 
   /// Measures what the weight gradient of each layer [layers] costs, in seconds: each tensor's gradient alone, the
@@ -184,10 +185,10 @@ class TrainingProgram {
   /// Mean and biased variance of the last forward call, [graph.statistics] each, on the device.
   [[nodiscard]] const float* batch_mean() const { return mean_; }
   [[nodiscard]] const float* batch_variance() const { return variance_; }
-  /// What the last forward call gives to the running statistics, [2 * graph.statistics], on the device: the means, then
-  /// the unbiased variances.
+  /// Values that the last forward call gives to the running statistics, [2 * graph.statistics], on the device: the
+  /// means, then the unbiased variances.
   [[nodiscard]] const float* statistics() const { return mean_; }
-  /// What the program asked for with Backend::request_workspace.
+  /// Bytes that the program asked for with Backend::request_workspace.
   [[nodiscard]] std::size_t workspace_bytes() const { return workspace_bytes_; }
 
  private:
@@ -207,7 +208,7 @@ class TrainingProgram {
   const float* scale_;
   bool again_;
   std::vector<Step> steps_;
-  std::vector<Piece> pieces_;                    ///< pieces of the way back, in its order
+  std::vector<Piece> pieces_;                    ///< pieces of the backward pass, in its order
   std::unique_ptr<Backend::Recording> forward_;  ///< null: not recorded (yet)
   std::unique_ptr<Backend::Recording> weights_;  ///< packs them
   Planner planner_;
@@ -215,10 +216,10 @@ class TrainingProgram {
   float *logits_ = nullptr, *dlogits_ = nullptr, *norm_gradients_ = nullptr;
   float *mean_ = nullptr, *unbiased_variance_ = nullptr, *variance_ = nullptr;  ///< one block, in this order
   float* factors_ = nullptr;                             ///< m/(m - 1), m values per channel: biased to unbiased
-  float *norm_scale_ = nullptr, *norm_shift_ = nullptr;  ///< of batch norms that stand still, as FrozenProgram has them
+  float *norm_scale_ = nullptr, *norm_shift_ = nullptr;  ///< scale and shift of frozen batch norms, as in FrozenProgram
   NormPlaces norm_places_;
   int frozen_ = 0;  ///< Model::frozen of the recordings
-  int border_ = 0;  ///< the first value that has a way back
+  int border_ = 0;  ///< the first value that has a backward pass
   std::uint64_t version_ = 0;
 };
 

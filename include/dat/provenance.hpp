@@ -13,12 +13,12 @@ namespace dat {
 /// The commit that was built, with "-dirty" where files differed from it.
 [[nodiscard]] std::string commit();
 
-/// What ranks of one run must have in common before anything else: the build and its libraries.
+/// Facts that ranks of one run must share before anything else: the build and its libraries.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> build_facts();
 
-/// Where results come from, as one JSON object: the build (version, commit, compiler, libraries) and the run (time,
-/// hosts by rank, backend, command line, environment of OpenMP and the job system). images: content_hash() of the
-/// images, by split.
+/// Origin of results as one JSON object: the build (version, commit, compiler, libraries) and the run (time, hosts by
+/// rank, backend, command line, environment of OpenMP and the job system). images: content_hash() of the images, by
+/// split.
 [[nodiscard]] std::string provenance_json(const std::vector<std::string>& hosts, int argc, char** argv,
                                           const std::string& backend_description,
                                           const std::map<std::string, std::string>& images = {});

@@ -7,7 +7,7 @@
 
 namespace dat {
 
-/// What a random number is for. Numbers with different purposes are independent.
+/// Purpose of a random number. Numbers with different purposes are independent.
 enum class Purpose : std::uint32_t {
   initial_weights = 1,
   shuffle = 2,
@@ -31,7 +31,7 @@ struct Philox4 {
 };
 
 constexpr std::uint32_t kPhiloxKey0 = 0x9E3779B9u, kPhiloxKey1 = 0xBB67AE85u;
-/// One of Philox' rounds, behind each of which these constants are added to the keys.
+/// One of Philox' rounds, after each of which these constants are added to the keys.
 [[nodiscard]] DAT_HD inline Philox4 philox_round(const Philox4& counter, std::uint32_t key0, std::uint32_t key1) {
   const std::uint64_t a = std::uint64_t{0xD2511F53u} * counter.v[0];
   const std::uint64_t b = std::uint64_t{0xCD9E8D57u} * counter.v[2];

@@ -17,8 +17,8 @@ class Recordings {
  public:
   explicit Recordings(Backend& backend) : backend_(backend) {}
 
-  /// Does the work, as Backend::record() wants it. Once memory has moved, a replay may call it again: then with the
-  /// same key.
+  /// Does the work, in the form of Backend::record(). Once memory has moved, a replay may call it again, with the same
+  /// key.
   template <class Work>
   void play(const Key& key, const Work& work) {
     const auto found = std::find_if(all_.begin(), all_.end(), [&](const One& one) { return one.key == key; });

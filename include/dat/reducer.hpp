@@ -19,8 +19,8 @@ namespace dat {
 
 class PartsWatch;
 
-/// What a step's time goes to while the reducer has its part in it; `outside`: what the caller does in between;
-/// `aside`: what would not be done but in a simulation, and belongs to no step.
+/// Uses of a step's time while the reducer has its part in it; `outside`: what the caller does in between; `aside`:
+/// work that is done only in a simulation, and belongs to no step.
 enum class ReducerStage : std::uint8_t { outside, encode, communicate, decode, aside };
 
 /// Gradients of a message, where nobody has chosen. Messages of 4 MB are as fast as one of all gradients, and one is on
@@ -34,22 +34,22 @@ struct ReducerOptions {
   std::int64_t bucket_elements =
       default_bucket(false);  ///< gradients of one message, which goes as soon as it is complete
   bool overlap = false;       ///< start a message during the backward pass, as soon as it is complete
-  /// How gradients meet of ranks that have them for different layers. Empty: all have the same layers.
+  /// Combination of the gradients of ranks that have them for different layers. Empty: all have the same layers.
   ///   dense      messages of all layers; a rank sends zeros for those that it has not drawn
   ///   union      the same of those layers only that any rank has drawn
   ///   allgather  each rank sends its own layers to all, and every rank adds them up in the order of the ranks
   std::string mask_transport{};
-  /// How messages meet: auto, or a transport (src/reduce/transport/). auto: as the codec has it by default; where that
-  /// does not serve the aggregator, or the masks meet by allgather, one that does: gather.
+  /// Combination of messages: auto, or a transport (src/reduce/transport/). auto: the codec's default; where that does
+  /// not serve the aggregator, or the masks meet by allgather, one that does: gather.
   std::string codec_transport = "auto";
-  /// How messages are added up: auto, or one of node_sums_names().
+  /// Summation of messages: auto, or one of node_sums_names().
   std::string node_sums = "auto";
-  /// How much each rank's gradient counts (Contributions::weights). Empty: all alike, as transports other than gather
-  /// have them always.
+  /// Weight of each rank's gradient (Contributions::weights). Empty: all alike, as always with transports other than
+  /// gather.
   std::vector<double> weights{};
   /// Looks on where gradients go by parts, which is by butterfly then, in one bucket. Null: nobody.
   PartsWatch* watch = nullptr;
-  /// Told that a stage ends with what is queued now; the stage before it has ended where this one was told of last.
+  /// Called when a stage has queued its last work. A stage lasts from the previous call to this one.
   std::function<void(ReducerStage)> ended = [](ReducerStage) {};
 };
 
@@ -62,8 +62,9 @@ class Reducer {
   /// Begins the reduction of a step, `step` being its number in the training. layers: those whose gradients the ranks
   /// have, one set for all, or one of each rank. To be called before the step's first place().
   virtual void begin(std::span<const ActiveSet> layers, std::int64_t step) = 0;
-  /// Where the gradient of this rank's unit number `unit` is to be put together: a flat block [parameters.size] on the
-  /// device, of which nothing counts so far. Units come in order; asking for the same one again gives the same place.
+  /// Place where the gradient of this rank's unit number `unit` is to be put together: a flat block [parameters.size]
+  /// on the device, of which nothing counts so far. Units come in order; asking for the same one again gives the same
+  /// place.
   [[nodiscard]] virtual float* place(int unit) = 0;
   /// Says that the gradient of this one of `parameters.segments` is complete in the rank's last unit.
   virtual void ready(int segment) = 0;
@@ -72,7 +73,7 @@ class Reducer {
   /// Waits for everything and leaves the result in the gradients. **Collective.**
   virtual void finish() = 0;
 
-  [[nodiscard]] virtual std::int64_t elements() const = 0;  ///< of this rank's layers, of this step
+  [[nodiscard]] virtual std::int64_t elements() const = 0;  ///< elements of this rank's layers in this step
   /// Bytes that this rank has given to MPI for others in this step, and those of others that MPI has brought; of a sum,
   /// the message and the result. One rank sends nothing.
   [[nodiscard]] virtual std::int64_t bytes_sent() const = 0;
@@ -89,7 +90,7 @@ class Reducer {
   struct State : DeviceState {
     std::string of;  ///< codec | aggregator
   };
-  /// What codec and aggregator remember from step to step.
+  /// State that codec and aggregator remember from step to step.
   [[nodiscard]] virtual std::vector<State> state() const { return {}; }
 };
 

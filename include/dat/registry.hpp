@@ -16,13 +16,13 @@ namespace dat {
 /// An option of the command line that counts with a member of a family: the member reads it, or can do what it asks
 /// for. With members that do not name it the option is refused, or says nothing.
 struct Setting {
-  std::string option;  ///< without dashes
-  /// What `auto` is with the member, a value or a formula as the help shows it; of an option without `auto` the only
+  std::string option;  ///< name without dashes
+  /// Meaning of `auto` for the member, a value or a formula as the help shows it; for an option without `auto` the only
   /// value that the member takes. Empty: neither.
   std::string value{};
 };
 
-/// That of an option among these; null: they have none.
+/// Setting of an option among these; null: there is none.
 [[nodiscard]] inline const Setting* setting_of(const std::vector<Setting>& settings, const std::string& option) {
   const auto found =
       std::find_if(settings.begin(), settings.end(), [&](const Setting& s) { return s.option == option; });
@@ -35,14 +35,14 @@ struct Setting {
   return found != nullptr && read_fraction(found->value, number) ? std::optional(number) : std::nullopt;
 }
 
-/// What the members of a family say of themselves.
+/// Descriptions that the members of a family give of themselves.
 class Family {
  public:
   struct About {
     std::string name;
     std::vector<Setting> settings;
   };
-  /// In the order of the family's table.
+  /// Members in the order of the family's table.
   [[nodiscard]] const std::vector<About>& members() const { return members_; }
 
   [[nodiscard]] std::vector<std::string> names() const {
@@ -58,7 +58,7 @@ class Family {
       if (is(member.name)) all.push_back(member.name);
     return all;
   }
-  /// Those that name an option, and those that do not.
+  /// Members that name an option.
   [[nodiscard]] std::vector<std::string> readers(const std::string& option) const {
     return where([&](const std::string& name) { return reads(name, option); });
   }
@@ -68,7 +68,7 @@ class Family {
   [[nodiscard]] bool reads(const std::string& name, const std::string& option) const {
     return setting_of(settings(name), option) != nullptr;
   }
-  /// What a member names; nothing, where there is no such member.
+  /// Settings that a member names; empty, where there is no such member.
   [[nodiscard]] const std::vector<Setting>& settings(const std::string& name) const {
     static const std::vector<Setting> none;
     const auto found =

@@ -12,7 +12,7 @@
 
 namespace dat {
 
-/// What the seconds of a run are booked under: the lines of a training step, what stands between steps (other,
+/// Phases under which the seconds of a run are booked: the lines of a training step, what stands between steps (other,
 /// evaluate, checkpoint), and communication that ran beside other phases (hidden). Every second of a run is in one of
 /// the first kPhasesInSum phases.
 enum class Phase : std::uint8_t {
@@ -35,14 +35,14 @@ constexpr std::array<const char*, kPhases> kPhaseNames = {"data",     "attack", 
                                                           "exposed",  "decode",     "select",  "update",   "other",
                                                           "evaluate", "checkpoint", "hidden"};
 
-/// What generators have done for a step (--generators).
+/// Work that generators have done for a step (--generators).
 struct GeneratorRecord {
   double waited = 0;             ///< seconds that rank 0 has waited for attacked images
-  double idle = 0;               ///< seconds without work that generators have told of, all together
+  double idle = 0;               ///< seconds without work that generators have reported, all together
   double age_mean = 0;           ///< steps that weights were behind, in the mean over iterations and micro-batches
-  int age_max = 0;               ///< at most
+  int age_max = 0;               ///< largest age
   std::int64_t dealt_again = 0;  ///< micro-batches that another generator was given once more
-  const std::vector<AttackSpan>* spans = nullptr;  ///< for rank 0, since the step before; null: not noted
+  const std::vector<AttackSpan>* spans = nullptr;  ///< spans since the step before, for rank 0; null: not noted
 };
 
 /// One training step, as rank 0 knows it. Losses and accuracies are over the whole batch of all ranks.
@@ -53,9 +53,9 @@ struct StepRecord {
   double wall_time = 0;              ///< seconds of training so far, over restarts
   double lr = 0, loss_adv = 0, loss_clean = 0, acc_adv = 0, acc_clean = 0;  ///< *_clean: NaN where lambda = 0
   std::int64_t images = 0;                                                  ///< images of all ranks
-  std::array<double, kPhases> seconds{};                                    ///< this step, rank 0
-  std::int64_t bytes_sent = 0;        ///< gradient message of one rank; 0 with one rank
-  std::int64_t bytes_statistics = 0;  ///< all other messages of the step: statistics, losses, draws; 0 with one rank
+  std::array<double, kPhases> seconds{};                                    ///< seconds of this step on rank 0
+  std::int64_t bytes_sent = 0;   ///< gradient message of one rank; 0 with one rank
+  std::int64_t bytes_other = 0;  ///< all other messages of the step: statistics, losses, draws; 0 with one rank
   std::int64_t active_elements = 0;
   double eps = 0;                              ///< radius of the training's attack in the step; 0: none
   std::int64_t attack_passes = 0;              ///< images of all ranks times gradients of the attack, padding included
@@ -76,7 +76,7 @@ struct EvaluationRecord {
   double wall_time = 0;
   std::string split = "test";    ///< test | train | holdout (the part of the training set that is not trained on)
   std::string weights = "raw";   ///< raw | average: as the optimizer has them, or averaged
-  std::string attack = "pgd10";  ///< as in --eval
+  std::string attack = "pgd10";  ///< the attack, named as in --eval
   int attack_steps = 0;          ///< gradients per image and restart
   int restarts = 1;
   std::string norm = "linf";  ///< norm of the ball, as norm_from takes it
@@ -93,7 +93,7 @@ struct RankRecord {
   std::vector<double> bytes;    ///< [ranks of the launch] bytes that each rank has sent
 };
 
-/// What does not change during a run.
+/// Facts that do not change during a run.
 struct RunFacts {
   std::string folder;       ///< --out
   std::string config_toml;  ///< resolved, reloadable
@@ -101,17 +101,16 @@ struct RunFacts {
   std::vector<std::string> layer_names;   ///< [layers]
   std::vector<std::int64_t> layer_sizes;  ///< [layers]
   std::vector<double> layer_costs;        ///< [layers] in the budget, in units of their mean
-  int ranks = 1;                          ///< that train when the run starts
+  int ranks = 1;                          ///< ranks that train when the run starts
   int generators = 0;                     ///< ranks that attack for them
-  std::string attackers;                  ///< that are made to cheat, and how; empty: none
+  std::string attackers;                  ///< ranks that are made to cheat, and how; empty: none
   std::int64_t total_steps = 0;
   std::int64_t steps_per_epoch = 1;
-  std::int64_t epochs = 0;       ///< as planned, those of the warm-up included
+  std::int64_t epochs = 0;       ///< planned epochs, warm-up included
   double warmup_epochs = 0;      //
   int attack_steps = 0;          ///< gradients per image and step, at most; 0: others in other epochs
-  double progress_seconds = 10;  ///< between progress lines when the output is no terminal
+  double progress_seconds = 10;  ///< interval of progress lines when the output is no terminal
   bool quiet = false;
-  bool keep_on = false;  ///< records that cannot be written are kept for later: Error(io) comes from metrics_bytes()
 };
 
 /// A radius or step size as people write it: "8/255", "0.03"; in L2 always plain.
@@ -122,12 +121,12 @@ struct RunFacts {
 [[nodiscard]] std::string attack_text(const EvaluationRecord& record);
 /// The images of a record's split: "test images", "held-out training images".
 [[nodiscard]] std::string images_text(const std::string& split);
-/// The weights of a record, behind a comma: ", averaged weights"; empty for raw ones.
+/// The weights of a record, after a comma: ", averaged weights"; empty for raw ones.
 [[nodiscard]] std::string weights_text(const std::string& weights);
 
 /// "63.10 %".
 [[nodiscard]] std::string percent_text(double part);
-/// With its units: "4 s", "3 min 04 s", "2 h 03 min", "5 d 02 h".
+/// Duration with its units: "4 s", "3 min 04 s", "2 h 03 min", "5 d 02 h".
 [[nodiscard]] std::string duration_text(double seconds);
 
 /// "512 steps, 16 epochs of 32 steps (1 warm-up)"; "40 of 512 steps, ..." where --max-steps ends the run before its
@@ -135,7 +134,7 @@ struct RunFacts {
 [[nodiscard]] std::string plan_text(std::int64_t total_steps, std::int64_t steps_per_epoch, std::int64_t epochs,
                                     double warmup_epochs);
 
-/// What figures are worth: the last word of the line that begins with "Final:", and `verdict` of an evaluation's JSON.
+/// Validity of figures: the last word of the line that begins with "Final:", and `verdict` of an evaluation's JSON.
 enum class Validity : std::uint8_t {
   valid,    ///< every image of the split was evaluated
   partial,  ///< --limit or --limit-test have left some out
@@ -156,10 +155,10 @@ struct FinalResult {
 
 class ProgressLine;
 struct EventKind;
-/// Those of events.def.
+/// Event kinds of events.def.
 [[nodiscard]] const std::vector<EventKind>& event_kinds();
 
-/// What a run leaves behind, and what it says on the way. Lives on rank 0 only.
+/// Record and messages of a run, on rank 0 only.
 ///
 /// metrics.jsonl is the live record: one JSON object a line, each written with one write(), "kind" = run (the first
 /// line: layers and format) | step | evaluation | ranks | that of an event (events.def). results.h5 is made from it by
@@ -170,7 +169,7 @@ class Report {
   /// length to which metrics.jsonl is cut first; < 0 starts an empty file. The caller holds the folder's RunLock.
   /// Removes a results.h5 and SUMMARY.txt that were there. Each line is added by one who is alone (require_alone, also
   /// its errors). Error(io); Error(checkpoint) where metrics.jsonl is shorter than `resume_bytes`. behind: lines that
-  /// come behind them at once. kinds: of all events that the record may have.
+  /// come after them at once. kinds: of all events that the record may have.
   Report(RunFacts facts, std::int64_t resume_bytes, const std::string& behind = "",
          const std::vector<EventKind>& kinds = event_kinds());
   ~Report();
@@ -184,16 +183,16 @@ class Report {
   /// An event of events.hpp: its line, and its sentence. The template is in record/event_kind.hpp; made for events.def.
   template <class Event>
   void tell(const Event& event);
-  /// What is to stand behind the first `metrics_bytes` bytes of metrics.jsonl once the run has gone back to the
-  /// checkpoint that was written after them: events that last, and this rollback. Changes nothing: it is to be in a
-  /// checkpoint before the record is cut.
+  /// Lines that are to follow the first `metrics_bytes` bytes of metrics.jsonl once the run has gone back to the
+  /// checkpoint that was written after them: events that last, and this rollback. Changes nothing: the text is to be in
+  /// a checkpoint before the record is cut.
   [[nodiscard]] std::string behind_rollback(std::int64_t metrics_bytes, const SetbackRecord& rollback) const;
-  /// Cuts metrics.jsonl back to so many bytes, and puts these lines behind them; and warns. Error(io);
+  /// Cuts metrics.jsonl back to so many bytes, and puts these lines after them; and warns. Error(io);
   /// Error(checkpoint): it is shorter than that. Error(usage), as require_alone().
   void roll_back(std::int64_t metrics_bytes, const std::string& behind, const SetbackRecord& rollback);
   /// Steps are counted anew from here on: those of the run, and of an epoch.
   void count_anew(std::int64_t total_steps, std::int64_t steps_per_epoch);
-  void message(const std::string& line);  ///< to the terminal and run.log, without controls (error.hpp)
+  void message(const std::string& line);  ///< writes a line to the terminal and run.log, without controls (error.hpp)
   void warning(const std::string& line);  ///< "dat_hpc: warning: ..." to standard error, and to run.log
   /// Error(usage): another process writes metrics.jsonl, too (require_alone).
   void require_alone() const;
@@ -206,11 +205,10 @@ class Report {
   void write_line(std::size_t length);       // the first `length` bytes of line_
   void write_text(const std::string& line);  // a line that was made elsewhere
   /// Bytes that could be written; errno where it is not all of them.
-  [[nodiscard]] std::size_t append(const char* data, std::size_t length);
-  /// Of all lines behind so many bytes those that stay true where the steps among them are taken back.
+  /// Lines after the first `from` bytes that stay true where the steps among them are taken back.
   [[nodiscard]] std::string lines_that_stay(std::int64_t from) const;
   void log(const char* text);
-  void print(const char* text);  // of the program's own words; else message()
+  void print(const char* text);  // prints the program's own words; others by message()
   void progress(const StepRecord&);
 
   RunFacts facts_;
@@ -219,10 +217,10 @@ class Report {
   std::FILE* log_ = nullptr;
   std::int64_t metrics_bytes_ = 0;
   std::vector<char> line_;
-  std::string metrics_path_, unwritten_;          ///< unwritten_: keep_on: lines that come before the next one
+  std::string metrics_path_;
   std::unique_ptr<ProgressLine> logged_, shown_;  ///< shown_: on the terminal
   bool terminal_ = false, progress_shown_ = false;
-  bool attacks_told_ = false;  ///< of any step in this clock, since the record's last cut
+  bool attacks_told_ = false;  ///< true if any step in this clock had attacks, since the record's last cut
 };
 
 /// Reads folder/metrics.jsonl and writes folder/results.h5 (sealed, readable with h5py):
@@ -232,9 +230,9 @@ class Report {
 void write_results(const RunFacts& facts);
 
 /// Draws a run's folder through gnuplot into folder/plots/: accuracies, losses with the learning rate, and p per layer,
-/// against epochs; seconds by phase and rank. Each picture has its .gp script and .csv data beside it. format: "svg" or
-/// "png". Returns the paths of the pictures. p is left out where it is 1 throughout, or for less than 2 steps or
-/// layers. Error(data): no run there. Error(usage): format. Error(device): gnuplot is missing or fails; the scripts are
+/// against epochs; seconds by phase and rank. Each picture has its .gp script and .csv data beside it. format: "svg",
+/// "png" or "pdf". Returns the paths of the pictures. p is left out where it is 1 throughout.
+/// Error(data): no run there. Error(usage): format. Error(device): gnuplot is missing or fails; the scripts are
 /// written all the same.
 [[nodiscard]] std::vector<std::string> plot_run(const std::string& folder, const std::string& format);
 
@@ -249,7 +247,7 @@ void write_results(const RunFacts& facts);
 
 struct EvaluationPictures {
   std::vector<std::string> paths;
-  std::vector<std::string> remarks;  ///< what could not be drawn, and why
+  std::vector<std::string> remarks;  ///< pictures that could not be drawn, and why
 };
 
 /// Draws what `eval --out` has written: which classes are taken for which, accuracy by class with confidence intervals,
@@ -283,7 +281,7 @@ struct LineChart {
   std::vector<std::string> lines;
   std::vector<double> x;       ///< powers of two are marked
   std::vector<double> values;  ///< [x][lines], above 0; NaN: no point
-  /// Where the values' axis begins; 0: the axis is logarithmic where values differ ten times.
+  /// Start of the values' axis; 0: the axis is logarithmic where values differ ten times.
   double from = 0;
 };
 

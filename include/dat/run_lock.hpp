@@ -22,7 +22,7 @@ class RunLock {
   RunLock& operator=(const RunLock&) = delete;
 
   /// A file system may have no locks (Lustre without `flock`, NFS): then there is none here, and this is a warning that
-  /// says so. What holds a second process back is gone; that one of the two ends is up to require_alone().
+  /// says so. The lock that holds a second process back is gone; that one of the two ends is up to require_alone().
   [[nodiscard]] const std::string& warning() const { return warning_; }
 
  private:
@@ -36,10 +36,10 @@ class RunLock {
 /// Error(io).
 [[nodiscard]] std::string make_new_folder(const std::string& wanted);
 
-/// Before each line that is added to a file of which this process has read, or written, all `bytes` bytes, and before
-/// it is cut: Error(usage) where it has another length now, or is not the file at `path` any more. Then another process
-/// writes there, too; both together would mix their lines, and neither could go on from them. It needs no lock, no
-/// clock and no name of a host: of two processes, one adds first. What happens between the look and the write is not
+/// Checks before each line that is added to a file of which this process has read, or written, all `bytes` bytes, and
+/// before it is cut: Error(usage) where it has another length now, or is not the file at `path` any more. Then another
+/// process writes there, too; both together would mix their lines, and neither could go on from them. It needs no lock,
+/// no clock and no name of a host: of two processes, one adds first. Changes between the look and the write are not
 /// seen, nor what a network file system keeps back. Error(io): the file cannot be looked at, or what was written is not
 /// there.
 void require_alone(int file, std::int64_t bytes, const std::string& path);

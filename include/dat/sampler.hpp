@@ -6,8 +6,8 @@
 
 namespace dat {
 
-/// How batches are mixed from a labelled set, samples [0, labelled), and an extra set behind it, samples [labelled,
-/// labelled + extra). Images are dealt out in groups, whose first images are labelled; a pool has groups of one image.
+/// Mixture of batches of a labelled set, samples [0, labelled), and an extra set after it, samples [labelled, labelled
+/// + extra). Images are dealt out in groups, whose first images are labelled; a pool has groups of one image.
 struct Mix {
   /// A pool of `samples` samples, which is not mixed.
   Mix(std::int64_t samples) : labelled(samples) {}
@@ -28,12 +28,11 @@ struct Mix {
 /// 1. Error(usage): something else.
 [[nodiscard]] double read_mix(const std::string& word);
 
-/// How an epoch is shared out among ranks, steps and micro-batches. With M = ranks * (batch / micro_batch), the epoch
-/// has the next multiple of M entries, the first samples coming again at its end. So every step of every rank, the last
-/// and shorter one too, has the same number of micro-batches, all of one size. A batch larger than a rank's share is
-/// cut to this share: its micro-batches become smaller, and fewer only where there would be less than one image for
-/// each. In a mix all this holds for groups instead of samples; an epoch has as many groups as give each labelled image
-/// once.
+/// Division of an epoch among ranks, steps and micro-batches. With M = ranks * (batch / micro_batch), the epoch has the
+/// next multiple of M entries, the first samples coming again at its end. So every step of every rank, the last and
+/// shorter one too, has the same number of micro-batches, all of one size. A batch larger than a rank's share is cut to
+/// this share: its micro-batches become smaller, and fewer only where there would be less than one image for each. In a
+/// mix all this holds for groups instead of samples; an epoch has as many groups as give each labelled image once.
 struct EpochPlan {
   /// micro_batch: a divisor of `batch`, or 0: the whole batch; a multiple of the mix's group.
   EpochPlan(const Mix& mix, int ranks, int batch, int micro_batch);
@@ -48,9 +47,9 @@ struct EpochPlan {
   [[nodiscard]] int last_batch() const { return static_cast<int>(per_rank - (steps() - 1) * batch); }
 };
 
-/// Which samples a rank sees, in which order (torch.utils.data.DistributedSampler, shuffle, drop_last = False): a
-/// permutation of N, wrapped around as EpochPlan says; rank r takes entries r, r + ranks, ... A batch is the next
-/// `batch` of these entries; the last batch of an epoch may be shorter.
+/// Samples that a rank sees, in order (torch.utils.data.DistributedSampler, shuffle, drop_last = False): a permutation
+/// of N, wrapped around as EpochPlan says; rank r takes entries r, r + ranks, ... A batch is the next `batch` of these
+/// entries; the last batch of an epoch may be shorter.
 ///
 /// A batch is dealt out to its micro-batches like cards, so that micro-batch m of all ranks' micro-batches holds the
 /// entries congruent to m: R ranks with one micro-batch see what 1 rank with R micro-batches sees.
@@ -83,7 +82,7 @@ class Sampler {
   int ranks_, rank_;
   std::uint64_t seed_;
   std::int64_t extra_entries_;  ///< extra entries of an epoch
-  /// Where the epoch begins in the permutation of the extra set, and the number of this permutation.
+  /// Start of the epoch in the permutation of the extra set, and the number of this permutation.
   std::int64_t extra_first_ = 0, extra_number_ = -1;
   std::vector<Card> deck_, extra_;
 };

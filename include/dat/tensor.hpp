@@ -16,8 +16,8 @@ enum class DType : std::uint8_t { f32, f16, bf16, u8 };
 
 [[nodiscard]] constexpr std::size_t size_of(DType type) { return type == DType::f32 ? 4 : type == DType::u8 ? 1 : 2; }
 
-/// How the activations of one sample lie in memory: [c/block][h][w][block]. block = 1 is CHW, block = c is HWC,
-/// block = 16 is the blocked layout of CPU libraries. The backend decides; point-wise kernels only ask for `channel`.
+/// Layout of the activations of one sample in memory: [c/block][h][w][block]. block = 1 is CHW, block = c is HWC, block
+/// = 16 is the blocked layout of CPU libraries. The backend decides; point-wise kernels only ask for `channel`.
 struct Layout {
   int c = 0, h = 0, w = 0, block = 1;
 
@@ -33,7 +33,7 @@ struct Layout {
   [[nodiscard]] DAT_HD std::int64_t offset(std::int64_t n, int channel, int y, int x) const {
     return (((n * (c / block) + channel / block) * h + y) * w + x) * block + channel % block;
   }
-  /// Of element p of image n, counted in CHW order whatever the layout: what random numbers are drawn by.
+  /// Offset of element p of image n, counted in CHW order whatever the layout: random numbers are drawn by it.
   [[nodiscard]] DAT_HD std::int64_t offset_chw(std::int64_t n, std::int64_t p) const {
     if (block == 1) return n * elements() + p;
     const int element = static_cast<int>(p), hw = h * w;
@@ -54,7 +54,7 @@ struct Tensor {
   [[nodiscard]] std::int64_t elements() const { return n * layout.elements(); }
 };
 
-/// Where an augmented image is cut from the zero-padded original, and whether it is mirrored. {0, 0, 0}: as it is.
+/// Place of an augmented image in the zero-padded original, and whether it is mirrored. {0, 0, 0}: the original.
 struct Crop {
   /// Corner of the cut, relative to the original: from -padding to that of the cut in the other corner.
   std::int16_t top = 0, left = 0;
@@ -71,11 +71,12 @@ struct PgdUpdate {
 
 enum class DeviceKind : std::uint8_t { cpu, cuda };
 
-/// Where a kernel runs: the kind, and the stream it is queued on (null on the CPU, where calls return when done).
+/// Device of a kernel: its kind, and the stream on which it is queued (null on the CPU, where calls return when done).
 struct Device {
   DeviceKind kind = DeviceKind::cpu;
   void* stream = nullptr;
-  const double* when = nullptr;  ///< on a GPU: kernels do nothing where it is 0 once they run; null: they always run
+  const double* when =
+      nullptr;  ///< flag on a GPU: kernels do nothing where it is 0 once they run; null: they always run
 };
 
 }  // namespace dat

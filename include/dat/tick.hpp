@@ -5,7 +5,8 @@
 
 namespace dat {
 
-/// How often the main thread has said that it gets on. The hang watch (--comm-timeout) looks at it from another thread.
+/// Number of times that the main thread has reported progress. The hang watch (--comm-timeout) looks at it from another
+/// thread.
 inline std::atomic<std::uint64_t> ticks{0};
 /// Set in the main thread by the hang watch: what other threads do says nothing about whether this one hangs.
 inline thread_local bool ticking = false;

@@ -63,7 +63,7 @@ case $study in
   p_min)
     # TU Delft's 1.25e-2 is 0.5 here, where p is the probability of a layer; their 1.25e-1 leaves out no layer at all.
     task all "$whole" 1 "${delft[@]}" --batch "$batch" --selector all
-    for p in 0.5 0.05 0.005 0.0005; do task "p_min-$p" "$whole" 1 "${delft[@]}" --batch "$batch" --p-min "$p"; done
+    for p in 0.5 0.05 0.005 0.0005; do task "p_min-$p" "$whole" 1 "${delft[@]}" --batch "$batch" --selector "exp3:p_min=$p"; done
     ;;
   nodes)
     for n in "$half" "$whole"; do
@@ -77,7 +77,7 @@ case $study in
       task "bandit-$budget" "$whole" 1 "${delft[@]}" --batch "$batch" --budget "$budget"
       # The lowest probability is all but budget / layers: an even draw.
       task "even-$budget" "$whole" 1 "${delft[@]}" --batch "$batch" --budget "$budget" \
-        --p-min "$(awk "BEGIN { print 0.9999 * $budget / 54 }")"
+        --selector "exp3:p_min=$(awk "BEGIN { print 0.9999 * $budget / 54 }")"
     done
     ;;
   strong) for n in "${ranks[@]}"; do task "strong-$n" "$n" 1 "${scaling[@]}" --batch $((batch / n)); done ;;

@@ -14,7 +14,8 @@ constexpr double kSquareGain = 0.002, kStepsGain = 0.02;
 constexpr int kMoreSteps = 5;
 
 [[nodiscard]] Alarm square_alarm(const std::vector<AttackFigure>& figures, const SequenceResult* sequence) {
-  // Of all that climb a gradient alike; in a sequence behind others, which makes them no worse than they are alone.
+  // Figures of all attacks that climb a gradient alike; in a sequence after others, which makes them no worse than they
+  // are alone.
   std::optional<double> apgd, gain;
   const auto see = [&](double before, double square) { gain = std::max(gain.value_or(-1), before - square); };
   if (sequence != nullptr)
@@ -55,9 +56,9 @@ constexpr int kMoreSteps = 5;
   return alarm;
 }
 
-/// Whether these are the same attack, the second with many more steps.
+/// Returns whether these are the same attack, the second with many more steps.
 [[nodiscard]] bool more_steps(const std::string& few, const std::string& many) {
-  const AttackWord one = read_attack_word(few, 0), other = read_attack_word(many, 0);
+  const AttackWord one = read_attack_word(few), other = read_attack_word(many);
   return one.name.starts_with("pgd") && one.name == other.name && one.loss == other.loss &&
          other.steps >= kMoreSteps * one.steps;
 }
@@ -76,7 +77,7 @@ constexpr int kMoreSteps = 5;
   for (const AttackFigure& few : figures)
     for (const AttackFigure& many : figures)
       if (more_steps(few.attack, many.attack)) see(few.attack, many.attack, few.accuracy - many.accuracy);
-  // What the longer one breaks behind the shorter one, it leaves less at least.
+  // Lower bound of the difference: the images that the longer one breaks after the shorter one.
   if (sequence != nullptr)
     for (std::size_t k = 2; k < sequence->rows.size(); ++k)
       for (std::size_t j = 1; j < k; ++j) {

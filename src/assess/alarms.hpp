@@ -14,7 +14,7 @@ struct Alarm {
   std::string name;
   State state = State::not_tested;
   std::string text;      ///< raised: what was seen, and what to do; not tested: what would test it
-  bool matters = false;  ///< not tested: an attack was run whose figure it would put in doubt
+  bool matters = false;  ///< true: not tested, though an attack was run whose figure it would put in doubt
 };
 
 /// Accuracy under one attack, on all images.

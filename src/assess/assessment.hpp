@@ -10,7 +10,7 @@
 
 namespace dat {
 
-/// What a network is worth on some sets of images, under the attacks of evaluations.
+/// Accuracy of a network on some sets of images, under the attacks of evaluations.
 class Assessment {
  public:
   /// dealing: how images are dealt to the ranks.

@@ -38,7 +38,7 @@ Classes classes_of(const Checkpoint& checkpoint, const std::string& path) {
   Classes classes{static_cast<int>(head->shape[0]), {}};
   if (const auto names = checkpoint.texts.find("class_names"); names != checkpoint.texts.end()) {
     classes.names = class_names_of(names->second);
-    if (std::ssize(classes.names) != classes.count) classes.names.clear();  // of a version that kept names of two lines
+    if (std::ssize(classes.names) != classes.count) classes.names.clear();  // a version kept names of two lines
   }
   return classes;
 }

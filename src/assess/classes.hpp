@@ -8,7 +8,7 @@
 
 namespace dat {
 
-/// A network's classes, as its head and its training data tell.
+/// A network's classes, as its head and its training data name them.
 struct Classes {
   int count = 0;
   std::vector<std::string> names;  ///< empty: unknown

@@ -17,10 +17,9 @@ std::string reach_warning(const std::string& name, const Attack& attack, BallNor
 
 EvaluationAttacks::EvaluationAttacks(const EvaluationOptions& options) : norm_(options.norm), eps_(options.eps) {
   for (const std::string& text : options.attacks) {
-    const AttackWord word = read_attack_word(text, options.steps);
+    const AttackWord word = read_attack_word(text);
     auto attack = attacks().at(word.name)(evaluation_options(word, norm_, eps_, options.alpha, options.classes));
-    const int restarts = attack->random() ? options.restarts : 1;
-    members_.push_back({word.text(), std::move(attack), restarts});
+    members_.push_back({word.text(), std::move(attack), word.restarts});
   }
 }
 
@@ -104,7 +103,7 @@ EvaluationResult Evaluator::run(const EvaluationAttacks& attacks, std::uint64_t 
   for (std::size_t k = 0; k < attacks.members().size(); ++k) result.attacked.push_back(outcome());
 
   std::vector<double> breaking(host_loss_.size());  // the highest loss with which an image was classified wrong
-  // What was measured last, of the k-th image of the batch, where it is worse than what is there.
+  // Keeps the last measurement of the k-th image of the batch, where it is worse than the one kept so far.
   const auto fold = [&](std::size_t k, EvaluationResult::Outcome& worst, bool first) {
     const auto id = static_cast<std::size_t>(batch_.ids[k]);
     const double loss = host_loss_[k], correct = host_correct_[k];

@@ -12,14 +12,12 @@
 
 namespace dat {
 
-/// What an evaluation attacks with: words as --eval takes them, and the settings that all its attacks have in common.
+/// Attacks of an evaluation: words as --eval takes them, and the settings that all its attacks share.
 struct EvaluationOptions {
   std::vector<std::string> attacks;
   BallNorm norm = BallNorm::linf;
   double eps = 8.0 / 255;
   double alpha = 0;  ///< step size; 0: the attack's own
-  int steps = 10;    ///< steps of a word that names none
-  int restarts = 1;  ///< random starts, the worst of which counts for each image
   int classes = 10;  ///< classes of the network
 };
 
@@ -40,7 +38,7 @@ class EvaluationAttacks {
   [[nodiscard]] const std::vector<Member>& members() const { return members_; }
   [[nodiscard]] BallNorm norm() const { return norm_; }
   [[nodiscard]] double eps() const { return eps_; }
-  /// Of all of the attacks.
+  /// Needs of all of the attacks.
   [[nodiscard]] Needs needs() const;
   /// A sentence for each attack that cannot reach the border of its ball, and so flatters the network, or that is made
   /// in another form because of the number of classes.
@@ -52,7 +50,7 @@ class EvaluationAttacks {
   std::vector<Member> members_;
 };
 
-/// What an evaluation found out about each image. All arrays are [samples of the set], in its order, on all ranks.
+/// Results of an evaluation for each image. All arrays are [samples of the set], in its order, on all ranks.
 struct EvaluationResult {
   struct Outcome {
     /// Attacked: loss of the worst restart; 1 where the image is right after all restarts.
@@ -73,19 +71,19 @@ struct EvaluationResult {
   [[nodiscard]] std::vector<EvaluationRecord> records(const EvaluationAttacks& attacks) const;
 };
 
-/// Accuracy on a data set, clean and attacked, spread over the ranks; every sample counts once. What is found out about
-/// an image does not depend on the ranks or on the image's neighbours in a batch: the runs of an attack (Attack::runs)
-/// behind the run that breaks the image do not count, whether or not they are made for other images.
+/// Accuracy on a data set, clean and attacked, spread over the ranks; every sample counts once. The result for an image
+/// does not depend on the ranks or on the image's neighbours in a batch: the runs of an attack (Attack::runs) after the
+/// run that breaks the image do not count, whether or not they are made for other images.
 class Evaluator {
  public:
-  /// How samples are dealt to the ranks. samples: rank r takes samples r, r + ranks, ... batches: the set is cut into
+  /// Distribution of samples to the ranks. samples: rank r takes samples r, r + ranks, ... batches: the set is cut into
   /// batches of as many samples as the device takes at once, and rank r takes batches r, r + ranks, ..., so that any
   /// number of ranks computes the same batches.
   enum class Dealing : std::uint8_t { samples, batches };
   /// all: the dataset's pixels on the device, or null.
   Evaluator(Communicator& world, const Dataset& dataset, const std::uint8_t* all, Buffers& images,
             FrozenView& objective, Dealing dealing = Dealing::samples);
-  /// **Collective.** `progress`, where it is given, is told the number of images of this rank that are done.
+  /// **Collective.** `progress`, where it is given, is called with the number of images of this rank that are done.
   [[nodiscard]] EvaluationResult run(const EvaluationAttacks& attacks, std::uint64_t seed,
                                      const std::function<void(std::int64_t)>& progress = {});
   [[nodiscard]] const Dataset& dataset() const { return dataset_; }

@@ -30,7 +30,7 @@ namespace fs = std::filesystem;
   return verdict_of(finite, images, split_images);
 }
 
-/// What a sequence has found out, by attack.
+/// Results of a sequence, by attack.
 [[nodiscard]] Json json_of(const SequenceRun& sequence, const SequenceResult& result) {
   Json all = {{"name", sequence.sequence().name},
               {"title", sequence.sequence().title},
@@ -54,7 +54,7 @@ namespace fs = std::filesystem;
   return all;
 }
 
-/// What a sequence has found out about each image.
+/// Adds the results of a sequence for each image.
 void add_images(Json& each, const std::string& name, const SequenceResult& result) {
   Json found;
   for (const SequenceResult::Image& image : result.images) {
@@ -121,7 +121,7 @@ void add_images(Json& each, const std::string& name, const EvaluationResult::Out
   each[name + "_prediction"] = std::vector<int>(one.prediction.begin(), one.prediction.end());
 }
 
-/// What a person should know of a sequence's result, in lines.
+/// Results of a sequence for people, in lines.
 [[nodiscard]] std::string text_of(const SequenceRun& run, const SequenceResult& result) {
   const AttackSequence& sequence = run.sequence();
   std::string text = fmt::format("  {:<8} accuracy {:.4f}", sequence.name, result.accuracy());
@@ -203,7 +203,7 @@ std::string EvaluationReport::text() const {
       weights_text(subject_.weights),
       subject_.noise == 0
           ? ""
-          : fmt::format(", under noise of deviation {:g}, {} of each", subject_.noise,
+          : fmt::format(", under noise of standard deviation {:g}, {} of each", subject_.noise,
                         subject_.noise_samples == 1 ? "one copy" : fmt::format("{} copies", subject_.noise_samples)));
   text += figures("clean", mean(result_.clean.correct), mean(result_.clean.loss)) + "\n";
   for (const EvaluationRecord& r : records_) {

@@ -11,26 +11,26 @@
 
 namespace dat {
 
-/// What an evaluation was of.
+/// Subject of an evaluation.
 struct EvaluationSubject {
-  std::string checkpoint;  ///< as it was named
-  std::int64_t step = 0;   ///< of the checkpoint
+  std::string checkpoint;  ///< name of the checkpoint, as given
+  std::int64_t step = 0;   ///< step of the checkpoint
   std::string weights = "raw", weights_hash;
   Classes classes;
   std::vector<std::string> data;
   std::string split;
-  std::int64_t split_images = 0;  ///< of the whole split
+  std::int64_t split_images = 0;  ///< images of the whole split
   std::string list;               ///< the file that names the images; empty: none
   std::uint64_t seed = 1;
   BallNorm norm = BallNorm::linf;
   double eps = 0;
   bool eps_given = false;  ///< else it is the training's
-  double noise = 0;        ///< deviation of the noise that the network sees; 0: none
+  double noise = 0;        ///< standard deviation of the noise that the network sees; 0: none
   int noise_samples = 1;   ///< copies of each image under noise
 };
 
-/// What an evaluation has found out, for its file and for a person: results by attack, by class and by image, and the
-/// alarms that they raise.
+/// Results of an evaluation, for its file and for people: by attack, by class and by image, and the alarms that they
+/// raise.
 class EvaluationReport {
  public:
   /// sequence, with its result: null without one. All of it must outlive the report.

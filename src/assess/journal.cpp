@@ -55,7 +55,7 @@ Journal::Journal(std::string path, const std::string& kind, const Facts& facts) 
   file_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   require(file_ >= 0, ExitCode::io, "cannot read and write ", path_, ": ", system_reason(errno));
   std::string text = read_all();
-  // Behind the last line break is what a killed writer has left; before it, there may be what a failing disk has.
+  // Text after the last line break is left by a killed writer; before it, a failing disk may have left anything.
   std::size_t end = text.rfind('\n') + 1;
   if (end > 0) {
     const std::size_t last = end < 2 ? 0 : text.rfind('\n', end - 2) + 1;
@@ -153,7 +153,7 @@ void read_lines(const std::string& lines, const std::string& name,
     try {
       read(line);
     } catch (const std::exception& error) {
-      fail(ExitCode::data, name, ": line ", number, " is damaged: ", error.what(), "; remove it and all behind it");
+      fail(ExitCode::data, name, ": line ", number, " is damaged: ", error.what(), "; remove it and all after it");
     }
   }
 }

@@ -11,7 +11,7 @@
 
 namespace dat {
 
-/// What one run of an attack has made of one image. Ranks exchange it as it lies in memory.
+/// Result of one run of an attack on one image. Ranks exchange it as it lies in memory.
 struct ImageOutcome {
   static constexpr std::int32_t kNotFinite = 1;     ///< a logit is not finite
   static constexpr std::int32_t kOutside = 2;       ///< the image is outside of the ball, or of [0, 1]
@@ -24,7 +24,7 @@ struct ImageOutcome {
   friend bool operator==(const ImageOutcome&, const ImageOutcome&) = default;
 };
 
-/// What one run of an attack has made of a group of images: a line of the journal.
+/// Results of one run of an attack on a group of images: a line of the journal.
 struct JournalEntry {
   int stage = 0;       ///< number of the run in the sequence, all runs of all attacks counted; 0: the clean images
   double seconds = 0;  ///< seconds that rank 0 took for the group
@@ -34,7 +34,7 @@ struct JournalEntry {
   friend bool operator==(const JournalEntry&, const JournalEntry&) = default;
 };
 
-/// What an evaluation has found out so far, on disk, so that a killed evaluation goes on: a line of JSON that says what
+/// Results of an evaluation so far, on disk, so that a killed evaluation continues: a line of JSON that says what
 /// decides about the results, and one more line for each group of images, each written in one write. Nothing but the
 /// end of the file is ever changed.
 class Journal {
@@ -49,7 +49,7 @@ class Journal {
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;
 
-  /// The lines behind the first one, as they were found.
+  /// The lines after the first one, as they were found.
   [[nodiscard]] const std::string& found() const { return found_; }
   /// Adds a line, a JSON value without its line break, which is on disk when this returns. Error(usage), as
   /// require_alone(). Error(io).
@@ -61,11 +61,11 @@ class Journal {
 
   std::string path_, found_;
   int file_ = -1;
-  std::int64_t bytes_ = 0;  ///< of the file
+  std::int64_t bytes_ = 0;  ///< length of the file
 };
 
-/// What decides about what a network computes of these images: a journal's facts. training: a hash of the options of
-/// the network's training.
+/// Facts that decide about a network's results for these images, for a journal. training: a hash of the options of the
+/// network's training.
 [[nodiscard]] Facts facts_of_network(Replica& replica, const std::string& training, const Dataset& images);
 
 /// Error(usage): a folder for what an evaluation or a certification (`what`) writes is that of a training, or of the

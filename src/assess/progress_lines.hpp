@@ -14,11 +14,11 @@ class ProgressLines {
   /// images: of rank 0. interval: seconds between lines.
   ProgressLines(std::int64_t images, double interval) : images_(images), interval_(interval), begin_(Clock::now()) {}
 
-  /// So many images are done.
+  /// Reports that `done` images are done.
   void operator()(std::int64_t done);
-  /// So much is done, in words, and as a part of all; what was done before the first call took no time.
+  /// Reports progress, in words, and as a part of all; what was done before the first call took no time.
   void operator()(const std::string& what, double part);
-  /// Of an attack of a sequence, as if it broke no more images.
+  /// Reports the progress of an attack of a sequence, as if it broke no more images.
   void operator()(const SequenceEvaluator::Progress& now);
 
  private:
@@ -27,7 +27,7 @@ class ProgressLines {
 
   std::int64_t images_;
   double interval_, last_ = 0;  ///< seconds
-  double first_part_ = -1;      ///< that was done at the first call; -1: there was none
+  double first_part_ = -1;      ///< part that was done at the first call; -1: there was none
   Clock::time_point begin_;
 };
 

@@ -14,8 +14,8 @@ namespace dat {
 
 namespace {
 
-/// How far outside of the ball rounding may leave an image. That of x_adv's pixels, of 2^-25 each time, may add up in
-/// L2; that of L2's own arithmetic is a part of eps.
+/// Distance from the ball at which rounding may leave an image. Rounding of x_adv's pixels, 2^-25 each time, may add up
+/// in L2; rounding in L2's own arithmetic is a part of eps.
 [[nodiscard]] double slack(BallNorm norm, double eps, std::size_t pixels) {
   constexpr double kSlack = 1e-6;
   return norm == BallNorm::linf ? kSlack
@@ -24,7 +24,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// What is known of each image: how many stages are behind it, and what has become of it.
+/// State of each image: the number of stages that it has passed, and its outcome.
 class Ledger {
  public:
   Ledger(const Dataset& dataset, const SequenceAttacks& attacks)
@@ -35,8 +35,8 @@ class Ledger {
 
   /// Error(data): an entry that cannot be.
   void enter(const JournalEntry& entry) {
-    require(entry.stage >= 0 && entry.stage < attacks_.stages(), ExitCode::data, "the journal tells of run ",
-            entry.stage, ", which the sequence does not have; remove the journal to begin anew");
+    require(entry.stage >= 0 && entry.stage < attacks_.stages(), ExitCode::data, "the journal has run ", entry.stage,
+            ", which the sequence does not have; remove the journal to begin anew");
     std::size_t attack = attacks_.members().size() - 1;
     while (attacks_.members()[attack].first_stage > entry.stage) --attack;
     const int run = entry.stage - attacks_.members()[attack].first_stage;
@@ -46,7 +46,8 @@ class Ledger {
       const std::int64_t id = entry.images[i];
       const auto at = static_cast<std::size_t>(id);
       require(id >= 0 && id < dataset_.size() && result_.images[at].robust() && stages_[at] == entry.stage,
-              ExitCode::data, "the journal tells of image ", id, " what cannot be; remove the journal to begin anew");
+              ExitCode::data, "the journal has a result for image ", id,
+              " that cannot be; remove the journal to begin anew");
       ++stages_[at];
       const ImageOutcome& outcome = entry.outcomes[i];
       const bool broken = outcome.prediction != dataset_.label(id);
@@ -69,7 +70,7 @@ class Ledger {
       if (result_.images[at].robust() && stages_[at] == stage) all.push_back(static_cast<std::int64_t>(at));
     return all;
   }
-  /// How many images this stage has been run on.
+  /// Number of images on which this stage has been run.
   [[nodiscard]] std::int64_t past(int stage) const {
     return std::count_if(stages_.begin(), stages_.end(), [&](int behind) { return behind > stage; });
   }
@@ -91,7 +92,7 @@ class Ledger {
  private:
   const Dataset& dataset_;
   const SequenceAttacks& attacks_;
-  std::vector<int> stages_;  ///< behind each image
+  std::vector<int> stages_;  ///< stages that each image has passed
   SequenceResult result_;
 };
 
@@ -122,7 +123,7 @@ SequenceAttacks::SequenceAttacks(const AttackSequence& sequence, BallNorm norm, 
   };
   add({"none"}, 1, "clean");
   for (const AttackSequence::Member& member : sequence.members)
-    add(read_attack_word(member.attack, 1), member.restarts, member.attack);
+    add(read_attack_word(member.attack), member.restarts, member.attack);
 }
 
 Needs SequenceAttacks::needs() const {
@@ -254,7 +255,7 @@ JournalEntry SequenceEvaluator::attack_group(const Member& member, int run, Ball
     attack(member, run, options.seed);
     SampleLoss* const climbed = objective_.loss;
     confirm(norm, eps);
-    // That of the cross-entropy is looked at once, before all attacks.
+    // Gradients of the cross-entropy are looked at once, before all attacks.
     const bool other_loss = run == 0 && member.name.starts_with("apgd") && climbed != cross_entropy;
     if (member.first_stage == 0 || other_loss) flag_zero_gradients(climbed);
   }
@@ -350,11 +351,11 @@ void SequenceEvaluator::hand_over_broken(int count, int most, const Options& opt
   const Layout& layout = images_.layout;
   std::vector<float> pixels(static_cast<std::size_t>(layout.elements()));
   const auto size = static_cast<std::int64_t>(sizeof(std::int64_t) + pixels.size() * sizeof(float));
-  // What rank 0 takes at a time from all ranks together.
+  // Bytes that rank 0 takes at a time from all ranks together.
   constexpr std::int64_t kBytes = 1 << 28;
   const int piece = static_cast<int>(std::clamp<std::int64_t>(kBytes / (size * world_.size()), 1, most));
   for (int first = 0; first < most; first += piece) {
-    std::string mine;  // of each image its number, then its pixels
+    std::string mine;  // number and pixels of each image
     const auto append = [&](const auto& value) { mine.append(reinterpret_cast<const char*>(&value), sizeof value); };
     for (int k = first; k < std::min(first + piece, count); ++k) {
       const auto at = static_cast<std::size_t>(k);

@@ -15,10 +15,10 @@
 
 namespace dat {
 
-/// How many images go through the network at a time while a sequence runs: 64 on a CPU, 256 on a GPU, and of a network
-/// with many activations a half, a quarter, ... of that. The number depends on nothing else, not on --batch, the ranks
-/// or the memory, so that what a library computes of an image never depends on the other images. Fewer may be wanted of
-/// a pass (FrozenProgram::forward).
+/// Number of images that go through the network at a time while a sequence runs: 64 on a CPU, 256 on a GPU, and of a
+/// network with many activations a half, a quarter, ... of that. The number depends on nothing else, not on --batch,
+/// the ranks or the memory, so that what a library computes of an image never depends on the other images. Fewer may be
+/// wanted of a pass (FrozenProgram::forward).
 [[nodiscard]] int sequence_micro_batch(bool gpu, const Graph& network);
 
 /// The attacks of a sequence, planned.
@@ -33,12 +33,12 @@ class SequenceAttacks {
     int runs;         ///< restarts included
     int first_stage;  ///< number of the member's first run in the sequence
   };
-  /// The attacks in order, behind a first member "clean", which is no attack.
+  /// The attacks in order, after a first member "clean", which is no attack.
   [[nodiscard]] const std::vector<Member>& members() const { return members_; }
   [[nodiscard]] int stages() const { return members_.back().first_stage + members_.back().runs; }
   [[nodiscard]] BallNorm norm() const { return norm_; }
   [[nodiscard]] double eps() const { return eps_; }
-  /// Of all of the attacks.
+  /// Needs of all of the attacks.
   [[nodiscard]] Needs needs() const;
   /// Sentences for the user: what attacks have put in place of what the number of classes does not allow, and which
   /// attacks cannot reach the border of the ball; each sentence once.
@@ -50,7 +50,7 @@ class SequenceAttacks {
   std::vector<Member> members_;
 };
 
-/// What a sequence has found out about a set. All ranks have equal results, but for seconds, which are rank 0's.
+/// Results of a sequence on a set. All ranks have equal results, but for seconds, which are rank 0's.
 struct SequenceResult {
   static constexpr int kRobust = -1;
   struct Image {
@@ -62,7 +62,7 @@ struct SequenceResult {
     [[nodiscard]] bool robust() const { return broken_by == kRobust; }
     friend bool operator==(const Image&, const Image&) = default;
   };
-  struct Row {  ///< of an attack; the first one of the clean images
+  struct Row {  ///< row of an attack; the first one is of the clean images
     std::string attack;
     int runs = 1;
     /// Images that were attacked; of these, images that were classified wrong afterwards.
@@ -71,7 +71,7 @@ struct SequenceResult {
     /// they are classified right. The row of the clean images counts for the cross-entropy; other losses are looked at
     /// for APGD alone.
     std::int64_t zero_gradients = 0;
-    double accuracy = 0;  ///< part of all images that is classified right behind the attack
+    double accuracy = 0;  ///< part of all images that is classified right after the attack
     double seconds = 0;   ///< seconds of the attack, over restarts
   };
   std::vector<Image> images;
@@ -87,7 +87,7 @@ struct SequenceResult {
 [[nodiscard]] std::vector<std::string> network_warnings(const std::vector<std::vector<float>>& passes,
                                                         const std::vector<std::int32_t>& labels);
 
-/// What has become of an image in [0, 1], by its logits, the clean and the attacked pixels.
+/// Outcome of an attack on an image in [0, 1], from its logits, the clean and the attacked pixels.
 [[nodiscard]] ImageOutcome outcome_of(std::span<const float> logits, std::span<const float> clean,
                                       std::span<const float> attacked, BallNorm norm, double eps);
 
@@ -113,9 +113,9 @@ class SequenceEvaluator {
   };
   struct Options {
     std::uint64_t seed = 1;
-    std::vector<JournalEntry> found{};  ///< what was done before the interruption, equal on all ranks
+    std::vector<JournalEntry> found{};  ///< entries that were done before the interruption, equal on all ranks
     bool images_wanted = false;         ///< options.broken is to be given the images that attacks have broken
-    // On rank 0, after each group of images; null: nobody is told. Images come before the entry that knows of them.
+    // On rank 0, after each group of images; null: nobody. Images come before the entry that knows of them.
     std::function<void(std::int64_t image, const float* pixels)> broken{};  ///< [size][size][channels]
     std::function<void(const JournalEntry&)> entry{};
     std::function<void(const Progress&)> progress{};

@@ -30,7 +30,7 @@ class AdversarialImages {
 
   /// Keeps a broken image; pixels: [size][size][channels]. Error(io).
   void keep(std::int64_t image, const float* pixels);
-  /// What was kept so far is on disk when this returns. Error(io).
+  /// Brings all that was kept so far to the disk before it returns. Error(io).
   void sync();
   /// Writes adversarial.h5, sealed: images float32 [N, size, size, channels] in [0, 1], clean where no attack has
   /// broken them; clean uint8, all images clean; label, robust. Removes adversarial.part. Error(io).

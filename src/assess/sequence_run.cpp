@@ -56,7 +56,7 @@ void SequenceRun::open(const std::string& folder, const std::string& training) {
                            Journal((path / "sequence.journal").string(), "attack sequence", facts(training))});
   if (const std::string& warning = folder_->lock.warning(); !warning.empty()) say("warning: " + warning);
   std::error_code ignored;
-  if (folder_->journal.found().empty())  // what an evaluation before has left is not this one's
+  if (folder_->journal.found().empty())  // files that an earlier evaluation has left are not this one's
     for (const char* stale : {"adversarial.h5", "adversarial.part", "results.h5", "eval.json"})
       fs::remove(path / stale, ignored);
   if (!options_.save_adversarial) return;
@@ -74,7 +74,7 @@ void SequenceRun::tell(const std::vector<JournalEntry>& found) {
   for (const std::string& notice : attacks_.notices()) say(notice);
   if (!sequence_.remark.empty()) say(sequence_.name + ": " + sequence_.remark);
   if (!options_.quiet && !found.empty())
-    say("goes on behind " + std::to_string(found.size()) + " groups of images in " + folder_->path +
+    say("goes on after " + std::to_string(found.size()) + " groups of images in " + folder_->path +
         "/sequence.journal");
 }
 

@@ -13,7 +13,7 @@
 namespace dat {
 
 /// An evaluation's sequence of attacks: what it attacks with, the folder where it goes on after an interruption and
-/// leaves its results, and what a person is told meanwhile.
+/// leaves its results, and its messages for people meanwhile.
 class SequenceRun {
  public:
   struct Options {
@@ -30,7 +30,7 @@ class SequenceRun {
 
   [[nodiscard]] const AttackSequence& sequence() const { return sequence_; }
   [[nodiscard]] const SequenceAttacks& attacks() const { return attacks_; }
-  /// What some forward passes have said about the network; on rank 0, after run().
+  /// Warnings about the network that some forward passes have given; on rank 0, after run().
   [[nodiscard]] const std::vector<std::string>& network_warnings() const { return network_warnings_; }
   [[nodiscard]] const Options& options() const { return options_; }
 
@@ -48,7 +48,7 @@ class SequenceRun {
   void write(const SequenceResult& result, const FileFacts& facts);
 
  private:
-  /// On rank 0.
+  /// Files of rank 0.
   struct Folder {
     std::string path;
     RunLock lock;

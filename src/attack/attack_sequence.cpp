@@ -37,7 +37,7 @@ std::vector<std::string> sequence_names() {
 
 bool names_sequence(const std::string& word) { return word.starts_with("aa-") || word.find('+') != std::string::npos; }
 
-AttackSequence read_attack_sequence(const std::string& word, int steps, int restarts) {
+AttackSequence read_attack_sequence(const std::string& word) {
   if (word.starts_with("aa-")) {
     std::string known;
     for (const AttackSequence& sequence : known_sequences()) {
@@ -50,9 +50,8 @@ AttackSequence read_attack_sequence(const std::string& word, int steps, int rest
   std::set<std::string> seen;
   for (std::size_t begin = 0, end = 0; end != std::string::npos; begin = end + 1) {
     end = word.find('+', begin);
-    const AttackWord attack = read_attack_word(word.substr(begin, end - begin), steps);
-    const bool random = attacks().at(attack.name)({.norm = BallNorm::l2, .steps = std::max(1, attack.steps)})->random();
-    sequence.members.push_back({attack.text(), random ? restarts : 1});
+    const AttackWord attack = read_attack_word(word.substr(begin, end - begin));
+    sequence.members.push_back({attack.text(), attack.restarts});
     require(seen.insert(attack.text()).second, ExitCode::usage, "'", word, "' names ", attack.text(), " twice");
     sequence.name += (sequence.name.empty() ? "" : "+") + attack.text();
   }

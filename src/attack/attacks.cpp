@@ -1,7 +1,6 @@
 #include "attack/attacks.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 
 #include "attack/l2.hpp"
@@ -14,7 +13,7 @@ namespace dat {
 
 const Registry<std::unique_ptr<Attack>(const AttackOptions&)>& attacks() {
   const auto climbs = [](std::vector<Setting> more) {
-    more.insert(more.end(), {{"attack-start"}, {"start-radius"}, {"start-box"}, {"project"}});
+    more.insert(more.end(), {{"attack-start"}, {"project"}});
     return more;
   };
   static const Registry<std::unique_ptr<Attack>(const AttackOptions&)> all(
@@ -25,9 +24,8 @@ const Registry<std::unique_ptr<Attack>(const AttackOptions&)>& attacks() {
                           {"eval-alpha", "eps/4, in l2 2.5 eps/steps"},
                           {"lambda", "1"},
                           {"attack-stop"},
-                          {"attack-reuse"},
                           {"stale-attack"},
-                          {"refresh"}})},
+                          {"staleness"}})},
                  {"fgsm", make_fgsm, climbs({{"alpha", "1.25 eps"}, {"eval-alpha", "1.25 eps"}})},
                  {"smooth-pgd",
                   make_smooth_pgd,
@@ -47,29 +45,43 @@ double clean_weight_of(const std::string& attack) {
 
 bool climbs_goal(const std::string& attack) { return attacks().at(attack)({.norm = BallNorm::l2})->climbs_goal(); }
 
-AttackWord read_attack_word(const std::string& word, int steps) {
-  const auto name_of = [](const std::string& text) { return text.substr(0, text.find_last_not_of("0123456789") + 1); };
+AttackWord read_attack_word(const std::string& word) {
+  constexpr int kSteps = 10, kMostSteps = 1'000'000, kMostRestarts = 1000;
   const std::vector<std::string> names = attacks().names();
+  const auto is_name = [&](const std::string& text) {
+    return std::find(names.begin(), names.end(), text) != names.end();
+  };
+  // NAME, its steps, 'x' and its restarts, '-' and its loss: "pgd50x10-margin"; but "fab-t" is a name.
+  std::string plain = word;
+  AttackWord attack{.name = {}, .steps = kSteps};
   const std::size_t dash = word.rfind('-');
-  // "pgd50-margin", but not "fab-t".
-  const bool has_loss =
-      dash != std::string::npos && std::find(names.begin(), names.end(), name_of(word)) == names.end();
-  const std::string plain = word.substr(0, has_loss ? dash : word.size());
-  AttackWord attack{name_of(plain), steps, has_loss ? word.substr(dash + 1) : ""};
-  require(!has_loss || !attack.loss.empty(), ExitCode::usage, "'", word, "' names no loss behind '-'; write '", plain,
-          "'");
-  const std::size_t digits = attack.name.size();
+  const bool has_loss = dash != std::string::npos && !is_name(word.substr(0, word.find_first_of("0123456789x", dash)));
+  if (has_loss) {
+    attack.loss = word.substr(dash + 1);
+    plain.resize(dash);
+    require(!attack.loss.empty(), ExitCode::usage, "'", word, "' names no loss after '-'; write '", plain, "'");
+  }
+  const auto number_after = [](const std::string& text, std::size_t at, int most, int& value) {
+    return read_number(text.substr(at), value) && value >= 1 && value <= most;
+  };
+  const std::size_t times = plain.find_last_not_of("0123456789");
+  if (times != std::string::npos && times > 0 && plain[times] == 'x' && !is_name(plain)) {
+    require(number_after(plain, times + 1, kMostRestarts, attack.restarts), ExitCode::usage, "'", word,
+            "' has no number of restarts from 1 to ", kMostRestarts, " after 'x'; write 'pgd20x5', for instance");
+    plain.resize(times);
+  }
+  const std::size_t digits = plain.find_last_not_of("0123456789") + 1;
+  attack.name = plain.substr(0, digits);
   const auto plan = attacks().at(attack.name)({.norm = BallNorm::l2, .steps = 2, .loss = attack.loss});
   require(!has_loss || plan->takes_loss(), ExitCode::usage, "'", word, "': ", attack.name,
           " climbs a loss of its own; write '", plain, "'");
   const bool takes_steps = plan->gradient_evaluations() == 2;
   if (!takes_steps) attack.steps = 0;
+  if (!plan->random()) attack.restarts = 1;
   if (digits == plain.size()) return attack;
   require(takes_steps, ExitCode::usage, "'", word, "': ", attack.name, " takes no number of steps; write '",
           attack.name, "'");
-  const auto [end, error] = std::from_chars(plain.data() + digits, plain.data() + plain.size(), attack.steps);
-  constexpr int kMostSteps = 1'000'000;
-  require(error == std::errc() && attack.steps > 0 && attack.steps <= kMostSteps, ExitCode::usage, "'", word,
+  require(number_after(plain, digits, kMostSteps, attack.steps), ExitCode::usage, "'", word,
           "' has no number of steps from 1 to ", kMostSteps, "; write 'pgd20', for instance");
   return attack;
 }
@@ -117,7 +129,7 @@ void margin_loss(const Logits& l, float scale, bool targeted, kernels::Divisor d
 void margin(const Logits& l, float scale) { margin_loss(l, scale, false, kernels::Divisor::one); }
 void cw_margin(const Logits& l, float scale) { margin_loss(l, scale, false, kernels::Divisor::one, 50.0F); }
 void class_difference(const Logits& l, float scale) { margin_loss(l, scale, true, kernels::Divisor::one); }
-// What there are too few classes for is left out; Attack::notice says so.
+// Classes may be too few for the loss's terms, which are left out then; Attack::notice says so.
 void dlr(const Logits& l, float scale) {
   margin_loss(l, scale, false, l.classes < 3 ? kernels::Divisor::one : kernels::Divisor::third);
 }
@@ -144,7 +156,6 @@ std::string targets_notice(int classes) {
 }
 
 void Attack::advance(Objective&, int, int) const { fail(ExitCode::usage, "this attack does not iterate; take pgd"); }
-void Attack::step(Objective&) const { fail(ExitCode::usage, "this attack has no single steps; take pgd"); }
 
 void pgd_step(Objective& o, float alpha, float eps) {
   each(o.device, o.n * o.layout.elements(), kernels::PgdStep{{o.clean, o.eta, o.x_adv, alpha, eps}, o.dx});

@@ -21,7 +21,7 @@ namespace dat {
 /// (Objective::spread); x_adv = x + eta. A start in the ball is U(-eps, eps) in each pixel, cut to the box of images
 /// where `in_box`; or start_in_l2.
 void start(Objective& objective, BallNorm norm, double eps, bool in_box = false);
-/// Leaves objective.first_images, before the first gradient, and behind it objective.first_logits, where they are
+/// Leaves objective.first_images, before the first gradient, and after it objective.first_logits, where they are
 /// wanted.
 void keep_first_images(const Objective& objective);
 void keep_first_logits(const Objective& objective);

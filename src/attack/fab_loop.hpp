@@ -32,7 +32,7 @@ void fab_project(P& o, const kernels::Strips& strips, const kernels::FabState<Re
   }
 }
 
-/// The norms of both projections' moves, of rows: in L-infinity the radii, in L2 in the place of what was missing.
+/// The norms of both projections' moves, of rows: in L-infinity the radii, in L2 in place of what was missing.
 template <class P>
 [[nodiscard]] const RealOf<P>* fab_distances(P& o, const kernels::Strips& strips,
                                              const kernels::FabState<RealOf<P>>& state, const RealOf<P>* w,
@@ -44,7 +44,7 @@ template <class P>
   return state.miss;
 }
 
-/// What FAB keeps beside the images, in the scratch memory behind `images` arrays.
+/// State of FAB beside the images, in the scratch memory after `images` arrays.
 template <class P>
 [[nodiscard]] kernels::FabState<RealOf<P>> fab_state(Scratch<P>& scratch, BallNorm norm) {
   return {norm,

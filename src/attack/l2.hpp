@@ -45,7 +45,8 @@ void start_in_l2(P& o, RealOf<P> eps) {
   each(o.device, o.n, kernels::NoiseSize<T>{noise, size});
   each(o.device, o.n * ((elements + 3) / 4), kernels::ScaledStart<T>{noise, o.clean, size, o.x_adv, eps});
   each(o.device, o.n * strips.per_image(), kernels::TakeResult<T>{strips, nullptr, o.clean, o.x_adv, o.x_adv, o.eta});
-  each(o.device, o.n * elements, kernels::GivenStart<T>{o.clean, o.eta, o.x_adv});  // what a rounded eta makes of it
+  each(o.device, o.n * elements,
+       kernels::GivenStart<T>{o.clean, o.eta, o.x_adv});  // x_adv is the image with the rounded eta
 }
 
 /// An iteration of PGD in the L2 ball with the gradient that is in o.dx: a step of length alpha along it, then ball and

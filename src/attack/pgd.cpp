@@ -37,10 +37,6 @@ class Pgd final : public Attack {
     iterate(o, keeps ? count - 1 : count);
     if (done + count == steps_) each(o.device, o.n * o.layout.elements(), kernels::ClampSum{o.clean, o.eta, o.x_adv});
   }
-  void step(Objective& o) const override {
-    iteration(o);
-    each(o.device, o.n * o.layout.elements(), kernels::ClampSum{o.clean, o.eta, o.x_adv});
-  }
   [[nodiscard]] int gradient_evaluations() const override { return steps_; }
   [[nodiscard]] double alpha() const override { return alpha_; }
   [[nodiscard]] Needs needs() const override {
@@ -57,7 +53,7 @@ class Pgd final : public Attack {
             "'; known: margin, cw (pgd50-margin), or none for cross-entropy");
     return cw_margin;
   }
-  /// With the gradient that is in o.dx.
+  /// Makes a step with the gradient that is in o.dx.
   void iteration(Objective& o) const {
     const auto alpha = static_cast<float>(alpha_);
     norm_ == BallNorm::l2 ? l2_step(o, alpha, radius_) : pgd_step(o, alpha, radius_);

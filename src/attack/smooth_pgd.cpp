@@ -17,7 +17,7 @@ void floored_cross_entropy(const Logits& logits, float scale) {
 /// SmoothAdv-PGD, as its authors' code has it (Salman et al., "Provably Robust Deep Learning via Adversarially Trained
 /// Smoothed Classifiers", NeurIPS 2019; repository Hadisalman/smoothing-adversarial, attacks.py): from the clean image,
 /// steps of 2 eps / steps along the normalized gradient of -ln(mean prediction of the label), the box first, then the
-/// ball. Of one copy, the loss is plain cross-entropy. Where the gradient is 0, the direction is normal, and not
+/// ball. The loss of one copy is plain cross-entropy. Where the gradient is 0, the direction is normal, and not
 /// normalized.
 class SmoothPgd final : public Attack {
  public:

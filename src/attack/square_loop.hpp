@@ -17,7 +17,7 @@ struct SquareSettings {
 };
 
 /// The side of the window: the side of a square with the share p of the image's pixels, where p is 0.8 up to iteration
-/// 10 and then halved behind iterations 10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000, whatever the number of
+/// 10 and then halved after iterations 10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000, whatever the number of
 /// iterations.
 [[nodiscard]] inline int square_side(int iteration, int height, int width) {
   double share = 0.8;

@@ -7,7 +7,7 @@ namespace dat {
 
 namespace {
 
-/// What is done to images that are trained on beside the cut, in its order. Another augmentation is a line here.
+/// Augmentations of the training images beside the cut, in their order. Another augmentation is a line here.
 [[nodiscard]] std::vector<std::unique_ptr<AttackPart>> augmentations([[maybe_unused]] Buffers& buffers) {
   std::vector<std::unique_ptr<AttackPart>> all;
   return all;
@@ -51,7 +51,7 @@ void Attacker::advance(int count) {
   passes_ += view.passes - before;
 }
 
-/// How many iterations may follow on the network as it is then; 0: all.
+/// Number of iterations that may follow on the present network; 0: all.
 int Attacker::stretch() {
   int count = 0;
   for (AttackPart* const part : parts_)

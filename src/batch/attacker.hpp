@@ -11,7 +11,8 @@
 
 namespace dat {
 
-/// What changes something about the making of an attacked micro-batch. A member overrides what it wants.
+/// A part that changes something about the making of an attacked micro-batch. A member overrides the calls that it
+/// needs.
 class AttackPart {
  public:
   virtual ~AttackPart() = default;
@@ -19,16 +20,16 @@ class AttackPart {
   virtual void loaded(const HostBatch& /*read*/, Batch& /*batch*/) {}
   /// The attack is about to begin, at random unless the view is given a start.
   virtual void begins(Objective& /*view*/) {}
-  /// The attack that is made in the place of `planned`, unless that has begun; null: that.
+  /// The attack that is made in place of `planned`, unless that has begun; null: that.
   [[nodiscard]] virtual const Attack* instead(const EpochAttack& /*planned*/) { return nullptr; }
-  /// The network is about to be attacked, behind `done` iterations: how many of the others may follow before this is
+  /// The network is about to be attacked, after `done` iterations: how many of the others may follow before this is
   /// asked again; 0: all.
   [[nodiscard]] virtual int stretch(int /*done*/) { return 0; }
 };
 
-/// Makes the attacked micro-batches of a training: any of them, by its number in what has been read. What it makes
-/// depends on the images, the key, the attack of the epoch and the network's weights, and on nothing else, so that any
-/// rank may do it, at any time. The only caller of Attack::perturb in a training. Allocates nothing once it is built.
+/// Makes the attacked micro-batches of a training: any of them, by its number in what has been read. The result depends
+/// on the images, the key, the attack of the epoch and the network's weights, and on nothing else, so that any rank may
+/// do it, at any time. The only caller of Attack::perturb in a training. Allocates nothing once it is built.
 class Attacker {
  public:
   /// statistics: takes what batch norm sees in the attack, which then runs on the network in training mode; null: it
@@ -55,10 +56,8 @@ class Attacker {
   void advance(int count);
   /// Makes the others, or all of an attack that does not iterate, and leaves the images in x_adv.
   void finish();
-  /// Makes another attack in the place of the planned one, which has not begun.
+  /// Makes another attack in place of the planned one, which has not begun.
   void finish(const Attack& attack);
-  /// Makes one more step, with the gradient that is in the buffers' dx (Attack::step).
-  void step() { planned().attack->step(view()); }
 
   /// Images that gradients have been computed for so far (Objective::passes).
   [[nodiscard]] std::int64_t passes() const { return passes_; }

@@ -7,8 +7,8 @@
 
 namespace dat {
 
-/// How ranks meet. What is said to all is the same for all, and nobody speaks for another one; what is said may be
-/// anything. All calls are **collective**, and lengths are the same on all ranks.
+/// Exchange of messages among ranks that may lie. A message to all is the same for all, and nobody speaks for another
+/// one; messages may say anything. All calls are **collective**, and lengths are the same on all ranks.
 class Assembly {
  public:
   virtual ~Assembly() = default;
@@ -25,7 +25,7 @@ class Assembly {
   virtual void broadcast(void* data, std::size_t bytes, int from) = 0;
 };
 
-/// What one rank has said: a message of the length that is due, or not.
+/// Message of one rank: of the length that is due, or not.
 struct Heard {
   enum class How : std::uint8_t { well, nothing, malformed };
   How how = How::nothing;
@@ -38,7 +38,7 @@ class Letter {
  public:
   explicit Letter(std::size_t bytes) : block_(kHead + bytes) {}
   [[nodiscard]] std::span<std::byte> bytes() { return std::span(block_).subspan(kHead); }
-  /// To be called when the bytes are there.
+  /// Sets the length; called when the bytes are there.
   void seal() { length() = static_cast<std::uint32_t>(block_.size() - kHead); }
   /// The length that the message says it has; a cheat may say another one.
   [[nodiscard]] std::uint32_t& length() { return *reinterpret_cast<std::uint32_t*>(block_.data()); }
@@ -46,7 +46,7 @@ class Letter {
   [[nodiscard]] std::size_t block_bytes() const { return block_.size(); }
 
   static constexpr std::size_t kHead = 8;
-  /// What a block of this length says where so many bytes are due.
+  /// Message in a block of this length where so many bytes are due.
   [[nodiscard]] static Heard read(const std::byte* block, std::size_t due);
 
  private:

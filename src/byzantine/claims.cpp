@@ -1,4 +1,4 @@
-// Of a step of the protocol: what ranks claim of the result, and what follows from it.
+// A step of the protocol: claims about the result, and what follows from them.
 
 #include <algorithm>
 #include <array>
@@ -87,13 +87,13 @@ void Protocol::settle_accusations(std::span<const std::uint64_t> accused) {
     }
 }
 
-/// Whether all ranks must look at how a part of the result was made. v is where the cut differences d_i cancel out:
-/// F(v) = sum w_i d_i / sum w_i is 0 there. v -> v + F(v) does not take two points further apart, so behind a step of
-/// length |F| <= enough, |F(v)| <= enough; v's rounding to f32 adds |v| / 2^24. The direction z is drawn when v stands,
-/// its numbers are uniform in [-1, 1], so <z, F> is beyond 8 |F| / sqrt(3) with a probability below 2 e^-32. Where most
-/// differences are long, or v so long that its rounding says nothing, liars could make the sum of the claims small for
-/// a v that is wrong. Not so where tau is clip_length(): T(v) = v + F(v) brings any two points nearer together, so no v
-/// that is far off has a small F; there F changes by up to twice as much as v does.
+/// Returns whether all ranks must look at how a part of the result was made. v is where the cut differences d_i cancel
+/// out: F(v) = sum w_i d_i / sum w_i is 0 there. v -> v + F(v) does not take two points further apart, so after a step
+/// of length |F| <= enough, |F(v)| <= enough; v's rounding to f32 adds |v| / 2^24. The direction z is drawn when v
+/// stands, its numbers are uniform in [-1, 1], so <z, F> is beyond 8 |F| / sqrt(3) with a probability below 2 e^-32.
+/// Where most differences are long, or v so long that its rounding says nothing, liars could make the sum of the claims
+/// small for a v that is wrong. Not so where tau is clip_length(): T(v) = v + F(v) brings any two points nearer
+/// together, so no v that is far off has a small F; there F changes by up to twice as much as v does.
 bool Protocol::must_look(int part) const {
   const auto ranks = static_cast<std::size_t>(ranks_), j = static_cast<std::size_t>(part);
   if (unfinished_[j] != 0) return true;
@@ -120,8 +120,8 @@ bool Protocol::must_look(int part) const {
   return !(std::abs(total) / weight <= 8 / std::sqrt(3.0) * bound);
 }
 
-/// All contributions to the part are shown, and everybody makes it of them. Who has aggregated it leaves if it is
-/// another one, or if a claim about it is false that it has passed over; so does who has made that claim.
+/// All contributions to the part are shown, and everybody makes it of them. The rank that has aggregated it leaves if
+/// it is another one, or if a claim about it is false that it has passed over; so does who has made that claim.
 void Protocol::look_at(int part) {
   const auto ranks = static_cast<std::size_t>(ranks_), j = static_cast<std::size_t>(part);
   const std::size_t bytes = work_.part_bytes(part);

@@ -1,4 +1,4 @@
-// Of a step of the protocol: commitments to gradients, and what ranks have sent to each other.
+// A step of the protocol: commitments to gradients, and to the messages between ranks.
 
 #include <algorithm>
 #include <cassert>
@@ -148,7 +148,7 @@ void Protocol::settle_disputes(std::span<const std::uint64_t> complaints) {
   const auto complains = [&](int by, int of) {
     return by != of && contributes(of) && (complaints[static_cast<std::size_t>(by)] & Disputes::bit(of)) != 0;
   };
-  // Who complains about so many is a liar, whatever they have sent, and nobody has to look.
+  // Ranks that complain about so many are liars, whatever they have sent, and nobody has to look.
   for (int by = 0; by < ranks_; ++by) {
     std::uint64_t of = 0;
     for (int rank = 0; rank < ranks_; ++rank) of |= complains(by, rank) ? Disputes::bit(name(rank)) : 0;

@@ -22,11 +22,11 @@ template <class T>
   return std::as_bytes(std::span(&value, 1));
 }
 
-/// SHA-256 of pieces one behind the other, the first of which says what is hashed, so that no two things of different
+/// SHA-256 of pieces one after the other, the first of which says what is hashed, so that no two things of different
 /// kinds have the same hash.
 [[nodiscard]] Sha256Digest digest_of(const char* what, std::initializer_list<std::span<const std::byte>> pieces);
 
-/// What a rank says of something before it shows it: the salt keeps others from finding out by trying.
+/// Commitment to data that a rank shows later: the salt keeps others from finding out by trying.
 [[nodiscard]] Sha256Digest commitment(const Sha256Digest& salt, const Sha256Digest& root);
 
 /// Hashes runs of floats: leaves of 4 KB (kernels::HashLeaves), in parallel on a GPU, and over their digests one root,
@@ -37,12 +37,12 @@ class RunHasher {
   RunHasher(Backend& backend, std::int64_t most, int runs);
 
   struct Run {
-    const float* data = nullptr;  ///< on the device
+    const float* data = nullptr;  ///< data on the device
     std::int64_t elements = 0;
   };
   /// The root of each run. Waits for the device. Allocates nothing.
   void roots(std::span<const Run> runs, std::span<Sha256Digest> out);
-  /// Of a run on the host.
+  /// Root of a run on the host.
   [[nodiscard]] Sha256Digest root(const float* data, std::int64_t elements);
 
   /// Memory on the device.

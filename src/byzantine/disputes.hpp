@@ -8,7 +8,7 @@
 
 namespace dat {
 
-/// Who has had a dispute with whom about what one has sent to the other, where the sender could show it in the end. At
+/// Pairs of ranks that have had a dispute about a message between them, which the sender could show in the end. At
 /// least one of the two has lied, and nobody knows which one. Ranks have their numbers of the launch.
 class Disputes {
  public:
@@ -21,8 +21,8 @@ class Disputes {
     for (std::uint64_t& with : with_) with &= ~bit(rank);
     of(rank) = 0;
   }
-  /// With whom a rank has had disputes, if those of `more`, a bit each, are added. More than there may be liars: it is
-  /// one.
+  /// Number of ranks with which a rank has had disputes, if those of `more`, a bit each, are added. A rank with more
+  /// disputes than there may be liars is one.
   [[nodiscard]] int count(int rank, std::uint64_t more = 0) const {
     return std::popcount(with_[static_cast<std::size_t>(rank)] | more);
   }

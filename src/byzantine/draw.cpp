@@ -12,7 +12,7 @@ namespace {
 class Stream {
  public:
   explicit Stream(const Sha256Digest& randomness) : randomness_(randomness) {}
-  /// Below `end`. What would make some of them likelier is thrown away.
+  /// Below `end`. Words that would make some of them likelier are thrown away.
   [[nodiscard]] std::size_t below(std::size_t end) {
     const std::uint64_t fair = ~std::uint64_t{0} - ~std::uint64_t{0} % end;
     std::uint64_t word = 0;

@@ -13,8 +13,8 @@ namespace dat {
 
 /// A contribution that has been made once more.
 struct Redone {
-  const float* message = nullptr;  ///< on the device
-  const float* result = nullptr;   ///< of its step, on the device
+  const float* message = nullptr;  ///< message on the device
+  const float* result = nullptr;   ///< result of its step, on the device
   std::int64_t elements = 0;
   std::span<const double> numbers;
 };
@@ -27,15 +27,15 @@ class PartWork final : public Work {
            std::function<Redone(const PendingChecks&, const PendingCheck&)> redo);
   [[nodiscard]] static std::int64_t memory(int ranks, std::int64_t most);
 
-  /// What makes a result of contributions.
+  /// Sets the aggregator that makes a result of contributions.
   void use(Aggregator& aggregator) { aggregator_ = &aggregator; }
 
-  /// This rank's message, on the device; a copy is kept.
+  /// Begins a step with this rank's message, on the device; a copy is kept.
   void begin(std::int64_t step, std::int64_t elements, const float* message);
-  /// everyone: of all ranks, what they have for this one's part, one behind the other, on the device; place: for a part
+  /// everyone: of all ranks, what they have for this one's part, one after the other, on the device; place: for a part
   /// of the result.
   void exchanged(float* everyone, float* place);
-  /// To be called when this rank's part of the result has been made.
+  /// Called when this rank's part of the result has been made.
   void aggregated() { unfinished_ = layout_.size(rank_) > 0 && aggregator_->unfinished(); }
   /// The step's message of the result, on the device.
   void gathered(const float* result) { result_ = result; }
@@ -56,7 +56,7 @@ class PartWork final : public Work {
 
  private:
   [[nodiscard]] static Claim claim_of(const double* sums);
-  /// Of each part, beside that of the result: [parts][kSums].
+  /// Sums of each part, compared with that of the result: [parts][kSums].
   [[nodiscard]] const double* sums_of_parts(const PartLayout& layout, std::span<const std::uint64_t> keys,
                                             const float* message, const float* result);
   void roots_of_parts(const PartLayout& layout, const float* message, std::span<Sha256Digest> out);

@@ -13,12 +13,12 @@
 
 namespace dat {
 
-/// By what a rank is found out.
+/// Rule by which a rank is found out.
 enum class Rule : std::uint8_t {
   silence,     ///< nothing was said where something was due
-  malformed,   ///< what was said has another length
-  commitment,  ///< what was shown is not what was committed to
-  disputes,    ///< with more ranks than there may be liars: about what was sent
+  malformed,   ///< the message has another length
+  commitment,  ///< the shown data is not what was committed to
+  disputes,    ///< disputes about messages with more ranks than there may be liars
   reveal,      ///< the share of the randomness was not shown
   norm,        ///< a claim about |d| is false
   product,     ///< a claim about <z, d> is false
@@ -46,13 +46,13 @@ struct Ban {
 
 struct ProtocolOptions {
   int faults = 0;               ///< ranks that may say anything
-  int validators = 1;           ///< of a step, at most
-  double tau = 0;               ///< of CenteredClip, as AggregatorOptions has it
+  int validators = 1;           ///< most validators of a step
+  double tau = 0;               ///< tau of CenteredClip: see AggregatorOptions
   double enough = 0;            ///< the length of a step of its iteration at which it is at rest
   std::vector<double> weights;  ///< [ranks] of their contributions
 };
 
-/// What outlives a step, equal on all ranks.
+/// State between steps, equal on all ranks.
 struct ProtocolState {
   PendingChecks pending;
   Disputes disputes;
@@ -62,35 +62,35 @@ struct ProtocolState {
 /// commits to its gradient before it sees others', every part is aggregated by one rank and checked by all, and some
 /// ranks do others' work once more. Where two say different things, all look, and who has lied is banned.
 ///
-/// A step is the sequence of the calls below, on all ranks. Whoever is found out in one of them is in bans(), the same
-/// on all ranks, and the calls behind it do nothing: the step must then be done once more without these ranks. Nothing
+/// A step is the sequence of the calls below, on all ranks. Ranks found out in one of them are in bans(), the same on
+/// all ranks, and the calls after it do nothing: the step must then be done once more without these ranks. Nothing
 /// of a step stays but by end(). All that is said to all has the same order on all ranks; nothing is believed that a
 /// single rank says, and an honest rank is never banned while no more than `faults` ranks lie.
 class Protocol {
  public:
   Protocol(Assembly& assembly, Work& work, ProtocolOptions options, Secret secret, std::size_t numbers);
-  /// From now on this rank lies so; null: it is honest.
+  /// Sets the lies of this rank from now on; null: it is honest.
   void act(Mischief* mischief) { mischief_ = mischief; }
   /// Begins a step.
   void begin(std::int64_t step);
-  /// Who does not do its own work in this step, but another one's. Null: this rank does its own.
+  /// The check that this rank makes in this step in place of its own work. Null: it does its own.
   [[nodiscard]] const PendingCheck* own_check() const;
   /// [ranks] of the group; 0: a validator's.
   [[nodiscard]] std::span<const double> weights() const { return weights_; }
 
   /// (a) Commitments to the parts of this rank's gradient, to its numbers and to its share of the randomness; of a
-  /// validator, what it has found in the place of its target's.
+  /// validator, what it has found in place of its target's.
   void commit(std::span<const double> numbers);
   /// (b) Once parts have been exchanged: salts; who has got something else than it should, or nothing, says so, and all
   /// look at it. Targets of the step before show their salts.
   void check_parts();
   /// (d) Once the result is there: shares of the randomness, and numbers.
   void reveal();
-  /// What all ranks have said of their numbers: rank r's begin at numbers() + r * count; of validators, zeros.
+  /// Numbers of all ranks: rank r's begin at numbers() + r * count; of validators, zeros.
   [[nodiscard]] const std::vector<double>& numbers() const { return said_; }
   /// (e) Claims about all parts, and what follows from them for those who made them and those who aggregated.
   void check_claims();
-  /// Of all parts: how far a rank says that its gradient was from the result; NaN: it has brought none.
+  /// Distance of a rank's gradient from the result, over all parts, as the rank claims; NaN: it has brought none.
   [[nodiscard]] double claimed_distance(int rank) const;
   /// (f) Checks of the step before.
   void validate();
@@ -101,10 +101,10 @@ class Protocol {
   /// Bytes that a rank of so many says in a step without accusations, beside gradients. checks: whether anybody checks
   /// another rank in it, as in every step but the first.
   [[nodiscard]] static std::int64_t bytes(int ranks, std::size_t numbers, bool checks);
-  /// Since the last call.
+  /// Accusations since the last call.
   [[nodiscard]] std::vector<Accusation> take_accusations();
   [[nodiscard]] const ProtocolState& state() const { return state_; }
-  /// What was kept before a rank left, or a run stopped: checks of ranks that are not there any more are dropped.
+  /// Restores the state from before a rank left, or a run stopped: checks of ranks that have gone are dropped.
   void restore(ProtocolState state);
 
  private:
@@ -147,13 +147,13 @@ class Protocol {
   std::vector<double> norms_;                      ///< [parts] |v|
   std::vector<char> unfinished_;                   ///< [parts]
   std::vector<std::uint64_t> keys_;                ///< [parts]
-  std::vector<std::byte> shown_;                   ///< of a part: all contributions
+  std::vector<std::byte> shown_;                   ///< contributions of all ranks to a part
   Sha256Digest randomness_{};
   std::vector<Ban> bans_;
   std::vector<Accusation> accusations_;
 };
 
-/// What commitments and findings are about.
+/// Root of the numbers, for commitments and findings.
 [[nodiscard]] Sha256Digest root_of_numbers(std::span<const double> numbers);
 [[nodiscard]] Sha256Digest root_of_findings(std::span<const double> numbers, std::span<const Claim> claims);
 

@@ -1,4 +1,4 @@
-// Of a step of the protocol: randomness that no rank can foresee or choose, and the numbers that go with gradients.
+// A step of the protocol: randomness that no rank can foresee or choose, and the numbers that go with gradients.
 
 #include <algorithm>
 #include <cstring>

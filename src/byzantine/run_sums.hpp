@@ -9,8 +9,8 @@
 
 namespace dat {
 
-/// What claims are made of: sums over runs of gradients beside a result (kernels::ClaimSums), in an order that follows
-/// from a run's length alone.
+/// Sums for claims: over runs of gradients beside a result (kernels::ClaimSums), in an order that follows from a run's
+/// length alone.
 class RunSums {
  public:
   /// A run of x, where it begins in v, and the key of its direction.
@@ -19,7 +19,7 @@ class RunSums {
     std::uint64_t key = 0;
   };
 
-  /// Of at most so many runs, with at most so many elements in all.
+  /// Sums over at most so many runs, with at most so many elements in all.
   RunSums(Backend& backend, std::int64_t most, int runs);
   [[nodiscard]] static std::int64_t memory(std::int64_t most, int runs);
 

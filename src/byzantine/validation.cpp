@@ -1,4 +1,4 @@
-// Of a step of the protocol: the checks of the step before.
+// A step of the protocol: the checks of the step before.
 
 #include <algorithm>
 #include <cstring>

@@ -9,33 +9,33 @@
 
 namespace dat {
 
-/// What a rank says of its part of a gradient once the result is known: with the difference d between the two and a
+/// Claim of a rank about its part of a gradient once the result is known: with the difference d between the two and a
 /// random direction z, <z, d>; and |d|.
 struct Claim {
   double product = 0, norm = 0;
 };
 
-/// What a rank has brought to a step, as anybody who does its work again finds it.
+/// Contribution of a rank to a step, as anybody who recomputes its work finds it.
 struct Contribution {
-  std::vector<Sha256Digest> roots;  ///< of its gradient's parts
+  std::vector<Sha256Digest> roots;  ///< roots of its gradient's parts
   std::vector<double> numbers;      ///< batch statistics and losses
   std::vector<Claim> claims;        ///< one for each part
 };
 
-/// What somebody must know of a rank's work in a step to check it in the next one. All of it has been said to all.
+/// Data with which a rank's work in a step can be checked in the next one. All of it has been sent to all.
 struct PendingCheck {
-  int validator = 0, target = 0;          ///< of the launch
-  int rank = 0;                           ///< of the target, in the group of the step
-  std::vector<Sha256Digest> commitments;  ///< to its parts
+  int validator = 0, target = 0;          ///< ranks in the launch
+  int rank = 0;                           ///< rank of the target in the group of the step
+  std::vector<Sha256Digest> commitments;  ///< commitments to its parts
   std::vector<double> numbers;
   std::vector<Claim> claims;
 };
 
 /// The checks of a step that come in the next one.
 struct PendingChecks {
-  std::int64_t step = -1;           ///< whose work is checked
-  int ranks = 0;                    ///< of the group then
-  std::vector<std::uint64_t> keys;  ///< of the directions, one for each part
+  std::int64_t step = -1;           ///< step whose work is checked
+  int ranks = 0;                    ///< size of the group then
+  std::vector<std::uint64_t> keys;  ///< keys of the directions, one for each part
   std::vector<PendingCheck> checks;
 };
 
@@ -48,25 +48,26 @@ class Work {
   /// The part of this rank's contribution, as it stands in the message.
   [[nodiscard]] virtual std::span<const std::byte> own_part(int part) const = 0;
   virtual void own_roots(std::span<Sha256Digest> of_parts) = 0;
-  /// Of what these ranks have sent of their contributions, for this rank's part. [ranks]
+  /// Roots of the contributions that the ranks have sent, for this rank's part. [ranks]
   virtual void received_roots(std::span<Sha256Digest> of_ranks) = 0;
   [[nodiscard]] virtual Sha256Digest root(std::span<const std::byte> shown) = 0;
-  /// Takes what was shown in the place of what a rank has sent.
+  /// Takes what was shown in place of what a rank has sent.
   virtual void replace(int rank, std::span<const std::byte> shown) = 0;
 
-  /// Once the result v is there. Whether this rank's iteration ended before it came to rest.
+  /// Once the result v is there. Returns whether this rank's iteration ended before it came to rest.
   [[nodiscard]] virtual bool unfinished() const = 0;
-  /// Of this rank's contribution, one for each part; and |v|, part by part, which is the same on all ranks.
+  /// Claims about this rank's contribution, one for each part; and |v|, part by part, which is the same on all ranks.
   virtual void claims(std::span<const std::uint64_t> keys, std::span<Claim> of_parts, std::span<double> norms) = 0;
-  /// What the ranks should claim for this rank's part.
+  /// Claims that the ranks should make for this rank's part.
   virtual void claims_received(std::uint64_t key, std::span<Claim> of_ranks) = 0;
-  /// What a rank should claim for a part that it has shown.
+  /// Claim that a rank should make for a part that it has shown.
   [[nodiscard]] virtual Claim claim(int part, std::uint64_t key, std::span<const std::byte> shown) = 0;
-  /// Whether a part of the result has the bits that follow from what all ranks have shown, one behind the other; of
-  /// ranks whose weight is 0, zeros. unfinished: whether the iteration ended before it came to rest.
+  /// Returns whether a part of the result has the bits that follow from the contributions that all ranks have shown,
+  /// one after the other; of ranks whose weight is 0, zeros. unfinished: whether the iteration ended before it came to
+  /// rest.
   [[nodiscard]] virtual bool aggregated(int part, std::span<const std::byte> shown, bool& unfinished) = 0;
 
-  /// Does the work of a check's target once more. The reference is good until the next call.
+  /// Recomputes the work of a check's target. The reference is valid until the next call.
   [[nodiscard]] virtual const Contribution& redo(const PendingChecks& of, const PendingCheck& check) = 0;
 };
 

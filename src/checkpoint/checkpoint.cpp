@@ -78,7 +78,7 @@ std::int64_t bytes_needed(const Checkpoint& checkpoint) {
   return static_cast<std::int64_t>(bytes + checkpoint.integers.size() * kPerObject);
 }
 
-// Of a file, without the seal and the arrays. Empty: it cannot be read.
+// Record of a file, without the seal and the arrays. Empty: it cannot be read.
 std::optional<BestRecord> best_record_in(const std::string& path) {
   try {
     const Hdf5Reader file = Hdf5Reader::open(path, ExitCode::checkpoint);

@@ -5,11 +5,11 @@
 
 namespace dat {
 
-// What read_checkpoint and read_weights do behind the seal. Error(checkpoint).
+// Reads the content of a checkpoint file after its seal, as read_checkpoint and read_weights do. Error(checkpoint).
 [[nodiscard]] Checkpoint read_checkpoint(const Hdf5Reader& file);
 [[nodiscard]] Checkpoint read_weights(const Hdf5Reader& file);
 
-/// How the names of counters of batches end, which PyTorch's batch norms have beside their statistics.
+/// End of the names of counters of batches, which PyTorch's batch norms have beside their statistics.
 inline const char* const kBatchCounter = "num_batches_tracked";
 /// The whole number that one stands for that was saved as a real number; 0: for none.
 [[nodiscard]] inline std::int64_t count_of(double number) {

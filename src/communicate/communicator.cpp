@@ -36,10 +36,10 @@ void sum_in_place(T* data, std::int64_t count, MPI_Datatype type, MPI_Comm group
 }
 
 void copy(const void* from, void* to, std::size_t bytes) {
-  if (bytes > 0) std::memcpy(to, from, bytes);  // of nothing, the pointers may be null
+  if (bytes > 0) std::memcpy(to, from, bytes);  // the pointers may be null where there are no bytes
 }
 
-/// Where each block begins, one behind the other.
+/// Places of the blocks, one after the other.
 void lay_out(const std::vector<int>& bytes, std::vector<int>& at, const char* what) {
   std::size_t before = 0;
   for (std::size_t rank = 0; rank < bytes.size(); ++rank) {
@@ -126,17 +126,17 @@ std::unique_ptr<Communicator> Communicator::single() {
   return std::unique_ptr<Communicator>(new Communicator(MPI_COMM_NULL, false, 0));
 }
 
-std::unique_ptr<Communicator> Communicator::split(int color, int key) {
+std::unique_ptr<Communicator> Communicator::subgroup(int color, int key) {
   require(color >= 0 || color == kNoColor, ExitCode::communication, "a group has the colour ", color,
           "; colours are numbers of at least 0, or kNoColor");
   if (alone()) return color == kNoColor ? nullptr : single();
   MPI_Comm group = MPI_COMM_NULL;
   {
-    const Blocking call(record(Call::split, 0));
+    const Blocking call(record(Call::subgroup, 0));
     const Turn turn;
     turn.check(MPI_Comm_split(group_, color == kNoColor ? MPI_UNDEFINED : color, key, &group), "MPI_Comm_split");
   }
-  const auto name = static_cast<std::uint32_t>(name_ * 31 + 7 * ++splits_ + color);
+  const auto name = static_cast<std::uint32_t>(name_ * 31 + 7 * ++subgroups_ + color);
   if (group == MPI_COMM_NULL) return nullptr;
   std::unique_ptr<Communicator> part(new Communicator(group, false, name));
   part->launch_ = launch_;

@@ -40,8 +40,9 @@ std::string differences(Communicator& ranks, const Facts& facts, const std::stri
   if (ranks.agree(XXH3_64bits(mine.data(), mine.size()))) return {};
   const std::vector<std::string> all = ranks.gather(mine), places = ranks.gather(where);
 
-  std::vector<std::string> names;                                         // in the order of those who have them first
-  std::map<std::string, std::map<std::string, std::vector<int>>> values;  // of each name, and who has them
+  std::vector<std::string> names;  // in the order of those who have them first
+  std::map<std::string, std::map<std::string, std::vector<int>>>
+      values;  // values of each name, and the ranks that have them
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     std::istringstream lines(all[rank]);
     for (std::string line; std::getline(lines, line);) {

@@ -9,10 +9,10 @@
 
 namespace dat {
 
-/// What a rank says of itself: names and values, one line each.
+/// Facts about a rank: names and values, one line each.
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
-/// In what the ranks differ, on rank 0: for each such fact its name, the values, and who has them, e.g.
+/// Differences between the ranks, on rank 0: for each such fact its name, the values, and who has them, e.g.
 ///
 ///     lr is 0.1 on ranks 0 to 2 (node0, node1), 0.2 on rank 3 (node1)
 ///

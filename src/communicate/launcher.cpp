@@ -1,4 +1,4 @@
-// What launchers and the host tell a process before MPI is started.
+// Information that launchers and the host give a process before MPI is started.
 
 #include <unistd.h>
 

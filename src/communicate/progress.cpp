@@ -10,8 +10,8 @@ namespace dat {
 
 namespace {
 
-/// Between two looks at what is under way. In this time 100 Gbit/s bring 1.2 MB and 1 Gbit/s 12 kB: no more than the
-/// buffers of a network take by themselves.
+/// Pause between two looks at the communication under way. In this time 100 Gbit/s bring 1.2 MB and 1 Gbit/s 12 kB: no
+/// more than the buffers of a network take by themselves.
 constexpr std::chrono::microseconds kPause{100};
 
 }  // namespace

@@ -23,7 +23,7 @@ class Progress {
   /// in the middle of anything.
   [[nodiscard]] static Progress& of_process();
 
-  /// What MPI_Init_thread has granted.
+  /// Sets the level that MPI_Init_thread has granted.
   void allow(bool threads) { allowed_ = threads; }
   /// Starts the thread unless it runs. False: MPI does not allow a second thread.
   [[nodiscard]] bool start();
@@ -59,12 +59,12 @@ class Progress {
   bool allowed_ = false, running_ = false;
   std::vector<Watched> watched_;
   int under_way_ = 0;    ///< requests of watched_ that are not done
-  int collectives_ = 0;  ///< of these
+  int collectives_ = 0;  ///< number of these that are collectives
   Clock::time_point since_;
   double seconds_ = 0;
 };
 
-/// The right to call MPI, for as long as the object lives. What checks a call's result asks for it.
+/// The right to call MPI, for as long as the object lives. Checks of a call's result ask for it.
 class Turn {
  public:
   Turn() : lock_(Progress::of_process().turn_) {}

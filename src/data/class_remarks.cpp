@@ -8,7 +8,7 @@ namespace dat {
 
 namespace {
 
-/// How many images each class has.
+/// Number of images of each class.
 [[nodiscard]] std::vector<std::int64_t> counts_of(const Dataset& images, std::size_t classes) {
   std::vector<std::int64_t> counts(classes);
   for_labels(images, [&](std::span<const std::int16_t> labels) {
@@ -36,7 +36,7 @@ std::vector<std::string> class_remarks(const Dataset& train, const Dataset* test
   if (with_images > 1 && trained[0] == 0 && tested[0] == 0)
     remarks.push_back("class 0 (" + names[0] + ") has no image: labels count from 0, and where those of the source " +
                       "begin at 1, each must be one less");
-  // Classes that `missing` tells of, the first ones by name.
+  // Classes that `missing` has, the first ones by name.
   const auto remark = [&](const auto& missing, const char* text) {
     constexpr int kNamed = 5;
     std::string named;
@@ -48,7 +48,7 @@ std::vector<std::string> class_remarks(const Dataset& train, const Dataset* test
                         (count > kNamed ? ", ..." : ""));
   };
   if (with_images > 0) remark([&](std::size_t k) { return tested[k] > 0; }, "test images and no training image");
-  // Where nothing tells whether there is a class 0, a remark says so already.
+  // A remark above covers the case in which no class 0 is known.
   if (with_images > 1) remark([&](std::size_t k) { return k > 0 && tested[k] == 0; }, "no image at all");
   return remarks;
 }

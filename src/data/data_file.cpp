@@ -20,11 +20,12 @@ std::string in_split(const std::string& split, const char* what) { return "/" + 
 
 struct Split {
   int size = 0, channels = 0;
-  std::int64_t offset = -1, hashes = -1;  ///< where they begin in the file; hashes: -1: there are none
+  std::int64_t offset = -1,
+               hashes = -1;  ///< places of the pixels and the hashes in the file; hashes: -1: there are none
   std::vector<std::int16_t> labels;
 };
 
-/// Where the hashes of a split's images begin; -1: there are none.
+/// Start of the hashes of a split's images in the file; -1: there are none.
 std::int64_t offset_of_hashes(const Hdf5Reader& file, const std::string& split, std::int64_t images) {
   const std::string name = in_split(split, "hashes");
   if (!file.has(name)) return -1;

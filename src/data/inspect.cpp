@@ -28,7 +28,7 @@ std::string split_hash(const Dataset& set) {
   return hash.hex();
 }
 
-/// Of what an index was made.
+/// Places of the images from which an index was made.
 std::string places(const Hdf5Reader& file) {
   const std::string folder = file.text("/", "folder").value_or("");
   std::string text = "images in " + (folder.empty() ? "." : folder);
@@ -117,7 +117,7 @@ std::string inspect_dataset(const std::string& path) {
                                    : ", sha256 " + hash + " (NOT AS RECORDED)")
          << "\n";
     names = info.class_names;
-    counts.emplace_back(names.size() + 1, 0);  // behind the classes: unknown
+    counts.emplace_back(names.size() + 1, 0);  // the place after the classes: unknown
     for (std::int64_t i = 0; i < set->size(); ++i)
       ++counts.back()[set->label(i) < 0 ? names.size() : static_cast<std::size_t>(set->label(i))];
   }

@@ -30,11 +30,11 @@ void on_threads_that_read(const Dataset& images, int most, int count, const Read
   std::vector<std::jthread> others;
   try {
     for (int k = 1; k < std::min(threads, count); ++k) others.emplace_back(work);
-  } catch (const std::system_error&) {  // those that started do it
+  } catch (const std::system_error&) {  // the threads that started do it
   }
   work();
   others.clear();
-  for (int k = failed; k < count; ++k) read(k);  // once more, for its error; or, where it has none now, all behind it
+  for (int k = failed; k < count; ++k) read(k);  // once more, for its error; or, where it has none now, all after it
 }
 
 }  // namespace
@@ -107,7 +107,7 @@ void BatchReader::choose(HostBatch& batch, std::int64_t step, int rank, int rank
   });
 }
 
-/// Which samples the rank has in a step of the epoch.
+/// Chooses the rank's samples in a step of the epoch.
 void BatchReader::choose_samples(HostBatch& batch, std::int64_t step, int rank, int ranks) {
   const int count = sampler_.batch(step, options_.dealt ? 0 : rank, indices_.data());
   const int all = sampler_.plan().micro_batches;

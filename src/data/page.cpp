@@ -26,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kColumns = 8, kMostCells = 64, kGap = 4;
-constexpr int kLetter = 6, kLine = 12;  // a letter's width with the gap behind it; a label's height
+constexpr int kLetter = 6, kLine = 12;  // a letter's width with the gap after it; a label's height
 constexpr int kLeast = 96, kLargest = 256, kUsualSide = 128;  // pixels of a side; images above the largest become usual
 
 /// Letters '!' to '~', five columns each, a byte a column: bit 0 is the upper end.
@@ -46,7 +46,7 @@ class Canvas {
  public:
   Canvas(int height, int width) : width_(width), rgb_(std::size_t(3) * height * width, 255), shape_{height, width} {}
   void dot(int y, int x, const std::uint8_t* rgb) { std::copy_n(rgb, 3, &rgb_[(std::size_t(y) * width_ + x) * 3]); }
-  /// A text in black, as far as it fits into `room` pixels. What is not of ASCII becomes a question mark.
+  /// Writes a text in black, as far as it fits into `room` pixels. Letters beyond ASCII become question marks.
   void write(int y, int x, const std::string& text, int room) {
     constexpr std::uint8_t kBlack[3] = {};
     for (const char c : text) {

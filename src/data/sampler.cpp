@@ -70,7 +70,7 @@ void Sampler::draw(std::vector<Card>& deck, std::int64_t first, std::uint32_t nu
 void Sampler::shuffle(std::uint32_t number) {
   draw(deck_, 0, number);
   if (mix_.extra == 0) return;
-  const std::int64_t epochs = std::max<std::int64_t>(1, mix_.extra / extra_entries_);  // of one permutation
+  const std::int64_t epochs = std::max<std::int64_t>(1, mix_.extra / extra_entries_);  // epochs of one permutation
   extra_first_ = number % epochs * extra_entries_;
   if (extra_number_ == number / epochs) return;
   extra_number_ = number / epochs;

@@ -79,7 +79,7 @@ class Subset final : public Dataset {
 
   std::unique_ptr<Dataset> whole_;
   std::int64_t size_ = 0, first_file_ = 0;
-  std::vector<std::int64_t> firsts_, begins_;  ///< of each run: its first sample here, and that of the whole
+  std::vector<std::int64_t> firsts_, begins_;  ///< first sample of each run here, and in the whole set
 };
 
 /// `count` of the samples 0 ... among - 1, drawn at random, in increasing order.
@@ -103,7 +103,7 @@ std::vector<std::int64_t> drawn(std::int64_t among, std::int64_t count, std::uin
   return samples;
 }
 
-/// Whether the longer of two paths is the other one, or ends in it behind a '/'.
+/// Returns whether the longer of two paths is the other one, or ends in it after a '/'.
 [[nodiscard]] bool one_ends_in_other(const std::string& a, const std::string& b) {
   const std::string &longer = a.size() > b.size() ? a : b, &shorter = a.size() > b.size() ? b : a;
   return longer.ends_with(shorter) &&
@@ -144,8 +144,8 @@ using LineOfSample = std::map<std::int64_t, std::int64_t>;
   return names;
 }
 
-/// Finds names among the images, with their endings or without. What was found before is passed over. Error(data): a
-/// name fits several images, or an image several names.
+/// Finds names among the images, with their endings or without. Images that were found before are passed over.
+/// Error(data): a name fits several images, or an image several names.
 void find_names(const Dataset& whole, const std::string& list, bool endings, ListedNames& names, LineOfSample& lines) {
   const LineOfSample before = lines;
   const auto seen = [&](const std::string& name) { return endings ? name : without_ending(name); };

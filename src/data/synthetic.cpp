@@ -101,7 +101,7 @@ class SyntheticDataset : public Dataset {
     for (int i = 0; i < options.classes; ++i) {
       const double degrees = 360 * class_hue(i, options.classes);
       const char* const shape = kShapeNames[static_cast<std::size_t>(i % kShapes)];
-      // Of many classes, too, each has a name of its own.
+      // Names differ for many classes, too.
       info_.class_names.push_back(options.classes > 256 ? fmt::format("{}, hue {:.2f}", shape, degrees)
                                                         : fmt::format("{}, hue {}", shape, std::lround(degrees)));
     }

@@ -11,7 +11,7 @@ namespace dat {
 class ByteSource {
  public:
   virtual ~ByteSource() = default;
-  /// What messages call the source.
+  /// Name of the source in messages.
   [[nodiscard]] virtual const std::string& name() const = 0;
   [[nodiscard]] virtual std::int64_t size() const = 0;
   /// Reads `bytes` bytes from `offset` on. Error(data): the bytes are not all there, or the system cannot read them.

@@ -49,7 +49,7 @@ void write_all(int to, const std::string& text) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   confining = true;
   limit(RLIMIT_CORE, 0, 0);
-  limit(RLIMIT_CPU, limits.cpu_seconds, RLIM_INFINITY);  // SIGXCPU, which tells
+  limit(RLIMIT_CPU, limits.cpu_seconds, RLIM_INFINITY);  // SIGXCPU, which is reported
   if constexpr (kLimitsMemory) {
     const std::int64_t memory = mapped() + limits.memory;
     limit(RLIMIT_DATA, memory, static_cast<rlim_t>(memory));

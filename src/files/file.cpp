@@ -51,7 +51,7 @@ void sync_to_disk(const std::string& path) {
 
 constexpr std::string_view kMagic = "dat_hpc sealed file 1\nbytes ";
 
-/// What a seal says, but for its hash.
+/// Content of a seal, but for its hash.
 struct Seal {
   std::int64_t bytes = 0;
   std::vector<SealGap> gaps;
@@ -65,7 +65,7 @@ std::string text_of(const std::vector<SealGap>& gaps) {
   return text;
 }
 
-// The block is text, filled up with zeros, so that `head -1` on a file tells what it is.
+// The block is text, filled up with zeros, so that `head -1` on a file says what it is.
 SealBlock seal_block(const Seal& seal, const std::string& hash) {
   SealBlock block{};
   std::snprintf(block.data(), block.size(), "%s%lld\n%ssha256 %s\n", kMagic.data(), static_cast<long long>(seal.bytes),
@@ -94,7 +94,7 @@ std::optional<Seal> seal_in(const SealBlock& block) {
   return seal;
 }
 
-// Whether the gaps lie in the file, one behind the other.
+// Returns whether the gaps lie in the file, one after the other.
 bool fits(const Seal& seal) {
   std::int64_t end = kSealBytes;
   for (const SealGap& gap : seal.gaps) {
@@ -145,7 +145,7 @@ void seal(const std::string& path) {
   SealBlock block{};
   require(status.st_size > static_cast<off_t>(kSealBytes) && ::pread(file.get(), block.data(), block.size(), 0) > 0,
           ExitCode::io, path, ": has no room for a seal");
-  Seal whole = seal_in(block).value_or(Seal{});  // of leave_out()
+  Seal whole = seal_in(block).value_or(Seal{});  // seal with the gaps of leave_out()
   whole.bytes = status.st_size;
   assert(fits(whole));
   const std::string hash = hash_after_block(file.get(), whole);
@@ -275,7 +275,7 @@ void Sha256::add(const void* data, std::size_t bytes) { EVP_DigestUpdate(evp(con
 std::array<std::uint8_t, 32> Sha256::digest() {
   std::array<std::uint8_t, 32> digest{};
   EVP_DigestFinal_ex(evp(context_), digest.data(), nullptr);
-  EVP_DigestInit_ex(evp(context_), nullptr, nullptr);  // the same hash, from the beginning
+  EVP_DigestInit_ex(evp(context_), nullptr, nullptr);  // begins the same hash anew
   return digest;
 }
 

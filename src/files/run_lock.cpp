@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Whether the open file is still the one at `path`: the holder before may have removed it.
+/// Returns whether the open file is still the one at `path`: an earlier holder may have removed it.
 bool is_file(int file, const std::string& path) {
   struct stat opened {};
   struct stat present {};
@@ -102,7 +102,7 @@ std::string make_new_folder(const std::string& wanted) {
   if (const fs::path parent = fs::path(wanted).parent_path(); !parent.empty()) fs::create_directories(parent, error);
   require(!error, ExitCode::io, "cannot create the folder ", wanted, ": ", error.message());
   std::string path = wanted;
-  // Whoever makes a folder is the only one who does, on other hosts, too.
+  // A folder has one maker alone, on other hosts, too.
   for (int number = 2; mkdir(path.c_str(), 0777) != 0; ++number) {
     require(errno == EEXIST, ExitCode::io, "cannot create the folder ", path, ": ", system_reason(errno));
     path = wanted + "-" + std::to_string(number);

@@ -9,9 +9,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Whether two paths lead to one file or folder (device and inode): also through links, and under two names of it.
+/// Returns whether two paths lead to one file or folder (device and inode): also through links, and under two names of
+/// it.
 [[nodiscard]] bool same_file(const std::string& a, const std::string& b) {
-  std::error_code unreadable;  // what is not there is no file
+  std::error_code unreadable;  // a file that is not there counts as none
   return fs::equivalent(a, b, unreadable);
 }
 

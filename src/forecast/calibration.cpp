@@ -144,7 +144,7 @@ ordered_json to_json(const Calibration& c) {
                      {"backward", c.backward}, {"select", c.select}, {"update", c.update}};
   json["attack_iterations"] = c.attack_iterations;
   json["backward_passes"] = c.backward_passes;
-  json["statistics_bytes"] = c.statistics;
+  json["step_message_bytes"] = c.step_message;
   for (const Calibration::Layer& layer : c.layers)
     json["layers"].push_back({{"name", layer.name},
                               {"elements", layer.elements},
@@ -188,7 +188,7 @@ Calibration calibration_from(const std::string& text, const std::string& where) 
   file.at("seconds").check(c.compute() > 0, "must not all be 0");
   c.attack_iterations = static_cast<int>(file.at("attack_iterations").integer(0, 1 << 20));
   c.backward_passes = static_cast<int>(file.at("backward_passes").integer(1, 1 << 20));
-  c.statistics = file.at("statistics_bytes").integer(0, kMostElements);
+  c.step_message = file.at("step_message_bytes").integer(0, kMostElements);
   double backward = 0;
   std::set<std::string> names;
   for (const Place& place : file.at("layers").list(1, kMostLayers)) {
@@ -201,7 +201,7 @@ Calibration calibration_from(const std::string& text, const std::string& where) 
                 "has a weight gradient that takes longer than its part of the backward pass");
     backward += c.layers.back().backward;
   }
-  constexpr double kRounding = 1e-9;  // of some thousand additions, and of decimals in a file
+  constexpr double kRounding = 1e-9;  // rounding of some thousand additions, and of decimals in a file
   file.at("layers").check(backward * c.backward_passes <= c.backward * (1 + kRounding) + 1e-12,
                           "take longer than the backward pass");
   names.clear();

@@ -18,8 +18,8 @@ struct Link {
   [[nodiscard]] double seconds(double bytes) const { return latency + bytes / bandwidth; }
 };
 
-/// What a step of a training run is made of, as one rank has measured it: what forecasts are made from. Seconds are
-/// seconds of one rank in one step unless something else is said.
+/// Costs of a step of a training run, as one rank has measured them: the basis of forecasts. Seconds are seconds of one
+/// rank in one step unless something else is said.
 struct Calibration {
   /// A tensor of the network. Layers stand in the order in which the last backward pass finishes their gradients.
   struct Layer {
@@ -38,14 +38,14 @@ struct Calibration {
     std::vector<std::int64_t> bytes{};  ///< [layers] bytes of the message, as MPI gets it, all rounds
   };
 
-  nlohmann::ordered_json about = nlohmann::ordered_json::object();  ///< what was measured, for people
+  nlohmann::ordered_json about = nlohmann::ordered_json::object();  ///< subject of the measurement, for people
   int ranks = 1;                                                    ///< ranks that measured
   int batch = 1;                                                    ///< images of a rank
   int image_size = 32;                                              ///< height = width of the images, of 3 channels
   double data = 0, attack = 0, forward = 0, backward = 0, select = 0, update = 0;
-  int attack_iterations = 1;    ///< iterations of which `attack` consists
-  int backward_passes = 1;      ///< passes of which `backward` consists
-  std::int64_t statistics = 0;  ///< bytes of the step's second message, which is summed behind the gradients
+  int attack_iterations = 1;      ///< iterations of which `attack` consists
+  int backward_passes = 1;        ///< passes of which `backward` consists
+  std::int64_t step_message = 0;  ///< bytes of the StepMessage, which is summed after the gradients
   std::vector<Layer> layers;
   std::vector<Codec> codecs;            ///< float32 is one of them
   std::optional<Link> between, within;  ///< ranks of different nodes, and of one node; empty: not measured

@@ -42,7 +42,7 @@ namespace {
   return transports().at(codec.transport)().traffic(c.ranks);
 }
 
-/// Of a message of so many bytes that all ranks have, the way its codec wants it to travel.
+/// Seconds of a message of `bytes` bytes of every rank, on the transport of its codec.
 [[nodiscard]] double seconds_of(const Calibration::Codec& codec, const Cluster& c, double bytes) {
   const Traffic traffic = traffic_of(codec, c);
   double seconds = 0;
@@ -87,7 +87,7 @@ StepForecast forecast_step(const Calibration& calibration, const Cluster& cluste
   const auto p = [&](std::size_t d) { return choice.probabilities.empty() ? 1.0 : choice.probabilities[d]; };
   const bool coded = cluster.ranks > 1 || !codec.exact;
 
-  // Which layer is the last of its bucket, as the reducer lays them out.
+  // True for the last layer of each bucket, as the reducer lays them out.
   std::vector<bool> last(layers, false);
   double in_bucket = 0;
   for (std::size_t d = 0; d < layers; ++d) {
@@ -138,7 +138,7 @@ StepForecast forecast_step(const Calibration& calibration, const Cluster& cluste
     step.exposed -= covered;
     step.hidden += covered;
   }
-  step.exposed += seconds_of_sum(cluster, static_cast<double>(calibration.statistics));
+  step.exposed += seconds_of_sum(cluster, static_cast<double>(calibration.step_message));
 
   double all = 0;
   for (std::size_t d = 0; d < layers; ++d) all += p(d) * static_cast<double>(calibration.layers[d].elements);

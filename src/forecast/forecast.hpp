@@ -8,12 +8,12 @@
 
 namespace dat {
 
-/// How a sum over the ranks travels.
+/// Algorithm of a sum over the ranks.
 ///   ring  2 (p - 1) messages of n/p bytes to the neighbour: 2 (p - 1) latency + 2 (p - 1)/p n/bandwidth
 ///         + (p - 1)/p n/reduction
 ///   tree  recursive halving, then recursive doubling, partners at distance 1, 2, 4 ..: 2 lg p latency
-///         + 2 (p - 1)/p n/bandwidth + (p - 1)/p n/reduction. Of a number of ranks that is no power of two, those above
-///         it first send everything to a neighbour, and at the end get everything from it.
+///         + 2 (p - 1)/p n/bandwidth + (p - 1)/p n/reduction. Where the number of ranks is no power of two, those
+///         above it first send everything to a neighbour, and at the end get everything from it.
 /// Costs as Thakur, Rabenseifner and Gropp give them (Optimization of Collective Communication Operations in MPICH,
 /// 2005); MPICH's allreduce.c states the latter.
 enum class SumAlgorithm : std::uint8_t { ring, tree };
@@ -30,15 +30,16 @@ struct Cluster {
 /// Seconds until all ranks have the sum of their `bytes`. With several ranks on a node and several nodes: each step of
 /// a ring takes as long as on its slowest link, an upper bound; in a tree the ranks of a node share the node's link.
 [[nodiscard]] double seconds_of_sum(const Cluster& cluster, double bytes);
-/// The same of gradients: where ranks share a node, and it is known how long sums take in its memory, these, and then a
-/// sum over the nodes, in which each has one rank: together, the ranks of a node send what one would.
+/// Seconds until all ranks have the sum of gradients: where ranks share a node, and it is known how long sums take in
+/// its memory, these, and then a sum over the nodes, in which each has one rank: together, the ranks of a node send
+/// what one would.
 [[nodiscard]] double seconds_of_gradients(const Cluster& cluster, double bytes);
 /// Seconds until all ranks have the `bytes` of every rank, passed on in a ring.
 [[nodiscard]] double seconds_of_gather(const Cluster& cluster, double bytes);
 /// Seconds until each rank has the part that is for it of every rank's `bytes`: one partner after the other.
 [[nodiscard]] double seconds_of_exchange(const Cluster& cluster, double bytes);
 
-/// What may be chosen for a training run.
+/// Choices of a training run.
 struct StepChoice {
   std::string codec = "float32";
   std::vector<double> probabilities{};     ///< [layers] of taking part in a step; empty: all do
@@ -52,7 +53,7 @@ struct StepChoice {
 struct StepForecast {
   double data = 0, attack = 0, forward = 0, backward = 0, encode = 0;
   double exposed = 0;     ///< communication that nothing covers, the second message of the step included
-  double straggling = 0;  ///< what the last of the ranks computes longer than the others in the mean
+  double straggling = 0;  ///< seconds that the last of the ranks computes longer than the others in the mean
   double decode = 0, select = 0, update = 0;
 
   double hidden = 0;  ///< communication beside the backward pass, or beside the next attack; no part of the sum
@@ -85,9 +86,9 @@ struct Line {
 };
 [[nodiscard]] Line fit_line(const std::vector<double>& x, const std::vector<double>& y);
 
-/// What the times of sums over `ranks` in a ring tell beside the link: a larger latency where sums have one, and the
-/// rate at which ranks add up, which is all that a sum takes longer than its bytes do on the link. Where it takes less,
-/// the link is faster. `sum`: seconds against bytes.
+/// Fits the rest of the times of sums over `ranks` in a ring beside the link: a larger latency where sums have one, and
+/// the rate at which ranks add up, which is all that a sum takes longer than its bytes do on the link. Where it takes
+/// less, the link is faster. `sum`: seconds against bytes.
 void explain_sums(const Line& sum, int ranks, Link& link, double& reduction);
 
 /// Bytes a second of a network: "1gbit" or "100mbit", a line rate of Ethernet, of which TCP leaves 1448 of 1538 bytes

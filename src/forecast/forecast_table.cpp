@@ -13,7 +13,7 @@
 #include "dat/options/jointspar.hpp"
 #include "dat/report.hpp"
 #include "forecast/forecast.hpp"
-#include "forecast/split.hpp"
+#include "forecast/roles.hpp"
 #include "printed.hpp"
 
 namespace dat {
@@ -32,7 +32,7 @@ struct Network {
   Link between, within;
 };
 
-/// What is compared. The first one is float32 with all layers.
+/// Setting that is compared. The first one is float32 with all layers.
 struct Candidate {
   std::string name;
   StepChoice choice;
@@ -43,10 +43,10 @@ struct Row {
   double ring = 0, tree = 0;          ///< seconds of a sum of all gradients at once
   std::vector<StepForecast> steps{};  ///< [candidates]
   std::size_t best = 0;
-  /// With ranks that only attack, and a candidate that this is best with; of one rank: empty.
-  std::optional<SplitForecast> split{};
-  std::size_t split_best = 0;
-  [[nodiscard]] double split_gain() const { return steps[best].seconds() / split->seconds(); }
+  /// Best forecast with ranks that only attack, and its candidate; empty for one rank.
+  std::optional<RoleForecast> roles{};
+  std::size_t roles_best = 0;
+  [[nodiscard]] double roles_gain() const { return steps[best].seconds() / roles->seconds(); }
   [[nodiscard]] double gain(std::size_t k) const { return steps[0].seconds() / steps[k].seconds(); }
 };
 
@@ -110,23 +110,22 @@ struct Row {
           .algorithm = o.algorithm == "tree" ? SumAlgorithm::tree : SumAlgorithm::ring};
 }
 
-/// As many images in a step as without generators.
-void split(const ForecastOptions& o, const Calibration& c, const Cluster& cluster,
+/// Forecasts the row with generators, with as many images in a step as without.
+void roles(const ForecastOptions& o, const Calibration& c, const Cluster& cluster,
            const std::vector<Candidate>& candidates, Row& row) {
   if (std::max(o.generators, 1) >= cluster.ranks) return;
-  SplitChoice choice{.generators = o.generators,
-                     .staleness = o.staleness,
-                     .refresh = o.refresh == "iteration",
-                     .speed = o.generator_speed,
-                     .images = std::int64_t{cluster.ranks} * c.batch,
-                     .micro_batch = o.micro_batch > 0 ? o.micro_batch : c.batch,
-                     .weight_bytes = o.generator_weights == "bf16" ? 2 : 4};
+  RoleChoice choice{.generators = o.generators,
+                    .staleness = o.staleness,
+                    .speed = o.generator_speed,
+                    .images = std::int64_t{cluster.ranks} * c.batch,
+                    .micro_batch = o.micro_batch > 0 ? o.micro_batch : c.batch,
+                    .weight_bytes = o.generator_weights == "bf16" ? 2 : 4};
   for (std::size_t k = 0; k < candidates.size(); ++k) {
-    const SplitForecast one = o.generators > 0 ? forecast_split(c, cluster, candidates[k].choice, choice)
-                                               : best_split(c, cluster, candidates[k].choice, choice, 1);
-    if (row.split && one.seconds() >= row.split->seconds()) continue;
-    row.split = one;
-    row.split_best = k;
+    const RoleForecast one = o.generators > 0 ? forecast_roles(c, cluster, candidates[k].choice, choice)
+                                              : best_roles(c, cluster, candidates[k].choice, choice, 1);
+    if (row.roles && one.seconds() >= row.roles->seconds()) continue;
+    row.roles = one;
+    row.roles_best = k;
   }
 }
 
@@ -138,7 +137,7 @@ void split(const ForecastOptions& o, const Calibration& c, const Cluster& cluste
     row.steps.push_back(forecast_step(c, cluster, candidate.choice));
     if (row.steps.back().seconds() < row.steps[row.best].seconds()) row.best = row.steps.size() - 1;
   }
-  split(o, c, cluster, candidates, row);
+  roles(o, c, cluster, candidates, row);
   const double bytes = 4.0 * static_cast<double>(c.elements());
   cluster.algorithm = SumAlgorithm::ring;
   row.ring = seconds_of_sum(cluster, bytes);
@@ -175,24 +174,24 @@ void split(const ForecastOptions& o, const Calibration& c, const Cluster& cluste
                                               const std::vector<Row>& rows) {
   const Row *least = nullptr, *most = nullptr;
   for (const Row& row : rows) {
-    if (!row.split) continue;
-    if (most == nullptr || row.split_gain() > most->split_gain()) most = &row;
-    if (row.split_gain() >= kPays && (least == nullptr || row.split_gain() < least->split_gain())) least = &row;
+    if (!row.roles) continue;
+    if (most == nullptr || row.roles_gain() > most->roles_gain()) most = &row;
+    if (row.roles_gain() >= kPays && (least == nullptr || row.roles_gain() < least->roles_gain())) least = &row;
   }
   if (most == nullptr) return "";
   const std::string who = formatted("  generators, --staleness %d, ", o.staleness);
   const auto point = [&](const Row& row) {
-    return formatted("%.2fx at %d ranks, %d of them generators (%s; the step waits for %s)", row.split_gain(),
-                     row.ranks, row.split->generators, candidates[row.split_best].name.c_str(), row.split->bound());
+    return formatted("%.2fx at %d ranks, %d of them generators (%s; the step waits for %s)", row.roles_gain(),
+                     row.ranks, row.roles->generators, candidates[row.roles_best].name.c_str(), row.roles->bound());
   };
   if (least == nullptr) return who + "pay nowhere: at most " + point(*most) + "\n";
   return who + "pay: " + point(*least) + (most != least ? " to " + point(*most) : "") + "\n";
 }
 
-[[nodiscard]] ordered_json to_json(const SplitForecast& split, const std::string& candidate, double gain) {
-  return {{"generators", split.generators}, {"name", candidate},      {"training", split.training},
-          {"attacking", split.attacking},   {"link", split.link},     {"round", split.round},
-          {"step", split.seconds()},        {"bound", split.bound()}, {"gain", gain}};
+[[nodiscard]] ordered_json to_json(const RoleForecast& roles, const std::string& candidate, double gain) {
+  return {{"generators", roles.generators}, {"name", candidate},      {"training", roles.training},
+          {"attacking", roles.attacking},   {"link", roles.link},     {"round", roles.round},
+          {"step", roles.seconds()},        {"bound", roles.bound()}, {"gain", gain}};
 }
 
 [[nodiscard]] ordered_json to_json(const Candidate& candidate, const StepForecast& step, double gain) {
@@ -242,8 +241,8 @@ void write_json(const std::string& path, const ordered_json& json) { write_text_
   return text.str();
 }
 
-/// A picture for each quantity, a line for each network. Returns their paths; fewer without gnuplot, which standard
-/// error is told.
+/// A picture for each quantity, a line for each network. Returns their paths; fewer without gnuplot, with a message on
+/// standard error.
 [[nodiscard]] std::vector<std::string> draw(const ForecastOptions& o, const Calibration& c,
                                             const std::vector<Candidate>& candidates,
                                             const std::vector<Network>& networks,
@@ -278,7 +277,7 @@ void write_json(const std::string& path, const ordered_json& json) { write_text_
       pictures[0].chart.values.push_back(row.steps[0].seconds());
       pictures[1].chart.values.push_back(100 * alone / row.steps[0].seconds());
       pictures[2].chart.values.push_back(row.gain(row.best));
-      // What it is that gains, at the line's end.
+      // Name of the best candidate, at the line's end.
       if (k + 1 == o.ranks.size() && row.gain(row.best) >= kPays)
         pictures[2].chart.lines[n] += ": " + candidates[row.best].name;
     }
@@ -326,7 +325,6 @@ std::string forecast_table(const ForecastOptions& o, const Calibration& c) {
                     {"stale_attack", o.stale_attack},
                     {"micro_batch", o.micro_batch},
                     {"staleness", o.staleness},
-                    {"refresh", o.refresh},
                     {"generator_weights", o.generator_weights},
                     {"generator_speed", o.generator_speed},
                     {"jitter", o.jitter}};
@@ -374,7 +372,7 @@ std::string forecast_table(const ForecastOptions& o, const Calibration& c) {
                           {"best", candidates[row.best].name}};
       for (std::size_t k = 0; k < candidates.size(); ++k)
         of_row["choices"].push_back(to_json(candidates[k], row.steps[k], row.gain(k)));
-      if (row.split) of_row["split"] = to_json(*row.split, candidates[row.split_best].name, row.split_gain());
+      if (row.roles) of_row["roles"] = to_json(*row.roles, candidates[row.roles_best].name, row.roles_gain());
       of_network["rows"].push_back(of_row);
     }
     text << what_pays(candidates, of) << what_generators_pay(o, candidates, of);

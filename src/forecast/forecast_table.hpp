@@ -14,9 +14,9 @@ void require_known_words(const ForecastOptions& options);
 /// The calibration, into the folder of --out. Error(io).
 void write_calibration(const ForecastOptions& options, const Calibration& calibration);
 
-/// What a step will take with other ranks, networks, codecs and budgets, as a table for a person: a model, of a
-/// calibration. Writes forecast.json and pictures into the folder of --out, where it is given; standard error is told
-/// where there is no gnuplot. Error(usage): the calibration has not measured what is asked for. Error(io).
+/// Forecast of a step with other ranks, networks, codecs and budgets, as a table for people: a model, made from a
+/// calibration. Writes forecast.json and pictures into the folder of --out, where it is given; a message on standard
+/// error says where there is no gnuplot. Error(usage): the calibration has not measured what is asked for. Error(io).
 [[nodiscard]] std::string forecast_table(const ForecastOptions& options, const Calibration& calibration);
 
 }  // namespace dat

@@ -34,7 +34,7 @@ class Hdf5File {
   Hdf5File(Hdf5File&& other) noexcept;
   Hdf5File& operator=(Hdf5File&&) = delete;
   ~Hdf5File();
-  /// Ends writing: what was not yet on disk goes there now. The destructor ends writing, too, but cannot tell of a
+  /// Ends writing: what was not yet on disk goes there now. The destructor ends writing, too, but cannot report a
   /// failure.
   void close();
 

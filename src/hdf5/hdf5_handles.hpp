@@ -4,7 +4,7 @@
 
 #include "hdf5/hdf5.hpp"
 
-/// What writing and reading by the HDF5 library have in common.
+/// Base of writing and reading by the HDF5 library.
 namespace dat {
 
 /// An HDF5 identifier with the function that gives it back.
@@ -25,11 +25,11 @@ class Hdf5Handle {
 
 /// HDF5's innermost words about the last failure, or the system's where it was the system.
 [[nodiscard]] std::string hdf5_reason();
-/// To be called before each file, because the settings belong to the calling thread, and before anything else of the
-/// library. Plug-ins would be code from outside, and at the end of the program the library would go through files that
-/// could not be written (see give_up_or_close).
+/// Prepares the library before each file, because the settings belong to the calling thread, and before anything else
+/// of the library. Plug-ins would be code from outside, and at the end of the program the library would go through
+/// files that could not be written (see give_up_or_close).
 void prepare_hdf5();
-/// How datasets are opened: external links are refused.
+/// Access settings of datasets: external links are refused.
 [[nodiscard]] Hdf5Handle reading_hdf5();
 [[nodiscard]] hid_t hdf5_memory_type(Hdf5Type type);
 [[nodiscard]] Hdf5Handle hdf5_space(const Shape& shape);

@@ -34,7 +34,7 @@ class Hdf5Reader {
   [[nodiscard]] bool is_group(const std::string& name) const;
   /// Names in a group, in the order in which they were made if the file knows it, else sorted.
   [[nodiscard]] std::vector<std::string> list(const std::string& group) const;
-  /// What the dataset says about itself; `offset` is always that of its elements.
+  /// Description of a dataset; `offset` is always that of its elements.
   [[nodiscard]] Hdf5Info info(const std::string& name) const;
 
   /// All elements. Integers and real numbers are converted within their own kind; another kind is an error.

@@ -275,7 +275,7 @@ void Hdf5Reader::File::attribute(Cursor& body, Header& header) const {
   check(version >= 1 && version <= 3, "an attribute has an unknown version");
   const std::uint64_t name_bytes = body.number(2), type_bytes = body.number(2), space_bytes = body.number(2);
   body.skip(version == 3 ? 1 : 0);
-  if (version > 1 && (flags & 3) != 0) return;  // of a type that has a name: none of ours
+  if (version > 1 && (flags & 3) != 0) return;  // its type has a name: none of ours
   const auto length = [&](std::uint64_t bytes) { return version == 1 ? padded(bytes) : bytes; };
   const auto raw = body.take(length(name_bytes)).first(static_cast<std::size_t>(name_bytes));
   const std::string name(raw.begin(), std::find(raw.begin(), raw.end(), 0));
@@ -307,7 +307,7 @@ std::span<const std::uint8_t> Hdf5Reader::File::heap_object(std::uint64_t collec
       const auto number = static_cast<std::uint32_t>(objects.number(2));
       objects.skip(6);
       const std::uint64_t length = objects.number(8);
-      if (number == 0) break;  // what is free
+      if (number == 0) break;  // the space is free
       const auto begin = static_cast<std::size_t>(objects.offset());
       check(length <= objects.left(), "a text is longer than its heap");
       heap.objects[number] = {begin, static_cast<std::size_t>(length)};

@@ -32,7 +32,7 @@ class Hdf5Reader::File {
     Type type;
     Shape shape;
     std::uint64_t elements = 0, offset = 0;  ///< offset: byte in the file where they begin
-    /// No more than the file has, once an object is known.
+    /// Bytes of the elements; at most those of the file, once an object is known.
     [[nodiscard]] std::uint64_t bytes() const { return elements * type.size; }
   };
   struct Object {
@@ -111,7 +111,7 @@ class Hdf5Reader::File {
         file_->damaged(std::string("no ") + signature + " at byte " + std::to_string(offset() - 4));
     }
     [[nodiscard]] std::uint64_t left() const { return bytes_.size() - at_; }
-    [[nodiscard]] std::uint64_t offset() const { return offset_ + at_; }  ///< in the file
+    [[nodiscard]] std::uint64_t offset() const { return offset_ + at_; }  ///< offset in the file
     /// The next bytes as a cursor of their own.
     Cursor part(std::uint64_t count) {
       const std::uint64_t begin = offset();
@@ -129,7 +129,7 @@ class Hdf5Reader::File {
     std::uint64_t address = 0;
     std::uint64_t order = kNowhere;
   };
-  /// What an object's header has told so far.
+  /// Content of an object's header that has been read so far.
   struct Header {
     Object object;
     std::vector<Link> links;
@@ -158,19 +158,19 @@ class Hdf5Reader::File {
   void space(Cursor body, Data& data) const;
   void symbols(std::uint64_t tree, int level, std::span<const std::uint8_t> names, Header& header) const;
   [[nodiscard]] FractalHeap fractal_heap(std::uint64_t address) const;
-  /// Where the heap's byte `offset` lies: in the root, or below it in the block of a row and column, whose size doubles
+  /// Place of the heap's byte `offset`: in the root, or below it in the block of a row and column, whose size doubles
   /// from row to row.
   [[nodiscard]] std::uint64_t place_in(const FractalHeap& heap, std::uint64_t offset, std::uint64_t length) const;
   void dense_links(const FractalHeap& heap, std::uint64_t tree, Header& header) const;
-  /// Where a collection's objects lie.
+  /// Bytes of a collection's object.
   [[nodiscard]] std::span<const std::uint8_t> heap_object(std::uint64_t collection, std::uint32_t index) const;
 
   std::unique_ptr<ByteSource> source_;
   ExitCode code_;
-  std::uint64_t size_, base_ = 0;              ///< of the file; where its addresses begin
+  std::uint64_t size_, base_ = 0;              ///< size of the file; start of its addresses
   mutable std::int64_t budget_;                ///< bytes of structure that may still be read: the end of every loop
   std::uint64_t stored_ = 0;                   ///< bytes of all datasets
-  std::map<std::string, Object> objects_;      ///< by path; "": the root
+  std::map<std::string, Object> objects_;      ///< objects by path; "": the root
   std::map<std::uint64_t, std::string> seen_;  ///< objects by address
   struct Heap {
     std::vector<std::uint8_t> bytes;

@@ -21,12 +21,12 @@ inline constexpr Hdf5Type kHdf5Type = [] {
                                             : Hdf5Type::f64;
 }();
 
-/// What a dataset says about itself.
+/// Description of a dataset.
 struct Hdf5Info {
   enum class Kind : std::uint8_t { u8, integer, real, text, other };
   Shape shape;
   Kind kind = Kind::other;   ///< u8: unsigned bytes; integer: any other integers
-  bool is_unsigned = false;  ///< of integers
+  bool is_unsigned = false;  ///< true: unsigned integers
   std::int64_t element = 0;  ///< bytes of one element
   std::int64_t offset = -1;  ///< byte in the file where the elements lie in row-major order; -1: no such place
 };

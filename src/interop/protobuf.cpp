@@ -8,7 +8,7 @@ namespace dat {
 namespace {
 
 constexpr unsigned kVarint = 0, kLengthDelimited = 2, kFixed32 = 5;
-constexpr std::size_t kLargePiece = 1 << 16;  ///< is moved, not copied
+constexpr std::size_t kLargePiece = 1 << 16;  ///< bytes of a piece that is moved, not copied
 
 }  // namespace
 

@@ -132,16 +132,16 @@ def load():
   return all;
 }
 
-/// Of an evaluation, in percent, as RobustBench writes them.
+/// Figures of an evaluation, in percent, as RobustBench writes them.
 struct Figures {
   std::string clean, reported, autoattack;  ///< the last one is empty where AutoAttack has not been run on all images
   std::string footnote;
-  bool limited = false;  ///< not on all test images
+  bool limited = false;  ///< true: not on all test images
 };
 
 [[nodiscard]] std::string percent(double part) { return fmt::format("{:.2f}", 100 * part); }
 
-/// Whether it is of a part of the test images: of the file's, or of CIFAR-10's.
+/// Returns whether it is of a part of the test images: of the file's, or of CIFAR-10's.
 [[nodiscard]] bool is_limited(const OrderedJson& evaluation, const std::string& dataset) {
   constexpr std::int64_t kCifar10Images = 10000;
   const auto images = evaluation.at("images").get<std::int64_t>();

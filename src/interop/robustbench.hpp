@@ -9,13 +9,13 @@
 
 namespace dat {
 
-/// What a folder for RobustBench says of a model beside its weights.
+/// Description of a model for RobustBench beside its weights.
 struct RobustBenchEntry {
   std::string architecture;             ///< name of the architecture, such as "resnet18, width 16"
   std::string dataset;                  ///< cifar10; empty: another one
   BallNorm norm = BallNorm::linf;       ///< norm of the ball that the network was trained for: the threat model
   double eps = 0;                       ///< radius of that ball
-  std::optional<bool> additional_data;  ///< whether the network was trained on more than `dataset`; empty: unknown
+  std::optional<bool> additional_data;  ///< true: the network was trained on more than `dataset`; empty: unknown
   std::string weights;                  ///< weights_hash of the exported weights
   std::string evaluation;               ///< path of an evaluation that `eval --out` wrote; empty: there are no figures
 };

@@ -42,7 +42,7 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
  public:
   std::vector<HeaderEntry> entries;
   std::map<std::string, std::string> metadata;
-  std::string wrong;  ///< why the parsing ended
+  std::string wrong;  ///< reason why the parsing ended
 
   bool start_object(std::size_t) override {
     if (level_ == Level::nothing) return enter(Level::root);

@@ -62,7 +62,7 @@ namespace {
   return source;
 }
 
-/// The first bytes of a file; zeros behind its end.
+/// The first bytes of a file; zeros after its end.
 [[nodiscard]] std::array<char, 9> beginning_of(const ByteSource& bytes) {
   std::array<char, 9> begin{};
   bytes.read(0, begin.data(), std::min<std::int64_t>(bytes.size(), begin.size()));
@@ -83,8 +83,8 @@ namespace {
   return std::string_view(begin.data(), begin.size()).starts_with(std::string_view("\x89HDF\r\n\x1a\n", 8));
 }
 
-/// Whether these bytes begin a model of ONNX: its version of the format, then the program that has made it or the
-/// graph.
+/// Returns whether these bytes begin a model of ONNX: its version of the format, then the program that has made it or
+/// the graph.
 [[nodiscard]] bool begins_onnx(std::string_view magic) {
   return magic[0] == '\x08' && magic[1] > 0 && magic[1] < 32 && (magic[2] == '\x12' || magic[2] == '\x3a');
 }
@@ -108,7 +108,7 @@ Source read_tensors(const std::string& path) {
   const std::unique_ptr<ByteSource> bytes = open_source(path);
   const std::array<char, 9> begin = beginning_of(*bytes);
   const std::string_view magic(begin.data(), begin.size());
-  // The header of a safetensors file begins behind its length, of which any byte may be 0x80.
+  // The header of a safetensors file begins after its length, of which any byte may be 0x80.
   const bool header = magic[8] == '{';
   require(!magic.starts_with("PK\x03\x04") && (header || !magic.starts_with('\x80')), ExitCode::checkpoint, path,
           ": is a pickle of PyTorch, which can run programs when it is read; convert it where you trust it: ",

@@ -23,7 +23,7 @@ struct Source {
 /// are named to `warn`. Error(checkpoint): `path` is none of these; for a pickle or an ONNX graph the message says what
 /// to do.
 [[nodiscard]] Source read_source(const std::string& path, const std::function<void(const std::string&)>& warn);
-/// The same in two parts: what is HDF5, as it stands there; empty: it is not. And all else.
+/// Reads a source in two parts: HDF5, from its place; empty: it is not HDF5. And all else.
 [[nodiscard]] std::optional<Checkpoint> read_hdf5_source(const std::string& path,
                                                          const std::function<void(const std::string&)>& warn);
 [[nodiscard]] Source read_tensors(const std::string& path);

@@ -110,14 +110,14 @@ struct Wanted {
   return batches;
 }
 
-/// What public models call the numbers by which they normalize images, wherever they stand; null: another name.
+/// Constants by which public models of this name normalize images, wherever they stand; null: another name.
 [[nodiscard]] const std::vector<float>* normalization_called(const std::string& name, const Normalization& own) {
   const std::string last = leaf(name);
   if (last == "mu" || last == "mean" || last == "new_mean") return &own.mean;
   return last == "sigma" || last == "std" || last == "new_std" ? &own.deviation : nullptr;
 }
 
-/// Whether numbers are equal but for the last unit of float32, which a quotient may round to either side.
+/// Returns whether numbers are equal but for the last unit of float32, which a quotient may round to either side.
 [[nodiscard]] bool nearly_equal(const std::vector<float>& a, const std::vector<float>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](float x, float y) { return std::nextafter(x, y) == y; });
 }
@@ -134,7 +134,8 @@ struct Wanted {
   return text;
 }
 
-/// What means and deviations in a file, by the names in front of theirs, ask for; empty: several things, or none.
+/// Option that fits the means and standard deviations in a file, by the names in front of theirs; empty: several
+/// options, or none.
 [[nodiscard]] std::string hint_of(const std::map<std::string, Normalization>& said) {
   std::set<std::string> texts;
   for (const auto& [name, numbers] : said) texts.insert(text_of(numbers));
@@ -147,14 +148,14 @@ struct Wanted {
   return name + " and " + other + " are different tensors for " + want.name;
 }
 
-/// Where the tensors of a file belong in a network. The network may stand in the file below a prefix, and more than
-/// once: the prefix that most of its names follow is the network's. Its last layer may stand below none instead, beside
-/// the others, which are a part of their own there ("backbone.").
+/// Places of a file's tensors in a network. The network may stand in the file below a prefix, and more than once: the
+/// prefix that most of its names follow is the network's. Its last layer may stand below none instead, beside the
+/// others, which are a part of their own there ("backbone.").
 struct Places {
-  std::vector<std::optional<std::size_t>> place;  ///< of each tensor of the file
-  /// Where a tensor that has no place belongs by the end of its name: it may be a copy.
+  std::vector<std::optional<std::size_t>> place;  ///< place of each tensor of the file
+  /// Place of a tensor without one by the end of its name: it may be a copy.
   std::vector<std::optional<std::size_t>> end;
-  std::vector<bool> whole;          ///< whether this end stands below a prefix with as much of the network
+  std::vector<bool> whole;          ///< true: this end stands below a prefix with as much of the network
   std::vector<std::string> inside;  ///< canonical name within the network of a tensor that has no place
 };
 
@@ -171,7 +172,7 @@ struct Places {
     std::string prefix;
     std::size_t place;
   };
-  std::vector<std::vector<End>> ends;  // of each tensor, the longest first
+  std::vector<std::vector<End>> ends;  // ends of each tensor, the longest first
   std::map<std::string, std::set<std::size_t>> below;
   for (const Checkpoint::Array& tensor : state.tensors) {
     const auto parts = parts_of(tensor.name);
@@ -184,7 +185,7 @@ struct Places {
     }
   }
   const auto own = std::max_element(below.begin(), below.end(), [](const auto& a, const auto& b) {
-    return a.second.size() < b.second.size();  // of several the first in the alphabet, as none is
+    return a.second.size() < b.second.size();  // the first one in the alphabet among equals
   });
   Places places;
   for (std::size_t k = 0; k < ends.size(); ++k) {
@@ -235,7 +236,7 @@ Checkpoint checkpoint_of(const StateDict& state) {
 NetworkOptions sizes_of(const std::function<Graph(const NetworkOptions&)>& make, const StateDict& state,
                         NetworkOptions options) {
   NetworkOptions any = options;
-  any.normalization = {};  // whose channels are not known to be the images'
+  any.normalization = {};  // the channels may not be the images'
   const Graph like = make(any);
   const Places places = places_in(wanted_by(like), state);
   const auto shape_of = [&](int segment) -> std::vector<std::int64_t> {

@@ -23,9 +23,9 @@ namespace dat {
 [[nodiscard]] NetworkOptions sizes_of(const std::function<Graph(const NetworkOptions&)>& make, const StateDict& state,
                                       NetworkOptions options);
 
-/// What is made of tensors of another origin.
+/// Result of fitting tensors of another origin.
 struct Fitting {
-  std::string file, network;  ///< what messages call the file and the network
+  std::string file, network;  ///< names of the file and the network in messages
   bool new_head = false;      ///< the last layer begins anew, whatever the file has of it
   std::uint64_t seed = 1;     ///< seed of the new weights
 };
@@ -35,14 +35,14 @@ struct Fitting {
 /// in front. Names are taken to mean the same where they differ in the ways in use: torchvision's downsample for
 /// shortcut, the WideResNets' convShortcut, and fc, linear.fc, classifier, head and logits for the last layer. Copies
 /// below other prefixes, or in the list `layers` of DAT's own code, are passed over if they are equal to the tensors,
-/// and so are means and deviations of images (mu and sigma, mean and std, new_mean and new_std, wherever they stand) if
-/// they are the graph's but for a unit of float32, and TRADES' sub_block1, which computes nothing. Error(checkpoint):
-/// tensors that are missing, of another shape, or of no place: how many, and the first ten; where the file has other
-/// means and deviations, the --normalize that they ask for.
+/// and so are means and standard deviations of images (mu and sigma, mean and std, new_mean and new_std, wherever they
+/// stand) if they are the graph's but for a unit of float32, and TRADES' sub_block1, which computes nothing.
+/// Error(checkpoint): tensors that are missing, of another shape, or of no place: how many, and the first ten; where
+/// the file has other means and standard deviations, the --normalize that they ask for.
 [[nodiscard]] StateDict fitted(const Graph& graph, StateDict state, const Fitting& how);
 
-/// The hash that `train` and `eval` tell of these weights (weights_hash of a Model). The tensors must be fitted to the
-/// graph.
+/// The hash that `train` and `eval` print for these weights (weights_hash of a Model). The tensors must be fitted to
+/// the graph.
 [[nodiscard]] std::string weights_hash(const Graph& graph, const StateDict& state);
 
 }  // namespace dat

@@ -34,7 +34,7 @@ class Agreement : public Loss {
  protected:
   /// Leaves the term's losses, and weight times its gradient by the attacked logits.
   virtual void term(const Logits& attacked, const Logits& clean, float weight) const = 0;
-  /// Adds weight times the term's gradient by the clean logits. Behind term(), of the same logits.
+  /// Adds weight times the term's gradient by the clean logits. After term(), of the same logits.
   virtual void add_gradient_of_clean(const Logits& clean, const Logits& attacked, float weight) const = 0;
 
  private:

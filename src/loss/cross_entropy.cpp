@@ -15,8 +15,8 @@ namespace {
 
 /// Cross-entropy on the attacked images, plus lambda times that on the clean ones (DAT: Zhang et al., UAI 2022, with
 /// lambda 1; Madry et al., ICLR 2018, with 0). An image without label has KL(p||q) of its clean and its attacked
-/// prediction, as in TRADES, in the place of the first, and none of the second: DAT's objective, whose maximised loss
-/// is that divergence there.
+/// prediction, as in TRADES, in place of the first, and none of the second: DAT's objective, whose maximised loss is
+/// that divergence there.
 class CrossEntropy final : public Loss {
  public:
   explicit CrossEntropy(const LossOptions& options)

@@ -28,12 +28,12 @@ using Losses = Registry<std::unique_ptr<Loss>(const LossOptions&)>;
 
 const Losses& losses() {
   static const Losses all =
-      with_beta({{"cross_entropy", make_cross_entropy, {{"lambda"}, {"label-smoothing"}, {"attack-reuse"}, {"noise"}}},
-                 {"gat", make_gat, {{"beta", "10"}, {"label-smoothing"}, {"detach-reference"}}},
+      with_beta({{"cross_entropy", make_cross_entropy, {{"lambda"}, {"label-smoothing"}, {"noise"}}},
+                 {"gat", make_gat, {{"beta", "10"}, {"label-smoothing"}, {"loss:detach"}}},
                  {"kl", make_kl, {{"beta", "1"}, {"label-smoothing"}, {"noise"}}},
                  {"mart", make_mart, {{"beta", "5"}}},
-                 {"nuat", make_nuat, {{"beta", "4"}, {"label-smoothing"}, {"detach-reference"}}},
-                 {"pgi", make_pgi, {{"beta", "10"}, {"label-smoothing"}, {"detach-reference"}}},
+                 {"nuat", make_nuat, {{"beta", "4"}, {"label-smoothing"}, {"loss:detach"}}},
+                 {"pgi", make_pgi, {{"beta", "10"}, {"label-smoothing"}, {"loss:detach"}}},
                  {"trades", make_trades, {{"beta", "6"}, {"label-smoothing"}, {"noise"}}}});
   return all;
 }

@@ -14,7 +14,7 @@ class Pgi final : public Loss {
   explicit Pgi(const LossOptions& options)
       : beta_(options.beta), smoothing_(static_cast<float>(options.smoothing)), detached_(options.detach) {}
 
-  /// In the order in which the published code calls the network.
+  /// Passes in the order in which the published code calls the network.
   [[nodiscard]] std::vector<Images> passes() const override {
     if (detached_) return {Images::attacked};
     return {Images::start, Images::attacked};

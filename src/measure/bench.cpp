@@ -57,7 +57,7 @@ void print(const std::vector<Ceiling>& ceilings) {
   }
 }
 
-/// Whether other programs seem to take time: the usual run is far from the best.
+/// Returns whether other programs seem to take time: the usual run is far from the best.
 [[nodiscard]] bool disturbed(const std::vector<Ceiling>& ceilings, const Convolutions::Row& sum) {
   constexpr double kFar = 1.3;
   double median = 0, least = 0;
@@ -110,7 +110,7 @@ void print(const Convolutions::Row& row, const Peak& peak) {
   return json;
 }
 
-/// As repeat(), of work that needs all ranks: they do it the same number of times, as many as fit into the time.
+/// Repeats work that needs all ranks: they do it the same number of times, as many as fit into the time.
 /// **Collective.**
 template <class F>
 [[nodiscard]] Sample repeat_together(Communicator& world, double seconds, double most, bool warm, const F& run) {
@@ -165,7 +165,7 @@ struct MeasuredSums {
                                             why);
     if (made != nullptr) ways.push_back({name, std::move(made), {}});
   }
-  // What there is to be gained.
+  // Sum of MPI in one piece: the bound of all ways.
   auto* const whole =
       static_cast<float*>(backend.allocate_pinned(static_cast<std::size_t>(gradients) * sizeof(float), "message"));
   ways.push_back({"MPI_Allreduce", nullptr, {}});

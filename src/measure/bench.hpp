@@ -12,8 +12,8 @@
 
 namespace dat {
 
-/// What a machine and a launch reach: ceilings, each convolution alone, a training step and its parts, sums over the
-/// ranks. A table for a person, printed as it is measured; a file and a picture.
+/// Measurement of a machine and a launch: ceilings, each convolution alone, a training step and its parts, sums over
+/// the ranks. A table for a person, printed as it is measured; a file and a picture.
 class Bench {
  public:
   Bench(Communicator& world, const BenchOptions& options);
@@ -21,8 +21,8 @@ class Bench {
   /// would be measured is wrong; Error(io).
   void run(int argc, char** argv);
 
-  /// What a rate is compared with: the best of the first ceiling in GFLOP/s that was measured. A GPU's is that of f32
-  /// products, of which a pass in 16 bits is not made.
+  /// Rate with which others are compared: the best of the first ceiling in GFLOP/s that was measured. A GPU's is that
+  /// of f32 products, of which a pass in 16 bits is not made.
   struct Peak {
     double gflops = 0;
     std::string name;
@@ -32,7 +32,7 @@ class Bench {
 
  private:
   void plan();
-  /// Does each kind of work once, and looks whether it is right.
+  /// Does each kind of work once, and checks the results.
   void check();
   [[nodiscard]] Peak measure_all_ceilings();
   void measure_convolutions(const Peak& peak);
@@ -46,7 +46,7 @@ class Bench {
   const BenchOptions& options_;
   StepOptions step_options_;
   DType storage_;
-  std::unique_ptr<Dataset> images_;  ///< of --data; null: no reading is measured
+  std::unique_ptr<Dataset> images_;  ///< images of --data; null: no reading is measured
   std::unique_ptr<TrainingStep> step_;
   std::unique_ptr<Convolutions> convolutions_;
   std::vector<std::string> hosts_;
@@ -54,7 +54,7 @@ class Bench {
   std::vector<Ceiling> ceilings_;
   std::vector<Convolutions::Row> rows_;
   Convolutions::Row sum_;
-  nlohmann::ordered_json found_;  ///< for the file
+  nlohmann::ordered_json found_;  ///< results for the file
 };
 
 }  // namespace dat

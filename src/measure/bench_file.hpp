@@ -8,7 +8,7 @@ namespace dat {
 struct MeasuredStep {
   std::string network;
   int size = 0;             ///< height = width of its images
-  double images_per_s = 0;  ///< of a rank
+  double images_per_s = 0;  ///< images per second of a rank
 };
 
 /// The step in a bench.json. Error(data): it is none.

@@ -17,7 +17,7 @@ namespace {
 
 [[nodiscard]] double median(std::vector<double> values) { return summarize(std::move(values)).median; }
 
-/// How often all ranks do work that needs all of them and takes this one so many seconds.
+/// Number of times that all ranks do work that needs all of them and takes this one `one` seconds.
 [[nodiscard]] int agreed_runs(Communicator& world, double one, double seconds, double least, double most) {
   return static_cast<int>(world.minimum(static_cast<std::int64_t>(std::clamp(seconds / one, least, most))));
 }
@@ -137,16 +137,17 @@ void measure_codec(Backend& backend, const Parameters& parameters, const std::ve
       .name = name, .rounds = rounds, .exact = codec->exact(), .bytes = std::vector<std::int64_t>(segments, 0)};
   const auto elements = static_cast<double>(parameters.size);
   for (int round = 0; round < rounds; ++round) {
-    const Bucket bucket = messages.bucket(tables, 0, static_cast<int>(segments),
-                                          {.round = round, .bytes = bytes[static_cast<std::size_t>(round)]}, round);
+    const MessageTensors tensors =
+        messages.range(tables, 0, static_cast<int>(segments),
+                       {.round = round, .bytes = bytes[static_cast<std::size_t>(round)]}, round);
     for (std::size_t k = 0; k < segments; ++k)
       cost.bytes[k] += codec->bytes(parameters.segments[static_cast<std::size_t>(order[k])], round);
-    void* const message = backend.allocate(static_cast<std::size_t>(bucket.bytes), "codec");
+    void* const message = backend.allocate(static_cast<std::size_t>(tensors.bytes), "codec");
     const double of_one = seconds / (2 * rounds);
     cost.encode +=
-        least_seconds(backend, of_one, [&] { codec->encode(bucket, parameters.gradients, message); }) / elements;
+        least_seconds(backend, of_one, [&] { codec->encode(tensors, parameters.gradients, message); }) / elements;
     cost.decode +=
-        least_seconds(backend, of_one, [&] { codec->decode(bucket, message, 1.0F, parameters.gradients); }) / elements;
+        least_seconds(backend, of_one, [&] { codec->decode(tensors, message, 1.0F, parameters.gradients); }) / elements;
   }
   for (const std::string& transport : transports_of(*codec)) {
     cost.transport = transport;
@@ -155,7 +156,7 @@ void measure_codec(Backend& backend, const Parameters& parameters, const std::ve
   }
 }
 
-/// From computing times of this rank to the means over the ranks. Sums of parts stay sums of parts.
+/// Replaces computing times of this rank by the means over the ranks. Sums of parts stay sums of parts.
 void average(Communicator& world, Calibration& c) {
   std::vector<double*> places = {&c.data, &c.attack, &c.forward, &c.backward, &c.select, &c.update};
   for (Calibration::Layer& layer : c.layers) places.insert(places.end(), {&layer.backward, &layer.weight_gradient});
@@ -240,7 +241,7 @@ void average(Communicator& world, Calibration& c) {
     for (int run = 0; run < runs; ++run) samples.push_back(sum());
     times.push_back(median(samples));
   }
-  // What begins together ends with the last rank: rank 0's times will do, but for one that is done with its part.
+  // Calls that begin together end with the last rank: rank 0's times will do, but for one that is done with its part.
   Line line = fit_line(sizes, times);
   world.broadcast(&line, sizeof line);
   return line;
@@ -272,7 +273,7 @@ void measure_network(Communicator& world, TrainingStep& step, double seconds, Ca
                            .overlap = step.options().overlap};
   const Line sum = *measure_sums(world, sums().at("mpi")(), options, of_each);
   explain_sums(sum, world.size(), c.between ? *c.between : *c.within, c.reduction);
-  if (c.between) return;  // what MPI takes between nodes is no part of it
+  if (c.between) return;  // time of MPI between nodes is no part of it
   if (const auto window = measure_sums(world, sums().at("window")(), options, of_each); window && window->slope > 0)
     c.window = {.latency = std::max(0.0, window->intercept), .bandwidth = 1 / window->slope};
 }
@@ -295,7 +296,7 @@ Calibration calibrate(Communicator& world, TrainingStep& step, double seconds) {
   c.backward_passes = passes * (options.batch / options.micro_batch);
   // Means and variances of all channels in each pass that enters them, and some losses, in double precision.
   const int passes_entering = passes_in(trainer.method().entering_statistics());
-  c.statistics = std::int64_t{sizeof(double)} * (2 * step.graph().statistics * passes_entering + 8);
+  c.step_message = std::int64_t{sizeof(double)} * (2 * step.graph().statistics * passes_entering + 8);
   measure_step(world, step, part(0.4), c);
   std::vector<int> order;
   measure_passes(step, part(0.4), c, order);

@@ -45,7 +45,7 @@ template <int kLanes>
   return total;
 }
 
-/// The same in the widest registers there are, found at run time as the libraries do.
+/// Multiply-adds in the widest registers there are, found at run time as the libraries do.
 struct MultiplyAdd {
   int lanes;
   const char* name;

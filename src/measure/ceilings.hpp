@@ -7,11 +7,11 @@
 
 namespace dat {
 
-/// What the device reaches at most.
+/// Highest rate that the device reaches.
 struct Ceiling {
   std::string name, unit;       ///< unit: GFLOP/s or GB/s
   double median = 0, best = 0;  ///< 0: not measured
-  std::string note;             ///< why not; or what was measured
+  std::string note;             ///< reason why it is missing; or the subject of the measurement
 };
 /// Multiply-adds in registers (CPU only), copying and adding of large arrays, a large matrix product: in this order.
 /// On a backend of its own, in about `seconds`.

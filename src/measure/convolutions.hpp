@@ -34,7 +34,7 @@ class Convolutions {
 
   struct Row {
     std::string name;  ///< e.g. "64-128 3x3/2 @32"; "sum" for all convolutions together
-    int count = 1;     ///< how often the network has it
+    int count = 1;     ///< number of times that the network has it
     double macs = 0;   ///< multiply-adds of one pass
     Sample passes[kPasses];
     std::string implementation;
@@ -61,7 +61,7 @@ class Convolutions {
   std::vector<float> values_;
   std::int64_t largest_ = 0, weights_ = 0;  ///< elements of the largest activations and weights
   float *x_ = nullptr, *y_ = nullptr, *dx_ = nullptr, *w_ = nullptr, *dw_ = nullptr, *scale_ = nullptr;
-  std::uint16_t* bits_ = nullptr;  ///< bits of the ReLU behind a frozen convolution
+  std::uint16_t* bits_ = nullptr;  ///< bits of the ReLU after a frozen convolution
 };
 
 /// All convolutions of the network together.

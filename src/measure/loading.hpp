@@ -7,10 +7,10 @@
 
 namespace dat {
 
-/// How fast something went through images.
+/// Rate at which images were read or processed.
 struct ReadingRate {
   double images = 0;  ///< a second; 0: not measured
-  double bytes = 0;   ///< of pixels, a second
+  double bytes = 0;   ///< bytes of pixels a second
 };
 
 /// Whole images of a set as they are stored: JPEG and PNG decoded and nothing else, each thread with its own images.

@@ -8,9 +8,9 @@
 
 namespace dat {
 
-/// What the peak resident memory of a process is made of. Memory is counted as the system does (VmHWM, ru_maxrss, Slurm
-/// on a process): pages of files that are mapped, such as the code of libraries, count; the page cache does not; pages
-/// that processes share count in each of them.
+/// Parts of the peak resident memory of a process. Memory is counted as the system does (VmHWM, ru_maxrss, Slurm on a
+/// process): pages of files that are mapped, such as the code of libraries, count; the page cache does not; pages that
+/// processes share count in each of them.
 struct ProcessMemory {
   struct Part {
     std::string purpose;
@@ -20,17 +20,18 @@ struct ProcessMemory {
   /// All else that is resident when everything is planned: code, libraries and what they keep, labels, batches of
   /// evaluations.
   std::size_t program = 0;
-  std::vector<Part> more{};  ///< what comes on top afterwards
+  std::vector<Part> more{};  ///< parts that are added later
   std::size_t before = 0;    ///< the peak until now
   [[nodiscard]] std::size_t peak() const;
 };
 
-/// Of this process, in which everything has been planned. more: what is not there yet; a part of 0 bytes is left out.
+/// Memory of this process, in which everything has been planned. more: parts that are still missing; a part of 0 bytes
+/// is left out.
 [[nodiscard]] ProcessMemory process_memory(const Backend& backend, const std::vector<ProcessMemory::Part>& more);
-/// For people: the peak, and a line for each part.
+/// Text for people: the peak, and a line for each part.
 [[nodiscard]] std::string text_of(const ProcessMemory& memory);
 
-/// What MPI, and code that runs for the first time, take beyond that: some 11 MB with Open MPI 4.1 and 1 to 3 ranks
+/// Memory of MPI, and of code that runs for the first time, beyond that: some 11 MB with Open MPI 4.1 and 1 to 3 ranks
 /// (docs/results/2026-11-28-memory.txt).
 constexpr std::size_t kMemoryOfMpi = 11 << 20;
 

@@ -7,7 +7,7 @@
 
 #include "dat/backend.hpp"
 
-// What `dat_hpc bench` and the programs of bench/ take times with.
+// Timing of `dat_hpc bench` and of the programs of bench/.
 namespace dat {
 
 [[nodiscard]] inline double now_ms() {
@@ -21,8 +21,8 @@ struct Sample {
 };
 [[nodiscard]] Sample summarize(std::vector<double> ms);
 
-/// How often work is repeated: until `seconds` have passed, but within these numbers of runs. A run before them is not
-/// counted, unless the work is `warm`.
+/// Number of repetitions of work: until `seconds` have passed, but within these numbers of runs. A run before them is
+/// not counted, unless the work is `warm`.
 struct Effort {
   double seconds = 0;
   int least = 1, most = 1;

@@ -17,7 +17,7 @@ struct StepOptions {
   int micro_batch = 0;         ///< images that are attacked and trained on at a time; 0: all of them
   int attack_batch = 0;        ///< images per pass of the attack; 0: the micro-batch
   std::string attack = "pgd";
-  std::string attack_bn = "auto";  ///< as of training: auto | eval | train
+  std::string attack_bn = "auto";  ///< statistics of the attack: auto | eval | train
   int attack_steps = 10;           ///< gradient steps of pgd
   double lambda = 0;               ///< weight of the loss on clean images
   bool overlap = false;            ///< send gradients while the backward pass runs
@@ -26,8 +26,8 @@ struct StepOptions {
   int threads = 2;
   std::string math = "tf32";
   std::string attack_precision = "f32", precision = "f32";
-  std::string recompute = "none";  ///< as of training: none | norms
-  double planning_seconds = 30;    ///< for trials of GPU algorithms
+  std::string recompute = "none";  ///< recomputation in training: none | norms
+  double planning_seconds = 30;    ///< time for trials of GPU algorithms
 };
 
 /// The step of a training run, on images that are drawn: by default PGD with running statistics, one pass with batch
@@ -41,12 +41,12 @@ class TrainingStep {
   TrainingStep(Communicator& ranks, const StepOptions& options);
 
   /// Makes one step, and leaves its milliseconds in the members below. **Collective.** The device is idle when it
-  /// begins, and has done all of it when it ends: wall_ms has what the host needs before the first kernel and behind
-  /// the last one.
+  /// begins, and has done all of it when it ends: wall_ms has what the host needs before the first kernel and after the
+  /// last one.
   void run();
-  double wall_ms = 0;  ///< by the host's clock
-  double gpu_ms = 0;   ///< from a stamp before the step to one behind it, in the GPU's queue; 0 on a CPU
-  double attack_ms = 0, train_ms = 0, reduce_ms = 0, update_ms = 0;  ///< of its parts, by the device's stamps
+  double wall_ms = 0;  ///< time by the host's clock
+  double gpu_ms = 0;   ///< time from a stamp before the step to one after it, in the GPU's queue; 0 on a CPU
+  double attack_ms = 0, train_ms = 0, reduce_ms = 0, update_ms = 0;  ///< times of its parts, by the device's stamps
 
   /// Makes `steps` steps as a training does, none of which waits for the one before, and then waits for the device.
   /// Milliseconds of one of them by the host's clock. **Collective.** A step waits once by itself, with one rank, too:
@@ -64,17 +64,17 @@ class TrainingStep {
   /// timing of wrong work. The first call warms up, too. **Collective.**
   Losses check();
 
-  /// What the same network computes elsewhere, for a comparison: after three passes in training mode, so that running
-  /// statistics matter, logits [batch, 10] and input gradient [batch, 3, size, size] of the sum of the losses at the
-  /// clean images, and the mean loss before and after an attack that starts at them. All of it as the attack sees the
-  /// network: on batch statistics, where it does.
+  /// Results of the same network for a comparison with other programs: after three passes in training mode, so that
+  /// running statistics matter, logits [batch, 10] and input gradient [batch, 3, size, size] of the sum of the losses
+  /// at the clean images, and the mean loss before and after an attack that starts at them. All of it as the attack
+  /// sees the network: on batch statistics, where it does.
   struct Results {
     std::vector<float> logits, input_gradient;
     double clean_loss, attacked_loss;
   };
   [[nodiscard]] Results results();
 
-  /// What was measured, for a line of JSON.
+  /// Settings of the measurement, for a line of JSON.
   [[nodiscard]] nlohmann::ordered_json about();
 
   [[nodiscard]] const StepOptions& options() const { return options_; }
@@ -94,7 +94,8 @@ class TrainingStep {
   HostBatch batch_;
   std::unique_ptr<Attack> none_;
   float* zeros_;
-  std::unique_ptr<BatchStatistics> statistics_;  ///< of attacks on batch statistics, for nobody; null: on running ones
+  std::unique_ptr<BatchStatistics>
+      statistics_;  ///< statistics of attacks on batch statistics, which nobody reads; null: attacks on running ones
   std::unique_ptr<Attacker> attacker_;
 };
 

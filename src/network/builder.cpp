@@ -48,18 +48,19 @@ NetworkBuilder::NetworkBuilder(const NetworkOptions& options) : activation_(opti
   if (normalized == 0) return;
   require(normalized == static_cast<std::size_t>(options.channels), ExitCode::usage, "--normalize has ", normalized,
           normalized == 1 ? " mean" : " means", ", and the images have ", options.channels,
-          options.channels == 1 ? " channel" : " channels", "; give one for each, and then as many deviations");
+          options.channels == 1 ? " channel" : " channels",
+          "; give one for each, and then as many standard deviations");
   graph_.normalization = options.normalization;
   pointwise(Op::normalize, 0);
 }
 
-int NetworkBuilder::push(Node node, int filling) {
+int NetworkBuilder::push(Node node, int channel_padding) {
   graph_.nodes.push_back(std::move(node));
-  filling_.push_back(filling);
+  channel_padding_.push_back(channel_padding);
   return static_cast<int>(graph_.nodes.size()) - 1;
 }
 
-int NetworkBuilder::segment(const std::string& name, std::vector<int> shape, int filling_out, int filling_in,
+int NetworkBuilder::segment(const std::string& name, std::vector<int> shape, int padding_out, int padding_in,
                             Initial initial) {
   std::int64_t size = 1;
   for (const int extent : shape) size *= extent;
@@ -72,8 +73,8 @@ int NetworkBuilder::segment(const std::string& name, std::vector<int> shape, int
                              .block = block_,
                              .begin = graph_.parameters,
                              .size = size,
-                             .filling_out = filling_out,
-                             .filling_in = filling_in,
+                             .padding_out = padding_out,
+                             .padding_in = padding_in,
                              .initial = initial});
   graph_.parameters += size;
   return static_cast<int>(graph_.segments.size()) - 1;
@@ -86,8 +87,8 @@ void NetworkBuilder::begin_weights(Initial convolutions, Initial linear_bias) {
 
 int NetworkBuilder::convolution(const std::string& name, int x, int channels, int kernel, int stride, Padding padding) {
   const Node& from = graph_.nodes[static_cast<std::size_t>(x)];
-  const int filled = (channels + kChannels - 1) / kChannels * kChannels;
-  Node node{.op = Op::convolution, .inputs = {x}, .c = filled, .kernel = kernel, .stride = stride, .pad = kernel / 2};
+  const int padded = (channels + kChannels - 1) / kChannels * kChannels;
+  Node node{.op = Op::convolution, .inputs = {x}, .c = padded, .kernel = kernel, .stride = stride, .pad = kernel / 2};
   if (padding == Padding::same) {
     const int all = std::max((from.h - 1) / stride * stride + kernel - from.h, 0);
     node.pad = all / 2;
@@ -95,24 +96,24 @@ int NetworkBuilder::convolution(const std::string& name, int x, int channels, in
   }
   count_windows(node, from);
   node.weight =
-      segment(name + ".weight", {filled, from.c, kernel, kernel}, filled - channels, filling(x), convolutions_);
-  return push(std::move(node), filled - channels);
+      segment(name + ".weight", {padded, from.c, kernel, kernel}, padded - channels, channel_padding(x), convolutions_);
+  return push(std::move(node), padded - channels);
 }
 
 int NetworkBuilder::batch_norm(const std::string& name, int x) {
   const Node& from = graph_.nodes[static_cast<std::size_t>(x)];
   Node node{.op = Op::batch_norm, .inputs = {x}, .c = from.c, .h = from.h, .w = from.w};
-  node.weight = segment(name + ".weight", {from.c}, filling(x), 0, Initial::one);
-  node.bias = segment(name + ".bias", {from.c}, filling(x), 0, Initial::zero);
+  node.weight = segment(name + ".weight", {from.c}, channel_padding(x), 0, Initial::one);
+  node.bias = segment(name + ".bias", {from.c}, channel_padding(x), 0, Initial::zero);
   node.norm = static_cast<int>(graph_.norms.size());
-  graph_.norms.push_back({name, from.c, graph_.statistics, filling(x)});
+  graph_.norms.push_back({name, from.c, graph_.statistics, channel_padding(x)});
   graph_.statistics += from.c;
-  return push(std::move(node), filling(x));
+  return push(std::move(node), channel_padding(x));
 }
 
 int NetworkBuilder::pointwise(Op op, int x) {
   const Node& from = graph_.nodes[static_cast<std::size_t>(x)];
-  return push({.op = op, .inputs = {x}, .c = from.c, .h = from.h, .w = from.w}, filling(x));
+  return push({.op = op, .inputs = {x}, .c = from.c, .h = from.h, .w = from.w}, channel_padding(x));
 }
 
 int NetworkBuilder::relu(int x) { return pointwise(Op::relu, x); }
@@ -123,24 +124,24 @@ int NetworkBuilder::activation(int x) { return activation_ == Activation::silu ?
 
 int NetworkBuilder::add(int a, int b) {
   const Node& from = graph_.nodes[static_cast<std::size_t>(a)];
-  return push({.op = Op::add, .inputs = {a, b}, .c = from.c, .h = from.h, .w = from.w}, filling(a));
+  return push({.op = Op::add, .inputs = {a, b}, .c = from.c, .h = from.h, .w = from.w}, channel_padding(a));
 }
 
 int NetworkBuilder::max_pool(int x, int kernel, int stride) {
   const Node& from = graph_.nodes[static_cast<std::size_t>(x)];
   Node node{.op = Op::max_pool, .inputs = {x}, .c = from.c, .kernel = kernel, .stride = stride, .pad = kernel / 2};
   count_windows(node, from);
-  return push(std::move(node), filling(x));
+  return push(std::move(node), channel_padding(x));
 }
 
 int NetworkBuilder::pool(int x) {
-  return push({.op = Op::pool, .inputs = {x}, .c = graph_.nodes[static_cast<std::size_t>(x)].c}, filling(x));
+  return push({.op = Op::pool, .inputs = {x}, .c = graph_.nodes[static_cast<std::size_t>(x)].c}, channel_padding(x));
 }
 
 int NetworkBuilder::linear(const std::string& name, int x, int classes) {
   Node node{.op = Op::linear, .inputs = {x}, .c = classes};
   const int in = graph_.nodes[static_cast<std::size_t>(x)].c;
-  node.weight = segment(name + ".weight", {classes, in}, 0, filling(x), Initial::uniform);
+  node.weight = segment(name + ".weight", {classes, in}, 0, channel_padding(x), Initial::uniform);
   node.bias = segment(name + ".bias", {classes}, 0, 0, linear_bias_);
   return push(std::move(node), 0);
 }

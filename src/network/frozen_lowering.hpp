@@ -30,7 +30,7 @@ class FrozenLowering : public Lowering {
         gradients_(described.nodes.size()),
         activations_(described.nodes.size()) {}
 
-  /// Type of activations and their gradients up to the pool; behind the pool they are few, and f32.
+  /// Type of activations and their gradients up to the pool; after the pool they are few, and f32.
   const DType storage;
   const Arrays arrays;
 
@@ -58,24 +58,24 @@ class FrozenLowering : public Lowering {
   }
   void keep(int value) { activation(value).kept = true; }
   [[nodiscard]] bool kept(int value) const { return activation(value).kept; }
-  /// Whether all that is missing of the value's gradient is the part of one reader, and the rest lies in one buffer.
+  /// Returns whether the value's gradient lacks the part of one reader only, and the rest lies in one buffer.
   [[nodiscard]] bool one_part_missing(int value) const;
   /// The reader whose part is missing makes the whole gradient, in `whole`, from its own part and the buffer that is
   /// returned (-1: there is no other part).
   [[nodiscard]] Buffer go_through_relu(int value, Buffer whole);
 
-  /// A batch norm with its ReLU that the operation behind it, the only one that reads `value`, applies while it reads.
+  /// A batch norm with its ReLU that the operation after it, the only one that reads `value`, applies while it reads.
   struct Norm {
     Buffer x = -1, bits = -1;
     const float *scale = nullptr, *shift = nullptr;
   };
-  /// Leaves the batch norm to the operation behind it; the value then has no buffer of its own. false: that operation
+  /// Leaves the batch norm to the operation after it; the value then has no buffer of its own. false: that operation
   /// cannot apply it, or is not the next one.
   [[nodiscard]] bool leave_norm(int value, const Norm& norm);
-  /// What has been left to the operation that reads `value`; empty: nothing.
+  /// Norm that has been left to the operation that reads `value`; empty: none.
   [[nodiscard]] std::optional<Norm> take_norm(int value);
 
-  /// What the program does besides for the operation that plans the way back.
+  /// Mask that the program makes for the operation that plans the backward pass.
   struct Masking {
     Buffer gradient, mask;
     std::int64_t elements;
@@ -116,11 +116,11 @@ void add(const Device& device, DType type, const void* a, const void* b, void* y
 void mask(const Device& device, DType type, void* gradient, const void* extra, const std::uint16_t* bits,
           std::int64_t elements);
 
-/// One fused operation of a frozen program. Its constructor takes its nodes and plans the way forth.
+/// One fused operation of a frozen program. Its constructor takes its nodes and plans the forward pass.
 class FrozenOperation : public Operation {
  public:
   virtual void plan_backward(FrozenLowering& lowering) = 0;
-  /// From now on only the first `samples` samples are asked for; the others may be left out.
+  /// Limits the results to the first `samples` samples from now on; the others may be left out.
   virtual void want(int samples) { wanted_ = samples; }
   /// Adds what is to be loaded whenever the model's weights or running statistics have changed.
   virtual void load(std::vector<Backend::Load>&) {}
@@ -133,7 +133,7 @@ class FrozenOperation : public Operation {
  protected:
   using Gradient = FrozenLowering::Gradient;
   FrozenOperation(const Lowering& lowering, int node) : Operation(lowering, node), wanted_(lowering.n) {}
-  /// How many elements of a value belong to the samples that are asked for, where all samples have `elements`.
+  /// Number of elements of a value that belong to the samples that are asked for, where all samples have `elements`.
   [[nodiscard]] std::int64_t wanted(std::int64_t elements) const { return elements / n_ * wanted_; }
   /// Makes the whole gradient of the result in its main part: adds the extra part, and sets what is not open in `bits`
   /// to zero. Extra part and bits may be -1, which is none. elements: of all samples.

@@ -6,7 +6,7 @@
 
 namespace dat {
 
-/// An operation, and what the program does on the way back before and after it.
+/// An operation, and what the program does in the backward pass before and after it.
 struct FrozenProgram::Step {
   std::unique_ptr<FrozenOperation> operation;
   FrozenLowering::Upkeep upkeep;

@@ -12,8 +12,8 @@ namespace dat {
 ///
 /// A program is a list of operations. Each takes one or more nodes of the graph and makes one value, which has the
 /// number of the last of these nodes; value 0 are the images. First the operations are made, in the order in which they
-/// run forward: each takes its nodes and plans the buffers of the way forth. Then each plans the way back, from the
-/// last to the first. Every operation is one instruction of the planner on either way.
+/// run forward: each takes its nodes and plans the buffers of the forward pass. Then each plans the backward pass, from
+/// the last to the first. Every operation is one instruction of the planner on either way.
 class Lowering {
  public:
   using Buffer = Planner::Buffer;
@@ -31,20 +31,21 @@ class Lowering {
   /// none. The next instruction of the planner begins.
   [[nodiscard]] int next_node();
   [[nodiscard]] int first_not_taken() const;  ///< the node that next_node() would take, which stays untaken
-  /// Begins the next instruction on the way back, where the operations are known.
+  /// Begins the next instruction in the backward pass, where the operations are known.
   void next_instruction() { ++instruction_; }
 
   [[nodiscard]] const Node& node(int k) const { return graph.nodes[static_cast<std::size_t>(k)]; }
-  /// Where nothing but a node of this kind reads `result`: the operation takes that node, which makes `result` now.
+  /// Fuses the only reader of `result` where it is a node of this kind: the operation takes that node, which makes
+  /// `result` now.
   bool fuse(int& result, Op op);
-  /// Where nothing but an addition reads `result`, and the other value that it reads is there: that value; else -1.
+  /// The other value that the only reader of `result`, an addition, reads, where it is there; else -1.
   [[nodiscard]] int other_addend(int result) const;
-  /// Whether a node reads this value that no operation has taken so far.
+  /// Returns whether a node reads this value that no operation has taken so far.
   [[nodiscard]] bool read_later(int value) const;
   /// The nodes that read this value, in order.
   [[nodiscard]] const std::vector<int>& readers(int value) const { return readers_[static_cast<std::size_t>(value)]; }
 
-  /// How a value lies on this backend, for one sample.
+  /// Layout of a value on this backend, for one sample.
   [[nodiscard]] Layout layout(int value) const;
   /// A value of all samples: its number of elements, and their type where it has been made.
   [[nodiscard]] std::int64_t elements(int value) const { return n * layout(value).elements(); }
@@ -71,11 +72,11 @@ class Lowering {
   int instruction_ = -1;
 };
 
-/// What both programs ask of the backend for a convolution; the rest of the specification is that of a plain
-/// convolution for training.
+/// Specification of a convolution as far as both programs share it; the rest is that of a plain convolution for
+/// training.
 [[nodiscard]] ConvSpec conv_spec(const Lowering& lowering, const Node& node);
 
-/// What the operations of both programs have in common.
+/// Base of the operations of both programs.
 class Operation {
  public:
   virtual ~Operation() = default;
@@ -91,7 +92,7 @@ class Operation {
       : model_(lowering.model), n_(lowering.n), node_(lowering.node(node)), result_(node), planner_(lowering.planner) {}
 
   [[nodiscard]] Device device() const { return model_.backend.device(); }
-  /// Where a buffer lies now; null for -1.
+  /// Present place of a buffer; null for -1.
   template <class T = float>
   [[nodiscard]] T* at(Buffer buffer) const {
     return planner_.at<T>(model_.backend.workspace(), buffer);

@@ -28,7 +28,7 @@ struct Wide {
   int depth, factor;
 };
 
-/// What a name says; empty: it is not of one of the forms, or there is no such network.
+/// Network in a name; empty: the name has none of the forms, or there is no such network.
 [[nodiscard]] std::optional<Wide> read_wide(const std::string& name) {
   for (const WideFamily& family : wide_families()) {
     const std::size_t begin = family.name.size() + 1, between = name.find('_', begin);

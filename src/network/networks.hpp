@@ -19,8 +19,8 @@ namespace dat {
 [[nodiscard]] Graph wide_resnet(const NetworkOptions& options, int depth);
 [[nodiscard]] Graph dm_wide_resnet(const NetworkOptions& options, int depth);
 
-/// What residual networks are made of, block by block. Stage k has 2^k times the channels of the first; all stages but
-/// that begin with stride 2.
+/// Block of residual networks. Stage k has 2^k times the channels of the first; all stages but that begin with stride
+/// 2.
 struct ResidualBlock {
   std::string name;  ///< PyTorch's, e.g. "layer2.0"
   int channels, stride;
@@ -44,7 +44,7 @@ int preactivation_block(NetworkBuilder& net, int x, const std::string& name,
                         const std::vector<ConvolutionShape>& convolutions, const BlockNames& names = {},
                         Padding padding = Padding::around);
 /// Records a residual block (He et al., "Deep Residual Learning for Image Recognition", 2015): bnK(NAME.convK(x)) one
-/// behind the other, an activation between them and after the addition. Where the shape changes, the shortcut is a 1x1
+/// after the other, an activation between them and after the addition. Where the shape changes, the shortcut is a 1x1
 /// convolution, NAME.SHORTCUT.0, with a batch norm, NAME.SHORTCUT.1.
 int postactivation_block(NetworkBuilder& net, int x, const std::string& name,
                          const std::vector<ConvolutionShape>& convolutions, const std::string& shortcut);

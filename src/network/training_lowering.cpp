@@ -105,7 +105,7 @@ Lowering::Buffer TrainingLowering::source(int value) {
   return it.buffer;
 }
 
-/// What a value is made of is wanted for the same gradients.
+/// Sources of a dropped value are needed for the same gradients.
 void TrainingLowering::want(int value, int segment) {
   const Dropped& it = dropped_[static_cast<std::size_t>(value)];
   if (it.by == nullptr) return;

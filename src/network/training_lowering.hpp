@@ -22,7 +22,7 @@ class TrainingLowering : public Lowering {
     float* norm_gradients;                 ///< dgamma, dbeta of one batch norm at a time
     const float* scale;                    ///< [2] see TrainingProgram; null: none
     const float *norm_scale, *norm_shift;  ///< [channels] of batch norms that may be frozen: y = scale*x + shift
-    /// What gradients by parameters and images are multiplied by; null: nothing.
+    /// Factor of gradients by parameters and images; null: 1.
     [[nodiscard]] const float* unscale() const { return scale != nullptr ? scale + 1 : nullptr; }
   };
   /// makes_again: see TrainingProgram.
@@ -64,26 +64,26 @@ class TrainingLowering : public Lowering {
     DType type;
   };
   [[nodiscard]] std::vector<Sum> take_sums() { return std::exchange(sums_, {}); }
-  /// What other readers have contributed, where the operation may add its own part in place, and contributes the sum;
-  /// else -1.
+  /// Contributions of other readers, where the operation may add its own part in place, and contributes the sum; else
+  /// -1.
   [[nodiscard]] Buffer take_owned(int value);
 
-  /// An addition on the way forth.
+  /// An addition in the forward pass.
   struct Addition {
     Buffer a = -1, b = -1;
   };
-  /// Whether the operation that comes next, a batch norm, makes this addition, whose result is `value`: then it takes
-  /// it. Called when all that the addition reads has been read, as what is next is what nobody has taken.
+  /// Returns whether the operation that comes next, a batch norm, makes this addition, whose result is `value`: then it
+  /// takes it. Called when all that the addition reads has been read, as what is next is what nobody has taken.
   [[nodiscard]] bool leave(const Addition& addition, int value);
   [[nodiscard]] std::optional<Addition> take_addition(int value);
 
-  /// An operation that can make its result again, from these values (-1: none), says so when it is made. Whether the
-  /// result is dropped, so that the operation makes it again where the way back asks for it. It is not where the
-  /// program keeps all, and where too long a chain of dropped values would have to be made first.
+  /// An operation that can make its result again, from these values (-1: none), says so when it is made. Returns
+  /// whether the result is dropped, so that the operation makes it again where the backward pass asks for it. It is not
+  /// where the program keeps all, and where too long a chain of dropped values would have to be made first.
   bool drop(TrainingOperation& by, std::initializer_list<int> sources);
   [[nodiscard]] bool dropped(int value) const { return dropped_[static_cast<std::size_t>(value)].by != nullptr; }
-  /// A value for the way back: its buffer there, which is alive at this instruction. A dropped value is made before the
-  /// first step that asks for it.
+  /// A value for the backward pass: its buffer there, which is alive at this instruction. A dropped value is made
+  /// before the first step that asks for it.
   ///
   /// @param segment  The parameter whose gradient is made of it; -1: other gradients are, too.
   [[nodiscard]] Buffer again(int value, int segment);
@@ -95,7 +95,7 @@ class TrainingLowering : public Lowering {
     TrainingOperation* operation;
     std::vector<int> segments;  ///< parameters whose gradients want it; -1: it is always wanted
   };
-  /// Those to be made before the step that has been planned, in this order. Later steps may add segments.
+  /// Recomputations to be made before the step that has been planned, in this order. Later steps may add segments.
   [[nodiscard]] std::vector<std::shared_ptr<const Again>> take_again() { return std::exchange(again_, {}); }
 
  private:
@@ -122,16 +122,16 @@ class TrainingLowering : public Lowering {
   int left_value_ = -1;
 };
 
-/// What a backward pass wants of one operation.
+/// Gradients that a backward pass needs of one operation.
 struct WantedGradients {
-  const float* image = nullptr;           ///< what the forward pass read
-  float* image_gradient = nullptr;        ///< where dx goes of the convolution that reads the images
+  const float* image = nullptr;           ///< input of the forward pass
+  float* image_gradient = nullptr;        ///< destination of dx for the convolution that reads the images
   bool dx = false;                        ///< the gradient of what the operation reads
-  float *dw = nullptr, *dbias = nullptr;  ///< where the gradients of its parameters go; null: not wanted
+  float *dw = nullptr, *dbias = nullptr;  ///< destinations of the gradients of its parameters; null: not wanted
   bool accumulate = false;                ///< dw and dbias are added to what is there
 };
 
-/// One operation of a training program. Its constructor takes its nodes and plans the way forth.
+/// One operation of a training program. Its constructor takes its nodes and plans the forward pass.
 class TrainingOperation : public Operation {
  public:
   virtual void plan_backward(TrainingLowering& lowering) = 0;
@@ -140,14 +140,14 @@ class TrainingOperation : public Operation {
   virtual void make_again() {}
   /// Adds what is to be loaded whenever the model's weights have changed.
   virtual void load(std::vector<Backend::Load>&) {}
-  /// Queues the way forth. The images concern the convolution that reads them.
+  /// Queues the forward pass. The images concern the convolution that reads them.
   virtual void forward(const float* image) = 0;
   /// Queues the gradient of what the operation reads, where it, or what backward_weights() makes of it, is wanted.
   /// Where not weights_first(), the gradients of the parameters, too, where `wanted` says where they go: then
   /// backward_weights() must not be called.
   virtual void backward(const WantedGradients& wanted) = 0;
   /// Queues the gradients of the operation's parameters. Called where one of them is wanted: before backward(), or,
-  /// where not weights_first(), after a backward() that was not told where they go.
+  /// where not weights_first(), after a backward() that did not receive their destinations.
   virtual void backward_weights(const WantedGradients&) {}
   [[nodiscard]] virtual bool weights_first() const { return true; }
 

@@ -12,11 +12,11 @@
 
 namespace dat {
 
-/// An operation, and what the program does before and after it on the way back.
+/// An operation, and what the program does before and after it in the backward pass.
 struct TrainingProgram::Step {
   std::unique_ptr<TrainingOperation> operation;
   std::vector<TrainingLowering::Sum> sums{};
-  std::vector<std::shared_ptr<const TrainingLowering::Again>> again{};  ///< before it
+  std::vector<std::shared_ptr<const TrainingLowering::Again>> again{};  ///< recomputations before it
 
   /// Queues operation and sums, the sums as far as values from `lowest` on need them.
   void backward(const Model& model, const Planner& planner, const WantedGradients& wanted, int lowest) const {
@@ -28,10 +28,10 @@ struct TrainingProgram::Step {
   }
 };
 
-/// A part of the way back that is the same in every pass that needs all of it: no gradient of parameters within.
+/// A part of the backward pass that is the same in every pass that needs all of it: no gradient of parameters within.
 struct TrainingProgram::Piece {
   std::size_t first = 0, end = 0;  ///< steps, counted from the last one
-  int lowest = 0;                  ///< of the values whose gradients it computes
+  int lowest = 0;                  ///< lowest of the values whose gradients it computes
   std::unique_ptr<Backend::Recording> recording;
 };
 
@@ -101,7 +101,7 @@ void TrainingProgram::refresh() {
   weights_->replay();
 }
 
-/// Other batch norms stand still than when the passes were recorded. What these leave in the statistics is nothing.
+/// Other batch norms stand still than when the passes were recorded. These leave nothing in the statistics.
 void TrainingProgram::stand_still_anew() {
   const std::vector<float> none(static_cast<std::size_t>(model_.graph.statistics_of(model_.frozen)), 0.0F);
   for (float* statistics : {mean_, unbiased_variance_, variance_})
@@ -171,7 +171,7 @@ void TrainingProgram::backward(const Piece& piece) {
 void TrainingProgram::backward(const float* x, const GradientRequest& request) {
   assert(request.weights == nullptr || request.gradients != nullptr);
   assert(request.input == nullptr || border_ == 0);
-  // Where the gradient of a segment goes; null: it is not wanted.
+  // Destination of the gradient of a segment; null: it is not wanted.
   const auto destination = [&](int segment) -> float* {
     if (segment < 0 || request.weights == nullptr) return nullptr;
     const Segment& s = model_.parameters.segments[static_cast<std::size_t>(segment)];

@@ -8,8 +8,8 @@ namespace dat {
 
 namespace {
 
-/// What the average keeps of itself when it takes up the weights of one more moment: `delta` steps after it has begun,
-/// as weights number `taken` + 1. The rest is what the weights get.
+/// Share of itself that the average keeps when it takes up the weights of one more moment: `delta` steps after it has
+/// begun, as weights number `taken` + 1. The rest is what the weights get.
 struct AverageRule {
   const char* name;
   double (*keep)(const AverageOptions& options, std::int64_t delta, std::int64_t taken);

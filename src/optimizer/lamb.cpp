@@ -47,7 +47,7 @@ class Lamb final : public Optimizer {
 
   [[nodiscard]] std::vector<State> state() const override { return {{"m", m_}, {"v", v_}}; }
 
-  /// With bias correction: the steps of each layer so far.
+  /// Steps of each layer so far, for bias correction.
   [[nodiscard]] std::vector<double> numbers() const override { return steps_; }
   void restore(const std::vector<double>& numbers) override {
     require(numbers.size() == steps_.size(), ExitCode::checkpoint, "the checkpoint holds the step counts of ",

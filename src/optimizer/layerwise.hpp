@@ -7,16 +7,15 @@
 
 namespace dat {
 
-/// What LARS and LAMB share: per segment, theta -= lr * ratio * u with the trust ratio
-/// ratio = clamp(||theta||, clamp_low, clamp_high) / ||u||, or 1 where either of the two is zero (DAT: Zhang et al.,
+/// Base of LARS and LAMB: per segment, theta -= lr * ratio * u with the trust ratio
+/// ratio = min(||theta||, clamp_high) / ||u||, or 1 where either of the two is zero (DAT: Zhang et al.,
 /// UAI 2022). `inside`: u is made from gradient/p, and the normalisation cancels most of 1/p; `outside`: u is made from
 /// the raw gradient and the step is multiplied by 1/p.
 class Layerwise {
  public:
   Layerwise(Backend& backend, Parameters& parameters, const OptimizerOptions& options)
       : backend_(backend), parameters_(parameters), options_(options), factors_(backend, parameters, options) {
-    require(0 <= options.clamp_low && options.clamp_low <= options.clamp_high, ExitCode::usage,
-            "the trust ratio's bounds must satisfy 0 <= ", options.clamp_low, " <= ", options.clamp_high);
+    require(options.clamp_high >= 0, ExitCode::usage, "the trust ratio's bound is negative: ", options.clamp_high);
     steps_ = backend.allocate_floats(factors_.segments(), "optimizer factors");
     partial_ = factors_.allocate_sums(factors_.chunks());
     sums_ = factors_.allocate_sums(factors_.segments());
@@ -35,8 +34,7 @@ class Layerwise {
     const Device device = backend_.device();
     const Chunks& chunks = factors_.begin(active);
     sum(device, chunks, direction, partial_, sums_);
-    each(device, factors_.segments(),
-         kernels::TrustRatio{sums_, factors_.step(), steps_, lr, options_.clamp_low, options_.clamp_high});
+    each(device, factors_.segments(), kernels::TrustRatio{sums_, factors_.step(), steps_, lr, options_.clamp_high});
     each(device, chunks, step);
     ++parameters_.version;
   }

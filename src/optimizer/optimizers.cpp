@@ -34,18 +34,19 @@ using Optimizers = Registry<Make>;
 
 const Optimizers& optimizers() {
   static const Optimizers all = checked(
-      {{"sgd", make_sgd, {{"weight-decay", "5e-4"}, {"momentum"}, {"peak-momentum"}, {"nesterov"}}},
-       {"lars", make_lars, {{"weight-decay", "1e-4"}, {"momentum"}, {"peak-momentum"}, {"clamp-low"}, {"clamp-high"}}},
-       {"lars_sgd", make_lars_sgd, {{"weight-decay", "1e-4"}, {"momentum"}, {"peak-momentum"}, {"trust-coefficient"}}},
+      {{"sgd", make_sgd, {{"weight-decay", "5e-4"}, {"momentum"}, {"optimizer:peak_momentum"}, {"optimizer:nesterov"}}},
+       {"lars", make_lars, {{"weight-decay", "1e-4"}, {"momentum"}, {"optimizer:peak_momentum"}, {"optimizer:clamp"}}},
+       {"lars_sgd",
+        make_lars_sgd,
+        {{"weight-decay", "1e-4"}, {"momentum"}, {"optimizer:peak_momentum"}, {"optimizer:trust"}}},
        {"lamb",
         make_lamb,
         {{"weight-decay", "1e-4"},
-         {"beta1"},
-         {"beta2"},
-         {"epsilon"},
-         {"bias-correction"},
-         {"clamp-low"},
-         {"clamp-high"}}}});
+         {"optimizer:beta1"},
+         {"optimizer:beta2"},
+         {"optimizer:epsilon"},
+         {"optimizer:bias_correction"},
+         {"optimizer:clamp"}}}});
   return all;
 }
 

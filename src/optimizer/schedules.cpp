@@ -26,8 +26,8 @@ double progress(const ScheduleOptions& options, double step) {
 
 const Registry<std::unique_ptr<Schedule>(const ScheduleOptions&)>& schedules() {
   static const Registry<std::unique_ptr<Schedule>(const ScheduleOptions&)> registry(
-      "schedule", {{"step", make_step, {{"milestones"}, {"lr-decay"}}},
-                   {"ramps", make_ramps, {{"milestones"}, {"lr-decay"}}},
+      "schedule", {{"step", make_step, {{"milestones"}, {"schedule:decay"}}},
+                   {"ramps", make_ramps, {{"milestones"}, {"schedule:decay"}}},
                    {"cosine", make_cosine},
                    {"linear", make_linear},
                    {"cyclic", make_cyclic},

@@ -21,7 +21,7 @@ namespace dat {
 struct Course {
   explicit Course(const ScheduleOptions& options);
   double rise;   ///< steps of the warm-up
-  double steps;  ///< with those after it
+  double steps;  ///< all steps
 };
 
 /// `after(t)` is the factor of lr once the warm-up is over, t >= 0 steps ago.

@@ -11,7 +11,7 @@
 
 namespace dat {
 
-/// What the gradient and the step of each segment are multiplied by: 1/p of JointSpar in one of the two places
+/// Factors of the gradient and the step of each segment: 1/p of JointSpar in one of the two places
 /// (OptimizerOptions::importance), the factor that clips the norm of the gradient (OptimizerOptions::clip_norm), and
 /// the rate of the last layer (OptimizerOptions::head_rate); and the weight decay of each.
 class SegmentFactors {
@@ -92,9 +92,9 @@ class SegmentFactors {
   double clip_norm_;
   ChunkTable table_;
   std::vector<float> scale_;  ///< 1/p of each segment; where it multiplies the step, times its rate
-  std::ptrdiff_t head_ = 0;   ///< first segment of the last layer; behind the last one: its rate is that of all
+  std::ptrdiff_t head_ = 0;   ///< first segment of the last layer; after the last one: its rate is that of all
   float head_rate_ = 1;
-  float* rates_ = nullptr;  ///< of all segments, where 1/p multiplies the gradient; null: 1
+  float* rates_ = nullptr;  ///< rates of all segments, where 1/p multiplies the gradient; null: 1
   float *device_scale_ = nullptr, *clipped_ = nullptr, *decay_ = nullptr;
   double *partial_ = nullptr, *sums_ = nullptr;
 };

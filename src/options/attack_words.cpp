@@ -7,8 +7,8 @@
 #include "dat/attack.hpp"
 #include "dat/attack_sequence.hpp"
 #include "dat/error.hpp"
-#include "options/hints.hpp"
-#include "options/value.hpp"
+#include "options/values/hints.hpp"
+#include "options/values/value.hpp"
 
 namespace dat {
 
@@ -26,7 +26,7 @@ bool means_autoattack(const std::string& word) {
 
 bool can_be_read(const std::string& word) {
   try {
-    (void)read_attack_word(word, 10);
+    (void)read_attack_word(word);
     return true;
   } catch (const Error&) {
     return false;
@@ -90,16 +90,16 @@ void require_attacks(const std::vector<std::string>& words) {
             "images is told in any case, so name an attack: pgd20, for instance, or fgsm, which is quick");
 }
 
-void name_steps(std::vector<std::string>& words, int steps, AttackUse use) {
+void name_steps(std::vector<std::string>& words, AttackUse use) {
   require(!words.empty(), ExitCode::usage, "--eval names no attack; take pgd10, for instance");
   std::set<std::string> seen;
   int sequences = 0;
   for (std::string& word : words) {
     try {
       if (!names_sequence(word))
-        word = read_attack_word(word, steps).text();
+        word = read_attack_word(word).text();
       else if (use == AttackUse::evaluation)
-        word = read_attack_sequence(word, steps, 1).name;
+        word = read_attack_sequence(word).name;
     } catch (const Error& error) {
       refuse(word, use, error.what());
     }

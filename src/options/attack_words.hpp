@@ -6,7 +6,7 @@
 
 namespace dat {
 
-/// Whether attacks are named for a training's evaluations, or for the verb `eval`, which runs sequences, too.
+/// Use of attacks: for a training's evaluations, or for the verb `eval`, which runs sequences, too.
 enum class AttackUse : std::uint8_t { training, evaluation };
 
 /// Error(usage): a word of --eval that attacks nothing. For what is typed: what an earlier run has written is read.
@@ -14,9 +14,9 @@ void require_attacks(const std::vector<std::string>& words);
 
 /// "pgd" -> "pgd10". Error(usage): an attack that is none, one named twice, or no attack at all; more sequences of
 /// attacks than there may be. The message names what is meant, where that can be told.
-void name_steps(std::vector<std::string>& words, int steps, AttackUse use);
+void name_steps(std::vector<std::string>& words, AttackUse use);
 
-/// Whether a word of --eval names an attack or a sequence, perhaps misspelt.
+/// Returns whether a word of --eval names an attack or a sequence, perhaps misspelt.
 [[nodiscard]] bool may_be_attack(const std::string& word);
 
 /// "; did you mean '--attack pgd --attack-steps 20'?" for a value of the training's --attack such as "pgd-20"; empty:

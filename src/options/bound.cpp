@@ -1,17 +1,80 @@
 #include "options/bound.hpp"
 
 #include <algorithm>
+#include <cstdlib>
+#include <map>
 #include <set>
+#include <sstream>
 
 #include "dat/error.hpp"
-#include "options/file_reader.hpp"
-#include "options/hints.hpp"
+#include "options/values/file_reader.hpp"
+#include "options/values/hints.hpp"
+#include "options/words.hpp"
 
 namespace dat {
 
 Bound::Bound(const Table& table, void* options) : table_(table), options_(options), origins_(table.rows().size()) {}
 
-std::string Bound::text(const OptionRow& row, bool toml) const { return text_of(field(row), row.range, toml); }
+std::string Bound::text(const OptionRow& row, bool toml) const {
+  if (table_.settings_of(row).empty()) return text_of(field(row), row.range, toml);
+  const std::string text = with_settings(row, text_of(field(row), row.range, false));
+  return toml ? quoted(text) : text;
+}
+
+std::string Bound::with_settings(const OptionRow& row, const std::string& text) const {
+  std::vector<MemberWord> words = read_member_words(text);
+  for (MemberWord& word : words)
+    for (const OptionRow* setting : table_.settings_of(row)) {
+      const Field value = field(*setting);
+      if (same_value(value, setting->field(table_.defaults())) || !has(*setting, word.name)) continue;
+      word.settings.push_back(setting->key + (is_flag(value) ? "" : "=" + text_of(value, setting->range, false)));
+    }
+  return text_of(words);
+}
+
+bool Bound::counts(const OptionRow& row) const {
+  if (row.parent.empty()) return true;
+  const OptionRow& parent = *table_.find(row.parent);
+  const std::vector<MemberWord> words = read_member_words(text_of(field(parent), parent.range, false));
+  return std::any_of(words.begin(), words.end(), [&](const MemberWord& word) { return has(row, word.name); });
+}
+
+void Bound::take(const OptionRow& row, const std::vector<Value>& values, const std::string& where) {
+  const std::vector<const OptionRow*> settings = table_.settings_of(row);
+  if (settings.empty()) return assign(values, row.range, where, field(row));
+  for (const OptionRow* setting : settings) put_back(*setting);
+  std::vector<Value> names = values;
+  std::vector<MemberWord> words;
+  for (Value& value : names) {
+    std::vector<MemberWord> read = read_member_words(value.text);
+    words.insert(words.end(), read.begin(), read.end());
+    for (MemberWord& word : read) word.settings.clear();
+    value.text = text_of(read);
+  }
+  assign(names, row.range, where, field(row));
+  std::map<const OptionRow*, std::string> given;
+  for (const MemberWord& word : words) {
+    std::set<const OptionRow*> of_word;
+    for (const std::string& text : word.settings) {
+      const SettingValue setting = read_setting(table_, settings, word.name, text, of_word, where);
+      const bool again = given.contains(setting.row) && given[setting.row] != setting.value;
+      require(of_word.insert(setting.row).second && !again, ExitCode::usage, where, " has two values for ",
+              setting.row->key, " of ", word.name, "; keep one of them");
+      given[setting.row] = setting.value;
+      assign({Value{setting.value}}, setting.row->range, where + ": " + setting.row->key + " of " + word.name,
+             field(*setting.row));
+    }
+  }
+}
+
+void Bound::take_environment() {
+  for (const OptionRow& row : table_.rows()) {
+    const char* const text = row.environment.empty() ? nullptr : std::getenv(row.environment.c_str());
+    if (text == nullptr) continue;
+    take(row, {Value{text}}, "the environment's " + row.environment);
+    set_origin(row, Origin::command_line);
+  }
+}
 
 Origin Bound::origin(const std::string& name) const {
   const OptionRow* row = table_.find(name);
@@ -20,6 +83,7 @@ Origin Bound::origin(const std::string& name) const {
 
 void Bound::set_origin(const OptionRow& row, Origin origin) {
   origins_[static_cast<std::size_t>(&row - table_.rows().data())] = origin;
+  for (const OptionRow* setting : table_.settings_of(row)) set_origin(*setting, origin);
 }
 
 bool Bound::asked(const OptionRow& row) const {
@@ -46,6 +110,8 @@ bool Bound::takes_part(const OptionRow& row) const {
 void Bound::put_back(const OptionRow& row) { copy_value(row.field(table_.defaults()), field(row)); }
 
 std::string Bound::named(const OptionRow& row) const {
+  if (!row.parent.empty()) return named(*table_.find(row.parent));
+  if (!row.environment.empty()) return row.environment + "=" + text(row);
   return "--" + row.name + (is_flag(field(row)) ? "" : " " + text(row));
 }
 
@@ -62,10 +128,7 @@ std::string Bound::filled(const std::string& sentence) const {
   return all + sentence.substr(at);
 }
 
-std::vector<std::string> Bound::read(const std::string& text, const std::string& name, Origin origin,
-                                     const std::string& program) {
-  std::vector<std::string> remarks;
-  std::set<const OptionRow*> seen;
+void Bound::read(const std::string& text, const std::string& name, Origin origin, const std::string& program) {
   for (const Entry& entry : read_entries(text, name)) {
     const std::string where = name + ":" + std::to_string(entry.line) + ": '" + entry.key + "'";
     const OptionRow* row = table_.find(entry.key);
@@ -76,15 +139,11 @@ std::vector<std::string> Bound::read(const std::string& text, const std::string&
       const std::string guess = hint(entry.key, known);
       fail(ExitCode::usage, where, " is no option of '", program, "'", guess.empty() ? "; see its --help" : guess);
     }
-    if (entry.key != row->name) remarks.push_back(where + " is called '" + row->name + "' now");
-    require(seen.insert(row).second, ExitCode::usage, where, " is '", row->name, "' under another name; keep one of ",
-            "the lines");
     require(is_list(field(*row)) || !entry.list, ExitCode::usage, where, " takes one value, not a list");
     if (this->origin(row->name) > origin) continue;
-    assign(entry.values, row->range, where, field(*row));
+    take(*row, entry.values, where);
     set_origin(*row, origin);
   }
-  return remarks;
 }
 
 std::string Bound::toml(bool commented) const {
@@ -93,7 +152,10 @@ std::string Bound::toml(bool commented) const {
     if (!row.in_file) continue;
     if (row.group != group) all += (all.empty() ? "# " : "\n# ") + row.group + "\n";
     group = row.group;
-    if (commented) all += "# " + description(row) + "\n";
+    if (commented) {
+      std::istringstream lines(description(table_, row));
+      for (std::string line; std::getline(lines, line);) all += "# " + line + "\n";
+    }
     all += row.name + " = " + text(row, true) + "\n";
   }
   return all;
@@ -102,7 +164,7 @@ std::string Bound::toml(bool commented) const {
 std::vector<std::pair<std::string, std::string>> Bound::settings() const {
   std::vector<std::pair<std::string, std::string>> all;
   for (const OptionRow& row : table_.rows())
-    if (row.in_file) all.emplace_back(row.name, text(row, true));
+    if (row.in_file || !row.environment.empty()) all.emplace_back(row.name, text(row, true));
   return all;
 }
 

@@ -8,7 +8,7 @@
 
 namespace dat {
 
-/// How near to the user an option was set: by no one, by a recipe, by a file, on the command line.
+/// Origin of an option's value, the nearest to the user last: by no one, by a recipe, by a file, on the command line.
 enum class Origin : std::uint8_t { none, recipe, file, command_line };
 
 /// A table bound to a struct of options: its values, and who has set them.
@@ -21,31 +21,39 @@ class Bound {
   [[nodiscard]] const Table& table() const { return table_; }
   [[nodiscard]] const void* options() const { return options_; }
   [[nodiscard]] Field field(const OptionRow& row) const { return row.field(options_); }
+  /// Text of a value in the form of the command line, or (`toml`) of a file: words with their settings.
   [[nodiscard]] std::string text(const OptionRow& row, bool toml = false) const;
+  /// Reads a value, or all of a list, and the settings of words; settings that are not named get their defaults.
+  /// `where` begins the message. Error(usage): wrong type, out of range, or a setting that a word does not have.
+  void take(const OptionRow& row, const std::vector<Value>& values, const std::string& where);
+  /// Takes the switches for developers from the environment. Error(usage).
+  void take_environment();
   [[nodiscard]] Origin origin(const std::string& name) const;
   void set_origin(const OptionRow& row, Origin origin);
 
-  /// Whether an option has another value than its default, or, where its row says so, one that asks for something.
+  /// Returns whether an option has another value than its default, or, where its row says so, one that asks for
+  /// something.
   [[nodiscard]] bool asked(const OptionRow& row) const;
   [[nodiscard]] bool holds(const Choice& choice) const;
   [[nodiscard]] bool holds(const Condition& condition) const;
-  /// Whether all that an option works with is there.
+  /// Returns whether all that an option works with is there.
   [[nodiscard]] bool takes_part(const OptionRow& row) const;
   void put_back(const OptionRow& row);
+  /// Returns whether a word of the option's value has this setting, which else counts nowhere; true of an option.
+  [[nodiscard]] bool counts(const OptionRow& row) const;
 
   /// "--codec int8"; of a switch its name.
   [[nodiscard]] std::string named(const OptionRow& row) const;
-  /// The sentence with values in the place of {NAME}.
+  /// The sentence with values in place of {NAME}.
   [[nodiscard]] std::string filled(const std::string& sentence) const;
 
   /// Sets what `text` says in the lines of a file called `name`; options that were set nearer to the user are left
-  /// alone. Returns what is to be told of it, a sentence each. `program`: "dat_hpc VERB", for messages. Error(usage).
-  std::vector<std::string> read(const std::string& text, const std::string& name, Origin origin,
-                                const std::string& program);
+  /// alone. `program`: "dat_hpc VERB", for messages. Error(usage).
+  void read(const std::string& text, const std::string& name, Origin origin, const std::string& program);
 
   /// Every option that may stand in a file, `key = value` a line; or (`commented`) with descriptions.
   [[nodiscard]] std::string toml(bool commented = false) const;
-  /// Name and value, as they stand there.
+  /// Name and value, as they stand there, and the switches for developers.
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> settings() const;
 
   /// Applies the table's rules. `typed`: to what was typed just now, not to what a run has written down (falls_back).
@@ -54,6 +62,8 @@ class Bound {
 
  private:
   Bound(const Table& table, void* options);
+
+  [[nodiscard]] std::string with_settings(const OptionRow& row, const std::string& text) const;
 
   const Table& table_;
   void* options_;

@@ -9,8 +9,8 @@
 #include "dat/error.hpp"
 #include "dat/shell.hpp"
 #include "options/help.hpp"
-#include "options/hints.hpp"
 #include "options/recipes.hpp"
+#include "options/values/hints.hpp"
 
 namespace dat {
 
@@ -33,7 +33,7 @@ class HelpFormatter : public CLI::Formatter {
   }
 };
 
-/// What a word names, of "--lr" or "--lr=0.1".
+/// Name in a word: of "--lr" or "--lr=0.1".
 std::string name_in(const std::string& word) { return word.substr(0, word.find('=')); }
 
 bool is_one_of(const std::string& word, const std::vector<std::string>& words) {
@@ -51,16 +51,16 @@ std::string text_of_file(const std::string& path) {
   return text.str();
 }
 
-/// What is to be said of an argument that is no option.
+/// Advice about an argument that is no option.
 std::string advice_about(const std::string& word, const std::vector<std::string>& known, const std::string& otherwise) {
-  // Texts put a long dash in the place of two short ones.
+  // Texts put a long dash in place of two short ones.
   std::string plain = word;
   while (plain.starts_with("\u2013") || plain.starts_with("\u2014")) plain.erase(0, 3);
   if (plain != word)
     return "; options begin with two plain dashes: --" +
            plain.substr(std::min(plain.find_first_not_of('-'), plain.size()));
   if (is_one_of(word, {"true", "false", "on", "off", "yes", "no"}))
-    return "; a switch has its value behind '=': --NAME=true or --NAME=false";
+    return "; a switch has its value after '=': --NAME=true or --NAME=false";
   if (word.ends_with(".toml") && is_one_of("config", known))
     return "; did you mean --config " + shell_quoted(word) + "?";
   if (word.ends_with(".h5") && is_one_of("data", known)) return "; did you mean --data " + shell_quoted(word) + "?";
@@ -103,7 +103,9 @@ void CommandLine::describe(const std::string& about) {
 }
 
 void CommandLine::add(Bound& options) {
-  for (const OptionRow& row : options.table().rows()) add_row(options, row);
+  bounds_.push_back(&options);
+  for (const OptionRow& row : options.table().rows())
+    if (row.parent.empty() && row.environment.empty()) add_row(options, row);
 }
 
 void CommandLine::add_configurable(Bound& options, bool with_recipes) {
@@ -123,27 +125,27 @@ void CommandLine::add_row(Bound& options, const OptionRow& row) {
   const Field field = options.field(row);
   CLI::Option* option = nullptr;
   if (is_flag(field)) {
-    option = parser_->add_flag(row.names, *std::get<bool*>(field), description(row));
+    option = parser_->add_flag(row.names, *std::get<bool*>(field), description(options.table(), row));
   } else {
-    const auto take = [field, &row](const CLI::results_t& results) {
+    const auto take = [&options, field, &row](const CLI::results_t& results) {
       std::vector<Value> sources;
       for (const std::string& text : results) sources.push_back({text});
       if (!is_list(field)) sources.erase(sources.begin(), sources.end() - 1);
-      assign(sources, row.range, row.positional ? row.name : "option '--" + row.name + "'", field);
+      options.take(row, sources, row.positional ? row.name : "option '--" + row.name + "'");
       return true;
     };
-    option = parser_->add_option(row.names, take, description(row));
+    option = parser_->add_option(row.names, take, description(options.table(), row));
     option->type_name(label_of(field, row.range))
         ->default_str(options.text(row))
         ->required(row.positional)
-        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);  // of a repeated one, the last counts
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);  // the last one of a repeated option counts
     if (is_list(field)) option->expected(1, -1)->allow_extra_args();
   }
   option->group(row.group);
   entries_.push_back({&options, &row, option});
 }
 
-/// The words that name options: before "--", and in the place of no option's value.
+/// The words that name options: before "--", and in place of no option's value.
 std::vector<std::string*> CommandLine::option_words() {
   std::vector<std::string*> found;
   bool value = false;
@@ -159,18 +161,7 @@ std::vector<std::string*> CommandLine::option_words() {
   return found;
 }
 
-void CommandLine::rename_former() {
-  for (std::string* word : option_words())
-    for (const Entry& entry : entries_)
-      for (const std::string& former : entry.row->former) {
-        const std::string name = name_in(*word);
-        if (name != "--" + former) continue;
-        *word = "--" + entry.row->name + word->substr(name.size());
-        warnings_.push_back("option '" + name + "' is called --" + entry.row->name + " now");
-      }
-}
-
-/// A name of several letters behind one dash would be read as letters that are options.
+/// A name of several letters after one dash would be read as letters that are options.
 void CommandLine::refuse_single_dashes() {
   for (const std::string* word : option_words()) {
     const std::string name = name_in(*word);
@@ -179,8 +170,8 @@ void CommandLine::refuse_single_dashes() {
   }
 }
 
-/// The words for CLI11, to which a "--" behind values of a list ends the list alone: a second one says that no options
-/// follow. Error(usage): an option has "--" in the place of its value.
+/// The words for CLI11, to which a "--" after values of a list ends the list alone: a second one says that no options
+/// follow. Error(usage): an option has "--" in place of its value.
 std::vector<std::string> CommandLine::marked_words(const std::string& advice) {
   std::vector<std::string> words = words_;
   const auto mark = std::find(words_.begin(), words_.end(), "--");
@@ -189,13 +180,12 @@ std::vector<std::string> CommandLine::marked_words(const std::string& advice) {
   const CLI::Option* last = parser_->get_option_no_throw(name_in(*named.back()));
   const int most = last == nullptr ? 0 : last->get_items_expected_max();
   if (most > 0 && named.back() == &*(mark - 1) && name_in(*named.back()) == *named.back())
-    fail(ExitCode::usage, "option '", *named.back(), "' has no value behind it", advice);
+    fail(ExitCode::usage, "option '", *named.back(), "' has no value after it", advice);
   if (most > 1) words.insert(words.begin() + (mark - words_.begin()), "--");
   return words;
 }
 
 bool CommandLine::read() {
-  rename_former();
   refuse_single_dashes();
   if (helps()) return false;
   const std::string advice = "; see '" + program_ + " --help'";
@@ -206,13 +196,13 @@ bool CommandLine::read() {
   } catch (const CLI::ArgumentMismatch& error) {
     const std::string what = error.what();  // "--lr: 1 required NUMBER missing"
     if (!versions_)
-      fail(ExitCode::usage, "option '", what.substr(0, what.find(':')), "' has no value behind it", advice);
+      fail(ExitCode::usage, "option '", what.substr(0, what.find(':')), "' has no value after it", advice);
   } catch (const CLI::ParseError& error) {
     // --version and wrong or missing arguments at once: versions are all that was asked for.
     if (!versions_) fail(ExitCode::usage, error.what(), advice);
   }
   if (versions_) return false;
-  // Behind "--" there are no options; the mark itself is no argument.
+  // No options follow "--"; the mark itself is no argument.
   const std::vector<std::string> rest = parser_->remaining();
   const auto extra = std::find_if(rest.begin(), rest.end(), [](const std::string& word) { return word != "--"; });
   if (extra != rest.end()) refuse(*extra, extra != rest.begin(), advice);
@@ -221,14 +211,14 @@ bool CommandLine::read() {
     return false;
   }
   note_arguments();
+  for (Bound* bound : bounds_) bound->take_environment();
   if (!config_file_.empty()) read_file(text_of_file(config_file_), config_file_, Origin::file);
   if (!recipe_.empty()) read_file(recipe_named(recipe_).text, "recipe " + recipe_, Origin::recipe);
   return true;
 }
 
 void CommandLine::read_file(const std::string& text, const std::string& name, Origin origin) {
-  const std::vector<std::string> remarks = in_file_->read(text, name, origin, program_);
-  warnings_.insert(warnings_.end(), remarks.begin(), remarks.end());
+  in_file_->read(text, name, origin, program_);
 }
 
 bool CommandLine::finish() {
@@ -303,10 +293,10 @@ std::string CommandLine::help(const std::string& word) {
   return parser_->help();
 }
 
-/// An argument that is no option, or none of ours. behind_mark: it stands behind "--".
+/// An argument that is no option, or none of ours. behind_mark: it stands after "--".
 void CommandLine::refuse(const std::string& word, bool behind_mark, const std::string& advice) const {
   if (word[0] != '-') fail(ExitCode::usage, "unexpected argument '", word, "'", advice_about(word, names(), advice));
-  if (behind_mark) fail(ExitCode::usage, "unexpected argument '", word, "'; behind '--' there are no options", advice);
+  if (behind_mark) fail(ExitCode::usage, "unexpected argument '", word, "'; after '--' there are no options", advice);
   const std::string bare = word.substr(std::min(word.find_first_not_of('-'), word.size()));
   const std::string name = name_in(word), of = name_in(bare);
   if (is_one_of(of, verbs_)) fail(ExitCode::usage, "unknown option '", name, "'; a verb has no dashes: dat_hpc ", of);
@@ -314,7 +304,7 @@ void CommandLine::refuse(const std::string& word, bool behind_mark, const std::s
   fail(ExitCode::usage, "unknown option '", name, "'", guess.empty() ? advice : guess);
 }
 
-/// What the command line has set, and what it has set twice.
+/// Notes the options that the command line has set, and those that it has set twice.
 void CommandLine::note_arguments() {
   const auto warn = [&](const std::string& name, const std::vector<std::string>& results) {
     warnings_.push_back("option '--" + name + "' is given " +

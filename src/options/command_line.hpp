@@ -9,7 +9,7 @@
 
 namespace dat {
 
-/// The words behind a verb, read into the options of its tables. The only place that knows CLI11.
+/// The words after a verb, read into the options of its tables. The only place that knows CLI11.
 class CommandLine {
  public:
   /// verbs: the names of all verbs, for advice.
@@ -18,7 +18,7 @@ class CommandLine {
   CommandLine(const CommandLine&) = delete;
   CommandLine& operator=(const CommandLine&) = delete;
 
-  /// What the help begins with: in lines of its own, or to be wrapped.
+  /// Sets the text at the beginning of the help: in lines of its own, or to be wrapped.
   void describe(const std::string& about);
   /// The options that the help of the verb shows unless all are asked for.
   void show_first(const std::vector<std::string>& names) { first_ = {names.begin(), names.end()}; }
@@ -31,7 +31,7 @@ class CommandLine {
   /// Reads the words, then the file and the recipe that they name. False: something is to be printed instead of
   /// running, which text() says, or versions_asked(). Error(usage).
   [[nodiscard]] bool read();
-  /// To be called when the values are final. False: the configuration is to be printed, which text() has then.
+  /// Finishes the reading when the values are final. False: the configuration is to be printed, which text() has then.
   [[nodiscard]] bool finish();
 
   /// Once the words are read: whether the configuration is to be printed.
@@ -41,7 +41,7 @@ class CommandLine {
   [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
   /// The path of --config; empty: not given.
   [[nodiscard]] const std::string& config_file() const { return config_file_; }
-  /// That --recipe names; empty: none.
+  /// Recipe that --recipe names; empty: none.
   [[nodiscard]] const std::string& recipe() const { return recipe_; }
   /// Options that the command line, a file or a recipe has set, by name.
   [[nodiscard]] std::set<std::string> given() const;
@@ -53,7 +53,6 @@ class CommandLine {
   struct Parser;
 
   void add_row(Bound& options, const OptionRow& row);
-  void rename_former();
   [[nodiscard]] bool helps();
   [[nodiscard]] std::string help(const std::string& topic);
   [[noreturn]] void refuse(const std::string& word, bool behind_mark, const std::string& advice) const;
@@ -69,6 +68,7 @@ class CommandLine {
   std::vector<std::string> words_, verbs_;
   std::set<std::string> first_;  ///< empty: all
   std::vector<Entry> entries_;
+  std::vector<Bound*> bounds_;
   Bound* in_file_ = nullptr;  ///< the options of add_configurable
   std::string config_file_, recipe_, text_;
   bool versions_ = false, print_config_ = false;

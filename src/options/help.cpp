@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "options/hints.hpp"
+#include "options/values/hints.hpp"
 
 namespace dat {
 
@@ -16,18 +16,27 @@ std::string option_lines(const std::string& name, const std::string& about, cons
     left.insert(bar + 1, "\n" + std::string(kColumn, ' '));
     line = bar + 2;
   }
-  std::istringstream words(about + (standard.empty() ? "" : " [" + standard + "]"));
   std::string text = left.size() + 2 > kColumn ? left + "\n" : left, line = text == left ? left : "";
   text.erase(text.size() - line.size());
   line.resize(kColumn, ' ');
-  for (std::string word; words >> word;) {
-    if (line.size() + 1 + word.size() > kWidth) {
-      text += line + "\n";
-      line.assign(kColumn, ' ');
+  // The option itself, then a line for each setting of its words.
+  std::string what = about;
+  if (!standard.empty()) what.insert(std::min(about.find('\n'), about.size()), " [" + standard + "]");
+  std::istringstream lines(what);
+  std::size_t indent = kColumn;
+  for (std::string one; std::getline(lines, one); indent = kColumn + 2) {
+    if (indent > kColumn) line.assign(kColumn, ' ');
+    std::istringstream words(one);
+    for (std::string word; words >> word;) {
+      if (line.size() + 1 + word.size() > kWidth) {
+        text += line + "\n";
+        line.assign(indent, ' ');
+      }
+      line += (line.back() == ' ' ? "" : " ") + word;
     }
-    line += (line.back() == ' ' ? "" : " ") + word;
+    text += line + "\n";
   }
-  return text + line + "\n";
+  return text;
 }
 
 HelpTopic::HelpTopic(const std::string& topic) : text_(topic) {

@@ -10,21 +10,21 @@ namespace dat {
 /// right.
 [[nodiscard]] std::string option_lines(const std::string& left, const std::string& about, const std::string& standard);
 
-/// What stands behind --help: nothing, "all", or a word.
+/// Argument of --help: nothing, "all", or a word.
 class HelpTopic {
  public:
   explicit HelpTopic(const std::string& topic);
   [[nodiscard]] bool nothing() const { return word_.empty(); }
   [[nodiscard]] bool searches() const { return !text_.empty() && text_ != "all"; }
   [[nodiscard]] const std::string& text() const { return text_; }
-  /// Whether the word occurs in what the help says of an option, whatever the case of its letters.
+  /// Returns whether the word occurs in an option's help, whatever the case of its letters.
   [[nodiscard]] bool occurs_in(const std::string& text) const;
 
  private:
-  std::string text_, word_;  ///< as typed; in small letters
+  std::string text_, word_;  ///< the word as typed, and in small letters
 };
 
-/// Whether an argument asks for help, as "--help=milestones" does.
+/// Returns whether an argument asks for help, as "--help=milestones" does.
 [[nodiscard]] bool asks_for_help(const std::string& word);
 
 }  // namespace dat

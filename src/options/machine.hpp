@@ -28,7 +28,7 @@ void add_attack_precision(TableOf<Options>& table) {
             one_of({"f32", "f16", "bf16"}));
 }
 
-/// what: it decides.
+/// Adds --precision. what: its help.
 template <class Options>
 void add_precision(TableOf<Options>& table,
                    const std::string& what =
@@ -56,7 +56,7 @@ void add_trained(TableOf<Options>& table) {
   table.add("RUN,--checkpoint", &Options::checkpoint, "the folder of a run: its newest checkpoint; or a checkpoint",
             kPath);
   table.add("--data", &Options::data, "files made by 'dat_hpc data'; none: those of the training", kPaths);
-  table.add("--split", &Options::split, "which images; holdout: what the training kept aside",
+  table.add("--split", &Options::split, "which images; holdout: what the training held out",
             one_of({"test", "train", "holdout"}));
   table.add(
       "--images", &Options::images,
@@ -65,14 +65,14 @@ void add_trained(TableOf<Options>& table) {
       kPath);
 }
 
-/// Which of its weights.
+/// Adds the choice among the weights of a checkpoint.
 template <class Options>
 void add_weights(TableOf<Options>& table) {
   table.add("--weights", &Options::weights, "of a checkpoint with averaged ones; auto: those, where it has any",
             one_of({"auto", "raw", "average"}));
 }
 
-/// Where a verb computes.
+/// Adds the device on which a verb computes.
 template <class Options>
 void add_device(TableOf<Options>& table) {
   table
@@ -88,16 +88,17 @@ void add_device(TableOf<Options>& table) {
             one_of({"f32", "tf32", "bf16", "bf16x3"}));
 }
 
-/// Of verbs that choose a GPU's algorithms by time.
+/// Adds the time for planning, for verbs that choose a GPU's algorithms by time.
 template <class Options>
 void add_planning(TableOf<Options>& table) {
   table
-      .add("--planning-seconds", &Options::planning_seconds,
-           "of a start, for trials of a GPU's algorithms; what was chosen is kept for the next start", kSeconds)
+      .add_switch("DAT_PLANNING_SECONDS", "planning-seconds", &Options::planning_seconds,
+                  "seconds of a start, for trials of a GPU's algorithms; what was chosen is kept for the next start",
+                  kSeconds)
       .may_change();
 }
 
-/// What train and eval have in common.
+/// Adds the options that train and eval share.
 template <class Options>
 void add_machine(TableOf<Options>& table) {
   add_device(table);

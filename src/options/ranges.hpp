@@ -8,7 +8,7 @@
 #include "dat/norm.hpp"
 #include "dat/options/schedule.hpp"
 #include "options/attack_words.hpp"
-#include "options/field.hpp"
+#include "options/values/field.hpp"
 
 namespace dat {
 
@@ -23,16 +23,16 @@ inline const Range kAbove{.low = 0, .above = true};
 inline const Range kShare{.low = 0, .high = 1, .above = true};
 inline const Range kRadius{.low = 0, .above = true};  // and of L-infinity at most 1
 inline const Range kAutoRadius{.low = 0, .above = true, .automatic = 0};
-inline const Range kDecay{.low = 0, .high = 1, .below = true};  // of an exponential average
+inline const Range kDecay{.low = 0, .high = 1, .below = true};  // decay of an exponential average
 inline const Range kAutoWeight{.low = 0, .automatic = -1};
 inline const Range kAttackWords{.label = "ATTACK,...", .commas = true};
 inline const Range kAutoCount{.low = 1, .automatic = 0};
 inline const Range kAutoBatches{.label = "N,N@EPOCH,...", .low = 1, .automatic = 0};
 inline const Range kAutoThreads{.low = 1, .high = 4096, .automatic = 0};
 inline const Range kAutoEpochs{.low = 0, .high = kMostEpochs, .automatic = -1};
-inline const Range kBatch{.low = 1, .high = 1 << 24};  // where as much memory is taken
+inline const Range kBatch{.low = 1, .high = 1 << 24};  // size of a batch, which takes as much memory
 inline const Range kAutoWidth{.low = 1, .high = 4096, .automatic = 0};
-inline const Range kSteps{.low = 1, .high = 1'000'000};  // of an attack
+inline const Range kSteps{.low = 1, .high = 1'000'000};  // steps of an attack
 inline const Range kRestarts{.low = 1, .high = 1000};
 inline const Range kSamples{.low = 1, .high = 1e12};
 inline const Range kAutoBucket{.low = 1, .high = 0x1p40, .automatic = 0};

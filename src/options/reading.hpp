@@ -5,8 +5,7 @@
 
 namespace dat {
 
-/// How images are read: what trainings and measurements of them have in common. threads: how many there are by
-/// themselves.
+/// Adds the options of reading images that trainings and measurements share. threads: how many there are by themselves.
 template <class Options>
 void add_reading(TableOf<Options>& table, const std::string& threads) {
   table.add("--size", &Options::size,
@@ -24,7 +23,10 @@ void add_reading(TableOf<Options>& table, const std::string& threads) {
       .add("--data-threads", &Options::data_threads, "threads that read images; auto: " + threads,
            {.low = 1, .high = 1024, .automatic = 0})
       .may_change();
-  table.add("--prefetch", &Options::prefetch, "batches that are read ahead", {.low = 1, .high = 1000}).may_change();
+  table
+      .add_switch("DAT_PREFETCH", "prefetch", &Options::prefetch, "batches that are read ahead",
+                  {.low = 1, .high = 1000})
+      .may_change();
 }
 
 }  // namespace dat

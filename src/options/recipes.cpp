@@ -6,13 +6,13 @@
 #include <sstream>
 
 #include "dat/error.hpp"
-#include "options/hints.hpp"
+#include "options/values/hints.hpp"
 
 namespace dat {
 
 namespace {
 
-/// The number behind this word in a line; 0: there is none.
+/// The number after this word in a line; 0: there is none.
 int number_behind(const std::string& line, const std::string& word) {
   const std::size_t at = line.find(word + " ");
   return at == std::string::npos ? 0 : std::atoi(line.c_str() + at + word.size() + 1);

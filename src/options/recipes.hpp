@@ -7,11 +7,11 @@ namespace dat {
 
 /// A recipe of the folder jobs/, as it was when the program was built.
 struct Recipe {
-  std::string name;   ///< of its file, without .toml
-  std::string about;  ///< what it reproduces, from its first line: "# NAME: ABOUT. Cost: COST."
+  std::string name;   ///< name of its file, without .toml
+  std::string about;  ///< subject that it reproduces, from its first line: "# NAME: ABOUT. Cost: COST."
   std::string cost;   ///< "11 passes x 205 epochs": forward and back per image, the attack's included
   std::string text;   ///< the file
-  int ranks = 1;      ///< that train in the command of its head: -np, or --ranks, without --generators
+  int ranks = 1;      ///< training ranks in the command of its head: -np, or --ranks, without --generators
 };
 
 /// All of them, by name.

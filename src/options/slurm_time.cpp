@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "options/hints.hpp"
+#include "options/values/hints.hpp"
 
 namespace dat {
 

@@ -38,11 +38,15 @@ void Table::group(const std::string& name, bool in_file) {
 }
 
 const OptionRow* Table::find(const std::string& name) const {
-  const auto called = [&](const OptionRow& row) {
-    return row.name == name || std::find(row.former.begin(), row.former.end(), name) != row.former.end();
-  };
-  const auto found = std::find_if(rows_.begin(), rows_.end(), called);
+  const auto found = std::find_if(rows_.begin(), rows_.end(), [&](const OptionRow& row) { return row.name == name; });
   return found == rows_.end() ? nullptr : &*found;
+}
+
+std::vector<const OptionRow*> Table::settings_of(const OptionRow& row) const {
+  std::vector<const OptionRow*> all;
+  for (const OptionRow& other : rows_)
+    if (other.parent == row.name) all.push_back(&other);
+  return all;
 }
 
 std::size_t Table::add_row(const std::string& names, const std::string& about, Range range) {
@@ -77,9 +81,12 @@ void Table::not_with(const std::string& option, std::initializer_list<std::pair<
 }
 
 void Table::not_together(const Choice& one, const Choice& other, const std::string& sentence) {
-  rules_.push_back([one, other, sentence](const Bound& options) {
-    require(!options.holds(one) || !options.holds(other), ExitCode::usage, options.filled(sentence));
+  rules_.push_back([at = exclusions_.size()](const Bound& options) {
+    const Exclusion& refused = options.table().exclusions()[at];
+    require(!options.holds(refused.one) || !options.holds(refused.other), ExitCode::usage,
+            options.filled(refused.sentence));
   });
+  exclusions_.push_back({one, other, sentence});
 }
 
 void Table::one_counts(const std::string& one, const std::string& other, const std::string& sentence) {
@@ -106,12 +113,25 @@ std::string own_values(const Family& family, const std::string& option) {
   return joined(parts, "; ");
 }
 
-std::string description(const OptionRow& row) {
+namespace {
+
+/// "powersgd:rank=N, atomo:rank=N: columns of powersgd's factors".
+std::string text_of_setting(const Table& table, const OptionRow& row) {
+  const Field field = row.field(table.defaults());
+  std::vector<std::string> words;
+  for (const std::string& member : row.members)
+    words.push_back(member + ":" + row.key + (is_flag(field) ? "" : "=" + label_of(field, row.range)));
+  return joined(words, ", ") + ": " + row.about + (is_flag(field) ? "" : " [" + text_of(field, row.range, false) + "]");
+}
+
+}  // namespace
+
+std::string description(const Table& table, const OptionRow& row) {
   const std::vector<std::string> kOff = {"false"};
   std::vector<std::string> parts, without;
   for (std::size_t i = 0; i < row.works_with.size(); ++i) {
     const std::vector<Choice>& choices = row.works_with[i].any_of;
-    // Of two conditions on the same option, the second is the narrower one.
+    // The second of two conditions on the same option is the narrower one.
     const bool narrowed =
         std::any_of(row.works_with.begin() + static_cast<std::ptrdiff_t>(i) + 1, row.works_with.end(),
                     [&](const Condition& later) { return later.any_of[0].option == choices[0].option; });
@@ -122,8 +142,10 @@ std::string description(const OptionRow& row) {
     else if (!narrowed)
       parts.push_back(alternatives(words));
   }
-  return row.about + (parts.empty() ? "" : "; only with ") + joined(parts, " and ") +
-         (without.empty() ? "" : "; not with ") + joined(without, " and ");
+  std::string text = row.about + (parts.empty() ? "" : "; only with ") + joined(parts, " and ") +
+                     (without.empty() ? "" : "; not with ") + joined(without, " and ");
+  for (const OptionRow* setting : table.settings_of(row)) text += "\n" + text_of_setting(table, *setting);
+  return text;
 }
 
 }  // namespace dat

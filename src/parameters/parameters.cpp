@@ -35,8 +35,8 @@ void assign_layers(Parameters& parameters, Granularity granularity) {
 
 std::vector<int> Segment::file_shape() const {
   std::vector<int> result = shape;
-  if (!result.empty()) result[0] -= filling_out;
-  if (result.size() > 1) result[1] -= filling_in;
+  if (!result.empty()) result[0] -= padding_out;
+  if (result.size() > 1) result[1] -= padding_in;
   return result;
 }
 
@@ -48,7 +48,7 @@ std::int64_t Segment::file_size() const {
 
 std::int64_t Segment::real_before(std::int64_t count) const {
   const std::vector<int> file = file_shape();
-  const std::int64_t inputs = file.size() > 1 ? file[1] : 1, row = inputs + filling_in;
+  const std::int64_t inputs = file.size() > 1 ? file[1] : 1, row = inputs + padding_in;
   const std::int64_t real = row > 0 ? count / row * inputs + std::min(count % row, inputs) : 0;
   return std::min(real, file_size());
 }
@@ -67,7 +67,7 @@ void each_element(const Segment& segment, const F& element) {
   const std::vector<int> file = segment.file_shape();
   const std::int64_t outputs = file[0], inputs = file.size() > 1 ? file[1] : 1;
   const std::int64_t pixels = outputs * inputs > 0 ? segment.file_size() / (outputs * inputs) : 0;
-  const std::int64_t row = inputs + segment.filling_in;
+  const std::int64_t row = inputs + segment.padding_in;
   for (std::int64_t o = 0; o < outputs; ++o)
     for (std::int64_t pixel = 0; pixel < pixels; ++pixel)
       for (std::int64_t i = 0; i < inputs; ++i)

@@ -15,8 +15,9 @@ namespace dat {
 
 namespace {
 
-constexpr std::size_t kMostClasses = 32767;                     ///< as of data files
-constexpr std::uintmax_t kMostBytes = std::uintmax_t{1} << 30;  ///< of a JSON file; one of a million images has less
+constexpr std::size_t kMostClasses = 32767;  ///< limit of data files
+constexpr std::uintmax_t kMostBytes = std::uintmax_t{1}
+                                      << 30;  ///< most bytes of a JSON file; one of a million images has less
 
 /// Integers of an array, each in [0, below).
 [[nodiscard]] std::vector<int> integers_of(const nlohmann::json& array, std::size_t count, std::int64_t below,
@@ -49,7 +50,6 @@ constexpr std::uintmax_t kMostBytes = std::uintmax_t{1} << 30;  ///< of a JSON f
     one.name = name;
     const std::vector<int> correct = integers_of(each.at(name + "_correct"), images, 2, name + "_correct");
     one.correct.assign(correct.begin(), correct.end());
-    if (!each.contains(prediction)) return;
     one.prediction = integers_of(each.at(prediction), images, classes, prediction);
     for (std::size_t i = 0; i < images; ++i)
       require((one.prediction[i] == file.label[i]) == (one.correct[i] != 0), ExitCode::data, prediction, " and ", name,
@@ -100,9 +100,8 @@ ShownImages read_attacked_images(const std::string& path, const std::vector<int>
   const std::string damage = check_seal(path);
   require(damage.empty(), ExitCode::data, path, ": ", damage);
   const Hdf5Reader file = Hdf5Reader::open(path, ExitCode::data);
-  require(file.has("images") && file.has("label"), ExitCode::data, path, ": holds no attacked images");
-  require(file.has("clean"), ExitCode::data, path,
-          ": is of a version that kept no clean images beside the attacked ones; evaluate again to see them");
+  require(file.has("images") && file.has("label") && file.has("clean"), ExitCode::data, path,
+          ": holds no attacked images with their labels and clean images");
   const Shape shape = file.info("images").shape;
   require(shape.size() == 4 && shape[0] == static_cast<std::int64_t>(labels.size()) && shape[1] == shape[2] &&
               shape[1] >= 1 && shape[1] <= 4096 && shape[3] >= 1 && shape[3] <= 4 && file.info("clean").shape == shape,

@@ -7,13 +7,13 @@
 
 namespace dat {
 
-/// What `eval --out` has written, as far as pictures need it.
+/// Content of a file of `eval --out`, as far as pictures need it.
 struct EvaluationFile {
-  /// On all images: without an attack, after an attack, or after a sequence of them.
+  /// Outcome on all images: without an attack, after an attack, or after a sequence of them.
   struct Outcome {
     std::string name;
     std::vector<std::uint8_t> correct;  ///< [images]
-    std::vector<int> prediction;        ///< [images]; empty: the file is of a version that does not say
+    std::vector<int> prediction;        ///< [images]
     bool sequence = false;
 
     [[nodiscard]] double accuracy() const;
@@ -42,7 +42,7 @@ struct ShownImages {
 };
 
 /// Some images of a file that an evaluation of `labels` has left. `wanted`: increasing. Error(data): the file is
-/// damaged, of another evaluation, or of a version that did not keep the clean images.
+/// damaged, or of another evaluation.
 [[nodiscard]] ShownImages read_attacked_images(const std::string& path, const std::vector<int>& labels,
                                                const std::vector<std::size_t>& wanted);
 

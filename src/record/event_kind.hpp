@@ -1,6 +1,6 @@
 #pragma once
 
-// What the record does with an event, made of the event's struct (dat/events.hpp).
+// Handling of an event by the record, made from the event's struct (dat/events.hpp).
 
 #include <nlohmann/json.hpp>
 #include <string>

@@ -33,14 +33,14 @@ void for_each_step_field(Record& record, Field&& field) {
   field("images", record.images, "");
   for (std::size_t i = 0; i < kPhases; ++i) field(kPhaseSeries[i], record.seconds[i], "s");
   field("bytes_sent", record.bytes_sent, "byte");
-  field("bytes_statistics", record.bytes_statistics, "byte");
+  field("bytes_other", record.bytes_other, "byte");
   field("active_elements", record.active_elements, "");
   field("weight_gradients", record.weight_gradients, "");
   field("attack_passes", record.attack_passes, "");
   field("eps", record.eps, "");
 }
 
-/// The same of a step's generators, in the step's record.
+/// Calls `field` for each field of a step's generators, in the step's record.
 template <class Record, class Field>
 void for_each_generator_field(Record& record, Field&& field) {
   field("t_generators", record.waited, "s");
@@ -96,14 +96,14 @@ struct History {
   /// where nobody has measured.
   std::vector<std::vector<double>> distances;
   std::vector<GeneratorRecord> generators;  ///< [steps]; as a new one where there were none
-  bool had_generators = false;              ///< in any step
+  bool had_generators = false;              ///< true: in any step
   std::vector<EvaluationRecord> evaluations;
   std::vector<RankRecord> ranks;
-  std::vector<std::any> events;                   ///< in the order of their lines, each its struct
-  const std::vector<EventKind>* kinds = nullptr;  ///< that there may be; outlive this
+  std::vector<std::any> events;                   ///< events in the order of their lines, each its struct
+  const std::vector<EventKind>* kinds = nullptr;  ///< kinds that there may be; outlive this
 
   [[nodiscard]] std::size_t layers() const { return layer_names.size(); }
-  /// The events of one kind. What is for people alone was not read.
+  /// The events of one kind. Text for people alone was not read.
   template <class Event>
   [[nodiscard]] std::vector<Event> all() const {
     std::vector<Event> of_the_kind;
@@ -111,7 +111,7 @@ struct History {
       if (const auto* one = std::any_cast<Event>(&event)) of_the_kind.push_back(*one);
     return of_the_kind;
   }
-  /// Of whose gradients there are distances in any step; 0: of nobody's.
+  /// Number of ranks whose gradients have distances in any step.
   [[nodiscard]] std::size_t ranks_with_distances() const;
   [[nodiscard]] std::int64_t active_layers(std::size_t step) const;
   /// Seconds of each rank by phase, so far: every table and picture of phases is made of these. The seconds are taken
@@ -124,11 +124,11 @@ struct History {
 
 class Hdf5File;
 
-/// What the record does with the events of a kind: made of their struct by kind_of (event_kind.hpp).
+/// Handling of the events of a kind by the record: made from their struct by kind_of (event_kind.hpp).
 struct EventKind {
-  const char* name;                                ///< in lines
+  const char* name;                                ///< name in lines
   std::any (*read)(const nlohmann::json& line);    ///< throws where the line has no such event
-  bool (*lasts)(const nlohmann::json& line);       ///< stays behind a rollback
+  bool (*lasts)(const nlohmann::json& line);       ///< stays after a rollback
   std::string (*summary)(const History& history);  ///< lines of SUMMARY.txt
   std::size_t (*count)(const History& history);
   void (*write_table)(Hdf5File& file, const History& history);  ///< null: there is no table of them

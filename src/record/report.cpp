@@ -111,31 +111,20 @@ void Report::require_alone() const { dat::require_alone(metrics_, metrics_bytes_
 
 std::int64_t Report::metrics_bytes() {
   require_alone();
-  unwritten_.erase(0, append(unwritten_.data(), unwritten_.size()));
-  require(unwritten_.empty() && fdatasync(metrics_) == 0, ExitCode::io, "cannot write ", metrics_path_, ": ",
-          system_reason(errno));
+  require(fdatasync(metrics_) == 0, ExitCode::io, "cannot write ", metrics_path_, ": ", system_reason(errno));
   return metrics_bytes_;
-}
-
-std::size_t Report::append(const char* data, std::size_t length) {
-  std::size_t done = 0;
-  while (done < length) {
-    const ssize_t written = ::write(metrics_, data + done, length - done);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) break;
-    done += static_cast<std::size_t>(written);
-  }
-  metrics_bytes_ += static_cast<std::int64_t>(done);
-  return done;
 }
 
 void Report::write_line(std::size_t length) {
   require_alone();
-  if (!unwritten_.empty()) unwritten_.erase(0, append(unwritten_.data(), unwritten_.size()));
-  const std::size_t done = unwritten_.empty() ? append(line_.data(), length) : 0;
-  if (done == length) return;
-  if (!facts_.keep_on) fail(ExitCode::io, "cannot write ", metrics_path_, ": ", system_reason(errno));
-  unwritten_.append(line_.data() + done, length - done);
+  std::size_t done = 0;
+  while (done < length) {
+    const ssize_t written = ::write(metrics_, line_.data() + done, length - done);
+    if (written < 0 && errno == EINTR) continue;
+    require(written >= 0, ExitCode::io, "cannot write ", metrics_path_, ": ", system_reason(errno));
+    done += static_cast<std::size_t>(written);
+    metrics_bytes_ += written;
+  }
 }
 
 void Report::write_text(const std::string& line) {
@@ -151,7 +140,7 @@ void Report::log(const char* text) {
   char stamp[32];
   std::strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%SZ", &utc);
   const bool good = std::fprintf(log_, "%s %s\n", stamp, text) >= 0 && std::fflush(log_) == 0;
-  if (!good && !facts_.keep_on) fail(ExitCode::io, "cannot write ", facts_.folder, "/run.log: ", system_reason(errno));
+  require(good, ExitCode::io, "cannot write ", facts_.folder, "/run.log: ", system_reason(errno));
 }
 
 void Report::print(const char* text) {
@@ -274,7 +263,6 @@ void Report::roll_back(std::int64_t metrics_bytes, const std::string& behind, co
   require(ftruncate(metrics_, metrics_bytes) == 0, ExitCode::io, "cannot cut ", metrics_path_, " back to ",
           metrics_bytes, " bytes: ", system_reason(errno));
   metrics_bytes_ = metrics_bytes;
-  unwritten_.clear();
   attacks_told_ = false;
   logged_->begin_anew();
   shown_->begin_anew();
@@ -285,7 +273,7 @@ void Report::roll_back(std::int64_t metrics_bytes, const std::string& behind, co
 std::string Report::lines_that_stay(std::int64_t from) const {
   std::ifstream file(metrics_path_);
   file.seekg(from);
-  std::istringstream rest(std::string(std::istreambuf_iterator<char>(file), {}) + unwritten_);
+  std::istringstream rest(std::string(std::istreambuf_iterator<char>(file), {}));
   std::string kept;
   for (std::string line; std::getline(rest, line);) {
     const nlohmann::json row = nlohmann::json::parse(line, nullptr, false);

@@ -61,7 +61,7 @@ void append_header(const json& record, History& history) {
   record.at("warmup_epochs").get_to(history.warmup_epochs);
 }
 
-/// What is no event, by its kind.
+/// Kinds of lines that are no events.
 const std::map<std::string_view, void (*)(const json&, History&)> kSeries = {
     {"run", append_header}, {"step", append_step}, {"evaluation", append_evaluation}, {"ranks", append_ranks}};
 

@@ -52,7 +52,7 @@ std::string evaluation_table(const History& history, const std::string& split, c
   return text;
 }
 
-/// What generators have done in all steps.
+/// Work of generators in all steps.
 std::string generators_text(const RunFacts& facts, const History& history) {
   GeneratorRecord all;
   for (const GeneratorRecord& r : history.generators) {
@@ -71,12 +71,12 @@ std::string generators_text(const RunFacts& facts, const History& history) {
 /// Steps, speed and messages.
 std::string figures(const RunFacts& facts, const History& history) {
   const std::array<double, kPhases> seconds = history.phase_seconds()[0];
-  double images = 0, bytes = 0, statistics = 0, active = 0, passes = 0;
+  double images = 0, bytes = 0, other = 0, active = 0, passes = 0;
   for (std::size_t i = 0; i < history.steps.size(); ++i) {
     const StepRecord& r = history.steps[i];
     images += static_cast<double>(r.images);
     bytes += static_cast<double>(r.bytes_sent);
-    statistics += static_cast<double>(r.bytes_statistics);
+    other += static_cast<double>(r.bytes_other);
     active += static_cast<double>(history.active_layers(i));
     passes += static_cast<double>(r.attack_passes);
   }
@@ -107,7 +107,7 @@ std::string figures(const RunFacts& facts, const History& history) {
     }
     if (bytes > 0 || facts.ranks > 1)
       text += fmt::format("{:<16}{:.4g} MB per step and rank ({:.4g} MB with all layers), other messages {:.4g} kB\n",
-                          "gradients sent", bytes / n * 1e-6, dense * 1e-6, statistics / n * 1e-3);
+                          "gradients sent", bytes / n * 1e-6, dense * 1e-6, other / n * 1e-3);
     else
       text += fmt::format("{:<16}nothing: one rank\n", "gradients sent");
     text += fmt::format("{:<16}{:.1f} of {} in the mean\n", "active layers", active / n, history.layers());
@@ -115,7 +115,7 @@ std::string figures(const RunFacts& facts, const History& history) {
   return text;
 }
 
-/// Where the time went, by phase.
+/// Seconds by phase.
 std::string phases(const History& history) {
   const std::array<double, kPhases> seconds = history.phase_seconds()[0];
   double total = 0;

@@ -13,28 +13,28 @@ Buckets::Buckets(Backend& backend, const Parameters& parameters, const ReducerOp
       overlap_(options.overlap),
       ended_(options.ended),
       transport_(transport),
-      parcel_of_(parameters.segments.size()) {
+      bucket_of_(parameters.segments.size()) {
   require(most_ >= 1, ExitCode::usage, "--bucket must be at least 1 element");
-  parcels_.reserve(parcel_of_.size());
-  progress_.reserve(parcel_of_.size());
+  buckets_.reserve(bucket_of_.size());
+  progress_.reserve(bucket_of_.size());
 }
 
 void Buckets::cut(const ActiveSet& any, const ActiveSet& own) {
-  parcels_.clear();
+  buckets_.clear();
   progress_.clear();
   elements_ = 0;
-  for (std::size_t k = parcel_of_.size(); k-- > 0;) {
+  for (std::size_t k = bucket_of_.size(); k-- > 0;) {
     const Segment& segment = parameters_.segments[k];
-    parcel_of_[k] = -1;
+    bucket_of_[k] = -1;
     if (!any.active(segment.layer)) continue;
-    if (parcels_.empty() || parcels_.back().elements + segment.size > most_) {
-      parcels_.push_back({.number = static_cast<int>(parcels_.size()), .end = static_cast<int>(k) + 1});
+    if (buckets_.empty() || buckets_.back().elements + segment.size > most_) {
+      buckets_.push_back({.number = static_cast<int>(buckets_.size()), .end = static_cast<int>(k) + 1});
       progress_.emplace_back();
     }
-    Parcel& parcel = parcels_.back();
-    parcel_of_[k] = parcel.number;
-    parcel.first = static_cast<int>(k);
-    parcel.elements += segment.size;
+    Bucket& bucket = buckets_.back();
+    bucket_of_[k] = bucket.number;
+    bucket.first = static_cast<int>(k);
+    bucket.elements += segment.size;
     if (!own.active(segment.layer)) continue;
     ++progress_.back().missing;
     elements_ += segment.size;
@@ -42,18 +42,18 @@ void Buckets::cut(const ActiveSet& any, const ActiveSet& own) {
 }
 
 void Buckets::begin() {
-  for (const Parcel& parcel : parcels_)
-    if (of(parcel).missing == 0) encode(parcel);
+  for (const Bucket& bucket : buckets_)
+    if (of(bucket).missing == 0) encode(bucket);
 }
 
 void Buckets::ready(int segment) {
-  const int number = parcel_of_[static_cast<std::size_t>(segment)];
+  const int number = bucket_of_[static_cast<std::size_t>(segment)];
   assert(number >= 0);
-  const Parcel& parcel = parcels_[static_cast<std::size_t>(number)];
-  if (--of(parcel).missing > 0 || transport_ == nullptr) return;
-  encode(parcel);
+  const Bucket& bucket = buckets_[static_cast<std::size_t>(number)];
+  if (--of(bucket).missing > 0 || transport_ == nullptr) return;
+  encode(bucket);
   if (!overlap_) return;
-  for (const Parcel& one : parcels_)
+  for (const Bucket& one : buckets_)
     if (!of(one).sent) {
       if (of(one).missing > 0 || !backend_.arrived(of(one).ticket)) break;  // all ranks send in the same order
       give(one);
@@ -65,50 +65,50 @@ void Buckets::ready(int segment) {
 void Buckets::finish() {
   give_all();
   for (int left = transport_->rounds() - 1; left > 0; --left) {
-    for (Parcel& parcel : parcels_) {
-      wait_for(parcel);
+    for (Bucket& bucket : buckets_) {
+      wait_for(bucket);
       ended_(ReducerStage::communicate);
-      transport_->take(parcel);
+      transport_->take(bucket);
       ended_(ReducerStage::decode);
-      ++parcel.round;
-      encode(parcel);
+      ++bucket.round;
+      encode(bucket);
     }
     give_all();
   }
-  for (const Parcel& parcel : parcels_) {
-    wait_for(parcel);
+  for (const Bucket& bucket : buckets_) {
+    wait_for(bucket);
     ended_(ReducerStage::communicate);
-    transport_->take(parcel);
+    transport_->take(bucket);
     ended_(ReducerStage::decode);
   }
 }
 
-void Buckets::encode(const Parcel& parcel) {
+void Buckets::encode(const Bucket& bucket) {
   ended_(ReducerStage::outside);
-  of(parcel).ticket = transport_->encode(parcel);
-  of(parcel).sent = false;
+  of(bucket).ticket = transport_->encode(bucket);
+  of(bucket).sent = false;
   ended_(ReducerStage::encode);
 }
 
-void Buckets::give(const Parcel& parcel) {
+void Buckets::give(const Bucket& bucket) {
   const auto name = [&](int segment) { return parameters_.segments[static_cast<std::size_t>(segment)].name.c_str(); };
-  const CallLabel label("gradients", name(parcel.first), parcel.first + 1 < parcel.end ? name(parcel.end - 1) : "");
-  of(parcel).sent = true;
-  of(parcel).request = transport_->give(parcel);
+  const CallLabel label("gradients", name(bucket.first), bucket.first + 1 < bucket.end ? name(bucket.end - 1) : "");
+  of(bucket).sent = true;
+  of(bucket).request = transport_->give(bucket);
 }
 
 void Buckets::give_all() {
-  for (const Parcel& parcel : parcels_) {
-    if (of(parcel).sent) continue;
-    while (!backend_.arrived(of(parcel).ticket) && move_on()) continue;
-    backend_.wait_for(of(parcel).ticket);
-    give(parcel);
+  for (const Bucket& bucket : buckets_) {
+    if (of(bucket).sent) continue;
+    while (!backend_.arrived(of(bucket).ticket) && move_on()) continue;
+    backend_.wait_for(of(bucket).ticket);
+    give(bucket);
   }
 }
 
-void Buckets::wait_for(const Parcel& parcel) { of(parcel).request.wait(); }
+void Buckets::wait_for(const Bucket& bucket) { of(bucket).request.wait(); }
 
-/// What is under way gets the chance to move on. False: nothing is.
+/// Lets the communication under way move on. False: there is none.
 bool Buckets::move_on() {
   bool some = false;
   for (Progress& one : progress_) some = !one.request.test() || some;

@@ -10,51 +10,51 @@
 
 namespace dat {
 
-/// When the messages of a step go: the active layers are cut into parcels, last layer first, which is the order in
-/// which the backward pass finishes them; a parcel is encoded when its last segment is announced, and given to MPI then
-/// (--overlap) or behind all others, always in the same order. finish() waits for the device once for each parcel and
+/// Scheduler of the messages of a step: the active layers are cut into buckets, last layer first, which is the order in
+/// which the backward pass finishes them; a bucket is encoded when its last segment is announced, and given to MPI then
+/// (--overlap) or after all others, always in the same order. finish() waits for the device once for each bucket and
 /// round.
 class Buckets {
  public:
   /// transport: null where nothing is to be sent; then only the cutting and the counting are left.
   Buckets(Backend& backend, const Parameters& parameters, const ReducerOptions& options, Transport* transport);
 
-  /// Cuts the parcels of a step. any: the layers of all messages; own: those that this rank will announce.
+  /// Cuts the buckets of a step. any: the layers of all messages; own: those that this rank will announce.
   void cut(const ActiveSet& any, const ActiveSet& own);
-  [[nodiscard]] std::span<const Parcel> parcels() const { return parcels_; }
-  [[nodiscard]] std::int64_t elements() const { return elements_; }  ///< of this rank's layers
+  [[nodiscard]] std::span<const Bucket> buckets() const { return buckets_; }
+  [[nodiscard]] std::int64_t elements() const { return elements_; }  ///< elements of this rank's layers
 
-  /// Encodes what nobody will announce anything of.
+  /// Encodes buckets without active segments of this rank, for which ready() is never called.
   void begin();
   void ready(int segment);
-  /// All rounds of all parcels, until the transport has taken what the last one has brought.
+  /// Finishes all rounds of all buckets: the transport has then taken what the last one has brought.
   void finish();
 
  private:
-  /// How far a parcel has come.
+  /// Progress of a bucket.
   struct Progress {
     int missing = 0;             ///< segments not announced yet
     Backend::Ticket ticket = 0;  ///< arrives when MPI may read the message
     bool sent = false;           ///< given to MPI
-    Request request{};           ///< that moves it
+    Request request{};           ///< request of its message
   };
-  [[nodiscard]] Progress& of(const Parcel& parcel) { return progress_[static_cast<std::size_t>(parcel.number)]; }
+  [[nodiscard]] Progress& of(const Bucket& bucket) { return progress_[static_cast<std::size_t>(bucket.number)]; }
 
-  void encode(const Parcel& parcel);
-  void give(const Parcel& parcel);
+  void encode(const Bucket& bucket);
+  void give(const Bucket& bucket);
   void give_all();
-  void wait_for(const Parcel& parcel);
+  void wait_for(const Bucket& bucket);
   bool move_on();
 
   Backend& backend_;
   const Parameters& parameters_;
-  std::int64_t most_;  ///< gradients of a parcel
+  std::int64_t most_;  ///< gradients of a bucket
   bool overlap_;
   std::function<void(ReducerStage)> ended_;
   Transport* transport_;
-  std::vector<int> parcel_of_;  ///< [segments]
-  std::vector<Parcel> parcels_;
-  std::vector<Progress> progress_;  ///< [parcels]
+  std::vector<int> bucket_of_;  ///< [segments]
+  std::vector<Bucket> buckets_;
+  std::vector<Progress> progress_;  ///< [buckets]
   std::int64_t elements_ = 0;
 };
 

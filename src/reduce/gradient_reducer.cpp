@@ -15,7 +15,7 @@ namespace {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-/// What does not go together with masks of each rank's own.
+/// Refuses combinations that masks of each rank's own do not allow.
 void check_masks(const Codec& codec, const Aggregator& aggregator, const ReducerOptions& options) {
   const std::string& masks = options.mask_transport;
   require(masks.empty() || aggregator.is_mean(), ExitCode::usage,
@@ -101,7 +101,7 @@ void GradientReducer::begin(std::span<const ActiveSet> layers, std::int64_t step
   buckets_.cut(masks_.any(), masks_.own());
   if (unchanged_) return;
   bytes_ = transport_->begin(
-      {.step = step, .parcels = buckets_.parcels(), .any = masks_.any(), .layers = masks_.of_messages()});
+      {.step = step, .buckets = buckets_.buckets(), .any = masks_.any(), .layers = masks_.of_messages()});
   masks_.set_zeros(gradients_, transport_->of_ranks());
   buckets_.begin();
 }

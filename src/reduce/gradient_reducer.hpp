@@ -17,8 +17,8 @@ namespace dat {
 /// the transport's, and what becomes of whole gradients the aggregator's. One rank does the same as many, unless
 /// neither codec nor aggregator would change a bit: then nothing is done.
 ///
-/// Ranks may have gradients of different layers (ReducerOptions::mask_transport). What a rank does not have counts as
-/// zero, so the mean is over all ranks, for each layer that any of them has.
+/// Ranks may have gradients of different layers (ReducerOptions::mask_transport). Layers that a rank does not have
+/// count as zero, so the mean is over all ranks, for each layer that any of them has.
 ///
 /// A step allocates nothing. A rank's part of the step is one unit of work.
 class GradientReducer final : public Reducer {
@@ -35,7 +35,7 @@ class GradientReducer final : public Reducer {
   /// each. The result is of the layers in any of them; `dense` sets all.
   void begin(std::span<const ActiveSet> layers, std::int64_t step) override;
   [[nodiscard]] float* place(int /*unit*/) override { return gradients_; }
-  /// Of this rank's layers. Ranks announce what they have in the same order.
+  /// Announces a segment of this rank's layers. Ranks announce their segments in the same order.
   void ready(int segment) override { buckets_.ready(segment); }
   [[nodiscard]] std::span<float* const> own() override { return {&gradients_, 1}; }
   void finish() override;
@@ -45,7 +45,7 @@ class GradientReducer final : public Reducer {
   [[nodiscard]] std::int64_t bytes_received() const override { return ranks_.size() > 1 ? bytes_.received : 0; }
   [[nodiscard]] std::string transport() const override { return name_; }
   [[nodiscard]] double bytes_sent(const std::vector<double>& probabilities, int ranks) const override;
-  /// Of the device.
+  /// Bytes of memory on the device.
   [[nodiscard]] std::int64_t memory(int ranks) const override;
   [[nodiscard]] std::int64_t added_up(int ranks) const override;
   [[nodiscard]] double seconds_under_way() const override {
@@ -54,7 +54,7 @@ class GradientReducer final : public Reducer {
   [[nodiscard]] std::vector<State> state() const override;
 
  private:
-  /// Whether the gradient of so many ranks is the result already.
+  /// Returns whether the gradient of so many ranks is the result already.
   [[nodiscard]] bool unchanged(int ranks) const { return ranks == 1 && codec_->exact() && aggregator_->keeps_one(); }
 
   Communicator& ranks_;
@@ -62,15 +62,15 @@ class GradientReducer final : public Reducer {
   float* gradients_;
   std::unique_ptr<Codec> codec_;
   std::unique_ptr<Aggregator> aggregator_;
-  std::vector<double> weights_;  ///< of the ranks; empty: all alike
+  std::vector<double> weights_;  ///< weights of the ranks; empty: all alike
   std::function<void(ReducerStage)> ended_;
   Masks masks_;
-  std::string name_;  ///< of the transport
+  std::string name_;  ///< name of the transport
   TransportKind kind_;
   std::unique_ptr<Transport> transport_;
   bool overlap_, unchanged_;
   Buckets buckets_;
-  MessageBytes bytes_;  ///< of this step
+  MessageBytes bytes_;  ///< bytes of this step
   double under_way_before_ = 0;
 };
 

@@ -88,7 +88,7 @@ std::optional<double> cores_of_groups(const std::string& root) {
   std::optional<double> least;
   for (const Mount& mount : mounts(root)) {
     const fs::path top = (root + mount.point);
-    // Of another namespace, a group has no place below what is mounted, which is all there is to see then.
+    // A group of another namespace has no place below what is mounted, which is all there is to see then.
     const fs::path inside = fs::path(group_of(root, mount.second)).lexically_relative(mount.root);
     fs::path group = inside.empty() || *inside.begin() == ".." ? top : (top / inside).lexically_normal();
     for (;; group = group.parent_path()) {
@@ -102,7 +102,7 @@ std::optional<double> cores_of_groups(const std::string& root) {
 
 std::optional<int> threads_of_openmp(const char* value) {
   if (value == nullptr) return {};
-  constexpr int kMost = 4096;  // as of --threads
+  constexpr int kMost = 4096;  // limit of --threads
   int number = 0;
   const std::string text = value;
   if (!read_number(trimmed(text.substr(0, text.find(','))), number) || number < 1 || number > kMost) return {};

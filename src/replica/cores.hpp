@@ -13,23 +13,23 @@ namespace dat {
 /// The number that OMP_NUM_THREADS asks for, of a list the first; none: it says nothing that OpenMP would take.
 [[nodiscard]] std::optional<int> threads_of_openmp(const char* value);
 
-/// How many threads a rank takes of its own accord, and why.
+/// Default number of threads of a rank, and the reason.
 struct Cores {
   int count = 1;
   std::string source;  ///< e.g. "a quota of 1.5 cores of its control group"
 };
 
-/// What the machine gives a rank: the cores that it is bound to, or its fair share of the node's, and no more than its
-/// share of a quota. known: what there is, where it is not to be asked for.
+/// Cores that the machine gives a rank: those that it is bound to, or its fair share of the node's, and no more than
+/// its share of a quota. known: what there is, where it is not to be asked for.
 struct KnownCores {
   int bound = 1;                  ///< cores that this process may run on
   int all = 1;                    ///< cores of the node
-  std::optional<double> quota{};  ///< of cores_of_groups()
+  std::optional<double> quota{};  ///< result of cores_of_groups()
 };
 [[nodiscard]] Cores cores_of_rank(int ranks_on_node, const KnownCores& known);
 [[nodiscard]] Cores cores_of_rank(int ranks_on_node);
 
-/// The same, but OMP_NUM_THREADS counts before it.
+/// Default number of threads, but OMP_NUM_THREADS counts before it.
 [[nodiscard]] Cores default_threads(int ranks_on_node);
 
 /// Threads of one rank: `wanted`, or, where that is 0, those of default_threads().

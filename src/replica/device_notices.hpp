@@ -8,8 +8,7 @@
 
 namespace dat {
 
-/// What the user should know of the devices that were chosen: no GPU for `auto`, ranks that share one. On rank 0.
-/// **Collective.**
+/// Notices for the user about the chosen devices: no GPU for `auto`, ranks that share one. On rank 0. **Collective.**
 [[nodiscard]] std::vector<std::string> device_notices(Communicator& ranks, const Backend& backend,
                                                       const std::string& wanted);
 

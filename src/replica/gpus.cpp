@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kNodes = 64;
 
-/// Whether a list of cores as the kernel writes it, e.g. "0-15,32-47", has one of these.
+/// Returns whether a list of cores as the kernel writes it, e.g. "0-15,32-47", has one of these.
 [[nodiscard]] bool has_any(const std::string& list, const cpu_set_t& cores) {
   std::istringstream text(list);
   for (std::string part; std::getline(text, part, ',');) {

@@ -18,7 +18,7 @@ using NumaNodes = std::uint64_t;
 /// sys/devices/system/node is looked for, "" but in tests. 0: the machine does not say.
 [[nodiscard]] NumaNodes numa_nodes_of(const cpu_set_t& cores, const std::string& root = "");
 
-/// Whether work on these NUMA nodes is as near to the GPU as it can be; true where either is not known.
+/// Returns whether work on these NUMA nodes is as near to the GPU as it can be; true where either is not known.
 [[nodiscard]] bool is_near(NumaNodes cores, int numa_node_of_gpu);
 
 /// Deals the GPUs of a node to its ranks: no GPU gets a further rank while another has fewer, and with that, ranks get
@@ -35,7 +35,7 @@ using NumaNodes = std::uint64_t;
 /// is no GPU.
 [[nodiscard]] int choose_gpu(const Communicator& ranks, const std::string& device);
 
-/// Why this rank's cores are far from its GPU; empty: they are not, or nobody knows.
+/// Reason why this rank's cores are far from its GPU; empty: they are not, or nobody knows.
 [[nodiscard]] std::string far_from_gpu(const Communicator& ranks, const Backend& backend);
 
 }  // namespace dat

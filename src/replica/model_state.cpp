@@ -22,7 +22,7 @@ namespace {
   });
 }
 
-/// The values of an array of the network. ReLUs may hide what is not a number from everything behind them.
+/// The values of an array of the network. ReLUs may hide what is not a number from everything after them.
 [[nodiscard]] const std::vector<float>& finite(const Checkpoint& checkpoint, const std::string& name,
                                                const std::vector<std::int64_t>& shape) {
   const std::vector<float>& values = checkpoint.array(name, shape).values;

@@ -26,13 +26,13 @@ void save_statistics(const Model& model, const std::string& group, const std::ve
 [[nodiscard]] std::vector<float> load_statistics(const Checkpoint& checkpoint, const std::string& group,
                                                  const Model& model);
 
-/// Where a checkpoint has the averaged weights, and running statistics of their own where they have any.
+/// Group of a checkpoint with the averaged weights, and running statistics of their own where they have any.
 inline const char* const kAverageGroup = "optim/average";
 [[nodiscard]] bool has_average(const Checkpoint& checkpoint);
 [[nodiscard]] bool has_average_statistics(const Checkpoint& checkpoint);
-/// Whether `wanted` (auto: the averaged weights, where they are complete; raw; average) means the averaged weights of a
-/// checkpoint. `rebuilt`: averaged weights need statistics of their own (--average-bn rebuild). Error(checkpoint): the
-/// checkpoint has no averaged weights that can be used; `path` names it.
+/// Returns whether `wanted` (auto: the averaged weights, where they are complete; raw; average) means the averaged
+/// weights of a checkpoint. `rebuilt`: averaged weights need statistics of their own (--average-bn rebuild).
+/// Error(checkpoint): the checkpoint has no averaged weights that can be used; `path` names it.
 [[nodiscard]] bool takes_average(const Checkpoint& checkpoint, const std::string& wanted, bool rebuilt,
                                  const std::string& path);
 /// Says where `wanted` (auto) means the raw weights though there are averaged ones; empty: it does not.

@@ -28,7 +28,7 @@ namespace {
   return options.threads > 0 ? options.threads : threads_of_openmp(std::getenv("OMP_NUM_THREADS"));
 }
 
-/// Of batches that are cut, in any part of the training.
+/// Adds advice about batches that are cut, in any part of the training.
 void advise_batches(const TrainOptions& whole, const Plan& plan, std::vector<std::string>& all) {
   for (const int from : beginnings_of_parts(whole)) {
     const TrainOptions part = part_of(whole, from);
@@ -74,34 +74,34 @@ std::vector<std::string> advice(const TrainOptions& whole, const Plan& plan, int
     all.push_back("the attack changes from epoch " + std::to_string(last) + " on, and the run has " + number(epochs) +
                   " epochs: evaluations attack as it never trained; " +
                   "take earlier epochs in --attack, --attack-steps, --eps or --alpha");
-  if (options.average != "none" && never(options.average_from))
-    all.push_back("--average begins when " + std::to_string(options.average_from) +
+  if (options.average != "none" && never(options.average_from()))
+    all.push_back("--average begins when " + std::to_string(options.average_from()) +
                   " epochs are done, and the run has " + number(epochs) +
-                  ": there is nothing to average; take a smaller --average-from");
-  if (!options.freeze.empty() && options.initialize.empty() && !resumes_elsewhere(options))
+                  ": there is nothing to average; take an earlier one, or leave --average off");
+  if (options.freezes() && options.initialize.empty() && !resumes_elsewhere(options))
     all.push_back(
         "--freeze leaves random weights as they are, and their batch norms without statistics; give trained "
         "ones, --initialize RUN");
-  if (options.freeze_epochs > 0 && options.freeze_epochs >= epochs)
-    all.push_back("--freeze-epochs " + std::to_string(options.freeze_epochs) +
-                  " are all epochs of the run; leave it off, "
-                  "which needs less memory");
+  if (never(options.freeze.parts().back().from))
+    all.push_back("--freeze ends with epoch " + std::to_string(options.freeze.parts().back().from) +
+                  ", and the run has " + number(epochs) + ": leave the end off, which needs less memory");
   if (options.epochs == 0)
     all.push_back("--epochs 0 leaves the warm-up alone, of " + number(options.warmup_epochs) +
                   (options.warmup_epochs == 1 ? " epoch" : " epochs") +
-                  ", in which the learning rate rises: the training behind it is missing");
+                  ", in which the learning rate rises: the training after it is missing");
   // Rates of the published trainings are a tenth of these and less; LARS' own rates are divided by its coefficient.
   if (const double most = options.optimizer == "sgd" ? 5 : options.optimizer == "lars_sgd" ? 100 : 1; options.lr > most)
     all.push_back("--lr " + number(options.lr) + " is far above the rates of " + options.optimizer +
                   ", which are below " + number(most) + ": the weights are likely to fly apart; is " +
                   number(options.lr / 100) + " meant?");
   if (options.beta2 < options.beta1)
-    all.push_back("--beta2 " + number(options.beta2) + " is below --beta1 " + number(options.beta1) +
+    all.push_back("beta2 = " + number(options.beta2) +
+                  " of --optimizer lamb is below beta1 = " + number(options.beta1) +
                   ": the second moment forgets faster than the first, which is divided by its root; exchange them");
   // Momentum aside, a step moves a layer by this part of its norm at most.
-  const bool layerwise = optimizers().reads(options.optimizer, "trust-coefficient");
+  const bool layerwise = optimizers().reads(options.optimizer, "optimizer:trust");
   if (const double part = options.lr * options.trust_coefficient; layerwise && part < 1e-4)
-    all.push_back("--lr " + number(options.lr) + " times --trust-coefficient " + number(options.trust_coefficient) +
+    all.push_back("--lr " + number(options.lr) + " times the trust coefficient " + number(options.trust_coefficient) +
                   " is " + number(part) + ", and " + options.optimizer +
                   " moves a layer by no more than this part of its norm in a " + "step: raise --lr");
   if (const std::string why = precision_without_effect(options); !why.empty()) all.push_back(why);

@@ -8,7 +8,7 @@
 
 namespace dat {
 
-/// What the options ask for that runs, but is hardly what was meant: a sentence each. `plan`: of the run. `cores`: this
+/// Advice about options that run, but are hardly what was meant: a sentence each. `plan`: of the run. `cores`: this
 /// rank's share of those of its node. epoch: of the part of the training that is planned (train/plan/parts.hpp).
 [[nodiscard]] std::vector<std::string> advice(const TrainOptions& options, const Plan& plan, int cores,
                                               std::int64_t epoch = 0);

@@ -51,12 +51,6 @@ void BestNetwork::save_as_best(Checkpoint& checkpoint, std::int64_t metrics_byte
   now_.record.save(checkpoint);
 }
 
-void BestNetwork::fall_back(const CheckpointFolder& folder) {
-  now_.record = before_;
-  ++now_.since;
-  if (accuracy() < 0 || !folder.restore_best(now_.record)) now_ = {};
-}
-
 void BestNetwork::find(const CheckpointFolder& folder, const std::function<void(const std::string&)>& warn) {
   if (accuracy() < 0 || folder.restore_best(now_.record)) return;
   warn("ckpt/best.h5, the network after step " + std::to_string(now_.record.step) +

@@ -15,19 +15,21 @@ namespace dat {
 /// them most.
 [[nodiscard]] double held_out_accuracy(const std::vector<EvaluationRecord>& records, const std::string& weights);
 
-/// Catastrophic overfitting: the robust accuracy on images that are not trained on is more than `margin` below the best
+/// Catastrophic overfitting: the robust accuracy on images that are not trained on is more than 0.2 below the best
 /// so far (-1: there is none yet). Wong, Rice, Kolter, "Fast is better than free: Revisiting adversarial training",
 /// ICLR 2020: with FGSM this accuracy falls to nothing within an epoch; the authors' code (fast_adversarial,
 /// CIFAR10/train_fgsm.py) ends the training where PGD's accuracy is more than 0.2 below that of the epoch before.
-[[nodiscard]] inline bool overfits_catastrophically(double best, double accuracy, double margin) {
-  return best >= 0 && accuracy < best - margin;
+[[nodiscard]] inline bool overfits_catastrophically(double best, double accuracy) {
+  constexpr double kMargin = 0.2;
+  return best >= 0 && accuracy < best - kMargin;
 }
 
-/// Which network of a run is the best so far, by its robust accuracy on what is held out, how many evaluations ago it
-/// was found, and whether ckpt/best.h5 has it. Every rank has the record: rank 0 decides, share() tells the others.
+/// Record of the best network of a run so far, by its robust accuracy on held-out images, of the number of evaluations
+/// since then, and of whether ckpt/best.h5 has it. Every rank has the record: rank 0 decides, share() sends it to the
+/// others.
 class BestNetwork {
  public:
-  /// What the run's beginning, or the checkpoint that it goes back to, says.
+  /// Takes up the record from the run's beginning, or from the checkpoint that it goes back to.
   void take_up(const BestRecord& record, std::int64_t evaluations_since);
   /// Rank 0's record to all. **Collective.**
   void share(Communicator& ranks);
@@ -35,8 +37,8 @@ class BestNetwork {
   [[nodiscard]] double accuracy() const { return now_.record.accuracy; }  ///< -1: there is none yet
   [[nodiscard]] std::int64_t evaluations_since() const { return now_.since; }
 
-  /// An evaluation after this step has found this accuracy. Whether it is the best one; then the network of the moment
-  /// is to be saved.
+  /// Takes the accuracy that an evaluation after this step has found. Returns whether it is the best one; then the
+  /// network of the moment is to be saved.
   [[nodiscard]] bool judge(double accuracy, std::int64_t step);
   /// The last evaluation is made once more, and counts once.
   void forget_evaluation() { --now_.since; }
@@ -51,10 +53,8 @@ class BestNetwork {
   void save(Checkpoint& checkpoint) const { now_.record.save(checkpoint); }
   void save_as_best(Checkpoint& checkpoint, std::int64_t metrics_bytes);
 
-  /// The best network could not be written: the one before stays the best. On rank 0.
-  void fall_back(const CheckpointFolder& folder);
   /// Sees to it that ckpt/best.h5 is the file of this record; where there is none, the best one is chosen anew from
-  /// here on, and `warn` is told. On rank 0.
+  /// here on, and `warn` is called. On rank 0.
   void find(const CheckpointFolder& folder, const std::function<void(const std::string&)>& warn);
 
  private:
@@ -64,7 +64,7 @@ class BestNetwork {
     std::int64_t since = 0;  ///< evaluations
   };
   Standing now_;
-  BestRecord before_;  ///< of the best network before, until the file of this one is written
+  BestRecord before_;  ///< record of the best network before, until the file of this one is written
 };
 
 }  // namespace dat

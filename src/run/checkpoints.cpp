@@ -31,8 +31,7 @@ void Checkpoints::open(const std::string& run_folder, std::int64_t restored, War
 
 void Checkpoints::write(Kind kind, std::int64_t step, Checkpoint state,
                         const std::function<void(Checkpoint&)>& complete) {
-  const auto writing = [&] {
-    if (kind == Kind::step) unsaved_.reset();
+  attempt([&] {
     complete(state);
     auto store = [folder = folder_.get(), step, kind, state = std::move(state)] {
       if (kind == Kind::best)
@@ -40,50 +39,27 @@ void Checkpoints::write(Kind kind, std::int64_t step, Checkpoint state,
       else
         folder->save(step, state);
     };
-    under_way_ = kind;
     if (beside_)
       writing_ = std::async(std::launch::async, std::move(store));
     else
       store();
-  };
-  miss(attempt(writing), kind);
+  });
 }
 
-std::optional<Error> Checkpoints::attempt(const std::function<void()>& writing) const {
+void Checkpoints::attempt(const std::function<void()>& writing) const {
   try {
     writing();
-    return {};
   } catch (const Error& error) {
-    if (error.code() != ExitCode::io) throw;
-    require_alone_();  // a second process removes what it takes for left over
-    if (options_.on_full != "continue") throw;
-    return error;
+    if (error.code() == ExitCode::io) require_alone_();  // a second process removes what it takes for left over
+    throw;
   }
-}
-
-void Checkpoints::miss(const std::optional<Error>& error, Kind kind) {
-  if (!error) return;
-  const std::string what = error->what();
-  if (kind == Kind::step) {
-    unsaved_ = error;
-    return warn_(what + "; the run goes on to the next checkpoint (--on-full continue)");
-  }
-  warn_(what + "; the run goes on with the best network before (--on-full continue)");
-  best_.fall_back(*folder_);
 }
 
 void Checkpoints::settle(Communicator& ranks) {
   together(ranks, [&] {
-    if (writing_.valid()) miss(attempt([this] { writing_.get(); }), under_way_);
+    if (writing_.valid()) attempt([this] { writing_.get(); });
   });
   best_.share(ranks);
-}
-
-void Checkpoints::require_saved(Communicator& ranks) {
-  settle(ranks);
-  together(ranks, [&] {
-    if (unsaved_) throw Error(unsaved_->code(), std::string("the last checkpoint is missing: ") + unsaved_->what());
-  });
 }
 
 void Checkpoints::find_best(Communicator& ranks) {
@@ -108,7 +84,7 @@ std::optional<Checkpoint> Checkpoints::to_go_back_to(std::int64_t last_good, std
   std::optional<Checkpoint> state = CheckpointFolder::newest_in(path_, warn_, last_good);
   while (state && place(*state) > last_good)
     state = CheckpointFolder::newest_in(path_, warn_, integer_of(*state, "step") - 1);
-  return state ? std::move(state) : folder_->newest(warn_);  // no step behind it has been good: there is no other one
+  return state ? std::move(state) : folder_->newest(warn_);  // no step after it has been good: there is no other one
 }
 
 }  // namespace dat

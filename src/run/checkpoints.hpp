@@ -18,11 +18,10 @@ namespace dat {
 /// The name of an array that is not finite; empty: there is none.
 [[nodiscard]] std::string not_finite(const Checkpoint& checkpoint);
 
-/// The checkpoints of a run: written in the folder of rank 0, at once or beside the steps (--checkpoint-async), and
-/// what becomes of one that could not be written (--on-full continue).
+/// The checkpoints of a run: written in the folder of rank 0, at once or beside the steps (--checkpoint-async).
 class Checkpoints {
  public:
-  /// Of a step: one of the run's own series; or of the best weights so far, beside that series.
+  /// Kind of a checkpoint: of a step, one of the run's own series; or of the best weights so far, beside that series.
   enum class Kind : std::uint8_t { step, best };
   using Warn = std::function<void(const std::string&)>;
 
@@ -30,8 +29,8 @@ class Checkpoints {
   Checkpoints(const TrainOptions& options, BestNetwork& best) : options_(options), best_(best) {}
 
   /// Opens the folder `ckpt` of the run's folder, on rank 0, as CheckpointFolder does. restored: step of the checkpoint
-  /// there that the run goes on from; -1: there is none. warn: told, from the first checkpoint on, what could not be
-  /// written. require_alone: called before that; Error(usage): it is because another process writes there, too.
+  /// there that the run goes on from; -1: there is none. warn: called, from the first checkpoint on, with what could
+  /// not be written. require_alone: called before that; Error(usage): it is because another process writes there, too.
   void open(const std::string& run_folder, std::int64_t restored, Warn warn, std::function<void()> require_alone);
 
   /// Writes what `complete` makes of `state`, on rank 0; with --checkpoint-async, a thread goes on writing. The one
@@ -39,8 +38,6 @@ class Checkpoints {
   void write(Kind kind, std::int64_t step, Checkpoint state, const std::function<void(Checkpoint&)>& complete);
   /// Waits for the checkpoint that is being written beside the steps. Error(io), as write(). **Collective.**
   void settle(Communicator& ranks);
-  /// Error(io) where the newest checkpoint of the run's own series could not be written. **Collective.**
-  void require_saved(Communicator& ranks);
   /// Sees to it that ckpt/best.h5 is the best network's. **Collective.**
   void find_best(Communicator& ranks);
 
@@ -50,11 +47,8 @@ class Checkpoints {
                                                         bool best) const;
 
  private:
-  /// Does what writes a checkpoint. Not empty: it could not be written, and the run goes on without it, as is asked
-  /// for.
-  [[nodiscard]] std::optional<Error> attempt(const std::function<void()>& writing) const;
-  /// What becomes of a checkpoint that could not be written.
-  void miss(const std::optional<Error>& error, Kind kind);
+  /// Writes a checkpoint; where that fails, looks first whether another process writes there, too.
+  void attempt(const std::function<void()>& writing) const;
 
   const TrainOptions& options_;
   BestNetwork& best_;
@@ -63,10 +57,8 @@ class Checkpoints {
   Warn warn_;
   std::function<void()> require_alone_;
   std::unique_ptr<CheckpointFolder> folder_;
-  std::optional<Error> unsaved_;  ///< why the last checkpoint of the run's own series could not be written
-  std::future<void> writing_;     ///< the checkpoint under way; ends before what it uses
-  bool beside_ = false;           ///< checkpoints are written beside the steps
-  Kind under_way_ = Kind::step;   ///< its kind
+  std::future<void> writing_;  ///< the checkpoint under way; ends before what it uses
+  bool beside_ = false;        ///< checkpoints are written beside the steps
 };
 
 }  // namespace dat

@@ -27,7 +27,7 @@ void choose_ball(const EvalOptions& options, const TrainOptions& trained, Evalua
   require_in_range("--alpha", subject.norm, options.alpha);
 }
 
-/// What the network is evaluated under.
+/// Chooses the noise under which the network is evaluated.
 void choose_noise(const EvalOptions& options, const TrainOptions& trained, EvaluationSubject& subject) {
   subject.noise = options.noise < 0 ? trained.noise : options.noise;
   require(subject.noise > 0 || options.noise_samples == 0, ExitCode::usage,
@@ -43,15 +43,13 @@ void choose_attacks(const EvalOptions& options, bool gpu, EvaluationSetting& s) 
   std::optional<AttackSequence> sequence;
   for (const std::string& word : options.eval)
     if (names_sequence(word))
-      sequence = read_attack_sequence(word, options.attack_steps, options.restarts);
+      sequence = read_attack_sequence(word);
     else
       single.push_back(word);
   s.attacks = std::make_unique<EvaluationAttacks>(EvaluationOptions{.attacks = single,
                                                                     .norm = subject.norm,
                                                                     .eps = subject.eps,
                                                                     .alpha = options.alpha,
-                                                                    .steps = options.attack_steps,
-                                                                    .restarts = options.restarts,
                                                                     .classes = subject.classes.count});
   if (!sequence) return;
   require(subject.noise == 0, ExitCode::usage, sequence->name, " is for networks as they are, and this one would see ",

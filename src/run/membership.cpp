@@ -11,7 +11,7 @@ namespace dat {
 
 namespace {
 
-constexpr int kEndTag = 0;  ///< of the launch's group, in which nobody else sends messages
+constexpr int kEndTag = 0;  ///< tag of the launch's group, in which nobody else sends messages
 
 }  // namespace
 

@@ -12,7 +12,7 @@
 
 namespace dat {
 
-/// Which ranks of the launch have left the run, and what they do until its end. Ranks have their numbers of the launch.
+/// Ranks of the launch that have left the run, and their part until its end. Ranks have their numbers of the launch.
 /// Every rank has the same list. The list only grows: whoever has left stays away, also when the run goes back to a
 /// checkpoint from before.
 class Membership {
@@ -22,20 +22,20 @@ class Membership {
 
   [[nodiscard]] const std::vector<LeftRecord>& left() const { return left_; }
   [[nodiscard]] bool has_left(int rank) const;
-  /// Those of the records whose ranks have not left yet; they have from now on. Error(integrity): rank 0 is one of
-  /// them, which holds the run's folder and its lock.
+  /// Adds the records whose ranks have not left yet, and returns these; they have from now on. Error(integrity): rank 0
+  /// is one of them, which holds the run's folder and its lock.
   [[nodiscard]] std::vector<LeftRecord> add(const std::vector<LeftRecord>& leaving);
 
   /// The record of the ranks of a group, as one of all ranks of the launch.
   [[nodiscard]] RankRecord of_launch(const RankRecord& record, const Communicator& group) const;
 
-  /// On a rank that has left: sleeps until the others end, and returns their exit code.
+  /// Sleeps until the others end, on a rank that has left, and returns their exit code.
   [[nodiscard]] ExitCode sleep_until_the_end();
-  /// A rank that has never been one of those who train: a generator. It is told of the end, too.
+  /// Adds a rank that has never trained: a generator. It receives the end, too.
   void serves(int rank) { serving_.push_back(rank); }
-  /// On such a rank: the exit code of the others, when they end.
+  /// Exit code of the others on such a rank, when they end.
   [[nodiscard]] std::optional<ExitCode> called();
-  /// On rank 0: tells those who sleep or serve that the run ends, and with what code.
+  /// Reports the end of the run and its code to sleeping and serving ranks, on rank 0.
   void wake(ExitCode code);
 
  private:
@@ -44,10 +44,11 @@ class Membership {
   std::vector<int> serving_;
 };
 
-/// How many ranks may cheat among those left where `faults` might at the start: whoever leaves is thought to be one.
+/// Number of ranks that may cheat among those left where `faults` might at the start: every rank that leaves is thought
+/// to be one.
 [[nodiscard]] inline int faults_left(int faults, int gone) { return faults > gone ? faults - gone : 0; }
-/// Whether `faults` of the ranks hold less than half of the micro-batches of a step, however many of them they hold as
-/// micro-batches are dealt (dat/dealing.hpp).
+/// Returns whether `faults` of the ranks hold less than half of the micro-batches of a step, however many of them they
+/// hold as micro-batches are dealt (dat/dealing.hpp).
 [[nodiscard]] bool honest_majority(int micro_batches, int ranks, int faults);
 /// The options with which the others go on where `gone` of `ranks` ranks have left: those of the run, with the batch
 /// that it began with. plan: of any group of the run. Error(integrity): no honest majority is left.

@@ -10,20 +10,20 @@
 
 namespace dat {
 
-/// What the report of a run is made from, beside what the trainer says.
+/// Facts for the report of a run, beside those of the trainer.
 struct Opening {
   const TrainOptions& options;
   std::string folder;
   std::string config;  ///< resolved options, as text
   std::string provenance;
   const Beginning& beginning;
-  std::vector<std::string> notices;  ///< of devices (device_notices)
+  std::vector<std::string> notices;  ///< notices about devices (device_notices)
 };
 
-/// What does not change during the run, for the report. On rank 0.
+/// Facts that do not change during the run, for the report. On rank 0.
 [[nodiscard]] RunFacts run_facts(const Opening& opening, Trainer& trainer, Communicator& ranks);
-/// Tells a new report what the user should know before the first step: warnings, then what is trained, on what, by
-/// whom. On rank 0.
+/// Reports to the user what he should know before the first step: warnings, then what is trained, on what, by whom. On
+/// rank 0.
 void tell_opening(Report& report, const Opening& opening, Trainer& trainer, Communicator& ranks);
 
 }  // namespace dat

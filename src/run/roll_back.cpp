@@ -8,9 +8,9 @@
 
 namespace dat {
 
-// A copy of the cause: the trainer that tells it does not live on.
+// A copy of the cause: the trainer that reports it does not live on.
 void Run::roll_back(std::string cause, bool to_best) {
-  const Setbacks before = trainer_->setbacks();
+  const SkippedSteps before = trainer_->skipped_steps();
   const std::int64_t done = trainer_->steps_done(), first_bad = done - before.in_a_row;
   require(before.rollbacks < options_.max_rollbacks, ExitCode::numerical, cause, "; the run has gone back ",
           before.rollbacks, " times already (--max-rollbacks)");
@@ -37,12 +37,12 @@ void Run::roll_back(std::string cause, bool to_best) {
   if (ranks_->root()) report_->count_anew(trainer_->plan().steps, trainer_->plan().steps_per_epoch);
   checked_ = -1;
   owe(due, recorded);
-  // Whenever the run is killed, its newest checkpoint finds the record that it wants, or has it: later checkpoints go
-  // before the record is cut, and what is to stand behind the cut is in the checkpoint.
-  const SetbackRecord rollback{done, "rollback", cause, trainer_->steps_done(), trainer_->setbacks().lr_factor};
+  // Invariant: whenever the run is killed, its newest checkpoint finds the record that it needs, or has it: later
+  // checkpoints go before the record is cut, and the text after the cut is in the checkpoint.
+  const SetbackRecord rollback{done, "rollback", cause, trainer_->steps_done(), trainer_->skipped_steps().lr_factor};
   if (ranks_->root()) cut.behind = report_->behind_rollback(cut.bytes, rollback);
   save(Checkpoints::Kind::step, &cut);
-  checkpoints_.require_saved(*ranks_);
+  checkpoints_.settle(*ranks_);
   together(*ranks_, [&] {
     if (ranks_->root()) report_->roll_back(cut.bytes, cut.behind, rollback);
   });

@@ -18,7 +18,7 @@
 #include "run/skipped.hpp"
 #include "train/plan/parts.hpp"
 #include "train/plan/role.hpp"
-#include "train/protocol/guard.hpp"
+#include "train/protocol/ban_protocol.hpp"
 
 namespace dat {
 
@@ -43,7 +43,7 @@ Run::Run(Communicator& world, const TrainOptions& options, GivenWeights weights,
       weights_(std::move(weights)),
       checkpoints_(options, best_) {
   if (options.comm_timeout > 0) world.watch(options.comm_timeout);
-  ranks_ = world.split(static_cast<int>(role_of(world.rank(), world.size(), options)), world.rank());
+  ranks_ = world.subgroup(static_cast<int>(role_of(world.rank(), world.size(), options)), world.rank());
 }
 
 int Run::go() {
@@ -54,7 +54,7 @@ int Run::go() {
   } catch (const Agreed& agreed) {
     end(agreed.code);
     throw;
-  } catch (const Error& error) {  // where not all have it, all are aborted, those who sleep, too
+  } catch (const Error& error) {  // all ranks are aborted where not all have it, sleeping ones, too
     if (error.code() == ExitCode::numerical || error.code() == ExitCode::integrity) end(error.code());
     throw;
   }
@@ -86,7 +86,7 @@ ExitCode Run::train() {
   trainer_->share_state();
   open_report();
   trainer_->start();
-  // What the first rollback goes back to; and where steps are counted anew, the newest file has today's number.
+  // Checkpoint of the first rollback; and where steps are counted anew, the newest file has the present number.
   if (beginning_.counted_anew || (options_.on_bad_steps == "rollback" && !beginning_.own()))
     save(Checkpoints::Kind::step);
   if (!leave(beginning_.left, true)) return members_.sleep_until_the_end();
@@ -112,7 +112,7 @@ void Run::plan() {
     facts = {{"device", replica.backend().arithmetic()},
              {"number of parameters", std::to_string(file_size(replica.model().parameters.segments))}};
     for (const auto& [split, hash] : splits.hashes) facts.emplace_back("hash of the " + images_text(split), hash);
-    // Whose bits are not promised may attack on another device.
+    // Generators may attack on another device where no bits are promised.
     if (options_.generators > 0 && !options_.deterministic) facts.erase(facts.begin());
   });
   shake_hands(world_, facts);
@@ -162,10 +162,10 @@ void Run::open_report() {
 std::optional<ExitCode> Run::steps() {
   while (trainer_->steps_done() < trainer_->plan().steps) {
     if (stops_early() && evaluated_now()) break;
-    // With less --patience, or behind a rollback or a best network that could not be written, a run may be at its end
-    // where it has not been evaluated; the evaluation that tells so counts once.
+    // With less --patience, or after a rollback or a best network that could not be written, a run may be at its end
+    // where it has not been evaluated; the evaluation that says so counts once.
     if (stops_early() && std::exchange(evaluation_due_, 1) == 0) best_.forget_evaluation();
-    if (evaluation_due_ != 0) {  // of the checkpoint that the run goes on from, too
+    if (evaluation_due_ != 0) {  // also of the checkpoint from which the run continues
       evaluate_due();
       continue;
     }
@@ -202,7 +202,7 @@ bool Run::leave(const std::vector<LeftRecord>& leaving, bool told) {
   const bool stays = !members_.has_left(world_.rank());
   // The trainer lives on its group until there is another one.
   const std::unique_ptr<Communicator> before =
-      std::exchange(ranks_, ranks_->split(stays ? 0 : Communicator::kNoColor, ranks_->rank()));
+      std::exchange(ranks_, ranks_->subgroup(stays ? 0 : Communicator::kNoColor, ranks_->rank()));
   if (!stays) {
     trainer_.reset();
     return false;
@@ -287,7 +287,7 @@ bool Run::tell_accusations() {
 void Run::stop() {
   stopping_ = true;
   save(Checkpoints::Kind::step);
-  checkpoints_.require_saved(*ranks_);
+  checkpoints_.settle(*ranks_);
   if (ranks_->root())
     report_->message("stopped on a signal after step " + std::to_string(trainer_->steps_done()) + "; " +
                      same_command(options_, folder_) + " goes on from here");
@@ -299,9 +299,9 @@ double Run::held_out_accuracy() const {
 
 void Run::evaluate() {
   evaluated_ = trainer_->evaluate();
-  checkpoints_.settle(*ranks_);  // whether the best network before is there is known before it is compared with
+  checkpoints_.settle(*ranks_);  // the file of the best network before is settled before it is compared with
   const bool better = options_.holdout > 0 && best_.judge(held_out_accuracy(), trainer_->steps_done());
-  // A run that goes on behind its early end makes it again.
+  // A run that goes on after its early end makes it again.
   evaluation_due_ = stops_early() && recorded_ != trainer_->steps_done();
   if (better) {
     record_evaluation();
@@ -318,8 +318,7 @@ void Run::evaluate_due() {
 }
 
 bool Run::overfits() const {
-  return options_.holdout > 0 &&
-         overfits_catastrophically(best_.accuracy(), held_out_accuracy(), options_.overfitting_margin);
+  return options_.holdout > 0 && overfits_catastrophically(best_.accuracy(), held_out_accuracy());
 }
 
 void Run::overfitting() {
@@ -359,7 +358,7 @@ bool Run::finish() {
                      .weights_hash = trainer_->weights_hash(),
                      .remarks = remarks});
   }
-  checkpoints_.require_saved(*ranks_);
+  checkpoints_.settle(*ranks_);
   return true;
 }
 

@@ -34,17 +34,17 @@ class Run {
 
  private:
   void plan();
-  /// Tells those who do not train that the run ends.
+  /// Reports the end of the run to those who do not train.
   void end(ExitCode code);
   void open_report();
-  /// From the plan to the run's end; the exit code.
+  /// Runs from the plan to the run's end; returns the exit code.
   [[nodiscard]] ExitCode train();
   /// Steps until the run's end, or until somebody wants it to stop, or this rank has left: then the exit code.
   [[nodiscard]] std::optional<ExitCode> steps();
   /// One step, recorded. False: its numbers were not finite, and the run has gone back to a checkpoint; or it has found
   /// out ranks, which have left.
   [[nodiscard]] bool step();
-  /// Tells what ranks have been accused of in the last step, and goes on without those who are banned. False: some are.
+  /// Reports the accusations of the last step, and goes on without those who are banned. False: some are.
   [[nodiscard]] bool tell_accusations();
   /// Makes an evaluation and records it, unless it ends the run and all is well: then finish() records it. Keeps the
   /// weights that are best on what is held out: the averaged ones, where there are any. May go back to a checkpoint
@@ -54,7 +54,7 @@ class Run {
   void evaluate_due();
   /// The robust accuracy on what is held out in the last evaluation: of the averaged weights, where there are any.
   [[nodiscard]] double held_out_accuracy() const;
-  /// Whether the last evaluation shows catastrophic overfitting; then what --on-overfitting says.
+  /// Returns whether the last evaluation shows catastrophic overfitting; then --on-overfitting decides.
   [[nodiscard]] bool overfits() const;
   void overfitting();
   /// False: the last evaluation has made the run go back to a checkpoint.
@@ -80,16 +80,16 @@ class Run {
   void tell_corruptions();
   /// The last evaluation, unless the record has it.
   void record_evaluation();
-  /// Whether the last evaluation is that of the weights as they are.
+  /// Returns whether the last evaluation is of the present weights.
   [[nodiscard]] bool evaluated_now() const;
-  /// What rank 0 knows of the checkpoint that the run goes on from: whether its evaluation is still to be made, or is
-  /// in the record. **Collective.**
+  /// Sets what rank 0 knows of the checkpoint from which the run continues: whether its evaluation is still to be made,
+  /// or is in the record. **Collective.**
   void owe(std::int64_t evaluation_due, bool recorded);
-  /// Whether --patience ends the run here, before its last step.
+  /// Returns whether --patience ends the run here, before its last step.
   [[nodiscard]] bool stops_early() const;
   [[nodiscard]] std::string provenance();
 
-  /// Where metrics.jsonl is about to be cut, and what will stand behind the cut.
+  /// Length to which metrics.jsonl is about to be cut, and text after the cut.
   struct CutRecord {
     std::int64_t bytes = 0;
     std::string behind{};
@@ -101,19 +101,19 @@ class Run {
   /// Goes back to the last good checkpoint, or to the best one, with a lower learning rate. Error(numerical): no more.
   void roll_back(std::string cause, bool to_best);
 
-  Communicator& world_;  ///< of the launch; for planning
+  Communicator& world_;  ///< all ranks of the launch; for planning
   const TrainOptions& options_;
   int argc_;
   char** argv_;
   std::string folder_, config_;           ///< config_: resolved
-  std::unique_ptr<Communicator> ranks_;   ///< that train
+  std::unique_ptr<Communicator> ranks_;   ///< ranks that train
   std::unique_ptr<Trainer> trainer_;      ///< null on a generator; and on a rank that has left, as the group is
   std::unique_ptr<Generator> generator_;  ///< null on a trainer
   Membership members_;
   std::vector<Cheater> attackers_;
   std::vector<std::string> hosts_;  ///< [ranks of the launch], on rank 0
   // On rank 0:
-  GivenWeights weights_;  ///< until the run has begun
+  GivenWeights weights_;  ///< weights until the run has begun
   std::unique_ptr<RunLock> lock_;
   std::unique_ptr<Report> report_;
   // On all ranks, as rank 0 knows it:
@@ -123,10 +123,10 @@ class Run {
   std::int64_t evaluation_due_ =
       0;  ///< a stop comes before the evaluation of its step, which the next part makes up for
   std::vector<EvaluationRecord> evaluated_;  ///< the last evaluation that this process has made
-  std::int64_t recorded_ = -1;               ///< the step whose evaluation the record has, if it is that of now
-  bool stopping_ = false;                    ///< somebody wants the run to stop, soon
-  int part_ = 0;                             ///< of the training, in which trainer_ is
-  std::int64_t checked_ = -1;                ///< the step after which the ranks were compared last
+  std::int64_t recorded_ = -1;  ///< step of the last evaluation in metrics.jsonl; -1: none for the current weights
+  bool stopping_ = false;       ///< true: somebody wants the run to stop, soon
+  int part_ = 0;                ///< part of the training in which trainer_ is
+  std::int64_t checked_ = -1;   ///< the step after which the ranks were compared last
   Crowding crowding_;
 };
 

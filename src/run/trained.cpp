@@ -38,14 +38,14 @@ Trained read_trained(const Communicator& world, const std::string& path, const s
 ChosenSplit open_chosen(const Trained& trained, const std::vector<std::string>& data, const std::string& split,
                         std::int64_t limit, const std::string& list) {
   TrainOptions wanted = trained.options;
-  if (!data.empty()) {  // what the training kept aside, or left out, is not in there
+  if (!data.empty()) {  // images that the training held out, or left out, are not in there
     wanted.data = data;
     wanted.holdout = wanted.limit_train = 0;
     wanted.mix = "pool";
   }
   require(split != "holdout" || wanted.holdout > 0, ExitCode::usage, trained.path,
-          data.empty() ? " kept nothing aside in its training; take --split test"
-                       : " kept images of its own data aside; leave --data off");
+          data.empty() ? " held nothing out in its training; take --split test"
+                       : " held out images of its own data; leave --data off");
   wanted.limit_test = 0;
   wanted.decode = "exact";  // figures are made of it
   ChosenSplit chosen{.images = nullptr, .files = wanted.data};

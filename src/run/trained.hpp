@@ -15,11 +15,11 @@ namespace dat {
 
 /// A checkpoint, with what its training says about the network, for verbs that look at a trained network.
 struct Trained {
-  std::string path;  ///< as it was named
+  std::string path;  ///< name of the file, as given
   Checkpoint checkpoint{};
   TrainOptions options{};
   Classes classes{};
-  std::string options_hash{};  ///< of the training's options, which say what the network computes with its weights
+  std::string options_hash{};  ///< hash of the training's options, which say what the network computes with its weights
 
   [[nodiscard]] std::int64_t step() const { return checkpoint.integers.at("step"); }
 };
@@ -31,9 +31,9 @@ struct Trained {
 
 /// A split of the training's data, or of files in its place.
 struct ChosenSplit {
-  std::unique_ptr<Dataset> images;   ///< those of the list, of these the first `limit` ones
-  std::int64_t size = 0;             ///< of the whole split
-  std::vector<std::string> files{};  ///< that the images are in, and the list; none: the built-in set
+  std::unique_ptr<Dataset> images;   ///< images of the list, of these the first `limit` ones
+  std::int64_t size = 0;             ///< images of the whole split
+  std::vector<std::string> files{};  ///< files with the images, and the list; none: the built-in set
 };
 /// split: test, train or holdout; limit: 0 for all; list: a file of names (named_in), empty: all. Error(usage): there
 /// is no such split, or images are without a label. Error(data): they do not fit the network.

@@ -83,7 +83,7 @@ class AutofreezeSelector final : public LayerSelector {
     std::fill(sums_.begin(), sums_.end(), 0.0);
     learned_ = 0;
     if (!known) return;
-    // As numpy.percentile: linear between the two neighbours.
+    // Percentile of numpy.percentile: linear between the two neighbours.
     sorted_.assign(changes_.begin() + static_cast<std::ptrdiff_t>(first_), changes_.end());
     std::sort(sorted_.begin(), sorted_.end());
     const double place = percentile_ / 100 * static_cast<double>(sorted_.size() - 1);
@@ -103,7 +103,7 @@ class AutofreezeSelector final : public LayerSelector {
   std::int64_t steps_;
   double percentile_;
   std::int64_t interval_ = 0, learned_ = 0;
-  std::size_t first_ = 0;              ///< of the layers that take part
+  std::size_t first_ = 0;              ///< first of the layers that take part
   std::vector<double> sums_, before_;  ///< [layers] of the norms in this interval; means of the last one
   std::vector<double> p_, changes_, sorted_;
 };

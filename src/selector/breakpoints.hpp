@@ -27,7 +27,7 @@ inline void check_constraint(const std::vector<double>& log_w, const std::vector
 /// The probability whose logarithm, before it is clipped, is x.
 inline double clip_exp(double x, double p_min) { return std::max(std::exp(std::min(x, 0.0)), p_min); }
 
-/// Where a root lies: no breakpoint is inside. `above` is infinite where there is no breakpoint above.
+/// Interval around a root: no breakpoint is inside. `above` is infinite where there is no breakpoint above.
 struct Interval {
   double below, above;
 };

@@ -8,13 +8,12 @@ namespace dat {
 
 namespace {
 
-/// What the losses of one draw share: maxima over the drawn layers, with g the norm of a layer's gradient and
-/// pi = p / probability_of_any(p) the probability with which it was drawn.
+/// Quantities that the losses of one draw share: maxima over the drawn layers, with g the norm of a layer's gradient
+/// and pi = p / probability_of_any(p) the probability with which it was drawn.
 struct Draw {
   double p_min = 0;
   double largest_norm = 0;    ///< L: of g, over all draws so far
-  double largest_square = 0;  ///< of (g/pi)^2
-  double largest_x = 0;       ///< of x = (g/pi)^2/pi
+  double largest_x = 0;       ///< largest x = (g/pi)^2/pi
 };
 
 /// A bandit loss l. `gain` is -l/pi: what, times the rate, is added to the logarithm of a drawn layer's weight.
@@ -27,28 +26,14 @@ struct BanditLoss {
 constexpr double square(double x) { return x * x; }
 
 /// JointSpar: Liu and Mozafari, "Communication-efficient Distributed Learning for Large Batch Optimization", ICML 2022.
-/// The weights w = p*exp(-rate*l/pi) of the drawn layers are projected. Most losses descend on the variance of the
+/// The weights w = p*exp(-rate*l/pi) of the drawn layers are projected. Both losses descend on the variance of the
 /// sparsified gradient, sum g^2/pi, whose derivative is -(g/pi)^2 and whose least value is at p = clip(c*g, p_min, 1):
-///   paper                 l = (L/p_min)^2 - (g/pi)^2
-///   shiftfree             l = -(g/pi)^2
-///   shiftfree_normalised  l = -(g/pi)^2 / (L/p_min)^2
-///   minshift              l = max over the drawn layers of (g/pi)^2, minus (g/pi)^2
-///   selfnorm              l/pi = -x / max over the drawn layers of x
-/// An analysis of steps that are normalised layer by layer (LARS) pays the root of each layer's variance,
-/// g*sqrt((1 - pi)/pi) <= g/sqrt(pi). The sum of these bounds has the derivative -g/pi^(3/2) / 2 and its least value at
-/// p = clip(c*g^(2/3), p_min, 1). Divided by the largest number that it can be, which leaves one in [-1, 0] whatever
-/// the scale of the gradient, this is
-///   lars                  l = -(g/pi^(3/2)) / (L/p_min^(3/2))
+///   paper     l = (L/p_min)^2 - (g/pi)^2
+///   selfnorm  l/pi = -x / max over the drawn layers of x
 constexpr BanditLoss kBanditLosses[] = {
     {"paper", 1e-5,
      [](double g, double pi, const Draw& of) { return (square(g / pi) - square(of.largest_norm / of.p_min)) / pi; }},
-    {"shiftfree", 1e-2, [](double g, double pi, const Draw&) { return square(g / pi) / pi; }},
-    {"shiftfree_normalised", 1,
-     [](double g, double pi, const Draw& of) { return square(g / pi) / square(of.largest_norm / of.p_min) / pi; }},
-    {"minshift", 1e-3, [](double g, double pi, const Draw& of) { return (square(g / pi) - of.largest_square) / pi; }},
     {"selfnorm", 0.1, [](double g, double pi, const Draw& of) { return square(g / pi) / pi / of.largest_x; }},
-    {"lars", 1,
-     [](double g, double pi, const Draw& of) { return g / of.largest_norm * std::pow(of.p_min / pi, 1.5) / pi; }},
 };
 
 const BanditLoss& bandit_loss_from(const std::string& name) {
@@ -85,7 +70,6 @@ class Exp3Selector final : public LayerSelector {
     for (std::size_t d = 0; d < p_.size(); ++d)
       if (used(d)) {
         largest_norm_ = std::max(largest_norm_, norms[d]);
-        draw.largest_square = std::max(draw.largest_square, square(norms[d] / pi(d)));
         draw.largest_x = std::max(draw.largest_x, square(norms[d] / pi(d)) / pi(d));
       }
     draw.largest_norm = largest_norm_;

@@ -48,7 +48,7 @@ class FreezeoutSelector final : public LayerSelector {
   [[nodiscard]] const std::vector<double>* rates() const override { return anneals_ ? &rates_ : nullptr; }
   void learn(const ActiveSet&, const std::vector<double>&) override {}
   [[nodiscard]] const std::vector<double>& probabilities() const override { return p_; }
-  /// It follows from the step.
+  /// No state: all follows from the step.
   [[nodiscard]] std::vector<double> state() const override { return {}; }
   void restore(const std::vector<double>& state) override {
     require(state.empty(), ExitCode::checkpoint, "the checkpoint holds ", state.size(),

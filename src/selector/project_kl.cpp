@@ -51,7 +51,7 @@ void project_kl(const std::vector<double>& log_w, const std::vector<double>& cos
     closer = next < delta;
     if (closer) delta = next;
   }
-  // What rounding leaves is shared out, so that they meet the budget.
+  // Remainders of rounding are shared out, so that they meet the budget.
   q.resize(layers);
   for (std::size_t d = 0; d < layers; ++d)
     q[d] = at_one(d)     ? 1

@@ -11,9 +11,9 @@ std::unique_ptr<LayerSelector> make_autofreeze_selector(const SelectorOptions&);
 
 namespace {
 
-/// Of selectors that draw layers.
+/// Settings of selectors that draw layers.
 [[nodiscard]] std::vector<Setting> drawing(std::vector<Setting> more = {}) {
-  more.insert(more.end(), {{"budget"}, {"budget-unit"}, {"p-min"}, {"resample"}, {"mask"}});
+  more.insert(more.end(), {{"budget"}, {"budget-unit"}, {"selector:p_min"}, {"resample"}, {"mask"}});
   return more;
 }
 
@@ -22,12 +22,12 @@ namespace {
 const Registry<std::unique_ptr<LayerSelector>(const SelectorOptions&)>& selectors() {
   static const Registry<std::unique_ptr<LayerSelector>(const SelectorOptions&)> registry(
       "selector",
-      {{"all", make_all_selector, {{"freeze-epochs"}}},
-       {"exp3", make_exp3_selector, drawing({{"bandit-loss"}, {"bandit-rate"}})},
+      {{"all", make_all_selector, {{"freeze-by-epoch"}}},
+       {"exp3", make_exp3_selector, drawing({{"selector:loss"}, {"selector:rate"}})},
        {"oracle", make_oracle_selector, drawing()},
        {"uniform", make_uniform_selector, drawing()},
-       {"freezeout", make_freezeout_selector, {{"resample"}, {"freeze-t0"}, {"freeze-schedule"}, {"freeze-lr"}}},
-       {"autofreeze", make_autofreeze_selector, {{"resample"}, {"freeze-percentile"}}}});
+       {"freezeout", make_freezeout_selector, {{"resample"}, {"selector:t0"}, {"selector:schedule"}, {"selector:lr"}}},
+       {"autofreeze", make_autofreeze_selector, {{"resample"}, {"selector:percentile"}}}});
   return registry;
 }
 

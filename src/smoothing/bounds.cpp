@@ -31,8 +31,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
   return std::exp(log_mass(k, n, p)) * sum;
 }
 
-/// Where a function that falls from true to false does so, from below: the last double below the change that bisection
-/// comes to.
+/// Last double for which a function that falls from true to false holds, by bisection.
 template <class Holds>
 [[nodiscard]] double last_that_holds(double low, double high, const Holds& holds) {
   for (int i = 0; i < 200; ++i) {
@@ -50,7 +49,7 @@ double normal_cdf(double z) { return 0.5 * std::erfc(-z / std::sqrt(2.0)); }
 double normal_quantile(double p) {
   if (p <= 0) return -kInfinity;
   if (p >= 1) return kInfinity;
-  // Of the smaller tail, which is known to full precision.
+  // The smaller tail, which is known to full precision.
   const double tail = std::min(p, 1 - p);
   const double z = last_that_holds(-40, 0, [tail](double at) { return normal_cdf(at) < tail; });
   return p <= 0.5 ? z : -z;

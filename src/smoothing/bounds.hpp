@@ -4,7 +4,7 @@
 
 namespace dat {
 
-// What may be said of a probability q by k successes in n independent trials, and of a radius by q. All in double.
+// Bounds of a probability q from k successes in n independent trials, and of a radius from q. All in double.
 
 /// The standard normal distribution: P(Z <= z).
 [[nodiscard]] double normal_cdf(double z);

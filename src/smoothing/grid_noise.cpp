@@ -12,7 +12,7 @@ namespace {
 
 __extension__ using Wide = unsigned __int128;
 
-/// A number in [0, 2^64): an integer of 256 bits, of which 192 stand behind the point. Limbs: the least first. Products
+/// A number in [0, 2^64): an integer of 256 bits, of which 192 stand after the point. Limbs: the least first. Products
 /// and quotients are cut, by less than 2^-190.
 struct Fixed {
   std::array<std::uint64_t, 4> limbs{};
@@ -73,11 +73,11 @@ struct Fixed {
   return quotient;
 }
 
-/// 1 / sqrt(2 pi), cut behind 192 bits: 0.398942280401432677939946059934381868475858631164934657665926
+/// 1 / sqrt(2 pi), cut after 192 bits: 0.398942280401432677939946059934381868475858631164934657665926
 constexpr Fixed kDensity{{0xD3829F30512706D8, 0x3F2CF1402EAE38BF, 0x662114CF50D94234, 0}};
 constexpr Fixed kHalf{{0, 0, std::uint64_t{1} << 63, 0}};
 
-/// From 9.25 on the tail is below 2^-65.
+/// Point from which the tail is below 2^-65: 9.25.
 constexpr Fixed kFar{{0, 0, std::uint64_t{1} << 62, 9}};
 
 [[nodiscard]] bool at_least(const Fixed& a, const Fixed& b) {
@@ -112,7 +112,7 @@ GridNoise grid_noise(double sigma) {
       break;
     }
     const Fixed tail = upper_tail(z);
-    // Of 2^64 times the tail, limb 2 is the whole part; what is within 2^-40 of an integer is not known.
+    // Limb 2 is the whole part of 2^64 times the tail; a number within 2^-40 of an integer is not known.
     const std::uint64_t behind = tail.limbs[1] >> 24;
     require(behind != 0 && behind != (std::uint64_t{1} << 40) - 1, ExitCode::integrity,
             "an entry of the table of noise for sigma ", sigma, " is not known to its last bit; take another sigma");

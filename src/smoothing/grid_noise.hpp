@@ -20,7 +20,7 @@ struct GridNoise {
   std::int32_t low = 0, high = 0;      ///< sums of pixel and noise are cut there, in units of 1/255
 };
 
-/// The table of a standard deviation in units of the pixels' range, made in fixed point with 192 bits behind the point,
+/// The table of a standard deviation in units of the pixels' range, made in fixed point with 192 bits after the point,
 /// which no rounding of a library and no processor has a part in. sums are cut at -c and c + 1, c = max(1, floor(6
 /// sigma)). Error(usage): sigma is not in [1/1024, 16]. Error(integrity): an entry lies too near to an integer to be
 /// known (its chance is below 2^-30).

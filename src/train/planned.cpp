@@ -9,7 +9,7 @@
 #include "train/attackers/attackers.hpp"
 #include "train/generators/generator.hpp"
 #include "train/plan/role.hpp"
-#include "train/protocol/guard.hpp"
+#include "train/protocol/ban_protocol.hpp"
 #include "train/watch/loss_scale.hpp"
 
 namespace dat {
@@ -38,7 +38,7 @@ std::map<std::string, std::size_t> memory_of(Trainer& trainer, const TrainOption
   all["messages of " + std::to_string(ranks) + " ranks"] =
       static_cast<std::size_t>(std::max<std::int64_t>(0, reducer.memory(ranks) - reducer.memory(1)));
   if (options.byzantine && ranks > 1)
-    all["protocol that bans"] = static_cast<std::size_t>(Guard::memory(trainer.model(), ranks));
+    all["protocol that bans"] = static_cast<std::size_t>(BanProtocol::memory(trainer.model(), ranks));
   return all;
 }
 
@@ -49,7 +49,7 @@ std::string precision_text(const TrainOptions& options) {
 }
 
 std::string frozen_text(const Trainer& trainer, const TrainOptions& options, const Plan& plan) {
-  if (options.freeze.empty()) return "";
+  if (!options.freezes()) return "";
   const Model& model = trainer.model();
   const std::vector<double>& p = trainer.layers().selector().probabilities();
   const auto trained = [&](int segment) {
@@ -65,10 +65,10 @@ std::string frozen_text(const Trainer& trainer, const TrainOptions& options, con
   for (const Node& node : model.graph.nodes)
     if (node.op == Op::convolution) gradients += trained(node.weight);
   gradients *= static_cast<double>(trainer.method().loss->passes().size()) * plan.micro_batches;
-  return "trained          " + std::to_string(parameters) + " parameters, those behind " +
-         (options.freeze == "all-but-head" ? "all but the last layer" : options.freeze) +
-         (options.freeze_epochs > 0 ? "; all after " + std::to_string(options.freeze_epochs) + " epochs" : "") + "; " +
-         fmt::format("{:g}", gradients) + " weight gradients of convolutions per step\n";
+  return "trained          " + std::to_string(parameters) + " parameters, those after " +
+         (options.frozen() == "all-but-head" ? "all but the last layer" : options.frozen()) +
+         (options.frozen_epochs() > 0 ? "; all after " + std::to_string(options.frozen_epochs()) + " epochs" : "") +
+         "; " + fmt::format("{:g}", gradients) + " weight gradients of convolutions per step\n";
 }
 
 double warm_start_bytes(const TrainOptions& options, const Plan& plan, const Dataset& images) {

@@ -7,7 +7,7 @@
 #include "train/layers/costs.hpp"
 #include "train/plan/goal.hpp"
 #include "train/plan/replica_of.hpp"
-#include "train/protocol/guard.hpp"
+#include "train/protocol/ban_protocol.hpp"
 
 namespace dat {
 
@@ -62,7 +62,7 @@ Trainer::Trainer(Communicator& ranks, const TrainOptions& options, Splits splits
           },
           method_.unlabelled),
       update_(options, plan_, replica_.model(), statistics_),
-      watch_(
+      checks_(
           {ranks, *splits_.train, options_, plan_, method_, replica_, learner_, statistics_, address(order_), timer_}),
       assessment_(ranks, replica_, method_.evaluation,
                   plan_.ordered ? Evaluator::Dealing::batches : Evaluator::Dealing::samples) {
@@ -71,17 +71,17 @@ Trainer::Trainer(Communicator& ranks, const TrainOptions& options, Splits splits
   queues_ahead_ = can_queue_ahead();
   if (queues_ahead_) statistics_.stay_on_device();
   StepMessage &message = exchange_->message(), &of_contributions = exchange_->message_of_contributions();
-  message.add(watch_.numbers());
+  message.add(checks_.numbers());
   of_contributions.add(learner_);
   message.add(*examples_);
-  message.add(watch_.vote());
+  message.add(checks_.vote());
   message.add(*layers_);
   of_contributions.add(cheating_.falsify(statistics_));
   exchange_->ready();
   if (options.average_bn == "rebuild")
     statistics_pass_ =
         std::make_unique<StatisticsPass>(ranks, *splits_.train, options, plan_, replica_, address(order_));
-  watch_.compare(parts());
+  checks_.compare(parts());
   replica_.model().initialize(options.seed);
   replica_.commit();
   put_images_on_device();
@@ -94,12 +94,12 @@ void Trainer::put_images_on_device() {
   };
   const std::uint8_t* pixels = resident(*splits_.train, training_images_resident(options_));
   examples_->keep_on_device(pixels);
-  watch_.keep_on_device(pixels);
+  checks_.keep_on_device(pixels);
   exchange_->keep_on_device(pixels);
   if (statistics_pass_) statistics_pass_->keep_on_device(pixels);
   assessment_.add("test", *splits_.test, resident(*splits_.test, options_.resident));
   if (splits_.holdout) assessment_.add("holdout", *splits_.holdout, resident(*splits_.holdout, options_.resident));
-  options_.resident = pixels != nullptr ? "on" : "off";  // what became of it
+  options_.resident = pixels != nullptr ? "on" : "off";  // the choice that was made
 }
 
 void Trainer::wrap_examples() {
@@ -119,7 +119,7 @@ void Trainer::start() {
 }
 
 const StepRecord& Trainer::step(bool stop) {
-  watch_.begin_step(stop || examples_->stop_wanted());
+  checks_.begin_step(stop || examples_->stop_wanted());
   cheating_.begin(step_);
   exchange_->begin_step(step_);
   timer_.lap(Phase::other);
@@ -137,7 +137,7 @@ const StepRecord& Trainer::step(bool stop) {
     leave_out();
     return record_;
   }
-  watch_.look_at_sum(layers_->summed());
+  checks_.look_at_sum(layers_->summed());
   if (queues_ahead_)
     update_unseen(active);
   else
@@ -146,18 +146,18 @@ const StepRecord& Trainer::step(bool stop) {
 
   layers_->require_agreement();
   exchange_->keep(active);
-  if (queues_ahead_ && watch_.vote().bad_agreed()) update_.take_back();
-  if (watch_.may_update(step_, active)) {
-    layers_->learn(watch_.squares());
+  if (queues_ahead_ && checks_.vote().bad_agreed()) update_.take_back();
+  if (checks_.may_update(step_, active)) {
+    layers_->learn(checks_.squares());
     timer_.lap(Phase::select);
-    if (!queues_ahead_) update_.apply(layers_->updated(), step_, watch_.setbacks().lr_factor);
+    if (!queues_ahead_) update_.apply(layers_->updated(), step_, checks_.skipped_steps().lr_factor);
   } else {
     leave_out();
   }
-  if (watch_.scale_has_changed()) ahead_ = false;  // what is queued has the old one, and is made anew
+  if (checks_.scale_has_changed()) ahead_ = false;  // the queued work has the old scale, and is made anew
   timer_.lap(Phase::update);
   ++step_;
-  watch_.end_step();
+  checks_.end_step();
   return record(weight_gradients, drawn_bytes);
 }
 
@@ -177,23 +177,23 @@ void Trainer::work_on(std::int64_t step, const ActiveSet& active) {
   replica_.model().freeze(plan_.frozen_in(step));
   exchange_->begin(layers_->brought(), step);
   examples_->begin(step);
-  watch_.begin_examples(step);
+  checks_.begin_examples(step);
   if (exchange_->contributes()) train_on_examples(active);
   weight_gradients_ = backend.counters.conv_backward_weights - before;
 }
 
 void Trainer::update_unseen(const ActiveSet& active) {
   Backend& backend = replica_.backend();
-  const double* const finite = watch_.numbers().decide();
+  const double* const finite = checks_.numbers().decide();
   const Backend::Ticket told = exchange_->message().fetch_ahead();
   {
     const OnlyWhere here(backend, finite);
-    update_.apply(layers_->updated(), step_, watch_.setbacks().lr_factor);
+    update_.apply(layers_->updated(), step_, checks_.skipped_steps().lr_factor);
   }
   timer_.lap(Phase::update);
-  backend.queue_behind(told);  // what is fetched is overwritten from here on
+  backend.queue_behind(told);  // memory that is fetched is overwritten from here on
   const bool alike = plan_.frozen_in(step_) == plan_.frozen_in(step_ + 1);
-  ahead_ = step_ + 1 < plan_.end && alike && !watch_.vote().wish;
+  ahead_ = step_ + 1 < plan_.end && alike && !checks_.vote().wish;
   try {
     if (ahead_) work_on(step_ + 1, active);
   } catch (const Error& error) {  // the next step's images cannot be read: this one is finished first
@@ -205,19 +205,25 @@ void Trainer::update_unseen(const ActiveSet& active) {
 
 void Trainer::train_on_examples(const ActiveSet& active) {
   while (const Batch* batch = examples_->next()) {
-    watch_.look_at(*batch);
+    checks_.look_at(*batch);
     float* const place = exchange_->reducer().place(batch->key.unit);
     learner_.train(*batch, active, place);
-    watch_.keep(*batch, place, active);
+    checks_.keep(*batch, place, active);
     examples_->trained();
   }
-  watch_.look_at_own(exchange_->reducer().own(), active);
+  checks_.look_at_own(exchange_->reducer().own(), active);
 }
 
 std::vector<Stateful*> Trainer::parts() {
-  std::vector<Stateful*> all{&update_,        &statistics_, layers_.get(),      &exchange_->codec_state(),
-                             examples_.get(), &timer_,      &watch_.setbacks(), exchange_.get()};
-  if (watch_.loss_scale() != nullptr) all.push_back(watch_.loss_scale());
+  std::vector<Stateful*> all{&update_,
+                             &statistics_,
+                             layers_.get(),
+                             &exchange_->codec_state(),
+                             examples_.get(),
+                             &timer_,
+                             &checks_.skipped_steps(),
+                             exchange_.get()};
+  if (checks_.loss_scale() != nullptr) all.push_back(checks_.loss_scale());
   return all;
 }
 
@@ -227,12 +233,12 @@ void Trainer::leave_out() {
   examples_->take_back();
 }
 
-/// Of the step that has been done last. drawn_bytes: sent for its draw of layers.
+/// Record of the step that has been done last. drawn_bytes: sent for its draw of layers.
 const StepRecord& Trainer::record(std::int64_t weight_gradients, std::int64_t drawn_bytes) {
   record_.step = step_;
   record_.epoch = plan_.epoch_of(step_ - 1);
   record_.steps_per_epoch = plan_.steps_per_epoch;
-  record_.lr = update_.lr(step_ - 1) * watch_.setbacks().lr_factor;
+  record_.lr = update_.lr(step_ - 1) * checks_.skipped_steps().lr_factor;
   record_.seconds = timer_.end_step();
   record_.wall_time = timer_.wall_time();
   const Learner::Result &attacked = learner_.of(Loss::Images::attacked), &clean = learner_.of(Loss::Images::clean);
@@ -249,12 +255,12 @@ const StepRecord& Trainer::record(std::int64_t weight_gradients, std::int64_t dr
       plan_.ordered ? weight_gradients / plan_.micro_batches_of(ranks_.rank()) * plan_.micro_batches : weight_gradients;
   record_.active_elements = exchange_->reducer().elements();
   record_.bytes_sent = exchange_->reducer().bytes_sent();
-  record_.bytes_statistics = exchange_->bytes_sent() + examples_->bytes_sent() + drawn_bytes + watch_.bytes_sent();
+  record_.bytes_other = exchange_->bytes_sent() + examples_->bytes_sent() + drawn_bytes + checks_.bytes_sent();
   record_.scale = &layers_->active().scale;
   record_.p = &layers_->probabilities();
   record_.norms = layers_->norms();
   record_.distances = exchange_->distances();
-  bytes_ += static_cast<double>(record_.bytes_sent + record_.bytes_statistics);
+  bytes_ += static_cast<double>(record_.bytes_sent + record_.bytes_other);
   return record_;
 }
 
@@ -336,11 +342,11 @@ void Trainer::share_state() {
   });
   for (Stateful* part : parts()) part->share(ranks_);
   ranks_.broadcast(&step_, sizeof step_);
-  replica_.model().freeze(plan_.frozen_in(step_ - 1));  // as the last step has left it
+  replica_.model().freeze(plan_.frozen_in(step_ - 1));  // the state that the last step has left
 }
 
-void Trainer::set_back(const Setbacks& before, double lr_factor) {
-  Setbacks& now = watch_.setbacks();
+void Trainer::set_back(const SkippedSteps& before, double lr_factor) {
+  SkippedSteps& now = checks_.skipped_steps();
   now.in_a_row = 0;
   now.rollbacks = before.rollbacks + 1;
   now.lr_factor = before.lr_factor * lr_factor;

@@ -37,7 +37,7 @@ const TableOf<BenchOptions>& bench_table() {
   return all;
 }
 
-/// What this machine and this launch reach, as a table, a file and a picture. **Collective.**
+/// Measures the rates of this machine and this launch: a table, a file and a picture. **Collective.**
 int run_bench(const BenchOptions& options, int argc, char** argv) {
   return with_ranks([&](Communicator& world) {
     shake_hands(world, facts_of({}, argc, argv));

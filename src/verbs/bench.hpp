@@ -7,7 +7,7 @@
 
 namespace dat {
 
-/// As make_verb takes it.
+/// Parser for make_verb().
 [[nodiscard]] std::optional<BenchOptions> parse_bench(CommandLine& line);
 
 }  // namespace dat

@@ -37,7 +37,8 @@ void add_smoothing(TableOf<CertifyOptions>& table) {
   using O = CertifyOptions;
   table.group("Smoothing");
   table.add("--sigma", &O::sigma,
-            "deviation of the noise in each pixel; pixels are in [0, 1]; auto: --noise of the training", kAutoRadius);
+            "standard deviation of the noise in each pixel; pixels are in [0, 1]; auto: --noise of the training",
+            kAutoRadius);
   table.add("--noise-kind", &O::noise_kind,
             "grid: on the grid of pixels, with exact probabilities, the same on every machine; float: 32-bit numbers",
             one_of({"grid", "float"}));
@@ -75,7 +76,7 @@ const TableOf<CertifyOptions>& certify_table() {
   return all;
 }
 
-/// What a journal knows already, on all ranks, and who is told of what is found out. journal: null without --out, and
+/// Entries that a journal knows already, on all ranks, and the listener for new ones. journal: null without --out, and
 /// on other ranks; name: its file's.
 [[nodiscard]] Certifier::Options options_of(Communicator& world, const CertifyOptions& options, Journal* journal,
                                             const std::string& name) {
@@ -87,7 +88,7 @@ const TableOf<CertifyOptions>& certify_table() {
   if (journal != nullptr) run.entry = [journal](const CertificationEntry& entry) { journal->append(line_of(entry)); };
   if (options.quiet) return run;
   if (!run.found.empty())
-    say("goes on behind " + std::to_string(run.found.size()) + " groups of blocks in " + options.out + "/" + name);
+    say("goes on after " + std::to_string(run.found.size()) + " groups of blocks in " + options.out + "/" + name);
   run.progress = [lines = ProgressLines(0, options.progress)](const Certifier::Progress& now) mutable {
     lines(fmt::format("{} of {} images, {} samples", now.finished, now.images, now.samples), now.part);
   };
@@ -163,7 +164,7 @@ std::optional<CertifyOptions> parse_certify(CommandLine& line) {
   const bool runs = line.finish();
   require(!runs || !o.checkpoint.empty(), ExitCode::usage,
           "certify needs a network, a run or a checkpoint: dat_hpc certify RUN",
-          o.data.size() > 1 ? "; give RUN in front of --data, which takes all words behind it" : "");
+          o.data.size() > 1 ? "; give RUN in front of --data, which takes all words after it" : "");
   require(!o.predict || o.radii.empty(), ExitCode::usage, "--radii is for certificates, which --predict makes none of");
   require(!o.predict || o.attack_steps == 0, ExitCode::usage,
           "--attack-steps attacks certificates, which --predict makes none of");

@@ -7,7 +7,7 @@
 
 namespace dat {
 
-/// As make_verb takes it.
+/// Parser for make_verb().
 [[nodiscard]] std::optional<CertifyOptions> parse_certify(CommandLine& line);
 
 }  // namespace dat

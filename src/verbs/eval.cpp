@@ -35,22 +35,22 @@ void add_images(TableOf<EvalOptions>& table) {
 void add_attacks(TableOf<EvalOptions>& table) {
   using O = EvalOptions;
   table.group("Attack");
-  table.add("--eval,--attack", &O::eval,
-            "attacks, e.g. pgd10,pgd20 (PGD of 10 and of 20 steps), each on all images; and one sequence, each of "
+  table.add("--eval", &O::eval,
+            "attacks, e.g. pgd10,pgd20x5 (PGD of 10 steps; of 20 from 5 random starts, the worst of which counts), "
+            "each on all images; and one sequence, each of "
             "whose attacks takes what those before it left right: aa-standard, aa-plus or aa-rand (AutoAttack), "
             "aa-quick (its first two attacks), or words like pgd20+fgsm",
             kAttackWords);
-  table.add("--norm,--eval-norm", &O::norm,
+  table.add("--norm", &O::norm,
             "size of a perturbation: its largest entry (linf), or the root of its sum of squares (l2); auto: that of "
             "the training",
             auto_or(norm_names()));
-  table.add("--eps,--eval-eps", &O::eps,
-            "radius of the ball of perturbations; pixels are in [0, 1]; auto: that of the training", kAutoRadius);
-  table.add("--alpha,--eval-alpha", &O::alpha, "step size; auto: " + own_values(attacks(), "eval-alpha"), kAutoRadius);
-  table.add("--attack-steps,--eval-attack-steps", &O::attack_steps, "steps of a pgd that names none", kSteps);
-  table.add("--restarts,--eval-restarts", &O::restarts, "random starts; the worst counts for each image", kRestarts);
+  table.add("--eps", &O::eps, "radius of the ball of perturbations; pixels are in [0, 1]; auto: that of the training",
+            kAutoRadius);
+  table.add("--alpha", &O::alpha, "step size; auto: " + own_values(attacks(), "eval-alpha"), kAutoRadius);
   table.add("--noise", &O::noise,
-            "deviation of Gaussian noise on images: the smoothed network is evaluated; auto: that of the training; 0: "
+            "standard deviation of Gaussian noise on images: the smoothed network is evaluated; auto: that of the "
+            "training; 0: "
             "none",
             kAutoWeight);
   table.add("--noise-samples", &O::noise_samples,
@@ -110,7 +110,7 @@ void print_notices(Communicator& world, const EvalOptions& options, const Evalua
     if (world.root() && (!options.quiet || notice.starts_with("warning: "))) say(notice);
 }
 
-/// Tells what was found out, and writes it where `write` says, which returns a line for people. Who cannot write has
+/// Prints the results, and writes them where `write` says, which returns a line for people. A user who cannot write has
 /// the figures all the same.
 void tell(const EvaluationReport& report, const std::function<std::string()>& write) {
   for (const Alarm& alarm : report.alarms())
@@ -126,7 +126,7 @@ void tell(const EvaluationReport& report, const std::function<std::string()>& wr
   require_printed();
 }
 
-/// What a rank's process has at its peak, of this one, in which all is planned.
+/// Peak memory of a rank's process, measured in this one, in which all is planned.
 [[nodiscard]] std::string memory_text(const EvaluationSetting& s) {
   const Buffers& batch = s.replica->images();
   const std::size_t looked_at =
@@ -211,11 +211,11 @@ std::optional<EvalOptions> parse_eval(CommandLine& line) {
   if (!line.read()) return {};
   take_run_back(o);
   require_attacks(o.eval);
-  name_steps(o.eval, o.attack_steps, AttackUse::evaluation);
+  name_steps(o.eval, AttackUse::evaluation);
   bound.check(true);
   const bool runs = line.finish();
   require(!runs || !o.checkpoint.empty(), ExitCode::usage, "eval needs a network, a run or a checkpoint: dat_hpc eval ",
-          "RUN", o.data.size() > 1 ? "; give it in front of --data, which takes all words behind it" : "");
+          "RUN", o.data.size() > 1 ? "; give it in front of --data, which takes all words after it" : "");
   require(!o.save_adversarial || std::any_of(o.eval.begin(), o.eval.end(), names_sequence), ExitCode::usage,
           "--save-adversarial is for a sequence of attacks; add aa-quick to --eval, for instance");
   require(!o.save_adversarial || (!o.out.empty() && !o.out.ends_with(".json")), ExitCode::usage,

@@ -10,7 +10,7 @@
 
 namespace dat {
 
-/// As make_verb takes it.
+/// Parser for make_verb().
 [[nodiscard]] std::optional<EvalOptions> parse_eval(CommandLine& line);
 
 /// Every option, `key = value` a line, readable with --config.

@@ -75,7 +75,7 @@ const char* const kCifar10 = "airplane\nautomobile\nbird\ncat\ndeer\ndog\nfrog\n
     write_onnx(options.out, graph, state);
   } else {
     state.metadata["format"] = "pt";  // readers of safetensors ask whose names these are
-    // What weights of another origin have seen, nobody knows.
+    // Training images of weights of another origin are unknown.
     const bool known = !checkpoint.texts.contains("imported_from") && trained.initialize.empty() &&
                        (trained.resume == "auto" || trained.resume == "never");
     if (options.format == "robustbench")
@@ -98,7 +98,7 @@ const char* const kCifar10 = "airplane\nautomobile\nbird\ncat\ndeer\ndog\nfrog\n
   return text.str();
 }
 
-/// What `wanted` and the suffix of a path say together. Error(usage): they contradict each other, or neither says it.
+/// Format by `wanted` and the suffix of a path. Error(usage): they contradict each other, or neither says it.
 std::string export_format(const std::string& wanted, const std::string& out) {
   const std::string suffix = std::filesystem::path(out).extension();
   const std::string named = suffix == ".onnx" || suffix == ".safetensors" ? suffix.substr(1) : "";

@@ -18,7 +18,7 @@ struct ExportOptions {
   friend bool operator==(const ExportOptions&, const ExportOptions&) = default;
 };
 
-/// As make_verb takes it.
+/// Parser for make_verb().
 [[nodiscard]] std::optional<ExportOptions> parse_export(CommandLine& line);
 
 }  // namespace dat

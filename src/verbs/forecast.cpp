@@ -72,8 +72,6 @@ void add_clusters(TableOf<ForecastOptions>& table) {
             {.low = 1, .high = kBatch.high, .automatic = 0});
   table.add("--staleness", &O::staleness, "updates that the weights of generators may lag behind",
             {.low = 0, .high = kMostVersions});
-  table.add("--refresh", &O::refresh, "newer weights of generators from iteration to iteration, or by attack",
-            one_of({"iteration", "attack"}));
   table.add("--generator-weights", &O::generator_weights, "how weights go to generators", one_of({"f32", "bf16"}));
   table.add("--generator-speed", &O::generator_speed, "of a generator, where 1 is that of a rank of the calibration",
             kAbove);

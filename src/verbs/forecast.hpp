@@ -7,7 +7,7 @@
 
 namespace dat {
 
-/// As make_verb takes it.
+/// Parser for make_verb().
 [[nodiscard]] std::optional<ForecastOptions> parse_forecast(CommandLine& line);
 
 }  // namespace dat

@@ -4,7 +4,7 @@
 #include <sstream>
 
 #include "dat/error.hpp"
-#include "options/hints.hpp"
+#include "options/values/hints.hpp"
 #include "printed.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verbs.hpp"
@@ -20,7 +20,7 @@ bool has(const std::vector<std::string>& all, const std::string& word) {
   return std::find(all.begin(), all.end(), word) != all.end();
 }
 
-/// What `dat_hpc VERB --help REST` prints. verb: its words.
+/// Output of `dat_hpc VERB --help REST`. verb: its words.
 std::string help_of(const std::string& verb, const std::vector<std::string>& rest) {
   std::istringstream words(verb + " --help");
   std::vector<std::string> all = {"dat_hpc"};

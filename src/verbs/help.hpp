@@ -7,14 +7,14 @@
 
 namespace dat {
 
-/// What a bare `dat_hpc` and `dat_hpc --help` print: at most 45 lines of 80 columns.
+/// Output of a bare `dat_hpc` and of `dat_hpc --help`: at most 45 lines of 80 columns.
 [[nodiscard]] std::string first_screen();
-/// What `dat_hpc data --help` prints, of the verbs that begin with this word.
+/// Output of `dat_hpc data --help`, of the verbs that begin with this word.
 [[nodiscard]] std::string screen_of(const std::string& first_word);
 
 /// Prints a text.
 [[nodiscard]] Command print_command(const std::string& text);
-/// Prints what stands behind --help: "dat_hpc help layers" and "dat_hpc --help layers" come here with {"layers"}.
+/// Prints what stands after --help: "dat_hpc help layers" and "dat_hpc --help layers" come here with {"layers"}.
 /// Error(usage): no verb or option is called so, or speaks of it.
 [[nodiscard]] Command help_command(std::vector<std::string> topic);
 

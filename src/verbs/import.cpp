@@ -38,7 +38,7 @@ namespace {
           options.norm, " needs the radius of its ball; give --eps");
   const EvaluationSettings plain;
   if (options.norm != "auto" && options.norm != trained.norm) {
-    // How it was attacked in the other ball says nothing of this one.
+    // Settings of the attack in the other ball, which the training says nothing about.
     AttackSettings other;
     if (trained.attack == "none") other.attack = trained.attack;
     other.norm = options.norm;
@@ -49,10 +49,9 @@ namespace {
   }
   if (options.eps > 0) trained.eps = options.eps;
   require_in_range("--eps", norm_from(trained.norm), trained.eps);
-  trained.eval_norm = plain.eval_norm;
   trained.eval_eps = plain.eval_eps;
   trained.eval_alpha = plain.eval_alpha;
-  (void)parse_train_options(toml_of(trained), options.file);  // what is written can be read
+  (void)parse_train_options(toml_of(trained), options.file);  // a written text can be read
   if (options.size > 0) source.size = options.size;
   if (source.size == 0) source.size = trained.network.starts_with("imagenet") ? 224 : 32;
   require(source.size >= 8 && source.size <= 4096, ExitCode::checkpoint, options.file,

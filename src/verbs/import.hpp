@@ -15,17 +15,17 @@ struct ImportOptions {
   int width = 0;                    ///< 0: as the file says, else the published one
   std::string activation = "auto";  ///< auto: as the file says, else that of TrainOptions; so is normalize
   std::string normalize = "auto";
-  int size = 0;               ///< of the images; 0: as the file says, else 32
-  std::string norm = "auto";  ///< of the ball that it was trained for; auto: as the file says, else linf
+  int size = 0;               ///< size of the images; 0: as the file says, else 32
+  std::string norm = "auto";  ///< norm of the ball for which it was trained; auto: as the file says, else linf
   double eps = 0;             ///< its radius; 0: as the file says, else that of TrainOptions
   int new_head = 0;           ///< classes of a last layer that begins anew; 0: the file's is taken
-  std::uint64_t seed = 1;     ///< of the new last layer
+  std::uint64_t seed = 1;     ///< seed of the new last layer
   std::string out;            ///< the checkpoint to write
 
   friend bool operator==(const ImportOptions&, const ImportOptions&) = default;
 };
 
-/// As make_verb takes it.
+/// Parser for make_verb().
 [[nodiscard]] std::optional<ImportOptions> parse_import(CommandLine& line);
 
 }  // namespace dat

@@ -21,7 +21,7 @@ const TableOf<PlotOptions>& plot_table() {
     table.add(
         "RUNS", &O::runs,
         "folders of runs (--out of train), JSON or folders of evaluations (--out of eval), folders of certifications");
-    table.add("--format", &O::format, "of the pictures", one_of({"svg", "png"}));
+    table.add("--format", &O::format, "of the pictures", one_of({"svg", "png", "pdf"}));
     table.add("--out", &O::out, "folder for the comparison of several runs; none: plots-compare", kFolder);
     return table;
   }();

@@ -15,7 +15,7 @@ struct PlotOptions {
   std::string out;                ///< folder of the pictures that compare runs; never empty for several runs
 };
 
-/// As make_verb takes it.
+/// Parser for make_verb().
 [[nodiscard]] std::optional<PlotOptions> parse_plot(CommandLine& line);
 
 }  // namespace dat

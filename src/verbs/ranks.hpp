@@ -15,17 +15,17 @@ namespace dat {
 /// nobody waits in a collective.
 [[nodiscard]] int with_ranks(const std::function<int(Communicator&)>& verb);
 
-/// What ranks must have in common before they do anything together: program, libraries, verb, options (settings: name
-/// and value of each).
+/// Facts that ranks must share before they do anything together: program, libraries, verb, options (settings: name and
+/// value of each).
 [[nodiscard]] Facts facts_of(const std::vector<std::pair<std::string, std::string>>& settings, int argc, char** argv);
 
 /// Error(io): standard output takes no more.
 void require_printed();
 
-/// Does the work of a verb without MPI, which is `text`, and prints what that returns: in every process, wherever it is
-/// started, for no other does the same. Returns the exit code: done. Error(io): standard output takes no more.
+/// Does the work of a verb without MPI, `text`, and prints its result: in every process, wherever it is started, for no
+/// other does the same. Returns the exit code: done. Error(io): standard output takes no more.
 [[nodiscard]] int print_result(const std::function<std::string()>& text);
-/// The same for texts that are equal on all ranks of a launch: the first one's only.
+/// Prints a text that is equal on all ranks of a launch, on the first one only.
 [[nodiscard]] int print_once(const std::function<std::string()>& text);
 
 /// The message of the exception being handled.

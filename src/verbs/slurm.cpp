@@ -17,7 +17,7 @@
 #include "options/train/table.hpp"
 #include "printed.hpp"
 #include "run/begin/found.hpp"
-#include "run/split.hpp"
+#include "run/settle_generators.hpp"
 #include "train/plan/parts.hpp"
 #include "train/plan/role.hpp"
 #include "train/planned.hpp"
@@ -30,7 +30,7 @@ namespace dat {
 
 namespace {
 
-// What a process takes beside its buffers and images: the program, MPI, oneDNN's scratch memory; on a GPU also CUDA's
+// Bytes of a process beside its buffers and images: the program, MPI, oneDNN's scratch memory; on a GPU also CUDA's
 // context, and what cuDNN and cuBLAS load. Generous: Slurm ends a job that takes more than it has asked for.
 constexpr double kProcessBytes = 1e9, kCudaProcessBytes = 6e9;
 

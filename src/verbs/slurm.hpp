@@ -14,7 +14,7 @@ struct SlurmOptions {
   int gpus_per_node = 0;   ///< 0: the ranks compute on CPUs
   int ranks_per_node = 0;  ///< 0: one for each GPU, or one
   int cpus_per_rank = 8;
-  std::string time;         ///< as Slurm writes it; empty: from the seconds of a step
+  std::string time;         ///< time in Slurm's form; empty: from the seconds of a step
   double step_seconds = 0;  ///< 0: not known
   std::string like;         ///< folder of a run whose steps took as long; empty: none
   std::string job_name = "dat_hpc", partition, account, modules;
@@ -29,7 +29,7 @@ struct SlurmOrder {
   TrainOrder training;
 };
 
-/// As make_verb takes it.
+/// Parser for make_verb().
 [[nodiscard]] std::optional<SlurmOrder> parse_slurm(CommandLine& line);
 
 }  // namespace dat

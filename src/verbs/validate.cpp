@@ -12,14 +12,14 @@
 #include "measure/bench_file.hpp"
 #include "measure/loading.hpp"
 #include "measure/process_memory.hpp"
-#include "options/hints.hpp"
+#include "options/values/hints.hpp"
 #include "options/ranges.hpp"
 #include "options/train/parse.hpp"
 #include "reduce/sums/sums.hpp"
 #include "reduce/transport/transport.hpp"
 #include "run/advice.hpp"
 #include "run/begin/found.hpp"
-#include "run/split.hpp"
+#include "run/settle_generators.hpp"
 #include "train/attackers/attackers.hpp"
 #include "train/generators/generator.hpp"
 #include "train/plan/goal.hpp"
@@ -65,7 +65,7 @@ namespace {
   return all;
 }
 
-/// What each layer counts in the budget; empty where that is 1.
+/// Cost of each layer in the budget; empty where that is 1.
 [[nodiscard]] std::string costs_text(const Trainer& trainer, const TrainOptions& options, int ranks) {
   if (options.budget_unit == "layers") return "";
   std::ostringstream text;
@@ -80,7 +80,7 @@ namespace {
   return text.str();
 }
 
-/// What the run would do otherwise than one without any option.
+/// Differences of the run from one without any option.
 [[nodiscard]] std::string differences_text(const TrainOptions& options) {
   const std::vector<std::string> all = differences_from_defaults(options);
   std::string text = all.empty() ? "options          the defaults\n" : "options that differ from the defaults:\n";
@@ -113,17 +113,17 @@ namespace {
   return text.str();
 }
 
-/// What the network is trained under; empty: no noise.
+/// Noise under which the network is trained; empty: none.
 [[nodiscard]] std::string noise_text(const TrainOptions& options) {
   if (options.noise == 0) return "";
   std::ostringstream text;
-  text << "noise            deviation " << options.noise << ", " << options.noise_samples
+  text << "noise            standard deviation " << options.noise << ", " << options.noise_samples
        << (options.noise_samples == 1 ? " copy" : " copies")
        << " of each image; batches count images, passes and memory copies\n";
   return text.str();
 }
 
-/// What --warm-start keeps and sends; empty: nothing.
+/// Memory and messages of --warm-start; empty: none.
 [[nodiscard]] std::string warm_start_text(Trainer& trainer, const TrainOptions& options, const Plan& plan, int ranks) {
   const auto all = static_cast<double>(trainer.examples().kept_bytes());
   if (all == 0) return "";
@@ -135,11 +135,12 @@ namespace {
          " per step and rank to others\n";
 }
 
-/// What cheats keep on the host; empty: nothing.
+/// Memory of cheats on the host; empty: none.
 [[nodiscard]] std::string cheats_text(const TrainOptions& options, std::int64_t parameters) {
   std::string text;
   for (const Cheater& one : attackers_of(options)) {
-    const auto cheat = cheats().at(one.cheat)({.delay = options.cheat_delay, .parameters = parameters});
+    const auto cheat =
+        cheats().at(one.cheat)({.delay = one.delay > 0 ? one.delay : CheatOptions{}.delay, .parameters = parameters});
     if (cheat->memory() > 0)
       text += (text.empty() ? "cheats           " : "                 ") + one.cheat + ": " +
               megabytes(static_cast<double>(cheat->memory())) + " of host memory on rank " + std::to_string(one.rank) +
@@ -148,7 +149,7 @@ namespace {
   return text;
 }
 
-/// What generators are and need; empty: there are none.
+/// Number and needs of generators; empty: there are none.
 [[nodiscard]] std::string generators_text(const TrainOptions& options, const Plan& plan, const Dataset& images,
                                           Communicator& world) {
   if (options.generators == 0) return "";
@@ -157,7 +158,7 @@ namespace {
          megabytes(static_cast<double>(generator_memory(options, plan, images, world))) + " of memory each\n";
 }
 
-/// How messages are added up; empty: they are not.
+/// Summation of messages; empty: there is none.
 [[nodiscard]] std::string sums_text(const Reducer& reducer, const TrainOptions& options, int ranks, int on_node) {
   const auto bytes = static_cast<double>(reducer.added_up(ranks));
   if (ranks == 1 || bytes == 0) return "";
@@ -168,7 +169,7 @@ namespace {
          megabytes(bytes) + " per rank\n";
 }
 
-/// What the protocol that bans says; empty: there is none.
+/// Description of the protocol that bans; empty: there is none.
 [[nodiscard]] std::string protocol_text(const Trainer& trainer, const TrainOptions& options, int ranks) {
   if (!options.byzantine || ranks == 1) return "";
   const std::int64_t bytes = Protocol::bytes(ranks, trainer.contribution_numbers(), options.validators > 0);
@@ -179,7 +180,7 @@ struct ValidateOrder : TrainOrder {
   std::string bench{};  ///< a file of bench; empty: none
 };
 
-/// How fast a rank reads its images, and whether that feeds the step of --bench; empty: nobody wants to know.
+/// Rate at which a rank reads its images, and whether that feeds the step of --bench; empty: nobody has asked.
 [[nodiscard]] std::string reading_text(const Trainer& trainer, const ValidateOrder& order, const Plan& plan,
                                        const std::optional<MeasuredStep>& step, int threads) {
   const Dataset& images = *trainer.splits().train;
@@ -220,7 +221,7 @@ struct ValidateOrder : TrainOrder {
   return largest;
 }
 
-/// What rank 0's process has at its peak; of this one, in which all is planned. messages: what it has of them with all
+/// Peak memory of rank 0's process, measured in this one, in which all is planned. messages: bytes of them with all
 /// ranks.
 [[nodiscard]] std::string process_text(Trainer& trainer, const TrainOptions& options, const Plan& plan, int ranks,
                                        std::size_t messages) {
@@ -248,14 +249,14 @@ struct ValidateOrder : TrainOrder {
                                {"checkpoint (rank 0)", checkpoint}}));
 }
 
-/// What an epoch's attack is: "eps 8/255; 10 passes forward and back per image".
+/// Attack of an epoch: "eps 8/255; 10 passes forward and back per image".
 [[nodiscard]] std::string attack_text(const TrainOptions& options, const EpochAttack& one) {
   return (one.eps > 0 ? ball_text(norm_from(options.norm), one.eps) + "; " : "") +
          std::to_string(one.attack->gradients_of_run()) + " passes forward and back per image";
 }
 
 /// A line for each epoch from which on the attack is another one.
-[[nodiscard]] std::string attacks_text(const TrainOptions& options, const Method& method) {
+[[nodiscard]] std::string attacks_text(const TrainOptions& options, const StepMethod& method) {
   std::string text;
   for (const EpochAttack& one : method.attacks.all())
     text += (one.from > 0 ? "\n  from epoch " + std::to_string(one.from) + "   " : "") + attack_text(options, one);
@@ -353,7 +354,7 @@ std::optional<ValidateOrder> parse_validation(CommandLine& line) {
     own.add(
         "--bench", &ValidateOrder::bench,
         "bench.json that bench has left in its --out: whether images are read as fast as its step takes them; none: "
-        "not told",
+        "not reported",
         kPath);
     return own;
   }();

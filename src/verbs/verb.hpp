@@ -12,25 +12,25 @@ namespace dat {
 
 /// A command line that has been read: what is to be done.
 struct Command {
-  std::string verb;                               ///< of the row, or "version" or "print"
+  std::string verb;                               ///< word of the row, or "version" or "print"
   std::function<int(int argc, char** argv)> run;  ///< returns the exit code. Error
   std::string text{};                             ///< print: what is printed
   std::vector<std::string> warnings{};            ///< about the command line
 };
 
-/// How a verb works in a launch of several processes.
+/// Behaviour of a verb in a launch of several processes.
 enum class Launch : std::uint8_t {
   alone,    ///< each process for itself, wherever it is started
-  together  ///< all of them with one command line, whose mistakes the first one tells
+  together  ///< all of them with one command line, whose mistakes the first one reports
 };
 
 /// A row of the table of verbs. A verb is a file of this folder, with its options, what reads them and what it does,
 /// and a line of verbs.def.
 struct Verb {
   std::string name;     ///< "eval", "data convert"
-  std::string summary;  ///< for the first screen
+  std::string summary;  ///< text for the first screen
   std::function<Command(const std::vector<std::string>& words)>
-      parse;  ///< reads what stands behind the name. Error(usage)
+      parse;  ///< reads what stands after the name. Error(usage)
   Launch launch = Launch::alone;
 };
 

@@ -5,7 +5,7 @@
 #include "dat/error.hpp"
 #include "dat/provenance.hpp"
 #include "options/help.hpp"
-#include "options/hints.hpp"
+#include "options/values/hints.hpp"
 #include "verbs/help.hpp"
 #include "verbs/ranks.hpp"
 

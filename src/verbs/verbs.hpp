@@ -10,10 +10,10 @@ namespace dat {
 /// All of them, in the order of the help.
 [[nodiscard]] const std::vector<Verb>& verbs();
 
-/// Whether the command line is one of `train`, as far as its first word says.
+/// Returns whether the command line is one of `train`, as far as its first word says.
 [[nodiscard]] bool trains(int argc, const char* const* argv);
-/// Whether this process says itself what is wrong with its command line. Where ranks work together the first one does,
-/// and so it does of a line that no verb knows.
+/// Returns whether this process reports errors of its command line itself. Where ranks work together the first one
+/// does, and also for a line that no verb knows.
 [[nodiscard]] bool speaks(int argc, const char* const* argv);
 
 /// Reads the command line, the file that --config names and the recipe that --recipe names; what comes first here wins.

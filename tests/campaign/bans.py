@@ -120,7 +120,7 @@ def run(number, program_folder):
     liars, cheats, begins, every = plan(number)
     shutil.rmtree(program_folder, ignore_errors=True)
     ended = common.run("train", "--out", program_folder, *RUN, "--seed", number, "--attackers", ",".join(map(str, liars)), "--cheat",
-                       ",".join(cheats), "--cheat-from", ",".join(map(str, begins)), "--cheat-every", every, ranks=RANKS)
+                       ",".join(f"{cheat}@{begin}/{every}" for cheat, begin in zip(cheats, begins)), ranks=RANKS)
     if ended.code != 0:
         return {"run": number, "wrong": [f"code {ended.code}: {ended.text[-500:]}"]}
     bans = [(row["rank"], row["step"], row["rule"]) for row in common.rows(program_folder, "ban")]

@@ -64,7 +64,7 @@ def random_calibration(draw):
                         "backward": passes * (backward * (1 + 1e-12) + draw.random() / 100), "select": 0.001,
                         "update": draw.random() / 100},
             "attack_iterations": draw.randint(0, 10), "backward_passes": passes,
-            "statistics_bytes": draw.choice([0, 76800]), "layers": layers,
+            "step_message_bytes": draw.choice([0, 76800]), "layers": layers,
             "codecs": [codec("float32", "sum", True, 4), codec("bytes", "gather", False, 1),
                        codec("both", "two_sided", False, 1), codec("rounds", "sum", False, 0.1, 2)],
             "network": network}

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What a newcomer mistypes, and what the program says: mistakes.py PROGRAM [--table OLD_PROGRAM]
+"""What a newcomer mistypes, and what the program says: mistakes.py PROGRAM
 
 Types every command of mistakes.txt in a folder with a data file, a run and some files that are none, and looks at the exit code,
-at the words of the message, and whether it is one line. --table prints, for each, what OLD_PROGRAM says and what PROGRAM says.
+at the words of the message, and whether it is one line.
 """
 
 import os
@@ -50,7 +50,6 @@ def furnish(program):
     pathlib.Path("typo.toml").write_text("lr = 0.1\nepoch = 3\n")
     pathlib.Path("section.toml").write_text("[train]\nlr = 0.1\n")
     pathlib.Path("bare.toml").write_text("network = resnet18\n")
-    pathlib.Path("both.toml").write_text('selector = "all"\nbudget = 9\n')
     with open("set.h5", "rb") as whole:
         pathlib.Path("cut.h5").write_bytes(whole.read()[:-1])
 
@@ -73,14 +72,6 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         furnish(program)
-        if len(sys.argv) == 4 and sys.argv[2] == "--table":
-            for number, (code, command, _) in enumerate(rows(), 1):
-                print(f"{number}. {command}")
-                for name, one in ("before", os.path.abspath(sys.argv[3])), ("after", program):
-                    found, message = typed(one, command)
-                    print(f"   {name:<7}{found}  {message or '(no message)'}")
-            os.chdir("/")
-            return
         failures = [(command, wrong) for code, command, pattern in rows() if (wrong := problem(program, code, command, pattern))]
         for command, wrong in failures:
             print(f"{command}\n    {wrong}: {typed(program, command)}")

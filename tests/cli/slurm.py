@@ -21,6 +21,7 @@ import time
 import unittest
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))
+from drawn import SEED, drawn
 from mpi_environment import MPI_ENVIRONMENT
 
 PROGRAM, ROOT = os.path.abspath(sys.argv.pop(1)), pathlib.Path(sys.argv.pop(1)).resolve()
@@ -453,7 +454,7 @@ class Studies(unittest.TestCase):
         return tasks, (folder / "submitted").read_text().splitlines()
 
     def test_every_task_is_submitted_once_with_options_that_the_program_takes(self):
-        for study in ("one_node", "eight_nodes", "budgets", "p_min", "nodes", "dropout", "strong", "weak"):
+        for study in drawn(("one_node", "eight_nodes", "budgets", "p_min", "nodes", "dropout", "strong", "weak"), 2):
             for small in ([], ["--small"]):
                 with self.subTest(study=study, small=small), tempfile.TemporaryDirectory() as folder:
                     tasks, submitted = self.submit(pathlib.Path(folder), study, *small)  # refuses wrong options itself
@@ -517,4 +518,5 @@ class Studies(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    print(f"DAT_SEED={SEED}", file=sys.stderr)
     unittest.main(verbosity=2)

@@ -175,18 +175,19 @@ TEST_CASE("A steady training step waits once, allocates nothing, and replays wha
   options.epochs = 5;
   options.attack_steps = 3;
   options.device = "cuda";
-  options.limit_test = 16;
+  options.limit_test = 4;
   options.lambda = twice ? 1 : 0;
   options.attack_stop = stop;
-  options.micro_batch = halves ? 8 : 16;
-  options.limit_train = parts ? 40 : 0;  // 40: every third batch is a half one
+  options.batch = 8;
+  options.micro_batch = halves ? 4 : 8;
+  options.limit_train = parts ? 20 : 80;  // 20: every third batch is a half one
   const std::string precision = f16 ? "f16" : "f32", resident = f16 ? "off" : "auto", selector = f16 ? "all" : "exp3";
   options.attack_precision = precision;
   options.resident = resident;
   options.selector = selector;
   options.bias_correction = selector == "all";
   options.clip_norm = selector == "all" ? 0.5 : 0;
-  options.mask = selector == "exp3" && options.micro_batch == 8 ? "per_worker" : "shared";
+  options.mask = selector == "exp3" && halves ? "per_worker" : "shared";
   const auto world = Communicator::single();
   Trainer trainer(*world, options);
   trainer.start();

@@ -196,19 +196,29 @@ TEST_CASE("A damaged file of choices is ignored with a word, and written anew", 
   const TemporaryFolder folder;
   const std::string file = folder / "plans";
   (void)plan(file);
-  const std::string good = read_bytes(file);
+  const std::string good = read_bytes(file), words = "3x3, 16 to 32 channels",
+                    machine = good.substr(0, good.find('\t'));
   std::string changed = good;
   changed[good.find("engine ") + 7] ^= 1;
   for (const std::string& bad :
        {std::string(), good.substr(0, good.size() / 2), good.substr(0, good.size() - 1), changed, good + good,
         std::string("no choices\n"), std::string(5U << 20U, 'x'), std::string(300, '\0')}) {
     write_bytes(file, bad);
-    const Planned next = plan(file);
     INFO(bad.substr(0, 100));
-    CHECK(next.remark.find("is ignored and written anew") != std::string::npos);
-    CHECK(next.asked == 3);
-    CHECK(plan(file).asked == 0);
+    PlanCache cache(file, machine, true);
+    CHECK(!cache.find(words));
+    cache.keep(words, {"plan", 0.5});
+    cache.write();
+    CHECK(cache.remark().find("is ignored and written anew") != std::string::npos);
+    PlanCache anew(file, machine, false);
+    CHECK(anew.find(words));
+    CHECK(anew.remark().empty());
   }
+  write_bytes(file, changed);
+  const Planned next = plan(file);
+  CHECK(next.remark.find("is ignored and written anew") != std::string::npos);
+  CHECK(next.asked == 3);
+  CHECK(plan(file).asked == 0);
   // One that cannot be written costs trials and nothing else.
   std::filesystem::remove(file);
   std::filesystem::create_directory(file);

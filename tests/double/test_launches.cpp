@@ -63,12 +63,13 @@ struct Queued {
   TrainOptions options = small_run();
   options.device = "cuda";
   options.network = "resnet18";
-  options.batch = options.micro_batch = 4;
-  options.limit_train = options.limit_test = 16;
+  options.batch = options.micro_batch = 2;
+  options.train_size = 8;
+  options.limit_train = options.limit_test = 8;
   options.epochs = 2;
   options.attack = attack;
   options.attack_bn = attack == "fgsm" ? "train" : "eval";
-  options.attack_steps = 10;
+  options.attack_steps = 2;
   options.lambda = 0;
   options.selector = "all";
   options.optimizer = "sgd";
@@ -124,8 +125,8 @@ TEST_CASE("A step queues few launches and calls, for graphs of all its kernels",
   // Additions are parts of norms and convolutions.
   CHECK(!fgsm.work.contains("Add"));
   const Queued pgd = queued_in_step("pgd", of_resnet18("pgd"));
-  CHECK(pgd.graphs == 11);
-  CHECK(pgd.all() <= 51);
+  CHECK(pgd.graphs == 3);
+  CHECK(pgd.all() <= 43);
   CHECK(!pgd.work.contains("Add"));
   CHECK(pgd.work.at("FoldAllWeights") == 2);  // of each program
   CHECK(!pgd.work.contains("FoldWeights"));
@@ -194,7 +195,7 @@ TEST_CASE("Recorded passes have the bits of called ones", "[double]") {
   options.width = 20;
   options.batch = options.micro_batch = 5;
   options.limit_train = 13;  // the last batch of an epoch has images of the next
-  options.limit_test = 16;
+  options.limit_test = 4;
   options.epochs = 2;
   options.selector = "all";
   options.attack_bn = "train";
@@ -209,10 +210,7 @@ TEST_CASE("Recorded passes have the bits of called ones", "[double]") {
   if (form == "trades" || form == "epochs") options.attack_bn = "eval";
   options.lambda = form == "clean" ? 0.5 : 0;
   options.label_smoothing = form == "clean" ? 0.1 : 0;
-  if (form == "warm") {
-    options.warm_start = 3;
-    options.attack_reuse = true;
-  }
+  if (form == "warm") options.warm_start = 3;
   if (form == "sizes") options.train_size = by_epoch({{8, 0}, {16, 1}});
   if (form == "weights") options.awp_gamma = 0.01;
   if (form == "epochs") {
@@ -226,8 +224,7 @@ TEST_CASE("Recorded passes have the bits of called ones", "[double]") {
     options.average = "ema";
   }
   if (form == "frozen") {
-    options.freeze = "conv1";
-    options.freeze_epochs = 1;
+    options.freeze = test::by_epoch<std::string>({{"conv1", 0}, {"none", 1}});
     options.head_lr = 0.1;
   }
   if (form == "bad") {  // from the second step on
@@ -247,8 +244,9 @@ TEST_CASE("The device leaves out the update of a step that is not finite, which 
   options.device = "cuda";
   options.selector = "all";
   options.epochs = 2;
-  options.limit_train = 64;
-  options.limit_test = 16;
+  options.batch = 8;
+  options.limit_train = 32;
+  options.limit_test = 4;
   options.attack = "fgsm";
   options.attack_bn = "train";
   options.max_bad_steps = 1;
@@ -273,7 +271,7 @@ TEST_CASE("The device leaves out the update of a step that is not finite, which 
   CHECK(trainer.step(false).step == 4);
   CHECK(trainer.skipped() ==
         "in step 4 (epoch 1) the gradient of linear.bias is not finite after the sum over the ranks (rank 0)");
-  CHECK(trainer.setbacks().in_a_row == 1);
+  CHECK(trainer.skipped_steps().in_a_row == 1);
   CHECK(numbers_of(trainer.capture()) == before);
   (void)trainer.step(false);
   CHECK(trainer.skipped().empty());

@@ -10,6 +10,7 @@
 #include <cuda_runtime_api.h>
 
 #include "dat/error.hpp"
+#include "errors.hpp"
 #include "small_run.hpp"
 #include "train/trainer.hpp"
 
@@ -84,7 +85,7 @@ TEST_CASE("An overflow in the attack alone halves the loss scale and skips the s
   CHECK(straight.trainer.skipped() == "in step 1 (epoch 1) an attacked image is not finite (rank 0)");
   CHECK(straight.trainer.overflowed_to() == 512);
   CHECK(straight.trainer.weights_hash() == before);
-  CHECK(straight.trainer.setbacks().in_a_row == 0);
+  CHECK(straight.trainer.skipped_steps().in_a_row == 0);
   CHECK(straight.scale() == Numbers{512, 0});
   Training resumed(options, straight.trainer.capture());
   resumed.trainer.start();
@@ -125,17 +126,12 @@ TEST_CASE("Good steps double the loss scale up to its end, and at 1 it is not to
   one.step_at(kFarTooLarge);
   CHECK(one.trainer.overflowed_to() == 1);
   CHECK(one.scale() == Numbers{1, 0});
-  CHECK(one.trainer.setbacks().in_a_row == 0);
+  CHECK(one.trainer.skipped_steps().in_a_row == 0);
   one.step_at(kFarTooLarge);
   CHECK(one.trainer.overflowed_to() == 0);
-  CHECK(one.trainer.setbacks().in_a_row == 1);
+  CHECK(one.trainer.skipped_steps().in_a_row == 1);
   const std::string before = one.trainer.weights_hash();
-  ExitCode code = ExitCode::done;
-  try {
-    one.step_at(kFarTooLarge);
-  } catch (const Error& error) {
-    code = error.code();
-  }
+  const ExitCode code = code_of([&] { one.step_at(kFarTooLarge); });
   CHECK(code == ExitCode::numerical);
   CHECK(one.trainer.weights_hash() == before);
 }
@@ -151,7 +147,7 @@ TEST_CASE("A rollback has the loss scale of its checkpoint, and a damaged one is
   (void)before.trainer.step(false);
   CHECK(before.scale() == Numbers{128, 0});
   Training back(options, good);
-  back.trainer.set_back(before.trainer.setbacks(), 0.5);
+  back.trainer.set_back(before.trainer.skipped_steps(), 0.5);
   CHECK(back.scale() == Numbers{256, 12});
   CHECK(Training(options,
                  [&] {

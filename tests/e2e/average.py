@@ -14,19 +14,12 @@ SET = {"train": 144, "test": 50, "size": 16, "classes": 4}
 RUN = ["--data", "set.h5", "--network", "small_cnn", "--width", 16, "--threads", 1, "--attack-steps", 2, "--eval", "pgd2",
        "--eval-every", 1, "--warmup-epochs", 1, "--epochs", 2, "--holdout", 16, "--lr", 0.05, "--checkpoint-every", 4]
 STEPS = 24
-SWA = ["--average", "swa", "--average-from", 1]
-EMA = ["--average", "ema", "--average-decay", 0.8, "--average-bn", "ema"]
+SWA = ["--average", "none,swa@1"]
+EMA = ["--average", "ema:decay=0.8:bn=ema"]
 
 
-def options(*others, ranks=2):
-    """RUN with other options in their places."""
-    found = {}
-    for word in map(str, [*RUN, "--batch", 16 // ranks, *others]):
-        if word.startswith("--"):
-            found[name := word] = []
-        else:
-            found[name].append(word)
-    return [word for name, values in found.items() for word in (name, *values)]
+def options(*others, ranks=1):
+    return common.merged(*RUN, "--batch", 16 // ranks, *others)
 
 
 class Runs(common.TestCase):
@@ -34,10 +27,10 @@ class Runs(common.TestCase):
         super().setUp()
         common.synthetic("set.h5", **SET)
 
-    def go(self, folder, *others, ranks=2):
+    def go(self, folder, *others, ranks=1):
         self.train(folder, *options(*others, ranks=ranks), ranks=ranks)
 
-    def launch(self, folder, *others, ranks=2):
+    def launch(self, folder, *others, ranks=1):
         return common.Running(["train", "--out", folder, *options(*others, ranks=ranks)], ranks)
 
     def evaluate(self, path, *arguments):
@@ -52,36 +45,19 @@ class Runs(common.TestCase):
 
 
 class Averages(Runs):
-    def test_a_run_goes_on_with_equal_bits(self):
-        for name, average in ("swa", SWA), ("ema", EMA):
-            with self.subTest(name):
-                self.go(name, *average)
-                running = self.launch(name + "-parts", *average)
-                try:
-                    self.assertTrue(running.wait_for(lambda: common.steps_written(name + "-parts") >= 10))
-                finally:
-                    running.end()
-                for others in ["--max-steps", 19], []:  # then stopped in an epoch, then to the end
-                    self.go(name + "-parts", *average, *others)
-                self.assert_same(common.state(name + "-parts"), common.state(name))
-                self.assert_same(common.history(name + "-parts"), common.history(name))
-
-    def test_the_raw_weights_are_those_of_a_run_without(self):
-        self.go("plain")
-        for name, average in ("swa", SWA), ("ema", EMA):
-            self.go(name, *average)
-            plain, averaged = common.state("plain"), common.state(name)
-            self.assert_same({key: averaged[key] for key in plain if key != "state/best"},
-                             {key: plain[key] for key in plain if key != "state/best"})
-            for split in "test", "holdout":
-                for row, other in zip(self.of("plain", split, "raw"), self.of(name, split, "raw"), strict=True):
-                    self.assertEqual({**row, "wall_time": 0}, {**other, "wall_time": 0})
-                self.assertEqual([row["step"] for row in self.of(name, split, "average")], [8, 16, 24])
-
     def test_an_evaluation_is_that_of_a_checkpoint_with_these_weights(self):
-        for name, average in ("swa", SWA), ("ema", EMA), ("raw", ["--average", "ema", "--average-decay", 0.8, "--average-bn", "raw"]):
+        """And the raw weights are those of a run without."""
+        self.go("plain", ranks=2)
+        for name, average in ("swa", SWA), ("ema", EMA), ("raw", ["--average", "ema:decay=0.8:bn=raw"]):
             with self.subTest(name):
-                self.go(name, *average)
+                self.go(name, *average, ranks=2)
+                plain, averaged = common.state("plain"), common.state(name)
+                self.assert_same({key: averaged[key] for key in plain if key != "state/best"},
+                                 {key: plain[key] for key in plain if key != "state/best"})
+                for split in "test", "holdout":
+                    for row, other in zip(self.of("plain", split, "raw"), self.of(name, split, "raw"), strict=True):
+                        self.assertEqual({**row, "wall_time": 0}, {**other, "wall_time": 0})
+                    self.assertEqual([row["step"] for row in self.of(name, split, "average")], [8, 16, 24])
                 told, ended = self.evaluate(name)
                 self.assertIn(" test images, averaged weights\n", ended.text)
                 last = self.of(name, "test", "average")[-1]
@@ -102,12 +78,11 @@ class Averages(Runs):
                 self.assertEqual(told["per_image"], other["per_image"])
                 raw, _ = self.evaluate(name, "--weights", "raw")
                 self.assertNotEqual(raw["per_image"], other["per_image"])
-        self.go("plain", "--max-steps", 4)
         self.assertEqual(self.evaluate("plain")[0]["weights"], "raw")
         self.refuse(4, "trained without --average", "eval", "--checkpoint", "plain", "--weights", "average")
 
     def test_a_checkpoint_in_haste_has_no_rebuilt_statistics(self):
-        running = self.launch("run", "--epochs", 400, "--average", "ema", "--average-bn", "rebuild", ranks=1)
+        running = self.launch("run", "--epochs", 400, "--average", "ema:bn=rebuild")
         try:
             self.assertTrue(running.wait_for(lambda: common.steps_written("run") >= 9))
             common.kill(running.ranks()[0], signal.SIGUSR1)
@@ -144,7 +119,7 @@ class Averages(Runs):
 
     def test_averaged_statistics_may_begin_in_a_run_that_goes_on(self):
         """From the running statistics that it went on from: kept by (1 + n)/(10 + n), at most tau, at the n-th step."""
-        self.go("first", *EMA[:-1], "raw", "--max-steps", 4)
+        self.go("first", "--average", "ema:decay=0.8:bn=raw", "--max-steps", 4)
         self.go("second", *EMA, "--resume", "first", "--max-steps", 5)
         first, second = common.state("first"), common.state("second")
         for name in "bn1.running_mean", "bn3.running_var":

@@ -14,12 +14,12 @@ import h5py
 KILLS = int(os.environ.get("DAT_KILLS", "6"))
 OPTIONS = ["--data", "set.h5", "--network", "small_cnn", "--width", 16, "--threads", 1, "--attack-steps", 2, "--optimizer",
            "sgd", "--lr", 1, "--warmup-epochs", 0, "--epochs", 9, "--holdout", 64, "--eval", "pgd2", "--eval-every", 1,
-           "--checkpoint-every", 10, "--overfitting-margin", 0.02, "--batch", 4]
+           "--checkpoint-every", 10, "--batch", 4]
 # Learns steadily, so that evaluations become better between two checkpoints.
 STEADY = [*OPTIONS[:OPTIONS.index("--lr")], "--lr", 0.02, "--warmup-epochs", 0, "--epochs", 20, "--holdout", 64, "--eval",
-          "pgd2", "--eval-every", 1, "--checkpoint-every", 50, "--overfitting-margin", 0.1, "--batch", 4]
+          "pgd2", "--eval-every", 1, "--checkpoint-every", 50, "--batch", 4]
 SHORT, LONG = ([epochs if word == 9 else word for word in OPTIONS] for epochs in (4, 100000))
-ROLLBACK = ["--on-overfitting", "rollback", "--rollback-lr", 0.5, "--max-rollbacks", 3]
+ROLLBACK = ["--on-overfitting", "rollback", "--on-bad-steps", "rollback:lr=0.5:times=3"]
 
 
 def record(path):

@@ -1,6 +1,7 @@
 """What the end-to-end tests share: running the program, watching it, reading what it leaves behind.
 
-Each test file is a program of its own: `python3 tests/e2e/FILE.py PATH/TO/dat_hpc [--part K/N] [unittest arguments]`.
+Each test file is a program of its own: `python3 tests/e2e/FILE.py PATH/TO/dat_hpc [--part K/N] [unittest arguments]`. By day a part
+of some tables is drawn, by DAT_SEED or else by the date; DAT_NIGHT takes the whole (tests/nightly.sh).
 """
 
 import hashlib
@@ -19,16 +20,22 @@ import h5py
 import numpy as np
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from drawn import NIGHT, SEED, drawn
 from mpi_environment import MPI_ENVIRONMENT, own_session
 
 PROGRAM = os.path.abspath(sys.argv.pop(1))
 LIMIT_S = 300  # no run takes a tenth of it, on a machine that is not very busy: one that does hangs
 
-NIGHT = "DAT_NIGHT" in os.environ  # tests/nightly.sh
 at_night = unittest.skipUnless(NIGHT, "at night")
 
 for name, value in MPI_ENVIRONMENT.items():
     os.environ.setdefault(name, value)
+
+
+def beside(program):
+    """A program of the tests of the same build, in whose folder this one is or has that of the tests."""
+    folder = os.path.dirname(PROGRAM)
+    return os.path.join(folder, program) if os.path.basename(folder) == "tests" else os.path.join(folder, "tests", program)
 
 
 class Ended:
@@ -53,16 +60,19 @@ def exit_code(code, text):
 
 
 class Running:
-    """The program under way, alone (ranks = 0) or under mpirun."""
+    """The program under way, alone or, from two ranks on, under mpirun."""
 
     def __init__(self, arguments, ranks, environment=None):
         self.output = tempfile.NamedTemporaryFile(prefix="output-", dir=".", delete=False)
-        launcher = ["mpirun", "-np", str(ranks)] if ranks else []
+        launcher = ["mpirun", "-np", str(ranks)] if ranks > 1 else []
+        settings = [str(a) for a in arguments if str(a).startswith("DAT_")]  # those of developers stand in the environment
+        arguments = [a for a in arguments if str(a) not in settings]
         self.process = subprocess.Popen(launcher + [PROGRAM] + [str(a) for a in arguments], stdin=subprocess.DEVNULL,
                                         stdout=self.output, stderr=subprocess.STDOUT, start_new_session=True,
-                                        env=os.environ | own_session() | (environment or {}) if ranks else None)
+                                        env=os.environ | (own_session() if launcher else {}) | (environment or {}) |
+                                        dict(setting.split("=", 1) for setting in settings))
         self.output.close()
-        self.launched = ranks > 0
+        self.launched = ranks > 1
         self.seen = set()
 
     def ranks(self):
@@ -126,8 +136,11 @@ class Running:
 
 
 def stopped(pid):
-    with open(f"/proc/{pid}/stat") as file:
-        return file.read().rsplit(")", 1)[1].split()[0] == "T"
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] == "T"
+    except OSError:
+        return False
 
 
 def faults(kind, number, first=1, count=10**6):
@@ -138,6 +151,16 @@ def faults(kind, number, first=1, count=10**6):
         source = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support", "faults.c")
         subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
     return {"LD_PRELOAD": library, "DAT_FAULTS": f"{kind}:{number}:{first}:{count}"}
+
+
+def waits_for(pid, number):
+    """Whether the signal has been sent to a process that stands, and has not been taken yet."""
+    try:
+        with open(f"/proc/{pid}/status") as file:
+            pending = re.search(r"^ShdPnd:\s*([0-9a-f]+)$", file.read(), re.MULTILINE)
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return pending is not None and bool(int(pending[1], 16) >> (number - 1) & 1)
 
 
 def kill(pid, number):
@@ -158,6 +181,11 @@ def alive(pid):
 
 def run(*arguments, ranks=0, limit=LIMIT_S, environment=None):
     return Running(arguments, ranks, environment=environment).wait(limit)
+
+
+def validate(*arguments, ranks):
+    """What so many ranks would do, by one process, which no launcher has started."""
+    return run("validate", *arguments, environment={"OMPI_COMM_WORLD_SIZE": str(ranks)})
 
 
 # mpirun waits a second or two for ranks that end by themselves when it has asked them to. Where one has refused to start, the
@@ -216,6 +244,21 @@ def history(folder):
             if not name.startswith("ranks/") and not name.split("/")[-1].startswith(("t_", "wall_time"))}
 
 
+def attributes(folder):
+    """Numbers and texts of the newest checkpoint, but those about where it was made."""
+    with h5py.File(checkpoints(folder)[-1], "r") as file:
+        found = {name: file["state"].attrs[name] for name in file["state"].attrs}
+    for name in "ranks", "threads", "metrics_bytes", "best_bytes":
+        found.pop(name, None)
+    return {name: np.asarray(value) for name, value in found.items() if not isinstance(value, (str, bytes))}
+
+
+def figures(folder):
+    """All that the record tells of steps, evaluations, setbacks and bans, but times, bytes and what is simulated."""
+    return [{name: value for name, value in row.items() if not name.startswith(("t_", "bytes_", "wall_time", "seconds", "distance"))}
+            for row in rows(folder) if row["kind"] in ("step", "evaluation", "setback", "ban")]
+
+
 def weights(folder, part="param/"):
     """All arrays of a part of a run's newest checkpoint, end to end."""
     arrays = state(folder)
@@ -240,7 +283,7 @@ class TestCase(unittest.TestCase):
         os.environ["XDG_CACHE_HOME"] = os.path.join(self.folder, "cache")
         os.environ.update(own_session())
 
-    def train(self, folder, *arguments, ranks=1):
+    def train(self, folder, *arguments, ranks=0):
         """A whole run, that must succeed."""
         ended = run("train", "--out", folder, *arguments, ranks=ranks)
         self.assertEqual(ended.code, 0, ended.text)
@@ -260,6 +303,17 @@ class TestCase(unittest.TestCase):
         self.assertEqual(len(ended.errors), 1, ended.text)
         self.assertRegex(ended.errors[0], pattern)
         return ended
+
+    def assert_equal_runs(self, folder, reference):
+        """What may depend neither on the ranks of a run nor on where it was interrupted; figures of generators, the reference has none."""
+        self.assert_same(state(folder), state(reference))
+        self.assert_same(attributes(folder), attributes(reference))
+        found, wanted = history(folder), history(reference)
+        wanted = {name: values for name, values in wanted.items() if not name.split("/")[-1].startswith("bytes_")}
+        self.assert_same({name: found[name] for name in wanted}, wanted)
+        known = {name for row in rows(reference, "step") for name in row}
+        self.assertEqual([{name: value for name, value in row.items() if name in known or row["kind"] != "step"}
+                          for row in figures(folder)], figures(reference))
 
     def assert_same(self, one, other):
         """Two dictionaries of arrays, bit for bit. NaN equals NaN."""
@@ -292,6 +346,17 @@ def write_safetensors(path, tensors, metadata=None, low_byte=None):
         file.write(len(text).to_bytes(8, "little") + text + data)
 
 
+def merged(*words):
+    """Options and their values, of which the last ones of a name count."""
+    found = {}
+    for word in words:
+        if str(word).startswith("--"):
+            found[name := word] = []
+        else:
+            found[name].append(word)
+    return [word for name, values in found.items() for word in (name, *values)]
+
+
 def synthetic(path, **options):
     ended = run("data", "synthetic", path, *[f"--{name}={value}" for name, value in options.items()])
     assert ended.code == 0, ended.text
@@ -314,15 +379,15 @@ class Part(unittest.TestLoader):
 
 
 class Timed(unittest.TextTestResult):
-    """Says what each test takes, too."""
+    """Says what each test takes, too: time, and the processor's time of this and of all that it has waited for."""
 
     def startTest(self, test):
-        self.begin = time.monotonic()
+        self.begin = time.monotonic(), sum(os.times()[:4])
         super().startTest(test)
 
     def stopTest(self, test):
         super().stopTest(test)
-        self.stream.writeln(f"  {time.monotonic() - self.begin:.1f} s")
+        self.stream.writeln(f"  {time.monotonic() - self.begin[0]:.1f} s, {sum(os.times()[:4]) - self.begin[1]:.1f} s of processor time")
 
 
 def main():
@@ -331,4 +396,5 @@ def main():
         at = sys.argv.index("--part")
         part = sys.argv[at + 1]
         del sys.argv[at : at + 2]
+    print(f"DAT_SEED={SEED}", file=sys.stderr)
     unittest.main(testRunner=unittest.TextTestRunner(verbosity=2, resultclass=Timed), testLoader=Part(part))

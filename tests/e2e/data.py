@@ -19,7 +19,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../
 import extra_set  # noqa: E402
 
 TRAIN = ["--network", "small_cnn", "--width", 16, "--threads", 1, "--batch", 8, "--warmup-epochs", 0, "--epochs", 1,
-         "--attack-steps", 1, "--eval-every", 0, "--eval-attack-steps", 1]
+         "--attack-steps", 1, "--eval-every", 0, "--eval", "pgd1"]
 
 
 def images(seed, count, size, classes):
@@ -262,8 +262,8 @@ class ManyClasses(common.TestCase):
         self.train("run", *TRAIN, "--data", "set.h5", "--epochs", 2, ranks=ranks)  # goes on
         self.assertEqual(common.state("run")["param/linear.weight"].shape[0], classes)
         for arguments in (["export", "run", "--out", "run.safetensors"], ["import", "run.safetensors", "--out", "again.h5"],
-                          ["eval", "--checkpoint", "run", "--threads", 1, "--attack-steps", 1, "--out", "eval"],
-                          ["eval", "--checkpoint", "again.h5", "--data", "set.h5", "--threads", 1, "--attack-steps", 1,
+                          ["eval", "--checkpoint", "run", "--threads", 1, "--eval", "pgd1", "--out", "eval"],
+                          ["eval", "--checkpoint", "again.h5", "--data", "set.h5", "--threads", 1, "--eval", "pgd1",
                            "--out", "other"],
                           *common.NIGHT * [["plot", "eval"], ["export", "run", "--out", "run.onnx"]]):
             ended = common.run(*arguments)
@@ -302,7 +302,7 @@ class Grey(common.TestCase):
             with self.subTest(network):
                 self.train(network[0], "--network", *network, *TRAIN[2:], "--data", "set.h5", ranks=ranks)
                 last = common.rows(network[0], "evaluation")[-1]
-                ended = common.run("eval", "--checkpoint", network[0], "--threads", 1, "--attack-steps", 1)
+                ended = common.run("eval", "--checkpoint", network[0], "--threads", 1, "--eval", "pgd1")
                 found = [float(word) for word in re.findall(r"(?:accuracy|loss) (\d\S+)", ended.text)]
                 # Shown with 4 digits; accuracies are counts of 20.
                 for name, value in zip(("clean_acc", "clean_loss", "adv_acc", "adv_loss"), found, strict=True):
@@ -413,14 +413,7 @@ class Balanced(common.TestCase):
         self.assertEqual(common.run("data", "convert", "extra.npz", "extra.h5").code, 0)
 
     def options(self, *more):
-        """TRAIN and the mix, with other options in their places."""
-        found = {}
-        for word in [*TRAIN, "--data", "labelled.h5", "extra.h5", "--mix", "balanced:0.5", *more]:
-            if str(word).startswith("--"):
-                found[name := word] = []
-            else:
-                found[name].append(word)
-        return [word for name, values in found.items() for word in (name, *values)]
+        return common.merged(*TRAIN, "--data", "labelled.h5", "extra.h5", "--mix", "balanced:0.5", *more)
 
     def test_an_epoch_is_one_pass_over_the_labelled_set(self):
         ended = self.train("run", *self.options("--epochs", 2))

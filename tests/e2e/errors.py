@@ -9,7 +9,7 @@ import numpy as np
 import common
 
 TRAIN = ["--network", "small_cnn", "--width", 16, "--threads", 1, "--attack-steps", 1, "--eval-every", 0,
-         "--eval-attack-steps", 1]
+         "--eval", "pgd1"]
 
 
 class Refused(common.TestCase):
@@ -77,7 +77,7 @@ class Refused(common.TestCase):
             self.on_any_ranks(9, out, "--out", out, several=[0, 2] if out == "file" else [0])
 
     def test_options_that_do_not_fit_together(self):
-        self.on_any_ranks(2, "budget 1 .*p_min 0.2 times 11 layers", "--out", "run", "--budget", 1, "--p-min", 0.2)
+        self.on_any_ranks(2, "budget 1 .*p_min 0.2 times 11 layers", "--out", "run", "--budget", 1, "--selector", "exp3:p_min=0.2")
         self.on_any_ranks(2, "budget 12 .*11 layers", "--out", "run", "--budget", 12, several=[0])
         self.on_any_ranks(2, "--batch 10 .*--micro-batch 4", "--out", "run", "--batch", 10, "--micro-batch", 4,
                           several=[0])

@@ -9,9 +9,11 @@ import os
 import pathlib
 import re
 import shlex
+import shutil
 import struct
 import subprocess
 import sys
+import tempfile
 
 import h5py
 import numpy as np
@@ -25,7 +27,7 @@ sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../gol
 import reference
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-PROBE = os.environ.get("DAT_PROBE", os.path.join(os.path.dirname(common.PROGRAM), "tests", "dat_probe"))
+PROBE = os.environ.get("DAT_PROBE") or common.beside("dat_probe")
 PACKAGES = os.environ.get("DAT_PYTHON_PACKAGES", os.path.join(HERE, "../../build/python"))
 sys.path.append(PACKAGES)
 
@@ -36,8 +38,9 @@ NETWORKS = {"small_cnn": {"width": 20}, "preact_resnet18": {"width": 16}, "resne
             "dm_wrn_10_2": {"width": 20, "activation": "silu", "normalize": "cifar10"},
             "imagenet_resnet18": {"width": 16, "normalize": "imagenet"}}
 # By day those that have between them all that a network can have.
-ALL = [name for name in NETWORKS if os.environ.get("DAT_NIGHT") or name not in ("resnet18", "wrn_16_4")]
+ALL = [name for name in NETWORKS if common.NIGHT or name not in ("resnet18", "wrn_16_4")]
 SIZE, IMAGES = 16, 12
+MADE = tempfile.TemporaryDirectory()
 WIDTH = ["--width", NETWORKS["small_cnn"]["width"]]
 
 CIFAR10 = [0.4914, 0.4822, 0.4465], [0.2471, 0.2435, 0.2616]
@@ -183,8 +186,12 @@ class Case(common.TestCase):
         return ended.text
 
     def trained(self, network):
-        """The checkpoint of a run of two steps."""
-        self.train(network, *TRAIN, *options_of(network))
+        """The checkpoint of a run of two steps, which is made once."""
+        if not os.path.exists(f"{MADE.name}/{network}"):
+            self.train(network, *TRAIN, *options_of(network))
+            shutil.copytree(network, f"{MADE.name}/{network}")
+        elif not os.path.exists(network):
+            shutil.copytree(f"{MADE.name}/{network}", network)
         return common.checkpoints(network)[-1]
 
     def logits(self, network, checkpoint):
@@ -257,6 +264,7 @@ class Export(Case):
                 self.assertEqual(bits(weights), bits(arrays_of(checkpoint)))
                 self.assertEqual(onnx.metadata["network"], network)
                 np.testing.assert_allclose(onnx(self.images), own, rtol=0, atol=LOGITS)
+                self.check_onnxruntime(network, own)
 
                 # And so is the loss of each image that `eval` tells; both are printed with all their digits.
                 told = self.evaluated(checkpoint)
@@ -271,21 +279,16 @@ class Export(Case):
                 self.assertGreater(sure.sum(), IMAGES // 2)
                 np.testing.assert_array_equal(np.array(told["per_image"]["clean_prediction"])[sure], logits.argmax(1).numpy()[sure])
 
-    def test_onnxruntime_computes_the_program_s_logits(self):
+    def check_onnxruntime(self, network, own):
         try:
             import onnxruntime
         except ImportError:
-            self.skipTest("no onnxruntime: pip install --no-deps --target build/python -r tests/requirements.txt")
-        for network in ALL:
-            with self.subTest(network):
-                checkpoint = self.trained(network)
-                self.run_well("export", checkpoint, "--format", "onnx", "--out", "model.onnx")
-                session = onnxruntime.InferenceSession("model.onnx", providers=["CPUExecutionProvider"])
-                own = self.logits(network, checkpoint)
-                for count in 1, IMAGES:  # the batch is free
-                    (logits,) = session.run(["logits"], {"images": self.images[:count]})
-                    np.testing.assert_allclose(logits, own[:count], rtol=0, atol=LOGITS)
-                self.assertEqual(session.get_modelmeta().custom_metadata_map["network"], network)
+            return print("no onnxruntime: pip install --no-deps --target build/python -r tests/requirements.txt", flush=True)
+        session = onnxruntime.InferenceSession(f"{network}.onnx", providers=["CPUExecutionProvider"])
+        for count in 1, IMAGES:  # the batch is free
+            (logits,) = session.run(["logits"], {"images": self.images[:count]})
+            np.testing.assert_allclose(logits, own[:count], rtol=0, atol=LOGITS)
+        self.assertEqual(session.get_modelmeta().custom_metadata_map["network"], network)
 
     def test_the_package_safetensors_loads_the_folder(self):
         try:
@@ -368,7 +371,7 @@ class Export(Case):
         self.assertFalse(os.path.exists("no"))
 
     def test_averaged_weights_are_taken_where_there_are_any(self):
-        self.train("run", *TRAIN, *options_of("small_cnn"), "--average", "ema", "--average-bn", "ema")
+        self.train("run", *TRAIN, *options_of("small_cnn"), "--average", "ema:bn=ema")
         checkpoint = common.checkpoints("run")[-1]
         raw = arrays_of(checkpoint)
         average = {name.removeprefix("optim/average/"): values for name, values in common.datasets(checkpoint).items()
@@ -459,7 +462,7 @@ class Others(Case):
         theirs.conv1, theirs.bn1 = torch.nn.Conv2d(3, 16, 7, 2, 3, bias=False), torch.nn.BatchNorm2d(16)
         theirs.fc = torch.nn.Linear(128, 5)
         self.there_and_back("imagenet_resnet18", theirs, robustness, "--width", 16, *normalized)
-        if not os.environ.get("DAT_NIGHT"):
+        if not common.NIGHT:
             return
         self.there_and_back("imagenet_resnet18", models.resnet18(num_classes=5), robustness, *normalized)
         with_normalizer = lambda state: {"normalize.mean": numbers[0], "normalize.std": numbers[1],
@@ -516,7 +519,7 @@ class Import(Case):
 
     def test_another_ball_than_the_training_s(self):
         """What its training says of L-infinity alone is no obstacle."""
-        for k, more in enumerate((["--attack", "fgsm", "--start-radius", 2, "--project", "off", "--alpha", "8/255"],
+        for k, more in enumerate((["--attack", "fgsm", "--attack-start", "uniform:radius=2", "--project", "off", "--alpha", "8/255"],
                                   ["--attack-steps", "1,2@1", "--eps", "0.01..0.03@0-2", "--warm-start", 5],
                                   ["--attack-stop", 1], ["--noise", 0.25, "--attack", "none"])):
             self.train(f"run{k}", *TRAIN, *options_of("small_cnn"), *more)

@@ -16,28 +16,40 @@ import h5py
 import numpy as np
 
 import common
-import restart
 
 EVER = 10**6
 
 
-def waits_for(pid, number):
-    """Whether the signal has been sent to a process that stands, and has not been taken yet."""
-    try:
-        with open(f"/proc/{pid}/status") as file:
-            pending = re.search(r"^ShdPnd:\s*([0-9a-f]+)$", file.read(), re.MULTILINE)
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return pending is not None and bool(int(pending[1], 16) >> (number - 1) & 1)
+# Six checkpoints, in epochs of eight steps.
+SET = {"train": 128, "test": 20, "size": 16, "classes": 4}
+TRAIN = ["--data", "set.h5", "--network", "small_cnn", "--width", 16, "--threads", 1, "--attack-steps", 4, "--eval", "pgd4", "--eval-every", 1,
+         "--warmup-epochs", 1, "--epochs", 2, "--resample", 3, "--checkpoint-every", 4]
 
 
-class Files(restart.Restart):
-    def faulty(self, faults, folder, *arguments, ranks=1):
+def options(folder, *arguments, ranks=0):
+    return ["train", *TRAIN, "--batch", 16 // max(ranks, 1), "--out", folder, *arguments]
+
+
+class Files(common.TestCase):
+    def setUp(self):
+        super().setUp()
+        common.synthetic("set.h5", **SET)
+
+    def launch(self, folder, *arguments, ranks=0, environment=None):
+        return common.Running(options(folder, *arguments, ranks=ranks), ranks, environment)
+
+    def go(self, folder, *arguments, ranks=0):
+        ended = self.launch(folder, *arguments, ranks=ranks).wait()
+        self.assertEqual(ended.code, 0, ended.text)
+
+    def finish(self, folder, *arguments):
+        """Goes on with a run, which must end like the straight one."""
+        self.go(folder, *arguments)
+        self.assert_equal_runs(folder, "straight")
+
+    def faulty(self, faults, folder, *arguments, ranks=0):
         """A run that some calls fail in: "PART:CALL", errno, the first of them and how many."""
-        kind, number, first, count = faults
-        with mock.patch.dict(os.environ, common.faults(kind, number, first, count)):
-            running = restart.launch(folder, *arguments, ranks=ranks)
-        return running.wait()
+        return self.launch(folder, *arguments, ranks=ranks, environment=common.faults(*faults)).wait()
 
     def steps_of_checkpoints(self, folder):
         return [int(path[-12:-3]) for path in common.checkpoints(folder)]
@@ -46,81 +58,25 @@ class Files(restart.Restart):
 class Full(Files):
     """No space, no quota, a broken or read-only disk: old checkpoints stay."""
 
-    # The first opening only looks for an older file.
-    KINDS = [("write", errno.ENOSPC, 1), ("write", errno.EDQUOT, 4), ("write", errno.EIO, 2), ("fsync", errno.EIO, 1),
-             ("rename", errno.EROFS, 1), ("open", errno.EROFS, 2)]
-
     def test_the_run_ends_with_code_9(self):
-        self.straight(ranks=1)
-        for call, number, first in self.KINDS if common.NIGHT else self.KINDS[1::2]:
-            with self.subTest(call=call, error=errno.errorcode[number]):
-                shutil.rmtree("run", ignore_errors=True)
-                # The call fails once: there is no second try that would hide it.
-                ended = self.faulty((f"step-000000012.h5:{call}", number, first, 1), "run")
-                self.assertEqual(ended.code, 9, ended.text)
-                self.assertEqual(len(ended.errors), 1, ended.text)
-                self.assertIn("step-000000012.h5", ended.errors[0])
-                if number in (errno.ENOSPC, errno.EDQUOT):
-                    self.assertIn("disk full", ended.errors[0])
-                self.assertEqual(self.steps_of_checkpoints("run"), [4, 8])
-                self.finish("run", ranks=1)
+        """Whatever it was that could not be written; the same command goes on. Checkpoints: interrupted.py."""
+        self.go("straight", "--holdout", 16)
+        for folder, kind in ("best", "best.h5:write"), ("record", "metrics.jsonl:write"), ("results", "results.h5:write"):
+            with self.subTest(kind):
+                ended = self.faulty((kind, errno.ENOSPC, 9 if folder == "record" else 1, EVER), folder, "--holdout", 16)
+                self.assertEqual((ended.code, len(ended.errors)), (9, 1), ended.text)
+                self.assertRegex(ended.errors[0], kind.split(":")[0] + ".*disk full")
+                self.finish(folder, "--holdout", 16)
 
-    def test_the_run_goes_on_where_that_is_asked_for(self):
-        self.straight(ranks=1)
-        for number, extra in enumerate([[], ["--checkpoint-async", "on"]]):
-            folder = f"run{number}"
-            ended = self.faulty(("step-000000012.h5:write", errno.ENOSPC, 1, EVER), folder, "--on-full", "continue",
-                                *extra)
-            self.assertEqual(ended.code, 0, ended.text)
-            self.assertEqual(len(ended.warnings), 1, ended.text)
-            self.assertRegex(ended.warnings[0], "step-000000012.h5: .*disk full; the run goes on")
-            self.assertEqual(self.steps_of_checkpoints(folder), [16, 20, 24])
-            self.assert_same(common.state(folder), common.state("straight"))
-            self.assert_same(common.history(folder), common.history("straight"))
-
-    def test_without_its_last_checkpoint_a_run_has_failed(self):
-        self.straight(ranks=1)
-        for number, extra in enumerate([[], ["--checkpoint-async", "on"]] if common.NIGHT else [["--checkpoint-async", "on"]]):
-            folder = f"run{number}"
-            ended = self.faulty(("step-000000024.h5:write", errno.ENOSPC, 3, EVER), folder, "--on-full", "continue",
-                                *extra)
-            self.assertEqual(ended.code, 9, ended.text)
-            self.assertIn("the last checkpoint is missing", ended.errors[0])
-            self.assertEqual(self.steps_of_checkpoints(folder), [12, 16, 20])
-            self.finish(folder, ranks=1)
-        # Without --on-full continue, the one beside the steps ends the run as soon as the next one is due.
+    def test_a_checkpoint_beside_the_steps_ends_the_run_as_soon_as_the_next_one_is_due(self):
         ended = self.faulty(("step-000000012.h5:write", errno.EIO, 1, EVER), "run", "--checkpoint-async", "on", ranks=2)
         self.assertNotEqual(ended.code, 0, ended.text)
         self.assertEqual(len(ended.errors), 1, ended.text)
         self.assertIn("step-000000012.h5", ended.errors[0])
         self.assertEqual(self.steps_of_checkpoints("run"), [4, 8])
 
-    def test_without_its_best_network_a_run_goes_on(self):
-        """It is no checkpoint of the series: what the run needs to go on is there."""
-        for number, extra in enumerate([[], ["--checkpoint-async", "on"]]):
-            folder = f"run{number}"
-            ended = self.faulty(("best.h5:write", errno.ENOSPC, 1, EVER), folder, "--on-full", "continue", "--holdout", 16,
-                                *extra)
-            self.assertEqual(ended.code, 0, ended.text)
-            self.assertTrue(ended.warnings and all(re.search("best.h5: .*the run goes on with the best network before", line)
-                                                   for line in ended.warnings), ended.text)
-            self.assertNotIn("best.h5", os.listdir(f"{folder}/ckpt"))
-            # None of its checkpoints names one, and the next part chooses one as soon as it can.
-            for path in common.checkpoints(folder):
-                self.assertEqual(common.datasets(path)["state/best"][0], -1)
-        # One that could not be written takes nothing from the next, which the checkpoint of step 15 names.
-        for number, extra in enumerate([[], ["--checkpoint-async", "on"]]):
-            folder = f"once{number}"
-            ended = self.faulty(("best.h5:write", errno.ENOSPC, 1, 1), folder, "--on-full", "continue", "--holdout", 16,
-                                "--checkpoint-every", 100, "--max-steps", 15, *extra)
-            self.assertEqual((ended.code, sum("best.h5" in line for line in ended.warnings)), (0, 1), ended.text)
-            held = [row for row in common.rows(folder, "evaluation") if row["split"] == "holdout"]
-            accuracies = [row["adv_acc"] for row in held]
-            self.assertGreater(accuracies[1], accuracies[0])
-            self.assertEqual(common.state(folder)["state/best"][0], accuracies[1])
-
     def test_an_evaluation_that_cannot_be_written_is_told(self):
-        self.straight(ranks=1)
+        self.go("straight")
         wanted = common.run("eval", "straight", "--eval", "fgsm")
         with mock.patch.dict(os.environ, common.faults("eval.json:rename", errno.EROFS)):
             ended = common.run("eval", "straight", "--eval", "fgsm", "--out", "here")
@@ -128,60 +84,6 @@ class Full(Files):
         final = re.search(r"Final: (.*) time_s", wanted.text)[1]
         self.assertIn(f"Final: {final} ", ended.text)
         self.assertIn("here/eval.json", ended.errors[0])
-
-    def test_records_that_do_not_fit_come_later(self):
-        self.straight(ranks=1)
-        # Steps 6 to 10: the checkpoint of step 8 cannot be written either, as its record has to be before it.
-        ended = self.faulty(("metrics.jsonl:write", errno.ENOSPC, 8, 7), "run", "--on-full", "continue")
-        self.assertEqual(ended.code, 0, ended.text)
-        self.assertTrue(ended.warnings and all("metrics.jsonl" in line for line in ended.warnings), ended.text)
-        self.assert_same(common.state("run"), common.state("straight"))
-        self.assert_same(common.history("run"), common.history("straight"))
-
-
-class Beside(Files):
-    """--checkpoint-async: the same files, and as safe."""
-
-    ASYNC = ["--checkpoint-async", "on"]
-
-    def test_the_same_bits(self):
-        for ranks in 1, 2:
-            shutil.rmtree("straight", ignore_errors=True)
-            options = ["--holdout", 16, "--warm-start", 2]
-            self.go("straight", *options, ranks=ranks)
-            self.go(f"run{ranks}", *options, *self.ASYNC, ranks=ranks)
-            self.assertIn("best.h5", os.listdir("straight/ckpt"))
-            self.assertEqual(self.steps_of_checkpoints(f"run{ranks}"), self.steps_of_checkpoints("straight"))
-            for name in os.listdir("straight/ckpt"):
-                if not name.endswith(".h5"):
-                    continue
-                one, other = (common.datasets(f"{folder}/ckpt/{name}") for folder in ("straight", f"run{ranks}"))
-                del one["state/seconds"], other["state/seconds"]
-                self.assert_same(one, other)
-            self.assert_same(common.history(f"run{ranks}"), common.history("straight"))
-
-    def test_kills_and_stops(self):
-        self.straight()
-        moments = ["while the first checkpoint is written", "in an epoch", "while a later checkpoint is written",
-                   "while the newest one is named", "late"]
-        for number, moment in enumerate(moments if common.NIGHT else moments[2:4]):
-            running = restart.launch(f"killed{number}", *self.ASYNC)
-            try:
-                running.wait_for(lambda: restart.MOMENTS[moment](f"killed{number}"))
-            finally:
-                running.end()
-            self.finish(f"killed{number}", *self.ASYNC)
-        running = restart.launch("stopped", *self.ASYNC)
-        try:
-            running.wait_for(lambda: common.steps_written("stopped") >= 6)
-            common.kill(running.process.pid, signal.SIGUSR1)
-            ended = running.wait()
-        finally:
-            running.end()
-        self.assertEqual(ended.code, 75, ended.text)
-        last = common.rows("stopped", "step")[-1]["step"]
-        self.assertEqual(self.steps_of_checkpoints("stopped")[-1], last)
-        self.finish("stopped", *self.ASYNC)
 
 
 class Starting(Files):
@@ -193,7 +95,7 @@ class Starting(Files):
         """halted: a rank that stands, and goes on once the signal is sent; forwarded: once it has come to it, too."""
         common.kill(pid, number)
         if forwarded:  # the launcher itself may have let it go on, where another rank has ended: then the run has ended
-            running.wait_for(lambda: waits_for(halted, number))
+            running.wait_for(lambda: common.waits_for(halted, number))
         begin = time.monotonic()
         if halted is not None:
             common.kill(halted, signal.SIGCONT)
@@ -205,18 +107,18 @@ class Starting(Files):
 
     def test_reading_and_planning(self):
         """When the data are about to be read, and when all is planned and the folder about to be locked: it stands there."""
-        self.straight(ranks=1)
+        self.go("straight")
         for moment, number in (("set.h5:open", signal.SIGTERM), (".lock:flock", signal.SIGINT), (".lock:flock", signal.SIGUSR1)):
             with self.subTest(moment, number=number.name):
                 with mock.patch.dict(os.environ, common.faults(moment, -1, 1, 1)):
-                    running = common.Running(restart.options("--out", "run", ranks=1), 0)
+                    running = common.Running(options("run"), 0)
                 try:
                     self.assertTrue(running.wait_for(lambda: common.stopped(running.process.pid)), running.text())
                     self.end_by(running, running.process.pid, number, running.process.pid)
                 finally:
                     running.end()
                 self.assertEqual([name for name in common.entries("run") if name != ".lock"], [])
-        self.finish("run", ranks=1)
+        self.finish("run")
 
     def test_of_a_program_that_has_hardly_begun(self):
         """Slurm's warning may come that early. The program first starts itself anew, with a word more in its environment."""
@@ -228,7 +130,7 @@ class Starting(Files):
             with self.subTest(number.name), mock.patch.dict(os.environ):
                 for name in {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & set(os.environ):
                     del os.environ[name]
-                running = common.Running(restart.options("--out", "run", ranks=1), 0)
+                running = common.Running(options("run"), 0)
                 try:
                     running.wait_for(lambda: begun(running.process.pid))
                     self.end_by(running, running.process.pid, number)
@@ -242,17 +144,16 @@ class Starting(Files):
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
             os.kill(os.getpid(), signal.SIGUSR1)
 
-        words = [common.PROGRAM, *map(str, restart.options("--out", "run", ranks=1))]
+        words = [common.PROGRAM, *map(str, options("run"))]
         ended = subprocess.run(words, preexec_fn=send, stderr=subprocess.PIPE, text=True, timeout=60)
         self.assertEqual((ended.returncode, common.entries("run")), (75, []), ended.stderr)
 
     def test_of_several_ranks(self):
         """Rank 0 stands at the folder, the other one waits for it: a mpirun to which a rank is not known yet may hang."""
-        self.straight()
-        for target in 0, 1, "launcher":
+        for target in common.drawn([0, 1, "launcher"], 1):
             with self.subTest(target):
                 with mock.patch.dict(os.environ, common.faults("run/.lock:flock", -1, 1, 1)):
-                    running = restart.launch("run")
+                    running = self.launch("run", ranks=2)
                 try:
                     ranks = {}
 
@@ -264,15 +165,14 @@ class Starting(Files):
                     self.end_by(running, ranks.get(target, running.process.pid), signal.SIGUSR1, ranks[0], target == "launcher")
                 finally:
                     running.end()
-        self.finish("run")
 
     def test_waiting_for_the_folder(self):
-        first = restart.launch("run", "--max-steps", 1)
+        first = self.launch("run", "--max-steps", 1)
         try:
             self.assertTrue(first.wait_for(lambda: common.steps_written("run") == 1))
             for pid in first.ranks().values():
                 common.kill(pid, signal.SIGSTOP)
-            second = restart.launch("run", "--max-steps", 1, ranks=1)
+            second = self.launch("run", "--max-steps", 1)
             try:
                 self.assertTrue(second.wait_for(lambda: "waiting for its end" in second.text()), second.text())
                 self.end_by(second, second.ranks()[0], signal.SIGTERM)
@@ -286,7 +186,7 @@ class Outside(common.TestCase):
     """Files that others have made."""
 
     TRAIN = ["--network", "small_cnn", "--width", 16, "--threads", 1, "--batch", 8, "--max-steps", 2, "--attack-steps", 1,
-             "--eval-every", 0, "--eval-attack-steps", 1]
+             "--eval-every", 0, "--eval", "pgd1"]
 
     def write(self, path, **how):
         random = np.random.default_rng(1)

@@ -16,19 +16,12 @@ SET = {"train": 64, "test": 24, "size": 16, "classes": 4}
 RUN = ["--data", "set.h5", "--network", "small_cnn", "--width", 20, "--threads", 1, "--attack-steps", 2, "--eval", "pgd2", "--eval-every", 1,
        "--warmup-epochs", 1, "--epochs", 1, "--selector", "all", "--optimizer", "sgd", "--lr", 0.1, "--deterministic", "--total-batch", 12,
        "--micro-batch", 2, "--checkpoint-every", 2]
-FREEZE = ["--freeze", "conv2", "--freeze-epochs", 1, "--attack-bn", "train", "--head-lr", 0.2, "--average", "ema", "--average-decay", 0.5]
+FREEZE = ["--freeze", "conv2,none@1", "--attack-bn", "train", "--head-lr", 0.2, "--average", "ema:decay=0.5"]
 STILL = ("conv1", "bn1", "conv2", "bn2")
 
 
 def merged(*words):
-    """RUN with other options in their places."""
-    found = {}
-    for word in map(str, [*RUN, *words]):
-        if word.startswith("--"):
-            found[name := word] = []
-        else:
-            found[name].append(word)
-    return [word for name, values in found.items() for word in (name, *values)]
+    return common.merged(*RUN, *words)
 
 
 class FineTuning(common.TestCase):
@@ -67,7 +60,7 @@ class FineTuning(common.TestCase):
         self.assert_same(common.state("run"), common.state("whole"))
         gradients = [row["weight_gradients"] for row in common.rows("run", "step")]
         self.assertEqual(gradients, [12] * 6 + [36] * 6)  # of six micro-batches, two passes each
-        self.refuse(2, "freeze-epochs", "train", "--out", "run", *merged(*FREEZE, "--freeze-epochs", 2))
+        self.refuse(2, "freeze", "train", "--out", "run", *merged(*FREEZE, "--freeze", "conv2,none@2"))
 
     @common.at_night
     def test_ranks_that_only_attack_see_the_same_network(self):
@@ -117,7 +110,7 @@ class FineTuning(common.TestCase):
         run = ["--data", "set.h5", "--network", "resnet18", "--width", 3, "--threads", 1, "--attack", "fgsm", "--eval-every", 0, "--batch", 8,
                "--eval", "fgsm", "--max-steps", 1, "--lambda", 1, "--freeze", "layer3", "--selector", "all"]
         text = common.run("validate", *run, ranks=2).text
-        found = re.search(r"trained +(\d+) parameters, those behind layer3; (\S+) weight gradients of convolutions per step", text)
+        found = re.search(r"trained +(\d+) parameters, those after layer3; (\S+) weight gradients of convolutions per step", text)
         self.assertTrue(found, text)
         sent = float(re.search(r"([0-9.]+) MB with all layers active", text)[1])
         self.train("run", *run, ranks=2)

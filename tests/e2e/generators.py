@@ -1,25 +1,20 @@
-"""Ranks that only attack (--generators): with --deterministic a run leaves the same bits at any split of any number of
-ranks, also where it is killed, a generator is late or the run goes on at another split; and what generators go through is
-counted, and told when it hangs. DAT_GENERATORS_CASES=all: every staleness and split, and ten kills.
+"""Ranks that only attack (--generators): a generator that is late or hangs, what generators go through, and how many a forecast
+wants. Runs at any split of ranks, and killed: interrupted.py.
 """
 
 import json
 import os
-import random
 import re
 import shutil
 import signal
 import time
-import unittest
 
 import common
 import h5py
-import ranks as any_ranks
 
-STEPS = 10
-ALL = os.environ.get("DAT_GENERATORS_CASES") == "all"
+SET = {"train": 100, "test": 30, "size": 16, "classes": 4}
 RUN = ["--data", "set.h5", "--width", 16, "--network", "small_cnn", "--threads", 1, "--attack-steps", 4, "--eval-every", 1,
-       "--eval-attack-steps", 2, "--warmup-epochs", 1, "--epochs", 1, "--checkpoint-every", 2]
+       "--eval", "pgd2", "--warmup-epochs", 1, "--epochs", 1, "--checkpoint-every", 2]
 # An epoch of 100 images in micro-batches of 4, six of them a step: the last step's micro-batches have one image each.
 DEALT = ["--deterministic", "--total-batch", 24, "--micro-batch", 4]
 OF_GENERATORS = ("age_mean", "age_max", "dealt_again")
@@ -28,7 +23,7 @@ OF_GENERATORS = ("age_mean", "age_max", "dealt_again")
 class Generators(common.TestCase):
     def setUp(self):
         super().setUp()
-        common.synthetic("set.h5", **any_ranks.SET)
+        common.synthetic("set.h5", **SET)
 
     @staticmethod
     def options(split, *arguments):
@@ -39,58 +34,12 @@ class Generators(common.TestCase):
         options, ranks = self.options(split, *arguments)
         self.train(folder, *options, ranks=ranks)
 
-    def assert_equal_runs(self, folder, reference):
-        self.assert_same(common.state(folder), common.state(reference))
-        self.assert_same(any_ranks.attributes(folder), any_ranks.attributes(reference))
-        found, wanted = any_ranks.history(folder), any_ranks.history(reference)
-        self.assert_same({name: found[name] for name in wanted}, wanted)
-        self.assertEqual({name.split("/")[-1] for name in set(found) - set(wanted)} - set(OF_GENERATORS), set())
-        self.assertEqual(any_ranks.losses(folder), any_ranks.losses(reference))
-
-    def check(self, *arguments, splits, parts=()):
-        """One rank without generators, and the splits; and one run whose parts ended after so many steps."""
-        arguments = [*DEALT, *arguments]
-        self.go("reference", (1, 0), *arguments)
-        self.assertEqual(len(common.rows("reference", "step")), STEPS)
-        for split in splits:
-            with self.subTest(split=split):
-                folder = "split%d+%d" % split
-                self.go(folder, split, *arguments)
-                self.assert_equal_runs(folder, "reference")
-        for split, end in parts:
-            self.go("parts", split, *arguments, "--max-steps", end)
-        if parts:
-            self.assert_equal_runs("parts", "reference")
-
-    def test_weights_of_now(self):
-        self.check(splits=[(1, 1), (1, 3), (2, 2), (3, 1)] if ALL else [(1, 1), (2, 2)], parts=[((1, 2), 3), ((2, 0), 7), ((2, 1), STEPS)])
-
-    def test_newer_weights_in_each_iteration(self):
-        self.check("--staleness", 4, splits=[(1, 1), (1, 3), (2, 2), (3, 1)] if ALL else [(1, 3), (3, 1)],
-                   parts=[((1, 0), 3), ((2, 1), 6), ((1, 2), STEPS)])
-
-    def test_old_weights_throughout(self):
-        self.check("--staleness", 4 if ALL else 1, "--refresh", "attack",
-                   splits=[(1, 1), (1, 3), (2, 2), (3, 1)] if ALL else [(2, 2)], parts=[((2, 1), 5), ((1, 1), STEPS)])
-
-    def test_other_losses_optimizers_and_weights(self):
-        """The logits of clean images are those of the attack's first weights; the ball is that of the attacked step."""
-        self.check("--staleness", 2, "--loss", "trades", "--optimizer", "lamb", "--average", "ema", "--eps",
-                   "3/255..12/255@0-1", "--alpha", "1/255,3/255@1", splits=[(1, 2)])
-
-    def test_images_that_grow(self):
-        self.check("--staleness", 2, "--train-size", "8,16@1", splits=[(1, 2)], parts=[((2, 1), 4), ((1, 1), STEPS)])
-
-    def test_perturbed_weights(self):
-        """Where another source of examples stands around this one."""
-        self.check("--staleness", 2, "--awp-gamma", 0.01, "--max-bad-steps", 1, "--on-bad-steps", "rollback", splits=[(2, 1)])
-
-    @unittest.skipUnless(ALL, "at night")
+    @common.at_night
     def test_every_attack(self):
         """Also those that look at no gradient; with weights of before, and checked by other ranks."""
         names = re.search(r"must be one of (.*), not '[?]'", common.run("train", "--attack", "?").text)[1].split(", ")
         for attack in sorted(set(names) - {"none", "smooth-pgd"}):
-            for ways in [["--verify", 1], ["--staleness", 1, "--refresh", "attack"]]:
+            for ways in [["--verify", 1], ["--staleness", 1]]:
                 with self.subTest(attack=attack, ways=ways):
                     arguments = [*DEALT, "--attack", attack, "--attack-steps", 2, "--attack-bn", "eval", "--max-steps", 3, *ways]
                     self.go("reference", (1, 0), *arguments)
@@ -99,31 +48,9 @@ class Generators(common.TestCase):
                     shutil.rmtree("reference")
                     shutil.rmtree("split")
 
-    def test_kills(self):
-        """Any rank dies at any time; the same command goes on, at another split."""
-        self.go("reference", (1, 0), *DEALT, "--staleness", 2)
-        chance, kills = random.Random(7), 0
-        splits = [(1, 2), (2, 1), (1, 1), (2, 2), (1, 3)]
-        while kills < (10 if ALL else 3):
-            options, ranks = self.options(splits[kills % len(splits)], *DEALT, "--staleness", 2)
-            running = common.Running([*options, "--quiet", "--out", "killed"], ranks)
-            self.addCleanup(running.end)
-            begin, further = common.steps_written("killed"), chance.randint(0, 2)
-            victim = chance.randrange(ranks) if kills % 2 else ranks - 1  # a generator, every second time
-            running.wait_for(lambda: common.steps_written("killed") >= begin + further and len(running.ranks()) == ranks)
-            if running.process.poll() is not None:
-                break
-            time.sleep(chance.random() * 0.02)
-            common.kill(running.ranks().get(victim, 0) or running.process.pid, signal.SIGKILL)
-            running.wait()
-            kills += 1
-        self.assertGreater(kills, 1)
-        self.go("killed", (2, 1), *DEALT, "--staleness", 2)
-        self.assert_equal_runs("killed", "reference")
-
     def test_late_generator(self):
         """What a generator is late with, another one does once more: with the same bits."""
-        arguments = [*DEALT, "--staleness", 1, "--attack-steps", 20, "--epochs", 4, "--comm-timeout", 20]
+        arguments = [*DEALT, "--staleness", 1, "--attack-steps", 20, "--epochs", 2, "--comm-timeout", 20]
         self.go("reference", (1, 0), *arguments)
         options, ranks = self.options((1, 2), *arguments)
         running = self.start_run([*options, "--quiet", "--out", "late"], ranks, "late", steps=2)
@@ -140,7 +67,7 @@ class Generators(common.TestCase):
 
     def test_newest_weights(self):
         """Without an order of the micro-batches the newest weights count: every image is attacked once an epoch."""
-        for (trainers, generators), staleness in ((1, 1), 3), ((2, 3), 1):
+        for (trainers, generators), staleness in common.drawn([((1, 1), 3), ((2, 3), 1)], 1):
             folder = f"free{trainers}"
             self.go(folder, (trainers, generators), "--batch", 24 // trainers, "--micro-batch", 4, "--staleness", staleness,
                     "--limit-train", 96)
@@ -162,7 +89,7 @@ class Generators(common.TestCase):
         for weights in "f32", "bf16":
             self.go(weights, (1, 1), "--batch", 24, "--micro-batch", 4, "--staleness", 1, "--generator-weights", weights)
             steps = common.rows(weights, "step")
-            sent[weights] = [row["bytes_statistics"] for row in steps[1:]]
+            sent[weights] = [row["bytes_other"] for row in steps[1:]]
             self.assertTrue(all(0 < row["loss_adv"] < 10 for row in steps))
         parameters = 14548 + 2 * sum(value.size for name, value in common.state("f32").items() if name.endswith("running_mean"))
         # Orders are as many, and a version goes in each step.
@@ -189,27 +116,13 @@ class Generators(common.TestCase):
         self.assertRegex(ended.errors[0], r"rank 0 .* waits in message from rank 1 \(attacked images\)")
 
     def test_signal(self):
-        """All ranks get it, as from a job system, or one alone, whoever it is; the run stops behind a step, and goes on."""
-        arguments = [*DEALT, "--staleness", 2, "--epochs", 20]
-        options, ranks = self.options((1, 2), *arguments)
-        for told in [0, 1, 2], [2], [0]:
-            steps = common.steps_written("run")
-            running = self.start_run([*options, "--quiet", "--out", "run"], ranks, steps=steps + 3)
+        """All ranks get it, as from a job system, or one alone, also one that hardly has work, of a single micro-batch a step."""
+        options, ranks = self.options((1, 3), "--batch", 8, "--micro-batch", 8, "--staleness", 2, "--epochs", 40)
+        for told in common.drawn([[0, 1, 2, 3], [1], [2], [3]], 2):
+            running = self.start_run([*options, "--quiet", "--out", "run"], ranks, steps=common.steps_written("run") + 3)
             pids = running.ranks()
             for rank in told:
                 common.kill(pids[rank], signal.SIGTERM)
-            ended = running.wait()
-            self.assertEqual(ended.code, 75, ended.text)
-            self.assertLess(common.steps_written("run"), 120)
-        self.go("run", (1, 1), *arguments)
-        self.go("reference", (1, 0), *arguments)
-        self.assert_equal_runs("run", "reference")
-        # One that hardly has work, too: of a single micro-batch a step.
-        options, ranks = self.options((1, 3), "--batch", 8, "--micro-batch", 8, "--staleness", 2, "--epochs", 40)
-        for told in 1, 2, 3:
-            steps = common.steps_written("idle")
-            running = self.start_run([*options, "--quiet", "--out", "idle"], ranks, "idle", steps=steps + 5)
-            common.kill(running.ranks()[told], signal.SIGTERM)
             ended = running.wait()
             self.assertEqual(ended.code, 75, ended.text)
 
@@ -221,7 +134,7 @@ class Generators(common.TestCase):
 
     def test_who_did_what_when(self):
         """Told of the first 32 steps of each process, as rank 0 has seen it; the picture is of the last process."""
-        arguments = [*DEALT, "--staleness", 2, "--epochs", 20]
+        arguments = [*DEALT, "--staleness", 2, "--epochs", 8]
         self.go("run", (1, 2), *arguments, "--max-steps", 4)
         self.go("run", (1, 2), *arguments)
         rows = common.rows("run", "attacks")
@@ -257,7 +170,7 @@ class Generators(common.TestCase):
         seconds = {"data": 0, "attack": 0.1, "forward": 0.01, "backward": 0.02, "select": 0, "update": 0}
         link = {"latency": 1e-5, "bandwidth": 1e9}
         written = {"filetype": "dat_hpc calibration", "format_version": 1, "about": {"network": "small_cnn", "width": 16},
-                   "ranks": 2, "batch": 4, "seconds": seconds, "attack_iterations": 8, "backward_passes": 1, "statistics_bytes": 0,
+                   "ranks": 2, "batch": 4, "seconds": seconds, "attack_iterations": 8, "backward_passes": 1, "step_message_bytes": 0,
                    "layers": [{"name": "all", "elements": 10**8, "backward": 0.02, "weight_gradient": 0.01}],
                    "codecs": [{"name": "float32", "transport": "sum", "rounds": 1, "exact": True, "encode": 0, "decode": 0,
                                "bytes": [4 * 10**8]}],

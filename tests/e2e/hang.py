@@ -10,8 +10,8 @@ import time
 
 import common
 
-CASES = os.environ.get("DAT_HANG_CASE", os.path.join(os.path.dirname(common.PROGRAM), "tests", "dat_hang_case"))
-TIMEOUT_S = 2.5
+CASES = os.environ.get("DAT_HANG_CASE") or common.beside("dat_hang_case")
+TIMEOUT_S = 1.5
 SLACK_S = 5  # within which all are gone
 OPTIONS = ["train", "--network", "small_cnn", "--width", "16", "--attack-steps", "2", "--eval", "pgd1", "--limit-train",
            "64", "--limit-test", "16", "--batch", "8", "--epochs", "100000", "--warmup-epochs", "0", "--milestones",
@@ -47,7 +47,7 @@ class Hang(common.TestCase):
         ended = running.wait()
         self.assertEqual(ended.code, 6, ended.text)
         self.assert_told(ended.text, rf"hang: rank 1 on \S+ \(process {ranks[1]}\) has sent no heartbeat for \S+ s: .* last heard ",
-                         r"; ranks 0, 2 on \S+ wait in \S+ #\d+ of \S+ (bytes|kB) \(\w+", "--comm-timeout is 2.5 s")
+                         r"; ranks 0, 2 on \S+ wait in \S+ #\d+ of \S+ (bytes|kB) \(\w+", "--comm-timeout is 1.5 s")
         with open("run/hang-rank-2.txt") as file:
             lines = file.read().splitlines()
         self.assertEqual(len(lines), 2 + 64)
@@ -108,22 +108,17 @@ class Hang(common.TestCase):
         else:
             self.assert_told(ended.stdout, *patterns)
 
-    def test_other_collective(self):
-        self.hang_case("name", 6, r"rank 1 on \S+ \(process \d+\)", r"broadcast #\d+ of 8000 bytes \(after twenty sums\)",
-                       r"ranks 0, 2 on \S+ (have called|wait in sum)")
-
-    def test_main_thread_stands(self):
-        self.hang_case("still", 6, r"hang: rank 1 on \S+ \(process \d+\) has not moved for .* after sum #\d+ of 8000 bytes; ",
-                       r"ranks 0, 2 on \S+ wait in sum #\d+ of 8000 bytes \(after twenty sums\)")
-
-    def test_leaves(self):
-        self.hang_case("leave", 6, r"rank 1 on \S+ \(process \d+\) (waits in|has called|has left)")
-
-    def test_liar_that_has_left(self):
-        self.hang_case("liar", 6, r"hang: rank 2 on \S+ \(process \d+\) has not moved for ", r"rank 1 on \S+ \(process \d+\) has left")
-
-    def test_slow(self):
-        self.hang_case("slow", 0)
+    def test_cases(self):
+        for what, code, *patterns in common.drawn([
+                ("name", 6, r"rank 1 on \S+ \(process \d+\)", r"broadcast #\d+ of 8000 bytes \(after twenty sums\)",
+                 r"ranks 0, 2 on \S+ (have called|wait in sum)"),
+                ("still", 6, r"hang: rank 1 on \S+ \(process \d+\) has not moved for .* after sum #\d+ of 8000 bytes; ",
+                 r"ranks 0, 2 on \S+ wait in sum #\d+ of 8000 bytes \(after twenty sums\)"),
+                ("leave", 6, r"rank 1 on \S+ \(process \d+\) (waits in|has called|has left)"),
+                ("liar", 6, r"hang: rank 2 on \S+ \(process \d+\) has not moved for ", r"rank 1 on \S+ \(process \d+\) has left"),
+                ("slow", 0)], 2):
+            with self.subTest(what):
+                self.hang_case(what, code, *patterns)
 
     def test_straggler(self):
         """A rank that is stopped half of the time is flagged, in the record and on the terminal; the run goes on."""

@@ -1,5 +1,5 @@
-"""Ranks that leave a run: it goes on without them to the bits of one rank, also where it was killed meanwhile or has gone back
-to a checkpoint; they sleep until its end, and end as it does. DAT_ALL_CASES: all patterns, on sixteen ranks."""
+"""Ranks that leave a run: it goes on without them to the bits of one rank, also where it has gone back to a checkpoint; they sleep
+until its end, and end as it does. Killed meanwhile: interrupted.py. At night: many patterns, on sixteen ranks."""
 
 import os
 import random
@@ -7,13 +7,12 @@ import shutil
 import signal
 import subprocess
 import time
-import unittest
 
 import common
 
 SET = {"train": 100, "test": 30, "size": 16, "classes": 4}
 RUN = ["--data", "set.h5", "--network", "small_cnn", "--width", 16, "--threads", 1, "--attack-steps", 2, "--eval-every", 1,
-       "--eval-attack-steps", 2, "--warmup-epochs", 1, "--epochs", 1, "--deterministic", "--micro-batch", 2]
+       "--eval", "pgd2", "--warmup-epochs", 1, "--epochs", 1, "--deterministic", "--micro-batch", 2]
 # What is kept from step to step by one rank, or by all.
 STATES = {
     "bandit": ["--optimizer", "lamb", "--selector", "exp3", "--resample", 3, "--average", "ema", "--checkpoint-async", "on", "--checkpoint-every", 2],
@@ -21,17 +20,11 @@ STATES = {
     "sums of weights": ["--optimizer", "lars", "--lr", 0.02, "--average", "swa", "--loss", "trades", "--selector", "uniform", "--verify", 3],
     "perturbed weights": ["--awp-gamma", 0.01, "--loss", "trades"],
 }
-WHOLE = "DAT_ALL_CASES" in os.environ
+WHOLE = common.NIGHT
 
 
 def leave(who, when):
-    return ["--attackers", ",".join(map(str, who)), "--cheat", "leave", "--cheat-from", ",".join(map(str, when))]
-
-
-def losses(folder):
-    """What is recorded of each step, but times and bytes."""
-    return [{name: value for name, value in row.items() if not name.startswith(("t_", "bytes_", "wall_time"))}
-            for row in common.rows(folder, "step")]
+    return ["--attackers", ",".join(map(str, who)), "--cheat", ",".join(f"leave@{step}" for step in when)]
 
 
 def left(folder):
@@ -54,17 +47,13 @@ class Leaving(common.TestCase):
         self.assertEqual(ended.code, code, ended.text)
         return ended
 
-    def assert_equal_runs(self, folder, reference):
-        self.assert_same(common.state(folder), common.state(reference))
-        self.assertEqual(losses(folder), losses(reference))
-
     def test_the_bits_of_one_rank(self):
-        ranks, many, total, patterns = (16, 7, 32, 20) if WHOLE else (5, 2, 20, 2)
-        for number in range(patterns):
+        ranks, many, total = (16, 7, 32) if WHOLE else (5, 2, 20)
+        for number in range(20) if WHOLE else [common.SEED % len(STATES)]:
             name = list(STATES)[number % len(STATES)]
             options = ["--total-batch", total, *STATES[name]]
             if not os.path.exists(name):
-                self.go(name, *options, ranks=1)
+                self.go(name, *options, ranks=0)
             steps = len(common.rows(name, "step"))
             draw = random.Random(number)
             who, when = draw.sample(range(1, ranks), many), [draw.randrange(steps) for _ in range(many)]
@@ -80,35 +69,7 @@ class Leaving(common.TestCase):
                     self.assertIn(f"\nleft            rank {rank}, after step {step}: --cheat leave\n", summary)
                 shutil.rmtree("left")
 
-    def test_killed_in_the_step_of_a_leaving(self):
-        """It goes on with the same ranks gone, whether its checkpoint has them or not."""
-        options = ["--total-batch", 16, *STATES["warm starts"], "--epochs", 2, "--max-steps", 8, "--checkpoint-every", 2,
-                   *leave([3, 1], [3, 4])]
-        self.go("straight", *options, ranks=5)
-        # And after how many steps the newest checkpoint may be: a kill that comes late finds newer ones.
-        moments = {
-            "before": (lambda: common.steps_written("killed") >= 3, 2),
-            "told": (lambda: len(left("killed")) >= 1, 4),
-            "both are gone": (lambda: len(left("killed")) == 2, 4),
-            "a checkpoint has it": (lambda: len(common.checkpoints("killed")) >= 3, 6),
-        }
-        for moment, (has_come, steps) in (moments.items() if WHOLE else list(moments.items())[1::2]):
-            with self.subTest(moment=moment):
-                running = common.Running(["train", "--out", "killed", *RUN, *options], 5)
-                self.assertTrue(running.wait_for(has_come), running.text())
-                running.end()
-                done = {int(path[-len("000000008.h5"):-len(".h5")]): path for path in common.checkpoints("killed")}
-                for late in done.keys() - set(range(steps + 1)):
-                    os.remove(done.pop(late))
-                ended = self.go("killed", *options, ranks=5)
-                self.assert_equal_runs("killed", "straight")
-                self.assertEqual(left("killed"), left("straight"))
-                begun = ended.text.split("evaluation at")[0]
-                self.assertIn("rank 1 on", begun)
-                self.assertEqual([f"going on after step {step}" in begun for step in (2, 4, 6)], [step == max(done) for step in (2, 4, 6)])
-                shutil.rmtree("killed")
-
-    @unittest.skipUnless(WHOLE, "at night")
+    @common.at_night
     def test_killed_at_any_moment(self):
         options = ["--total-batch", 16, *STATES["bandit"], *leave([3, 1, 4], [2, 5, 5])]
         self.go("straight", *options, ranks=7)
@@ -130,8 +91,8 @@ class Leaving(common.TestCase):
         """Whoever has left stays away. As if the rate had been the lower one from the start: see setbacks.py."""
         far, rate = 2.0**100, 2.0**-4
         options = ["--total-batch", 16, "--optimizer", "sgd", "--max-steps", 5]
-        self.go("expected", *options, "--lr", repr(rate), ranks=1)
-        options += ["--lr", repr(far), "--max-bad-steps", 1, "--on-bad-steps", "rollback", "--rollback-lr", repr(rate / far)]
+        self.go("expected", *options, "--lr", repr(rate), ranks=0)
+        options += ["--lr", repr(far), "--max-bad-steps", 1, "--on-bad-steps", f"rollback:lr={rate / far!r}"]
         self.go("back", *options, *leave([2, 1], [1, 4]), ranks=5)
         arrays = {folder: {name: values for name, values in common.state(folder).items() if name.startswith(("param/", "optim/", "bn/"))}
                   for folder in ("back", "expected")}
@@ -142,8 +103,8 @@ class Leaving(common.TestCase):
 
     def test_a_signal_and_another_number_of_ranks(self):
         options = ["--total-batch", 16, "--optimizer", "sgd"]
-        self.go("one", *options, ranks=1)
-        for again in 4, 3:
+        self.go("one", *options, ranks=0)
+        for again in (4, 3) if WHOLE else (3,):
             with self.subTest(ranks=again):
                 running = common.Running(["train", "--out", "run", *RUN, *options, *leave([1], [2]), "--checkpoint-every", 2], 4)
                 self.assertTrue(running.wait_for(lambda: common.steps_written("run") >= 4 and len(running.ranks()) == 4), running.text())
@@ -188,16 +149,16 @@ class Leaving(common.TestCase):
         running = common.Running(["train", "--out", "run", *options], 4)
         self.addCleanup(running.end)
         self.assertTrue(running.wait_for(lambda: common.steps_written("run") > 10 and len(running.ranks()) == 4), running.text())
-        ranks, seconds = running.ranks(), 3
+        ranks, seconds = running.ranks(), 1
         before, steps = processor_seconds(ranks[2]), common.steps_written("run")
         time.sleep(seconds)
-        self.assertLess(processor_seconds(ranks[2]) - before, 0.01 * seconds)
+        self.assertLess(processor_seconds(ranks[2]) - before, 0.025 * seconds)
         self.assertGreater(common.steps_written("run"), steps)
         # That it is silent for longer than the timeout is no hang.
         common.kill(ranks[2], signal.SIGSTOP)
-        time.sleep(3.5)
+        time.sleep(3)
         common.kill(ranks[2], signal.SIGCONT)
-        time.sleep(0.5)
+        time.sleep(0.2)
         self.assertIsNone(running.process.poll(), running.text())
         common.kill(ranks[1], signal.SIGSTOP)
         ended = running.wait()
@@ -211,7 +172,7 @@ class Leaving(common.TestCase):
             self.assertNotIn("has left", file.readline())
         self.assertEqual([name for name in common.entries(".") if "segment" in name], [])
 
-    @unittest.skipUnless(WHOLE, "at night")
+    @common.at_night
     def test_stopped_until_the_end(self):
         """The end of MPI wants all ranks. The run is whole."""
         running = common.Running(["train", "--out", "run", *RUN, "--total-batch", 16, "--comm-timeout", 2.5, *leave([2], [3])], 4)
@@ -225,14 +186,14 @@ class Leaving(common.TestCase):
         self.assertRegex(ended.errors[0], rf"rank 2 on \S+ \(process {process}\) has sent no heartbeat for .*, last heard asleep, having left; ")
 
     def test_what_is_refused(self):
-        base = ["train", "--out", "run", *RUN, "--total-batch", 16]
         for ranks, pattern, *arguments in [
                 (3, "rank 0, which holds", "--attackers", 0, "--cheat", "leave"),
                 (4, "names 2 of 4 ranks; more than half must be honest", "--attackers", "1,2", "--cheat", "leave"),
-                (3, "names rank 3, and the ranks are 0 to 2", "--attackers", 3, "--cheat", "leave"),
-                (0, "names 1 of 1 rank;", "--attackers", 1, "--cheat", "leave")]:
+                (3, "names rank 3, and the ranks are 0 to 2", "--attackers", 3, "--cheat", "leave")]:
             with self.subTest(pattern=pattern):
-                self.refuse(2, pattern, *base, *arguments, ranks=ranks)
+                ended = common.validate(*RUN, "--total-batch", 16, *arguments, ranks=ranks)
+                self.assertEqual((ended.code, len(ended.errors)), (2, 1), ended.text)
+                self.assertRegex(ended.errors[0], pattern)
 
 
 if __name__ == "__main__":

@@ -271,7 +271,7 @@ class Published(Converts):
                 self.convert(f"packed{number}", train, test)
         self.assertRegex(common.run("data", "inspect", "set.h5").text, "images of 28 x 28 x 1, 10 classes")
         self.train("run", "--network", "small_cnn", "--width", 8, "--threads", 1, "--batch", 50, "--epochs", 1,
-                   "--warmup-epochs", 0, "--attack-steps", 1, "--eval-attack-steps", 1, "--data", "set.h5", ranks=2)
+                   "--warmup-epochs", 0, "--attack-steps", 1, "--eval", "pgd1", "--data", "set.h5", ranks=2)
         self.assertEqual(common.rows("run", "evaluation")[-1]["images"], 100)
         os.makedirs("root/MNIST")
         shutil.move("plain0", "root/MNIST/raw")

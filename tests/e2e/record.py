@@ -11,7 +11,7 @@ import numpy as np
 import common
 
 TRAIN = ["--data", "set.h5", "--width", 16, "--threads", 1, "--attack-steps", 2, "--eval-every", 1,
-         "--eval-attack-steps", 2]
+         "--eval", "pgd2"]
 
 
 def table(path):
@@ -35,10 +35,10 @@ class Results(common.TestCase):
         what was drawn: p as double and the factors as float. One rank sends nothing."""
         elements = found["jointspar/active"].astype(np.int64) @ found["jointspar/layer_elements"]
         np.testing.assert_array_equal(found["history/step/bytes_sent"], 4 * elements * (ranks > 1))
-        self.assertTrue(((found["history/step/bytes_statistics"] > 0) == (ranks > 1)).all())
+        self.assertTrue(((found["history/step/bytes_other"] > 0) == (ranks > 1)).all())
         np.testing.assert_array_equal(found["history/step/active_elements"], elements)
         np.testing.assert_array_equal(found["history/step/n_active"], found["jointspar/active"].sum(1))
-        sent = (found["history/step/bytes_sent"] + found["history/step/bytes_statistics"]).sum()
+        sent = (found["history/step/bytes_sent"] + found["history/step/bytes_other"]).sum()
         told = draws * len(found["jointspar/layer_name"]) * (8 + 4)
         np.testing.assert_array_equal(found["ranks/bytes"].sum(0), [sent] + [sent - told] * (ranks - 1))
 
@@ -63,7 +63,7 @@ class Results(common.TestCase):
         self.assertTrue((found["jointspar/active"][warmup:] == 0).any())
 
     def test_layers_drawn_at_each_step(self):
-        found, names = self.record("--batch", 8, "--warmup-epochs", 1, "--epochs", 4, "--budget", 6, "--p-min", 0.2,
+        found, names = self.record("--batch", 8, "--warmup-epochs", 1, "--epochs", 4, "--budget", 6, "--selector", "exp3:p_min=0.2",
                                    "--lambda", 1)
         self.assert_bytes(found, draws=12)
         self.assertEqual(self.assert_weight_gradients(found, names, passes=2), 3)
@@ -245,16 +245,16 @@ class Results(common.TestCase):
             np.testing.assert_allclose([float(cell) for cell in loss[3:]], [one["clean_loss"], one["adv_loss"], other["adv_loss"]],
                                        rtol=1e-7)
         header, *rows = table("run/plots/training.csv")
-        self.assertEqual(header, ["epochs", "step", "seconds", "adversarial accuracy (%)", "clean accuracy (%)",
+        self.assertEqual(header, ["epochs", "step", "seconds", "from", "adversarial accuracy (%)", "clean accuracy (%)",
                                   "adversarial loss", "clean loss", "lr"])
-        told = [[row["step"] / 6, row["step"], row["wall_time"], 100 * row["acc_adv"], 100 * row["acc_clean"], row["loss_adv"],
+        told = [[row["step"] / 6, row["step"], row["wall_time"], (row["step"] - 1) / 6, 100 * row["acc_adv"], 100 * row["acc_clean"], row["loss_adv"],
                  row["loss_clean"], row["lr"]] for row in steps]
         np.testing.assert_allclose(np.array(rows, float), told, rtol=1e-7)
         with open("run/plots/losses.gp") as file:
             script = file.read()
         self.assertIn("rectangle from first 0, graph 0 to first 1, graph 1", script)  # one epoch of warm-up
         # The evaluations' settings are said of evaluations alone.
-        self.assertRegex(script, r"learning rate \(evaluations: eps 8/255.*\)'\n")
+        self.assertRegex(script, r"learning rate \(evaluations: eps 8/255.*\)'")
         self.assertIn("title 'training batches, own attack'", script)
 
     def test_pictures_of_an_evaluation(self):
@@ -329,22 +329,12 @@ class Results(common.TestCase):
         self.assertEqual([line for line in ended.text.split() if not line.startswith("run/")],
                          ["two-plots/confusion.svg", "two-plots/classes.svg",
                           *[f"one/plots/{name}.svg" for name in ("confusion", "classes", "images")]])
-        # An evaluation of an earlier version says less, and is told so once.
-        old = {**told, "per_image": {name: values for name, values in each.items() if not name.endswith("_prediction")}}
-        os.mkdir("old")
-        with open("old/eval.json", "w") as file:
-            json.dump(old, file)
-        os.rename("one/adversarial.h5", "old/adversarial.h5")
-        ended = common.run("plot", "old")
-        self.assertEqual(ended.code, 0, ended.text)
-        self.assertEqual(ended.text.count("evaluate again"), 1)
-        self.assertTrue(os.path.exists("old/plots/classes.svg") and not os.path.exists("old/plots/confusion.svg"))
         # Damaged ones.
         other = (label[0] + 1) % 4 if each["clean_correct"][0] else label[0]
         for pattern, changed in ("label holds 4, which must be a whole number from 0 to 3", {"label": [4, *each["label"][1:]]}), \
                 ("contradict each other at image 0", {"clean_prediction": [other, *each["clean_prediction"][1:]]}), \
                 ("fgsm_correct is not a list of 101 numbers", {"fgsm_correct": each["fgsm_correct"][:-1]}), \
-                ("bad.json: is no evaluation that", {"distance": None}):
+                ("bad.json: is no evaluation that", {"distance": None}), ("clean_prediction is not a list of 101 numbers", {"clean_prediction": None}):
             with open("bad.json", "w") as file:
                 json.dump({**told, "per_image": {**each, **changed}}, file, default=int)
             self.refuse(3, pattern, "plot", "bad.json")
@@ -360,7 +350,7 @@ class Evaluation(common.TestCase):
         common.synthetic("set.h5", train=96, test=101, size=16, classes=4)
         self.train("run", *TRAIN, "--network", "small_cnn", "--batch", 16, "--warmup-epochs", 1, "--epochs", 3, "--lr",
                    0.05, ranks=2)
-        arguments = ["eval", "--checkpoint", "run", "--threads", 1, "--attack-steps", 3, "--eps", "16/255"]
+        arguments = ["eval", "--checkpoint", "run", "--threads", 1, "--eval", "pgd3", "--eps", "16/255"]
         found = []
         for ranks, batch in (1, 101), (1, 32), (2, 16), (3, 40):
             ended = common.run(*arguments, "--batch", batch, ranks=ranks)
@@ -404,7 +394,7 @@ class Evaluation(common.TestCase):
         self.train("run", *local, ranks=2)
         own = common.state("run")["state/bn_local"].reshape(2, -1)
         self.assertGreater(np.abs(own[0] - own[1]).max(), 0.01)
-        ended = common.run("eval", "--checkpoint", "run", "--threads", 1, "--attack-steps", 2)
+        ended = common.run("eval", "--checkpoint", "run", "--threads", 1, "--eval", "pgd2")
         found = [float(word) for word in re.findall(r"(?:accuracy|loss) (\d\S+)", ended.text)]
         last = common.rows("run", "evaluation")[-1]
         # Shown with 4 digits; accuracies are counts of 50.
@@ -420,9 +410,9 @@ class Evaluation(common.TestCase):
         self.train("run", *TRAIN, "--network", "small_cnn", "--batch", 16, "--warmup-epochs", 0, "--epochs", 2)
         last = common.rows("run", "evaluation")[-1]
         for path in "run", "run/ckpt", common.checkpoints("run")[-1]:
-            ended = common.run("eval", "--checkpoint", path, "--threads", 1, "--attack-steps", 2)
+            ended = common.run("eval", "--checkpoint", path, "--threads", 1, "--eval", "pgd2")
             self.assertRegex(ended.final, f"^Final: clean_acc={last['clean_acc']:.4f} pgd2_acc={last['adv_acc']:.4f} ")
-        ended = common.run("eval", "--checkpoint", "run", "--split", "train", "--limit", 20, "--attack", "fgsm",
+        ended = common.run("eval", "--checkpoint", "run", "--split", "train", "--limit", 20, "--eval", "fgsm",
                            "--threads", 1)
         self.assertIn(" 20 training images", ended.text)
         self.assertRegex(ended.text, r"clean_acc=\S+ fgsm_acc=\S+ ")
@@ -443,7 +433,7 @@ class Validated(common.TestCase):
                 eps = "6/255"
                 alpha = 1.5/255  # a fraction, without quotes
                 attack-steps = 2
-                eval-attack-steps = 1
+                eval = ["pgd1"]
                 """)
         ended = common.run("validate", "--config", "run.toml")
         self.assertEqual(ended.code, 0, ended.text)
@@ -478,7 +468,7 @@ class Validated(common.TestCase):
             self.assertIn("Z warning: " + line + "\n", logged)
         ended = common.run("validate", "--config", "odd/config.resolved.toml")
         self.assertIn("ranks            1, batch 50 each", ended.text)
-        self.refuse(2, "budget 1 ", "validate", "--config", "run.toml", "--budget", 1, "--p-min", 0.5)
+        self.refuse(2, "budget 1 ", "validate", "--config", "run.toml", "--budget", 1, "--selector", "exp3:p_min=0.5")
         self.refuse(2, "--micro-batch", "validate", "--config", "run.toml", "--micro-batch", 3)
         self.refuse(3, "none.h5", "validate", "--config", "run.toml", "--data", "none.h5")
 

@@ -15,20 +15,13 @@ import numpy as np
 
 import common
 
-RUN = ["train", "--network", "small_cnn", "--width", "16", "--attack-steps", "2", "--eval", "pgd2", "--limit-train", "64",
+RUN = ["--network", "small_cnn", "--width", "16", "--attack-steps", "2", "--eval", "pgd2", "--limit-train", "64",
        "--limit-test", "32", "--batch", "16", "--epochs", "2", "--warmup-epochs", "0", "--eval-every", "1", "--threads",
        "1", "--lambda", "0", "--quiet"]
 
 
 def command(*more):
-    """RUN with some of its options replaced or added."""
-    words = list(RUN)
-    for name, value in zip(more[::2], more[1::2]):
-        if name in words:
-            words[words.index(name) + 1] = str(value)
-        else:
-            words += [name, str(value)]
-    return words
+    return ["train", *common.merged(*RUN, *more)]
 
 
 def checkpoints(folder):
@@ -44,29 +37,21 @@ def text_of(path):
         return file.read()
 
 
-def timeless(row):
-    """A line of the record without what the clock says."""
-    return {name: value for name, value in row.items() if name != "wall_time" and not name.startswith("t_")}
-
-
 def weights(path):
-    with h5py.File(path) as file:
-        found = {}
-        file["param"].visititems(lambda name, item: found.update({name: item[()]}) if hasattr(item, "shape") else None)
-    return found
+    return {name.removeprefix("param/"): values for name, values in common.datasets(path).items() if name.startswith("param/")}
 
 
 class Starts(common.TestCase):
     def test_a_second_start_loses_nothing(self):
         """The second start waits for the first, says so, and then finds what the first one left; it is killed at some
         moment soon after the first ended. No checkpoint is lost, no line of the record doubled or lost."""
-        longer = ("--epochs", 40)  # the second is at the lock before the first has ended
+        longer = ("--epochs", 20)  # the second is at the lock before the first has ended
         self.assertEqual(run("--out", "alone", *longer).code, 0)
         expected = [(row["kind"], row.get("step")) for row in common.rows("alone")]
         waited = 0
-        for attempt in range(6):
+        for attempt in range(6 if common.NIGHT else 2):
             folder = f"twice{attempt}"
-            rng = random.Random(attempt)
+            rng = random.Random(common.SEED + attempt)
             first = common.Running(command("--out", folder, *longer), 0)
             first.wait_for(lambda: os.path.exists(f"{folder}/metrics.jsonl"))
             time.sleep(0.05 * rng.random())
@@ -174,9 +159,7 @@ class Starts(common.TestCase):
         self.assertEqual(run("--out", "short", "--epochs", 3).code, 0)
         self.assertEqual(run("--out", "long", "--epochs", 3).code, 0)
         self.assert_same(common.state("short"), common.state("long"))
-        kept = ("step", "evaluation")
-        self.assertEqual([timeless(row) for row in common.rows("short") if row["kind"] in kept],
-                         [timeless(row) for row in common.rows("long") if row["kind"] in kept])
+        self.assertEqual(common.figures("short"), common.figures("long"))
         shorter = run("--out", "short", "--epochs", 2)
         self.assertEqual(shorter.code, 2)
         self.assertIn("raise --epochs", shorter.errors[0])
@@ -291,7 +274,7 @@ class Starts(common.TestCase):
                          told["clean"]["accuracy"])
         flattering = common.run("eval", "--checkpoint", "weak", "--limit", 32, "--alpha", "0.1/255")
         self.assertIn("flatters", flattering.warnings[0])
-        worst = common.run("eval", "--checkpoint", "weak", "--limit", 32, "--restarts", 3, "--out", "worst.json")
+        worst = common.run("eval", "--checkpoint", "weak", "--limit", 32, "--eval", "pgd10x3", "--out", "worst.json")
         self.assertEqual(worst.code, 0)
         with open("worst.json") as file:
             several = json.load(file)

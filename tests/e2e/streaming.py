@@ -18,7 +18,7 @@ LARGE = int(os.environ.get("DAT_STREAM_IMAGES", 30000))
 SMALL = LARGE // 11
 SIZE = 32
 TRAIN = ["train", "--network", "small_cnn", "--width", 16, "--threads", 1, "--batch", 64, "--warmup-epochs", 0,
-         "--attack", "none", "--eval", "fgsm", "--max-steps", 40, "--resident", "off"]
+         "--attack", "none", "--eval", "fgsm", "--max-steps", 40, "DAT_RESIDENT=off"]
 
 # What a rank may keep of a training image that it does not read: its label (1 byte), its place in the permutation (16),
 # and while the file is opened the label as it is stored and checked (at most 8 bytes, twice). Noise of the allocator

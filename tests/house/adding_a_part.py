@@ -1,9 +1,9 @@
-"""Does what README's "Adding a part" says, in a copy of the program: adding_a_part.py ROOT [BUILD TARGET]
+"""Does what CONTRIBUTING's "Adding a part" says, in a copy of the program: adding_a_part.py ROOT [BUILD TARGET]
 
 A member of each family, a verb and a source of examples are added. With a BUILD folder of ninja's in which TARGET is the
 program without CUDA, what is new or changed is compiled and linked with the objects that are there; else everything is built,
 which takes minutes, and an option is added, too: another struct of options is another one for all that include it.
-Files and lines to change are read from README's table, the network from its example. What is added is small, but real: it
+Files and lines to change are read from CONTRIBUTING's table, the network from its example. What is added is small, but real: it
 is built, named by --help, and trained with. The exit code is 1 where the text does not lead there.
 """
 
@@ -86,7 +86,7 @@ std::unique_ptr<Loss> make_half(const LossOptions&) { return std::make_unique<Ha
 
 }  // namespace dat
 """),
-    "network": ("my_net", "my_net.cpp", None),  # README's own
+    "network": ("my_net", "my_net.cpp", None),  # CONTRIBUTING's own
     "optimizer": ("sign_sgd", "sign_sgd.cpp", """
 #include "dat/backend.hpp"
 #include "dat/optimizer.hpp"
@@ -179,11 +179,11 @@ class Unsummed final : public Codec {
   explicit Unsummed(Backend& backend) : backend_(backend) {}
   [[nodiscard]] std::int64_t bytes(const Segment& tensor, int) const override { return 4 * tensor.size; }
   [[nodiscard]] bool exact() const override { return true; }
-  void encode(const Bucket& bucket, const float* gradients, void* message) override {
+  void encode(const MessageTensors& bucket, const float* gradients, void* message) override {
     each(backend_.device(), bucket.chunks,
          kernels::Pack{gradients, static_cast<float*>(message), bucket.element, bucket.byte});
   }
-  void decode(const Bucket& bucket, const void* message, float factor, float* gradients) override {
+  void decode(const MessageTensors& bucket, const void* message, float factor, float* gradients) override {
     each(backend_.device(), bucket.chunks,
          kernels::Unpack{static_cast<const float*>(message), gradients, bucket.element, bucket.byte, factor});
   }
@@ -330,10 +330,10 @@ class Letters final : public Transport {
     step_ = step.step;
     MessageBytes sum;
     std::int64_t at = 0;
-    for (const Parcel& parcel : step.parcels) {
-      Place& place = place_of(parcel);
+    for (const Bucket& bucket : step.buckets) {
+      Place& place = place_of(bucket);
       place = {.at = at, .to = std::move(place.to)};
-      for_each_segment(parcel, o_.parameters, step.any, [&](std::size_t k) {
+      for_each_segment(bucket, o_.parameters, step.any, [&](std::size_t k) {
         message_.begin(k) = place.bytes;
         place.bytes += lengths_[k];
       });
@@ -344,24 +344,24 @@ class Letters final : public Transport {
     chunks_ = message_.select(step.any);
     return {sum.sent, sum.sent};
   }
-  [[nodiscard]] Backend::Ticket encode(const Parcel& parcel) override {
-    const Place& place = place_of(parcel);
-    o_.codec.encode(bucket_of(parcel), o_.gradients, out_.device(place.at));
+  [[nodiscard]] Backend::Ticket encode(const Bucket& bucket) override {
+    const Place& place = place_of(bucket);
+    o_.codec.encode(tensors_of(bucket), o_.gradients, out_.device(place.at));
     return out_.fetch(place.at, place.bytes);
   }
-  [[nodiscard]] Request give(const Parcel& parcel) override {
-    const Place& place = place_of(parcel);
+  [[nodiscard]] Request give(const Bucket& bucket) override {
+    const Place& place = place_of(bucket);
     std::byte* const letter = out_.host(place.at);
     for (int rank = 1; rank < o_.ranks.size(); ++rank)
       std::memcpy(letter + place.bytes * rank, letter, static_cast<std::size_t>(place.bytes));
     o_.ranks.exchange(letter, place.to, in_.host(place.at), place.to);
     return {};
   }
-  void take(const Parcel& parcel) override {
-    const Place& place = place_of(parcel);
+  void take(const Bucket& bucket) override {
+    const Place& place = place_of(bucket);
     in_.send(place.at, place.bytes * o_.ranks.size());
     for (int rank = 0; rank < o_.ranks.size(); ++rank)
-      o_.codec.decode(bucket_of(parcel), in_.device(place.at + place.bytes * rank), 1.0F,
+      o_.codec.decode(tensors_of(bucket), in_.device(place.at + place.bytes * rank), 1.0F,
                       decoded_ + o_.parameters.size * rank);
   }
   void finish() override { o_.aggregator.aggregate({chunks_, decoded_, o_.parameters.size, step_, o_.gradients}); }
@@ -371,9 +371,9 @@ class Letters final : public Transport {
     std::int64_t at = 0, bytes = 0;
     std::vector<int> to;
   };
-  [[nodiscard]] Place& place_of(const Parcel& parcel) { return places_[static_cast<std::size_t>(parcel.number)]; }
-  [[nodiscard]] Bucket bucket_of(const Parcel& parcel) {
-    return message_.bucket(tables_, parcel.first, parcel.end, {.step = step_, .bytes = place_of(parcel).bytes});
+  [[nodiscard]] Place& place_of(const Bucket& bucket) { return places_[static_cast<std::size_t>(bucket.number)]; }
+  [[nodiscard]] MessageTensors tensors_of(const Bucket& bucket) {
+    return message_.range(tables_, bucket.first, bucket.end, {.step = step_, .bytes = place_of(bucket).bytes});
   }
 
   TransportOptions o_;
@@ -634,11 +634,11 @@ NAMED = {"cheat": "--cheat", "sums": "--node-sums"}  # one rank has nobody to ch
 
 
 def give_up(*text):
-    sys.exit("README, Adding a part: " + " ".join(text))
+    sys.exit("CONTRIBUTING, Adding a part: " + " ".join(text))
 
 
-def section(readme):
-    found = re.search(r"^## Adding a part\n(.*?)^## ", readme, re.MULTILINE | re.DOTALL)
+def section(text):
+    found = re.search(r"^## Adding a part\n(.*?)^## ", text, re.MULTILINE | re.DOTALL)
     return found[1] if found else give_up("there is no such section")
 
 
@@ -688,7 +688,7 @@ def follow(copy, text):
 def add_option(copy):
     group, field, row = OPTION
     struct, table = f"include/dat/options/{group}.hpp", f"src/options/train/{group}.cpp"
-    if "include/dat/options/" not in section((root / "README.md").read_text()):
+    if "include/dat/options/" not in section((root / "CONTRIBUTING.md").read_text()):
         give_up("where options stand is not said")
     first = next(line for line in (copy / struct).read_text().splitlines() if line.startswith("  "))
     change(copy, struct, first + "\n", first + "\n" + field)
@@ -699,7 +699,7 @@ def add_option(copy):
 
 def add_verb(copy):
     name, source, line = VERB
-    table = re.search(r"`(src/verbs/[^`]+\.def)`", section((root / "README.md").read_text()))
+    table = re.search(r"`(src/verbs/[^`]+\.def)`", section((root / "CONTRIBUTING.md").read_text()))
     if not table:
         give_up("where verbs are listed is not said")
     (copy / f"src/verbs/{name}.cpp").write_text(source.lstrip())
@@ -887,7 +887,7 @@ def main():
         copy = pathlib.Path(folder)
         for part in ("CMakeLists.txt", "include", "jobs", "kernels", "src"):
             (shutil.copytree if (root / part).is_dir() else shutil.copy)(root / part, copy / part)
-        follow(copy, section((root / "README.md").read_text()))
+        follow(copy, section((root / "CONTRIBUTING.md").read_text()))
         add_verb(copy)
         add_source(copy)
         add_event(copy)

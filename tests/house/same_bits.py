@@ -15,7 +15,7 @@ import tempfile
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from mpi_environment import MPI_ENVIRONMENT
 
-SMALL = "--width 16 --limit-train 104 --limit-test 32 --epochs 2 --threads 1 --eval-attack-steps 2"
+SMALL = "--width 16 --limit-train 104 --limit-test 32 --epochs 2 --threads 1 --eval pgd2"
 RECIPES = [  # name, ranks, options
     ("pgd, lamb, exp3", 1, "--attack-steps 3 --lambda 0"),
     ("pgd, lamb, exp3, two ranks", 2, "--attack-steps 3 --batch 8"),
@@ -27,41 +27,40 @@ RECIPES = [  # name, ranks, options
     ("pgd in training mode", 1, "--attack-steps 2 --attack-bn train --optimizer sgd --lr 0.1"),
     ("early stop", 1, "--attack-steps 4 --attack-stop 1 --lambda 0"),
     ("warm start, two ranks", 2, "--warm-start 1 --attack-steps 2 --batch 8 --lambda 0"),
-    ("attack reuse", 1, "--warm-start 1 --attack-reuse --attack-bn train --attack-steps 3 --lambda 0"),
-    ("paper's bandit, sgd outside", 1, "--bandit-loss paper --optimizer sgd --importance outside --lr 0.1"),
-    ("draws by epoch, blocks, overlap", 2, "--resample epoch --granularity block --budget 3 --overlap --bucket 900 --batch 8"),
+    ("paper's bandit, sgd", 1, "--optimizer sgd --lr 0.1 --selector exp3:paper"),
+    ("draws by epoch, blocks, overlap", 2, "--resample epoch --granularity block --budget 3 --overlap --batch 8"),
     ("resnet18, cosine", 1, "--network resnet18 --attack-steps 2 --max-steps 4 --schedule cosine"),
     ("preact_resnet18, two ranks", 2, "--network preact_resnet18 --attack-steps 2 --max-steps 4 --batch 8"),
     ("trades, two ranks", 2, "--loss trades --attack-steps 2 --batch 8 --optimizer sgd --lr 0.1"),
     ("mart, weights perturbed", 1, "--loss mart --awp-gamma 0.01 --attack-steps 2 --batch 16 --micro-batch 8"),
     ("kl, weights perturbed by each rank", 2, "--loss kl --awp-gamma 0.01 --awp local --attack-steps 2 --batch 8"),
     ("pgi", 1, "--loss pgi --attack fgsm --attack-bn eval --optimizer sgd --lr 0.1"),
-    ("pgi, detached, in training mode", 1, "--loss pgi --detach-reference --attack fgsm --optimizer sgd --lr 0.1"),
+    ("pgi, detached, in training mode", 1, "--loss pgi:detach --attack fgsm --optimizer sgd --lr 0.1"),
     ("gat", 1, "--loss gat --attack fgsm --optimizer sgd --lr 0.1"),
-    ("nuat, detached, three ranks", 3, "--loss nuat --detach-reference --attack fgsm --optimizer sgd --lr 0.1 --batch 8"),
+    ("nuat, detached, three ranks", 3, "--loss nuat:detach --attack fgsm --optimizer sgd --lr 0.1 --batch 8"),
     ("noise, two copies, smooth-pgd", 1, "--noise 0.25 --noise-samples 2 --attack smooth-pgd --norm l2 --eps 0.5 --attack-steps 2"),
-    ("noise, trades, average made anew", 2, "--noise 0.25 --loss trades --attack-steps 2 --batch 8 --average swa --average-bn rebuild"),
+    ("noise, trades, average made anew", 2, "--noise 0.25 --loss trades --attack-steps 2 --batch 8 --average swa:bn=rebuild"),
     ("sizes by epoch", 2, "--train-size 8,16@1 --attack-steps 2 --batch 8"),
     ("a growing ball, l2", 1, "--norm l2 --eps 0.2..0.6@0-1 --attack-steps 2 --optimizer sgd --lr 0.1"),
-    ("n-fgsm", 1, "--attack fgsm --attack-bn eval --start-radius 2 --project off --optimizer sgd --lr 0.1"),
+    ("n-fgsm", 1, "--attack fgsm --attack-bn eval --project off --optimizer sgd --lr 0.1 --attack-start uniform:2"),
     ("no attack at first", 1, "--attack none,fgsm@1 --attack-bn eval --optimizer sgd --lr 0.1"),
     ("old weights, refreshed, three ranks, ordered", 3, "--staleness 2 --attack-steps 3 --deterministic --batch 8 --micro-batch 2"),
     ("stale attack", 2, "--stale-attack 1 --attack-steps 3 --batch 8 --lambda 0"),
     ("generators", 3, "--generators 1 --staleness 1 --attack-steps 2 --attack-bn eval --deterministic --batch 8 --micro-batch 4"),
     ("generators, trades", 3, "--generators 2 --loss trades --staleness 2 --attack-steps 2 --deterministic --batch 8"),
     ("flipped labels, median", 3, "--attackers 2 --cheat label_flip --aggregator median --attack-steps 2 --batch 8 --attack-bn eval"),
-    ("a weak attack, krum", 5, "--attackers 1 --cheat weak1 --cheat-from 2 --aggregator krum --attack-steps 2 --batch 4 --attack-bn eval"),
-    ("a ban", 5, "--byzantine --deterministic --aggregator centered_clip --aggregator-tau 0.1 --attackers 3 --cheat sign_flip "
-                 "--cheat-from 2 --faults 1 --attack-steps 2 --batch 4 --attack-bn eval"),
+    ("a weak attack, krum", 5, "--attackers 1 --cheat weak1@2 --aggregator krum --attack-steps 2 --batch 4 --attack-bn eval"),
+    ("a ban", 5, "--byzantine --deterministic --aggregator centered_clip:0.1 --attackers 3 --cheat sign_flip@2 "
+                 "--faults 1 --attack-steps 2 --batch 4 --attack-bn eval"),
     ("recomputed", 2, "--verify 2 --deterministic --attack-steps 2 --batch 8 --micro-batch 4"),
-    ("masks of each rank's own", 2, "--mask per_worker --mask-transport union --attack-steps 2 --batch 8"),
+    ("masks of each rank's own", 2, "--mask per_worker:transport=union --attack-steps 2 --batch 8"),
     ("powersgd", 2, "--codec powersgd --attack-steps 2 --batch 8 --optimizer sgd --lr 0.1"),
     ("int8, three ranks", 3, "--codec int8 --attack-steps 2 --batch 8 --optimizer sgd --lr 0.1 --width 21"),
     ("resumed", 2, "--attack-steps 2 --batch 8 --checkpoint-every 3 --warm-start 2 --eval-every 1"),
 ]
 
 
-TIMES = re.compile("^t_|seconds|time|idle|waited|spans|age_|dealt_again|bytes_statistics")  # and what depends on who was faster
+TIMES = re.compile("^t_|seconds|time|idle|waited|spans|age_|dealt_again|bytes_other")  # and what depends on who was faster
 
 
 def run(program, ranks, words, folder):

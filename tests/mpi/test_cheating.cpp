@@ -7,7 +7,7 @@
 #include "reduction_case.hpp"
 #include "small_run.hpp"
 #include "train/attackers/cheating.hpp"
-#include "train/protocol/guard.hpp"
+#include "train/protocol/ban_protocol.hpp"
 #include "train/trainer.hpp"
 #include "world.hpp"
 
@@ -23,9 +23,7 @@ constexpr int kFrom = 2;
 /// The last rank cheats, behind kFrom steps.
 [[nodiscard]] TrainOptions with_cheat(TrainOptions options, const std::string& name) {
   options.attackers = {world().size() - 1};
-  options.cheat = {name};
-  options.cheat_from = {kFrom};
-  options.cheat_delay = 2;
+  options.cheat = {name + (cheats().reads(name, "cheat:delay") ? ":2@" : "@") + std::to_string(kFrom)};
   return options;
 }
 
@@ -161,7 +159,7 @@ TEST_CASE("Any cheat begins in its step, leaves all ranks with one result, and s
       std::vector<std::int64_t> bytes;
       for (int k = 0; k < 6; ++k) {
         const StepRecord& record = trainer.step(false);
-        bytes.push_back(record.bytes_sent + record.bytes_statistics);
+        bytes.push_back(record.bytes_sent + record.bytes_other);
         CHECK((record.distances != nullptr) == !name.empty());
         weights.push_back(weights_of(trainer));
         const std::vector<float> statistics = running_statistics(trainer.model());
@@ -270,7 +268,7 @@ TEST_CASE("The protocol that bans takes the memory that is foreseen", "[byzantin
     options.faults = 0;
     options.byzantine = byzantine;
     Trainer trainer(world(), options);
-    foreseen = Guard::memory(trainer.model(), ranks);
+    foreseen = BanProtocol::memory(trainer.model(), ranks);
     std::int64_t bytes = 0;
     for (const auto& allocation : trainer.replica().backend().allocations())
       bytes += static_cast<std::int64_t>(allocation.bytes);

@@ -4,6 +4,7 @@
 
 #include "allocations.hpp"
 #include "catch.hpp"
+#include "errors.hpp"
 #include "reduction_case.hpp"
 #include "small_run.hpp"
 #include "train/trainer.hpp"
@@ -171,7 +172,7 @@ TEST_CASE("Codecs: near the mean, on all ranks the same, in any buckets, and the
       }
 }
 
-TEST_CASE("TernGrad clips each tensor that it is given by that tensor's own elements, filling apart", "[codec]") {
+TEST_CASE("TernGrad clips each tensor that it is given by that tensor's own elements, padding apart", "[codec]") {
   // One element of a share is large and the others are zero: clipped to 2.5 deviations of the share it goes for
   // certain, and the same again in the mean's way back. Shares are runs of groups of four.
   for (const int width : {16, 12})
@@ -245,15 +246,18 @@ TEST_CASE("Codecs with masks of each rank's own: the mean counts zeros, in every
   ReductionCase f(world());
   const Parameters& p = f.model.parameters;
   std::vector<ActiveSet> layers;
-  for (int rank = 0; rank < world().size(); ++rank)
+  std::vector<std::vector<float>> gradients;
+  for (int rank = 0; rank < world().size(); ++rank) {
     layers.push_back(random_active(p.layers(), 10 + static_cast<std::uint32_t>(rank), 0.5F));
+    gradients.push_back(f.gradient_of(rank, 1));
+  }
   for (const Way& way : kWays)
     for (const std::string masks : {"dense", "union", "allgather"}) {
       if (masks == "allgather" && way.transport != "gather") continue;
       if (masks == "dense" && way.codec == "powersgd") continue;  // refused
       GradientReducer reducer =
           f.reducer({.bucket_elements = 3000, .mask_transport = masks, .codec_transport = way.transport}, way.codec);
-      const auto ours = f.reduce(reducer, layers, 1, f.gradient_of(world().rank(), 1));
+      const auto ours = f.reduce(reducer, layers, 1, gradients[static_cast<std::size_t>(world().rank())]);
       INFO(text(way) << ", " << masks);
       std::int64_t wrong = 0;
       double common = 0;
@@ -265,13 +269,12 @@ TEST_CASE("Codecs with masks of each rank's own: the mean counts zeros, in every
           double mean = 0;
           for (int rank = 0; rank < world().size(); ++rank)
             if (layers[static_cast<std::size_t>(rank)].active(segment.layer))
-              mean += double(f.gradient_of(rank, 1)[i]) / world().size();
+              mean += double(gradients[static_cast<std::size_t>(rank)][i]) / world().size();
           if (count > 0) common += static_cast<double>(j % 89 + 1) * ours[i];
           const double level = std::sqrt(static_cast<double>(segment.size)) / 127;
           if (count > 0 && (way.codec == "bf16" || way.codec == "f16" || way.codec == "float32"))
             wrong += !(std::abs(ours[i] - mean) <= 2 * 0x1p-8 * 1.001);
           if (count > 0 && way.codec == "int8") wrong += !(std::abs(ours[i] - mean) <= 2.2 * level);
-          if (j % 50 != 0) j += 30;  // some of them: gradient_of() is slow
         }
       }
       CHECK(wrong == 0);
@@ -328,35 +331,6 @@ std::vector<float> array_of(const Checkpoint& checkpoint, const std::string& nam
 
 }  // namespace
 
-TEST_CASE("A restored run with any codec and either mask goes on bit for bit", "[codec]") {
-  for (const Way& way : {Way{"int8", "gather"}, Way{"int8", "two_sided"}, Way{"powersgd", "sum"},
-                         Way{"terngrad", "auto"}, Way{"atomo", "auto"}, Way{"bf16", "auto"}, Way{"f16", "auto"}})
-    for (const std::string mask : {"shared", "per_worker"}) {
-      if (mask == "per_worker" && way.codec != "powersgd" && way.codec != "int8") continue;
-      const TrainOptions options = with_codec(way, mask);
-      Trainer straight(world(), options);
-      straight.share_state();
-      straight.start();
-      for (int k = 0; k < 4; ++k) (void)straight.step(false);
-      const Checkpoint state = straight.capture();
-      for (int k = 0; k < 3; ++k) (void)straight.step(false);
-      Trainer resumed(world(), options);
-      if (world().root()) resumed.restore(state);
-      resumed.share_state();
-      resumed.check_replicas();
-      resumed.start();
-      for (int k = 0; k < 3; ++k) (void)resumed.step(false);
-      INFO(text(way) << ", " << mask);
-      CHECK(resumed.weights_hash() == straight.weights_hash());
-      const Checkpoint one = resumed.capture(), other = straight.capture();
-      if (way.codec != "powersgd" || !world().root()) continue;
-      for (const std::string name : {"codec/powersgd_error", "codec/powersgd_q"}) {
-        CHECK(array_of(one, name) == array_of(other, name));
-        CHECK(!array_of(one, name).empty());
-      }
-    }
-}
-
 TEST_CASE("Errors of other ranks: each takes the mean of what there was; without any, none", "[codec]") {
   const TrainOptions options = with_codec({"powersgd", "sum"}, "shared");
   Trainer many(world(), options);
@@ -393,12 +367,7 @@ TEST_CASE("Errors of other ranks: each takes the mean of what there was; without
     TrainOptions wide = options;
     wide.codec_rank = 3;
     Trainer wider(*alone, wide);
-    ExitCode code = ExitCode::done;
-    try {
-      wider.restore(state);
-    } catch (const Error& error) {
-      code = error.code();
-    }
+    const ExitCode code = code_of([&] { wider.restore(state); });
     CHECK(code == ExitCode::checkpoint);
   }
   world().barrier();

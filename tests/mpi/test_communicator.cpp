@@ -12,6 +12,7 @@
 #include "allocations.hpp"
 #include "catch.hpp"
 #include "dat/error.hpp"
+#include "errors.hpp"
 #include "world.hpp"
 
 using namespace dat;
@@ -177,7 +178,7 @@ TEST_CASE("An all-gather brings the blocks of all ranks to all, in rank order", 
 TEST_CASE("Groups number their ranks by key, and what is collective stays among them", "[communicator]") {
   const int size = world().size(), me = world().rank();
   // Even and odd ranks, from the last to the first.
-  const auto group = world().split(me % 2, -me);
+  const auto group = world().subgroup(me % 2, -me);
   std::vector<int> members;
   for (int r = size - 1; r >= 0; --r)
     if (r % 2 == me % 2) members.push_back(r);
@@ -195,14 +196,14 @@ TEST_CASE("Groups number their ranks by key, and what is collective stays among 
   CHECK(group->agree(static_cast<std::uint64_t>(me % 2)));
   CHECK(group->minimum(me) == members.back());
   // A group of a group: each rank alone.
-  const auto alone = group->split(me, 0);
+  const auto alone = group->subgroup(me, 0);
   CHECK(alone->size() == 1);
   CHECK(alone->agree(static_cast<std::uint64_t>(me)));
 }
 
 TEST_CASE("Equal keys keep the order of the ranks, and who has no colour is in no group", "[communicator]") {
   const int size = world().size(), me = world().rank(), out = size - 1;
-  const auto rest = world().split(me == out ? Communicator::kNoColor : 4, 0);
+  const auto rest = world().subgroup(me == out ? Communicator::kNoColor : 4, 0);
   CHECK((rest == nullptr) == (me == out));
   if (rest != nullptr) {
     CHECK(rest->size() == size - 1);
@@ -216,12 +217,12 @@ TEST_CASE("Equal keys keep the order of the ranks, and who has no colour is in n
 TEST_CASE("Ranks of a group, and of a group of it, know their numbers in the launch", "[communicator]") {
   for (int rank = 0; rank < world().size(); ++rank) CHECK(world().launch_rank(rank) == rank);
   CHECK(world().launch_rank() == world().rank());
-  const auto backwards = world().split(0, -world().rank());
+  const auto backwards = world().subgroup(0, -world().rank());
   for (int rank = 0; rank < world().size(); ++rank) CHECK(backwards->launch_rank(rank) == world().size() - 1 - rank);
   CHECK(backwards->launch_rank() == world().rank());
   CHECK(backwards->launch_node_rank() == world().node_rank());
   CHECK(std::ssize(backwards->launch_node_cores()) == world().node_size());
-  const auto without_last = backwards->split(world().rank() == world().size() - 1 ? Communicator::kNoColor : 0, 0);
+  const auto without_last = backwards->subgroup(world().rank() == world().size() - 1 ? Communicator::kNoColor : 0, 0);
   if (without_last)
     for (int rank = 0; rank < without_last->size(); ++rank)
       CHECK(without_last->launch_rank(rank) == world().size() - 2 - rank);
@@ -232,7 +233,7 @@ TEST_CASE("A rank that is away sleeps until it is called, while the others do so
   constexpr int kTag = 5, kOther = 6;
   if (world().size() == 1) return;
   const bool away = world().rank() == world().size() - 1;
-  const auto left = world().split(away ? Communicator::kNoColor : 0, world().rank());
+  const auto left = world().subgroup(away ? Communicator::kNoColor : 0, world().rank());
   const auto processor = [] {
     timespec used{};
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
@@ -268,7 +269,7 @@ TEST_CASE("A rank that is away sleeps until it is called, while the others do so
 TEST_CASE("A group that is destroyed gives its memory back", "[communicator]") {
   constexpr std::size_t kGroups = 200, kBytes = 100;  // a group of MPI's takes some thousand
   const auto make = [](std::size_t groups) {
-    for (std::size_t k = 0; k < groups; ++k) (void)world().split(0, 0);
+    for (std::size_t k = 0; k < groups; ++k) (void)world().subgroup(0, 0);
     return mallinfo2().uordblks;
   };
   const std::size_t before = make(kGroups), after = make(kGroups);
@@ -361,14 +362,6 @@ TEST_CASE("A probe tells who has written, with which tag and how much, and leave
 
 TEST_CASE("A message of another length than was expected is an error, and so is one to oneself", "[communicator]") {
   const int size = world().size(), me = world().rank();
-  const auto code_of = [](auto&& call) {
-    try {
-      call();
-    } catch (const Error& error) {
-      return error.code();
-    }
-    return ExitCode::done;
-  };
   char mine[8] = {}, other[8] = {};
   CHECK(code_of([&] { world().send(mine, 1, me, 0); }) == ExitCode::communication);
   CHECK(code_of([&] { world().send(mine, 1, size, 0); }) == ExitCode::communication);

@@ -114,7 +114,7 @@ TEST_CASE("With delays on both sides no version is torn, nothing hangs, memory a
   const int steps = wanted != nullptr ? std::atoi(wanted) : 60;
   const TrainOptions options = with_generator(3);
   const bool trains = world().rank() + 1 < world().size();
-  const auto group = world().split(trains ? 0 : 1, world().rank());
+  const auto group = world().subgroup(trains ? 0 : 1, world().rank());
   Delay delay;
   double before = 0;
   int requests = 0;
@@ -202,12 +202,12 @@ TEST_CASE("A generator refuses what a trainer must not send, and names it", "[ge
          order(begin);
          order({.kind = Order::Kind::attack, .unit = 1, .step = -4});
        }},
-      {"its number, micro-batch 1 of step 4, behind that of step 4",
+      {"its number, micro-batch 1 of step 4, after that of step 4",
        [&] {
          order(begin);
          for (int k = 0; k < 2; ++k) order({.kind = Order::Kind::attack, .unit = 1, .step = 4});
        }},
-      {"its version, 5 behind 3", [&] { send_version(5, true, 0); }},
+      {"its version, 5 after 3", [&] { send_version(5, true, 0); }},
       {"its hash", [&] { send_version(4, false, 0); }},
       {"has sent 116 bytes", [&] { send_version(4, true, bytes - 100); }},
       {"of a message of rank 0 failed", [&] {
@@ -239,7 +239,7 @@ TEST_CASE("A generator refuses what a trainer must not send, and names it", "[ge
 TEST_CASE("A trainer refuses what a generator must not answer, and names it", "[generators]") {
   if (world().size() != 2) return;
   const TrainOptions options = with_generator(1);
-  const auto group = world().split(world().rank(), 0);
+  const auto group = world().subgroup(world().rank(), 0);
   const auto alone = Communicator::single();
   TrainOptions of_one = options;
   of_one.generators = 0;
@@ -292,7 +292,7 @@ TEST_CASE("A trainer orders what the steps to come need, as far ahead as weights
   for (const int staleness : {0, 2}) {
     INFO("staleness " << staleness);
     const TrainOptions options = with_generator(staleness);
-    const auto group = world().split(world().root() ? 0 : 1, world().rank());
+    const auto group = world().subgroup(world().root() ? 0 : 1, world().rank());
     if (world().root()) {
       const std::string told = error_of_first_step(*group, options);
       CHECK(told.find("its kind") == std::string::npos);

@@ -286,7 +286,7 @@ TEST_CASE("The mean over draws of the ranks' own layers is the mean gradient", "
 
 TEST_CASE("A group of some of the ranks reduces among them", "[reducer]") {
   // All but rank 0: what a ban leaves.
-  const auto group = world().split(world().rank() == 0 ? Communicator::kNoColor : 0, 0);
+  const auto group = world().subgroup(world().rank() == 0 ? Communicator::kNoColor : 0, 0);
   if (group != nullptr) {
     ReductionCase f(*group);
     const ActiveSet active = random_active(f.model.parameters.layers(), 4, 0.7F);

@@ -7,6 +7,7 @@
 #include "assess/sequence.hpp"
 #include "catch.hpp"
 #include "device.hpp"
+#include "errors.hpp"
 #include "random_values.hpp"
 #include "replica/replica.hpp"
 #include "world.hpp"
@@ -46,9 +47,8 @@ class Given final : public Dataset {
 
 /// The network, and a sequence for it.
 struct Case {
-  Case(Communicator& ranks, const Given& set, const std::string& words, int capacity, double eps = kEps,
-       int restarts = 2)
-      : attacks(read_attack_sequence(words, 3, restarts), BallNorm::linf, eps, 0, 10),
+  Case(Communicator& ranks, const Given& set, const std::string& words, int capacity, double eps = kEps)
+      : attacks(read_attack_sequence(words), BallNorm::linf, eps, 0, 10),
         replica({.backend = {.device = test_device(), .threads = 1, .math = "f32", .deterministic = true},
                  .network = "small_cnn",
                  .width = 16,
@@ -101,7 +101,7 @@ void check_equal(const SequenceResult& one, const SequenceResult& other) {
   }
 }
 
-constexpr const char* kWords = "pgd2+fgsm+pgd6";
+constexpr const char* kWords = "pgd2x2+fgsm+pgd6x2";
 
 }  // namespace
 
@@ -122,11 +122,11 @@ TEST_CASE("Nor do those of attacks that search, and leave out images that are br
   const Given set = labelled(14);
   const auto alone = Communicator::single();
   constexpr double kLittle = 0.025;
-  const SequenceResult reference = Case(*alone, set, "apgd-ce+fab-t+square", kPass, kLittle, 1).run();
+  const SequenceResult reference = Case(*alone, set, "apgd-ce+fab-t+square", kPass, kLittle).run();
   CHECK(reference.rows[1].broken > 1);
   CHECK(reference.rows[3].images > 1);
   // All images at once: as some are broken, the others move together.
-  check_equal(Case(world(), set, "apgd-ce+fab-t+square", 4 * kPass, kLittle, 1).run(), reference);
+  check_equal(Case(world(), set, "apgd-ce+fab-t+square", 4 * kPass, kLittle).run(), reference);
 }
 
 TEST_CASE("An image is robust where every attack alone leaves it right, and the first that does not is named",
@@ -137,7 +137,7 @@ TEST_CASE("An image is robust where every attack alone leaves it right, and the 
   // Each attack alone, on all images, by what evaluates single attacks.
   Evaluator evaluator(world(), set, nullptr, sequence.replica.images(), sequence.replica.evaluated());
   sequence.replica.commit();
-  const EvaluationAttacks single({.attacks = {"pgd2", "fgsm", "pgd6"}, .eps = kEps, .restarts = 2});
+  const EvaluationAttacks single({.attacks = {"pgd2x2", "fgsm", "pgd6x2"}, .eps = kEps});
   const EvaluationResult alone = evaluator.run(single, 5);
   std::vector<std::int64_t> broken(4, 0);
   for (std::size_t i = 0; i < result.images.size(); ++i) {
@@ -184,7 +184,7 @@ TEST_CASE("A sequence goes on wherever it was stopped, also on other ranks and i
 
 TEST_CASE("A sequence refuses a journal that cannot be its own, and logits that are not finite", "[sequence]") {
   const Given set = labelled();
-  const auto code_of = [&](std::vector<JournalEntry> found, bool damage) {
+  const auto code_with = [&](std::vector<JournalEntry> found, bool damage) {
     Case sequence(world(), set, kWords, kPass);
     if (damage) {
       auto& parameters = sequence.replica.model().parameters;
@@ -194,12 +194,7 @@ TEST_CASE("A sequence refuses a journal that cannot be its own, and logits that 
       sequence.replica.backend().copy_to_device(bias, &nan, sizeof nan);
       ++parameters.version;
     }
-    try {
-      (void)sequence.run(std::move(found));
-    } catch (const Error& error) {
-      return error.code();
-    }
-    return ExitCode::done;
+    return code_of([&] { (void)sequence.run(std::move(found)); });
   };
   const auto entry = [](int stage, std::int64_t image) {
     JournalEntry one;
@@ -208,10 +203,10 @@ TEST_CASE("A sequence refuses a journal that cannot be its own, and logits that 
     one.outcomes.resize(1);
     return one;
   };
-  CHECK(code_of({}, false) == ExitCode::done);
-  CHECK(code_of({}, true) == ExitCode::numerical);
-  CHECK(code_of({entry(1, 0)}, false) == ExitCode::data);               // attacked before it was looked at
-  CHECK(code_of({entry(0, kImages)}, false) == ExitCode::data);         // there is no such image
-  CHECK(code_of({entry(0, 0), entry(0, 0)}, false) == ExitCode::data);  // done twice
-  CHECK(code_of({entry(100, 0)}, false) == ExitCode::data);             // there is no such run
+  CHECK(code_with({}, false) == ExitCode::done);
+  CHECK(code_with({}, true) == ExitCode::numerical);
+  CHECK(code_with({entry(1, 0)}, false) == ExitCode::data);               // attacked before it was looked at
+  CHECK(code_with({entry(0, kImages)}, false) == ExitCode::data);         // there is no such image
+  CHECK(code_with({entry(0, 0), entry(0, 0)}, false) == ExitCode::data);  // done twice
+  CHECK(code_with({entry(100, 0)}, false) == ExitCode::data);             // there is no such run
 }

@@ -153,7 +153,7 @@ TEST_CASE("Over several nodes, shares are added up in the memory of each and by 
   if (world().size() < 3) return;
   (void)world().move_on_beside();
   const int six = std::min(world().size(), 6);
-  const auto group = world().split(world().rank() < six ? 0 : Communicator::kNoColor, -world().rank());
+  const auto group = world().subgroup(world().rank() < six ? 0 : Communicator::kNoColor, -world().rank());
   for (const bool overlap : {false, true}) {
     for (const auto node_of : {+[](int rank) { return rank / 2; }, +[](int rank) { return rank / 3; },
                                +[](int rank) { return 7 - rank % 2; }}) {

@@ -289,12 +289,65 @@ def fraction(value):
     return value
 
 
+def number(text):
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+# Options whose members have settings: what each is called here, and what it is where the word does not say.
+SETTINGS = {
+    "average": {"decay": ("average-decay", .995), "bn": ("average-bn", "auto")},
+    "selector": {"loss": ("bandit-loss", "selfnorm"), "rate": ("bandit-rate", "auto"), "p_min": ("p-min", .1), "t0": ("freeze-t0", .8),
+                 "schedule": ("freeze-schedule", "cubic"), "lr": ("freeze-lr", "scaled"), "percentile": ("freeze-percentile", 50)},
+    "codec": {"rank": ("codec-rank", "auto"), "clip": ("codec-clip", 2.5)},
+    "aggregator": {"tau": ("aggregator-tau", "auto"), "iterations": ("aggregator-iterations", 2000), "mixing": ("aggregator-mixing", False)},
+    "attack-start": {"radius": ("start-radius", 1), "box": ("start-box", "auto")},
+    "schedule": {"decay": ("lr-decay", .1)},
+    "mask": {"transport": ("mask-transport", "union")},
+    "loss": {"detach": ("detach-reference", False)},
+    "optimizer": {"beta1": ("beta1", .9), "beta2": ("beta2", .999), "epsilon": ("epsilon", 1e-6), "bias_correction": ("bias-correction", False),
+                  "clamp": ("clamp-high", 10), "trust": ("trust-coefficient", 1e-3), "nesterov": ("nesterov", False),
+                  "peak_momentum": ("peak-momentum", "off")},
+}
+
+
 class Config:
-    """The options of config.resolved.toml by name."""
+    """The options of config.resolved.toml by name, and the settings of their members as options of their own."""
 
     def __init__(self, toml):
         lines = [line.split(" = ", 1) for line in toml.splitlines() if " = " in line and line[0] != "#"]
         self.options = {key: fraction(json.loads(value)) for key, value in lines}
+        for option, settings in SETTINGS.items():
+            self.take_settings(option, settings)
+        self.options["average-from"] = 0
+        if "@" in self["average"]:
+            self.options["average"], start = self["average"].split(",")[-1].split("@")
+            self.options["average-from"] = float(start)
+        self.options["freeze"], _, end = str(self["freeze"]).replace("none", "").partition(",@")
+        self.options["freeze-epochs"] = int(end or 0)
+        # What follows from the others.
+        if self["average-bn"] == "auto":
+            self.options["average-bn"] = "rebuild" if self["average"] != "none" and self["aggregator"] == "mean" else "raw"
+        if self["bandit-rate"] == "auto":
+            self.options["bandit-rate"] = {"paper": 1e-5, "selfnorm": .1}[self["bandit-loss"]]
+        if self["start-box"] == "auto":
+            self.options["start-box"] = "on" if self["start-radius"] != 1 or self["project"] == "off" else "off"
+        outside = self["selector"] == "freezeout" and self["freeze-lr"] != "constant"
+        self.options["importance"] = "outside" if outside else "inside"
+
+    def take_settings(self, option, settings):
+        """Those in the word of a member, "ema:decay=0.9:bn=raw@1", as options of their own."""
+        word, at, epochs = str(self[option]).rpartition(",")[2].partition("@")
+        name, *given = word.split(":")
+        self.options[option] = str(self[option]).rpartition(",")[0] + "," * ("," in str(self[option])) + name + at + epochs
+        self.options |= {key: default for key, default in settings.values()}
+        for setting in given:
+            key, _, value = setting.partition("=")
+            if key not in settings:  # the first one's value alone
+                key, value = next(iter(settings)), key
+            self.options[settings[key][0]] = fraction(number(value)) if value else True
 
     def __getitem__(self, key):
         return self.options[key]
@@ -349,42 +402,31 @@ def automatic(config, layers):
     attack, steps, eps = (in_epoch(config[option], LAST) for option in BY_EPOCH[:3])
     one_step = "auto" if changes else own_alpha(attack, eps, steps, config["norm"])
     fast = {part.split("@")[0] for part in config["attack"].split(",")} == {"fgsm"}
-    kinds = {name.rstrip("0123456789") for name in config["eval"]}
+    kinds = {name.partition("x")[0].rstrip("0123456789") for name in config["eval"]}
     radius = config["eval-eps"]
-    of_evaluations = {2.5 * radius / int(name[3:]) if config["eval-norm"] == "l2" else radius / 4
-                      for name in config["eval"] if name.startswith("pgd")}
-    of_evaluations |= {2 * radius / int(name[10:]) for name in config["eval"] if name.startswith("smooth-pgd")}
+    names = [name.partition("x")[0] for name in config["eval"]]
+    of_evaluations = {2.5 * radius / int(name[3:]) if config["norm"] == "l2" else radius / 4
+                      for name in names if name.startswith("pgd")}
+    of_evaluations |= {2 * radius / int(name[10:]) for name in names if name.startswith("smooth-pgd")}
     loss, noise = config["loss"], config["noise"] > 0
     return {"loss": "cross_entropy", "lambda": 1 if attack == "pgd" and loss == "cross_entropy" and not noise else 0,
             "noise": 0, "noise-samples": 1,
             "beta": {"cross_entropy": 0, "trades": 6, "kl": 1, "mart": 5, "pgi": 10, "gat": 10, "nuat": 4}[loss],
-            "label-smoothing": 0, "detach-reference": False,
+            "label-smoothing": 0,
             "attack-start": "gaussian" if loss in ("trades", "kl", "mart") else "uniform",
-            "start-radius": 1, "project": "on",
-            "start-box": "on" if config["start-radius"] != 1 or config["project"] == "off" else "off",
-            "awp-gamma": 0, "awp-from": 0, "awp": "global",
+            "project": "on", "awp-gamma": 0, "awp": "global",
             "attack-bn": "train" if fast and loss not in ("trades", "kl") and not noise else "eval",
-            "alpha": one_step if attack != "none" else config["alpha"], "eval": ["pgd10"], "eval-restarts": 1,
-            "norm": "linf", "eval-norm": config["norm"], "eval-eps": eps,
+            "alpha": one_step if attack != "none" else config["alpha"], "eval": ["pgd10"], "norm": "linf", "eval-eps": eps,
             "eval-alpha": "auto" if "fgsm" in kinds or len(of_evaluations) > 1 else max(of_evaluations, default=eps / 4),
-            "weight-decay": 5e-4 if optimizer == "sgd" else 1e-4, "momentum": .9, "peak-momentum": "off", "no-decay": "none", "clamp-low": 0, "clamp-high": 10,
-            "nesterov": False, "beta1": .9, "beta2": .999, "epsilon": 1e-6, "bias-correction": False,
-            "trust-coefficient": 1e-3, "clip-norm": 0,
-            "importance": "outside" if config["selector"] == "freezeout" and config["freeze-lr"] != "constant"
-            else "inside",
+            "weight-decay": 5e-4 if optimizer == "sgd" else 1e-4, "momentum": .9, "no-decay": "none", "clip-norm": 0,
             "budget": layers * 40 / 54 if config["selector"] in ("exp3", "oracle", "uniform") else "auto",
-            "budget-unit": "layers", "p-min": .1, "bandit-loss": "selfnorm",
-            "freeze-t0": .8, "freeze-schedule": "cubic", "freeze-lr": "scaled", "freeze-percentile": 50,
-            "bandit-rate": "auto" if config["selector"] != "exp3" else
-                           {"paper": 1e-5, "shiftfree": 1e-2, "shiftfree_normalised": 1, "minshift": 1e-3,
-                            "selfnorm": .1, "lars": 1}[config["bandit-loss"]],
-            "micro-batch": config["batch"], "lr": .01, "lr-decay": .1, "schedule": "step", "selector": "exp3",
+            "budget-unit": "layers",
+            "micro-batch": config["batch"], "lr": .01, "schedule": "step", "selector": "exp3",
             "optimizer": "lamb", "attack": "pgd", "eps": 8 / 255, "bn-statistics": "average", "resample": "step",
-            "granularity": "tensor", "mask": "shared", "mask-transport": "union", "aggregator": "mean",
-            "faults": "auto", "aggregator-mixing": False, "aggregator-tau": "auto", "aggregator-iterations": 2000, "augment": "crop", "train-size": "auto", "warm-start": 0, "attack-stop": "off",
-            "attack-reuse": False, "stale-attack": 0, "staleness": 0, "refresh": "iteration", "activation": "silu" if config["network"].startswith("dm_wrn") else "relu", "normalize": "none", "average": "none", "average-decay": .995, "average-from": 0,
-            "new-head": "none", "freeze": "", "freeze-epochs": 0, "head-lr": "auto",
-            "average-bn": "raw" if config["average"] == "none" else "rebuild"}
+            "granularity": "tensor", "mask": "shared", "aggregator": "mean",
+            "faults": "auto", "augment": "crop", "train-size": "auto", "warm-start": 0, "attack-stop": "off",
+            "stale-attack": 0, "staleness": 0, "activation": "silu" if config["network"].startswith("dm_wrn") else "relu", "normalize": "none", "average": "none",
+            "new-head": "none", "freeze": "", "head-lr": "auto"}
 
 
 class Data:
@@ -519,7 +561,6 @@ class Reference:
         if config["max-steps"] > 0:
             self.steps = min(self.steps, config["max-steps"])
 
-        self.reuse = config["attack-reuse"]
         self.batch_statistics = config["attack-bn"] == "train"
         self.take_attack(0)
         self.budget = config["budget"]
@@ -686,7 +727,7 @@ class Reference:
             name = "none"
         if alpha == "auto":
             alpha = own_alpha(name, self.eps, steps, config["norm"])
-        self.attack = Attack(name, self.eps, alpha, int(steps) - self.reuse,
+        self.attack = Attack(name, self.eps, alpha, int(steps),
                              None if config["attack-stop"] == "off" else config["attack-stop"], config["norm"],
                              config["start-radius"], config["start-box"] == "on",
                              None if config["project"] == "on" else float("inf"))
@@ -859,7 +900,8 @@ class Reference:
     def old_nets(self, state, attack, rounding):
         """The networks that the iterations of an attack see: --staleness, --refresh."""
         versions, oldest = [(state.parameters, state.running[0]), *state.before], self.config["staleness"]
-        ages = [oldest - (number * oldest // attack.steps if self.config["refresh"] == "iteration" else 0)
+        newer = attack.name == "pgd" and self.config["attack-stop"] == "off"
+        ages = [oldest - (number * oldest // attack.steps if newer else 0)
                 for number in range(attack.steps)]
         return [Net(rounding, *versions[min(age, len(state.before))], False) for age in ages]
 
@@ -1019,13 +1061,8 @@ class Reference:
             largest = max(largest, norms[used].max())
             if loss == "selfnorm":
                 cost = -(squares / pi) / (squares / pi)[used].max()
-            elif loss == "shiftfree_normalised":
-                cost = -squares / (largest / p_min) ** 2 / pi
-            elif loss == "lars":
-                cost = -(norms / pi**1.5) / (largest / p_min**1.5) / pi
             else:
-                shift = {"paper": (largest / p_min) ** 2, "shiftfree": 0.0, "minshift": squares[used].max()}[loss]
-                cost = (shift - squares) / pi
+                cost = ((largest / p_min) ** 2 - squares) / pi
             log_w[used] -= rate * cost[used]
         return self.meet_budget(log_w, self.costs), largest
 
@@ -1122,7 +1159,7 @@ class Reference:
                     u = rounding.number(g + decay * theta + mu * u)
             ratio = 1.0
             if kind != "sgd":
-                tau = float(theta.norm().clamp(config["clamp-low"], config["clamp-high"]))
+                tau = float(theta.norm().clamp(0, config["clamp-high"]))
                 ratio = tau / float(u.norm()) if tau != 0 and u.norm() != 0 else 1.0
             parameters[name] = rounding.number(theta - lr * ratio * outside * u)
         return parameters, optimizer, counts
@@ -1209,17 +1246,17 @@ class Reference:
         passes = [{} for _ in range(self.ranks)]  # per rank: {pass: {norm: [mean, variance]}}
         totals = [{"loss_adv": 0.0, "acc_adv": 0.0, "loss_clean": 0.0, "acc_clean": 0.0} for _ in range(self.ranks)]
         attack_passes, stale, examples, labelled = 0, self.config["stale-attack"], [], 0
-        perturbs = self.config["awp-gamma"] > 0 and epoch >= self.config["awp-from"]
+        perturbs = in_epoch(self.config["awp-gamma"], epoch) > 0
 
         def add_statistics(rank, number, statistics, part):
             of = passes[rank].setdefault(number, {name: [0.0, 0.0] for name in self.norms})
             for name, values in statistics.items():
                 of[name] = [total + part * value for total, value in zip(of[name], values)]
 
-        def gradients_of(weights, into, images, labels, want_input=False, began=None):
+        def gradients_of(weights, into, images, labels, began=None):
             """Adds the gradient of a micro-batch by the weights of the layers in `into`. images: {pass: of it}."""
             parameters = {name: value.clone().requires_grad_(name in into) for name, value in weights.items()}
-            images = {which: x.detach().requires_grad_(want_input) for which, x in images.items()}
+            images = {which: x.detach() for which, x in images.items()}
             logits, statistics = {}, {}
             for which, x in images.items():
                 net = Net(rounding, parameters, state.running[0], True, self.still)
@@ -1228,18 +1265,13 @@ class Reference:
                          for which, of in logits.items()}
             losses, total = self.losses(of_copies, labels.repeat_interleave(self.copies), began)
             by_logits = torch.autograd.grad(total.sum() / (count * self.copies), list(logits.values()), retain_graph=True)
-            by_image = None
-            for (which, of), gradient in zip(logits.items(), by_logits):  # a pass after the other, as they are rounded
-                wanted = [parameters[name] for name in into] + ([images[which]] if want_input else [])
-                found = torch.autograd.grad(of, wanted, gradient)
-                for name, part in zip(into, found):
+            for of, gradient in zip(logits.values(), by_logits):  # a pass after the other, as they are rounded
+                for name, part in zip(into, torch.autograd.grad(of, [parameters[name] for name in into], gradient)):
                     into[name] += rounding.layer(part[None])[0]
-                if want_input and which == "adv":
-                    by_image = found[-1]
-            return losses, of_copies, statistics, by_image
+            return losses, of_copies, statistics
 
-        def train(rank, weights, images, labels, first, part, want_input=False, began=None):
-            losses, logits, statistics, g = gradients_of(weights, local[rank], images, labels, want_input, began)
+        def train(rank, weights, images, labels, first, part, began=None):
+            losses, logits, statistics = gradients_of(weights, local[rank], images, labels, began)
             for which in [kind for kind in images if kind != "start"]:  # of which nothing is reported
                 totals[rank]["loss_" + which] += float(losses[which].detach().sum()) / self.copies
                 of_copies = labels.repeat_interleave(self.copies)
@@ -1252,7 +1284,6 @@ class Reference:
                 calls = [which for which in calls if which != "start"]
             for number, which in enumerate(calls, first):
                 add_statistics(rank, number, statistics[which], part)
-            return g
 
         for m in range(self.micro_batches):
             stored = []
@@ -1287,11 +1318,7 @@ class Reference:
                 if perturbs:  # when all are attacked
                     examples.append((rank, images, labels, len(found), part))
                 else:
-                    g = train(rank, state.parameters, images, labels, len(found), part, self.reuse, began)
-                if self.reuse:
-                    g = g + rounding.error(g) if rounding.noise else g
-                    eta = self.pgd_step(self.attack, x, eta, g, rounding)
-                    x_adv = (x + eta).clamp(0, 1)
+                    train(rank, state.parameters, images, labels, len(found), part, began)
                 if kept is not None:
                     stored.append((ids, x, x_adv, crops))
             # All ranks have started by now. Of a sample that comes twice, the last one is kept.
@@ -1420,21 +1447,22 @@ class Reference:
             weights = dict(state.parameters)
             for name, g in gradients.items():
                 if g.dim() > 1 and g.norm() > 0:
-                    weights[name] = weights[name] + self.config["awp-gamma"] * weights[name].norm() * g / g.norm()
+                    weights[name] = weights[name] + in_epoch(self.config["awp-gamma"], LAST) * weights[name].norm() * g / g.norm()
             found.append(weights)
         return found
 
     # Evaluation.
 
     def evaluation_attack(self, name):
-        """An entry of --eval: pgd, pgd10, fgsm, none."""
+        """An entry of --eval, such as pgd10x2 or fgsm, and its random starts."""
+        name, _, restarts = name.partition("x") if name.startswith("pgd") else (name, "", "")
         eps, alpha = self.config["eval-eps"], self.config["eval-alpha"]
         kind = name.rstrip("0123456789")
-        steps = int(name[len(kind):] or self.config["eval-attack-steps"])
-        norm = self.config["eval-norm"]
+        steps = int(name[len(kind):] or 10)
+        norm = self.config["norm"]
         if alpha == "auto":  # each attack its own
             alpha = 1.25 * eps if kind == "fgsm" else 2 * eps / steps if kind == "smooth-pgd" else 2.5 * eps / steps if norm == "l2" else eps / 4
-        return Attack(kind, eps, alpha, steps, norm=norm)
+        return Attack(kind, eps, alpha, steps, norm=norm), int(restarts or 1)
 
     def evaluate(self, state, split, attack, restarts, rounding):
         """Mean loss and accuracy of the images of a split, clean and after PGD from random starts: rank 0's running

@@ -46,7 +46,7 @@ STEPS = "1 4 7"  # runs end after these; of each, the last two steps are compare
 # name, ranks, where the runs end, options
 TABLE = [
     ("defaults", 1, STEPS, "--lambda 1"),
-    ("two ranks", 2, STEPS, "--batch 4 --lambda 1 --eval pgd --eval-attack-steps 5 --eval-eps 0.1 --eval-alpha 0.04"),
+    ("two ranks", 2, STEPS, "--batch 4 --lambda 1 --eval pgd5 --eval-eps 0.1 --eval-alpha 0.04"),
     ("adversarial only", 1, STEPS, "--attack-steps 10"),
     ("half a clean loss", 1, STEPS, "--lambda 0.5 --optimizer sgd --lr 0.1"),
     ("half, two ranks", 2, STEPS, "--lambda 0.5 --batch 5 --micro-batch 5 --optimizer sgd --lr 0.1"),
@@ -55,12 +55,12 @@ TABLE = [
     ("fgsm", 1, STEPS, "--attack fgsm --optimizer sgd --lr 0.05"),
     ("fgsm, two ranks", 2, STEPS, "--attack fgsm --batch 4 --micro-batch 2 --lambda 2 --alpha 0.02"),
     ("fgsm, running statistics", 1, "4", "--attack fgsm --attack-bn eval --eps 0.1 --eval pgd3,fgsm"),
-    ("n-fgsm", 1, STEPS, "--attack fgsm --start-radius 2 --project off --alpha 8/255 --optimizer sgd --lr 0.05"),
-    ("n-fgsm, start not cut, two ranks", 2, "4", "--attack fgsm --attack-bn eval --start-radius 1.5 --start-box off "
-                                                 "--project off --batch 4 --eps 0.1 --eval pgd3,fgsm"),
-    ("pgd, far start", 1, "4", "--start-radius 2 --eps 0.1 --alpha 0.03 --optimizer sgd --lr 0.5"),
-    ("pgd, no ball, early stop", 1, "4", "--project off --attack-stop 1 --start-radius 0 --eps 0.1 --alpha 0.05"),
-    ("pgd, start in the box", 2, "4", "--start-box on --stale-attack 1 --batch 4 --eps 0.2 --optimizer sgd --lr 0.5"),
+    ("n-fgsm", 1, STEPS, "--attack fgsm --project off --alpha 8/255 --optimizer sgd --lr 0.05 --attack-start uniform:radius=2"),
+    ("n-fgsm, start not cut, two ranks", 2, "4",
+     "--attack fgsm --attack-bn eval --project off --batch 4 --eps 0.1 --eval pgd3,fgsm --attack-start uniform:radius=1.5:box=off"),
+    ("pgd, far start", 1, "4", "--eps 0.1 --alpha 0.03 --optimizer sgd --lr 0.5 --attack-start uniform:radius=2"),
+    ("pgd, no ball, early stop", 1, "4", "--project off --attack-stop 1 --eps 0.1 --alpha 0.05 --attack-start uniform:radius=0"),
+    ("pgd, start in the box", 2, "4", "--stale-attack 1 --batch 4 --eps 0.2 --optimizer sgd --lr 0.5 --attack-start uniform:box=on"),
     ("pgd, batch statistics", 1, STEPS, "--attack-bn train --optimizer sgd --lr 0.5 --momentum 0.5"),
     ("pgd, batch statistics, micro", 2, STEPS, "--attack-bn train --batch 4 --micro-batch 2 --lambda 1"),
     ("early stop", 1, STEPS, "--attack-steps 6 --attack-stop 1 --eps 0.1 --alpha 0.03"),
@@ -68,15 +68,12 @@ TABLE = [
     ("warm start", 1, "1 5 7 10", "--warm-start 2 --attack-steps 2"),
     ("warm start, two ranks", 2, "1 5 10", "--warm-start 3 --batch 4 --micro-batch 2 --attack-steps 1 --alpha 0.011"),
     ("warm start, fgsm", 1, "5", "--warm-start 4 --attack fgsm"),
-    ("reuse", 1, "1 5", "--warm-start 3 --attack-reuse --attack-bn train --lambda 1"),
-    ("reuse, two ranks", 2, "5 7", "--warm-start 3 --attack-reuse --attack-bn train --batch 4"),
     ("stale attack", 1, STEPS, "--stale-attack 2 --attack-steps 3 --optimizer sgd --lr 0.5"),
-    ("stale attack, two ranks", 2, "5 8", "--stale-attack 1 --batch 4 --micro-batch 2 --attack-steps 2 --lambda 1 "
-                                          "--overlap --bucket 700"),
+    ("stale attack, two ranks", 2, "5 8",
+     "DAT_BUCKET=700 --stale-attack 1 --batch 4 --micro-batch 2 --attack-steps 2 --lambda 1 --overlap"),
     ("old weights", 1, "1 2 5 8", "--staleness 2 --attack-steps 3 --lambda 1 --optimizer sgd --lr 0.5"),
-    ("old weights, two ranks", 2, "3 7", "--staleness 4 --refresh attack --batch 4 --micro-batch 2 --attack-steps 2 "
-                                         "--optimizer sgd --lr 0.5"),
-    ("old weights, fgsm", 1, "4", "--staleness 2 --refresh attack --attack fgsm --attack-bn eval --optimizer sgd --lr 0.5"),
+    ("old weights, two ranks", 2, "3 7", "--staleness 4 --attack-stop 1 --batch 4 --micro-batch 2 --attack-steps 2 --optimizer sgd --lr 0.5"),
+    ("old weights, fgsm", 1, "4", "--staleness 2 --attack fgsm --attack-bn eval --optimizer sgd --lr 0.5"),
     ("old weights, trades", 1, "6", "--staleness 3 --attack-steps 2 --loss trades --optimizer sgd --lr 0.5"),
     ("attacks by epoch", 1, "3 4 7 10", "--attack none,fgsm@1,pgd@2 --attack-steps 2 --attack-bn eval --optimizer sgd "
                                         "--lr 0.05"),
@@ -90,137 +87,119 @@ TABLE = [
     ("a growing ball, old weights", 1, "4 5", "--staleness 2 --eps 4/255..0.1@0-2 --attack-steps 3 --optimizer sgd --lr 0.5"),
     ("a wider ball, stale attack", 1, "1 4", "--stale-attack 1 --attack-steps 2,3@1 --eps 0.02,0.1@1 --optimizer sgd --lr 0.5"),
     ("a growing ball, l2", 1, "4 7", "--norm l2 --eps 0.2..0.6@0-2 --attack-steps 2 --optimizer sgd --lr 0.5"),
-    ("wide ball", 1, STEPS, "--eps 0.3 --alpha 0.1 --optimizer lars --eval pgd4,pgd7 --eval-restarts 3"),
-    ("l2", 1, STEPS, "--norm l2 --eps 0.5 --eval pgd4 --eval-restarts 2 --optimizer sgd --lr 0.5"),
+    ("wide ball", 1, STEPS, "--eps 0.3 --alpha 0.1 --optimizer lars --eval pgd4x3,pgd7x3"),
+    ("l2", 1, STEPS, "--norm l2 --eps 0.5 --eval pgd4x2 --optimizer sgd --lr 0.5"),
     ("l2, batch statistics, two ranks", 2, STEPS, "--norm l2 --eps 0.4 --alpha 0.2 --attack-bn train --batch 4 "
                                                   "--micro-batch 2 --lambda 1 --eval fgsm,pgd3"),
-    ("l2, fgsm", 1, "4", "--norm l2 --eps 1.5 --attack fgsm --optimizer sgd --lr 0.05 --eval-norm linf --eval-eps 4/255"),
+    ("l2, fgsm", 1, "4", "--norm l2 --eps 1.5 --attack fgsm --optimizer sgd --lr 0.05 --eval-eps 4/255"),
     ("l2, trades", 1, "4", "--norm l2 --eps 0.5 --loss trades --attack-start uniform --optimizer sgd --lr 0.5"),
     ("l2, stale attack", 1, "4", "--norm l2 --eps 0.5 --stale-attack 1 --attack-steps 2 --optimizer sgd --lr 0.5"),
     ("micro-batches", 1, STEPS, "--micro-batch 2 --lambda 1 --optimizer sgd --lr 0.5"),
     ("micro-batches, two ranks", 2, STEPS, "--limit-train 21 --batch 6 --micro-batch 2 --lambda 0.5 "
                                              "--optimizer sgd --lr 0.5"),
-    ("local statistics", 2, "1 3 5 7", "--bn-statistics local --batch 4 --lambda 1 --eval-restarts 2"),
+    ("local statistics", 2, "1 3 5 7", "--bn-statistics local --batch 4 --lambda 1 --eval pgd10x2"),
     ("local, batch statistics", 2, "4", "--bn-statistics local --attack fgsm --batch 4 --micro-batch 2"),
     ("local, evaluated on the way", 2, "4", "--bn-statistics local --batch 4 --eval-every 1"),
-    ("overlap", 2, STEPS, "--overlap --bucket 700 --batch 4 --lambda 0.5 --optimizer lars"),
-    ("small messages", 2, "4", "--bucket 1 --batch 4 --optimizer sgd --lr 0.5"),
-    ("lamb outside", 1, STEPS, "--importance outside --weight-decay 0.1 --clamp-low 2 --clamp-high 3"),
-    ("lamb inside", 1, STEPS, "--importance inside --weight-decay 0.1 --clamp-high 1.5 --budget 5"),
-    ("lars outside", 1, STEPS, "--optimizer lars --importance outside --weight-decay 0.05 --clamp-low 3"),
-    ("lars inside", 2, STEPS, "--optimizer lars --momentum 0.7 --weight-decay 0.05 --clamp-high 1 --batch 4"),
-    ("sgd outside", 1, STEPS, "--optimizer sgd --importance outside --weight-decay 0.05 --lr 0.1 --budget 6"),
-    ("sgd outside, two ranks", 2, "4 7", "--optimizer sgd --lr 0.5 --importance outside --momentum 0.6 --batch 4 "
-                                         "--budget 4"),
-    ("nesterov", 1, "4 7", "--optimizer sgd --nesterov --lr 0.1 --weight-decay 0.01 --budget 6"),
-    ("lamb's averages", 1, "4 7", "--beta1 0.7 --beta2 0.95 --epsilon 1e-4 --budget 6"),
-    ("bias correction", 1, "1 4 5 8", "--bias-correction --beta2 0.99 --budget 5"),
-    ("bias correction, two ranks", 2, "4 7", "--bias-correction --importance outside --granularity module --budget 2 "
-                                             "--weight-decay 0.1 --batch 4"),
-    ("lars_sgd", 1, STEPS, "--optimizer lars_sgd --lr 0.5 --trust-coefficient 0.02 --weight-decay 0.01 --budget 6"),
-    ("lars_sgd outside, two ranks", 2, "4 7", "--optimizer lars_sgd --lr 0.7 --trust-coefficient 0.01 --momentum 0.8 "
-                                              "--weight-decay 0.01 --importance outside --batch 4 --budget 6"),
+    ("overlap", 2, STEPS, "DAT_BUCKET=700 --overlap --batch 4 --lambda 0.5 --optimizer lars"),
+    ("small messages", 2, "4", "DAT_BUCKET=1 --batch 4 --optimizer sgd --lr 0.5"),
+    ("lamb, clamped", 1, STEPS, "--weight-decay 0.1 --optimizer lamb:clamp=3"),
+    ("lamb, clamped and drawn", 1, STEPS, "--weight-decay 0.1 --budget 5 --optimizer lamb:clamp=1.5"),
+    ("lars", 1, STEPS, "--optimizer lars --weight-decay 0.05"),
+    ("lars, two ranks", 2, STEPS, "--optimizer lars:clamp=1 --momentum 0.7 --weight-decay 0.05 --batch 4"),
+    ("sgd", 1, STEPS, "--optimizer sgd --weight-decay 0.05 --lr 0.1 --budget 6"),
+    ("nesterov", 1, "4 7", "--optimizer sgd:nesterov --lr 0.1 --weight-decay 0.01 --budget 6"),
+    ("lamb's averages", 1, "4 7", "--budget 6 --optimizer lamb:beta1=0.7:beta2=0.95:epsilon=1e-4"),
+    ("bias correction", 1, "1 4 5 8", "--budget 5 --optimizer lamb:beta2=0.99:bias_correction"),
+    ("lars_sgd", 1, STEPS, "--optimizer lars_sgd:trust=0.02 --lr 0.5 --weight-decay 0.01 --budget 6"),
+    ("lars_sgd, two ranks", 2, "4 7",
+     "--optimizer lars_sgd:trust=0.01 --lr 0.7 --momentum 0.8 --weight-decay 0.01 --batch 4 --budget 6"),
     ("norms do not decay", 1, "4 7", "--optimizer sgd --lr 0.1 --weight-decay 0.3 --no-decay norms --budget 6"),
     ("norms do not decay, lars", 2, "4", "--optimizer lars --weight-decay 0.3 --no-decay norms --batch 4"),
-    ("norms do not decay, lamb", 1, "4 7", "--weight-decay 0.3 --no-decay norms --importance outside"),
+    ("norms do not decay, lamb", 1, "4 7", "--weight-decay 0.3 --no-decay norms"),
     ("clipped", 1, STEPS, "--optimizer sgd --lr 0.5 --clip-norm 1.5 --budget 6"),
-    ("clipped outside, two ranks", 2, "4 7", "--optimizer sgd --nesterov --lr 0.2 --clip-norm 1 --importance outside "
-                                             "--momentum 0.6 --batch 4 --budget 6"),
-    ("clipped lamb", 2, "4 7", "--clip-norm 1 --bias-correction --batch 4 --overlap --bucket 700"),
+    ("clipped lamb", 2, "4 7", "DAT_BUCKET=700 --clip-norm 1 --batch 4 --overlap --optimizer lamb:bias_correction"),
     ("all layers", 1, STEPS, "--selector all --optimizer sgd --lr 0.5 --weight-decay 0"),
-    ("paper's bandit", 1, STEPS, "--bandit-loss paper --bandit-rate 1e-5 --budget 6 --p-min 0.2"),
-    ("shift-free", 1, STEPS, "--bandit-loss shiftfree --bandit-rate 0.05 --budget 6 --optimizer sgd --lr 0.5"),
-    ("min-shift", 2, STEPS, "--bandit-loss minshift --bandit-rate 0.05 --budget 7 --batch 4 --optimizer sgd --lr 0.5"),
-    ("normalised shift-free", 1, "4 7", "--bandit-loss shiftfree_normalised --budget 6 --p-min 0.2 --optimizer sgd "
-                                        "--lr 0.5"),
-    ("bandit of lars", 2, "4 7", "--bandit-loss lars --budget 5 --batch 4 --optimizer lars_sgd --lr 0.5 "
-                                 "--trust-coefficient 0.02"),
+    ("paper's bandit", 1, STEPS, "--budget 6 --selector exp3:loss=paper:rate=1e-5:p_min=0.2"),
     ("oracle", 1, "4 6 9", "--selector oracle --budget 5 --optimizer sgd --lr 0.5"),
     ("oracle, two ranks", 2, "4 7", "--selector oracle --resample 2 --granularity module --budget 2 --batch 4"),
     ("oracle in bytes", 1, "4 7", "--selector oracle --budget 5 --budget-unit bytes --optimizer sgd --lr 0.5"),
-    ("bandit in bytes", 2, "4 7", "--budget 5 --budget-unit bytes --p-min 0.05 --bandit-rate 0.5 --batch 4"),
-    ("bandit of lars in seconds", 2, "4 7", "--bandit-loss lars --budget 5 --budget-unit seconds --batch 4 "
-                                            "--optimizer sgd --lr 0.5"),
+    ("bandit in bytes", 2, "4 7", "--budget 5 --budget-unit bytes --batch 4 --selector exp3:rate=0.5:p_min=0.05"),
     ("oracle in seconds, blocks", 1, "4 7", "--selector oracle --budget 3 --budget-unit seconds --granularity block "
                                             "--resample 2 --optimizer lars"),
     ("masks in seconds", 2, "4 7", "--mask per_worker --selector oracle --budget 4 --budget-unit seconds --batch 4"),
     ("uniform", 2, "4 7", "--selector uniform --budget 4 --budget-unit bytes --batch 4 --optimizer sgd --lr 0.5"),
-    ("freezeout", 1, "5 9 12", "--selector freezeout --freeze-t0 0.5 --optimizer sgd --lr 0.5 --lambda 1"),
-    ("freezeout, lamb, two ranks", 2, "6 12", "--selector freezeout --freeze-t0 0.3 --freeze-schedule linear "
-                                              "--freeze-lr unscaled --bias-correction --batch 4 --clip-norm 1"),
-    ("freezeout, rates left alone", 1, "12", "--selector freezeout --freeze-t0 0.4 --freeze-schedule squared "
-                                             "--freeze-lr constant --granularity module --resample 2"),
+    ("freezeout", 1, "5 9 12", "--selector freezeout:t0=0.5 --optimizer sgd --lr 0.5 --lambda 1"),
+    ("freezeout, lamb, two ranks", 2, "6 12",
+     "--selector freezeout:t0=0.3:schedule=linear:lr=unscaled --batch 4 --clip-norm 1 --optimizer lamb:bias_correction"),
+    ("freezeout, rates left alone", 1, "12", "--selector freezeout:t0=0.4:schedule=squared:lr=constant --granularity module --resample 2"),
     ("autofreeze", 2, "9 12", "--selector autofreeze --batch 4 --optimizer sgd --lr 0.5"),
-    ("autofreeze, few", 1, "12", "--selector autofreeze --freeze-percentile 20 --granularity module --optimizer lars"),
+    ("autofreeze, few", 1, "12", "--selector autofreeze:percentile=20 --granularity module --optimizer lars"),
     ("frozen", 1, STEPS, "--freeze conv1 --selector all --optimizer sgd --lr 0.5 --weight-decay 0.05 --lambda 1 --micro-batch 4"),
-    ("frozen, then not, two ranks", 2, "4 7", "--freeze bn2 --freeze-epochs 2 --selector all --attack fgsm --batch 4 --micro-batch 2 "
-     "--optimizer lars --weight-decay 0.05 --average ema --average-decay 0.3 --head-lr 0.03"),
-    ("frozen, then not, batch statistics", 1, "4 7", "--freeze conv2 --freeze-epochs 2 --selector all --attack-bn train --warm-start 3 "
-     "--attack-reuse --bias-correction --clip-norm 1 --average ema --average-decay 0.3 --average-bn ema"),
+    ("frozen, then not, batch statistics", 1, "4 7",
+     "--freeze conv2,none@2 --selector all --attack-bn train --warm-start 3 --optimizer lamb:bias_correction --clip-norm 1 "
+     "--average ema:decay=0.3:bn=ema"),
+    ("frozen, then not, two ranks", 2, "4 7",
+     "--freeze bn2,none@2 --selector all --attack fgsm --batch 4 --micro-batch 2 --optimizer lars --weight-decay 0.05 --average "
+     "ema:decay=0.3 --head-lr 0.03"),
     ("linear probe", 2, "4", "--freeze all-but-head --selector all --batch 4 --awp-gamma 0.01 --optimizer sgd --lr 0.5 --width 20"),
     ("frozen resnet18, batch statistics", 1, "2", "--network resnet18 --freeze layer2.0.conv2 --selector all --data 16.h5 --attack-bn train "
      "--attack-steps 1 --batch 4 --limit-train 8 --warmup-epochs 0 --granularity module --optimizer sgd --lr 0.05"),
     ("frozen preact_resnet18, batch statistics", 1, "2", "--network preact_resnet18 --freeze layer3 --selector all --data 16.h5 "
      "--attack fgsm --activation silu --batch 4 --limit-train 8 --warmup-epochs 0 --granularity block --head-lr 0.1"),
-    ("a rate of the head", 1, "4 7", "--head-lr 0.1 --lr 0.02 --importance outside --budget 6 --weight-decay 0.1"),
-    ("a rate of the head, lars_sgd", 2, "4", "--head-lr 0.1 --optimizer lars_sgd --lr 0.5 --trust-coefficient 0.02 --budget 6 --batch 4"),
-    ("self-normalised", 1, STEPS, "--bandit-loss selfnorm --bandit-rate 0.5 --budget 4 --p-min 0.3"),
-    ("rarely any layer", 1, "4 7 9", "--granularity block --budget 0.6 --p-min 0.05 --bandit-rate 0.3 "
-                                     "--optimizer sgd --lr 0.5"),
-    ("rarely, min-shift", 1, "4 6", "--granularity block --budget 0.6 --p-min 0.05 --bandit-loss minshift "
-                                    "--bandit-rate 0.02 --optimizer lars"),
-    ("rarely, lars", 1, "4 6", "--granularity block --budget 0.6 --p-min 0.05 --bandit-loss lars --optimizer lars"),
+    ("a rate of the head", 1, "4 7", "--head-lr 0.1 --lr 0.02 --budget 6 --weight-decay 0.1"),
+    ("a rate of the head, lars_sgd", 2, "4", "--head-lr 0.1 --optimizer lars_sgd:trust=0.02 --lr 0.5 --budget 6 --batch 4"),
+    ("self-normalised", 1, STEPS, "--budget 4 --selector exp3:loss=selfnorm:rate=0.5:p_min=0.3"),
+    ("rarely any layer", 1, "4 7 9", "--granularity block --budget 0.6 --optimizer sgd --lr 0.5 --selector exp3:rate=0.3:p_min=0.05"),
     ("a draw an epoch", 1, "4 6 7", "--resample epoch --granularity module --budget 2"),
-    ("a draw in two steps", 2, "4 6 7", "--resample 2 --batch 4 --budget 5 --importance outside"),
+    ("a draw in two steps", 2, "4 6 7", "--resample 2 --batch 4 --budget 5"),
     ("masks per worker", 2, STEPS, "--mask per_worker --budget 5 --batch 4 --lambda 1"),
-    ("masks, dense", 2, "1 4 7", "--mask per_worker --mask-transport dense --budget 4 --batch 4 --optimizer sgd --lr 0.5 "
-                               "--weight-decay 0.05"),
-    ("masks, gathered", 2, STEPS, "--mask per_worker --mask-transport allgather --budget 4 --p-min 0.2 --batch 4 "
-                                  "--bandit-loss paper --optimizer lars"),
-    ("masks, gathered, overlap", 2, "4 7", "--mask per_worker --mask-transport allgather --overlap --bucket 700 --budget 3 "
-                                           "--bias-correction --clip-norm 1 --batch 4 --micro-batch 2"),
-    ("masks, blocks in two steps", 2, "4 6 7", "--mask per_worker --granularity block --budget 0.6 --p-min 0.05 "
-                                               "--bandit-loss lars --bandit-rate 0.3 --resample 2 --batch 4 "
-                                               "--optimizer sgd --lr 0.5 --weight-decay 0.01 --overlap --bucket 700"),
-    ("masks, dense, oracle", 2, "4 7", "--mask per_worker --mask-transport dense --selector oracle --budget 5 --overlap "
-                                       "--bucket 700 --batch 4 --optimizer lars_sgd --lr 0.5 --trust-coefficient 0.02"),
+    ("masks, dense", 2, "1 4 7", "--mask per_worker:transport=dense --budget 4 --batch 4 --optimizer sgd --lr 0.5 --weight-decay 0.05"),
+    ("masks, gathered", 2, STEPS,
+     "--mask per_worker:transport=allgather --budget 4 --batch 4 --optimizer lars --selector exp3:loss=paper:p_min=0.2"),
+    ("masks, gathered, overlap", 2, "4 7",
+     "DAT_BUCKET=700 --mask per_worker:transport=allgather --overlap --budget 3 --clip-norm 1 --batch 4 --micro-batch 2 --optimizer "
+     "lamb:bias_correction"),
+    ("masks, dense, oracle", 2, "4 7",
+     "DAT_BUCKET=700 --mask per_worker:transport=dense --selector oracle --budget 5 --overlap --batch 4 --optimizer "
+     "lars_sgd:trust=0.02 --lr 0.5"),
     ("masks of one rank", 1, "4 7", "--mask per_worker --budget 5 --optimizer sgd --lr 0.5"),
-    ("masks of three ranks", 3, "4 7", "--mask per_worker --mask-transport allgather --budget 3 --batch 3 --lambda 1"),
+    ("masks, blocks in two steps", 2, "4 6 7",
+     "DAT_BUCKET=700 --mask per_worker --granularity block --budget 0.6 --resample 2 --batch 4 --optimizer sgd --lr 0.5 "
+     "--weight-decay 0.01 --overlap --selector exp3:rate=0.3:p_min=0.05"),
+    ("masks of three ranks", 3, "4 7", "--mask per_worker:transport=allgather --budget 3 --batch 3 --lambda 1"),
     ("int8", 1, STEPS, "--codec int8 --optimizer sgd --lr 0.5"),
-    ("int8, two ranks", 2, STEPS, "--codec int8 --batch 4 --lambda 1 --bucket 3000 --overlap --optimizer lars"),
-    ("int8, two-sided", 2, STEPS, "--codec int8 --codec-transport two_sided --batch 4 --bucket 3000 --optimizer sgd "
-                                  "--lr 0.5 --budget 6"),
+    ("int8, two ranks", 2, STEPS, "DAT_BUCKET=3000 --codec int8 --batch 4 --lambda 1 --overlap --optimizer lars"),
+    ("int8, two-sided", 2, STEPS, "DAT_BUCKET=3000 --codec int8 --codec-transport two_sided --batch 4 --optimizer sgd --lr 0.5 --budget 6"),
     ("int8, masks", 2, "4 7", "--codec int8 --codec-transport two_sided --mask per_worker --budget 5 --batch 4 "
                               "--optimizer sgd --lr 0.5"),
     ("int8, three ranks", 3, "4", "--codec int8 --codec-transport two_sided --batch 3 --overlap --optimizer sgd --lr 0.5"),
     ("terngrad", 2, STEPS, "--codec terngrad --batch 4 --optimizer sgd --lr 0.1"),
-    ("terngrad, not clipped", 2, "4", "--codec terngrad --codec-clip 0 --codec-transport two_sided --batch 4 "
-                                      "--optimizer sgd --lr 0.1"),
+    ("terngrad, not clipped", 2, "4", "--codec terngrad:clip=0 --codec-transport two_sided --batch 4 --optimizer sgd --lr 0.1"),
     ("powersgd", 1, STEPS, "--codec powersgd --optimizer sgd --lr 0.1"),
-    ("powersgd, two ranks", 2, STEPS, "--codec powersgd --codec-rank 4 --batch 4 --bucket 3000 --overlap --optimizer sgd "
-                                      "--lr 0.1 --budget 6"),
+    ("powersgd, two ranks", 2, STEPS, "DAT_BUCKET=3000 --codec powersgd:rank=4 --batch 4 --overlap --optimizer sgd --lr 0.1 --budget 6"),
     ("powersgd, masks", 2, "4 7", "--codec powersgd --mask per_worker --budget 5 --batch 4 "
                                   "--optimizer sgd --lr 0.1"),
     ("median", 3, "4 7", "--aggregator median --batch 3 --optimizer sgd --lr 0.1"),
-    ("trimmed mean, mixed", 3, "4", "--aggregator trimmed_mean --aggregator-mixing --batch 3 --overlap --bucket 700 --budget 6"),
-    ("geometric median", 3, "4 7", "--aggregator geometric_median --aggregator-iterations 40 --batch 3 --lambda 1"),
+    ("trimmed mean, mixed", 3, "4", "DAT_BUCKET=700 --aggregator trimmed_mean:mixing --batch 3 --overlap --budget 6"),
+    ("geometric median", 3, "4 7", "--aggregator geometric_median:iterations=40 --batch 3 --lambda 1"),
     ("Krum", 3, "4", "--aggregator krum --batch 3 --optimizer sgd --lr 0.1"),
-    ("Multi-Krum, mixed", 3, "4", "--aggregator multi_krum --faults 1 --aggregator-mixing --batch 3 --optimizer sgd --lr 0.1"),
-    ("CenteredClip", 3, "4 7", "--aggregator centered_clip --aggregator-tau 0.3 --batch 3 --optimizer sgd --lr 0.1"),
+    ("Multi-Krum, mixed", 3, "4", "--aggregator multi_krum:mixing --faults 1 --batch 3 --optimizer sgd --lr 0.1"),
+    ("CenteredClip", 3, "4 7", "--aggregator centered_clip:tau=0.3 --batch 3 --optimizer sgd --lr 0.1"),
     ("two ranks, median", 2, "4", "--aggregator median --batch 4 --attack-bn train --optimizer sgd --lr 0.1"),
-    ("CenteredClip of parts", 3, "4", "--aggregator centered_clip --codec-transport butterfly "
-                                      "--batch 3 --budget 6 --overlap --bucket 700"),
+    ("CenteredClip of parts", 3, "4",
+     "DAT_BUCKET=700 --aggregator centered_clip --codec-transport butterfly --batch 3 --budget 6 --overlap"),
     ("cosine", 1, "4 8 12", "--schedule cosine --optimizer sgd --lr 0.5 --attack none"),
     ("linear", 1, "4 9 12", "--schedule linear --optimizer sgd --lr 0.5 --attack none --warmup-epochs 2"),
-    ("cyclic, momentum against the rate", 1, "2 5 8 12", "--schedule cyclic --warmup-epochs 1.5 --epochs 2.5 --momentum 0.9 "
-                                                         "--peak-momentum 0.8 --optimizer sgd --lr 0.2 --attack none"),
-    ("one cycle, momentum against the rate", 2, "4 7 12", "--schedule one_cycle --warmup-epochs 1.2 --epochs 2.8 --batch 4 "
-                                                          "--momentum 0.95 --peak-momentum 0.85 --optimizer lars_sgd "
-                                                          "--lr 0.5 --trust-coefficient 0.02 --budget 6"),
-    ("a warm-up of half an epoch", 1, "2 3 6", "--schedule cosine --warmup-epochs 0.5 --epochs 2.5 --momentum 0.5 "
-                                               "--peak-momentum 0.9 --optimizer lars --budget 6 --average ema --average-bn ema"),
-    ("milestones", 1, "7 10", "--milestones 1,2 --lr-decay 0.3 --optimizer sgd --lr 0.5 --attack none"),
-    ("lines between milestones", 1, "7 10", "--schedule ramps --milestones 1,2 --lr-decay 0.3 --optimizer sgd --lr 0.5 --attack none"),
+    ("cyclic, momentum against the rate", 1, "2 5 8 12",
+     "--schedule cyclic --warmup-epochs 1.5 --epochs 2.5 --momentum 0.9 --optimizer sgd:peak_momentum=0.8 --lr 0.2 --attack none"),
+    ("one cycle, momentum against the rate", 2, "4 7 12",
+     "--schedule one_cycle --warmup-epochs 1.2 --epochs 2.8 --batch 4 --momentum 0.95 --optimizer "
+     "lars_sgd:trust=0.02:peak_momentum=0.85 --lr 0.5 --budget 6"),
+    ("a warm-up of half an epoch", 1, "2 3 6",
+     "--schedule cosine --warmup-epochs 0.5 --epochs 2.5 --momentum 0.5 --optimizer lars:peak_momentum=0.9 --budget 6 --average "
+     "ema:bn=ema"),
+    ("milestones", 1, "7 10", "--milestones 1,2 --optimizer sgd --lr 0.5 --attack none --schedule step:decay=0.3"),
+    ("lines between milestones", 1, "7 10", "--schedule ramps:decay=0.3 --milestones 1,2 --optimizer sgd --lr 0.5 --attack none"),
     ("trades", 1, STEPS, "--loss trades --attack-start uniform --optimizer sgd --lr 0.5"),
     ("trades, two ranks", 2, STEPS, "--loss trades --attack-start uniform --beta 2.5 --label-smoothing 0.1 --batch 4 "
                                     "--micro-batch 2"),
@@ -233,57 +212,54 @@ TABLE = [
     ("pgi", 1, STEPS, "--loss pgi --attack-steps 2 --optimizer sgd --lr 0.1"),
     ("pgi, fgsm, two ranks", 2, "4", "--loss pgi --attack fgsm --batch 4 --micro-batch 2 --label-smoothing 0.3 --optimizer sgd "
                                      "--lr 0.05"),
-    ("pgi, detached", 1, STEPS, "--loss pgi --detach-reference --attack-steps 2 --beta 3 --micro-batch 4 --attack-batch 2 "
-                                "--optimizer sgd --lr 0.1"),
-    ("pgi, detached, fgsm", 2, "4", "--loss pgi --detach-reference --attack fgsm --batch 4 --micro-batch 2 --warm-start 2 "
-                                    "--optimizer sgd --lr 0.05"),
+    ("pgi, detached", 1, STEPS, "DAT_ATTACK_BATCH=2 --loss pgi:detach --attack-steps 2 --beta 3 --micro-batch 4 --optimizer sgd --lr 0.1"),
+    ("pgi, detached, fgsm", 2, "4", "--loss pgi:detach --attack fgsm --batch 4 --micro-batch 2 --warm-start 2 --optimizer sgd --lr 0.05"),
     ("pgi, old weights", 1, "4", "--loss pgi --staleness 2 --attack-steps 2 --optimizer sgd --lr 0.1"),
     ("pgi, early stop", 1, "4", "--loss pgi --attack-stop 1 --attack-steps 4 --eps 0.1 --alpha 0.03 --optimizer sgd --lr 0.1"),
     ("gat", 1, STEPS, "--loss gat --optimizer sgd --lr 0.5"),
-    ("gat, detached, two ranks", 2, "4 7", "--loss gat --detach-reference --attack fgsm --attack-bn eval --batch 4 --micro-batch 2 "
-                                           "--label-smoothing 0.1 --beta 40 --optimizer sgd --lr 0.1"),
+    ("gat, detached, two ranks", 2, "4 7",
+     "--loss gat:detach --attack fgsm --attack-bn eval --batch 4 --micro-batch 2 --label-smoothing 0.1 --beta 40 --optimizer sgd --lr "
+     "0.1"),
     ("nuat", 1, STEPS, "--loss nuat --optimizer sgd --lr 0.1"),
     ("nuat, two ranks", 2, "4", "--loss nuat --attack fgsm --batch 8 --micro-batch 4 --beta 1.5 --optimizer sgd --lr 0.1"),
-    ("nuat, detached", 2, "4", "--loss nuat --detach-reference --batch 4 --awp-gamma 0.01 --optimizer sgd --lr 0.1"),
+    ("nuat, detached", 2, "4", "--loss nuat:detach --batch 4 --awp-gamma 0.01 --optimizer sgd --lr 0.1"),
     ("noise", 1, STEPS, "--noise 0.2 --noise-samples 3 --attack none --optimizer sgd --lr 0.5"),
-    ("noise, two ranks", 2, "4 7", "--noise 0.12 --attack none --batch 4 --micro-batch 2 --codec int8 --average ema "
-                                   "--average-decay 0.3 --budget 6"),
+    ("noise, two ranks", 2, "4 7", "--noise 0.12 --attack none --batch 4 --micro-batch 2 --codec int8 --average ema:decay=0.3 --budget 6"),
     ("smooth-pgd", 1, STEPS, "--noise 0.2 --noise-samples 2 --attack smooth-pgd --attack-steps 2 --norm l2 --eps 0.5 "
                              "--optimizer sgd --lr 0.1 --eval pgd3,smooth-pgd2 --budget 6"),
-    ("smooth-pgd, a growing ball, two ranks", 2, "2 4 7", "--noise 0.25 --noise-samples 3 --attack smooth-pgd "
-     "--attack-steps 3 --norm l2 --eps 0..1@0-2 --batch 4 --micro-batch 2 --attack-batch 1 --optimizer sgd --lr 0.1"),
+    ("smooth-pgd, a growing ball, two ranks", 2, "2 4 7",
+     "DAT_ATTACK_BATCH=1 --noise 0.25 --noise-samples 3 --attack smooth-pgd --attack-steps 3 --norm l2 --eps 0..1@0-2 --batch 4 "
+     "--micro-batch 2 --optimizer sgd --lr 0.1"),
     ("smooth-pgd, one copy", 1, "4", "--noise 0.2 --attack smooth-pgd --attack-steps 2 --norm l2 --eps 0.5 --alpha 0.2 "
                                      "--optimizer sgd --lr 0.1 --label-smoothing 0.1"),
-    ("pgd under noise", 2, "4", "--noise 0.1 --noise-samples 2 --lambda 1 --batch 4 --optimizer sgd --lr 0.1 --eval pgd3 "
-                                "--eval-restarts 2 --attack-steps 2"),
+    ("pgd under noise", 2, "4",
+     "--noise 0.1 --noise-samples 2 --lambda 1 --batch 4 --optimizer sgd --lr 0.1 --eval pgd3x2 --attack-steps 2"),
     ("stability", 1, STEPS, "--noise 0.2 --loss kl --attack none --beta 3 --optimizer sgd --lr 0.5"),
     ("stability, copies, two ranks", 2, "4 7", "--noise 0.25 --noise-samples 2 --loss trades --attack none --batch 4 "
                                                "--micro-batch 2 --awp-gamma 0.01 --optimizer sgd --lr 0.1"),
     ("trades under noise", 1, "4", "--noise 0.2 --noise-samples 2 --loss trades --attack-steps 2 --eps 0.1 --alpha 0.04 "
                                    "--attack-start uniform --optimizer sgd --lr 0.1"),
-    ("growing images under noise", 1, "4", "--data 12.h5 --train-size 9,12@1 --noise 0.2 --noise-samples 2 --attack none "
-                                           "--optimizer sgd --lr 0.5 --average ema --average-decay 0.9"),
+    ("growing images under noise", 1, "4",
+     "--data 12.h5 --train-size 9,12@1 --noise 0.2 --noise-samples 2 --attack none --optimizer sgd --lr 0.5 --average ema:decay=0.9"),
     ("smoothed labels", 2, "4 7", "--label-smoothing 0.2 --lambda 0.5 --batch 4 --optimizer sgd --lr 0.5"),
     ("no labels, trades", 1, "1 6", "--data 8.h5 8u.h5 --mix balanced:0.5 --loss trades --attack-start uniform "
                                     "--label-smoothing 0.1 --optimizer sgd --lr 0.5"),
     ("no labels, two ranks", 2, "5 7", "--data 8.h5 8u.h5 --mix balanced:0.5 --lambda 0.7 --batch 4 --micro-batch 2 "
                                        "--attack-steps 2 --optimizer sgd --lr 0.5"),
     ("perturbed weights", 1, "1 4 7", "--awp-gamma 0.01 --optimizer sgd --lr 0.5 --weight-decay 0.05 --lambda 1"),
-    ("perturbed weights, two ranks", 2, "4 7", "--awp-gamma 0.02 --awp-from 1 --loss trades --attack-start uniform "
-                                               "--batch 4 --micro-batch 2 --optimizer lars --weight-decay 0.05"),
+    ("perturbed weights, two ranks", 2, "4 7",
+     "--awp-gamma 0,0.02@1 --loss trades --attack-start uniform --batch 4 --micro-batch 2 --optimizer lars --weight-decay 0.05"),
     ("perturbed weights, own", 2, "4 7", "--awp-gamma 0.02 --awp local --batch 4 --optimizer sgd --lr 0.5 "
                                          "--weight-decay 0.05 --budget 5"),
-    ("perturbed weights, overlap", 2, "4", "--awp-gamma 0.01 --overlap --bucket 700 --batch 4 --codec int8 --loss mart"),
+    ("perturbed weights, overlap", 2, "4", "DAT_BUCKET=700 --awp-gamma 0.01 --overlap --batch 4 --codec int8 --loss mart"),
     ("long warm-up", 1, "3 5 8", "--warmup-epochs 2 --attack none --lambda 1"),
     ("no warm-up", 1, "1 3", "--warmup-epochs 0 --optimizer lars"),
-    ("perturbed weights, averaged", 1, "4", "--awp-gamma 0.02 --average ema --average-decay 0.3 --average-bn raw --optimizer sgd --lr 0.5"),
-    ("exponential average", 1, STEPS, "--average ema --average-decay 0.3 --average-bn ema --optimizer sgd --lr 0.5 "
-                                      "--budget 6"),
-    ("exponential average, later", 2, "4 7", "--average ema --average-from 1 --average-bn rebuild --batch 4 "
-                                             "--micro-batch 2 --lambda 1 --bias-correction"),
+    ("perturbed weights, averaged", 1, "4", "--awp-gamma 0.02 --average ema:decay=0.3:bn=raw --optimizer sgd --lr 0.5"),
+    ("exponential average", 1, STEPS, "--average ema:decay=0.3:bn=ema --optimizer sgd --lr 0.5 --budget 6"),
+    ("exponential average, later", 2, "4 7",
+     "--average none,ema:bn=rebuild@1 --batch 4 --micro-batch 2 --lambda 1 --optimizer lamb:bias_correction"),
     ("stochastic average", 2, "3 6 9", "--average swa --limit-train 36 --batch 4 --optimizer sgd --lr 0.5 --budget 6"),
-    ("stochastic average, later", 1, "6 7 12", "--average swa --average-from 1 --average-bn raw --optimizer lars "
-                                               "--holdout 6"),
+    ("stochastic average, later", 1, "6 7 12", "--average none,swa:bn=raw@1 --optimizer lars --holdout 6"),
     ("held-out images", 1, "5", "--holdout 6 --attack none --lambda 1 --optimizer lars"),
     ("balanced", 1, "1 6 7 13", "--data 8.h5 8x.h5 --mix balanced:0.5 --attack-steps 1 --optimizer sgd --lr 0.5"),
     ("balanced, two ranks", 2, "5 7", "--data 8.h5 8x.h5 --mix balanced:1/4 --micro-batch 4 --holdout 3 --warm-start 2 "
@@ -294,8 +270,9 @@ TABLE = [
                          "--lambda 1"),
     ("preact_resnet18", 2, "2", "--network preact_resnet18 --data 16.h5 --attack-steps 1 --batch 4 --limit-train 16 "
                                 "--warmup-epochs 0 --granularity block --budget 6"),
-    ("preact_resnet18_bn, normalized", 1, "2", "--network preact_resnet18_bn --data 16.h5 --attack fgsm --start-box on --attack-bn train "
-     "--batch 4 --limit-train 8 --warmup-epochs 0 --lambda 0 --normalize 0.4914,0.4822,0.4465,0.2471,0.2435,0.2616 --budget 30"),
+    ("preact_resnet18_bn, normalized", 1, "2",
+     "--network preact_resnet18_bn --data 16.h5 --attack fgsm --attack-bn train --batch 4 --limit-train 8 --warmup-epochs 0 --lambda 0 "
+     "--normalize 0.4914,0.4822,0.4465,0.2471,0.2435,0.2616 --budget 30 --attack-start uniform:box=on"),
     # Smooth: of the million ReLUs of its fifty layers, some are always within rounding of the edge.
     ("preact_resnet50, SiLU", 1, "2", "--network preact_resnet50 --activation silu --data 16.h5 --attack-steps 1 --batch 4 "
                                       "--limit-train 8 --warmup-epochs 0 --lambda 1 --granularity module --budget 30"),
@@ -305,7 +282,7 @@ TABLE = [
                                           "--batch 4 --limit-train 16 --warmup-epochs 0 --granularity block --budget 5 "
                                           "--normalize 0.4914,0.4822,0.4465,0.2471,0.2435,0.2616"),
     ("a width of 20", 2, STEPS, "--width 20 --batch 4 --lambda 1 --budget 6 --weight-decay 0.05 --awp-gamma 0.01"),
-    ("a width of 3", 1, STEPS, "--width 3 --attack fgsm --optimizer lars --weight-decay 0.05 --average ema --average-bn ema"),
+    ("a width of 3", 1, STEPS, "--width 3 --attack fgsm --optimizer lars --weight-decay 0.05 --average ema:bn=ema"),
     # Its first stage has as many channels as the stem, when they are filled up.
     ("wrn_16_4, width 12", 1, "2", "--network wrn_16_4 --width 12 --data 16.h5 --attack-steps 1 --batch 4 --limit-train 8 "
                                   "--warmup-epochs 0 --lambda 1"),
@@ -329,17 +306,18 @@ TABLE = [
     ("normalized", 1, STEPS, "--normalize 0.4,0.5,0.6,0.2,0.25,0.3 --lambda 1 --optimizer sgd --lr 0.05"),
     ("normalized, fgsm, two ranks", 2, "4", "--normalize 0.4,0.5,0.6,0.2,0.25,0.3 --attack fgsm --batch 4 --eval pgd3,fgsm"),
     ("growing images", 1, "4 7", "--data 12.h5 --train-size 8,11@1,12@2 --lambda 1 --optimizer sgd --lr 0.5 --holdout 3"),
-    ("growing images, two ranks", 2, "1 4", "--data 12.h5 --train-size 8,12@1 --warm-start 3 --attack-reuse --attack-bn train "
-                                            "--batch 4 --micro-batch 2"),
+    ("growing images, two ranks", 2, "1 4", "--data 12.h5 --train-size 8,12@1 --warm-start 3 --attack-bn train --batch 4 --micro-batch 2"),
     ("growing everything, pgi", 2, "1 4", "--data 12.h5 --train-size 8,12@1 --loss pgi --attack-steps 1,2@1 "
      "--eps 2/255..0.1@0-2 --batch 4 --micro-batch 2 --optimizer sgd --lr 0.1 --no-decay norms"),
-    ("growing n-fgsm", 1, "4", "--data 12.h5 --train-size 8,12@1 --attack fgsm --start-radius 2 "
-     "--project off --loss pgi --detach-reference --eps 2/255..0.1@0-2 --optimizer sgd --lr 0.1 --schedule one_cycle --momentum 0.95 "
-     "--peak-momentum 0.85 --warmup-epochs 0.5 --epochs 2.5"),
-    ("pgd, then fgsm from far outside", 1, "1 4", "--data 12.h5 --attack pgd,fgsm@1 --attack-steps 2 --alpha 0.03,0.05@1 --start-radius 2 "
-     "--project off --attack-bn eval --optimizer sgd --lr 0.1"),
-    ("growing images, average", 1, "4", "--data 12.h5 --train-size 9,12@1 --augment none --attack-stop 1 --awp-gamma 0.01 "
-                                        "--average ema --average-decay 0.9"),
+    ("growing n-fgsm", 1, "4",
+     "--data 12.h5 --train-size 8,12@1 --attack fgsm --project off --loss pgi:detach --eps 2/255..0.1@0-2 --optimizer "
+     "sgd:peak_momentum=0.85 --lr 0.1 --schedule one_cycle --momentum 0.95 --warmup-epochs 0.5 --epochs 2.5 --attack-start "
+     "uniform:radius=2"),
+    ("pgd, then fgsm from far outside", 1, "1 4",
+     "--data 12.h5 --attack pgd,fgsm@1 --attack-steps 2 --alpha 0.03,0.05@1 --project off --attack-bn eval --optimizer sgd --lr 0.1 "
+     "--attack-start uniform:radius=2"),
+    ("growing images, average", 1, "4",
+     "--data 12.h5 --train-size 9,12@1 --augment none --attack-stop 1 --awp-gamma 0.01 --average ema:decay=0.9"),
     ("grey images", 1, STEPS, "--data grey.h5 --lambda 1 --warm-start 2"),
     ("grey images, normalized", 2, "4", "--data grey.h5 --normalize 0.3,0.4 --activation silu --batch 4 --holdout 4"),
     ("products in bf16x3", 1, STEPS, "--width 32 --math bf16x3 --lambda 1 --optimizer sgd --lr 0.1"),
@@ -363,10 +341,10 @@ NIGHT = {
     "imagenet_resnet50, SiLU", "imagenet_resnet50, SiLU, 224 pixels", "imagenet_wrn50_2, SiLU", "imagenet_resnet18, 64 pixels", "dm_wrn_16_1, ReLU, odd",
     "preact_resnet50, SiLU", "wrn_28_10", "resnet18, SiLU", "modules of a resnet", "wrn_16_4, SiLU, normalized",
     "half, two ranks", "no augmentation", "pgd, batch statistics, micro", "early stop at once", "warm start, two ranks",
-    "warm start, fgsm", "reuse, two ranks", "stale attack, two ranks", "l2, batch statistics, two ranks", "l2, trades",
-    "l2, stale attack", "micro-batches, two ranks", "local, batch statistics", "small messages", "lars inside",
-    "sgd outside, two ranks", "clipped outside, two ranks", "oracle, two ranks", "bandit of lars in seconds",
-    "oracle in seconds, blocks", "autofreeze, few", "rarely, lars", "a draw in two steps", "masks, gathered, overlap",
+    "warm start, fgsm", "stale attack, two ranks", "l2, batch statistics, two ranks", "l2, trades",
+    "l2, stale attack", "micro-batches, two ranks", "local, batch statistics", "small messages", 
+    "oracle, two ranks", 
+    "oracle in seconds, blocks", "autofreeze, few", "a draw in two steps", "masks, gathered, overlap",
     "masks, dense, oracle", "masks of one rank", "masks of three ranks", "int8, masks", "int8, three ranks",
     "terngrad, not clipped", "powersgd, masks", "mart, two ranks", "mart, fgsm", "long warm-up",
     "exponential average, later", "stochastic average, later", "batch above the data", "micro-batches above the data",
@@ -395,9 +373,10 @@ def write_data(path, size, train=40, test=12, channels=3, labelled=True):
 
 
 def launch(program, ranks, arguments):
-    command = (["mpirun", "-np", str(ranks)] if ranks > 1 else []) + [program] + arguments
-    ended = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                           text=True, env=ENVIRONMENT | os.environ | own_session(), timeout=LIMIT_S)
+    settings = [word for word in arguments if word.startswith("DAT_")]
+    command = (["mpirun", "-np", str(ranks)] if ranks > 1 else []) + [program] + [word for word in arguments if word not in settings]
+    ended = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                           env=ENVIRONMENT | os.environ | own_session() | dict(word.split("=") for word in settings), timeout=LIMIT_S)
     if ended.returncode != 0:
         raise Wrong(f"{shlex.join(command)}: exit code {ended.returncode}\n{ended.stdout}")
 
@@ -640,7 +619,7 @@ def check_evaluation(row, reference, state, record):
                 distance.equal(key, (other or record)[key], value, 1e-12, decided=key.endswith("acc"))
         return distance
 
-    attack, restarts = reference.evaluation_attack(record["attack"]), reference.config["eval-restarts"]
+    attack, restarts = reference.evaluation_attack(record["attack"])
     if record["weights"] == "average":
         state = state.of_average()
     row.take(f"evaluation after step {state.step}, {record['split']}, {record['weights']}, {record['attack']}",

@@ -177,7 +177,8 @@ def make_entries(here):
     small = "--network small_cnn --width 16 --limit-train 24 --batch 8"
     short = (size("--network preact_resnet18 --limit-train 192 --batch 64", small)
              + " --deterministic --attack-steps 5 --warmup-epochs 0 --epochs 1 --attack-precision")
-    timed = "--checkpoint-every 1000 --planning-seconds 8 " + size("--epochs 20", "--max-steps 24 --width 4 --batch 8")
+    timed = "--checkpoint-every 1000 " + size("--epochs 20", "--max-steps 24 --width 4 --batch 8")
+    planning = {"DAT_PLANNING_SECONDS": 8}
     cudnn, cpu = {"CUDNN_LOGLEVEL_DBG": 1, "CUDNN_LOGDEST_DBG": "cudnn.txt"}, {"DAT_TEST_DEVICE": "cpu"}
     ranks, torch = {"needs": ("mpiexec",), "environment": {"OMP_NUM_THREADS": 1}}, {"needs": ("torch",), "alone": True}
     injection = (here.build / "bench" if here.build else kRoot / "lib") / "kernel_names.so"
@@ -192,8 +193,8 @@ def make_entries(here):
         entry("two_ranks", 100, catch(2), "mpiexec -n 2 dat_mpi_tests", size("", "[reducer],[codec],[trainer]"), **ranks),
         entry("f16_against_tf32", 30, equal_losses, train(
             size("--network resnet18 --batch 128", small.replace("24", "240")), "--selector all --optimizer sgd --lr 0.02",
-            "--epochs 4 --max-steps 50 --planning-seconds 8",
-            runs=[f"--attack-precision {name} --out {name}" for name in ("f16", "f32")])),
+            "--epochs 4 --max-steps 50",
+            runs=[f"--attack-precision {name} --out {name}" for name in ("f16", "f32")]), environment=planning),
         *(entry(f"full_size_{name}", 25, "^PASSED: (.*)$", f"tests/golden/full_size.py dat_probe {name} --device cuda",
                 size("", "--width 16"), needs=("torch", "h5py")) for name in ("resnet18", "preact_resnet18", "imagenet_resnet50", "dm_wrn_28_10")),
         # In three steps, against double precision and what PyTorch's autocast makes of the same weights.
@@ -213,9 +214,9 @@ def make_entries(here):
     times = [
         entry("ceilings", 20, medians("ceiling", "median"), "bench/peers/ceilings.py --repeat 3",
               size("", "--device cpu --size 256 --megabytes 8"), **torch),
-        entry("fgsm_steps", 20, step_ms, train("--recipe fast_adversarial", timed, size("--max-steps 250", "")), alone=True),
+        entry("fgsm_steps", 20, step_ms, train("--recipe fast_adversarial", timed, size("--max-steps 250", "")), environment=planning, alone=True),
         entry("two_ranks_step", 20, step_ms, train("--recipe dat_fgsm_15", timed, size("--max-steps 60", ""), launch=kBound),
-              environment=kTimed, needs=("mpiexec",), alone=True),
+              environment=kTimed | planning, needs=("mpiexec",), alone=True),
         *(step(f"kernels_{width}", 18, 128, "--network preact_resnet18 --attack fgsm --attack-bn train --planning-seconds "
                + size(f"8 --width {width}", "8"), **longest) for width in (64, 16)),
         step("kernels_64_f16", 18, 128, "--network preact_resnet18 --attack fgsm --attack-bn train --planning-seconds 8 "
@@ -225,7 +226,7 @@ def make_entries(here):
         *map(fgsm, ("tf32", "f16", "bf16")),
         entry("sums", 20, lines(r"^all gradients, (.*)$"), "mpiexec -n 2 dat_hpc bench --network resnet18 --attack-steps 1",
               size("--device cuda --batch 64 --seconds 8", "--device cpu --width 4 --batch 4 --seconds 1"),
-              environment=kTimed, needs=("mpiexec",), alone=True),
+              environment=kTimed | planning, needs=("mpiexec",), alone=True),
         *(entry(name, seconds, medians("form", "ms_per_step", "ms_per_step_flow"), "bench/peers/torch_gpu.py --network",
                 "preact_resnet18 --attack-bn train --form", forms, "--batch",
                 size("128 --repeat 40", "4 --width 16 --repeat 1 --device cpu"), **torch) for name, seconds, forms in (

@@ -14,7 +14,7 @@ import time
 from entries import kDoubles, kPrograms, kRoot
 
 kBuild = kRoot / "build" / "slot"
-kData = ("tests/gpu_slot.sh tests/slot tests/mpi_environment.py tests/golden tests/e2e/common.py tests/e2e/cuda.py "
+kData = ("tests/gpu_slot.sh tests/slot tests/mpi_environment.py tests/drawn.py tests/golden tests/e2e/common.py tests/e2e/cuda.py "
          "tests/outside/sixteen_bits.py "
          "bench/compare.py bench/full_size.py bench/launch.py bench/peers").split()
 kOptions = ("-DCMAKE_BUILD_TYPE=Release -DDAT_CUDA=ON -DDAT_WERROR=ON -DDAT_ARCH=x86-64-v3 -DCMAKE_SKIP_RPATH=ON "

@@ -1,7 +1,12 @@
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -26,6 +31,20 @@ namespace dat::test {
 /// CPU.
 [[nodiscard]] inline int cases(int on_a_cpu, int on_a_gpu) {
   return test_device() == "cpu" || std::getenv("DAT_ALL_CASES") != nullptr ? on_a_cpu : on_a_gpu;
+}
+
+/// By day so many of the cases, drawn anew each day; all of them with DAT_ALL_CASES. $DAT_TEST_SEED: that draw, which
+/// is printed.
+template <class T>
+[[nodiscard]] std::vector<T> drawn(std::vector<T> all, std::size_t by_day) {
+  if (std::getenv("DAT_ALL_CASES") != nullptr || all.size() <= by_day) return all;
+  const char* const given = std::getenv("DAT_TEST_SEED");
+  const std::uint64_t seed =
+      given != nullptr ? std::strtoull(given, nullptr, 10) : static_cast<std::uint64_t>(std::time(nullptr)) / 86'400;
+  std::printf("%zu of %zu cases, drawn by DAT_TEST_SEED=%ju\n", by_day, all.size(), std::uintmax_t{seed});
+  std::shuffle(all.begin(), all.end(), std::mt19937_64(seed));
+  all.resize(by_day);
+  return all;
 }
 
 /// Whether the device multiplies in bf16 by --math; a CPU with AMX does.

@@ -17,6 +17,28 @@ inline std::string error_of(const std::function<void()>& action) {
   return "none";
 }
 
+/// The code of the error that `action` throws, or `done`.
+template <class Action>
+ExitCode code_of(Action&& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.code();
+  }
+  return ExitCode::done;
+}
+
+/// The message of the error of this code that `action` throws; of another one with the code before it; empty: none.
+template <class Action>
+std::string message_of(Action&& action, ExitCode expected = ExitCode::usage) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return (error.code() == expected ? "" : std::to_string(static_cast<int>(error.code())) + ": ") + error.what();
+  }
+  return "";
+}
+
 inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace dat

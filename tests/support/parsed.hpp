@@ -1,6 +1,8 @@
 #pragma once
 
+#include <iterator>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -74,5 +76,12 @@ inline Parsed parse(const std::vector<std::string>& arguments) {
   if (is("import")) result.imported = parse_import(line).value();
   return result;
 }
+
+/// The words of a line, which spaces separate.
+inline std::vector<std::string> words_of(const std::string& line) {
+  std::istringstream words(line);
+  return {std::istream_iterator<std::string>(words), {}};
+}
+inline Parsed parse_line(const std::string& line) { return parse(words_of(line)); }
 
 }  // namespace dat::test

@@ -67,7 +67,7 @@ class Coarse final : public Codec {
   [[nodiscard]] std::int64_t bytes(const Segment& tensor, int) const override { return 4 + (tensor.size + 3) / 4 * 4; }
   [[nodiscard]] bool exact() const override { return false; }
 
-  void encode(const Bucket& bucket, const float* gradients, void* message) override {
+  void encode(const MessageTensors& bucket, const float* gradients, void* message) override {
     sum(backend_.device(), bucket.chunks, kernels::SquaredNorm{gradients}, partial_, sums_);
     const auto sums = to_host(backend_, sums_, (bucket.end - bucket.first) * kSums);
     const auto values = to_host(backend_, gradients, parameters_.size);
@@ -87,7 +87,7 @@ class Coarse final : public Codec {
     backend_.copy_to_device(residual_, residual.data(), residual.size() * sizeof(float));
   }
 
-  void decode(const Bucket& bucket, const void* message, float factor, float* gradients) override {
+  void decode(const MessageTensors& bucket, const void* message, float factor, float* gradients) override {
     const auto bytes = to_host(backend_, static_cast<const char*>(message), bucket.bytes);
     auto values = to_host(backend_, gradients, parameters_.size);
     const Places places(*this, bucket);
@@ -107,7 +107,7 @@ class Coarse final : public Codec {
 
  private:
   struct Places {
-    Places(const Coarse& codec, const Bucket& bucket)
+    Places(const Coarse& codec, const MessageTensors& bucket)
         : element(to_host(codec.backend_, bucket.element, std::ssize(codec.parameters_.segments))),
           byte(to_host(codec.backend_, bucket.byte, std::ssize(codec.parameters_.segments))) {}
     [[nodiscard]] std::int64_t norm(int segment) const { return byte[static_cast<std::size_t>(segment)]; }
@@ -185,7 +185,7 @@ class Heavy final : public Aggregator {
 
 /// A network whose gradients are random numbers, and reducers for it.
 struct ReductionCase {
-  /// width: of channels; where it is no multiple of 16, tensors have filling.
+  /// width: of channels; where it is no multiple of 16, tensors have padding.
   explicit ReductionCase(Communicator& all, int width = 16)
       : group(all),
         backend(test_backend(1)),
@@ -252,7 +252,7 @@ struct ReductionCase {
   std::unique_ptr<Backend> backend;
   Model model;
   float* gradients;
-  std::vector<float> real;  ///< [parameters.size] 1, and 0 where there is filling
+  std::vector<float> real;  ///< [parameters.size] 1, and 0 where there is padding
 };
 
 /// What the steps of a run must give on all ranks: on whole tensors, without buckets and messages.

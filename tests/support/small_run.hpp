@@ -14,7 +14,7 @@ namespace dat::test {
   options.epochs = 1;
   options.warmup_epochs = 0;
   options.attack_steps = 2;
-  options.eval_attack_steps = 2;
+  options.eval = {"pgd2"};
   options.threads = 2;
   options.device = test_device();
   options.deterministic = true;

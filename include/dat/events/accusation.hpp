@@ -7,7 +7,7 @@
 
 namespace dat {
 
-/// What a rank has been accused of (--byzantine). Ranks of the launch.
+/// Accusation of a rank (--byzantine). Ranks are numbered as in the launch.
 struct AccusationRecord {
   static constexpr const char *kKind = "accusation", *kTable = "accusations";
 

@@ -15,8 +15,8 @@ struct CorruptionRecord {
 
   std::int64_t step = 0;
   int rank = -1;     ///< the guilty rank; -1: nobody can say
-  std::string what;  ///< what was wrong: "weights, running means", "gradient of micro-batch 3 of rank 1"
-  std::string done;  ///< what was done about it
+  std::string what;  ///< parts that were wrong: "weights, running means", "gradient of micro-batch 3 of rank 1"
+  std::string done;  ///< reaction
   std::string text;  ///< the whole record as a sentence, for people
 
   static void fields(auto& self, const auto& field) {

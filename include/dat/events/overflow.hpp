@@ -13,8 +13,8 @@ struct OverflowRecord {
   static constexpr const char* kKind = "overflow";
 
   std::int64_t step = 0;  ///< the skipped step
-  double scale = 1;       ///< from here on
-  std::string cause;      ///< what was seen
+  double scale = 1;       ///< loss scale from this step on
+  std::string cause;      ///< observation that caused it
 
   static void fields(auto& self, const auto& field) {
     field("step", self.step);

@@ -15,8 +15,8 @@ struct SetbackRecord {
 
   std::int64_t step = 0;     ///< the skipped step, or the last step before the setback
   std::string event;         ///< skipped | overfitting | rollback
-  std::string cause;         ///< what was seen
-  std::int64_t to_step = 0;  ///< rollback: the run goes on behind this step
+  std::string cause;         ///< observation that caused it
+  std::int64_t to_step = 0;  ///< rollback: the run goes on after this step
   double lr_factor = 1;      ///< factor of the learning rates from here on
 
   static void fields(auto& self, const auto& field) {

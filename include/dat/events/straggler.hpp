@@ -17,7 +17,7 @@ struct StragglerRecord {
   int rank = 0;
   bool slow = false;
   double ratio = 1;    ///< the rank's time for a step, waits not counted, over the median of the others
-  std::string host{};  ///< for the sentence alone
+  std::string host{};  ///< name of the host, for the sentence alone
 
   static void fields(auto& self, const auto& field) {
     field("step", self.step);

@@ -17,17 +17,15 @@ struct EvalOptions : MachineSettings {
   std::int64_t limit = 0;         ///< first N samples; 0: all
   std::string weights = "auto";   ///< auto (the averaged ones, where there are any) | raw | average
   std::vector<std::string> eval = {"pgd"};  ///< attacks, and one sequence of attacks at most
-  int attack_steps = 10;                    ///< of a pgd without number
   std::string norm = "auto";                ///< auto (that of the run) | linf | l2
   double eps = 0;                           ///< 0: that of the run
   double alpha = 0;                         ///< 0: the attack's own
-  int restarts = 1;
-  double noise = -1;              ///< deviation of the noise that the network sees; -1: that of the training
+  double noise = -1;              ///< standard deviation of the noise that the network sees; -1: that of the training
   int noise_samples = 0;          ///< copies of each image under noise; 0: those of the training, or 1
   int batch = 128;                ///< images per rank and step
   std::string out;                ///< file or folder for the results as JSON; empty: none
   bool save_adversarial = false;  ///< the images that a sequence has attacked, in the folder `out`
-  bool dry_run = false;           ///< what it takes is said, and nothing evaluated
+  bool dry_run = false;           ///< true: the costs are printed, and nothing is evaluated
   double progress = 10;           ///< seconds between progress lines
 
   friend bool operator==(const EvalOptions&, const EvalOptions&) = default;

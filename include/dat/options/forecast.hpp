@@ -6,7 +6,7 @@
 
 namespace dat {
 
-/// What `forecast` measures where it has no calibration.
+/// Measurement of `forecast` where it has no calibration.
 struct CalibrationOptions {
   std::string network = "preact_resnet18";
   int width = 0;        ///< never 0 in a parsed command
@@ -19,7 +19,7 @@ struct CalibrationOptions {
   std::string device = "auto";
   int threads = 0;
   std::string math = "tf32";
-  double seconds = 60;  ///< to spend, roughly
+  double seconds = 60;  ///< rough limit of the time
 
   friend bool operator==(const CalibrationOptions&, const CalibrationOptions&) = default;
 };
@@ -41,10 +41,9 @@ struct ForecastOptions : CalibrationOptions {
   int stale_attack = 0;                   ///< iterations
   int generators = 0;                     ///< ranks that only attack; 0: as many as pay best
   int micro_batch = 0;                    ///< images that a generator is given at once; 0: the calibration's batch
-  int staleness = 1;                      ///< of the attacks of generators
-  std::string refresh = "iteration";      ///< as for train
-  std::string generator_weights = "f32";  ///< as for train
-  double generator_speed = 1;             ///< of a generator, in speeds of a rank of the calibration
+  int staleness = 1;                      ///< staleness of the generators' attacks
+  std::string generator_weights = "f32";  ///< weights on their way to generators: see train
+  double generator_speed = 1;             ///< speed of a generator, relative to a rank of the calibration
   double jitter = 0;                      ///< standard deviation of computing times, as a part of them
   std::string out{};                      ///< empty: nothing is written
 

@@ -9,7 +9,7 @@ namespace dat {
 /// Mean number of active layers, of so many, where none is named.
 [[nodiscard]] constexpr double default_budget(double layers) { return layers * 40.0 / 54.0; }
 
-/// Which layers a step trains; of the budget 0 stands for default_budget() of them. Rows and rules:
+/// Choice of the layers that a step trains; a budget of 0 stands for default_budget() of them. Rows and rules:
 /// src/options/train/jointspar.cpp.
 struct JointSparSettings : SelectorSettings {
   std::string selector = "exp3";

@@ -10,8 +10,7 @@ namespace dat {
 
 constexpr std::int64_t kMostEpochs = 1'000'000'000'000;
 
-/// How long is trained, in what batches, and how the learning rate goes. Rows and rules:
-/// src/options/train/schedule.cpp.
+/// Length of the training, batches, and course of the learning rate. Rows and rules: src/options/train/schedule.cpp.
 struct ScheduleSettings : RateSettings {
   /// -1 is never there in a parsed command, where both together are a whole number.
   ScheduleSettings() { epochs = warmup_epochs = -1; }

@@ -82,8 +82,8 @@ AttackedImages attack_certificates(Communicator& ranks, const Dataset& dataset, 
     radii.push_back(c.radius);
   }
   const std::size_t bytes = dataset.info().image_bytes(), size = static_cast<std::size_t>(ranks.size());
-  const std::size_t most = (numbers.size() + size - 1) / size;  // of a rank
-  constexpr std::size_t kMessage = 64 << 20;                    // of a rank, or one image
+  const std::size_t most = (numbers.size() + size - 1) / size;  // most images of a rank
+  constexpr std::size_t kMessage = 64 << 20;                    // bytes of a rank's message, or one image
   const std::size_t piece = std::max<std::size_t>(1, kMessage / bytes);
   std::vector<std::uint8_t> mine(most * bytes), all(size * std::min(piece, most) * bytes),
       pixels(numbers.size() * bytes);

@@ -34,7 +34,7 @@ class AttackedImages final : public Dataset {
   [[nodiscard]] const std::vector<std::int64_t>& images() const { return images_; }
   /// [images][size][size][channels].
   [[nodiscard]] const std::vector<std::uint8_t>& pixels() const { return pixels_; }
-  /// How far an image is from the clean one, in L2 and in units of the pixels' range.
+  /// Distance of an image from the clean one, in L2 and in units of the pixels' range.
   [[nodiscard]] double distance(std::int64_t image) const;
 
  private:
@@ -47,13 +47,13 @@ class AttackedImages final : public Dataset {
 };
 
 /// Attacks the smoothed network of a replica with noise within each certified radius, by PGD in L2 with steps of 2.5
-/// radii by their number. Each rank takes its part of the images, one at a time, and tells `progress`, where it is
+/// radii by their number. Each rank takes its part of the images, one at a time, and calls `progress`, where it is
 /// given, how many of how many it has done. **Collective.**
 [[nodiscard]] AttackedImages attack_certificates(Communicator& ranks, const Dataset& dataset, Replica& replica,
                                                  const CertificationResult& certified, int steps, std::uint64_t seed,
                                                  const std::function<void(std::int64_t, std::int64_t)>& progress = {});
 
-/// What is asked about the attacked images: their class, from samples of their own.
+/// Plan of the prediction of the attacked images' classes, from samples of their own.
 [[nodiscard]] CertificationPlan prediction_plan(CertificationPlan certified);
 
 /// The images that attacks have left, and what the smoothed network says of them.
@@ -61,11 +61,11 @@ struct AttackedCertificates {
   AttackedImages images;
   CertificationResult predicted;
 
-  /// How many have another class than the one that they are certified for.
+  /// Number of images whose class is another than the one that they are certified for.
   [[nodiscard]] std::int64_t broken() const;
 };
 
-/// Of this attack.
+/// Needs of this attack.
 [[nodiscard]] Needs certificate_attack_needs(int steps);
 
 }  // namespace dat

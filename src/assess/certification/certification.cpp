@@ -70,7 +70,7 @@ void ImageVotes::look_at_radii(bool last) {
     }
     open = open || c.decided[r] == 0;
   }
-  // What was seen at one look holds at all of them, so the largest bound counts.
+  // Bounds seen at one look hold at all of them, so the largest one counts.
   c.lower = std::max(c.lower, mixture_lower(c.votes, c.samples, plan_->alpha));
   finished_ = last || !open;
   if (!finished_ || c.lower <= 0.5) return;

@@ -14,9 +14,9 @@
 
 namespace dat {
 
-/// What is asked of a network smoothed with normal noise (Cohen, Rosenfeld, Kolter, ICML 2019).
+/// Parameters of the certification of a network smoothed with normal noise (Cohen, Rosenfeld, Kolter, ICML 2019).
 struct CertificationPlan {
-  double sigma = 0;           ///< of the noise, in units of the pixels' range
+  double sigma = 0;           ///< standard deviation of the noise, in units of the pixels' range
   bool grid = true;           ///< the noise is on the grid of pixels (GridNoise); else f32 numbers
   bool predicts = false;      ///< PREDICT instead of CERTIFY
   std::int64_t n0 = 100;      ///< CERTIFY: samples that choose the class
@@ -25,7 +25,7 @@ struct CertificationPlan {
   std::vector<double> radii;  ///< sequential: increasing radii, each of which is to be decided; empty: all n are taken
   std::uint64_t seed = 1;
 
-  /// Samples that are one piece of work: their votes are counted together, and the sequence is looked at behind them.
+  /// Samples that are one piece of work: their votes are counted together, and the sequence is looked at after them.
   static constexpr std::int64_t kBlock = 256;
   [[nodiscard]] bool sequential() const { return !radii.empty(); }
   /// Blocks of an image that choose the class; in front of the others.
@@ -39,12 +39,12 @@ struct CertificationPlan {
 /// The samples of a block that the network gave to each class [classes]; one whose noise is not known counts nowhere.
 using Votes = std::vector<std::int64_t>;
 
-/// What is known of one image.
+/// Result of the certification of one image.
 struct Certificate {
   static constexpr int kAbstains = -1;
   int prediction = kAbstains;
-  double radius = 0;         ///< in L2, in units of the pixels' range; 0 where it abstains, and of PREDICT
-  std::int64_t votes = 0;    ///< for the chosen class; PREDICT: for the class with most
+  double radius = 0;         ///< radius in L2, in units of the pixels' range; 0 where it abstains, and for PREDICT
+  std::int64_t votes = 0;    ///< votes for the chosen class; PREDICT: for the class with most
   std::int64_t samples = 0;  ///< among which these votes are counted
   double lower = 0;          ///< bounds the probability of the class from below; PREDICT: the p-value
   std::vector<int> decided;  ///< [radii] of a sequence: 1 certified, -1 not certifiable, 0 not decided
@@ -63,12 +63,12 @@ class ImageVotes {
   ImageVotes(const CertificationPlan& plan, int classes) : plan_(&plan), counts_(static_cast<std::size_t>(classes)) {}
 
   [[nodiscard]] bool knows(std::int64_t block) const { return block < next_ || early_.contains(block); }
-  /// Takes up a block that is not known. Blocks behind the end of a sequence are forgotten.
+  /// Takes up a block that is not known. Blocks after the end of a sequence are forgotten.
   void enter(std::int64_t block, Votes votes);
-  /// Whether the answer stands.
+  /// Returns whether the answer is final.
   [[nodiscard]] bool finished() const { return finished_; }
   [[nodiscard]] const Certificate& certificate() const { return certificate_; }
-  /// How many blocks of the image were looked at.
+  /// Number of blocks of the image that were looked at.
   [[nodiscard]] std::int64_t done() const { return next_; }
   void add_seconds(double seconds) { certificate_.seconds += seconds; }
 
@@ -95,7 +95,7 @@ struct CertificationResult {
   std::vector<Certificate> certificates;
 
   [[nodiscard]] bool correct(std::size_t i) const { return certificates[i].prediction == labels[i]; }
-  /// How many are classified right, and that within this radius.
+  /// Number of images that are classified right, and certified within this radius.
   [[nodiscard]] std::int64_t certified(double radius) const;
   [[nodiscard]] std::int64_t abstained() const;
   /// The mean over all images of the radius where the class is right, and of 0 elsewhere (Zhai et al., "MACER", ICLR
@@ -133,12 +133,12 @@ class Certifier {
 
   struct Progress {
     std::size_t finished = 0, images = 0;
-    std::int64_t samples = 0;  ///< that this call has taken so far, on all ranks
-    double part = 0;           ///< of the blocks that may be needed, which are done
+    std::int64_t samples = 0;  ///< samples that this call has taken so far, on all ranks
+    double part = 0;           ///< part of the blocks that may be needed, which are done
   };
   struct Options {
-    std::vector<CertificationEntry> found{};  ///< what was done before an interruption, equal on all ranks
-    // On rank 0; null: nobody is told.
+    std::vector<CertificationEntry> found{};  ///< entries that were done before an interruption, equal on all ranks
+    // On rank 0; null: nobody.
     std::function<void(const CertificationEntry&)> entry{};
     std::function<void(const Progress&)> progress{};
   };
@@ -154,13 +154,13 @@ class Certifier {
   [[nodiscard]] std::vector<Block> next_blocks(const std::vector<ImageVotes>& all) const;
   void enter(const CertificationEntry& entry, std::vector<ImageVotes>& all) const;
   void load(std::int64_t image);
-  /// The votes of a block [classes], and behind them how many of its samples have logits that are not finite.
+  /// Counts the votes of a block [classes], and after them the samples whose logits are not finite.
   void count(const Block& block, std::int64_t* votes);
   void add_noise(std::int64_t image, std::int64_t block, std::int64_t first, std::int64_t samples);
 
   Communicator& ranks_;
   Replica& replica_;
-  CertificationWork work_;  ///< of this call of run()
+  CertificationWork work_;  ///< work of this call of run()
   int blocks_;
   GridNoise grid_;
   std::uint64_t* entries_ = nullptr;

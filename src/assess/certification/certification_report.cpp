@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr int kCertificationFormat = 1;
-/// Where published tables look: DAT's, Cohen's, Salman's.
+/// Radii of published tables: DAT's, Cohen's, Salman's.
 constexpr double kRadii[] = {0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75, 1,
                              1.25, 1.5, 1.75, 2,   2.25, 2.5, 3,   3.5, 4};
 
@@ -39,7 +39,7 @@ constexpr double kRadii[] = {0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75, 1,
                                    : fmt::format("pgd{} on {} copies", subject.attack_steps, subject.noise_samples);
 }
 
-/// As Python writes a timedelta.
+/// Time in the form of Python's timedelta.
 [[nodiscard]] std::string time_text(double seconds) {
   const auto micros = static_cast<std::int64_t>(std::llround(seconds * 1e6)), whole = micros / 1'000'000;
   return fmt::format("{}:{:02}:{:02}.{:06}", whole / 3600, whole / 60 % 60, whole % 60, micros % 1'000'000);

@@ -13,18 +13,19 @@
 
 namespace dat {
 
-/// What a certification was of.
+/// Subject of a certification.
 struct CertificationSubject {
   CertificationPlan plan;
-  std::string checkpoint;  ///< as it was named
-  std::int64_t step = 0;   ///< of the checkpoint
+  std::string checkpoint;  ///< name of the checkpoint, as given
+  std::int64_t step = 0;   ///< step of the checkpoint
   std::string weights = "raw", weights_hash{};
-  std::string precision = "f32";  ///< of the network's activations and weights
+  std::string precision = "f32";  ///< precision of the network's activations and weights
   std::vector<std::string> data{};
   std::string split{};
   std::string list{};  ///< the file that names the images; empty: none
   std::int64_t split_images = 0, every = 1;
-  int attack_steps = 0, noise_samples = 100;  ///< of the attack on what was certified, and of its copies; 0: none
+  int attack_steps = 0,
+      noise_samples = 100;  ///< steps of the attack on the certified images, and its noisy copies of each; 0: none
 };
 
 /// The folder of a certification: its lock and its journals. On rank 0.
@@ -32,7 +33,7 @@ struct CertificationFolder {
   std::string path;
   RunLock lock;
   Journal journal;
-  std::unique_ptr<Journal> attacked{};  ///< of the predictions of attacked images; null: nothing is attacked
+  std::unique_ptr<Journal> attacked{};  ///< journal of the predictions of attacked images; null: nothing is attacked
 };
 /// Opens the folder, or goes on in it. facts: everything that decides about the votes; attacks: whether what is
 /// certified is attacked. Error(usage): it is a training's
@@ -43,7 +44,7 @@ struct CertificationFolder {
 /// Everything that decides about the votes of a certification but the build (build_facts).
 [[nodiscard]] Facts facts_of(const CertificationSubject& subject, const std::vector<std::int64_t>& images);
 
-/// What a certification has found out, for its files and for a person.
+/// Results of a certification, for its files and for people.
 class CertificationReport {
  public:
   /// attacked: null without an attack. All must outlive the report.

@@ -88,7 +88,7 @@ CertificationResult Certifier::run(const CertificationWork& work, const Options&
 /// One block of each of the first open images; where there are too few of these, further blocks of theirs.
 std::vector<Certifier::Block> Certifier::next_blocks(const std::vector<ImageVotes>& all) const {
   const auto wanted = static_cast<std::size_t>(blocks_) * static_cast<std::size_t>(ranks_.size());
-  std::vector<Block> ahead;  // of each open image, the block behind those that were looked at
+  std::vector<Block> ahead;  // next block of each open image, after those that were looked at
   for (std::size_t image = 0; image < all.size() && ahead.size() < wanted; ++image)
     if (!all[image].finished()) ahead.push_back({image, 0});
   std::vector<Block> blocks;
@@ -114,11 +114,11 @@ void Certifier::enter(const CertificationEntry& entry, std::vector<ImageVotes>& 
                       std::all_of(votes.begin(), votes.end(), [](std::int64_t count) { return count >= 0; });
     std::int64_t sum = 0;
     for (const std::int64_t count : votes) sum += fits ? std::min(count, CertificationPlan::kBlock) : 0;
-    require(fits && sum <= work_.plan.samples_of(block), ExitCode::data, "the journal tells of image ", entry.images[k],
-            " what cannot be; remove the journal to begin anew");
+    require(fits && sum <= work_.plan.samples_of(block), ExitCode::data, "the journal has votes for image ",
+            entry.images[k], " that cannot be; remove the journal to begin anew");
     ImageVotes& image = all[static_cast<std::size_t>(found - work_.images.begin())];
-    require(image.finished() || !image.knows(block), ExitCode::data, "the journal tells twice of block ", block,
-            " of image ", entry.images[k], "; remove the journal to begin anew");
+    require(image.finished() || !image.knows(block), ExitCode::data, "the journal has block ", block, " of image ",
+            entry.images[k], " twice; remove the journal to begin anew");
     image.enter(block, votes);
     image.add_seconds(entry.seconds / static_cast<double>(entry.images.size()));
   }

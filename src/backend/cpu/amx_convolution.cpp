@@ -23,10 +23,10 @@ constexpr int kBlock = 32, kPanel = 32;
 /// Floats of x, or of both factors of a weight gradient, that a thread has at hand: a quarter of an L2 cache.
 constexpr std::int64_t kAtHand = 128 * 1024;
 
-/// By the definition of a convolution: for each tap of the kernel, a product of pixels [entries, c_in] and weights
-/// [c_in, c_out] is added. Pixels of a row of y, of one or more samples side by side, are the rows of tiles, so that
-/// another tap is another place in x, which therefore has a border of zeros. The input gradient of stride 2 makes the
-/// pixels of odd and even rows and columns in four turns, each with its own taps.
+/// Convolution by its definition: for each tap of the kernel, a product of pixels [entries, c_in] and weights [c_in,
+/// c_out] is added. Pixels of a row of y, of one or more samples side by side, are the rows of tiles, so that another
+/// tap is another place in x, which therefore has a border of zeros. The input gradient of stride 2 makes the pixels of
+/// odd and even rows and columns in four turns, each with its own taps.
 template <int kParts>
 class AmxConvolution final : public Convolution3x3 {
  public:
@@ -112,10 +112,10 @@ class AmxConvolution final : public Convolution3x3 {
           for (int i = 0; i < 16; ++i)
             for (int q = 0; q < 2; ++q) {
               const auto load = [&](int c) {
-                return Split<kParts>(
+                return Bf16Parts<kParts>(
                     _mm512_load_ps(packed + (std::int64_t{c} * kTaps + tap) * s.c_out + panel * kPanel + q * 16));
               };
-              const Split<kParts> first = load(block * kBlock + i), second = load(block * kBlock + 16 + i);
+              const Bf16Parts<kParts> first = load(block * kBlock + i), second = load(block * kBlock + 16 + i);
               for (int part = 0; part < kParts; ++part)
                 _mm512_store_si512(to + (part * 2 + q) * kTile + i * 16, pairs(first.bits[part], second.bits[part]));
             }
@@ -125,20 +125,20 @@ class AmxConvolution final : public Convolution3x3 {
  private:
   const Spec& s = spec_;
 
-  /// Where a tap finds its pixels in the grid: of those of the output's first row and column, in rows, and in columns
-  /// of one parity.
+  /// Place of a tap's pixels in the grid: for the output's first row and column, in rows, and in columns of one parity.
   struct Tap {
     int index, row, parity, column;
   };
   struct Turn {
     std::vector<Tap> taps;
-    int row, column;  ///< where its pixels of y begin
+    int row, column;  ///< first row and column of y among its pixels
   };
   std::vector<Turn> turns_;
   [[nodiscard]] int turns() const { return s.kind == Kind::up ? 2 : 1; }
 
-  /// How pixels of x lie, and which ones of y one turn makes: a group is `samples` samples side by side, [rows]
-  /// [parities][columns][samples] entries, of which those of a row of y are a multiple of `unit` one behind the other.
+  /// Arrangement of pixels of x, and the pixels of y that one turn makes: a group is `samples` samples side by side,
+  /// [rows] [parities][columns][samples] entries, of which those of a row of y are a multiple of `unit` one after the
+  /// other.
   struct Grid {
     int samples, rows, parities, columns, border;
     int out_rows, out_columns, row_step;
@@ -205,9 +205,9 @@ class AmxConvolution final : public Convolution3x3 {
             const __m512 normed = value * _mm512_load_ps(x.scale + c) + _mm512_load_ps(x.shift + c);
             const __mmask16 positive = _mm512_cmp_ps_mask(normed, _mm512_setzero_ps(), _CMP_GT_OQ);
             if (x.positive != nullptr) x.positive[place] = positive;
-            return Split<kParts>(_mm512_maskz_mov_ps(positive, normed));
+            return Bf16Parts<kParts>(_mm512_maskz_mov_ps(positive, normed));
           } else {
-            return Split<kParts>(x.open == nullptr ? value : _mm512_maskz_mov_ps(x.open[place], value));
+            return Bf16Parts<kParts>(x.open == nullptr ? value : _mm512_maskz_mov_ps(x.open[place], value));
           }
         };
         float* const base = to + block * kParts * g.plane() + k * kVector;
@@ -217,7 +217,7 @@ class AmxConvolution final : public Convolution3x3 {
             for (int part = 0; part < kParts; ++part) _mm512_store_ps(entry + part * g.plane(), _mm512_setzero_ps());
             return;
           }
-          const Split<kParts> first = load(0, pixel), second = load(1, pixel);
+          const Bf16Parts<kParts> first = load(0, pixel), second = load(1, pixel);
           for (int part = 0; part < kParts; ++part)
             _mm512_store_si512(entry + part * g.plane(), pairs(first.bits[part], second.bits[part]));
         });
@@ -351,7 +351,7 @@ class AmxConvolution final : public Convolution3x3 {
   }
 
   /// Pixels of x of a group: [block of 16 channels][part][entry][16]; the pair of an entry has its number and that of
-  /// the sixteenth entry behind it in its row, so that tiles may begin at any entry.
+  /// the sixteenth entry after it in its row, so that tiles may begin at any entry.
   void load_inputs(const Grid& g, const Part& p, const float* x, int c, int group, float* to) const {
     const std::int64_t pixels = std::int64_t{s.h} * s.w;
     for (int block = 0; block < p.inputs / kVector; ++block)
@@ -360,8 +360,8 @@ class AmxConvolution final : public Convolution3x3 {
         const float* const from = x + (std::int64_t{n} * (s.c_in / kVector) + c / kVector + block) * pixels * kVector;
         float* const base = to + block * kParts * g.plane();
         each_pixel(g, [&] [[gnu::always_inline]] (int row, int column, int pixel) {
-          const Split<kParts> value(pixel < 0 || n >= s.n ? _mm512_setzero_ps()
-                                                          : _mm512_load_ps(from + std::int64_t{pixel} * kVector));
+          const Bf16Parts<kParts> value(pixel < 0 || n >= s.n ? _mm512_setzero_ps()
+                                                              : _mm512_load_ps(from + std::int64_t{pixel} * kVector));
           const int entry = column * g.samples + k;
           float* const place = base + (row * g.line() + entry) * kVector;
           for (int part = 0; part < kParts; ++part) {
@@ -382,14 +382,15 @@ class AmxConvolution final : public Convolution3x3 {
         for (int first = 0; first < g.run(); first += 32, to += kParts * kTile) {
           const auto load = [&] [[gnu::always_inline]] (int entry) {
             const int n = group * g.samples + (entry & (g.samples - 1));
-            if (n >= s.n) return Split<kParts>(_mm512_setzero_ps());
+            if (n >= s.n) return Bf16Parts<kParts>(_mm512_setzero_ps());
             const std::int64_t plane = std::int64_t{n} * (s.c_out / kVector) + k / kVector + block;
-            return Split<kParts>(_mm512_load_ps(dy + (plane * pixels + row * s.w_out + (entry >> g.shift)) * kVector));
+            return Bf16Parts<kParts>(
+                _mm512_load_ps(dy + (plane * pixels + row * s.w_out + (entry >> g.shift)) * kVector));
           };
           __m512i tile[kParts][16];
 #pragma GCC unroll 16
           for (int i = 0; i < 16; ++i) {
-            const Split<kParts> upper = load(first + i), lower = load(first + 16 + i);
+            const Bf16Parts<kParts> upper = load(first + i), lower = load(first + 16 + i);
             for (int part = 0; part < kParts; ++part) tile[part][i] = pairs(upper.bits[part], lower.bits[part]);
           }
           for (int part = 0; part < kParts; ++part) store_transposed(tile[part], to + part * kTile);

@@ -18,7 +18,7 @@ namespace {
 /// Floats of a vector, of a tile.
 constexpr int kVector = 16, kTile = 256;
 
-/// While it lives, its thread's tiles are set up.
+/// Sets up its thread's tiles while it lives.
 class Tiles {
  public:
   Tiles() {
@@ -39,8 +39,8 @@ class Tiles {
 /// f32 numbers as sums of bf16 numbers, each the nearest to what the ones before leave: in the upper halves of `bits`,
 /// with anything in the lower ones.
 template <int kParts>
-struct Split {
-  [[gnu::always_inline]] explicit Split(__m512 value) {
+struct Bf16Parts {
+  [[gnu::always_inline]] explicit Bf16Parts(__m512 value) {
     bits[0] = rounded(value);
     if constexpr (kParts == 2)
       bits[1] = rounded(value - _mm512_castsi512_ps(_mm512_and_si512(bits[0], _mm512_set1_epi32(kUpper))));
@@ -103,7 +103,7 @@ class Sums {
     _tile_zero(2);
     _tile_zero(3);
   }
-  /// from and to [R * 16][stride], of which 32 columns.
+  /// Loads from [R * 16][stride], of which 32 columns.
   [[gnu::always_inline]] static void load(const float* from, std::int64_t stride) {
     _tile_loadd(0, from, stride * 4);
     _tile_loadd(1, from + 16, stride * 4);
@@ -121,7 +121,7 @@ class Sums {
     }
   }
   /// Adds a product of R tiles a, a_next apart, and two tiles b, b_next apart. The lower parts lie a_low and b_low
-  /// behind the higher ones.
+  /// after the higher ones.
   [[gnu::always_inline]] static void add(const float* a, std::int64_t a_next, std::int64_t a_low, const float* b,
                                          std::int64_t b_next, std::int64_t b_low) {
     right(b, b_next);

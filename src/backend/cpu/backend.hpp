@@ -65,7 +65,7 @@ class CpuBackend final : public Backend {
   [[nodiscard]] int block() const { return block_; }
   [[nodiscard]] int threads() const { return threads_; }
   [[nodiscard]] bool deterministic() const { return deterministic_; }
-  /// Of each factor of the products that AMX makes; 0: products in f32.
+  /// Number of bf16 parts of each factor of the products that AMX makes; 0: products in f32.
   [[nodiscard]] int bf16_parts() const { return bf16_parts_; }
   [[nodiscard]] const dnnl::engine& engine() const { return engine_; }
   [[nodiscard]] const dnnl::stream& stream() const { return stream_; }
@@ -103,7 +103,7 @@ class CpuBackend final : public Backend {
   Ticket next_stamp_ = 0;
 };
 
-/// For as long as this object lives, the library computes with one thread where the backend is deterministic: for
+/// Lets the library compute with one thread, as long as this object lives, where the backend is deterministic: for
 /// primitives that share a sum out to the threads, while they are planned and while they run.
 class FixedSums {
  public:

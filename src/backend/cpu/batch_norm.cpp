@@ -84,7 +84,7 @@ class CpuBatchNorm final : public BatchNorm {
     const std::int64_t groups = kernels::groups(count_);
     auto *const dresidual = static_cast<float*>(to.dresidual), *const dx = static_cast<float*>(to.dx);
     if (bits_ != nullptr) {
-      // Where nobody wants the residual's gradient, dx holds it for a moment.
+      // dx holds the residual's gradient for a moment where nobody wants it.
       float* const through = dresidual != nullptr ? dresidual : dx;
       each(device, groups,
            kernels::MaskGradient<float>{static_cast<const float*>(dy), nullptr, bits_, through, count_});
@@ -114,14 +114,14 @@ class CpuBatchNorm final : public BatchNorm {
   [[nodiscard]] std::string implementation() const override { return forward_.primitive.implementation(); }
 
  private:
-  /// With spec.residual: adds it to y, then the ReLU; bits (may be null) get where that is open.
+  /// Adds the residual to y (with spec.residual), then applies the ReLU; bits (may be null) get where that is open.
   void add_residual(const void* residual, void* y, std::uint16_t* bits) const {
     auto* const result = static_cast<float*>(y);
     if (spec_.residual)
       each(backend_.device(), kernels::groups(count_),
            kernels::Add<float>{result, static_cast<const float*>(residual), result, count_, spec_.relu, bits});
   }
-  /// The library's way forth, with the statistics of x, or with those that are given.
+  /// The library's forward pass, with the statistics of x, or with those that are given.
   struct Forth {
     Forth() = default;
     Forth(CpuBackend& backend, const dnnl::batch_normalization_forward::primitive_desc& desc,
@@ -153,7 +153,7 @@ class CpuBatchNorm final : public BatchNorm {
   BatchNormSpec spec_;
   std::int64_t count_;
   float* parameter_gradients_ = nullptr;  ///< [2][c]: those that are added, or not wanted
-  std::uint16_t* bits_ = nullptr;         ///< where a ReLU after an addition was open
+  std::uint16_t* bits_ = nullptr;         ///< places where a ReLU after an addition was open
   Forth forward_, again_;                 ///< again_: with spec.again
   Primitive backward_;
   int b_x_ = 0, b_dy_ = 0, b_gamma_ = 0, b_beta_ = 0, b_mean_ = 0, b_variance_ = 0, b_dx_ = 0, b_dgamma_ = 0,

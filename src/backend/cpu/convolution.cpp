@@ -103,7 +103,7 @@ class ForwardPass {
   int x_ = 0, w_ = 0, b_ = -1, y_ = 0;
 };
 
-/// By the library's primitives.
+/// Convolution by the library's primitives.
 class LibraryConv2d final : public Conv2d {
  public:
   LibraryConv2d(CpuBackend& backend, const ConvSpec& spec) : backend_(backend), spec_(spec) {
@@ -160,7 +160,7 @@ class LibraryConv2d final : public Conv2d {
   void backward_weights(const void* x, const void* dy, float* dw, bool accumulate, const float*) override {
     ++backend_.counters.conv_backward_weights;
     const FixedSums fixed(backend_);
-    // The packed gradient lies behind the library's own scratch.
+    // The packed gradient lies after the library's own scratch.
     auto* packed = reinterpret_cast<float*>(static_cast<char*>(backend_.scratch()) + gradient_offset_);
     if (plain_x_ != nullptr) {
       to_plain_x_.run(backend_.stream(), x, plain_x_, backend_.scratch());
@@ -329,7 +329,8 @@ class LibraryConv2d final : public Conv2d {
   float *bias_ = nullptr, *plain_x_ = nullptr, *plain_dy_ = nullptr;
 };
 
-/// By our own code: a fifth to a half less time than the library's (docs/performance.md), with AMX much less.
+/// Convolution by our own code: a fifth to a half less time than the library's (docs/performance.md), with AMX much
+/// less.
 class OwnConv2d final : public Conv2d {
  public:
   OwnConv2d(CpuBackend& backend, const ConvSpec& spec, std::unique_ptr<Convolution3x3> forward)
@@ -373,7 +374,7 @@ class OwnConv2d final : public Conv2d {
     turned_->run({static_cast<const float*>(dy), samples_, masks.dy}, backend_.weights(packed_turned_),
                  {.accumulate = accumulate, .open = masks.dx}, static_cast<float*>(dx), backend_.scratch());
   }
-  /// Not in training, whose sums are rounded on their own.
+  /// True for frozen ones only: in training, sums are rounded on their own.
   [[nodiscard]] bool backward_data_accumulates() const override { return spec_.frozen; }
   [[nodiscard]] bool backward_data_masks() const override { return masks_inside_; }
   void backward_image(const void*, float*, const PgdUpdate&, const float*) override {
@@ -403,7 +404,7 @@ class OwnConv2d final : public Conv2d {
   ConvSpec spec_;
   std::unique_ptr<Convolution3x3> forward_, turned_;
   bool masks_inside_;
-  int samples_;                                 ///< that are asked for
+  int samples_;                                 ///< samples that are asked for
   std::size_t packed_ = 0, packed_turned_ = 0;  ///< places in the backend's packed weights
   float* bias_ = nullptr;
 };

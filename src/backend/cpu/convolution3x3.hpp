@@ -22,8 +22,8 @@ class Convolution3x3 {
     Kind kind = Kind::same;
     int n = 0, c_in = 0, h = 0, w = 0, c_out = 0, h_out = 0, w_out = 0;
     int block = 16, threads = 1;
-    int bf16_parts = 0;   ///< of each factor, multiplied by AMX, which this processor has to have; 0: f32
-    bool frozen = false;  ///< the same weights for many calls: small ones are transformed when they are packed
+    int bf16_parts = 0;   ///< bf16 parts of each factor, multiplied by AMX, which this processor must have; 0: f32
+    bool frozen = false;  ///< true: the same weights for many calls; small ones are transformed when they are packed
     /// The specification of the input gradient, as a convolution of dy.
     [[nodiscard]] Spec turned() const;
   };
@@ -31,16 +31,16 @@ class Convolution3x3 {
   /// Words are for blocks of 16 channels only.
   struct Input {
     const float* data;
-    int samples;  ///< how many of the n samples are wanted, the first ones; the y of the others is left as it is
+    int samples;  ///< number of the n samples that are wanted, the first ones; the y of the others is left as it is
     const std::uint16_t* open = nullptr;
     const float *scale = nullptr, *shift = nullptr;  ///< [c_in]: relu(scale * x + shift) is convolved; null: x itself
-    /// With scale and shift: gets where the result of the norm is > 0; null: not wanted.
+    /// Places where the result of the norm is > 0, an output with scale and shift; null: not wanted.
     std::uint16_t* positive = nullptr;
   };
   struct Epilogue {
     const float* bias = nullptr;          ///< [c_out]; null: none
     bool accumulate = false;              ///< y = conv(x) + bias + y
-    const std::uint16_t* open = nullptr;  ///< what is open of the y that is added
+    const std::uint16_t* open = nullptr;  ///< places at which the added y is open; null: everywhere
     bool relu = false;                    ///< last
     /// Gets where the final y > 0; null: not wanted. For blocks of 16 channels only.
     std::uint16_t* bits = nullptr;
@@ -68,7 +68,7 @@ class Convolution3x3 {
   [[nodiscard]] virtual std::size_t gradient_scratch_bytes() const = 0;
 
  protected:
-  /// Floats of the packed weights as they are, and of the transformed ones behind them, which may be none.
+  /// Floats of the packed weights as they are, and of the transformed ones after them, which may be none.
   [[nodiscard]] std::size_t plain_size() const;
   [[nodiscard]] virtual std::size_t transformed_size() const = 0;
   virtual void transform(float* packed) const = 0;
@@ -79,7 +79,7 @@ class Convolution3x3 {
     int rows, inputs;
   };
   [[nodiscard]] Part part(int row_unit, int input_unit, int wanted) const;
-  /// How many parts of a size there are, and where one of so many equal parts begins.
+  /// Number of parts of a size; part_of: start of one of so many equal parts.
   [[nodiscard]] static int parts(int size, int all) { return (all + size - 1) / size; }
   [[nodiscard]] static int part_of(int all, int part, int parts) {
     return static_cast<int>(std::int64_t{all} * part / parts);

@@ -15,7 +15,7 @@ class CpuLinear final : public Linear {
     const dnnl::inner_product_forward::primitive_desc forward({dnnl::prop_kind::forward_training, x, w, b, y}, attr,
                                                               backend.engine());
     const dnnl::inner_product_backward_data::primitive_desc data({x, w, y}, attr, backend.engine(), forward);
-    // As a matrix product, which has the better code for few classes.
+    // Matrix product: it has the better code for few classes.
     const dnnl::memory::desc transposed({in, out}, dnnl::memory::data_type::f32, dnnl::memory::dims{1, in}),
         row({1, out}, dnnl::memory::data_type::f32, dnnl::memory::dims{out, 1});
     const dnnl::matmul::primitive_desc product({x, transposed, row, y}, attr, backend.engine());

@@ -20,7 +20,7 @@ using Tag = dnnl::memory::format_tag;
 
 /// Descriptor of [n] activations in `layout`.
 [[nodiscard]] inline dnnl::memory::desc activation_desc(int n, const Layout& layout) {
-  // Of one channel, nhwc is the same in memory, but the library has fast code for nchw only.
+  // Layout nhwc is the same in memory for one channel, but the library has fast code for nchw only.
   const Tag tag = layout.block == 16  ? Tag::nChw16c
                   : layout.block == 8 ? Tag::nChw8c
                   : layout.block == 1 ? Tag::nchw

@@ -23,7 +23,7 @@ namespace {
 /// Channels of one product at a time: so many transformed weights stay in the L2 cache. Their products are summed
 /// first, which also halves the rounding errors at 512 channels.
 constexpr int kChunk = 128;
-/// Up to this size of the transformed weights, they are kept whole, and tiles of x in a part of an L2 cache beside
+/// Size of the transformed weights up to which they are kept whole, and tiles of x in a part of an L2 cache beside
 /// them. Larger ones are transformed in pieces that fit, and tiles of x lie in the L3 cache.
 constexpr std::int64_t kSmallWeights = 3 << 20, kTileBytes = 300'000, kManyTileBytes = 5'000'000;
 /// Skews arrays whose sizes are powers of two, which would compete for the same places of a cache.
@@ -52,7 +52,7 @@ template <int B>
 
 constexpr int kWeights = 6;
 
-/// What the points a, -a, b, -b and infinity have in common, whatever other points there are: 5 numbers.
+/// Part of the transforms that the points a, -a, b, -b and infinity share, whatever other points there are: 5 numbers.
 template <class Points>
 struct Symmetric {
   static constexpr float a = Points::a, b = Points::b, a2 = a * a, b2 = b * b;
@@ -353,7 +353,7 @@ class SimdWinograd final : public Convolution3x3 {
   const int panels = s.c_out / kPanel;
   const int tiles_high_ = (s.h_out + kOut - 1) / kOut, tiles_wide_ = (s.w_out + kOut - 1) / kOut;
   const int tiles_ = s.n * tiles_high_ * tiles_wide_;
-  /// Whether transformed weights are kept whole.
+  /// True: transformed weights are kept whole.
   const bool small_weights_ = std::int64_t{sizeof(float)} * kMatrices * s.c_in * s.c_out <= kSmallWeights;
   const int group_ = group();  ///< tiles that a thread transforms at a time
   const int slices_ = slices(), teams_ = s.threads / slices_;
@@ -392,7 +392,7 @@ class SimdWinograd final : public Convolution3x3 {
     return 0;
   }
 
-  /// to[point * stride] = B^T x B of the channels c to c + B - 1.
+  /// Transforms the channels c to c + B - 1: to[point * stride] = B^T x B.
   template <bool norm>
   void load_tile(const Input& x, int tile, int c, float* to, std::int64_t stride) const {
     const Place p = place(tile);
@@ -431,7 +431,7 @@ class SimdWinograd final : public Convolution3x3 {
     }
   }
 
-  /// Whether a row or column of a tile of x is no tile's before: tiles overlap.
+  /// Returns whether a row or column of a tile of x belongs to no earlier tile: tiles overlap.
   [[nodiscard]] static constexpr bool first_of(int k) {
     return k >= -Scheme::kInFirst && k < Scheme::kInStep - Scheme::kInFirst;
   }
@@ -444,7 +444,7 @@ class SimdWinograd final : public Convolution3x3 {
         load_tile<norm>(x, first + tile, c + channel, to + std::int64_t{tile} * channels + channel, stride);
   }
 
-  /// to[point * stride] = A dy A^T of the channels c to c + B - 1.
+  /// Transforms the channels c to c + B - 1: to[point * stride] = A dy A^T.
   void load_gradient(const float* dy, int tile, int c, float* to, std::int64_t stride) const {
     const Place p = place(tile);
     const float* from = dy + (std::int64_t{p.n} * (s.c_out / B) + c / B) * s.h_out * s.w_out * B;
@@ -554,9 +554,9 @@ class SimdWinograd final : public Convolution3x3 {
     return kPoints * (x_stride() + m_stride()) + (small_weights_ ? 0 : kMatrices * u_stride());
   }
 
-  /// Into how many slices the threads divide the tiles. The threads of a slice divide the panels; each of them loads
-  /// all tiles of the slice. Counted in vector operations for a block of channels of x; the two constants are of F(4x4,
-  /// 3x3).
+  /// Number of slices into which the threads divide the tiles. The threads of a slice divide the panels; each of them
+  /// loads all tiles of the slice. Counted in vector operations for a block of channels of x; the two constants are of
+  /// F(4x4, 3x3).
   [[nodiscard]] int slices() const {
     if (small_weights_) return s.threads;
     constexpr double kLoadTile = 170, kLoadWeights = 80;

@@ -98,13 +98,14 @@ namespace cuda {
 namespace {
 constexpr std::size_t kHalf = 8U << 20U;
 
-/// What a choice of plans depends on beside the GPU. The number is raised with what is offered, or how it is timed.
+/// Versions that a choice of plans depends on beside the GPU. The number is raised with the plans that are offered, or
+/// the way they are timed.
 [[nodiscard]] std::string driver() {
   int version = 0;
   check(cudaDriverGetVersion(&version));
   return "driver for CUDA " + dotted(version) + ", cuDNN " + cudnn_version() + ", 2";
 }
-constexpr std::size_t kCublasWorkspace = 32U << 20U;  // what cuBLAS recommends for Hopper
+constexpr std::size_t kCublasWorkspace = 32U << 20U;  // bytes that cuBLAS recommends for Hopper
 
 [[nodiscard]] bool happened(cudaEvent_t event) {
   const cudaError_t status = cudaEventQuery(event);
@@ -144,7 +145,7 @@ Gpu::Gpu() {
   }
   memory = properties.totalGlobalMem;
   capability = 10 * properties.major + properties.minor;
-  // Of those of capability 7.5 the GTX 16 have none, and nothing but their name says so.
+  // GTX 16 are the GPUs of capability 7.5 without tensor cores, and nothing but their name says so.
   tensor_cores = capability >= 70 && name.find("GTX 16") == std::string::npos;
   // The last version with code for Pascal and Volta (NVIDIA's support matrix) is 9.10.
   const bool too_old = capability < 75 && cudnnGetVersion() >= 91100;
@@ -155,7 +156,7 @@ Gpu::Gpu() {
 CudaBackend::CudaBackend(const BackendOptions& options) : options_(options), planning_time_(options.planning_seconds) {
   check(cudnnSetStream(cudnn_, stream_));
   check(cublasSetStream(cublas_, stream_));
-  // Of one's own, so that cuBLAS allocates nothing while work is recorded.
+  // Scratch memory of our own, so that cuBLAS allocates nothing while work is recorded.
   check(cublasSetWorkspace(cublas_, allocate(kCublasWorkspace, "library scratch"), kCublasWorkspace));
   for (Half& half : staging_.halves) half.data = static_cast<char*>(allocate_pinned(kHalf, "staging"));
   for (int k = 0; k < kTickets; ++k) tickets_.emplace_back();
@@ -392,7 +393,7 @@ class CudaBackend::Graph final : public Recording {
   std::function<void()> work_;
   cudaGraphExec_t graph_ = nullptr;
   Counters counted_;
-  int moves_ = 0;  ///< of the backend's memory, when it was captured
+  int moves_ = 0;  ///< moves of the backend's memory until it was captured
 };
 
 std::unique_ptr<Backend::Recording> CudaBackend::record(std::function<void()> work) {

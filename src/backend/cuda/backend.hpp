@@ -23,7 +23,7 @@ class PassPlan;
 /// one.
 struct Gpu {
   Gpu();
-  int index = 0, count = 0;  ///< which one of how many
+  int index = 0, count = 0;  ///< number of the GPU, and of all GPUs
   std::string name, id;      ///< id: see Backend::device_id
   int capability = 0;        ///< 60 for 6.0
   std::size_t memory = 0;
@@ -104,7 +104,7 @@ class CudaBackend final : public Backend {
   [[nodiscard]] std::shared_ptr<const PassPlan>& plan(const std::string& description) {
     return plans_.passes[description];
   }
-  /// Likewise of a batch norm.
+  /// The plan that was chosen for the batch norm with this description; null: no plan has been chosen yet.
   [[nodiscard]] std::shared_ptr<const NormPlan>& norm_plan(const std::string& description) {
     return plans_.norms[description];
   }
@@ -132,7 +132,7 @@ class CudaBackend final : public Backend {
   std::vector<std::unique_ptr<void, FreeHost>> pinned_;
   std::vector<Allocation> allocations_;
   SharedBlock workspace_, scratch_, zeros_;
-  int moves_ = 0;  ///< how often one of the blocks has moved
+  int moves_ = 0;  ///< number of times that one of the blocks has moved
   std::vector<Trial> trials_;
   PlanningTime planning_time_;
   std::optional<PlanCache> plan_cache_;
@@ -147,7 +147,7 @@ class CudaBackend final : public Backend {
   };
   Chosen plans_;
 
-  /// What copy_to_device takes goes through these two halves of pinned memory in turn.
+  /// Halves of the pinned memory through which copy_to_device goes, in turn.
   struct Half {
     char* data = nullptr;
     std::size_t used = 0;

@@ -34,7 +34,7 @@ constexpr const char* kPass = "both ways";
   return all;
 }
 
-/// Batch norms on random numbers. Those by kernels of ours are what the others are compared with.
+/// Batch norms on random numbers. Results of our own kernels are the reference of the others.
 template <class T>
 class NormBench {
  public:
@@ -59,7 +59,7 @@ class NormBench {
     if (spec.relu) o_.bits = memory_.array<std::uint16_t>(kernels::groups(count_));
     o_.counters = memory_.array<std::uint32_t>(spec.c);
   }
-  /// For either of two plans.
+  /// Makes room for either of two plans.
   void make_room(const NormPlan& one, const NormPlan& other) {
     o_.scratch = memory_.get(std::max(one.scratch_bytes(), other.scratch_bytes()));
     o_.reserve = memory_.get(std::max(one.reserve_bytes(), other.reserve_bytes()));
@@ -69,8 +69,8 @@ class NormBench {
     const cudnnStatus_t status = plan.forward(o_);
     return status == CUDNN_STATUS_SUCCESS ? plan.backward(o_) : status;
   }
-  /// Runs the plan; then the way back once more, where it adds. All results, one after the other; activations and their
-  /// gradients as far as a few thousand go. Empty: the library refuses, for the reason `status`.
+  /// Runs the plan; then the backward pass once more, where it adds. All results, one after the other; activations and
+  /// their gradients as far as a few thousand go. Empty: the library refuses, for the reason `status`.
   [[nodiscard]] std::vector<float> results(const NormPlan& plan, cudnnStatus_t& status) {
     for (T* result : stored_) spoil(result, count_);
     for (float* result : of_channels_) spoil(result, spec_.c);
@@ -84,8 +84,8 @@ class NormBench {
     for (const float* result : of_channels_) append(result, spec_.c, all);
     return all;
   }
-  /// How far result number k may be from that of ours: a few roundings of what is stored, of numbers near 1; or of a
-  /// sum over the rows.
+  /// Largest difference of result number k from our own kernel's: a few roundings of stored numbers near 1, or of a sum
+  /// over the rows.
   [[nodiscard]] float tolerance(std::size_t k, float value) const {
     const bool is_stored = k < stored_.size() * static_cast<std::size_t>(std::min(count_, kSome));
     const float unit = !is_stored || spec_.storage == DType::f32 ? 0x1p-17F : 0x1p-9F;
@@ -258,7 +258,7 @@ class CudaBatchNorm final : public BatchNorm {
   [[nodiscard]] std::string implementation() const override { return plan_->name(); }
 
  private:
-  /// The way back makes a scale from the rounded variance, which is another one.
+  /// The backward pass makes a scale from the rounded variance, which is another one.
   void keep_scale(NormOperands& o) const {
     if (spec_.again) o.channels.scale = kept_scale_;
   }
@@ -278,8 +278,8 @@ class CudaBatchNorm final : public BatchNorm {
   CudaBackend& backend_;
   BatchNormSpec spec_;
   std::shared_ptr<const NormPlan> plan_;
-  NormOperands own_;             ///< what stays from call to call
-  float* kept_scale_ = nullptr;  ///< [c] of the way forth, with spec.again
+  NormOperands own_;             ///< operands that stay from call to call
+  float* kept_scale_ = nullptr;  ///< [c] of the forward pass, with spec.again
 };
 
 }  // namespace

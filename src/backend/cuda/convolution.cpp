@@ -63,7 +63,7 @@ class CudaConv2d final : public Conv2d {
   void load(const float* weights, const float* scale, const float* bias) override {
     for (const kernels::FoldWeights& one : folds(weights, scale, bias)) each(backend_.device(), one.size(), one);
   }
-  /// What load() does, queued by the caller; but it takes over where the weights are.
+  /// Work of load(), which the caller queues; the place of the weights is taken over.
   [[nodiscard]] std::vector<kernels::FoldWeights> folds(const float* weights, const float* scale, const float* bias) {
     std::vector<kernels::FoldWeights> all;
     const auto fold = [&](void* to, int in_padded, int row, bool rotate) {
@@ -115,8 +115,8 @@ class CudaConv2d final : public Conv2d {
   [[nodiscard]] bool backward_relu_pays() const override { return relu_ != nullptr; }
   [[nodiscard]] bool backward_data_masks() const override { return false; }
 
-  /// As a matrix product and a sum over taps: cuDNN has nothing fast for an image's few channels, and the sum can end
-  /// with the attack's step. Some images at a time, so that the products stay in the cache.
+  /// Computes a matrix product and a sum over taps: cuDNN has nothing fast for an image's few channels, and the sum can
+  /// end with the attack's step. Some images at a time, so that the products stay in the cache.
   void backward_image(const void* dy, float* dx, const PgdUpdate& update, const float* factor) override {
     ++backend_.counters.conv_backward_data;
     const std::int64_t pixels = std::int64_t{spec_.h_out()} * spec_.w_out();
@@ -140,7 +140,7 @@ class CudaConv2d final : public Conv2d {
     }
   }
 
-  /// In 16 bits sums are f32 within the library only, so that theirs over micro-batches are made here.
+  /// Adds up over micro-batches with our own kernel in 16 bits, where sums are f32 within the library only.
   void backward_weights(const void* x, const void* dy, float* dw, bool accumulate, const float* factor) override {
     ++backend_.counters.conv_backward_weights;
     if (packed_ == nullptr) {
@@ -196,7 +196,7 @@ class CudaConv2d final : public Conv2d {
     });
     return to;
   }
-  [[nodiscard]] int row() const { return spec_.kernel * spec_.kernel * spec_.c_out; }  // of rotated weights
+  [[nodiscard]] int row() const { return spec_.kernel * spec_.kernel * spec_.c_out; }  // row of rotated weights
   [[nodiscard]] const void* weights() const { return packed_ != nullptr ? packed_ : master_; }
   [[nodiscard]] const void* weights(const PassPlan& gradient) const {
     return gradient.rotated_weights() ? rotated_ : weights();
@@ -238,8 +238,8 @@ class CudaConv2d final : public Conv2d {
   const int channels_;
   std::shared_ptr<const PassPlan> forward_, data_, relu_, weights_;  ///< null: not asked for, or none pays
   Products products_;
-  std::size_t copy_offset_ = 0, gradient_offset_ = 0;  ///< in the scratch memory: a copy of x; dw
-  const float* master_ = nullptr;                      ///< where weights are not packed: the parameters themselves
+  std::size_t copy_offset_ = 0, gradient_offset_ = 0;  ///< places of a copy of x and of dw in the scratch memory
+  const float* master_ = nullptr;                      ///< parameters, where weights are not packed
   void *packed_ = nullptr, *rotated_ = nullptr;
   float* bias_ = nullptr;
   void* rounded_bias_ = nullptr;

@@ -28,8 +28,8 @@ class CudnnNorm final : public NormPlan {
         x_(nhwc(spec.storage, spec.n, spec.c, spec.h, spec.w)),
         activation_(activation(true)) {}
 
-  /// Whether the library has code. The persistent kernels are the fast ones, and the only ones that fuse; where they do
-  /// not fit, the plain ones do.
+  /// Returns whether the library has code. The persistent kernels are the fast ones, and the only ones that fuse; where
+  /// they do not fit, the plain ones do.
   [[nodiscard]] bool exists() {
     if (cudnnDeriveBNTensorDescriptor(channel_, x_, mode_) == CUDNN_STATUS_SUCCESS && sizes() == CUDNN_STATUS_SUCCESS)
       return true;
@@ -128,7 +128,7 @@ class CudnnNorm final : public NormPlan {
   [[nodiscard]] void* scratch_gradient(const NormOperands& o) const {
     return static_cast<char*>(o.scratch) + gradient_offset();
   }
-  /// Where a fused gradient of the residual goes, which the library does not make in place.
+  /// Destination of a fused gradient of the residual, which the library does not make in place.
   [[nodiscard]] void* dresidual(const NormOperands& o) const {
     return o.gradients.dresidual != nullptr ? o.gradients.dresidual : scratch_gradient(o);
   }

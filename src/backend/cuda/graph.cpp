@@ -89,7 +89,7 @@ Descriptor& Operations::convolution_descriptor(int pad, int stride) {
   return c;
 }
 
-/// What cuDNN calls a convolution, or its input gradient, and what belongs to it.
+/// cuDNN's names of a convolution, or of its input gradient, and of its operands.
 struct Operations::ConvolutionNames {
   cudnnBackendDescriptorType_t operation;
   cudnnBackendAttributeName_t convolution, from, w, to, alpha, beta;
@@ -182,13 +182,13 @@ const Descriptor& Operations::finish() {
 
 namespace {
 
-/// What a name says.
+/// Content of a plan's name.
 struct Named {
   std::int64_t engine = -1;
   std::vector<std::pair<cudnnBackendKnobType_t, std::int64_t>> knobs;
 };
 
-/// Nothing where the text is no name of an engine. Which engines and knobs there are, the library knows.
+/// Nothing where the text is no name of an engine. The library knows the engines and knobs.
 [[nodiscard]] std::optional<Named> parse(const std::string& name) {
   std::istringstream words(name);
   std::string word;

@@ -1,7 +1,7 @@
 #pragma once
 
-// cuDNN's graph API, as far as frozen convolutions need it: a convolution and the point-wise operations behind it as
-// one kernel. The library's own C functions (cudnnBackend*), with owners and without much else.
+// cuDNN's graph API, as far as frozen convolutions need it: a convolution and the point-wise operations after it as one
+// kernel. The library's own C functions (cudnnBackend*), with owners and without much else.
 
 #include <cstdint>
 #include <deque>
@@ -13,7 +13,7 @@
 
 namespace dat::cuda::graph {
 
-/// What the library does not do, in its own words. No error: something else computes it then.
+/// Refusal of the library, in its own words. It is no error: another plan is used then.
 class Refusal : public std::runtime_error {
  public:
   Refusal(cudnnStatus_t status, const std::string& what) : std::runtime_error(what), status_(status) {}
@@ -49,7 +49,7 @@ class Descriptor {
   }
   void finalize();
 
-  /// How many values the attribute has; up to `most` of them are written.
+  /// Number of values of the attribute; up to `most` of them are written.
   std::int64_t get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t most,
                    void* values) const;
   [[nodiscard]] std::int64_t number(cudnnBackendAttributeName_t name) const;
@@ -76,7 +76,7 @@ class Operations {
   Operations(cudnnHandle_t handle, DType storage) : handle_(handle), storage_(cudnn_type(storage)) {}
 
   [[nodiscard]] Descriptor& in_memory(Place place, const Shape& shape);
-  /// What one operation hands to the next without memory.
+  /// Tensor that one operation hands to the next without memory.
   [[nodiscard]] Descriptor& between(const Shape& shape);
 
   /// y = conv(x, w).
@@ -113,8 +113,8 @@ class Operations {
 /// One of the library's engines with its knobs, for one graph.
 class Engine {
  public:
-  /// Of a name, from heuristics that were asked elsewhere or at another time. Throws Refusal where that is no name, or
-  /// the library has no such engine for the graph.
+  /// Engine of a name, from heuristics that were asked elsewhere or at another time. Throws Refusal where that is no
+  /// name, or the library has no such engine for the graph.
   Engine(const Descriptor& graph, const std::string& name);
   [[nodiscard]] bool deterministic() const;
   [[nodiscard]] const Descriptor& configuration() const { return parts_.back(); }
@@ -143,7 +143,7 @@ class Execution {
   std::size_t scratch_ = 0;
 };
 
-/// Where the tensors lie in one call: an address for each of the places.
+/// Addresses of the tensors in one call: one for each of the places.
 [[nodiscard]] Descriptor variant_pack(const std::vector<Place>& places, void* const* addresses, void* scratch);
 
 }  // namespace dat::cuda::graph

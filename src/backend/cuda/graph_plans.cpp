@@ -57,7 +57,7 @@ using graph::Place;
   return all;
 }
 
-/// What the names of plans begin with, before the engine's.
+/// First part of the names of plans, before the engine's.
 [[nodiscard]] std::string form(bool rotated) { return rotated ? "graph rotated" : "graph"; }
 
 class GraphPlan final : public PassPlan {
@@ -100,7 +100,7 @@ class GraphPlan final : public PassPlan {
   }
 
  private:
-  /// Where the tensors lie in one call, as cuDNN wants to be told. A convolution's never move, so that steps find one.
+  /// Addresses of the tensors in one call, in cuDNN's form. A convolution's never move, so that steps find one.
   struct Pack {
     std::vector<void*> addresses;  ///< the last one is that of the scratch memory
     graph::Descriptor variant;
@@ -128,7 +128,7 @@ class GraphPlan final : public PassPlan {
   const PassSpec spec_;
   const bool rotated_;
   const std::string name_;
-  // What was made first is needed by what follows.
+  // Members are in the order in which they need each other.
   const std::shared_ptr<const graph::Operations> operations_;
   const graph::Engine engine_;
   const graph::Execution execution_;

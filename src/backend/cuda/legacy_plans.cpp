@@ -26,8 +26,8 @@ template <std::size_t N>
 constexpr float kOne = 1, kZero = 0;
 [[nodiscard]] const float* factor(bool one) { return one ? &kOne : &kZero; }
 
-/// A convolution as cuDNN is told of it. Rotated: the input gradient of a stride-1 convolution as the convolution of dy
-/// with rotated weights that it is; then x is dy and y is dx.
+/// Description of a convolution for cuDNN. Rotated: the input gradient of a stride-1 convolution as the convolution of
+/// dy with rotated weights that it is; then x is dy and y is dx.
 struct Descriptors {
   Descriptors(const PassSpec& spec, bool rotated, cudnnTensorFormat_t format) : Descriptors(spec.conv, spec, format) {
     if (!rotated) return;
@@ -85,7 +85,7 @@ struct Call {
   }
 };
 
-/// What the plans below share.
+/// Base of the plans below.
 class LegacyPlan : public PassPlan {
  public:
   LegacyPlan(CudaBackend& backend, const PassSpec& spec, Call call, const std::string& form)
@@ -114,7 +114,7 @@ class LegacyPlan : public PassPlan {
   [[nodiscard]] bool adds(const Operands& o) const {
     return spec_.pass == Pass::forward ? spec_.conv.accumulate : o.accumulate;
   }
-  /// What a frozen forward pass still needs when y is the convolution, and what was there before.
+  /// Finishes a frozen forward pass whose y is the convolution alone: bias, the previous y, ReLU.
   void finish(const Operands& o) const {
     if (spec_.pass != Pass::forward || !spec_.conv.frozen) return;
     with_storage(spec_.conv.storage, [&](auto type) {
@@ -244,7 +244,7 @@ class Lister {
  public:
   Lister(CudaBackend& backend, const PassSpec& spec, Plans& plans) : backend_(backend), spec_(spec), plans_(plans) {}
 
-  /// Without tensor cores, or in f32 without TF32: by multiply-adds.
+  /// True: multiply-adds, without tensor cores, or in f32 without TF32.
   [[nodiscard]] bool multiplies_alone() const {
     return !backend_.gpu().tensor_cores || (spec_.conv.storage == DType::f32 && !backend_.tf32());
   }
@@ -262,7 +262,7 @@ class Lister {
  private:
   [[nodiscard]] std::vector<Call> list(Pass call, bool rotated, cudnnTensorFormat_t format) {
     const auto of = std::make_shared<const Descriptors>(spec_, rotated, format);
-    // What multiplies fastest, with sums in f32.
+    // The fastest multiplication, with sums in f32.
     const cudnnMathType_t math = multiplies_alone()                 ? CUDNN_FMA_MATH
                                  : spec_.conv.storage != DType::f32 ? CUDNN_TENSOR_OP_MATH
                                                                     : CUDNN_DEFAULT_MATH;

@@ -26,9 +26,10 @@ struct PassSpec {
   Pass pass = Pass::forward;
   bool through_relu = false;  ///< data: Conv2d::backward_relu instead of backward_data
 
-  /// Whether the weights are copies in conv.storage, packed for the passes; else they are the parameters themselves.
+  /// Returns whether the weights are copies in conv.storage, packed for the passes; else they are the parameters
+  /// themselves.
   [[nodiscard]] bool packed() const { return conv.frozen || conv.storage != DType::f32; }
-  /// Whether the pass may be asked to add: a weight gradient in 16 bits is added by a kernel of ours, in f32.
+  /// Returns whether the pass may be asked to add: a weight gradient in 16 bits is added by a kernel of ours, in f32.
   [[nodiscard]] bool may_add() const { return pass != Pass::weights || conv.storage == DType::f32; }
   /// Channels of x and of the weights in memory: where weights are packed, images get zero channels up to 16 bytes per
   /// pixel, what tensor cores load at once.
@@ -51,14 +52,14 @@ struct PassSpec {
   [[nodiscard]] std::string pass_name() const;
 };
 
-/// Device memory of one call. What a pass does not read or write is null.
+/// Device memory of one call. Arrays that a pass does not read or write are null.
 struct Operands {
   const void* x = nullptr;             ///< forward, weight gradient, through a ReLU: [n][h][w][channels]
   const void* dy = nullptr;            ///< input and weight gradient: [n][h_out][w_out][c_out]
   const void* w = nullptr;             ///< forward, input gradient: as rotated_weights() says
   const float* bias = nullptr;         ///< frozen forward: [c_out]
   const void* rounded_bias = nullptr;  ///< the bias in conv.storage
-  /// What is added, as large as the result: with conv.keeps_residual; through a ReLU with conv.other_gradient.
+  /// Summand, as large as the result: with conv.keeps_residual; through a ReLU with conv.other_gradient.
   const void* other = nullptr;
   void* result = nullptr;         ///< y, dx or dw
   std::uint16_t* bits = nullptr;  ///< frozen forward with ReLU: see Conv2d::forward; null: not wanted
@@ -72,7 +73,7 @@ struct Operands {
 /// Queues the mask bits of a frozen forward pass with ReLU, made of its result, where they are wanted.
 void store_mask(CudaBackend&, const PassSpec&, const Operands&);
 
-/// The size of a part of scratch memory behind which another part may begin.
+/// The size of a part of scratch memory after which another part may begin.
 [[nodiscard]] constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 /// One way to compute one pass. A plan belongs to no convolution: equal convolutions share it. A plan must give the
@@ -93,12 +94,12 @@ class PassPlan {
   [[nodiscard]] virtual bool rotated_weights() const { return false; }
 
   /// Queues the whole pass on the backend's stream: a frozen forward pass with its bias, addition, ReLU and mask bits,
-  /// whether the library does them or a kernel of ours behind it. Not successful: the library refuses, and nothing that
+  /// whether the library does them or a kernel of ours after it. Not successful: the library refuses, and nothing that
   /// it was to write may be relied on. Error(device): a kernel of ours cannot be started.
   [[nodiscard]] virtual cudnnStatus_t run(const Operands&) const = 0;
 };
 
-/// What a provider offers for a pass, the preferred plan first, and what it could not offer.
+/// Plans that a provider offers for a pass, the preferred one first, and reasons why others are missing.
 struct Plans {
   std::vector<std::unique_ptr<const PassPlan>> plans;
   struct Refusal {

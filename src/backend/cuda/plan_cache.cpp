@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uintmax_t kMostBytes = 4U << 20U;        // of a file; some 20,000 choices
+constexpr std::uintmax_t kMostBytes = 4U << 20U;        // most bytes of a file; some 20,000 choices
 const std::string kSeal = "sha256 ", kWhole = "whole";  // all had been tried
 
 [[nodiscard]] std::vector<std::string> split(const std::string& text, char separator) {
@@ -34,7 +34,7 @@ const std::string kSeal = "sha256 ", kWhole = "whole";  // all had been tried
   return read_number(text, value) && std::isfinite(value) && value >= 0 ? std::optional(value) : std::nullopt;
 }
 
-/// What is wrong with the text; empty: nothing, and `body` is the part with the choices.
+/// Error of the text; empty: none, and `body` is the part with the choices.
 [[nodiscard]] std::string unseal(const std::string& text, std::string& body) {
   const auto at = text.rfind(kSeal);
   if (at == std::string::npos || (at > 0 && text[at - 1] != '\n')) return "it has no last line";

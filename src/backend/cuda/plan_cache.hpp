@@ -7,14 +7,14 @@
 
 namespace dat::cuda {
 
-/// Which plans have been chosen by trials, kept in a file for the next process. A text: a line for each choice
-/// (machine, pass and the fields of Choice, between tabs), and a last one with the SHA-256 of what is before it. It is
-/// replaced as a whole, every few seconds and at the end, so that processes may read and keep choices at the same time;
-/// of two that replace it at the same moment, one may lose its last choices, which costs trials. A file that is no such
-/// text is ignored and written anew.
+/// Plans that have been chosen by trials, kept in a file for the next process. A text: a line for each choice (machine,
+/// pass and the fields of Choice, between tabs), and a last one with the SHA-256 of what is before it. It is replaced
+/// as a whole, every few seconds and at the end, so that processes may read and keep choices at the same time; of two
+/// that replace it at the same moment, one may lose its last choices, which costs trials. A file that is no such text
+/// is ignored and written anew.
 class PlanCache {
  public:
-  /// What was chosen for a pass: the plan's name, and how long a call took.
+  /// Choice for a pass: the plan's name, and the time of a call.
   struct Choice {
     std::string plan;
     double milliseconds = 0;
@@ -33,7 +33,7 @@ class PlanCache {
   void keep(const std::string& pass, const Choice& choice);
   /// Replaces the file where there is something new.
   void write();
-  /// What is wrong with the file, for the user; empty: nothing.
+  /// Error of the file, for the user; empty: none.
   [[nodiscard]] const std::string& remark() const { return remark_; }
 
  private:

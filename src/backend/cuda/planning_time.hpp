@@ -13,10 +13,10 @@ namespace dat::cuda {
 class PlanningTime {
  public:
   explicit PlanningTime(double seconds) : all_(seconds), left_(seconds) {}
-  /// In all.
+  /// Seconds in all.
   [[nodiscard]] double seconds() const { return all_.count(); }
 
-  /// What one pass may take, from its making to its end.
+  /// Share of the time that one pass may take, from its making to its end.
   class Share {
    public:
     explicit Share(PlanningTime& of) : of_(of) {}
@@ -27,9 +27,9 @@ class PlanningTime {
     Share& operator=(const Share&) = delete;
     [[nodiscard]] bool over() const { return taken() >= of_.left_ / kPart; }
     [[nodiscard]] bool over_for_engines() const { return taken() >= (of_.left_ - of_.all_ / 3) / kPart; }
-    /// What was taken is no trial, and counts nowhere.
+    /// Excludes the time taken, which was no trial.
     void forgive() { counts_ = false; }
-    /// Why something is not tried.
+    /// Reason why a plan is not tried.
     [[nodiscard]] std::string words() const {
       return "not tried: its share of --planning-seconds " + std::to_string(std::lround(of_.seconds())) + " is over";
     }

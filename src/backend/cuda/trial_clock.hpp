@@ -29,7 +29,7 @@ class TrialMemory {
   [[nodiscard]] T* array(std::int64_t count) {
     return static_cast<T*>(get(static_cast<std::size_t>(count) * sizeof(T)));
   }
-  /// In [-1, 1): others in each array.
+  /// Random numbers in [-1, 1), different in each array.
   template <class T>
   [[nodiscard]] T* random(std::int64_t count) {
     T* a = array<T>(count);
@@ -61,10 +61,11 @@ class TrialMemory {
   std::uint32_t key_ = 1;
 };
 
-/// What plans are timed with. A call of a library takes the host longer than a small kernel takes the GPU: events
-/// around a call on an idle stream would measure the host. In the runs to come the attack is a recorded graph, so a
-/// graph of calls is what is timed, launched several times in a row: while one runs, the host has launched the next.
-/// And a GPU that was idle raises its clock over some hundred milliseconds of work, in favour of what is tried last.
+/// Clock with which plans are timed. A call of a library takes the host longer than a small kernel takes the GPU:
+/// events around a call on an idle stream would measure the host. In the runs to come the attack is a recorded graph,
+/// so a graph of calls is what is timed, launched several times in a row: while one runs, the host has launched the
+/// next. And a GPU that was idle raises its clock over some hundred milliseconds of work, in favour of what is tried
+/// last.
 class TrialClock {
  public:
   explicit TrialClock(CudaBackend& backend) : backend_(backend), marks_(kReplays + 1) {}
@@ -76,9 +77,9 @@ class TrialClock {
  private:
   static constexpr int kReplays = 5;
 
-  /// The least of some replays; `ahead`: behind one more, during which the host gets ahead.
+  /// The least of some replays; `ahead`: after one more, during which the host gets ahead.
   [[nodiscard]] double least(Backend::Recording& recording, int replays, bool ahead = true);
-  /// At the beginning of a process, and where the GPU has idled.
+  /// Warms the GPU up, at the beginning of a process, and where it has idled.
   void warm_up(Backend::Recording& recording);
 
   CudaBackend& backend_;

@@ -55,7 +55,8 @@ class TrialBench {
     checked_ = memory_.array<kernels::CheckedElement>(samples_);
   }
 
-  /// Before any of them is run: zeros, and scratch memory, as much as the greediest plan wants, or as there is.
+  /// Makes room before any of them is run: zeros, and scratch memory, as much as the greediest plan wants, or as there
+  /// is.
   void make_room(const std::vector<const PassPlan*>& plans) {
     for (const PassPlan* plan : plans) {
       scratch_.request(plan->scratch_bytes());
@@ -68,7 +69,7 @@ class TrialBench {
     while ((scratch_.data = memory_.get_if_there(scratch_.bytes)) == nullptr && scratch_.bytes > 0) scratch_.bytes /= 2;
   }
 
-  /// Why the plan is out of the question; empty: it is not.
+  /// Reason why the plan is refused; empty: it is not.
   [[nodiscard]] std::string refuses(const PassPlan& plan) {
     if (plan.scratch_bytes() > scratch_.bytes) return kNoMemory;
     if (spec_.pass == Pass::forward || spec_.through_relu) return refuses(plan, before_ != nullptr, "");
@@ -77,12 +78,12 @@ class TrialBench {
     return why;
   }
 
-  /// What is timed.
+  /// Runs the timed work.
   void run_timed(const PassPlan& plan) {
     check(plan.run(operands(plan, (spec_.pass == Pass::forward || spec_.through_relu) && before_ != nullptr)));
   }
 
-  /// What is timed beside plans that go through the ReLU: a plan that does not, and a pass of ours with mask bits.
+  /// Runs the alternative to plans that go through the ReLU: a plan that does not, and a pass of ours with mask bits.
   void run_with_mask(const PassPlan& data) {
     Operands o = operands(data, false);
     o.accumulate = before_ != nullptr;
@@ -101,7 +102,7 @@ class TrialBench {
     return packed;
   }
 
-  /// Whether what is added lies elsewhere.
+  /// Returns whether the summand lies elsewhere.
   [[nodiscard]] bool elsewhere() const {
     return spec_.through_relu || (spec_.pass == Pass::forward && spec_.conv.keeps_residual);
   }
@@ -238,9 +239,9 @@ class Tryout {
   void refuse_all(const Plans& offered) {
     for (const auto& [name, why] : offered.refused) refuse(name, why);
   }
-  /// Whether something was not tried for lack of time.
+  /// Returns whether something was not tried for lack of time.
   [[nodiscard]] bool was_cut() const { return cut_; }
-  /// Whether something was refused for lack of memory, which others may have had.
+  /// Returns whether something was refused for lack of memory, which others may have had.
   [[nodiscard]] bool was_cramped() const { return cramped_; }
 
   /// Null: none is right, or faster than at_least().
@@ -291,7 +292,7 @@ class Tryout {
   bool cut_ = false, cramped_ = false;
 };
 
-/// What the choices of other processes are found by, beside the machine.
+/// Key of the choices of other processes, beside the machine.
 [[nodiscard]] std::string key_of(const CudaBackend& backend, const PassSpec& spec) {
   return spec.convolution() + (spec.conv.storage == DType::f32 && backend.tf32() ? " by TF32, " : ", ") +
          spec.pass_name();

@@ -13,7 +13,7 @@ namespace dat::cuda {
 [[nodiscard]] std::shared_ptr<const PassPlan> choose_plan(CudaBackend&, const PassSpec&);
 
 /// The plan for Conv2d::backward_relu; null: no plan is right and faster than `data`, the convolution's plan for
-/// backward_data, with a pass behind it that applies mask bits.
+/// backward_data, with a pass after it that applies mask bits.
 [[nodiscard]] std::shared_ptr<const PassPlan> choose_relu_plan(CudaBackend&, const ConvSpec&,
                                                                const std::shared_ptr<const PassPlan>& data);
 

@@ -8,14 +8,14 @@
 
 namespace dat {
 
-/// Whether memory for this purpose is for the network's parameters, and as much with any batch.
+/// Returns whether memory for this purpose is for the network's parameters, and as much with any batch.
 [[nodiscard]] inline bool is_of_network(const std::string& purpose) {
   for (const char* one : {"weights", "gradients", "running statistics", "packed weights", "optimizer state"})
     if (purpose == one) return true;
   return false;
 }
 
-/// What to do where `bytes` more for `purpose` are not there. capacity: bytes of memory that there are at all.
+/// Advice where `bytes` more for `purpose` are not there. capacity: bytes of memory that there are at all.
 [[nodiscard]] inline std::string less_memory(const std::vector<Backend::Allocation>& held, std::size_t bytes,
                                              const std::string& purpose, std::size_t capacity) {
   std::size_t of_network = is_of_network(purpose) ? bytes : 0;

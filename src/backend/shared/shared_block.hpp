@@ -10,7 +10,7 @@ struct SharedBlock {
   std::size_t bytes = 0, wanted = 0;
   void* data = nullptr;
   void request(std::size_t size) { wanted = std::max(wanted, size); }
-  /// Whether what is there will do.
+  /// Returns whether the present block is enough.
   [[nodiscard]] bool suffices() const { return wanted <= bytes && data != nullptr; }
 };
 

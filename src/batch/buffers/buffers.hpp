@@ -40,17 +40,17 @@ class Buffers {
   [[nodiscard]] bool noisy() const { return noise_ != nullptr; }
   /// Copies of each image that the network is shown under noise; else 1.
   [[nodiscard]] int copies() const { return noise_ ? noise_->copies() : 1; }
-  /// What the network is shown of some images at x: of these, whose noise has the key (seed, time); where there is no
-  /// noise, x itself. [n * copies()] images, valid until the next call. Queued.
+  /// Input of the network for the images `of` at x: x under noise with the key (seed, time); where there is no noise, x
+  /// itself. [n * copies()] images, valid until the next call. Queued.
   [[nodiscard]] const float* shown(const float* x, const Samples& of, std::uint64_t seed, std::uint32_t time);
-  /// The same of images of a micro-batch, under the noise of its epoch.
+  /// Input of the network for images of a micro-batch, under the noise of its epoch.
   [[nodiscard]] const float* shown(const float* x, const Batch& of) { return shown(x, of, of.key.seed, of.key.epoch); }
 
   Backend& backend;
-  Layout layout;  ///< of an image at hand
+  Layout layout;  ///< layout of one image
   int classes, capacity;
   float *clean, *x_adv, *eta, *dx, *scratch = nullptr;
-  float *first_images = nullptr, *first_logits = nullptr;  ///< as in Batch
+  float *first_images = nullptr, *first_logits = nullptr;  ///< see Batch
   std::int32_t *labels, *targets, *done;                   ///< targets, done: memory for attacks (Objective)
   std::int64_t* ids;
   Crop* crops;
@@ -58,15 +58,16 @@ class Buffers {
  private:
   std::uint8_t* pixels_;
   int largest_;         ///< height = width of the dataset's images, which no image exceeds
-  std::int64_t bytes_;  ///< of one image as the dataset has it
+  std::int64_t bytes_;  ///< bytes of one image in the dataset
   std::unique_ptr<NoisyCopies> noise_;
-  Batch empty_, batch_;  ///< of no images, with the arrays that are here; at hand, which others may have changed
+  Batch empty_, batch_;  ///< empty_: no images, with the arrays of this object; batch_: the present one, which others
+                         ///< may have changed
 };
 
 /// All pixels of a dataset on the device, [size][h][w][c].
 [[nodiscard]] const std::uint8_t* put_on_device(Backend& backend, const Dataset& dataset);
-/// Whether the pixels of a dataset should be put on the device: `wanted` is on, off, or auto, which means where the
-/// device has twice the memory to spare.
+/// Returns whether the pixels of a dataset should be put on the device: `wanted` is on, off, or auto, which means where
+/// the device has twice the memory to spare.
 [[nodiscard]] bool fits_on_device(const Backend& backend, const Dataset& dataset, const std::string& wanted);
 
 }  // namespace dat

@@ -7,7 +7,7 @@ namespace dat {
 
 namespace {
 
-/// Of so many floats, in whole groups.
+/// Floats rounded up to whole groups.
 [[nodiscard]] std::int64_t whole_groups(std::int64_t floats) { return kernels::groups(floats) * kernels::kGroup; }
 
 }  // namespace

@@ -7,8 +7,8 @@
 
 namespace dat {
 
-/// Copies of the micro-batches of a rank's part of a step, in memory of their own: images, labels, numbers. Of any
-/// other array they have what the last micro-batch has.
+/// Copies of the micro-batches of a rank's part of a step, in memory of their own: images, labels, numbers. All other
+/// arrays are those of the last micro-batch.
 class KeptBatches {
  public:
   /// Makes room for `count` micro-batches of at most `images` images. purpose: of the memory.
@@ -22,9 +22,9 @@ class KeptBatches {
  private:
   float *clean_, *x_adv_;     ///< each image array begins at whole groups, as kernels expect it of images
   std::int32_t* labels_;      ///< [count * images]
-  std::int64_t* sample_ids_;  ///< the same
+  std::int64_t* sample_ids_;  ///< [count * images]
   std::vector<Batch> all_;
-  std::int64_t floats_ = 0;  ///< of the images kept so far
+  std::int64_t floats_ = 0;  ///< floats of the images kept so far
 };
 
 }  // namespace dat

@@ -54,7 +54,7 @@ void EarlyStopView::steps_until_fooled(int steps, int tau, float alpha, float ep
       pass.program->refresh();  // not inside what is recorded
       pass.forward->replay();
       first += count;
-      // Who leaves is known before the way back, during which it travels to the host.
+      // Samples that leave are known before the backward pass, during which their list travels to the host.
       const bool tell = first == live && k + 1 < steps;
       const Backend::Ticket told = tell ? backend.fetch(host_steps_left_, steps_left_, bytes) : 0;
       pass.backward->replay();

@@ -11,8 +11,8 @@ namespace dat {
 [[nodiscard]] std::vector<int> early_stop_sizes(int n);
 
 /// The frozen network for attacks that samples leave. In each iteration, the samples that are still in the attack are
-/// put side by side and computed by programs of fitting sizes. What a sample gets does not depend on the other samples,
-/// but for the rounding of another program.
+/// put side by side and computed by programs of fitting sizes. The result of a sample does not depend on the other
+/// samples, but for the rounding of another program.
 class EarlyStopView final : public FrozenView {
  public:
   using Sizes = std::vector<std::unique_ptr<FrozenProgram>>;
@@ -26,7 +26,7 @@ class EarlyStopView final : public FrozenView {
   /// An iteration for as many samples as one program takes.
   struct Pass {
     FrozenProgram* program;
-    std::unique_ptr<Backend::Recording> forward, backward;  ///< between them, steps_left_ is known
+    std::unique_ptr<Backend::Recording> forward, backward;  ///< steps_left_ is known between the two
   };
   [[nodiscard]] Pass& fitting(int samples);
   void forward(FrozenProgram& program);

@@ -17,14 +17,14 @@ class FrozenView : public View {
   FrozenView(Buffers& images, FrozenProgram& program) : FrozenView(images, program, false) {}
   /// Makes room for the logits of clean images, which a goal may ask for. While the replica is built.
   void allow_reference();
-  /// Where the goal is taken against the logits of the clean images, computes these logits.
+  /// Computes the logits of the clean images, where the goal needs them.
   void prepare(const AttackGoal& goal) override;
   /// Takes up the micro-batch for an attack outside a training, with other keys of what is random.
   void prepare(std::uint64_t seed, Purpose purpose, std::uint32_t time);
   void gradient() override;
   void forward() override;
   /// The images that the attack is not done with are put side by side from then on, if that saves enough: whole passes
-  /// of the program, or samples where the backend leaves them out. What a sample gets does not depend on its place.
+  /// of the program, or samples where the backend leaves them out. The result of a sample does not depend on its place.
   [[nodiscard]] int live() override;
   /// The work of one iteration is recorded when it is done for the second time, and replayed from then on.
   void gradient_step(float alpha, float eps) override;
@@ -43,17 +43,17 @@ class FrozenView : public View {
   /// one.
   virtual void differentiate(float* to, int /*first*/, const PgdUpdate& update) { program_.backward(to, update); }
   [[nodiscard]] int images_a_pass() const { return images_a_pass_; }
-  /// How many of `samples` images the pass computes that begins with number `first`.
+  /// Number of images that the pass computes that begins with number `first`, out of `samples`.
   [[nodiscard]] int wanted(int first, int samples) const { return std::min(images_a_pass_, samples - first); }
 
   Buffers& images_;
   float *losses_, *correct_;  ///< [images.capacity], of the last pass
   FrozenProgram& program_;
   const float* values_;  ///< [images a pass, classes]: logits that losses are taken of
-  float* gradients_;     ///< and their gradient
+  float* gradients_;     ///< [images a pass, classes]: gradients of the logits
 
  private:
-  /// What an iteration depends on.
+  /// Key of an iteration's recording.
   struct Iteration {
     int n;
     float alpha, eps;
@@ -65,9 +65,9 @@ class FrozenView : public View {
   /// Makes a pass over the images that have been put side by side, and no others.
   void pass_gathered(bool gradient);
   [[nodiscard]] int passes_for(int samples) const { return (samples + images_a_pass_ - 1) / images_a_pass_; }
-  /// Whether `left` images side by side cost less than `now` as they lie.
+  /// Returns whether `left` images side by side cost less than `now` in their places.
   [[nodiscard]] bool pays_to_gather(int left, int now) const;
-  /// What the program has computed of the samples from `first` on, and where it belongs.
+  /// Logits that the program has computed of the samples from `first` on, and their place.
   [[nodiscard]] Logits piece(int first) const;
   void keep_logits(int first) { copy_logits(logits_, first); }
   /// Copies what the program has computed of the samples from `first` on to their places in `to` [n, classes]; null:
@@ -80,13 +80,13 @@ class FrozenView : public View {
   float* reference_ = nullptr;  ///< [images.capacity, classes], of the clean images; null: nobody asks for them
   Recordings<Iteration> recorded_;
 
-  /// What the program computes of images that have been put side by side; null where that saves nothing.
+  /// Arrays of images that have been put side by side; null where that saves nothing.
   struct Packed {
     std::int32_t *samples = nullptr, *labels, *targets;  ///< samples: the samples of all passes; -1: an empty place
     float *x, *dx, *losses, *correct;
   };
   Packed packed_;
-  int gathered_ = 0;  ///< how many images are put side by side; 0: all images are where they belong
+  int gathered_ = 0;  ///< number of images that are put side by side; 0: all images are in their own places
   std::vector<std::int32_t> host_done_, host_samples_;
 };
 

@@ -11,15 +11,15 @@ class FrozenView;
 class Programs {
  public:
   virtual ~Programs() = default;
-  /// How attacks of a training see the network that does not learn.
+  /// View of the frozen network for attacks of a training.
   [[nodiscard]] virtual FrozenView& attacked() = 0;
-  /// In training mode, for so many images.
+  /// The program in training mode, for n images.
   [[nodiscard]] virtual TrainingProgram& training(int n) = 0;
   /// Model::frozen, on which recordings of their passes depend.
   [[nodiscard]] virtual int frozen() const = 0;
 };
 
-/// Who takes what batch norm has seen in a pass in training mode.
+/// Receiver of the batch statistics of passes in training mode.
 class StatisticsSink {
  public:
   virtual ~StatisticsSink() = default;

@@ -14,7 +14,7 @@ class SmoothedView final : public FrozenView {
  public:
   /// images: under noise; program: takes all copies of some of them at a time. The arguments must outlive the object.
   SmoothedView(Buffers& images, FrozenProgram& program);
-  /// As Objective does it: what is recorded would keep the noise of one epoch.
+  /// Makes steps as Objective does: a recording would keep the noise of one epoch.
   void gradient_step(float alpha, float eps) override { Objective::gradient_step(alpha, eps); }
 
  private:
@@ -22,7 +22,7 @@ class SmoothedView final : public FrozenView {
   void differentiate(float* to, int first, const PgdUpdate& update) override;
 
   float *smoothed_, *dsmoothed_;  ///< [images a pass, classes]
-  double* log_means_;             ///< of smoothed_
+  double* log_means_;             ///< log means of smoothed_
   float* dcopies_;                ///< [program.n()] images
 };
 

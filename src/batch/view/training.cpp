@@ -43,7 +43,7 @@ void TrainingView::queue(TrainingProgram& program, const PgdUpdate& update, bool
   program.forward(x_adv, recorded);
   loss({*this, program.logits(), losses_, correct_, program.dlogits()}, scale);
   program.backward(x_adv, {.input = buffers_.dx, .whole = recorded});
-  // An overflow in an attack alone would leave images as they are, and nothing would tell the loss scale.
+  // An overflow in an attack alone would leave images as they are, and the loss scale would not learn of it.
   if (program.storage() == DType::f16)
     each(device, n * layout.elements(), kernels::SpoilPerturbation{buffers_.dx, eta});
   if (update.x != nullptr) each(device, n * layout.elements(), kernels::PgdStep{update, buffers_.dx});

@@ -14,12 +14,13 @@ class TrainingView final : public View {
   /// The arguments must outlive it.
   TrainingView(Buffers& buffers, Programs& programs, StatisticsSink& statistics);
   void prepare(const AttackGoal& goal) override;
-  /// Where the backend replays recordings, the work of a gradient, with the loss, and with the step, is one of them.
+  /// Computes the gradient; where the backend replays recordings, the work of a gradient, with the loss, and with the
+  /// step, is one of them.
   void gradient() override { pass({}); }
   void gradient_step(float alpha, float eps) override { pass({clean, eta, x_adv, alpha, eps}); }
 
  private:
-  /// What a pass depends on.
+  /// Key of a pass's recording.
   struct Pass {
     const TrainingProgram* program;
     SampleLoss* loss;

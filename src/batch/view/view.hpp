@@ -4,14 +4,14 @@
 
 namespace dat {
 
-/// How the attack of a training sees the network.
+/// The network as the attack of a training sees it.
 class View : public Objective {
  public:
   /// Takes up the micro-batch that the buffers have, to be attacked from a random start towards the goal.
   virtual void prepare(const AttackGoal& goal) = 0;
 
  protected:
-  /// What is climbed, where attacks start, and where they leave what is wanted of their beginning.
+  /// Sets the objective, the start of attacks, and the data that is kept of the start.
   void take(const AttackGoal& goal) {
     loss = goal.loss;
     spread = goal.spread;

@@ -9,7 +9,7 @@ namespace dat {
 class Beside {
  public:
   virtual ~Beside() = default;
-  /// Why it has failed; empty: it has not.
+  /// Reason of a failure; empty: there is none.
   [[nodiscard]] virtual std::string failure() = 0;
   /// Ends what is under way, without the other ranks.
   virtual void abort() = 0;

@@ -15,7 +15,7 @@ namespace dat {
 namespace {
 
 constexpr const char* kNames[] = {"nothing",    "sum",          "minimum",   "agreement",      "broadcast",
-                                  "gather",     "all-gather",   "exchange",  "barrier",        "split",
+                                  "gather",     "all-gather",   "exchange",  "barrier",        "subgroup",
                                   "message to", "message from", "work from", "the end of MPI", "the abortion of MPI"};
 
 [[nodiscard]] std::int64_t now_ns() {
@@ -23,7 +23,7 @@ constexpr const char* kNames[] = {"nothing",    "sum",          "minimum",   "ag
       .count();
 }
 
-/// Whether all ranks have the same number of bytes in it.
+/// Returns whether all ranks have the same number of bytes in it.
 [[nodiscard]] bool of_one_size(Call call) {
   return call == Call::sum || call == Call::minimum || call == Call::agree || call == Call::broadcast ||
          call == Call::all_gather || call == Call::send || call == Call::receive;

@@ -9,7 +9,7 @@
 
 namespace dat {
 
-/// What a communication is, as its users call it.
+/// Kind of a communication, named as its users call it.
 enum class Call : std::uint32_t {
   none,
   sum,
@@ -20,7 +20,7 @@ enum class Call : std::uint32_t {
   all_gather,
   exchange,
   barrier,
-  split,
+  subgroup,
   send,
   receive,
   work,
@@ -28,7 +28,7 @@ enum class Call : std::uint32_t {
   abort
 };
 
-/// Whether it is between this rank and one other.
+/// Returns whether it is between this rank and one other.
 [[nodiscard]] constexpr bool of_two_ranks(Call call) {
   return call == Call::send || call == Call::receive || call == Call::work;
 }
@@ -73,10 +73,10 @@ class FlightRecorder {
     Waiting& operator=(const Waiting&) = delete;
 
    private:
-    Ticket around_;  ///< of the object around this one; 0: there is none
+    Ticket around_;  ///< ticket of the object around this one; 0: there is none
     std::int64_t since_;
   };
-  /// This rank takes no part in what the others do as long as this object lives.
+  /// Absence of this rank from what the others do, as long as this object lives.
   class Absence {
    public:
     Absence() noexcept { of_process().absent_.store(true, std::memory_order_release); }

@@ -82,7 +82,7 @@ void HeartbeatSocket::introduce(int rank, const std::string& text) {
     if (const Address address = address_of(word, port); address.length > 0) way.addresses.push_back(address);
 }
 
-/// As the socket takes it; of length 0 where it does not.
+/// Address in the socket's form; of length 0 where the text is none.
 HeartbeatSocket::Address HeartbeatSocket::address_of(const std::string& text, int port) const {
   Address result;
   if (dual_) {

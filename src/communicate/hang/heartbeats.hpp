@@ -12,17 +12,18 @@
 
 namespace dat {
 
-/// What a rank tells every other one: that its process lives, where its main thread is, and, while the run ends, why.
-/// Sent as it stands in memory: all ranks run the same build, which they have compared.
+/// Message of a rank to every other one: that its process lives, where its main thread is, and, while the run ends,
+/// why. Sent as it stands in memory: all ranks run the same build, which they have compared.
 struct Heartbeat {
   static constexpr int kMostCulprits = 16;
-  std::uint64_t token;  ///< of the run
+  std::uint64_t token;  ///< token of the run
   std::int32_t sender, receiver;
-  std::int32_t address;   ///< which of the receiver's addresses it goes to
-  std::int32_t heard_on;  ///< at which of the sender's addresses the receiver's heartbeats have arrived; -1: none has
+  std::int32_t address;  ///< number of the receiver's address to which it goes
+  std::int32_t
+      heard_on;  ///< number of the sender's address at which the receiver's heartbeats have arrived; -1: none has
   RankState::Main main;
   std::uint8_t ending, printed, written;  ///< the run ends; the sender has printed why; its records are in their file
-  Verdict::Kind kind;                     ///< this and all up to `why` count while the run ends
+  Verdict::Kind kind;                     ///< valid, with all up to `why`, while the run ends
   std::int32_t culprit_count;
   std::array<std::int32_t, kMostCulprits> culprits;
   std::uint32_t group;
@@ -42,7 +43,7 @@ class HeartbeatSocket {
   HeartbeatSocket(const HeartbeatSocket&) = delete;
   HeartbeatSocket& operator=(const HeartbeatSocket&) = delete;
 
-  /// What the other ranks must know to reach this one: port, network and addresses, with blanks between them.
+  /// Text with which other ranks reach this one: port, network and addresses, with blanks between them.
   [[nodiscard]] std::string introduction() const;
   /// Takes what `rank` has introduced itself with.
   void introduce(int rank, const std::string& text);
@@ -55,7 +56,7 @@ class HeartbeatSocket {
   [[nodiscard]] bool receive(Heartbeat& heartbeat);
   /// All addresses of a rank are to be tried again: perhaps another way to it still goes.
   void try_all(int rank) { ways_[static_cast<std::size_t>(rank)].address = -1; }
-  /// For poll().
+  /// Descriptor for poll().
   [[nodiscard]] int descriptor() const { return socket_; }
 
  private:
@@ -70,8 +71,8 @@ class HeartbeatSocket {
   };
   struct Way {
     std::vector<Address> addresses;
-    int address = -1;   ///< at which the rank hears this one; -1: not known, so all are tried
-    int heard_on = -1;  ///< which of this rank's addresses the other one has used last
+    int address = -1;   ///< address at which the rank hears this one; -1: not known, so all are tried
+    int heard_on = -1;  ///< number of this rank's address that the other one has used last
   };
   void open();
   [[nodiscard]] Address address_of(const std::string& text, int port) const;

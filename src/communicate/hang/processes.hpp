@@ -10,11 +10,11 @@ namespace dat {
 
 /// The first line of a file of the kernel's, such as /proc/sys/kernel/random/boot_id; empty where it cannot be read.
 [[nodiscard]] std::string first_line(const char* path);
-/// Where a symbolic link leads to; empty where there is none.
+/// Target of a symbolic link; empty where there is none.
 [[nodiscard]] std::string link_of(const char* path);
 
-/// When a process began, in the kernel's ticks: with its number it names a process for ever. -1: there is none that
-/// still runs.
+/// Start of a process in the kernel's ticks: with its number it names a process for ever. -1: there is none that still
+/// runs.
 [[nodiscard]] std::int64_t start_of_process(std::int64_t process);
 
 /// Removes the files behind the shared memory that MPI has mapped here. Names: Open MPI 4 (vader), 5 (sm), UCX.

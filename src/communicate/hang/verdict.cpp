@@ -42,7 +42,7 @@ template <class Condition>
   return fmt::format("{:.{}f} s", seconds, seconds < 10 ? 1 : 0);
 }
 
-/// What a rank does, or did when it was heard last: "waits in sum #4 of 8 bytes", "has waited in ...".
+/// State of a rank in words, now or when it was heard last: "waits in sum #4 of 8 bytes", "has waited in ...".
 [[nodiscard]] std::string doing(const RankState& rank, bool plural, bool past) {
   const bool known = rank.at.call != Call::none;
   if (rank.main == Main::ended) return plural ? "have ended" : "has ended";
@@ -80,7 +80,7 @@ template <class Condition>
   return classes.size() > kMostListed ? text + ", ..." : text;
 }
 
-/// Of the references, each once, with its ranks; those without one are left out.
+/// Distinct references, each with its ranks; ranks without one are left out.
 [[nodiscard]] std::vector<std::string> references(const std::vector<RankState>& ranks) {
   std::vector<std::string> classes;
   for (const RankState& rank : ranks)
@@ -174,12 +174,12 @@ std::string hang_text(const Verdict& verdict, const std::vector<RankState>& rank
   const std::vector<int> differ = may_differ ? minority(classes) : std::vector<int>{};
   std::string text;
   if (!differ.empty()) {
-    // The first collective that is not the same on all ranks tells more than where they stand now.
+    // The first collective that is not the same on all ranks says more than where they stand now.
     if (verdict.kind == Kind::failed) text += named(culprits, places) + ": " + why + ": ";
     culprits = differ;
     text += "the ranks do not call the same: ";
     std::vector<std::string> told;
-    for (int pass = 0; pass < 2; ++pass)  // those who differ first
+    for (int pass = 0; pass < 2; ++pass)  // ranks that differ come first
       for (std::size_t k = 0; k < classes.size(); ++k) {
         const bool differs = std::binary_search(differ.begin(), differ.end(), static_cast<int>(k));
         const bool again = std::find(told.begin(), told.end(), classes[k]) != told.end();

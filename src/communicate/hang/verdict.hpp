@@ -8,25 +8,25 @@
 
 namespace dat {
 
-/// What a rank knows of another one, or of itself.
+/// State of a rank, as another one or it itself knows it.
 struct RankState {
   enum class Main : std::uint8_t { computing, waiting, ended, left };
-  bool heard = false;  ///< whether the rank has ever been heard
+  bool heard = false;  ///< true: the rank has been heard
   double silent = 0;   ///< seconds since it was heard last, or since the watch began; 0 for the rank itself
   double still = 0;    ///< seconds for which its main thread has not moved, as it says
   /// waiting: in a communication; ended: its part of the run is over, and MPI's with it; left: the run goes on without
   /// it, and it sleeps until the end
   Main main = Main::computing;
-  bool answers = true;  ///< whether the rank answers when the message is written
+  bool answers = true;  ///< true: the rank answers when the message is written
   CallRecord at;        ///< the communication that it waits in, or the last one that it has begun
-  /// What it has called as collective Verdict::number of Verdict::group; Call::none: not known.
+  /// Collective number Verdict::number of Verdict::group on this rank; Call::none: not known.
   CallRecord reference;
 };
 
-/// What is to be thought of a rank that says `said` of its main thread; `excused`: it is known to have left.
+/// State of a rank's main thread, given that it reports `said`; `excused`: it is known to have left.
 [[nodiscard]] RankState::Main believed(RankState::Main said, bool excused);
 
-/// Whether the run hangs, and whose fault it is.
+/// Verdict on the run: whether it hangs, and by whose fault.
 struct Verdict {
   enum class Kind : std::uint8_t {
     none,

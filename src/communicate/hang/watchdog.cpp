@@ -25,20 +25,21 @@ namespace dat {
 
 namespace {
 
-constexpr double kLookSeconds = 0.25;      // between two looks at all ranks, at most
-constexpr double kLongestHeartbeat = 1;    // seconds between two, but for many ranks
-constexpr double kPacketsPerSecond = 250;  // that a rank sends at most: a thousand ranks take four seconds for a round
+constexpr double kLookSeconds = 0.25;    // between two looks at all ranks, at most
+constexpr double kLongestHeartbeat = 1;  // seconds between two, but for many ranks
+constexpr double kPacketsPerSecond =
+    250;  // packets that a rank sends at most: a thousand ranks take four seconds for a round
 constexpr double kEndingLook = 0.05;
-constexpr double kGatherSeconds = 1;  // in which all who can be reached agree to end, and tell where they are
+constexpr double kGatherSeconds = 1;  // in which all who can be reached agree to end, and report where they are
 constexpr double kWriteSeconds = 1;   // for the records: the file system may hang, too
 constexpr int kCrashes[] = {SIGSEGV, SIGBUS};
 
 std::atomic<Watchdog*> of_this_process{nullptr};
 
-/// In one piece, unless nobody reads any more.
+/// Writes the text in one piece, unless nobody reads any more.
 void write_to_stderr(std::string text) {
   text = in_one_line(std::move(text));
-  constexpr std::size_t kMost = 4096;  // that a pipe takes in one piece
+  constexpr std::size_t kMost = 4096;  // bytes that a pipe takes in one piece
   if (text.size() >= kMost) text = text.substr(0, kMost - 5) + " ...";
   text += '\n';
   pollfd out{STDERR_FILENO, POLLOUT, 0};
@@ -81,7 +82,7 @@ Watchdog::Watchdog(Communicator& world, double timeout_seconds)
   struct sigaction action {};
   action.sa_handler = on_crash;
   for (const int signal : kCrashes) sigaction(signal, &action, nullptr);
-  std::signal(SIGPIPE, SIG_IGN);  // of MPI's connections to a rank that is gone
+  std::signal(SIGPIPE, SIG_IGN);  // signal of MPI's connections to a rank that is gone
   ticking = true;
 }
 
@@ -112,8 +113,8 @@ void Watchdog::end(const std::string& why) {
   for (;;) pause();
 }
 
-/// Of any thread but its own. What happens while nothing waits for MPI has the usual end, when the thread runs into it
-/// again.
+/// Handles a crash in any thread but its own. A crash while nothing waits for MPI has the usual end, when the thread
+/// runs into it again.
 void Watchdog::on_crash(int signal) {
   Watchdog* const watchdog = of_this_process;
   const bool mine = watchdog != nullptr && pthread_equal(pthread_self(), watchdog->thread_.native_handle()) != 0;
@@ -126,7 +127,7 @@ void Watchdog::on_crash(int signal) {
   for (;;) pause();
 }
 
-/// What the other ranks must know: who this process is, and how it is reached; blanks between the words.
+/// Text for the other ranks: the name of this process, and its address; blanks between the words.
 std::string Watchdog::introduction() const {
   std::ostringstream text;
   text << host_name() << " " << getpid() << " " << start_of_process(getpid())
@@ -168,7 +169,7 @@ void Watchdog::run() {
     }
     const bool called = stopping_ || failed_;
     if (seconds(now - looked) < every && !called) continue;
-    // What is longer than the gap, this process has been stopped for.
+    // Time beyond the gap is time for which this process has been stopped.
     look(std::min(seconds(now - looked), 2 * every));
     looked = now;
     if (failed_ && !ending_) {

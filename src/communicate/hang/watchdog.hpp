@@ -17,18 +17,18 @@ namespace dat {
 
 class Communicator;
 
-/// The hang watch: a thread of each rank that tells all others by UDP, without MPI, that this process lives and whether
-/// its main thread gets on, and that ends the run with the code of a communication error where judge() says that it
-/// hangs. Every rank comes to its verdict by itself, or takes that of the first one which it hears of; then the lowest
-/// of the ranks that still hear each other prints the message, and all of them end their process at once, without MPI,
-/// which may hang itself.
+/// The hang watch: a thread of each rank that reports to all others by UDP, without MPI, that this process lives and
+/// whether its main thread gets on, and that ends the run with the code of a communication error where judge() says
+/// that it hangs. Every rank comes to its verdict by itself, or takes that of the first one which it hears of; then the
+/// lowest of the ranks that still hear each other prints the message, and all of them end their process at once,
+/// without MPI, which may hang itself.
 ///
 /// Before a process ends so, it removes the segments of shared memory that MPI has mapped in it, since nobody will do
 /// that after it; and it kills the ranks of the same user on the same host that do not answer any more: a stopped
 /// process cannot end itself.
 ///
 /// MPI that is given messages of other sizes than it expects may write where it must not. A process that crashes while
-/// it waits for MPI ends the run in the same way, so that the message tells what the ranks called.
+/// it waits for MPI ends the run in the same way, so that the message says what the ranks called.
 ///
 /// Time is this process's own: what passes while it is stopped itself, with its batch job for instance, counts against
 /// nobody.
@@ -36,17 +36,17 @@ class Watchdog {
  public:
   /// **Collective** over all ranks of the run, more than one. Error(communication): no socket.
   Watchdog(Communicator& world, double timeout_seconds);
-  /// Tells the others that this rank has left, and ends the thread.
+  /// Reports to the others that this rank has left, and ends the thread.
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  /// Where each rank writes its last communications if the run hangs, as hang-rank-N.txt.
+  /// Sets the folder for each rank's last communications if the run hangs, as hang-rank-N.txt.
   void keep_records_in(const std::string& folder);
   /// A rank has left, whatever it says of itself. One that is believed could blind the watch, or end the run by falling
   /// silent.
   void excuse(int rank);
-  /// Ends all ranks, because MPI has returned an error to this one: as for a hang, so that the message tells what the
+  /// Ends all ranks, because MPI has returned an error to this one: as for a hang, so that the message says what the
   /// others called.
   [[noreturn]] void end(const std::string& why);
 
@@ -87,8 +87,8 @@ class Watchdog {
   std::uint64_t progress_ = 0;
   bool warned_ = false;
 
-  bool ending_ = false, printed_ = false, told_ = false;  ///< told_: another rank has printed
-  std::atomic<bool> written_{false};                      ///< this rank's records are in their file
+  bool ending_ = false, printed_ = false, told_ = false;  ///< another rank has printed (told_)
+  std::atomic<bool> written_{false};                      ///< true: this rank's records are in their file
   Clock::time_point ending_since_;
   Verdict verdict_;
   std::string why_;

@@ -17,7 +17,7 @@ namespace {
 
 /// The first version that lets several ranks use a GPU, where the user asks for it.
 constexpr int kSharesGpus = 23000;
-/// Why there is no sum any more where the hang watch has ended them: what is on the device then is none.
+/// Message after the hang watch has ended the sums: the data on the device then is no sum.
 const char* const kEnded = "NCCL's sums have been ended, after an error";
 
 [[nodiscard]] nccl::Type type_of(DType type) {

@@ -39,7 +39,7 @@ class NcclGroup final : public Beside {
   NcclGroup(const nccl::Library& library, nccl::Communication* communication)
       : library_(library), communication_(communication) {}
   [[nodiscard]] std::string text_of(const char* call, nccl::Result result);
-  /// Why a sum has failed; empty: none has. Under the lock.
+  /// Error of a sum; empty: none. Under the lock.
   [[nodiscard]] std::string error();
   /// Error(communication): this; empty: nothing.
   void end(const std::string& why);

@@ -34,7 +34,7 @@ struct Library {
 /// or it lacks a call, as `why` says.
 [[nodiscard]] const Library* library(std::string& why);
 
-/// "2.28.9", of what get_version() tells.
+/// Version as text, "2.28.9", from the number of get_version().
 [[nodiscard]] std::string version_text(int version);
 
 }  // namespace dat::nccl

@@ -11,7 +11,7 @@ namespace dat {
 
 std::vector<int> nodes_of(Communicator& ranks) {
   struct Seen {
-    std::uint64_t host = 0, size = 0;  ///< of a node
+    std::uint64_t host = 0, size = 0;  ///< host and size of a node
   };
   const Seen mine{std::hash<std::string>()(host_name()), static_cast<std::uint64_t>(ranks.node_size())};
   std::vector<Seen> all(static_cast<std::size_t>(ranks.size()));

@@ -8,8 +8,8 @@
 
 namespace dat {
 
-/// The node of each rank of the group, by a number of its own: as MPI and the names of hosts tell. Empty where these
-/// do not agree. **Collective.**
+/// The node of each rank of the group, by a number of its own: as MPI and the names of hosts say. Empty where these do
+/// not agree. **Collective.**
 [[nodiscard]] std::vector<int> nodes_of(Communicator& ranks);
 
 /// Sums over ranks of different nodes, one of each, which an errand makes: with the turn that it has, and unknown to
@@ -32,7 +32,7 @@ class Lane {
   void start(int sum, float* data, std::int64_t count);
   /// Gives MPI the chance to move on what is under way; false also after an error.
   [[nodiscard]] bool done(int sum);
-  /// Whether a sum is under way, or has ended with an error.
+  /// Returns whether a sum is under way, or has ended with an error.
   [[nodiscard]] bool busy() const;
   /// Error(communication): the error that was kept.
   void check() const;

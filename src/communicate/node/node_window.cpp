@@ -24,11 +24,11 @@ namespace {
 
 constexpr int kNone = -1;
 
-/// What a rank tells the others of its block.
+/// Description of a rank's block for the others.
 struct Announced {
   std::int64_t process = 0, file = kNone, device = 0, inode = 0, bytes = 0;
   std::array<char, 128> why{};  ///< empty: the block is there
-  cpu_set_t cores{};            ///< that its rank may run on
+  cpu_set_t cores{};            ///< cores on which its rank may run
 };
 
 void set_reason(Announced& announced, const std::string& why) {
@@ -87,7 +87,7 @@ void set_reason(Announced& announced, const std::string& why) {
   return "";
 }
 
-/// Whether there is a core for each rank.
+/// Returns whether there is a core for each rank.
 [[nodiscard]] bool ranks_have_cores(std::vector<Announced>& all) {
   cpu_set_t cores;
   CPU_ZERO(&cores);

@@ -32,13 +32,14 @@ class NodeWindow {
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int ranks() const { return static_cast<int>(blocks_.size()); }
   [[nodiscard]] std::byte* block(int rank) const { return blocks_[static_cast<std::size_t>(rank)].data + kPage; }
-  /// Of this rank's block; whole pages.
+  /// Bytes of this rank's block; whole pages.
   [[nodiscard]] std::size_t bytes() const { return blocks_[static_cast<std::size_t>(rank_)].bytes - kPage; }
 
-  /// Sets a counter of this rank, and wakes up who sleeps until then. What the rank has written before is seen by those
-  /// who see the counter.
+  /// Sets a counter of this rank, and wakes up who sleeps until then. Numbers that the rank has written before are seen
+  /// by those who see the counter.
   void say(int counter, std::uint32_t value);
-  /// Whether the rank's counter has come to the value. Counters go round: values are compared in half a circle.
+  /// Returns whether the rank's counter has reached the value. Counters wrap around: values are compared in half a
+  /// circle.
   [[nodiscard]] bool has(int rank, int counter, std::uint32_t value) const;
   /// Returns when has(), or after two milliseconds. Where there is a core for each rank, it looks all the time, as MPI
   /// does, and lets other programs have the core now and then. Else it sleeps, after a millisecond of letting the

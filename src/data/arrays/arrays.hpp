@@ -87,7 +87,7 @@ struct ImageArrays {
   std::int64_t count = 0;
   int size = 0, channels = 0;
   bool channels_first = false;  ///< [n, c, s, s], else [n, s, s, c]
-  bool turned = false;          ///< with channels_first: columns of pixels stand where rows do elsewhere
+  bool turned = false;          ///< true: with channels_first, columns of pixels stand where rows do elsewhere
 };
 
 /// Puts images, uint8 [n, s, s, c], [n, c, s, s] or [n, s, s], and labels, integers [n], together. Error(data): other
@@ -100,7 +100,7 @@ struct ImageArrays {
 /// Finds images and labels in a file of arrays, by the names in use. Error(data): no such arrays, other types or
 /// shapes.
 [[nodiscard]] ImageArrays find_images(const std::string& path, const ArrayFile& file);
-/// Whether a file of arrays has any array that find_images() would take for images.
+/// Returns whether a file of arrays has any array that find_images() would take for images.
 [[nodiscard]] bool has_images(const ArrayFile& file);
 
 /// All labels; -1: unknown. Error(data): a label is not in [lowest, classes).

@@ -70,7 +70,7 @@ StoredArray open_idx(const ByteSource& source) {
     shape.push_back(dim);
   }
   check(set_shape(std::move(shape), array), "claims an impossible size");
-  check(packed || array.bytes == size - header, "holds ", size - header, " bytes behind its header, but ", array.text(),
+  check(packed || array.bytes == size - header, "holds ", size - header, " bytes after its header, but ", array.text(),
         " needs ", array.bytes, ": it is cut off or damaged");
   check(!packed || array.bytes / kMostGrowth <= size, "claims ", array.text(), ", which ", size,
         " packed bytes cannot hold: it is damaged");

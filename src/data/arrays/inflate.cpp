@@ -43,7 +43,7 @@ int InflateStream::next_byte() {
   return stream.avail_in > 0 ? *stream.next_in : -1;
 }
 
-/// Behind what gzip packed: whether more of it follows, which is begun. Zeros are passed over.
+/// Returns whether another gzip member follows the one that has ended, and begins it. Zeros are passed over.
 bool InflateStream::next_begins() {
   constexpr int kMagic = 0x1f;
   if (wrapping_ != Wrapping::gzip) return false;

@@ -11,11 +11,11 @@ namespace dat {
 /// Deflate packs at most so many bytes into one: https://zlib.net/zlib_tech.html.
 inline constexpr std::int64_t kMostGrowth = 1032;
 
-/// What stands around deflated bytes: nothing (in zip archives), or the header and checksum of zlib or gzip.
+/// Format around deflated bytes: none (in zip archives), or the header and checksum of zlib or gzip.
 enum class Wrapping : std::uint8_t { none, zlib, gzip };
 
-/// Deflated bytes of a source, which it must not outlive, unpacked. Of gzip, several may lie behind each other, with
-/// zeros behind the last: they are one. The only door to zlib.h.
+/// Deflated bytes of a source, which it must not outlive, unpacked. Several gzip members may follow each other, with
+/// zeros after the last: they are one. The only door to zlib.h.
 class InflateStream final : public ByteStream {
  public:
   /// Unpacks the `packed` bytes from `offset` on. `name` is what messages call these bytes.
@@ -28,7 +28,7 @@ class InflateStream final : public ByteStream {
   void read(void* to, std::int64_t bytes) override;
   /// Reads up to `bytes` bytes. Returns the number of bytes that there were: fewer than `bytes` at the end alone.
   [[nodiscard]] std::int64_t read_some(void* to, std::int64_t bytes);
-  /// To be called when the last byte has been read. Error(data): more bytes follow, or the checksum is another.
+  /// Ends the stream after the last byte has been read. Error(data): more bytes follow, or the checksum is another.
   void end();
 
  private:

@@ -30,7 +30,7 @@ constexpr NumberType kNumbers[] = {{1, 'i', 1}, {2, 'u', 1}, {3, 'i', 2}, {4, 'u
 struct Tag {
   std::uint32_t type = 0;
   std::int64_t bytes = 0;
-  bool small = false;  ///< up to four bytes stand in the tag itself
+  bool small = false;  ///< true: up to four bytes stand in the tag itself
   std::array<std::uint8_t, 4> own{};
 };
 
@@ -39,7 +39,7 @@ struct Variable {
   std::string name;
   std::vector<std::int64_t> dims;
   bool packed = false, numeric = false;
-  std::int64_t offset = 0, stored = 0;             ///< in the file
+  std::int64_t offset = 0, stored = 0;             ///< place and bytes in the file
   std::int64_t numbers = 0, bytes = 0, after = 0;  ///< unpacked; `after` bytes follow the numbers
   std::uint32_t type = 0;
 };

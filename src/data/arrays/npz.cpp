@@ -14,7 +14,7 @@ struct Member {
   int method = 0;
   std::uint32_t crc = 0;
   std::int64_t stored = 0, size = 0;    ///< bytes in the archive and unpacked
-  std::int64_t header = 0, offset = 0;  ///< of its local header and of its bytes
+  std::int64_t header = 0, offset = 0;  ///< places of its local header and of its bytes
 };
 
 constexpr int kStored = 0, kDeflated = 8;

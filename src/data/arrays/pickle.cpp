@@ -45,7 +45,7 @@ class Pickle final : public ArrayFile, private pickle::Machine {
 
   [[nodiscard]] StoredArray array(const std::string& name) const override {
     const std::vector<NodeId>& items = nodes_[dict_].items;
-    for (std::size_t i = items.size(); i > 0; i -= 2)  // of equal keys the last one counts
+    for (std::size_t i = items.size(); i > 0; i -= 2)  // the last one of equal keys counts
       if (word(items[i - 2]) == name) return array_of(name, nodes_[items[i - 1]]);
     fail(ExitCode::data, source_.name(), ": has no array ", name);
   }

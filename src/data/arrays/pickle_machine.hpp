@@ -33,7 +33,7 @@ class Machine {
   void check(bool condition, const Parts&... parts) const {
     require(condition, ExitCode::data, source_.name(), ": ", parts...);
   }
-  /// The same of the operation at hand.
+  /// Checks a condition of the present operation.
   template <class... Parts>
   void check_here(bool condition, const Parts&... parts) const {
     require(condition, ExitCode::data, source_.name(), ": byte ", begin_, ": ", parts...);
@@ -81,7 +81,7 @@ class Machine {
     stack_.push_back(id);
   }
   void push(Node node) {
-    constexpr std::size_t kBlock = 32;  // of the heap
+    constexpr std::size_t kBlock = 32;  // nodes of a block of the heap
     charge(sizeof(Node) + kBlock);
     charge_items(node.items.size());
     nodes_.push_back(std::move(node));
@@ -119,7 +119,7 @@ class Machine {
     return node;
   }
   void remember(std::uint64_t key) {
-    constexpr std::size_t kEntry = 64;  // of the map
+    constexpr std::size_t kEntry = 64;  // bytes of an entry of the map
     charge(kEntry);
     memo_[static_cast<std::uint32_t>(key)] = top();
   }
@@ -132,7 +132,7 @@ class Machine {
   [[nodiscard]] static bool is_text(const Node& node) {
     return node.kind == Node::Kind::text || node.kind == Node::Kind::bytes || node.kind == Node::Kind::latin1;
   }
-  /// A short string. Of bytes that Python 3 wrote by protocol 2 (latin1), those below 128 are what they were.
+  /// A short string. Bytes below 128 are themselves where Python 3 wrote by protocol 2 (latin1).
   [[nodiscard]] std::string word(NodeId id) const {
     const Node& node = nodes_[id];
     if (!is_text(node) || node.length > static_cast<std::int64_t>(kLongestWord)) return "?";
@@ -353,7 +353,7 @@ class Machine {
     return {kDigits[code >> 4], kDigits[code & 15]};
   }
 
-  /// What Python would make by a call. Of the few functions that are known, each stands for one kind of object.
+  /// Makes the object that Python would make by a call. Each of the few known functions stands for one kind of object.
   void reduce() {
     using Kind = Node::Kind;
     const NodeId arguments = pop(), function = pop();
@@ -403,8 +403,8 @@ class Machine {
     return type.kind == 'u' ? static_cast<std::int64_t>(value) : static_cast<std::int64_t>(value << unused) >> unused;
   }
 
-  /// What Python would hand to __setstate__: of an array (version, shape, dtype, in Fortran's order, elements), of a
-  /// dtype (version, byte order, ...).
+  /// Takes the arguments that Python would hand to __setstate__: for an array (version, shape, dtype, in Fortran's
+  /// order, elements), for a dtype (version, byte order, ...).
   void build() {
     const NodeId state = pop();
     Node& object = nodes_[top()];

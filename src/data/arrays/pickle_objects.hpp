@@ -8,10 +8,10 @@
 #include "dat/error.hpp"
 #include "data/arrays/arrays.hpp"
 
-/// What stands in a pickle: objects, and the bytes of those that were written as text.
+/// Content of a pickle: objects, and the bytes of those that were written as text.
 namespace dat::pickle {
 
-/// What a name in a pickle may stand for.
+/// Meaning of a name in a pickle.
 enum class Known : std::uint8_t { reconstruct, frombuffer, scalar, ndarray, dtype, encode, bytes };
 
 struct KnownName {
@@ -34,12 +34,12 @@ inline constexpr KnownName kKnown[] = {
 
 using NodeId = std::uint32_t;
 
-/// An object. Those that hold others name them, so that neither depth nor cycles cost anything.
+/// An object. Objects that hold others name them, so that neither depth nor cycles cost anything.
 struct Node {
   enum class Kind : std::uint8_t { other, integer, bytes, text, latin1, tuple, list, dict, known, dtype, array };
   Kind kind = Kind::other;
   std::int64_t value = 0;   ///< integer, truth value; the Known; where bytes, text and latin1 begin in the file
-  std::int64_t length = 0;  ///< of these, in bytes; latin1: of its UTF-8
+  std::int64_t length = 0;  ///< bytes of bytes and text; latin1: of its UTF-8
   std::vector<NodeId>
       items{};  ///< dict: key, value, ...; dtype: name, byte order; array: shape, dtype, elements, order
 };

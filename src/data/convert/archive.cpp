@@ -31,7 +31,7 @@ constexpr std::int64_t kMostTimes = 1000;  // the archive's bytes: what it holds
 constexpr int kMostFiles = 100'000, kMostLevels = 16, kSomeImages = 100;
 constexpr std::size_t kBlock = 1U << 18U;
 
-/// As many of the first bytes as there are, of those that tell archives apart.
+/// Returns those first bytes that tell archives apart, as many as there are.
 std::string first_bytes(const ByteSource& source) {
   constexpr std::int64_t kHead = 512;
   std::string bytes(static_cast<std::size_t>(std::min(kHead, source.size())), ' ');
@@ -42,7 +42,7 @@ std::string first_bytes(const ByteSource& source) {
 bool is_gzip(const std::string& bytes) { return bytes.starts_with("\x1f\x8b"); }
 bool is_tar(const std::string& bytes) { return bytes.size() > 262 && bytes.substr(257, 5) == "ustar"; }
 
-/// Whether `path` ends in one of these, in capitals or not.
+/// Returns whether `path` ends in one of these, in any case of letters.
 bool ends_in(std::string path, std::initializer_list<const char*> ends) {
   for (char& c : path) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return std::any_of(ends.begin(), ends.end(), [&](const char* end) { return path.ends_with(end); });
@@ -82,7 +82,7 @@ class NewFile {
   int fd_;
 };
 
-/// What gzip packed, whose checksum the library would not check. Errors wait until the library has returned.
+/// Data that gzip packed, whose checksum the library would not check. Errors wait until the library has returned.
 struct Unpacked {
   explicit Unpacked(const ByteSource& source) : stream(source, 0, source.size(), Wrapping::gzip, source.name()) {}
   InflateStream stream;
@@ -145,12 +145,12 @@ class Unpacking {
     fail(ExitCode::data, path_, ": cannot be unpacked: ", why != nullptr ? in_one_line(why) : "no reason is known");
   }
 
-  /// Error(data): a tar has no zeros behind its last entry. The library takes the end of the file for the tar's.
+  /// Error(data): a tar has no zeros after its last entry. The library takes the end of the file for the tar's.
   void require_end_of_tar() const {
     archive* reader = reader_.get();
     if ((archive_format(reader) & ARCHIVE_FORMAT_BASE_MASK) != ARCHIVE_FORMAT_TAR) return;
     require(archive_filter_bytes(reader, 0) > archive_read_header_position(reader), ExitCode::data, path_,
-            " is cut off: nothing ends it behind its last file; copy it anew");
+            " is cut off: nothing ends it after its last file; copy it anew");
   }
 
   /// The path of an entry, which is a stranger's: below the folder.
@@ -196,7 +196,7 @@ class Unpacking {
     }
   }
 
-  /// Behind data, a warning is a checksum that does not fit.
+  /// A warning after the data is a checksum that does not fit.
   [[nodiscard]] la_ssize_t check_bytes(la_ssize_t bytes) {
     return check(bytes == ARCHIVE_WARN ? la_ssize_t{ARCHIVE_FAILED} : bytes);
   }

@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 /// Options that not every form takes.
 enum Takes : unsigned { kLabels = 1, kSize = 2, kLabelBytes = 4, kClasses = 8, kVal = 16 };
 
-/// A form of source. Of those that fit, the first one in the table is taken.
+/// A form of source. The first one in the table that fits is taken.
 struct Form {
   bool folder;  ///< else a file
   const char* what;
@@ -127,7 +127,7 @@ std::int64_t bytes_of(const std::vector<std::string>& files) {
   return bytes;
 }
 
-/// What a data file holds, a line, and what is strange about it; nothing of other HDF5 files.
+/// Content of a data file in a line, and oddities of it; nothing for other HDF5 files.
 Converted contents_of(const std::string& path) {
   const Hdf5Reader file = Hdf5Reader::open(path, ExitCode::data);
   std::string text;
@@ -156,8 +156,8 @@ void convert_confined(const ConvertOptions& options) {
   confined(options.source, limits, [&] { convert_here(options); });
 }
 
-/// A folder beside the output for what an archive holds, which goes when it is left. What a killed run has left is
-/// removed.
+/// A folder beside the output for what an archive holds, which goes when it is left. Files that a killed run has left
+/// are removed.
 class UnpackedFolder {
  public:
   explicit UnpackedFolder(const std::string& output) {
@@ -181,7 +181,7 @@ class UnpackedFolder {
   std::string path_;
 };
 
-/// What is to be converted of the files of an archive: a folder, else the one file that may have a form.
+/// Source inside the unpacked files of an archive: a folder, else the one file that may have a form.
 std::string source_inside(const std::string& root, const std::string& archive) {
   if (form_of(root) != nullptr) return root;
   if (const std::string folder = folder_inside(root, 2); !folder.empty()) return folder;
@@ -240,7 +240,7 @@ Converted convert_dataset(const ConvertOptions& options) {
   const auto kind = fs::status(options.source, error).type();
   require(kind == fs::file_type::directory || kind == fs::file_type::regular, ExitCode::data, options.source,
           ": there is no such folder or file");
-  // Of a folder no data file is read: the one of an earlier call may lie there.
+  // A folder is not searched for data files: the one of an earlier call may lie there.
   if (kind != fs::file_type::directory || !has_seal(options.output))
     require_apart({options.output}, inputs_of(options));
   const bool archive = kind == fs::file_type::regular && !is_idx(options.source) && is_archive(options.source);

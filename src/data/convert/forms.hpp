@@ -10,8 +10,8 @@
 #include "data/sources.hpp"
 
 // The forms that `data convert` takes, each in a file of its own; the table of them is in convert.cpp. Each form has
-// two functions: has_... or is_... tells whether a source, a folder or a file as the table says, has the form, going by
-// names and first bytes; convert_... makes a data file of the source, in a process of its own (confined.hpp).
+// two functions: has_... or is_... returns whether a source, a folder or a file as the table says, has the form, going
+// by names and first bytes; convert_... makes a data file of the source, in a process of its own (confined.hpp).
 // Error(data, io, usage).
 
 namespace dat {
@@ -24,8 +24,8 @@ void convert_records(const ConvertOptions& options);
 [[nodiscard]] bool has_cifar_pickles(const std::string& folder);
 void convert_cifar_pickles(const ConvertOptions& options);
 
-/// MNIST's files, as they are or packed: train-images-idx3-ubyte and its three brothers, and EMNIST's and QMNIST's. In
-/// a folder with several of these sets, the name of a file of one chooses that one (idx.cpp).
+/// MNIST's files, as they are or packed: train-images-idx3-ubyte and its three companions, and EMNIST's and QMNIST's.
+/// In a folder with several of these sets, the name of a file of one chooses that one (idx.cpp).
 [[nodiscard]] bool has_idx_files(const std::string& folder);
 void convert_idx_files(const ConvertOptions& options);
 [[nodiscard]] bool is_idx(const std::string& file);
@@ -60,7 +60,7 @@ void unpack_archive(const std::string& archive, const std::string& folder);
 /// (named_arrays.cpp).
 [[nodiscard]] bool is_arrays(const std::string& file);
 void convert_arrays(const ConvertOptions& options);
-/// The same of a file that is open, if it has images under any known name. names: the classes', if the source has them;
+/// Detect and convert an open file, if it has images under any known name. names: the classes', if the source has them;
 /// origin: what the source says of its own; empty: nothing.
 [[nodiscard]] bool has_named(const ArrayFile& arrays);
 void convert_named(const ConvertOptions& options, const ArrayFile& arrays, const std::vector<std::string>& names,

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What the name of a file says: "emnist-letters-test-labels-idx1-ubyte.gz" is of the set "emnist-letters".
+/// Content of a file's name: "emnist-letters-test-labels-idx1-ubyte.gz" is of the set "emnist-letters".
 struct IdxName {
   std::string set, split;
   bool images = false, packed = false;
@@ -56,7 +56,7 @@ std::optional<IdxName> read_name(std::string text) {
 
 /// The files of a set, as they are sooner than packed.
 struct IdxSet {
-  std::map<std::pair<std::string, bool>, fs::path> files;  ///< by split, and whether of images
+  std::map<std::pair<std::string, bool>, fs::path> files;  ///< files by split, and whether of images
 };
 
 /// The sets in a folder by their names, which is empty for MNIST's. Error(data): a file under two names.
@@ -95,7 +95,7 @@ class FirstColumn final : public ByteStream {
   std::vector<char> row_;
 };
 
-/// Labels [n] of a file of labels, which may say more of each image behind the class (QMNIST).
+/// Labels [n] of a file of labels, which may say more of each image after the class (QMNIST).
 StoredArray classes_in(const ByteSource& source) {
   StoredArray labels = open_idx(source);
   constexpr std::int64_t kMostColumns = 64;

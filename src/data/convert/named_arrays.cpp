@@ -18,7 +18,7 @@ namespace {
 /// The names of a split's arrays.
 struct Names {
   const char *images, *labels, *split;
-  bool alone = false;  ///< whether the split may be the only one of a file
+  bool alone = false;  ///< true: the split may be the only one of a file
 };
 // Keras (mnist.npz, and what others save like it), users of scikit-learn, MedMNIST (https://medmnist.com), and data
 // files of this program, which HDF5 may have in chunks or in another order.
@@ -40,8 +40,8 @@ constexpr Names kNames[] = {
 /// The arrays of each split that a file names; none where it names no splits.
 struct NamedSplits {
   std::vector<SplitArrays> splits;
-  std::string text;       ///< what they are called
-  bool complete = false;  ///< whether no other split is to be expected
+  std::string text;       ///< names of the arrays
+  bool complete = false;  ///< true: no other split is to be expected
 };
 
 NamedSplits named_splits(const std::string& path, const ArrayFile& file) {
@@ -142,7 +142,7 @@ void write_arrays(const ConvertOptions& options, const std::vector<SplitArrays>&
           ": names ", names.size(), " classes, but ", options.classes, " were asked for");
   require(names.empty() || (names.size() >= 2 && names.size() <= kMostClasses), ExitCode::data, options.source,
           ": names ", names.size(), names.size() == 1 ? " class" : " classes", ", must be 2 to ", kMostClasses);
-  DatasetInfo info;  // without names: the highest label tells, or, of extra images, the labelled set
+  DatasetInfo info;  // without names: the highest label says, or, of extra images, the labelled set
   info.size = first.size;
   info.channels = first.channels;
   info.class_names = names;

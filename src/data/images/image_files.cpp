@@ -20,7 +20,7 @@ namespace {
   return (folder.empty() ? own : folder / own).string();
 }
 
-std::atomic<std::size_t> open_files = 0;  // of all objects: systems let few files be open
+std::atomic<std::size_t> open_files = 0;  // number of open files of all objects: systems allow few
 
 }  // namespace
 

@@ -18,7 +18,7 @@ class ImageFiles {
   ImageFiles(ImageFiles&&) = default;
 
   [[nodiscard]] std::int64_t container_bytes(std::size_t number) const { return bytes_[number]; }
-  /// Where it is: of a container, or of a file of its own (-1) that has this path.
+  /// Place of an image in words: in a container, or a file of its own (-1) that has this path.
   [[nodiscard]] std::string place(int container, const std::string& path) const;
   /// Reads so many bytes from `offset` on; a file of its own has no others. Error(data): they are not there; the path
   /// leaves the folder.
@@ -29,7 +29,7 @@ class ImageFiles {
   std::string folder_;
   std::vector<std::string> containers_;
   std::vector<std::int64_t> bytes_;
-  std::vector<std::unique_ptr<ByteSource>> open_;  ///< of the first containers
+  std::vector<std::unique_ptr<ByteSource>> open_;  ///< sources of the first containers
 };
 
 }  // namespace dat

@@ -8,10 +8,10 @@
 
 namespace dat {
 
-/// What an index has of an image, 40 bytes in its file, little-endian: /SPLIT/records uint8 [n, 40]. The bytes of its
+/// Record of an image in an index, 40 bytes in its file, little-endian: /SPLIT/records uint8 [n, 40]. The bytes of its
 /// path lie in /SPLIT/names up to name_end, from that of the image before on.
 struct ImageRecord {
-  std::int64_t offset = 0;      ///< where its bytes begin in the container
+  std::int64_t offset = 0;      ///< first of its bytes in the container
   std::uint64_t hash = 0;       ///< XXH3-64 of its bytes
   std::int64_t name_end = 0;    //
   std::int32_t container = -1;  ///< -1: a file of its own
@@ -25,7 +25,7 @@ static_assert(sizeof(ImageRecord) == 40);
 constexpr std::int64_t kMostImageBytes = std::int64_t{1} << 28;
 constexpr std::int64_t kLargeImageBytes = std::int64_t{1} << 24;
 
-/// Whether a data file is an index.
+/// Returns whether a data file is an index.
 [[nodiscard]] bool is_index(const Hdf5Reader& file);
 
 }  // namespace dat

@@ -116,7 +116,7 @@ class IndexedImages final : public Dataset {
   }
 
  private:
-  /// What of a record is in memory: 6 bytes an image.
+  /// Part of a record that is in memory: 6 bytes an image.
   struct Head {
     std::int16_t label;
     std::uint16_t height, width;
@@ -179,7 +179,7 @@ class IndexedImages final : public Dataset {
     files_->read(record.container, path, record.offset, record.bytes, bytes);
     require(XXH3_64bits(bytes.data(), bytes.size()) == record.hash, ExitCode::data, "has other bytes than it had");
   }
-  /// What is wrong with the images' files, of which the image is one.
+  /// Throws an error about the images' files, to which the image belongs.
   [[noreturn]] void fail_with(const Error& error, const std::string& image) const {
     const std::string text = error.what();
     fail(ExitCode::data, image.empty() || text.starts_with(image) ? "" : image + ": ", text, "; put back what ", path_,
@@ -210,13 +210,13 @@ std::vector<std::string> listed_class_names(const Hdf5Reader& file) {
 std::string folder_of_index(const Hdf5Reader& file) {
   const fs::path own = file.path();
   std::error_code error;
-  fs::path real = fs::canonical(own, error);  // what it says counts from where it lies, not from a link to it
+  fs::path real = fs::canonical(own, error);  // its paths are relative to its own place, not to that of a link to it
   if (error) real = own;
   return (real.parent_path() / file.text("/", "folder").value_or("")).lexically_normal().string();
 }
 
 std::string container_names(const Hdf5Reader& file) {
-  constexpr std::size_t kLongest = 4097;  // bytes of a path and the zero behind it
+  constexpr std::size_t kLongest = 4097;  // bytes of a path and the zero after it
   require(file.has("/container_bytes") && !file.is_group("/container_bytes"), ExitCode::data, file.path(),
           ": has no sizes of its containers");
   const std::size_t count = file.elements("/container_bytes");

@@ -22,7 +22,7 @@ struct OpenedFile {
 /// The folder in which the images of an index, or their containers, are.
 [[nodiscard]] std::string folder_of_index(const Hdf5Reader& file);
 
-/// The names of an index's containers, a zero behind each. Error(data): they are not as many as their sizes.
+/// The names of an index's containers, a zero after each. Error(data): they are not as many as their sizes.
 [[nodiscard]] std::string container_names(const Hdf5Reader& file);
 
 /// Opens a split of an index: its images are read where they lie. Heads and labels are read at once, an image, whose

@@ -27,7 +27,7 @@ struct Handler {
 
 struct JpegJob {
   ImageBytes file;
-  ImageShape shape, expected;  // what the file has, and what it must have where it is decoded
+  ImageShape shape, expected;  // shape in the file, and shape that it must have where it is decoded
   ImageWindow window;
   int eighths = 8;
   std::uint8_t* rgb = nullptr;  // null: the head is enough
@@ -64,7 +64,7 @@ void count_scans(j_common_ptr info) {
 
 void from_inverted_cmyk(const std::uint8_t* from, int width, std::uint8_t* rgb) {
   for (int x = 0; x < width; ++x) {
-    // As inverted numbers are 255 - ink: what is left of white after black, then after the colour.
+    // White that is left after black, then after the colour, as inverted numbers are 255 - ink.
     const int white = from[4 * x + 3];
     for (int c = 0; c < 3; ++c) {
       const int ink = (255 - from[4 * x + c]) * white + 128;

@@ -47,7 +47,7 @@ class PartOfSource final : public ByteSource {
   return text;
 }
 
-/// Whether a file, or a folder that it is in, has a name that begins with a dot.
+/// Returns whether a file, or a folder that it is in, has a name that begins with a dot.
 [[nodiscard]] bool is_hidden(const std::string& path) {
   for (std::size_t at = 0; at != std::string::npos; at = path.find('/', at)) {
     if (path[at] == '/') ++at;
@@ -201,7 +201,7 @@ struct Key {
 class Labels {
  public:
   explicit Labels(const Members& members) : members_(members) {}
-  /// Of a .cls or .json file; empty: it has none.
+  /// Label in a .cls or .json file; empty: it has none.
   [[nodiscard]] std::optional<std::int64_t> in(const Member& file, const std::string& kind) {
     constexpr std::int64_t kMost = 1 << 20;
     const std::string where =
@@ -252,7 +252,7 @@ class Labels {
   return class_names_of(lines);
 }
 
-/// Whether labels stand beside images.
+/// Returns whether labels stand beside images.
 [[nodiscard]] bool are_shards(const std::vector<Member>& files) {
   std::vector<std::size_t> labelled;  // hashes of names
   const auto hash = [](const Member& file, const Key& key) {
@@ -329,8 +329,8 @@ void take_shards(const std::string& source, Members& members) {
           members.class_names.size(), " classes, and there is the label ", highest);
 }
 
-/// By the split that a tar's name says: how many folders the images share that lie in no folder of a split; behind
-/// these each has another one. Splits may lie in folders of their own.
+/// Number of folders that the images share which lie in no folder of a split, by the split that a tar's name says;
+/// after these each has another one. Splits may lie in folders of their own.
 [[nodiscard]] std::map<int, std::size_t> shared_folders(const std::vector<Member>& images,
                                                         const std::vector<int>& of_tars) {
   std::map<int, std::vector<std::string>> shared;
@@ -349,7 +349,7 @@ void take_shards(const std::string& source, Members& members) {
 }
 
 /// Names the classes of images whose labels are numbers of names, and gives these their labels: in the order of the
-/// names, those of test images alone behind the others.
+/// names, those of test images alone after the others.
 void name_classes(const std::string& source, const std::map<std::string, int>& numbers, Members& members) {
   std::vector<char> seen[2] = {std::vector<char>(numbers.size()), std::vector<char>(numbers.size())};
   for (const Member& one : members.all) seen[one.test ? 1 : 0][static_cast<std::size_t>(one.label)] = 1;
@@ -371,7 +371,7 @@ void take_folders(const std::string& source, Members& members) {
       static_cast<std::int64_t>(std::erase_if(members.all, [](const Member& one) { return !is_image(one.path); }));
   const std::vector<int> of_tars = splits_of_tars(members);
   const std::map<int, std::size_t> shared = shared_folders(members.all, of_tars);
-  std::map<std::string, int> numbers;  // of classes, as they come
+  std::map<std::string, int> numbers;  // numbers of classes, in order of appearance
   std::vector<signed char> splits;
   for (Member& one : members.all) {
     const std::vector<std::string> parts = components(one.path);

@@ -6,13 +6,13 @@
 
 namespace dat {
 
-/// In a folder of shards: the names of the classes, one a line.
+/// File of the names of the classes in a folder of shards, one a line.
 constexpr const char* kClassNamesFile = "class_names.txt";
 
 /// An image among the files of a source.
 struct Member {
   int container = -1;  ///< number of the tar that it lies in; -1: a file of its own
-  std::string path;    ///< in the source's folder, or in the tar; that of a tar in it stands for a folder
+  std::string path;    ///< path in the source's folder, or in the tar; a tar inside it counts as a folder
   std::int64_t offset = 0, bytes = 0;  ///< -1 bytes: no file, such as a link that leads nowhere, or one in a tar
   bool test = false;                   ///< else for training
   int label = 0;
@@ -21,7 +21,7 @@ struct Member {
 /// The images of a source, in the order of their paths, wherever they lie: so a run has the same bits on a folder and
 /// on its tars.
 struct Members {
-  std::string folder;                   ///< that the paths of containers and of single files begin in
+  std::string folder;                   ///< folder in which the paths of containers and of single files begin
   std::vector<std::string> containers;  ///< tars
   std::vector<std::string> class_names;
   std::vector<Member> all;

@@ -9,7 +9,7 @@
 namespace dat {
 
 void see_pixels(const std::uint8_t* image, ImageShape shape, int channels, const ImageView& view, std::uint8_t* to) {
-  constexpr int kColours = 3;  // that are resized at once
+  constexpr int kColours = 3;  // colours that are resized at once
   thread_local Resizer resizer;
   thread_local std::vector<std::uint8_t> in, out;
   const ImageShape from{view.window.height, view.window.width};

@@ -9,14 +9,14 @@ namespace dat {
 
 namespace {
 
-constexpr int kBits = 22;  // of a weight's fraction: eight more, and a sign, are a number of 32 bits
+constexpr int kBits = 22;  // bits of a weight's fraction: eight more, and a sign, are a number of 32 bits
 constexpr std::int32_t kHalf = 1 << (kBits - 1);
 
 /// Weights of input pixels along one axis, times 2 max(from, to) of whole numbers: so they are equal on all machines.
 struct Triangle {
   std::int64_t from, to;
   int output;
-  /// Of input pixel x; none where it is not positive.
+  /// Weight of input pixel x; none where it is not positive.
   [[nodiscard]] std::int64_t weight(std::int64_t x) const {
     return 2 * std::max(from, to) - std::abs((2 * x + 1) * to - (2 * output + 1) * from);
   }
@@ -126,7 +126,7 @@ void Resizer::along_rows(int outputs, int left, std::uint8_t* upper, std::uint8_
     sums = sums < 0 ? Pair{} : sums;
     sums = sums > 255 ? Pair{} + 255 : sums;
     const auto& all = reinterpret_cast<const Bytes&>(sums);
-    // Of eight numbers the lowest bytes of four and four, at 0 and at 16.
+    // Bytes 0 and 16: the lowest bytes of the first and the last four of eight numbers.
     const Bytes bytes = __builtin_shufflevector(all, all, 0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 16, 20, 24,
                                                 28, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16);
     std::memcpy(upper + 3 * x, &bytes, 4);  // the fourth is written anew with the next pixel

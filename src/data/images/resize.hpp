@@ -12,14 +12,14 @@ namespace dat {
 /// grows; rows first, then columns, numbers of 8 bits between. Keeps its memory from one image to the next.
 class Resizer {
  public:
-  /// What of the input the part needs.
+  /// Window of the input that the part needs.
   [[nodiscard]] static ImageWindow needed(ImageShape from, ImageShape to, const ImageWindow& part);
   /// Pixels `part` of the image of shape `from` resized to `to`. in: rgb [needed.height][needed.width][3] of
   /// needed(from, to, part); out: rgb [part.height][part.width][3].
   void resize(const std::uint8_t* in, ImageShape from, ImageShape to, const ImageWindow& part, std::uint8_t* out);
 
  private:
-  /// Along one axis: of each output pixel the first input pixel and the weights, in units of 2^-22.
+  /// Weights along one axis: for each output pixel the first input pixel and the weights, in units of 2^-22.
   struct Axis {
     int taps = 0;
     std::vector<int> first, count;

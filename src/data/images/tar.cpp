@@ -16,7 +16,7 @@ namespace dat {
 
 namespace {
 
-/// What the library reads from. Errors of the source wait until the library has returned.
+/// Source from which the library reads. Errors of the source wait until the library has returned.
 struct TarReading {
   const ByteSource& source;
   std::int64_t at = 0;
@@ -80,7 +80,7 @@ void for_each_in_tar(const ByteSource& source, const std::function<void(const Ta
   }
   // The library takes the end of the file for the tar's.
   require(archive_filter_bytes(reader.get(), 0) > archive_read_header_position(reader.get()), ExitCode::data,
-          source.name(), ": is cut off: nothing ends it behind its last file; copy it anew");
+          source.name(), ": is cut off: nothing ends it after its last file; copy it anew");
 }
 
 }  // namespace dat

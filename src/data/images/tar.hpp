@@ -11,7 +11,7 @@ namespace dat {
 /// A file in a tar archive, and where its bytes lie.
 struct TarEntry {
   std::string path;
-  std::int64_t offset = 0, bytes = 0;  ///< of a link -1 bytes
+  std::int64_t offset = 0, bytes = 0;  ///< offset and size; a link has -1 bytes
 };
 
 /// Calls `use` with the files and links of a tar archive that is not compressed, in their order; folders and devices

@@ -6,7 +6,7 @@
 
 namespace dat {
 
-/// What evaluations see, and trainings that cut no windows: the shorter side becomes size * 256/224, the centre is
+/// View of evaluations, and of trainings that cut no windows: the shorter side becomes size * 256/224, the centre is
 /// taken, as torchvision's Resize and CenterCrop do. An image of size x size is taken as it is.
 [[nodiscard]] ImageView centre_view(ImageShape image, int size);
 

@@ -134,7 +134,7 @@ std::vector<MemberReader::Checked> MemberReader::check(std::span<const std::size
       }
       if (alone) give_back();
       const std::size_t count = ++checked;
-      if (const std::unique_lock lock(mutex, std::try_to_lock); lock.owns_lock())  // else another thread tells
+      if (const std::unique_lock lock(mutex, std::try_to_lock); lock.owns_lock())  // else another thread reports
         tell(done + part * static_cast<double>(count) / static_cast<double>(numbers.size()));
     };
   });

@@ -22,22 +22,22 @@ class MemberReader {
  public:
   MemberReader(const Members& members, int threads, std::function<void(double part)> progress);
 
-  /// What an image was found to be.
+  /// Result of the check of an image.
   struct Checked {
     ImageShape shape;
     bool png = false;
     std::uint64_t hash = 0;  ///< XXH3-64 of its bytes
     std::string damage;      ///< "PATH: why"; empty: none
   };
-  /// Of the members with these numbers. done: the part of all work that was done before; part: that this is.
+  /// Checks the members with these numbers. done: the part of all work that was done before; part: that this is.
   [[nodiscard]] std::vector<Checked> check(std::span<const std::size_t> numbers, double done, double part) const;
-  /// Of all members.
+  /// Checks all members.
   [[nodiscard]] std::vector<Checked> check_all(double part) const;
   [[nodiscard]] const ImageFiles& files() const { return files_; }
 
   /// The bytes of a member. Error(data).
   void read(std::size_t number, std::vector<std::uint8_t>& to) const;
-  /// The same of one that has been checked. Error(data): it has changed.
+  /// Reads again a member that has been checked. Error(data): it has changed.
   void read_again(std::size_t number, const Checked& as, std::vector<std::uint8_t>& to) const;
   /// Says that so much of all work is done.
   void tell(double done) const;
@@ -54,13 +54,13 @@ class MemberReader {
 /// Descriptions of damage.
 [[nodiscard]] std::vector<std::string> damage_among(const std::vector<MemberReader::Checked>& seen);
 
-/// Error(io): a file cannot be written there. What is there stays.
+/// Error(io): a file cannot be written there. Existing files stay.
 void require_writable(const std::string& output);
 
 /// The images of a source, of two classes at least.
 [[nodiscard]] Members members_to_index(const std::string& source);
 
-/// What is told of the images of a source that are taken. whole: of each member, whether it is. Error(data): none is.
+/// Account of the images of a source that are taken. whole: of each member, whether it is. Error(data): none is.
 [[nodiscard]] Indexed account_of(const std::string& source, const Members& members, const std::vector<char>& whole);
 
 /// Writes the list of damaged images, and takes an old one away. Error(data): there are some, and they are not to be

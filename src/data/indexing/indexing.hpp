@@ -7,17 +7,17 @@
 
 namespace dat {
 
-/// What is to be made of the images of a source (images/members.hpp).
+/// Options of indexing the images of a source (images/members.hpp).
 struct IndexOptions {
   std::string source, output;
   int threads = 1;
   bool skip_damage = false;                     ///< damaged images are left out, else nothing is made of the source
   int size = 0;                                 ///< write_sized: height = width
   std::int64_t shard_bytes = 1'000'000'000;     ///< write_pack: about so many
-  std::function<void(double part)> progress{};  ///< so much of the work is done; one thread at a time
+  std::function<void(double part)> progress{};  ///< called with the part of the work that is done; one thread at a time
 };
 
-/// What has been made.
+/// Result of indexing.
 struct Indexed {
   std::int64_t train = 0, test = 0;
   std::int64_t classes = 0;
@@ -28,10 +28,10 @@ struct Indexed {
   std::vector<std::string> remarks{};  ///< class_remarks()
 };
 
-/// What each image, and the listing of a source, may take at most, for confined().
+/// Seconds that each image, and the listing of a source, may take at most, for confined().
 constexpr std::int64_t kIndexSeconds = 600;
 
-/// Where all damaged images are listed, a line each, "PATH: why"; none is there where no image is damaged.
+/// Path of the list of all damaged images, a line each, "PATH: why"; there is no file where no image is damaged.
 [[nodiscard]] std::string damage_list(const std::string& output, bool pack);
 
 // All of them read and decode every image of the source once. Each file that they write is equal at any number of

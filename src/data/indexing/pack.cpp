@@ -30,16 +30,16 @@ using Numbers = std::vector<std::size_t>;
 struct Shard {
   std::string path;
   bool test = false;
-  std::size_t begin = 0, end = 0;  ///< of the order
+  std::size_t begin = 0, end = 0;  ///< range of the order
 };
 
-/// What is packed, and how.
+/// Input and form of the tars.
 struct Pack {
   const IndexOptions& options;
   const Members& members;
   const MemberReader& reader;
   Numbers order;                   ///< numbers of members, shuffled: training images, then test images
-  std::vector<std::string> names;  ///< in the tars, of each place of the order, without .jpg
+  std::vector<std::string> names;  ///< names in the tars, for each place of the order, without .jpg
   std::vector<Shard> shards;
 };
 
@@ -72,7 +72,7 @@ struct Pack {
 
 void name_all(Pack& pack) {
   std::unordered_set<std::string> taken;
-  std::unordered_map<std::string, int> next;  // of names that several have
+  std::unordered_map<std::string, int> next;  // next number for names that several have
   for (const std::size_t number : pack.order) {
     const std::string name = packed_name(pack.members.all[number].path);
     std::string own = name;
@@ -98,7 +98,8 @@ void divide(Pack& pack) {
   }
 }
 
-/// Whether a tar may be of this pack: it has an image of it, or none at all. names: of all images, without .jpg.
+/// Returns whether a tar may be of this pack: it has an image of it, or none at all. names: of all images, without
+/// .jpg.
 [[nodiscard]] bool may_be_own(const std::string& path, const std::unordered_set<std::string_view>& names) {
   const auto is_own = [&](const std::string& name) {
     return names.contains(std::string_view(name).substr(0, name.rfind('.')));
@@ -227,7 +228,7 @@ Indexed write_pack(const IndexOptions& options) {
                  part = static_cast<double>(shard.end - shard.begin) / images;
     const Numbers there = packed_in(pack, shard).value_or(Numbers{});
     const auto is_damaged = [](const MemberReader::Checked& one) { return !one.damage.empty(); };
-    // What a tar that is kept lacks was damaged, and must be so still.
+    // Images that a kept tar lacks were damaged, and must be so still.
     std::vector<MemberReader::Checked> seen = reader.check(numbers_of(pack, shard, there), done, part);
     const bool kept = !there.empty() && std::all_of(seen.begin(), seen.end(), is_damaged);
     if (!kept && !there.empty()) seen = reader.check(numbers_of(pack, shard, {}), done, part);

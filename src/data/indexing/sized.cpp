@@ -17,7 +17,7 @@ namespace dat {
 
 namespace {
 
-constexpr double kCheckShare = 0.6;  // of the time: the rest is for decoding once more, and resizing
+constexpr double kCheckShare = 0.6;  // share of the time for the check: the rest is for decoding again, and resizing
 
 }  // namespace
 

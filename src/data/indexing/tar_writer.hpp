@@ -20,7 +20,7 @@ class TarWriter {
   void add(const std::string& name, std::span<const std::uint8_t> bytes);
   void close();
 
-  /// What a file of so many bytes takes.
+  /// Bytes of a file with `bytes` bytes in a tar.
   [[nodiscard]] static std::int64_t room_for(std::int64_t bytes) {
     return kBlock + (bytes + kBlock - 1) / kBlock * kBlock;
   }
@@ -30,7 +30,7 @@ class TarWriter {
 
   std::string path_;
   int file_;
-  std::string waiting_;  ///< to be written
+  std::string waiting_;  ///< bytes to be written
 };
 
 }  // namespace dat

@@ -6,7 +6,7 @@ namespace dat {
 
 namespace {
 
-/// y = relu(a + b): an addition that no convolution has taken, with the ReLU behind it.
+/// y = relu(a + b): an addition that no convolution has taken, with the ReLU after it.
 class FrozenAdd final : public FrozenOperation {
  public:
   FrozenAdd(FrozenLowering& lowering, int first) : FrozenOperation(lowering, first), type_(lowering.type(input())) {

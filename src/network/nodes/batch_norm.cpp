@@ -14,9 +14,9 @@ FoldedNorm::FoldedNorm(const FrozenLowering& lowering, int node) {
 
 namespace {
 
-/// y = act(scale*x + shift): a batch norm that no convolution has taken, with the ReLU or SiLU behind it; or one of
+/// y = act(scale*x + shift): a batch norm that no convolution has taken, with the ReLU or SiLU after it; or one of
 /// these alone. For its gradient a ReLU keeps a bit of each element; a SiLU keeps its slope there, since x may be
-/// overwritten on the way, by a residual that is added in place. The way forth may be left to the convolution behind
+/// overwritten on the way, by a residual that is added in place. The forward pass may be left to the convolution after
 /// it.
 class FrozenAffine final : public FrozenOperation {
  public:
@@ -81,8 +81,9 @@ class FrozenAffine final : public FrozenOperation {
   Gradient dy_;
 };
 
-/// With the statistics of the batch, the addition that makes its x, the addition after it whose other value is there,
-/// and the ReLU. Where its parameters stand still (Model::freeze), it has the running statistics, and is an affine map.
+/// Batch norm in training, with the statistics of the batch, the addition that makes its x, the addition after it whose
+/// other value is there, and the ReLU. Where its parameters stand still (Model::freeze), it has the running statistics,
+/// and is an affine map.
 class TrainingBatchNorm final : public TrainingOperation {
  public:
   TrainingBatchNorm(TrainingLowering& lowering, int first)

@@ -11,7 +11,7 @@ namespace dat {
 namespace {
 
 /// The images of both programs on their way to the first convolution. They are a pass of their own: folded into the
-/// weights, a normalization would be wrong at the border, where the padding's zeros come behind it.
+/// weights, a normalization would be wrong at the border, where the padding's zeros come after it.
 class NormalizedImages {
  public:
   NormalizedImages(const Lowering& lowering, int node)
@@ -29,7 +29,7 @@ class NormalizedImages {
     kernel.y = y;
     each(device_, elements_, kernel);
   }
-  /// In place: the gradient of the normalized images becomes that of the images.
+  /// Turns the gradient of the normalized images into that of the images, in place.
   void backward(float* gradient) const {
     kernels::NormalizeImages kernel = kernel_;
     kernel.x = kernel.y = gradient;
@@ -43,7 +43,7 @@ class NormalizedImages {
   kernels::NormalizeImages kernel_;
 };
 
-/// The convolution behind it leaves the gradient where that of the images goes.
+/// The convolution after it leaves the gradient where that of the images goes.
 class FrozenNormalize final : public FrozenOperation {
  public:
   FrozenNormalize(FrozenLowering& lowering, int first)
@@ -51,7 +51,8 @@ class FrozenNormalize final : public FrozenOperation {
 
   void plan_backward(FrozenLowering&) override {}
   void forward(const float* image) override { images_.forward(image, at(y_)); }
-  /// A step of the attack has been made by then: it takes signs, which a division by deviations does not change.
+  /// A step of the attack has been made by then: it takes signs, which a division by standard deviations does not
+  /// change.
   void backward(float* image_gradient, const PgdUpdate& update) override {
     if (update.x == nullptr) images_.backward(image_gradient);
   }

@@ -39,14 +39,14 @@ class FrozenPool final : public FrozenOperation {
   }
 
  private:
-  const DType type_;  ///< of x
+  const DType type_;  ///< type of x
   const Layout in_;
   const Buffer x_, y_;
   Buffer dx_ = -1;
   Gradient dy_;
 };
 
-/// After it gradients are not scaled: the scale is for what 16 bits hold.
+/// Pooling, after which gradients are not scaled: the scale is for the range of 16 bits.
 class TrainingPool final : public TrainingOperation {
  public:
   TrainingPool(TrainingLowering& lowering, int first)
@@ -80,7 +80,7 @@ class TrainingPool final : public TrainingOperation {
   }
 
  private:
-  const DType type_;  ///< of x
+  const DType type_;  ///< type of x
   const float* const scale_;
   const Layout in_;
   const Buffer x_, y_;

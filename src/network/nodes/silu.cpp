@@ -5,8 +5,8 @@ namespace dat {
 
 namespace {
 
-/// It keeps its slope, and not x, or makes the slope again with the result: the gradient is a product then. In the
-/// frozen program a SiLU is an affine map: batch_norm.cpp.
+/// SiLU in training: keeps its slope, and not x, or makes the slope again with the result: the gradient is a product
+/// then. In the frozen program a SiLU is an affine map: batch_norm.cpp.
 class TrainingSilu final : public TrainingOperation {
  public:
   TrainingSilu(TrainingLowering& lowering, int first)

@@ -1,20 +1,20 @@
 #include "dat/attack.hpp"
 
 #include "dat/loss.hpp"
-#include "options/hints.hpp"
 #include "options/machine.hpp"
 #include "options/train/groups.hpp"
+#include "options/values/hints.hpp"
 
 namespace dat {
 
 namespace {
 
-/// Whether the network runs with batch statistics in an attack unless the user says otherwise.
+/// Returns whether the network runs with batch statistics in an attack unless the user says otherwise.
 bool on_batch_statistics(const std::string& attack) {
   return attacks().at(attack)({.norm = BallNorm::l2})->prefers_batch_statistics();
 }
 
-/// Whether the attack of a loss starts beside the image.
+/// Returns whether the attack of a loss starts beside the image.
 bool starts_nearby(const std::string& loss) { return losses().at(loss)({})->goal().spread > 0; }
 
 /// "; did you mean '--loss trades --awp-gamma 0.005'?" for trades-awp and the like.
@@ -28,7 +28,8 @@ std::string loss_advice(const std::string& word) {
   return of.empty() ? "" : "; did you mean '--loss " + of + " --awp-gamma 0.005'?";
 }
 
-/// What a loss wants that is taken against the images where the attack begins, or against its logits there.
+/// Refuses options that a loss excludes which compares with the images where the attack begins, or with its logits
+/// there.
 void refuse_kept_starts(const TrainOptions& o) {
   const StartKept kept = losses().at(o.loss)({.detach = o.detach_reference})->goal().kept;
   if (kept == StartKept::nothing) return;
@@ -41,23 +42,9 @@ void refuse_kept_starts(const TrainOptions& o) {
        {std::pair(o.generators != 0, "--generators, whose attacks begin on other ranks"),
         std::pair(o.stale_attack > 0, "--stale-attack, whose attacks begin a step before"),
         std::pair(o.awp_gamma > 0, "--awp-gamma, which keeps the attacked and the clean images of a step alone"),
-        std::pair(logits && o.attack_stop >= 0, "--attack-stop under --detach-reference; take one of these alone"),
-        std::pair(logits && o.staleness > 0,
-                  "--staleness under --detach-reference: its logits are those of old weights")})
+        std::pair(logits && o.attack_stop >= 0, "--attack-stop, with detach; take one of these alone"),
+        std::pair(logits && o.staleness > 0, "--staleness, with detach: its logits are those of old weights")})
     require(!given, ExitCode::usage, "--loss ", o.loss, " does not go with ", option, "; leave one of them off");
-}
-
-std::string what_reuse_wants() {
-  return "--attack-reuse works with --attack " + alternatives(attacks().readers("attack-reuse")) +
-         ", --attack-bn train and at least 2 --attack-steps: the training pass takes the place of a step in the same "
-         "mode, and a network that trains on the steps of the last epoch alone is not robust";
-}
-
-void refuse_reuse(const TrainOptions& o) {
-  require(!o.attack_reuse || !o.attack_steps.any([](int steps) { return steps < 2; }), ExitCode::usage,
-          what_reuse_wants());
-  require(!o.attack_reuse || o.warm_start > 0, ExitCode::usage,
-          "--attack-reuse without --warm-start makes a step that nobody keeps; add --warm-start, or leave it off");
 }
 
 void refuse_staleness(const TrainOptions& o) {
@@ -66,7 +53,7 @@ void refuse_staleness(const TrainOptions& o) {
             part.value, " iterations of --attack-steps");
 }
 
-/// What changes by epoch, where more than the attack of the moment depends on it.
+/// Refuses changes by epoch, where more than the attack of the moment depends on the value.
 void refuse_changes(const TrainOptions& o) {
   require(!o.attack.changes() || o.attack.last() != "none", ExitCode::usage,
           "--attack may begin with none, but not end with it: evaluations take the last attack; leave that off");
@@ -92,10 +79,6 @@ void refuse_old_weights(const TrainOptions& o) {
   if (o.staleness == 0) return;
   require(o.attack != "none", ExitCode::usage,
           "--staleness is about attacks, and --attack none makes none; leave it off");
-  require(o.refresh == "attack" || (attacks().reads(o.attack, "refresh") && o.attack_stop < 0), ExitCode::usage,
-          "--refresh iteration changes weights within the attack, which --attack ",
-          alternatives(attacks().readers("refresh")),
-          " allows, without --attack-stop; take those, or --refresh attack");
 }
 
 void add_ball(TrainTable& table) {
@@ -134,7 +117,8 @@ void add_shape(TrainTable& table) {
                 listing(attacks().where(on_batch_statistics)) + " train, the others eval",
             one_of({"auto", "eval", "train"}));
   add_attack_precision(table);
-  table.add("--attack-batch", &O::attack_batch, "images in a pass of the attack; auto: the micro-batch", kAutoCount);
+  table.add_switch("DAT_ATTACK_BATCH", "attack-batch", &O::attack_batch,
+                   "images in a pass of the attack; auto: the micro-batch", kAutoCount);
 }
 
 void add_savings(TrainTable& table) {
@@ -148,18 +132,7 @@ void add_savings(TrainTable& table) {
   table.not_together(
       {"warm-start"}, {"norm", {"l2"}},
       "--warm-start keeps a byte per pixel in units of eps/127, which is too coarse for the small pixels "
-      "of --norm l2; leave it off, and --attack-reuse");
-  const std::string gradient =
-      "--attack-reuse takes the gradient of the training pass, which is the attack's with --loss " +
-      alternatives(losses().readers("attack-reuse")) + " and without --label-smoothing; leave one of them off";
-  table
-      .add("--attack-reuse", &O::attack_reuse,
-           "the training pass is the last step of the attack as well, whose result --warm-start keeps: one pass less")
-      .counts_with("attack", attacks(), what_reuse_wants())
-      .works_with("attack-bn", {"train"}, what_reuse_wants())
-      .counts_with("loss", losses(), gradient);
-  table.rule(refuse_reuse);
-  table.not_together({"attack-reuse"}, {"label-smoothing"}, gradient);
+      "of --norm l2; leave it off");
   const std::string stale =
       "--stale-attack works with --attack " + alternatives(attacks().readers("stale-attack")) +
       " and --attack-bn eval, without --attack-stop and without --warm-start; leave it off, or those";
@@ -174,18 +147,13 @@ void add_savings(TrainTable& table) {
   table.rule(refuse_staleness);
   table.add(
       "--staleness", &O::staleness,
-      "attacks run on weights of up to N steps before, by a rule that is the same on any ranks; 0: on those of now",
+      "attacks run on weights of up to N steps before, by a rule that is the same on any ranks; 0: on those of now; " +
+          listing(attacks().readers("staleness")) + " take newer ones from iteration to iteration",
       {.low = 0, .high = kMostVersions});
-  table
-      .add("--refresh", &O::refresh,
-           "with --staleness: newer weights from iteration to iteration of an attack, or the oldest throughout",
-           one_of({"iteration", "attack"}))
-      .works_with("staleness", {});
   table.not_with(
       "staleness",
       {{{"attack-bn", {"train"}}, "--attack-bn train: an attack's passes would count as those of now"},
        {{"warm-start"}, "--warm-start: its perturbations are those of now"},
-       {{"attack-reuse"}, "--attack-reuse: the last step of the attack is the training pass, on the weights of now"},
        {{"stale-attack"}, "--stale-attack, which begins attacks on other weights"},
        {{"bn-statistics", {"local"}}, "--bn-statistics local: statistics of steps before are kept once for all ranks"},
        {{"verify"}, "--verify: the weights of the attack are gone"},
@@ -198,31 +166,35 @@ void add_start(TrainTable& table) {
   using O = TrainOptions;
   table.add("--attack-start", &O::attack_start,
             "where " + listing(attacks().readers("attack-start")) +
-                " start: in the ball (uniform), or beside the image (gaussian, deviation 0.001); auto: gaussian with " +
+                " start: in the ball (uniform), or beside the image (gaussian, standard deviation 0.001); auto: "
+                "gaussian with " +
                 listing(losses().where(starts_nearby)),
             one_of({"auto", "uniform", "gaussian"}));
-  const std::vector<std::string> norms = {"linf"};
+  const std::vector<std::string> norms = {"linf"}, uniform = {"uniform"};
+  const std::string only = "settings of --attack-start uniform work with --attack " +
+                           alternatives(attacks().readers("attack-start")) + " and --norm linf; leave them off";
   table
-      .add("--start-radius", &O::start_radius,
-           "the uniform start is U(-K eps, K eps) in each pixel; 2, with --project off: N-FGSM", kCount)
-      .counts_with("attack", attacks())
-      .works_with("norm", norms);
+      .setting("attack-start", "radius", uniform, &O::start_radius,
+               "K: U(-K eps, K eps) in each pixel; 2, with --project off: N-FGSM", kCount)
+      .works_with("attack", attacks().readers("attack-start"), only)
+      .works_with("norm", norms, only);
   table
-      .add("--start-box", &O::start_box,
-           "cut the uniform start to the box of images before the gradient is taken; auto: on with --start-radius or "
-           "--project off",
-           one_of({"auto", "on", "off"}))
+      .setting("attack-start", "box", uniform, &O::start_box,
+               "cut to the box of images before the gradient is taken; auto: on with another radius or --project off",
+               one_of({"auto", "on", "off"}))
       .asked([](const O& o) { return o.start_box == "on"; })
-      .counts_with("attack", attacks())
-      .works_with("norm", norms);
+      .works_with("attack", attacks().readers("attack-start"), only)
+      .works_with("norm", norms, only);
   table
       .add("--project", &O::project, "steps end in the ball (on), or in the box of images alone (off)",
            one_of({"on", "off"}))
       .counts_with("attack", attacks())
       .works_with("norm", norms);
   table.not_with("warm-start",
-                 {{{"start-radius"}, "--start-radius: what it keeps is in the ball, and its first starts with it"},
-                  {{"start-box"}, "--start-box: what it keeps of an attack is in the box as it is"},
+                 {{{"attack-start:radius"},
+                   "a radius of --attack-start: what it keeps is in the ball, and its first "
+                   "starts with it"},
+                  {{"attack-start:box"}, "a box of --attack-start: what it keeps of an attack is in the box as it is"},
                   {{"project", {"off"}}, "--project off: what it keeps is in the ball"}});
 }
 
@@ -243,10 +215,8 @@ void add_loss(TrainTable& table) {
            kAutoWeight)
       .asked([](const O& o) { return o.beta > 0; })
       .counts_with("loss", losses());
-  table
-      .add("--detach-reference", &O::detach_reference,
-           "what attacked predictions are compared with is a constant, and costs no pass")
-      .counts_with("loss", losses());
+  table.setting("loss", "detach", losses(), &O::detach_reference,
+                "what attacked predictions are compared with is a constant, and costs no pass");
   table.rule(refuse_kept_starts);
   table
       .add("--label-smoothing", &O::label_smoothing, "part of the labels that all classes share in cross-entropies",
@@ -254,22 +224,27 @@ void add_loss(TrainTable& table) {
       .counts_with("loss", losses());
 }
 
+/// Refuses a perturbation of weights that ends: code that asks for it looks at the end of the run.
+void refuse_ending_perturbation(const TrainOptions& o) {
+  require(o.awp_gamma > 0 || !o.awp_gamma.changes(), ExitCode::usage,
+          "--awp-gamma may begin with 0, but not end with it; leave the end off");
+}
+
 void add_weight_perturbation(TrainTable& table) {
   using O = TrainOptions;
   table.add("--awp-gamma", &O::awp_gamma,
-            "adversarial weight perturbation: train where weights have moved by this part of their norm; 0: not",
+            "adversarial weight perturbation: train where weights have moved by this part of their norm; 0: not; "
+            "0,0.005@9: from epoch 9 on, counted from 0, the warm-up included",
             kCount);
-  for (const Choice& other : {Choice{"attack-reuse"}, {"stale-attack"}, {"mask", {"per_worker"}}})
+  for (const Choice& other : {Choice{"stale-attack"}, {"mask", {"per_worker"}}})
     table.not_together({"awp-gamma"}, other,
                        "--awp-gamma trains at other weights than those attacked, the same layers on all ranks; it does "
-                       "not work with --attack-reuse, --stale-attack or --mask per_worker; leave one of them off");
-  const char* const alone = "--awp-from and --awp say more of --awp-gamma; add that";
-  table.add("--awp-from", &O::awp_from, "the first epoch that does it, counted from 0, the warm-up included", kCount)
-      .works_with("awp-gamma", {}, alone);
+                       "not work with --stale-attack or --mask per_worker; leave one of them off");
+  table.rule(refuse_ending_perturbation);
   table
       .add("--awp", &O::awp, "weights move along the gradient of all ranks, or those of each rank along its own",
            one_of({"global", "local"}))
-      .works_with("awp-gamma", {}, alone)
+      .works_with("awp-gamma", {}, "--awp says more of --awp-gamma; add that")
       .bound_to_ranks();
 }
 
@@ -281,6 +256,7 @@ void add_attack(TrainTable& table) {
   add_shape(table);
   add_savings(table);
   add_start(table);
+  table.group("Loss");
   add_loss(table);
   add_weight_perturbation(table);
   add_noise(table);
@@ -288,20 +264,16 @@ void add_attack(TrainTable& table) {
 
 namespace {
 
-/// What --start-radius, --start-box and --project are about is the uniform start, once --attack-start is known.
 void settle_start(TrainOptions& o) {
   const bool published = o.start_radius != 1 || o.project == "off";
-  require(
-      o.attack_start == "uniform" || (o.start_radius == 1 && o.start_box != "on"), ExitCode::usage,
-      "--start-radius and --start-box say more of a uniform start, and this attack's is gaussian; add --attack-start "
-      "uniform, or leave them off");
   if (o.start_box == "auto") o.start_box = published && o.attack_start == "uniform" ? "on" : "off";
 }
 
 }  // namespace
 
 void settle_attack(TrainOptions& o) {
-  // What follows from other options is written down: the resolved configuration has no 'auto' that hides a number.
+  // Values that follow from other options are written down: the resolved configuration has no 'auto' that hides a
+  // number.
   const BallNorm norm = norm_from(o.norm);
   const std::vector<int> epochs = o.epochs_of_change();
   bool batch_statistics = true;
@@ -314,7 +286,7 @@ void settle_attack(TrainOptions& o) {
     if (now.alpha != attack_of(0)->alpha()) require_in_range("--alpha", norm, now.alpha);
     const auto attack = attack_of(now.alpha);
     batch_statistics = batch_statistics && attack->prefers_batch_statistics();
-    // Where anything changes, a step size of the attack's own follows it.
+    // A step size of the attack's own follows every change.
     if (epochs.size() == 1) o.alpha = attack->alpha();
   }
   const auto loss = losses().at(o.loss)({.beta = o.beta});
@@ -330,7 +302,7 @@ void settle_attack(TrainOptions& o) {
   o.beta = loss->beta();
   if (o.lambda < 0) o.lambda = losses().reads(o.loss, "lambda") && o.noise == 0 ? clean_weight_of(o.attack) : 0;
   if (o.attack_batch == 0) o.attack_batch = o.micro_batch;
-  require(o.micro_batch == 0 || o.attack_batch <= o.micro_batch, ExitCode::usage, "--attack-batch ", o.attack_batch,
+  require(o.micro_batch == 0 || o.attack_batch <= o.micro_batch, ExitCode::usage, "DAT_ATTACK_BATCH=", o.attack_batch,
           " is more than the micro-batch of ", o.micro_batch, " images; choose at most that");
 }
 

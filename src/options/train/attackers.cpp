@@ -1,9 +1,11 @@
 #include <algorithm>
+#include <optional>
 
 #include "dat/cheat.hpp"
 #include "dat/loss.hpp"
 #include "options/ranges.hpp"
 #include "options/train/groups.hpp"
+#include "options/values/hints.hpp"
 
 namespace dat {
 
@@ -20,24 +22,32 @@ void refuse_other_ranks(const TrainOptions& o) {
           alternatives(cheats().names()));
 }
 
-/// One value for all attackers, or one for each.
-void refuse_other_counts(const TrainOptions& o) {
-  const auto fits = [&](const char* option, std::size_t values) {
-    require(values <= 1 || values == o.attackers.size(), ExitCode::usage, "--", option, " has ", values, " values for ",
-            o.attackers.size(), " attackers; give one for all, or one for each");
-  };
-  fits("cheat", o.cheat.size());
-  fits("cheat-from", o.cheat_from.size());
+/// One word for all attackers, or one for each; and each of them can be read.
+void refuse_other_words(const TrainOptions& o) {
+  require(o.cheat.size() <= 1 || o.cheat.size() == o.attackers.size(), ExitCode::usage, "--cheat has ", o.cheat.size(),
+          " values for ", o.attackers.size(), " attackers; give one for all, or one for each");
+  for (const std::string& word : o.cheat) {
+    const std::optional<CheatWord> read = read_cheat_word(word);
+    const std::string name = word.substr(0, word.find_first_of(":@"));
+    require(read.has_value(), ExitCode::usage, "--cheat ", word,
+            " is not written as NAME, NAME@FROM or NAME@FROM/EVERY, as in sign_flip@200/5: from step 200 on in every ",
+            "fifth; after the name of ", alternatives(cheats().readers("cheat:delay")), " its delay, delayed:1000@200");
+    require(!cheats().where([&](const std::string& known) { return known == name; }).empty(), ExitCode::usage,
+            "--cheat must be one of ", joined(cheats().names(), ", "), ", not '", name, "'",
+            hint(name, cheats().names()));
+    require(read->delay == 0 || cheats().reads(name, "cheat:delay"), ExitCode::usage, "--cheat ", word, ": only ",
+            listing(cheats().readers("cheat:delay")), " has a delay; leave it off");
+  }
 }
 
-/// Whether one of the cheats is so; and which one.
+/// Name of the first cheat with this property; empty: none has it.
 [[nodiscard]] std::string cheat_that(const TrainOptions& o, bool (*is)(Cheat&)) {
-  for (const std::string& name : o.cheat)
-    if (is(*cheats().at(name)({}))) return name;
+  for (const std::string& word : o.cheat)
+    if (const std::string name = read_cheat_word(word)->name; is(*cheats().at(name)({}))) return name;
   return "";
 }
 
-/// With the mean and an order of all micro-batches, there is no gradient of a rank.
+/// Refuses cheats with the gradient of a rank, which does not exist with the mean and an order of all micro-batches.
 void refuse_sums_of_micro_batches(const TrainOptions& o) {
   const std::string name = cheat_that(o, [](Cheat& cheat) { return cheat.sees() != Cheat::Sees::nothing; });
   require(name.empty() || !o.deterministic || ranks_may_be_false(o), ExitCode::usage, "--cheat ", name,
@@ -51,16 +61,10 @@ void refuse_mischief_alone(const TrainOptions& o) {
           " is about messages of the protocol that bans; add --byzantine, or choose another cheat");
 }
 
-void refuse_delay_of_nothing(const TrainOptions& o) {
-  const auto late = [](const std::string& name) { return cheats().reads(name, "cheat-delay"); };
-  require(o.cheat_delay == TrainOptions{}.cheat_delay || std::any_of(o.cheat.begin(), o.cheat.end(), late),
-          ExitCode::usage, "--cheat-delay works with --cheat ", alternatives(cheats().readers("cheat-delay")),
-          "; leave it off");
-}
-
 void refuse_local_statistics(const TrainOptions& o) {
-  for (const std::string& name : o.cheat)
-    require(!cheats().reads(name, "bn-statistics") || o.bn_statistics != "local", ExitCode::usage, "--cheat ", name,
+  for (const std::string& word : o.cheat)
+    require(!cheats().reads(read_cheat_word(word)->name, "bn-statistics") || o.bn_statistics != "local",
+            ExitCode::usage, "--cheat ", word,
             " is about statistics that ranks share, and with --bn-statistics local they share none; leave one of them "
             "off");
 }
@@ -77,8 +81,7 @@ void refuse_weak_attack(const TrainOptions& o) {
   const bool keeps = losses().at(o.loss)({.detach = o.detach_reference})->goal().kept != StartKept::nothing;
   for (const auto& [given, option] :
        {std::pair(o.warm_start > 0, std::string("--warm-start")),
-        std::pair(o.stale_attack > 0, std::string("--stale-attack")),
-        std::pair(o.attack_reuse, std::string("--attack-reuse")), std::pair(keeps, "--loss " + o.loss)})
+        std::pair(o.stale_attack > 0, std::string("--stale-attack")), std::pair(keeps, "--loss " + o.loss)})
     require(!given, ExitCode::usage, "--cheat ", name, " does not go with ", option,
             ", which takes parts of the attack; leave one of them off");
 }
@@ -96,33 +99,19 @@ void add_attackers(TrainTable& table) {
   table.group("Byzantine ranks, simulated");
   table.add("--attackers", &O::attackers, "ranks that cheat, fewer than half of all, and not rank 0",
             {.label = "RANK,...", .low = 0, .commas = true});
-  const char* const nobody =
-      "--cheat, --cheat-from, --cheat-every and --cheat-delay say what --attackers do; add --attackers RANK,...";
-  Range names = one_of(cheats().names());
-  names.commas = true;
   table
       .add("--cheat", &O::cheat,
-           "what they do, one name for all or one for each; `leave`: the run goes on without the rank", names)
-      .works_with("attackers", {}, nobody);
-  table
-      .add("--cheat-from", &O::cheat_from, "steps that are done before, one number for all or one for each; none: 0",
-           {.label = "STEP,...", .low = 0, .commas = true})
-      .works_with("attackers", {}, nobody);
-  table.add("--cheat-every", &O::cheat_every, "steps from one cheating to the next", kPositive)
-      .works_with("attackers", {}, nobody);
-  table
-      .add("--cheat-delay", &O::cheat_delay,
-           "steps by which the gradient of `" + listing(cheats().readers("cheat-delay")) +
-               "` is late; kept in host memory",
-           {.low = 1, .high = 1e6})
-      .works_with("attackers", {}, nobody);
+           "what they do, one word for all or one for each; delayed:1000: with its gradient of 1000 steps before, kept "
+           "in host memory; @200/5: from step 200 on, in every fifth; leave: the run goes on without the rank; all: " +
+               joined(cheats().names(), ", "),
+           {.label = "NAME[@FROM[/EVERY]],...", .commas = true})
+      .works_with("attackers", {}, "--cheat says what --attackers do; add --attackers RANK,...");
   table.rule(refuse_other_ranks);
-  table.rule(refuse_other_counts);
+  table.rule(refuse_other_words);
   table.rule(refuse_leaving);
   table.rule(refuse_mischief_alone);
   table.rule(refuse_sums_of_micro_batches);
   table.rule(refuse_local_statistics);
-  table.rule(refuse_delay_of_nothing);
   table.rule(refuse_weak_attack);
   table.not_together({"attackers"}, {"overlap"},
                      "--attackers does not go with --overlap, by which gradients leave before anything can be done to "

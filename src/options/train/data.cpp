@@ -33,9 +33,10 @@ void add_data(TrainTable& table) {
       {"warm-start"}, windows,
       "--warm-start keeps perturbations of pixels, and the windows of --augment resized have others each "
       "time; leave one of them off");
-  table.not_together({"resident", {"on"}}, windows,
-                     "--resident on keeps images as they are evaluated, and --augment resized makes others of what is "
-                     "stored; leave one of them off");
+  table.not_together(
+      {"resident", {"on"}}, windows,
+      "DAT_RESIDENT=on keeps images as they are evaluated, and --augment resized makes others of what is "
+      "stored; leave one of them off");
   table.not_with("train-size", {{{"stale-attack"}, "--stale-attack, which attacks images of the step to come"}});
 }
 

@@ -10,17 +10,14 @@ namespace dat {
 void add_evaluation(TrainTable& table) {
   using O = TrainOptions;
   table.group("Evaluation");
-  table.add("--eval", &O::eval, "attacks, e.g. pgd10,pgd20 (PGD of 10 and of 20 steps)", kAttackWords)
-      .may_change(Restart::evaluation);
-  table.add("--eval-norm", &O::eval_norm, "their norm; auto: --norm", auto_or(norm_names()))
+  table
+      .add("--eval", &O::eval,
+           "attacks, e.g. pgd10,pgd20x5 (PGD of 10 steps; of 20 from 5 random starts, the worst of which counts)",
+           kAttackWords)
       .may_change(Restart::evaluation);
   table.add("--eval-eps", &O::eval_eps, "their radius; auto: --eps", kAutoRadius).may_change(Restart::evaluation);
   table
       .add("--eval-alpha", &O::eval_alpha, "their step size; auto: " + own_values(attacks(), "eval-alpha"), kAutoRadius)
-      .may_change(Restart::evaluation);
-  table.add("--eval-attack-steps", &O::eval_attack_steps, "steps of a pgd that names none", kSteps)
-      .may_change(Restart::evaluation);
-  table.add("--eval-restarts", &O::eval_restarts, "random starts; the worst counts for each image", kRestarts)
       .may_change(Restart::evaluation);
   table.add("--eval-every", &O::eval_every, "epochs between evaluations; 0: only at the end", kCount).may_change();
   table
@@ -33,16 +30,13 @@ void add_evaluation(TrainTable& table) {
 }
 
 void settle_evaluation(TrainOptions& o) {
-  name_steps(o.eval, o.eval_attack_steps, AttackUse::training);
-  if (o.eval_norm == "auto") o.eval_norm = o.norm;
-  require(o.eval_eps > 0 || o.eval_norm == o.norm, ExitCode::usage, "--eval-norm ", o.eval_norm, " is not --norm ",
-          o.norm, ", whose --eps says nothing there; give --eval-eps");
+  name_steps(o.eval, AttackUse::training);
   if (o.eval_eps == 0) o.eval_eps = o.eps;
-  const BallNorm norm = norm_from(o.eval_norm);
+  const BallNorm norm = norm_from(o.norm);
   require_in_range("--eval-eps", norm, o.eval_eps);
   std::set<double> own;
   for (const std::string& word : o.eval) {
-    const AttackWord known = read_attack_word(word, 1);
+    const AttackWord known = read_attack_word(word);
     const double alpha = evaluation_alpha(known, norm, o.eval_eps, 0);
     const AttackOptions options{.norm = norm, .eps = o.eval_eps, .alpha = alpha, .steps = std::max(1, known.steps)};
     own.insert(attacks().at(known.name)(options)->alpha());

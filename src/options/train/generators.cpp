@@ -47,7 +47,6 @@ void add_generators(TrainTable& table) {
        {{"attack-bn", {"train"}}, "--attack-bn train: an attack's passes would enter statistics of other ranks"},
        {{"bn-statistics", {"local"}}, "--bn-statistics local: they have the statistics of one trainer"},
        {{"warm-start"}, "--warm-start: perturbations are kept by the ranks that train"},
-       {{"attack-reuse"}, "--attack-reuse: the last step of the attack is the training pass"},
        {{"stale-attack"}, "--stale-attack, which --staleness does for them"},
        {{"attackers"}, "--attackers, which are ranks that train"},
        {{"byzantine"}, "--byzantine, by which ranks that train leave"}});

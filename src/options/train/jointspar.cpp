@@ -18,9 +18,6 @@ void add_budget(TrainTable& table) {
       .counts_with("selector", selectors())
       .falls_back()
       .bound_to_ranks({"seconds"});
-  table.add("--p-min", &O::p_min, "lowest probability of a layer", kShare)
-      .counts_with("selector", selectors())
-      .falls_back();
 }
 
 void add_draws(TrainTable& table) {
@@ -36,48 +33,34 @@ void add_draws(TrainTable& table) {
       .add("--mask", &O::mask, "one draw of layers for all ranks, or one of each rank's own (JointSpar as published)",
            one_of({"shared", "per_worker"}))
       .bound_to_ranks();
-  table.not_together({"mask", {"per_worker"}}, {"importance", {"outside"}},
-                     "--mask per_worker does not work with --importance outside: the ranks have different 1/p, but "
-                     "take one step; leave one of them off");
+  table.setting("mask", "transport", std::vector<std::string>{"per_worker"}, &O::mask_transport,
+                "sum all layers, or those that any rank has drawn; or all gather what each has drawn",
+                one_of({"dense", "union", "allgather"}));
   table.not_together({"mask", {"per_worker"}}, {"selector", selectors().others("mask")},
                      "--mask per_worker does not work with --selector {selector}, which draws no layers; leave one of "
                      "them off");
 }
 
-void add_bandit(TrainTable& table) {
+/// Adds settings that belong to members.
+void add_selector_settings(TrainTable& table) {
   using O = TrainOptions;
-  table.add("--bandit-loss", &O::bandit_loss, "what the bandit learns from", one_of(bandit_losses()))
-      .counts_with("selector", selectors())
-      .falls_back();
+  table.setting("selector", "loss", selectors(), &O::bandit_loss, "what the bandit learns from",
+                one_of(bandit_losses()));
   // A resolved configuration has the rate of the bandit's loss.
-  table.add("--bandit-rate", &O::bandit_rate, "its learning rate; auto: the loss's own", kAutoRadius)
-      .asked([](const O& o) { return o.bandit_rate != 0 && o.bandit_rate != default_bandit_rate(o.bandit_loss); })
-      .counts_with("selector", selectors())
-      .falls_back();
-}
-
-void add_freezing(TrainTable& table) {
-  using O = TrainOptions;
-  table.add("--freeze-t0", &O::freeze_t0, "share of the run after which the first layer freezes, as t_0", kShare)
-      .counts_with("selector", selectors())
-      .falls_back();
   table
-      .add("--freeze-schedule", &O::freeze_schedule, "the power that t_0 and the layers' t are taken to",
-           one_of({"linear", "squared", "cubic"}))
-      .counts_with("selector", selectors())
-      .falls_back();
-  table
-      .add("--freeze-lr", &O::freeze_lr,
-           "a layer's learning rate is annealed until it freezes, from --lr over its share of the run (scaled) or from "
-           "--lr; or left alone",
-           one_of({"scaled", "unscaled", "constant"}))
-      .counts_with("selector", selectors())
-      .falls_back();
-  table
-      .add("--freeze-percentile", &O::freeze_percentile,
-           "of the changes of norms, that which the first layer still trained has", {.low = 0, .high = 100})
-      .counts_with("selector", selectors())
-      .falls_back();
+      .setting("selector", "rate", selectors(), &O::bandit_rate, "its learning rate; auto: the loss's own", kAutoRadius)
+      .asked([](const O& o) { return o.bandit_rate != 0 && o.bandit_rate != default_bandit_rate(o.bandit_loss); });
+  table.setting("selector", "p_min", selectors(), &O::p_min, "lowest probability of a layer", kShare);
+  table.setting("selector", "t0", selectors(), &O::freeze_t0,
+                "share of the run after which the first layer freezes, as t_0", kShare);
+  table.setting("selector", "schedule", selectors(), &O::freeze_schedule,
+                "the power that t_0 and the layers' t are taken to", one_of({"linear", "squared", "cubic"}));
+  table.setting("selector", "lr", selectors(), &O::freeze_lr,
+                "a layer's learning rate is annealed until it freezes, from --lr over its share of the run (scaled) or "
+                "from --lr; or left alone",
+                one_of({"scaled", "unscaled", "constant"}));
+  table.setting("selector", "percentile", selectors(), &O::freeze_percentile,
+                "of the changes of norms, that which the first layer still trained has", {.low = 0, .high = 100});
 }
 
 }  // namespace
@@ -88,15 +71,14 @@ void add_jointspar(TrainTable& table) {
             "which layers a step trains: all; drawn by the EXP3 bandit, as their gradient norms say (oracle), or all "
             "alike (uniform); or fewer and fewer, on a schedule (freezeout) or as their norms settle (autofreeze)",
             one_of(selectors().names()));
+  add_selector_settings(table);
   add_budget(table);
   add_draws(table);
-  add_bandit(table);
-  add_freezing(table);
 }
 
 void settle_jointspar(TrainOptions& o) {
   // The layers' learning rates go the way of 1/p, which is 1 there: they multiply the step.
-  if (selectors().reads(o.selector, "freeze-lr") && o.freeze_lr != "constant") o.importance = "outside";
+  if (selectors().reads(o.selector, "selector:lr") && o.freeze_lr != "constant") o.importance = "outside";
   if (o.bandit_rate == 0) o.bandit_rate = default_bandit_rate(o.bandit_loss);
 }
 

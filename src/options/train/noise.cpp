@@ -18,10 +18,11 @@ void refuse_other_balls(const TrainOptions& o) {
 
 void add_noise(TrainTable& table) {
   using O = TrainOptions;
-  table.add("--noise", &O::noise,
-            "deviation of the Gaussian noise on attacked images, under which the network is trained, attacked and "
-            "evaluated (randomized smoothing); 0: none",
-            kCount);
+  table.add(
+      "--noise", &O::noise,
+      "standard deviation of the Gaussian noise on attacked images, under which the network is trained, attacked and "
+      "evaluated (randomized smoothing); 0: none",
+      kCount);
   table
       .add("--noise-samples", &O::noise_samples,
            "copies of each image, with noise of their own, in one pass; attacks see the mean of their predictions",
@@ -30,7 +31,6 @@ void add_noise(TrainTable& table) {
   table.not_with("noise",
                  {{{"warm-start"}, "--warm-start: the perturbation of an epoch belongs to the noise of that epoch"},
                   {{"attack-stop"}, "--attack-stop: an image is not fooled by one of its copies"},
-                  {{"attack-reuse"}, "--attack-reuse: its step is that of one image, not of copies"},
                   {{"attack-bn", {"train"}}, "--attack-bn train: the smoothed network is attacked as it will be used"},
                   {{"stale-attack"}, "--stale-attack: attack and update share the noise of a step"},
                   {{"staleness"}, "--staleness: attack and update share the noise of a step"},

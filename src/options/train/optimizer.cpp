@@ -7,40 +7,28 @@ namespace dat {
 
 namespace {
 
-/// Other programs call the radius of the attack epsilon, so this is told before --epsilon is refused with sgd.
-void refuse_a_radius(const TrainOptions& o) {
-  require(o.epsilon <= 1e-3, ExitCode::usage, "--epsilon ", number_text(o.epsilon),
-          " is more than 1e-3: it is a part of lamb's step; the radius of the attack is --eps");
-}
-
-void refuse_empty_clamp(const TrainOptions& o) {
-  require(o.clamp_low <= o.clamp_high, ExitCode::usage, "--clamp-low ", o.clamp_low, " is above --clamp-high ",
-          o.clamp_high, "; swap or change them");
-}
-
 void add_rules_of_update(TrainTable& table) {
   using O = TrainOptions;
-  table.rule(refuse_empty_clamp);
-  table.rule(refuse_a_radius);
   table.add("--optimizer", &O::optimizer, "update rule; lamb and lars as in DAT, lars_sgd: LARS as first published",
             one_of(optimizers().names()));
+  const auto setting = [&](const char* key, auto field, const char* about, const Range& range = {}) {
+    table.setting("optimizer", key, optimizers(), field, about, range);
+  };
+  setting("beta1", &O::beta1, "decay rate of the first moment", kDecay);
+  setting("beta2", &O::beta2, "decay rate of the second moment", kDecay);
+  setting("epsilon", &O::epsilon, "added to the root of the second moment", {.low = 0, .high = 1e-3, .above = true});
+  setting("bias_correction", &O::bias_correction, "correct the moments for having begun at zero");
+  setting("clamp", &O::clamp_high, "upper bound of the weight norm in the trust ratio", kAbove);
+  setting("trust", &O::trust_coefficient, "factor of the layers' own learning rates", kAbove);
+  setting("nesterov", &O::nesterov, "Nesterov's momentum");
+  setting("peak_momentum", &O::peak_momentum,
+          "momentum where the learning rate peaks, and --momentum where it is lowest: it goes against the rate; off: "
+          "--momentum throughout",
+          {.low = 0, .high = 1, .below = true, .automatic = -1, .word = "off"});
   table.add("--lr", &O::lr, "learning rate at the end of the warm-up", kAbove);
   table.add("--momentum", &O::momentum, "of " + listing(optimizers().readers("momentum")), kDecay);
-  table
-      .add("--peak-momentum", &O::peak_momentum,
-           "momentum where the learning rate peaks, and --momentum where it is lowest: it goes against the rate; off: "
-           "--momentum throughout",
-           {.low = 0, .high = 1, .below = true, .automatic = -1, .word = "off"})
-      .counts_with("optimizer", optimizers());
-  table.add("--nesterov", &O::nesterov, "Nesterov's momentum").counts_with("optimizer", optimizers());
-  table.not_together({"nesterov"}, {"momentum", {"0"}},
-                     "--nesterov without --momentum is plain SGD; raise it, or leave --nesterov off");
-  table.add("--beta1", &O::beta1, "decay rate of the first moment", kDecay).counts_with("optimizer", optimizers());
-  table.add("--beta2", &O::beta2, "decay rate of the second moment", kDecay).counts_with("optimizer", optimizers());
-  table.add("--epsilon", &O::epsilon, "added to the root of the second moment; at most 1e-3", kAbove)
-      .counts_with("optimizer", optimizers());
-  table.add("--bias-correction", &O::bias_correction, "correct the moments for having begun at zero")
-      .counts_with("optimizer", optimizers());
+  table.not_together({"optimizer:nesterov"}, {"momentum", {"0"}},
+                     "--optimizer sgd:nesterov without --momentum is plain SGD; raise it, or leave nesterov off");
   table.add("--weight-decay", &O::weight_decay, "auto: " + own_values(optimizers(), "weight-decay"), kAutoWeight);
   table.add("--no-decay", &O::no_decay,
             "what weight decay leaves out; norms: scale and shift of batch norms, and biases (lars_sgd always does)",
@@ -48,16 +36,15 @@ void add_rules_of_update(TrainTable& table) {
   table.not_together(
       {"no-decay"}, {"weight-decay", {"0"}},
       "--no-decay leaves something out of a weight decay that is 0; give --weight-decay, or leave it off");
-  table.add("--trust-coefficient", &O::trust_coefficient, "factor of the layers' own learning rates", kAbove)
-      .counts_with("optimizer", optimizers());
-  table.add("--clamp-low", &O::clamp_low,
-            "lower bound of the weight norm in the trust ratio of " + listing(optimizers().readers("clamp-low")),
-            kCount);
-  table.add("--clamp-high", &O::clamp_high, "upper bound of it", kAbove);
   table.add("--clip-norm", &O::clip_norm, "largest norm of the whole gradient; longer ones are shortened; 0: any",
             kCount);
-  table.add("--importance", &O::importance, "JointSpar's 1/p multiplies the gradient (inside) or the step (outside)",
-            one_of({"inside", "outside"}));
+}
+
+/// An average that has begun goes on to the end.
+void refuse_other_averages(const TrainOptions& o) {
+  const auto& parts = o.average.parts();
+  require(parts.size() == 1 || (parts.size() == 2 && parts[0].value == "none" && o.average != "none"), ExitCode::usage,
+          "--average begins once, and one rule goes on to the end, as in none,ema@9; it is ", "not so here");
 }
 
 void add_average(TrainTable& table) {
@@ -65,25 +52,20 @@ void add_average(TrainTable& table) {
   std::vector<std::string> rules = average_rules();
   rules.insert(rules.begin(), "none");
   table.add("--average", &O::average,
-            "also average the weights: ema, exponentially over the steps; swa, over the ends of epochs; evaluated and "
-            "saved beside the raw ones",
+            "also average the weights: ema, exponentially over the steps; swa, over the ends of epochs; none,ema@9: "
+            "from epoch 9 on; evaluated and saved beside the raw ones",
             one_of(rules));
-  const std::string both = "--average-decay, --average-from and --average-bn work with --average " +
-                           alternatives(average_rules()) + "; add that, or leave them off";
-  table.add("--average-decay", &O::average_decay, "most that an average keeps of itself in a step", kDecay)
-      .works_with("average", average_rules(), both)
-      .works_with("average", {"ema"});
-  table.add("--average-from", &O::average_from, "epochs, warm-up included, after which averaging begins", kCount)
-      .works_with("average", average_rules(), both);
+  table.rule(refuse_other_averages);
+  table.setting("average", "decay", std::vector<std::string>{"ema"}, &O::average_decay,
+                "most that an average keeps of itself in a step", kDecay);
   table
-      .add("--average-bn", &O::average_bn,
-           "running statistics of the averaged weights: those of the raw ones; made anew on the training images; or "
-           "averaged, too; auto: rebuild, with an --aggregator that withstands false ranks raw",
-           one_of({"auto", "raw", "rebuild", "ema"}))
-      .asked([](const O& o) { return o.average_bn != "auto" && o.average_bn != "raw"; })
-      .works_with("average", average_rules(), both);
-  table.not_together({"average-bn", {"ema"}}, {"bn-statistics", {"local"}},
-                     "--average-bn ema does not work with --bn-statistics local, where each rank has its own "
+      .setting("average", "bn", average_rules(), &O::average_bn,
+               "running statistics of the averaged weights: those of the raw ones; made anew on the training images; "
+               "or averaged, too; auto: rebuild, with an --aggregator that withstands false ranks raw",
+               one_of({"auto", "raw", "rebuild", "ema"}))
+      .asked([](const O& o) { return o.average_bn != "auto" && o.average != "none"; });
+  table.not_together({"average:bn", {"ema"}}, {"bn-statistics", {"local"}},
+                     "--average with bn=ema does not work with --bn-statistics local, where each rank has its own "
                      "statistics; take raw or rebuild");
 }
 

@@ -17,11 +17,11 @@ const std::vector<std::string> kMainOptions = {
     "norm",     "eps",    "loss",   "eval",   "lr",      "schedule", "epochs",   "optimizer", "batch",
     "selector", "budget", "out",    "resume", "seed",    "device",   "max-steps"};
 
-/// What keeps so many images a step on other ranks, and is accepted beside the other options.
+/// Options that keep so many images a step on other ranks, and are accepted beside the others.
 [[nodiscard]] std::string what_keeps(const TrainOrder& order, std::int64_t images, std::int64_t ranks) {
   const TrainOptions& o = order.options;
   const std::int64_t micro_batch = order.given.contains("micro-batch") ? o.micro_batch : 0;
-  // What has to know the micro-batches takes no total batch without them.
+  // Options that depend on the micro-batches take no total batch without them.
   const bool total = micro_batch > 0 || (!o.deterministic && o.generators >= 0 && o.mix == "pool");
   const std::string total_text = "--total-batch " + std::to_string(images);
   if (images % ranks == 0) {

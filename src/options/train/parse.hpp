@@ -17,7 +17,7 @@ struct TrainOrder {
   std::string batch_of_recipe{};
 };
 
-/// What TrainOrder::batch_of_recipe is.
+/// Value of TrainOrder::batch_of_recipe.
 [[nodiscard]] std::string batch_of_recipe(const CommandLine& line, const Bound& bound);
 
 /// A recipe says how many images a rank has in a step, for as many ranks as it is written for: what becomes of that

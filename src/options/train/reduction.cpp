@@ -18,17 +18,12 @@ void add_aggregator(TrainTable& table) {
       .add("--faults", &O::faults, "ranks that may be false; auto: " + own_values(aggregators(), "faults"),
            {.low = 0, .high = kMostRanks, .automatic = -1})
       .counts_with("aggregator", aggregators());
-  table
-      .add("--aggregator-mixing", &O::aggregator_mixing,
-           "first replace each gradient by the mean of the ranks - faults nearest ones")
-      .counts_with("aggregator", aggregators());
-  table
-      .add("--aggregator-tau", &O::aggregator_tau,
-           "the longest that a rank's difference from the result counts with; auto: what half of them are within",
-           kAutoRadius)
-      .counts_with("aggregator", aggregators());
-  table.add("--aggregator-iterations", &O::aggregator_iterations, "most iterations", kPositive)
-      .counts_with("aggregator", aggregators());
+  table.setting("aggregator", "tau", aggregators(), &O::aggregator_tau,
+                "the longest that a rank's difference from the result counts with; auto: what half of them are within",
+                kAutoRadius);
+  table.setting("aggregator", "iterations", aggregators(), &O::aggregator_iterations, "most iterations", kPositive);
+  table.setting("aggregator", "mixing", aggregators(), &O::aggregator_mixing,
+                "first replace each gradient by the mean of the ranks - faults nearest ones");
   const auto refuse = [&](const Choice& other, const std::string& option, const std::string& why) {
     table.not_together({"aggregator", aggregators().readers("faults")}, other,
                        "an --aggregator that withstands false ranks does not go with " + option + ": " + why +
@@ -37,7 +32,7 @@ void add_aggregator(TrainTable& table) {
   refuse({"warm-start"}, "--warm-start", "ranks keep perturbations for each other");
   refuse({"precision", {"f16"}}, "--precision f16",
          "an honest rank's overflow looks like a false gradient (bf16 has none)");
-  refuse({"average-bn", {"rebuild"}}, "--average-bn rebuild", "its statistics are the mean over all ranks");
+  refuse({"average:bn", {"rebuild"}}, "--average with bn=rebuild", "its statistics are the mean over all ranks");
   refuse({"budget-unit", {"seconds"}}, "--budget-unit seconds", "any rank's measurement counts");
   refuse({"verify"}, "--verify", "a single rank's finding ends the run or leaves a step out");
 }
@@ -74,7 +69,7 @@ void add_protocol(TrainTable& table) {
     table.not_together({"byzantine"}, other,
                        "--byzantine does not go with " + option + ": " + why + "; leave one of them off");
   };
-  refuse({"aggregator-mixing"}, "--aggregator-mixing", "ranks see parts of gradients");
+  refuse({"aggregator:mixing"}, "mixing of an --aggregator", "ranks see parts of gradients");
   refuse({"awp-gamma"}, "--awp-gamma", "a rank's gradient is one at weights of its own");
   refuse({"precision", {"f16"}}, "--precision f16",
          "a step is done once more at another loss scale than its own (bf16 has none)");
@@ -91,7 +86,7 @@ void add_reduction(TrainTable& table) {
   table
       .add("--codec-transport", &O::codec_transport,
            "how messages meet; auto: " + own_values(codecs(), "codec-transport"), auto_or(transport_names()))
-      // Who looks at each rank sees the ranks in one order, however messages meet.
+      // Aggregators that look at each rank see the ranks in one order, however messages meet.
       .bound_to_ranks_with({"aggregator", aggregators().others("faults")});
   table
       .add(
@@ -103,31 +98,20 @@ void add_reduction(TrainTable& table) {
   table.not_together({"node-sums", {"nccl"}}, {"deterministic"},
                      "--node-sums nccl does not go with --deterministic: NCCL adds up in an order of its own; leave "
                      "one of them off");
-  table
-      .add("--codec-rank", &O::codec_rank,
-           "columns of powersgd's factors, atoms of an atomo message; auto: " + own_values(codecs(), "codec-rank"),
-           {.low = 1, .high = 65536, .automatic = 0})
-      .counts_with("codec", codecs());
-  table
-      .add("--codec-clip", &O::codec_clip,
-           "largest gradient, in standard deviations of its tensor; 0: any, which is unbiased", kCount)
-      .counts_with("codec", codecs());
+  table.setting("codec", "rank", codecs(), &O::codec_rank,
+                "columns of powersgd's factors, atoms of an atomo message; auto: " + own_values(codecs(), "codec:rank"),
+                {.low = 1, .high = 65536, .automatic = 0});
+  table.setting("codec", "clip", codecs(), &O::codec_clip,
+                "largest gradient, in standard deviations of its tensor; 0: any, which is unbiased", kCount);
   add_aggregator(table);
   add_protocol(table);
   table.rule(refuse_common_perturbation);
-  table
-      .add("--mask-transport", &O::mask_transport,
-           "sum all layers, or those that any rank has drawn; or all gather what each has drawn",
-           one_of({"dense", "union", "allgather"}))
-      .formerly("transport")
-      .works_with("mask", {"per_worker"},
-                  "--mask-transport works with --mask per_worker: with one mask for all ranks there is nothing to "
-                  "choose; leave it off");
   table.add("--overlap", &O::overlap, "send gradients while the backward pass still runs").bound_to_ranks();
-  table.add("--bucket", &O::bucket, "most gradients in one message; auto: 2^19 with --overlap, else 2^20", kAutoBucket)
+  table
+      .add_switch("DAT_BUCKET", "bucket", &O::bucket,
+                  "most gradients in one message; auto: 2^19 with --overlap, else 2^20", kAutoBucket)
       .works_with("byzantine", {"false"},
-                  "--byzantine does not go with --bucket: all of a gradient leaves at once; leave one of them off")
-      .falls_back();
+                  "--byzantine does not go with DAT_BUCKET: all of a gradient leaves at once; leave one of them off");
 }
 
 }  // namespace dat

@@ -5,12 +5,6 @@ namespace dat {
 
 namespace {
 
-void refuse_rates_that_stay(const TrainOptions& o) {
-  const bool rolls_back = o.on_bad_steps == "rollback" || o.on_overfitting == "rollback";
-  require(!rolls_back || o.rollback_lr < 1, ExitCode::usage, "--rollback-lr ", number_text(o.rollback_lr),
-          " would go the same way again, with the same data from the same weights; choose less than 1");
-}
-
 void refuse_other_orders_of_sums(const TrainOptions& o) {
   if (!o.deterministic) return;
   const std::string refused = ordering_refused(o);
@@ -46,10 +40,6 @@ void add_files(TrainTable& table) {
            "write checkpoints while training goes on, which takes a second copy; auto: with a GPU",
            one_of({"auto", "on", "off"}))
       .may_change();
-  table
-      .add("--on-full", &O::on_full, "a checkpoint cannot be written (disk full): end, or train on to the next one",
-           one_of({"stop", "continue"}))
-      .may_change();
 }
 
 void add_setbacks(TrainTable& table) {
@@ -60,31 +50,24 @@ void add_setbacks(TrainTable& table) {
       .may_change();
   table
       .add("--on-bad-steps", &O::on_bad_steps,
-           "there are more: end with code 7, or go back to the last good checkpoint, with a lower rate",
+           "after --max-bad-steps: stop (code 7), or roll back to the last good checkpoint and lower the rate",
            one_of({"stop", "rollback"}))
       .may_change();
-  const char* const holdout =
-      "--on-overfitting and --overfitting-margin look at images that are not trained on; add --holdout N";
+  const std::vector<std::string> back = {"rollback"};
+  table
+      .setting("on-bad-steps", "lr", back, &O::rollback_lr,
+               "factor of the learning rate from a rollback on, of --on-overfitting, too",
+               {.low = 0, .high = 1, .above = true, .below = true})
+      .may_change();
+  table
+      .setting("on-bad-steps", "times", back, &O::max_rollbacks,
+               "rollbacks allowed in a run; one more ends it with code 7", kPositive)
+      .may_change();
   table
       .add("--on-overfitting", &O::on_overfitting,
            "catastrophic overfitting, seen on --holdout: warn, end with code 7, or go back to ckpt/best.h5",
            one_of({"warn", "stop", "rollback"}))
-      .works_with("holdout", {}, holdout)
-      .may_change();
-  table
-      .add("--overfitting-margin", &O::overfitting_margin,
-           "it is that where the robust accuracy is so far below the best one", kShare)
-      .works_with("holdout", {}, holdout)
-      .may_change();
-  const std::vector<Choice> back = {{"on-bad-steps", {"rollback"}}, {"on-overfitting", {"rollback"}}};
-  const char* const forward =
-      "--rollback-lr and --max-rollbacks work with --on-bad-steps rollback or --on-overfitting rollback; add one";
-  table.add("--rollback-lr", &O::rollback_lr, "factor of the learning rate from a rollback on, below 1", kShare)
-      .works_with(back, forward)
-      .may_change();
-  table.rule(refuse_rates_that_stay);
-  table.add("--max-rollbacks", &O::max_rollbacks, "of a run; behind them it ends with code 7", kPositive)
-      .works_with(back, forward)
+      .works_with("holdout", {}, "--on-overfitting looks at images that are not trained on; add --holdout N")
       .may_change();
 }
 
@@ -135,14 +118,17 @@ void add_run(TrainTable& table) {
   add_files(table);
   add_setbacks(table);
   add_beginning(table);
+  table.add("--progress", &O::progress, "seconds between progress lines", kSomeSeconds).may_change();
+  table.group("Machine");
   add_machine(table);
   add_planning(table);
   table.rule(refuse_other_orders_of_sums);
   table.add("-v,--verbose", &O::verbose, "name the library code chosen for each convolution").may_change();
   table.not_together({"quiet"}, {"verbose"}, "--quiet and --verbose exclude each other; give one of them");
   table
-      .add("--resident", &O::resident, "keep the dataset in the GPU's memory; auto: where it takes half of the rest",
-           one_of({"auto", "on", "off"}))
+      .add_switch("DAT_RESIDENT", "resident", &O::resident,
+                  "keep the dataset in the GPU's memory; auto: if it fits into half of what is free",
+                  one_of({"auto", "on", "off"}))
       .may_change();
   add_precision(table);
   table
@@ -152,11 +138,12 @@ void add_run(TrainTable& table) {
            one_of({"none", "norms"}))
       .may_change();
   table
-      .add("--graphs", &O::graphs, "record attacks and training passes as CUDA graphs; off: call by call, to debug",
-           one_of({"on", "off"}))
+      .add_switch("DAT_GRAPHS", "graphs", &O::graphs,
+                  "record attacks and training passes as CUDA graphs; off: call by call, to debug",
+                  one_of({"on", "off"}))
       .may_change();
+  table.group("Checks");
   add_checks(table);
-  table.add("--progress", &O::progress, "seconds between progress lines", kSomeSeconds).may_change();
 }
 
 }  // namespace dat

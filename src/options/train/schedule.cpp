@@ -1,4 +1,4 @@
-// How long is trained, in what batches, and how the learning rate goes: of the help's group Optimizer.
+// Length of the training, batches, and course of the learning rate: of the help's group Schedule.
 
 #include <algorithm>
 #include <cmath>
@@ -73,14 +73,14 @@ void add_batches(TrainTable& table) {
 
 void add_schedule(TrainTable& table) {
   using O = TrainOptions;
-  table.group("Optimizer");
+  table.group("Schedule");
   table.add("--schedule", &O::schedule, "learning rate; cyclic, one_cycle: PyTorch's", one_of(schedules().names()));
   table.add("--milestones", &O::milestones,
             "epochs after the warm-up at which " + listing(schedules().readers("milestones")) +
-                " multiplies the rate by --lr-decay",
+                " multiplies the rate by the decay",
             {.label = "N,N,...", .low = 0, .commas = true});
   table.rule(refuse_other_orders);
-  table.add("--lr-decay", &O::lr_decay, "factor at each milestone", kShare);
+  table.setting("schedule", "decay", schedules(), &O::lr_decay, "factor at each milestone", kShare);
   table.add("--epochs", &O::epochs, "passes over the data after the warm-up; auto: 100, built-in set 3", kAutoEpochs)
       .may_change();
   table.add("--warmup-epochs", &O::warmup_epochs,

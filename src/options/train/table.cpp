@@ -52,7 +52,7 @@ std::vector<std::pair<std::string, std::string>> settings_of(const TrainOptions&
 TrainOptions parse_train_options(const std::string& toml, const std::string& where) {
   TrainOptions result;
   Bound options(train_table(), result);
-  static_cast<void>(options.read(toml, where, Origin::file, "dat_hpc train"));
+  options.read(toml, where, Origin::file, "dat_hpc train");
   options.check(false);
   settle(result);
   return result;
@@ -61,7 +61,7 @@ TrainOptions parse_train_options(const std::string& toml, const std::string& whe
 Written read_written(const std::string& toml, const std::string& where) {
   Written result;
   Bound options(train_table(), result.options);
-  static_cast<void>(options.read(toml, where, Origin::file, "dat_hpc train"));
+  options.read(toml, where, Origin::file, "dat_hpc train");
   for (const OptionRow& row : train_table().rows())
     if (options.origin(row.name) != Origin::none) result.said.insert(row.name);
   put_back_unused(result.options);
@@ -73,7 +73,8 @@ std::string differences(const Written& earlier, const TrainOptions& now,
   const Bound before = bound(earlier.options), after = bound(now);
   std::map<std::string, std::string> all;
   for (const OptionRow& row : train_table().rows())
-    if (earlier.said.contains(row.name) && matters(row, after) && !same_value(before.field(row), after.field(row)))
+    if (earlier.said.contains(row.name) && matters(row, after) && before.counts(row) && after.counts(row) &&
+        !same_value(before.field(row), after.field(row)))
       all[row.name] = row.name + " (was " + before.text(row, true) + ", is " + after.text(row, true) + ")";
   std::string text;
   for (const auto& [name, difference] : all) text += (text.empty() ? "" : ", ") + difference;
@@ -88,7 +89,7 @@ std::vector<std::string> differences_from_defaults(const TrainOptions& options) 
   const Bound own = bound(options), defaults = bound(plain);
   std::vector<std::string> all;
   for (const OptionRow& row : train_table().rows())
-    if (!same_value(own.field(row), defaults.field(row)))
+    if (row.parent.empty() && own.text(row) != defaults.text(row))
       all.push_back(row.name + " = " + own.text(row, true) + " (default " + defaults.text(row, true) + ")");
   return all;
 }

@@ -21,8 +21,8 @@ struct Written {
   TrainOptions options;        ///< defaults where it says nothing
   std::set<std::string> said;  ///< options that it has
 };
-/// As it stands: nothing follows from other options but what falls back. `where` names it in messages. Error(usage): it
-/// has something that is no option of a training.
+/// Reads a configuration as it stands: nothing follows from other options but what falls back. `where` names it in
+/// messages. Error(usage): it has something that is no option of a training.
 [[nodiscard]] Written read_written(const std::string& toml, const std::string& where);
 
 /// "lr (was 0.1, is 0.2), ...": the options in which a run differs from what it was before, in the order of their

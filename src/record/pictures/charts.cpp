@@ -1,40 +1,38 @@
 // Pictures of numbers that the caller has: bench and forecast.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
-#include <sstream>
 
 #include "dat/report.hpp"
-#include "record/pictures/drawing.hpp"
+#include "record/pictures/chart.hpp"
 
 namespace dat {
 
 std::string draw_bars(const std::string& folder, const std::string& picture, const BarChart& chart) {
-  std::ostringstream csv, body;
-  csv << "group";
-  for (const std::string& bar : chart.bars) csv << ',' << csv_field(bar);
-  csv << '\n';
+  constexpr std::array<const char*, 4> kBars = {kBlue, kSky, kOrange, kGrey};
+  std::vector<std::string> columns = {"group"};
+  columns.insert(columns.end(), chart.bars.begin(), chart.bars.end());
+  Csv csv(columns);
   for (std::size_t group = 0; group < chart.groups.size(); ++group) {
-    csv << csv_field(chart.groups[group]);
-    for (std::size_t bar = 0; bar < chart.bars.size(); ++bar)
-      csv << ',' << chart.values[group * chart.bars.size() + bar];
-    csv << '\n';
+    const auto begin = chart.values.begin() + static_cast<std::ptrdiff_t>(group * chart.bars.size());
+    csv.row({begin, begin + std::ssize(chart.bars)}, chart.groups[group]);
   }
-  body << "set style data histograms\nset style histogram clustered gap 1\nset style fill solid border rgb 'white'\n"
-       << "set ylabel " << gnuplot_text(chart.unit) << "\nset yrange [0:*]\nset xtics rotate by -35\n"
-       << "set grid ytics lc rgb '#dddddd' lt 1\nset key outside bottom center horizontal\nplot ";
-  constexpr std::array<const char*, 4> kColours = {"#0072b2", "#56b4e9", "#d55e00", "#999999"};
+  Panel panel{.x = {.marks = "rotate by -35"},
+              .y = {chart.unit, "0:*"},
+              .settings = bar_settings("clustered gap 1"),
+              .grid = "ytics"};
   for (std::size_t bar = 0; bar < chart.bars.size(); ++bar)
-    body << (bar == 0 ? "" : ", ") << gnuplot_text(picture + ".csv") << " every ::1 using " << bar + 2
-         << ":xtic(1) lc rgb '" << kColours[bar % kColours.size()] << "' title " << gnuplot_text(chart.bars[bar]);
+    panel.series.push_back(
+        {picture + ".csv", fmt::format("{}:xtic(1)", bar + 2), bar_style(kBars[bar % kBars.size()]), chart.bars[bar]});
   if (chart.limit > 0)
-    body << ", " << chart.limit << " with lines lw 2 lc rgb 'black' title " << gnuplot_text(chart.limit_name);
-  body << "\n";
+    panel.series.push_back({"", fmt::format("{}", chart.limit), line_style("black", 2), chart.limit_name});
   Plots plots(folder, chart.name, "svg");
-  plots.write(picture + ".csv", csv.str());
-  plots.script(picture, chart.title, "1200,620", body.str());
+  plots.write(picture + ".csv", csv.text());
+  plots.add({.picture = picture, .title = chart.title, .width = 1200, .height = 600, .panels = {panel}});
   return plots.draw().front();
 }
 
@@ -75,26 +73,21 @@ std::string draw_lines(const std::string& folder, const std::string& picture, co
                                       : std::min(height_of(last[line]), heights.back() - kApart));
   for (std::size_t k = heights.size(); k-- > 0;)
     heights[k] = std::max(heights[k], k + 1 < heights.size() ? heights[k + 1] + kApart : 0.0);
-  constexpr std::array<const char*, 7> kColours = {kBlue, kOrange, kGreen, kPink, kYellow, kSky, kGrey};
   std::size_t longest = 0;
   for (const std::string& line : chart.lines) longest = std::max(longest, line.size());
-  constexpr std::size_t kWidth = 1000;
-  std::ostringstream body;
-  body << "set logscale x\nset xtics 2\nset mxtics 1\nset autoscale xfix\nset xlabel " << gnuplot_text(chart.x_label)
-       << "\nset ylabel " << gnuplot_text(chart.y_label) << "\nset yrange [" << begin << ":" << end
-       << "]\nset grid lc rgb '#dddddd' lt 1\nset key off\nset rmargin at screen "
-       << 1 - (30 + 9.5 * static_cast<double>(longest)) / kWidth << "\n";
-  if (logarithmic) body << "set logscale y\nset ytics (" << logarithmic_marks(begin, end) << ")\n";
+  Panel panel{.x = {chart.x_label, fmt::format("{}:{}", chart.x.front(), chart.x.back() * kPastTheLast), "2", true},
+              .y = {chart.y_label, fmt::format("{}:{}", begin, end), logarithmic ? logarithmic_marks(begin, end) : "",
+                    logarithmic},
+              .settings = fmt::format("set mxtics 1\nset rmargin at screen {}\n",
+                                      1 - (30 + 9.5 * static_cast<double>(longest)) / 1000)};
   for (std::size_t k = 0; k < order.size(); ++k)
-    body << "set label " << gnuplot_text(chart.lines[order[k]]) << " at graph 1.015," << heights[k]
-         << " left font ',13' tc rgb '" << kColours[order[k] % kColours.size()] << "'\n";
+    panel.settings += fmt::format("set label {} at graph 1.015,{} left font ',13' tc rgb '{}'\n",
+                                  gnuplot_text(chart.lines[order[k]]), heights[k], colour_of(order[k]));
   for (std::size_t line = 0; line < lines; ++line)
-    body << (line == 0 ? "plot " : ", ") << gnuplot_text(picture + ".csv") << " every ::1 using 1:" << line + 2
-         << " with linespoints pt 7 ps 0.5 lw 2.5 lc rgb '" << kColours[line % kColours.size()] << "'";
-  body << "\n";
+    panel.series.push_back({picture + ".csv", fmt::format("1:{}", line + 2), line_style(colour_of(line), 2.5, 1, 7)});
   Plots plots(folder, chart.name, "svg");
   plots.write(picture + ".csv", csv.text());
-  plots.script(picture, chart.title, std::to_string(kWidth) + ",600", body.str());
+  plots.add({.picture = picture, .title = chart.title, .height = 600, .key = Key::none, .panels = {panel}});
   return plots.draw().front();
 }
 

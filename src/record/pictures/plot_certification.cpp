@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -11,7 +10,7 @@
 
 #include "dat/error.hpp"
 #include "dat/report.hpp"
-#include "record/pictures/drawing.hpp"
+#include "record/pictures/chart.hpp"
 
 namespace dat {
 
@@ -24,7 +23,7 @@ constexpr std::uintmax_t kMostCertificationBytes = std::uintmax_t{1} << 30;
 struct CertifiedImages {
   std::string name;
   std::size_t images = 0;
-  std::vector<double> radii;  ///< of the images that are classified right, increasing
+  std::vector<double> radii;  ///< radii of the images that are classified right, increasing
 };
 
 [[nodiscard]] CertifiedImages read_certification(const std::string& path) {
@@ -67,21 +66,16 @@ std::string certification_in(const std::string& path) {
 
 std::vector<std::string> plot_certifications(const std::vector<std::string>& files, const std::string& folder,
                                              const std::string& format) {
-  constexpr std::array<const char*, 8> kColours = {kBlue, kOrange, kGreen, kPink, kYellow, kSky, "black", kGrey};
   std::vector<CertifiedImages> all;
-  std::vector<std::string> columns = {"radius"}, lines;
-  std::size_t longest = 0;
+  std::vector<std::string> columns = {"radius"};
+  std::vector<Series> lines;
   for (const std::string& file : files) {
     const CertifiedImages& one = all.emplace_back(read_certification(file));
     columns.push_back(one.name + " (%)");
-    longest = std::max(longest, one.name.size());
-    lines.push_back(line_of("curves.csv", 1, columns.size(),
-                            look_of(kColours[(all.size() - 1) % kColours.size()], 2,
-                                    1 + static_cast<int>((all.size() - 1) / kColours.size()), 0, false),
-                            one.name));
+    lines.push_back({"curves.csv", fmt::format("1:{}", columns.size()), line_style(all.size() - 1, 2), one.name});
   }
   const bool single = all.size() == 1;
-  Plots plots(folder, single ? all[0].name : "certified accuracy", format);
+  Plots plots(folder, single ? all[0].name : fmt::format("{} certifications", all.size()), format);
   Csv csv(columns);
   for (std::size_t k = 0; k < all.size(); ++k) {
     const auto point = [&](double radius, std::size_t right) {
@@ -92,16 +86,17 @@ std::vector<std::string> plot_certifications(const std::vector<std::string>& fil
     };
     const std::size_t right = all[k].radii.size();
     point(0, right);
-    for (std::size_t i = 0; i < right; ++i) {  // down by one image behind each radius
+    for (std::size_t i = 0; i < right; ++i) {  // down by one image after each radius
       point(all[k].radii[i], right - i);
       point(all[k].radii[i], right - i - 1);
     }
   }
   plots.write("curves.csv", csv.text());
-  plots.script("curves", "certified accuracy", "1000," + std::to_string(560 + 18 * key_rows(all.size(), longest)),
-               std::string("set xlabel 'L2 radius'\nset ylabel 'images right and certified (%)'\nset xrange [0:*]\n"
-                           "set yrange [0:100]\n") +
-                   kFrame + key_below(all.size(), longest) + "plot " + joined(lines) + "\n");
+  plots.add(
+      {.picture = "curves",
+       .title = "certified accuracy",
+       .height = 560,
+       .panels = {{.x = {"L2 radius", "0:*"}, .y = {"images right and certified (%)", "0:100"}, .series = lines}}});
   return plots.draw();
 }
 

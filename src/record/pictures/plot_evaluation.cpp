@@ -7,13 +7,12 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
-#include <sstream>
 #include <utility>
 
 #include "dat/error.hpp"
 #include "dat/report.hpp"
 #include "record/evaluation_file.hpp"
-#include "record/pictures/drawing.hpp"
+#include "record/pictures/chart.hpp"
 
 namespace dat {
 
@@ -30,7 +29,7 @@ using Outcome = EvaluationFile::Outcome;
   return name.substr(0, end) + "..";
 }
 
-/// Of `right` among n, with 95 % confidence.
+/// Interval of the part of `right` among n, with 95 % confidence.
 struct Interval {
   double low, high;
 };
@@ -43,17 +42,15 @@ struct Interval {
   return {std::max(0.0, middle - half), std::min(1.0, middle + half)};
 }
 
-/// Which outcome hurts most, but for the clean one; 0: there is no other that says what was predicted.
-[[nodiscard]] std::size_t worst_of(const EvaluationFile& file) {
-  std::size_t worst = 0;
-  for (std::size_t k = 1; k < file.outcomes.size(); ++k)
-    if (!file.outcomes[k].prediction.empty() &&
-        (worst == 0 || file.outcomes[k].accuracy() < file.outcomes[worst].accuracy()))
-      worst = k;
-  return worst;
+/// The names of classes as a picture has room for them; of very many, or without `shown`, empty ones.
+[[nodiscard]] std::vector<std::string> short_names(const EvaluationFile& file, bool shown = true) {
+  std::vector<std::string> names;
+  for (const std::string& name : file.class_names) names.push_back(shown ? short_name(name) : "");
+  return names;
 }
 
 constexpr std::size_t kMostInMatrix = 256;  // classes: a pixel or two for each, and some MB of text
+constexpr std::size_t kMostNamed = 40;      // classes beside an axis
 
 /// A table of how many images of each class were taken for each class: a row for each pair, class by class; of more
 /// classes than a matrix shows, of the pairs that have images only.
@@ -81,62 +78,52 @@ void write_confusion(const Plots& plots, const std::string& picture, const Evalu
 /// Matrices side by side: of the clean images, and of the attack that hurts most. Of very many classes the tables
 /// alone.
 void draw_confusion(Plots& plots, const EvaluationFile& file) {
-  std::vector<std::size_t> shown = {0};
-  if (const std::size_t worst = worst_of(file); worst > 0) shown.push_back(worst);
-  const auto name_of = [](std::size_t outcome) { return outcome == 0 ? "confusion-clean" : "confusion-attacked"; };
-  for (const std::size_t outcome : shown) write_confusion(plots, name_of(outcome), file, file.outcomes[outcome]);
+  std::vector<const Outcome*> shown = {&file.outcomes[0]};
+  if (file.outcomes.size() > 1)
+    shown.push_back(&*std::min_element(file.outcomes.begin() + 1, file.outcomes.end(),
+                                       [](const Outcome& a, const Outcome& b) { return a.accuracy() < b.accuracy(); }));
+  constexpr std::array<const char*, 2> kFiles = {"confusion-clean", "confusion-attacked"};
+  for (std::size_t k = 0; k < shown.size(); ++k) write_confusion(plots, kFiles[k], file, *shown[k]);
   const std::size_t classes = file.classes();
   if (classes > kMostInMatrix) return;
-  const bool numbers = classes <= 20, names = classes <= 40;
+  const bool numbers = classes <= 20, names = classes <= kMostNamed;
   // In pixels.
   const int side = numbers ? std::max(360, 46 * static_cast<int>(classes)) : 600;
-  const int left = names ? 160 : 90, below = names ? 140 : 80, above = 80, gap = 40, bar = 110;
-  const int width = left + static_cast<int>(shown.size()) * (side + gap) + bar, height = above + side + below;
-  const auto across = [&](int pixel) { return std::to_string(static_cast<double>(pixel) / width); };
-  const auto up = [&](int pixel) { return std::to_string(static_cast<double>(pixel) / height); };
-  std::ostringstream body, marks, silent;  // silent: without names
-  for (std::size_t k = 0; k < classes && names; ++k) {
-    marks << (k > 0 ? ", " : "(") << gnuplot_tic(short_name(file.class_names[k])) << ' ' << k;
-    silent << (k > 0 ? ", " : "") << "'' " << k;
-  }
-  const std::string tics = names ? marks.str() + ")" : "autofreq";
+  const int left = names ? 200 : 90, below = names ? 170 : 80, above = 80, gap = 40, bar = 110;
+  Chart chart{.picture = "confusion",
+              .title = "which classes are taken for which",
+              .width = left + static_cast<int>(shown.size()) * (side + gap) + bar,
+              .height = above + side + below,
+              .key = Key::none};
   const double end = static_cast<double>(classes) - 0.5;
-  body << "set multiplot\nunset title\nset label 1 name at screen 0.5," << up(height - 24)
-       << " center\nset key off\nset cbrange [0:100]\n"
-       << "set palette defined (0 '#ffffff', 0.1 '#deebf7', 0.3 '#9ecae1', 0.6 '#4292c6', 1 '#08306b')\n"
-       << "set xrange [-0.5:" << end << "]\nset yrange [" << end
-       << ":-0.5]\nset tics out nomirror\nset xtics rotate by 45 right font ',10' " << tics
-       << "\nset bmargin at screen " << up(below) << "\nset tmargin at screen " << up(below + side) << "\n";
   for (std::size_t k = 0; k < shown.size(); ++k) {
-    const Outcome& one = file.outcomes[shown[k]];
-    const std::string picture = name_of(shown[k]);
+    const std::string table = std::string(kFiles[k]) + ".csv";
+    const auto marks = [&](bool with_names) { return names ? named_marks(short_names(file, with_names)) : "autofreq"; };
     const int from = left + static_cast<int>(k) * (side + gap);
-    body << "set lmargin at screen " << across(from) << "\nset rmargin at screen " << across(from + side) << "\n"
-         << "set label 2 "
-         << gnuplot_text((shown[k] == 0 ? "clean" : "after " + one.name) + ": " + percent_text(one.accuracy()) +
-                         " right")
-         << " at graph 0.5,1.04 center\nset label 3 'predicted' at graph 0.5,screen " << up(16) << " center\n"
-         << (k == 0 ? "set label 4 'label' at screen " + across(16) +
-                          ",graph 0.5 center rotate\nset ytics font ',10' " + tics
-                    : "unset label 4\nset ytics (" + silent.str() + ")")
-         << "\n"
-         << (k + 1 == shown.size() ? "set colorbox\nset cblabel '% of the class'\n" : "unset colorbox\n") << "plot '"
-         << picture << ".csv' every ::1 using 3:2:5 with image pixels";
+    Panel panel{
+        .x = {"predicted", fmt::format("-0.5:{}", end), "rotate by 45 right font ',10' " + marks(true)},
+        .y = {k == 0 ? "label" : "", fmt::format("{}:-0.5", end), "font ',10' " + marks(k == 0)},
+        .series = {{table, "3:2:5", "image pixels"}},
+        .settings =
+            "set cbrange [0:100]\nset cblabel '% of the class'\nset tics out nomirror\n"
+            "set palette defined (0 '#ffffff', 0.1 '#deebf7', 0.3 '#9ecae1', 0.6 '#4292c6', 1 "
+            "'#08306b')\n",
+        .grid = "",
+        .title = (k == 0 ? "clean" : "after " + shown[k]->name) + ": " + percent_text(shown[k]->accuracy()) + " right",
+        .inside = {from, above, from + side, above + side}};
+    panel.settings += k + 1 == shown.size() ? "set colorbox\n" : "unset colorbox\n";
+    if (k > 0 && !names) panel.settings += "set format y ''\n";
     if (numbers)  // dark cells have light numbers
-      body << ", '' every ::1 using 3:2:($4 > 0 ? sprintf('%d', $4) : ''):($5 > 50 ? 0xffffff : 0x333333) with labels "
-              "font ',10' tc rgb variable";
-    body << "\n";
-    if (k == 0) body << "unset label 1\n";
+      panel.series.push_back({table, "3:2:($4 > 0 ? sprintf('%d', $4) : ''):($5 > 50 ? 0xffffff : 0x333333)",
+                              "labels font ',10' tc rgb variable"});
+    chart.panels.push_back(panel);
   }
-  body << "unset multiplot\n";
-  plots.script("confusion", "which classes are taken for which", std::to_string(width) + "," + std::to_string(height),
-               body.str());
+  plots.add(chart);
 }
 
 /// Accuracy of each class, clean and after each attack, with intervals.
 void draw_classes(Plots& plots, const EvaluationFile& file) {
   const std::size_t classes = file.classes(), outcomes = file.outcomes.size();
-  constexpr std::array<const char*, 7> kColours = {kBlue, kOrange, kGreen, kPink, kYellow, kSky, kGrey};
   constexpr std::array<int, 7> kPoints = {7, 5, 9, 13, 11, 15, 6};
   std::vector<std::string> columns = {"class", "label", "images"};
   for (const Outcome& one : file.outcomes)
@@ -154,72 +141,58 @@ void draw_classes(Plots& plots, const EvaluationFile& file) {
     std::vector<double> row = {static_cast<double>(label), all};
     for (std::size_t k = 0; k < outcomes; ++k) {
       const double own = right[k][label];
-      const auto [low, high] = wilson(own, all);  // of no image: NaN, an empty cell
+      const auto [low, high] = wilson(own, all);  // NaN for no image: an empty cell
       for (const double value : {own, 100 * own / all, 100 * low, 100 * high}) row.push_back(value);
     }
     csv.row(row, file.class_names[label]);
   }
   plots.write("classes.csv", csv.text());
 
-  const bool names = classes <= 40;
-  const std::size_t width = std::clamp<std::size_t>(160 + classes * (outcomes * 14 + 24), 900, 2400);
-  std::ostringstream body, marks;
-  for (std::size_t k = 0; k < classes && names; ++k)
-    marks << (k > 0 ? ", " : "(") << gnuplot_tic(short_name(file.class_names[k])) << ' ' << k;
-  std::vector<std::string> parts;
+  const bool names = classes <= kMostNamed;
+  Panel panel{.x = {names ? "" : "label", fmt::format("-0.5:{}", static_cast<double>(classes) - 0.5),
+                    names ? "rotate by 45 right font ',11' " + named_marks(short_names(file)) : ""},
+              .y = {"accuracy (%)", "-3:103", "20"},
+              .settings = "set tics out nomirror\n",
+              .grid = "ytics"};
+  // A faint line between classes tells whose points stand together.
+  for (std::size_t k = 1; k < classes && names; ++k)
+    panel.settings +=
+        fmt::format("set arrow {0} from first {1},graph 0 to first {1},graph 1 nohead back lc rgb '#eeeeee'\n", k,
+                    static_cast<double>(k) - 0.5);
   for (std::size_t k = 0; k < outcomes; ++k) {
     const Outcome& one = file.outcomes[k];
     const double aside = 0.7 * ((static_cast<double>(k) + 0.5) / static_cast<double>(outcomes) - 0.5);
-    const std::string colour = std::string(" lc rgb '") + kColours[k % kColours.size()] + "'";
-    std::ostringstream x;
-    x << "($2 + " << aside << ")";
-    const std::size_t at = 4 + 4 * k;
-    parts.push_back("'classes.csv' every ::1 using " + x.str() + ":" + std::to_string(at + 1) + ":" +
-                    std::to_string(at + 2) + ":" + std::to_string(at + 3) + " with yerrorbars pt " +
-                    std::to_string(kPoints[k % kPoints.size()]) + " ps 0.9 lw 1.5" + colour + " title " +
-                    gnuplot_text(one.name + ": " + percent_text(one.accuracy()) + " of all"));
-    std::ostringstream line;
-    line << 100 * one.accuracy() << " with lines dt 3 lw 1" << colour << " notitle";
-    parts.push_back(line.str());
+    const std::size_t at = 5 + 4 * k;
+    panel.series.push_back(
+        {"classes.csv", fmt::format("($2 + {}):{}:{}:{}", aside, at, at + 1, at + 2),
+         fmt::format("yerrorbars pt {} ps 0.9 lw 1.5 lc rgb '{}'", kPoints[k % kPoints.size()], colour_of(k)),
+         one.name + ": " + percent_text(one.accuracy()) + " of all"});
+    panel.series.push_back({"", fmt::format("{}", 100 * one.accuracy()), line_style(colour_of(k), 1, 3)});
   }
-  body << "set xrange [-0.5:" << static_cast<double>(classes) - 0.5
-       << "]\nset yrange [-3:103]\nset ytics 20\nset ylabel 'accuracy (%)'\n"
-       << "set grid ytics lc rgb '#dddddd' lt 1\nset tics out nomirror\n"
-       << (names ? "set xtics rotate by 35 right " + marks.str() + ")\n" : std::string("set xlabel 'label'\n"));
-  // A faint line between classes tells whose points stand together.
-  if (names)
-    for (std::size_t k = 1; k < classes; ++k)
-      body << "set arrow " << k << " from first " << static_cast<double>(k) - 0.5 << ",graph 0 to first "
-           << static_cast<double>(k) - 0.5 << ",graph 1 nohead back lc rgb '#eeeeee'\n";
-  body << kKeyBelow << "plot " << joined(parts) << "\n";
-  plots.script("classes", "accuracy by class, with 95 % confidence (Wilson)", std::to_string(width) + ",620",
-               body.str());
+  plots.add({.picture = "classes",
+             .title = fmt::format("accuracy by class of {} images, with 95 % confidence (Wilson)", file.images()),
+             .width = static_cast<int>(std::clamp<std::size_t>(160 + classes * (outcomes * 14 + 24), 900, 1300)),
+             .height = 580,
+             .panels = {panel}});
 }
 
 /// Images side by side, as bytes of red, green and blue.
-class Canvas {
- public:
-  Canvas(int width, int height)
-      : width_(width), bytes_(static_cast<std::size_t>(width) * static_cast<std::size_t>(height) * 3, '\xff') {}
+struct Canvas {
+  std::size_t width;
+  std::string bytes;
+
+  Canvas(std::size_t across, std::size_t down) : width(across), bytes(across * down * 3, '\xff') {}
   /// value(y, x, colour) in [0, 1] of a square of `size` pixels.
   template <class Value>
-  void square(int left, int top, int size, const Value& value) {
-    for (int y = 0; y < size; ++y)
-      for (int x = 0; x < size; ++x)
-        for (int colour = 0; colour < 3; ++colour) {
+  void square(std::size_t left, std::size_t top, std::size_t size, const Value& value) {
+    for (std::size_t y = 0; y < size; ++y)
+      for (std::size_t x = 0; x < size; ++x)
+        for (std::size_t colour = 0; colour < 3; ++colour) {
           const double bright = value(y, x, colour);
-          const double byte = bright >= 0 ? std::min(255.0, std::round(255 * bright)) : 0;  // of NaN: 0
-          bytes_[(static_cast<std::size_t>(top + y) * static_cast<std::size_t>(width_) +
-                  static_cast<std::size_t>(left + x)) *
-                     3 +
-                 static_cast<std::size_t>(colour)] = static_cast<char>(static_cast<unsigned char>(byte));
+          const double byte = bright >= 0 ? std::min(255.0, std::round(255 * bright)) : 0;  // NaN becomes 0
+          bytes[((top + y) * width + left + x) * 3 + colour] = static_cast<char>(static_cast<unsigned char>(byte));
         }
   }
-  [[nodiscard]] const std::string& bytes() const { return bytes_; }
-
- private:
-  int width_;
-  std::string bytes_;
 };
 
 /// The first images that are right as they are and wrong after the sequence: clean, attacked, and what lies between.
@@ -234,71 +207,72 @@ void draw_images(Plots& plots, const EvaluationFile& file, const std::string& pa
   const ShownImages images = read_attacked_images(path, file.label, wanted);
 
   const auto channels = static_cast<std::size_t>(images.channels), size = static_cast<std::size_t>(images.size);
-  const std::size_t elements = size * size * channels;
   double largest = 0;
   for (std::size_t k = 0; k < images.attacked.size(); ++k)
     largest = std::max(largest, std::abs(double{images.attacked[k]} - images.clean[k] / 255.0));
   const double scale = largest > 0 ? 0.5 / largest : 1;
 
   // Small images are enlarged by a whole number, of large ones every second, third, ... pixel is shown.
-  const int zoom = std::max(1, 96 / images.size), stride = (images.size + 127) / 128;
-  const int tile = zoom * ((images.size + stride - 1) / stride);
-  const int left = 110, above = 70, words = 46, step = tile + 8;
+  const std::size_t zoom = std::max<std::size_t>(1, 96 / size), stride = (size + 127) / 128;
+  const std::size_t tile = zoom * ((size + stride - 1) / stride), step = tile + 8;
+  constexpr std::size_t kLeft = 110, kAbove = 70, kWords = 46;
   const std::size_t columns = std::min(kInARow, wanted.size()), blocks = (wanted.size() + kInARow - 1) / kInARow;
-  const int width = std::max(left + static_cast<int>(columns) * step + 12, 640);
-  const int block = words + 3 * step + 10, height = above + static_cast<int>(blocks) * block + 6;
+  const std::size_t width = std::max<std::size_t>(kLeft + columns * step + 12, 640);
+  const std::size_t block = kWords + 3 * step + 10, height = kAbove + blocks * block + 6;
   Canvas canvas(width, height);
-  std::ostringstream labels;
+  std::string labels;
+  const auto label = [&](const std::string& text, std::size_t x, std::size_t y, const char* more, bool taken = false) {
+    labels += fmt::format("set label {} at {},{} {} tc rgb '{}'\n", gnuplot_text(text), x, y, more,
+                          taken ? kOrange : "black");
+  };
+  const auto beside = [&](const std::string& text, std::size_t y, bool taken = false) {
+    label(text, kLeft - 12, y, "right front font ',11'", taken);
+  };
+  const std::vector<std::string> names = short_names(file);
   Csv csv({"broken by", "image", "label", "clean prediction", "attacked prediction", "distance"});
   for (std::size_t k = 0; k < wanted.size(); ++k) {
-    const std::size_t i = wanted[k];
-    const int x0 = left + static_cast<int>(k % kInARow) * step, y0 = above + static_cast<int>(k / kInARow) * block;
-    const auto element = [&](int y, int x, int colour) {
-      const auto row = static_cast<std::size_t>(y / zoom * stride),
-                 column = static_cast<std::size_t>(x / zoom * stride);
-      const std::size_t of = channels == 1 ? 0 : std::min(static_cast<std::size_t>(colour), channels - 1);
-      return k * elements + (row * size + column) * channels + of;
+    const std::size_t i = wanted[k], x0 = kLeft + k % kInARow * step, y0 = kAbove + k / kInARow * block;
+    const std::size_t images_at = y0 + kWords, middle = images_at + tile / 2;
+    const auto element = [&](std::size_t y, std::size_t x, std::size_t colour) {
+      const std::size_t of = channels == 1 ? 0 : std::min(colour, channels - 1);
+      return ((k * size + y / zoom * stride) * size + x / zoom * stride) * channels + of;
     };
-    const auto before = [&](int y, int x, int colour) { return images.clean[element(y, x, colour)] / 255.0; };
-    const auto after = [&](int y, int x, int colour) { return double{images.attacked[element(y, x, colour)]}; };
-    canvas.square(x0, y0 + words, tile, before);
-    canvas.square(x0, y0 + words + step, tile, after);
-    canvas.square(x0, y0 + words + 2 * step, tile,
-                  [&](int y, int x, int colour) { return 0.5 + scale * (after(y, x, colour) - before(y, x, colour)); });
-    const auto name = [&](int label) { return short_name(file.class_names[static_cast<std::size_t>(label)]); };
-    labels << "set label " << gnuplot_text(name(file.label[i])) << " at " << x0 + tile / 2 << ',' << y0 + 12
-           << " center front font ',10'\nset label " << gnuplot_text(name(attacked.prediction[i])) << " at "
-           << x0 + tile / 2 << ',' << y0 + 32 << " center front font ',10' tc rgb '" << kOrange << "'\n";
-    csv.row({static_cast<double>(i), static_cast<double>(file.label[i]), static_cast<double>(clean.prediction[i]),
-             static_cast<double>(attacked.prediction[i]), file.distance[i]},
-            file.broken_by[i]);
-  }
-  const std::string enlarged = fmt::format("x {:.3g}", scale);
-  for (std::size_t of = 0; of < blocks; ++of) {
-    const int y0 = above + static_cast<int>(of) * block;
-    const auto beside = [&](const std::string& text, int y, const std::string& more) {
-      labels << "set label " << gnuplot_text(text) << " at " << left - 12 << ',' << y << " right front font ',11'"
-             << more << "\n";
-    };
-    beside("label", y0 + 12, "");
-    beside("taken for", y0 + 32, std::string(" tc rgb '") + kOrange + "'");
-    beside("clean", y0 + words + tile / 2, "");
-    beside("attacked", y0 + words + step + tile / 2, "");
-    beside("difference", y0 + words + 2 * step + tile / 2 - 9, "");
-    beside(enlarged, y0 + words + 2 * step + tile / 2 + 9, "");
+    const auto before = [&](auto... at) { return images.clean[element(at...)] / 255.0; };
+    const auto after = [&](auto... at) { return double{images.attacked[element(at...)]}; };
+    canvas.square(x0, images_at, tile, before);
+    canvas.square(x0, images_at + step, tile, after);
+    canvas.square(x0, images_at + 2 * step, tile,
+                  [&](auto... at) { return 0.5 + scale * (after(at...) - before(at...)); });
+    const std::array<int, 3> of = {file.label[i], clean.prediction[i], attacked.prediction[i]};
+    label(names[static_cast<std::size_t>(of[0])], x0 + tile / 2, y0 + 12, "center front font ',10'");
+    label(names[static_cast<std::size_t>(of[2])], x0 + tile / 2, y0 + 32, "center front font ',10'", true);
+    csv.row({static_cast<double>(i), 1.0 * of[0], 1.0 * of[1], 1.0 * of[2], file.distance[i]}, file.broken_by[i]);
+    if (k % kInARow > 0) continue;
+    beside("label", y0 + 12);
+    beside("taken for", y0 + 32, true);
+    beside("clean", middle);
+    beside("attacked", middle + step);
+    beside("difference", middle + 2 * step - 9);
+    beside(fmt::format("x {:.3g}", scale), middle + 2 * step + 9);
   }
   plots.write("images.csv", csv.text());
-  plots.write("images.rgb", canvas.bytes());
+  plots.write("images.rgb", canvas.bytes);
   // A pixel of the file is one of the picture.
-  std::ostringstream body;
-  body << "unset border\nunset tics\nunset key\nset lmargin at screen 0\nset rmargin at screen 1\nset bmargin at "
-          "screen 0\n"
-       << "set tmargin at screen 1\nset xrange [-0.5:" << width << " - 0.5]\nset yrange [" << height
-       << " - 0.5:-0.5]\nset title offset 0,-3\n"
-       << labels.str() << "plot 'images.rgb' binary array=(" << width << ',' << height
-       << ") format='%uchar' using 1:2:3 with rgbimage\n";
-  plots.script("images", "the first images that are right, and wrong after " + attacked.name,
-               std::to_string(width) + "," + std::to_string(height), body.str());
+  const std::string pixels =
+      fmt::format("'images.rgb' binary array=({},{}) format='%uchar' using 1:2:3", width, height);
+  const int right = static_cast<int>(width), bottom = static_cast<int>(height);
+  Panel panel{.x = {.range = fmt::format("-0.5:{} - 0.5", width)},
+              .y = {.range = fmt::format("{} - 0.5:-0.5", height)},
+              .series = {{"", pixels, "rgbimage"}},
+              .settings = "unset border\nunset tics\nset title offset 0,-3\n" + labels,
+              .grid = "",
+              .inside = {0, 0, right, bottom}};
+  plots.add({.picture = "images",
+             .title = "the first images that are right, and wrong after " + attacked.name,
+             .width = right,
+             .height = bottom,
+             .key = Key::none,
+             .panels = {panel}});
 }
 
 }  // namespace
@@ -321,17 +295,11 @@ EvaluationPictures plot_evaluation(const std::string& file, const std::string& f
   if (name.empty()) name = "evaluation";
   EvaluationPictures done;
   Plots plots((folder / (usual ? "plots" : path.stem().string() + "-plots")).string(), name, format);
-  if (evaluation.outcomes.front().prediction.empty())
-    done.remarks.push_back(file +
-                           ": is of a version that did not say what was predicted: no confusion matrix and no "
-                           "images; evaluate again to see them");
-  else
-    draw_confusion(plots, evaluation);
+  draw_confusion(plots, evaluation);
   draw_classes(plots, evaluation);
   const std::string saved = (folder / "adversarial.h5").string();
   std::error_code ignored;
-  if (usual && evaluation.outcomes.back().sequence && !evaluation.outcomes.front().prediction.empty() &&
-      fs::exists(saved, ignored)) {
+  if (usual && evaluation.outcomes.back().sequence && fs::exists(saved, ignored)) {
     try {
       draw_images(plots, evaluation, saved);
     } catch (const Error& error) {

@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iomanip>
+#include <functional>
+#include <iterator>
 #include <limits>
-#include <sstream>
+#include <map>
 #include <tuple>
 #include <utility>
 
@@ -16,17 +17,17 @@ namespace dat {
 
 namespace {
 
-/// Evaluations of one quantity as file; the parts of the plot command.
+/// Writes evaluations of one quantity, and returns their lines.
 template <class Value>
-std::vector<std::string> evaluation_lines(const Plots& plots, const std::string& file, const PlottedRun& run,
-                                          const std::vector<Curve>& curves, const std::string& unit,
-                                          const Value& value) {
-  std::vector<std::string> columns = {"epochs", "step", "seconds"}, lines;
+std::vector<Series> evaluation_lines(const Plots& plots, const std::string& file, const PlottedRun& run,
+                                     const std::vector<Curve>& curves, const std::string& unit, const Value& value) {
+  std::vector<std::string> columns = {"epochs", "step", "seconds"};
+  std::vector<Series> lines;
   for (const Curve& curve : curves) {
     columns.push_back(curve.name + unit);
     if (std::any_of(curve.records.begin(), curve.records.end(),
                     [&](const EvaluationRecord* r) { return std::isfinite(value(curve, *r)); }))
-      lines.push_back(line_of(file, 1, columns.size(), curve.look, curve.name));
+      lines.push_back({file, fmt::format("1:{}", columns.size()), curve.look, curve.name});
   }
   Csv csv(columns);
   add_rows(csv, run, curves, 3, columns.size(), "", value);
@@ -34,51 +35,46 @@ std::vector<std::string> evaluation_lines(const Plots& plots, const std::string&
   return lines;
 }
 
-struct TrainingColumn {
-  const char* name;
-  double StepRecord::*value;
-  double factor;
-};
-constexpr std::array<TrainingColumn, 5> kTraining = {{{"adversarial accuracy (%)", &StepRecord::acc_adv, 100},
-                                                      {"clean accuracy (%)", &StepRecord::acc_clean, 100},
-                                                      {"adversarial loss", &StepRecord::loss_adv, 1},
-                                                      {"clean loss", &StepRecord::loss_clean, 1},
-                                                      {"lr", &StepRecord::lr, 1}}};
-enum : std::uint8_t { kAdvAccuracy, kCleanAccuracy, kAdvLoss, kCleanLoss, kLr };
-
-/// What a curve is drawn from: where, and how high. No NaN.
+/// Points of a curve: abscissa and height. No NaN.
 using Points = std::vector<std::pair<double, double>>;
 
-/// training.csv: means over the images of some steps, at the last of them. Returns the columns' points.
-std::array<Points, kTraining.size()> write_training(const Plots& plots, const PlottedRun& run) {
+/// Writes a table of value(step, column): the mean over the images of some steps, at the last of them, in `most` rows
+/// at most. Returns the columns' points; columns have numbers in the table from kMeans on.
+constexpr std::size_t kMeans = 5;
+template <class Value>
+std::vector<Points> write_means(const Plots& plots, const std::string& file, const PlottedRun& run, std::size_t most,
+                                const std::vector<std::string>& names, const Value& value) {
   const std::vector<StepRecord>& steps = run.history.steps;
-  std::vector<std::string> columns = {"epochs", "step", "seconds"};
-  for (const TrainingColumn& column : kTraining) columns.emplace_back(column.name);
+  std::vector<std::string> columns = {"epochs", "step", "seconds", "from"};
+  columns.insert(columns.end(), names.begin(), names.end());
   Csv csv(columns);
-  std::array<Points, kTraining.size()> all;
-  const std::vector<std::size_t> edges = bins(steps.size(), 150);
-  for (std::size_t bin = 0; bin + 1 < edges.size(); ++bin) {
-    const StepRecord& last = steps[edges[bin + 1] - 1];
-    std::vector<double> row = {PlottedRun::epochs(last), static_cast<double>(last.step), last.wall_time};
-    for (std::size_t i = 0; i < kTraining.size(); ++i) {
+  std::vector<Points> points(names.size());
+  const std::size_t bins = std::min(steps.size(), most);
+  for (std::size_t bin = 0; bin < bins; ++bin) {
+    const std::size_t begin = bin * steps.size() / bins, end = (bin + 1) * steps.size() / bins;
+    const StepRecord &first = steps[begin], &last = steps[end - 1];
+    std::vector<double> row = {PlottedRun::epochs(last), static_cast<double>(last.step), last.wall_time,
+                               PlottedRun::epochs(first) - 1 / static_cast<double>(first.steps_per_epoch)};
+    for (std::size_t column = 0; column < names.size(); ++column) {
       double sum = 0, images = 0;
-      for (std::size_t step = edges[bin]; step < edges[bin + 1]; ++step) {
-        const auto n = static_cast<double>(steps[step].images);
-        sum += n * steps[step].*kTraining[i].value;
+      for (std::size_t step = begin; step < end; ++step) {
+        const double one = value(step, column), n = static_cast<double>(steps[step].images);
+        if (!std::isfinite(one)) continue;
+        sum += n * one;
         images += n;
       }
-      row.push_back(kTraining[i].factor * sum / images);
-      if (std::isfinite(row.back())) all[i].emplace_back(row[0], row.back());
+      row.push_back(sum / images);  // NaN where there is none
+      if (images > 0) points[column].emplace_back(row[0], row.back());
     }
     csv.row(row);
   }
-  plots.write("training.csv", csv.text());
-  return all;
+  plots.write(file, csv.text());
+  return points;
 }
 
-/// The axis of several curves, from `begin` to `end`. What is far above all that comes behind the first tenth of the
-/// run is cut off, and a note says so; high and low values that are left have a logarithmic axis.
-std::string axis_of(const std::vector<Points>& curves, double begin, double end) {
+/// Sets the axis of several curves, from `begin` to `end`. What is far above all that comes after the first tenth of
+/// the run is cut off, and a note says so; high and low values that are left have a logarithmic axis.
+void set_axis(Panel& panel, const std::vector<Points>& curves, double begin, double end) {
   double low = std::numeric_limits<double>::infinity(), high = -low, late = -low;
   for (const Points& curve : curves)
     for (const auto& [x, y] : curve) {
@@ -86,35 +82,28 @@ std::string axis_of(const std::vector<Points>& curves, double begin, double end)
       high = std::max(high, y);
       if (x >= begin + 0.1 * (end - begin)) late = std::max(late, y);
     }
-  std::ostringstream text;
   double top = high;
   if (high > 1.5 * late && high - low > 2 * (late - low)) {
     top = late + 0.15 * (late - low);
-    text << "set label 2 'cut off: values up to " << std::setprecision(3) << high
-         << "' at graph 0.99,0.95 right font ',11' tc rgb '#777777'\n"
-         << std::setprecision(6);
+    panel.settings += fmt::format(
+        "set label 2 'cut off: values up to {:.3g}' at graph 0.99,0.95 right font ',11' tc rgb '#777777'\n", high);
   }
   if (low > 0 && top > 10 * low) {
     const double bottom = std::max(low, top / 1000) / 1.1;
-    text << "set logscale y\nset offsets 0,0,0,0\nset yrange [" << bottom << ":" << 1.1 * top << "]\nset ytics ("
-         << logarithmic_marks(bottom, 1.1 * top) << ")\n";
+    panel.y = {panel.y.label, fmt::format("{}:{}", bottom, 1.1 * top), logarithmic_marks(bottom, 1.1 * top), true};
   } else if (top < high) {
-    text << "set yrange [*:" << top << "]\n";
-  } else {
-    text << "set yrange [*:*]\n";
+    panel.y.range = fmt::format("*:{}", top);
   }
-  return text.str();
 }
 
-/// What marks the warm-up; empty: there was none.
+/// Mark of the warm-up; empty: there was none.
 std::string warmup_mark(const PlottedRun& run) {
   const double begin = run.begin(), end = std::min<double>(run.history.warmup_epochs, run.end());
   if (begin >= end) return "";
-  std::ostringstream text;
-  text << "set object 1 rectangle from first " << begin << ", graph 0 to first " << end
-       << ", graph 1 behind fc rgb '#f0f0f0' fs solid noborder\nset label 1 'warm-up' at first " << begin
-       << ", graph 0.96 offset 0.5,0 font ',11' tc rgb '#777777'\n";
-  return text.str();
+  return fmt::format(
+      "set object 1 rectangle from first {0}, graph 0 to first {1}, graph 1 behind fc rgb '#f0f0f0' fs solid "
+      "noborder\nset label 1 'warm-up' at first {0}, graph 0.96 offset 0.5,0 font ',11' tc rgb '#777777'\n",
+      begin, end);
 }
 
 /// Accuracies, and losses with the learning rate.
@@ -122,108 +111,199 @@ void draw_progress(Plots& plots, const PlottedRun& run) {
   AttackNames names;
   for (const EvaluationRecord& record : run.history.evaluations) names.add(record);
   const std::vector<Curve> curves = curves_of(run, names);
-  const auto trained = write_training(plots, run);
+  enum : std::uint8_t { kAdvAccuracy, kCleanAccuracy, kAdvLoss, kCleanLoss, kLr };
+  const auto trained =
+      write_means(plots, "training.csv", run, 150,
+                  {"adversarial accuracy (%)", "clean accuracy (%)", "adversarial loss", "clean loss", "lr"},
+                  [&](std::size_t step, std::size_t column) {
+                    const StepRecord& r = run.history.steps[step];
+                    return std::array{100 * r.acc_adv, 100 * r.acc_clean, r.loss_adv, r.loss_clean, r.lr}[column];
+                  });
   const auto training = [](std::size_t column, const char* colour, const char* title) {
-    return line_of("training.csv", 1, 4 + column, "lines lw 1.5 lc rgb '" + std::string(colour) + "'", title);
+    return Series{"training.csv", fmt::format("1:{}", kMeans + column), line_style(colour, 1.5), title};
   };
   constexpr const char *kClean = "training batches, clean", *kAttacked = "training batches, own attack";
-  std::vector<std::string> accuracy, loss;
-  std::vector<Points> losses;  // of the curves that are drawn
-  if (!trained[kAdvAccuracy].empty()) accuracy.push_back(training(kAdvAccuracy, "#aaaaaa", kAttacked));
+  Panel accuracy = epoch_panel(run, {"accuracy (%)", "0:*<100"}), rate = epoch_panel(run, {"learning rate", "0:*"}),
+        loss = epoch_panel(run, {"loss"});
+  std::vector<Points> losses;  // points of the curves that are drawn
+  if (!trained[kAdvAccuracy].empty()) accuracy.series.push_back(training(kAdvAccuracy, "#aaaaaa", kAttacked));
   for (const auto& [column, colour, title] :
        {std::tuple(kCleanLoss, "#9fc5e8", kClean), std::tuple(kAdvLoss, "#aaaaaa", kAttacked)}) {
     if (trained[column].empty()) continue;
-    loss.push_back(training(column, colour, title));
+    loss.series.push_back(training(column, colour, title));
     losses.push_back(trained[column]);
   }
-  const auto append = [](std::vector<std::string>& all, const std::vector<std::string>& more) {
-    all.insert(all.end(), more.begin(), more.end());
-  };
-  append(accuracy, evaluation_lines(plots, "accuracy.csv", run, curves, " (%)",
-                                    [](const Curve& curve, const EvaluationRecord& r) { return curve.accuracy(r); }));
-  append(loss, evaluation_lines(plots, "losses.csv", run, curves, "",
-                                [](const Curve& curve, const EvaluationRecord& r) { return curve.loss(r); }));
-  std::size_t longest = std::string(kAttacked).size();
+  std::ranges::move(evaluation_lines(plots, "accuracy.csv", run, curves, " (%)", std::mem_fn(&Curve::accuracy)),
+                    std::back_inserter(accuracy.series));
+  std::ranges::move(evaluation_lines(plots, "losses.csv", run, curves, "", std::mem_fn(&Curve::loss)),
+                    std::back_inserter(loss.series));
   for (const Curve& curve : curves) {
-    longest = std::max(longest, curve.name.size());
     Points& points = losses.emplace_back();
     for (const EvaluationRecord* record : curve.records)
       if (std::isfinite(curve.loss(*record))) points.emplace_back(run.epochs(*record), curve.loss(*record));
   }
-  const std::string axis = epoch_axis(run), warmup = warmup_mark(run);
-  if (!accuracy.empty())
-    plots.script("accuracy", "accuracy" + names.shared(),
-                 "1000," + std::to_string(540 + 18 * key_rows(accuracy.size(), longest)),
-                 axis + "set ylabel 'accuracy (%)'\nset yrange [0:*]\n" + kFrame + key_below(accuracy.size(), longest) +
-                     warmup + "plot " + joined(accuracy) + "\n");
-  if (loss.empty()) return;
-  plots.script("losses", "losses and learning rate" + names.shared(),
-               "1000," + std::to_string(720 + 18 * key_rows(loss.size(), longest)),
-               "set multiplot\nset lmargin 11\nset rmargin 4\n" + axis + kFrame + warmup +
-                   "set ylabel 'learning rate'\nset yrange [0:*]\nset origin 0,0.68\nset size 1,0.32\nset bmargin 1\n"
-                   "unset key\nunset xlabel\nset format x ''\nplot " +
-                   training(kLr, "black", "") +
-                   "\nunset title\nunset x2label\nunset x2tics\nset xlabel 'epochs, warm-up included'\nset format x\n"
-                   "set ylabel 'loss'\nset origin 0,0\nset size 1,0.68\nset tmargin 1\nunset bmargin\n"
-                   "unset label 1\n" +
-                   axis_of(losses, run.begin(), run.end()) + key_below(loss.size(), longest) + "plot " + joined(loss) +
-                   "\nunset multiplot\n");
+  accuracy.settings = rate.settings = warmup_mark(run);
+  if (!accuracy.series.empty())
+    plots.add({.picture = "accuracy", .title = "accuracy" + names.shared(), .panels = {accuracy}});
+  if (loss.series.empty()) return;
+  rate.series = {training(kLr, "black", "")};
+  rate.x.label = "";
+  rate.settings += "set format x ''\n";
+  rate.inside = {120, 95, 960, 220};
+  loss.above = {};
+  loss.settings = "set format x\nunset label 1\n";
+  loss.inside = {120, 250, 960, 650};
+  set_axis(loss, losses, run.begin(), run.end());
+  plots.add({.picture = "losses",
+             .title = "losses and learning rate" + names.shared(),
+             .height = 745,
+             .panels = {rate, loss}});
 }
 
 void draw_phases(Plots& plots, const PlottedRun& run) {
-  PhaseBars bars{.title = "where the time goes (shares: rank 0)",
-                 .bar = "rank",
-                 .names = {},
-                 .rows = run.history.phase_seconds(),
-                 .axes = "set xlabel 'rank'\nset ylabel 'time (s)'\n",
-                 .shares = true};  // those of the summary
-  for (std::size_t rank = 0; rank < bars.rows.size(); ++rank) bars.names.push_back(std::to_string(rank));
-  draw_phase_bars(plots, bars);
+  const auto rows = run.history.phase_seconds();
+  std::vector<std::string> names;
+  for (std::size_t rank = 0; rank < rows.size(); ++rank) names.push_back(std::to_string(rank));
+  draw_phase_bars(plots, "where the time goes (shares: rank 0)", {"rank"}, "time (s)", names, rows, true);
 }
 
 void draw_layers(Plots& plots, const PlottedRun& run) {
   const History& history = run.history;
   const std::size_t layers = history.layers();
-  if (history.steps.size() < 2 || layers < 2) return;  // gnuplot's smallest image
   if (std::all_of(history.p.begin(), history.p.end(), [](float p) { return p == 1.0F; })) return;
-  std::vector<std::string> columns = {"step"};
-  columns.insert(columns.end(), history.layer_names.begin(), history.layer_names.end());
-  Csv csv(columns);
-  const std::vector<std::size_t> edges = bins(history.steps.size(), 200);
-  for (std::size_t bin = 0; bin + 1 < edges.size(); ++bin) {
-    std::vector<double> row = {static_cast<double>(history.steps[edges[bin]].step)};
-    for (std::size_t layer = 0; layer < layers; ++layer) {
-      double sum = 0;
-      for (std::size_t i = edges[bin]; i < edges[bin + 1]; ++i)
-        sum += static_cast<double>(history.p[i * layers + layer]);
-      row.push_back(sum / static_cast<double>(edges[bin + 1] - edges[bin]));
-    }
-    csv.row(row);
-  }
-  plots.write("layers.csv", csv.text());
-
-  // Cell b has its middle at x = b and holds `width` steps.
-  const auto width = static_cast<double>(edges[1] - edges[0]);
-  std::ostringstream body, marks;
-  const double distance = mark_distance(run.end() - run.begin());
-  for (double mark = std::ceil(run.begin() / distance) * distance; mark <= run.end() + 1e-9; mark += distance) {
-    const std::size_t step = run.step_at(mark);
-    if (step == history.steps.size()) continue;
-    const double x = mark <= run.begin() ? -0.5 : (static_cast<double>(step) + 1) / width - 0.5;
-    marks << (marks.tellp() > 0 ? ", " : "") << "'" << mark << "' " << x;
-  }
-  body << "set xlabel 'epochs, warm-up included'\nset cblabel 'probability p of taking part in a step'\n"
-       << "set cbrange [0:1]\n"
-       << "set palette defined (0 '#440154', 1 '#3b528b', 2 '#21918c', 3 '#5ec962', 4 '#fde725')\nset tics out "
-          "nomirror\n"
-       << "set yrange [" << static_cast<double>(layers) - 0.5
-       << ":-0.5]\nset xrange [-0.5:" << static_cast<double>(edges.size()) - 1.5 << "]\nset xtics (" << marks.str()
-       << ")\nset ytics font ',10' (";
+  write_means(plots, "layers.csv", run, 200, history.layer_names, [&](std::size_t step, std::size_t layer) {
+    return static_cast<double>(history.p[step * layers + layer]);
+  });
+  Panel panel = epoch_panel(run, {.range = fmt::format("{}:-0.5", static_cast<double>(layers) - 0.5),
+                                  .marks = "font ',10' " + named_marks(history.layer_names)});
+  panel.grid = "";
+  panel.settings =
+      "set cblabel 'probability p of taking part in a step'\nset cbrange [0:1]\n"
+      "set palette defined (0 '#440154', 1 '#3b528b', 2 '#21918c', 3 '#5ec962', 4 '#fde725')\n"
+      "set tics out nomirror\nset style fill solid noborder\n";
+  // Each cell reaches below the next ones, which are drawn over it: no background shows between them.
   for (std::size_t layer = 0; layer < layers; ++layer)
-    body << (layer == 0 ? "" : ", ") << gnuplot_text(history.layer_names[layer]) << ' ' << layer;
-  body << ")\nplot 'layers.csv' skip 1 matrix every 1::1 using 2:($1 - 1):3 with image pixels notitle\n";
-  plots.script("layers", "inclusion probability of each layer",
-               "1100," + std::to_string(160 + 17 * std::max<std::size_t>(layers, 20)), body.str());
+    panel.series.push_back({"layers.csv",
+                            fmt::format("1:({0}):4:(1.2*$1-0.2*$4):({0}-0.5):({0}+{1}):{2}", layer,
+                                        layer + 1 < layers ? 0.7 : 0.5, kMeans + layer),
+                            "boxxyerror lc palette"});
+  plots.add({.picture = "layers",
+             .title = "inclusion probability of each layer",
+             .width = 1100,
+             .height = 190 + 17 * static_cast<int>(std::max<std::size_t>(layers, 20)),
+             .key = Key::none,
+             .panels = {panel}});
+}
+
+/// Fate of ranks that are not there at the end: "banned in step 121 (gradient)".
+std::map<int, std::string> ends_of(const History& history) {
+  std::map<int, std::string> ends;
+  for (const LeftRecord& left : history.all<LeftRecord>())
+    ends[left.rank] = "left after step " + std::to_string(left.step);
+  for (const BanRecord& ban : history.all<BanRecord>())
+    ends[ban.rank] = "banned in step " + std::to_string(ban.step) + " (" + ban.rule + ")";
+  return ends;
+}
+
+/// Draws the distance of each rank's gradient from the result, and the bans; nothing where nobody has measured it.
+void draw_distances(Plots& plots, const PlottedRun& run) {
+  const std::size_t ranks = run.history.ranks_with_distances();
+  if (ranks == 0) return;
+  std::vector<std::string> columns;
+  for (std::size_t rank = 0; rank < ranks; ++rank) columns.push_back(fmt::format("rank {}", rank));
+  const std::vector<Points> points =
+      write_means(plots, "distances.csv", run, 150, columns, [&](std::size_t step, std::size_t rank) {
+        const std::vector<double>& all = run.history.distances[step];
+        return rank < all.size() ? all[rank] : std::nan("");
+      });
+  const std::map<int, std::string> ends = ends_of(run.history);
+  std::vector<Series> lines, named;
+  Csv marks({"epochs", "distance"});
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    const std::string at = fmt::format("1:{}", kMeans + rank);
+    const auto end = ends.find(static_cast<int>(rank));
+    if (end == ends.end()) {
+      const std::string name = !lines.empty() ? "" : ends.empty() ? "ranks" : "ranks that stay";
+      lines.push_back({"distances.csv", at, line_style("#aaaaaa", 1), name});
+      continue;
+    }
+    named.push_back({"distances.csv", at, line_style(named.size() + 1, 1.5), columns[rank] + ": " + end->second});
+    if (!points[rank].empty()) marks.row({points[rank].back().first, points[rank].back().second});
+  }
+  lines.insert(lines.end(), named.begin(), named.end());
+  if (!named.empty()) {
+    plots.write("distances-ends.csv", marks.text());
+    lines.push_back({"distances-ends.csv", "1:2", "points pt 7 ps 0.7 lc rgb 'black'", "last step of these"});
+  }
+  Panel panel = epoch_panel(run, {.label = "L2 distance", .logarithmic = true}, lines);
+  panel.settings = "set format y '%g'\n";
+  plots.add({.picture = "distances", .title = "distance of each rank's gradient from the result", .panels = {panel}});
+}
+
+/// Spans of the first steps of the last process, in the order of their ends.
+std::vector<AttackSpan> spans_of(const History& history) {
+  std::vector<AttackSpan> spans;
+  for (const AttacksRecord& r : history.all<AttacksRecord>()) {
+    if (r.first) spans.clear();
+    spans.insert(spans.end(), r.spans.begin(), r.spans.end());
+  }
+  return spans;
+}
+
+/// Times in which rank 0 did not wait, from its first wait to its last.
+std::string training_csv(const std::vector<AttackSpan>& spans, double origin) {
+  Csv csv({"begin", "end"});
+  double since = -1;
+  for (const AttackSpan& one : spans) {
+    if (one.rank != 0) continue;
+    if (since >= 0) csv.row({since - origin, one.begin - origin});
+    since = one.end;
+  }
+  return csv.text();
+}
+
+/// Bars from column 1 to column 2, at the height of `rank`.
+Series bars(const std::string& file, const std::string& rank, const std::string& where, const char* colour,
+            const std::string& name) {
+  return {file, fmt::format("({1} ? 0.5 * ($1 + $2) : NaN):({0}):1:2:({0} - 0.38):({0} + 0.38)", rank, where),
+          fmt::format("boxxyerror fs solid 0.8 border lc rgb 'white' lc rgb '{}'", colour), name};
+}
+
+/// Draws the times of the generators' attacks, and of rank 0's waiting; nothing where there were none.
+void draw_attacks(Plots& plots, const PlottedRun& run) {
+  const std::vector<AttackSpan> spans = spans_of(run.history);
+  if (spans.empty()) return;
+  double origin = spans.front().begin;
+  int first = spans.front().rank, last = 0;
+  for (const AttackSpan& one : spans) {
+    origin = std::min(origin, one.begin);
+    last = std::max(last, one.rank);
+    if (one.rank > 0) first = first == 0 ? one.rank : std::min(first, one.rank);
+  }
+  Csv csv({"begin", "end", "rank", "step", "micro-batch"});
+  for (const AttackSpan& one : spans)
+    csv.row({one.begin - origin, one.end - origin, static_cast<double>(one.rank), static_cast<double>(one.step),
+             static_cast<double>(one.unit)});
+  plots.write("attacks.csv", csv.text());
+  plots.write("attacks-training.csv", training_csv(spans, origin));
+  // Rank 0 above, the generators below it without a gap.
+  const std::string height = fmt::format("($3 == 0 ? 0 : $3 - {})", first - 1);
+  std::vector<std::string> names = {"rank 0"};
+  for (int rank = std::max(first, 1); rank <= last; ++rank) names.push_back(fmt::format("rank {}", rank));
+  const int lanes = last - first + 2;
+  plots.add(
+      {.picture = "attacks",
+       .title = "who did what when",
+       .width = 1200,
+       .height = 160 + 40 * lanes,
+       .panels = {
+           {.x = {"seconds"},
+            .y = {.range = fmt::format("{}:-0.5", lanes - 0.5), .marks = named_marks(names)},
+            .series = {bars("attacks-training.csv", "0", "1", kGreen, "trains"),
+                       bars("attacks.csv", height, "$3 == 0", kGrey, "waits"),
+                       bars("attacks.csv", height, "$3 > 0 && int($4) % 2 == 1", kBlue, "attacks for an odd step"),
+                       bars("attacks.csv", height, "$3 > 0 && int($4) % 2 == 0", kYellow, "for an even one")},
+            .grid = ""}}});
 }
 
 }  // namespace

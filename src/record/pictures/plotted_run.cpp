@@ -6,7 +6,6 @@
 #include <cmath>
 #include <filesystem>
 #include <numeric>
-#include <sstream>
 
 #include "dat/error.hpp"
 
@@ -15,7 +14,7 @@ namespace dat {
 namespace {
 
 constexpr std::array<const char*, kPhasesInSum> kPhaseColours = {
-    kGrey, kOrange, kBlue, "#003f5c", kYellow, "#a00000", "#f0e442", kPink, kGreen, "#dddddd", kSky, "#8c6bb1"};
+    kGrey, kOrange, kBlue, "#003f5c", kYellow, "#a00000", "#f0e442", "#cc79a7", kGreen, "#dddddd", kSky, "#8c6bb1"};
 
 }  // namespace
 
@@ -49,31 +48,20 @@ std::size_t PlottedRun::step_at(double done) const {
   return static_cast<std::size_t>(found - history.steps.begin());
 }
 
-std::vector<std::size_t> bins(std::size_t steps, std::size_t most) {
-  const std::size_t length = (steps + most - 1) / most;
-  std::vector<std::size_t> edges;
-  for (std::size_t edge = 0; edge < steps; edge += length) edges.push_back(edge);
-  edges.push_back(steps);
-  return edges;
-}
-
-std::string epoch_axis(const PlottedRun& run) {
+Panel epoch_panel(const PlottedRun& run, const Axis& y, const std::vector<Series>& series) {
   const double begin = run.begin(), end = std::max(run.end(), begin + 1e-3), distance = mark_distance(end - begin);
-  const double edge = end * kPastTheLast;
   const TimeUnit unit = time_unit(run.seconds());
-  std::ostringstream text, times;
-  text.precision(10);
+  std::string times;
   for (double mark = std::ceil(begin / distance) * distance; mark <= end + 1e-9; mark += distance) {
     const std::size_t step = run.step_at(mark);
     if (step == run.history.steps.size()) continue;
     const double time = mark > 0 ? run.history.steps[step].wall_time / unit.seconds : 0.0;
-    times << (times.tellp() > 0 ? ", " : "") << fmt::format("'{:.3g}' ", time) << mark;
+    times += fmt::format("{}'{:.3g}' {:.10g}", times.empty() ? "" : ", ", time, mark);
   }
-  text << "set xlabel 'epochs, warm-up included'\nset xrange [" << begin << ":" << edge << "]\nset x2range [" << begin
-       << ":" << edge << "]\nset xtics nomirror " << distance << "\n";
-  if (times.tellp() > 0)
-    text << "set x2label 'training time (" << unit.name << ")'\nset x2tics nomirror (" << times.str() << ")\n";
-  return text.str();
+  const std::string range = fmt::format("{:.10g}:{:.10g}", begin, end * kPastTheLast);
+  Panel panel{.x = {"epochs, warm-up included", range, fmt::format("nomirror {}", distance)}, .y = y, .series = series};
+  if (!times.empty()) panel.above = {fmt::format("training time ({})", unit.name), range, "nomirror (" + times + ")"};
+  return panel;
 }
 
 PlottedRun read_run(const std::string& folder) {
@@ -116,7 +104,6 @@ std::string AttackNames::parts(const std::array<std::string, 3>& parts, bool dif
 }
 
 std::vector<Curve> curves_of(const PlottedRun& run, const AttackNames& names) {
-  constexpr std::array<const char*, 5> kColours = {kOrange, kGreen, kPink, kYellow, kSky};
   std::vector<Curve> curves;
   std::vector<std::string> sets, attacks;
   const std::vector<EvaluationSeries> all = run.history.evaluation_series();
@@ -134,36 +121,37 @@ std::vector<Curve> curves_of(const PlottedRun& run, const AttackNames& names) {
                                                                    : "test") +
                               (averaged ? " (average)" : "");
     const int dash = (first.split == "test" ? 1 : first.split == "holdout" ? 2 : 3) + (averaged ? 3 : 0);
-    const int point = first.split == "test" ? 7 : first.split == "holdout" ? 6 : 4;
-    const bool points = series.size() <= 60;
+    const int point = series.size() > 60 ? 0 : first.split == "test" ? 7 : first.split == "holdout" ? 6 : 4;
     const std::size_t known = sets.size();
     if (index_in(sets, title) == known) {
-      Curve clean{title + ", clean", look_of(kBlue, 2.5, dash, point, points), {}, true};
-      std::map<EvaluationMoment, const EvaluationRecord*> moments;  // of all attacks on this split
+      Curve clean{title + ", clean", line_style(kBlue, 2.5, dash, point), {}, true};
+      std::map<EvaluationMoment, const EvaluationRecord*> moments;  // moments of all attacks on this split
       for (const EvaluationSeries& other : all)
         if (other.front()->split == first.split && other.front()->weights == first.weights)
           for (const EvaluationRecord* r : other) moments.try_emplace(moment_of(*r), r);
       for (const auto& [moment, record] : moments) clean.records.push_back(record);
       curves.push_back(std::move(clean));
     }
-    const char* colour = kColours[index_in(attacks, first.attack + attack_text(first)) % kColours.size()];
-    curves.push_back({title + ", " + names.name(first), look_of(colour, 2.5, dash, point, points), series, false});
+    const char* colour = colour_of(1 + index_in(attacks, first.attack + attack_text(first)));
+    curves.push_back({title + ", " + names.name(first), line_style(colour, 2.5, dash, point), series, false});
   }
   return curves;
 }
 
-void draw_phase_bars(Plots& plots, const PhaseBars& bars) {
-  std::vector<std::string> columns = {bars.bar};
+void draw_phase_bars(Plots& plots, const std::string& title, const Axis& x, const std::string& y,
+                     const std::vector<std::string>& names, const std::vector<std::array<double, kPhases>>& rows,
+                     bool shares) {
+  std::vector<std::string> columns = {x.label.empty() ? "run" : x.label};
   for (const char* name : kPhaseNames) columns.push_back(name + std::string("_seconds"));
   columns.emplace_back("others_seconds");
   std::vector<double> sums;
-  for (const auto& row : bars.rows) sums.push_back(std::accumulate(row.begin(), row.begin() + kPhasesInSum, 0.0));
+  for (const auto& row : rows) sums.push_back(std::accumulate(row.begin(), row.begin() + kPhasesInSum, 0.0));
   std::vector<std::size_t> large, small;
   for (std::size_t phase = 0; phase < kPhasesInSum; ++phase) {
     bool any = false, seen = false;
-    for (std::size_t i = 0; i < bars.rows.size(); ++i) {
-      any = any || bars.rows[i][phase] > 0;
-      seen = seen || bars.rows[i][phase] >= 0.01 * sums[i];
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      any = any || rows[i][phase] > 0;
+      seen = seen || rows[i][phase] >= 0.01 * sums[i];
     }
     if (any) (seen ? large : small).push_back(phase);
   }
@@ -173,49 +161,43 @@ void draw_phase_bars(Plots& plots, const PhaseBars& bars) {
   }
   std::sort(large.begin(), large.end());
   Csv csv(columns);
-  for (std::size_t i = 0; i < bars.rows.size(); ++i) {
-    const auto& row = bars.rows[i];
-    std::vector<double> cells(row.begin(), row.end());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    std::vector<double> cells(rows[i].begin(), rows[i].end());
     cells.push_back(0);
-    for (const std::size_t phase : small) cells.back() += row[phase];
-    csv.row(cells, bars.names[i]);
+    for (const std::size_t phase : small) cells.back() += rows[i][phase];
+    csv.row(cells, names[i]);
   }
   plots.write("phases.csv", csv.text());
   if (large.empty()) return;
 
   const auto share = [&](const std::string& name, double seconds) {
-    return bars.shares ? fmt::format("{} ({:.1f} %)", name, 100 * seconds / sums[0]) : name;
+    return shares ? fmt::format("{} ({:.1f} %)", name, 100 * seconds / sums[0]) : name;
   };
-  const std::size_t every = (bars.rows.size() + 15) / 16;  // more names have no place
-  const std::string marks =
-      every > 1 ? "xtic(int($0) % " + std::to_string(every) + " == 0 ? strcol(1) : '')" : "xtic(1)";
-  std::vector<std::string> drawn;
+  // Few bars are not as wide as the picture, and of many the names have no place.
+  const double room = std::max(0.0, (5 - static_cast<double>(rows.size())) / 2);
+  const std::string marks = fmt::format(":xtic(int($0) % {} == 0 ? strcol(1) : '')", (rows.size() + 15) / 16);
+  Panel panel{.x = {x.label, fmt::format("{}:{}", -0.6 - room, static_cast<double>(rows.size()) - 0.4 + room), x.marks},
+              .y = {y, "0:*"},
+              .series = {},
+              .settings = bar_settings("rowstacked") + "set boxwidth 0.7\n",
+              .grid = "ytics"};
   const auto draw = [&](std::size_t column, const char* colour, const std::string& key) {
-    drawn.push_back("'phases.csv' every ::1 using " + std::to_string(column) + ":" + marks + " lc rgb '" + colour +
-                    "' title " + gnuplot_text(key));
+    panel.series.push_back({"phases.csv", std::to_string(column) + marks, bar_style(colour), key});
   };
   for (const std::size_t phase : large)
-    draw(phase + 2, kPhaseColours[phase], share(kPhaseNames[phase], bars.rows[0][phase]));
-  std::string note;
+    draw(phase + 2, kPhaseColours[phase], share(kPhaseNames[phase], rows[0][phase]));
   if (!small.empty()) {
     double others = 0;
+    std::string note;
     for (const std::size_t phase : small) {
-      others += bars.rows[0][phase];
-      note += (note.empty() ? "" : ", ") + share(kPhaseNames[phase], bars.rows[0][phase]);
+      others += rows[0][phase];
+      note += (note.empty() ? "" : ", ") + share(kPhaseNames[phase], rows[0][phase]);
     }
     draw(columns.size(), "#444444", share("others, each < 1 %", others));
-    note = "set bmargin 5\nset label " + gnuplot_text("others: " + note) +
-           " at screen 0.02,0.03 font ',11' tc rgb '#444444'\n";
+    panel.settings += "set bmargin 5\nset label " + gnuplot_text("others: " + note) +
+                      " at screen 0.02,0.03 font ',11' tc rgb '#444444'\n";
   }
-  // Few bars are not as wide as the picture.
-  const double room = std::max(0.0, (5 - static_cast<double>(bars.rows.size())) / 2);
-  std::ostringstream range;
-  range << "set xrange [" << -0.6 - room << ":" << static_cast<double>(bars.rows.size()) - 0.4 + room << "]\n";
-  plots.script("phases", bars.title, "1000,620",
-               "set style data histograms\nset style histogram rowstacked\nset style fill solid border rgb 'white'\n"
-               "set boxwidth 0.7\nset yrange [0:*]\nset grid ytics lc rgb '#dddddd' lt 1\n"
-               "set key outside right invert Left reverse\n" +
-                   range.str() + bars.axes + note + "plot " + joined(drawn) + "\n");
+  plots.add({.picture = "phases", .title = title, .height = 620, .key = Key::right, .panels = {panel}});
 }
 
 }  // namespace dat

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "record/history.hpp"
-#include "record/pictures/drawing.hpp"
+#include "record/pictures/chart.hpp"
 
 namespace dat {
 
@@ -32,14 +32,8 @@ struct PlottedRun {
 /// The run in a folder, named by the folder. Error(data): as read_history, or it has made no step.
 [[nodiscard]] PlottedRun read_run(const std::string& folder);
 
-/// Steps in bins of equal length, at most `most`: the first step of each bin, and one past the last.
-[[nodiscard]] std::vector<std::size_t> bins(std::size_t steps, std::size_t most);
-/// The axis of epochs below, and above it the time at which each mark was reached.
-[[nodiscard]] std::string epoch_axis(const PlottedRun& run);
-/// How far each rank's gradient was from the result, and who was banned; nothing where nobody has measured it.
-void draw_distances(Plots& plots, const PlottedRun& run);
-/// What generators attacked when, and when rank 0 waited; nothing where there were none.
-void draw_attacks(Plots& plots, const PlottedRun& run);
+/// A panel with the axis of epochs below, and above it the time at which each mark was reached.
+[[nodiscard]] Panel epoch_panel(const PlottedRun& run, const Axis& y, const std::vector<Series>& series = {});
 
 /// A unit in which a time is a number of few digits.
 struct TimeUnit {
@@ -96,17 +90,11 @@ void add_rows(Csv& csv, const PlottedRun& run, const std::vector<Curve>& curves,
   for (const auto& [moment, row] : rows) csv.row(row, name);
 }
 
-/// Rows of seconds by phase.
-struct PhaseBars {
-  std::string title, bar;  ///< bar: what a row stands for, as the table's heading
-  std::vector<std::string> names;
-  std::vector<std::array<double, kPhases>> rows;
-  std::string axes;     ///< more of the script
-  bool shares = false;  ///< the first row's, of its sum, in the key
-};
-
-/// Draws stacked bars. Phases that are below a hundredth of every bar are drawn as one, and a line names them. Hidden
-/// communication has no place in a bar, but a column in the table beside it.
-void draw_phase_bars(Plots& plots, const PhaseBars& bars);
+/// Draws stacked bars of seconds by phase, a bar for each row. Phases that are below a hundredth of every bar are drawn
+/// as one, and a line names them. Hidden communication has no place in a bar, but a column in the table beside it.
+/// shares: in the key, the first row's of its sum.
+void draw_phase_bars(Plots& plots, const std::string& title, const Axis& x, const std::string& y,
+                     const std::vector<std::string>& names, const std::vector<std::array<double, kPhases>>& rows,
+                     bool shares);
 
 }  // namespace dat

@@ -21,7 +21,7 @@ struct Member {
   const char* name;
   Make* make;
   Repeats repeats = Repeats::at_equal_ranks;
-  int beside = 1;  ///< for f faults it wants 2 f + so many ranks
+  int beside = 1;  ///< number of ranks that it needs for f faults, less 2 f
   std::vector<Setting> settings{};
 };
 const Member kMembers[] = {
@@ -30,8 +30,8 @@ const Member kMembers[] = {
      make_centered_clip,
      Repeats::at_equal_ranks,
      1,
-     {{"aggregator-tau"}, {"aggregator-iterations"}, {"byzantine"}}},
-    {"geometric_median", make_geometric_median, Repeats::at_equal_ranks, 1, {{"aggregator-iterations"}}},
+     {{"aggregator:tau"}, {"aggregator:iterations"}, {"byzantine"}}},
+    {"geometric_median", make_geometric_median, Repeats::at_equal_ranks, 1, {{"aggregator:iterations"}}},
     {"krum", make_krum, Repeats::at_equal_ranks, 3},
     {"median", make_median},
     {"multi_krum", make_multi_krum, Repeats::at_equal_ranks, 3},
@@ -53,7 +53,7 @@ const Registry<Make>& aggregators() {
       Registry<Make>::Row& row = all.emplace_back(member.name, member.make, member.settings);
       if (member.repeats == Repeats::at_any_ranks) continue;
       row.settings.push_back({"faults", "(ranks - " + std::to_string(member.beside) + ") / 2"});
-      row.settings.push_back({"aggregator-mixing"});
+      row.settings.push_back({"aggregator:mixing"});
     }
     return all;
   }());

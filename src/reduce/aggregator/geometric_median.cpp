@@ -29,7 +29,7 @@ class GeometricMedian final : public Robust {
     combine(v_.coefficients(), v_.of_start());
   }
 
-  /// Whether to go on.
+  /// Returns whether to continue.
   [[nodiscard]] bool improve() {
     v_.measure();
     distances_.clear();

@@ -20,7 +20,7 @@ void Iterate::begin(const PairMatrix& products, int n) {
 }
 
 void Iterate::measure() {
-  double square = 0;  // of v - v0
+  double square = 0;  // square of |v - v0|
   for (int i = 0; i < n_; ++i) {
     double& along = along_[static_cast<std::size_t>(i)];
     along = 0;
@@ -29,7 +29,7 @@ void Iterate::measure() {
   }
   for (int i = 0; i < n_; ++i) {
     const double far = products_->at(i, i) + square, difference = far - 2 * along_[static_cast<std::size_t>(i)];
-    // Where most digits cancel out, from the small coefficients of the difference itself.
+    // Differences in which most digits cancel out are taken from the small coefficients of the difference itself.
     distance_[static_cast<std::size_t>(i)] = std::sqrt(difference > 1e-4 * far ? difference : exact_square(i));
   }
 }

@@ -33,7 +33,7 @@ class Iterate {
 
   const PairMatrix* products_ = nullptr;
   int n_ = 0;
-  std::vector<double> coefficients_, step_, distance_, along_;  ///< along_: <y_i, v - v0>
+  std::vector<double> coefficients_, step_, distance_, along_;  ///< products <y_i, v - v0> (along_)
 };
 
 }  // namespace dat

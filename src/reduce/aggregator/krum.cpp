@@ -9,7 +9,7 @@ namespace {
 
 /// Krum (Blanchard et al., NeurIPS 2017): a gradient's score is the sum of its squared distances to the n - f - 2
 /// nearest others, of which there is one at least; the result is the gradient of the lowest score. Multi-Krum: the
-/// weighted mean of the n - f gradients of the lowest scores. Of equal scores, the first.
+/// weighted mean of the n - f gradients of the lowest scores. The first of equal scores.
 class Krum final : public Robust {
  public:
   Krum(Backend& backend, const AggregatorOptions& options, bool several)

@@ -72,7 +72,7 @@ void Robust::fetch_joined(std::int64_t count) {
   backend_.wait_for(backend_.fetch(host_, sums_, static_cast<std::size_t>(count) * sizeof(double)));
 }
 
-/// Whether there is a result: no more than f ranks are not finite, and some are left.
+/// Returns whether there is a result: no more than f ranks are not finite, and some are left.
 bool Robust::count_ranks() {
   const int ranks = options_.ranks;
   each(backend_.device(), std::int64_t{kernels::Shares::kShares} * ranks,

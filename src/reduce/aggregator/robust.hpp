@@ -34,8 +34,8 @@ void sum_weighted(Backend& backend, const Contributions& all, const kernels::Cou
 
 /// Base of the aggregators that are not the mean: finds out which ranks count, mixes where that is asked for
 /// (nearest-neighbour mixing: Allouah et al., AISTATS 2023), and has what members share. To a member the ranks that
-/// count are numbers 0 .. n - 1, in the order of the ranks, and their gradients x_i are the mixed ones. Of whole
-/// gradients members see sums over pairs, made in one pass and one order in double: at most kMostRanks^2 numbers, with
+/// count are numbers 0 .. n - 1, in the order of the ranks, and their gradients x_i are the mixed ones. Members see
+/// sums over pairs of whole gradients, made in one pass and one order in double: at most kMostRanks^2 numbers, with
 /// which they compute on the host.
 class Robust : public Aggregator {
  public:
@@ -80,14 +80,14 @@ class Robust : public Aggregator {
   Backend& backend_;
   AggregatorOptions options_;
   bool pairs_;
-  double *partial_, *sums_, *host_;  ///< of a pass: by shares, joined, and these on the host
-  Contributions all_;                ///< of this step
+  double *partial_, *sums_, *host_;  ///< sums of a pass: by shares, joined, and these on the host
+  Contributions all_;                ///< contributions of this step
   kernels::CountedRanks counted_{};
   std::vector<double> weights_;                   ///< [n]
   int faults_ = 0;                                ///< f, less than half of n
   bool mixed_ = false;                            ///< near_ holds
   std::array<std::uint64_t, kMostRanks> near_{};  ///< [n] a bit for each of the ranks that x_i is the mean of
-  PairMatrix plain_, matrix_;                     ///< of gradients as they came; of mixed ones
+  PairMatrix plain_, matrix_;                     ///< products of gradients as they came, and of mixed ones
   std::vector<int> sorted_;
 };
 

@@ -10,9 +10,9 @@ namespace dat {
 namespace {
 
 /// A tensor as a tall matrix, where its atoms are shorter than itself. Convolutions as in the authors' codings/svd.py:
-/// two neighbouring inputs of an output, with their kernels, are a row (one, where their number is odd). Of matrices
-/// the longer side is the rows; where both are long, pieces of 16 elements. No row has filling beside gradients: in the
-/// sum of the atoms that are chosen it would not be zero.
+/// two neighbouring inputs of an output, with their kernels, are a row (one, where their number is odd). The longer
+/// side of matrices is the rows; where both are long, pieces of 16 elements. No row has padding beside gradients: in
+/// the sum of the atoms that are chosen it would not be zero.
 [[nodiscard]] kernels::Spectrum spectrum_of(const Segment& tensor, int atoms) {
   constexpr std::int32_t kMost = kernels::Spectrum::kMostCols, kPiece = 16;
   const std::vector<int>& shape = tensor.shape;
@@ -21,10 +21,10 @@ namespace {
   s.inputs = shape[1];
   for (std::size_t d = 2; d < shape.size(); ++d) s.kernel *= shape[d];
   if (s.kernel > 1) {
-    s.pair = s.inputs % 2 == 0 && tensor.filling_in % 2 == 0 && 2 * s.kernel <= kMost ? 2 : 1;
+    s.pair = s.inputs % 2 == 0 && tensor.padding_in % 2 == 0 && 2 * s.kernel <= kMost ? 2 : 1;
   } else {
     const auto shorter = std::min(shape[0], shape[1]);
-    if (shorter > kMost && tensor.filling_in % kPiece != 0) return {};
+    if (shorter > kMost && tensor.padding_in % kPiece != 0) return {};
     s.inputs = shorter == shape[0] && shorter <= kMost ? shape[1] : 1;
     s.kernel = shorter <= kMost ? shorter : kPiece;
   }
@@ -72,7 +72,7 @@ class Atomo final : public Codec {
   }
   [[nodiscard]] bool exact() const override { return false; }
 
-  void encode(const Bucket& bucket, const float* gradients, void* message) override {
+  void encode(const MessageTensors& bucket, const float* gradients, void* message) override {
     const Device device = backend_.device();
     auto* const floats = static_cast<float*>(message);
     each(device, bucket.chunks, kernels::GramOfBlocks{spectra_, memory_, gradients, bucket.element});
@@ -83,7 +83,7 @@ class Atomo final : public Codec {
     each(device, bucket.chunks,
          kernels::LeftOfAtoms{spectra_, memory_, gradients, floats, bucket.element, bucket.byte});
   }
-  void decode(const Bucket& bucket, const void* message, float factor, float* gradients) override {
+  void decode(const MessageTensors& bucket, const void* message, float factor, float* gradients) override {
     each(backend_.device(), bucket.chunks,
          kernels::FromAtoms{spectra_, static_cast<const float*>(message), gradients, bucket.element, bucket.byte,
                             factor});

@@ -17,7 +17,7 @@ using Codecs = Registry<std::unique_ptr<Codec>(Backend&, const Parameters&, cons
 /// The codecs, with their own columns and atoms where none are asked for.
 [[nodiscard]] Codecs with_ranks(std::vector<Codecs::Row> rows) {
   for (Codecs::Row& row : rows)
-    row.make = [make = row.make, own = number_of(row.settings, "codec-rank").value_or(0)](
+    row.make = [make = row.make, own = number_of(row.settings, "codec:rank").value_or(0)](
                    Backend& backend, const Parameters& parameters, CodecOptions options) {
       if (options.settings.codec_rank == 0) options.settings.codec_rank = static_cast<int>(own);
       return make(backend, parameters, options);
@@ -32,9 +32,9 @@ const Codecs& codecs() {
                                         {"bf16", make_bf16, {{"codec-transport", "two_sided"}}},
                                         {"f16", make_f16, {{"codec-transport", "two_sided"}}},
                                         {"int8", make_int8, {{"codec-transport", "gather"}}},
-                                        {"terngrad", make_terngrad, {{"codec-transport", "gather"}, {"codec-clip"}}},
-                                        {"powersgd", make_powersgd, {{"codec-transport", "sum"}, {"codec-rank", "2"}}},
-                                        {"atomo", make_atomo, {{"codec-transport", "gather"}, {"codec-rank", "3"}}}});
+                                        {"terngrad", make_terngrad, {{"codec-transport", "gather"}, {"codec:clip"}}},
+                                        {"powersgd", make_powersgd, {{"codec-transport", "sum"}, {"codec:rank", "2"}}},
+                                        {"atomo", make_atomo, {{"codec-transport", "gather"}, {"codec:rank", "3"}}}});
   return all;
 }
 

@@ -19,11 +19,11 @@ class Float32 final : public Codec {
   [[nodiscard]] bool adds_up() const override { return true; }
   [[nodiscard]] bool takes_runs() const override { return true; }
 
-  void encode(const Bucket& bucket, const float* gradients, void* message) override {
+  void encode(const MessageTensors& bucket, const float* gradients, void* message) override {
     each(backend_.device(), bucket.chunks,
          kernels::Pack{gradients, static_cast<float*>(message), bucket.element, bucket.byte});
   }
-  void decode(const Bucket& bucket, const void* message, float factor, float* gradients) override {
+  void decode(const MessageTensors& bucket, const void* message, float factor, float* gradients) override {
     each(backend_.device(), bucket.chunks,
          kernels::Unpack{static_cast<const float*>(message), gradients, bucket.element, bucket.byte, factor});
   }

@@ -6,7 +6,7 @@ namespace dat {
 
 namespace {
 
-/// A byte an element behind the norm of the tensor: stochastic rounding to 127 levels of either sign, unbiased. QSGD
+/// A byte an element after the norm of the tensor: stochastic rounding to 127 levels of either sign, unbiased. QSGD
 /// (Alistarh et al., NeurIPS 2017, section 3.1) with s = 127 levels, in the form of DAT's quantization.py.
 class Int8 final : public Codec {
  public:
@@ -18,14 +18,14 @@ class Int8 final : public Codec {
   [[nodiscard]] bool exact() const override { return false; }
   [[nodiscard]] bool takes_runs() const override { return true; }
 
-  void encode(const Bucket& bucket, const float* gradients, void* message) override {
+  void encode(const MessageTensors& bucket, const float* gradients, void* message) override {
     sum(backend_.device(), bucket.chunks, kernels::SquaredNorm{gradients}, bucket.partial, bucket.sums);
     each(backend_.device(), bucket.chunks,
          kernels::QuantiseLevels{gradients, static_cast<std::byte*>(message), bucket.element, bucket.size, bucket.byte,
                                  bucket.sums, bucket.first,
                                  kernels::draw_of(options_.seed, bucket.step, options_.rank, bucket.round)});
   }
-  void decode(const Bucket& bucket, const void* message, float factor, float* gradients) override {
+  void decode(const MessageTensors& bucket, const void* message, float factor, float* gradients) override {
     each(backend_.device(), bucket.chunks,
          kernels::ValuesOfLevels{static_cast<const std::byte*>(message), gradients, bucket.element, bucket.byte,
                                  factor});

@@ -67,7 +67,7 @@ class PowerSgd final : public Codec {
   [[nodiscard]] bool adds_up() const override { return true; }
   [[nodiscard]] int rounds() const override { return 2; }
 
-  void encode(const Bucket& bucket, const float* gradients, void* message) override {
+  void encode(const MessageTensors& bucket, const float* gradients, void* message) override {
     auto* const floats = static_cast<float*>(message);
     if (bucket.round == 0) {
       each(backend_.device(), bucket.chunks, kernels::FeedError{factors_, gradients, error_});
@@ -79,7 +79,7 @@ class PowerSgd final : public Codec {
     }
   }
 
-  void decode(const Bucket& bucket, const void* message, float factor, float* gradients) override {
+  void decode(const MessageTensors& bucket, const void* message, float factor, float* gradients) override {
     const bool first = bucket.round == 0;
     each(backend_.device(), bucket.chunks,
          kernels::TakeFactor{factors_, static_cast<const float*>(message), factor, first, first ? left_ : right_,

@@ -18,11 +18,11 @@ class Rounded final : public Codec {
   [[nodiscard]] DType sum_type() const override { return Stored<T>::type; }
   [[nodiscard]] bool takes_runs() const override { return true; }
 
-  void encode(const Bucket& bucket, const float* gradients, void* message) override {
+  void encode(const MessageTensors& bucket, const float* gradients, void* message) override {
     each(backend_.device(), bucket.chunks,
          kernels::PackAs<T>{gradients, static_cast<std::byte*>(message), bucket.element, bucket.byte});
   }
-  void decode(const Bucket& bucket, const void* message, float factor, float* gradients) override {
+  void decode(const MessageTensors& bucket, const void* message, float factor, float* gradients) override {
     each(backend_.device(), bucket.chunks,
          kernels::UnpackAs<T>{static_cast<const std::byte*>(message), gradients, bucket.element, bucket.byte, factor});
   }

@@ -7,7 +7,7 @@ namespace dat {
 namespace {
 
 /// TernGrad (Wen et al., NeurIPS 2017, equations 2 to 5 and section 3.2): a sign or nothing, 2 bits an element, and one
-/// scale for each tensor ("layer-wise ternarizing"), behind gradient clipping. Unbiased without clipping.
+/// scale for each tensor ("layer-wise ternarizing"), after gradient clipping. Unbiased without clipping.
 class TernGrad final : public Codec {
  public:
   TernGrad(Backend& backend, const CodecOptions& options) : backend_(backend), options_(options) {}
@@ -19,7 +19,7 @@ class TernGrad final : public Codec {
   [[nodiscard]] bool exact() const override { return false; }
   [[nodiscard]] bool takes_runs() const override { return true; }
 
-  void encode(const Bucket& bucket, const float* gradients, void* message) override {
+  void encode(const MessageTensors& bucket, const float* gradients, void* message) override {
     const Chunks& chunks = bucket.chunks;
     each(backend_.device(), chunks,
          kernels::ChunkMoments{gradients, bucket.element, bucket.size, chunks.first, chunks.origin, bucket.first,
@@ -32,7 +32,7 @@ class TernGrad final : public Codec {
                           bucket.sums, bucket.first,
                           kernels::draw_of(options_.seed, bucket.step, options_.rank, bucket.round)});
   }
-  void decode(const Bucket& bucket, const void* message, float factor, float* gradients) override {
+  void decode(const MessageTensors& bucket, const void* message, float factor, float* gradients) override {
     each(backend_.device(), bucket.chunks,
          kernels::ValuesOfTernary{static_cast<const std::byte*>(message), gradients, bucket.element, bucket.byte,
                                   factor});

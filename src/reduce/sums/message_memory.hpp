@@ -16,10 +16,10 @@ class MessageMemory {
   void reserve(std::int64_t bytes);
 
   [[nodiscard]] std::byte* device(std::int64_t at) const { return device_ + at; }
-  [[nodiscard]] std::byte* host(std::int64_t at) const { return host_ + at; }  ///< what MPI gets
+  [[nodiscard]] std::byte* host(std::int64_t at) const { return host_ + at; }  ///< the part that MPI gets
   /// Queues the way to MPI. The ticket arrives at its end.
   [[nodiscard]] Backend::Ticket fetch(std::int64_t at, std::int64_t bytes) const;
-  /// Queues the way back.
+  /// Queues the return.
   void send(std::int64_t at, std::int64_t bytes) const;
 
  private:

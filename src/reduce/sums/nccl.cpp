@@ -42,7 +42,7 @@ class NcclSums final : public NodeSums {
     [[nodiscard]] bool advance(bool beside) override {
       if (beside) return false;  // a backend is for one thread
       of->group_->check();
-      // Where the hang watch has ended the sum, nothing goes on until it has ended the process.
+      // A sum that the hang watch has ended never arrives: nothing continues until it has ended the process.
       return of->options_.backend.arrived(ticket) && of->group_->alive();
     }
     void nap() override { std::this_thread::sleep_for(std::chrono::microseconds(20)); }

@@ -8,16 +8,16 @@
 
 namespace dat {
 
-/// In which order rows of numbers of all ranks are added up. Each part of the numbers has an order.
+/// Order in which rows of numbers of all ranks are added up. Each part of the numbers has an order.
 class SumOrder {
  public:
   /// tree: as SumOptions have it; null: the ring's. parts: at most `ranks`.
   SumOrder(int ranks, const SummationTree* tree, int parts);
 
-  [[nodiscard]] int rows() const { return rows_; }  ///< of all ranks
+  [[nodiscard]] int rows() const { return rows_; }  ///< rows of all ranks
   /// The first row of a rank; of one more, rows().
   [[nodiscard]] int first(int rank) const { return first_[static_cast<std::size_t>(rank)]; }
-  /// The first of `count` numbers that are in this part; behind the last part, `count`.
+  /// The first of `count` numbers that are in this part; after the last part, `count`.
   [[nodiscard]] std::int64_t begin(int part, std::int64_t count) const;
 
   /// Adds up the numbers of a part of rows [rows()], each [count], and writes the sum to all of `sums`, which may be

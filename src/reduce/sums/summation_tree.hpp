@@ -16,7 +16,7 @@ struct TreeNode {
 };
 
 /// Adds up in the order of the tree what comes from left to right, as a binary counter carries: what cannot be added
-/// yet waits on a stack. Which numbers are added depends on the leaves alone, not on the nodes in which they come.
+/// yet waits on a stack. The numbers that are added depend on the leaves alone, not on the nodes in which they come.
 class TreeFold {
  public:
   explicit TreeFold(int leaves) : leaves_(leaves) {}
@@ -39,7 +39,7 @@ class TreeFold {
   }
 
  private:
-  /// Up to where the node has a sibling: nodes without a right half are their left half.
+  /// The highest node above with a sibling: nodes without a right half are their left half.
   [[nodiscard]] TreeNode grown(TreeNode node) const {
     while (node.index > 0 && node.index % 2 == 0 && std::int64_t{node.index + 1} << node.level >= leaves_)
       node = {node.level + 1, node.index / 2};
@@ -74,7 +74,7 @@ class SummationTree {
   std::vector<int> places_;                   ///< [ranks]
 };
 
-/// Adds up the partial sums of all ranks in the order of the tree. Of the numbers each rank gets a run of all partial
+/// Adds up the partial sums of all ranks in the order of the tree. Each rank gets a run of the numbers of all partial
 /// sums (MPI_Alltoallv), adds it up, and sends the sum to all (MPI_Allgatherv): with one partial sum a rank, what
 /// passes a rank is 2 (R - 1) / R of the numbers, as in a ring.
 template <class T>
@@ -85,14 +85,14 @@ class TreeSum {
   /// Makes room for sums of so many numbers.
   void reserve(std::int64_t count);
 
-  /// result [count]: the sum. mine: this rank's partial sums, each [count], the next one `stride` numbers behind. They
+  /// result [count]: the sum. mine: this rank's partial sums, each [count], the next one `stride` numbers after. They
   /// do not overlap with the result. `count` is the same on all ranks, and has been reserved. Allocates nothing.
   /// **Collective.**
   void sum(const T* mine, std::int64_t stride, std::int64_t count, T* result);
 
-  /// What a sum brings of other ranks, in bytes.
+  /// Bytes that a sum receives from other ranks.
   [[nodiscard]] std::int64_t bytes_received(std::int64_t count) const;
-  /// Of the host, for a sum of `count` numbers.
+  /// Bytes of host memory for a sum of `count` numbers.
   [[nodiscard]] static std::int64_t memory(const SummationTree& tree, std::int64_t count, std::int64_t piece);
 
  private:

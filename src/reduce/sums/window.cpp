@@ -107,7 +107,7 @@ class WindowSums final : public NodeSums {
     void nap() override { of.nap(); }
 
     WindowSums& of;
-    std::uint32_t number = 0;  ///< from 1
+    std::uint32_t number = 0;  ///< counted from 1
     std::int64_t at = 0, count = 0;
   };
   [[nodiscard]] int rank() const { return window_->rank(); }
@@ -121,7 +121,7 @@ class WindowSums final : public NodeSums {
     return order_.begin(of + 1, part.count) - order_.begin(of, part.count);
   }
 
-  /// Whether all ranks have come so far; else the first one that has not is waited for next.
+  /// Returns whether all ranks have come so far; else the first one that has not is waited for next.
   bool all_have(Counter counter, std::uint32_t number) {
     for (int other = 0; other < window_->ranks(); ++other)
       if (other != rank() && !window_->has(other, counter, number)) {
@@ -157,7 +157,7 @@ class WindowSums final : public NodeSums {
   bool add_next(bool threads) {
     const std::uint32_t number = added_ + 1;
     if (added_ == started_.load(std::memory_order_acquire)) return false;
-    // Who waits for shares of others waits for those of the oldest part.
+    // Ranks that wait for shares of others wait for those of the oldest part.
     const std::uint64_t lacking = lacking_;
     if (!all_have(kGiven, number)) {
       if (done_ != added_) lacking_ = lacking;
@@ -206,14 +206,14 @@ class WindowSums final : public NodeSums {
   bool staged_;  ///< messages are copied from the device and back to it
   std::int64_t rows_, stride_;
   std::byte* device_ = nullptr;            ///< [rows][stride], where staged
-  std::shared_ptr<void> pinned_;           ///< of the window
+  std::shared_ptr<void> pinned_;           ///< memory of the window
   std::vector<const float*> shares_;       ///< [rows of all ranks]
   std::vector<float*> sums_;               ///< [ranks] where the sum goes
   std::vector<Part> parts_;                ///< [most that are under way]
   std::atomic<std::uint32_t> started_{0};  ///< parts so far, as the next ones
   /// Parts of which this rank's share is added up on the node, and on all nodes; and those that are done.
   std::uint32_t added_ = 0, told_ = 0, done_ = 0;
-  std::atomic<bool> in_lane_{false};       ///< some of them are not told yet: they are on their way between nodes
+  std::atomic<bool> in_lane_{false};       ///< some of them are not reported yet: they are on their way between nodes
   std::atomic<std::uint64_t> lacking_{0};  ///< number, rank and counter that is waited for
 };
 
@@ -259,7 +259,7 @@ class WindowSums final : public NodeSums {
   if (!why.empty()) return nullptr;
 
   const int node = nodes[static_cast<std::size_t>(ranks.rank())];
-  const std::unique_ptr<Communicator> own = several ? ranks.split(node, ranks.rank()) : nullptr;
+  const std::unique_ptr<Communicator> own = several ? ranks.subgroup(node, ranks.rank()) : nullptr;
   std::unique_ptr<NodeWindow> window = NodeWindow::make(
       several ? *own : ranks, WindowSums::rows_of(options, ranks.rank()) * WindowSums::stride_of(options), why);
   why = common_reason(ranks, why);

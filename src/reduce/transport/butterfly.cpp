@@ -43,7 +43,7 @@ class RunChunks {
 /// ButterflyClip's way (Gorbunov et al., "Secure Distributed Training at Scale", ICML 2022), for any aggregator that
 /// makes what it is for of a part: rank j gets part j of what each rank has, which is the j-th of as many equal runs of
 /// the step's message as there are ranks, makes one part of them, and sends that to all. However many ranks there are,
-/// a rank sends and gets less than twice the message. Parts do not depend on how the message is cut into parcels.
+/// a rank sends and gets less than twice the message. Parts do not depend on how the message is cut into buckets.
 class Butterfly final : public Transport {
  public:
   explicit Butterfly(const TransportOptions& options)
@@ -59,7 +59,7 @@ class Butterfly final : public Transport {
     for (Place& place : places_)
       for (std::vector<int>* each : {&place.to, &place.to_at, &place.from, &place.from_at})
         each->resize(static_cast<std::size_t>(ranks_));
-    parcels_.reserve(places_.size());
+    buckets_.reserve(places_.size());
   }
 
   void reserve() override {
@@ -75,23 +75,23 @@ class Butterfly final : public Transport {
 
   [[nodiscard]] MessageBytes begin(const StepMessages& step) override {
     step_ = step.step;
-    parcels_.assign(step.parcels.begin(), step.parcels.end());
+    buckets_.assign(step.buckets.begin(), step.buckets.end());
     elements_ = 0;
-    for (const Parcel& parcel : parcels_) {
-      Place& place = place_of(parcel);
+    for (const Bucket& bucket : buckets_) {
+      Place& place = place_of(bucket);
       place.begin = elements_;
-      for_each_segment(parcel, parameters_, step.any, [&](std::size_t k) {
+      for_each_segment(bucket, parameters_, step.any, [&](std::size_t k) {
         message_.begin(k) = (elements_ - place.begin) * kBytes;
         elements_ += parameters_.segments[k].size;
       });
       place.end = elements_;
-      check_length(parcel, (place.end - place.begin) * kBytes, "a message of ", " bytes");
+      check_length(bucket, (place.end - place.begin) * kBytes, "a message of ", " bytes");
     }
     message_.select(step.any);
     mine_ = layout().size(options_.ranks.rank());
-    // Of everyone's parts MPI is told where they stand, in bytes.
+    // MPI is given the places of all parts, in bytes.
     check_length({.elements = elements_}, ranks_ * mine_ * kBytes, "a step's message, in parts of ", " bytes,");
-    for (const Parcel& parcel : parcels_) lay_out(place_of(parcel));
+    for (const Bucket& bucket : buckets_) lay_out(place_of(bucket));
     for (int rank = 0; rank < ranks_; ++rank)
       part_bytes_[static_cast<std::size_t>(rank)] = static_cast<int>(layout().size(rank) * kBytes);
     part_chunks_ = chunks_->of(mine_);
@@ -99,19 +99,19 @@ class Butterfly final : public Transport {
     return {.sent = others + own, .received = own + others};
   }
 
-  [[nodiscard]] Backend::Ticket encode(const Parcel& parcel) override {
-    const Bucket bucket = bucket_of(parcel);
-    const std::int64_t at = place_of(parcel).begin * kBytes;
-    if (bucket.bytes > 0) options_.codec.encode(bucket, options_.gradients, memory_.device(at));
-    return memory_.fetch(at, bucket.bytes);
+  [[nodiscard]] Backend::Ticket encode(const Bucket& bucket) override {
+    const MessageTensors tensors = tensors_of(bucket);
+    const std::int64_t at = place_of(bucket).begin * kBytes;
+    if (tensors.bytes > 0) options_.codec.encode(tensors, options_.gradients, memory_.device(at));
+    return memory_.fetch(at, tensors.bytes);
   }
 
-  [[nodiscard]] Request give(const Parcel& parcel) override {
-    const Place& of = place_of(parcel);
+  [[nodiscard]] Request give(const Bucket& bucket) override {
+    const Place& of = place_of(bucket);
     const std::byte* const message = memory_.host(of.begin * kBytes);
     Communicator& ranks = options_.ranks;
     if (PartsWatch* const watch = options_.watch) {
-      assert(parcels_.size() <= 1 && !options_.overlap);
+      assert(buckets_.size() <= 1 && !options_.overlap);
       watch->encoded(step_, elements_, reinterpret_cast<const float*>(memory_.device(0)));
       watch->leaves({reinterpret_cast<float*>(memory_.host(0)), static_cast<std::size_t>(elements_)});
     }
@@ -120,12 +120,12 @@ class Butterfly final : public Transport {
     return {};
   }
 
-  void take(const Parcel&) override {}
+  void take(const Bucket&) override {}
 
   void finish() override {
     PartsWatch* const watch = options_.watch;
     float* const part = reinterpret_cast<float*>(part_.device(0));
-    if (watch != nullptr && parcels_.empty())
+    if (watch != nullptr && buckets_.empty())
       watch->encoded(step_, 0, reinterpret_cast<const float*>(memory_.device(0)));
     everyone_.send(0, ranks_ * mine_ * kBytes);
     if (watch != nullptr) watch->exchanged(reinterpret_cast<float*>(everyone_.device(0)), part);
@@ -142,8 +142,8 @@ class Butterfly final : public Transport {
     options_.ranks.all_gather(part_.host(0), memory_.host(0), part_bytes_);
     memory_.send(0, elements_ * kBytes);
     if (watch != nullptr) watch->gathered(reinterpret_cast<const float*>(memory_.device(0)));
-    for (const Parcel& parcel : parcels_)
-      options_.codec.decode(bucket_of(parcel), memory_.device(place_of(parcel).begin * kBytes), 1.0F,
+    for (const Bucket& bucket : buckets_)
+      options_.codec.decode(tensors_of(bucket), memory_.device(place_of(bucket).begin * kBytes), 1.0F,
                             options_.gradients);
   }
 
@@ -153,17 +153,17 @@ class Butterfly final : public Transport {
   }
 
  private:
-  /// Of a parcel: its elements in the step's message, and what of them goes to whom, in bytes.
+  /// Place of a bucket: its elements in the step's message, and the bytes of them that go to each rank.
   struct Place {
     std::int64_t begin = 0, end = 0;
-    std::vector<int> to, to_at;      ///< [ranks] of each rank's part, in the parcel
+    std::vector<int> to, to_at;      ///< [ranks] of each rank's part, in the bucket
     std::vector<int> from, from_at;  ///< [ranks] of this rank's part, among everyone's
   };
-  [[nodiscard]] Place& place_of(const Parcel& parcel) { return places_[static_cast<std::size_t>(parcel.number)]; }
-  [[nodiscard]] Bucket bucket_of(const Parcel& parcel) {
-    const Place& place = place_of(parcel);
-    return message_.bucket(tables_, parcel.first, parcel.end,
-                           {.step = step_, .round = parcel.round, .bytes = (place.end - place.begin) * kBytes});
+  [[nodiscard]] Place& place_of(const Bucket& bucket) { return places_[static_cast<std::size_t>(bucket.number)]; }
+  [[nodiscard]] MessageTensors tensors_of(const Bucket& bucket) {
+    const Place& place = place_of(bucket);
+    return message_.range(tables_, bucket.first, bucket.end,
+                          {.step = step_, .round = bucket.round, .bytes = (place.end - place.begin) * kBytes});
   }
   [[nodiscard]] PartLayout layout() const { return {.elements = elements_, .ranks = ranks_}; }
 
@@ -191,13 +191,13 @@ class Butterfly final : public Transport {
   TensorTables tables_;
   MessageMemory memory_;    ///< the step's message: this rank's, then the result
   MessageMemory everyone_;  ///< [ranks] this rank's part of what each rank has
-  MessageMemory part_;      ///< what it makes of them
+  MessageMemory part_;      ///< the aggregated part
   std::optional<RunChunks> chunks_;
-  std::vector<Parcel> parcels_;           ///< of the step
-  std::vector<Place> places_;             ///< [parcels]
+  std::vector<Bucket> buckets_;           ///< buckets of the step
+  std::vector<Place> places_;             ///< [buckets]
   std::vector<int> part_bytes_;           ///< [ranks]
-  Chunks part_chunks_;                    ///< of this rank's part
-  std::int64_t elements_ = 0, mine_ = 0;  ///< of the step's message, and of this rank's part
+  Chunks part_chunks_;                    ///< chunks of this rank's part
+  std::int64_t elements_ = 0, mine_ = 0;  ///< elements of the step's message, and of this rank's part
   std::int64_t step_ = 0;
 };
 

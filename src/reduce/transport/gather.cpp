@@ -40,9 +40,9 @@ class Gather final : public Transport {
     step_ = step.step;
     MessageBytes sum;
     std::int64_t begin = 0, everyone = 0;
-    for (const Parcel& parcel : step.parcels) {
-      Place& place = place_of(parcel);
-      lay_out(parcel, step.layers, place);
+    for (const Bucket& bucket : step.buckets) {
+      Place& place = place_of(bucket);
+      lay_out(bucket, step.layers, place);
       place.begin = begin;
       place.everyone = everyone;
       begin += place.mine;
@@ -55,15 +55,15 @@ class Gather final : public Transport {
     return sum;
   }
 
-  [[nodiscard]] Backend::Ticket encode(const Parcel& parcel) override {
-    const Bucket bucket = bucket_of(parcel, own_);
-    const std::int64_t at = place_of(parcel).begin;
-    if (bucket.bytes > 0) options_.codec.encode(bucket, options_.gradients, mine_.device(at));
-    return mine_.fetch(at, bucket.bytes);
+  [[nodiscard]] Backend::Ticket encode(const Bucket& bucket) override {
+    const MessageTensors tensors = tensors_of(bucket, own_);
+    const std::int64_t at = place_of(bucket).begin;
+    if (tensors.bytes > 0) options_.codec.encode(tensors, options_.gradients, mine_.device(at));
+    return mine_.fetch(at, tensors.bytes);
   }
 
-  [[nodiscard]] Request give(const Parcel& parcel) override {
-    const Place& place = place_of(parcel);
+  [[nodiscard]] Request give(const Bucket& bucket) override {
+    const Place& place = place_of(bucket);
     const std::byte* const mine = mine_.host(place.begin);
     std::byte* const all = everyone_.host(place.everyone);
     const auto bytes = static_cast<std::size_t>(place.mine);
@@ -78,15 +78,15 @@ class Gather final : public Transport {
     return {};
   }
 
-  void take(const Parcel& parcel) override {
-    const Place& place = place_of(parcel);
+  void take(const Bucket& bucket) override {
+    const Place& place = place_of(bucket);
     everyone_.send(place.everyone, place.all);
     std::int64_t next = place.everyone;
     for (int rank = 0; rank < options_.ranks.size(); ++rank) {
-      const Bucket bucket = bucket_of(parcel, options_.separate ? static_cast<std::size_t>(rank) : 0);
+      const MessageTensors tensors = tensors_of(bucket, options_.separate ? static_cast<std::size_t>(rank) : 0);
       float* const gradients = decoded_ + parameters_.size * rank;
-      if (bucket.bytes > 0) options_.codec.decode(bucket, everyone_.device(next), 1.0F, gradients);
-      next += bucket.bytes;
+      if (tensors.bytes > 0) options_.codec.decode(tensors, everyone_.device(next), 1.0F, gradients);
+      next += tensors.bytes;
     }
   }
 
@@ -106,9 +106,9 @@ class Gather final : public Transport {
   }
 
  private:
-  /// Of a parcel.
+  /// Place of a bucket.
   struct Place {
-    std::int64_t begin = 0, everyone = 0;  ///< in this rank's memory, and in that of all
+    std::int64_t begin = 0, everyone = 0;  ///< places in this rank's memory, and in that of all
     std::int64_t mine = 0, all = 0;        ///< bytes of this rank's message, and of all messages
     std::vector<int> bytes, at;            ///< [ranks] where each has a length of its own: that, and where it is put
   };
@@ -118,50 +118,50 @@ class Gather final : public Transport {
     for (const Segment& segment : parameters.segments) bytes += bytes_of(codec, segment);
     return bytes;
   }
-  [[nodiscard]] Place& place_of(const Parcel& parcel) { return places_[static_cast<std::size_t>(parcel.number)]; }
-  [[nodiscard]] Bucket bucket_of(const Parcel& parcel, std::size_t message) {
-    const Place& place = place_of(parcel);
+  [[nodiscard]] Place& place_of(const Bucket& bucket) { return places_[static_cast<std::size_t>(bucket.number)]; }
+  [[nodiscard]] MessageTensors tensors_of(const Bucket& bucket, std::size_t message) {
+    const Place& place = place_of(bucket);
     const std::int64_t bytes = options_.separate ? place.bytes[message] : place.mine;
-    return messages_[message].bucket(tables_, parcel.first, parcel.end, {.step = step_, .bytes = bytes});
+    return messages_[message].range(tables_, bucket.first, bucket.end, {.step = step_, .bytes = bytes});
   }
 
-  /// Returns the length of the parcel's message.
-  [[nodiscard]] std::int64_t lay_out(const Parcel& parcel, const ActiveSet& layers, Message& message) const {
+  /// Returns the length of the bucket's message.
+  [[nodiscard]] std::int64_t lay_out(const Bucket& bucket, const ActiveSet& layers, Message& message) const {
     std::int64_t bytes = 0;
-    for_each_segment(parcel, parameters_, layers, [&](std::size_t k) {
+    for_each_segment(bucket, parameters_, layers, [&](std::size_t k) {
       message.begin(k) = bytes;
       bytes += lengths_[k];
     });
     return bytes;
   }
-  /// The messages of the ranks stand one behind the other.
-  void lay_out(const Parcel& parcel, std::span<const ActiveSet> layers, Place& place) {
+  /// The messages of the ranks stand one after the other.
+  void lay_out(const Bucket& bucket, std::span<const ActiveSet> layers, Place& place) {
     if (!options_.separate) {
-      place.mine = lay_out(parcel, layers.front(), messages_.front());
+      place.mine = lay_out(bucket, layers.front(), messages_.front());
       place.all = place.mine * options_.ranks.size();
       return;
     }
     place.all = 0;
     for (std::size_t rank = 0; rank < messages_.size(); ++rank) {
-      const std::int64_t bytes = lay_out(parcel, layers[rank], messages_[rank]);
+      const std::int64_t bytes = lay_out(bucket, layers[rank], messages_[rank]);
       place.bytes[rank] = static_cast<int>(bytes);
       place.at[rank] = static_cast<int>(place.all);
       place.all += bytes;
     }
     place.mine = place.bytes[own_];
-    check_length(parcel, place.all, "", " bytes of all ranks");
+    check_length(bucket, place.all, "", " bytes of all ranks");
   }
 
   TransportOptions options_;
   const Parameters& parameters_;
-  std::size_t own_;                    ///< which of messages_ is this rank's
+  std::size_t own_;                    ///< index of this rank's one in messages_
   std::vector<Message> messages_;      ///< [ranks] where they are separate, else one
   std::vector<std::int64_t> lengths_;  ///< [segments]
   TensorTables tables_;
-  MessageMemory mine_, everyone_;     ///< this rank's messages, and those of all, parcel by parcel
-  std::vector<Place> places_;         ///< [parcels]
-  std::optional<ChunkTable> result_;  ///< of the layers of any rank, where messages are separate
-  Chunks chunks_;                     ///< of the result
+  MessageMemory mine_, everyone_;     ///< messages of this rank, and of all, bucket by bucket
+  std::vector<Place> places_;         ///< [buckets]
+  std::optional<ChunkTable> result_;  ///< layers of any rank, where messages are separate
+  Chunks chunks_;                     ///< chunks of the result
   float* decoded_ = nullptr;          ///< [ranks][parameters.size], on the device
   std::int64_t step_ = 0;
 };

@@ -37,8 +37,8 @@ std::vector<std::int64_t> lengths_of(const Codec& codec, const Parameters& tenso
   return lengths;
 }
 
-void check_length(const Parcel& parcel, std::int64_t bytes, const char* before, const char* after) {
-  require(bytes <= std::numeric_limits<int>::max(), ExitCode::communication, "a bucket of ", parcel.elements,
+void check_length(const Bucket& bucket, std::int64_t bytes, const char* before, const char* after) {
+  require(bytes <= std::numeric_limits<int>::max(), ExitCode::communication, "a bucket of ", bucket.elements,
           " gradients is ", before, bytes, after,
           ": 2^31 - 1 is the most that goes at once; choose a smaller --bucket");
 }
@@ -78,7 +78,7 @@ const Chunks& Message::select(const ActiveSet& layers) {
   return chunks;
 }
 
-Bucket Message::bucket(const TensorTables& tables, int first, int end, Bucket about, int row) const {
+MessageTensors Message::range(const TensorTables& tables, int first, int end, MessageTensors about, int row) const {
   about.first = first;
   about.end = end;
   about.chunks = table_.between(first, end);

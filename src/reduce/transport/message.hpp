@@ -14,17 +14,17 @@ namespace dat {
 /// [rounds][tensors].
 [[nodiscard]] std::vector<std::int64_t> lengths_of(const Codec& codec, const Parameters& tensors, int rounds = 1);
 
-/// f(k) for the parcel's segments of these layers, the last one first: in the order in which they are finished.
+/// f(k) for the bucket's segments of these layers, the last one first: in the order in which they are finished.
 template <class F>
-void for_each_segment(const Parcel& parcel, const Parameters& parameters, const ActiveSet& layers, const F& f) {
-  for (auto k = static_cast<std::size_t>(parcel.end); k-- > static_cast<std::size_t>(parcel.first);)
+void for_each_segment(const Bucket& bucket, const Parameters& parameters, const ActiveSet& layers, const F& f) {
+  for (auto k = static_cast<std::size_t>(bucket.end); k-- > static_cast<std::size_t>(bucket.first);)
     if (layers.active(parameters.segments[k].layer)) f(k);
 }
 
-/// Error(communication): MPI cannot count so many bytes of a parcel; `before` and `after` say what they are.
-void check_length(const Parcel& parcel, std::int64_t bytes, const char* before, const char* after);
+/// Error(communication): MPI cannot count so many bytes of a bucket; `before` and `after` say what they are.
+void check_length(const Bucket& bucket, std::int64_t bytes, const char* before, const char* after);
 
-/// What a codec wants to know of the tensors, whatever message they are in; on the device.
+/// Facts about the tensors for a codec, whatever message they are in; on the device.
 struct TensorTables {
   void reserve(Backend& backend, const Parameters& tensors);
 
@@ -32,19 +32,20 @@ struct TensorTables {
   double *partial = nullptr, *sums = nullptr;
 };
 
-/// The messages of one rank, or of all that have the same layers: which tensors are in them, and where in its parcel's
+/// The messages of one rank, or of all that have the same layers: which tensors are in them, and where in its bucket's
 /// message each begins.
 class Message {
  public:
   Message(Backend& backend, const Parameters& tensors, int rounds = 1);
   void reserve();
 
-  /// Where the tensor begins in this round; to be set before select().
+  /// First byte of the tensor in this round; to be set before select().
   [[nodiscard]] std::int64_t& begin(std::size_t tensor, int round = 0);
   /// The message has the tensors of these layers, from now on. Returns their chunks.
   const Chunks& select(const ActiveSet& layers);
-  /// Of the tensors first .. end - 1. `about` has step, round and bytes; row: the round whose places count.
-  [[nodiscard]] Bucket bucket(const TensorTables& tables, int first, int end, Bucket about, int row = 0) const;
+  /// Message tensors first .. end - 1. `about` has step, round and bytes; row: the round whose places count.
+  [[nodiscard]] MessageTensors range(const TensorTables& tables, int first, int end, MessageTensors about,
+                                     int row = 0) const;
 
  private:
   Backend& backend_;

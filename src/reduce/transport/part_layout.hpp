@@ -4,7 +4,7 @@
 
 namespace dat {
 
-/// A step's gradients, one behind the other, in as many equal runs as there are ranks, but for one element: part j
+/// A step's gradients, one after the other, in as many equal runs as there are ranks, but for one element: part j
 /// begins at element elements * j / ranks.
 struct PartLayout {
   std::int64_t elements = 0;

@@ -38,16 +38,16 @@ class Sum final : public Transport {
   [[nodiscard]] MessageBytes begin(const StepMessages& step) override {
     step_ = step.step;
     std::int64_t at = 0, total = 0;
-    for (const Parcel& parcel : step.parcels) {
-      std::int64_t* const bytes = bytes_of_rounds(parcel);
+    for (const Bucket& bucket : step.buckets) {
+      std::int64_t* const bytes = bytes_of_rounds(bucket);
       std::fill(bytes, bytes + rounds_, 0);
-      for_each_segment(parcel, parameters_, step.any, [&](std::size_t k) {
+      for_each_segment(bucket, parameters_, step.any, [&](std::size_t k) {
         for (int round = 0; round < rounds_; ++round) {
           message_.begin(k, round) = bytes[round];
           bytes[round] += lengths_[static_cast<std::size_t>(round) * parameters_.segments.size() + k];
         }
       });
-      begin_[static_cast<std::size_t>(parcel.number)] = at;
+      begin_[static_cast<std::size_t>(bucket.number)] = at;
       at += *std::max_element(bytes, bytes + rounds_);
       total += std::accumulate(bytes, bytes + rounds_, std::int64_t{0});
     }
@@ -55,21 +55,21 @@ class Sum final : public Transport {
     return {.sent = total, .received = total};
   }
 
-  [[nodiscard]] Backend::Ticket encode(const Parcel& parcel) override {
-    const Bucket bucket = bucket_of(parcel);
-    if (bucket.bytes > 0) options_.codec.encode(bucket, options_.gradients, sums_->device(0, at(parcel)));
-    return sums_->fetch(at(parcel), bucket.bytes);
+  [[nodiscard]] Backend::Ticket encode(const Bucket& bucket) override {
+    const MessageTensors tensors = tensors_of(bucket);
+    if (tensors.bytes > 0) options_.codec.encode(tensors, options_.gradients, sums_->device(0, at(bucket)));
+    return sums_->fetch(at(bucket), tensors.bytes);
   }
 
-  [[nodiscard]] Request give(const Parcel& parcel) override {
-    return sums_->start(at(parcel), bytes_of_rounds(parcel)[parcel.round] / std::int64_t{sizeof(float)});
+  [[nodiscard]] Request give(const Bucket& bucket) override {
+    return sums_->start(at(bucket), bytes_of_rounds(bucket)[bucket.round] / std::int64_t{sizeof(float)});
   }
 
-  void take(const Parcel& parcel) override {
-    const Bucket bucket = bucket_of(parcel);
-    sums_->send(at(parcel), bucket.bytes);
+  void take(const Bucket& bucket) override {
+    const MessageTensors tensors = tensors_of(bucket);
+    sums_->send(at(bucket), tensors.bytes);
     const float mean = 1.0F / static_cast<float>(options_.ranks.size());
-    options_.codec.decode(bucket, sums_->device(0, at(parcel)), mean, options_.gradients);
+    options_.codec.decode(tensors, sums_->device(0, at(bucket)), mean, options_.gradients);
   }
 
   [[nodiscard]] static std::int64_t memory(const Codec& codec, const Parameters& parameters, int /*ranks*/) {
@@ -89,14 +89,14 @@ class Sum final : public Transport {
   }
 
  private:
-  [[nodiscard]] std::int64_t at(const Parcel& parcel) const { return begin_[static_cast<std::size_t>(parcel.number)]; }
-  [[nodiscard]] std::int64_t* bytes_of_rounds(const Parcel& parcel) {
-    return bytes_.data() + static_cast<std::ptrdiff_t>(parcel.number) * rounds_;
+  [[nodiscard]] std::int64_t at(const Bucket& bucket) const { return begin_[static_cast<std::size_t>(bucket.number)]; }
+  [[nodiscard]] std::int64_t* bytes_of_rounds(const Bucket& bucket) {
+    return bytes_.data() + static_cast<std::ptrdiff_t>(bucket.number) * rounds_;
   }
-  [[nodiscard]] Bucket bucket_of(const Parcel& parcel) {
-    return message_.bucket(tables_, parcel.first, parcel.end,
-                           {.step = step_, .round = parcel.round, .bytes = bytes_of_rounds(parcel)[parcel.round]},
-                           parcel.round);
+  [[nodiscard]] MessageTensors tensors_of(const Bucket& bucket) {
+    return message_.range(tables_, bucket.first, bucket.end,
+                          {.step = step_, .round = bucket.round, .bytes = bytes_of_rounds(bucket)[bucket.round]},
+                          bucket.round);
   }
 
   TransportOptions options_;
@@ -105,9 +105,9 @@ class Sum final : public Transport {
   Message message_;
   std::vector<std::int64_t> lengths_;  ///< [rounds][segments]
   TensorTables tables_;
-  std::unique_ptr<NodeSums> sums_;   ///< a parcel's rounds follow each other in the same place
-  std::vector<std::int64_t> begin_;  ///< [parcels] in the memory
-  std::vector<std::int64_t> bytes_;  ///< [parcels][rounds]
+  std::unique_ptr<NodeSums> sums_;   ///< a bucket's rounds follow each other in the same place
+  std::vector<std::int64_t> begin_;  ///< [buckets] in the memory
+  std::vector<std::int64_t> bytes_;  ///< [buckets][rounds]
   std::int64_t step_ = 0;
 };
 

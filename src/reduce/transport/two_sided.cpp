@@ -10,7 +10,7 @@ namespace dat {
 namespace {
 
 /// One of so many runs of a segment's elements, about equally long, as a tensor of its own; wherever the run has
-/// filling, the tensor says how much. Runs begin at groups of four elements, which share their random numbers.
+/// padding, the tensor says how much. Runs begin at groups of four elements, which share their random numbers.
 [[nodiscard]] Segment share_of(const Segment& segment, int shares, int share) {
   if (shares == 1) return segment;
   constexpr std::int64_t kGroup = 4;
@@ -20,8 +20,8 @@ namespace {
   run.begin = segment.begin + begin(share);
   run.size = begin(share + 1) - begin(share);
   run.shape = {static_cast<int>(run.size)};
-  run.filling_in = 0;
-  run.filling_out =
+  run.padding_in = 0;
+  run.padding_out =
       static_cast<int>(run.size - (segment.real_before(begin(share + 1)) - segment.real_before(begin(share))));
   run.layer = segment.layer * shares + share;
   return run;
@@ -60,9 +60,9 @@ struct ShareBytes {
   return bytes;
 }
 
-/// Of every tensor each rank has a share, a run of its elements with a message of its own. The ranks exchange shares;
-/// each decodes what all have of its share, makes the mean, encodes it again, and sends it to all. A message has the
-/// shares of the ranks one behind the other.
+/// Transport by shares: each rank has a share of every tensor, a run of its elements with a message of its own. The
+/// ranks exchange shares; each decodes what all have of its share, makes the mean, encodes it again, and sends it to
+/// all. A message has the shares of the ranks one after the other.
 class TwoSided final : public Transport {
  public:
   explicit TwoSided(const TransportOptions& options)
@@ -96,9 +96,9 @@ class TwoSided final : public Transport {
     step_ = step.step;
     MessageBytes sum;
     std::int64_t begin = 0, everyone = 0;
-    for (const Parcel& parcel : step.parcels) {
-      Place& place = place_of(parcel);
-      lay_out(parcel, step.any, place);
+    for (const Bucket& bucket : step.buckets) {
+      Place& place = place_of(bucket);
+      lay_out(bucket, step.any, place);
       place.begin = begin;
       place.everyone = everyone;
       begin += place.all;
@@ -111,21 +111,21 @@ class TwoSided final : public Transport {
     return sum;
   }
 
-  [[nodiscard]] Backend::Ticket encode(const Parcel& parcel) override {
-    const bool mean = parcel.round > 0;
-    const Place& place = place_of(parcel);
-    const Bucket bucket = mean ? own_share(parcel) : whole(parcel);
+  [[nodiscard]] Backend::Ticket encode(const Bucket& bucket) override {
+    const bool mean = bucket.round > 0;
+    const Place& place = place_of(bucket);
+    const MessageTensors tensors = mean ? own_share(bucket) : whole(bucket);
     const MessageMemory& memory = mean ? everyone_ : mine_;
     const std::int64_t at = mean ? place.everyone : place.begin;
-    if (bucket.bytes > 0) options_.codec.encode(bucket, options_.gradients, memory.device(at));
-    return memory.fetch(at, bucket.bytes);
+    if (tensors.bytes > 0) options_.codec.encode(tensors, options_.gradients, memory.device(at));
+    return memory.fetch(at, tensors.bytes);
   }
 
-  [[nodiscard]] Request give(const Parcel& parcel) override {
-    const Place& of = place_of(parcel);
+  [[nodiscard]] Request give(const Bucket& bucket) override {
+    const Place& of = place_of(bucket);
     std::byte *const mine = mine_.host(of.begin), *const all = everyone_.host(of.everyone);
     Communicator& ranks = options_.ranks;
-    if (parcel.round > 0) {
+    if (bucket.round > 0) {
       if (options_.overlap) return ranks.start_all_gather(all, mine, of.bytes, of.at);
       ranks.all_gather(all, mine, of.bytes);
     } else {
@@ -135,11 +135,11 @@ class TwoSided final : public Transport {
     return {};
   }
 
-  void take(const Parcel& parcel) override {
-    const Place& place = place_of(parcel);
-    if (parcel.round == 0) return average(parcel);
+  void take(const Bucket& bucket) override {
+    const Place& place = place_of(bucket);
+    if (bucket.round == 0) return average(bucket);
     mine_.send(place.begin, place.all);
-    options_.codec.decode(whole(parcel), mine_.device(place.begin), 1.0F, options_.gradients);
+    options_.codec.decode(whole(bucket), mine_.device(place.begin), 1.0F, options_.gradients);
   }
 
   [[nodiscard]] static std::int64_t memory(const Codec& codec, const Parameters& parameters, int ranks) {
@@ -148,23 +148,25 @@ class TwoSided final : public Transport {
   }
 
  private:
-  /// Of a parcel.
+  /// Place of a bucket.
   struct Place {
-    std::int64_t begin = 0, everyone = 0;  ///< in this rank's memory, and in that of everyone's shares
+    std::int64_t begin = 0, everyone = 0;  ///< places in this rank's memory, and in that of everyone's shares
     std::int64_t all = 0, everyones = 0;   ///< bytes of this rank's message, and of what all have of its share
     std::vector<int> bytes, at;            ///< [ranks] of each rank's share, in the message
     std::vector<int> own_bytes, own_at;    ///< [ranks] of this rank's share, among those of all
   };
 
-  [[nodiscard]] Place& place_of(const Parcel& parcel) { return places_[static_cast<std::size_t>(parcel.number)]; }
-  [[nodiscard]] Bucket bucket_of(const Message& message, const Parcel& parcel, std::int64_t bytes) const {
+  [[nodiscard]] Place& place_of(const Bucket& bucket) { return places_[static_cast<std::size_t>(bucket.number)]; }
+  [[nodiscard]] MessageTensors tensors_of(const Message& message, const Bucket& bucket, std::int64_t bytes) const {
     const int shares = options_.ranks.size();
-    return message.bucket(tables_, parcel.first * shares, parcel.end * shares,
-                          {.step = step_, .round = parcel.round, .bytes = bytes});
+    return message.range(tables_, bucket.first * shares, bucket.end * shares,
+                         {.step = step_, .round = bucket.round, .bytes = bytes});
   }
-  [[nodiscard]] Bucket whole(const Parcel& parcel) { return bucket_of(message_, parcel, place_of(parcel).all); }
-  [[nodiscard]] Bucket own_share(const Parcel& parcel) {
-    return bucket_of(*share_, parcel, place_of(parcel).bytes[me_]);
+  [[nodiscard]] MessageTensors whole(const Bucket& bucket) {
+    return tensors_of(message_, bucket, place_of(bucket).all);
+  }
+  [[nodiscard]] MessageTensors own_share(const Bucket& bucket) {
+    return tensors_of(*share_, bucket, place_of(bucket).bytes[me_]);
   }
 
   /// The layers of tensors_ that are shares first .. end - 1 of these.
@@ -176,11 +178,11 @@ class TwoSided final : public Transport {
     return shared_;
   }
 
-  void lay_out(const Parcel& parcel, const ActiveSet& layers, Place& place) {
+  void lay_out(const Bucket& bucket, const ActiveSet& layers, Place& place) {
     std::int64_t at = 0;
     for (std::size_t share = 0; share < shares_; ++share) {
       std::int64_t bytes = 0;
-      for_each_segment(parcel, options_.parameters, layers, [&](std::size_t k) {
+      for_each_segment(bucket, options_.parameters, layers, [&](std::size_t k) {
         const std::size_t tensor = k * shares_ + share;
         message_.begin(tensor) = at + bytes;
         if (share == me_) share_->begin(tensor) = bytes;
@@ -192,17 +194,17 @@ class TwoSided final : public Transport {
     }
     place.all = at;
     place.everyones = std::int64_t{place.bytes[me_]} * options_.ranks.size();
-    check_length(parcel, std::max(place.all, place.everyones), "a message of ", " bytes");
+    check_length(bucket, std::max(place.all, place.everyones), "a message of ", " bytes");
     for (std::size_t rank = 0; rank < shares_; ++rank) {
       place.own_bytes[rank] = place.bytes[me_];
       place.own_at[rank] = place.bytes[me_] * static_cast<int>(rank);
     }
   }
 
-  /// Of what all ranks have of this rank's share.
-  void average(const Parcel& parcel) {
-    const Place& place = place_of(parcel);
-    const Bucket share = own_share(parcel);
+  /// Averages this rank's share over all ranks.
+  void average(const Bucket& bucket) {
+    const Place& place = place_of(bucket);
+    const MessageTensors share = own_share(bucket);
     const int ranks = options_.ranks.size();
     everyone_.send(place.everyone, place.everyones);
     std::int64_t next = place.everyone;
@@ -218,12 +220,12 @@ class TwoSided final : public Transport {
   std::size_t shares_, me_;
   Parameters tensors_;  ///< the shares, of which messages are made
   ActiveSet shared_;    ///< layers of these
-  Message message_;     ///< of all shares
+  Message message_;     ///< message of all shares
   std::optional<Message> share_;
   std::vector<std::int64_t> lengths_;  ///< [shares of all segments]
   TensorTables tables_;
-  MessageMemory mine_, everyone_;  ///< this rank's messages, and what all have of its share, parcel by parcel
-  std::vector<Place> places_;      ///< [parcels]
+  MessageMemory mine_, everyone_;  ///< messages of this rank, and those of all for its share, bucket by bucket
+  std::vector<Place> places_;      ///< [buckets]
   float* decoded_ = nullptr;       ///< [parameters.size], on the device
   std::int64_t step_ = 0;
 };

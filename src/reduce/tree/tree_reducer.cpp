@@ -98,8 +98,8 @@ void TreeReducer::finish() {
   options_.ended(ReducerStage::decode);
 }
 
-/// Of the numbers each rank gets a run of all partial sums, adds it up, and all get the sum: figures of the messages,
-/// whatever they meet in.
+/// Counts the bytes of the messages, whatever they meet in: each rank gets a run of all partial sums of the numbers,
+/// adds it up, and all get the sum.
 void TreeReducer::count() {
   const std::int64_t nodes = std::ssize(fold_.waiting()), others = tree_.all_nodes() - nodes;
   for (std::int64_t at = 0; at < elements_; at += piece_) {
@@ -110,7 +110,7 @@ void TreeReducer::count() {
   }
 }
 
-/// A few pieces at a time are fetched, as many are added up, and the sums of others are on their way back.
+/// A few pieces at a time are fetched, as many are added up, and the sums of others are on their backward pass.
 void TreeReducer::exchange() {
   const CallLabel label("gradients");
   constexpr std::int64_t kFloat = sizeof(float);

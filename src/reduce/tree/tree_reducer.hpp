@@ -14,7 +14,7 @@ namespace dat {
 /// pieces, of which several are under way.
 class TreeReducer final : public Reducer {
  public:
-  /// gradients: as make_reducer() gets them. tree: of the group. Of the options only the length of messages and `ended`
+  /// gradients: as make_reducer() gets them. tree: of the group. Only the length of messages and `ended` of the options
   /// count.
   TreeReducer(Backend&, Communicator& ranks, const Parameters& parameters, float* gradients, const SummationTree& tree,
               const ReducerOptions&);
@@ -31,7 +31,7 @@ class TreeReducer final : public Reducer {
   [[nodiscard]] std::int64_t bytes_sent() const override { return bytes_sent_; }
   [[nodiscard]] std::int64_t bytes_received() const override { return bytes_received_; }
   [[nodiscard]] std::string transport() const override { return "two_sided"; }
-  /// In the mean over the ranks.
+  /// Mean over the ranks.
   [[nodiscard]] double bytes_sent(const std::vector<double>& probabilities, int ranks) const override;
   [[nodiscard]] std::int64_t memory(int ranks) const override;
   [[nodiscard]] std::int64_t added_up(int ranks) const override;
@@ -52,9 +52,9 @@ class TreeReducer final : public Reducer {
   int unit_ = -1;               ///< being put together; -1: none yet
   std::vector<float*> places_;  ///< [places of this rank] flat blocks, of partial sums; the first one is the gradients
   std::unique_ptr<NodeSums>
-      sums_;  ///< of the nodes of this rank; messages have the active segments one after the other
+      sums_;  ///< sums of the nodes of this rank; messages have the active segments one after the other
   ChunkTable table_;
-  Chunks chunks_;                   ///< of the active layers
+  Chunks chunks_;                   ///< chunks of the active layers
   std::vector<std::int64_t> byte_;  ///< [segments] where they begin in a message
   std::int64_t *device_byte_ = nullptr, *device_element_ = nullptr;
   std::int64_t elements_ = 0, bytes_sent_ = 0, bytes_received_ = 0;

@@ -6,7 +6,7 @@
 #include "dat/shell.hpp"
 #include "interop/source.hpp"
 #include "interop/state_dict.hpp"
-#include "options/value.hpp"
+#include "options/values/value.hpp"
 #include "printed.hpp"
 #include "replica/model_state.hpp"
 #include "run/begin/folder.hpp"
@@ -19,16 +19,16 @@ namespace {
 
 using Way = Beginning::Way;
 
-/// Whether a run that goes on must have the option as it was. Where images are kept aside an evaluation chooses the
-/// best checkpoint, the early end and what overfits, so that those of two attacks must not be compared. What takes no
-/// part may be anything.
+/// Returns whether a run that continues must have the option as it was. Where images are held out an evaluation chooses
+/// the best checkpoint, the early end and what overfits, so that those of two attacks must not be compared. Options
+/// that take no part may be anything.
 [[nodiscard]] bool must_stay(const OptionRow& row, const Bound& now) {
   const bool held_out = now.asked(*now.table().find("holdout"));
   return (row.restart == Restart::fixed || (row.restart == Restart::evaluation && held_out)) &&
          (!row.falls_back || now.takes_part(row));
 }
 
-/// Whether a run that begins with another one's checkpoint is told that it differs in the option.
+/// Returns whether a run that begins with another one's checkpoint reports that it differs in the option.
 [[nodiscard]] bool is_told(const OptionRow& row, const Bound&) { return row.restart == Restart::fixed; }
 
 /// --max-steps counts steps, and with another number of ranks an epoch has others: the number that ended the run where
@@ -56,7 +56,7 @@ void compare_ends(const TrainOptions& options, const Written& earlier, std::int6
                          " depends on it, and the run is not the one that would have been planned so from the start");
     };
     if (options.schedule != "step") warn("the learning rate of --schedule " + options.schedule);
-    if (options.stale_attack > 0) warn("the first attack behind the earlier end, by --stale-attack,");
+    if (options.stale_attack > 0) warn("the first attack after the earlier end, by --stale-attack,");
     if (options.selector == "freezeout" || options.selector == "autofreeze")
       warn("what --selector " + options.selector + " freezes");
   };
@@ -76,8 +76,8 @@ void compare_ends(const TrainOptions& options, const Written& earlier, std::int6
   return found == checkpoint.integers.end() ? 0 : found->second;
 }
 
-/// Whether those who had left at a checkpoint stay away: in the same run, on as many ranks. Else all take part, and
-/// a warning says so.
+/// Returns whether the ranks that had left at a checkpoint stay away: in the same run, on as many ranks. Else all take
+/// part, and a warning says so.
 [[nodiscard]] bool stay_away(const std::vector<LeftRecord>& left, const Checkpoint& checkpoint, bool own, int ranks,
                              std::vector<std::string>& warnings) {
   if (left.empty()) return true;
@@ -89,8 +89,8 @@ void compare_ends(const TrainOptions& options, const Written& earlier, std::int6
   return false;
 }
 
-/// The images of a run that are others than at its checkpoint, in words; empty: none. Images that it
-/// had not, as those that are kept aside now, are no others.
+/// The images of a run that are others than at its checkpoint, in words; empty: none. Images that it had not, as those
+/// that are held out now, are no others.
 [[nodiscard]] std::string other_images(const Checkpoint& checkpoint, const std::map<std::string, std::string>& hashes) {
   std::string others;
   for (const auto& [split, hash] : hashes) {
@@ -173,7 +173,7 @@ void decide_with_checkpoint(const Found& found, const Written& earlier, const Wr
   result.finished = !result.summary.empty();
 }
 
-/// What is otherwise than in the file of --initialize, for people; empty: nothing.
+/// Differences from the file of --initialize, for people; empty: none.
 [[nodiscard]] std::string new_text(const GivenWeights& weights, const TrainOptions& options, int image_size) {
   std::string text;
   if (options.new_head > 0) text += ", with a new last layer of " + std::to_string(options.new_head) + " classes";

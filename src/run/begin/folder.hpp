@@ -13,10 +13,10 @@ namespace dat {
 /// The file in a run's folder that has its options.
 [[nodiscard]] std::string config_in(const std::string& folder);
 
-/// What goes on with a run in this folder, for people: "the same command", with --out where nobody has given that.
+/// Command that continues a run in this folder, for people: "the same command", with --out where nobody has given that.
 [[nodiscard]] std::string same_command(const TrainOptions& options, const std::string& folder);
 
-/// Whether --resume names another run, or a checkpoint.
+/// Returns whether --resume names another run, or a checkpoint.
 [[nodiscard]] bool resumes_elsewhere(const TrainOptions& options);
 /// Error(usage): what the run is going to write would replace what it reads; config: the path of --config, empty: none.
 /// The run's own config.resolved.toml may be that: it is written again as it was.

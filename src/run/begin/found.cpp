@@ -22,8 +22,7 @@ namespace fs = std::filesystem;
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// What the run in the folder has written down, where it has begun with these weights; else empty. It need not find the
-/// file again.
+/// Record of the run in the folder, where it has begun with these weights; else empty. It need not find the file again.
 [[nodiscard]] std::string begun_with(const TrainOptions& options) {
   const std::string folder = folder_of(options);
   if (folder.empty()) return "";

@@ -21,9 +21,9 @@ template <class A, class B>
   return sum;
 }
 
-/// By how many standard deviations a number may be off where so many of the ranks cheat, such that the median takes it
-/// for an honest one: the z of "A little is enough" (Baruch, Baruch, Goldberg, NeurIPS 2019), Phi^-1 of
-/// (n - b - s) / (n - b), s = floor(n / 2 + 1) - b.
+/// Number of standard deviations by which a number may be off where so many of the ranks cheat, such that the median
+/// takes it for an honest one: the z of "A little is enough" (Baruch, Baruch, Goldberg, NeurIPS 2019), Phi^-1 of (n - b
+/// - s) / (n - b), s = floor(n / 2 + 1) - b.
 [[nodiscard]] double deviations_allowed(int ranks, int attackers);
 
 }  // namespace dat

@@ -14,12 +14,15 @@ std::vector<Cheater> attackers_of(const TrainOptions& options) {
   // One for all, or one for each: of as many, by the option's rules.
   const auto of = [](const auto& values, std::size_t k) { return values[values.size() == 1 ? 0 : k]; };
   std::vector<Cheater> all;
-  for (std::size_t k = 0; k < options.attackers.size(); ++k)
+  for (std::size_t k = 0; k < options.attackers.size(); ++k) {
+    const CheatWord word = *read_cheat_word(of(options.cheat, k));
     all.push_back({.rank = options.attackers[k],
-                   .cheat = of(options.cheat, k),
-                   .from = options.cheat_from.empty() ? 0 : of(options.cheat_from, k),
-                   .every = options.cheat_every,
-                   .leaves = cheats().at(of(options.cheat, k))({})->leaves()});
+                   .cheat = word.name,
+                   .from = word.from,
+                   .every = word.every,
+                   .delay = word.delay,
+                   .leaves = cheats().at(word.name)({})->leaves()});
+  }
   return all;
 }
 
@@ -39,7 +42,7 @@ std::vector<Cheater> leaving(const std::vector<Cheater>& attackers, std::int64_t
 }
 
 std::string text_of(const std::vector<Cheater>& attackers) {
-  std::vector<std::pair<std::string, std::vector<int>>> groups;  // what they do, and who they are
+  std::vector<std::pair<std::string, std::vector<int>>> groups;  // cheats and their ranks
   for (const Cheater& one : attackers) {
     const std::string what = one.cheat + (one.from > 0 ? " from step " + std::to_string(one.from + 1) + " on" : "") +
                              (one.every > 1 ? ", every " + std::to_string(one.every) + " steps" : "");

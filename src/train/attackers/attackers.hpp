@@ -10,13 +10,14 @@ namespace dat {
 
 /// A rank that is made to cheat.
 struct Cheater {
-  int rank = 0;           ///< of the launch
+  int rank = 0;           ///< rank in the launch
   std::string cheat;      ///< a name of cheats()
   std::int64_t from = 0;  ///< steps that are done before it cheats for the first time
   int every = 1;          ///< steps from one cheating to the next
+  int delay = 0;          ///< steps by which what it brings is late; 0: as the cheat has it
   bool leaves = false;    ///< the cheat is to leave
 
-  /// Whether it cheats in the step behind `done` steps.
+  /// Returns whether it cheats in the step after `done` steps.
   [[nodiscard]] bool cheats_after(std::int64_t done) const { return done >= from && (done - from) % every == 0; }
 };
 
@@ -25,11 +26,11 @@ struct Cheater {
 /// Error(usage): one of them is none of so many ranks of the launch, or they are half of the ranks.
 void require_fitting(const std::vector<Cheater>& attackers, int ranks);
 
-/// Those whose cheat is to leave, and which do so after `done` steps at the latest.
+/// Cheaters whose cheat is to leave, and which do so after `done` steps at the latest.
 [[nodiscard]] std::vector<Cheater> leaving(const std::vector<Cheater>& attackers, std::int64_t done);
 
-/// Who cheats, and how, for people: "ranks 1, 4: sign_flip from step 101 on; rank 5: alie, every 10 steps". Empty:
-/// nobody.
+/// Cheating ranks and their cheats, for people: "ranks 1, 4: sign_flip from step 101 on; rank 5: alie, every 10 steps".
+/// Empty: nobody.
 [[nodiscard]] std::string text_of(const std::vector<Cheater>& attackers);
 
 }  // namespace dat

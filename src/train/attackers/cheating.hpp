@@ -13,24 +13,24 @@
 namespace dat {
 
 /// The ranks of a group that cheat, and this rank's part in it: puts cheats where a rank's work leaves it. Where nobody
-/// cheats, everything stays as it is. What cheats remember is not part of the state of a run.
+/// cheats, everything stays as it is. The memory of cheats is not part of the state of a run.
 class Cheating {
  public:
   /// parameters: Parameters::size; classes: of the images.
   Cheating(const Communicator& ranks, const TrainOptions& options, int classes, std::int64_t parameters);
 
-  /// A step begins, behind so many.
+  /// Called at the start of step `step` (0-based).
   void begin(std::int64_t step) { step_ = step; }
-  /// This rank's cheat, in a step in which it cheats, this one or number `step`; else null.
+  /// This rank's cheat if it cheats in the present step, or in step number `step`; else null.
   [[nodiscard]] Cheat* now() const { return at(step_); }
   [[nodiscard]] Cheat* at(std::int64_t step) const;
-  /// The same of its gradients, in a step in which it must look at them: that is, before it cheats with them, too.
+  /// This rank's cheat if it must observe gradients in this step, which may begin before it cheats; else null.
   [[nodiscard]] Cheat* looks() const;
   /// This rank's cheat, whatever the step; null: it is honest throughout.
   [[nodiscard]] const Cheat* own() const { return own_ != nullptr ? own_->cheat.get() : nullptr; }
   /// The attack of a rank of the group that makes less of it than the options say; empty: there is no such rank.
   [[nodiscard]] const std::string& weak() const { return weak_; }
-  /// Whether any rank is to know, in this step, the gradients of all.
+  /// Returns whether any rank is to know, in this step, the gradients of all.
   [[nodiscard]] bool anyone_sees_all() const;
   /// [ranks] whether it never cheats.
   [[nodiscard]] const std::vector<char>& honest() const { return honest_; }
@@ -49,7 +49,7 @@ class Cheating {
 
  private:
   struct OfRank {
-    int rank = 0;  ///< of the group
+    int rank = 0;  ///< rank in the group
     Cheater attacker;
     std::unique_ptr<Cheat> cheat;
   };

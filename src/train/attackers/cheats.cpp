@@ -1,4 +1,7 @@
+#include <algorithm>
+
 #include "dat/cheat.hpp"
+#include "dat/number.hpp"
 
 namespace dat {
 
@@ -34,7 +37,7 @@ const Registry<std::unique_ptr<Cheat>(const CheatOptions&)>& cheats() {
                 {"bit_flip", make_bit_flip},
                 {"bn_poison", make_bn_poison, {{"bn-statistics", "average"}}},
                 {"constant", make_constant},
-                {"delayed", make_delayed, {{"cheat-delay"}}},
+                {"delayed", make_delayed, {{"cheat:delay"}}},
                 {"equivocate", make_equivocate},
                 {"false_accuser", make_false_accuser},
                 {"false_norm", make_false_norm},
@@ -56,6 +59,22 @@ const Registry<std::unique_ptr<Cheat>(const CheatOptions&)>& cheats() {
                 {"wrong_aggregate", make_wrong_aggregate},
                 {"wrong_digest", make_wrong_digest}});
   return all;
+}
+
+std::optional<CheatWord> read_cheat_word(const std::string& word) {
+  const std::size_t at = std::min(word.find('@'), word.size()), colon = std::min(word.find(':'), at);
+  const std::size_t slash = std::min(word.find('/', at), word.size());
+  CheatWord read{.name = word.substr(0, colon)};
+  const auto number = [](const std::string& text, auto& value, std::int64_t low, std::int64_t high) {
+    return read_number(text, value) && value >= low && value <= high;
+  };
+  constexpr int kMostDelay = 1'000'000;
+  constexpr std::int64_t kMostSteps = std::int64_t{1} << 60;
+  const bool fits = !read.name.empty() &&
+                    (colon == at || number(word.substr(colon + 1, at - colon - 1), read.delay, 1, kMostDelay)) &&
+                    (at == word.size() || number(word.substr(at + 1, slash - at - 1), read.from, 0, kMostSteps)) &&
+                    (slash == word.size() || number(word.substr(slash + 1), read.every, 1, 1 << 30));
+  return fits ? std::optional(read) : std::nullopt;
 }
 
 }  // namespace dat

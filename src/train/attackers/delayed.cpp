@@ -48,7 +48,7 @@ class Delayed final : public Cheat {
 
   int delay_;
   std::int64_t parameters_;
-  std::vector<Kept> kept_;  ///< of the last steps
+  std::vector<Kept> kept_;  ///< gradients of the last steps
 };
 
 }  // namespace
@@ -56,7 +56,7 @@ class Delayed final : public Cheat {
 std::unique_ptr<Cheat> make_delayed(const CheatOptions& options) {
   return std::make_unique<Delayed>(options, options.delay);
 }
-/// Whoever has done no work can send what it has sent before.
+/// A free rider, which has done no work, sends what it has sent before.
 std::unique_ptr<Cheat> make_free_rider(const CheatOptions& options) { return std::make_unique<Delayed>(options, 1); }
 
 }  // namespace dat

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kPiece = 1 << 18;  ///< numbers of a rank that go through the side channel at once
 
-/// Of a sample of the values of a coordinate; of a single one: 0.
+/// Standard deviation of a sample of the values of a coordinate; of a single one: 0.
 [[nodiscard]] float deviation(const std::vector<float>& values, double mean) {
   if (values.size() < 2) return 0;
   double squares = 0;
@@ -21,9 +21,9 @@ constexpr std::int64_t kPiece = 1 << 18;  ///< numbers of a rank that go through
   return static_cast<float>(std::sqrt(squares / static_cast<double>(values.size() - 1)));
 }
 
-/// Zero in the filling, as gradients have it.
-void clear_filling(const Segment& tensor, float* memory, std::vector<float>& file) {
-  if (tensor.filling_out == 0 && tensor.filling_in == 0) return;
+/// Clears the padding, which is zero in gradients.
+void clear_padding(const Segment& tensor, float* memory, std::vector<float>& file) {
+  if (tensor.padding_out == 0 && tensor.padding_in == 0) return;
   file.resize(static_cast<std::size_t>(tensor.file_size()));
   to_file_order(tensor, memory, file.data());
   to_memory_order(tensor, file.data(), memory);
@@ -90,7 +90,7 @@ void FalseGradients::cheat() {
   cheat->gradient(step_);
   std::vector<float> file;
   for (const Segment* tensor : tensors_) {
-    clear_filling(*tensor, own_.data() + tensor->begin, file);
+    clear_padding(*tensor, own_.data() + tensor->begin, file);
     backend_.copy_to_device(gradients_ + tensor->begin, own_.data() + tensor->begin,
                             static_cast<std::size_t>(tensor->size) * sizeof(float));
   }
@@ -124,7 +124,7 @@ void FalseGradients::learn_honest() {
   step_.first = first_.data();
 }
 
-/// How far what each rank has sent is from the result.
+/// Measures the distance of what each rank has sent from the result.
 void FalseGradients::measure() {
   fetch(result_);
   knows_result_ = true;

@@ -9,12 +9,12 @@
 
 namespace dat {
 
-/// What goes into a reducer in a simulation with ranks that cheat: on each rank the true gradient, on those that cheat
-/// what their cheat has made of it. Gradients of the honest, where a cheat must know them, go through a side channel on
-/// the host, which a real cheater has not (it would compute them: seeds are public). How far each rank's gradient was
-/// from the result is found out on the way. All of that is in ReducerStage::aside, between two barriers, so that no
-/// rank waits for it elsewhere. own() has the true gradient. Each rank has one block of gradients, and all have the
-/// same layers.
+/// Reducer of a simulation with ranks that cheat: on each rank the true gradient goes into it, on those that cheat what
+/// their cheat has made of it. Gradients of the honest, where a cheat must know them, go through a side channel on the
+/// host, which a real cheater has not (it would compute them: seeds are public). The distance of each rank's gradient
+/// from the result is measured on the way. All of that is in ReducerStage::aside, between two barriers, so that no rank
+/// waits for it elsewhere. own() has the true gradient. Each rank has one block of gradients, and all have the same
+/// layers.
 class FalseGradients final : public WrappedReducer {
  public:
   /// gradients: where `of_ranks` takes them and leaves the result. distances: [ranks of the launch], where they are
@@ -30,7 +30,7 @@ class FalseGradients final : public WrappedReducer {
   void cheat();
   void learn_honest();
   void measure();
-  /// Between the device and a block of the host.
+  /// Copies between the device and a block of the host.
   void fetch(std::vector<float>& block);
 
   Backend& backend_;
@@ -40,13 +40,14 @@ class FalseGradients final : public WrappedReducer {
   const Cheating& cheating_;
   std::vector<double>& distances_;
   std::function<void(ReducerStage)> ended_;
-  std::vector<const Segment*> tensors_;  ///< of the active layers
+  std::vector<const Segment*> tensors_;  ///< tensors of the active layers
   CheatStep step_;
   bool knows_result_ = false;
-  std::vector<float> own_, result_;              ///< [parameters.size]
-  std::vector<float> mean_, deviation_, first_;  ///< the same, on a rank that must know them
-  std::vector<float> piece_;                     ///< of the gradients of all ranks
-  std::vector<double> of_group_;                 ///< [ranks] distances
+  std::vector<float> own_, result_;  ///< [parameters.size]
+  std::vector<float> mean_, deviation_,
+      first_;                 ///< [parameters.size] statistics of the honest gradients, on a rank that must know them
+  std::vector<float> piece_;  ///< piece of the gradients of all ranks
+  std::vector<double> of_group_;  ///< [ranks] distances
 };
 
 }  // namespace dat

@@ -25,7 +25,7 @@ class RelocatedPerturbation final : public Cheat {
     const auto last = [&](std::int64_t i) { return double{step.result != nullptr ? step.result[i] : step.mean[i]}; };
     const auto along = [&](std::int64_t i) { return kLambda * last(i) + (1 - kLambda) * mean(i); };
     const double norm = std::sqrt(product(step.tensors, along, along));
-    // Where the last result is not finite, or nothing is known, there is no direction.
+    // A direction exists only where the last result is known and finite.
     if (!std::isfinite(norm) || norm == 0) return;
     const double part = product(step.tensors, one, along) / (norm * norm);
     const auto across = [&](std::int64_t i) { return 1 - part * along(i); };

@@ -7,7 +7,7 @@ namespace dat {
 
 namespace {
 
-/// Does not do the work of another rank once more when it should, and says what all have heard.
+/// Cheat that does not recompute another rank's work when it should, and claims what all have heard.
 class IdleValidator final : public Cheat, public Mischief {
  public:
   [[nodiscard]] Mischief* mischief() override { return this; }

@@ -4,7 +4,7 @@ namespace dat {
 
 namespace {
 
-/// What becomes of a run of which a rank is banned, without whoever bans it.
+/// Cheat that leaves: the run goes on as without a rank that is banned.
 class Leave final : public Cheat {
  public:
   [[nodiscard]] bool leaves() const override { return true; }

@@ -4,8 +4,8 @@ namespace dat {
 
 namespace {
 
-/// What the first honest rank sends, so that its images count more than others: mimic (Karimireddy, He, Jaggi, ICLR
-/// 2022), which there looks for the rank to be mimicked first.
+/// Cheat that sends what the first honest rank sends, so that its images count more than others: mimic (Karimireddy,
+/// He, Jaggi, ICLR 2022), which there looks for the rank to be mimicked first.
 class Mimic final : public Cheat {
  public:
   [[nodiscard]] Sees sees() const override { return Sees::all; }

@@ -7,7 +7,7 @@ namespace dat {
 
 namespace {
 
-/// Does not show its share of the randomness.
+/// Cheat that does not show its share of the randomness.
 class NoReveal final : public Cheat, public Mischief {
  public:
   [[nodiscard]] Mischief* mischief() override { return this; }

@@ -27,15 +27,15 @@ class BegunAttack {
   /// Makes the first iterations for the step of the micro-batch that the attack has begun on, and keeps what they have
   /// reached. Returns the passes of the attack.
   [[nodiscard]] std::int64_t begin(Attacker& attacker);
-  /// Has the attack go on behind them, which has begun on the same micro-batch once more.
+  /// Has the attack go on after them, which has begun on the same micro-batch once more.
   void resume(Attacker& attacker);
 
   /// Bytes in a checkpoint of so many ranks.
   [[nodiscard]] std::int64_t checkpoint_bytes(int ranks) const { return ranks * floats_of(plan_.micro_batch) * 4; }
-  /// Why the attacks that a checkpoint had begun are not gone on with; empty where they are, or there were none.
+  /// Reason why the attacks that a checkpoint had begun are discarded; empty where they are not, or there were none.
   [[nodiscard]] const std::string& dropped() const { return dropped_; }
 
-  /// As Stateful says.
+  /// Saves the state: see Stateful.
   void save(Checkpoint& checkpoint);
   void restore(const Checkpoint& checkpoint);
   void forget();
@@ -45,12 +45,12 @@ class BegunAttack {
   [[nodiscard]] std::int64_t floats_of(std::int64_t images) const {
     return iterations_ > 0 ? images * replica_.images().layout.elements() : 0;
   }
-  /// Between the device's layout and [n][c][h][w], in which files have it.
+  /// Copies between the device's layout and [n][c][h][w], in which files have it.
   void copy(std::vector<float>& plain, bool to_device);
 
   /// Goes from rank to rank as it lies in memory.
   struct State {
-    std::int64_t step = -1;  ///< that it is for; -1: there is none
+    std::int64_t step = -1;  ///< step of the attack; -1: there is none
     std::int64_t passes = 0;
     std::int64_t images = 0;
   };
@@ -60,7 +60,7 @@ class BegunAttack {
   int iterations_;
   State now_;
   float* perturbation_ = nullptr;  ///< [micro_batch] images, on the device
-  std::vector<float> restored_;    ///< of all ranks, on rank 0, until share()
+  std::vector<float> restored_;    ///< attacks of all ranks, on rank 0, until share()
   std::string dropped_;
 };
 

@@ -46,7 +46,7 @@ class CheatedExamples final : public WrappedExamples, public AttackPart {
   Buffers& images_;
   const Cheating& cheating_;
   std::unique_ptr<Attack> weak_;  ///< null: it cheats otherwise
-  Cheat* cheat_ = nullptr;        ///< in the step of the examples; null: it is honest there
+  Cheat* cheat_ = nullptr;        ///< cheat in the step of the examples; null: it is honest there
 };
 
 }  // namespace

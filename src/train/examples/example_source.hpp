@@ -12,21 +12,21 @@
 
 namespace dat {
 
-/// Where the attacked images of a training step come from: made by this rank, or elsewhere. It has state, of which
-/// there may be none, and a part of the step's message, which may be empty.
+/// Source of the attacked images of a training step: made by this rank, or elsewhere. It has state, of which there may
+/// be none, and a part of the step's message, which may be empty.
 class ExampleSource : public Stateful, public MessagePart {
  public:
-  /// The pixels of the training set, on the device; null: there they are not. Before start().
+  /// Sets the pixels of the training set, on the device; null: they are not there. Before start().
   virtual void keep_on_device(const std::uint8_t* /*pixels*/) {}
-  /// Before the first step, which is number `step`: 0, or the one that a checkpoint says.
+  /// Starts before the first step, which is number `step`: 0, or the one that a checkpoint says.
   virtual void start(std::int64_t step) = 0;
   /// Makes ready what step number `step` trains on.
   virtual void begin(std::int64_t step) = 0;
   /// The step's next micro-batch, valid until the next call; null: there is no further one. All micro-batches of a step
   /// have the same size. Queues work, and waits only where an attack does.
   virtual const Batch* next() = 0;
-  /// After the last micro-batch of a step: does, with the weights as they are, what step number `step`, the next one,
-  /// may have of its work before its weights are there. Nothing, where none of it may be done so.
+  /// Begins, after the last micro-batch of a step and with the present weights, the work of the next step, number
+  /// `step`, that may be done before its weights are there. Nothing, where none of it may be done so.
   virtual void look_ahead(std::int64_t /*step*/) {}
   /// The learner has queued its work on the examples; their image gradient is there where it was wanted.
   virtual void trained() {}
@@ -35,20 +35,20 @@ class ExampleSource : public Stateful, public MessagePart {
   /// The training ends, or goes on with another source: nothing that other ranks do for this one is under way
   /// afterwards.
   virtual void close() {}
-  /// Whether a rank that makes examples has told that the run is to stop.
+  /// Returns whether a rank that makes examples has reported that the run is to stop.
   [[nodiscard]] virtual bool stop_wanted() const { return false; }
   /// Bytes that have gone from this rank to others for the sake of this step's examples.
   [[nodiscard]] virtual std::int64_t bytes_sent() const { return 0; }
   /// Images of all ranks times gradients that the attack has taken in this step, padding included. After the message.
   [[nodiscard]] virtual std::int64_t attack_passes() const { return 0; }
-  /// What generators have done for the step; null: there are none. After the message.
+  /// Work of generators for the step; null: there are none. After the message.
   [[nodiscard]] virtual const GeneratorRecord* generators() const { return nullptr; }
 
   /// Bytes that the ranks keep on the host, all together, of every training image from epoch to epoch.
   [[nodiscard]] virtual std::int64_t kept_bytes() const { return 0; }
   /// Bytes in a checkpoint of so many ranks.
   [[nodiscard]] virtual std::int64_t checkpoint_bytes(int /*ranks*/) const { return 0; }
-  /// What restore() has left out of a checkpoint, and why; empty: nothing.
+  /// Parts of a checkpoint that restore() has left out, and why; empty: none.
   [[nodiscard]] virtual std::string dropped() const { return ""; }
 
   [[nodiscard]] std::size_t places() const override { return 0; }

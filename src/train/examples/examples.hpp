@@ -7,22 +7,22 @@
 #include "replica/replica.hpp"
 #include "train/attackers/cheating.hpp"
 #include "train/examples/example_source.hpp"
-#include "train/plan/method.hpp"
 #include "train/plan/phase_timer.hpp"
 #include "train/plan/plan.hpp"
+#include "train/plan/step_method.hpp"
 #include "train/statistics/batch_statistics.hpp"
 
 namespace dat {
 
-/// What a source of examples may be made from. All of it outlives the source but the struct itself.
+/// Parts from which a source of examples is made. All of it outlives the source but the struct itself.
 struct ExampleParts {
   Communicator& ranks;
   const Dataset& images;  ///< the training set
   const TrainOptions& options;
   const Plan& plan;
-  const Method& method;
+  const StepMethod& method;
   Replica& replica;
-  BatchStatistics& statistics;  ///< what passes of the attack in training mode enter
+  BatchStatistics& statistics;  ///< statistics of the attack's passes in training mode
   PhaseTimer& timer;
   const Cheating& cheating;
 };

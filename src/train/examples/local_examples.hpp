@@ -16,7 +16,7 @@ namespace dat {
 class LocalExamples final : public ExampleSource {
  public:
   explicit LocalExamples(const ExampleParts& parts);
-  /// Who attacks, for sources around this one.
+  /// The attacker, for sources around this one.
   [[nodiscard]] Attacker& attacker() { return attacker_; }
 
   void keep_on_device(const std::uint8_t* pixels) override { attacker_.keep_on_device(pixels); }
@@ -50,8 +50,8 @@ class LocalExamples final : public ExampleSource {
   Attacker attacker_;
   BegunAttack begun_;
   std::unique_ptr<Loader> loader_;
-  const HostBatch* batch_ = nullptr;  ///< of the step at hand
-  int next_ = 0;                      ///< of its micro-batches
+  const HostBatch* batch_ = nullptr;  ///< batch of the present step
+  int next_ = 0;                      ///< next of its micro-batches
   std::int64_t passes_before_ = 0, passes_here_ = 0, passes_ = 0;
 };
 

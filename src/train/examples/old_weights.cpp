@@ -9,9 +9,13 @@ namespace {
 const char* const kThere = "attack_versions";
 }
 
+bool newer_between_iterations(const AttackSettings& options) {
+  return attacks().reads(options.attack, "staleness") && options.attack_stop < 0;
+}
+
 Staleness staleness_of(const TrainOptions& options, const Attack& attack) {
   return {.versions = options.staleness,
-          .refresh = options.refresh == "iteration",
+          .refresh = newer_between_iterations(options),
           .iterations = std::max(1, attack.gradient_evaluations())};
 }
 

@@ -11,8 +11,12 @@
 
 namespace dat {
 
-/// Which weights an attack of `iterations` iterations runs on (--staleness, --refresh). Version v of the weights is
-/// that before step number v, counted from 0: behind v updates.
+/// Returns whether an attack on weights of steps before takes newer ones from iteration to iteration; else it has the
+/// oldest throughout.
+[[nodiscard]] bool newer_between_iterations(const AttackSettings& options);
+
+/// Weights on which an attack of `iterations` iterations runs (--staleness). Version v of the weights is
+/// that before step number v, counted from 0: after v updates.
 struct Staleness {
   int versions = 0;     ///< K: how many steps the oldest weights are behind
   bool refresh = true;  ///< newer weights between iterations; else the whole attack has the oldest ones
@@ -25,7 +29,7 @@ struct Staleness {
   }
 };
 
-/// As the options say, for an attack.
+/// Staleness of an attack by the options.
 [[nodiscard]] Staleness staleness_of(const TrainOptions& options, const Attack& attack);
 
 /// Attacks on the weights of steps before, chosen by a rule, so that a step's images do not depend on when who has made
@@ -38,8 +42,7 @@ class OldWeights final : public Stateful {
     return staleness_.versions * HeldWeights::memory(replica_.model());
   }
 
-  /// How many versions are there before step number `step`, with which the run begins; and the version of `age` steps
-  /// before it.
+  /// Number of versions before step number `step`, with which the run begins; and the version of `age` steps before it.
   [[nodiscard]] int there_before(std::int64_t step) {
     stand_before(step);
     return there_;
@@ -49,7 +52,7 @@ class OldWeights final : public Stateful {
   const HeldWeights& begin(std::int64_t step);
   /// Gives the network the weights of the first iteration of this step's attack.
   void take_up() { use(staleness_.version(step_, 0, first_)); }
-  /// Gives it those of the next iteration, behind `done` ones. Returns how many iterations these are for; 0: all.
+  /// Gives it those of the next iteration, after `done` ones. Returns how many iterations these are for; 0: all.
   [[nodiscard]] int stretch(int done);
   /// Gives it the weights of this step back.
   void put_back() { use(step_); }
@@ -62,7 +65,8 @@ class OldWeights final : public Stateful {
   /// The network gets this version, and what it has had goes back to its place.
   void use(std::int64_t version);
   [[nodiscard]] std::size_t place_of(std::int64_t version) const;
-  /// As if its weights had been kept up to the step before: place K - age has the version of so many steps before.
+  /// Renumbers the places as if weights had been saved up to the step before: place K - age has the version of so many
+  /// steps before.
   void stand_before(std::int64_t step);
   [[nodiscard]] static std::string group_of(int age) { return "attack/before" + std::to_string(age); }
 

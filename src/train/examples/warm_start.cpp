@@ -68,7 +68,7 @@ std::int64_t WarmStart::load(Objective& objective, double eps, const Crop* crops
 std::int64_t WarmStart::help(const HostBatch& batch, int first, int n) {
   settle();
   if (first == 0) before_slots_.clear();
-  under_way_ = true;  // what the others borrow now comes back
+  under_way_ = true;  // pixels that the others borrow now come back
   return bring(batch, first, n);
 }
 
@@ -119,7 +119,7 @@ void WarmStart::keep(const Objective& objective, double eps, const Crop* crops) 
   under_way_ = true;
 }
 
-/// What keep() has left goes back to its owners.
+/// Brings what keep() has left back to its owners.
 void WarmStart::settle() {
   if (!under_way_) return;
   under_way_ = false;
@@ -137,7 +137,7 @@ void WarmStart::settle() {
   }
 }
 
-/// What keep() has left goes nowhere.
+/// Drops what keep() has left.
 void WarmStart::drop() {
   if (under_way_) backend_.wait_for(ticket_);
   under_way_ = false;

@@ -13,12 +13,13 @@
 namespace dat {
 
 struct WarmStartOptions {
-  std::int64_t samples = 0;      ///< of the training set
-  Layout layout;                 ///< of images on the device, where they are not cut smaller
-  int micro_batch = 1;           ///< most samples of one attack
-  bool repeats = false;          ///< an epoch may have samples any number of times
-  int rounds = 0;                ///< most micro-batches of a rank, where put_back() is to work; 0: it is not
-  std::int64_t reset_steps = 1;  ///< at multiples of it everything is forgotten: those attacks start at random
+  std::int64_t samples = 0;  ///< samples of the training set
+  Layout layout;             ///< layout of images on the device, where they are not cut smaller
+  int micro_batch = 1;       ///< most samples of one attack
+  bool repeats = false;      ///< an epoch may have samples any number of times
+  int rounds = 0;            ///< most micro-batches of a rank, where put_back() is to work; 0: it is not
+  std::int64_t reset_steps =
+      1;  ///< steps after which everything is forgotten: attacks of the multiples start at random
 };
 
 /// Starts the attack on a training sample from the perturbation that the last one left for it (Zheng, Zhang, Gu, Zhang,
@@ -28,20 +29,20 @@ struct WarmStartOptions {
 /// size may follow each other. Pixels that a crop cuts off keep their old perturbation. Where there is none (after a
 /// reset, and in the padding) the start is random.
 ///
-/// Rank id % ranks keeps sample id, h*w*c bytes (kernels::to_byte), on the host. Of a sample that comes several times
-/// in an epoch, the last one is kept, in the order of steps, ranks and places in the batch.
+/// Rank id % ranks keeps sample id, h*w*c bytes (kernels::to_byte), on the host. Where a sample comes several times
+/// in an epoch, its last perturbation is kept, in the order of steps, ranks and places in the batch.
 class WarmStart {
  public:
   WarmStart(Communicator&, Backend&, const WarmStartOptions&);
 
   /// eps: radius of the step's attack, in L-infinity. Perturbations are kept in parts of it, so they grow with it.
-  /// Leaves the start in objective.eta and points objective.start to it. The objective is prepared for samples
-  /// [first, first + objective.n) of a batch that names everyone's; crops [objective.n] on the device. All ranks call
-  /// it, or help(), for the same `step`, `first` and n. Returns the bytes that go from this rank to others, now and on
-  /// the way back. Allocates nothing. **Collective.**
+  /// Leaves the start in objective.eta and points objective.start to it. The objective is prepared for samples [first,
+  /// first + objective.n) of a batch that names everyone's; crops [objective.n] on the device. All ranks call it, or
+  /// help(), for the same `step`, `first` and n. Returns the bytes that go from this rank to others, now and when they
+  /// return. Allocates nothing. **Collective.**
   std::int64_t load(Objective& objective, double eps, const Crop* crops, const HostBatch& batch, int first,
                     std::int64_t step);
-  /// What load() does for the other ranks, on a rank that has no micro-batch of n samples left there.
+  /// Does load()'s work for the other ranks, on a rank that has no micro-batch of n samples left there.
   std::int64_t help(const HostBatch& batch, int first, int n);
   /// Keeps what the attack has left of the samples loaded last: x_adv - x. Waits for nothing; the next collective call
   /// brings it home.
@@ -72,14 +73,15 @@ class WarmStart {
   WarmStartOptions options_;
   std::int64_t image_bytes_, most_lent_ = 0;
   std::vector<std::uint8_t> state_;                          ///< [owned samples][h*w*c]; sample id is number id / ranks
-  std::vector<std::uint8_t> restored_;                       ///< of all samples, on rank 0, until share()
-  std::unique_ptr<std::uint8_t[]> lent_;                     ///< what this rank keeps for others: by rank
-  std::vector<std::int64_t> lent_slots_;                     ///< of each of these
+  std::vector<std::uint8_t> restored_;                       ///< perturbations of all samples, on rank 0, until share()
+  std::unique_ptr<std::uint8_t[]> lent_;                     ///< perturbations that this rank keeps for others: by rank
+  std::vector<std::int64_t> lent_slots_;                     ///< slot of each of these
   std::vector<int> lent_bytes_, borrowed_bytes_;             ///< [ranks]
   std::uint8_t *borrowed_ = nullptr, *on_device_ = nullptr;  ///< [micro_batch][h*w*c] of the images at hand: by owner
   std::vector<std::int64_t> places_, next_;                  ///< [micro_batch] image -> its number there; [ranks]
   std::int64_t* device_places_ = nullptr;
-  std::unique_ptr<std::uint8_t[]> before_;  ///< what this rank kept for others before the step: by number in ...
+  std::unique_ptr<std::uint8_t[]>
+      before_;  ///< perturbations that this rank kept for others before the step: by number in ...
   std::vector<std::int64_t> before_slots_;  ///< ... this
   Backend::Ticket ticket_ = 0;
   bool under_way_ = false;  ///< keep() has been called, the owners have nothing yet

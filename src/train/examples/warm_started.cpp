@@ -8,15 +8,13 @@ namespace dat {
 
 namespace {
 
-/// Examples whose attack begins where the one of the epoch before has ended (--warm-start). With --attack-reuse, the
-/// training pass is the last step of the attack as well.
+/// Examples whose attack begins where the one of the epoch before has ended (--warm-start).
 class WarmStarted final : public WrappedExamples, public AttackPart {
  public:
   WarmStarted(std::unique_ptr<ExampleSource> source, Attacker& attacker, const ExampleParts& parts)
       : WrappedExamples(std::move(source)),
         attacker_(attacker),
         timer_(parts.timer),
-        dx_(parts.options.attack_reuse ? parts.replica.images().dx : nullptr),
         rounds_(parts.plan.batch / parts.plan.micro_batch),
         perturbations_(parts.ranks, parts.replica.backend(),
                        {.samples = parts.images.size(),
@@ -28,10 +26,7 @@ class WarmStarted final : public WrappedExamples, public AttackPart {
     attacker.add(*this);
   }
 
-  void loaded(const HostBatch& read, Batch& batch) override {
-    read_ = &read;
-    batch.image_gradient = dx_;
-  }
+  void loaded(const HostBatch& read, Batch& /*batch*/) override { read_ = &read; }
   void begins(Objective& view) override {
     view_ = &view;
     bytes_ += perturbations_.load(view, eps(), view.crops, *read_, view.begins_at, view.key.step);
@@ -45,18 +40,11 @@ class WarmStarted final : public WrappedExamples, public AttackPart {
     const Batch* const batch = WrappedExamples::next();
     if (batch == nullptr) {
       help();
-    } else if (dx_ == nullptr) {
+    } else {
       perturbations_.keep(*view_, eps(), batch->crops);
       timer_.lap(Phase::attack);
     }
     return batch;
-  }
-  void trained() override {
-    WrappedExamples::trained();
-    if (dx_ == nullptr) return;
-    attacker_.step();
-    perturbations_.keep(*view_, eps(), view_->crops);
-    timer_.lap(Phase::attack);
   }
   void take_back() override {
     WrappedExamples::take_back();
@@ -82,7 +70,7 @@ class WarmStarted final : public WrappedExamples, public AttackPart {
 
  private:
   [[nodiscard]] double eps() const { return attacker_.planned().eps; }
-  /// What other ranks need whose part of the step has more micro-batches.
+  /// Serves other ranks whose part of the step has more micro-batches.
   void help() {
     const int n = read_->count / read_->micro_batches;
     for (int first = read_->count; first < rounds_ * n; first += n) bytes_ += perturbations_.help(*read_, first, n);
@@ -90,7 +78,6 @@ class WarmStarted final : public WrappedExamples, public AttackPart {
 
   Attacker& attacker_;
   PhaseTimer& timer_;
-  float* dx_;   ///< where the training pass leaves the images' gradient for one more step; null: it does not
   int rounds_;  ///< most micro-batches of a rank
   WarmStart perturbations_;
   const HostBatch* read_ = nullptr;

@@ -15,28 +15,28 @@
 #include "train/attackers/cheating.hpp"
 #include "train/message/codec_state.hpp"
 #include "train/message/step_message.hpp"
-#include "train/plan/method.hpp"
 #include "train/plan/phase_timer.hpp"
 #include "train/plan/plan.hpp"
+#include "train/plan/step_method.hpp"
 
 namespace dat {
 
 /// Gradients of one message: --bucket, or what it means where nobody has chosen.
 [[nodiscard]] std::int64_t bucket_of(const TrainOptions& options);
 
-/// Where the work of all ranks meets in a step: gradients in a reducer, small numbers in a message behind it. Where
-/// ranks may be false, aggregator and message withstand them; who is to find them out looks on (Guard).
+/// Exchange of the work of all ranks in a step: gradients in a reducer, small numbers in a message after it. Where
+/// ranks may be false, aggregator and message withstand them; who is to find them out looks on (BanProtocol).
 class StepExchange : public Stateful {
  public:
-  /// All references must outlive it. images, plan, method: for who does another rank's work (Guard).
+  /// All references must outlive it. images, plan, method: for who does another rank's work (BanProtocol).
   struct Parts {
     Communicator& ranks;
     const Dataset& images;
     const TrainOptions& options;
     const Plan& plan;
-    const Method& method;
+    const StepMethod& method;
     Replica& replica;
-    const SummationTree* order;  ///< of the micro-batches of all ranks; null: each rank has its own
+    const SummationTree* order;  ///< order of the micro-batches of all ranks; null: each rank has its own
     PhaseTimer& timer;
     Cheating& cheating;
   };
@@ -58,13 +58,13 @@ class StepExchange : public Stateful {
   [[nodiscard]] StepMessage& message() { return message_; }
   [[nodiscard]] virtual StepMessage& message_of_contributions() { return message_; }
   virtual void ready() {}
-  /// The pixels of the training set, on the device; null: there they are not.
+  /// Sets the pixels of the training set, on the device; null: they are not there.
   virtual void keep_on_device(const std::uint8_t* /*pixels*/) {}
 
   /// A step, in the order of the calls. The ranks may have layers to draw between the first two.
   virtual void begin_step(std::int64_t /*step*/) {}
   void begin(std::span<const ActiveSet> layers, std::int64_t step);
-  /// Whether this rank brings a gradient to the step.
+  /// Returns whether this rank brings a gradient to the step.
   [[nodiscard]] virtual bool contributes() const { return true; }
   /// The reduction. False: the step must be done once more, without some ranks (bans()). **Collective.**
   [[nodiscard]] virtual bool finish();
@@ -80,7 +80,7 @@ class StepExchange : public Stateful {
   /// [ranks of the launch] how far the gradient of each was from the result; NaN: it has brought none; null: unknown.
   [[nodiscard]] virtual const std::vector<double>* distances() const { return cheating_.distances(); }
   [[nodiscard]] virtual std::span<const Ban> bans() const { return {}; }
-  /// What ranks have been accused of since the last call.
+  /// Accusations of ranks since the last call.
   [[nodiscard]] virtual std::vector<Accusation> take_accusations() { return {}; }
 
   // It remembers nothing but what codec_state() does.
@@ -89,9 +89,9 @@ class StepExchange : public Stateful {
   void share(Communicator& /*ranks*/) override {}
 
  protected:
-  /// Who looks on in the reducer that is being made; null: nobody.
+  /// Observer of the reducer that is being made; null: nobody.
   [[nodiscard]] virtual PartsWatch* watch() { return nullptr; }
-  /// What makes one gradient of all there.
+  /// Sets the aggregator, which makes one gradient of all there.
   virtual void use(Aggregator& /*aggregator*/) {}
 
  private:

@@ -7,15 +7,15 @@
 
 namespace dat {
 
-/// What a generator sends to trainers: some answers may be under way at once.
+/// Messages from a generator to trainers: some answers may be under way at once.
 class Answers {
  public:
-  /// most: bytes behind the header of an answer. The references must outlive it.
+  /// most: bytes after the header of an answer. The references must outlive it.
   Answers(Communicator& launch, Backend& backend, std::size_t most);
 
   /// A packet that nothing is under way of, to be filled and sent before the next call. Waits for one.
   [[nodiscard]] AnswerPacket& packet();
-  /// Sends that packet, with so many bytes behind the header.
+  /// Sends that packet, with so many bytes after the header.
   void send(std::size_t behind, int trainer);
   /// Waits until all have arrived.
   void finish();

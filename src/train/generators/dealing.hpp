@@ -5,8 +5,8 @@
 
 namespace dat {
 
-/// Which generator gets which micro-batch of a trainer: the one that will be through with it first, as far as the
-/// trainer knows. It decides nothing that numbers depend on. `now`: seconds of any one clock.
+/// Assignment of a trainer's micro-batches to generators: each goes to the one that will be through with it first, as
+/// far as the trainer knows. It decides nothing that numbers depend on. `now`: seconds of any one clock.
 class Dealing {
  public:
   /// first: which of the generators begins, so that trainers do not all begin with the same.
@@ -14,8 +14,8 @@ class Dealing {
 
   /// Deals a micro-batch, and returns the generator that gets it.
   int deal(double now);
-  /// Whether a micro-batch should be dealt again that this generator has, and for which the trainer has waited so long:
-  /// it takes several times what all that the generator has to do should take, and another generator has nothing of
+  /// Returns another generator for a micro-batch that should be dealt again, for which the trainer has waited so long:
+  /// it takes several times what all that its generator has to do should take, and the other generator has nothing of
   /// this trainer. Then that one has it, and is returned.
   std::optional<int> deal_again(int generator, double waited, double now);
   /// A generator has answered: seconds that it has worked for the micro-batch; waiting: micro-batches of anybody that
@@ -30,9 +30,9 @@ class Dealing {
   static constexpr double kLate = 4;  ///< times what is expected
   struct One {
     int outstanding = 0;  ///< micro-batches of this trainer
-    int waiting = 0;      ///< of anybody, when it answered last
-    double seconds = 0;   ///< of a micro-batch; 0: not known yet
-    double free_at = 0;   ///< when it should be through with all that it has
+    int waiting = 0;      ///< micro-batches of all trainers that waited when it answered last
+    double seconds = 0;   ///< seconds of a micro-batch; 0: not known yet
+    double free_at = 0;   ///< time when it should be through with all that it has
   };
   [[nodiscard]] One& of(int generator) { return all_[static_cast<std::size_t>(generator)]; }
   static void give(One& one, double end);

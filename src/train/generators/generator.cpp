@@ -20,7 +20,7 @@ namespace {
   return loading;
 }
 
-/// Whether weights change within an attack.
+/// Returns whether weights change within an attack.
 [[nodiscard]] bool in_parts(const Staleness& staleness) { return staleness.refresh && staleness.versions > 0; }
 
 }  // namespace
@@ -34,7 +34,7 @@ void require_work(const TrainOptions& options, const Plan& plan) {
 
 std::int64_t generator_memory(const TrainOptions& options, const Plan& plan, const Dataset& images,
                               Communicator& ranks) {
-  const Method method(options, images);
+  const StepMethod method(options, images);
   Replica replica(replica_of(options, plan, images.info(), ranks, method, Role::generator));
   replica.commit();
   std::int64_t total = 0;
@@ -141,7 +141,7 @@ void Generator::obey(int trainer, const Order& order) {
                     trainer, "its number, micro-batch ", order.unit, " of step ", order.step);
       Task& task = tasks[static_cast<std::ptrdiff_t>(under_way_.place(order.step, order.unit))];
       require_sound(!task.wanted || task.step < order.step, trainer, "its number, micro-batch ", order.unit,
-                    " of step ", order.step, ", behind that of step ", task.step);
+                    " of step ", order.step, ", after that of step ", task.step);
       if (task.wanted) give_up(task);
       if (loaded_ == &task) loaded_ = nullptr;
       task.wanted = true;

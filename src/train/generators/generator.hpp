@@ -15,9 +15,9 @@
 #include "train/generators/answers.hpp"
 #include "train/generators/messages.hpp"
 #include "train/generators/received_versions.hpp"
-#include "train/plan/method.hpp"
 #include "train/plan/plan.hpp"
 #include "train/plan/splits.hpp"
+#include "train/plan/step_method.hpp"
 
 namespace dat {
 
@@ -28,21 +28,22 @@ void require_work(const TrainOptions& options, const Plan& plan);
                                             Communicator& ranks);
 
 /// A rank that attacks for those that train: has the network to be attacked alone, without gradients and optimizer, and
-/// the versions of its weights that trainers send. It reads the images itself. Of several micro-batches it goes on with
-/// the one that is wanted first and whose next weights are there, so with --refresh iteration it works on several steps
-/// in turn.
+/// the versions of its weights that trainers send. It reads the images itself. It continues with that one of several
+/// micro-batches which is wanted first and whose next weights are there, so where attacks take newer weights between
+/// iterations it works on
+/// several steps in turn.
 class Generator {
  public:
   /// launch: all ranks of the launch; outlives this. Plans everything. Error(usage), Error(data), Error(device).
   Generator(Communicator& launch, const TrainOptions& options);
 
-  /// Does what trainers want, until `called` has an exit code, which is returned, and no trainer is at work. As
-  /// soon as `stop` says that the run is to stop, trainers are told. Error(communication): a message is not as it must
-  /// be.
+  /// Does the work that trainers order, until `called` has an exit code, which is returned, and no trainer is at work.
+  /// As soon as `stop` says that the run is to stop, trainers receive that. Error(communication): a message is not as
+  /// it must be.
   [[nodiscard]] ExitCode serve(const std::function<std::optional<ExitCode>()>& called,
                                const std::function<bool()>& stop);
 
-  /// Is called behind each stretch of iterations, with their number and what they have taken.
+  /// Sets the observer that is called after each stretch of iterations, with their number and seconds.
   void tell(std::function<void(int iterations, double seconds)> observer) { observer_ = std::move(observer); }
 
   [[nodiscard]] Replica& replica() { return replica_; }
@@ -63,7 +64,7 @@ class Generator {
   struct Trainer {
     bool open = false;
     bool told_to_stop = false;
-    std::int64_t pauses_behind = -1;  ///< versions after which it is told that this generator pauses; -1: it is not
+    std::int64_t pauses_behind = -1;  ///< versions after which this generator reports that it pauses; -1: it is not
   };
 
   void look_for_messages();
@@ -88,20 +89,20 @@ class Generator {
   Splits splits_;
   int trainers_, own_trainer_;  ///< own: who sends the weights
   Plan plan_;
-  Method method_;
+  StepMethod method_;
   Replica replica_;
   Staleness staleness_;
   bool rule_, parted_;  ///< rule: versions follow it, else the newest counts; parted: weights change within an attack
-  const std::uint8_t* pixels_;  ///< of the training set, on the device; null: they are read
+  const std::uint8_t* pixels_;  ///< pixels of the training set, on the device; null: they are read
   Attacker attacker_;
   BatchReader reader_;
-  StepsUnderWay under_way_;  ///< of a trainer
+  StepsUnderWay under_way_;  ///< steps of a trainer that are under way
 
   std::vector<Trainer> all_;
   std::vector<Task> tasks_;         ///< [trainers][places]
   std::vector<HostBatch> batches_;  ///< [trainers][steps under way]
   std::vector<std::int64_t> batch_steps_;
-  std::vector<std::vector<bool>> units_read_;  ///< of each batch, by micro-batch
+  std::vector<std::vector<bool>> units_read_;  ///< units read of each batch, by micro-batch
   ReceivedVersions versions_;
   Answers answers_;
   const Task* loaded_ = nullptr;

@@ -116,7 +116,7 @@ void Orders::take(const Communicator::Arrival& arrival) {
   require_sound(answer.step >= 0 && answer.step < next_ && answer.unit >= 0 && answer.unit < units(), arrival.from,
                 "its number, micro-batch ", answer.unit, " of step ", answer.step);
   Dealt& dealt = dealt_[under_way_.place(answer.step, answer.unit)];
-  // What came too late for its step, was given up, or is there from another generator.
+  // Answers may come too late for their step, or be given up, or already be there from another generator.
   if (answer.count == 0 || dealt.step != answer.step || dealt.answered) return;
   require_right(packet, arrival.bytes, arrival.from);
   note({arrival.from, answer.step + 1, answer.unit, now - answer.since, now});

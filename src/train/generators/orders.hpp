@@ -12,22 +12,22 @@
 
 namespace dat {
 
-/// What a trainer has ordered from generators, and what they have answered: each micro-batch is ordered once, or once
-/// more where its generator is late, and of its answers the first one counts.
+/// Orders of a trainer for generators, and the answers: each micro-batch is ordered once, or once more where its
+/// generator is late, and of its answers the first one counts.
 class Orders {
  public:
   struct Parts {
-    Communicator& ranks;  ///< the trainers; generators are those of the launch behind them
+    Communicator& ranks;  ///< the trainers; generators are those of the launch after them
     const Plan& plan;
     Replica& replica;
     const Staleness& staleness;
     int generators;
-    bool by_rule;  ///< whether the versions that attacks have run on must be those of the rule
+    bool by_rule;  ///< true: the versions on which attacks have run must be those of the rule
   };
   /// The references must outlive it.
   explicit Orders(const Parts& parts);
 
-  /// What orders have led to since take_counts().
+  /// Effects of orders since take_counts().
   struct Counts {
     std::int64_t bytes = 0;        ///< sent
     std::int64_t dealt_again = 0;  ///< micro-batches
@@ -36,7 +36,7 @@ class Orders {
   };
   [[nodiscard]] Counts take_counts() { return std::exchange(counts_, {}); }
   [[nodiscard]] const Counts& counts() const { return counts_; }
-  /// Who has done what when, since clear_spans(), as far as there is room for it.
+  /// Spans of the generators' work since clear_spans(), as far as there is room for them.
   [[nodiscard]] const std::vector<AttackSpan>& spans() const { return spans_; }
   void clear_spans() { spans_.clear(); }
 
@@ -48,9 +48,9 @@ class Orders {
   void take_answers();
   /// The answer for a micro-batch of the step whose answers are wanted first, valid until the next call. Waits for it.
   [[nodiscard]] AnswerPacket& wait_for(std::int64_t step, int unit);
-  /// Whether a generator has told that the run is to stop.
+  /// Returns whether a generator has reported that the run is to stop.
   [[nodiscard]] bool stop_wanted() const { return stop_wanted_; }
-  /// Tells all generators that nothing is wanted any more; versions: how many have been sent since begin(). Returns
+  /// Informs all generators that nothing is wanted any more; versions: how many have been sent since begin(). Returns
   /// when nothing of theirs is under way.
   void pause(std::int64_t versions);
 
@@ -59,16 +59,16 @@ class Orders {
   struct Dealt {
     std::int64_t step = -1;
     int unit = 0;
-    int generator = 0;  ///< that has been given it last
+    int generator = 0;  ///< generator that has been given it last
     bool answered = false;
-    std::size_t packet = 0;  ///< that has the answer
+    std::size_t packet = 0;  ///< packet with the answer
   };
   [[nodiscard]] int units() const { return plan_.micro_batches_of(ranks_.rank()); }
   [[nodiscard]] int launch_rank(int generator) const { return first_generator_ + generator; }
   void send(int generator, const Order& order);
-  /// Begins to receive an answer, where one has come. Whether one has.
+  /// Begins to receive an answer, where one has come. Returns whether one has.
   bool receive_next();
-  /// What has been received.
+  /// Takes a received message.
   void take(const Communicator::Arrival& arrival);
   void require_right(AnswerPacket& packet, std::size_t bytes, int rank) const;
   void note(const AttackSpan& span);
@@ -77,14 +77,14 @@ class Orders {
   Communicator &ranks_, &launch_;
   const Plan& plan_;
   const Staleness& staleness_;
-  Layout layout_;                     ///< of the dataset's images
+  Layout layout_;                     ///< layout of the dataset's images
   int generators_, first_generator_;  ///< first: its rank in the launch
   bool by_rule_;
   StepsUnderWay under_way_;
   Dealing dealing_;
-  std::vector<Dealt> dealt_;           ///< by StepsUnderWay::place()
+  std::vector<Dealt> dealt_;           ///< micro-batches by StepsUnderWay::place()
   std::vector<AnswerPacket> packets_;  ///< one for each place, and one to receive into
-  std::size_t free_packet_;            ///< to receive into
+  std::size_t free_packet_;            ///< packet to receive into
   std::optional<Communicator::Arrival> arriving_{};
   Request receiving_{};
   std::int64_t next_ = 0, first_version_ = 0;  ///< next: step to be dealt

@@ -18,7 +18,7 @@ class Packet {
   static_assert(std::is_trivially_copyable_v<Header> && sizeof(Header) % 8 == 0);
 
  public:
-  /// Room for `most` bytes behind the header, as long as the backend lives.
+  /// Room for `most` bytes after the header, as long as the backend lives.
   Packet(Backend& backend, std::size_t most, const char* what)
       : memory_(static_cast<std::byte*>(backend.allocate_pinned(kBegin + most, what))), most_(most) {}
 
@@ -28,9 +28,9 @@ class Packet {
   [[nodiscard]] Header& header() { return *reinterpret_cast<Header*>(memory_ + sizeof(std::uint64_t)); }
   [[nodiscard]] std::byte* behind() { return memory_ + kBegin; }
 
-  /// Writes the hash of the header and of so many bytes behind it, when all of it is there.
+  /// Writes the hash of the header and of so many bytes after it, when all of it is there.
   void seal(std::size_t behind) { hash() = hash_of(memory_ + sizeof(std::uint64_t), sizeof(Header) + behind); }
-  /// Whether the hash is that of a message of so many bytes.
+  /// Returns whether the hash is that of a message of so many bytes.
   [[nodiscard]] bool whole(std::size_t bytes) {
     return bytes >= kBegin && hash() == hash_of(memory_ + sizeof(std::uint64_t), bytes - sizeof(std::uint64_t));
   }

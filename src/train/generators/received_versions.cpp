@@ -25,7 +25,7 @@ void ReceivedVersions::begin(std::int64_t first) {
   first_ = first;
   newest_ = first - 1;
   in_use_ = -1;
-  // Behind a pause the messages that were waited for last are still to come.
+  // Messages that were waited for last are still to come after a pause.
   if (std::exchange(receiving_, true)) return;
   for (Arrival& arrival : arrivals_) receive_in(arrival);
 }
@@ -36,7 +36,7 @@ bool ReceivedVersions::take() {
   VersionPacket& packet = arrival.packet;
   require_sound(packet.whole(VersionPacket::bytes(numbers_.bytes())), from_, "its hash");
   const std::int64_t version = packet.header().version;
-  require_sound(version == newest_ + 1, from_, "its version, ", version, " behind ", newest_);
+  require_sound(version == newest_ + 1, from_, "its version, ", version, " after ", newest_);
   held_[static_cast<std::size_t>(version % std::ssize(held_))].copy_from_host(numbers_.unpack(packet.behind()));
   newest_ = version;
   receive_in(arrival);

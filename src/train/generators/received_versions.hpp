@@ -20,7 +20,7 @@ class ReceivedVersions {
 
   /// Versions begin with number `first`. From now on two messages can arrive beside the caller's work.
   void begin(std::int64_t first);
-  /// Takes what has arrived, without waiting, into memory that is not in use. Whether a version has.
+  /// Takes what has arrived, without waiting, into memory that is not in use. Returns whether a version has.
   /// Error(communication): it has another length, is not whole, or not the next one.
   bool take();
   [[nodiscard]] std::int64_t first() const { return first_; }
@@ -41,10 +41,10 @@ class ReceivedVersions {
 
   Communicator& launch_;
   int from_;
-  std::vector<HeldWeights> held_;  ///< by version
+  std::vector<HeldWeights> held_;  ///< weights by version
   VersionNumbers numbers_;
   std::vector<Arrival> arrivals_;  ///< [2], used in turns
-  std::size_t next_ = 0;           ///< of arrivals_, what comes first
+  std::size_t next_ = 0;           ///< index in arrivals_ of the next one
   bool receiving_ = false;
   std::int64_t first_ = 0, newest_ = -1, in_use_ = -1;
 };

@@ -13,11 +13,11 @@
 namespace dat {
 
 /// Examples that generators attack (--generators): gives them each version of the weights, orders the micro-batches of
-/// this step and of as many to come as --staleness says, and takes what they answer. What it needs beside the attacked
-/// images, it reads and cuts out itself. With --deterministic the versions that an attack runs on follow the rule of
-/// OldWeights, so images have the bits of LocalExamples, whoever makes them and whenever; the versions are state then,
-/// and an attack that is under way when a run ends is made once more. Without, the newest version counts that a
-/// generator has, and none is older than --staleness says.
+/// this step and of as many to come as --staleness says, and takes what they answer. It reads and cuts out itself all
+/// else that it needs beside the attacked images. With --deterministic the versions that an attack runs on follow the
+/// rule of OldWeights, so images have the bits of LocalExamples, whoever makes them and whenever; the versions are
+/// state then, and an attack that is under way when a run ends is made once more. Without, the newest version counts
+/// that a generator has, and none is older than --staleness says.
 class RemoteExamples final : public ExampleSource {
  public:
   explicit RemoteExamples(const ExampleParts& parts);
@@ -65,7 +65,7 @@ class RemoteExamples final : public ExampleSource {
   std::unique_ptr<OldWeights> kept_;  ///< null: no rule
   std::unique_ptr<Loader> loader_;
   const HostBatch* batch_ = nullptr;
-  int next_ = 0;               ///< of its micro-batches
+  int next_ = 0;               ///< next of its micro-batches
   std::vector<float> turned_;  ///< [images of a micro-batch], in the layout of this device
   bool open_ = false;
 

@@ -15,9 +15,9 @@ class VersionNumbers {
   VersionNumbers(std::int64_t count, bool rounded)
       : count_(static_cast<std::size_t>(count)), rounded_(rounded), scratch_(rounded ? count_ : 0) {}
 
-  /// In a message.
+  /// Bytes of the numbers in a message.
   [[nodiscard]] std::size_t bytes() const { return count_ * (rounded_ ? sizeof(BFloat16) : sizeof(float)); }
-  /// Where the numbers are to be written before pack(). message: as long as the message is used.
+  /// Place where the numbers are to be written before pack(). message: as long as the message is used.
   [[nodiscard]] float* room(std::byte* message) {
     return rounded_ ? scratch_.data() : reinterpret_cast<float*>(message);
   }

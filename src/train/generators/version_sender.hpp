@@ -14,7 +14,7 @@ namespace dat {
 /// Sends versions of the weights to the generators that have them from this trainer: each generator has them from one.
 class VersionSender {
  public:
-  /// ranks: the trainers; generators are those of the launch behind them. The references must outlive it. meanwhile:
+  /// ranks: the trainers; generators are those of the launch after them. The references must outlive it. meanwhile:
   /// what is done again and again while it waits; so whoever cannot take a version yet can be rid of its answers.
   VersionSender(Communicator& ranks, Replica& replica, const GeneratorSettings& settings,
                 std::function<void()> meanwhile);

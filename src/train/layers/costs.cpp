@@ -24,7 +24,7 @@ const Batch& load_noise(Replica& replica, int count, const DatasetInfo& info) {
   return replica.images().load(batch, 0, nullptr);
 }
 
-/// Of the sum of one number of a long message over the ranks: the least of some.
+/// Seconds per number of the sum of a long message over the ranks: the least of some.
 [[nodiscard]] double seconds_of_a_sum(Communicator& ranks, std::int64_t elements) {
   if (ranks.size() == 1) return 0;
   constexpr std::int64_t kLongest = 8388608;

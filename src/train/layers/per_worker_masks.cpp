@@ -96,7 +96,7 @@ void PerWorkerMasks::share(Communicator& ranks) {
   saved_ = {};
 }
 
-/// Of all ranks, from what a checkpoint has of them.
+/// Takes the masks of all ranks from a checkpoint.
 void PerWorkerMasks::take_masks() {
   const std::size_t layers = p_.size();
   for (std::size_t rank = 0; rank < masks_.size(); ++rank)

@@ -25,7 +25,7 @@ class PerWorkerMasks final : public LayerSampling {
   void write(double*, int) override {}
   void read(const double*) override {}
 
-  /// Saves draws and selectors of all ranks, one behind the other.
+  /// Saves draws and selectors of all ranks, one after the other.
   void save(Checkpoint& checkpoint) override;
   void restore(const Checkpoint& checkpoint) override;
   void share(Communicator& ranks) override;

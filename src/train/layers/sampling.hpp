@@ -30,8 +30,8 @@ class LayerSampling : public MessagePart, public Stateful {
   /// Multiplies the gradient of a segment of this rank's layers by 1/p where that is to be done, once the gradient is
   /// complete and before it is reduced.
   virtual void weigh(int /*segment*/) {}
-  /// To be called once the message of the step has been summed. Error(integrity), on all ranks: some ranks have drawn
-  /// other layers.
+  /// Checks the ranks' draws, once the message of the step has been summed. Error(integrity), on all ranks: some ranks
+  /// have drawn other layers.
   virtual void require_agreement() const {}
   /// The layers of which the reduction makes a gradient.
   [[nodiscard]] virtual const ActiveSet& summed() const { return active_; }
@@ -58,7 +58,7 @@ class LayerSampling : public MessagePart, public Stateful {
   void restore(const Checkpoint& checkpoint) override;
 
  protected:
-  /// What checkpoints hold of one rank or of several, one behind the other.
+  /// State that checkpoints hold of one rank or of several, one after the other.
   struct Saved {
     std::size_t ranks = 0;
     std::vector<double> selector, p, scale;
@@ -68,9 +68,9 @@ class LayerSampling : public MessagePart, public Stateful {
   void save_costs(Checkpoint& checkpoint) const;
   /// Begins a step. Returns whether a draw is due.
   [[nodiscard]] bool begin(std::int64_t step);
-  /// Whether this rank's selector learns from this step.
+  /// Returns whether this rank's selector learns from this step.
   [[nodiscard]] virtual bool learns() const;
-  /// Where `saved_` has what a rank with this number takes up.
+  /// Row of `saved_` that a rank with this number takes up.
   [[nodiscard]] std::size_t row(int rank) const { return static_cast<std::size_t>(rank) % saved_.ranks; }
   /// Takes up what `saved_` has for this rank.
   void take();
@@ -94,9 +94,9 @@ class LayerSampling : public MessagePart, public Stateful {
 
   std::int64_t warmup_steps_, period_;
   const int frozen_;                 ///< layers that stand still
-  const std::int64_t frozen_steps_;  ///< in the first so many steps
+  const std::int64_t frozen_steps_;  ///< number of first steps in which layers are frozen
   const std::string name_;           ///< name of the selector
-  SelectorOptions options_;          ///< of the selector
+  SelectorOptions options_;          ///< options of the selector
   const bool measured_;              ///< the costs are seconds
   std::vector<double> norms_;
   bool learned_ = false;

@@ -34,10 +34,10 @@ class SharedMask final : public LayerSampling {
 
   void draw_all(std::int64_t step);
 
-  bool alone_;          ///< this rank believes nobody's draw
-  ActiveSet repeated_;  ///< as this rank draws it from rank 0's probabilities
+  bool alone_;          ///< true: this rank believes nobody's draw
+  ActiveSet repeated_;  ///< layers that this rank draws from rank 0's probabilities
   ActiveSet updated_;   ///< 1/p times the selector's learning rates, where it has some
-  bool wrong_ = false;  ///< this rank's draw and rank 0's differ
+  bool wrong_ = false;  ///< true: this rank's draw and rank 0's differ
   int wrong_ranks_ = 0;
 };
 

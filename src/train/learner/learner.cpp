@@ -81,10 +81,7 @@ void Learner::forward_and_loss(const Batch& batch, std::size_t pass, const float
 }
 
 GradientRequest Learner::request(const Batch& batch, std::size_t pass, const ActiveSet& active, float* gradients) {
-  return {.weights = &active,
-          .gradients = gradients,
-          .accumulate = !(batch.begins_unit() && pass == 0),
-          .input = passes_[pass] == Loss::Images::attacked ? batch.image_gradient : nullptr};
+  return {.weights = &active, .gradients = gradients, .accumulate = !(batch.begins_unit() && pass == 0)};
 }
 
 void Learner::place_results(const Batch& batch) {
@@ -112,10 +109,10 @@ void Learner::train(const Batch& batch, const ActiveSet& active, float* gradient
     TrainingProgram& network = program(batch, pass);
     network.refresh();  // not inside what is recorded
     recorded_.play({way, &network, pass, batch.n, batch.averaged(), replica_.model().frozen, x, gradients,
-                    batch.image_gradient, batch.first_logits, batch.labels},
+                    batch.first_logits, batch.labels},
                    work);
   };
-  // What the first pass must know of the others: a forward call more for each of them.
+  // Forward passes of the others that the first pass needs: one more for each of them.
   for (std::size_t k = 1; k < passes_.size() && loss_.looks_at() == Loss::Others::all; ++k) {
     const float* const x = input(batch, k);
     play(Part::Way::ahead, k, x, [this, batch, k, x, whole] { forward(batch, k, x, whole); });

@@ -17,15 +17,15 @@ namespace dat {
 class Learner final : public MessagePart {
  public:
   /// batch: most images of this rank in a step. first_pass: number of the loss's first pass among those that enter the
-  /// statistics. ready: told of each segment of the gradient that is complete, in the step's last pass. unlabelled:
+  /// statistics. ready: called with each segment of the gradient that is complete, in the step's last pass. unlabelled:
   /// labels may be unknown.
   Learner(Replica& replica, const Loss& loss, int batch, BatchStatistics& statistics, int first_pass, PhaseTimer& timer,
           std::function<void(int segment)> ready, bool unlabelled = false);
 
-  /// From now on the passes of a step's only micro-batch are recorded where the backend replays recordings, each as a
-  /// whole: the way forth, the loss, and the way back with all gradients. The same layers are active wherever as much
-  /// of the network stands still (Model::frozen), `ready` may be told after the pass, and the time of all of it is that
-  /// of the way back.
+  /// Records the passes of a step's only micro-batch from now on, where the backend replays recordings, each as a
+  /// whole: the forward pass, the loss, and the backward pass with all gradients. The same layers are active wherever
+  /// as much of the network stands still (Model::frozen), `ready` may be called after the pass, and the time of all of
+  /// it is that of the backward pass.
   void record_passes() { records_ = replica_.backend().replays(); }
 
   /// Adds the gradient of a micro-batch, for the weights of the active layers, to that of their unit of work in
@@ -48,7 +48,7 @@ class Learner final : public MessagePart {
     std::int64_t passes, stride, images;
   };
   [[nodiscard]] Losses losses() const;
-  /// Whether the losses of this rank's images are finite, once they have been fetched.
+  /// Returns whether the losses of this rank's images are finite, once they have been fetched.
   [[nodiscard]] bool own_finite() const;
 
   [[nodiscard]] std::size_t places() const override { return 1 + 2 * passes_.size() + (unlabelled_ ? 1 : 0); }
@@ -61,8 +61,8 @@ class Learner final : public MessagePart {
   [[nodiscard]] TrainingProgram& program(const Batch& batch, std::size_t pass) {
     return replica_.training(batch.n * (passes_[pass] == Loss::Images::attacked ? copies_ : 1));
   }
-  /// Whether the pass has one image for all copies of it that the attacked pass has, with noise of their own: what the
-  /// loss takes of it is repeated.
+  /// Returns whether the pass has one image for all copies of it that the attacked pass has, with noise of their own:
+  /// the loss takes repetitions of it.
   [[nodiscard]] bool repeats(std::size_t pass) const { return copies_ > 1 && passes_[pass] != Loss::Images::attacked; }
   [[nodiscard]] const float* input(const Batch& batch, std::size_t pass);
   /// Makes the pass on the images x up to the logits, and keeps them where others look at them. whole: as
@@ -75,13 +75,13 @@ class Learner final : public MessagePart {
   /// Says where the logits of all passes are, and where what the loss makes of them goes.
   void place_results(const Batch& batch);
 
-  /// What a part of a pass depends on.
+  /// Key of a part of a pass.
   struct Part {
     enum class Way : std::uint8_t { ahead, both } way;
     const TrainingProgram* network;
     std::size_t pass;
     int images, averaged, frozen;
-    const float *x, *gradients, *image_gradient, *first_logits;
+    const float *x, *gradients, *first_logits;
     const std::int32_t* labels;
     friend bool operator==(const Part&, const Part&) = default;
   };
@@ -95,7 +95,7 @@ class Learner final : public MessagePart {
   Replica& replica_;
   const Loss& loss_;
   std::vector<Loss::Images> passes_;
-  int copies_;          ///< of each image under noise
+  int copies_;          ///< copies of each image under noise
   std::int64_t batch_;  ///< most copies of this rank in a step
   BatchStatistics& statistics_;
   int first_pass_;
@@ -105,13 +105,13 @@ class Learner final : public MessagePart {
   std::vector<Logits> logits_;      ///< [passes]
   std::vector<float*> kept_;        ///< [passes] logits of the micro-batch at hand, where passes need those of others
   double* scratch_ = nullptr;       ///< Logits::scratch
-  std::int32_t* labels_ = nullptr;  ///< of the micro-batch's copies
-  float* repeated_gradient_ = nullptr;  ///< by repeated logits
+  std::int32_t* labels_ = nullptr;  ///< labels of the micro-batch's copies
+  float* repeated_gradient_ = nullptr;  ///< gradient by repeated logits
   float *losses_, *corrects_;           ///< [passes][batch]
-  float* host_;                         ///< what is fetched of losses_, then of corrects_
-  Own own_, fetched_;                   ///< of the step at hand; of the losses that have been fetched
+  float* host_;                         ///< numbers fetched from losses_, then from corrects_
+  Own own_, fetched_;                   ///< numbers of the present step, and of the losses that have been fetched
   std::int64_t images_ = 0;             ///< images of all ranks
-  Result results_[3];                   ///< by Loss::Images
+  Result results_[3];                   ///< results by Loss::Images
   bool records_ = false;                ///< passes are recorded
   Recordings<Part> recorded_;
 };

@@ -20,8 +20,7 @@ WeightPerturbation::WeightPerturbation(Communicator& ranks, const TrainOptions& 
       plan_(plan),
       replica_(replica),
       layers_(layers),
-      gamma_(options.awp_gamma),
-      from_(options.awp_from),
+      of_epoch_(options.awp_gamma),
       reducer_(std::move(reducer)),
       statistics_(ranks, replica.model(), static_cast<int>(loss.passes().size()), true, order),
       learner_(replica, loss, plan.batch, statistics_, 0, timer,
@@ -49,7 +48,8 @@ WeightPerturbation::WeightPerturbation(Communicator& ranks, const TrainOptions& 
 
 void WeightPerturbation::begin(std::int64_t step) {
   WrappedExamples::begin(step);
-  in_force_ = plan_.epoch_of(step) >= from_;
+  gamma_ = of_epoch_.at(plan_.epoch_of(step));
+  in_force_ = gamma_ > 0;
   if (!in_force_) return;
   kept_.clear();
   given_ = 0;

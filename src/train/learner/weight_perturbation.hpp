@@ -15,7 +15,7 @@ namespace dat {
 /// NeurIPS 2020; repository csdongxian/AWP, utils_awp.py): a step's gradient is taken, and the optimizer moves, not at
 /// the weights w but where the loss of the step is higher, at w + gamma ||w|| g / ||g|| in each tensor of more than one
 /// dimension, g being the gradient at w. It wraps the source of a step's examples: begin() has all of them attacked at
-/// w and keeps them, computes g (whose batch statistics nobody sees), and moves the weights; behind the last of the
+/// w and keeps them, computes g (whose batch statistics nobody sees), and moves the weights; after the last of the
 /// examples they are w again, bit for bit, whatever becomes of the step.
 ///
 /// Layers that the step does not train have no g, and stay. Memory: two flat blocks, and the images of a rank's part of
@@ -29,7 +29,7 @@ class WeightPerturbation final : public WrappedExamples {
                      Replica& replica, std::unique_ptr<ExampleSource> source, const LayerSampling& layers,
                      float* gradients, std::unique_ptr<Reducer> reducer, const SummationTree* order, PhaseTimer& timer);
 
-  /// As Learner has it.
+  /// Records passes: see Learner.
   void record_passes() { learner_.record_passes(); }
 
   /// **Collective**, where the ranks share g.
@@ -40,8 +40,8 @@ class WeightPerturbation final : public WrappedExamples {
   }
   [[nodiscard]] std::int64_t bytes_sent() const override;
 
-  /// Between these two the weights are the perturbed ones once more, where the optimizer is to find them so; what it
-  /// has changed is then done to w.
+  /// Perturbs the weights once more, until the next call, where the optimizer is to find them so; what it has changed
+  /// is then done to w.
   void enter();
   void leave();
 
@@ -53,20 +53,20 @@ class WeightPerturbation final : public WrappedExamples {
   Plan plan_;
   Replica& replica_;
   const LayerSampling& layers_;
-  double gamma_;
-  int from_;
+  ByEpoch<double> of_epoch_;
+  double gamma_ = 0;  ///< gamma of the epoch
   std::unique_ptr<Reducer> reducer_;
-  BatchStatistics statistics_;  ///< for nobody
+  BatchStatistics statistics_;  ///< statistics that nobody reads
   Learner learner_;
   ChunkTable table_;
-  Chunks chunks_;                      ///< of the step's layers
+  Chunks chunks_;                      ///< chunks of the step's layers
   std::uint8_t* perturbed_ = nullptr;  ///< [segments] 1: of more than one dimension
   float* factors_ = nullptr;           ///< [segments] on the device
   double *partial_ = nullptr, *sums_ = nullptr;
   float *gradients_, *weights_;  ///< [parameters.size]: g, then the perturbed weights; w
   KeptBatches kept_;             ///< all of the step's examples
-  std::size_t given_ = 0;        ///< of kept_
-  bool in_force_ = false;        ///< in this step
+  std::size_t given_ = 0;        ///< number of examples of kept_ that have been given
+  bool in_force_ = false;        ///< true: in force in this step
 };
 
 }  // namespace dat

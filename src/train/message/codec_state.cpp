@@ -13,7 +13,7 @@ constexpr int kTag = 0;
 
 [[nodiscard]] std::string name_of(const Reducer::State& state) { return state.of + "/" + state.name; }
 
-/// In messages that MPI can count.
+/// Transfers in messages that MPI can count.
 template <class Transfer>
 void in_pieces(float* data, std::int64_t count, const Transfer& transfer) {
   constexpr std::int64_t kPiece = 1 << 28;

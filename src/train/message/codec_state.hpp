@@ -8,16 +8,16 @@
 
 namespace dat {
 
-/// What the codec of the gradients and the aggregator remember. A checkpoint has every rank's own arrays,
-/// [ranks][count] each, so that a run goes on bit for bit. With another number of ranks than were saved, each rank
-/// takes the mean of what they had: the mean over the ranks, which is what gradients lack so far, stays. A checkpoint
-/// without these arrays, of a run with another codec or aggregator, leaves what they begin with.
+/// State of the codec of the gradients and of the aggregator. A checkpoint has every rank's own arrays, [ranks][count]
+/// each, so that a run goes on bit for bit. With another number of ranks than were saved, each rank takes the mean of
+/// what they had: the mean over the ranks, which is what gradients lack so far, stays. A checkpoint without these
+/// arrays, of a run with another codec or aggregator, leaves what they begin with.
 class CodecState final : public Stateful {
  public:
   /// may_go_back: keep() and put_back() work, which takes memory for a second copy.
   CodecState(Communicator& ranks, Backend& backend, const Reducer& reducer, bool may_go_back = false);
 
-  /// Before a step: keeps what is remembered. Queued.
+  /// Saves the present state before a step. Queued.
   void keep();
   /// Remembers again what keep() has kept. Queued.
   void put_back();
@@ -29,7 +29,7 @@ class CodecState final : public Stateful {
   [[nodiscard]] std::int64_t bytes(int ranks) const;  ///< bytes of what is remembered, in a checkpoint of so many ranks
 
  private:
-  /// What is remembered, and what it was before the step.
+  /// State, and its copy from before the step.
   struct Kept {
     float *data, *before;
     std::int64_t count;

@@ -12,7 +12,7 @@ namespace dat {
 /// Weights and running statistics of a network, held on the device beside its own.
 class HeldWeights {
  public:
-  /// what: what they are, for a list of memory. The replica must outlive it.
+  /// Weights with a purpose `what`, for a list of memory. The replica must outlive it.
   HeldWeights(Replica& replica, const char* what);
   /// Bytes on the device.
   [[nodiscard]] static std::int64_t memory(const Model& model);
@@ -21,7 +21,7 @@ class HeldWeights {
   void keep();
   /// Gives the network a copy of what is held.
   void give();
-  /// Between the device and host memory, where they are [floats()]: weights in memory's order, running means,
+  /// Copies between the device and host memory, where they are [floats()]: weights in memory's order, running means,
   /// variances. Returns when the copy is done.
   void copy_to_host(float* to) const;
   void copy_from_host(const float* from);
@@ -33,7 +33,7 @@ class HeldWeights {
   void exchange();
   [[nodiscard]] const float* weights() const { return weights_; }
 
-  /// As "GROUP/NAME" and "GROUP/NAME.running_mean", "GROUP/NAME.running_var". Error(checkpoint).
+  /// Saves them as "GROUP/NAME" and "GROUP/NAME.running_mean", "GROUP/NAME.running_var". Error(checkpoint).
   void save(Checkpoint& checkpoint, const std::string& group) const;
   void restore(const Checkpoint& checkpoint, const std::string& group);
   /// Rank 0's, to all. **Collective.**
@@ -51,7 +51,7 @@ class HeldWeights {
 
   Replica& replica_;
   Model& model_;
-  float *weights_, *mean_, *variance_;  ///< one behind the other
+  float *weights_, *mean_, *variance_;  ///< one after the other
 };
 
 }  // namespace dat

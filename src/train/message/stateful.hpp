@@ -10,7 +10,7 @@
 
 namespace dat {
 
-/// Is shown, one after the other, the arrays of state that are equal on all ranks. Names are for messages. Memory on
+/// Visitor of the arrays of state that are equal on all ranks, one after the other. Names are for messages. Memory on
 /// the host comes in words of four bytes.
 class ReplicatedState {
  public:
@@ -18,7 +18,7 @@ class ReplicatedState {
   /// floats [count] on the backend's device.
   virtual void device(const std::string& name, float* data, std::int64_t count) = 0;
   virtual void host(const std::string& name, void* data, std::size_t bytes) = 0;
-  /// Whether the arrays may have other contents afterwards.
+  /// Returns whether the arrays may have other contents afterwards.
   [[nodiscard]] virtual bool writes() const { return false; }
 };
 
@@ -35,7 +35,7 @@ class Stateful {
   /// do not.
   virtual void restore(const Checkpoint& checkpoint) = 0;
   /// The checkpoint was made with other options: what is restored of a step that is under way is not gone on with. On
-  /// rank 0, behind restore().
+  /// rank 0, after restore().
   virtual void forget_step_under_way() {}
   /// Gives rank 0's state to all ranks. **Collective.**
   virtual void share(Communicator& ranks) = 0;

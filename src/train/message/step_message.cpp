@@ -51,7 +51,7 @@ void StepMessage::sum_in_order() {
   sum_->sum(partial_.data(), std::ssize(numbers_), std::ssize(numbers_), numbers_.data());
 }
 
-/// This rank's own sum.
+/// Writes this rank's own sum.
 std::span<const double> StepMessage::write_own() {
   fetch();
   const int units = order_ != nullptr ? order_->leaves_of(ranks_.rank()) : 1;
@@ -69,7 +69,7 @@ void StepMessage::gather() {
   ranks_.all_gather(numbers_.data(), all_.data(), numbers_.size() * sizeof(double));
 }
 
-/// What the part, whose numbers begin at `at`, reads of what the ranks say of them.
+/// Lets the part, whose numbers begin at `at`, read the estimate from the ranks' numbers.
 void StepMessage::estimate(MessagePart& part, std::size_t at) {
   const std::size_t stride = numbers_.size(), places = part.places();
   const double* const said = all_.data() + at;

@@ -13,14 +13,14 @@
 
 namespace dat {
 
-/// How the ranks' numbers become one where some ranks may say anything.
+/// Rule by which the ranks' numbers become one where some ranks may lie.
 struct Tolerance {
-  int faults = 0;  ///< so many may, less than half of them
+  int faults = 0;  ///< number of ranks that may lie, less than half of them
   /// [ranks] the part of a step's images that is each rank's; 1 all together. 0: what it says does not count.
   std::vector<double> shares;
 };
 
-/// What each rank says of a part's numbers.
+/// Numbers of a part from each rank.
 struct RankNumbers {
   const double* first = nullptr;  ///< rank r's begin at first + r * stride
   std::size_t stride = 0;
@@ -31,18 +31,18 @@ struct RankNumbers {
 class MessagePart {
  public:
   virtual ~MessagePart() = default;
-  [[nodiscard]] virtual std::size_t places() const = 0;  ///< how many numbers, equal in every step and on every rank
+  [[nodiscard]] virtual std::size_t places() const = 0;  ///< number of numbers, equal in every step and on every rank
   /// Queues copies of what the device has found out, if that is needed. `ticket` becomes the ticket of the last copy.
   virtual void fetch(Backend::Ticket& /*ticket*/) {}
-  /// Writes the numbers of one of this rank's units of work [places]. What was fetched is there. Numbers that are the
-  /// rank's and not a unit's belong to unit 0; the other units have 0 in their places.
+  /// Writes the numbers of one of this rank's units of work [places]. The fetched numbers are there. Numbers that are
+  /// the rank's and not a unit's belong to unit 0; the other units have 0 in their places.
   virtual void write(double* to, int unit) = 0;
   /// Reads the sums of the part's numbers over the ranks [places].
   virtual void read(const double* from) = 0;
 
-  /// How the sum over the ranks is estimated where some ranks may say anything: each rank's numbers, divided by its
-  /// share, are its estimate of the sum. trimmed_mean: the mean without the highest and the lowest ones, as many as
-  /// there may be faults, number by number; median: the lower median, number by number.
+  /// Estimate of the sum over the ranks where some may lie: each rank's numbers, divided by its share, are its estimate
+  /// of the sum. trimmed_mean: the mean without the highest and the lowest ones, as many as there may be faults, number
+  /// by number; median: the lower median, number by number.
   enum class Estimate : std::uint8_t { trimmed_mean, median };
   [[nodiscard]] virtual Estimate estimate() const { return Estimate::trimmed_mean; }
   /// Reads, in place of read(), what each rank says, where a sum is not what the part wants. False: read() is wanted.
@@ -68,7 +68,7 @@ class StepMessage {
   /// Fetches, unless that has been queued, writes, sums and reads the numbers of all parts. **Collective.** Allocates
   /// nothing.
   void sum();
-  /// Where some ranks may say anything, and their numbers are gathered elsewhere: fetches and writes this rank's.
+  /// Fetches and writes this rank's numbers, where some ranks may lie and the numbers are gathered elsewhere.
   [[nodiscard]] std::span<const double> write_own();
   /// Has the parts read what all ranks have said: all [ranks][numbers], with these shares of the step's images.
   void read_said(std::span<const double> all, std::span<const double> shares);
@@ -92,25 +92,25 @@ class StepMessage {
   std::int64_t bytes_sent_ = 0;
   static constexpr Backend::Ticket kNone = -1;
   Backend::Ticket fetched_ = kNone;  ///< ticket of the last copy
-  // Where there is an order:
+  // Members for a fixed order:
   std::optional<TreeFold> fold_;
   std::optional<TreeSum<double>> sum_;
   std::vector<double> partial_;  ///< [places of this rank][numbers]
-  // Where some ranks may say anything:
+  // Members for ranks that may lie:
   std::optional<Tolerance> tolerance_;
   std::vector<double> all_;     ///< [ranks][numbers]
   std::vector<double> sorted_;  ///< estimates of the ranks that count
   std::vector<int> counted_;    ///< these ranks
 };
 
-/// What a rank wants all ranks to know: that it wishes to end the run after this step, and that it has seen a number
-/// that is not finite. Both counts share a place: the length of the message decides on the order in which MPI adds up.
+/// Vote of a rank: that it wishes to end the run after this step, and that it has seen a number that is not finite.
+/// Both counts share a place: the length of the message decides on the order in which MPI adds up.
 class Vote final : public MessagePart {
  public:
-  bool wish = false, bad = false;  ///< what this rank votes; bad: to be set before the other parts write
-  /// Whether any rank wishes to end; where some may say anything, rank 0 or more ranks than these.
+  bool wish = false, bad = false;  ///< votes of this rank; bad: to be set before the other parts write
+  /// Returns whether any rank wishes to end; where some may lie, rank 0 or more ranks than these.
   [[nodiscard]] bool stop_agreed() const { return stop_; }
-  /// Whether any rank has seen a number that is not finite; where some may say anything, more ranks than these.
+  /// Returns whether any rank has seen a number that is not finite; where some may lie, more ranks than these.
   [[nodiscard]] bool bad_agreed() const { return bad_agreed_; }
 
   [[nodiscard]] std::size_t places() const override { return 1; }
@@ -122,7 +122,7 @@ class Vote final : public MessagePart {
   bool read_each(const RankNumbers& said) override;
 
  private:
-  static constexpr double kMore = 0x1p26;  ///< than there are ranks; sums of both are exact
+  static constexpr double kMore = 0x1p26;  ///< more than there are ranks; sums of both are exact
   bool stop_ = false, bad_agreed_ = false;
 };
 

@@ -4,7 +4,7 @@
 
 namespace dat {
 
-/// Of the steady clock.
+/// Seconds of the steady clock.
 [[nodiscard]] inline double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }

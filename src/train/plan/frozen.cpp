@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "dat/error.hpp"
-#include "options/hints.hpp"
+#include "options/values/hints.hpp"
 
 namespace dat {
 
@@ -15,7 +15,7 @@ const char* const kAllButHead = "all-but-head";
 
 [[nodiscard]] std::string front_of(const std::string& name) { return name.substr(0, name.rfind('.')); }
 
-/// Whether `name` is that of the part, or of something within it.
+/// Returns whether `name` is that of the part, or of something within it.
 [[nodiscard]] bool within(const std::string& name, const std::string& part) {
   return name.starts_with(part) && (name.size() == part.size() || name[part.size()] == '.');
 }
@@ -64,7 +64,7 @@ struct Names {
 }  // namespace
 
 int frozen_segments(const Graph& graph, Granularity granularity, const std::string& up_to) {
-  if (up_to.empty()) return 0;
+  if (up_to == "none") return 0;
   const int head = graph.nodes.back().weight;
   int end = 0;
   if (up_to == kAllButHead) end = head;

@@ -18,7 +18,7 @@ bool prefers_batch_statistics(const Attack& attack, const Loss& loss) {
 
 namespace {
 
-/// Whether the schedule's warm-up is its own, and not DAT's.
+/// Returns whether the schedule's warm-up is its own, and not DAT's.
 [[nodiscard]] bool own_warmup(const TrainOptions& options) {
   return schedules().at(options.schedule)({})->rises_by_itself();
 }

@@ -14,7 +14,7 @@ std::vector<int> beginnings_of_parts(const TrainOptions& options) {
   std::set<int> epochs{0};
   options.batch.add_changes(epochs);
   options.total_batch.add_changes(epochs);
-  const double all = options.warmup_epochs + options.epochs;  // what begins later never does
+  const double all = options.warmup_epochs + options.epochs;  // a part that begins later never does
   std::erase_if(epochs, [all](int epoch) { return epoch > 0 && epoch >= all - 0.5; });
   return {epochs.begin(), epochs.end()};
 }

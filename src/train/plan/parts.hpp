@@ -25,7 +25,8 @@ namespace dat {
 /// Heights = widths of the images that a part is trained on, as --train-size has them; 0: the dataset's.
 [[nodiscard]] std::vector<int> sizes_in_part(const TrainOptions& part);
 
-/// Whether training passes see whole images beside those of --train-size: statistics of an average, costs of layers.
+/// Returns whether training passes see whole images beside those of --train-size: statistics of an average, costs of
+/// layers.
 [[nodiscard]] bool measures_whole_images(const TrainOptions& options);
 
 /// The epoch from which on a step of a training has the most pixels, and so needs most memory.

@@ -10,9 +10,9 @@
 
 namespace dat {
 
-/// Where the time of a run goes. A phase ends where the device passes a stamp, and the next one begins there: so phases
-/// add up to the time since start(), but for what is left out. Nothing waits for a stamp: what a step's last phases
-/// have cost may be known a step later.
+/// Timer of a run's phases. A phase ends where the device passes a stamp, and the next one begins there: so phases add
+/// up to the time since start(), but for what is left out. Nothing waits for a stamp: what a step's last phases have
+/// cost may be known a step later.
 class PhaseTimer final : public Stateful {
  public:
   explicit PhaseTimer(Backend& backend) : backend_(backend) {}
@@ -27,8 +27,8 @@ class PhaseTimer final : public Stateful {
 
   /// The phase that has lasted since the last lap ends with what is queued now.
   void lap(Phase phase) { end_lap(phase); }
-  /// What has lasted since the last lap belongs to no phase, and not to the run: wall_time() goes without it as soon as
-  /// the device has passed it.
+  /// Excludes the time since the last lap from all phases, and from the run: wall_time() goes without it as soon as the
+  /// device has passed it.
   void leave_out() { end_lap({}); }
   /// The sum of the gradients has ended with the last lap, and was under way for so many seconds: the part of these
   /// seconds that the step's laps have not exposed so far was hidden.

@@ -76,9 +76,9 @@ Plan::Plan(const TrainOptions& options, const Mix& training_images, int ranks_th
       draw_period(options.resample == "step"    ? 1
                   : options.resample == "epoch" ? steps_per_epoch
                                                 : std::stoll(options.resample)),
-      frozen_steps(options.freeze.empty()       ? 0
-                   : options.freeze_epochs == 0 ? std::numeric_limits<std::int64_t>::max()
-                                                : steps_of_epochs(options.freeze_epochs, steps_per_epoch)),
+      frozen_steps(!options.freezes()             ? 0
+                   : options.frozen_epochs() == 0 ? std::numeric_limits<std::int64_t>::max()
+                                                  : steps_of_epochs(options.frozen_epochs(), steps_per_epoch)),
       sizes(options.train_size) {
   if (options.max_steps > 0) steps = std::min(steps, options.max_steps);
   end = options.part_end < epochs ? std::min(steps, options.part_end * steps_per_epoch) : steps;

@@ -22,7 +22,7 @@ namespace dat {
   return fits ? place : kMost;
 }
 
-/// Whether the layers that are active are the same in every step but for those of --freeze, and nothing is to happen
+/// Returns whether the active layers are the same in every step but for those of --freeze, and nothing is to happen
 /// while a pass is under way: passes may then be recorded as a whole (Learner::record_passes).
 [[nodiscard]] inline bool passes_are_alike(const TrainOptions& options) {
   return options.selector == "all" && !options.overlap;
@@ -39,8 +39,8 @@ class Plan {
   Plan(const TrainOptions& options, const Mix& training_images, int ranks);
 
   int ranks;
-  Mix mix;              ///< of the training set
-  std::int64_t images;  ///< of the training set
+  Mix mix;              ///< mixture of the training set
+  std::int64_t images;  ///< images of the training set
   /// Sums have the order of the micro-batches of all ranks, which are dealt as in dat/dealing.hpp: --deterministic. An
   /// epoch is shared out as on one rank with all of the batch.
   bool ordered;
@@ -51,18 +51,18 @@ class Plan {
   int micro_batches;  ///< micro-batches of a step: of each rank; ordered: of all ranks together
   int micro_batch, last_micro_batch;  ///< images of each micro-batch; last_micro_batch: in the last step of an epoch
   std::int64_t steps_per_epoch;
-  std::int64_t epochs;  ///< those of the warm-up included
+  std::int64_t epochs;  ///< epochs, warm-up included
   double warmup_epochs;
   std::int64_t steps;         ///< steps of the run: those of its epochs, or --max-steps where that is less
   std::int64_t end;           ///< the step with which another part of the training begins (parts.hpp), or the run ends
-  std::int64_t warmup_steps;  ///< that begin before the warm-up is over
+  std::int64_t warmup_steps;  ///< steps that begin before the warm-up is over
   std::int64_t draw_period;   ///< steps between draws of layers (--resample)
   std::int64_t frozen_steps;  ///< the first steps, in which --freeze counts
   ByEpoch<int> sizes;         ///< height = width of the cuts that are trained on; 0: that of the images
 
   /// Micro-batches of a rank in a step.
   [[nodiscard]] int micro_batches_of(int rank) const { return micro_batches_of(rank, ranks); }
-  /// The same, of a rank of a group of so many.
+  /// Micro-batches of a rank in a group of `of_ranks` ranks.
   [[nodiscard]] int micro_batches_of(int rank, int of_ranks) const;
   /// Most images of all ranks in a step: the total batch, or the set, filled up, where that is less.
   [[nodiscard]] std::int64_t images_of_a_step() const {
@@ -74,11 +74,11 @@ class Plan {
   }
   /// Height = width of the images of a step; 0: that of the dataset.
   [[nodiscard]] int size_of(std::int64_t step) const { return sizes.at(epoch_of(step)); }
-  /// Whether what --freeze names stands still in this step.
+  /// Returns whether the parameters that --freeze names are frozen in this step.
   [[nodiscard]] bool frozen_in(std::int64_t step) const { return step < frozen_steps; }
-  /// Of the run, with their fraction.
+  /// Epochs of the run, with their fraction.
   [[nodiscard]] double epochs_made() const { return static_cast<double>(steps) / static_cast<double>(steps_per_epoch); }
-  /// Whether a step may have an image twice.
+  /// Returns whether a step may have an image twice.
   [[nodiscard]] bool repeats_images() const;
   [[nodiscard]] std::int64_t epoch_of(std::int64_t step) const { return step / steps_per_epoch; }
   /// Labelled and extra images of a batch, for people; empty for a pool.

@@ -12,7 +12,7 @@ namespace dat {
 
 namespace {
 
-/// Whether training passes see whole images: of some epoch, or of measurements that take all epochs for alike.
+/// Returns whether training passes see whole images: of some epoch, or of measurements that take all epochs for alike.
 [[nodiscard]] bool trains_on_whole(const TrainOptions& options, const DatasetInfo& images) {
   const std::vector<int> sizes = sizes_in_part(options);
   return std::any_of(sizes.begin(), sizes.end(), [&](int size) { return size == 0 || size == images.size; }) ||
@@ -42,7 +42,7 @@ int data_threads(const TrainOptions& options, const Backend& backend) {
 }
 
 ReplicaOptions replica_of(const TrainOptions& options, const Plan& plan, const DatasetInfo& images, Communicator& ranks,
-                          const Method& method, Role role) {
+                          const StepMethod& method, Role role) {
   const bool attacks = role == Role::generator || options.generators == 0;
   const bool rounded = attacks && method.attack_passes == 0 && precision_without_effect(options).empty();
   const std::vector<int> batches{plan.micro_batch, plan.last_micro_batch};
@@ -69,9 +69,8 @@ ReplicaOptions replica_of(const TrainOptions& options, const Plan& plan, const D
                      .training_batches = role == Role::trainer ? batches : std::vector<int>{},
                      .noise = options.noise,
                      .noise_samples = options.noise_samples};
-  const bool image_gradients = method.attack_passes > 0 || options.attack_reuse;
-  all.freezing = {.segments = frozen_segments(graph_of(all, images.size), all.granularity, options.freeze),
-                  .always = !options.freeze.empty() && options.freeze_epochs == 0 && !image_gradients};
+  all.freezing = {.segments = frozen_segments(graph_of(all, images.size), all.granularity, options.frozen()),
+                  .always = options.freezes() && options.frozen_epochs() == 0 && method.attack_passes == 0};
   return all;
 }
 

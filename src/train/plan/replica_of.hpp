@@ -5,9 +5,9 @@
 
 #include "dat/communicator.hpp"
 #include "replica/replica.hpp"
-#include "train/plan/method.hpp"
 #include "train/plan/plan.hpp"
 #include "train/plan/role.hpp"
+#include "train/plan/step_method.hpp"
 
 namespace dat {
 
@@ -24,11 +24,11 @@ namespace dat {
 /// one of --train-size is above it, or the last one is not it.
 [[nodiscard]] std::vector<int> smaller_sizes(const TrainOptions& options, const DatasetInfo& images);
 
-/// Why --attack-precision of 16 bits changes nothing in this training, for the user; empty: it does, or is f32.
+/// Reason why --attack-precision of 16 bits changes nothing in this training, for the user; empty: it does, or is f32.
 [[nodiscard]] std::string precision_without_effect(const TrainOptions& options);
 
 /// The network of a rank, on its device: of a trainer, or of a generator, which has no training programs.
 [[nodiscard]] ReplicaOptions replica_of(const TrainOptions& options, const Plan& plan, const DatasetInfo& images,
-                                        Communicator& ranks, const Method& method, Role role);
+                                        Communicator& ranks, const StepMethod& method, Role role);
 
 }  // namespace dat

@@ -56,7 +56,7 @@ std::string sizes_text(const Splits& splits) {
 std::unique_ptr<Dataset> open_split(const TrainOptions& options, const std::string& split, int usual_size) {
   const std::string of = split == "test" ? "test" : "train";
   const std::int64_t limit = of == "test" ? options.limit_test : options.limit_train;
-  // What figures are made of is decoded exactly.
+  // Images for figures are decoded exactly.
   const Sight sight{.size = options.size, .usual = usual_size, .fast = split == "train" && options.decode == "fast"};
   std::unique_ptr<Dataset> whole;
   if (options.data.empty()) {

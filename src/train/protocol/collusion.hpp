@@ -12,7 +12,7 @@ namespace dat {
 /// another cheating rank once more, the story that all is well, which needs what that rank has committed to.
 class Collusion final : public Mischief {
  public:
-  /// This rank's cheat in a step; null: it does not cheat in this step.
+  /// Sets this rank's cheat in a step; null: it does not cheat in this step.
   void act(Cheat* cheat) { own_ = cheat != nullptr ? cheat->mischief() : nullptr; }
   /// The roots of the parts of a friend's contribution to the last step. rank: of the launch.
   void hear(int rank, std::vector<Sha256Digest> roots) { roots_[rank] = std::move(roots); }

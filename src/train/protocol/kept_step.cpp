@@ -25,7 +25,7 @@ std::int64_t KeptStep::memory(const Model& model) {
 void KeptStep::keep(const ActiveSet& active, const float* result) {
   const Device& device = replica_.backend().device();
   before_.keep();
-  // What stands in the place of other layers is none of the result.
+  // Numbers in place of other layers are no part of the result.
   for (const Segment& tensor : replica_.model().parameters.segments)
     if (active.active(tensor.layer))
       copy_bits(device, result + tensor.begin, result_ + tensor.begin, tensor.size);

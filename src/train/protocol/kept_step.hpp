@@ -7,8 +7,8 @@
 
 namespace dat {
 
-/// What one needs to do a rank's work of the step before once more: the weights and running statistics that it was done
-/// with, the layers, and what has become of all gradients.
+/// Data for recomputing a rank's work of the step before: the weights and running statistics with which it was done,
+/// the layers, and the result of all gradients.
 class KeptStep final : public Stateful {
  public:
   explicit KeptStep(Replica& replica);

@@ -10,10 +10,10 @@
 
 namespace dat {
 
-/// How many passes `entering` (Method::entering_statistics) names: 1 + its largest number.
+/// Number of passes in `entering` (StepMethod::entering_statistics): 1 + its largest number.
 [[nodiscard]] int passes_in(const std::vector<int>& entering);
 
-/// What batch norm has seen in a step: means and unbiased variances of each pass in training mode, averaged over the
+/// Batch statistics of a step: means and unbiased variances of each pass in training mode, averaged over the
 /// micro-batches and, unless they stay each rank's own, over the ranks. At the step's end they enter the running
 /// statistics, pass after pass: the statistics of the attack first, then those of the loss's passes (Loss::entering).
 class BatchStatistics final : public MessagePart, public Stateful, public StatisticsSink {
@@ -23,16 +23,16 @@ class BatchStatistics final : public MessagePart, public Stateful, public Statis
   /// of work, which are parts of one mean then; null: each rank has one unit, and its own mean.
   BatchStatistics(Communicator& ranks, Model& model, std::vector<int> entering, bool local,
                   const SummationTree* order = nullptr);
-  /// As above, where each of `passes` passes enters once, one after the other.
+  /// Statistics of which each of `passes` passes enters once, one after the other.
   BatchStatistics(Communicator& ranks, Model& model, int passes, bool local, const SummationTree* order = nullptr);
 
   void add(const TrainingProgram& program, int pass, const BatchPlace& place) override;
   /// Lets the step's statistics enter the model's running statistics, once the message has been summed, but not those
   /// of batch norms that stand still.
   void update_model();
-  /// From now on what enters is what lies on the device: there is one rank, with one unit of work.
+  /// Takes the statistics from the device from now on: there is one rank, with one unit of work.
   void stay_on_device() { on_device_ = true; }
-  /// What it is made of, [count()] on the device.
+  /// Values of the statistics, [count()] on the device.
   [[nodiscard]] const float* values() const { return device_; }
   [[nodiscard]] std::int64_t count() const { return units_ * count_; }
   /// The last update_model() has left everything as it was: its batches do not count.
@@ -41,7 +41,7 @@ class BatchStatistics final : public MessagePart, public Stateful, public Statis
   void enter_model(float momentum);
 
   [[nodiscard]] bool local() const { return local_; }
-  /// Whether this rank's statistics are finite; to be called between fetch() and read().
+  /// Returns whether this rank's statistics are finite; to be called between fetch() and read().
   [[nodiscard]] bool own_finite() const;
 
   [[nodiscard]] std::size_t places() const override { return local_ ? 0 : static_cast<std::size_t>(count_); }

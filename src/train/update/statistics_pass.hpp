@@ -16,7 +16,7 @@ namespace dat {
 /// a training step's statistics are.
 class StatisticsPass {
  public:
-  /// To be made while the training is built. The arguments must outlive the object.
+  /// Plans the pass while the training is built. The arguments must outlive the object.
   StatisticsPass(Communicator& ranks, const Dataset& images, const TrainOptions& options, const Plan& plan,
                  Replica& replica, const SummationTree* order);
 

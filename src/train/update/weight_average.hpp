@@ -22,7 +22,7 @@ class WeightAverage {
 
   /// The averaged weights [parameters.size], on the device.
   [[nodiscard]] const float* weights() const { return optimizer_.average(); }
-  /// Whether averaging has begun; until then the average is the weights as they are.
+  /// Returns whether averaging has begun; until then the average is the present weights.
   [[nodiscard]] bool has_begun() const { return optimizer_.taken() > 0; }
   /// Takes up weights and statistics, after the update of step number `step` and of the model's running statistics.
   void follow(std::int64_t step);
@@ -32,18 +32,18 @@ class WeightAverage {
   /// own; a second call exchanges them back. Programs notice the change. Bits stay as they are.
   void exchange();
 
-  /// Whether statistics have to be rebuilt before the average is evaluated, because the weights have changed since the
-  /// last pass. Until averaging begins, the model's statistics are right.
+  /// Returns whether statistics must be rebuilt before the average is evaluated, because the weights have changed since
+  /// the last pass. Until averaging begins, the model's statistics are right.
   [[nodiscard]] bool lacks_statistics() const { return rebuilds_ && has_begun() && !rebuilt_; }
   /// Says that the statistics have been rebuilt.
   void have_statistics() { rebuilt_ = true; }
 
   /// Saves the statistics of the average's own, unless lacks_statistics().
   void save(Checkpoint& checkpoint) const;
-  /// To be called once the optimizer has been restored.
+  /// Restores the state, once the optimizer has been restored.
   void restore(const Checkpoint& checkpoint);
-  /// To be called once the ranks share weights and running statistics, and before they share the optimizer's state.
-  /// **Collective.**
+  /// Shares the state, once the ranks share weights and running statistics, and before they share the optimizer's
+  /// state. **Collective.**
   void share(Communicator& ranks);
   void replicated(ReplicatedState& state);
   /// Numbers in a checkpoint, beside the optimizer's state.
@@ -57,7 +57,7 @@ class WeightAverage {
   AveragedOptimizer& optimizer_;
   bool rebuilds_;
   float* statistics_ = nullptr;  ///< [2][graph.statistics] on the device: means, variances; null: the model's are right
-  bool rebuilt_ = false, rebuilt_before_ = false;  ///< before_: the last follow()
+  bool rebuilt_ = false, rebuilt_before_ = false;  ///< rebuilt_before_: value before the last follow()
 };
 
 }  // namespace dat

@@ -18,7 +18,7 @@ const char* const kAverageRule = "average";  ///< the rule of the averaged weigh
 
 WeightUpdate::WeightUpdate(const TrainOptions& options, const Plan& plan, Model& model, BatchStatistics& statistics)
     : model_(model),
-      rule_(options.average),
+      rule_(options.average.last()),
       statistics_(statistics),
       schedule_(schedules().at(options.schedule)({options, plan.steps_per_epoch, options.max_steps})),
       optimizer_(optimizers().at(options.optimizer)(model.backend, model.parameters, optimizer_of(options))),
@@ -27,9 +27,9 @@ WeightUpdate::WeightUpdate(const TrainOptions& options, const Plan& plan, Model&
   if (options.average == "none") return;
   auto averaged =
       std::make_unique<AveragedOptimizer>(model.backend, model.parameters, std::move(optimizer_),
-                                          AverageOptions{.rule = options.average,
+                                          AverageOptions{.rule = rule_,
                                                          .decay = options.average_decay,
-                                                         .from = options.average_from * plan.steps_per_epoch,
+                                                         .from = options.average_from() * plan.steps_per_epoch,
                                                          .steps_per_epoch = plan.steps_per_epoch});
   average_ = std::make_unique<WeightAverage>(model, *averaged, options.average_bn);
   optimizer_ = std::move(averaged);

@@ -50,7 +50,7 @@ class WeightUpdate final : public Stateful {
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<WeightAverage> average_;
   WeightPerturbation* perturbation_ = nullptr;
-  double momentum_, peak_momentum_;  ///< where the rate is low, and where it peaks
+  double momentum_, peak_momentum_;  ///< momentum where the rate is low, and where it peaks
 };
 
 }  // namespace dat

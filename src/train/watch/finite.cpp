@@ -157,12 +157,12 @@ namespace {
 const char* const kSetbacks = "setbacks";
 }
 
-void Setbacks::save(Checkpoint& checkpoint) {
+void SkippedSteps::save(Checkpoint& checkpoint) {
   if (in_a_row == 0 && rollbacks == 0 && lr_factor == 1) return;
   checkpoint.doubles[kSetbacks] = {static_cast<double>(in_a_row), static_cast<double>(rollbacks), lr_factor};
 }
 
-void Setbacks::restore(const Checkpoint& checkpoint) {
+void SkippedSteps::restore(const Checkpoint& checkpoint) {
   in_a_row = rollbacks = 0;
   lr_factor = 1;
   const auto found = checkpoint.doubles.find(kSetbacks);
@@ -176,7 +176,7 @@ void Setbacks::restore(const Checkpoint& checkpoint) {
   lr_factor = values[2];
 }
 
-void Setbacks::share(Communicator& ranks) {
+void SkippedSteps::share(Communicator& ranks) {
   double values[] = {static_cast<double>(in_a_row), static_cast<double>(rollbacks), lr_factor};
   ranks.broadcast(values, sizeof values);
   in_a_row = static_cast<std::int64_t>(values[0]);
@@ -184,7 +184,7 @@ void Setbacks::share(Communicator& ranks) {
   lr_factor = values[2];
 }
 
-void Setbacks::replicated(ReplicatedState& state) {
+void SkippedSteps::replicated(ReplicatedState& state) {
   state.host("skipped steps in a row", &in_a_row, sizeof in_a_row);
   state.host("rollbacks", &rollbacks, sizeof rollbacks);
   state.host("factor of the learning rate", &lr_factor, sizeof lr_factor);

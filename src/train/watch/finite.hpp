@@ -12,14 +12,14 @@
 
 namespace dat {
 
-/// What is not finite in a step, where it was seen first: in the order of the step's work, then of the ranks.
+/// First number of a step that is not finite: in the order of the step's work, then of the ranks.
 struct BadNumbers {
   enum class Where : std::int32_t { images, statistics, loss, gradient, sum, nowhere };
   Where where = Where::nowhere;
-  std::int32_t segment = -1;  ///< gradient, sum: the network's tensor that the way back reaches first
-  std::int32_t rank = 0;      ///< of the launch
+  std::int32_t segment = -1;  ///< gradient, sum: the network's tensor that the backward pass reaches first
+  std::int32_t rank = 0;      ///< rank in the launch
 
-  /// What is not finite, in words: "the gradient of conv1.weight is not finite (rank 1)".
+  /// The number in words: "the gradient of conv1.weight is not finite (rank 1)".
   [[nodiscard]] std::string text(const Parameters& parameters) const;
 };
 
@@ -51,8 +51,8 @@ class NumberCheck final : public MessagePart {
   /// Has the device find out whether all numbers of this rank's step are finite, once all has been looked at. The
   /// answer lies on the device until it does so again: 1, or 0 where one is not (Backend::only_where).
   const double* decide();
-  /// To be called once the message has been summed. Null where everything is finite on all ranks; else what is not,
-  /// which is **collective**.
+  /// First bad number of all ranks, once the message has been summed; that is **collective**. Null where everything is
+  /// finite.
   [[nodiscard]] const BadNumbers* agreed();
   /// [segments][kSums] sums of squares of the mean gradient's active segments, once the message has been summed.
   [[nodiscard]] const double* squares() const { return host_ + at_sum_; }
@@ -91,8 +91,8 @@ class NumberCheck final : public MessagePart {
   std::vector<BadNumbers> all_;  ///< [ranks]
 };
 
-/// What has become of a run by numbers that were not finite: part of its state, so that a restart has equal bits.
-class Setbacks final : public Stateful {
+/// Effects of numbers that were not finite on a run: part of its state, so that a restart has equal bits.
+class SkippedSteps final : public Stateful {
  public:
   std::int64_t in_a_row = 0;  ///< steps that were skipped since the last good one
   std::int64_t rollbacks = 0;

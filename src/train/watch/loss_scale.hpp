@@ -20,7 +20,7 @@ class LossScale final : public Stateful {
   static constexpr std::int64_t kSteps = 2000;  ///< good ones until it is doubled
 
   [[nodiscard]] double scale() const { return scale_; }
-  /// Since the last call.
+  /// Returns whether the scale has changed since the last call.
   [[nodiscard]] bool has_changed() { return std::exchange(changed_, false); }
   /// The step's numbers are finite.
   void good_step();
@@ -38,7 +38,7 @@ class LossScale final : public Stateful {
   Replica& replica_;
   double scale_ = kFirst;
   bool changed_ = false;
-  std::int64_t good_steps_ = 0;  ///< since it has changed
+  std::int64_t good_steps_ = 0;  ///< good steps since it has changed
 };
 
 }  // namespace dat

@@ -5,7 +5,7 @@
 namespace dat {
 
 Recompute::Recompute(Communicator& ranks, const Dataset& images, const TrainOptions& options, const Plan& plan,
-                     const Method& method, Replica& replica, PhaseTimer& timer)
+                     const StepMethod& method, Replica& replica, PhaseTimer& timer)
     : plan_(plan),
       replica_(replica),
       timer_(timer),
@@ -17,13 +17,13 @@ Recompute::Recompute(Communicator& ranks, const Dataset& images, const TrainOpti
           replica, *method.loss, plan.micro_batch, statistics_, method.attack_passes, timer, [](int) {},
           method.unlabelled),
       gradients_(replica.backend().allocate_floats(replica.model().parameters.size, "recomputed gradients")) {
-  // As the step's own are, where they are.
+  // Passes are recorded as the step's own are, where they are.
   if (passes_are_alike(options) && plan.micro_batches_of(0) == 1) learner_.record_passes();
 }
 
 const float* Recompute::recompute(std::int64_t step, MicroBatch of, const ActiveSet& active) {
   Backend& backend = replica_.backend();
-  const Counters before = backend.counters;  // which are of the step's own work
+  const Counters before = backend.counters;  // counters of the step's own work
   reader_.choose(batch_, step, of.rank, of.ranks > 0 ? of.ranks : plan_.ranks);
   if (attacker_.reads_pixels()) reader_.read_micro_batch(batch_, of.index);
   Batch& batch = attacker_.load(batch_, of.index);

@@ -4,21 +4,21 @@
 #include "dat/config.hpp"
 #include "dat/loader.hpp"
 #include "train/learner/learner.hpp"
-#include "train/plan/method.hpp"
 #include "train/plan/plan.hpp"
+#include "train/plan/step_method.hpp"
 
 namespace dat {
 
 /// A micro-batch of a step: the rank that has it, and its number among those of that rank.
 struct MicroBatch {
   int rank = 0, index = 0;
-  int ranks = 0;  ///< of the rank's group; 0: this one
+  int ranks = 0;  ///< size of the rank's group; 0: this one
 };
 
-/// Does once more what any rank has done for a micro-batch of the step that is under way: images, cuts, attack,
-/// training passes. It needs nothing of that rank: samples and random numbers are counted, and the weights are the same
-/// on all ranks until the step's update. The order of all sums is that of the rank itself, so on an equal device, with
-/// deterministic algorithms, the result has its bits.
+/// Recomputes the work of any rank for a micro-batch of the present step: images, cuts, attack, training passes. It
+/// needs nothing of that rank: samples and random numbers are counted, and the weights are the same on all ranks until
+/// the step's update. The order of all sums is that of the rank itself, so on an equal device, with deterministic
+/// algorithms, the result has its bits.
 ///
 /// It uses the replica's images and programs, so it runs when the step has no use for them any more. It takes memory
 /// when it is built: one flat block of gradients, and a batch on the host.
@@ -29,7 +29,7 @@ class Recompute {
  public:
   /// The reference arguments but options and plan must outlive it.
   Recompute(Communicator& ranks, const Dataset& images, const TrainOptions& options, const Plan& plan,
-            const Method& method, Replica& replica, PhaseTimer& timer);
+            const StepMethod& method, Replica& replica, PhaseTimer& timer);
 
   /// Batch statistics and losses of what has been recomputed last, as a step's message has those of a unit of work.
   void write_numbers(double* to);
@@ -50,7 +50,7 @@ class Recompute {
   PhaseTimer& timer_;
   BatchReader reader_;
   HostBatch batch_;
-  BatchStatistics statistics_;  ///< for nobody
+  BatchStatistics statistics_;  ///< statistics that nobody reads
   Attacker attacker_;
   Learner learner_;
   float* gradients_;

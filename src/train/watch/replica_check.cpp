@@ -91,14 +91,14 @@ std::string ranks_text(const std::vector<int>& ranks, const std::vector<std::str
 }
 
 ReplicaCheck::ReplicaCheck(Communicator& ranks, Backend& backend, std::vector<Stateful*> parts)
-    : ranks_(ranks), backend_(backend), parts_(std::move(parts)), digest_(backend, parts_) {}
+    : ranks_(ranks), backend_(backend), parts_(std::move(parts)), hash_(backend, parts_) {}
 
 std::vector<CorruptionRecord> ReplicaCheck::check(std::int64_t step, bool repair) {
   const CallLabel label("hash of the state");
-  digest_.take(parts_);
-  if (ranks_.agree(digest_.value())) return {};
+  hash_.take(parts_);
+  if (ranks_.agree(hash_.value())) return {};
 
-  const std::vector<std::uint64_t>& mine = digest_.values();
+  const std::vector<std::uint64_t>& mine = hash_.values();
   std::vector<std::uint64_t> all(mine.size() * static_cast<std::size_t>(ranks_.size()));
   ranks_.all_gather(mine.data(), all.data(), mine.size() * sizeof(std::uint64_t));
   const Majority found = majority_of(all, ranks_.size());
@@ -106,7 +106,7 @@ std::vector<CorruptionRecord> ReplicaCheck::check(std::int64_t step, bool repair
   const std::vector<std::string> places = places_of(ranks_);
   const std::string when = "silent corruption: after step " + std::to_string(step) + ", ";
   require(found.decided, ExitCode::integrity, when, groups_text(all, mine.size(), found.differing.front(), places),
-          " hold different ", names_of(found.differing, digest_.names()), ", and no majority says whose are wrong",
+          " hold different ", names_of(found.differing, hash_.names()), ", and no majority says whose are wrong",
           kAdvice);
 
   std::vector<CorruptionRecord> records;
@@ -114,7 +114,7 @@ std::vector<CorruptionRecord> ReplicaCheck::check(std::int64_t step, bool repair
   for (int rank = 0; rank < ranks_.size(); ++rank) {
     const auto& wrong = found.wrong[static_cast<std::size_t>(rank)];
     if (wrong.empty()) continue;
-    const std::string what = names_of(wrong, digest_.names());
+    const std::string what = names_of(wrong, hash_.names());
     who += (who.empty() ? "" : "; ") + ranks_text({rank}, places) + " holds other " + what;
     records.push_back({.step = step,
                        .rank = ranks_.launch_rank(rank),
@@ -127,11 +127,11 @@ std::vector<CorruptionRecord> ReplicaCheck::check(std::int64_t step, bool repair
   require(repair && found.source >= 0, ExitCode::integrity, when, who, " than most of the ", ranks_.size(), " ranks",
           kAdvice);
 
-  const auto group = ranks_.split(0, ranks_.rank() == found.source ? 0 : ranks_.rank() + 1);
+  const auto group = ranks_.subgroup(0, ranks_.rank() == found.source ? 0 : ranks_.rank() + 1);
   Copy copy(*group, backend_);
   for (Stateful* part : parts_) part->replicated(copy);
-  digest_.take(parts_);
-  require(ranks_.agree(digest_.value()), ExitCode::integrity, when, who, " than most of the ", ranks_.size(),
+  hash_.take(parts_);
+  require(ranks_.agree(hash_.value()), ExitCode::integrity, when, who, " than most of the ", ranks_.size(),
           " ranks, and still did when it had been copied from one of those", kAdvice);
   return records;
 }

@@ -8,14 +8,14 @@
 
 #include "dat/communicator.hpp"
 #include "dat/report.hpp"
-#include "train/watch/digest.hpp"
+#include "train/watch/state_hash.hpp"
 
 namespace dat {
 
-/// What numbers of several ranks that should be equal say about them.
+/// Verdict on numbers of several ranks that should be equal.
 struct Majority {
   std::vector<std::size_t> differing;  ///< indices of numbers that are not equal on all ranks
-  /// For each rank, the differing numbers in which it is not with more than half of all ranks. Empty for all ranks
+  /// Differing numbers in which a rank is not with more than half of all ranks, for each rank. Empty for all ranks
   /// where a number has no such majority.
   std::vector<std::vector<std::size_t>> wrong;
   bool decided = true;  ///< each number has a majority
@@ -45,7 +45,7 @@ class ReplicaCheck {
   Communicator& ranks_;
   Backend& backend_;
   std::vector<Stateful*> parts_;
-  Digest digest_;
+  StateHash hash_;
 };
 
 }  // namespace dat

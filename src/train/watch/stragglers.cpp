@@ -20,7 +20,7 @@ std::span<const StragglerRule::Change> StragglerRule::take(std::span<const doubl
     others_.clear();
     for (std::size_t j = 0; j < ranks_.size(); ++j)
       if (j != k) others_.push_back(seconds[j]);
-    // Of an even number, the upper one: who is as fast as half of the others is not slow.
+    // The upper middle one of an even number: a rank that is as fast as half of the others is not slow.
     const auto middle = others_.begin() + std::ssize(others_) / 2;
     std::nth_element(others_.begin(), middle, others_.end());
     Rank& rank = ranks_[k];

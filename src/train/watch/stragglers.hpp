@@ -8,7 +8,7 @@
 
 namespace dat {
 
-/// Tells which ranks are persistently slower than the others.
+/// Finds which ranks are persistently slower than the others.
 ///
 /// Times are compared window by window, of kWindow steps each; the time of a rank is measured against the median of the
 /// others. A rank is slow once it has taken kEach times as long in each of kWindows windows in a row, and kMean times
@@ -20,7 +20,7 @@ class StragglerRule {
   static constexpr int kWindow = 5, kWindows = 3;
   static constexpr double kEach = 1.25, kMean = 1.5, kLeastSeconds = 1e-3;
   struct Change {
-    int rank = 0;  ///< of the group
+    int rank = 0;  ///< rank in the group
     bool slow = false;
     double ratio = 1;  ///< the rank's time over the median of the others, in the mean of the windows
   };
@@ -46,11 +46,10 @@ class StragglerRule {
 class Stragglers {
  public:
   explicit Stragglers(Communicator& ranks);
-  /// To be called when a step begins, and when it ends, on this rank.
+  /// Called when a step begins, and when it ends, on this rank.
   void begin();
   void end();
-  /// To be called after a step. Returns what has changed, on all ranks alike. **Collective** after every kWindow-th
-  /// step.
+  /// Compares speeds after a step. Returns the changes, on all ranks alike. **Collective** after every kWindow-th step.
   [[nodiscard]] std::span<const StragglerRule::Change> compare();
 
  private:

@@ -47,7 +47,7 @@ double verification_tolerance(int attack_steps) {
   return 10 * kDifference + 4 * std::sqrt(2 * attack_steps * kDifference);
 }
 
-Verification::Verification(Communicator& ranks, const TrainOptions& options, const Plan& plan, const Method& method,
+Verification::Verification(Communicator& ranks, const TrainOptions& options, const Plan& plan, const StepMethod& method,
                            Replica& replica, Recompute& recompute)
     : ranks_(ranks),
       plan_(plan),
@@ -119,7 +119,7 @@ double Verification::distance(const std::vector<double>& one, const std::vector<
     for (std::size_t k = 0; k < 2; ++k) difference += (one[at + k] - other[at + k]) * (one[at + k] - other[at + k]) / 2;
     square += std::max(one[at + 2], other[at + 2]);
   }
-  // What differs in its bits only, or in the loss only, is no distance of zero.
+  // A difference in bits only, or in the loss only, is no distance of zero.
   const double of_loss = std::abs(one[1] - other[1]) / std::max(std::abs(one[1]), 1e-30);
   return std::max({std::sqrt(difference / std::max(square, 1e-300)), of_loss, 1e-30});
 }
@@ -128,7 +128,7 @@ std::optional<Verification::Finding> Verification::verify(const Learner& learner
   if (!due()) return std::nullopt;
   const CallLabel label("verification");
   const std::int64_t before = ranks_.bytes_given();
-  // Whether the two disagree, and by how much.
+  // Result: 1 where the two disagree, and the distance.
   double result[2] = {0, 0};
   if (ranks_.rank() == chosen_.of.rank) {
     fetch_claim(learner.loss_of(first_, count_), mine_);
@@ -145,10 +145,10 @@ std::optional<Verification::Finding> Verification::verify(const Learner& learner
   return decide(result[1], active);
 }
 
-/// What becomes of a difference: the third rank recomputes the micro-batch, too.
+/// Decides about a difference: the third rank recomputes the micro-batch, too.
 Verification::Finding Verification::decide(double distance, const ActiveSet& active) {
   const auto [of, verifier, third] = chosen_;
-  double like[2] = {0, 0};  // whether the third finds what the one has, and what the other has
+  double like[2] = {0, 0};  // 1 where the third agrees with the one, and with the other
   if (third >= 0 && (ranks_.rank() == of.rank || ranks_.rank() == verifier))
     ranks_.send(mine_.data(), claim_bytes(), third, kClaimTag);
   if (ranks_.rank() == third) {

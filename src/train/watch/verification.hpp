@@ -10,7 +10,8 @@
 
 namespace dat {
 
-/// Which micro-batch of a step is recomputed, and by whom: a function of seed and step that every rank knows.
+/// Choice of the micro-batch of a step that is recomputed, and of the rank that does so: a function of seed and step
+/// that every rank knows.
 struct VerificationPlan {
   MicroBatch of;
   int verifier = -1;  ///< another rank than of.rank
@@ -38,7 +39,7 @@ struct VerificationPlan {
 class Verification {
  public:
   /// The reference arguments must outlive the object.
-  Verification(Communicator& ranks, const TrainOptions& options, const Plan& plan, const Method& method,
+  Verification(Communicator& ranks, const TrainOptions& options, const Plan& plan, const StepMethod& method,
                Replica& replica, Recompute& recompute);
 
   /// Begins step number `step`.
@@ -84,7 +85,7 @@ class Verification {
   Chunks chunks_;
   double *scratch_, *fingerprints_;  ///< [chunks][kSums], [segments][kSums]
   double *sketches_, *sums_;         ///< [chunks][kSums], [segments][kSums]
-  double* host_;                     ///< what is fetched of fingerprints_, then of sketches_
+  double* host_;                     ///< numbers fetched from fingerprints_, then from sketches_
   std::int64_t step_ = 0, bytes_sent_ = 0;
   VerificationPlan chosen_;
   int first_ = 0, count_ = 0;         ///< images of the micro-batch, on the rank that has it

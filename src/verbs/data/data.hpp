@@ -29,7 +29,7 @@ struct IndexOrder : IndexOptions {
   int shard_megabytes = 1000;
 };
 
-// As make_verb takes them.
+// Parsers for make_verb().
 [[nodiscard]] std::optional<ConvertOptions> parse_convert(CommandLine& line);
 [[nodiscard]] std::optional<IndexOrder> parse_index(CommandLine& line);
 [[nodiscard]] std::optional<SyntheticOrder> parse_synthetic(CommandLine& line);

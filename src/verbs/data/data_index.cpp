@@ -94,7 +94,7 @@ int run_index(const IndexOrder& o, int, char**) {
                       .memory = (4096 + 256 * std::int64_t{choose_threads(o.threads, 1)}) * kMegabyte};
   const fs::path output(o.output);
   const std::string folder = output.has_parent_path() ? output.parent_path().string() : ".";
-  const auto tidy = [&] {  // what a killed call has left; in its folder write_pack does it
+  const auto tidy = [&] {  // files that a killed call has left; in its folder write_pack removes them
     if (!o.pack && fs::is_directory(folder, error)) remove_temporaries(folder, output.filename().string());
   };
   tidy();

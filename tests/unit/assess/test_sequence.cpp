@@ -73,20 +73,20 @@ TEST_CASE("A sequence is a word of --eval with a plus, and takes each attack onc
   CHECK(names_sequence("pgd10+fgsm"));
   CHECK(names_sequence("aa-standard"));
   CHECK(!names_sequence("pgd10"));
-  const AttackSequence own = read_attack_sequence("pgd+fgsm+none", 7, 3);
-  CHECK(own.name == "pgd7+fgsm+none");
+  const AttackSequence own = read_attack_sequence("pgd7x3+fgsm+none");
+  CHECK(own.name == "pgd7x3+fgsm+none");
   CHECK(own.title.empty());
   REQUIRE(own.members.size() == 3);
-  CHECK(own.members[0].attack == "pgd7");
+  CHECK(own.members[0].attack == "pgd7x3");
   CHECK(own.members[0].restarts == 3);
   CHECK(own.members[2].restarts == 1);  // there is no start to repeat
-  CHECK(read_attack_sequence("square", 7, 3).members[0].restarts == 3);
+  CHECK(read_attack_sequence("squarex3").members[0].restarts == 3);
   const auto usage = [](const std::string& word) {
-    return refusal([&] { (void)read_attack_sequence(word, 10, 1); }, ExitCode::usage);
+    return refusal([&] { (void)read_attack_sequence(word); }, ExitCode::usage);
   };
   CHECK(contains(usage("pgd+pgd10"), "names pgd10 twice"));
   CHECK(contains(usage("pgd+"), "unknown attack ''"));
-  CHECK(contains(usage("pgd10-"), "names no loss behind '-'; write 'pgd10'"));
+  CHECK(contains(usage("pgd10-"), "names no loss after '-'; write 'pgd10'"));
   CHECK(contains(usage("pgd+pdg"), "unknown attack 'pdg'"));
   CHECK(contains(usage("aa-fast"), "known: aa-standard, aa-plus, aa-rand, aa-quick"));
 }
@@ -94,7 +94,7 @@ TEST_CASE("A sequence is a word of --eval with a plus, and takes each attack onc
 TEST_CASE("The versions of AutoAttack are those of its authors' code", "[sequence]") {
   const auto text = [](const std::string& name) {
     std::string all;
-    for (const auto& member : read_attack_sequence(name, 10, 9).members)
+    for (const auto& member : read_attack_sequence(name).members)
       all += member.attack + ":" + std::to_string(member.restarts) + " ";
     return all;
   };
@@ -103,13 +103,13 @@ TEST_CASE("The versions of AutoAttack are those of its authors' code", "[sequenc
   CHECK(text("aa-rand") == "apgd-ce:1 apgd-dlr:1 ");
   CHECK(text("aa-quick") == "apgd-ce:1 apgd-t:1 ");
   for (const std::string version : {"standard", "plus", "rand"})
-    CHECK(read_attack_sequence("aa-" + version, 10, 1).title == "AutoAttack, version " + version);
-  CHECK(read_attack_sequence("aa-quick", 10, 1).title.empty());
+    CHECK(read_attack_sequence("aa-" + version).title == "AutoAttack, version " + version);
+  CHECK(read_attack_sequence("aa-quick").title.empty());
 }
 
 TEST_CASE("What is called AutoAttack is computed in f32", "[sequence]") {
-  const AttackSequence standard = read_attack_sequence("aa-standard", 10, 1),
-                       quick = read_attack_sequence("aa-quick", 10, 1);
+  const AttackSequence standard = read_attack_sequence("aa-standard"),
+                       quick = read_attack_sequence("aa-quick");
   CHECK(contains(refusal([&] { require_f32(standard, true, "tf32"); }, ExitCode::usage), "take aa-quick"));
   CHECK_NOTHROW(require_f32(standard, true, "f32"));
   CHECK_NOTHROW(require_f32(standard, false, "tf32"));  // a CPU has none
@@ -354,7 +354,7 @@ TEST_CASE("Adversarial images outlive the evaluation that made them", "[sequence
 
 TEST_CASE("A sequence says which of its attacks cannot reach the border of the ball", "[sequence]") {
   const auto notices = [](const char* word, double alpha) {
-    return SequenceAttacks(read_attack_sequence(word, 10, 1), BallNorm::linf, 8.0 / 255, alpha, 10).notices();
+    return SequenceAttacks(read_attack_sequence(word), BallNorm::linf, 8.0 / 255, alpha, 10).notices();
   };
   CHECK(notices("pgd4+fgsm", 0).empty());
   CHECK(notices("aa-standard", 0).empty());

@@ -166,6 +166,9 @@ std::vector<ConvSpec> shapes(int block) {
   return all;
 }
 
+/// On the double of a GPU, which tries many plans for each, so many by day; else all.
+std::size_t some(int on_a_gpu) { return static_cast<std::size_t>(cases(1000, on_a_gpu)); }
+
 std::string name(const ConvSpec& s) {
   return std::to_string(s.kernel) + "x" + std::to_string(s.kernel) + " stride " + std::to_string(s.stride) + ", " +
          std::to_string(s.c_in) + " to " + std::to_string(s.c_out) + " channels, " + std::to_string(s.n) + " of " +
@@ -204,7 +207,7 @@ Array plus(Array a, const Array& b) {
 TEST_CASE("A training convolution and its gradients are the sums of their definition", "[backend]") {
   for (const Math& math : all_maths()) {
     const auto backend = test_backend(2, false, math.name);
-    for (ConvSpec s : shapes(backend->activation_layout(64, 4, 4).block)) {
+    for (ConvSpec s : drawn(shapes(backend->activation_layout(64, 4, 4).block), some(10))) {
       INFO(name(s) << ", " << math.name);
       ConvFixture f(*backend, s);
       const std::vector<double> exact_w(f.w.begin(), f.w.end());
@@ -244,7 +247,7 @@ TEST_CASE("A training convolution and its gradients are the sums of their defini
 TEST_CASE("A frozen convolution folds scale and bias in, adds, and cuts off below zero", "[backend]") {
   for (const Math& math : all_maths()) {
     const auto backend = test_backend(2, false, math.name);
-    for (ConvSpec s : shapes(backend->activation_layout(64, 4, 4).block)) {
+    for (ConvSpec s : drawn(shapes(backend->activation_layout(64, 4, 4).block), some(8))) {
       s.frozen = true;
       ConvFixture f(*backend, s);
       const auto scale = random_values(s.c_out, 7, 0.5F, 1.5F), bias = random_values(s.c_out, 8);
@@ -396,7 +399,7 @@ TEST_CASE("A frozen convolution in 16 bits is that of the rounded numbers", "[ba
   const auto backend = test_backend();
   for (const DType storage : {DType::f16, DType::bf16}) {
     if (!backend->refuses(storage).empty()) continue;
-    for (ConvSpec s : shapes(16)) {
+    for (ConvSpec s : drawn(shapes(16), some(12))) {
       if (s.n > 3) continue;
       s.frozen = s.relu = s.accumulate = true;
       s.storage = storage;

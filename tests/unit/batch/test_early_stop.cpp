@@ -7,6 +7,7 @@
 #include "batch/view/early_stop.hpp"
 #include "catch.hpp"
 #include "device.hpp"
+#include "errors.hpp"
 #include "perturb.hpp"
 #include "pointwise.hpp"
 #include "random_values.hpp"
@@ -283,12 +284,7 @@ TEST_CASE("An attack on samples that depend on each other cannot be stopped earl
    public:
     void gradient() override {}
   } objective;
-  ExitCode code = ExitCode::done;
-  try {
-    objective.steps_until_fooled(1, 0, 0.1F, 0.1F);
-  } catch (const Error& error) {
-    code = error.code();
-  }
+  const ExitCode code = code_of([&] { objective.steps_until_fooled(1, 0, 0.1F, 0.1F); });
   CHECK(code == ExitCode::usage);
 }
 

@@ -53,13 +53,13 @@ TEST_CASE("What a single rank gathers and exchanges is its own", "[communicator]
 
 TEST_CASE("A single rank divides into itself, or into nothing", "[communicator]") {
   const auto single = Communicator::single();
-  const auto group = single->split(5, -3);
+  const auto group = single->subgroup(5, -3);
   REQUIRE(group != nullptr);
   CHECK(group->size() == 1);
   CHECK(group->root());
   CHECK(group->agree(1));
-  CHECK(single->split(Communicator::kNoColor, 0) == nullptr);
-  CHECK_THROWS_AS(single->split(-7, 0), Error);
+  CHECK(single->subgroup(Communicator::kNoColor, 0) == nullptr);
+  CHECK_THROWS_AS(single->subgroup(-7, 0), Error);
 }
 
 TEST_CASE("A single rank has nobody to write to, and no post", "[communicator]") {

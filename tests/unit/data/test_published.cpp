@@ -317,7 +317,7 @@ TEST_CASE("A file of type idx holds the array that was written, packed or not", 
   const auto error = [](const std::string& bytes) { return error_of([&] { static_cast<void>(elements_of(bytes)); }); };
   const std::string good = Idx{{2, 3}, "abcdef"}.bytes(), packed = gzip(good);
   CHECK(contains(error(good.substr(0, good.size() - 1)),
-                 "3: memory: holds 5 bytes behind its header, but uint8 [2, 3] needs 6"));
+                 "3: memory: holds 5 bytes after its header, but uint8 [2, 3] needs 6"));
   CHECK(contains(error(good + "x"), "holds 7 bytes"));
   CHECK(contains(error(good.substr(0, 9)), "cut off in its header"));
   CHECK(contains(error(good.substr(0, 3)), "too short for an idx file"));
@@ -493,7 +493,7 @@ TEST_CASE("Damaged and incomplete folders of idx files are refused, and leave no
   }
   SECTION("a file that is cut off") {
     write_bytes(set.folder / "train-images-idx3-ubyte", Idx{{3, 4, 4}, set.train}.bytes().substr(0, 40));
-    expected = "train-images-idx3-ubyte: holds 24 bytes behind its header";
+    expected = "train-images-idx3-ubyte: holds 24 bytes after its header";
   }
   const std::string error = set.error(how);
   CAPTURE(error, expected);

@@ -270,11 +270,11 @@ TEST_CASE("The slowest of several ranks", "[forecast]") {
 
 TEST_CASE("The second message of a step is summed behind the gradients, and nothing covers it", "[forecast]") {
   Calibration c = example();
-  c.statistics = 1000000;
+  c.step_message = 1000000;
   const Cluster cluster = flat(4, 0.001, 1e8);
   const StepChoice choice{.overlap = true, .stale_attack = 8};
   const double with = forecast_step(c, cluster, choice).seconds();
-  c.statistics = 0;
+  c.step_message = 0;
   CHECK(with - forecast_step(c, cluster, choice).seconds() ==
         Approx(seconds_of_sum(cluster, 1e6) - seconds_of_sum(cluster, 0)));
 }
@@ -316,7 +316,7 @@ TEST_CASE("A calibration survives its file", "[forecast]") {
   Calibration c = example();
   c.about = {{"network", "resnet18"}};
   c.ranks = 3;
-  c.statistics = 76800;
+  c.step_message = 76800;
   const auto same = [](const Calibration& a) {
     const std::string text = to_json(a).dump(2);
     return to_json(calibration_from(text, "text")).dump(2) == text;

@@ -13,15 +13,6 @@ using dat::test::parse;
 
 namespace {
 
-std::string refusal_of(const std::vector<std::string>& arguments) {
-  try {
-    parse(arguments);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
 bool matters(const OptionRow&, const Bound&) { return true; }
 
 /// A table beside that of the program.
@@ -34,7 +25,7 @@ struct Soup {
 TableOf<Soup> soup_table() {
   TableOf<Soup> table;
   table.add("--kind", &Soup::kind, "what it is", {.choices = {"broth", "stew"}});
-  table.add("--salt", &Soup::salt, "spoons", {.low = 0}).formerly("sodium");
+  table.add("--salt", &Soup::salt, "spoons", {.low = 0});
   table.add("--dumplings", &Soup::dumplings, "how many", {.low = 0})
       .works_with("kind", {"broth"})
       .asked([](const Soup& soup) { return soup.dumplings > 1; });
@@ -50,7 +41,6 @@ TEST_CASE("every option of a training has a row of its own, and rules name optio
   for (const OptionRow& row : train_table().rows()) {
     INFO(row.name);
     CHECK(names.insert(row.name).second);
-    for (const std::string& former : row.former) CHECK(names.insert(former).second);
     CHECK(!row.about.empty());
     CHECK(!row.group.empty());
     for (const Condition& condition : row.works_with)
@@ -64,7 +54,7 @@ TEST_CASE("every option of a training has a row of its own, and rules name optio
                   other->range.choices.end());
       }
   }
-  CHECK(names.size() > 110);
+  CHECK(names.size() > 100);
 }
 
 TEST_CASE("a condition refuses an option in the usual sentence, and only where it is asked for", "[options]") {
@@ -78,42 +68,7 @@ TEST_CASE("a condition refuses an option in the usual sentence, and only where i
   CHECK_THROWS_WITH(bound.check(true), "--salt 9 spoils --kind stew; take less");
   soup.kind = "broth";
   CHECK_NOTHROW(bound.check(true));
-  CHECK(description(*table.find("dumplings")) == "how many; only with --kind broth");
-}
-
-TEST_CASE("an option is found by its former name, in files with a remark, and not set twice under two names",
-          "[options]") {
-  const TableOf<Soup> table = soup_table();
-  Soup soup;
-  Bound bound(table, soup);
-  const std::vector<std::string> remarks = bound.read("sodium = 3\n", "FILE", Origin::file, "cook");
-  CHECK(remarks == std::vector<std::string>{"FILE:1: 'sodium' is called 'salt' now"});
-  CHECK(soup.salt == 3);
-  CHECK(bound.origin("salt") == Origin::file);
-  CHECK(contains(bound.toml(), "salt = 3\n"));
-  CHECK(!contains(bound.toml(), "sodium"));
-  Bound again(table, soup);
-  CHECK_THROWS_WITH(again.read("salt = 1\nsodium = 2\n", "FILE", Origin::file, "cook"),
-                    "FILE:2: 'sodium' is 'salt' under another name; keep one of the lines");
-}
-
-TEST_CASE("--transport is read as --mask-transport, typed with a warning", "[options]") {
-  for (const std::vector<std::string>& words :
-       {std::vector<std::string>{"--transport", "dense"}, {"--transport=dense"}}) {
-    std::vector<std::string> all = {"--mask", "per_worker"};
-    all.insert(all.end(), words.begin(), words.end());
-    const test::Parsed old = parse(all);
-    CHECK(old.train.mask_transport == "dense");
-    CHECK(old.warnings == std::vector<std::string>{"option '--transport' is called --mask-transport now"});
-    CHECK(old.given.contains("mask-transport"));
-  }
-  CHECK(parse({"slurm", "--mask", "per_worker", "--transport", "dense"}).slurm.train ==
-        std::vector<std::string>{"--mask", "per_worker", "--mask-transport", "dense"});
-  CHECK(parse_train_options("mask = \"per_worker\"\ntransport = \"dense\"\n", "text").mask_transport == "dense");
-  CHECK(contains(parse({"train", "--help", "all"}).text, "--mask-transport"));
-  CHECK(!contains(parse({"train", "--help", "all"}).text, " --transport"));
-  CHECK(parse({"eval", "a"}).warnings.empty());
-  CHECK(contains(refusal_of({"eval", "a", "--transport", "dense"}), "unknown option '--transport'"));
+  CHECK(description(table, *table.find("dumplings")) == "how many; only with --kind broth");
 }
 
 TEST_CASE("the help says what an option works with", "[options]") {
@@ -121,22 +76,21 @@ TEST_CASE("the help says what an option works with", "[options]") {
   std::string help;  // without line ends
   for (std::string word; words >> word;) help += word + " ";
   for (const char* note :
-       {"decay rate of the first moment; only with --optimizer lamb [0.9]",
-        "only with --loss gat, kl, mart, nuat, pgi or trades [auto]", "only with --codec powersgd or atomo",
-        "only with --attack pgd and --norm linf", "only with --average ema [0.995]",
-        "only with --on-bad-steps rollback or --on-overfitting rollback", "only with --holdout [0]",
-        "only with --mask per_worker [union]"})
+       {"lamb:beta1=NUMBER: decay rate of the first moment [0.9]",
+        "only with --loss gat, kl, mart, nuat, pgi or trades [auto]",
+        "powersgd:rank=N, atomo:rank=N: columns of powersgd's factors", "only with --attack pgd and --norm linf",
+        "only with --holdout [0]", "per_worker:transport=dense|union|allgather: "})
     CHECK(contains(help, note));
 }
 
 TEST_CASE("what a run has written is compared option by option, by its value", "[options]") {
-  const TrainOptions now = parse({"--mask", "per_worker", "--mask-transport", "dense", "--lr", "0.1"}).train;
+  const TrainOptions now = test::parse_line("--mask per_worker:dense --lr 0.1").train;
   const auto differing = [&](const std::string& toml) { return differences(read_written(toml, "run"), now, matters); };
   CHECK(differing(toml_of(now)).empty());
   // Other spellings of the same value, options that it does not have.
-  CHECK(differing("# Run\nlr = 1e-1\nmask-transport = \"dense\"\neps = 8/255\n").empty());
-  CHECK(differing("mask-transport = \"union\"\nmomentum = 0.5\nlr = 0.01\n") ==
-        "lr (was 0.01, is 0.1), mask-transport (was \"union\", is \"dense\"), momentum (was 0.5, is 0.9)");
+  CHECK(differing("# Run\nlr = 1e-1\nmask = \"per_worker:transport=dense\"\neps = 8/255\n").empty());
+  CHECK(differing("mask = \"per_worker\"\nmomentum = 0.5\nlr = 0.01\n") ==
+        "lr (was 0.01, is 0.1), mask:transport (was \"union\", is \"dense\"), momentum (was 0.5, is 0.9)");
   CHECK(read_written("lr = 0.1\nloss = \"mart\"\n", "run").said == std::set<std::string>{"loss", "lr"});
   // What is none of a training's options is no file of a run.
   for (const char* line : {"optimizer = \"adam\"", "batch-norm = 3", "lr = [", "\xff\xfe"})
@@ -150,44 +104,16 @@ TEST_CASE("a restart may change what does not touch the run's numbers, and nothi
       if (row.restart == restart) all.insert(row.name);
     return all;
   };
-  CHECK(names(Restart::evaluation) ==
-        std::set<std::string>{"eval", "eval-norm", "eval-eps", "eval-alpha", "eval-restarts", "eval-attack-steps"});
-  CHECK(names(Restart::free) == std::set<std::string>{"out",
-                                                      "resume",
-                                                      "device",
-                                                      "threads",
-                                                      "quiet",
-                                                      "resident",
-                                                      "verbose",
-                                                      "progress",
-                                                      "limit-test",
-                                                      "eval-every",
-                                                      "data",
-                                                      "data-threads",
-                                                      "prefetch",
-                                                      "check-every",
-                                                      "epochs",
-                                                      "checkpoint-every",
-                                                      "patience",
-                                                      "max-steps",
-                                                      "node-sums",
-                                                      "graphs",
-                                                      "recompute",
-                                                      "comm-timeout",
-                                                      "checkpoint-async",
-                                                      "planning-seconds",
-                                                      "on-full",
-                                                      "on-corruption",
-                                                      "verify",
-                                                      "max-bad-steps",
-                                                      "on-bad-steps",
-                                                      "on-overfitting",
-                                                      "rollback-lr",
-                                                      "max-rollbacks",
-                                                      "generators",
-                                                      "overfitting-margin",
-                                                      "calibration",
-                                                      "generator-weights"});
+  const auto words = [](const std::string& line) {
+    const std::vector<std::string> all = test::words_of(line);
+    return std::set<std::string>(all.begin(), all.end());
+  };
+  CHECK(names(Restart::evaluation) == words("eval eval-eps eval-alpha"));
+  CHECK(names(Restart::free) ==
+        words("out resume device threads quiet resident verbose progress limit-test eval-every data data-threads "
+              "prefetch check-every epochs checkpoint-every patience max-steps node-sums graphs recompute comm-timeout "
+              "checkpoint-async planning-seconds on-corruption verify max-bad-steps on-bad-steps on-overfitting "
+              "on-bad-steps:lr on-bad-steps:times generators calibration generator-weights"));
   std::set<std::string> function;
   for (const OptionRow& row : train_table().rows())
     if (row.function) function.insert(row.name);

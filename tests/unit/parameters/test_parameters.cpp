@@ -81,10 +81,10 @@ TEST_CASE("Convolution weights are [out][kh][kw][in] in memory and [out][in][kh]
   CHECK(back == file);
 }
 
-TEST_CASE("Filling is zero in memory, and in no file", "[parameters]") {
+TEST_CASE("Padding is zero in memory, and in no file", "[parameters]") {
   Segment conv{"conv", {4, 5, 1, 2}, "conv", "conv", 0, 40, 0};
-  conv.filling_out = 2;
-  conv.filling_in = 1;
+  conv.padding_out = 2;
+  conv.padding_in = 1;
   CHECK(conv.file_shape() == std::vector<int>{2, 4, 1, 2});
   REQUIRE(conv.file_size() == 16);
   std::vector<float> file(16), memory(40, -1.0F), back(16);
@@ -98,7 +98,7 @@ TEST_CASE("Filling is zero in memory, and in no file", "[parameters]") {
   CHECK(back == file);
 
   Segment gamma{"bn.weight", {5}, "conv", "conv", 0, 5, 0};
-  gamma.filling_out = 3;
+  gamma.padding_out = 3;
   std::vector<float> five(5, -1.0F);
   to_memory_order(gamma, file.data(), five.data());
   CHECK(five == std::vector<float>{1, 2, 0, 0, 0});

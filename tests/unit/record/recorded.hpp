@@ -55,7 +55,7 @@ struct RecordedStep {
     for (std::size_t i = 0; i < kPhases; ++i) record.seconds[i] = x * std::sin(static_cast<double>(i) + 1) + 10;
     record.active_elements = 432 + (number % 2) * 2304;
     record.bytes_sent = 4 * record.active_elements;
-    record.bytes_statistics = (std::int64_t{1} << 40) + number;
+    record.bytes_other = (std::int64_t{1} << 40) + number;
     record.weight_gradients = number + 7;
     record.attack_passes = 10 * number;
     record.eps = x / 11;

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "catch.hpp"
+#include "errors.hpp"
 #include "reduction_case.hpp"
 
 using namespace dat;
@@ -376,13 +377,7 @@ TEST_CASE("Transports of codecs: those that do not go together are refused", "[c
   ReductionCase f(*single);
   const auto refusal = [&](const std::string& codec, const std::string& way, const std::string& masks,
                            const std::string& aggregator) -> std::string {
-    try {
-      (void)f.reducer({.mask_transport = masks, .codec_transport = way}, codec, aggregator);
-    } catch (const Error& error) {
-      CHECK(error.code() == ExitCode::usage);
-      return error.what();
-    }
-    return "";
+    return message_of([&] { (void)f.reducer({.mask_transport = masks, .codec_transport = way}, codec, aggregator); });
   };
   const auto has = [](const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos;

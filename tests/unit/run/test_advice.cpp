@@ -129,12 +129,10 @@ TEST_CASE("An average that never begins is named", "[advice]") {
   options.batch = 100;
   options.warmup_epochs = 1.5;
   options.epochs = 3.5;
-  options.average_from = 5;
-  CHECK(advised(options).empty());
-  options.average = "swa";
+  options.average = test::by_epoch<std::string>({{"none", 0}, {"swa", 5}});
   REQUIRE(advised(options).size() == 1);
   CHECK(advised(options)[0].starts_with("--average begins when 5 epochs are done, and the run has 5:"));
-  options.average_from = 4;
+  options.average = test::by_epoch<std::string>({{"none", 0}, {"swa", 4}});
   CHECK(advised(options).empty());
 }
 
@@ -143,14 +141,14 @@ TEST_CASE("A rate of LARS that moves nothing, and betas in each other's place, a
   options.batch = 100;
   options.optimizer = "lars_sgd";
   REQUIRE(advised(options).size() == 1);
-  CHECK(advised(options)[0].starts_with("--lr 0.01 times --trust-coefficient 0.001 is 1e-05, and lars_sgd moves"));
+  CHECK(advised(options)[0].starts_with("--lr 0.01 times the trust coefficient 0.001 is 1e-05, and lars_sgd moves"));
   options.lr = 1;
   CHECK(advised(options).empty());
   options = sensible();
   options.batch = 100;
   options.beta2 = 0.5;
   REQUIRE(advised(options).size() == 1);
-  CHECK(advised(options)[0].starts_with("--beta2 0.5 is below --beta1 0.9:"));
+  CHECK(advised(options)[0].starts_with("beta2 = 0.5 of --optimizer lamb is below beta1 = 0.9:"));
   options.beta1 = 0.5;
   CHECK(advised(options).empty());
 }

@@ -23,8 +23,8 @@ TEST_CASE("Clopper and Pearson's lower bound", "[smoothing]") {
   CHECK(std::abs(certified_radius(lower(100'000, 100'000), 0.25) - 0.9528641) < 1e-7);
   // A network with margin .3 around an image, at the expected count.
   for (const auto& [sigma, radius] : {std::pair{0.25, 0.2959840}, std::pair{0.5, 0.2934435}})
-    CHECK(std::abs(certified_radius(lower(static_cast<std::int64_t>(1e5 * normal_cdf(0.3 / sigma)), 100'000), sigma) - radius) <
-          2e-6);
+    CHECK(std::abs(certified_radius(lower(static_cast<std::int64_t>(1e5 * normal_cdf(0.3 / sigma)), 100'000), sigma) -
+                   radius) < 2e-6);
 }
 
 TEST_CASE("The least count that does not abstain", "[smoothing]") {

@@ -7,12 +7,10 @@ using namespace dat;
 
 namespace {
 
-TrainOptions with(std::vector<int> who, std::vector<std::string> cheat, std::vector<int> from = {}, int every = 1) {
+TrainOptions with(std::vector<int> who, std::vector<std::string> cheat) {
   TrainOptions options;
   options.attackers = std::move(who);
   options.cheat = std::move(cheat);
-  options.cheat_from = std::move(from);
-  options.cheat_every = every;
   return options;
 }
 
@@ -20,13 +18,13 @@ TrainOptions with(std::vector<int> who, std::vector<std::string> cheat, std::vec
 
 TEST_CASE("One name and step are for all attackers, or there is one for each", "[attackers]") {
   CHECK(attackers_of(TrainOptions()).empty());
-  const std::vector<Cheater> all = attackers_of(with({4, 1}, {"leave"}, {7}));
+  const std::vector<Cheater> all = attackers_of(with({4, 1}, {"leave@7"}));
   REQUIRE(all.size() == 2);
   CHECK(all[0].rank == 4);
   CHECK(all[1].rank == 1);
   CHECK((all[0].cheat == "leave" && all[1].cheat == "leave"));
   CHECK((all[0].from == 7 && all[1].from == 7));
-  const std::vector<Cheater> each = attackers_of(with({1, 2}, {"leave", "leave"}, {3, 5}));
+  const std::vector<Cheater> each = attackers_of(with({1, 2}, {"leave@3", "leave@5"}));
   CHECK((each[0].from == 3 && each[1].from == 5));
   CHECK(attackers_of(with({1}, {"leave"}))[0].from == 0);
 }
@@ -38,7 +36,7 @@ TEST_CASE("Attackers cheat from their step on, every so many steps", "[attackers
 }
 
 TEST_CASE("Whoever leaves has left from its step on", "[attackers]") {
-  const std::vector<Cheater> all = attackers_of(with({1, 2}, {"leave"}, {3, 5}, 10));
+  const std::vector<Cheater> all = attackers_of(with({1, 2}, {"leave@3/10", "leave@5/10"}));
   CHECK(leaving(all, 2).empty());
   CHECK(leaving(all, 3).size() == 1);
   CHECK(leaving(all, 4)[0].rank == 1);

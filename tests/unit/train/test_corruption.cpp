@@ -9,8 +9,8 @@
 #include "device.hpp"
 #include "fingerprint.hpp"
 #include "random_values.hpp"
-#include "train/watch/digest.hpp"
 #include "train/watch/replica_check.hpp"
+#include "train/watch/state_hash.hpp"
 #include "train/watch/verification.hpp"
 
 using namespace dat;
@@ -33,10 +33,10 @@ class Arrays final : public Stateful {
   std::vector<double> numbers{0, 1, 2.5};
 };
 
-[[nodiscard]] std::vector<std::uint64_t> values_of(Digest& digest, Arrays& arrays) {
+[[nodiscard]] std::vector<std::uint64_t> values_of(StateHash& hash, Arrays& arrays) {
   std::array<Stateful*, 1> parts{&arrays};
-  digest.take(parts);
-  return digest.values();
+  hash.take(parts);
+  return hash.values();
 }
 
 /// Written out from the definition, on bytes.
@@ -59,11 +59,11 @@ TEST_CASE("The hash of an array is the sum of its words' parts, wherever it lies
   Backend& backend = test::kernel_backend();
   Arrays arrays;
   std::array<Stateful*, 1> parts{&arrays};
-  Digest digest(backend, parts);
-  CHECK(digest.names() == std::vector<std::string>{"long", "numbers", "short"});
+  StateHash hash(backend, parts);
+  CHECK(hash.names() == std::vector<std::string>{"long", "numbers", "short"});
   for (std::size_t i = 0; i < arrays.values.size(); ++i)
     arrays.values[i] = std::bit_cast<float>(random_words(3, Purpose::synthetic_data, 0, i, 0).v[0]);  // NaN, too
-  const std::vector<std::uint64_t> values = values_of(digest, arrays);
+  const std::vector<std::uint64_t> values = values_of(hash, arrays);
   CHECK(values == std::vector{expected(arrays.values.data(), arrays.values.size() * sizeof(float)),
                               expected(arrays.numbers.data(), arrays.numbers.size() * sizeof(double)),
                               expected(arrays.few.data(), arrays.few.size() * sizeof(float))});
@@ -75,9 +75,9 @@ TEST_CASE("Any one flipped bit changes the hash of its array, and no other", "[k
   Backend& backend = test::kernel_backend();
   Arrays arrays;
   std::array<Stateful*, 1> parts{&arrays};
-  Digest digest(backend, parts);
-  const std::vector<std::uint64_t> before = values_of(digest, arrays);
-  const std::uint64_t all = digest.value();
+  StateHash hash(backend, parts);
+  const std::vector<std::uint64_t> before = values_of(hash, arrays);
+  const std::uint64_t all = hash.value();
   std::int64_t missed = 0;
   const auto flip = [&](void* at, std::size_t array) {
     for (int bit = 0; bit < 32; ++bit) {
@@ -85,9 +85,9 @@ TEST_CASE("Any one flipped bit changes the hash of its array, and no other", "[k
       std::memcpy(&word, at, 4);
       word ^= 1U << bit;
       std::memcpy(at, &word, 4);
-      const std::vector<std::uint64_t> after = values_of(digest, arrays);
+      const std::vector<std::uint64_t> after = values_of(hash, arrays);
       for (std::size_t k = 0; k < after.size(); ++k) missed += (after[k] != before[k]) != (k == array);
-      missed += digest.value() == all;
+      missed += hash.value() == all;
       word ^= 1U << bit;
       std::memcpy(at, &word, 4);
     }
@@ -98,17 +98,17 @@ TEST_CASE("Any one flipped bit changes the hash of its array, and no other", "[k
   for (std::size_t i = 0; i < 6; ++i) flip(reinterpret_cast<char*>(arrays.numbers.data()) + 4 * i, 1);
   for (float& value : arrays.few) flip(&value, 2);
   CHECK(missed == 0);
-  CHECK(values_of(digest, arrays) == before);
+  CHECK(values_of(hash, arrays) == before);
 
   SECTION("bits count, not values; places count, too") {
     arrays.values[7] = 0;
-    const std::uint64_t zero = values_of(digest, arrays)[0];
+    const std::uint64_t zero = values_of(hash, arrays)[0];
     arrays.values[7] = -0.0F;
-    CHECK(values_of(digest, arrays)[0] != zero);
+    CHECK(values_of(hash, arrays)[0] != zero);
     arrays.few[1] = 2;
-    const std::uint64_t one = values_of(digest, arrays)[2];
+    const std::uint64_t one = values_of(hash, arrays)[2];
     std::swap(arrays.few[0], arrays.few[1]);
-    CHECK(values_of(digest, arrays)[2] != one);
+    CHECK(values_of(hash, arrays)[2] != one);
   }
 }
 

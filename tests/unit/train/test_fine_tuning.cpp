@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "allocations.hpp"
+#include "by_epoch.hpp"
 #include "catch.hpp"
 #include "dat/selector.hpp"
 #include "device.hpp"
@@ -138,7 +138,8 @@ TEST_CASE("What stands still keeps its bits, in the average too, costs nothing a
   const bool one_step = options.attack == "fgsm";
   options.attack_bn = one_step ? "train" : "eval";
   options.average_bn = one_step ? "rebuild" : "ema";
-  options.freeze_epochs = GENERATE(0, 1);
+  const bool ends = GENERATE(false, true);
+  if (ends) options.freeze = test::by_epoch<std::string>({{options.frozen(), 0}, {"none", 1}});
   const auto world = Communicator::single();
   Trainer trainer(*world, options);
   trainer.share_state();
@@ -148,6 +149,8 @@ TEST_CASE("What stands still keeps its bits, in the average too, costs nothing a
                      channels = model.graph.statistics_of(frozen);
   REQUIRE(frozen == 3);
   REQUIRE(channels == 16);
+  if (!ends) CHECK(trainer.layers().costs().front() == 0);
+  CHECK(trainer.layers().costs().back() > 0);
   const auto statistics = values_of(model, model.running_mean, channels);
   const auto before = weights_of(trainer);
   const auto same = [&](const std::vector<float>& weights) {
@@ -155,7 +158,7 @@ TEST_CASE("What stands still keeps its bits, in the average too, costs nothing a
   };
   trainer.start();
   for (int step = 0; step < 6; ++step) {
-    const bool still = options.freeze_epochs == 0 || step < 3;
+    const bool still = !ends || step < 3;
     const StepRecord& record = trainer.step(false);
     INFO("step " << step);
     CHECK(record.weight_gradients == (still ? 2 : 3));
@@ -179,81 +182,26 @@ TEST_CASE("What stands still keeps its bits, in the average too, costs nothing a
   }
 }
 
-TEST_CASE("A run that goes on from either side of the end of a freeze has equal bits", "[fine][trainer]") {
-  TrainOptions options = frozen_run();
-  options.freeze_epochs = 1;
-  options.average = "ema";
-  options.average_bn = "rebuild";
-  options.warmup_epochs = GENERATE(0, 1);
-  options.attack_bn = "train";
-  const auto world = Communicator::single();
-  Trainer whole(*world, options);
-  whole.share_state();
-  whole.start();
-  std::vector<Checkpoint> there;
-  for (int step = 1; step <= 6; ++step) {
-    (void)whole.step(false);
-    if (step == 2 || step == 3 || step == 4) there.push_back(whole.capture());
-  }
-  whole.complete_average();
-  const Checkpoint last = whole.capture();
-  for (const Checkpoint& checkpoint : there) {
-    Trainer part(*world, options);
-    part.restore(checkpoint);
-    part.share_state();
-    part.complete_average();
-    part.start();
-    while (part.steps_done() < 6) (void)part.step(false);
-    part.complete_average();
-    const Checkpoint found = part.capture();
-    REQUIRE(found.arrays.size() == last.arrays.size());
-    for (std::size_t k = 0; k < found.arrays.size(); ++k) {
-      INFO(found.arrays[k].name);
-      CHECK(found.arrays[k].values == last.arrays[k].values);
-    }
-  }
-}
-
 TEST_CASE("Passes without a way back for what always stands still need less memory, and give the same bits",
           "[fine][trainer]") {
   TrainOptions options = frozen_run();
-  options.freeze = "conv2";
-  const auto run = [&](int freeze_epochs) {
-    options.freeze_epochs = freeze_epochs;
+  const auto run = [&](const ByEpoch<std::string>& freeze) {
+    options.freeze = freeze;
     const auto world = Communicator::single();
     Trainer trainer(*world, options);
     trainer.start();
     for (int step = 0; step < 2; ++step) (void)trainer.step(false);
     return std::pair(trainer.weights_hash(), trainer.replica().training(16).workspace_bytes());
   };
-  const auto [weights, bytes] = run(0);
-  const auto [other_weights, more] = run(1);
+  const auto [weights, bytes] = run(std::string("conv2"));
+  const auto [other_weights, more] = run(test::by_epoch<std::string>({{"conv2", 0}, {"none", 1}}));
   CHECK(weights == other_weights);
   CHECK(bytes < more);
 }
 
-TEST_CASE("A steady step with layers that stand still allocates nothing", "[fine][trainer][cpu]") {
-  TrainOptions options = frozen_run();
-  options.selector = GENERATE("all", "exp3");
-  options.budget = options.selector == "all" ? 0 : 4;
-  options.budget_unit = options.selector == "all" ? "layers" : "seconds";
-  options.head_lr = 0.5;
-  options.average = "ema";
-  options.average_bn = "ema";
-  const auto world = Communicator::single();
-  Trainer trainer(*world, options);
-  trainer.share_state();
-  trainer.start();
-  for (int k = 0; k < 3; ++k) (void)trainer.step(false);
-  CHECK(allocations_in(3, [&] { (void)trainer.step(false); }) == 0);
-  const std::vector<double> costs = trainer.layers().costs();
-  CHECK(costs[0] == 0);
-  CHECK(costs.back() > 0);
-}
-
 TEST_CASE("The last layer has a learning rate of its own", "[fine][trainer]") {
   TrainOptions options = frozen_run();
-  options.freeze = "";
+  options.freeze = "none";
   options.weight_decay = 0;
   options.lr = 0.01;
   options.epochs = 1;

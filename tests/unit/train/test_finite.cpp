@@ -10,7 +10,7 @@
 using namespace dat;
 
 TEST_CASE("Numbers of setbacks that a run cannot have are refused", "[numbers]") {
-  Setbacks setbacks;
+  SkippedSteps setbacks;
   Checkpoint checkpoint;
   setbacks.save(checkpoint);
   CHECK(checkpoint.doubles.empty());

@@ -17,13 +17,7 @@ TrainOptions plain() {
 }
 
 std::string refusal_of(const TrainOptions& options, int ranks) {
-  try {
-    (void)Plan(options, 24, ranks);
-  } catch (const Error& error) {
-    CHECK(error.code() == ExitCode::usage);
-    return error.what();
-  }
-  return "";
+  return message_of([&] { (void)Plan(options, 24, ranks); });
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include "catch.hpp"
 #include "dat/error.hpp"
+#include "errors.hpp"
 #include "small_run.hpp"
 #include "train/trainer.hpp"
 #include "warm_start_case.hpp"
@@ -174,12 +175,7 @@ TEST_CASE("A checkpoint holds the perturbations of all samples, and refuses anot
   CHECK(g.attack(ids, 1) == f.attack(ids, 1));
 
   const auto refusal = [](WarmStart& warm, const Checkpoint& checkpoint) {
-    try {
-      warm.restore(checkpoint);
-    } catch (const Error& error) {
-      return std::to_string(static_cast<int>(error.code())) + ": " + error.what();
-    }
-    return std::string("none");
+    return error_of([&] { warm.restore(checkpoint); });
   };
   CHECK(refusal(g.warm, {}).starts_with("4: the checkpoint has no perturbations"));
   Fixture more(kNever, 11);
@@ -215,52 +211,4 @@ TEST_CASE(
   CHECK(twice.weights[0] == without.weights[0]);
   CHECK(twice.losses[0] == without.losses[0]);  // evaluations start at random
   CHECK(twice.weights[1] != without.weights[1]);
-}
-
-TEST_CASE("With the last step reused, a run trains on K - 1 steps and keeps K", "[trainer]") {
-  TrainOptions options = some_epochs();
-  options.warm_start = 3;
-  options.attack_bn = "train";
-  const auto world = Communicator::single();
-  const auto state = [&](int steps, bool reuse, int time) {
-    options.attack_steps = steps;
-    options.attack_reuse = reuse;
-    Trainer trainer(*world, options);
-    trainer.start();
-    for (int k = 0; k < time; ++k) (void)trainer.step(false);
-    return std::pair{trainer.weights_hash(), trainer.capture().bytes.at("perturbations").values};
-  };
-  const auto [weights, kept] = state(3, true, 1);
-  CHECK(weights == state(2, false, 1).first);
-  CHECK(kept == state(3, false, 1).second);
-  CHECK(kept != state(2, false, 1).second);
-  // In the next epoch, attacks start from there.
-  CHECK(state(3, true, kEpoch).first == state(2, false, kEpoch).first);
-  CHECK(state(3, true, kEpoch + 1).first != state(2, false, kEpoch + 1).first);
-}
-
-TEST_CASE("A state with perturbations continues bit for bit", "[trainer][long]") {
-  TrainOptions options = some_epochs();
-  options.warm_start = 3;
-  options.attack = GENERATE("pgd", "fgsm");
-  const int stop = kEpoch + GENERATE(0, 1, 2);
-  const auto world = Communicator::single();
-  Trainer straight(*world, options);
-  straight.start();
-  for (int k = 0; k < stop; ++k) (void)straight.step(false);
-  const Checkpoint state = straight.capture();
-  for (int k = stop; k < 4 * kEpoch; ++k) (void)straight.step(false);
-  const auto resumed = [&](const Checkpoint& from) {
-    Trainer trainer(*world, options);
-    trainer.restore(from);
-    trainer.share_state();
-    trainer.start();
-    for (int k = stop; k < 4 * kEpoch; ++k) (void)trainer.step(false);
-    return trainer.weights_hash();
-  };
-  CHECK(resumed(state) == straight.weights_hash());
-  // They do matter.
-  Checkpoint forgotten = state;
-  std::fill(forgotten.bytes.at("perturbations").values.begin(), forgotten.bytes.at("perturbations").values.end(), 0);
-  CHECK(resumed(forgotten) != straight.weights_hash());
 }

@@ -1,0 +1,36 @@
+#include "options/values/value.hpp"
+
+namespace dat {
+
+std::string quoted(const std::string& text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    if (c == '\n') {
+      result += "\\n";
+    } else {
+      if (c == '"' || c == '\\') result += '\\';
+      result += c;
+    }
+  }
+  return result + '"';
+}
+
+std::string joined(const std::vector<std::string>& words, const std::string& separator) {
+  std::string all;
+  for (const std::string& word : words) all += (all.empty() ? "" : separator) + word;
+  return all;
+}
+
+namespace {
+
+std::string listed(const std::vector<std::string>& words, const std::string& last) {
+  if (words.size() < 2) return joined(words, "");
+  return joined({words.begin(), words.end() - 1}, ", ") + last + words.back();
+}
+
+}  // namespace
+
+std::string alternatives(const std::vector<std::string>& words) { return listed(words, " or "); }
+std::string listing(const std::vector<std::string>& words) { return listed(words, " and "); }
+
+}  // namespace dat

@@ -1,0 +1,222 @@
+#include "record/pictures/chart.hpp"
+
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include "dat/error.hpp"
+#include "dat/file.hpp"
+
+namespace dat {
+
+namespace {
+
+/// Terminal of gnuplot for a format, of {0} times {1} pixels.
+struct Terminal {
+  const char *format, *words;
+};
+constexpr std::array<Terminal, 3> kTerminals = {{{"pdf", "pdfcairo size {2:.2f},{3:.2f} font 'Sans,9'"},
+                                                 {"png", "pngcairo size {0},{1} font 'Sans,13'"},
+                                                 {"svg", "svg size {0},{1} font 'Helvetica,16' background 'white'"}}};
+
+/// Text as a CSV field: quoted where it is not plain, in one line.
+std::string csv_field(const std::string& text) {
+  if (std::all_of(text.begin(), text.end(),
+                  [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '.'; }))
+    return text;
+  std::string out = "\"";
+  for (const char c : text) out += c == '"' ? "\"\"" : std::string(1, static_cast<unsigned char>(c) < 0x20 ? ' ' : c);
+  return out + "\"";
+}
+
+std::string axis_lines(const char* name, const Axis& axis) {
+  return fmt::format("set {0}label {1}\nset {0}range [{2}]\n{3} logscale {0}\nset {0}tics {4}\n", name,
+                     gnuplot_text(axis.label), axis.range, axis.logarithmic ? "set" : "unset",
+                     axis.marks.empty() ? "autofreq" : axis.marks);
+}
+
+/// The key below a picture: its rows, and gnuplot's words for it.
+struct KeyBelow {
+  explicit KeyBelow(const Chart& chart) {
+    std::size_t lines = 0, letters = 0;
+    for (const Series& one : chart.panels.back().series) {
+      lines += one.name.empty() ? 0 : 1;
+      letters = std::max(letters, one.name.size());
+    }
+    const std::size_t columns = std::clamp<std::size_t>(std::size_t(chart.width) / (8 * letters + 80), 1, 4);
+    rows = static_cast<int>((lines + columns - 1) / columns);
+  }
+  [[nodiscard]] std::string words() const {
+    return fmt::format("set key outside bottom center vertical maxrows {} Left reverse font ',11' samplen 4 height 1\n",
+                       rows);
+  }
+  int rows;
+};
+
+std::string panel_lines(const Panel& panel, int width, int height) {
+  std::string text = axis_lines("x", panel.x) + axis_lines("y", panel.y);
+  if (!panel.above.marks.empty()) text += axis_lines("x2", panel.above);
+  text += panel.grid.empty() ? "unset grid\n" : "set grid " + panel.grid + " lc rgb '#dddddd' lt 1\n";
+  text += panel.y.range.ends_with("*") && !panel.y.logarithmic ? "set offsets 0,0,graph 0.05,0\n" : "unset offsets\n";
+  const auto [left, top, right, bottom] = panel.inside;
+  if (right > 0)
+    text += fmt::format(
+        "set lmargin at screen {}\nset rmargin at screen {}\nset tmargin at screen {}\n"
+        "set bmargin at screen {}\n",
+        1.0 * left / width, 1.0 * right / width, 1 - 1.0 * top / height, 1 - 1.0 * bottom / height);
+  text += panel.settings;
+  std::string parts;
+  for (const Series& one : panel.series) {
+    parts += parts.empty() ? "plot " : ", \\\n     ";
+    parts += one.file.empty() ? one.columns : "'" + one.file + "' skip 1 using " + one.columns;
+    parts += " with " + one.style + (one.name.empty() ? " notitle" : " title " + gnuplot_text(one.name));
+  }
+  return text + parts + "\n";
+}
+
+}  // namespace
+
+std::string gnuplot_text(const std::string& text) {
+  std::string out = "'";
+  for (const char c : text) {
+    if (c == '\'') out += c;
+    out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+  }
+  return out + "'";
+}
+
+Csv::Csv(const std::vector<std::string>& columns) {
+  for (const std::string& column : columns) text_ += (text_.empty() ? "" : ",") + csv_field(column);
+  text_ += "\n";
+}
+
+void Csv::row(const std::vector<double>& cells, const std::string& name) {
+  std::string line = name.empty() ? "" : csv_field(name);
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    if (i > 0 || !name.empty()) line += ',';
+    if (std::isfinite(cells[i])) line += fmt::format("{:.8g}", cells[i]);
+  }
+  text_ += line + "\n";
+}
+
+Plots::Plots(const std::string& folder, const std::string& name, const std::string& format)
+    : folder_(folder), format_(format), name_(name) {
+  require(std::any_of(kTerminals.begin(), kTerminals.end(), [&](const Terminal& one) { return format == one.format; }),
+          ExitCode::usage, "unknown picture format '", format, "'; known: pdf, png, svg");
+  std::error_code error;
+  std::filesystem::create_directories(folder_, error);
+  require(!error, ExitCode::io, "cannot create the folder ", folder_, ": ", error.message());
+}
+
+void Plots::write(const std::string& file, const std::string& text) const {
+  std::ofstream out(folder_ + "/" + file, std::ios::binary);
+  out << text;
+  out.close();
+  require(out.good(), ExitCode::io, "cannot write ", folder_, "/", file, ": ", system_reason(errno));
+}
+
+void Plots::add(const Chart& chart) {
+  const KeyBelow below(chart);
+  const int width = chart.width, height = chart.height + (chart.key == Key::below ? 18 * below.rows : 0);
+  const Terminal& terminal =
+      *std::find_if(kTerminals.begin(), kTerminals.end(), [&](const Terminal& one) { return format_ == one.format; });
+  std::string text = "set encoding utf8\nset terminal " +
+                     fmt::format(fmt::runtime(terminal.words), width, height, width / 100.0, height / 100.0) +
+                     " noenhanced\nset output '" + chart.picture + "." + format_ +
+                     "'\nset datafile separator comma\nset key off\n";
+  const std::string title = gnuplot_text(name_ + ": " + chart.title);
+  const bool several = chart.panels.size() > 1;
+  text += several ? fmt::format("set multiplot\nset label 100 {} at screen 0.5,{} center\n", title, 1 - 24.0 / height)
+                  : "set title " + title + "\n";
+  for (std::size_t k = 0; k < chart.panels.size(); ++k) {
+    const bool last = k + 1 == chart.panels.size();
+    if (several) text += "set title " + gnuplot_text(chart.panels[k].title) + "\n";
+    if (last && chart.key == Key::below) text += below.words();
+    if (last && chart.key == Key::right) text += "set key on outside right invert Left reverse\n";
+    text += panel_lines(chart.panels[k], width, height);
+    if (several) text += last ? "unset multiplot\n" : "unset label 100\nunset x2tics\nset x2label\n";
+  }
+  write(chart.picture + ".gp", text);
+  pictures_.push_back(chart.picture);
+}
+
+std::vector<std::string> Plots::draw() const {
+  std::vector<std::string> paths;
+  for (const std::string& picture : pictures_) {
+    const int status = gnuplot(picture + ".gp");
+    require(status != 127, ExitCode::device, "gnuplot was not found; install it (Debian: gnuplot-nox) and run gnuplot ",
+            picture, ".gp in ", folder_);
+    require(status == 0, ExitCode::device, "gnuplot failed on ", folder_, "/", picture,
+            ".gp; its own message says why");
+    paths.push_back(folder_ + "/" + picture + "." + format_);
+  }
+  return paths;
+}
+
+int Plots::gnuplot(const std::string& file) const {
+  const pid_t child = fork();
+  require(child >= 0, ExitCode::device, "cannot start gnuplot: ", system_reason(errno));
+  if (child == 0) {
+    // In a locale without UTF-8 gnuplot complains about each script. env's code is 127, too, where there is no gnuplot.
+    if (chdir(folder_.c_str()) == 0)
+      execlp("env", "env", "LC_ALL=C.UTF-8", "gnuplot", "--default-settings", file.c_str(),
+             static_cast<char*>(nullptr));
+    _exit(errno == ENOENT ? 127 : 126);
+  }
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 126;
+}
+
+double mark_distance(double range) {
+  double distance = std::pow(10, std::floor(std::log10(std::max(range, 1e-6) / 8)));
+  for (const double factor : {2.0, 2.5, 2.0}) {
+    if (range / distance <= 8) break;
+    distance *= factor;
+  }
+  return distance;
+}
+
+std::string logarithmic_marks(double low, double high) {
+  std::string marks;
+  for (double power = std::pow(10, std::floor(std::log10(low))); power <= high; power *= 10)
+    for (const double mark : {power, 2 * power, 5 * power})
+      if (mark >= low && mark <= high) marks += fmt::format("{}{:g}", marks.empty() ? "" : ", ", mark);
+  return "(" + marks + ")";
+}
+
+std::string named_marks(const std::vector<std::string>& names) {
+  std::string marks;
+  for (std::size_t k = 0; k < names.size(); ++k) {
+    std::string name = names[k];  // gnuplot takes it for a format
+    for (std::size_t at = 0; (at = name.find('%', at)) != std::string::npos; at += 2) name.insert(at, 1, '%');
+    marks += fmt::format("{}{} {}", marks.empty() ? "" : ", ", gnuplot_text(name), k);
+  }
+  return "(" + marks + ")";
+}
+
+std::string line_style(const char* colour, double width, int dash, int point) {
+  return fmt::format("{} lw {} dt {} lc rgb '{}'",
+                     point > 0 ? fmt::format("linespoints pt {} ps 0.7", point) : std::string("lines"), width, dash,
+                     colour);
+}
+
+std::string line_style(std::size_t k, double width) {
+  return line_style(colour_of(k), width, 1 + static_cast<int>(k / kColours.size()));
+}
+
+std::string bar_style(const char* colour) { return fmt::format("histograms lc rgb '{}'", colour); }
+
+std::string bar_settings(const std::string& kind) {
+  return "set style histogram " + kind + "\nset style fill solid border rgb 'white'\n";
+}
+
+}  // namespace dat
