@@ -238,18 +238,21 @@ def lottery(found, files, seed):
 
 def by_hand(files):
     """The mutants of by_hand.txt: quotes that are found once in their file."""
-    found = []
+    found, misfits = [], []
     for line in open(f"{os.path.dirname(os.path.abspath(__file__))}/by_hand.txt"):
         if line.startswith("#"):
             continue
         name, quote, other, what = re.fullmatch(r"(\S+)  (.+?)  =>  (.*?)  // (.+)\n", line).groups()
         count = files.get(name, b"").count(quote.encode())
         if count != 1:
-            raise SystemExit(f"by_hand.txt: '{what}' fits {name} {count} times, not once: {quote}")
+            misfits.append(f"by_hand.txt: '{what}' fits {name} {count} times, not once: {quote}")
+            continue
         begin = files[name].index(quote.encode())
         wrap = f"if (dat_mutant(#)) {{ {other} }} else {{ @ }}" if quote.endswith(";") else f"(dat_mutant(#) ? ({other}) : (@))"
         found.append({"file": name, "begin": begin, "end": begin + len(quote.encode()), "wrap": wrap, "name": f"{name}: {what}",
                       "by_hand": True, "text": f"{quote}  =>  {other}"})
+    if misfits:
+        raise SystemExit("\n".join(misfits))
     return found
 
 
