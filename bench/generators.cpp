@@ -119,7 +119,6 @@ int main(int argc, char** argv) {
   app.option_defaults()->always_capture_default();
   app.add_option("--generators", options.generators, "0: all ranks train, and attack what they train on");
   app.add_option("--staleness", options.staleness);
-  app.add_option("--refresh", options.refresh, "iteration or attack");
   app.add_flag("--deterministic", deterministic, "weights by rule");
   app.add_option("--network", options.network, "what the messages of weights are as long as");
   app.add_option("--width", options.width);
@@ -154,7 +153,6 @@ int main(int argc, char** argv) {
     std::cout << nlohmann::ordered_json{{"trainers", trainers},
                                         {"generators", options.generators},
                                         {"staleness", options.staleness},
-                                        {"refresh", options.refresh},
                                         {"deterministic", deterministic},
                                         {"computing", "delay"},
                                         {"images", images},

@@ -64,7 +64,7 @@ part env DAT_MUTANTS=1500 "$python" tests/e2e/files.py "$program" Outside
 part env DAT_NIGHT=1 "$python" tests/e2e/images.py "$program" Images.test_a_thousand_damaged_images Images.test_many_images_killed_at_any_moment
 part env DAT_FUZZ_MUTANTS=3000 build/asan/tests/dat_tests "Whatever bytes*"
 part bash tests/campaign/fuzz.sh 10000000
-part bash tests/campaign/mutations.sh
+part /usr/bin/python3 tests/campaign/mutate.py
 echo
 [ ${#failed[@]} -eq 0 ] && echo "all passed" && exit 0
 printf 'FAILED: %s\n' "${failed[@]}"

@@ -58,59 +58,22 @@ class Files(common.TestCase):
 class Full(Files):
     """No space, no quota, a broken or read-only disk: old checkpoints stay."""
 
-    def test_the_run_goes_on_where_that_is_asked_for(self):
-        self.go("straight")
-        for number, extra in enumerate([[], ["--checkpoint-async", "on"]]):
-            folder = f"run{number}"
-            ended = self.faulty(("step-000000012.h5:write", errno.ENOSPC, 1, EVER), folder, "--on-full", "continue",
-                                *extra)
-            self.assertEqual(ended.code, 0, ended.text)
-            self.assertEqual(len(ended.warnings), 1, ended.text)
-            self.assertRegex(ended.warnings[0], "step-000000012.h5: .*disk full; the run goes on")
-            self.assertEqual(self.steps_of_checkpoints(folder), [16, 20, 24])
-            self.assert_same(common.state(folder), common.state("straight"))
-            self.assert_same(common.history(folder), common.history("straight"))
+    def test_the_run_ends_with_code_9(self):
+        """Whatever it was that could not be written; the same command goes on. Checkpoints: interrupted.py."""
+        self.go("straight", "--holdout", 16)
+        for folder, kind in ("best", "best.h5:write"), ("record", "metrics.jsonl:write"), ("results", "results.h5:write"):
+            with self.subTest(kind):
+                ended = self.faulty((kind, errno.ENOSPC, 9 if folder == "record" else 1, EVER), folder, "--holdout", 16)
+                self.assertEqual((ended.code, len(ended.errors)), (9, 1), ended.text)
+                self.assertRegex(ended.errors[0], kind.split(":")[0] + ".*disk full")
+                self.finish(folder, "--holdout", 16)
 
-    def test_without_its_last_checkpoint_a_run_has_failed(self):
-        self.go("straight")
-        for number, extra in enumerate([[], ["--checkpoint-async", "on"]] if common.NIGHT else [["--checkpoint-async", "on"]]):
-            folder = f"run{number}"
-            ended = self.faulty(("step-000000024.h5:write", errno.ENOSPC, 3, EVER), folder, "--on-full", "continue",
-                                *extra)
-            self.assertEqual(ended.code, 9, ended.text)
-            self.assertIn("the last checkpoint is missing", ended.errors[0])
-            self.assertEqual(self.steps_of_checkpoints(folder), [12, 16, 20])
-            self.finish(folder)
-        # Without --on-full continue, the one beside the steps ends the run as soon as the next one is due.
+    def test_a_checkpoint_beside_the_steps_ends_the_run_as_soon_as_the_next_one_is_due(self):
         ended = self.faulty(("step-000000012.h5:write", errno.EIO, 1, EVER), "run", "--checkpoint-async", "on", ranks=2)
         self.assertNotEqual(ended.code, 0, ended.text)
         self.assertEqual(len(ended.errors), 1, ended.text)
         self.assertIn("step-000000012.h5", ended.errors[0])
         self.assertEqual(self.steps_of_checkpoints("run"), [4, 8])
-
-    def test_without_its_best_network_a_run_goes_on(self):
-        """It is no checkpoint of the series: what the run needs to go on is there."""
-        for number, extra in enumerate([[], ["--checkpoint-async", "on"]]):
-            folder = f"run{number}"
-            ended = self.faulty(("best.h5:write", errno.ENOSPC, 1, EVER), folder, "--on-full", "continue", "--holdout", 16,
-                                *extra)
-            self.assertEqual(ended.code, 0, ended.text)
-            self.assertTrue(ended.warnings and all(re.search("best.h5: .*the run goes on with the best network before", line)
-                                                   for line in ended.warnings), ended.text)
-            self.assertNotIn("best.h5", os.listdir(f"{folder}/ckpt"))
-            # None of its checkpoints names one, and the next part chooses one as soon as it can.
-            for path in common.checkpoints(folder):
-                self.assertEqual(common.datasets(path)["state/best"][0], -1)
-        # One that could not be written takes nothing from the next, which the checkpoint of step 15 names.
-        for number, extra in enumerate([[], ["--checkpoint-async", "on"]]):
-            folder = f"once{number}"
-            ended = self.faulty(("best.h5:write", errno.ENOSPC, 1, 1), folder, "--on-full", "continue", "--holdout", 16,
-                                "--checkpoint-every", 100, "--max-steps", 15, *extra)
-            self.assertEqual((ended.code, sum("best.h5" in line for line in ended.warnings)), (0, 1), ended.text)
-            held = [row for row in common.rows(folder, "evaluation") if row["split"] == "holdout"]
-            accuracies = [row["adv_acc"] for row in held]
-            self.assertGreater(accuracies[1], accuracies[0])
-            self.assertEqual(common.state(folder)["state/best"][0], accuracies[1])
 
     def test_an_evaluation_that_cannot_be_written_is_told(self):
         self.go("straight")
@@ -121,15 +84,6 @@ class Full(Files):
         final = re.search(r"Final: (.*) time_s", wanted.text)[1]
         self.assertIn(f"Final: {final} ", ended.text)
         self.assertIn("here/eval.json", ended.errors[0])
-
-    def test_records_that_do_not_fit_come_later(self):
-        self.go("straight")
-        # Steps 6 to 10: the checkpoint of step 8 cannot be written either, as its record has to be before it.
-        ended = self.faulty(("metrics.jsonl:write", errno.ENOSPC, 8, 7), "run", "--on-full", "continue")
-        self.assertEqual(ended.code, 0, ended.text)
-        self.assertTrue(ended.warnings and all("metrics.jsonl" in line for line in ended.warnings), ended.text)
-        self.assert_same(common.state("run"), common.state("straight"))
-        self.assert_same(common.history("run"), common.history("straight"))
 
 
 class Starting(Files):

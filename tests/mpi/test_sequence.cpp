@@ -184,7 +184,7 @@ TEST_CASE("A sequence goes on wherever it was stopped, also on other ranks and i
 
 TEST_CASE("A sequence refuses a journal that cannot be its own, and logits that are not finite", "[sequence]") {
   const Given set = labelled();
-  const auto code_of = [&](std::vector<JournalEntry> found, bool damage) {
+  const auto code_with = [&](std::vector<JournalEntry> found, bool damage) {
     Case sequence(world(), set, kWords, kPass);
     if (damage) {
       auto& parameters = sequence.replica.model().parameters;
@@ -203,10 +203,10 @@ TEST_CASE("A sequence refuses a journal that cannot be its own, and logits that 
     one.outcomes.resize(1);
     return one;
   };
-  CHECK(code_of({}, false) == ExitCode::done);
-  CHECK(code_of({}, true) == ExitCode::numerical);
-  CHECK(code_of({entry(1, 0)}, false) == ExitCode::data);               // attacked before it was looked at
-  CHECK(code_of({entry(0, kImages)}, false) == ExitCode::data);         // there is no such image
-  CHECK(code_of({entry(0, 0), entry(0, 0)}, false) == ExitCode::data);  // done twice
-  CHECK(code_of({entry(100, 0)}, false) == ExitCode::data);             // there is no such run
+  CHECK(code_with({}, false) == ExitCode::done);
+  CHECK(code_with({}, true) == ExitCode::numerical);
+  CHECK(code_with({entry(1, 0)}, false) == ExitCode::data);               // attacked before it was looked at
+  CHECK(code_with({entry(0, kImages)}, false) == ExitCode::data);         // there is no such image
+  CHECK(code_with({entry(0, 0), entry(0, 0)}, false) == ExitCode::data);  // done twice
+  CHECK(code_with({entry(100, 0)}, false) == ExitCode::data);             // there is no such run
 }

@@ -336,7 +336,7 @@ class Wrong(Exception):
 
 # What --brief leaves out. Networks like others, or of their size, take ten seconds and more each. The others repeat on
 # two ranks, with another loss or in another order what a configuration that is left has in another way: no mutation of
-# tests/campaign/mutations.py is seen by one of them alone.
+# tests/campaign is seen by one of them alone.
 NIGHT = {
     "imagenet_resnet50, SiLU", "imagenet_resnet50, SiLU, 224 pixels", "imagenet_wrn50_2, SiLU", "imagenet_resnet18, 64 pixels", "dm_wrn_16_1, ReLU, odd",
     "preact_resnet50, SiLU", "wrn_28_10", "resnet18, SiLU", "modules of a resnet", "wrn_16_4, SiLU, normalized",
