@@ -14,7 +14,7 @@ import numpy as np
 import common
 from numpy_network import logits_of, sure_classes
 
-SEQUENCE = os.environ.get("DAT_SEQUENCE", "pgd3+fgsm+pgd60")
+SEQUENCE = os.environ.get("DAT_SEQUENCE", "pgd3x4+fgsm+pgd60x4")
 COSTLY = SEQUENCE.startswith("aa-")
 IMAGES = 200 if "DAT_SEQUENCE" in os.environ else 96
 TRAIN = ["--data", "set.h5", "--network", "small_cnn", "--width", 16, "--threads", 1, "--batch", 16, "--warmup-epochs", 1,
@@ -26,7 +26,7 @@ KILLS = 10 if NIGHT else 3
 
 def options(words, **changes):
     """Of `eval`; an option that is None is left off."""
-    chosen = {"checkpoint": "run", "threads": 1, "eps": "6/255", "restarts": 4, "limit": IMAGES, "eval": words, **changes}
+    chosen = {"checkpoint": "run", "threads": 1, "eps": "6/255", "limit": IMAGES, "eval": words, **changes}
     return ["eval", "--quiet", *[word for name, value in chosen.items() if value is not None
                                  for word in ("--" + name.replace("_", "-"), value)]]
 
@@ -221,7 +221,7 @@ class Sequence(common.TestCase):
         """Another norm than the training's: the same flags on any number of ranks; what is left is in the ball, and is
         misclassified by a network in NumPy."""
         images, eps = 16, 0.3
-        l2 = {"eval_norm": "l2", "eps": eps, "limit": images, "words": "aa-quick"}
+        l2 = {"norm": "l2", "eps": eps, "limit": images, "words": "aa-quick"}
         ended = self.evaluate("l2", "--save-adversarial", ranks=2, **l2)
         self.assertIn(f"(l2 eps {eps})", ended.text)
         self.evaluate("alone", batch=16, **l2)
@@ -249,15 +249,15 @@ class Sequence(common.TestCase):
 
         ended = self.evaluate("others", **{**l2, "words": "fab-t+square", "limit": 6})
         self.assertRegex(ended.text, r"fab-t\+square +accuracy .*\(l2 eps 0.3\)")
-        ended = common.run(*options("pgd4", eval_norm="l2", eps=eps, out="single.json"))
-        self.assertRegex(ended.text, r"pgd4 +accuracy .*\(l2 eps 0.3, alpha 0.1875, 8 restarts\)")
+        ended = common.run(*options("pgd4x8", norm="l2", eps=eps, out="single.json"))
+        self.assertRegex(ended.text, r"pgd4x?8? +accuracy .*\(l2 eps 0.3, alpha 0.1875, 8 restarts\)")
 
         def refuse(pattern, **changes):
             self.refuse(2, pattern, *options("aa-quick", **{"limit": images, "out": "l2", **changes}), ranks=0)
 
         refuse("norm is l2 there and linf here", eps=eps)
-        refuse("eps is 0.299.* there and 0.25 here", eval_norm="l2", eps=0.25)
-        refuse("is not that of the training, linf, whose eps says nothing there; give --eps", eval_norm="l2", eps=None)
+        refuse("eps is 0.299.* there and 0.25 here", norm="l2", eps=0.25)
+        refuse("is not that of the training, linf, whose eps says nothing there; give --eps", norm="l2", eps=None)
 
     def test_images_without_labels_are_refused(self):
         """Nobody knows whether they are classified right."""

@@ -531,8 +531,6 @@ class Import(Case):
             self.assertIn("l2 eps 0.5", self.run_well("eval", "--checkpoint", f"back{k}.h5", "--data", "set.h5", "--eval", "pgd2"))
         self.train("wide", *TRAIN, *options_of("small_cnn"), "--norm", "l2", "--eps", 2, "--eval", "smooth-pgd1", "--noise", 0.25)
         self.run_well("import", "wide", "--norm", "linf", "--eps", "8/255", "--out", "linf.h5")
-        self.train("both", *TRAIN, *options_of("small_cnn"), "--eval-norm", "l2", "--eval-eps", 3)
-        self.run_well("import", "both", "--new-head", 3, "--out", "new.h5")
 
     def test_initialize_takes_the_network_from_the_file(self):
         checkpoint = self.trained("wrn_16_4")  # with silu and the normalization of cifar10
