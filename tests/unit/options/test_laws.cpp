@@ -24,10 +24,10 @@ namespace {
 using Words = std::map<std::string, std::vector<std::string>>;  // an option's values, by its name
 
 /// Values that a rule in code asks for, where the table's own would be refused.
-const Words kValues = {
-    {"attack", {"fgsm"}},      {"cheat", {"alie"}},   {"data", {"a b.h5", "quote\"back\\slash#,.h5"}},
-    {"eval", {"pgd20"}},       {"freeze", {"conv1"}}, {"mix", {"balanced:0.25"}},
-    {"normalize", {"cifar10"}}};
+const Words kValues = {{"attack", {"fgsm"}},       {"attackers", {"1"}},
+                       {"cheat", {"alie"}},        {"data", {"a b.h5", "quote\"back\\slash#,.h5"}},
+                       {"eval", {"pgd20"}},        {"freeze", {"conv1"}},
+                       {"mix", {"balanced:0.25"}}, {"normalize", {"cifar10"}}};
 /// Options that a rule in code wants beside one.
 const std::map<std::string, Words> kBeside = {{"attackers", {{"cheat", {"alie"}}}},
                                               {"byzantine", {{"deterministic", {}}}},
@@ -87,7 +87,7 @@ std::vector<std::string> value_of(const OptionRow& row) {
     const double low = row.range.low, high = row.range.high;
     double was = 0;
     (void)read_fraction(dat::text_of(field, {}, false), was);
-    for (const double number : {was + 1, was / 2, low, low + 1, low + 2, (low + high) / 2})
+    for (const double number : {was / 2, was + 1, low, low + 1, low + 2, (low + high) / 2})
       if (std::isfinite(number)) candidates.push_back(text_of_number(field, number));
   }
   candidates.emplace_back("x");
