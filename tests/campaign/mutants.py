@@ -78,7 +78,7 @@ class Walk:
     """The candidates of one translation unit, by file."""
 
     def __init__(self, tree, files):
-        self.tree, self.files, self.found = tree + "/", files, {}
+        self.tree, self.files, self.found, self.refers = tree + "/", files, {}, False
 
     def unit(self, root):
         for cursor in root.get_children():
@@ -128,9 +128,9 @@ class Walk:
 
     def result(self, value, function):
         kind = value.type.get_canonical().kind.name
-        if kind == "BOOL":
+        if kind == "BOOL" and not self.refers:
             self.add("result", "result negated", function, value, wrap="(dat_mutant(#) ? !(@) : (@))")
-        elif kind in NUMBERS:
+        elif kind in NUMBERS and not self.refers:
             self.add("result", "result + 1", function, value, wrap="(dat_mutant(#) ? (@) + 1 : (@))")
 
     def condition(self, cursor, children, function):
@@ -139,7 +139,7 @@ class Walk:
         whole = cursor.kind.name == "CONDITIONAL_OPERATOR"
         for child in children[:1 if whole else 2]:
             before, after = self.beside(child.extent.start.offset, child.extent.end.offset)
-            if whole or (before in "(;" and after == ")" and child.kind.is_expression()):
+            if child.type.get_canonical().kind.name != "VECTOR" and (whole or (before in "(;" and after == ")" and child.kind.is_expression())):
                 for value in ("true", "false"):
                     self.add("condition", f"condition -> {value}", function, child,
                              wrap=f"(dat_mutant(#) ? {value} : static_cast<bool>(@))")
@@ -156,6 +156,7 @@ class Walk:
         if kind in FUNCTIONS:
             of = cursor.semantic_parent
             function = (f"{of.spelling}::" if of and of.kind.name in CLASSES else "") + called if cursor.is_definition() else ""
+            self.refers = "&" in cursor.result_type.spelling
         if kind in ("BINARY_OPERATOR", "COMPOUND_ASSIGNMENT_OPERATOR") and len(children) == 2:
             self.operator(cursor, function, parent, statement)
         elif kind in LITERALS:
@@ -237,18 +238,21 @@ def lottery(found, files, seed):
 
 def by_hand(files):
     """The mutants of by_hand.txt: quotes that are found once in their file."""
-    found = []
+    found, misfits = [], []
     for line in open(f"{os.path.dirname(os.path.abspath(__file__))}/by_hand.txt"):
         if line.startswith("#"):
             continue
         name, quote, other, what = re.fullmatch(r"(\S+)  (.+?)  =>  (.*?)  // (.+)\n", line).groups()
         count = files.get(name, b"").count(quote.encode())
         if count != 1:
-            raise SystemExit(f"by_hand.txt: '{what}' fits {name} {count} times, not once: {quote}")
+            misfits.append(f"by_hand.txt: '{what}' fits {name} {count} times, not once: {quote}")
+            continue
         begin = files[name].index(quote.encode())
         wrap = f"if (dat_mutant(#)) {{ {other} }} else {{ @ }}" if quote.endswith(";") else f"(dat_mutant(#) ? ({other}) : (@))"
         found.append({"file": name, "begin": begin, "end": begin + len(quote.encode()), "wrap": wrap, "name": f"{name}: {what}",
                       "by_hand": True, "text": f"{quote}  =>  {other}"})
+    if misfits:
+        raise SystemExit("\n".join(misfits))
     return found
 
 

@@ -269,9 +269,10 @@ class Judgement:
         lines.append("seen by: " + ", ".join(f"{entry} {count}" for entry, count in by.most_common()))
         red = [name for name, line in self.measured.items() if line["said"]]
         lines.append(f"entries that were red without a mutant, and left out: {', '.join(red) or 'none'}")
-        lines.append(f"{len(self.seen)} of {len(self.drawn)} mutants seen; {rejected} did not compile and were drawn anew; "
-                     f"{self.cpu / max(1, len(self.drawn)):.1f} s of user and system time each")
-        return "\n".join(lines) + "\n", len(self.seen) / max(1, len(self.drawn))
+        parts = [[n in self.seen for n, m in enumerate(self.drawn, 1) if bool(m.get("by_hand")) is hand] for hand in (False, True)]
+        lines.append(f"seen: {sum(parts[0])} of {len(parts[0])} drawn, {sum(parts[1])} of {len(parts[1])} by hand; {rejected} did not compile "
+                     f"and were drawn anew; {self.cpu / max(1, len(self.drawn)):.1f} s of user and system time each")
+        return "\n".join(lines) + "\n", sum(parts[0]) / max(1, len(parts[0]))
 
 
 def begin(files, arguments, clock):

@@ -611,9 +611,7 @@ TEST_CASE("A network's plans are chosen layer by layer, and its gradient is that
 TEST_CASE("A step of an attack with the graph API is recorded, replayed, and allocates nothing", "[double]") {
   const Switches switches;
   Switches::slow_legacy(2ms);
-  const std::string name = "small_cnn";
-  Network net(false, name);
-  CHECK(has(net.line("conv2.weight"), "graph"));
+  Network net;
   const auto start = random_values(net.count, 4, -0.03F, 0.03F);
   float* eta = to_device(*net.backend, start);
   float* x_adv = net.backend->allocate_floats(net.count, "test");
@@ -641,7 +639,7 @@ TEST_CASE("A step of an attack with the graph API is recorded, replayed, and all
   // size, of a bell curve of which two thirds lie within its size.
   switches->refuse = true;
   dat_double::clear_vices();
-  Network legacy(false, name);
+  Network legacy;
   float *other_eta = to_device(*legacy.backend, start), *other = legacy.backend->allocate_floats(legacy.count, "test");
   legacy.run();
   legacy.program->forward(legacy.x);

@@ -17,7 +17,7 @@ import types
 import unittest
 
 ROOT, BUILD = pathlib.Path(sys.argv.pop(1)).resolve(), pathlib.Path(sys.argv.pop(1)).resolve()
-CMAKE = (ROOT / "CMakeLists.txt").read_text()
+CMAKE = (ROOT / "CMakeLists.txt").read_text() + (ROOT / "src/backend/cuda/device.cmake").read_text()
 VERSION = re.search(r"project\(dat_hpc VERSION (\S+)", CMAKE)[1]
 TOP = ROOT / "jobs/packages"
 MODULECMD = os.environ.get("MODULECMD", "/usr/lib/x86_64-linux-gnu/modulecmd.tcl")

@@ -194,7 +194,7 @@ TEST_CASE("A sequence refuses a journal that cannot be its own, and logits that 
       sequence.replica.backend().copy_to_device(bias, &nan, sizeof nan);
       ++parameters.version;
     }
-    return code_of([&] { (void)sequence.run(std::move(found)); });
+    return dat::code_of([&] { (void)sequence.run(std::move(found)); });
   };
   const auto entry = [](int stage, std::int64_t image) {
     JournalEntry one;

@@ -71,8 +71,6 @@ void add_protocol(TrainTable& table) {
   };
   refuse({"aggregator:mixing"}, "mixing of an --aggregator", "ranks see parts of gradients");
   refuse({"awp-gamma"}, "--awp-gamma", "a rank's gradient is one at weights of its own");
-  refuse({"precision", {"f16"}}, "--precision f16",
-         "a step is done once more at another loss scale than its own (bf16 has none)");
   refuse({"holdout"}, "--holdout", "a rank can lie about its share of an evaluation");
 }
 

@@ -22,9 +22,10 @@ namespace {
 struct Terminal {
   const char *format, *words;
 };
-constexpr std::array<Terminal, 3> kTerminals = {{{"pdf", "pdfcairo size {2:.2f},{3:.2f} font 'Sans,9'"},
-                                                 {"png", "pngcairo size {0},{1} font 'Sans,13'"},
-                                                 {"svg", "svg size {0},{1} font 'Helvetica,16' background 'white'"}}};
+constexpr std::array<Terminal, 3> kTerminals = {
+    {{"pdf", "pdfcairo size {2:.2f},{3:.2f} font 'Sans,9'"},
+     {"png", "pngcairo size {0},{1} font 'Sans,13'"},
+     {"svg", "svg size {0},{1} font 'Helvetica,12' fontscale 1.33 background 'white'"}}};
 
 /// Text as a CSV field: quoted where it is not plain, in one line.
 std::string csv_field(const std::string& text) {

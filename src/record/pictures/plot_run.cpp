@@ -149,14 +149,14 @@ void draw_progress(Plots& plots, const PlottedRun& run) {
   rate.series = {training(kLr, "black", "")};
   rate.x.label = "";
   rate.settings += "set format x ''\n";
-  rate.inside = {120, 95, 960, 220};
+  rate.inside = {120, 120, 960, 245};
   loss.above = {};
   loss.settings = "set format x\nunset label 1\n";
-  loss.inside = {120, 250, 960, 650};
+  loss.inside = {120, 275, 960, 675};
   set_axis(loss, losses, run.begin(), run.end());
   plots.add({.picture = "losses",
              .title = "losses and learning rate" + names.shared(),
-             .height = 745,
+             .height = 770,
              .panels = {rate, loss}});
 }
 

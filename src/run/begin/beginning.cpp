@@ -169,7 +169,7 @@ void decide_with_checkpoint(const Found& found, const Written& earlier, const Wr
   result.metrics_bytes = integer_of(checkpoint, "metrics_bytes");
   result.behind = text_of(checkpoint, "metrics_behind");
   const bool at_end = done == total || number_of(checkpoint, "stopped_early") != 0;
-  if (at_end && earlier.options == options) result.summary = found.summary;
+  if (at_end && toml_of(earlier.options) == toml_of(options)) result.summary = found.summary;
   result.finished = !result.summary.empty();
 }
 

@@ -153,7 +153,7 @@ TEST_CASE("the first word chooses the verb") {
   const Parsed bench = parse_line(
       "bench --network small_cnn --width 16 --batch 8 --attack-steps 3 --device cpu --threads 2 --math f32 "
       "--attack-precision f16 --seconds 2.5 --out b --precision bf16 --data a.h5 b.h5 --size 20 --augment crop "
-      "--decode fast --data-threads 3 --prefetch 4");
+      "--decode fast --data-threads 3");
   CHECK(bench.verb == "bench");
   CHECK(bench.bench == BenchOptions{.network = "small_cnn",
                                     .width = 16,
@@ -163,7 +163,6 @@ TEST_CASE("the first word chooses the verb") {
                                     .augment = "crop",
                                     .decode = "fast",
                                     .data_threads = 3,
-                                    .prefetch = 4,
                                     .attack_steps = 3,
                                     .attack_precision = "f16",
                                     .precision = "bf16",

@@ -57,7 +57,7 @@ TEST_CASE("Stages, blocks and modules are frozen with all before them", "[fine]"
       {"small_cnn", "conv1", 3},
       {"small_cnn", "bn2", 6},
       {"small_cnn", "all-but-head", 9},
-      {"resnet18", "", 0},
+      {"resnet18", "none", 0},
       {"resnet18", "stem", 3},
       {"resnet18", "layer1", 15},
       {"resnet18", "layer2.0", 24},
