@@ -66,7 +66,7 @@ fi
 check 'short help of train' 0 'LAMB with JointSpar' '' "$program" train --help
 screen 'the help of train' 80
 check 'help of everything' 0 '--eps NUMBER .*\[8/255\]' '' "$program" --help all
-check 'help with a word' 0 '^  --lr-decay NUMBER' '' "$program" --help milestone
+check 'help with a word' 0 '^  --milestones N' '' "$program" --help milestone
 grep -q -- '--momentum' out.txt && failed=$((failed + 1)) && echo 'FAILED: --help WORD shows other options' >&2
 check 'the recipes' 0 '^madry +11 passes x 205 epochs +PGD training \(Madry' '' "$program" --recipe list
 check 'a recipe, a file, the command line' 0 '^weight-decay = 2e-04$' '' "$program" --recipe madry --lr 0.3 --print-config

@@ -278,9 +278,9 @@ class Starts(common.TestCase):
         self.assertEqual(worst.code, 0)
         with open("worst.json") as file:
             several = json.load(file)
-        for one, all_of_them in zip(told["per_image"]["pgd10_loss"], several["per_image"]["pgd10_loss"]):
+        for one, all_of_them in zip(told["per_image"]["pgd10_loss"], several["per_image"]["pgd10x3_loss"]):
             self.assertGreaterEqual(all_of_them, one)
-        for one, all_of_them in zip(told["per_image"]["pgd10_correct"], several["per_image"]["pgd10_correct"]):
+        for one, all_of_them in zip(told["per_image"]["pgd10_correct"], several["per_image"]["pgd10x3_correct"]):
             self.assertLessEqual(all_of_them, one)
 
     def test_data_of_other_classes_is_refused(self):
