@@ -280,6 +280,7 @@ std::string CommandLine::help(const std::string& word) {
                        : topic.searches() ? topic.occurs_in(text)
                                           : true;
     if (!there && !option->get_required()) option->group("");  // CLI11 shows no option without a group
+    if (brief) option->description(option->get_description().substr(0, option->get_description().find('\n')));
     // Settings of its words, a line each, are for those who ask for more.
     if (brief) option->description(option->get_description().substr(0, option->get_description().find('\n')));
     ++(there ? shown : hidden);
