@@ -24,10 +24,15 @@ namespace {
 using Words = std::map<std::string, std::vector<std::string>>;  // an option's values, by its name
 
 /// Values that a rule in code asks for, where the table's own would be refused.
-const Words kValues = {{"attack", {"fgsm"}},       {"attackers", {"1"}},
-                       {"cheat", {"alie"}},        {"data", {"a b.h5", "quote\"back\\slash#,.h5"}},
-                       {"eval", {"pgd20"}},        {"freeze", {"conv1"}},
-                       {"mix", {"balanced:0.25"}}, {"normalize", {"cifar10"}}};
+const Words kValues = {{"average:bn", {"ema"}},
+                       {"attack", {"fgsm"}},
+                       {"attackers", {"1"}},
+                       {"cheat", {"alie"}},
+                       {"data", {"a b.h5", "quote\"back\\slash#,.h5"}},
+                       {"eval", {"pgd20"}},
+                       {"freeze", {"conv1"}},
+                       {"mix", {"balanced:0.25"}},
+                       {"normalize", {"cifar10"}}};
 /// Options that a rule in code wants beside one.
 const std::map<std::string, Words> kBeside = {{"attackers", {{"cheat", {"alie"}}}},
                                               {"byzantine", {{"deterministic", {}}}},
