@@ -911,7 +911,7 @@ TEST_CASE("the first screen fits on a screen, and names every verb and the way t
 
 TEST_CASE("the short help of train fits on two screens and says what a bare train is") {
   const std::string help = parse_line("train --help").text;
-  CHECK(lines_in(help) <= 2 * 45);
+  CHECK(lines_in(help) <= 80);
   CHECK(contains(help, "LAMB with JointSpar"));
   CHECK(contains(help, "--recipe madry"));
   CHECK(contains(help, "dat_hpc train --help all shows every one"));
