@@ -11,8 +11,7 @@ void add_evaluation(TrainTable& table) {
   using O = TrainOptions;
   table.group("Evaluation");
   table
-      .add("--eval", &O::eval,
-           "attacks, e.g. pgd10,pgd20x5 (PGD of 10 steps; of 20 from 5 random starts, the worst of which counts)",
+      .add("--eval", &O::eval, "attacks, e.g. pgd10,pgd20x5: PGD of 10 steps, and of 20 from 5 random starts",
            kAttackWords)
       .may_change(Restart::evaluation);
   table.add("--eval-eps", &O::eval_eps, "their radius; auto: --eps", kAutoRadius).may_change(Restart::evaluation);

@@ -15,7 +15,7 @@ namespace {
 const std::vector<std::string> kMainOptions = {"help",   "recipe",       "config", "data",      "network", "width",
                                                "attack", "attack-steps", "norm",   "eps",       "loss",    "eval",
                                                "lr",     "schedule",     "epochs", "optimizer", "batch",   "selector",
-                                               "budget", "out",          "resume", "seed",      "device",  "max-steps"};
+                                               "budget", "out",          "resume", "seed",      "device"};
 
 /// Options that keep so many images a step on other ranks, and are accepted beside the others.
 [[nodiscard]] std::string what_keeps(const TrainOrder& order, std::int64_t images, std::int64_t ranks) {

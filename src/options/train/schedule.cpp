@@ -55,8 +55,7 @@ void require_whole_epochs(const TrainOptions& o) {
 void add_batches(TrainTable& table) {
   using O = TrainOptions;
   table.add("--batch", &O::batch,
-            "images per rank and step, e.g. 512,128@12: 512 up to epoch 12, counted from 0, the warm-up included, then "
-            "128; auto: 128, built-in set 16",
+            "images per rank and step, e.g. 512,128@12: 128 from epoch 12 on; auto: 128, built-in set 16",
             kAutoBatches);
   table.add("--total-batch", &O::total_batch,
             "instead of --batch: images of all ranks and step, an equal share for each; auto: --batch times the ranks",
