@@ -31,7 +31,7 @@ void refuse_rounding(const TrainOptions& o) {
 
 void add_files(TrainTable& table) {
   using O = TrainOptions;
-  table.add("--out", &O::out, "folder for results; none: runs/ and the time or Slurm job", kFolder).may_change();
+  table.add("--out", &O::out, "folder for results; none: runs/TIME or runs/JOB", kFolder).may_change();
   table.add("--max-steps", &O::max_steps, "end after N steps in all; 0: when the epochs are done", kCount).may_change();
   table.add("--checkpoint-every", &O::checkpoint_every, "steps between checkpoints; 0: every epoch", kCount)
       .may_change();

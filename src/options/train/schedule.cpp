@@ -80,7 +80,7 @@ void add_schedule(TrainTable& table) {
             {.label = "N,N,...", .low = 0, .commas = true});
   table.rule(refuse_other_orders);
   table.setting("schedule", "decay", schedules(), &O::lr_decay, "factor at each milestone", kShare);
-  table.add("--epochs", &O::epochs, "passes over the data after the warm-up; auto: 100, built-in set 3", kAutoEpochs)
+  table.add("--epochs", &O::epochs, "after the warm-up; auto: 100; built-in set: 3", kAutoEpochs)
       .may_change();
   table.add("--warmup-epochs", &O::warmup_epochs,
             "passes until the rate is --lr; 7.5 and --epochs 7.5 together are 15; auto: 5, built-in set 1",
