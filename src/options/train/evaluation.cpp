@@ -10,9 +10,7 @@ namespace dat {
 void add_evaluation(TrainTable& table) {
   using O = TrainOptions;
   table.group("Evaluation");
-  table
-      .add("--eval", &O::eval, "attacks, e.g. pgd10,pgd20x5: PGD of 10 steps, and of 20 from 5 random starts",
-           kAttackWords)
+  table.add("--eval", &O::eval, "attacks: pgd10,pgd20x5 (20 steps, 5 starts)", kAttackWords)
       .may_change(Restart::evaluation);
   table.add("--eval-eps", &O::eval_eps, "their radius; auto: --eps", kAutoRadius).may_change(Restart::evaluation);
   table
