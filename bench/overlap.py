@@ -41,7 +41,8 @@ def train(arguments, attack, hide, folder):
         "--epochs", "100", "--limit-test", "1", "--eval", "fgsm", "--eval-every", "0", "--check-every", "0",
         "--checkpoint-every", "1000000", "--max-steps", str(arguments.steps), "--threads", str(arguments.threads), "--quiet"]
     command += (shlex.split(arguments.hide) if hide else []) + shlex.split(arguments.options)
-    command += ["--bucket", str(arguments.bucket)] if arguments.bucket else []
+    if arguments.bucket:
+        os.environ["DAT_BUCKET"] = str(arguments.bucket)
     ended = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if ended.returncode != 0:
         sys.exit(f"{shlex.join(command)}: exit code {ended.returncode}\n{ended.stdout}")

@@ -7,9 +7,10 @@ here=$PWD
 program=$here/build/cpu/dat_hpc
 
 bash jobs/install.sh
-generator=()
-[ -e build/cpu/CMakeCache.txt ] || generator=(-G Ninja)
-cmake --preset cpu "${generator[@]}" -DBUILD_TESTING=OFF
+# Tests are built here, too, by tests/run.sh; where it has been, they stay.
+fresh=()
+[ -e build/cpu/CMakeCache.txt ] || fresh=(-G Ninja -DBUILD_TESTING=OFF)
+cmake --preset cpu "${fresh[@]}"
 cmake --build build/cpu --target dat_hpc --parallel "$(nproc)"
 
 if [ "$(id -u)" -eq 0 ]; then  # Open MPI wants to be told twice

@@ -5,7 +5,7 @@
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 program=build/cpu/dat_hpc
-[ -x "$program" ] || { echo "tests/nightly.sh: no program in build/cpu; run bash tests/run.sh first" >&2 && exit 2; }
+[ -x build/cpu/tests/dat_tests ] || { echo "tests/nightly.sh: no tests in build/cpu; run bash tests/run.sh first" >&2 && exit 2; }
 python=$(command -v python3)
 "$python" -c "import h5py, numpy, torch" 2>/dev/null || python=/usr/bin/python3
 # Before mpirun: a thread a rank, more ranks than cores, root.
@@ -57,6 +57,7 @@ if [ -x build/cpu/tests/dat_mpi_tests_double ]; then
   part "$python" tests/outside/sixteen_bits.py build/cpu/tests/dat_hpc_double --width 64
   part "${ranks[@]}" DAT_TEST_DEVICE=cuda DAT_ALL_CASES=1 mpirun -np 2 build/cpu/tests/dat_mpi_tests_double \
     "~[communicator]~[message]~[reducer]~[.]"
+  part "${ranks[@]}" DAT_TEST_DEVICE=cuda DAT_ALL_CASES=1 mpirun -np 1 build/cpu/tests/dat_mpi_tests_double "[steps]~[cpu]"
   part env DAT_TEST_DEVICE=cuda DAT_ALL_CASES=1 build/cpu/tests/dat_tests_double \
     "[backend]~[cpu],[network]~[cpu],[golden]~[cpu],[optimizer]~[cpu],[attack]~[cpu],[codec]~[cpu],[trainer]~[cpu],[double],[long]~[cpu]"
 fi

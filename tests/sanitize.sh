@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Unit tests under AddressSanitizer and UndefinedBehaviorSanitizer, in build/asan; then what ranks send each other, on 3
+# Unit tests under AddressSanitizer and UndefinedBehaviorSanitizer, in build/asan; then what ranks send each other, on 1, 3
 # and 5 ranks: every codec by every transport, every aggregator.
 # Usage: bash tests/sanitize.sh [FILES]   FILES: a regular expression of names such as test_data.cpp; all unless given
 set -euo pipefail
@@ -14,6 +14,6 @@ ctest --test-dir build/asan --parallel $((2 * $(nproc))) --output-on-failure --n
   tee build/asan/ctest.txt
 eval "$(python3 tests/mpi_environment.py)"
 # MPI's own libraries leave memory behind.
-for ranks in 3 5; do
-  ASAN_OPTIONS=detect_leaks=0 OMP_NUM_THREADS=1 mpirun -np "$ranks" build/asan/tests/dat_mpi_tests "[codec],[reducer]~[cpu]"
+for ranks in 1 3 5; do
+  ASAN_OPTIONS=detect_leaks=0 OMP_NUM_THREADS=1 mpirun -np "$ranks" build/asan/tests/dat_mpi_tests "[codec],[reducer]~[cpu],[steps]~[cpu]"
 done

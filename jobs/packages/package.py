@@ -40,6 +40,7 @@ class DatHpc(CMakePackage, CudaPackage):
         args = [
             self.define_from_variant("DAT_CUDA", "cuda"),
             self.define("DAT_BENCH", False),
+            self.define("DAT_WERROR", False),
             self.define("DAT_ARCH", ""),  # Spack's compilers add the target's flags themselves
             self.define("BUILD_TESTING", self.run_tests),
         ]

@@ -13,6 +13,9 @@ namespace {
 constexpr double kSquareGain = 0.002, kStepsGain = 0.02;
 constexpr int kMoreSteps = 5;
 
+/// Returns whether a word names Square, with however many restarts.
+[[nodiscard]] bool is_square(const std::string& word) { return read_attack_word(word).name == "square"; }
+
 [[nodiscard]] Alarm square_alarm(const std::vector<AttackFigure>& figures, const SequenceResult* sequence) {
   // Figures of all attacks that climb a gradient alike; in a sequence after others, which makes them no worse than they
   // are alone.
@@ -22,12 +25,12 @@ constexpr int kMoreSteps = 5;
     for (std::size_t k = 1; k < sequence->rows.size(); ++k) {
       const SequenceResult::Row& row = sequence->rows[k];
       if (row.attack.starts_with("apgd")) apgd = row.accuracy;
-      if (row.attack == "square" && apgd) see(sequence->rows[k - 1].accuracy, row.accuracy);
+      if (is_square(row.attack) && apgd) see(sequence->rows[k - 1].accuracy, row.accuracy);
     }
   for (const AttackFigure& figure : figures)
     if (figure.attack.starts_with("apgd")) apgd = std::min(apgd.value_or(1), figure.accuracy);
   for (const AttackFigure& figure : figures)
-    if (figure.attack == "square" && apgd) see(*apgd, figure.accuracy);
+    if (is_square(figure.attack) && apgd) see(*apgd, figure.accuracy);
   Alarm alarm{"Square beats APGD", Alarm::State::quiet, ""};
   if (!gain)
     return {alarm.name, Alarm::State::not_tested, "needs apgd-ce and square in --eval, or aa-standard",
@@ -56,11 +59,11 @@ constexpr int kMoreSteps = 5;
   return alarm;
 }
 
-/// Returns whether these are the same attack, the second with many more steps.
+/// Returns whether these are the same attack, the second with many more steps and no more restarts.
 [[nodiscard]] bool more_steps(const std::string& few, const std::string& many) {
   const AttackWord one = read_attack_word(few), other = read_attack_word(many);
   return one.name.starts_with("pgd") && one.name == other.name && one.loss == other.loss &&
-         other.steps >= kMoreSteps * one.steps;
+         one.restarts >= other.restarts && other.steps >= kMoreSteps * one.steps;
 }
 
 [[nodiscard]] Alarm steps_alarm(const std::vector<AttackFigure>& figures, const SequenceResult* sequence) {

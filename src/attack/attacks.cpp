@@ -77,7 +77,8 @@ AttackWord read_attack_word(const std::string& word) {
           " climbs a loss of its own; write '", plain, "'");
   const bool takes_steps = plan->gradient_evaluations() == 2;
   if (!takes_steps) attack.steps = 0;
-  if (!plan->random()) attack.restarts = 1;
+  require(plan->random() || attack.restarts == 1, ExitCode::usage, "'", word, "': ", attack.name,
+          " does not start at random, and restarts change nothing; write '", plain, "'");
   if (digits == plain.size()) return attack;
   require(takes_steps, ExitCode::usage, "'", word, "': ", attack.name, " takes no number of steps; write '",
           attack.name, "'");

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kFormat = 1;
+constexpr std::int64_t kFormat = 2;
 constexpr std::size_t kKept = 3;
 constexpr const char *kBestAccuracy = "best", *kBestDataset = "state/best", *kBestStep = "best_step",
                      *kBestBytes = "best_bytes";

@@ -83,7 +83,7 @@ void shake_hands(Communicator& ranks, const Facts& facts) {
   const std::string found = differences(ranks, facts, host_name());
   together(ranks, [&] {
     require(found.empty(), ExitCode::usage, "the ranks do not fit together: ", found,
-            "; start the same program with the same options, data and kind of device on all of them");
+            "; start the same program with the same options, environment, data and kind of device on all of them");
   });
 }
 

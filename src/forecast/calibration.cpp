@@ -16,7 +16,7 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr const char* kFileType = "dat_hpc calibration";
-constexpr int kFormat = 1;
+constexpr int kFormat = 2;
 constexpr std::size_t kMostBytes = 8 << 20, kMostLayers = 10000, kMostCodecs = 64, kMostLetters = 200;
 constexpr double kMostSeconds = 1e6;
 constexpr std::int64_t kMostElements = std::int64_t{1} << 40;

@@ -53,7 +53,7 @@ class Lamb final : public Optimizer {
     require(numbers.size() == steps_.size(), ExitCode::checkpoint, "the checkpoint holds the step counts of ",
             numbers.size(), " layers, and LAMB ", options_.bias_correction ? "with" : "without",
             " bias correction has those of ", steps_.size(),
-            ": resume with the --bias-correction and --granularity of the first run");
+            ": resume with the --optimizer and --granularity of the first run");
     steps_ = numbers;
   }
 

@@ -136,6 +136,8 @@ void Bound::read(const std::string& text, const std::string& name, Origin origin
       std::vector<std::string> known;
       for (const OptionRow& each : table_.rows())
         if (each.in_file) known.push_back(each.name);
+      const std::string now = table_.where_now(entry.key);
+      require(now.empty(), ExitCode::usage, where, " is no option of '", program, "'; ", now);
       const std::string guess = hint(entry.key, known);
       fail(ExitCode::usage, where, " is no option of '", program, "'", guess.empty() ? "; see its --help" : guess);
     }
@@ -164,7 +166,8 @@ std::string Bound::toml(bool commented) const {
 std::vector<std::pair<std::string, std::string>> Bound::settings() const {
   std::vector<std::pair<std::string, std::string>> all;
   for (const OptionRow& row : table_.rows())
-    if (row.in_file || !row.environment.empty()) all.emplace_back(row.name, text(row, true));
+    if (row.in_file || !row.environment.empty())
+      all.emplace_back(row.in_file ? row.name : row.environment, text(row, true));
   return all;
 }
 

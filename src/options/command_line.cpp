@@ -280,7 +280,6 @@ std::string CommandLine::help(const std::string& word) {
                        : topic.searches() ? topic.occurs_in(text)
                                           : true;
     if (!there && !option->get_required()) option->group("");  // CLI11 shows no option without a group
-    if (brief) option->description(option->get_description().substr(0, option->get_description().find('\n')));
     // Settings of its words, a line each, are for those who ask for more.
     if (brief) option->description(option->get_description().substr(0, option->get_description().find('\n')));
     ++(there ? shown : hidden);
@@ -303,6 +302,9 @@ void CommandLine::refuse(const std::string& word, bool behind_mark, const std::s
   const std::string bare = word.substr(std::min(word.find_first_not_of('-'), word.size()));
   const std::string name = name_in(word), of = name_in(bare);
   if (is_one_of(of, verbs_)) fail(ExitCode::usage, "unknown option '", name, "'; a verb has no dashes: dat_hpc ", of);
+  for (const Bound* bound : bounds_)
+    if (const std::string where = bound->table().where_now(of); !where.empty())
+      fail(ExitCode::usage, "unknown option '", name, "'; ", where);
   const std::string guess = hint(of, names(), "--");
   fail(ExitCode::usage, "unknown option '", name, "'", guess.empty() ? advice : guess);
 }

@@ -42,6 +42,18 @@ const OptionRow* Table::find(const std::string& name) const {
   return found == rows_.end() ? nullptr : &*found;
 }
 
+std::string Table::where_now(const std::string& word) const {
+  std::string key = word;
+  std::replace(key.begin(), key.end(), '-', '_');
+  for (const OptionRow& row : rows_) {
+    if (!row.environment.empty() && row.name == word) return "set " + row.environment + " in the environment";
+    if (row.parent.empty() || (row.key != key && row.parent + "-" + row.key != word)) continue;
+    return "it is a setting: --" + row.parent + " " + row.members.front() + ":" + row.key +
+           (is_flag(row.field(defaults())) ? "" : "=" + label_of(row.field(defaults()), row.range));
+  }
+  return "";
+}
+
 std::vector<const OptionRow*> Table::settings_of(const OptionRow& row) const {
   std::vector<const OptionRow*> all;
   for (const OptionRow& other : rows_)

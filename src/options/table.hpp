@@ -93,6 +93,9 @@ class Table {
   [[nodiscard]] const OptionRow* find(const std::string& name) const;
   /// The settings that words of this option may have.
   [[nodiscard]] std::vector<const OptionRow*> settings_of(const OptionRow& row) const;
+  /// Names the setting or switch that a word for an option means, as in "it is a setting: --codec powersgd:rank=N";
+  /// empty: there is none.
+  [[nodiscard]] std::string where_now(const std::string& word) const;
   [[nodiscard]] void* defaults() const { return defaults_.get(); }
   /// Applies all rules to options, in the order of the table. Error(usage).
   void check(Bound& options) const {

@@ -26,7 +26,8 @@ std::vector<std::string> parts_of(const std::string& text, char mark) {
 
 std::vector<MemberWord> read_member_words(const std::string& text) {
   std::vector<MemberWord> words;
-  for (const std::string& part : parts_of(text, ',')) {
+  for (const std::string& written : parts_of(text, ',')) {
+    const std::string part = trimmed(written);
     const std::size_t at = std::min(part.find('@'), part.size());
     std::vector<std::string> pieces = parts_of(part.substr(0, at), ':');
     words.push_back({pieces[0], {pieces.begin() + 1, pieces.end()}, part.substr(at)});

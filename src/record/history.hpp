@@ -70,7 +70,7 @@ void for_each_evaluation_field(Record& record, Field&& field) {
   field("images", record.images, "");
 }
 
-constexpr int kResultsFormat = 2;  ///< format of metrics.jsonl and results.h5
+constexpr int kResultsFormat = 3;  ///< format of metrics.jsonl and results.h5
 
 /// Evaluations of the raw or the averaged weights on one split under one attack (name, ball, step size, restarts), in
 /// the order of steps.

@@ -30,7 +30,7 @@ std::string evaluation_table(const History& history, const std::string& split, c
       row[i] = record;
     }
   }
-  const auto cell = [](const std::string& text) { return fmt::format("{:>12}", text); };
+  const auto cell = [](const std::string& text) { return fmt::format(" {:>11}", text); };
   const auto figure = [](double value, int digits) { return fmt::format("{:>12.{}f}", value, digits); };
   std::string text =
       fmt::format("\nEvaluations on {} ", columns[0].back()->images) + images_text(split) + weights_text(weights);

@@ -14,7 +14,7 @@ Buckets::Buckets(Backend& backend, const Parameters& parameters, const ReducerOp
       ended_(options.ended),
       transport_(transport),
       bucket_of_(parameters.segments.size()) {
-  require(most_ >= 1, ExitCode::usage, "--bucket must be at least 1 element");
+  require(most_ >= 1, ExitCode::usage, "DAT_BUCKET must be at least 1 element");
   buckets_.reserve(bucket_of_.size());
   progress_.reserve(bucket_of_.size());
 }

@@ -22,7 +22,7 @@ void check_masks(const Codec& codec, const Aggregator& aggregator, const Reducer
           "masks per worker work with --aggregator mean alone: others take the zeros of ranks that have not drawn a "
           "layer for gradients; choose it, or --mask shared");
   require(masks != "dense" || codec.state().empty(), ExitCode::usage,
-          "--mask-transport dense does not work with a --codec that remembers what it has left out: of a layer that no "
+          "--mask per_worker:dense does not work with a --codec that remembers what it has left out: of a layer that no "
           "rank has drawn, it would be sent, but the layer stands still; choose union");
 }
 
@@ -46,7 +46,7 @@ std::string choose_transport(const Codec& codec, const Aggregator& aggregator, c
   const std::string chosen = !automatic                ? options.codec_transport
                              : serves(allowed.front()) ? allowed.front()
                                                        : *std::find_if(names.begin(), names.end(), serves);
-  const char* const why = separate ? "--mask-transport allgather" : "an aggregator that is not the mean";
+  const char* const why = separate ? "--mask per_worker:allgather" : "an aggregator that is not the mean";
   const bool cuts = !separate && transports().at(chosen)().cuts;
   require(serves(chosen), ExitCode::usage, "--codec-transport ", chosen, " does not work with ",
           cuts ? "an aggregator that measures whole gradients" : why,
@@ -56,7 +56,7 @@ std::string choose_transport(const Codec& codec, const Aggregator& aggregator, c
           automatic ? why : "",
           automatic ? " wants the messages of all ranks: leave that off, or choose another codec" : "");
   require(!by_nccl || chosen == "sum", ExitCode::usage,
-          "--node-sums nccl adds messages up, and those of this --codec, --aggregator or --mask-transport meet by ",
+          "--node-sums nccl adds messages up, and those of this --codec, --aggregator or --mask meet by ",
           "--codec-transport ", chosen, "; leave it off, or take --codec float32, f16 or bf16 and the mean");
   return chosen;
 }

@@ -16,7 +16,7 @@ Masks::Masks(Backend& backend, Communicator& ranks, const Parameters& parameters
       any_(ActiveSet::all(parameters.layers())),
       absent_(any_) {
   require(how_.empty() || how_ == "dense" || how_ == "union" || separate(), ExitCode::usage,
-          "unknown --mask-transport '", how_, "'; known: dense, union, allgather");
+          "unknown transport of --mask per_worker '", how_, "'; known: dense, union, allgather");
 }
 
 void Masks::reserve() {

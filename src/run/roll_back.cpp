@@ -13,7 +13,7 @@ void Run::roll_back(std::string cause, bool to_best) {
   const SkippedSteps before = trainer_->skipped_steps();
   const std::int64_t done = trainer_->steps_done(), first_bad = done - before.in_a_row;
   require(before.rollbacks < options_.max_rollbacks, ExitCode::numerical, cause, "; the run has gone back ",
-          before.rollbacks, " times already (--max-rollbacks)");
+          before.rollbacks, " times already (times of --on-bad-steps rollback)");
   std::optional<Checkpoint> state;
   CutRecord cut;
   std::int64_t due = 0, part = 0;

@@ -62,7 +62,7 @@ std::optional<BenchOptions> parse_bench(CommandLine& line) {
   require(!o.data.empty() || (o.augment == plain.augment && o.decode == plain.decode && o.data_threads == 0 &&
                               o.prefetch == plain.prefetch),
           ExitCode::usage,
-          "--augment, --decode, --data-threads and --prefetch say how --data is read; add --data, or leave them off");
+          "--augment, --decode, --data-threads and DAT_PREFETCH say how --data is read; add --data, or leave them off");
   settle_precision(o);
   if (o.width == 0) o.width = default_width(o.network);
   return o;

@@ -23,7 +23,7 @@ int print_result(const std::function<std::string()>& text) {
 Facts facts_of(const std::vector<std::pair<std::string, std::string>>& settings, int argc, char** argv) {
   Facts facts = build_facts();
   facts.emplace_back("verb", argc > 1 ? argv[1] : "");
-  for (const auto& [name, value] : settings) facts.emplace_back("--" + name, value);
+  for (const auto& [name, value] : settings) facts.emplace_back((name.starts_with("DAT_") ? "" : "--") + name, value);
   return facts;
 }
 

@@ -200,7 +200,7 @@ def of_unit(path, command, tree, files):
 def candidates(commands, tree, files, only):
     """By file, in the order of the text, every fault that can be put there."""
     units = [(entry["file"], entry["command"], tree, files) for entry in json.load(open(commands))
-             if entry["file"].startswith((f"{tree}/src/", f"{tree}/kernels/")) or re.search(r"/dat_\w+\.dir/Unity/", entry["file"])]
+             if not entry["file"].endswith(".cu") and entry["file"].startswith((f"{tree}/src/", f"{tree}/kernels/")) or re.search(r"/dat_\w+\.dir/Unity/", entry["file"])]
     found = {}
     with multiprocessing.Pool() as pool:
         for there in pool.starmap(of_unit, units, chunksize=1):

@@ -61,7 +61,7 @@ def unnamed_data(file):
 def checkpoint(members):
     def fill(file):
         file.attrs["filetype"] = "checkpoint"
-        file.attrs["format_version"] = 1
+        file.attrs["format_version"] = 2
         file.attrs["config_toml"] = 'network = "small_cnn"\nlr = 0.1\n'
         for i in range(members):
             file[f"param/layer{i}.weight"] = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -163,10 +163,10 @@ def main():
     os.makedirs(ROOT)
     os.chdir(ROOT)
     keep("toml", "all", subprocess.run([PROGRAM, "train", "--print-config"], check=True, capture_output=True).stdout)
-    keep("toml", "short", "lr = 0.1\neps = '8/255' # grey levels\nmilestones = [1, 2,\n 3]\nnesterov = false\n")
+    keep("toml", "short", "lr = 0.1\neps = '8/255' # grey levels\nmilestones = [1, 2,\n 3]\noptimizer = \"sgd:nesterov\"\naverage = \"none,ema:0.9@3\"\ncodec = \"powersgd:rank=4\"\n")
     keep("toml", "strings", 'out = "a \\"b\\" \\\\ \\n"\ndata = ["x.h5", \'y.h5\']\noptimizer = "sgd"\n')
-    keep("options", "train", "train\n--lr\n0.1\n--eps=8/255\n--milestones\n1\n2\n--nesterov\n--optimizer\nsgd\n-q\n")
-    keep("options", "eval", "eval\n--checkpoint\nrun\n--eval\npgd10,pgd20\n--restarts\n2\n--help\n")
+    keep("options", "train", "train\n--lr\n0.1\n--eps=8/255\n--milestones\n1\n2\n--optimizer\nsgd:nesterov:peak_momentum=0.8\n--cheat\ndelayed:5@2/3,leave@7\n-q\n")
+    keep("options", "eval", "eval\n--checkpoint\nrun\n--eval\npgd10,pgd20x5\n--help\n")
     keep("options", "others", "data\nconvert\na\nb\n--size\n8\n--label-bytes=2\n")
     keep("options", "slurm", "slurm\n--nodes\n2\n--time\n4:00:00\n--gpus-per-node\n4\n--out\nrun\n")
     records = b"".join(bytes([label]) + image.transpose(2, 0, 1).tobytes() for label, image in zip(LABELS, PIXELS))

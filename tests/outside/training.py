@@ -28,14 +28,14 @@ import reference
 
 EPS, PEAK, BATCH, EPOCHS, WINDOW = 8 / 255, 0.2, 128, 5, 100
 # k: the start is U(+-k eps); step; whether what leaves the ball is cut; weight of the distance of the logits.
-METHODS = {"FGSM-RS": (1, 1.25 * EPS, True, 0, ["--lambda", "0", "--alpha", "10/255", "--start-box", "on"]),
-           "N-FGSM": (2, EPS, False, 0, ["--lambda", "0", "--alpha", "8/255", "--start-radius", "2", "--project", "off"]),
-           "PGI": (1, 1.25 * EPS, True, 10, ["--loss", "pgi", "--beta", "10", "--alpha", "10/255", "--start-box", "on"])}
+METHODS = {"FGSM-RS": (1, 1.25 * EPS, True, 0, ["--lambda", "0", "--alpha", "10/255", "--attack-start", "uniform:box=on"]),
+           "N-FGSM": (2, EPS, False, 0, ["--lambda", "0", "--alpha", "8/255", "--attack-start", "uniform:2", "--project", "off"]),
+           "PGI": (1, 1.25 * EPS, True, 10, ["--loss", "pgi", "--beta", "10", "--alpha", "10/255", "--attack-start", "uniform:box=on"])}
 
 
 def ours(a, method, seed, folder):
     subprocess.run([a.program, "train", "--data", a.data, "--network", "preact_resnet18", "--width", str(a.width), "--batch", str(BATCH),
-                    "--optimizer", "sgd", "--lr", str(PEAK), "--peak-momentum", "0.8", "--weight-decay", "5e-4", "--schedule", "cyclic",
+                    "--optimizer", "sgd:peak_momentum=0.8", "--lr", str(PEAK), "--weight-decay", "5e-4", "--schedule", "cyclic",
                     "--warmup-epochs", str(EPOCHS / 2), "--epochs", str(EPOCHS / 2), "--selector", "all", "--attack", "fgsm",
                     "--attack-bn", "train", *METHODS[method][4], "--device", a.device, "--eval-every", "0", "--limit-test", "16", "--max-steps", str(a.steps),
                     "--threads", str(a.threads), "--seed", str(seed), "--out", folder, "--quiet"], check=True, stdout=subprocess.DEVNULL)

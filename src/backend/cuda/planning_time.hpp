@@ -31,7 +31,7 @@ class PlanningTime {
     void forgive() { counts_ = false; }
     /// Reason why a plan is not tried.
     [[nodiscard]] std::string words() const {
-      return "not tried: its share of --planning-seconds " + std::to_string(std::lround(of_.seconds())) + " is over";
+      return "not tried: its share of DAT_PLANNING_SECONDS " + std::to_string(std::lround(of_.seconds())) + " is over";
     }
 
    private:

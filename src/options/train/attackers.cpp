@@ -37,6 +37,8 @@ void refuse_other_words(const TrainOptions& o) {
             hint(name, cheats().names()));
     require(read->delay == 0 || cheats().reads(name, "cheat:delay"), ExitCode::usage, "--cheat ", word, ": only ",
             listing(cheats().readers("cheat:delay")), " has a delay; leave it off");
+    require(read->every == 1 || !cheats().at(name)({})->leaves(), ExitCode::usage, "--cheat ", word,
+            ": who leaves does so once; leave /", read->every, " off");
   }
 }
 

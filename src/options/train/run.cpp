@@ -56,7 +56,7 @@ void add_setbacks(TrainTable& table) {
   const std::vector<std::string> back = {"rollback"};
   table
       .setting("on-bad-steps", "lr", back, &O::rollback_lr,
-               "factor of the learning rate from a rollback on, of --on-overfitting, too",
+               "factor of the learning rate from a rollback on; it and times hold for --on-overfitting rollback, too",
                {.low = 0, .high = 1, .above = true, .below = true})
       .may_change();
   table

@@ -44,7 +44,8 @@ std::vector<Cheater> leaving(const std::vector<Cheater>& attackers, std::int64_t
 std::string text_of(const std::vector<Cheater>& attackers) {
   std::vector<std::pair<std::string, std::vector<int>>> groups;  // cheats and their ranks
   for (const Cheater& one : attackers) {
-    const std::string what = one.cheat + (one.from > 0 ? " from step " + std::to_string(one.from + 1) + " on" : "") +
+    const std::string what = one.cheat + (one.delay > 0 ? ":" + std::to_string(one.delay) : "") +
+                             (one.from > 0 ? " from step " + std::to_string(one.from + 1) + " on" : "") +
                              (one.every > 1 ? ", every " + std::to_string(one.every) + " steps" : "");
     auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& known) { return known.first == what; });
     if (group == groups.end()) group = groups.insert(groups.end(), {what, {}});

@@ -68,7 +68,7 @@ void CodecState::restore(const Checkpoint& checkpoint) {
     require(found->shape ==
                 (state.own ? std::vector<std::int64_t>{ranks, state.count} : std::vector<std::int64_t>{state.count}),
             ExitCode::checkpoint, "the checkpoint's array ", found->name, " has another length than this network and ",
-            state.of == "codec" ? "--codec-rank" : "--aggregator", " want; resume with those of the run");
+            state.of == "codec" ? "--codec" : "--aggregator", " want; resume with those of the run");
     if (!state.own)
       backend_.copy_to_device(state.data, found->values.data(), found->values.size() * sizeof(float));
     else

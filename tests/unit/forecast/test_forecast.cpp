@@ -358,7 +358,7 @@ TEST_CASE("A calibration file is not trusted", "[forecast]") {
     CHECK(message.find("make the file anew") != std::string::npos);
   };
   check("filetype", [](Json& j) { j["filetype"] = "dat_hpc forecast"; });
-  check("format_version", [](Json& j) { j["format_version"] = 2; });
+  check("format_version", [](Json& j) { j["format_version"] = 1; });
   check("about must be an object", [](Json& j) { j["about"] = 1; });
   check("lacks 'seconds'", [](Json& j) { j.erase("seconds"); });
   check("seconds: attack must be a number", [](Json& j) { j["seconds"]["attack"] = "1"; });

@@ -98,7 +98,7 @@ TEST_CASE("Every number of a run reads back from results.h5 exactly", "[report]"
   REQUIRE(check_seal(path).empty());
   const Hdf5File file = Hdf5File::open(path, ExitCode::data);
   CHECK(file.text("/", "filetype") == "results");
-  CHECK(file.integer("/", "format_version") == 2);
+  CHECK(file.integer("/", "format_version") == 3);
   CHECK(file.text("/", "config_toml") == facts.config_toml);
   CHECK(file.text("/", "provenance") == facts.provenance_json);
   CHECK(file.text("history/step/wall_time", "units") == "s");
