@@ -117,8 +117,10 @@ void add_shape(TrainTable& table) {
                 listing(attacks().where(on_batch_statistics)) + " train, the others eval",
             one_of({"auto", "eval", "train"}));
   add_attack_precision(table);
-  table.add_switch("DAT_ATTACK_BATCH", "attack-batch", &O::attack_batch,
-                   "images in a pass of the attack; auto: the micro-batch", kAutoCount);
+  table
+      .add_switch("DAT_ATTACK_BATCH", "attack-batch", &O::attack_batch,
+                  "images in a pass of the attack; auto: the micro-batch", kAutoCount)
+      .asked([](const O& o) { return o.attack_batch != 0 && o.attack_batch != o.micro_batch; });
 }
 
 void add_savings(TrainTable& table) {
