@@ -150,7 +150,7 @@ void add_savings(TrainTable& table) {
   table.add(
       "--staleness", &O::staleness,
       "attacks run on weights of up to N steps before, by a rule that is the same on any ranks; 0: on those of now; " +
-          listing(attacks().readers("staleness")) + " take newer ones from iteration to iteration",
+          "newer ones from iteration to iteration with --attack " + alternatives(attacks().readers("staleness")),
       {.low = 0, .high = kMostVersions});
   table.not_with(
       "staleness",
