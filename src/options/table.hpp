@@ -161,7 +161,7 @@ class TableOf : public Table {
     return made;
   }
 
-  /// A switch for developers: set by a variable of the environment, and nowhere else.
+  /// A switch for developers: set by a variable of the environment, or by a file that was printed where it was set.
   template <class T, class Base>
   requires std::derived_from<Options, Base> OptionOf<Options> add_switch(const std::string& variable,
                                                                          const std::string& name, T Base::*field,
