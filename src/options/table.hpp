@@ -26,8 +26,8 @@ struct Choice {
 /// Condition of an option: it works with one of these choices.
 struct Condition {
   std::vector<Choice> any_of;
-  /// Refuses the option without them; {NAME} stands for the value of an option. Empty: the usual sentence, "--beta1
-  /// works with --optimizer lamb, not with sgd; leave it off".
+  /// Refuses the option without them; {NAME} stands for the value of an option. Empty: the usual sentence,
+  /// "--attack-stop works with --attack pgd, not with fgsm; leave it off".
   std::string sentence;
 };
 
