@@ -228,8 +228,8 @@ class Results(common.TestCase):
 
     def test_numbers_of_pictures(self):
         """The tables beside the pictures of a run hold what its record says."""
-        self.train("run", *TRAIN, "--network", "small_cnn", "--batch", 8, "--epochs", 2, "--warmup-epochs", 1, "--eval",
-                   "pgd1,pgd2", "--lambda", 1)
+        self.train("run", *common.merged(*TRAIN, "--network", "small_cnn", "--batch", 8, "--epochs", 2, "--warmup-epochs", 1, "--eval",
+                                         "pgd1,pgd2", "--lambda", 1))
         self.assertEqual(common.run("plot", "run").code, 0)
         steps, evaluations = common.rows("run", "step"), common.rows("run", "evaluation")
         header, *rows = table("run/plots/accuracy.csv")

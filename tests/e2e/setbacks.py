@@ -226,6 +226,7 @@ class Law(common.TestCase):
             with self.subTest(case=case, ranks=ranks):
                 self.go("straight", case, ranks)
                 kept = f"step-{self.KEPT:09}.h5"
+                self.assertIn("state/setbacks", common.datasets(f"straight/ckpt/{kept}"))
                 self.assertEqual({row["to_step"] for row in common.rows("straight", "setback") if row["event"] == "rollback"}, {self.KEPT})
                 # What the run's folder would be, had the run been killed right behind its rollback.
                 shutil.copytree("straight", "restarted")

@@ -15,26 +15,27 @@ EXPECTED = {  # resolved options that make the recipe what it is named after
                 "milestones": "[75, 90, 95]", "warmup-epochs": "5", "epochs": "100", "batch": "2048", "attack-bn": '"eval"',
                 "bn-statistics": '"local"', "selector": '"all"'},
     "dat_fgsm": {"attack": '"fgsm"', "alpha": '"10/255"', "lambda": "0", "attack-bn": '"train"', "optimizer": '"lamb"'},
-    "tudelft_jointspar": {"selector": '"exp3"', "budget": '"auto"', "p-min": "0.5", "resample": '"epoch"', "lambda": "1"},
+    "tudelft_jointspar": {"selector": '"exp3:rate=0.1:p_min=0.5"', "budget": '"auto"', "resample": '"epoch"', "lambda": "1"},
     "madry": {"attack-steps": "10", "optimizer": '"sgd"', "weight-decay": "2e-04", "lambda": "0", "max-steps": "80000"},
     "friendly": {"attack-stop": "0", "alpha": "0.007", "epochs": "120", "lambda": "0"},
     "trades": {"loss": '"trades"', "beta": "6", "eps": "0.031", "alpha": "0.007", "attack-start": '"gaussian"', "weight-decay": "2e-04",
                "epochs": "76", "attack-bn": '"eval"', "awp-gamma": "0"},
     "mart": {"loss": '"mart"', "beta": "5", "lr": "0.01", "weight-decay": "0.0035", "epochs": "120", "attack-start": '"gaussian"'},
-    "trades_awp": {"loss": '"trades"', "beta": "6", "awp-gamma": "0.005", "awp-from": "9", "awp": '"global"', "epochs": "200"},
+    "trades_awp": {"loss": '"trades"', "beta": "6", "awp-gamma": '"0,0.005@9"', "awp": '"global"', "epochs": "200"},
     "harvard_mnist": {"network": '"small_cnn"', "attack": '"pgd"', "attack-steps": "32", "eps": "0.3", "lambda": "0", "optimizer": '"sgd"',
                       "lr": "0.01", "momentum": "0.5", "batch": "64", "micro-batch": "8", "epochs": "10"},
-    "fast_adversarial": {"attack": '"fgsm"', "alpha": '"10/255"', "start-box": '"on"', "attack-bn": '"train"', "lr": "0.2",
-                         "schedule": '"cyclic"', "warmup-epochs": "7.5", "epochs": "7.5", "momentum": "0.9", "peak-momentum": "0.8",
-                         "weight-decay": "5e-04", "batch": "128", "augment": '"crop"', "lambda": "0", "selector": '"all"'},
-    "n_fgsm": {"attack": '"fgsm"', "start-radius": "2", "start-box": '"on"', "project": '"off"', "alpha": '"8/255"', "epochs": "15",
-               "warmup-epochs": "15", "peak-momentum": "0.8", "lambda": "0"},
-    "pgd2": {"attack": '"pgd"', "attack-steps": "2", "alpha": '"4/255"', "start-radius": "0", "schedule": '"cyclic"', "epochs": "18",
+    "fast_adversarial": {"attack": '"fgsm"', "alpha": '"10/255"', "attack-start": '"uniform:box=on"', "attack-bn": '"train"', "lr": "0.2",
+                         "schedule": '"cyclic"', "warmup-epochs": "7.5", "epochs": "7.5", "momentum": "0.9",
+                         "optimizer": '"sgd:peak_momentum=0.8"', "weight-decay": "5e-04", "batch": "128", "augment": '"crop"', "lambda": "0", "selector": '"all"'},
+    "n_fgsm": {"attack": '"fgsm"', "attack-start": '"uniform:radius=2:box=on"', "project": '"off"', "alpha": '"8/255"', "epochs": "15",
+               "warmup-epochs": "15", "optimizer": '"sgd:peak_momentum=0.8"', "lambda": "0"},
+    "pgd2": {"attack": '"pgd"', "attack-steps": "2", "alpha": '"4/255"', "attack-start": '"uniform:radius=0:box=on"', "schedule": '"cyclic"',
+             "epochs": "18",
              "warmup-epochs": "12", "attack-bn": '"train"', "lambda": "0"},
-    "ladder": {"start-radius": "2", "project": '"off"', "alpha": '"8/255"', "attack-bn": '"eval"', "schedule": '"cyclic"',
+    "ladder": {"attack-start": '"uniform:radius=2:box=on"', "project": '"off"', "alpha": '"8/255"', "attack-bn": '"eval"', "schedule": '"cyclic"',
                "warmup-epochs": "5", "epochs": "9", "lr": "0.2", "lambda": "0"},
     "dat_fgsm_15": {"attack": '"fgsm"', "optimizer": '"lamb"', "selector": '"all"', "batch": "64", "lambda": "0"},
-    "jointspar_15": {"attack": '"fgsm"', "optimizer": '"lamb"', "selector": '"exp3"', "batch": "64", "lambda": "0"},
+    "jointspar_15": {"attack": '"fgsm"', "optimizer": '"lamb"', "selector": '"exp3:rate=0.1"', "batch": "64", "lambda": "0"},
     "imagenet_dat": {"network": '"imagenet_resnet50"', "size": "224", "attack": '"pgd"', "attack-steps": "4", "eps": '"2/255"', "alpha": '"2/255"',
                      "optimizer": '"lamb"', "lr": "0.01", "milestones": "[20, 25, 28]", "warmup-epochs": "5", "epochs": "30", "batch": "85",
                      "lambda": "1", "bn-statistics": '"local"'},
@@ -42,7 +43,7 @@ EXPECTED = {  # resolved options that make the recipe what it is named after
     "imagenet_fast_at": {"train-size": '"128,224@6,288@12"', "batch": '"128,56@6,32@12"', "schedule": '"ramps"', "milestones": "[5, 11, 14]",
                          "lr": "0.4", "warmup-epochs": "1", "epochs": "14", "eps": '"2/255"'},
     "hendrycks": {"network": '"wrn_28_10"', "attack-steps": "10", "attack-bn": '"train"', "lr": "0.001", "schedule": '"cosine"',
-                  "nesterov": "true", "epochs": "5", "weight-decay": "5e-04"},
+                  "optimizer": '"sgd:nesterov"', "epochs": "5", "weight-decay": "5e-04"},
     "finetune_cifar": {"network": '"imagenet_resnet50"', "size": "224", "lr": "0.001", "head-lr": "0.01", "batch": "64"},
     "atta": {"warm-start": "10", "epochs": "38", "attack-steps": "10", "lambda": "0"},
 }
@@ -56,7 +57,8 @@ def cost(of):
     """Passes forward and back per image, and epochs, as the resolved options have them."""
     attack = {'"pgd"': int(of["attack-steps"]), '"fgsm"': 1, '"none"': 0}[of["attack"]]
     training = 1 + (of["loss"] != '"cross_entropy"' or float(of["lambda"]) > 0)
-    return attack + training * (2 if float(of["awp-gamma"]) > 0 else 1), round(float(of["epochs"]) + float(of["warmup-epochs"]))
+    gamma = float(of["awp-gamma"].strip('"').split(",")[-1].split("@")[0])
+    return attack + training * (2 if gamma > 0 else 1), round(float(of["epochs"]) + float(of["warmup-epochs"]))
 
 
 def run(*words):
@@ -90,8 +92,11 @@ for name, path in sorted(found.items()):
             failures.append(f"{name}: {' '.join(verb)} ends with {ended.returncode}: {ended.stderr}")
         elif "--print-config" in verb:
             resolved = options(ended.stdout)
-            failures += [f"{name}: {key} = {resolved.get(key)}, expected {value}"
-                         for key, value in EXPECTED.get(name, {}).items() if resolved.get(key) != value]
+            for key, value in EXPECTED.get(name, {}).items():
+                if key not in resolved:
+                    failures.append(f"{name}: {key} is no option")
+                elif resolved[key] != value:
+                    failures.append(f"{name}: {key} = {resolved[key]}, expected {value}")
             if head and cost(resolved) != (int(head[3]), int(head[4])):
                 failures.append(f"{name}: its first line says {head[2]}, its options {cost(resolved)}")
             if run("train", "--print-config", "--recipe", name).stdout != ended.stdout:
