@@ -149,8 +149,9 @@ void add_savings(TrainTable& table) {
   table.rule(refuse_staleness);
   table.add(
       "--staleness", &O::staleness,
-      "attacks run on weights of up to N steps before, by a rule that is the same on any ranks; 0: on those of now; " +
-          "newer ones from iteration to iteration with --attack " + alternatives(attacks().readers("staleness")),
+      "attacks run on weights of up to N steps before, by a rule that is the same on any ranks; 0: on those of now; "
+      "newer ones from iteration to iteration with --attack " +
+          alternatives(attacks().readers("staleness")),
       {.low = 0, .high = kMostVersions});
   table.not_with(
       "staleness",
