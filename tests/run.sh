@@ -4,7 +4,7 @@
 # sanitizers, for one.
 # Usage: bash tests/run.sh [--isa avx2]
 #   --isa avx2   Every test with no more than AVX2: the kernels are compiled for x86-64-v3 (DAT_ARCH), oneDNN and the
-#                backend are told by DNNL_MAX_CPU_ISA=AVX2. In a build folder of its own, without CUDA.
+#                backend obey DNNL_MAX_CPU_ISA=AVX2. In a build folder of its own.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

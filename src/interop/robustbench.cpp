@@ -178,7 +178,7 @@ struct Figures {
     for (const OrderedJson& attack : attacks) {
       const auto name = attack.at("name").get<std::string>();
       const auto accuracy = attack.at("accuracy").get<double>(), eps = attack.at("eps").get<double>();
-      const BallNorm norm = norm_from(attack.value("norm", "linf"));  // evaluations of earlier versions do not say so
+      const BallNorm norm = norm_from(attack.at("norm"));
       check(norm != entry.norm || std::abs(eps - entry.eps) <= kSameRadius * entry.eps, "attacks with ",
             ball_text(norm, eps), " (", name, "), and the network was trained for ", ball_text(entry.norm, entry.eps),
             "; evaluate it with that one");

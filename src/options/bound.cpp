@@ -132,7 +132,7 @@ void Bound::read(const std::string& text, const std::string& name, Origin origin
   for (const Entry& entry : read_entries(text, name)) {
     const std::string where = name + ":" + std::to_string(entry.line) + ": '" + entry.key + "'";
     const OptionRow* row = table_.find(entry.key);
-    if (row == nullptr || !row->in_file) {
+    if (row == nullptr || (!row->in_file && row->environment.empty())) {
       std::vector<std::string> known;
       for (const OptionRow& each : table_.rows())
         if (each.in_file) known.push_back(each.name);
@@ -151,7 +151,7 @@ void Bound::read(const std::string& text, const std::string& name, Origin origin
 std::string Bound::toml(bool commented) const {
   std::string all, group;
   for (const OptionRow& row : table_.rows()) {
-    if (!row.in_file) continue;
+    if (!row.in_file && (row.environment.empty() || !asked(row))) continue;
     if (row.group != group) all += (all.empty() ? "# " : "\n# ") + row.group + "\n";
     group = row.group;
     if (commented) {

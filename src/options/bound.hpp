@@ -51,7 +51,7 @@ class Bound {
   /// alone. `program`: "dat_hpc VERB", for messages. Error(usage).
   void read(const std::string& text, const std::string& name, Origin origin, const std::string& program);
 
-  /// Every option that may stand in a file, `key = value` a line; or (`commented`) with descriptions.
+  /// Every option that may stand in a file, and the switches for developers that are set, `key = value` a line; or (`commented`) with descriptions.
   [[nodiscard]] std::string toml(bool commented = false) const;
   /// Name and value, as they stand there, and the switches for developers.
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> settings() const;

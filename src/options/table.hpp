@@ -26,8 +26,8 @@ struct Choice {
 /// Condition of an option: it works with one of these choices.
 struct Condition {
   std::vector<Choice> any_of;
-  /// Refuses the option without them; {NAME} stands for the value of an option. Empty: the usual sentence, "--beta1
-  /// works with --optimizer lamb, not with sgd; leave it off".
+  /// Refuses the option without them; {NAME} stands for the value of an option. Empty: the usual sentence,
+  /// "--attack-stop works with --attack pgd, not with fgsm; leave it off".
   std::string sentence;
 };
 
@@ -161,7 +161,7 @@ class TableOf : public Table {
     return made;
   }
 
-  /// A switch for developers: set by a variable of the environment, and nowhere else.
+  /// A switch for developers: set by a variable of the environment, or by a file that was printed where it was set.
   template <class T, class Base>
   requires std::derived_from<Options, Base> OptionOf<Options> add_switch(const std::string& variable,
                                                                          const std::string& name, T Base::*field,

@@ -31,7 +31,7 @@ inline const char* const kAverageGroup = "optim/average";
 [[nodiscard]] bool has_average(const Checkpoint& checkpoint);
 [[nodiscard]] bool has_average_statistics(const Checkpoint& checkpoint);
 /// Returns whether `wanted` (auto: the averaged weights, where they are complete; raw; average) means the averaged
-/// weights of a checkpoint. `rebuilt`: averaged weights need statistics of their own (--average-bn rebuild).
+/// weights of a checkpoint. `rebuilt`: averaged weights need statistics of their own (bn=rebuild).
 /// Error(checkpoint): the checkpoint has no averaged weights that can be used; `path` names it.
 [[nodiscard]] bool takes_average(const Checkpoint& checkpoint, const std::string& wanted, bool rebuilt,
                                  const std::string& path);

@@ -379,7 +379,6 @@ RankRecord Trainer::gather_times() {
 TrainOptions Trainer::resolved() const {
   TrainOptions all = options_;
   all.budget = layers_->budget();
-  all.bucket = bucket_of(options_);
   if (plan_.ordered) {
     all.total_batch = static_cast<int>(plan_.total_batch);
     all.batch = 0;

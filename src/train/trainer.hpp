@@ -68,7 +68,7 @@ class Trainer {
   /// statistics; then all of it with the averaged weights, where there are any. **Collective.**
   [[nodiscard]] std::vector<EvaluationRecord> evaluate();
 
-  /// Makes what an evaluation of the averaged weights needs, where it is not there yet: with --average-bn rebuild, a
+  /// Makes what an evaluation of the averaged weights needs, where it is not there yet: with bn=rebuild, a
   /// pass over the training images. **Collective.**
   void complete_average();
   /// The state as a checkpoint, on rank 0; complete_average() comes before, where the averaged weights shall be used
@@ -154,7 +154,7 @@ class Trainer {
   WeightUpdate update_;
   StepChecks checks_;
   Assessment assessment_;
-  std::unique_ptr<StatisticsPass> statistics_pass_;  ///< null: without --average-bn rebuild
+  std::unique_ptr<StatisticsPass> statistics_pass_;  ///< null: without bn=rebuild
 
   bool queues_ahead_ = false, ahead_ = false;  ///< ahead_: work_on() the step to come has been called
   std::exception_ptr failed_ahead_;            ///< failure of work_on() for that step

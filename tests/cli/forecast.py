@@ -59,7 +59,7 @@ def random_calibration(draw):
                 "bytes": [math.ceil(per_element * layer["elements"]) for layer in layers]}
 
     network = {} if draw.random() < 0.3 else {"reduction": 10 ** draw.uniform(8, 11)}
-    return {"filetype": "dat_hpc calibration", "format_version": 1, "about": {}, "ranks": 1, "batch": 8,
+    return {"filetype": "dat_hpc calibration", "format_version": 2, "about": {}, "ranks": 1, "batch": 8,
             "seconds": {"data": draw.random() / 100, "attack": draw.random(), "forward": draw.random() / 10,
                         "backward": passes * (backward * (1 + 1e-12) + draw.random() / 100), "select": 0.001,
                         "update": draw.random() / 100},

@@ -543,7 +543,7 @@ TEST_CASE("Engines are built until a pass has had its share of the time; one tha
   CHECK(switches->built >= 1);
   CHECK(switches->built <= 3);
   CHECK(std::any_of(offered.refused.begin(), offered.refused.end(),
-                    [](const auto& r) { return has(r.why, "its share of --planning-seconds 24 is over"); }));
+                    [](const auto& r) { return has(r.why, "its share of DAT_PLANNING_SECONDS 24 is over"); }));
 }
 
 TEST_CASE("The doctor builds one engine", "[double]") {

@@ -64,7 +64,6 @@ struct Queued {
   options.device = "cuda";
   options.network = "resnet18";
   options.batch = options.micro_batch = 2;
-  options.train_size = 8;
   options.limit_train = options.limit_test = 8;
   options.epochs = 2;
   options.attack = attack;

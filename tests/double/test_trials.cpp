@@ -117,7 +117,7 @@ TEST_CASE("Without time for trials the first right plan is taken, and the others
   bad(Call::forward, kPrecomputed).device = 3ms;  // the first one, and not the fastest
   const auto backend = make_backend({.device = "cuda", .threads = 2, .math = "tf32", .planning_seconds = 0});
   CHECK(backend->conv2d(kTraining)->implementation().starts_with("IMPLICIT_PRECOMP_GEMM /"));
-  CHECK(trial(*backend, "forward", "IMPLICIT_GEMM").refused == "not tried: its share of --planning-seconds 0 is over");
+  CHECK(trial(*backend, "forward", "IMPLICIT_GEMM").refused == "not tried: its share of DAT_PLANNING_SECONDS 0 is over");
 }
 
 TEST_CASE("Whoever listens hears of every trial as it is made", "[double]") {

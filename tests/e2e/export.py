@@ -325,7 +325,7 @@ class Export(Case):
         self.assertEqual([bare[name] for name in ("clean_acc", "reported", "autoattack_acc")], [None] * 3)
         told = self.evaluated(checkpoint, "fgsm,pgd3")
         # As if AutoAttack had been run.
-        told["sequence"] = {"name": "aa-standard", "eps": 8 / 255, "accuracy": 0.0833}
+        told["sequence"] = {"name": "aa-standard", "norm": "linf", "eps": 8 / 255, "accuracy": 0.0833}
         for name, content in ("eval.json", told), ("train.json", {**told, "split": "train"}), ("other.json", {**told, "weights_hash": "0"}), \
                 ("infinite.json", {**told, "verdict": "INVALID"}):
             with open(name, "w") as file:

@@ -169,7 +169,7 @@ class Generators(common.TestCase):
         """Of a link on which sums take longer than an attack on all images."""
         seconds = {"data": 0, "attack": 0.1, "forward": 0.01, "backward": 0.02, "select": 0, "update": 0}
         link = {"latency": 1e-5, "bandwidth": 1e9}
-        written = {"filetype": "dat_hpc calibration", "format_version": 1, "about": {"network": "small_cnn", "width": 16},
+        written = {"filetype": "dat_hpc calibration", "format_version": 2, "about": {"network": "small_cnn", "width": 16},
                    "ranks": 2, "batch": 4, "seconds": seconds, "attack_iterations": 8, "backward_passes": 1, "step_message_bytes": 0,
                    "layers": [{"name": "all", "elements": 10**8, "backward": 0.02, "weight_gradient": 0.01}],
                    "codecs": [{"name": "float32", "transport": "sum", "rounds": 1, "exact": True, "encode": 0, "decode": 0,

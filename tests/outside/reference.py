@@ -898,7 +898,7 @@ class Reference:
         return rounding.number((z - x).clamp(-ball, ball))
 
     def old_nets(self, state, attack, rounding):
-        """The networks that the iterations of an attack see: --staleness, --refresh."""
+        """The networks that the iterations of an attack see: --staleness."""
         versions, oldest = [(state.parameters, state.running[0]), *state.before], self.config["staleness"]
         newer = attack.name == "pgd" and self.config["attack-stop"] == "off"
         ages = [oldest - (number * oldest // attack.steps if newer else 0)

@@ -76,7 +76,7 @@ std::string CpuBackend::refuses(DType storage) const {
 }
 
 CpuBackend::Memory CpuBackend::zeroed(std::size_t bytes, const std::string& purpose) {
-  // Large blocks on huge pages: 3 to 8 % less time for the step (docs/performance.md).
+  // Large blocks on huge pages: 3 to 8 % less time for the step.
   constexpr std::size_t kHugePage = 2U << 20U;
   const std::size_t alignment = bytes >= 2 * kHugePage ? kHugePage : 64;
   const std::size_t rounded = std::max((bytes + alignment - 1) / alignment * alignment, alignment);

@@ -329,8 +329,7 @@ class LibraryConv2d final : public Conv2d {
   float *bias_ = nullptr, *plain_x_ = nullptr, *plain_dy_ = nullptr;
 };
 
-/// Convolution by our own code: a fifth to a half less time than the library's (docs/performance.md), with AMX much
-/// less.
+/// Convolution by our own code: a fifth to a half less time than the library's, with AMX much less.
 class OwnConv2d final : public Conv2d {
  public:
   OwnConv2d(CpuBackend& backend, const ConvSpec& spec, std::unique_ptr<Convolution3x3> forward)

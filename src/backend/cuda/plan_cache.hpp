@@ -18,7 +18,7 @@ class PlanCache {
   struct Choice {
     std::string plan;
     double milliseconds = 0;
-    std::optional<double> cut{};  ///< the --planning-seconds that were over before all had been tried
+    std::optional<double> cut{};  ///< the DAT_PLANNING_SECONDS that were over before all had been tried
   };
 
   /// @param machine  GPU, driver, library: choices of other ones are kept and not used

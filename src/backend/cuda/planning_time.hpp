@@ -6,7 +6,7 @@
 
 namespace dat::cuda {
 
-/// The time that a backend may still take for trials of plans (--planning-seconds). Nobody knows how many passes will
+/// The time that a backend may still take for trials of plans (DAT_PLANNING_SECONDS). Nobody knows how many passes will
 /// be planned: each may take an eighth of what the ones before it have left, so that late ones get something, too. A
 /// third of all is not for building engines, which takes longest, and is kept for passes that have none, such as
 /// training's.

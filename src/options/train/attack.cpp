@@ -117,8 +117,10 @@ void add_shape(TrainTable& table) {
                 listing(attacks().where(on_batch_statistics)) + " train, the others eval",
             one_of({"auto", "eval", "train"}));
   add_attack_precision(table);
-  table.add_switch("DAT_ATTACK_BATCH", "attack-batch", &O::attack_batch,
-                   "images in a pass of the attack; auto: the micro-batch", kAutoCount);
+  table
+      .add_switch("DAT_ATTACK_BATCH", "attack-batch", &O::attack_batch,
+                  "images in a pass of the attack; auto: the micro-batch", kAutoCount)
+      .asked([](const O& o) { return o.attack_batch != 0 && o.attack_batch != o.micro_batch; });
 }
 
 void add_savings(TrainTable& table) {
@@ -148,7 +150,7 @@ void add_savings(TrainTable& table) {
   table.add(
       "--staleness", &O::staleness,
       "attacks run on weights of up to N steps before, by a rule that is the same on any ranks; 0: on those of now; " +
-          listing(attacks().readers("staleness")) + " take newer ones from iteration to iteration",
+          "newer ones from iteration to iteration with --attack " + alternatives(attacks().readers("staleness")),
       {.low = 0, .high = kMostVersions});
   table.not_with(
       "staleness",

@@ -133,8 +133,8 @@ void add_run(TrainTable& table) {
   add_precision(table);
   table
       .add("--recompute", &O::recompute,
-           "less memory for training passes: results of batch norms and activations are made a second time, on the way "
-           "back, instead of being kept; the same bits, on a GPU with --deterministic",
+           "less memory for training passes: results of batch norms and activations are made again in the backward "
+           "pass instead of being kept; the same bits, on a GPU with --deterministic",
            one_of({"none", "norms"}))
       .may_change();
   table

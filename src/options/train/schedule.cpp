@@ -75,13 +75,12 @@ void add_schedule(TrainTable& table) {
   table.group("Schedule");
   table.add("--schedule", &O::schedule, "learning rate; cyclic, one_cycle: PyTorch's", one_of(schedules().names()));
   table.add("--milestones", &O::milestones,
-            "epochs after the warm-up at which " + listing(schedules().readers("milestones")) +
+            "epochs after the warm-up at which --schedule " + alternatives(schedules().readers("milestones")) +
                 " multiplies the rate by the decay",
             {.label = "N,N,...", .low = 0, .commas = true});
   table.rule(refuse_other_orders);
   table.setting("schedule", "decay", schedules(), &O::lr_decay, "factor at each milestone", kShare);
-  table.add("--epochs", &O::epochs, "after the warm-up; auto: 100; built-in set: 3", kAutoEpochs)
-      .may_change();
+  table.add("--epochs", &O::epochs, "after the warm-up; auto: 100; built-in set: 3", kAutoEpochs).may_change();
   table.add("--warmup-epochs", &O::warmup_epochs,
             "passes until the rate is --lr; 7.5 and --epochs 7.5 together are 15; auto: 5, built-in set 1",
             kAutoEpochs);

@@ -73,7 +73,8 @@ std::string differences(const Written& earlier, const TrainOptions& now,
   const Bound before = bound(earlier.options), after = bound(now);
   std::map<std::string, std::string> all;
   for (const OptionRow& row : train_table().rows())
-    if (earlier.said.contains(row.name) && matters(row, after) && before.counts(row) && after.counts(row) &&
+    if ((row.environment.empty() ? earlier.said.contains(row.name) : before.asked(row) || after.asked(row)) &&
+        matters(row, after) && before.counts(row) && after.counts(row) &&
         !same_value(before.field(row), after.field(row)))
       all[row.name] = row.name + " (was " + before.text(row, true) + ", is " + after.text(row, true) + ")";
   std::string text;

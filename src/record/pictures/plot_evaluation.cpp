@@ -89,7 +89,7 @@ void draw_confusion(Plots& plots, const EvaluationFile& file) {
   const bool numbers = classes <= 20, names = classes <= kMostNamed;
   // In pixels.
   const int side = numbers ? std::max(360, 46 * static_cast<int>(classes)) : 600;
-  const int left = names ? 200 : 90, below = names ? 170 : 80, above = 80, gap = 40, bar = 110;
+  const int left = names ? 260 : 90, below = names ? 170 : 80, above = 80, gap = 40, bar = 110;
   Chart chart{.picture = "confusion",
               .title = "which classes are taken for which",
               .width = left + static_cast<int>(shown.size()) * (side + gap) + bar,

@@ -21,7 +21,7 @@
 
 namespace dat {
 
-/// Gradients of one message: --bucket, or what it means where nobody has chosen.
+/// Gradients of one message: DAT_BUCKET, or what it means where nobody has chosen.
 [[nodiscard]] std::int64_t bucket_of(const TrainOptions& options);
 
 /// Exchange of the work of all ranks in a step: gradients in a reducer, small numbers in a message after it. Where

@@ -16,7 +16,7 @@ namespace dat {
 /// the clean images needs samples that do not depend on each other.
 [[nodiscard]] bool prefers_batch_statistics(const Attack& attack, const Loss& loss);
 
-/// --resident for training images: windows that are resized are made of what is stored.
+/// DAT_RESIDENT for training images: windows that are resized are made of what is stored.
 [[nodiscard]] std::string training_images_resident(const TrainOptions& options);
 /// Options of the loader of the training set.
 [[nodiscard]] LoaderOptions loader_options(const TrainOptions& options, const Plan& plan);

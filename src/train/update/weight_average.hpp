@@ -11,7 +11,7 @@ namespace dat {
 
 /// Averaged weights as a network: the running statistics that go with them, and the way into the model and out again.
 ///
-/// --average-bn says which statistics go with the averaged weights: the raw weights' own, as the model has them (raw);
+/// --average ema:bn=NAME says which statistics go with them: the raw weights' own, as the model has them (raw);
 /// the average of these by the rule of the weights (ema); or the statistics that the averaged weights themselves see on
 /// the training images (rebuild), which StatisticsPass makes. In checkpoints the statistics stand beside the averaged
 /// weights.

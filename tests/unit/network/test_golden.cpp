@@ -12,8 +12,7 @@ using namespace dat::test;
 namespace {
 
 /// PyTorch's own float32 result differs from the double one by the yardstick stored beside each array. Ours takes other
-/// roundings (Winograd: 2 to 6 times those of direct convolution, measured in docs/performance.md), so it may differ
-/// by:
+/// roundings (Winograd: 2 to 6 times those of direct convolution), so it may differ by:
 constexpr double kFactor = 25;
 
 struct Difference {

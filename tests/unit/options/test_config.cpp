@@ -334,12 +334,13 @@ TEST_CASE("what lets one rank decide does not go with an aggregator that withsta
 
 TEST_CASE("attackers are told how they cheat, all alike or each for itself") {
   const std::string with = "--deterministic --attackers 1,4,7 ";
-  const TrainOptions options = train(with + "--cheat leave@5/2,leave@0/2,leave@9/2");
+  const TrainOptions options = train(with + "--cheat delayed:7@5/2,leave@0,leave@9 --aggregator median");
   CHECK(options.attackers == std::vector<int>{1, 4, 7});
-  CHECK(options.cheat == std::vector<std::string>{"leave@5/2", "leave@0/2", "leave@9/2"});
+  CHECK(options.cheat == std::vector<std::string>{"delayed:7@5/2", "leave@0", "leave@9"});
   CHECK(train(with + "--cheat leave").cheat == std::vector<std::string>{"leave"});
   check_refused({{with, "say how: --cheat alie, "},
                  {with + "--cheat leave,leave", "--cheat has 2 values for 3 attackers"},
+                 {with + "--cheat leave@5/2", "who leaves does so once"},
                  {with + "--cheat leave@", "as in sign_flip@200/5"},
                  {with + "--cheat leav", "did you mean 'leave'?"},
                  {"--attackers 1 --cheat leave", "--cheat leave wants --deterministic"},

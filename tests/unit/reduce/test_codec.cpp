@@ -388,10 +388,10 @@ TEST_CASE("Transports of codecs: those that do not go together are refused", "[c
   CHECK(has(refusal("atomo", "two_sided", "", "mean"), "but by: gather"));
   CHECK(has(refusal("powersgd", "gather", "", "mean"), "but by: sum"));
   CHECK(has(refusal("powersgd", "auto", "", "largest"), "leave that off"));
-  CHECK(has(refusal("powersgd", "auto", "allgather", "mean"), "--mask-transport allgather"));
+  CHECK(has(refusal("powersgd", "auto", "allgather", "mean"), "--mask per_worker:allgather"));
   CHECK(has(refusal("powersgd", "auto", "dense", "mean"), "choose union"));
   CHECK(has(refusal("bf16", "two_sided", "", "largest"), "not the mean"));
-  CHECK(has(refusal("int8", "two_sided", "allgather", "mean"), "--mask-transport allgather"));
+  CHECK(has(refusal("int8", "two_sided", "allgather", "mean"), "--mask per_worker:allgather"));
   for (const Way& way : ways()) CHECK(refusal(way.codec, way.transport, "union", "mean").empty());
   for (const std::string codec : {"float32", "bf16", "f16", "int8", "terngrad", "atomo"}) {
     CHECK(refusal(codec, "auto", "", "largest").empty());
