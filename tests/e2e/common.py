@@ -231,9 +231,9 @@ def datasets(path):
         return {name: file[name][()] for name in names if isinstance(file[name], h5py.Dataset)}
 
 
-def state(folder):
-    """All arrays of a run's newest checkpoint but the times."""
-    arrays = datasets(checkpoints(folder)[-1])
+def state(folder, path=None):
+    """All arrays of a run's newest checkpoint, or of another one, but the times."""
+    arrays = datasets(path or checkpoints(folder)[-1])
     del arrays["state/seconds"]
     return arrays
 
