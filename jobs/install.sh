@@ -8,7 +8,7 @@ packages=(cmake ninja-build g++ git openmpi-bin libopenmpi-dev libdnnl-dev ocl-i
   libpng-dev libarchive-dev gnuplot-nox)
 case "${1-}" in
   '') ;;
-  tests) packages+=(python3-numpy python3-h5py python3-pil python3-torch clang-16 python3-clang-16 universal-ctags) ;;
+  tests) packages+=(python3-numpy python3-h5py python3-pil python3-torch clang-16 universal-ctags) ;;
   *) echo "install.sh: unknown argument '$1'; usage: bash jobs/install.sh [tests]" >&2 && exit 2 ;;
 esac
 
