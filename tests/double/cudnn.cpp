@@ -362,7 +362,7 @@ cudnnStatus_t convolve(cudnnHandle_t handle, const Problem& g, const Algorithm& 
     for (std::size_t i = 0; i < result.size(); ++i)
       blend(out, g.type, place(out_desc, g.nhwc, i),
             finish(i, result[i] * noise * (algorithm.wrong && i % 16 == 5 ? 1.2 : 1)), vices.ignores_beta ? 0 : beta);
-    std::this_thread::sleep_for(kernel_time);
+    dat_double::rest(kernel_time);
   };
   return queue(handle, workspace, algorithm.workspace, run, "cuDNN convolution");
 }

@@ -95,6 +95,9 @@ bool in_device_memory(const void* data, std::size_t bytes);
 /// Ends the program if a word among the bytes of a kernel's arguments is an address that a kernel cannot use.
 void check_arguments(const void* arguments, std::size_t bytes);
 
+/// Lets the work that runs on the device take so much longer, by its own clock: nobody sleeps.
+void rest(std::chrono::nanoseconds time);
+
 /// Makes `error` the thread's last one, for cudaGetLastError.
 cudaError_t set_error(cudaError_t error);
 

@@ -617,7 +617,7 @@ void compute(const Configuration& c, const std::map<std::int64_t, void*>& at) {
   for (std::size_t i = 0; i < value.size(); ++i)
     blend(at.at(last.out), result.storage(), i, value[i] * noise * (wrong && i % 16 == 5 ? 1.2 : 1), 0);
   const int slow = c.engine == kSlow ? 10 : c.engine == kVaries ? 1 : 0;
-  std::this_thread::sleep_for(graph_switches().device + std::chrono::milliseconds(slow));
+  dat_double::rest(graph_switches().device + std::chrono::milliseconds(slow));
 }
 
 /// Copies what an attribute is into the caller's array.
