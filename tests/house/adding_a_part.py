@@ -902,7 +902,8 @@ def main():
         words = []
         for family, option in (OPTIONS | NAMED).items():
             name = PARTS[family][0]
-            if not re.search(rf"{option} (?:[^\n]*\n {{20,}})*[^\n]*\b{name}\b", text):  # lists go on in the lines below
+            entries = re.finditer(rf"{option} [^\n]*(?:\n {{20,}}[^\n]*)*", text)  # lists go on in the lines below
+            if not any(re.search(rf"\b{name}\b", entry[0]) for entry in entries):
                 give_up("neither --help nor a wrong name's message names", name, "with", option)
             words += [option, name] if family in OPTIONS and family != "loss" else []  # it wants another attack
         summary = run(program, "train", *words, "--width", "16", "--limit-train", "64", "--limit-test", "16", "--max-steps", "3",

@@ -321,6 +321,9 @@ class Config:
         self.options = {key: fraction(json.loads(value)) for key, value in lines}
         for option, settings in SETTINGS.items():
             self.take_settings(option, settings)
+        for whole in "codec-rank", "aggregator-iterations":
+            if self[whole] != "auto":
+                self.options[whole] = int(self[whole])
         self.options["average-from"] = 0
         if "@" in self["average"]:
             self.options["average"], start = self["average"].split(",")[-1].split("@")
