@@ -58,10 +58,10 @@ class Attack {
   [[nodiscard]] virtual bool climbs_goal() const { return false; }
 };
 
-/// An attack as a word: its name in the registry; after the name, for an attack of any number of steps, that number;
-/// after the number the loss that the attack climbs, unless that is cross-entropy: "pgd20", "pgd50-margin". A word
-/// without number gets `steps` where the attack takes a number. Error(usage): there is no such attack, the attack takes
-/// no number, or there is no such loss.
+/// An attack as a word: its name in the registry; after the name, for an attack of any number of steps, that number; x
+/// and a number of restarts, for one that starts at random; and the loss that the attack climbs, unless that is
+/// cross-entropy: "pgd20", "pgd50x10-margin". A word without number of steps gets 10 where the attack takes one.
+/// Error(usage): there is no such attack, the attack takes no such number, or there is no such loss.
 struct AttackWord {
   std::string name;
   int steps = 0;          ///< 0: the attack takes none

@@ -42,14 +42,23 @@ const OptionRow* Table::find(const std::string& name) const {
   return found == rows_.end() ? nullptr : &*found;
 }
 
+namespace {
+
+/// "powersgd:rank=N", a setting as a member's word has it.
+std::string text_of_setting(const Table& table, const OptionRow& row, const std::string& member) {
+  const Field field = row.field(table.defaults());
+  return member + ":" + row.key + (is_flag(field) ? "" : "=" + label_of(field, row.range));
+}
+
+}  // namespace
+
 std::string Table::where_now(const std::string& word) const {
   std::string key = word;
   std::replace(key.begin(), key.end(), '-', '_');
   for (const OptionRow& row : rows_) {
     if (!row.environment.empty() && row.name == word) return "set " + row.environment + " in the environment";
     if (row.parent.empty() || (row.key != key && row.parent + "-" + row.key != word)) continue;
-    return "it is a setting: --" + row.parent + " " + row.members.front() + ":" + row.key +
-           (is_flag(row.field(defaults())) ? "" : "=" + label_of(row.field(defaults()), row.range));
+    return "it is a setting: --" + row.parent + " " + text_of_setting(*this, row, row.members.front());
   }
   return "";
 }
@@ -128,11 +137,10 @@ std::string own_values(const Family& family, const std::string& option) {
 namespace {
 
 /// "powersgd:rank=N, atomo:rank=N: columns of powersgd's factors".
-std::string text_of_setting(const Table& table, const OptionRow& row) {
+std::string about_setting(const Table& table, const OptionRow& row) {
   const Field field = row.field(table.defaults());
   std::vector<std::string> words;
-  for (const std::string& member : row.members)
-    words.push_back(member + ":" + row.key + (is_flag(field) ? "" : "=" + label_of(field, row.range)));
+  for (const std::string& member : row.members) words.push_back(text_of_setting(table, row, member));
   return joined(words, ", ") + ": " + row.about + (is_flag(field) ? "" : " [" + text_of(field, row.range, false) + "]");
 }
 
@@ -156,7 +164,7 @@ std::string description(const Table& table, const OptionRow& row) {
   }
   std::string text = row.about + (parts.empty() ? "" : "; only with ") + joined(parts, " and ") +
                      (without.empty() ? "" : "; not with ") + joined(without, " and ");
-  for (const OptionRow* setting : table.settings_of(row)) text += "\n" + text_of_setting(table, *setting);
+  for (const OptionRow* setting : table.settings_of(row)) text += "\n" + about_setting(table, *setting);
   return text;
 }
 

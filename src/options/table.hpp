@@ -61,9 +61,9 @@ struct OptionRow {
   /// member, and the members that have the setting. Its name is PARENT:KEY.
   std::string parent{}, key{};
   std::vector<std::string> members{};
-  std::string environment{};               ///< environment variable that sets a developer's switch, and nothing else
-  std::optional<Choice> bound_to_ranks{};  ///< values by which ranks differ in more than their micro-batches
-  std::optional<Choice> bound_with{};      ///< values of another option with which they do so; none: always
+  std::string environment{};                    ///< environment variable that sets a developer's switch
+  std::optional<Choice> bound_to_ranks{};       ///< values by which ranks differ in more than their micro-batches
+  std::optional<Choice> bound_with{};           ///< values of another option with which they do so; none: always
   std::function<Field(void* options)> field{};  ///< place of its value
   std::function<bool(const void* options)>
       asked{};  ///< returns whether it is asked for; null: where it is not the default

@@ -22,7 +22,6 @@ void BestNetwork::share(Communicator& ranks) { ranks.broadcast(&now_, sizeof now
 bool BestNetwork::judge(double accuracy, std::int64_t step) {
   const bool better = accuracy > now_.record.accuracy;
   if (better) {
-    before_ = now_.record;
     now_ = {.record = {.accuracy = accuracy, .step = step}};
   } else {
     ++now_.since;

@@ -64,7 +64,6 @@ class BestNetwork {
     std::int64_t since = 0;  ///< evaluations
   };
   Standing now_;
-  BestRecord before_;  ///< record of the best network before, until the file of this one is written
 };
 
 }  // namespace dat

@@ -10,6 +10,7 @@
 #include "dat/selector.hpp"
 #include "forecast/roles.hpp"
 #include "train/examples/old_weights.hpp"
+#include "train/exchange/step_exchange.hpp"
 #include "train/plan/step_method.hpp"
 
 namespace dat {
@@ -89,9 +90,7 @@ std::string settle_generators(TrainOptions& o, int ranks, int on_node) {
   require_of(calibration, "attack-precision", o.attack_precision);
   require_of(calibration, "precision", o.precision);
   count_as(o, calibration);
-  StepChoice choice{.codec = codec_of(calibration, o),
-                    .bucket_elements = o.bucket > 0 ? o.bucket : default_bucket(o.overlap),
-                    .overlap = o.overlap};
+  StepChoice choice{.codec = codec_of(calibration, o), .bucket_elements = bucket_of(o), .overlap = o.overlap};
   if (const std::optional<double> budget = budget_of(o, calibration))
     choice.probabilities = o.budget_unit == "bytes" ? budget_in_bytes(calibration, *budget, o.p_min)
                                                     : budget_in_layers(calibration, *budget);

@@ -12,9 +12,9 @@
 #include "measure/bench_file.hpp"
 #include "measure/loading.hpp"
 #include "measure/process_memory.hpp"
-#include "options/values/hints.hpp"
 #include "options/ranges.hpp"
 #include "options/train/parse.hpp"
+#include "options/values/hints.hpp"
 #include "reduce/sums/sums.hpp"
 #include "reduce/transport/transport.hpp"
 #include "run/advice.hpp"
@@ -139,8 +139,7 @@ namespace {
 [[nodiscard]] std::string cheats_text(const TrainOptions& options, std::int64_t parameters) {
   std::string text;
   for (const Cheater& one : attackers_of(options)) {
-    const auto cheat =
-        cheats().at(one.cheat)({.delay = one.delay > 0 ? one.delay : CheatOptions{}.delay, .parameters = parameters});
+    const auto cheat = cheats().at(one.cheat)({.delay = one.own_delay(), .parameters = parameters});
     if (cheat->memory() > 0)
       text += (text.empty() ? "cheats           " : "                 ") + one.cheat + ": " +
               megabytes(static_cast<double>(cheat->memory())) + " of host memory on rank " + std::to_string(one.rank) +

@@ -156,7 +156,7 @@ class Entry:
     def run(self, variables, limit, fast=True):
         """What the entry says where it fails, None where it passes."""
         token = f"DAT_MUTANT_RUN={time.monotonic_ns()}-{threading.get_ident()}"
-        environment = os.environ | MPI_ENVIRONMENT | self.environment | own_session() | {"DAT_SEED": "1", "DAT_TEST_SEED": "1"} | variables | dict([token.split("=")])
+        environment = os.environ | MPI_ENVIRONMENT | self.environment | own_session() | {"DAT_SEED": "1"} | variables | dict([token.split("=")])
         with tempfile.TemporaryFile() as output:
             running = subprocess.Popen(self.command + (self.fast if fast else []), stdin=subprocess.DEVNULL, stdout=output,
                                        stderr=output, env=environment, start_new_session=True, cwd=self.folder)

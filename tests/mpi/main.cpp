@@ -23,7 +23,7 @@ int main(int argc, char** argv) {
   // All ranks draw the same cases, at midnight too.
   std::int64_t day = ranks->root() ? std::time(nullptr) / 86'400 : 0;
   ranks->broadcast(&day, sizeof day);
-  setenv("DAT_TEST_SEED", std::to_string(day).c_str(), 0);
+  setenv("DAT_SEED", std::to_string(day).c_str(), 0);
   std::int64_t failures = dat::test::run_tests(argc, argv);
   ranks->sum(&failures, 1);
   ranks.reset();

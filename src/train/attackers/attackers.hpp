@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "dat/cheat.hpp"
 #include "dat/config.hpp"
 
 namespace dat {
@@ -17,6 +18,8 @@ struct Cheater {
   int delay = 0;          ///< steps by which what it brings is late; 0: as the cheat has it
   bool leaves = false;    ///< the cheat is to leave
 
+  /// Steps by which what it brings is late, with the cheat's own number where none is given.
+  [[nodiscard]] int own_delay() const { return delay > 0 ? delay : CheatOptions{}.delay; }
   /// Returns whether it cheats in the step after `done` steps.
   [[nodiscard]] bool cheats_after(std::int64_t done) const { return done >= from && (done - from) % every == 0; }
 };

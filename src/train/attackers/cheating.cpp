@@ -26,7 +26,7 @@ Cheating::Cheating(const Communicator& ranks, const TrainOptions& options, int c
                                          .ranks = ranks.size(),
                                          .attackers = static_cast<int>(std::ssize(attackers)),
                                          .rank = one.rank,
-                                         .delay = one.delay > 0 ? one.delay : CheatOptions{}.delay,
+                                         .delay = one.own_delay(),
                                          .parameters = parameters});
     if (cheat->attack_steps()) weak_ = one.cheat;
     all_.push_back({number(one), one, std::move(cheat)});
