@@ -2,6 +2,7 @@
 #include <cassert>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "backend/cpu/backend.hpp"
@@ -162,12 +163,13 @@ class LibraryConv2d final : public Conv2d {
     const FixedSums fixed(backend_);
     // The packed gradient lies after the library's own scratch.
     auto* packed = reinterpret_cast<float*>(static_cast<char*>(backend_.scratch()) + gradient_offset_);
-    if (plain_x_ != nullptr) {
+    const bool plain = plain_x_ != nullptr;
+    if (plain) {
       to_plain_x_.run(backend_.stream(), x, plain_x_, backend_.scratch());
       to_plain_dy_.run(backend_.stream(), dy, plain_dy_, backend_.scratch());
     }
-    backward_weights_.bind(bw_x_, plain_x_ != nullptr ? plain_x_ : x);
-    backward_weights_.bind(bw_dy_, plain_dy_ != nullptr ? plain_dy_ : dy);
+    backward_weights_.bind(bw_x_, plain ? plain_x_ : x);
+    backward_weights_.bind(bw_dy_, plain ? plain_dy_ : dy);
     backward_weights_.bind(bw_dw_, packed);
     backward_weights_.run(backend_.stream(), backend_.scratch());
     (accumulate ? unpack_add_ : unpack_).run(backend_.stream(), packed, dw, backend_.scratch());
@@ -183,7 +185,12 @@ class LibraryConv2d final : public Conv2d {
 
  private:
   void run_backward_data(const void* dy, void* dx) {
-    backward_data_.bind(bd_dy_, dy);
+    std::optional<FixedSums> fixed;
+    if (plain_image_) {
+      fixed.emplace(backend_);
+      to_plain_dy_.run(backend_.stream(), dy, plain_dy_, backend_.scratch());
+    }
+    backward_data_.bind(bd_dy_, plain_image_ ? plain_dy_ : dy);
     backward_data_.bind(bd_w_, backend_.weights(packed_backward_));
     backward_data_.bind(bd_dx_, dx);
     backward_data_.run(backend_.stream(), backend_.scratch());
@@ -246,17 +253,28 @@ class LibraryConv2d final : public Conv2d {
 
   void plan_backward_data(const dnnl::memory::desc& source) {
     // The library has fast code for the gradient of an image only in its blocked layout, padded to a whole block.
-    const auto dx = spec_.image ? plain_desc({spec_.n, spec_.c_in, spec_.h, spec_.w},
-                                             backend_.block() == 16 ? Tag::nChw16c : Tag::nChw8c)
-                                : input_desc(backend_, spec_);
-    const auto dy = output_desc(backend_, spec_);
+    auto dx = spec_.image ? plain_desc({spec_.n, spec_.c_in, spec_.h, spec_.w},
+                                       backend_.block() == 16 ? Tag::nChw16c : Tag::nChw8c)
+                          : input_desc(backend_, spec_);
+    auto dy = output_desc(backend_, spec_);
     const auto w = plain_desc({spec_.c_out, spec_.c_in, spec_.kernel, spec_.kernel}, Tag::any);
     const Dims strides{spec_.stride, spec_.stride}, before = pad_before(spec_), after = pad_after(spec_);
-    const auto desc = best_algorithm([&](Algorithm algorithm) {
-      return dnnl::convolution_backward_data::primitive_desc({algorithm, dx, w, dy, strides, before, after},
-                                                             attributes(false, false), backend_.engine(),
-                                                             hint(algorithm, dx, dy));
-    });
+    const auto plan = [&] {
+      return best_algorithm([&](Algorithm algorithm) {
+        return dnnl::convolution_backward_data::primitive_desc({algorithm, dx, w, dy, strides, before, after},
+                                                               attributes(false, false), backend_.engine(),
+                                                               hint(algorithm, dx, dy));
+      });
+    };
+    auto desc = plan();
+    // Without AVX-512 it has none for images that are strided over: there it multiplies plain matrices.
+    plain_image_ = spec_.image && only_reference(desc);
+    if (plain_image_) {
+      const FixedSums fixed(backend_);
+      dx = input_desc(backend_, spec_);
+      dy = plan_plain_dy();
+      desc = plan();
+    }
     backward_data_ = Primitive(backend_.engine(), desc, "the input gradient of " + text(spec_));
     bd_dy_ = backward_data_.add(DNNL_ARG_DIFF_DST, dy);
     bd_w_ = backward_data_.add(DNNL_ARG_WEIGHTS, desc.weights_desc());
@@ -289,16 +307,12 @@ class LibraryConv2d final : public Conv2d {
     auto desc = plan();
     // Without AVX-512 the library has no blocked code for maps of 2x2 pixels, and none for images of one or two
     // channels: there it multiplies plain matrices.
-    const bool plain = std::string(desc.impl_info_str()).find("ref") != std::string::npos;
-    if (plain) {
+    if (only_reference(desc)) {
       x = plain_desc({spec_.n, spec_.c_in, spec_.h, spec_.w}, Tag::nchw);
-      dy = plain_desc({spec_.n, spec_.c_out, spec_.h_out(), spec_.w_out()}, Tag::nchw);
+      dy = plan_plain_dy();
       desc = plan();
       to_plain_x_ = reorder(input_desc(backend_, spec_), x, false);
-      to_plain_dy_ = reorder(output_desc(backend_, spec_), dy, false);
       plain_x_ = backend_.allocate_floats(static_cast<std::int64_t>(x.get_size() / sizeof(float)), "plain activations");
-      plain_dy_ =
-          backend_.allocate_floats(static_cast<std::int64_t>(dy.get_size() / sizeof(float)), "plain activations");
     }
     backward_weights_ = Primitive(backend_.engine(), desc, "the weight gradient of " + text(spec_));
     bw_x_ = backward_weights_.add(DNNL_ARG_SRC, x);
@@ -308,6 +322,17 @@ class LibraryConv2d final : public Conv2d {
     unpack_add_ = reorder(desc.diff_weights_desc(), master, true);
     gradient_offset_ = (std::max(backward_weights_.scratch_bytes(), pack_scratch_) + 63) / 64 * 64;
     backend_.request_scratch(gradient_offset_ + desc.diff_weights_desc().get_size());
+  }
+
+  /// Makes plain_dy_ and what writes dy into it; both backward passes share them.
+  [[nodiscard]] dnnl::memory::desc plan_plain_dy() {
+    const auto plain = plain_desc({spec_.n, spec_.c_out, spec_.h_out(), spec_.w_out()}, Tag::nchw);
+    if (plain_dy_ == nullptr) {
+      to_plain_dy_ = reorder(output_desc(backend_, spec_), plain, false);
+      plain_dy_ =
+          backend_.allocate_floats(static_cast<std::int64_t>(plain.get_size() / sizeof(float)), "plain activations");
+    }
+    return plain;
   }
 
   /// The library wants the forward description of a backward pass of the same algorithm.
@@ -326,6 +351,7 @@ class LibraryConv2d final : public Conv2d {
   Reorder pack_forward_, pack_backward_, unpack_, unpack_add_, unblock_, to_plain_x_, to_plain_dy_;
   std::size_t pack_scratch_ = 0, gradient_offset_ = 0, image_offset_ = 0;
   std::size_t packed_ = 0, packed_backward_ = 0;  ///< places in the backend's packed weights
+  bool plain_image_ = false;                      ///< the image's gradient is made from plain_dy_
   float *bias_ = nullptr, *plain_x_ = nullptr, *plain_dy_ = nullptr;
 };
 
