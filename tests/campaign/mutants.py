@@ -146,7 +146,11 @@ class Walk:
 
     def visit(self, cursor, function, parent, statement):
         """function: the named one around the cursor; parent: the kind around it; statement: whether its value is dropped."""
-        kind, called, children = cursor.kind.name, cursor.spelling or "", list(cursor.get_children())
+        try:
+            kind = cursor.kind.name
+        except ValueError:  # one that the bindings do not know: a concept
+            return
+        called, children = cursor.spelling or "", list(cursor.get_children())
         if kind.startswith("UNEXPOSED"):  # a conversion, or what a loop of OpenMP is wrapped in
             for child in children:
                 self.visit(child, function, parent, statement)
