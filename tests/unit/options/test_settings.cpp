@@ -84,7 +84,8 @@ TEST_CASE("options that members name are there, and ask for them", "[options][se
                                         "cheat:delay/cheat",   "codec-transport/codec",    "eval-alpha/attack",
                                         "lambda/attack",       "freeze-by-epoch/selector", "mask/selector",
                                         "milestones/schedule", "momentum/optimizer",       "noise/loss",
-                                        "norm/attack",         "staleness/attack",         "weight-decay/optimizer"};
+                                        "norm/attack",         "size/network",             "staleness/attack",
+                                        "weight-decay/optimizer"};
   // What stands in words that are read elsewhere.
   const std::set<std::string> no_rows = {"cheat:delay", "freeze-by-epoch"};
   std::set<std::string> named, asked;
