@@ -14,7 +14,7 @@ import common
 
 RUN = ["--network", "small_cnn", "--width", 4, "--attack-steps", 1, "--eval", "pgd1,pgd2", "--limit-train", 64, "--limit-test", 32,
        "--batch", 8, "--warmup-epochs", 0, "--eval-every", 1, "--threads", 1, "--lambda", 0, "--progress", 0.5]
-READS = 1000 if common.NIGHT else 150
+READS = 500 if common.NIGHT else 25
 
 
 def command(folder, epochs, *more):
@@ -145,9 +145,10 @@ class Status(common.TestCase):
         self.assertTrue(any(re.search(r"acc .* ETA", line) for line in drawn), text)
         self.assertLess(max(map(len, drawn)), 60)
 
+    @common.at_night
     def test_long_records_are_read_at_once(self):
         """200,000 steps, of which those before the last hundred are passed over."""
-        self.train("run", *common.merged(*RUN, "--epochs", 1)[0:])
+        self.train("run", *RUN, "--epochs", 1)
         with open("run/metrics.jsonl") as file:
             lines = file.readlines()
         step = next(line for line in lines if line.startswith('{"kind":"step"'))
