@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <limits>
 #include <numeric>
+#include <span>
 
 #include "dat/error.hpp"
 #include "record/history.hpp"
@@ -38,7 +39,9 @@ double training_seconds(const std::array<double, kPhases>& seconds) {
   return std::accumulate(seconds.begin(), seconds.begin() + static_cast<int>(Phase::evaluate), 0.0);
 }
 
-StepMeans means_of(const std::vector<StepRecord>& steps) {
+/// Means over all steps but the first: in the first one of a process much is made.
+StepMeans means_of(const std::vector<StepRecord>& all) {
+  const std::span<const StepRecord> steps = std::span(all).subspan(all.size() > 1 ? 1 : 0);
   double images = 0, seconds = 0, finite = 0, loss = 0, right = 0, lr = 0;
   for (const StepRecord& step : steps) {
     const auto count = static_cast<double>(step.images);
@@ -189,7 +192,7 @@ RunStatus status_of(const std::string& folder, const RunLength& length, const st
   status.folder = folder;
   const LockSeen lock = look_at_lock(folder);
   require(is_run(folder), ExitCode::data, "no run in ", folder, ": --out of train names the folder of one");
-  const RecentHistory recent = read_recent(folder, RunStatus::kRecentSteps);
+  const RecentHistory recent = read_recent(folder, RunStatus::kRecentSteps + 1);
   const History& history = recent.history;
   status.writer = lock.writer;
   status.damaged = recent.damaged;

@@ -26,7 +26,7 @@ enum class RunState : std::uint8_t {
 };
 [[nodiscard]] const char* name_of(RunState state);  ///< "RUNNING"
 
-/// Means over a run's last steps, its evaluations and checkpoints left out.
+/// Means over a run's last steps but its first one, evaluations and checkpoints left out.
 struct StepMeans {
   std::int64_t steps = 0;  ///< 0: there are none, and the means are NaN
   double loss = 0, accuracy = 0, images_per_second = 0, lr = 0, seconds = 0;  ///< seconds: of a step

@@ -97,7 +97,7 @@ class Status(common.TestCase):
         self.assertEqual(found["restarts"], 2)
         self.check_figures(found)
         # What fails leaves its code; the table of a folder has a line for each run.
-        ended = common.run(*command("failed", 9, "--lr", 1e30, "--schedule", "constant"))
+        ended = common.run(*command("failed", 9, "--lr", 1e30))
         self.assertEqual(ended.code, 7, ended.text)
         self.assertEqual(self.seen("failed", "FAILED", 7)["code"], 7)
         self.assertEqual(common.run(*command("failed", 9)).code, 2)  # with other options: the run is as it was

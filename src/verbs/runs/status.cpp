@@ -37,7 +37,8 @@ const TableOf<StatusOptions>& status_table_of_options() {
   static const auto all = [] {
     using O = StatusOptions;
     TableOf<O> table;
-    table.add("RUNS,--runs", &O::runs, "folders of runs (--out of train), or folders of such folders; none: runs");
+    table.add("RUNS,--runs", &O::runs, "folders of runs (--out of train), or folders of such folders; none: runs",
+              kPaths);
     table.add("--follow", &O::follow, "look again and again until no run is under way; at a terminal, in place");
     table.add("--json", &O::json, "a JSON object for each run, in a line");
     return table;
