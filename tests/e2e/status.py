@@ -8,6 +8,7 @@ import re
 import select
 import signal
 import subprocess
+import threading
 import time
 
 import common
@@ -79,8 +80,10 @@ class Status(common.TestCase):
         steps = common.steps_written("run")
         self.assertTrue(running.wait_for(lambda: common.steps_written("run") > steps))
         self.seen("run", "RUNNING", 75)
-        os.kill(running.process.pid, signal.SIGTERM)
-        self.assertEqual(running.wait().code, 75)
+        threading.Timer(1.5, os.kill, (running.process.pid, signal.SIGTERM)).start()
+        followed, code = in_terminal(["status", "run", "--follow"])
+        self.assertEqual((code, running.wait().code), (75, 75))
+        self.assertRegex(followed, r"(?s)state +RUNNING on .*\x1b\[11A.*state +STOPPED; the same command goes on\x1b\[K\r\n")
         self.assertEqual(self.seen("run", "STOPPED", 75)["code"], 75)
         running = self.under_way()
         self.assertEqual(self.seen("run", "RUNNING", 75)["restarts"], 1)
@@ -107,9 +110,6 @@ class Status(common.TestCase):
         self.assertEqual([line.split()[:2] for line in table.stdout.splitlines()],
                          [["run", "state"], ["./failed", "FAILED"], ["./run", "DONE"]])
         self.assertEqual(status("nothing").returncode, 3)
-        followed, code = in_terminal(["status", "run", "--follow"])
-        self.assertEqual(code, 0)
-        self.assertIn("state           DONE", followed)
 
     def check_figures(self, found):
         steps, evaluations = common.rows("run", "step"), common.rows("run", "evaluation")
