@@ -83,7 +83,7 @@ class Status(common.TestCase):
         threading.Timer(1.5, os.kill, (running.process.pid, signal.SIGTERM)).start()
         followed, code = in_terminal(["status", "run", "--follow"])
         self.assertEqual((code, running.wait().code), (75, 75))
-        self.assertRegex(followed, r"(?s)state +RUNNING on .*\x1b\[11A.*state +STOPPED; the same command goes on\x1b\[K\r\n")
+        self.assertRegex(followed, r"(?s)state +RUNNING on .*\x1b\[10A.*state +STOPPED; the same command goes on\x1b\[K\r\n")
         self.assertEqual(self.seen("run", "STOPPED", 75)["code"], 75)
         running = self.under_way()
         self.assertEqual(self.seen("run", "RUNNING", 75)["restarts"], 1)

@@ -129,6 +129,7 @@ std::size_t terminal_lines() {
 /// Puts the text in the place of the one before, of `before` lines; returns its lines. What the terminal has no room
 /// for is left out.
 std::size_t redraw(const std::string& text, std::size_t before, std::size_t room) {
+  std::printf("\033[?7l");  // a line that is too long for the terminal ends at its border
   if (before > 0) std::printf("\033[%zuA", before);
   std::size_t lines = 0;
   for (std::size_t begin = 0; begin < text.size() && lines + 1 < room; ++lines) {
@@ -136,7 +137,7 @@ std::size_t redraw(const std::string& text, std::size_t before, std::size_t room
     std::printf("\r%s\033[K\n", without_controls(text.substr(begin, end - begin)).c_str());
     begin = end + 1;
   }
-  std::printf("\033[J");
+  std::printf("\033[J\033[?7h");
   std::fflush(stdout);
   return lines;
 }
