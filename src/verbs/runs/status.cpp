@@ -99,7 +99,7 @@ Look look_at(const StatusOptions& options, bool page) {
       look.runs.push_back(status_of(folder, planned_length(folder), host_name(), now));
       if (options.json) look.text += status_json(look.runs.back());
     } catch (const Error& error) {  // of several, the others are told
-      if (folders.size() == 1) throw;
+      if (look.runs.empty() && folder == folders.back()) throw;
       say(std::string("warning: ") + error.what());
     }
   if (!options.json) look.text = page && folders.size() == 1 ? status_page(look.runs[0]) : status_table(look.runs);
@@ -129,15 +129,15 @@ std::size_t terminal_lines() {
 /// Puts the text in the place of the one before, of `before` lines; returns its lines. What the terminal has no room
 /// for is left out.
 std::size_t redraw(const std::string& text, std::size_t before, std::size_t room) {
-  std::printf("\033[?7l");  // a line that is too long for the terminal ends at its border
-  if (before > 0) std::printf("\033[%zuA", before);
+  // A line that is too long for the terminal ends at its border.
+  std::string drawn = "\033[?7l" + (before > 0 ? "\033[" + std::to_string(before) + "A" : "");
   std::size_t lines = 0;
   for (std::size_t begin = 0; begin < text.size() && lines + 1 < room; ++lines) {
     const std::size_t end = text.find('\n', begin);
-    std::printf("\r%s\033[K\n", without_controls(text.substr(begin, end - begin)).c_str());
+    drawn += "\r" + without_controls(text.substr(begin, end - begin)) + "\033[K\n";
     begin = end + 1;
   }
-  std::printf("\033[J\033[?7h");
+  std::fputs((drawn + "\033[J\033[?7h").c_str(), stdout);
   std::fflush(stdout);
   return lines;
 }
