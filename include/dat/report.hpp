@@ -177,6 +177,8 @@ class Report {
   Report& operator=(const Report&) = delete;
 
   void step(const StepRecord&);  ///< also the progress line, when it is time for one
+  /// An evaluation is under way, and this part of it is done: at a terminal, the progress line says so.
+  void evaluating(double part);
   /// All records of one step. Prints a line per split and weights.
   void evaluation(const std::vector<EvaluationRecord>&);
   void ranks(const RankRecord&);
@@ -210,6 +212,7 @@ class Report {
   void log(const char* text);
   void print(const char* text);  // prints the program's own words; others by message()
   void progress(const StepRecord&);
+  void draw(const char* line);  // in place of the line that the terminal shows
 
   RunFacts facts_;
   const std::vector<EventKind>& kinds_;

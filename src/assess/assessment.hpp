@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -20,8 +21,8 @@ class Assessment {
   void add(const std::string& split, const Dataset& images, const std::uint8_t* pixels);
 
   /// A record for each set and attack, in the order in which the sets were added. Step, epoch and time are the
-  /// caller's. **Collective.**
-  [[nodiscard]] std::vector<EvaluationRecord> run(std::uint64_t seed);
+  /// caller's. progress: called, where it is given, with the part of this rank's images that is done. **Collective.**
+  [[nodiscard]] std::vector<EvaluationRecord> run(std::uint64_t seed, const std::function<void(double)>& progress = {});
 
  private:
   Communicator& ranks_;

@@ -5,9 +5,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <system_error>
 #include <thread>
 
@@ -46,6 +48,40 @@ bool holds_only_the_lock(const std::string& folder) {
   return !error;
 }
 
+/// What the lock's file says; nothing where it says nothing, or a part that was not yet written.
+Writer read_writer(int file) {
+  char text[4096];
+  const ssize_t length = pread(file, text, sizeof text, 0);
+  const auto json = nlohmann::json::parse(text, text + std::max<ssize_t>(length, 0), nullptr, false);
+  Writer writer;
+  try {
+    json.at("host").get_to(writer.host);
+    json.at("process").get_to(writer.process);
+    json.at("starts").get_to(writer.starts);
+    if (const auto& code = json.at("code"); !code.is_null()) code.get_to(writer.code);
+    if (const auto& part = json.at("evaluated"); !part.is_null()) part.get_to(writer.evaluated);
+  } catch (const nlohmann::json::exception&) {
+    return {};
+  }
+  return writer;
+}
+
+/// One call, of one length: who reads meanwhile sees the text before, or this one.
+void write_writer(int file, const Writer& writer) {
+  constexpr std::size_t kBytes = 512;
+  const auto or_null = [](auto value) { return value < 0 ? nlohmann::json() : nlohmann::json(value); };
+  std::string text = nlohmann::ordered_json{{"host", writer.host},
+                                            {"process", writer.process},
+                                            {"starts", writer.starts},
+                                            {"code", or_null(writer.code)},
+                                            {"evaluated", or_null(writer.evaluated)}}
+                         .dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+  if (text.size() >= kBytes) return;
+  text.resize(kBytes - 1, ' ');
+  text += '\n';
+  static_cast<void>(!pwrite(file, text.data(), text.size(), 0));
+}
+
 }  // namespace
 
 RunLock::RunLock(const std::string& folder, const std::function<void(const std::string&)>& waiting, bool made)
@@ -75,7 +111,7 @@ RunLock::RunLock(const std::string& folder, const std::function<void(const std::
       file_ = -1;
       continue;
     }
-    if (told++ == 0)
+    if (told++ == 1)  // and not one who only looks, which takes no time
       waiting("another process is writing into the run " + folder + ": waiting for its end, " +
               std::to_string(kSeconds) + " seconds at most");
     tick();
@@ -95,6 +131,52 @@ RunLock::~RunLock() {
     if (made_folder_) rmdir(folder_.c_str());
   }
   close(file_);
+}
+
+void RunLock::sign(const std::string& host, bool goes_on) {
+  const int reading = open((folder_ + "/.lock").c_str(), O_RDONLY | O_CLOEXEC);
+  const std::int64_t before = goes_on && reading >= 0 ? std::max<std::int64_t>(read_writer(reading).starts, 1) : 0;
+  if (reading >= 0) close(reading);
+  writer_ = {.host = host, .process = getpid(), .starts = before + 1};
+  write_writer(file_, writer_);
+}
+
+void RunLock::note_evaluation(double part) {
+  const auto now = std::chrono::steady_clock::now();
+  if (part > 0 && part < 1 && now - noted_ < std::chrono::seconds(1)) return;
+  noted_ = now;
+  writer_.evaluated = part < 1 ? part : Writer::kNone;
+  write_writer(file_, writer_);
+}
+
+void RunLock::sign_off(int code) const {
+  const Writer now = look_at_lock(folder_).writer;
+  if (now.host == writer_.host && now.process == writer_.process) dat::sign_off(folder_, code);
+}
+
+void sign_off(const std::string& folder, int code) {
+  const int file = open((folder + "/.lock").c_str(), O_RDWR | O_CLOEXEC);
+  if (file < 0) return;
+  if (Writer writer = read_writer(file); !writer.host.empty() && writer.code == Writer::kNone) {
+    writer.code = code;
+    writer.evaluated = Writer::kNone;
+    write_writer(file, writer);
+  }
+  close(file);
+}
+
+LockSeen look_at_lock(const std::string& folder) {
+  LockSeen seen;
+  const int file = open((folder + "/.lock").c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (file < 0) {
+    if (errno != ENOENT && errno != ENOTDIR) seen.held = LockSeen::Held::unknown;
+    return seen;
+  }
+  if (flock(file, LOCK_SH | LOCK_NB) != 0)
+    seen.held = errno == EWOULDBLOCK ? LockSeen::Held::yes : LockSeen::Held::unknown;
+  seen.writer = read_writer(file);
+  close(file);
+  return seen;
 }
 
 std::string make_new_folder(const std::string& wanted) {

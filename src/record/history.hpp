@@ -141,6 +141,18 @@ struct EventKind {
 /// a damaged line, or one of no kind, by number.
 [[nodiscard]] History read_history(const std::string& folder, const std::vector<EventKind>& kinds = event_kinds());
 
+/// The record of a run that may be under way.
+struct RecentHistory {
+  History history;            ///< its last steps, and all else
+  bool ends_in_step = false;  ///< true: the last line is that of a step
+  std::int64_t damaged = 0;   ///< lines that could not be read, and were left out
+};
+/// Reads folder/metrics.jsonl as read_history does, but of the steps only the last `steps` ones, while lines are
+/// written and cut: what cannot be read at the third try is left out. No such file is a record without lines.
+/// Error(data): it begins as one of another format.
+[[nodiscard]] RecentHistory read_recent(const std::string& folder, std::size_t steps,
+                                        const std::vector<EventKind>& kinds = event_kinds());
+
 /// Writes results.h5 as write_results(facts) does, from a history that was read already.
 void write_results(const RunFacts& facts, const History& history);
 

@@ -21,15 +21,22 @@ class ProgressLine {
   /// Seconds since the line was written, or since the first step.
   [[nodiscard]] double waited(Clock::time_point now) const;
   /// Writes the line, with a null after it, and begins the next one. columns: what does not fit is left out, in whole
-  /// parts; 0: everything does.
-  void write(fmt::memory_buffer& line, const RunFacts& facts, Clock::time_point now, int columns = 0);
+  /// parts, and the time to the end last of all.
+  void write(fmt::memory_buffer& line, const RunFacts& facts, Clock::time_point now, int columns);
+  /// Writes a line about an evaluation after the last step, of which this part is done: "step 32/512  epoch 1 of 16
+  /// evaluation 40 %  ETA 3 min 20 s".
+  void write_evaluation(fmt::memory_buffer& line, const RunFacts& facts, Clock::time_point now, int columns,
+                        double part);
   /// The run has gone back: speed and end are those of the steps from here on.
   void begin_anew() { *this = {}; }
 
  private:
-  /// Parts of the line that are left out: the note about the warm-up, the epoch, the speed.
-  enum Parts : int { all, no_warmup, no_epoch, no_speed };
-  void format(fmt::memory_buffer& line, const RunFacts& facts, double left, Parts parts) const;
+  /// Parts of the line that are left out: the note about the warm-up, the epoch, the speed, the loss, the accuracy, the
+  /// step.
+  enum Parts : int { all, no_warmup, no_epoch, no_speed, no_loss, no_accuracy, no_step };
+  void fit(fmt::memory_buffer& line, const RunFacts& facts, Clock::time_point now, int columns, double part) const;
+  /// part: of an evaluation; below 0: there is none.
+  void format(fmt::memory_buffer& line, const RunFacts& facts, double left, Parts parts, double part) const;
 
   Clock::time_point started_, last_;  ///< started_: the end of the first step
   std::int64_t first_step_ = -1, step_ = 0, epoch_ = 0;

@@ -207,16 +207,29 @@ void Report::progress(const StepRecord& record) {
   fmt::memory_buffer line;  // long enough for what stands in it, so that nothing is allocated
   if (alive && (due || shown_->waited(now) >= 1)) {
     shown_->write(line, facts_, now, std::max(terminal_columns() - 1, 1));
-    std::printf("\r%s\033[K", line.data());
-    std::fflush(stdout);
-    progress_shown_ = true;
+    draw(line.data());
   }
   if (!due) return;
-  logged_->write(line, facts_, now);
+  constexpr int kWidth = 79;
+  logged_->write(line, facts_, now, kWidth);
   if (terminal_ || facts_.quiet)
     log(line.data());
   else
     print(line.data());
+}
+
+void Report::evaluating(double part) {
+  const ProgressLine::Clock::time_point now = ProgressLine::Clock::now();
+  if (!terminal_ || facts_.quiet || (part > 0 && shown_->waited(now) < 1)) return;
+  fmt::memory_buffer line;
+  shown_->write_evaluation(line, facts_, now, std::max(terminal_columns() - 1, 1), part);
+  draw(line.data());
+}
+
+void Report::draw(const char* line) {
+  std::printf("\r%s\033[K", line);
+  std::fflush(stdout);
+  progress_shown_ = true;
 }
 
 void Report::evaluation(const std::vector<EvaluationRecord>& records) {

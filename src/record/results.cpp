@@ -73,6 +73,53 @@ void append(const json& record, History& history) {
   history.events.push_back(kind->read(record));
 }
 
+/// Appends a line that may be damaged. False: it is, and the history is as before.
+[[nodiscard]] bool append_whole(const std::string& line, History& history) {
+  const std::size_t steps = history.steps.size(), evaluations = history.evaluations.size(),
+                    ranks = history.ranks.size();
+  try {
+    append(json::parse(line), history);
+    return true;
+  } catch (const std::exception&) {
+    history.steps.resize(steps);
+    for (std::vector<float>* values : {&history.p, &history.norms}) values->resize(steps * history.layers());
+    history.active.resize(steps * history.layers());
+    history.generators.resize(steps);
+    history.distances.resize(steps);
+    history.evaluations.resize(evaluations);
+    history.ranks.resize(ranks);
+    return false;
+  }
+}
+
+/// One try of read_recent.
+[[nodiscard]] RecentHistory read_recent_once(const std::string& path, std::size_t steps,
+                                             const std::vector<EventKind>& kinds) {
+  RecentHistory recent;
+  recent.history.kinds = &kinds;
+  std::vector<char> piece(1 << 20);
+  std::ifstream file;
+  file.rdbuf()->pubsetbuf(piece.data(), static_cast<std::streamsize>(piece.size()));
+  file.open(path);
+  std::string line;
+  std::vector<std::string> last(steps);  // a ring
+  std::size_t number = 0;
+  for (bool first = true; std::getline(file, line) && !file.eof(); first = false) {
+    recent.ends_in_step = line.starts_with("{\"kind\":\"step\"");
+    if (recent.ends_in_step) {
+      std::swap(last[number++ % steps], line);
+    } else if (!append_whole(line, recent.history)) {
+      const json header = first ? json::parse(line, nullptr, false) : json();
+      require(!header.is_object() || !header.contains("kind") || header["kind"] != "run", ExitCode::data, path,
+              " is of another format, ", "and this program reads format ", kResultsFormat);
+      ++recent.damaged;
+    }
+  }
+  for (std::size_t k = number - std::min(number, steps); k < number; ++k)
+    if (!append_whole(last[k % steps], recent.history)) ++recent.damaged;
+  return recent;
+}
+
 void write_ranks(Hdf5File& file, const std::vector<RankRecord>& records) {
   std::vector<std::int64_t> steps;
   std::size_t ranks = 0;
@@ -176,6 +223,15 @@ History read_history(const std::string& folder, const std::vector<EventKind>& ki
   }
   require(!file.bad(), ExitCode::io, "cannot read ", path);
   return history;
+}
+
+RecentHistory read_recent(const std::string& folder, std::size_t steps, const std::vector<EventKind>& kinds) {
+  RecentHistory recent;
+  for (int tries = 0; tries < 3; ++tries) {
+    recent = read_recent_once(folder + "/metrics.jsonl", steps, kinds);
+    if (recent.damaged == 0) break;
+  }
+  return recent;
 }
 
 void write_results(const RunFacts& facts, const History& history) {

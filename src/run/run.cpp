@@ -36,33 +36,13 @@ namespace {
 Run::Run(Communicator& world, const TrainOptions& options, GivenWeights weights, int argc, char** argv)
     : world_(world),
       options_(options),
-      argc_(argc),
-      argv_(argv),
+      arguments_(argv, static_cast<std::size_t>(argc)),
       folder_(folder_of(options)),
       members_(world),
       weights_(std::move(weights)),
       checkpoints_(options, best_) {
   if (options.comm_timeout > 0) world.watch(options.comm_timeout);
   ranks_ = world.subgroup(static_cast<int>(role_of(world.rank(), world.size(), options)), world.rank());
-}
-
-int Run::go() {
-  try {
-    const ExitCode code = train();
-    end(code);
-    return static_cast<int>(code);
-  } catch (const Agreed& agreed) {
-    end(agreed.code);
-    throw;
-  } catch (const Error& error) {  // all ranks are aborted where not all have it, sleeping ones, too
-    if (error.code() == ExitCode::numerical || error.code() == ExitCode::integrity) end(error.code());
-    throw;
-  }
-}
-
-void Run::end(ExitCode code) {
-  if (trainer_) trainer_->examples().close();
-  members_.wake(code);
 }
 
 ExitCode Run::train() {
@@ -151,8 +131,10 @@ void Run::open_report() {
         folder_, beginning_.step, [this](const std::string& warning) { report_->warning(warning); },
         [this] { report_->require_alone(); });
     report_ = std::make_unique<Report>(facts, beginning_.metrics_bytes, beginning_.behind);
+    lock_->sign(host_name(), beginning_.metrics_bytes >= 0);
     tell_opening(*report_, opening, *trainer_, *ranks_);
   });
+  recording_ = true;
   world_.keep_records_in(folder_);
   owe(beginning_.evaluation_due, beginning_.recorded);
   best_.take_up(beginning_.best, beginning_.since_best);
@@ -298,7 +280,8 @@ double Run::held_out_accuracy() const {
 }
 
 void Run::evaluate() {
-  evaluated_ = trainer_->evaluate();
+  evaluated_ = trainer_->evaluate([this](double part) { tell_evaluation(part); });
+  tell_evaluation(1);
   checkpoints_.settle(*ranks_);  // the file of the best network before is settled before it is compared with
   const bool better = options_.holdout > 0 && best_.judge(held_out_accuracy(), trainer_->steps_done());
   // A run that goes on after its early end makes it again.
@@ -394,7 +377,8 @@ bool Run::stops_early() const {
 }
 
 std::string Run::provenance() {
-  return provenance_json(hosts_, argc_, argv_, trainer_->replica().backend().description(), trainer_->splits().hashes);
+  return provenance_json(hosts_, static_cast<int>(arguments_.size()), arguments_.data(),
+                         trainer_->replica().backend().description(), trainer_->splits().hashes);
 }
 
 void Run::save(Checkpoints::Kind kind, const CutRecord* cut) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,8 @@ class Run {
   void plan();
   /// Reports the end of the run to those who do not train.
   void end(ExitCode code);
+  /// Reports, on rank 0, which part of an evaluation is done.
+  void tell_evaluation(double part);
   void open_report();
   /// Runs from the plan to the run's end; returns the exit code.
   [[nodiscard]] ExitCode train();
@@ -103,8 +106,7 @@ class Run {
 
   Communicator& world_;  ///< all ranks of the launch; for planning
   const TrainOptions& options_;
-  int argc_;
-  char** argv_;
+  std::span<char*> arguments_;            ///< of the program
   std::string folder_, config_;           ///< config_: resolved
   std::unique_ptr<Communicator> ranks_;   ///< ranks that train
   std::unique_ptr<Trainer> trainer_;      ///< null on a generator; and on a rank that has left, as the group is
@@ -124,6 +126,7 @@ class Run {
       0;  ///< a stop comes before the evaluation of its step, which the next part makes up for
   std::vector<EvaluationRecord> evaluated_;  ///< the last evaluation that this process has made
   std::int64_t recorded_ = -1;  ///< step of the last evaluation in metrics.jsonl; -1: none for the current weights
+  bool recording_ = false;      ///< true: the folder's record is this run's
   bool stopping_ = false;       ///< true: somebody wants the run to stop, soon
   int part_ = 0;                ///< part of the training in which trainer_ is
   std::int64_t checked_ = -1;   ///< the step after which the ranks were compared last

@@ -264,18 +264,25 @@ const StepRecord& Trainer::record(std::int64_t weight_gradients, std::int64_t dr
   return record_;
 }
 
-std::vector<EvaluationRecord> Trainer::evaluate() {
+std::vector<EvaluationRecord> Trainer::evaluate(const std::function<void(double)>& progress) {
   const CallLabel label("evaluation");
   timer_.lap(Phase::other);
   const double time = timer_.wall_time();
   RootStatistics root(ranks_, replica_.model(), statistics_.local());
-  std::vector<EvaluationRecord> records = assessment_.run(options_.seed);
-  if (WeightAverage* average = update_.average()) {
+  WeightAverage* const average = update_.average();
+  const double passes = average != nullptr && average->has_begun() ? 2 : 1;
+  const auto part_of_pass = [&](double before) -> std::function<void(double)> {
+    if (!progress) return {};
+    return [&progress, passes, before](double part) { progress((before + part) / passes); };
+  };
+  if (progress) progress(0);
+  std::vector<EvaluationRecord> records = assessment_.run(options_.seed, part_of_pass(0));
+  if (average != nullptr) {
     std::vector<EvaluationRecord> averaged = records;  // right until averaging begins
     if (average->has_begun()) {
       complete_average();
       average->exchange();
-      averaged = assessment_.run(options_.seed);
+      averaged = assessment_.run(options_.seed, part_of_pass(1));
       average->exchange();
     }
     for (EvaluationRecord& record : averaged) {

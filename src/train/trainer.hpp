@@ -65,8 +65,9 @@ class Trainer {
   [[nodiscard]] std::int64_t steps_done() const { return step_; }
 
   /// Accuracy on the test set, then on what is held out, clean and under each attack of --eval, with rank 0's running
-  /// statistics; then all of it with the averaged weights, where there are any. **Collective.**
-  [[nodiscard]] std::vector<EvaluationRecord> evaluate();
+  /// statistics; then all of it with the averaged weights, where there are any. progress: called, where it is given, at
+  /// the beginning and as parts of the rank's images are done. **Collective.**
+  [[nodiscard]] std::vector<EvaluationRecord> evaluate(const std::function<void(double)>& progress = {});
 
   /// Makes what an evaluation of the averaged weights needs, where it is not there yet: with bn=rebuild, a
   /// pass over the training images. **Collective.**

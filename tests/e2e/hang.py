@@ -48,6 +48,7 @@ class Hang(common.TestCase):
         self.assertEqual(ended.code, 6, ended.text)
         self.assert_told(ended.text, rf"hang: rank 1 on \S+ \(process {ranks[1]}\) has sent no heartbeat for \S+ s: .* last heard ",
                          r"; ranks 0, 2 on \S+ wait in \S+ #\d+ of \S+ (bytes|kB) \(\w+", "--comm-timeout is 1.5 s")
+        self.assertEqual(common.run("status", "run").code, 6)  # whom nobody has told anything
         with open("run/hang-rank-2.txt") as file:
             lines = file.read().splitlines()
         self.assertEqual(len(lines), 2 + 64)

@@ -71,6 +71,49 @@ TEST_CASE("who waits for a start that fails holds the folder afterwards", "[repo
   CHECK(locked(run));  // not a lock on the file that the first has removed
 }
 
+TEST_CASE("a lock says to whoever looks who holds it, how often the run was started, and how it ended", "[report]") {
+  const TemporaryFolder temporary;
+  const std::string run = temporary / "run";
+  using Held = LockSeen::Held;
+  CHECK(look_at_lock(run).held == Held::no);
+  const auto says = [&](const std::string& host, std::int64_t starts, int code, double evaluated) {
+    const Writer now = look_at_lock(run).writer;
+    CHECK((now.host == host && now.starts == starts && now.code == code && now.evaluated == evaluated));
+    CHECK(now.process == (host.empty() ? 0 : getpid()));
+  };
+  {
+    RunLock lock(run, nobody);
+    CHECK(look_at_lock(run).held == Held::yes);
+    says("", 0, -1, -1);
+    sign_off(run, 3);  // nobody has signed
+    says("", 0, -1, -1);
+    lock.sign("n01", false);
+    lock.note_evaluation(0);
+    says("n01", 1, -1, 0);
+    lock.note_evaluation(0.5);  // too soon
+    says("n01", 1, -1, 0);
+    lock.note_evaluation(1);
+    says("n01", 1, -1, -1);
+    write_bytes(run + "/metrics.jsonl", "");
+    lock.sign_off(75);
+    says("n01", 1, 75, -1);
+    CHECK(fs::file_size(run + "/.lock") == 512);
+  }
+  CHECK(look_at_lock(run).held == Held::no);
+  RunLock lock(run, nobody), other(temporary / "other", nobody);
+  lock.sign("n02", true);
+  says("n02", 2, -1, -1);
+  other.sign("n03", true);
+  fs::copy_file(temporary / "other/.lock", run + "/.lock", fs::copy_options::overwrite_existing);
+  lock.sign_off(7);  // another process has signed: it is the run's
+  says("n03", 2, -1, -1);
+  sign_off(run, 7);
+  sign_off(run, 6);
+  says("n03", 2, 7, -1);
+  write_bytes(run + "/.lock", "{\"host\":\"n01\",\"process\":1");  // a part
+  says("", 0, -1, -1);
+}
+
 TEST_CASE("folders that are made at the same moment are several", "[report]") {
   const TemporaryFolder temporary;
   const std::string wanted = temporary / "runs/now";

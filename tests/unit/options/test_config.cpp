@@ -864,8 +864,9 @@ TEST_CASE("options that do not fit together are refused") {
 }
 
 TEST_CASE("the help of every verb names its options and defaults in at most 80 columns") {
-  for (const std::string verb : {"", "train", "eval", "validate", "data", "data convert", "data synthetic",
-                                 "data inspect", "export", "import", "plot", "slurm", "bench", "forecast", "doctor"})
+  for (const std::string verb :
+       {"", "train", "eval", "validate", "data", "data convert", "data synthetic", "data inspect", "export", "import",
+        "status", "plot", "slurm", "bench", "forecast", "doctor"})
     for (const std::string topic : {"", " all"}) {
       const Parsed command = parse_line(verb + " --help" + topic);
       CHECK(command.verb == "print");
@@ -902,8 +903,8 @@ TEST_CASE("the first screen fits on a screen, and names every verb and the way t
   CHECK(first == parse_line("help").text);
   CHECK(first == parse_line("-h").text);
   CHECK(lines_in(first) <= 45);
-  for (const char* verb : {"train", "eval", "validate", "data convert", "data synthetic", "data inspect", "plot",
-                           "bench", "doctor", "slurm", "forecast", "export", "import"})
+  for (const char* verb : {"train", "eval", "validate", "data convert", "data synthetic", "data inspect", "status",
+                           "plot", "bench", "doctor", "slurm", "forecast", "export", "import"})
     CHECK(contains(first, "\n  " + std::string(verb) + " "));
   for (const char* part : {"--help all", "--help WORD", "--recipe NAME", "Exit codes"}) CHECK(contains(first, part));
   CHECK(parse_line("--help all").text == parse_line("train --help all").text);

@@ -31,7 +31,7 @@ StepRecord step(std::int64_t number, double loss, double accuracy, std::int64_t 
   return record;
 }
 
-std::string text(ProgressLine& line, ProgressLine::Clock::time_point now, int columns = 0) {
+std::string text(ProgressLine& line, ProgressLine::Clock::time_point now, int columns = 200) {
   fmt::memory_buffer buffer;
   line.write(buffer, facts_of_run(), now, columns);
   return buffer.data();
@@ -77,7 +77,13 @@ TEST_CASE("The end of a run stays on a narrow terminal", "[report]") {
   CHECK(next(101) == "step 40003/100000  epoch 12 of 200  loss 3.0000  acc 25.00 %  50 images/s  ETA 33 h 19 min");
   CHECK(next(79) == "step 40004/100000  loss 3.0000  acc 25.00 %  50 images/s  ETA 33 h 19 min");
   CHECK(next(72) == "step 40005/100000  loss 3.0000  acc 25.00 %  ETA 33 h 19 min");
-  CHECK(next(10) == "step 40006");
+  CHECK(next(59) == "step 40006/100000  acc 25.00 %  ETA 33 h 19 min");
+  CHECK(next(46) == "step 40007/100000  ETA 33 h 19 min");
+  CHECK(next(20) == "ETA 33 h 19 min");
+  CHECK(next(5) == "ETA 3");
+  fmt::memory_buffer evaluation;
+  line.write_evaluation(evaluation, facts_of_run(), start + std::chrono::seconds(seconds), 60, 0.254);
+  CHECK(std::string(evaluation.data()) == "step 40009/100000  evaluation 25 %  ETA 33 h 19 min");
 }
 
 TEST_CASE("Durations have their units", "[report]") {

@@ -317,7 +317,11 @@ TEST_CASE("an evaluation of the average is that of a network with these weights,
     for (int k = 0; k < 7; ++k) (void)one->step(false);
   }
   CHECK(trainer.weights_hash() == raw.weights_hash());
-  const std::vector<EvaluationRecord> found = trainer.evaluate(), of_raw = raw.evaluate();
+  std::vector<double> parts;
+  const std::vector<EvaluationRecord> found = trainer.evaluate([&](double part) { parts.push_back(part); }),
+                                      of_raw = raw.evaluate();
+  CHECK((parts.size() > 4 && parts.front() == 0 && parts.back() == 1 && std::is_sorted(parts.begin(), parts.end())));
+  CHECK(std::count(parts.begin(), parts.end(), 0.5) == 1);  // between both networks
   REQUIRE((found.size() == 2 && of_raw.size() == 1));
   const auto figures = [](const EvaluationRecord& r) {
     return std::tuple{r.clean_acc, r.adv_acc, r.clean_loss, r.adv_loss, r.images};

@@ -1,0 +1,37 @@
+// How a run ends, and what it leaves of that for whoever looks at its folder.
+
+#include "communicate/together.hpp"
+#include "run/run.hpp"
+
+namespace dat {
+
+int Run::go() {
+  try {
+    const ExitCode code = train();
+    end(code);
+    if (report_) lock_->sign_off(static_cast<int>(code));
+    return static_cast<int>(code);
+  } catch (const Agreed& agreed) {
+    end(agreed.code);
+    if (report_) lock_->sign_off(static_cast<int>(agreed.code));
+    throw;
+  } catch (const std::exception&) {  // all ranks are aborted where not all have it, sleeping ones, too
+    const ExitCode code = current_error().code();
+    if (recording_) sign_off(folder_, static_cast<int>(code));  // the rank may be the only one that knows
+    if (code == ExitCode::numerical || code == ExitCode::integrity) end(code);
+    throw;
+  }
+}
+
+void Run::end(ExitCode code) {
+  if (trainer_) trainer_->examples().close();
+  members_.wake(code);
+}
+
+void Run::tell_evaluation(double part) {
+  if (!ranks_->root()) return;
+  lock_->note_evaluation(part);
+  if (part < 1) report_->evaluating(part);
+}
+
+}  // namespace dat

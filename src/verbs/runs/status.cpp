@@ -1,0 +1,172 @@
+// The verb status: how far runs are, by what stands in their folders.
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <thread>
+
+#include "dat/communicator.hpp"
+#include "options/ranges.hpp"
+#include "options/train/table.hpp"
+#include "printed.hpp"
+#include "record/run_status.hpp"
+#include "run/begin/folder.hpp"
+#include "verbs/ranks.hpp"
+#include "verbs/verb.hpp"
+
+namespace dat {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct StatusOptions {
+  std::vector<std::string> runs;
+  bool follow = false, json = false;
+};
+
+const TableOf<StatusOptions>& status_table_of_options() {
+  static const auto all = [] {
+    using O = StatusOptions;
+    TableOf<O> table;
+    table.add("RUNS,--runs", &O::runs, "folders of runs (--out of train), or folders of such folders; none: runs",
+              kPaths);
+    table.add("--follow", &O::follow, "look again and again until no run is under way; at a terminal, in place");
+    table.add("--json", &O::json, "a JSON object for each run, in a line");
+    return table;
+  }();
+  return all;
+}
+
+std::optional<StatusOptions> parse_status(CommandLine& line) {
+  StatusOptions o;
+  Bound bound(status_table_of_options(), o);
+  line.describe(
+      "Says how far runs are: a page about one, a line for each of several. It may be typed on any machine that sees "
+      "the "
+      "folder, needs no MPI, and changes nothing. Exit code: 0 done, 75 under way or stopped (the same command goes "
+      "on), "
+      "else the run's own; of several runs the first that failed, else 75 where any is not done.");
+  line.add(bound);
+  if (!line.read()) return {};
+  if (o.runs.empty()) o.runs = {"runs"};
+  return o;
+}
+
+/// What the run's options say; nothing where they are not there yet, or are of another version.
+RunLength planned_length(const std::string& folder) {
+  std::ifstream file(config_in(folder));
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  try {
+    const TrainOptions options = read_written(text, config_in(folder)).options;
+    return {std::max<std::int64_t>(std::llround(options.warmup_epochs + options.epochs), 0), options.max_steps};
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+/// The runs at a path: itself, or those right in it.
+void add_runs(const std::string& path, std::vector<std::string>& runs) {
+  if (is_run(path)) return runs.push_back(path);
+  std::vector<std::string> found;
+  std::error_code error;
+  for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error))
+    if (is_run(entry->path().string())) found.push_back(entry->path().string());
+  require(!found.empty(), ExitCode::data, "no run in ", path, ": --out of train names the folder of one");
+  std::sort(found.begin(), found.end());
+  runs.insert(runs.end(), found.begin(), found.end());
+}
+
+struct Look {
+  std::string text;
+  std::vector<RunStatus> runs;
+};
+
+Look look_at(const StatusOptions& options, bool page) {
+  std::vector<std::string> folders;
+  for (const std::string& path : options.runs) add_runs(path, folders);
+  Look look;
+  for (const std::string& folder : folders) try {
+      const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+      look.runs.push_back(status_of(folder, planned_length(folder), host_name(), now));
+      if (options.json) look.text += status_json(look.runs.back());
+    } catch (const Error& error) {  // of several, the others are told
+      if (look.runs.empty() && folder == folders.back()) throw;
+      say(std::string("warning: ") + error.what());
+    }
+  if (!options.json) look.text = page && folders.size() == 1 ? status_page(look.runs[0]) : status_table(look.runs);
+  return look;
+}
+
+int exit_code_of(const std::vector<RunStatus>& runs) {
+  int code = static_cast<int>(ExitCode::done);
+  for (const RunStatus& run : runs) {
+    if (run.state == RunState::failed) return run.exit_code();
+    code = std::max(code, run.exit_code());
+  }
+  return code;
+}
+
+void print_status(const std::string& text) {
+  std::cout << text << std::flush;
+  require_printed();
+}
+
+/// Lines of a terminal, or 0.
+std::size_t terminal_lines() {
+  winsize size{};
+  return isatty(STDOUT_FILENO) != 0 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_row : 0;
+}
+
+/// Puts the text in the place of the one before, of `before` lines; returns its lines. What the terminal has no room
+/// for is left out.
+std::size_t redraw(const std::string& text, std::size_t before, std::size_t room) {
+  // A line that is too long for the terminal ends at its border.
+  std::string drawn = "\033[?7l" + (before > 0 ? "\033[" + std::to_string(before) + "A" : "");
+  std::size_t lines = 0;
+  for (std::size_t begin = 0; begin < text.size() && lines + 1 < room; ++lines) {
+    const std::size_t end = text.find('\n', begin);
+    drawn += "\r" + without_controls(text.substr(begin, end - begin)) + "\033[K\n";
+    begin = end + 1;
+  }
+  std::fputs((drawn + "\033[J\033[?7h").c_str(), stdout);
+  std::fflush(stdout);
+  return lines;
+}
+
+int run_status(const StatusOptions& options, int, char**) {
+  using Clock = std::chrono::steady_clock;
+  for (std::size_t lines = 0;;) {
+    const std::size_t room = options.json ? 0 : terminal_lines();
+    const Clock::time_point begin = Clock::now();
+    const Look look = look_at(options, !options.follow || room > 0);
+    const Clock::duration took = Clock::now() - begin;
+    if (options.follow && room > 0)
+      lines = redraw(look.text, lines, room);
+    else
+      print_status(look.text);
+    const bool under_way = std::any_of(look.runs.begin(), look.runs.end(), [](const RunStatus& run) {
+      return run.state == RunState::running || run.state == RunState::stale;
+    });
+    if (!options.follow || !under_way) return exit_code_of(look.runs);
+    // Large records are not read all the time.
+    std::this_thread::sleep_for(std::max<Clock::duration>(std::chrono::seconds(room > 0 ? 1 : 10), 20 * took));
+  }
+}
+
+}  // namespace
+
+Verb status_verb() {
+  return make_verb<StatusOptions>("status", "how far runs are: state, speed, time to the end", parse_status,
+                                  run_status);
+}
+
+}  // namespace dat

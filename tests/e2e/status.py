@@ -1,0 +1,168 @@
+"""A look at runs under way, stale, stopped, killed, failed and finished, by `status`, which shares no file with who writes there; its
+figures against Python's own."""
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import threading
+import time
+
+import common
+
+RUN = ["--network", "small_cnn", "--width", 4, "--attack-steps", 1, "--eval", "pgd1,pgd2", "--limit-train", 64, "--limit-test", 32,
+       "--batch", 8, "--warmup-epochs", 0, "--eval-every", 1, "--threads", 1, "--lambda", 0, "--progress", 0.5]
+READS = 500 if common.NIGHT else 25
+
+
+def command(folder, epochs, *more):
+    return ["train", *common.merged(*RUN, "--epochs", epochs, *more), "--out", folder]
+
+
+def status(*arguments):
+    return subprocess.run([common.PROGRAM, "status", *map(str, arguments)], capture_output=True, text=True, timeout=common.LIMIT_S)
+
+
+def in_terminal(arguments, columns=60, lines=24):
+    """What a program prints to a terminal, and its exit code."""
+    master, slave = pty.openpty()
+    subprocess.run(["stty", "rows", str(lines), "cols", str(columns)], stdin=slave, check=True)
+    process = subprocess.Popen([common.PROGRAM, *map(str, arguments)], stdin=slave, stdout=slave, stderr=slave)
+    os.close(slave)
+    text = b""
+    try:
+        while select.select([master], [], [], common.LIMIT_S)[0]:
+            text += os.read(master, 1 << 16)
+    except OSError:  # the other side is closed
+        pass
+    os.close(master)
+    return text.decode(), process.wait(common.LIMIT_S)
+
+
+class Status(common.TestCase):
+    def seen(self, folder, state, code):
+        """The JSON of a run that must be in this state."""
+        ended = status(folder, "--json")
+        self.assertEqual((ended.returncode, ended.stderr), (code, ""))
+        found = json.loads(ended.stdout)
+        self.assertEqual((found["state"], found["exit_code"]), (state, code), found)
+        page = status(folder)
+        self.assertEqual((page.returncode, page.stderr), (code, ""))
+        self.assertIn(f"\nstate           {state}", page.stdout)
+        self.assertLess(max(map(len, page.stdout.splitlines())), 80)
+        return found
+
+    def under_way(self, folder="run"):
+        running = common.Running(command(folder, 100_000), 0)
+        self.addCleanup(running.end)
+        before = common.steps_written(folder)
+        self.assertTrue(running.wait_for(lambda: common.steps_written(folder) > before + 20), running.text())
+        return running
+
+    def test_a_run_from_its_start_to_its_end(self):
+        running = self.under_way()
+        for _ in range(READS):  # with an evaluation and a checkpoint at each eighth step
+            found = self.seen("run", "RUNNING", 75)
+            self.assertEqual((found["process"], found["damaged_lines"], found["restarts"]), (running.process.pid, 0, 0))
+        self.assertEqual(found["recent"]["steps"], 100)
+        self.assertLess(found["checkpoint_age_seconds"], 60)
+        os.kill(running.process.pid, signal.SIGSTOP)
+        while not common.stopped(running.process.pid):
+            time.sleep(0.01)
+        self.seen("run", "RUNNING", 75)
+        for name in "run/metrics.jsonl", "run/.lock":  # minutes later
+            os.utime(name, (time.time() - 1000,) * 2)
+        self.assertAlmostEqual(self.seen("run", "STALE", 75)["silent_seconds"], 1000, delta=100)
+        os.kill(running.process.pid, signal.SIGCONT)
+        steps = common.steps_written("run")
+        self.assertTrue(running.wait_for(lambda: common.steps_written("run") > steps))
+        self.seen("run", "RUNNING", 75)
+        threading.Timer(1.5, os.kill, (running.process.pid, signal.SIGTERM)).start()
+        followed, code = in_terminal(["status", "run", "--follow"])
+        self.assertEqual((code, running.wait().code), (75, 75))
+        self.assertRegex(followed, r"(?s)state +RUNNING on .*\x1b\[10A.*state +STOPPED; the same command goes on\x1b\[K\r\n")
+        self.assertEqual(self.seen("run", "STOPPED", 75)["code"], 75)
+        running = self.under_way()
+        self.assertEqual(self.seen("run", "RUNNING", 75)["restarts"], 1)
+        running.end()
+        self.assertEqual(self.seen("run", "STOPPED", 75)["code"], None)
+        step = common.rows("run", "step")[-1]["step"]
+        ended = common.run(*command("run", step // 8 + 20))
+        self.assertEqual(ended.code, 0, ended.text)
+        for line in ended.text.splitlines():
+            if line.startswith("step "):
+                self.assertLess(len(line), 80)
+                self.assertRegex(line, r"ETA |^step \d+/\d+  epoch")
+        found = self.seen("run", "DONE", 0)
+        self.assertEqual(found["restarts"], 2)
+        self.check_figures(found)
+        # What fails leaves its code; the table of a folder has a line for each run.
+        ended = common.run(*command("failed", 9, "--lr", 1e30))
+        self.assertEqual(ended.code, 7, ended.text)
+        self.assertEqual(self.seen("failed", "FAILED", 7)["code"], 7)
+        self.assertEqual(common.run(*command("failed", 9)).code, 2)  # with other options: the run is as it was
+        self.seen("failed", "FAILED", 7)
+        table = status(".")
+        self.assertEqual(table.returncode, 7, table.stderr)
+        self.assertEqual([line.split()[:2] for line in table.stdout.splitlines()],
+                         [["run", "state"], ["./failed", "FAILED"], ["./run", "DONE"]])
+        self.assertEqual(status("nothing").returncode, 3)
+
+    def check_figures(self, found):
+        steps, evaluations = common.rows("run", "step"), common.rows("run", "evaluation")
+        last = steps[-100:]
+        images = sum(row["images"] for row in last)
+        training = sum(value for row in last for name, value in row.items()
+                       if name.startswith("t_") and name not in ("t_evaluate", "t_checkpoint", "t_hidden"))
+        for name, wanted in {"steps": 100, "loss": sum(row["images"] * row["loss_adv"] for row in last) / images,
+                             "accuracy": sum(row["images"] * row["acc_adv"] for row in last) / images,
+                             "images_per_second": images / training, "lr": sum(row["lr"] for row in last) / 100,
+                             "step_seconds": training / 100}.items():
+            self.assertAlmostEqual(found["recent"][name] / wanted, 1, 9, name)
+        self.assertEqual((found["step"], found["steps"], found["epoch"]), (len(steps), len(steps), len(steps) // 8))
+        self.assertEqual(found["evaluation"], [{k: v for k, v in row.items() if k != "kind"} for row in evaluations[-2:]])
+        moments = {}
+        for row in evaluations:
+            moments.setdefault(row["step"], []).append(row["adv_acc"])
+        best = max(moments, key=lambda step: (min(moments[step]), -step))
+        self.assertEqual({row["step"] for row in found["best"]}, {best})
+        phases = {}
+        for row in common.rows("run", "ranks"):
+            for name in (name for name in row if name.startswith("t_") and name != "t_hidden"):
+                phases[name[2:]] = phases.get(name[2:], 0) + row[name][0]
+        for name, share in found["shares"].items():
+            self.assertAlmostEqual(share, phases[name] / sum(phases.values()), 9)
+        self.assertEqual(f"run/ckpt/step-{found['checkpoint']:09}.h5", common.checkpoints("run")[-1])
+
+    def test_a_terminal_shows_a_line_that_moves(self):
+        text, code = in_terminal(command("run", 4))
+        self.assertEqual(code, 0, text)
+        drawn = [line.removesuffix("\x1b[K") for line in re.findall(r"\r([^\r\n]*)", text) if not line.startswith("\x1b")]
+        self.assertTrue(any(re.match(r"step \d+/32 .*evaluation 0 %", line) for line in drawn), text)
+        self.assertTrue(any(re.search(r"acc .* ETA", line) for line in drawn), text)
+        self.assertLess(max(map(len, drawn)), 60)
+
+    @common.at_night
+    def test_long_records_are_read_at_once(self):
+        """200,000 steps, of which those before the last hundred are passed over."""
+        self.train("run", *RUN, "--epochs", 1)
+        with open("run/metrics.jsonl") as file:
+            lines = file.readlines()
+        step = next(line for line in lines if line.startswith('{"kind":"step"'))
+        os.makedirs("long")
+        with open("long/metrics.jsonl", "w") as file:
+            file.write(lines[0])
+            for begin in range(1, 200_001, 1000):
+                file.write("".join(step.replace('"step":1,', f'"step":{number},', 1) for number in range(begin, begin + 1000)))
+                file.writelines(line for line in lines if line.startswith('{"kind":"evaluation"'))
+        self.seen("long", "STOPPED", 75)
+        begin = time.monotonic()
+        self.assertEqual(json.loads(status("long", "--json").stdout)["step"], 200_000)
+        self.assertLess(time.monotonic() - begin, 5)  # 0.1 s on a machine that is not busy
+
+
+if __name__ == "__main__":
+    common.main()

@@ -1,0 +1,293 @@
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+
+#include "catch.hpp"
+#include "dat/error.hpp"
+#include "record/history.hpp"
+#include "record/run_status.hpp"
+#include "recorded.hpp"
+#include "temporary_folder.hpp"
+
+using namespace dat;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr double kNow = 2e9;  // seconds since 1970
+
+void touch(const std::string& path, double seconds_ago) {
+  const double time = kNow - seconds_ago;
+  const auto whole = static_cast<time_t>(time);
+  const timespec at{whole, static_cast<long>(1e9 * (time - static_cast<double>(whole)))};
+  const timespec times[] = {at, at};
+  REQUIRE(utimensat(AT_FDCWD, path.c_str(), times, 0) == 0);
+}
+
+EvaluationRecord evaluation(std::int64_t epoch, const std::string& split, const std::string& attack, double clean,
+                            double robust) {
+  EvaluationRecord record;
+  record.step = 3 * epoch;
+  record.epoch = epoch;
+  record.split = split;
+  record.attack = attack;
+  record.clean_acc = clean;
+  record.adv_acc = robust;
+  return record;
+}
+
+/// A run of steps of 2 s (and of 1 s of evaluation in every step) in a folder.
+struct Made {
+  const TemporaryFolder temporary;
+  const std::string folder = temporary / "runs/one";
+  std::unique_ptr<Report> report;
+  std::int64_t made = 0;
+
+  Made() {
+    const CapturedOutput output(temporary / "output");
+    RunFacts facts = facts_in(folder);
+    facts.total_steps = 600;
+    report = std::make_unique<Report>(facts, -1);
+  }
+  void steps(std::int64_t count) {
+    for (; count > 0; --count) {
+      RecordedStep step(++made);
+      step.record.seconds.fill(0);
+      step.record.seconds[static_cast<std::size_t>(Phase::attack)] = 1.5;
+      step.record.seconds[static_cast<std::size_t>(Phase::backward)] = 0.5;
+      step.record.seconds[static_cast<std::size_t>(Phase::evaluate)] = 1;
+      step.record.images = 10 * made;
+      step.record.loss_adv = made == 205 ? kNaN : static_cast<double>(made);
+      step.record.acc_adv = made % 2 == 0 ? 0.5 : 0.25;
+      step.record.lr = made > 240 ? 0.1 : 0.2;
+      step.record.wall_time = 3 * static_cast<double>(made);
+      report->step(step.get());
+    }
+  }
+  [[nodiscard]] RunStatus status(double seconds_ago = 0, const std::string& here = "n01") const {
+    for (const char* name : {"/metrics.jsonl", "/.lock"})
+      if (fs::exists(folder + name)) touch(folder + name, seconds_ago);
+    return status_of(folder, {200, 0}, here, kNow);
+  }
+};
+
+void check_width(const std::string& text) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    INFO(line);
+    CHECK(std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xc0) != 0x80; }) <= 79);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("A run's status has the means of its last steps, and all else of its whole record", "[report][status]") {
+  Made run;
+  const CapturedOutput output(run.temporary / "output");
+  run.steps(3);
+  run.report->evaluation({evaluation(1, "test", "pgd10", 0.5, 0.25), evaluation(1, "test", "pgd20", 0.5, 0.125)});
+  run.steps(3);
+  run.report->evaluation({evaluation(2, "test", "pgd10", 0.4, 0.2), evaluation(2, "test", "pgd20", 0.4, 0.15)});
+  run.report->tell(SetbackRecord{7, "skipped", "why"});
+  run.report->tell(StragglerRecord{8, 1, true, 2.5});
+  run.report->tell(StragglerRecord{8, 2, true, 1.5});
+  run.report->tell(StragglerRecord{9, 1, false, 1});
+  run.steps(244);
+  run.report->evaluation({evaluation(83, "test", "pgd10", 0.6, 0.3), evaluation(83, "test", "pgd20", 0.6, 0.1)});
+  const RunStatus s = run.status();
+  CHECK((s.step == 250 && s.steps == 600 && s.epoch == 84 && s.epochs == 200));
+  double images = 0, finite = 0, loss = 0, right = 0;
+  for (int step = 151; step <= 250; ++step) {
+    images += 10 * step;
+    if (step == 205) continue;
+    finite += 10 * step;
+    loss += 10.0 * step * step;
+    right += 10 * step * (step % 2 == 0 ? 0.5 : 0.25);
+  }
+  CHECK(s.last.steps == 100);
+  CHECK(s.last.loss == Approx(loss / finite));
+  CHECK(s.last.accuracy == Approx(right / finite));
+  CHECK(s.last.images_per_second == Approx(images / 200));
+  CHECK(s.last.lr == Approx(0.19));
+  CHECK(s.last.seconds == Approx(2));
+  CHECK(s.eta == Approx(350 * 3));  // evaluations as they have come
+  REQUIRE((s.evaluated.size() == 2 && s.best.size() == 2));
+  CHECK((s.evaluated[1].step == 249 && s.evaluated[1].adv_acc == 0.1));
+  CHECK((s.best[0].step == 6 && s.best[0].adv_acc == 0.2));  // by the worst of its attacks
+  CHECK((s.slow.size() == 1 && s.slow[0].rank == 2));
+  CHECK((s.skipped == 1 && s.rollbacks == 0 && s.damaged == 0));
+  const std::string page = status_page(s);
+  INFO(page);
+  for (const char* line :
+       {"\nstep            250 of 600 (41.7 %), epoch 84 of 200\n",
+        "\ntime            12 min 30 s, 2 s a step, ETA 17 min 30 s\n", "\nlast 100 steps  loss 204.6",
+        "\nshares          attack 50 %, evaluate 33 %, backward 17 %\n",
+        "\nevaluation      step 249, test: clean 60.00 %, pgd10 30.00 %, pgd20 10.00 %\n",
+        "\nbest            step 6, test: clean 40.00 %, pgd10 20.00 %, pgd20 15.00 %\n", "\ncheckpoint      none\n",
+        "\nslow            rank 2, 1.5 times as long as the others\n", "\nsetbacks        1 skipped step\n"})
+    CHECK(page.find(line) != std::string::npos);
+  check_width(page);
+  const auto json = nlohmann::json::parse(status_json(s));
+  CHECK(json.at("recent").at("loss") == s.last.loss);
+  CHECK(json.at("shares").at("attack") == 0.5);
+  CHECK(json.at("best").at(1).at("adv_acc") == 0.15);
+  CHECK(json.at("steps") == 600);
+  CHECK(json.at("checkpoint").is_null());
+}
+
+TEST_CASE("A run's best evaluation is that of what is held out, and of averaged weights", "[report][status]") {
+  Made run;
+  const CapturedOutput output(run.temporary / "output");
+  run.steps(6);
+  for (const std::int64_t epoch : {1, 2}) {
+    std::vector<EvaluationRecord> records;
+    for (const char* weights : {"raw", "average"})
+      for (const char* split : {"test", "holdout"}) {
+        const bool own = std::string(weights) == "average" && std::string(split) == "holdout";
+        records.push_back(evaluation(epoch, split, "pgd10", 0.5, own == (epoch == 1) ? 0.4 : 0.3));
+        records.back().weights = weights;
+      }
+    run.report->evaluation(records);
+  }
+  const RunStatus s = run.status();
+  CHECK(s.evaluated.size() == 4);
+  REQUIRE(s.best.size() == 1);
+  CHECK((s.best[0].step == 3 && s.best[0].split == "holdout" && s.best[0].weights == "average"));
+}
+
+TEST_CASE("A run's state is that of its lock, of its signs of life and of its last word", "[report][status]") {
+  Made run;
+  const CapturedOutput output(run.temporary / "output");
+  const auto nobody = [](const std::string&) {};
+  const auto is = [&](RunState state, int code, const RunStatus& found) {
+    INFO(status_page(found));
+    CHECK(std::string(name_of(found.state)) == name_of(state));
+    CHECK(found.exit_code() == code);
+    check_width(status_page(found));
+  };
+  {
+    RunLock lock(run.folder, nobody);
+    is(RunState::running, 75, run.status(10'000));  // begins: nobody has signed
+    lock.sign("n01", false);
+    is(RunState::running, 75, run.status(119));  // no step yet
+    is(RunState::stale, 75, run.status(121));
+    run.steps(5);
+    is(RunState::running, 75, run.status(9.5));  // steps of 2 s
+    is(RunState::stale, 75, run.status(10.5));
+    is(RunState::stale, 75, run.status(10.5, "n02"));
+    lock.note_evaluation(0.25);
+    is(RunState::running, 75, run.status(119));
+    CHECK(status_page(run.status())
+              .find("RUNNING on n01, process " + std::to_string(getpid()) + ", evaluation 25 % done\n") !=
+          std::string::npos);
+    lock.note_evaluation(1);
+    is(RunState::stale, 75, run.status(119));
+    run.report->ranks({5, std::vector<double>(kPhases, 500), {0}});  // a checkpoint, and evaluations of 500 s
+    is(RunState::running, 75, run.status(499));
+    is(RunState::stale, 75, run.status(501));
+  }
+  is(RunState::stopped, 75, run.status());  // without a word
+  CHECK(status_page(run.status()).find("STOPPED without a word") != std::string::npos);
+  is(RunState::running, 75, run.status(499, "n02"));  // the lock may be one that n02 does not see
+  is(RunState::stopped, 75, run.status(501, "n02"));
+  write_bytes(run.folder + "/hang-rank-1.txt", "");
+  touch(run.folder + "/hang-rank-1.txt", 20);
+  is(RunState::stopped, 75, run.status(10));  // of a start before
+  is(RunState::failed, 6, run.status(30));
+  for (const int code : {75, 7, 0}) {
+    RunLock lock(run.folder, nobody);
+    lock.sign("n01", true);
+    lock.sign_off(code);
+    sign_off(run.folder, 3);                        // too late
+    is(RunState::running, 75, run.status(10'000));  // ends at this moment, or begins
+  }
+  is(RunState::done, 0, run.status());
+  CHECK(run.status().writer.starts == 4);
+  for (const int code : {75, 7}) {
+    {
+      RunLock lock(run.folder, nobody);
+      lock.sign("n01", true);
+      sign_off(run.folder, code);
+    }
+    is(code == 75 ? RunState::stopped : RunState::failed, code, run.status());
+  }
+  CHECK(status_page(run.status()).find("FAILED with code 7: numbers that are not finite\n") != std::string::npos);
+  fs::remove(run.folder + "/.lock");  // a copy of the folder
+  is(RunState::stopped, 75, run.status());
+  write_bytes(run.folder + "/results.h5", "");
+  is(RunState::done, 0, run.status());
+  CHECK_THROWS_AS(status_of(run.temporary.path(), {}, "n01", kNow), Error);
+}
+
+TEST_CASE("Runs have a line each, of at most 79 columns, whatever they are called", "[report][status]") {
+  Made run;
+  const CapturedOutput output(run.temporary / "output");
+  run.steps(4);
+  run.report->evaluation({evaluation(1, "test", "pgd10", 0.5, 0.25)});
+  RunStatus s = run.status();
+  s.folder = "runs/one";
+  const std::string plain = status_table({s});
+  CHECK(plain ==
+        "run                  state                step  acc %  clean robust         ETA\n"
+        "runs/one             STOPPED             4/600  41.67  50.00  25.00 29 min 48 s\n");
+  s.folder = std::string(300, 'x') + "\n\033[2J" + "\xc3\xa4\xc3\xb6" + std::string(30, 'y');
+  s.step = s.steps = std::int64_t{1} << 60;
+  s.evaluated.resize(40, s.evaluated[0]);
+  for (const std::string& text : {status_table({s, s}), status_page(s)}) {
+    check_width(text);
+    CHECK(text.find('\033') == std::string::npos);
+    CHECK(text.find("...") != std::string::npos);
+  }
+}
+
+TEST_CASE("A record can be read at any moment while it is written and cut back", "[report][status]") {
+  Made run;
+  const CapturedOutput output(run.temporary / "output");
+  run.steps(160);
+  const std::string path = run.folder + "/metrics.jsonl", all = read_bytes(path);
+  std::atomic<bool> over{false};
+  std::jthread writer([&] {
+    const int file = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+    for (std::size_t end = all.size(), piece = 997; !over; end += piece) {
+      if (end + piece > all.size()) {
+        end = all.find('\n', all.size() / 2) + 1;
+        static_cast<void>(!ftruncate(file, static_cast<off_t>(end)));
+      }
+      static_cast<void>(!write(file, all.data() + end, piece));
+    }
+    close(file);
+  });
+  std::int64_t damaged = 0;
+  for (int reads = 0; reads < 300; ++reads) {
+    const RunStatus s = status_of(run.folder, {200, 0}, "n01", kNow);
+    damaged += s.damaged > 0;
+    CHECK((s.last.steps > 70 && s.last.steps <= 100));
+    CHECK(s.step <= 160);
+  }
+  over = true;
+  CHECK(damaged < 30);
+}
+
+TEST_CASE("A line that stays damaged is told, and one of another format is refused", "[report][status]") {
+  Made run;
+  const CapturedOutput output(run.temporary / "output");
+  run.steps(4);
+  const std::string path = run.folder + "/metrics.jsonl", all = read_bytes(path);
+  write_bytes(path, all + "{\"kind\":\"step\",\"step\":5,\"p\"\n{\"kind\":\"step\",\"step\":5}\n{\"kind\":3}\n" +
+                        all.substr(all.rfind("{\"kind\"")) + "{\"kind\":\"st");
+  const RunStatus s = run.status();
+  CHECK((s.damaged == 3 && s.last.steps == 4 && s.step == 4));
+  CHECK(status_page(s).find("3 lines of metrics.jsonl are damaged") != std::string::npos);
+  write_bytes(path, "{\"kind\":\"run\",\"format_version\":2}\n");
+  CHECK_THROWS_AS(run.status(), Error);
+  write_bytes(path, "");
+  CHECK(run.status().step == 0);
+}
