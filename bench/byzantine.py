@@ -95,7 +95,7 @@ def runs_of(form, rows, columns):
 
 
 def words_of(run, form, arguments, folder):
-    """The command line behind the launcher."""
+    """The command line after the launcher."""
     images = form.ranks * 8
     epochs = EPOCHS_OF_PAPER if form.train == PAPER else max(1, math.ceil(run.steps * images / arguments.images))
     words = ["train", "--out", folder, *(["--data", *arguments.data] if arguments.data else []), *form.train, "--epochs", epochs,

@@ -5,7 +5,7 @@ Usage: check_cost.py PATH/TO/dat_hpc [--launch "mpirun -np 2"] [--pairs N] [--ep
 
 Both kinds of run make the same steps, with the same bits (this is checked). Seconds are those of all steps but the first
 two, evaluations and checkpoints aside. Beside them, what tells more where a machine has other work: within the run with
-checks, the median of phase `other`, in which the comparison is, of the steps behind one, less that of all other steps, over
+checks, the median of phase `other`, in which the comparison is, of the steps after one, less that of all other steps, over
 the median seconds of ten steps (ten: --every). --against: other options than --check-every 10, for instance
 "--check-every 0 --verify 100"; there only the whole runs are compared.
 """
@@ -31,7 +31,7 @@ def measure(a, options, folder):
     with open(f"{folder}/metrics.jsonl") as file:
         steps = [row for row in map(json.loads, file) if row["kind"] == "step"][FIRST:]
     seconds = [sum(value or 0 for name, value in row.items() if name.startswith("t_") and name not in ASIDE) for row in steps]
-    # What is done behind a step is in the times of the next one; behind the last step of an epoch there is more than a check.
+    # What is done after a step is in the times of the next one; after the last step of an epoch there is more than a check.
     inside = [row for row in steps if (row["step"] - 1) % row["steps_per_epoch"]]
     other = [[row["t_other"] for row in inside if ((row["step"] - 1) % a.every == 0) == behind] for behind in (False, True)]
     with open(f"{folder}/SUMMARY.txt") as file:

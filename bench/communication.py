@@ -1,7 +1,7 @@
 """Communication time against bits (DAT's table 4) and against the budget of layers (TU Delft's runs), measured in this
 program: clean and FGSM training, where communication is most of a step, and PGD-10, where it is not. See bench/README.md.
 
-Each variant takes turns with float32 and all layers: A B C, A D E. Step k of A and step k of B or C behind it are a pair;
+Each variant takes turns with float32 and all layers: A B C, A D E. Step k of A and step k of B or C after it are a pair;
 ratios are A / B, medians over the pairs with the interval of order statistics that holds 95 % (for independent pairs, which
 steps of one launch are not quite). Bytes are the program's own counts, as MPI gets them.
 """
@@ -57,7 +57,7 @@ def parse():
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--batch", type=int, default=8, help="images of a rank [%(default)s]")
     parser.add_argument("--data", nargs="*", default=[], help="none: the built-in set")
-    parser.add_argument("--repeat", type=int, default=6, help="steps of a launch, behind two that do not count")
+    parser.add_argument("--repeat", type=int, default=6, help="steps of a launch, after two that do not count")
     parser.add_argument("--minutes", type=float, default=14, help="rounds begin while they fit; one in any case")
     parser.add_argument("--options", default="", help="more options of `dat_hpc train` for all launches, e.g. --overlap")
     parser.add_argument("--out", default="communication", help="folder for tables")

@@ -2,11 +2,11 @@
 
 Pre-trains a narrow ResNet-18 on --classes classes of the images of a tar (folders train/CLASS and val/CLASS), at 32 x 32 pixels,
 clean and by PGD-2, and trains it then by PGD-2 on CIFAR-10 with --images images a class: from random weights, the last layer alone
-(a linear probe), all behind layer3, and all layers. Prints clean accuracy and PGD-10 on --test-images test images, and the
+(a linear probe), all after layer3, and all layers. Prints clean accuracy and PGD-10 on --test-images test images, and the
 difference from the training from random weights with the same seed and the same images: its mean, and a 95 % interval of the mean
 by the scatter of all rows over the seeds. That pre-training helps is said where the interval leaves zero out, and nowhere else.
 
-All pre-trainings cost the same, and so do all trainings behind them: --pre-passes and --passes thousands of passes, where a pass is
+All pre-trainings cost the same, and so do all trainings after them: --pre-passes and --passes thousands of passes, where a pass is
 one image's way forward and back, of the attack or of the training. What stands still makes the passes of the training cheaper, not
 fewer. Rates are not searched: .1 from random weights; .02, and .1 for the last layer, from others.
 
@@ -30,7 +30,7 @@ SOURCES = {"clean": (["--attack", "none", "--lambda", 1], 1), "PGD-2": (PGD, 3)}
 SCRATCH = "scratch"
 ROWS = {SCRATCH: (None, [])}  # name: pre-training, options
 for source in SOURCES:
-    for name, options in ("probe", ["--freeze", "all-but-head"]), ("behind layer3", ["--freeze", "layer3"]), ("all", []):
+    for name, options in ("probe", ["--freeze", "all-but-head"]), ("after layer3", ["--freeze", "layer3"]), ("all", []):
         ROWS[f"{source}, {name}"] = source, options
 COLUMNS = ["clean", "PGD-10"]
 

@@ -42,7 +42,7 @@ struct Delays {
 }
 
 struct Steps {
-  std::vector<double> seconds{};  ///< of each step of the trainer, behind those that do not count
+  std::vector<double> seconds{};  ///< of each step of the trainer, after those that do not count
   std::int64_t version_bytes = 0, dealt_again = 0;
   double computed = 0;  ///< most seconds that a step has really computed: what is above a delay is not the delay's
 };

@@ -1,6 +1,6 @@
 """How much of the sum of the gradients is hidden: overlap.py PROGRAM [--launch "mpirun -np 2"] [--gbit 1 ...]
 
-Runs `PROGRAM train` on the ranks that the launcher makes, clean and with fast FGSM, first with the gradients summed behind
+Runs `PROGRAM train` on the ranks that the launcher makes, clean and with fast FGSM, first with the gradients summed after
 the backward pass, then with --overlap (or what --hide says), in turns (A B A B), and prints for each, as medians over the
 steps of all runs but the first two of each run:
 

@@ -57,7 +57,7 @@ def kernels(plan):
         first_reader = name != "stem" and "shortcut" not in name
         through = inside is not None and (plan["strided"] or stride == 1)
         work.append((name, flop, two * (x + residual + y) + (bits * y if inside == bits and "relu" in end else 0)))
-        if first_reader and not through:  # the mask of x, stored by a pass behind the kernel that made x, and applied
+        if first_reader and not through:  # the mask of x, stored by a pass after the kernel that made x, and applied
             work.append((name + " mask stored", 0, (two + bits) * x))
             work.append((name + " mask applied", 0, (two + two + bits) * x))
         if name == "stem":

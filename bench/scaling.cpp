@@ -75,7 +75,7 @@ class DelayedStep {
     all_.push_back(dat::ActiveSet::all(parameters_.layers()));
   }
 
-  /// Seconds of it that were spent behind all computing that hides the sum, until the gradients were there.
+  /// Seconds of it that were spent after all computing that hides the sum, until the gradients were there.
   double run() {
     const double pass = calibration_.backward / calibration_.backward_passes;
     double of_layers = 0;
@@ -121,7 +121,7 @@ int main(int argc, char** argv) {
   app.option_defaults()->always_capture_default();
   app.add_option("--delay", delay, "a calibration.json: computing is a delay of that length; none: it is done");
   app.add_option("--codec", codec, "with --delay: how gradients become messages; NAME or NAME/TRANSPORT");
-  app.add_option("--repeat", steps, "steps, behind two that do not count");
+  app.add_option("--repeat", steps, "steps, after two that do not count");
   app.add_option("--stale-attack", stale,
                  "with --delay: iterations of the next attack that run while the sum is under way")
       ->check(CLI::NonNegativeNumber);

@@ -13,7 +13,7 @@ void print(nlohmann::ordered_json line, dat::TrainingStep& step) {
   std::cout << line << std::endl;
 }
 
-/// `flow`: behind this step, so many without a wait between them; 0: none.
+/// `flow`: after this step, so many without a wait between them; 0: none.
 void report(dat::TrainingStep& step, int flow) {
   step.run();
   const int batch = step.options().batch, iterations = step.trainer().method().attacks.most_gradients();
@@ -71,7 +71,7 @@ int main(int argc, char** argv) {
   app.add_option("--check", results,
                  "first a line with the losses before and after an attack; into this file float32: the logits, and the "
                  "input gradient in NCHW order");
-  app.add_option("--flow", flow, "behind each step, so many without a wait between them: ms_per_step_flow");
+  app.add_option("--flow", flow, "after each step, so many without a wait between them: ms_per_step_flow");
   app.add_flag("--serve", serve, "one step for each line of stdin, until it ends");
   return dat::bench::run_program(app, argc, argv, [&] {
     const auto alone = dat::Communicator::single();

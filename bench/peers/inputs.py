@@ -46,7 +46,7 @@ def initialize(model):
         if parameter.dim() == 1 and name not in ("linear.bias", "fc.bias"):
             parameter.fill_(1.0 if name.endswith("weight") else 0.0)
             continue
-        weights = parameter if parameter.dim() > 1 else weights  # a bias comes behind its weights
+        weights = parameter if parameter.dim() > 1 else weights  # a bias comes after its weights
         fan_in = weights[0].numel()
         groups = (parameter.numel() + 3) // 4
         words = np.stack(random_words(kInitialWeights, k, np.arange(groups)), axis=1).ravel()[: parameter.numel()]

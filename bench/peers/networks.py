@@ -153,7 +153,7 @@ class FoldedNetwork:
         self.body = PreActivation(blocks, "bn1" in modules)
 
     def add(self, name, convolution, norm):
-        """The convolution with the norm behind it; either may be missing."""
+        """The convolution with the norm after it; either may be missing."""
         device = self.linear.weight.device
         self.sources[name] = convolution, norm
         if convolution is None:

@@ -78,9 +78,9 @@ std::function<Graph(const NetworkOptions&)> Networks::at(const std::string& name
 const Networks& networks() {
   static const Networks all("network", {wide_row("dm_wrn_28_10"),
                                         wide_row("dm_wrn_70_16"),
-                                        {"imagenet_resnet18", imagenet_resnet18},
-                                        {"imagenet_resnet50", imagenet_resnet50},
-                                        {"imagenet_wrn50_2", imagenet_wrn50_2},
+                                        {"imagenet_resnet18", imagenet_resnet18, {{"size", "224"}}},
+                                        {"imagenet_resnet50", imagenet_resnet50, {{"size", "224"}}},
+                                        {"imagenet_wrn50_2", imagenet_wrn50_2, {{"size", "224"}}},
                                         {"preact_resnet18", preact_resnet18},
                                         {"preact_resnet18_bn", preact_resnet18_bn},
                                         {"preact_resnet50", preact_resnet50},

@@ -53,7 +53,8 @@ namespace {
   trained.eval_alpha = plain.eval_alpha;
   (void)parse_train_options(toml_of(trained), options.file);  // a written text can be read
   if (options.size > 0) source.size = options.size;
-  if (source.size == 0) source.size = trained.network.starts_with("imagenet") ? 224 : 32;
+  if (source.size == 0)
+    source.size = static_cast<std::int64_t>(number_of(networks().settings(trained.network), "size").value_or(32));
   require(source.size >= 8 && source.size <= 4096, ExitCode::checkpoint, options.file,
           ": its image_size is not 8 to 4096 pixels; give --size");
 

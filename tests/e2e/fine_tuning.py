@@ -132,7 +132,7 @@ class Table(common.TestCase):
         self.assertIn("no seed has all rows yet", first.stdout)
         whole, again = (subprocess.run(command, capture_output=True, text=True).stdout for _ in range(2))
         self.assertEqual(whole, again)
-        self.assertRegex(whole, r"PGD-2, behind layer3 +[0-9.]+ +[0-9.]+ +[+-][0-9.]+ \[")
+        self.assertRegex(whole, r"PGD-2, after layer3 +[0-9.]+ +[0-9.]+ +[+-][0-9.]+ \[")
         self.assertRegex(whole, "pre-training helps|nothing is said")
 
 

@@ -28,6 +28,12 @@ using Tag = dnnl::memory::format_tag;
   return plain_desc({n, layout.c, layout.h, layout.w}, tag);
 }
 
+/// Returns whether the library has no more than its slow reference code for this.
+template <class PrimitiveDesc>
+[[nodiscard]] bool only_reference(const PrimitiveDesc& desc) {
+  return std::string(desc.impl_info_str()).find("ref") != std::string::npos;
+}
+
 /// A primitive with its arguments in place: run() changes pointers and executes, nothing else.
 class Primitive {
  public:
@@ -36,9 +42,8 @@ class Primitive {
   template <class PrimitiveDesc>
   Primitive(const dnnl::engine& engine, const PrimitiveDesc& desc, const std::string& what)
       : engine_(engine), primitive_(desc.get()), implementation_(desc.impl_info_str()) {
-    require(implementation_.find("ref") == std::string::npos, ExitCode::device,
-            "oneDNN has only its slow reference code for ", what, " (", implementation_,
-            "); choose a width that is a multiple of 16");
+    require(!only_reference(desc), ExitCode::device, "oneDNN has only its slow reference code for ", what, " (",
+            implementation_, "); choose a width that is a multiple of 16");
     if (const auto scratch = desc.scratchpad_desc(); scratch.get_size() > 0) {
       scratch_bytes_ = scratch.get_size();
       scratch_index_ = add(DNNL_ARG_SCRATCHPAD, scratch);

@@ -916,7 +916,8 @@ TEST_CASE("the short help of train fits on two screens and says what a bare trai
   CHECK(contains(help, "LAMB with JointSpar"));
   CHECK(contains(help, "--recipe madry"));
   CHECK(contains(help, "dat_hpc train --help all shows every one"));
-  CHECK(!contains(help, "--bandit-rate"));
+  CHECK(contains(parse_line("train --help all").text, "--budget-unit"));
+  CHECK(!contains(help, "--budget-unit"));
   CHECK(parse_line("--lr 0.3 --help").text == help);
 }
 

@@ -1,0 +1,359 @@
+#include "backend/cpu/library_convolution.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "perturb.hpp"
+#include "pointwise.hpp"
+
+namespace dat::cpu {
+
+namespace {
+
+using Algorithm = dnnl::algorithm;
+using Dims = dnnl::memory::dims;
+
+/// make(algorithm), direct where the library has that.
+template <class Make>
+[[nodiscard]] auto best_algorithm(Make make) {
+  try {
+    return make(Algorithm::convolution_direct);
+  } catch (const dnnl::error&) {
+    return make(Algorithm::convolution_auto);
+  }
+}
+
+[[nodiscard]] std::string text(const ConvSpec& s) {
+  return "a convolution " + std::to_string(s.c_in) + " to " + std::to_string(s.c_out) + " channels at " +
+         std::to_string(s.h) + "x" + std::to_string(s.w);
+}
+
+[[nodiscard]] dnnl::memory::desc input_desc(const CpuBackend& backend, const ConvSpec& s) {
+  return activation_desc(
+      s.n, s.image ? backend.image_layout(s.c_in, s.h, s.w) : backend.activation_layout(s.c_in, s.h, s.w));
+}
+
+[[nodiscard]] dnnl::memory::desc output_desc(const CpuBackend& backend, const ConvSpec& s) {
+  return activation_desc(s.n, backend.activation_layout(s.c_out, s.h_out(), s.w_out()));
+}
+
+[[nodiscard]] Dims pad_before(const ConvSpec& s) { return {s.pad, s.pad}; }
+[[nodiscard]] Dims pad_after(const ConvSpec& s) { return {s.pad + s.extra_pad, s.pad + s.extra_pad}; }
+
+[[nodiscard]] dnnl::primitive_attr attributes(bool accumulate, bool relu) {
+  dnnl::primitive_attr attr;
+  dnnl::post_ops post;
+  if (accumulate) post.append_sum(1.0F);
+  if (relu) post.append_eltwise(1.0F, Algorithm::eltwise_relu, 0.0F, 0.0F);
+  attr.set_post_ops(post);
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attr;
+}
+
+/// y = epilogue(conv(x)) with packed weights.
+class ForwardPass {
+ public:
+  ForwardPass() = default;
+  ForwardPass(CpuBackend& backend, const ConvSpec& s, bool accumulate, bool relu, bool bias) {
+    const auto x = input_desc(backend, s), y = output_desc(backend, s);
+    const auto w = plain_desc({s.c_out, s.c_in, s.kernel, s.kernel}, Tag::any);
+    const auto b = plain_desc({s.c_out}, Tag::x);
+    const auto attr = attributes(accumulate, relu);
+    const auto kind = dnnl::prop_kind::forward_training;
+    desc_ = best_algorithm([&](Algorithm algorithm) {
+      const Dims strides{s.stride, s.stride}, before = pad_before(s), after = pad_after(s);
+      return bias ? dnnl::convolution_forward::primitive_desc({kind, algorithm, x, w, b, y, strides, before, after},
+                                                              attr, backend.engine())
+                  : dnnl::convolution_forward::primitive_desc({kind, algorithm, x, w, y, strides, before, after}, attr,
+                                                              backend.engine());
+    });
+    primitive_ = Primitive(backend.engine(), desc_, text(s));
+    x_ = primitive_.add(DNNL_ARG_SRC, x);
+    w_ = primitive_.add(DNNL_ARG_WEIGHTS, desc_.weights_desc());
+    if (bias) b_ = primitive_.add(DNNL_ARG_BIAS, b);
+    y_ = primitive_.add(DNNL_ARG_DST, y);
+    backend.request_scratch(primitive_.scratch_bytes());
+  }
+  void run(const CpuBackend& backend, const float* x, const float* w, const float* b, float* y) {
+    primitive_.bind(x_, x);
+    primitive_.bind(w_, w);
+    if (b_ >= 0) primitive_.bind(b_, b);
+    primitive_.bind(y_, y);
+    primitive_.run(backend.stream(), backend.scratch());
+  }
+  [[nodiscard]] dnnl::memory::desc weights_desc() const { return desc_.weights_desc(); }
+  [[nodiscard]] const dnnl::convolution_forward::primitive_desc& desc() const { return desc_; }
+  [[nodiscard]] explicit operator bool() const { return static_cast<bool>(primitive_); }
+  [[nodiscard]] const std::string& implementation() const { return primitive_.implementation(); }
+
+ private:
+  dnnl::convolution_forward::primitive_desc desc_;
+  Primitive primitive_;
+  int x_ = 0, w_ = 0, b_ = -1, y_ = 0;
+};
+
+/// Convolution by the library's primitives.
+class LibraryConv2d final : public Conv2d {
+ public:
+  LibraryConv2d(CpuBackend& backend, const ConvSpec& spec) : backend_(backend), spec_(spec) {
+    forward_ = ForwardPass(backend, spec, spec.accumulate, spec.relu, spec.frozen);
+    const dnnl::memory::dims dims{spec.c_out, spec.c_in, spec.kernel, spec.kernel};
+    const auto master = plain_desc(dims, Tag::ohwi), source = plain_desc(dims, spec.frozen ? Tag::oihw : Tag::ohwi);
+    pack_forward_ = reorder(source, forward_.weights_desc(), false);
+    packed_ = backend.reserve_weights(forward_.weights_desc().get_size());
+    if (spec.frozen) bias_ = backend.allocate_floats(spec.c_out, "folded bias");
+    if (spec.input_gradient)
+      spec.frozen&& spec.stride == 1 && !spec.image ? plan_rotated() : plan_backward_data(source);
+    if (!spec.frozen) plan_backward_weights(master);
+    backend.request_scratch(weight_bytes() + pack_scratch_);
+  }
+
+  void load(const float* weights, const float* scale, const float* bias) override {
+    const float* source = spec_.frozen ? staged(weights, scale, false) : weights;
+    pack(pack_forward_, source, backend_.weights(packed_));
+    if (bias != nullptr) std::memcpy(bias_, bias, static_cast<std::size_t>(spec_.c_out) * sizeof(float));
+    if (!spec_.input_gradient) return;
+    if (rotated_) source = staged(weights, scale, true);
+    if (packed_backward_ != packed_) pack(pack_backward_, source, backend_.weights(packed_backward_));
+  }
+
+  void forward(const void* x, void* y, std::uint16_t* bits) override {
+    ++backend_.counters.conv_forward;
+    auto* out = static_cast<float*>(y);
+    forward_.run(backend_, static_cast<const float*>(x), backend_.weights(packed_), bias_, out);
+    if (bits != nullptr) mask_from_relu(backend_, spec_, out, bits);
+  }
+
+  void backward_data(const void* dy, void* dx, bool accumulate, const Masks&) override {
+    ++backend_.counters.conv_backward_data;
+    if (rotated_)
+      (accumulate ? rotated_accumulate_ : rotated_)
+          .run(backend_, static_cast<const float*>(dy), backend_.weights(packed_backward_), nullptr,
+               static_cast<float*>(dx));
+    else
+      run_backward_data(dy, dx);
+  }
+
+  void backward_image(const void* dy, float* dx, const PgdUpdate& update, const float*) override {
+    ++backend_.counters.conv_backward_data;
+    auto* blocked = reinterpret_cast<float*>(static_cast<char*>(backend_.scratch()) + image_offset_);
+    run_backward_data(dy, blocked);
+    unblock_.run(backend_.stream(), blocked, dx, backend_.scratch());
+    if (update.x != nullptr)
+      each(backend_.device(), std::int64_t{spec_.n} * spec_.c_in * spec_.h * spec_.w, kernels::PgdStep{update, dx});
+  }
+
+  [[nodiscard]] bool backward_data_accumulates() const override { return static_cast<bool>(rotated_); }
+  [[nodiscard]] bool backward_data_masks() const override { return false; }
+
+  void backward_weights(const void* x, const void* dy, float* dw, bool accumulate, const float*) override {
+    ++backend_.counters.conv_backward_weights;
+    const FixedSums fixed(backend_);
+    // The packed gradient lies after the library's own scratch.
+    auto* packed = reinterpret_cast<float*>(static_cast<char*>(backend_.scratch()) + gradient_offset_);
+    const bool plain = plain_x_ != nullptr;
+    if (plain) {
+      to_plain_x_.run(backend_.stream(), x, plain_x_, backend_.scratch());
+      to_plain_dy_.run(backend_.stream(), dy, plain_dy_, backend_.scratch());
+    }
+    backward_weights_.bind(bw_x_, plain ? plain_x_ : x);
+    backward_weights_.bind(bw_dy_, plain ? plain_dy_ : dy);
+    backward_weights_.bind(bw_dw_, packed);
+    backward_weights_.run(backend_.stream(), backend_.scratch());
+    (accumulate ? unpack_add_ : unpack_).run(backend_.stream(), packed, dw, backend_.scratch());
+  }
+
+  [[nodiscard]] std::string implementation() const override {
+    std::string all = forward_.implementation();
+    if (spec_.input_gradient)
+      all += " / " + (rotated_ ? rotated_.implementation() + " rotated" : backward_data_.implementation());
+    if (backward_weights_) all += " / " + backward_weights_.implementation();
+    return all;
+  }
+
+ private:
+  void run_backward_data(const void* dy, void* dx) {
+    std::optional<FixedSums> fixed;
+    if (plain_image_) {
+      fixed.emplace(backend_);
+      to_plain_dy_.run(backend_.stream(), dy, plain_dy_, backend_.scratch());
+    }
+    backward_data_.bind(bd_dy_, plain_image_ ? plain_dy_ : dy);
+    backward_data_.bind(bd_w_, backend_.weights(packed_backward_));
+    backward_data_.bind(bd_dx_, dx);
+    backward_data_.run(backend_.stream(), backend_.scratch());
+  }
+  [[nodiscard]] std::size_t weight_count() const {
+    return static_cast<std::size_t>(spec_.c_out) * spec_.c_in * spec_.kernel * spec_.kernel;
+  }
+  [[nodiscard]] std::size_t weight_bytes() const { return (weight_count() * sizeof(float) + 63) / 64 * 64; }
+
+  [[nodiscard]] Reorder reorder(const dnnl::memory::desc& from, const dnnl::memory::desc& to, bool accumulate) {
+    Reorder made(backend_.engine(), from, to, accumulate, "packing weights");
+    pack_scratch_ = std::max(pack_scratch_, made.scratch_bytes());
+    backend_.request_scratch(made.scratch_bytes());
+    return made;
+  }
+  void pack(Reorder& reorder, const float* from, float* to) {
+    reorder.run(backend_.stream(), from, to, static_cast<char*>(backend_.scratch()) + weight_bytes());
+  }
+
+  /// Weights times scale [out] in scratch as [out][in][kh][kw], the one plain order that the library packs into every
+  /// format. Rotated: turned by 180 degrees, input and output channels exchanged.
+  [[nodiscard]] const float* staged(const float* weights, const float* scale, bool rotate) const {
+    auto* staging = static_cast<float*>(backend_.scratch());
+    constexpr int kBlock = 16;
+    const int taps = spec_.kernel * spec_.kernel, in = spec_.c_in, out = spec_.c_out;
+    const int blocks = (in + kBlock - 1) / kBlock;
+#pragma omp parallel for schedule(static)
+    for (int block = 0; block < blocks; ++block) {
+      const int begin = block * kBlock, end = std::min(in, begin + kBlock);
+      for (int o = 0; o < out; ++o) {
+        const float s = scale != nullptr ? scale[o] : 1.0F;
+        for (int tap = 0; tap < taps; ++tap) {
+          const float* from = weights + (std::int64_t{o} * taps + tap) * in;
+          for (int i = begin; i < end; ++i)
+            staging[rotate ? (std::int64_t{i} * out + o) * taps + taps - 1 - tap
+                           : (std::int64_t{o} * in + i) * taps + tap] = from[i] * s;
+        }
+      }
+    }
+    return staging;
+  }
+
+  /// The input gradient of a stride-1 convolution is a convolution of dy with the weights rotated by 180 degrees, input
+  /// and output channels exchanged: forward code, which can add to what is in dx.
+  void plan_rotated() {
+    ConvSpec turned = spec_;
+    std::swap(turned.c_in, turned.c_out);
+    turned.h = spec_.h_out();
+    turned.w = spec_.w_out();
+    turned.pad = spec_.kernel - 1 - spec_.pad;
+    turned.extra_pad = -spec_.extra_pad;
+    rotated_ = ForwardPass(backend_, turned, false, false, false);
+    rotated_accumulate_ = ForwardPass(backend_, turned, true, false, false);
+    require(rotated_.weights_desc() == rotated_accumulate_.weights_desc(), ExitCode::device,
+            "oneDNN wants two weight formats for one convolution: ", text(spec_));
+    pack_backward_ = reorder(plain_desc({spec_.c_in, spec_.c_out, spec_.kernel, spec_.kernel}, Tag::oihw),
+                             rotated_.weights_desc(), false);
+    packed_backward_ = backend_.reserve_weights(rotated_.weights_desc().get_size());
+  }
+
+  void plan_backward_data(const dnnl::memory::desc& source) {
+    // The library has fast code for the gradient of an image only in its blocked layout, padded to a whole block.
+    auto dx = spec_.image ? plain_desc({spec_.n, spec_.c_in, spec_.h, spec_.w},
+                                       backend_.block() == 16 ? Tag::nChw16c : Tag::nChw8c)
+                          : input_desc(backend_, spec_);
+    auto dy = output_desc(backend_, spec_);
+    const auto w = plain_desc({spec_.c_out, spec_.c_in, spec_.kernel, spec_.kernel}, Tag::any);
+    const Dims strides{spec_.stride, spec_.stride}, before = pad_before(spec_), after = pad_after(spec_);
+    const auto plan = [&] {
+      return best_algorithm([&](Algorithm algorithm) {
+        return dnnl::convolution_backward_data::primitive_desc({algorithm, dx, w, dy, strides, before, after},
+                                                               attributes(false, false), backend_.engine(),
+                                                               hint(algorithm, dx, dy));
+      });
+    };
+    auto desc = plan();
+    // Without AVX-512 it has none for images that are strided over: there it multiplies plain matrices.
+    plain_image_ = spec_.image && only_reference(desc);
+    if (plain_image_) {
+      const FixedSums fixed(backend_);
+      dx = input_desc(backend_, spec_);
+      dy = plan_plain_dy();
+      desc = plan();
+    }
+    backward_data_ = Primitive(backend_.engine(), desc, "the input gradient of " + text(spec_));
+    bd_dy_ = backward_data_.add(DNNL_ARG_DIFF_DST, dy);
+    bd_w_ = backward_data_.add(DNNL_ARG_WEIGHTS, desc.weights_desc());
+    bd_dx_ = backward_data_.add(DNNL_ARG_DIFF_SRC, dx);
+    backend_.request_scratch(backward_data_.scratch_bytes());
+    if (spec_.image) {
+      unblock_ = reorder(dx, input_desc(backend_, spec_), false);
+      image_offset_ = (std::max(backward_data_.scratch_bytes(), unblock_.scratch_bytes()) + 63) / 64 * 64;
+      backend_.request_scratch(image_offset_ + dx.get_size());
+    }
+    packed_backward_ = packed_;
+    if (desc.weights_desc() != forward_.weights_desc()) {
+      pack_backward_ = reorder(source, desc.weights_desc(), false);
+      packed_backward_ = backend_.reserve_weights(desc.weights_desc().get_size());
+    }
+  }
+
+  void plan_backward_weights(const dnnl::memory::desc& master) {
+    const FixedSums fixed(backend_);
+    auto x = input_desc(backend_, spec_), dy = output_desc(backend_, spec_);
+    const auto dw = plain_desc({spec_.c_out, spec_.c_in, spec_.kernel, spec_.kernel}, Tag::any);
+    const Dims strides{spec_.stride, spec_.stride}, before = pad_before(spec_), after = pad_after(spec_);
+    const auto plan = [&] {
+      return best_algorithm([&](Algorithm algorithm) {
+        return dnnl::convolution_backward_weights::primitive_desc({algorithm, x, dw, dy, strides, before, after},
+                                                                  attributes(false, false), backend_.engine(),
+                                                                  hint(algorithm, x, dy));
+      });
+    };
+    auto desc = plan();
+    // Without AVX-512 the library has no blocked code for maps of 2x2 pixels, and none for images of one or two
+    // channels: there it multiplies plain matrices.
+    if (only_reference(desc)) {
+      x = plain_desc({spec_.n, spec_.c_in, spec_.h, spec_.w}, Tag::nchw);
+      dy = plan_plain_dy();
+      desc = plan();
+      to_plain_x_ = reorder(input_desc(backend_, spec_), x, false);
+      plain_x_ = backend_.allocate_floats(static_cast<std::int64_t>(x.get_size() / sizeof(float)), "plain activations");
+    }
+    backward_weights_ = Primitive(backend_.engine(), desc, "the weight gradient of " + text(spec_));
+    bw_x_ = backward_weights_.add(DNNL_ARG_SRC, x);
+    bw_dy_ = backward_weights_.add(DNNL_ARG_DIFF_DST, dy);
+    bw_dw_ = backward_weights_.add(DNNL_ARG_DIFF_WEIGHTS, desc.diff_weights_desc());
+    unpack_ = reorder(desc.diff_weights_desc(), master, false);
+    unpack_add_ = reorder(desc.diff_weights_desc(), master, true);
+    gradient_offset_ = (std::max(backward_weights_.scratch_bytes(), pack_scratch_) + 63) / 64 * 64;
+    backend_.request_scratch(gradient_offset_ + desc.diff_weights_desc().get_size());
+  }
+
+  /// Makes plain_dy_ and what writes dy into it; both backward passes share them.
+  [[nodiscard]] dnnl::memory::desc plan_plain_dy() {
+    const auto plain = plain_desc({spec_.n, spec_.c_out, spec_.h_out(), spec_.w_out()}, Tag::nchw);
+    if (plain_dy_ == nullptr) {
+      to_plain_dy_ = reorder(output_desc(backend_, spec_), plain, false);
+      plain_dy_ =
+          backend_.allocate_floats(static_cast<std::int64_t>(plain.get_size() / sizeof(float)), "plain activations");
+    }
+    return plain;
+  }
+
+  /// The library wants the forward description of a backward pass of the same algorithm.
+  [[nodiscard]] dnnl::convolution_forward::primitive_desc hint(Algorithm algorithm, const dnnl::memory::desc& x,
+                                                               const dnnl::memory::desc& y) const {
+    const auto w = plain_desc({spec_.c_out, spec_.c_in, spec_.kernel, spec_.kernel}, Tag::any);
+    const Dims strides{spec_.stride, spec_.stride}, before = pad_before(spec_), after = pad_after(spec_);
+    return {{dnnl::prop_kind::forward_training, algorithm, x, w, y, strides, before, after}, backend_.engine()};
+  }
+
+  CpuBackend& backend_;
+  ConvSpec spec_;
+  ForwardPass forward_, rotated_, rotated_accumulate_;
+  Primitive backward_data_, backward_weights_;
+  int bd_dy_ = 0, bd_w_ = 0, bd_dx_ = 0, bw_x_ = 0, bw_dy_ = 0, bw_dw_ = 0;
+  Reorder pack_forward_, pack_backward_, unpack_, unpack_add_, unblock_, to_plain_x_, to_plain_dy_;
+  std::size_t pack_scratch_ = 0, gradient_offset_ = 0, image_offset_ = 0;
+  std::size_t packed_ = 0, packed_backward_ = 0;  ///< places in the backend's packed weights
+  bool plain_image_ = false;                      ///< the image's gradient is made from plain_dy_
+  float *bias_ = nullptr, *plain_x_ = nullptr, *plain_dy_ = nullptr;
+};
+
+}  // namespace
+
+void mask_from_relu(const CpuBackend& backend, const ConvSpec& s, const float* y, std::uint16_t* bits) {
+  const std::int64_t count = std::int64_t{s.n} * s.c_out * s.h_out() * s.w_out();
+  each(backend.device(), kernels::groups(count), kernels::MaskFromRelu<float>{y, bits, count});
+}
+
+std::unique_ptr<Conv2d> library_convolution(CpuBackend& backend, const ConvSpec& spec) {
+  return std::make_unique<LibraryConv2d>(backend, spec);
+}
+
+}  // namespace dat::cpu
