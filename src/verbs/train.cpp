@@ -65,11 +65,7 @@ void compare(const std::vector<SweptTraining>& points) {
 int run_sweep(Communicator& world, const std::vector<SweptTraining>& points, char* program) {
   together(world, [&] {
     if (!world.root()) return;
-    for (const SweptTraining& point : points) try {
-        require_valid(point);
-      } catch (const std::exception&) {
-        rethrow_of(point);
-      }
+    for (const SweptTraining& point : points) at_point(point, [&] { require_valid(point); });
   });
   int code = 0;
   for (std::size_t k = 0; k < points.size(); ++k) {

@@ -92,9 +92,9 @@ std::vector<SweepPoint> sweep_points(const std::string& sweep, const std::string
   return points;
 }
 
-void rethrow_of(const SweptTraining& point) {
+void at_point(const SweptTraining& point, const std::function<void()>& work) {
   try {
-    throw;
+    work();
   } catch (const Error& error) {
     throw Error(error.code(), "sweep point " + point.name + ": " + error.what());
   }
@@ -112,14 +112,12 @@ std::vector<SweptTraining> sweep_trainings(const std::string& sweep, const std::
               ExitCode::usage, "--sweep varies ", name, ", which is given beside it, too; leave one of them off");
       one.words.push_back(word);
     }
-    try {
+    at_point(one, [&] {
       CommandLine line("train", one.words, {});
       std::optional<TrainOrder> order = parse_training(line, "");
       require(order.has_value(), ExitCode::usage, "its options ask for something to be printed");
       static_cast<TrainOrder&>(one) = std::move(*order);
-    } catch (const Error&) {
-      rethrow_of(one);
-    }
+    });
     for (const SweptTraining& other : all) {
       TrainOptions there = other.options;
       there.out = one.options.out;

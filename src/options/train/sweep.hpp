@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -31,7 +32,7 @@ struct SweptTraining : TrainOrder {
 [[nodiscard]] std::vector<SweptTraining> sweep_trainings(const std::string& sweep, const std::string& out,
                                                          const std::vector<std::string>& common);
 
-/// Throws the exception being handled once more, with the name of a point before its message.
-[[noreturn]] void rethrow_of(const SweptTraining& point);
+/// Does a point's work; the message of an Error gets the name of the point before it.
+void at_point(const SweptTraining& point, const std::function<void()>& work);
 
 }  // namespace dat

@@ -90,7 +90,7 @@ std::vector<std::string> differences_from(const TrainOptions& plain, const char*
   const Bound own = bound(options), there = bound(plain);
   std::vector<std::string> all;
   for (const OptionRow& row : train_table().rows())
-    if (row.parent.empty() && own.text(row) != there.text(row))
+    if (row.parent.empty() && (row.environment.empty() || own.asked(row)) && own.text(row) != there.text(row))
       all.push_back(row.name + " = " + own.text(row, true) + " (" + word + " " + there.text(row, true) + ")");
   return all;
 }

@@ -1,3 +1,5 @@
+// What a training needs of a job under Slurm.
+
 #include "verbs/slurm/needs.hpp"
 
 #include <algorithm>
@@ -133,9 +135,9 @@ JobNeeds needs_of(TrainOrder order, const SlurmOptions& job) {
   // Rank 0 has what all ranks keep of every image twice while it reads a checkpoint.
   const double at_once = options.warm_start > 0 ? 2 * image_bytes(*splits.train) : 0;
   JobNeeds needs{.node_bytes = memory.bytes * job.ranks_per_node + at_once,
-              .memory = memory.source + (at_once > 0 ? "; more on rank 0 while it reads a checkpoint" : ""),
-              .steps = steps_of_parts(whole, mix, trainers),
-              .length = text_of_parts(whole, mix, trainers)};
+                 .memory = memory.source + (at_once > 0 ? "; more on rank 0 while it reads a checkpoint" : ""),
+                 .steps = steps_of_parts(whole, mix, trainers),
+                 .length = text_of_parts(whole, mix, trainers)};
   StepTime step{job.step_seconds, "--step-seconds"};
   if (!job.like.empty()) step = step_time_of(job.like);
   if (step.seconds == 0 && !whole.calibration.empty())

@@ -1,8 +1,11 @@
+// The batch script of the verb slurm.
+
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <iomanip>
 #include <sstream>
+#include <utility>
 
 #include "dat/shell.hpp"
 #include "verbs/slurm/common.hpp"
@@ -28,15 +31,21 @@ constexpr double kLongestJob = 60.0 * 4'000'000'000;
 [[nodiscard]] JobNeeds needs_of_all(const SlurmOrder& order) {
   if (order.points.empty()) return needs_of(order.training, order.job);
   JobNeeds most;
-  for (const SweptTraining& point : order.points) try {
-      const JobNeeds own = needs_of(point, order.job);
-      if (own.node_bytes > most.node_bytes) most.node_bytes = own.node_bytes, most.memory = own.memory;
-      if (std::pair(own.seconds, own.steps) > std::pair(most.seconds, most.steps))
-        most.seconds = own.seconds, most.steps = own.steps, most.length = own.length, most.source = own.source;
-      most.step_seconds = std::max(most.step_seconds, own.step_seconds);
-    } catch (const std::exception&) {
-      rethrow_of(point);
+  for (const SweptTraining& point : order.points) {
+    JobNeeds own;
+    at_point(point, [&] { own = needs_of(point, order.job); });
+    if (own.node_bytes > most.node_bytes) {
+      most.node_bytes = own.node_bytes;
+      most.memory = own.memory;
     }
+    if (std::pair(own.seconds, own.steps) > std::pair(most.seconds, most.steps)) {
+      most.seconds = own.seconds;
+      most.steps = own.steps;
+      most.length = own.length;
+      most.source = own.source;
+    }
+    most.step_seconds = std::max(most.step_seconds, own.step_seconds);
+  }
   return most;
 }
 
