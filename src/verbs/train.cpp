@@ -95,7 +95,7 @@ std::optional<TrainingOrder> parse_train(CommandLine& line) {
     own.group("Run", false);
     own.add("--sweep", &TrainingOrder::sweep,
             "trainings of all combinations, e.g. 'seed=1,2,3 lr=0.05,0.1', one after the other, each in a folder below "
-            "--out; values with commas between semicolons",
+            "--out; semicolons between values with commas",
             {.label = "NAME=V,V..."});
     return own;
   }();

@@ -133,8 +133,9 @@ std::string script_of(const SlurmOrder& order) {
     text << "# Time: " << needs.step_seconds << " s a step (" << needs.source << "), " << slurm_time(needs.seconds)
          << " in all" << (job.time.empty() ? "; the limit is a quarter and ten minutes more.\n" : ".\n");
   else
-    text << "# Time: nobody has said how long a step takes (--step-seconds, --like RUN, --calibration FILE); the limit "
-         << "is " << (job.time.empty() ? "a guess" : "as given") << ", the job comes\n# back until it is done.\n";
+    text
+        << "# Time: nobody has said how long a step takes (--step-seconds, --like RUN, --calibration FILE); the limit\n"
+        << "# is " << (job.time.empty() ? "a guess" : "as given") << ", the job comes back until it is done.\n";
   text << "# Memory of a rank: " << needs.memory
        << (gpu ? ".\n# Of the GPU: what dat_hpc validate prints where the GPU is.\n" : ".\n") << "#\n"
        << settings(order, needs, limit, lead) << "\n";

@@ -56,7 +56,7 @@ const TableOf<SlurmOptions>& job_table() {
     table.add(
         "--sweep", &O::sweep,
         "an array of trainings, of all combinations, e.g. 'seed=1,2,3 lr=0.05,0.1', each in a folder below --out, "
-        "and a table after them; values with commas between semicolons",
+        "and a table after them; semicolons between values with commas",
         {.label = "NAME=V,V..."});
     return table;
   }();
