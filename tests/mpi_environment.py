@@ -14,6 +14,8 @@ MPI_ENVIRONMENT = {
     "OMPI_MCA_hwloc_base_binding_policy": "none",
     "OMPI_MCA_mpi_yield_when_idle": "1",
     "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
+    # Looking for fabrics that a node has not is a fifth of the time that a small run takes.
+    "OMPI_MCA_pml": "ob1",
 }
 
 

@@ -45,7 +45,7 @@ if [ "$isa" = avx2 ]; then
   export DNNL_MAX_CPU_ISA=AVX2
 fi
 configure "build/$build" "${options[@]}"
-cmake --build "build/$build" --parallel "$cores"
+cmake --build "build/$build" --target dat_suite --parallel "$cores"
 # PROCESSORS of the tests are halves of a core; half as many again use the time in which tests wait.
 failed=0
 # What needs a GPU is run alone, one at a time where it is timed: ctest -L gpu.

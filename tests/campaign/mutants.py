@@ -9,6 +9,7 @@ Faults are looked for in functions of src, include and kernels as clang reads th
 """
 
 import collections
+import importlib.util
 import json
 import math
 import multiprocessing
@@ -146,7 +147,11 @@ class Walk:
 
     def visit(self, cursor, function, parent, statement):
         """function: the named one around the cursor; parent: the kind around it; statement: whether its value is dropped."""
-        kind, called, children = cursor.kind.name, cursor.spelling or "", list(cursor.get_children())
+        try:
+            kind = cursor.kind.name
+        except ValueError:  # one that the bindings do not know: a concept
+            return
+        called, children = cursor.spelling or "", list(cursor.get_children())
         if kind.startswith("UNEXPOSED"):  # a conversion, or what a loop of OpenMP is wrapped in
             for child in children:
                 self.visit(child, function, parent, statement)
@@ -184,10 +189,8 @@ class Walk:
 
 def of_unit(path, command, tree, files):
     """What clang finds in one translation unit, by file."""
-    try:
-        import clang.cindex as clang
-    except ImportError:
-        raise SystemExit("mutate.py: clang's bindings for Python are missing: apt-get install python3-clang-16, and use /usr/bin/python3")
+    import clang.cindex as clang
+
     words, arguments = shlex.split(command)[1:-1], ["-mavx2", "-mfma", "-w"]
     for k, word in enumerate(words):
         if word.startswith(("-I", "-D", "-std", "-mavx512", "-fopenmp")):
@@ -199,6 +202,8 @@ def of_unit(path, command, tree, files):
 
 def candidates(commands, tree, files, only):
     """By file, in the order of the text, every fault that can be put there."""
+    if not importlib.util.find_spec("clang"):
+        raise SystemExit("mutate.py: clang's bindings for Python are missing: apt-get install python3-clang-16, and use /usr/bin/python3")
     units = [(entry["file"], entry["command"], tree, files) for entry in json.load(open(commands))
              if not entry["file"].endswith(".cu") and entry["file"].startswith((f"{tree}/src/", f"{tree}/kernels/")) or re.search(r"/dat_\w+\.dir/Unity/", entry["file"])]
     found = {}

@@ -322,7 +322,7 @@ def main():
     if arguments.check:
         say(f"{len(mutants.by_hand(files))} mutants by hand fit")
         return 0
-    end = time.monotonic() + 60 * (arguments.minutes or 1e5)
+    end = time.monotonic() + 60 * (arguments.minutes or 1e4)
 
     def clock():
         return end - time.monotonic()

@@ -107,7 +107,7 @@ class Running:
             if time.monotonic() > deadline:
                 self.end()
                 raise AssertionError("waited in vain:\n" + self.text())
-            time.sleep(0.0005)
+            time.sleep(0.002)  # a look at the ranks reads files of each
         return True
 
     def text(self):

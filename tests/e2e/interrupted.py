@@ -70,26 +70,27 @@ class Row:
     last: object = None  # of the last part, as Stop.on; None: the same
     more: list = ()  # options that the interrupted run has besides
     night: bool = False
+    of: str = ""  # the rows of which a part is drawn by day: BY_DAY
 
 
 def any_ranks(*options, stops=[end(2, on=5), end(4, on=2)] if common.NIGHT else [end(4, on=4)], last=6 if common.NIGHT else 3, **other):
     """A row of a deterministic run: straight alone, its parts on other ranks."""
-    return Row([*DEALT, *options], [*stops], last=last, **other)
+    return Row([*DEALT, *options], [*stops], last=last, **{"of": "any ranks"} | other)
 
 
-def generators(*options, stops=(end(4, on=(1, 2)),), last=(2, 1), **other):
-    return any_ranks("--attack-steps", 4, "--checkpoint-every", 2, *options, stops=stops, last=last, **other)
+def generators(*options, stops=(end(4, on=(1, 2)),), last=(2, 1), of="generators"):
+    return any_ranks("--attack-steps", 4, "--checkpoint-every", 2, *options, stops=stops, last=last, of=of)
 
 
 def leaving(who, when, *options, **other):
     options = [*STAYING, *options]
     return Row(options, [Stop("kill", line(6), on=5), Stop("kill", line(4), "all", on=5)], last=5,
-               more=["--attackers", ",".join(map(str, who)), "--cheat", ",".join(f"leave@{step}" for step in when)], **other)
+               more=["--attackers", ",".join(map(str, who)), "--cheat", ",".join(f"leave@{step}" for step in when)], of="leaving", **other)
 
 
 ROWS = {
-    "killed at any moment": Row(OWN, common.drawn(KILLS, 6), ranks=2),
-    "signals": Row([*OWN, "--epochs", 2], common.drawn(SIGNALS, 4), ranks=2),
+    "killed at any moment": Row(OWN, common.drawn(KILLS, 4), ranks=2),
+    "signals": Row([*OWN, "--epochs", 2], common.drawn(SIGNALS, 3), ranks=2),
     "damaged checkpoints": Row(OWN, common.drawn(DAMAGES, 1)),
     "a disk that is full": Row(OWN, common.drawn(FULL, 2)),
     "beside the steps": Row([*OWN, "--holdout", 16, "--warm-start", 2],
@@ -148,7 +149,7 @@ ROWS = {
                                                 stops=[], last=(2, 1)),
     "generators: kills and signals": generators(
         "--staleness", 2, stops=[Stop("kill", line(4), 2, on=(1, 2)), Stop("SIGTERM", line(2), 2, on=(2, 1)), Stop("kill", line(2), 1, on=(1, 1)),
-                                 Stop("SIGTERM", line(1), on=(1, 2))], last=(2, 1)),
+                                 Stop("SIGTERM", line(1), on=(1, 2))], last=(2, 1), of=""),
 
     "leaving: the bandit": leaving([3, 1], [2, 4], "--optimizer", "lamb", "--selector", "exp3", "--resample", 3, "--average", "ema",
                                    "--checkpoint-async", "on"),
@@ -270,15 +271,21 @@ class Interrupted(common.TestCase):
         self.assert_same_runs(row)
 
 
-def add(name, row):
+BY_DAY = {"any ranks": 10, "generators": 3, "leaving": 2}
+
+
+def add(name, row, today):
     def test(self):
         self.check(row)
     test.__doc__ = name
-    setattr(Interrupted, "test_" + re.sub(r"\W+", "_", name), common.at_night(test) if row.night else test)
+    setattr(Interrupted, "test_" + re.sub(r"\W+", "_", name), test if today else common.at_night(test))
 
 
+today = {name for name, row in ROWS.items() if not row.night and not row.of}
+for of, count in BY_DAY.items():
+    today.update(common.drawn([name for name, row in ROWS.items() if not row.night and row.of == of], count))
 for name, row in ROWS.items():
-    add(name, row)
+    add(name, row, name in today)
 
 if __name__ == "__main__":
     common.main()

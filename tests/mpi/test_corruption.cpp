@@ -132,7 +132,7 @@ class Bytes final : public ReplicatedState {
 }
 
 template <class Call>
-[[nodiscard]] std::string message_of(Call&& call, ExitCode expected) {
+[[nodiscard]] std::string refusal_of(Call&& call, ExitCode expected) {
   try {
     call();
   } catch (const Error& error) {
@@ -272,7 +272,7 @@ TEST_CASE("Corruption that is not to be repaired ends the run with code 8 and na
       Flip flip(trainer.replica().backend(), 0, 5, 0);
       trainer.replicated(flip);
     }
-    const std::string text = message_of([&] { trainer.check_replicas(); }, ExitCode::integrity);
+    const std::string text = refusal_of([&] { trainer.check_replicas(); }, ExitCode::integrity);
     INFO(text);
     if (world().size() > 2 && action == "repair") {
       CHECK(text.empty());
@@ -394,7 +394,7 @@ TEST_CASE("A rank that attacks otherwise than it says is found by the others", "
     Trainer ends(world(), options);
     ends.share_state();
     ends.start();
-    const std::string text = message_of(
+    const std::string text = refusal_of(
         [&] {
           for (int step = 0; step < 12; ++step) (void)ends.step(false);
         },

@@ -70,7 +70,7 @@ void clear() {
 }
 
 /// What is told of an error of communication; "": there was none.
-[[nodiscard]] std::string error_of(const std::function<void()>& what) {
+[[nodiscard]] std::string told_by(const std::function<void()>& what) {
   try {
     what();
   } catch (const Error& error) {
@@ -81,7 +81,7 @@ void clear() {
 
 /// What is told where a trainer's first step fails.
 [[nodiscard]] std::string error_of_first_step(Communicator& group, const TrainOptions& options) {
-  return error_of([&] {
+  return told_by([&] {
     Trainer trainer(group, options);
     trainer.share_state();
     trainer.start();
@@ -222,7 +222,7 @@ TEST_CASE("A generator refuses what a trainer must not send, and names it", "[ge
     } else {
       Generator generator(world(), options);
       const double began = seconds_now();
-      const std::string told = error_of([&] {
+      const std::string told = told_by([&] {
         const auto called = [&]() -> std::optional<ExitCode> {
           require(seconds_now() - began < 60, ExitCode::stopped, "nothing is refused");
           return {};

@@ -28,6 +28,7 @@ import numpy as np
 import torch
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from drawn import SEED, drawn
 from mpi_environment import MPI_ENVIRONMENT, own_session
 from reference import automatic, Config, Reference, Rounding, UNIT
 
@@ -334,27 +335,36 @@ ENVIRONMENT = {"OMP_NUM_THREADS": "1", **MPI_ENVIRONMENT}
 class Wrong(Exception):
     pass
 
-# What --brief leaves out. Networks like others, or of their size, take ten seconds and more each. The others repeat on
-# two ranks, with another loss or in another order what a configuration that is left has in another way: no mutation of
-# tests/campaign is seen by one of them alone.
+# What --brief leaves out whatever the day: networks like others, or of their size, take ten seconds and more each.
 NIGHT = {
-    "imagenet_resnet50, SiLU", "imagenet_resnet50, SiLU, 224 pixels", "imagenet_wrn50_2, SiLU", "imagenet_resnet18, 64 pixels", "dm_wrn_16_1, ReLU, odd",
-    "preact_resnet50, SiLU", "wrn_28_10", "resnet18, SiLU", "modules of a resnet", "wrn_16_4, SiLU, normalized",
-    "half, two ranks", "no augmentation", "pgd, batch statistics, micro", "early stop at once", "warm start, two ranks",
-    "warm start, fgsm", "stale attack, two ranks", "l2, batch statistics, two ranks", "l2, trades",
-    "l2, stale attack", "micro-batches, two ranks", "local, batch statistics", "small messages", 
-    "oracle, two ranks", 
-    "oracle in seconds, blocks", "autofreeze, few", "a draw in two steps", "masks, gathered, overlap",
-    "masks, dense, oracle", "masks of one rank", "masks of three ranks", "int8, masks", "int8, three ranks",
-    "terngrad, not clipped", "powersgd, masks", "mart, two ranks", "mart, fgsm", "long warm-up",
-    "exponential average, later", "stochastic average, later", "batch above the data", "micro-batches above the data",
-    "a width of 3", "normalized, fgsm, two ranks", "grey images, normalized", "trades, two ranks",
-    "trades, warm start", "no labels, two ranks", "perturbed weights, own", "fgsm, two ranks",
-    "freezeout, lamb, two ranks", "n-fgsm, start not cut, two ranks", "pgd, start in the box", "pgi, detached, fgsm",
-    "pgi, old weights", "pgi, early stop", "nuat, two ranks", "trades under noise", "growing images under noise",
-    "smooth-pgd, one copy", "products in bf16x3, deep", "frozen preact_resnet18, batch statistics", "a rate of the head, lars_sgd",
-    "frozen", "linear probe",
+    "imagenet_resnet50, SiLU", "imagenet_resnet50, SiLU, 224 pixels", "imagenet_wrn50_2, SiLU", "imagenet_resnet18, 64 pixels",
+    "dm_wrn_16_1, ReLU, odd", "preact_resnet50, SiLU", "wrn_28_10", "resnet18, SiLU", "modules of a resnet",
+    "wrn_16_4, SiLU, normalized", "products in bf16x3, deep", "frozen preact_resnet18, batch statistics",
 }
+
+
+def words(entry):
+    """What a configuration has to show: its options, by the word of each value and on one rank or several."""
+    found, option = {entry[1] > 1}, None
+    for word in shlex.split(entry[3]):
+        if word.startswith(("--", "DAT_")):
+            option = word.split("=")[0]
+            found.add((option, entry[1] > 1))
+        else:
+            found.update((option, part) for part in re.findall("[a-z_][a-z0-9_-]*", word) if part != "h5")
+    return found
+
+
+def by_day(table):
+    """Configurations that have every word of all between them, and a tenth of the others, drawn; in their order."""
+    table = [entry for entry in table if entry[0] not in NIGHT]
+    chosen, left, rest = [], set().union(*map(words, table)), list(table)
+    while left:
+        chosen.append(max(rest, key=lambda entry: len(words(entry) & left)))
+        left -= words(chosen[-1])
+        rest.remove(chosen[-1])
+    chosen += drawn(rest, len(rest) // 10)
+    return [entry for entry in table if entry in chosen]
 
 
 def write_data(path, size, train=40, test=12, channels=3, labelled=True):
@@ -630,7 +640,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("program")
     parser.add_argument("--brief", action="store_true", help="of each configuration only the last of its runs, from the "
-                        "first step to its end: two steps and an evaluation; and none of those of NIGHT, unless --only asks")
+                        "first step to its end: two steps and an evaluation; unless --only asks, not all of them: see by_day")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="configurations, * and ? as in file names")
     parser.add_argument("--stop-at-first", action="store_true", help="end at the first step that is wrong")
     parser.add_argument("--jobs", type=int, default=2)
@@ -639,7 +649,7 @@ def main():
     chosen = [entry for entry in TABLE
               if not arguments.only or any(fnmatch.fnmatch(entry[0], name) for name in arguments.only)]
     if arguments.brief:
-        chosen = [entry for entry in chosen if arguments.only or entry[0] not in NIGHT]
+        chosen = chosen if arguments.only else by_day(chosen)
         chosen = [(name, ranks, ends.split()[-1], options) for name, ranks, ends, options in chosen]
     if arguments.list:
         for name, ranks, ends, options in chosen:
@@ -663,7 +673,7 @@ def main():
         for size in 16, 21, 37, 64, 224:
             write_data(f"{folder}/{size}.h5", size, train=40 if size < 224 else 8)
         write_data(f"{folder}/grey.h5", 8, channels=1)
-        print(HEAD, flush=True)
+        print(f"DAT_SEED={SEED}\n{HEAD}", flush=True)
         with concurrent.futures.ProcessPoolExecutor(arguments.jobs) as pool:
             under_way = [pool.submit(check_configuration, entry, program, folder, arguments.stop_at_first)
                          for entry in chosen]

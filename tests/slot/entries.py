@@ -23,7 +23,7 @@ kPrograms |= {f"bench_{name}": f"bench/bench_{name}" for name in ("step", "layer
 kDoubles = {**{name: f"{path}_double" for name, path in kPrograms.items()}, "dat_hpc": "tests/dat_hpc_double"}
 # One node needs shared memory and loopback, no ssh, and no daemon for a program without mpiexec.
 kNode = {"OMPI_MCA_plm": "isolated", "OMPI_MCA_ess_singleton_isolated": "1", "PMIX_MCA_pcompress_base_silence_warning": "1",
-         "OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "self,vader,tcp"}
+         "OMPI_MCA_btl": "self,vader,tcp"}
 # Of ranks that are timed: Open MPI chooses how they copy, each has cores of its own, who waits does not yield.
 kCores = max(1, min(4, len(os.sched_getaffinity(0)) // 4))
 kTimed = {"OMPI_MCA_btl_vader_single_copy_mechanism": None, "OMPI_MCA_hwloc_base_binding_policy": None,

@@ -15,6 +15,9 @@
 
 namespace dat::cuda {
 
+/// Factors of what a library's call computes and of what it adds that to; libraries want their addresses.
+inline constexpr float kOne = 1, kZero = 0;
+
 class NormPlan;
 class PassPlan;
 

@@ -11,8 +11,6 @@ namespace dat::cuda {
 
 namespace {
 
-constexpr float kOne = 1, kZero = 0;
-
 /// The convolution that is planned for `s`: where more is padded below and at the right, which no call of cuDNN's older
 /// part can say, it is that of a copy of x with the rows and columns of zeros.
 [[nodiscard]] ConvSpec bordered(ConvSpec s) {

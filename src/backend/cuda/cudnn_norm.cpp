@@ -11,8 +11,6 @@ namespace dat::cuda {
 
 namespace {
 
-constexpr float kOne = 1, kZero = 0;
-
 /// The addition before it and, in f32, the addition and the ReLU after it are kernels of ours, because cuDNN fuses them
 /// in f16 only, where its reserve space keeps where the ReLU was open.
 class CudnnNorm final : public NormPlan {

@@ -22,7 +22,7 @@ add_library(CUDNN::cudnn UNKNOWN IMPORTED)
 set_target_properties(CUDNN::cudnn PROPERTIES IMPORTED_LOCATION ${CUDNN_LIBRARY}
                       INTERFACE_INCLUDE_DIRECTORIES ${CUDNN_INCLUDE_DIR})
 add_library(dat_cuda_device OBJECT ${DAT_CUDA_SOURCES} ${CMAKE_SOURCE_DIR}/kernels/cuda.cu)
-set_target_properties(dat_cuda_device PROPERTIES UNITY_BUILD OFF)
+set_target_properties(dat_cuda_device PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 7)
 string(REPLACE ";" ", " DAT_ARCHITECTURES_TEXT "${CMAKE_CUDA_ARCHITECTURES}")
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/backend/cuda/backend.cpp PROPERTIES COMPILE_DEFINITIONS
                             "DAT_CUDA_ARCHITECTURES=\"${DAT_ARCHITECTURES_TEXT}\"")

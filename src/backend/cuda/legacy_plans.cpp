@@ -23,7 +23,6 @@ template <std::size_t N>
   return math == CUDNN_TENSOR_OP_MATH ? name + " tensor" : name;
 }
 
-constexpr float kOne = 1, kZero = 0;
 [[nodiscard]] const float* factor(bool one) { return one ? &kOne : &kZero; }
 
 /// Description of a convolution for cuDNN. Rotated: the input gradient of a stride-1 convolution as the convolution of
@@ -288,10 +287,10 @@ class Lister {
 
   template <class Perf, std::size_t N, class Get>
   void ask(std::vector<Call>& all, const Call& like, const char* const (&names)[N], const Get& get) {
-    constexpr int kMost = 16;
-    Perf found[kMost];
+    constexpr int kMostFound = 16;
+    Perf found[kMostFound];
     int count = 0;
-    if (const cudnnStatus_t status = get(kMost, &count, found); status != CUDNN_STATUS_SUCCESS) {
+    if (const cudnnStatus_t status = get(kMostFound, &count, found); status != CUDNN_STATUS_SUCCESS) {
       plans_.refused.push_back({"legacy calls", cudnnGetErrorString(status)});
       return;
     }

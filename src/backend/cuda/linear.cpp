@@ -7,8 +7,6 @@ namespace dat::cuda {
 
 namespace {
 
-constexpr float kOne = 1, kZero = 0;
-
 /// cuBLAS counts columns first: it sees the transpose of each row-major matrix.
 class CudaLinear final : public Linear {
  public:

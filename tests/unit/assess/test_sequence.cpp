@@ -7,6 +7,7 @@
 #include "catch.hpp"
 #include "dat/error.hpp"
 #include "dat/file.hpp"
+#include "errors.hpp"
 #include "hdf5/hdf5_reader.hpp"
 #include "temporary_folder.hpp"
 
@@ -23,10 +24,6 @@ std::string refusal(Call&& call, ExitCode code) {
     return error.what();
   }
   return {};
-}
-
-[[nodiscard]] bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 [[nodiscard]] JournalEntry entry(int stage, std::vector<std::int64_t> images) {
