@@ -71,7 +71,8 @@ TEST_CASE("A batch of all ranks is shared out evenly, or refused with the next o
   options.micro_batch = 2;
   CHECK(Plan(options, 24, 3).micro_batches == 2);
   CHECK(contains(refusal_of(options, 5), "--total-batch 12 is no multiple of 5 ranks"));
-  CHECK(contains(refusal_of(options, 5), "; start 3 or 6 that train, or choose 10 or 20, or add --deterministic and --micro-batch N"));
+  CHECK(contains(refusal_of(options, 5),
+                 "; start 3 or 6 that train, or choose 10 or 20, or add --deterministic and --micro-batch N"));
   CHECK(contains(refusal_of(options, 4), "is 3 images for each of 4 ranks, which is no multiple of --micro-batch 2"));
   options.total_batch = 2;
   options.micro_batch = 0;
