@@ -61,6 +61,8 @@ struct TrainOptions : DataSettings,
 
 /// "lr = 0.1 (default 0.01)": the options of a parsed command that differ from those of `train` without any.
 [[nodiscard]] std::vector<std::string> differences_from_defaults(const TrainOptions& options);
+/// "lr = 0.1 (recipe 0.01)": those that differ from a recipe, but for the data and the folder, which no recipe names.
+[[nodiscard]] std::vector<std::string> differences_from_recipe(const TrainOptions& options, const std::string& recipe);
 
 /// Every option, `key = value` a line, readable with --config.
 [[nodiscard]] std::string toml_of(const TrainOptions& options);

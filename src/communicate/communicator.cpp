@@ -417,6 +417,7 @@ void Communicator::abort(int exit_code) {
 }
 
 void Communicator::watch(double timeout_seconds) {
+  watchdog_.reset();  // that of a run before this one, of a sweep
   if (size_ > 1) watchdog_ = std::make_unique<Watchdog>(*this, timeout_seconds);
 }
 

@@ -161,6 +161,17 @@ std::vector<std::string*> CommandLine::option_words() {
   return found;
 }
 
+/// Puts a value that may begin with a dash into the word that names its option.
+void CommandLine::join_values() {
+  for (const Entry& entry : entries_) {
+    if (!entry.row->dashes) continue;
+    const auto found = std::find(words_.begin(), words_.end(), "--" + entry.row->name);
+    if (found == words_.end() || found + 1 == words_.end()) continue;
+    *found += "=" + *(found + 1);
+    words_.erase(found + 1);
+  }
+}
+
 /// A name of several letters after one dash would be read as letters that are options.
 void CommandLine::refuse_single_dashes() {
   for (const std::string* word : option_words()) {
@@ -186,6 +197,7 @@ std::vector<std::string> CommandLine::marked_words(const std::string& advice) {
 }
 
 bool CommandLine::read() {
+  join_values();
   refuse_single_dashes();
   if (helps()) return false;
   const std::string advice = "; see '" + program_ + " --help'";
@@ -233,12 +245,12 @@ std::set<std::string> CommandLine::given() const {
   return all;
 }
 
-std::vector<std::string> CommandLine::words_given() const {
+std::vector<std::string> CommandLine::words_given(const std::string& without) const {
   std::vector<std::string> words;
   if (!recipe_.empty()) words = {"--recipe", recipe_};
   if (!config_file_.empty()) words.insert(words.end(), {"--config", config_file_});
   for (const Entry& entry : entries_) {
-    if (!entry.row->in_file || entry.option->count() == 0) continue;
+    if (!entry.row->in_file || entry.option->count() == 0 || entry.row->name == without) continue;
     const std::string name = "--" + entry.row->name;
     if (is_flag(entry.field())) {
       words.push_back(name + "=" + entry.options->text(*entry.row));

@@ -45,8 +45,9 @@ class CommandLine {
   [[nodiscard]] const std::string& recipe() const { return recipe_; }
   /// Options that the command line, a file or a recipe has set, by name.
   [[nodiscard]] std::set<std::string> given() const;
-  /// The options of this line that may stand in a file, --recipe and --config included, as words of a command line.
-  [[nodiscard]] std::vector<std::string> words_given() const;
+  /// The options of this line that may stand in a file, --recipe and --config included, as words of a command line; but
+  /// for one of this name.
+  [[nodiscard]] std::vector<std::string> words_given(const std::string& without = "") const;
 
  private:
   struct Entry;  ///< a row, where its values are, and CLI11's option
@@ -57,6 +58,7 @@ class CommandLine {
   [[nodiscard]] std::string help(const std::string& topic);
   [[noreturn]] void refuse(const std::string& word, bool behind_mark, const std::string& advice) const;
   [[nodiscard]] std::vector<std::string*> option_words();
+  void join_values();
   void refuse_single_dashes();
   [[nodiscard]] std::vector<std::string> marked_words(const std::string& advice);
   void note_arguments();

@@ -1,7 +1,6 @@
 #include "options/recipes.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <iomanip>
 #include <sstream>
 
@@ -12,24 +11,8 @@ namespace dat {
 
 namespace {
 
-/// The number after this word in a line; 0: there is none.
-int number_behind(const std::string& line, const std::string& word) {
-  const std::size_t at = line.find(word + " ");
-  return at == std::string::npos ? 0 : std::atoi(line.c_str() + at + word.size() + 1);
-}
-
-/// The ranks that train in the command of a recipe's head.
-int ranks_of(const std::string& text) {
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line) && line.starts_with("#");) {
-    const int ranks = std::max(number_behind(line, "-np"), number_behind(line, "--ranks"));
-    if (ranks > 0) return std::max(1, ranks - number_behind(line, "--generators"));
-  }
-  return 1;
-}
-
 Recipe recipe_of(const RecipeFile& file) {
-  Recipe recipe{.name = file.name, .about = {}, .cost = {}, .text = file.text, .ranks = ranks_of(file.text)};
+  Recipe recipe{.name = file.name, .about = {}, .cost = {}, .text = file.text};
   const std::string first = recipe.text.substr(0, recipe.text.find('\n'));
   const std::string begin = "# " + recipe.name + ": ", middle = ". Cost: ";
   const std::size_t cost = first.find(middle);

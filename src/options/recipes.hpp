@@ -11,7 +11,6 @@ struct Recipe {
   std::string about;  ///< subject that it reproduces, from its first line: "# NAME: ABOUT. Cost: COST."
   std::string cost;   ///< "11 passes x 205 epochs": forward and back per image, the attack's included
   std::string text;   ///< the file
-  int ranks = 1;      ///< training ranks in the command of its head: -np, or --ranks, without --generators
 };
 
 /// All of them, by name.

@@ -52,6 +52,7 @@ struct OptionRow {
   std::string group;                    ///< group of the help
   Range range{};                        ///< range of its values
   bool in_file = true;                  ///< true: it may stand in a file, and stands in the printed configuration
+  bool dashes = false;                  ///< true: its value may begin with a dash
   bool positional = false;              ///< required, without dashes
   Restart restart = Restart::fixed;     //
   bool function = false;                ///< true: it decides what the network computes with its weights
@@ -212,6 +213,10 @@ class OptionOf {
   }
   OptionOf& may_change(Restart restart = Restart::free) {
     row().restart = restart;
+    return *this;
+  }
+  OptionOf& takes_dashes() {
+    row().dashes = true;
     return *this;
   }
   OptionOf& decides_function() {

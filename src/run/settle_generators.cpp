@@ -8,9 +8,11 @@
 #include "communicate/together.hpp"
 #include "dat/reducer.hpp"
 #include "dat/selector.hpp"
-#include "forecast/roles.hpp"
 #include "train/examples/old_weights.hpp"
 #include "train/exchange/step_exchange.hpp"
+#include "train/plan/parts.hpp"
+#include "train/plan/role.hpp"
+#include "train/plan/splits.hpp"
 #include "train/plan/step_method.hpp"
 
 namespace dat {
@@ -31,7 +33,7 @@ void require_of(const Calibration& calibration, const char* option, const nlohma
   const auto there = calibration.about.find(key);
   require(there == calibration.about.end() || *there == here, ExitCode::usage, "the calibration has --", option, " ",
           there == calibration.about.end() ? "" : there->dump().substr(0, 40), ", this run ", here.dump(),
-          "; --generators auto needs one of this run's network and arithmetic");
+          "; a forecast needs one of this run's network and arithmetic");
 }
 
 /// Turns what the calibration has measured into what steps of this run take: of its attack, and of its loss's passes.
@@ -52,7 +54,7 @@ void count_as(const TrainOptions& o, Calibration& calibration) {
   const bool several = ranks > on_node;
   require(several ? calibration.between.has_value() : calibration.within.has_value(), ExitCode::usage,
           "the calibration has not measured messages between ranks of ", several ? "several nodes" : "a node",
-          "; --generators auto needs one that two or more ranks have made there");
+          "; a forecast needs one that two or more ranks have made there");
   const Link within = calibration.within ? *calibration.within : *calibration.between;
   return {.ranks = ranks,
           .ranks_per_node = on_node,
@@ -72,14 +74,16 @@ void count_as(const TrainOptions& o, Calibration& calibration) {
   return counted_alike ? std::optional(o.budget) : std::nullopt;
 }
 
-}  // namespace
+/// What forecasts of a run's steps are made from.
+struct Basis {
+  Calibration calibration;
+  Cluster cluster;
+  StepChoice choice;
+  RoleChoice roles;
+};
 
-std::string settle_generators(TrainOptions& o, int ranks, int on_node) {
-  if (o.generators >= 0) return "";
+[[nodiscard]] Basis basis_of(const TrainOptions& o, int ranks, int on_node) {
   Calibration calibration = read_calibration(o.calibration);
-  o.generators = 0;
-  o.calibration.clear();
-  if (ranks == 1) return "--generators auto: none, for one rank trains";
   require_of(calibration, "network", o.network);
   require_of(calibration, "width", o.width);
   // A CPU takes tf32, the default, as f32, and its calibration says so.
@@ -94,16 +98,51 @@ std::string settle_generators(TrainOptions& o, int ranks, int on_node) {
   if (const std::optional<double> budget = budget_of(o, calibration))
     choice.probabilities = o.budget_unit == "bytes" ? budget_in_bytes(calibration, *budget, o.p_min)
                                                     : budget_in_layers(calibration, *budget);
-  const int micro_batch = o.micro_batch > 0 ? o.micro_batch : o.batch.last();
-  RoleChoice roles{.staleness = o.staleness,
-                   .refresh = newer_between_iterations(o),
-                   .of_each = o.total_batch == 0,
-                   .images = o.total_batch > 0 ? o.total_batch.last() : o.batch.last(),
-                   .micro_batch = micro_batch,
-                   .weight_bytes = o.generator_weights == "bf16" ? 2 : 4};
-  const Cluster cluster = cluster_of(calibration, ranks, on_node, o.node_sums);
-  const RoleForecast none = forecast_roles(calibration, cluster, choice, roles);
-  const RoleForecast best = best_roles(calibration, cluster, choice, roles, 0);
+  const int micro_batch = o.micro_batch > 0 ? o.micro_batch : o.total_batch > 0 ? 1 : o.batch.last();
+  const RoleChoice roles{.generators = std::max(0, o.generators),
+                         .staleness = o.staleness,
+                         .refresh = newer_between_iterations(o),
+                         .of_each = o.total_batch == 0,
+                         .images = o.total_batch > 0 ? o.total_batch.last() : o.batch.last(),
+                         .micro_batch = micro_batch,
+                         .weight_bytes = o.generator_weights == "bf16" ? 2 : 4};
+  const Cluster cluster = ranks == 1 ? Cluster{} : cluster_of(calibration, ranks, on_node, o.node_sums);
+  return {std::move(calibration), cluster, std::move(choice), roles};
+}
+
+}  // namespace
+
+RoleForecast forecast_of(const TrainOptions& options, int ranks, int on_node) {
+  const Basis basis = basis_of(options, ranks, on_node);
+  return forecast_roles(basis.calibration, basis.cluster, basis.choice, basis.roles);
+}
+
+double forecast_of_run(const TrainOptions& whole, const Dataset& train, int ranks, int on_node) {
+  const int trainers = trainers_of(ranks, whole);
+  double seconds = 0;
+  for (const int epoch : beginnings_of_parts(whole)) {
+    const TrainOptions part = part_of(whole, epoch);
+    const Plan plan(part, mix_of(part, train, trainers), trainers);
+    seconds += static_cast<double>(plan.end - part.part_begin * plan.steps_per_epoch) *
+               forecast_of(part, ranks, on_node).seconds();
+  }
+  return seconds;
+}
+
+std::string settle_generators(TrainOptions& o, int ranks, int on_node) {
+  if (o.calibration.empty()) return "";
+  const TrainOptions asked = o;
+  o.calibration.clear();
+  if (asked.generators >= 0) {
+    const RoleForecast step = forecast_of(asked, ranks, on_node);
+    return fmt::sprintf("a step takes %.3g s by %s, %.1f images/s", step.seconds(), asked.calibration,
+                        step.images_per_second());
+  }
+  o.generators = 0;
+  const Basis basis = basis_of(asked, ranks, on_node);
+  if (ranks == 1) return "--generators auto: none, for one rank trains";
+  const RoleForecast none = forecast_roles(basis.calibration, basis.cluster, basis.choice, basis.roles);
+  const RoleForecast best = best_roles(basis.calibration, basis.cluster, basis.choice, basis.roles, 0);
   o.generators = best.generators;
   return fmt::sprintf("--generators auto: %d of %d ranks, by a forecast: %.1f images/s, %.1f with none",
                       best.generators, ranks, best.images_per_second(), none.images_per_second());
@@ -111,8 +150,8 @@ std::string settle_generators(TrainOptions& o, int ranks, int on_node) {
 
 std::string settle_generators(Communicator& world, TrainOptions& options) {
   std::string told;
-  if (options.generators >= 0) return told;
-  int generators = 0;
+  if (options.calibration.empty()) return told;
+  int generators = options.generators;
   const int on_node = world.node_size();
   together(world, [&] {
     if (!world.root()) return;

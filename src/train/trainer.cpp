@@ -40,7 +40,7 @@ Trainer::Trainer(Communicator& ranks, const TrainOptions& options, Splits splits
     : ranks_(ranks),
       options_(options),
       splits_(std::move(splits)),
-      plan_(options, mix_of(options, *splits_.train), ranks.size()),
+      plan_(options, mix_of(options, *splits_.train, ranks.size()), ranks.size()),
       order_(plan_.ordered ? std::optional<const SummationTree>(std::in_place, plan_.micro_batches, ranks.size())
                            : std::nullopt),
       method_(options, *splits_.train),

@@ -44,6 +44,19 @@ void warn_of_singletons(const Communicator& world) {
 
 }  // namespace
 
+int agreed_code(Communicator& world, const std::function<int()>& part) {
+  try {
+    return part();
+  } catch (const Agreed& agreed) {
+    return static_cast<int>(agreed.code);
+  } catch (const Error& error) {
+    // Found in numbers that all ranks share: all are here, one speaks.
+    if (error.code() != ExitCode::numerical && error.code() != ExitCode::integrity) throw;
+    if (world.root()) complain(error.what());
+    return static_cast<int>(error.code());
+  }
+}
+
 int with_ranks(const std::function<int(Communicator&)>& verb) {
   const auto world = Communicator::world();
   warn_of_singletons(*world);
@@ -55,15 +68,8 @@ int with_ranks(const std::function<int(Communicator&)>& verb) {
     world->abort(static_cast<int>(code));
   };
   try {
-    return verb(*world);
-  } catch (const Agreed& agreed) {
-    return static_cast<int>(agreed.code);
+    return agreed_code(*world, [&] { return verb(*world); });
   } catch (const Error& error) {
-    // Found in numbers that all ranks share: all are here, one speaks.
-    if (error.code() == ExitCode::numerical || error.code() == ExitCode::integrity) {
-      if (world->root()) complain(error.what());
-      return static_cast<int>(error.code());
-    }
     return leave(error.what(), error.code());
   } catch (const std::exception&) {
     const Error error = current_error();

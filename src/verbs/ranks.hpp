@@ -15,6 +15,10 @@ namespace dat {
 /// nobody waits in a collective.
 [[nodiscard]] int with_ranks(const std::function<int(Communicator&)>& verb);
 
+/// Runs a part of a verb, and returns its exit code, where all ranks agree on it, also that of its error; another error
+/// is thrown.
+[[nodiscard]] int agreed_code(Communicator& world, const std::function<int()>& part);
+
 /// Facts that ranks must share before they do anything together: program, libraries, verb, options (settings: name and
 /// value of each).
 [[nodiscard]] Facts facts_of(const std::vector<std::pair<std::string, std::string>>& settings, int argc, char** argv);

@@ -1,40 +1,107 @@
 // The verb train.
 
+#include <filesystem>
 #include <utility>
 
+#include "options/ranges.hpp"
 #include "options/train/parse.hpp"
+#include "options/train/sweep.hpp"
 #include "printed.hpp"
 #include "run/begin/folder.hpp"
 #include "run/begin/found.hpp"
 #include "run/run.hpp"
 #include "run/settle_generators.hpp"
 #include "run/signals.hpp"
-#include "train/plan/role.hpp"
 #include "verbs/ranks.hpp"
+#include "verbs/validate.hpp"
 #include "verbs/verb.hpp"
+#include "verbs/verbs.hpp"
 
 namespace dat {
 
 namespace {
 
+/// A training, or those of a sweep.
+struct TrainingOrder : TrainOrder {
+  std::string sweep{};                  ///< --sweep; empty: one training
+  std::vector<SweptTraining> points{};  ///< trainings of the sweep
+};
+
 /// Plans, trains, evaluates, writes the run's folder; goes on from a checkpoint where there is one. **Collective.**
-int run_training(const TrainOrder& order, int argc, char** argv) {
+int run_one(Communicator& world, const TrainOrder& order, int argc, char** argv) {
+  TrainOrder own = order;
+  GivenWeights weights = take_network(own, world);
+  const std::string told = settle_generators(world, own.options);
+  if (world.root() && !told.empty()) say(told);
+  return Run(world, own.options, std::move(weights), argc, argv).go();
+}
+
+/// A training of a sweep; its record names the command that makes this training alone. **Collective.**
+int run_point(Communicator& world, const SweptTraining& point, char* program) {
+  std::vector<std::string> words = point.words;
+  std::string verb = "train";
+  std::vector<char*> argv = {program, verb.data()};
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  return run_one(world, point, static_cast<int>(argv.size()) - 1, argv.data());
+}
+
+/// Prints the table of all trainings that have begun, as the verb compare does. On one rank.
+void compare(const std::vector<SweptTraining>& points) {
+  std::vector<const char*> words = {"dat_hpc", "compare"};
+  for (const SweptTraining& point : points)
+    if (std::filesystem::exists(point.options.out + "/metrics.jsonl")) words.push_back(point.options.out.c_str());
+  if (words.size() == 2) return;
+  try {
+    const Command table = parse_command_line(static_cast<int>(words.size()), words.data());
+    static_cast<void>(table.run(static_cast<int>(words.size()), const_cast<char**>(words.data())));
+  } catch (const std::exception&) {
+    complain(current_message());
+  }
+}
+
+/// Trains one point after the other, once all of them are known to be possible. A point that fails is passed over; a
+/// signal ends the sweep. Returns the code of the first point that has failed. **Collective.**
+int run_sweep(Communicator& world, const std::vector<SweptTraining>& points, char* program) {
+  together(world, [&] {
+    if (!world.root()) return;
+    for (const SweptTraining& point : points) at_point(point, [&] { require_valid(point); });
+  });
+  int code = 0;
+  for (std::size_t k = 0; k < points.size(); ++k) {
+    if (world.root())
+      say("sweep: point " + std::to_string(k + 1) + " of " + std::to_string(points.size()) + ", " + points[k].name);
+    const int own = agreed_code(world, [&] { return run_point(world, points[k], program); });
+    if (own == static_cast<int>(ExitCode::stopped)) return own;
+    if (code == 0) code = own;
+  }
+  if (world.root()) compare(points);
+  return code;
+}
+
+int run_training(const TrainingOrder& order, int argc, char** argv) {
   outlive_readers();
   return with_ranks([&](Communicator& world) {
-    shake_hands(world, facts_of(settings_of(order.options), argc, argv));
-    TrainOrder own = order;
-    GivenWeights weights = take_network(own, world);
-    const std::string told = settle_generators(world, own.options);
-    if (world.root() && !told.empty()) say(told);
-    if (const std::string other = other_ranks(order, trainers_of(world.size(), own.options));
-        world.root() && !other.empty())
-      say("warning: " + other);
-    return Run(world, own.options, std::move(weights), argc, argv).go();
+    auto settings = settings_of(order.options);
+    settings.emplace_back("sweep", order.sweep);
+    shake_hands(world, facts_of(settings, argc, argv));
+    return order.points.empty() ? run_one(world, order, argc, argv) : run_sweep(world, order.points, argv[0]);
   });
 }
 
-std::optional<TrainOrder> parse_train(CommandLine& line) {
-  const std::optional<TrainOrder> order =
+std::optional<TrainingOrder> parse_train(CommandLine& line) {
+  static const auto table = [] {
+    TableOf<TrainingOrder> own;
+    own.group("Run", false);
+    own.add("--sweep", &TrainingOrder::sweep,
+            "trainings of all combinations, e.g. 'seed=1,2,3 lr=0.05,0.1', one after the other, each in a folder below "
+            "--out; semicolons between values with commas",
+            {.label = "NAME=V,V..."});
+    return own;
+  }();
+  TrainingOrder order;
+  Bound bound(table, order);
+  std::optional<TrainOrder> training =
       parse_training(line,
                      "Distributed adversarial training of image classifiers. What a bare\n"
                      "  dat_hpc train --data FILE\n"
@@ -42,16 +109,22 @@ std::optional<TrainOrder> parse_train(CommandLine& line) {
                      "layers in the mean, which a step trains. Plain PGD training, as published, is\n"
                      "  dat_hpc train --recipe madry --data FILE\n"
                      "and --selector all trains all layers in each step.",
-                     take_network);
-  if (order) require_apart_from_inputs(order->options, line.config_file());
+                     take_network, &bound, &order.sweep);
+  if (!training) return {};
+  static_cast<TrainOrder&>(order) = std::move(*training);
+  if (bound.origin("sweep") != Origin::none)
+    order.points = sweep_trainings(order.sweep, order.options.out, line.words_given("out"));
+  else
+    require_apart_from_inputs(order.options, line.config_file());
+  for (const SweptTraining& point : order.points) require_apart_from_inputs(point.options, line.config_file());
   return order;
 }
 
 }  // namespace
 
 Verb train_verb() {
-  return make_verb<TrainOrder>("train", "train a network; the verb when there are options alone", parse_train,
-                               run_training, Launch::together);
+  return make_verb<TrainingOrder>("train", "train a network; the verb when there are options alone", parse_train,
+                                  run_training, Launch::together);
 }
 
 }  // namespace dat

@@ -1,5 +1,7 @@
 // The verb validate: plans the run on one rank and says what it will need.
 
+#include "verbs/validate.hpp"
+
 #include <fmt/format.h>
 
 #include <cmath>
@@ -80,12 +82,23 @@ namespace {
   return text.str();
 }
 
+[[nodiscard]] std::string listed(std::string text, const std::vector<std::string>& all) {
+  for (const std::string& line : all) text += wrapped(line, 6, "  ");
+  return text;
+}
+
 /// Differences of the run from one without any option.
 [[nodiscard]] std::string differences_text(const TrainOptions& options) {
   const std::vector<std::string> all = differences_from_defaults(options);
-  std::string text = all.empty() ? "options          the defaults\n" : "options that differ from the defaults:\n";
-  for (const std::string& line : all) text += wrapped(line, 6, "  ");
-  return text;
+  return listed(all.empty() ? "options          the defaults\n" : "options that differ from the defaults:\n", all);
+}
+
+/// Differences of the run from its recipe; empty: it has none.
+[[nodiscard]] std::string recipe_text(const TrainOptions& options, const std::string& recipe) {
+  if (recipe.empty()) return "";
+  const std::vector<std::string> all = differences_from_recipe(options, recipe);
+  return listed("recipe           " + recipe + (all.empty() ? ", as it stands\n" : "; options that differ from it:\n"),
+                all);
 }
 
 /// Sizes of training images by epoch, and what they cost; empty: they are those of the data.
@@ -262,6 +275,23 @@ struct ValidateOrder : TrainOrder {
   return text;
 }
 
+/// "2:03:00 h", of seconds.
+[[nodiscard]] std::string hours(double seconds) {
+  const auto whole = static_cast<std::int64_t>(std::llround(seconds));
+  return fmt::format("{}:{:02}:{:02} h", whole / 3600, whole / 60 % 60, whole % 60);
+}
+
+/// Time of the run by --calibration; empty: there is none. whole: with the number of generators settled.
+[[nodiscard]] std::string time_text(const TrainOptions& whole, const Dataset& train, int launched, int on_node) {
+  if (whole.calibration.empty()) return "";
+  const int size = read_calibration(whole.calibration).image_size, own = train.info().size;
+  if (size != own || whole.train_size.changes())
+    return fmt::format("time             not known: {} is of images of {}x{}, and these have {}\n", whole.calibration,
+                       size, size, whole.train_size.changes() ? "several sizes" : fmt::format("{}x{}", own, own));
+  return "time             " + hours(forecast_of_run(whole, train, launched, on_node)) + " by " + whole.calibration +
+         ", without evaluations and checkpoints\n";
+}
+
 [[nodiscard]] std::string text_of(ValidateOrder order) {
   std::optional<MeasuredStep> step;
   if (!order.bench.empty()) step = read_measured_step(order.bench);
@@ -271,6 +301,8 @@ struct ValidateOrder : TrainOrder {
   const int on_node = announced_ranks_on_node(), launched = announced_ranks();
   TrainOptions options = order.options;
   const std::string forecast = settle_generators(options, launched, on_node);
+  TrainOptions timed = whole;
+  timed.generators = launched == 1 ? 0 : options.generators;
   // One rank is what the command looks like without a launcher.
   const int ranks = launched == 1 ? 1 : trainers_of(launched, options);
   const std::string doubt = fault_warning(options.aggregator, options.faults, ranks);
@@ -279,7 +311,7 @@ struct ValidateOrder : TrainOrder {
   trainer.share_state();
   const Model& model = trainer.model();
   const Dataset& train = *trainer.splits().train;
-  const Plan plan(options, mix_of(options, train), ranks);
+  const Plan plan(options, mix_of(options, train, ranks), ranks);
   if (launched > 1) require_ranks(options, plan, launched);
   Backend& backend = trainer.replica().backend();
   const Reducer& reducer = trainer.reducer();
@@ -287,7 +319,7 @@ struct ValidateOrder : TrainOrder {
   std::size_t total = 0;
   for (const auto& [purpose, bytes] : memory) total += bytes;
   std::ostringstream text;
-  text << "network          " << options.network << ", width " << options.width
+  text << recipe_text(whole, order.recipe) << "network          " << options.network << ", width " << options.width
        << (options.activation == "relu" ? "" : ", " + options.activation)
        << (options.normalize == "none" ? "" : ", images normalized (" + options.normalize + ")") << "\n"
        << "parameters       " << file_size(model.parameters.segments) << " in " << model.parameters.segments.size()
@@ -299,16 +331,16 @@ struct ValidateOrder : TrainOrder {
        << sizes_by_epoch(trainer, plan) << (plan.mix.extra > 0 ? "mix              " + plan.mix_text() + "\n" : "")  //
        << "ranks            " << ranks << (options.generators > 0 ? " that train, " : ", ")
        << (plan.ordered ? std::to_string(plan.micro_batches) + " micro-batches of all ranks"
-                        : "batch " + std::to_string(plan.batch) + " each" +
-                              (ranks > 1 ? ", " + std::to_string(plan.images_of_a_step()) + " in all" : ""))
-       << ", micro-batch " << plan.micro_batch << "\n"
-       << "length           " << text_of_parts(whole, mix_of(options, train), ranks) << "\n"
+                        : "batch " + std::to_string(plan.batch) + " each")
+       << ", " << plan.images_of_a_step() << " in all, micro-batch " << plan.micro_batch << "\n"
+       << "length           " << text_of_parts(whole, mix_of(options, train, ranks), ranks) << "\n"
        << (beginnings_of_parts(whole).size() > 1
                ? "part             ranks above, and all below, are of the one from epoch " +
                      std::to_string(options.part_begin) + " on, the largest\n"
                : "")
-       << "attack           " << attacks_text(options, trainer.method()) << (options.attack_stop >= 0 ? " at most" : "")
-       << ", of " << numbers(trainer.replica().attack_sizes()) << " images at a time\n"
+       << time_text(timed, train, launched, on_node) << "attack           " << attacks_text(options, trainer.method())
+       << (options.attack_stop >= 0 ? " at most" : "") << ", of " << numbers(trainer.replica().attack_sizes())
+       << " images at a time\n"
        << noise_text(options) << std::left << std::setw(16) << transports().at(reducer.transport())().title << " "
        << megabytes(bytes_per_step(trainer, options, ranks)) << " per step on average, "
        << megabytes(reducer.bytes_sent(all_active(trainer), ranks)) << " with all layers active\n"
@@ -334,12 +366,16 @@ struct ValidateOrder : TrainOrder {
   for (const std::string& remark : label_remarks(options, trainer.splits()))
     text << "warning          " << remark << "\n";
   if (!doubt.empty()) text << "warning          " << doubt << "\n";
-  if (const std::string other = other_ranks(order, ranks); launched > 1 && !other.empty())
-    text << "warning          " << other << "\n";
   for (const std::string& line : advice(whole, plan, cores_of_rank(on_node).count, options.part_begin))
     text << "warning          " << line << "\n";
   return text.str();
 }
+
+}  // namespace
+
+void require_valid(const TrainOrder& order) { static_cast<void>(text_of({order})); }
+
+namespace {
 
 int run_validation(const ValidateOrder& order, int, char**) {
   // It is about all ranks that are announced, and the first of them speaks.

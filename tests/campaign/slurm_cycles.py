@@ -9,6 +9,7 @@ run under mpirun, as long, must have the same weights in bits, and the same line
     requeue  scontrol requeue at a random moment
     cancel   scancel at a random moment, then the same job submitted again; the cancelled one must not come back
     preempt  a job of a partition that preempts (named "urgent", or by DAT_URGENT); skipped where there is none
+    sweep    once: a sweep of six points, one of them requeued in the middle, as unbroken ones, and their table
 
 The Slurm is that whose sbatch is on the path, with two nodes free, or one with two cores; DAT_LAUNCHER as in common.sh. Ten
 cycles take half an hour. Without a Slurm the exit code is 77.
@@ -157,10 +158,39 @@ def printed_script(program, nodes):
     return good
 
 
+def sweep(program):
+    """Six points in an array, of which the second is requeued in the middle, and the job that makes their table."""
+    options = [*OPTIONS, "--max-steps=400", "--out=grid"]
+    text = output_of(program, "slurm", "--sweep", "seed=1,2,3 lr=0.05,0.1", "--cpus-per-rank=1", "--time=10", "--sbatch=--comment=a&b",
+                     *options)
+    pathlib.Path("sweep.sh").write_text(text)
+    job = output_of("sbatch", "--parsable", "sweep.sh").strip()
+    points = [f"seed={seed},lr={lr}" for seed in (1, 2, 3) for lr in ("0.05", "0.1")]
+
+    def steps(point):
+        path = pathlib.Path("grid", point, "metrics.jsonl")
+        lines = path.read_text().split("\n")[:-1] if path.exists() else []
+        return [row["step"] for row in map(json.loads, lines) if row["kind"] == "step"]
+
+    wait_for(lambda: len(steps(points[1])) > 60, f"steps of point 2 of job {job}")
+    subprocess.run(["scontrol", "requeue", f"{job}_2"], check=True)
+    table = pathlib.Path("grid/compare.txt")
+    wait_for(lambda: table.exists() and not output_of("squeue", "--noheader", "--name=dat_hpc,dat_hpc-table"), f"the table of job {job}")
+    subprocess.run([program, "train", *options[:-1], "--seed=1", "--lr=0.1", "--out=grid-unbroken"], check=True, stdout=subprocess.DEVNULL)
+    weights = [re.search(r"^weights .*$", (pathlib.Path(folder) / "SUMMARY.txt").read_text(), re.MULTILINE)[0]
+               for folder in (f"grid/{points[1]}", "grid-unbroken")]
+    missing = [point for point in points if steps(point) != [*range(1, 401)] or point not in table.read_text()]
+    log = pathlib.Path(f"dat_hpc-{job}_2.log").read_text()
+    good = not missing and weights[0] == weights[1] and "going on after step" in (pathlib.Path("grid") / points[1] / "run.log").read_text()
+    print(table.read_text())
+    print(f"sweep: {'six points, one of them after a requeue, and their table' if good else f'missing {missing}, {weights}, {log}'}", flush=True)
+    return good
+
+
 def main():
     program, root = os.path.abspath(sys.argv[1]), pathlib.Path(sys.argv[2]).resolve()
     cycles = int(sys.argv[3]) if len(sys.argv) > 3 else 10
-    kinds = sys.argv[4:] or ["usr1", "limit", "requeue", "cancel", "preempt"]
+    kinds = sys.argv[4:] or ["usr1", "limit", "requeue", "cancel", "preempt", "sweep"]
     try:
         partitions = output_of("sinfo", "--noheader", "--format=%R").split()
     except FileNotFoundError:
@@ -179,6 +209,9 @@ def main():
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor() as pool:
         os.chdir(folder)
         good = [printed_script(program, nodes)]
+        if "sweep" in kinds:
+            kinds.remove("sweep")
+            good.append(sweep(program))
         # A preempting job would meet the others, too.
         good += list(pool.map(lambda kind: trial(kind, program, root, nodes, cycles), [k for k in kinds if k != "preempt"]))
         good += [trial(kind, program, root, nodes, cycles) for kind in kinds if kind == "preempt"]

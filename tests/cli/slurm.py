@@ -45,6 +45,11 @@ if [ "$*" = --mpi=list ]; then echo "specific pmix plugin versions available: pm
 shift
 exec "$@"
 """,
+    # Keeps what it is given, and the script.
+    "sbatch": """
+printf '%s\\n' "$@" >"$PLAY/submitted"
+cat >"$PLAY/table.part" && mv "$PLAY/table.part" "$PLAY/table"
+""",
     # Exits with the code in the file `code`, `delay` seconds after the first signal; 76 at the second.
     "dat_hpc": """
 stop() { [ -z "$stopped" ] || exit 76; stopped=1; echo "$1" >>"$PLAY/signals"; }
@@ -311,7 +316,7 @@ class Printed(unittest.TestCase):
             self.assertEqual((checked.returncode, checked.stderr), (0, ""))
 
     def test_resources(self):
-        job = self.settings(self.slurm("--nodes=2", "--ranks-per-node=4", "--partition=gpu", "--account=p1"))
+        job = self.settings(self.slurm("--nodes=2", "--ranks-per-node=4", "--sbatch", "--partition=gpu --account=p1"))
         expected = {"nodes": "2", "ntasks-per-node": "4", "cpus-per-task": "8", "partition": "gpu", "account": "p1",
                     "time": "04:00:00", "signal": "B:USR1@120", "requeue": "", "open-mode": "append"}
         self.assertEqual(job, job | expected)
@@ -430,8 +435,56 @@ class Printed(unittest.TestCase):
         # Each rank has the gradients of all, twice: some 900,000 numbers.
         self.assertGreater(megabytes("64") - megabytes("4"), 60 * 2 * 3)
 
+    def test_a_sweep_is_an_array_and_a_table(self):
+        out = "/tmp/a b/$HOME/`id`/'q'"
+        text = self.slurm("--sweep", "lr=0.05,0.1 selector=all,exp3:p_min=0.5", "--seed=3", "--out", out, "--sbatch",
+                          "--qos=x --constraint=[a100*1&h100]", "--limit-train=64")
+        job = self.settings(text)
+        self.assertEqual(job, job | {"array": "1-4", "qos": "x", "constraint": "[a100*1&h100]", "output": "dat_hpc-%A_%a.log"})
+        names = [f"lr={lr},selector={selector}" for lr in ("0.05", "0.1") for selector in ("all", "exp3_p_min=0.5")]
+        with tempfile.TemporaryDirectory() as folder:
+            script = pathlib.Path(folder) / "job.sh"
+            script.write_text(text.replace("mkdir -p", "echo mkdir"))
+            for task, name in enumerate(names, 1):
+                told = {"SLURM_ARRAY_JOB_ID": "5", "SLURM_ARRAY_TASK_ID": str(task), "SLURM_ARRAY_TASK_MIN": "1"}
+                for restarts in ("0", "1") if task == 1 else ("0",):
+                    job = Job(script=script, code=0, SLURM_RESTART_COUNT=restarts, **told).started()
+                    words = (job.play / "arguments").read_text().split("\n")[:-1]
+                    self.assertEqual(words[-3:], [f"--lr={name[3:].split(',')[0]}", "--selector=" + ("all" if task % 2 else "exp3:p_min=0.5"),
+                                                  f"--out={out}/{name}"])
+                    self.assertIn("3", words[words.index("--seed") :])
+                    first = task == 1 and restarts == "0"
+                    deadline = time.monotonic() + 60
+                    while first and not (job.play / "table").exists() and time.monotonic() < deadline:
+                        time.sleep(0.02)
+                    if first:
+                        for option in "--qos=x", "--constraint=[a100*1&h100]", "--dependency=afterany:5":
+                            self.assertIn(option, job.read("submitted"))
+                        # What that job would run, as its shell reads it.
+                        table = subprocess.run(["bash", "-c", "compare() { :; }; set -f; dat_hpc() { printf '%s\\n' \"$@\"; }; "
+                                                "eval \"$(sed -e 1d -e 's/ >.*//' \"$0\")\"", job.play / "table"], capture_output=True, text=True, check=True)
+                        self.assertEqual(table.stdout.splitlines(), ["compare", f"{out}/*=*/"])
+                    else:
+                        self.assertFalse((job.play / "table").exists())
+                    job.write(end="")
+                    self.assertEqual(job.ended(), (0, []))
+            job = Job(script=script)  # no task of an array
+            self.assertEqual(job.ended(), (2, []))
+            self.assertIn("this is a sweep of 4 points; submit it with sbatch", job.said)
+
+    def test_every_point_of_a_sweep_is_planned(self):
+        grid = ["--out=grid", "--nodes=2", "--limit-train=64"]
+        self.assertIn("sweep point total-batch=3: --total-batch 3 is no multiple of 2 ranks",
+                      self.slurm("--sweep=total-batch=8,3", *grid, code=2))
+        # The largest and the longest count.
+        def settings(*options):
+            return self.settings(self.slurm(*grid, "--step-seconds=1", "--warmup-epochs=0", "--milestones=1", *options))
+        swept, wide, long = (settings(*options) for options in (["--sweep=batch=32;2 epochs=20,2000"], ["--batch=32", "--epochs=20"],
+                                                                 ["--batch=2", "--epochs=2000"]))
+        self.assertEqual((swept["mem"], swept["time"]), (wide["mem"], long["time"]))
+
     def test_refusals(self):
-        for arguments, expected in ((["--job-name", "a b"], "--job-name 'a b'"), (["--partition", "x\ny"], "--partition"),
+        for arguments, expected in ((["--job-name", "a b"], "--job-name 'a b'"), (["--sbatch", "--qos=x;id"], "--sbatch '--qos=x;id'"),
                                     (["--time", "soon"], "--time 'soon'"), (["--modules", "$(id)"], "--modules"),
                                     (["--step-seconds=1", "--like=x"], "give one of them"), (["--node=2"], "'--nodes'")):
             self.assertIn(expected, self.slurm(*arguments, code=2))

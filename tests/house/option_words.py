@@ -11,7 +11,8 @@ import sys
 
 OTHERS = {
     "--map-by", "--bind-to", "--mpi",  # mpirun's and srun's
-    "--ntasks-per-node", "--cpus-per-task", "--mem", "--signal", "--requeue", "--open-mode", "--output",  # sbatch's
+    "--ntasks-per-node", "--cpus-per-task", "--mem", "--signal", "--requeue", "--open-mode", "--output", "--array", "--dependency",
+    "--wrap", "--ntasks", "--partition", "--account", "--constraint",  # sbatch's
     "--preset",  # CMake's
     "--default-settings",  # gnuplot's
     "--attack-batch", "--check",  # bench_step's: src/measure/training_step.cpp

@@ -15,7 +15,7 @@
 #include "verbs/forecast.hpp"
 #include "verbs/import.hpp"
 #include "verbs/plot.hpp"
-#include "verbs/slurm.hpp"
+#include "verbs/slurm/slurm.hpp"
 #include "verbs/verbs.hpp"
 
 namespace dat::test {

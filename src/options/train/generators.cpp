@@ -10,8 +10,6 @@ void refuse_calibration(const TrainOptions& o) {
           "--generators auto is forecast from --calibration FILE; 'mpirun ... dat_hpc forecast --out DIR' on the same "
           "nodes "
           "leaves it as DIR/calibration.json");
-  require(o.generators < 0 || o.calibration.empty(), ExitCode::usage,
-          "--calibration is what --generators auto is forecast from; give that, or leave it off");
 }
 
 }  // namespace
@@ -38,7 +36,9 @@ void add_generators(TrainTable& table) {
       "rank; leave one of them off");
   table
       .add("--calibration", &O::calibration,
-           "with --generators auto: calibration.json that forecast has left in its --out", kPath)
+           "calibration.json that forecast has left in its --out: what a step takes is foretold, and --generators auto "
+           "chosen",
+           kPath)
       .may_change();
   table.rule(refuse_calibration);
   table.not_with(

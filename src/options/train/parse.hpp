@@ -13,23 +13,17 @@ namespace dat {
 struct TrainOrder {
   TrainOptions options;
   std::set<std::string> given{};  ///< options that the command line, a file or a recipe has set, by name
-  /// The recipe that says --batch, where nobody has said how large a batch is nearer to the user; empty: none does.
-  std::string batch_of_recipe{};
+  std::string recipe{};           ///< the recipe that it begins with, by name; empty: none
 };
-
-/// Value of TrainOrder::batch_of_recipe.
-[[nodiscard]] std::string batch_of_recipe(const CommandLine& line, const Bound& bound);
-
-/// A recipe says how many images a rank has in a step, for as many ranks as it is written for: what becomes of that
-/// where another number of ranks trains, and what keeps it. Empty: nothing is to be said.
-[[nodiscard]] std::string other_ranks(const TrainOrder& order, int ranks);
 
 /// Reads the options of a training; `about` begins the help. Nothing: something is to be printed instead
 /// (CommandLine::read). `take`: what options take from files that they name, before a configuration is printed.
-/// `more`: options that the verb has beside those of a training. Error(usage), and those of `take`.
+/// `more`: options that the verb has beside those of a training. `sweep`: the text of --sweep, if the verb has one;
+/// where it says something, options are left as they were typed: each point has to fit, not what all of them have.
+/// Error(usage), and those of `take`.
 [[nodiscard]] std::optional<TrainOrder> parse_training(CommandLine& line, const std::string& about,
-                                                       void (*take)(TrainOrder& order) = nullptr,
-                                                       Bound* more = nullptr);
+                                                       void (*take)(TrainOrder& order) = nullptr, Bound* more = nullptr,
+                                                       const std::string* sweep = nullptr);
 
 /// Applies all rules to options that were typed: what is typed must mean something, what a run has written is taken as
 /// it is. `bound`: to `options`.

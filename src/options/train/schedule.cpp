@@ -18,8 +18,6 @@ void refuse_other_orders(const TrainOptions& o) {
 
 void refuse_a_rest(const TrainOptions& o) {
   if (o.total_batch == 0) return;
-  require(!o.deterministic || o.micro_batch > 0, ExitCode::usage, "--total-batch ", o.total_batch,
-          " with --deterministic is dealt to the ranks as micro-batches; say how large these are: --micro-batch N");
   for (const auto& part : o.total_batch.parts())
     require(o.micro_batch == 0 || part.value % o.micro_batch == 0, ExitCode::usage, "--total-batch ", part.value,
             " is no multiple of --micro-batch ", o.micro_batch, "; choose a divisor of it");
@@ -65,7 +63,9 @@ void add_batches(TrainTable& table) {
                    "them");
   table.rule(refuse_a_rest);
   table.rule(refuse_over_parts);
-  table.add("--micro-batch", &O::micro_batch, "images per pass and of one batch norm; auto: the batch", kAutoCount);
+  table.add("--micro-batch", &O::micro_batch,
+            "images per pass and of one batch norm; auto: a rank's batch, with --deterministic the whole --total-batch",
+            kAutoCount);
 }
 
 }  // namespace
@@ -103,6 +103,8 @@ void settle_schedule(TrainOptions& o) {
     require(o.micro_batch == 0 || part.value % o.micro_batch == 0, ExitCode::usage, "--batch ", part.value,
             " is no multiple of --micro-batch ", o.micro_batch, "; choose a divisor of the batch");
   if (o.micro_batch == 0 && !o.batch.changes()) o.micro_batch = o.batch;
+  // Whole micro-batches are dealt to the ranks then, as many as there are at any number of them.
+  if (o.micro_batch == 0 && o.deterministic && !o.total_batch.changes()) o.micro_batch = o.total_batch;
 }
 
 }  // namespace dat

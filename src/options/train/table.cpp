@@ -5,6 +5,7 @@
 #include "dat/aggregator.hpp"
 #include "dat/error.hpp"
 #include "options/machine.hpp"
+#include "options/recipes.hpp"
 #include "options/train/groups.hpp"
 
 namespace dat {
@@ -82,17 +83,37 @@ std::string differences(const Written& earlier, const TrainOptions& now,
   return text;
 }
 
+namespace {
+
+/// "lr = 0.1 (default 0.01)", where `word` is "default".
+std::vector<std::string> differences_from(const TrainOptions& plain, const char* word, const TrainOptions& options) {
+  const Bound own = bound(options), there = bound(plain);
+  std::vector<std::string> all;
+  for (const OptionRow& row : train_table().rows())
+    if (row.parent.empty() && (row.environment.empty() || own.asked(row)) && own.text(row) != there.text(row))
+      all.push_back(row.name + " = " + own.text(row, true) + " (" + word + " " + there.text(row, true) + ")");
+  return all;
+}
+
+}  // namespace
+
 std::vector<std::string> differences_from_defaults(const TrainOptions& options) {
   TrainOptions plain;
   plain.data = options.data;  // without data of one's own, other defaults hold
   settle(plain);
   plain.data.clear();
-  const Bound own = bound(options), defaults = bound(plain);
-  std::vector<std::string> all;
-  for (const OptionRow& row : train_table().rows())
-    if (row.parent.empty() && own.text(row) != defaults.text(row))
-      all.push_back(row.name + " = " + own.text(row, true) + " (default " + defaults.text(row, true) + ")");
-  return all;
+  return differences_from(plain, "default", options);
+}
+
+std::vector<std::string> differences_from_recipe(const TrainOptions& options, const std::string& recipe) {
+  TrainOptions plain;
+  Bound written(train_table(), plain);
+  written.read(recipe_named(recipe).text, "recipe " + recipe, Origin::recipe, "dat_hpc train");
+  plain.data = options.data;
+  plain.out = options.out;
+  written.check(false);
+  settle(plain);
+  return differences_from(plain, "recipe", options);
 }
 
 std::string ordering_refused(const TrainOptions& options) {

@@ -256,7 +256,7 @@ Beginning begin(const TrainOptions& options, const std::string& folder, GivenWei
   const Splits& splits = trainer.splits();
   const std::int64_t epoch = found.checkpoint ? epoch_at(*found.checkpoint) : 0;
   const TrainOptions part = part_of(options, epoch);
-  const Plan plan(part, mix_of(part, *splits.train), trainer.plan().ranks);
+  const Plan plan(part, mix_of(part, *splits.train, trainer.plan().ranks), trainer.plan().ranks);
   Beginning beginning;
   try {
     beginning = decide(found, options, {plan, splits.train->size(), splits.hashes});

@@ -52,7 +52,7 @@ Generator::Generator(Communicator& launch, const TrainOptions& options)
       splits_(open_splits(options, true)),
       trainers_(trainers_of(launch.size(), options)),
       own_trainer_((launch.rank() - trainers_) % trainers_),
-      plan_(options, mix_of(options, *splits_.train), trainers_),
+      plan_(options, mix_of(options, *splits_.train, trainers_), trainers_),
       method_(options, *splits_.train),
       replica_(replica_of(options, plan_, splits_.train->info(), launch, method_, Role::generator)),
       staleness_(staleness_of(options, *method_.attacks.last().attack)),

@@ -23,6 +23,14 @@ namespace {
   return {images, 1, batch, micro_batch};
 }
 
+/// "2 or 4": the numbers of ranks next to this one that can have equal shares of so many micro-batches.
+[[nodiscard]] std::string ranks_that_share(std::int64_t micro_batches, int ranks) {
+  std::int64_t fewer = ranks, more = ranks;
+  while (micro_batches % fewer != 0) --fewer;
+  while (more <= micro_batches && micro_batches % more != 0) ++more;
+  return std::to_string(fewer) + (more <= micro_batches ? " or " + std::to_string(more) : "");
+}
+
 /// Steps of whole epochs. Error(usage): more than can be counted.
 [[nodiscard]] std::int64_t steps_of_epochs(std::int64_t epochs, std::int64_t steps_per_epoch) {
   std::int64_t steps = 0;
@@ -44,7 +52,8 @@ int batch_of(const TrainOptions& options, int ranks) {
   const int each = options.total_batch / ranks, micro_batch = options.micro_batch > 0 ? options.micro_batch : 1;
   const std::int64_t unit = std::int64_t{ranks} * micro_batch, units = options.total_batch / unit;
   require(each * ranks == options.total_batch, ExitCode::usage, "--total-batch ", options.total_batch,
-          " is no multiple of ", ranks, " ranks, of which each has as many images; choose ",
+          " is no multiple of ", ranks, " ranks, of which each has as many images; start ",
+          ranks_that_share(options.total_batch / micro_batch, ranks), " that train, or choose ",
           units > 0 ? std::to_string(units * unit) + " or " : "", (units + 1) * unit,
           units > 0 ? ", or add --deterministic and --micro-batch N, which deal micro-batches to ranks" : "");
   require(each % micro_batch == 0, ExitCode::usage, "--total-batch ", options.total_batch, " is ", each,

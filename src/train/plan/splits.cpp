@@ -5,6 +5,7 @@
 #include "dat/attack.hpp"
 #include "dat/error.hpp"
 #include "dat/loss.hpp"
+#include "train/plan/plan.hpp"
 
 namespace dat {
 
@@ -75,11 +76,11 @@ std::unique_ptr<Dataset> open_split(const TrainOptions& options, const std::stri
   return held_out(std::move(whole), among, options.holdout, options.seed, split == "train");
 }
 
-Mix mix_of(const TrainOptions& options, const Dataset& train) {
+Mix mix_of(const TrainOptions& options, const Dataset& train, int ranks) {
   const double share = read_mix(options.mix);
   if (share == 1) return train.size();
   return {train.first_file(), train.size() - train.first_file(), share,
-          options.micro_batch > 0 ? options.micro_batch : options.batch.last()};
+          options.micro_batch > 0 ? options.micro_batch : batch_of(options, ranks)};
 }
 
 Splits open_splits(const TrainOptions& options, bool hashed) {

@@ -28,8 +28,8 @@ struct Splits {
 [[nodiscard]] std::int64_t unlabelled_images(const Dataset& images);
 /// "1000 training and 200 test images, 300 of the training images without a label".
 [[nodiscard]] std::string sizes_text(const Splits& splits);
-/// Mixture of batches of training images by --mix. Error(usage): as Mix.
-[[nodiscard]] Mix mix_of(const TrainOptions& options, const Dataset& train);
+/// Mixture of batches of training images by --mix, where so many ranks train. Error(usage): as Mix, and as batch_of().
+[[nodiscard]] Mix mix_of(const TrainOptions& options, const Dataset& train, int ranks);
 /// One of them: train (without what is held out), holdout, test.
 /// usual_size: what networks see of the images of an index, without --size; 0: the images', which must be alike.
 [[nodiscard]] std::unique_ptr<Dataset> open_split(const TrainOptions& options, const std::string& split,

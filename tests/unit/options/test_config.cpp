@@ -730,9 +730,10 @@ TEST_CASE("a batch of all ranks has an order of its micro-batches, and nothing t
   CHECK(of_recipe.batch == 0);
   CHECK(parse_file("batch = 8\n", {"--total-batch", "96"}).train.batch == 0);
   CHECK(parse_file("total-batch = 96\n", {"--batch", "8"}).train.total_batch == 0);
-  check_refused({{"--total-batch 96 --mix balanced:0.5 --data a.h5 --data b.h5", "add --micro-batch N"},
+  CHECK(train("--deterministic --total-batch 96").micro_batch == 96);
+  CHECK(train("--total-batch 96 --mix balanced:0.5 --data a.h5 --data b.h5").micro_batch == 0);
+  check_refused({{"--total-batch 96,48@2 --mix balanced:0.5 --data a.h5 --data b.h5", "add --micro-batch N"},
                  {"--mix balanced:0.5", "needs --data with the labelled file and at least one more"},
-                 {"--deterministic --total-batch 96", "--micro-batch N"},
                  {"--generators auto --calibration c.json --total-batch 96", "add --micro-batch N"},
                  {"--deterministic --total-batch 96 --micro-batch 10", "choose a divisor of it"},
                  {"--deterministic --total-batch 96 --micro-batch 12 --batch 12", "give one of them"}});
@@ -828,7 +829,6 @@ TEST_CASE("options that do not fit together are refused") {
                  {"-q -v", "--quiet and --verbose"},
                  {"--staleness 2 --attack none", "--attack none makes none"},
                  {"--generators auto", "is forecast from --calibration FILE"},
-                 {"--generators 1 --calibration c.json", "is what --generators auto is forecast from"},
                  {"--generators 1 --attack fgsm", "unless --attack-bn eval says otherwise"},
                  {"--byzantine --aggregator centered_clip", "--byzantine wants --deterministic"},
                  {"--byzantine --deterministic --aggregator centered_clip --codec-transport gather",
@@ -1093,42 +1093,19 @@ TEST_CASE("provenance is one JSON object that names build, libraries, hosts and 
   }
 }
 
-TEST_CASE("A recipe at another number of ranks than it is written for is another one, and is told what keeps it") {
-  TrainOrder order{.options = parse_line("--recipe madry").train, .batch_of_recipe = "madry"};
-  CHECK(other_ranks(order, 1).empty());
-  CHECK(other_ranks(order, 8) ==
-        "recipe madry is written for 1 rank, 128 images a step; 8 ranks of --batch 128 make 1024, which is another "
-        "training; --batch 16 keeps it, and so does --total-batch 128");
-  CHECK(other_ranks(order, 3).ends_with("a number of ranks that divides 128 keeps it with --total-batch 128"));
-  order.options.deterministic = true;  // takes no --total-batch without --micro-batch
-  CHECK(other_ranks(order, 8).ends_with("; --batch 16 keeps it"));
-  CHECK(other_ranks(order, 3).ends_with("that divides 128 keeps it with --batch 128 divided by it"));
-  order.given = {"micro-batch"};
-  order.options.micro_batch = 32;
-  CHECK(other_ranks(order, 3).ends_with("; --total-batch 128 keeps it"));
-  CHECK(other_ranks(order, 8).ends_with(
-      "; --batch 16 --micro-batch 16 keeps it, and so does --total-batch 128 --micro-batch 16"));
-  TrainOrder harvard{.options = parse_line("--recipe harvard_mnist").train,
-                     .given = {"micro-batch"},
-                     .batch_of_recipe = "harvard_mnist"};
-  CHECK(other_ranks(harvard, 8).ends_with("; --batch 8 keeps it, and so does --total-batch 64"));
-  CHECK(other_ranks(harvard, 16)
-            .ends_with("; --batch 4 --micro-batch 4 keeps it, and so does --total-batch 64 --micro-batch 4"));
-  CHECK(other_ranks(harvard, 3).ends_with("a number of ranks that divides 8 keeps it with --total-batch 64"));
-  order = {.options = parse_line("--recipe madry").train, .batch_of_recipe = "madry"};
-  order.batch_of_recipe = "dat_pgd";  // mpirun -np 12
-  order.options.batch = 2048;
-  CHECK(other_ranks(order, 12).empty());
-  CHECK(contains(other_ranks(order, 8), "12 ranks, 24576 images a step; 8 ranks of --batch 2048 make 16384"));
-  CHECK(recipe_named("harvard_mnist").ranks == 1);  // 8, of which 7 only attack
-  CHECK(recipe_named("dat_fgsm_15").ranks == 2);
-  // Whoever says the batch knows what it is.
-  for (const std::vector<std::string>& more : std::vector<std::vector<std::string>>{{"--batch", "128"}, {}}) {
-    std::vector<std::string> words = {"--recipe", "madry"};
-    words.insert(words.end(), more.begin(), more.end());
-    CommandLine line("train", words, {});
-    CHECK(parse_training(line, "").value().batch_of_recipe == (more.empty() ? "madry" : ""));
+TEST_CASE("A recipe says how many images all ranks have in a step, and what differs from it is told") {
+  for (const Recipe& recipe : recipes()) {
+    INFO(recipe.name);
+    const TrainOptions all = parse({"--recipe", recipe.name}).train;
+    CHECK(!(all.total_batch == 0));
+    CHECK(all.batch == 0);
   }
+  CHECK(differences_from_recipe(parse_line("--recipe madry --data a.h5 --out b").train, "madry").empty());
+  CHECK(differences_from_recipe(parse_line("--recipe madry --batch 64 --lr 0.3").train, "madry") ==
+        std::vector<std::string>{"lr = 0.3 (recipe 0.1)", "batch = 64 (recipe \"auto\")",
+                                 "total-batch = \"auto\" (recipe 128)", "micro-batch = 64 (recipe \"auto\")"});
+  // One micro-batch is dealt with --deterministic: the same at any number of ranks that can be.
+  CHECK(parse_line("--recipe madry --deterministic").train.micro_batch == 128);
 }
 
 TEST_CASE("A file may begin with the mark of UTF-8, and one in UTF-16 is named as such") {

@@ -71,11 +71,14 @@ TEST_CASE("A batch of all ranks is shared out evenly, or refused with the next o
   options.micro_batch = 2;
   CHECK(Plan(options, 24, 3).micro_batches == 2);
   CHECK(contains(refusal_of(options, 5), "--total-batch 12 is no multiple of 5 ranks"));
-  CHECK(contains(refusal_of(options, 5), "choose 10 or 20, or add --deterministic and --micro-batch N"));
+  CHECK(contains(refusal_of(options, 5),
+                 "; start 3 or 6 that train, or choose 10 or 20, or add --deterministic and --micro-batch N"));
   CHECK(contains(refusal_of(options, 4), "is 3 images for each of 4 ranks, which is no multiple of --micro-batch 2"));
   options.total_batch = 2;
   options.micro_batch = 0;
-  CHECK(refusal_of(options, 3).ends_with("; choose 3"));
+  CHECK(refusal_of(options, 3).ends_with("; start 2 that train, or choose 3"));
+  options.total_batch = 128;
+  CHECK(contains(refusal_of(options, 24), "; start 16 or 32 that train, or choose 120 or 144, or add --deterministic"));
   options = plain();
   options.batch = options.micro_batch = 2147483647;  // cut to what there is
   CHECK(Plan(options, 24, 2).total_batch == 4294967294);

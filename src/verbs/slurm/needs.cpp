@@ -1,0 +1,152 @@
+// What a training needs of a job under Slurm.
+
+#include "verbs/slurm/needs.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <iomanip>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "run/begin/found.hpp"
+#include "run/settle_generators.hpp"
+#include "train/plan/parts.hpp"
+#include "train/plan/role.hpp"
+#include "train/planned.hpp"
+#include "train/trainer.hpp"
+
+namespace dat {
+
+namespace {
+
+// Bytes of a process beside its buffers and images: the program, MPI, oneDNN's scratch memory; on a GPU also CUDA's
+// context, and what cuDNN and cuBLAS load. Generous: Slurm ends a job that takes more than it has asked for.
+constexpr double kProcessBytes = 1e9, kCudaProcessBytes = 6e9;
+
+/// Text that stays in its line of comment.
+[[nodiscard]] std::string one_line(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
+  return text;
+}
+
+struct StepTime {
+  double seconds = 0;  ///< 0: not known
+  std::string source;
+};
+
+/// Mean over a run's steps, its evaluations and checkpoints included.
+[[nodiscard]] StepTime step_time_of(const std::string& run) {
+  const std::string path = run + "/metrics.jsonl";
+  std::ifstream file(path);
+  require(file.is_open(), ExitCode::data, "cannot read ", path, "; --like takes the folder of a run (--out of train)");
+  std::string line, first, last;
+  std::int64_t steps = 0;  // their numbers are counted anew where the batch changes, or the ranks
+  while (std::getline(file, line))
+    if (line.starts_with("{\"kind\":\"step\"")) {
+      if (++steps == 1) first = line;
+      last = line;
+    }
+  const auto number = [](const std::string& row, const char* key) {
+    const auto step = nlohmann::json::parse(row, nullptr, false);
+    return step.is_object() ? step.value(key, 0.0) : 0.0;
+  };
+  require(number(last, "step") > 0 && number(last, "wall_time") > 0, ExitCode::data, path,
+          " ends in no whole training step");
+  double seconds = number(last, "wall_time"), made = steps > 1 ? static_cast<double>(steps) : number(last, "step");
+  if (steps > 1 && number(first, "step") > 1) {  // another run's time until its first step, on which it goes on
+    seconds -= number(first, "wall_time");
+    --made;
+  }
+  seconds /= made;
+  require(seconds <= kLongestStep, ExitCode::data, path, ": steps of ", seconds, " s are longer than ", kLongestStep,
+          " s; give --step-seconds");
+  return {seconds, "the mean of the " + std::to_string(steps) + " steps of " + one_line(run) +
+                       ", its evaluations and checkpoints included"};
+}
+
+[[nodiscard]] double image_bytes(const Dataset& images) {
+  return static_cast<double>(images.info().image_bytes()) * static_cast<double>(images.size());
+}
+
+/// Pixels that a rank has in memory, the page cache of plain files included; of images that are decoded, those of the
+/// batches that are read ahead.
+[[nodiscard]] double held_bytes(const Dataset& images, const TrainOptions& options, const Plan& plan) {
+  if (!images.info().decoded) return image_bytes(images);
+  return static_cast<double>(images.info().image_bytes()) * plan.micro_batches_of(0) * plan.micro_batch *
+         (options.prefetch + 1);
+}
+
+/// Host memory of a rank, and in words what it is made of.
+struct Memory {
+  double bytes = 0;
+  std::string source;
+};
+
+[[nodiscard]] Memory memory_of(const Splits& splits, const TrainOptions& options, const Plan& plan, double buffers,
+                               bool gpu) {
+  double images = held_bytes(*splits.train, options, plan) + held_bytes(*splits.test, options, plan);
+  if (splits.holdout) images += held_bytes(*splits.holdout, options, plan);
+  const double process = gpu ? kCudaProcessBytes : kProcessBytes;
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(1) << images / 1e6 << " MB of images, " << buffers / 1e6 << " MB of buffers, "
+       << process / 1e6 << " MB for the process" << (gpu ? " with CUDA" : "");
+  return {images + buffers + process, text.str()};
+}
+
+}  // namespace
+
+void take_known_network(TrainOrder& order) {
+  try {
+    take_network(order);
+  } catch (const Error&) {  // the file may come to be before the job begins
+  }
+}
+
+JobNeeds needs_of(TrainOrder order, const SlurmOptions& job) {
+  take_known_network(order);
+  const bool gpu = job.gpus_per_node > 0;
+  const int ranks = job.nodes * job.ranks_per_node;
+  TrainOptions& whole = order.options;
+  TrainOptions options = part_of(whole, epoch_of_largest_part(whole));
+  static_cast<void>(settle_generators(options, ranks, job.ranks_per_node));
+  whole.generators = options.generators;
+  // The machine that prints the script is hardly the one that runs it: its GPU is not asked.
+  options.device = "cpu";
+  options.math = "f32";
+  options.threads = 1;
+  const int trainers = trainers_of(ranks, options);
+  const auto world = Communicator::single();
+  std::unique_ptr<Trainer> trainer;
+  Splits own;
+  double buffers = 0;
+  if (gpu) {  // its buffers are not the host's
+    own = open_splits(options);
+  } else {
+    trainer = std::make_unique<Trainer>(*world, as_one(options, trainers));
+    for (const auto& [purpose, bytes] : memory_of(*trainer, options, trainers)) buffers += static_cast<double>(bytes);
+  }
+  const Splits& splits = gpu ? own : trainer->splits();
+  const Mix mix = mix_of(options, *splits.train, trainers);
+  const Plan plan(options, mix, trainers);
+  require_ranks(options, plan, ranks);
+  buffers += warm_start_bytes(options, plan, *splits.train);
+  const Memory memory = memory_of(splits, options, plan, buffers, gpu);
+  // Rank 0 has what all ranks keep of every image twice while it reads a checkpoint.
+  const double at_once = options.warm_start > 0 ? 2 * image_bytes(*splits.train) : 0;
+  JobNeeds needs{.node_bytes = memory.bytes * job.ranks_per_node + at_once,
+                 .memory = memory.source + (at_once > 0 ? "; more on rank 0 while it reads a checkpoint" : ""),
+                 .steps = steps_of_parts(whole, mix, trainers),
+                 .length = text_of_parts(whole, mix, trainers)};
+  StepTime step{job.step_seconds, "--step-seconds"};
+  if (!job.like.empty()) step = step_time_of(job.like);
+  if (step.seconds == 0 && !whole.calibration.empty())
+    step = {forecast_of_run(whole, *splits.train, ranks, job.ranks_per_node) / static_cast<double>(needs.steps),
+            "a forecast by " + one_line(whole.calibration) + ", without evaluations and checkpoints"};
+  needs.step_seconds = step.seconds;
+  needs.source = step.source;
+  needs.seconds = step.seconds * static_cast<double>(needs.steps);
+  return needs;
+}
+
+}  // namespace dat

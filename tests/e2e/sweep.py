@@ -1,0 +1,75 @@
+"""Sweeps by `train --sweep`: a folder for each point, all checked before anything starts, and what of them is made again."""
+
+import os
+import re
+import signal
+
+import common
+
+RUN = ["--data", "set.h5", "--network", "small_cnn", "--width", 4, "--batch", 8, "--attack", "fgsm", "--eval", "fgsm", "--warmup-epochs", 0,
+       "--threads", 1, "--out", "grid"]
+
+
+def begun(text):
+    """The points that were begun, in order."""
+    return re.findall(r"sweep: point \d+ of \d+, (\S+)", text)
+
+
+class Sweep(common.TestCase):
+    def setUp(self):
+        super().setUp()
+        common.synthetic("set.h5", train=48, test=8, size=8, classes=2)
+
+    def test_points_are_trainings_of_their_own(self):
+        options = [*RUN, "--epochs", 1]
+        ended = common.run("train", *options, "--sweep", "seed=1,2 lr=0.05,0.1", ranks=2)
+        self.assertEqual(ended.code, 0, ended.text)
+        names = ["seed=1,lr=0.05", "seed=1,lr=0.1", "seed=2,lr=0.05", "seed=2,lr=0.1"]
+        self.assertEqual(begun(ended.text), names)
+        self.assertEqual(sorted(os.listdir("grid")), sorted(names))
+        self.train("alone", *options[:-4], "--epochs", 1, "--seed", 2, "--lr", 0.05, ranks=2)
+        self.assert_same(common.state("grid/seed=2,lr=0.05"), common.state("alone"))
+        for name in names:
+            with open(f"grid/{name}/config.resolved.toml") as file:
+                self.assertIn(f'lr = {name.rpartition("=")[2]}\n', file.read())
+            self.assertIn(name, ended.text.split(begun(ended.text)[-1])[-1])  # a row of the table
+
+    def test_a_sweep_goes_on_where_it_was_stopped(self):
+        options = [*RUN, "--milestones", 9, "--eval-every", 0, "--checkpoint-every", 1000, "--max-steps", 200, "--sweep", "seed=1,2,3"]
+        whole = common.run("train", *options)
+        self.assertEqual(whole.code, 0, whole.text)
+        os.rename("grid", "whole")
+        running = common.Running(["train", *options], 0)
+        self.addCleanup(running.end)
+        self.assertTrue(running.wait_for(lambda: common.steps_written("grid/seed=2") > 2), running.text())
+        running.process.send_signal(signal.SIGTERM)
+        ended = running.wait()
+        self.assertEqual(ended.code, 75, ended.text)
+        done = {seed: os.stat(f"grid/seed={seed}/results.h5").st_mtime_ns for seed in (1, 2, 3) if os.path.exists(f"grid/seed={seed}/results.h5")}
+        self.assertIn(1, done)
+        self.assertNotIn(3, done)
+        ended = common.run("train", *options)
+        self.assertEqual(ended.code, 0, ended.text)
+        for seed in 1, 2, 3:
+            self.assertEqual(f"the run in grid/seed={seed} is finished" in ended.text, seed in done)
+            if seed in done:
+                self.assertEqual(os.stat(f"grid/seed={seed}/results.h5").st_mtime_ns, done[seed])
+            self.assert_same(common.state(f"grid/seed={seed}"), common.state(f"whole/seed={seed}"))
+
+    def test_a_point_that_fails_does_not_end_the_others(self):
+        ended = common.run("train", *RUN, "--epochs", 1, "--optimizer", "sgd", "--max-bad-steps", 0, "--sweep", "lr=1e30,0.1", ranks=2)
+        self.assertEqual(ended.code, 7, ended.text)
+        self.assertEqual(begun(ended.text), ["lr=1e30", "lr=0.1"])
+        self.assertTrue(os.path.exists("grid/lr=0.1/SUMMARY.txt"))
+        self.assertFalse(os.path.exists("grid/lr=1e30/SUMMARY.txt"))
+
+    def test_nothing_starts_where_a_point_cannot(self):
+        # Three images are no whole share of each of two ranks: known when all is planned.
+        self.refuse(2, "sweep point total-batch=3: --total-batch 3 is no multiple of 2 ranks", "train", *RUN[:6], *RUN[8:], "--sweep",
+                    "total-batch=8,3", ranks=2)
+        self.refuse(2, "sweep point attack=pdg: .*did you mean", "train", *RUN[:8], *RUN[10:], "--sweep", "attack=pgd,pdg")
+        self.assertFalse(os.path.exists("grid"))
+
+
+if __name__ == "__main__":
+    common.main()
