@@ -127,8 +127,7 @@ void Plots::write(const std::string& file, const std::string& text) const {
 void Plots::add(const Chart& chart) {
   const KeyBelow below(chart);
   const bool several = chart.panels.size() > 1, facts = !chart.facts.empty();
-  // Panels with places of their own make room for the title's second line.
-  const int shift = facts && chart.panels.front().inside[2] > 0 ? 22 : 0;
+  const int shift = facts ? 22 : 0;  // room for the title's second line
   const int width = chart.width, height = chart.height + shift + (chart.key == Key::below ? 18 * below.rows : 0);
   std::string text = "set encoding utf8\nset terminal " + terminal(width, height) + " noenhanced\nset output '" +
                      chart.picture + "." + format_.kind + "'\nset datafile separator comma\nset key off\n";

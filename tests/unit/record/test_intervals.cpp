@@ -11,8 +11,6 @@
 namespace dat {
 namespace {
 
-using Catch::Approx;
-
 TEST_CASE("Wilson's intervals are those of Newcombe's table", "[intervals]") {
   // Newcombe, "Two-sided confidence intervals for the single proportion", Statistics in Medicine 1998, table I,
   // method 3.

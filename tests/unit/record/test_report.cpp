@@ -625,7 +625,7 @@ TEST_CASE("A run is drawn with scripts and data, wherever its folder is", "[repo
     CHECK(error_of([&] { (void)plot_run(facts.folder, "svg"); }).first == ExitCode::device);
   } else {
     for (const std::string format : {"svg", "png", "pdf"}) {
-      const std::vector<std::string> pictures = plot_run(facts.folder, format);
+      const std::vector<std::string> pictures = plot_run(facts.folder, format.c_str());
       REQUIRE(pictures.size() == 4);
       for (const std::string& picture : pictures) {
         const std::string text = read_bytes(picture);
