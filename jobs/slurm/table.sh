@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the table of a study of submit.sh, which submits it behind the study's tasks: DAT_STUDY is the study's folder.
+# Makes the table of a study of submit.sh, which submits it after the study's tasks: DAT_STUDY is the study's folder.
 # One row for each line of its tasks.tsv, whatever has become of it, into table.txt and table.csv; finished runs are
 # drawn beside each other into plots/. The exit code is 3 where a task has left no run.
 . "${DAT_ROOT:-.}/jobs/slurm/common.sh" || exit 2
