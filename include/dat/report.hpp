@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dat/events.hpp"
@@ -232,17 +233,30 @@ class Report {
 /// not measured, or a rank that was not there. Error(data): a damaged record, by line; Error(io).
 void write_results(const RunFacts& facts);
 
-/// Draws a run's folder through gnuplot into folder/plots/: accuracies, losses with the learning rate, and p per layer,
-/// against epochs; seconds by phase and rank. Each picture has its .gp script and .csv data beside it. format: "svg",
-/// "png" or "pdf". Returns the paths of the pictures. p is left out where it is 1 throughout.
-/// Error(data): no run there. Error(usage): format. Error(device): gnuplot is missing or fails; the scripts are
-/// written all the same.
-[[nodiscard]] std::vector<std::string> plot_run(const std::string& folder, const std::string& format);
+/// Form of pictures.
+struct PictureFormat {
+  PictureFormat(const char* of_kind) : kind(of_kind) {}
+  PictureFormat(std::string of_kind, int dots) : kind(std::move(of_kind)), dpi(dots) {}
+  std::string kind;  ///< svg | png | pdf
+  int dpi = 100;     ///< dots per inch of a png, which is 10 inches wide or so
+};
 
-/// Draws several runs beside each other into the folder `out`: accuracy on the test images against epochs and seconds,
-/// seconds by phase, bytes sent. Format, result and errors as of plot_run.
-[[nodiscard]] std::vector<std::string> compare_runs(const std::vector<std::string>& folders, const std::string& out,
-                                                    const std::string& format);
+/// Draws a run's folder through gnuplot into folder/plots/: accuracies, losses with the learning rate, and p per layer,
+/// against epochs; seconds by phase and rank. Each picture has its .gp script and .csv data beside it. Returns the
+/// paths of the pictures. p is left out where it is 1 throughout. Error(data): no run there. Error(usage): format.
+/// Error(device): gnuplot is missing or fails; the scripts are written all the same.
+[[nodiscard]] std::vector<std::string> plot_run(const std::string& folder, const PictureFormat& format);
+
+/// Runs that are drawn as one: the mean, and Student's 95 % interval as a band.
+struct RunGroup {
+  std::string name;  ///< empty: that of the folder
+  std::vector<std::string> folders;
+};
+
+/// Draws several groups beside each other into the folder `out`: accuracy on the test images against epochs and
+/// seconds, seconds by phase, bytes sent. Result and errors as of plot_run.
+[[nodiscard]] std::vector<std::string> compare_runs(const std::vector<RunGroup>& groups, const std::string& out,
+                                                    const PictureFormat& format);
 
 /// The evaluation that `plot` is given: a file itself, or eval.json in a folder that is no run's; empty: `path` is no
 /// evaluation.
@@ -256,14 +270,14 @@ struct EvaluationPictures {
 /// Draws what `eval --out` has written: which classes are taken for which, accuracy by class with confidence intervals,
 /// and, of what --save-adversarial has left beside eval.json, some images. The pictures go into plots/ beside
 /// eval.json, or NAME-plots/ beside NAME.json. Error(data): no such file, or it is damaged; else as plot_run.
-[[nodiscard]] EvaluationPictures plot_evaluation(const std::string& file, const std::string& format);
+[[nodiscard]] EvaluationPictures plot_evaluation(const std::string& file, const PictureFormat& format);
 
 /// The certification that `plot` is given: certify.json itself, or in a folder; empty: `path` is none.
 [[nodiscard]] std::string certification_in(const std::string& path);
 /// Draws certified accuracy against the radius of what `certify --out` has written, a curve each, as `curves` into
 /// `folder`. Error(data): no such file, it is damaged, or holds predictions; else as plot_run.
 [[nodiscard]] std::vector<std::string> plot_certifications(const std::vector<std::string>& files,
-                                                           const std::string& folder, const std::string& format);
+                                                           const std::string& folder, const PictureFormat& format);
 
 /// Groups of bars, and a line across for what can be reached.
 struct BarChart {

@@ -11,7 +11,7 @@
 #   p_min        the same with five lowest probabilities
 #   nodes        4 nodes against 8, with JointSpar and without
 #   dropout      is leaving out layers a regulariser, as dropout is? All layers, layers drawn by the bandit, layers
-#                drawn evenly: the table's last column is what training accuracy has over test accuracy
+#                drawn evenly: the column "train - attacked" is what training accuracy has over test accuracy
 #   strong       2048 images a step, shared by 1, 2, 4, 8 ranks
 #   weak         2048 images a step on each of 1, 2, 4, 8 ranks
 #
@@ -125,6 +125,5 @@ done
 # A task that is requeued has not ended: this job waits for its return.
 dependency=$(IFS=: && echo "afterany:${jobs[*]}")
 jobs+=("$(sbatch --parsable --job-name="$study-table" --nodes=1 --ntasks=1 --time=00:30:00 "${site[@]}" \
-  --dependency="$dependency" --output="$folder/table.log" \
-  --wrap="python3 $(printf %q "$root/jobs/slurm/collect.py") $(printf '%q %q' "$folder" "$DAT_HPC")")")
+  --dependency="$dependency" --output="$folder/table.log" "$root/jobs/slurm/table.sh")")
 echo "${#tasks[@]} tasks in jobs ${jobs[*]}; the last one writes $folder/table.txt"

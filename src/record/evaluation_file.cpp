@@ -1,5 +1,7 @@
 #include "record/evaluation_file.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -10,11 +12,13 @@
 #include "dat/error.hpp"
 #include "dat/file.hpp"
 #include "hdf5/hdf5_reader.hpp"
+#include "record/history.hpp"
 
 namespace dat {
 
 namespace {
 
+constexpr int kEvaluationFormat = 1;
 constexpr std::size_t kMostClasses = 32767;  ///< limit of data files
 constexpr std::uintmax_t kMostBytes = std::uintmax_t{1}
                                       << 30;  ///< most bytes of a JSON file; one of a million images has less
@@ -33,10 +37,43 @@ constexpr std::uintmax_t kMostBytes = std::uintmax_t{1}
   return values;
 }
 
+/// Ball of an attack, and what else there is to say of it.
+void describe(const nlohmann::json& attack, EvaluationFile::Outcome& one) {
+  EvaluationRecord record;
+  attack.at("norm").get_to(record.norm);
+  attack.at("eps").get_to(record.eps);
+  if (!one.sequence) {
+    attack.at("alpha").get_to(record.alpha);
+    attack.at("restarts").get_to(record.restarts);
+    attack.at("steps").get_to(record.attack_steps);
+    if (record.attack_steps == 0) return;
+  }
+  const auto parts = attack_parts(record);
+  one.ball = parts[0];
+  if (!one.sequence) one.rest = parts[1] + ", " + parts[2];
+}
+
+/// What was evaluated.
+void read_subject(const nlohmann::json& all, EvaluationFile& file) {
+  all.at("checkpoint").get_to(file.checkpoint);
+  all.at("weights").get_to(file.weights);
+  all.at("split").get_to(file.split);
+  all.at("step").get_to(file.step);
+  all.at("provenance").at("hashes_of_images").at(file.split).get_to(file.hash);
+  if (!all.contains("noise")) return;
+  const auto samples = all["noise"].at("samples").get<std::int64_t>();
+  file.noise = fmt::format(", under noise {:g}, {} {}", all["noise"].at("sigma").get<double>(), samples,
+                           samples == 1 ? "copy" : "copies");
+}
+
 [[nodiscard]] EvaluationFile evaluation_of(const nlohmann::json& all) {
   require(all.is_object() && all.value("filetype", "") == "evaluation", ExitCode::data,
           "is no evaluation that 'eval --out' wrote");
+  const int format = all.at("format_version").get<int>();
+  require(format == kEvaluationFormat, ExitCode::data, "has format ", format,
+          " of another version of the program, this one reads ", kEvaluationFormat, "; evaluate once more");
   EvaluationFile file;
+  read_subject(all, file);
   for (const nlohmann::json& one : all.at("classes")) file.class_names.push_back(one.at("name").get<std::string>());
   require(file.classes() >= 2 && file.classes() <= kMostClasses, ExitCode::data, "has ", file.classes(),
           " classes, must have 2 to ", kMostClasses);
@@ -59,10 +96,12 @@ constexpr std::uintmax_t kMostBytes = std::uintmax_t{1}
   for (const nlohmann::json& attack : all.at("attacks")) {
     const auto name = attack.at("name").get<std::string>();
     add(name, name + "_prediction");
+    describe(attack, file.outcomes.back());
   }
   if (!all.contains("sequence")) return file;
   add(all.at("sequence").at("name").get<std::string>(), "prediction");
   file.outcomes.back().sequence = true;
+  describe(all.at("sequence"), file.outcomes.back());
   for (const nlohmann::json& by : each.at("broken_by"))
     file.broken_by.push_back(by.is_null() ? "" : by.get<std::string>());
   each.at("distance").get_to(file.distance);
@@ -83,9 +122,10 @@ EvaluationFile read_evaluation(const std::string& path) {
   std::error_code error;
   const std::uintmax_t bytes = std::filesystem::file_size(path, error);
   require(!error && bytes <= kMostBytes, ExitCode::data, path, ": is no file of at most 1 GiB");
-  require(bytes == 0 || (file >> std::ws).peek() == '{', ExitCode::data, path,
-          ": is no evaluation that 'eval --out' wrote; plot draws the folder of a run or of a certification, and the ",
-          "folder or the JSON file of an evaluation");
+  require(
+      bytes == 0 || (file >> std::ws).peek() == '{', ExitCode::data, path,
+      ": is no evaluation that 'eval --out' wrote; give the folder of a run or of a certification, or the folder or ",
+      "the JSON file of an evaluation");
   try {
     return evaluation_of(nlohmann::json::parse(file));
   } catch (const nlohmann::json::exception& wrong) {

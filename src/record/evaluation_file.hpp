@@ -7,17 +7,23 @@
 
 namespace dat {
 
-/// Content of a file of `eval --out`, as far as pictures need it.
+/// Content of a file of `eval --out`, as far as pictures and comparisons need it.
 struct EvaluationFile {
   /// Outcome on all images: without an attack, after an attack, or after a sequence of them.
   struct Outcome {
     std::string name;
     std::vector<std::uint8_t> correct;  ///< [images]
     std::vector<int> prediction;        ///< [images]
+    std::string ball{};                 ///< "eps 8/255"; empty: no attack
+    std::string rest{};                 ///< what else the name of the attack does not say: "alpha 2/255, 1 restart"
     bool sequence = false;
 
     [[nodiscard]] double accuracy() const;
   };
+  std::string checkpoint, weights, split;
+  std::int64_t step = 0;
+  std::string hash;                      ///< content_hash() of the images
+  std::string noise;                     ///< ", under noise 0.25, 4 copies"; empty: images as they are
   std::vector<std::string> class_names;  ///< [classes]
   std::vector<int> label;                ///< [images]
   std::vector<Outcome> outcomes;         ///< the first one: clean; the sequence, where there was one: the last

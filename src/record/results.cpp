@@ -53,8 +53,6 @@ void append_ranks(const json& record, History& history) {
 }
 
 void append_header(const json& record, History& history) {
-  require(record.at("format_version") == kResultsFormat, ExitCode::data, "format ", record.at("format_version").dump(),
-          ", but this program reads format ", kResultsFormat);
   record.at("layer_name").get_to(history.layer_names);
   record.at("layer_elements").get_to(history.layer_sizes);
   record.at("layer_cost").get_to(history.layer_costs);
@@ -215,11 +213,16 @@ History read_history(const std::string& folder, const std::vector<EventKind>& ki
   history.kinds = &kinds;
   std::string line;
   for (std::int64_t number = 1; std::getline(file, line) && !file.eof(); ++number) {
+    json format;
     try {
-      append(json::parse(line), history);
+      const json record = json::parse(line);
+      format = record.value("format_version", json(number == 1 ? 0 : kResultsFormat));
+      if (format == kResultsFormat) append(record, history);
     } catch (const std::exception& error) {
       fail(ExitCode::data, path, ", line ", number, " is damaged: ", error.what());
     }
+    require(format == kResultsFormat, ExitCode::data, path, " is of another version of the program: it has format ",
+            format.dump(), ", this one reads ", kResultsFormat);
   }
   require(!file.bad(), ExitCode::io, "cannot read ", path);
   return history;

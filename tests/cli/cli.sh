@@ -76,7 +76,7 @@ check 'twice' 0 '^lr = 0.2$' "^dat_hpc: warning: option '--lr' is given twice; t
   "$program" --lr 0.1 --lr 0.2 --print-config
 check 'slurm passes the recipe on' 0 '^dat_train --recipe madry --data set0.h5 --width 16$' '' sh -c "\"$program\" data synthetic \
   set0.h5 --train 12 --test 6 --size 16 >/dev/null && \"$program\" slurm --recipe madry --width 16 --data set0.h5"
-for verb in train eval validate plot bench doctor slurm forecast export import 'data convert' 'data index' 'data synthetic' 'data inspect'; do
+for verb in train eval validate plot compare bench doctor slurm forecast export import 'data convert' 'data index' 'data synthetic' 'data inspect'; do
   # shellcheck disable=SC2086
   check "help of $verb" 0 "^Usage: dat_hpc $verb" '' "$program" $verb --help
 done

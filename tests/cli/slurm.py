@@ -491,7 +491,7 @@ class Printed(unittest.TestCase):
 
 
 class Studies(unittest.TestCase):
-    """submit.sh with a stand-in for sbatch, collect.py on runs of the program."""
+    """submit.sh with a stand-in for sbatch, table.sh on runs of the program."""
 
     def submit(self, folder, study, *options):
         (folder / "sbatch").write_text('#!/usr/bin/env bash\nprintf "%s\\n" "$*" >>"$PLAY/submitted"; wc -l <"$PLAY/submitted"\n')
@@ -540,34 +540,38 @@ class Studies(unittest.TestCase):
             study = pathlib.Path(folder)
             (study / "tasks.tsv").write_text("weak-1\t1x1\nweak-2\t1x2\nweak-4\t2x2\n")
             shutil.copytree(Runs.folder("1"), study / "weak-1")
-            (study / "weak-2").mkdir()  # cut in the middle of a line, as a run under way leaves it
-            record = (Runs.folder("2") / "metrics.jsonl").read_text()
+            shutil.copytree(Runs.folder("2"), study / "weak-2")  # cut in the middle of a line, as a run under way leaves it
+            (study / "weak-2/SUMMARY.txt").unlink()
+            record = (study / "weak-2/metrics.jsonl").read_text()
             (study / "weak-2/metrics.jsonl").write_text(record[: record.index('"step":21,') + 20])
-            ended = subprocess.run([sys.executable, ROOT / "jobs/slurm/collect.py", study], stdout=subprocess.DEVNULL, check=False)
-            self.assertEqual(ended.returncode, 1)  # two are not done
+            ended = subprocess.run(["bash", ROOT / "jobs/slurm/table.sh"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False,
+                                   env=os.environ | {"DAT_ROOT": str(ROOT), "DAT_HPC": PROGRAM, "DAT_STUDY": folder})
+            self.assertEqual((ended.returncode, ended.stderr.count("\n")), (3, 1), ended.stderr)  # weak-4 is not there
+            self.assertIn("left out: no run in", ended.stderr)
             with open(study / "table.csv") as file:
                 rows = list(csv.DictReader(file))
-        self.assertEqual([(row["name"], row["ranks"], row["state"], row["steps"]) for row in rows],
-                         [("weak-1", "1", "done", "24"), ("weak-2", "2", "stopped", "20"), ("weak-4", "4", "missing", "")])
-        self.assertEqual(set(rows[2].values()), {"weak-4", "4", "missing", ""})
+            self.assertIn("efficiency", (study / "table.txt").read_text())
+        self.assertEqual([(row["row"], row["ranks"], row["state"], row["steps"], row["attack"]) for row in rows],
+                         [("weak-1", "1", "done", "24", "clean"), ("weak-1", "1", "done", "24", "fgsm"), ("weak-2", "2", "unfinished", "20", ""),
+                          ("weak-4", "", "missing", "", "")])
+        clean, attacked, second, _ = rows
         rates = []
-        for row, name, last in ((rows[0], "1", 24), (rows[1], "2", 20)):
+        for row, name, last in ((attacked, "1", 24), (second, "2", 20)):
             steps = [step for step in Runs.steps(name) if step["step"] <= last]
             # What the clock moves by from one step to the next is the step, an evaluation and a checkpoint.
             moves = [after["wall_time"] - before["wall_time"] - (after["t_evaluate"] or 0) - (after["t_checkpoint"] or 0)
                      for before, after in zip(steps, steps[1:]) if after["step"] > 10]
-            seconds = float(row["s_per_step"])
-            self.assertAlmostEqual(seconds / statistics.median(moves), 1, delta=0.01)
-            rates.append(steps[-1]["images"] / seconds)
-            self.assertAlmostEqual(float(row["images_per_s"]) / rates[-1], 1, delta=0.01)
-            self.assertAlmostEqual(float(row["MB_per_step"]), 1e-6 * statistics.mean(step["bytes_sent"] for step in steps[10:]), delta=1e-3)
-            self.assertTrue(0 <= float(row["reduce_percent"]) < 100)
-        self.assertGreater(float(rows[1]["reduce_percent"]), float(rows[0]["reduce_percent"]))  # one rank has nobody to wait for
-        self.assertAlmostEqual(float(rows[1]["efficiency"]) / (rates[1] / 2 / rates[0]), 1, delta=0.01)
+            rates.append(steps[-1]["images"] / statistics.median(moves))
+            self.assertEqual(float(row["total_batch"]), steps[-1]["images"])
+            self.assertAlmostEqual(float(row["images_per_second"]) / rates[-1], 1, delta=0.01)
+            self.assertAlmostEqual(float(row["megabytes_per_step"]), 1e-6 * statistics.mean(step["bytes_sent"] for step in steps[10:]),
+                                   delta=1e-6)
+            self.assertTrue(0 <= float(row["reduction_percent"]) < 100)
+        self.assertGreater(float(second["reduction_percent"]), float(attacked["reduction_percent"]))  # one rank has nobody to wait for
+        self.assertEqual(float(attacked["efficiency"]), 1)
+        self.assertAlmostEqual(float(second["efficiency"]) / (rates[1] / 2 / rates[0]), 1, delta=0.01)
         summary = (Runs.folder("1") / "SUMMARY.txt").read_text()
-        self.assertIn(f"clean_acc={float(rows[0]['clean_acc']) / 100:.4f} fgsm_acc={float(rows[0]['adv_acc']) / 100:.4f}", summary)
-        self.assertAlmostEqual(float(rows[0]["gap"]), float(rows[0]["train_adv_acc"]) - float(rows[0]["adv_acc"]), delta=0.02)
-        self.assertEqual((rows[1]["clean_acc"], rows[1]["gap"]), ("", ""))
+        self.assertIn(f"clean_acc={float(clean['percent']) / 100:.4f} fgsm_acc={float(attacked['percent']) / 100:.4f}", summary)
 
 
 if __name__ == "__main__":

@@ -657,7 +657,7 @@ class Inputs(common.TestCase):
         self.write("only.h5", train=[0, 1, 2, 1], test=None)
         self.refuse(3, "no test images .* --split train", "eval", "run", *self.EVAL, "--data", "only.h5")
         self.run_well("eval", "run", *self.EVAL, "--data", "only.h5", "--split", "train")
-        self.refuse(3, "plot draws the folder of a run", "plot", "only.h5")
+        self.refuse(3, "give the folder of a run", "plot", "only.h5")
         self.run_well("export", "run", "--out", "n.safetensors")
         shutil.copy("n.safetensors", "n m.safetensors")
         self.refuse(4, "'dat_hpc import \"n m.safetensors\" --out NEW.h5' makes one", "export", "n m.safetensors", "--out", "no.onnx")

@@ -14,7 +14,7 @@
 #include "verbs/export.hpp"
 #include "verbs/forecast.hpp"
 #include "verbs/import.hpp"
-#include "verbs/plot.hpp"
+#include "verbs/results/plot.hpp"
 #include "verbs/slurm/slurm.hpp"
 #include "verbs/verbs.hpp"
 

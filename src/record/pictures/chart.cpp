@@ -18,25 +18,6 @@ namespace dat {
 
 namespace {
 
-/// Terminal of gnuplot for a format, of {0} times {1} pixels.
-struct Terminal {
-  const char *format, *words;
-};
-constexpr std::array<Terminal, 3> kTerminals = {
-    {{"pdf", "pdfcairo size {2:.2f},{3:.2f} font 'Sans,9'"},
-     {"png", "pngcairo size {0},{1} font 'Sans,13'"},
-     {"svg", "svg size {0},{1} font 'Helvetica,12' fontscale 1.33 background 'white'"}}};
-
-/// Text as a CSV field: quoted where it is not plain, in one line.
-std::string csv_field(const std::string& text) {
-  if (std::all_of(text.begin(), text.end(),
-                  [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '.'; }))
-    return text;
-  std::string out = "\"";
-  for (const char c : text) out += c == '"' ? "\"\"" : std::string(1, static_cast<unsigned char>(c) < 0x20 ? ' ' : c);
-  return out + "\"";
-}
-
 std::string axis_lines(const char* name, const Axis& axis) {
   return fmt::format("set {0}label {1}\nset {0}range [{2}]\n{3} logscale {0}\nset {0}tics {4}\n", name,
                      gnuplot_text(axis.label), axis.range, axis.logarithmic ? "set" : "unset",
@@ -93,6 +74,15 @@ std::string gnuplot_text(const std::string& text) {
   return out + "'";
 }
 
+std::string csv_field(const std::string& text) {
+  if (std::all_of(text.begin(), text.end(),
+                  [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '.'; }))
+    return text;
+  std::string out = "\"";
+  for (const char c : text) out += c == '"' ? "\"\"" : std::string(1, static_cast<unsigned char>(c) < 0x20 ? ' ' : c);
+  return out + "\"";
+}
+
 Csv::Csv(const std::vector<std::string>& columns) {
   for (const std::string& column : columns) text_ += (text_.empty() ? "" : ",") + csv_field(column);
   text_ += "\n";
@@ -107,13 +97,24 @@ void Csv::row(const std::vector<double>& cells, const std::string& name) {
   text_ += line + "\n";
 }
 
-Plots::Plots(const std::string& folder, const std::string& name, const std::string& format)
-    : folder_(folder), format_(format), name_(name) {
-  require(std::any_of(kTerminals.begin(), kTerminals.end(), [&](const Terminal& one) { return format == one.format; }),
-          ExitCode::usage, "unknown picture format '", format, "'; known: pdf, png, svg");
+Plots::Plots(const std::string& folder, const std::string& name, const PictureFormat& format)
+    : folder_(folder), name_(name), format_(format) {
+  const std::string& kind = format_.kind;
+  require(kind == "pdf" || kind == "png" || kind == "svg", ExitCode::usage, "unknown picture format '", kind,
+          "'; known: pdf, png, svg");
   std::error_code error;
   std::filesystem::create_directories(folder_, error);
   require(!error, ExitCode::io, "cannot create the folder ", folder_, ": ", error.message());
+}
+
+std::string Plots::terminal(int width, int height) const {
+  if (format_.kind == "pdf")
+    return fmt::format("pdfcairo size {:.2f},{:.2f} font 'Sans,9'", width / 100.0, height / 100.0);
+  if (format_.kind == "svg")
+    return fmt::format("svg size {},{} font 'Helvetica,12' fontscale 1.33 background 'white'", width, height);
+  const double scale = format_.dpi / 100.0;
+  return fmt::format("pngcairo size {0:.0f},{1:.0f} font 'Sans,13' fontscale {2} linewidth {2} pointscale {2}",
+                     width * scale, height * scale, scale);
 }
 
 void Plots::write(const std::string& file, const std::string& text) const {
@@ -125,23 +126,23 @@ void Plots::write(const std::string& file, const std::string& text) const {
 
 void Plots::add(const Chart& chart) {
   const KeyBelow below(chart);
-  const int width = chart.width, height = chart.height + (chart.key == Key::below ? 18 * below.rows : 0);
-  const Terminal& terminal =
-      *std::find_if(kTerminals.begin(), kTerminals.end(), [&](const Terminal& one) { return format_ == one.format; });
-  std::string text = "set encoding utf8\nset terminal " +
-                     fmt::format(fmt::runtime(terminal.words), width, height, width / 100.0, height / 100.0) +
-                     " noenhanced\nset output '" + chart.picture + "." + format_ +
-                     "'\nset datafile separator comma\nset key off\n";
-  const std::string title = gnuplot_text(name_ + ": " + chart.title);
-  const bool several = chart.panels.size() > 1;
+  const bool several = chart.panels.size() > 1, facts = !chart.facts.empty();
+  const int shift = facts ? 22 : 0;  // room for the title's second line
+  const int width = chart.width, height = chart.height + shift + (chart.key == Key::below ? 18 * below.rows : 0);
+  std::string text = "set encoding utf8\nset terminal " + terminal(width, height) + " noenhanced\nset output '" +
+                     chart.picture + "." + format_.kind + "'\nset datafile separator comma\nset key off\n";
+  const std::string title =
+      gnuplot_text(name_ + ": " + chart.title) + (facts ? ".\"\\n\"." + gnuplot_text(chart.facts) : "");
   text += several ? fmt::format("set multiplot\nset label 100 {} at screen 0.5,{} center\n", title, 1 - 24.0 / height)
                   : "set title " + title + "\n";
   for (std::size_t k = 0; k < chart.panels.size(); ++k) {
     const bool last = k + 1 == chart.panels.size();
-    if (several) text += "set title " + gnuplot_text(chart.panels[k].title) + "\n";
+    Panel panel = chart.panels[k];
+    for (const std::size_t edge : {1, 3}) panel.inside[edge] += shift;
+    if (several) text += "set title " + gnuplot_text(panel.title) + "\n";
     if (last && chart.key == Key::below) text += below.words();
     if (last && chart.key == Key::right) text += "set key on outside right invert Left reverse\n";
-    text += panel_lines(chart.panels[k], width, height);
+    text += panel_lines(panel, width, height);
     if (several) text += last ? "unset multiplot\n" : "unset label 100\nunset x2tics\nset x2label\n";
   }
   write(chart.picture + ".gp", text);
@@ -156,7 +157,7 @@ std::vector<std::string> Plots::draw() const {
             picture, ".gp in ", folder_);
     require(status == 0, ExitCode::device, "gnuplot failed on ", folder_, "/", picture,
             ".gp; its own message says why");
-    paths.push_back(folder_ + "/" + picture + "." + format_);
+    paths.push_back(folder_ + "/" + picture + "." + format_.kind);
   }
   return paths;
 }
@@ -204,14 +205,44 @@ std::string named_marks(const std::vector<std::string>& names) {
   return "(" + marks + ")";
 }
 
-std::string line_style(const char* colour, double width, int dash, int point) {
+Axis accuracy_axis(double highest) {
+  const double distance = mark_distance(std::max(highest, 1.0));
+  return {"accuracy (%)", fmt::format("0:{:.10g}", std::min(100.0, distance * std::ceil(1.02 * highest / distance)))};
+}
+
+std::string colour_of(std::size_t k) {
+  if (k < kColours.size()) return kColours[k];
+  // Hue, saturation and lightness as colours of the screen; lightness differs between neighbours, too.
+  const auto j = static_cast<double>(k - kColours.size());
+  const double hue = std::fmod(20 + 137.508 * j, 360) / 30, saturation = 0.75;
+  const double light = 0.32 + 0.14 * std::fmod(j, 3);
+  const auto byte = [&](double n) {
+    const double at = std::fmod(n + hue, 12);
+    const double value =
+        light - saturation * std::min(light, 1 - light) * std::max(-1.0, std::min({at - 3, 9 - at, 1.0}));
+    return static_cast<int>(std::lround(255 * value));
+  };
+  return fmt::format("#{:02x}{:02x}{:02x}", byte(0), byte(8), byte(4));
+}
+
+std::string line_style(const std::string& colour, double width, int dash, int point) {
   return fmt::format("{} lw {} dt {} lc rgb '{}'",
                      point > 0 ? fmt::format("linespoints pt {} ps 0.7", point) : std::string("lines"), width, dash,
                      colour);
 }
 
-std::string line_style(std::size_t k, double width) {
-  return line_style(colour_of(k), width, 1 + static_cast<int>(k / kColours.size()));
+std::string end_names(std::vector<EndName> names, double apart) {
+  std::stable_sort(names.begin(), names.end(), [](const EndName& a, const EndName& b) { return a.height > b.height; });
+  for (std::size_t k = 1; k < names.size(); ++k)
+    names[k].height = std::min(names[k].height, names[k - 1].height - apart);
+  std::string text;
+  double below = 0;
+  for (std::size_t k = names.size(); k-- > 0; below = names[k].height + apart) {
+    names[k].height = std::max(names[k].height, below);
+    text += fmt::format("set label {} at graph 1.015,{} left font ',12' tc rgb '{}'\n", gnuplot_text(names[k].name),
+                        names[k].height, names[k].colour);
+  }
+  return text;
 }
 
 std::string bar_style(const char* colour) { return fmt::format("histograms lc rgb '{}'", colour); }

@@ -5,10 +5,15 @@
 #include <string>
 #include <vector>
 
+#include "dat/report.hpp"
+
 namespace dat {
 
 /// Text as a gnuplot string.
 [[nodiscard]] std::string gnuplot_text(const std::string& text);
+
+/// Text as a field of a table as CSV: quoted where it is not plain, in one line.
+[[nodiscard]] std::string csv_field(const std::string& text);
 
 /// A table as CSV. NaN is an empty cell, which gnuplot's lines pass over.
 class Csv {
@@ -53,28 +58,35 @@ enum class Key { none, below, right };
 /// A picture: PICTURE.gp and what gnuplot makes of it.
 struct Chart {
   std::string picture, title;
+  std::string facts = {};          ///< second line of the title: what the figures are of; empty: none
   int width = 1000, height = 540;  ///< pixels, without a key below
   Key key = Key::below;            ///< names of the last panel's series
   std::vector<Panel> panels = {};
 };
 
 /// A folder of pictures: writes data and scripts there and runs gnuplot in it, so that no path is in a script. `name`
-/// begins every title; format: pdf, png or svg. Error(usage): another format. Error(io).
+/// begins every title. Error(usage): another format than pdf, png or svg. Error(io).
 class Plots {
  public:
-  Plots(const std::string& folder, const std::string& name, const std::string& format);
+  Plots(const std::string& folder, const std::string& name, const PictureFormat& format);
 
   void write(const std::string& file, const std::string& text) const;
   /// Writes the chart's script.
   void add(const Chart& chart);
   /// Runs gnuplot on all scripts and returns the pictures' paths. Error(device): gnuplot is missing or fails.
   [[nodiscard]] std::vector<std::string> draw() const;
+  /// Style of a grid of cells, two at least in each direction, as readers of the format show without seams. SVG's
+  /// viewers blur what is enlarged, and draw polygons with sharp edges; cairo does the opposite.
+  [[nodiscard]] std::string cells() const { return format_.kind == "svg" ? "image pixels" : "image"; }
 
  private:
   /// Exit status of gnuplot; 127: there is no gnuplot.
   [[nodiscard]] int gnuplot(const std::string& file) const;
 
-  std::string folder_, format_, name_;
+  [[nodiscard]] std::string terminal(int width, int height) const;
+
+  std::string folder_, name_;
+  PictureFormat format_;
   std::vector<std::string> pictures_;
 };
 
@@ -85,16 +97,28 @@ class Plots {
 /// Marks with names at 0, 1, 2, ...: "('a' 0, 'b' 1)".
 [[nodiscard]] std::string named_marks(const std::vector<std::string>& names);
 
+/// Axis of accuracies, from 0 to at most 100 %. highest: the largest one.
+[[nodiscard]] Axis accuracy_axis(double highest);
+
 /// Okabe and Ito's colours, told apart by all readers.
 constexpr std::array<const char*, 8> kColours = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                                  "#e69f00", "#56b4e9", "black",   "#999999"};
 constexpr const char *kBlue = kColours[0], *kOrange = kColours[1], *kGreen = kColours[2], *kYellow = kColours[4],
                      *kSky = kColours[5], *kGrey = kColours[7];
-[[nodiscard]] inline const char* colour_of(std::size_t k) { return kColours[k % kColours.size()]; }
+/// Colour of the k-th line, another one for each: after those eight, hues that the golden angle keeps apart.
+[[nodiscard]] std::string colour_of(std::size_t k);
 /// The style of a line. point 0: none.
-[[nodiscard]] std::string line_style(const char* colour, double width, int dash = 1, int point = 0);
-/// The style of the k-th line, told from all others by its colour or its dash.
-[[nodiscard]] std::string line_style(std::size_t k, double width);
+[[nodiscard]] std::string line_style(const std::string& colour, double width, int dash = 1, int point = 0);
+
+/// Name of a line at its end. height: of the end, as a part of the panel's.
+struct EndName {
+  std::string name, colour;
+  double height;
+};
+/// gnuplot's lines for names beside the right border, from above to below, none on another one. apart: height of a
+/// line of text, as a part of the panel's.
+[[nodiscard]] std::string end_names(std::vector<EndName> names, double apart);
+
 /// The style of bars, and what a panel of bars has among its settings. kind: "clustered gap 1" or "rowstacked".
 [[nodiscard]] std::string bar_style(const char* colour);
 [[nodiscard]] std::string bar_settings(const std::string& kind);

@@ -61,28 +61,17 @@ std::string draw_lines(const std::string& folder, const std::string& picture, co
   const auto height_of = [&](double value) {
     return logarithmic ? std::log(value / begin) / std::log(end / begin) : (value - begin) / (end - begin);
   };
-  // Names at the ends, from above to below, none on another one.
-  std::vector<std::size_t> order;
+  std::vector<EndName> names;
   for (std::size_t line = 0; line < lines; ++line)
-    if (std::isfinite(last[line])) order.push_back(line);
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return last[a] > last[b]; });
-  constexpr double kApart = 0.045;
-  std::vector<double> heights;
-  for (const std::size_t line : order)
-    heights.push_back(heights.empty() ? height_of(last[line])
-                                      : std::min(height_of(last[line]), heights.back() - kApart));
-  for (std::size_t k = heights.size(); k-- > 0;)
-    heights[k] = std::max(heights[k], k + 1 < heights.size() ? heights[k + 1] + kApart : 0.0);
+    if (std::isfinite(last[line])) names.push_back({chart.lines[line], colour_of(line), height_of(last[line])});
   std::size_t longest = 0;
   for (const std::string& line : chart.lines) longest = std::max(longest, line.size());
   Panel panel{.x = {chart.x_label, fmt::format("{}:{}", chart.x.front(), chart.x.back() * kPastTheLast), "2", true},
               .y = {chart.y_label, fmt::format("{}:{}", begin, end), logarithmic ? logarithmic_marks(begin, end) : "",
                     logarithmic},
               .settings = fmt::format("set mxtics 1\nset rmargin at screen {}\n",
-                                      1 - (30 + 9.5 * static_cast<double>(longest)) / 1000)};
-  for (std::size_t k = 0; k < order.size(); ++k)
-    panel.settings += fmt::format("set label {} at graph 1.015,{} left font ',13' tc rgb '{}'\n",
-                                  gnuplot_text(chart.lines[order[k]]), heights[k], colour_of(order[k]));
+                                      1 - (30 + 9.5 * static_cast<double>(longest)) / 1000) +
+                          end_names(names, 0.045)};
   for (std::size_t line = 0; line < lines; ++line)
     panel.series.push_back({picture + ".csv", fmt::format("1:{}", line + 2), line_style(colour_of(line), 2.5, 1, 7)});
   Plots plots(folder, chart.name, "svg");

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "dat/error.hpp"
 #include "dat/report.hpp"
@@ -65,14 +66,17 @@ std::string certification_in(const std::string& path) {
 }
 
 std::vector<std::string> plot_certifications(const std::vector<std::string>& files, const std::string& folder,
-                                             const std::string& format) {
+                                             const PictureFormat& format) {
   std::vector<CertifiedImages> all;
   std::vector<std::string> columns = {"radius"};
   std::vector<Series> lines;
+  std::set<std::size_t> counts;
   for (const std::string& file : files) {
     const CertifiedImages& one = all.emplace_back(read_certification(file));
     columns.push_back(one.name + " (%)");
-    lines.push_back({"curves.csv", fmt::format("1:{}", columns.size()), line_style(all.size() - 1, 2), one.name});
+    lines.push_back(
+        {"curves.csv", fmt::format("1:{}", columns.size()), line_style(colour_of(all.size() - 1), 2), one.name});
+    counts.insert(one.images);
   }
   const bool single = all.size() == 1;
   Plots plots(folder, single ? all[0].name : fmt::format("{} certifications", all.size()), format);
@@ -95,6 +99,7 @@ std::vector<std::string> plot_certifications(const std::vector<std::string>& fil
   plots.add(
       {.picture = "curves",
        .title = "certified accuracy",
+       .facts = fmt::format("{} images", fmt::join(counts, " or ")),
        .height = 560,
        .panels = {{.x = {"L2 radius", "0:*"}, .y = {"images right and certified (%)", "0:100"}, .series = lines}}});
   return plots.draw();

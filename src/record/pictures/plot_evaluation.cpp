@@ -12,6 +12,7 @@
 #include "dat/error.hpp"
 #include "dat/report.hpp"
 #include "record/evaluation_file.hpp"
+#include "record/intervals.hpp"
 #include "record/pictures/chart.hpp"
 
 namespace dat {
@@ -29,24 +30,22 @@ using Outcome = EvaluationFile::Outcome;
   return name.substr(0, end) + "..";
 }
 
-/// Interval of the part of `right` among n, with 95 % confidence.
-struct Interval {
-  double low, high;
-};
-/// Wilson, "Probable inference, the law of succession, and statistical inference", JASA 1927.
-[[nodiscard]] Interval wilson(double right, double n) {
-  constexpr double kZ = 1.959963984540054;
-  const double p = right / n, scale = 1 / (1 + kZ * kZ / n);
-  const double middle = scale * (p + kZ * kZ / (2 * n));
-  const double half = scale * kZ * std::sqrt(p * (1 - p) / n + kZ * kZ / (4 * n * n));
-  return {std::max(0.0, middle - half), std::min(1.0, middle + half)};
-}
-
 /// The names of classes as a picture has room for them; of very many, or without `shown`, empty ones.
 [[nodiscard]] std::vector<std::string> short_names(const EvaluationFile& file, bool shown = true) {
   std::vector<std::string> names;
   for (const std::string& name : file.class_names) names.push_back(shown ? short_name(name) : "");
   return names;
+}
+
+/// Second line of a title: "10000 test images; aa-quick, eps 8/255". An evaluation has one ball.
+[[nodiscard]] std::string facts_of(const EvaluationFile& file, const std::vector<const Outcome*>& outcomes) {
+  std::string names, ball;
+  for (const Outcome* one : outcomes) {
+    if (one->ball.empty()) continue;
+    names += (names.empty() ? "; " : ", ") + one->name;
+    ball = ", " + one->ball;
+  }
+  return fmt::format("{} {}", file.images(), images_text(file.split)) + file.noise + names + ball;
 }
 
 constexpr std::size_t kMostInMatrix = 256;  // classes: a pixel or two for each, and some MB of text
@@ -92,6 +91,7 @@ void draw_confusion(Plots& plots, const EvaluationFile& file) {
   const int left = names ? 260 : 90, below = names ? 170 : 80, above = 80, gap = 40, bar = 110;
   Chart chart{.picture = "confusion",
               .title = "which classes are taken for which",
+              .facts = facts_of(file, shown),
               .width = left + static_cast<int>(shown.size()) * (side + gap) + bar,
               .height = above + side + below,
               .key = Key::none};
@@ -103,7 +103,7 @@ void draw_confusion(Plots& plots, const EvaluationFile& file) {
     Panel panel{
         .x = {"predicted", fmt::format("-0.5:{}", end), "rotate by 45 right font ',10' " + marks(true)},
         .y = {k == 0 ? "label" : "", fmt::format("{}:-0.5", end), "font ',10' " + marks(k == 0)},
-        .series = {{table, "3:2:5", "image pixels"}},
+        .series = {{table, "3:2:5", plots.cells()}},
         .settings =
             "set cbrange [0:100]\nset cblabel '% of the class'\nset tics out nomirror\n"
             "set palette defined (0 '#ffffff', 0.1 '#deebf7', 0.3 '#9ecae1', 0.6 '#4292c6', 1 "
@@ -148,10 +148,12 @@ void draw_classes(Plots& plots, const EvaluationFile& file) {
   }
   plots.write("classes.csv", csv.text());
 
+  std::vector<const Outcome*> shown;
+  for (const Outcome& one : file.outcomes) shown.push_back(&one);
   const bool names = classes <= kMostNamed;
   Panel panel{.x = {names ? "" : "label", fmt::format("-0.5:{}", static_cast<double>(classes) - 0.5),
                     names ? "rotate by 45 right font ',11' " + named_marks(short_names(file)) : ""},
-              .y = {"accuracy (%)", "-3:103", "20"},
+              .y = {"accuracy (%)", "0:100", "20"},
               .settings = "set tics out nomirror\n",
               .grid = "ytics"};
   // A faint line between classes tells whose points stand together.
@@ -170,7 +172,8 @@ void draw_classes(Plots& plots, const EvaluationFile& file) {
     panel.series.push_back({"", fmt::format("{}", 100 * one.accuracy()), line_style(colour_of(k), 1, 3)});
   }
   plots.add({.picture = "classes",
-             .title = fmt::format("accuracy by class of {} images, with 95 % confidence (Wilson)", file.images()),
+             .title = "accuracy by class, with 95 % confidence (Wilson)",
+             .facts = facts_of(file, shown),
              .width = static_cast<int>(std::clamp<std::size_t>(160 + classes * (outcomes * 14 + 24), 900, 1300)),
              .height = 580,
              .panels = {panel}});
@@ -269,6 +272,7 @@ void draw_images(Plots& plots, const EvaluationFile& file, const std::string& pa
               .inside = {0, 0, right, bottom}};
   plots.add({.picture = "images",
              .title = "the first images that are right, and wrong after " + attacked.name,
+             .facts = facts_of(file, {&attacked}),
              .width = right,
              .height = bottom,
              .key = Key::none,
@@ -285,7 +289,7 @@ std::string evaluation_in(const std::string& path) {
   return !fs::exists(fs::path(path) / "metrics.jsonl", ignored) && fs::is_regular_file(inside, ignored) ? inside : "";
 }
 
-EvaluationPictures plot_evaluation(const std::string& file, const std::string& format) {
+EvaluationPictures plot_evaluation(const std::string& file, const PictureFormat& format) {
   namespace fs = std::filesystem;
   const fs::path path(file), folder = path.parent_path();
   const bool usual = path.filename() == "eval.json";

@@ -39,19 +39,29 @@ std::vector<Series> evaluation_lines(const Plots& plots, const std::string& file
 using Points = std::vector<std::pair<double, double>>;
 
 /// Writes a table of value(step, column): the mean over the images of some steps, at the last of them, in `most` rows
-/// at most. Returns the columns' points; columns have numbers in the table from kMeans on.
+/// at most. Each row has as many images as the largest batch, at least: the small batch at an epoch's end is none of
+/// its own. Returns the columns' points; columns have numbers in the table from kMeans on.
 constexpr std::size_t kMeans = 5;
 template <class Value>
-std::vector<Points> write_means(const Plots& plots, const std::string& file, const PlottedRun& run, std::size_t most,
+std::vector<Points> write_means(const Plots& plots, const std::string& file, const PlottedRun& run, std::int64_t most,
                                 const std::vector<std::string>& names, const Value& value) {
   const std::vector<StepRecord>& steps = run.history.steps;
   std::vector<std::string> columns = {"epochs", "step", "seconds", "from"};
   columns.insert(columns.end(), names.begin(), names.end());
   Csv csv(columns);
   std::vector<Points> points(names.size());
-  const std::size_t bins = std::min(steps.size(), most);
-  for (std::size_t bin = 0; bin < bins; ++bin) {
-    const std::size_t begin = bin * steps.size() / bins, end = (bin + 1) * steps.size() / bins;
+  std::int64_t left = 0, least = 1;
+  for (const StepRecord& step : steps) {
+    left += step.images;
+    least = std::max(least, step.images);
+  }
+  least = std::max(least, (left + most - 1) / most);
+  for (std::size_t begin = 0, end = 0; begin < steps.size(); begin = end) {
+    std::int64_t here = 0;
+    while (end < steps.size() && (here < least || left < least)) {
+      here += steps[end].images;
+      left -= steps[end++].images;
+    }
     const StepRecord &first = steps[begin], &last = steps[end - 1];
     std::vector<double> row = {PlottedRun::epochs(last), static_cast<double>(last.step), last.wall_time,
                                PlottedRun::epochs(first) - 1 / static_cast<double>(first.steps_per_epoch)};
@@ -123,7 +133,9 @@ void draw_progress(Plots& plots, const PlottedRun& run) {
     return Series{"training.csv", fmt::format("1:{}", kMeans + column), line_style(colour, 1.5), title};
   };
   constexpr const char *kClean = "training batches, clean", *kAttacked = "training batches, own attack";
-  Panel accuracy = epoch_panel(run, {"accuracy (%)", "0:*<100"}), rate = epoch_panel(run, {"learning rate", "0:*"}),
+  double top = highest(curves);
+  for (const auto& [x, y] : trained[kAdvAccuracy]) top = std::max(top, y);
+  Panel accuracy = epoch_panel(run, accuracy_axis(top)), rate = epoch_panel(run, {"learning rate", "0:*"}),
         loss = epoch_panel(run, {"loss"});
   std::vector<Points> losses;  // points of the curves that are drawn
   if (!trained[kAdvAccuracy].empty()) accuracy.series.push_back(training(kAdvAccuracy, "#aaaaaa", kAttacked));
@@ -143,8 +155,9 @@ void draw_progress(Plots& plots, const PlottedRun& run) {
       if (std::isfinite(curve.loss(*record))) points.emplace_back(run.epochs(*record), curve.loss(*record));
   }
   accuracy.settings = rate.settings = warmup_mark(run);
+  const std::string facts = names.facts(evaluated_images({&run}, {"test", "holdout", "train"}));
   if (!accuracy.series.empty())
-    plots.add({.picture = "accuracy", .title = "accuracy" + names.shared(), .panels = {accuracy}});
+    plots.add({.picture = "accuracy", .title = "accuracy", .facts = facts, .panels = {accuracy}});
   if (loss.series.empty()) return;
   rate.series = {training(kLr, "black", "")};
   rate.x.label = "";
@@ -155,7 +168,8 @@ void draw_progress(Plots& plots, const PlottedRun& run) {
   loss.inside = {120, 275, 960, 675};
   set_axis(loss, losses, run.begin(), run.end());
   plots.add({.picture = "losses",
-             .title = "losses and learning rate" + names.shared(),
+             .title = "losses and learning rate",
+             .facts = facts,
              .height = 770,
              .panels = {rate, loss}});
 }
@@ -171,22 +185,31 @@ void draw_layers(Plots& plots, const PlottedRun& run) {
   const History& history = run.history;
   const std::size_t layers = history.layers();
   if (std::all_of(history.p.begin(), history.p.end(), [](float p) { return p == 1.0F; })) return;
-  write_means(plots, "layers.csv", run, 200, history.layer_names, [&](std::size_t step, std::size_t layer) {
-    return static_cast<double>(history.p[step * layers + layer]);
-  });
-  Panel panel = epoch_panel(run, {.range = fmt::format("{}:-0.5", static_cast<double>(layers) - 0.5),
-                                  .marks = "font ',10' " + named_marks(history.layer_names)});
+  const std::vector<Points> points = write_means(
+      plots, "layers.csv", run, 200, history.layer_names,
+      [&](std::size_t step, std::size_t layer) { return static_cast<double>(history.p[step * layers + layer]); });
+  // Cells of one width each, so that they are one picture: what holds in the middle of a cell.
+  const double begin = run.begin(), end = run.history.steps.empty() ? begin : PlottedRun::epochs(history.steps.back());
+  const std::size_t columns = std::max<std::size_t>(points[0].size(), 2);
+  Csv cells({"epochs", "layer", "p"});
+  for (std::size_t layer = 0; layer < layers; ++layer)
+    for (std::size_t k = 0; k < columns; ++k) {
+      const double middle = begin + (end - begin) * (static_cast<double>(k) + 0.5) / static_cast<double>(columns);
+      const auto at = std::find_if(points[layer].begin(), points[layer].end(),
+                                   [&](const auto& point) { return point.first >= middle; });
+      cells.row(
+          {middle, static_cast<double>(layer), at == points[layer].end() ? points[layer].back().second : at->second});
+    }
+  plots.write("layers-cells.csv", cells.text());
+  Panel panel = epoch_panel(run,
+                            {.range = fmt::format("{}:-0.5", static_cast<double>(layers) - 0.5),
+                             .marks = "font ',10' " + named_marks(history.layer_names)},
+                            {{"layers-cells.csv", "1:2:3", plots.cells()}});
   panel.grid = "";
   panel.settings =
       "set cblabel 'probability p of taking part in a step'\nset cbrange [0:1]\n"
       "set palette defined (0 '#440154', 1 '#3b528b', 2 '#21918c', 3 '#5ec962', 4 '#fde725')\n"
-      "set tics out nomirror\nset style fill solid noborder\n";
-  // Each cell reaches below the next ones, which are drawn over it: no background shows between them.
-  for (std::size_t layer = 0; layer < layers; ++layer)
-    panel.series.push_back({"layers.csv",
-                            fmt::format("1:({0}):4:(1.2*$1-0.2*$4):({0}-0.5):({0}+{1}):{2}", layer,
-                                        layer + 1 < layers ? 0.7 : 0.5, kMeans + layer),
-                            "boxxyerror lc palette"});
+      "set tics out nomirror\n";
   plots.add({.picture = "layers",
              .title = "inclusion probability of each layer",
              .width = 1100,
@@ -227,7 +250,8 @@ void draw_distances(Plots& plots, const PlottedRun& run) {
       lines.push_back({"distances.csv", at, line_style("#aaaaaa", 1), name});
       continue;
     }
-    named.push_back({"distances.csv", at, line_style(named.size() + 1, 1.5), columns[rank] + ": " + end->second});
+    named.push_back(
+        {"distances.csv", at, line_style(colour_of(named.size() + 1), 1.5), columns[rank] + ": " + end->second});
     if (!points[rank].empty()) marks.row({points[rank].back().first, points[rank].back().second});
   }
   lines.insert(lines.end(), named.begin(), named.end());
@@ -308,7 +332,7 @@ void draw_attacks(Plots& plots, const PlottedRun& run) {
 
 }  // namespace
 
-std::vector<std::string> plot_run(const std::string& folder, const std::string& format) {
+std::vector<std::string> plot_run(const std::string& folder, const PictureFormat& format) {
   const PlottedRun run = read_run(folder);
   Plots plots(folder + "/plots", run.name, format);
   draw_progress(plots, run);

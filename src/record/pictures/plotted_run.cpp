@@ -6,6 +6,8 @@
 #include <cmath>
 #include <filesystem>
 #include <numeric>
+#include <set>
+#include <utility>
 
 #include "dat/error.hpp"
 
@@ -79,7 +81,8 @@ TimeUnit time_unit(double seconds) {
 
 void AttackNames::add(const EvaluationRecord& record) {
   if (record.attack_steps == 0) return;
-  const auto all = attack_parts(record);
+  const auto [ball, step, restarts] = attack_parts(record);
+  const std::array all = {record.attack, ball, step, restarts};
   if (!any_) shared_ = all;
   any_ = true;
   for (std::size_t i = 0; i < all.size(); ++i)
@@ -87,20 +90,42 @@ void AttackNames::add(const EvaluationRecord& record) {
 }
 
 std::string AttackNames::name(const EvaluationRecord& record) const {
-  const std::string own = record.attack_steps == 0 ? "" : parts(attack_parts(record), true);
+  std::string own;
+  if (record.attack_steps > 0)
+    for (std::size_t i = 1; const std::string& part : attack_parts(record))
+      if (shared_[i++].empty()) own += (own.empty() ? "" : ", ") + part;
   return record.attack + (own.empty() ? "" : " (" + own + ")");
 }
 
-std::string AttackNames::shared() const {
-  const std::string all = any_ ? parts(shared_, false) : "";
-  return all.empty() ? "" : " (evaluations: " + all + ")";
+std::string AttackNames::facts(const std::string& images) const {
+  if (images.empty()) return "";
+  std::string text = "evaluations: ", between;
+  for (const std::string& part : shared_)
+    if (any_ && !part.empty()) text += std::exchange(between, ", ") + part;
+  return text + (between.empty() ? "" : "; ") + images;
 }
 
-std::string AttackNames::parts(const std::array<std::string, 3>& parts, bool differing) const {
+std::string evaluated_images(const std::vector<const PlottedRun*>& runs, const std::vector<std::string>& splits) {
   std::string text;
-  for (std::size_t i = 0; i < parts.size(); ++i)
-    if (shared_[i].empty() == differing) text += (text.empty() ? "" : ", ") + parts[i];
+  for (const std::string& split : splits) {
+    std::set<std::int64_t> counts;
+    for (const PlottedRun* run : runs) {
+      const auto& all = run->history.evaluations;
+      const auto last = std::find_if(all.rbegin(), all.rend(), [&](const auto& r) { return r.split == split; });
+      if (last != all.rend()) counts.insert(last->images);
+    }
+    if (!counts.empty())
+      text += (text.empty() ? "" : " and ") + fmt::format("{} ", fmt::join(counts, " or ")) + images_text(split);
+  }
   return text;
+}
+
+double highest(const std::vector<Curve>& curves) {
+  double most = 0;
+  for (const Curve& curve : curves)
+    for (const EvaluationRecord* record : curve.records)
+      if (std::isfinite(curve.accuracy(*record))) most = std::max(most, curve.accuracy(*record));
+  return most;
 }
 
 std::vector<Curve> curves_of(const PlottedRun& run, const AttackNames& names) {
@@ -132,7 +157,7 @@ std::vector<Curve> curves_of(const PlottedRun& run, const AttackNames& names) {
       for (const auto& [moment, record] : moments) clean.records.push_back(record);
       curves.push_back(std::move(clean));
     }
-    const char* colour = colour_of(1 + index_in(attacks, first.attack + attack_text(first)));
+    const std::string colour = colour_of(1 + index_in(attacks, first.attack + attack_text(first)));
     curves.push_back({title + ", " + names.name(first), line_style(colour, 2.5, dash, point), series, false});
   }
   return curves;

@@ -47,15 +47,18 @@ class AttackNames {
  public:
   void add(const EvaluationRecord& record);
   [[nodiscard]] std::string name(const EvaluationRecord& record) const;
-  /// " (evaluations: eps 8/255, 1 restart)": a training's own attack is another one.
-  [[nodiscard]] std::string shared() const;
+  /// Second line of a title: "evaluations: pgd10, eps 8/255, alpha 2/255, 1 restart; 10000 test images". images: as of
+  /// evaluated_images; a training's own attack is another one.
+  [[nodiscard]] std::string facts(const std::string& images) const;
 
  private:
-  [[nodiscard]] std::string parts(const std::array<std::string, 3>& parts, bool differing) const;
-
-  std::array<std::string, 3> shared_;
+  std::array<std::string, 4> shared_;  ///< name, ball, step, restarts; empty: not of all
   bool any_ = false;
 };
+
+/// The images of the last evaluations on each of these splits: "10000 test images and 500 held-out training images".
+[[nodiscard]] std::string evaluated_images(const std::vector<const PlottedRun*>& runs,
+                                           const std::vector<std::string>& splits);
 
 /// One line of a picture of evaluations.
 struct Curve {
@@ -66,6 +69,9 @@ struct Curve {
   [[nodiscard]] double accuracy(const EvaluationRecord& r) const { return 100 * (clean ? r.clean_acc : r.adv_acc); }
   [[nodiscard]] double loss(const EvaluationRecord& r) const { return clean ? r.clean_loss : r.adv_loss; }
 };
+
+/// Largest accuracy of curves, in percent; 0: there is none.
+[[nodiscard]] double highest(const std::vector<Curve>& curves);
 
 /// Accuracy on clean images first, then one curve per attack, split after split, of the raw and of the averaged
 /// weights. A colour per attack, a dash per split and weights.

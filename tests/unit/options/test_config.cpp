@@ -150,6 +150,8 @@ TEST_CASE("the first word chooses the verb") {
   CHECK(plot.plot.format == "png");
   CHECK(plot.plot.out == "plots-compare");
   CHECK(parse_line("plot a b --out c").plot.out == "c");
+  CHECK(parse_line("plot a b --by lr").plot.by == "lr");
+  CHECK(parse_line("plot a --format png --dpi 200").plot.dpi == 200);
   const Parsed bench = parse_line(
       "bench --network small_cnn --width 16 --batch 8 --attack-steps 3 --device cpu --threads 2 --math f32 "
       "--attack-precision f16 --seconds 2.5 --out b --precision bf16 --data a.h5 b.h5 --size 20 --augment crop "
@@ -175,6 +177,9 @@ TEST_CASE("the first word chooses the verb") {
   defaults.width = 64;
   CHECK(parse_line("bench").bench == defaults);
   check_refused({{"plot a --out c", "--out is for the comparison of several runs"},
+                 {"plot a --by lr", "--by groups several runs"},
+                 {"plot a --dpi 200", "--dpi works with --format png, not with svg"},
+                 {"compare a --csv --latex", "--csv and --latex are two forms of the same"},
                  {"bench --second 3", "did you mean '--seconds'?"},
                  {"bench --seconds 0", "'--seconds' must be a number"},
                  {"bench --config a.toml", "unknown option '--config'"},
@@ -866,7 +871,7 @@ TEST_CASE("options that do not fit together are refused") {
 TEST_CASE("the help of every verb names its options and defaults in at most 80 columns") {
   for (const std::string verb :
        {"", "train", "eval", "validate", "data", "data convert", "data synthetic", "data inspect", "export", "import",
-        "status", "plot", "slurm", "bench", "forecast", "doctor"})
+        "status", "plot", "compare", "slurm", "bench", "forecast", "doctor"})
     for (const std::string topic : {"", " all"}) {
       const Parsed command = parse_line(verb + " --help" + topic);
       CHECK(command.verb == "print");
@@ -904,7 +909,7 @@ TEST_CASE("the first screen fits on a screen, and names every verb and the way t
   CHECK(first == parse_line("-h").text);
   CHECK(lines_in(first) <= 45);
   for (const char* verb : {"train", "eval", "validate", "data convert", "data synthetic", "data inspect", "status",
-                           "plot", "bench", "doctor", "slurm", "forecast", "export", "import"})
+                           "plot", "compare", "bench", "doctor", "slurm", "forecast", "export", "import"})
     CHECK(contains(first, "\n  " + std::string(verb) + " "));
   for (const char* part : {"--help all", "--help WORD", "--recipe NAME", "Exit codes"}) CHECK(contains(first, part));
   CHECK(parse_line("--help all").text == parse_line("train --help all").text);

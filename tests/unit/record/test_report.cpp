@@ -8,6 +8,7 @@
 #include <fstream>
 #include <limits>
 #include <map>
+#include <sstream>
 
 #include "allocations.hpp"
 #include "catch.hpp"
@@ -624,7 +625,7 @@ TEST_CASE("A run is drawn with scripts and data, wherever its folder is", "[repo
     CHECK(error_of([&] { (void)plot_run(facts.folder, "svg"); }).first == ExitCode::device);
   } else {
     for (const std::string format : {"svg", "png", "pdf"}) {
-      const std::vector<std::string> pictures = plot_run(facts.folder, format);
+      const std::vector<std::string> pictures = plot_run(facts.folder, format.c_str());
       REQUIRE(pictures.size() == 4);
       for (const std::string& picture : pictures) {
         const std::string text = read_bytes(picture);
@@ -655,7 +656,9 @@ TEST_CASE("A run is drawn with scripts and data, wherever its folder is", "[repo
   CHECK(read_bytes(plots + "losses.gp").find("title 'test, pgd20") == std::string::npos);  // none is a number
   for (const std::string name : {"accuracy", "losses"}) {
     const std::string script = read_bytes(plots + name + ".gp");
-    CHECK(script.find("(evaluations: eps 8/255)'") != std::string::npos);
+    CHECK(script.find(name == "accuracy" ? ": accuracy'.\"\\n\".'evaluations: eps 8/255; "
+                                         : "'evaluations: eps 8/255; ") != std::string::npos);
+    CHECK(script.find(" test images and ") != std::string::npos);
     CHECK(script.find("title 'training batches, own attack'") != std::string::npos);
     CHECK(script.find("set object 1 rectangle from first 0, graph 0 to first 1, graph 1 behind") != std::string::npos);
     CHECK(script.find("title 'held out, pgd10 (alpha 2/255, 1 restart)'") != std::string::npos);
@@ -681,7 +684,10 @@ TEST_CASE("Runs are drawn side by side", "[report]") {
     report.ranks({3, std::vector<double>(2 * kPhases, name == "a/two" ? 3.0 : 6.0), {1, 1}});
   }
   const std::string out = folder / "a new/folder";
-  const std::vector<std::string> pictures = compare_runs({runs[0], runs[1]}, out, "png");
+  const auto compared = [&](std::size_t one, std::size_t other, const char* format) {
+    return compare_runs({{"", {runs[one]}}, {"", {runs[other]}}}, out, format);
+  };
+  const std::vector<std::string> pictures = compared(0, 1, "png");
   REQUIRE(pictures.size() == 3);
   for (const std::string& picture : pictures) CHECK(read_bytes(picture).substr(1, 3) == "PNG");
   CHECK(read_bytes(out + "/accuracy.csv") ==
@@ -694,9 +700,79 @@ TEST_CASE("Runs are drawn side by side", "[report]") {
   CHECK(read_bytes(out + "/communication.csv").find("\none,0.0072576,0.010984,") != std::string::npos);
 
   // Runs of one name are told apart by their paths.
-  CHECK(compare_runs({runs[0], runs[2]}, out, "svg").size() == 3);
+  CHECK(compared(0, 2, "svg").size() == 3);
   CHECK(read_bytes(out + "/accuracy.csv").find("\n\"" + runs[2] + "\",1,3,1,,,,33.333333,") != std::string::npos);
-  CHECK(error_of([&] { (void)compare_runs({runs[0], folder / "nowhere"}, out, "svg"); }).first == ExitCode::data);
+  runs[1] = folder / "nowhere";
+  CHECK(error_of([&] { (void)compared(0, 1, "svg"); }).first == ExitCode::data);
+}
+
+TEST_CASE("Points of training batches have as many images as the largest batch, the last one too", "[report]") {
+  if (std::system("gnuplot --version > /dev/null 2>&1") != 0) return;
+  const Folder folder;
+  CapturedOutput output(folder / "output");
+  const RunFacts facts = facts_in(folder / "run");
+  {
+    Report report(facts, -1);
+    for (std::int64_t i = 1; i <= 12; ++i) {
+      RecordedStep step(i);
+      step.record.images = i % 3 == 0 ? 3 : 10;  // an epoch of 23 images
+      step.record.acc_adv = i % 3 == 0 ? 0 : 0.5;
+      report.step(step.get());
+    }
+  }
+  REQUIRE(!plot_run(facts.folder, "png").empty());
+  std::istringstream table(read_bytes(facts.folder + "/plots/training.csv"));
+  std::vector<std::string> steps;
+  std::string line;
+  std::getline(table, line);
+  while (std::getline(table, line)) {
+    std::vector<std::string> cells;
+    std::istringstream row(line);
+    for (std::string cell; std::getline(row, cell, ',');) cells.push_back(cell);
+    steps.push_back(cells[1]);
+    const bool small = steps.size() > 2 && steps.size() % 2 == 1;  // with the small batch of the epoch before
+    CHECK(std::stod(cells[4]) == Approx(100 * (small || steps.size() == 8 ? 0.5 * 10 / 13 : 0.5)));
+  }
+  CHECK(steps == std::vector<std::string>{"1", "2", "4", "5", "7", "8", "10", "12"});
+  // Cells of one picture, without seams: an image, but polygons with sharp edges in an SVG.
+  const std::string script = facts.folder + "/plots/layers.gp";
+  CHECK(read_bytes(script).find("'layers-cells.csv' skip 1 using 1:2:3 with image notitle") != std::string::npos);
+  REQUIRE(!plot_run(facts.folder, "svg").empty());
+  CHECK(read_bytes(script).find("using 1:2:3 with image pixels notitle") != std::string::npos);
+}
+
+TEST_CASE("Runs of a group are one line with a band, and many lines have their names at their ends", "[report]") {
+  if (std::system("gnuplot --version > /dev/null 2>&1") != 0) return;
+  const Folder folder;
+  CapturedOutput output(folder / "output");
+  std::vector<RunGroup> groups = {{"lr=0.1", {}}};
+  for (int run = 0; run < 8; ++run) {
+    const std::string path = folder / ("run" + std::to_string(run));
+    Report report(facts_in(path), -1);
+    report.step(RecordedStep(1).get());
+    EvaluationRecord record = evaluation_at(1);
+    record.clean_acc = 0.5 + 0.1 * run;
+    report.evaluation({record});
+    if (run < 3)
+      groups[0].folders.push_back(path);
+    else
+      groups.push_back({"", {path}});
+  }
+  const std::string out = folder / "out";
+  REQUIRE(compare_runs(groups, out, "svg").size() == 3);
+  // Student's interval of 50, 60, 70 %: 60 +- 4.3026527 * 10 / sqrt(3).
+  const std::string table = read_bytes(out + "/accuracy.csv"), script = read_bytes(out + "/accuracy.gp");
+  CHECK(
+      table.starts_with("run,epochs,step,seconds,\"lr=0.1 (3 runs): clean (%)\",\"lr=0.1 (3 runs): clean low (%)\","
+                        "\"lr=0.1 (3 runs): clean high (%)\","));
+  CHECK(table.find("\n\"lr=0.1 (3 runs)\",") != std::string::npos);
+  CHECK(table.find(",60,35.158623,84.841377,") != std::string::npos);
+  CHECK(script.find("using 2:6:7 with filledcurves") != std::string::npos);
+  CHECK(script.find("set label 'run7: clean' at graph") != std::string::npos);
+  CHECK(script.find(" title 'run7") == std::string::npos);
+  groups.resize(2);
+  REQUIRE(!compare_runs(groups, out, "svg").empty());
+  CHECK(read_bytes(out + "/accuracy.gp").find(" title 'run3: clean'") != std::string::npos);
 }
 
 TEST_CASE("A huge first loss does not press the others together, and the picture says what it leaves out", "[report]") {

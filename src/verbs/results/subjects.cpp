@@ -1,0 +1,221 @@
+#include "verbs/results/subjects.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "dat/error.hpp"
+#include "dat/report.hpp"
+#include "interop/source.hpp"
+#include "record/evaluation_file.hpp"
+#include "record/history.hpp"
+
+namespace dat {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kFirst = 10;  ///< steps that are not measured: caches and queues fill
+
+[[nodiscard]] double median(std::vector<double> values) {
+  const auto middle = values.begin() + std::ssize(values) / 2;
+  std::nth_element(values.begin(), middle, values.end());
+  if (values.size() % 2 == 1) return *middle;
+  return (*middle + *std::max_element(values.begin(), middle)) / 2;
+}
+
+[[nodiscard]] double seconds_in(const StepRecord& step, Phase first, Phase last) {
+  return std::accumulate(step.seconds.begin() + static_cast<int>(first),
+                         step.seconds.begin() + static_cast<int>(last) + 1, 0.0);
+}
+
+void measure(const History& history, Subject& subject) {
+  const std::vector<StepRecord>& steps = history.steps;
+  if (steps.empty()) return;
+  subject.steps = static_cast<double>(steps.back().step);
+  subject.seconds = steps.back().wall_time;
+  for (const EvaluationRecord& r : history.evaluations) subject.seconds = std::max(subject.seconds, r.wall_time);
+  std::vector<double> seconds, images;
+  double reduction = 0, bytes = 0;
+  for (std::size_t i = steps.size() > kFirst ? kFirst : 0; i < steps.size(); ++i) {
+    seconds.push_back(seconds_in(steps[i], Phase::data, Phase::other));
+    images.push_back(static_cast<double>(steps[i].images));
+    reduction += seconds_in(steps[i], Phase::encode, Phase::decode);
+    bytes += static_cast<double>(steps[i].bytes_sent);
+  }
+  subject.batch = median(images);
+  subject.images_per_second = subject.batch / median(seconds);
+  subject.reduction = 100 * reduction / std::accumulate(seconds.begin(), seconds.end(), 0.0);
+  subject.megabytes = 1e-6 * bytes / static_cast<double>(seconds.size());
+  double right = 0, count = 0;
+  for (const StepRecord& step : steps)
+    if (step.epoch == steps.back().epoch && std::isfinite(step.acc_adv)) {
+      right += step.acc_adv * static_cast<double>(step.images);
+      count += static_cast<double>(step.images);
+    }
+  subject.training = 100 * right / count;
+}
+
+[[nodiscard]] std::string set_text(std::int64_t images, const std::string& split, const std::string& hash) {
+  return fmt::format("{} {}, hash {}", images, images_text(split), hash);
+}
+
+/// Hash of a run's test images; empty: the run is of a version that made none.
+[[nodiscard]] std::string hash_of_test_images(const std::string& folder) {
+  std::ifstream file(folder + "/provenance.json");
+  const auto all = nlohmann::json::parse(file, nullptr, false);
+  const auto hashes = all.is_object() ? all.value("hashes_of_images", nlohmann::json::object()) : nlohmann::json();
+  return hashes.is_object() ? hashes.value("test", "unknown") : "unknown";
+}
+
+/// The last figures of each kind of weights on the test images.
+[[nodiscard]] std::vector<Network> networks_of(const History& history, const std::string& hash,
+                                               const std::string& noise) {
+  std::vector<Network> networks;
+  for (const char* weights : {"raw", "average"}) {
+    const auto is_own = [&](const EvaluationRecord& r) { return r.split == "test" && r.weights == weights; };
+    const auto last = std::find_if(history.evaluations.rbegin(), history.evaluations.rend(), is_own);
+    if (last == history.evaluations.rend()) continue;
+    Network& network = networks.emplace_back(Network{weights, last->step});
+    const auto add = [&](const EvaluationRecord& r, const Figure& described, double part) {
+      Figure& one = network.figures.emplace_back(described);
+      one.set = set_text(r.images, r.split, hash);
+      one.name += noise;
+      one.images = r.images;
+      one.right = std::llround(part * static_cast<double>(r.images));
+    };
+    add(*last, {.name = "clean"}, last->clean_acc);
+    for (const EvaluationRecord& r : history.evaluations) {
+      if (!is_own(r) || moment_of(r) != moment_of(*last) || r.wall_time != last->wall_time || r.attack_steps == 0)
+        continue;
+      const auto parts = attack_parts(r);
+      add(r, {.name = r.attack, .ball = parts[0], .rest = parts[1] + ", " + parts[2]}, r.adv_acc);
+    }
+  }
+  return networks;
+}
+
+void take_run(Subject& subject) {
+  const History history = read_history(subject.path);
+  subject.settings = settings_of_run(subject.path);
+  subject.ranks = ranks_of_run(subject.path, subject.settings);
+  std::error_code unreadable;
+  subject.done = fs::exists(subject.path + "/SUMMARY.txt", unreadable);
+  measure(history, subject);
+  const Settings& options = subject.settings;
+  const std::string samples = options.at("noise-samples");
+  const std::string noise = options.at("noise") == "0" ? ""
+                                                       : ", under noise " + options.at("noise") + ", " + samples +
+                                                             (samples == "1" ? " copy" : " copies");
+  subject.networks = networks_of(history, hash_of_test_images(subject.path), noise);
+}
+
+void take_evaluation(const std::string& file, Subject& subject) {
+  subject.evaluation = true;
+  EvaluationFile all = read_evaluation(file);
+  const std::string set = set_text(std::ssize(all.label), all.split, all.hash);
+  Network& network = subject.networks.emplace_back(Network{all.weights, all.step});
+  for (EvaluationFile::Outcome& one : all.outcomes) {
+    if (&one != &all.outcomes.front() && one.ball.empty()) continue;  // without an attack: as clean
+    const auto right = std::accumulate(one.correct.begin(), one.correct.end(), std::int64_t{0});
+    network.figures.push_back({.set = set,
+                               .name = one.name + all.noise,
+                               .ball = one.ball,
+                               .rest = one.rest,
+                               .right = right,
+                               .images = std::ssize(one.correct),
+                               .correct = std::move(one.correct)});
+  }
+  std::error_code unreadable;
+  if (!fs::is_directory(all.checkpoint, unreadable) && !fs::is_regular_file(all.checkpoint, unreadable)) return;
+  try {
+    const std::string toml = config_of_source(all.checkpoint);
+    if (!toml.empty()) subject.settings = settings_in(toml, all.checkpoint);
+  } catch (const Error&) {  // of another origin: its options stay unknown
+  }
+}
+
+[[nodiscard]] std::string short_name(const std::string& path, const std::string& evaluation) {
+  const fs::path whole = fs::absolute(evaluation.empty() ? path : evaluation).lexically_normal();
+  if (evaluation.empty()) return whole.has_filename() ? whole.filename() : whole.parent_path().filename();
+  return whole.filename() == "eval.json" ? whole.parent_path().filename() : whole.stem();
+}
+
+[[nodiscard]] bool holds_run(const fs::path& folder) {
+  std::error_code unreadable;
+  return fs::is_regular_file(folder / "metrics.jsonl", unreadable);
+}
+
+/// A path itself; of a folder that is neither a run nor an evaluation, what is right in it.
+[[nodiscard]] std::vector<std::string> members_of(const std::string& path) {
+  std::error_code unreadable;
+  if (!fs::is_directory(path, unreadable) || holds_run(path) || !evaluation_in(path).empty()) return {path};
+  std::vector<std::string> inside;
+  for (fs::directory_iterator entry(path, unreadable), end; !unreadable && entry != end; entry.increment(unreadable))
+    if (fs::is_directory(entry->path(), unreadable) &&
+        (holds_run(entry->path()) || !evaluation_in(entry->path().string()).empty()))
+      inside.push_back(entry->path().string());
+  std::sort(inside.begin(), inside.end());
+  return inside.empty() ? std::vector{path} : inside;
+}
+
+[[nodiscard]] Subject read_subject(const std::string& path) {
+  Subject subject;
+  subject.path = path;
+  const std::string file = evaluation_in(path);
+  subject.name = short_name(path, file);
+  try {
+    if (!file.empty())
+      take_evaluation(file, subject);
+    else
+      take_run(subject);
+  } catch (const Error& error) {
+    subject.failure = error.what();
+    subject.settings.clear();
+    subject.there = !file.empty() || holds_run(path);
+  }
+  return subject;
+}
+
+/// Efficiencies of runs that differ in their batch and ranks alone.
+void compare_speed(std::vector<Subject>& subjects) {
+  std::map<Settings, std::vector<Subject*>> kinds;
+  for (Subject& one : subjects) {
+    if (!std::isfinite(one.images_per_second)) continue;
+    Settings kind = one.settings;
+    for (const char* name : {"batch", "total-batch", "micro-batch", "threads", "seed"}) kind.erase(name);
+    kinds[kind].push_back(&one);
+  }
+  for (const auto& [kind, all] : kinds) {
+    const auto [fewest, most] = std::minmax_element(
+        all.begin(), all.end(), [](const Subject* a, const Subject* b) { return a->ranks < b->ranks; });
+    if ((*fewest)->ranks == (*most)->ranks) continue;
+    const double reference = (*fewest)->images_per_second / (*fewest)->ranks;
+    for (Subject* one : all) one->efficiency = one->images_per_second / one->ranks / reference;
+  }
+}
+
+}  // namespace
+
+std::vector<Subject> read_subjects(const std::vector<std::string>& paths) {
+  std::vector<Subject> subjects;
+  std::vector<std::string> names, all;
+  for (const std::string& path : paths)
+    for (const std::string& member : members_of(path)) {
+      subjects.push_back(read_subject(member));
+      names.push_back(subjects.back().name);
+      all.push_back(member);
+    }
+  name_apart(names, all);
+  for (std::size_t i = 0; i < subjects.size(); ++i) subjects[i].name = names[i];
+  compare_speed(subjects);
+  return subjects;
+}
+
+}  // namespace dat

@@ -1,0 +1,348 @@
+#include "verbs/results/tables.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "options/values/value.hpp"
+#include "record/pictures/chart.hpp"
+
+namespace dat {
+
+namespace {
+
+using Cells = std::vector<std::string>;
+
+/// A table. The first column has names, numbers are set to the right.
+struct Sheet {
+  std::string title;
+  Cells header;
+  std::vector<Cells> rows{};
+};
+
+[[nodiscard]] std::string number(double value, int digits) {
+  return std::isfinite(value) ? fmt::format("{:.{}f}", value, digits) : "-";
+}
+
+[[nodiscard]] std::string interval_text(const Interval& interval) {
+  return std::isfinite(interval.low) ? fmt::format("[{:.2f}, {:.2f}]", interval.low, interval.high) : "-";
+}
+
+/// Value of an option in a row: those of all its members have it, but of the seed.
+[[nodiscard]] std::string option_in(const Row& row, const std::string& name) {
+  const Settings& settings = row.subjects.front()->settings;
+  const auto found = settings.find(name);
+  return found == settings.end() ? "-" : found->second;
+}
+
+[[nodiscard]] Sheet options_sheet(const Comparison& all) {
+  Sheet sheet{"Options that differ", {"run"}};
+  std::vector<const Row*> known;
+  for (const Row& row : all.rows)
+    if (!row.subjects.front()->settings.empty()) known.push_back(&row);
+  if (all.options.size() > known.size()) {  // a row each
+    sheet.header = {"option"};
+    for (const Row* row : known) sheet.header.push_back(row->name);
+    for (const std::string& name : all.options) {
+      Cells& cells = sheet.rows.emplace_back(Cells{name});
+      for (const Row* row : known) cells.push_back(option_in(*row, name));
+    }
+    return sheet;
+  }
+  if (all.options.empty()) return sheet;
+  sheet.header.insert(sheet.header.end(), all.options.begin(), all.options.end());
+  for (const Row* row : known) {
+    Cells& cells = sheet.rows.emplace_back(Cells{row->name});
+    for (const std::string& name : all.options) cells.push_back(option_in(*row, name));
+  }
+  return sheet;
+}
+
+/// Facts of the runs of a row, their means where it has several.
+struct RunFigures {
+  std::size_t runs = 0, done = 0;
+  double steps, seconds, batch, images_per_second, efficiency, reduction, megabytes, training;
+};
+
+[[nodiscard]] RunFigures run_figures(const Row& row) {
+  RunFigures figures{};
+  const auto mean = [&](double Subject::*part) {
+    std::vector<double> values;
+    for (const Subject* one : row.subjects)
+      if (!one->evaluation) values.push_back(one->*part);
+    return spread_of(values).mean;
+  };
+  for (const Subject* one : row.subjects) {
+    figures.runs += one->evaluation ? 0 : 1;
+    figures.done += !one->evaluation && one->done ? 1 : 0;
+  }
+  figures.steps = mean(&Subject::steps);
+  figures.seconds = mean(&Subject::seconds);
+  figures.batch = mean(&Subject::batch);
+  figures.images_per_second = mean(&Subject::images_per_second);
+  figures.efficiency = mean(&Subject::efficiency);
+  figures.reduction = mean(&Subject::reduction);
+  figures.megabytes = mean(&Subject::megabytes);
+  figures.training = mean(&Subject::training);
+  return figures;
+}
+
+[[nodiscard]] std::string state_text(const Row& row, const RunFigures& run) {
+  const Subject& first = *row.subjects.front();
+  if (!first.failure.empty()) return first.there ? "unreadable" : "missing";
+  if (run.runs == 0) return "-";
+  const std::string state = run.done == run.runs ? "done" : "unfinished";
+  return run.runs == 1          ? state
+         : run.done == run.runs ? fmt::format("{} done", run.runs)
+                                : fmt::format("{} of {} done", run.done, run.runs);
+}
+
+[[nodiscard]] Sheet runs_sheet(const Comparison& all) {
+  Sheet sheet{all.grouped ? "Runs, means over seeds" : "Runs",
+              {"run", "state", "ranks", "batch", "steps", "seconds", "images/s", "efficiency", "reduction %", "MB/step",
+               "train %"}};
+  for (const Row& row : all.rows) {
+    const RunFigures run = run_figures(row);
+    if (run.runs == 0) continue;
+    const int ranks = row.subjects.front()->ranks;
+    sheet.rows.push_back({row.name, state_text(row, run), ranks > 0 ? std::to_string(ranks) : "-", number(run.batch, 0),
+                          number(run.steps, 0), number(run.seconds, 1), number(run.images_per_second, 1),
+                          number(run.efficiency, 3), number(run.reduction, 1), number(run.megabytes, 3),
+                          number(run.training, 2)});
+  }
+  return sheet;
+}
+
+[[nodiscard]] std::string title_of(const Figure& about) {
+  std::string text = about.set;
+  for (const std::string* part : {&about.name, &about.ball, &about.rest})
+    if (!part->empty()) text += (part == &about.name ? "; " : ", ") + *part;
+  return text;
+}
+
+[[nodiscard]] Sheet block_sheet(const Block& block, bool grouped) {
+  Sheet sheet{title_of(block.about) +
+                  (grouped ? "; mean, deviation and Student's 95 % interval over seeds" : "; 95 % intervals of Wilson"),
+              {"run", grouped ? "seeds" : "step"}};
+  const bool attacked = !block.about.clean();
+  const auto head = [&](const std::string& name) {
+    sheet.header.push_back(name + " %");
+    if (grouped) sheet.header.emplace_back("deviation");
+    sheet.header.emplace_back("95 % interval");
+  };
+  head("clean");
+  if (attacked) head(block.about.name);
+  if (attacked) sheet.header.emplace_back("train - attacked");
+  for (const Entry& entry : block.entries) {
+    Cells& cells =
+        sheet.rows.emplace_back(Cells{entry.name(), std::to_string(grouped ? std::ssize(entry.subjects) : entry.step)});
+    const auto add = [&](const Accuracy& one) {
+      cells.push_back(number(one.percent.mean, 2));
+      if (grouped) cells.push_back(number(one.percent.deviation, 2));
+      cells.push_back(interval_text(one.percent.interval));
+    };
+    add(entry.clean);
+    if (attacked) add(entry.attacked);
+    if (attacked) cells.push_back(number(entry.gap, 2));
+  }
+  return sheet;
+}
+
+[[nodiscard]] std::string p_text(double p) { return p < 1e-4 ? fmt::format("{:.2e}", p) : fmt::format("{:.4f}", p); }
+
+[[nodiscard]] std::vector<Sheet> sheets_of(const Comparison& all) {
+  std::vector<Sheet> sheets = {options_sheet(all), runs_sheet(all)};
+  for (const Block& block : all.blocks) sheets.push_back(block_sheet(block, all.grouped));
+  Sheet pairs{"Image by image (p: exact, McNemar's)",
+              {"A", "B", "after", "images", "both right", "only A", "only B", "neither", "p"}};
+  for (const Pair& pair : all.pairs)
+    pairs.rows.push_back({pair.first->name, pair.other->name, pair.about.name, std::to_string(pair.about.images),
+                          std::to_string(pair.both), std::to_string(pair.only_first), std::to_string(pair.only_other),
+                          std::to_string(pair.neither), p_text(pair.p)});
+  sheets.push_back(pairs);
+  std::erase_if(sheets, [](const Sheet& one) { return one.rows.empty(); });
+  for (Sheet& sheet : sheets)  // columns of which nobody has a number
+    for (std::size_t k = sheet.header.size(); k-- > 1;)
+      if (std::all_of(sheet.rows.begin(), sheet.rows.end(), [&](const Cells& cells) { return cells[k] == "-"; })) {
+        sheet.header.erase(sheet.header.begin() + static_cast<std::ptrdiff_t>(k));
+        for (Cells& cells : sheet.rows) cells.erase(cells.begin() + static_cast<std::ptrdiff_t>(k));
+      }
+  return sheets;
+}
+
+/// Letters of a text in UTF-8.
+[[nodiscard]] std::size_t letters(const std::string& text) {
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+}
+
+[[nodiscard]] std::string latex_text(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '\\')
+      out += "\\textbackslash{}";
+    else if (c == '~' || c == '^')
+      out += std::string("\\") + c + "{}";
+    else if (std::string("&%$#_{}").find(c) != std::string::npos)
+      out += std::string("\\") + c;
+    else
+      out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+  }
+  return out;
+}
+
+/// Lines of a table as CSV: what a row is, its run, one figure.
+class CsvLines {
+ public:
+  explicit CsvLines(const Comparison& all) : all_(all) {
+    Cells header = {"row"};
+    for (const std::string& option : all.options) header.push_back("--" + option);
+    for (const char* name : {"runs",
+                             "seeds",
+                             "state",
+                             "ranks",
+                             "total_batch",
+                             "steps",
+                             "seconds",
+                             "images_per_second",
+                             "efficiency",
+                             "reduction_percent",
+                             "megabytes_per_step",
+                             "training_percent",
+                             "weights",
+                             "step",
+                             "image_set",
+                             "attack",
+                             "ball",
+                             "settings",
+                             "images",
+                             "right",
+                             "percent",
+                             "deviation",
+                             "low",
+                             "high",
+                             "against",
+                             "both_right",
+                             "only_against",
+                             "only_this",
+                             "neither",
+                             "mcnemar_p"})
+      header.emplace_back(name);
+    columns_ = header.size();
+    add(header);
+  }
+
+  /// Figure: null where the row has none.
+  void add(const Row& row, const Entry* entry, const Accuracy* accuracy) {
+    const RunFigures run = run_figures(row);
+    Cells cells = {row.name};
+    for (const std::string& option : all_.options) cells.push_back(option_in(row, option));
+    std::set<std::string> seeds;
+    for (const Subject* one : entry != nullptr ? entry->subjects : row.subjects)
+      if (const auto seed = one->settings.find("seed"); seed != one->settings.end()) seeds.insert(seed->second);
+    for (const std::string& text : {std::to_string(entry != nullptr ? entry->subjects.size() : row.subjects.size()),
+                                    joined({seeds.begin(), seeds.end()}, " "), state_text(row, run),
+                                    row.subjects.front()->ranks > 0 ? std::to_string(row.subjects.front()->ranks) : ""})
+      cells.push_back(text);
+    for (const double value : {run.batch, run.steps, run.seconds, run.images_per_second, run.efficiency, run.reduction,
+                               run.megabytes, run.training})
+      cells.push_back(digits(value));
+    if (accuracy != nullptr) {
+      const Figure& about = *accuracy->figures.front();
+      for (const std::string& text : {entry->weights, std::to_string(entry->step), about.set, about.name, about.ball,
+                                      about.rest, std::to_string(about.images)})
+        cells.push_back(text);
+      cells.push_back(accuracy->figures.size() == 1 ? std::to_string(about.right) : "");
+      const Spread& percent = accuracy->percent;
+      for (const double value : {percent.mean, percent.deviation, percent.interval.low, percent.interval.high})
+        cells.push_back(digits(value));
+      for (const Pair& pair : all_.pairs)
+        if (accuracy->figures.size() == 1 && pair.other == entry->subjects.front() && pair.about.compares_with(about))
+          for (const std::string& text :
+               {pair.first->name, std::to_string(pair.both), std::to_string(pair.only_first),
+                std::to_string(pair.only_other), std::to_string(pair.neither), digits(pair.p)})
+            cells.push_back(text);
+    }
+    add(cells);
+  }
+
+  [[nodiscard]] const std::string& text() const { return text_; }
+
+ private:
+  [[nodiscard]] static std::string digits(double value) {
+    return std::isfinite(value) ? fmt::format("{:.10g}", value) : "";
+  }
+
+  void add(Cells cells) {
+    cells.resize(columns_);
+    for (std::size_t k = 0; k < cells.size(); ++k) text_ += (k == 0 ? "" : ",") + csv_field(cells[k]);
+    text_ += "\n";
+  }
+
+  const Comparison& all_;
+  std::size_t columns_ = 0;
+  std::string text_;
+};
+
+}  // namespace
+
+std::string text_of(const Comparison& comparison) {
+  std::string text;
+  for (const Sheet& sheet : sheets_of(comparison)) {
+    std::vector<std::size_t> widths;
+    for (std::size_t k = 0; k < sheet.header.size(); ++k) {
+      widths.push_back(letters(sheet.header[k]));
+      for (const Cells& cells : sheet.rows) widths[k] = std::max(widths[k], letters(cells[k]));
+    }
+    text += (text.empty() ? "" : "\n") + sheet.title + "\n";
+    const auto add = [&](const Cells& cells) {
+      for (std::size_t k = 0; k < cells.size(); ++k) {
+        const std::string blanks(widths[k] - letters(cells[k]), ' ');
+        text += k == 0 ? cells[k] + blanks : "  " + blanks + cells[k];
+      }
+      text += "\n";
+    };
+    add(sheet.header);
+    for (const Cells& cells : sheet.rows) add(cells);
+  }
+  return text;
+}
+
+std::string latex_of(const Comparison& comparison) {
+  std::string text;
+  for (const Sheet& sheet : sheets_of(comparison)) {
+    text += (text.empty() ? "% " : "\n% ") + latex_text(sheet.title) + "\n\\begin{tabular}{l" +
+            std::string(sheet.header.size() - 1, 'r') + "}\n\\hline\n";
+    const auto add = [&](const Cells& cells) {
+      for (std::size_t k = 0; k < cells.size(); ++k) text += (k == 0 ? "" : " & ") + latex_text(cells[k]);
+      text += " \\\\\n";
+    };
+    add(sheet.header);
+    text += "\\hline\n";
+    for (const Cells& cells : sheet.rows) add(cells);
+    text += "\\hline\n\\end{tabular}\n";
+  }
+  return text;
+}
+
+std::string csv_of(const Comparison& comparison) {
+  CsvLines lines(comparison);
+  for (const Row& row : comparison.rows) {
+    bool any = false;
+    std::set<std::string> clean;  // clean figures are in each block of their images
+    for (const Block& block : comparison.blocks)
+      for (const Entry& entry : block.entries) {
+        if (entry.row != &row) continue;
+        any = true;
+        if (!entry.clean.figures.empty() && clean.insert(entry.weights + entry.clean.figures[0]->set).second)
+          lines.add(row, &entry, &entry.clean);
+        if (!entry.attacked.figures.empty()) lines.add(row, &entry, &entry.attacked);
+      }
+    if (!any) lines.add(row, nullptr, nullptr);
+  }
+  return lines.text();
+}
+
+}  // namespace dat

@@ -1,0 +1,201 @@
+"""Runs and evaluations side by side: every figure, interval and p is what Python makes of their records."""
+
+import csv
+import io
+import json
+import math
+import os
+import re
+import shutil
+import statistics
+import subprocess
+
+import common
+
+TRAIN = ["--network", "small_cnn", "--width", 4, "--threads", 1, "--attack-steps", 2, "--warmup-epochs", 0, "--epochs", 2, "--batch", 8,
+         "--eval", "pgd2", "--optimizer", "sgd", "--selector", "all", "--eval-every", 1, "--quiet"]
+
+
+def student_interval(values):
+    """Mean, deviation and the interval of 95 %, whose quantile is found in the integral of the density."""
+    n = len(values)
+    freedom = n - 1
+    scale = math.gamma((freedom + 1) / 2) / math.sqrt(freedom * math.pi) / math.gamma(freedom / 2)
+
+    def part(t, pieces=2000):  # Simpson's rule for P(|T| < t)
+        step = t / pieces
+        heights = [(1 + (k * step) ** 2 / freedom) ** (-(freedom + 1) / 2) for k in range(pieces + 1)]
+        return 2 * scale * step / 3 * (heights[0] + heights[-1] + 4 * sum(heights[1:-1:2]) + 2 * sum(heights[2:-1:2]))
+
+    low, high = 0, 20
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if part(middle) < 0.95 else (low, middle)
+    mean, deviation = statistics.mean(values), statistics.stdev(values)
+    return mean, deviation, mean - low * deviation / math.sqrt(n), mean + low * deviation / math.sqrt(n)
+
+
+def wilson_interval(right, n):
+    """The p from which right/n is 1.96 standard deviations away, by bisection."""
+    z, share = statistics.NormalDist().inv_cdf(0.975), right / n
+
+    def limit(inside, outside):
+        for _ in range(80):
+            middle = (inside + outside) / 2
+            far = abs(middle - share) > z * math.sqrt(middle * (1 - middle) / n)
+            inside, outside = (inside, middle) if far else (middle, outside)
+        return inside
+
+    return limit(share, 0) if right > 0 else 0, limit(share, 1) if right < n else 1
+
+
+def mcnemar(only_a, only_b):
+    n, k = only_a + only_b, min(only_a, only_b)
+    return min(1, 2 * sum(math.comb(n, i) for i in range(k + 1)) / 2**n) if only_a != only_b else 1
+
+
+class Compare(common.TestCase):
+    def compare(self, *arguments, code=0):
+        ended = subprocess.run([common.PROGRAM, "compare", *arguments], capture_output=True, text=True, check=False)
+        self.assertEqual(ended.returncode, code, ended.stderr)
+        return ended.stdout, ended.stderr.splitlines()
+
+    def figures(self, *arguments, code=0):
+        text, said = self.compare("--csv", *arguments, code=code)
+        return list(csv.DictReader(io.StringIO(text))), said
+
+    def assert_numbers(self, row, columns, expected):
+        for column, value in zip(columns, expected, strict=True):
+            self.assertAlmostEqual(float(row[column]), value, delta=1e-7 * max(1, abs(value)), msg=column)
+
+    def test_studies_against_python(self):
+        common.synthetic("one.h5", train=45, test=61, size=8, classes=3)
+        common.synthetic("two.h5", train=45, test=37, size=8, classes=3)
+        runs = {f"rates/{rate}-{seed}": (rate, seed) for rate in ("0.05", "0.1") for seed in ("1", "2", "3")}
+        for run, (rate, seed) in runs.items():
+            self.train(run, *TRAIN, "--data", "one.h5", "--lr", rate, "--seed", seed)
+        for eps in "8", "4":
+            self.train(f"balls/b_{eps}", *TRAIN, "--data", "two.h5", "--eval-eps", f"{eps}/255")
+        found, said = self.figures("rates")
+        self.assertEqual(said, [])  # all figures compare
+        self.assertEqual([row["row"] for row in found], [name.removeprefix("rates/") for name in sorted(runs) for _ in range(2)])
+        percents = {}
+        for row in found:
+            run = "rates/" + row["row"]
+            last = common.rows(run, "evaluation")[-1]
+            accuracy = last["clean_acc" if row["attack"] == "clean" else "adv_acc"]
+            right = round(61 * accuracy)
+            percents[run, row["attack"]] = 100 * right / 61
+            self.assertEqual((row["--lr"], row["--seed"], row["images"], row["right"], row["state"], row["ranks"], row["steps"]),
+                             (*runs[run], "61", str(right), "done", "1", "12"))
+            with open(run + "/provenance.json") as file:
+                self.assertEqual(row["image_set"], f"61 test images, hash {json.load(file)['hashes_of_images']['test']}")
+            self.assert_numbers(row, ["percent", "low", "high"], [100 * right / 61, *(100 * p for p in wilson_interval(right, 61))])
+            steps = common.rows(run, "step")
+            self.assertAlmostEqual(float(row["seconds"]), last["wall_time"], places=6)
+            epoch = [step for step in steps if step["epoch"] == 1]
+            trained = sum(step["images"] * step["acc_adv"] for step in epoch) / sum(step["images"] for step in epoch)
+            self.assertAlmostEqual(float(row["training_percent"]), 100 * trained, places=6)
+        # Seeds: a row for each rate.
+        found, said = self.figures("rates", "--by", "lr")
+        self.assertEqual((said, [(row["row"], row["attack"], row["seeds"], row["runs"], row["state"]) for row in found]),
+                         ([], [(f"lr={rate}", attack, "1 2 3", "3", "3 done") for rate in ("0.05", "0.1") for attack in ("clean", "pgd2")]))
+        for row in found:
+            values = [percents[run, row["attack"]] for run, (rate, _) in runs.items() if f"lr={rate}" == row["row"]]
+            self.assert_numbers(row, ["percent", "deviation", "low", "high"], student_interval(values))
+        text, _ = self.compare("rates", "--by", "lr")
+        mean, deviation, low, high = student_interval([percents[f"rates/0.1-{seed}", "pgd2"] for seed in "123"])
+        self.assertRegex(text, rf"(?m)^lr=0\.1 .*  {mean:.2f}  +{deviation:.2f}  +\[{low:.2f}, {high:.2f}\]")
+        # Other images and other balls stand apart, and say so.
+        text, said = self.compare("rates", "balls/b_8", "balls/b_4")
+        self.assertEqual(len(said), 1)
+        self.assertRegex(said[0], r"warning: not all figures compare.*3 tables.*images: 61 test images.* / 37 test images.*"
+                                  r"balls: eps 8/255 / eps 4/255")
+        self.assertEqual([re.sub("hash [0-9a-f]{32}", "", line) for line in text.splitlines() if "hash" in line],
+                         [f"{n} test images, ; pgd2, eps {eps}/255, alpha {2 if eps == 8 else 1}/255, 1 restart; 95 % intervals of Wilson"
+                          for n, eps in ((61, 8), (37, 8), (37, 4))])
+        self.assertRegex(text, r"(?m)^run +data +lr +seed +eval-eps")
+        text, _ = self.compare("balls", "--latex")
+        self.assertIn("b\\_4 & ", text)
+        for part in re.findall(r"(?s)begin\{tabular\}\{(\w+)\}\n\\hline\n(.*?)\\end", text):
+            self.assertEqual({line.count("&") for line in part[1].splitlines() if "&" in line}, {len(part[0]) - 1})
+        # What cannot be read is named, and the table has the rest.
+        shutil.copytree("balls/b_4", "other")
+        with open("other/config.resolved.toml", "a") as file:
+            file.write("wings = 2\n")
+        shutil.copytree("balls/b_4", "old")
+        with open("old/metrics.jsonl") as file:
+            record = file.read()
+        with open("old/metrics.jsonl", "w") as file:
+            file.write(record.replace('"format_version":', '"format_version":9', 1))
+        # A run on its way is in the table, but not in the mean over seeds; nor is the same seed twice.
+        os.remove("rates/0.1-3/SUMMARY.txt")
+        shutil.copytree("rates/0.1-2", "again")
+        found, said = self.figures("balls/b_4", "other", "nowhere", "old", code=3)
+        self.assertEqual([(row["row"], row["state"]) for row in found],
+                         [("b_4", "done"), ("b_4", "done"), ("other", "unreadable"), ("nowhere", "missing"), ("old", "unreadable")])
+        for line, pattern in zip(said, ("other/config.resolved.toml is of another version of the program, or damaged: .*'wings'",
+                                        "no run in nowhere", "old/metrics.jsonl is of another version of the program: it has format 9"),
+                                 strict=True):
+            self.assertRegex(line, "^dat_hpc: error: left out: " + pattern)
+        found, said = self.figures("rates", "again", "--by", "lr")
+        self.assertEqual([(row["row"], row["seeds"]) for row in found if row["attack"] == "pgd2"], [("lr=0.05", "1 2 3"), ("lr=0.1", "1 2")])
+        self.assertRegex("\n".join(said), "(?s)0.1-3 is not at its end.*0.1-2 and again have one seed, 2: the second is left out")
+        self.refuse(3, "no run in nowhere", "compare", "nowhere")
+        self.refuse(2, "--by seed: runs that differ in their seeds alone are one row", "compare", "rates", "--by", "seed")
+        self.refuse(2, "--by milestone: is no option .*did you mean 'milestones'", "compare", "rates", "--by", "milestone")
+        # Pictures over seeds.
+        ended = common.run("plot", *sorted(runs)[:5], "--by", "lr", "--out", "both", "--format", "png", "--dpi", 50)
+        self.assertEqual(ended.code, 0, ended.text)
+        with open("both/accuracy.csv", newline="") as file:
+            rows = list(csv.DictReader(file))
+        name = "lr=0.05 (3 runs): clean"
+        last = [row for row in rows if row[name + " (%)"]][-1]
+        self.assert_numbers(last, [name + end for end in (" (%)", " low (%)", " high (%)")],
+                            [value for k, value in enumerate(student_interval([percents[f"rates/0.05-{s}", "clean"] for s in "123"])) if k != 1])
+        with open("both/accuracy.png", "rb") as file:
+            self.assertEqual(int.from_bytes(file.read(20)[16:], "big"), 500)
+
+    def test_evaluations_image_by_image(self):
+        common.synthetic("set.h5", train=48, test=53, size=8, classes=3)
+        for seed in 1, 2:
+            self.train(f"run{seed}", *TRAIN, "--data", "set.h5", "--seed", seed, "--lr", 0.05)
+            ended = common.run("eval", f"run{seed}", "--threads", 1, "--eval", "fgsm,pgd2+pgd3", "--limit", 51, "--quiet", "--out", f"e{seed}")
+            self.assertEqual(ended.code, 0, ended.text)
+        found, said = self.figures("e1", "e2/eval.json")
+        self.assertEqual((said, [(row["row"], row["--seed"]) for row in found]), ([], [(f"e{k}", f"{k}") for k in (1, 2) for _ in range(3)]))
+        images = []
+        for k in 1, 2:
+            with open(f"e{k}/eval.json") as file:
+                images.append(json.load(file)["per_image"])
+        for row in found:
+            name = row["attack"]
+            a, b = (each[name + "_correct"] for each in images)
+            own = a if row["row"] == "e1" else b
+            self.assertEqual((row["images"], row["right"], row["state"]), ("51", str(sum(own)), "-"))
+            self.assert_numbers(row, ["low", "high"], [100 * p for p in wilson_interval(sum(own), 51)])
+            if row["row"] == "e1":
+                self.assertEqual((row["against"], row["mcnemar_p"]), ("", ""))
+                continue
+            pairs = list(zip(a, b, strict=True))
+            counts = [pairs.count(pair) for pair in ((1, 1), (1, 0), (0, 1), (0, 0))]
+            self.assertEqual([row[name] for name in ("against", "both_right", "only_against", "only_this", "neither")], ["e1", *map(str, counts)])
+            self.assert_numbers(row, ["mcnemar_p"], [mcnemar(counts[1], counts[2])])
+        text, _ = self.compare("e1", "e2")
+        self.assertRegex(text, rf"(?m)^e1 +e2 +{re.escape(name)} +51 +{counts[0]} +{counts[1]} +{counts[2]} ")
+        # Evaluations of two seeds are one row, too; a run's own figures are of all images.
+        found, said = self.figures("e1", "e2", "run1", "--by", "lr")
+        self.assertEqual(len(said), 1)
+        self.assertEqual([(row["row"], row["seeds"], row["attack"]) for row in found],
+                         [("lr=0.05, 1 rank", "1", "clean"), ("lr=0.05, 1 rank", "1", "pgd2"),
+                          *[("lr=0.05, evaluated", "1 2", attack) for attack in ("clean", "fgsm", "pgd2+pgd3")]])
+        with open("e1/eval.json") as file:
+            told = json.load(file)
+        for pattern, changed in ("has format 2 of another version", {"format_version": 2}), ("is no evaluation that", {"provenance": {}}):
+            with open("bad.json", "w") as file:
+                json.dump(told | changed, file)
+            self.refuse(3, f"bad.json: {pattern}", "compare", "bad.json")
+
+
+if __name__ == "__main__":
+    common.main()
