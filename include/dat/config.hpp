@@ -60,7 +60,8 @@ struct TrainOptions : DataSettings,
 [[nodiscard]] std::string ordering_refused(const TrainOptions& options);
 
 /// "lr = 0.1 (default 0.01)": the options of a parsed command that differ from those of `train` without any.
-[[nodiscard]] std::vector<std::string> differences_from_defaults(const TrainOptions& options);
+/// `paths`: files and folders among them.
+[[nodiscard]] std::vector<std::string> differences_from_defaults(const TrainOptions& options, bool paths = true);
 
 /// Every option, `key = value` a line, readable with --config.
 [[nodiscard]] std::string toml_of(const TrainOptions& options);

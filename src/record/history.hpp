@@ -141,7 +141,8 @@ struct EventKind {
 /// a damaged line, or one of no kind, by number.
 [[nodiscard]] History read_history(const std::string& folder, const std::vector<EventKind>& kinds = event_kinds());
 
-/// Writes results.h5 as write_results(facts) does, from a history that was read already.
-void write_results(const RunFacts& facts, const History& history);
+/// Writes results.h5 as write_results(facts) does, from a history that was read already. result: of a run that is at
+/// its end, for the attributes weights_hash, verdict and figures (its evaluations, JSON).
+void write_results(const RunFacts& facts, const History& history, const FinalResult* result = nullptr);
 
 }  // namespace dat

@@ -5,6 +5,7 @@
 
 #include "options/attack_words.hpp"
 #include "options/recipes.hpp"
+#include "options/train/citations.hpp"
 #include "options/train/table.hpp"
 
 namespace dat {
@@ -51,8 +52,12 @@ std::optional<TrainOrder> parse_training(CommandLine& line, const std::string& a
   settle_typed(bound, order.options);
   order.given = line.given();
   order.batch_of_recipe = batch_of_recipe(line, bound);
-  if (line.prints_config() && take != nullptr) take(order);
+  if ((line.prints_config() || line.cites()) && take != nullptr) take(order);
   if (!line.finish()) return {};
+  if (line.cites()) {
+    line.answer(citations_text(order.options));
+    return {};
+  }
   return order;
 }
 

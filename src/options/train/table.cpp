@@ -82,15 +82,18 @@ std::string differences(const Written& earlier, const TrainOptions& now,
   return text;
 }
 
-std::vector<std::string> differences_from_defaults(const TrainOptions& options) {
+std::vector<std::string> differences_from_defaults(const TrainOptions& options, bool paths) {
   TrainOptions plain;
   plain.data = options.data;  // without data of one's own, other defaults hold
   settle(plain);
   plain.data.clear();
   const Bound own = bound(options), defaults = bound(plain);
   std::vector<std::string> all;
+  const auto is_path = [](const std::string& label) {
+    return label.find("PATH") != std::string::npos || label == "DIR" || label.starts_with("FILE");
+  };
   for (const OptionRow& row : train_table().rows())
-    if (row.parent.empty() && own.text(row) != defaults.text(row))
+    if (row.parent.empty() && own.text(row) != defaults.text(row) && (paths || !is_path(row.range.label)))
       all.push_back(row.name + " = " + own.text(row, true) + " (default " + defaults.text(row, true) + ")");
   return all;
 }
