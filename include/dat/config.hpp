@@ -60,7 +60,8 @@ struct TrainOptions : DataSettings,
 [[nodiscard]] std::string ordering_refused(const TrainOptions& options);
 
 /// "lr = 0.1 (default 0.01)": the options of a parsed command that differ from those of `train` without any.
-[[nodiscard]] std::vector<std::string> differences_from_defaults(const TrainOptions& options);
+/// `paths`: files and folders among them.
+[[nodiscard]] std::vector<std::string> differences_from_defaults(const TrainOptions& options, bool paths = true);
 /// "lr = 0.1 (recipe 0.01)": those that differ from a recipe, but for the data and the folder, which no recipe names.
 [[nodiscard]] std::vector<std::string> differences_from_recipe(const TrainOptions& options, const std::string& recipe);
 

@@ -159,6 +159,8 @@ class Networks : public Registry<Graph(const NetworkOptions&)> {
   [[nodiscard]] static std::vector<std::string> forms();
   /// Function that makes the network. Error(usage): there is none of this name; the message lists names and forms.
   [[nodiscard]] std::function<Graph(const NetworkOptions&)> at(const std::string& name) const;
+  /// Family::cites, of names of the forms, too.
+  [[nodiscard]] std::string cites(const std::string& name) const;
 };
 [[nodiscard]] const Networks& networks();
 /// Meaning of the forms, for messages and help.

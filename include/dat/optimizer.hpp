@@ -78,6 +78,8 @@ struct AverageOptions {
 /// after averaging has begun. swa: the mean of the weights at the end of each epoch that begins when averaging has
 /// begun.
 [[nodiscard]] std::vector<std::string> average_rules();
+/// Publication of one of them. Error(usage): there is no such rule.
+[[nodiscard]] std::string average_cites(const std::string& rule);
 
 /// Any optimizer, and beside the weights that it moves their average over the steps, with those of inactive layers.
 /// Until averaging begins the average is the weights themselves. The average is one more array of the optimizer's

@@ -41,6 +41,7 @@ class Family {
   struct About {
     std::string name;
     std::vector<Setting> settings;
+    std::string cites;
   };
   /// Members in the order of the family's table.
   [[nodiscard]] const std::vector<About>& members() const { return members_; }
@@ -68,23 +69,35 @@ class Family {
   [[nodiscard]] bool reads(const std::string& name, const std::string& option) const {
     return setting_of(settings(name), option) != nullptr;
   }
+  /// Publication in which a member was proposed, or the one that it follows; empty: none is known, or there is no such
+  /// member.
+  [[nodiscard]] std::string cites(const std::string& name) const {
+    const About* const found = find(name);
+    return found == nullptr ? "" : found->cites;
+  }
   /// Settings that a member names; empty, where there is no such member.
   [[nodiscard]] const std::vector<Setting>& settings(const std::string& name) const {
     static const std::vector<Setting> none;
-    const auto found =
-        std::find_if(members_.begin(), members_.end(), [&](const About& one) { return one.name == name; });
-    return found == members_.end() ? none : found->settings;
+    const About* const found = find(name);
+    return found == nullptr ? none : found->settings;
   }
 
  protected:
   explicit Family(std::vector<About> members) : members_(std::move(members)) {}
 
  private:
+  [[nodiscard]] const About* find(const std::string& name) const {
+    const auto found =
+        std::find_if(members_.begin(), members_.end(), [&](const About& one) { return one.name == name; });
+    return found == members_.end() ? nullptr : &*found;
+  }
+
   std::vector<About> members_;
 };
 
 /// The members of one family (attacks, selectors, optimizers, ...), by name. A new member is one line in its family's
-/// table: its name, what makes it, and the options that count with it. `what` is the family's name in messages.
+/// table: its name, what makes it, the options that count with it, and the publication that it follows. `what` is the
+/// family's name in messages.
 template <class Signature>
 class Registry : public Family {
  public:
@@ -92,6 +105,7 @@ class Registry : public Family {
     std::string name;
     std::function<Signature> make;
     std::vector<Setting> settings{};
+    std::string cites{};
   };
   Registry(std::string what, const std::vector<Row>& rows) : Family(members_of(rows)), what_(std::move(what)) {
     for (const Row& row : rows) make_[row.name] = row.make;
@@ -109,7 +123,7 @@ class Registry : public Family {
  private:
   [[nodiscard]] static std::vector<About> members_of(const std::vector<Row>& rows) {
     std::vector<About> all;
-    for (const Row& row : rows) all.push_back({row.name, row.settings});
+    for (const Row& row : rows) all.push_back({row.name, row.settings, row.cites});
     return all;
   }
 

@@ -70,6 +70,12 @@ struct StepRecord {
   const GeneratorRecord* generators = nullptr;  ///< null: there are none
 };
 
+/// A PNG file in memory.
+struct Picture {
+  int height = 0, width = 0;
+  std::string png{};  ///< empty: there is none
+};
+
 /// Accuracy of one network on one set under one attack; an evaluation under several attacks is several records.
 struct EvaluationRecord {
   std::int64_t step = 0;
@@ -85,6 +91,7 @@ struct EvaluationRecord {
   double clean_acc = 0, adv_acc = 0;    ///< parts of `images` that are classified right; adv_acc: after every restart
   double clean_loss = 0, adv_loss = 0;  ///< mean losses; adv_loss: of each image's worst restart
   std::int64_t images = 0;
+  Picture picture{};  ///< some images clean, and below them attacked; with --tensorboard, on rank 0
 };
 
 /// Seconds and bytes of every rank since the last such record.
@@ -112,6 +119,7 @@ struct RunFacts {
   int attack_steps = 0;          ///< gradients per image and step, at most; 0: others in other epochs
   double progress_seconds = 10;  ///< interval of progress lines when the output is no terminal
   bool quiet = false;
+  bool tensorboard = false;  ///< --tensorboard
 };
 
 /// A radius or step size as people write it: "8/255", "0.03"; in L2 always plain.
@@ -155,6 +163,7 @@ struct FinalResult {
 };
 
 class ProgressLine;
+class TensorBoard;
 struct EventKind;
 /// Event kinds of events.def.
 [[nodiscard]] const std::vector<EventKind>& event_kinds();
@@ -170,7 +179,8 @@ class Report {
   /// length to which metrics.jsonl is cut first; < 0 starts an empty file. The caller holds the folder's RunLock.
   /// Removes a results.h5 and SUMMARY.txt that were there. Each line is added by one who is alone (require_alone, also
   /// its errors). Error(io); Error(checkpoint) where metrics.jsonl is shorter than `resume_bytes`. behind: lines that
-  /// come after them at once. kinds: of all events that the record may have.
+  /// come after them at once. kinds: of all events that the record may have. TensorBoard's file (--tensorboard) is made
+  /// from the record; a run that has one goes on with it.
   Report(RunFacts facts, std::int64_t resume_bytes, const std::string& behind = "",
          const std::vector<EventKind>& kinds = event_kinds());
   ~Report();
@@ -223,6 +233,7 @@ class Report {
   std::vector<char> line_;
   std::string metrics_path_;
   std::unique_ptr<ProgressLine> logged_, shown_;  ///< shown_: on the terminal
+  std::unique_ptr<TensorBoard> tensorboard_;      ///< null: nobody has asked for it
   bool terminal_ = false, progress_shown_ = false;
   bool attacks_told_ = false;  ///< true if any step in this clock had attacks, since the record's last cut
 };

@@ -5,12 +5,12 @@
 namespace dat {
 
 Assessment::Assessment(Communicator& ranks, Replica& replica, const EvaluationAttacks& attacks,
-                       Evaluator::Dealing dealing)
-    : ranks_(ranks), replica_(replica), attacks_(attacks), dealing_(dealing) {}
+                       Evaluator::Dealing dealing, int shown)
+    : ranks_(ranks), replica_(replica), attacks_(attacks), dealing_(dealing), shown_(shown) {}
 
 void Assessment::add(const std::string& split, const Dataset& images, const std::uint8_t* pixels) {
-  evaluators_.emplace_back(
-      split, std::make_unique<Evaluator>(ranks_, images, pixels, replica_.images(), replica_.evaluated(), dealing_));
+  evaluators_.emplace_back(split, std::make_unique<Evaluator>(ranks_, images, pixels, replica_.images(),
+                                                              replica_.evaluated(), dealing_, shown_));
 }
 
 std::vector<EvaluationRecord> Assessment::run(std::uint64_t seed, const std::function<void(double)>& progress) {

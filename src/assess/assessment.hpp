@@ -14,8 +14,10 @@ namespace dat {
 /// Accuracy of a network on some sets of images, under the attacks of evaluations.
 class Assessment {
  public:
-  /// dealing: how images are dealt to the ranks.
-  Assessment(Communicator& ranks, Replica& replica, const EvaluationAttacks& attacks, Evaluator::Dealing dealing);
+  /// dealing: how images are dealt to the ranks. shown: images of each set in the pictures of rank 0's records; 0:
+  /// there are none.
+  Assessment(Communicator& ranks, Replica& replica, const EvaluationAttacks& attacks, Evaluator::Dealing dealing,
+             int shown = 0);
   /// Adds a set. split: its name in the records. pixels: the set's pixels on the device; null: they are read image by
   /// image.
   void add(const std::string& split, const Dataset& images, const std::uint8_t* pixels);
@@ -29,6 +31,7 @@ class Assessment {
   Replica& replica_;
   const EvaluationAttacks& attacks_;
   Evaluator::Dealing dealing_;
+  int shown_;
   std::vector<std::pair<std::string, std::unique_ptr<Evaluator>>> evaluators_;  ///< evaluators by split
 };
 

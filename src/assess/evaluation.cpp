@@ -5,6 +5,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "data/images/write_png.hpp"
+
 namespace dat {
 
 std::string reach_warning(const std::string& name, const Attack& attack, BallNorm norm, double eps) {
@@ -57,19 +59,21 @@ std::vector<EvaluationRecord> EvaluationResult::records(const EvaluationAttacks&
     record.clean_loss = mean(clean.loss);
     record.adv_acc = mean(attacked[k].correct);
     record.adv_loss = mean(attacked[k].loss);
+    record.picture = attacked[k].picture;
     record.images = static_cast<std::int64_t>(clean.correct.size());
   }
   return all;
 }
 
 Evaluator::Evaluator(Communicator& world, const Dataset& dataset, const std::uint8_t* all, Buffers& images,
-                     FrozenView& objective, Dealing dealing)
+                     FrozenView& objective, Dealing dealing, int shown)
     : world_(world),
       dataset_(dataset),
       all_(all),
       images_(images),
       objective_(objective),
       dealing_(dealing),
+      shown_(world.root() ? shown : 0),
       loss_(images.backend.allocate_floats(images.capacity, "losses")),
       correct_(images.backend.allocate_floats(images.capacity, "losses")),
       host_loss_(static_cast<std::size_t>(images.capacity)),
@@ -88,6 +92,24 @@ void Evaluator::measure(const float* x) {
   fetch(host_loss_, loss_, 1);
   fetch(host_correct_, correct_, 1);
   fetch(host_logits_, objective_.logits, images_.classes);
+}
+
+Picture Evaluator::picture() const {
+  const Layout& layout = images_.layout;
+  const int count = std::min(shown_, batch_.count), width = count * layout.w;
+  std::vector<std::uint8_t> rgb;
+  std::vector<float> pixels(static_cast<std::size_t>(count * layout.elements()));
+  for (const float* row : {images_.clean, images_.x_adv}) {
+    images_.backend.copy_to_host(pixels.data(), row, pixels.size() * sizeof(float));
+    for (int y = 0; y < layout.h; ++y)
+      for (int x = 0; x < width; ++x)
+        for (int c = 0; c < 3; ++c) {
+          const int channel = std::min(c, layout.c - 1);  // grey ones have one
+          const float value = pixels[static_cast<std::size_t>(layout.offset(x / layout.w, channel, y, x % layout.w))];
+          rgb.push_back(static_cast<std::uint8_t>(std::lround(255 * std::clamp(value, 0.0F, 1.0F))));
+        }
+  }
+  return {2 * layout.h, width, png_of({2 * layout.h, width}, rgb)};
 }
 
 EvaluationResult Evaluator::run(const EvaluationAttacks& attacks, std::uint64_t seed,
@@ -151,6 +173,7 @@ EvaluationResult Evaluator::run(const EvaluationAttacks& attacks, std::uint64_t 
           for (std::size_t k = 0; k < count; ++k)
             if (first || !several || right(batch_.ids[k])) fold(k, worst, first);
         }
+      if (done == 0 && shown_ > 0) worst.picture = picture();
     }
     done += batch_.count;
     if (progress) progress(done);

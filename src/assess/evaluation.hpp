@@ -56,6 +56,7 @@ struct EvaluationResult {
     /// Attacked: loss of the worst restart; 1 where the image is right after all restarts.
     std::vector<double> loss, correct;
     std::vector<double> prediction;  ///< attacked: class after the worst restart of those that leave the image wrong
+    Picture picture{};               ///< attacked: of the first images, as the last restart has left them; on rank 0
   };
   Outcome clean;
   std::vector<Outcome> attacked;  ///< outcome of each attack
@@ -80,9 +81,9 @@ class Evaluator {
   /// batches of as many samples as the device takes at once, and rank r takes batches r, r + ranks, ..., so that any
   /// number of ranks computes the same batches.
   enum class Dealing : std::uint8_t { samples, batches };
-  /// all: the dataset's pixels on the device, or null.
+  /// all: the dataset's pixels on the device, or null. shown: images in a picture; 0: there is none.
   Evaluator(Communicator& world, const Dataset& dataset, const std::uint8_t* all, Buffers& images,
-            FrozenView& objective, Dealing dealing = Dealing::samples);
+            FrozenView& objective, Dealing dealing = Dealing::samples, int shown = 0);
   /// **Collective.** `progress`, where it is given, is called with the number of images of this rank that are done.
   [[nodiscard]] EvaluationResult run(const EvaluationAttacks& attacks, std::uint64_t seed,
                                      const std::function<void(std::int64_t)>& progress = {});
@@ -91,12 +92,15 @@ class Evaluator {
  private:
   /// Fetches what the network makes of the images at `x`.
   void measure(const float* x);
+  /// A picture of the first images of the batch, clean above attacked.
+  [[nodiscard]] Picture picture() const;
   Communicator& world_;
   const Dataset& dataset_;
   const std::uint8_t* all_;
   Buffers& images_;
   FrozenView& objective_;
   Dealing dealing_;
+  int shown_;
   HostBatch batch_;
   float *loss_, *correct_;
   std::vector<float> host_loss_, host_correct_, host_logits_;  ///< results of a batch

@@ -16,6 +16,9 @@ const Registry<std::unique_ptr<Attack>(const AttackOptions&)>& attacks() {
     more.insert(more.end(), {{"attack-start"}, {"project"}});
     return more;
   };
+  const char* const autoattack =
+      "Croce and Hein, \"Reliable evaluation of adversarial robustness with an ensemble of diverse parameter-free "
+      "attacks\", ICML 2020";
   static const Registry<std::unique_ptr<Attack>(const AttackOptions&)> all(
       "attack", {{"none", make_none},
                  {"pgd", make_pgd,
@@ -25,17 +28,21 @@ const Registry<std::unique_ptr<Attack>(const AttackOptions&)>& attacks() {
                           {"lambda", "1"},
                           {"attack-stop"},
                           {"stale-attack"},
-                          {"staleness"}})},
-                 {"fgsm", make_fgsm, climbs({{"alpha", "1.25 eps"}, {"eval-alpha", "1.25 eps"}})},
+                          {"staleness"}}),
+                  "Madry et al., \"Towards Deep Learning Models Resistant to Adversarial Attacks\", ICLR 2018"},
+                 {"fgsm", make_fgsm, climbs({{"alpha", "1.25 eps"}, {"eval-alpha", "1.25 eps"}}),
+                  "Wong, Rice, Kolter, \"Fast is better than free\", ICLR 2020"},
                  {"smooth-pgd",
                   make_smooth_pgd,
-                  {{"norm", "l2"}, {"attack-steps"}, {"alpha", "2 eps/steps"}, {"eval-alpha", "2 eps/steps"}}},
-                 {"apgd-ce", make_apgd_ce},
-                 {"apgd-dlr", make_apgd_dlr},
-                 {"apgd-t", make_apgd_t},
-                 {"fab", make_fab},
-                 {"fab-t", make_fab_t},
-                 {"square", make_square}});
+                  {{"norm", "l2"}, {"attack-steps"}, {"alpha", "2 eps/steps"}, {"eval-alpha", "2 eps/steps"}},
+                  "Salman et al., \"Provably Robust Deep Learning via Adversarially Trained Smoothed Classifiers\", "
+                  "NeurIPS 2019"},
+                 {"apgd-ce", make_apgd_ce, {}, autoattack},
+                 {"apgd-dlr", make_apgd_dlr, {}, autoattack},
+                 {"apgd-t", make_apgd_t, {}, autoattack},
+                 {"fab", make_fab, {}, autoattack},
+                 {"fab-t", make_fab_t, {}, autoattack},
+                 {"square", make_square, {}, "Andriushchenko et al. (Square), ECCV 2020"}});
   return all;
 }
 

@@ -9,7 +9,7 @@
 #include "dat/error.hpp"
 #include "dat/file.hpp"
 #include "dat/provenance.hpp"
-#include "interop/protobuf.hpp"
+#include "files/protobuf.hpp"
 
 namespace dat {
 

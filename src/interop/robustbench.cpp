@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -13,6 +11,7 @@
 #include "dat/error.hpp"
 #include "dat/file.hpp"
 #include "dat/report.hpp"
+#include "interop/pytorch_folder.hpp"
 
 namespace dat {
 
@@ -21,116 +20,6 @@ namespace {
 using OrderedJson = nlohmann::ordered_json;
 
 constexpr double kSameRadius = 1e-6;  ///< relative: one that was written and read again
-
-/// The class, for every network: it is built from the graph beside it.
-const char* const kModelPy =
-    R"PY("""A network that dat_hpc has trained: images [n, c, h, w] in [0, 1] to logits [n, classes].
-
-    import model; network = model.load()     # needs torch and safetensors
-"""
-
-import json
-import pathlib
-
-import torch
-from torch import nn
-
-FOLDER = pathlib.Path(__file__).resolve().parent
-MODULES = {"convolution": nn.Conv2d, "batch_norm": nn.BatchNorm2d, "linear": nn.Linear}
-FUNCTIONS = {"relu": torch.relu, "silu": nn.functional.silu, "add": torch.add, "pool": lambda x: x.mean((2, 3)),
-             "max_pool": nn.functional.max_pool2d,
-             "normalize": lambda x, mean, std: (x - column(x, mean)) / column(x, std)}
-
-
-def column(x, numbers):
-    return x.new_tensor(numbers).view(-1, 1, 1)
-
-
-class Network(nn.Module):
-    """Computes the nodes of network.json in their order; value 0 are the images, value k is what node k has made."""
-
-    def __init__(self, nodes):
-        super().__init__()
-        self.nodes = nodes
-        for node in nodes:
-            if "module" in node:
-                *path, name = node["module"].split(".")
-                parent = self
-                for part in path:
-                    if part not in parent._modules:
-                        parent.add_module(part, nn.Module())
-                    parent = parent._modules[part]
-                parent.add_module(name, MODULES[node["op"]](**node["arguments"]))
-
-    def forward(self, images):
-        values = [images]
-        for node in self.nodes:
-            inputs = [values[k] for k in node["inputs"]]
-            if "extra_pad" in node:  # below and at the right
-                inputs[0] = nn.functional.pad(inputs[0], (0, node["extra_pad"], 0, node["extra_pad"]))
-            if "module" in node:
-                values.append(self.get_submodule(node["module"])(*inputs))
-            else:
-                values.append(FUNCTIONS[node["op"]](*inputs, **node.get("arguments", {})))
-        return values[-1]
-
-
-def load():
-    from safetensors.torch import load_file
-
-    network = Network(json.loads((FOLDER / "network.json").read_text())["nodes"])
-    network.load_state_dict(load_file(FOLDER / "model.safetensors"), strict=True)
-    return network.eval()
-)PY";
-
-[[nodiscard]] const char* name_of(Op op) {
-  switch (op) {
-    case Op::input:
-      return "images";
-    case Op::normalize:
-      return "normalize";
-    case Op::convolution:
-      return "convolution";
-    case Op::batch_norm:
-      return "batch_norm";
-    case Op::relu:
-      return "relu";
-    case Op::silu:
-      return "silu";
-    case Op::add:
-      return "add";
-    case Op::max_pool:
-      return "max_pool";
-    case Op::pool:
-      return "pool";
-    case Op::linear:
-      return "linear";
-  }
-  return "";
-}
-
-/// The node; with weights, the name and the arguments of its module in PyTorch.
-[[nodiscard]] OrderedJson description_of(const Graph& graph, const Node& node) {
-  OrderedJson all = {{"op", name_of(node.op)}, {"inputs", node.inputs}};
-  if (node.op == Op::normalize)
-    all["arguments"] = {{"mean", graph.normalization.mean}, {"std", graph.normalization.deviation}};
-  if (node.op == Op::max_pool)
-    all["arguments"] = {{"kernel_size", node.kernel}, {"stride", node.stride}, {"padding", node.pad}};
-  if (node.extra_pad != 0) all["extra_pad"] = node.extra_pad;
-  if (node.weight < 0) return all;
-  const Segment& weight = graph.segments[static_cast<std::size_t>(node.weight)];
-  all["module"] = weight.name.substr(0, weight.name.rfind('.'));
-  const std::vector<int> shape = weight.file_shape();
-  OrderedJson& arguments = all["arguments"];
-  if (node.op == Op::convolution)
-    arguments = {{"in_channels", shape[1]}, {"out_channels", shape[0]}, {"kernel_size", node.kernel},
-                 {"stride", node.stride},   {"padding", node.pad},      {"bias", false}};
-  else if (node.op == Op::batch_norm)
-    arguments["num_features"] = shape[0];
-  else
-    arguments = {{"in_features", shape[1]}, {"out_features", shape[0]}};
-  return all;
-}
 
 /// Figures of an evaluation, in percent, as RobustBench writes them.
 struct Figures {
@@ -202,9 +91,6 @@ std::string write_robustbench(const std::string& folder, const Graph& graph, con
                               const RobustBenchEntry& entry) {
   std::optional<Figures> figures;
   if (!entry.evaluation.empty()) figures = read_figures(entry);
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  require(!error, ExitCode::io, "cannot create the folder ", folder, ": ", system_reason(error.value()));
 
   const auto figure = [](const std::string& text) { return text.empty() ? OrderedJson(nullptr) : OrderedJson(text); };
   const OrderedJson additional_data =
@@ -222,13 +108,7 @@ std::string write_robustbench(const std::string& folder, const Graph& graph, con
                             {"reported", figure(figures ? figures->reported : "")},
                             {"footnote", figures ? figures->footnote : ""},
                             {"autoattack_acc", figure(figures ? figures->autoattack : "")}};
-  std::string nodes;
-  for (std::size_t k = 1; k < graph.nodes.size(); ++k)
-    nodes += (nodes.empty() ? "" : ",\n") + description_of(graph, graph.nodes[k]).dump();
-  write_safetensors(folder + "/model.safetensors", state);
-  write_text_atomically(folder + "/network.json", "{\"architecture\": " + OrderedJson(entry.architecture).dump() +
-                                                      ", \"nodes\": [\n" + nodes + "\n]}\n");
-  write_text_atomically(folder + "/model.py", kModelPy);
+  write_pytorch_folder(folder, graph, state, entry.architecture);
   write_text_atomically(folder + "/model_info.json", info.dump(2) + "\n");
 
   std::string missing = "model_info.json: link, name, authors and venue are yours to fill in";

@@ -29,12 +29,33 @@ using Losses = Registry<std::unique_ptr<Loss>(const LossOptions&)>;
 const Losses& losses() {
   static const Losses all =
       with_beta({{"cross_entropy", make_cross_entropy, {{"lambda"}, {"label-smoothing"}, {"noise"}}},
-                 {"gat", make_gat, {{"beta", "10"}, {"label-smoothing"}, {"loss:detach"}}},
-                 {"kl", make_kl, {{"beta", "1"}, {"label-smoothing"}, {"noise"}}},
-                 {"mart", make_mart, {{"beta", "5"}}},
-                 {"nuat", make_nuat, {{"beta", "4"}, {"label-smoothing"}, {"loss:detach"}}},
-                 {"pgi", make_pgi, {{"beta", "10"}, {"label-smoothing"}, {"loss:detach"}}},
-                 {"trades", make_trades, {{"beta", "6"}, {"label-smoothing"}, {"noise"}}}});
+                 {"gat",
+                  make_gat,
+                  {{"beta", "10"}, {"label-smoothing"}, {"loss:detach"}},
+                  "Sriramanan et al., \"Guided Adversarial Attack for Evaluating and Enhancing Adversarial Defenses\", "
+                  "NeurIPS 2020"},
+                 {"kl",
+                  make_kl,
+                  {{"beta", "1"}, {"label-smoothing"}, {"noise"}},
+                  "Miyato et al., \"Virtual Adversarial Training: A Regularization Method for Supervised and "
+                  "Semi-Supervised Learning\""},
+                 {"mart",
+                  make_mart,
+                  {{"beta", "5"}},
+                  "Wang et al., \"Improving Adversarial Robustness Requires Revisiting Misclassified Examples\", ICLR "
+                  "2020"},
+                 {"nuat",
+                  make_nuat,
+                  {{"beta", "4"}, {"label-smoothing"}, {"loss:detach"}},
+                  "Sriramanan et al., \"Towards Efficient and Effective Adversarial Training\", NeurIPS 2021"},
+                 {"pgi",
+                  make_pgi,
+                  {{"beta", "10"}, {"label-smoothing"}, {"loss:detach"}},
+                  "Jia et al., \"Prior-Guided Adversarial Initialization for Fast Adversarial Training\", ECCV 2022"},
+                 {"trades",
+                  make_trades,
+                  {{"beta", "6"}, {"label-smoothing"}, {"noise"}},
+                  "Zhang et al., \"Theoretically Principled Trade-off between Robustness and Accuracy\", ICML 2019"}});
   return all;
 }
 

@@ -12,14 +12,18 @@ namespace {
 struct WideFamily {
   std::string name;
   Graph (*make)(const NetworkOptions& options, int depth);
-  std::string activation;
+  std::string activation, cites;
 };
 constexpr const char* kForm = "_D_W";
 constexpr int kDeepest = 1000, kWidest = 256;
 constexpr int kStageWidth = 16;  // channels of the first stage, by the widening factor
 
 [[nodiscard]] const std::vector<WideFamily>& wide_families() {
-  static const std::vector<WideFamily> all = {{"wrn", wide_resnet, "relu"}, {"dm_wrn", dm_wide_resnet, "silu"}};
+  static const std::vector<WideFamily> all = {
+      {"wrn", wide_resnet, "relu", "Zagoruyko and Komodakis (Wide ResNets), 2016"},
+      {"dm_wrn", dm_wide_resnet, "silu",
+       "Gowal et al., \"Uncovering the Limits of Adversarial Training against Norm-Bounded Adversarial Examples\", "
+       "2020"}};
   return all;
 }
 
@@ -75,16 +79,24 @@ std::function<Graph(const NetworkOptions&)> Networks::at(const std::string& name
   fail(ExitCode::usage, "unknown network '", name, "'; known: ", known, "and ", about_networks());
 }
 
+std::string Networks::cites(const std::string& name) const {
+  const std::optional<Wide> wide = read_wide(name);
+  return wide ? wide->family->cites : Registry::cites(name);
+}
+
 const Networks& networks() {
+  const char *const residual = "He et al., \"Deep Residual Learning for Image Recognition\", 2015",
+                    *const preactivation = "He et al., \"Identity Mappings in Deep Residual Networks\", 2016",
+                    *const wide = wide_families()[0].cites.c_str();
   static const Networks all("network", {wide_row("dm_wrn_28_10"),
                                         wide_row("dm_wrn_70_16"),
-                                        {"imagenet_resnet18", imagenet_resnet18, {{"size", "224"}}},
-                                        {"imagenet_resnet50", imagenet_resnet50, {{"size", "224"}}},
-                                        {"imagenet_wrn50_2", imagenet_wrn50_2, {{"size", "224"}}},
-                                        {"preact_resnet18", preact_resnet18},
-                                        {"preact_resnet18_bn", preact_resnet18_bn},
-                                        {"preact_resnet50", preact_resnet50},
-                                        {"resnet18", resnet18},
+                                        {"imagenet_resnet18", imagenet_resnet18, {{"size", "224"}}, residual},
+                                        {"imagenet_resnet50", imagenet_resnet50, {{"size", "224"}}, residual},
+                                        {"imagenet_wrn50_2", imagenet_wrn50_2, {{"size", "224"}}, wide},
+                                        {"preact_resnet18", preact_resnet18, {}, preactivation},
+                                        {"preact_resnet18_bn", preact_resnet18_bn, {}, preactivation},
+                                        {"preact_resnet50", preact_resnet50, {}, preactivation},
+                                        {"resnet18", resnet18, {}, residual},
                                         {"small_cnn", small_cnn},
                                         wide_row("wrn_16_4"),
                                         wide_row("wrn_28_10"),

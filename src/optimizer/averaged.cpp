@@ -14,6 +14,7 @@ struct AverageRule {
   const char* name;
   double (*keep)(const AverageOptions& options, std::int64_t delta, std::int64_t taken);
   bool by_epoch;  ///< takes up the weights at the end of each epoch; else after each step
+  const char* cites;
 };
 
 /// An exponential moving average, whose decay warms up: min(tau, (1 + delta)/(10 + delta)). Gowal et al., "Uncovering
@@ -30,7 +31,11 @@ double keep_of_swa(const AverageOptions&, std::int64_t, std::int64_t taken) {
   return static_cast<double>(taken) / static_cast<double>(taken + 1);
 }
 
-constexpr AverageRule kAverageRules[] = {{"ema", keep_of_ema, false}, {"swa", keep_of_swa, true}};
+constexpr AverageRule kAverageRules[] = {
+    {"ema", keep_of_ema, false,
+     "Gowal et al., \"Uncovering the Limits of Adversarial Training against Norm-Bounded Adversarial Examples\", 2020"},
+    {"swa", keep_of_swa, true,
+     "Izmailov et al., \"Averaging Weights Leads to Wider Optima and Better Generalization\", UAI 2018"}};
 
 [[nodiscard]] const AverageRule& rule_of(const AverageOptions& options) {
   const auto* const found = std::find_if(std::begin(kAverageRules), std::end(kAverageRules),
@@ -48,6 +53,8 @@ std::vector<std::string> average_rules() {
   for (const AverageRule& rule : kAverageRules) names.emplace_back(rule.name);
   return names;
 }
+
+std::string average_cites(const std::string& rule) { return rule_of({.rule = rule}).cites; }
 
 AveragedOptimizer::AveragedOptimizer(Backend& backend, Parameters& parameters, std::unique_ptr<Optimizer> optimizer,
                                      const AverageOptions& options)

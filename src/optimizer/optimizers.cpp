@@ -35,10 +35,14 @@ using Optimizers = Registry<Make>;
 const Optimizers& optimizers() {
   static const Optimizers all = checked(
       {{"sgd", make_sgd, {{"weight-decay", "5e-4"}, {"momentum"}, {"optimizer:peak_momentum"}, {"optimizer:nesterov"}}},
-       {"lars", make_lars, {{"weight-decay", "1e-4"}, {"momentum"}, {"optimizer:peak_momentum"}, {"optimizer:clamp"}}},
+       {"lars",
+        make_lars,
+        {{"weight-decay", "1e-4"}, {"momentum"}, {"optimizer:peak_momentum"}, {"optimizer:clamp"}},
+        "You, Gitman, Ginsburg, \"Large Batch Training of Convolutional Networks\", 2017"},
        {"lars_sgd",
         make_lars_sgd,
-        {{"weight-decay", "1e-4"}, {"momentum"}, {"optimizer:peak_momentum"}, {"optimizer:trust"}}},
+        {{"weight-decay", "1e-4"}, {"momentum"}, {"optimizer:peak_momentum"}, {"optimizer:trust"}},
+        "You, Gitman, Ginsburg, \"Large Batch Training of Convolutional Networks\", 2017"},
        {"lamb",
         make_lamb,
         {{"weight-decay", "1e-4"},
@@ -46,7 +50,8 @@ const Optimizers& optimizers() {
          {"optimizer:beta2"},
          {"optimizer:epsilon"},
          {"optimizer:bias_correction"},
-         {"optimizer:clamp"}}}});
+         {"optimizer:clamp"}},
+        "You et al., \"Large Batch Optimization for Deep Learning\", ICLR 2020"}});
   return all;
 }
 

@@ -31,7 +31,7 @@ const Registry<std::unique_ptr<Schedule>(const ScheduleOptions&)>& schedules() {
                    {"cosine", make_cosine},
                    {"linear", make_linear},
                    {"cyclic", make_cyclic},
-                   {"one_cycle", make_one_cycle}});
+                   {"one_cycle", make_one_cycle, {}, "Smith and Topin, \"Super-convergence\", 2018"}});
   return registry;
 }
 

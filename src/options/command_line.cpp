@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -41,7 +42,8 @@ bool is_one_of(const std::string& word, const std::vector<std::string>& words) {
 }
 
 std::string text_of_file(const std::string& path) {
-  std::ifstream file(path);
+  std::error_code unreadable;
+  std::ifstream file(std::filesystem::is_directory(path, unreadable) ? path + "/config.resolved.toml" : path);
   file.peek();  // finds out about folders
   const bool recipe = std::any_of(recipes().begin(), recipes().end(), [&](const Recipe& r) { return r.name == path; });
   require(file.is_open() && !file.bad(), ExitCode::usage, "cannot read the configuration file '", path,
@@ -114,10 +116,14 @@ void CommandLine::add_configurable(Bound& options, bool with_recipes) {
     parser_->add_option("--recipe", recipe_, "options of a published training, by name; --recipe list: all of them")
         ->type_name("NAME")
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  parser_->add_option("--config", config_file_, "TOML file: the options below as key = value lines; command line wins")
+  parser_
+      ->add_option("--config", config_file_,
+                   "TOML file, or a run's folder: the options below as key = value lines; command line wins")
       ->type_name("FILE")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   parser_->add_flag("--print-config", print_config_, "print the complete configuration as such a file and exit");
+  if (with_recipes)
+    parser_->add_flag("--cite", cite_, "print the publications behind these options, or --config RUN, and exit");
   add(options);
 }
 

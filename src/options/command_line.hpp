@@ -24,8 +24,8 @@ class CommandLine {
   void show_first(const std::vector<std::string>& names) { first_ = {names.begin(), names.end()}; }
   /// Takes options from the command line. `options` outlives this.
   void add(Bound& options);
-  /// Takes them from a file as well, with --config, and prints them, with --print-config; `with_recipes`: and with
-  /// --recipe.
+  /// Takes them from a file or the folder of a run as well, with --config, and prints them, with --print-config;
+  /// `with_recipes`: those of a training, with --recipe, too, and what is behind them, with --cite.
   void add_configurable(Bound& options, bool with_recipes);
 
   /// Reads the words, then the file and the recipe that they name. False: something is to be printed instead of
@@ -36,6 +36,10 @@ class CommandLine {
 
   /// Once the words are read: whether the configuration is to be printed.
   [[nodiscard]] bool prints_config() const { return print_config_; }
+  /// Whether publications are to be named: answer() takes them.
+  [[nodiscard]] bool cites() const { return cite_; }
+  /// Sets a text that is to be printed instead of running.
+  void answer(std::string text) { text_ = std::move(text); }
   [[nodiscard]] const std::string& text() const { return text_; }
   [[nodiscard]] bool versions_asked() const { return versions_; }
   [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
@@ -73,7 +77,7 @@ class CommandLine {
   std::vector<Bound*> bounds_;
   Bound* in_file_ = nullptr;  ///< the options of add_configurable
   std::string config_file_, recipe_, text_;
-  bool versions_ = false, print_config_ = false;
+  bool versions_ = false, print_config_ = false, cite_ = false;
   std::vector<std::string> warnings_;
 };
 

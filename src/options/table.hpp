@@ -62,6 +62,7 @@ struct OptionRow {
   /// member, and the members that have the setting. Its name is PARENT:KEY.
   std::string parent{}, key{};
   std::vector<std::string> members{};
+  std::string cites{};                          ///< publication behind an option that is asked for; empty: none
   std::string environment{};                    ///< environment variable that sets a developer's switch
   std::optional<Choice> bound_to_ranks{};       ///< values by which ranks differ in more than their micro-batches
   std::optional<Choice> bound_with{};           ///< values of another option with which they do so; none: always
@@ -217,6 +218,11 @@ class OptionOf {
   }
   OptionOf& takes_dashes() {
     row().dashes = true;
+    return *this;
+  }
+  /// Names the publication behind the option.
+  OptionOf& cites(const std::string& publication) {
+    row().cites = publication;
     return *this;
   }
   OptionOf& decides_function() {

@@ -153,7 +153,8 @@ struct RecentHistory {
 [[nodiscard]] RecentHistory read_recent(const std::string& folder, std::size_t steps,
                                         const std::vector<EventKind>& kinds = event_kinds());
 
-/// Writes results.h5 as write_results(facts) does, from a history that was read already.
-void write_results(const RunFacts& facts, const History& history);
+/// Writes results.h5 as write_results(facts) does, from a history that was read already. result: of a run that is at
+/// its end, for the attributes weights_hash, verdict and figures (its evaluations, JSON).
+void write_results(const RunFacts& facts, const History& history, const FinalResult* result = nullptr);
 
 }  // namespace dat

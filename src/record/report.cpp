@@ -27,6 +27,7 @@
 #include "record/json_line.hpp"
 #include "record/progress_line.hpp"
 #include "record/summary.hpp"
+#include "record/tensorboard.hpp"
 
 namespace dat {
 namespace {
@@ -90,6 +91,10 @@ Report::Report(RunFacts facts, std::int64_t resume_bytes, const std::string& beh
       write_text(header);
     }
     if (!behind.empty()) write_text(behind);
+    if (facts_.tensorboard || (!fresh && TensorBoard::is_in(folder)))
+      tensorboard_ = std::make_unique<TensorBoard>(folder, read_history(folder, kinds_));
+    else
+      TensorBoard::remove_from(folder);
   } catch (...) {
     if (log_ != nullptr) std::fclose(log_);
     close(metrics_);
@@ -193,6 +198,7 @@ void Report::step(const StepRecord& record) {
     line.array("distance", static_cast<std::size_t>(facts_.ranks),
                [&](std::size_t rank) { return rank < all->size() ? static_cast<float>((*all)[rank]) : std::nanf(""); });
   write_line(line.close());
+  if (tensorboard_) tensorboard_->step(record, n_active);
   if (record.generators != nullptr && record.generators->spans != nullptr)
     tell(AttacksRecord{record.step, !std::exchange(attacks_told_, true), *record.generators->spans});
   progress(record);
@@ -238,6 +244,7 @@ void Report::evaluation(const std::vector<EvaluationRecord>& records) {
     for_each_evaluation_field(record,
                               [&](const char* name, const auto& value, const char*) { line.field(name, value); });
     write_line(line.close());
+    if (tensorboard_) tensorboard_->evaluation(record);
   }
   for (auto next = records.begin(); next != records.end();) {
     const EvaluationRecord& first = *next;
@@ -280,6 +287,7 @@ void Report::roll_back(std::int64_t metrics_bytes, const std::string& behind, co
   logged_->begin_anew();
   shown_->begin_anew();
   write_text(behind);
+  if (tensorboard_) tensorboard_ = std::make_unique<TensorBoard>(facts_.folder, read_history(facts_.folder, kinds_));
   warning(rollback.sentence());
 }
 
@@ -303,7 +311,7 @@ std::string Report::lines_that_stay(std::int64_t from) const {
 std::string Report::finish(const FinalResult& result) {
   static_cast<void>(metrics_bytes());  // all of them
   const History history = read_history(facts_.folder, kinds_);
-  write_results(facts_, history);
+  write_results(facts_, history, &result);
   // fabs: a NaN may carry a sign, which printf would show.
   std::string last = "Final:";
   std::string weights;

@@ -237,13 +237,22 @@ RecentHistory read_recent(const std::string& folder, std::size_t steps, const st
   return recent;
 }
 
-void write_results(const RunFacts& facts, const History& history) {
+void write_results(const RunFacts& facts, const History& history, const FinalResult* result) {
   write_sealed(facts.folder + "/results.h5", [&](const std::string& temporary) {
     Hdf5File file = Hdf5File::create(temporary);
     file.set_text("/", "filetype", "results");
     file.set_integer("/", "format_version", kResultsFormat);
     file.set_text("/", "config_toml", facts.config_toml);
     file.set_text("/", "provenance", facts.provenance_json);
+    if (result != nullptr) {
+      file.set_text("/", "weights_hash", result->weights_hash);
+      file.set_text("/", "verdict", verdict_text(result->verdict));
+      json figures = json::array();
+      for (const EvaluationRecord& one : result->evaluations)
+        for_each_evaluation_field(one, [row = &figures.emplace_back()](const char* name, const auto& value,
+                                                                       const char*) { (*row)[name] = value; });
+      file.set_text("/", "figures", figures.dump());
+    }
 
     const auto rows = static_cast<std::int64_t>(history.steps.size());
     const auto layers = static_cast<std::int64_t>(history.layers());

@@ -71,6 +71,7 @@ RunFacts run_facts(const Opening& opening, Trainer& trainer, Communicator& ranks
   facts.attack_steps = opening.options.epochs_of_change().size() > 1 ? 0 : trainer.method().attacks.most_gradients();
   facts.progress_seconds = opening.options.progress;
   facts.quiet = opening.options.quiet;
+  facts.tensorboard = opening.options.tensorboard;
   return facts;
 }
 

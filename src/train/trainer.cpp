@@ -13,6 +13,8 @@ namespace dat {
 
 namespace {
 
+constexpr int kShown = 8;  ///< images in a picture of an evaluation
+
 /// Null: none.
 [[nodiscard]] const SummationTree* address(const std::optional<const SummationTree>& order) {
   return order ? &*order : nullptr;
@@ -65,7 +67,8 @@ Trainer::Trainer(Communicator& ranks, const TrainOptions& options, Splits splits
       checks_(
           {ranks, *splits_.train, options_, plan_, method_, replica_, learner_, statistics_, address(order_), timer_}),
       assessment_(ranks, replica_, method_.evaluation,
-                  plan_.ordered ? Evaluator::Dealing::batches : Evaluator::Dealing::samples) {
+                  plan_.ordered ? Evaluator::Dealing::batches : Evaluator::Dealing::samples,
+                  options.tensorboard ? kShown : 0) {
   if (options.awp_gamma > 0) wrap_examples();
   if (passes_are_alike(options)) learner_.record_passes();
   queues_ahead_ = can_queue_ahead();

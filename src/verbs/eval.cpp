@@ -179,6 +179,7 @@ int evaluate(Communicator& world, const EvalOptions& options, int argc, char** a
     report.write(output, provenance);
     if (!s.sequence || !s.sequence->has_folder()) return "wrote " + output + "\n";
     s.sequence->write(*sequence, {{"checkpoint", options.checkpoint},
+                                  {"weights_hash", s.subject.weights_hash},
                                   {"split", options.split},
                                   {"alarms", alarms_text(report.alarms())},
                                   {"provenance", provenance}});

@@ -197,7 +197,7 @@ class Patience(Runs):
         for name in f"ckpt/step-{end + 4:09d}.h5", "results.h5", "SUMMARY.txt":
             os.remove(f"again/{name}")
         self.go("again", *self.STILL)
-        for more in [], ["--verbose"], [*self.STILL[-2:-1], 30, "--max-steps", end + 1]:  # at its end, with other words, and behind it
+        for more in [], ["--quiet"], [*self.STILL[-2:-1], 30, "--max-steps", end + 1]:  # at its end, with other words, and behind it
             self.go("again", *(self.STILL if not more or len(more) == 1 else self.STILL[:-2]), *more)
             steps = [row["step"] for row in self.of("again", "holdout", "raw")]
             self.assertEqual(steps, [*range(8, end + 1, 8), *([end + 1] if len(more) > 1 else [])])

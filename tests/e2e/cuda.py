@@ -152,7 +152,7 @@ class Runs(common.TestCase):
     def test_choices_of_algorithms_are_kept_for_the_next_start(self):
         """By two processes at once; a damaged file is ignored with a word, and nothing of it where bits are promised."""
         free = [option for option in SMALL if option != "--deterministic"]
-        free += ["--attack-precision", "f16", "DAT_PLANNING_SECONDS=1000", "--max-steps", 1, "--verbose", "--resume", "never"]
+        free += ["--attack-precision", "f16", "DAT_PLANNING_SECONDS=1000", "--max-steps", 1, "DAT_VERBOSE=true", "--resume", "never"]
         plans = os.path.join(os.environ["XDG_CACHE_HOME"], "dat_hpc/plans")
         self.train("fixed", *SMALL, "--max-steps", 1)
         self.assertFalse(os.path.exists(plans))

@@ -1,4 +1,4 @@
-"""Networks that leave the program and come back: export to safetensors, ONNX and a folder for RobustBench, import of
+"""Networks that leave the program and come back: export to safetensors, ONNX and folders for RobustBench and a hub, import of
 what others have trained. Logits are those of dat_probe (DAT_PROBE); DAT_PYTHON_PACKAGES is a folder with onnxruntime and
 safetensors from PyPI (tests/requirements.txt), and what needs them is skipped without. The files are read here by code of
 this test, too, which needs neither."""
@@ -211,7 +211,7 @@ class Case(common.TestCase):
     def model(self, folder):
         """The folder's own class, with the weights that this test reads, loaded strictly."""
         module = self.module(folder)
-        with open(f"{folder}/network.json") as file:
+        with open(f"{folder}/config.json") as file:
             network = module.Network(json.load(file)["nodes"])
         tensors = {name: torch.from_numpy(array.copy()) for name, array in read_safetensors(f"{folder}/model.safetensors")[0].items()}
         network.load_state_dict(tensors, strict=True)
@@ -366,9 +366,72 @@ class Export(Case):
         self.refuse(3, "a loss was infinite or NaN", *export, "infinite.json")
         self.run_well("eval", "--checkpoint", checkpoint, "--data", "set.h5", "--eval", "pgd1", "--noise", 0.1, "--out", "noisy.json", "--quiet")
         self.refuse(3, "is of the network under noise", *export, "noisy.json")
-        self.refuse(3, "is no evaluation", *export, "full/network.json")
+        self.refuse(3, "is no evaluation", *export, "full/config.json")
         self.refuse(3, "cannot read the evaluation", *export, "none.json")
         self.assertFalse(os.path.exists("no"))
+
+    def card(self, *more):
+        """The remarks on a folder for a hub, its card, and the accuracies in that: (attack, ball) -> percent."""
+        said = self.run_well("export", "small_cnn", "--format", "hub", "--out", "hub", *more)
+        with open("hub/README.md") as file:
+            card = file.read()
+        rows = re.findall(r"^\| (.*?) \| (.*?) \| ([0-9.]+) \|$", card, re.MULTILINE)
+        metadata = card.split("---\n")[1]
+        self.assertEqual(re.findall(r"value: (.*)", metadata), [value for *_, value in rows])
+        return said, card, {(attack, ball): value for attack, ball, value in rows}
+
+    def test_a_folder_for_a_hub(self):
+        checkpoint = self.trained("small_cnn")
+        last = [row for row in common.rows("small_cnn", "evaluation") if row["step"] == 2]
+        own = {("none (clean)", ""): f"{100 * last[0]['clean_acc']:.2f}", ("pgd1", "linf eps 8/255"): f"{100 * last[0]['adv_acc']:.2f}"}
+        said, card, figures = self.card()
+        self.assertEqual(figures, own)
+        self.assertRegex(card, r"(?s)^---\nlibrary_name: pytorch\n.*model-index:.*\n---\n\n# small_cnn, width 20\n.*On all 12 test images")
+        self.assertIn("licence, authors and intended use are yours to add", said)
+        self.assertIn("Madry et al.", card)
+        self.assertNotIn("set.h5", card)  # paths are nobody's business
+        # A fresh process has PyTorch alone, and no package of ours.
+        np.save("images.npy", self.images)
+        subprocess.run([sys.executable, "-S", "-c", "import sys; sys.path += sys.argv[1:]; import model, numpy, torch\n"
+                        "numpy.save('logits.npy', model.load()(torch.from_numpy(numpy.load('../images.npy'))).detach().numpy())",
+                        *[path for path in sys.path if "dist-packages" in path or "site-packages" in path]], cwd="hub", check=True)
+        np.testing.assert_allclose(np.load("hub/logits.npy"), self.logits("small_cnn", checkpoint), rtol=0, atol=LOGITS)
+        # An evaluation stands beside the run's own: sealed, of these weights, and of all test images.
+        evaluate = ["eval", "small_cnn", "--eval", "pgd1+fgsm", "--threads", 1, "--quiet", "--out"]
+        self.run_well(*evaluate, "sequence")
+        with h5py.File("sequence/results.h5") as file:
+            robust = f"{100 * file['image/robust'][()].mean():.2f}"
+        self.assertEqual(self.card("--evaluation", "sequence")[2], own | {("pgd1+fgsm", "linf eps 8/255"): robust})
+        export = ["export", "small_cnn", "--format", "hub", "--out", "no", "--evaluation"]
+        self.run_well(*evaluate, "part", "--limit", 8)
+        self.refuse(3, "is not of the whole test set", *export, "part")
+        self.run_well("import", "small_cnn", "--new-head", 5, "--out", "other.h5")
+        self.run_well("eval", "other.h5", "--data", "set.h5", *evaluate[2:], "other")
+        self.refuse(3, "is the evaluation of other weights", *export, "other/results.h5")
+        self.refuse(3, "is no results.h5 that", *export, "small_cnn")
+        with open("sequence/results.h5", "r+b") as file:
+            file.seek(-1, 2)
+            file.write(b"?")
+        self.refuse(3, "sequence/results.h5: ", *export, "sequence")
+        self.assertFalse(os.path.exists("no"))
+        # The run's own figures: none of a part of the images, none of other weights.
+        self.train("part_of", *TRAIN, *options_of("small_cnn"), "--limit-test", 8)
+        for folder, why in ("part_of", "is of a part of the test images"), ("other.h5", "the run has no results.h5"):
+            text = self.run_well("export", folder, "--format", "hub", "--out", "bare")
+            self.assertRegex(text, f"No figures: .*{why}")
+            with open("bare/README.md") as file:
+                self.assertIn("There are no figures of the whole test set.", file.read())
+
+    def test_what_a_run_used_is_named(self):
+        self.trained("small_cnn")
+        text = self.run_well("--cite", "--config", "small_cnn")
+        for what in ("Distributed Adversarial Training to Robustify", "Towards Deep Learning Models.* (attack pgd, eval pgd)",
+                     "Large Batch Optimization.* (optimizer lamb)", "Liu and Mozafari.* (selector exp3)"):
+            self.assertRegex(text.replace("\n    ", " "), what.replace("(", "\\(").replace(")", "\\)"))
+        self.assertNotIn("TRADES", text)
+        self.assertRegex(self.run_well("--cite", "--recipe", "trades"), r"Theoretically Principled Trade-off")
+        with open(os.path.join(HERE, "../../CITATION.cff")) as file:
+            self.assertIn(re.search(r"^version: (.*)", file.read(), re.MULTILINE)[1], self.run_well("--version").splitlines()[0])
 
     def test_averaged_weights_are_taken_where_there_are_any(self):
         self.train("run", *TRAIN, *options_of("small_cnn"), "--average", "ema:bn=ema")
@@ -392,7 +455,7 @@ class Export(Case):
     def test_refusals(self):
         checkpoint = self.trained("small_cnn")
         self.refuse(2, "give --out", "export", checkpoint)
-        self.refuse(2, "--evaluation works with --format robustbench", "export", checkpoint, "--out", "a", "--evaluation", "b.json")
+        self.refuse(2, "--evaluation works with --format robustbench or hub", "export", checkpoint, "--out", "a", "--evaluation", "b.json")
         self.refuse(4, "there is no checkpoint in", "export", ".", "--out", "a")
         # The suffix decides where --format does not, and they must not contradict each other.
         for name, kind, told in ("a.onnx", "onnx", []), ("b", "onnx", ["--format", "onnx"]), ("c.safetensors", "safetensors", []), ("d", "safetensors", []):

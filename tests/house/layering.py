@@ -31,7 +31,7 @@ DOORS = [
 PRINTS = (r"\b(v?f?printf|v?dprintf|f?puts|f?putc|putchar|\w+_unlocked|fwrite|perror|psignal|(std|fmt)::v?print(ln)?)\(|"
           r"\b(write|writev|send)\((1|2|STD\w+),|\bstd::(clog|cerr)\b|\bSTD(OUT|ERR)_FILENO\b|/dev/(std|tty|fd/)")
 PRINTERS = {"src/printed.cpp", "src/record/report.cpp", "src/measure/bench.cpp", "src/communicate/request.cpp", "src/communicate/hang/watchdog.cpp",
-            "src/run/signals.cpp", "src/start.cpp", "src/verbs/runs/status.cpp"}
+            "src/run/signals.cpp", "src/start.cpp", "src/verbs/results/status.cpp"}
 
 FLOOR = {"batch", "error", "half", "logits", "needs", "norm", "number", "tensor", "random", "registry", "shell", "tick"}  # headers of include/dat/ on which everything stands
 FAMILIES = {  # folder of src/ -> its headers in include/dat/

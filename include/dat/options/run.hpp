@@ -27,6 +27,7 @@ struct RunSettings {
   std::string on_corruption = "abort";  ///< abort | repair
   int verify = 0;                       ///< steps between recomputed micro-batches; 0: none
   double progress = 10;                 ///< seconds between progress lines
+  bool tensorboard = false;             ///< a file for TensorBoard beside metrics.jsonl
 
   friend bool operator==(const RunSettings&, const RunSettings&) = default;
 };

@@ -2,24 +2,27 @@
 
 #include <png.h>
 
-#include <cerrno>
-
 #include "dat/error.hpp"
 #include "dat/file.hpp"
 
 namespace dat {
 
+std::string png_of(ImageShape shape, const std::vector<std::uint8_t>& rgb) {
+  png_image image{};
+  image.version = PNG_IMAGE_VERSION;
+  image.height = static_cast<png_uint_32>(shape.height);
+  image.width = static_cast<png_uint_32>(shape.width);
+  image.format = PNG_FORMAT_RGB;
+  std::string file(PNG_IMAGE_PNG_SIZE_MAX(image), '\0');
+  png_alloc_size_t bytes = file.size();
+  const bool done = png_image_write_to_memory(&image, file.data(), &bytes, 0, rgb.data(), 0, nullptr) != 0;
+  require(done, ExitCode::io, "an image cannot be written as PNG: ", image.message);
+  file.resize(bytes);
+  return file;
+}
+
 void write_png(const std::string& path, ImageShape shape, const std::vector<std::uint8_t>& rgb) {
-  write_atomically(path, [&](const std::string& temporary) {
-    png_image image{};
-    image.version = PNG_IMAGE_VERSION;
-    image.height = static_cast<png_uint_32>(shape.height);
-    image.width = static_cast<png_uint_32>(shape.width);
-    image.format = PNG_FORMAT_RGB;
-    errno = 0;
-    const bool done = png_image_write_to_file(&image, temporary.c_str(), 0, rgb.data(), 0, nullptr) != 0;
-    require(done, ExitCode::io, path, ": cannot be written: ", errno != 0 ? system_reason(errno) : image.message);
-  });
+  write_text_atomically(path, png_of(shape, rgb));
 }
 
 }  // namespace dat

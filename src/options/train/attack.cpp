@@ -108,7 +108,8 @@ void add_shape(TrainTable& table) {
            "early stop: an image takes at most N steps while it is misclassified, then leaves the attack",
            {.low = 0, .automatic = -1, .word = "off"})
       .counts_with("attack", attacks())
-      .works_with("norm", {"linf"});
+      .works_with("norm", {"linf"})
+      .cites("Zhang et al., \"Attacks Which Do Not Kill Training Make Adversarial Learning Stronger\", ICML 2020");
   table.not_together({"attack-stop"}, {"attack-bn", {"train"}},
                      "--attack-stop does not work with --attack-bn train: where batch statistics tie the images "
                      "together, none can leave; take --attack-bn eval");
@@ -125,9 +126,11 @@ void add_shape(TrainTable& table) {
 
 void add_savings(TrainTable& table) {
   using O = TrainOptions;
-  table.add("--warm-start", &O::warm_start,
-            "start from the perturbation of the epoch before (ATTA), at random every N epochs; 0: always at random",
-            kCount);
+  table
+      .add("--warm-start", &O::warm_start,
+           "start from the perturbation of the epoch before (ATTA), at random every N epochs; 0: always at random",
+           kCount)
+      .cites("Zheng et al., \"Efficient Adversarial Training with Transferable Adversarial Examples\", CVPR 2020");
   table.not_together(
       {"warm-start"}, {"attack", {"none"}},
       "--warm-start {warm-start} has no perturbation to start from with --attack none; choose an attack");
@@ -235,10 +238,12 @@ void refuse_ending_perturbation(const TrainOptions& o) {
 
 void add_weight_perturbation(TrainTable& table) {
   using O = TrainOptions;
-  table.add("--awp-gamma", &O::awp_gamma,
-            "adversarial weight perturbation: train where weights have moved by this part of their norm; 0: not; "
-            "0,0.005@9: from epoch 9 on, counted from 0, the warm-up included",
-            kCount);
+  table
+      .add("--awp-gamma", &O::awp_gamma,
+           "adversarial weight perturbation: train where weights have moved by this part of their norm; 0: not; "
+           "0,0.005@9: from epoch 9 on, counted from 0, the warm-up included",
+           kCount)
+      .cites("Wu, Xia, Wang, \"Adversarial Weight Perturbation Helps Robust Generalization\", NeurIPS 2020");
   for (const Choice& other : {Choice{"stale-attack"}, {"mask", {"per_worker"}}})
     table.not_together({"awp-gamma"}, other,
                        "--awp-gamma trains at other weights than those attacked, the same layers on all ranks; it does "

@@ -18,11 +18,12 @@ void refuse_other_balls(const TrainOptions& o) {
 
 void add_noise(TrainTable& table) {
   using O = TrainOptions;
-  table.add(
-      "--noise", &O::noise,
-      "standard deviation of the Gaussian noise on attacked images, under which the network is trained, attacked and "
-      "evaluated (randomized smoothing); 0: none",
-      kCount);
+  table
+      .add("--noise", &O::noise,
+           "standard deviation of the Gaussian noise on attacked images, under which the network is trained, attacked "
+           "and evaluated (randomized smoothing); 0: none",
+           kCount)
+      .cites("Cohen, Rosenfeld, Kolter, \"Certified Adversarial Robustness via Randomized Smoothing\", ICML 2019");
   table
       .add("--noise-samples", &O::noise_samples,
            "copies of each image, with noise of their own, in one pass; attacks see the mean of their predictions",

@@ -1,6 +1,7 @@
 #include "options/train/parse.hpp"
 
 #include "options/attack_words.hpp"
+#include "options/train/citations.hpp"
 #include "options/train/table.hpp"
 
 namespace dat {
@@ -24,11 +25,16 @@ std::optional<TrainOrder> parse_training(CommandLine& line, const std::string& a
   line.add_configurable(bound, true);
   if (more != nullptr) line.add(*more);
   if (!line.read()) return {};
-  if (sweep == nullptr || sweep->empty() || line.prints_config()) settle_typed(bound, order.options);
+  if (sweep == nullptr || sweep->empty() || line.prints_config() || line.cites())
+    settle_typed(bound, order.options);
   order.given = line.given();
   order.recipe = line.recipe();
-  if (line.prints_config() && take != nullptr) take(order);
+  if ((line.prints_config() || line.cites()) && take != nullptr) take(order);
   if (!line.finish()) return {};
+  if (line.cites()) {
+    line.answer(citations_text(order.options));
+    return {};
+  }
   return order;
 }
 

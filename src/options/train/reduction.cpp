@@ -59,7 +59,8 @@ void add_protocol(TrainTable& table) {
   table
       .add("--byzantine", &O::byzantine,
            "find out ranks with false gradients, or that break the protocol, and go on without them (BTARD)")
-      .counts_with("aggregator", aggregators());
+      .counts_with("aggregator", aggregators())
+      .cites("Gorbunov, Borzunov, Diskin, Ryabinin, \"Secure Distributed Training at Scale\", ICML 2022");
   table
       .add("--validators", &O::validators, "ranks that do another one's work of a step once more in the next one",
            {.low = 0, .high = kMostRanks})

@@ -119,12 +119,16 @@ void add_run(TrainTable& table) {
   add_setbacks(table);
   add_beginning(table);
   table.add("--progress", &O::progress, "seconds between progress lines", kSomeSeconds).may_change();
+  table
+      .add("--tensorboard", &O::tensorboard,
+           "numbers, layers' probabilities and attacked images for TensorBoard, too: events.out.tfevents.* in --out")
+      .may_change();
   table.group("Machine");
   add_machine(table);
   add_planning(table);
   table.rule(refuse_other_orders_of_sums);
-  table.add("-v,--verbose", &O::verbose, "name the library code chosen for each convolution").may_change();
-  table.not_together({"quiet"}, {"verbose"}, "--quiet and --verbose exclude each other; give one of them");
+  table.add_switch("DAT_VERBOSE", "verbose", &O::verbose, "name the library code chosen for each convolution; true: do")
+      .may_change();
   table
       .add_switch("DAT_RESIDENT", "resident", &O::resident,
                   "keep the dataset in the GPU's memory; auto: if it fits into half of what is free",

@@ -85,24 +85,29 @@ std::string differences(const Written& earlier, const TrainOptions& now,
 
 namespace {
 
-/// "lr = 0.1 (default 0.01)", where `word` is "default".
-std::vector<std::string> differences_from(const TrainOptions& plain, const char* word, const TrainOptions& options) {
+/// "lr = 0.1 (default 0.01)", where `word` is "default". paths: files and folders among them.
+std::vector<std::string> differences_from(const TrainOptions& plain, const char* word, const TrainOptions& options,
+                                          bool paths = true) {
+  const auto is_path = [](const std::string& label) {
+    return label.find("PATH") != std::string::npos || label == "DIR" || label.starts_with("FILE");
+  };
   const Bound own = bound(options), there = bound(plain);
   std::vector<std::string> all;
   for (const OptionRow& row : train_table().rows())
-    if (row.parent.empty() && (row.environment.empty() || own.asked(row)) && own.text(row) != there.text(row))
+    if (row.parent.empty() && (row.environment.empty() || own.asked(row)) && own.text(row) != there.text(row) &&
+        (paths || !is_path(row.range.label)))
       all.push_back(row.name + " = " + own.text(row, true) + " (" + word + " " + there.text(row, true) + ")");
   return all;
 }
 
 }  // namespace
 
-std::vector<std::string> differences_from_defaults(const TrainOptions& options) {
+std::vector<std::string> differences_from_defaults(const TrainOptions& options, bool paths) {
   TrainOptions plain;
   plain.data = options.data;  // without data of one's own, other defaults hold
   settle(plain);
   plain.data.clear();
-  return differences_from(plain, "default", options);
+  return differences_from(plain, "default", options, paths);
 }
 
 std::vector<std::string> differences_from_recipe(const TrainOptions& options, const std::string& recipe) {

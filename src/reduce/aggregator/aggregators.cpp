@@ -23,19 +23,22 @@ struct Member {
   Repeats repeats = Repeats::at_equal_ranks;
   int beside = 1;  ///< number of ranks that it needs for f faults, less 2 f
   std::vector<Setting> settings{};
+  const char* cites = "";  ///< Registry::Row::cites
 };
+constexpr const char* kKrum = "Blanchard et al. (Krum), NeurIPS 2017";
 const Member kMembers[] = {
     {"mean", make_mean, Repeats::at_any_ranks},
     {"centered_clip",
      make_centered_clip,
      Repeats::at_equal_ranks,
      1,
-     {{"aggregator:tau"}, {"aggregator:iterations"}, {"byzantine"}}},
+     {{"aggregator:tau"}, {"aggregator:iterations"}, {"byzantine"}},
+     "Karimireddy, He, Jaggi (CenteredClip), ICML 2021"},
     {"geometric_median", make_geometric_median, Repeats::at_equal_ranks, 1, {{"aggregator:iterations"}}},
-    {"krum", make_krum, Repeats::at_equal_ranks, 3},
+    {"krum", make_krum, Repeats::at_equal_ranks, 3, {}, kKrum},
     {"median", make_median},
-    {"multi_krum", make_multi_krum, Repeats::at_equal_ranks, 3},
-    {"trimmed_mean", make_trimmed_mean},
+    {"multi_krum", make_multi_krum, Repeats::at_equal_ranks, 3, {}, kKrum},
+    {"trimmed_mean", make_trimmed_mean, Repeats::at_equal_ranks, 1, {}, "Yin et al. (trimmed mean), ICML 2018"},
 };
 
 /// Error(usage): there is none.
@@ -50,7 +53,7 @@ const Registry<Make>& aggregators() {
   static const Registry<Make> registry("aggregator", [] {
     std::vector<Registry<Make>::Row> all;
     for (const Member& member : kMembers) {
-      Registry<Make>::Row& row = all.emplace_back(member.name, member.make, member.settings);
+      Registry<Make>::Row& row = all.emplace_back(member.name, member.make, member.settings, member.cites);
       if (member.repeats == Repeats::at_any_ranks) continue;
       row.settings.push_back({"faults", "(ranks - " + std::to_string(member.beside) + ") / 2"});
       row.settings.push_back({"aggregator:mixing"});

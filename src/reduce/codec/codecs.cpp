@@ -28,13 +28,23 @@ using Codecs = Registry<std::unique_ptr<Codec>(Backend&, const Parameters&, cons
 }  // namespace
 
 const Codecs& codecs() {
-  static const Codecs all = with_ranks({{"float32", make_float32, {{"codec-transport", "sum"}}},
-                                        {"bf16", make_bf16, {{"codec-transport", "two_sided"}}},
-                                        {"f16", make_f16, {{"codec-transport", "two_sided"}}},
-                                        {"int8", make_int8, {{"codec-transport", "gather"}}},
-                                        {"terngrad", make_terngrad, {{"codec-transport", "gather"}, {"codec:clip"}}},
-                                        {"powersgd", make_powersgd, {{"codec-transport", "sum"}, {"codec:rank", "2"}}},
-                                        {"atomo", make_atomo, {{"codec-transport", "gather"}, {"codec:rank", "3"}}}});
+  static const Codecs all =
+      with_ranks({{"float32", make_float32, {{"codec-transport", "sum"}}},
+                  {"bf16", make_bf16, {{"codec-transport", "two_sided"}}},
+                  {"f16", make_f16, {{"codec-transport", "two_sided"}}},
+                  {"int8", make_int8, {{"codec-transport", "gather"}}, "Alistarh et al. (QSGD), NeurIPS 2017"},
+                  {"terngrad",
+                   make_terngrad,
+                   {{"codec-transport", "gather"}, {"codec:clip"}},
+                   "Wen et al. (TernGrad), NeurIPS 2017"},
+                  {"powersgd",
+                   make_powersgd,
+                   {{"codec-transport", "sum"}, {"codec:rank", "2"}},
+                   "Vogels et al. (PowerSGD), NeurIPS 2019"},
+                  {"atomo",
+                   make_atomo,
+                   {{"codec-transport", "gather"}, {"codec:rank", "3"}},
+                   "Wang et al. (ATOMO), NeurIPS 2018"}});
   return all;
 }
 

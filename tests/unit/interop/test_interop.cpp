@@ -13,7 +13,7 @@
 #include "dat/error.hpp"
 #include "dat/random.hpp"
 #include "errors.hpp"
-#include "interop/protobuf.hpp"
+#include "files/protobuf.hpp"
 #include "interop/state_dict.hpp"
 #include "memory_bytes.hpp"
 #include "replica/model_state.hpp"

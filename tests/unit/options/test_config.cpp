@@ -831,7 +831,6 @@ TEST_CASE("options that do not fit together are refused") {
                  {"--epochs 0 --warmup-epochs 0", "nothing to train"},
                  {"--epochs 8 --warmup-epochs 7.5", "together are 15.5 epochs"},
                  {"--epochs 8 --warmup-epochs 7.5", "choose --epochs 8.5"},
-                 {"-q -v", "--quiet and --verbose"},
                  {"--staleness 2 --attack none", "--attack none makes none"},
                  {"--generators auto", "is forecast from --calibration FILE"},
                  {"--generators 1 --attack fgsm", "unless --attack-bn eval says otherwise"},

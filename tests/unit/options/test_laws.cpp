@@ -392,7 +392,6 @@ TEST_CASE("options depend on each other as they are meant to", "[options]") {
         "cheat: attackers\n"
         "on-overfitting: holdout\n"
         "initialize: not resume\n"
-        "quiet: not verbose\n"
         "resident: not on augment=resized\n"
         "verify: not warm-start, not stale-attack, not mask=per_worker, not bn-statistics=local, not awp-gamma\n");
 }

@@ -110,7 +110,8 @@ TEST_CASE("a restart may change what does not touch the run's numbers, and nothi
   };
   CHECK(names(Restart::evaluation) == words("eval eval-eps eval-alpha"));
   CHECK(names(Restart::free) ==
-        words("out resume device threads quiet resident verbose progress limit-test eval-every data data-threads "
+        words("out resume device threads quiet resident verbose progress tensorboard limit-test eval-every data "
+              "data-threads "
               "prefetch check-every epochs checkpoint-every patience max-steps node-sums graphs recompute comm-timeout "
               "checkpoint-async planning-seconds on-corruption verify max-bad-steps on-bad-steps on-overfitting "
               "on-bad-steps:lr on-bad-steps:times generators calibration generator-weights"));

@@ -193,6 +193,7 @@ TEST_CASE("A step is one line of JSON and allocates nothing", "[report]") {
   RunFacts facts = facts_in(folder / "run");
   facts.progress_seconds = 0;  // a progress line at every step
   facts.quiet = false;
+  facts.tensorboard = true;
   Report report(facts, -1);
   RecordedStep first(1), second(2);
   report.step(first.get());

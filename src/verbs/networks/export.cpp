@@ -1,6 +1,6 @@
 // The verb export: the network of a checkpoint in a form that other programs read.
 
-#include "verbs/export.hpp"
+#include "verbs/networks/export.hpp"
 
 #include <cctype>
 #include <filesystem>
@@ -13,10 +13,13 @@
 #include "dat/file.hpp"
 #include "dat/provenance.hpp"
 #include "dat/report.hpp"
+#include "interop/hub.hpp"
 #include "interop/onnx.hpp"
 #include "interop/robustbench.hpp"
 #include "interop/state_dict.hpp"
 #include "options/ranges.hpp"
+#include "options/train/citations.hpp"
+#include "options/train/table.hpp"
 #include "printed.hpp"
 #include "replica/model_state.hpp"
 #include "verbs/ranks.hpp"
@@ -27,6 +30,40 @@ namespace dat {
 namespace {
 
 const char* const kCifar10 = "airplane\nautomobile\nbird\ncat\ndeer\ndog\nfrog\nhorse\nship\ntruck\n";
+
+/// Path of the results of the run that has written a checkpoint; empty: it does not lie in the folder of one.
+[[nodiscard]] std::string results_beside(const std::string& checkpoint) {
+  namespace fs = std::filesystem;
+  std::error_code unreadable;
+  fs::path place = fs::absolute(place_of_checkpoint(checkpoint), unreadable);
+  if (!fs::is_directory(place, unreadable)) place = place.parent_path();
+  return place.filename() == "ckpt" ? (place.parent_path() / "results.h5").string() : "";
+}
+
+/// Path of the results that --evaluation names for a hub: themselves, or in a folder.
+[[nodiscard]] std::string results_in(const std::string& evaluation) {
+  std::error_code unreadable;
+  return std::filesystem::is_directory(evaluation, unreadable) ? evaluation + "/results.h5" : evaluation;
+}
+
+/// Adds what a checkpoint and its training say.
+[[nodiscard]] HubEntry completed(HubEntry entry, const ExportOptions& options, const TrainOptions& trained,
+                                 const Checkpoint& checkpoint, const Graph& graph) {
+  const auto test = checkpoint.texts.find("hash_test");
+  entry.norm = norm_from(trained.norm);
+  entry.eps = trained.attack.last() == "none" ? 0 : trained.eps.last();
+  if (test != checkpoint.texts.end()) entry.test_images = test->second;
+  entry.raw_hash = entry.hash;
+  if (entry.weights == "average") {
+    const Fitting how{.file = options.checkpoint, .network = entry.architecture};
+    entry.raw_hash = weights_hash(graph, fitted(graph, state_dict_of(checkpoint), how));
+  }
+  entry.results = results_beside(options.checkpoint);
+  entry.evaluation = results_in(options.evaluation);
+  entry.options = differences_from_defaults(trained, false);
+  entry.citations = citations(trained);
+  return entry;
+}
 
 [[nodiscard]] std::string write_export(const ExportOptions& options) {
   const std::string& path = options.checkpoint;
@@ -70,6 +107,7 @@ const char* const kCifar10 = "airplane\nautomobile\nbird\ncat\ndeer\ndog\nfrog\n
                     {"producer", "dat_hpc, commit " + commit()}};
   if (!classes.empty()) state.metadata["class_names"] = classes;
 
+  const std::string dataset = classes == kCifar10 ? "cifar10" : "";
   std::string remarks;
   if (options.format == "onnx") {
     write_onnx(options.out, graph, state);
@@ -78,17 +116,22 @@ const char* const kCifar10 = "airplane\nautomobile\nbird\ncat\ndeer\ndog\nfrog\n
     // Training images of weights of another origin are unknown.
     const bool known = !checkpoint.texts.contains("imported_from") && trained.initialize.empty() &&
                        (trained.resume == "auto" || trained.resume == "never");
-    if (options.format == "robustbench")
+    if (options.format == "hub") {
+      const HubEntry entry{
+          .architecture = architecture, .dataset = dataset, .weights = state.metadata["weights"], .hash = hash};
+      remarks = write_hub(options.out, graph, state, completed(entry, options, trained, checkpoint, graph));
+    } else if (options.format == "robustbench") {
       remarks = write_robustbench(options.out, graph, state,
                                   {.architecture = architecture,
-                                   .dataset = classes == kCifar10 ? "cifar10" : "",
+                                   .dataset = dataset,
                                    .norm = norm_from(trained.norm),
                                    .eps = trained.eps,
                                    .additional_data = known ? std::optional(trained.data.size() > 1) : std::nullopt,
                                    .weights = hash,
                                    .evaluation = options.evaluation});
-    else
+    } else {
       write_safetensors(options.out, state);
+    }
   }
   std::ostringstream text;
   text << "wrote " << options.out << ": " << architecture << ", " << network.classes << " classes, images of "
@@ -118,14 +161,16 @@ const TableOf<ExportOptions>& export_table() {
     TableOf<O> table;
     table.add("CHECKPOINT", &O::checkpoint, "a checkpoint, or the folder of a run: its newest one");
     table.add("--format", &O::format,
-              "safetensors and onnx are files, robustbench is a folder with a class of PyTorch; auto: as the suffix of "
-              "--out says, safetensors where it has none",
-              one_of({"auto", "safetensors", "onnx", "robustbench"}));
+              "safetensors and onnx are files, robustbench and hub folders with a class of PyTorch, hub with a model "
+              "card; auto: as the suffix of --out says, safetensors where it has none",
+              one_of({"auto", "safetensors", "onnx", "robustbench", "hub"}));
     table.add("--weights", &O::weights, "of a checkpoint with averaged ones; auto: those, where it has any",
               one_of({"auto", "raw", "average"}));
-    table.add("--evaluation", &O::evaluation,
-              "robustbench: what 'eval --out' has written of this checkpoint, for the figures; none: no figures",
-              {.label = "FILE.json"});
+    table.add(
+        "--evaluation", &O::evaluation,
+        "what 'eval --out' has written of this checkpoint, for the figures: robustbench eval.json, hub results.h5 "
+        "or the folder with it (beside the run's own figures); none: no figures of one",
+        kPath);
     table.add("--out", &O::out, "file or folder to write", kPath);
     return table;
   }();
@@ -146,17 +191,18 @@ std::optional<ExportOptions> parse_export(CommandLine& line) {
   if (!line.read()) return {};
   require(!o.out.empty(), ExitCode::usage, "export needs a place; give --out PATH");
   o.format = export_format(o.format, o.out);
-  const bool folder = o.format == "robustbench";
-  require_apart(folder ? files_in(o.out, {"model.safetensors", "model.py", "network.json", "model_info.json"})
-                       : std::vector{o.out},
+  const bool folder = o.format == "robustbench" || o.format == "hub";
+  require_apart(folder
+                    ? files_in(o.out, {"model.safetensors", "model.py", "config.json", "model_info.json", "README.md"})
+                    : std::vector{o.out},
                 {place_of_checkpoint(o.checkpoint), o.evaluation});
-  require(o.evaluation.empty() || o.format == "robustbench", ExitCode::usage,
-          "--evaluation works with --format robustbench, not with ", o.format, "; leave it off");
+  require(o.evaluation.empty() || folder, ExitCode::usage,
+          "--evaluation works with --format robustbench or hub, not with ", o.format, "; leave it off");
   return o;
 }
 
 Verb export_verb() {
-  return make_verb<ExportOptions>("export", "a network for others: safetensors, ONNX, RobustBench", parse_export,
+  return make_verb<ExportOptions>("export", "a network for others: safetensors, ONNX, RobustBench, a hub", parse_export,
                                   run_export);
 }
 

@@ -1,6 +1,6 @@
 // The verb import: a checkpoint of a network that another program has trained.
 
-#include "verbs/import.hpp"
+#include "verbs/networks/import.hpp"
 
 #include <algorithm>
 #include <sstream>
