@@ -314,6 +314,7 @@ bool CommandLine::describes() {
     for (const std::string& name : option->get_lnames()) text.names.push_back("--" + name);
     if (entry != entries_.end()) {
       describe_values(entry->options->table(), *entry->row, text);
+      if (option->get_positional() && entry->row->range.label.empty()) text.label = "PATH";
     } else if (text.names.back() == "--recipe") {
       for (const Recipe& recipe : recipes()) text.values.push_back(recipe.name);
     }

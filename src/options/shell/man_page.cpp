@@ -26,7 +26,7 @@ std::string escaped(const std::string& text) {
 std::string head_of(const OptionText& option) {
   std::string line;
   for (const std::string& name : option.names) line += (line.empty() ? "\\fB" : ", \\fB") + escaped(name) + "\\fR";
-  return line + (option.label.empty() ? "" : " \\fI" + escaped(option.label) + "\\fR");
+  return line + (option.label.empty() || !option.has_dashes() ? "" : " \\fI" + escaped(option.label) + "\\fR");
 }
 
 /// What an option does, and its default; then a line for each setting of its words.
