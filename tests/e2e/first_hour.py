@@ -25,10 +25,11 @@ def steps():
 
 
 def pattern(line):
-    """The line with any numbers, and any machine and instructions of the first step's."""
+    """The line with any figures, and, of the first step, any machine and instructions."""
     if line.startswith("rank 0 on "):
         return r"rank 0 on \S+: \S.*"
-    return re.sub(r"=\d+(\\\.\d+)?", r"=\\d+(\\.\\d+)?", re.escape(line)) if line.startswith("Final: ") else re.escape(line)
+    figures = re.sub(r"(?<==)\d+(?!\d)(?!\\\.)|-?\d+\\\.\d+", r"-?\\d+(\\.\\d+)?", re.escape(line))
+    return re.sub(r"(\\ )+", " +", figures)
 
 
 class FirstHour(unittest.TestCase):
