@@ -28,7 +28,7 @@ TYPED = [
     ("train --codec=powers\t", ["train", "--codec=powersgd"]),
     ("train --selector freezeout:t0=0.5:lr=sc\t", ["train", "--selector", "freezeout:t0=0.5:lr=scaled"]),
     ("train --attack none,fgs\t", ["train", "--attack", "none,fgsm"]),
-    ("--rec\tmadr\t -q", ["--recipe", "madry", "-q"]),
+    ("--reci\tmadr\t -q", ["--recipe", "madry", "-q"]),
     ("train --out ru\t", ["train", "--out", "runs"]),
     ("train --resume=ne\t", ["train", "--resume=never"]),
     ("train --config=run\tc\t", ["train", "--config=runs/config.toml"]),

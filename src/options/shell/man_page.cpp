@@ -99,7 +99,7 @@ std::string section(const VerbText& verb, const std::vector<VerbText>& before) {
 std::string man_page(const std::vector<VerbText>& verbs, const std::string& endings, const std::string& version,
                      const std::string& date) {
   std::string text = ".TH DAT_HPC 1 \"" + date + "\" \"dat_hpc " + version +
-                     "\" \"User Commands\"\n"
+                     "\" \"User Commands\"\n.ad l\n"
                      ".SH NAME\ndat_hpc \\- distributed adversarial training of image classifiers\n"
                      ".SH SYNOPSIS\n\\fBdat_hpc\\fR \\fIVERB\\fR [\\fIOPTIONS\\fR]\n.br\n"
                      "\\fBmpirun \\-np\\fR \\fIN\\fR \\fBdat_hpc\\fR \\fIVERB\\fR [\\fIOPTIONS\\fR]\n"
