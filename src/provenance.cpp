@@ -24,6 +24,9 @@
 #ifndef DAT_GIT_SHA1
 #define DAT_GIT_SHA1 "unknown"
 #endif
+#ifndef DAT_GIT_DATE
+#define DAT_GIT_DATE ""
+#endif
 #ifndef DAT_GIT_DIRTY
 #define DAT_GIT_DIRTY 0
 #endif
@@ -63,6 +66,10 @@ std::string version_text() {
   text << "\nOpenMP    " << openmp_threads() << " threads\n";
   return text.str();
 }
+
+std::string version() { return DAT_VERSION; }
+
+std::string commit_date() { return DAT_GIT_DATE; }
 
 std::string commit() { return std::string(DAT_GIT_SHA1) + (DAT_GIT_DIRTY ? "-dirty" : ""); }
 

@@ -10,6 +10,10 @@ namespace dat {
 /// Program, commit, compiler and libraries, one per line. Starts neither MPI nor a device.
 [[nodiscard]] std::string version_text();
 
+/// Version of the program: "0.1.0".
+[[nodiscard]] std::string version();
+/// Day of the commit that was built, "2026-11-28"; empty: unknown.
+[[nodiscard]] std::string commit_date();
 /// The commit that was built, with "-dirty" where files differed from it.
 [[nodiscard]] std::string commit();
 

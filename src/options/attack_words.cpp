@@ -83,6 +83,18 @@ bool same_letters(const std::string& a, const std::string& b) {
 
 }  // namespace
 
+std::vector<std::string> single_attacks() {
+  std::vector<std::string> names = attacks().names();
+  std::erase(names, "none");
+  return names;
+}
+
+std::vector<std::string> attacks_and_sequences() {
+  std::vector<std::string> names = single_attacks();
+  for (const std::string& sequence : sequence_names()) names.push_back(sequence);
+  return names;
+}
+
 void require_attacks(const std::vector<std::string>& words) {
   for (const std::string& word : words)
     require(lower_case(word) != "none", ExitCode::usage, "--eval ", word,

@@ -9,6 +9,11 @@ namespace dat {
 /// Use of attacks: for a training's evaluations, or for the verb `eval`, which runs sequences, too.
 enum class AttackUse : std::uint8_t { training, evaluation };
 
+/// The names that words of --eval begin with.
+[[nodiscard]] std::vector<std::string> single_attacks();
+/// And those of sequences.
+[[nodiscard]] std::vector<std::string> attacks_and_sequences();
+
 /// Error(usage): a word of --eval that attacks nothing. For what is typed: what an earlier run has written is read.
 void require_attacks(const std::vector<std::string>& words);
 

@@ -12,6 +12,7 @@
 #include "options/help.hpp"
 #include "options/recipes.hpp"
 #include "options/values/hints.hpp"
+#include "options/words.hpp"
 
 namespace dat {
 
@@ -203,6 +204,7 @@ std::vector<std::string> CommandLine::marked_words(const std::string& advice) {
 }
 
 bool CommandLine::read() {
+  if (describes()) return false;
   join_values();
   refuse_single_dashes();
   if (helps()) return false;
@@ -311,6 +313,37 @@ std::string CommandLine::help(const std::string& word) {
     parser_->footer("These are " + std::to_string(shown) + " of " + std::to_string(shown + hidden) + " options. " +
                     program_ + " --help all shows every one,\n--help WORD those in which WORD occurs.");
   return parser_->help();
+}
+
+std::vector<std::string> CommandLine::asking_for_descriptions() { return {"--\tdescriptions"}; }
+
+bool CommandLine::describes() {
+  if (words_ != asking_for_descriptions()) return false;
+  descriptions_ = {.name = program_.substr(program_.find(' ') + 1), .about = parser_->get_description()};
+  for (const CLI::Option* option : parser_->get_options()) {
+    const auto entry =
+        std::find_if(entries_.begin(), entries_.end(), [&](const Entry& one) { return one.option == option; });
+    OptionText text{.label = option->get_type_name(),
+                    .about = option->get_description(),
+                    .standard = option->get_default_str(),
+                    .group = option->get_group()};
+    if (option->get_positional()) text.names.push_back(option->get_name(true, false));
+    for (const std::string& name : option->get_snames()) text.names.push_back("-" + name);
+    for (const std::string& name : option->get_lnames()) text.names.push_back("--" + name);
+    if (entry != entries_.end()) {
+      describe_values(entry->options->table(), *entry->row, text);
+      if (option->get_positional() && entry->row->range.label.empty()) text.label = "PATH";
+    } else if (text.names.back() == "--recipe") {
+      for (const Recipe& recipe : recipes()) text.values.push_back(recipe.name);
+    }
+    descriptions_.options.push_back(std::move(text));
+  }
+  for (const Bound* bound : bounds_)
+    for (const OptionRow& row : bound->table().rows())
+      if (!row.environment.empty())
+        descriptions_.switches.push_back(
+            {row.environment, label_of(bound->field(row), row.range), row.about, bound->text(row)});
+  return true;
 }
 
 /// An argument that is no option, or none of ours. behind_mark: it stands after "--".

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "options/bound.hpp"
+#include "options/shell/option_text.hpp"
 
 namespace dat {
 
@@ -17,6 +18,9 @@ class CommandLine {
   ~CommandLine();
   CommandLine(const CommandLine&) = delete;
   CommandLine& operator=(const CommandLine&) = delete;
+
+  /// Words of a command line that asks for descriptions() alone.
+  [[nodiscard]] static std::vector<std::string> asking_for_descriptions();
 
   /// Sets the text at the beginning of the help: in lines of its own, or to be wrapped.
   void describe(const std::string& about);
@@ -47,6 +51,8 @@ class CommandLine {
   [[nodiscard]] const std::string& config_file() const { return config_file_; }
   /// Recipe that --recipe names; empty: none.
   [[nodiscard]] const std::string& recipe() const { return recipe_; }
+  /// Name, text and options of the verb, where the words asked for them; else no options.
+  [[nodiscard]] const VerbText& descriptions() const { return descriptions_; }
   /// Options that the command line, a file or a recipe has set, by name.
   [[nodiscard]] std::set<std::string> given() const;
   /// The options of this line that may stand in a file, --recipe and --config included, as words of a command line; but
@@ -59,6 +65,7 @@ class CommandLine {
 
   void add_row(Bound& options, const OptionRow& row);
   [[nodiscard]] bool helps();
+  [[nodiscard]] bool describes();
   [[nodiscard]] std::string help(const std::string& topic);
   [[noreturn]] void refuse(const std::string& word, bool behind_mark, const std::string& advice) const;
   [[nodiscard]] std::vector<std::string*> option_words();
@@ -77,6 +84,7 @@ class CommandLine {
   std::vector<Bound*> bounds_;
   Bound* in_file_ = nullptr;  ///< the options of add_configurable
   std::string config_file_, recipe_, text_;
+  VerbText descriptions_;
   bool versions_ = false, print_config_ = false, cite_ = false;
   std::vector<std::string> warnings_;
 };

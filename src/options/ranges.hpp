@@ -25,7 +25,8 @@ inline const Range kRadius{.low = 0, .above = true};  // and of L-infinity at mo
 inline const Range kAutoRadius{.low = 0, .above = true, .automatic = 0};
 inline const Range kDecay{.low = 0, .high = 1, .below = true};  // decay of an exponential average
 inline const Range kAutoWeight{.low = 0, .automatic = -1};
-inline const Range kAttackWords{.label = "ATTACK,...", .commas = true};
+inline const Range kAttackWords{.label = "ATTACK,...", .commas = true, .known = single_attacks};
+inline const Range kSequenceWords{.label = "ATTACK,...", .commas = true, .known = attacks_and_sequences};
 inline const Range kAutoCount{.low = 1, .automatic = 0};
 inline const Range kAutoBatches{.label = "N,N@EPOCH,...", .low = 1, .automatic = 0};
 inline const Range kAutoThreads{.low = 1, .high = 4096, .automatic = 0};

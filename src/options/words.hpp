@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "options/shell/option_text.hpp"
 #include "options/table.hpp"
 
 namespace dat {
@@ -33,5 +34,8 @@ struct SettingValue {
 [[nodiscard]] SettingValue read_setting(const Table& table, const std::vector<const OptionRow*>& settings,
                                         const std::string& member, const std::string& text,
                                         const std::set<const OptionRow*>& given, const std::string& where);
+
+/// Adds to the text of an option what its values are: those that are words, and the settings of these.
+void describe_values(const Table& table, const OptionRow& row, OptionText& text);
 
 }  // namespace dat

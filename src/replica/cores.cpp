@@ -6,26 +6,18 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 #include <thread>
 #include <vector>
 
 #include "dat/number.hpp"
+#include "replica/control_groups.hpp"
 
 namespace dat {
 
 namespace {
 
 namespace fs = std::filesystem;
-
-/// The first words of a file, as many as are wanted; fewer: the file has no more, or cannot be read.
-[[nodiscard]] std::vector<std::string> words_of(const fs::path& path, std::size_t most) {
-  std::ifstream file(path);
-  std::vector<std::string> words;
-  for (std::string word; words.size() < most && file >> word;) words.push_back(word);
-  return words;
-}
 
 [[nodiscard]] std::optional<double> ratio(const std::string& quota, const std::string& period) {
   double most = 0, of = 0;
@@ -35,70 +27,17 @@ namespace fs = std::filesystem;
 
 [[nodiscard]] std::optional<double> quota_of(const fs::path& group, bool second) {
   if (second) {
-    const std::vector<std::string> words = words_of(group / "cpu.max", 2);
+    const std::vector<std::string> words = first_words_of(group / "cpu.max", 2);
     return words.size() == 2 ? ratio(words[0], words[1]) : std::nullopt;
   }
-  const std::vector<std::string> quota = words_of(group / "cpu.cfs_quota_us", 1),
-                                 period = words_of(group / "cpu.cfs_period_us", 1);
+  const std::vector<std::string> quota = first_words_of(group / "cpu.cfs_quota_us", 1),
+                                 period = first_words_of(group / "cpu.cfs_period_us", 1);
   return quota.size() == 1 && period.size() == 1 ? ratio(quota[0], period[0]) : std::nullopt;
-}
-
-[[nodiscard]] bool has_word(const std::string& list, const std::string& word) {
-  return ("," + list + ",").find("," + word + ",") != std::string::npos;
-}
-
-/// A hierarchy that is mounted: where, which part of it, and of which version.
-struct Mount {
-  std::string root, point;
-  bool second = false;
-};
-
-/// The hierarchies that have a say about time.
-[[nodiscard]] std::vector<Mount> mounts(const std::string& root) {
-  std::vector<Mount> all;
-  std::ifstream file(root + "/proc/self/mountinfo");
-  for (std::string line; std::getline(file, line);) {
-    // 36 35 98:0 ROOT POINT OPTIONS ... - TYPE SOURCE SUPER
-    std::istringstream front(line), back(line.substr(std::min(line.find(" - "), line.size() - 1) + 1));
-    std::string skipped, type, options;
-    Mount one;
-    front >> skipped >> skipped >> skipped >> one.root >> one.point;
-    back >> skipped >> type >> skipped >> options;
-    one.second = type == "cgroup2";
-    if (one.second || (type == "cgroup" && has_word(options, "cpu"))) all.push_back(one);
-  }
-  return all;
-}
-
-/// The group of this process in that hierarchy, as a path below its root.
-[[nodiscard]] std::string group_of(const std::string& root, bool second) {
-  std::ifstream file(root + "/proc/self/cgroup");
-  for (std::string line; std::getline(file, line);) {  // "0::/a/b", "4:cpu,cpuacct:/a/b"
-    const std::size_t first = line.find(':'), next = line.find(':', first + 1);
-    if (next == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, next - first - 1);
-    if (second ? controllers.empty() : has_word(controllers, "cpu")) return line.substr(next + 1);
-  }
-  return "/";
 }
 
 }  // namespace
 
-std::optional<double> cores_of_groups(const std::string& root) {
-  std::optional<double> least;
-  for (const Mount& mount : mounts(root)) {
-    const fs::path top = (root + mount.point);
-    // A group of another namespace has no place below what is mounted, which is all there is to see then.
-    const fs::path inside = fs::path(group_of(root, mount.second)).lexically_relative(mount.root);
-    fs::path group = inside.empty() || *inside.begin() == ".." ? top : (top / inside).lexically_normal();
-    for (;; group = group.parent_path()) {
-      if (const std::optional<double> quota = quota_of(group, mount.second))
-        least = std::min(least.value_or(*quota), *quota);
-      if (group.native().size() <= top.native().size()) break;
-    }
-  }
-  return least;
-}
+std::optional<double> cores_of_groups(const std::string& root) { return least_of_groups("cpu", quota_of, root); }
 
 std::optional<int> threads_of_openmp(const char* value) {
   if (value == nullptr) return {};

@@ -40,7 +40,7 @@ void add_attacks(TableOf<EvalOptions>& table) {
             "each on all images; and one sequence, each of "
             "whose attacks takes what those before it left right: aa-standard, aa-plus or aa-rand (AutoAttack), "
             "aa-quick (its first two attacks), or words like pgd20+fgsm",
-            kAttackWords);
+            kSequenceWords);
   table.add("--norm", &O::norm,
             "size of a perturbation: its largest entry (linf), or the root of its sum of squares (l2); auto: that of "
             "the training",

@@ -56,7 +56,8 @@ void add_clusters(TableOf<ForecastOptions>& table) {
             {.label = "RATE,...", .commas = true});
   table.add("--latency", &O::latency, "of a message in microseconds, one or one for each; none: as measured, or 30",
             {.label = "NUMBER,...", .low = 0, .high = 1e7, .commas = true});
-  table.add("--codec", &O::codec, "compared with float32; none: all", {.label = "NAME,...", .commas = true});
+  table.add("--codec", &O::codec, "compared with float32; none: all",
+            {.label = "NAME,...", .commas = true, .known = [] { return codecs().names(); }});
   table.add("--budget", &O::budget, "of JointSpar, compared with all layers; none: 40/54 of them",
             {.label = "NUMBER,...", .low = 0, .above = true, .commas = true});
   table.add("--budget-unit", &O::budget_unit, "a budget counts layers, or bytes in units of their mean",

@@ -4,6 +4,9 @@
 #include <sstream>
 
 #include "dat/error.hpp"
+#include "dat/provenance.hpp"
+#include "options/shell/completion.hpp"
+#include "options/shell/man_page.hpp"
 #include "options/values/hints.hpp"
 #include "printed.hpp"
 #include "verbs/ranks.hpp"
@@ -39,6 +42,17 @@ std::string line_of(const std::string& name, std::size_t width, const std::strin
   return "  " + name + std::string(width - name.size(), ' ') + summary + "\n";
 }
 
+/// A verb with its options.
+VerbText described(const Verb& verb) {
+  VerbText text = verb.parse(CommandLine::asking_for_descriptions()).descriptions;
+  text.summary = verb.summary;
+  return text;
+}
+
+const char* const kEndings =
+    "Exit codes: 0 done, 2 options, 3 data, 4 checkpoint, 5 device, 6 MPI,\n"
+    "7 not finite, 8 ranks disagree, 9 disk, 75 stopped early: run it again.\n";
+
 }  // namespace
 
 std::string first_screen() {
@@ -70,9 +84,8 @@ std::string first_screen() {
          "  dat_hpc train --help      the options most used; --help all: every option\n"
          "  dat_hpc --help WORD       the options in which WORD occurs, such as layers\n"
          "  mpirun -np 2 dat_hpc      without any option, trains on the built-in set\n"
-         "\n"
-         "Exit codes: 0 done, 2 options, 3 data, 4 checkpoint, 5 device, 6 MPI,\n"
-         "7 not finite, 8 ranks disagree, 9 disk, 75 stopped early: run it again.\n";
+         "\n" +
+         kEndings;
 }
 
 std::string screen_of(const std::string& first_word) {
@@ -96,8 +109,28 @@ Command print_command(const std::string& text) {
           .text = text};
 }
 
+Command completion_command(const std::vector<std::string>& words) {
+  if (!words.empty() && words[0] == "words") {
+    std::vector<VerbText> all;
+    for (const Verb& verb : verbs()) all.push_back({.name = verb.name, .summary = verb.summary});
+    const auto options = [](const std::string& name) {
+      return described(
+          *std::find_if(verbs().begin(), verbs().end(), [&](const Verb& one) { return one.name == name; }));
+    };
+    return print_command(completions({words.begin() + 1, words.end()}, all, options));
+  }
+  require(words.size() == 1 && (words[0] == "bash" || words[0] == "zsh"), ExitCode::usage,
+          "completion prints a script for bash or zsh: source <(dat_hpc completion bash)");
+  return print_command(completion_script(words[0]));
+}
+
 Command help_command(std::vector<std::string> topic) {
   if (topic.empty()) return print_command(first_screen());
+  if (topic == std::vector<std::string>{"--man"}) {
+    std::vector<VerbText> all;
+    for (const Verb& verb : verbs()) all.push_back(described(verb));
+    return print_command(man_page(all, kEndings, version(), commit_date()));
+  }
   std::string& word = topic[0];
   word.erase(0, std::min(word.find_first_not_of('-'), word.size()));
   const std::vector<std::string> known = first_words();

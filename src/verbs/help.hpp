@@ -14,8 +14,11 @@ namespace dat {
 
 /// Prints a text.
 [[nodiscard]] Command print_command(const std::string& text);
-/// Prints what stands after --help: "dat_hpc help layers" and "dat_hpc --help layers" come here with {"layers"}.
-/// Error(usage): no verb or option is called so, or speaks of it.
+/// Prints what makes a shell complete words ("bash", "zsh"), or, behind "words", what may stand in place of the last
+/// one. Error(usage): neither.
+[[nodiscard]] Command completion_command(const std::vector<std::string>& words);
+/// Prints what stands after --help: "dat_hpc help layers" and "dat_hpc --help layers" come here with {"layers"};
+/// of "dat_hpc help --man" the manual page. Error(usage): no verb or option is called so, or speaks of it.
 [[nodiscard]] Command help_command(std::vector<std::string> topic);
 
 }  // namespace dat

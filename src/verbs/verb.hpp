@@ -16,6 +16,7 @@ struct Command {
   std::function<int(int argc, char** argv)> run;  ///< returns the exit code. Error
   std::string text{};                             ///< print: what is printed
   std::vector<std::string> warnings{};            ///< about the command line
+  VerbText descriptions{};                        ///< text and options of the verb, where the line asks for them alone
 };
 
 /// Behaviour of a verb in a launch of several processes.

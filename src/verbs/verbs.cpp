@@ -29,7 +29,7 @@ std::vector<std::string> kinds_of(const std::string& first) {
   std::vector<std::string> known = first_words();
   for (const Verb& verb : verbs())
     if (verb.name.find(' ') != std::string::npos) known.push_back(verb.name);
-  known.emplace_back("help");
+  known.insert(known.end(), {"help", "completion"});
   const std::string guess = hint(word, known);
   fail(ExitCode::usage, "unknown verb '", word, "'", guess.empty() ? "; see 'dat_hpc --help'" : guess);
 }
@@ -56,6 +56,7 @@ std::vector<std::string> first_words() {
 
 Command command_of(const std::string& verb, const CommandLine& line, std::function<int(int argc, char** argv)> run) {
   if (run) return {.verb = verb, .run = std::move(run), .warnings = line.warnings()};
+  if (!line.descriptions().options.empty()) return {.verb = "print", .run = {}, .descriptions = line.descriptions()};
   if (line.versions_asked()) return {.verb = "version", .run = [](int, char**) { return print_once(version_text); }};
   Command command = print_command(line.text());
   command.warnings = line.warnings();
@@ -87,6 +88,7 @@ Command parse_command_line(int argc, const char* const* argv) {
   }
   const std::string first = next_word();
   if (first == "help") return help_command(words);
+  if (first == "completion") return completion_command(words);
   std::string name = first.empty() ? verbs().front().name : first;
   if (const std::vector<std::string> kinds = kinds_of(first); !kinds.empty()) {
     const std::string kind = next_word();

@@ -95,6 +95,20 @@ refuse 2 '--warm-start 5 has no perturbation' validate --warm-start 5 --attack n
 
 # Without a GPU, whether a build has CUDA or not; that with it takes longer to start.
 check 'doctor' 0 '^MPI .*, 1 rank; not started' '' "$program" doctor
+memory=$(awk '/^MemTotal:/ { printf "%.1f GB", $2 * 1024 / 1e9 }' /proc/meminfo)
+for part in "^CPU .*, $(nproc) of its [0-9]+ cores" "^memory +$memory, [0-9.]+ GB of it free" '^disk +[0-9.]+ GB free'; do
+  grep -Eq -- "$part" out.txt || { failed=$((failed + 1)) && echo "FAILED: doctor prints no '$part'" >&2; }
+done
+mkdir tools
+printf '#!/bin/sh\nprintf "MPI plugin types are...\\n\\tnone\\n\\t$KIND\\nspecific pmix plugin versions available: pmix_v4\\n"\n' >tools/srun
+chmod +x tools/srun
+if command -v mpirun >/dev/null && mpirun --version | grep -q 'Open MPI'; then
+  check 'doctor with PMIx in Slurm' 0 '^launcher .*Open MPI.*; srun --mpi=list has none, pmix: srun --mpi=pmix starts' '' \
+    env KIND=pmix PATH="$PWD/tools:$PATH" "$program" doctor
+  check 'doctor without' 0 '^launcher .*; srun --mpi=list has none, pmi2, not pmix: in a job mpirun starts' '' \
+    env KIND=pmi2 PATH="$PWD/tools:$PATH" "$program" doctor
+fi
+check 'doctor without gnuplot' 0 '^gnuplot +none: ' '' env PATH=/nowhere "$program" doctor
 for build in "$program" ${DAT_HPC_CUDA:+"$DAT_HPC_CUDA"}; do
   "$build" doctor | grep -q ': usable$' ||
     check "no GPU for $build" 5 '' '--device cuda: (this machine has no NVIDIA driver|this dat_hpc was built without CUDA|no GPU|the NVIDIA driver)' \

@@ -51,6 +51,10 @@ class ModuleFile(unittest.TestCase):
             said = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=True).stdout.splitlines()
             self.assertEqual(said[:3], [f"{folder}/bin/dat_hpc"] * 2 + [f"{folder}/share/dat_hpc/jobs/slurm/common.sh"])
             self.assertIn(VERSION, said[3])
+            for place, words in [("man/man1/dat_hpc.1", ["help", "--man"]), ("bash-completion/completions/dat_hpc", ["completion", "bash"]),
+                                 ("zsh/site-functions/_dat_hpc", ["completion", "zsh"])]:
+                printed = subprocess.run([f"{folder}/bin/dat_hpc", *words], capture_output=True, text=True, check=True).stdout
+                self.assertEqual(pathlib.Path(folder, "share", place).read_text(), printed)
 
 
 class Spack(unittest.TestCase):

@@ -106,7 +106,7 @@ void add_attackers(TrainTable& table) {
            "what they do, one word for all or one for each; delayed:1000: with its gradient of 1000 steps before, kept "
            "in host memory; @200/5: from step 200 on, in every fifth; leave: the run goes on without the rank; all: " +
                joined(cheats().names(), ", "),
-           {.label = "NAME[@FROM[/EVERY]],...", .commas = true})
+           {.label = "NAME[@FROM[/EVERY]],...", .commas = true, .known = [] { return cheats().names(); }})
       .works_with("attackers", {}, "--cheat says what --attackers do; add --attackers RANK,...");
   table.rule(refuse_other_ranks);
   table.rule(refuse_other_words);

@@ -17,6 +17,10 @@ template <class T>
 constexpr bool kIsList = false;
 template <class T>
 constexpr bool kIsList<std::vector<T>> = true;
+template <class T>
+constexpr bool kIsByEpoch = false;
+template <class T>
+constexpr bool kIsByEpoch<ByEpoch<T>> = true;
 
 template <class T>
 std::string expectation(const Range& range) {
@@ -196,6 +200,10 @@ bool is_flag(const Field& field) { return std::holds_alternative<bool*>(field); 
 
 bool is_list(const Field& field) {
   return std::visit([]<class T>(const T*) { return kIsList<T>; }, field);
+}
+
+bool may_change_by_epoch(const Field& field) {
+  return std::visit([]<class T>(const T*) { return kIsByEpoch<T>; }, field);
 }
 
 std::string label_of(const Field& field, const Range& range) {

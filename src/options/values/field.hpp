@@ -29,6 +29,7 @@ struct Range {
   std::map<std::string, std::string> aliases{};  ///< strings: words that stand for a choice
   std::string (*advice)(const std::string& text) =
       nullptr;  ///< ends the message about a text that is refused; or empty
+  std::vector<std::string> (*known)() = nullptr;  ///< strings: values by name, where other ones are taken, too
 };
 
 /// Place of an option's value, in the struct of its verb.
@@ -38,6 +39,7 @@ using Field = std::variant<bool*, int*, std::int64_t*, std::uint64_t*, double*, 
 
 [[nodiscard]] bool is_flag(const Field& field);
 [[nodiscard]] bool is_list(const Field& field);
+[[nodiscard]] bool may_change_by_epoch(const Field& field);
 /// Label of the values in the help: "PATH", "a|b", "N".
 [[nodiscard]] std::string label_of(const Field& field, const Range& range);
 

@@ -2,6 +2,7 @@
 #include <fstream>
 
 #include "catch.hpp"
+#include "replica/control_groups.hpp"
 #include "replica/cores.hpp"
 #include "temporary_folder.hpp"
 
@@ -71,6 +72,26 @@ TEST_CASE("Quotas of the first version, beside hierarchies that do not count tim
   CHECK(cores_of_groups(root) == 2.5);
   write(root + "/sys/fs/cgroup/cpu,cpuacct/slurm/job/cpu.cfs_quota_us", "100000\n");
   CHECK(cores_of_groups(root) == 1);
+}
+
+TEST_CASE("Limits of memory: the least of a process's own group and those above it, in both versions", "[cores]") {
+  const TemporaryFolder folder;
+  const std::string root = folder.path();
+  write(root + "/proc/self/mountinfo", kSecond);
+  write(root + "/proc/self/cgroup", "0::/a/b\n");
+  write(root + "/sys/fs/cgroup/a/b/memory.max", "max\n");
+  write(root + "/sys/fs/cgroup/a/b/cpu.max", "50000 100000\n");
+  CHECK(!memory_of_groups(root));
+  write(root + "/sys/fs/cgroup/a/memory.max", "4294967296\n");
+  CHECK(memory_of_groups(root) == 4294967296.0);
+  write(root + "/sys/fs/cgroup/a/b/memory.max", "1073741825\n");
+  CHECK(memory_of_groups(root) == 1073741825.0);
+
+  write(root + "/proc/self/mountinfo", "32 31 0:29 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n");
+  write(root + "/proc/self/cgroup", "5:cpuset:/x\n4:memory:/slurm/job\n");
+  CHECK(!memory_of_groups(root));
+  write(root + "/sys/fs/cgroup/memory/slurm/memory.limit_in_bytes", "2000000000\n");
+  CHECK(memory_of_groups(root) == 2e9);
 }
 
 TEST_CASE("Threads of a rank: its cores, its share of a quota, and OMP_NUM_THREADS before both", "[cores]") {

@@ -5,6 +5,7 @@
 #include "dat/provenance.hpp"
 #include "replica/gpus.hpp"
 #include "replica/replica.hpp"
+#include "verbs/doctor/machine.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verb.hpp"
 
@@ -15,7 +16,9 @@ namespace {
 struct DoctorOptions {};
 
 std::optional<DoctorOptions> parse_doctor(CommandLine& line) {
-  line.describe("Says what this machine offers: GPUs, driver, libraries, MPI; and why something is not used.");
+  line.describe(
+      "Says what this machine offers: CPU, memory, disk, GPUs, libraries, gnuplot, MPI and its launcher; "
+      "and why something is not used.");
   if (!line.read()) return {};
   return DoctorOptions{};
 }
@@ -36,13 +39,14 @@ int run_doctor(const DoctorOptions&, int, char**) {
     if (!world.root()) return static_cast<int>(ExitCode::done);
     const Cores threads = default_threads(world.node_size());
     std::cout << version_text() << "\n"
-              << cuda_report() << "AMX       "
+              << cuda_report() << "CPU       " << cpu_text() << "\nAMX       "
               << (has_amx() ? "yes: --math bf16 and bf16x3 work on this CPU"
                             : "no: --math bf16 and bf16x3 want a CPU that has it")
+              << "\nmemory    " << memory_text() << "\ndisk      " << disk_text() << "\ngnuplot   " << gnuplot_text()
               << "\nthreads   " << threads.count << " of each rank: " << threads.source
               << "; --threads says otherwise\nMPI       " << Communicator::library_version() << ", " << world.size()
               << (world.size() == 1 ? " rank" : " ranks") << (world.alone() ? "; not started by a launcher" : "")
-              << "\n\nWhat --device auto gives:\n";
+              << "\nlauncher  " << launcher_text(Communicator::library_version()) << "\n\nWhat --device auto gives:\n";
     for (std::size_t rank = 0; rank < hosts.size(); ++rank)
       std::cout << "rank " << rank << " on " << hosts[rank] << ": " << devices[rank] << "\n";
     std::cout << std::flush;
@@ -54,7 +58,7 @@ int run_doctor(const DoctorOptions&, int, char**) {
 }  // namespace
 
 Verb doctor_verb() {
-  return make_verb<DoctorOptions>("doctor", "what this machine offers: GPUs, driver, libraries, MPI", parse_doctor,
+  return make_verb<DoctorOptions>("doctor", "what this machine offers: CPU, memory, disk, GPUs, MPI", parse_doctor,
                                   run_doctor, Launch::together);
 }
 

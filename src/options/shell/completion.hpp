@@ -1,0 +1,21 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "options/shell/option_text.hpp"
+
+namespace dat {
+
+/// What may stand in place of the last word of a command line, a line each: the word, a tab, and what it means, or
+/// nothing. A word that ends with '=' goes on. The line ":files" says that paths of files fit, too; ":folders",
+/// folders. words: what stands after the program's name, the last one as far as it is typed. verbs: names and
+/// summaries, without options. options: those of a verb.
+[[nodiscard]] std::string completions(const std::vector<std::string>& words, const std::vector<VerbText>& verbs,
+                                      const std::function<VerbText(const std::string& verb)>& options);
+
+/// A script that makes a shell ask `dat_hpc completion words ...` for completions: "bash" or "zsh".
+[[nodiscard]] std::string completion_script(const std::string& shell);
+
+}  // namespace dat
