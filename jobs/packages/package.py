@@ -19,7 +19,7 @@ class DatHpc(CMakePackage, CudaPackage):
     depends_on("cmake@3.25:", type="build")
     depends_on("mpi@3:")
     depends_on("hdf5@1.10:~mpi")
-    depends_on("onednn@2.6:2.7")
+    depends_on("onednn@2.6:")
     depends_on("cli11@2.1:2")
     depends_on("nlohmann-json@3:")
     depends_on("fmt@9:")
