@@ -12,7 +12,7 @@ if(CPACK_TEMPORARY_DIRECTORY)
 endif()
 
 set(CPACK_PACKAGE_NAME dat-hpc)  # names of Debian know no underscore
-set(CPACK_PACKAGE_CONTACT "the authors of dat_hpc <dat_hpc@localhost>" CACHE STRING "Maintainer of the Debian package")
+set(CPACK_PACKAGE_CONTACT "whoever built it <root@localhost>" CACHE STRING "Maintainer of the Debian package")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "distributed adversarial training of image classifiers")
 set(CPACK_DEBIAN_PACKAGE_DESCRIPTION
     "Trains networks that withstand adversarial attacks, on any number of MPI ranks,

@@ -1,5 +1,5 @@
-"""Spack package of dat_hpc, for Spack 1.0 or newer: copy it to packages/dat_hpc/package.py of a repository of yours, then,
-in the folder of the sources, `spack dev-build dat-hpc@0.1.0` (with a GPU: `dat-hpc@0.1.0 +cuda cuda_arch=80`)."""
+"""Spack package of dat_hpc, for Spack 1.0 or newer: copy it to packages/dat_hpc/package.py of a repository of yours,
+then, in the folder of the sources, `spack dev-build dat-hpc@0.1.0` (a GPU: `dat-hpc@0.1.0 +cuda cuda_arch=80`)."""
 
 from spack_repo.builtin.build_systems.cmake import CMakePackage
 from spack_repo.builtin.build_systems.cuda import CudaPackage

@@ -1,5 +1,5 @@
-"""Tests of an installation, for ReFrame 4: with your site's configuration, and the program as its module says or in PATH,
-`reframe -C SITE.py -c jobs/packages/reframe_checks.py -r`. Add references of your systems with their names to those here.
+"""Tests of an installation, for ReFrame 4: with your site's configuration, and the program as its module says or in
+PATH, `reframe -C SITE.py -c jobs/packages/reframe_checks.py -r`. Figures of your systems go into `reference`, by name.
 """
 
 import os
@@ -25,11 +25,11 @@ class Training(OfDatHpc):
 
     ranks = parameter([1, 2])
     executable_opts = (
-        "train --deterministic --total-batch 32 --micro-batch 8 --network small_cnn --width 16 --selector all --optimizer sgd "
-        "--lr 0.01 --attack-steps 2 --epochs 4 --eval pgd10 --out run"
+        "train --deterministic --total-batch 32 --micro-batch 8 --network small_cnn --width 16 --selector all "
+        "--optimizer sgd --lr 0.01 --attack-steps 2 --epochs 4 --eval pgd10 --out run"
     ).split()
     keep_files = ["run/SUMMARY.txt"]
-    # The mean of both instruction sets, AVX2 and AVX-512. An image of the 256 is 0.4 points; chance is 10.
+    # Means of both instruction sets, AVX2 and AVX-512. An image of the 256 is 0.4 points; chance is 10.
     reference = {"*": {"clean": (62.5, -0.1, 0.1, "%"), "pgd10": (20.9, -0.15, 0.15, "%")}}
 
     @run_before("run")
@@ -38,7 +38,8 @@ class Training(OfDatHpc):
 
     @sanity_function
     def all_is_well(self):
-        return sn.all([sn.assert_found(r"^Final: .* VALID$", self.stdout), sn.assert_found(rf" {self.ranks} ranks?,", self.stdout)])
+        ended = sn.assert_found(r"^Final: .* VALID$", self.stdout)
+        return sn.all([ended, sn.assert_found(rf" {self.ranks} ranks?,", self.stdout)])
 
     @performance_function("%")
     def clean(self):
@@ -51,7 +52,7 @@ class Training(OfDatHpc):
 
 @rfm.simple_test
 class Step(OfDatHpc):
-    """A PGD-10 step of ResNet-18 on two cores, and its convolutions against the multiply-adds that these cores can do."""
+    """A PGD-10 step of ResNet-18 on two cores, and its convolutions against the multiply-adds of these cores."""
 
     executable_opts = "bench --device cpu --batch 64 --seconds 20".split()
     num_cpus_per_task = 2
