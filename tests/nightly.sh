@@ -37,6 +37,7 @@ part env DAT_SEQUENCE=aa-standard "$python" tests/e2e/autoattack.py "$program" S
 part bash tests/sanitize.sh
 part bash tests/campaign/threads.sh
 part bash tests/house/p100.sh
+part python3 tests/house/packages.py . "$program"
 part env DAT_STREAM_IMAGES=550000 "$python" tests/e2e/streaming.py "$program"
 part python3 tests/campaign/slurm_cycles.py "$program" . 10
 part env DAT_NIGHT=1 python3 tests/cli/slurm.py "$program" . Studies

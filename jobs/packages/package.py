@@ -1,5 +1,5 @@
-"""Spack package of dat_hpc, for Spack 1.0 or newer: copy it to packages/dat_hpc/package.py of a repository of yours, then,
-in the folder of the sources, `spack dev-build dat-hpc@0.1.0` (with a GPU: `dat-hpc@0.1.0 +cuda cuda_arch=80`)."""
+"""Spack package of dat_hpc, for Spack 1.0 or newer: copy it to packages/dat_hpc/package.py of a repository of yours,
+then, in the folder of the sources, `spack dev-build dat-hpc@0.1.0` (a GPU: `dat-hpc@0.1.0 +cuda cuda_arch=80`)."""
 
 from spack_repo.builtin.build_systems.cmake import CMakePackage
 from spack_repo.builtin.build_systems.cuda import CudaPackage
@@ -19,7 +19,7 @@ class DatHpc(CMakePackage, CudaPackage):
     depends_on("cmake@3.25:", type="build")
     depends_on("mpi@3:")
     depends_on("hdf5@1.10:~mpi")
-    depends_on("onednn@2.6:2.7")
+    depends_on("onednn@2.6:")
     depends_on("cli11@2.1:2")
     depends_on("nlohmann-json@3:")
     depends_on("fmt@9:")

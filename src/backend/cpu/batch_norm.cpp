@@ -21,15 +21,15 @@ class CpuBatchNorm final : public BatchNorm {
     dnnl::primitive_attr attr;
     attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
     const auto way_forth = [&](dnnl::prop_kind kind, Flags more) {
-      return dnnl::batch_normalization_forward::primitive_desc({kind, x, spec.epsilon, flags | more}, attr,
-                                                               backend.engine());
+      return describe<dnnl::batch_normalization_forward>(backend.engine(), attr, kind, DAT_NORM_PAIR(x), spec.epsilon,
+                                                         flags | more);
     };
     if (spec.again)  // sums nothing
       again_ = Forth(backend, way_forth(dnnl::prop_kind::forward_inference, Flags::use_global_stats), x, channel);
     const FixedSums fixed(backend);
     const auto forward = way_forth(dnnl::prop_kind::forward_training, Flags::none);
-    const dnnl::batch_normalization_backward::primitive_desc backward(
-        {dnnl::prop_kind::backward, x, x, spec.epsilon, flags}, attr, backend.engine(), forward);
+    const auto backward = describe_backward<dnnl::batch_normalization_backward>(
+        backend.engine(), attr, forward, dnnl::prop_kind::backward, DAT_NORM_PAIR(x), x, spec.epsilon, flags);
     forward_ = Forth(backend, forward, x, channel);
     backward_ = Primitive(backend.engine(), backward, "the gradient of batch norm");
     b_x_ = backward_.add(DNNL_ARG_SRC, x);

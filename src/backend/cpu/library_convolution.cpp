@@ -46,7 +46,7 @@ template <class Make>
   dnnl::primitive_attr attr;
   dnnl::post_ops post;
   if (accumulate) post.append_sum(1.0F);
-  if (relu) post.append_eltwise(1.0F, Algorithm::eltwise_relu, 0.0F, 0.0F);
+  if (relu) append_relu(post);
   attr.set_post_ops(post);
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   return attr;
@@ -64,10 +64,9 @@ class ForwardPass {
     const auto kind = dnnl::prop_kind::forward_training;
     desc_ = best_algorithm([&](Algorithm algorithm) {
       const Dims strides{s.stride, s.stride}, before = pad_before(s), after = pad_after(s);
-      return bias ? dnnl::convolution_forward::primitive_desc({kind, algorithm, x, w, b, y, strides, before, after},
-                                                              attr, backend.engine())
-                  : dnnl::convolution_forward::primitive_desc({kind, algorithm, x, w, y, strides, before, after}, attr,
-                                                              backend.engine());
+      using Forward = dnnl::convolution_forward;
+      return bias ? describe<Forward>(backend.engine(), attr, kind, algorithm, x, w, b, y, strides, before, after)
+                  : describe<Forward>(backend.engine(), attr, kind, algorithm, x, w, y, strides, before, after);
     });
     primitive_ = Primitive(backend.engine(), desc_, text(s));
     x_ = primitive_.add(DNNL_ARG_SRC, x);
@@ -251,9 +250,9 @@ class LibraryConv2d final : public Conv2d {
     const Dims strides{spec_.stride, spec_.stride}, before = pad_before(spec_), after = pad_after(spec_);
     const auto plan = [&] {
       return best_algorithm([&](Algorithm algorithm) {
-        return dnnl::convolution_backward_data::primitive_desc({algorithm, dx, w, dy, strides, before, after},
-                                                               attributes(false, false), backend_.engine(),
-                                                               hint(algorithm, dx, dy));
+        return describe_backward<dnnl::convolution_backward_data>(backend_.engine(), attributes(false, false),
+                                                                  hint(algorithm, dx, dy), algorithm, dx, w, dy,
+                                                                  strides, before, after);
       });
     };
     auto desc = plan();
@@ -289,9 +288,9 @@ class LibraryConv2d final : public Conv2d {
     const Dims strides{spec_.stride, spec_.stride}, before = pad_before(spec_), after = pad_after(spec_);
     const auto plan = [&] {
       return best_algorithm([&](Algorithm algorithm) {
-        return dnnl::convolution_backward_weights::primitive_desc({algorithm, x, dw, dy, strides, before, after},
-                                                                  attributes(false, false), backend_.engine(),
-                                                                  hint(algorithm, x, dy));
+        return describe_backward<dnnl::convolution_backward_weights>(backend_.engine(), attributes(false, false),
+                                                                     hint(algorithm, x, dy), algorithm, x, dw, dy,
+                                                                     strides, before, after);
       });
     };
     auto desc = plan();
@@ -330,7 +329,9 @@ class LibraryConv2d final : public Conv2d {
                                                                const dnnl::memory::desc& y) const {
     const auto w = plain_desc({spec_.c_out, spec_.c_in, spec_.kernel, spec_.kernel}, Tag::any);
     const Dims strides{spec_.stride, spec_.stride}, before = pad_before(spec_), after = pad_after(spec_);
-    return {{dnnl::prop_kind::forward_training, algorithm, x, w, y, strides, before, after}, backend_.engine()};
+    return describe<dnnl::convolution_forward>(backend_.engine(), dnnl::primitive_attr(),
+                                               dnnl::prop_kind::forward_training, algorithm, x, w, y, strides, before,
+                                               after);
   }
 
   CpuBackend& backend_;

@@ -12,24 +12,25 @@ class CpuLinear final : public Linear {
                y = plain_desc({n, out}, Tag::nc);
     dnnl::primitive_attr attr;
     attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-    const dnnl::inner_product_forward::primitive_desc forward({dnnl::prop_kind::forward_training, x, w, b, y}, attr,
-                                                              backend.engine());
-    const dnnl::inner_product_backward_data::primitive_desc data({x, w, y}, attr, backend.engine(), forward);
+    const dnnl::engine& engine = backend.engine();
+    const auto forward =
+        describe<dnnl::inner_product_forward>(engine, attr, dnnl::prop_kind::forward_training, x, w, b, y);
+    const auto data = describe_backward<dnnl::inner_product_backward_data>(engine, attr, forward, x, w, y);
     // Matrix product: it has the better code for few classes.
     const dnnl::memory::desc transposed({in, out}, dnnl::memory::data_type::f32, dnnl::memory::dims{1, in}),
         row({1, out}, dnnl::memory::data_type::f32, dnnl::memory::dims{out, 1});
-    const dnnl::matmul::primitive_desc product({x, transposed, row, y}, attr, backend.engine());
-    forward_ = Primitive(backend.engine(), product, "the linear layer");
+    const auto product = describe<dnnl::matmul>(engine, attr, x, transposed, row, y);
+    forward_ = Primitive(engine, product, "the linear layer");
     f_x_ = forward_.add(DNNL_ARG_SRC, x);
     f_w_ = forward_.add(DNNL_ARG_WEIGHTS, transposed);
     f_b_ = forward_.add(DNNL_ARG_BIAS, row);
     f_y_ = forward_.add(DNNL_ARG_DST, y);
-    data_ = Primitive(backend.engine(), data, "the input gradient of the linear layer");
+    data_ = Primitive(engine, data, "the input gradient of the linear layer");
     d_dy_ = data_.add(DNNL_ARG_DIFF_DST, y);
     d_w_ = data_.add(DNNL_ARG_WEIGHTS, w);
     d_dx_ = data_.add(DNNL_ARG_DIFF_SRC, x);
-    const dnnl::inner_product_backward_weights::primitive_desc weights({x, w, b, y}, attr, backend.engine(), forward);
-    weights_ = Primitive(backend.engine(), weights, "the weight gradient of the linear layer");
+    const auto weights = describe_backward<dnnl::inner_product_backward_weights>(engine, attr, forward, x, w, b, y);
+    weights_ = Primitive(engine, weights, "the weight gradient of the linear layer");
     w_x_ = weights_.add(DNNL_ARG_SRC, x);
     w_dy_ = weights_.add(DNNL_ARG_DIFF_DST, y);
     w_dw_ = weights_.add(DNNL_ARG_DIFF_WEIGHTS, w);

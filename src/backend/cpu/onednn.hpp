@@ -34,6 +34,45 @@ template <class PrimitiveDesc>
   return std::string(desc.impl_info_str()).find("ref") != std::string::npos;
 }
 
+/// Description of primitive P, in the words of oneDNN 2 and of oneDNN 3. Throws dnnl::error where the library has none.
+template <class P, class... Words>
+[[nodiscard]] typename P::primitive_desc describe(const dnnl::engine& engine, const dnnl::primitive_attr& attributes,
+                                                  const Words&... words) {
+#if DNNL_VERSION_MAJOR >= 3
+  return typename P::primitive_desc(engine, words..., attributes);
+#else
+  return typename P::primitive_desc(typename P::desc(words...), attributes, engine);
+#endif
+}
+
+/// Description of the backward pass P of what `forward` describes.
+template <class P, class Forward, class... Words>
+[[nodiscard]] typename P::primitive_desc describe_backward(const dnnl::engine& engine,
+                                                           const dnnl::primitive_attr& attributes,
+                                                           const Forward& forward, const Words&... words) {
+#if DNNL_VERSION_MAJOR >= 3
+  return typename P::primitive_desc(engine, words..., forward, attributes);
+#else
+  return typename P::primitive_desc(typename P::desc(words...), attributes, engine, forward);
+#endif
+}
+
+/// What descriptions of batch norm say of its input and output, or of their gradients, which lie alike: oneDNN 2 is
+/// told once.
+#if DNNL_VERSION_MAJOR >= 3
+#define DAT_NORM_PAIR(desc) desc, desc
+#else
+#define DAT_NORM_PAIR(desc) desc
+#endif
+
+inline void append_relu(dnnl::post_ops& post) {
+#if DNNL_VERSION_MAJOR >= 3
+  post.append_eltwise(dnnl::algorithm::eltwise_relu, 0.0F, 0.0F);
+#else
+  post.append_eltwise(1.0F, dnnl::algorithm::eltwise_relu, 0.0F, 0.0F);
+#endif
+}
+
 /// A primitive with its arguments in place: run() changes pointers and executes, nothing else.
 class Primitive {
  public:
