@@ -5,14 +5,9 @@
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
 
-#include <filesystem>
-#include <thread>
-#include <tuple>
-
 #include "backend/cuda/backend.hpp"
 #include "backend/cuda/trials.hpp"
 #include "double.hpp"
-#include "temporary_folder.hpp"
 
 using namespace dat;
 using cuda::PlanCache;
@@ -96,7 +91,7 @@ TEST_CASE("The next process takes what was chosen: checked, not timed, and nothi
   CHECK(plan(file).asked == 0);
   unsetenv("DAT_DOUBLE_NAME");
   CHECK(plan(file).asked == 0);
-  CHECK(plan(file, 30, true).implementation.find("graph") == std::string::npos);
+  CHECK(!contains(plan(file, 30, true).implementation, "graph"));
 }
 
 TEST_CASE("A kept choice that is not right any more is tried anew with all others", "[double]") {
@@ -106,7 +101,7 @@ TEST_CASE("A kept choice that is not right any more is tried anew with all other
   const Planned first = plan(file);
   dat_double::graph_switches().wrong = true;
   const Planned wrong = plan(file);
-  CHECK(wrong.implementation.find("graph") == std::string::npos);
+  CHECK(!contains(wrong.implementation, "graph"));
   dat_double::graph_switches().wrong = false;
   CHECK(plan(file).implementation == wrong.implementation);  // which is right, too, and was kept
   // An engine, and a legacy call, that this version of the library does not have; sealed as it should be.
@@ -183,7 +178,7 @@ TEST_CASE("A choice that was cut short is made anew where there is more time", "
   const std::string file = folder / "plans";
   const Planned none = plan(file, 0);
   CHECK(none.asked == 0);
-  CHECK(none.implementation.find("graph") == std::string::npos);
+  CHECK(!contains(none.implementation, "graph"));
   CHECK(plan(file, 0).trials.size() < none.trials.size());
   const Planned all = plan(file, 60);
   CHECK(all.asked == 3);
@@ -209,14 +204,14 @@ TEST_CASE("A damaged file of choices is ignored with a word, and written anew", 
     CHECK(!cache.find(words));
     cache.keep(words, {"plan", 0.5});
     cache.write();
-    CHECK(cache.remark().find("is ignored and written anew") != std::string::npos);
+    CHECK(contains(cache.remark(), "is ignored and written anew"));
     PlanCache anew(file, machine, false);
     CHECK(anew.find(words));
     CHECK(anew.remark().empty());
   }
   write_bytes(file, changed);
   const Planned next = plan(file);
-  CHECK(next.remark.find("is ignored and written anew") != std::string::npos);
+  CHECK(contains(next.remark, "is ignored and written anew"));
   CHECK(next.asked == 3);
   CHECK(plan(file).asked == 0);
   // One that cannot be written costs trials and nothing else.
@@ -224,7 +219,7 @@ TEST_CASE("A damaged file of choices is ignored with a word, and written anew", 
   std::filesystem::create_directory(file);
   const Planned folder_there = plan(file);
   CHECK(folder_there.implementation.starts_with("graph engine "));
-  CHECK(folder_there.remark.find("cannot be kept") != std::string::npos);
+  CHECK(contains(folder_there.remark, "cannot be kept"));
 }
 
 TEST_CASE("Choices of two processes at the same time leave a whole file", "[double]") {
@@ -255,5 +250,5 @@ TEST_CASE("Choices of two processes at the same time leave a whole file", "[doub
     whole = whole || all;
   }
   CHECK(whole);
-  CHECK(read_bytes(file).find("of this rank alone") == std::string::npos);
+  CHECK(!contains(read_bytes(file), "of this rank alone"));
 }

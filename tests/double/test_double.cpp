@@ -8,12 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
-#include <cmath>
 #include <csignal>
-#include <numeric>
-#include <random>
-#include <vector>
 
 #include "kernels.hpp"
 #include "storage.hpp"

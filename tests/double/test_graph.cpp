@@ -5,14 +5,6 @@
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
 
-#include <algorithm>
-#include <cmath>
-#include <cstdlib>
-#include <string>
-#include <thread>
-#include <tuple>
-#include <vector>
-
 #include "backend/cuda/backend.hpp"
 #include "backend/cuda/graph.hpp"
 #include "backend/cuda/pass_plan.hpp"
@@ -209,12 +201,9 @@ struct Case {
   }
 };
 
-[[nodiscard]] bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 /// Engine k of the double.
 [[nodiscard]] bool is_engine(const std::string& name, int k) {
-  return has(name + " ", "engine " + std::to_string(k) + " ");
+  return contains(name + " ", "engine " + std::to_string(k) + " ");
 }
 constexpr int kWrong = 1, kSlow = 2, kVaries = 3, kNothing = 4, kFallback = 70;
 
@@ -337,7 +326,7 @@ TEST_CASE("What the documentation says of a support surface is refused in its wo
     INFO("capability " << e.capability << ", stride " << e.stride);
     for (const auto& [engine, why] : e.refused)
       CHECK(std::any_of(offered.refused.begin(), offered.refused.end(), [&, k = engine, &w = why](const auto& r) {
-        return is_engine(r.name, k) && has(r.why, "CUDNN_STATUS_NOT_SUPPORTED") && has(r.why, w);
+        return is_engine(r.name, k) && contains(r.why, "CUDNN_STATUS_NOT_SUPPORTED") && contains(r.why, w);
       }));
     for (const int engine : e.offered)
       CHECK(std::any_of(offered.plans.begin(), offered.plans.end(),
@@ -374,7 +363,7 @@ TEST_CASE("Four channels in 16 bits are not aligned as surface 90 wants them; a 
   for (const auto& [name, why] : verdicts(8))
     if (!is_engine(name, kNothing)) CHECK(why.empty());
   for (const auto& [name, why] : verdicts(4)) {
-    if (is_engine(name, 90)) CHECK(has(why, "an alignment below 128 bits"));
+    if (is_engine(name, 90)) CHECK(contains(why, "an alignment below 128 bits"));
     if (is_engine(name, 80)) CHECK(why.empty());
   }
 
@@ -396,7 +385,7 @@ TEST_CASE("Four channels in 16 bits are not aligned as surface 90 wants them; a 
     FAIL("a graph with a BOOLEAN input has engines");
   } catch (const graph::Refusal& refusal) {
     CHECK(refusal.status() == CUDNN_STATUS_NOT_SUPPORTED);
-    CHECK(has(refusal.what(), "BOOLEAN"));
+    CHECK(contains(refusal.what(), "BOOLEAN"));
   }
   cudnnDestroy(handle);
 }
@@ -458,13 +447,13 @@ TEST_CASE("Without an engine, or a right one, or a faster one, legacy calls comp
       conv.relu_input = conv.other_gradient = true;
       const auto backend = gpu();
       const auto made = backend->conv2d(conv);
-      CHECK(!has(made->implementation(), "graph"));
+      CHECK(!contains(made->implementation(), "graph"));
       CHECK(!made->backward_relu_pays());
       const auto trials = graph_trials(*backend);
       REQUIRE(!trials.empty());
       for (const std::string pass : {"forward", "input gradient through ReLU, adding"})
         CHECK(std::any_of(trials.begin(), trials.end(), [&](const Trial& t) {
-          return t.pass == pass && (reason.why.empty() ? t.milliseconds >= 20 : has(t.refused, reason.why));
+          return t.pass == pass && (reason.why.empty() ? t.milliseconds >= 20 : contains(t.refused, reason.why));
         }));
       if (!reason.why.empty())
         CHECK(std::all_of(trials.begin(), trials.end(), [](const Trial& t) { return !t.refused.empty(); }));
@@ -484,7 +473,7 @@ TEST_CASE("Of right engines the fastest is taken; a wrong or a slow one is not",
   INFO(chosen);
   CHECK(made->backward_relu_pays());
   CHECK(chosen.starts_with("graph engine "));
-  CHECK(has(chosen, "/ graph "));
+  CHECK(contains(chosen, "/ graph "));
   CHECK(!is_engine(chosen, kWrong));
   CHECK(!is_engine(chosen, kSlow));
   int wrong = 0;
@@ -501,7 +490,7 @@ TEST_CASE("Of right engines the fastest is taken; a wrong or a slow one is not",
   // What it was compared with stands beside it.
   const auto trials = backend->trials();
   CHECK(std::any_of(trials.begin(), trials.end(), [](const Trial& t) {
-    return t.pass == "input gradient through ReLU" && has(t.name, ", then a mask") && t.milliseconds >= 20;
+    return t.pass == "input gradient through ReLU" && contains(t.name, ", then a mask") && t.milliseconds >= 20;
   }));
   // An equal convolution is not tried again.
   CHECK(backend->conv2d(conv)->implementation() == chosen);
@@ -543,7 +532,7 @@ TEST_CASE("Engines are built until a pass has had its share of the time; one tha
   CHECK(switches->built >= 1);
   CHECK(switches->built <= 3);
   CHECK(std::any_of(offered.refused.begin(), offered.refused.end(),
-                    [](const auto& r) { return has(r.why, "its share of DAT_PLANNING_SECONDS 24 is over"); }));
+                    [](const auto& r) { return contains(r.why, "its share of DAT_PLANNING_SECONDS 24 is over"); }));
 }
 
 TEST_CASE("The doctor builds one engine", "[double]") {
@@ -572,10 +561,10 @@ TEST_CASE("Deterministic runs and f32 do without the graph API", "[double]") {
 
 TEST_CASE("The doctor says whether the graph API is usable, and why not", "[double]") {
   const Switches switches;
-  CHECK(has(cuda_report(), "MiB free: usable\ngraph API usable\n"));
+  CHECK(contains(cuda_report(), "MiB free: usable\ngraph API usable\n"));
   switches->refuse = true;
-  CHECK(has(cuda_report(), "MiB free: usable\ngraph API not usable: "));
-  CHECK(has(cuda_report(), "refuse every graph"));
+  CHECK(contains(cuda_report(), "MiB free: usable\ngraph API not usable: "));
+  CHECK(contains(cuda_report(), "refuse every graph"));
 }
 
 TEST_CASE("A network's plans are chosen layer by layer, and its gradient is that of legacy calls", "[double]") {
@@ -585,20 +574,20 @@ TEST_CASE("A network's plans are chosen layer by layer, and its gradient is that
   Switches::slow_legacy(2ms);
   Network with(false, name);
   // The first reader of a block's input goes back through the ReLU that made it; the shortcut, its second, does not.
-  CHECK(has(with.line("layer1.0.conv2.weight"), "/ graph"));
-  CHECK(has(with.line("layer2.1.conv2.weight"), "/ graph"));
+  CHECK(contains(with.line("layer1.0.conv2.weight"), "/ graph"));
+  CHECK(contains(with.line("layer2.1.conv2.weight"), "/ graph"));
   if (name == "resnet18") {
-    CHECK(has(with.line("layer2.1.conv1.weight"), "/ graph"));
+    CHECK(contains(with.line("layer2.1.conv1.weight"), "/ graph"));
     // It adds in place to what conv2 left, and its gradient is not the last part of anything.
-    CHECK(has(with.line("layer2.0.shortcut.0.weight"), "IMPLICIT"));
-    CHECK(!has(with.line("layer2.0.shortcut.0.weight"), "graph"));
-    CHECK(has(with.line("layer2.1.conv2.weight"), ": graph"));  // adds a block's input that is kept
+    CHECK(contains(with.line("layer2.0.shortcut.0.weight"), "IMPLICIT"));
+    CHECK(!contains(with.line("layer2.0.shortcut.0.weight"), "graph"));
+    CHECK(contains(with.line("layer2.1.conv2.weight"), ": graph"));  // adds a block's input that is kept
   }
   const auto gradient = with.gradient(), logits = to_host(*with.backend, with.program->logits(), 20);
   switches->refuse = true;
   dat_double::clear_vices();
   Network without(false, name);
-  CHECK(!has(without.line("layer1.0.conv2.weight"), "graph"));
+  CHECK(!contains(without.line("layer1.0.conv2.weight"), "graph"));
   const auto expected = without.gradient(), expected_logits = to_host(*without.backend, without.program->logits(), 20);
   // Each activation and each gradient is rounded to 11 bits behind each of the 20 convolutions on the way there and
   // back, 2^-12 off on average; legacy calls round some of them twice. Errors that are as likely up as down add up as

@@ -1,14 +1,5 @@
 // What a step of a training queues: counted; and that graphs change nothing but that.
 
-#include <atomic>
-#include <cmath>
-#include <cstdio>
-#include <cstdlib>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "by_epoch.hpp"
 #include "catch.hpp"
 #include "device.hpp"
@@ -30,10 +21,7 @@ struct Queued {
 
 /// Of the step after some others. DAT_PRINT_LAUNCHES: prints it.
 [[nodiscard]] Queued queued_in_step(const char* name, const TrainOptions& options) {
-  const auto world = Communicator::single();
-  Trainer trainer(*world, options);
-  trainer.start();
-  for (int k = 0; k < 3; ++k) (void)trainer.step(false);
+  test::OneRank trainer(options, 3);
   const dat_double::Counts before = dat_double::counts();
   (void)trainer.step(false);
   const dat_double::Counts& now = dat_double::counts();
@@ -257,10 +245,7 @@ TEST_CASE("The device leaves out the update of a step that is not finite, which 
   options.average = optimizer == "sgd" || optimizer == "lamb" ? "ema" : "none";
   options.clip_norm = optimizer == "sgd" ? 1 : 0;
   INFO(optimizer);
-  const auto world = Communicator::single();
-  Trainer trainer(*world, options);
-  trainer.start();
-  for (int k = 0; k < 3; ++k) (void)trainer.step(false);
+  test::OneRank trainer(options, 3);
   const Parameters& parameters = trainer.model().parameters;
   const auto plant = [&] {  // the gradient of the next step has been queued
     const float nan = std::nanf("");

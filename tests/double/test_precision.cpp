@@ -4,18 +4,12 @@
 // Catch before the names of the device.
 #include <cuda_runtime_api.h>
 
-#include <cmath>
-#include <cstdlib>
-#include <functional>
-#include <string>
-#include <tuple>
-#include <vector>
-
 #include "backend/cuda/backend.hpp"
 #include "backend/cuda/norm_plan.hpp"
 #include "convolution.hpp"
 #include "dat/program.hpp"
 #include "device.hpp"
+#include "environment.hpp"
 #include "random_values.hpp"
 
 using namespace dat;
@@ -182,17 +176,9 @@ void check_norm(cuda::CudaBackend& backend, const cuda::NormPlan& plan, const Ba
   if (adds) check_close("dresidual in place", host(there), of.d, 0);
 }
 
-struct Capability {
-  explicit Capability(const char* value) {
-    setenv("DAT_DOUBLE_CAPABILITY", value, 1);
-    setenv("DAT_DOUBLE_CUDNN", "91002", 1);
-  }
-  ~Capability() {
-    unsetenv("DAT_DOUBLE_CAPABILITY");
-    unsetenv("DAT_DOUBLE_CUDNN");
-  }
-  Capability(const Capability&) = delete;
-  Capability& operator=(const Capability&) = delete;
+struct Capability : Environment {
+  explicit Capability(const char* value)
+      : Environment({{"DAT_DOUBLE_CAPABILITY", value}, {"DAT_DOUBLE_CUDNN", "91002"}}) {}
 };
 
 [[nodiscard]] double relative(const std::vector<float>& a, const std::vector<float>& b) {
@@ -323,7 +309,7 @@ TEST_CASE("A GPU without bf16 refuses to train in it, and offers f16", "[double]
       if (trial.pass == "weight gradient" && trial.convolution.ends_with("f16")) {
         ++weight_gradients;
         right += trial.refused.empty() ? 1 : 0;
-        const bool tensor_cores = trial.name.find("tensor") != std::string::npos;
+        const bool tensor_cores = contains(trial.name, "tensor");
         CHECK((!tensor_cores || std::string(capability) == "7.0"));
       }
     CHECK(right > 0);

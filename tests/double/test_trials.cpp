@@ -5,16 +5,10 @@
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
 
-#include <algorithm>
-#include <cmath>
-#include <cstdlib>
-#include <limits>
-#include <string>
-#include <vector>
-
 #include "backend/cuda/backend.hpp"
 #include "backend/cuda/trials.hpp"
 #include "double.hpp"
+#include "environment.hpp"
 #include "measure/convolutions.hpp"
 #include "random_values.hpp"
 
@@ -41,17 +35,10 @@ struct Bad {
   Bad& operator=(const Bad&) = delete;
   dat_double::Vices& operator()(Call call, int algorithm) const { return dat_double::vices(call, algorithm); }
 };
-struct Machine {
-  Machine(const char* capability, const char* name) {
-    setenv("DAT_DOUBLE_CAPABILITY", capability, 1);
-    setenv("DAT_DOUBLE_NAME", name, 1);
-    setenv("DAT_DOUBLE_CUDNN", "91002", 1);
+struct Machine : Environment {
+  Machine(const char* capability, const char* name)
+      : Environment({{"DAT_DOUBLE_CAPABILITY", capability}, {"DAT_DOUBLE_NAME", name}, {"DAT_DOUBLE_CUDNN", "91002"}}) {
   }
-  ~Machine() {
-    for (const char* name : {"DAT_DOUBLE_CAPABILITY", "DAT_DOUBLE_NAME", "DAT_DOUBLE_CUDNN"}) unsetenv(name);
-  }
-  Machine(const Machine&) = delete;
-  Machine& operator=(const Machine&) = delete;
 };
 
 /// The trial of this pass and name.
@@ -117,7 +104,8 @@ TEST_CASE("Without time for trials the first right plan is taken, and the others
   bad(Call::forward, kPrecomputed).device = 3ms;  // the first one, and not the fastest
   const auto backend = make_backend({.device = "cuda", .threads = 2, .math = "tf32", .planning_seconds = 0});
   CHECK(backend->conv2d(kTraining)->implementation().starts_with("IMPLICIT_PRECOMP_GEMM /"));
-  CHECK(trial(*backend, "forward", "IMPLICIT_GEMM").refused == "not tried: its share of DAT_PLANNING_SECONDS 0 is over");
+  CHECK(trial(*backend, "forward", "IMPLICIT_GEMM").refused ==
+        "not tried: its share of DAT_PLANNING_SECONDS 0 is over");
 }
 
 TEST_CASE("Whoever listens hears of every trial as it is made", "[double]") {
@@ -228,7 +216,7 @@ TEST_CASE("A GPU without tensor cores: no tensor-core math, and in 16 bits the c
     const auto all = backend.trials();
     return std::all_of(all.begin(), all.end(), [&](const Trial& t) { return is(t.name); });
   };
-  const auto has = [](const std::string& name, const char* part) { return name.find(part) != std::string::npos; };
+  const auto has = [](const std::string& name, const char* part) { return contains(name, part); };
   {
     const Machine pascal("6.0", "Tesla P100-PCIE-16GB");
     const auto backend = gpu("tf32", false);
@@ -256,7 +244,7 @@ TEST_CASE("Strict f32 is tried in both layouts on every GPU, first in that which
     const auto backend = gpu(math, false);
     (void)cuda::choose_plan(dynamic_cast<cuda::CudaBackend&>(*backend), {kTraining, cuda::Pass::weights});
     std::vector<bool> channels_first;
-    for (const Trial& t : backend->trials()) channels_first.push_back(t.name.find("NCHW") != std::string::npos);
+    for (const Trial& t : backend->trials()) channels_first.push_back(contains(t.name, "NCHW"));
     return channels_first;
   };
   const auto some = [](const std::vector<bool>& all, bool what) {
@@ -319,7 +307,7 @@ TEST_CASE("Plans in NCHW compute what those in NHWC do", "[double]") {
     const Machine pascal("6.0", "Tesla P100-PCIE-16GB");
     const Results found = results(s);
     INFO(expected.chosen << " and " << found.chosen);
-    CHECK(found.chosen.find("NCHW") != std::string::npos);
+    CHECK(contains(found.chosen, "NCHW"));
     CHECK(found.bits == expected.bits);
     REQUIRE(found.values.size() == expected.values.size());
     for (std::size_t k = 0; k < found.values.size(); ++k) {

@@ -1,6 +1,3 @@
-#include <algorithm>
-#include <cmath>
-
 #include "catch.hpp"
 #include "dat/cheat.hpp"
 #include "random_values.hpp"
@@ -12,6 +9,7 @@
 #include "world.hpp"
 
 using namespace dat;
+using test::weights_of;
 using test::world;
 
 // CHECK only: a rank that leaves a test early would leave the others waiting.
@@ -63,11 +61,6 @@ struct Reference {
   std::vector<std::vector<float>> sent;
   std::vector<float> mean, deviation;
 };
-
-[[nodiscard]] std::vector<float> weights_of(Trainer& trainer) {
-  const Parameters& p = trainer.model().parameters;
-  return test::to_host(trainer.model().backend, p.values, p.size);
-}
 
 }  // namespace
 
@@ -152,9 +145,7 @@ TEST_CASE("Any cheat begins in its step, leaves all ranks with one result, and s
       TrainOptions options = small_options(aggregator);
       options.selector = "all";  // draws of layers would follow the weights
       options.budget = TrainOptions{}.budget;
-      Trainer trainer(world(), name.empty() ? options : with_cheat(options, name));
-      trainer.share_state();
-      trainer.start();
+      test::Started trainer(world(), name.empty() ? options : with_cheat(options, name));
       std::vector<std::vector<float>> weights;
       std::vector<std::int64_t> bytes;
       for (int k = 0; k < 6; ++k) {
@@ -192,9 +183,7 @@ TEST_CASE("Numbers of a false rank that are not finite reach nothing of the othe
       TrainOptions options = small_options(aggregator);
       options.optimizer = "sgd";
       options.faults = 1;
-      Trainer trainer(world(), options);
-      trainer.share_state();
-      trainer.start();
+      test::Started trainer(world(), options);
       Model& model = trainer.replica().model();
       int wrong = 0;
       for (int k = 0; k < 4; ++k) {
@@ -223,9 +212,7 @@ TEST_CASE("Where ranks may be false, each draws layers for itself: the same, als
   for (const std::string selector : {"exp3", "oracle"}) {
     TrainOptions options = small_options("median");
     options.selector = selector;
-    Trainer straight(world(), options), resumed(world(), options);
-    straight.share_state();
-    straight.start();
+    test::Started straight(world(), options), resumed(world(), options);
     Checkpoint state;
     const auto draws = [](Trainer& trainer) {
       std::vector<double> all = trainer.layers().probabilities();

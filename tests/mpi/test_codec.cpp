@@ -1,10 +1,5 @@
-#include <algorithm>
-#include <cmath>
-#include <functional>
-
 #include "allocations.hpp"
 #include "catch.hpp"
-#include "errors.hpp"
 #include "reduction_case.hpp"
 #include "small_run.hpp"
 #include "train/trainer.hpp"
@@ -60,8 +55,7 @@ std::vector<float> mean_of(const std::vector<std::vector<float>>& all) {
 
 TEST_CASE("Codecs: gathered messages give the mean of what each is alone", "[codec]") {
   ReductionCase f(world());
-  const auto single = Communicator::single();
-  ReductionCase alone(*single);
+  ReductionCase alone;
   const ActiveSet active = random_active(f.model.parameters.layers(), 2, 0.8F);
   for (const Way& way : kWays) {
     if (way.transport != "gather") continue;
@@ -209,8 +203,7 @@ TEST_CASE("TernGrad clips each tensor that it is given by that tensor's own elem
 
 TEST_CASE("PowerSGD: ranks find what one finds for their mean, and keep what it lacks", "[codec]") {
   ReductionCase f(world());
-  const auto single = Communicator::single();
-  ReductionCase alone(*single);
+  ReductionCase alone;
   const Parameters& p = f.model.parameters;
   const ActiveSet all = ActiveSet::all(p.layers());
   GradientReducer reducer = f.reducer({.bucket_elements = 3000}, "powersgd");
@@ -333,10 +326,7 @@ std::vector<float> array_of(const Checkpoint& checkpoint, const std::string& nam
 
 TEST_CASE("Errors of other ranks: each takes the mean of what there was; without any, none", "[codec]") {
   const TrainOptions options = with_codec({"powersgd", "sum"}, "shared");
-  Trainer many(world(), options);
-  many.share_state();
-  many.start();
-  for (int k = 0; k < 3; ++k) (void)many.step(false);
+  Started many(world(), options, 3);
   const Checkpoint state = many.capture();
   if (world().root()) {
     const auto alone = Communicator::single();

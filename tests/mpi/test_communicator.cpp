@@ -1,18 +1,9 @@
 #include <malloc.h>
 
-#include <array>
-#include <chrono>
 #include <ctime>
-#include <optional>
-#include <string>
-#include <thread>
-#include <utility>
-#include <vector>
 
 #include "allocations.hpp"
 #include "catch.hpp"
-#include "dat/error.hpp"
-#include "errors.hpp"
 #include "world.hpp"
 
 using namespace dat;

@@ -1,11 +1,3 @@
-#include <algorithm>
-#include <cmath>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <limits>
-#include <map>
-
 #include "catch.hpp"
 #include "dat/random.hpp"
 #include "small_run.hpp"
@@ -111,9 +103,7 @@ class Bytes final : public ReplicatedState {
 
 /// Of the weights.
 [[nodiscard]] bool finite(Trainer& trainer) {
-  const Parameters& p = trainer.model().parameters;
-  std::vector<float> values(static_cast<std::size_t>(p.size));
-  trainer.replica().backend().copy_to_host(values.data(), p.values, values.size() * sizeof(float));
+  const auto values = test::weights_of(trainer);
   return std::all_of(values.begin(), values.end(), [](float value) { return std::isfinite(value); });
 }
 
@@ -131,22 +121,8 @@ class Bytes final : public ReplicatedState {
   return differ == 0;
 }
 
-template <class Call>
-[[nodiscard]] std::string refusal_of(Call&& call, ExitCode expected) {
-  try {
-    call();
-  } catch (const Error& error) {
-    CHECK(error.code() == expected);
-    return error.what();
-  }
-  return "";
-}
-
 [[nodiscard]] std::string hash_after(const TrainOptions& options, int steps) {
-  Trainer trainer(world(), options);
-  trainer.share_state();
-  trainer.start();
-  for (int k = 0; k < steps; ++k) (void)trainer.step(false);
+  test::Started trainer(world(), options, steps);
   CHECK(trainer.take_corruptions().empty());
   return trainer.weights_hash();
 }
@@ -155,9 +131,7 @@ template <class Call>
 
 TEST_CASE("A flipped bit is found by the next check, blamed on its rank and array, and repaired", "[corruption]") {
   if (world().size() < 3) return;
-  Trainer trainer(world(), options_of());
-  trainer.share_state();
-  trainer.start();
+  test::Started trainer(world(), options_of());
   const std::vector<std::string> names = names_of(trainer);
   const int flips = count_of("DAT_FLIPS", 60);
   int found = 0, blamed = 0, wrong = 0;
@@ -245,9 +219,7 @@ TEST_CASE("Steps without a fault raise no alarm", "[corruption]") {
   TrainOptions options = options_of();
   options.on_corruption = "abort";
   options.verify = 7;
-  Trainer trainer(world(), options);
-  trainer.share_state();
-  trainer.start();
+  test::Started trainer(world(), options);
   const int steps = count_of("DAT_CLEAN_STEPS", test::test_device() == "cpu" ? 300 : 10);
   int alarms = 0;
   for (int k = 0; k < steps; ++k) {
@@ -264,9 +236,7 @@ TEST_CASE("Corruption that is not to be repaired ends the run with code 8 and na
   TrainOptions options = options_of();
   for (const std::string action : {"abort", "repair"}) {
     options.on_corruption = action;
-    Trainer trainer(world(), options);
-    trainer.share_state();
-    trainer.start();
+    test::Started trainer(world(), options);
     (void)trainer.step(false);
     if (world().rank() == 1) {
       Flip flip(trainer.replica().backend(), 0, 5, 0);
@@ -279,20 +249,18 @@ TEST_CASE("Corruption that is not to be repaired ends the run with code 8 and na
       CHECK(same_on_all_ranks(trainer));
       continue;
     }
-    CHECK(text.find("after step 1, ") != std::string::npos);
+    CHECK(contains(text, "after step 1, "));
     if (!world().root()) continue;
-    CHECK(text.find("1 on " + host_name()) != std::string::npos);
-    CHECK(text.find("weights") != std::string::npos);
-    CHECK(text.find("optimizer") == std::string::npos);
-    CHECK((text.find("no majority") != std::string::npos) == (world().size() == 2));
+    CHECK(contains(text, "1 on " + host_name()));
+    CHECK(contains(text, "weights"));
+    CHECK(!contains(text, "optimizer"));
+    CHECK(contains(text, "no majority") == (world().size() == 2));
   }
 }
 
 TEST_CASE("A number that a flip has made huge is blamed on its rank, not on the learning rate", "[corruption]") {
   if (world().size() < 3) return;
-  Trainer trainer(world(), options_of());
-  trainer.share_state();
-  trainer.start();
+  test::Started trainer(world(), options_of());
   (void)trainer.step(false);
   const std::string before = trainer.weights_hash();
   // Not a number: the weights of one rank, and so the loss of all.
@@ -365,9 +333,7 @@ TEST_CASE("A rank that attacks otherwise than it says is found by the others", "
     options.on_corruption = "repair";
     options.verify = 2;
     if (world().rank() == kGuilty) options.attack_steps = 1;
-    Trainer trainer(world(), options);
-    trainer.share_state();
-    trainer.start();
+    test::Started trainer(world(), options);
     int involved = 0, wrong = 0;
     for (std::int64_t step = 0; step < 12; ++step) {
       const std::string before = trainer.weights_hash();
@@ -381,7 +347,7 @@ TEST_CASE("A rank that attacks otherwise than it says is found by the others", "
       wrong += (trainer.weights_hash() == before) != left_out;
       if (records.size() != 1) continue;
       wrong += records[0].rank != (world().size() == 2 ? -1 : kGuilty) || records[0].step != step + 1;
-      wrong += records[0].text.find("micro-batch " + std::to_string(chosen.of.index)) == std::string::npos;
+      wrong += !contains(records[0].text, "micro-batch " + std::to_string(chosen.of.index));
     }
     INFO(deterministic);
     CHECK(involved > 0);
@@ -391,18 +357,16 @@ TEST_CASE("A rank that attacks otherwise than it says is found by the others", "
 
     options.on_corruption = "abort";
     options.verify = 1;
-    Trainer ends(world(), options);
-    ends.share_state();
-    ends.start();
-    const std::string text = refusal_of(
+    test::Started ends(world(), options);
+    const std::string text = message_of(
         [&] {
           for (int step = 0; step < 12; ++step) (void)ends.step(false);
         },
         ExitCode::integrity);
     INFO(text);
-    CHECK(text.find("silent corruption: in step ") != std::string::npos);
-    CHECK(text.find("tolerance") != std::string::npos);
-    CHECK((text.find("rank 1 is wrong") != std::string::npos) == (world().size() > 2));
+    CHECK(contains(text, "silent corruption: in step "));
+    CHECK(contains(text, "tolerance"));
+    CHECK(contains(text, "rank 1 is wrong") == (world().size() > 2));
   }
 }
 
@@ -410,9 +374,7 @@ TEST_CASE("What a recomputation sends is counted", "[corruption]") {
   TrainOptions options = verified("pgd");
   options.node_sums = "mpi";
   options.verify = 1;
-  Trainer trainer(world(), options);
-  trainer.share_state();
-  trainer.start();
+  test::Started trainer(world(), options);
   for (int step = 0; step < 3; ++step) {
     const std::int64_t before = world().bytes_given();
     const StepRecord& record = trainer.step(false);

@@ -1,8 +1,3 @@
-#include <algorithm>
-#include <cmath>
-#include <memory>
-#include <utility>
-
 #include "assess/evaluation.hpp"
 #include "catch.hpp"
 #include "device.hpp"

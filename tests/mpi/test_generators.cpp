@@ -1,12 +1,4 @@
-#include <algorithm>
-#include <cstdlib>
-#include <fstream>
-#include <functional>
-#include <random>
-#include <thread>
-
 #include "catch.hpp"
-#include "dat/error.hpp"
 #include "requests.hpp"
 #include "small_run.hpp"
 #include "train/generators/generator.hpp"
@@ -69,32 +61,19 @@ void clear() {
   world().barrier();
 }
 
-/// What is told of an error of communication; "": there was none.
-[[nodiscard]] std::string told_by(const std::function<void()>& what) {
-  try {
-    what();
-  } catch (const Error& error) {
-    return error.code() == ExitCode::communication ? error.what() : "another code";
-  }
-  return "";
-}
-
 /// What is told where a trainer's first step fails.
 [[nodiscard]] std::string error_of_first_step(Communicator& group, const TrainOptions& options) {
-  return told_by([&] {
-    Trainer trainer(group, options);
-    trainer.share_state();
-    trainer.start();
-    (void)trainer.step(false);
-  });
+  return message_of(
+      [&] {
+        test::Started trainer(group, options);
+        (void)trainer.step(false);
+      },
+      ExitCode::communication);
 }
 
 [[nodiscard]] std::string hash_of_one_rank(TrainOptions options, int steps) {
   options.generators = 0;
-  const auto alone = Communicator::single();
-  Trainer trainer(*alone, options);
-  trainer.share_state();
-  trainer.start();
+  test::OneRank trainer(options);
   for (int step = 0; step < steps; ++step) (void)trainer.step(false);
   return trainer.weights_hash();
 }
@@ -121,9 +100,7 @@ TEST_CASE("With delays on both sides no version is torn, nothing hangs, memory a
   const int begun = test::requests_under_way();
   static_cast<void>(test::most_requests());
   if (trains) {
-    Trainer trainer(*group, options);
-    trainer.share_state();
-    trainer.start();
+    test::Started trainer(*group, options);
     for (int step = 0; step < steps; ++step) {
       delay();
       const StepRecord& record = trainer.step(false);
@@ -222,15 +199,14 @@ TEST_CASE("A generator refuses what a trainer must not send, and names it", "[ge
     } else {
       Generator generator(world(), options);
       const double began = seconds_now();
-      const std::string told = told_by([&] {
-        const auto called = [&]() -> std::optional<ExitCode> {
-          require(seconds_now() - began < 60, ExitCode::stopped, "nothing is refused");
-          return {};
-        };
-        (void)generator.serve(called, [] { return false; });
-      });
-      CHECK(told.find(text) != std::string::npos);
-      CHECK(told.find("rank 0") != std::string::npos);
+      const auto called = [&]() -> std::optional<ExitCode> {
+        require(seconds_now() - began < 60, ExitCode::stopped, "nothing is refused");
+        return {};
+      };
+      const std::string told =
+          message_of([&] { (void)generator.serve(called, [] { return false; }); }, ExitCode::communication);
+      CHECK(contains(told, text));
+      CHECK(contains(told, "rank 0"));
     }
     clear();
   }
@@ -270,7 +246,7 @@ TEST_CASE("A trainer refuses what a generator must not answer, and names it", "[
     INFO(one.text);
     if (world().root()) {
       const std::string told = error_of_first_step(*group, options);
-      CHECK(told.find("a message of rank 1 is wrong: " + one.text) != std::string::npos);
+      CHECK(contains(told, "a message of rank 1 is wrong: " + one.text));
     } else {
       std::vector<char> version(version_bytes);
       world().receive(version.data(), version.size(), 0, kVersionTag);
@@ -295,8 +271,8 @@ TEST_CASE("A trainer orders what the steps to come need, as far ahead as weights
     const auto group = world().subgroup(world().root() ? 0 : 1, world().rank());
     if (world().root()) {
       const std::string told = error_of_first_step(*group, options);
-      CHECK(told.find("its kind") == std::string::npos);
-      CHECK(told.find("a message of rank 1 is wrong: its hash") != std::string::npos);
+      CHECK(!contains(told, "its kind"));
+      CHECK(contains(told, "a message of rank 1 is wrong: its hash"));
     } else {
       std::vector<std::pair<std::int64_t, std::int32_t>> ordered;
       const double began = seconds_now();

@@ -1,6 +1,3 @@
-#include <algorithm>
-#include <cmath>
-
 #include "catch.hpp"
 #include "device.hpp"
 #include "train/message/step_message.hpp"

@@ -1,13 +1,7 @@
-#include <algorithm>
-#include <cmath>
-#include <limits>
-#include <numeric>
-
 #include "aggregation_reference.hpp"
 #include "allocations.hpp"
 #include "catch.hpp"
 #include "dat/selector.hpp"
-#include "errors.hpp"
 #include "reduction_case.hpp"
 #include "world.hpp"
 

@@ -1,13 +1,7 @@
-#include <algorithm>
-#include <limits>
-#include <memory>
-#include <tuple>
-
 #include "assess/evaluation.hpp"
 #include "assess/sequence.hpp"
 #include "catch.hpp"
 #include "device.hpp"
-#include "errors.hpp"
 #include "random_values.hpp"
 #include "replica/replica.hpp"
 #include "world.hpp"

@@ -1,11 +1,6 @@
 // Two laws of a training, whatever it trains with: a steady step allocates nothing, and a run that goes on from a
 // checkpoint has the bits of one that was not interrupted. A row for each way to train.
 
-#include <algorithm>
-#include <sstream>
-#include <string>
-#include <vector>
-
 #include "allocations.hpp"
 #include "catch.hpp"
 #include "options/train/table.hpp"

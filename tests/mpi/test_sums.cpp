@@ -2,19 +2,10 @@
 
 #include <sys/resource.h>
 
-#include <algorithm>
-#include <cmath>
-#include <cstring>
-#include <limits>
-#include <map>
-#include <numeric>
-#include <optional>
-
 #include "allocations.hpp"
 #include "catch.hpp"
 #include "communicate/node/node_window.hpp"
 #include "dat/selector.hpp"
-#include "errors.hpp"
 #include "reduce/sums/sums.hpp"
 #include "reduce/tree/tree_reducer.hpp"
 #include "reduction_case.hpp"

@@ -1,12 +1,5 @@
-#include <algorithm>
-#include <array>
-#include <chrono>
-#include <cmath>
-#include <iterator>
-
 #include "catch.hpp"
 #include "dat/aggregator.hpp"
-#include "errors.hpp"
 #include "random_values.hpp"
 #include "small_run.hpp"
 #include "train/layers/per_worker_masks.hpp"
@@ -14,6 +7,7 @@
 #include "world.hpp"
 
 using namespace dat;
+using test::weights_of;
 using test::world;
 
 // CHECK only: a rank that leaves a test early would leave the others waiting.
@@ -88,9 +82,7 @@ TEST_CASE("The replica check finds a rank that differs in anything that training
 TEST_CASE("A draw that a rank cannot repeat ends the step on all ranks, before the weights are touched", "[replicas]") {
   TrainOptions options = options_of("lamb");
   const auto run = [&] {
-    Trainer trainer(world(), options);
-    trainer.share_state();
-    trainer.start();
+    test::Started trainer(world(), options);
     const std::string before = trainer.weights_hash();
     const ExitCode code = code_of([&] { (void)trainer.step(false); });
     CHECK((trainer.weights_hash() == before) == (code != ExitCode::done));
@@ -116,11 +108,6 @@ namespace {
   return options;
 }
 
-[[nodiscard]] std::vector<float> weights_of(Trainer& trainer) {
-  const Parameters& p = trainer.model().parameters;
-  return test::to_host(trainer.model().backend, p.values, p.size);
-}
-
 /// What every rank has, in rank order, on all ranks.
 [[nodiscard]] std::vector<double> from_all(const std::vector<double>& mine) {
   std::vector<double> all = world().gather(mine);
@@ -135,9 +122,7 @@ TEST_CASE("Masks per worker: each rank its own, known to all; layers that nobody
   for (const std::string transport : {"dense", "union", "allgather"}) {
     TrainOptions options = per_worker(transport);
     options.budget = 2;
-    Trainer trainer(world(), options);
-    trainer.share_state();
-    trainer.start();
+    test::Started trainer(world(), options);
     const Parameters& p = trainer.model().parameters;
     const auto me = static_cast<std::size_t>(world().rank());
     int differ = 0, at_rest = 0, wrong = 0;
@@ -227,9 +212,7 @@ TEST_CASE("Transports of masks per worker differ in bytes and not in what is lea
     options.bucket = overlap ? 700 : options.bucket;
     options.momentum = 0;
     options.weight_decay = 0;
-    Trainer trainer(world(), options);
-    trainer.share_state();
-    trainer.start();
+    test::Started trainer(world(), options);
     const std::vector<float> before = weights_of(trainer);
     (void)trainer.step(false);
     CHECK(code_of([&] { trainer.check_replicas(); }) == ExitCode::done);
@@ -334,9 +317,7 @@ TEST_CASE("What a step reports as sent is what was given to MPI, or would be", "
         for (const std::string sums : {"mpi", "window"}) {
           options.node_sums = sums;
           const bool added_up = sums == "window" && (mask == "shared" || transport != "allgather");
-          Trainer trainer(world(), options);
-          trainer.share_state();
-          trainer.start();
+          test::Started trainer(world(), options);
           for (std::size_t step = 0; step < 3; ++step) {
             const std::int64_t before = world().bytes_given();
             const StepRecord& record = trainer.step(false);
@@ -445,9 +426,7 @@ struct Trained {
 
 /// The whole run, with a look at the network between steps, or without.
 [[nodiscard]] Trained train(const TrainOptions& options, bool evaluate) {
-  Trainer trainer(world(), options);
-  trainer.share_state();
-  trainer.start();
+  test::Started trainer(world(), options);
   Trained result;
   while (trainer.steps_done() < trainer.plan().steps) {
     result.passes.push_back(trainer.step(false).attack_passes);
@@ -492,7 +471,7 @@ TEST_CASE("An attack that has begun elsewhere begins anew, and it is said", "[st
     const auto alone = Communicator::single();
     Trainer trainer(*alone, stale_run(2));
     trainer.restore(straight.states[1]);
-    CHECK(trainer.examples().dropped().find(std::to_string(world().size()) + " ranks") != std::string::npos);
+    CHECK(contains(trainer.examples().dropped(), std::to_string(world().size()) + " ranks"));
     trainer.share_state();
     trainer.start();
     CHECK(std::isfinite(trainer.step(false).loss_adv));
@@ -501,7 +480,7 @@ TEST_CASE("An attack that has begun elsewhere begins anew, and it is said", "[st
     same.batch = same.batch * world().size();
     Trainer whole(*alone, same);
     whole.restore(straight.states[1]);
-    CHECK(whole.examples().dropped().find(std::to_string(world().size()) + " ranks") != std::string::npos);
+    CHECK(contains(whole.examples().dropped(), std::to_string(world().size()) + " ranks"));
   }
   world().barrier();
 }

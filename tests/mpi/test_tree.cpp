@@ -1,6 +1,3 @@
-#include <algorithm>
-#include <functional>
-
 #include "allocations.hpp"
 #include "catch.hpp"
 #include "reduce/tree/tree_reducer.hpp"

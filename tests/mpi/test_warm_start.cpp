@@ -1,5 +1,3 @@
-#include <map>
-
 #include "catch.hpp"
 #include "dat/sampler.hpp"
 #include "warm_start_case.hpp"

@@ -1,16 +1,10 @@
 // Numbers that are not finite, put into a step on the way; and what aggregators get and make in a step. The linker
 // hands the trainer's calls to what stands here (--wrap, tests/CMakeLists.txt); the program itself knows nothing of it.
 
-#include <algorithm>
-#include <cmath>
-#include <functional>
-#include <limits>
-
 #include "aggregation_reference.hpp"
 #include "catch.hpp"
 #include "dat/dealing.hpp"
 #include "device.hpp"
-#include "errors.hpp"
 #include "random_values.hpp"
 #include "small_run.hpp"
 #include "train/trainer.hpp"
@@ -119,9 +113,8 @@ void plant_in(Trainer& trainer, const std::string& where, float value) {
   if (where == "images") return text.ends_with(" an attacked image is not finite" + rank);
   if (where == "statistics") return text.ends_with(" a batch statistic is not finite" + rank);
   if (where == "loss") return text.ends_with(" the loss is not finite" + rank);
-  return text.find(" the gradient of ") != std::string::npos &&
-         text.find(" is not finite" + std::string(where == "sum" ? " after the sum over the ranks" : "") + rank) !=
-             std::string::npos;
+  return contains(text, " the gradient of ") &&
+         contains(text, " is not finite" + std::string(where == "sum" ? " after the sum over the ranks" : "") + rank);
 }
 
 [[nodiscard]] TrainOptions options_of(const std::string& kind) {
@@ -183,10 +176,7 @@ TEST_CASE("A number that is not finite on one rank is agreed by all in its step,
   for (const std::string& kind : kinds) {
     const TrainOptions options = options_of(kind);
     // The reference: that step's update is left out.
-    Trainer before(world(), options);
-    before.share_state();
-    before.start();
-    for (int k = 0; k < kBad; ++k) (void)before.step(false);
+    test::Started before(world(), options, kBad);
     Checkpoint skipped = before.capture();
     skipped.integers["step"] = kBad + 1;
     if (kind == "stale") {  // the attack of the next step has begun in the step that is left out
@@ -203,9 +193,7 @@ TEST_CASE("A number that is not finite on one rank is agreed by all in its step,
       for (const float value : {kNan, kInfinity}) {
         if (kind != "plain" && value == kInfinity) continue;
         INFO(kind << ", " << where << ", " << value);
-        Trainer trainer(world(), options);
-        trainer.share_state();
-        trainer.start();
+        test::Started trainer(world(), options);
         for (int k = 0; k < kBad; ++k) {
           (void)trainer.step(false);
           CHECK(trainer.skipped().empty());
@@ -236,9 +224,7 @@ TEST_CASE("A gradient that the codec cannot hold is seen after the sum", "[numbe
   for (const std::string codec : {"f16", "float32"}) {
     TrainOptions options = options_of("plain");
     options.codec = codec;
-    Trainer trainer(world(), options);
-    trainer.share_state();
-    trainer.start();
+    test::Started trainer(world(), options);
     // A weight behind the features makes their gradient large: above 65504, the largest number of binary16, and far
     // below 3.4e38.
     const std::vector<Segment>& segments = trainer.model().parameters.segments;
@@ -246,8 +232,8 @@ TEST_CASE("A gradient that the codec cannot hold is seen after the sum", "[numbe
     (void)trainer.step(false);
     plant = {};
     INFO(codec << ": " << trainer.skipped());
-    CHECK((trainer.skipped().find(" is not finite after the sum over the ranks (rank 0), by --codec f16") !=
-           std::string::npos) == (codec == "f16"));
+    CHECK((contains(trainer.skipped(), " is not finite after the sum over the ranks (rank 0), by --codec f16")) ==
+          (codec == "f16"));
     CHECK(trainer.skipped().empty() == (codec == "float32"));
   }
 }
@@ -257,9 +243,7 @@ TEST_CASE("More bad steps in a row than are allowed end the run on all ranks; go
   for (const std::int64_t allowed : {0, 1, 3}) {
     TrainOptions options = options_of("plain");
     options.max_bad_steps = allowed;
-    Trainer trainer(world(), options);
-    trainer.share_state();
-    trainer.start();
+    test::Started trainer(world(), options);
     const auto bad_step = [&] {
       plant_in(trainer, "gradient", kNan);
       const ExitCode code = code_of([&] { (void)trainer.step(false); });
@@ -281,9 +265,7 @@ TEST_CASE("More bad steps in a row than are allowed end the run on all ranks; go
 
 TEST_CASE("Bad steps in a row, rollbacks and the rate's factor are part of the state", "[numbers]") {
   const TrainOptions options = options_of("drawn");
-  Trainer lost(world(), options), straight(world(), options), resumed(world(), options);
-  lost.share_state();
-  lost.start();
+  test::Started lost(world(), options), straight(world(), options), resumed(world(), options);
   (void)lost.step(false);
   const Checkpoint first = lost.capture();
   CHECK_FALSE(first.doubles.contains("setbacks"));
@@ -391,9 +373,7 @@ TEST_CASE("The gradient of a step is what the aggregator makes of the ranks' own
       options.micro_batch = 8;
       options.total_batch = 40;
     }
-    Trainer trainer(world(), options);
-    trainer.share_state();
-    trainer.start();
+    test::Started trainer(world(), options);
     for (int step = 0; step < 2; ++step) {
       const SeenStep seen = see_step(trainer);
       test::AggregationCase all = brought(trainer, seen.own);

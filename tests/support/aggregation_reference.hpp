@@ -1,13 +1,6 @@
 #pragma once
 
-#include <algorithm>
-#include <cmath>
-#include <cstdint>
-#include <limits>
-#include <numeric>
-#include <optional>
-#include <string>
-#include <vector>
+#include "catch.hpp"
 
 /// What aggregators shall make of the gradients of all ranks, in double precision, from the formulas: on whole vectors,
 /// by differences of vectors, one after the other.

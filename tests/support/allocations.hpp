@@ -2,11 +2,9 @@
 
 #include <dlfcn.h>
 
-#include <atomic>
-#include <cstdint>
-#include <cstdlib>
-#include <cstring>
 #include <new>
+
+#include "catch.hpp"
 
 /// Calls of operator new in this program so far, on all threads. A test that wants none should first see that the
 /// counter moves. The operators are weak so that several test files of one program may include this.

@@ -1,8 +1,6 @@
 #pragma once
 
-#include <utility>
-#include <vector>
-
+#include "catch.hpp"
 #include "dat/by_epoch.hpp"
 
 namespace dat::test {

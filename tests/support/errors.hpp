@@ -1,7 +1,6 @@
 #pragma once
 
-#include <functional>
-#include <string>
+// A part of catch.hpp.
 
 #include "dat/error.hpp"
 
@@ -28,13 +27,14 @@ ExitCode code_of(Action&& action) {
   return ExitCode::done;
 }
 
-/// The message of the error of this code that `action` throws; of another one with the code before it; empty: none.
+/// The message of the error that `action` throws, which must be of this code; empty: none.
 template <class Action>
 std::string message_of(Action&& action, ExitCode expected = ExitCode::usage) {
   try {
     action();
   } catch (const Error& error) {
-    return (error.code() == expected ? "" : std::to_string(static_cast<int>(error.code())) + ": ") + error.what();
+    CHECK(error.code() == expected);
+    return error.what();
   }
   return "";
 }

@@ -1,12 +1,6 @@
 #pragma once
 
-#include <algorithm>
-#include <cstdint>
-#include <iterator>
-#include <stdexcept>
-#include <string>
-#include <utility>
-
+#include "catch.hpp"
 #include "files/bytes.hpp"
 
 namespace dat::test {

@@ -1,11 +1,6 @@
 #pragma once
 
-#include <iterator>
-#include <set>
-#include <sstream>
-#include <string>
-#include <vector>
-
+#include "catch.hpp"
 #include "dat/config.hpp"
 #include "options/train/parse.hpp"
 #include "verbs/bench.hpp"

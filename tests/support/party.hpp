@@ -1,19 +1,11 @@
 #pragma once
 
-#include <algorithm>
 #include <barrier>
-#include <cstring>
-#include <functional>
-#include <map>
-#include <memory>
 #include <mutex>
-#include <optional>
-#include <string>
-#include <thread>
-#include <vector>
 
 #include "byzantine/part_work.hpp"
 #include "byzantine/protocol.hpp"
+#include "catch.hpp"
 #include "dat/cheat.hpp"
 #include "dat/random.hpp"
 

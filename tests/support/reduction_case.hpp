@@ -1,14 +1,6 @@
 #pragma once
 
-#include <algorithm>
-#include <cmath>
-#include <cstdint>
-#include <cstdlib>
-#include <cstring>
-#include <memory>
-#include <span>
-#include <vector>
-
+#include "catch.hpp"
 #include "dat/network.hpp"
 #include "dat/random.hpp"
 #include "device.hpp"
@@ -185,6 +177,8 @@ class Heavy final : public Aggregator {
 
 /// A network whose gradients are random numbers, and reducers for it.
 struct ReductionCase {
+  /// Of one rank.
+  ReductionCase() : ReductionCase(Communicator::single()) {}
   /// width: of channels; where it is no multiple of 16, tensors have padding.
   explicit ReductionCase(Communicator& all, int width = 16)
       : group(all),
@@ -253,6 +247,10 @@ struct ReductionCase {
   Model model;
   float* gradients;
   std::vector<float> real;  ///< [parameters.size] 1, and 0 where there is padding
+
+ private:
+  explicit ReductionCase(std::unique_ptr<Communicator> one) : ReductionCase(*one) { own_ = std::move(one); }
+  std::unique_ptr<Communicator> own_;
 };
 
 /// What the steps of a run must give on all ranks: on whole tensors, without buckets and messages.

@@ -2,6 +2,8 @@
 
 #include "dat/config.hpp"
 #include "device.hpp"
+#include "random_values.hpp"
+#include "train/trainer.hpp"
 
 namespace dat::test {
 
@@ -21,7 +23,28 @@ namespace dat::test {
   return options;
 }
 
-/// The same on a GPU, or its double, in f16 throughout: FGSM on batch statistics, all layers, SGD.
+/// A trainer that has been started with what rank 0 has, and has taken some steps. **Collective.**
+struct Started : Trainer {
+  Started(Communicator& ranks, const TrainOptions& options, int steps = 0) : Trainer(ranks, options) {
+    share_state();
+    start();
+    for (int k = 0; k < steps; ++k) (void)step(false);
+  }
+};
+struct Alone {
+  std::unique_ptr<Communicator> world = Communicator::single();
+};
+/// The same without other ranks.
+struct OneRank : Alone, Started {
+  explicit OneRank(const TrainOptions& options, int steps = 0) : Started(*world, options, steps) {}
+};
+
+[[nodiscard]] inline std::vector<float> weights_of(Trainer& trainer) {
+  const Parameters& p = trainer.model().parameters;
+  return to_host(trainer.model().backend, p.values, p.size);
+}
+
+/// The small run on a GPU, or its double, in f16 throughout: FGSM on batch statistics, all layers, SGD.
 [[nodiscard]] inline TrainOptions small_run_in_f16() {
   TrainOptions options = small_run();
   options.device = "cuda";

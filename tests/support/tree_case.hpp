@@ -1,6 +1,6 @@
 #pragma once
 
-#include <optional>
+#include "catch.hpp"
 
 namespace dat::test {
 

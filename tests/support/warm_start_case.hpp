@@ -1,10 +1,7 @@
 #pragma once
 
-#include <algorithm>
-#include <cstdint>
-#include <vector>
-
 #include "attack/attacks.hpp"
+#include "catch.hpp"
 #include "device.hpp"
 #include "random_values.hpp"
 #include "train/examples/warm_start.hpp"

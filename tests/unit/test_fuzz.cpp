@@ -1,16 +1,9 @@
 // The targets of tests/fuzz on their corpus and on mutants of it. libFuzzer goes further: nightly.sh.
 
-#include <algorithm>
-#include <cstdlib>
-#include <filesystem>
-#include <string>
-#include <vector>
-
 #include "catch.hpp"
 #include "dat/random.hpp"
 #include "data_path.hpp"
 #include "fuzz/targets.hpp"
-#include "temporary_folder.hpp"
 
 using namespace dat;
 

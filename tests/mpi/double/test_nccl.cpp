@@ -1,13 +1,9 @@
 // Sums by NCCL's double (tests/double/nccl/), on the double of CUDA's libraries, as if each rank saw a GPU of its own.
 
-#include <cmath>
-#include <cstdlib>
-#include <string>
-
 #include "catch.hpp"
 #include "communicate/nccl/group.hpp"
-#include "dat/error.hpp"
 #include "dat/selector.hpp"
+#include "environment.hpp"
 #include "reduction_case.hpp"
 #include "world.hpp"
 
@@ -18,28 +14,14 @@ using namespace dat::test;
 
 namespace {
 
-struct Variable {
-  Variable(const char* name, const std::string& value) : name_(name) { setenv(name, value.c_str(), 1); }
-  ~Variable() { unsetenv(name_); }
-  Variable(const Variable&) = delete;
-  Variable& operator=(const Variable&) = delete;
-
- private:
-  const char* name_;
-};
-
-struct OwnGpu : Variable {
-  OwnGpu() : Variable("DAT_DOUBLE_OWN_GPU", "1") {}
+struct OwnGpu : Environment {
+  OwnGpu() : Environment({{"DAT_DOUBLE_OWN_GPU", "1"}}) {}
 };
 
 /// Why the ranks cannot add up by NCCL; "joined": they can.
 [[nodiscard]] std::string joined(const Backend& backend) {
   std::string why;
   return NcclGroup::join(world(), backend.device_id(), why) != nullptr ? "joined" : why;
-}
-
-[[nodiscard]] bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 }  // namespace
@@ -74,7 +56,7 @@ TEST_CASE("NCCL adds up what MPI adds up, but for rounding", "[reducer][nccl]") 
     return f.reduce(reducer, active, 1);
   };
   const auto expected = by("mpi");
-  const Variable fault("DAT_DOUBLE_NCCL", "wrong@0#1");
+  const Environment fault({{"DAT_DOUBLE_NCCL", "wrong@0#1"}});
   CHECK(differing(by("nccl"), expected) > 0);
 }
 
@@ -88,21 +70,21 @@ TEST_CASE("Why NCCL cannot be used is said alike on all ranks", "[nccl]") {
   const auto backend = test_backend(1);
   own_gpu = joined(*backend);
   if (world().size() > 1) {
-    const Variable fault("DAT_DOUBLE_NCCL", "version@1");
+    const Environment fault({{"DAT_DOUBLE_NCCL", "version@1"}});
     version = joined(*backend);
   }
   {
-    const Variable fault("DAT_DOUBLE_NCCL", "init@0");
+    const Environment fault({{"DAT_DOUBLE_NCCL", "init@0"}});
     init = joined(*backend);
   }
   std::string why;
   CHECK(NcclGroup::join(world(), world().rank() == 0 ? "" : backend->device_id(), why) == nullptr);
   CHECK(why == "rank 0: it has no GPU");
   CHECK(own_gpu == "joined");
-  CHECK(has(init, "rank 0: ncclCommInitRank: "));
+  CHECK(contains(init, "rank 0: ncclCommInitRank: "));
   if (world().size() == 1) return;
-  CHECK(has(shared, "ranks 0 and 1 share one GPU"));
-  CHECK(has(version, "rank 0 has 2.28.9, rank 1 has 2.27.5"));
+  CHECK(contains(shared, "ranks 0 and 1 share one GPU"));
+  CHECK(contains(version, "rank 0 has 2.28.9, rank 1 has 2.27.5"));
 }
 
 TEST_CASE("A sum that NCCL refuses, and one that fails later, are errors of communication", "[nccl]") {
@@ -111,18 +93,10 @@ TEST_CASE("A sum that NCCL refuses, and one that fails later, are errors of comm
   const ActiveSet active = random_active(f.model.parameters.layers(), 3, 0.7F);
   for (const std::string kind : {"error", "async"}) {
     // Of all ranks, or the others would wait for this one.
-    const Variable fault("DAT_DOUBLE_NCCL", kind + "@" + std::to_string(world().rank()) + "#1");
+    const Environment fault({{"DAT_DOUBLE_NCCL", kind + "@" + std::to_string(world().rank()) + "#1"}});
     GradientReducer reducer = f.reducer({.node_sums = "nccl"});
-    ExitCode code = ExitCode::done;
-    std::string message;
-    try {
-      f.reduce(reducer, active, 1);
-    } catch (const Error& error) {
-      code = error.code();
-      message = error.what();
-    }
-    INFO(kind << ": " << message);
-    CHECK(code == (world().size() == 1 ? ExitCode::done : ExitCode::communication));
-    if (world().size() > 1) CHECK(has(message, "NCCL has failed: "));
+    INFO(kind);
+    CHECK(contains(message_of([&] { f.reduce(reducer, active, 1); }, ExitCode::communication), "NCCL has failed: ") ==
+          (world().size() > 1));
   }
 }

@@ -1,7 +1,5 @@
 // The loss scale of a training in f16 on several ranks, of which one overflows.
 
-#include <memory>
-
 #include "catch.hpp"
 #include "small_run.hpp"
 #include "train/trainer.hpp"

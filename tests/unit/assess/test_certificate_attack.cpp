@@ -1,7 +1,3 @@
-#include <algorithm>
-#include <cmath>
-#include <numeric>
-
 #include "assess/certification/certificate_attack.hpp"
 #include "catch.hpp"
 #include "device.hpp"

@@ -1,30 +1,14 @@
-#include <cmath>
-#include <limits>
-
 #include "assess/alarms.hpp"
 #include "assess/sequence.hpp"
 #include "assess/sequence_files.hpp"
 #include "catch.hpp"
-#include "dat/error.hpp"
 #include "dat/file.hpp"
 #include "errors.hpp"
 #include "hdf5/hdf5_reader.hpp"
-#include "temporary_folder.hpp"
 
 using namespace dat;
 
 namespace {
-
-template <class Call>
-std::string refusal(Call&& call, ExitCode code) {
-  try {
-    call();
-  } catch (const Error& error) {
-    CHECK(error.code() == code);
-    return error.what();
-  }
-  return {};
-}
 
 [[nodiscard]] JournalEntry entry(int stage, std::vector<std::int64_t> images) {
   JournalEntry one;
@@ -79,7 +63,7 @@ TEST_CASE("A sequence is a word of --eval with a plus, and takes each attack onc
   CHECK(own.members[2].restarts == 1);  // there is no start to repeat
   CHECK(read_attack_sequence("squarex3").members[0].restarts == 3);
   const auto usage = [](const std::string& word) {
-    return refusal([&] { (void)read_attack_sequence(word); }, ExitCode::usage);
+    return message_of([&] { (void)read_attack_sequence(word); }, ExitCode::usage);
   };
   CHECK(contains(usage("pgd+pgd10"), "names pgd10 twice"));
   CHECK(contains(usage("pgd+"), "unknown attack ''"));
@@ -105,13 +89,12 @@ TEST_CASE("The versions of AutoAttack are those of its authors' code", "[sequenc
 }
 
 TEST_CASE("What is called AutoAttack is computed in f32", "[sequence]") {
-  const AttackSequence standard = read_attack_sequence("aa-standard"),
-                       quick = read_attack_sequence("aa-quick");
-  CHECK(contains(refusal([&] { require_f32(standard, true, "tf32"); }, ExitCode::usage), "take aa-quick"));
+  const AttackSequence standard = read_attack_sequence("aa-standard"), quick = read_attack_sequence("aa-quick");
+  CHECK(contains(message_of([&] { require_f32(standard, true, "tf32"); }, ExitCode::usage), "take aa-quick"));
   CHECK_NOTHROW(require_f32(standard, true, "f32"));
   CHECK_NOTHROW(require_f32(standard, false, "tf32"));  // a CPU has none
   for (const std::string math : {"bf16", "bf16x3"})
-    CHECK(contains(refusal([&] { require_f32(standard, false, math); }, ExitCode::usage), "--math is " + math));
+    CHECK(contains(message_of([&] { require_f32(standard, false, math); }, ExitCode::usage), "--math is " + math));
   CHECK_NOTHROW(require_f32(quick, false, "bf16"));
   CHECK_NOTHROW(require_f32(quick, true, "tf32"));
 }
@@ -158,7 +141,7 @@ TEST_CASE("Of two evaluations that write one journal one ends", "[sequence]") {
   first.append(line_of(entry(0, {0})));
   Journal second(path, "attack sequence", facts);
   second.append(line_of(entry(0, {1})));
-  CHECK(contains(refusal([&] { first.append(line_of(entry(0, {1}))); }, ExitCode::usage),
+  CHECK(contains(message_of([&] { first.append(line_of(entry(0, {1}))); }, ExitCode::usage),
                  "another process is writing into " + path));
   CHECK(read_journal(Journal(path, "attack sequence", facts).found()).size() == 2);
 }
@@ -191,9 +174,10 @@ TEST_CASE("A journal that was cut anywhere loses its last line at most", "[seque
   write_bytes(path, bytes + std::string(9, '\0') + "\n");
   CHECK(read_journal(Journal(path, "attack sequence", facts).found()).size() == 2);
   write_bytes(path, bytes.substr(0, ends[0]) + "damage\n" + bytes.substr(ends[0]));
-  CHECK(contains(refusal([&] { (void)read_journal(Journal(path, "attack sequence", facts).found()); }, ExitCode::data),
-                 "line 2 is damaged"));
-  CHECK(contains(refusal(
+  CHECK(
+      contains(message_of([&] { (void)read_journal(Journal(path, "attack sequence", facts).found()); }, ExitCode::data),
+               "line 2 is damaged"));
+  CHECK(contains(message_of(
                      [] {
                        (void)read_journal(
                            "{\"stage\":0,\"seconds\":0,\"images\":[1],\"prediction\":[],"
@@ -209,7 +193,7 @@ TEST_CASE("A journal of other settings is refused, and the first difference is n
   { const Journal journal(path, "attack sequence", {{"seed", "1"}, {"eps", "0.031"}}); }
   const std::string before = read_bytes(path);
   const auto usage = [&](const Facts& facts) {
-    return refusal([&] { const Journal j(path, "attack sequence", facts); }, ExitCode::usage);
+    return message_of([&] { const Journal j(path, "attack sequence", facts); }, ExitCode::usage);
   };
   CHECK(contains(usage({{"seed", "1"}, {"eps", "0.062"}}), "eps is 0.031 there and 0.062 here"));
   CHECK(contains(usage({{"seed", "2"}, {"eps", "0.062"}}), "seed is 1 there and 2 here"));
@@ -344,9 +328,9 @@ TEST_CASE("Adversarial images outlive the evaluation that made them", "[sequence
   AdversarialImages again(folder.path(), set, true);
   again.finish(result, {});
   CHECK(file.text("/", "sequence") == "pgd2");
-  CHECK(contains(refusal([&] { again.keep(2, broken.data()); }, ExitCode::usage), "remove the journal"));
+  CHECK(contains(message_of([&] { again.keep(2, broken.data()); }, ExitCode::usage), "remove the journal"));
   std::filesystem::remove(folder / "adversarial.h5");
-  CHECK(contains(refusal([&] { const AdversarialImages gone(folder.path(), set, true); }, ExitCode::usage), "gone"));
+  CHECK(contains(message_of([&] { const AdversarialImages gone(folder.path(), set, true); }, ExitCode::usage), "gone"));
 }
 
 TEST_CASE("A sequence says which of its attacks cannot reach the border of the ball", "[sequence]") {

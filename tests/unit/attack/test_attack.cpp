@@ -1,12 +1,6 @@
-#include <algorithm>
-#include <cmath>
-#include <tuple>
-#include <utility>
-
 #include "allocations.hpp"
 #include "catch.hpp"
 #include "dat/attack.hpp"
-#include "dat/error.hpp"
 #include "device.hpp"
 #include "perturb.hpp"
 #include "random_values.hpp"
@@ -530,17 +524,10 @@ TEST_CASE("An attack allocates nothing", "[attack][cpu]") {
 }
 
 TEST_CASE("Impossible attacks are refused", "[attack]") {
-  const auto refusal = [](const char* name, const AttackOptions& options) -> std::pair<ExitCode, std::string> {
-    try {
-      (void)attacks().at(name)(options);
-    } catch (const Error& error) {
-      return {error.code(), error.what()};
-    }
-    return {ExitCode::done, ""};
+  const auto refusal = [](const char* name, const AttackOptions& options) {
+    return message_of([&] { (void)attacks().at(name)(options); });
   };
-  CHECK(refusal("pgd", {.eps = 0.1, .alpha = 0.01, .steps = 0}).first == ExitCode::usage);
-  CHECK(refusal("pgd", {.norm = BallNorm::l2, .eps = 0.1, .stop = 1}).first == ExitCode::usage);
-  const auto [code, message] = refusal("deepfool", {});
-  CHECK(code == ExitCode::usage);
-  CHECK(message.find("fgsm, none, pgd") != std::string::npos);
+  CHECK(!refusal("pgd", {.eps = 0.1, .alpha = 0.01, .steps = 0}).empty());
+  CHECK(!refusal("pgd", {.norm = BallNorm::l2, .eps = 0.1, .stop = 1}).empty());
+  CHECK(contains(refusal("deepfool", {}), "fgsm, none, pgd"));
 }

@@ -2,7 +2,6 @@
 #include "backend/shared/less_memory.hpp"
 #include "catch.hpp"
 #include "dat/backend.hpp"
-#include "errors.hpp"
 
 using namespace dat;
 

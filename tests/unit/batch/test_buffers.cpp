@@ -1,6 +1,3 @@
-#include <numeric>
-#include <vector>
-
 #include "batch/buffers/buffers.hpp"
 #include "catch.hpp"
 #include "device.hpp"

@@ -1,16 +1,10 @@
-#include <algorithm>
-#include <functional>
-#include <string>
-#include <tuple>
-#include <vector>
-
 #include "batch/view/early_stop.hpp"
 #include "catch.hpp"
 #include "device.hpp"
-#include "errors.hpp"
 #include "perturb.hpp"
 #include "pointwise.hpp"
 #include "random_values.hpp"
+#include "small_network.hpp"
 #include "small_run.hpp"
 #include "train/trainer.hpp"
 
@@ -26,11 +20,9 @@ struct Fixture {
   explicit Fixture(DType type)
       : backend(test_backend()),
         storage(type),
-        model(*backend, networks().at("small_cnn")({.width = 16, .size = kSize, .channels = 3, .classes = kClasses}),
-              Granularity::tensor),
+        model(*backend, kSize),
         images(*backend, {.size = kSize, .channels = 3, .classes = kClasses, .class_names = {}}, kCapacity),
         pixels(images.layout.elements()) {
-    model.initialize(1);
     starts = random_values(kCapacity * pixels, 5, -0.03F, 0.03F);
     start = backend->allocate_floats(kCapacity * pixels, "test");
     loss = backend->allocate_floats(kCapacity, "test");
@@ -56,9 +48,9 @@ struct Fixture {
     batch.count = static_cast<int>(samples.size());
     std::vector<float> eta;
     for (const int k : samples) {
-      for (const float v : random_values(pixels, 20 + static_cast<std::uint32_t>(k), 0, 256))
-        batch.pixels.push_back(static_cast<std::uint8_t>(v));
-      batch.labels.push_back(labels[static_cast<std::size_t>(k)]);
+      const HostBatch one = host_batch({labels[static_cast<std::size_t>(k)]}, pixels, k);
+      batch.pixels.insert(batch.pixels.end(), one.pixels.begin(), one.pixels.end());
+      batch.labels.push_back(one.labels[0]);
       batch.ids.push_back(k);
       batch.crops.push_back({});
       eta.insert(eta.end(), starts.begin() + k * pixels, starts.begin() + (k + 1) * pixels);
@@ -71,7 +63,7 @@ struct Fixture {
 
   std::unique_ptr<Backend> backend;
   DType storage;
-  Model model;
+  SmallNetwork model;
   Buffers images;
   std::int64_t pixels;
   std::vector<float> starts;
@@ -294,9 +286,7 @@ TEST_CASE("training counts the passes of its attack, and those that an early sto
   options.attack_steps = 3;
   const auto run = [&](int stop) {
     options.attack_stop = stop;
-    const auto world = Communicator::single();
-    Trainer trainer(*world, options);
-    trainer.start();
+    test::OneRank trainer(options);
     std::vector<std::int64_t> passes;
     for (int k = 0; k < 4; ++k) {
       const StepRecord& record = trainer.step(false);

@@ -1,14 +1,10 @@
-#include <algorithm>
-#include <cmath>
-#include <vector>
-
 #include "batch/view/smoothed.hpp"
 #include "catch.hpp"
 #include "dat/attack.hpp"
-#include "dat/error.hpp"
 #include "device.hpp"
 #include "noise.hpp"
 #include "random_values.hpp"
+#include "small_network.hpp"
 
 using namespace dat;
 using namespace dat::test;
@@ -246,23 +242,14 @@ constexpr int kSize = 8, kClasses = 10, kImages = 4, kCopies = 3;
 struct Network {
   explicit Network(int pass, int copies = kCopies)
       : backend(test_backend()),
-        model(*backend, networks().at("small_cnn")({.width = 16, .size = kSize, .channels = 3, .classes = kClasses}),
-              Granularity::tensor),
+        model(*backend, kSize),
         images(*backend, {.size = kSize, .channels = 3, .classes = kClasses, .class_names = {}}, kImages,
                {.scratch_images = 1}),
         program(model, pass * copies),
         plain(model, kImages * copies),
         objective(under_noise(copies), program) {
-    model.initialize(1);
-    HostBatch batch;
-    batch.count = kImages;
-    const std::int64_t pixels = images.layout.elements();
-    for (std::uint32_t k = 0; k < kImages; ++k) {
-      for (const float v : random_values(pixels, 20 + k, 30, 226)) batch.pixels.push_back(static_cast<std::uint8_t>(v));
-      batch.labels.push_back(static_cast<std::int32_t>(k));
-      batch.ids.push_back(70 + k);
-      batch.crops.push_back({});
-    }
+    HostBatch batch = host_batch({0, 1, 2, 3}, images.layout.elements(), 70);
+    for (std::uint8_t& pixel : batch.pixels) pixel = static_cast<std::uint8_t>(30 + pixel * 196 / 256);
     loss = backend->allocate_floats(kImages, "test");
     correct = backend->allocate_floats(kImages, "test");
     backend->commit_workspace();
@@ -278,7 +265,7 @@ struct Network {
   }
 
   std::unique_ptr<Backend> backend;
-  Model model;
+  SmallNetwork model;
   Buffers images;
   FrozenProgram program, plain;
   SmoothedView objective;

@@ -1,6 +1,3 @@
-#include <cstring>
-#include <random>
-
 #include "byzantine/digest.hpp"
 #include "byzantine/draw.hpp"
 #include "byzantine/secret.hpp"

@@ -1,10 +1,3 @@
-#include <algorithm>
-#include <cmath>
-#include <cstdlib>
-#include <map>
-#include <random>
-#include <tuple>
-
 #include "catch.hpp"
 #include "party.hpp"
 

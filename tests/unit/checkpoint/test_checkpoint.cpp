@@ -3,25 +3,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <bit>
 #include <csignal>
-#include <cstdint>
-#include <cstdlib>
-#include <cstring>
-#include <filesystem>
-#include <functional>
-#include <limits>
-#include <string>
-#include <vector>
 
 #include "catch.hpp"
 #include "dat/checkpoint.hpp"
-#include "dat/error.hpp"
 #include "dat/file.hpp"
 #include "dat/random.hpp"
-#include "errors.hpp"
-#include "temporary_folder.hpp"
 
 using namespace dat;
 
@@ -342,7 +329,7 @@ TEST_CASE("A kill behind any system call of a checkpoint's writing leaves a good
     again.save(5, example(5));
     check_same(example(5), again.newest(silent).value());
     for (const auto& entry : std::filesystem::directory_iterator(run))
-      REQUIRE(entry.path().filename().string().find(".tmp-") == std::string::npos);
+      REQUIRE(!contains(entry.path().filename().string(), ".tmp-"));
   }
   CHECK(newest == 4);
   CHECK(calls > 60);  // create, write, flush, read back, rename, flush, and the same for `latest`

@@ -1,10 +1,5 @@
-#include <cstdint>
-#include <utility>
-#include <vector>
-
 #include "catch.hpp"
 #include "dat/communicator.hpp"
-#include "dat/error.hpp"
 
 using namespace dat;
 

@@ -1,9 +1,6 @@
 // The parts of the hang watch that need no second rank: the record of communications, the verdict, its text, and the
 // rule that tells slow ranks. Whole hangs: tests/e2e/hang.py.
 
-#include <cmath>
-#include <thread>
-
 #include "catch.hpp"
 #include "communicate/hang/flight_recorder.hpp"
 #include "communicate/hang/verdict.hpp"

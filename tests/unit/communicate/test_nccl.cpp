@@ -13,5 +13,5 @@ TEST_CASE("NCCL is found at run time, or the reason is told", "[communicator]") 
   std::string why;
   const nccl::Library* const library = nccl::library(why);
   CHECK((library == nullptr) == !why.empty());
-  if (library == nullptr) CHECK(why.find("LD_LIBRARY_PATH") != std::string::npos);
+  if (library == nullptr) CHECK(contains(why, "LD_LIBRARY_PATH"));
 }

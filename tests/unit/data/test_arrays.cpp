@@ -1,22 +1,12 @@
 // Pickles, .npz and .npy: what users have, and what nobody should have.
 
-#include <algorithm>
-#include <cstdint>
-#include <functional>
-#include <numeric>
-#include <string>
-#include <vector>
-
 #include "allocations.hpp"
 #include "catch.hpp"
 #include "dat/dataset.hpp"
-#include "dat/error.hpp"
 #include "dat/random.hpp"
 #include "data/arrays/arrays.hpp"
 #include "data_path.hpp"
-#include "errors.hpp"
 #include "memory_bytes.hpp"
-#include "temporary_folder.hpp"
 
 using namespace dat;
 

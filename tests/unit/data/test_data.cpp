@@ -1,31 +1,15 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
-#include <cmath>
 #include <csignal>
-#include <cstdint>
-#include <filesystem>
-#include <functional>
-#include <memory>
-#include <numeric>
-#include <set>
-#include <stdexcept>
-#include <string>
-#include <thread>
-#include <vector>
 
 #include "catch.hpp"
 #include "dat/dataset.hpp"
-#include "dat/error.hpp"
 #include "dat/file.hpp"
 #include "dat/loader.hpp"
 #include "dat/random.hpp"
-#include "errors.hpp"
 #include "files/confined.hpp"
 #include "hdf5/hdf5.hpp"
-#include "temporary_folder.hpp"
 
 using namespace dat;
 
@@ -90,11 +74,47 @@ void write_split(Hdf5File& file, const std::string& split, const Contents& conte
   file.write(split + "/labels", {static_cast<std::int64_t>(contents.labels.size())}, contents.labels);
 }
 
+// Why files are not opened; "none": they are.
+std::string refusal(const std::vector<std::string>& paths, const std::string& split = "train") {
+  return error_of([&] { static_cast<void>(open_dataset(paths, split, 0)); });
+}
+
 void write_data_file(const std::string& path, const Contents& train = {}, std::size_t user_block = 0) {
   Hdf5File file = Hdf5File::create(path, user_block);
   write_split(file, "train", train);
   write_split(file, "test", {});
   file.close();
+}
+
+// data.h5, two other names of it, and a copy.
+void write_with_links(const TemporaryFolder& folder) {
+  write_data_file(folder / "data.h5");
+  std::filesystem::create_symlink("data.h5", folder / "link.h5");
+  std::filesystem::create_hard_link(folder / "data.h5", folder / "hard.h5");
+  std::filesystem::copy_file(folder / "data.h5", folder / "copy.h5");
+}
+
+// An epoch of all ranks, micro-batch by micro-batch: what `alone`, one rank with all of their micro-batches, has there.
+std::vector<std::vector<std::int64_t>> epoch_of(Sampler& alone, std::vector<Sampler>& ranks, std::uint32_t epoch) {
+  std::vector<std::vector<std::int64_t>> all;
+  const EpochPlan& plan = ranks[0].plan();
+  const int of_ranks = static_cast<int>(ranks.size());
+  std::vector<std::int64_t> whole(static_cast<std::size_t>(of_ranks * plan.batch)), mine(whole);
+  alone.shuffle(epoch);
+  for (Sampler& sampler : ranks) sampler.shuffle(epoch);
+  for (std::int64_t step = 0; step < plan.steps(); ++step) {
+    const int count = alone.batch(step, whole.data()), part = count / of_ranks, size = part / plan.micro_batches;
+    REQUIRE(size * plan.micro_batches * of_ranks == count);
+    CHECK(part == (step + 1 < plan.steps() ? plan.batch : plan.last_batch()));
+    for (int rank = 0; rank < of_ranks; ++rank) {
+      REQUIRE(ranks[static_cast<std::size_t>(rank)].batch(step, mine.data()) == part);
+      for (int m = 0; m < plan.micro_batches; ++m) {
+        const auto& one = all.emplace_back(mine.begin() + m * size, mine.begin() + (m + 1) * size);
+        CHECK(std::equal(one.begin(), one.end(), whole.begin() + (m * of_ranks + rank) * size));
+      }
+    }
+  }
+  return all;
 }
 
 }  // namespace
@@ -116,13 +136,10 @@ TEST_CASE("A converted folder holds the records' labels and pixels in the batche
                 record(2 * batch, batch % 10, 1, size) + record(2 * batch + 1, (batch + 3) % 10, 1, size));
   }
   write_bytes(folder / "test_batch.bin", record(100, 9, 1, size));
-  ConvertOptions options;
-  options.source = folder.path();
-  options.output = folder / "data.h5";
-  options.size = size;
-  convert_dataset(options);
+  const std::string output = folder / "data.h5";
+  convert_dataset({.source = folder.path(), .output = output, .labels = "", .size = size});
 
-  const auto train = open_dataset({options.output}, "train", 0);
+  const auto train = open_dataset({output}, "train", 0);
   REQUIRE(train->size() == 22);
   CHECK(train->info().size == size);
   CHECK(train->info().channels == 3);
@@ -132,11 +149,11 @@ TEST_CASE("A converted folder holds the records' labels and pixels in the batche
     CHECK(train->label(i) == (i / 2 + 1 + (i % 2) * 3) % 10);
     CHECK(pixels_of(*train, i) == image(i + 2, size));
   }
-  const auto test = open_dataset({options.output}, "test", 0);
+  const auto test = open_dataset({output}, "test", 0);
   REQUIRE(test->size() == 1);
   CHECK(test->label(0) == 9);
   CHECK(pixels_of(*test, 0) == image(100, size));
-  CHECK(contains(inspect_dataset(options.output), "(as recorded)"));
+  CHECK(contains(inspect_dataset(output), "(as recorded)"));
 }
 
 TEST_CASE("Records with two label bytes, up to 256 classes and named classes pass through the same code") {
@@ -146,13 +163,8 @@ TEST_CASE("Records with two label bytes, up to 256 classes and named classes pas
   std::string names;
   for (int i = 0; i < 256; ++i) names += "kind" + std::to_string(i) + "\r\n";
   write_bytes(folder / "fine_label_names.txt", names + "\n");
-  ConvertOptions options;
-  options.source = folder.path();
-  options.output = folder / "data.h5";
-  options.size = 4;
-  options.label_bytes = 2;
-  convert_dataset(options);
-  const auto train = open_dataset({options.output}, "train", 0);
+  convert_dataset({.source = folder.path(), .output = folder / "data.h5", .labels = "", .size = 4, .label_bytes = 2});
+  const auto train = open_dataset({folder / "data.h5"}, "train", 0);
   CHECK(train->info().classes == 256);
   CHECK(train->info().class_names[255] == "kind255");
   CHECK(train->label(0) == 255);
@@ -160,48 +172,41 @@ TEST_CASE("Records with two label bytes, up to 256 classes and named classes pas
 }
 
 TEST_CASE("A damaged folder of records is refused with the file's name, and leaves no file behind") {
-  const TemporaryFolder folder, output;
   const std::string good = record(0, 1, 1, 8) + record(1, 9, 1, 8);
-  write_bytes(folder / "data_batch_1.bin", good);
-  write_bytes(folder / "data_batch_2.bin", good);
-  write_bytes(folder / "test_batch.bin", good);
-  ConvertOptions options;
-  options.source = folder.path();
-  options.output = output / "data.h5";
-  options.size = 8;
-  const auto error = [&] { return error_of([&] { convert_dataset(options); }); };
-
-  SECTION("a short file") {
-    write_bytes(folder / "data_batch_2.bin", good.substr(0, good.size() - 1));
-    CHECK(contains(error(), "data_batch_2.bin: has 385 bytes"));
+  using Damage = std::function<void(const TemporaryFolder&, ConvertOptions&)>;
+  const auto writes = [](const char* name, const std::string& bytes) -> Damage {
+    return [=](const TemporaryFolder& folder, ConvertOptions&) { write_bytes(folder / name, bytes); };
+  };
+  const auto removes = [](const char* name) -> Damage {
+    return [=](const TemporaryFolder& folder, ConvertOptions&) { std::filesystem::remove(folder / name); };
+  };
+  for (const auto& [told, damage] :
+       std::vector<std::pair<const char*, Damage>>{{"data_batch_2.bin: has 385 bytes",
+                                                    writes("data_batch_2.bin", good.substr(0, good.size() - 1))},
+                                                   {"test_batch.bin: has 0 bytes", writes("test_batch.bin", "")},
+                                                   {"test_batch.bin", removes("test_batch.bin")},
+                                                   {"data_batch_1.bin is missing", removes("data_batch_1.bin")},
+                                                   {"data_batch_2.bin: label 10 of record 2 (byte 386) is not in 0..9",
+                                                    writes("data_batch_2.bin", good + record(2, 10, 1, 8))},
+                                                   {"names 2 classes, but 10",
+                                                    [](const TemporaryFolder&folder, ConvertOptions&options) {
+                                                      write_bytes(folder / "batches.meta.txt", "cat\ndog\n");
+                                                      options.classes = 10;
+                                                    }},
+                                                   {"there is no such folder or file",
+                                                    [](const TemporaryFolder&folder, ConvertOptions&options) {
+                                                      options.source = folder / "nothing";
+                                                    }}}) {
+    const TemporaryFolder folder, output;
+    for (const char* name : {"data_batch_1.bin", "data_batch_2.bin", "test_batch.bin"})
+      write_bytes(folder / name, good);
+    ConvertOptions options{.source = folder.path(), .output = output / "data.h5", .labels = "", .size = 8};
+    damage(folder, options);
+    const std::string error = error_of([&] { convert_dataset(options); });
+    CHECK(error.starts_with("3: "));
+    CHECK(contains(error, told));
+    CHECK(output.names().empty());
   }
-  SECTION("an empty file") {
-    write_bytes(folder / "test_batch.bin", "");
-    CHECK(contains(error(), "test_batch.bin: has 0 bytes"));
-  }
-  SECTION("a missing test file") {
-    std::filesystem::remove(folder / "test_batch.bin");
-    CHECK(contains(error(), "test_batch.bin"));
-  }
-  SECTION("a missing batch") {
-    std::filesystem::remove(folder / "data_batch_1.bin");
-    CHECK(contains(error(), "data_batch_1.bin is missing"));
-  }
-  SECTION("a label out of range") {
-    write_bytes(folder / "data_batch_2.bin", good + record(2, 10, 1, 8));
-    CHECK(contains(error(), "data_batch_2.bin: label 10 of record 2 (byte 386) is not in 0..9"));
-  }
-  SECTION("another number of classes than names") {
-    write_bytes(folder / "batches.meta.txt", "cat\ndog\n");
-    options.classes = 10;
-    CHECK(contains(error(), "names 2 classes, but 10"));
-  }
-  SECTION("no folder") {
-    options.source = folder / "nothing";
-    CHECK(contains(error(), "there is no such folder or file"));
-  }
-  CHECK(error().substr(0, 3) == "3: ");
-  CHECK(output.names().empty());
 }
 
 TEST_CASE("A file that cannot be written is Error(io), and the old one stays as it was") {
@@ -303,13 +308,8 @@ TEST_CASE("Class 0 without an image, one class only, and classes without a train
 
 TEST_CASE("A file that is given twice is refused, also under another name") {
   const TemporaryFolder folder;
-  write_data_file(folder / "data.h5", {});
-  std::filesystem::create_symlink("data.h5", folder / "link.h5");
-  std::filesystem::create_hard_link(folder / "data.h5", folder / "hard.h5");
-  std::filesystem::copy_file(folder / "data.h5", folder / "copy.h5");
-  const auto opened = [&](const std::string& other) {
-    return error_of([&] { (void)open_dataset({folder / "data.h5", folder / other}, "train", 0); });
-  };
+  write_with_links(folder);
+  const auto opened = [&](const std::string& other) { return refusal({folder / "data.h5", folder / other}); };
   for (const char* other : {"data.h5", "link.h5", "hard.h5"})
     CHECK(opened(other).starts_with("2: --data has one file twice, " + folder / "data.h5"));
   CHECK(opened("copy.h5") == "none");
@@ -317,10 +317,7 @@ TEST_CASE("A file that is given twice is refused, also under another name") {
 
 TEST_CASE("An output that is an input is refused, under any name and in a folder that is read") {
   const TemporaryFolder folder;
-  write_data_file(folder / "data.h5", {});
-  std::filesystem::create_symlink("data.h5", folder / "link.h5");
-  std::filesystem::create_hard_link(folder / "data.h5", folder / "hard.h5");
-  std::filesystem::copy_file(folder / "data.h5", folder / "copy.h5");
+  write_with_links(folder);
   const auto error = [&](const std::string& output, const std::vector<std::string>& inputs) {
     return error_of([&] { require_apart({folder / "new.h5", output}, inputs); });
   };
@@ -424,7 +421,7 @@ TEST_CASE("HDF5 in other layouts becomes a data file, or is refused with what it
     file.write("train/images", images, pixels);
     file.write("train/labels", of_labels, labels);
     file.close();
-    return error_of([&] { (void)open_dataset({in}, "train", 0); });
+    return refusal({in});
   };
   const std::string how = "; 'dat_hpc data convert " + in + " plain.h5' makes such a file";
   CHECK(contains(opened({2, 3, 6, 6}, {2}), "has its channels first, but must have the shape"));
@@ -539,7 +536,7 @@ TEST_CASE("Chunked, compressed images are refused, and read the same as contiguo
   H5Fclose(file);
 
   const auto plain = open_dataset({folder / "plain.h5"}, "train", 0);
-  const std::string error = error_of([&] { static_cast<void>(open_dataset({folder / "packed.h5"}, "train", 0)); });
+  const std::string error = refusal({folder / "packed.h5"});
   CHECK(error.substr(0, 3) == "3: ");
   CHECK(contains(error, "'dat_hpc data convert " + (folder / "packed.h5") + " NEW'"));
   convert_dataset({.source = folder / "packed.h5", .output = folder / "converted.h5", .labels = ""});
@@ -583,11 +580,8 @@ TEST_CASE("What is read in a confined process may fail, crash, loop or want all 
 TEST_CASE("Data of a wrong shape, type or range are refused with the names of file and dataset") {
   const TemporaryFolder folder;
   const std::string path = folder / "data.h5";
-  const auto error = [&](const std::string& split = "train") {
-    return error_of([&] { static_cast<void>(open_dataset({path}, split, 0)); });
-  };
   const auto refused = [&](const std::string& reason) {
-    const std::string text = error();
+    const std::string text = refusal({path});
     CAPTURE(text);
     CHECK(text.substr(0, 3) == "3: ");
     CHECK(contains(text, path));
@@ -603,22 +597,20 @@ TEST_CASE("Data of a wrong shape, type or range are refused with the names of fi
   refused("not a whole HDF5 file");
   write_bytes(path, "");
   refused("not a whole HDF5 file");
-  write_data_file(path, {{4, 6, 6, 3}, {0, 2, 1, 32767}});
-  refused("label 32767 of sample 3 in /train/labels is not in 0..32766");
-  write_data_file(path, {{4, 6, 6, 3}, {0, -2, 1, 2}});
-  refused("label -2 of sample 1 in /train/labels is not in 0..32766, nor -1 for unknown");
-  write_data_file(path, {{4, 6, 6, 3}, {0, 1, 2}});
-  refused("/train/labels must hold one number for each of the 4 images");
-  write_data_file(path, {{4, 6, 5, 3}, {0, 1, 2, 0}});
-  refused("square images");
-  write_data_file(path, {{4, 3, 6, 6}, {0, 1, 2, 0}});
-  refused("has its channels first, but must have the shape [n, height, width, channels]");
-  write_data_file(path, {{4, 6, 6, 5}, {0, 1, 2, 0}});
-  refused("1 to 4 channels");
-  write_data_file(path, {{4, 108}, {0, 1, 2, 0}});
-  refused("has 2 dimensions");
-  write_data_file(path, {{0, 6, 6, 3}, {}});
-  refused("holds no image");
+  for (const auto& [contents, reason] : std::vector<std::pair<Contents, const char*>>{
+           {{{4, 6, 6, 3}, {0, 2, 1, 32767}}, "label 32767 of sample 3 in /train/labels is not in 0..32766"},
+           {{{4, 6, 6, 3}, {0, -2, 1, 2}},
+            "label -2 of sample 1 in /train/labels is not in 0..32766, nor -1 for unknown"},
+           {{{4, 6, 6, 3}, {0, 1, 2}}, "/train/labels must hold one number for each of the 4 images"},
+           {{{4, 6, 5, 3}, {0, 1, 2, 0}}, "square images"},
+           {{{4, 3, 6, 6}, {0, 1, 2, 0}},
+            "has its channels first, but must have the shape [n, height, width, channels]"},
+           {{{4, 6, 6, 5}, {0, 1, 2, 0}}, "1 to 4 channels"},
+           {{{4, 108}, {0, 1, 2, 0}}, "has 2 dimensions"},
+           {{{0, 6, 6, 3}, {}}, "holds no image"}}) {
+    write_data_file(path, contents);
+    refused(reason);
+  }
   with([](Hdf5File& file) { write_split(file, "test", {}); });
   refused("there is no dataset /train/images");
   with([](Hdf5File& file) {
@@ -642,8 +634,8 @@ TEST_CASE("Data of a wrong shape, type or range are refused with the names of fi
   });
   refused("is a file of kind 'checkpoint'");
   write_data_file(path);
-  CHECK(error() == "none");
-  CHECK(contains(error("validation"), "/validation/images"));
+  CHECK(refusal({path}) == "none");
+  CHECK(contains(refusal({path}, "validation"), "/validation/images"));
 }
 
 TEST_CASE("A file cut off anywhere before the end of its data is refused when it is opened") {
@@ -652,7 +644,7 @@ TEST_CASE("A file cut off anywhere before the end of its data is refused when it
   const std::string whole = read_bytes(folder / "whole.h5");
   for (int part = 0; part < 64; ++part) {
     write_bytes(folder / "cut.h5", whole.substr(0, whole.size() * static_cast<std::size_t>(part) / 64));
-    const std::string error = error_of([&] { static_cast<void>(open_dataset({folder / "cut.h5"}, "train", 0)); });
+    const std::string error = refusal({folder / "cut.h5"});
     CAPTURE(part, error);
     CHECK(error.substr(0, 3) == "3: ");
   }
@@ -707,7 +699,7 @@ TEST_CASE("A small file that claims huge data, or that points to other files, is
   H5Sclose(space);
   H5Pclose(creation);
   H5Fclose(file);
-  const std::string error = error_of([&] { static_cast<void>(open_dataset({path}, "train", 0)); });
+  const std::string error = refusal({path});
   CAPTURE(error);
   CHECK(error.substr(0, 3) == "3: ");
   CHECK(contains(error, reason));
@@ -745,7 +737,7 @@ TEST_CASE("Several files are one pool in the order given, and must fit together"
   const auto error = [&](const std::vector<std::string>& names) {
     std::vector<std::string> paths;
     for (const std::string& name : names) paths.push_back(folder / name);
-    return error_of([&] { static_cast<void>(open_dataset(paths, "train", 0)); });
+    return refusal(paths);
   };
   CHECK(contains(error({"a.h5", "large.h5"}), "large.h5: has images of 8 x 8 x 3"));
   CHECK(contains(error({"cat.h5", "elk.h5"}), "elk.h5: has other class names than"));
@@ -755,11 +747,7 @@ TEST_CASE("Several files are one pool in the order given, and must fit together"
 
 TEST_CASE("Threads that read at the same time read what one thread reads") {
   const TemporaryFolder folder;
-  SyntheticOptions options;
-  options.train = 200;
-  options.test = 1;
-  options.size = 8;
-  write_synthetic(options, folder / "data.h5");
+  write_synthetic({.size = 8, .train = 200, .test = 1}, folder / "data.h5");
   const auto set = open_dataset({folder / "data.h5"}, "train", 0);
   std::vector<std::vector<std::uint8_t>> alone;
   for (int i = 0; i < 200; ++i) alone.push_back(pixels_of(*set, i));
@@ -797,29 +785,14 @@ TEST_CASE("Ranks with micro-batches see what one rank with all of their micro-ba
     CHECK(plan.batch <= c.batch);
     CHECK(plan.micro_batch() * plan.micro_batches == plan.batch);
     CHECK(alone.plan().steps() == plan.steps());
-    std::vector<std::int64_t> whole(static_cast<std::size_t>(c.ranks * c.batch)), mine(whole),
-        times(static_cast<std::size_t>(c.samples), 0);
+    std::vector<std::int64_t> times(static_cast<std::size_t>(c.samples), 0);
     std::int64_t entries = 0;
-    for (const std::uint32_t epoch : {0U, 3U}) {
-      alone.shuffle(epoch);
-      for (Sampler& sampler : ranks) sampler.shuffle(epoch);
-      for (std::int64_t step = 0; step < plan.steps(); ++step) {
-        const int count = alone.batch(step, whole.data());
-        const int part = count / c.ranks, size = part / plan.micro_batches;
-        REQUIRE(size * plan.micro_batches * c.ranks == count);
-        CHECK(part == (step + 1 < plan.steps() ? plan.batch : plan.last_batch()));
-        for (int rank = 0; rank < c.ranks; ++rank) {
-          REQUIRE(ranks[static_cast<std::size_t>(rank)].batch(step, mine.data()) == part);
-          for (int m = 0; m < plan.micro_batches; ++m)
-            for (int i = 0; i < size; ++i) {
-              const std::int64_t sample = mine[static_cast<std::size_t>(m * size + i)];
-              CHECK(sample == whole[static_cast<std::size_t>((m * c.ranks + rank) * size + i)]);
-              ++times[static_cast<std::size_t>(sample)];
-            }
+    for (const std::uint32_t epoch : {0U, 3U})
+      for (const auto& micro_batch : epoch_of(alone, ranks, epoch))
+        for (const std::int64_t sample : micro_batch) {
+          ++times[static_cast<std::size_t>(sample)];
+          ++entries;
         }
-        entries += count;
-      }
-    }
     // Every sample in every epoch, and no more of them again than make the number of entries a multiple.
     const int hands = c.ranks * plan.micro_batches;
     CHECK(entries == 2 * ((c.samples + hands - 1) / hands * hands));
@@ -864,37 +837,19 @@ TEST_CASE(
     std::vector<std::int64_t> before;
     std::vector<std::vector<std::int64_t>> extra_of_epochs;
     for (std::uint32_t epoch = 0; epoch < 2 * epochs; ++epoch) {
-      std::vector<std::int64_t> whole(static_cast<std::size_t>(c.ranks * c.batch)), mine(whole), seen;
+      std::vector<std::int64_t> seen;
       std::vector<int> times(static_cast<std::size_t>(c.labelled), 0);
       if (epoch % epochs == 0) std::fill(of_permutation.begin(), of_permutation.end(), 0);
-      alone.shuffle(epoch);
-      for (Sampler& sampler : ranks) sampler.shuffle(epoch);
-      for (std::int64_t step = 0; step < plan.steps(); ++step) {
-        const int count = alone.batch(step, whole.data());
-        const int part = count / c.ranks, size = part / plan.micro_batches;
-        REQUIRE(size * plan.micro_batches * c.ranks == count);
+      for (const auto& micro_batch : epoch_of(alone, ranks, epoch)) {
         std::int64_t labelled = 0;
-        for (int rank = 0; rank < c.ranks; ++rank) {
-          REQUIRE(ranks[static_cast<std::size_t>(rank)].batch(step, mine.data()) == part);
-          for (int m = 0; m < plan.micro_batches; ++m) {
-            std::int64_t of_micro_batch = 0;
-            for (int i = 0; i < size; ++i) {
-              const std::int64_t sample = mine[static_cast<std::size_t>(m * size + i)];
-              REQUIRE((sample >= 0 && sample < mix.samples()));
-              CHECK(sample == whole[static_cast<std::size_t>((m * c.ranks + rank) * size + i)]);
-              seen.push_back(sample);
-              if (sample < c.labelled) {
-                ++of_micro_batch;
-                ++times[static_cast<std::size_t>(sample)];
-              } else {
-                ++of_permutation[static_cast<std::size_t>(sample - c.labelled)];
-              }
-            }
-            CHECK(of_micro_batch * mix.group == std::int64_t{size} * mix.labelled_of_group);
-            labelled += of_micro_batch;
-          }
+        for (const std::int64_t sample : micro_batch) {
+          REQUIRE((sample >= 0 && sample < mix.samples()));
+          seen.push_back(sample);
+          labelled += sample < c.labelled;
+          ++(sample < c.labelled ? times[static_cast<std::size_t>(sample)]
+                                 : of_permutation[static_cast<std::size_t>(sample - c.labelled)]);
         }
-        CHECK(labelled * mix.group == std::int64_t{count} * mix.labelled_of_group);  // of the global batch
+        CHECK(labelled * mix.group == std::ssize(micro_batch) * mix.labelled_of_group);
       }
       // Each labelled image once, and no more of them again than fill the last groups of the last micro-batches.
       CHECK(std::ssize(seen) == all);
@@ -1095,9 +1050,7 @@ TEST_CASE("A batch is read in the order of the file, and lies in the order of th
 
 TEST_CASE("A synthetic sample is a function of seed, split and number alone, in memory and in a file") {
   const TemporaryFolder folder;
-  SyntheticOptions options;
-  options.train = 300;
-  options.test = 50;
+  const SyntheticOptions options{.train = 300, .test = 50};
   const auto train = synthetic_dataset(options, "train"), test = synthetic_dataset(options, "test");
   CHECK(pixels_of(*train, 7) == pixels_of(*train, 7));
   CHECK(pixels_of(*train, 7) != pixels_of(*train, 17));
@@ -1123,11 +1076,7 @@ TEST_CASE("A synthetic sample is a function of seed, split and number alone, in 
 }
 
 TEST_CASE("The synthetic classes are balanced and differ: the nearest mean image names them far better than chance") {
-  SyntheticOptions options;
-  options.classes = GENERATE(2, 10, 32);
-  options.size = 16;
-  options.train = 1280;
-  options.test = 640;
+  const SyntheticOptions options{.classes = GENERATE(2, 10, 32), .size = 16, .train = 1280, .test = 640};
   const auto train = synthetic_dataset(options, "train"), test = synthetic_dataset(options, "test");
   const auto classes = static_cast<std::size_t>(options.classes);
   CHECK(std::set<std::string>(train->info().class_names.begin(), train->info().class_names.end()).size() == classes);
@@ -1173,14 +1122,11 @@ TEST_CASE("Synthetic options out of range are usage errors, and many classes hav
 
 TEST_CASE("Any flipped bit and any cut of a file made here is refused when it is opened") {
   const TemporaryFolder folder;
-  SyntheticOptions options;
-  options.train = options.test = 10;
-  options.size = 8;
-  write_synthetic(options, folder / "data.h5");
+  write_synthetic({.size = 8, .train = 10, .test = 10}, folder / "data.h5");
   const std::string whole = read_bytes(folder / "data.h5");
   const auto refused = [&](const std::string& bytes) {
     write_bytes(folder / "bad.h5", bytes);
-    return error_of([&] { static_cast<void>(open_dataset({folder / "bad.h5"}, "test", 0)); }).starts_with("3: ");
+    return refusal({folder / "bad.h5"}, "test").starts_with("3: ");
   };
   CHECK(!refused(whole));
   for (std::uint32_t i = 0; i < 500; ++i) {
@@ -1196,11 +1142,7 @@ TEST_CASE("Any flipped bit and any cut of a file made here is refused when it is
 
 TEST_CASE("Inspection tells a changed pixel from the recorded hash, in a file without a seal too") {
   const TemporaryFolder folder;
-  SyntheticOptions options;
-  options.train = 20;
-  options.test = 10;
-  options.classes = 3;
-  write_synthetic(options, folder / "data.h5");
+  write_synthetic({.classes = 3, .train = 20, .test = 10}, folder / "data.h5");
   const std::string text = inspect_dataset(folder / "data.h5");
   CHECK(contains(text, "20 images of 32 x 32 x 3, 3 classes"));
   CHECK(contains(text, "    0         7         4  disc, hue 0"));
@@ -1219,11 +1161,6 @@ TEST_CASE("Inspection tells a changed pixel from the recorded hash, in a file wi
 
 TEST_CASE("images kept aside are a part of the set, the rest is what remains, both in the set's order") {
   const SyntheticOptions options{.classes = 3, .size = 8, .train = 50, .test = 5, .seed = 4};
-  const auto pixels = [](const Dataset& set, std::int64_t index) {
-    std::vector<std::uint8_t> image(set.info().image_bytes());
-    set.read(index, image.data());
-    return image;
-  };
   const auto whole = synthetic_dataset(options, "train");
   const auto kept = held_out(synthetic_dataset(options, "train"), 50, 20, 7, true);
   const auto aside = held_out(synthetic_dataset(options, "train"), 50, 20, 7, false);
@@ -1231,9 +1168,10 @@ TEST_CASE("images kept aside are a part of the set, the rest is what remains, bo
   REQUIRE(aside->size() == 20);
   std::int64_t a = 0, b = 0;
   for (std::int64_t i = 0; i < whole->size(); ++i) {
-    const bool is_kept = a < kept->size() && pixels(*kept, a) == pixels(*whole, i) && kept->label(a) == whole->label(i);
+    const bool is_kept =
+        a < kept->size() && pixels_of(*kept, a) == pixels_of(*whole, i) && kept->label(a) == whole->label(i);
     const bool is_aside =
-        b < aside->size() && pixels(*aside, b) == pixels(*whole, i) && aside->label(b) == whole->label(i);
+        b < aside->size() && pixels_of(*aside, b) == pixels_of(*whole, i) && aside->label(b) == whole->label(i);
     CHECK(is_kept != is_aside);
     (is_kept ? a : b) += 1;
   }
@@ -1242,11 +1180,11 @@ TEST_CASE("images kept aside are a part of the set, the rest is what remains, bo
   // Another seed keeps others aside; nothing is left of a set that is kept aside whole.
   const auto other = held_out(synthetic_dataset(options, "train"), 50, 20, 8, false);
   bool differs = false;
-  for (std::int64_t i = 0; i < 20; ++i) differs |= pixels(*other, i) != pixels(*aside, i);
+  for (std::int64_t i = 0; i < 20; ++i) differs |= pixels_of(*other, i) != pixels_of(*aside, i);
   CHECK(differs);
   CHECK_THROWS_AS(held_out(synthetic_dataset(options, "train"), 50, 50, 7, true), Error);
   const auto first = first_of(held_out(synthetic_dataset(options, "train"), 50, 20, 7, false), 3);
   REQUIRE(first->size() == 3);
-  CHECK(pixels(*first, 2) == pixels(*aside, 2));
+  CHECK(pixels_of(*first, 2) == pixels_of(*aside, 2));
   CHECK(first_of(synthetic_dataset(options, "train"), 0)->size() == 50);
 }

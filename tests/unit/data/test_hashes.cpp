@@ -2,33 +2,15 @@
 
 #include <xxhash.h>
 
-#include <algorithm>
-#include <cstdint>
-#include <cstdlib>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <limits>
-#include <memory>
-#include <numeric>
-#include <random>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "catch.hpp"
 #include "dat/dataset.hpp"
-#include "dat/error.hpp"
 #include "dat/file.hpp"
 #include "dat/random.hpp"
 #include "data/data_file.hpp"
 #include "data/images/index.hpp"
 #include "data/indexing/indexing.hpp"
 #include "data_path.hpp"
-#include "errors.hpp"
 #include "hdf5/hdf5.hpp"
-#include "temporary_folder.hpp"
 
 using namespace dat;
 

@@ -2,17 +2,8 @@
 #include <sys/stat.h>
 #include <zlib.h>
 
-#include <algorithm>
-#include <chrono>
-#include <filesystem>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "catch.hpp"
 #include "dat/dataset.hpp"
-#include "dat/error.hpp"
 #include "dat/file.hpp"
 #include "data/images/decode.hpp"
 #include "data/images/image_files.hpp"
@@ -23,11 +14,9 @@
 #include "data/indexing/indexing.hpp"
 #include "data/indexing/tar_writer.hpp"
 #include "data_path.hpp"
-#include "errors.hpp"
 #include "files/bytes.hpp"
 #include "files/confined.hpp"
 #include "hdf5/hdf5.hpp"
-#include "temporary_folder.hpp"
 
 using namespace dat;
 

@@ -1,12 +1,4 @@
-#include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <set>
-#include <thread>
-#include <vector>
-
 #include "catch.hpp"
-#include "dat/error.hpp"
 #include "dat/loader.hpp"
 
 using namespace dat;

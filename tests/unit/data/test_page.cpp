@@ -1,17 +1,10 @@
 // What a person sees of data files of any kind: names of images, descriptions, pages.
 
-#include <algorithm>
-#include <filesystem>
-#include <string>
-#include <vector>
-
 #include "catch.hpp"
 #include "dat/dataset.hpp"
 #include "data/images/png.hpp"
 #include "data/images/write_png.hpp"
 #include "data/indexing/indexing.hpp"
-#include "errors.hpp"
-#include "temporary_folder.hpp"
 
 using namespace dat;
 

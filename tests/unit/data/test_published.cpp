@@ -1,20 +1,10 @@
 // Sets in the forms in which they are published: CIFAR's pickles, MNIST's files, .npz with training and test images.
 
-#include <algorithm>
-#include <cstdint>
-#include <filesystem>
-#include <functional>
-#include <string>
-#include <vector>
-
 #include "catch.hpp"
 #include "dat/dataset.hpp"
-#include "dat/error.hpp"
 #include "data/arrays/inflate.hpp"
 #include "data/convert/forms.hpp"
-#include "errors.hpp"
 #include "memory_bytes.hpp"
-#include "temporary_folder.hpp"
 
 using namespace dat;
 
@@ -146,9 +136,38 @@ std::string elements_of(const std::string& file) {
   return array.text() + " " + bytes;
 }
 
-/// A folder with MNIST's files, of 3 and 2 images of 4 x 4.
-struct Mnist {
+/// A folder of files, and where the data file goes that is made of them.
+struct Source {
   const TemporaryFolder folder, output;
+  [[nodiscard]] std::string error(const ConvertOptions& how = {}) const {
+    std::string text = error_of([&] { convert(folder.path(), output / "set.h5", how); });
+    CHECK((text == "none" || output.names().empty()));
+    return text;
+  }
+};
+
+/// A damage to such a folder, or options that do not fit it, and what is told of it.
+template <class Set>
+struct Damage {
+  std::string told;
+  std::function<void(const Set& set, ConvertOptions& how)> done;
+  const char* code = "3: ";
+};
+template <class Set>
+void check_refused(const std::vector<Damage<Set>>& all) {
+  for (const Damage<Set>& damage : all) {
+    const Set set;
+    ConvertOptions how;
+    damage.done(set, how);
+    const std::string error = set.error(how);
+    CAPTURE(error, damage.told);
+    CHECK(error.starts_with(damage.code));
+    CHECK(contains(error, damage.told));
+  }
+}
+
+/// A folder with MNIST's files, of 3 and 2 images of 4 x 4.
+struct Mnist : Source {
   const std::string train = some_bytes(48, 1), test = some_bytes(32, 2);
 
   Mnist() {
@@ -158,16 +177,10 @@ struct Mnist {
     put("t10k-labels-idx1-ubyte", {{2}, "\3\1"s});
   }
   void put(const std::string& name, const Idx& file) const { write_bytes(folder / name, file.bytes()); }
-  [[nodiscard]] std::string error(const ConvertOptions& how = {}) const {
-    std::string text = error_of([&] { convert(folder.path(), output / "set.h5", how); });
-    CHECK((text == "none" || output.names().empty()));
-    return text;
-  }
 };
 
 /// A folder with CIFAR-10's pickles, of two images each.
-struct Cifar10 {
-  const TemporaryFolder folder, output;
+struct Cifar10 : Source {
   std::string rows[6];
 
   Cifar10() {
@@ -189,11 +202,6 @@ struct Cifar10 {
                                                        {"labels", python2::list(labels)},
                                                        {"data", data},
                                                        {"filenames", "](" + python2::text("a.png") + "e"}}));
-  }
-  [[nodiscard]] std::string error(const ConvertOptions& how = {}) const {
-    std::string text = error_of([&] { convert(folder.path(), output / "set.h5", how); });
-    CHECK((text == "none" || output.names().empty()));
-    return text;
   }
 };
 
@@ -238,70 +246,42 @@ TEST_CASE("Of CIFAR-100's pickles the fine labels are taken", "[published]") {
 }
 
 TEST_CASE("Damaged and incomplete folders of pickles are refused, and leave no file behind", "[published]") {
-  const Cifar10 set;
-  const std::string& rows = set.rows[0];
-  std::string expected;
-  ConvertOptions how;
-  SECTION("a missing batch") {
-    std::filesystem::remove(set.folder / "data_batch_5");
-    expected = "data_batch_5 is missing";
-  }
-  SECTION("a missing test file") {
-    std::filesystem::remove(set.folder / "test_batch");
-    expected = "test_batch is missing";
-  }
-  SECTION("a label out of range") {
-    set.put(3, python2::array(2, 3072, rows), {1, 10});
-    expected = "data_batch_4: label 10 of image 1 is not in 0..9";
-  }
-  SECTION("a test image without label") {
-    write_bytes(set.folder / "test_batch", python2::dictionary({{"labels",
-                                                                 "](K\1J\xff\xff\xff\xff"
-                                                                 "e"s},
-                                                                {"data", python2::array(2, 3072, rows)}}));
-    expected = "test_batch: label -1 of image 1 is not in 0..9";
-  }
-  SECTION("fewer labels than images") {
-    set.put(0, python2::array(2, 3072, rows), {1});
-    expected = "there must be one label for each of the 2 images";
-  }
-  SECTION("images of another size") {
-    set.put(0, python2::array(2, 1024, rows.substr(0, 2048)), {1, 2});
-    expected = "data is uint8 [2, 1024], but must be uint8 [n, 3072]";
-  }
-  SECTION("fewer bytes than the shape says") {
-    set.put(0, python2::array(3, 3072, rows), {1, 2, 3});
-    expected = "data has 6144 bytes from byte";
-  }
-  SECTION("a file that is cut off") {
-    write_bytes(set.folder / "data_batch_1", read_bytes(set.folder / "data_batch_1").substr(0, 3000));
-    expected = "data_batch_1: byte";
-  }
-  SECTION("a name that is no array's") {
-    set.put(0, "cos\nsystem\nU\4true\x85R", {1, 2});
-    expected = "wants os.system, which is no part of an array";
-  }
-  SECTION("another number of names") {
-    write_bytes(set.folder / "batches.meta", python2::dictionary({{"label_names", "](" + python2::text("cat") + "e"}}));
-    expected = "batches.meta: names 1 classes, must be 10";
-  }
-  SECTION("names that are none") {
-    write_bytes(set.folder / "batches.meta", python2::dictionary({{"label_names", python2::list({1, 2})}}));
-    expected = "label_names is a list of other things than names";
-  }
-  SECTION("an option of another form") {
-    how.label_bytes = 2;
-    expected = "--label-bytes is for a folder of binary records, and " + set.folder.path() +
-               " is a folder of CIFAR's pickles; leave it off";
-  }
-  SECTION("another number of classes") {
-    how.classes = 20;
-    expected = "names 10 classes, but 20 were asked for";
-  }
-  const std::string error = set.error(how);
-  CAPTURE(error, expected);
-  CHECK(error.substr(0, 3) == (how.label_bytes == 2 ? "2: " : "3: "));
-  CHECK(contains(error, expected));
+  const std::string rows = some_bytes(2 * 3072, 0);
+  const auto puts = [](std::uint32_t i, const std::string& data, const std::vector<int>& labels) {
+    return [=](const Cifar10& set, ConvertOptions&) { set.put(i, data, labels); };
+  };
+  const auto removes = [](const char* name) {
+    return [=](const Cifar10& set, ConvertOptions&) { std::filesystem::remove(set.folder / name); };
+  };
+  const auto writes = [](const char* name, const std::string& bytes) {
+    return [=](const Cifar10& set, ConvertOptions&) { write_bytes(set.folder / name, bytes); };
+  };
+  const std::string unknown =
+      "](K\1J\xff\xff\xff\xff"
+      "e"s;
+  check_refused<Cifar10>(
+      {{"data_batch_5 is missing", removes("data_batch_5")},
+       {"test_batch is missing", removes("test_batch")},
+       {"data_batch_4: label 10 of image 1 is not in 0..9", puts(3, python2::array(2, 3072, rows), {1, 10})},
+       {"test_batch: label -1 of image 1 is not in 0..9",
+        writes("test_batch", python2::dictionary({{"labels", unknown}, {"data", python2::array(2, 3072, rows)}}))},
+       {"there must be one label for each of the 2 images", puts(0, python2::array(2, 3072, rows), {1})},
+       {"data is uint8 [2, 1024], but must be uint8 [n, 3072]",
+        puts(0, python2::array(2, 1024, rows.substr(0, 2048)), {1, 2})},
+       {"data has 6144 bytes from byte", puts(0, python2::array(3, 3072, rows), {1, 2, 3})},
+       {"data_batch_1: byte",
+        [](const Cifar10& set, ConvertOptions&) {
+          write_bytes(set.folder / "data_batch_1", read_bytes(set.folder / "data_batch_1").substr(0, 3000));
+        }},
+       {"wants os.system, which is no part of an array", puts(0, "cos\nsystem\nU\4true\x85R", {1, 2})},
+       {"batches.meta: names 1 classes, must be 10",
+        writes("batches.meta", python2::dictionary({{"label_names", "](" + python2::text("cat") + "e"}}))},
+       {"label_names is a list of other things than names",
+        writes("batches.meta", python2::dictionary({{"label_names", python2::list({1, 2})}}))},
+       {" is a folder of CIFAR's pickles; leave it off",
+        [](const Cifar10&, ConvertOptions& how) { how.label_bytes = 2; },
+        "2: --label-bytes is for a folder of binary records"},
+       {"names 10 classes, but 20 were asked for", [](const Cifar10&, ConvertOptions& how) { how.classes = 20; }}});
 }
 
 TEST_CASE("A file of type idx holds the array that was written, packed or not", "[published]") {
@@ -464,41 +444,23 @@ TEST_CASE("Two files for the same images are refused, whichever of them the fold
 }
 
 TEST_CASE("Damaged and incomplete folders of idx files are refused, and leave no file behind", "[published]") {
-  const Mnist set;
-  std::string expected;
-  ConvertOptions how;
-  SECTION("missing test labels") {
-    std::filesystem::remove(set.folder / "t10k-labels-idx1-ubyte");
-    expected = "t10k-labels-idx1-ubyte is missing";
-  }
-  SECTION("more labels than images") {
-    set.put("train-labels-idx1-ubyte", {{4}, "\1\0\2\1"s});
-    expected = "train-labels-idx1-ubyte is uint8 [4], but there must be one label for each of the 3 images";
-  }
-  SECTION("a label out of range") {
-    how.classes = 3;
-    expected = "label 3 of image 0 is not in 0..2";
-  }
-  SECTION("images and labels in each other's place") {
-    set.put("train-labels-idx1-ubyte", {{3, 4, 4}, set.train});
-    expected = "there must be one label for each";
-  }
-  SECTION("test images of another size") {
-    set.put("t10k-images-idx3-ubyte", {{2, 3, 3}, some_bytes(18, 1)});
-    expected = "t10k-images-idx3-ubyte is uint8 [2, 3, 3], but the first images are 4 x 4 x 1";
-  }
-  SECTION("images that are not square") {
-    set.put("train-images-idx3-ubyte", {{3, 2, 8}, set.train});
-    expected = "but images must be square";
-  }
-  SECTION("a file that is cut off") {
-    write_bytes(set.folder / "train-images-idx3-ubyte", Idx{{3, 4, 4}, set.train}.bytes().substr(0, 40));
-    expected = "train-images-idx3-ubyte: holds 24 bytes after its header";
-  }
-  const std::string error = set.error(how);
-  CAPTURE(error, expected);
-  CHECK(error.substr(0, 3) == "3: ");
-  CHECK(contains(error, expected));
+  const auto puts = [](const char* name, const Idx& file) {
+    return [=](const Mnist& set, ConvertOptions&) { set.put(name, file); };
+  };
+  const std::string pixels = some_bytes(48, 1);
+  check_refused<Mnist>(
+      {{"t10k-labels-idx1-ubyte is missing",
+        [](const Mnist& set, ConvertOptions&) { std::filesystem::remove(set.folder / "t10k-labels-idx1-ubyte"); }},
+       {"train-labels-idx1-ubyte is uint8 [4], but there must be one label for each of the 3 images",
+        puts("train-labels-idx1-ubyte", {{4}, "\1\0\2\1"s})},
+       {"label 3 of image 0 is not in 0..2", [](const Mnist&, ConvertOptions& how) { how.classes = 3; }},
+       {"there must be one label for each", puts("train-labels-idx1-ubyte", {{3, 4, 4}, pixels})},
+       {"t10k-images-idx3-ubyte is uint8 [2, 3, 3], but the first images are 4 x 4 x 1",
+        puts("t10k-images-idx3-ubyte", {{2, 3, 3}, some_bytes(18, 1)})},
+       {"but images must be square", puts("train-images-idx3-ubyte", {{3, 2, 8}, pixels})},
+       {"train-images-idx3-ubyte: holds 24 bytes after its header", [&](const Mnist& set, ConvertOptions&) {
+          write_bytes(set.folder / "train-images-idx3-ubyte", Idx{{3, 4, 4}, pixels}.bytes().substr(0, 40));
+        }}});
 }
 
 TEST_CASE(

@@ -1,6 +1,3 @@
-#include <algorithm>
-#include <vector>
-
 #include "by_epoch.hpp"
 #include "catch.hpp"
 #include "dat/loader.hpp"

@@ -1,9 +1,3 @@
-#include <algorithm>
-#include <cmath>
-#include <random>
-#include <tuple>
-#include <vector>
-
 #include "catch.hpp"
 #include "data/images/pixels.hpp"
 #include "data/images/resize.hpp"

@@ -3,18 +3,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <filesystem>
-#include <memory>
-#include <string>
-#include <thread>
-#include <vector>
 
 #include "catch.hpp"
-#include "dat/error.hpp"
 #include "dat/run_lock.hpp"
-#include "temporary_folder.hpp"
 
 using namespace dat;
 namespace fs = std::filesystem;
@@ -143,14 +135,9 @@ TEST_CASE("a folder that was made anew is not taken from its new owner", "[repor
 
 namespace {
 
-/// "CODE: what"; empty: it is alone.
+/// "CODE: what"; "none": it is alone.
 std::string not_alone(int file, std::int64_t bytes, const std::string& path) {
-  try {
-    require_alone(file, bytes, path);
-    return "";
-  } catch (const Error& error) {
-    return std::to_string(static_cast<int>(error.code())) + ": " + error.what();
-  }
+  return error_of([&] { require_alone(file, bytes, path); });
 }
 
 }  // namespace
@@ -160,7 +147,7 @@ TEST_CASE("who has left another length in a file is not alone", "[report]") {
   const std::string path = temporary / "file";
   write_bytes(path, "three");
   const int file = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
-  CHECK(not_alone(file, 5, path).empty());
+  CHECK(not_alone(file, 5, path) == "none");
   for (const std::int64_t bytes : {4, 6})
     CHECK(not_alone(file, bytes, path).starts_with("2: another process is writing into " + path));
   fs::rename(path, temporary / "moved");
@@ -175,7 +162,7 @@ TEST_CASE("what a full disk has not kept is no other process's doing", "[report]
   const std::string path = temporary / "file";
   REQUIRE(mkfifo(path.c_str(), 0666) == 0);  // it has 0 bytes, and fdatasync() fails
   const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
-  CHECK(not_alone(file, 0, path).empty());
+  CHECK(not_alone(file, 0, path) == "none");
   CHECK(not_alone(file, 5, path).starts_with("9: cannot write " + path));
   close(file);
 }

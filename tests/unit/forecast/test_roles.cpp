@@ -1,5 +1,3 @@
-#include <string>
-
 #include "catch.hpp"
 #include "forecast/roles.hpp"
 

@@ -1,23 +1,11 @@
 // Weights for other programs, and from them: safetensors, Protocol Buffers, PyTorch's names.
 
-#include <algorithm>
-#include <bit>
-#include <cstring>
-#include <functional>
-#include <limits>
-#include <random>
-#include <string>
-#include <vector>
-
 #include "catch.hpp"
-#include "dat/error.hpp"
 #include "dat/random.hpp"
-#include "errors.hpp"
 #include "files/protobuf.hpp"
 #include "interop/state_dict.hpp"
 #include "memory_bytes.hpp"
 #include "replica/model_state.hpp"
-#include "temporary_folder.hpp"
 
 using namespace dat;
 
@@ -104,6 +92,11 @@ Graph graph_of(const std::string& network, int classes = 10) {
 }
 
 const Fitting kPlain{.file = "FILE", .network = "NETWORK"};
+
+/// Why a state_dict does not fit a network; "none": it does.
+std::string misfit(const Graph& graph, const StateDict& state) {
+  return error_of([&] { static_cast<void>(fitted(graph, state, kPlain)); });
+}
 
 void replace(std::string& text, const std::string& word, const std::string& by) {
   if (const std::size_t at = text.find(word); at != std::string::npos) text.replace(at, word.size(), by);
@@ -354,7 +347,7 @@ TEST_CASE("Tensors under all names in use find their places in every network", "
                  }),
                  own);
     check_same(renamed([](std::string name) {  // the WideResNets' name, for others; and the other way round
-                 const bool wide = name.find(".convShortcut.") != std::string::npos;
+                 const bool wide = contains(name, ".convShortcut.");
                  if (wide)
                    replace(name, ".convShortcut.", ".shortcut.0.");
                  else
@@ -400,9 +393,8 @@ TEST_CASE("A network is found below any prefix, and its copies below others are 
     madry.tensors.push_back({"module.attacker.normalize.new_std", {3, 1, 1}, graph.normalization.deviation});
     check_same(fit(madry), own);
     madry.tensors.front().values[0] += 1;
-    CHECK(contains(error_of([&] { static_cast<void>(fit(madry)); }),
-                   "module.attacker.model." + own.tensors.front().name + " and module.model." +
-                       own.tensors.front().name + " are different tensors"));
+    CHECK(contains(misfit(graph, madry), "module.attacker.model." + own.tensors.front().name + " and module.model." +
+                                             own.tensors.front().name + " are different tensors"));
     StateDict compiled = own;
     for (Checkpoint::Array& tensor : compiled.tensors) tensor.name.insert(tensor.name.rfind('.') + 1, "_orig_mod.");
     check_same(fit(compiled), own);
@@ -422,8 +414,7 @@ TEST_CASE("A network is found below any prefix, and its copies below others are 
     // A stranger whose name ends like one of the network's, or that stands below no prefix of it, is none of its.
     StateDict lacking = below({"1."});
     lacking.tensors.front().name = "2.x." + own.tensors.front().name;
-    CHECK(
-        contains(error_of([&] { static_cast<void>(fit(lacking)); }), own.tensors.front().name + size + " is missing"));
+    CHECK(contains(misfit(graph, lacking), own.tensors.front().name + size + " is missing"));
   }
 }
 
@@ -438,7 +429,7 @@ TEST_CASE("DAT's second names of blocks are passed over if they are copies", "[e
     }
   check_same(fitted(graph, twice, kPlain), own);
   twice.tensors.back().values[0] = 0.123F;
-  CHECK(error_of([&] { static_cast<void>(fitted(graph, twice, kPlain)); }) ==
+  CHECK(misfit(graph, twice) ==
         "4: FILE: does not fit NETWORK, in 1 tensor: " + twice.tensors.back().name + " [4] has no place in it");
   // Two names for one tensor: only if they agree.
   StateDict both = own;
@@ -446,8 +437,7 @@ TEST_CASE("DAT's second names of blocks are passed over if they are copies", "[e
   both.tensors.back().name = "module.conv1.weight";
   check_same(fitted(graph, both, kPlain), own);
   both.tensors.back().values[0] = 0.123F;
-  CHECK(contains(error_of([&] { static_cast<void>(fitted(graph, both, kPlain)); }),
-                 "module.conv1.weight and conv1.weight are different tensors for conv1.weight"));
+  CHECK(contains(misfit(graph, both), "module.conv1.weight and conv1.weight are different tensors for conv1.weight"));
 }
 
 TEST_CASE("What public files have beside the weights is passed over if it changes nothing", "[exchange]") {
@@ -461,32 +451,30 @@ TEST_CASE("What public files have beside the weights is passed over if it change
   more.tensors.push_back({"mu", {3, 1, 1}, graph.normalization.mean});
   more.tensors.push_back({"sigma", {1, 3, 1, 1}, graph.normalization.deviation});
   check_same(fitted(graph, more, kPlain), own);
-  CHECK(contains(error_of([&] { static_cast<void>(fitted(graph_with("cifar100"), more, kPlain)); }),
+  CHECK(contains(misfit(graph_with("cifar100"), more),
                  "in 2 tensors: mu [3,1,1] asks for another --normalize; sigma [1,3,1,1] asks for another --normalize; "
                  "to take the numbers of the file, give --normalize 0.4914,0.4822,0.4465,0.2471,0.2435,0.2616"));
   StateDict rounded = more;
   rounded.tensors.back().values[1] = std::nextafter(0.2435F, 1.0F);
   check_same(fitted(graph, rounded, kPlain), own);
   rounded.tensors.back().values[1] = std::nextafter(std::nextafter(0.2435F, 1.0F), 1.0F);
-  CHECK(contains(error_of([&] { static_cast<void>(fitted(graph, rounded, kPlain)); }), "in 1 tensor: sigma"));
+  CHECK(contains(misfit(graph, rounded), "in 1 tensor: sigma"));
   // The numbers of the file are all told, also those that are equal; those of two normalizations are not.
   rounded.tensors.back().values = {0.2023F, 0.1994F, 0.2010F};
-  CHECK(error_of([&] { static_cast<void>(fitted(graph, rounded, kPlain)); })
+  CHECK(misfit(graph, rounded)
             .ends_with("--normalize; to take the numbers of the file, give --normalize "
                        "0.4914,0.4822,0.4465,0.2023,0.1994,0.201"));
   rounded.tensors.push_back({"attacker.mean", {3}, graph.normalization.mean});
   rounded.tensors.push_back({"attacker.std", {3}, graph.normalization.deviation});
-  CHECK(error_of([&] {
-          static_cast<void>(fitted(graph, rounded, kPlain));
-        }).ends_with("in 1 tensor: sigma [1,3,1,1] asks for another --normalize"));
-  CHECK(contains(error_of([&] { static_cast<void>(fitted(graph_with("none"), more, kPlain)); }), "in 2 tensors: mu"));
+  CHECK(misfit(graph, rounded).ends_with("in 1 tensor: sigma [1,3,1,1] asks for another --normalize"));
+  CHECK(contains(misfit(graph_with("none"), more), "in 2 tensors: mu"));
   for (const std::string prefix : {"", "normalize.", "module.normalize."}) {
     StateDict other = own;
     other.tensors.push_back({prefix + "mean", {3}, graph.normalization.mean});
     other.tensors.push_back({prefix + "std", {3}, graph.normalization.deviation});
     check_same(fitted(graph, other, kPlain), own);
     std::swap(other.tensors.back().values, (other.tensors.end() - 2)->values);
-    CHECK(contains(error_of([&] { static_cast<void>(fitted(graph, other, kPlain)); }), "in 2 tensors: " + prefix));
+    CHECK(contains(misfit(graph, other), "in 2 tensors: " + prefix));
   }
 }
 
@@ -496,7 +484,7 @@ TEST_CASE("Of many tensors that do not fit ten are named", "[exchange]") {
   const auto with = [&](int strangers) {
     StateDict more = state;
     for (int k = 0; k < strangers; ++k) more.tensors.push_back({"s" + std::to_string(k), {1}, {1}});
-    return error_of([&] { static_cast<void>(fitted(graph, more, kPlain)); });
+    return misfit(graph, more);
   };
   CHECK(with(10).ends_with("s8 [1] has no place in it; s9 [1] has no place in it"));
   const std::string many = with(1000);
@@ -521,7 +509,7 @@ TEST_CASE("All tensors that do not fit are named in one message", "[exchange]") 
   state.tensors[0].values.resize(588);
   state.tensors[1].name = "bn9.weight";
   state.tensors.push_back(state.tensors[0]);  // a second one of the wrong shape
-  CHECK(error_of([&] { static_cast<void>(fitted(graph, state, kPlain)); }) ==
+  CHECK(misfit(graph, state) ==
         "4: FILE: does not fit NETWORK, in 4 tensors: conv1.weight is [4,3,7,7], not [4,3,3,3]; conv1.weight and "
         "conv1.weight are different tensors for conv1.weight; bn9.weight [4] has no place in it; bn1.weight [4] is "
         "missing");
@@ -530,7 +518,7 @@ TEST_CASE("All tensors that do not fit are named in one message", "[exchange]") 
 TEST_CASE("A new last layer begins as that of a new network, the others stay", "[exchange]") {
   const Graph graph = graph_of("resnet18", 7);
   StateDict state = network_state(graph_of("resnet18", 10));
-  CHECK(contains(error_of([&] { static_cast<void>(fitted(graph, state, kPlain)); }), "in 2 tensors: linear.weight is"));
+  CHECK(contains(misfit(graph, state), "in 2 tensors: linear.weight is"));
   const StateDict result = fitted(graph, state, {.file = "FILE", .network = "NETWORK", .new_head = true, .seed = 3});
   for (std::size_t k = 0; k < graph.segments.size(); ++k) {
     const bool head = graph.segments[k].name.starts_with("linear.");

@@ -1,22 +1,12 @@
 // Files of others with a last layer of a thousand classes, damaged, for a network with one of ten (--new-head).
 
-#include <algorithm>
-#include <cstdlib>
-#include <fstream>
-#include <iterator>
-#include <memory>
-#include <random>
-#include <string>
-
 #include "catch.hpp"
 #include "checkpoint/checkpoint_file.hpp"
-#include "dat/error.hpp"
 #include "hdf5/hdf5.hpp"
 #include "hdf5/hdf5_reader.hpp"
 #include "interop/source.hpp"
 #include "interop/state_dict.hpp"
 #include "memory_bytes.hpp"
-#include "temporary_folder.hpp"
 
 using namespace dat;
 

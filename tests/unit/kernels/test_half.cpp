@@ -1,10 +1,3 @@
-#include <algorithm>
-#include <bit>
-#include <cmath>
-#include <limits>
-#include <random>
-#include <vector>
-
 #include "catch.hpp"
 #include "dat/half.hpp"
 #include "device.hpp"

@@ -1,13 +1,5 @@
 #include <omp.h>
 
-#include <algorithm>
-#include <array>
-#include <cmath>
-#include <cstring>
-#include <functional>
-#include <numeric>
-#include <set>
-
 #include "all.hpp"
 #include "catch.hpp"
 #include "device.hpp"
@@ -36,49 +28,6 @@ std::vector<Case> cases() {
   return {{{7, 5, 3, 1}, 3},   {{3, 5, 5, 1}, 1},   {{7, 5, 3, 7}, 3},   {{24, 3, 3, 8}, 1},
           {{32, 3, 5, 16}, 3}, {{48, 3, 5, 16}, 1}, {{48, 3, 5, 48}, 2}, {{16, 8, 9, 1}, 20}};
 }
-
-/// Random inputs of one case on the host; results come back through the same vectors.
-struct Fixture {
-  explicit Fixture(const Case& c)
-      : layout(c.layout),
-        n(c.n * c.layout.elements()),
-        a(shared_random(n, 1)),
-        b(shared_random(n, 2)),
-        per_channel(shared_random(layout.c, 3)),
-        shift(shared_random(layout.c, 4)),
-        out(shared_random(n, 5)),
-        before(out),
-        bits(static_cast<std::size_t>(groups(n))) {
-    for (std::int64_t g = 0; g < groups(n); ++g)
-      bits[static_cast<std::size_t>(g)] = static_cast<std::uint16_t>(40503 * (g + 1));
-  }
-
-  [[nodiscard]] bool open(std::int64_t i) const {
-    return (bits[static_cast<std::size_t>(i / kGroup)] >> (i % kGroup) & 1) != 0;
-  }
-
-  /// Each element of `out` against reference(i), to `roundings` roundings of size(i).
-  template <class Reference, class Size>
-  void check(Reference reference, Size size, double roundings) const {
-    for (std::int64_t i = 0; i < n; ++i) {
-      INFO("element " << i << " of " << layout.c << "x" << layout.h << "x" << layout.w << ", block " << layout.block);
-      REQUIRE(std::abs(out[static_cast<std::size_t>(i)] - double(reference(i))) <= roundings * kUnit * double(size(i)));
-    }
-  }
-  /// The result of a single float operation is the double result, rounded.
-  template <class Reference>
-  void check_exact(Reference reference) const {
-    for (std::int64_t i = 0; i < n; ++i) {
-      INFO("element " << i << " of " << layout.c << "x" << layout.h << "x" << layout.w << ", block " << layout.block);
-      REQUIRE(out[static_cast<std::size_t>(i)] == static_cast<float>(reference(i)));
-    }
-  }
-
-  Layout layout;
-  std::int64_t n;
-  Shared<float> a, b, per_channel, shift, out, before;
-  Shared<std::uint16_t> bits;
-};
 
 /// A kernel, and its end.
 template <class F>
@@ -214,90 +163,6 @@ TEST_CASE("A layout gives each element of each channel a place of its own", "[ke
   }
 }
 
-TEST_CASE("ReLU, its masks and its gradients, on any number of elements", "[kernels]") {
-  for (const Case& c : cases()) {
-    Fixture f(c);
-    std::fill(f.a.begin(), f.a.begin() + 3, 0.0F);
-    const Shared<std::uint16_t> random_bits = f.bits;
-
-    run(groups(f.n), MaskFromRelu<float>{f.a.data(), f.bits.data(), f.n});
-    for (std::int64_t i = 0; i < groups(f.n) * kGroup; ++i) REQUIRE(f.open(i) == (i < f.n && at(f.a, i) > 0));
-
-    f.bits = random_bits;
-    run(groups(f.n), MaskGradient<float>{f.a.data(), nullptr, f.bits.data(), f.out.data(), f.n});
-    f.check_exact([&](auto i) { return f.open(i) ? at(f.a, i) : 0; });
-    run(groups(f.n), MaskGradient<float>{f.a.data(), f.b.data(), f.bits.data(), f.out.data(), f.n});
-    f.check_exact([&](auto i) { return f.open(i) ? at(f.a, i) + at(f.b, i) : 0; });
-    f.out = f.a;
-    run(groups(f.n), MaskGradient<float>{f.out.data(), f.b.data(), f.bits.data(), f.out.data(), f.n});
-    f.check_exact([&](auto i) { return f.open(i) ? at(f.a, i) + at(f.b, i) : 0; });
-
-    run(groups(f.n), ReluGradient{f.a.data(), f.b.data(), f.out.data(), f.n});
-    f.check_exact([&](auto i) { return at(f.a, i) > 0 ? at(f.b, i) : 0; });
-  }
-}
-
-TEST_CASE("Sums of activations, with and without ReLU", "[kernels]") {
-  for (const Case& c : cases()) {
-    Fixture f(c);
-    run(groups(f.n), Add<float>{f.a.data(), f.b.data(), f.out.data(), f.n});
-    f.check_exact([&](auto i) { return at(f.a, i) + at(f.b, i); });
-    run(groups(f.n), Add<float>{f.a.data(), nullptr, f.out.data(), f.n});
-    f.check_exact([&](auto i) { return at(f.a, i); });
-    run(groups(f.n), Add<float>{f.a.data(), f.b.data(), f.out.data(), f.n, true});
-    f.check_exact([&](auto i) { return std::max(at(f.a, i) + at(f.b, i), 0.0); });
-    run(groups(f.n), Add<float>{f.a.data(), nullptr, f.out.data(), f.n, true});
-    f.check_exact([&](auto i) { return std::max(at(f.a, i), 0.0); });
-    run(f.n, Scale{f.a.data(), f.out.data(), 0.3F, false});
-    f.check_exact([&](auto i) { return double(0.3F) * at(f.a, i); });
-    f.out = f.before;
-    run(f.n, Scale{f.a.data(), f.out.data(), 0.3F, true});
-    f.check([&](auto i) { return at(f.before, i) + double(0.3F) * at(f.a, i); }, [](auto) { return 2; }, 2);
-  }
-}
-
-TEST_CASE("The affine map takes each channel's own scale and shift in every layout", "[kernels]") {
-  for (const Case& c : cases())
-    for (const bool relu : {false, true}) {
-      Fixture f(c);
-      const auto affine = [&](std::int64_t i) {
-        const int channel = f.layout.channel(i);
-        const double y = at(f.a, i) * at(f.per_channel, channel) + at(f.shift, channel);
-        return relu ? std::max(y, 0.0) : y;
-      };
-      run(groups(f.n), AffineRelu<float>{f.a.data(), f.per_channel.data(), f.shift.data(), f.out.data(), f.bits.data(),
-                                         f.layout, f.n, relu});
-      // A product below 1, a sum below 2: three roundings of half a unit in the last place of at most 2.
-      f.check(
-          affine, [](auto) { return 2; }, 2);
-      if (relu)
-        for (std::int64_t i = 0; i < f.n; ++i) REQUIRE(f.open(i) == (at(f.out, i) > 0));
-
-      run(groups(f.n), AffineRelu<float>{f.a.data(), nullptr, nullptr, f.out.data(), nullptr, f.layout, f.n, relu});
-      f.check_exact([&](auto i) { return relu ? std::max(at(f.a, i), 0.0) : at(f.a, i); });
-    }
-}
-
-TEST_CASE("The gradient of the affine map, with every choice of what is given", "[kernels]") {
-  for (const Case& c : cases())
-    for (int choice = 0; choice < 16; ++choice) {
-      Fixture f(c);
-      const bool extra = (choice & 1) != 0, scale = (choice & 2) != 0, mask = (choice & 4) != 0,
-                 add = (choice & 8) != 0;
-      run(groups(f.n),
-          AffineReluGradient<float>{f.a.data(), extra ? f.b.data() : nullptr, scale ? f.per_channel.data() : nullptr,
-                                    mask ? f.bits.data() : nullptr, f.out.data(), f.layout, f.n, add});
-      f.check(
-          [&](auto i) {
-            double d = at(f.a, i) + (extra ? at(f.b, i) : 0);
-            if (mask && !f.open(i)) d = 0;
-            if (scale) d *= at(f.per_channel, f.layout.channel(i));
-            return d + (add ? at(f.before, i) : 0);
-          },
-          [](auto) { return 3; }, 3);
-    }
-}
-
 TEMPLATE_TEST_CASE("SiLU of the affine map, its slope, and the gradient through it", "[kernels]", float, Half,
                    BFloat16) {
   using T = TestType;
@@ -380,26 +245,6 @@ TEST_CASE("Images are normalized by channel, whether these come first or last", 
         REQUIRE(y[static_cast<std::size_t>(i)] == static_cast<float>(difference / deviation[c]));
       }
     }
-}
-
-TEST_CASE("The average pool and its gradient, in every layout", "[kernels]") {
-  for (const auto& [layout, n] : cases()) {
-    Fixture f({layout, n});
-    const int pixels = layout.h * layout.w;
-    Shared<float> pooled(static_cast<std::size_t>(n * layout.c));
-    run(n * layout.c, PoolForward<float>{f.a.data(), pooled.data(), layout});
-    for (int k = 0; k < n; ++k)
-      for (int c = 0; c < layout.c; ++c) {
-        double total = 0;
-        for (int y = 0; y < layout.h; ++y)
-          for (int x = 0; x < layout.w; ++x) total += at(f.a, layout.offset(k, c, y, x));
-        // Partial sums of p numbers below 1 are below p: p roundings of at most p, divided by p.
-        REQUIRE(std::abs(at(pooled, k * layout.c + c) - total / pixels) <= kUnit * (pixels + 1));
-      }
-    run(groups(f.n), PoolBackward<float>{pooled.data(), f.out.data(), layout, f.n});
-    f.check_exact(
-        [&](auto i) { return at(pooled, i / f.layout.elements() * f.layout.c + f.layout.channel(i)) / pixels; });
-  }
 }
 
 TEST_CASE("Batch norm folds into a scale and a shift", "[kernels]") {
@@ -743,6 +588,7 @@ TEMPLATE_TEST_CASE("Activations stored in fewer bits: float arithmetic on the st
   using T = TestType;
   for (const Case& c : cases()) {
     StoredFixture<T> f(c);
+    std::fill_n(f.a.begin(), 3, Stored<T>::from(0));
     const auto value = [&](const Shared<T>& from, std::int64_t i) { return f.at(from, i); };
     const auto positive = [](float x) { return x > 0 ? x : 0.0F; };
     const Shared<std::uint16_t> random_bits = f.bits;
@@ -775,6 +621,8 @@ TEMPLATE_TEST_CASE("Activations stored in fewer bits: float arithmetic on the st
         const float y = value(f.a, i) + f.per_channel(f.shift, i);
         return relu ? positive(y) : y;
       });
+      run(n, AffineRelu<T>{f.a.data(), nullptr, nullptr, f.out.data(), nullptr, f.layout, f.n, relu});
+      f.check([&](auto i) { return relu ? positive(value(f.a, i)) : value(f.a, i); });
     }
 
     run(n, MaskFromRelu<T>{f.a.data(), f.bits.data(), f.n});
@@ -788,16 +636,16 @@ TEMPLATE_TEST_CASE("Activations stored in fewer bits: float arithmetic on the st
       f.out = f.a;
       run(n, MaskGradient<T>{f.out.data(), second, f.bits.data(), f.out.data(), f.n});
       f.check([&](auto i) { return f.open(i) ? gradient(i) : 0.0F; });
-      for (const bool masked : {false, true})
-        for (const bool accumulate : {false, true}) {
-          f.out = f.before;
-          run(n, AffineReluGradient<T>{f.a.data(), second, f.scale.data(), masked ? f.bits.data() : nullptr,
-                                       f.out.data(), f.layout, f.n, accumulate});
-          f.check([&](auto i) {
-            const float d = masked && !f.open(i) ? 0.0F : f.per_channel(f.scale, i) * gradient(i);
-            return accumulate ? d + value(f.before, i) : d;
-          });
-        }
+      for (int choice = 0; choice < 8; ++choice) {
+        const bool masked = (choice & 1) != 0, accumulate = (choice & 2) != 0, scaled = (choice & 4) != 0;
+        f.out = f.before;
+        run(n, AffineReluGradient<T>{f.a.data(), second, scaled ? f.scale.data() : nullptr,
+                                     masked ? f.bits.data() : nullptr, f.out.data(), f.layout, f.n, accumulate});
+        f.check([&](auto i) {
+          const float d = masked && !f.open(i) ? 0.0F : (scaled ? f.per_channel(f.scale, i) : 1.0F) * gradient(i);
+          return accumulate ? d + value(f.before, i) : d;
+        });
+      }
     }
 
     const int pixels = f.layout.h * f.layout.w;
@@ -815,6 +663,22 @@ TEMPLATE_TEST_CASE("Activations stored in fewer bits: float arithmetic on the st
       return pooled[static_cast<std::size_t>(i / f.layout.elements() * f.layout.c + f.layout.channel(i))] /
              static_cast<float>(pixels);
     });
+  }
+}
+
+TEST_CASE("The gradient of a ReLU by its own result, and an array times a number, or added to", "[kernels]") {
+  constexpr std::int64_t kCount = 105;  // no multiple of a group
+  auto a = shared_random(kCount, 1);
+  std::fill_n(a.begin(), 3, 0.0F);
+  const auto b = shared_random(kCount, 2);
+  Shared<float> gradient(a.size()), scaled(a.size()), added = b;
+  run(groups(kCount), ReluGradient{a.data(), b.data(), gradient.data(), kCount});
+  run(kCount, Scale{a.data(), scaled.data(), 0.3F, false});
+  run(kCount, Scale{a.data(), added.data(), 0.3F, true});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    REQUIRE(gradient[i] == (a[i] > 0 ? b[i] : 0));
+    REQUIRE(scaled[i] == 0.3F * a[i]);
+    REQUIRE(std::abs(added[i] - (b[i] + double(0.3F) * a[i])) <= 4 * kUnit);
   }
 }
 
@@ -1236,9 +1100,9 @@ TEST_CASE("The trust ratio is the clamped norm of the weights over that of the s
     double theta, u, ratio;  // norms
   };
   constexpr double kHigh = 10;
-  const std::vector<Row> rows = {{3, 4, 0.75}, {0.25, 2, 0.125},       {40, 5, 2},
-                                 {3, 0, 1},    {0.5, 0.5, 1},          {10, 1e-3, 10000},
-                                 {0, 2, 1},    {1e-20, 1e-10, 1e-10} , {7e15, 3, 10.0 / 3}};
+  const std::vector<Row> rows = {{3, 4, 0.75}, {0.25, 2, 0.125},      {40, 5, 2},
+                                 {3, 0, 1},    {0.5, 0.5, 1},         {10, 1e-3, 10000},
+                                 {0, 2, 1},    {1e-20, 1e-10, 1e-10}, {7e15, 3, 10.0 / 3}};
   Shared<double> sums;
   for (const Row& row : rows) sums.insert(sums.end(), {row.theta * row.theta, row.u * row.u, -1.0});
   const auto factor = shared_random(std::ssize(rows), 1, 1, 5);

@@ -1,8 +1,3 @@
-#include <array>
-#include <cmath>
-#include <set>
-#include <vector>
-
 #include "catch.hpp"
 #include "dat/random.hpp"
 

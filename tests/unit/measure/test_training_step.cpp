@@ -1,5 +1,3 @@
-#include <cmath>
-
 #include "catch.hpp"
 #include "device.hpp"
 #include "measure/training_step.hpp"

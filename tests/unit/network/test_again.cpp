@@ -1,8 +1,5 @@
 // What a training program makes a second time on the way back.
 
-#include <algorithm>
-#include <cmath>
-
 #include "catch.hpp"
 #include "dat/program.hpp"
 #include "device.hpp"
@@ -34,8 +31,8 @@ Graph chained(const NetworkOptions& options) {
 
 [[nodiscard]] Graph graph_of(const std::string& name, int size) {
   NetworkOptions options{.width = 16, .size = size, .channels = 3, .classes = 10};
-  if (name.find(", silu") != std::string::npos) options.activation = Activation::silu;
-  if (name.find(", normalized") != std::string::npos) options.normalization = {{0.5F, 0.25F, 0.7F}, {0.2F, 0.4F, 0.3F}};
+  if (contains(name, ", silu")) options.activation = Activation::silu;
+  if (contains(name, ", normalized")) options.normalization = {{0.5F, 0.25F, 0.7F}, {0.2F, 0.4F, 0.3F}};
   const std::string network = name.substr(0, name.find(','));
   return network == "chained" ? chained(options) : networks().at(network)(options);
 }

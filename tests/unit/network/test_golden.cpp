@@ -1,6 +1,3 @@
-#include <algorithm>
-#include <cmath>
-
 #include "catch.hpp"
 #include "data_path.hpp"
 #include "device.hpp"

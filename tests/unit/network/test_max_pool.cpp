@@ -1,7 +1,3 @@
-#include <cmath>
-#include <cstdint>
-#include <limits>
-
 #include "catch.hpp"
 #include "dat/half.hpp"
 #include "device.hpp"

@@ -1,15 +1,7 @@
-#include <algorithm>
-#include <cmath>
-#include <cstdlib>
-#include <functional>
-#include <limits>
-#include <numeric>
-
 #include "batch/view/frozen.hpp"
 #include "catch.hpp"
 #include "dat/program.hpp"
 #include "device.hpp"
-#include "errors.hpp"
 #include "perturb.hpp"
 #include "pointwise.hpp"
 #include "random_values.hpp"
@@ -26,7 +18,7 @@ Graph pooled(const NetworkOptions& options);
 /// A network of width 16 by its name, or "tangled", "crossed" or "pooled"; ", silu", ", normalized" and ", grey" may
 /// follow.
 Graph graph_of(const std::string& name, int size) {
-  const auto says = [&](const char* word) { return name.find(word) != std::string::npos; };
+  const auto says = [&](const char* word) { return contains(name, word); };
   NetworkOptions options{.width = 16, .size = size, .channels = says(", grey") ? 1 : 3, .classes = 10};
   if (says(", silu")) options.activation = Activation::silu;
   if (says(", normalized"))
@@ -56,6 +48,17 @@ struct Fixture {
 
   [[nodiscard]] std::vector<float> gradients() const {
     return to_host(*backend, model.parameters.gradients, model.parameters.size);
+  }
+  [[nodiscard]] std::vector<float> input_gradient() const { return to_host(*backend, dx, n * layout.elements()); }
+  void set_statistics(const std::vector<float>& mean, const std::vector<float>& variance) {
+    backend->copy_to_device(model.running_mean, mean.data(), mean.size() * sizeof(float));
+    backend->copy_to_device(model.running_variance, variance.data(), variance.size() * sizeof(float));
+    ++model.parameters.version;
+  }
+  /// Those of the batch that went through the program last.
+  void take_statistics(const TrainingProgram& program) {
+    set_statistics(to_host(*backend, program.batch_mean(), model.graph.statistics),
+                   to_host(*backend, program.batch_variance(), model.graph.statistics));
   }
   void fill_gradients(const std::vector<float>& values) {
     backend->copy_to_device(model.parameters.gradients, values.data(), values.size() * sizeof(float));
@@ -222,14 +225,6 @@ TEST_CASE("PreActResNet-18 has 54 tensors, 11,171,146 parameters and 555,422,720
   }
 }
 
-TEST_CASE("ResNet-18 has 62 tensors and 11,173,962 parameters", "[network]") {
-  const Graph graph = networks().at("resnet18")({});
-  CHECK(graph.segments.size() == 62);
-  CHECK(graph.parameters == 11173962);
-  CHECK(graph.segments[1].name == "bn1.weight");
-  CHECK(graph.segments.back().name == "linear.bias");
-}
-
 TEST_CASE("The wider and deeper networks have the published numbers of parameters and PyTorch's names", "[network]") {
   // Published, rounded: 36.48, 46.16 and 23.5 million. To the last one: PyTorch's classes in tests/golden/reference.py,
   // counted.
@@ -240,6 +235,7 @@ TEST_CASE("The wider and deeper networks have the published numbers of parameter
     std::vector<const char*> some;
   };
   for (const Row& row : std::vector<Row>{
+           {"resnet18", 62, 11173962, {"bn1.weight", "linear.bias"}},
            {"wrn_16_4", 44, 2748890, {"block1.layer.0.convShortcut.weight", "block3.layer.1.conv2.weight"}},
            {"wrn_28_10", 80, 36479194, {"conv1.weight", "block1.layer.0.bn1.weight", "block3.layer.3.bn2.bias"}},
            {"wrn_34_10", 98, 46160474, {"block2.layer.4.conv1.weight", "bn1.weight", "fc.weight", "fc.bias"}},
@@ -466,7 +462,7 @@ TEST_CASE("The training program's gradients are the central differences of its l
   const ActiveSet all = ActiveSet::all(p.layers());
   f.forward(program, f.x);
   program.backward(f.x, {.weights = &all, .gradients = f.model.parameters.gradients, .input = f.dx});
-  const auto gradients = f.gradients(), input_gradient = to_host(*f.backend, f.dx, f.n * f.layout.elements());
+  const auto gradients = f.gradients(), input_gradient = f.input_gradient();
   const auto values = to_host(*f.backend, p.values, p.size);
   for (const Segment& segment : p.segments) {
     const auto begin = values.begin() + segment.begin;
@@ -498,14 +494,12 @@ TEST_CASE("The frozen program's input gradient is the central difference of its 
   Fixture f(name, 2, 16, Granularity::tensor, 1);
   // Statistics that are not neutral: a fold that forgets one of them shows.
   const auto count = f.model.graph.statistics;
-  const auto mean = random_values(count, 5, -0.1F, 0.1F), variance = random_values(count, 6, 0.2F, 0.6F);
-  f.backend->copy_to_device(f.model.running_mean, mean.data(), mean.size() * sizeof(float));
-  f.backend->copy_to_device(f.model.running_variance, variance.data(), variance.size() * sizeof(float));
+  f.set_statistics(random_values(count, 5, -0.1F, 0.1F), random_values(count, 6, 0.2F, 0.6F));
   FrozenProgram program(f.model, f.n);
   f.backend->commit_workspace();
   f.forward(program, f.x);
   program.backward(f.dx);
-  const auto gradient = to_host(*f.backend, f.dx, f.n * f.layout.elements());
+  const auto gradient = f.input_gradient();
   float* moved_x = to_device(*f.backend, f.images);
   const double distance = distance_from_differences(f.images, gradient, [&](const std::vector<float>& moved) {
     f.backend->copy_to_device(moved_x, moved.data(), moved.size() * sizeof(float));
@@ -527,12 +521,7 @@ TEST_CASE("With the statistics of the batch, both programs make the same logits"
   f.backend->commit_workspace();
   training.forward(f.x);
   const auto expected = to_host(*f.backend, training.logits(), f.n * 10);
-  const std::int64_t count = f.model.graph.statistics;
-  const auto mean = to_host(*f.backend, training.batch_mean(), count),
-             variance = to_host(*f.backend, training.batch_variance(), count);
-  f.backend->copy_to_device(f.model.running_mean, mean.data(), mean.size() * sizeof(float));
-  f.backend->copy_to_device(f.model.running_variance, variance.data(), variance.size() * sizeof(float));
-  ++f.model.parameters.version;
+  f.take_statistics(training);
   frozen.forward(f.x, f.n);
   const double distance = relative_l2(to_host(*f.backend, frozen.logits(), f.n * 10), expected);
   INFO(name << ": " << distance);
@@ -598,28 +587,27 @@ TEST_CASE(
     for (std::size_t i = 0; i < gradient.size(); ++i) gradient[i] /= by.deviation[channel(i)];
     return gradient;
   };
-  const auto input_gradient = [&] { return to_host(*f.backend, f.dx, kSamples * f.layout.elements()); };
 
   // The same numbers go through the same code: equal bits.
   f.forward(frozen_plain, normalized);
   const auto logits_plain = logits(frozen_plain);
   frozen_plain.backward(f.dx);
-  const auto gradient_plain = input_gradient();
+  const auto gradient_plain = f.input_gradient();
   f.forward(frozen, f.x);
   CHECK(logits(frozen) == logits_plain);
   frozen.backward(f.dx);
-  CHECK(input_gradient() == divided(gradient_plain));
+  CHECK(f.input_gradient() == divided(gradient_plain));
 
   const ActiveSet all = ActiveSet::all(plain.parameters.layers());
   f.forward(training_plain, normalized);
   const auto trained_plain = logits(training_plain);
   training_plain.backward(normalized, {.weights = &all, .gradients = plain.parameters.gradients, .input = f.dx});
-  const auto trained_gradient = input_gradient();
+  const auto trained_gradient = f.input_gradient();
   const auto weights_plain = to_host(*f.backend, plain.parameters.gradients, plain.parameters.size);
   f.forward(training, f.x);
   CHECK(logits(training) == trained_plain);
   training.backward(f.x, {.weights = &all, .gradients = f.model.parameters.gradients, .input = f.dx});
-  CHECK(input_gradient() == divided(trained_gradient));
+  CHECK(f.input_gradient() == divided(trained_gradient));
   CHECK((f.gradients() == weights_plain));
   f.forward(training, f.x);
   f.fill_gradients(std::vector<float>(weights_plain.size(), 0.0F));
@@ -647,12 +635,7 @@ TEST_CASE("A frozen program in 16 bits follows the one in 32", "[network]") {
   // activations from layer to layer.
   training.refresh();
   training.forward(f.x);
-  const auto count = f.model.graph.statistics;
-  const auto mean = to_host(*f.backend, training.batch_mean(), count),
-             variance = to_host(*f.backend, training.batch_variance(), count);
-  f.backend->copy_to_device(f.model.running_mean, mean.data(), mean.size() * sizeof(float));
-  f.backend->copy_to_device(f.model.running_variance, variance.data(), variance.size() * sizeof(float));
-  ++f.model.parameters.version;
+  f.take_statistics(training);
 
   const auto* labels = to_device(*f.backend, std::vector<std::int32_t>{3, 0, 9, 3});
   float *loss = f.backend->allocate_floats(kSamples, "test"), *correct = f.backend->allocate_floats(kSamples, "test");
@@ -670,7 +653,7 @@ TEST_CASE("A frozen program in 16 bits follows the one in 32", "[network]") {
                   p.gradient_scale());
     p.backward(f.dx);
     return Result{to_host(*f.backend, p.logits(), kSamples * 10), to_host(*f.backend, loss, kSamples),
-                  to_host(*f.backend, f.dx, kSamples * f.layout.elements())};
+                  f.input_gradient()};
   };
   const Result a = run(exact), b = run(program);
 
@@ -805,7 +788,7 @@ TEST_CASE("For any active set, active gradients have the full pass's bits and th
   const ActiveSet all = ActiveSet::all(p.layers());
   f.forward(program, f.x);
   program.backward(f.x, {.weights = &all, .gradients = f.model.parameters.gradients, .input = f.dx});
-  const auto full = f.gradients(), full_dx = to_host(*f.backend, f.dx, f.n * f.layout.elements());
+  const auto full = f.gradients(), full_dx = f.input_gradient();
   REQUIRE(std::all_of(full.begin(), full.end(), [](float g) { return std::isfinite(g); }));
 
   const std::vector<float> untouched(full.size(), std::numeric_limits<float>::quiet_NaN());
@@ -845,7 +828,7 @@ TEST_CASE("For any active set, active gradients have the full pass's bits and th
     CHECK(announced == expected);
     CHECK(final_when_announced);
     CHECK(f.backend->counters.conv_backward_weights - before.conv_backward_weights == convolutions);
-    if (with_input) CHECK(to_host(*f.backend, f.dx, f.n * f.layout.elements()) == full_dx);
+    if (with_input) CHECK(f.input_gradient() == full_dx);
   }
 }
 
@@ -877,32 +860,30 @@ TEST_CASE("The backward pass stops below the lowest active layer", "[network]") 
   CHECK(passes({}, f.dx) == Passes{20, 0});
 }
 
-TEST_CASE("An input gradient alone leaves the weight gradients alone", "[network]") {
-  Fixture f("resnet18", 2, 16);
+TEST_CASE("A request says whether weight gradients are made, where they go, and whether they add to what was there",
+          "[network]") {
+  Fixture f(GENERATE("resnet18", "preact_resnet18"), 2, 16);
   TrainingProgram program(f.model, f.n);
   f.backend->commit_workspace();
-  const auto before = random_values(f.model.parameters.size, 7);
-  f.fill_gradients(before);
-  f.forward(program, f.x);
-  program.backward(f.x, {.input = f.dx});
-  CHECK(f.gradients() == before);
+  const std::int64_t size = f.model.parameters.size;
+  const ActiveSet all = ActiveSet::all(f.model.parameters.layers());
+  const auto before = random_values(size, 7);
+  float* const elsewhere = f.backend->allocate_floats(size, "test");
+  // What is in the model's array behind a request, and what was there.
+  const auto after = [&](const GradientRequest& request) {
+    f.fill_gradients(before);
+    f.forward(program, f.x);
+    program.backward(f.x, request);
+    return f.gradients();
+  };
+  // In parentheses: a failure would take minutes to print.
+  CHECK((after({.input = f.dx}) == before));
   CHECK(f.backend->counters.conv_backward_weights == 0);
   CHECK(f.backend->counters.linear_backward_weights == 0);
-}
-
-TEST_CASE("Accumulated gradients add to what was there", "[network]") {
-  Fixture f("preact_resnet18", 2, 16);
-  TrainingProgram program(f.model, f.n);
-  f.backend->commit_workspace();
-  const ActiveSet all = ActiveSet::all(f.model.parameters.layers());
-  f.forward(program, f.x);
-  program.backward(f.x, {.weights = &all, .gradients = f.model.parameters.gradients});
-  const auto once = f.gradients();
-  const auto before = random_values(f.model.parameters.size, 7);
-  f.fill_gradients(before);
-  f.forward(program, f.x);
-  program.backward(f.x, {.weights = &all, .gradients = f.model.parameters.gradients, .accumulate = true});
-  const auto sum = f.gradients();
+  CHECK((after({.weights = &all, .gradients = elsewhere}) == before));
+  const auto once = after({.weights = &all, .gradients = f.model.parameters.gradients});
+  CHECK((to_host(*f.backend, elsewhere, size) == once));
+  const auto sum = after({.weights = &all, .gradients = f.model.parameters.gradients, .accumulate = true});
   std::size_t wrong = 0;
   for (std::size_t i = 0; i < sum.size(); ++i) {
     const double expected = double(before[i]) + once[i];
@@ -910,24 +891,6 @@ TEST_CASE("Accumulated gradients add to what was there", "[network]") {
     wrong += !(std::abs(sum[i] - expected) <= 0x1.01p-24 * (std::abs(expected) + std::abs(once[i])));
   }
   CHECK(wrong == 0);
-}
-
-TEST_CASE("Weight gradients go where the request says", "[network]") {
-  Fixture f("resnet18", 2, 16);
-  TrainingProgram program(f.model, f.n);
-  f.backend->commit_workspace();
-  const ActiveSet all = ActiveSet::all(f.model.parameters.layers());
-  f.forward(program, f.x);
-  program.backward(f.x, {.weights = &all, .gradients = f.model.parameters.gradients});
-  const auto expected = f.gradients();
-  const auto before = random_values(f.model.parameters.size, 7);
-  f.fill_gradients(before);
-  float* elsewhere = f.backend->allocate_floats(f.model.parameters.size, "test");
-  f.forward(program, f.x);
-  program.backward(f.x, {.weights = &all, .gradients = elsewhere});
-  // In parentheses: a failure would take minutes to print.
-  CHECK((to_host(*f.backend, elsewhere, f.model.parameters.size) == expected));
-  CHECK((f.gradients() == before));
 }
 
 TEST_CASE("A network that does not begin with one convolution of the images and end with one linear layer is refused",

@@ -1,17 +1,9 @@
 // What holds of every option of a training, whatever it is called: its ranges, what it works with and what not, what is
 // bound to ranks, that it is written down and read again.
 
-#include <algorithm>
-#include <cmath>
-#include <cstdlib>
-#include <map>
-#include <optional>
-#include <set>
-
 #include "catch.hpp"
 #include "dat/aggregator.hpp"
-#include "dat/error.hpp"
-#include "errors.hpp"
+#include "environment.hpp"
 #include "options/train/table.hpp"
 #include "options/words.hpp"
 #include "parsed.hpp"
@@ -158,18 +150,10 @@ std::vector<std::string> arguments_of(const Words& words) {
 
 /// As a user gives them: switches for developers in the environment.
 Parsed parse_words(const Words& words) {
-  struct Environment {
-    std::vector<std::string> names;
-    ~Environment() {
-      for (const std::string& name : names) unsetenv(name.c_str());
-    }
-  } environment;
-  for (const auto& [name, values] : words) {
-    const std::string& variable = row_of(name).environment;
-    if (variable.empty()) continue;
-    environment.names.push_back(variable);
-    setenv(variable.c_str(), values.front().c_str(), 1);
-  }
+  std::map<std::string, std::string> variables;
+  for (const auto& [name, values] : words)
+    if (!row_of(name).environment.empty()) variables[row_of(name).environment] = values.front();
+  const Environment environment(variables);
   return parse(arguments_of(words));
 }
 

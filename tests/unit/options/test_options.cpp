@@ -1,10 +1,4 @@
-#include <algorithm>
-#include <set>
-#include <sstream>
-
 #include "catch.hpp"
-#include "dat/error.hpp"
-#include "errors.hpp"
 #include "options/train/table.hpp"
 #include "parsed.hpp"
 

@@ -1,11 +1,6 @@
 // What the members of families say of options: each option that a member names is there, the table of options asks for
 // it, and the member's numbers follow from the options that it names and from no others.
 
-#include <cmath>
-#include <limits>
-#include <map>
-#include <set>
-
 #include "catch.hpp"
 #include "dat/attack.hpp"
 #include "dat/cheat.hpp"
@@ -123,8 +118,7 @@ TEST_CASE("options that members name are there, and ask for them", "[options][se
 TEST_CASE("what members have for auto is what they take", "[options][settings]") {
   for (const std::string& name : losses().names())
     CHECK(losses().at(name)({})->beta() == number_of(losses().settings(name), "beta").value_or(0));
-  const auto single = Communicator::single();
-  ReductionCase f(*single);
+  ReductionCase f;
   for (const std::string& name : codecs().names()) {
     INFO(name);
     const Setting* const transport = setting_of(codecs().settings(name), "codec-transport");
@@ -239,10 +233,9 @@ TEST_CASE("losses read the options that they name", "[options][settings]") {
 TEST_CASE("codecs read the options that they name", "[options][settings]") {
   const Changes<CodecSettings> changes = {{"codec:rank", [](auto& o) { o.codec_rank = 1; }},
                                           {"codec:clip", [](auto& o) { o.codec_clip = 1; }}};
-  const auto single = Communicator::single();
   check_changes(codecs(), changes, CodecSettings{},
                 [&](const std::string& name, const CodecSettings& settings, Outcome& all) {
-                  ReductionCase f(*single);
+                  ReductionCase f;
                   f.codec_options.settings = settings;
                   GradientReducer reducer = f.reducer({}, name);
                   all.add(f.reduce(reducer, ActiveSet::all(f.model.parameters.layers()), 0));

@@ -1,8 +1,5 @@
-#include <numeric>
-
 #include "catch.hpp"
 #include "dat/backend.hpp"
-#include "dat/error.hpp"
 #include "dat/parameters.hpp"
 #include "device.hpp"
 #include "gradients.hpp"

@@ -1,7 +1,3 @@
-#include <algorithm>
-#include <numeric>
-#include <random>
-
 #include "catch.hpp"
 #include "dat/planner.hpp"
 

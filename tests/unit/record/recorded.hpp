@@ -4,12 +4,7 @@
 
 #include <unistd.h>
 
-#include <cmath>
-#include <cstdio>
-#include <limits>
-#include <string>
-#include <vector>
-
+#include "catch.hpp"
 #include "dat/report.hpp"
 #include "hdf5/hdf5.hpp"
 
@@ -97,6 +92,20 @@ class CapturedOutput {
 
  private:
   int stream_, saved_;
+};
+
+/// A run in a folder with a name that wants quotes, and what the terminal is told meanwhile.
+struct Recorded {
+  TemporaryFolder folder;
+  CapturedOutput output{folder / "output"};
+  RunFacts facts = facts_in(folder / "a new/it's a \"run\" `false` $(false)");
+
+  [[nodiscard]] std::string read(const std::string& name) const { return read_bytes(facts.folder + "/" + name); }
+  [[nodiscard]] Hdf5File results() const { return Hdf5File::open(facts.folder + "/results.h5", ExitCode::data); }
+  [[nodiscard]] std::string shown() const {
+    std::fflush(stdout);
+    return read_bytes(folder / "output");
+  }
 };
 
 }  // namespace dat

@@ -1,13 +1,9 @@
 #include <any>
-#include <functional>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "catch.hpp"
-#include "dat/error.hpp"
 #include "record/event_kind.hpp"
 #include "recorded.hpp"
-#include "temporary_folder.hpp"
 
 using namespace dat;
 namespace fs = std::filesystem;
@@ -52,7 +48,8 @@ Example example(const Event& event, const std::string& fields, const std::string
 
 }  // namespace
 
-TEST_CASE(
+TEST_CASE_METHOD(
+    Recorded,
     "An event is a line, a sentence, a part of the summary and of a table, and stays behind a rollback if it lasts",
     "[report]") {
   std::vector<EventKind> kinds = event_kinds();
@@ -93,9 +90,7 @@ TEST_CASE(
       example(AttacksRecord{1, true, {{1, 1, 0, 0.5, 0.75}}}, R"("step":1,"first":true,"spans":[[1,1,0,0.5,0.75]])",
               ""),
       example(FloodRecord{7, 0.25}, R"("step":7,"depth":0.25)", "the water stands at 0.25", true)};
-  const TemporaryFolder folder;
-  CapturedOutput output(folder / "output"), errors(folder / "errors", STDERR_FILENO);
-  const RunFacts facts = facts_in(folder / "run");
+  CapturedOutput errors(folder / "errors", STDERR_FILENO);
   Report report(facts, -1, "", kinds);
   const SetbackRecord rollback{9, "rollback", "another", 0, 1};
   std::set<std::string> shown;
@@ -104,43 +99,40 @@ TEST_CASE(
     const std::int64_t before = report.metrics_bytes();
     one.tell(report);
     shown.insert(one.kind);
-    CHECK(read_bytes(facts.folder + "/metrics.jsonl").substr(static_cast<std::size_t>(before)) == one.line);
+    CHECK(read("metrics.jsonl").substr(static_cast<std::size_t>(before)) == one.line);
     CHECK(report.behind_rollback(before, rollback) == (one.lasts ? one.line : "") + line_of(rollback));
     CHECK(one.read_again() == one.line);
-    if (!one.said.empty()) CHECK(read_bytes(facts.folder + "/run.log").ends_with("Z " + one.said + "\n"));
+    if (!one.said.empty()) CHECK(read("run.log").ends_with("Z " + one.said + "\n"));
   }
   for (const EventKind& kind : kinds) CHECK(shown.count(kind.name) == 1);
 
   report.finish({});
-  CHECK(read_bytes(facts.folder + "/SUMMARY.txt")
-            .find("\nslow            rank 1, 2.1 times as long as the others, from about step 20 to 40\n"
-                  "slow            rank 0, 1.5 times as long as the others, from about step 25\n"
-                  "corruption      1 of 2: step 20, rank 1, weights; copied from rank 0\n"
-                  "corruption      2 of 2: step 40, a gradient; the step was left out\n"
-                  "left            rank 1, after step 40: is \"not\" its own\n"
-                  "banned          rank 3, in step 2, by rank 1: norm\n"
-                  "banned          rank 2, in step 4, by all: copy\n"
-                  "skipped steps   3, 5: numbers that are not finite\n"
-                  "rollback        from step 2 to 1, 0.5 times the learning rate: why\n"
-                  "overfitting     it fell\n"
-                  "overflows       1 in f16, the last one in step 6; the loss scale was 512 from there on\n"
-                  "floods          1\n") != std::string::npos);
-  const Hdf5File file = Hdf5File::open(facts.folder + "/results.h5", ExitCode::data);
+  CHECK(contains(read("SUMMARY.txt"),
+                 "\nslow            rank 1, 2.1 times as long as the others, from about step 20 to 40\n"
+                 "slow            rank 0, 1.5 times as long as the others, from about step 25\n"
+                 "corruption      1 of 2: step 20, rank 1, weights; copied from rank 0\n"
+                 "corruption      2 of 2: step 40, a gradient; the step was left out\n"
+                 "left            rank 1, after step 40: is \"not\" its own\n"
+                 "banned          rank 3, in step 2, by rank 1: norm\n"
+                 "banned          rank 2, in step 4, by all: copy\n"
+                 "skipped steps   3, 5: numbers that are not finite\n"
+                 "rollback        from step 2 to 1, 0.5 times the learning rate: why\n"
+                 "overfitting     it fell\n"
+                 "overflows       1 in f16, the last one in step 6; the loss scale was 512 from there on\n"
+                 "floods          1\n"));
+  const Hdf5File file = results();
   CHECK(integers(file, "bans/by") == std::vector<std::int64_t>{1, -1});
   CHECK(file.read_texts("bans/rule") == std::vector<std::string>{"norm", "copy"});
   CHECK(integers(file, "accusations/upheld") == std::vector<std::int64_t>{1});
   CHECK(reals(file, "floods/depth") == std::vector<double>{0.25});
 }
 
-TEST_CASE("Tables of events are all there, or none", "[report]") {
-  const TemporaryFolder folder;
-  CapturedOutput output(folder / "output");
-  const RunFacts facts = facts_in(folder / "run");
+TEST_CASE_METHOD(Recorded, "Tables of events are all there, or none", "[report]") {
   Report report(facts, -1);
   report.tell(StragglerRecord{});
   const auto bans = [&] {
     write_results(facts);
-    return integers(Hdf5File::open(facts.folder + "/results.h5", ExitCode::data), "bans/step").size();
+    return integers(results(), "bans/step").size();
   };
   CHECK_THROWS_AS(bans(), Error);
   report.tell(AccusationRecord{});
@@ -151,14 +143,12 @@ TEST_CASE("The manual has every kind of event", "[report]") {
   const std::string manual = read_bytes(DAT_TEST_DATA "/../docs/manual/files.md");
   for (const EventKind& kind : event_kinds()) {
     INFO(kind.name);
-    CHECK(manual.find("`" + std::string(kind.name) + "`") != std::string::npos);
+    CHECK(contains(manual, "`" + std::string(kind.name) + "`"));
   }
 }
 
-TEST_CASE("A rollback cuts the record; what lasts stands behind the cut, in its order, once", "[report]") {
-  const TemporaryFolder folder;
-  CapturedOutput output(folder / "output");
-  const RunFacts facts = facts_in(folder / "run");
+TEST_CASE_METHOD(Recorded, "A rollback cuts the record; what lasts stands behind the cut, in its order, once",
+                 "[report]") {
   Report report(facts, -1);
   RecordedStep one(1), two(2), three(3);
   report.step(one.get());
@@ -177,21 +167,17 @@ TEST_CASE("A rollback cuts the record; what lasts stands behind the cut, in its 
   report.step(two.get());
   report.step(three.get());
   report.tell(SetbackRecord{3, "overfitting", "it fell"});
-  const std::string metrics = read_bytes(facts.folder + "/metrics.jsonl"), log = read_bytes(facts.folder + "/run.log");
-  CHECK(metrics.find("not \\\"finite") == std::string::npos);
+  const std::string metrics = read("metrics.jsonl"), log = read("run.log");
+  CHECK(!contains(metrics, "not \\\"finite"));
   std::vector<std::string> kinds;
   for (std::size_t at = 0; (at = metrics.find("{\"kind\":\"", at)) != std::string::npos; ++at)
     kinds.push_back(metrics.substr(at + 9, metrics.find('"', at + 9) - at - 9));
   CHECK(kinds == std::vector<std::string>{"run", "step", "setback", "left", "accusation", "ban", "setback", "step",
                                           "step", "setback"});
-  CHECK(log.find("warning: back to the checkpoint of step 1, with 0.125 times the learning rate: why") !=
-        std::string::npos);
+  CHECK(contains(log, "warning: back to the checkpoint of step 1, with 0.125 times the learning rate: why"));
 }
 
-TEST_CASE("A record that a rollback has not cut yet is cut behind its checkpoint, too", "[report]") {
-  const TemporaryFolder folder;
-  CapturedOutput output(folder / "output");
-  const RunFacts facts = facts_in(folder / "run");
+TEST_CASE_METHOD(Recorded, "A record that a rollback has not cut yet is cut behind its checkpoint, too", "[report]") {
   RecordedStep one(1), two(2);
   std::int64_t kept = 0;
   std::string behind, whole;
@@ -205,7 +191,7 @@ TEST_CASE("A record that a rollback has not cut yet is cut behind its checkpoint
     behind = report.behind_rollback(kept, rollback);
     fs::copy(facts.folder, folder / "killed", fs::copy_options::recursive);
     report.roll_back(kept, behind, rollback);
-    whole = read_bytes(facts.folder + "/metrics.jsonl");
+    whole = read("metrics.jsonl");
   }
   CHECK(
       whole.ends_with("\"kind\":\"ban\",\"step\":2,\"rank\":3,\"by\":1,\"rule\":\"norm\"}\n"
@@ -215,10 +201,7 @@ TEST_CASE("A record that a rollback has not cut yet is cut behind its checkpoint
   CHECK(read_bytes(folder / "killed/metrics.jsonl") == whole);
 }
 
-TEST_CASE("Spans of attacks behind a rollback are of another part than those before", "[report]") {
-  const TemporaryFolder folder;
-  CapturedOutput output(folder / "output");
-  const RunFacts facts = facts_in(folder / "run");
+TEST_CASE_METHOD(Recorded, "Spans of attacks behind a rollback are of another part than those before", "[report]") {
   Report report(facts, -1);
   const std::vector<AttackSpan> spans{{1, 1, 0, 0.5, 0.75}};
   const GeneratorRecord generators{.spans = &spans};
@@ -231,7 +214,7 @@ TEST_CASE("Spans of attacks behind a rollback are of another part than those bef
   report.roll_back(begin, report.behind_rollback(begin, rollback), rollback);
   report.step(one.get());
   report.step(two.get());
-  const std::string metrics = read_bytes(facts.folder + "/metrics.jsonl");
-  CHECK(metrics.find("{\"kind\":\"attacks\",\"step\":1,\"first\":true,") != std::string::npos);
-  CHECK(metrics.find("{\"kind\":\"attacks\",\"step\":2,\"first\":false,") != std::string::npos);
+  const std::string metrics = read("metrics.jsonl");
+  CHECK(contains(metrics, "{\"kind\":\"attacks\",\"step\":1,\"first\":true,"));
+  CHECK(contains(metrics, "{\"kind\":\"attacks\",\"step\":2,\"first\":false,"));
 }

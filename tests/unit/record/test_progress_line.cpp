@@ -1,7 +1,3 @@
-#include <chrono>
-#include <limits>
-#include <string>
-
 #include "catch.hpp"
 #include "record/progress_line.hpp"
 

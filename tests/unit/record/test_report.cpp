@@ -1,40 +1,16 @@
 #include <unistd.h>
 
-#include <algorithm>
-#include <cmath>
-#include <cstdio>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <limits>
-#include <map>
-#include <sstream>
-
 #include "allocations.hpp"
 #include "catch.hpp"
-#include "dat/error.hpp"
 #include "dat/file.hpp"
 #include "dat/report.hpp"
 #include "hdf5/hdf5.hpp"
 #include "recorded.hpp"
-#include "temporary_folder.hpp"
 
 using namespace dat;
 namespace fs = std::filesystem;
 
 namespace {
-
-/// A folder that is gone after the test.
-struct Folder {
-  fs::path path;
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "dat report's XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    path = name;
-  }
-  ~Folder() { fs::remove_all(path); }
-  [[nodiscard]] std::string operator/(const std::string& file) const { return (path / file).string(); }
-};
 
 EvaluationRecord evaluation_at(std::int64_t step) {
   return {.step = step,
@@ -69,22 +45,9 @@ std::vector<EvaluationRecord> evaluations_at(std::int64_t step) {
   return all;
 }
 
-template <class Action>
-std::pair<ExitCode, std::string> error_of(const Action& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return {error.code(), error.what()};
-  }
-  return {ExitCode::done, ""};
-}
-
 }  // namespace
 
-TEST_CASE("Every number of a run reads back from results.h5 exactly", "[report]") {
-  const Folder folder;
-  CapturedOutput output(folder / "output");
-  const RunFacts facts = facts_in(folder / "a/new/run");
+TEST_CASE_METHOD(Recorded, "Every number of a run reads back from results.h5 exactly", "[report]") {
   Report report(facts, -1);
   std::vector<RecordedStep> steps;
   for (std::int64_t i = 1; i <= 5; ++i) report.step(steps.emplace_back(i).get());
@@ -187,10 +150,7 @@ TEST_CASE("Every number of a run reads back from results.h5 exactly", "[report]"
   CHECK(reals(file, "ranks/bytes").at(2) == 12345678901234);
 }
 
-TEST_CASE("A step is one line of JSON and allocates nothing", "[report]") {
-  const Folder folder;
-  CapturedOutput output(folder / "output");
-  RunFacts facts = facts_in(folder / "run");
+TEST_CASE_METHOD(Recorded, "A step is one line of JSON and allocates nothing", "[report]") {
   facts.progress_seconds = 0;  // a progress line at every step
   facts.quiet = false;
   facts.tensorboard = true;
@@ -205,20 +165,18 @@ TEST_CASE("A step is one line of JSON and allocates nothing", "[report]") {
   report.step(record);
   CHECK(allocations == before);
 
-  const std::string text = read_bytes(facts.folder + "/metrics.jsonl");
+  const std::string text = read("metrics.jsonl");
   CHECK(std::count(text.begin(), text.end(), '\n') == 3);
   const std::string line = text.substr(text.rfind('\n', text.size() - 2) + 1);
   CHECK(line.starts_with("{\"kind\":\"step\",\"step\":2,\"epoch\":0,"));
-  CHECK(line.find("\"loss_clean\":null,") != std::string::npos);
-  CHECK(line.find("\"n_active\":1,\"active\":\"100\",\"p\":[1,0.32,0.1],\"norm\":[0.18181819,null,null]}") !=
-        std::string::npos);
+  CHECK(contains(line, "\"loss_clean\":null,"));
+  CHECK(contains(line, "\"n_active\":1,\"active\":\"100\",\"p\":[1,0.32,0.1],\"norm\":[0.18181819,null,null]}"));
 }
 
-TEST_CASE("The summary's seconds are those of rank 0's records, which have what follows the last step", "[report]") {
-  const Folder folder;
-  CapturedOutput output(folder / "output");
+TEST_CASE_METHOD(Recorded, "The summary's seconds are those of rank 0's records, which have what follows the last step",
+                 "[report]") {
   for (const bool with_ranks : {false, true}) {
-    const RunFacts facts = facts_in(folder / (with_ranks ? "ranks" : "steps"));
+    facts = facts_in(folder / (with_ranks ? "ranks" : "steps"));
     Report report(facts, -1);
     RecordedStep step(1);
     std::fill(step.record.seconds.begin(), step.record.seconds.end(), 1.25);
@@ -231,39 +189,31 @@ TEST_CASE("The summary's seconds are those of rank 0's records, which have what 
       report.ranks({1, seconds, {0, 0}});
     }
     report.finish({});
-    const std::string summary = read_bytes(facts.folder + "/SUMMARY.txt");
+    const std::string summary = read("SUMMARY.txt");
     INFO(summary);
-    CHECK(summary.find(with_ranks ? "attack              4.00     7.5 %" : "attack              1.25     8.3 %") !=
-          std::string::npos);
-    CHECK(summary.find(with_ranks ? "evaluate            9.00    17.0 %" : "evaluate            1.25     8.3 %") !=
-          std::string::npos);
-    CHECK(summary.find(with_ranks ? "sum, rank 0        53.00" : "sum, rank 0        15.00") != std::string::npos);
+    CHECK(contains(summary, with_ranks ? "attack              4.00     7.5 %" : "attack              1.25     8.3 %"));
+    CHECK(contains(summary, with_ranks ? "evaluate            9.00    17.0 %" : "evaluate            1.25     8.3 %"));
+    CHECK(contains(summary, with_ranks ? "sum, rank 0        53.00" : "sum, rank 0        15.00"));
     // Not in the sum, nor in the time of the images.
-    CHECK(summary.find(with_ranks ? "\nhidden              4.00  of comm" : "\nhidden              1.25  of comm") !=
-          std::string::npos);
+    CHECK(
+        contains(summary, with_ranks ? "\nhidden              4.00  of comm" : "\nhidden              1.25  of comm"));
     // 128 images in the seconds of ten phases.
-    CHECK(summary.find(with_ranks ? "3.2 images/s" : "10.2 images/s") != std::string::npos);
+    CHECK(contains(summary, with_ranks ? "3.2 images/s" : "10.2 images/s"));
   }
 }
 
-TEST_CASE("Seconds of ranks that have left are those of nobody", "[report]") {
-  const Folder folder;
-  CapturedOutput output(folder / "output");
-  const RunFacts facts = facts_in(folder / "run");
+TEST_CASE_METHOD(Recorded, "Seconds of ranks that have left are those of nobody", "[report]") {
   Report report(facts, -1);
   RankRecord record{.step = 41, .seconds = std::vector<double>(2 * kPhases, std::nan("")), .bytes = {8, std::nan("")}};
   std::fill_n(record.seconds.begin(), kPhases, 0.5);
   report.ranks(record);
   report.finish({});
-  const std::string metrics = read_bytes(facts.folder + "/metrics.jsonl");
-  CHECK(metrics.find("\"t_data\":[0.5,null],") != std::string::npos);
-  CHECK(metrics.find("\"bytes\":[8,null]}") != std::string::npos);
+  const std::string metrics = read("metrics.jsonl");
+  CHECK(contains(metrics, "\"t_data\":[0.5,null],"));
+  CHECK(contains(metrics, "\"bytes\":[8,null]}"));
 }
 
-TEST_CASE("A resumed run has the records up to the checkpoint once, then its own", "[report]") {
-  const Folder folder;
-  CapturedOutput output(folder / "output");
-  const RunFacts facts = facts_in(folder / "run");
+TEST_CASE_METHOD(Recorded, "A resumed run has the records up to the checkpoint once, then its own", "[report]") {
   std::int64_t at_checkpoint = 0;
   {
     Report report(facts, -1);
@@ -279,20 +229,15 @@ TEST_CASE("A resumed run has the records up to the checkpoint once, then its own
     report.step(RecordedStep(3).get());
   }
   write_results(facts);
-  CHECK(integers(Hdf5File::open(facts.folder + "/results.h5", ExitCode::data), "history/step/step") ==
-        std::vector<std::int64_t>{1, 2, 3});
+  CHECK(integers(results(), "history/step/step") == std::vector<std::int64_t>{1, 2, 3});
 
-  const auto [code, what] = error_of([&] { Report(facts, 1000000); });
-  CHECK(code == ExitCode::checkpoint);
-  CHECK(what.find("metrics.jsonl") != std::string::npos);
+  CHECK(contains(message_of([&] { Report(facts, 1000000); }, ExitCode::checkpoint), "metrics.jsonl"));
   fs::remove(facts.folder + "/metrics.jsonl");
-  CHECK(error_of([&] { Report(facts, at_checkpoint); }).first == ExitCode::checkpoint);
+  CHECK(code_of([&] { Report(facts, at_checkpoint); }) == ExitCode::checkpoint);
 }
 
-TEST_CASE("A new run in an old folder starts with empty records and without the old results", "[report]") {
-  const Folder folder;
-  CapturedOutput output(folder / "output");
-  const RunFacts facts = facts_in(folder / "run");
+TEST_CASE_METHOD(Recorded, "A new run in an old folder starts with empty records and without the old results",
+                 "[report]") {
   {
     Report report(facts, -1);
     report.step(RecordedStep(1).get());
@@ -303,13 +248,11 @@ TEST_CASE("A new run in an old folder starts with empty records and without the 
   CHECK(!fs::exists(facts.folder + "/SUMMARY.txt"));
   CHECK(!fs::exists(facts.folder + "/results.h5"));
   write_results(facts);
-  CHECK(integers(Hdf5File::open(facts.folder + "/results.h5", ExitCode::data), "history/step/step").empty());
+  CHECK(integers(results(), "history/step/step").empty());
 }
 
-TEST_CASE("A damaged record is named by its line; a line that a killed writer left is not read", "[report]") {
-  const Folder folder;
-  CapturedOutput output(folder / "output");
-  const RunFacts facts = facts_in(folder / "run");
+TEST_CASE_METHOD(Recorded, "A damaged record is named by its line; a line that a killed writer left is not read",
+                 "[report]") {
   {
     Report report(facts, -1);
     for (std::int64_t i = 1; i <= 3; ++i) report.step(RecordedStep(i).get());
@@ -320,8 +263,7 @@ TEST_CASE("A damaged record is named by its line; a line that a killed writer le
 
   std::ofstream(path) << whole.substr(0, whole.size() - 1);
   write_results(facts);
-  CHECK(integers(Hdf5File::open(facts.folder + "/results.h5", ExitCode::data), "history/step/step") ==
-        std::vector<std::int64_t>{1, 2});
+  CHECK(integers(results(), "history/step/step") == std::vector<std::int64_t>{1, 2});
 
   const std::vector<std::pair<std::string, std::string>> damages = {{"\"epoch\":0", "\"epoch\":"},  // no JSON
                                                                     {"\"epoch\":0,", ""},  // a field is missing
@@ -333,17 +275,13 @@ TEST_CASE("A damaged record is named by its line; a line that a killed writer le
     const std::size_t at = text.find(from, second);
     REQUIRE(at != std::string::npos);
     std::ofstream(path) << text.replace(at, from.size(), to);
-    const auto [code, what] = error_of([&] { write_results(facts); });
-    INFO(to << ": " << what);
-    CHECK(code == ExitCode::data);
-    CHECK(what.find("metrics.jsonl, line 2 is damaged") != std::string::npos);
+    INFO(to);
+    CHECK(contains(message_of([&] { write_results(facts); }, ExitCode::data), "metrics.jsonl, line 2 is damaged"));
   }
-  CHECK(error_of([&] { write_results(facts_in(folder / "nowhere")); }).first == ExitCode::data);
+  CHECK(code_of([&] { write_results(facts_in(folder / "nowhere")); }) == ExitCode::data);
 }
 
-TEST_CASE("SUMMARY.txt ends in one line for grep, and the terminal shows the same", "[report]") {
-  const Folder folder;
-  const RunFacts facts = facts_in(folder / "run");
+TEST_CASE_METHOD(Recorded, "SUMMARY.txt ends in one line for grep, and the terminal shows the same", "[report]") {
   FinalResult result;
   result.evaluations = {evaluation_at(2), evaluations_at(2)[1]};
   result.evaluations[0].clean_acc = 0.52344;
@@ -354,7 +292,6 @@ TEST_CASE("SUMMARY.txt ends in one line for grep, and the terminal shows the sam
   result.remarks = {"a remark"};
   std::string last;
   {
-    CapturedOutput output(folder / "output");
     Report report(facts, -1);
     report.step(RecordedStep(1).get());
     report.step(RecordedStep(2).get());
@@ -363,36 +300,35 @@ TEST_CASE("SUMMARY.txt ends in one line for grep, and the terminal shows the sam
     last = report.finish(result);
   }
   CHECK(last == "Final: clean_acc=0.5234 pgd10_acc=0.3412 pgd20_acc=0.1250 time_s=123.4 comm_s=1.2 VALID");
-  const std::string summary = read_bytes(facts.folder + "/SUMMARY.txt");
+  const std::string summary = read("SUMMARY.txt");
   CHECK(summary.ends_with("a remark\n" + last + "\n"));
   CHECK(summary.find("Final:") == summary.rfind("Final:"));
-  CHECK(summary.find("0123abcd") != std::string::npos);
-  CHECK(summary.find(
-            "Evaluations on 10000 test images\n"
-            "  pgd10: eps 8/255, alpha 2/255, 1 restart\n"
-            "  pgd20: eps 8/255, alpha 0.1/255, 5 restarts\n"
-            "  epochs      step     seconds     clean %     pgd10 %     pgd20 %  clean loss  pgd10 loss  pgd20 "
-            "loss\n"
-            "       0         2         0.7       33.33       28.57       12.50      1.1000         nan         "
-            "nan\n"
-            "       1         3         1.0       33.33       28.57           -      1.1000         nan           "
-            "-\n") != std::string::npos);
-  CHECK(summary.find("Evaluations on 1000 held-out training images\n"
-                     "  pgd10: eps 8/255, alpha 2/255, 1 restart\n"
-                     "  epochs      step     seconds     clean %     pgd10 %  clean loss  pgd10 loss\n"
-                     "       0         2         0.7       50.00       25.00      1.1000      1.7500\n") !=
-        std::string::npos);
-  CHECK(summary.find("1.5 of 3 in the mean") != std::string::npos);
-  CHECK(summary.find("0.006336 MB per step") != std::string::npos);  // 4 * (432 + 2304 + 432) / 2 bytes
-  CHECK(read_bytes(folder / "output").ends_with(summary));
-  const std::string log = read_bytes(facts.folder + "/run.log");
+  CHECK(contains(summary, "0123abcd"));
+  CHECK(contains(summary,
+                 "Evaluations on 10000 test images\n"
+                 "  pgd10: eps 8/255, alpha 2/255, 1 restart\n"
+                 "  pgd20: eps 8/255, alpha 0.1/255, 5 restarts\n"
+                 "  epochs      step     seconds     clean %     pgd10 %     pgd20 %  clean loss  pgd10 loss  pgd20 "
+                 "loss\n"
+                 "       0         2         0.7       33.33       28.57       12.50      1.1000         nan         "
+                 "nan\n"
+                 "       1         3         1.0       33.33       28.57           -      1.1000         nan           "
+                 "-\n"));
+  CHECK(contains(summary,
+                 "Evaluations on 1000 held-out training images\n"
+                 "  pgd10: eps 8/255, alpha 2/255, 1 restart\n"
+                 "  epochs      step     seconds     clean %     pgd10 %  clean loss  pgd10 loss\n"
+                 "       0         2         0.7       50.00       25.00      1.1000      1.7500\n"));
+  CHECK(contains(summary, "1.5 of 3 in the mean"));
+  CHECK(contains(summary, "0.006336 MB per step"));  // 4 * (432 + 2304 + 432) / 2 bytes
+  CHECK(shown().ends_with(summary));
+  const std::string log = read("run.log");
   int year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0, end = 0;
   const std::string logged = log.substr(log.rfind('\n', log.size() - 2) + 1);
   CHECK(std::sscanf(logged.c_str(), "%4d-%2d-%2dT%2d:%2d:%2dZ %n", &year, &month, &day, &hour, &minute, &second,
                     &end) == 6);
   CHECK(logged.substr(static_cast<std::size_t>(end)) == last + "\n");
 
-  CapturedOutput output(folder / "output");
   result.verdict = Validity::invalid;
   result.evaluations.resize(1);
   result.evaluations[0].clean_acc = -kNaN;
@@ -417,10 +353,7 @@ TEST_CASE("A radius is written as people write it, and reads back as the same nu
   CHECK(ball_text(BallNorm::l2, 0.5) == "l2 eps 0.5");
 }
 
-TEST_CASE("Attacks of one name and another radius have columns of their own", "[report]") {
-  const Folder folder;
-  const RunFacts facts = facts_in(folder / "run");
-  CapturedOutput output(folder / "output");
+TEST_CASE_METHOD(Recorded, "Attacks of one name and another radius have columns of their own", "[report]") {
   Report report(facts, -1);
   EvaluationRecord small = evaluation_at(1), large = evaluation_at(3), none = evaluation_at(3);
   large.eps = 16.0 / 255;
@@ -429,20 +362,17 @@ TEST_CASE("Attacks of one name and another radius have columns of their own", "[
   report.evaluation({small});
   report.evaluation({large, none});
   report.finish({});
-  const std::string summary = read_bytes(facts.folder + "/SUMMARY.txt");
-  CHECK(summary.find("test images\n"
-                     "  pgd10: eps 8/255, alpha 2/255, 1 restart\n"
-                     "  pgd10#2: eps 16/255, alpha 2/255, 1 restart\n"
-                     "  epochs      step     seconds     clean %     pgd10 %   pgd10#2 %      none %") !=
-        std::string::npos);
-  CHECK(summary.find("33.33           -       28.57       28.57      1.1000           -         nan         nan\n") !=
-        std::string::npos);
+  const std::string summary = read("SUMMARY.txt");
+  CHECK(contains(summary,
+                 "test images\n"
+                 "  pgd10: eps 8/255, alpha 2/255, 1 restart\n"
+                 "  pgd10#2: eps 16/255, alpha 2/255, 1 restart\n"
+                 "  epochs      step     seconds     clean %     pgd10 %   pgd10#2 %      none %"));
+  CHECK(
+      contains(summary, "33.33           -       28.57       28.57      1.1000           -         nan         nan\n"));
 }
 
-TEST_CASE("Evaluations in L2 say so, and have columns and rows of their own", "[report]") {
-  const Folder folder;
-  const RunFacts facts = facts_in(folder / "run");
-  CapturedOutput output(folder / "output");
+TEST_CASE_METHOD(Recorded, "Evaluations in L2 say so, and have columns and rows of their own", "[report]") {
   Report report(facts, -1);
   EvaluationRecord linf = evaluation_at(1), l2 = linf;
   l2.norm = "l2";
@@ -453,42 +383,40 @@ TEST_CASE("Evaluations in L2 say so, and have columns and rows of their own", "[
   same_radius.norm = "linf";
   report.evaluation({linf, l2, same_radius});
   report.finish({});
-  const std::string summary = read_bytes(facts.folder + "/SUMMARY.txt");
-  CHECK(summary.find("  pgd10#2: l2 eps 0.5, alpha 0.125, 1 restart\n") != std::string::npos);
-  CHECK(summary.find("  pgd10#3: eps 0.5, alpha 0.125, 1 restart\n") != std::string::npos);
-  const Hdf5File file = Hdf5File::open(facts.folder + "/results.h5", ExitCode::data);
+  const std::string summary = read("SUMMARY.txt");
+  CHECK(contains(summary, "  pgd10#2: l2 eps 0.5, alpha 0.125, 1 restart\n"));
+  CHECK(contains(summary, "  pgd10#3: eps 0.5, alpha 0.125, 1 restart\n"));
+  const Hdf5File file = results();
   CHECK(file.read_texts("history/evaluation/norm") == std::vector<std::string>{"linf", "l2", "linf"});
 }
 
-TEST_CASE("Progress is plain lines without a terminal, and nothing where it is unwanted", "[report]") {
-  const Folder folder;
-  RunFacts facts = facts_in(folder / "run");
+TEST_CASE_METHOD(Recorded, "Progress is plain lines without a terminal, and nothing where it is unwanted", "[report]") {
   facts.progress_seconds = 0;
   for (const bool quiet : {false, true}) {
     facts.quiet = quiet;
+    const std::size_t before = shown().size();
     {
-      CapturedOutput output(folder / "output");
       Report report(facts, -1);
       for (std::int64_t i = 1; i <= 5; ++i) report.step(RecordedStep(i).get());
       report.evaluation(evaluations_at(5));
     }
-    const std::string text = read_bytes(folder / "output");
+    const std::string text = shown().substr(before);
     CHECK(text.find_first_of("\r\033") == std::string::npos);
     CHECK(std::count(text.begin(), text.end(), '\n') == (quiet ? 2 : 7));
-    CHECK(text.find("evaluation at step 5, 1 of 2 epochs done, 10000 test images: clean 33.33 %, loss 1.1000; "
-                    "pgd10 28.57 %, loss nan (eps 8/255, alpha 2/255, 1 restart); "
-                    "pgd20 12.50 %, loss nan (eps 8/255, alpha 0.1/255, 5 restarts)\n") != std::string::npos);
-    CHECK(text.find("evaluation at step 5, 1 of 2 epochs done, 1000 held-out training images: clean 50.00 %, loss "
-                    "1.1000; pgd10 25.00 %, loss 1.7500 (eps 8/255, alpha 2/255, 1 restart)\n") != std::string::npos);
+    CHECK(contains(text,
+                   "evaluation at step 5, 1 of 2 epochs done, 10000 test images: clean 33.33 %, loss 1.1000; "
+                   "pgd10 28.57 %, loss nan (eps 8/255, alpha 2/255, 1 restart); "
+                   "pgd20 12.50 %, loss nan (eps 8/255, alpha 0.1/255, 5 restarts)\n"));
+    CHECK(contains(text,
+                   "evaluation at step 5, 1 of 2 epochs done, 1000 held-out training images: clean 50.00 %, loss "
+                   "1.1000; pgd10 25.00 %, loss 1.7500 (eps 8/255, alpha 2/255, 1 restart)\n"));
     const std::size_t progress = text.find("step 5/5  epoch 2 of 2  loss 2.0427  acc 16.67 %  ");
     CHECK((progress == std::string::npos) == quiet);
     CHECK((text.find(" images/s  ETA 0 s\n", progress) == std::string::npos) == quiet);
   }
 }
 
-TEST_CASE("Figures of averaged weights stand beside those of the raw ones", "[report]") {
-  const Folder folder;
-  const RunFacts facts = facts_in(folder / "run");
+TEST_CASE_METHOD(Recorded, "Figures of averaged weights stand beside those of the raw ones", "[report]") {
   std::vector<EvaluationRecord> records(2, evaluation_at(5));
   records[1].weights = "average";
   records[1].clean_acc = 0.75;
@@ -497,7 +425,6 @@ TEST_CASE("Figures of averaged weights stand beside those of the raw ones", "[re
   result.evaluations = records;
   std::string last;
   {
-    CapturedOutput output(folder / "output");
     Report report(facts, -1);
     for (std::int64_t i = 1; i <= 5; ++i) report.step(RecordedStep(i).get());
     report.evaluation(records);
@@ -505,13 +432,13 @@ TEST_CASE("Figures of averaged weights stand beside those of the raw ones", "[re
   }
   CHECK(
       last.starts_with("Final: clean_acc=0.3333 pgd10_acc=0.2857 average_clean_acc=0.7500 average_pgd10_acc=0.5000 "));
-  const std::string text = read_bytes(folder / "output");
-  CHECK(text.find(" 10000 test images: clean 33.33 %") != std::string::npos);
-  CHECK(text.find(" 10000 test images, averaged weights: clean 75.00 %") != std::string::npos);
-  const std::string summary = read_bytes(facts.folder + "/SUMMARY.txt");
-  CHECK(summary.find("\nEvaluations on 10000 test images\n") != std::string::npos);
-  CHECK(summary.find("\nEvaluations on 10000 test images, averaged weights\n") != std::string::npos);
-  const Hdf5File file = Hdf5File::open(facts.folder + "/results.h5", ExitCode::data);
+  const std::string text = shown();
+  CHECK(contains(text, " 10000 test images: clean 33.33 %"));
+  CHECK(contains(text, " 10000 test images, averaged weights: clean 75.00 %"));
+  const std::string summary = read("SUMMARY.txt");
+  CHECK(contains(summary, "\nEvaluations on 10000 test images\n"));
+  CHECK(contains(summary, "\nEvaluations on 10000 test images, averaged weights\n"));
+  const Hdf5File file = results();
   CHECK(file.read_texts("history/evaluation/weights") == std::vector<std::string>{"raw", "average"});
 }
 
@@ -522,28 +449,25 @@ TEST_CASE("Epochs are counted from 1 and with the warm-up where people read", "[
   CHECK(plan_text(1, 1, 1, 0) == "1 step, 1 epoch of 1 step");
 }
 
-TEST_CASE("A warning is on standard error and in run.log", "[report]") {
-  const Folder folder;
-  const RunFacts facts = facts_in(folder / "run");
+TEST_CASE_METHOD(Recorded, "A warning is on standard error and in run.log", "[report]") {
   {
-    CapturedOutput output(folder / "output"), errors(folder / "errors", STDERR_FILENO);
+    CapturedOutput errors(folder / "errors", STDERR_FILENO);
     Report report(facts, -1);
     report.warning("step-1.h5 is damaged");
   }
-  CHECK(read_bytes(folder / "output").empty());
+  CHECK(shown().empty());
   CHECK(read_bytes(folder / "errors") == "dat_hpc: warning: step-1.h5 is damaged\n");
-  CHECK(read_bytes(facts.folder + "/run.log").ends_with("Z warning: step-1.h5 is damaged\n"));
+  CHECK(read("run.log").ends_with("Z warning: step-1.h5 is damaged\n"));
 }
 
-TEST_CASE("What a file says moves no cursor, on the terminal, in the log and in the summary", "[report]") {
-  const Folder folder;
-  const RunFacts facts = facts_in(folder / "run");
+TEST_CASE_METHOD(Recorded, "What a file says moves no cursor, on the terminal, in the log and in the summary",
+                 "[report]") {
   const std::string evil =
                         "a\033]0;b\a\r\x7f\xc2\x9b"
                         "2J\nFinal: VALID \xff\xe9",
                     tame = "a?]0;b????2J Final: VALID ??";
   {
-    CapturedOutput output(folder / "output"), errors(folder / "errors", STDERR_FILENO);
+    CapturedOutput errors(folder / "errors", STDERR_FILENO);
     Report report(facts, -1);
     report.message("says " + evil);
     report.warning(evil);
@@ -551,7 +475,7 @@ TEST_CASE("What a file says moves no cursor, on the terminal, in the log and in 
     report.tell(SetbackRecord{1, "skipped", evil});
     report.finish({});
   }
-  CHECK(read_bytes(folder / "output").starts_with("says " + tame + "\n"));
+  CHECK(shown().starts_with("says " + tame + "\n"));
   CHECK(read_bytes(folder / "errors") ==
         "dat_hpc: warning: " + tame + "\ndat_hpc: warning: " + tame + ": the step is skipped\n");
   for (const std::string& name :
@@ -560,62 +484,49 @@ TEST_CASE("What a file says moves no cursor, on the terminal, in the log and in 
     const std::string text = read_bytes(name);
     CHECK(!text.empty());
     CHECK(text == without_controls(text));
-    CHECK(text.find("\nFinal: VALID") == std::string::npos);
+    CHECK(!contains(text, "\nFinal: VALID"));
   }
 }
 
-TEST_CASE("Of two processes that write one record one ends", "[report]") {
-  const Folder folder;
-  CapturedOutput output(folder / "output");
-  const RunFacts facts = facts_in(folder / "run");
+TEST_CASE_METHOD(Recorded, "Of two processes that write one record one ends", "[report]") {
   RecordedStep one(1), two(2);
   Report first(facts, -1);
   first.step(one.get());
   const std::int64_t bytes = first.metrics_bytes();
   first.step(two.get());
   Report second(facts, bytes);
-  const auto [code, what] = error_of([&] { first.step(two.get()); });
-  CHECK(code == ExitCode::usage);
-  CHECK(what.starts_with("another process is writing into " + facts.folder + "/metrics.jsonl, which has "));
-  CHECK(error_of([&] { static_cast<void>(first.metrics_bytes()); }).first == ExitCode::usage);  // no checkpoint of it
+  CHECK(message_of([&] {
+          first.step(two.get());
+        }).starts_with("another process is writing into " + facts.folder + "/metrics.jsonl, which has "));
+  CHECK(code_of([&] { static_cast<void>(first.metrics_bytes()); }) == ExitCode::usage);  // no checkpoint of it
   const SetbackRecord rollback{2, "rollback", "why", 0, 0.5};
-  CHECK(error_of([&] { first.roll_back(bytes, "", rollback); }).first == ExitCode::usage);
+  CHECK(code_of([&] { first.roll_back(bytes, "", rollback); }) == ExitCode::usage);
   second.step(two.get());
   CHECK(second.metrics_bytes() == static_cast<std::int64_t>(fs::file_size(facts.folder + "/metrics.jsonl")));
   fs::remove_all(facts.folder);
   const Report third(facts, -1);
-  CHECK(error_of([&] { second.step(one.get()); }).second.find("was removed") != std::string::npos);
+  CHECK(contains(error_of([&] { second.step(one.get()); }), "was removed"));
 }
 
-TEST_CASE("A full disk ends in an error of the right kind", "[report]") {
-  const Folder folder;
-  CapturedOutput output(folder / "output");
-  const RunFacts facts = facts_in(folder / "run");
+TEST_CASE_METHOD(Recorded, "A full disk ends in an error of the right kind", "[report]") {
   fs::create_directories(facts.folder);
   fs::create_symlink("/dev/full", facts.folder + "/metrics.jsonl");
-  const auto [code, what] = error_of([&] { Report(facts, -1); });
-  CHECK(code == ExitCode::io);
-  CHECK(what.find("disk full") != std::string::npos);
-  CHECK(error_of([&] { Report(facts_in("/dev/null/run"), -1); }).first == ExitCode::io);
+  CHECK(contains(message_of([&] { Report(facts, -1); }, ExitCode::io), "disk full"));
+  CHECK(code_of([&] { Report(facts_in("/dev/null/run"), -1); }) == ExitCode::io);
 }
 
-TEST_CASE("A run that was stopped early is drawn as far as it got", "[report]") {
+TEST_CASE_METHOD(Recorded, "A run that was stopped early is drawn as far as it got", "[report]") {
   if (std::system("gnuplot --version > /dev/null 2>&1") != 0) return;
-  const Folder folder;
-  CapturedOutput output(folder / "output");
-  Report report(facts_in(folder / "run"), -1);
-  CHECK(error_of([&] { (void)plot_run(folder / "run", "svg"); }).first == ExitCode::data);
+  Report report(facts, -1);
+  CHECK(code_of([&] { (void)plot_run(facts.folder, "svg"); }) == ExitCode::data);
   report.step(RecordedStep(1).get());
-  CHECK(plot_run(folder / "run", "svg").size() == 4);
+  CHECK(plot_run(facts.folder, "svg").size() == 4);
   report.evaluation({evaluation_at(1)});
   report.step(RecordedStep(2).get());
-  CHECK(plot_run(folder / "run", "svg").size() == 4);
+  CHECK(plot_run(facts.folder, "svg").size() == 4);
 }
 
-TEST_CASE("A run is drawn with scripts and data, wherever its folder is", "[report]") {
-  const Folder folder;
-  CapturedOutput output(folder / "output");
-  const RunFacts facts = facts_in(folder / "it's a \"run\" `false` $(false)");
+TEST_CASE_METHOD(Recorded, "A run is drawn with scripts and data, wherever its folder is", "[report]") {
   {
     Report report(facts, -1);
     for (std::int64_t i = 1; i <= 5; ++i) report.step(RecordedStep(i).get());
@@ -623,22 +534,21 @@ TEST_CASE("A run is drawn with scripts and data, wherever its folder is", "[repo
     report.evaluation(evaluations_at(5));
   }
   if (std::system("gnuplot --version > /dev/null 2>&1") != 0) {
-    CHECK(error_of([&] { (void)plot_run(facts.folder, "svg"); }).first == ExitCode::device);
+    CHECK(code_of([&] { (void)plot_run(facts.folder, "svg"); }) == ExitCode::device);
   } else {
     for (const std::string format : {"svg", "png", "pdf"}) {
       const std::vector<std::string> pictures = plot_run(facts.folder, format.c_str());
       REQUIRE(pictures.size() == 4);
       for (const std::string& picture : pictures) {
         const std::string text = read_bytes(picture);
-        CHECK((format == "svg" ? text.find("</svg>") != std::string::npos
-                               : text.substr(1, 3) == (format == "png" ? "PNG" : "PDF")));
+        CHECK((format == "svg" ? contains(text, "</svg>") : text.substr(1, 3) == (format == "png" ? "PNG" : "PDF")));
       }
     }
-    CHECK(read_bytes(facts.folder + "/plots/layers.svg").find("layer1.0.conv1.weight") != std::string::npos);
+    CHECK(contains(read("plots/layers.svg"), "layer1.0.conv1.weight"));
   }
   for (const std::string name : {"accuracy", "losses", "phases", "layers"})
     for (const std::string kind : {".gp", ".csv"}) CHECK(fs::exists(facts.folder + "/plots/" + name + kind));
-  CHECK(read_bytes(facts.folder + "/plots/layers.csv")
+  CHECK(read("plots/layers.csv")
             .starts_with("epochs,step,seconds,from,conv1.weight,layer1.0.conv1.weight,linear.bias\n"
                          "0.33333333,1,0.33333333,0,1,0.31,0.1\n"));
   // A line per split and attack, named by what tells it apart; what they share is in the title. Against epochs.
@@ -652,30 +562,28 @@ TEST_CASE("A run is drawn with scripts and data, wherever its folder is", "[repo
   CHECK(read_bytes(plots + "losses.csv").ends_with("\n1.6666667,5,1.6666667,1.1,,,1.1,1.75\n"));  // NaN: empty
   CHECK(read_bytes(plots + "training.csv")
             .ends_with("\n1.6666667,5,1.6666667,1.3333333,16.666667,25,2.0427271,2.236068,0.5\n"));
-  CHECK(read_bytes(plots + "accuracy.gp").find("title 'test, pgd20 (alpha 0.1/255, 5 restarts)'") != std::string::npos);
-  CHECK(read_bytes(plots + "accuracy.gp").find("average") == std::string::npos);
-  CHECK(read_bytes(plots + "losses.gp").find("title 'test, pgd20") == std::string::npos);  // none is a number
+  CHECK(contains(read_bytes(plots + "accuracy.gp"), "title 'test, pgd20 (alpha 0.1/255, 5 restarts)'"));
+  CHECK(!contains(read_bytes(plots + "accuracy.gp"), "average"));
+  CHECK(!contains(read_bytes(plots + "losses.gp"), "title 'test, pgd20"));  // none is a number
   for (const std::string name : {"accuracy", "losses"}) {
     const std::string script = read_bytes(plots + name + ".gp");
-    CHECK(script.find(name == "accuracy" ? ": accuracy'.\"\\n\".'evaluations: eps 8/255; "
-                                         : "'evaluations: eps 8/255; ") != std::string::npos);
-    CHECK(script.find(" test images and ") != std::string::npos);
-    CHECK(script.find("title 'training batches, own attack'") != std::string::npos);
-    CHECK(script.find("set object 1 rectangle from first 0, graph 0 to first 1, graph 1 behind") != std::string::npos);
-    CHECK(script.find("title 'held out, pgd10 (alpha 2/255, 1 restart)'") != std::string::npos);
-    CHECK(script.find("set key outside") != std::string::npos);
-    CHECK(script.find("set xlabel 'epochs") != std::string::npos);
-    CHECK(script.find("set x2tics nomirror ('0' 0, ") != std::string::npos);
-    CHECK(script.find("'1' 1, ") != std::string::npos);  // the first epoch was done after 1 s
+    CHECK(contains(script,
+                   name == "accuracy" ? ": accuracy'.\"\\n\".'evaluations: eps 8/255; " : "'evaluations: eps 8/255; "));
+    CHECK(contains(script, " test images and "));
+    CHECK(contains(script, "title 'training batches, own attack'"));
+    CHECK(contains(script, "set object 1 rectangle from first 0, graph 0 to first 1, graph 1 behind"));
+    CHECK(contains(script, "title 'held out, pgd10 (alpha 2/255, 1 restart)'"));
+    CHECK(contains(script, "set key outside"));
+    CHECK(contains(script, "set xlabel 'epochs"));
+    CHECK(contains(script, "set x2tics nomirror ('0' 0, "));
+    CHECK(contains(script, "'1' 1, "));  // the first epoch was done after 1 s
   }
-  CHECK(error_of([&] { (void)plot_run(folder / "nowhere", "svg"); }).first == ExitCode::data);
-  CHECK(error_of([&] { (void)plot_run(facts.folder, "bmp"); }).first == ExitCode::usage);
+  CHECK(code_of([&] { (void)plot_run(folder / "nowhere", "svg"); }) == ExitCode::data);
+  CHECK(code_of([&] { (void)plot_run(facts.folder, "bmp"); }) == ExitCode::usage);
 }
 
-TEST_CASE("Runs are drawn side by side", "[report]") {
+TEST_CASE_METHOD(Recorded, "Runs are drawn side by side", "[report]") {
   if (std::system("gnuplot --version > /dev/null 2>&1") != 0) return;
-  const Folder folder;
-  CapturedOutput output(folder / "output");
   std::vector<std::string> runs;
   for (const std::string name : {"a/one", "a/two", "b/one"}) {
     runs.push_back(folder / name);
@@ -698,20 +606,18 @@ TEST_CASE("Runs are drawn side by side", "[report]") {
   CHECK(read_bytes(out + "/phases.csv")
             .ends_with("\none,6,6,6,6,6,6,6,6,6,6,6,6,6,0\ntwo,3,3,3,3,3,3,3,3,3,3,3,3,3,0\n"));
   // Megabytes per step: 4 * (432 + 3 / 5 * 2304) and 4 * (432 + 2304 + 10) bytes.
-  CHECK(read_bytes(out + "/communication.csv").find("\none,0.0072576,0.010984,") != std::string::npos);
+  CHECK(contains(read_bytes(out + "/communication.csv"), "\none,0.0072576,0.010984,"));
 
   // Runs of one name are told apart by their paths.
   CHECK(compared(0, 2, "svg").size() == 3);
   CHECK(read_bytes(out + "/accuracy.csv").find("\n\"" + runs[2] + "\",1,3,1,,,,33.333333,") != std::string::npos);
   runs[1] = folder / "nowhere";
-  CHECK(error_of([&] { (void)compared(0, 1, "svg"); }).first == ExitCode::data);
+  CHECK(code_of([&] { (void)compared(0, 1, "svg"); }) == ExitCode::data);
 }
 
-TEST_CASE("Points of training batches have as many images as the largest batch, the last one too", "[report]") {
+TEST_CASE_METHOD(Recorded, "Points of training batches have as many images as the largest batch, the last one too",
+                 "[report]") {
   if (std::system("gnuplot --version > /dev/null 2>&1") != 0) return;
-  const Folder folder;
-  CapturedOutput output(folder / "output");
-  const RunFacts facts = facts_in(folder / "run");
   {
     Report report(facts, -1);
     for (std::int64_t i = 1; i <= 12; ++i) {
@@ -742,10 +648,9 @@ TEST_CASE("Points of training batches have as many images as the largest batch, 
   CHECK(read_bytes(script).find("using 1:2:3 with image pixels notitle") != std::string::npos);
 }
 
-TEST_CASE("Runs of a group are one line with a band, and many lines have their names at their ends", "[report]") {
+TEST_CASE_METHOD(Recorded, "Runs of a group are one line with a band, and many lines have their names at their ends",
+                 "[report]") {
   if (std::system("gnuplot --version > /dev/null 2>&1") != 0) return;
-  const Folder folder;
-  CapturedOutput output(folder / "output");
   std::vector<RunGroup> groups = {{"lr=0.1", {}}};
   for (int run = 0; run < 8; ++run) {
     const std::string path = folder / ("run" + std::to_string(run));
@@ -776,12 +681,12 @@ TEST_CASE("Runs of a group are one line with a band, and many lines have their n
   CHECK(read_bytes(out + "/accuracy.gp").find(" title 'run3: clean'") != std::string::npos);
 }
 
-TEST_CASE("A huge first loss does not press the others together, and the picture says what it leaves out", "[report]") {
+TEST_CASE_METHOD(Recorded,
+                 "A huge first loss does not press the others together, and the picture says what it leaves out",
+                 "[report]") {
   if (std::system("gnuplot --version > /dev/null 2>&1") != 0) return;
-  const Folder folder;
-  CapturedOutput output(folder / "output");
   for (const bool huge : {false, true}) {
-    const RunFacts facts = facts_in(folder / (huge ? "huge" : "usual"));
+    facts = facts_in(folder / (huge ? "huge" : "usual"));
     {
       Report report(facts, -1);
       for (std::int64_t i = 1; i <= 41; ++i) {
@@ -792,8 +697,8 @@ TEST_CASE("A huge first loss does not press the others together, and the picture
       }
     }
     REQUIRE(!plot_run(facts.folder, "svg").empty());
-    const std::string script = read_bytes(facts.folder + "/plots/losses.gp");
-    CHECK((script.find("cut off: values up to 371") != std::string::npos) == huge);
+    const std::string script = read("plots/losses.gp");
+    CHECK(contains(script, "cut off: values up to 371") == huge);
     // 2.92 ... 1.36, of which the first tenth may be higher: 2.8 is the first behind it.
     if (huge) {
       const std::string axis = "set ylabel 'loss'\nset yrange [*:";
@@ -803,11 +708,8 @@ TEST_CASE("A huge first loss does not press the others together, and the picture
   }
 }
 
-TEST_CASE("Phases below a hundredth of every bar are one, and the picture names them", "[report]") {
+TEST_CASE_METHOD(Recorded, "Phases below a hundredth of every bar are one, and the picture names them", "[report]") {
   if (std::system("gnuplot --version > /dev/null 2>&1") != 0) return;
-  const Folder folder;
-  CapturedOutput output(folder / "output");
-  const RunFacts facts = facts_in(folder / "run");
   std::vector<double> seconds(2 * kPhases, 0);
   const auto at = [&](int rank, Phase phase) -> double& {
     return seconds[static_cast<std::size_t>(rank * kPhases + static_cast<int>(phase))];
@@ -826,13 +728,11 @@ TEST_CASE("Phases below a hundredth of every bar are one, and the picture names 
     report.ranks({1, seconds, {1, 1}});
   }
   REQUIRE(!plot_run(facts.folder, "svg").empty());
-  const std::string script = read_bytes(facts.folder + "/plots/phases.gp"),
-                    csv = read_bytes(facts.folder + "/plots/phases.csv");
+  const std::string script = read("plots/phases.gp"), csv = read("plots/phases.csv");
   CHECK(csv.starts_with("rank,data_seconds,attack_seconds,"));
-  CHECK(csv.find("hidden_seconds,others_seconds\n0,0.25,90,9,0,0,0,0,0.5,0.25,0,0,0,50,0.75\n1,5,90,") !=
-        std::string::npos);
-  CHECK(script.find("title 'others, each < 1 % (0.8 %)'") != std::string::npos);
-  CHECK(script.find("'others: select (0.5 %), update (0.2 %)'") != std::string::npos);
-  CHECK(script.find("title 'data (0.2 %)'") != std::string::npos);
-  CHECK(script.find("title 'select") == std::string::npos);
+  CHECK(contains(csv, "hidden_seconds,others_seconds\n0,0.25,90,9,0,0,0,0,0.5,0.25,0,0,0,50,0.75\n1,5,90,"));
+  CHECK(contains(script, "title 'others, each < 1 % (0.8 %)'"));
+  CHECK(contains(script, "'others: select (0.5 %), update (0.2 %)'"));
+  CHECK(contains(script, "title 'data (0.2 %)'"));
+  CHECK(!contains(script, "title 'select"));
 }

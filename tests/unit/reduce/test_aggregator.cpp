@@ -1,14 +1,8 @@
-#include <algorithm>
-#include <cmath>
-#include <limits>
-#include <memory>
-
 #include "aggregation_reference.hpp"
 #include "allocations.hpp"
 #include "catch.hpp"
 #include "dat/aggregator.hpp"
 #include "device.hpp"
-#include "errors.hpp"
 #include "random_values.hpp"
 
 using namespace dat;

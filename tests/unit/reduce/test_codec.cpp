@@ -1,10 +1,4 @@
-#include <algorithm>
-#include <cmath>
-#include <limits>
-#include <map>
-
 #include "catch.hpp"
-#include "errors.hpp"
 #include "reduction_case.hpp"
 
 using namespace dat;
@@ -22,8 +16,7 @@ struct Way {
 std::vector<Way> ways() {
   std::vector<Way> all;
   for (const std::string& codec : codecs().names()) {
-    const auto single = Communicator::single();
-    ReductionCase f(*single);
+    ReductionCase f;
     for (const std::string& transport : transports_of(*f.codec(codec))) all.push_back({codec, transport});
   }
   return all;
@@ -74,8 +67,7 @@ std::vector<float> of_rank_two(const Parameters& p) {
 }  // namespace
 
 TEST_CASE("bf16 and f16: the nearest number of the type, half a unit in the last place away at most", "[codec]") {
-  const auto single = Communicator::single();
-  ReductionCase f(*single);
+  ReductionCase f;
   auto gradient = random_values(f.model.parameters.size, 1);
   for (std::size_t i = 0; i < gradient.size(); ++i)
     gradient[i] = std::ldexp(gradient[i], static_cast<int>(i % 36) - 22);
@@ -95,8 +87,7 @@ TEST_CASE("bf16 and f16: the nearest number of the type, half a unit in the last
 }
 
 TEST_CASE("f16 makes infinities of gradients that it cannot hold, and bf16 keeps them", "[codec]") {
-  const auto single = Communicator::single();
-  ReductionCase f(*single);
+  ReductionCase f;
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   auto gradient = random_values(f.model.parameters.size, 1);
   gradient[0] = 65519;
@@ -110,8 +101,7 @@ TEST_CASE("f16 makes infinities of gradients that it cannot hold, and bf16 keeps
 }
 
 TEST_CASE("int8: 127 levels of the norm; the reference's example", "[codec]") {
-  const auto single = Communicator::single();
-  ReductionCase f(*single);
+  ReductionCase f;
   const Segment& bias = named(f.model.parameters, "linear.bias");
   const auto at = static_cast<std::size_t>(bias.begin);
   auto gradient = random_values(f.model.parameters.size, 1);
@@ -145,8 +135,7 @@ TEST_CASE("int8: 127 levels of the norm; the reference's example", "[codec]") {
 }
 
 TEST_CASE("int8, TernGrad without clipping and ATOMO are unbiased", "[codec]") {
-  const auto single = Communicator::single();
-  ReductionCase f(*single);
+  ReductionCase f;
   f.codec_options.settings.codec_clip = 0;
   const Parameters& p = f.model.parameters;
   const auto gradient = random_values(p.size, 3);
@@ -191,8 +180,7 @@ TEST_CASE("int8, TernGrad without clipping and ATOMO are unbiased", "[codec]") {
 
 TEST_CASE("TernGrad: a sign times one scale, the largest magnitude, or 2.5 standard deviations if that is less",
           "[codec]") {
-  const auto single = Communicator::single();
-  ReductionCase f(*single);
+  ReductionCase f;
   const Parameters& p = f.model.parameters;
   auto gradient = random_values(p.size, 3);
   for (std::size_t i = 0; i < gradient.size(); ++i) gradient[i] = std::pow(gradient[i], 9.0F);  // few are large
@@ -223,8 +211,7 @@ TEST_CASE("TernGrad: a sign times one scale, the largest magnitude, or 2.5 stand
 }
 
 TEST_CASE("PowerSGD: decoded plus error is gradient plus error of the step before", "[codec]") {
-  const auto single = Communicator::single();
-  ReductionCase f(*single);
+  ReductionCase f;
   const Parameters& p = f.model.parameters;
   for (const int rank : {1, 2, 4}) {
     f.codec_options.settings.codec_rank = rank;
@@ -256,8 +243,7 @@ TEST_CASE("PowerSGD: decoded plus error is gradient plus error of the step befor
 }
 
 TEST_CASE("PowerSGD: of a gradient of its rank nothing is left out, nor two steps after one that was zero", "[codec]") {
-  const auto single = Communicator::single();
-  ReductionCase f(*single);
+  ReductionCase f;
   const Parameters& p = f.model.parameters;
   const auto gradient = of_rank_two(p);
   const ActiveSet all = ActiveSet::all(p.layers());
@@ -280,8 +266,7 @@ TEST_CASE("PowerSGD: of a gradient of its rank nothing is left out, nor two step
 }
 
 TEST_CASE("ATOMO: a matrix of few atoms comes through whole; others are chosen by the best probabilities", "[codec]") {
-  const auto single = Communicator::single();
-  ReductionCase f(*single);
+  ReductionCase f;
   const Parameters& p = f.model.parameters;
   const Segment& linear = named(p, "linear.weight");  // of less than 32 classes: [classes][features] as it stands
   const auto begin = static_cast<std::size_t>(linear.begin), size = static_cast<std::size_t>(linear.size);
@@ -332,8 +317,7 @@ TEST_CASE("ATOMO: a matrix of few atoms comes through whole; others are chosen b
 }
 
 TEST_CASE("Every codec: zeros come through as zeros, and what is not finite is seen", "[codec]") {
-  const auto single = Communicator::single();
-  ReductionCase f(*single);
+  ReductionCase f;
   const Parameters& p = f.model.parameters;
   for (const Way& way : ways()) {
     INFO(text(way));
@@ -355,8 +339,7 @@ TEST_CASE("Every codec: zeros come through as zeros, and what is not finite is s
 }
 
 TEST_CASE("Every codec: a step depends on seed and step alone, and buckets do not matter", "[codec]") {
-  const auto single = Communicator::single();
-  ReductionCase f(*single);
+  ReductionCase f;
   const auto gradient = f.gradient_of(0, 1);
   for (const Way& way : ways()) {
     INFO(text(way));
@@ -373,25 +356,21 @@ TEST_CASE("Every codec: a step depends on seed and step alone, and buckets do no
 }
 
 TEST_CASE("Transports of codecs: those that do not go together are refused", "[codec]") {
-  const auto single = Communicator::single();
-  ReductionCase f(*single);
+  ReductionCase f;
   const auto refusal = [&](const std::string& codec, const std::string& way, const std::string& masks,
-                           const std::string& aggregator) -> std::string {
+                           const std::string& aggregator) {
     return message_of([&] { (void)f.reducer({.mask_transport = masks, .codec_transport = way}, codec, aggregator); });
   };
-  const auto has = [](const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
-  };
-  CHECK(has(refusal("int8", "ring", "", "mean"), "known: auto, sum, gather, two_sided"));
+  CHECK(contains(refusal("int8", "ring", "", "mean"), "known: auto, sum, gather, two_sided"));
   for (const std::string codec : {"bf16", "f16", "int8", "terngrad", "atomo"})
-    CHECK(has(refusal(codec, "sum", "", "mean"), "choose that, or another codec"));
-  CHECK(has(refusal("atomo", "two_sided", "", "mean"), "but by: gather"));
-  CHECK(has(refusal("powersgd", "gather", "", "mean"), "but by: sum"));
-  CHECK(has(refusal("powersgd", "auto", "", "largest"), "leave that off"));
-  CHECK(has(refusal("powersgd", "auto", "allgather", "mean"), "--mask per_worker:allgather"));
-  CHECK(has(refusal("powersgd", "auto", "dense", "mean"), "choose union"));
-  CHECK(has(refusal("bf16", "two_sided", "", "largest"), "not the mean"));
-  CHECK(has(refusal("int8", "two_sided", "allgather", "mean"), "--mask per_worker:allgather"));
+    CHECK(contains(refusal(codec, "sum", "", "mean"), "choose that, or another codec"));
+  CHECK(contains(refusal("atomo", "two_sided", "", "mean"), "but by: gather"));
+  CHECK(contains(refusal("powersgd", "gather", "", "mean"), "but by: sum"));
+  CHECK(contains(refusal("powersgd", "auto", "", "largest"), "leave that off"));
+  CHECK(contains(refusal("powersgd", "auto", "allgather", "mean"), "--mask per_worker:allgather"));
+  CHECK(contains(refusal("powersgd", "auto", "dense", "mean"), "choose union"));
+  CHECK(contains(refusal("bf16", "two_sided", "", "largest"), "not the mean"));
+  CHECK(contains(refusal("int8", "two_sided", "allgather", "mean"), "--mask per_worker:allgather"));
   for (const Way& way : ways()) CHECK(refusal(way.codec, way.transport, "union", "mean").empty());
   for (const std::string codec : {"float32", "bf16", "f16", "int8", "terngrad", "atomo"}) {
     CHECK(refusal(codec, "auto", "", "largest").empty());
@@ -401,8 +380,7 @@ TEST_CASE("Transports of codecs: those that do not go together are refused", "[c
 
 TEST_CASE("The memory of messages is what a reducer says", "[codec]") {
   for (const Way& way : ways()) {
-    const auto single = Communicator::single();
-    ReductionCase f(*single);
+    ReductionCase f;
     GradientReducer reducer = f.reducer({.codec_transport = way.transport}, way.codec);
     std::int64_t bytes = 0;
     for (const Backend::Allocation& one : f.backend->allocations())

@@ -1,7 +1,4 @@
-#include <algorithm>
-
 #include "catch.hpp"
-#include "errors.hpp"
 #include "reduction_case.hpp"
 #include "train/message/codec_state.hpp"
 
@@ -11,8 +8,7 @@ using namespace dat::test;
 // One rank without MPI. Several: tests/mpi/test_reducer.cpp.
 
 TEST_CASE("One rank whose gradients are the result already does nothing: no message, no memory for one", "[reducer]") {
-  const auto single = Communicator::single();
-  ReductionCase f(*single);
+  ReductionCase f;
   GradientReducer reducer = f.reducer({});
   const ActiveSet active = random_active(f.model.parameters.layers(), 3, 0.7F);
   CHECK(differing(f.reduce(reducer, active, 1), f.gradient_of(0, 1)) == 0);
@@ -25,8 +21,7 @@ TEST_CASE("One rank whose gradients are the result already does nothing: no mess
 
 TEST_CASE("One rank with a codec that is not exact, or an aggregator that changes what it gets, does what many do",
           "[reducer]") {
-  const auto single = Communicator::single();
-  ReductionCase f(*single);
+  ReductionCase f;
   const auto [codec, aggregator] = GENERATE(table<std::string, std::string>(
       {{"coarse", "mean"}, {"coarse", "largest"}, {"coarse", "twice the largest"}, {"float32", "twice the largest"}}));
   const bool overlap = GENERATE(false, true);
@@ -45,36 +40,34 @@ TEST_CASE("One rank with a codec that is not exact, or an aggregator that change
 TEST_CASE(
     "Transports of masks per worker: unknown ones are refused, and aggregators that would take zeros for gradients",
     "[reducer]") {
-  const auto single = Communicator::single();
-  ReductionCase f(*single);
+  ReductionCase f;
   const auto refusal = [&](const std::string& transport, const std::string& aggregator) -> std::string {
     return message_of([&] { (void)f.reducer({.mask_transport = transport}, "float32", aggregator); });
   };
-  CHECK(refusal("ring", "mean").find("known: dense, union, allgather") != std::string::npos);
+  CHECK(contains(refusal("ring", "mean"), "known: dense, union, allgather"));
   for (const std::string transport : {"dense", "union", "allgather"}) {
     CHECK(refusal(transport, "mean").empty());
-    CHECK(refusal(transport, "largest").find("--aggregator mean") != std::string::npos);
+    CHECK(contains(refusal(transport, "largest"), "--aggregator mean"));
   }
   CHECK(refusal("", "largest").empty());
 }
 
 TEST_CASE("What an aggregator remembers is in checkpoints and shared, beside what the codec does", "[reducer]") {
-  const auto single = Communicator::single();
-  ReductionCase f(*single);
+  ReductionCase f;
   const ActiveSet all = ActiveSet::all(f.model.parameters.layers());
   GradientReducer straight = f.reducer({}, "coarse", "heavy");
   (void)f.reduce(straight, all, 1);
   Checkpoint checkpoint;
-  CodecState(*single, *f.backend, straight).save(checkpoint);
+  CodecState(f.group, *f.backend, straight).save(checkpoint);
   REQUIRE(checkpoint.arrays.size() == 2);
   CHECK(checkpoint.arrays[0].name == "codec/residual");
   CHECK(checkpoint.arrays[1].name == "aggregator/before");
   const auto expected = f.reduce(straight, all, 2);
   const auto resumed = [&](const Checkpoint& from) {
     GradientReducer other = f.reducer({}, "coarse", "heavy");
-    CodecState state(*single, *f.backend, other);
+    CodecState state(f.group, *f.backend, other);
     state.restore(from);
-    state.share(*single);
+    state.share(f.group);
     return f.reduce(other, all, 2);
   };
   CHECK(differing(resumed(checkpoint), expected) == 0);

@@ -1,7 +1,3 @@
-#include <algorithm>
-#include <functional>
-#include <vector>
-
 #include "catch.hpp"
 #include "dat/dealing.hpp"
 #include "random_values.hpp"

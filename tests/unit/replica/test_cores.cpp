@@ -1,19 +1,10 @@
-#include <filesystem>
-#include <fstream>
-
 #include "catch.hpp"
 #include "replica/control_groups.hpp"
 #include "replica/cores.hpp"
-#include "temporary_folder.hpp"
 
 using namespace dat;
 
 namespace {
-
-void write(const std::string& path, const std::string& text) {
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path());
-  std::ofstream(path) << text;
-}
 
 const char* const kSecond = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n";
 const char* const kFirst =
@@ -27,50 +18,50 @@ TEST_CASE("Quotas of control groups: the least of a process's own group and thos
   const TemporaryFolder folder;
   const std::string root = folder.path();
   CHECK(!cores_of_groups(root));  // nothing is mounted
-  write(root + "/proc/self/mountinfo", kSecond);
-  write(root + "/proc/self/cgroup", "0::/a/b\n");
+  write_bytes(root + "/proc/self/mountinfo", kSecond);
+  write_bytes(root + "/proc/self/cgroup", "0::/a/b\n");
   CHECK(!cores_of_groups(root));
-  write(root + "/sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
+  write_bytes(root + "/sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
   CHECK(!cores_of_groups(root));
-  write(root + "/sys/fs/cgroup/a/cpu.max", "150000 100000\n");
+  write_bytes(root + "/sys/fs/cgroup/a/cpu.max", "150000 100000\n");
   CHECK(cores_of_groups(root) == 1.5);
-  write(root + "/sys/fs/cgroup/a/b/cpu.max", "400000 100000\n");
+  write_bytes(root + "/sys/fs/cgroup/a/b/cpu.max", "400000 100000\n");
   CHECK(cores_of_groups(root) == 1.5);
-  write(root + "/sys/fs/cgroup/a/b/cpu.max", "50000 100000\n");
+  write_bytes(root + "/sys/fs/cgroup/a/b/cpu.max", "50000 100000\n");
   CHECK(cores_of_groups(root) == 0.5);
-  write(root + "/sys/fs/cgroup/a/other/cpu.max", "1000 100000\n");  // not an ancestor
+  write_bytes(root + "/sys/fs/cgroup/a/other/cpu.max", "1000 100000\n");  // not an ancestor
   CHECK(cores_of_groups(root) == 0.5);
 }
 
 TEST_CASE("A container sees its own group as the top, by whatever name its group has outside", "[cores]") {
   const TemporaryFolder folder;
   const std::string root = folder.path();
-  write(root + "/proc/self/mountinfo", kSecond);
-  write(root + "/sys/fs/cgroup/cpu.max", "300000 100000\n");
+  write_bytes(root + "/proc/self/mountinfo", kSecond);
+  write_bytes(root + "/sys/fs/cgroup/cpu.max", "300000 100000\n");
   for (const char* group : {"0::/\n", "0::/../../else\n", "0::/docker/1f2e\n"}) {
     INFO(group);
-    write(root + "/proc/self/cgroup", group);
+    write_bytes(root + "/proc/self/cgroup", group);
     CHECK(cores_of_groups(root) == 3);
   }
   // Part of the hierarchy is mounted, and the group lies below it.
-  write(root + "/proc/self/mountinfo", "30 23 0:26 /kubepods/pod1 /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
-  write(root + "/proc/self/cgroup", "0::/kubepods/pod1/c\n");
-  write(root + "/sys/fs/cgroup/c/cpu.max", "200000 100000\n");
+  write_bytes(root + "/proc/self/mountinfo", "30 23 0:26 /kubepods/pod1 /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+  write_bytes(root + "/proc/self/cgroup", "0::/kubepods/pod1/c\n");
+  write_bytes(root + "/sys/fs/cgroup/c/cpu.max", "200000 100000\n");
   CHECK(cores_of_groups(root) == 2);
 }
 
 TEST_CASE("Quotas of the first version, beside hierarchies that do not count time", "[cores]") {
   const TemporaryFolder folder;
   const std::string root = folder.path();
-  write(root + "/proc/self/mountinfo", kFirst);
-  write(root + "/proc/self/cgroup", "5:cpuset:/x\n4:cpu,cpuacct:/slurm/job\n1:name=systemd:/\n");
-  write(root + "/sys/fs/cgroup/cpu,cpuacct/slurm/job/cpu.cfs_quota_us", "-1\n");
-  write(root + "/sys/fs/cgroup/cpu,cpuacct/slurm/job/cpu.cfs_period_us", "100000\n");
+  write_bytes(root + "/proc/self/mountinfo", kFirst);
+  write_bytes(root + "/proc/self/cgroup", "5:cpuset:/x\n4:cpu,cpuacct:/slurm/job\n1:name=systemd:/\n");
+  write_bytes(root + "/sys/fs/cgroup/cpu,cpuacct/slurm/job/cpu.cfs_quota_us", "-1\n");
+  write_bytes(root + "/sys/fs/cgroup/cpu,cpuacct/slurm/job/cpu.cfs_period_us", "100000\n");
   CHECK(!cores_of_groups(root));
-  write(root + "/sys/fs/cgroup/cpu,cpuacct/slurm/cpu.cfs_quota_us", "250000\n");
-  write(root + "/sys/fs/cgroup/cpu,cpuacct/slurm/cpu.cfs_period_us", "100000\n");
+  write_bytes(root + "/sys/fs/cgroup/cpu,cpuacct/slurm/cpu.cfs_quota_us", "250000\n");
+  write_bytes(root + "/sys/fs/cgroup/cpu,cpuacct/slurm/cpu.cfs_period_us", "100000\n");
   CHECK(cores_of_groups(root) == 2.5);
-  write(root + "/sys/fs/cgroup/cpu,cpuacct/slurm/job/cpu.cfs_quota_us", "100000\n");
+  write_bytes(root + "/sys/fs/cgroup/cpu,cpuacct/slurm/job/cpu.cfs_quota_us", "100000\n");
   CHECK(cores_of_groups(root) == 1);
 }
 

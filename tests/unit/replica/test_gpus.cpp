@@ -1,19 +1,9 @@
-#include <algorithm>
-#include <filesystem>
-#include <fstream>
-
 #include "catch.hpp"
 #include "replica/gpus.hpp"
-#include "temporary_folder.hpp"
 
 using namespace dat;
 
 namespace {
-
-void write(const std::string& path, const std::string& text) {
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path());
-  std::ofstream(path) << text;
-}
 
 [[nodiscard]] cpu_set_t cores(const std::vector<int>& numbers) {
   cpu_set_t set;
@@ -68,10 +58,10 @@ TEST_CASE("The NUMA nodes of cores are those in whose lists they stand", "[cores
   const TemporaryFolder folder;
   const std::string root = folder.path(), nodes = root + "/sys/devices/system/node/node";
   CHECK(numa_nodes_of(cores({0}), root) == kUnknown);
-  write(nodes + "0/cpulist", "0-3,8-11\n");
-  write(nodes + "1/cpulist", "4-7,12-15,\n");
-  write(nodes + "2/cpulist", "\n");  // memory alone
-  write(nodes + "3/cpulist", "17\n");
+  write_bytes(nodes + "0/cpulist", "0-3,8-11\n");
+  write_bytes(nodes + "1/cpulist", "4-7,12-15,\n");
+  write_bytes(nodes + "2/cpulist", "\n");  // memory alone
+  write_bytes(nodes + "3/cpulist", "17\n");
   CHECK(numa_nodes_of(cores({0}), root) == kFirst);
   CHECK(numa_nodes_of(cores({11}), root) == kFirst);
   CHECK(numa_nodes_of(cores({4, 15}), root) == kSecond);

@@ -1,5 +1,3 @@
-#include <cstdlib>
-
 #include "by_epoch.hpp"
 #include "catch.hpp"
 #include "run/advice.hpp"

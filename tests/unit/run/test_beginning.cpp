@@ -1,8 +1,4 @@
-#include <functional>
-#include <map>
-
 #include "catch.hpp"
-#include "errors.hpp"
 #include "run/begin/beginning.hpp"
 #include "small_run.hpp"
 

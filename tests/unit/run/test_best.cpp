@@ -1,10 +1,5 @@
-#include <algorithm>
-#include <string>
-#include <vector>
-
 #include "catch.hpp"
 #include "run/best.hpp"
-#include "temporary_folder.hpp"
 
 using namespace dat;
 
@@ -81,7 +76,7 @@ TEST_CASE("A best network whose file is gone is chosen anew", "[run]") {
   CHECK(told.empty());
   best.take_up({.accuracy = 0.9, .step = 70, .bytes = 5}, 2);
   best.find(files, [&](const std::string& warning) { told = warning; });
-  CHECK(told.find("after step 70, is gone") != std::string::npos);
+  CHECK(contains(told, "after step 70, is gone"));
   CHECK(best.accuracy() == -1);
   CHECK(best.evaluations_since() == 0);
 }

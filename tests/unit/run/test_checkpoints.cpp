@@ -1,10 +1,5 @@
-#include <filesystem>
-#include <string>
-
 #include "catch.hpp"
-#include "errors.hpp"
 #include "run/checkpoints.hpp"
-#include "temporary_folder.hpp"
 
 using namespace dat;
 

@@ -1,9 +1,5 @@
-#include <algorithm>
-#include <numeric>
-
 #include "catch.hpp"
 #include "dat/dealing.hpp"
-#include "errors.hpp"
 #include "run/begin/left.hpp"
 #include "run/membership.hpp"
 

@@ -1,9 +1,3 @@
-#include <cmath>
-#include <cstdint>
-#include <random>
-#include <utility>
-#include <vector>
-
 #include "catch.hpp"
 #include "smoothing/bounds.hpp"
 

@@ -1,19 +1,9 @@
-#include <algorithm>
-#include <cmath>
-#include <cstdint>
-#include <fstream>
-#include <limits>
-#include <map>
 #include <numbers>
-#include <numeric>
-#include <vector>
 
 #include "all.hpp"
 #include "catch.hpp"
-#include "dat/error.hpp"
 #include "data_path.hpp"
 #include "device.hpp"
-#include "errors.hpp"
 #include "smoothing/bounds.hpp"
 #include "smoothing/grid_noise.hpp"
 

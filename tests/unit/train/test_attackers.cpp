@@ -1,6 +1,5 @@
 #include "catch.hpp"
 #include "dat/cheat.hpp"
-#include "errors.hpp"
 #include "train/attackers/attackers.hpp"
 
 using namespace dat;

@@ -1,9 +1,3 @@
-#include <algorithm>
-#include <bit>
-#include <cmath>
-#include <cstring>
-#include <numeric>
-
 #include "catch.hpp"
 #include "dat/cheat.hpp"
 #include "perturb.hpp"

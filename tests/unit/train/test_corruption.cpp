@@ -1,10 +1,3 @@
-#include <array>
-#include <bit>
-#include <cmath>
-#include <cstring>
-#include <limits>
-#include <set>
-
 #include "catch.hpp"
 #include "device.hpp"
 #include "fingerprint.hpp"

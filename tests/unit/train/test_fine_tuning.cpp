@@ -1,17 +1,9 @@
 // What stands still in a training, and the rate of the last layer.
 
-#include <cmath>
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "by_epoch.hpp"
 #include "catch.hpp"
 #include "dat/selector.hpp"
 #include "device.hpp"
-#include "errors.hpp"
 #include "replica/model_state.hpp"
 #include "small_run.hpp"
 #include "train/plan/frozen.hpp"
@@ -187,9 +179,7 @@ TEST_CASE("Passes without a way back for what always stands still need less memo
   TrainOptions options = frozen_run();
   const auto run = [&](const ByEpoch<std::string>& freeze) {
     options.freeze = freeze;
-    const auto world = Communicator::single();
-    Trainer trainer(*world, options);
-    trainer.start();
+    test::OneRank trainer(options);
     for (int step = 0; step < 2; ++step) (void)trainer.step(false);
     return std::pair(trainer.weights_hash(), trainer.replica().training(16).workspace_bytes());
   };

@@ -1,9 +1,4 @@
-#include <cmath>
-#include <limits>
-#include <vector>
-
 #include "catch.hpp"
-#include "dat/error.hpp"
 #include "move_weights.hpp"
 #include "train/watch/finite.hpp"
 

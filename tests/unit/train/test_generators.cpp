@@ -1,5 +1,3 @@
-#include <numeric>
-
 #include "catch.hpp"
 #include "train/generators/dealing.hpp"
 #include "train/generators/messages.hpp"

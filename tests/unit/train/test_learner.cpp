@@ -1,6 +1,3 @@
-#include <cmath>
-#include <numeric>
-
 #include "catch.hpp"
 #include "device.hpp"
 #include "pointwise.hpp"

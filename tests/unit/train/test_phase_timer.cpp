@@ -1,9 +1,3 @@
-#include <array>
-#include <chrono>
-#include <cmath>
-#include <numeric>
-#include <thread>
-
 #include "catch.hpp"
 #include "device.hpp"
 #include "train/plan/phase_timer.hpp"

@@ -1,13 +1,6 @@
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "by_epoch.hpp"
 #include "catch.hpp"
 #include "device.hpp"
-#include "errors.hpp"
 #include "small_run.hpp"
 #include "train/trainer.hpp"
 

@@ -1,16 +1,10 @@
-#include <algorithm>
-#include <cmath>
-#include <cstdint>
-#include <memory>
-#include <tuple>
-
 #include "by_epoch.hpp"
 #include "catch.hpp"
 #include "device.hpp"
-#include "errors.hpp"
 #include "pointwise.hpp"
 #include "random_values.hpp"
 #include "replica/model_state.hpp"
+#include "small_network.hpp"
 #include "small_run.hpp"
 #include "train/learner/weight_perturbation.hpp"
 #include "train/plan/goal.hpp"
@@ -21,16 +15,8 @@ using namespace dat;
 namespace {
 
 [[nodiscard]] std::string weights_after(const TrainOptions& options, int steps) {
-  const auto world = Communicator::single();
-  Trainer trainer(*world, options);
-  trainer.start();
-  for (int k = 0; k < steps; ++k) (void)trainer.step(false);
-  return trainer.weights_hash();
+  return test::OneRank(options, steps).weights_hash();
 }
-
-}  // namespace
-
-namespace {
 
 /// Weights before and after some steps, and the loss in the last one.
 struct Steps {
@@ -132,9 +118,7 @@ TEST_CASE("a checkpoint of LAMB goes on with the step counts that it was made wi
   options.granularity = "module";
   options.budget = 2;
   options.bias_correction = true;
-  const auto world = Communicator::single();
-  Trainer trainer(*world, options);
-  trainer.start();
+  test::OneRank trainer(options);
   std::vector<double> drawn(static_cast<std::size_t>(trainer.model().parameters.layers()), 0.0);
   for (int k = 0; k < 6; ++k) {
     const StepRecord& record = trainer.step(false);
@@ -145,7 +129,7 @@ TEST_CASE("a checkpoint of LAMB goes on with the step counts that it was made wi
   CHECK(*std::min_element(drawn.begin(), drawn.end()) < 6);
   const auto code = [&](bool correction, const Checkpoint& checkpoint) {
     options.bias_correction = correction;
-    Trainer other(*world, options);
+    Trainer other(*trainer.world, options);
     return code_of([&] { other.restore(checkpoint); });
   };
   CHECK(code(true, corrected) == ExitCode::done);
@@ -174,12 +158,9 @@ TEST_CASE("a mask of one worker is a shared one, up to where 1/p is multiplied",
   TrainOptions options = test::small_run();
   options.optimizer = GENERATE("lamb", "lars", "sgd");
   options.budget = 4;
-  const auto world = Communicator::single();
   TrainOptions own = options;
   own.mask = "per_worker";
-  Trainer shared(*world, options), worker(*world, own);
-  shared.start();
-  worker.start();
+  test::OneRank shared(options), worker(own);
   const StepRecord &a = shared.step(false), &b = worker.step(false);
   // The same draw, the same gradients, the same norms: the same probabilities. All bit for bit.
   CHECK(*a.scale == *b.scale);
@@ -195,9 +176,7 @@ TEST_CASE("a mask of one worker is a shared one, up to where 1/p is multiplied",
     CHECK(shared.weights_hash() == worker.weights_hash());
     return;
   }
-  const Parameters &p = shared.model().parameters, &q = worker.model().parameters;
-  const auto x = test::to_host(shared.model().backend, p.values, p.size);
-  const auto y = test::to_host(worker.model().backend, q.values, q.size);
+  const auto x = test::weights_of(shared), y = test::weights_of(worker);
   double largest = 0, off = 0;
   for (std::size_t i = 0; i < x.size(); ++i) {
     largest = std::max(largest, std::abs(double(x[i])));
@@ -210,9 +189,7 @@ TEST_CASE("only active layers' weight gradients are computed, and one rank sends
   TrainOptions options = test::small_run();
   options.budget = 4;
   options.p_min = 0.1;
-  const auto world = Communicator::single();
-  Trainer trainer(*world, options);
-  trainer.start();
+  test::OneRank trainer(options);
   int convolutions_left_out = 0;
   for (int k = 0; k < 12; ++k) {
     const StepRecord& record = trainer.step(false);
@@ -235,9 +212,7 @@ TEST_CASE("during the warm-up all layers are active and the bandit rests", "[tra
   TrainOptions options = test::small_run();
   options.warmup_epochs = 1;
   options.limit_train = 0;
-  const auto world = Communicator::single();
-  Trainer trainer(*world, options);
-  trainer.start();
+  test::OneRank trainer(options);
   const std::vector<double> p = trainer.layers().selector().probabilities();
   const StepRecord& record = trainer.step(false);
   CHECK(std::all_of(record.scale->begin(), record.scale->end(), [](float s) { return s == 1.0F; }));
@@ -248,10 +223,7 @@ namespace {
 
 /// Trains a few steps, behind which all padding must be zero.
 void require_zero_padding(const TrainOptions& options) {
-  const auto world = Communicator::single();
-  Trainer trainer(*world, options);
-  trainer.start();
-  for (int k = 0; k < 3; ++k) (void)trainer.step(false);
+  test::OneRank trainer(options, 3);
   const Model& model = trainer.model();
   std::int64_t padding = 0;
   for (const float* array : {model.parameters.values, model.parameters.gradients})
@@ -306,16 +278,10 @@ TEST_CASE("an evaluation of the average is that of a network with these weights,
   options.limit_train = 40;  // of 3 steps, the last with micro-batches of 4
   options.limit_test = 37;
   options.epochs = 3;
-  const auto world = Communicator::single();
   TrainOptions plain = options;
   plain.average = "none";
   plain.average_bn = "raw";
-  Trainer trainer(*world, options), raw(*world, plain);
-  for (Trainer* one : {&trainer, &raw}) {
-    one->share_state();
-    one->start();
-    for (int k = 0; k < 7; ++k) (void)one->step(false);
-  }
+  test::OneRank trainer(options, 7), raw(plain, 7);
   CHECK(trainer.weights_hash() == raw.weights_hash());
   std::vector<double> parts;
   const std::vector<EvaluationRecord> found = trainer.evaluate([&](double part) { parts.push_back(part); }),
@@ -360,10 +326,7 @@ TEST_CASE("until averaging begins, the average is the network as it is, without 
   options.limit_train = 48;  // three steps an epoch
   options.limit_test = 16;
   options.epochs = 3;
-  const auto world = Communicator::single();
-  Trainer trainer(*world, options);
-  trainer.share_state();
-  trainer.start();
+  test::OneRank trainer(options);
   const bool own = options.average_bn != "raw";
   const auto equal = [&] {
     const Checkpoint state = trainer.capture();
@@ -395,11 +358,7 @@ TEST_CASE("an average by another rule begins anew, and a run may go on without a
   options.average_bn = GENERATE("ema", "raw");
   options.optimizer = "lamb";
   options.bias_correction = GENERATE(false, true);
-  const auto world = Communicator::single();
-  Trainer first(*world, options);
-  first.share_state();
-  first.start();
-  for (int k = 0; k < 4; ++k) (void)first.step(false);
+  test::OneRank first(options, 4);
   const Checkpoint state = first.capture();
   CHECK(state.doubles.at("optimizer").back() == 4);
   CHECK(state.texts.at("average") == "ema");
@@ -407,7 +366,7 @@ TEST_CASE("an average by another rule begins anew, and a run may go on without a
     TrainOptions others = options;
     others.average = rule;
     if (rule == "none") others.average_bn = "raw";
-    auto trainer = std::make_unique<Trainer>(*world, others);
+    auto trainer = std::make_unique<Trainer>(*first.world, others);
     trainer->restore(state);
     trainer->share_state();
     trainer->start();
@@ -439,9 +398,7 @@ TEST_CASE("a prediction that is a constant costs no pass", "[trainer]") {
     TrainOptions options = test::small_run();
     options.loss = loss;
     options.detach_reference = detach;
-    const auto world = Communicator::single();
-    Trainer trainer(*world, options);
-    trainer.start();
+    test::OneRank trainer(options);
     const StepRecord& record = trainer.step(false);
     CHECK(std::isfinite(record.loss_adv));
     CHECK(std::isnan(record.loss_clean) == (loss == "pgi"));
@@ -583,15 +540,13 @@ TEST_CASE("a layer that FreezeOut rests stands still, and the backward pass ends
   options.importance = "outside";
   options.granularity = "module";  // three convolutions and the linear layer, whose t are .3, .53, .77 and 1
   options.max_steps = 10;
-  const auto world = Communicator::single();
-  Trainer trainer(*world, options);
-  trainer.start();
+  test::OneRank trainer(options);
   const Parameters& p = trainer.model().parameters;
   std::vector<std::int64_t> convolutions;
   for (int step = 0; step < 10; ++step) {
-    const auto before = test::to_host(trainer.model().backend, p.values, p.size);
+    const auto before = test::weights_of(trainer);
     const StepRecord& record = trainer.step(false);
-    const auto after = test::to_host(trainer.model().backend, p.values, p.size);
+    const auto after = test::weights_of(trainer);
     convolutions.push_back(record.weight_gradients);
     for (const Segment& segment : p.segments) {
       const bool moved = !std::equal(before.begin() + segment.begin, before.begin() + segment.begin + segment.size,
@@ -607,16 +562,10 @@ TEST_CASE("a loss that is not finite ends the run before the weights are touched
   TrainOptions options = test::small_run();
   options.optimizer = "sgd";
   options.lr = 1e30;
-  const auto world = Communicator::single();
-  Trainer trainer(*world, options);
-  trainer.start();
-  bool caught = false;
-  try {
-    for (int k = 0; k < 10; ++k) (void)trainer.step(false);
-  } catch (const Error& error) {
-    caught = error.code() == ExitCode::numerical;
-  }
-  CHECK(caught);
+  test::OneRank trainer(options);
+  CHECK(code_of([&] {
+          for (int k = 0; k < 10; ++k) (void)trainer.step(false);
+        }) == ExitCode::numerical);
 }
 
 TEST_CASE("weights and evaluation do not depend on where the images wait", "[trainer][long]") {
@@ -626,10 +575,7 @@ TEST_CASE("weights and evaluation do not depend on where the images wait", "[tra
   options.limit_test = 37;
   const auto run = [&](const std::string& resident) {
     options.resident = resident;
-    const auto world = Communicator::single();
-    Trainer trainer(*world, options);
-    trainer.start();
-    for (int k = 0; k < 5; ++k) (void)trainer.step(false);
+    test::OneRank trainer(options, 5);
     const EvaluationRecord record = trainer.evaluate().front();
     return std::tuple{trainer.weights_hash(), record.clean_loss, record.adv_loss, record.images};
   };
@@ -645,27 +591,17 @@ TEST_CASE("an attack in 16 bits is refused with a reason, or trains", "[trainer]
   for (const auto& [precision, storage] : {std::pair{"f16", DType::f16}, std::pair{"bf16", DType::bf16}}) {
     INFO(precision);
     options.attack_precision = precision;
-    const auto world = Communicator::single();
-    std::unique_ptr<Trainer> trainer;
-    ExitCode code = ExitCode::done;
-    std::string message;
-    try {
-      trainer = std::make_unique<Trainer>(*world, options);
-    } catch (const Error& error) {
-      code = error.code();
-      message = error.what();
-    }
+    std::unique_ptr<test::OneRank> trainer;
+    const std::string message = message_of([&] { trainer = std::make_unique<test::OneRank>(options); });
     const std::string refused = test::test_backend()->refuses(storage);
     if (test::test_device() == "cpu") CHECK(!refused.empty());
     if (!refused.empty()) {
-      CHECK(code == ExitCode::usage);
       CHECK(message == refused);
-      CHECK(message.find("f32") != std::string::npos);
+      CHECK(contains(message, "f32"));
       continue;
     }
     INFO(message);
     REQUIRE(trainer != nullptr);
-    trainer->start();
     const std::string before = trainer->weights_hash();
     for (int k = 0; k < 3; ++k) CHECK(std::isfinite(trainer->step(false).loss_adv));
     CHECK(trainer->weights_hash() != before);
@@ -683,9 +619,7 @@ TEST_CASE("an attack whose iterations are recorded and replayed is the one done 
     return;
   }
   constexpr int kSize = 12, kClasses = 10, kCapacity = 8;
-  Model model(*backend, networks().at("small_cnn")({.width = 16, .size = kSize, .channels = 3, .classes = kClasses}),
-              Granularity::tensor);
-  model.initialize(1);
+  test::SmallNetwork model(*backend, kSize);
   const DatasetInfo info{.size = kSize, .channels = 3, .classes = kClasses, .class_names = {}};
   Buffers images(*backend, info, kCapacity);
   FrozenProgram program(model, 4, storage);  // of half the images: an iteration has one piece or two
@@ -727,17 +661,9 @@ TEST_CASE("an attack whose iterations are recorded and replayed is the one done 
     ++round;
     INFO("round " << round);
     if (r.weights != 1) model.initialize(r.weights);
-    HostBatch batch;
-    batch.count = r.samples;
-    const auto seed = static_cast<std::uint32_t>(round);
-    for (const float v : test::random_values(r.samples * images.layout.elements(), seed, 0, 256))
-      batch.pixels.push_back(static_cast<std::uint8_t>(v));
-    for (int k = 0; k < r.samples; ++k) {
-      batch.labels.push_back((3 * k + round) % kClasses);
-      batch.ids.push_back(100 * round + k);
-      batch.crops.push_back({});
-    }
-    images.load(batch, 0, nullptr);
+    std::vector<std::int32_t> labels;
+    for (int k = 0; k < r.samples; ++k) labels.push_back((3 * k + round) % kClasses);
+    images.load(test::host_batch(labels, images.layout.elements(), 100 * round), 0, nullptr);
     const AttackOptions attack{.eps = r.eps, .alpha = 0.02, .steps = r.steps};
     recorded.prepare(7, Purpose::attack_start, static_cast<std::uint32_t>(round));
     const Result ours = perturb(recorded, attack);
@@ -756,24 +682,14 @@ TEST_CASE("an attack sees logits, losses and correctness of each sample, whateve
           "[trainer]") {
   const auto backend = test::test_backend();
   constexpr int kSize = 12, kClasses = 10, kCapacity = 8;
-  Model model(*backend, networks().at("small_cnn")({.width = 16, .size = kSize, .channels = 3, .classes = kClasses}),
-              Granularity::tensor);
-  model.initialize(1);
+  test::SmallNetwork model(*backend, kSize);
   constexpr int kScratch = 2;
   Buffers images(*backend, {.size = kSize, .channels = 3, .classes = kClasses, .class_names = {}}, kCapacity,
                  {.scratch_images = kScratch});
   FrozenProgram whole(model, kCapacity), half(model, kCapacity / 2);
   FrozenView a(images, whole), b(images, half);
   backend->commit_workspace();
-  HostBatch batch;
-  batch.count = 7;
-  for (const float v : test::random_values(batch.count * images.layout.elements(), 3, 0, 256))
-    batch.pixels.push_back(static_cast<std::uint8_t>(v));
-  for (int k = 0; k < batch.count; ++k) {
-    batch.labels.push_back(k);
-    batch.ids.push_back(k);
-    batch.crops.push_back({});
-  }
+  const HostBatch batch = test::host_batch({0, 1, 2, 3, 4, 5, 6}, images.layout.elements());
   images.load(batch, 0, nullptr);
 
   struct Seen {
@@ -832,16 +748,7 @@ TEST_CASE("an attack in passes that do not divide the micro-batch is the attack 
     Buffers& images = replica.images();
     // The last pass computes places that no image has; they are there.
     CHECK(images.capacity % replica.frozen().n() == 0);
-    HostBatch batch;
-    batch.count = kBatch;
-    for (const float v : test::random_values(kBatch * images.layout.elements(), 3, 0, 256))
-      batch.pixels.push_back(static_cast<std::uint8_t>(v));
-    for (int k = 0; k < kBatch; ++k) {
-      batch.labels.push_back(k);
-      batch.ids.push_back(k);
-      batch.crops.push_back({});
-    }
-    images.load(batch, 0, nullptr);
+    images.load(test::host_batch({0, 1, 2, 3, 4, 5, 6}, images.layout.elements()), 0, nullptr);
     const auto attack = attacks().at("pgd")({.eps = 0.1, .alpha = 0.03, .steps = 2});
     std::vector<std::vector<float>> all;
     for (FrozenView* objective : {&replica.attacked(), &replica.evaluated()}) {
@@ -867,9 +774,7 @@ TEST_CASE("an attack in passes that do not divide the micro-batch is the attack 
 TEST_CASE("an attack that climbs a divergence has the clean logits, whatever the size of the passes", "[trainer]") {
   const auto backend = test::test_backend();
   constexpr int kSize = 12, kClasses = 10, kCapacity = 6, kCount = 5;
-  Model model(*backend, networks().at("small_cnn")({.width = 16, .size = kSize, .channels = 3, .classes = kClasses}),
-              Granularity::tensor);
-  model.initialize(1);
+  test::SmallNetwork model(*backend, kSize);
   // At first the logits hardly depend on the image, and the divergence would be less than float's rounding.
   for (const Segment& segment : model.parameters.segments) {
     std::vector<float> values = model.download(segment, model.parameters.values);
@@ -919,9 +824,7 @@ TEST_CASE("the running statistics take up the passes in the order that the loss 
     options.detach_reference = detach;
     options.attack = attack;
     options.lambda = 1;
-    const auto world = Communicator::single();
-    Trainer trainer(*world, options);
-    trainer.start();
+    test::OneRank trainer(options);
     (void)trainer.step(false);
     return trainer.capture().integers.at("batches_tracked");
   };
@@ -941,9 +844,7 @@ TEST_CASE("the running statistics take up the passes in the order that the loss 
 TEST_CASE("the loss that an attack climbs is its own choice", "[trainer]") {
   const auto backend = test::test_backend();
   constexpr int kSize = 12, kClasses = 10, kCapacity = 4;
-  Model model(*backend, networks().at("small_cnn")({.width = 16, .size = kSize, .channels = 3, .classes = kClasses}),
-              Granularity::tensor);
-  model.initialize(1);
+  test::SmallNetwork model(*backend, kSize);
   Buffers images(*backend, {.size = kSize, .channels = 3, .classes = kClasses, .class_names = {}}, kCapacity);
   FrozenProgram program(model, kCapacity);
   FrozenView objective(images, program);

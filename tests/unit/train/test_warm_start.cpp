@@ -1,8 +1,4 @@
-#include <cmath>
-
 #include "catch.hpp"
-#include "dat/error.hpp"
-#include "errors.hpp"
 #include "small_run.hpp"
 #include "train/trainer.hpp"
 #include "warm_start_case.hpp"
@@ -195,9 +191,7 @@ TEST_CASE(
   };
   const auto run = [&](int warm_start) {
     options.warm_start = warm_start;
-    const auto world = Communicator::single();
-    Trainer trainer(*world, options);
-    trainer.start();
+    test::OneRank trainer(options);
     Result result;
     for (int epoch = 0; epoch < 4; ++epoch) {
       for (int k = 0; k < kEpoch; ++k) (void)trainer.step(false);
