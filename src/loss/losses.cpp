@@ -39,11 +39,7 @@ const Losses& losses() {
                   {{"beta", "1"}, {"label-smoothing"}, {"noise"}},
                   "Miyato et al., \"Virtual Adversarial Training: A Regularization Method for Supervised and "
                   "Semi-Supervised Learning\""},
-                 {"mart",
-                  make_mart,
-                  {{"beta", "5"}},
-                  "Wang et al., \"Improving Adversarial Robustness Requires Revisiting Misclassified Examples\", ICLR "
-                  "2020"},
+                 {"mart", make_mart, {{"beta", "5"}}, "Wang et al. (MART), ICLR 2020"},
                  {"nuat",
                   make_nuat,
                   {{"beta", "4"}, {"label-smoothing"}, {"loss:detach"}},

@@ -119,7 +119,7 @@ void CommandLine::add_configurable(Bound& options, bool with_recipes) {
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   parser_
       ->add_option("--config", config_file_,
-                   "TOML file, or a run's folder: the options below as key = value lines; command line wins")
+                   "TOML file or a run: options below as key = value lines; command line wins")
       ->type_name("FILE")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   parser_->add_flag("--print-config", print_config_, "print the complete configuration as such a file and exit");

@@ -270,8 +270,8 @@ void TensorBoard::add_probabilities() {
   for (int k = 0; k < kBuckets; ++k) limits[static_cast<std::size_t>(k)] = static_cast<double>(k + 1) / kBuckets;
   double sum = 0, squares = 0;
   for (const float p : p_) {
-    const int bucket = std::clamp(static_cast<int>(std::ceil(p * kBuckets)) - 1, 0, kBuckets - 1);
-    ++counts[static_cast<std::size_t>(bucket)];
+    const auto* const limit = std::lower_bound(limits.begin(), limits.end() - 1, double{p});
+    ++counts[static_cast<std::size_t>(limit - limits.begin())];
     sum += p;
     squares += double{p} * p;
   }

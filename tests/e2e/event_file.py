@@ -125,13 +125,13 @@ class TensorBoard(common.TestCase):
         return path, found, expected
 
     def check_probabilities(self, histograms):
-        p = {("step/p", row["step"]): np.array(row["p"], float) for row in common.rows("run", "step") if min(row["p"]) < 1}
+        p = {("step/p", row["step"]): np.array(row["p"], np.float32).astype(float) for row in common.rows("run", "step") if min(row["p"]) < 1}
         self.assertEqual(len(p), 18)  # all but the warm-up
         self.assertEqual(p.keys(), histograms.keys())
         for place, (encoded,) in histograms.items():
             one = message(encoded)
             limits, counts = (np.frombuffer(one[k][0]) for k in (6, 7))
-            below = [np.count_nonzero(p[place] <= np.float32(limit)) for limit in limits]
+            below = [np.count_nonzero(p[place] <= limit) for limit in limits]
             np.testing.assert_array_equal(counts, np.diff([0, *below]))
             self.assertTrue(counts[0] > 0 and counts[-1] > 0 and counts.sum() == p[place].size)
             np.testing.assert_allclose([one[k][0] for k in range(1, 6)],
