@@ -237,7 +237,8 @@ class Communicator {
 
   /// Starts the hang watch: where no rank gets on for so many seconds, or a rank is not heard of any more, all ranks
   /// end with the code of a communication error, and one message says whose fault it is. The watch lasts until MPI has
-  /// ended, or another one begins. Only the world can be watched; one rank has nobody to watch. **Collective.** Error(communication).
+  /// ended, or another one begins. Only the world can be watched; one rank has nobody to watch. **Collective.**
+  /// Error(communication).
   void watch(double timeout_seconds);
   /// The folder where each rank writes its last communications, as hang-rank-N.txt, if the run hangs.
   void keep_records_in(const std::string& folder);

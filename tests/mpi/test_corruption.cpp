@@ -242,7 +242,7 @@ TEST_CASE("Corruption that is not to be repaired ends the run with code 8 and na
       Flip flip(trainer.replica().backend(), 0, 5, 0);
       trainer.replicated(flip);
     }
-    const std::string text = refusal_of([&] { trainer.check_replicas(); }, ExitCode::integrity);
+    const std::string text = message_of([&] { trainer.check_replicas(); }, ExitCode::integrity);
     INFO(text);
     if (world().size() > 2 && action == "repair") {
       CHECK(text.empty());

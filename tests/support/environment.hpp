@@ -7,7 +7,9 @@ namespace dat::test {
 /// Variables of the environment, until the end of the scope.
 class Environment {
  public:
-  explicit Environment(const std::map<std::string, std::string>& values) {
+  using Values = std::map<std::string, std::string>;
+  Environment(std::initializer_list<Values::value_type> values) : Environment(Values(values)) {}
+  explicit Environment(const Values& values) {
     for (const auto& [name, value] : values) {
       const char* const before = std::getenv(name.c_str());
       before_[name] = before != nullptr ? std::optional<std::string>(before) : std::nullopt;

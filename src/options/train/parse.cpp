@@ -25,8 +25,7 @@ std::optional<TrainOrder> parse_training(CommandLine& line, const std::string& a
   line.add_configurable(bound, true);
   if (more != nullptr) line.add(*more);
   if (!line.read()) return {};
-  if (sweep == nullptr || sweep->empty() || line.prints_config() || line.cites())
-    settle_typed(bound, order.options);
+  if (sweep == nullptr || sweep->empty() || line.prints_config() || line.cites()) settle_typed(bound, order.options);
   order.given = line.given();
   order.recipe = line.recipe();
   if ((line.prints_config() || line.cites()) && take != nullptr) take(order);

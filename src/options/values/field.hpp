@@ -28,7 +28,7 @@ struct Range {
   bool commas = false;                           ///< lists: commas separate the values, too
   std::map<std::string, std::string> aliases{};  ///< strings: words that stand for a choice
   std::string (*advice)(const std::string& text) =
-      nullptr;  ///< ends the message about a text that is refused; or empty
+      nullptr;                                    ///< ends the message about a text that is refused; or empty
   std::vector<std::string> (*known)() = nullptr;  ///< strings: values by name, where other ones are taken, too
 };
 

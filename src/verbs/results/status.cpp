@@ -17,7 +17,7 @@
 #include "options/ranges.hpp"
 #include "options/train/table.hpp"
 #include "printed.hpp"
-#include "record/run_status.hpp"
+#include "record/status/run_status.hpp"
 #include "run/begin/folder.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verb.hpp"

@@ -13,7 +13,7 @@
 #include "catch.hpp"
 #include "dat/error.hpp"
 #include "record/history.hpp"
-#include "record/run_status.hpp"
+#include "record/status/run_status.hpp"
 #include "recorded.hpp"
 #include "temporary_folder.hpp"
 

@@ -68,20 +68,21 @@ TEST_CASE("Quotas of the first version, beside hierarchies that do not count tim
 TEST_CASE("Limits of memory: the least of a process's own group and those above it, in both versions", "[cores]") {
   const TemporaryFolder folder;
   const std::string root = folder.path();
-  write(root + "/proc/self/mountinfo", kSecond);
-  write(root + "/proc/self/cgroup", "0::/a/b\n");
-  write(root + "/sys/fs/cgroup/a/b/memory.max", "max\n");
-  write(root + "/sys/fs/cgroup/a/b/cpu.max", "50000 100000\n");
+  write_bytes(root + "/proc/self/mountinfo", kSecond);
+  write_bytes(root + "/proc/self/cgroup", "0::/a/b\n");
+  write_bytes(root + "/sys/fs/cgroup/a/b/memory.max", "max\n");
+  write_bytes(root + "/sys/fs/cgroup/a/b/cpu.max", "50000 100000\n");
   CHECK(!memory_of_groups(root));
-  write(root + "/sys/fs/cgroup/a/memory.max", "4294967296\n");
+  write_bytes(root + "/sys/fs/cgroup/a/memory.max", "4294967296\n");
   CHECK(memory_of_groups(root) == 4294967296.0);
-  write(root + "/sys/fs/cgroup/a/b/memory.max", "1073741825\n");
+  write_bytes(root + "/sys/fs/cgroup/a/b/memory.max", "1073741825\n");
   CHECK(memory_of_groups(root) == 1073741825.0);
 
-  write(root + "/proc/self/mountinfo", "32 31 0:29 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n");
-  write(root + "/proc/self/cgroup", "5:cpuset:/x\n4:memory:/slurm/job\n");
+  write_bytes(root + "/proc/self/mountinfo",
+              "32 31 0:29 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n");
+  write_bytes(root + "/proc/self/cgroup", "5:cpuset:/x\n4:memory:/slurm/job\n");
   CHECK(!memory_of_groups(root));
-  write(root + "/sys/fs/cgroup/memory/slurm/memory.limit_in_bytes", "2000000000\n");
+  write_bytes(root + "/sys/fs/cgroup/memory/slurm/memory.limit_in_bytes", "2000000000\n");
   CHECK(memory_of_groups(root) == 2e9);
 }
 

@@ -10,7 +10,7 @@
 
 #include "dat/error.hpp"
 #include "record/history.hpp"
-#include "record/run_status.hpp"
+#include "record/status/run_status.hpp"
 
 namespace dat {
 

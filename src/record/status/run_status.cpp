@@ -1,4 +1,4 @@
-#include "record/run_status.hpp"
+#include "record/status/run_status.hpp"
 
 #include <sys/stat.h>
 
