@@ -183,7 +183,7 @@ Axis name_axis(const std::vector<PlottedGroup>& groups) {
 }
 
 /// Megabytes that a rank sends in a step: gradients, those of all layers, other messages.
-[[nodiscard]] std::array<double, 3> megabytes(const PlottedRun& run) {
+[[nodiscard]] std::array<double, 3> megabytes_sent(const PlottedRun& run) {
   double gradients = 0, others = 0, all = 0;
   for (const StepRecord& r : run.history.steps) {
     gradients += static_cast<double>(r.bytes_sent);
@@ -219,7 +219,7 @@ void compare_phases(Plots& plots, const std::vector<PlottedGroup>& groups) {
 void compare_communication(Plots& plots, const std::vector<PlottedGroup>& groups) {
   Csv csv({"run", "gradients sent", "gradients of all layers", "other messages"});
   for (const PlottedGroup& group : groups) {
-    const std::array<double, 3> row = mean_of(group, megabytes);
+    const std::array<double, 3> row = mean_of(group, megabytes_sent);
     csv.row({row.begin(), row.end()}, group.name);
   }
   plots.write("communication.csv", csv.text());
