@@ -131,7 +131,7 @@ EvaluationFile read_evaluation(const std::string& path) {
   } catch (const nlohmann::json::exception& wrong) {
     fail(ExitCode::data, path, ": is no evaluation that 'eval --out' wrote, or cut off (", wrong.what(), ")");
   } catch (const Error& wrong) {
-    fail(wrong.code(), path, ": ", wrong.what());
+    fail(ExitCode::data, path, ": ", wrong.what());
   }
 }
 
