@@ -38,7 +38,7 @@ constexpr std::uintmax_t kMostBytes = std::uintmax_t{1}
 }
 
 /// Ball of an attack, and what else there is to say of it.
-void describe(const nlohmann::json& attack, EvaluationFile::Outcome& one) {
+void describe_attack(const nlohmann::json& attack, EvaluationFile::Outcome& one) {
   EvaluationRecord record;
   attack.at("norm").get_to(record.norm);
   attack.at("eps").get_to(record.eps);
@@ -54,7 +54,7 @@ void describe(const nlohmann::json& attack, EvaluationFile::Outcome& one) {
 }
 
 /// What was evaluated.
-void read_subject(const nlohmann::json& all, EvaluationFile& file) {
+void read_evaluated(const nlohmann::json& all, EvaluationFile& file) {
   all.at("checkpoint").get_to(file.checkpoint);
   all.at("weights").get_to(file.weights);
   all.at("split").get_to(file.split);
@@ -73,7 +73,7 @@ void read_subject(const nlohmann::json& all, EvaluationFile& file) {
   require(format == kEvaluationFormat, ExitCode::data, "has format ", format,
           " of another version of the program, this one reads ", kEvaluationFormat, "; evaluate once more");
   EvaluationFile file;
-  read_subject(all, file);
+  read_evaluated(all, file);
   for (const nlohmann::json& one : all.at("classes")) file.class_names.push_back(one.at("name").get<std::string>());
   require(file.classes() >= 2 && file.classes() <= kMostClasses, ExitCode::data, "has ", file.classes(),
           " classes, must have 2 to ", kMostClasses);
@@ -96,12 +96,12 @@ void read_subject(const nlohmann::json& all, EvaluationFile& file) {
   for (const nlohmann::json& attack : all.at("attacks")) {
     const auto name = attack.at("name").get<std::string>();
     add(name, name + "_prediction");
-    describe(attack, file.outcomes.back());
+    describe_attack(attack, file.outcomes.back());
   }
   if (!all.contains("sequence")) return file;
   add(all.at("sequence").at("name").get<std::string>(), "prediction");
   file.outcomes.back().sequence = true;
-  describe(all.at("sequence"), file.outcomes.back());
+  describe_attack(all.at("sequence"), file.outcomes.back());
   for (const nlohmann::json& by : each.at("broken_by"))
     file.broken_by.push_back(by.is_null() ? "" : by.get<std::string>());
   each.at("distance").get_to(file.distance);
@@ -131,7 +131,7 @@ EvaluationFile read_evaluation(const std::string& path) {
   } catch (const nlohmann::json::exception& wrong) {
     fail(ExitCode::data, path, ": is no evaluation that 'eval --out' wrote, or cut off (", wrong.what(), ")");
   } catch (const Error& wrong) {
-    fail(wrong.code(), path, ": ", wrong.what());
+    fail(ExitCode::data, path, ": ", wrong.what());
   }
 }
 

@@ -23,7 +23,7 @@ namespace {
 
 }  // namespace
 
-Interval wilson(double right, double n) {
+ConfidenceInterval wilson(double right, double n) {
   constexpr double kZ = 1.959963984540054;
   const double p = right / n, scale = 1 / (1 + kZ * kZ / n);
   const double middle = scale * (p + kZ * kZ / (2 * n));

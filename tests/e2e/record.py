@@ -254,7 +254,7 @@ class Results(common.TestCase):
             script = file.read()
         self.assertIn("rectangle from first 0, graph 0 to first 1, graph 1", script)  # one epoch of warm-up
         # The evaluations' settings are said of evaluations alone.
-        self.assertRegex(script, r"learning rate \(evaluations: eps 8/255.*\)'")
+        self.assertRegex(script, r"learning rate'\.\"\\n\"\.'evaluations: eps 8/255.*; 14 test images'")
         self.assertIn("title 'training batches, own attack'", script)
 
     def test_pictures_of_an_evaluation(self):

@@ -22,7 +22,8 @@ struct PlottedGroup {
 
 /// Point of a line: mean over the runs of a group, and its interval, which one run does not have.
 struct MeanPoint {
-  double epochs, step, seconds;
+  EvaluationMoment moment;
+  double epochs, seconds;
   Spread accuracy;
 };
 
@@ -67,8 +68,8 @@ struct MeanCurve {
         for (const Value& one : all) parts.push_back(one.*part);
         return spread_of(parts);
       };
-      means[k].points.push_back({mean(&Value::epochs).mean, static_cast<double>(moment.second),
-                                 mean(&Value::seconds).mean, mean(&Value::accuracy)});
+      means[k].points.push_back(
+          {moment, mean(&Value::epochs).mean, mean(&Value::seconds).mean, mean(&Value::accuracy)});
     }
   return means;
 }
@@ -127,15 +128,16 @@ void compare_accuracy(Plots& plots, const std::vector<PlottedGroup>& groups) {
   std::size_t column = 3;  // without the run's name
   for (std::size_t i = 0; i < groups.size(); ++i) {
     const bool band = groups[i].runs.size() > 1;
+    std::map<EvaluationMoment, std::vector<double>> rows;
     for (const MeanCurve& curve : curves[i]) {
       for (const MeanPoint& point : curve.points) {
-        std::vector<double> row(columns.size() - 1, std::numeric_limits<double>::quiet_NaN());
+        std::vector<double>& row = rows[point.moment];
+        row.resize(columns.size() - 1, std::numeric_limits<double>::quiet_NaN());
         row[0] = point.epochs;
-        row[1] = point.step;
+        row[1] = static_cast<double>(point.moment.second);
         row[2] = point.seconds;
         row[column] = point.accuracy.mean;
         if (band) row[column + 1] = point.accuracy.interval.low, row[column + 2] = point.accuracy.interval.high;
-        csv.row(row, groups[i].name);
       }
       ends.push_back(
           {curve.name, curve.colour, curve.points.back().accuracy.mean / std::stod(by_time.y.range.substr(2))});
@@ -143,6 +145,7 @@ void compare_accuracy(Plots& plots, const std::vector<PlottedGroup>& groups) {
       add_series(by_time, curve, fmt::format("($4 / {})", unit.seconds), column + 2, band, key ? curve.name : "");
       column += band ? 3 : 1;
     }
+    for (const auto& [moment, row] : rows) csv.row(row, groups[i].name);
   }
   if (!key) {
     by_epoch.settings = end_names(ends, 15.0 / below);
@@ -183,7 +186,7 @@ Axis name_axis(const std::vector<PlottedGroup>& groups) {
 }
 
 /// Megabytes that a rank sends in a step: gradients, those of all layers, other messages.
-[[nodiscard]] std::array<double, 3> megabytes(const PlottedRun& run) {
+[[nodiscard]] std::array<double, 3> megabytes_sent(const PlottedRun& run) {
   double gradients = 0, others = 0, all = 0;
   for (const StepRecord& r : run.history.steps) {
     gradients += static_cast<double>(r.bytes_sent);
@@ -219,7 +222,7 @@ void compare_phases(Plots& plots, const std::vector<PlottedGroup>& groups) {
 void compare_communication(Plots& plots, const std::vector<PlottedGroup>& groups) {
   Csv csv({"run", "gradients sent", "gradients of all layers", "other messages"});
   for (const PlottedGroup& group : groups) {
-    const std::array<double, 3> row = mean_of(group, megabytes);
+    const std::array<double, 3> row = mean_of(group, megabytes_sent);
     csv.row({row.begin(), row.end()}, group.name);
   }
   plots.write("communication.csv", csv.text());

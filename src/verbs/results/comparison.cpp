@@ -27,7 +27,7 @@ class Entries {
  public:
   explicit Entries(Comparison& comparison) : comparison_(comparison) {}
 
-  void add(const Row& row, const Subject& subject, const Network& network) {
+  void add(const ComparedRow& row, const Subject& subject, const EvaluatedNetwork& network) {
     const Figure* clean = nullptr;
     bool attacked = false;
     for (const Figure& one : network.figures) {
@@ -41,7 +41,7 @@ class Entries {
   }
 
  private:
-  void add(const Row& row, const Subject& subject, const Network& network, const Figure* clean,
+  void add(const ComparedRow& row, const Subject& subject, const EvaluatedNetwork& network, const Figure* clean,
            const Figure* attacked) {
     if (comparison_.grouped && !subject.evaluation && !subject.done) {
       warn(subject.name + " is not at its end: its figures are left out of the row " + row.name);
@@ -49,13 +49,13 @@ class Entries {
     }
     const Figure& about = attacked != nullptr ? *attacked : *clean;
     auto block = std::find_if(comparison_.blocks.begin(), comparison_.blocks.end(),
-                              [&](const Block& one) { return one.about.compares_with(about); });
+                              [&](const FigureBlock& one) { return one.about.compares_with(about); });
     if (block == comparison_.blocks.end()) {
       comparison_.blocks.push_back({about});
       block = comparison_.blocks.end() - 1;
     }
     auto entry = std::find_if(block->entries.begin(), block->entries.end(),
-                              [&](const Entry& one) { return one.row == &row && one.weights == network.weights; });
+                              [&](const RowFigures& one) { return one.row == &row && one.weights == network.weights; });
     if (entry == block->entries.end()) {
       block->entries.push_back({&row, network.weights});
       entry = block->entries.end() - 1;
@@ -82,16 +82,17 @@ class Entries {
 };
 
 /// Says that not all figures compare, and why: the images, the balls, the attacks, their steps.
-[[nodiscard]] std::string warning_of(const std::vector<Block>& blocks) {
-  std::set<std::pair<const Row*, std::string>> all;
-  for (const Block& block : blocks)
-    for (const Entry& entry : block.entries) all.insert({entry.row, entry.weights});
-  if (std::all_of(blocks.begin(), blocks.end(), [&](const Block& one) { return one.entries.size() == all.size(); }))
+[[nodiscard]] std::string warning_of(const std::vector<FigureBlock>& blocks) {
+  std::set<std::pair<const ComparedRow*, std::string>> all;
+  for (const FigureBlock& block : blocks)
+    for (const RowFigures& entry : block.entries) all.insert({entry.row, entry.weights});
+  if (std::all_of(blocks.begin(), blocks.end(),
+                  [&](const FigureBlock& one) { return one.entries.size() == all.size(); }))
     return "";
   std::string text;
   const auto add = [&](const std::string& what, std::string Figure::*part) {
     std::vector<std::string> values;
-    for (const Block& block : blocks)
+    for (const FigureBlock& block : blocks)
       if (const std::string& value = block.about.*part; std::find(values.begin(), values.end(), value) == values.end())
         values.push_back(value.empty() ? "none" : value);
     if (values.size() > 1) text += (text.empty() ? "" : "; ") + what + " " + joined(values, " / ");
@@ -103,12 +104,12 @@ class Entries {
   return fmt::format("not all figures compare with each other; they stand in {} tables by ", blocks.size()) + text;
 }
 
-[[nodiscard]] std::vector<Pair> pairs_of(const Comparison& comparison) {
+[[nodiscard]] std::vector<ImagePair> pairs_of(const Comparison& comparison) {
   std::vector<std::pair<const Subject*, const Figure*>> firsts;
-  std::vector<Pair> pairs;
-  for (const Row& row : comparison.rows)
+  std::vector<ImagePair> pairs;
+  for (const ComparedRow& row : comparison.rows)
     for (const Subject* subject : row.subjects)
-      for (const Network& network : subject->networks)
+      for (const EvaluatedNetwork& network : subject->networks)
         for (const Figure& one : network.figures) {
           if (one.correct.empty()) continue;
           const auto first = std::find_if(firsts.begin(), firsts.end(),
@@ -117,14 +118,14 @@ class Entries {
             firsts.emplace_back(subject, &one);
             continue;
           }
-          Pair& pair = pairs.emplace_back(Pair{first->first, subject, one});
+          ImagePair& pair = pairs.emplace_back(ImagePair{first->first, subject, one});
           for (std::size_t i = 0; i < one.correct.size(); ++i) {
             const bool a = first->second->correct[i] != 0, b = one.correct[i] != 0;
             ++(a && b ? pair.both : a ? pair.only_first : b ? pair.only_other : pair.neither);
           }
           pair.p = fair_coin_p_value(pair.only_first, pair.only_first + pair.only_other);
         }
-  std::stable_sort(pairs.begin(), pairs.end(), [](const Pair& a, const Pair& b) {
+  std::stable_sort(pairs.begin(), pairs.end(), [](const ImagePair& a, const ImagePair& b) {
     return std::pair(a.about.set, a.about.clean() ? "" : a.about.name) <
            std::pair(b.about.set, b.about.clean() ? "" : b.about.name);
   });
@@ -135,24 +136,24 @@ class Entries {
 
 Comparison compare(const std::vector<Subject>& subjects, const std::string& by) {
   Comparison all{.grouped = !by.empty()};
-  std::vector<const Member*> members;
+  std::vector<const Compared*> members;
   for (const Subject& one : subjects) members.push_back(&one);
   if (by.empty()) {
     for (const Subject& one : subjects) all.rows.push_back({one.name, {&one}});
   } else {
     for (const Group& group : groups_by(by, members)) {
-      Row& row = all.rows.emplace_back(Row{group.name, {}});
+      ComparedRow& row = all.rows.emplace_back(ComparedRow{group.name, {}});
       for (const std::size_t member : group.members) row.subjects.push_back(&subjects[member]);
     }
   }
   all.options = differing(members);
   if (all.grouped) std::erase(all.options, "seed");
   Entries entries(all);
-  for (const Row& row : all.rows)
+  for (const ComparedRow& row : all.rows)
     for (const Subject* subject : row.subjects)
-      for (const Network& network : subject->networks) entries.add(row, *subject, network);
-  for (Block& block : all.blocks)
-    for (Entry& entry : block.entries) {
+      for (const EvaluatedNetwork& network : subject->networks) entries.add(row, *subject, network);
+  for (FigureBlock& block : all.blocks)
+    for (RowFigures& entry : block.entries) {
       entry.clean = accuracy_of(std::move(entry.clean.figures));
       entry.attacked = accuracy_of(std::move(entry.attacked.figures));
       for (Accuracy* one : {&entry.clean, &entry.attacked}) {

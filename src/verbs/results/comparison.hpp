@@ -9,7 +9,7 @@
 namespace dat {
 
 /// A row of a comparison: a run or an evaluation, or runs (evaluations) that are equal in all but their seeds.
-struct Row {
+struct ComparedRow {
   std::string name;
   std::vector<const Subject*> subjects;
 };
@@ -21,8 +21,8 @@ struct Accuracy {
 };
 
 /// Figures of a row that compare with those of the other rows of a block.
-struct Entry {
-  const Row* row;
+struct RowFigures {
+  const ComparedRow* row;
   std::string weights;
   std::vector<const Subject*> subjects{};  ///< those of the row that have the figures
   std::int64_t step = 0;                   ///< of the first
@@ -32,13 +32,13 @@ struct Entry {
 };
 
 /// Figures of the same images after the same attack.
-struct Block {
+struct FigureBlock {
   Figure about;  ///< images and attack; clean: there was no attack
-  std::vector<Entry> entries{};
+  std::vector<RowFigures> entries{};
 };
 
 /// Two evaluations of the same images after the same attack (or clean), image by image.
-struct Pair {
+struct ImagePair {
   const Subject *first, *other;
   Figure about;
   std::int64_t both = 0, only_first = 0, only_other = 0, neither = 0;
@@ -50,10 +50,10 @@ struct Pair {
 /// Runs and evaluations side by side. Its subjects outlive it.
 struct Comparison {
   bool grouped = false;
-  std::vector<Row> rows{};
+  std::vector<ComparedRow> rows{};
   std::vector<std::string> options{};  ///< options in which they differ; grouped: but the seed
-  std::vector<Block> blocks{};
-  std::vector<Pair> pairs{};            ///< each evaluation with the first one of the same images and attack
+  std::vector<FigureBlock> blocks{};
+  std::vector<ImagePair> pairs{};       ///< each evaluation with the first one of the same images and attack
   std::vector<std::string> warnings{};  ///< what does not compare, and what was left out
 };
 

@@ -24,7 +24,7 @@ const std::set<std::string> kWithoutNumbers = {"out",          "resume",        
                                                "verbose",      "checkpoint-every", "checkpoint-async", "prefetch",
                                                "data-threads", "comm-timeout",     "planning-seconds", "calibration"};
 
-[[nodiscard]] std::optional<std::string> text_in(const std::string& path) {
+[[nodiscard]] std::optional<std::string> whole_text(const std::string& path) {
   std::ifstream file(path);
   if (!file.is_open()) return {};
   return std::string{std::istreambuf_iterator<char>(file), {}};
@@ -70,14 +70,14 @@ Settings settings_in(const std::string& toml, const std::string& where) {
 
 Settings settings_of_run(const std::string& folder) {
   const std::string path = folder + "/config.resolved.toml";
-  const std::optional<std::string> toml = text_in(path);
+  const std::optional<std::string> toml = whole_text(path);
   require(toml.has_value(), ExitCode::data, "no run in ", folder, ": cannot open config.resolved.toml");
   return settings_in(*toml, path);
 }
 
 int ranks_of_run(const std::string& folder, const Settings& settings) {
   const std::string path = folder + "/provenance.json";
-  const std::optional<std::string> text = text_in(path);
+  const std::optional<std::string> text = whole_text(path);
   require(text.has_value(), ExitCode::data, "no whole run in ", folder, ": cannot open provenance.json");
   try {
     return nlohmann::json::parse(*text).at("ranks").get<int>() - std::atoi(value_in(settings, "generators").c_str());
@@ -92,18 +92,18 @@ void name_apart(std::vector<std::string>& names, const std::vector<std::string>&
     if (std::count(short_ones.begin(), short_ones.end(), short_ones[i]) > 1) names[i] = paths[i];
 }
 
-std::vector<std::string> differing(const std::vector<const Member*>& members) {
+std::vector<std::string> differing(const std::vector<const Compared*>& members) {
   std::vector<std::string> names;
   for (const OptionRow& row : train_table().rows()) {
     std::set<std::string> values;
-    for (const Member* one : members)
+    for (const Compared* one : members)
       if (!one->settings.empty()) values.insert(value_in(one->settings, row.name));
     if (values.size() > 1) names.push_back(row.name);
   }
   return names;
 }
 
-std::vector<Group> groups_by(const std::string& by, const std::vector<const Member*>& members) {
+std::vector<Group> groups_by(const std::string& by, const std::vector<const Compared*>& members) {
   require_row_option(by);
   using Key = std::tuple<std::tuple<bool, double, std::string>, bool, int, Settings, std::size_t>;
   std::map<Key, Group> sorted;
@@ -114,7 +114,7 @@ std::vector<Group> groups_by(const std::string& by, const std::vector<const Memb
     sorted[{place_of(known ? all[by] : "unknown"), members[i]->evaluation, members[i]->ranks, all, known ? 0 : i}]
         .members.push_back(i);
   }
-  std::vector<const Member*> firsts;
+  std::vector<const Compared*> firsts;
   std::vector<Group> groups;
   for (auto& [key, group] : sorted) {
     firsts.push_back(members[group.members.front()]);
@@ -122,7 +122,7 @@ std::vector<Group> groups_by(const std::string& by, const std::vector<const Memb
   }
   std::vector<std::string> others = differing(firsts);
   std::erase_if(others, [&](const std::string& name) { return name == by || name == "seed"; });
-  const auto name = [&](auto& group, const Member& first, bool whole) {
+  const auto name = [&](auto& group, const Compared& first, bool whole) {
     group.name = first.settings.empty() ? first.name : by + "=" + value_in(first.settings, by);
     if (!whole || first.settings.empty()) return;
     for (const std::string& other : others) group.name += ", " + other + "=" + value_in(first.settings, other);

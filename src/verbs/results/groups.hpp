@@ -18,7 +18,7 @@ using Settings = std::map<std::string, std::string>;
 [[nodiscard]] int ranks_of_run(const std::string& folder, const Settings& settings);
 
 /// A run or an evaluation, as far as it is compared with others.
-struct Member {
+struct Compared {
   std::string name;
   Settings settings{};
   int ranks = 0;            ///< ranks that have trained; 0: unknown
@@ -29,7 +29,7 @@ struct Member {
 void name_apart(std::vector<std::string>& names, const std::vector<std::string>& paths);
 
 /// Options in which members with known ones differ, in the order of the help.
-[[nodiscard]] std::vector<std::string> differing(const std::vector<const Member*>& members);
+[[nodiscard]] std::vector<std::string> differing(const std::vector<const Compared*>& members);
 
 /// Members that are equal in all but their seeds.
 struct Group {
@@ -38,6 +38,6 @@ struct Group {
 };
 /// Groups in the order of the values of an option. Members without options are alone. Error(usage): `by` is no option
 /// by which rows can be made.
-[[nodiscard]] std::vector<Group> groups_by(const std::string& by, const std::vector<const Member*>& members);
+[[nodiscard]] std::vector<Group> groups_by(const std::string& by, const std::vector<const Compared*>& members);
 
 }  // namespace dat

@@ -45,13 +45,13 @@ const TableOf<PlotOptions>& plot_table() {
     for (const std::string& run : runs) drawn.push_back({"", {run}});
     return drawn;
   }
-  std::vector<Member> members;
+  std::vector<Compared> members;
   for (const std::string& run : runs) {
     const Settings settings = settings_of_run(run);
     members.push_back({run, settings, ranks_of_run(run, settings)});
   }
-  std::vector<const Member*> all;
-  for (const Member& one : members) all.push_back(&one);
+  std::vector<const Compared*> all;
+  for (const Compared& one : members) all.push_back(&one);
   for (const Group& group : groups_by(by, all)) {
     RunGroup& one = drawn.emplace_back(RunGroup{group.name, {}});
     for (const std::size_t member : group.members) one.folders.push_back(runs[member]);

@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kFirst = 10;  ///< steps that are not measured: caches and queues fill
 
-[[nodiscard]] double median(std::vector<double> values) {
+[[nodiscard]] double median_of(std::vector<double> values) {
   const auto middle = values.begin() + std::ssize(values) / 2;
   std::nth_element(values.begin(), middle, values.end());
   if (values.size() % 2 == 1) return *middle;
@@ -49,8 +49,8 @@ void measure(const History& history, Subject& subject) {
     reduction += seconds_in(steps[i], Phase::encode, Phase::decode);
     bytes += static_cast<double>(steps[i].bytes_sent);
   }
-  subject.batch = median(images);
-  subject.images_per_second = subject.batch / median(seconds);
+  subject.batch = median_of(images);
+  subject.images_per_second = subject.batch / median_of(seconds);
   subject.reduction = 100 * reduction / std::accumulate(seconds.begin(), seconds.end(), 0.0);
   subject.megabytes = 1e-6 * bytes / static_cast<double>(seconds.size());
   double right = 0, count = 0;
@@ -75,14 +75,14 @@ void measure(const History& history, Subject& subject) {
 }
 
 /// The last figures of each kind of weights on the test images.
-[[nodiscard]] std::vector<Network> networks_of(const History& history, const std::string& hash,
-                                               const std::string& noise) {
-  std::vector<Network> networks;
+[[nodiscard]] std::vector<EvaluatedNetwork> last_networks(const History& history, const std::string& hash,
+                                                          const std::string& noise) {
+  std::vector<EvaluatedNetwork> networks;
   for (const char* weights : {"raw", "average"}) {
     const auto is_own = [&](const EvaluationRecord& r) { return r.split == "test" && r.weights == weights; };
     const auto last = std::find_if(history.evaluations.rbegin(), history.evaluations.rend(), is_own);
     if (last == history.evaluations.rend()) continue;
-    Network& network = networks.emplace_back(Network{weights, last->step});
+    EvaluatedNetwork& network = networks.emplace_back(EvaluatedNetwork{weights, last->step});
     const auto add = [&](const EvaluationRecord& r, const Figure& described, double part) {
       Figure& one = network.figures.emplace_back(described);
       one.set = set_text(r.images, r.split, hash);
@@ -113,14 +113,14 @@ void take_run(Subject& subject) {
   const std::string noise = options.at("noise") == "0" ? ""
                                                        : ", under noise " + options.at("noise") + ", " + samples +
                                                              (samples == "1" ? " copy" : " copies");
-  subject.networks = networks_of(history, hash_of_test_images(subject.path), noise);
+  subject.networks = last_networks(history, hash_of_test_images(subject.path), noise);
 }
 
 void take_evaluation(const std::string& file, Subject& subject) {
   subject.evaluation = true;
   EvaluationFile all = read_evaluation(file);
   const std::string set = set_text(std::ssize(all.label), all.split, all.hash);
-  Network& network = subject.networks.emplace_back(Network{all.weights, all.step});
+  EvaluatedNetwork& network = subject.networks.emplace_back(EvaluatedNetwork{all.weights, all.step});
   for (EvaluationFile::Outcome& one : all.outcomes) {
     if (&one != &all.outcomes.front() && one.ball.empty()) continue;  // without an attack: as clean
     const auto right = std::accumulate(one.correct.begin(), one.correct.end(), std::int64_t{0});
@@ -141,7 +141,7 @@ void take_evaluation(const std::string& file, Subject& subject) {
   }
 }
 
-[[nodiscard]] std::string short_name(const std::string& path, const std::string& evaluation) {
+[[nodiscard]] std::string own_name(const std::string& path, const std::string& evaluation) {
   const fs::path whole = fs::absolute(evaluation.empty() ? path : evaluation).lexically_normal();
   if (evaluation.empty()) return whole.has_filename() ? whole.filename() : whole.parent_path().filename();
   return whole.filename() == "eval.json" ? whole.parent_path().filename() : whole.stem();
@@ -169,7 +169,7 @@ void take_evaluation(const std::string& file, Subject& subject) {
   Subject subject;
   subject.path = path;
   const std::string file = evaluation_in(path);
-  subject.name = short_name(path, file);
+  subject.name = own_name(path, file);
   try {
     if (!file.empty())
       take_evaluation(file, subject);

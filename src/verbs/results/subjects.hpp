@@ -27,14 +27,14 @@ struct Figure {
 };
 
 /// Figures of one network on test images: of the raw or the averaged weights of a step.
-struct Network {
+struct EvaluatedNetwork {
   std::string weights;  ///< raw | average
   std::int64_t step = 0;
   std::vector<Figure> figures{};  ///< clean before attacked
 };
 
 /// A run or an evaluation that is compared. NaN: not measured.
-struct Subject : Member {
+struct Subject : Compared {
   std::string path;
   std::string failure;  ///< why it cannot be read; empty: it can
   bool there = true;    ///< false: there is nothing to read
@@ -47,7 +47,7 @@ struct Subject : Member {
   double megabytes = steps;          ///< gradients that a rank sends in a step
   double training = steps;           ///< percent of the last epoch's attacked training images that were right
   double efficiency = steps;         ///< images/s and rank, over those of the fewest ranks; NaN: no run to compare with
-  std::vector<Network> networks{};
+  std::vector<EvaluatedNetwork> networks{};
 };
 
 /// Reads runs and evaluations, and those right in a folder that is neither. What cannot be read has a `failure`.

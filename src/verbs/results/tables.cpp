@@ -22,16 +22,16 @@ struct Sheet {
   std::vector<Cells> rows{};
 };
 
-[[nodiscard]] std::string number(double value, int digits) {
+[[nodiscard]] std::string figure_text(double value, int digits) {
   return std::isfinite(value) ? fmt::format("{:.{}f}", value, digits) : "-";
 }
 
-[[nodiscard]] std::string interval_text(const Interval& interval) {
+[[nodiscard]] std::string interval_text(const ConfidenceInterval& interval) {
   return std::isfinite(interval.low) ? fmt::format("[{:.2f}, {:.2f}]", interval.low, interval.high) : "-";
 }
 
 /// Value of an option in a row: those of all its members have it, but of the seed.
-[[nodiscard]] std::string option_in(const Row& row, const std::string& name) {
+[[nodiscard]] std::string option_in(const ComparedRow& row, const std::string& name) {
   const Settings& settings = row.subjects.front()->settings;
   const auto found = settings.find(name);
   return found == settings.end() ? "-" : found->second;
@@ -39,21 +39,21 @@ struct Sheet {
 
 [[nodiscard]] Sheet options_sheet(const Comparison& all) {
   Sheet sheet{"Options that differ", {"run"}};
-  std::vector<const Row*> known;
-  for (const Row& row : all.rows)
+  std::vector<const ComparedRow*> known;
+  for (const ComparedRow& row : all.rows)
     if (!row.subjects.front()->settings.empty()) known.push_back(&row);
   if (all.options.size() > known.size()) {  // a row each
     sheet.header = {"option"};
-    for (const Row* row : known) sheet.header.push_back(row->name);
+    for (const ComparedRow* row : known) sheet.header.push_back(row->name);
     for (const std::string& name : all.options) {
       Cells& cells = sheet.rows.emplace_back(Cells{name});
-      for (const Row* row : known) cells.push_back(option_in(*row, name));
+      for (const ComparedRow* row : known) cells.push_back(option_in(*row, name));
     }
     return sheet;
   }
   if (all.options.empty()) return sheet;
   sheet.header.insert(sheet.header.end(), all.options.begin(), all.options.end());
-  for (const Row* row : known) {
+  for (const ComparedRow* row : known) {
     Cells& cells = sheet.rows.emplace_back(Cells{row->name});
     for (const std::string& name : all.options) cells.push_back(option_in(*row, name));
   }
@@ -66,7 +66,7 @@ struct RunFigures {
   double steps, seconds, batch, images_per_second, efficiency, reduction, megabytes, training;
 };
 
-[[nodiscard]] RunFigures run_figures(const Row& row) {
+[[nodiscard]] RunFigures run_figures(const ComparedRow& row) {
   RunFigures figures{};
   const auto mean = [&](double Subject::*part) {
     std::vector<double> values;
@@ -89,7 +89,7 @@ struct RunFigures {
   return figures;
 }
 
-[[nodiscard]] std::string state_text(const Row& row, const RunFigures& run) {
+[[nodiscard]] std::string state_text(const ComparedRow& row, const RunFigures& run) {
   const Subject& first = *row.subjects.front();
   if (!first.failure.empty()) return first.there ? "unreadable" : "missing";
   if (run.runs == 0) return "-";
@@ -103,14 +103,14 @@ struct RunFigures {
   Sheet sheet{all.grouped ? "Runs, means over seeds" : "Runs",
               {"run", "state", "ranks", "batch", "steps", "seconds", "images/s", "efficiency", "reduction %", "MB/step",
                "train %"}};
-  for (const Row& row : all.rows) {
+  for (const ComparedRow& row : all.rows) {
     const RunFigures run = run_figures(row);
     if (run.runs == 0) continue;
     const int ranks = row.subjects.front()->ranks;
-    sheet.rows.push_back({row.name, state_text(row, run), ranks > 0 ? std::to_string(ranks) : "-", number(run.batch, 0),
-                          number(run.steps, 0), number(run.seconds, 1), number(run.images_per_second, 1),
-                          number(run.efficiency, 3), number(run.reduction, 1), number(run.megabytes, 3),
-                          number(run.training, 2)});
+    sheet.rows.push_back({row.name, state_text(row, run), ranks > 0 ? std::to_string(ranks) : "-",
+                          figure_text(run.batch, 0), figure_text(run.steps, 0), figure_text(run.seconds, 1),
+                          figure_text(run.images_per_second, 1), figure_text(run.efficiency, 3),
+                          figure_text(run.reduction, 1), figure_text(run.megabytes, 3), figure_text(run.training, 2)});
   }
   return sheet;
 }
@@ -122,7 +122,7 @@ struct RunFigures {
   return text;
 }
 
-[[nodiscard]] Sheet block_sheet(const Block& block, bool grouped) {
+[[nodiscard]] Sheet block_sheet(const FigureBlock& block, bool grouped) {
   Sheet sheet{title_of(block.about) +
                   (grouped ? "; mean, deviation and Student's 95 % interval over seeds" : "; 95 % intervals of Wilson"),
               {"run", grouped ? "seeds" : "step"}};
@@ -135,17 +135,17 @@ struct RunFigures {
   head("clean");
   if (attacked) head(block.about.name);
   if (attacked) sheet.header.emplace_back("train - attacked");
-  for (const Entry& entry : block.entries) {
+  for (const RowFigures& entry : block.entries) {
     Cells& cells =
         sheet.rows.emplace_back(Cells{entry.name(), std::to_string(grouped ? std::ssize(entry.subjects) : entry.step)});
     const auto add = [&](const Accuracy& one) {
-      cells.push_back(number(one.percent.mean, 2));
-      if (grouped) cells.push_back(number(one.percent.deviation, 2));
+      cells.push_back(figure_text(one.percent.mean, 2));
+      if (grouped) cells.push_back(figure_text(one.percent.deviation, 2));
       cells.push_back(interval_text(one.percent.interval));
     };
     add(entry.clean);
     if (attacked) add(entry.attacked);
-    if (attacked) cells.push_back(number(entry.gap, 2));
+    if (attacked) cells.push_back(figure_text(entry.gap, 2));
   }
   return sheet;
 }
@@ -154,10 +154,10 @@ struct RunFigures {
 
 [[nodiscard]] std::vector<Sheet> sheets_of(const Comparison& all) {
   std::vector<Sheet> sheets = {options_sheet(all), runs_sheet(all)};
-  for (const Block& block : all.blocks) sheets.push_back(block_sheet(block, all.grouped));
+  for (const FigureBlock& block : all.blocks) sheets.push_back(block_sheet(block, all.grouped));
   Sheet pairs{"Image by image (p: exact, McNemar's)",
               {"A", "B", "after", "images", "both right", "only A", "only B", "neither", "p"}};
-  for (const Pair& pair : all.pairs)
+  for (const ImagePair& pair : all.pairs)
     pairs.rows.push_back({pair.first->name, pair.other->name, pair.about.name, std::to_string(pair.about.images),
                           std::to_string(pair.both), std::to_string(pair.only_first), std::to_string(pair.only_other),
                           std::to_string(pair.neither), p_text(pair.p)});
@@ -235,7 +235,7 @@ class CsvLines {
   }
 
   /// Figure: null where the row has none.
-  void add(const Row& row, const Entry* entry, const Accuracy* accuracy) {
+  void add(const ComparedRow& row, const RowFigures* entry, const Accuracy* accuracy) {
     const RunFigures run = run_figures(row);
     Cells cells = {row.name};
     for (const std::string& option : all_.options) cells.push_back(option_in(row, option));
@@ -258,7 +258,7 @@ class CsvLines {
       const Spread& percent = accuracy->percent;
       for (const double value : {percent.mean, percent.deviation, percent.interval.low, percent.interval.high})
         cells.push_back(digits(value));
-      for (const Pair& pair : all_.pairs)
+      for (const ImagePair& pair : all_.pairs)
         if (accuracy->figures.size() == 1 && pair.other == entry->subjects.front() && pair.about.compares_with(about))
           for (const std::string& text :
                {pair.first->name, std::to_string(pair.both), std::to_string(pair.only_first),
@@ -329,11 +329,11 @@ std::string latex_of(const Comparison& comparison) {
 
 std::string csv_of(const Comparison& comparison) {
   CsvLines lines(comparison);
-  for (const Row& row : comparison.rows) {
+  for (const ComparedRow& row : comparison.rows) {
     bool any = false;
     std::set<std::string> clean;  // clean figures are in each block of their images
-    for (const Block& block : comparison.blocks)
-      for (const Entry& entry : block.entries) {
+    for (const FigureBlock& block : comparison.blocks)
+      for (const RowFigures& entry : block.entries) {
         if (entry.row != &row) continue;
         any = true;
         if (!entry.clean.figures.empty() && clean.insert(entry.weights + entry.clean.figures[0]->set).second)
