@@ -27,8 +27,9 @@ namespace {
 
 /// Another machine, until the end of the scope.
 struct Capability : Environment {
-  explicit Capability(const char* text, const char* cudnn = "91000")
-      : Environment({{"DAT_DOUBLE_CAPABILITY", text}, {"DAT_DOUBLE_CUDNN", cudnn}}) {}
+  explicit Capability(const char* text, const char* cudnn = "91000") : Environment("DAT_DOUBLE_CAPABILITY", text) {
+    set("DAT_DOUBLE_CUDNN", cudnn);
+  }
 };
 struct DeviceCount {
   explicit DeviceCount(int count) { dat_double::set_device_count(count); }

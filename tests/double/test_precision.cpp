@@ -177,8 +177,9 @@ void check_norm(cuda::CudaBackend& backend, const cuda::NormPlan& plan, const Ba
 }
 
 struct Capability : Environment {
-  explicit Capability(const char* value)
-      : Environment({{"DAT_DOUBLE_CAPABILITY", value}, {"DAT_DOUBLE_CUDNN", "91002"}}) {}
+  explicit Capability(const char* value) : Environment("DAT_DOUBLE_CAPABILITY", value) {
+    set("DAT_DOUBLE_CUDNN", "91002");
+  }
 };
 
 [[nodiscard]] double relative(const std::vector<float>& a, const std::vector<float>& b) {

@@ -36,8 +36,9 @@ struct Bad {
   dat_double::Vices& operator()(Call call, int algorithm) const { return dat_double::vices(call, algorithm); }
 };
 struct Machine : Environment {
-  Machine(const char* capability, const char* name)
-      : Environment({{"DAT_DOUBLE_CAPABILITY", capability}, {"DAT_DOUBLE_NAME", name}, {"DAT_DOUBLE_CUDNN", "91002"}}) {
+  Machine(const char* capability, const char* name) : Environment("DAT_DOUBLE_CAPABILITY", capability) {
+    set("DAT_DOUBLE_NAME", name);
+    set("DAT_DOUBLE_CUDNN", "91002");
   }
 };
 

@@ -15,6 +15,7 @@ OTHERS = {
     "--wrap", "--ntasks", "--partition", "--account", "--constraint",  # sbatch's
     "--preset",  # CMake's
     "--default-settings",  # gnuplot's
+    "--man",  # what `help` takes, which is no verb with options
     "--attack-batch", "--check",  # bench_step's: src/measure/training_step.cpp
 }
 STRING = re.compile(r'R"(\w*)\((.*?)\)\1"|"((?:[^"\\\n]|\\.)*)"|//[^\n]*|/\*.*?\*/|\'(?:[^\'\\]|\\.)\'', re.DOTALL)

@@ -15,7 +15,7 @@ using namespace dat::test;
 namespace {
 
 struct OwnGpu : Environment {
-  OwnGpu() : Environment({{"DAT_DOUBLE_OWN_GPU", "1"}}) {}
+  OwnGpu() : Environment("DAT_DOUBLE_OWN_GPU", "1") {}
 };
 
 /// Why the ranks cannot add up by NCCL; "joined": they can.
@@ -56,7 +56,7 @@ TEST_CASE("NCCL adds up what MPI adds up, but for rounding", "[reducer][nccl]") 
     return f.reduce(reducer, active, 1);
   };
   const auto expected = by("mpi");
-  const Environment fault({{"DAT_DOUBLE_NCCL", "wrong@0#1"}});
+  const Environment fault("DAT_DOUBLE_NCCL", "wrong@0#1");
   CHECK(differing(by("nccl"), expected) > 0);
 }
 
@@ -70,11 +70,11 @@ TEST_CASE("Why NCCL cannot be used is said alike on all ranks", "[nccl]") {
   const auto backend = test_backend(1);
   own_gpu = joined(*backend);
   if (world().size() > 1) {
-    const Environment fault({{"DAT_DOUBLE_NCCL", "version@1"}});
+    const Environment fault("DAT_DOUBLE_NCCL", "version@1");
     version = joined(*backend);
   }
   {
-    const Environment fault({{"DAT_DOUBLE_NCCL", "init@0"}});
+    const Environment fault("DAT_DOUBLE_NCCL", "init@0");
     init = joined(*backend);
   }
   std::string why;
@@ -93,7 +93,7 @@ TEST_CASE("A sum that NCCL refuses, and one that fails later, are errors of comm
   const ActiveSet active = random_active(f.model.parameters.layers(), 3, 0.7F);
   for (const std::string kind : {"error", "async"}) {
     // Of all ranks, or the others would wait for this one.
-    const Environment fault({{"DAT_DOUBLE_NCCL", kind + "@" + std::to_string(world().rank()) + "#1"}});
+    const Environment fault("DAT_DOUBLE_NCCL", kind + "@" + std::to_string(world().rank()) + "#1");
     GradientReducer reducer = f.reducer({.node_sums = "nccl"});
     INFO(kind);
     CHECK(contains(message_of([&] { f.reduce(reducer, active, 1); }, ExitCode::communication), "NCCL has failed: ") ==

@@ -150,10 +150,10 @@ std::vector<std::string> arguments_of(const Words& words) {
 
 /// As a user gives them: switches for developers in the environment.
 Parsed parse_words(const Words& words) {
-  std::map<std::string, std::string> variables;
+  Environment environment;
   for (const auto& [name, values] : words)
-    if (!row_of(name).environment.empty()) variables[row_of(name).environment] = values.front();
-  const Environment environment(variables);
+    if (!row_of(name).environment.empty())
+      environment.set(row_of(name).environment, values.empty() ? "true" : values.front());
   return parse(arguments_of(words));
 }
 
