@@ -215,7 +215,7 @@ RunStatus status_of(const std::string& folder, const RunLength& length, const st
       status.writer.evaluated = Writer::kNone;
       fresh = true;
     }
-  } else if (code == Writer::kNone) {
+  } else if (code == Writer::kNone && signed_at > 0) {
     // Ranks that hang, or lose MPI, end without a word there, but each leaves what it has called.
     for_each_entry(folder, [&](const std::string& name) {
       if (name.starts_with("hang-rank-") && changed(folder + "/" + name) >= signed_at)
