@@ -55,6 +55,7 @@ void add_figure(CardFigures& all, const CardFigure& one) {
   std::error_code unreadable;
   if (entry.results.empty() || !std::filesystem::exists(entry.results, unreadable))
     return "the run has no results.h5; it is written at the end of a run";
+  if (entry.noise) return "the run evaluates under noise, which the exported network has not";
   const Hdf5Reader file = open_sealed(entry.results);
   if (file.text("/", "weights_hash").value_or("") != entry.raw_hash)
     return "the run's last evaluation is of other weights";
@@ -174,8 +175,12 @@ std::string write_hub(const std::string& folder, const Graph& graph, const State
       missing +=
           "For figures give --evaluation FOLDER, what 'dat_hpc eval --eval aa-standard --out FOLDER' has left.\n";
   }
+  const std::string card = folder + "/README.md";
+  std::error_code unreadable;
+  require(!std::filesystem::exists(card, unreadable), ExitCode::usage, card,
+          " is there, and may have words of yours; move it away, or choose another --out");
   write_pytorch_folder(folder, graph, state, entry.architecture);
-  write_text_atomically(folder + "/README.md", card_of(entry, state, figures));
+  write_text_atomically(card, card_of(entry, state, figures));
   return missing;
 }
 

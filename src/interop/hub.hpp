@@ -16,6 +16,7 @@ struct HubEntry {
   std::string dataset{};                                         ///< cifar10; empty: another one
   BallNorm norm = BallNorm::linf;                                ///< norm of the ball that the network was trained for
   double eps = 0;                                                ///< radius of that ball; 0: there was no attack
+  bool noise = false;                                            ///< true: the run evaluates under noise
   std::string weights{};                                         ///< raw | average: which are exported
   std::string hash{}, raw_hash{};                                ///< weights_hash of these, and of the raw ones
   std::string test_images{};                                     ///< content_hash of the whole test set
@@ -29,7 +30,8 @@ struct HubEntry {
 /// from sealed files alone: from the run's results, where they are of the exported weights' checkpoint and of the whole
 /// test set; and from an evaluation, which must be of the exported weights on the whole test set. What only the author
 /// knows (licence, use) is left out. Returns what is still missing, a sentence a line. Error(data): the evaluation is
-/// damaged, of other weights or of other images. Error(io). Source: huggingface/hub-docs, modelcard.md.
+/// damaged, of other weights or of other images. Error(usage): there is a README.md. Error(io). Source:
+/// huggingface/hub-docs, modelcard.md.
 [[nodiscard]] std::string write_hub(const std::string& folder, const Graph& graph, const StateDict& state,
                                     const HubEntry& entry);
 

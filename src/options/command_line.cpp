@@ -43,8 +43,7 @@ bool is_one_of(const std::string& word, const std::vector<std::string>& words) {
 }
 
 std::string text_of_file(const std::string& path) {
-  std::error_code unreadable;
-  std::ifstream file(std::filesystem::is_directory(path, unreadable) ? path + "/config.resolved.toml" : path);
+  std::ifstream file(path);
   file.peek();  // finds out about folders
   const bool recipe = std::any_of(recipes().begin(), recipes().end(), [&](const Recipe& r) { return r.name == path; });
   require(file.is_open() && !file.bad(), ExitCode::usage, "cannot read the configuration file '", path,
@@ -232,6 +231,8 @@ bool CommandLine::read() {
   }
   note_arguments();
   for (Bound* bound : bounds_) bound->take_environment();
+  if (std::error_code unreadable; std::filesystem::is_directory(config_file_, unreadable))
+    config_file_ += "/config.resolved.toml";
   if (!config_file_.empty()) read_file(text_of_file(config_file_), config_file_, Origin::file);
   if (!recipe_.empty()) read_file(recipe_named(recipe_).text, "recipe " + recipe_, Origin::recipe);
   return true;

@@ -117,7 +117,8 @@ RoleForecast forecast_of(const TrainOptions& options, int ranks, int on_node) {
   return forecast_roles(basis.calibration, basis.cluster, basis.choice, basis.roles);
 }
 
-double forecast_of_run(const TrainOptions& whole, const Dataset& train, int ranks, int on_node) {
+std::optional<double> forecast_of_run(const TrainOptions& whole, const Dataset& train, int ranks, int on_node) {
+  if (read_calibration(whole.calibration).image_size != train.info().size || whole.train_size.changes()) return {};
   const int trainers = trainers_of(ranks, whole);
   double seconds = 0;
   for (const int epoch : beginnings_of_parts(whole)) {
@@ -133,14 +134,10 @@ std::string settle_generators(TrainOptions& o, int ranks, int on_node) {
   if (o.calibration.empty()) return "";
   const TrainOptions asked = o;
   o.calibration.clear();
-  if (asked.generators >= 0) {
-    const RoleForecast step = forecast_of(asked, ranks, on_node);
-    return fmt::sprintf("a step takes %.3g s by %s, %.1f images/s", step.seconds(), asked.calibration,
-                        step.images_per_second());
-  }
+  if (asked.generators >= 0) return "";
   o.generators = 0;
-  const Basis basis = basis_of(asked, ranks, on_node);
   if (ranks == 1) return "--generators auto: none, for one rank trains";
+  const Basis basis = basis_of(asked, ranks, on_node);
   const RoleForecast none = forecast_roles(basis.calibration, basis.cluster, basis.choice, basis.roles);
   const RoleForecast best = best_roles(basis.calibration, basis.cluster, basis.choice, basis.roles, 0);
   o.generators = best.generators;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "dat/communicator.hpp"
@@ -13,8 +14,10 @@ namespace dat {
 /// Error(usage): the calibration has not measured what the options ask for. Error(data): it is none.
 [[nodiscard]] RoleForecast forecast_of(const TrainOptions& options, int ranks, int on_node);
 
-/// Seconds of all steps of a run, of each part of it (train/plan/parts.hpp) as forecast_of() has them.
-[[nodiscard]] double forecast_of_run(const TrainOptions& whole, const Dataset& train, int ranks, int on_node);
+/// Seconds of all steps of a run, of each part of it (train/plan/parts.hpp) as forecast_of() has them; none: the
+/// calibration is of images of another size, or the size changes.
+[[nodiscard]] std::optional<double> forecast_of_run(const TrainOptions& whole, const Dataset& train, int ranks,
+                                                    int on_node);
 
 /// --generators auto: puts the number in its place that a forecast from --calibration says for the ranks of `world`, 0
 /// where all of them should train. Returns on the first rank what the forecast says, in words; without --calibration

@@ -284,12 +284,12 @@ struct ValidateOrder : TrainOrder {
 /// Time of the run by --calibration; empty: there is none. whole: with the number of generators settled.
 [[nodiscard]] std::string time_text(const TrainOptions& whole, const Dataset& train, int launched, int on_node) {
   if (whole.calibration.empty()) return "";
+  const std::optional<double> seconds = forecast_of_run(whole, train, launched, on_node);
   const int size = read_calibration(whole.calibration).image_size, own = train.info().size;
-  if (size != own || whole.train_size.changes())
+  if (!seconds)
     return fmt::format("time             not known: {} is of images of {}x{}, and these have {}\n", whole.calibration,
                        size, size, whole.train_size.changes() ? "several sizes" : fmt::format("{}x{}", own, own));
-  return "time             " + hours(forecast_of_run(whole, train, launched, on_node)) + " by " + whole.calibration +
-         ", without evaluations and checkpoints\n";
+  return "time             " + hours(*seconds) + " by " + whole.calibration + ", without evaluations and checkpoints\n";
 }
 
 [[nodiscard]] std::string text_of(ValidateOrder order) {

@@ -207,7 +207,8 @@ std::string named_marks(const std::vector<std::string>& names) {
 
 Axis accuracy_axis(double highest) {
   const double distance = mark_distance(std::max(highest, 1.0));
-  return {"accuracy (%)", fmt::format("0:{:.10g}", std::min(100.0, distance * std::ceil(1.02 * highest / distance)))};
+  return {"accuracy (%)",
+          fmt::format("0:{:.10g}", std::min(100.0, distance * std::max(1.0, std::ceil(1.02 * highest / distance))))};
 }
 
 std::string colour_of(std::size_t k) {

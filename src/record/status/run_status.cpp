@@ -1,8 +1,10 @@
 #include "record/status/run_status.hpp"
 
+#include <signal.h>
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
@@ -209,7 +211,10 @@ RunStatus status_of(const std::string& folder, const RunLength& length, const st
   int& code = status.writer.code;
   bool fresh = status.silent <= patience(recent, status);
   if (lock.held == LockSeen::Held::yes) {
-    if (status.writer.host.empty() || code != Writer::kNone) {  // who holds it has not signed yet, or has signed off
+    // Who holds it has signed off, or has not signed yet: then there is nothing, or the word of a process that is gone.
+    const bool gone =
+        status.writer.host == here && kill(static_cast<pid_t>(status.writer.process), 0) != 0 && errno == ESRCH;
+    if (status.writer.host.empty() || code != Writer::kNone || gone) {
       status.writer.host.clear();
       code = Writer::kNone;
       status.writer.evaluated = Writer::kNone;

@@ -51,6 +51,7 @@ const char* const kCifar10 = "airplane\nautomobile\nbird\ncat\ndeer\ndog\nfrog\n
                                  const Checkpoint& checkpoint, const Graph& graph) {
   const auto test = checkpoint.texts.find("hash_test");
   entry.norm = norm_from(trained.norm);
+  entry.noise = trained.noise > 0;
   entry.eps = trained.attack.last() == "none" ? 0 : trained.eps.last();
   if (test != checkpoint.texts.end()) entry.test_images = test->second;
   entry.raw_hash = entry.hash;

@@ -22,7 +22,8 @@ namespace {
 /// Options of places, of what is printed, and of what is kept.
 const std::set<std::string> kWithoutNumbers = {"out",          "resume",           "progress",         "quiet",
                                                "verbose",      "checkpoint-every", "checkpoint-async", "prefetch",
-                                               "data-threads", "comm-timeout",     "planning-seconds", "calibration"};
+                                               "data-threads", "comm-timeout",     "planning-seconds", "calibration",
+                                               "tensorboard"};
 
 [[nodiscard]] std::optional<std::string> whole_text(const std::string& path) {
   std::ifstream file(path);

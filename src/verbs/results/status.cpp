@@ -88,6 +88,7 @@ void add_runs(const std::string& path, std::vector<std::string>& runs) {
 struct Look {
   std::string text;
   std::vector<RunStatus> runs;
+  bool complete = true;  ///< false: one could not be read
 };
 
 Look look_at(const StatusOptions& options, bool page) {
@@ -101,14 +102,15 @@ Look look_at(const StatusOptions& options, bool page) {
     } catch (const Error& error) {  // of several, the others are told
       if (look.runs.empty() && folder == folders.back()) throw;
       say(std::string("warning: ") + error.what());
+      look.complete = false;
     }
   if (!options.json) look.text = page && folders.size() == 1 ? status_page(look.runs[0]) : status_table(look.runs);
   return look;
 }
 
-int exit_code_of(const std::vector<RunStatus>& runs) {
-  int code = static_cast<int>(ExitCode::done);
-  for (const RunStatus& run : runs) {
+int exit_code_of(const Look& look) {
+  int code = static_cast<int>(look.complete ? ExitCode::done : ExitCode::data);
+  for (const RunStatus& run : look.runs) {
     if (run.state == RunState::failed) return run.exit_code();
     code = std::max(code, run.exit_code());
   }
@@ -156,7 +158,7 @@ int run_status(const StatusOptions& options, int, char**) {
     const bool under_way = std::any_of(look.runs.begin(), look.runs.end(), [](const RunStatus& run) {
       return run.state == RunState::running || run.state == RunState::stale;
     });
-    if (!options.follow || !under_way) return exit_code_of(look.runs);
+    if (!options.follow || !under_way) return exit_code_of(look);
     // Large records are not read all the time.
     std::this_thread::sleep_for(std::max<Clock::duration>(std::chrono::seconds(room > 0 ? 1 : 10), 20 * took));
   }

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "communicate/together.hpp"
 #include "dat/error.hpp"
 #include "dat/report.hpp"
 #include "interop/source.hpp"
@@ -66,12 +67,13 @@ void measure(const History& history, Subject& subject) {
   return fmt::format("{} {}, hash {}", images, images_text(split), hash);
 }
 
-/// Hash of a run's test images; empty: the run is of a version that made none.
+/// Hash of a run's test images.
 [[nodiscard]] std::string hash_of_test_images(const std::string& folder) {
   std::ifstream file(folder + "/provenance.json");
   const auto all = nlohmann::json::parse(file, nullptr, false);
   const auto hashes = all.is_object() ? all.value("hashes_of_images", nlohmann::json::object()) : nlohmann::json();
-  return hashes.is_object() ? hashes.value("test", "unknown") : "unknown";
+  const auto test = hashes.is_object() ? hashes.value("test", nlohmann::json()) : nlohmann::json();
+  return test.is_string() ? test.get<std::string>() : "unknown in " + folder;  // like no other
 }
 
 /// The last figures of each kind of weights on the test images.
@@ -84,6 +86,7 @@ void measure(const History& history, Subject& subject) {
     if (last == history.evaluations.rend()) continue;
     EvaluatedNetwork& network = networks.emplace_back(EvaluatedNetwork{weights, last->step});
     const auto add = [&](const EvaluationRecord& r, const Figure& described, double part) {
+      if (!(part >= 0 && part <= 1) || r.images < 1) return;
       Figure& one = network.figures.emplace_back(described);
       one.set = set_text(r.images, r.split, hash);
       one.name += noise;
@@ -168,16 +171,19 @@ void take_evaluation(const std::string& file, Subject& subject) {
 [[nodiscard]] Subject read_subject(const std::string& path) {
   Subject subject;
   subject.path = path;
-  const std::string file = evaluation_in(path);
-  subject.name = own_name(path, file);
+  std::string file;
   try {
+    file = evaluation_in(path);
+    subject.name = own_name(path, file);
     if (!file.empty())
       take_evaluation(file, subject);
     else
       take_run(subject);
-  } catch (const Error& error) {
-    subject.failure = error.what();
+  } catch (const std::exception&) {
+    const std::string what = current_error().what();
+    subject.failure = what.find(path) == std::string::npos ? path + ": " + what : what;
     subject.settings.clear();
+    subject.networks.clear();
     subject.there = !file.empty() || holds_run(path);
   }
   return subject;

@@ -141,8 +141,9 @@ JobNeeds needs_of(TrainOrder order, const SlurmOptions& job) {
   StepTime step{job.step_seconds, "--step-seconds"};
   if (!job.like.empty()) step = step_time_of(job.like);
   if (step.seconds == 0 && !whole.calibration.empty())
-    step = {forecast_of_run(whole, *splits.train, ranks, job.ranks_per_node) / static_cast<double>(needs.steps),
-            "a forecast by " + one_line(whole.calibration) + ", without evaluations and checkpoints"};
+    if (const auto all = forecast_of_run(whole, *splits.train, ranks, job.ranks_per_node))
+      step = {*all / static_cast<double>(needs.steps),
+              "a forecast by " + one_line(whole.calibration) + ", without evaluations and checkpoints"};
   needs.step_seconds = step.seconds;
   needs.source = step.source;
   needs.seconds = step.seconds * static_cast<double>(needs.steps);

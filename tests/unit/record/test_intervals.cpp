@@ -54,7 +54,8 @@ TEST_CASE("Lines have colours of their own, and accuracies an axis that ends at 
     if (k >= kColours.size()) CHECK(colour_of(k).size() == 7);
   }
   CHECK(colours.size() == 100);
-  for (const auto& [highest, range] : {std::pair(100.0, "0:100"), {98.6, "0:100"}, {43.0, "0:50"}, {0.4, "0:0.6"}})
+  for (const auto& [highest, range] :
+       {std::pair(100.0, "0:100"), {98.6, "0:100"}, {43.0, "0:50"}, {0.4, "0:0.6"}, {0.0, "0:0.2"}})
     CHECK(accuracy_axis(highest).range == range);
 }
 
