@@ -231,8 +231,9 @@ bool CommandLine::read() {
   }
   note_arguments();
   for (Bound* bound : bounds_) bound->take_environment();
-  if (std::error_code unreadable; std::filesystem::is_directory(config_file_, unreadable))
-    config_file_ += "/config.resolved.toml";
+  std::error_code unreadable;
+  const std::string of_run = config_file_ + "/config.resolved.toml";
+  if (!config_file_.empty() && std::filesystem::exists(of_run, unreadable)) config_file_ = of_run;
   if (!config_file_.empty()) read_file(text_of_file(config_file_), config_file_, Origin::file);
   if (!recipe_.empty()) read_file(recipe_named(recipe_).text, "recipe " + recipe_, Origin::recipe);
   return true;

@@ -419,7 +419,10 @@ class Export(Case):
         self.assertFalse(os.path.exists("no"))
         # The run's own figures: none of a part of the images, none of other weights.
         self.train("part_of", *TRAIN, *options_of("small_cnn"), "--limit-test", 8)
-        for folder, why in ("part_of", "is of a part of the test images"), ("other.h5", "the run has no results.h5"):
+        self.train("noisy", *TRAIN, *options_of("small_cnn"), "--noise", 0.25)
+        for folder, why in (("part_of", "is of a part of the test images"), ("other.h5", "the run has no results.h5"),
+                            ("noisy", "evaluates under noise")):
+            shutil.rmtree("bare", ignore_errors=True)
             text = self.run_well("export", folder, "--format", "hub", "--out", "bare")
             self.assertRegex(text, f"No figures: .*{why}")
             with open("bare/README.md") as file:
