@@ -64,8 +64,8 @@ void add_moments(const History& history, std::vector<RunMoment>& moments) {
     return 20 + 960.0 * static_cast<double>(std::clamp<std::int64_t>(step, 0, last)) / static_cast<double>(last);
   };
   std::string text =
-      "<svg class=\"strip\" role=\"img\" aria-label=\"time line\" viewBox=\"0 0 1000 70\" font-size=\"13\" "
-      "font-family=\"sans-serif\"><line x1=\"20\" y1=\"30\" x2=\"980\" y2=\"30\" stroke=\"currentColor\"/>\n";
+      "<svg class=\"strip\" role=\"img\" aria-label=\"time line\" viewBox=\"0 0 1000 70\" ><line x1=\"20\" y1=\"30\" "
+      "x2=\"980\" y2=\"30\" stroke=\"currentColor\"/>\n";
   for (const std::int64_t step : evaluations)
     text +=
         fmt::format("<line x1=\"{0:.1f}\" y1=\"24\" x2=\"{0:.1f}\" y2=\"36\" stroke=\"currentColor\"/>\n", at(step));

@@ -37,7 +37,7 @@ th,td{padding:.25rem .75rem .25rem 0;text-align:right;vertical-align:top;border-
 th:first-child,td:first-child,.words td,.words th{text-align:left}
 .words td:not(:first-child){white-space:normal;overflow-wrap:anywhere;min-width:10rem}
 .chart{display:block;width:100%;height:auto;max-width:62.5rem;margin:0 0 1rem}
-.strip{display:block;width:100%;height:auto;color:var(--faint)}
+.strip{font:13px sans-serif;display:block;width:100%;height:auto;color:var(--faint)}
 .triples{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(20rem,100%),1fr));gap:1rem}
 figure{margin:0}
 figcaption{font-size:.8125rem;overflow-wrap:anywhere}

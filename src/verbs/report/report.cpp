@@ -11,7 +11,6 @@
 #include "options/ranges.hpp"
 #include "options/train/table.hpp"
 #include "printed.hpp"
-#include "verbs/ranks.hpp"
 #include "verbs/report/sections.hpp"
 #include "verbs/verb.hpp"
 
@@ -117,16 +116,13 @@ void require_page_place(const std::string& out) {
 }
 
 int run_report(const ReportOptions& options, int, char**) {
-  std::vector<Subject> subjects;
-  int code = print_result([&] {
-    require_page_place(options.out);
-    subjects = read_subjects(with_evaluations(options.runs));
-    const bool any =
-        std::any_of(subjects.begin(), subjects.end(), [](const Subject& one) { return one.failure.empty(); });
-    if (!any) fail(ExitCode::data, subjects.front().failure);
-    write_text_atomically(options.out, page_of(subjects, options.by));
-    return options.out + "\n";
-  });
+  require_page_place(options.out);
+  const std::vector<Subject> subjects = read_subjects(with_evaluations(options.runs));
+  const bool any =
+      std::any_of(subjects.begin(), subjects.end(), [](const Subject& one) { return one.failure.empty(); });
+  if (!any) fail(ExitCode::data, subjects.front().failure);
+  write_text_atomically(options.out, page_of(subjects, options.by));
+  auto code = static_cast<int>(ExitCode::done);
   for (const Subject& one : subjects)
     if (!one.failure.empty()) {
       say("error: left out: " + one.failure);
