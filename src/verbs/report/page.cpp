@@ -14,40 +14,48 @@ namespace {
 
 /// Pictures have white paper, black ink and colours of their own: in the dark their lightness is turned round.
 constexpr const char* kPageStyle = R"(
-:root{color-scheme:light dark;--ink:#1b1f24;--faint:#5c6570;--paper:#fff;--card:#f5f6f8;--line:#d8dce2;--accent:#0072b2;--alarm:#b3470c}
-@media (prefers-color-scheme:dark){
-:root{--ink:#e4e7eb;--faint:#9aa4b0;--paper:#141414;--card:#1f2226;--line:#373c43;--accent:#5ab4e6;--alarm:#f0a06a}
-.chart{filter:invert(.92) hue-rotate(180deg)}}
 *{box-sizing:border-box}
-body{margin:0 auto;padding:1.5rem;max-width:76rem;background:var(--paper);color:var(--ink);font:16px/1.5 system-ui,sans-serif}
+:root{color-scheme:light dark}
+body{margin:0 auto;padding:1.5rem;max-width:76rem;background:#fff;color:#1b1f24;font:16px/1.5 system-ui,sans-serif}
 h1{font-size:1.6rem;margin:0 0 1rem;overflow-wrap:anywhere}
-h2{font-size:1.25rem;margin:2.5rem 0 .75rem;padding-bottom:.25rem;border-bottom:1px solid var(--line)}
+h2{font-size:1.25rem;margin:2.5rem 0 .75rem;padding-bottom:.25rem;border-bottom:1px solid #d8dce2}
 h3{font-size:1rem;margin:1.5rem 0 .5rem;overflow-wrap:anywhere}
 p{margin:.5rem 0;overflow-wrap:anywhere}
-.faint{color:var(--faint);font-size:.875rem}
-.alarm{color:var(--alarm)}
+.faint,caption,.strip{color:#5c6570}
+.faint{font-size:.875rem}
+.alarm{color:#b3470c}
 .cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(16rem,100%),1fr));gap:1rem}
-.card{background:var(--card);border:1px solid var(--line);border-radius:.5rem;padding:1rem}
+.card,pre{background:#f5f6f8;border:1px solid #d8dce2;border-radius:.5rem;padding:1rem}
 .card h3{margin:0 0 .5rem}
-.card b{font-size:1.6rem;color:var(--accent);white-space:nowrap}
+.card b{font-size:1.6rem;white-space:nowrap}
+.card b,summary{color:#0072b2}
 .wide{overflow-x:auto;margin:.5rem 0 1rem}
 table{border-collapse:collapse;font-size:.875rem;font-variant-numeric:tabular-nums}
-caption{text-align:left;color:var(--faint);padding-bottom:.25rem}
-th,td{padding:.25rem .75rem .25rem 0;text-align:right;vertical-align:top;border-bottom:1px solid var(--line);white-space:nowrap}
+caption{text-align:left;padding-bottom:.25rem}
+th,td{padding:.25rem .75rem .25rem 0;text-align:right;vertical-align:top;white-space:nowrap}
+th,td{border-bottom:1px solid #d8dce2}
 th:first-child,td:first-child,.words td,.words th{text-align:left}
 .words td:not(:first-child){white-space:normal;overflow-wrap:anywhere;min-width:10rem}
 .chart{display:block;width:100%;height:auto;max-width:62.5rem;margin:0 0 1rem}
-.strip{font:13px sans-serif;display:block;width:100%;height:auto;color:var(--faint)}
+.strip{display:block;width:100%;height:auto;font:13px sans-serif}
 .triples{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(20rem,100%),1fr));gap:1rem}
 figure{margin:0}
 figcaption{font-size:.8125rem;overflow-wrap:anywhere}
 .triples img{width:32%;image-rendering:pixelated}
-summary{cursor:pointer;color:var(--accent)}
-pre{overflow-x:auto;font-size:.8125rem;background:var(--card);padding:.75rem;border-radius:.5rem;white-space:pre-wrap;overflow-wrap:anywhere}
+summary{cursor:pointer}
+pre{font-size:.8125rem;white-space:pre-wrap;overflow-wrap:anywhere}
+@media screen and (prefers-color-scheme:dark){
+body{background:#141414;color:#e4e7eb}
+h2,.card,pre,th,td{border-color:#373c43}
+.faint,caption,.strip{color:#9aa4b0}
+.alarm{color:#f0a06a}
+.card,pre{background:#1f2226}
+.card b,summary{color:#5ab4e6}
+.chart{filter:invert(.92) hue-rotate(180deg)}}
 @media print{
-:root{color-scheme:light;--ink:#000;--faint:#444;--paper:#fff;--card:#fff;--line:#bbb;--accent:#00507d;--alarm:#8a3508}
+:root{color-scheme:light}
 body{max-width:none;padding:0;font-size:10pt}
-.chart{filter:none;max-height:23cm}
+.chart{max-height:23cm}
 .chart,.card,figure,tr{break-inside:avoid}
 h2,h3{break-after:avoid}
 .wide{overflow:visible}
