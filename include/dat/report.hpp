@@ -252,11 +252,12 @@ struct PictureFormat {
   int dpi = 100;     ///< dots per inch of a png, which is 10 inches wide or so
 };
 
-/// Draws a run's folder through gnuplot into folder/plots/: accuracies, losses with the learning rate, and p per layer,
-/// against epochs; seconds by phase and rank. Each picture has its .gp script and .csv data beside it. Returns the
-/// paths of the pictures. p is left out where it is 1 throughout. Error(data): no run there. Error(usage): format.
-/// Error(device): gnuplot is missing or fails; the scripts are written all the same.
-[[nodiscard]] std::vector<std::string> plot_run(const std::string& folder, const PictureFormat& format);
+/// Draws a run's folder through gnuplot into folder/plots/, or `out` where it says something: accuracies, losses, the
+/// learning rate, and p per layer, against epochs; seconds by phase and rank. Each picture has its .gp script and .csv
+/// data beside it. Returns the pictures' paths. p is left out where it is 1 throughout. Error(data): no run there.
+/// Error(usage): format. Error(device): gnuplot is missing or fails; the scripts are written all the same.
+[[nodiscard]] std::vector<std::string> plot_run(const std::string& folder, const PictureFormat& format,
+                                                const std::string& out = "");
 
 /// Runs that are drawn as one: the mean, and Student's 95 % interval as a band.
 struct RunGroup {
@@ -279,9 +280,10 @@ struct EvaluationPictures {
 };
 
 /// Draws what `eval --out` has written: which classes are taken for which, accuracy by class with confidence intervals,
-/// and, of what --save-adversarial has left beside eval.json, some images. The pictures go into plots/ beside
-/// eval.json, or NAME-plots/ beside NAME.json. Error(data): no such file, or it is damaged; else as plot_run.
-[[nodiscard]] EvaluationPictures plot_evaluation(const std::string& file, const PictureFormat& format);
+/// and what --save-adversarial has left. The pictures go into plots/ beside eval.json, or NAME-plots/ beside NAME.json;
+/// all but images into `out`, where it says something. Error(data): no such file, or it is damaged; else as plot_run.
+[[nodiscard]] EvaluationPictures plot_evaluation(const std::string& file, const PictureFormat& format,
+                                                 const std::string& out = "");
 
 /// The certification that `plot` is given: certify.json itself, or in a folder; empty: `path` is none.
 [[nodiscard]] std::string certification_in(const std::string& path);

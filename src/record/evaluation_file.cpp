@@ -98,6 +98,8 @@ void read_evaluated(const nlohmann::json& all, EvaluationFile& file) {
     add(name, name + "_prediction");
     describe_attack(attack, file.outcomes.back());
   }
+  for (const nlohmann::json& loss : each.at("clean_loss"))
+    file.clean_loss.push_back(loss.is_null() ? std::nan("") : loss.get<double>());
   if (!all.contains("sequence")) return file;
   add(all.at("sequence").at("name").get<std::string>(), "prediction");
   file.outcomes.back().sequence = true;

@@ -26,6 +26,7 @@ struct EvaluationFile {
   std::string noise;                     ///< ", under noise 0.25, 4 copies"; empty: images as they are
   std::vector<std::string> class_names;  ///< [classes]
   std::vector<int> label;                ///< [images]
+  std::vector<double> clean_loss;        ///< [images] cross-entropy of the clean image; NaN: not finite
   std::vector<Outcome> outcomes;         ///< the first one: clean; the sequence, where there was one: the last
   /// [images] of a sequence: the attack that has broken the image, an empty text for no attack; without a sequence
   /// empty.

@@ -70,7 +70,7 @@ Report::Report(RunFacts facts, std::int64_t resume_bytes, const std::string& beh
     require(status.st_size >= metrics_bytes_, ExitCode::checkpoint, path, " has ", status.st_size,
             " bytes, but the checkpoint was written after ", metrics_bytes_,
             "; restore the file, or start anew in another folder");
-    for (const char* stale : {"/results.h5", "/SUMMARY.txt"}) std::filesystem::remove(folder + stale, error);
+    for (const char* stale : {"/results.h5", "/SUMMARY.txt", "/report.html"}) std::filesystem::remove(folder + stale, error);
     require(status.st_size == metrics_bytes_ || ftruncate(metrics_, metrics_bytes_) == 0, ExitCode::io, "cannot cut ",
             path, ": ", system_reason(errno));
     const std::string log_path = folder + "/run.log";

@@ -32,6 +32,8 @@ class Run {
   /// Trains, and returns the exit code. Error(numerical), Error(integrity): on all ranks alike, but for those that have
   /// left: they return its code. **Collective.**
   int go();
+  /// Folder of the run, on rank 0; elsewhere it may be empty.
+  [[nodiscard]] const std::string& folder() const { return folder_; }
 
  private:
   void plan();

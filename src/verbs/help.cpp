@@ -76,7 +76,6 @@ std::string first_screen() {
          "  --attack NAME     pgd, fgsm, none, ...; --eps 8/255 is its radius\n"
          "  --attack-steps N  of pgd\n"
          "  --epochs N        length of the training\n"
-         "  --batch N         images per rank and step\n"
          "  --selector all    train all layers in each step (default: 40/54, JointSpar)\n"
          "  --eval ATTACK,... attacks that it is measured with, such as pgd20\n"
          "\n"

@@ -1,5 +1,6 @@
 // The verb train.
 
+#include <array>
 #include <filesystem>
 #include <utility>
 
@@ -27,23 +28,27 @@ struct TrainingOrder : TrainOrder {
   std::vector<SweptTraining> points{};  ///< trainings of the sweep
 };
 
-/// Plans, trains, evaluates, writes the run's folder; goes on from a checkpoint where there is one. **Collective.**
-int run_one(Communicator& world, const TrainOrder& order, int argc, char** argv) {
+/// Plans, trains, evaluates, writes the run's folder; goes on from a checkpoint where there is one. ended: receives the
+/// folder on the first rank, once the run is at its end. **Collective.**
+int run_one(Communicator& world, const TrainOrder& order, int argc, char** argv, std::vector<std::string>& ended) {
   TrainOrder own = order;
   GivenWeights weights = take_network(own, world);
   const std::string told = settle_generators(world, own.options);
   if (world.root() && !told.empty()) say(told);
-  return Run(world, own.options, std::move(weights), argc, argv).go();
+  Run run(world, own.options, std::move(weights), argc, argv);
+  const int code = run.go();
+  if (world.root() && code == static_cast<int>(ExitCode::done)) ended.push_back(run.folder());
+  return code;
 }
 
 /// A training of a sweep; its record names the command that makes this training alone. **Collective.**
-int run_point(Communicator& world, const SweptTraining& point, char* program) {
+int run_point(Communicator& world, const SweptTraining& point, char* program, std::vector<std::string>& ended) {
   std::vector<std::string> words = point.words;
   std::string verb = "train";
   std::vector<char*> argv = {program, verb.data()};
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
-  return run_one(world, point, static_cast<int>(argv.size()) - 1, argv.data());
+  return run_one(world, point, static_cast<int>(argv.size()) - 1, argv.data(), ended);
 }
 
 /// Prints the table of all trainings that have begun, as the verb compare does. On one rank.
@@ -60,9 +65,22 @@ void compare(const std::vector<SweptTraining>& points) {
   }
 }
 
+/// Leaves a page in the folder of a run that has ended, as the verb report does, unless one is there. A page that
+/// cannot be written is a warning.
+void leave_page(const std::string& folder) {
+  if (std::error_code unseen; std::filesystem::exists(folder + "/report.html", unseen)) return;
+  const std::array<const char*, 3> words = {"dat_hpc", "report", folder.c_str()};
+  try {
+    static_cast<void>(parse_command_line(static_cast<int>(words.size()), words.data()).run(0, nullptr));
+  } catch (const std::exception&) {
+    say("warning: the run has no page: " + current_message());
+  }
+}
+
 /// Trains one point after the other, once all of them are known to be possible. A point that fails is passed over; a
 /// signal ends the sweep. Returns the code of the first point that has failed. **Collective.**
-int run_sweep(Communicator& world, const std::vector<SweptTraining>& points, char* program) {
+int run_sweep(Communicator& world, const std::vector<SweptTraining>& points, char* program,
+              std::vector<std::string>& ended) {
   together(world, [&] {
     if (!world.root()) return;
     for (const SweptTraining& point : points) at_point(point, [&] { require_valid(point); });
@@ -71,7 +89,7 @@ int run_sweep(Communicator& world, const std::vector<SweptTraining>& points, cha
   for (std::size_t k = 0; k < points.size(); ++k) {
     if (world.root())
       say("sweep: point " + std::to_string(k + 1) + " of " + std::to_string(points.size()) + ", " + points[k].name);
-    const int own = agreed_code(world, [&] { return run_point(world, points[k], program); });
+    const int own = agreed_code(world, [&] { return run_point(world, points[k], program, ended); });
     if (own == static_cast<int>(ExitCode::stopped)) return own;
     if (code == 0) code = own;
   }
@@ -81,12 +99,16 @@ int run_sweep(Communicator& world, const std::vector<SweptTraining>& points, cha
 
 int run_training(const TrainingOrder& order, int argc, char** argv) {
   outlive_readers();
-  return with_ranks([&](Communicator& world) {
+  std::vector<std::string> ended;
+  const int code = with_ranks([&](Communicator& world) {
     auto settings = settings_of(order.options);
     settings.emplace_back("sweep", order.sweep);
     shake_hands(world, facts_of(settings, argc, argv));
-    return order.points.empty() ? run_one(world, order, argc, argv) : run_sweep(world, order.points, argv[0]);
+    return order.points.empty() ? run_one(world, order, argc, argv, ended)
+                                : run_sweep(world, order.points, argv[0], ended);
   });
+  for (const std::string& folder : ended) leave_page(folder);  // gnuplot is started when MPI is over
+  return code;
 }
 
 std::optional<TrainingOrder> parse_train(CommandLine& line) {

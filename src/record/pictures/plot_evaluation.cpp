@@ -289,7 +289,7 @@ std::string evaluation_in(const std::string& path) {
   return !fs::exists(fs::path(path) / "metrics.jsonl", ignored) && fs::is_regular_file(inside, ignored) ? inside : "";
 }
 
-EvaluationPictures plot_evaluation(const std::string& file, const PictureFormat& format) {
+EvaluationPictures plot_evaluation(const std::string& file, const PictureFormat& format, const std::string& out) {
   namespace fs = std::filesystem;
   const fs::path path(file), folder = path.parent_path();
   const bool usual = path.filename() == "eval.json";
@@ -298,12 +298,13 @@ EvaluationPictures plot_evaluation(const std::string& file, const PictureFormat&
       usual ? fs::absolute(path).lexically_normal().parent_path().filename().string() : path.stem().string();
   if (name.empty()) name = "evaluation";
   EvaluationPictures done;
-  Plots plots((folder / (usual ? "plots" : path.stem().string() + "-plots")).string(), name, format);
+  const fs::path beside = folder / (usual ? "plots" : path.stem().string() + "-plots");
+  Plots plots(out.empty() ? beside.string() : out, name, format);
   draw_confusion(plots, evaluation);
   draw_classes(plots, evaluation);
   const std::string saved = (folder / "adversarial.h5").string();
   std::error_code ignored;
-  if (usual && evaluation.outcomes.back().sequence && fs::exists(saved, ignored)) {
+  if (out.empty() && usual && evaluation.outcomes.back().sequence && fs::exists(saved, ignored)) {
     try {
       draw_images(plots, evaluation, saved);
     } catch (const Error& error) {

@@ -332,9 +332,9 @@ void draw_attacks(Plots& plots, const PlottedRun& run) {
 
 }  // namespace
 
-std::vector<std::string> plot_run(const std::string& folder, const PictureFormat& format) {
+std::vector<std::string> plot_run(const std::string& folder, const PictureFormat& format, const std::string& out) {
   const PlottedRun run = read_run(folder);
-  Plots plots(folder + "/plots", run.name, format);
+  Plots plots(out.empty() ? folder + "/plots" : out, run.name, format);
   draw_progress(plots, run);
   draw_phases(plots, run);
   draw_layers(plots, run);

@@ -15,19 +15,8 @@ namespace {
 
 using Cells = std::vector<std::string>;
 
-/// A table. The first column has names, numbers are set to the right.
-struct Sheet {
-  std::string title;
-  Cells header;
-  std::vector<Cells> rows{};
-};
-
 [[nodiscard]] std::string figure_text(double value, int digits) {
   return std::isfinite(value) ? fmt::format("{:.{}f}", value, digits) : "-";
-}
-
-[[nodiscard]] std::string interval_text(const ConfidenceInterval& interval) {
-  return std::isfinite(interval.low) ? fmt::format("[{:.2f}, {:.2f}]", interval.low, interval.high) : "-";
 }
 
 /// Value of an option in a row: those of all its members have it, but of the seed.
@@ -152,26 +141,6 @@ struct RunFigures {
 
 [[nodiscard]] std::string p_text(double p) { return p < 1e-4 ? fmt::format("{:.2e}", p) : fmt::format("{:.4f}", p); }
 
-[[nodiscard]] std::vector<Sheet> sheets_of(const Comparison& all) {
-  std::vector<Sheet> sheets = {options_sheet(all), runs_sheet(all)};
-  for (const FigureBlock& block : all.blocks) sheets.push_back(block_sheet(block, all.grouped));
-  Sheet pairs{"Image by image (p: exact, McNemar's)",
-              {"A", "B", "after", "images", "both right", "only A", "only B", "neither", "p"}};
-  for (const ImagePair& pair : all.pairs)
-    pairs.rows.push_back({pair.first->name, pair.other->name, pair.about.name, std::to_string(pair.about.images),
-                          std::to_string(pair.both), std::to_string(pair.only_first), std::to_string(pair.only_other),
-                          std::to_string(pair.neither), p_text(pair.p)});
-  sheets.push_back(pairs);
-  std::erase_if(sheets, [](const Sheet& one) { return one.rows.empty(); });
-  for (Sheet& sheet : sheets)  // columns of which nobody has a number
-    for (std::size_t k = sheet.header.size(); k-- > 1;)
-      if (std::all_of(sheet.rows.begin(), sheet.rows.end(), [&](const Cells& cells) { return cells[k] == "-"; })) {
-        sheet.header.erase(sheet.header.begin() + static_cast<std::ptrdiff_t>(k));
-        for (Cells& cells : sheet.rows) cells.erase(cells.begin() + static_cast<std::ptrdiff_t>(k));
-      }
-  return sheets;
-}
-
 /// Letters of a text in UTF-8.
 [[nodiscard]] std::size_t letters(const std::string& text) {
   return static_cast<std::size_t>(
@@ -287,6 +256,30 @@ class CsvLines {
 };
 
 }  // namespace
+
+std::string interval_text(const ConfidenceInterval& interval) {
+  return std::isfinite(interval.low) ? fmt::format("[{:.2f}, {:.2f}]", interval.low, interval.high) : "-";
+}
+
+std::vector<Sheet> sheets_of(const Comparison& all) {
+  std::vector<Sheet> sheets = {options_sheet(all), runs_sheet(all)};
+  for (const FigureBlock& block : all.blocks) sheets.push_back(block_sheet(block, all.grouped));
+  Sheet pairs{"Image by image (p: exact, McNemar's)",
+              {"A", "B", "after", "images", "both right", "only A", "only B", "neither", "p"}};
+  for (const ImagePair& pair : all.pairs)
+    pairs.rows.push_back({pair.first->name, pair.other->name, pair.about.name, std::to_string(pair.about.images),
+                          std::to_string(pair.both), std::to_string(pair.only_first), std::to_string(pair.only_other),
+                          std::to_string(pair.neither), p_text(pair.p)});
+  sheets.push_back(pairs);
+  std::erase_if(sheets, [](const Sheet& one) { return one.rows.empty(); });
+  for (Sheet& sheet : sheets)  // columns of which nobody has a number
+    for (std::size_t k = sheet.header.size(); k-- > 1;)
+      if (std::all_of(sheet.rows.begin(), sheet.rows.end(), [&](const Cells& cells) { return cells[k] == "-"; })) {
+        sheet.header.erase(sheet.header.begin() + static_cast<std::ptrdiff_t>(k));
+        for (Cells& cells : sheet.rows) cells.erase(cells.begin() + static_cast<std::ptrdiff_t>(k));
+      }
+  return sheets;
+}
 
 std::string text_of(const Comparison& comparison) {
   std::string text;

@@ -1,10 +1,22 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "verbs/results/comparison.hpp"
 
 namespace dat {
+
+/// A table as text. The first column has names, numbers are set to the right.
+struct Sheet {
+  std::string title;
+  std::vector<std::string> header;
+  std::vector<std::vector<std::string>> rows{};  ///< [rows][columns]
+};
+/// The options that differ, the runs, figures by images and attack, evaluations image by image; those with rows alone.
+[[nodiscard]] std::vector<Sheet> sheets_of(const Comparison& comparison);
+/// "[12.34, 15.60]", in percent; "-": there is none.
+[[nodiscard]] std::string interval_text(const ConfidenceInterval& interval);
 
 /// Tables for people: the options that differ, the runs, figures by images and attack, evaluations image by image.
 [[nodiscard]] std::string text_of(const Comparison& comparison);

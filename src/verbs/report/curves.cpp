@@ -1,0 +1,94 @@
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+
+#include "dat/error.hpp"
+#include "dat/file.hpp"
+#include "dat/report.hpp"
+#include "verbs/report/sections.hpp"
+
+namespace dat {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A folder of its own for gnuplot's files, gone at the end.
+class Workshop {
+ public:
+  Workshop() {
+    std::string name = (fs::temp_directory_path() / "dat-report-XXXXXX").string();
+    require(mkdtemp(name.data()) != nullptr, ExitCode::io, "cannot create a folder for pictures in ",
+            fs::temp_directory_path().string(), ": ", system_reason(errno));
+    folder_ = name;
+  }
+  ~Workshop() {
+    std::error_code ignored;
+    fs::remove_all(folder_, ignored);
+  }
+  Workshop(const Workshop&) = delete;
+  Workshop& operator=(const Workshop&) = delete;
+  [[nodiscard]] const std::string& folder() const { return folder_; }
+
+ private:
+  std::string folder_;
+};
+
+/// Adds the pictures that `draw` makes in a folder, or says why there are none.
+void add_pictures(Page& page, const std::string& of,
+                  const std::function<std::vector<std::string>(const std::string& folder)>& draw) {
+  try {
+    const Workshop workshop;
+    for (const std::string& path : draw(workshop.folder())) {
+      std::ifstream file(path, std::ios::binary);
+      page.chart({std::istreambuf_iterator<char>(file), {}}, of + ": " + fs::path(path).stem().string());
+    }
+  } catch (const Error& error) {
+    page.paragraph(of + " has no pictures: " + error.what(), "alarm");
+  } catch (const fs::filesystem_error& error) {
+    page.paragraph(of + " has no pictures: " + error.what(), "alarm");
+  }
+}
+
+}  // namespace
+
+void add_curves(Page& page, const Comparison& comparison) {
+  std::vector<RunGroup> groups;
+  std::vector<const Subject*> runs;
+  for (const ComparedRow& row : comparison.rows) {
+    RunGroup group{row.name, {}};
+    for (const Subject* one : row.subjects) {
+      if (one->evaluation || !one->failure.empty()) continue;
+      group.folders.push_back(one->path);
+      runs.push_back(one);
+    }
+    if (!group.folders.empty()) groups.push_back(group);
+  }
+  if (runs.empty()) return;
+  page.heading(2, "Curves, time and layers");
+  if (runs.size() > 1) {
+    page.heading(3, "All runs");
+    add_pictures(page, "all runs", [&](const std::string& folder) { return compare_runs(groups, folder, "svg"); });
+  }
+  for (const Subject* run : runs) {
+    if (runs.size() > 1) page.heading(3, run->name);
+    add_pictures(page, run->name, [&](const std::string& folder) { return plot_run(run->path, "svg", folder); });
+  }
+}
+
+void add_evaluation_pictures(Page& page, const Subject& evaluation) {
+  page.heading(3, evaluation.name);
+  const std::string file = evaluation_in(evaluation.path);
+  add_pictures(page, evaluation.name,
+               [&](const std::string& folder) { return plot_evaluation(file, "svg", folder).paths; });
+  try {
+    add_image_grid(page, file);
+  } catch (const Error& error) {
+    page.paragraph(error.what(), "alarm");
+  }
+}
+
+}  // namespace dat

@@ -1,0 +1,153 @@
+// The verb report: runs and evaluations as one page for a browser.
+
+#include "dat/report.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "dat/error.hpp"
+#include "dat/file.hpp"
+#include "options/ranges.hpp"
+#include "options/train/table.hpp"
+#include "printed.hpp"
+#include "verbs/report/sections.hpp"
+#include "verbs/verb.hpp"
+
+namespace dat {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ReportOptions {
+  std::vector<std::string> runs;  ///< runs, evaluations, folders of them
+  std::string by, out;
+};
+
+const TableOf<ReportOptions>& report_table() {
+  static const auto all = [] {
+    using O = ReportOptions;
+    TableOf<O> table;
+    table.add("RUNS", &O::runs,
+              "folders of runs (--out of train), JSON or folders of evaluations (--out of eval), folders that have any "
+              "of these in them");
+    table.add("--by", &O::by, "rows as those of compare --by: means over seeds, with Student's 95 % interval",
+              {.label = "OPTION"});
+    table.add("--out", &O::out, "the page; none: report.html, in the folder of the run if one is named",
+              {.label = "FILE"});
+    return table;
+  }();
+  return all;
+}
+
+[[nodiscard]] bool has_record(const fs::path& folder) {
+  std::error_code unreadable;
+  return fs::is_regular_file(folder / "metrics.jsonl", unreadable);
+}
+
+/// The paths, and behind each run the evaluations in its folder.
+[[nodiscard]] std::vector<std::string> with_evaluations(const std::vector<std::string>& paths) {
+  std::vector<std::string> all;
+  for (const std::string& path : paths) {
+    all.push_back(path);
+    if (!has_record(path)) continue;
+    std::vector<std::string> inside;
+    std::error_code error;
+    for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error))
+      if (std::error_code ignored; entry->is_directory(ignored) && !evaluation_in(entry->path().string()).empty() &&
+                                   std::none_of(paths.begin(), paths.end(), [&](const std::string& other) {
+                                     return fs::equivalent(other, entry->path(), ignored);
+                                   }))
+        inside.push_back(entry->path().string());
+    std::sort(inside.begin(), inside.end());
+    all.insert(all.end(), inside.begin(), inside.end());
+  }
+  return all;
+}
+
+/// Error(usage): a file is there that is no page.
+void require_page_place(const std::string& out) {
+  std::error_code ignored;
+  require(!fs::is_directory(out, ignored), ExitCode::usage, "--out ", out, ": is a folder; name a file in it");
+  std::ifstream file(out, std::ios::binary);
+  std::string begin(15, '\0');
+  const bool page = file.read(begin.data(), std::ssize(begin)) && begin == "<!DOCTYPE html>";
+  require(page || !fs::exists(out, ignored), ExitCode::usage, "--out ", out,
+          ": is there already, and is no page; give the report another name");
+}
+
+/// Options of one run that are not the program's own.
+[[nodiscard]] Sheet own_options(const Subject& run) {
+  Sheet sheet{"Options of " + run.name + " beside the program's own", {"option", "value", "without it"}};
+  TrainOptions defaults;
+  const Bound bound(train_table(), defaults);
+  for (const OptionRow& row : train_table().rows())
+    if (const auto found = run.settings.find(row.name); found != run.settings.end())
+      if (const std::string usual = bound.text(row); usual != found->second)
+        sheet.rows.push_back({row.name, found->second.empty() ? "(empty)" : found->second, usual});
+  return sheet;
+}
+
+[[nodiscard]] std::string page_of(const std::vector<Subject>& subjects, const std::string& by) {
+  const Comparison comparison = compare(subjects, by);
+  std::vector<const Subject*> readable, runs;
+  for (const Subject& one : subjects) {
+    if (!one.failure.empty()) continue;
+    readable.push_back(&one);
+    if (!one.evaluation) runs.push_back(&one);
+  }
+  Page page(subjects.size() == 1 || runs.size() == 1 ? (runs.empty() ? subjects.front().name : runs.front()->name)
+                                                     : std::to_string(runs.empty() ? subjects.size() : runs.size()) +
+                                                           (runs.empty() ? " evaluations" : " runs"));
+  add_headline(page, comparison);
+  for (const std::string& warning : comparison.warnings) page.paragraph("Warning: " + warning, "alarm");
+  page.heading(2, "Figures");
+  for (const Sheet& sheet : sheets_of(comparison)) page.table(sheet);
+  if (runs.size() == 1) page.table(own_options(*runs.front()));
+  add_curves(page, comparison);
+  if (!runs.empty()) page.heading(2, "Time line");
+  for (const Subject* run : runs) add_events(page, *run);
+  if (runs.size() < readable.size()) page.heading(2, "Classes and images");
+  for (const Subject* one : readable)
+    if (one->evaluation) add_evaluation_pictures(page, *one);
+  add_provenance(page, readable);
+  return page.text();
+}
+
+int run_report(const ReportOptions& options, int, char**) {
+  require_page_place(options.out);
+  const std::vector<Subject> subjects = read_subjects(with_evaluations(options.runs));
+  const bool any =
+      std::any_of(subjects.begin(), subjects.end(), [](const Subject& one) { return one.failure.empty(); });
+  if (!any) fail(ExitCode::data, subjects.front().failure);
+  write_text_atomically(options.out, page_of(subjects, options.by));
+  auto code = static_cast<int>(ExitCode::done);
+  for (const Subject& one : subjects)
+    if (!one.failure.empty()) {
+      say("error: left out: " + one.failure);
+      code = static_cast<int>(ExitCode::data);
+    }
+  return code;
+}
+
+std::optional<ReportOptions> parse_report(CommandLine& line) {
+  ReportOptions o;
+  Bound bound(report_table(), o);
+  line.describe(
+      "Writes a page about runs and evaluations, for a browser or a printer: figures, curves, events, classes, images, "
+      "provenance. The page is one file that loads nothing; a training leaves one in its folder.");
+  line.add(bound);
+  if (!line.read()) return {};
+  bound.check(true);
+  if (o.out.empty()) o.out = o.runs.size() == 1 && has_record(o.runs[0]) ? o.runs[0] + "/report.html" : "report.html";
+  return o;
+}
+
+}  // namespace
+
+Verb report_verb() {
+  return make_verb<ReportOptions>("report", "a page about runs, for a browser", parse_report, run_report);
+}
+
+}  // namespace dat
