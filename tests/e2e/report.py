@@ -108,6 +108,15 @@ class Report(common.TestCase):
             self.assertIn("No evaluation yet.", words)
             self.assertIn("Not at its end.", words)
 
+        # Beside the figures stand those of the recipe that the command names.
+        with open("a/provenance.json", encoding="utf-8") as file:
+            told = json.load(file)
+        told["command_line"] += ["--recipe", "imagenet_fast_at"]
+        with open("a/provenance.json", "w", encoding="utf-8") as file:
+            json.dump(told, file)
+        self.report("a")
+        self.assertIn("published: clean 60.90, PGD-50 43.46", " ".join(self.read("a/report.html").words))
+
         # What is no page is not written over; what cannot be read is named, and the rest is there.
         self.assertIn("is no page", self.report("a", "--out", "one.h5", code=2)[1])
         self.assertIn("left out", self.report("a", "missing", "--out", "all.html", code=3)[1])
