@@ -55,6 +55,9 @@ Writer read_writer(int file) {
   const auto json = nlohmann::json::parse(text, text + std::max<ssize_t>(length, 0), nullptr, false);
   Writer writer;
   try {
+    for (const char* name : {"process", "starts"})
+      if (!json.at(name).is_number_integer()) return {};
+    if (const auto& code = json.at("code"); !code.is_null() && !code.is_number_integer()) return {};
     json.at("host").get_to(writer.host);
     json.at("process").get_to(writer.process);
     json.at("starts").get_to(writer.starts);
@@ -63,7 +66,10 @@ Writer read_writer(int file) {
   } catch (const nlohmann::json::exception&) {
     return {};
   }
-  return writer;
+  constexpr std::int64_t kMostStarts = 1'000'000'000;
+  const bool sound = writer.code >= Writer::kNone && writer.code <= 255 && writer.evaluated <= 1 &&
+                     writer.starts >= 0 && writer.starts <= kMostStarts;
+  return sound ? writer : Writer{};
 }
 
 /// One call, of one length: who reads meanwhile sees the text before, or this one.

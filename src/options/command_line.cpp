@@ -118,7 +118,8 @@ void CommandLine::add_configurable(Bound& options, bool with_recipes) {
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   parser_
       ->add_option("--config", config_file_,
-                   "TOML file or a run: options below as key = value lines; command line wins")
+                   with_recipes ? "TOML file or a run: options below as key = value lines; command line wins"
+                                : "TOML file: options below as key = value lines; command line wins")
       ->type_name("FILE")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   parser_->add_flag("--print-config", print_config_, "print the complete configuration as such a file and exit");
@@ -231,6 +232,9 @@ bool CommandLine::read() {
   }
   note_arguments();
   for (Bound* bound : bounds_) bound->take_environment();
+  for (const char* name : {"--config", "--recipe"})
+    if (const CLI::Option* option = parser_->get_option_no_throw(name); option != nullptr && option->count() > 0)
+      require(!option->as<std::string>().empty(), ExitCode::usage, name, " '' names nothing; leave it off");
   std::error_code unreadable;
   const std::string of_run = config_file_ + "/config.resolved.toml";
   if (!config_file_.empty() && std::filesystem::exists(of_run, unreadable)) config_file_ = of_run;

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <map>
@@ -95,6 +96,7 @@ void append(const json& record, History& history) {
                                              const std::vector<EventKind>& kinds) {
   RecentHistory recent;
   recent.history.kinds = &kinds;
+  if (std::error_code error; !std::filesystem::is_regular_file(path, error)) return recent;  // a pipe would wait
   std::vector<char> piece(1 << 20);
   std::ifstream file;
   file.rdbuf()->pubsetbuf(piece.data(), static_cast<std::streamsize>(piece.size()));

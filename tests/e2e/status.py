@@ -92,10 +92,11 @@ class Status(common.TestCase):
         step = common.rows("run", "step")[-1]["step"]
         ended = common.run(*command("run", step // 8 + 20))
         self.assertEqual(ended.code, 0, ended.text)
-        for line in ended.text.splitlines():
-            if line.startswith("step "):
-                self.assertLess(len(line), 80)
-                self.assertRegex(line, r"ETA |^step \d+/\d+  epoch")
+        lines = [line for line in ended.text.splitlines() if line.startswith("step ")]
+        for line in lines:
+            self.assertLess(len(line), 80)
+        for line in lines[1:]:  # the first one has nothing to reckon with
+            self.assertIn("ETA ", line)
         found = self.seen("run", "DONE", 0)
         self.assertEqual(found["restarts"], 2)
         self.check_figures(found)

@@ -63,6 +63,7 @@ std::optional<StatusOptions> parse_status(CommandLine& line) {
 
 /// What the run's options say; nothing where they are not there yet, or are of another version.
 RunLength planned_length(const std::string& folder) {
+  if (std::error_code error; !fs::is_regular_file(config_in(folder), error)) return {};
   std::ifstream file(config_in(folder));
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   try {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <set>
 
+#include "dat/error.hpp"
 #include "options/values/value.hpp"
 #include "record/pictures/chart.hpp"
 
@@ -283,7 +284,11 @@ std::vector<Sheet> sheets_of(const Comparison& all) {
 
 std::string text_of(const Comparison& comparison) {
   std::string text;
-  for (const Sheet& sheet : sheets_of(comparison)) {
+  for (Sheet sheet : sheets_of(comparison)) {
+    sheet.title = in_one_line(sheet.title);
+    for (std::string& cell : sheet.header) cell = in_one_line(cell);
+    for (Cells& cells : sheet.rows)
+      for (std::string& cell : cells) cell = in_one_line(cell);
     std::vector<std::size_t> widths;
     for (std::size_t k = 0; k < sheet.header.size(); ++k) {
       widths.push_back(letters(sheet.header[k]));

@@ -9,6 +9,7 @@
 #include "dat/provenance.hpp"
 #include "options/ranges.hpp"
 #include "options/slurm_time.hpp"
+#include "options/train/citations.hpp"
 #include "options/train/table.hpp"
 #include "printed.hpp"
 #include "verbs/ranks.hpp"
@@ -141,10 +142,14 @@ std::optional<SlurmOrder> parse_slurm(CommandLine& line) {
   if (o.ranks_per_node == 0) o.ranks_per_node = std::max(1, o.gpus_per_node);
   const bool sweep = job.origin("sweep") != Origin::none;
   o.train = line.words_given(sweep ? "out" : "");
-  if (!sweep || line.prints_config()) settle_typed(training, order.training.options);
+  if (!sweep || line.prints_config() || line.cites()) settle_typed(training, order.training.options);
   order.training.given = line.given();
-  if (line.prints_config()) take_known_network(order.training);
+  if (line.prints_config() || line.cites()) take_known_network(order.training);
   if (!line.finish()) return {};
+  if (line.cites()) {
+    line.answer(citations_text(order.training.options));
+    return {};
+  }
   if (!sweep) require_device(o, order.training.options);
   settle_device(o, order.training.options);
   if (sweep) order.points = sweep_trainings(o.sweep, order.training.options.out, o.train);
