@@ -8,6 +8,7 @@
 #include "communicate/together.hpp"
 #include "dat/reducer.hpp"
 #include "dat/selector.hpp"
+#include "forecast/roles.hpp"
 #include "train/examples/old_weights.hpp"
 #include "train/exchange/step_exchange.hpp"
 #include "train/plan/parts.hpp"
@@ -110,12 +111,13 @@ struct Basis {
   return {std::move(calibration), cluster, std::move(choice), roles};
 }
 
-}  // namespace
-
-RoleForecast forecast_of(const TrainOptions& options, int ranks, int on_node) {
+/// Forecast of a step.
+[[nodiscard]] RoleForecast forecast_of(const TrainOptions& options, int ranks, int on_node) {
   const Basis basis = basis_of(options, ranks, on_node);
   return forecast_roles(basis.calibration, basis.cluster, basis.choice, basis.roles);
 }
+
+}  // namespace
 
 std::optional<double> forecast_of_run(const TrainOptions& whole, const Dataset& train, int ranks, int on_node) {
   if (read_calibration(whole.calibration).image_size != train.info().size || whole.train_size.changes()) return {};

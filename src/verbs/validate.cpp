@@ -11,6 +11,7 @@
 
 #include "dat/aggregator.hpp"
 #include "dat/cheat.hpp"
+#include "forecast/calibration.hpp"
 #include "measure/bench_file.hpp"
 #include "measure/loading.hpp"
 #include "measure/process_memory.hpp"
@@ -285,10 +286,11 @@ struct ValidateOrder : TrainOrder {
 [[nodiscard]] std::string time_text(const TrainOptions& whole, const Dataset& train, int launched, int on_node) {
   if (whole.calibration.empty()) return "";
   const std::optional<double> seconds = forecast_of_run(whole, train, launched, on_node);
-  const int size = read_calibration(whole.calibration).image_size, own = train.info().size;
-  if (!seconds)
+  if (!seconds) {
+    const int size = read_calibration(whole.calibration).image_size, own = train.info().size;
     return fmt::format("time             not known: {} is of images of {}x{}, and these have {}\n", whole.calibration,
                        size, size, whole.train_size.changes() ? "several sizes" : fmt::format("{}x{}", own, own));
+  }
   return "time             " + hours(*seconds) + " by " + whole.calibration + ", without evaluations and checkpoints\n";
 }
 

@@ -10,7 +10,6 @@
 #include "dat/file.hpp"
 #include "options/ranges.hpp"
 #include "options/train/table.hpp"
-#include "printed.hpp"
 #include "verbs/report/sections.hpp"
 #include "verbs/verb.hpp"
 
@@ -41,17 +40,12 @@ const TableOf<ReportOptions>& report_table() {
   return all;
 }
 
-[[nodiscard]] bool has_record(const fs::path& folder) {
-  std::error_code unreadable;
-  return fs::is_regular_file(folder / "metrics.jsonl", unreadable);
-}
-
 /// The paths, and behind each run the evaluations in its folder.
 [[nodiscard]] std::vector<std::string> with_evaluations(const std::vector<std::string>& paths) {
   std::vector<std::string> all;
   for (const std::string& path : paths) {
     all.push_back(path);
-    if (!has_record(path)) continue;
+    if (!holds_run(path)) continue;
     std::vector<std::string> inside;
     std::error_code error;
     for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error))
@@ -118,17 +112,9 @@ void require_page_place(const std::string& out) {
 int run_report(const ReportOptions& options, int, char**) {
   require_page_place(options.out);
   const std::vector<Subject> subjects = read_subjects(with_evaluations(options.runs));
-  const bool any =
-      std::any_of(subjects.begin(), subjects.end(), [](const Subject& one) { return one.failure.empty(); });
-  if (!any) fail(ExitCode::data, subjects.front().failure);
+  require_readable(subjects);
   write_text_atomically(options.out, page_of(subjects, options.by));
-  auto code = static_cast<int>(ExitCode::done);
-  for (const Subject& one : subjects)
-    if (!one.failure.empty()) {
-      say("error: left out: " + one.failure);
-      code = static_cast<int>(ExitCode::data);
-    }
-  return code;
+  return tell_left_out(subjects);
 }
 
 std::optional<ReportOptions> parse_report(CommandLine& line) {
@@ -140,7 +126,7 @@ std::optional<ReportOptions> parse_report(CommandLine& line) {
   line.add(bound);
   if (!line.read()) return {};
   bound.check(true);
-  if (o.out.empty()) o.out = o.runs.size() == 1 && has_record(o.runs[0]) ? o.runs[0] + "/report.html" : "report.html";
+  if (o.out.empty()) o.out = o.runs.size() == 1 && holds_run(o.runs[0]) ? o.runs[0] + "/report.html" : "report.html";
   return o;
 }
 

@@ -1,7 +1,5 @@
 // The verb compare: runs and evaluations as tables, with intervals.
 
-#include <algorithm>
-
 #include "dat/error.hpp"
 #include "options/ranges.hpp"
 #include "printed.hpp"
@@ -40,21 +38,15 @@ const TableOf<CompareOptions>& compare_table() {
 
 int run_compare(const CompareOptions& options, int, char**) {
   std::vector<Subject> subjects;
-  int code = print_result([&] {
+  const int code = print_result([&] {
     subjects = read_subjects(options.paths);
-    const bool any =
-        std::any_of(subjects.begin(), subjects.end(), [](const Subject& one) { return one.failure.empty(); });
-    if (!any) fail(ExitCode::data, subjects.front().failure);
+    require_readable(subjects);
     const Comparison comparison = compare(subjects, options.by);
     for (const std::string& warning : comparison.warnings) say("warning: " + warning);
     return options.csv ? csv_of(comparison) : options.latex ? latex_of(comparison) : text_of(comparison);
   });
-  for (const Subject& one : subjects)
-    if (!one.failure.empty()) {
-      say("error: left out: " + one.failure);
-      code = static_cast<int>(ExitCode::data);
-    }
-  return code;
+  const int left_out = tell_left_out(subjects);
+  return left_out != 0 ? left_out : code;
 }
 
 std::optional<CompareOptions> parse_compare(CommandLine& line) {

@@ -13,6 +13,7 @@
 #include "dat/error.hpp"
 #include "dat/report.hpp"
 #include "interop/source.hpp"
+#include "printed.hpp"
 #include "record/evaluation_file.hpp"
 #include "record/history.hpp"
 
@@ -150,11 +151,6 @@ void take_evaluation(const std::string& file, Subject& subject) {
   return whole.filename() == "eval.json" ? whole.parent_path().filename() : whole.stem();
 }
 
-[[nodiscard]] bool holds_run(const fs::path& folder) {
-  std::error_code unreadable;
-  return fs::is_regular_file(folder / "metrics.jsonl", unreadable);
-}
-
 /// A path itself; of a folder that is neither a run nor an evaluation, what is right in it.
 [[nodiscard]] std::vector<std::string> members_of(const std::string& path) {
   std::error_code unreadable;
@@ -162,7 +158,7 @@ void take_evaluation(const std::string& file, Subject& subject) {
   std::vector<std::string> inside;
   for (fs::directory_iterator entry(path, unreadable), end; !unreadable && entry != end; entry.increment(unreadable))
     if (fs::is_directory(entry->path(), unreadable) &&
-        (holds_run(entry->path()) || !evaluation_in(entry->path().string()).empty()))
+        (holds_run(entry->path().string()) || !evaluation_in(entry->path().string()).empty()))
       inside.push_back(entry->path().string());
   std::sort(inside.begin(), inside.end());
   return inside.empty() ? std::vector{path} : inside;
@@ -208,6 +204,27 @@ void compare_speed(std::vector<Subject>& subjects) {
 }
 
 }  // namespace
+
+bool holds_run(const std::string& folder) {
+  std::error_code unreadable;
+  return fs::is_regular_file(folder + "/metrics.jsonl", unreadable);
+}
+
+void require_readable(const std::vector<Subject>& subjects) {
+  for (const Subject& one : subjects)
+    if (one.failure.empty()) return;
+  fail(ExitCode::data, subjects.front().failure);
+}
+
+int tell_left_out(const std::vector<Subject>& subjects) {
+  auto code = static_cast<int>(ExitCode::done);
+  for (const Subject& one : subjects)
+    if (!one.failure.empty()) {
+      say("error: left out: " + one.failure);
+      code = static_cast<int>(ExitCode::data);
+    }
+  return code;
+}
 
 std::vector<Subject> read_subjects(const std::vector<std::string>& paths) {
   std::vector<Subject> subjects;

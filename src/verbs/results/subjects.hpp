@@ -53,4 +53,12 @@ struct Subject : Compared {
 /// Reads runs and evaluations, and those right in a folder that is neither. What cannot be read has a `failure`.
 [[nodiscard]] std::vector<Subject> read_subjects(const std::vector<std::string>& paths);
 
+/// Error(data): none of them could be read.
+void require_readable(const std::vector<Subject>& subjects);
+/// Says which could not be read. Returns the exit code: data where there is such a one, else done.
+[[nodiscard]] int tell_left_out(const std::vector<Subject>& subjects);
+
+/// Returns whether a folder has the record of a run.
+[[nodiscard]] bool holds_run(const std::string& folder);
+
 }  // namespace dat
