@@ -46,6 +46,7 @@ TABLE = """
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <cstdlib>
 unsigned char dat_mutant_on[1 << 16];
 static unsigned char dat_mutant_unseen[1 << 16];
@@ -59,6 +60,7 @@ __attribute__((constructor(101))) static void dat_read_mutants() {
   if (opened < 0 || fstat(opened, &file) != 0) return;
   void* all = mmap(nullptr, file.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, opened, 0);
   if (all != MAP_FAILED) dat_mutant_seen = static_cast<unsigned char*>(all);
+  close(opened);  // a program that starts with its output closed would write there
 }
 """
 
