@@ -2,9 +2,10 @@
 
 Draws faults at random over all functions of src, include and kernels (another operator, another constant, a dropped
 statement, a decided condition, another result), adds those of by_hand.txt, and compiles all of them into one copy of the
-program in build/mutations: DAT_MUTANT=17,204 in the environment turns two of them on. One run of every entry of ctest
-says which faults it comes past (DAT_MUTANT_SEEN=FILE); then each fault runs these entries, cheapest first, until one is
-red. Faults that nothing has seen so far run together, and a red entry is run again with half of them.
+program in build/mutations: DAT_MUTANT=17,204 in the environment turns two of them on. Entries of ctest are taken apart
+into their test cases. One run of each says which faults it reaches (DAT_MUTANT_SEEN=FILE); then each fault runs these
+tests, cheapest first, until one is red. Faults that nothing has seen so far run together, and a red test is run again
+with half of them.
 
 The same command goes on where it was stopped. Other sources of the program begin anew; with other tests, what survived
 is tried again. Exit code 0: all is judged, and SEEN of it was seen; 1: less; 2: something is wrong with the run itself;
@@ -14,6 +15,7 @@ is tried again. Exit code 0: all is judged, and SEEN of it was seen; 1: less; 2:
 import argparse
 import collections
 import concurrent.futures
+import copy
 import hashlib
 import itertools
 import json
@@ -136,8 +138,13 @@ def kill_marked(mark):
             pass
 
 
+def printed(command):
+    return subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=BUILD,
+                          env=os.environ | {"DAT_SEED": "1"}).stdout
+
+
 class Entry:
-    """One entry of ctest."""
+    """One entry of ctest, or one of its test cases."""
 
     def __init__(self, test):
         properties = {p["name"]: p["value"] for p in test.get("properties", [])}
@@ -149,16 +156,33 @@ class Entry:
         self.skipped = properties.get("SKIP_RETURN_CODE", 0)
         text = " ".join(self.command)
         self.usable = bool(self.command) and not properties.get("WILL_FAIL") and not OF_TEXT.search(text) and "gpu" not in properties.get("LABELS", [])
-        self.fast = ["--abort"] if re.search(r"/dat_tests\w* ", text) else ["--failfast"] if "/e2e/" in text else []
         # What begins first where nothing is known: tests in one process, then laws on ranks, then whole runs.
         self.rank = 0 if "/dat_tests " in text else 1 if "_tests" in text else 2
 
-    def run(self, variables, limit, fast=True):
+    def cases(self):
+        """The test cases of a program of Catch2's or unittest's, each as an entry; the entry itself for any other."""
+        of_catch = [k for k, word in enumerate(self.command) if re.search(r"/dat_\w*tests\w*$", word)]
+        if of_catch:
+            at = of_catch[0] + 1
+            found = printed([self.command[at - 1], *(self.command[at:] or ["~[.]"]), "--list-test-names-only"]).splitlines()
+            words = [re.sub(r'([\\,\[\]*"~])', r"\\\1", name) for name in found]
+        elif "--part" in self.command:
+            at = self.command.index("--part")
+            words = found = printed([*self.command, "--list"]).split()
+        else:
+            return [self]
+        made = []
+        for name, word in zip(found, words):
+            made.append(copy.copy(self))
+            made[-1].name, made[-1].command = f"{self.name}: {name}", [*self.command[:at], word]
+        return made
+
+    def run(self, variables, limit):
         """What the entry says where it fails, None where it passes."""
         token = f"DAT_MUTANT_RUN={time.monotonic_ns()}-{threading.get_ident()}"
         environment = os.environ | MPI_ENVIRONMENT | self.environment | own_session() | {"DAT_SEED": "1"} | variables | dict([token.split("=")])
         with tempfile.TemporaryFile() as output:
-            running = subprocess.Popen(self.command + (self.fast if fast else []), stdin=subprocess.DEVNULL, stdout=output,
+            running = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=output,
                                        stderr=output, env=environment, start_new_session=True, cwd=self.folder)
             try:
                 running.wait(timeout=limit)
@@ -189,7 +213,9 @@ class Judgement:
                     self.take(json.loads(line))
         shown = json.loads(subprocess.run(["ctest", "--test-dir", BUILD, "--show-only=json-v1"], check=True, text=True,
                                           stdout=subprocess.PIPE).stdout)
-        self.entries = sorted((e for e in map(Entry, shown["tests"]) if e.usable), key=lambda e: e.rank)
+        with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+            taken_apart = pool.map(Entry.cases, [e for e in map(Entry, shown["tests"]) if e.usable])
+            self.entries = sorted(itertools.chain.from_iterable(taken_apart), key=lambda e: e.rank)
 
     def take(self, line):
         self.cpu += line.get("cpu", 0)
@@ -211,26 +237,28 @@ class Judgement:
             self.take(line)
 
     def measure(self, entry):
-        """The entry without a mutant: its seconds, and the mutants that it comes past."""
+        """The entry without a mutant: its seconds, and the mutants that it reaches."""
         if entry.name in self.measured or self.clock() < 0:
             return
-        path = f"{WORK}/seen/{entry.name}"
-        os.makedirs(f"{WORK}/seen", exist_ok=True)
-        with open(path, "wb") as file:
+        with tempfile.NamedTemporaryFile() as file:
             file.write(bytes(len(self.drawn) + 1))
-        begin = time.monotonic()
-        said = entry.run({"DAT_MUTANT_SEEN": path}, entry.timeout, fast=False)
-        seconds = time.monotonic() - begin
-        reached = [n for n, byte in enumerate(open(path, "rb").read()) if byte]
+            file.flush()
+            begin = time.monotonic()
+            said = entry.run({"DAT_MUTANT_SEEN": file.name}, entry.timeout)
+            seconds = time.monotonic() - begin
+            file.seek(0)
+            reached = [n for n, byte in enumerate(file.read()) if byte]
         self.keep({"kind": "entry", "entry": entry.name, "seconds": round(seconds, 1), "said": said, "reached": reached})
-        say(f"  {entry.name:<32} {seconds:6.1f} s, {len(reached):>4} mutants{'' if said is None else ', RED without a mutant: ' + said}")
+        if said is not None or seconds > 5:
+            say(f"  {seconds:6.1f} s, {len(reached):>4} mutants: {entry.name}{'' if said is None else ', RED without a mutant: ' + said}")
 
     def open_in(self, entry):
-        """The mutants that an entry comes past, that nothing has seen, and that it has not let pass."""
+        """The mutants that an entry reaches, that nothing has seen, and that it has not let pass."""
         return [n for n in self.measured[entry.name]["reached"] if n not in self.seen and entry.name not in self.passed[n]]
 
     def judge(self, entry):
-        """The entry with every mutant that is open in it: twice as many at a time behind a green run, half of them behind a red one."""
+        """The entry with every mutant that is open in it: twice as many at a time after a green run, half of them after a red one. A
+        lone mutant that runs out of time gets three times as much once more: the machine may have been busy."""
         known, size = self.measured[entry.name], 1
         limit = max(20.0, 3 * known["seconds"])
         while group := self.open_in(entry)[:size]:
@@ -240,6 +268,8 @@ class Judgement:
             if said is not None and len(group) > 1:
                 size = len(group) // 2
                 continue
+            if said is not None and said.startswith("still running"):
+                said = entry.run({"DAT_MUTANT": str(group[0])}, 3 * limit)
             self.keep({"kind": "run", "entry": entry.name, "mutants": group, "said": said})
             if said is None:
                 size *= 2
@@ -264,9 +294,9 @@ class Judgement:
             room[0] += n in self.seen
             room[1] += 1
             if n not in self.seen:
-                lines.append(f"SURVIVED {n}{'' if n in reached else ' (no test comes past)'}: {mutant['name']}\n    {mutant['text']}")
+                lines.append(f"SURVIVED {n}{'' if n in reached else ' (no test reaches it)'}: {mutant['name']}\n    {mutant['text']}")
         lines += [f"{room:<24} {good:>4} of {all_:>4} seen" for room, (good, all_) in sorted(rooms.items())]
-        by = collections.Counter(entry for entry, _ in self.seen.values())
+        by = collections.Counter(entry.split(":")[0] for entry, _ in self.seen.values())
         lines.append("seen by: " + ", ".join(f"{entry} {count}" for entry, count in by.most_common()))
         red = [name for name, line in self.measured.items() if line["said"]]
         lines.append(f"entries that were red without a mutant, and left out: {', '.join(red) or 'none'}")
@@ -328,7 +358,7 @@ def main():
         return end - time.monotonic()
 
     known = json.load(open(DRAWN)) if arguments.table else begin(files, arguments, clock)
-    tests = digest(files, lambda name: name.startswith("tests/") and name not in OWN)
+    tests = digest(files, lambda name: name.startswith("tests/") and name not in (*OWN, "tests/campaign/mutate.py"))
     judgement = Judgement(known["drawn"], tests, clock, arguments.jobs)
     done = arguments.table or judgement.work(arguments.entries)
     text, part = judgement.table(known["rejected"])

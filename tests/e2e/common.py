@@ -396,5 +396,8 @@ def main():
         at = sys.argv.index("--part")
         part = sys.argv[at + 1]
         del sys.argv[at : at + 2]
+    if "--list" in sys.argv:
+        print("\n".join(test.id().removeprefix("__main__.") for test in Part(part).loadTestsFromModule(sys.modules["__main__"])))
+        return
     print(f"DAT_SEED={SEED}", file=sys.stderr)
     unittest.main(testRunner=unittest.TextTestRunner(verbosity=2, resultclass=Timed), testLoader=Part(part))
