@@ -4,6 +4,7 @@ for a shell: eval "$(python3 tests/mpi_environment.py)"
 
 import functools
 import tempfile
+import threading
 
 # Waiting ranks must not take the time of working ones; and containers often forbid reading another process's memory, of
 # which Open MPI then complains with each message.
@@ -19,6 +20,9 @@ MPI_ENVIRONMENT = {
 }
 
 
+LOCK = threading.Lock()
+
+
 @functools.cache
 def sessions():
     # What an mpirun removes itself may vanish in between.
@@ -29,7 +33,9 @@ def own_session():
     """Where one mpirun keeps its files, for its environment: of two that begin or end at the same moment in the one place
     that Open MPI has for a user, the second may find that it is there, or gone (open-mpi/ompi issue 8510).
     """
-    return {"OMPI_MCA_orte_tmpdir_base": tempfile.mkdtemp(dir=sessions().name)}
+    with LOCK:  # of two first calls at once, one would keep a folder that goes with the other call's
+        folder = sessions().name
+    return {"OMPI_MCA_orte_tmpdir_base": tempfile.mkdtemp(dir=folder)}
 
 
 if __name__ == "__main__":
