@@ -165,7 +165,7 @@ class Entry:
         if of_catch:
             at = of_catch[0] + 1
             found = printed([self.command[at - 1], *(self.command[at:] or ["~[.]"]), "--list-test-names-only"]).splitlines()
-            words = [re.sub(r'([\\,\[\]*"~])', r"\\\1", name) for name in found]
+            words = ['"' + re.sub(r'([\\,\[\]*"~])', r"\\\1", name) + '"' for name in found]
         elif "--part" in self.command:
             at = self.command.index("--part")
             words = found = printed([*self.command, "--list"]).split()
