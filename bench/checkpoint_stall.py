@@ -1,5 +1,5 @@
 """What checkpoints cost a run: the share of phase `checkpoint` in the time of its steps, with and without
---checkpoint-async, a checkpoint per epoch.
+DAT_CHECKPOINT_ASYNC, a checkpoint per epoch.
 
 Usage: checkpoint_stall.py PATH/TO/dat_hpc [options of train ...]     e.g. --data cifar10.h5 --limit-train 5000 --width 64
 Runs in a folder of its own, one after the other: two pairs, so that a slow minute shows. What is measured is the time in
@@ -13,9 +13,9 @@ import sys
 import tempfile
 
 
-def measure(program, folder, options):
+def measure(program, folder, beside, options):
     subprocess.run([program, "train", "--out", folder, "--quiet", "--epochs", "4", "--warmup-epochs", "0", "--eval",
-                    "fgsm", *options], check=True, stdout=subprocess.DEVNULL)
+                    "fgsm", *options], check=True, stdout=subprocess.DEVNULL, env=os.environ | {"DAT_CHECKPOINT_ASYNC": beside})
     with open(f"{folder}/metrics.jsonl") as file:
         steps = [row for row in map(json.loads, file) if row["kind"] == "step"]
     stall = sum(row["t_checkpoint"] or 0 for row in steps)
@@ -29,7 +29,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="dat-stall-", dir=".") as folder:
         for pair in range(2):
             for name, more in ("stops for checkpoints", "off"), ("beside the steps", "on"):
-                stall, wall, size = measure(program, f"{folder}/{pair}{more}", [*options, "--checkpoint-async", more])
+                stall, wall, size = measure(program, f"{folder}/{pair}{more}", more, options)
                 print(f"{name:24}{stall:8.3f} s of {wall:8.2f} s: {100 * stall / wall:6.2f} %  "
                       f"(checkpoints of {size / 1e6:.1f} MB)", flush=True)
 

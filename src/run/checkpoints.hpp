@@ -18,7 +18,7 @@ namespace dat {
 /// The name of an array that is not finite; empty: there is none.
 [[nodiscard]] std::string not_finite(const Checkpoint& checkpoint);
 
-/// The checkpoints of a run: written in the folder of rank 0, at once or beside the steps (--checkpoint-async).
+/// The checkpoints of a run: written in the folder of rank 0, at once or beside the steps (DAT_CHECKPOINT_ASYNC).
 class Checkpoints {
  public:
   /// Kind of a checkpoint: of a step, one of the run's own series; or of the best weights so far, beside that series.
@@ -33,7 +33,7 @@ class Checkpoints {
   /// not be written. require_alone: called before that; Error(usage): it is because another process writes there, too.
   void open(const std::string& run_folder, std::int64_t restored, Warn warn, std::function<void()> require_alone);
 
-  /// Writes what `complete` makes of `state`, on rank 0; with --checkpoint-async, a thread goes on writing. The one
+  /// Writes what `complete` makes of `state`, on rank 0; with DAT_CHECKPOINT_ASYNC, a thread goes on writing. The one
   /// before has been settled. Error(io).
   void write(Kind kind, std::int64_t step, Checkpoint state, const std::function<void(Checkpoint&)>& complete);
   /// Waits for the checkpoint that is being written beside the steps. Error(io), as write(). **Collective.**

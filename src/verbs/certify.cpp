@@ -69,7 +69,8 @@ const TableOf<CertifyOptions>& certify_table() {
     table.group("Run");
     table.add("--out", &O::out, "folder for certify.json, certify.tsv and results.h5; none: not written", kFolder);
     table.add("--batch", &O::batch, "samples per rank between two exchanges of votes", kBatch).may_change();
-    table.add("--progress", &O::progress, "seconds between progress lines", kSomeSeconds).may_change();
+    table.add_switch("DAT_PROGRESS", "progress", &O::progress, "seconds between progress lines", kSomeSeconds)
+        .may_change();
     add_machine(table);
     return table;
   }();

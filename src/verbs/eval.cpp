@@ -71,7 +71,7 @@ const TableOf<EvalOptions>& eval_table() {
               "the images that a sequence has attacked, too: adversarial.h5 in the folder --out");
     table.add("--batch", &O::batch, "images per rank and step", kPositive);
     table.add("--dry-run", &O::dry_run, "say what memory each rank takes, and evaluate nothing");
-    table.add("--progress", &O::progress, "seconds between progress lines", kSomeSeconds);
+    table.add_switch("DAT_PROGRESS", "progress", &O::progress, "seconds between progress lines", kSomeSeconds);
     add_machine(table);
     add_planning(table);
     return table;

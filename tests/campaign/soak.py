@@ -50,7 +50,7 @@ def main():
         running = common.Running(
             ["train", "--data", "set.h5", "--network", "small_cnn", "--width", 16, "--threads", 1, "--batch", 2, "--attack-steps", 1,
              "--eval", "pgd2", "--eval-every", 20, "--warmup-epochs", 0, "--epochs", epochs, "--max-steps", steps,
-             "--checkpoint-every", 500, "--checkpoint-async", "on", "--max-bad-steps", 1, "--codec", "powersgd", "--out", "run", "--quiet"],
+             "--checkpoint-every", 500, "DAT_CHECKPOINT_ASYNC=on", "--max-bad-steps", 1, "--codec", "powersgd", "--out", "run", "--quiet"],
             RANKS)
         seen = {rank: [] for rank in range(RANKS)}
         begin = time.monotonic()

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # ThreadSanitizer, in build/tsan: the unit tests of what has threads (loader, checkpoints, reports), the laws of messages on
 # 2 ranks, and whole runs with every thread that there is: loader, progress thread of --overlap, hang watch, writer of
-# --checkpoint-async.
+# DAT_CHECKPOINT_ASYNC.
 # One OpenMP thread: it does not see the barriers of OpenMP's runtime. What the libraries do among themselves is theirs
 # (tsan.supp says which, and why). The exit code is 1 where a race is found.
 # Usage: bash tests/campaign/threads.sh
@@ -13,7 +13,7 @@ cmake -B build/tsan "${generator[@]}" --preset asan -DDAT_SANITIZE=thread -DDAT_
   "-DDAT_TEST_FILES=test_(canary|checkpoint|data|report)\.cpp$"
 cmake --build build/tsan --target dat_tests dat_mpi_tests dat_hpc --parallel "$(nproc)"
 
-export DAT_RESIDENT=off TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp second_deadlock_stack=1" OMP_NUM_THREADS=1
+export DAT_RESIDENT=off DAT_CHECKPOINT_ASYNC=on TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp second_deadlock_stack=1" OMP_NUM_THREADS=1
 eval "$(python3 tests/mpi_environment.py)"
 runs=$(mktemp -d)
 trap 'rm -rf "$runs"' EXIT
@@ -35,7 +35,7 @@ part build/tsan/tests/dat_tests "~[.]"
 part mpirun -np 2 build/tsan/tests/dat_mpi_tests "[progress],[stale],[steps],[communicator],[reducer],[codec],[generators]"
 small=(--network small_cnn --width 16 --limit-train 256 --limit-test 32 --attack-steps 2 --warmup-epochs 0 --quiet)
 batch=(--batch 16)
-threads=(--overlap --checkpoint-every 3 --checkpoint-async on --comm-timeout 60 --check-every 2 --holdout 32)
+threads=(--overlap --checkpoint-every 3 --comm-timeout 60 --check-every 2 --holdout 32)
 for epochs in 2 3; do  # the second goes on from the first one's checkpoint
   part mpirun -np 2 build/tsan/dat_hpc train "${small[@]}" "${batch[@]}" "${threads[@]}" --stale-attack 1 --out "$runs/stale" --epochs "$epochs"
 done

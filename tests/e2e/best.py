@@ -108,7 +108,7 @@ class Best(common.TestCase):
             if kills >= KILLS:
                 break
             folder = f"run{number}"
-            options = [*chosen.choice([ROLLBACK, []]), *chosen.choice([[], ["--checkpoint-async", "on"]])]
+            options = [*chosen.choice([ROLLBACK, []]), *chosen.choice([[], ["DAT_CHECKPOINT_ASYNC=on"]])]
             for _ in range(30):
                 running = self.go(folder, *options, ranks=chosen.choice([0, 2, 3]))
                 before = len(self.holdout(folder))

@@ -149,8 +149,8 @@ class Cases(common.TestCase):
 
     def test_closed_descriptors(self):
         self.do("train", "--data", "tiny8.h5", *TINY, "--max-steps", 1, "--out", "r")
-        words = "$D certify r --sigma 0.25 --n 3000 --limit 8 --progress 0.01 --threads 1 --out k"
-        running = subprocess.Popen(["bash", "-c", f"exec {words} <&- >&- 2>&-"], env=os.environ | {"D": common.PROGRAM})
+        words = "$D certify r --sigma 0.25 --n 3000 --limit 8 --threads 1 --out k"
+        running = subprocess.Popen(["bash", "-c", f"exec {words} <&- >&- 2>&-"], env=os.environ | {"D": common.PROGRAM, "DAT_PROGRESS": "0.01"})
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline and running.poll() is None:
             if os.path.exists("k/certify.journal") and os.path.getsize("k/certify.journal") > 500:

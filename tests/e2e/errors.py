@@ -108,11 +108,11 @@ class Refused(common.TestCase):
             self.refuse(3, "classes", "eval", "--checkpoint", "run", "--data", "more.h5", ranks=ranks)
 
     def test_results_that_nobody_can_read(self):
-        options = [*TRAIN, "--data", "set.h5", "--epochs", 1, "--warmup-epochs", 0, "--batch", 8, "--progress", 0.001]
+        options = [*TRAIN, "--data", "set.h5", "--epochs", 1, "--warmup-epochs", 0, "--batch", 8]
         program = [common.PROGRAM]
         # A reader that stops reading does not stop the run, whose folder has it all.
         with subprocess.Popen([*program, "train", *map(str, options), "--out", "run"], stdout=subprocess.PIPE,
-                              stderr=subprocess.DEVNULL) as train:
+                              stderr=subprocess.DEVNULL, env=os.environ | {"DAT_PROGRESS": "0.001"}) as train:
             train.stdout.close()
             self.assertEqual(train.wait(common.LIMIT_S), 0)
         with open("run/SUMMARY.txt") as file:

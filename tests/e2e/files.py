@@ -69,7 +69,7 @@ class Full(Files):
                 self.finish(folder, "--holdout", 16)
 
     def test_a_checkpoint_beside_the_steps_ends_the_run_as_soon_as_the_next_one_is_due(self):
-        ended = self.faulty(("step-000000012.h5:write", errno.EIO, 1, EVER), "run", "--checkpoint-async", "on", ranks=2)
+        ended = self.faulty(("step-000000012.h5:write", errno.EIO, 1, EVER), "run", "DAT_CHECKPOINT_ASYNC=on", ranks=2)
         self.assertNotEqual(ended.code, 0, ended.text)
         self.assertEqual(len(ended.errors), 1, ended.text)
         self.assertIn("step-000000012.h5", ended.errors[0])

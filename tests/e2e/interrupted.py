@@ -95,7 +95,7 @@ ROWS = {
     "a disk that is full": Row(OWN, common.drawn(FULL, 2)),
     "beside the steps": Row([*OWN, "--holdout", 16, "--warm-start", 2],
                             [Stop("kill", "step-:write:3"), Stop("kill", "latest:rename:1"), Stop("SIGUSR1", line(2), "launcher")],
-                            ranks=2, more=["--checkpoint-async", "on"]),
+                            ranks=2, more=["DAT_CHECKPOINT_ASYNC=on"]),
     "an attack that changes by epoch": Row(
         [*OWN, "--attack-steps", "1,2@1", "--eps", "4/255..10/255@0-2", "--optimizer", "sgd:peak_momentum=0.8",
          "--schedule", "cyclic"], [Stop("kill", line(5), "all"), Stop("SIGTERM", line(3), 1)], ranks=2),
@@ -152,7 +152,7 @@ ROWS = {
                                  Stop("SIGTERM", line(1), on=(1, 2))], last=(2, 1), of=""),
 
     "leaving: the bandit": leaving([3, 1], [2, 4], "--optimizer", "lamb", "--selector", "exp3", "--resample", 3, "--average", "ema",
-                                   "--checkpoint-async", "on"),
+                                   "DAT_CHECKPOINT_ASYNC=on"),
     "leaving: warm starts": leaving([3, 4], [3, 4], "--optimizer", "sgd", "--lr", 0.05, "--warm-start", 2, "--selector", "all"),
     "leaving: sums of weights": leaving([2, 1], [1, 6], "--optimizer", "lars", "--lr", 0.02, "--average", "swa", "--loss", "trades",
                                         "--selector", "uniform", "--verify", 3),

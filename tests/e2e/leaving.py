@@ -15,7 +15,7 @@ RUN = ["--data", "set.h5", "--network", "small_cnn", "--width", 16, "--threads",
        "--eval", "pgd2", "--warmup-epochs", 1, "--epochs", 1, "--deterministic", "--micro-batch", 2]
 # What is kept from step to step by one rank, or by all.
 STATES = {
-    "bandit": ["--optimizer", "lamb", "--selector", "exp3", "--resample", 3, "--average", "ema", "--checkpoint-async", "on", "--checkpoint-every", 2],
+    "bandit": ["--optimizer", "lamb", "--selector", "exp3", "--resample", 3, "--average", "ema", "DAT_CHECKPOINT_ASYNC=on", "--checkpoint-every", 2],
     "warm starts": ["--optimizer", "sgd", "--lr", 0.05, "--warm-start", 2, "--selector", "all"],
     "sums of weights": ["--optimizer", "lars", "--lr", 0.02, "--average", "swa", "--loss", "trades", "--selector", "uniform", "--verify", 3],
     "perturbed weights": ["--awp-gamma", 0.01, "--loss", "trades"],

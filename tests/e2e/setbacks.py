@@ -39,7 +39,7 @@ class Numbers(common.TestCase):
         for ranks in common.drawn([1, 2], 1):
             self.go("expected", "--max-steps", STEPS, ranks=ranks)
             for name, lr, extra in [("far", FAR, ["--max-bad-steps", 1]), ("farther", FARTHER, ["--checkpoint-every", 1]),
-                                    ("async", FARTHER, ["--checkpoint-every", 1, "--checkpoint-async", "on"]),
+                                    ("async", FARTHER, ["--checkpoint-every", 1, "DAT_CHECKPOINT_ASYNC=on"]),
                                     ("averaged", FARTHER, ["--checkpoint-every", 1, "--average", "ema"])]:
                 with self.subTest(ranks=ranks, name=name):
                     ended = self.go(name, "--max-steps", STEPS, "--on-bad-steps", f"rollback:lr={RATE / lr!r}",
@@ -194,7 +194,7 @@ class Law(common.TestCase):
         "lamb": ["--selector", "all", "--codec", "bf16", "--optimizer", "lamb:bias_correction:clamp=1e30", *FAST, "--lr", 64, "--warm-start", 3, "--attack-bn",
                  "train"],
         "seconds": ["--selector", "exp3", "--codec", "float32", "--budget-unit", "seconds", "--optimizer", "lars:clamp=1e30", *FAST, "--awp-gamma",
-                    0.01, "--checkpoint-async", "on", "--max-bad-steps", 1],
+                    0.01, "DAT_CHECKPOINT_ASYNC=on", "--max-bad-steps", 1],
         "deterministic": ["--selector", "exp3", "--deterministic", "--total-batch", 16, "--micro-batch", 4, "--loss",
                           "trades", "--average", "ema:decay=0.9", "--staleness", 3],
     }

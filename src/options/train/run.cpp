@@ -36,9 +36,9 @@ void add_files(TrainTable& table) {
   table.add("--checkpoint-every", &O::checkpoint_every, "steps between checkpoints; 0: every epoch", kCount)
       .may_change();
   table
-      .add("--checkpoint-async", &O::checkpoint_async,
-           "write checkpoints while training goes on, which takes a second copy; auto: with a GPU",
-           one_of({"auto", "on", "off"}))
+      .add_switch("DAT_CHECKPOINT_ASYNC", "checkpoint-async", &O::checkpoint_async,
+                  "write checkpoints while training goes on, which takes a second copy; auto: with a GPU",
+                  one_of({"auto", "on", "off"}))
       .may_change();
 }
 
@@ -118,7 +118,8 @@ void add_run(TrainTable& table) {
   add_files(table);
   add_setbacks(table);
   add_beginning(table);
-  table.add("--progress", &O::progress, "seconds between progress lines", kSomeSeconds).may_change();
+  table.add_switch("DAT_PROGRESS", "progress", &O::progress, "seconds between progress lines", kSomeSeconds)
+      .may_change();
   table
       .add("--tensorboard", &O::tensorboard,
            "numbers, layers' probabilities and attacked images for TensorBoard, too: events.out.tfevents.* in --out")

@@ -396,7 +396,7 @@ TEST_CASE("the resolved configuration of eval restores every option") {
   const Parsed command = parse_line(
       "eval --checkpoint c.h5 --data d.h5 --split train --limit 7 --eval fgsm,pgd3x2+fgsm --norm l2 "
       "--eps 1/255 --alpha 0.1 --batch 9 --seed 4 --device cpu --threads 2 --quiet --out folder "
-      "--save-adversarial --progress 3 --comm-timeout=9");
+      "--save-adversarial --comm-timeout=9");
   CHECK(parse_file(command.resolved_toml, {"eval"}).eval == command.eval);
   CHECK(!(command.eval == EvalOptions{}));
 }
