@@ -74,8 +74,6 @@ class FrozenProgram {
   [[nodiscard]] int n() const { return n_; }
   [[nodiscard]] float* logits() const { return logits_; }    ///< [n, classes], on the device
   [[nodiscard]] float* dlogits() const { return dlogits_; }  ///< [n, classes], on the device
-  /// Bytes that the program asked for with Backend::request_workspace.
-  [[nodiscard]] std::size_t workspace_bytes() const { return workspace_bytes_; }
   /// One line per convolution for reports: its name and the library's code for it.
   [[nodiscard]] std::vector<std::string> implementations() const;
 
@@ -94,7 +92,6 @@ class FrozenProgram {
   DType storage_;
   std::vector<Step> steps_;
   Planner planner_;
-  std::size_t workspace_bytes_ = 0;
   float *logits_ = nullptr, *dlogits_ = nullptr, *scale_ = nullptr, *shift_ = nullptr;
   NormPlaces norms_;
   std::unique_ptr<Backend::Recording> weights_;  ///< packs them, with the batch norms' scale and shift

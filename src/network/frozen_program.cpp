@@ -44,8 +44,7 @@ FrozenProgram::FrozenProgram(Model& model, int n, DType storage, const Graph* of
   std::vector<Backend::Load> all;
   for (const Step& step : steps_) step.operation->load(all);
   weights_ = model.backend.loads(std::move(all));
-  workspace_bytes_ = planner_.place();
-  model.backend.request_workspace(workspace_bytes_);
+  model.backend.request_workspace(planner_.place());
 }
 
 std::vector<std::unique_ptr<FrozenProgram>> FrozenProgram::of_sizes(Model& model, const std::vector<int>& sizes,

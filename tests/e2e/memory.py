@@ -43,6 +43,8 @@ class Memory(common.TestCase):
         self.check(kept, peak("train", "--out", "run", *TRAINING))
         evaluation = ["eval", "run", "--eval", "pgd1", "--threads", 2]
         self.check(said(*evaluation, "--dry-run"), peak(*evaluation))
+        looked_at = said("eval", "run", "--eval", "aa-quick", "--dry-run")  # 64 images, twice, in float
+        self.assertEqual(megabytes("images looked at", looked_at), round(2 * 64 * 16 * 16 * 3 * 4 / 1e6, 1))
 
     def check(self, text, found):
         expected = megabytes("process", text)
