@@ -260,7 +260,7 @@ class Judgement:
         """The entry with every mutant that is open in it: twice as many at a time after a green run, half of them after a red one. A
         lone mutant that runs out of time gets three times as much once more: the machine may have been busy."""
         known, size = self.measured[entry.name], 1
-        limit = max(20.0, 3 * known["seconds"])
+        limit = max(5.0, 4 * known["seconds"])
         while group := self.open_in(entry)[:size]:
             if self.clock() < known["seconds"]:
                 return
