@@ -42,7 +42,10 @@ class ModuleFile(unittest.TestCase):
         if tcl is None:
             self.skipTest("no tclsh")
         with tempfile.TemporaryDirectory(prefix="a b") as folder:
+            before = set(BUILD.iterdir())
             subprocess.run(["cmake", "--install", BUILD, "--prefix", folder], check=True, stdout=subprocess.DEVNULL)
+            # Who installs may be root, and the build folder another user's.
+            self.assertLessEqual(set(BUILD.iterdir()) - before, {BUILD / "install_manifest.txt"})
             modules = f"{folder}/share/dat_hpc/modulefiles"
             if os.path.exists(MODULECMD):
                 command = [tcl, MODULECMD, "bash", "load", f"dat_hpc/{VERSION}"]
@@ -60,6 +63,22 @@ class ModuleFile(unittest.TestCase):
                                  ("zsh/site-functions/_dat_hpc", ["completion", "zsh"])]:
                 printed = subprocess.run([f"{folder}/bin/dat_hpc", *words], capture_output=True, text=True, check=True).stdout
                 self.assertEqual(pathlib.Path(folder, "share", place).read_text(), printed)
+
+
+class Packages(unittest.TestCase):
+    def test_an_archive_and_a_package_of_any_build(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for generator, listed in ("TGZ", ["tar", "tzf"]), ("DEB", ["dpkg", "-c"]):
+                # Ninja: what is built already is not looked at once more.
+                packed = subprocess.run(["cpack", "-G", generator, "--config", BUILD / "CPackConfig.cmake", "-B", f"{folder}/{generator}",
+                                         "-D", "CPACK_CMAKE_GENERATOR=Ninja", "-D", "CPACK_DEBIAN_PACKAGE_SHLIBDEPS=OFF"],
+                                        capture_output=True, text=True, check=False)
+                self.assertEqual(packed.returncode, 0, packed.stdout + packed.stderr)
+                package, = (file for file in pathlib.Path(folder, generator).iterdir() if file.is_file())
+                files = subprocess.run([*listed, package], capture_output=True, text=True, check=True).stdout.splitlines()
+                top, doc = (f"{package.name[:-7]}/", "dat_hpc/LICENSE") if generator == "TGZ" else ("./usr/", "dat-hpc/copyright")
+                for name in "bin/dat_hpc", "share/dat_hpc/jobs/madry.toml", f"share/doc/{doc}":
+                    self.assertIn(top + name, [line.split(" ")[-1] for line in files])
 
 
 class Spack(unittest.TestCase):
