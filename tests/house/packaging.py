@@ -2,7 +2,7 @@
 """What jobs/packages promises against what CMake does: packaging.py ROOT BUILD
 
 The module file is loaded from an installation of BUILD, by the real modulecmd.tcl where there is one (MODULECMD, or Debian's
-environment-modules), else by tclsh with stand-ins. The Spack package and the EasyBuild recipe are read with stand-ins, the
+environment-modules), else by tclsh with stand-ins. The Spack package and EasyBuild's recipes are read with stand-ins, the
 Apptainer definitions as text: none of these programs is needed. packages.py tries out what can be, at night.
 """
 
@@ -135,22 +135,40 @@ class EasyBuild(unittest.TestCase):
     NAMES = {"HDF5": "HDF5", "dnnl": "oneDNN", "CLI11": "CLI11", "nlohmann_json": "nlohmann_json", "fmt": "fmt", "OpenSSL": "OpenSSL",
              "xxhash": "xxHash", "ZLIB": "zlib", "JPEG": "libjpeg-turbo", "PNG": "libpng", "LibArchive": "libarchive"}
 
+    @staticmethod
+    def read(file):
+        """A recipe as EasyBuild's parser reads it, in the Python that DAT_EASYBUILD names (packages.py), or with stand-ins."""
+        if "DAT_EASYBUILD" in os.environ:
+            words = ("import json, sys\nfrom easybuild.framework.easyconfig.parser import EasyConfigParser as Parser\n"
+                     "print(json.dumps(Parser(sys.argv[1]).get_config_dict()))")
+            return json.loads(subprocess.run([os.environ["DAT_EASYBUILD"], "-c", words, file], stdout=subprocess.PIPE, check=True).stdout)
+        recipe = {"SYSTEM": {}, "SOURCE_TAR_GZ": "", "SHLIB_EXT": "so"}
+        exec(compile(file.read_text(), file, "exec"), recipe)
+        return recipe
+
     def test_recipes_say_what_cmake_does(self):
-        of_ours = 0
-        for file in sorted((TOP / "easybuild").glob("*.eb")):
-            recipe = {"SYSTEM": {}, "SOURCE_TAR_GZ": "", "SHLIB_EXT": "so"}
-            exec(compile(file.read_text(), file, "exec"), recipe)
+        files = sorted((TOP / "easybuild").glob("*.eb"))
+        recipes = [self.read(file) for file in files]
+        for file, recipe in zip(files, recipes):
             toolchain = f"{recipe['toolchain']['name']}-{recipe['toolchain']['version']}"
             self.assertEqual(file.stem, f"{recipe['name']}-{recipe['version']}-{toolchain}")
-            if recipe["name"] != "dat_hpc":
-                continue
-            self.assertEqual(recipe["version"], VERSION)
-            self.assertEqual(LOOKED_FOR - {"MPI", "CUDAToolkit", "cudnn"}, set(self.NAMES))
-            named = {one[0] for one in recipe["dependencies"] + recipe["builddependencies"]} - {"CMake", "Ninja"}
-            self.assertEqual(named, set(self.NAMES.values()))
-            self.assertLessEqual(set(re.findall(r"-D(\w+)=", recipe["configopts"])), SETTINGS)
-            of_ours += 1
-        self.assertEqual(of_ours, 1)
+        ours, = (recipe for recipe in recipes if recipe["name"] == "dat_hpc")
+        self.assertEqual(ours["version"], VERSION)
+        self.assertEqual(LOOKED_FOR - {"MPI", "CUDAToolkit", "cudnn"}, set(self.NAMES))
+        versions = {one[0]: one[1] for one in ours["dependencies"] + ours["builddependencies"]}
+        self.assertEqual(set(versions) - {"CMake", "Ninja"}, set(self.NAMES.values()))
+        self.assertLessEqual({recipe["name"]: recipe["version"] for recipe in recipes if recipe is not ours}.items(), versions.items())
+        least = {"CMake": re.search(r"cmake_minimum_required\(VERSION (\S+)\)", CMAKE)[1],
+                 "oneDNN": re.search(r"oneDNN (\S+) or newer", (ROOT / "jobs/install.sh").read_text())[1],
+                 "nlohmann_json": re.search(r"find_package\(nlohmann_json (\S+) ", CMAKE)[1]}
+        for name, version in least.items():
+            self.assertGreaterEqual([int(part) for part in versions[name].split(".")], [int(part) for part in version.split(".")], name)
+        self.assertLessEqual(set(re.findall(r"-D(\w+)=", ours["configopts"])), SETTINGS)
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run(["cmake", "--install", BUILD, "--prefix", folder], check=True, stdout=subprocess.DEVNULL)
+            for kind, there in ("files", os.path.isfile), ("dirs", os.path.isdir):
+                for name in ours["sanity_check_paths"][kind]:
+                    self.assertTrue(there(f"{folder}/{name}"), name)
 
 
 class Apptainer(unittest.TestCase):
