@@ -200,6 +200,14 @@ class Apptainer(unittest.TestCase):
             self.assertIn("bash jobs/install.sh deb\n", build["post"])
             self.assertLessEqual(set(re.findall(r"-D(\w+)=", build["post"])), SETTINGS)
 
+    def test_what_is_nvidias_is_for_one_cuda(self):
+        named = [name for stage in ("build", "final") for name in re.findall(r"\b(?:cuda-|lib)[\w*+=.-]*\d", self.stages["dat_hpc_cuda", stage]["post"])
+                 if not name.startswith("cuda-keyring")]
+        cuda = re.search(r"cuda-nvcc-(\d+)-(\d+)", " ".join(named))
+        for name in named:
+            self.assertTrue(name.endswith((f"-{cuda[1]}-{cuda[2]}", f"-cuda-{cuda[1]}", f"+cuda{cuda[1]}.{cuda[2]}")), name)
+        self.assertEqual(len(named), 8)
+
     def test_their_preset_has_settings_of_cmake(self):
         self.assertLessEqual({name for name in PRESET["cacheVariables"] if not name.startswith("CMAKE_")}, SETTINGS)
 
