@@ -1,6 +1,6 @@
 // The verb validate: plans the run on one rank and says what it will need.
 
-#include "verbs/validate.hpp"
+#include "verbs/training/validate.hpp"
 
 #include <fmt/format.h>
 
