@@ -22,7 +22,7 @@ struct Mount {
   bool second = false;
 };
 
-/// A path of mountinfo: blanks, tabulators, newlines and backslashes stand there as "\\040" (proc(5)).
+/// A path of mountinfo: blanks, tabulators, newlines and backslashes stand there as "\040" (proc(5)).
 [[nodiscard]] std::string decoded(const std::string& path) {
   std::string text;
   for (std::size_t i = 0; i < path.size(); ++i) {
