@@ -1,5 +1,5 @@
 """Interrupted = straight: whatever ends a run, and wherever, the same command goes on with it, and it ends as if it had been left
-alone: with the same weights and state, record and results. ROWS is the table. DAT_NIGHT: all rows, and all of their moments."""
+alone: with the same weights and state, record and results. ROWS is the table. DAT_ALL_CASES: all rows, and all of their moments."""
 
 import dataclasses
 import errno
@@ -73,7 +73,7 @@ class Row:
     of: str = ""  # the rows of which a part is drawn by day: BY_DAY
 
 
-def any_ranks(*options, stops=[end(2, on=5), end(4, on=2)] if common.NIGHT else [end(4, on=4)], last=6 if common.NIGHT else 3, **other):
+def any_ranks(*options, stops=[end(2, on=5), end(4, on=2)] if common.ALL_CASES else [end(4, on=4)], last=6 if common.ALL_CASES else 3, **other):
     """A row of a deterministic run: straight alone, its parts on other ranks."""
     return Row([*DEALT, *options], [*stops], last=last, **{"of": "any ranks"} | other)
 
@@ -139,7 +139,7 @@ ROWS = {
 
     "generators: weights of now": generators(stops=[end(3, on=(1, 2)), end(7, on=(2, 0))], last=(2, 1)),
     "generators: newer weights in each iteration": generators("--staleness", 4, stops=[end(3, on=(1, 0)), end(6, on=(3, 1))], last=(1, 3)),
-    "generators: old weights throughout": generators("--staleness", 4 if common.NIGHT else 1, "--attack-stop", 1,
+    "generators: old weights throughout": generators("--staleness", 4 if common.ALL_CASES else 1, "--attack-stop", 1,
                                                      stops=[end(5, on=(2, 2))], last=(1, 1)),
     "generators: other losses, optimizers and weights": generators(
         "--staleness", 2, "--loss", "trades", "--optimizer", "lamb", "--average", "ema", "--eps", "3/255..12/255@0-1", "--alpha",

@@ -220,7 +220,7 @@ class Law(common.TestCase):
         common.synthetic("set.h5", train=64, test=10, size=16, classes=4)  # four steps an epoch
         # By day each case on one number of ranks, at night on both.
         all_cases = list(self.CASES)
-        for case in all_cases if common.NIGHT else all_cases[ranks - 1 :: 2]:
+        for case in all_cases if common.ALL_CASES else all_cases[ranks - 1 :: 2]:
             for folder in {"straight", "restarted"} & set(os.listdir(".")):
                 shutil.rmtree(folder)
             with self.subTest(case=case, ranks=ranks):
