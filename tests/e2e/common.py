@@ -53,7 +53,7 @@ class Ended:
 
 
 def exit_code(code, text):
-    """What mpirun ended with. Open MPI 4.1's own may crash behind its last word, in the last call of its library PMIx: then
+    """What mpirun ended with. Open MPI 4.1's own may crash after its last word, in the last call of its library PMIx: then
     the code is the one that it has told."""
     told = re.search(r"Exit code: +(\d+)", text)
     return int(told[1]) if code < 0 and told and "PMIx_server_finalize" in text else code

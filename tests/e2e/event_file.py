@@ -161,7 +161,7 @@ class TensorBoard(common.TestCase):
         self.assertEqual(sum(len(reader.Images(tag)) for tag in reader.Tags()["images"]), pictures)
 
     def test_each_number_once_after_a_kill_and_restarts(self):
-        # Killed before the event of step 14 is written: behind the beginning, a write for each step and evaluation.
+        # Killed before the event of step 14 is written: after the beginning, a write for each step and evaluation.
         with mock.patch.dict(os.environ, common.faults("tfevents:write", 0, 1 + 14 + 8, 1)):
             self.assertEqual(common.run("train", "--out", "run", *TRAIN, "--tensorboard").code, -9)
         before, _ = self.events()

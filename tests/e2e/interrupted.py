@@ -45,7 +45,7 @@ def end(steps, on=None):
     return Stop("end", steps, on=on)
 
 
-# A process that goes on writes the step behind its checkpoint as its first line.
+# A process that goes on writes the step after its checkpoint as its first line.
 KILLS = [Stop("kill", "run/metrics.jsonl:open:1", "all"), Stop("kill", line(1), 1), Stop("kill", line(3), "ranks"),
          Stop("kill", "step-:write:3"), Stop("kill", line(3), "launcher"), Stop("kill", line(4), "all"),
          Stop("kill", "step-:rename:1", 1), Stop("kill", "run/ckpt/latest:rename:1"),
