@@ -18,7 +18,7 @@ import types
 import unittest
 
 ROOT, BUILD = pathlib.Path(sys.argv.pop(1)).resolve(), pathlib.Path(sys.argv.pop(1)).resolve()
-CMAKE = (ROOT / "CMakeLists.txt").read_text() + (ROOT / "src/backend/cuda/device.cmake").read_text()
+CMAKE = "".join((ROOT / file).read_text() for file in ("CMakeLists.txt", "src/backend/cuda/device.cmake", "src/backend/cuda/cudnn.cmake"))
 VERSION = re.search(r"project\(dat_hpc VERSION (\S+)", CMAKE)[1]
 TOP = ROOT / "jobs/packages"
 PRESET = next(one for one in json.loads((ROOT / "CMakePresets.json").read_text())["configurePresets"] if one["name"] == "deb")
