@@ -159,7 +159,8 @@ void RunLock::sign(const std::string& host, bool goes_on) {
   const std::int64_t before = goes_on && reading >= 0 ? std::max<std::int64_t>(read_writer(reading).starts, 1) : 0;
   if (reading >= 0) close(reading);
   writer_ = {.host = host, .process = getpid(), .starts = before + 1};
-  if (const std::string begin = signature_of(writer_); !begin.empty()) write_lock(file_, 0, begin + code_of(Writer::kNone));
+  if (const std::string begin = signature_of(writer_); !begin.empty())
+    write_lock(file_, 0, begin + code_of(Writer::kNone));
 }
 
 void RunLock::note_evaluation(double part) {

@@ -75,10 +75,9 @@ Cores cores_of_rank(int ranks_on_node, const KnownCores& known) {
 }
 
 Cores cores_of_rank(int ranks_on_node) {
-  return cores_of_rank(ranks_on_node,
-                       {.bound = cores_allowed(),
-                        .all = static_cast<int>(std::max(1U, std::thread::hardware_concurrency())),
-                        .quota = cores_of_groups()});
+  return cores_of_rank(ranks_on_node, {.bound = cores_allowed(),
+                                       .all = static_cast<int>(std::max(1U, std::thread::hardware_concurrency())),
+                                       .quota = cores_of_groups()});
 }
 
 Cores default_threads(int ranks_on_node) {
