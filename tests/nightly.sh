@@ -10,6 +10,8 @@ python=$(command -v python3)
 "$python" -c "import h5py, numpy, torch" 2>/dev/null || python=/usr/bin/python3
 # Before mpirun: a thread a rank, more ranks than cores, root.
 ranks=(env OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1)
+export DAT_SEED=${DAT_SEED:-$(date +%Y%m%d)}  # where a part of a table is drawn, another one each night
+echo "DAT_SEED=$DAT_SEED"
 failed=()
 part() {
   local begin=$SECONDS
@@ -40,7 +42,7 @@ part bash tests/house/p100.sh
 part python3 tests/house/packages.py . "$program"
 part env DAT_STREAM_IMAGES=550000 "$python" tests/e2e/streaming.py "$program"
 part python3 tests/campaign/slurm_cycles.py "$program" . 10
-part env DAT_NIGHT=1 python3 tests/cli/slurm.py "$program" . Studies
+part env DAT_ALL_CASES=1 python3 tests/cli/slurm.py "$program" . Studies
 part "$python" tests/cli/forecast.py "$program" --full
 part python3 tests/house/adding_a_part.py .
 if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
@@ -49,13 +51,13 @@ fi
 part env DAT_TEST_FLIPS=10000 build/cpu/tests/dat_tests "Truncation at any*"
 part env DAT_LARGE_IMAGES=50000000 DAT_LARGE_INDEX=1280000 build/cpu/tests/dat_tests "A start on*"
 for file in interrupted restart setbacks leaving byzantine generators hang starts record same_weights files autoattack certify export; do
-  part env DAT_NIGHT=1 "$python" tests/e2e/$file.py "$program"
+  part env DAT_ALL_CASES=1 "$python" tests/e2e/$file.py "$program"
 done
-part env DAT_NIGHT=1 "$python" tests/e2e/fine_tuning.py "$program" FineTuning Table
+part env DAT_ALL_CASES=1 "$python" tests/e2e/fine_tuning.py "$program" FineTuning Table
 part env DAT_NEW_HEAD_MUTANTS=3334 build/cpu/tests/dat_tests "A damaged file gives*"
-part env DAT_NIGHT=1 "$python" tests/e2e/data.py "$program" ManyClasses
+part env DAT_ALL_CASES=1 "$python" tests/e2e/data.py "$program" ManyClasses
 if [ -x build/cpu/tests/dat_mpi_tests_double ]; then
-  part env DAT_NIGHT=1 "$python" tests/e2e/cuda.py build/cpu/tests/dat_hpc_double
+  part env DAT_ALL_CASES=1 "$python" tests/e2e/cuda.py build/cpu/tests/dat_hpc_double
   part "$python" tests/outside/sixteen_bits.py build/cpu/tests/dat_hpc_double --width 64
   part "${ranks[@]}" DAT_TEST_DEVICE=cuda DAT_ALL_CASES=1 mpirun -np 2 build/cpu/tests/dat_mpi_tests_double \
     "~[communicator]~[message]~[reducer]~[.]"
@@ -64,7 +66,7 @@ if [ -x build/cpu/tests/dat_mpi_tests_double ]; then
     "[backend]~[cpu],[network]~[cpu],[golden]~[cpu],[optimizer]~[cpu],[attack]~[cpu],[codec]~[cpu],[trainer]~[cpu],[double],[long]~[cpu]"
 fi
 part env DAT_MUTANTS=1500 "$python" tests/e2e/files.py "$program" Outside
-part env DAT_NIGHT=1 "$python" tests/e2e/images.py "$program" Images.test_a_thousand_damaged_images Images.test_many_images_killed_at_any_moment
+part env DAT_ALL_CASES=1 "$python" tests/e2e/images.py "$program" Images.test_a_thousand_damaged_images Images.test_many_images_killed_at_any_moment
 part env DAT_FUZZ_MUTANTS=3000 build/asan/tests/dat_tests "Whatever bytes*"
 part bash tests/campaign/fuzz.sh 10000000
 part /usr/bin/python3 tests/campaign/mutate.py

@@ -1,9 +1,14 @@
-# The Debian package: `cmake --workflow --preset deb` makes build/deb/dat-hpc_VERSION_ARCHITECTURE.deb of what
-# `cmake --install` installs. CMakeLists.txt includes this file, and cpack once more, before it packs.
+# Packages of what `cmake --install` installs. `cmake --workflow --preset deb` makes Debian's, build/deb/dat-hpc_VERSION_
+# ARCHITECTURE.deb; `cpack -G TGZ` an archive that can be unpacked anywhere. CMakeLists.txt includes this file, and cpack
+# once more, before it packs.
 if(CPACK_TEMPORARY_DIRECTORY)
+  if(NOT CPACK_GENERATOR STREQUAL DEB)
+    return()
+  endif()
   # What Debian wants otherwise than other systems: its own words on the licence, and texts packed.
   set(share ${CPACK_TEMPORARY_DIRECTORY}${CPACK_PACKAGING_INSTALL_PREFIX}/share)
-  file(REMOVE ${share}/doc/dat-hpc/LICENSE)
+  file(REMOVE_RECURSE ${share}/doc)
+  file(MAKE_DIRECTORY ${share}/doc/dat-hpc)
   file(COPY_FILE ${CMAKE_CURRENT_LIST_DIR}/copyright ${share}/doc/dat-hpc/copyright)
   file(COPY_FILE ${CMAKE_CURRENT_LIST_DIR}/../../CHANGELOG.md ${share}/doc/dat-hpc/changelog)
   file(GLOB texts ${share}/doc/dat-hpc/changelog ${share}/man/man*/*.[1-9])
@@ -18,7 +23,6 @@ set(CPACK_DEBIAN_PACKAGE_DESCRIPTION
     "Trains networks that withstand adversarial attacks, on any number of MPI ranks,
 on CPUs that have AVX2 and, if built for them, on NVIDIA GPUs; measures and
 certifies what the networks withstand.")
-set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)

@@ -62,7 +62,8 @@ Writer read_writer(int file) {
     json.at("process").get_to(writer.process);
     json.at("starts").get_to(writer.starts);
     if (const auto& code = json.at("code"); !code.is_null()) code.get_to(writer.code);
-    if (const auto& part = json.at("evaluated"); !part.is_null()) part.get_to(writer.evaluated);
+    const auto& part = json.at("evaluated");
+    if (!part.is_null() && writer.code == Writer::kNone) part.get_to(writer.evaluated);
   } catch (const nlohmann::json::exception&) {
     return {};
   }
@@ -72,20 +73,34 @@ Writer read_writer(int file) {
   return sound ? writer : Writer{};
 }
 
-/// One call, of one length: who reads meanwhile sees the text before, or this one.
-void write_writer(int file, const Writer& writer) {
-  constexpr std::size_t kBytes = 512;
-  const auto or_null = [](auto value) { return value < 0 ? nlohmann::json() : nlohmann::json(value); };
-  std::string text = nlohmann::ordered_json{{"host", writer.host},
-                                            {"process", writer.process},
-                                            {"starts", writer.starts},
-                                            {"code", or_null(writer.code)},
-                                            {"evaluated", or_null(writer.evaluated)}}
-                         .dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
-  if (text.size() >= kBytes) return;
-  text.resize(kBytes - 1, ' ');
-  text += '\n';
-  static_cast<void>(!pwrite(file, text.data(), text.size(), 0));
+// Bytes of the lock's file, and of its end, which has the exit code alone: what a rank notes of an evaluation does not
+// touch the code that another one has noted.
+constexpr std::size_t kLockBytes = 512, kCodeBytes = 32;
+
+std::string filled_up(std::string text, std::size_t bytes) {
+  text.resize(bytes, ' ');
+  return text;
+}
+
+/// Empty: there is no room for it.
+std::string signature_of(const Writer& writer) {
+  std::string text =
+      nlohmann::ordered_json{
+          {"host", writer.host},
+          {"process", writer.process},
+          {"starts", writer.starts},
+          {"evaluated", writer.evaluated < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(writer.evaluated)}}
+          .dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+  text.back() = ',';
+  return text.size() > kLockBytes - kCodeBytes ? "" : filled_up(text, kLockBytes - kCodeBytes);
+}
+std::string code_of(int code) {
+  return filled_up("\"code\":" + (code < 0 ? "null" : std::to_string(code)) + "}", kCodeBytes - 1) + '\n';
+}
+
+/// One call: who reads meanwhile sees the text before, or this one.
+void write_lock(int file, std::size_t place, const std::string& text) {
+  static_cast<void>(!pwrite(file, text.data(), text.size(), static_cast<off_t>(place)));
 }
 
 }  // namespace
@@ -144,7 +159,8 @@ void RunLock::sign(const std::string& host, bool goes_on) {
   const std::int64_t before = goes_on && reading >= 0 ? std::max<std::int64_t>(read_writer(reading).starts, 1) : 0;
   if (reading >= 0) close(reading);
   writer_ = {.host = host, .process = getpid(), .starts = before + 1};
-  write_writer(file_, writer_);
+  if (const std::string begin = signature_of(writer_); !begin.empty())
+    write_lock(file_, 0, begin + code_of(Writer::kNone));
 }
 
 void RunLock::note_evaluation(double part) {
@@ -152,7 +168,7 @@ void RunLock::note_evaluation(double part) {
   if (part > 0 && part < 1 && now - noted_ < std::chrono::seconds(1)) return;
   noted_ = now;
   writer_.evaluated = part < 1 ? part : Writer::kNone;
-  write_writer(file_, writer_);
+  write_lock(file_, 0, signature_of(writer_));
 }
 
 void RunLock::sign_off(int code) const {
@@ -163,11 +179,8 @@ void RunLock::sign_off(int code) const {
 void sign_off(const std::string& folder, int code) {
   const int file = open((folder + "/.lock").c_str(), O_RDWR | O_CLOEXEC);
   if (file < 0) return;
-  if (Writer writer = read_writer(file); !writer.host.empty() && writer.code == Writer::kNone) {
-    writer.code = code;
-    writer.evaluated = Writer::kNone;
-    write_writer(file, writer);
-  }
+  if (const Writer writer = read_writer(file); !writer.host.empty() && writer.code == Writer::kNone)
+    write_lock(file, kLockBytes - kCodeBytes, code_of(code));
   close(file);
 }
 

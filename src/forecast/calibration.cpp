@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
-#include <limits>
 #include <set>
 
 #include "dat/error.hpp"
 #include "dat/transport_names.hpp"
+#include "files/whole_number.hpp"
 
 namespace dat {
 
@@ -52,13 +52,9 @@ class Place {
   [[nodiscard]] double seconds() const { return number(0, kMostSeconds); }
   [[nodiscard]] std::int64_t integer(std::int64_t low, std::int64_t high) const {
     const std::string expected = "must be a whole number from " + std::to_string(low) + " to " + std::to_string(high);
-    check(value_.is_number_integer(), expected);
-    check(!value_.is_number_unsigned() ||
-              value_.get<std::uint64_t>() <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()),
-          expected);
-    const auto number = value_.get<std::int64_t>();
-    check(number >= low && number <= high, expected);
-    return number;
+    const std::optional<std::int64_t> number = whole_number(value_, low, high);
+    check(number.has_value(), expected);
+    return *number;
   }
   [[nodiscard]] bool boolean() const {
     check(value_.is_boolean(), "must be true or false");

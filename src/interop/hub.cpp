@@ -12,6 +12,7 @@
 #include "dat/error.hpp"
 #include "dat/file.hpp"
 #include "dat/report.hpp"
+#include "files/whole_number.hpp"
 #include "hdf5/hdf5_reader.hpp"
 #include "interop/pytorch_folder.hpp"
 
@@ -63,9 +64,11 @@ void add_figure(CardFigures& all, const CardFigure& one) {
     return "the run's last evaluation is of a part of the test images, or not finite";
   for (const nlohmann::json& one : nlohmann::json::parse(file.text("/", "figures").value_or("[]"))) {
     if (one.at("weights") != entry.weights) continue;
-    const auto images = one.at("images").get<std::int64_t>();
-    add_figure(figures, {"", "", one.at("clean_acc"), images});
-    add_figure(figures, {one.at("attack"), ball_of(one.at("norm"), one.at("eps")), one.at("adv_acc"), images});
+    const auto images = whole_number(one.at("images"), 1);
+    require(images.has_value(), ExitCode::data, entry.results, ": its figures are of ", one.at("images").dump(),
+            " images");
+    add_figure(figures, {"", "", one.at("clean_acc"), *images});
+    add_figure(figures, {one.at("attack"), ball_of(one.at("norm"), one.at("eps")), one.at("adv_acc"), *images});
   }
   return "";
 }

@@ -11,6 +11,7 @@
 #include "dat/error.hpp"
 #include "dat/file.hpp"
 #include "dat/report.hpp"
+#include "files/whole_number.hpp"
 #include "interop/pytorch_folder.hpp"
 
 namespace dat {
@@ -31,11 +32,9 @@ struct Figures {
 [[nodiscard]] std::string percent(double part) { return fmt::format("{:.2f}", 100 * part); }
 
 /// Returns whether it is of a part of the test images: of the file's, or of CIFAR-10's.
-[[nodiscard]] bool is_limited(const OrderedJson& evaluation, const std::string& dataset) {
+[[nodiscard]] bool is_limited(std::int64_t images, std::int64_t of_split, const std::string& dataset) {
   constexpr std::int64_t kCifar10Images = 10000;
-  const auto images = evaluation.at("images").get<std::int64_t>();
-  return images != evaluation.at("split_images").get<std::int64_t>() ||
-         (dataset == "cifar10" && images != kCifar10Images);
+  return images != of_split || (dataset == "cifar10" && images != kCifar10Images);
 }
 
 [[nodiscard]] Figures read_figures(const RobustBenchEntry& entry) {
@@ -56,11 +55,14 @@ struct Figures {
     check(!all.contains("noise"),
           "is of the network under noise, which the exported one has not; evaluate with --noise 0");
     check(all.value("verdict", "VALID") != "INVALID", "is INVALID: a loss was infinite or NaN");
+    const auto images = whole_number(all.at("images"), 1), of_split = whole_number(all.at("split_images"), 1);
+    check(images.has_value() && of_split.has_value(), "is of ", all.at("images").dump(), " of ",
+          all.at("split_images").dump(), " images");
     Figures figures{.clean = percent(all.at("clean").at("accuracy").get<double>()),
                     .reported = {},
                     .autoattack = {},
-                    .footnote = "On " + std::to_string(all.at("images").get<std::int64_t>()) + " test images:",
-                    .limited = is_limited(all, entry.dataset)};
+                    .footnote = "On " + std::to_string(*images) + " test images:",
+                    .limited = is_limited(*images, *of_split, entry.dataset)};
     double least = 2;
     auto attacks = all.at("attacks").get<std::vector<OrderedJson>>();
     if (all.contains("sequence")) attacks.push_back(all.at("sequence"));  // a version of AutoAttack, or several attacks

@@ -5,6 +5,7 @@
 
 #include "dat/error.hpp"
 #include "files/bytes.hpp"
+#include "files/whole_number.hpp"
 
 namespace dat {
 
@@ -18,10 +19,10 @@ MeasuredStep read_measured_step(const std::string& path) {
   try {
     const nlohmann::json found = nlohmann::json::parse(text);
     step.network = found.at("network").get<std::string>();
-    step.size = found.at("size").get<int>();
+    step.size = count_in<int>(found.at("size"));
     step.images_per_s =
         1e3 * found.at("batch").get<double>() / found.at("times").at("step").at("median_ms").get<double>();
-  } catch (const nlohmann::json::exception&) {
+  } catch (const std::exception&) {
     fail(ExitCode::data, path, ": is no bench.json of a whole measurement; 'dat_hpc bench --out DIR' makes one");
   }
   require(std::isfinite(step.images_per_s) && step.images_per_s > 0 && step.size > 0, ExitCode::data, path,

@@ -8,9 +8,11 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 
 #include "dat/error.hpp"
 #include "dat/file.hpp"
+#include "files/whole_number.hpp"
 #include "hdf5/hdf5_reader.hpp"
 #include "record/history.hpp"
 
@@ -29,10 +31,10 @@ constexpr std::uintmax_t kMostBytes = std::uintmax_t{1}
   require(array.is_array() && array.size() == count, ExitCode::data, name, " is not a list of ", count, " numbers");
   std::vector<int> values;
   for (const nlohmann::json& value : array) {
-    require(value.is_number_integer() && value.get<std::int64_t>() >= 0 && value.get<std::int64_t>() < below,
-            ExitCode::data, name, " holds ", value.dump().substr(0, 40), ", which must be a whole number from 0 to ",
-            below - 1);
-    values.push_back(value.get<int>());
+    const std::optional<std::int64_t> number = whole_number(value, 0, below - 1);
+    require(number.has_value(), ExitCode::data, name, " holds ", value.dump().substr(0, 40),
+            ", which must be a whole number from 0 to ", below - 1);
+    values.push_back(static_cast<int>(*number));
   }
   return values;
 }
@@ -44,8 +46,8 @@ void describe_attack(const nlohmann::json& attack, EvaluationFile::Outcome& one)
   attack.at("eps").get_to(record.eps);
   if (!one.sequence) {
     attack.at("alpha").get_to(record.alpha);
-    attack.at("restarts").get_to(record.restarts);
-    attack.at("steps").get_to(record.attack_steps);
+    record.restarts = count_in<int>(attack.at("restarts"));
+    record.attack_steps = count_in<int>(attack.at("steps"));
     if (record.attack_steps == 0) return;
   }
   const auto parts = attack_parts(record);
@@ -58,10 +60,10 @@ void read_evaluated(const nlohmann::json& all, EvaluationFile& file) {
   all.at("checkpoint").get_to(file.checkpoint);
   all.at("weights").get_to(file.weights);
   all.at("split").get_to(file.split);
-  all.at("step").get_to(file.step);
+  file.step = count_in<std::int64_t>(all.at("step"));
   all.at("provenance").at("hashes_of_images").at(file.split).get_to(file.hash);
   if (!all.contains("noise")) return;
-  const auto samples = all["noise"].at("samples").get<std::int64_t>();
+  const auto samples = count_in<std::int64_t>(all["noise"].at("samples"));
   file.noise = fmt::format(", under noise {:g}, {} {}", all["noise"].at("sigma").get<double>(), samples,
                            samples == 1 ? "copy" : "copies");
 }
@@ -69,7 +71,7 @@ void read_evaluated(const nlohmann::json& all, EvaluationFile& file) {
 [[nodiscard]] EvaluationFile evaluation_of(const nlohmann::json& all) {
   require(all.is_object() && all.value("filetype", "") == "evaluation", ExitCode::data,
           "is no evaluation that 'eval --out' wrote");
-  const int format = all.at("format_version").get<int>();
+  const int format = count_in<int>(all.at("format_version"));
   require(format == kEvaluationFormat, ExitCode::data, "has format ", format,
           " of another version of the program, this one reads ", kEvaluationFormat, "; evaluate once more");
   EvaluationFile file;

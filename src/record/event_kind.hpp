@@ -15,16 +15,16 @@ template <class Json>
 void to_json(Json& json, const RankOrAll& rank) {
   if (rank.number >= 0) json = rank.number;  // else null
 }
-inline void from_json(const nlohmann::json& json, RankOrAll& rank) { rank = json.is_null() ? -1 : json.get<int>(); }
+inline void from_json(const nlohmann::json& json, RankOrAll& rank) { rank = json.is_null() ? -1 : count_in<int>(json); }
 
 template <class Json>
 void to_json(Json& json, const AttackSpan& span) {
   json = {span.rank, span.step, span.unit, span.begin, span.end};
 }
 inline void from_json(const nlohmann::json& json, AttackSpan& span) {
-  json.at(0).get_to(span.rank);
-  json.at(1).get_to(span.step);
-  json.at(2).get_to(span.unit);
+  span.rank = count_in<int>(json.at(0));
+  span.step = count_in<std::int64_t>(json.at(1));
+  span.unit = count_in<int>(json.at(2));
   json.at(3).get_to(span.begin);
   json.at(4).get_to(span.end);
 }

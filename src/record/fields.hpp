@@ -6,10 +6,12 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
 #include "dat/error.hpp"
+#include "files/whole_number.hpp"
 #include "hdf5/hdf5.hpp"
 
 namespace dat {
@@ -19,13 +21,17 @@ namespace dat {
 }
 
 /// A field of a list that reads its value from a line. A text is put in one line: what is said of a run has a line for
-/// each thing that happened.
+/// each thing that happened. Error(data): a count is none; ranks may be -1, nobody.
 [[nodiscard]] inline auto fields_of(const nlohmann::json& record) {
   return [&record](const char* name, auto& value, const char* = "") {
     if constexpr (std::is_same_v<decltype(value), double&>)
       value = number_or_nan(record.at(name));
     else if constexpr (std::is_same_v<decltype(value), std::string&>)
       value = in_one_line(record.at(name).get<std::string>());
+    else if constexpr (std::is_same_v<decltype(value), std::int64_t&>)
+      value = count_in<std::int64_t>(record.at(name), std::string_view(name) == "steps_per_epoch" ? 1 : 0);
+    else if constexpr (std::is_same_v<decltype(value), int&>)
+      value = count_in<int>(record.at(name), -1);
     else
       record.at(name).get_to(value);
   };

@@ -40,8 +40,9 @@ int terminal_columns() {
 
 /// A whole number as one.
 [[nodiscard]] nlohmann::ordered_json plain_number(double value) {
-  const auto whole = static_cast<std::int64_t>(value);
-  return static_cast<double>(whole) == value ? nlohmann::ordered_json(whole) : nlohmann::ordered_json(value);
+  return std::trunc(value) == value && std::fabs(value) < 0x1p53
+             ? nlohmann::ordered_json(static_cast<std::int64_t>(value))
+             : nlohmann::ordered_json(value);
 }
 
 }  // namespace
@@ -302,7 +303,7 @@ std::string Report::lines_that_stay(std::int64_t from) const {
     const EventKind* kind = kind_named(row.value("kind", ""), kinds_);
     try {
       if (kind != nullptr && kind->lasts(row)) kept += line + "\n";
-    } catch (const nlohmann::json::exception&) {  // a damaged line is of no use to anybody
+    } catch (const std::exception&) {  // a damaged line is of no use to anybody
     }
   }
   return kept;

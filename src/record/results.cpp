@@ -45,7 +45,7 @@ void append_evaluation(const json& record, History& history) {
 
 void append_ranks(const json& record, History& history) {
   RankRecord& ranks = history.ranks.emplace_back();
-  record.at("step").get_to(ranks.step);
+  ranks.step = count_in<std::int64_t>(record.at("step"));
   for (const json& value : record.at("bytes")) ranks.bytes.push_back(number_or_nan(value));
   ranks.seconds.resize(ranks.bytes.size() * kPhases);
   for (std::size_t phase = 0; phase < kPhases; ++phase)
@@ -55,7 +55,9 @@ void append_ranks(const json& record, History& history) {
 
 void append_header(const json& record, History& history) {
   record.at("layer_name").get_to(history.layer_names);
-  record.at("layer_elements").get_to(history.layer_sizes);
+  history.layer_sizes.clear();
+  for (const json& elements : record.at("layer_elements"))
+    history.layer_sizes.push_back(count_in<std::int64_t>(elements));
   record.at("layer_cost").get_to(history.layer_costs);
   record.at("warmup_epochs").get_to(history.warmup_epochs);
 }

@@ -15,7 +15,7 @@
 #include <fstream>
 #include <functional>
 #include <limits>
-#include <set>
+#include <map>
 #include <type_traits>
 
 #include "dat/error.hpp"
@@ -45,7 +45,7 @@ constexpr int kBuckets = 20;  ///< equal parts of [0, 1]
 
 constexpr const char* kBegin = "events.out.tfevents.";
 constexpr const char* kEnd = ".dat_hpc";
-constexpr std::size_t kDigits = 10, kAtOnce = 1 << 20;
+constexpr std::size_t kDigits = 10, kMostDigits = 18, kAtOnce = 1 << 20;
 
 /// CRC-32C (Castagnoli), reflected, a byte at a time. Source: RFC 3720, section 12.1.
 constexpr auto kCrcTable = [] {
@@ -74,31 +74,31 @@ void append_number(std::string& to, Number number) {
   to.append(bytes, sizeof number);
 }
 
-/// Names of a folder's event files, the newest last.
-[[nodiscard]] std::set<std::string> files_of(const std::string& folder) {
-  std::set<std::string> names;
+/// Names of a folder's event files by the number in them, the newest last.
+[[nodiscard]] std::map<std::int64_t, std::string> files_of(const std::string& folder) {
+  const std::size_t begin = std::strlen(kBegin), ends = begin + std::strlen(kEnd);
+  std::map<std::int64_t, std::string> names;
   std::error_code unreadable;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, unreadable)) {
     const std::string name = entry.path().filename().string();
-    const std::size_t ends = std::strlen(kBegin) + std::strlen(kEnd);
-    if (name.size() == ends + kDigits && name.starts_with(kBegin) && name.ends_with(kEnd)) names.insert(name);
+    if (!name.starts_with(kBegin) || !name.ends_with(kEnd) || name.size() < ends + kDigits) continue;
+    const std::string digits = name.substr(begin, name.size() - ends);
+    if (digits.size() <= kMostDigits && digits.find_first_not_of("0123456789") == std::string::npos)
+      names[std::stoll(digits)] = name;
   }
   return names;
 }
 
-/// A name that is none of these, and stands after them.
-[[nodiscard]] std::string next_name(const std::set<std::string>& names) {
-  std::int64_t time = std::time(nullptr);
-  if (!names.empty())
-    time = std::max<std::int64_t>(time, std::atoll(names.rbegin()->substr(std::strlen(kBegin), kDigits).c_str()) + 1);
-  std::string digits = std::to_string(time);
-  digits.insert(0, kDigits - std::min(kDigits, digits.size()), '0');
-  return kBegin + digits.substr(0, kDigits) + kEnd;
+/// A name that is none of these, and has a larger number.
+[[nodiscard]] std::string next_name(const std::map<std::int64_t, std::string>& names) {
+  std::int64_t number = std::time(nullptr);
+  if (!names.empty()) number = std::max(number, names.rbegin()->first + 1);
+  const std::string digits = std::to_string(number);
+  return kBegin + std::string(kDigits - std::min(kDigits, digits.size()), '0') + digits + kEnd;
 }
 
-/// Calls use(event, frame) for each whole frame from the beginning of a file on.
-void for_each_frame(const std::string& path,
-                    const std::function<void(std::string_view event, std::string_view frame)>& use) {
+/// Calls use(event) for each whole frame from the beginning of a file on.
+void for_each_event(const std::string& path, const std::function<void(std::string_view event)>& use) {
   constexpr std::size_t kHead = sizeof(std::uint64_t) + sizeof(std::uint32_t), kTail = sizeof(std::uint32_t);
   std::error_code unreadable;
   std::uintmax_t left = fs::file_size(path, unreadable);
@@ -118,7 +118,7 @@ void for_each_frame(const std::string& path,
     frame.resize(kHead + length + kTail);
     if (!file.read(frame.data() + kHead, static_cast<std::streamsize>(length + kTail))) return;
     if (number_at(frame, kHead + length, std::uint32_t{0}) != masked_crc(frame.data() + kHead, length)) return;
-    use(std::string_view(frame).substr(kHead, length), frame);
+    use(std::string_view(frame).substr(kHead, length));
     left -= frame.size();
   }
 }
@@ -133,7 +133,7 @@ constexpr const char* kPicture = "attacked";
 TensorBoard::TensorBoard(const std::string& folder, const History& history) {
   constexpr std::size_t kRoom = 1 << 14;
   for (std::string* text : {&frames_, &prefix_, &tag_}) text->reserve(kRoom);
-  const std::set<std::string> before = files_of(folder);
+  const std::map<std::int64_t, std::string> before = files_of(folder);
   double last = 0;
   if (!history.steps.empty()) last = history.steps.back().wall_time;
   if (!history.evaluations.empty()) last = std::max(last, history.evaluations.back().wall_time);
@@ -145,7 +145,7 @@ TensorBoard::TensorBoard(const std::string& folder, const History& history) {
       path_ = temporary;
       file_ = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
       require(file_ >= 0, ExitCode::io, "cannot write ", temporary, ": ", system_reason(errno));
-      write_history(history, before.empty() ? "" : folder + "/" + *before.rbegin());
+      write_history(history, before.empty() ? "" : folder + "/" + before.rbegin()->second);
     });
   } catch (...) {
     ::close(file_);
@@ -153,7 +153,7 @@ TensorBoard::TensorBoard(const std::string& folder, const History& history) {
   }
   path_ = path;  // and the file stays open
   std::error_code ignored;
-  for (const std::string& name : before) fs::remove(folder + "/" + name, ignored);
+  for (const auto& [number, name] : before) fs::remove(folder + "/" + name, ignored);
 }
 
 TensorBoard::~TensorBoard() { ::close(file_); }
@@ -162,7 +162,7 @@ bool TensorBoard::is_in(const std::string& folder) { return !files_of(folder).em
 
 void TensorBoard::remove_from(const std::string& folder) {
   std::error_code ignored;
-  for (const std::string& name : files_of(folder)) fs::remove(folder + "/" + name, ignored);
+  for (const auto& [number, name] : files_of(folder)) fs::remove(folder + "/" + name, ignored);
 }
 
 void TensorBoard::make_room(std::size_t layers) {
@@ -196,17 +196,25 @@ void TensorBoard::write_history(const History& history, const std::string& befor
     add_step(step, history.active_layers(i));
     if (frames_.size() > kAtOnce) flush();
   }
-  std::set<std::pair<std::int64_t, std::string>> pictured;
+  std::multimap<std::pair<std::int64_t, std::string>, double> pictured;  // wall times of evaluations
   for (const EvaluationRecord& record : history.evaluations) {
     add_scalars(record);
-    pictured.emplace(record.step, prefix_ + kPicture);
+    pictured.emplace(std::pair(record.step, prefix_ + kPicture), record.wall_time);
   }
   if (!before.empty())
-    for_each_frame(before, [&](std::string_view event, std::string_view whole) {
-      const auto value = bytes_in(bytes_in(event, event_field::summary).value_or(""), kValueOfSummary).value_or("");
+    for_each_event(before, [&](std::string_view event) {
+      const std::string_view summary = bytes_in(event, event_field::summary).value_or("");
+      const auto value = bytes_in(summary, kValueOfSummary).value_or("");
       const auto tag = bytes_in(value, value_field::tag);
       if (!tag || !bytes_in(value, value_field::image)) return;
-      if (pictured.erase({integer_in(event, event_field::step).value_or(0), std::string(*tag)}) > 0) frames_ += whole;
+      const auto found = pictured.find({integer_in(event, event_field::step).value_or(0), std::string(*tag)});
+      if (found == pictured.end()) return;
+      event_.clear();
+      event_.real64(event_field::wall_time, began_ + found->second);
+      event_.integer(event_field::step, found->first.first);
+      event_.text(event_field::summary, summary);
+      frame(event_);
+      pictured.erase(found);
       if (frames_.size() > kAtOnce) flush();
     });
   flush();

@@ -22,6 +22,21 @@ struct Mount {
   bool second = false;
 };
 
+/// A path of mountinfo: blanks, tabulators, newlines and backslashes stand there as "\040" (proc(5)).
+[[nodiscard]] std::string decoded(const std::string& path) {
+  std::string text;
+  for (std::size_t i = 0; i < path.size(); ++i) {
+    const std::string digits = path[i] == '\\' ? path.substr(i + 1, 3) : "";
+    if (digits.size() != 3 || digits.find_first_not_of("01234567") != std::string::npos) {
+      text += path[i];
+      continue;
+    }
+    text += static_cast<char>(std::stoi(digits, nullptr, 8));
+    i += digits.size();
+  }
+  return text;
+}
+
 /// The hierarchies in which a controller may have a say.
 [[nodiscard]] std::vector<Mount> mounts(const std::string& root, const std::string& controller) {
   std::vector<Mount> all;
@@ -33,6 +48,8 @@ struct Mount {
     Mount one;
     front >> skipped >> skipped >> skipped >> one.root >> one.point;
     back >> skipped >> type >> skipped >> options;
+    one.root = decoded(one.root);
+    one.point = decoded(one.point);
     one.second = type == "cgroup2";
     if (one.second || (type == "cgroup" && has_word(options, controller))) all.push_back(one);
   }

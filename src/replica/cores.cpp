@@ -1,8 +1,7 @@
 #include "replica/cores.hpp"
 
-#include <sched.h>
-
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -37,6 +36,17 @@ namespace fs = std::filesystem;
 
 }  // namespace
 
+int cores_allowed(const Affinity& ask) {
+  constexpr std::size_t kMost = 1024;  // sets of 1024 cores: a million
+  for (std::size_t sets = 1; sets <= kMost; sets *= 2) {
+    std::vector<cpu_set_t> cores(sets);
+    const std::size_t bytes = sets * sizeof(cpu_set_t);
+    if (ask(bytes, cores.data()) == 0) return CPU_COUNT_S(bytes, cores.data());
+    if (errno != EINVAL) break;  // else the kernel knows more cores
+  }
+  return 1;
+}
+
 std::optional<double> cores_of_groups(const std::string& root) { return least_of_groups("cpu", quota_of, root); }
 
 std::optional<int> threads_of_openmp(const char* value) {
@@ -65,12 +75,9 @@ Cores cores_of_rank(int ranks_on_node, const KnownCores& known) {
 }
 
 Cores cores_of_rank(int ranks_on_node) {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  return cores_of_rank(ranks_on_node,
-                       {.bound = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1,
-                        .all = static_cast<int>(std::max(1U, std::thread::hardware_concurrency())),
-                        .quota = cores_of_groups()});
+  return cores_of_rank(ranks_on_node, {.bound = cores_allowed(),
+                                       .all = static_cast<int>(std::max(1U, std::thread::hardware_concurrency())),
+                                       .quota = cores_of_groups()});
 }
 
 Cores default_threads(int ranks_on_node) {

@@ -1,9 +1,19 @@
 #pragma once
 
+#include <sched.h>
+
+#include <functional>
 #include <optional>
 #include <string>
 
 namespace dat {
+
+/// sched_getaffinity of this process.
+using Affinity = std::function<int(std::size_t bytes, cpu_set_t* cores)>;
+/// Number of cores that this process may run on, however many the machine has; 1: the system does not say.
+[[nodiscard]] int cores_allowed(const Affinity& ask = [](std::size_t bytes, cpu_set_t* cores) {
+  return sched_getaffinity(0, bytes, cores);
+});
 
 /// The cores' worth of time that control groups leave this process: the least quota of its own group and those above
 /// it, in version 2 (cpu.max) and version 1 (cpu.cfs_quota_us, cpu.cfs_period_us; Linux, cgroup-v2.rst, sched-bwc.rst).

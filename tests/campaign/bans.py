@@ -158,7 +158,7 @@ def main():
     by_cheat = collections.Counter(cheat for row in rows for cheat in row["cheats"])
     print(f"{len(rows)} runs of {STEPS} steps, {sum(len(row['bans']) for row in rows)} bans, {wrong} runs in which something is wrong")
     print("cheats: " + ", ".join(f"{cheat} {many}" for cheat, many in sorted(by_cheat.items())))
-    # A false gradient of step FROM + 1 is checked in the step behind it.
+    # A false gradient of step FROM + 1 is checked in the step after it.
     taken = [max(step for _, step, _ in row["bans"]) - FROM - 1 if len(row["bans"]) == LIARS else None
              for row in rows if row["run"] % 2 == 0]
     gone = law(RANKS, LIARS, STEPS)

@@ -112,7 +112,7 @@ class Walk:
         if sign not in OPERATORS or kind == "RECORD" or (kind == "POINTER" and sign in "+-*/%"):
             return
         at += self.part(at, to).index(sign)
-        # One turn too many would be memory behind an array, which need not be seen; one too few is defined.
+        # One turn too many would be memory past an array, which need not be seen; one too few is defined.
         other = "< -1 +" if parent == "FOR_STMT" and sign == "<" else OPERATORS[sign]
         self.add("operator", f"{sign} -> {other}", function, cursor, at=at, to=at + len(sign), other=other, void=statement)
 

@@ -78,7 +78,7 @@ class Trial:
         return record[-1].get("step", 0) if record else 0
 
     def interrupted(self):
-        """One cycle, from steps made in this part to a part that has begun behind it."""
+        """One cycle, from steps made in this part to a part that has begun after it."""
         before = self.steps()
         wait_for(lambda: self.steps() > before + 5, f"steps of the {self.kind} job {self.job}")
         restarts = self.restarts()

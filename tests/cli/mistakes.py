@@ -18,7 +18,7 @@ ENVIRONMENT |= {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
 
 
 def rows():
-    """(exit code, command, pattern): "CODE COMMAND" and, behind a tab, words of the message; -: the code alone."""
+    """(exit code, command, pattern): "CODE COMMAND" and, after a tab, words of the message; -: the code alone."""
     for line in (pathlib.Path(__file__).parent / "mistakes.txt").read_text().splitlines():
         if line and not line.startswith("#"):
             command, _, pattern = line.partition("\t")

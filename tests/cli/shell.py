@@ -53,7 +53,7 @@ def entries(verb):
         if re.match(r"  (-\w,)?--|  [A-Z]", line):
             lines.append(line)
         elif line.startswith(" " * 30) and lines:
-            # A form that is too long for its line goes on behind a bar.
+            # A form that is too long for its line goes on after a bar.
             lines[-1] += line.strip() if re.search(r"\|$", lines[-1]) else "\n" + line
         elif line:
             lines.append("")

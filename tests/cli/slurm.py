@@ -438,9 +438,10 @@ class Printed(unittest.TestCase):
     def test_a_sweep_is_an_array_and_a_table(self):
         out = "/tmp/a b/$HOME/`id`/'q'"
         text = self.slurm("--sweep", "lr=0.05,0.1 selector=all,exp3:p_min=0.5", "--seed=3", "--out", out, "--sbatch",
-                          "--qos=x --constraint=[a100*1&h100]", "--limit-train=64")
+                          "--qos=x --constraint=[a100*1&h100] --mem-per-cpu=4G", "--limit-train=64")
         job = self.settings(text)
         self.assertEqual(job, job | {"array": "1-4", "qos": "x", "constraint": "[a100*1&h100]", "output": "dat_hpc-%A_%a.log"})
+        self.assertEqual((job.get("mem"), job["mem-per-cpu"]), (None, "4G"))  # Slurm refuses both together
         names = [f"lr={lr},selector={selector}" for lr in ("0.05", "0.1") for selector in ("all", "exp3_p_min=0.5")]
         with tempfile.TemporaryDirectory() as folder:
             script = pathlib.Path(folder) / "job.sh"
@@ -460,6 +461,7 @@ class Printed(unittest.TestCase):
                     if first:
                         for option in "--qos=x", "--constraint=[a100*1&h100]", "--dependency=afterany:5":
                             self.assertIn(option, job.read("submitted"))
+                        self.assertEqual([word for word in job.read("submitted") if word.startswith("--mem")], ["--mem=2G"])
                         # What that job would run, as its shell reads it.
                         table = subprocess.run(["bash", "-c", "compare() { :; }; set -f; dat_hpc() { printf '%s\\n' \"$@\"; }; "
                                                 "eval \"$(sed -e 1d -e 's/ >.*//' \"$0\")\"", job.play / "table"], capture_output=True, text=True, check=True)
@@ -485,6 +487,7 @@ class Printed(unittest.TestCase):
 
     def test_refusals(self):
         for arguments, expected in ((["--job-name", "a b"], "--job-name 'a b'"), (["--sbatch", "--qos=x;id"], "--sbatch '--qos=x;id'"),
+                                    (["--sbatch", "--arra=1-3"], "--sbatch --arra is the script's own, as --array"),
                                     (["--time", "soon"], "--time 'soon'"), (["--modules", "$(id)"], "--modules"),
                                     (["--step-seconds=1", "--like=x"], "give one of them"), (["--node=2"], "'--nodes'")):
             self.assertIn(expected, self.slurm(*arguments, code=2))

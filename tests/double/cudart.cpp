@@ -136,7 +136,7 @@ struct Open {
     static const std::string red(kRedZone + kAlign, static_cast<char>(kRedByte));
     for (const auto& [base, bytes] : s.device)
       if (std::memcmp(base + bytes, red.data(), piece(bytes) - bytes) != 0)
-        fail("device code wrote behind an allocation of " + std::to_string(bytes) + " bytes");
+        fail("device code wrote past an allocation of " + std::to_string(bytes) + " bytes");
     --s.open;
     protect(PROT_NONE);
   }

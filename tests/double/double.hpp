@@ -11,7 +11,7 @@
 // with live data; algorithms that compute wrong numbers, or others at each call; TF32 where it was not wanted;
 // device memory given to MPI.
 //
-// It cannot find: races inside kernels beyond that, out-of-bounds reads and writes that stay clear of the zone behind
+// It cannot find: races inside kernels beyond that, out-of-bounds reads and writes that stay clear of the zone after
 // each allocation, real hardware's rounding, speed, limits of real kernels (registers, shared memory), restrictions of
 // the real libraries that are not written down here, and failures that the device reports late. While one host thread
 // waits, device memory is open to the others.

@@ -1,4 +1,4 @@
-// cuDNN's graph API, as far as its documentation goes for a convolution and the point-wise operations behind it. See
+// cuDNN's graph API, as far as its documentation goes for a convolution and the point-wise operations after it. See
 // double.hpp. Status codes are those of the documented categories; the library's own are finer.
 //
 // The engines stand for the three support surfaces of the generic runtime fusion engine (cuDNN's developer guide,

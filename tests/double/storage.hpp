@@ -33,7 +33,7 @@ inline void blend(void* data, cudaDataType_t type, std::size_t i, double value, 
     static_cast<float*>(data)[i] = v;
 }
 
-/// The first 10 of the 23 bits behind the point, as tensor cores take them.
+/// The first 10 of the 23 bits after the point, as tensor cores take them.
 inline float tf32(float x) { return std::bit_cast<float>((std::bit_cast<std::uint32_t>(x) + 0x1000U) & 0xffffe000U); }
 
 inline std::vector<float> read(const void* data, cudaDataType_t type, std::size_t n, bool as_tf32) {

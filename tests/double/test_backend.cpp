@@ -576,7 +576,7 @@ TEST_CASE("What is copied to the device arrives intact, whatever its size and wh
   }
 }
 
-TEST_CASE("A copy to the device comes after the work before it and before the work behind it", "[double]") {
+TEST_CASE("A copy to the device comes after the work before it and before the work after it", "[double]") {
   const auto backend = cuda();
   float *a = to_device(*backend, std::vector<float>{1}), *b = backend->allocate_floats(1, "test");
   const float five = 5;
@@ -605,7 +605,7 @@ TEST_CASE("A fetch brings what the work queued before it leaves, and its ticket 
   CHECK(asked > 1);  // the double is never done at once
   CHECK(pinned[0] == 3);
 
-  // Waited for, the later of two: the earlier one is there, too. Work behind the fetch goes on beside it.
+  // Waited for, the later of two: the earlier one is there, too. Work after the fetch goes on beside it.
   scale(*backend, x + 2, 1, 4);
   const auto first = backend->fetch(pinned + 2, x + 2, sizeof(float));
   scale(*backend, x + 3, 1, 5);

@@ -589,7 +589,7 @@ TEST_CASE("A network's plans are chosen layer by layer, and its gradient is that
   Network without(false, name);
   CHECK(!contains(without.line("layer1.0.conv2.weight"), "graph"));
   const auto expected = without.gradient(), expected_logits = to_host(*without.backend, without.program->logits(), 20);
-  // Each activation and each gradient is rounded to 11 bits behind each of the 20 convolutions on the way there and
+  // Each activation and each gradient is rounded to 11 bits after each of the 20 convolutions on the way there and
   // back, 2^-12 off on average; legacy calls round some of them twice. Errors that are as likely up as down add up as
   // the root of their number.
   CHECK(distance(logits, expected_logits) <= std::sqrt(40.0) * 0x1p-11);

@@ -20,7 +20,7 @@ IMAGES = 200 if "DAT_SEQUENCE" in os.environ else 96
 TRAIN = ["--data", "set.h5", "--network", "small_cnn", "--width", 16, "--threads", 1, "--batch", 16, "--warmup-epochs", 1,
          "--epochs", 3, "--lr", 0.05, "--attack-steps", 2, "--eval-every", 0, "--eval", "fgsm"]
 EPS = 6 / 255
-NIGHT = common.NIGHT or COSTLY
+NIGHT = common.ALL_CASES or COSTLY
 KILLS = 10 if NIGHT else 3
 
 

@@ -166,7 +166,7 @@ class Patience(Runs):
         before = {path: os.path.getmtime(f"straight/{path}") for path in ("metrics.jsonl", "results.h5", "run.log")}
         self.go("straight", *self.STILL)  # is finished
         self.assertEqual({path: os.path.getmtime(f"straight/{path}") for path in before}, before)
-        # Killed in the evaluation that ends it, and behind the checkpoint that follows.
+        # Killed in the evaluation that ends it, and after the checkpoint that follows.
         for name, moment in (("early", lambda folder: common.steps_written(folder) >= end - 3),
                              ("late", lambda folder: f"step-{end:09d}.h5" in common.entries(f"{folder}/ckpt"))):
             running = self.launch(name, *self.STILL)
@@ -197,7 +197,7 @@ class Patience(Runs):
         for name in f"ckpt/step-{end + 4:09d}.h5", "results.h5", "SUMMARY.txt":
             os.remove(f"again/{name}")
         self.go("again", *self.STILL)
-        for more in [], ["--quiet"], [*self.STILL[-2:-1], 30, "--max-steps", end + 1]:  # at its end, with other words, and behind it
+        for more in [], ["--quiet"], [*self.STILL[-2:-1], 30, "--max-steps", end + 1]:  # at its end, with other words, and after it
             self.go("again", *(self.STILL if not more or len(more) == 1 else self.STILL[:-2]), *more)
             steps = [row["step"] for row in self.of("again", "holdout", "raw")]
             self.assertEqual(steps, [*range(8, end + 1, 8), *([end + 1] if len(more) > 1 else [])])

@@ -53,7 +53,7 @@ class Best(common.TestCase):
         best = max(row["adv_acc"] for row in held)
         accuracy, step, length = record(f"{folder}/ckpt/best.h5")
         self.assertEqual((accuracy, step), (best, next(row["step"] for row in held if row["adv_acc"] == best)))
-        if held[-1]["adv_acc"] < best:  # the last evaluation of a run may come behind its last checkpoint
+        if held[-1]["adv_acc"] < best:  # the last evaluation of a run may come after its last checkpoint
             self.assertEqual(record(common.checkpoints(folder)[-1]), (accuracy, step, length))
         with open(f"{folder}/metrics.jsonl", "rb") as file:
             text = file.read(int(length))

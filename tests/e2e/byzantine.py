@@ -18,7 +18,7 @@ DRAWN = ["--selector", "exp3", "--budget", "5", "--resample", 2, "--warmup-epoch
 RULES = {"equivocate": "disputes", "wrong_digest": "commitment", "wrong_aggregate": "aggregate", "false_norm": "norm",
          "false_product": "product", "no_reveal": "reveal", "silent": "silence", "false_accuser": "accusation",
          "idle_validator": "validation", "malformed": "malformed"}
-WHOLE = common.NIGHT
+WHOLE = common.ALL_CASES
 
 
 def attackers(who, what, start):

@@ -17,10 +17,10 @@ import common
 from numpy_network import logits_of, sure_classes
 
 IMAGES, SIGMA, ALPHA = 60, 0.1, 0.001
-EVERY, N0, N = (5, 300, 700) if common.NIGHT else (15, 100, 300)
+EVERY, N0, N = (5, 300, 700) if common.ALL_CASES else (15, 100, 300)
 TRAIN = ["--data", "set.h5", "--network", "small_cnn", "--width", 16, "--threads", 1, "--batch", 16, "--epochs", 4, "--lr", 0.05,
          "--attack", "none", "--lambda", 0, "--eval-every", 0, "--eval", "fgsm"]
-KILLS = 10 if common.NIGHT else 3
+KILLS = 10 if common.ALL_CASES else 3
 CANDIDATE, CERTIFICATION = 14, 13  # purposes of random numbers
 
 

@@ -1,7 +1,7 @@
 """What the end-to-end tests share: running the program, watching it, reading what it leaves behind.
 
 Each test file is a program of its own: `python3 tests/e2e/FILE.py PATH/TO/dat_hpc [--part K/N] [unittest arguments]`. By day a part
-of some tables is drawn, by DAT_SEED or else by the date; DAT_NIGHT takes the whole (tests/nightly.sh).
+of some tables is drawn (tests/drawn.py); DAT_ALL_CASES takes the whole (tests/nightly.sh).
 """
 
 import hashlib
@@ -20,13 +20,13 @@ import h5py
 import numpy as np
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from drawn import NIGHT, SEED, drawn
+from drawn import ALL_CASES, SEED, drawn
 from mpi_environment import MPI_ENVIRONMENT, own_session
 
 PROGRAM = os.path.abspath(sys.argv.pop(1))
 LIMIT_S = 300  # no run takes a tenth of it, on a machine that is not very busy: one that does hangs
 
-at_night = unittest.skipUnless(NIGHT, "at night")
+at_night = unittest.skipUnless(ALL_CASES, "at night")
 
 for name, value in MPI_ENVIRONMENT.items():
     os.environ.setdefault(name, value)
@@ -53,7 +53,7 @@ class Ended:
 
 
 def exit_code(code, text):
-    """What mpirun ended with. Open MPI 4.1's own may crash behind its last word, in the last call of its library PMIx: then
+    """What mpirun ended with. Open MPI 4.1's own may crash after its last word, in the last call of its library PMIx: then
     the code is the one that it has told."""
     told = re.search(r"Exit code: +(\d+)", text)
     return int(told[1]) if code < 0 and told and "PMIx_server_finalize" in text else code

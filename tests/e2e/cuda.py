@@ -29,7 +29,7 @@ class Runs(common.TestCase):
         two, growing = [*SMALL[:-1], 2], ["--train-size", "8,16@1", "--average", "ema", "--warm-start", 2]  # of 2 steps an epoch on two ranks
         for options, ranks, ends in [
                 ([*SMALL, "--attack-stop", 1, "--attack-precision", "f16"], 1, [2]), ([*two, *growing, "--micro-batch", 4], 2, [1, 3]),
-                *common.NIGHT * [(SMALL, 2, [1]), ([*two, "--warm-start", 3, "--micro-batch", 4], 2, [3]),
+                *common.ALL_CASES * [(SMALL, 2, [1]), ([*two, "--warm-start", 3, "--micro-batch", 4], 2, [3]),
                                  ([*two, "--train-size", "11,16@1", "--attack-stop", 1, "--attack-precision", "f16"], 1, [5])]]:
             with self.subTest(options=options[len(SMALL) - 1 :]):
                 for folder in {"straight", "parts"} & set(os.listdir()):
@@ -39,7 +39,7 @@ class Runs(common.TestCase):
                     self.train("parts", *options, "--max-steps", end, ranks=ranks)
                 self.train("parts", *options, ranks=ranks)
                 self.assert_same(common.state("straight"), common.state("parts"))
-        if common.NIGHT:
+        if common.ALL_CASES:
             for folder, more in ("grown", []), ("called", ["DAT_GRAPHS=off", "--eval-every", 1]):
                 self.train(folder, *two, *growing, *more, ranks=2)
             self.assert_same(common.state("grown"), common.state("called"))
@@ -53,7 +53,7 @@ class Runs(common.TestCase):
         self.assertEqual(images, 3 * [8] + [2] + 6 * [4] + [2])
 
     def test_where_the_pixels_lie_and_what_is_recorded_changes_nothing(self):
-        ranks = 2 if common.NIGHT else 1
+        ranks = 2 if common.ALL_CASES else 1
         self.train("resident", *SMALL, "DAT_RESIDENT=on", ranks=ranks)
         self.train("streamed", *SMALL, "DAT_RESIDENT=off", ranks=ranks)
         self.train("called", *SMALL, "DAT_GRAPHS=off", ranks=ranks)
@@ -72,12 +72,12 @@ class Runs(common.TestCase):
         """Hashes by the kernel, and claims; at night the work of another rank done once more, and restarted, too."""
         at = SMALL.index("--batch")
         options = [*SMALL[:at], *SMALL[at + 2 :], "--total-batch", 8, "--micro-batch", 2, "--aggregator", "centered_clip", "--byzantine",
-                   "--faults", 1, "--selector", "all", "--epochs", 3 if common.NIGHT else 1]
-        for cheat, rule in [("weak", "gradient")] * common.NIGHT + [("wrong_aggregate", "aggregate")]:
+                   "--faults", 1, "--selector", "all", "--epochs", 3 if common.ALL_CASES else 1]
+        for cheat, rule in [("weak", "gradient")] * common.ALL_CASES + [("wrong_aggregate", "aggregate")]:
             cheats = ["--attackers", 2, "--cheat", f"{cheat}@2"]
             self.train(cheat, *options, *cheats, ranks=4)
             self.assertEqual([(row["rank"], row["rule"], row["upheld"]) for row in common.rows(cheat, "accusation")], [(2, rule, True)])
-        if common.NIGHT:
+        if common.ALL_CASES:
             self.train("parts", *options, *cheats, "--max-steps", 6, ranks=4)
             self.train("parts", *options, *cheats, ranks=4)
             self.assert_same(common.state("wrong_aggregate"), common.state("parts"))
@@ -138,7 +138,7 @@ class Runs(common.TestCase):
     def test_certificates_and_attacks_on_them_do_not_depend_on_ranks(self):
         self.train("smoothed", *SMALL, "--noise", 0.1, "--attack", "none", "--lambda", 0)
         found = []
-        for ranks, precision in [(1, "f32"), (2, "f32")] + [(1, "f16")] * common.NIGHT:
+        for ranks, precision in [(1, "f32"), (2, "f32")] + [(1, "f16")] * common.ALL_CASES:
             out = f"{precision}-{ranks}"
             ended = common.run("certify", "smoothed", "--device", "cuda", "--threads", 1, "--every", 8, "--n0", 50, "--n", 300, "--precision",
                                precision, "--attack-steps", 2, "--noise-samples", 3, "--out", out, ranks=ranks)
@@ -226,7 +226,7 @@ class Runs(common.TestCase):
         self.assertFalse([line for line in lines if line["kind"] == "setback"])
         with open("straight/SUMMARY.txt") as file:
             self.assertIn(f"overflows       {len(overflows)} in f16", file.read())
-        if not common.NIGHT:
+        if not common.ALL_CASES:
             return
         self.train("called", *f16, "DAT_GRAPHS=off", ranks=2)
         self.assert_same(common.state("straight"), common.state("called"))

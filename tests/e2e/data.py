@@ -254,7 +254,7 @@ class ManyClasses(common.TestCase):
             names = file["class_names"][:].tobytes().decode().splitlines()
         self.assertEqual(len(names), classes)
         common.seal("set.h5")
-        ranks = 2 if common.NIGHT else 0
+        ranks = 2 if common.ALL_CASES else 0
         first = self.train("run", *TRAIN, "--data", "set.h5", "--epochs", 1, ranks=ranks)
         self.assertRegex(first.text, f"warning: 8 classes have test images and no training image: .*, \\.\\.\\.\n")
         self.assertRegex(first.text, f"warning: {classes - 32} classes have no image at all: .*, \\.\\.\\.\n")
@@ -265,7 +265,7 @@ class ManyClasses(common.TestCase):
                           ["eval", "--checkpoint", "run", "--threads", 1, "--eval", "pgd1", "--out", "eval"],
                           ["eval", "--checkpoint", "again.h5", "--data", "set.h5", "--threads", 1, "--eval", "pgd1",
                            "--out", "other"],
-                          *common.NIGHT * [["plot", "eval"], ["export", "run", "--out", "run.onnx"]]):
+                          *common.ALL_CASES * [["plot", "eval"], ["export", "run", "--out", "run.onnx"]]):
             ended = common.run(*arguments)
             self.assertEqual(ended.code, 0, ended.text)
             self.assertLess(len(ended.text), 20000)

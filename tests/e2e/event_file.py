@@ -21,7 +21,8 @@ sys.path.append(os.environ.get("DAT_PYTHON_PACKAGES", ""))
 TRAIN = ["--data", "set.h5", "--network", "small_cnn", "--width", 16, "--threads", 1, "--attack-steps", 2, "--batch", 16,
          "--warmup-epochs", 1, "--epochs", 3, "--eval-every", 1, "--eval", "pgd2,fgsm", "--average", "ema", "--resample", 3,
          "--checkpoint-every", 5, "--quiet"]
-NAMES = "events.out.tfevents.??????????.dat_hpc"
+NAMES = "events.out.tfevents.*[0-9].dat_hpc"
+OTHER = "run/events.out.tfevents.1764370abc.dat_hpc"  # another program's
 
 
 def crc32c(data):
@@ -83,13 +84,13 @@ class Events:
 
     def __init__(self, path):
         self.scalars, self.histograms, self.images = (collections.defaultdict(list) for _ in range(3))
-        self.times = []
+        self.times = collections.defaultdict(list)
         version, start, *rest = map(message, frames(path))
         assert version[3] == [b"brain.Event:2"] and message(start[7][0])[1] == [1]
         for event in rest:
-            self.times += event[1]
             (step,), (summary,) = event[2], event[5]
             for value in map(message, message(summary)[1]):
+                self.times[value[1][0].decode(), step] += event[1]
                 for kind, found in (2, self.scalars), (4, self.images), (5, self.histograms):
                     for content in value[kind]:
                         found[value[1][0].decode(), step].append(content)
@@ -160,17 +161,23 @@ class TensorBoard(common.TestCase):
         self.assertEqual(sum(len(reader.Images(tag)) for tag in reader.Tags()["images"]), pictures)
 
     def test_each_number_once_after_a_kill_and_restarts(self):
-        # Killed before the event of step 14 is written: behind the beginning, a write for each step and evaluation.
+        # Killed before the event of step 14 is written: after the beginning, a write for each step and evaluation.
         with mock.patch.dict(os.environ, common.faults("tfevents:write", 0, 1 + 14 + 8, 1)):
             self.assertEqual(common.run("train", "--out", "run", *TRAIN, "--tensorboard").code, -9)
         before, _ = self.events()
         self.assertEqual(common.steps_written("run"), 14)
         with open(before, "ab") as file:
             file.write(b"\x40cut off")
+        os.rename(before, "run/events.out.tfevents.9999999999.dat_hpc")  # by a clock of another time
+        with open(OTHER, "w"):
+            pass
         self.train("run", *TRAIN, "--max-steps", 20)  # a run that has the file goes on with it, without pictures
         self.train("run", *TRAIN, "--tensorboard")
         path, found, expected = self.check_numbers()
-        self.assertGreater(path, before)
+        self.assertGreater(int(path.split(".")[3]), 9999999999)
+        self.assertTrue(os.path.exists(OTHER))
+        for tag, step in found.images:  # as the evaluation's numbers, whenever the run went on
+            self.assertEqual(found.times[tag, step], found.times[tag.replace("attacked", "adv_acc"), step])
         self.assertEqual(max(step for _, step in expected), 24)
         self.check_probabilities(found.histograms)
         pictured = {(f"evaluation/{row['split']}/{row['weights']}/{row['attack']}/attacked", row["step"])

@@ -38,7 +38,7 @@ NETWORKS = {"small_cnn": {"width": 20}, "preact_resnet18": {"width": 16}, "resne
             "dm_wrn_10_2": {"width": 20, "activation": "silu", "normalize": "cifar10"},
             "imagenet_resnet18": {"width": 16, "normalize": "imagenet"}}
 # By day those that have between them all that a network can have.
-ALL = [name for name in NETWORKS if common.NIGHT or name not in ("resnet18", "wrn_16_4")]
+ALL = [name for name in NETWORKS if common.ALL_CASES or name not in ("resnet18", "wrn_16_4")]
 SIZE, IMAGES = 16, 12
 MADE = tempfile.TemporaryDirectory()
 WIDTH = ["--width", NETWORKS["small_cnn"]["width"]]
@@ -531,7 +531,7 @@ class Others(Case):
         theirs.conv1, theirs.bn1 = torch.nn.Conv2d(3, 16, 7, 2, 3, bias=False), torch.nn.BatchNorm2d(16)
         theirs.fc = torch.nn.Linear(128, 5)
         self.there_and_back("imagenet_resnet18", theirs, robustness, "--width", 16, *normalized)
-        if not common.NIGHT:
+        if not common.ALL_CASES:
             return
         self.there_and_back("imagenet_resnet18", models.resnet18(num_classes=5), robustness, *normalized)
         with_normalizer = lambda state: {"normalize.mean": numbers[0], "normalize.std": numbers[1],

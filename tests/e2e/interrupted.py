@@ -1,5 +1,5 @@
 """Interrupted = straight: whatever ends a run, and wherever, the same command goes on with it, and it ends as if it had been left
-alone: with the same weights and state, record and results. ROWS is the table. DAT_NIGHT: all rows, and all of their moments."""
+alone: with the same weights and state, record and results. ROWS is the table. DAT_ALL_CASES: all rows, and all of their moments."""
 
 import dataclasses
 import errno
@@ -45,7 +45,7 @@ def end(steps, on=None):
     return Stop("end", steps, on=on)
 
 
-# A process that goes on writes the step behind its checkpoint as its first line.
+# A process that goes on writes the step after its checkpoint as its first line.
 KILLS = [Stop("kill", "run/metrics.jsonl:open:1", "all"), Stop("kill", line(1), 1), Stop("kill", line(3), "ranks"),
          Stop("kill", "step-:write:3"), Stop("kill", line(3), "launcher"), Stop("kill", line(4), "all"),
          Stop("kill", "step-:rename:1", 1), Stop("kill", "run/ckpt/latest:rename:1"),
@@ -73,7 +73,7 @@ class Row:
     of: str = ""  # the rows of which a part is drawn by day: BY_DAY
 
 
-def any_ranks(*options, stops=[end(2, on=5), end(4, on=2)] if common.NIGHT else [end(4, on=4)], last=6 if common.NIGHT else 3, **other):
+def any_ranks(*options, stops=[end(2, on=5), end(4, on=2)] if common.ALL_CASES else [end(4, on=4)], last=6 if common.ALL_CASES else 3, **other):
     """A row of a deterministic run: straight alone, its parts on other ranks."""
     return Row([*DEALT, *options], [*stops], last=last, **{"of": "any ranks"} | other)
 
@@ -139,7 +139,7 @@ ROWS = {
 
     "generators: weights of now": generators(stops=[end(3, on=(1, 2)), end(7, on=(2, 0))], last=(2, 1)),
     "generators: newer weights in each iteration": generators("--staleness", 4, stops=[end(3, on=(1, 0)), end(6, on=(3, 1))], last=(1, 3)),
-    "generators: old weights throughout": generators("--staleness", 4 if common.NIGHT else 1, "--attack-stop", 1,
+    "generators: old weights throughout": generators("--staleness", 4 if common.ALL_CASES else 1, "--attack-stop", 1,
                                                      stops=[end(5, on=(2, 2))], last=(1, 1)),
     "generators: other losses, optimizers and weights": generators(
         "--staleness", 2, "--loss", "trades", "--optimizer", "lamb", "--average", "ema", "--eps", "3/255..12/255@0-1", "--alpha",

@@ -20,7 +20,7 @@ STATES = {
     "sums of weights": ["--optimizer", "lars", "--lr", 0.02, "--average", "swa", "--loss", "trades", "--selector", "uniform", "--verify", 3],
     "perturbed weights": ["--awp-gamma", 0.01, "--loss", "trades"],
 }
-WHOLE = common.NIGHT
+WHOLE = common.ALL_CASES
 
 
 def leave(who, when):

@@ -492,7 +492,7 @@ class Archives(Converts):
                 file.write(changed)
             refuse(3, f"{part}.tar.gz:? {why}", f"{part}.tar.gz")
         data = gzip.decompress(data)
-        with open("parts.tar.gz", "wb") as file:  # as some programs pack, with zeros behind it
+        with open("parts.tar.gz", "wb") as file:  # as some programs pack, with zeros after it
             file.write(gzip.compress(data[:70000]) + gzip.compress(b"") + gzip.compress(data[70000:]) + bytes(70000))
         self.assertEqual(common.run("data", "convert", "parts.tar.gz", "parts.h5").code, 0)
         with tarfile.open("c.tar.gz") as file:

@@ -338,6 +338,10 @@ class Results(common.TestCase):
             with open("bad.json", "w") as file:
                 json.dump({**told, "per_image": {**each, **changed}}, file, default=int)
             self.refuse(3, pattern, "plot", "bad.json")
+        for step in 1e300, -5:
+            with open("bad.json", "w") as file:
+                json.dump({**told, "step": step}, file, default=int)
+            self.refuse(3, "bad.json: .* is no whole number from 0 to", "plot", "bad.json")
         with open("bad.json", "w") as file:
             file.write(json.dumps(told)[:-100])
         self.refuse(3, "bad.json: is no evaluation that 'eval --out' wrote, or cut off", "plot", "bad.json")

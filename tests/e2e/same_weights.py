@@ -80,7 +80,7 @@ class Split(common.TestCase):
     def runs(self, *arguments, splits, images=96):
         common.synthetic("set.h5", train=images, test=8, size=16, classes=4)
         found = []
-        for ranks, batch in splits if common.NIGHT else [splits[0], splits[-1]]:
+        for ranks, batch in splits if common.ALL_CASES else [splits[0], splits[-1]]:
             folder = f"{ranks}x{batch}"
             shutil.rmtree(folder, ignore_errors=True)
             self.train(folder, *SMALL, "--network", "small_cnn", "--batch", batch, "--optimizer", "sgd", "--lr", 0.1,

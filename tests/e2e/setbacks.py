@@ -87,7 +87,7 @@ class Numbers(common.TestCase):
                 self.assertEqual(len(ended.errors), 1, ended.text)
                 self.assertRegex(ended.errors[0], "is not finite.*gone back 2 times")
                 self.assertEqual([row["lr_factor"] for row in self.setbacks(folder, "rollback")], [0.5, 0.25])
-                # A checkpoint behind which no step was good is no good one: it goes back further.
+                # A checkpoint after which no step was good is no good one: it goes back further.
                 self.assertEqual({row["to_step"] for row in self.setbacks(folder, "rollback")}, {0})
                 self.assertEqual(len(common.checkpoints(folder)), 2 if every == 1 else 1)
                 # The same command ends in the same way: what it has gone through is in the checkpoint.
@@ -168,7 +168,7 @@ class Numbers(common.TestCase):
             self.assertEqual([row["step"] for row in steps], [*range(1, len(steps) + 1)])
             rates = [row["lr"] for row in steps]
             self.assertLess(max(rates[rollback["to_step"]:]), 0.001 * 2 * COLLAPSE_RATE)
-        # In two parts, the second of them behind the rollback.
+        # In two parts, the second of them after the rollback.
         steps = common.rows("back1", "step")
         end = (rollback["to_step"] + len(steps)) // 2
         self.overfitting("parts", *options, "--max-steps", end)
@@ -220,7 +220,7 @@ class Law(common.TestCase):
         common.synthetic("set.h5", train=64, test=10, size=16, classes=4)  # four steps an epoch
         # By day each case on one number of ranks, at night on both.
         all_cases = list(self.CASES)
-        for case in all_cases if common.NIGHT else all_cases[ranks - 1 :: 2]:
+        for case in all_cases if common.ALL_CASES else all_cases[ranks - 1 :: 2]:
             for folder in {"straight", "restarted"} & set(os.listdir(".")):
                 shutil.rmtree(folder)
             with self.subTest(case=case, ranks=ranks):
@@ -228,7 +228,7 @@ class Law(common.TestCase):
                 kept = f"step-{self.KEPT:09}.h5"
                 self.assertIn("state/setbacks", common.datasets(f"straight/ckpt/{kept}"))
                 self.assertEqual({row["to_step"] for row in common.rows("straight", "setback") if row["event"] == "rollback"}, {self.KEPT})
-                # What the run's folder would be, had the run been killed right behind its rollback.
+                # What the run's folder would be, had the run been killed right after its rollback.
                 shutil.copytree("straight", "restarted")
                 for path in common.checkpoints("restarted"):
                     if os.path.basename(path) != kept:

@@ -49,7 +49,7 @@ class Starts(common.TestCase):
         self.assertEqual(run("--out", "alone", *longer).code, 0)
         expected = [(row["kind"], row.get("step")) for row in common.rows("alone")]
         waited = 0
-        for attempt in range(6 if common.NIGHT else 2):
+        for attempt in range(6 if common.ALL_CASES else 2):
             folder = f"twice{attempt}"
             rng = random.Random(common.SEED + attempt)
             first = common.Running(command("--out", folder, *longer), 0)

@@ -16,7 +16,7 @@ import common
 RUN = ["--network", "small_cnn", "--width", 4, "--attack-steps", 1, "--eval", "pgd1,pgd2", "--limit-train", 64, "--limit-test", 32,
        "--batch", 8, "--warmup-epochs", 0, "--eval-every", 1, "--threads", 1, "--lambda", 0]
 os.environ["DAT_PROGRESS"] = "0.5"
-READS = 500 if common.NIGHT else 25
+READS = 500 if common.ALL_CASES else 25
 
 
 def command(folder, epochs, *more):

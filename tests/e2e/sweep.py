@@ -57,11 +57,15 @@ class Sweep(common.TestCase):
             self.assert_same(common.state(f"grid/seed={seed}"), common.state(f"whole/seed={seed}"))
 
     def test_a_point_that_fails_does_not_end_the_others(self):
-        ended = common.run("train", *RUN, "--epochs", 1, "--optimizer", "sgd", "--max-bad-steps", 0, "--sweep", "lr=1e30,0.1", ranks=2)
+        # And folders whose names begin as options do.
+        ended = common.run("train", *RUN[:-2], "--out=-x", "--epochs", 1, "--optimizer", "sgd", "--max-bad-steps", 0, "--sweep", "lr=1e30,0.1",
+                           ranks=2)
         self.assertEqual(ended.code, 7, ended.text)
         self.assertEqual(begun(ended.text), ["lr=1e30", "lr=0.1"])
-        self.assertTrue(os.path.exists("grid/lr=0.1/SUMMARY.txt"))
-        self.assertFalse(os.path.exists("grid/lr=1e30/SUMMARY.txt"))
+        self.assertIn("lr=0.1", ended.text.rpartition("\nRuns\n")[2])
+        for file in "SUMMARY.txt", "report.html":
+            self.assertTrue(os.path.exists(f"-x/lr=0.1/{file}"), ended.text)
+            self.assertFalse(os.path.exists(f"-x/lr=1e30/{file}"))
 
     def test_nothing_starts_where_a_point_cannot(self):
         # Three images are no whole share of each of two ranks: known when all is planned.

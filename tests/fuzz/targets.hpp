@@ -23,7 +23,7 @@ void npy(Bytes bytes);          ///< one array
 void mat(Bytes bytes);          ///< MATLAB's arrays
 void idx(Bytes bytes);          ///< one array of MNIST's, packed or not
 void pickle(Bytes bytes);       ///< images and labels
-void checkpoint(Bytes bytes);   ///< behind the seal
+void checkpoint(Bytes bytes);   ///< after the seal
 void data_file(Bytes bytes);    ///< the same
 void image(Bytes bytes);        ///< a JPEG or PNG file
 void tar(Bytes bytes);          ///< an archive, and the images in it

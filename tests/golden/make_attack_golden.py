@@ -11,7 +11,7 @@ languages (fmix32 as in make_golden.py; element i of array t):
     W1 [16, 75], b1, W2 [10, 16], b2: t = 0..3, (2u - 1) * 1.5 / sqrt(75), (2u - 1) / 2, 2u - 1, (2u - 1) / 2
     x [6, 75] (3 channels of 5 x 5, CHW): t = 4, u;  V [4, 75]: t = 5, 2u - 1;  all rounded to float32
 
-Labels are what the network says, but that of the last image, which is the class behind it. File contents, for each
+Labels are what the network says, but that of the last image, which is the class after it. File contents, for each
 attack, those in the L2 ball as l2/ATTACK, which have no `first`:
 
     eps eps_l2 labels ids seed    (attributes, but labels and ids)
@@ -21,9 +21,9 @@ attack, those in the L2 ball as l2/ATTACK, which have no `first`:
     ATTACK/value  [iterations + 1, 6]     apgd: the loss there; fab: ||p - x|| where p is misclassified, else -1
     ATTACK/done   [6]                     1: broken; fab: inside the ball
     ATTACK/found  [6, 4]                  V times what the attack leaves
-    square/accepted [iterations, 6]       uint8: 1, 0, or 2 behind the end of a sample
+    square/accepted [iterations, 6]       uint8: 1, 0, or 2 after the end of a sample
     square/margin   [iterations / 10, 6]  after every tenth iteration
-    l2/square/proposed [200, 6]           margins of the first proposals; 0 behind the end of a sample
+    l2/square/proposed [200, 6]           margins of the first proposals; 0 after the end of a sample
     l2/pgd/where, value                   as apgd, 40 steps of eps_l2 / 8
 """
 

@@ -19,7 +19,7 @@ SOURCES = {".hpp", ".cpp", ".cu", ".def", ".py", ".sh", ".toml", ".txt", ".cmake
 
 
 def prose(text):
-    """(number, line) of what is not code: neither between fences, nor indented behind an empty line, nor in backticks."""
+    """(number, line) of what is not code: neither between fences, nor indented after an empty line, nor in backticks."""
     fence, indented, before = False, False, ""
     for number, line in enumerate(text.splitlines(), 1):
         if re.match(r"\s*(```|~~~)", line):
@@ -40,7 +40,7 @@ def plain(heading):
 
 
 def anchors(text):
-    """GitHub's names of the headings: lower case, only letters, digits, - and _, a hyphen for a space, -1 behind a second one."""
+    """GitHub's names of the headings: lower case, only letters, digits, - and _, a hyphen for a space, -1 after a second one."""
     found, seen = set(), {}
     for _, line in prose(text):
         found.update(re.findall(r'<a (?:name|id)="([^"]+)"', line))

@@ -2,7 +2,7 @@
 """What jobs/packages promises against what CMake does: packaging.py ROOT BUILD
 
 The module file is loaded from an installation of BUILD, by the real modulecmd.tcl where there is one (MODULECMD, or Debian's
-environment-modules), else by tclsh with stand-ins. The Spack package and the EasyBuild recipe are read with stand-ins, the
+environment-modules), else by tclsh with stand-ins. The Spack package and EasyBuild's recipes are read with stand-ins, the
 Apptainer definitions as text: none of these programs is needed. packages.py tries out what can be, at night.
 """
 
@@ -18,7 +18,7 @@ import types
 import unittest
 
 ROOT, BUILD = pathlib.Path(sys.argv.pop(1)).resolve(), pathlib.Path(sys.argv.pop(1)).resolve()
-CMAKE = (ROOT / "CMakeLists.txt").read_text() + (ROOT / "src/backend/cuda/device.cmake").read_text()
+CMAKE = "".join((ROOT / file).read_text() for file in ("CMakeLists.txt", "src/backend/cuda/device.cmake", "src/backend/cuda/cudnn.cmake"))
 VERSION = re.search(r"project\(dat_hpc VERSION (\S+)", CMAKE)[1]
 TOP = ROOT / "jobs/packages"
 PRESET = next(one for one in json.loads((ROOT / "CMakePresets.json").read_text())["configurePresets"] if one["name"] == "deb")
@@ -42,7 +42,10 @@ class ModuleFile(unittest.TestCase):
         if tcl is None:
             self.skipTest("no tclsh")
         with tempfile.TemporaryDirectory(prefix="a b") as folder:
+            before = set(BUILD.iterdir())
             subprocess.run(["cmake", "--install", BUILD, "--prefix", folder], check=True, stdout=subprocess.DEVNULL)
+            # Who installs may be root, and the build folder another user's.
+            self.assertLessEqual(set(BUILD.iterdir()) - before, {BUILD / "install_manifest.txt"})
             modules = f"{folder}/share/dat_hpc/modulefiles"
             if os.path.exists(MODULECMD):
                 command = [tcl, MODULECMD, "bash", "load", f"dat_hpc/{VERSION}"]
@@ -60,6 +63,22 @@ class ModuleFile(unittest.TestCase):
                                  ("zsh/site-functions/_dat_hpc", ["completion", "zsh"])]:
                 printed = subprocess.run([f"{folder}/bin/dat_hpc", *words], capture_output=True, text=True, check=True).stdout
                 self.assertEqual(pathlib.Path(folder, "share", place).read_text(), printed)
+
+
+class Packages(unittest.TestCase):
+    def test_an_archive_and_a_package_of_any_build(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for generator, listed in ("TGZ", ["tar", "tzf"]), ("DEB", ["dpkg", "-c"]):
+                # Ninja: what is built already is not looked at once more.
+                packed = subprocess.run(["cpack", "-G", generator, "--config", BUILD / "CPackConfig.cmake", "-B", f"{folder}/{generator}",
+                                         "-D", "CPACK_CMAKE_GENERATOR=Ninja", "-D", "CPACK_DEBIAN_PACKAGE_SHLIBDEPS=OFF"],
+                                        capture_output=True, text=True, check=False)
+                self.assertEqual(packed.returncode, 0, packed.stdout + packed.stderr)
+                package, = (file for file in pathlib.Path(folder, generator).iterdir() if file.is_file())
+                files = subprocess.run([*listed, package], capture_output=True, text=True, check=True).stdout.splitlines()
+                top, doc = (f"{package.name[:-7]}/", "dat_hpc/LICENSE") if generator == "TGZ" else ("./usr/", "dat-hpc/copyright")
+                for name in "bin/dat_hpc", "share/dat_hpc/jobs/madry.toml", f"share/doc/{doc}":
+                    self.assertIn(top + name, [line.split(" ")[-1] for line in files])
 
 
 class Spack(unittest.TestCase):
@@ -116,22 +135,40 @@ class EasyBuild(unittest.TestCase):
     NAMES = {"HDF5": "HDF5", "dnnl": "oneDNN", "CLI11": "CLI11", "nlohmann_json": "nlohmann_json", "fmt": "fmt", "OpenSSL": "OpenSSL",
              "xxhash": "xxHash", "ZLIB": "zlib", "JPEG": "libjpeg-turbo", "PNG": "libpng", "LibArchive": "libarchive"}
 
+    @staticmethod
+    def read(file):
+        """A recipe as EasyBuild's parser reads it, in the Python that DAT_EASYBUILD names (packages.py), or with stand-ins."""
+        if "DAT_EASYBUILD" in os.environ:
+            words = ("import json, sys\nfrom easybuild.framework.easyconfig.parser import EasyConfigParser as Parser\n"
+                     "print(json.dumps(Parser(sys.argv[1]).get_config_dict()))")
+            return json.loads(subprocess.run([os.environ["DAT_EASYBUILD"], "-c", words, file], stdout=subprocess.PIPE, check=True).stdout)
+        recipe = {"SYSTEM": {}, "SOURCE_TAR_GZ": "", "SHLIB_EXT": "so"}
+        exec(compile(file.read_text(), file, "exec"), recipe)
+        return recipe
+
     def test_recipes_say_what_cmake_does(self):
-        of_ours = 0
-        for file in sorted((TOP / "easybuild").glob("*.eb")):
-            recipe = {"SYSTEM": {}, "SOURCE_TAR_GZ": "", "SHLIB_EXT": "so"}
-            exec(compile(file.read_text(), file, "exec"), recipe)
+        files = sorted((TOP / "easybuild").glob("*.eb"))
+        recipes = [self.read(file) for file in files]
+        for file, recipe in zip(files, recipes):
             toolchain = f"{recipe['toolchain']['name']}-{recipe['toolchain']['version']}"
             self.assertEqual(file.stem, f"{recipe['name']}-{recipe['version']}-{toolchain}")
-            if recipe["name"] != "dat_hpc":
-                continue
-            self.assertEqual(recipe["version"], VERSION)
-            self.assertEqual(LOOKED_FOR - {"MPI", "CUDAToolkit", "cudnn"}, set(self.NAMES))
-            named = {one[0] for one in recipe["dependencies"] + recipe["builddependencies"]} - {"CMake", "Ninja"}
-            self.assertEqual(named, set(self.NAMES.values()))
-            self.assertLessEqual(set(re.findall(r"-D(\w+)=", recipe["configopts"])), SETTINGS)
-            of_ours += 1
-        self.assertEqual(of_ours, 1)
+        ours, = (recipe for recipe in recipes if recipe["name"] == "dat_hpc")
+        self.assertEqual(ours["version"], VERSION)
+        self.assertEqual(LOOKED_FOR - {"MPI", "CUDAToolkit", "cudnn"}, set(self.NAMES))
+        versions = {one[0]: one[1] for one in ours["dependencies"] + ours["builddependencies"]}
+        self.assertEqual(set(versions) - {"CMake", "Ninja"}, set(self.NAMES.values()))
+        self.assertLessEqual({recipe["name"]: recipe["version"] for recipe in recipes if recipe is not ours}.items(), versions.items())
+        least = {"CMake": re.search(r"cmake_minimum_required\(VERSION (\S+)\)", CMAKE)[1],
+                 "oneDNN": re.search(r"oneDNN (\S+) or newer", (ROOT / "jobs/install.sh").read_text())[1],
+                 "nlohmann_json": re.search(r"find_package\(nlohmann_json (\S+) ", CMAKE)[1]}
+        for name, version in least.items():
+            self.assertGreaterEqual([int(part) for part in versions[name].split(".")], [int(part) for part in version.split(".")], name)
+        self.assertLessEqual(set(re.findall(r"-D(\w+)=", ours["configopts"])), SETTINGS)
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run(["cmake", "--install", BUILD, "--prefix", folder], check=True, stdout=subprocess.DEVNULL)
+            for kind, there in ("files", os.path.isfile), ("dirs", os.path.isdir):
+                for name in ours["sanity_check_paths"][kind]:
+                    self.assertTrue(there(f"{folder}/{name}"), name)
 
 
 class Apptainer(unittest.TestCase):
@@ -162,6 +199,14 @@ class Apptainer(unittest.TestCase):
             self.assertLessEqual(read, taken)
             self.assertIn("bash jobs/install.sh deb\n", build["post"])
             self.assertLessEqual(set(re.findall(r"-D(\w+)=", build["post"])), SETTINGS)
+
+    def test_what_is_nvidias_is_for_one_cuda(self):
+        named = [name for stage in ("build", "final") for name in re.findall(r"\b(?:cuda-|lib)[\w*+=.-]*\d", self.stages["dat_hpc_cuda", stage]["post"])
+                 if not name.startswith("cuda-keyring")]
+        cuda = re.search(r"cuda-nvcc-(\d+)-(\d+)", " ".join(named))
+        for name in named:
+            self.assertTrue(name.endswith((f"-{cuda[1]}-{cuda[2]}", f"-cuda-{cuda[1]}", f"+cuda{cuda[1]}.{cuda[2]}")), name)
+        self.assertEqual(len(named), 8)
 
     def test_their_preset_has_settings_of_cmake(self):
         self.assertLessEqual({name for name in PRESET["cacheVariables"] if not name.startswith("CMAKE_")}, SETTINGS)

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kFrom = 2;
 
-/// The last rank cheats, behind kFrom steps.
+/// The last rank cheats, after kFrom steps.
 [[nodiscard]] TrainOptions with_cheat(TrainOptions options, const std::string& name) {
   options.attackers = {world().size() - 1};
   options.cheat = {name + (cheats().reads(name, "cheat:delay") ? ":2@" : "@") + std::to_string(kFrom)};

@@ -225,7 +225,7 @@ TEST_CASE("A gradient that the codec cannot hold is seen after the sum", "[numbe
     TrainOptions options = options_of("plain");
     options.codec = codec;
     test::Started trainer(world(), options);
-    // A weight behind the features makes their gradient large: above 65504, the largest number of binary16, and far
+    // A weight after the features makes their gradient large: above 65504, the largest number of binary16, and far
     // below 3.4e38.
     const std::vector<Segment>& segments = trainer.model().parameters.segments;
     if (guilty()) plant_weight(trainer, segments[segments.size() - 2].name, 1e15F);

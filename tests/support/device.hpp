@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 #include <memory>
 #include <random>
 #include <string>
@@ -33,14 +32,13 @@ namespace dat::test {
   return test_device() == "cpu" || std::getenv("DAT_ALL_CASES") != nullptr ? on_a_cpu : on_a_gpu;
 }
 
-/// By day so many of the cases, drawn anew each day; all of them with DAT_ALL_CASES. $DAT_SEED: that draw, which
-/// is printed.
+/// So many of the cases, drawn by DAT_SEED, which is printed (1, if nobody says otherwise); all of them with
+/// DAT_ALL_CASES.
 template <class T>
 [[nodiscard]] std::vector<T> drawn(std::vector<T> all, std::size_t by_day) {
   if (std::getenv("DAT_ALL_CASES") != nullptr || all.size() <= by_day) return all;
   const char* const given = std::getenv("DAT_SEED");
-  const std::uint64_t seed =
-      given != nullptr ? std::strtoull(given, nullptr, 10) : static_cast<std::uint64_t>(std::time(nullptr)) / 86'400;
+  const std::uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : 1;
   std::printf("%zu of %zu cases, drawn by DAT_SEED=%ju\n", by_day, all.size(), std::uintmax_t{seed});
   std::shuffle(all.begin(), all.end(), std::mt19937_64(seed));
   all.resize(by_day);

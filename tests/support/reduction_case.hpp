@@ -39,7 +39,7 @@ void for_each_element(Backend& backend, const Chunks& chunks, const F& f) {
   return norm * static_cast<float>(level) / 127.0F;
 }
 
-/// A byte an element behind the norm of the tensor, with stochastic rounding; what was left out is added the next time.
+/// A byte an element after the norm of the tensor, with stochastic rounding; what was left out is added the next time.
 class Coarse final : public Codec {
  public:
   Coarse(Backend& backend, const Parameters& parameters, const CodecOptions& options)

@@ -17,7 +17,7 @@ TEST_CASE("What a terminal would obey is not printed", "[report]") {
       {"\xc2\x80|\xc2\x9b|\xc2\x9f", "?|?|?"},        // C1
       {"\x9b|\xff|\xe9t\xe9", "?|?|?t?"},             // bytes of Latin-1
       {"\xc0\x9b|\xe0\x82\x9b", "??|???"},            // longer forms of what is shorter
-      {"\xed\xa0\x80|\xf4\x90\x80\x80", "???|????"},  // half a pair; behind the last character
+      {"\xed\xa0\x80|\xf4\x90\x80\x80", "???|????"},  // half a pair; after the last character
       {"cut \xe2\x82", "cut ??"},
   };
   for (const auto& one : cases) {

@@ -15,9 +15,10 @@ enable_language(CUDA)
 set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
 set(CMAKE_CUDA_STANDARD 20)
 set(CMAKE_CUDA_EXTENSIONS OFF)
-find_path(CUDNN_INCLUDE_DIR cudnn.h HINTS ENV CUDNN_ROOT ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES include REQUIRED)
-find_library(CUDNN_LIBRARY NAMES cudnn libcudnn.so.9 libcudnn.so.8 HINTS ENV CUDNN_ROOT ${CUDAToolkit_LIBRARY_DIR}
-             PATH_SUFFIXES lib lib64 REQUIRED)
+include(${CMAKE_CURRENT_LIST_DIR}/cudnn.cmake)
+if(NOT CUDNN_INCLUDE_DIR OR NOT CUDNN_LIBRARY)
+  message(FATAL_ERROR "cuDNN was not found: set CUDNN_ROOT in the environment to the folder that has its include and lib")
+endif()
 add_library(CUDNN::cudnn UNKNOWN IMPORTED)
 set_target_properties(CUDNN::cudnn PROPERTIES IMPORTED_LOCATION ${CUDNN_LIBRARY}
                       INTERFACE_INCLUDE_DIRECTORIES ${CUDNN_INCLUDE_DIR})

@@ -31,6 +31,19 @@ namespace {
   return std::to_string(fewer) + (more <= micro_batches ? " or " + std::to_string(more) : "");
 }
 
+/// Error(usage): the micro-batches of a step are fewer than the ranks to which --deterministic deals them.
+void require_one_for_each(const Plan& plan) {
+  if (!plan.ordered || plan.micro_batches >= plan.ranks) return;
+  const std::int64_t images = plan.images_of_a_step();
+  std::int64_t size = images / plan.ranks;
+  while (size > 1 && plan.total_batch % size != 0) --size;
+  fail(ExitCode::usage, "--deterministic deals a step's ", images, " images to ", plan.ranks,
+       " ranks in whole micro-batches, and --micro-batch ", plan.micro_batch,
+       plan.micro_batch == plan.total_batch ? " (auto: all of them)" : "", " makes ", plan.micro_batches,
+       "; start no more than ", plan.micro_batches,
+       size > 0 ? ", or choose --micro-batch " + std::to_string(size) : std::string());
+}
+
 /// Steps of whole epochs. Error(usage): more than can be counted.
 [[nodiscard]] std::int64_t steps_of_epochs(std::int64_t epochs, std::int64_t steps_per_epoch) {
   std::int64_t steps = 0;
@@ -92,9 +105,7 @@ Plan::Plan(const TrainOptions& options, const Mix& training_images, int ranks_th
   if (options.max_steps > 0) steps = std::min(steps, options.max_steps);
   end = options.part_end < epochs ? std::min(steps, options.part_end * steps_per_epoch) : steps;
   images_of_an_epoch_ = ordered ? epoch.per_rank : epoch.per_rank * ranks;
-  require(!ordered || micro_batches >= ranks, ExitCode::usage, "with --deterministic, ", micro_batches,
-          " micro-batches of a step are dealt to the ranks, and ", ranks,
-          " ranks are more than that; start fewer, or choose a smaller --micro-batch");
+  require_one_for_each(*this);
 }
 
 int Plan::micro_batches_of(int rank, int of_ranks) const {

@@ -1,7 +1,6 @@
 #include "verbs/doctor/machine.hpp"
 
 #include <fmt/format.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 #include "dat/number.hpp"
 #include "options/values/value.hpp"
 #include "replica/control_groups.hpp"
+#include "replica/cores.hpp"
 
 namespace dat {
 
@@ -31,14 +31,14 @@ namespace fs = std::filesystem;
   return "";
 }
 
-/// A field of /proc/meminfo in bytes; 0: there is none.
-[[nodiscard]] double meminfo(const std::string& name) {
-  double number = 0;
-  const std::string text = line_behind("/proc/meminfo", name);
-  return read_number(text.substr(0, text.find(' ')), number) ? 1024 * number : 0;
-}
-
 [[nodiscard]] std::string gigabytes(double bytes) { return fmt::format("{:.1f} GB", bytes / 1e9); }
+
+/// A field of /proc/meminfo in bytes; none: the system does not say.
+[[nodiscard]] std::optional<double> meminfo(const std::string& root, const std::string& name) {
+  double number = 0;
+  const std::string text = line_behind(root + "/proc/meminfo", name);
+  return read_number(text.substr(0, text.find(' ')), number) ? std::optional(1024 * number) : std::nullopt;
+}
 
 /// Output of a command in lines; none: it cannot be run, or fails.
 [[nodiscard]] std::vector<std::string> output_of(const std::string& command) {
@@ -78,18 +78,15 @@ namespace fs = std::filesystem;
 
 std::string cpu_text() {
   const std::string model = line_behind("/proc/cpuinfo", "model name");
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  const int own = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
-  return fmt::format("{}, {} of its {} cores for this process", model.empty() ? "of an unknown model" : model, own,
-                     sysconf(_SC_NPROCESSORS_ONLN));
+  return fmt::format("{}, {} of its {} cores for this process", model.empty() ? "of an unknown model" : model,
+                     cores_allowed(), sysconf(_SC_NPROCESSORS_ONLN));
 }
 
-std::string memory_text() {
-  const double all = meminfo("MemTotal");
-  const std::optional<double> limit = memory_of_groups();
-  return gigabytes(all) + ", " + gigabytes(meminfo("MemAvailable")) + " of it free" +
-         (limit && *limit < all ? "; the control group allows " + gigabytes(*limit) : "") +
+std::string memory_text(const std::string& root) {
+  const std::optional<double> all = meminfo(root, "MemTotal"), free = meminfo(root, "MemAvailable"),
+                              limit = memory_of_groups(root);
+  return (all ? gigabytes(*all) : "not told by the system") + (free ? ", " + gigabytes(*free) + " of it free" : "") +
+         (limit && !(all && *limit >= *all) ? "; the control group allows " + gigabytes(*limit) : "") +
          "; dat_hpc validate says what a training takes";
 }
 

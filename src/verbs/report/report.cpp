@@ -1,6 +1,6 @@
 // The verb report: runs and evaluations as one page for a browser.
 
-#include "dat/report.hpp"
+#include "verbs/report/report.hpp"
 
 #include <algorithm>
 #include <filesystem>
@@ -8,6 +8,7 @@
 
 #include "dat/error.hpp"
 #include "dat/file.hpp"
+#include "dat/report.hpp"
 #include "options/ranges.hpp"
 #include "options/train/table.hpp"
 #include "verbs/report/sections.hpp"
@@ -110,11 +111,7 @@ void require_page_place(const std::string& out) {
 }
 
 int run_report(const ReportOptions& options, int, char**) {
-  require_page_place(options.out);
-  const std::vector<Subject> subjects = read_subjects(with_evaluations(options.runs));
-  require_readable(subjects);
-  write_text_atomically(options.out, page_of(subjects, options.by));
-  return tell_left_out(subjects);
+  return write_report(options.runs, options.by, options.out);
 }
 
 std::optional<ReportOptions> parse_report(CommandLine& line) {
@@ -131,6 +128,14 @@ std::optional<ReportOptions> parse_report(CommandLine& line) {
 }
 
 }  // namespace
+
+int write_report(const std::vector<std::string>& paths, const std::string& by, const std::string& out) {
+  require_page_place(out);
+  const std::vector<Subject> subjects = read_subjects(with_evaluations(paths));
+  require_readable(subjects);
+  write_text_atomically(out, page_of(subjects, by));
+  return tell_left_out(subjects);
+}
 
 Verb report_verb() {
   return make_verb<ReportOptions>("report", "a page about runs, for a browser", parse_report, run_report);

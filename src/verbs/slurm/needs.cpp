@@ -49,7 +49,7 @@ struct StepTime {
     }
   const auto number = [](const std::string& row, const char* key) {
     const auto step = nlohmann::json::parse(row, nullptr, false);
-    return step.is_object() ? step.value(key, 0.0) : 0.0;
+    return step.is_object() && step.contains(key) && step[key].is_number() ? step[key].get<double>() : 0.0;
   };
   require(number(last, "step") > 0 && number(last, "wall_time") > 0, ExitCode::data, path,
           " ends in no whole training step");

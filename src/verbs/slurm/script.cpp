@@ -58,23 +58,27 @@ constexpr double kLongestJob = 60.0 * 4'000'000'000;
 /// Slurm's settings, a comment each. limit: of time. lead: seconds before it in which the job is told of its end.
 [[nodiscard]] std::string settings(const SlurmOrder& order, const JobNeeds& needs, const std::string& limit, int lead) {
   const SlurmOptions& job = order.job;
+  const std::vector<std::string> words = sbatch_words(job.sbatch);
   std::ostringstream text;
   text << "#SBATCH --job-name=" << job.job_name << "\n#SBATCH --nodes=" << job.nodes
        << "\n#SBATCH --ntasks-per-node=" << job.ranks_per_node << "\n#SBATCH --cpus-per-task=" << job.cpus_per_rank
        << "\n";
   if (job.gpus_per_node > 0) text << "#SBATCH --gpus-per-node=" << job.gpus_per_node << "\n";
-  text << "#SBATCH --mem=" << static_cast<std::int64_t>(std::ceil(needs.node_bytes / 1048576)) << "M\n";
+  if (std::none_of(words.begin(), words.end(), sets_memory))
+    text << "#SBATCH --mem=" << static_cast<std::int64_t>(std::ceil(needs.node_bytes / 1048576)) << "M\n";
   if (!order.points.empty()) text << "#SBATCH --array=1-" << order.points.size() << "\n";
   text << "#SBATCH --time=" << limit << "\n#SBATCH --signal=B:USR1@" << lead
        << "\n#SBATCH --requeue\n#SBATCH --open-mode=append\n#SBATCH --output=" << job.job_name
        << (order.points.empty() ? "-%j" : "-%A_%a") << ".log\n";
-  for (const std::string& word : sbatch_words(job.sbatch)) text << "#SBATCH " << word << "\n";
+  for (const std::string& word : words) text << "#SBATCH " << word << "\n";
   return text.str();
 }
 
 /// The options of each task of a sweep, and the job that makes its table.
 [[nodiscard]] std::string tasks(const SlurmOrder& order) {
   const std::string out = std::filesystem::path(order.points.front().options.out).parent_path();
+  std::vector<std::string> of_table = sbatch_words(order.job.sbatch);  // which needs less memory
+  std::erase_if(of_table, sets_memory);
   std::ostringstream text;
   text << "\ncase ${SLURM_ARRAY_TASK_ID:-} in\n";
   for (std::size_t k = 0; k < order.points.size(); ++k)
@@ -87,7 +91,7 @@ constexpr double kLongestJob = 60.0 * 4'000'000'000;
        << "dat_table() {\n"
        << "  mkdir -p \"$dat_out\"\n"
        << "  dat_prepare\n"
-       << "  sbatch" << quoted(sbatch_words(order.job.sbatch)) << " --job-name=" << order.job.job_name
+       << "  sbatch" << quoted(of_table) << " --job-name=" << order.job.job_name
        << "-table --nodes=1 --ntasks=1 --mem=2G --time=00:30:00 \\\n"
        << "    --output=" << order.job.job_name << "-table-%j.log --dependency=\"afterany:$SLURM_ARRAY_JOB_ID\" < <(\n"
        << "    printf '#!/usr/bin/env bash\\n%q compare %q/*=*/ >%q\\n' \"$dat_program\" \"$dat_out\" "

@@ -120,12 +120,17 @@ std::vector<std::string> sbatch_words(const std::string& text) {
             ExitCode::usage, "--sbatch '", word,
             "' would not be read by Slurm as it is meant; write options as --NAME=VALUE, between blanks, with letters, "
             "digits and _-.,:+/@%=[]()*&| in values");
-    for (const char* own : {"--array", "--wrap", "--nodes", "--ntasks", "--ntasks-per-node", "--cpus-per-task",
-                            "--gpus-per-node", "--time", "--job-name"})
-      require(name != own, ExitCode::usage, "--sbatch ", name,
-              " is the script's own; see the options of 'dat_hpc slurm --help'");
+    // sbatch takes the beginning of an option's name for the option.
+    for (const std::string own : {"--array", "--wrap", "--nodes", "--ntasks", "--ntasks-per-node", "--cpus-per-task",
+                                  "--gpus-per-node", "--time", "--job-name"})
+      require(!own.starts_with(name), ExitCode::usage, "--sbatch ", name, " is the script's own",
+              name == own ? "" : ", as " + own, "; see the options of 'dat_hpc slurm --help'");
   }
   return all;
+}
+
+bool sets_memory(const std::string& word) {
+  return word == "--mem" || word.starts_with("--mem=") || word.starts_with("--mem-p");
 }
 
 std::optional<SlurmOrder> parse_slurm(CommandLine& line) {

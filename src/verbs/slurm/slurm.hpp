@@ -44,5 +44,7 @@ struct SlurmOrder {
 /// The options in SlurmOptions::sbatch. Error(usage): one would not be read by Slurm as it is meant, or is the
 /// script's.
 [[nodiscard]] std::vector<std::string> sbatch_words(const std::string& text);
+/// Whether a word is --mem, --mem-per-cpu or --mem-per-gpu, of which Slurm takes one only, or their beginning.
+[[nodiscard]] bool sets_memory(const std::string& word);
 
 }  // namespace dat

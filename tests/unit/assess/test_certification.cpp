@@ -51,7 +51,7 @@ TEST_CASE("Blocks share out the samples of each kind", "[certification]") {
 
 TEST_CASE("The first samples choose the class, the others bound its probability", "[certification]") {
   const CertificationPlan plan = plan_with(100, 1000);
-  // Class 2 is chosen; behind that, class 1 has more votes.
+  // Class 2 is chosen; after that, class 1 has more votes.
   const Certificate c = answer(plan, [&](std::int64_t block) {
     return block == 0 ? Votes{30, 34, 36} : block < 4 ? Votes{0, 6, 250} : Votes{0, 232, 0};
   });

@@ -117,7 +117,7 @@ TEST_CASE("A sequence takes 64 images at a time, 256 on a GPU, and fewer of larg
   CHECK(images("wrn_28_10", 4096, true) == 1);
 }
 
-TEST_CASE("A journal gives back what was written, and goes on behind it", "[sequence]") {
+TEST_CASE("A journal gives back what was written, and goes on after it", "[sequence]") {
   const TemporaryFolder folder;
   const std::string path = folder / "sequence.journal";
   const Facts facts = {{"seed", "1"}, {"eps", "0.031"}};
@@ -286,7 +286,7 @@ TEST_CASE("Alarms of gradient masking speak where the attacks compared were run"
   // A sequence's APGD, and a Square that was run on all images.
   CHECK(states({{"square", 0.2}}, &sequence) == std::vector{raised, quiet, none});
   CHECK(states({{"square", 0.3}}, &sequence) == std::vector{quiet, quiet, none});
-  // What the longer attack breaks behind the shorter one.
+  // What the longer attack breaks after the shorter one.
   SequenceResult steps = rows_of({{"clean", 0.9}, {"pgd10", 0.5}, {"fgsm", 0.49}, {"pgd50", 0.4799}});
   CHECK(states({}, &steps) == std::vector{none, quiet, quiet});
   steps.rows[3].accuracy = 0.4699;

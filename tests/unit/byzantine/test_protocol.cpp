@@ -106,7 +106,7 @@ TEST_CASE("An iteration that is cut off, or gradients that are far apart, are lo
 TEST_CASE("Who says of an iteration that is at rest that it was cut off is looked at, and found out", "[byzantine]") {
   PartyOptions options{.ranks = 4, .faults = 1, .steps = 4};
   options.distortions[3] = [](int number, std::byte* data, std::size_t) {
-    if (number % 6 == 4) data[Letter::kHead] ^= std::byte{1};  // behind commitments, salts, complaints, shares: claims
+    if (number % 6 == 4) data[Letter::kHead] ^= std::byte{1};  // after commitments, salts, complaints, shares: claims
   };
   const std::vector<PartyResult> all = hold_party(options);
   REQUIRE(all[0].bans.size() == 1);
@@ -165,7 +165,7 @@ TEST_CASE("Who shows another share of the randomness than it has committed to, o
   PartyOptions options{.ranks = 4, .faults = 1, .steps = 4};
   options.distortions[3] = [=](int number, std::byte* data, std::size_t bytes) {
     if (number % 6 == 3)
-      data[share ? Letter::kHead : bytes - 1] ^= std::byte{1};  // behind commitments, salts, complaints
+      data[share ? Letter::kHead : bytes - 1] ^= std::byte{1};  // after commitments, salts, complaints
   };
   const std::vector<PartyResult> all = hold_party(options);
   REQUIRE(all[0].bans.size() == 1);

@@ -53,7 +53,7 @@ std::uint32_t random_flips() {
   return count != nullptr ? static_cast<std::uint32_t>(std::atoi(count)) : 1000;
 }
 
-/// Does `work` in a child process that is killed right behind its n-th system call, counted from 1. False: it has ended
+/// Does `work` in a child process that is killed right after its n-th system call, counted from 1. False: it has ended
 /// before.
 bool killed_behind(int n, const std::function<void()>& work) {
   const pid_t child = fork();
@@ -287,7 +287,7 @@ TEST_CASE("A checkpoint that cannot be written is Error(io) and leaves the old o
   CHECK(error_of([] { CheckpointFolder("/proc/none", false); }).substr(0, 3) == "9: ");
 }
 
-TEST_CASE("Checkpoints behind the one that a run goes on from go before its record is cut") {
+TEST_CASE("Checkpoints after the one that a run goes on from go before its record is cut") {
   const TemporaryFolder folder;
   const CheckpointFolder checkpoints(folder.path(), false);
   for (const std::int64_t step : {4, 8, 12}) checkpoints.save(step, example(step));
@@ -300,7 +300,7 @@ TEST_CASE("Checkpoints behind the one that a run goes on from go before its reco
   CHECK((latest >> name && name == "step-000000004.h5"));
 }
 
-TEST_CASE("A kill behind any system call of a checkpoint's writing leaves a good checkpoint, and the next one works") {
+TEST_CASE("A kill after any system call of a checkpoint's writing leaves a good checkpoint, and the next one works") {
   const TemporaryFolder folder;
   const std::string kept = folder / "kept", run = folder / "run";
   {

@@ -83,7 +83,7 @@ std::vector<std::string> found_in(const std::string& source) {
   return found;
 }
 
-/// A PNG file with packed texts of 8 MB each behind its head.
+/// A PNG file with packed texts of 8 MB each after its head.
 std::string with_texts(const std::string& png, int count) {
   const std::string text(8'000'000, 'x');
   std::string packed(compressBound(text.size()), '\0');

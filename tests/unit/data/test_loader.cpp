@@ -110,7 +110,7 @@ TEST_CASE("The first damaged image of a batch is told when its turn comes, whoev
   }
 }
 
-TEST_CASE("An image that is read the second time leaves none behind it unread") {
+TEST_CASE("An image that is read the second time leaves none after it unread") {
   for (const int threads : {1, 4}) {
     Slow data(64);
     const LoaderOptions options{.batch = 64, .micro_batch = 16, .seed = 3, .threads = threads};

@@ -181,14 +181,14 @@ TEST_CASE("Buckets leave when their layers are done, one after the other", "[for
   CHECK(step(1e8, 1, 1).exposed == Approx(0.070));
   CHECK(step(1e8, 1, 2).exposed == Approx(0).margin(1e-15));
   CHECK(step(1e8, 1, 100).hidden == Approx(0.280));
-  // Encoding delays what comes behind it: a's message leaves at 80 + 3, b's after 130 + 9, c's after 170 + 21; the pass
+  // Encoding delays what comes after it: a's message leaves at 80 + 3, b's after 130 + 9, c's after 170 + 21; the pass
   // ends at 221; messages of 10, 20 and 40 ms.
   const auto coded = [&](double bandwidth) {
     return forecast_step(c, flat(2, 0, bandwidth), {.codec = "bytes", .bucket_elements = 1, .overlap = true});
   };
   CHECK(coded(1e8).encode == Approx(0.021));
   CHECK(coded(1e8).exposed == Approx(0.191 + 0.040 - 0.221));
-  CHECK(coded(1e7).exposed == Approx(0.083 + 0.700 - 0.221));  // ten times as long: one behind the other from a's on
+  CHECK(coded(1e7).exposed == Approx(0.083 + 0.700 - 0.221));  // ten times as long: one after the other from a's on
 }
 
 TEST_CASE("Layers that are drawn with a probability count by it", "[forecast]") {
@@ -250,7 +250,7 @@ TEST_CASE("The slowest of several ranks", "[forecast]") {
   CHECK(forecast_step(c, flat(1, 0, 1e9), {.jitter = 0.1}).straggling == 0);
 }
 
-TEST_CASE("The second message of a step is summed behind the gradients, and nothing covers it", "[forecast]") {
+TEST_CASE("The second message of a step is summed after the gradients, and nothing covers it", "[forecast]") {
   Calibration c = example();
   c.step_message = 1000000;
   const Cluster cluster = flat(4, 0.001, 1e8);

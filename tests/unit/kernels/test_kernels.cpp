@@ -687,7 +687,7 @@ TEMPLATE_TEST_CASE("A padded image has the image's channels first, then zeros", 
   constexpr int kPixels = 35;
   for (const auto& [c, padded] : {std::pair{3, 4}, std::pair{3, 8}, std::pair{1, 8}, std::pair{4, 4}}) {
     const auto x = shared_random(kPixels * c, 1, 0, 1);
-    // What lies behind stays as it is.
+    // What follows stays as it is.
     const T mark = Stored<T>::from(77);
     Shared<T> y(static_cast<std::size_t>(kPixels * padded) + 3, mark), expected = y;
     for (int i = 0; i < kPixels; ++i)
@@ -772,7 +772,7 @@ TEST_CASE("The products of taps, added up per pixel, are the input gradient of t
       expected[static_cast<std::size_t>(x)] += term;
       size[static_cast<std::size_t>(x)] += std::abs(term);
     });
-    // The places of a row behind the last tap are not read.
+    // The places of a row after the last tap are not read.
     Shared<float> products(static_cast<std::size_t>(pixels * row), std::numeric_limits<float>::quiet_NaN());
     for (int p = 0; p < pixels; ++p)
       for (int k = 0; k < taps * s.c_in; ++k) {

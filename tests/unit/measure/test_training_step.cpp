@@ -39,7 +39,7 @@ namespace {
 
 TEST_CASE("the input gradient on batch statistics is that of a network to which brighter images are the same",
           "[measure]") {
-  // Batch norm behind the first convolution divides by what all images are multiplied with: at their own direction the
+  // Batch norm after the first convolution divides by what all images are multiplied with: at their own direction the
   // loss is flat, but for the batch norm's epsilon. With running statistics it is not.
   const auto alone = Communicator::single();
   StepOptions options = small_step("fgsm");

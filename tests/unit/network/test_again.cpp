@@ -10,7 +10,7 @@ using namespace dat::test;
 
 namespace {
 
-/// Residual blocks whose sums are made by batch norms, one behind the other: each result is made of the one before.
+/// Residual blocks whose sums are made by batch norms, one after the other: each result is made of the one before.
 /// At the end a sum that two batch norms read, an activation of it, and a batch norm whose result has three readers.
 Graph chained(const NetworkOptions& options) {
   NetworkBuilder net(options);

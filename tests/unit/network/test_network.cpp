@@ -869,7 +869,7 @@ TEST_CASE("A request says whether weight gradients are made, where they go, and 
   const ActiveSet all = ActiveSet::all(f.model.parameters.layers());
   const auto before = random_values(size, 7);
   float* const elsewhere = f.backend->allocate_floats(size, "test");
-  // What is in the model's array behind a request, and what was there.
+  // What is in the model's array after a request, and what was there.
   const auto after = [&](const GradientRequest& request) {
     f.fill_gradients(before);
     f.forward(program, f.x);

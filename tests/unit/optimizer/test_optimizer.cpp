@@ -439,11 +439,11 @@ TEST_CASE("A warm-up may end in the midst of an epoch", "[optimizer]") {
   CHECK(linear->height(8) == Approx(1 - .5 / 12.5).epsilon(1e-14));
   options.milestones = {1};
   const auto step = schedules().at("step")(options);
-  CHECK(step->lr(12) == Approx(2).epsilon(1e-14));  // 4.5 steps behind the warm-up
+  CHECK(step->lr(12) == Approx(2).epsilon(1e-14));  // 4.5 steps after the warm-up
   CHECK(step->lr(13) == Approx(.2).epsilon(1e-14));
   options.milestones = {1, 3};
   const auto ramps = schedules().at("ramps")(options);
-  CHECK(ramps->lr(9) == Approx(2 * (1 - .9 * 1.5 / 5)).epsilon(1e-14));  // 1.5 steps behind the warm-up
+  CHECK(ramps->lr(9) == Approx(2 * (1 - .9 * 1.5 / 5)).epsilon(1e-14));  // 1.5 steps after the warm-up
   CHECK(ramps->lr(15) == Approx(.2 * (1 - .9 * 2.5 / 10)).epsilon(1e-14));
   CHECK(ramps->lr(30) == Approx(.02).epsilon(1e-14));
   CHECK(steps_of(1.1, 10) == 11);

@@ -50,7 +50,7 @@ Example example(const Event& event, const std::string& fields, const std::string
 
 TEST_CASE_METHOD(
     Recorded,
-    "An event is a line, a sentence, a part of the summary and of a table, and stays behind a rollback if it lasts",
+    "An event is a line, a sentence, a part of the summary and of a table, and stays after a rollback if it lasts",
     "[report]") {
   std::vector<EventKind> kinds = event_kinds();
   kinds.push_back(kind_of<FloodRecord>());
@@ -147,7 +147,7 @@ TEST_CASE("The manual has every kind of event", "[report]") {
   }
 }
 
-TEST_CASE_METHOD(Recorded, "A rollback cuts the record; what lasts stands behind the cut, in its order, once",
+TEST_CASE_METHOD(Recorded, "A rollback cuts the record; what lasts stands after the cut, in its order, once",
                  "[report]") {
   Report report(facts, -1);
   RecordedStep one(1), two(2), three(3);
@@ -177,7 +177,7 @@ TEST_CASE_METHOD(Recorded, "A rollback cuts the record; what lasts stands behind
   CHECK(contains(log, "warning: back to the checkpoint of step 1, with 0.125 times the learning rate: why"));
 }
 
-TEST_CASE_METHOD(Recorded, "A record that a rollback has not cut yet is cut behind its checkpoint, too", "[report]") {
+TEST_CASE_METHOD(Recorded, "A record that a rollback has not cut yet is cut after its checkpoint, too", "[report]") {
   RecordedStep one(1), two(2);
   std::int64_t kept = 0;
   std::string behind, whole;
@@ -201,7 +201,7 @@ TEST_CASE_METHOD(Recorded, "A record that a rollback has not cut yet is cut behi
   CHECK(read_bytes(folder / "killed/metrics.jsonl") == whole);
 }
 
-TEST_CASE_METHOD(Recorded, "Spans of attacks behind a rollback are of another part than those before", "[report]") {
+TEST_CASE_METHOD(Recorded, "Spans of attacks after a rollback are of another part than those before", "[report]") {
   Report report(facts, -1);
   const std::vector<AttackSpan> spans{{1, 1, 0, 0.5, 0.75}};
   const GeneratorRecord generators{.spans = &spans};

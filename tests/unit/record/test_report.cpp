@@ -699,7 +699,7 @@ TEST_CASE_METHOD(Recorded,
     REQUIRE(!plot_run(facts.folder, "svg").empty());
     const std::string script = read("plots/losses.gp");
     CHECK(contains(script, "cut off: values up to 371") == huge);
-    // 2.92 ... 1.36, of which the first tenth may be higher: 2.8 is the first behind it.
+    // 2.92 ... 1.36, of which the first tenth may be higher: 2.8 is the first after it.
     if (huge) {
       const std::string axis = "set ylabel 'loss'\nset yrange [*:";
       const std::size_t at = script.find(axis) + axis.size();

@@ -286,6 +286,14 @@ TEST_CASE("A line that stays damaged is told, and one of another format is refus
   const RunStatus s = run.status();
   CHECK((s.damaged == 3 && s.last.steps == 4 && s.step == 4));
   CHECK(status_page(s).find("3 lines of metrics.jsonl are damaged") != std::string::npos);
+  for (const std::string step : {"1e300", "-5", "1e18", "1.5", "10000000000000000000"}) {  // no number of a step
+    INFO(step);
+    std::string line = all.substr(all.rfind("{\"kind\""));
+    line.replace(line.find("\"step\":4"), 8, "\"step\":" + step);
+    write_bytes(path, all + line);
+    CHECK((run.status().damaged == 1 && run.status().step == 4));
+    CHECK(contains(error_of([&] { static_cast<void>(read_history(run.folder)); }), "line 6 is damaged"));
+  }
   write_bytes(path, "{\"kind\":\"run\",\"format_version\":2}\n");
   CHECK_THROWS_AS(run.status(), Error);
   write_bytes(path, "");

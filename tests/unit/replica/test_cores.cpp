@@ -1,6 +1,9 @@
+#include <cerrno>
+
 #include "catch.hpp"
 #include "replica/control_groups.hpp"
 #include "replica/cores.hpp"
+#include "verbs/doctor/machine.hpp"
 
 using namespace dat;
 
@@ -48,6 +51,40 @@ TEST_CASE("A container sees its own group as the top, by whatever name its group
   write_bytes(root + "/proc/self/cgroup", "0::/kubepods/pod1/c\n");
   write_bytes(root + "/sys/fs/cgroup/c/cpu.max", "200000 100000\n");
   CHECK(cores_of_groups(root) == 2);
+}
+
+TEST_CASE("Hierarchies may be mounted in folders with blanks in their names", "[cores]") {
+  const TemporaryFolder folder;
+  const std::string root = folder.path();
+  write_bytes(root + "/proc/self/mountinfo", "30 23 0:26 /a\\040b /my\\040own\\134cg rw - cgroup2 cgroup2 rw\n");
+  write_bytes(root + "/proc/self/cgroup", "0::/a b/c\n");
+  write_bytes(root + "/my own\\cg/c/cpu.max", "200000 100000\n");
+  CHECK(cores_of_groups(root) == 2);
+}
+
+TEST_CASE("Cores are counted where the kernel knows of more than a set of the C library has", "[cores]") {
+  const auto machine = [](std::size_t known, std::size_t allowed) {
+    return [=](std::size_t bytes, cpu_set_t* cores) {
+      errno = EINVAL;
+      if (8 * bytes < known) return -1;
+      for (std::size_t core = 0; core < allowed; ++core) CPU_SET_S(core, bytes, cores);
+      return 0;
+    };
+  };
+  CHECK(cores_allowed(machine(64, 3)) == 3);
+  CHECK(cores_allowed(machine(5000, 1500)) == 1500);
+  CHECK(cores_allowed([](std::size_t, cpu_set_t*) { return errno = EPERM, -1; }) == 1);
+}
+
+TEST_CASE("What the system does not say of its memory is not made up", "[cores]") {
+  const TemporaryFolder folder;
+  const std::string root = folder.path();
+  CHECK(memory_text(root) == "not told by the system; dat_hpc validate says what a training takes");
+  write_bytes(root + "/proc/self/mountinfo", kSecond);
+  write_bytes(root + "/sys/fs/cgroup/memory.max", "4000000000\n");
+  CHECK(contains(memory_text(root), "not told by the system; the control group allows 4.0 GB;"));
+  write_bytes(root + "/proc/meminfo", "MemTotal:       2000000 kB\nMemAvailable:    1000000 kB\n");
+  CHECK(memory_text(root) == "2.0 GB, 1.0 GB of it free; dat_hpc validate says what a training takes");
 }
 
 TEST_CASE("Quotas of the first version, beside hierarchies that do not count time", "[cores]") {

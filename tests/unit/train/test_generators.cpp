@@ -30,7 +30,7 @@ TEST_CASE("A generator that is nearly through is dealt as much as one that is", 
   CHECK((given[0] == 2 && given[1] == 2));
 }
 
-TEST_CASE("An answer that is taken late does not put off what comes behind it", "[generators]") {
+TEST_CASE("An answer that is taken late does not put off what comes after it", "[generators]") {
   Dealing dealing(2, 0);
   for (int k = 0; k < 4; ++k) CHECK(dealing.deal(0) == k % 2);
   dealing.answered(0, 1, 1, 1);

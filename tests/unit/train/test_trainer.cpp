@@ -221,7 +221,7 @@ TEST_CASE("during the warm-up all layers are active and the bandit rests", "[tra
 
 namespace {
 
-/// Trains a few steps, behind which all padding must be zero.
+/// Trains a few steps, after which all padding must be zero.
 void require_zero_padding(const TrainOptions& options) {
   test::OneRank trainer(options, 3);
   const Model& model = trainer.model();
@@ -257,7 +257,7 @@ TEST_CASE("channels that fill up a network stay zero, whatever computes with the
   require_zero_padding(options);
 }
 
-TEST_CASE("channels that fill up a network stay zero behind codecs that mix elements", "[trainer]") {
+TEST_CASE("channels that fill up a network stay zero after codecs that mix elements", "[trainer]") {
   TrainOptions options = test::small_run();
   options.network = "preact_resnet18";  // has tensors of all the forms that codecs tell apart
   options.width = GENERATE(20, 21);

@@ -1,6 +1,5 @@
 // The verb train.
 
-#include <array>
 #include <filesystem>
 #include <utility>
 
@@ -14,9 +13,10 @@
 #include "run/settle_generators.hpp"
 #include "run/signals.hpp"
 #include "verbs/ranks.hpp"
-#include "verbs/validate.hpp"
+#include "verbs/report/report.hpp"
+#include "verbs/results/tables.hpp"
+#include "verbs/training/validate.hpp"
 #include "verbs/verb.hpp"
-#include "verbs/verbs.hpp"
 
 namespace dat {
 
@@ -52,14 +52,18 @@ int run_point(Communicator& world, const SweptTraining& point, char* program, st
 }
 
 /// Prints the table of all trainings that have begun, as the verb compare does. On one rank.
-void compare(const std::vector<SweptTraining>& points) {
-  std::vector<const char*> words = {"dat_hpc", "compare"};
+void print_comparison(const std::vector<SweptTraining>& points) {
+  std::vector<std::string> begun;
   for (const SweptTraining& point : points)
-    if (std::filesystem::exists(point.options.out + "/metrics.jsonl")) words.push_back(point.options.out.c_str());
-  if (words.size() == 2) return;
+    if (holds_run(point.options.out)) begun.push_back(point.options.out);
+  if (begun.empty()) return;
   try {
-    const Command table = parse_command_line(static_cast<int>(words.size()), words.data());
-    static_cast<void>(table.run(static_cast<int>(words.size()), const_cast<char**>(words.data())));
+    const std::vector<Subject> subjects = read_subjects(begun);
+    require_readable(subjects);
+    const Comparison comparison = compare(subjects, "");
+    for (const std::string& warning : comparison.warnings) say("warning: " + warning);
+    static_cast<void>(print_result([&] { return text_of(comparison); }));
+    static_cast<void>(tell_left_out(subjects));
   } catch (const std::exception&) {
     complain(current_message());
   }
@@ -68,10 +72,10 @@ void compare(const std::vector<SweptTraining>& points) {
 /// Leaves a page in the folder of a run that has ended, as the verb report does, unless one is there. A page that
 /// cannot be written is a warning.
 void leave_page(const std::string& folder) {
-  if (std::error_code unseen; std::filesystem::exists(folder + "/report.html", unseen)) return;
-  const std::array<const char*, 3> words = {"dat_hpc", "report", folder.c_str()};
+  const std::string page = folder + "/report.html";
+  if (std::error_code unseen; std::filesystem::exists(page, unseen)) return;
   try {
-    static_cast<void>(parse_command_line(static_cast<int>(words.size()), words.data()).run(0, nullptr));
+    static_cast<void>(write_report({folder}, "", page));
   } catch (const std::exception&) {
     say("warning: the run has no page: " + current_message());
   }
@@ -93,7 +97,7 @@ int run_sweep(Communicator& world, const std::vector<SweptTraining>& points, cha
     if (own == static_cast<int>(ExitCode::stopped)) return own;
     if (code == 0) code = own;
   }
-  if (world.root()) compare(points);
+  if (world.root()) print_comparison(points);
   return code;
 }
 

@@ -1,6 +1,6 @@
 // The verb validate: plans the run on one rank and says what it will need.
 
-#include "verbs/validate.hpp"
+#include "verbs/training/validate.hpp"
 
 #include <fmt/format.h>
 
@@ -278,7 +278,7 @@ struct ValidateOrder : TrainOrder {
 
 /// "2:03:00 h", of seconds.
 [[nodiscard]] std::string hours(double seconds) {
-  const auto whole = static_cast<std::int64_t>(std::llround(seconds));
+  const auto whole = static_cast<std::int64_t>(std::llround(std::min(seconds, 1e15)));
   return fmt::format("{}:{:02}:{:02} h", whole / 3600, whole / 60 % 60, whole % 60);
 }
 
