@@ -206,7 +206,7 @@ class Judgement:
     def __init__(self, drawn, tests, clock, jobs):
         self.drawn, self.tests, self.clock, self.jobs = drawn, tests, clock, jobs
         self.measured, self.seen, self.passed, self.cpu = {}, {}, collections.defaultdict(set), 0.0
-        self.lock = threading.Lock()
+        self.lock, self.running, self.size = threading.Lock(), set(), collections.defaultdict(lambda: 1)
         if os.path.exists(RESULTS):
             for line in open(RESULTS):
                 if line.endswith("\n"):
@@ -256,24 +256,36 @@ class Judgement:
         """The mutants that an entry reaches, that nothing has seen, and that it has not let pass."""
         return [n for n in self.measured[entry.name]["reached"] if n not in self.seen and entry.name not in self.passed[n]]
 
-    def judge(self, entry):
-        """The entry with every mutant that is open in it: twice as many at a time after a green run, half of them after a red one. A
-        lone mutant that runs out of time gets three times as much once more: the machine may have been busy."""
-        known, size = self.measured[entry.name], 1
-        limit = max(5.0, 4 * known["seconds"])
-        while group := self.open_in(entry)[:size]:
-            if self.clock() < known["seconds"]:
-                return
-            said = entry.run({"DAT_MUTANT": ",".join(map(str, group))}, limit)
-            if said is not None and len(group) > 1:
-                size = len(group) // 2
+    def next_group(self):
+        """The cheapest test that has open mutants which are not running, and as many of them as it takes at a time; None: wait, or
+        nothing is left."""
+        with self.lock:
+            self.waiting = [entry for entry in self.waiting if self.open_in(entry)]
+            for entry in self.waiting:
+                group = [n for n in self.open_in(entry) if n not in self.running][:self.size[entry.name]]
+                if group and self.clock() > self.measured[entry.name]["seconds"]:
+                    self.running.update(group)
+                    return entry, group
+            return None
+
+    def judge(self, _):
+        """Runs tests with mutants until none is left: twice as many at a time after a green run, half of them after a red one. A lone
+        mutant that runs out of time gets three times as much once more: the machine may have been busy."""
+        while (chosen := self.next_group()) or self.running:
+            if not chosen:
+                time.sleep(0.1)
                 continue
-            if said is not None and said.startswith("still running"):
+            entry, group = chosen
+            limit = max(5.0, 4 * self.measured[entry.name]["seconds"])
+            said = entry.run({"DAT_MUTANT": ",".join(map(str, group))}, limit)
+            if said is not None and len(group) == 1 and said.startswith("still running"):
                 said = entry.run({"DAT_MUTANT": str(group[0])}, 3 * limit)
-            self.keep({"kind": "run", "entry": entry.name, "mutants": group, "said": said})
-            if said is None:
-                size *= 2
-            else:
+            if said is None or len(group) == 1:
+                self.keep({"kind": "run", "entry": entry.name, "mutants": group, "said": said})
+            with self.lock:
+                self.running.difference_update(group)
+                self.size[entry.name] = 2 * len(group) if said is None else max(1, len(group) // 2)
+            if said is not None and len(group) == 1:
                 say(f"  {len(self.seen):>4} {self.drawn[group[0] - 1]['name']}: {entry.name}: {said[:60]}")
 
     def work(self, wanted):
@@ -281,9 +293,10 @@ class Judgement:
         entries = [e for e in self.entries if re.search(wanted, e.name)]
         with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
             list(pool.map(self.measure, entries))
-            useful = [e for e in entries if e.name in self.measured and self.measured[e.name]["said"] is None]
-            list(pool.map(self.judge, sorted(useful, key=lambda e: self.measured[e.name]["seconds"])))
-        return all(e.name in self.measured for e in entries) and not any(map(self.open_in, useful))
+            green = [e for e in entries if e.name in self.measured and self.measured[e.name]["said"] is None]
+            self.waiting = sorted(green, key=lambda e: self.measured[e.name]["seconds"])
+            list(pool.map(self.judge, range(self.jobs)))
+        return all(e.name in self.measured for e in entries) and not any(map(self.open_in, green))
 
     def table(self, rejected):
         """The result as text, and the fraction that is seen."""
