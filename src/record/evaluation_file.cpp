@@ -118,6 +118,20 @@ double EvaluationFile::Outcome::accuracy() const {
   return std::accumulate(correct.begin(), correct.end(), 0.0) / static_cast<double>(correct.size());
 }
 
+const EvaluationFile::Outcome* EvaluationFile::breaker(std::size_t image) const {
+  if (outcomes.front().correct[image] == 0) return nullptr;
+  const auto first = outcomes.back().sequence ? outcomes.end() - 1 : outcomes.begin() + 1;
+  const auto found = std::find_if(first, outcomes.end(), [&](const Outcome& one) { return one.correct[image] == 0; });
+  return found == outcomes.end() ? nullptr : &*found;
+}
+
+std::string EvaluationFile::attack_names() const {
+  if (outcomes.back().sequence) return outcomes.back().name;
+  std::string names;
+  for (std::size_t k = 1; k < outcomes.size(); ++k) names += (k == 1 ? "" : ", ") + outcomes[k].name;
+  return names;
+}
+
 EvaluationFile read_evaluation(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   require(file.is_open(), ExitCode::data, "cannot read the evaluation ", path);
@@ -137,26 +151,38 @@ EvaluationFile read_evaluation(const std::string& path) {
   }
 }
 
-ShownImages read_attacked_images(const std::string& path, const std::vector<int>& labels,
-                                 const std::vector<std::size_t>& wanted) {
+ShownImages read_attacked_images(const std::string& path, const EvaluationFile& evaluation, std::size_t most) {
   const std::string damage = check_seal(path);
   require(damage.empty(), ExitCode::data, path, ": ", damage);
   const Hdf5Reader file = Hdf5Reader::open(path, ExitCode::data);
-  require(file.has("images") && file.has("label") && file.has("clean"), ExitCode::data, path,
-          ": holds no attacked images with their labels and clean images");
+  const auto count = static_cast<std::int64_t>(evaluation.images());
+  for (const char* column : {"label", "robust", "confidence"})
+    require(file.has(column) && file.info(column).shape == Shape{count}, ExitCode::data, path, ": has no ", column,
+            " of ", count, " images, as the evaluation beside it");
+  require(file.has("images") && file.has("clean"), ExitCode::data, path, ": holds no attacked and clean images");
   const Shape shape = file.info("images").shape;
-  require(shape.size() == 4 && shape[0] == static_cast<std::int64_t>(labels.size()) && shape[1] == shape[2] &&
-              shape[1] >= 1 && shape[1] <= 4096 && shape[3] >= 1 && shape[3] <= 4 && file.info("clean").shape == shape,
+  require(shape.size() == 4 && shape[0] == count && shape[1] == shape[2] && shape[1] >= 1 && shape[1] <= 4096 &&
+              shape[3] >= 1 && shape[3] <= 4 && file.info("clean").shape == shape,
           ExitCode::data, path, ": has images of another shape or number than the evaluation beside it");
   Shape ignored;
-  const std::vector<std::int64_t> own = file.read<std::int64_t>("label", ignored);
-  require(std::equal(own.begin(), own.end(), labels.begin(), labels.end()), ExitCode::data, path,
-          ": has other labels than the evaluation beside it");
-  ShownImages images{static_cast<int>(shape[1]), static_cast<int>(shape[3]), {}, {}};
+  const auto label = file.read<std::int64_t>("label", ignored);
+  const auto robust = file.read<std::uint8_t>("robust", ignored);
+  const auto confidence = file.read<float>("confidence", ignored);
+  ShownImages images;
+  images.size = static_cast<int>(shape[1]);
+  images.channels = static_cast<int>(shape[3]);
+  for (std::size_t i = 0; i < evaluation.images(); ++i) {
+    const bool right = evaluation.outcomes.front().correct[i] != 0, broken = evaluation.breaker(i) != nullptr;
+    require(label[i] == evaluation.label[i] && (robust[i] != 0) == (right && !broken), ExitCode::data, path,
+            ": is of another evaluation than the one beside it: image ", i, " has another label or outcome");
+    if (!right || !broken || images.numbers.size() == most) continue;
+    images.numbers.push_back(i);
+    images.confidence.push_back(confidence[i]);
+  }
   const auto elements = static_cast<std::size_t>(shape[1] * shape[2] * shape[3]);
-  // The wanted ones among all elements, block by block.
+  // Those of the wanted images among all elements, block by block.
   const auto pick = [&](auto& into, const auto& block, std::size_t& done) {
-    for (const std::size_t image : wanted) {
+    for (const std::size_t image : images.numbers) {
       const std::size_t begin = std::max(image * elements, done);
       const std::size_t end = std::min((image + 1) * elements, done + block.size());
       for (std::size_t at = begin; at < end; ++at) into.push_back(block[at - done]);
@@ -167,6 +193,10 @@ ShownImages read_attacked_images(const std::string& path, const std::vector<int>
   file.read_blocks<std::uint8_t>("clean", [&](std::span<const std::uint8_t> b) { pick(images.clean, b, done); });
   done = 0;
   file.read_blocks<float>("images", [&](std::span<const float> b) { pick(images.attacked, b, done); });
+  double largest = 0;
+  for (std::size_t k = 0; k < images.attacked.size(); ++k)
+    largest = std::max(largest, std::abs(double{images.attacked[k]} - images.clean[k] / 255.0));
+  if (largest > 0) images.scale = 0.5 / largest;
   return images;
 }
 

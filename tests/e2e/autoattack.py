@@ -187,8 +187,8 @@ class Sequence(common.TestCase):
         os.mkdir("certified")
         with open("certified/certify.journal", "w"):
             pass
-        refuse(2, "certified is the folder of a certification, whose results.h5 this evaluation", "none+fgsm", out="certified")
-        self.refuse(2, "one is the folder of an evaluation, whose results.h5 this certification", "certify", "run", "--sigma", 0.25, "--out", "one")
+        refuse(2, "certified is the folder of a certification, whose files this evaluation", "none+fgsm", out="certified")
+        self.refuse(2, "one is the folder of an evaluation, whose files this certification", "certify", "run", "--sigma", 0.25, "--out", "one")
         os.mkdir("folder.json")
         refuse(2, "folder.json is a folder", "fgsm", out="folder.json")
         refuse(2, "known: aa-standard, aa-plus, aa-rand, aa-quick", "aa-fast")
