@@ -23,6 +23,13 @@ constexpr std::size_t kMostClasses = 32767;  ///< limit of data files
 constexpr std::uintmax_t kMostBytes = std::uintmax_t{1}
                                       << 30;  ///< most bytes of a JSON file; one of a million images has less
 
+/// Whether a value has others in it that lie deeper: what writes values would need a stack without bound for them.
+[[nodiscard]] bool deeper_than(const nlohmann::json& value, int most) {
+  return value.is_structured() && (most == 0 || std::any_of(value.begin(), value.end(), [&](const nlohmann::json& one) {
+                                     return deeper_than(one, most - 1);
+                                   }));
+}
+
 /// Integers of an array, each in [0, below).
 [[nodiscard]] std::vector<int> integers_of(const nlohmann::json& array, std::size_t count, std::int64_t below,
                                            const std::string& name) {
@@ -30,8 +37,8 @@ constexpr std::uintmax_t kMostBytes = std::uintmax_t{1}
   std::vector<int> values;
   for (const nlohmann::json& value : array) {
     require(value.is_number_integer() && value.get<std::int64_t>() >= 0 && value.get<std::int64_t>() < below,
-            ExitCode::data, name, " holds ", value.dump().substr(0, 40), ", which must be a whole number from 0 to ",
-            below - 1);
+            ExitCode::data, name, " holds ", value.is_structured() ? "a list" : value.dump().substr(0, 40),
+            ", which must be a whole number from 0 to ", below - 1);
     values.push_back(value.get<int>());
   }
   return values;
@@ -59,7 +66,10 @@ void read_evaluated(const nlohmann::json& all, EvaluationFile& file) {
   all.at("weights").get_to(file.weights);
   all.at("split").get_to(file.split);
   all.at("step").get_to(file.step);
-  all.at("provenance").at("hashes_of_images").at(file.split).get_to(file.hash);
+  const nlohmann::json& provenance = all.at("provenance");
+  provenance.at("hashes_of_images").at(file.split).get_to(file.hash);
+  constexpr int kDeepest = 8;
+  if (!deeper_than(provenance, kDeepest)) file.provenance = provenance.dump();
   if (!all.contains("noise")) return;
   const auto samples = all["noise"].at("samples").get<std::int64_t>();
   file.noise = fmt::format(", under noise {:g}, {} {}", all["noise"].at("sigma").get<double>(), samples,
@@ -100,6 +110,7 @@ void read_evaluated(const nlohmann::json& all, EvaluationFile& file) {
   }
   for (const nlohmann::json& loss : each.at("clean_loss"))
     file.clean_loss.push_back(loss.is_null() ? std::nan("") : loss.get<double>());
+  require(file.clean_loss.size() == images, ExitCode::data, "clean_loss is not a list of ", images, " values");
   if (!all.contains("sequence")) return file;
   add(all.at("sequence").at("name").get<std::string>(), "prediction");
   file.outcomes.back().sequence = true;

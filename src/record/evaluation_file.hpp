@@ -23,6 +23,7 @@ struct EvaluationFile {
   std::string checkpoint, weights, split;
   std::int64_t step = 0;
   std::string hash;                      ///< content_hash() of the images
+  std::string provenance;                ///< JSON: program, machines, command, data
   std::string noise;                     ///< ", under noise 0.25, 4 copies"; empty: images as they are
   std::vector<std::string> class_names;  ///< [classes]
   std::vector<int> label;                ///< [images]

@@ -13,6 +13,7 @@ namespace dat {
 namespace {
 
 constexpr std::size_t kMostTriples = 12;
+constexpr std::size_t kMostGridBytes = 700'000;  ///< of pictures of large images there is room for few
 constexpr std::size_t kLargestTile = 128;  ///< pixels of a side; of larger images every second, third, ... one is shown
 
 /// The PNG of an image whose channels value(element) gives, from 0 to 1; NaN is 0.
@@ -52,14 +53,14 @@ void add_image_grid(Page& page, const std::string& evaluation_file, const Evalua
       fmt::format("The first images that are right, and wrong after {}: clean, the perturbation enlarged {:.3g} times, "
                   "attacked. In brackets: the probability that the network gives to the class.",
                   attacks, images.scale));
+  const auto called = [&](int label, double probability) {
+    return file.class_names[static_cast<std::size_t>(label)] +
+           (std::isfinite(probability) ? fmt::format(" ({:.1f} %)", 100 * probability) : "");
+  };
   std::string grid = "<div class=\"triples\">\n";
-  for (std::size_t k = 0; k < images.numbers.size(); ++k) {
+  for (std::size_t k = 0; k < images.numbers.size() && grid.size() < kMostGridBytes; ++k) {
     const std::size_t i = images.numbers[k], first = k * elements;
     const EvaluationFile::Outcome& attacked = *file.breaker(i);
-    const auto called = [&](int label, double probability) {
-      return file.class_names[static_cast<std::size_t>(label)] +
-             (std::isfinite(probability) ? fmt::format(" ({:.1f} %)", 100 * probability) : "");
-    };
     // A clean image that is right: its loss is that of the class that the network says.
     const std::string label = called(file.label[i], std::exp(-file.clean_loss[i])),
                       taken = called(attacked.prediction[i], double{images.confidence[k]});
