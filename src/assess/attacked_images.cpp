@@ -30,7 +30,7 @@ void AttackedImages::write(const EvaluationAttacks& attacks, const EvaluationRes
       if (result.attacked[a].correct[i] == 0) image = {.broken_by = static_cast<int>(a) + 1, .run = 1};
   }
   std::string names;
-  for (const EvaluationAttacks::Member& member : attacks.members()) names += (names.empty() ? "" : ",") + member.name;
+  for (const EvaluationAttacks::Member& member : attacks.members()) names += (names.empty() ? "" : ", ") + member.name;
   FileFacts all = {{"attacks", names}, {"norm", name_of(attacks.norm())}, {"eps", fmt::format("{:.17g}", attacks.eps())}};
   all.insert(all.end(), facts.begin(), facts.end());
   images_.finish(outcomes, all);

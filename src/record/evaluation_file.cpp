@@ -170,6 +170,9 @@ ShownImages read_attacked_images(const std::string& path, const EvaluationFile& 
   for (const char* column : {"label", "robust", "confidence"})
     require(file.has(column) && file.info(column).shape == Shape{count}, ExitCode::data, path, ": has no ", column,
             " of ", count, " images, as the evaluation beside it");
+  const char* const named = evaluation.outcomes.back().sequence ? "sequence" : "attacks";
+  const std::string other = ": is of another evaluation than the one beside it";
+  require(file.text("/", named) == evaluation.attack_names(), ExitCode::data, path, other);
   require(file.has("images") && file.has("clean"), ExitCode::data, path, ": holds no attacked and clean images");
   const Shape shape = file.info("images").shape;
   require(shape.size() == 4 && shape[0] == count && shape[1] == shape[2] && shape[1] >= 1 && shape[1] <= 4096 &&
@@ -185,7 +188,7 @@ ShownImages read_attacked_images(const std::string& path, const EvaluationFile& 
   for (std::size_t i = 0; i < evaluation.images(); ++i) {
     const bool right = evaluation.outcomes.front().correct[i] != 0, broken = evaluation.breaker(i) != nullptr;
     require(label[i] == evaluation.label[i] && (robust[i] != 0) == (right && !broken), ExitCode::data, path,
-            ": is of another evaluation than the one beside it: image ", i, " has another label or outcome");
+            other, ": image ", i, " has another label or outcome");
     if (!right || !broken || images.numbers.size() == most) continue;
     images.numbers.push_back(i);
     images.confidence.push_back(confidence[i]);

@@ -105,7 +105,7 @@ void read_events(const History& history, RunStatus& status) {
 }
 
 void read_checkpoints(const std::string& folder, double now, RunStatus& status) {
-  const auto all = checkpoints_in(folder);
+  const auto all = kept_checkpoints(folder);
   if (all.empty()) return;
   status.checkpoint = all.rbegin()->first;
   if (const double time = changed(folder + "/ckpt/" + all.rbegin()->second); time > 0)
@@ -182,7 +182,7 @@ bool is_run(const std::string& folder) {
   return lock && !other;
 }
 
-std::map<std::int64_t, std::string> checkpoints_in(const std::string& folder) {
+std::map<std::int64_t, std::string> kept_checkpoints(const std::string& folder) {
   const std::string series = "step-";
   std::map<std::int64_t, std::string> found;
   for_each_entry(folder + "/ckpt", [&](const std::string& name) {

@@ -49,9 +49,9 @@ void add_moments(const History& history, std::vector<RunMoment>& moments) {
 }
 
 /// Places on a line from 20 to 980 that stands for a run: one for all steps that fall on it.
-class Places {
+class StripPlaces {
  public:
-  explicit Places(std::int64_t last) : last_(last) {}
+  explicit StripPlaces(std::int64_t last) : last_(last) {}
   [[nodiscard]] int of(std::int64_t step) const {
     const double part = static_cast<double>(std::clamp<std::int64_t>(step, 0, last_)) / static_cast<double>(last_);
     return static_cast<int>(std::lround(20 + 960 * part));
@@ -74,7 +74,7 @@ class Places {
 /// The run as a line from its first to its last step, with marks.
 [[nodiscard]] std::string time_strip(const std::vector<RunMoment>& moments, const std::set<std::int64_t>& evaluations,
                                      const std::set<std::int64_t>& checkpoints, std::int64_t last) {
-  const Places places(last);
+  const StripPlaces places(last);
   std::string text =
       "<div class=\"wide\"><svg class=\"strip\" role=\"img\" aria-label=\"time line\" viewBox=\"0 0 1000 90\">\n"
       "<line x1=\"20\" y1=\"30\" x2=\"980\" y2=\"30\" stroke=\"currentColor\"/>\n";
@@ -168,7 +168,7 @@ void add_events(Page& page, const Subject& run) {
                    [](const RunMoment& a, const RunMoment& b) { return a.step < b.step; });
   std::set<std::int64_t> evaluations, checkpoints;
   for (const EvaluationRecord& one : history.evaluations) evaluations.insert(one.step);
-  for (const auto& [step, name] : checkpoints_in(run.path)) checkpoints.insert(step);
+  for (const auto& [step, name] : kept_checkpoints(run.path)) checkpoints.insert(step);
   page.heading(3, run.name);
   if (!history.steps.empty()) {
     page.html(time_strip(moments, evaluations, checkpoints, std::max<std::int64_t>(history.steps.back().step, 1)),

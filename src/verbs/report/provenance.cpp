@@ -67,7 +67,7 @@ void add_provenance(Page& page, const std::vector<const Subject*>& subjects) {
   for (const Subject* subject : subjects)
     if (!subject->evaluation)
       page.folded("All options of " + subject->name,
-                  text_of_file(subject->path + "/config.resolved.toml").value_or("(cannot be read)"));
+                  small_file(subject->path + "/config.resolved.toml").value_or("(cannot be read)"));
 }
 
 }  // namespace dat

@@ -50,7 +50,7 @@ void require_row_option(const std::string& by) {
 
 }  // namespace
 
-std::optional<std::string> text_of_file(const std::string& path) {
+std::optional<std::string> small_file(const std::string& path) {
   constexpr std::uintmax_t kMost = std::uintmax_t{16} << 20;
   std::error_code unreadable;
   if (!std::filesystem::is_regular_file(path, unreadable)) return {};  // a pipe would wait
@@ -75,14 +75,14 @@ Settings settings_in(const std::string& toml, const std::string& where) {
 
 Settings settings_of_run(const std::string& folder) {
   const std::string path = folder + "/config.resolved.toml";
-  const std::optional<std::string> toml = text_of_file(path);
+  const std::optional<std::string> toml = small_file(path);
   require(toml.has_value(), ExitCode::data, "no run in ", folder, ": cannot open config.resolved.toml");
   return settings_in(*toml, path);
 }
 
 int ranks_of_run(const std::string& folder, const Settings& settings) {
   const std::string path = folder + "/provenance.json";
-  const std::optional<std::string> text = text_of_file(path);
+  const std::optional<std::string> text = small_file(path);
   require(text.has_value(), ExitCode::data, "no whole run in ", folder, ": cannot open provenance.json");
   try {
     return nlohmann::json::parse(*text).at("ranks").get<int>() - std::atoi(value_in(settings, "generators").c_str());

@@ -131,7 +131,7 @@ void take_run(Subject& subject) {
   History history = read_history(subject.path);
   subject.settings = settings_of_run(subject.path);
   subject.ranks = ranks_of_run(subject.path, subject.settings);
-  subject.provenance = text_of_file(subject.path + "/provenance.json").value_or("");
+  subject.provenance = small_file(subject.path + "/provenance.json").value_or("");
   take_state(subject);
   measure(history, subject);
   const Settings& options = subject.settings;
