@@ -182,6 +182,8 @@ ShownImages read_attacked_images(const std::string& path, const EvaluationFile& 
   const auto label = file.read<std::int64_t>("label", ignored);
   const auto robust = file.read<std::uint8_t>("robust", ignored);
   const auto confidence = file.read<float>("confidence", ignored);
+  const auto elements = static_cast<std::size_t>(shape[1] * shape[2] * shape[3]);
+  most = std::clamp<std::size_t>((std::size_t{1} << 26) / elements, 1, most);
   ShownImages images;
   images.size = static_cast<int>(shape[1]);
   images.channels = static_cast<int>(shape[3]);
@@ -193,7 +195,6 @@ ShownImages read_attacked_images(const std::string& path, const EvaluationFile& 
     images.numbers.push_back(i);
     images.confidence.push_back(confidence[i]);
   }
-  const auto elements = static_cast<std::size_t>(shape[1] * shape[2] * shape[3]);
   // Those of the wanted images among all elements, block by block.
   const auto pick = [&](auto& into, const auto& block, std::size_t& done) {
     for (const std::size_t image : images.numbers) {

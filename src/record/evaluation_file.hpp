@@ -56,7 +56,7 @@ struct ShownImages {
   double scale = 1;                 ///< factor by which the largest change of a pixel becomes 0.5
 };
 
-/// The first images, `most` at most, that are right clean and that an attack has broken, of adversarial.h5 beside an
+/// The first images, `most` at most (of images of millions of pixels fewer), that are right clean and that an attack has broken, of adversarial.h5 beside an
 /// evaluation. Error(data): it is damaged, or of another evaluation.
 [[nodiscard]] ShownImages read_attacked_images(const std::string& path, const EvaluationFile& evaluation,
                                                std::size_t most);

@@ -67,8 +67,7 @@ const TableOf<EvalOptions>& eval_table() {
     table.add("--out", &O::out, "FILE.json, or a folder for eval.json: results by class and image; none: not written",
               kPath);
     table.add("--save-adversarial", &O::save_adversarial,
-              "with a folder as --out: adversarial.h5 there, each image as the sequence, or without one the first attack, "
-              "leaves it that breaks it");
+              "the images that attacks have broken, too: adversarial.h5 in --out, which has to be a folder");
     table.add("--batch", &O::batch, "images per rank and step", kPositive);
     table.add("--dry-run", &O::dry_run, "say what memory each rank takes, and evaluate nothing");
     table.add("--progress", &O::progress, "seconds between progress lines", kSomeSeconds);

@@ -94,6 +94,12 @@ TEST_CASE("What an evaluation says of an image does not depend on its batch or o
   for (std::size_t i = 0; i < kImages; ++i)
     if (reference.clean.correct[i] == 1 && reference.attacked[0].correct[i] + reference.attacked[1].correct[i] < 2)
       CHECK(std::find(ids.begin(), ids.end(), i) != ids.end());
+  // An image that the first attack breaks is as that attack alone leaves it.
+  Broken first;
+  const EvaluationAttacks alone_first({.attacks = {"apgd-t"}, .norm = BallNorm::linf, .eps = 0.02, .classes = 10});
+  const EvaluationResult of_first = evaluate(*alone, set, alone_first, 1, &first);
+  CHECK((!first.empty() && first.size() < kImages && of_first.attacked[0].correct == reference.attacked[0].correct));
+  for (const auto& [image, kept] : first) CHECK((images.contains(image) && images.at(image) == kept));
   for (const int batch : {7, 64}) {
     INFO("batches of " << batch);
     Broken same;
