@@ -51,7 +51,10 @@ void add_pictures(
       page.chart({std::istreambuf_iterator<char>(file), {}}, of + ": " + fs::path(path).stem().string());
     }
   } catch (const Error& error) {
-    page.paragraph(of + " has no pictures: " + error.what(), "alarm");
+    std::string what = error.what();
+    if (error.code() == ExitCode::device)  // what else it says is about a folder that is gone
+      what = what.substr(0, what.find(';')) + "; 'dat_hpc plot' says more";
+    page.paragraph(of + " has no pictures: " + what, "alarm");
   } catch (const fs::filesystem_error& error) {
     page.paragraph(of + " has no pictures: " + error.what(), "alarm");
   }
@@ -62,18 +65,21 @@ void add_pictures(
 void add_curves(Page& page, const Comparison& comparison) {
   std::vector<RunGroup> groups;
   std::vector<const Subject*> runs;
+  std::size_t begun = 0;  // those that have something to draw
   for (const ComparedRow& row : comparison.rows) {
     RunGroup group{row.name, {}};
     for (const Subject* one : row.subjects) {
       if (one->evaluation || !one->failure.empty()) continue;
-      group.folders.push_back(one->path);
       runs.push_back(one);
+      if (one->record.steps.empty() && one->record.evaluations.empty()) continue;
+      group.folders.push_back(one->path);
+      ++begun;
     }
     if (!group.folders.empty()) groups.push_back(group);
   }
   if (runs.empty()) return;
   page.heading(2, "Curves, time and layers");
-  if (runs.size() > 1) {
+  if (begun > 1) {
     page.heading(3, "All runs");
     add_pictures(page, "all runs", [&](const std::string& folder, const PictureFormat& format) {
       return compare_runs(groups, folder, format);

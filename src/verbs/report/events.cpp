@@ -10,6 +10,7 @@
 #include <fstream>
 #include <set>
 #include <sstream>
+#include <string_view>
 #include <type_traits>
 
 #include "record/history.hpp"
@@ -121,13 +122,16 @@ void for_each_line(const std::string& path, const Each& each) {
   }
 }
 
-/// "run folder a, ..., going on after step 20": the step; -1: the line says no such thing (run/opening.cpp).
+/// "run folder a, ..., going on after step 20": the step; -1: the line says no such thing, or of another folder's run
+/// (run/begin/beginning.cpp).
 [[nodiscard]] std::int64_t step_gone_on_from(const std::string& line) {
   const std::string words = ", going on after step ";
   const std::size_t at = line.starts_with("run folder ") ? line.rfind(words) : std::string::npos;
+  if (at == std::string::npos) return -1;
   std::int64_t step = -1;
-  if (at != std::string::npos) std::from_chars(line.data() + at + words.size(), line.data() + line.size(), step);
-  return step;
+  const char* const end = line.data() + line.size();
+  const auto [rest, error] = std::from_chars(line.data() + at + words.size(), end, step);
+  return error == std::errc{} && !std::string_view(rest, end).starts_with(" of ") ? step : -1;
 }
 
 [[nodiscard]] RunLog read_log(const std::string& folder) {

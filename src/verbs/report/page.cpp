@@ -143,12 +143,14 @@ std::string png_address(const std::string& png) {
 
 Page::Page(const std::string& title) : title_(title) {}
 
-void Page::html(const std::string& html, const std::string& about) {
-  if (body_.size() + html.size() > kMostBytes)
+void Page::add(const std::string& html, const std::string& about, std::size_t most) {
+  if (body_.size() + html.size() > most)
     left_out_.push_back(about);
   else
     body_ += html;
 }
+
+void Page::html(const std::string& html, const std::string& about) { add(html, about, kMostBytes); }
 
 void Page::heading(int level, const std::string& text) {
   html(fmt::format("<h{0}>{1}</h{0}>\n", level, html_text(text)), text);
@@ -184,8 +186,8 @@ void Page::folded(const std::string& line, const std::string& text) {
 }
 
 void Page::chart(const std::string& svg, const std::string& about) {
-  html("<div class=\"wide\">" + drawing_of(svg, fmt::format("c{}-", ++charts_), about) + "</div>\n",
-       "the picture '" + about + "'");
+  add("<div class=\"wide\">" + drawing_of(svg, fmt::format("c{}-", ++charts_), about) + "</div>\n",
+      "the picture '" + about + "'", kMostWithPicture);
 }
 
 std::string Page::text() const {

@@ -303,6 +303,13 @@ TEST_CASE("Alarms of gradient masking speak where the attacks compared were run"
         "Square beats APGD: not tested; zero gradients: YES; more steps of PGD: YES");
 }
 
+TEST_CASE("How sure a network is: the probability of its class", "[sequence]") {
+  const std::vector<float> logits = {1000, 999, 1000 - std::log(4.0F)};
+  CHECK(std::abs(double{confidence_of(logits)} - 1 / (1.25 + std::exp(-1.0))) < 1e-6);
+  CHECK(confidence_of(std::vector<float>(8, -3)) == 0.125F);
+  CHECK(std::isnan(confidence_of(std::vector<float>{0, std::nanf("")})));
+}
+
 TEST_CASE("Adversarial images outlive the evaluation that made them", "[sequence]") {
   const TemporaryFolder folder;
   const Three set;
