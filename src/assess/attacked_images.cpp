@@ -31,7 +31,8 @@ void AttackedImages::write(const EvaluationAttacks& attacks, const EvaluationRes
   }
   std::string names;
   for (const EvaluationAttacks::Member& member : attacks.members()) names += (names.empty() ? "" : ", ") + member.name;
-  FileFacts all = {{"attacks", names}, {"norm", name_of(attacks.norm())}, {"eps", fmt::format("{:.17g}", attacks.eps())}};
+  FileFacts all = {
+      {"attacks", names}, {"norm", name_of(attacks.norm())}, {"eps", fmt::format("{:.17g}", attacks.eps())}};
   all.insert(all.end(), facts.begin(), facts.end());
   images_.finish(outcomes, all);
 }

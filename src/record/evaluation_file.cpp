@@ -189,8 +189,8 @@ ShownImages read_attacked_images(const std::string& path, const EvaluationFile& 
   images.channels = static_cast<int>(shape[3]);
   for (std::size_t i = 0; i < evaluation.images(); ++i) {
     const bool right = evaluation.outcomes.front().correct[i] != 0, broken = evaluation.breaker(i) != nullptr;
-    require(label[i] == evaluation.label[i] && (robust[i] != 0) == (right && !broken), ExitCode::data, path,
-            other, ": image ", i, " has another label or outcome");
+    require(label[i] == evaluation.label[i] && (robust[i] != 0) == (right && !broken), ExitCode::data, path, other,
+            ": image ", i, " has another label or outcome");
     if (!right || !broken || images.numbers.size() == most) continue;
     images.numbers.push_back(i);
     images.confidence.push_back(confidence[i]);

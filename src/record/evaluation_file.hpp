@@ -35,7 +35,8 @@ struct EvaluationFile {
   /// [images] of a sequence: distance of the broken image; without a sequence empty.
   std::vector<double> distance;
 
-  /// What has broken an image: the sequence, or without one the first attack that has; null: none, or it is wrong clean.
+  /// What has broken an image: the sequence, or without one the first attack that has; null: none, or it is wrong
+  /// clean.
   [[nodiscard]] const Outcome* breaker(std::size_t image) const;
   /// What the images of adversarial.h5 are attacked with: "aa-quick", "pgd20, fgsm".
   [[nodiscard]] std::string attack_names() const;
@@ -56,8 +57,8 @@ struct ShownImages {
   double scale = 1;                 ///< factor by which the largest change of a pixel becomes 0.5
 };
 
-/// The first images, `most` at most (of images of millions of pixels fewer), that are right clean and that an attack has broken, of adversarial.h5 beside an
-/// evaluation. Error(data): it is damaged, or of another evaluation.
+/// The first images, `most` at most (of images of millions of pixels fewer), that are right clean and that an attack
+/// has broken, of adversarial.h5 beside an evaluation. Error(data): it is damaged, or of another evaluation.
 [[nodiscard]] ShownImages read_attacked_images(const std::string& path, const EvaluationFile& evaluation,
                                                std::size_t most);
 

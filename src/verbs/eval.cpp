@@ -172,8 +172,7 @@ int evaluate(Communicator& world, const EvalOptions& options, int argc, char** a
     s.attacked->images().keep(image, pixels, confidence);
   };
   const bool kept = options.save_adversarial && !s.sequence;
-  const EvaluationResult result =
-      s.evaluator->run(*s.attacks, options.seed, progress, kept ? &broken : nullptr);
+  const EvaluationResult result = s.evaluator->run(*s.attacks, options.seed, progress, kept ? &broken : nullptr);
   std::optional<SequenceResult> sequence;
   if (s.sequence) sequence = s.sequence->run();
   const EvaluationReport report(s.subject, *s.data, *s.attacks, result, s.sequence.get(),
@@ -191,9 +190,9 @@ int evaluate(Communicator& world, const EvalOptions& options, int argc, char** a
                             {"provenance", provenance}};
     if (s.attacked) s.attacked->write(*s.attacks, result, told);
     if (s.sequence && s.sequence->has_folder()) s.sequence->write(*sequence, told);
-    const std::string more = s.attacked                                   ? " and adversarial.h5 beside it"
+    const std::string more = s.attacked                               ? " and adversarial.h5 beside it"
                              : s.sequence && s.sequence->has_folder() ? " and results.h5 beside it"
-                                                                          : "";
+                                                                      : "";
     return "wrote " + output + more + "\n";
   };
   together(world, [&] {

@@ -99,7 +99,8 @@ class Plots {
 /// A name as a picture has room for it: one of more than `most` letters is without its middle, "beginn...ending".
 [[nodiscard]] std::string shortened(const std::string& name, std::size_t most);
 /// Puts names under bars at 0, 1, 2, ...: of many every second, third, ... one; where they would run into each other
-/// they are turned, and long ones shortened. Returns how many bytes the longest of those that are turned has; 0: none is.
+/// they are turned, and long ones shortened. Returns how many bytes the longest of those that are turned has; 0: none
+/// is.
 [[nodiscard]] std::size_t name_bars(Panel& panel, const std::vector<std::string>& names);
 /// Marks with names at 0, 1, 2, ...: "('a' 0, 'b' 1)".
 [[nodiscard]] std::string named_marks(const std::vector<std::string>& names);

@@ -229,8 +229,7 @@ void compare_communication(Plots& plots, const std::vector<PlottedGroup>& groups
   for (const auto& [name, colour] :
        {std::pair("gradients sent", kBlue), std::pair("gradients of all layers", "#bbbbbb"),
         std::pair("other messages", kOrange)})
-    panel.series.push_back(
-        {"communication.csv", std::to_string(panel.series.size() + 2), bar_style(colour), name});
+    panel.series.push_back({"communication.csv", std::to_string(panel.series.size() + 2), bar_style(colour), name});
   plots.add({.picture = "communication", .title = "sent per step and rank", .height = 600, .panels = {panel}});
 }
 

@@ -178,7 +178,8 @@ void add_events(Page& page, const Subject& run) {
     page.html(time_strip(moments, evaluations, checkpoints, std::max<std::int64_t>(history.steps.back().step, 1)),
               "a time line");
     page.paragraph(
-        "Lines: evaluations. Squares: checkpoints that are there. Triangles: restarts. Circles: the other events below.",
+        "Lines: evaluations. Squares: checkpoints that are there. Triangles: restarts. Circles: the other events "
+        "below.",
         "faint");
   }
   Sheet sheet{

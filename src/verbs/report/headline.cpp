@@ -94,8 +94,8 @@ struct Strongest {
   if (!first.evaluation) {
     for (const Subject* run : row.subjects)
       if (!run->done)
-        text += "<p class=\"alarm\">" + html_text((row.subjects.size() > 1 ? run->name + ": " : "") + "Not at its end, " +
-                                                  run->state) +
+        text += "<p class=\"alarm\">" +
+                html_text((row.subjects.size() > 1 ? run->name + ": " : "") + "Not at its end, " + run->state) +
                 ".</p>\n";
     if (const std::string recipe = recipe_of_run(first); !recipe.empty())
       text += "<p class=\"faint\">" + html_text(published_text(recipe)) + "</p>\n";

@@ -70,8 +70,7 @@ void add_image_grid(Page& page, const std::string& evaluation_file, const Evalua
         " " +
         img_html(png_of_values(size, channels,
                                [&](std::size_t at) {
-                                 return 0.5 + images.scale *
-                                                  (double{images.attacked[first + at]} - before(first + at));
+                                 return 0.5 + images.scale * (double{images.attacked[first + at]} - before(first + at));
                                }),
                  "perturbation") +
         " " +

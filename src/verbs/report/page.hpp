@@ -15,8 +15,8 @@ namespace dat {
 [[nodiscard]] std::string png_address(const std::string& png);
 
 /// A page of HTML in one file, for light and dark screens and for paper, without scripts, and without anything that
-/// would be loaded. What would make it larger than kMostBytes is left out, and named at its end; pictures leave room for
-/// what comes after them.
+/// would be loaded. What would make it larger than kMostBytes is left out, and named at its end; pictures leave room
+/// for what comes after them.
 class Page {
  public:
   explicit Page(const std::string& title);

@@ -1,6 +1,5 @@
-#include "record/pictures/chart.hpp"
-
 #include "catch.hpp"
+#include "record/pictures/chart.hpp"
 
 using namespace dat;
 
