@@ -87,10 +87,9 @@ class Evaluator {
             FrozenView& objective, Dealing dealing = Dealing::samples, int shown = 0);
   /// **Collective.** `progress`, where it is given, is called with the number of images of this rank that are done.
   ///
-  /// @param broken  Takes, on rank 0, each image that is right clean and wrong after an attack, as the first such
-  /// attack
-  ///                leaves it, after the restart whose class counts; null on all ranks: nobody does. The results are
-  ///                the same.
+  /// @param broken  Takes, on rank 0, each image that is right clean and wrong after an attack: as the first such
+  ///                attack leaves it, after the restart whose class counts. Null on all ranks: nobody does. The results
+  ///                are the same.
   [[nodiscard]] EvaluationResult run(const EvaluationAttacks& attacks, std::uint64_t seed,
                                      const std::function<void(std::int64_t)>& progress = {},
                                      const BrokenImageSink* broken = nullptr);

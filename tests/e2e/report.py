@@ -214,7 +214,8 @@ class Report(common.TestCase):
         self.report("run")
         page = self.read("run/report.html")
         marks = [word for word in page.words if word.startswith("step 4: restart ")]
-        self.assertEqual(len(marks), 1)
+        told = subprocess.run([common.PROGRAM, "status", "run", "--json"], capture_output=True, text=True, check=True).stdout
+        self.assertEqual((len(marks), json.loads(told)["restarts"]), (1, 1))
         self.assertEqual(sum(tag == "path" and attributes.get("d", "").endswith("l6 12 h-12 z") for tag, attributes in page.tags), 1)
 
         os.rename("run", "a 'b' \"c\" $(d)")
