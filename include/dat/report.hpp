@@ -250,6 +250,8 @@ struct PictureFormat {
   PictureFormat(std::string of_kind, int dots) : kind(std::move(of_kind)), dpi(dots) {}
   std::string kind;  ///< svg | png | pdf
   int dpi = 100;     ///< dots per inch of a png, which is 10 inches wide or so
+  /// The svg is for a page that enlarges images without a blur: grids of cells are images in it, which are small.
+  bool sharp_images = false;
 };
 
 /// Draws a run's folder through gnuplot into folder/plots/, or `out` where it says something: accuracies, losses, the

@@ -78,7 +78,9 @@ Evaluator::Evaluator(Communicator& world, const Dataset& dataset, const std::uin
       correct_(images.backend.allocate_floats(images.capacity, "losses")),
       host_loss_(static_cast<std::size_t>(images.capacity)),
       host_correct_(host_loss_.size()),
-      host_logits_(host_loss_.size() * static_cast<std::size_t>(images.classes)) {
+      host_logits_(host_loss_.size() * static_cast<std::size_t>(images.classes)),
+      breaking_(host_loss_.size()),
+      kept_of_(host_loss_.size()) {
   batch_.make_room(images.capacity, images.layout.elements());
 }
 
@@ -112,8 +114,57 @@ Picture Evaluator::picture() const {
   return {2 * layout.h, width, png_of({2 * layout.h, width}, rgb)};
 }
 
+bool Evaluator::fold(std::size_t k, EvaluationResult::Outcome& worst, bool first) {
+  const auto id = static_cast<std::size_t>(batch_.ids[k]);
+  const double loss = host_loss_[k], correct = host_correct_[k];
+  const auto logits = host_logits_.begin() + static_cast<std::ptrdiff_t>(k) * images_.classes;
+  const bool breaks = correct == 0 && (first || worst.correct[id] > 0 || loss > breaking_[k]);
+  if (first || breaks) {
+    worst.prediction[id] = static_cast<double>(std::max_element(logits, logits + images_.classes) - logits);
+    breaking_[k] = loss;
+  }
+  if (first || worst.loss[id] < loss || std::isnan(loss)) worst.loss[id] = loss;  // NaN stays
+  worst.correct[id] = first ? correct : std::min(worst.correct[id], correct);
+  return breaks;
+}
+
+void Evaluator::keep(std::size_t k, int number) {
+  Kept& kept = kept_of_[k];
+  if (kept_.empty() || (kept.attack != 0 && kept.attack != number)) return;
+  const auto classes = static_cast<std::size_t>(images_.classes);
+  kept = {number, confidence_of(std::span(host_logits_).subspan(k * classes, classes))};
+  const auto elements = static_cast<std::size_t>(images_.layout.elements());
+  images_.backend.copy_to_host(kept_.data() + k * elements, images_.x_adv + k * elements, elements * sizeof(float));
+}
+
+void Evaluator::hand_over(const BrokenImageSink& take) {
+  std::vector<BrokenImage> broken;
+  for (int k = 0; k < batch_.count; ++k)
+    if (const Kept& kept = kept_of_[static_cast<std::size_t>(k)]; kept.attack > 0)
+      broken.push_back({batch_.ids[static_cast<std::size_t>(k)], k, kept.confidence});
+  hand_over_broken(world_, images_.layout, kept_, broken, images_.capacity, take);
+}
+
+void Evaluator::attack(const EvaluationAttacks::Member& member, int number, std::uint64_t seed,
+                       EvaluationResult::Outcome& worst) {
+  const Attack& attack = *member.attack;
+  const auto right = [&](std::int64_t id) { return worst.correct[static_cast<std::size_t>(id)] > 0; };
+  const bool several = attack.runs() > 1;
+  bool first = true;
+  for (int restart = 0; restart < member.restarts; ++restart)
+    for (int run = 0; run < attack.runs(); ++run, first = false) {
+      if (several && !first && std::none_of(batch_.ids.begin(), batch_.ids.begin() + batch_.count, right)) break;
+      objective_.prepare(seed, Purpose::evaluation_start, static_cast<std::uint32_t>(restart));
+      objective_.run = run;
+      attack.perturb(objective_);
+      measure(images_.x_adv);
+      for (std::size_t k = 0; k < static_cast<std::size_t>(batch_.count); ++k)
+        if ((first || !several || right(batch_.ids[k])) && fold(k, worst, first)) keep(k, number);
+    }
+}
+
 EvaluationResult Evaluator::run(const EvaluationAttacks& attacks, std::uint64_t seed,
-                                const std::function<void(std::int64_t)>& progress) {
+                                const std::function<void(std::int64_t)>& progress, const BrokenImageSink* broken) {
   const auto begin = std::chrono::steady_clock::now();
   const auto samples = static_cast<std::size_t>(dataset_.size());
   const auto outcome = [&] {
@@ -123,25 +174,12 @@ EvaluationResult Evaluator::run(const EvaluationAttacks& attacks, std::uint64_t 
   EvaluationResult result;
   result.clean = outcome();
   for (std::size_t k = 0; k < attacks.members().size(); ++k) result.attacked.push_back(outcome());
+  if (broken != nullptr) kept_.resize(host_loss_.size() * static_cast<std::size_t>(images_.layout.elements()));
 
-  std::vector<double> breaking(host_loss_.size());  // the highest loss with which an image was classified wrong
-  // Keeps the last measurement of the k-th image of the batch, where it is worse than the one kept so far.
-  const auto fold = [&](std::size_t k, EvaluationResult::Outcome& worst, bool first) {
-    const auto id = static_cast<std::size_t>(batch_.ids[k]);
-    const double loss = host_loss_[k], correct = host_correct_[k];
-    const auto logits = host_logits_.begin() + static_cast<std::ptrdiff_t>(k) * images_.classes;
-    const bool broken = correct == 0;
-    if (first || (broken && (worst.correct[id] > 0 || loss > breaking[k]))) {
-      worst.prediction[id] = static_cast<double>(std::max_element(logits, logits + images_.classes) - logits);
-      breaking[k] = loss;
-    }
-    if (first || worst.loss[id] < loss || std::isnan(loss)) worst.loss[id] = loss;  // NaN stays
-    worst.correct[id] = first ? correct : std::min(worst.correct[id], correct);
-  };
   images_.cut(0);
-  std::int64_t done = 0;
+  std::int64_t done = 0, batches = 0;
   const bool whole = dealing_ == Dealing::batches;
-  const std::int64_t step = whole ? 1 : world_.size();
+  const std::int64_t step = whole ? 1 : world_.size(), all = std::int64_t{images_.capacity} * world_.size();
   const std::int64_t skip = whole ? std::int64_t{world_.size() - 1} * images_.capacity : 0;
   for (std::int64_t next = whole ? std::int64_t{world_.rank()} * images_.capacity : world_.rank();
        next < dataset_.size(); next += skip) {
@@ -154,30 +192,21 @@ EvaluationResult Evaluator::run(const EvaluationAttacks& attacks, std::uint64_t 
     if (all_ == nullptr) read_images(dataset_, batch_, images_.backend.host_threads);
     images_.load(batch_, 0, all_);
     objective_.prepare(seed, Purpose::evaluation_start, 0);
-    const auto count = static_cast<std::size_t>(batch_.count);
     measure(images_.clean);
-    for (std::size_t k = 0; k < count; ++k) fold(k, result.clean, true);
+    for (std::size_t k = 0; k < static_cast<std::size_t>(batch_.count); ++k)
+      kept_of_[k] = {.attack = fold(k, result.clean, true) ? -1 : 0};
     for (std::size_t a = 0; a < attacks.members().size(); ++a) {
-      const Attack& attack = *attacks.members()[a].attack;
-      EvaluationResult::Outcome& worst = result.attacked[a];
-      const auto right = [&](std::int64_t id) { return worst.correct[static_cast<std::size_t>(id)] > 0; };
-      const bool several = attack.runs() > 1;
-      bool first = true;
-      for (int restart = 0; restart < attacks.members()[a].restarts; ++restart)
-        for (int run = 0; run < attack.runs(); ++run, first = false) {
-          if (several && !first && std::none_of(batch_.ids.begin(), batch_.ids.begin() + batch_.count, right)) break;
-          objective_.prepare(seed, Purpose::evaluation_start, static_cast<std::uint32_t>(restart));
-          objective_.run = run;
-          attack.perturb(objective_);
-          measure(images_.x_adv);
-          for (std::size_t k = 0; k < count; ++k)
-            if (first || !several || right(batch_.ids[k])) fold(k, worst, first);
-        }
-      if (done == 0 && shown_ > 0) worst.picture = picture();
+      attack(attacks.members()[a], static_cast<int>(a) + 1, seed, result.attacked[a]);
+      if (done == 0 && shown_ > 0) result.attacked[a].picture = picture();
     }
+    if (broken != nullptr) hand_over(*broken);
+    ++batches;
     done += batch_.count;
     if (progress) progress(done);
   }
+  // Rank 0 has the most batches.
+  batch_.count = 0;
+  for (; broken != nullptr && batches < (dataset_.size() + all - 1) / all; ++batches) hand_over(*broken);
   // Every image is some rank's: the others have zeros there.
   const auto share = [&](EvaluationResult::Outcome& one) {
     world_.sum(one.loss.data(), dataset_.size());

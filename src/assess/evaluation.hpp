@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "assess/broken_images.hpp"
 #include "batch/view/frozen.hpp"
 #include "dat/attack.hpp"
 #include "dat/communicator.hpp"
@@ -85,11 +86,26 @@ class Evaluator {
   Evaluator(Communicator& world, const Dataset& dataset, const std::uint8_t* all, Buffers& images,
             FrozenView& objective, Dealing dealing = Dealing::samples, int shown = 0);
   /// **Collective.** `progress`, where it is given, is called with the number of images of this rank that are done.
+  ///
+  /// @param broken  Takes, on rank 0, each image that is right clean and wrong after an attack: as the first such
+  ///                attack leaves it, after the restart whose class counts. Null on all ranks: nobody does. The results
+  ///                are the same.
   [[nodiscard]] EvaluationResult run(const EvaluationAttacks& attacks, std::uint64_t seed,
-                                     const std::function<void(std::int64_t)>& progress = {});
+                                     const std::function<void(std::int64_t)>& progress = {},
+                                     const BrokenImageSink* broken = nullptr);
   [[nodiscard]] const Dataset& dataset() const { return dataset_; }
 
  private:
+  /// Makes an attack, the `number`-th from 1, on all images of the batch, and books what it leaves.
+  void attack(const EvaluationAttacks::Member& member, int number, std::uint64_t seed,
+              EvaluationResult::Outcome& worst);
+  /// Books the last measurement of the k-th image of the batch, where it is worse than the one booked so far. Returns
+  /// whether the class that counts is now that of this measurement, and wrong.
+  bool fold(std::size_t k, EvaluationResult::Outcome& worst, bool first);
+  /// Copies the k-th image of the batch, which attack `number` has broken, unless it was wrong before.
+  void keep(std::size_t k, int number);
+  /// Gives the images of the batch that are kept to `take`. **Collective.**
+  void hand_over(const BrokenImageSink& take);
   /// Fetches what the network makes of the images at `x`.
   void measure(const float* x);
   /// A picture of the first images of the batch, clean above attacked.
@@ -104,6 +120,14 @@ class Evaluator {
   HostBatch batch_;
   float *loss_, *correct_;
   std::vector<float> host_loss_, host_correct_, host_logits_;  ///< results of a batch
+  std::vector<double> breaking_;  ///< the highest loss with which an image of the batch was classified wrong
+  /// An image of the batch that is kept: the number of the attack that has broken it; 0: none, -1: it is wrong clean.
+  struct Kept {
+    int attack = 0;
+    float confidence = 0;
+  };
+  std::vector<Kept> kept_of_;  ///< [capacity]
+  std::vector<float> kept_;    ///< their pixels; empty: nobody wants them
 };
 
 }  // namespace dat

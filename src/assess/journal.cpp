@@ -140,7 +140,7 @@ void refuse_other_folder(const std::string& folder, const std::string& what, con
                                                                   {"sequence.journal", "evaluation"}};
   for (const auto& [sign, whose] : signs)
     require(whose == what || !std::filesystem::exists(path / sign), ExitCode::usage, "--out ", folder,
-            " is the folder of ", whose == "evaluation" ? "an " : "a ", whose, ", whose results.h5 this ", what,
+            " is the folder of ", whose == "evaluation" ? "an " : "a ", whose, ", whose files this ", what,
             " would overwrite; take another one, such as ", (path / instead).string());
 }
 

@@ -68,8 +68,8 @@ class Journal {
 /// network's training.
 [[nodiscard]] Facts facts_of_network(Replica& replica, const std::string& training, const Dataset& images);
 
-/// Error(usage): a folder for what an evaluation or a certification (`what`) writes is that of a training, or of the
-/// other of the two. instead: one to take.
+/// Error(usage): a folder for what an "evaluation" with a sequence, one without, or a "certification" (`what`) writes
+/// is that of a training, or of another of these. instead: one to take.
 void refuse_other_folder(const std::string& folder, const std::string& what, const std::string& instead);
 
 /// Calls `read` with each line of Journal::found(). Error(data): it has thrown; `name` is the file's.

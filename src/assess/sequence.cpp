@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <numeric>
 #include <set>
 
@@ -213,6 +212,7 @@ SequenceEvaluator::SequenceEvaluator(Communicator& world, const Dataset& dataset
     : world_(world), dataset_(dataset), images_(images), objective_(objective) {
   batch_.make_room(images.capacity, images.layout.elements());
   outcomes_.resize(static_cast<std::size_t>(images.capacity));
+  confidences_.resize(outcomes_.size());
 }
 
 SequenceResult SequenceEvaluator::run(const SequenceAttacks& attacks, const Options& options) {
@@ -274,8 +274,13 @@ JournalEntry SequenceEvaluator::attack_group(const Member& member, int run, Ball
             entry.images[i], " at a distance of ", outcome.distance, ", outside of the ball of ", name_of(norm), " ",
             eps, " or of [0, 1]: this is an error of the program; report it");
   }
-  if (options.images_wanted && member.first_stage > 0)
-    hand_over_broken(static_cast<int>(mine), static_cast<int>(share), options);
+  if (options.images_wanted && member.first_stage > 0) {
+    std::vector<BrokenImage> broken;
+    for (std::size_t k = 0; k < static_cast<std::size_t>(mine); ++k)
+      if (outcomes_[k].prediction != batch_.labels[k])
+        broken.push_back({batch_.ids[k], static_cast<int>(k), confidences_[k]});
+    hand_over_broken(world_, images_.layout, x_adv_, broken, static_cast<int>(share), options.broken);
+  }
   return entry;
 }
 
@@ -323,10 +328,12 @@ void SequenceEvaluator::confirm(BallNorm norm, double eps) {
   const auto part = [](const std::vector<float>& all, std::size_t k, std::size_t size) {
     return std::span(all).subspan(k * size, size);
   };
-  for (std::size_t k = 0; k < static_cast<std::size_t>(count); ++k)
-    outcomes_[k] = outcome_of(part(logits, k, static_cast<std::size_t>(images_.classes)),
-                              part(x, k, static_cast<std::size_t>(pixels)),
+  for (std::size_t k = 0; k < static_cast<std::size_t>(count); ++k) {
+    const std::span<const float> of_image = part(logits, k, static_cast<std::size_t>(images_.classes));
+    outcomes_[k] = outcome_of(of_image, part(x, k, static_cast<std::size_t>(pixels)),
                               part(x_adv_, k, static_cast<std::size_t>(pixels)), norm, eps);
+    confidences_[k] = confidence_of(of_image);
+  }
 }
 
 void SequenceEvaluator::flag_zero_gradients(SampleLoss* loss) {
@@ -345,34 +352,6 @@ std::vector<float> SequenceEvaluator::fetch(const float* device, std::int64_t co
   std::vector<float> host(static_cast<std::size_t>(count));
   images_.backend.copy_to_host(host.data(), device, host.size() * sizeof(float));
   return host;
-}
-
-void SequenceEvaluator::hand_over_broken(int count, int most, const Options& options) {
-  const Layout& layout = images_.layout;
-  std::vector<float> pixels(static_cast<std::size_t>(layout.elements()));
-  const auto size = static_cast<std::int64_t>(sizeof(std::int64_t) + pixels.size() * sizeof(float));
-  // Bytes that rank 0 takes at a time from all ranks together.
-  constexpr std::int64_t kBytes = 1 << 28;
-  const int piece = static_cast<int>(std::clamp<std::int64_t>(kBytes / (size * world_.size()), 1, most));
-  for (int first = 0; first < most; first += piece) {
-    std::string mine;  // number and pixels of each image
-    const auto append = [&](const auto& value) { mine.append(reinterpret_cast<const char*>(&value), sizeof value); };
-    for (int k = first; k < std::min(first + piece, count); ++k) {
-      const auto at = static_cast<std::size_t>(k);
-      if (outcomes_[at].prediction == batch_.labels[at]) continue;
-      append(batch_.ids[at]);
-      for (int y = 0; y < layout.h; ++y)
-        for (int x = 0; x < layout.w; ++x)
-          for (int c = 0; c < layout.c; ++c) append(x_adv_[static_cast<std::size_t>(layout.offset(k, c, y, x))]);
-    }
-    for (const std::string& text : world_.gather(mine))
-      for (std::size_t at = 0; at < text.size(); at += static_cast<std::size_t>(size)) {
-        std::int64_t id = 0;
-        std::memcpy(&id, text.data() + at, sizeof id);
-        std::memcpy(pixels.data(), text.data() + at + sizeof id, pixels.size() * sizeof(float));
-        options.broken(id, pixels.data());
-      }
-  }
 }
 
 }  // namespace dat

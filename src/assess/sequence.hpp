@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "assess/broken_images.hpp"
 #include "assess/journal.hpp"
 #include "batch/view/frozen.hpp"
 #include "dat/attack.hpp"
@@ -116,7 +117,7 @@ class SequenceEvaluator {
     std::vector<JournalEntry> found{};  ///< entries that were done before the interruption, equal on all ranks
     bool images_wanted = false;         ///< options.broken is to be given the images that attacks have broken
     // On rank 0, after each group of images; null: nobody. Images come before the entry that knows of them.
-    std::function<void(std::int64_t image, const float* pixels)> broken{};  ///< [size][size][channels]
+    BrokenImageSink broken{};
     std::function<void(const JournalEntry&)> entry{};
     std::function<void(const Progress&)> progress{};
   };
@@ -138,9 +139,6 @@ class SequenceEvaluator {
   void confirm(BallNorm norm, double eps);
   void flag_zero_gradients(SampleLoss* loss);
   [[nodiscard]] std::vector<float> fetch(const float* device, std::int64_t count) const;
-  /// Gives the broken images among the first `count` of this rank, and among those of the other ranks, to
-  /// options.broken on rank 0. `most`: the largest `count` of any rank.
-  void hand_over_broken(int count, int most, const Options& options);
 
   Communicator& world_;
   const Dataset& dataset_;
@@ -149,6 +147,7 @@ class SequenceEvaluator {
   HostBatch batch_;
   std::vector<float> x_adv_;            ///< images of the last confirm()
   std::vector<ImageOutcome> outcomes_;  ///< [capacity] outcomes of the last confirm()
+  std::vector<float> confidences_;      ///< [capacity] those of the classes there
 };
 
 }  // namespace dat

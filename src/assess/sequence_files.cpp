@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <filesystem>
 
 #include "dat/error.hpp"
@@ -69,11 +70,13 @@ AdversarialImages::~AdversarialImages() {
   if (file_ >= 0) ::close(file_);
 }
 
-void AdversarialImages::keep(std::int64_t image, const float* pixels_of) {
+void AdversarialImages::keep(std::int64_t image, const float* pixels_of, float confidence) {
   require(!finished_, ExitCode::usage, part_, " is missing, and the journal beside it is not at its end; remove the ",
           "journal to begin anew");
-  const std::size_t bytes = pixels() * sizeof(float);
-  const auto* data = reinterpret_cast<const char*>(pixels_of);
+  std::vector<float> record(pixels_of, pixels_of + pixels());
+  record.push_back(confidence);
+  const std::size_t bytes = record_bytes();
+  const auto* data = reinterpret_cast<const char*>(record.data());
   for (std::size_t done = 0; done < bytes;) {
     const ssize_t got = ::pwrite(file_, data + done, bytes - done,
                                  static_cast<off_t>(image) * static_cast<off_t>(bytes) + static_cast<off_t>(done));
@@ -98,21 +101,25 @@ void AdversarialImages::finish(const SequenceResult& result, const FileFacts& fa
     file.declare<float>("images", {images_.size(), info.size, info.size, info.channels});
     file.declare<std::uint8_t>("clean", {images_.size(), info.size, info.size, info.channels});
     std::vector<std::uint8_t> clean(pixels());
-    std::vector<float> image(pixels());
+    std::vector<float> image(pixels()), record(pixels() + 1), confidence;
     for (std::int64_t id = 0; id < images_.size(); ++id) {
       tick();
       images_.read(id, clean.data());
       if (result.images[static_cast<std::size_t>(id)].run > 0) {
-        const std::size_t bytes = image.size() * sizeof(float);
-        const ssize_t got = ::pread(file_, image.data(), bytes, static_cast<off_t>(id) * static_cast<off_t>(bytes));
+        const std::size_t bytes = record_bytes();
+        const ssize_t got = ::pread(file_, record.data(), bytes, static_cast<off_t>(id) * static_cast<off_t>(bytes));
         require(got == static_cast<ssize_t>(bytes), ExitCode::io, part_, " has become short");
+        std::copy(record.begin(), record.end() - 1, image.begin());
+        confidence.push_back(record.back());
       } else {
+        confidence.push_back(std::nanf(""));
         std::transform(clean.begin(), clean.end(), image.begin(),
                        [](std::uint8_t byte) { return static_cast<float>(byte) / 255.0F; });
       }
       file.write_rows("images", id, image);
       file.write_rows("clean", id, clean);
     }
+    file.write("confidence", {images_.size()}, confidence);
     file.close();
   });
   std::error_code ignored;

@@ -28,16 +28,19 @@ class AdversarialImages {
   AdversarialImages(const AdversarialImages&) = delete;
   AdversarialImages& operator=(const AdversarialImages&) = delete;
 
-  /// Keeps a broken image; pixels: [size][size][channels]. Error(io).
-  void keep(std::int64_t image, const float* pixels);
+  /// Keeps a broken image, as a BrokenImageSink takes it. Error(io).
+  void keep(std::int64_t image, const float* pixels, float confidence);
   /// Brings all that was kept so far to the disk before it returns. Error(io).
   void sync();
   /// Writes adversarial.h5, sealed: images float32 [N, size, size, channels] in [0, 1], clean where no attack has
-  /// broken them; clean uint8, all images clean; label, robust. Removes adversarial.part. Error(io).
+  /// broken them; clean uint8, all images clean; label, robust; confidence float32, the probability of the class that
+  /// a broken image is taken for, else NaN. Removes adversarial.part. Error(io).
   void finish(const SequenceResult& result, const FileFacts& facts);
 
  private:
   [[nodiscard]] std::size_t pixels() const { return images_.info().image_bytes(); }
+  /// Bytes of an image in the plain file: its pixels, and its confidence behind them.
+  [[nodiscard]] std::size_t record_bytes() const { return (pixels() + 1) * sizeof(float); }
 
   const Dataset& images_;
   std::string part_, whole_;

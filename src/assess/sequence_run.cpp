@@ -94,8 +94,8 @@ SequenceResult SequenceRun::run() {
         folder->journal.append(line_of(entry));
       };
     if (folder_ && folder_->adversarial)
-      run.broken = [folder = folder_.get()](std::int64_t image, const float* pixels) {
-        folder->adversarial->keep(image, pixels);
+      run.broken = [folder = folder_.get()](std::int64_t image, const float* pixels, float confidence) {
+        folder->adversarial->keep(image, pixels, confidence);
       };
   }
   return evaluator_->run(attacks_, run);

@@ -25,6 +25,13 @@ constexpr std::size_t kMostClasses = 32767;  ///< limit of data files
 constexpr std::uintmax_t kMostBytes = std::uintmax_t{1}
                                       << 30;  ///< most bytes of a JSON file; one of a million images has less
 
+/// Whether a value has others in it that lie deeper: what writes values would need a stack without bound for them.
+[[nodiscard]] bool deeper_than(const nlohmann::json& value, int most) {
+  return value.is_structured() && (most == 0 || std::any_of(value.begin(), value.end(), [&](const nlohmann::json& one) {
+                                     return deeper_than(one, most - 1);
+                                   }));
+}
+
 /// Integers of an array, each in [0, below).
 [[nodiscard]] std::vector<int> integers_of(const nlohmann::json& array, std::size_t count, std::int64_t below,
                                            const std::string& name) {
@@ -32,8 +39,9 @@ constexpr std::uintmax_t kMostBytes = std::uintmax_t{1}
   std::vector<int> values;
   for (const nlohmann::json& value : array) {
     const std::optional<std::int64_t> number = whole_number(value, 0, below - 1);
-    require(number.has_value(), ExitCode::data, name, " holds ", value.dump().substr(0, 40),
-            ", which must be a whole number from 0 to ", below - 1);
+    require(number.has_value(), ExitCode::data, name, " holds ",
+            value.is_structured() ? "a list" : value.dump().substr(0, 40), ", which must be a whole number from 0 to ",
+            below - 1);
     values.push_back(static_cast<int>(*number));
   }
   return values;
@@ -61,7 +69,10 @@ void read_evaluated(const nlohmann::json& all, EvaluationFile& file) {
   all.at("weights").get_to(file.weights);
   all.at("split").get_to(file.split);
   file.step = count_in<std::int64_t>(all.at("step"));
-  all.at("provenance").at("hashes_of_images").at(file.split).get_to(file.hash);
+  const nlohmann::json& provenance = all.at("provenance");
+  provenance.at("hashes_of_images").at(file.split).get_to(file.hash);
+  constexpr int kDeepest = 8;
+  if (!deeper_than(provenance, kDeepest)) file.provenance = provenance.dump();
   if (!all.contains("noise")) return;
   const auto samples = count_in<std::int64_t>(all["noise"].at("samples"));
   file.noise = fmt::format(", under noise {:g}, {} {}", all["noise"].at("sigma").get<double>(), samples,
@@ -102,6 +113,7 @@ void read_evaluated(const nlohmann::json& all, EvaluationFile& file) {
   }
   for (const nlohmann::json& loss : each.at("clean_loss"))
     file.clean_loss.push_back(loss.is_null() ? std::nan("") : loss.get<double>());
+  require(file.clean_loss.size() == images, ExitCode::data, "clean_loss is not a list of ", images, " values");
   if (!all.contains("sequence")) return file;
   add(all.at("sequence").at("name").get<std::string>(), "prediction");
   file.outcomes.back().sequence = true;
@@ -118,6 +130,20 @@ void read_evaluated(const nlohmann::json& all, EvaluationFile& file) {
 
 double EvaluationFile::Outcome::accuracy() const {
   return std::accumulate(correct.begin(), correct.end(), 0.0) / static_cast<double>(correct.size());
+}
+
+const EvaluationFile::Outcome* EvaluationFile::breaker(std::size_t image) const {
+  if (outcomes.front().correct[image] == 0) return nullptr;
+  const auto first = outcomes.back().sequence ? outcomes.end() - 1 : outcomes.begin() + 1;
+  const auto found = std::find_if(first, outcomes.end(), [&](const Outcome& one) { return one.correct[image] == 0; });
+  return found == outcomes.end() ? nullptr : &*found;
+}
+
+std::string EvaluationFile::attack_names() const {
+  if (outcomes.back().sequence) return outcomes.back().name;
+  std::string names;
+  for (std::size_t k = 1; k < outcomes.size(); ++k) names += (k == 1 ? "" : ", ") + outcomes[k].name;
+  return names;
 }
 
 EvaluationFile read_evaluation(const std::string& path) {
@@ -139,26 +165,42 @@ EvaluationFile read_evaluation(const std::string& path) {
   }
 }
 
-ShownImages read_attacked_images(const std::string& path, const std::vector<int>& labels,
-                                 const std::vector<std::size_t>& wanted) {
+ShownImages read_attacked_images(const std::string& path, const EvaluationFile& evaluation, std::size_t most) {
   const std::string damage = check_seal(path);
   require(damage.empty(), ExitCode::data, path, ": ", damage);
   const Hdf5Reader file = Hdf5Reader::open(path, ExitCode::data);
-  require(file.has("images") && file.has("label") && file.has("clean"), ExitCode::data, path,
-          ": holds no attacked images with their labels and clean images");
+  const auto count = static_cast<std::int64_t>(evaluation.images());
+  for (const char* column : {"label", "robust", "confidence"})
+    require(file.has(column) && file.info(column).shape == Shape{count}, ExitCode::data, path, ": has no ", column,
+            " of ", count, " images, as the evaluation beside it");
+  const char* const named = evaluation.outcomes.back().sequence ? "sequence" : "attacks";
+  const std::string other = ": is of another evaluation than the one beside it";
+  require(file.text("/", named) == evaluation.attack_names(), ExitCode::data, path, other);
+  require(file.has("images") && file.has("clean"), ExitCode::data, path, ": holds no attacked and clean images");
   const Shape shape = file.info("images").shape;
-  require(shape.size() == 4 && shape[0] == static_cast<std::int64_t>(labels.size()) && shape[1] == shape[2] &&
-              shape[1] >= 1 && shape[1] <= 4096 && shape[3] >= 1 && shape[3] <= 4 && file.info("clean").shape == shape,
+  require(shape.size() == 4 && shape[0] == count && shape[1] == shape[2] && shape[1] >= 1 && shape[1] <= 4096 &&
+              shape[3] >= 1 && shape[3] <= 4 && file.info("clean").shape == shape,
           ExitCode::data, path, ": has images of another shape or number than the evaluation beside it");
   Shape ignored;
-  const std::vector<std::int64_t> own = file.read<std::int64_t>("label", ignored);
-  require(std::equal(own.begin(), own.end(), labels.begin(), labels.end()), ExitCode::data, path,
-          ": has other labels than the evaluation beside it");
-  ShownImages images{static_cast<int>(shape[1]), static_cast<int>(shape[3]), {}, {}};
+  const auto label = file.read<std::int64_t>("label", ignored);
+  const auto robust = file.read<std::uint8_t>("robust", ignored);
+  const auto confidence = file.read<float>("confidence", ignored);
   const auto elements = static_cast<std::size_t>(shape[1] * shape[2] * shape[3]);
-  // The wanted ones among all elements, block by block.
+  most = std::clamp<std::size_t>((std::size_t{1} << 26) / elements, 1, most);
+  ShownImages images;
+  images.size = static_cast<int>(shape[1]);
+  images.channels = static_cast<int>(shape[3]);
+  for (std::size_t i = 0; i < evaluation.images(); ++i) {
+    const bool right = evaluation.outcomes.front().correct[i] != 0, broken = evaluation.breaker(i) != nullptr;
+    require(label[i] == evaluation.label[i] && (robust[i] != 0) == (right && !broken), ExitCode::data, path, other,
+            ": image ", i, " has another label or outcome");
+    if (!right || !broken || images.numbers.size() == most) continue;
+    images.numbers.push_back(i);
+    images.confidence.push_back(confidence[i]);
+  }
+  // Those of the wanted images among all elements, block by block.
   const auto pick = [&](auto& into, const auto& block, std::size_t& done) {
-    for (const std::size_t image : wanted) {
+    for (const std::size_t image : images.numbers) {
       const std::size_t begin = std::max(image * elements, done);
       const std::size_t end = std::min((image + 1) * elements, done + block.size());
       for (std::size_t at = begin; at < end; ++at) into.push_back(block[at - done]);
@@ -169,6 +211,10 @@ ShownImages read_attacked_images(const std::string& path, const std::vector<int>
   file.read_blocks<std::uint8_t>("clean", [&](std::span<const std::uint8_t> b) { pick(images.clean, b, done); });
   done = 0;
   file.read_blocks<float>("images", [&](std::span<const float> b) { pick(images.attacked, b, done); });
+  double largest = 0;
+  for (std::size_t k = 0; k < images.attacked.size(); ++k)
+    largest = std::max(largest, std::abs(double{images.attacked[k]} - images.clean[k] / 255.0));
+  if (largest > 0) images.scale = 0.5 / largest;
   return images;
 }
 

@@ -23,6 +23,7 @@ struct EvaluationFile {
   std::string checkpoint, weights, split;
   std::int64_t step = 0;
   std::string hash;                      ///< content_hash() of the images
+  std::string provenance;                ///< JSON: program, machines, command, data
   std::string noise;                     ///< ", under noise 0.25, 4 copies"; empty: images as they are
   std::vector<std::string> class_names;  ///< [classes]
   std::vector<int> label;                ///< [images]
@@ -34,6 +35,11 @@ struct EvaluationFile {
   /// [images] of a sequence: distance of the broken image; without a sequence empty.
   std::vector<double> distance;
 
+  /// What has broken an image: the sequence, or without one the first attack that has; null: none, or it is wrong
+  /// clean.
+  [[nodiscard]] const Outcome* breaker(std::size_t image) const;
+  /// What the images of adversarial.h5 are attacked with: "aa-quick", "pgd20, fgsm".
+  [[nodiscard]] std::string attack_names() const;
   [[nodiscard]] std::size_t images() const { return label.size(); }
   [[nodiscard]] std::size_t classes() const { return class_names.size(); }
 };
@@ -41,16 +47,19 @@ struct EvaluationFile {
 /// Reads the JSON file of an evaluation. Error(data): the file is no such file, or what it says does not fit together.
 [[nodiscard]] EvaluationFile read_evaluation(const std::string& path);
 
-/// Images of an evaluation with --save-adversarial: bytes and numbers in [0, 1], [image][size][size][channels].
+/// Images of an evaluation with --save-adversarial, before and after an attack.
 struct ShownImages {
+  std::vector<std::size_t> numbers;  ///< in the evaluation, increasing
   int size = 0, channels = 0;
-  std::vector<std::uint8_t> clean;
-  std::vector<float> attacked;
+  std::vector<std::uint8_t> clean;  ///< bytes, [image][size][size][channels]
+  std::vector<float> attacked;      ///< numbers in [0, 1], like these
+  std::vector<float> confidence;    ///< [image] probability of the class that the attacked image is taken for
+  double scale = 1;                 ///< factor by which the largest change of a pixel becomes 0.5
 };
 
-/// Some images of a file that an evaluation of `labels` has left. `wanted`: increasing. Error(data): the file is
-/// damaged, or of another evaluation.
-[[nodiscard]] ShownImages read_attacked_images(const std::string& path, const std::vector<int>& labels,
-                                               const std::vector<std::size_t>& wanted);
+/// The first images, `most` at most (of images of millions of pixels fewer), that are right clean and that an attack
+/// has broken, of adversarial.h5 beside an evaluation. Error(data): it is damaged, or of another evaluation.
+[[nodiscard]] ShownImages read_attacked_images(const std::string& path, const EvaluationFile& evaluation,
+                                               std::size_t most);
 
 }  // namespace dat

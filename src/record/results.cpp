@@ -226,7 +226,7 @@ History read_history(const std::string& folder, const std::vector<EventKind>& ki
       fail(ExitCode::data, path, ", line ", number, " is damaged: ", error.what());
     }
     require(format == kResultsFormat, ExitCode::data, path, " is of another version of the program: it has format ",
-            format.dump(), ", this one reads ", kResultsFormat);
+            format.is_structured() ? "none" : format.dump(), ", this one reads ", kResultsFormat);
   }
   require(!file.bad(), ExitCode::io, "cannot read ", path);
   return history;

@@ -2,7 +2,6 @@
 
 #include "verbs/eval.hpp"
 
-#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <optional>
@@ -68,7 +67,7 @@ const TableOf<EvalOptions>& eval_table() {
     table.add("--out", &O::out, "FILE.json, or a folder for eval.json: results by class and image; none: not written",
               kPath);
     table.add("--save-adversarial", &O::save_adversarial,
-              "the images that a sequence has attacked, too: adversarial.h5 in the folder --out");
+              "the images that attacks have broken, too: adversarial.h5 in --out, which has to be a folder");
     table.add("--batch", &O::batch, "images per rank and step", kPositive);
     table.add("--dry-run", &O::dry_run, "say what memory each rank takes, and evaluate nothing");
     table.add_switch("DAT_PROGRESS", "progress", &O::progress, "seconds between progress lines", kSomeSeconds);
@@ -100,6 +99,8 @@ void warn(const std::string& warning) { say("warning: " + warning); }
   if (options.out.empty()) return "";
   if (s.sequence && std::filesystem::path(options.out).extension() != ".json")
     s.sequence->open(options.out, s.training);
+  else if (options.save_adversarial)
+    s.attacked = std::make_unique<AttackedImages>(options.out, *s.data);
   return prepare_evaluation_file(options.out);
 }
 
@@ -126,11 +127,12 @@ void tell(const EvaluationReport& report, const std::function<std::string()>& wr
   require_printed();
 }
 
-/// Peak memory of a rank's process, measured in this one, in which all is planned.
-[[nodiscard]] std::string memory_text(const EvaluationSetting& s) {
+/// Peak memory of a rank's process, measured in this one, in which all is planned. saves: --save-adversarial.
+[[nodiscard]] std::string memory_text(const EvaluationSetting& s, bool saves) {
   const Buffers& batch = s.replica->images();
+  const std::size_t batches = s.sequence ? 2 : saves ? 1 : 0;
   const std::size_t looked_at =
-      s.sequence ? 2 * static_cast<std::size_t>(batch.capacity * batch.layout.elements()) * sizeof(float) : 0;
+      batches * static_cast<std::size_t>(batch.capacity * batch.layout.elements()) * sizeof(float);
   return text_of(process_memory(s.replica->backend(),
                                 {{"results", EvaluationResult::bytes(s.data->size(), s.attacks->members().size())},
                                  {"images looked at", looked_at}}));
@@ -153,7 +155,7 @@ int evaluate(Communicator& world, const EvalOptions& options, int argc, char** a
   if (options.dry_run) {
     together(world, [&] {
       if (!world.root()) return;
-      std::cout << memory_text(s) << std::flush;
+      std::cout << memory_text(s, options.save_adversarial) << std::flush;
       require_printed();
     });
     return static_cast<int>(ExitCode::done);
@@ -166,7 +168,11 @@ int evaluate(Communicator& world, const EvalOptions& options, int argc, char** a
   std::function<void(std::int64_t)> progress;
   if (world.root() && !options.quiet)
     progress = ProgressLines((s.data->size() + world.size() - 1) / world.size(), options.progress);
-  const EvaluationResult result = s.evaluator->run(*s.attacks, options.seed, progress);
+  const BrokenImageSink broken = [&](std::int64_t image, const float* pixels, float confidence) {
+    s.attacked->images().keep(image, pixels, confidence);
+  };
+  const bool kept = options.save_adversarial && !s.sequence;
+  const EvaluationResult result = s.evaluator->run(*s.attacks, options.seed, progress, kept ? &broken : nullptr);
   std::optional<SequenceResult> sequence;
   if (s.sequence) sequence = s.sequence->run();
   const EvaluationReport report(s.subject, *s.data, *s.attacks, result, s.sequence.get(),
@@ -177,13 +183,17 @@ int evaluate(Communicator& world, const EvalOptions& options, int argc, char** a
     const std::string provenance =
         provenance_json(hosts, argc, argv, s.replica->backend().description(), {{options.split, images}});
     report.write(output, provenance);
-    if (!s.sequence || !s.sequence->has_folder()) return "wrote " + output + "\n";
-    s.sequence->write(*sequence, {{"checkpoint", options.checkpoint},
-                                  {"weights_hash", s.subject.weights_hash},
-                                  {"split", options.split},
-                                  {"alarms", alarms_text(report.alarms())},
-                                  {"provenance", provenance}});
-    return "wrote " + output + " and results.h5 beside it\n";
+    const FileFacts told = {{"checkpoint", options.checkpoint},
+                            {"weights_hash", s.subject.weights_hash},
+                            {"split", options.split},
+                            {"alarms", alarms_text(report.alarms())},
+                            {"provenance", provenance}};
+    if (s.attacked) s.attacked->write(*s.attacks, result, told);
+    if (s.sequence && s.sequence->has_folder()) s.sequence->write(*sequence, told);
+    const std::string more = s.attacked                               ? " and adversarial.h5 beside it"
+                             : s.sequence && s.sequence->has_folder() ? " and results.h5 beside it"
+                                                                      : "";
+    return "wrote " + output + more + "\n";
   };
   together(world, [&] {
     if (world.root()) tell(report, write);
@@ -217,8 +227,6 @@ std::optional<EvalOptions> parse_eval(CommandLine& line) {
   const bool runs = line.finish();
   require(!runs || !o.checkpoint.empty(), ExitCode::usage, "eval needs a network, a run or a checkpoint: dat_hpc eval ",
           "RUN", o.data.size() > 1 ? "; give it in front of --data, which takes all words after it" : "");
-  require(!o.save_adversarial || std::any_of(o.eval.begin(), o.eval.end(), names_sequence), ExitCode::usage,
-          "--save-adversarial is for a sequence of attacks; add aa-quick to --eval, for instance");
   require(!o.save_adversarial || (!o.out.empty() && !o.out.ends_with(".json")), ExitCode::usage,
           "--save-adversarial needs a folder to write to; give --out FOLDER");
   if (!runs) return {};

@@ -40,6 +40,13 @@ def told(folder):
     return {name: found[name] for name in ("clean", "sequence", "classes", "per_image", "alarms")}
 
 
+def confidences(images, checkpoint):
+    """The largest probability of each image, by NumPy's network."""
+    logits = logits_of(images, checkpoint)
+    shares = np.exp(logits - logits.max(1, keepdims=True))
+    return (shares / shares.sum(1, keepdims=True)).max(1)
+
+
 def lines(folder):
     try:
         with open(f"{folder}/sequence.journal", "rb") as file:
@@ -154,6 +161,7 @@ class Sequence(common.TestCase):
         self.assertTrue((classes != labels)[broken & sure].all())
         np.testing.assert_array_equal(classes[sure], np.array(each["prediction"])[sure])
         self.assertFalse(os.path.exists("one/adversarial.part"))
+        np.testing.assert_allclose(tables["confidence"], np.where(broken, confidences(attacked, checkpoint), np.nan), atol=1e-4)
 
         # Killed in between, the images are there all the same.
         running = common.Running([*options(SEQUENCE, out="other", batch=16), "--save-adversarial"], 2)
@@ -168,6 +176,37 @@ class Sequence(common.TestCase):
         self.evaluate("other", words="none+fgsm", limit=16)
         self.assertFalse(os.path.exists("other/adversarial.h5"))
         self.assertTrue(os.path.exists("other/results.h5"))
+
+    def test_images_of_single_attacks(self):
+        """Each image as the first attack leaves it that breaks it; NumPy's network takes it for what eval.json says. The
+        figures are those of an evaluation that keeps no images."""
+        words = "fgsm,pgd2x3,pgd20x3"
+        plain = common.run(*options(words, out="plain", batch=7), ranks=3)
+        kept = common.run(*options(words, out="kept", batch=7), "--save-adversarial", ranks=3)
+        self.assertEqual((plain.code, kept.code), (0, 0), plain.text + kept.text)
+        each, same = ({}, {})
+        for folder, found in ("kept", each), ("plain", same):
+            with open(f"{folder}/eval.json") as file:
+                found.update(json.load(file)["per_image"])
+        self.assertEqual(each, same)
+        self.assertEqual(sorted(os.listdir("kept")), [".lock", "adversarial.h5", "eval.json"])
+        tables, labels = common.datasets("kept/adversarial.h5"), np.array(each["label"])
+        by = np.full(IMAGES, -1)
+        for number, name in reversed(list(enumerate(words.split(",")))):
+            by[np.array(each[name + "_correct"]) == 0] = number
+        right = np.array(each["clean_correct"], bool)
+        broken = right & (by >= 0)
+        self.assertGreater(len(set(by[broken])), 1)  # more than one attack has broken any
+        self.assertEqual(tables["robust"].tolist(), (right & ~broken).tolist())
+        attacked, clean = tables["images"], tables["clean"].astype(np.float32) / np.float32(255)
+        np.testing.assert_array_equal(attacked[~broken], clean[~broken])
+        self.assertLessEqual(np.abs(attacked.astype(float) - clean).max(), EPS + 1e-6)
+        checkpoint = common.checkpoints("run")[-1]
+        classes, sure = sure_classes(logits_of(attacked, checkpoint))
+        said = np.array([each[name + "_prediction"] for name in words.split(",")])[by, np.arange(IMAGES)]
+        np.testing.assert_array_equal(classes[broken & sure], said[broken & sure])
+        self.assertTrue((classes != labels)[broken & sure].all())
+        np.testing.assert_allclose(tables["confidence"], np.where(broken, confidences(attacked, checkpoint), np.nan), atol=1e-4)
 
     def test_what_is_refused(self):
         self.evaluate("one", words="none+fgsm", limit=16)
@@ -187,15 +226,16 @@ class Sequence(common.TestCase):
         os.mkdir("certified")
         with open("certified/certify.journal", "w"):
             pass
-        refuse(2, "certified is the folder of a certification, whose results.h5 this evaluation", "none+fgsm", out="certified")
-        self.refuse(2, "one is the folder of an evaluation, whose results.h5 this certification", "certify", "run", "--sigma", 0.25, "--out", "one")
+        refuse(2, "certified is the folder of a certification, whose files this evaluation", "none+fgsm", out="certified")
+        self.refuse(2, "one is the folder of an evaluation, whose files this certification", "certify", "run", "--sigma", 0.25, "--out", "one")
         os.mkdir("folder.json")
         refuse(2, "folder.json is a folder", "fgsm", out="folder.json")
         refuse(2, "known: aa-standard, aa-plus, aa-rand, aa-quick", "aa-fast")
         refuse(2, "names two sequences", "none+fgsm,pgd2+fgsm")
-        refuse(2, "--save-adversarial is for a sequence", "pgd2", "--save-adversarial", out="two")
-        for out in None, "two.json":
-            refuse(2, "--save-adversarial needs a folder", "none+fgsm", "--save-adversarial", out=out)
+        for folder in "run", "one", "certified":
+            refuse(2, f"{folder} is the folder of an? .*, whose files this evaluation without", "pgd2", "--save-adversarial", out=folder)
+        for words, out in ("none+fgsm", None), ("pgd2", "two.json"):
+            refuse(2, "--save-adversarial needs a folder", words, "--save-adversarial", out=out)
         self.refuse(2, "is a sequence of attacks, which the verb eval runs", "train", *TRAIN[:-1], "none+fgsm", "--out", "three")
         with open("one/sequence.journal") as file:
             journal = file.read().splitlines(keepends=True)

@@ -129,8 +129,10 @@ class Compare(common.TestCase):
         with open("old/metrics.jsonl", "w") as file:
             file.write(record.replace('"format_version":', '"format_version":9', 1))
         # A run on its way is in the table, but not in the mean over seeds; nor is the same seed twice.
-        os.remove("rates/0.1-3/SUMMARY.txt")
+        for gone in "results.h5", ".lock":
+            os.remove(f"rates/0.1-3/{gone}")
         shutil.copytree("rates/0.1-2", "again")
+        self.assertEqual([row["state"] for row in self.figures("rates/0.1-3")[0]], ["stopped", "stopped"])  # as status says
         found, said = self.figures("balls/b_4", "other", "nowhere", "old", code=3)
         self.assertEqual([(row["row"], row["state"]) for row in found],
                          [("b_4", "done"), ("b_4", "done"), ("other", "unreadable"), ("nowhere", "missing"), ("old", "unreadable")])
@@ -139,7 +141,8 @@ class Compare(common.TestCase):
                                  strict=True):
             self.assertRegex(line, "^dat_hpc: error: left out: " + pattern)
         found, said = self.figures("rates", "again", "--by", "lr")
-        self.assertEqual([(row["row"], row["seeds"]) for row in found if row["attack"] == "pgd2"], [("lr=0.05", "1 2 3"), ("lr=0.1", "1 2")])
+        self.assertEqual([(row["row"], row["seeds"], row["state"]) for row in found if row["attack"] == "pgd2"],
+                         [("lr=0.05", "1 2 3", "3 done"), ("lr=0.1", "1 2", "3 of 4 done")])
         self.assertRegex("\n".join(said), "(?s)0.1-3 is not at its end.*0.1-2 and again have one seed, 2: the second is left out")
         self.refuse(3, "no run in nowhere", "compare", "nowhere")
         self.refuse(2, "--by seed: runs that differ in their seeds alone are one row", "compare", "rates", "--by", "seed")

@@ -4,6 +4,7 @@ import csv
 import html.parser
 import io
 import json
+import math
 import os
 import re
 import shutil
@@ -97,7 +98,7 @@ class Report(common.TestCase):
         # A run under way, whose last line is being written, and one without a step.
         for name, lines in ("now", 4), ("begun", 1):
             shutil.copytree("a", name)
-            for gone in "SUMMARY.txt", "results.h5", "report.html":
+            for gone in "SUMMARY.txt", "results.h5", "report.html", ".lock":
                 os.remove(f"{name}/{gone}")
             with open("a/metrics.jsonl", encoding="utf-8") as file:
                 kept = file.readlines()[:lines]
@@ -106,7 +107,7 @@ class Report(common.TestCase):
             self.report(name)
             words = " ".join(self.read(name + "/report.html").words)
             self.assertIn("No evaluation yet.", words)
-            self.assertIn("Not at its end.", words)
+            self.assertIn("Not at its end, stopped.", words)
 
         # Beside the figures stand those of the recipe that the command names.
         with open("a/provenance.json", encoding="utf-8") as file:
@@ -143,13 +144,143 @@ class Report(common.TestCase):
         with open("run/strong/eval.json", encoding="utf-8") as file:
             told = json.load(file)
         each = told["per_image"]
-        broken = [i for i, (clean, after) in enumerate(zip(each["clean_correct"], each["pgd2+fgsm_correct"], strict=True)) if clean and not after]
-        self.assertTrue(broken)
-        images = [attributes for tag, attributes in page.tags if tag == "img"]
-        self.assertEqual(len(images), 3 * min(len(broken), 12))
         names = [HOSTILE, "b&\"c'", "dé"]
-        self.assertEqual([image["alt"] for image in images[::3]], ["clean: " + names[each["label"][i]] for i in broken[:12]])
-        self.assertEqual([image["alt"] for image in images[2::3]], ["attacked: " + names[each["prediction"][i]] for i in broken[:12]])
+        self.assert_grid(page, "run/strong", names, {"pgd2+fgsm": "prediction"})
+        self.assertTrue(any(tag == "image" for tag, _ in page.tags) or not shutil.which("gnuplot"))  # the confusion's cells
+
+        # Of single attacks, alone, in a folder with a blank and a quote, and beside the other one of the same name.
+        for folder in "it's one/strong", "other":
+            subprocess.run([common.PROGRAM, "eval", "run", "--data", "named.h5", "--eval", "fgsm,pgd2", "--eps", "32/255", "--save-adversarial",
+                            "--out", folder, "--threads", "1"], capture_output=True, check=True)
+        self.report("it's one/strong", "--out", "the page.html")
+        self.assert_grid(self.read("the page.html"), "it's one/strong", names, {"fgsm": "fgsm_prediction", "pgd2": "pgd2_prediction"})
+        self.report("it's one/strong", "run/strong", "--out", "two.html")
+        self.assertTrue({"it's one/strong", "run/strong"} <= set(self.read("two.html").words))
+
+        # Images of another evaluation, and a file that is cut: a sentence in their place.
+        shutil.copy("run/strong/adversarial.h5", "other/adversarial.h5")
+        self.report("other", "--out", "other.html")
+        page = self.read("other.html")
+        self.assertIn("is of another evaluation than the one beside it", " ".join(page.words))
+        self.assertFalse(any(tag == "img" for tag, _ in page.tags))
+        os.truncate("other/adversarial.h5", 3000)
+        self.report("other", "--out", "other.html")
+        self.assertIn("other/adversarial.h5: ", " ".join(self.read("other.html").words))
+        with open("other/eval.json", encoding="utf-8") as file:
+            told = json.load(file)
+        told["per_image"]["clean_loss"].pop()
+        with open("other/eval.json", "w", encoding="utf-8") as file:
+            json.dump(told, file)
+        self.assertIn("clean_loss is not a list of 40 values", self.report("other", "run", "--out", "other.html", code=3)[1])
+
+        # Many classes.
+        for classes in 100, 1000:
+            label = [i % classes for i in range(2 * classes)]
+            wrong = [(i * i + 1) % classes for i in range(2 * classes)]
+            told["classes"] = [{"name": f"{HOSTILE} {c}"} for c in range(classes)]
+            told["per_image"] = {"label": label, "clean_loss": [0.5] * len(label)}
+            for name, said in ("clean", label), ("fgsm", wrong), ("pgd2", wrong):
+                told["per_image"] |= {name + "_prediction": said, name + "_correct": [int(a == b) for a, b in zip(label, said, strict=True)]}
+            with open("many.json", "w", encoding="utf-8") as file:
+                json.dump(told, file)
+            self.report("many.json", "--out", "many.html")
+            page = self.read("many.html")
+            if shutil.which("gnuplot"):
+                self.assertEqual(sum(tag == "svg" for tag, _ in page.tags), 2 if classes == 100 else 1, classes)
+                self.assertNotIn("would be larger", " ".join(page.words))
+
+    def assert_grid(self, page, folder, names, attacks):
+        """The first images that are right, and wrong after an attack: of the first one that breaks them, and how sure the
+        network is (adversarial.h5, which autoattack.py compares with a network in NumPy)."""
+        with open(folder + "/eval.json", encoding="utf-8") as file:
+            each = json.load(file)["per_image"]
+        confidence = common.datasets(folder + "/adversarial.h5")["confidence"]
+        clean, attacked = [], []
+        for i, label in enumerate(each["label"]):
+            by = [name for name in attacks if not each[name + "_correct"][i]]
+            if each["clean_correct"][i] and by:
+                clean.append(f"clean: {names[label]} ({100 * math.exp(-each['clean_loss'][i]):.1f} %)")
+                attacked.append(f"attacked: {names[each[attacks[by[0]]][i]]} ({100 * float(confidence[i]):.1f} %)")
+        self.assertTrue(clean)
+        images = [attributes["alt"] for tag, attributes in page.tags if tag == "img"]
+        self.assertEqual((images[::3], images[2::3]), (clean[:12], attacked[:12]))
+
+    def test_what_files_say(self):
+        """Restarts are marks. Texts of files are text, and damaged, endless and enormous ones do no harm."""
+        common.synthetic("one.h5", train=45, test=61, size=8, classes=3)
+        usual = [*TRAIN, "--data", "one.h5"]
+        self.train("run", *usual, "--max-steps", 4)
+        self.train("run", *usual)
+        self.report("run")
+        page = self.read("run/report.html")
+        marks = [word for word in page.words if word.startswith("step 4: restart ")]
+        told = subprocess.run([common.PROGRAM, "status", "run", "--json"], capture_output=True, text=True, check=True).stdout
+        self.assertEqual((len(marks), json.loads(told)["restarts"]), (1, 1))
+        self.assertEqual(sum(tag == "path" and attributes.get("d", "").endswith("l6 12 h-12 z") for tag, attributes in page.tags), 1)
+
+        os.rename("run", "a 'b' \"c\" $(d)")
+        run = "a 'b' \"c\" $(d)"
+        with open(run + "/metrics.jsonl", encoding="utf-8") as file:
+            lines = [json.loads(line) for line in file]
+        for line in lines:
+            if line["kind"] == "run":
+                line["layer_name"] = [f"{HOSTILE} %s %n {name}" for name in line["layer_name"]]
+            if line["kind"] == "step":
+                line["p"] = [0.5] * (len(line["p"]) - 1) + [None]
+            if line["kind"] == "evaluation":
+                line["attack"] = HOSTILE
+        lines.append({"kind": "ban", "step": 3, "rank": 1, "by": None, "rule": HOSTILE})
+
+        def write(lines):
+            with open(run + "/metrics.jsonl", "w", encoding="utf-8") as file:
+                file.writelines(json.dumps(line) + "\n" for line in lines)
+
+        write([line | {key: 1.7e308 for key in line if key.startswith("loss_") or key.endswith("_loss")} for line in lines])
+        self.report(run, "--out", "hostile.html")
+        self.read("hostile.html")
+        write(lines)
+        with open(run + "/run.log", "ab") as file:
+            file.write(b"2026-01-01T00:00:00Z " + HOSTILE.encode() + b" \xff\x1b[31m\n2026 " + b"x" * 3_000_000 + b"\nno end")
+        with open(run + "/provenance.json", encoding="utf-8") as file:
+            told = json.load(file)
+        deep = "{\"a\":" * 200_000 + "1" + "}" * 200_000
+        with open(run + "/provenance.json", "w", encoding="utf-8") as file:
+            file.write(json.dumps(told | {"host": HOSTILE, "long": "y" * 3_000_000})[:-1] + f', "deep": {deep}' + "}")
+        self.report(run, "--out", "hostile.html")
+        page = self.read("hostile.html")
+        words = " ".join(page.words)
+        self.assertGreater(words.count(HOSTILE), 4)
+        self.assertTrue(f"{HOSTILE} %s %n conv1" in words or not shutil.which("gnuplot"))
+        self.assertNotIn("would be larger", words)
+
+        # A record that is damaged in its middle is named, the other run is there.
+        shutil.copytree(run, "damaged")
+        with open("damaged/metrics.jsonl", "r+b") as file:
+            file.seek(os.path.getsize("damaged/metrics.jsonl") // 2)
+            file.write(b"\n{")
+        self.assertIn("is damaged", self.report("damaged", run, "--out", "hostile.html", code=3)[1])
+        self.assertIn(run, self.read("hostile.html").words)
+
+        # Many steps of many layers.
+        steps, layers = (200_000, 20) if common.NIGHT else (4000, 300)
+        header, step = lines[0], next(line for line in lines if line["kind"] == "step")
+        header |= {"layer_name": [f"layer{k}.weight" for k in range(layers)], "layer_elements": [9] * layers, "layer_cost": [1] * layers}
+        step |= {"active": "1" * layers, "p": [0.25] * layers, "norm": [0.5] * layers, "loss_adv": 1.5}
+        last = next(line for line in lines if line["kind"] == "evaluation")
+
+        def many():
+            yield header
+            for number in range(1, steps + 1):
+                where = {"step": number, "wall_time": 0.1 * number}
+                yield step | where | {"epoch": (number - 1) // 6}
+                if number % 6 == 0:
+                    yield last | where | {"epoch": number // 6}
+
+        write(many())
+        self.report(run, "--out", "long.html")
+        page = self.read("long.html")
+        self.assertIn(f"step {steps}", page.words)
+        self.assertNotIn("would be larger", " ".join(page.words))
 
 
 if __name__ == "__main__":

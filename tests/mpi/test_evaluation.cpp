@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <map>
+
 #include "assess/evaluation.hpp"
 #include "catch.hpp"
 #include "device.hpp"
@@ -35,9 +38,13 @@ class Given final : public Dataset {
   std::vector<std::uint8_t> pixels_;
 };
 
+/// Broken images by number: their pixels, and behind these the confidence.
+using Broken = std::map<std::int64_t, std::vector<float>>;
+
 /// Of a network that computes one image at a time, so that what it computes of one has the same bits in any batch.
+/// broken: takes the broken images, on rank 0; null: nobody does.
 [[nodiscard]] EvaluationResult evaluate(Communicator& ranks, const Given& set, const EvaluationAttacks& attacks,
-                                        int batch) {
+                                        int batch, Broken* broken = nullptr) {
   Replica replica({.backend = {.device = test_device(), .threads = 1, .math = "f32", .deterministic = true},
                    .network = "small_cnn",
                    .width = 16,
@@ -49,7 +56,13 @@ class Given final : public Dataset {
   Evaluator evaluator(ranks, set, nullptr, replica.images(), replica.evaluated());
   replica.model().initialize(1);
   replica.commit();
-  return evaluator.run(attacks, 5);
+  const BrokenImageSink take = [&](std::int64_t image, const float* pixels, float confidence) {
+    std::vector<float>& kept = (*broken)[image];
+    CHECK(kept.empty());
+    kept.assign(pixels, pixels + set.info().image_bytes());
+    kept.push_back(confidence);
+  };
+  return evaluator.run(attacks, 5, {}, broken != nullptr ? &take : nullptr);
 }
 
 }  // namespace
@@ -64,14 +77,34 @@ TEST_CASE("What an evaluation says of an image does not depend on its batch or o
   for (std::size_t i = 0; i < kImages; ++i)
     set.labels[i] = static_cast<std::uint8_t>((static_cast<int>(said.clean.prediction[i]) + (i % 8 == 5 ? 1 : 0)) % 10);
 
-  const EvaluationResult reference = evaluate(*alone, set, attacks, 1);
+  Broken images;
+  const EvaluationResult reference = evaluate(*alone, set, attacks, 1, &images);
   const auto record = reference.records(attacks);
   // It would say nothing if an attack broke no image that is right without it, or all.
   CHECK(record[0].clean_acc > record[0].adv_acc);
   CHECK(record[0].adv_acc > 0);
+  std::vector<std::int64_t> ids;
+  for (const auto& [image, kept] : images) {
+    const auto i = static_cast<std::size_t>(image);
+    CHECK(reference.clean.correct[i] == 1);
+    CHECK(std::min(reference.attacked[0].correct[i], reference.attacked[1].correct[i]) == 0);
+    CHECK((kept.back() > 0.1F && kept.back() <= 1));  // of ten classes
+    ids.push_back(image);
+  }
+  for (std::size_t i = 0; i < kImages; ++i)
+    if (reference.clean.correct[i] == 1 && reference.attacked[0].correct[i] + reference.attacked[1].correct[i] < 2)
+      CHECK(std::find(ids.begin(), ids.end(), i) != ids.end());
+  // An image that the first attack breaks is as that attack alone leaves it.
+  Broken first;
+  const EvaluationAttacks alone_first({.attacks = {"apgd-t"}, .norm = BallNorm::linf, .eps = 0.02, .classes = 10});
+  const EvaluationResult of_first = evaluate(*alone, set, alone_first, 1, &first);
+  CHECK((!first.empty() && first.size() < kImages && of_first.attacked[0].correct == reference.attacked[0].correct));
+  for (const auto& [image, kept] : first) CHECK((images.contains(image) && images.at(image) == kept));
   for (const int batch : {7, 64}) {
     INFO("batches of " << batch);
-    const EvaluationResult result = evaluate(world(), set, attacks, batch);
+    Broken same;
+    const EvaluationResult result = evaluate(world(), set, attacks, batch, &same);
+    CHECK(same == (world().root() ? images : Broken{}));
     for (std::size_t k = 0; k <= reference.attacked.size(); ++k) {
       const auto of = [&](const EvaluationResult& one) { return k == 0 ? one.clean : one.attacked[k - 1]; };
       CHECK(of(result).loss == of(reference).loss);

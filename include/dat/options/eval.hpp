@@ -24,7 +24,7 @@ struct EvalOptions : MachineSettings {
   int noise_samples = 0;          ///< copies of each image under noise; 0: those of the training, or 1
   int batch = 128;                ///< images per rank and step
   std::string out;                ///< file or folder for the results as JSON; empty: none
-  bool save_adversarial = false;  ///< the images that a sequence has attacked, in the folder `out`
+  bool save_adversarial = false;  ///< the images that attacks have broken, in the folder `out`
   bool dry_run = false;           ///< true: the costs are printed, and nothing is evaluated
   double progress = 10;           ///< seconds between progress lines
 

@@ -67,9 +67,9 @@ std::string panel_lines(const Panel& panel, int width, int height) {
 
 std::string gnuplot_text(const std::string& text) {
   std::string out = "'";
-  for (const char c : text) {
+  for (const char c : in_one_line(text)) {
     if (c == '\'') out += c;
-    out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+    out += c;
   }
   return out + "'";
 }
@@ -79,7 +79,7 @@ std::string csv_field(const std::string& text) {
                   [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '.'; }))
     return text;
   std::string out = "\"";
-  for (const char c : text) out += c == '"' ? "\"\"" : std::string(1, static_cast<unsigned char>(c) < 0x20 ? ' ' : c);
+  for (const char c : in_one_line(text)) out += c == '"' ? "\"\"" : std::string(1, c);
   return out + "\"";
 }
 
@@ -189,10 +189,35 @@ double mark_distance(double range) {
 
 std::string logarithmic_marks(double low, double high) {
   std::string marks;
-  for (double power = std::pow(10, std::floor(std::log10(low))); power <= high; power *= 10)
+  for (double power = std::pow(10, std::floor(std::log10(low))); power <= high && std::isfinite(power); power *= 10)
     for (const double mark : {power, 2 * power, 5 * power})
       if (mark >= low && mark <= high) marks += fmt::format("{}{:g}", marks.empty() ? "" : ", ", mark);
   return "(" + marks + ")";
+}
+
+std::string shortened(const std::string& name, std::size_t most) {
+  std::vector<std::size_t> letters;  // where they begin, in UTF-8
+  for (std::size_t at = 0; at < name.size(); ++at)
+    if ((static_cast<unsigned char>(name[at]) & 0xC0) != 0x80) letters.push_back(at);
+  if (letters.size() <= most) return name;
+  const std::size_t before = (most - 2) / 2, after = most - 3 - before;
+  return name.substr(0, letters[before]) + "..." + name.substr(letters[letters.size() - after]);
+}
+
+std::size_t name_bars(Panel& panel, const std::vector<std::string>& names) {
+  constexpr std::size_t kMost = 30, kRoom = 60;  // letters: of a name that is turned, of all beside each other
+  std::vector<std::string> shown;
+  std::size_t longest = 0;
+  for (const std::string& name : names) {
+    shown.push_back(shortened(in_one_line(name), kMost));
+    longest = std::max(longest, shown.back().size());
+  }
+  const bool turned = longest * names.size() > kRoom && longest > 4;
+  const std::size_t marks = turned ? 24 : 16, step = (names.size() + marks - 1) / marks;
+  for (std::size_t k = 0; k < shown.size(); ++k)
+    if (k % step != 0) shown[k].clear();
+  panel.x.marks = (turned ? "rotate by -35 font ',11' " : "") + named_marks(shown);
+  return turned ? longest : 0;
 }
 
 std::string named_marks(const std::vector<std::string>& names) {

@@ -77,7 +77,9 @@ class Plots {
   [[nodiscard]] std::vector<std::string> draw() const;
   /// Style of a grid of cells, two at least in each direction, as readers of the format show without seams. SVG's
   /// viewers blur what is enlarged, and draw polygons with sharp edges; cairo does the opposite.
-  [[nodiscard]] std::string cells() const { return format_.kind == "svg" ? "image pixels" : "image"; }
+  [[nodiscard]] std::string cells() const {
+    return format_.kind == "svg" && !format_.sharp_images ? "image pixels" : "image";
+  }
 
  private:
   /// Exit status of gnuplot; 127: there is no gnuplot.
@@ -94,6 +96,12 @@ class Plots {
 [[nodiscard]] double mark_distance(double range);
 /// Marks of a logarithmic axis, at 1, 2 and 5 times each power of ten between two bounds: "(0.5, 1, 2)".
 [[nodiscard]] std::string logarithmic_marks(double low, double high);
+/// A name as a picture has room for it: one of more than `most` letters is without its middle, "beginn...ending".
+[[nodiscard]] std::string shortened(const std::string& name, std::size_t most);
+/// Puts names under bars at 0, 1, 2, ...: of many every second, third, ... one; where they would run into each other
+/// they are turned, and long ones shortened. Returns how many bytes the longest of those that are turned has; 0: none
+/// is.
+[[nodiscard]] std::size_t name_bars(Panel& panel, const std::vector<std::string>& names);
 /// Marks with names at 0, 1, 2, ...: "('a' 0, 'b' 1)".
 [[nodiscard]] std::string named_marks(const std::vector<std::string>& names);
 

@@ -198,22 +198,15 @@ struct Canvas {
   }
 };
 
-/// The first images that are right as they are and wrong after the sequence: clean, attacked, and what lies between.
+/// The first images that are right as they are and wrong after an attack: clean, attacked, and what lies between.
 void draw_images(Plots& plots, const EvaluationFile& file, const std::string& path) {
   constexpr std::size_t kMost = 12, kInARow = 6;
-  const Outcome &clean = file.outcomes.front(), &attacked = file.outcomes.back();
-  std::vector<std::size_t> wanted;
-  for (std::size_t i = 0; i < file.images() && wanted.size() < kMost; ++i)
-    if (clean.correct[i] != 0 && attacked.correct[i] == 0) wanted.push_back(i);
-  require(!wanted.empty(), ExitCode::data, path, ": ", attacked.name,
+  const ShownImages images = read_attacked_images(path, file, kMost);
+  const std::vector<std::size_t>& wanted = images.numbers;
+  require(!wanted.empty(), ExitCode::data, path, ": ", file.attack_names(),
           " has broken no image that was right: there is none to show");
-  const ShownImages images = read_attacked_images(path, file.label, wanted);
-
   const auto channels = static_cast<std::size_t>(images.channels), size = static_cast<std::size_t>(images.size);
-  double largest = 0;
-  for (std::size_t k = 0; k < images.attacked.size(); ++k)
-    largest = std::max(largest, std::abs(double{images.attacked[k]} - images.clean[k] / 255.0));
-  const double scale = largest > 0 ? 0.5 / largest : 1;
+  const double scale = images.scale;
 
   // Small images are enlarged by a whole number, of large ones every second, third, ... pixel is shown.
   const std::size_t zoom = std::max<std::size_t>(1, 96 / size), stride = (size + 127) / 128;
@@ -246,10 +239,13 @@ void draw_images(Plots& plots, const EvaluationFile& file, const std::string& pa
     canvas.square(x0, images_at + step, tile, after);
     canvas.square(x0, images_at + 2 * step, tile,
                   [&](auto... at) { return 0.5 + scale * (after(at...) - before(at...)); });
-    const std::array<int, 3> of = {file.label[i], clean.prediction[i], attacked.prediction[i]};
+    const Outcome& attacked = *file.breaker(i);
+    const std::array<int, 3> of = {file.label[i], file.outcomes.front().prediction[i], attacked.prediction[i]};
     label(names[static_cast<std::size_t>(of[0])], x0 + tile / 2, y0 + 12, "center front font ',10'");
     label(names[static_cast<std::size_t>(of[2])], x0 + tile / 2, y0 + 32, "center front font ',10'", true);
-    csv.row({static_cast<double>(i), 1.0 * of[0], 1.0 * of[1], 1.0 * of[2], file.distance[i]}, file.broken_by[i]);
+    csv.row({static_cast<double>(i), 1.0 * of[0], 1.0 * of[1], 1.0 * of[2],
+             attacked.sequence ? file.distance[i] : std::nan("")},
+            attacked.sequence ? file.broken_by[i] : attacked.name);
     if (k % kInARow > 0) continue;
     beside("label", y0 + 12);
     beside("taken for", y0 + 32, true);
@@ -260,6 +256,9 @@ void draw_images(Plots& plots, const EvaluationFile& file, const std::string& pa
   }
   plots.write("images.csv", csv.text());
   plots.write("images.rgb", canvas.bytes);
+  std::vector<const Outcome*> shown;
+  for (const Outcome& one : file.outcomes)
+    if (one.sequence == file.outcomes.back().sequence) shown.push_back(&one);
   // A pixel of the file is one of the picture.
   const std::string pixels =
       fmt::format("'images.rgb' binary array=({},{}) format='%uchar' using 1:2:3", width, height);
@@ -271,8 +270,8 @@ void draw_images(Plots& plots, const EvaluationFile& file, const std::string& pa
               .grid = "",
               .inside = {0, 0, right, bottom}};
   plots.add({.picture = "images",
-             .title = "the first images that are right, and wrong after " + attacked.name,
-             .facts = facts_of(file, {&attacked}),
+             .title = "the first images that are right, and wrong after " + file.attack_names(),
+             .facts = facts_of(file, shown),
              .width = right,
              .height = bottom,
              .key = Key::none,
@@ -304,7 +303,7 @@ EvaluationPictures plot_evaluation(const std::string& file, const PictureFormat&
   draw_classes(plots, evaluation);
   const std::string saved = (folder / "adversarial.h5").string();
   std::error_code ignored;
-  if (out.empty() && usual && evaluation.outcomes.back().sequence && fs::exists(saved, ignored)) {
+  if (out.empty() && usual && fs::exists(saved, ignored)) {
     try {
       draw_images(plots, evaluation, saved);
     } catch (const Error& error) {

@@ -74,7 +74,7 @@ std::vector<Points> write_means(const Plots& plots, const std::string& file, con
         images += n;
       }
       row.push_back(sum / images);  // NaN where there is none
-      if (images > 0) points[column].emplace_back(row[0], row.back());
+      if (images > 0 && std::isfinite(row.back())) points[column].emplace_back(row[0], row.back());
     }
     csv.row(row);
   }
@@ -178,7 +178,7 @@ void draw_phases(Plots& plots, const PlottedRun& run) {
   const auto rows = run.history.phase_seconds();
   std::vector<std::string> names;
   for (std::size_t rank = 0; rank < rows.size(); ++rank) names.push_back(std::to_string(rank));
-  draw_phase_bars(plots, "where the time goes (shares: rank 0)", {"rank"}, "time (s)", names, rows, true);
+  draw_phase_bars(plots, "where the time goes (shares: rank 0)", "rank", "time (s)", names, rows, true);
 }
 
 void draw_layers(Plots& plots, const PlottedRun& run) {
@@ -195,6 +195,7 @@ void draw_layers(Plots& plots, const PlottedRun& run) {
   for (std::size_t layer = 0; layer < layers; ++layer)
     for (std::size_t k = 0; k < columns; ++k) {
       const double middle = begin + (end - begin) * (static_cast<double>(k) + 0.5) / static_cast<double>(columns);
+      if (points[layer].empty()) continue;
       const auto at = std::find_if(points[layer].begin(), points[layer].end(),
                                    [&](const auto& point) { return point.first >= middle; });
       cells.row(
@@ -264,12 +265,14 @@ void draw_distances(Plots& plots, const PlottedRun& run) {
   plots.add({.picture = "distances", .title = "distance of each rank's gradient from the result", .panels = {panel}});
 }
 
-/// Spans of the first steps of the last process, in the order of their ends.
+/// Spans of the first steps of the last process, in the order of their ends, of as many ranks as have a lane each.
 std::vector<AttackSpan> spans_of(const History& history) {
+  constexpr int kMostRanks = 1000;
   std::vector<AttackSpan> spans;
   for (const AttacksRecord& r : history.all<AttacksRecord>()) {
     if (r.first) spans.clear();
-    spans.insert(spans.end(), r.spans.begin(), r.spans.end());
+    std::copy_if(r.spans.begin(), r.spans.end(), std::back_inserter(spans),
+                 [](const AttackSpan& one) { return one.rank >= 0 && one.rank < kMostRanks; });
   }
   return spans;
 }

@@ -161,13 +161,6 @@ void compare_accuracy(Plots& plots, const std::vector<PlottedGroup>& groups) {
              .panels = {by_epoch, by_time}});
 }
 
-/// Names under bars: turned where they would run into each other.
-Axis name_axis(const std::vector<PlottedGroup>& groups) {
-  std::size_t longest = 0;
-  for (const PlottedGroup& group : groups) longest = std::max(longest, group.name.size());
-  return {.marks = longest * groups.size() > 60 ? "rotate by -20" : ""};
-}
-
 /// Seconds of an epoch by phase, mean over the ranks; zeros: no epoch is measured.
 [[nodiscard]] std::array<double, kPhases> epoch_seconds(const PlottedRun& run) {
   const std::vector<std::array<double, kPhases>> seconds = run.history.phase_seconds();
@@ -215,26 +208,28 @@ void compare_phases(Plots& plots, const std::vector<PlottedGroup>& groups) {
     rows.push_back(mean_of(group, epoch_seconds));
     names.push_back(group.name);
   }
-  draw_phase_bars(plots, "time of one epoch, mean over the ranks", name_axis(groups), "time of one epoch (s)", names,
-                  rows, false);
+  draw_phase_bars(plots, "time of one epoch, mean over the ranks", "", "time of one epoch (s)", names, rows, false);
 }
 
 void compare_communication(Plots& plots, const std::vector<PlottedGroup>& groups) {
   Csv csv({"run", "gradients sent", "gradients of all layers", "other messages"});
+  std::vector<std::string> names;
   for (const PlottedGroup& group : groups) {
     const std::array<double, 3> row = mean_of(group, megabytes_sent);
     csv.row({row.begin(), row.end()}, group.name);
+    names.push_back(group.name);
   }
   plots.write("communication.csv", csv.text());
-  Panel panel{.x = name_axis(groups),
+  Panel panel{.x = {},
               .y = {"sent per step and rank (MB)", "0:*"},
               .settings = bar_settings("clustered gap 1"),
               .grid = "ytics"};
+  if (const std::size_t letters = name_bars(panel, names); letters > 0)  // the last one goes past the last bar
+    panel.settings += fmt::format("set rmargin {}\n", 2 + letters * 3 / 4);
   for (const auto& [name, colour] :
        {std::pair("gradients sent", kBlue), std::pair("gradients of all layers", "#bbbbbb"),
         std::pair("other messages", kOrange)})
-    panel.series.push_back(
-        {"communication.csv", fmt::format("{}:xtic(1)", panel.series.size() + 2), bar_style(colour), name});
+    panel.series.push_back({"communication.csv", std::to_string(panel.series.size() + 2), bar_style(colour), name});
   plots.add({.picture = "communication", .title = "sent per step and rank", .height = 600, .panels = {panel}});
 }
 

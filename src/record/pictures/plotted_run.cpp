@@ -54,7 +54,9 @@ Panel epoch_panel(const PlottedRun& run, const Axis& y, const std::vector<Series
   const double begin = run.begin(), end = std::max(run.end(), begin + 1e-3), distance = mark_distance(end - begin);
   const TimeUnit unit = time_unit(run.seconds());
   std::string times;
-  for (double mark = std::ceil(begin / distance) * distance; mark <= end + 1e-9; mark += distance) {
+  for (int k = 0; k < 20; ++k) {  // marks of numbers that are too large to be added up would have no end
+    const double mark = (std::ceil(begin / distance) + k) * distance;
+    if (!(mark <= end + 1e-9)) break;
     const std::size_t step = run.step_at(mark);
     if (step == run.history.steps.size()) continue;
     const double time = mark > 0 ? run.history.steps[step].wall_time / unit.seconds : 0.0;
@@ -67,7 +69,7 @@ Panel epoch_panel(const PlottedRun& run, const Axis& y, const std::vector<Series
 }
 
 PlottedRun read_run(const std::string& folder) {
-  std::filesystem::path path(folder);
+  std::filesystem::path path = std::filesystem::absolute(folder).lexically_normal();  // of "." and "run/", too
   if (!path.has_filename()) path = path.parent_path();
   PlottedRun run{path.filename(), read_history(folder)};
   require(!run.history.steps.empty() || !run.history.evaluations.empty(), ExitCode::data, "the run in ", folder,
@@ -163,10 +165,10 @@ std::vector<Curve> curves_of(const PlottedRun& run, const AttackNames& names) {
   return curves;
 }
 
-void draw_phase_bars(Plots& plots, const std::string& title, const Axis& x, const std::string& y,
+void draw_phase_bars(Plots& plots, const std::string& title, const std::string& x_label, const std::string& y,
                      const std::vector<std::string>& names, const std::vector<std::array<double, kPhases>>& rows,
                      bool shares) {
-  std::vector<std::string> columns = {x.label.empty() ? "run" : x.label};
+  std::vector<std::string> columns = {x_label.empty() ? "run" : x_label};
   for (const char* name : kPhaseNames) columns.push_back(name + std::string("_seconds"));
   columns.emplace_back("others_seconds");
   std::vector<double> sums;
@@ -198,16 +200,16 @@ void draw_phase_bars(Plots& plots, const std::string& title, const Axis& x, cons
   const auto share = [&](const std::string& name, double seconds) {
     return shares ? fmt::format("{} ({:.1f} %)", name, 100 * seconds / sums[0]) : name;
   };
-  // Few bars are not as wide as the picture, and of many the names have no place.
+  // Few bars are not as wide as the picture.
   const double room = std::max(0.0, (5 - static_cast<double>(rows.size())) / 2);
-  const std::string marks = fmt::format(":xtic(int($0) % {} == 0 ? strcol(1) : '')", (rows.size() + 15) / 16);
-  Panel panel{.x = {x.label, fmt::format("{}:{}", -0.6 - room, static_cast<double>(rows.size()) - 0.4 + room), x.marks},
+  Panel panel{.x = {x_label, fmt::format("{}:{}", -0.6 - room, static_cast<double>(rows.size()) - 0.4 + room)},
               .y = {y, "0:*"},
               .series = {},
               .settings = bar_settings("rowstacked") + "set boxwidth 0.7\n",
               .grid = "ytics"};
+  const bool turned = name_bars(panel, names) > 0;
   const auto draw = [&](std::size_t column, const char* colour, const std::string& key) {
-    panel.series.push_back({"phases.csv", std::to_string(column) + marks, bar_style(colour), key});
+    panel.series.push_back({"phases.csv", std::to_string(column), bar_style(colour), key});
   };
   for (const std::size_t phase : large)
     draw(phase + 2, kPhaseColours[phase], share(kPhaseNames[phase], rows[0][phase]));
@@ -219,7 +221,7 @@ void draw_phase_bars(Plots& plots, const std::string& title, const Axis& x, cons
       note += (note.empty() ? "" : ", ") + share(kPhaseNames[phase], rows[0][phase]);
     }
     draw(columns.size(), "#444444", share("others, each < 1 %", others));
-    panel.settings += "set bmargin 5\nset label " + gnuplot_text("others: " + note) +
+    panel.settings += (turned ? "set label " : "set bmargin 5\nset label ") + gnuplot_text("others: " + note) +
                       " at screen 0.02,0.03 font ',11' tc rgb '#444444'\n";
   }
   plots.add({.picture = "phases", .title = title, .height = 620, .key = Key::right, .panels = {panel}});

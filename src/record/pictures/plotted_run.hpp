@@ -99,7 +99,7 @@ void add_rows(Csv& csv, const PlottedRun& run, const std::vector<Curve>& curves,
 /// Draws stacked bars of seconds by phase, a bar for each row. Phases that are below a hundredth of every bar are drawn
 /// as one, and a line names them. Hidden communication has no place in a bar, but a column in the table beside it.
 /// shares: in the key, the first row's of its sum.
-void draw_phase_bars(Plots& plots, const std::string& title, const Axis& x, const std::string& y,
+void draw_phase_bars(Plots& plots, const std::string& title, const std::string& x_label, const std::string& y,
                      const std::vector<std::string>& names, const std::vector<std::array<double, kPhases>>& rows,
                      bool shares);
 

@@ -105,17 +105,10 @@ void read_events(const History& history, RunStatus& status) {
 }
 
 void read_checkpoints(const std::string& folder, double now, RunStatus& status) {
-  const std::string series = "step-", ckpt = folder + "/ckpt";
-  std::string newest;
-  for_each_entry(ckpt, [&](const std::string& name) {
-    std::int64_t step = -1;
-    if (!name.starts_with(series)) return;
-    const auto [end, error] = std::from_chars(name.data() + series.size(), name.data() + name.size(), step);
-    if (error != std::errc{} || std::string_view(end) != ".h5" || step <= status.checkpoint) return;
-    status.checkpoint = step;
-    newest = name;
-  });
-  if (const double time = changed(ckpt + "/" + newest); status.checkpoint >= 0 && time > 0)
+  const auto all = kept_checkpoints(folder);
+  if (all.empty()) return;
+  status.checkpoint = all.rbegin()->first;
+  if (const double time = changed(folder + "/ckpt/" + all.rbegin()->second); time > 0)
     status.checkpoint_age = std::max(0.0, now - time);
 }
 
@@ -187,6 +180,18 @@ bool is_run(const std::string& folder) {
   bool lock = false, other = false;  // what a start makes before its record
   for_each_entry(folder, [&](const std::string& name) { (name == ".lock" ? lock : other) |= name != "ckpt"; });
   return lock && !other;
+}
+
+std::map<std::int64_t, std::string> kept_checkpoints(const std::string& folder) {
+  const std::string series = "step-";
+  std::map<std::int64_t, std::string> found;
+  for_each_entry(folder + "/ckpt", [&](const std::string& name) {
+    std::int64_t step = -1;
+    if (!name.starts_with(series)) return;
+    const auto [end, error] = std::from_chars(name.data() + series.size(), name.data() + name.size(), step);
+    if (error == std::errc{} && std::string_view(end) == ".h5" && step >= 0) found[step] = name;
+  });
+  return found;
 }
 
 RunStatus status_of(const std::string& folder, const RunLength& length, const std::string& here, double now) {

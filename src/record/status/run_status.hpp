@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -63,6 +64,9 @@ struct RunStatus {
 
 /// Returns whether a folder is that of a run, or of one that has just begun.
 [[nodiscard]] bool is_run(const std::string& folder);
+
+/// The checkpoints of a run that are there, but the best one: the file's name by its step.
+[[nodiscard]] std::map<std::int64_t, std::string> kept_checkpoints(const std::string& folder);
 
 /// Looks at a run from any host, here: its name, and changes nothing. now: seconds since 1970. A run may write
 /// meanwhile. Error(data): no run there, or one of another format.

@@ -4,13 +4,17 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <set>
 #include <sstream>
+#include <string_view>
 #include <type_traits>
 
 #include "record/history.hpp"
+#include "record/status/run_status.hpp"
 #include "verbs/report/sections.hpp"
 
 namespace dat {
@@ -20,6 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMostEvents = 200, kMostLogLines = 300;
+constexpr const char* kRestart = "restart";
 
 struct RunMoment {
   std::int64_t step = 0;
@@ -44,92 +49,147 @@ void add_moments(const History& history, std::vector<RunMoment>& moments) {
   }
 }
 
-/// Steps of the checkpoints that are there.
-[[nodiscard]] std::set<std::int64_t> checkpoint_steps(const std::string& folder) {
-  std::set<std::int64_t> steps;
-  std::error_code error;
-  for (fs::directory_iterator entry(folder + "/ckpt", error), end; !error && entry != end; entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
-    std::int64_t step = 0;
-    if (!name.starts_with("step-") || !name.ends_with(".h5")) continue;
-    if (std::from_chars(name.data() + 5, name.data() + name.size() - 3, step).ec == std::errc{}) steps.insert(step);
+/// Places on a line from 20 to 980 that stands for a run: one for all steps that fall on it.
+class StripPlaces {
+ public:
+  explicit StripPlaces(std::int64_t last) : last_(last) {}
+  [[nodiscard]] int of(std::int64_t step) const {
+    const double part = static_cast<double>(std::clamp<std::int64_t>(step, 0, last_)) / static_cast<double>(last_);
+    return static_cast<int>(std::lround(20 + 960 * part));
   }
-  return steps;
+  [[nodiscard]] std::set<int> of(const std::set<std::int64_t>& steps) const {
+    std::set<int> all;
+    for (const std::int64_t step : steps) all.insert(of(step));
+    return all;
+  }
+
+ private:
+  std::int64_t last_;
+};
+
+[[nodiscard]] std::string titled_mark(const std::string& shape, const RunMoment& moment) {
+  return "<" + shape + "><title>" + html_text(fmt::format("step {}: {} {}", moment.step, moment.what, moment.text)) +
+         "</title></" + shape.substr(0, shape.find(' ')) + ">\n";
 }
 
 /// The run as a line from its first to its last step, with marks.
 [[nodiscard]] std::string time_strip(const std::vector<RunMoment>& moments, const std::set<std::int64_t>& evaluations,
                                      const std::set<std::int64_t>& checkpoints, std::int64_t last) {
-  const auto at = [&](std::int64_t step) {
-    return 20 + 960.0 * static_cast<double>(std::clamp<std::int64_t>(step, 0, last)) / static_cast<double>(last);
-  };
+  const StripPlaces places(last);
   std::string text =
-      "<svg class=\"strip\" role=\"img\" aria-label=\"time line\" viewBox=\"0 0 1000 70\" ><line x1=\"20\" y1=\"30\" "
-      "x2=\"980\" y2=\"30\" stroke=\"currentColor\"/>\n";
-  for (const std::int64_t step : evaluations)
-    text +=
-        fmt::format("<line x1=\"{0:.1f}\" y1=\"24\" x2=\"{0:.1f}\" y2=\"36\" stroke=\"currentColor\"/>\n", at(step));
-  for (const std::int64_t step : checkpoints)
-    text += fmt::format("<rect x=\"{:.1f}\" y=\"38\" width=\"8\" height=\"8\" fill=\"#009e73\"/>\n", at(step) - 4);
-  for (std::size_t k = 0; k < moments.size() && k < kMostEvents; ++k)
-    text += fmt::format("<circle cx=\"{:.1f}\" cy=\"16\" r=\"5\" fill=\"#d55e00\"><title>{}</title></circle>\n",
-                        at(moments[k].step),
-                        html_text(fmt::format("step {}: {} {}", moments[k].step, moments[k].what, moments[k].text)));
+      "<div class=\"wide\"><svg class=\"strip\" role=\"img\" aria-label=\"time line\" viewBox=\"0 0 1000 90\">\n"
+      "<line x1=\"20\" y1=\"30\" x2=\"980\" y2=\"30\" stroke=\"currentColor\"/>\n";
+  for (const int x : places.of(evaluations))
+    text += fmt::format("<line x1=\"{0}\" y1=\"24\" x2=\"{0}\" y2=\"36\" stroke=\"currentColor\"/>\n", x);
+  for (const int x : places.of(checkpoints))
+    text += fmt::format("<rect x=\"{}\" y=\"38\" width=\"8\" height=\"8\" fill=\"#009e73\"/>\n", x - 4);
+  std::size_t circles = 0, triangles = 0;
+  for (const RunMoment& moment : moments) {
+    const int x = places.of(moment.step);
+    if (moment.what == kRestart && triangles++ < kMostEvents)
+      text += titled_mark(fmt::format("path d=\"M{} 50 l6 12 h-12 z\" fill=\"#0072b2\"", x), moment);
+    else if (moment.what != kRestart && circles++ < kMostEvents)
+      text += titled_mark(fmt::format("circle cx=\"{}\" cy=\"16\" r=\"5\" fill=\"#d55e00\"", x), moment);
+  }
   return text + fmt::format(
-                    "<text x=\"20\" y=\"64\" fill=\"currentColor\">0</text>"
-                    "<text x=\"980\" y=\"64\" text-anchor=\"end\" fill=\"currentColor\">step {}</text></svg>\n",
+                    "<text x=\"20\" y=\"82\" fill=\"currentColor\">0</text><text x=\"980\" y=\"82\" "
+                    "text-anchor=\"end\" fill=\"currentColor\">step {}</text></svg></div>\n",
                     last);
 }
 
-/// Lines of the run's log beside progress, evaluations and the summary: starts, restarts, warnings, stops.
-[[nodiscard]] Sheet log_sheet(const std::string& folder) {
+/// What a run's log says.
+struct RunLog {
+  /// Lines beside progress, evaluations and the summary: starts, restarts, warnings, stops.
   Sheet sheet{"What the run has said", {"UTC", "line"}};
-  std::ifstream file(folder + "/run.log");
+  std::vector<RunMoment> restarts{};  ///< each at the step after which the run went on
+};
+
+/// Calls each(line) for the lines of a text file, of very long ones with their beginning.
+template <class Each>
+void for_each_line(const std::string& path, const Each& each) {
+  constexpr std::size_t kLongest = 4096;
+  std::error_code unreadable;
+  if (!fs::is_regular_file(path, unreadable)) return;  // a pipe would wait
+  std::ifstream file(path, std::ios::binary);
+  std::string line;
+  for (char c = 0; file.get(c);) {
+    if (c != '\n') {
+      if (line.size() < kLongest) line += c;
+      continue;
+    }
+    each(line);
+    line.clear();
+  }
+}
+
+/// "run folder a, ..., going on after step 20": the step; -1: the line says no such thing, or of another folder's run
+/// (run/begin/beginning.cpp).
+[[nodiscard]] std::int64_t step_gone_on_from(const std::string& line) {
+  const std::string words = ", going on after step ";
+  const std::size_t at = line.starts_with("run folder ") ? line.rfind(words) : std::string::npos;
+  if (at == std::string::npos) return -1;
+  std::int64_t step = -1;
+  const char* const end = line.data() + line.size();
+  const auto [rest, error] = std::from_chars(line.data() + at + words.size(), end, step);
+  return error == std::errc{} && !std::string_view(rest, end).starts_with(" of ") ? step : -1;
+}
+
+[[nodiscard]] RunLog read_log(const std::string& folder) {
+  RunLog log;
+  std::deque<std::vector<std::string>> last;
+  std::size_t lines = 0;
   bool summary = false;
-  for (std::string line; std::getline(file, line);) {
+  for_each_line(folder + "/run.log", [&](const std::string& line) {
     const std::size_t blank = line.find(' ');
-    if (blank == std::string::npos) continue;
-    const std::string text = line.substr(blank + 1);
+    if (blank == std::string::npos) return;
+    const std::string time = line.substr(0, blank), text = line.substr(blank + 1);
+    if (const std::int64_t step = step_gone_on_from(text); step >= 0)
+      log.restarts.push_back({step, kRestart, "gone on from here at " + time});
     if (text.starts_with("Run ")) summary = true;
-    const bool last = summary && text.starts_with("Final:");
-    if ((!summary || last) && !text.empty() && !text.starts_with("step ") && !text.starts_with("evaluation at "))
-      sheet.rows.push_back({line.substr(0, blank), text});
-    if (last) summary = false;
-  }
-  if (sheet.rows.size() > kMostLogLines) {
-    sheet.title += fmt::format("; the last {} of {} lines", kMostLogLines, sheet.rows.size());
-    sheet.rows.erase(sheet.rows.begin(), sheet.rows.end() - kMostLogLines);
-  }
-  return sheet;
+    const bool final_line = summary && text.starts_with("Final:");
+    if ((!summary || final_line) && !text.empty() && !text.starts_with("step ") &&
+        !text.starts_with("evaluation at ")) {
+      last.push_back({time, text});
+      if (++lines > kMostLogLines) last.pop_front();
+    }
+    if (final_line) summary = false;
+  });
+  if (lines > kMostLogLines) log.sheet.title += fmt::format("; the last {} of {} lines", kMostLogLines, lines);
+  log.sheet.rows.assign(last.begin(), last.end());
+  return log;
 }
 
 }  // namespace
 
 void add_events(Page& page, const Subject& run) {
-  const History history = read_history(run.path);
-  std::vector<RunMoment> moments;
+  const History& history = run.record;
+  const RunLog log = read_log(run.path);
+  std::vector<RunMoment> moments = log.restarts;
 #define EVENT(Event) add_moments<Event>(history, moments);
 #include "dat/events.def"
 #undef EVENT
   std::stable_sort(moments.begin(), moments.end(),
                    [](const RunMoment& a, const RunMoment& b) { return a.step < b.step; });
-  std::set<std::int64_t> evaluations;
+  std::set<std::int64_t> evaluations, checkpoints;
   for (const EvaluationRecord& one : history.evaluations) evaluations.insert(one.step);
-  const std::set<std::int64_t> checkpoints = checkpoint_steps(run.path);
+  for (const auto& [step, name] : kept_checkpoints(run.path)) checkpoints.insert(step);
   page.heading(3, run.name);
   if (!history.steps.empty()) {
     page.html(time_strip(moments, evaluations, checkpoints, std::max<std::int64_t>(history.steps.back().step, 1)),
               "a time line");
-    page.paragraph("Lines: evaluations. Squares: checkpoints that are there. Circles: the events below.", "faint");
+    page.paragraph(
+        "Lines: evaluations. Squares: checkpoints that are there. Triangles: restarts. Circles: the other events "
+        "below.",
+        "faint");
   }
   Sheet sheet{
       moments.size() > kMostEvents ? fmt::format("The first {} of {} events", kMostEvents, moments.size()) : "Events",
       {"step", "event", "what"}};
   for (std::size_t k = 0; k < moments.size() && k < kMostEvents; ++k)
     sheet.rows.push_back({std::to_string(moments[k].step), moments[k].what, moments[k].text});
-  if (moments.empty()) page.paragraph("No setback, no rank that was slow, left or was banned.");
+  if (moments.empty()) page.paragraph("No restart, no setback, no rank that was slow, left or was banned.");
   page.table(sheet);
-  page.table(log_sheet(run.path));
+  page.table(log.sheet);
 }
 
 }  // namespace dat

@@ -15,7 +15,7 @@ namespace {
 
 /// The recipe that a run's command names; empty: none.
 [[nodiscard]] std::string recipe_of_run(const Subject& run) {
-  const auto all = nlohmann::json::parse(provenance_of(run), nullptr, false);
+  const auto all = nlohmann::json::parse(run.provenance, nullptr, false);
   if (!all.is_object() || !all.contains("command_line") || !all["command_line"].is_array()) return "";
   std::string recipe;
   bool next = false;
@@ -92,8 +92,11 @@ struct Strongest {
     text += "<p>No evaluation yet.</p>\n";
   }
   if (!first.evaluation) {
-    if (std::any_of(row.subjects.begin(), row.subjects.end(), [](const Subject* run) { return !run->done; }))
-      text += "<p class=\"alarm\">Not at its end.</p>\n";
+    for (const Subject* run : row.subjects)
+      if (!run->done)
+        text += "<p class=\"alarm\">" +
+                html_text((row.subjects.size() > 1 ? run->name + ": " : "") + "Not at its end, " + run->state) +
+                ".</p>\n";
     if (const std::string recipe = recipe_of_run(first); !recipe.empty())
       text += "<p class=\"faint\">" + html_text(published_text(recipe)) + "</p>\n";
   }

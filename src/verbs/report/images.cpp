@@ -13,6 +13,7 @@ namespace dat {
 namespace {
 
 constexpr std::size_t kMostTriples = 12;
+constexpr std::size_t kMostGridBytes = 700'000;  ///< of pictures of large images there is room for few
 constexpr std::size_t kLargestTile = 128;  ///< pixels of a side; of larger images every second, third, ... one is shown
 
 /// The PNG of an image whose channels value(element) gives, from 0 to 1; NaN is 0.
@@ -36,55 +37,51 @@ template <class Value>
 
 }  // namespace
 
-void add_image_grid(Page& page, const std::string& evaluation_file) {
+void add_image_grid(Page& page, const std::string& evaluation_file, const EvaluationFile& file) {
   namespace fs = std::filesystem;
   const std::string saved = (fs::path(evaluation_file).parent_path() / "adversarial.h5").string();
   std::error_code ignored;
   if (fs::path(evaluation_file).filename() != "eval.json" || !fs::exists(saved, ignored)) return;
-  const EvaluationFile file = read_evaluation(evaluation_file);
-  const EvaluationFile::Outcome &clean = file.outcomes.front(), &attacked = file.outcomes.back();
-  std::vector<std::size_t> wanted;
-  for (std::size_t i = 0; i < file.images() && wanted.size() < kMostTriples; ++i)
-    if (clean.correct[i] != 0 && attacked.correct[i] == 0) wanted.push_back(i);
-  if (wanted.empty()) return page.paragraph(attacked.name + " has broken no image that was right.");
-  const ShownImages images = read_attacked_images(saved, file.label, wanted);
+  const ShownImages images = read_attacked_images(saved, file, kMostTriples);
+  const std::string attacks = file.attack_names();
+  if (images.numbers.empty())
+    return page.paragraph((attacks.empty() ? "No attack" : attacks) + " has broken no image that was right.");
   const auto size = static_cast<std::size_t>(images.size), channels = static_cast<std::size_t>(images.channels);
   const std::size_t elements = size * size * channels;
   const auto before = [&](std::size_t at) { return images.clean[at] / 255.0; };
-  double largest = 0;
-  for (std::size_t at = 0; at < images.clean.size(); ++at)
-    largest = std::max(largest, std::abs(double{images.attacked[at]} - before(at)));
-  const double scale = largest > 0 ? 0.5 / largest : 1;
   page.paragraph(
-      fmt::format("The first images that are right, and wrong after {}: clean, the perturbation enlarged "
-                  "{:.3g} times, attacked.",
-                  attacked.name, scale));
+      fmt::format("The first images that are right, and wrong after {}: clean, the perturbation enlarged {:.3g} times, "
+                  "attacked. In brackets: the probability that the network gives to the class.",
+                  attacks, images.scale));
+  const auto called = [&](int label, double probability) {
+    return file.class_names[static_cast<std::size_t>(label)] +
+           (std::isfinite(probability) ? fmt::format(" ({:.1f} %)", 100 * probability) : "");
+  };
   std::string grid = "<div class=\"triples\">\n";
-  for (std::size_t k = 0; k < wanted.size(); ++k) {
-    const std::size_t i = wanted[k], first = k * elements;
-    const auto name = [&](int label) { return file.class_names[static_cast<std::size_t>(label)]; };
-    const std::string label = name(file.label[i]), taken = name(attacked.prediction[i]);
-    const std::string sure = i < file.clean_loss.size() && std::isfinite(file.clean_loss[i])
-                                 ? fmt::format(" (probability {:.3f})", std::exp(-file.clean_loss[i]))
-                                 : "";
+  for (std::size_t k = 0; k < images.numbers.size() && grid.size() < kMostGridBytes; ++k) {
+    const std::size_t i = images.numbers[k], first = k * elements;
+    const EvaluationFile::Outcome& attacked = *file.breaker(i);
+    // A clean image that is right: its loss is that of the class that the network says.
+    const std::string label = called(file.label[i], std::exp(-file.clean_loss[i])),
+                      taken = called(attacked.prediction[i], double{images.confidence[k]});
     grid +=
         "<figure>" +
         img_html(png_of_values(size, channels, [&](std::size_t at) { return before(first + at); }), "clean: " + label) +
         " " +
         img_html(png_of_values(size, channels,
                                [&](std::size_t at) {
-                                 return 0.5 + scale * (double{images.attacked[first + at]} - before(first + at));
+                                 return 0.5 + images.scale * (double{images.attacked[first + at]} - before(first + at));
                                }),
                  "perturbation") +
         " " +
         img_html(png_of_values(size, channels, [&](std::size_t at) { return double{images.attacked[first + at]}; }),
                  "attacked: " + taken) +
         "<figcaption>" +
-        html_text(fmt::format("image {}: ", i) + label + sure + ", after " + file.broken_by[i] + " taken for " +
-                  taken) +
+        html_text(fmt::format("image {}: {}, after {} taken for {}", i, label,
+                              attacked.sequence ? file.broken_by[i] : attacked.name, taken)) +
         "</figcaption></figure>\n";
   }
-  page.html(grid + "</div>\n", "the images of " + attacked.name);
+  page.html(grid + "</div>\n", "the images of " + attacks);
 }
 
 }  // namespace dat

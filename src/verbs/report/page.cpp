@@ -36,8 +36,10 @@ th,td{padding:.25rem .75rem .25rem 0;text-align:right;vertical-align:top;white-s
 th,td{border-bottom:1px solid #d8dce2}
 th:first-child,td:first-child,.words td,.words th{text-align:left}
 .words td:not(:first-child){white-space:normal;overflow-wrap:anywhere;min-width:10rem}
-.chart{display:block;width:100%;height:auto;max-width:62.5rem;margin:0 0 1rem}
+.chart{display:block;width:100%;height:auto;max-width:62.5rem}
 .strip{display:block;width:100%;height:auto;font:13px sans-serif}
+.chart,.strip{min-width:40rem}
+.chart image{image-rendering:pixelated}
 .triples{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(20rem,100%),1fr));gap:1rem}
 figure{margin:0}
 figcaption{font-size:.8125rem;overflow-wrap:anywhere}
@@ -56,6 +58,7 @@ h2,.card,pre,th,td{border-color:#373c43}
 :root{color-scheme:light}
 body{max-width:none;padding:0;font-size:10pt}
 .chart{max-height:23cm}
+.chart,.strip{min-width:0}
 .chart,.card,figure,tr{break-inside:avoid}
 h2,h3{break-after:avoid}
 .wide{overflow:visible}
@@ -69,7 +72,7 @@ void replace_each(std::string& text, std::string_view from, const std::string& t
 }
 
 /// The drawing of an SVG file, without its first lines, its size, and gnuplot's words about itself. Names begin with
-/// `prefix`, in tags alone: a text may look like a name.
+/// `prefix`, in tags alone: a text may look like a name. Error(device): it needs other files.
 [[nodiscard]] std::string drawing_of(const std::string& svg, const std::string& prefix, const std::string& about) {
   const std::size_t box = svg.find("viewBox=\""), begin = svg.find('>', svg.find("<svg"));
   require(box < begin && begin != std::string::npos, ExitCode::device, "gnuplot has drawn no SVG: ", about);
@@ -88,6 +91,11 @@ void replace_each(std::string& text, std::string_view from, const std::string& t
       replace_each(inside, " id=" + open, " id=" + open + prefix);
     }
     replace_each(inside, "xlink:href=", "href=");
+    if (const std::size_t address = inside.find("href="); address != std::string::npos) {
+      const std::string to = inside.substr(address + 6);
+      require(to.starts_with("#") || to.starts_with("data:image/png;base64,"), ExitCode::device,
+              "this gnuplot draws images into files of their own: ", about);
+    }
     replace_each(inside, "url(#", "url(#" + prefix);
     out += text + inside;
     at = end + 1;
@@ -135,12 +143,14 @@ std::string png_address(const std::string& png) {
 
 Page::Page(const std::string& title) : title_(title) {}
 
-void Page::html(const std::string& html, const std::string& about) {
-  if (body_.size() + html.size() > kMostBytes)
+void Page::add(const std::string& html, const std::string& about, std::size_t most) {
+  if (body_.size() + html.size() > most)
     left_out_.push_back(about);
   else
     body_ += html;
 }
+
+void Page::html(const std::string& html, const std::string& about) { add(html, about, kMostBytes); }
 
 void Page::heading(int level, const std::string& text) {
   html(fmt::format("<h{0}>{1}</h{0}>\n", level, html_text(text)), text);
@@ -176,7 +186,8 @@ void Page::folded(const std::string& line, const std::string& text) {
 }
 
 void Page::chart(const std::string& svg, const std::string& about) {
-  html(drawing_of(svg, fmt::format("c{}-", ++charts_), about), "the picture '" + about + "'");
+  add("<div class=\"wide\">" + drawing_of(svg, fmt::format("c{}-", ++charts_), about) + "</div>\n",
+      "the picture '" + about + "'", kMostWithPicture);
 }
 
 std::string Page::text() const {

@@ -15,7 +15,8 @@ namespace dat {
 [[nodiscard]] std::string png_address(const std::string& png);
 
 /// A page of HTML in one file, for light and dark screens and for paper, without scripts, and without anything that
-/// would be loaded. What would make it larger than kMostBytes is left out, and named at its end.
+/// would be loaded. What would make it larger than kMostBytes is left out, and named at its end; pictures leave room
+/// for what comes after them.
 class Page {
  public:
   explicit Page(const std::string& title);
@@ -34,9 +35,11 @@ class Page {
 
   [[nodiscard]] std::string text() const;
 
-  static constexpr std::size_t kMostBytes = 1'900'000;
+  static constexpr std::size_t kMostBytes = 1'900'000, kMostWithPicture = 1'600'000;
 
  private:
+  void add(const std::string& html, const std::string& about, std::size_t most);
+
   std::string title_, body_;
   std::vector<std::string> left_out_;
   int charts_ = 0;

@@ -1,6 +1,4 @@
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "dat/report.hpp"
@@ -13,39 +11,40 @@ namespace {
 
 using NamedFacts = std::vector<std::pair<std::string, std::string>>;  // in their order
 
-[[nodiscard]] std::string file_text(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
+constexpr std::size_t kMostFacts = 200, kLongestFact = 4000;
+constexpr int kDeepestFact = 4;
 
 [[nodiscard]] std::string json_value_text(const nlohmann::ordered_json& value) {
-  return value.is_string() ? value.get<std::string>()
-                           : value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return value.is_string()       ? value.get<std::string>()
+         : value.is_structured() ? "..."
+                                 : value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-/// Adds the values of an object, those of objects in it with the name before theirs. A command is as it was typed.
-void add_named_facts(const nlohmann::ordered_json& object, const std::string& before, NamedFacts& facts) {
-  for (const auto& [name, value] : object.items())
-    if (value.is_object()) {
-      add_named_facts(value, before + name + ": ", facts);
-    } else if (value.is_array()) {
-      std::string text;
-      for (const nlohmann::ordered_json& one : value)
+/// Adds the values of an object, those of objects in it with the name before theirs. A command is as it was typed. What
+/// lies deep, is long or comes after many others is cut.
+void add_named_facts(const nlohmann::ordered_json& object, const std::string& before, int depth, NamedFacts& facts) {
+  for (const auto& [name, value] : object.items()) {
+    if (facts.size() == kMostFacts) return;
+    if (value.is_object() && depth < kDeepestFact) {
+      add_named_facts(value, before + name + ": ", depth + 1, facts);
+      continue;
+    }
+    std::string text;
+    if (value.is_array()) {
+      for (const nlohmann::ordered_json& one : value) {
+        if (text.size() > kLongestFact) break;
         text += (text.empty() ? "" : " ") +
                 (name == "command_line" ? shell_quoted(json_value_text(one)) : json_value_text(one));
-      facts.emplace_back(before + name, text);
+      }
     } else {
-      facts.emplace_back(before + name, json_value_text(value));
+      text = json_value_text(value);
     }
+    if (text.size() > kLongestFact) text = text.substr(0, kLongestFact) + "...";
+    facts.emplace_back((before + name).substr(0, kLongestFact), text);
+  }
 }
 
 }  // namespace
-
-std::string provenance_of(const Subject& subject) {
-  if (!subject.evaluation) return file_text(subject.path + "/provenance.json");
-  const auto all = nlohmann::ordered_json::parse(file_text(evaluation_in(subject.path)), nullptr, false);
-  return all.is_object() && all.contains("provenance") ? all["provenance"].dump() : "";
-}
 
 void add_provenance(Page& page, const std::vector<const Subject*>& subjects) {
   page.heading(2, "Provenance");
@@ -53,8 +52,8 @@ void add_provenance(Page& page, const std::vector<const Subject*>& subjects) {
   for (const Subject* subject : subjects) {
     sheet.header.push_back(subject->name);
     NamedFacts facts;
-    const auto all = nlohmann::ordered_json::parse(provenance_of(*subject), nullptr, false);
-    if (all.is_object()) add_named_facts(all, "", facts);
+    const auto all = nlohmann::ordered_json::parse(subject->provenance, nullptr, false);
+    if (all.is_object()) add_named_facts(all, "", 1, facts);
     for (const auto& [name, value] : facts) {
       auto row = std::find_if(sheet.rows.begin(), sheet.rows.end(), [&](const auto& one) { return one[0] == name; });
       if (row == sheet.rows.end()) row = sheet.rows.insert(row, {name});
@@ -67,7 +66,8 @@ void add_provenance(Page& page, const std::vector<const Subject*>& subjects) {
   page.table(sheet);
   for (const Subject* subject : subjects)
     if (!subject->evaluation)
-      page.folded("All options of " + subject->name, file_text(subject->path + "/config.resolved.toml"));
+      page.folded("All options of " + subject->name,
+                  small_file(subject->path + "/config.resolved.toml").value_or("(cannot be read)"));
 }
 
 }  // namespace dat

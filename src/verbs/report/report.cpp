@@ -65,6 +65,8 @@ const TableOf<ReportOptions>& report_table() {
 void require_page_place(const std::string& out) {
   std::error_code ignored;
   require(!fs::is_directory(out, ignored), ExitCode::usage, "--out ", out, ": is a folder; name a file in it");
+  require(!fs::exists(out, ignored) || fs::is_regular_file(out, ignored), ExitCode::usage, "--out ", out,
+          ": is no plain file; give the report another name");
   std::ifstream file(out, std::ios::binary);
   std::string begin(15, '\0');
   const bool page = file.read(begin.data(), std::ssize(begin)) && begin == "<!DOCTYPE html>";

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "record/evaluation_file.hpp"
 #include "verbs/report/page.hpp"
 #include "verbs/results/comparison.hpp"
 
@@ -22,9 +23,6 @@ void add_evaluation_pictures(Page& page, const Subject& evaluation);
 void add_provenance(Page& page, const std::vector<const Subject*>& subjects);
 
 /// Some images of an evaluation before and after its attack, where it has left them.
-void add_image_grid(Page& page, const std::string& evaluation_file);
-
-/// provenance.json of a run, or what an evaluation has of it, as text; empty: there is none.
-[[nodiscard]] std::string provenance_of(const Subject& subject);
+void add_image_grid(Page& page, const std::string& evaluation_file, const EvaluationFile& file);
 
 }  // namespace dat

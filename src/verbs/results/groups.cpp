@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <set>
 #include <tuple>
 
@@ -25,12 +25,6 @@ const std::set<std::string> kWithoutNumbers = {"out",          "resume",        
                                                "verbose",      "checkpoint-every", "checkpoint-async", "prefetch",
                                                "data-threads", "comm-timeout",     "planning-seconds", "calibration",
                                                "tensorboard"};
-
-[[nodiscard]] std::optional<std::string> whole_text(const std::string& path) {
-  std::ifstream file(path);
-  if (!file.is_open()) return {};
-  return std::string{std::istreambuf_iterator<char>(file), {}};
-}
 
 [[nodiscard]] std::string value_in(const Settings& settings, const std::string& name) {
   const auto found = settings.find(name);
@@ -57,6 +51,16 @@ void require_row_option(const std::string& by) {
 
 }  // namespace
 
+std::optional<std::string> small_file(const std::string& path) {
+  constexpr std::uintmax_t kMost = std::uintmax_t{16} << 20;
+  std::error_code unreadable;
+  if (!std::filesystem::is_regular_file(path, unreadable)) return {};  // a pipe would wait
+  if (const auto bytes = std::filesystem::file_size(path, unreadable); unreadable || bytes > kMost) return {};
+  std::ifstream file(path, std::ios::binary);
+  if (!file.is_open()) return {};
+  return std::string{std::istreambuf_iterator<char>(file), {}};
+}
+
 Settings settings_in(const std::string& toml, const std::string& where) {
   try {
     Written written = read_written(toml, where);
@@ -72,14 +76,14 @@ Settings settings_in(const std::string& toml, const std::string& where) {
 
 Settings settings_of_run(const std::string& folder) {
   const std::string path = folder + "/config.resolved.toml";
-  const std::optional<std::string> toml = whole_text(path);
+  const std::optional<std::string> toml = small_file(path);
   require(toml.has_value(), ExitCode::data, "no run in ", folder, ": cannot open config.resolved.toml");
   return settings_in(*toml, path);
 }
 
 int ranks_of_run(const std::string& folder, const Settings& settings) {
   const std::string path = folder + "/provenance.json";
-  const std::optional<std::string> text = whole_text(path);
+  const std::optional<std::string> text = small_file(path);
   require(text.has_value(), ExitCode::data, "no whole run in ", folder, ": cannot open provenance.json");
   try {
     return count_in<int>(nlohmann::json::parse(*text).at("ranks"), 1) -

@@ -3,19 +3,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "communicate/together.hpp"
+#include "dat/communicator.hpp"
 #include "dat/error.hpp"
 #include "dat/report.hpp"
 #include "interop/source.hpp"
 #include "printed.hpp"
 #include "record/evaluation_file.hpp"
 #include "record/history.hpp"
+#include "record/status/run_status.hpp"
 
 namespace dat {
 
@@ -68,10 +71,9 @@ void measure(const History& history, Subject& subject) {
   return fmt::format("{} {}, hash {}", images, images_text(split), hash);
 }
 
-/// Hash of a run's test images.
-[[nodiscard]] std::string hash_of_test_images(const std::string& folder) {
-  std::ifstream file(folder + "/provenance.json");
-  const auto all = nlohmann::json::parse(file, nullptr, false);
+/// Hash of a run's test images, which its provenance names.
+[[nodiscard]] std::string hash_of_test_images(const std::string& provenance, const std::string& folder) {
+  const auto all = nlohmann::json::parse(provenance, nullptr, false);
   const auto hashes = all.is_object() ? all.value("hashes_of_images", nlohmann::json::object()) : nlohmann::json();
   const auto test = hashes.is_object() ? hashes.value("test", nlohmann::json()) : nlohmann::json();
   return test.is_string() ? test.get<std::string>() : "unknown in " + folder;  // like no other
@@ -105,24 +107,46 @@ void measure(const History& history, Subject& subject) {
   return networks;
 }
 
+/// What a record has beside its steps, which may be many.
+[[nodiscard]] History without_steps(History history) {
+  if (history.steps.size() > 1) history.steps = {history.steps.back()};
+  history.p = history.norms = {};
+  history.active = {};
+  history.distances = {};
+  history.generators = {};
+  return history;
+}
+
+/// The state of a run, now.
+void take_state(Subject& subject) {
+  const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  const RunStatus status = status_of(subject.path, {}, host_name(), now);
+  for (const char* letter = name_of(status.state); *letter != '\0'; ++letter)
+    subject.state += static_cast<char>(std::tolower(static_cast<unsigned char>(*letter)));
+  if (status.state == RunState::failed) subject.state += fmt::format(" {}", status.writer.code);
+  subject.done = status.state == RunState::done;
+}
+
 void take_run(Subject& subject) {
-  const History history = read_history(subject.path);
+  History history = read_history(subject.path);
   subject.settings = settings_of_run(subject.path);
   subject.ranks = ranks_of_run(subject.path, subject.settings);
-  std::error_code unreadable;
-  subject.done = fs::exists(subject.path + "/SUMMARY.txt", unreadable);
+  subject.provenance = small_file(subject.path + "/provenance.json").value_or("");
+  take_state(subject);
   measure(history, subject);
   const Settings& options = subject.settings;
   const std::string samples = options.at("noise-samples");
   const std::string noise = options.at("noise") == "0" ? ""
                                                        : ", under noise " + options.at("noise") + ", " + samples +
                                                              (samples == "1" ? " copy" : " copies");
-  subject.networks = last_networks(history, hash_of_test_images(subject.path), noise);
+  subject.networks = last_networks(history, hash_of_test_images(subject.provenance, subject.path), noise);
+  subject.record = without_steps(std::move(history));
 }
 
 void take_evaluation(const std::string& file, Subject& subject) {
   subject.evaluation = true;
   EvaluationFile all = read_evaluation(file);
+  subject.provenance = all.provenance;
   const std::string set = set_text(std::ssize(all.label), all.split, all.hash);
   EvaluatedNetwork& network = subject.networks.emplace_back(EvaluatedNetwork{all.weights, all.step});
   for (EvaluationFile::Outcome& one : all.outcomes) {
@@ -180,6 +204,7 @@ void take_evaluation(const std::string& file, Subject& subject) {
     subject.failure = what.find(path) == std::string::npos ? path + ": " + what : what;
     subject.settings.clear();
     subject.networks.clear();
+    subject.record = {};
     subject.there = !file.empty() || holds_run(path);
   }
   return subject;

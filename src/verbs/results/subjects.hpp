@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "record/history.hpp"
 #include "verbs/results/groups.hpp"
 
 namespace dat {
@@ -38,7 +39,11 @@ struct Subject : Compared {
   std::string path;
   std::string failure;  ///< why it cannot be read; empty: it can
   bool there = true;    ///< false: there is nothing to read
+  std::string state;    ///< of a run, as status names it: "done", "stopped", "failed 7"
   bool done = false;    ///< the run is at its end
+  History record{};     ///< of a run: all but its steps, of which there is the last alone
+  /// What is known of program, machines, command and data: JSON; empty: nothing.
+  std::string provenance;
   double steps = std::numeric_limits<double>::quiet_NaN();
   double seconds = steps;
   double batch = steps;              ///< images of a step on all ranks

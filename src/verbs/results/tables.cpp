@@ -83,8 +83,7 @@ struct RunFigures {
   const Subject& first = *row.subjects.front();
   if (!first.failure.empty()) return first.there ? "unreadable" : "missing";
   if (run.runs == 0) return "-";
-  const std::string state = run.done == run.runs ? "done" : "unfinished";
-  return run.runs == 1          ? state
+  return run.runs == 1          ? first.state
          : run.done == run.runs ? fmt::format("{} done", run.runs)
                                 : fmt::format("{} of {} done", run.done, run.runs);
 }
@@ -158,7 +157,7 @@ struct RunFigures {
     else if (std::string("&%$#_{}").find(c) != std::string::npos)
       out += std::string("\\") + c;
     else
-      out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+      out += c;
   }
   return out;
 }
@@ -273,6 +272,12 @@ std::vector<Sheet> sheets_of(const Comparison& all) {
                           std::to_string(pair.neither), p_text(pair.p)});
   sheets.push_back(pairs);
   std::erase_if(sheets, [](const Sheet& one) { return one.rows.empty(); });
+  for (Sheet& sheet : sheets) {  // what files say, for readers of lines
+    sheet.title = in_one_line(sheet.title);
+    for (std::string& cell : sheet.header) cell = in_one_line(cell);
+    for (Cells& cells : sheet.rows)
+      for (std::string& cell : cells) cell = in_one_line(cell);
+  }
   for (Sheet& sheet : sheets)  // columns of which nobody has a number
     for (std::size_t k = sheet.header.size(); k-- > 1;)
       if (std::all_of(sheet.rows.begin(), sheet.rows.end(), [&](const Cells& cells) { return cells[k] == "-"; })) {
@@ -284,11 +289,7 @@ std::vector<Sheet> sheets_of(const Comparison& all) {
 
 std::string text_of(const Comparison& comparison) {
   std::string text;
-  for (Sheet sheet : sheets_of(comparison)) {
-    sheet.title = in_one_line(sheet.title);
-    for (std::string& cell : sheet.header) cell = in_one_line(cell);
-    for (Cells& cells : sheet.rows)
-      for (std::string& cell : cells) cell = in_one_line(cell);
+  for (const Sheet& sheet : sheets_of(comparison)) {
     std::vector<std::size_t> widths;
     for (std::size_t k = 0; k < sheet.header.size(); ++k) {
       widths.push_back(letters(sheet.header[k]));

@@ -14,6 +14,7 @@ struct Sheet {
   std::vector<std::vector<std::string>> rows{};  ///< [rows][columns]
 };
 /// The options that differ, the runs, figures by images and attack, evaluations image by image; those with rows alone.
+/// Cells are UTF-8 in one line, without controls.
 [[nodiscard]] std::vector<Sheet> sheets_of(const Comparison& comparison);
 /// "[12.34, 15.60]", in percent; "-": there is none.
 [[nodiscard]] std::string interval_text(const ConfidenceInterval& interval);

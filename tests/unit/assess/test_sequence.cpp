@@ -303,6 +303,13 @@ TEST_CASE("Alarms of gradient masking speak where the attacks compared were run"
         "Square beats APGD: not tested; zero gradients: YES; more steps of PGD: YES");
 }
 
+TEST_CASE("How sure a network is: the probability of its class", "[sequence]") {
+  const std::vector<float> logits = {1000, 999, 1000 - std::log(4.0F)};
+  CHECK(std::abs(double{confidence_of(logits)} - 1 / (1.25 + std::exp(-1.0))) < 1e-6);
+  CHECK(confidence_of(std::vector<float>(8, -3)) == 0.125F);
+  CHECK(std::isnan(confidence_of(std::vector<float>{0, std::nanf("")})));
+}
+
 TEST_CASE("Adversarial images outlive the evaluation that made them", "[sequence]") {
   const TemporaryFolder folder;
   const Three set;
@@ -310,7 +317,7 @@ TEST_CASE("Adversarial images outlive the evaluation that made them", "[sequence
   const std::vector<float> broken = {0.25F, 0.5F, 0.75F};
   {
     AdversarialImages images(folder.path(), set, false);
-    images.keep(1, broken.data());
+    images.keep(1, broken.data(), 0.625F);
     images.sync();
   }
   {
@@ -323,12 +330,15 @@ TEST_CASE("Adversarial images outlive the evaluation that made them", "[sequence
   CHECK(file.read<float>("images", shape) ==
         std::vector<float>{0, 1 / 255.0F, 2 / 255.0F, 0.25F, 0.5F, 0.75F, 102 / 255.0F, 103 / 255.0F, 104 / 255.0F});
   CHECK(shape == Shape{3, 1, 1, 3});
+  const std::vector<float> confidence = file.read<float>("confidence", shape);
+  CHECK(shape == Shape{3});
+  CHECK((std::isnan(confidence[0]) && confidence[1] == 0.625F && std::isnan(confidence[2])));
   CHECK(check_seal(folder / "adversarial.h5").empty());
   // A finished evaluation, asked again, leaves the file alone; but nothing can be added.
   AdversarialImages again(folder.path(), set, true);
   again.finish(result, {});
   CHECK(file.text("/", "sequence") == "pgd2");
-  CHECK(contains(message_of([&] { again.keep(2, broken.data()); }, ExitCode::usage), "remove the journal"));
+  CHECK(contains(message_of([&] { again.keep(2, broken.data(), 1); }, ExitCode::usage), "remove the journal"));
   std::filesystem::remove(folder / "adversarial.h5");
   CHECK(contains(message_of([&] { const AdversarialImages gone(folder.path(), set, true); }, ExitCode::usage), "gone"));
 }

@@ -1,0 +1,46 @@
+#include "assess/broken_images.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string>
+
+namespace dat {
+
+void hand_over_broken(Communicator& world, const Layout& layout, const std::vector<float>& pixels,
+                      const std::vector<BrokenImage>& mine, int most, const BrokenImageSink& take) {
+  std::vector<float> image(static_cast<std::size_t>(layout.elements()));
+  const std::size_t size = sizeof(BrokenImage) + image.size() * sizeof(float);
+  // Bytes that rank 0 takes at a time from all ranks together.
+  constexpr std::int64_t kBytes = 1 << 28;
+  const int piece = static_cast<int>(
+      std::clamp<std::int64_t>(kBytes / (static_cast<std::int64_t>(size) * world.size()), 1, std::max(most, 1)));
+  for (int first = 0; first < most; first += piece) {
+    std::string message;  // number and confidence, and pixels, of each image
+    const auto append = [&](const auto& value) { message.append(reinterpret_cast<const char*>(&value), sizeof value); };
+    for (std::size_t k = static_cast<std::size_t>(first);
+         k < std::min(mine.size(), static_cast<std::size_t>(first) + static_cast<std::size_t>(piece)); ++k) {
+      append(mine[k]);
+      for (int y = 0; y < layout.h; ++y)
+        for (int x = 0; x < layout.w; ++x)
+          for (int c = 0; c < layout.c; ++c)
+            append(pixels[static_cast<std::size_t>(layout.offset(mine[k].at, c, y, x))]);
+    }
+    for (const std::string& text : world.gather(message))
+      for (std::size_t at = 0; at < text.size(); at += size) {
+        BrokenImage one;
+        std::memcpy(&one, text.data() + at, sizeof one);
+        std::memcpy(image.data(), text.data() + at + sizeof one, image.size() * sizeof(float));
+        take(one.image, image.data(), one.confidence);
+      }
+  }
+}
+
+float confidence_of(std::span<const float> logits) {
+  const double largest = double{*std::max_element(logits.begin(), logits.end())};
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(double{logit} - largest);
+  return static_cast<float>(1 / sum);
+}
+
+}  // namespace dat
