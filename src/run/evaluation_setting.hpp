@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "assess/attacked_images.hpp"
+#include "assess/kept_images.hpp"
 #include "assess/evaluation_report.hpp"
 #include "assess/sequence_run.hpp"
 #include "dat/options/eval.hpp"
@@ -19,7 +19,7 @@ struct EvaluationSetting {
   std::unique_ptr<SequenceRun> sequence;       ///< null without a sequence
   std::unique_ptr<Replica> replica;
   std::unique_ptr<Evaluator> evaluator;
-  std::unique_ptr<AttackedImages> attacked;  ///< on rank 0, without a sequence; null: nobody wants them
+  std::unique_ptr<KeptImages> attacked;  ///< on rank 0, without a sequence; null: nobody wants them
   std::string training;  ///< a hash of its options, which say what the network computes with its weights
 };
 

@@ -100,7 +100,7 @@ void warn(const std::string& warning) { say("warning: " + warning); }
   if (s.sequence && std::filesystem::path(options.out).extension() != ".json")
     s.sequence->open(options.out, s.training);
   else if (options.save_adversarial)
-    s.attacked = std::make_unique<AttackedImages>(options.out, *s.data);
+    s.attacked = std::make_unique<KeptImages>(options.out, *s.data);
   return prepare_evaluation_file(options.out);
 }
 

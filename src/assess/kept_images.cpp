@@ -1,4 +1,4 @@
-#include "assess/attacked_images.hpp"
+#include "assess/kept_images.hpp"
 
 #include <fmt/format.h>
 
@@ -16,12 +16,12 @@ namespace {
 
 }  // namespace
 
-AttackedImages::AttackedImages(const std::string& folder, const Dataset& images)
+KeptImages::KeptImages(const std::string& folder, const Dataset& images)
     : lock_(own_folder(folder), say), images_(folder, images, false) {
   if (!lock_.warning().empty()) say("warning: " + lock_.warning());
 }
 
-void AttackedImages::write(const EvaluationAttacks& attacks, const EvaluationResult& result, const FileFacts& facts) {
+void KeptImages::write(const EvaluationAttacks& attacks, const EvaluationResult& result, const FileFacts& facts) {
   SequenceResult outcomes;
   for (std::size_t i = 0; i < result.clean.correct.size(); ++i) {
     SequenceResult::Image& image = outcomes.images.emplace_back();
