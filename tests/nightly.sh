@@ -50,7 +50,7 @@ if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
 fi
 part env DAT_TEST_FLIPS=10000 build/cpu/tests/dat_tests "Truncation at any*"
 part env DAT_LARGE_IMAGES=50000000 DAT_LARGE_INDEX=1280000 build/cpu/tests/dat_tests "A start on*"
-for file in interrupted restart setbacks leaving byzantine generators hang starts record same_weights files autoattack certify export; do
+for file in interrupted restart setbacks leaving byzantine generators hang starts record same_weights files autoattack certify export report; do
   part env DAT_ALL_CASES=1 "$python" tests/e2e/$file.py "$program"
 done
 part env DAT_ALL_CASES=1 "$python" tests/e2e/fine_tuning.py "$program" FineTuning Table

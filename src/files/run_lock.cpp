@@ -16,6 +16,7 @@
 #include "dat/error.hpp"
 #include "dat/file.hpp"
 #include "dat/tick.hpp"
+#include "files/outside_json.hpp"
 
 namespace dat {
 
@@ -52,7 +53,7 @@ bool holds_only_the_lock(const std::string& folder) {
 Writer read_writer(int file) {
   char text[4096];
   const ssize_t length = pread(file, text, sizeof text, 0);
-  const auto json = nlohmann::json::parse(text, text + std::max<ssize_t>(length, 0), nullptr, false);
+  const auto json = json_or_discarded({text, static_cast<std::size_t>(std::max<ssize_t>(length, 0))});
   Writer writer;
   try {
     for (const char* name : {"process", "starts"})

@@ -29,8 +29,7 @@ template <class T, class Json>
   constexpr std::int64_t kExact = std::int64_t{1} << 53;
   constexpr std::int64_t kMost = std::min<std::int64_t>(kExact, std::numeric_limits<T>::max());
   const std::optional<std::int64_t> number = whole_number(value, least, kMost);
-  require(number.has_value(), ExitCode::data, value.dump().substr(0, 40), " is no whole number from ", least, " to ",
-          kMost);
+  if (!number) fail(ExitCode::data, value.dump().substr(0, 40), " is no whole number from ", least, " to ", kMost);
   return static_cast<T>(*number);
 }
 

@@ -7,6 +7,7 @@
 
 #include "dat/error.hpp"
 #include "dat/transport_names.hpp"
+#include "files/outside_json.hpp"
 #include "files/whole_number.hpp"
 
 namespace dat {
@@ -163,7 +164,7 @@ ordered_json to_json(const Calibration& c) {
 }
 
 Calibration calibration_from(const std::string& text, const std::string& where) {
-  const ordered_json json = ordered_json::parse(text, nullptr, false);
+  const ordered_json json = json_or_discarded<ordered_json>(text);
   const Place file(json, where);
   file.check(!json.is_discarded(), "is not JSON, or cut off");
   file.check(file.at("filetype").value() == kFileType, std::string("is not of filetype '") + kFileType + "'");

@@ -12,6 +12,7 @@
 #include "dat/error.hpp"
 #include "dat/file.hpp"
 #include "dat/report.hpp"
+#include "files/outside_json.hpp"
 #include "files/whole_number.hpp"
 #include "hdf5/hdf5_reader.hpp"
 #include "interop/pytorch_folder.hpp"
@@ -62,7 +63,7 @@ void add_figure(CardFigures& all, const CardFigure& one) {
     return "the run's last evaluation is of other weights";
   if (file.text("/", "verdict").value_or("") != "VALID")
     return "the run's last evaluation is of a part of the test images, or not finite";
-  for (const nlohmann::json& one : nlohmann::json::parse(file.text("/", "figures").value_or("[]"))) {
+  for (const nlohmann::json& one : parsed_json(file.text("/", "figures").value_or("[]"))) {
     if (one.at("weights") != entry.weights) continue;
     const auto images = whole_number(one.at("images"), 1);
     require(images.has_value(), ExitCode::data, entry.results, ": its figures are of ", one.at("images").dump(),
@@ -84,7 +85,7 @@ void add_evaluation(CardFigures& figures, const HubEntry& entry) {
         "is no results.h5 that 'eval --out FOLDER' wrote of a sequence of attacks, such as aa-standard");
   check(said("weights_hash") == entry.hash, "is the evaluation of other weights (", said("weights_hash"),
         "), the exported ones are ", entry.hash, "; evaluate this checkpoint");
-  const nlohmann::json provenance = nlohmann::json::parse(said("provenance"), nullptr, false);
+  const nlohmann::json provenance = json_or_discarded(said("provenance"));
   const std::string images = provenance.is_object() && provenance.contains("hashes_of_images")
                                  ? provenance["hashes_of_images"].value("test", "")
                                  : "";

@@ -5,6 +5,7 @@
 
 #include "dat/error.hpp"
 #include "files/bytes.hpp"
+#include "files/outside_json.hpp"
 #include "files/whole_number.hpp"
 
 namespace dat {
@@ -17,7 +18,7 @@ MeasuredStep read_measured_step(const std::string& path) {
   file->read(0, text.data(), std::ssize(text));
   MeasuredStep step;
   try {
-    const nlohmann::json found = nlohmann::json::parse(text);
+    const nlohmann::json found = parsed_json(text);
     step.network = found.at("network").get<std::string>();
     step.size = count_in<int>(found.at("size"));
     step.images_per_s =

@@ -23,6 +23,7 @@
 #include "dat/error.hpp"
 #include "dat/file.hpp"
 #include "dat/run_lock.hpp"
+#include "files/outside_json.hpp"
 #include "record/event_kind.hpp"
 #include "record/json_line.hpp"
 #include "record/progress_line.hpp"
@@ -71,7 +72,8 @@ Report::Report(RunFacts facts, std::int64_t resume_bytes, const std::string& beh
     require(status.st_size >= metrics_bytes_, ExitCode::checkpoint, path, " has ", status.st_size,
             " bytes, but the checkpoint was written after ", metrics_bytes_,
             "; restore the file, or start anew in another folder");
-    for (const char* stale : {"/results.h5", "/SUMMARY.txt", "/report.html"}) std::filesystem::remove(folder + stale, error);
+    for (const char* stale : {"/results.h5", "/SUMMARY.txt", "/report.html"})
+      std::filesystem::remove(folder + stale, error);
     require(status.st_size == metrics_bytes_ || ftruncate(metrics_, metrics_bytes_) == 0, ExitCode::io, "cannot cut ",
             path, ": ", system_reason(errno));
     const std::string log_path = folder + "/run.log";
@@ -298,7 +300,7 @@ std::string Report::lines_that_stay(std::int64_t from) const {
   std::istringstream rest(std::string(std::istreambuf_iterator<char>(file), {}));
   std::string kept;
   for (std::string line; std::getline(rest, line);) {
-    const nlohmann::json row = nlohmann::json::parse(line, nullptr, false);
+    const nlohmann::json row = json_or_discarded(line);
     if (!row.is_object()) continue;
     const EventKind* kind = kind_named(row.value("kind", ""), kinds_);
     try {

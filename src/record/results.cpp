@@ -9,6 +9,7 @@
 
 #include "dat/error.hpp"
 #include "dat/file.hpp"
+#include "files/outside_json.hpp"
 #include "hdf5/hdf5.hpp"
 #include "record/fields.hpp"
 #include "record/history.hpp"
@@ -79,7 +80,7 @@ void append(const json& record, History& history) {
   const std::size_t steps = history.steps.size(), evaluations = history.evaluations.size(),
                     ranks = history.ranks.size();
   try {
-    append(json::parse(line), history);
+    append(parsed_json(line), history);
     return true;
   } catch (const std::exception&) {
     history.steps.resize(steps);
@@ -111,7 +112,7 @@ void append(const json& record, History& history) {
     if (recent.ends_in_step) {
       std::swap(last[number++ % steps], line);
     } else if (!append_whole(line, recent.history)) {
-      const json header = first ? json::parse(line, nullptr, false) : json();
+      const json header = first ? json_or_discarded(line) : json();
       require(!header.is_object() || !header.contains("kind") || header["kind"] != "run", ExitCode::data, path,
               " is of another format, ", "and this program reads format ", kResultsFormat);
       ++recent.damaged;
@@ -219,7 +220,7 @@ History read_history(const std::string& folder, const std::vector<EventKind>& ki
   for (std::int64_t number = 1; std::getline(file, line) && !file.eof(); ++number) {
     json format;
     try {
-      const json record = json::parse(line);
+      const json record = parsed_json(line);
       format = record.value("format_version", json(number == 1 ? 0 : kResultsFormat));
       if (format == kResultsFormat) append(record, history);
     } catch (const std::exception& error) {

@@ -75,22 +75,22 @@ void append_number(std::string& to, Number number) {
 }
 
 /// Names of a folder's event files by the number in them, the newest last.
-[[nodiscard]] std::map<std::int64_t, std::string> files_of(const std::string& folder) {
+[[nodiscard]] std::multimap<std::int64_t, std::string> files_of(const std::string& folder) {
   const std::size_t begin = std::strlen(kBegin), ends = begin + std::strlen(kEnd);
-  std::map<std::int64_t, std::string> names;
+  std::multimap<std::int64_t, std::string> names;
   std::error_code unreadable;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, unreadable)) {
     const std::string name = entry.path().filename().string();
     if (!name.starts_with(kBegin) || !name.ends_with(kEnd) || name.size() < ends + kDigits) continue;
     const std::string digits = name.substr(begin, name.size() - ends);
     if (digits.size() <= kMostDigits && digits.find_first_not_of("0123456789") == std::string::npos)
-      names[std::stoll(digits)] = name;
+      names.emplace(std::stoll(digits), name);
   }
   return names;
 }
 
 /// A name that is none of these, and has a larger number.
-[[nodiscard]] std::string next_name(const std::map<std::int64_t, std::string>& names) {
+[[nodiscard]] std::string next_name(const std::multimap<std::int64_t, std::string>& names) {
   std::int64_t number = std::time(nullptr);
   if (!names.empty()) number = std::max(number, names.rbegin()->first + 1);
   const std::string digits = std::to_string(number);
@@ -133,7 +133,7 @@ constexpr const char* kPicture = "attacked";
 TensorBoard::TensorBoard(const std::string& folder, const History& history) {
   constexpr std::size_t kRoom = 1 << 14;
   for (std::string* text : {&frames_, &prefix_, &tag_}) text->reserve(kRoom);
-  const std::map<std::int64_t, std::string> before = files_of(folder);
+  const std::multimap<std::int64_t, std::string> before = files_of(folder);
   double last = 0;
   if (!history.steps.empty()) last = history.steps.back().wall_time;
   if (!history.evaluations.empty()) last = std::max(last, history.evaluations.back().wall_time);

@@ -70,7 +70,8 @@ const TableOf<EvalOptions>& eval_table() {
               "the images that attacks have broken, too: adversarial.h5 in --out, which has to be a folder");
     table.add("--batch", &O::batch, "images per rank and step", kPositive);
     table.add("--dry-run", &O::dry_run, "say what memory each rank takes, and evaluate nothing");
-    table.add_switch("DAT_PROGRESS", "progress", &O::progress, "seconds between progress lines", kSomeSeconds);
+    table.add_switch("DAT_PROGRESS", "progress", &O::progress, "seconds between progress lines", kSomeSeconds)
+        .may_change();
     add_machine(table);
     add_planning(table);
     return table;

@@ -262,7 +262,7 @@ class Report(common.TestCase):
         self.assertIn(run, self.read("hostile.html").words)
 
         # Many steps of many layers.
-        steps, layers = (200_000, 20) if common.NIGHT else (4000, 300)
+        steps, layers = (200_000, 20) if common.ALL_CASES else (4000, 300)
         header, step = lines[0], next(line for line in lines if line["kind"] == "step")
         header |= {"layer_name": [f"layer{k}.weight" for k in range(layers)], "layer_elements": [9] * layers, "layer_cost": [1] * layers}
         step |= {"active": "1" * layers, "p": [0.25] * layers, "norm": [0.5] * layers, "loss_adv": 1.5}

@@ -209,7 +209,7 @@ GOOD = {
     "src/replica/replica.hpp": '#include "dat/program.hpp"\n#include "replica/images.hpp"\n',
     "src/interop/onnx.cpp": '#include "dat/network.hpp"\n#include "interop/protobuf.hpp"\n',
     "src/train/trainer.cpp": '#include "assess/assessment.hpp"\n#include "dat/config.hpp"\n#include "all.hpp"\n',
-    "src/verbs/train.cpp": '#include "train/trainer.hpp"\n#include "dat/config.hpp"\n',
+    "src/verbs/training/train.cpp": '#include "train/trainer.hpp"\n#include "dat/config.hpp"\n',
     "src/verbs/help.cpp": 'std::cout << text;\nsay(text);\nwrite(file, text, bytes);\nsnprintf(text, bytes, "2");\n',
     "src/parameters/parameters.cpp": '#include "dat/parameters.hpp"\n#include "dat/backend.hpp"\n#include "dat/error.hpp"\n',
     "src/options/command_line.cpp": "#include <CLI/CLI.hpp>\n",

@@ -7,6 +7,7 @@
 
 #include "assess/journal.hpp"
 #include "dat/error.hpp"
+#include "files/outside_json.hpp"
 #include "smoothing/bounds.hpp"
 
 namespace dat {
@@ -122,7 +123,7 @@ std::string line_of(const CertificationEntry& entry) {
 std::vector<CertificationEntry> read_certification_journal(const std::string& lines, const std::string& name) {
   std::vector<CertificationEntry> all;
   read_lines(lines, name, [&](const std::string& line) {
-    const auto json = nlohmann::json::parse(line);
+    const auto json = parsed_json(line);
     CertificationEntry& entry = all.emplace_back();
     json.at("seconds").get_to(entry.seconds);
     json.at("images").get_to(entry.images);

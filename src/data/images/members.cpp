@@ -16,6 +16,7 @@
 #include "dat/tick.hpp"
 #include "data/images/tar.hpp"
 #include "files/bytes.hpp"
+#include "files/outside_json.hpp"
 
 namespace dat {
 
@@ -210,7 +211,7 @@ class Labels {
     std::string text(static_cast<std::size_t>(file.bytes), '\0');
     container(file.container).read(file.offset, text.data(), file.bytes);
     if (kind == "json") {
-      const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+      const nlohmann::json json = json_or_discarded(text);
       require(!json.is_discarded(), ExitCode::data, where, ": is no JSON");
       if (!json.is_object() || !json.contains("cls")) return {};
       require(json["cls"].is_number_integer(), ExitCode::data, where, ": \"cls\" is no whole number");

@@ -11,6 +11,7 @@
 
 #include "dat/error.hpp"
 #include "dat/report.hpp"
+#include "files/outside_json.hpp"
 #include "record/pictures/chart.hpp"
 
 namespace dat {
@@ -35,7 +36,7 @@ struct CertifiedImages {
   require(file.is_open(), ExitCode::data, "cannot read the certification ", path);
   CertifiedImages found;
   try {
-    const auto all = nlohmann::json::parse(file);
+    const auto all = parsed_json(std::string(std::istreambuf_iterator<char>(file), {}));
     require(all.is_object() && all.value("filetype", "") == "certification", ExitCode::data, path,
             ": is no certification that 'certify --out' wrote");
     const nlohmann::json& settings = all.at("settings");

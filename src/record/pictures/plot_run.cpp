@@ -195,11 +195,13 @@ void draw_layers(Plots& plots, const PlottedRun& run) {
   for (std::size_t layer = 0; layer < layers; ++layer)
     for (std::size_t k = 0; k < columns; ++k) {
       const double middle = begin + (end - begin) * (static_cast<double>(k) + 0.5) / static_cast<double>(columns);
-      if (points[layer].empty()) continue;
-      const auto at = std::find_if(points[layer].begin(), points[layer].end(),
-                                   [&](const auto& point) { return point.first >= middle; });
-      cells.row(
-          {middle, static_cast<double>(layer), at == points[layer].end() ? points[layer].back().second : at->second});
+      double p = std::numeric_limits<double>::quiet_NaN();  // a cell of every layer, or gnuplot shifts the others
+      if (!points[layer].empty()) {
+        const auto at = std::find_if(points[layer].begin(), points[layer].end() - 1,
+                                     [&](const auto& point) { return point.first >= middle; });
+        p = at->second;
+      }
+      cells.row({middle, static_cast<double>(layer), p});
     }
   plots.write("layers-cells.csv", cells.text());
   Panel panel = epoch_panel(run,

@@ -39,8 +39,8 @@ void require_one_for_each(const Plan& plan) {
   while (size > 1 && plan.total_batch % size != 0) --size;
   fail(ExitCode::usage, "--deterministic deals a step's ", images, " images to ", plan.ranks,
        " ranks in whole micro-batches, and --micro-batch ", plan.micro_batch,
-       plan.micro_batch == plan.total_batch ? " (auto: all of them)" : "", " makes ", plan.micro_batches,
-       "; start no more than ", plan.micro_batches,
+       plan.micro_batch == plan.total_batch ? " (all of them)" : "", " makes ", plan.micro_batches,
+       "; start no more than ", plan.micro_batches, " that train",
        size > 0 ? ", or choose --micro-batch " + std::to_string(size) : std::string());
 }
 

@@ -120,6 +120,7 @@ void for_each_line(const std::string& path, const Each& each) {
     each(line);
     line.clear();
   }
+  if (!line.empty()) each(line);  // the last word of a run that was killed
 }
 
 /// "run folder a, ..., going on after step 20": the step; -1: the line says no such thing, or of another folder's run

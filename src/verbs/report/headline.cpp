@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "dat/error.hpp"
+#include "files/outside_json.hpp"
 #include "options/recipes.hpp"
 #include "verbs/report/sections.hpp"
 
@@ -15,7 +16,7 @@ namespace {
 
 /// The recipe that a run's command names; empty: none.
 [[nodiscard]] std::string recipe_of_run(const Subject& run) {
-  const auto all = nlohmann::json::parse(run.provenance, nullptr, false);
+  const auto all = json_or_discarded(run.provenance);
   if (!all.is_object() || !all.contains("command_line") || !all["command_line"].is_array()) return "";
   std::string recipe;
   bool next = false;

@@ -93,7 +93,7 @@ void replace_each(std::string& text, std::string_view from, const std::string& t
     replace_each(inside, "xlink:href=", "href=");
     if (const std::size_t address = inside.find("href="); address != std::string::npos) {
       const std::string to = inside.substr(address + 6);
-      require(to.starts_with("#") || to.starts_with("data:image/png;base64,"), ExitCode::device,
+      require(to.starts_with("#") || to.starts_with("data:image/png;base64,"), ExitCode::data,
               "this gnuplot draws images into files of their own: ", about);
     }
     replace_each(inside, "url(#", "url(#" + prefix);

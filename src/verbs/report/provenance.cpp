@@ -3,6 +3,7 @@
 
 #include "dat/report.hpp"
 #include "dat/shell.hpp"
+#include "files/outside_json.hpp"
 #include "verbs/report/sections.hpp"
 
 namespace dat {
@@ -52,7 +53,7 @@ void add_provenance(Page& page, const std::vector<const Subject*>& subjects) {
   for (const Subject* subject : subjects) {
     sheet.header.push_back(subject->name);
     NamedFacts facts;
-    const auto all = nlohmann::ordered_json::parse(subject->provenance, nullptr, false);
+    const auto all = json_or_discarded<nlohmann::ordered_json>(subject->provenance);
     if (all.is_object()) add_named_facts(all, "", 1, facts);
     for (const auto& [name, value] : facts) {
       auto row = std::find_if(sheet.rows.begin(), sheet.rows.end(), [&](const auto& one) { return one[0] == name; });

@@ -12,6 +12,7 @@
 #include <tuple>
 
 #include "dat/error.hpp"
+#include "files/outside_json.hpp"
 #include "files/whole_number.hpp"
 #include "options/train/table.hpp"
 #include "options/values/hints.hpp"
@@ -86,8 +87,7 @@ int ranks_of_run(const std::string& folder, const Settings& settings) {
   const std::optional<std::string> text = small_file(path);
   require(text.has_value(), ExitCode::data, "no whole run in ", folder, ": cannot open provenance.json");
   try {
-    return count_in<int>(nlohmann::json::parse(*text).at("ranks"), 1) -
-           std::atoi(value_in(settings, "generators").c_str());
+    return count_in<int>(parsed_json(*text).at("ranks"), 1) - std::atoi(value_in(settings, "generators").c_str());
   } catch (const std::exception& wrong) {
     fail(ExitCode::data, path, ": is damaged, or of another version of the program: ", wrong.what());
   }

@@ -14,6 +14,7 @@
 #include "dat/communicator.hpp"
 #include "dat/error.hpp"
 #include "dat/report.hpp"
+#include "files/outside_json.hpp"
 #include "interop/source.hpp"
 #include "printed.hpp"
 #include "record/evaluation_file.hpp"
@@ -73,7 +74,7 @@ void measure(const History& history, Subject& subject) {
 
 /// Hash of a run's test images, which its provenance names.
 [[nodiscard]] std::string hash_of_test_images(const std::string& provenance, const std::string& folder) {
-  const auto all = nlohmann::json::parse(provenance, nullptr, false);
+  const auto all = json_or_discarded(provenance);
   const auto hashes = all.is_object() ? all.value("hashes_of_images", nlohmann::json::object()) : nlohmann::json();
   const auto test = hashes.is_object() ? hashes.value("test", nlohmann::json()) : nlohmann::json();
   return test.is_string() ? test.get<std::string>() : "unknown in " + folder;  // like no other

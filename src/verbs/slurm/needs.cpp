@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "files/outside_json.hpp"
 #include "run/begin/found.hpp"
 #include "run/settle_generators.hpp"
 #include "train/plan/parts.hpp"
@@ -48,7 +49,7 @@ struct StepTime {
       last = line;
     }
   const auto number = [](const std::string& row, const char* key) {
-    const auto step = nlohmann::json::parse(row, nullptr, false);
+    const auto step = json_or_discarded(row);
     return step.is_object() && step.contains(key) && step[key].is_number() ? step[key].get<double>() : 0.0;
   };
   require(number(last, "step") > 0 && number(last, "wall_time") > 0, ExitCode::data, path,

@@ -123,7 +123,7 @@ std::vector<std::string> sbatch_words(const std::string& text) {
     // sbatch takes the beginning of an option's name for the option.
     for (const std::string own : {"--array", "--wrap", "--nodes", "--ntasks", "--ntasks-per-node", "--cpus-per-task",
                                   "--gpus-per-node", "--time", "--job-name"})
-      require(!own.starts_with(name), ExitCode::usage, "--sbatch ", name, " is the script's own",
+      require(name == "--gpus" || !own.starts_with(name), ExitCode::usage, "--sbatch ", name, " is the script's own",
               name == own ? "" : ", as " + own, "; see the options of 'dat_hpc slurm --help'");
   }
   return all;

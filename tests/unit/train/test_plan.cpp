@@ -78,11 +78,11 @@ TEST_CASE("A batch of all ranks is shared out evenly, or refused with the next o
   options.micro_batch = options.total_batch = 12;
   CHECK(
       refusal_of(options, 5) ==
-      "--deterministic deals a step's 12 images to 5 ranks in whole micro-batches, and --micro-batch 12 (auto: all of "
-      "them) makes 1; start no more than 1, or choose --micro-batch 2");
+      "--deterministic deals a step's 12 images to 5 ranks in whole micro-batches, and --micro-batch 12 (all of them) "
+      "makes 1; start no more than 1 that train, or choose --micro-batch 2");
   options.micro_batch = 2;
   CHECK(Plan(options, 24, 5).micro_batches == 6);
-  CHECK(refusal_of(options, 13).ends_with("--micro-batch 2 makes 6; start no more than 6"));
+  CHECK(refusal_of(options, 13).ends_with("--micro-batch 2 makes 6; start no more than 6 that train"));
   options = plain();
   options.batch = options.micro_batch = 2147483647;  // cut to what there is
   CHECK(Plan(options, 24, 2).total_batch == 4294967294);
