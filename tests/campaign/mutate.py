@@ -206,7 +206,7 @@ class Judgement:
     def __init__(self, drawn, tests, clock, jobs):
         self.drawn, self.tests, self.clock, self.jobs = drawn, tests, clock, jobs
         self.measured, self.seen, self.passed, self.cpu = {}, {}, collections.defaultdict(set), 0.0
-        self.lock, self.running, self.size = threading.Lock(), set(), collections.defaultdict(lambda: 1)
+        self.lock, self.running, self.size = threading.Lock(), set(), 1
         if os.path.exists(RESULTS):
             for line in open(RESULTS):
                 if line.endswith("\n"):
@@ -262,7 +262,7 @@ class Judgement:
         with self.lock:
             self.waiting = [entry for entry in self.waiting if self.open_in(entry)]
             for entry in self.waiting:
-                group = [n for n in self.open_in(entry) if n not in self.running][:self.size[entry.name]]
+                group = [n for n in self.open_in(entry) if n not in self.running][:self.size]
                 if group and self.clock() > self.measured[entry.name]["seconds"]:
                     self.running.update(group)
                     return entry, group
@@ -284,7 +284,7 @@ class Judgement:
                 self.keep({"kind": "run", "entry": entry.name, "mutants": group, "said": said})
             with self.lock:
                 self.running.difference_update(group)
-                self.size[entry.name] = 2 * len(group) if said is None else max(1, len(group) // 2)
+                self.size = max(self.size, 2 * len(group)) if said is None else max(1, len(group) // 2)
             if said is not None and len(group) == 1:
                 say(f"  {len(self.seen):>4} {self.drawn[group[0] - 1]['name']}: {entry.name}: {said[:60]}")
 
