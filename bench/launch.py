@@ -71,6 +71,12 @@ def rows(folder, kind):
         return [row for row in map(json.loads, file) if row["kind"] == kind]
 
 
+def seconds_of(step):
+    """Of a step's record: its phases, but evaluations, checkpoints, and what goes on beside them."""
+    return sum(value or 0 for name, value in step.items()
+               if name.startswith("t_") and name not in ("t_hidden", "t_evaluate", "t_checkpoint"))
+
+
 @contextlib.contextmanager
 def locked(path, wait):
     """Whether the file is this process's until the end of the block; the system lets go of it where a process dies."""
