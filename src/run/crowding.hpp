@@ -12,9 +12,8 @@ namespace dat {
 class Crowding {
  public:
   /// Compares the ranks' shares of waiting time now and then: after 10, 20, 40 ... steps, until it is much on one of
-  /// them. Called after each step of this process. Now and then the ranks compare what part of their time they wait:
-  /// after 10, 20, 40 ... steps, until it is much on one of them. Then rank 0 gets a sentence about it; else it is
-  /// empty. hosts [ranks of the launch], on rank 0. **Collective.**
+  /// them. Called after each step of this process. Then rank 0 gets a sentence about it; else it is empty. hosts [ranks
+  /// of the launch], on rank 0. **Collective.**
   [[nodiscard]] std::string after_step(Communicator& ranks, const std::vector<std::string>& hosts);
 
  private:
