@@ -55,9 +55,7 @@ class Sequence(common.TestCase):
         self.train("run", *TRAIN)
 
     def evaluate(self, folder, *flags, ranks=1, words=SEQUENCE, **changes):
-        ended = common.run(*options(words, out=folder, **changes), *flags, ranks=ranks)
-        self.assertEqual(ended.code, 0, ended.text)
-        return ended
+        return self.run_well(*options(words, out=folder, **changes), *flags, ranks=ranks)
 
     def assert_same_columns(self, folder, images):
         """results.h5 says what eval.json says."""
@@ -206,8 +204,7 @@ class Sequence(common.TestCase):
 
     def test_single_attacks_beside_a_sequence(self):
         """A JSON file alone, without a journal; the sequence is as hard as the worst of its attacks, image by image."""
-        ended = common.run(*options("fgsm,pgd2+fgsm,pgd2,pgd10", out="all.json"), ranks=2)
-        self.assertEqual(ended.code, 0, ended.text)
+        ended = self.run_well(*options("fgsm,pgd2+fgsm,pgd2,pgd10", out="all.json"), ranks=2)
         self.assertFalse(os.path.exists("all"))
         with open("all.json") as file:
             each = json.load(file)["per_image"]
@@ -268,8 +265,7 @@ class Sequence(common.TestCase):
                 file[f"{name}/labels"] = labels
         for words in "pgd2", "none+fgsm":
             self.refuse(2, "2 of the [0-9]+ training images have no label", *options(words, data="part.h5", split="train", limit=None))
-        ended = common.run(*options("pgd2", data="part.h5"))
-        self.assertEqual(ended.code, 0, ended.text)
+        self.run_well(*options("pgd2", data="part.h5"))
 
     def test_what_is_called_autoattack(self):
         ended = self.evaluate("quick", "--save-adversarial", words="aa-quick", limit=6)

@@ -34,9 +34,8 @@ class Runs(common.TestCase):
         return common.Running(["train", "--out", folder, *options(*others, ranks=ranks)], ranks)
 
     def evaluate(self, path, *arguments):
-        ended = common.run("eval", "--checkpoint", path, "--threads", 1, "--eval", "pgd2", "--batch", 50, "--out", "eval.json",
-                           *arguments)
-        self.assertEqual(ended.code, 0, ended.text)
+        ended = self.run_well("eval", "--checkpoint", path, "--threads", 1, "--eval", "pgd2", "--batch", 50, "--out", "eval.json",
+                              *arguments)
         with open("eval.json") as file:
             return json.load(file), ended
 

@@ -131,8 +131,7 @@ class Byzantine(common.TestCase):
             self.assertEqual([row["bytes_other"] for row in rows], [protocol - 32 * ranks + 16, protocol + 16, protocol + 16])
             self.assertIn("all-to-all of parts, all-gather ", said)
             # What such a run has written can be read.
-            ended = common.run("eval", folder, "--eval", "fgsm", "--limit", 8, "--threads", 1)
-            self.assertEqual(ended.code, 0, ended.text)
+            self.run_well("eval", folder, "--eval", "fgsm", "--limit", 8, "--threads", 1)
 
     def test_gone_on_after_each_step_around_a_ban(self):
         """What was to be checked when it stopped is checked, by those who are left: the group of the checkpoint, not of the

@@ -99,9 +99,7 @@ class Certification(common.TestCase):
         self.train("run", *TRAIN)
 
     def certify(self, folder, *flags, ranks=1, **changes):
-        ended = common.run(*options(out=folder, **changes), *flags, ranks=ranks)
-        self.assertEqual(ended.code, 0, ended.text)
-        return ended
+        return self.run_well(*options(out=folder, **changes), *flags, ranks=ranks)
 
     def test_ranks_batches_and_kills(self):
         for radii in None, "0.02,0.1,0.2":

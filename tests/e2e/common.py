@@ -283,11 +283,15 @@ class TestCase(unittest.TestCase):
         os.environ["XDG_CACHE_HOME"] = os.path.join(self.folder, "cache")
         os.environ.update(own_session())
 
-    def train(self, folder, *arguments, ranks=0):
-        """A whole run, that must succeed."""
-        ended = run("train", "--out", folder, *arguments, ranks=ranks)
+    def run_well(self, *arguments, **how):
+        """run(), which must succeed."""
+        ended = run(*arguments, **how)
         self.assertEqual(ended.code, 0, ended.text)
         return ended
+
+    def train(self, folder, *arguments, ranks=0):
+        """A whole run, that must succeed."""
+        return self.run_well("train", "--out", folder, *arguments, ranks=ranks)
 
     def start_run(self, arguments, ranks, folder="run", steps=10):
         """A run under way that has made more than so many steps, with all its ranks."""

@@ -61,8 +61,7 @@ class Corruption(common.TestCase):
         self.assertRegex(ended.errors[0], r"silent corruption: after step \d+, rank 1 on \S+ holds other weights than most of "
                                           r"the 3 ranks; the last checkpoint is good")
         # It is: the run goes on from it.
-        ended = common.run(*STILL, "--max-steps", common.steps_written("run") + 20, ranks=3)
-        self.assertEqual(ended.code, 0, ended.text)
+        self.run_well(*STILL, "--max-steps", common.steps_written("run") + 20, ranks=3)
 
     def test_two_ranks(self):
         ended = self.flipped("--on-corruption", "repair", ranks=2)
@@ -81,11 +80,9 @@ class Corruption(common.TestCase):
     def test_verify(self):
         """Recomputed micro-batches change nothing, and one rank is warned that there is no other."""
         for name, options in ("plain", []), ("verified", ["--verify", "3"]):
-            ended = common.run(*OPTIONS, "--lr", "0.01", "--max-steps", "10", "--out", name, *options, ranks=2)
-            self.assertEqual(ended.code, 0, ended.text)
+            self.run_well(*OPTIONS, "--lr", "0.01", "--max-steps", "10", "--out", name, *options, ranks=2)
         self.assert_same(common.state("plain"), common.state("verified"))
-        ended = common.run(*STILL, "--max-steps", "3", "--verify", "3", ranks=1)
-        self.assertEqual(ended.code, 0, ended.text)
+        ended = self.run_well(*STILL, "--max-steps", "3", "--verify", "3", ranks=1)
         self.assertRegex("\n".join(ended.warnings), "--verify has no other rank")
 
 

@@ -131,8 +131,7 @@ class Runs(common.TestCase):
     def test_the_checkpoint_evaluates_on_the_cpu(self):
         self.train("gpu", *SMALL)
         for device in "cuda", "cpu":
-            ended = common.run("eval", "--checkpoint", "gpu", "--device", device, "--limit", 8, "--threads", 1)
-            self.assertEqual(ended.code, 0, ended.text)
+            ended = self.run_well("eval", "--checkpoint", "gpu", "--device", device, "--limit", 8, "--threads", 1)
             self.assertRegex(ended.final, " VALID$")
 
     def test_certificates_and_attacks_on_them_do_not_depend_on_ranks(self):
@@ -140,9 +139,8 @@ class Runs(common.TestCase):
         found = []
         for ranks, precision in [(1, "f32"), (2, "f32")] + [(1, "f16")] * common.NIGHT:
             out = f"{precision}-{ranks}"
-            ended = common.run("certify", "smoothed", "--device", "cuda", "--threads", 1, "--every", 8, "--n0", 50, "--n", 300, "--precision",
-                               precision, "--attack-steps", 2, "--noise-samples", 3, "--out", out, ranks=ranks)
-            self.assertEqual(ended.code, 0, ended.text)
+            self.run_well("certify", "smoothed", "--device", "cuda", "--threads", 1, "--every", 8, "--n0", 50, "--n", 300, "--precision",
+                          precision, "--attack-steps", 2, "--noise-samples", 3, "--out", out, ranks=ranks)
             with open(f"{out}/certify.json") as file:
                 told = json.load(file)
             self.assertEqual(told["settings"]["precision"], precision)

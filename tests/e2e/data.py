@@ -54,11 +54,8 @@ class Terminal(common.TestCase):
 
 class Records(common.TestCase):
     def convert(self, *options):
-        ended = common.run("data", "convert", "folder", "set.h5", *options)
-        self.assertEqual(ended.code, 0, ended.text)
-        ended = common.run("data", "inspect", "set.h5")
-        self.assertEqual(ended.code, 0, ended.text)
-        return ended.text
+        self.run_well("data", "convert", "folder", "set.h5", *options)
+        return self.run_well("data", "inspect", "set.h5").text
 
     def assert_holds(self, split, pixels, labels):
         with h5py.File("set.h5") as file:
@@ -162,8 +159,7 @@ class Own(common.TestCase):
     def assert_named_images_are_evaluated(self, run, train, test):
         """As a file of these images alone."""
         def evaluated(out, *options):
-            ended = common.run("eval", run, "--threads", 1, "--eval", "pgd2", "--out", out, *options)
-            self.assertEqual(ended.code, 0, ended.text)
+            ended = self.run_well("eval", run, "--threads", 1, "--eval", "pgd2", "--out", out, *options)
             with open(out) as file:
                 return ended.text, json.load(file)
 
@@ -266,8 +262,7 @@ class ManyClasses(common.TestCase):
                           ["eval", "--checkpoint", "again.h5", "--data", "set.h5", "--threads", 1, "--eval", "pgd1",
                            "--out", "other"],
                           *common.NIGHT * [["plot", "eval"], ["export", "run", "--out", "run.onnx"]]):
-            ended = common.run(*arguments)
-            self.assertEqual(ended.code, 0, ended.text)
+            ended = self.run_well(*arguments)
             self.assertLess(len(ended.text), 20000)
         for folder in "eval", "other":
             with open(f"{folder}/eval.json") as file:
@@ -313,8 +308,7 @@ class Grey(common.TestCase):
         np.save("labels.npy", labels)
         for array in pixels[..., 0], pixels[..., :1], pixels[:, None, :, :, 0]:
             np.save("images.npy", np.ascontiguousarray(array))
-            ended = common.run("data", "convert", "images.npy", "set.h5", "--labels", "labels.npy")
-            self.assertEqual(ended.code, 0, ended.text)
+            self.run_well("data", "convert", "images.npy", "set.h5", "--labels", "labels.npy")
             with h5py.File("set.h5") as file:
                 np.testing.assert_array_equal(file["train/images"], pixels[..., :1])
 
@@ -328,8 +322,7 @@ class Arrays(common.TestCase):
     """Sets of extra images as Python users have them, element by element."""
 
     def convert(self, source, images, labels, *options):
-        ended = common.run("data", "convert", source, "out.h5", *options)
-        self.assertEqual(ended.code, 0, ended.text)
+        self.run_well("data", "convert", source, "out.h5", *options)
         with h5py.File("out.h5") as file:
             np.testing.assert_array_equal(file["train/images"], images)
             np.testing.assert_array_equal(file["train/labels"], labels)
@@ -477,8 +470,7 @@ class StandIn(common.TestCase):
             return ended.stdout, file.read()
 
     def convert(self):
-        ended = common.run("data", "convert", "set/ti_500K_pseudo_labeled.pickle", "extra.h5")
-        self.assertEqual(ended.code, 0, ended.text)
+        self.run_well("data", "convert", "set/ti_500K_pseudo_labeled.pickle", "extra.h5")
         with h5py.File("extra.h5") as file:
             return file["train/images"][()], file["train/labels"][()]
 
@@ -539,11 +531,6 @@ class Inputs(common.TestCase):
                     file[f"{split}/labels"] = np.array(labels)
             if names:
                 file.attrs["class_names"] = names
-
-    def run_well(self, *arguments):
-        ended = common.run(*arguments)
-        self.assertEqual(ended.code, 0, ended.text)
-        return ended.text
 
     def test_names_of_classes_go_all_the_way_round(self):
         given = ["a\nb", "cat\r", "\ttab ", 'com,ma "quoted" \\', "café", "", "100 % cat", "x" * 1000, "\x1b[31m", "class 9"]
@@ -632,7 +619,7 @@ class Inputs(common.TestCase):
         self.refuse(2, "--data has other test images now", *go, "set.h5", *more, "--limit-test", 4)
         self.write("set.h5", 3)
         self.refuse(2, "--data has other test images, other training images now", *go, "set.h5", *more)
-        text = self.run_well("train", *self.SHORT[:-2], *more, "--out", "other", "--resume", "run", "--data", "set.h5")
+        text = self.run_well("train", *self.SHORT[:-2], *more, "--out", "other", "--resume", "run", "--data", "set.h5").text
         self.assertIn("with other options: other test images, other training images", text)
         self.run_well(*go, "moved.h5", *more, "--limit-test", 4)
         self.refuse(2, "--data has one file twice", "validate", *TRAIN, "--data", "moved.h5", "moved.h5")
@@ -641,15 +628,15 @@ class Inputs(common.TestCase):
         self.write("one.h5", train=[1, 2, 1, 2], test=[1, 2], names=())
         text = self.train("run", *self.SHORT, "--data", "one.h5").text
         self.assertIn("warning: class 0 (class 0) has no image: labels count from 0", text)
-        self.assertIn("warning          class 0 (class 0) has no image", self.run_well("validate", *self.SHORT, "--data", "one.h5"))
+        self.assertIn("warning          class 0 (class 0) has no image", self.run_well("validate", *self.SHORT, "--data", "one.h5").text)
         self.write("many.h5", train=[1, 1, 0, 0], test=[1, 1, 0])
         for limits in ["--limit-train", 2], ["--limit-test", 2, "--limit-train", 3], ["--limit-test", 1]:
-            self.assertNotRegex(self.run_well("validate", *self.SHORT, "--batch", 2, "--data", "many.h5", *limits), "one class|has no image")
+            self.assertNotRegex(self.run_well("validate", *self.SHORT, "--batch", 2, "--data", "many.h5", *limits).text, "one class|has no image")
         with h5py.File("bools.h5", "w") as file:
             file["images"], file["labels"] = images(1, 4, 8, 2)[0], np.array([True, False] * 2)
         self.refuse(3, r"labels is neither numbers nor strings \[4\], but labels must be integers", "data", "convert", "bools.h5", "no.h5")
         np.savez("one.npz", X=images(1, 4, 8, 2)[0], y=[1, 1, 1, 1])
-        self.assertIn("all training images are of one class, class 1", self.run_well("data", "convert", "one.npz", "new.h5"))
+        self.assertIn("all training images are of one class, class 1", self.run_well("data", "convert", "one.npz", "new.h5").text)
         np.savez("words.npz", X=images(1, 4, 8, 2)[0], y=["cat", "dog", "cat", "cat"])
         self.refuse(3, r"y is strings \[4\], but labels must be integers", "data", "convert", "words.npz", "no.h5")
         np.savez("none.npz", x_train=images(1, 4, 8, 2)[0], y_train=[0, 1, 0, 1], x_test=np.zeros((0, 8, 8, 3), np.uint8), y_test=[])

@@ -56,8 +56,7 @@ class Refused(common.TestCase):
         self.write_labelled(-1, "train")
         self.on_any_ranks(2, "some training images have no labels .* --loss cross_entropy --lambda 0 does not take",
                           "--lambda", 0, data=["own.h5"], several=[0])
-        ended = common.run("train", *TRAIN, "--data", "own.h5")
-        self.assertEqual(ended.code, 0, ended.text)
+        ended = self.run_well("train", *TRAIN, "--data", "own.h5")
         self.assertIn("4 training and 4 test images, 1 of the training images without a label", ended.text)
 
     def test_no_images(self):
@@ -129,8 +128,7 @@ class Odd(common.TestCase):
     """Sizes at the edge, that work."""
 
     def finished(self, out, images, *arguments, ranks=1, verdict="VALID"):
-        ended = common.run("train", *TRAIN, "--out", out, *arguments, ranks=ranks)
-        self.assertEqual(ended.code, 0, ended.text)
+        ended = self.run_well("train", *TRAIN, "--out", out, *arguments, ranks=ranks)
         self.assertRegex(ended.final, f"^Final: .* {verdict}$")
         self.assertEqual([row["images"] for row in common.rows(out, "step")], images)
 
@@ -179,8 +177,7 @@ class Odd(common.TestCase):
         common.synthetic("a set, \"quoted\".h5", train=24, test=6, size=16, classes=3)
         self.finished("a run/of 'mine'", [12], "--data", "a set, \"quoted\".h5", "--batch", 12, "--max-steps", 1)
         self.train("a run/of 'mine'", *TRAIN, "--data", "a set, \"quoted\".h5", "--batch", 12, "--max-steps", 2)
-        ended = common.run("plot", "a run/of 'mine'")
-        self.assertEqual(ended.code, 0, ended.text)
+        self.run_well("plot", "a run/of 'mine'")
         self.assertEqual(common.run("eval", "--checkpoint", "a run/of 'mine'").code, 0)
 
 

@@ -180,11 +180,6 @@ class Case(common.TestCase):
             self.pixels, self.labels = file["test/images"][()], file["test/labels"][()].astype(np.int64)
         self.images = (self.pixels.transpose(0, 3, 1, 2) / np.float32(255)).astype(np.float32)
 
-    def run_well(self, *arguments):
-        ended = common.run(*arguments)
-        self.assertEqual(ended.code, 0, ended.text)
-        return ended.text
-
     def trained(self, network):
         """The checkpoint of a run of two steps, which is made once."""
         if not os.path.exists(f"{MADE.name}/{network}"):
@@ -239,7 +234,7 @@ class Export(Case):
                 own = self.logits(network, checkpoint)
                 self.assertGreater(np.abs(own).max(), 1e-2)
                 for kind in "safetensors", "onnx", "robustbench":
-                    text = self.run_well("export", checkpoint, "--format", kind, "--out", f"{network}.{kind}")
+                    text = self.run_well("export", checkpoint, "--format", kind, "--out", f"{network}.{kind}").text
                     self.assertRegex(text, f"{network}, width {NETWORKS[network]['width']}.*, 5 classes, images of 16x16x3, step 2")
 
                 tensors, metadata = read_safetensors(f"{network}.safetensors")
@@ -318,7 +313,7 @@ class Export(Case):
 
     def test_a_folder_s_figures_are_those_of_its_weights(self):
         checkpoint = self.trained("small_cnn")
-        text = self.run_well("export", checkpoint, "--format", "robustbench", "--out", "bare")
+        text = self.run_well("export", checkpoint, "--format", "robustbench", "--out", "bare").text
         self.assertIn("No figures", text)
         with open("bare/model_info.json") as file:
             bare = json.load(file)
@@ -349,7 +344,7 @@ class Export(Case):
         for which, figures in ("a part", limited), ("all", {**told, "provenance": {"command_line": ["--limit", "0"]}}):
             with open("limited.json", "w") as file:
                 json.dump(figures, file)
-            text = self.run_well("export", checkpoint, "--format", "robustbench", "--out", "limited", "--evaluation", "limited.json")
+            text = self.run_well("export", checkpoint, "--format", "robustbench", "--out", "limited", "--evaluation", "limited.json").text
             said = "autoattack_acc is null: the evaluation is of a part of the test images"
             self.assertEqual(said in text, which == "a part")
             with open("limited/model_info.json") as file:
@@ -375,7 +370,7 @@ class Export(Case):
         if os.path.exists("hub/README.md"):  # which is the author's
             self.refuse(2, "is there, and may have words of yours", "export", "small_cnn", "--format", "hub", "--out", "hub")
             os.remove("hub/README.md")
-        said = self.run_well("export", "small_cnn", "--format", "hub", "--out", "hub", *more)
+        said = self.run_well("export", "small_cnn", "--format", "hub", "--out", "hub", *more).text
         with open("hub/README.md") as file:
             card = file.read()
         rows = re.findall(r"^\| (.*?) \| (.*?) \| ([0-9.]+) \|$", card, re.MULTILINE)
@@ -423,21 +418,21 @@ class Export(Case):
         for folder, why in (("part_of", "is of a part of the test images"), ("other.h5", "the run has no results.h5"),
                             ("noisy", "evaluates under noise")):
             shutil.rmtree("bare", ignore_errors=True)
-            text = self.run_well("export", folder, "--format", "hub", "--out", "bare")
+            text = self.run_well("export", folder, "--format", "hub", "--out", "bare").text
             self.assertRegex(text, f"No figures: .*{why}")
             with open("bare/README.md") as file:
                 self.assertIn("There are no figures of the whole test set.", file.read())
 
     def test_what_a_run_used_is_named(self):
         self.trained("small_cnn")
-        text = self.run_well("--cite", "--config", "small_cnn")
+        text = self.run_well("--cite", "--config", "small_cnn").text
         for what in ("Distributed Adversarial Training to Robustify", "Towards Deep Learning Models.* (attack pgd, eval pgd)",
                      "Large Batch Optimization.* (optimizer lamb)", "Liu and Mozafari.* (selector exp3)"):
             self.assertRegex(text.replace("\n    ", " "), what.replace("(", "\\(").replace(")", "\\)"))
         self.assertNotIn("TRADES", text)
-        self.assertRegex(self.run_well("--cite", "--recipe", "trades"), r"Theoretically Principled Trade-off")
+        self.assertRegex(self.run_well("--cite", "--recipe", "trades").text, r"Theoretically Principled Trade-off")
         with open(os.path.join(HERE, "../../CITATION.cff")) as file:
-            self.assertIn(re.search(r"^version: (.*)", file.read(), re.MULTILINE)[1], self.run_well("--version").splitlines()[0])
+            self.assertIn(re.search(r"^version: (.*)", file.read(), re.MULTILINE)[1], self.run_well("--version").text.splitlines()[0])
 
     def test_averaged_weights_are_taken_where_there_are_any(self):
         self.train("run", *TRAIN, *options_of("small_cnn"), "--average", "ema:bn=ema")
@@ -556,8 +551,8 @@ class Import(Case):
         for network in ALL:
             with self.subTest(network):
                 checkpoint = self.trained(network)
-                told = self.run_well("export", network, "--out", "out.safetensors")  # a run's folder: its newest
-                back = self.run_well("import", "out.safetensors", "--out", "back.h5")  # which says what it is
+                told = self.run_well("export", network, "--out", "out.safetensors").text  # a run's folder: its newest
+                back = self.run_well("import", "out.safetensors", "--out", "back.h5").text  # which says what it is
                 self.assertEqual(bits(arrays_of("back.h5")), bits(arrays_of(checkpoint)))
                 with open(f"{network}/SUMMARY.txt") as file:
                     hashes = {line.split()[-1] for line in (told + back + file.read()).splitlines() if line.startswith("weights")}
@@ -575,13 +570,13 @@ class Import(Case):
     def test_what_a_stranger_s_network_was_trained_on_is_unknown(self):
         self.run_well("export", self.trained("small_cnn"), "--out", "out.safetensors")
         self.run_well("import", "out.safetensors", "--out", "back.h5")
-        text = self.run_well("export", "back.h5", "--format", "robustbench", "--out", "folder")
+        text = self.run_well("export", "back.h5", "--format", "robustbench", "--out", "folder").text
         self.assertIn("additional_data is null", text)
         with open("folder/model_info.json") as file:
             self.assertIsNone(json.load(file)["additional_data"])
         # Nor what those weights had seen that a training began with.
         self.train("tuned", *TRAIN, *options_of("small_cnn"), "--initialize", "back.h5")
-        text = self.run_well("export", "tuned", "--format", "robustbench", "--out", "on")
+        text = self.run_well("export", "tuned", "--format", "robustbench", "--out", "on").text
         self.assertIn("additional_data is null", text)
         # What is written can be read: a radius that --norm l2 refuses is refused here.
         self.refuse(2, "would hardly perturb an image", "import", "out.safetensors", "--norm", "l2", "--eps", "8/255", "--out", "no.h5")
@@ -597,7 +592,7 @@ class Import(Case):
                 text = file.attrs["config_toml"]
             self.assertIn('norm = "l2"\neps = 0.5\n', text)
             self.assertIn(f"\nnoise = {0.25 if '--noise' in more else 0}\n", text)
-            self.assertIn("l2 eps 0.5", self.run_well("eval", "--checkpoint", f"back{k}.h5", "--data", "set.h5", "--eval", "pgd2"))
+            self.assertIn("l2 eps 0.5", self.run_well("eval", "--checkpoint", f"back{k}.h5", "--data", "set.h5", "--eval", "pgd2").text)
         self.train("wide", *common.merged(*TRAIN, *options_of("small_cnn"), "--norm", "l2", "--eps", 2, "--eval", "smooth-pgd1", "--noise", 0.25))
         self.run_well("import", "wide", "--norm", "linf", "--eps", "8/255", "--out", "linf.h5")
 
@@ -618,7 +613,7 @@ class Import(Case):
                     np.testing.assert_allclose(values, arrays_of(checkpoint)[name], rtol=0, atol=1e-9)
         # So does a configuration that is printed.
         with open("printed.toml", "w") as file:
-            file.write(self.run_well("train", *TRAIN, "--initialize", checkpoint, "--print-config"))
+            file.write(self.run_well("train", *TRAIN, "--initialize", checkpoint, "--print-config").text)
         self.run_well("train", *step, "--config", "printed.toml", "--out", "of_config")
         self.assertEqual({key: resolved("of_config")[key] for key in said}, said)
         # The same command goes on, whatever has become of the file.
@@ -762,7 +757,7 @@ class Import(Case):
 
     def test_a_new_last_layer(self):
         checkpoint = self.trained("small_cnn")
-        text = self.run_well("import", checkpoint, "--new-head", 7, "--out", "seven.h5")
+        text = self.run_well("import", checkpoint, "--new-head", 7, "--out", "seven.h5").text
         self.assertIn("7 classes (the last layer is new)", text)
         old, new = arrays_of(checkpoint), arrays_of("seven.h5")
         features = 2 * NETWORKS["small_cnn"]["width"]

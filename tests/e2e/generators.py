@@ -156,8 +156,7 @@ class Generators(common.TestCase):
                 self.assertAlmostEqual(waited, steps[row["step"]]["t_generators"], places=6)
             for row in part[:-3]:
                 self.assertEqual(len(done[row["step"]]), 6)
-        ended = common.run("plot", "run")
-        self.assertEqual(ended.code, 0, ended.text)
+        ended = self.run_well("plot", "run")
         self.assertIn("run/plots/attacks.svg", ended.text)
         with open("run/plots/attacks.csv") as file:
             lines = file.read().splitlines()
@@ -184,8 +183,7 @@ class Generators(common.TestCase):
         # 24 images, 12.5 ms each to attack in 4 iterations and 15 ms to train on, in two passes. Two ranks that train compute
         # for 0.33 s and then wait for the sum of 400 MB; with one that trains, it is 0.4 s until the other has the weights, and an
         # eighth of the attack, for which it has eight steps: 0.3 s / 8; everything else is beside these.
-        ended = common.run("train", "--out", "auto", *RUN, *arguments, ranks=2)
-        self.assertEqual(ended.code, 0, ended.text)
+        ended = self.run_well("train", "--out", "auto", *RUN, *arguments, ranks=2)
         self.assertIn("dat_hpc: --generators auto: 1 of 2 ranks, by a forecast: 54.8 images/s, 32.9 with none", ended.text)
         self.go("told", (1, 1), *arguments[4:])
         self.assert_equal_runs("auto", "told")
@@ -209,8 +207,7 @@ class Generators(common.TestCase):
         self.assertRegex(planned.text, r"(?m)^time +not known: calibration.json is of images of 32x32, and these have 16x16$")
         # With a link that costs nothing all ranks train.
         self.calibration(network={"within": {"latency": 0, "bandwidth": 1e15}})
-        ended = common.run("train", "--out", "auto", "--max-steps", 10, *RUN, *arguments, ranks=2)
-        self.assertEqual(ended.code, 0, ended.text)
+        ended = self.run_well("train", "--out", "auto", "--max-steps", 10, *RUN, *arguments, ranks=2)
         self.assertIn("--generators auto: 0 of 2 ranks", ended.text)
 
     def test_a_forecast_knows_the_budget(self):

@@ -115,9 +115,7 @@ def packed(folder):
 class Images(common.TestCase):
     def index(self, *arguments):
         """What a call says that must succeed."""
-        ended = common.run("data", "index", *arguments)
-        self.assertEqual(ended.code, 0, ended.text)
-        return ended.text
+        return self.run_well("data", "index", *arguments).text
 
     def folders_equal(self, one, other):
         self.assertEqual(sorted(os.listdir(one)), sorted(os.listdir(other)))

@@ -178,15 +178,12 @@ class Interrupted(common.TestCase):
 
     def end(self, row, on=None, interrupted=True):
         words, ranks = self.words(row, on, interrupted)
-        ended = common.run(*words, ranks=ranks)
-        self.assertEqual(ended.code, 0, ended.text)
-        return ended
+        return self.run_well(*words, ranks=ranks)
 
     def interrupt(self, row, stop):
         words, ranks = self.words(row, stop.on, True)
         if stop.how == "end":
-            ended = common.run(*words, "--max-steps", stop.at, ranks=ranks)
-            self.assertEqual(ended.code, 0, ended.text)
+            self.run_well(*words, "--max-steps", stop.at, ranks=ranks)
             return
         call, first = stop.at.rsplit(":", 1)
         number = getattr(errno, stop.how, -1)

@@ -31,9 +31,8 @@ class AnyNumber(common.TestCase):
 
     def evaluation(self, *arguments, ranks=0):
         """Accuracy and loss, clean and of pgd2, of the newest weights of `reference`."""
-        ended = common.run("eval", "reference", "--data", "set.h5", "--batch", 4, "--deterministic", "--threads", 1, "--eval",
-                           "pgd2", "--out", "eval.json", "--weights", "raw", "--quiet", *arguments, ranks=ranks)
-        self.assertEqual(ended.code, 0, ended.text)
+        self.run_well("eval", "reference", "--data", "set.h5", "--batch", 4, "--deterministic", "--threads", 1, "--eval",
+                      "pgd2", "--out", "eval.json", "--weights", "raw", "--quiet", *arguments, ranks=ranks)
         with open("eval.json") as file:
             found = json.load(file)
         return [found["clean"]["accuracy"], found["clean"]["loss"], found["attacks"][0]["accuracy"], found["attacks"][0]["loss"]]
@@ -84,9 +83,8 @@ class AnyNumber(common.TestCase):
         self.go("run", *DEALT, "--max-steps", 3, ranks=0)
         found = []
         for ranks in 1, 3:
-            ended = common.run("eval", "--checkpoint", "run", "--data", "set.h5", "--batch", 8, "--deterministic", "--threads", ranks,
-                               "--eval", "pgd3", "--out", f"{ranks}.json", "--quiet", ranks=ranks)
-            self.assertEqual(ended.code, 0, ended.text)
+            self.run_well("eval", "--checkpoint", "run", "--data", "set.h5", "--batch", 8, "--deterministic", "--threads", ranks,
+                          "--eval", "pgd3", "--out", f"{ranks}.json", "--quiet", ranks=ranks)
             with open(f"{ranks}.json") as file:
                 found.append({name: value for name, value in json.load(file).items()
                               if name in ("clean", "attacks", "classes", "per_image")})

@@ -203,8 +203,7 @@ class Results(common.TestCase):
     def test_pictures(self):
         self.train("run", *TRAIN, "--network", "small_cnn", "--batch", 8, "--epochs", 2, "--warmup-epochs", 1, ranks=2)
         for kind, begin in ("svg", b"<?xml"), ("png", b"\x89PNG"):
-            ended = common.run("plot", "run", "--format", kind)
-            self.assertEqual(ended.code, 0, ended.text)
+            ended = self.run_well("plot", "run", "--format", kind)
             self.assertEqual(len(ended.text.splitlines()), 4, ended.text)
             for path in ended.text.splitlines():
                 with open(path, "rb") as file:
@@ -216,8 +215,7 @@ class Results(common.TestCase):
         # Several runs: those of each, then the comparison.
         os.rename("run", "one")
         self.train("two", *TRAIN, "--network", "small_cnn", "--batch", 8, "--epochs", 1, "--selector", "all")
-        ended = common.run("plot", "one", "two", "--out", "both")
-        self.assertEqual(ended.code, 0, ended.text)
+        ended = self.run_well("plot", "one", "two", "--out", "both")
         self.assertEqual([line for line in ended.text.splitlines() if line.startswith("both/")],
                          ["both/accuracy.svg", "both/phases.svg", "both/communication.svg"])
         with open("both/accuracy.svg") as file:
@@ -261,8 +259,7 @@ class Results(common.TestCase):
         common.synthetic("set.h5", train=96, test=101, size=16, classes=4)
         self.train("run", *TRAIN, "--network", "small_cnn", "--batch", 16, "--warmup-epochs", 1, "--epochs", 3, "--lr", 0.05)
         evaluate = ["eval", "--checkpoint", "run", "--threads", 1, "--eps", "6/255", "--quiet"]
-        ended = common.run(*evaluate, "--eval", "fgsm,pgd2+pgd5", "--save-adversarial", "--out", "one")
-        self.assertEqual(ended.code, 0, ended.text)
+        self.run_well(*evaluate, "--eval", "fgsm,pgd2+pgd5", "--save-adversarial", "--out", "one")
         ended = common.run("plot", "one", "--format", "png")
         self.assertEqual((ended.code, ended.text.split()),
                          (0, [f"one/plots/{name}.png" for name in ("confusion", "classes", "images")]), ended.text)
@@ -324,8 +321,7 @@ class Results(common.TestCase):
                                    np.kron(255 * (0.5 + scale * (attacked[i] - clean[i] / 255)), grow), atol=0.51)
         # A file of its own has a folder of its own; several things at once.
         self.assertEqual(common.run(*evaluate, "--eval", "pgd2", "--out", "two.json").code, 0)
-        ended = common.run("plot", "two.json", "run", "one/eval.json")
-        self.assertEqual(ended.code, 0, ended.text)
+        ended = self.run_well("plot", "two.json", "run", "one/eval.json")
         self.assertEqual([line for line in ended.text.split() if not line.startswith("run/")],
                          ["two-plots/confusion.svg", "two-plots/classes.svg",
                           *[f"one/plots/{name}.svg" for name in ("confusion", "classes", "images")]])
@@ -353,8 +349,7 @@ class Evaluation(common.TestCase):
         arguments = ["eval", "--checkpoint", "run", "--threads", 1, "--eval", "pgd3", "--eps", "16/255"]
         found = []
         for ranks, batch in (1, 101), (1, 32), (2, 16), (3, 40):
-            ended = common.run(*arguments, "--batch", batch, ranks=ranks)
-            self.assertEqual(ended.code, 0, ended.text)
+            ended = self.run_well(*arguments, "--batch", batch, ranks=ranks)
             self.assertIn(" 101 test images", ended.text)
             found.append([float(word) for word in re.findall(r"(?:accuracy|loss) (\d\S+)", ended.text)])
         for clean, clean_loss, attacked, attacked_loss in found:
@@ -435,8 +430,7 @@ class Validated(common.TestCase):
                 attack-steps = 2
                 eval = ["pgd1"]
                 """)
-        ended = common.run("validate", "--config", "run.toml")
-        self.assertEqual(ended.code, 0, ended.text)
+        ended = self.run_well("validate", "--config", "run.toml")
         for pattern in ("parameters +14548 in 11 tensors, 11 layers",
                         "data +50 training and 10 test images, 4 classes, 16x16",
                         "length +21 steps, 3 epochs of 7 steps \\(1 warm-up\\)", "all-reduce +0.0 MB per step",

@@ -24,9 +24,7 @@ class Restart(common.TestCase):
         common.synthetic("set.h5", **SET)
 
     def go(self, folder, *arguments, ranks=0, batch=16):
-        ended = common.run("train", *TRAIN, *EPOCHS, "--batch", batch, "--out", folder, *arguments, ranks=ranks)
-        self.assertEqual(ended.code, 0, ended.text)
-        return ended
+        return self.run_well("train", *TRAIN, *EPOCHS, "--batch", batch, "--out", folder, *arguments, ranks=ranks)
 
     def refuse(self, code, pattern, *arguments, ranks=0):
         return super().refuse(code, pattern, "train", *TRAIN, *EPOCHS, "--batch", 16, *arguments, ranks=ranks)
