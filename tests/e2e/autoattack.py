@@ -25,10 +25,9 @@ KILLS = 10 if NIGHT else 3
 
 
 def options(words, **changes):
-    """Of `eval`; an option that is None is left off."""
+    """Of `eval`."""
     chosen = {"checkpoint": "run", "threads": 1, "eps": "6/255", "limit": IMAGES, "eval": words, **changes}
-    return ["eval", "--quiet", *[word for name, value in chosen.items() if value is not None
-                                 for word in ("--" + name.replace("_", "-"), value)]]
+    return ["eval", "--quiet", *common.option_words(**chosen)]
 
 
 def told(folder):
@@ -41,11 +40,7 @@ def told(folder):
 
 
 def lines(folder):
-    try:
-        with open(f"{folder}/sequence.journal", "rb") as file:
-            return file.read().count(b"\n")
-    except OSError:
-        return 0
+    return common.count_in(f"{folder}/sequence.journal")
 
 
 class Sequence(common.TestCase):
@@ -100,13 +95,7 @@ class Sequence(common.TestCase):
             # When it is about to write a line of its journal; those before it stay.
             running = common.Running(options(SEQUENCE, out="killed", batch=batch), ranks,
                                      common.faults("sequence.journal:write", -1, [1, 3, 2, 4][kill % 4], 1))
-
-            def stands():
-                found = running.ranks()
-                return len(found) == ranks and common.stopped(found[0])
-
-            self.assertTrue(running.wait_for(stands), running.text())
-            victims = list(running.ranks().values())
+            victims = list(running.wait_until_stopped().values())
             for pid in drawn.choice([victims, [drawn.choice(victims)], [running.process.pid]]):
                 common.kill(pid, signal.SIGKILL)
             running.end()

@@ -26,8 +26,7 @@ CANDIDATE, CERTIFICATION = 14, 13  # purposes of random numbers
 
 def options(**changes):
     chosen = {"checkpoint": "run", "sigma": SIGMA, "every": EVERY, "n0": N0, "n": N, "threads": 1, **changes}
-    return ["certify", "--quiet", *[word for name, value in chosen.items() if value is not None
-                                    for word in ("--" + name.replace("_", "-"), value)]]
+    return ["certify", "--quiet", *common.option_words(**chosen)]
 
 
 def told(folder):
@@ -46,11 +45,7 @@ def tsv(folder):
 
 
 def lines(folder):
-    try:
-        with open(f"{folder}/certify.journal", "rb") as file:
-            return file.read().count(b"\n")
-    except OSError:
-        return 0
+    return common.count_in(f"{folder}/certify.journal")
 
 
 def philox(counter, key):
@@ -124,12 +119,7 @@ class Certification(common.TestCase):
                 # When it is about to write a line of its journal; those before it stay.
                 running = common.Running(options(out="killed", batch=256, **more), ranks,
                                          common.faults("certify.journal:write", -1, [1, 3, 2][kill % 3], 1))
-
-                def stands():
-                    found = running.ranks()
-                    return len(found) == ranks and common.stopped(found[0])
-
-                self.assertTrue(running.wait_for(stands), running.text())
+                running.wait_until_stopped()
                 running.end()
                 self.assertFalse(os.path.exists("killed/certify.json"), "it had ended before it was killed")
                 if kill == 1:  # a write that was cut

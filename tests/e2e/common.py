@@ -72,7 +72,7 @@ class Running:
                                         env=os.environ | (own_session() if launcher else {}) | (environment or {}) |
                                         dict(setting.split("=", 1) for setting in settings))
         self.output.close()
-        self.launched = ranks > 1
+        self.launched, self.count = ranks > 1, max(ranks, 1)
         self.seen = set()
 
     def ranks(self):
@@ -109,6 +109,17 @@ class Running:
                 raise AssertionError("waited in vain:\n" + self.text())
             time.sleep(0.002)  # a look at the ranks reads files of each
         return True
+
+    def wait_until_stopped(self):
+        """Until all ranks run, and rank 0 stands where faults() has stopped it: their process ids."""
+        found = {}
+
+        def stands():
+            found.update(self.ranks())
+            return len(found) == self.count and stopped(found[0])
+
+        assert self.wait_for(stands), self.text()
+        return found
 
     def text(self):
         with open(self.output.name) as file:
@@ -204,12 +215,17 @@ def rows(folder, kind=None):
     return [row for row in found if row["kind"] == kind or kind is None and row["kind"] != "straggler"]
 
 
-def steps_written(folder):
+def count_in(path, what=b"\n"):
+    """How often that stands in a file; 0: there is none."""
     try:
-        with open(f"{folder}/metrics.jsonl", "rb") as file:
-            return file.read().count(b'{"kind":"step"')
+        with open(path, "rb") as file:
+            return file.read().count(what)
     except OSError:
         return 0
+
+
+def steps_written(folder):
+    return count_in(f"{folder}/metrics.jsonl", b'{"kind":"step"')
 
 
 def entries(folder):
@@ -348,6 +364,11 @@ def write_safetensors(path, tensors, metadata=None, low_byte=None):
         text += b" " * ((low_byte - len(text)) % 256)
     with open(path, "wb") as file:
         file.write(len(text).to_bytes(8, "little") + text + data)
+
+
+def option_words(**options):
+    """Options by name; one that is None is left off."""
+    return [word for name, value in options.items() if value is not None for word in ("--" + name.replace("_", "-"), value)]
 
 
 def merged(*words):

@@ -155,13 +155,7 @@ class Starting(Files):
                 with mock.patch.dict(os.environ, common.faults("run/.lock:flock", -1, 1, 1)):
                     running = self.launch("run", ranks=2)
                 try:
-                    ranks = {}
-
-                    def stands():
-                        ranks.update(running.ranks())
-                        return len(ranks) == 2 and common.stopped(ranks[0])
-
-                    self.assertTrue(running.wait_for(stands), running.text())
+                    ranks = running.wait_until_stopped()
                     self.end_by(running, ranks.get(target, running.process.pid), signal.SIGUSR1, ranks[0], target == "launcher")
                 finally:
                     running.end()

@@ -210,13 +210,7 @@ class Interrupted(common.TestCase):
 
     def strike(self, running, stop, ranks):
         """When rank 0 stands at the call."""
-        found = {}
-
-        def stands():
-            found.update(running.ranks())
-            return len(found) == max(ranks, 1) and common.stopped(found[0])
-
-        self.assertTrue(running.wait_for(stands), running.text())
+        found = running.wait_until_stopped()
         launcher = running.process.pid
         targets = {"launcher": [launcher], "ranks": [*found.values()], "all": [launcher, *found.values()]}
         for pid in targets.get(stop.who) or [found[min(stop.who, max(ranks - 1, 0))]]:
