@@ -10,7 +10,6 @@ import pathlib
 import re
 import shlex
 import shutil
-import struct
 import subprocess
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from torch.nn import functional as F
 
 import common
 from common import write_safetensors
+from event_file import message
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../golden"))
 import reference
@@ -64,37 +64,9 @@ def read_safetensors(path):
             .reshape(t["shape"]) for name, t in header.items()}, metadata
 
 
-def fields(data):
-    """(number, value) of each field of a message of Protocol Buffers."""
-    at = 0
-
-    def varint():
-        nonlocal at
-        value = shift = 0
-        while True:
-            byte = data[at]
-            at += 1
-            value |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return value
-
-    while at < len(data):
-        key = varint()
-        if key & 7 == 0:
-            yield key >> 3, varint()
-        elif key & 7 == 5:
-            at += 4
-            yield key >> 3, struct.unpack("<f", data[at - 4:at])[0]
-        else:
-            assert key & 7 == 2
-            length = varint()
-            at += length
-            yield key >> 3, data[at - length:at]
-
-
 def every(data, number):
-    return [value for field, value in fields(data) if field == number]
+    """Values of a field of a message of Protocol Buffers."""
+    return message(data)[number]
 
 
 def one(data, number):
