@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cstdlib>
-#include <filesystem>
 #include <functional>
 #include <numeric>
 #include <utility>
