@@ -23,9 +23,7 @@ def options(*others, ranks=1):
 
 
 class Runs(common.TestCase):
-    def setUp(self):
-        super().setUp()
-        common.synthetic("set.h5", **SET)
+    set_h5 = SET
 
     def go(self, folder, *others, ranks=1):
         self.train(folder, *options(*others, ranks=ranks), ranks=ranks)

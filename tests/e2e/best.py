@@ -28,9 +28,7 @@ def record(path):
 
 
 class Best(common.TestCase):
-    def setUp(self):
-        super().setUp()
-        common.synthetic("set.h5", train=112, test=10, size=16, classes=4)  # twelve steps an epoch, of one rank
+    set_h5 = dict(train=112, test=10, size=16, classes=4)  # twelve steps an epoch, of one rank
 
     def go(self, folder, *arguments, ranks=0):
         return common.Running(["train", "--out", folder, *OPTIONS, *arguments], ranks)

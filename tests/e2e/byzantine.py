@@ -36,9 +36,7 @@ def bans(folder):
 
 
 class Byzantine(common.TestCase):
-    def setUp(self):
-        super().setUp()
-        common.synthetic("set.h5", **SET)
+    set_h5 = SET
 
     def go(self, folder, *arguments, ranks=4, code=0):
         ended = common.run("train", "--out", folder, *common.merged(*RUN, *arguments), ranks=ranks)

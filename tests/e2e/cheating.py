@@ -12,9 +12,7 @@ RUN = ["--data", "set.h5", "--network", "small_cnn", "--width", 16, "--threads",
 
 
 class Cheating(common.TestCase):
-    def setUp(self):
-        super().setUp()
-        common.synthetic("set.h5", train=144, test=20, size=16, classes=4)
+    set_h5 = dict(train=144, test=20, size=16, classes=4)
 
     def test_a_simulation_says_so_and_tells_false_ranks_by_distance(self):
         for options in (["--aggregator", "median"], ["--aggregator", "trimmed_mean", "--deterministic", "--checkpoint-every", 2]):

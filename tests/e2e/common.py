@@ -287,7 +287,9 @@ def bits(values):
 
 
 class TestCase(unittest.TestCase):
-    """A test with a folder of its own, in which it runs."""
+    """A test with a folder of its own, in which it runs; with a set.h5 of these images, as synthetic() takes them."""
+
+    set_h5 = None
 
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix="dat-")
@@ -298,6 +300,8 @@ class TestCase(unittest.TestCase):
         os.environ["OMPI_MCA_btl_vader_backing_directory"] = self.folder
         os.environ["XDG_CACHE_HOME"] = os.path.join(self.folder, "cache")
         os.environ.update(own_session())
+        if self.set_h5:
+            synthetic("set.h5", **self.set_h5)
 
     def run_well(self, *arguments, **how):
         """run(), which must succeed."""

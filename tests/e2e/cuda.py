@@ -20,9 +20,7 @@ SMALL = ["--device", "cuda", "--deterministic", "--data", "set.h5", "--network",
 
 
 class Runs(common.TestCase):
-    def setUp(self):
-        super().setUp()
-        common.synthetic("set.h5", train=26, test=4, size=16, classes=4)
+    set_h5 = dict(train=26, test=4, size=16, classes=4)
 
     def test_a_resumed_run_has_the_bits_of_a_straight_one(self):
         """Also one whose attacks stop early, with warm starts, and with images that grow: which are replayed, and evaluated whole."""

@@ -13,9 +13,7 @@ TRAIN = ["--network", "small_cnn", "--width", 16, "--threads", 1, "--attack-step
 
 
 class Refused(common.TestCase):
-    def setUp(self):
-        super().setUp()
-        common.synthetic("set.h5", train=24, test=6, size=16, classes=3)
+    set_h5 = dict(train=24, test=6, size=16, classes=3)
 
     def on_any_ranks(self, code, pattern, *arguments, data=("set.h5",), several=(0, 2)):
         for ranks in several:

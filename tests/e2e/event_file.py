@@ -109,9 +109,7 @@ def scalars(folder):
 
 
 class TensorBoard(common.TestCase):
-    def setUp(self):
-        super().setUp()
-        common.synthetic("set.h5", train=96, test=21, size=16, classes=4, seed=7)
+    set_h5 = dict(train=96, test=21, size=16, classes=4, seed=7)
 
     def events(self):
         (path,) = glob.glob("run/" + NAMES)

@@ -31,9 +31,7 @@ def options(folder, *arguments, ranks=0):
 
 
 class Files(common.TestCase):
-    def setUp(self):
-        super().setUp()
-        common.synthetic("set.h5", **SET)
+    set_h5 = SET
 
     def launch(self, folder, *arguments, ranks=0, environment=None):
         return common.Running(options(folder, *arguments, ranks=ranks), ranks, environment)

@@ -25,9 +25,7 @@ def merged(*words):
 
 
 class FineTuning(common.TestCase):
-    def setUp(self):
-        super().setUp()
-        common.synthetic("set.h5", **SET)
+    set_h5 = SET
 
     def arrays(self, folder, step):
         return common.datasets(f"{folder}/ckpt/step-{step:09d}.h5")

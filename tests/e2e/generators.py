@@ -21,9 +21,7 @@ OF_GENERATORS = ("age_mean", "age_max", "dealt_again")
 
 
 class Generators(common.TestCase):
-    def setUp(self):
-        super().setUp()
-        common.synthetic("set.h5", **SET)
+    set_h5 = SET
 
     @staticmethod
     def options(split, *arguments):

@@ -165,9 +165,7 @@ ROWS = {
 
 
 class Interrupted(common.TestCase):
-    def setUp(self):
-        super().setUp()
-        common.synthetic("set.h5", **SET)
+    set_h5 = SET
 
     def words(self, row, on, interrupted):
         """The command, and its ranks."""

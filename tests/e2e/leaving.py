@@ -38,9 +38,7 @@ def processor_seconds(pid):
 
 
 class Leaving(common.TestCase):
-    def setUp(self):
-        super().setUp()
-        common.synthetic("set.h5", **SET)
+    set_h5 = SET
 
     def go(self, folder, *arguments, ranks, code=0):
         ended = common.run("train", "--out", folder, *RUN, *arguments, ranks=ranks)

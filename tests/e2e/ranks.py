@@ -18,9 +18,7 @@ DEALT = ["--total-batch", 24, "--micro-batch", 4]
 
 
 class AnyNumber(common.TestCase):
-    def setUp(self):
-        super().setUp()
-        common.synthetic("set.h5", **SET)
+    set_h5 = SET
 
     def go(self, folder, *arguments, ranks):
         self.train(folder, *SMALL, *arguments, ranks=ranks)

@@ -20,9 +20,7 @@ def table(path):
 
 
 class Results(common.TestCase):
-    def setUp(self):
-        super().setUp()
-        common.synthetic("set.h5", train=48, test=14, size=16, classes=4)
+    set_h5 = dict(train=48, test=14, size=16, classes=4)
 
     def record(self, *arguments, ranks=2, network="small_cnn"):
         self.train("run", *TRAIN, "--network", network, *arguments, ranks=ranks)

@@ -19,9 +19,7 @@ BAD = ["--awp-gamma", "0,1e30@1", "--on-bad-steps"]
 
 
 class Restart(common.TestCase):
-    def setUp(self):
-        super().setUp()
-        common.synthetic("set.h5", **SET)
+    set_h5 = SET
 
     def go(self, folder, *arguments, ranks=0, batch=16):
         return self.run_well("train", *TRAIN, *EPOCHS, "--batch", batch, "--out", folder, *arguments, ranks=ranks)
