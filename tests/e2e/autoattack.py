@@ -3,7 +3,6 @@
 The sequence is made of cheap attacks; DAT_SEQUENCE=aa-standard in the environment takes another one.
 """
 
-import json
 import os
 import random
 import signal
@@ -32,8 +31,7 @@ def options(words, **changes):
 
 def told(folder):
     """eval.json without what may differ: times, and where it ran."""
-    with open(f"{folder}/eval.json") as file:
-        found = json.load(file)
+    found = common.load(f"{folder}/eval.json")
     for row in found["sequence"]["attacks"]:
         del row["seconds"]
     return {name: found[name] for name in ("clean", "sequence", "classes", "per_image", "alarms")}
@@ -184,8 +182,7 @@ class Sequence(common.TestCase):
         for out in None, "two.json":
             refuse(2, "--save-adversarial needs a folder", "none+fgsm", "--save-adversarial", out=out)
         self.refuse(2, "is a sequence of attacks, which the verb eval runs", "train", *TRAIN[:-1], "none+fgsm", "--out", "three")
-        with open("one/sequence.journal") as file:
-            journal = file.read().splitlines(keepends=True)
+        journal = common.text_of("one/sequence.journal").splitlines(keepends=True)
         with open("one/sequence.journal", "w") as file:
             file.write("".join([journal[0], "damage\n", *journal[1:]]))
         for ranks in 0, 2:
@@ -195,8 +192,7 @@ class Sequence(common.TestCase):
         """A JSON file alone, without a journal; the sequence is as hard as the worst of its attacks, image by image."""
         ended = self.run_well(*options("fgsm,pgd2+fgsm,pgd2,pgd10", out="all.json"), ranks=2)
         self.assertFalse(os.path.exists("all"))
-        with open("all.json") as file:
-            each = json.load(file)["per_image"]
+        each = common.load("all.json")["per_image"]
         self.assertEqual(each["pgd2+fgsm_correct"],
                          [min(flags) for flags in zip(each["pgd2_correct"], each["fgsm_correct"])])
         self.assertRegex(ended.text, "\n  zero gradients: no; more steps of PGD: ")
@@ -261,8 +257,7 @@ class Sequence(common.TestCase):
         self.assertRegex(ended.final, " PARTIAL$")
         texts = [ended.text]
         for name in os.listdir("quick"):
-            with open(f"quick/{name}", "rb") as file:
-                texts.append(file.read().decode("latin1"))
+            texts.append(common.bytes_of(f"quick/{name}").decode("latin1"))
         for text in texts:  # the program's own place is in its command line
             self.assertNotIn("autoattack", text.replace(common.PROGRAM, "").lower())
         ended = self.evaluate("rand", words="aa-rand", limit=6)

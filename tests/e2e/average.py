@@ -1,6 +1,5 @@
 """Averaged weights: a run goes on with equal bits, `eval` takes them, best.h5 is theirs; and the early end by --patience."""
 
-import json
 import os
 import shutil
 import signal
@@ -34,8 +33,7 @@ class Runs(common.TestCase):
     def evaluate(self, path, *arguments):
         ended = self.run_well("eval", "--checkpoint", path, "--threads", 1, "--eval", "pgd2", "--batch", 50, "--out", "eval.json",
                               *arguments)
-        with open("eval.json") as file:
-            return json.load(file), ended
+        return common.load("eval.json"), ended
 
     def of(self, folder, split, weights):
         return [row for row in common.rows(folder, "evaluation") if (row["split"], row["weights"]) == (split, weights)]
@@ -141,8 +139,7 @@ class Patience(Runs):
     STILL = ["--optimizer", "sgd", "--lr", 1e-12, "--attack", "none", "--epochs", 40, "--patience", 3]
 
     def check(self, folder):
-        with open(f"{folder}/SUMMARY.txt") as file:
-            text = file.read()
+        text = common.text_of(f"{folder}/SUMMARY.txt")
         held = [row["adv_acc"] for row in self.of(folder, "holdout", "raw")]
         best = held.index(max(held))
         self.assertEqual(len(held) - 1 - best, 3, held)
@@ -179,8 +176,7 @@ class Patience(Runs):
         held = [row["adv_acc"] for row in self.of("straight", "holdout", "raw")]
         self.go("less", *self.STILL[:-1], 30, "--max-steps", end + 4)  # a checkpoint between two evaluations
         self.go("less", *self.STILL)
-        with open("less/SUMMARY.txt") as file:
-            text = file.read()
+        text = common.text_of("less/SUMMARY.txt")
         self.assertIn(f"stopped early after step {end + 4} of 328", text)
         self.assertRegex(text, f"clean_acc=[0-9.]+ pgd2_acc=[0-9.]+ .* VALID\n")
         with h5py.File("less/results.h5") as file:

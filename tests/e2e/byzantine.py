@@ -5,7 +5,6 @@ ranks, steps and cheats."""
 import os
 import re
 import shutil
-import unittest
 
 import common
 
@@ -71,8 +70,7 @@ class Byzantine(common.TestCase):
                             ",".join(f"leave@{row['step']}" for row in left), ranks=ranks)
                     self.assertEqual(bans("left"), [])
                     self.assert_equal_runs("cheated", "left")
-                    with open("cheated/SUMMARY.txt") as file:
-                        summary = file.read()
+                    summary = common.text_of("cheated/SUMMARY.txt")
                     for rank, step, _ in found:
                         self.assertIn(f"\nbanned          rank {rank}, in step {step}, by ", summary)
 

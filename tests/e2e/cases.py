@@ -8,7 +8,6 @@ import signal
 import struct
 import subprocess
 import time
-import unittest
 
 import common
 import h5py

@@ -31,8 +31,7 @@ def options(**changes):
 
 def told(folder):
     """certify.json without what may differ: times, and where it ran."""
-    with open(f"{folder}/certify.json") as file:
-        found = json.load(file)
+    found = common.load(f"{folder}/certify.json")
     del found["provenance"]
     for image in found["images"] + found.get("attacked", {}).get("images", []):
         del image["seconds"]
@@ -264,8 +263,7 @@ class Certification(common.TestCase):
         refuse(2, "--radii is for certificates", "--predict", radii="0.1")
         refuse(2, "from 1/1024 to 16", sigma=0.0001)
         refuse(2, "held nothing out", split="holdout")
-        with open("one/certify.journal") as file:
-            journal = file.read().splitlines(keepends=True)
+        journal = common.text_of("one/certify.journal").splitlines(keepends=True)
         entry = json.loads(journal[1])
         impossible = [{**entry, "blocks": [99] + entry["blocks"][1:]}, {**entry, "images": [1] + entry["images"][1:]},
                       {**entry, "votes": [[999, 0, 0, 0]] + entry["votes"][1:]}]

@@ -2,7 +2,6 @@
 refused."""
 
 import re
-import unittest
 
 import common
 

@@ -81,8 +81,7 @@ class Running:
             return {0: self.process.pid}
         found = {}
         try:
-            with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children") as file:
-                children = [int(word) for word in file.read().split()]
+            children = [int(word) for word in text_of(f"/proc/{self.process.pid}/task/{self.process.pid}/children").split()]
         except OSError:
             return found
         for pid in children:
@@ -122,8 +121,7 @@ class Running:
         return found
 
     def text(self):
-        with open(self.output.name) as file:
-            return file.read()
+        return text_of(self.output.name)
 
     def end(self):
         """Kills what is left of it, ranks without a launcher included, and waits until it is gone."""
@@ -148,8 +146,7 @@ class Running:
 
 def stopped(pid):
     try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rsplit(")", 1)[1].split()[0] == "T"
+        return text_of(f"/proc/{pid}/stat").rsplit(")", 1)[1].split()[0] == "T"
     except OSError:
         return False
 
@@ -167,8 +164,7 @@ def faults(kind, number, first=1, count=10**6):
 def waits_for(pid, number):
     """Whether the signal has been sent to a process that stands, and has not been taken yet."""
     try:
-        with open(f"/proc/{pid}/status") as file:
-            pending = re.search(r"^ShdPnd:\s*([0-9a-f]+)$", file.read(), re.MULTILINE)
+        pending = re.search(r"^ShdPnd:\s*([0-9a-f]+)$", text_of(f"/proc/{pid}/status"), re.MULTILINE)
     except (FileNotFoundError, ProcessLookupError):
         return False
     return pending is not None and bool(int(pending[1], 16) >> (number - 1) & 1)
@@ -184,8 +180,7 @@ def kill(pid, number):
 def alive(pid):
     """Whether the process runs: one that has ended may stay in the table until it is waited for."""
     try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] not in "ZX"
+        return text_of(f"/proc/{pid}/stat").rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
         return False
 
@@ -207,8 +202,7 @@ AT_ONCE = {"OMPI_MCA_odls_base_sigkill_timeout": "0"}
 def rows(folder, kind=None):
     """The complete lines of metrics.jsonl, as far as it is written; all kinds: but stragglers, which are the machine's."""
     try:
-        with open(f"{folder}/metrics.jsonl") as file:
-            text = file.read()
+        text = text_of(f"{folder}/metrics.jsonl")
     except OSError:
         return []
     found = [json.loads(line) for line in text.split("\n")[:-1]]
@@ -218,10 +212,24 @@ def rows(folder, kind=None):
 def count_in(path, what=b"\n"):
     """How often that stands in a file; 0: there is none."""
     try:
-        with open(path, "rb") as file:
-            return file.read().count(what)
+        return bytes_of(path).count(what)
     except OSError:
         return 0
+
+
+def text_of(path):
+    with open(path) as file:
+        return file.read()
+
+
+def bytes_of(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def load(path):
+    """What a JSON file holds."""
+    return json.loads(text_of(path))
 
 
 def steps_written(folder):

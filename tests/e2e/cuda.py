@@ -92,8 +92,7 @@ class Runs(common.TestCase):
         del os.environ["DAT_DOUBLE_MPI"]
         self.assertRegex(ended.text, "warning: ranks 0, 1 share one GPU")
         if os.path.exists("calls"):  # on the double
-            with open("calls") as file:
-                self.assertRegex(file.read(), r"^([1-9]\d+ calls, 0 with device memory\n){2}$")
+            self.assertRegex(common.text_of("calls"), r"^([1-9]\d+ calls, 0 with device memory\n){2}$")
 
     def ends_of_nccl(self):
         with open("log") as file:
@@ -139,8 +138,7 @@ class Runs(common.TestCase):
             out = f"{precision}-{ranks}"
             self.run_well("certify", "smoothed", "--device", "cuda", "--threads", 1, "--every", 8, "--n0", 50, "--n", 300, "--precision",
                           precision, "--attack-steps", 2, "--noise-samples", 3, "--out", out, ranks=ranks)
-            with open(f"{out}/certify.json") as file:
-                told = json.load(file)
+            told = common.load(f"{out}/certify.json")
             self.assertEqual(told["settings"]["precision"], precision)
             found.append([[one[name] for name in ("index", "prediction", "votes")] for one in told["images"] + told["attacked"]["images"]])
         self.assertEqual(found[0], found[1])
@@ -154,8 +152,7 @@ class Runs(common.TestCase):
         self.assertFalse(os.path.exists(plans))
 
         def is_whole():
-            with open(plans, "rb") as file:
-                body, _, seal = file.read().rpartition(b"sha256 ")
+            body, _, seal = common.bytes_of(plans).rpartition(b"sha256 ")
             return seal.decode() == hashlib.sha256(body).hexdigest() + "\n"
 
         running = [common.Running(["train", *free, "--out", f"run{k}"], 0) for k in range(2)]
@@ -220,8 +217,7 @@ class Runs(common.TestCase):
         self.assertGreater(len(overflows), 1)
         self.assertLess(len(overflows), len(steps))
         self.assertFalse([line for line in lines if line["kind"] == "setback"])
-        with open("straight/SUMMARY.txt") as file:
-            self.assertIn(f"overflows       {len(overflows)} in f16", file.read())
+        self.assertIn(f"overflows       {len(overflows)} in f16", common.text_of("straight/SUMMARY.txt"))
         if not common.NIGHT:
             return
         self.train("called", *f16, "DAT_GRAPHS=off", ranks=2)

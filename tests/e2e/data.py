@@ -160,8 +160,7 @@ class Own(common.TestCase):
         """As a file of these images alone."""
         def evaluated(out, *options):
             ended = self.run_well("eval", run, "--threads", 1, "--eval", "pgd2", "--out", out, *options)
-            with open(out) as file:
-                return ended.text, json.load(file)
+            return ended.text, common.load(out)
 
         for name, text in ("some.txt", "7\n2\n\n4\n"), ("others.txt", "3\n4\n5\n"), ("none.txt", "2\n9\n"):
             with open(name, "w") as file:
@@ -174,8 +173,7 @@ class Own(common.TestCase):
         self.assert_images_of_an_index_are_evaluated(evaluated, train, test)
         text = common.run("certify", run, "--threads", 1, "--sigma", 0.25, "--n", 10, "--every", 1, "--images", "some.txt", "--out", "certified").text
         self.assertIn("3 test images of 9, named in some.txt", text)
-        with open("certified/certify.json") as file:
-            self.assertEqual(json.load(file)["settings"]["list"], "some.txt")
+        self.assertEqual(common.load("certified/certify.json")["settings"]["list"], "some.txt")
         sequence = ["eval", run, "--threads", 1, "--quiet", "--eval", "none+fgsm", "--out", "sequence", "--images"]
         self.assertEqual(common.run(*sequence, "some.txt").code, 0)
         self.refuse(2, "another evaluation: hash of the images", *sequence, "others.txt")
@@ -228,13 +226,11 @@ class Page(common.TestCase):
         with open("text.png", "w") as file:
             file.write("not a picture")
         for path, why in ("text.png", "is no PNG"), ("images/train/1/1.png", "in the folder of the images"):
-            with open(path, "rb") as file:
-                before = file.read()
+            before = common.bytes_of(path)
             ended = common.run("data", "inspect", "index.h5", "--page", path)
             self.assertEqual(ended.code, 2)
             self.assertRegex(ended.text, f"(?s)train +2 images of 8 x 8 x 3.*{path}: is there already.*{why}")
-            with open(path, "rb") as file:
-                self.assertEqual(file.read(), before)
+            self.assertEqual(common.bytes_of(path), before)
         for _ in range(2):
             self.draw("index.h5")
 
@@ -265,8 +261,7 @@ class ManyClasses(common.TestCase):
             ended = self.run_well(*arguments)
             self.assertLess(len(ended.text), 20000)
         for folder in "eval", "other":
-            with open(f"{folder}/eval.json") as file:
-                found = json.load(file)
+            found = common.load(f"{folder}/eval.json")
             self.assertEqual([one["name"] for one in found["classes"]], names)
             self.assertEqual(found["per_image"]["label"], list(range(classes - 1, classes - 9, -1)))
             self.assertEqual([one["images"] for one in found["classes"]], (classes - 8) * [0] + 8 * [1])
@@ -466,8 +461,7 @@ class StandIn(common.TestCase):
         ended = subprocess.run([sys.executable, f"{self.ROOT}/data/stand_in.py", common.PROGRAM, folder, "--labelled", "60",
                                 "--extra", "400", "--test", "20", *options], capture_output=True, text=True, check=False)
         self.assertEqual(ended.returncode, 0, ended.stderr)
-        with open(f"{folder}/ti_500K_pseudo_labeled.pickle", "rb") as file:
-            return ended.stdout, file.read()
+        return ended.stdout, common.bytes_of(f"{folder}/ti_500K_pseudo_labeled.pickle")
 
     def convert(self):
         self.run_well("data", "convert", "set/ti_500K_pseudo_labeled.pickle", "extra.h5")
@@ -545,8 +539,7 @@ class Inputs(common.TestCase):
         of = {}
         for network in "run", "back.h5":
             self.run_well("eval", network, "--data", "set.h5", *self.EVAL, "--out", f"{network}.json")
-            with open(f"{network}.json") as file:
-                of[network] = json.load(file)
+            of[network] = common.load(f"{network}.json")
             self.assertEqual([row["name"] for row in of[network]["classes"]], kept)
         self.assertEqual(of["run"]["weights_hash"], of["back.h5"]["weights_hash"])
         self.run_well("plot", "run.json")
@@ -610,8 +603,7 @@ class Inputs(common.TestCase):
         self.run_well(*go, "set.h5", "--max-steps", 1)
         shutil.copy("set.h5", "moved.h5")
         self.run_well(*go, "moved.h5", "--max-steps", 2, "--epochs", 2)
-        with open("run/provenance.json") as file:
-            self.assertEqual(sorted(json.load(file)["hashes_of_images"]), ["test", "train"])
+        self.assertEqual(sorted(common.load("run/provenance.json")["hashes_of_images"]), ["test", "train"])
         with h5py.File("set.h5", "a") as file:
             file["test/images"][7, 7, 7, 2] ^= 1
         more = ["--max-steps", 3, "--epochs", 3]

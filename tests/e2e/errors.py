@@ -112,8 +112,7 @@ class Refused(common.TestCase):
                               stderr=subprocess.DEVNULL) as train:
             train.stdout.close()
             self.assertEqual(train.wait(common.LIMIT_S), 0)
-        with open("run/SUMMARY.txt") as file:
-            self.assertRegex(file.read().splitlines()[-1], "^Final: .* VALID$")
+        self.assertRegex(common.text_of("run/SUMMARY.txt").splitlines()[-1], "^Final: .* VALID$")
         # What is only printed, and cannot be, is an error.
         for arguments in ["eval", "--checkpoint", "run", "--eval", "fgsm"], ["doctor"]:
             with open("/dev/full", "w") as full:

@@ -42,8 +42,7 @@ def masked(data):
 
 
 def frames(path):
-    with open(path, "rb") as file:
-        data = file.read()
+    data = common.bytes_of(path)
     at = 0
     while at < len(data):
         (length,), (crc,) = struct.unpack_from("<Q", data, at), struct.unpack_from("<I", data, at + 8)

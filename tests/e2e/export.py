@@ -54,8 +54,7 @@ LOGITS = 1e-5
 
 def read_safetensors(path):
     """(tensors, metadata), by the format's description."""
-    with open(path, "rb") as file:
-        data = file.read()
+    data = common.bytes_of(path)
     end = 8 + int.from_bytes(data[:8], "little")
     header = json.loads(data[8:end])
     metadata = header.pop("__metadata__", {})
@@ -78,8 +77,7 @@ class Onnx:
     """An ONNX model, read and computed by the numbers of onnx.proto and the definitions of its operators."""
 
     def __init__(self, path):
-        with open(path, "rb") as file:
-            model = file.read()
+        model = common.bytes_of(path)
         self.ir_version = one(model, 1)
         self.opset = one(one(model, 8), 2)
         self.metadata = {one(entry, 1).decode(): one(entry, 2).decode() for entry in every(model, 14)}
@@ -178,8 +176,7 @@ class Case(common.TestCase):
     def model(self, folder):
         """The folder's own class, with the weights that this test reads, loaded strictly."""
         module = self.module(folder)
-        with open(f"{folder}/config.json") as file:
-            network = module.Network(json.load(file)["nodes"])
+        network = module.Network(common.load(f"{folder}/config.json")["nodes"])
         tensors = {name: torch.from_numpy(array.copy()) for name, array in read_safetensors(f"{folder}/model.safetensors")[0].items()}
         network.load_state_dict(tensors, strict=True)
         return network.eval()
@@ -194,8 +191,7 @@ class Case(common.TestCase):
     def evaluated(self, checkpoint, attacks="pgd1", *more):
         self.run_well("eval", "--checkpoint", checkpoint, "--data", "set.h5", "--eval", attacks, "--threads", 1, "--out", "eval.json",
                       "--quiet", *more)
-        with open("eval.json") as file:
-            return json.load(file)
+        return common.load("eval.json")
 
 
 class Export(Case):
@@ -287,8 +283,7 @@ class Export(Case):
         checkpoint = self.trained("small_cnn")
         text = self.run_well("export", checkpoint, "--format", "robustbench", "--out", "bare").text
         self.assertIn("No figures", text)
-        with open("bare/model_info.json") as file:
-            bare = json.load(file)
+        bare = common.load("bare/model_info.json")
         self.assertEqual([bare[name] for name in ("clean_acc", "reported", "autoattack_acc")], [None] * 3)
         told = self.evaluated(checkpoint, "fgsm,pgd3")
         # As if AutoAttack had been run.
@@ -298,8 +293,7 @@ class Export(Case):
             with open(name, "w") as file:
                 json.dump(content, file)
         self.run_well("export", checkpoint, "--format", "robustbench", "--out", "full", "--evaluation", "eval.json")
-        with open("full/model_info.json") as file:
-            info = json.load(file)
+        info = common.load("full/model_info.json")
         # The fields of RobustBench's own model_info/, of which figures are texts in percent.
         self.assertEqual(set(info), {"link", "name", "authors", "additional_data", "number_forward_passes", "dataset", "venue",
                                      "architecture", "eps", "clean_acc", "reported", "footnote", "autoattack_acc"})
@@ -319,8 +313,7 @@ class Export(Case):
             text = self.run_well("export", checkpoint, "--format", "robustbench", "--out", "limited", "--evaluation", "limited.json").text
             said = "autoattack_acc is null: the evaluation is of a part of the test images"
             self.assertEqual(said in text, which == "a part")
-            with open("limited/model_info.json") as file:
-                found = json.load(file)
+            found = common.load("limited/model_info.json")
             self.assertEqual(found["clean_acc"], f"{100 * figures['clean']['accuracy']:.2f}")
             self.assertEqual(found["autoattack_acc"], None if which == "a part" else "8.33")
         told["sequence"]["eps"] = 4 / 255
@@ -343,8 +336,7 @@ class Export(Case):
             self.refuse(2, "is there, and may have words of yours", "export", "small_cnn", "--format", "hub", "--out", "hub")
             os.remove("hub/README.md")
         said = self.run_well("export", "small_cnn", "--format", "hub", "--out", "hub", *more).text
-        with open("hub/README.md") as file:
-            card = file.read()
+        card = common.text_of("hub/README.md")
         rows = re.findall(r"^\| (.*?) \| (.*?) \| ([0-9.]+) \|$", card, re.MULTILINE)
         metadata = card.split("---\n")[1]
         self.assertEqual(re.findall(r"value: (.*)", metadata), [value for *_, value in rows])
@@ -392,8 +384,7 @@ class Export(Case):
             shutil.rmtree("bare", ignore_errors=True)
             text = self.run_well("export", folder, "--format", "hub", "--out", "bare").text
             self.assertRegex(text, f"No figures: .*{why}")
-            with open("bare/README.md") as file:
-                self.assertIn("There are no figures of the whole test set.", file.read())
+            self.assertIn("There are no figures of the whole test set.", common.text_of("bare/README.md"))
 
     def test_what_a_run_used_is_named(self):
         self.trained("small_cnn")
@@ -468,8 +459,7 @@ class Others(Case):
         with torch.no_grad():
             expected = theirs.eval()((torch.from_numpy(self.images) - column(mean)) / column(std)).numpy()
         self.run_well("eval", "--checkpoint", "back.h5", "--data", "set.h5", "--eval", "pgd1", "--threads", 1, "--out", "eval.json", "--quiet")
-        with open("eval.json") as file:
-            told = json.load(file)
+        told = common.load("eval.json")
         loss = F.cross_entropy(torch.from_numpy(expected), torch.from_numpy(self.labels), reduction="none")
         np.testing.assert_allclose(told["per_image"]["clean_loss"], loss.numpy(), rtol=0, atol=2 * LOGITS)
 
@@ -544,8 +534,7 @@ class Import(Case):
         self.run_well("import", "out.safetensors", "--out", "back.h5")
         text = self.run_well("export", "back.h5", "--format", "robustbench", "--out", "folder").text
         self.assertIn("additional_data is null", text)
-        with open("folder/model_info.json") as file:
-            self.assertIsNone(json.load(file)["additional_data"])
+        self.assertIsNone(common.load("folder/model_info.json")["additional_data"])
         # Nor what those weights had seen that a training began with.
         self.train("tuned", *TRAIN, *options_of("small_cnn"), "--initialize", "back.h5")
         text = self.run_well("export", "tuned", "--format", "robustbench", "--out", "on").text

@@ -4,7 +4,6 @@ import errno
 import hashlib
 import os
 import re
-import shutil
 import signal
 import subprocess
 import tarfile
@@ -121,8 +120,7 @@ class Starting(Files):
     def test_of_a_program_that_has_hardly_begun(self):
         """Slurm's warning may come that early. The program first starts itself anew, with a word more in its environment."""
         def begun(pid):
-            with open(f"/proc/{pid}/environ", "rb") as file:
-                return b"GOMP_SPINCOUNT=" in file.read()
+            return b"GOMP_SPINCOUNT=" in common.bytes_of(f"/proc/{pid}/environ")
 
         for number in signal.SIGTERM, signal.SIGINT, signal.SIGUSR1:
             with self.subTest(number.name), mock.patch.dict(os.environ):
@@ -231,8 +229,7 @@ class Outside(common.TestCase):
         seen = set()
         for source, *verb in ("plain.h5", "inspect"), *((name, "convert") for name in ("packed.h5", "set.tar", "set.tar.gz", "set.zip")):
             mutated = source.replace(source.split(".")[0], "mutant", 1)
-            with open(source, "rb") as file:
-                whole = np.frombuffer(file.read(), np.uint8)
+            whole = np.frombuffer(common.bytes_of(source), np.uint8)
             for _ in range(int(os.environ.get("DAT_MUTANTS", 3))):
                 mutant = whole.copy()
                 for at in random.integers(0, min(4096, len(whole)), 3):

@@ -3,7 +3,6 @@ wants. Runs at any split of ranks, and killed: interrupted.py.
 """
 
 import json
-import os
 import re
 import shutil
 import signal
@@ -156,8 +155,7 @@ class Generators(common.TestCase):
                 self.assertEqual(len(done[row["step"]]), 6)
         ended = self.run_well("plot", "run")
         self.assertIn("run/plots/attacks.svg", ended.text)
-        with open("run/plots/attacks.csv") as file:
-            lines = file.read().splitlines()
+        lines = common.text_of("run/plots/attacks.csv").splitlines()
         self.assertEqual(len(lines), 1 + sum(len(row["spans"]) for row in rows[4:]))
         self.assertEqual(lines[0].replace('"', ""), "begin,end,rank,step,micro-batch")
         self.assertGreaterEqual(min(float(line.split(",")[0]) for line in lines[1:]), 0)

@@ -2,12 +2,9 @@
 folder of files and on tars of it, where a run is cut short and goes on, with ranks that check, ban or attack for others.
 """
 
-import io
 import json
 import os
-import subprocess
 import tarfile
-import unittest
 
 import common
 import numpy as np
@@ -94,8 +91,7 @@ class Training(common.TestCase):
         for row in ["whole images decoded, 1 thread", "whole images decoded, 2 threads", "batches of the loader, 2 threads"]:
             self.assertRegex(ended.text, f"(?m)^{row} +[0-9.]+ +[0-9.]+$")
         self.assertRegex(ended.text, "a loader with --data-threads 2 (feeds|does not feed) it")
-        with open("bench/bench.json") as file:
-            found = json.load(file)
+        found = common.load("bench/bench.json")
         self.assertEqual([found["size"], found["reading"]["threads"]], [16, 2])
         for speed, word in (1, "feeds it"), (1e9, "does not feed it"):
             found["times"]["step"]["median_ms"] = 1e3 * found["batch"] / speed
@@ -116,8 +112,7 @@ class Training(common.TestCase):
         found = []
         for data in "folder.h5", "plain.h5":
             self.run_well("eval", "run", "--data", data, "--eval", "pgd2", "--out", f"{data}.json", "--quiet")
-            with open(f"{data}.json") as file:
-                found.append(json.load(file))
+            found.append(common.load(f"{data}.json"))
         self.assertEqual(*[[one["clean"], one["attacks"][0]["accuracy"]] for one in found])
         with common.h5py.File("plain.h5") as file:
             pixels = file["test/images"][:]

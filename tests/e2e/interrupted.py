@@ -6,7 +6,6 @@ import errno
 import glob
 import os
 import re
-import shutil
 import signal
 import time
 

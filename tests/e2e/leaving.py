@@ -32,8 +32,7 @@ def left(folder):
 
 
 def processor_seconds(pid):
-    with open(f"/proc/{pid}/stat") as file:
-        user, system = file.read().rpartition(")")[2].split()[11:13]
+    user, system = common.text_of(f"/proc/{pid}/stat").rpartition(")")[2].split()[11:13]
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
@@ -61,8 +60,7 @@ class Leaving(common.TestCase):
                 self.assertEqual(sorted(left("left")), sorted((rank, step, "--cheat leave") for rank, step in zip(who, when)))
                 last = common.rows("left", "ranks")[-1]
                 self.assertEqual([rank for rank in range(ranks) if last["bytes"][rank] is None], sorted(who))
-                with open("left/SUMMARY.txt") as file:
-                    summary = file.read()
+                summary = common.text_of("left/SUMMARY.txt")
                 for rank, step in zip(who, when):
                     self.assertIn(f"\nleft            rank {rank}, after step {step}: --cheat leave\n", summary)
                 shutil.rmtree("left")
@@ -130,8 +128,7 @@ class Leaving(common.TestCase):
         self.assertRegex(errors[0], "is not finite")
         self.assertEqual(len(left("run")), 1)
         for rank in range(4):
-            with open(f"code.{rank}") as file:
-                self.assertEqual(file.read(), "7\n")
+            self.assertEqual(common.text_of(f"code.{rank}"), "7\n")
         running = common.Running(["train", "--out", "full", *RUN, "--total-batch", 16, "--checkpoint-every", 2, *leave([2], [3])], 4)
         self.assertTrue(running.wait_for(lambda: len(left("full")) == 1), running.text())
         shutil.rmtree("full/ckpt", ignore_errors=True)

@@ -31,8 +31,7 @@ class AnyNumber(common.TestCase):
         """Accuracy and loss, clean and of pgd2, of the newest weights of `reference`."""
         self.run_well("eval", "reference", "--data", "set.h5", "--batch", 4, "--deterministic", "--threads", 1, "--eval",
                       "pgd2", "--out", "eval.json", "--weights", "raw", "--quiet", *arguments, ranks=ranks)
-        with open("eval.json") as file:
-            found = json.load(file)
+        found = common.load("eval.json")
         return [found["clean"]["accuracy"], found["clean"]["loss"], found["attacks"][0]["accuracy"], found["attacks"][0]["loss"]]
 
     def test_evaluations_under_noise(self):

@@ -142,8 +142,7 @@ class OtherRanks(Restart):
         for selector, budget in ("all", '"auto"'), ("freezeout", '"auto"'), ("uniform", r"8.\d+"):
             out = f"of-{selector}"
             self.train(out, *TRAIN[:8], "--batch", 16, "--selector", selector, "--max-steps", 2)
-            with open(f"{out}/config.resolved.toml") as file:
-                self.assertRegex(file.read(), f"\nbudget = {budget}\n")
+            self.assertRegex(common.text_of(f"{out}/config.resolved.toml"), f"\nbudget = {budget}\n")
             self.train(f"{out}-again", "--config", f"{out}/config.resolved.toml")
             np.testing.assert_array_equal(common.weights(out), common.weights(f"{out}-again"))
 
@@ -170,8 +169,7 @@ class BatchByEpoch(Restart):
     def test_of_all_ranks(self):
         dealt = ["--deterministic", "--micro-batch", 4]
         self.go("each", *dealt, ranks=2, batch="8,16@1,4@2")
-        with open("each/config.resolved.toml") as file:
-            self.assertIn('total-batch = "16,32@1,8@2"', file.read())
+        self.assertIn('total-batch = "16,32@1,8@2"', common.text_of("each/config.resolved.toml"))
         self.assertIn("is finished", self.go("each", *dealt, ranks=2, batch="8,16@1,4@2").text)
 
     @common.at_night

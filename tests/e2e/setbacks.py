@@ -130,10 +130,8 @@ class Numbers(common.TestCase):
         self.assertGreater(len(expected), 0, accuracies)
         self.assertEqual(len(self.setbacks("warn", "overfitting")), len(expected))
         self.assertEqual(sum("catastrophic overfitting" in line for line in ended.warnings), len(expected))
-        with open("warn/SUMMARY.txt") as file:
-            self.assertIn("\noverfitting     catastrophic overfitting: the robust accuracy", file.read())
-        with open("warn/run.log") as file:
-            self.assertIn("catastrophic overfitting", file.read())
+        self.assertIn("\noverfitting     catastrophic overfitting: the robust accuracy", common.text_of("warn/SUMMARY.txt"))
+        self.assertIn("catastrophic overfitting", common.text_of("warn/run.log"))
         ended = self.overfitting("stop", "--on-overfitting", "stop")
         self.assertEqual(ended.code, 7, ended.text)
         self.assertRegex(ended.errors[0], "catastrophic overfitting.*best.h5")

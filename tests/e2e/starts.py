@@ -1,7 +1,6 @@
 """How a run begins: alone in its folder, from its own checkpoint, from another run's, from given weights, or not at all."""
 
 import errno
-import json
 import os
 import random
 import shutil
@@ -30,11 +29,6 @@ def checkpoints(folder):
 
 def run(*more):
     return common.run(*command(*more))
-
-
-def text_of(path):
-    with open(path) as file:
-        return file.read()
 
 
 def weights(path):
@@ -92,7 +86,7 @@ class Starts(common.TestCase):
                     self.assertRegex(one.errors[0], f"another process is writing into {folder}/metrics.jsonl, which has")
             for one in (other,) if folder == "before" else (ended, other):
                 self.assertRegex(one.warnings[0], rf"the folder {folder} cannot be locked \(Function not implemented\)")
-            self.assertIn("cannot be locked", text_of(f"{folder}/run.log"))
+            self.assertIn("cannot be locked", common.text_of(f"{folder}/run.log"))
         self.assertEqual([row["step"] for row in common.rows("before", "step")], [*range(1, 321)])
 
     def test_a_record_that_is_cut_leaves_no_checkpoint_that_wants_more_of_it(self):
@@ -117,7 +111,7 @@ class Starts(common.TestCase):
             ended = one.wait()
             self.assertEqual(ended.code, 0, ended.text)
             folder = ended.text.split("run folder ")[1].split(",")[0]
-            self.assertIn(f"seed = {seed}\n", text_of(f"{folder}/config.resolved.toml"))
+            self.assertIn(f"seed = {seed}\n", common.text_of(f"{folder}/config.resolved.toml"))
             self.assertEqual(len(common.rows(folder, "step")), 1)
         self.assertEqual(len(os.listdir("runs")), 3)
 
@@ -167,7 +161,7 @@ class Starts(common.TestCase):
         longer = run("--out", "linear", "--schedule", "linear", "--epochs", 3)
         self.assertEqual(longer.code, 0)
         self.assertIn("depends on it", longer.warnings[0])
-        self.assertIn("depends on it", text_of("linear/run.log"))
+        self.assertIn("depends on it", common.text_of("linear/run.log"))
 
     def test_another_run_goes_on_from_a_checkpoint_with_other_options(self):
         self.assertEqual(run("--out", "base").code, 0)
@@ -175,8 +169,8 @@ class Starts(common.TestCase):
             shutil.rmtree("branch", ignore_errors=True)
             ended = run("--out", "branch", "--resume", where, "--lr", 0.005, "--epochs", 3)
             self.assertEqual(ended.code, 0)
-            self.assertIn("going on after step 8 of", text_of("branch/run.log"))
-            self.assertIn("lr (was 0.01, is 0.005)", text_of("branch/run.log"))
+            self.assertIn("going on after step 8 of", common.text_of("branch/run.log"))
+            self.assertIn("lr (was 0.01, is 0.005)", common.text_of("branch/run.log"))
             self.assertEqual([row["step"] for row in common.rows("branch", "step")], [9, 10, 11, 12])
         # The same command goes on, as any other; another one does not take its place.
         again = run("--out", "branch", "--resume", where, "--lr", 0.005, "--epochs", 3)
@@ -245,18 +239,15 @@ class Starts(common.TestCase):
         out = common.run("eval", "--checkpoint", "run/ckpt/best.h5", "--split", "holdout", "--eval", "pgd2,fgsm", "--out",
                           "best.json")
         self.assertEqual(out.code, 0)
-        with open("best.json") as file:
-            told = json.load(file)
+        told = common.load("best.json")
         self.assertAlmostEqual(min(attack["accuracy"] for attack in told["attacks"]), best, delta=1.01 / 16)
         # Figures of another attack are not compared with it: the weaker one would put the last network in its place.
-        with open("run/ckpt/best.h5", "rb") as file:
-            before = file.read()
+        before = common.bytes_of("run/ckpt/best.h5")
         for other in ["--eval", "fgsm"], ["--eval", "pgd2,fgsm", "--eval-eps", "1/255"]:
             changed = run("--out", "run", "--holdout", 16, "--epochs", 6, *other)
             self.assertEqual(changed.code, 2, changed.text)
             self.assertIn("was made with other options: eval", changed.errors[0])
-        with open("run/ckpt/best.h5", "rb") as file:
-            self.assertEqual(file.read(), before)
+        self.assertEqual(common.bytes_of("run/ckpt/best.h5"), before)
 
     def test_an_evaluation_has_its_own_step_size(self):
         """A run trained with a step size of 0.1/255 is judged by PGD with eps/4; `eval` says the same."""
@@ -265,8 +256,7 @@ class Starts(common.TestCase):
         self.assertEqual((row["eps"], row["alpha"], row["restarts"]), (8 / 255, 2 / 255, 1))
         ended = common.run("eval", "--checkpoint", "weak", "--limit", 32, "--out", "weak.json")
         self.assertIn("eps 8/255 as in the training, alpha 2/255", ended.text)
-        with open("weak.json") as file:
-            told = json.load(file)
+        told = common.load("weak.json")
         self.assertEqual(told["attacks"][0]["accuracy"], row["adv_acc"])
         self.assertEqual(len(told["per_image"]["pgd10_correct"]), 32)
         self.assertEqual(sum(told["per_image"]["pgd10_correct"]) / 32, row["adv_acc"])
@@ -276,8 +266,7 @@ class Starts(common.TestCase):
         self.assertIn("flatters", flattering.warnings[0])
         worst = common.run("eval", "--checkpoint", "weak", "--limit", 32, "--eval", "pgd10x3", "--out", "worst.json")
         self.assertEqual(worst.code, 0)
-        with open("worst.json") as file:
-            several = json.load(file)
+        several = common.load("worst.json")
         for one, all_of_them in zip(told["per_image"]["pgd10_loss"], several["per_image"]["pgd10x3_loss"]):
             self.assertGreaterEqual(all_of_them, one)
         for one, all_of_them in zip(told["per_image"]["pgd10_correct"], several["per_image"]["pgd10x3_correct"]):
@@ -311,7 +300,7 @@ class Starts(common.TestCase):
         ended = run("--out", "run", "--checkpoint-every", 2, "--max-steps", 7)
         self.assertEqual(ended.code, 0)
         self.assertIn("step-000000007.h5", ended.warnings[0])
-        self.assertIn("trying the one before it", text_of("run/run.log"))
+        self.assertIn("trying the one before it", common.text_of("run/run.log"))
 
 
 if __name__ == "__main__":
