@@ -126,8 +126,7 @@ class Best(common.TestCase):
         self.assertGreaterEqual(kills, KILLS)
 
     def test_one_that_is_gone_is_chosen_anew(self):
-        ended = common.Running(["train", "--out", "run", *SHORT], 0).wait()
-        self.assertEqual(ended.code, 0, ended.text)
+        self.expect(0, common.Running(["train", "--out", "run", *SHORT], 0).wait())
         os.remove("run/ckpt/best.h5")
         ended = self.end(self.go("run", *ROLLBACK))
         self.assertTrue(any(re.search(r"ckpt/best\.h5, the network after step \d+, is gone", line)
@@ -141,8 +140,7 @@ class Best(common.TestCase):
             self.assertTrue(running.wait_for(lambda: any(common.steps_written(folder) > 2 for folder in
                                                          ["run", *(f"runs/{name}" for name in common.entries("runs"))])))
             os.kill(running.process.pid, signal.SIGTERM)
-            ended = running.wait()
-            self.assertEqual(ended.code, 75, ended.text)
+            ended = self.expect(75, running.wait())
             said = re.search(r"the same command( with --out (\S+))? goes on from here", ended.text)
             self.assertEqual(bool(said[1]), not out, ended.text)
             if not out:

@@ -311,11 +311,14 @@ class TestCase(unittest.TestCase):
         if self.set_h5:
             synthetic("set.h5", **self.set_h5)
 
+    def expect(self, code, ended):
+        """The run, which must have ended with this code."""
+        self.assertEqual(ended.code, code, ended.text)
+        return ended
+
     def run_well(self, *arguments, **how):
         """run(), which must succeed."""
-        ended = run(*arguments, **how)
-        self.assertEqual(ended.code, 0, ended.text)
-        return ended
+        return self.expect(0, run(*arguments, **how))
 
     def train(self, folder, *arguments, ranks=0):
         """A whole run, that must succeed."""

@@ -161,8 +161,7 @@ class Runs(common.TestCase):
                 self.assertTrue(is_whole())
             time.sleep(0.01)
         for one in running:
-            ended = one.wait()
-            self.assertEqual(ended.code, 0, ended.text)
+            ended = self.expect(0, one.wait())
             self.assertNotIn("chosen GPU algorithms", ended.text)
         with open(plans, "r+b") as file:
             good = file.read()

@@ -227,8 +227,7 @@ class Page(common.TestCase):
             file.write("not a picture")
         for path, why in ("text.png", "is no PNG"), ("images/train/1/1.png", "in the folder of the images"):
             before = common.bytes_of(path)
-            ended = common.run("data", "inspect", "index.h5", "--page", path)
-            self.assertEqual(ended.code, 2)
+            ended = self.expect(2, common.run("data", "inspect", "index.h5", "--page", path))
             self.assertRegex(ended.text, f"(?s)train +2 images of 8 x 8 x 3.*{path}: is there already.*{why}")
             self.assertEqual(common.bytes_of(path), before)
         for _ in range(2):

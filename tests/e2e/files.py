@@ -36,8 +36,7 @@ class Files(common.TestCase):
         return common.Running(options(folder, *arguments, ranks=ranks), ranks, environment)
 
     def go(self, folder, *arguments, ranks=0):
-        ended = self.launch(folder, *arguments, ranks=ranks).wait()
-        self.assertEqual(ended.code, 0, ended.text)
+        self.expect(0, self.launch(folder, *arguments, ranks=ranks).wait())
 
     def finish(self, folder, *arguments):
         """Goes on with a run, which must end like the straight one."""

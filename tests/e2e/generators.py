@@ -57,8 +57,7 @@ class Generators(common.TestCase):
             time.sleep(1)
             common.kill(slow, signal.SIGCONT)
             time.sleep(0.002)
-        ended = running.wait()
-        self.assertEqual(ended.code, 0, ended.text)
+        self.expect(0, running.wait())
         self.assertGreater(sum(row["dealt_again"] for row in common.rows("late", "step")), 0)
         self.assert_equal_runs("late", "reference")
 
@@ -106,8 +105,7 @@ class Generators(common.TestCase):
         running = self.start_run([*options, "--quiet", "--out", "run"], ranks, steps=3)
         generator = running.ranks()[1]
         common.kill(generator, signal.SIGSTOP)
-        ended = running.wait()
-        self.assertEqual(ended.code, 6, ended.text)
+        ended = self.expect(6, running.wait())
         self.assertEqual(len(ended.errors), 1, ended.text)
         self.assertRegex(ended.errors[0], rf"hang: rank 1 on \S+ \(process {generator}\) has sent no heartbeat")
         self.assertRegex(ended.errors[0], r"rank 0 .* waits in message from rank 1 \(attacked images\)")
@@ -120,8 +118,7 @@ class Generators(common.TestCase):
             pids = running.ranks()
             for rank in told:
                 common.kill(pids[rank], signal.SIGTERM)
-            ended = running.wait()
-            self.assertEqual(ended.code, 75, ended.text)
+            self.expect(75, running.wait())
 
     def test_numbers_that_are_not_finite(self):
         """The trainers end the run, and generators end with it."""
@@ -233,8 +230,7 @@ class Generators(common.TestCase):
             self.assertIn(what, ended.errors[0])
 
     def test_no_trainer(self):
-        ended = common.run(*self.options((0, 2), *DEALT)[0], "--out", "run", ranks=2, environment=common.AT_ONCE)
-        self.assertEqual(ended.code, 2, ended.text)
+        ended = self.expect(2, common.run(*self.options((0, 2), *DEALT)[0], "--out", "run", ranks=2, environment=common.AT_ONCE))
         self.assertRegex(ended.errors[0], "--generators 2 leaves no rank of 2 to train")
 
     def test_no_work(self):

@@ -44,8 +44,7 @@ class Hang(common.TestCase):
         since = time.monotonic()
         common.kill(ranks[1], signal.SIGSTOP)
         self.gone(ranks.values(), since)
-        ended = running.wait()
-        self.assertEqual(ended.code, 6, ended.text)
+        ended = self.expect(6, running.wait())
         self.assert_told(ended.text, rf"hang: rank 1 on \S+ \(process {ranks[1]}\) has sent no heartbeat for \S+ s: .* last heard ",
                          r"; ranks 0, 2 on \S+ wait in \S+ #\d+ of \S+ (bytes|kB) \(\w+", "--comm-timeout is 1.5 s")
         self.assertEqual(common.run("status", "run").code, 6)  # whom nobody has told anything
@@ -131,8 +130,7 @@ class Hang(common.TestCase):
             time.sleep(0.05)
             common.kill(slow, signal.SIGCONT)
             time.sleep(0.005)
-        ended = running.wait()
-        self.assertEqual(ended.code, 0, ended.text)
+        ended = self.expect(0, running.wait())
         first = common.rows("run", "straggler")[0]
         self.assertEqual((first["rank"], first["slow"]), (1, True))
         self.assertGreater(first["ratio"], 1.5)

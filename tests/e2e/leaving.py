@@ -105,8 +105,7 @@ class Leaving(common.TestCase):
                 running = common.Running(["train", "--out", "run", *RUN, *options, *leave([1], [2]), "--checkpoint-every", 2], 4)
                 self.assertTrue(running.wait_for(lambda: common.steps_written("run") >= 4 and len(running.ranks()) == 4), running.text())
                 common.kill(running.ranks()[0], signal.SIGUSR1)
-                ended = running.wait()
-                self.assertEqual(ended.code, 75, ended.text)
+                self.expect(75, running.wait())
                 ended = self.go("run", *options, *leave([1], [2]), "--checkpoint-every", 2, ranks=again)
                 self.assert_equal_runs("run", "one")
                 self.assertEqual(any("1 of 4 ranks had left at the checkpoint; with 3 ranks all take part" in line
@@ -134,8 +133,7 @@ class Leaving(common.TestCase):
         shutil.rmtree("full/ckpt", ignore_errors=True)
         with open("full/ckpt", "w"):  # no folder any more
             pass
-        ended = running.wait()
-        self.assertEqual(ended.code, 9, ended.text)
+        ended = self.expect(9, running.wait())
         self.assertEqual(len(ended.errors), 1, ended.text)
 
     def test_asleep_beside_a_stopped_rank(self):
@@ -156,8 +154,7 @@ class Leaving(common.TestCase):
         time.sleep(0.2)
         self.assertIsNone(running.process.poll(), running.text())
         common.kill(ranks[1], signal.SIGSTOP)
-        ended = running.wait()
-        self.assertEqual(ended.code, 6, ended.text)
+        ended = self.expect(6, running.wait())
         self.assertEqual(len(ended.errors), 1, ended.text)
         self.assertRegex(ended.errors[0], rf"hang: rank 1 on \S+ \(process {ranks[1]}\) has sent no heartbeat for ")
         self.assertRegex(ended.errors[0], rf"rank 2 on \S+ \(process {ranks[2]}\) has left")
@@ -175,8 +172,7 @@ class Leaving(common.TestCase):
         self.assertTrue(running.wait_for(lambda: len(left("run")) == 1 and len(running.ranks()) == 4), running.text())
         process = running.ranks()[2]
         common.kill(process, signal.SIGSTOP)
-        ended = running.wait()
-        self.assertEqual(ended.code, 6, ended.text)
+        ended = self.expect(6, running.wait())
         self.assertIn(" VALID", ended.final)
         self.assertRegex(ended.errors[0], rf"rank 2 on \S+ \(process {process}\) has sent no heartbeat for .*, last heard asleep, having left; ")
 

@@ -43,8 +43,7 @@ class AnyNumber(common.TestCase):
             np.testing.assert_allclose(found, own, rtol=1e-6)
         one, without, more = self.evaluation("--noise-samples", 1), self.evaluation("--noise", 0), self.evaluation("--noise", 0.3)
         self.assertEqual(len({found[1] for found in (own, one, without, more)}), 4)
-        refused = common.run("eval", "reference", "--data", "set.h5", "--eval", "aa-quick")
-        self.assertEqual(refused.code, 2, refused.text)
+        refused = self.expect(2, common.run("eval", "reference", "--data", "set.h5", "--eval", "aa-quick"))
         self.assertIn("add --noise 0", refused.text)
 
     def test_threads(self):

@@ -123,8 +123,7 @@ class OtherRanks(Restart):
         # A rollback knows where checkpoints of the other count stand: 8 of 8 is 16 of 16.
         bad = [*BAD, "rollback:times=1"]
         self.go("bad", *bad, "--max-steps", 8, ranks=2, batch=8)
-        ended = common.run(*batch[:-1], "bad", *bad, "--max-steps", 20)
-        self.assertEqual(ended.code, 7, ended.text)
+        self.expect(7, common.run(*batch[:-1], "bad", *bad, "--max-steps", 20))
         self.assertEqual([row["to_step"] for row in common.rows("bad", "setback")], [8])
         # One that ends no run is no end.
         self.go("whole", "--max-steps", 1000, ranks=2, batch=8)
