@@ -67,7 +67,7 @@ def output_of(words):
 
 def rows(folder, kind):
     """Of a run's record."""
-    with open(folder / "metrics.jsonl") as file:
+    with open(f"{folder}/metrics.jsonl") as file:
         return [row for row in map(json.loads, file) if row["kind"] == kind]
 
 
