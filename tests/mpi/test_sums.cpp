@@ -5,7 +5,6 @@
 #include "allocations.hpp"
 #include "catch.hpp"
 #include "communicate/node/node_window.hpp"
-#include "dat/selector.hpp"
 #include "reduce/sums/sums.hpp"
 #include "reduce/tree/tree_reducer.hpp"
 #include "reduction_case.hpp"
