@@ -211,8 +211,7 @@ class Sequence(common.TestCase):
         self.assertEqual(told("alone"), whole)
         self.assertEqual((whole["sequence"]["norm"], whole["sequence"]["eps"]), ("l2", eps))
         each, tables = whole["per_image"], common.datasets("l2/adversarial.h5")
-        with h5py.File("l2/results.h5") as file:
-            self.assertEqual(file.attrs["norm"], "l2")
+        self.assertEqual(common.attribute("l2/results.h5", "norm"), "l2")
         with h5py.File("set.h5") as file:
             clean, labels = file["test/images"][:images].astype(np.float32), file["test/labels"][:images]
         clean /= np.float32(255)

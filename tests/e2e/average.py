@@ -126,8 +126,7 @@ class Averages(Runs):
         self.go("second", *SWA, "--resume", "first", "--max-steps", 20)
         second = common.state("second")
         self.assertEqual(second["state/optimizer"][-1], 1)  # the end of the epoch at step 16
-        with h5py.File(common.checkpoints("second")[-1]) as file:
-            self.assertEqual(file.attrs["average"], "swa")
+        self.assertEqual(common.attribute(common.checkpoints("second")[-1], "average"), "swa")
         self.go("third", "--resume", "first", "--max-steps", 16)
         self.assertEqual([name for name in common.state("third") if name.startswith("optim/average")], [])
         self.assertEqual({row["weights"] for row in common.rows("third", "evaluation")}, {"raw"})
@@ -179,8 +178,7 @@ class Patience(Runs):
         text = common.text_of("less/SUMMARY.txt")
         self.assertIn(f"stopped early after step {end + 4} of 328", text)
         self.assertRegex(text, f"clean_acc=[0-9.]+ pgd2_acc=[0-9.]+ .* VALID\n")
-        with h5py.File("less/results.h5") as file:
-            self.assertEqual(file["history/evaluation/step"][-1], end + 4)
+        self.assertEqual(common.datasets("less/results.h5")["history/evaluation/step"][-1], end + 4)
         before = os.path.getmtime("less/metrics.jsonl")
         self.go("less", *self.STILL)  # is finished
         self.assertEqual(os.path.getmtime("less/metrics.jsonl"), before)

@@ -199,8 +199,7 @@ class Certification(common.TestCase):
         certified = {one["index"]: one for one in found["images"] if one["radius"] > 0}
         attacked = found["attacked"]["images"]
         self.assertEqual([one["index"] for one in attacked], list(certified))
-        with h5py.File("set.h5") as file:
-            clean = file["test/images"][:IMAGES].astype(float)
+        clean = common.datasets("set.h5")["test/images"][:IMAGES].astype(float)
         tables = common.datasets("attacked/results.h5")
         self.assertEqual(tables["attacked/index"].tolist(), list(certified))
         checkpoint = common.checkpoints("run")[-1]

@@ -255,6 +255,11 @@ def datasets(path):
         return {name: file[name][()] for name in names if isinstance(file[name], h5py.Dataset)}
 
 
+def attribute(path, name, of="/"):
+    with h5py.File(path) as file:
+        return file[of].attrs[name]
+
+
 def state(folder, path=None):
     """All arrays of a run's newest checkpoint, or of another one, but the times."""
     arrays = datasets(path or checkpoints(folder)[-1])

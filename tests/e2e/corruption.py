@@ -4,8 +4,6 @@ import glob
 import os
 import signal
 
-import h5py
-
 import common
 
 # The rate is so small that no weight moves: what the first checkpoint has can be looked for in the ranks' memory.
@@ -18,8 +16,7 @@ STILL = [*OPTIONS, "--lr", "1e-30", "--out", "run"]
 
 def flip_weight(pid):
     """Flips a bit of a weight wherever the process has it, while it is stopped. How often that was."""
-    with h5py.File(sorted(glob.glob("run/ckpt/step-*.h5"))[0]) as file:
-        pattern = file["param/linear.weight"][()].tobytes()[:256]
+    pattern = common.datasets(sorted(glob.glob("run/ckpt/step-*.h5"))[0])["param/linear.weight"].tobytes()[:256]
     found = 0
     os.kill(pid, signal.SIGSTOP)
     try:

@@ -303,8 +303,7 @@ class Grey(common.TestCase):
         for array in pixels[..., 0], pixels[..., :1], pixels[:, None, :, :, 0]:
             np.save("images.npy", np.ascontiguousarray(array))
             self.run_well("data", "convert", "images.npy", "set.h5", "--labels", "labels.npy")
-            with h5py.File("set.h5") as file:
-                np.testing.assert_array_equal(file["train/images"], pixels[..., :1])
+            np.testing.assert_array_equal(common.datasets("set.h5")["train/images"], pixels[..., :1])
 
     def test_are_not_normalized_by_three_numbers(self):
         write_own("set.h5", *((pixels[..., :1], labels) for pixels, labels in (images(1, 40, 28, 4), images(2, 20, 28, 4))))
@@ -477,8 +476,7 @@ class StandIn(common.TestCase):
         self.assertEqual(pixels.shape, (400, 32, 32, 3))
         self.assertEqual(np.count_nonzero(labels != right), 40)
         self.assertEqual((labels.min(), labels.max()), (0, 9))
-        with h5py.File("set/labelled.h5") as file:
-            own = {image.tobytes() for image in file["train/images"]}
+        own = {image.tobytes() for image in common.datasets("set/labelled.h5")["train/images"]}
         self.assertFalse(own & {image.tobytes() for image in pixels})
         ended = self.train("run", *TRAIN, *self.MIX, ranks=2)
         self.assertIn("4 of 8 images from the 60 labelled ones, the others from 400 extra ones", ended.text)

@@ -10,7 +10,6 @@ import struct
 import sys
 from unittest import mock
 
-import h5py
 import numpy as np
 from PIL import Image
 
@@ -135,8 +134,7 @@ class TensorBoard(common.TestCase):
                                        [p[place].min(), p[place].max(), p[place].size, p[place].sum(), (p[place]**2).sum()], rtol=1e-6)
 
     def check_pictures(self, images):
-        with h5py.File("set.h5") as file:
-            clean = file["test/images"][:8].transpose(1, 0, 2, 3).reshape(16, 8 * 16, 3).astype(int)
+        clean = common.datasets("set.h5")["test/images"][:8].transpose(1, 0, 2, 3).reshape(16, 8 * 16, 3).astype(int)
         for place, (encoded,) in images.items():
             one = message(encoded)
             self.assertEqual((one[1], one[2], one[3]), ([32], [128], [3]))

@@ -170,8 +170,7 @@ class Case(common.TestCase):
             file["input/x"], file["input/start"], file["input/labels"] = self.images, np.zeros_like(self.images), self.labels
         ended = subprocess.run([PROBE, "probe_in.h5", "probe_out.h5"], capture_output=True, text=True, check=False)
         self.assertEqual(ended.returncode, 0, ended.stderr)
-        with h5py.File("probe_out.h5") as file:
-            return file["logits_eval"][()]
+        return common.datasets("probe_out.h5")["logits_eval"]
 
     def model(self, folder):
         """The folder's own class, with the weights that this test reads, loaded strictly."""
@@ -209,8 +208,7 @@ class Export(Case):
                 self.assertEqual(bits(tensors), bits(arrays_of(checkpoint)))
                 self.assertEqual((metadata["format"], metadata["network"], metadata["width"], metadata["step"], metadata["eps"]),
                                  ("pt", network, str(NETWORKS[network]["width"]), "2", "8/255"))
-                with h5py.File(checkpoint) as file:
-                    batches = file["state"].attrs["batches_tracked"]
+                batches = common.attribute(checkpoint, "batches_tracked", "state")
                 self.assertGreater(batches, 0)
                 self.assertEqual({int(n) for name, n in tensors.items() if name.endswith("tracked")}, {int(batches)})
 
@@ -361,8 +359,7 @@ class Export(Case):
         # An evaluation stands beside the run's own: sealed, of these weights, and of all test images.
         evaluate = ["eval", "small_cnn", "--eval", "pgd1+fgsm", "--threads", 1, "--quiet", "--out"]
         self.run_well(*evaluate, "sequence")
-        with h5py.File("sequence/results.h5") as file:
-            robust = f"{100 * file['image/robust'][()].mean():.2f}"
+        robust = f"{100 * common.datasets('sequence/results.h5')['image/robust'].mean():.2f}"
         self.assertEqual(self.card("--evaluation", "sequence")[2], own | {("pgd1+fgsm", "linf eps 8/255"): robust})
         export = ["export", "small_cnn", "--format", "hub", "--out", "no", "--evaluation"]
         self.run_well(*evaluate, "part", "--limit", 8)
@@ -549,8 +546,7 @@ class Import(Case):
                                   ["--attack-stop", 1], ["--noise", 0.25, "--attack", "none"])):
             self.train(f"run{k}", *TRAIN, *options_of("small_cnn"), *more)
             self.run_well("import", f"run{k}", "--norm", "l2", "--eps", 0.5, "--out", f"back{k}.h5")
-            with h5py.File(f"back{k}.h5") as file:
-                text = file.attrs["config_toml"]
+            text = common.attribute(f"back{k}.h5", "config_toml")
             self.assertIn('norm = "l2"\neps = 0.5\n', text)
             self.assertIn(f"\nnoise = {0.25 if '--noise' in more else 0}\n", text)
             self.assertIn("l2 eps 0.5", self.run_well("eval", "--checkpoint", f"back{k}.h5", "--data", "set.h5", "--eval", "pgd2").text)
@@ -634,8 +630,7 @@ class Import(Case):
                     file[name] = values
             for source in "theirs.safetensors", "theirs.h5":
                 self.run_well("import", source, *more, "--out", "back.h5")
-                with h5py.File("back.h5") as file:
-                    self.assertEqual(file["state"].attrs["batches_tracked"], 9)
+                self.assertEqual(common.attribute("back.h5", "batches_tracked", "state"), 9)
         # Another counter is passed over, and several whole numbers are no counter.
         for name, value in ("n_averaged", np.array(7)), ("epochs", np.arange(2)):
             tensors[name] = value

@@ -9,7 +9,6 @@ import signal
 import time
 
 import common
-import h5py
 
 SET = {"train": 100, "test": 30, "size": 16, "classes": 4}
 RUN = ["--data", "set.h5", "--width", 16, "--network", "small_cnn", "--threads", 1, "--attack-steps", 4, "--eval-every", 1,
@@ -180,8 +179,7 @@ class Generators(common.TestCase):
         self.assertIn("dat_hpc: --generators auto: 1 of 2 ranks, by a forecast: 54.8 images/s, 32.9 with none", ended.text)
         self.go("told", (1, 1), *arguments[4:])
         self.assert_equal_runs("auto", "told")
-        with h5py.File(common.checkpoints("auto")[-1]) as file:
-            text = file.attrs["config_toml"]
+        text = common.attribute(common.checkpoints("auto")[-1], "config_toml")
         self.assertIn("generators = 1\n", text)
         self.assertNotIn("calibration.json", text)
         planned = common.run("validate", *RUN, *arguments, ranks=2)

@@ -188,8 +188,7 @@ class Results(common.TestCase):
         found = common.datasets("run/results.h5")
         np.testing.assert_array_equal([row["loss_adv"] for row in common.rows("run", "step")],
                                       found["history/step/loss_adv"])
-        with h5py.File("run/results.h5") as file:
-            self.assertEqual(file.attrs["config_toml"], resolved)
+        self.assertEqual(common.attribute("run/results.h5", "config_toml"), resolved)
 
     def test_pictures(self):
         self.train("run", *TRAIN, "--network", "small_cnn", "--batch", 8, "--epochs", 2, "--warmup-epochs", 1, ranks=2)
@@ -292,8 +291,7 @@ class Results(common.TestCase):
         script = common.text_of("one/plots/images.gp")
         width, height = map(int, re.search(r"array=\((\d+),(\d+)\)", script).groups())
         canvas = np.fromfile("one/plots/images.rgb", np.uint8).reshape(height, width, 3)
-        with h5py.File("set.h5") as file:
-            clean = file["test/images"][()]
+        clean = common.datasets("set.h5")["test/images"]
         with h5py.File("one/adversarial.h5") as file:
             attacked = file["images"][()]
             np.testing.assert_array_equal(file["clean"][()], clean)
