@@ -38,9 +38,7 @@ class Byzantine(common.TestCase):
     set_h5 = SET
 
     def go(self, folder, *arguments, ranks=4, code=0):
-        ended = common.run("train", "--out", folder, *common.merged(*RUN, *arguments), ranks=ranks)
-        self.assertEqual(ended.code, code, ended.text)
-        return ended
+        return self.expect(code, common.run("train", "--out", folder, *common.merged(*RUN, *arguments), ranks=ranks))
 
     def assert_equal_runs(self, folder, reference):
         self.assert_same(common.state(folder), common.state(reference))

@@ -338,8 +338,7 @@ class TestCase(unittest.TestCase):
 
     def refuse(self, code, pattern, *arguments, ranks=0):
         """A run that must fail with one message."""
-        ended = run(*arguments, ranks=ranks, environment=AT_ONCE)
-        self.assertEqual(ended.code, code, ended.text)
+        ended = self.expect(code, run(*arguments, ranks=ranks, environment=AT_ONCE))
         self.assertEqual(len(ended.errors), 1, ended.text)
         self.assertRegex(ended.errors[0], pattern)
         return ended

@@ -40,9 +40,7 @@ class Leaving(common.TestCase):
     set_h5 = SET
 
     def go(self, folder, *arguments, ranks, code=0):
-        ended = common.run("train", "--out", folder, *RUN, *arguments, ranks=ranks)
-        self.assertEqual(ended.code, code, ended.text)
-        return ended
+        return self.expect(code, common.run("train", "--out", folder, *RUN, *arguments, ranks=ranks))
 
     def test_the_bits_of_one_rank(self):
         ranks, many, total = (16, 7, 32) if WHOLE else (5, 2, 20)

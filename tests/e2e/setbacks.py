@@ -27,9 +27,7 @@ class Numbers(common.TestCase):
         common.synthetic("large.h5", **{**SET, "train": 400})
 
     def go(self, folder, *arguments, ranks=1, code=0, lr=RATE):
-        ended = common.run("train", "--out", folder, *SMALL, "--lr", repr(lr), *arguments, ranks=ranks)
-        self.assertEqual(ended.code, code, ended.text)
-        return ended
+        return self.expect(code, common.run("train", "--out", folder, *SMALL, "--lr", repr(lr), *arguments, ranks=ranks))
 
     def setbacks(self, folder, event):
         return [row for row in common.rows(folder, "setback") if row["event"] == event]
