@@ -1,6 +1,5 @@
 // A step of the protocol: the checks of the step before.
 
-
 #include "byzantine/protocol.hpp"
 
 namespace dat {

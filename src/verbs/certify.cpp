@@ -1,5 +1,7 @@
 // The verb certify: within which radius no perturbation changes what the smoothed network of a checkpoint says.
 
+#include "dat/options/certify.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +12,6 @@
 #include "assess/certification/certification_report.hpp"
 #include "assess/progress_lines.hpp"
 #include "dat/error.hpp"
-#include "dat/options/certify.hpp"
 #include "dat/provenance.hpp"
 #include "options/command_line.hpp"
 #include "options/machine.hpp"
