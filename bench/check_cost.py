@@ -11,31 +11,28 @@ the median seconds of ten steps (ten: --every). --against: other options than --
 """
 
 import argparse
-import json
 import os
+import pathlib
 import shlex
 import statistics
-import subprocess
 import tempfile
 import types
 
+from launch import output_of, rows, seconds_of
+
 FIRST = 2
-ASIDE = ("t_evaluate", "t_checkpoint", "t_hidden")
 
 
 def measure(a, options, folder):
-    command = [*shlex.split(a.launch), os.path.abspath(a.program), "train", "--out", folder, "--quiet", "--epochs", str(a.epochs),
-               "--warmup-epochs", "0", "--milestones", "1000000", "--eval-every", "0", "--eval", "fgsm", "--limit-test", "16",
-               *options, *a.options]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    with open(f"{folder}/metrics.jsonl") as file:
-        steps = [row for row in map(json.loads, file) if row["kind"] == "step"][FIRST:]
-    seconds = [sum(value or 0 for name, value in row.items() if name.startswith("t_") and name not in ASIDE) for row in steps]
+    output_of([*shlex.split(a.launch), os.path.abspath(a.program), "train", "--out", folder, "--quiet", "--epochs", a.epochs,
+               "--warmup-epochs", 0, "--milestones", 1000000, "--eval-every", 0, "--eval", "fgsm", "--limit-test", 16,
+               *options, *a.options])
+    steps = rows(folder, "step")[FIRST:]
+    seconds = [*map(seconds_of, steps)]
     # What is done after a step is in the times of the next one; after the last step of an epoch there is more than a check.
     inside = [row for row in steps if (row["step"] - 1) % row["steps_per_epoch"]]
     other = [[row["t_other"] for row in inside if ((row["step"] - 1) % a.every == 0) == behind] for behind in (False, True)]
-    with open(f"{folder}/SUMMARY.txt") as file:
-        weights = next(line for line in file if line.startswith("weights"))
+    weights = next(line for line in (folder / "SUMMARY.txt").read_text().splitlines() if line.startswith("weights"))
     return types.SimpleNamespace(seconds=sum(seconds), step=statistics.median(seconds), other=other, steps=len(steps), weights=weights)
 
 
@@ -51,8 +48,8 @@ def main():
     shares, checks = [], []
     for pair in range(a.pairs):
         with tempfile.TemporaryDirectory(prefix="dat-check-", dir=".") as folder:
-            plain = measure(a, ["--check-every", "0"], f"{folder}/plain")
-            checked = measure(a, shlex.split(a.against or f"--check-every {a.every}"), f"{folder}/checked")
+            plain = measure(a, ["--check-every", "0"], pathlib.Path(folder) / "plain")
+            checked = measure(a, shlex.split(a.against or f"--check-every {a.every}"), pathlib.Path(folder) / "checked")
         assert plain.weights == checked.weights, "the weights differ"
         shares.append(checked.seconds / plain.seconds - 1)
         line = f"{plain.seconds:9.3f} s without, {checked.seconds:9.3f} s with, of {plain.steps} steps: {100 * shares[-1]:+7.3f} %"

@@ -6,22 +6,21 @@ Runs in a folder of its own, one after the other: two pairs, so that a slow minu
 which no step goes on; that a thread beside the steps slows them down shows in the seconds of the whole.
 """
 
-import json
 import os
-import subprocess
+import pathlib
 import sys
 import tempfile
 
+from launch import output_of, rows
+
 
 def measure(program, folder, beside, options):
-    subprocess.run([program, "train", "--out", folder, "--quiet", "--epochs", "4", "--warmup-epochs", "0", "--eval",
-                    "fgsm", *options], check=True, stdout=subprocess.DEVNULL, env=os.environ | {"DAT_CHECKPOINT_ASYNC": beside})
-    with open(f"{folder}/metrics.jsonl") as file:
-        steps = [row for row in map(json.loads, file) if row["kind"] == "step"]
+    output_of(["env", f"DAT_CHECKPOINT_ASYNC={beside}", program, "train", "--out", folder, "--quiet", "--epochs", 4, "--warmup-epochs", 0,
+               "--eval", "fgsm", *options])
+    steps = rows(folder, "step")
     stall = sum(row["t_checkpoint"] or 0 for row in steps)
     wall = steps[-1]["wall_time"]
-    newest = max(name for name in os.listdir(f"{folder}/ckpt") if name.startswith("step-"))
-    return stall, wall, os.path.getsize(f"{folder}/ckpt/{newest}")
+    return stall, wall, max((folder / "ckpt").glob("step-*")).stat().st_size
 
 
 def main():
@@ -29,7 +28,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="dat-stall-", dir=".") as folder:
         for pair in range(2):
             for name, more in ("stops for checkpoints", "off"), ("beside the steps", "on"):
-                stall, wall, size = measure(program, f"{folder}/{pair}{more}", more, options)
+                stall, wall, size = measure(program, pathlib.Path(folder) / f"{pair}{more}", more, options)
                 print(f"{name:24}{stall:8.3f} s of {wall:8.2f} s: {100 * stall / wall:6.2f} %  "
                       f"(checkpoints of {size / 1e6:.1f} MB)", flush=True)
 

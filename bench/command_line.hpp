@@ -10,7 +10,7 @@
 
 namespace dat::bench {
 
-/// The options that both programs have.
+/// The options of programs that time training steps.
 inline void add_options(CLI::App& app, StepOptions& options, int& repeat) {
   app.option_defaults()->always_capture_default();
   app.add_option("--network", options.network);

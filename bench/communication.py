@@ -8,7 +8,6 @@ steps of one launch are not quite). Bytes are the program's own counts, as MPI g
 
 import argparse
 import csv
-import json
 import os
 import shutil
 import statistics
@@ -89,8 +88,7 @@ class Runs:
         folder = f"{a.out}/run{self.number}"
         self.number += 1
         self.launcher.run([*self.program(words), "--out", folder], a.ranks, a.nodes, a.rate)
-        with open(f"{folder}/metrics.jsonl") as file:
-            records = [record for record in map(json.loads, file) if record["kind"] == "step"]
+        records = launch.rows(folder, "step")
         shutil.rmtree(folder)
         names = next(names for names in PHASES if names[0] in records[0])
         times = [record["wall_time"] for record in records]

@@ -16,7 +16,6 @@ training.
 """
 
 import math
-import os
 import pathlib
 import tarfile
 

@@ -157,8 +157,7 @@ def links(study):
 
 def images_per_second(folder):
     """Behind the first quarter of the steps."""
-    with open(f"{folder}/metrics.jsonl") as file:
-        steps = [row for row in map(json.loads, file) if row["kind"] == "step"]
+    steps = launch.rows(folder, "step")
     times = [row["wall_time"] for row in steps]
     begin = len(steps) // 4
     return sum(row["images"] for row in steps[begin:]) / (times[-1] - times[begin - 1])

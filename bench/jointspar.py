@@ -15,7 +15,6 @@ rank sends nothing: then only `variance` tells anything of bytes.
 """
 
 import math
-import os
 import pathlib
 import re
 import shlex

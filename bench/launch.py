@@ -67,8 +67,14 @@ def output_of(words):
 
 def rows(folder, kind):
     """Of a run's record."""
-    with open(folder / "metrics.jsonl") as file:
+    with open(f"{folder}/metrics.jsonl") as file:
         return [row for row in map(json.loads, file) if row["kind"] == kind]
+
+
+def seconds_of(step):
+    """Of a step's record: its phases, but evaluations, checkpoints, and what goes on beside them."""
+    return sum(value or 0 for name, value in step.items()
+               if name.startswith("t_") and name not in ("t_hidden", "t_evaluate", "t_checkpoint"))
 
 
 @contextlib.contextmanager

@@ -11,54 +11,38 @@ On a CPU; on a GPU --deterministic also chooses other algorithms. Numbers of mic
 fast run beside them: there "ordered" is compared with nothing.
 """
 
-import argparse
-import json
 import os
 import pathlib
 import shlex
 import statistics
-import subprocess
-import sys
 import tempfile
 
-kFirst = 2  # steps of a run that are not counted
+import study
+from launch import output_of, rows, seconds_of
+
+FIRST = 2  # steps of a run that are not counted
 
 
 def train(arguments, ranks, micro_batches, ordered, folder):
     total = micro_batches * arguments.micro_batch
-    batch = ["--deterministic", "--total-batch", str(total)] if ordered else ["--batch", str(total // ranks)]
-    command = shlex.split(arguments.launch) + ["-np", str(ranks), os.path.abspath(arguments.program), "train", "--out", str(folder)]
-    command += [*batch, "--micro-batch", str(arguments.micro_batch), "--network", arguments.network, "--width", str(arguments.width),
-                "--attack", arguments.attack, "--attack-steps", str(arguments.attack_steps), "--device", "cpu", "--warmup-epochs", "0",
-                "--epochs", "1000", "--limit-test", "1", "--eval", "fgsm", "--eval-every", "0", "--checkpoint-every", "1000000",
-                "--max-steps", str(arguments.steps), "--threads", str(max(1, arguments.cores // ranks)), "--quiet"]
-    command += ["--data", *arguments.data] if arguments.data else []
-    ended = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    if ended.returncode != 0:
-        sys.exit(f"{shlex.join(command)}: exit code {ended.returncode}\n{ended.stdout}")
-    with open(folder / "metrics.jsonl") as file:
-        steps = [record for record in map(json.loads, file) if record["kind"] == "step"][kFirst:]
-    inside = [name for name in steps[0] if name.startswith("t_") and name not in ("t_hidden", "t_evaluate", "t_checkpoint")]
-    return (statistics.median(sum(step[name] for name in inside) for step in steps),
-            statistics.median(step["bytes_sent"] for step in steps) * 1e-6)
+    batch = ["--deterministic", "--total-batch", total] if ordered else ["--batch", total // ranks]
+    output_of([*shlex.split(arguments.launch), "-np", ranks, os.path.abspath(arguments.program), "train", "--out", folder,
+               *batch, "--micro-batch", arguments.micro_batch, "--network", arguments.network, "--width", arguments.width,
+               "--attack", arguments.attack, "--attack-steps", arguments.attack_steps, "--device", "cpu",
+               "--warmup-epochs", 0, "--epochs", 1000, "--limit-test", 1, "--eval", "fgsm", "--eval-every", 0,
+               "--checkpoint-every", 1000000, "--max-steps", arguments.steps, "--threads", max(1, arguments.cores // ranks),
+               "--quiet", *(["--data", *arguments.data] if arguments.data else [])])
+    steps = rows(folder, "step")[FIRST:]
+    return statistics.median(map(seconds_of, steps)), statistics.median(step["bytes_sent"] for step in steps) * 1e-6
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    parser.add_argument("program")
-    parser.add_argument("--launch", default="mpirun", help="what stands before -np and the program")
-    parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--micro-batches", type=int, nargs="+", default=[4, 6], help="of a step, on all ranks together")
-    parser.add_argument("--micro-batch", type=int, default=16, help="images")
-    parser.add_argument("--network", default="preact_resnet18")
-    parser.add_argument("--width", type=int, default=64)
-    parser.add_argument("--attack", default="pgd")
-    parser.add_argument("--attack-steps", type=int, default=10)
-    parser.add_argument("--cores", type=int, default=len(os.sched_getaffinity(0)), help="shared out to the ranks")
-    parser.add_argument("--data", nargs="*", default=[], help="none: the built-in set")
-    parser.add_argument("--steps", type=int, default=6, help="of a run")
-    parser.add_argument("--pairs", type=int, default=5)
-    arguments = parser.parse_args()
+    arguments, _ = study.parsed(
+        __doc__, launch=("mpirun", "what stands before -np and the program"), ranks=[1, 2],
+        micro_batches=([4, 6], "of a step, on all ranks together"), micro_batch=(16, "images"),
+        network="preact_resnet18", width=64, attack="pgd", attack_steps=10,
+        cores=(len(os.sched_getaffinity(0)), "shared out to the ranks"), data=([], "none: the built-in set"),
+        steps=(6, "of a run"), pairs=5)
     print(f"{'ranks':>5}{'micro-batches':>15}{'fast, s':>11}{'ordered, s':>12}{'price, %':>22}{'MB fast':>10}{'MB':>8}")
     for ranks in arguments.ranks:
         for micro_batches in arguments.micro_batches:

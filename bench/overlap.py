@@ -18,49 +18,41 @@ The floor counts the payload of TCP over Ethernet frames of 1538 bytes on the wi
 launcher starts the ranks, one on each node, on a network of that rate; "none" names no rate, and no floor is printed.
 """
 
-import argparse
-import json
 import os
 import pathlib
 import shlex
 import statistics
-import subprocess
 import sys
 import tempfile
 
-kPayload = 1448 / 1538
-kFirst = 2  # steps of a run that are not counted
+import study
+from launch import output_of, rows, seconds_of
+
+PAYLOAD = 1448 / 1538
+FIRST = 2  # steps of a run that are not counted
 
 
 def train(arguments, attack, hide, folder):
     """The records of a run's steps, and its number of ranks."""
-    command = shlex.split(arguments.launch) + [
-        os.path.abspath(arguments.program), "train", "--out", str(folder), "--network", arguments.network,
-        "--width", str(arguments.width), "--batch", str(arguments.batch), "--attack", attack,
-        "--lambda", arguments.weight, "--optimizer", "sgd", "--selector", "all", "--warmup-epochs", "0",
-        "--epochs", "100", "--limit-test", "1", "--eval", "fgsm", "--eval-every", "0", "--check-every", "0",
-        "--checkpoint-every", "1000000", "--max-steps", str(arguments.steps), "--threads", str(arguments.threads), "--quiet"]
-    command += (shlex.split(arguments.hide) if hide else []) + shlex.split(arguments.options)
     if arguments.bucket:
         os.environ["DAT_BUCKET"] = str(arguments.bucket)
-    ended = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    if ended.returncode != 0:
-        sys.exit(f"{shlex.join(command)}: exit code {ended.returncode}\n{ended.stdout}")
-    with open(folder / "metrics.jsonl") as file:
-        records = [json.loads(line) for line in file]
-    ranks = max(len(record["bytes"]) for record in records if record["kind"] == "ranks")
-    return [record for record in records if record["kind"] == "step"][kFirst:], ranks
+    output_of([*shlex.split(arguments.launch), os.path.abspath(arguments.program), "train", "--out", folder,
+               "--network", arguments.network, "--width", arguments.width, "--batch", arguments.batch, "--attack", attack,
+               "--lambda", vars(arguments)["lambda"], "--optimizer", "sgd", "--selector", "all", "--warmup-epochs", 0,
+               "--epochs", 100, "--limit-test", 1, "--eval", "fgsm", "--eval-every", 0, "--check-every", 0,
+               "--checkpoint-every", 1000000, "--max-steps", arguments.steps, "--threads", arguments.threads, "--quiet",
+               *(shlex.split(arguments.hide) if hide else []), *shlex.split(arguments.options)])
+    return rows(folder, "step")[FIRST:], max(len(record["bytes"]) for record in rows(folder, "ranks"))
 
 
 def row(steps, ranks, gbit):
     middle = lambda value: statistics.median(map(value, steps))
-    inside = [name for name in steps[0] if name.startswith("t_") and name not in ("t_hidden", "t_evaluate", "t_checkpoint")]
     exposed, hidden = middle(lambda s: s["t_exposed"]), middle(lambda s: s["t_hidden"])
     backward, bytes_sent = middle(lambda s: s["t_backward"]), middle(lambda s: s["bytes_sent"])
-    found = {"step": middle(lambda s: sum(s[name] for name in inside)), "backward": backward, "exposed": exposed,
+    found = {"step": middle(seconds_of), "backward": backward, "exposed": exposed,
              "hidden": hidden, "sum": exposed + hidden, "MB": bytes_sent * 1e-6}
     if gbit:
-        found["floor"] = 2 * (ranks - 1) / ranks * bytes_sent / (gbit * 1e9 / 8 * kPayload)
+        found["floor"] = 2 * (ranks - 1) / ranks * bytes_sent / (gbit * 1e9 / 8 * PAYLOAD)
         found["sum/floor"] = found["sum"] / found["floor"] if found["floor"] else float("nan")
     found["computing"] = 1 - exposed / found["step"]
     cover = min(found["sum"], backward)
@@ -69,23 +61,13 @@ def row(steps, ranks, gbit):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0],
-                                     formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    parser.add_argument("program")
-    parser.add_argument("--launch", default="mpirun -np 2", help="what stands before the program")
-    parser.add_argument("--gbit", type=float, default=0, help="rate of the network between the ranks; 0: no floor")
-    parser.add_argument("--attacks", nargs="+", default=["none", "fgsm"])
-    parser.add_argument("--network", default="preact_resnet18")
-    parser.add_argument("--width", type=int, default=64)
-    parser.add_argument("--batch", type=int, default=16, help="images of a rank")
-    parser.add_argument("--bucket", type=int, default=0, help="0: the program's own")
-    parser.add_argument("--lambda", dest="weight", default="0", help="of the training")
-    parser.add_argument("--options", default="", help="more of `train`, for all runs")
-    parser.add_argument("--hide", default="--overlap", help="options of `train` that hide the sum")
-    parser.add_argument("--threads", type=int, default=1, help="of a rank")
-    parser.add_argument("--steps", type=int, default=8, help="of a run")
-    parser.add_argument("--pairs", type=int, default=2, help="runs of both kinds")
-    arguments = parser.parse_args()
+    arguments, _ = study.parsed(
+        __doc__, launch=("mpirun -np 2", "what stands before the program"),
+        gbit=(0.0, "rate of the network between the ranks; 0: no floor"), attacks=["none", "fgsm"],
+        network="preact_resnet18", width=64, batch=(16, "images of a rank"), bucket=(0, "0: the program's own"),
+        options=("", "more of `train`, for all runs"), hide=("--overlap", "options of `train` that hide the sum"),
+        threads=(1, "of a rank"), steps=(8, "of a run"), pairs=(2, "runs of both kinds"),
+        **{"lambda": ("0", "of the training")})
     print(f"{arguments.launch}: {arguments.network}, width {arguments.width}, batch {arguments.batch}"
           + (f", {arguments.gbit:g} Gbit/s" if arguments.gbit else ""))
     head = ["step", "backward", "exposed", "hidden", "sum", "floor", "sum/floor", "covered", "computing", "MB"]

@@ -117,24 +117,18 @@ int main(int argc, char** argv) {
   dat::StepOptions options{.network = "preact_resnet18", .batch = 16, .attack = "fgsm", .bucket = 0, .threads = 1};
   int steps = 10, stale = 0;
   std::string delay, codec = "float32";
-  CLI::App app("Times steps of all ranks of a launch: one line of JSON, from rank 0", "bench_scaling");
-  app.option_defaults()->always_capture_default();
+  CLI::App app("Times steps of all ranks of a launch, after two that do not count: one line of JSON, from rank 0",
+               "bench_scaling");
+  dat::bench::add_options(app, options, steps);
   app.add_option("--delay", delay, "a calibration.json: computing is a delay of that length; none: it is done");
   app.add_option("--codec", codec, "with --delay: how gradients become messages; NAME or NAME/TRANSPORT");
-  app.add_option("--repeat", steps, "steps, after two that do not count");
   app.add_option("--stale-attack", stale,
                  "with --delay: iterations of the next attack that run while the sum is under way")
       ->check(CLI::NonNegativeNumber);
   app.add_flag("--overlap", options.overlap, "send gradients while the backward pass runs");
   app.add_option("--bucket", options.bucket, "most gradients in one message; 0: 2^19 with --overlap, else 2^23");
-  app.add_option("--network", options.network);
-  app.add_option("--width", options.width, "channels of the first stage");
-  app.add_option("--batch", options.batch, "images of a rank");
   app.add_option("--attack", options.attack);
-  app.add_option("--steps", options.attack_steps, "of pgd");
   app.add_option("--lambda", options.lambda, "weight of the loss on clean images");
-  app.add_option("--device", options.device, "auto, cpu or cuda");
-  app.add_option("--threads", options.threads, "of the CPU");
   const auto world = dat::Communicator::world();
   const int code = dat::bench::run_program(app, argc, argv, [&] {
     if (options.bucket == 0) options.bucket = options.overlap ? 1 << 19 : 1 << 23;

@@ -11,7 +11,6 @@
 #include "verbs/help.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verbs.hpp"
-#include "waiting.hpp"
 
 int main(int argc, char** argv) {
   dat::open_standard_descriptors();

@@ -200,9 +200,6 @@ class Communicator {
   /// same tag arrive in the order in which they were sent. Returns when `data` may change, which may be before anybody
   /// has asked for the message. Not collective, like all members from here to wait_for_work().
   void send(const void* data, std::size_t bytes, int to, int tag);
-  /// Sends as send() does, but returns only when the other rank has begun to receive: so a sender cannot run ahead of a
-  /// receiver.
-  void send_synchronously(const void* data, std::size_t bytes, int to, int tag);
   [[nodiscard]] Request start_send(const void* data, std::size_t bytes, int to, int tag);
   /// Receives the next message with this tag from this rank, which must have this length: where it is not known,
   /// probe() returns it. Error(communication): the message has another length.

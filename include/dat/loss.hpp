@@ -23,7 +23,7 @@ constexpr float kNearStart = 0.001F;
 
 /// The loss that the training minimises: a function of the logits for the attacked images of a batch, and for the clean
 /// ones, or those where the attack began, where the loss needs them. Each of these kinds of images is a training pass,
-/// forward and backward. Each of these kinds of images is a training pass, forward and back.
+/// forward and backward.
 class Loss {
  public:
   /// Kind of images that a pass takes. start: the images at which the attack took its first gradient.

@@ -8,8 +8,8 @@
 namespace dat {
 
 /// Numbers that a rank alone knows before it shows them: salts of commitments, and its share of the randomness that all
-/// ranks make together. All of it follows from one secret and the step, so a run that continues, or is repeated, finds
-/// the same. All of it follows from one secret and the step, so a run that goes on, or is repeated, finds the same.
+/// ranks make together. All of it follows from one secret and the step, so a run that goes on, or is repeated, finds
+/// the same.
 class Secret {
  public:
   /// words: what nobody else knows. Empty: the secret is one of the seed and the rank, and whoever knows the program

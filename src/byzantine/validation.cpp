@@ -1,8 +1,5 @@
 // A step of the protocol: the checks of the step before.
 
-#include <algorithm>
-#include <cstring>
-
 #include "byzantine/protocol.hpp"
 
 namespace dat {

@@ -373,14 +373,6 @@ void Communicator::send(const void* data, std::size_t bytes, int to, int tag) {
   turn.check(MPI_Send(data, count, MPI_BYTE, to, tag, group_), "MPI_Send");
 }
 
-void Communicator::send_synchronously(const void* data, std::size_t bytes, int to, int tag) {
-  const int count = message(bytes, to);
-  give(count);
-  const Blocking call(FlightRecorder::of_process().begin(Call::send, name_, to, count));
-  const Turn turn;
-  turn.check(MPI_Ssend(data, count, MPI_BYTE, to, tag, group_), "MPI_Ssend");
-}
-
 Request Communicator::start_send(const void* data, std::size_t bytes, int to, int tag) {
   Request request;
   const int count = message(bytes, to);

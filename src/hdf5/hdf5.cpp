@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cstdlib>
-#include <filesystem>
 #include <functional>
 #include <numeric>
 #include <utility>
@@ -194,10 +192,6 @@ void Hdf5File::set_texts(const std::string& object, const std::string& key, cons
 
 void Hdf5File::set_integer(const std::string& object, const std::string& key, std::int64_t value) {
   set_attribute(object, key, H5T_STD_I64LE, hdf5_space({}), H5T_NATIVE_INT64, &value);
-}
-
-void Hdf5File::set_real(const std::string& object, const std::string& key, double value) {
-  set_attribute(object, key, H5T_IEEE_F64LE, hdf5_space({}), H5T_NATIVE_DOUBLE, &value);
 }
 
 }  // namespace dat

@@ -65,7 +65,6 @@ class Hdf5File {
   void set_text(const std::string& object, const std::string& key, const std::string& value);
   void set_texts(const std::string& object, const std::string& key, const std::vector<std::string>& values);
   void set_integer(const std::string& object, const std::string& key, std::int64_t value);
-  void set_real(const std::string& object, const std::string& key, double value);
 
   [[nodiscard]] bool has(const std::string& name) const;
   [[nodiscard]] bool is_group(const std::string& name) const;

@@ -1,11 +1,8 @@
 // Reading by the library: of what `data convert` is given.
 
 #include <algorithm>
-#include <cassert>
 #include <filesystem>
 #include <functional>
-#include <numeric>
-#include <utility>
 
 #include "dat/tick.hpp"
 #include "hdf5/hdf5_handles.hpp"

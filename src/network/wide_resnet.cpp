@@ -28,12 +28,10 @@ Graph wide_resnet(const NetworkOptions& options, int depth) {
 }
 
 /// Wide residual network as DeepMind has it (Gowal et al. 2020; RobustBench's dm_wide_resnet.py): other names, and
-/// TensorFlow's padding, which is none above and left where an even number of rows is halved. 2020; RobustBench's
-/// dm_wide_resnet.py): other names, and TensorFlow's padding, which is none above and left where an even number of rows
-/// is halved. Weights begin as where these networks are trained in PyTorch (DM-Improves-AT, Wang et al. 2023);
-/// DeepMind's own code in JAX begins with a truncated normal distribution by the fan-in, and the last layer with zeros.
-/// Running statistics have the momentum of all networks here, 0.1, and 0.01 where these networks are trained in
-/// PyTorch.
+/// TensorFlow's padding, which is none above and left where an even number of rows is halved. Weights begin as where
+/// these networks are trained in PyTorch (DM-Improves-AT, Wang et al. 2023); DeepMind's own code in JAX begins with a
+/// truncated normal distribution by the fan-in, and the last layer with zeros. Running statistics have the momentum of
+/// all networks here, 0.1, and 0.01 where these networks are trained in PyTorch.
 Graph dm_wide_resnet(const NetworkOptions& options, int depth) {
   const BlockNames names{.norm = "batchnorm_", .convolution = "conv_", .shortcut = "shortcut", .first = 0};
   NetworkBuilder net(options);

@@ -10,14 +10,12 @@
 #include <cassert>
 #include <cerrno>
 #include <cmath>
-#include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
-#include <string_view>
 #include <utility>
 
 #include "dat/error.hpp"

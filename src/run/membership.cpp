@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <utility>
 
 #include "dat/aggregator.hpp"
 #include "dat/error.hpp"

@@ -1,4 +1,3 @@
-#include <utility>
 
 #include "communicate/together.hpp"
 #include "dat/error.hpp"

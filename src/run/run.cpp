@@ -15,7 +15,6 @@
 #include "run/opening.hpp"
 #include "run/restart.hpp"
 #include "run/signals.hpp"
-#include "run/skipped.hpp"
 #include "train/plan/parts.hpp"
 #include "train/plan/role.hpp"
 #include "train/protocol/ban_protocol.hpp"
@@ -29,6 +28,16 @@ namespace {
   std::vector<LeftRecord> records;
   for (const Cheater& one : leaving(attackers, done)) records.push_back({one.rank, done, "--cheat " + one.cheat});
   return records;
+}
+
+/// Puts on record why step number `step` was skipped, where it was.
+void tell_skipped(Report& report, const Trainer& trainer, std::int64_t step) {
+  const std::string& why = trainer.skipped();
+  if (why.empty()) return;
+  if (const double scale = trainer.overflowed_to(); scale > 0)
+    report.tell(OverflowRecord{step, scale, why});
+  else
+    report.tell(SetbackRecord{step, "skipped", why});
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // The verb certify: within which radius no perturbation changes what the smoothed network of a checkpoint says.
 
-#include "verbs/certify.hpp"
+#include "dat/options/certify.hpp"
 
 #include <fmt/format.h>
 
@@ -13,6 +13,7 @@
 #include "assess/progress_lines.hpp"
 #include "dat/error.hpp"
 #include "dat/provenance.hpp"
+#include "options/command_line.hpp"
 #include "options/machine.hpp"
 #include "printed.hpp"
 #include "replica/device_notices.hpp"
@@ -152,8 +153,6 @@ int run_certification(const CertifyOptions& options, int argc, char** argv) {
   return with_ranks([&](Communicator& world) { return certify(world, options, argc, argv); });
 }
 
-}  // namespace
-
 std::optional<CertifyOptions> parse_certify(CommandLine& line) {
   CertifyOptions o;
   Bound bound(certify_table(), o);
@@ -173,6 +172,8 @@ std::optional<CertifyOptions> parse_certify(CommandLine& line) {
   if (!runs) return {};
   return o;
 }
+
+}  // namespace
 
 Verb certify_verb() {
   return make_verb<CertifyOptions>("certify", "certified radii of a smoothed network", parse_certify, run_certification,

@@ -15,7 +15,6 @@
 #include "printed.hpp"
 #include "replica/device_notices.hpp"
 #include "run/evaluation_setting.hpp"
-#include "train/plan/splits.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verb.hpp"
 

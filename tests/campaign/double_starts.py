@@ -5,60 +5,53 @@ must be the single start's, line by line. Offsets are drawn with a fixed seed, b
 exit code is 1 where something was lost or doubled.
 """
 
-import json
 import os
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 
-sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from mpi_environment import MPI_ENVIRONMENT, own_session
+sys.path.append(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "e2e"))
+import common
 
 OPTIONS = ("--network small_cnn --width 16 --attack-steps 2 --eval pgd2 --limit-train 64 --limit-test 32 --batch 8 --epochs 30 "
            "--warmup-epochs 0 --eval-every 5 --threads 1 --checkpoint-every 7 --quiet").split()
 
 
-def start(program, folder):
-    command = ["mpirun", "-np", "2", program, "train", *OPTIONS, "--out", folder]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True, text=True,
-                            env=os.environ | own_session())
+def start(folder):
+    return common.Running(["train", *OPTIONS, "--out", folder], 2)
 
 
 def record(folder):
-    with open(f"{folder}/metrics.jsonl") as file:
-        lines = [json.loads(line) for line in file]
-    return [(line["kind"], line.get("step")) for line in lines if line["kind"] != "ranks"]  # one for each part of a run
+    return [(row["kind"], row.get("step")) for row in common.rows(folder) if row["kind"] != "ranks"]  # one for each part of a run
 
 
 def main():
-    program, pairs = os.path.abspath(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 30
-    os.environ.update(MPI_ENVIRONMENT)
+    pairs = int(sys.argv[1]) if len(sys.argv) > 1 else 30
     drawn, bad, waited = random.Random(7), 0, 0
     with tempfile.TemporaryDirectory() as top:
+        os.chdir(top)
         begin = time.monotonic()
-        start(program, f"{top}/alone").communicate()
+        start("alone").wait()
         length = time.monotonic() - begin
-        expected, checkpoints = record(f"{top}/alone"), set(os.listdir(f"{top}/alone/ckpt"))
+        expected, checkpoints = record("alone"), set(os.listdir("alone/ckpt"))
         for pair in range(pairs):
-            folder = f"{top}/{pair}"
-            first = start(program, folder)
+            folder = f"pair-{pair}"
+            first = start(folder)
             time.sleep(drawn.random() * length)
-            second = start(program, folder)
-            first.communicate()
+            second = start(folder)
+            first.wait()
             time.sleep(drawn.random() * length / 2)
-            os.killpg(second.pid, signal.SIGKILL)
-            waited += "waiting for its end" in second.communicate()[0]
+            os.killpg(second.process.pid, signal.SIGKILL)
+            waited += "waiting for its end" in second.wait().text
             time.sleep(0.3)  # mpirun's children are killed one after the other
             lost = checkpoints - set(os.listdir(f"{folder}/ckpt"))
-            third = start(program, folder)
-            third.communicate()
+            third = start(folder).wait()
             after = set(os.listdir(f"{folder}/ckpt"))
-            if lost or third.returncode != 0 or after != checkpoints or record(folder) != expected:
+            if lost or third.code != 0 or after != checkpoints or record(folder) != expected:
                 bad += 1
-                print(f"pair {pair}: lost {sorted(lost)}, then {sorted(after)}, exit code {third.returncode}")
+                print(f"pair {pair}: lost {sorted(lost)}, then {sorted(after)}, exit code {third.code}")
     print(f"{pairs} double starts, {bad} bad; the second one has waited in {waited}")
     sys.exit(bad > 0)
 

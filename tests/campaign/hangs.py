@@ -37,6 +37,9 @@ import sys
 import tempfile
 import time
 
+sys.path.append(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "e2e"))
+import common
+
 OPTIONS = ("train --network small_cnn --width 16 --attack-steps 2 --eval pgd1 --limit-train 64 --limit-test 16 --batch 4 "
            "--epochs 1000000 --warmup-epochs 0 --milestones 999999 --eval-every 0 --checkpoint-every 200 --threads 1 --out run "
            "--quiet").split()
@@ -45,20 +48,9 @@ RANKS, SLACK_S, PATIENCE_S = 4, 5, 120
 MARK = "DAT_HANGS_RUN"
 
 
-def alive(pid):
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
 def send(pids, number):
     for pid in pids:
-        try:
-            os.kill(pid, number)
-        except ProcessLookupError:
-            pass
+        common.kill(pid, number)
 
 
 def parent(pid):
@@ -82,14 +74,6 @@ def processes(mark, program):
     return found
 
 
-def steps():
-    try:
-        with open("run/metrics.jsonl", "rb") as file:
-            return file.read().count(b'{"kind":"step"')
-    except OSError:
-        return 0
-
-
 def shell(command):
     return subprocess.run(command, shell=True, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout
 
@@ -100,7 +84,7 @@ class Trial:
         self.random = random.Random(f"{options.seed} {number}")
         self.mark = f"{os.getpid()}-{number}"
         self.guilty = self.random.randrange(RANKS)
-        self.program = os.path.realpath(options.program if kind in KINDS[:4] else options.cases)
+        self.program = os.path.realpath(common.PROGRAM if kind in KINDS[:4] else options.cases)
 
     def launch(self):
         arguments = ([*OPTIONS, "--comm-timeout", str(self.options.timeout)] if self.kind in KINDS[:4]
@@ -115,7 +99,7 @@ class Trial:
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             ranks = processes(self.mark, self.program)
-            if len(ranks) == RANKS and (self.kind not in KINDS[:4] or steps() > 5):
+            if len(ranks) == RANKS and (self.kind not in KINDS[:4] or common.steps_written("run") > 5):
                 return ranks
             time.sleep(0.05)
         raise AssertionError("it has not begun:\n" + self.text())
@@ -150,13 +134,13 @@ class Trial:
         wrong = []
         # A rank that is stopped, with nobody beside it but its stopped daemon, waits for whoever lets it go on.
         still = 0  # seconds in which this machine did not run at all: nobody's watch could see anything then
-        while any(alive(pid) for pid in ranks.values()) and time.monotonic() - begin - still < limit:
+        while any(common.alive(pid) for pid in ranks.values()) and time.monotonic() - begin - still < limit:
             asleep = time.monotonic()
             time.sleep(0.02)
             if (gap := time.monotonic() - asleep) > 1:
                 still += gap
         took = time.monotonic() - begin - still
-        left = [rank for rank, pid in ranks.items() if alive(pid)]
+        left = [rank for rank, pid in ranks.items() if common.alive(pid)]
         if left:
             wrong.append(f"ranks {left} live {took:.1f} s after the fault")
         if took < self.options.timeout and self.kind != "bytes":
@@ -172,9 +156,9 @@ class Trial:
         if code != 6 and self.kind not in ("frozen", "dead"):
             wrong.append(f"exit code {code}")
         deadline = time.monotonic() + 10
-        while any(alive(pid) for pid in launchers) and time.monotonic() < deadline:
+        while any(common.alive(pid) for pid in launchers) and time.monotonic() < deadline:
             time.sleep(0.05)
-        if any(alive(pid) for pid in launchers):
+        if any(common.alive(pid) for pid in launchers):
             wrong.append("a daemon of the launcher is left")
         if found := self.left() - before:
             wrong.append(f"left: {sorted(found)}")
@@ -196,7 +180,6 @@ class Trial:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("program")
     parser.add_argument("cases")
     parser.add_argument("--launcher", default="mpirun")
     for name in "cut", "mend", "left":
@@ -206,12 +189,8 @@ def main():
     parser.add_argument("--kinds", default="")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    options.program, options.cases = os.path.abspath(options.program), os.path.abspath(options.cases)
+    options.cases = os.path.abspath(options.cases)
     kinds = options.kinds.split(",") if options.kinds else [kind for kind in KINDS if kind != "cut" or options.cut]
-    os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-    os.environ.setdefault("OMPI_MCA_rmaps_base_oversubscribe", "1")
-    os.environ.setdefault("OMPI_MCA_hwloc_base_binding_policy", "none")
-    os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
     bad, times = 0, collections.defaultdict(list)
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)

@@ -277,13 +277,15 @@ class Judgement:
                 continue
             entry, group = chosen
             limit = max(5.0, 4 * self.measured[entry.name]["seconds"])
-            said = entry.run({"DAT_MUTANT": ",".join(map(str, group))}, limit)
-            if said is not None and len(group) == 1 and said.startswith("still running"):
-                said = entry.run({"DAT_MUTANT": str(group[0])}, 3 * limit)
-            if said is None or len(group) == 1:
-                self.keep({"kind": "run", "entry": entry.name, "mutants": group, "said": said})
-            with self.lock:
+            try:
+                said = entry.run({"DAT_MUTANT": ",".join(map(str, group))}, limit)
+                if said is not None and len(group) == 1 and said.startswith("still running"):
+                    said = entry.run({"DAT_MUTANT": str(group[0])}, 3 * limit)
+                if said is None or len(group) == 1:
+                    self.keep({"kind": "run", "entry": entry.name, "mutants": group, "said": said})
+            finally:
                 self.running.difference_update(group)
+            with self.lock:
                 self.size = max(self.size, 2 * len(group)) if said is None else max(1, len(group) // 2)
             if said is not None and len(group) == 1:
                 say(f"  {len(self.seen):>4} {self.drawn[group[0] - 1]['name']}: {entry.name}: {said[:60]}")

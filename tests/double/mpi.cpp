@@ -85,8 +85,6 @@ DAT_PASS(Ialltoallv,
          (from, from_counts, from_at, from_type, to, to_counts, to_at, to_type, group, request), from, to)
 DAT_PASS(Send, (const void* data, int count, MPI_Datatype type, int to, int tag, MPI_Comm group),
          (data, count, type, to, tag, group), data)
-DAT_PASS(Ssend, (const void* data, int count, MPI_Datatype type, int to, int tag, MPI_Comm group),
-         (data, count, type, to, tag, group), data)
 DAT_PASS(Isend, (const void* data, int count, MPI_Datatype type, int to, int tag, MPI_Comm group, MPI_Request* request),
          (data, count, type, to, tag, group, request), data)
 DAT_PASS(Recv, (void* data, int count, MPI_Datatype type, int from, int tag, MPI_Comm group, MPI_Status* status),

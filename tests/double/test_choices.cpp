@@ -6,7 +6,6 @@
 #include <cudnn.h>
 
 #include "backend/cuda/backend.hpp"
-#include "backend/cuda/trials.hpp"
 #include "double.hpp"
 
 using namespace dat;

@@ -3,7 +3,6 @@
 The sequence is made of cheap attacks; DAT_SEQUENCE=aa-standard in the environment takes another one.
 """
 
-import json
 import os
 import random
 import signal
@@ -25,16 +24,14 @@ KILLS = 10 if NIGHT else 3
 
 
 def options(words, **changes):
-    """Of `eval`; an option that is None is left off."""
+    """Of `eval`."""
     chosen = {"checkpoint": "run", "threads": 1, "eps": "6/255", "limit": IMAGES, "eval": words, **changes}
-    return ["eval", "--quiet", *[word for name, value in chosen.items() if value is not None
-                                 for word in ("--" + name.replace("_", "-"), value)]]
+    return ["eval", "--quiet", *common.option_words(**chosen)]
 
 
 def told(folder):
     """eval.json without what may differ: times, and where it ran."""
-    with open(f"{folder}/eval.json") as file:
-        found = json.load(file)
+    found = common.load(f"{folder}/eval.json")
     for row in found["sequence"]["attacks"]:
         del row["seconds"]
     return {name: found[name] for name in ("clean", "sequence", "classes", "per_image", "alarms")}
@@ -48,11 +45,7 @@ def confidences(images, checkpoint):
 
 
 def lines(folder):
-    try:
-        with open(f"{folder}/sequence.journal", "rb") as file:
-            return file.read().count(b"\n")
-    except OSError:
-        return 0
+    return common.count_in(f"{folder}/sequence.journal")
 
 
 class Sequence(common.TestCase):
@@ -62,9 +55,7 @@ class Sequence(common.TestCase):
         self.train("run", *TRAIN)
 
     def evaluate(self, folder, *flags, ranks=1, words=SEQUENCE, **changes):
-        ended = common.run(*options(words, out=folder, **changes), *flags, ranks=ranks)
-        self.assertEqual(ended.code, 0, ended.text)
-        return ended
+        return self.run_well(*options(words, out=folder, **changes), *flags, ranks=ranks)
 
     def assert_same_columns(self, folder, images):
         """results.h5 says what eval.json says."""
@@ -109,13 +100,7 @@ class Sequence(common.TestCase):
             # When it is about to write a line of its journal; those before it stay.
             running = common.Running(options(SEQUENCE, out="killed", batch=batch), ranks,
                                      common.faults("sequence.journal:write", -1, [1, 3, 2, 4][kill % 4], 1))
-
-            def stands():
-                found = running.ranks()
-                return len(found) == ranks and common.stopped(found[0])
-
-            self.assertTrue(running.wait_for(stands), running.text())
-            victims = list(running.ranks().values())
+            victims = list(running.wait_until_stopped().values())
             for pid in drawn.choice([victims, [drawn.choice(victims)], [running.process.pid]]):
                 common.kill(pid, signal.SIGKILL)
             running.end()
@@ -237,8 +222,7 @@ class Sequence(common.TestCase):
         for words, out in ("none+fgsm", None), ("pgd2", "two.json"):
             refuse(2, "--save-adversarial needs a folder", words, "--save-adversarial", out=out)
         self.refuse(2, "is a sequence of attacks, which the verb eval runs", "train", *TRAIN[:-1], "none+fgsm", "--out", "three")
-        with open("one/sequence.journal") as file:
-            journal = file.read().splitlines(keepends=True)
+        journal = common.text_of("one/sequence.journal").splitlines(keepends=True)
         with open("one/sequence.journal", "w") as file:
             file.write("".join([journal[0], "damage\n", *journal[1:]]))
         for ranks in 0, 2:
@@ -246,11 +230,9 @@ class Sequence(common.TestCase):
 
     def test_single_attacks_beside_a_sequence(self):
         """A JSON file alone, without a journal; the sequence is as hard as the worst of its attacks, image by image."""
-        ended = common.run(*options("fgsm,pgd2+fgsm,pgd2,pgd10", out="all.json"), ranks=2)
-        self.assertEqual(ended.code, 0, ended.text)
+        ended = self.run_well(*options("fgsm,pgd2+fgsm,pgd2,pgd10", out="all.json"), ranks=2)
         self.assertFalse(os.path.exists("all"))
-        with open("all.json") as file:
-            each = json.load(file)["per_image"]
+        each = common.load("all.json")["per_image"]
         self.assertEqual(each["pgd2+fgsm_correct"],
                          [min(flags) for flags in zip(each["pgd2_correct"], each["fgsm_correct"])])
         self.assertRegex(ended.text, "\n  zero gradients: no; more steps of PGD: ")
@@ -269,8 +251,7 @@ class Sequence(common.TestCase):
         self.assertEqual(told("alone"), whole)
         self.assertEqual((whole["sequence"]["norm"], whole["sequence"]["eps"]), ("l2", eps))
         each, tables = whole["per_image"], common.datasets("l2/adversarial.h5")
-        with h5py.File("l2/results.h5") as file:
-            self.assertEqual(file.attrs["norm"], "l2")
+        self.assertEqual(common.attribute("l2/results.h5", "norm"), "l2")
         with h5py.File("set.h5") as file:
             clean, labels = file["test/images"][:images].astype(np.float32), file["test/labels"][:images]
         clean /= np.float32(255)
@@ -308,16 +289,14 @@ class Sequence(common.TestCase):
                 file[f"{name}/labels"] = labels
         for words in "pgd2", "none+fgsm":
             self.refuse(2, "2 of the [0-9]+ training images have no label", *options(words, data="part.h5", split="train", limit=None))
-        ended = common.run(*options("pgd2", data="part.h5"))
-        self.assertEqual(ended.code, 0, ended.text)
+        self.run_well(*options("pgd2", data="part.h5"))
 
     def test_what_is_called_autoattack(self):
         ended = self.evaluate("quick", "--save-adversarial", words="aa-quick", limit=6)
         self.assertRegex(ended.final, " PARTIAL$")
         texts = [ended.text]
         for name in os.listdir("quick"):
-            with open(f"quick/{name}", "rb") as file:
-                texts.append(file.read().decode("latin1"))
+            texts.append(common.bytes_of(f"quick/{name}").decode("latin1"))
         for text in texts:  # the program's own place is in its command line
             self.assertNotIn("autoattack", text.replace(common.PROGRAM, "").lower())
         ended = self.evaluate("rand", words="aa-rand", limit=6)

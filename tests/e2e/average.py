@@ -1,6 +1,5 @@
 """Averaged weights: a run goes on with equal bits, `eval` takes them, best.h5 is theirs; and the early end by --patience."""
 
-import json
 import os
 import shutil
 import signal
@@ -23,9 +22,7 @@ def options(*others, ranks=1):
 
 
 class Runs(common.TestCase):
-    def setUp(self):
-        super().setUp()
-        common.synthetic("set.h5", **SET)
+    set_h5 = SET
 
     def go(self, folder, *others, ranks=1):
         self.train(folder, *options(*others, ranks=ranks), ranks=ranks)
@@ -34,11 +31,9 @@ class Runs(common.TestCase):
         return common.Running(["train", "--out", folder, *options(*others, ranks=ranks)], ranks)
 
     def evaluate(self, path, *arguments):
-        ended = common.run("eval", "--checkpoint", path, "--threads", 1, "--eval", "pgd2", "--batch", 50, "--out", "eval.json",
-                           *arguments)
-        self.assertEqual(ended.code, 0, ended.text)
-        with open("eval.json") as file:
-            return json.load(file), ended
+        ended = self.run_well("eval", "--checkpoint", path, "--threads", 1, "--eval", "pgd2", "--batch", 50, "--out", "eval.json",
+                              *arguments)
+        return common.load("eval.json"), ended
 
     def of(self, folder, split, weights):
         return [row for row in common.rows(folder, "evaluation") if (row["split"], row["weights"]) == (split, weights)]
@@ -131,8 +126,7 @@ class Averages(Runs):
         self.go("second", *SWA, "--resume", "first", "--max-steps", 20)
         second = common.state("second")
         self.assertEqual(second["state/optimizer"][-1], 1)  # the end of the epoch at step 16
-        with h5py.File(common.checkpoints("second")[-1]) as file:
-            self.assertEqual(file.attrs["average"], "swa")
+        self.assertEqual(common.attribute(common.checkpoints("second")[-1], "average"), "swa")
         self.go("third", "--resume", "first", "--max-steps", 16)
         self.assertEqual([name for name in common.state("third") if name.startswith("optim/average")], [])
         self.assertEqual({row["weights"] for row in common.rows("third", "evaluation")}, {"raw"})
@@ -144,8 +138,7 @@ class Patience(Runs):
     STILL = ["--optimizer", "sgd", "--lr", 1e-12, "--attack", "none", "--epochs", 40, "--patience", 3]
 
     def check(self, folder):
-        with open(f"{folder}/SUMMARY.txt") as file:
-            text = file.read()
+        text = common.text_of(f"{folder}/SUMMARY.txt")
         held = [row["adv_acc"] for row in self.of(folder, "holdout", "raw")]
         best = held.index(max(held))
         self.assertEqual(len(held) - 1 - best, 3, held)
@@ -182,12 +175,10 @@ class Patience(Runs):
         held = [row["adv_acc"] for row in self.of("straight", "holdout", "raw")]
         self.go("less", *self.STILL[:-1], 30, "--max-steps", end + 4)  # a checkpoint between two evaluations
         self.go("less", *self.STILL)
-        with open("less/SUMMARY.txt") as file:
-            text = file.read()
+        text = common.text_of("less/SUMMARY.txt")
         self.assertIn(f"stopped early after step {end + 4} of 328", text)
         self.assertRegex(text, f"clean_acc=[0-9.]+ pgd2_acc=[0-9.]+ .* VALID\n")
-        with h5py.File("less/results.h5") as file:
-            self.assertEqual(file["history/evaluation/step"][-1], end + 4)
+        self.assertEqual(common.datasets("less/results.h5")["history/evaluation/step"][-1], end + 4)
         before = os.path.getmtime("less/metrics.jsonl")
         self.go("less", *self.STILL)  # is finished
         self.assertEqual(os.path.getmtime("less/metrics.jsonl"), before)

@@ -29,9 +29,7 @@ def record(path):
 
 
 class Best(common.TestCase):
-    def setUp(self):
-        super().setUp()
-        common.synthetic("set.h5", train=112, test=10, size=16, classes=4)  # twelve steps an epoch, of one rank
+    set_h5 = dict(train=112, test=10, size=16, classes=4)  # twelve steps an epoch, of one rank
 
     def go(self, folder, *arguments, ranks=0):
         return common.Running(["train", "--out", folder, *OPTIONS, *arguments], ranks)
@@ -129,8 +127,7 @@ class Best(common.TestCase):
         self.assertGreaterEqual(kills, KILLS)
 
     def test_one_that_is_gone_is_chosen_anew(self):
-        ended = common.Running(["train", "--out", "run", *SHORT], 0).wait()
-        self.assertEqual(ended.code, 0, ended.text)
+        self.expect(0, common.Running(["train", "--out", "run", *SHORT], 0).wait())
         for path in glob.glob("run/ckpt/best*.h5"):  # the one before it stays where the last evaluation was the best
             os.remove(path)
         ended = self.end(self.go("run", *ROLLBACK))
@@ -145,8 +142,7 @@ class Best(common.TestCase):
             self.assertTrue(running.wait_for(lambda: any(common.steps_written(folder) > 2 for folder in
                                                          ["run", *(f"runs/{name}" for name in common.entries("runs"))])))
             os.kill(running.process.pid, signal.SIGTERM)
-            ended = running.wait()
-            self.assertEqual(ended.code, 75, ended.text)
+            ended = self.expect(75, running.wait())
             said = re.search(r"the same command( with --out (\S+))? goes on from here", ended.text)
             self.assertEqual(bool(said[1]), not out, ended.text)
             if not out:

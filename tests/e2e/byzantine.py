@@ -5,7 +5,6 @@ ranks, steps and cheats."""
 import os
 import re
 import shutil
-import unittest
 
 import common
 
@@ -36,14 +35,10 @@ def bans(folder):
 
 
 class Byzantine(common.TestCase):
-    def setUp(self):
-        super().setUp()
-        common.synthetic("set.h5", **SET)
+    set_h5 = SET
 
     def go(self, folder, *arguments, ranks=4, code=0):
-        ended = common.run("train", "--out", folder, *common.merged(*RUN, *arguments), ranks=ranks)
-        self.assertEqual(ended.code, code, ended.text)
-        return ended
+        return self.expect(code, common.run("train", "--out", folder, *common.merged(*RUN, *arguments), ranks=ranks))
 
     def assert_equal_runs(self, folder, reference):
         self.assert_same(common.state(folder), common.state(reference))
@@ -73,8 +68,7 @@ class Byzantine(common.TestCase):
                             ",".join(f"leave@{row['step']}" for row in left), ranks=ranks)
                     self.assertEqual(bans("left"), [])
                     self.assert_equal_runs("cheated", "left")
-                    with open("cheated/SUMMARY.txt") as file:
-                        summary = file.read()
+                    summary = common.text_of("cheated/SUMMARY.txt")
                     for rank, step, _ in found:
                         self.assertIn(f"\nbanned          rank {rank}, in step {step}, by ", summary)
 
@@ -131,8 +125,7 @@ class Byzantine(common.TestCase):
             self.assertEqual([row["bytes_other"] for row in rows], [protocol - 32 * ranks + 16, protocol + 16, protocol + 16])
             self.assertIn("all-to-all of parts, all-gather ", said)
             # What such a run has written can be read.
-            ended = common.run("eval", folder, "--eval", "fgsm", "--limit", 8, "--threads", 1)
-            self.assertEqual(ended.code, 0, ended.text)
+            self.run_well("eval", folder, "--eval", "fgsm", "--limit", 8, "--threads", 1)
 
     def test_gone_on_after_each_step_around_a_ban(self):
         """What was to be checked when it stopped is checked, by those who are left: the group of the checkpoint, not of the

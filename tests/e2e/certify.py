@@ -26,14 +26,12 @@ CANDIDATE, CERTIFICATION = 14, 13  # purposes of random numbers
 
 def options(**changes):
     chosen = {"checkpoint": "run", "sigma": SIGMA, "every": EVERY, "n0": N0, "n": N, "threads": 1, **changes}
-    return ["certify", "--quiet", *[word for name, value in chosen.items() if value is not None
-                                    for word in ("--" + name.replace("_", "-"), value)]]
+    return ["certify", "--quiet", *common.option_words(**chosen)]
 
 
 def told(folder):
     """certify.json without what may differ: times, and where it ran."""
-    with open(f"{folder}/certify.json") as file:
-        found = json.load(file)
+    found = common.load(f"{folder}/certify.json")
     del found["provenance"]
     for image in found["images"] + found.get("attacked", {}).get("images", []):
         del image["seconds"]
@@ -46,11 +44,7 @@ def tsv(folder):
 
 
 def lines(folder):
-    try:
-        with open(f"{folder}/certify.journal", "rb") as file:
-            return file.read().count(b"\n")
-    except OSError:
-        return 0
+    return common.count_in(f"{folder}/certify.journal")
 
 
 def philox(counter, key):
@@ -99,9 +93,7 @@ class Certification(common.TestCase):
         self.train("run", *TRAIN)
 
     def certify(self, folder, *flags, ranks=1, **changes):
-        ended = common.run(*options(out=folder, **changes), *flags, ranks=ranks)
-        self.assertEqual(ended.code, 0, ended.text)
-        return ended
+        return self.run_well(*options(out=folder, **changes), *flags, ranks=ranks)
 
     def test_ranks_batches_and_kills(self):
         for radii in None, "0.02,0.1,0.2":
@@ -126,12 +118,7 @@ class Certification(common.TestCase):
                 # When it is about to write a line of its journal; those before it stay.
                 running = common.Running(options(out="killed", batch=256, **more), ranks,
                                          common.faults("certify.journal:write", -1, [1, 3, 2][kill % 3], 1))
-
-                def stands():
-                    found = running.ranks()
-                    return len(found) == ranks and common.stopped(found[0])
-
-                self.assertTrue(running.wait_for(stands), running.text())
+                running.wait_until_stopped()
                 running.end()
                 self.assertFalse(os.path.exists("killed/certify.json"), "it had ended before it was killed")
                 if kill == 1:  # a write that was cut
@@ -212,8 +199,7 @@ class Certification(common.TestCase):
         certified = {one["index"]: one for one in found["images"] if one["radius"] > 0}
         attacked = found["attacked"]["images"]
         self.assertEqual([one["index"] for one in attacked], list(certified))
-        with h5py.File("set.h5") as file:
-            clean = file["test/images"][:IMAGES].astype(float)
+        clean = common.datasets("set.h5")["test/images"][:IMAGES].astype(float)
         tables = common.datasets("attacked/results.h5")
         self.assertEqual(tables["attacked/index"].tolist(), list(certified))
         checkpoint = common.checkpoints("run")[-1]
@@ -276,8 +262,7 @@ class Certification(common.TestCase):
         refuse(2, "--radii is for certificates", "--predict", radii="0.1")
         refuse(2, "from 1/1024 to 16", sigma=0.0001)
         refuse(2, "held nothing out", split="holdout")
-        with open("one/certify.journal") as file:
-            journal = file.read().splitlines(keepends=True)
+        journal = common.text_of("one/certify.journal").splitlines(keepends=True)
         entry = json.loads(journal[1])
         impossible = [{**entry, "blocks": [99] + entry["blocks"][1:]}, {**entry, "images": [1] + entry["images"][1:]},
                       {**entry, "votes": [[999, 0, 0, 0]] + entry["votes"][1:]}]

@@ -72,7 +72,7 @@ class Running:
                                         env=os.environ | (own_session() if launcher else {}) | (environment or {}) |
                                         dict(setting.split("=", 1) for setting in settings))
         self.output.close()
-        self.launched = ranks > 1
+        self.launched, self.count = ranks > 1, max(ranks, 1)
         self.seen = set()
 
     def ranks(self):
@@ -81,8 +81,7 @@ class Running:
             return {0: self.process.pid}
         found = {}
         try:
-            with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children") as file:
-                children = [int(word) for word in file.read().split()]
+            children = [int(word) for word in text_of(f"/proc/{self.process.pid}/task/{self.process.pid}/children").split()]
         except OSError:
             return found
         for pid in children:
@@ -110,9 +109,19 @@ class Running:
             time.sleep(0.002)  # a look at the ranks reads files of each
         return True
 
+    def wait_until_stopped(self):
+        """Until all ranks run, and rank 0 stands where faults() has stopped it: their process ids."""
+        found = {}
+
+        def stands():
+            found.update(self.ranks())
+            return len(found) == self.count and stopped(found[0])
+
+        assert self.wait_for(stands), self.text()
+        return found
+
     def text(self):
-        with open(self.output.name) as file:
-            return file.read()
+        return text_of(self.output.name)
 
     def end(self):
         """Kills what is left of it, ranks without a launcher included, and waits until it is gone."""
@@ -137,8 +146,7 @@ class Running:
 
 def stopped(pid):
     try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rsplit(")", 1)[1].split()[0] == "T"
+        return text_of(f"/proc/{pid}/stat").rsplit(")", 1)[1].split()[0] == "T"
     except OSError:
         return False
 
@@ -156,8 +164,7 @@ def faults(kind, number, first=1, count=10**6):
 def waits_for(pid, number):
     """Whether the signal has been sent to a process that stands, and has not been taken yet."""
     try:
-        with open(f"/proc/{pid}/status") as file:
-            pending = re.search(r"^ShdPnd:\s*([0-9a-f]+)$", file.read(), re.MULTILINE)
+        pending = re.search(r"^ShdPnd:\s*([0-9a-f]+)$", text_of(f"/proc/{pid}/status"), re.MULTILINE)
     except (FileNotFoundError, ProcessLookupError):
         return False
     return pending is not None and bool(int(pending[1], 16) >> (number - 1) & 1)
@@ -173,8 +180,7 @@ def kill(pid, number):
 def alive(pid):
     """Whether the process runs: one that has ended may stay in the table until it is waited for."""
     try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] not in "ZX"
+        return text_of(f"/proc/{pid}/stat").rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
         return False
 
@@ -196,20 +202,38 @@ AT_ONCE = {"OMPI_MCA_odls_base_sigkill_timeout": "0"}
 def rows(folder, kind=None):
     """The complete lines of metrics.jsonl, as far as it is written; all kinds: but stragglers, which are the machine's."""
     try:
-        with open(f"{folder}/metrics.jsonl") as file:
-            text = file.read()
+        text = text_of(f"{folder}/metrics.jsonl")
     except OSError:
         return []
     found = [json.loads(line) for line in text.split("\n")[:-1]]
     return [row for row in found if row["kind"] == kind or kind is None and row["kind"] != "straggler"]
 
 
-def steps_written(folder):
+def count_in(path, what=b"\n"):
+    """How often that stands in a file; 0: there is none."""
     try:
-        with open(f"{folder}/metrics.jsonl", "rb") as file:
-            return file.read().count(b'{"kind":"step"')
+        return bytes_of(path).count(what)
     except OSError:
         return 0
+
+
+def text_of(path):
+    with open(path) as file:
+        return file.read()
+
+
+def bytes_of(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def load(path):
+    """What a JSON file holds."""
+    return json.loads(text_of(path))
+
+
+def steps_written(folder):
+    return count_in(f"{folder}/metrics.jsonl", b'{"kind":"step"')
 
 
 def entries(folder):
@@ -229,6 +253,11 @@ def datasets(path):
     with h5py.File(path, "r") as file:
         file.visit(names.append)
         return {name: file[name][()] for name in names if isinstance(file[name], h5py.Dataset)}
+
+
+def attribute(path, name, of="/"):
+    with h5py.File(path) as file:
+        return file[of].attrs[name]
 
 
 def state(folder, path=None):
@@ -271,7 +300,9 @@ def bits(values):
 
 
 class TestCase(unittest.TestCase):
-    """A test with a folder of its own, in which it runs."""
+    """A test with a folder of its own, in which it runs; with a set.h5 of these images, as synthetic() takes them."""
+
+    set_h5 = None
 
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix="dat-")
@@ -282,12 +313,21 @@ class TestCase(unittest.TestCase):
         os.environ["OMPI_MCA_btl_vader_backing_directory"] = self.folder
         os.environ["XDG_CACHE_HOME"] = os.path.join(self.folder, "cache")
         os.environ.update(own_session())
+        if self.set_h5:
+            synthetic("set.h5", **self.set_h5)
+
+    def expect(self, code, ended):
+        """The run, which must have ended with this code."""
+        self.assertEqual(ended.code, code, ended.text)
+        return ended
+
+    def run_well(self, *arguments, **how):
+        """run(), which must succeed."""
+        return self.expect(0, run(*arguments, **how))
 
     def train(self, folder, *arguments, ranks=0):
         """A whole run, that must succeed."""
-        ended = run("train", "--out", folder, *arguments, ranks=ranks)
-        self.assertEqual(ended.code, 0, ended.text)
-        return ended
+        return self.run_well("train", "--out", folder, *arguments, ranks=ranks)
 
     def start_run(self, arguments, ranks, folder="run", steps=10):
         """A run under way that has made more than so many steps, with all its ranks."""
@@ -298,8 +338,7 @@ class TestCase(unittest.TestCase):
 
     def refuse(self, code, pattern, *arguments, ranks=0):
         """A run that must fail with one message."""
-        ended = run(*arguments, ranks=ranks, environment=AT_ONCE)
-        self.assertEqual(ended.code, code, ended.text)
+        ended = self.expect(code, run(*arguments, ranks=ranks, environment=AT_ONCE))
         self.assertEqual(len(ended.errors), 1, ended.text)
         self.assertRegex(ended.errors[0], pattern)
         return ended
@@ -344,6 +383,11 @@ def write_safetensors(path, tensors, metadata=None, low_byte=None):
         text += b" " * ((low_byte - len(text)) % 256)
     with open(path, "wb") as file:
         file.write(len(text).to_bytes(8, "little") + text + data)
+
+
+def option_words(**options):
+    """Options by name; one that is None is left off."""
+    return [word for name, value in options.items() if value is not None for word in ("--" + name.replace("_", "-"), value)]
 
 
 def merged(*words):

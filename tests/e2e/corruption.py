@@ -4,8 +4,6 @@ import glob
 import os
 import signal
 
-import h5py
-
 import common
 
 # The rate is so small that no weight moves: what the first checkpoint has can be looked for in the ranks' memory.
@@ -18,8 +16,7 @@ STILL = [*OPTIONS, "--lr", "1e-30", "--out", "run"]
 
 def flip_weight(pid):
     """Flips a bit of a weight wherever the process has it, while it is stopped. How often that was."""
-    with h5py.File(sorted(glob.glob("run/ckpt/step-*.h5"))[0]) as file:
-        pattern = file["param/linear.weight"][()].tobytes()[:256]
+    pattern = common.datasets(sorted(glob.glob("run/ckpt/step-*.h5"))[0])["param/linear.weight"].tobytes()[:256]
     found = 0
     os.kill(pid, signal.SIGSTOP)
     try:
@@ -55,23 +52,19 @@ class Corruption(common.TestCase):
         return running.wait()
 
     def test_abort(self):
-        ended = self.flipped()
-        self.assertEqual(ended.code, 8, ended.text)
+        ended = self.expect(8, self.flipped())
         self.assertEqual(len(ended.errors), 1, ended.text)
         self.assertRegex(ended.errors[0], r"silent corruption: after step \d+, rank 1 on \S+ holds other weights than most of "
                                           r"the 3 ranks; the last checkpoint is good")
         # It is: the run goes on from it.
-        ended = common.run(*STILL, "--max-steps", common.steps_written("run") + 20, ranks=3)
-        self.assertEqual(ended.code, 0, ended.text)
+        self.run_well(*STILL, "--max-steps", common.steps_written("run") + 20, ranks=3)
 
     def test_two_ranks(self):
-        ended = self.flipped("--on-corruption", "repair", ranks=2)
-        self.assertEqual(ended.code, 8, ended.text)
+        ended = self.expect(8, self.flipped("--on-corruption", "repair", ranks=2))
         self.assertRegex(ended.errors[0], r"rank 0 on \S+ and rank 1 on \S+ hold different weights, and no majority")
 
     def test_repair(self):
-        ended = self.flipped("--on-corruption", "repair", "--max-steps", 600, rank=0)
-        self.assertEqual(ended.code, 0, ended.text)
+        ended = self.expect(0, self.flipped("--on-corruption", "repair", "--max-steps", 600, rank=0))
         rows = common.rows("run", "corruption")
         self.assertEqual([(row["rank"], row["what"], row["done"]) for row in rows], [(0, "weights", "copied from rank 1")])
         self.assertRegex("\n".join(ended.warnings), r"silent corruption: after step \d+, rank 0 on \S+ held other weights")
@@ -81,11 +74,9 @@ class Corruption(common.TestCase):
     def test_verify(self):
         """Recomputed micro-batches change nothing, and one rank is warned that there is no other."""
         for name, options in ("plain", []), ("verified", ["--verify", "3"]):
-            ended = common.run(*OPTIONS, "--lr", "0.01", "--max-steps", "10", "--out", name, *options, ranks=2)
-            self.assertEqual(ended.code, 0, ended.text)
+            self.run_well(*OPTIONS, "--lr", "0.01", "--max-steps", "10", "--out", name, *options, ranks=2)
         self.assert_same(common.state("plain"), common.state("verified"))
-        ended = common.run(*STILL, "--max-steps", "3", "--verify", "3", ranks=1)
-        self.assertEqual(ended.code, 0, ended.text)
+        ended = self.run_well(*STILL, "--max-steps", "3", "--verify", "3", ranks=1)
         self.assertRegex("\n".join(ended.warnings), "--verify has no other rank")
 
 

@@ -20,9 +20,7 @@ SMALL = ["--device", "cuda", "--deterministic", "--data", "set.h5", "--network",
 
 
 class Runs(common.TestCase):
-    def setUp(self):
-        super().setUp()
-        common.synthetic("set.h5", train=26, test=4, size=16, classes=4)
+    set_h5 = dict(train=26, test=4, size=16, classes=4)
 
     def test_a_resumed_run_has_the_bits_of_a_straight_one(self):
         """Also one whose attacks stop early, with warm starts, and with images that grow: which are replayed, and evaluated whole."""
@@ -94,8 +92,7 @@ class Runs(common.TestCase):
         del os.environ["DAT_DOUBLE_MPI"]
         self.assertRegex(ended.text, "warning: ranks 0, 1 share one GPU")
         if os.path.exists("calls"):  # on the double
-            with open("calls") as file:
-                self.assertRegex(file.read(), r"^([1-9]\d+ calls, 0 with device memory\n){2}$")
+            self.assertRegex(common.text_of("calls"), r"^([1-9]\d+ calls, 0 with device memory\n){2}$")
 
     def ends_of_nccl(self):
         with open("log") as file:
@@ -131,8 +128,7 @@ class Runs(common.TestCase):
     def test_the_checkpoint_evaluates_on_the_cpu(self):
         self.train("gpu", *SMALL)
         for device in "cuda", "cpu":
-            ended = common.run("eval", "--checkpoint", "gpu", "--device", device, "--limit", 8, "--threads", 1)
-            self.assertEqual(ended.code, 0, ended.text)
+            ended = self.run_well("eval", "--checkpoint", "gpu", "--device", device, "--limit", 8, "--threads", 1)
             self.assertRegex(ended.final, " VALID$")
 
     def test_certificates_and_attacks_on_them_do_not_depend_on_ranks(self):
@@ -140,11 +136,9 @@ class Runs(common.TestCase):
         found = []
         for ranks, precision in [(1, "f32"), (2, "f32")] + [(1, "f16")] * common.ALL_CASES:
             out = f"{precision}-{ranks}"
-            ended = common.run("certify", "smoothed", "--device", "cuda", "--threads", 1, "--every", 8, "--n0", 50, "--n", 300, "--precision",
-                               precision, "--attack-steps", 2, "--noise-samples", 3, "--out", out, ranks=ranks)
-            self.assertEqual(ended.code, 0, ended.text)
-            with open(f"{out}/certify.json") as file:
-                told = json.load(file)
+            self.run_well("certify", "smoothed", "--device", "cuda", "--threads", 1, "--every", 8, "--n0", 50, "--n", 300, "--precision",
+                          precision, "--attack-steps", 2, "--noise-samples", 3, "--out", out, ranks=ranks)
+            told = common.load(f"{out}/certify.json")
             self.assertEqual(told["settings"]["precision"], precision)
             found.append([[one[name] for name in ("index", "prediction", "votes")] for one in told["images"] + told["attacked"]["images"]])
         self.assertEqual(found[0], found[1])
@@ -158,8 +152,7 @@ class Runs(common.TestCase):
         self.assertFalse(os.path.exists(plans))
 
         def is_whole():
-            with open(plans, "rb") as file:
-                body, _, seal = file.read().rpartition(b"sha256 ")
+            body, _, seal = common.bytes_of(plans).rpartition(b"sha256 ")
             return seal.decode() == hashlib.sha256(body).hexdigest() + "\n"
 
         running = [common.Running(["train", *free, "--out", f"run{k}"], 0) for k in range(2)]
@@ -168,8 +161,7 @@ class Runs(common.TestCase):
                 self.assertTrue(is_whole())
             time.sleep(0.01)
         for one in running:
-            ended = one.wait()
-            self.assertEqual(ended.code, 0, ended.text)
+            ended = self.expect(0, one.wait())
             self.assertNotIn("chosen GPU algorithms", ended.text)
         with open(plans, "r+b") as file:
             good = file.read()
@@ -224,8 +216,7 @@ class Runs(common.TestCase):
         self.assertGreater(len(overflows), 1)
         self.assertLess(len(overflows), len(steps))
         self.assertFalse([line for line in lines if line["kind"] == "setback"])
-        with open("straight/SUMMARY.txt") as file:
-            self.assertIn(f"overflows       {len(overflows)} in f16", file.read())
+        self.assertIn(f"overflows       {len(overflows)} in f16", common.text_of("straight/SUMMARY.txt"))
         if not common.ALL_CASES:
             return
         self.train("called", *f16, "DAT_GRAPHS=off", ranks=2)

@@ -54,11 +54,8 @@ class Terminal(common.TestCase):
 
 class Records(common.TestCase):
     def convert(self, *options):
-        ended = common.run("data", "convert", "folder", "set.h5", *options)
-        self.assertEqual(ended.code, 0, ended.text)
-        ended = common.run("data", "inspect", "set.h5")
-        self.assertEqual(ended.code, 0, ended.text)
-        return ended.text
+        self.run_well("data", "convert", "folder", "set.h5", *options)
+        return self.run_well("data", "inspect", "set.h5").text
 
     def assert_holds(self, split, pixels, labels):
         with h5py.File("set.h5") as file:
@@ -162,10 +159,8 @@ class Own(common.TestCase):
     def assert_named_images_are_evaluated(self, run, train, test):
         """As a file of these images alone."""
         def evaluated(out, *options):
-            ended = common.run("eval", run, "--threads", 1, "--eval", "pgd2", "--out", out, *options)
-            self.assertEqual(ended.code, 0, ended.text)
-            with open(out) as file:
-                return ended.text, json.load(file)
+            ended = self.run_well("eval", run, "--threads", 1, "--eval", "pgd2", "--out", out, *options)
+            return ended.text, common.load(out)
 
         for name, text in ("some.txt", "7\n2\n\n4\n"), ("others.txt", "3\n4\n5\n"), ("none.txt", "2\n9\n"):
             with open(name, "w") as file:
@@ -178,8 +173,7 @@ class Own(common.TestCase):
         self.assert_images_of_an_index_are_evaluated(evaluated, train, test)
         text = common.run("certify", run, "--threads", 1, "--sigma", 0.25, "--n", 10, "--every", 1, "--images", "some.txt", "--out", "certified").text
         self.assertIn("3 test images of 9, named in some.txt", text)
-        with open("certified/certify.json") as file:
-            self.assertEqual(json.load(file)["settings"]["list"], "some.txt")
+        self.assertEqual(common.load("certified/certify.json")["settings"]["list"], "some.txt")
         sequence = ["eval", run, "--threads", 1, "--quiet", "--eval", "none+fgsm", "--out", "sequence", "--images"]
         self.assertEqual(common.run(*sequence, "some.txt").code, 0)
         self.refuse(2, "another evaluation: hash of the images", *sequence, "others.txt")
@@ -232,13 +226,10 @@ class Page(common.TestCase):
         with open("text.png", "w") as file:
             file.write("not a picture")
         for path, why in ("text.png", "is no PNG"), ("images/train/1/1.png", "in the folder of the images"):
-            with open(path, "rb") as file:
-                before = file.read()
-            ended = common.run("data", "inspect", "index.h5", "--page", path)
-            self.assertEqual(ended.code, 2)
+            before = common.bytes_of(path)
+            ended = self.expect(2, common.run("data", "inspect", "index.h5", "--page", path))
             self.assertRegex(ended.text, f"(?s)train +2 images of 8 x 8 x 3.*{path}: is there already.*{why}")
-            with open(path, "rb") as file:
-                self.assertEqual(file.read(), before)
+            self.assertEqual(common.bytes_of(path), before)
         for _ in range(2):
             self.draw("index.h5")
 
@@ -266,12 +257,10 @@ class ManyClasses(common.TestCase):
                           ["eval", "--checkpoint", "again.h5", "--data", "set.h5", "--threads", 1, "--eval", "pgd1",
                            "--out", "other"],
                           *common.ALL_CASES * [["plot", "eval"], ["export", "run", "--out", "run.onnx"]]):
-            ended = common.run(*arguments)
-            self.assertEqual(ended.code, 0, ended.text)
+            ended = self.run_well(*arguments)
             self.assertLess(len(ended.text), 20000)
         for folder in "eval", "other":
-            with open(f"{folder}/eval.json") as file:
-                found = json.load(file)
+            found = common.load(f"{folder}/eval.json")
             self.assertEqual([one["name"] for one in found["classes"]], names)
             self.assertEqual(found["per_image"]["label"], list(range(classes - 1, classes - 9, -1)))
             self.assertEqual([one["images"] for one in found["classes"]], (classes - 8) * [0] + 8 * [1])
@@ -313,10 +302,8 @@ class Grey(common.TestCase):
         np.save("labels.npy", labels)
         for array in pixels[..., 0], pixels[..., :1], pixels[:, None, :, :, 0]:
             np.save("images.npy", np.ascontiguousarray(array))
-            ended = common.run("data", "convert", "images.npy", "set.h5", "--labels", "labels.npy")
-            self.assertEqual(ended.code, 0, ended.text)
-            with h5py.File("set.h5") as file:
-                np.testing.assert_array_equal(file["train/images"], pixels[..., :1])
+            self.run_well("data", "convert", "images.npy", "set.h5", "--labels", "labels.npy")
+            np.testing.assert_array_equal(common.datasets("set.h5")["train/images"], pixels[..., :1])
 
     def test_are_not_normalized_by_three_numbers(self):
         write_own("set.h5", *((pixels[..., :1], labels) for pixels, labels in (images(1, 40, 28, 4), images(2, 20, 28, 4))))
@@ -328,8 +315,7 @@ class Arrays(common.TestCase):
     """Sets of extra images as Python users have them, element by element."""
 
     def convert(self, source, images, labels, *options):
-        ended = common.run("data", "convert", source, "out.h5", *options)
-        self.assertEqual(ended.code, 0, ended.text)
+        self.run_well("data", "convert", source, "out.h5", *options)
         with h5py.File("out.h5") as file:
             np.testing.assert_array_equal(file["train/images"], images)
             np.testing.assert_array_equal(file["train/labels"], labels)
@@ -473,12 +459,10 @@ class StandIn(common.TestCase):
         ended = subprocess.run([sys.executable, f"{self.ROOT}/data/stand_in.py", common.PROGRAM, folder, "--labelled", "60",
                                 "--extra", "400", "--test", "20", *options], capture_output=True, text=True, check=False)
         self.assertEqual(ended.returncode, 0, ended.stderr)
-        with open(f"{folder}/ti_500K_pseudo_labeled.pickle", "rb") as file:
-            return ended.stdout, file.read()
+        return ended.stdout, common.bytes_of(f"{folder}/ti_500K_pseudo_labeled.pickle")
 
     def convert(self):
-        ended = common.run("data", "convert", "set/ti_500K_pseudo_labeled.pickle", "extra.h5")
-        self.assertEqual(ended.code, 0, ended.text)
+        self.run_well("data", "convert", "set/ti_500K_pseudo_labeled.pickle", "extra.h5")
         with h5py.File("extra.h5") as file:
             return file["train/images"][()], file["train/labels"][()]
 
@@ -492,8 +476,7 @@ class StandIn(common.TestCase):
         self.assertEqual(pixels.shape, (400, 32, 32, 3))
         self.assertEqual(np.count_nonzero(labels != right), 40)
         self.assertEqual((labels.min(), labels.max()), (0, 9))
-        with h5py.File("set/labelled.h5") as file:
-            own = {image.tobytes() for image in file["train/images"]}
+        own = {image.tobytes() for image in common.datasets("set/labelled.h5")["train/images"]}
         self.assertFalse(own & {image.tobytes() for image in pixels})
         ended = self.train("run", *TRAIN, *self.MIX, ranks=2)
         self.assertIn("4 of 8 images from the 60 labelled ones, the others from 400 extra ones", ended.text)
@@ -540,11 +523,6 @@ class Inputs(common.TestCase):
             if names:
                 file.attrs["class_names"] = names
 
-    def run_well(self, *arguments):
-        ended = common.run(*arguments)
-        self.assertEqual(ended.code, 0, ended.text)
-        return ended.text
-
     def test_names_of_classes_go_all_the_way_round(self):
         given = ["a\nb", "cat\r", "\ttab ", 'com,ma "quoted" \\', "café", "", "100 % cat", "x" * 1000, "\x1b[31m", "class 9"]
         kept = ["a b", "cat", "tab", 'com,ma "quoted" \\', "café", "class 5", "100 % cat", "x" * 200, "[31m", "class 9"]
@@ -558,8 +536,7 @@ class Inputs(common.TestCase):
         of = {}
         for network in "run", "back.h5":
             self.run_well("eval", network, "--data", "set.h5", *self.EVAL, "--out", f"{network}.json")
-            with open(f"{network}.json") as file:
-                of[network] = json.load(file)
+            of[network] = common.load(f"{network}.json")
             self.assertEqual([row["name"] for row in of[network]["classes"]], kept)
         self.assertEqual(of["run"]["weights_hash"], of["back.h5"]["weights_hash"])
         self.run_well("plot", "run.json")
@@ -623,8 +600,7 @@ class Inputs(common.TestCase):
         self.run_well(*go, "set.h5", "--max-steps", 1)
         shutil.copy("set.h5", "moved.h5")
         self.run_well(*go, "moved.h5", "--max-steps", 2, "--epochs", 2)
-        with open("run/provenance.json") as file:
-            self.assertEqual(sorted(json.load(file)["hashes_of_images"]), ["test", "train"])
+        self.assertEqual(sorted(common.load("run/provenance.json")["hashes_of_images"]), ["test", "train"])
         with h5py.File("set.h5", "a") as file:
             file["test/images"][7, 7, 7, 2] ^= 1
         more = ["--max-steps", 3, "--epochs", 3]
@@ -632,7 +608,7 @@ class Inputs(common.TestCase):
         self.refuse(2, "--data has other test images now", *go, "set.h5", *more, "--limit-test", 4)
         self.write("set.h5", 3)
         self.refuse(2, "--data has other test images, other training images now", *go, "set.h5", *more)
-        text = self.run_well("train", *self.SHORT[:-2], *more, "--out", "other", "--resume", "run", "--data", "set.h5")
+        text = self.run_well("train", *self.SHORT[:-2], *more, "--out", "other", "--resume", "run", "--data", "set.h5").text
         self.assertIn("with other options: other test images, other training images", text)
         self.run_well(*go, "moved.h5", *more, "--limit-test", 4)
         self.refuse(2, "--data has one file twice", "validate", *TRAIN, "--data", "moved.h5", "moved.h5")
@@ -641,15 +617,15 @@ class Inputs(common.TestCase):
         self.write("one.h5", train=[1, 2, 1, 2], test=[1, 2], names=())
         text = self.train("run", *self.SHORT, "--data", "one.h5").text
         self.assertIn("warning: class 0 (class 0) has no image: labels count from 0", text)
-        self.assertIn("warning          class 0 (class 0) has no image", self.run_well("validate", *self.SHORT, "--data", "one.h5"))
+        self.assertIn("warning          class 0 (class 0) has no image", self.run_well("validate", *self.SHORT, "--data", "one.h5").text)
         self.write("many.h5", train=[1, 1, 0, 0], test=[1, 1, 0])
         for limits in ["--limit-train", 2], ["--limit-test", 2, "--limit-train", 3], ["--limit-test", 1]:
-            self.assertNotRegex(self.run_well("validate", *self.SHORT, "--batch", 2, "--data", "many.h5", *limits), "one class|has no image")
+            self.assertNotRegex(self.run_well("validate", *self.SHORT, "--batch", 2, "--data", "many.h5", *limits).text, "one class|has no image")
         with h5py.File("bools.h5", "w") as file:
             file["images"], file["labels"] = images(1, 4, 8, 2)[0], np.array([True, False] * 2)
         self.refuse(3, r"labels is neither numbers nor strings \[4\], but labels must be integers", "data", "convert", "bools.h5", "no.h5")
         np.savez("one.npz", X=images(1, 4, 8, 2)[0], y=[1, 1, 1, 1])
-        self.assertIn("all training images are of one class, class 1", self.run_well("data", "convert", "one.npz", "new.h5"))
+        self.assertIn("all training images are of one class, class 1", self.run_well("data", "convert", "one.npz", "new.h5").text)
         np.savez("words.npz", X=images(1, 4, 8, 2)[0], y=["cat", "dog", "cat", "cat"])
         self.refuse(3, r"y is strings \[4\], but labels must be integers", "data", "convert", "words.npz", "no.h5")
         np.savez("none.npz", x_train=images(1, 4, 8, 2)[0], y_train=[0, 1, 0, 1], x_test=np.zeros((0, 8, 8, 3), np.uint8), y_test=[])

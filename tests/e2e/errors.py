@@ -13,9 +13,7 @@ TRAIN = ["--network", "small_cnn", "--width", 16, "--threads", 1, "--attack-step
 
 
 class Refused(common.TestCase):
-    def setUp(self):
-        super().setUp()
-        common.synthetic("set.h5", train=24, test=6, size=16, classes=3)
+    set_h5 = dict(train=24, test=6, size=16, classes=3)
 
     def on_any_ranks(self, code, pattern, *arguments, data=("set.h5",), several=(0, 2)):
         for ranks in several:
@@ -56,8 +54,7 @@ class Refused(common.TestCase):
         self.write_labelled(-1, "train")
         self.on_any_ranks(2, "some training images have no labels .* --loss cross_entropy --lambda 0 does not take",
                           "--lambda", 0, data=["own.h5"], several=[0])
-        ended = common.run("train", *TRAIN, "--data", "own.h5")
-        self.assertEqual(ended.code, 0, ended.text)
+        ended = self.run_well("train", *TRAIN, "--data", "own.h5")
         self.assertIn("4 training and 4 test images, 1 of the training images without a label", ended.text)
 
     def test_no_images(self):
@@ -115,8 +112,7 @@ class Refused(common.TestCase):
                               stderr=subprocess.DEVNULL, env=os.environ | {"DAT_PROGRESS": "0.001"}) as train:
             train.stdout.close()
             self.assertEqual(train.wait(common.LIMIT_S), 0)
-        with open("run/SUMMARY.txt") as file:
-            self.assertRegex(file.read().splitlines()[-1], "^Final: .* VALID$")
+        self.assertRegex(common.text_of("run/SUMMARY.txt").splitlines()[-1], "^Final: .* VALID$")
         # What is only printed, and cannot be, is an error.
         for arguments in ["eval", "--checkpoint", "run", "--eval", "fgsm"], ["doctor"]:
             with open("/dev/full", "w") as full:
@@ -129,8 +125,7 @@ class Odd(common.TestCase):
     """Sizes at the edge, that work."""
 
     def finished(self, out, images, *arguments, ranks=1, verdict="VALID"):
-        ended = common.run("train", *TRAIN, "--out", out, *arguments, ranks=ranks)
-        self.assertEqual(ended.code, 0, ended.text)
+        ended = self.run_well("train", *TRAIN, "--out", out, *arguments, ranks=ranks)
         self.assertRegex(ended.final, f"^Final: .* {verdict}$")
         self.assertEqual([row["images"] for row in common.rows(out, "step")], images)
 
@@ -179,8 +174,7 @@ class Odd(common.TestCase):
         common.synthetic("a set, \"quoted\".h5", train=24, test=6, size=16, classes=3)
         self.finished("a run/of 'mine'", [12], "--data", "a set, \"quoted\".h5", "--batch", 12, "--max-steps", 1)
         self.train("a run/of 'mine'", *TRAIN, "--data", "a set, \"quoted\".h5", "--batch", 12, "--max-steps", 2)
-        ended = common.run("plot", "a run/of 'mine'")
-        self.assertEqual(ended.code, 0, ended.text)
+        self.run_well("plot", "a run/of 'mine'")
         self.assertEqual(common.run("eval", "--checkpoint", "a run/of 'mine'").code, 0)
 
 

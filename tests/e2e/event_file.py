@@ -10,7 +10,6 @@ import struct
 import sys
 from unittest import mock
 
-import h5py
 import numpy as np
 from PIL import Image
 
@@ -43,8 +42,7 @@ def masked(data):
 
 
 def frames(path):
-    with open(path, "rb") as file:
-        data = file.read()
+    data = common.bytes_of(path)
     at = 0
     while at < len(data):
         (length,), (crc,) = struct.unpack_from("<Q", data, at), struct.unpack_from("<I", data, at + 8)
@@ -110,9 +108,7 @@ def scalars(folder):
 
 
 class TensorBoard(common.TestCase):
-    def setUp(self):
-        super().setUp()
-        common.synthetic("set.h5", train=96, test=21, size=16, classes=4, seed=7)
+    set_h5 = dict(train=96, test=21, size=16, classes=4, seed=7)
 
     def events(self):
         (path,) = glob.glob("run/" + NAMES)
@@ -139,8 +135,7 @@ class TensorBoard(common.TestCase):
                                        [p[place].min(), p[place].max(), p[place].size, p[place].sum(), (p[place]**2).sum()], rtol=1e-6)
 
     def check_pictures(self, images):
-        with h5py.File("set.h5") as file:
-            clean = file["test/images"][:8].transpose(1, 0, 2, 3).reshape(16, 8 * 16, 3).astype(int)
+        clean = common.datasets("set.h5")["test/images"][:8].transpose(1, 0, 2, 3).reshape(16, 8 * 16, 3).astype(int)
         for place, (encoded,) in images.items():
             one = message(encoded)
             self.assertEqual((one[1], one[2], one[3]), ([32], [128], [3]))

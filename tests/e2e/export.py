@@ -10,7 +10,6 @@ import pathlib
 import re
 import shlex
 import shutil
-import struct
 import subprocess
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from torch.nn import functional as F
 
 import common
 from common import write_safetensors
+from event_file import message
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../golden"))
 import reference
@@ -54,8 +54,7 @@ LOGITS = 1e-5
 
 def read_safetensors(path):
     """(tensors, metadata), by the format's description."""
-    with open(path, "rb") as file:
-        data = file.read()
+    data = common.bytes_of(path)
     end = 8 + int.from_bytes(data[:8], "little")
     header = json.loads(data[8:end])
     metadata = header.pop("__metadata__", {})
@@ -64,37 +63,9 @@ def read_safetensors(path):
             .reshape(t["shape"]) for name, t in header.items()}, metadata
 
 
-def fields(data):
-    """(number, value) of each field of a message of Protocol Buffers."""
-    at = 0
-
-    def varint():
-        nonlocal at
-        value = shift = 0
-        while True:
-            byte = data[at]
-            at += 1
-            value |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return value
-
-    while at < len(data):
-        key = varint()
-        if key & 7 == 0:
-            yield key >> 3, varint()
-        elif key & 7 == 5:
-            at += 4
-            yield key >> 3, struct.unpack("<f", data[at - 4:at])[0]
-        else:
-            assert key & 7 == 2
-            length = varint()
-            at += length
-            yield key >> 3, data[at - length:at]
-
-
 def every(data, number):
-    return [value for field, value in fields(data) if field == number]
+    """Values of a field of a message of Protocol Buffers."""
+    return message(data)[number]
 
 
 def one(data, number):
@@ -106,8 +77,7 @@ class Onnx:
     """An ONNX model, read and computed by the numbers of onnx.proto and the definitions of its operators."""
 
     def __init__(self, path):
-        with open(path, "rb") as file:
-            model = file.read()
+        model = common.bytes_of(path)
         self.ir_version = one(model, 1)
         self.opset = one(one(model, 8), 2)
         self.metadata = {one(entry, 1).decode(): one(entry, 2).decode() for entry in every(model, 14)}
@@ -180,11 +150,6 @@ class Case(common.TestCase):
             self.pixels, self.labels = file["test/images"][()], file["test/labels"][()].astype(np.int64)
         self.images = (self.pixels.transpose(0, 3, 1, 2) / np.float32(255)).astype(np.float32)
 
-    def run_well(self, *arguments):
-        ended = common.run(*arguments)
-        self.assertEqual(ended.code, 0, ended.text)
-        return ended.text
-
     def trained(self, network):
         """The checkpoint of a run of two steps, which is made once."""
         if not os.path.exists(f"{MADE.name}/{network}"):
@@ -205,14 +170,12 @@ class Case(common.TestCase):
             file["input/x"], file["input/start"], file["input/labels"] = self.images, np.zeros_like(self.images), self.labels
         ended = subprocess.run([PROBE, "probe_in.h5", "probe_out.h5"], capture_output=True, text=True, check=False)
         self.assertEqual(ended.returncode, 0, ended.stderr)
-        with h5py.File("probe_out.h5") as file:
-            return file["logits_eval"][()]
+        return common.datasets("probe_out.h5")["logits_eval"]
 
     def model(self, folder):
         """The folder's own class, with the weights that this test reads, loaded strictly."""
         module = self.module(folder)
-        with open(f"{folder}/config.json") as file:
-            network = module.Network(json.load(file)["nodes"])
+        network = module.Network(common.load(f"{folder}/config.json")["nodes"])
         tensors = {name: torch.from_numpy(array.copy()) for name, array in read_safetensors(f"{folder}/model.safetensors")[0].items()}
         network.load_state_dict(tensors, strict=True)
         return network.eval()
@@ -227,8 +190,7 @@ class Case(common.TestCase):
     def evaluated(self, checkpoint, attacks="pgd1", *more):
         self.run_well("eval", "--checkpoint", checkpoint, "--data", "set.h5", "--eval", attacks, "--threads", 1, "--out", "eval.json",
                       "--quiet", *more)
-        with open("eval.json") as file:
-            return json.load(file)
+        return common.load("eval.json")
 
 
 class Export(Case):
@@ -239,15 +201,14 @@ class Export(Case):
                 own = self.logits(network, checkpoint)
                 self.assertGreater(np.abs(own).max(), 1e-2)
                 for kind in "safetensors", "onnx", "robustbench":
-                    text = self.run_well("export", checkpoint, "--format", kind, "--out", f"{network}.{kind}")
+                    text = self.run_well("export", checkpoint, "--format", kind, "--out", f"{network}.{kind}").text
                     self.assertRegex(text, f"{network}, width {NETWORKS[network]['width']}.*, 5 classes, images of 16x16x3, step 2")
 
                 tensors, metadata = read_safetensors(f"{network}.safetensors")
                 self.assertEqual(bits(tensors), bits(arrays_of(checkpoint)))
                 self.assertEqual((metadata["format"], metadata["network"], metadata["width"], metadata["step"], metadata["eps"]),
                                  ("pt", network, str(NETWORKS[network]["width"]), "2", "8/255"))
-                with h5py.File(checkpoint) as file:
-                    batches = file["state"].attrs["batches_tracked"]
+                batches = common.attribute(checkpoint, "batches_tracked", "state")
                 self.assertGreater(batches, 0)
                 self.assertEqual({int(n) for name, n in tensors.items() if name.endswith("tracked")}, {int(batches)})
 
@@ -318,10 +279,9 @@ class Export(Case):
 
     def test_a_folder_s_figures_are_those_of_its_weights(self):
         checkpoint = self.trained("small_cnn")
-        text = self.run_well("export", checkpoint, "--format", "robustbench", "--out", "bare")
+        text = self.run_well("export", checkpoint, "--format", "robustbench", "--out", "bare").text
         self.assertIn("No figures", text)
-        with open("bare/model_info.json") as file:
-            bare = json.load(file)
+        bare = common.load("bare/model_info.json")
         self.assertEqual([bare[name] for name in ("clean_acc", "reported", "autoattack_acc")], [None] * 3)
         told = self.evaluated(checkpoint, "fgsm,pgd3")
         # As if AutoAttack had been run.
@@ -331,8 +291,7 @@ class Export(Case):
             with open(name, "w") as file:
                 json.dump(content, file)
         self.run_well("export", checkpoint, "--format", "robustbench", "--out", "full", "--evaluation", "eval.json")
-        with open("full/model_info.json") as file:
-            info = json.load(file)
+        info = common.load("full/model_info.json")
         # The fields of RobustBench's own model_info/, of which figures are texts in percent.
         self.assertEqual(set(info), {"link", "name", "authors", "additional_data", "number_forward_passes", "dataset", "venue",
                                      "architecture", "eps", "clean_acc", "reported", "footnote", "autoattack_acc"})
@@ -349,11 +308,10 @@ class Export(Case):
         for which, figures in ("a part", limited), ("all", {**told, "provenance": {"command_line": ["--limit", "0"]}}):
             with open("limited.json", "w") as file:
                 json.dump(figures, file)
-            text = self.run_well("export", checkpoint, "--format", "robustbench", "--out", "limited", "--evaluation", "limited.json")
+            text = self.run_well("export", checkpoint, "--format", "robustbench", "--out", "limited", "--evaluation", "limited.json").text
             said = "autoattack_acc is null: the evaluation is of a part of the test images"
             self.assertEqual(said in text, which == "a part")
-            with open("limited/model_info.json") as file:
-                found = json.load(file)
+            found = common.load("limited/model_info.json")
             self.assertEqual(found["clean_acc"], f"{100 * figures['clean']['accuracy']:.2f}")
             self.assertEqual(found["autoattack_acc"], None if which == "a part" else "8.33")
         told["sequence"]["eps"] = 4 / 255
@@ -375,9 +333,8 @@ class Export(Case):
         if os.path.exists("hub/README.md"):  # which is the author's
             self.refuse(2, "is there, and may have words of yours", "export", "small_cnn", "--format", "hub", "--out", "hub")
             os.remove("hub/README.md")
-        said = self.run_well("export", "small_cnn", "--format", "hub", "--out", "hub", *more)
-        with open("hub/README.md") as file:
-            card = file.read()
+        said = self.run_well("export", "small_cnn", "--format", "hub", "--out", "hub", *more).text
+        card = common.text_of("hub/README.md")
         rows = re.findall(r"^\| (.*?) \| (.*?) \| ([0-9.]+) \|$", card, re.MULTILINE)
         metadata = card.split("---\n")[1]
         self.assertEqual(re.findall(r"value: (.*)", metadata), [value for *_, value in rows])
@@ -402,8 +359,7 @@ class Export(Case):
         # An evaluation stands beside the run's own: sealed, of these weights, and of all test images.
         evaluate = ["eval", "small_cnn", "--eval", "pgd1+fgsm", "--threads", 1, "--quiet", "--out"]
         self.run_well(*evaluate, "sequence")
-        with h5py.File("sequence/results.h5") as file:
-            robust = f"{100 * file['image/robust'][()].mean():.2f}"
+        robust = f"{100 * common.datasets('sequence/results.h5')['image/robust'].mean():.2f}"
         self.assertEqual(self.card("--evaluation", "sequence")[2], own | {("pgd1+fgsm", "linf eps 8/255"): robust})
         export = ["export", "small_cnn", "--format", "hub", "--out", "no", "--evaluation"]
         self.run_well(*evaluate, "part", "--limit", 8)
@@ -423,21 +379,20 @@ class Export(Case):
         for folder, why in (("part_of", "is of a part of the test images"), ("other.h5", "the run has no results.h5"),
                             ("noisy", "evaluates under noise")):
             shutil.rmtree("bare", ignore_errors=True)
-            text = self.run_well("export", folder, "--format", "hub", "--out", "bare")
+            text = self.run_well("export", folder, "--format", "hub", "--out", "bare").text
             self.assertRegex(text, f"No figures: .*{why}")
-            with open("bare/README.md") as file:
-                self.assertIn("There are no figures of the whole test set.", file.read())
+            self.assertIn("There are no figures of the whole test set.", common.text_of("bare/README.md"))
 
     def test_what_a_run_used_is_named(self):
         self.trained("small_cnn")
-        text = self.run_well("--cite", "--config", "small_cnn")
+        text = self.run_well("--cite", "--config", "small_cnn").text
         for what in ("Distributed Adversarial Training to Robustify", "Towards Deep Learning Models.* (attack pgd, eval pgd)",
                      "Large Batch Optimization.* (optimizer lamb)", "Liu and Mozafari.* (selector exp3)"):
             self.assertRegex(text.replace("\n    ", " "), what.replace("(", "\\(").replace(")", "\\)"))
         self.assertNotIn("TRADES", text)
-        self.assertRegex(self.run_well("--cite", "--recipe", "trades"), r"Theoretically Principled Trade-off")
+        self.assertRegex(self.run_well("--cite", "--recipe", "trades").text, r"Theoretically Principled Trade-off")
         with open(os.path.join(HERE, "../../CITATION.cff")) as file:
-            self.assertIn(re.search(r"^version: (.*)", file.read(), re.MULTILINE)[1], self.run_well("--version").splitlines()[0])
+            self.assertIn(re.search(r"^version: (.*)", file.read(), re.MULTILINE)[1], self.run_well("--version").text.splitlines()[0])
 
     def test_averaged_weights_are_taken_where_there_are_any(self):
         self.train("run", *TRAIN, *options_of("small_cnn"), "--average", "ema:bn=ema")
@@ -501,8 +456,7 @@ class Others(Case):
         with torch.no_grad():
             expected = theirs.eval()((torch.from_numpy(self.images) - column(mean)) / column(std)).numpy()
         self.run_well("eval", "--checkpoint", "back.h5", "--data", "set.h5", "--eval", "pgd1", "--threads", 1, "--out", "eval.json", "--quiet")
-        with open("eval.json") as file:
-            told = json.load(file)
+        told = common.load("eval.json")
         loss = F.cross_entropy(torch.from_numpy(expected), torch.from_numpy(self.labels), reduction="none")
         np.testing.assert_allclose(told["per_image"]["clean_loss"], loss.numpy(), rtol=0, atol=2 * LOGITS)
 
@@ -556,8 +510,8 @@ class Import(Case):
         for network in ALL:
             with self.subTest(network):
                 checkpoint = self.trained(network)
-                told = self.run_well("export", network, "--out", "out.safetensors")  # a run's folder: its newest
-                back = self.run_well("import", "out.safetensors", "--out", "back.h5")  # which says what it is
+                told = self.run_well("export", network, "--out", "out.safetensors").text  # a run's folder: its newest
+                back = self.run_well("import", "out.safetensors", "--out", "back.h5").text  # which says what it is
                 self.assertEqual(bits(arrays_of("back.h5")), bits(arrays_of(checkpoint)))
                 with open(f"{network}/SUMMARY.txt") as file:
                     hashes = {line.split()[-1] for line in (told + back + file.read()).splitlines() if line.startswith("weights")}
@@ -575,13 +529,12 @@ class Import(Case):
     def test_what_a_stranger_s_network_was_trained_on_is_unknown(self):
         self.run_well("export", self.trained("small_cnn"), "--out", "out.safetensors")
         self.run_well("import", "out.safetensors", "--out", "back.h5")
-        text = self.run_well("export", "back.h5", "--format", "robustbench", "--out", "folder")
+        text = self.run_well("export", "back.h5", "--format", "robustbench", "--out", "folder").text
         self.assertIn("additional_data is null", text)
-        with open("folder/model_info.json") as file:
-            self.assertIsNone(json.load(file)["additional_data"])
+        self.assertIsNone(common.load("folder/model_info.json")["additional_data"])
         # Nor what those weights had seen that a training began with.
         self.train("tuned", *TRAIN, *options_of("small_cnn"), "--initialize", "back.h5")
-        text = self.run_well("export", "tuned", "--format", "robustbench", "--out", "on")
+        text = self.run_well("export", "tuned", "--format", "robustbench", "--out", "on").text
         self.assertIn("additional_data is null", text)
         # What is written can be read: a radius that --norm l2 refuses is refused here.
         self.refuse(2, "would hardly perturb an image", "import", "out.safetensors", "--norm", "l2", "--eps", "8/255", "--out", "no.h5")
@@ -593,11 +546,10 @@ class Import(Case):
                                   ["--attack-stop", 1], ["--noise", 0.25, "--attack", "none"])):
             self.train(f"run{k}", *TRAIN, *options_of("small_cnn"), *more)
             self.run_well("import", f"run{k}", "--norm", "l2", "--eps", 0.5, "--out", f"back{k}.h5")
-            with h5py.File(f"back{k}.h5") as file:
-                text = file.attrs["config_toml"]
+            text = common.attribute(f"back{k}.h5", "config_toml")
             self.assertIn('norm = "l2"\neps = 0.5\n', text)
             self.assertIn(f"\nnoise = {0.25 if '--noise' in more else 0}\n", text)
-            self.assertIn("l2 eps 0.5", self.run_well("eval", "--checkpoint", f"back{k}.h5", "--data", "set.h5", "--eval", "pgd2"))
+            self.assertIn("l2 eps 0.5", self.run_well("eval", "--checkpoint", f"back{k}.h5", "--data", "set.h5", "--eval", "pgd2").text)
         self.train("wide", *common.merged(*TRAIN, *options_of("small_cnn"), "--norm", "l2", "--eps", 2, "--eval", "smooth-pgd1", "--noise", 0.25))
         self.run_well("import", "wide", "--norm", "linf", "--eps", "8/255", "--out", "linf.h5")
 
@@ -618,7 +570,7 @@ class Import(Case):
                     np.testing.assert_allclose(values, arrays_of(checkpoint)[name], rtol=0, atol=1e-9)
         # So does a configuration that is printed.
         with open("printed.toml", "w") as file:
-            file.write(self.run_well("train", *TRAIN, "--initialize", checkpoint, "--print-config"))
+            file.write(self.run_well("train", *TRAIN, "--initialize", checkpoint, "--print-config").text)
         self.run_well("train", *step, "--config", "printed.toml", "--out", "of_config")
         self.assertEqual({key: resolved("of_config")[key] for key in said}, said)
         # The same command goes on, whatever has become of the file.
@@ -678,8 +630,7 @@ class Import(Case):
                     file[name] = values
             for source in "theirs.safetensors", "theirs.h5":
                 self.run_well("import", source, *more, "--out", "back.h5")
-                with h5py.File("back.h5") as file:
-                    self.assertEqual(file["state"].attrs["batches_tracked"], 9)
+                self.assertEqual(common.attribute("back.h5", "batches_tracked", "state"), 9)
         # Another counter is passed over, and several whole numbers are no counter.
         for name, value in ("n_averaged", np.array(7)), ("epochs", np.arange(2)):
             tensors[name] = value
@@ -762,7 +713,7 @@ class Import(Case):
 
     def test_a_new_last_layer(self):
         checkpoint = self.trained("small_cnn")
-        text = self.run_well("import", checkpoint, "--new-head", 7, "--out", "seven.h5")
+        text = self.run_well("import", checkpoint, "--new-head", 7, "--out", "seven.h5").text
         self.assertIn("7 classes (the last layer is new)", text)
         old, new = arrays_of(checkpoint), arrays_of("seven.h5")
         features = 2 * NETWORKS["small_cnn"]["width"]

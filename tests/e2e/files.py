@@ -4,7 +4,6 @@ import errno
 import hashlib
 import os
 import re
-import shutil
 import signal
 import subprocess
 import tarfile
@@ -31,16 +30,13 @@ def options(folder, *arguments, ranks=0):
 
 
 class Files(common.TestCase):
-    def setUp(self):
-        super().setUp()
-        common.synthetic("set.h5", **SET)
+    set_h5 = SET
 
     def launch(self, folder, *arguments, ranks=0, environment=None):
         return common.Running(options(folder, *arguments, ranks=ranks), ranks, environment)
 
     def go(self, folder, *arguments, ranks=0):
-        ended = self.launch(folder, *arguments, ranks=ranks).wait()
-        self.assertEqual(ended.code, 0, ended.text)
+        self.expect(0, self.launch(folder, *arguments, ranks=ranks).wait())
 
     def finish(self, folder, *arguments):
         """Goes on with a run, which must end like the straight one."""
@@ -123,8 +119,7 @@ class Starting(Files):
     def test_of_a_program_that_has_hardly_begun(self):
         """Slurm's warning may come that early. The program first starts itself anew, with a word more in its environment."""
         def begun(pid):
-            with open(f"/proc/{pid}/environ", "rb") as file:
-                return b"GOMP_SPINCOUNT=" in file.read()
+            return b"GOMP_SPINCOUNT=" in common.bytes_of(f"/proc/{pid}/environ")
 
         for number in signal.SIGTERM, signal.SIGINT, signal.SIGUSR1:
             with self.subTest(number.name), mock.patch.dict(os.environ):
@@ -155,13 +150,7 @@ class Starting(Files):
                 with mock.patch.dict(os.environ, common.faults("run/.lock:flock", -1, 1, 1)):
                     running = self.launch("run", ranks=2)
                 try:
-                    ranks = {}
-
-                    def stands():
-                        ranks.update(running.ranks())
-                        return len(ranks) == 2 and common.stopped(ranks[0])
-
-                    self.assertTrue(running.wait_for(stands), running.text())
+                    ranks = running.wait_until_stopped()
                     self.end_by(running, ranks.get(target, running.process.pid), signal.SIGUSR1, ranks[0], target == "launcher")
                 finally:
                     running.end()
@@ -239,8 +228,7 @@ class Outside(common.TestCase):
         seen = set()
         for source, *verb in ("plain.h5", "inspect"), *((name, "convert") for name in ("packed.h5", "set.tar", "set.tar.gz", "set.zip")):
             mutated = source.replace(source.split(".")[0], "mutant", 1)
-            with open(source, "rb") as file:
-                whole = np.frombuffer(file.read(), np.uint8)
+            whole = np.frombuffer(common.bytes_of(source), np.uint8)
             for _ in range(int(os.environ.get("DAT_MUTANTS", 3))):
                 mutant = whole.copy()
                 for at in random.integers(0, min(4096, len(whole)), 3):

@@ -25,9 +25,7 @@ def merged(*words):
 
 
 class FineTuning(common.TestCase):
-    def setUp(self):
-        super().setUp()
-        common.synthetic("set.h5", **SET)
+    set_h5 = SET
 
     def arrays(self, folder, step):
         return common.datasets(f"{folder}/ckpt/step-{step:09d}.h5")
@@ -83,8 +81,7 @@ class FineTuning(common.TestCase):
         new = ["train", *merged("--data", "other.h5", "--seed", 5), "--initialize"]
         head = ["--new-head", 3, "--freeze", "all-but-head", "--max-steps", 4]
         for source in "base", "base.safetensors":
-            ended = common.run(*new, source, *head, "--size", 20, "--out", f"of-{source}")
-            self.assertEqual(ended.code, 0, ended.text)
+            ended = self.run_well(*new, source, *head, "--size", 20, "--out", f"of-{source}")
             self.assertIn(f"beginning with the weights of {source}, with a new last layer of 3 classes", ended.text)
             self.assertEqual(", of images of 16x16, where these are 20x20" in ended.text, source == "base")
             self.assert_still(f"of-{source}", 2, 4, (*STILL, "conv3", "bn3"))

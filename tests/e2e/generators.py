@@ -3,14 +3,12 @@ wants. Runs at any split of ranks, and killed: interrupted.py.
 """
 
 import json
-import os
 import re
 import shutil
 import signal
 import time
 
 import common
-import h5py
 
 SET = {"train": 100, "test": 30, "size": 16, "classes": 4}
 RUN = ["--data", "set.h5", "--width", 16, "--network", "small_cnn", "--threads", 1, "--attack-steps", 4, "--eval-every", 1,
@@ -21,9 +19,7 @@ OF_GENERATORS = ("age_mean", "age_max", "dealt_again")
 
 
 class Generators(common.TestCase):
-    def setUp(self):
-        super().setUp()
-        common.synthetic("set.h5", **SET)
+    set_h5 = SET
 
     @staticmethod
     def options(split, *arguments):
@@ -60,8 +56,7 @@ class Generators(common.TestCase):
             time.sleep(1)
             common.kill(slow, signal.SIGCONT)
             time.sleep(0.002)
-        ended = running.wait()
-        self.assertEqual(ended.code, 0, ended.text)
+        self.expect(0, running.wait())
         self.assertGreater(sum(row["dealt_again"] for row in common.rows("late", "step")), 0)
         self.assert_equal_runs("late", "reference")
 
@@ -109,8 +104,7 @@ class Generators(common.TestCase):
         running = self.start_run([*options, "--quiet", "--out", "run"], ranks, steps=3)
         generator = running.ranks()[1]
         common.kill(generator, signal.SIGSTOP)
-        ended = running.wait()
-        self.assertEqual(ended.code, 6, ended.text)
+        ended = self.expect(6, running.wait())
         self.assertEqual(len(ended.errors), 1, ended.text)
         self.assertRegex(ended.errors[0], rf"hang: rank 1 on \S+ \(process {generator}\) has sent no heartbeat")
         self.assertRegex(ended.errors[0], r"rank 0 .* waits in message from rank 1 \(attacked images\)")
@@ -123,8 +117,7 @@ class Generators(common.TestCase):
             pids = running.ranks()
             for rank in told:
                 common.kill(pids[rank], signal.SIGTERM)
-            ended = running.wait()
-            self.assertEqual(ended.code, 75, ended.text)
+            self.expect(75, running.wait())
 
     def test_numbers_that_are_not_finite(self):
         """The trainers end the run, and generators end with it."""
@@ -156,11 +149,9 @@ class Generators(common.TestCase):
                 self.assertAlmostEqual(waited, steps[row["step"]]["t_generators"], places=6)
             for row in part[:-3]:
                 self.assertEqual(len(done[row["step"]]), 6)
-        ended = common.run("plot", "run")
-        self.assertEqual(ended.code, 0, ended.text)
+        ended = self.run_well("plot", "run")
         self.assertIn("run/plots/attacks.svg", ended.text)
-        with open("run/plots/attacks.csv") as file:
-            lines = file.read().splitlines()
+        lines = common.text_of("run/plots/attacks.csv").splitlines()
         self.assertEqual(len(lines), 1 + sum(len(row["spans"]) for row in rows[4:]))
         self.assertEqual(lines[0].replace('"', ""), "begin,end,rank,step,micro-batch")
         self.assertGreaterEqual(min(float(line.split(",")[0]) for line in lines[1:]), 0)
@@ -184,13 +175,11 @@ class Generators(common.TestCase):
         # 24 images, 12.5 ms each to attack in 4 iterations and 15 ms to train on, in two passes. Two ranks that train compute
         # for 0.33 s and then wait for the sum of 400 MB; with one that trains, it is 0.4 s until the other has the weights, and an
         # eighth of the attack, for which it has eight steps: 0.3 s / 8; everything else is beside these.
-        ended = common.run("train", "--out", "auto", *RUN, *arguments, ranks=2)
-        self.assertEqual(ended.code, 0, ended.text)
+        ended = self.run_well("train", "--out", "auto", *RUN, *arguments, ranks=2)
         self.assertIn("dat_hpc: --generators auto: 1 of 2 ranks, by a forecast: 54.8 images/s, 32.9 with none", ended.text)
         self.go("told", (1, 1), *arguments[4:])
         self.assert_equal_runs("auto", "told")
-        with h5py.File(common.checkpoints("auto")[-1]) as file:
-            text = file.attrs["config_toml"]
+        text = common.attribute(common.checkpoints("auto")[-1], "config_toml")
         self.assertIn("generators = 1\n", text)
         self.assertNotIn("calibration.json", text)
         planned = common.run("validate", *RUN, *arguments, ranks=2)
@@ -209,8 +198,7 @@ class Generators(common.TestCase):
         self.assertRegex(planned.text, r"(?m)^time +not known: calibration.json is of images of 32x32, and these have 16x16$")
         # With a link that costs nothing all ranks train.
         self.calibration(network={"within": {"latency": 0, "bandwidth": 1e15}})
-        ended = common.run("train", "--out", "auto", "--max-steps", 10, *RUN, *arguments, ranks=2)
-        self.assertEqual(ended.code, 0, ended.text)
+        ended = self.run_well("train", "--out", "auto", "--max-steps", 10, *RUN, *arguments, ranks=2)
         self.assertIn("--generators auto: 0 of 2 ranks", ended.text)
 
     def test_a_forecast_knows_the_budget(self):
@@ -240,8 +228,7 @@ class Generators(common.TestCase):
             self.assertIn(what, ended.errors[0])
 
     def test_no_trainer(self):
-        ended = common.run(*self.options((0, 2), *DEALT)[0], "--out", "run", ranks=2, environment=common.AT_ONCE)
-        self.assertEqual(ended.code, 2, ended.text)
+        ended = self.expect(2, common.run(*self.options((0, 2), *DEALT)[0], "--out", "run", ranks=2, environment=common.AT_ONCE))
         self.assertRegex(ended.errors[0], "--generators 2 leaves no rank of 2 to train")
 
     def test_no_work(self):

@@ -94,8 +94,7 @@ class Handshake(common.TestCase):
         shutil.rmtree("other/run")
         shutil.move("second", "other/run")
         command = ["eval", "--checkpoint", "run", "--quiet"]
-        ended = launch((1, [], command), (1, ["-wdir", os.path.abspath("other")], command))
-        self.assertEqual(ended.code, 2, ended.text)
+        ended = self.expect(2, launch((1, [], command), (1, ["-wdir", os.path.abspath("other")], command)))
         self.assertIn("hash of the weights is ", ended.errors[0])
 
 

@@ -44,13 +44,11 @@ class Hang(common.TestCase):
         since = time.monotonic()
         common.kill(ranks[1], signal.SIGSTOP)
         self.gone(ranks.values(), since)
-        ended = running.wait()
-        self.assertEqual(ended.code, 6, ended.text)
+        ended = self.expect(6, running.wait())
         self.assert_told(ended.text, rf"hang: rank 1 on \S+ \(process {ranks[1]}\) has sent no heartbeat for \S+ s: .* last heard ",
                          r"; ranks 0, 2 on \S+ wait in \S+ #\d+ of \S+ (bytes|kB) \(\w+", "--comm-timeout is 1.5 s")
         self.assertEqual(common.run("status", "run").code, 6)  # whom nobody has told anything
-        with open("run/hang-rank-2.txt") as file:
-            lines = file.read().splitlines()
+        lines = common.text_of("run/hang-rank-2.txt").splitlines()
         self.assertEqual(len(lines), 2 + 64)
         self.assertRegex(lines[-1], "under way")
 
@@ -79,8 +77,7 @@ class Hang(common.TestCase):
         waiting.register(reader, select.POLLIN)
         waiting.poll(5000)  # the rank opens it, too, and writes
         os.set_blocking(reader, True)
-        with open(reader) as file:
-            self.assertEqual(len(file.read().splitlines()), 2 + 64)
+        self.assertEqual(len(common.text_of(reader).splitlines()), 2 + 64)
         self.gone(ranks.values(), since)
         self.assertEqual(running.wait().code, 6)
 
@@ -133,16 +130,14 @@ class Hang(common.TestCase):
             time.sleep(0.05)
             common.kill(slow, signal.SIGCONT)
             time.sleep(0.005)
-        ended = running.wait()
-        self.assertEqual(ended.code, 0, ended.text)
+        ended = self.expect(0, running.wait())
         first = common.rows("run", "straggler")[0]
         self.assertEqual((first["rank"], first["slow"]), (1, True))
         self.assertGreater(first["ratio"], 1.5)
         # 20 at least; more where the machine is busy, and the other rank often waits for its turn, too.
         self.assertLess(first["step"] - begin, 100)
         self.assertRegex(ended.text, r"rank 1 on \S+ is slow: ")
-        with open("run/SUMMARY.txt") as file:
-            self.assertRegex(file.read(), r"(?m)^slow +rank 1, ")
+        self.assertRegex(common.text_of("run/SUMMARY.txt"), r"(?m)^slow +rank 1, ")
 
 
 if __name__ == "__main__":

@@ -2,12 +2,9 @@
 folder of files and on tars of it, where a run is cut short and goes on, with ranks that check, ban or attack for others.
 """
 
-import io
 import json
 import os
-import subprocess
 import tarfile
-import unittest
 
 import common
 import numpy as np
@@ -44,8 +41,7 @@ class Training(common.TestCase):
         self.index("folder", "folder.h5")
 
     def index(self, *arguments):
-        ended = common.run("data", "index", *arguments)
-        self.assertEqual(ended.code, 0, ended.text)
+        self.run_well("data", "index", *arguments)
 
     def go(self, folder, *arguments, ranks, data="folder.h5"):
         self.train(folder, *RUN, "--data", data, *any_ranks.DEALT, *VIEWS, *arguments, ranks=ranks)
@@ -85,20 +81,17 @@ class Training(common.TestCase):
         byzantine = ["--byzantine", "--aggregator", "centered_clip", "--faults", 1, "--validators", 2, "--selector", "all",
                      "--lambda", 0, "--attackers", 1, "--cheat", "sign_flip@2"]
         for folder, threads in ("one", 1), ("four", 4):
-            ended = common.run("train", *RUN, *DATA, "--total-batch", 25, "--micro-batch", 5, *VIEWS, "--max-steps", 3, *byzantine,
-                               "--data-threads", threads, "--out", folder, ranks=5)
-            self.assertEqual(ended.code, 0, ended.text)
+            self.run_well("train", *RUN, *DATA, "--total-batch", 25, "--micro-batch", 5, *VIEWS, "--max-steps", 3, *byzantine,
+                          "--data-threads", threads, "--out", folder, ranks=5)
         self.assert_same(common.state("four"), common.state("one"))
 
     def test_bench_and_validate_tell_whether_images_come_fast_enough(self):
-        ended = common.run("bench", "--network", "small_cnn", "--width", 8, "--batch", 8, "--attack-steps", 1, "--seconds", 1,
-                           *DATA, "--size", 16, "--data-threads", 2, "--out", "bench")
-        self.assertEqual(ended.code, 0, ended.text)
+        ended = self.run_well("bench", "--network", "small_cnn", "--width", 8, "--batch", 8, "--attack-steps", 1, "--seconds", 1,
+                              *DATA, "--size", 16, "--data-threads", 2, "--out", "bench")
         for row in ["whole images decoded, 1 thread", "whole images decoded, 2 threads", "batches of the loader, 2 threads"]:
             self.assertRegex(ended.text, f"(?m)^{row} +[0-9.]+ +[0-9.]+$")
         self.assertRegex(ended.text, "a loader with --data-threads 2 (feeds|does not feed) it")
-        with open("bench/bench.json") as file:
-            found = json.load(file)
+        found = common.load("bench/bench.json")
         self.assertEqual([found["size"], found["reading"]["threads"]], [16, 2])
         for speed, word in (1, "feeds it"), (1e9, "does not feed it"):
             found["times"]["step"]["median_ms"] = 1e3 * found["batch"] / speed
@@ -118,10 +111,8 @@ class Training(common.TestCase):
         self.index("folder", "plain.h5", "--size", 16)
         found = []
         for data in "folder.h5", "plain.h5":
-            ended = common.run("eval", "run", "--data", data, "--eval", "pgd2", "--out", f"{data}.json", "--quiet")
-            self.assertEqual(ended.code, 0, ended.text)
-            with open(f"{data}.json") as file:
-                found.append(json.load(file))
+            self.run_well("eval", "run", "--data", data, "--eval", "pgd2", "--out", f"{data}.json", "--quiet")
+            found.append(common.load(f"{data}.json"))
         self.assertEqual(*[[one["clean"], one["attacks"][0]["accuracy"]] for one in found])
         with common.h5py.File("plain.h5") as file:
             pixels = file["test/images"][:]

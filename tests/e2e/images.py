@@ -82,11 +82,6 @@ def put_tar(path, files, form=tarfile.GNU_FORMAT):
             archive.addfile(entry, io.BytesIO(content))
 
 
-def read(path):
-    with open(path, "rb") as file:
-        return file.read()
-
-
 def records(path):
     """Of each split of an index: hash, label and shape of the images, in any order."""
     arrays = common.datasets(path)
@@ -115,14 +110,12 @@ def packed(folder):
 class Images(common.TestCase):
     def index(self, *arguments):
         """What a call says that must succeed."""
-        ended = common.run("data", "index", *arguments)
-        self.assertEqual(ended.code, 0, ended.text)
-        return ended.text
+        return self.run_well("data", "index", *arguments).text
 
     def folders_equal(self, one, other):
         self.assertEqual(sorted(os.listdir(one)), sorted(os.listdir(other)))
         for name in os.listdir(one):
-            self.assertEqual(read(f"{one}/{name}"), read(f"{other}/{name}"), name)
+            self.assertEqual(common.bytes_of(f"{one}/{name}"), common.bytes_of(f"{other}/{name}"), name)
 
     def test_folders_and_tars_have_the_same_images(self):
         files = files_of_source()
@@ -131,7 +124,7 @@ class Images(common.TestCase):
         self.assertEqual(self.index("folder", "one.h5", "--threads", 1),
                          "wrote one.h5: 58 train and 10 test images of 3 classes; 1 file is no image\n")
         self.index("folder", "two.h5", "--threads", 2)
-        self.assertEqual(read("one.h5"), read("two.h5"))
+        self.assertEqual(common.bytes_of("one.h5"), common.bytes_of("two.h5"))
         wanted = records("one.h5")
         put_tar("pax.tar", files, tarfile.PAX_FORMAT)
         self.index("pax.tar", "pax.h5")
@@ -154,7 +147,7 @@ class Images(common.TestCase):
         for name in CLASSES:
             put_tar("class.tar", {path.split("/")[2]: content for path, content in files.items()
                                   if path.startswith(f"train/{name}/")})
-            tars[name + ".tar"] = read("class.tar")
+            tars[name + ".tar"] = common.bytes_of("class.tar")
         put_tar("nested.tar", tars)
         self.index("nested.tar", "nested.h5")
         self.assertEqual(records("nested.h5"), {"train": wanted["train"]})
@@ -165,7 +158,7 @@ class Images(common.TestCase):
         put("folder", files)
         self.index("folder", "one.h5", "--size", 24, "--threads", 1)
         self.assertIn("24 x 24 pixels", self.index("folder", "two.h5", "--size", 24, "--threads", 2))
-        self.assertEqual(read("one.h5"), read("two.h5"))
+        self.assertEqual(common.bytes_of("one.h5"), common.bytes_of("two.h5"))
         with h5py.File("one.h5") as file:
             images, labels = file["train/images"][()], file["train/labels"][()]
         for name, image, label in zip(sorted(name for name in files if name.startswith("train")), images, labels):
@@ -214,7 +207,7 @@ class Images(common.TestCase):
         put("folder", damaged)
         self.refuse(3, r"folder: 6 damaged images, listed in out\.h5\.damaged\.txt; --on-damage skip leaves them out; the "
                     r"first one is folder/train/ant/c", "data", "index", "folder", "out.h5")
-        lines = read("out.h5.damaged.txt").decode().splitlines()
+        lines = common.bytes_of("out.h5.damaged.txt").decode().splitlines()
         self.assertEqual(sorted(line.split(": ")[0] for line in lines), sorted(f"folder/{name}" for name in damaged))
         self.assertFalse(os.path.exists("out.h5"))
         self.assertIn("; 6 damaged images are left out, listed in out.h5.damaged.txt",
@@ -251,7 +244,7 @@ class Images(common.TestCase):
             files[f"{CLASSES[k % 3]}/{k}-changed.jpg"] = content
         put("folder", files)
         text = self.index("folder", "out.h5", "--on-damage", "skip")
-        listed = {line.split(": ")[0] for line in read("out.h5.damaged.txt").decode().splitlines()}
+        listed = {line.split(": ")[0] for line in common.bytes_of("out.h5.damaged.txt").decode().splitlines()}
         self.assertGreaterEqual(listed, {f"folder/{name}" for name in files if "cut" in name})
         self.assertEqual(len(records("out.h5")["train"]), 1000 - len(listed), text)
         print(f"  {len(listed)} of 1000 damaged images are refused", flush=True)
@@ -277,7 +270,7 @@ class Images(common.TestCase):
                 if kind == "pack":
                     print(f"  {len(glob.glob('again/*.tar'))} tars at the kill", flush=True)
             print(" ", self.index(source, *arguments, "--threads", 2).strip(), flush=True)
-        self.assertEqual(read("index.h5"), read("again.h5"))
+        self.assertEqual(common.bytes_of("index.h5"), common.bytes_of("again.h5"))
         self.folders_equal("pack", "again")
         with tarfile.open(source) as archive:
             wanted = collections.Counter(archive.extractfile(entry).read() for entry in archive

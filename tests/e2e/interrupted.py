@@ -6,7 +6,6 @@ import errno
 import glob
 import os
 import re
-import shutil
 import signal
 import time
 
@@ -165,9 +164,7 @@ ROWS = {
 
 
 class Interrupted(common.TestCase):
-    def setUp(self):
-        super().setUp()
-        common.synthetic("set.h5", **SET)
+    set_h5 = SET
 
     def words(self, row, on, interrupted):
         """The command, and its ranks."""
@@ -178,15 +175,12 @@ class Interrupted(common.TestCase):
 
     def end(self, row, on=None, interrupted=True):
         words, ranks = self.words(row, on, interrupted)
-        ended = common.run(*words, ranks=ranks)
-        self.assertEqual(ended.code, 0, ended.text)
-        return ended
+        return self.run_well(*words, ranks=ranks)
 
     def interrupt(self, row, stop):
         words, ranks = self.words(row, stop.on, True)
         if stop.how == "end":
-            ended = common.run(*words, "--max-steps", stop.at, ranks=ranks)
-            self.assertEqual(ended.code, 0, ended.text)
+            self.run_well(*words, "--max-steps", stop.at, ranks=ranks)
             return
         call, first = stop.at.rsplit(":", 1)
         number = getattr(errno, stop.how, -1)
@@ -213,13 +207,7 @@ class Interrupted(common.TestCase):
 
     def strike(self, running, stop, ranks):
         """When rank 0 stands at the call."""
-        found = {}
-
-        def stands():
-            found.update(running.ranks())
-            return len(found) == max(ranks, 1) and common.stopped(found[0])
-
-        self.assertTrue(running.wait_for(stands), running.text())
+        found = running.wait_until_stopped()
         launcher = running.process.pid
         targets = {"launcher": [launcher], "ranks": [*found.values()], "all": [launcher, *found.values()]}
         for pid in targets.get(stop.who) or [found[min(stop.who, max(ranks - 1, 0))]]:

@@ -32,20 +32,15 @@ def left(folder):
 
 
 def processor_seconds(pid):
-    with open(f"/proc/{pid}/stat") as file:
-        user, system = file.read().rpartition(")")[2].split()[11:13]
+    user, system = common.text_of(f"/proc/{pid}/stat").rpartition(")")[2].split()[11:13]
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 class Leaving(common.TestCase):
-    def setUp(self):
-        super().setUp()
-        common.synthetic("set.h5", **SET)
+    set_h5 = SET
 
     def go(self, folder, *arguments, ranks, code=0):
-        ended = common.run("train", "--out", folder, *RUN, *arguments, ranks=ranks)
-        self.assertEqual(ended.code, code, ended.text)
-        return ended
+        return self.expect(code, common.run("train", "--out", folder, *RUN, *arguments, ranks=ranks))
 
     def test_the_bits_of_one_rank(self):
         ranks, many, total = (16, 7, 32) if WHOLE else (5, 2, 20)
@@ -63,8 +58,7 @@ class Leaving(common.TestCase):
                 self.assertEqual(sorted(left("left")), sorted((rank, step, "--cheat leave") for rank, step in zip(who, when)))
                 last = common.rows("left", "ranks")[-1]
                 self.assertEqual([rank for rank in range(ranks) if last["bytes"][rank] is None], sorted(who))
-                with open("left/SUMMARY.txt") as file:
-                    summary = file.read()
+                summary = common.text_of("left/SUMMARY.txt")
                 for rank, step in zip(who, when):
                     self.assertIn(f"\nleft            rank {rank}, after step {step}: --cheat leave\n", summary)
                 shutil.rmtree("left")
@@ -109,8 +103,7 @@ class Leaving(common.TestCase):
                 running = common.Running(["train", "--out", "run", *RUN, *options, *leave([1], [2]), "--checkpoint-every", 2], 4)
                 self.assertTrue(running.wait_for(lambda: common.steps_written("run") >= 4 and len(running.ranks()) == 4), running.text())
                 common.kill(running.ranks()[0], signal.SIGUSR1)
-                ended = running.wait()
-                self.assertEqual(ended.code, 75, ended.text)
+                self.expect(75, running.wait())
                 ended = self.go("run", *options, *leave([1], [2]), "--checkpoint-every", 2, ranks=again)
                 self.assert_equal_runs("run", "one")
                 self.assertEqual(any("1 of 4 ranks had left at the checkpoint; with 3 ranks all take part" in line
@@ -132,15 +125,13 @@ class Leaving(common.TestCase):
         self.assertRegex(errors[0], "is not finite")
         self.assertEqual(len(left("run")), 1)
         for rank in range(4):
-            with open(f"code.{rank}") as file:
-                self.assertEqual(file.read(), "7\n")
+            self.assertEqual(common.text_of(f"code.{rank}"), "7\n")
         running = common.Running(["train", "--out", "full", *RUN, "--total-batch", 16, "--checkpoint-every", 2, *leave([2], [3])], 4)
         self.assertTrue(running.wait_for(lambda: len(left("full")) == 1), running.text())
         shutil.rmtree("full/ckpt", ignore_errors=True)
         with open("full/ckpt", "w"):  # no folder any more
             pass
-        ended = running.wait()
-        self.assertEqual(ended.code, 9, ended.text)
+        ended = self.expect(9, running.wait())
         self.assertEqual(len(ended.errors), 1, ended.text)
 
     def test_asleep_beside_a_stopped_rank(self):
@@ -161,8 +152,7 @@ class Leaving(common.TestCase):
         time.sleep(0.2)
         self.assertIsNone(running.process.poll(), running.text())
         common.kill(ranks[1], signal.SIGSTOP)
-        ended = running.wait()
-        self.assertEqual(ended.code, 6, ended.text)
+        ended = self.expect(6, running.wait())
         self.assertEqual(len(ended.errors), 1, ended.text)
         self.assertRegex(ended.errors[0], rf"hang: rank 1 on \S+ \(process {ranks[1]}\) has sent no heartbeat for ")
         self.assertRegex(ended.errors[0], rf"rank 2 on \S+ \(process {ranks[2]}\) has left")
@@ -180,8 +170,7 @@ class Leaving(common.TestCase):
         self.assertTrue(running.wait_for(lambda: len(left("run")) == 1 and len(running.ranks()) == 4), running.text())
         process = running.ranks()[2]
         common.kill(process, signal.SIGSTOP)
-        ended = running.wait()
-        self.assertEqual(ended.code, 6, ended.text)
+        ended = self.expect(6, running.wait())
         self.assertIn(" VALID", ended.final)
         self.assertRegex(ended.errors[0], rf"rank 2 on \S+ \(process {process}\) has sent no heartbeat for .*, last heard asleep, having left; ")
 

@@ -204,8 +204,7 @@ def svhn(pixels, labels, **how):
 
 class Converts(common.TestCase):
     def convert(self, source, train, test, *options, names=None):
-        ended = common.run("data", "convert", source, "set.h5", *options)
-        self.assertEqual(ended.code, 0, ended.text)
+        ended = self.run_well("data", "convert", source, "set.h5", *options)
         with h5py.File("set.h5") as file:
             for split, (pixels, labels) in ("train", train), ("test", test):
                 np.testing.assert_array_equal(file[f"{split}/images"], pixels.reshape(file[f"{split}/images"].shape))

@@ -18,9 +18,7 @@ DEALT = ["--total-batch", 24, "--micro-batch", 4]
 
 
 class AnyNumber(common.TestCase):
-    def setUp(self):
-        super().setUp()
-        common.synthetic("set.h5", **SET)
+    set_h5 = SET
 
     def go(self, folder, *arguments, ranks):
         self.train(folder, *SMALL, *arguments, ranks=ranks)
@@ -31,11 +29,9 @@ class AnyNumber(common.TestCase):
 
     def evaluation(self, *arguments, ranks=0):
         """Accuracy and loss, clean and of pgd2, of the newest weights of `reference`."""
-        ended = common.run("eval", "reference", "--data", "set.h5", "--batch", 4, "--deterministic", "--threads", 1, "--eval",
-                           "pgd2", "--out", "eval.json", "--weights", "raw", "--quiet", *arguments, ranks=ranks)
-        self.assertEqual(ended.code, 0, ended.text)
-        with open("eval.json") as file:
-            found = json.load(file)
+        self.run_well("eval", "reference", "--data", "set.h5", "--batch", 4, "--deterministic", "--threads", 1, "--eval",
+                      "pgd2", "--out", "eval.json", "--weights", "raw", "--quiet", *arguments, ranks=ranks)
+        found = common.load("eval.json")
         return [found["clean"]["accuracy"], found["clean"]["loss"], found["attacks"][0]["accuracy"], found["attacks"][0]["loss"]]
 
     def test_evaluations_under_noise(self):
@@ -47,8 +43,7 @@ class AnyNumber(common.TestCase):
             np.testing.assert_allclose(found, own, rtol=1e-6)
         one, without, more = self.evaluation("--noise-samples", 1), self.evaluation("--noise", 0), self.evaluation("--noise", 0.3)
         self.assertEqual(len({found[1] for found in (own, one, without, more)}), 4)
-        refused = common.run("eval", "reference", "--data", "set.h5", "--eval", "aa-quick")
-        self.assertEqual(refused.code, 2, refused.text)
+        refused = self.expect(2, common.run("eval", "reference", "--data", "set.h5", "--eval", "aa-quick"))
         self.assertIn("add --noise 0", refused.text)
 
     def test_threads(self):
@@ -84,9 +79,8 @@ class AnyNumber(common.TestCase):
         self.go("run", *DEALT, "--max-steps", 3, ranks=0)
         found = []
         for ranks in 1, 3:
-            ended = common.run("eval", "--checkpoint", "run", "--data", "set.h5", "--batch", 8, "--deterministic", "--threads", ranks,
-                               "--eval", "pgd3", "--out", f"{ranks}.json", "--quiet", ranks=ranks)
-            self.assertEqual(ended.code, 0, ended.text)
+            self.run_well("eval", "--checkpoint", "run", "--data", "set.h5", "--batch", 8, "--deterministic", "--threads", ranks,
+                          "--eval", "pgd3", "--out", f"{ranks}.json", "--quiet", ranks=ranks)
             with open(f"{ranks}.json") as file:
                 found.append({name: value for name, value in json.load(file).items()
                               if name in ("clean", "attacks", "classes", "per_image")})

@@ -20,9 +20,7 @@ def table(path):
 
 
 class Results(common.TestCase):
-    def setUp(self):
-        super().setUp()
-        common.synthetic("set.h5", train=48, test=14, size=16, classes=4)
+    set_h5 = dict(train=48, test=14, size=16, classes=4)
 
     def record(self, *arguments, ranks=2, network="small_cnn"):
         self.train("run", *TRAIN, "--network", network, *arguments, ranks=ranks)
@@ -98,8 +96,7 @@ class Results(common.TestCase):
         found, _ = self.record("--batch", 8, "--warmup-epochs", 0, "--epochs", 2, "--warm-start", 2, ranks=1)
         self.assert_bytes(found, ranks=1)
         self.assertTrue((found["ranks/bytes"] == 0).all())
-        with open("run/SUMMARY.txt") as file:
-            self.assertRegex(file.read(), "gradients sent +nothing: one rank\n")
+        self.assertRegex(common.text_of("run/SUMMARY.txt"), "gradients sent +nothing: one rank\n")
 
     def test_all_layers(self):
         found, names = self.record("--batch", 8, "--warmup-epochs", 0, "--epochs", 2, "--selector", "all",
@@ -116,8 +113,7 @@ class Results(common.TestCase):
         images = found["history/step/images"]
         np.testing.assert_array_equal(images, [16, 16, 16, 10])
         np.testing.assert_array_equal(found["history/step/attack_passes"], [32, 32, 32, 32])
-        with open("run/SUMMARY.txt") as file:
-            self.assertRegex(file.read(), r"attack passes +2\.21 per image\n")
+        self.assertRegex(common.text_of("run/SUMMARY.txt"), r"attack passes +2\.21 per image\n")
         os.rename("run", "whole")
         found, _ = self.record("--batch", 8, "--warmup-epochs", 0, "--epochs", 1, "--attack-stop", 0)
         passes = found["history/step/attack_passes"]
@@ -163,31 +159,26 @@ class Results(common.TestCase):
         # What follows the last step is seen in two decimals.
         self.assertGreater(by_rank["evaluate"][0] - found["history/step/t_evaluate"].sum(), 0.02)
         self.assertEqual(common.run("plot", "run").code, 0)
-        with open("run/plots/phases.csv") as file:
-            names, *rows = (line.replace('"', "").split(",") for line in file.read().splitlines())
+        names, *rows = (line.replace('"', "").split(",") for line in common.text_of("run/plots/phases.csv").splitlines())
         for name, (seconds, share, _) in table.items():
             self.assertAlmostEqual(float(seconds), by_rank[name][0], delta=0.00501, msg=name)
             self.assertAlmostEqual(float(share), 100 * by_rank[name][0] / total, delta=0.0501, msg=name)
             drawn = [float(row[names.index(name + "_seconds")]) for row in rows]
             np.testing.assert_allclose(drawn, by_rank[name], rtol=1e-5, err_msg=name)  # six digits
-        with open("run/plots/phases.gp") as file:
-            self.assertIn(f"evaluate ({table['evaluate'][1]} %)", file.read())
+        self.assertIn(f"evaluate ({table['evaluate'][1]} %)", common.text_of("run/plots/phases.gp"))
 
     def test_files(self):
         self.train("run", *TRAIN, "--network", "small_cnn", "--batch", 8, "--epochs", 2, "--warmup-epochs", 1, ranks=2)
-        with open("run/SUMMARY.txt") as file:
-            last = file.read().splitlines()[-1]
+        last = common.text_of("run/SUMMARY.txt").splitlines()[-1]
         number = r"\d+\.\d+"
         self.assertRegex(last, f"^Final: clean_acc={number} pgd2_acc={number} time_s={number} comm_s={number} VALID$")
         evaluation = common.rows("run", "evaluation")[-1]
         self.assertEqual(float(re.search("clean_acc=(\\S+)", last)[1]), round(evaluation["clean_acc"], 4))
         self.assertEqual(float(re.search("pgd2_acc=(\\S+)", last)[1]), round(evaluation["adv_acc"], 4))
-        with open("run/provenance.json") as file:
-            provenance = json.load(file)
+        provenance = common.load("run/provenance.json")
         self.assertIn("oneDNN", json.dumps(provenance))
         # The configuration is one that --config takes, and it names the same run.
-        with open("run/config.resolved.toml") as file:
-            resolved = file.read()
+        resolved = common.text_of("run/config.resolved.toml")
         printed = common.run("train", "--config", "run/config.resolved.toml", "--print-config")
         values = [line for line in resolved.splitlines() if line and line[0] != "#"]
         self.assertEqual([line for line in printed.text.splitlines() if line and line[0] != "#"], values)
@@ -197,18 +188,15 @@ class Results(common.TestCase):
         found = common.datasets("run/results.h5")
         np.testing.assert_array_equal([row["loss_adv"] for row in common.rows("run", "step")],
                                       found["history/step/loss_adv"])
-        with h5py.File("run/results.h5") as file:
-            self.assertEqual(file.attrs["config_toml"], resolved)
+        self.assertEqual(common.attribute("run/results.h5", "config_toml"), resolved)
 
     def test_pictures(self):
         self.train("run", *TRAIN, "--network", "small_cnn", "--batch", 8, "--epochs", 2, "--warmup-epochs", 1, ranks=2)
         for kind, begin in ("svg", b"<?xml"), ("png", b"\x89PNG"):
-            ended = common.run("plot", "run", "--format", kind)
-            self.assertEqual(ended.code, 0, ended.text)
+            ended = self.run_well("plot", "run", "--format", kind)
             self.assertEqual(len(ended.text.splitlines()), 4, ended.text)
             for path in ended.text.splitlines():
-                with open(path, "rb") as file:
-                    picture = file.read()
+                picture = common.bytes_of(path)
                 self.assertTrue(picture.startswith(begin))
                 self.assertGreater(len(picture), 2000)
                 if kind == "svg":
@@ -216,12 +204,10 @@ class Results(common.TestCase):
         # Several runs: those of each, then the comparison.
         os.rename("run", "one")
         self.train("two", *TRAIN, "--network", "small_cnn", "--batch", 8, "--epochs", 1, "--selector", "all")
-        ended = common.run("plot", "one", "two", "--out", "both")
-        self.assertEqual(ended.code, 0, ended.text)
+        ended = self.run_well("plot", "one", "two", "--out", "both")
         self.assertEqual([line for line in ended.text.splitlines() if line.startswith("both/")],
                          ["both/accuracy.svg", "both/phases.svg", "both/communication.svg"])
-        with open("both/accuracy.svg") as file:
-            picture = file.read()
+        picture = common.text_of("both/accuracy.svg")
         for name in "one: clean", "two: pgd2":
             self.assertIn(name, picture)
         self.refuse(2, "--out is for the comparison", "plot", "one", "--out", "both")
@@ -250,8 +236,7 @@ class Results(common.TestCase):
         told = [[row["step"] / 6, row["step"], row["wall_time"], (row["step"] - 1) / 6, 100 * row["acc_adv"], 100 * row["acc_clean"], row["loss_adv"],
                  row["loss_clean"], row["lr"]] for row in steps]
         np.testing.assert_allclose(np.array(rows, float), told, rtol=1e-7)
-        with open("run/plots/losses.gp") as file:
-            script = file.read()
+        script = common.text_of("run/plots/losses.gp")
         self.assertIn("rectangle from first 0, graph 0 to first 1, graph 1", script)  # one epoch of warm-up
         # The evaluations' settings are said of evaluations alone.
         self.assertRegex(script, r"learning rate'\.\"\\n\"\.'evaluations: eps 8/255.*; 14 test images'")
@@ -261,13 +246,11 @@ class Results(common.TestCase):
         common.synthetic("set.h5", train=96, test=101, size=16, classes=4)
         self.train("run", *TRAIN, "--network", "small_cnn", "--batch", 16, "--warmup-epochs", 1, "--epochs", 3, "--lr", 0.05)
         evaluate = ["eval", "--checkpoint", "run", "--threads", 1, "--eps", "6/255", "--quiet"]
-        ended = common.run(*evaluate, "--eval", "fgsm,pgd2+pgd5", "--save-adversarial", "--out", "one")
-        self.assertEqual(ended.code, 0, ended.text)
+        self.run_well(*evaluate, "--eval", "fgsm,pgd2+pgd5", "--save-adversarial", "--out", "one")
         ended = common.run("plot", "one", "--format", "png")
         self.assertEqual((ended.code, ended.text.split()),
                          (0, [f"one/plots/{name}.png" for name in ("confusion", "classes", "images")]), ended.text)
-        with open("one/eval.json") as file:
-            told = json.load(file)
+        told = common.load("one/eval.json")
         each, label = told["per_image"], np.array(told["per_image"]["label"])
         sequence = "pgd2+pgd5"
         worst = min(("fgsm", sequence), key=lambda name: sum(each[name + "_correct"]))
@@ -305,12 +288,10 @@ class Results(common.TestCase):
         for row in rows:
             i = int(row[1])
             self.assertEqual([row[0], *map(int, row[2:5])], [each["broken_by"][i], label[i], each["clean_prediction"][i], each["prediction"][i]])
-        with open("one/plots/images.gp") as file:
-            script = file.read()
+        script = common.text_of("one/plots/images.gp")
         width, height = map(int, re.search(r"array=\((\d+),(\d+)\)", script).groups())
         canvas = np.fromfile("one/plots/images.rgb", np.uint8).reshape(height, width, 3)
-        with h5py.File("set.h5") as file:
-            clean = file["test/images"][()]
+        clean = common.datasets("set.h5")["test/images"]
         with h5py.File("one/adversarial.h5") as file:
             attacked = file["images"][()]
             np.testing.assert_array_equal(file["clean"][()], clean)
@@ -324,8 +305,7 @@ class Results(common.TestCase):
                                    np.kron(255 * (0.5 + scale * (attacked[i] - clean[i] / 255)), grow), atol=0.51)
         # A file of its own has a folder of its own; several things at once.
         self.assertEqual(common.run(*evaluate, "--eval", "pgd2", "--out", "two.json").code, 0)
-        ended = common.run("plot", "two.json", "run", "one/eval.json")
-        self.assertEqual(ended.code, 0, ended.text)
+        ended = self.run_well("plot", "two.json", "run", "one/eval.json")
         self.assertEqual([line for line in ended.text.split() if not line.startswith("run/")],
                          ["two-plots/confusion.svg", "two-plots/classes.svg",
                           *[f"one/plots/{name}.svg" for name in ("confusion", "classes", "images")]])
@@ -357,8 +337,7 @@ class Evaluation(common.TestCase):
         arguments = ["eval", "--checkpoint", "run", "--threads", 1, "--eval", "pgd3", "--eps", "16/255"]
         found = []
         for ranks, batch in (1, 101), (1, 32), (2, 16), (3, 40):
-            ended = common.run(*arguments, "--batch", batch, ranks=ranks)
-            self.assertEqual(ended.code, 0, ended.text)
+            ended = self.run_well(*arguments, "--batch", batch, ranks=ranks)
             self.assertIn(" 101 test images", ended.text)
             found.append([float(word) for word in re.findall(r"(?:accuracy|loss) (\d\S+)", ended.text)])
         for clean, clean_loss, attacked, attacked_loss in found:
@@ -376,8 +355,7 @@ class Evaluation(common.TestCase):
             ended = common.run("eval", "--checkpoint", "run", "--threads", 1, "--eval", "apgd-t", "--eps", "6/255", "--limit", 40,
                                "--batch", batch, "--out", "told.json", ranks=ranks)
             self.assertRegex(ended.final, " PARTIAL$")
-            with open("told.json") as file:
-                told.append(json.load(file))
+            told.append(common.load("told.json"))
         first = told[0]
         self.assertTrue(0 < first["attacks"][0]["accuracy"] < first["clean"]["accuracy"])
         for other in told:
@@ -439,8 +417,7 @@ class Validated(common.TestCase):
                 attack-steps = 2
                 eval = ["pgd1"]
                 """)
-        ended = common.run("validate", "--config", "run.toml")
-        self.assertEqual(ended.code, 0, ended.text)
+        ended = self.run_well("validate", "--config", "run.toml")
         for pattern in ("parameters +14548 in 11 tensors, 11 layers",
                         "data +50 training and 10 test images, 4 classes, 16x16",
                         "length +21 steps, 3 epochs of 7 steps \\(1 warm-up\\)", "all-reduce +0.0 MB per step",
@@ -453,8 +430,7 @@ class Validated(common.TestCase):
         self.assertRegex(started, r"step 21/21  epoch 3 of 3( \(1 warm-up\))?  loss ")
         ended = common.run("validate", "--config", "run.toml", "--max-steps", 20)
         self.assertRegex(ended.text, r"length +20 of 21 steps, 3 epochs of 7 steps \(1 warm-up\)")
-        with open("run/config.resolved.toml") as file:
-            resolved = file.read()
+        resolved = common.text_of("run/config.resolved.toml")
         self.assertRegex(resolved, '(?m)^eps = "6/255"$')
         self.assertRegex(resolved, f'(?m)^alpha = {1.5 / 255!r}|alpha = "1.5/255"$')
         # What is hardly meant is named, by both in the same words.
@@ -466,8 +442,7 @@ class Validated(common.TestCase):
         ended = self.train("odd", *odd)
         warned = [line.partition("warning: ")[2] for line in ended.warnings]
         self.assertEqual([line for line in warned if line.startswith("--")], advised)
-        with open("odd/run.log") as file:
-            logged = file.read()
+        logged = common.text_of("odd/run.log")
         for line in advised:
             self.assertIn("Z warning: " + line + "\n", logged)
         ended = common.run("validate", "--config", "odd/config.resolved.toml")

@@ -19,14 +19,10 @@ BAD = ["--awp-gamma", "0,1e30@1", "--on-bad-steps"]
 
 
 class Restart(common.TestCase):
-    def setUp(self):
-        super().setUp()
-        common.synthetic("set.h5", **SET)
+    set_h5 = SET
 
     def go(self, folder, *arguments, ranks=0, batch=16):
-        ended = common.run("train", *TRAIN, *EPOCHS, "--batch", batch, "--out", folder, *arguments, ranks=ranks)
-        self.assertEqual(ended.code, 0, ended.text)
-        return ended
+        return self.run_well("train", *TRAIN, *EPOCHS, "--batch", batch, "--out", folder, *arguments, ranks=ranks)
 
     def refuse(self, code, pattern, *arguments, ranks=0):
         return super().refuse(code, pattern, "train", *TRAIN, *EPOCHS, "--batch", 16, *arguments, ranks=ranks)
@@ -127,8 +123,7 @@ class OtherRanks(Restart):
         # A rollback knows where checkpoints of the other count stand: 8 of 8 is 16 of 16.
         bad = [*BAD, "rollback:times=1"]
         self.go("bad", *bad, "--max-steps", 8, ranks=2, batch=8)
-        ended = common.run(*batch[:-1], "bad", *bad, "--max-steps", 20)
-        self.assertEqual(ended.code, 7, ended.text)
+        self.expect(7, common.run(*batch[:-1], "bad", *bad, "--max-steps", 20))
         self.assertEqual([row["to_step"] for row in common.rows("bad", "setback")], [8])
         # One that ends no run is no end.
         self.go("whole", "--max-steps", 1000, ranks=2, batch=8)
@@ -146,8 +141,7 @@ class OtherRanks(Restart):
         for selector, budget in ("all", '"auto"'), ("freezeout", '"auto"'), ("uniform", r"8.\d+"):
             out = f"of-{selector}"
             self.train(out, *TRAIN[:8], "--batch", 16, "--selector", selector, "--max-steps", 2)
-            with open(f"{out}/config.resolved.toml") as file:
-                self.assertRegex(file.read(), f"\nbudget = {budget}\n")
+            self.assertRegex(common.text_of(f"{out}/config.resolved.toml"), f"\nbudget = {budget}\n")
             self.train(f"{out}-again", "--config", f"{out}/config.resolved.toml")
             np.testing.assert_array_equal(common.weights(out), common.weights(f"{out}-again"))
 
@@ -174,8 +168,7 @@ class BatchByEpoch(Restart):
     def test_of_all_ranks(self):
         dealt = ["--deterministic", "--micro-batch", 4]
         self.go("each", *dealt, ranks=2, batch="8,16@1,4@2")
-        with open("each/config.resolved.toml") as file:
-            self.assertIn('total-batch = "16,32@1,8@2"', file.read())
+        self.assertIn('total-batch = "16,32@1,8@2"', common.text_of("each/config.resolved.toml"))
         self.assertIn("is finished", self.go("each", *dealt, ranks=2, batch="8,16@1,4@2").text)
 
     @common.at_night

@@ -27,9 +27,7 @@ class Numbers(common.TestCase):
         common.synthetic("large.h5", **{**SET, "train": 400})
 
     def go(self, folder, *arguments, ranks=1, code=0, lr=RATE):
-        ended = common.run("train", "--out", folder, *SMALL, "--lr", repr(lr), *arguments, ranks=ranks)
-        self.assertEqual(ended.code, code, ended.text)
-        return ended
+        return self.expect(code, common.run("train", "--out", folder, *SMALL, "--lr", repr(lr), *arguments, ranks=ranks))
 
     def setbacks(self, folder, event):
         return [row for row in common.rows(folder, "setback") if row["event"] == event]
@@ -123,42 +121,35 @@ class Numbers(common.TestCase):
         return common.run("train", "--out", folder, *COLLAPSE, *arguments, ranks=ranks)
 
     def test_catastrophic_overfitting_raises_an_alarm(self):
-        ended = self.overfitting("warn")
-        self.assertEqual(ended.code, 0, ended.text)
+        ended = self.expect(0, self.overfitting("warn"))
         accuracies = [row["adv_acc"] for row in common.rows("warn", "evaluation") if row["split"] == "holdout"]
         expected = [k for k, accuracy in enumerate(accuracies) if accuracy < max(accuracies[:k], default=0) - 0.2]
         self.assertGreater(len(expected), 0, accuracies)
         self.assertEqual(len(self.setbacks("warn", "overfitting")), len(expected))
         self.assertEqual(sum("catastrophic overfitting" in line for line in ended.warnings), len(expected))
-        with open("warn/SUMMARY.txt") as file:
-            self.assertIn("\noverfitting     catastrophic overfitting: the robust accuracy", file.read())
-        with open("warn/run.log") as file:
-            self.assertIn("catastrophic overfitting", file.read())
-        ended = self.overfitting("stop", "--on-overfitting", "stop")
-        self.assertEqual(ended.code, 7, ended.text)
+        self.assertIn("\noverfitting     catastrophic overfitting: the robust accuracy", common.text_of("warn/SUMMARY.txt"))
+        self.assertIn("catastrophic overfitting", common.text_of("warn/run.log"))
+        ended = self.expect(7, self.overfitting("stop", "--on-overfitting", "stop"))
         self.assertRegex(ended.errors[0], "catastrophic overfitting.*best.h5")
         seen = [row["adv_acc"] for row in common.rows("stop", "evaluation") if row["split"] == "holdout"]
         self.assertEqual(seen, accuracies[:expected[0] + 1])
         # Where --patience ends the run with that evaluation, too.
         since = [k - max(range(k + 1), key=lambda j: (accuracies[j], -j)) for k in range(len(accuracies))]
         last = next(k for k in expected if since[k] > max(since[:k]))
-        ended = self.overfitting("early", "--patience", since[last])
-        self.assertEqual(ended.code, 0, ended.text)
+        ended = self.expect(0, self.overfitting("early", "--patience", since[last]))
         kinds = [row["kind"] for row in common.rows("early") if row["kind"] == "evaluation" or row.get("event") == "overfitting"]
         self.assertEqual(kinds[-2:], ["evaluation", "setback"])
         self.assertEqual(len(self.setbacks("early", "overfitting")), expected.index(last) + 1)
         self.assertEqual(self.overfitting("early").code, 0)
         self.assertEqual(self.setbacks("early", "overfitting"), self.setbacks("warn", "overfitting"))
         if last == expected[0]:
-            ended = self.overfitting("both", "--patience", since[last], "--on-overfitting", "stop")
-            self.assertEqual(ended.code, 7, ended.text)
+            self.expect(7, self.overfitting("both", "--patience", since[last], "--on-overfitting", "stop"))
             self.assertEqual([row["adv_acc"] for row in common.rows("both", "evaluation") if row["split"] == "holdout"], seen)
 
     def test_catastrophic_overfitting_goes_back_to_the_best(self):
         options = ["--on-overfitting", "rollback", "--on-bad-steps", "rollback:lr=0.001"]
         for ranks in 2, 1:
-            ended = self.overfitting(f"back{ranks}", *options, ranks=ranks)
-            self.assertEqual(ended.code, 0, ended.text)
+            self.expect(0, self.overfitting(f"back{ranks}", *options, ranks=ranks))
             rollback = self.setbacks(f"back{ranks}", "rollback")[0]
             before = [row for row in common.rows(f"back{ranks}", "evaluation")
                       if row["split"] == "holdout" and row["step"] <= rollback["to_step"]]

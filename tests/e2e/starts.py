@@ -1,7 +1,6 @@
 """How a run begins: alone in its folder, from its own checkpoint, from another run's, from given weights, or not at all."""
 
 import errno
-import json
 import os
 import random
 import shutil
@@ -30,11 +29,6 @@ def checkpoints(folder):
 
 def run(*more):
     return common.run(*command(*more))
-
-
-def text_of(path):
-    with open(path) as file:
-        return file.read()
 
 
 def weights(path):
@@ -92,7 +86,7 @@ class Starts(common.TestCase):
                     self.assertRegex(one.errors[0], f"another process is writing into {folder}/metrics.jsonl, which has")
             for one in (other,) if folder == "before" else (ended, other):
                 self.assertRegex(one.warnings[0], rf"the folder {folder} cannot be locked \(Function not implemented\)")
-            self.assertIn("cannot be locked", text_of(f"{folder}/run.log"))
+            self.assertIn("cannot be locked", common.text_of(f"{folder}/run.log"))
         self.assertEqual([row["step"] for row in common.rows("before", "step")], [*range(1, 321)])
 
     def test_a_record_that_is_cut_leaves_no_checkpoint_that_wants_more_of_it(self):
@@ -114,10 +108,9 @@ class Starts(common.TestCase):
         running = [common.Running(command("--max-steps", 1, "--seed", seed, "--batch", 16 // max(ranks, 1)), ranks)
                    for seed, ranks in starts]
         for (seed, _), one in zip(starts, running):
-            ended = one.wait()
-            self.assertEqual(ended.code, 0, ended.text)
+            ended = self.expect(0, one.wait())
             folder = ended.text.split("run folder ")[1].split(",")[0]
-            self.assertIn(f"seed = {seed}\n", text_of(f"{folder}/config.resolved.toml"))
+            self.assertIn(f"seed = {seed}\n", common.text_of(f"{folder}/config.resolved.toml"))
             self.assertEqual(len(common.rows(folder, "step")), 1)
         self.assertEqual(len(os.listdir("runs")), 3)
 
@@ -144,13 +137,11 @@ class Starts(common.TestCase):
     def test_a_finished_run_stays_as_it_is(self):
         self.assertEqual(run("--out", "run").code, 0)
         before = {name: os.stat(f"run/{name}").st_mtime_ns for name in os.listdir("run")}
-        again = run("--out", "run")
-        self.assertEqual(again.code, 0)
+        again = self.expect(0, run("--out", "run"))
         self.assertIn("is finished", again.text)
         self.assertIn("Final: clean_acc=", again.text)
         self.assertEqual({name: os.stat(f"run/{name}").st_mtime_ns for name in os.listdir("run")}, before)
-        other = run("--out", "run", "--eval", "pgd2,pgd3")
-        self.assertEqual(other.code, 0)
+        other = self.expect(0, run("--out", "run", "--eval", "pgd2,pgd3"))
         self.assertIn("pgd3_acc=", other.text)
         self.assertEqual(checkpoints("run"), ["step-000000004.h5", "step-000000008.h5"])
 
@@ -160,37 +151,30 @@ class Starts(common.TestCase):
         self.assertEqual(run("--out", "long", "--epochs", 3).code, 0)
         self.assert_same(common.state("short"), common.state("long"))
         self.assertEqual(common.figures("short"), common.figures("long"))
-        shorter = run("--out", "short", "--epochs", 2)
-        self.assertEqual(shorter.code, 2)
+        shorter = self.expect(2, run("--out", "short", "--epochs", 2))
         self.assertIn("raise --epochs", shorter.errors[0])
         self.assertEqual(run("--out", "linear", "--schedule", "linear").code, 0)
-        longer = run("--out", "linear", "--schedule", "linear", "--epochs", 3)
-        self.assertEqual(longer.code, 0)
+        longer = self.expect(0, run("--out", "linear", "--schedule", "linear", "--epochs", 3))
         self.assertIn("depends on it", longer.warnings[0])
-        self.assertIn("depends on it", text_of("linear/run.log"))
+        self.assertIn("depends on it", common.text_of("linear/run.log"))
 
     def test_another_run_goes_on_from_a_checkpoint_with_other_options(self):
         self.assertEqual(run("--out", "base").code, 0)
         for where in "base", "base/ckpt", "base/ckpt/step-000000008.h5":
             shutil.rmtree("branch", ignore_errors=True)
-            ended = run("--out", "branch", "--resume", where, "--lr", 0.005, "--epochs", 3)
-            self.assertEqual(ended.code, 0)
-            self.assertIn("going on after step 8 of", text_of("branch/run.log"))
-            self.assertIn("lr (was 0.01, is 0.005)", text_of("branch/run.log"))
+            self.expect(0, run("--out", "branch", "--resume", where, "--lr", 0.005, "--epochs", 3))
+            self.assertIn("going on after step 8 of", common.text_of("branch/run.log"))
+            self.assertIn("lr (was 0.01, is 0.005)", common.text_of("branch/run.log"))
             self.assertEqual([row["step"] for row in common.rows("branch", "step")], [9, 10, 11, 12])
         # The same command goes on, as any other; another one does not take its place.
-        again = run("--out", "branch", "--resume", where, "--lr", 0.005, "--epochs", 3)
-        self.assertEqual(again.code, 0)
+        again = self.expect(0, run("--out", "branch", "--resume", where, "--lr", 0.005, "--epochs", 3))
         self.assertIn("is finished", again.text)
         for other in "never", "base":
-            refused = run("--out", "branch", "--resume", other, "--lr", 0.005, "--epochs", 3)
-            self.assertEqual(refused.code, 2)
+            refused = self.expect(2, run("--out", "branch", "--resume", other, "--lr", 0.005, "--epochs", 3))
             self.assertIn("holds a run already", refused.errors[0])
-        changed = run("--out", "base", "--lr", 0.005)
-        self.assertEqual(changed.code, 2)
+        changed = self.expect(2, run("--out", "base", "--lr", 0.005))
         self.assertIn("--resume base goes on from it with other options", changed.errors[0])
-        other = run("--out", "sgd", "--resume", "base", "--optimizer", "sgd")
-        self.assertEqual(other.code, 4)
+        other = self.expect(4, run("--out", "sgd", "--resume", "base", "--optimizer", "sgd"))
         self.assertIn("--initialize takes the weights alone", other.errors[0])
 
     def test_checkpoints_without_a_record_are_not_overwritten(self):
@@ -198,8 +182,7 @@ class Starts(common.TestCase):
         os.remove("run/metrics.jsonl")
         kept = checkpoints("run")
         for resume in "never", "auto":
-            ended = run("--out", "run", "--resume", resume, "--lr", 0.3)
-            self.assertEqual(ended.code, 2)
+            self.expect(2, run("--out", "run", "--resume", resume, "--lr", 0.3))
             self.assertEqual(checkpoints("run"), kept)
 
     def test_a_run_begins_with_given_weights(self):
@@ -214,8 +197,7 @@ class Starts(common.TestCase):
             out["module.bn1.num_batches_tracked"] = np.int64(7)
         for source in "base", "base/ckpt/step-000000008.h5", "state_dict.h5":
             shutil.rmtree("tuned", ignore_errors=True)
-            ended = run("--out", "tuned", "--initialize", source, "--max-steps", 1, "--lr", "1e-12", "--optimizer", "sgd")
-            self.assertEqual(ended.code, 0, ended.text)
+            self.expect(0, run("--out", "tuned", "--initialize", source, "--max-steps", 1, "--lr", "1e-12", "--optimizer", "sgd"))
             for name, values in weights("tuned/ckpt/step-000000001.h5").items():
                 np.testing.assert_allclose(values, known[name], atol=1e-9)
         # It is a run like others: the same command goes on, and does not begin again.
@@ -223,8 +205,7 @@ class Starts(common.TestCase):
                                          "--optimizer", "sgd").text)
         with h5py.File("state_dict.h5", "a") as out:
             out["fc.bias"] = np.zeros(3, np.float32)
-        strange = run("--out", "strange", "--initialize", "state_dict.h5")
-        self.assertEqual(strange.code, 4)
+        strange = self.expect(4, run("--out", "strange", "--initialize", "state_dict.h5"))
         self.assertIn("fc.bias", strange.errors[0])
         self.assertEqual(run("--out", "both", "--initialize", "base", "--resume", "base").code, 2)
 
@@ -245,18 +226,14 @@ class Starts(common.TestCase):
         out = common.run("eval", "--checkpoint", "run/ckpt/best.h5", "--split", "holdout", "--eval", "pgd2,fgsm", "--out",
                           "best.json")
         self.assertEqual(out.code, 0)
-        with open("best.json") as file:
-            told = json.load(file)
+        told = common.load("best.json")
         self.assertAlmostEqual(min(attack["accuracy"] for attack in told["attacks"]), best, delta=1.01 / 16)
         # Figures of another attack are not compared with it: the weaker one would put the last network in its place.
-        with open("run/ckpt/best.h5", "rb") as file:
-            before = file.read()
+        before = common.bytes_of("run/ckpt/best.h5")
         for other in ["--eval", "fgsm"], ["--eval", "pgd2,fgsm", "--eval-eps", "1/255"]:
-            changed = run("--out", "run", "--holdout", 16, "--epochs", 6, *other)
-            self.assertEqual(changed.code, 2, changed.text)
+            changed = self.expect(2, run("--out", "run", "--holdout", 16, "--epochs", 6, *other))
             self.assertIn("was made with other options: eval", changed.errors[0])
-        with open("run/ckpt/best.h5", "rb") as file:
-            self.assertEqual(file.read(), before)
+        self.assertEqual(common.bytes_of("run/ckpt/best.h5"), before)
 
     def test_an_evaluation_has_its_own_step_size(self):
         """A run trained with a step size of 0.1/255 is judged by PGD with eps/4; `eval` says the same."""
@@ -265,8 +242,7 @@ class Starts(common.TestCase):
         self.assertEqual((row["eps"], row["alpha"], row["restarts"]), (8 / 255, 2 / 255, 1))
         ended = common.run("eval", "--checkpoint", "weak", "--limit", 32, "--out", "weak.json")
         self.assertIn("eps 8/255 as in the training, alpha 2/255", ended.text)
-        with open("weak.json") as file:
-            told = json.load(file)
+        told = common.load("weak.json")
         self.assertEqual(told["attacks"][0]["accuracy"], row["adv_acc"])
         self.assertEqual(len(told["per_image"]["pgd10_correct"]), 32)
         self.assertEqual(sum(told["per_image"]["pgd10_correct"]) / 32, row["adv_acc"])
@@ -276,8 +252,7 @@ class Starts(common.TestCase):
         self.assertIn("flatters", flattering.warnings[0])
         worst = common.run("eval", "--checkpoint", "weak", "--limit", 32, "--eval", "pgd10x3", "--out", "worst.json")
         self.assertEqual(worst.code, 0)
-        with open("worst.json") as file:
-            several = json.load(file)
+        several = common.load("worst.json")
         for one, all_of_them in zip(told["per_image"]["pgd10_loss"], several["per_image"]["pgd10x3_loss"]):
             self.assertGreaterEqual(all_of_them, one)
         for one, all_of_them in zip(told["per_image"]["pgd10_correct"], several["per_image"]["pgd10x3_correct"]):
@@ -288,8 +263,7 @@ class Starts(common.TestCase):
         for classes in 4, 12:
             self.assertEqual(common.run("data", "synthetic", f"{classes}.h5", "--size", 16, "--train", 20, "--test", 20,
                                          "--classes", classes).code, 0)
-            ended = common.run("eval", "--checkpoint", "run", "--data", f"{classes}.h5")
-            self.assertEqual(ended.code, 3)
+            ended = self.expect(3, common.run("eval", "--checkpoint", "run", "--data", f"{classes}.h5"))
             self.assertIn("classes", ended.errors[0])
         self.assertEqual(common.run("data", "synthetic", "large.h5", "--size", 32, "--train", 20, "--test", 20).code, 0)
         self.assertEqual(common.run("eval", "--checkpoint", "run", "--data", "large.h5").code, 3)
@@ -299,8 +273,7 @@ class Starts(common.TestCase):
                 file[f"{split}/labels"] = np.arange(4, dtype=np.uint8)
             with h5py.File("large.h5") as large:
                 file.attrs["class_names"] = large.attrs["class_names"]
-        ended = common.run("eval", "--checkpoint", "run", "--data", "grey.h5")
-        self.assertEqual(ended.code, 3, ended.text)
+        ended = self.expect(3, common.run("eval", "--checkpoint", "run", "--data", "grey.h5"))
         self.assertIn("have 1 channels, the network in", ended.errors[0])
 
     def test_damage_is_in_the_log(self):
@@ -308,10 +281,9 @@ class Starts(common.TestCase):
         with open("run/ckpt/step-000000007.h5", "r+b") as file:
             file.seek(5000)
             file.write(b"damage")
-        ended = run("--out", "run", "--checkpoint-every", 2, "--max-steps", 7)
-        self.assertEqual(ended.code, 0)
+        ended = self.expect(0, run("--out", "run", "--checkpoint-every", 2, "--max-steps", 7))
         self.assertIn("step-000000007.h5", ended.warnings[0])
-        self.assertIn("trying the one before it", text_of("run/run.log"))
+        self.assertIn("trying the one before it", common.text_of("run/run.log"))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ Tensors have the names, shapes and order of kuangliu/pytorch-cifar, of TRADES, o
 Run as a script it checks the sizes that the literature gives.
 """
 
+import collections
+
 import numpy as np
 import torch
 from torch import nn
@@ -12,6 +14,22 @@ from torch.nn import functional as F
 
 def conv(c_in, c_out, kernel, stride=1):
     return nn.Conv2d(c_in, c_out, kernel, stride, padding=kernel // 2, bias=False)
+
+
+def stages_of(block, counts, c_in, width, expansion=1):
+    """The blocks of each stage, the first of which halves the image but in the first stage; and the channels behind them."""
+    stages = []
+    for stage, count in enumerate(counts):
+        blocks = []
+        for index in range(count):
+            blocks.append(block(c_in, width << stage, 2 if stage > 0 and index == 0 else 1))
+            c_in = expansion * (width << stage)
+        stages.append(nn.Sequential(*blocks))
+    return stages, c_in
+
+
+def named(name, module):
+    return nn.Sequential(collections.OrderedDict({name: module}))
 
 
 class PreActBlock(nn.Module):
@@ -75,28 +93,15 @@ class WideBlock(nn.Module):
         return y + (x if self.convShortcut is None else self.convShortcut(a))
 
 
-class WideStage(nn.Module):
-    def __init__(self, blocks):
-        super().__init__()
-        self.layer = nn.Sequential(*blocks)
-
-    def forward(self, x):
-        return self.layer(x)
-
-
 class WideResNet(nn.Module):
     """TRADES' models/wideresnet.py, without the second first stage, which that does not use."""
 
     def __init__(self, depth, width, classes):
         super().__init__()
         self.conv1 = conv(3, 16, 3)
-        c_in = 16
-        for stage in range(3):
-            c_out, blocks = width << stage, []
-            for index in range((depth - 4) // 6):
-                blocks.append(WideBlock(c_in, c_out, 2 if stage > 0 and index == 0 else 1))
-                c_in = c_out
-            setattr(self, f"block{stage + 1}", WideStage(blocks))
+        stages, c_in = stages_of(WideBlock, 3 * [(depth - 4) // 6], 16, width)
+        for number, stage in enumerate(stages, 1):
+            setattr(self, f"block{number}", named("layer", stage))
         self.bn1 = nn.BatchNorm2d(c_in)
         self.fc = nn.Linear(c_in, classes)
         self.relu = nn.ReLU()
@@ -124,27 +129,12 @@ class DeepMindBlock(nn.Module):
         return y + (x if self.shortcut is None else self.shortcut(a))
 
 
-class DeepMindStage(nn.Module):
-    def __init__(self, blocks):
-        super().__init__()
-        self.block = nn.Sequential(*blocks)
-
-    def forward(self, x):
-        return self.block(x)
-
-
 class DeepMindWideResNet(nn.Module):
     def __init__(self, depth, width, classes):
         super().__init__()
         self.init_conv = conv(3, 16, 3)
-        stages, c_in = [], 16
-        for stage in range(3):
-            c_out, blocks = width << stage, []
-            for index in range((depth - 4) // 6):
-                blocks.append(DeepMindBlock(c_in, c_out, 2 if stage > 0 and index == 0 else 1))
-                c_in = c_out
-            stages.append(DeepMindStage(blocks))
-        self.layer = nn.Sequential(*stages)
+        stages, c_in = stages_of(DeepMindBlock, 3 * [(depth - 4) // 6], 16, width)
+        self.layer = nn.Sequential(*(named("block", stage) for stage in stages))
         self.batchnorm = nn.BatchNorm2d(c_in)
         self.logits = nn.Linear(c_in, classes)
         self.relu = nn.ReLU()
@@ -185,14 +175,12 @@ class ImageNetResNet(nn.Module):
         self.conv1 = conv(3, width, 7, 2)
         self.bn1 = nn.BatchNorm2d(width)
         self.relu, self.maxpool = nn.ReLU(), nn.MaxPool2d(3, 2, 1)
-        c_in = width
-        for stage, count in enumerate(counts):
-            blocks, inside = [], width << stage
-            for index in range(count):
-                stride, c_out = 2 if stage > 0 and index == 0 else 1, 4 * inside if wider else inside
-                blocks.append(ImageNetBlock(c_in, c_out, stride, wider * inside or None))
-                c_in = c_out
-            setattr(self, f"layer{stage + 1}", nn.Sequential(*blocks))
+        expansion = 4 if wider else 1
+        stages, c_in = stages_of(
+            lambda before, inside, stride: ImageNetBlock(before, expansion * inside, stride, wider * inside or None),
+            counts, width, width, expansion)
+        for number, stage in enumerate(stages, 1):
+            setattr(self, f"layer{number}", stage)
         self.fc = nn.Linear(c_in, classes)
 
     def forward(self, x):
@@ -225,13 +213,9 @@ class ResNet(nn.Module):
         self.conv1 = conv(3, width, 3)
         if block is BasicBlock:
             self.bn1 = nn.BatchNorm2d(width)
-        c_in = width
-        for stage, count in enumerate(counts):
-            blocks = []
-            for index in range(count):
-                blocks.append(block(c_in, width << stage, 2 if stage > 0 and index == 0 else 1))
-                c_in = (width << stage) * getattr(block, "expansion", 1)
-            setattr(self, f"layer{stage + 1}", nn.Sequential(*blocks))
+        stages, c_in = stages_of(block, counts, width, width, getattr(block, "expansion", 1))
+        for number, stage in enumerate(stages, 1):
+            setattr(self, f"layer{number}", stage)
         if last_norm:
             self.bn = nn.BatchNorm2d(c_in)
         self.linear = nn.Linear(c_in, classes)

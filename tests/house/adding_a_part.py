@@ -20,15 +20,11 @@ import tempfile
 
 root = pathlib.Path(sys.argv[1]).resolve()
 
-PARTS = {  # family: name of the new member, its file, what stands in it
+PARTS = {  # family: name of the new member, its file, what whole() makes its text of
     "attack": ("noise", "noise.cpp", """
 #include "attack/attacks.hpp"
 #include "perturb.hpp"
 #include "pointwise.hpp"
-
-namespace dat {
-
-namespace {
 
 /// The mean of two draws of uniform noise in the ball, of which one stands in a scratch image.
 class Noise final : public Attack {
@@ -51,20 +47,12 @@ class Noise final : public Attack {
  private:
   double eps_;
 };
-
-}  // namespace
-
+---
 std::unique_ptr<Attack> make_noise(const AttackOptions& options) { return std::make_unique<Noise>(options); }
-
-}  // namespace dat
 """),
     "loss": ("half", "half.cpp", """
 #include "consistency.hpp"
 #include "dat/loss.hpp"
-
-namespace dat {
-
-namespace {
 
 /// Half of the cross-entropy on attacked images, and how far their logits are from those where the attack began.
 class HalfLoss final : public Loss {
@@ -79,22 +67,14 @@ class HalfLoss final : public Loss {
          kernels::LogitDistance{l.values, l.reference, l.labels, nullptr, nullptr, l.gradient, l.classes, weight});
   }
 };
-
-}  // namespace
-
+---
 std::unique_ptr<Loss> make_half(const LossOptions&) { return std::make_unique<HalfLoss>(); }
-
-}  // namespace dat
 """),
     "network": ("my_net", "my_net.cpp", None),  # CONTRIBUTING's own
     "optimizer": ("sign_sgd", "sign_sgd.cpp", """
 #include "dat/backend.hpp"
 #include "dat/optimizer.hpp"
 #include "optimizer.hpp"
-
-namespace dat {
-
-namespace {
 
 /// Moves every weight by lr against the sign of its gradient.
 class SignSgd final : public Optimizer {
@@ -112,34 +92,22 @@ class SignSgd final : public Optimizer {
   Parameters& parameters_;
   ChunkTable table_;
 };
-
-}  // namespace
-
+---
 std::unique_ptr<Optimizer> make_sign_sgd(Backend& backend, Parameters& parameters, const OptimizerOptions&) {
   return std::make_unique<SignSgd>(backend, parameters);
 }
-
-}  // namespace dat
 """),
     "schedule": ("constant", "constant.cpp", """
 #include "optimizer/schedules.hpp"
-
-namespace dat {
 
 /// The same rate to the end.
 std::unique_ptr<Schedule> make_constant(const ScheduleOptions& options) {
   return with_warmup(options, [](double) { return 1.0; });
 }
-
-}  // namespace dat
 """),
     "selector": ("halves", "halves.cpp", """
 #include "dat/error.hpp"
 #include "dat/selector.hpp"
-
-namespace dat {
-
-namespace {
 
 /// Every layer with the probability 1/2, for good.
 class Halves final : public LayerSelector {
@@ -155,23 +123,15 @@ class Halves final : public LayerSelector {
  private:
   std::vector<double> p_;
 };
-
-}  // namespace
-
+---
 std::unique_ptr<LayerSelector> make_halves_selector(const SelectorOptions& options) {
   return std::make_unique<Halves>(options);
 }
-
-}  // namespace dat
 """),
     "codec": ("unsummed", "unsummed.cpp", """
 #include "dat/backend.hpp"
 #include "dat/codec.hpp"
 #include "gradients.hpp"
-
-namespace dat {
-
-namespace {
 
 /// The gradients as they are, in messages that are not added up.
 class Unsummed final : public Codec {
@@ -191,23 +151,15 @@ class Unsummed final : public Codec {
  private:
   Backend& backend_;
 };
-
-}  // namespace
-
+---
 std::unique_ptr<Codec> make_unsummed(Backend& backend, const Parameters&, const CodecOptions&) {
   return std::make_unique<Unsummed>(backend);
 }
-
-}  // namespace dat
 """),
     "aggregator": ("first", "first.cpp", """
 #include "dat/aggregator.hpp"
 #include "dat/backend.hpp"
 #include "gradients.hpp"
-
-namespace dat {
-
-namespace {
 
 /// Rank 0's gradient.
 class First final : public Aggregator {
@@ -221,21 +173,13 @@ class First final : public Aggregator {
  private:
   Backend& backend_;
 };
-
-}  // namespace
-
+---
 std::unique_ptr<Aggregator> make_first(Backend& backend, const Parameters&, const AggregatorOptions&) {
   return std::make_unique<First>(backend);
 }
-
-}  // namespace dat
 """),
     "cheat": ("idle", "idle.cpp", """
 #include "train/attackers/arithmetic.hpp"
-
-namespace dat {
-
-namespace {
 
 /// Nothing.
 class Idle final : public Cheat {
@@ -245,22 +189,14 @@ class Idle final : public Cheat {
     for_each_element(step.tensors, [&](std::int64_t i) { step.own[i] = 0; });
   }
 };
-
-}  // namespace
-
+---
 std::unique_ptr<Cheat> make_idle(const CheatOptions&) { return std::make_unique<Idle>(); }
-
-}  // namespace dat
 """),
     "sums": ("gathered", "gathered.cpp", """
 #include <vector>
 
 #include "reduce/sums/message_memory.hpp"
 #include "reduce/sums/sums.hpp"
-
-namespace dat {
-
-namespace {
 
 /// Every rank gets all rows and adds them up itself.
 class GatheredSums final : public NodeSums {
@@ -287,27 +223,19 @@ class GatheredSums final : public NodeSums {
   MessageMemory memory_;
   std::vector<float> all_;
 };
-
-}  // namespace
-
+---
 SumKind gathered_sums() {
   return {.title = "by every rank", .make = [](const SumOptions& options, std::string& why) -> std::unique_ptr<NodeSums> {
             if (options.tree != nullptr) why = "ranks add up in their own order";
             return why.empty() ? std::make_unique<GatheredSums>(options) : nullptr;
           }};
 }
-
-}  // namespace dat
 """),
     "transport": ("letters", "letters.cpp", """
 #include <cstring>
 #include <numeric>
 
 #include "reduce/transport/message.hpp"
-
-namespace dat {
-
-namespace {
 
 /// Every rank writes to each rank, itself included; all messages are decoded and aggregated.
 class Letters final : public Transport {
@@ -386,9 +314,7 @@ class Letters final : public Transport {
   float* decoded_ = nullptr;
   std::int64_t step_ = 0;
 };
-
-}  // namespace
-
+---
 TransportKind letters_transport() {
   return {.title = "letters",
           .takes = [](const Codec& codec) { return codec.rounds() == 1; },
@@ -398,8 +324,6 @@ TransportKind letters_transport() {
           .sent = [](const Codec& codec, const Segment& segment, int ranks) { return (ranks - 1) * bytes_of(codec, segment); },
           .make = [](const TransportOptions& o) -> std::unique_ptr<Transport> { return std::make_unique<Letters>(o); }};
 }
-
-}  // namespace dat
 """),
     "kernel": ("SignStep", "sign_step.hpp", """
 #pragma once
@@ -431,10 +355,6 @@ VERB = ("echo", """
 #include "options/ranges.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verb.hpp"
-
-namespace dat {
-
-namespace {
 
 struct EchoOptions {
   std::string text;
@@ -470,22 +390,14 @@ int run_echo(const EchoOptions& o, int, char**) {
     return all;
   });
 }
-
-}  // namespace
-
+---
 Verb echo_verb() { return make_verb<EchoOptions>("echo", "say what it is told", parse_echo, run_echo); }
-
-}  // namespace dat
 """, "VERB(echo)\n")
 # A source of a step's examples: its file, what stands in it, and its line.
 SOURCE = ("clean_examples.cpp", """
 #include "dat/loader.hpp"
 #include "train/examples/examples.hpp"
 #include "train/plan/goal.hpp"
-
-namespace dat {
-
-namespace {
 
 /// Training images as they are, without an attack.
 class CleanExamples final : public ExampleSource {
@@ -521,14 +433,10 @@ class CleanExamples final : public ExampleSource {
   const std::uint8_t* pixels_ = nullptr;
   const HostBatch* batch_ = nullptr;
 };
-
-}  // namespace
-
+---
 std::unique_ptr<ExampleSource> make_clean_examples(const ExampleParts& parts) {
   return std::make_unique<CleanExamples>(parts);
 }
-
-}  // namespace dat
 """, "  if (parts.options.seed == 4711) return make_clean_examples(parts);\n")
 # An event of a run: its file, and what stands in it; the line of the list, and who tells it.
 EVENT = ("gust.hpp", """
@@ -539,8 +447,6 @@ EVENT = ("gust.hpp", """
 #include <cstdint>
 #include <string>
 #include <vector>
-
-namespace dat {
 
 /// A wind in a step.
 struct GustRecord {
@@ -558,8 +464,6 @@ struct GustRecord {
     return fmt::format("{:<16}{}\\n", "gusts", all.size());
   }
 };
-
-}  // namespace dat
 """, "EVENT(GustRecord)\n", "    report_->tell(GustRecord{record->step, 0.5});\n")
 # An augmentation that mixes two images and their labels: its file, and what stands in it; its line; what knows of mixed labels.
 MIXING = ("mixing.hpp", """
@@ -569,8 +473,6 @@ MIXING = ("mixing.hpp", """
 
 #include "batch/attacker.hpp"
 #include "pointwise.hpp"
-
-namespace dat {
 
 /// Half of each image and half of another one, the first with the last and so on, and their labels likewise.
 class Mixing final : public AttackPart {
@@ -601,8 +503,6 @@ class Mixing final : public AttackPart {
   std::int32_t* labels_;
   float* results_;
 };
-
-}  // namespace dat
 """, "  all.push_back(std::make_unique<Mixing>(buffers));\n", {
     "include/dat/logits.hpp": [
         ("  const std::int64_t* sample_ids = nullptr;", """  const std::int32_t* others = nullptr;  ///< [n]: the other half of mixed labels; null: there is none
@@ -631,6 +531,17 @@ OPTIONS = {"attack": "--attack", "loss": "--loss", "network": "--network", "opti
            "selector": "--selector", "codec": "--codec", "aggregator": "--aggregator",
            "transport": "--codec-transport"}
 NAMED = {"cheat": "--cheat", "sums": "--node-sums"}  # one rank has nobody to cheat, and its transport above adds nothing up
+
+
+def whole(source):
+    """A source as it is written: what follows its includes is the program's, and what stands before `---` is its own."""
+    if "namespace" in source:
+        return source.lstrip()
+    begin, text = re.fullmatch(r"((?:#.*\n|// .*\n|\n)*)((?s:.*))", source.lstrip()).groups()
+    own, line, others = text.partition("---\n")
+    if line:
+        text = f"namespace {{\n\n{own}\n}}  // namespace\n\n{others}"
+    return f"{begin}namespace dat {{\n\n{text}\n}}  // namespace dat\n"
 
 
 def give_up(*text):
@@ -666,7 +577,7 @@ def follow(copy, text):
             source = f'#include "network/networks.hpp"\n\nnamespace dat {{\n\n{body}\n}}  // namespace dat\n'
         folder = re.search(r"`((?:src|kernels)/[^`]*)`", write)[1]
         target = copy / folder / file
-        target.write_text(source.lstrip())
+        target.write_text(whole(source))
         line, table = quoted(register)
         if family == "kernel":
             header = quoted(write)[1]
@@ -702,7 +613,7 @@ def add_verb(copy):
     table = re.search(r"`(src/verbs/[^`]+\.def)`", section((root / "CONTRIBUTING.md").read_text()))
     if not table:
         give_up("where verbs are listed is not said")
-    (copy / f"src/verbs/{name}.cpp").write_text(source.lstrip())
+    (copy / f"src/verbs/{name}.cpp").write_text(whole(source))
     change(copy, table[1], "VERB(plot)\n", line + "VERB(plot)\n")
 
 
@@ -746,7 +657,7 @@ def try_verb(program):
 def add_source(copy):
     file, source, line = SOURCE
     folder, table = "src/train/examples", "src/train/examples/examples.cpp"
-    (copy / folder / file).write_text(source.lstrip())
+    (copy / folder / file).write_text(whole(source))
     for old, new in (("std::unique_ptr<ExampleSource> make_local_examples(const ExampleParts& parts);\n", None),
                      ("  return make_local_examples(parts);\n", line)):
         change(copy, table, old, (new or old.replace("local", "clean")) + old)
@@ -754,7 +665,7 @@ def add_source(copy):
 
 def add_event(copy):
     file, source, line, told = EVENT
-    (copy / "include/dat/events" / file).write_text(source.lstrip())
+    (copy / "include/dat/events" / file).write_text(whole(source))
     for path, old, new in (("include/dat/events.hpp", '#include "dat/events/left.hpp"\n', f'#include "dat/events/{file}"\n'),
                            ("include/dat/events.def", "EVENT(LeftRecord)\n", line), ("src/run/run.cpp", "    report_->step(*record);\n", told)):
         change(copy, path, old, new + old)
@@ -763,7 +674,7 @@ def add_event(copy):
 def add_mixing(copy):
     """Touches two files beside the augmentation's own and its line."""
     file, source, line, others = MIXING
-    (copy / "src/batch" / file).write_text(source.lstrip())
+    (copy / "src/batch" / file).write_text(whole(source))
     change(copy, "src/batch/attacker.cpp", "  return all;\n", line + "  return all;\n")
     change(copy, "src/batch/attacker.cpp", '#include "batch/view/training.hpp"\n', f'#include "batch/{file}"\n#include "batch/view/training.hpp"\n')
     if len(others) > 2:

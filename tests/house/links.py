@@ -8,12 +8,11 @@ usage: links.py ROOT         every relative link of ROOT's *.md files (those tha
 Prints each offending link; the exit code is 1 where there is one.
 """
 
-import pathlib
 import re
 import subprocess
-import sys
-import tempfile
 import urllib.parse
+
+import checker
 
 SOURCES = {".hpp", ".cpp", ".cu", ".def", ".py", ".sh", ".toml", ".txt", ".cmake"}
 
@@ -103,27 +102,4 @@ BAD = {
 }
 
 
-def self_test():
-    with tempfile.TemporaryDirectory() as folder:
-        root = pathlib.Path(folder)
-        for path, text in GOOD.items():
-            (root / path).parent.mkdir(parents=True, exist_ok=True)
-            (root / path).write_text(text)
-        problems = [f"refused, but good: {line}" for line in check(root)]
-        for path, text in BAD.items():
-            (root / path).write_text(text)
-            if len(check(root)) != 1:
-                problems.append(f"accepted, but bad: {path}: {text.strip()}")
-            (root / path).unlink()
-    return problems
-
-
-def main():
-    if len(sys.argv) != 2:
-        sys.exit(__doc__)
-    found = self_test() if sys.argv[1] == "--self-test" else check(pathlib.Path(sys.argv[1]))
-    print("\n".join(found), end="\n" if found else "")
-    sys.exit(1 if found else 0)
-
-
-main()
+checker.main(__doc__, check, lambda: checker.self_test(check, GOOD, BAD))

@@ -15,6 +15,8 @@ import subprocess
 import sys
 import tempfile
 
+import checker
+
 FILE_LINES, FUNCTION_LINES, MEMBERS, ROOM_LINES = 450, 80, 25, 2500
 # What may be larger, and why. At most five.
 EXCEPTIONS = {
@@ -81,30 +83,20 @@ def self_test():
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder)
             (root / "src").mkdir()
-            (root / path).parent.mkdir(parents=True, exist_ok=True)
-            (root / path).write_text(text)
+            checker.write(root, path, text)
             found = [line for line in check(root) if "no exception" not in line]
             if len(found) != wanted:
                 problems.append(f"{path}: {wanted} expected, found {found}")
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
-        (root / "src" / "a").mkdir(parents=True)
         for name in range(ROOM_LINES // FILE_LINES + 1):
-            (root / "src" / "a" / f"{name}.cpp").write_text("//\n" * FILE_LINES)
+            checker.write(root, f"src/a/{name}.cpp", "//\n" * FILE_LINES)
         if len([line for line in check(root) if "of a room" in line]) != 1:
             problems.append("a large room is accepted")
     return problems
 
 
-def main():
-    if len(sys.argv) != 2:
-        sys.exit(__doc__)
-    if shutil.which("ctags") is None:
-        print("sizes.py: NOT RUN: there is no ctags (Debian: universal-ctags)")
-        sys.exit(77)
-    found = self_test() if sys.argv[1] == "--self-test" else check(pathlib.Path(sys.argv[1]))
-    print("\n".join(found), end="\n" if found else "")
-    sys.exit(1 if found else 0)
-
-
-main()
+if shutil.which("ctags") is None:
+    print("sizes.py: NOT RUN: there is no ctags (Debian: universal-ctags)")
+    sys.exit(77)
+checker.main(__doc__, check, self_test)

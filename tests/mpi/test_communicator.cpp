@@ -305,24 +305,6 @@ TEST_CASE("Messages go from rank to rank, by tag and in order", "[communicator]"
   world().receive(nullptr, 0, before, 8);
 }
 
-TEST_CASE("A synchronous send ends only when somebody asks for the message", "[communicator]") {
-  constexpr int kHeld = 1, kNote = 2;
-  int note = 7, held = 12;
-  if (world().size() > 1 && world().rank() == 0) {
-    world().send_synchronously(&held, sizeof held, 1, kHeld);
-    // Rank 1 has written this before it asked for the message; a send that does not wait would be ahead of it.
-    CHECK(world().probe(1, kNote).has_value());
-    world().receive(&note, sizeof note, 1, kNote);
-  } else if (world().rank() == 1) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // in which such a send would end
-    world().send(&note, sizeof note, 0, kNote);
-    int got = 0;
-    world().receive(&got, sizeof got, 0, kHeld);
-    CHECK(got == held);
-  }
-  world().barrier();
-}
-
 TEST_CASE("A probe tells who has written, with which tag and how much, and leaves the message", "[communicator]") {
   const int size = world().size(), me = world().rank();
   CHECK(!world().probe(Communicator::kAny, Communicator::kAny).has_value());

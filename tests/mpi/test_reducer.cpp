@@ -20,6 +20,16 @@ std::uint64_t hash(const std::vector<float>& values) {
   return h;
 }
 
+/// The numbers of the active layers, in a type of the caller's.
+template <class T = float>
+std::vector<T> active_of(const Parameters& p, const ActiveSet& active, const float* block) {
+  std::vector<T> values;
+  for (const Segment& segment : p.segments)
+    if (active.active(segment.layer))
+      values.insert(values.end(), block + segment.begin, block + segment.begin + segment.size);
+  return values;
+}
+
 }  // namespace
 
 TEST_CASE("Active gradients become the mean over ranks, the others stand still, and the bytes are those sent",
@@ -58,11 +68,7 @@ TEST_CASE("Active gradients become the mean over ranks, the others stand still, 
         CHECK(reducer.bytes_sent() == (world().size() > 1 ? 4 * elements : 0));
         CHECK((reducer.seconds_under_way() > 0) == (overlap && world().size() > 1 && elements > 0));
         CHECK((draw > 0 || elements == 0));
-        std::vector<float> sent;
-        for (const Segment& segment : p.segments)
-          if (active.active(segment.layer))
-            sent.insert(sent.end(), ours.begin() + segment.begin, ours.begin() + segment.begin + segment.size);
-        CHECK(world().agree(hash(sent)));
+        CHECK(world().agree(hash(active_of(p, active, ours.data()))));
       }
     }
 }
@@ -117,14 +123,11 @@ TEST_CASE("Every codec works with every aggregator, in any buckets, and all rank
                        << ", step " << step);
             CHECK(differing(ours, reference.step(active, step)) == 0);
             std::int64_t bytes = 0;
-            std::vector<float> sent;
-            for (const Segment& segment : p.segments) {
-              if (!active.active(segment.layer)) continue;
-              bytes += codec == "coarse" ? 4 + (segment.size + 3) / 4 * 4 : 4 * segment.size;
-              sent.insert(sent.end(), ours.begin() + segment.begin, ours.begin() + segment.begin + segment.size);
-            }
+            for (const Segment& segment : p.segments)
+              if (active.active(segment.layer))
+                bytes += codec == "coarse" ? 4 + (segment.size + 3) / 4 * 4 : 4 * segment.size;
             CHECK(reducer.bytes_sent() == (world().size() > 1 ? bytes : 0));
-            CHECK(world().agree(hash(sent)));
+            CHECK(world().agree(hash(active_of(p, active, ours.data()))));
           }
         }
     }
@@ -347,25 +350,19 @@ TEST_CASE("Aggregators get what each rank's codec leaves of its gradient, and it
         const ActiveSet active =
             random_active(p.layers(), static_cast<std::uint32_t>(step) + 3, step < 2 ? 0.6F : 0.0F);
         const auto ours = f.reduce(reducer, active, step);
-        const auto active_of = [&](const float* block) {
-          Vector values;
-          for (const Segment& segment : p.segments)
-            if (active.active(segment.layer))
-              values.insert(values.end(), block + segment.begin, block + segment.begin + segment.size);
-          return values;
-        };
+        const auto values_of = [&](const float* block) { return active_of<double>(p, active, block); };
         INFO(codec << ", " << name << ", step " << step);
         CHECK(witness.weights == weights);
         all.gradients.clear();
         for (std::size_t rank = 0; rank < ranks; ++rank)
-          all.gradients.push_back(active_of(witness.seen.data() + rank * static_cast<std::size_t>(p.size)));
-        const Vector own = active_of(f.gradient_of(world().rank(), step).data());
+          all.gradients.push_back(values_of(witness.seen.data() + rank * static_cast<std::size_t>(p.size)));
+        const Vector own = values_of(f.gradient_of(world().rank(), step).data());
         if (codec == "float32") CHECK(all.gradients[static_cast<std::size_t>(world().rank())] == own);
-        const Vector result = active_of(ours.data());
+        const Vector result = values_of(ours.data());
         double nearest = HUGE_VAL;
         for (const Vector& right : right_results(name, all)) nearest = std::min(nearest, distance(result, right));
         CHECK(nearest <= 3e-6 * (1 + length(result)));
-        CHECK(world().agree(hash(std::vector<float>(result.begin(), result.end()))));
+        CHECK(world().agree(hash(active_of(p, active, ours.data()))));
       }
     }
 }
@@ -540,24 +537,14 @@ TEST_CASE("A steady reduction allocates nothing", "[reducer][cpu]") {
       GradientReducer reducer(*f.backend, world(), f.model.parameters, f.gradients, f.codec("float32"),
                               summed ? f.aggregator("mean") : std::make_unique<Sum>(*f.backend, world().size()),
                               {.bucket_elements = 1000, .overlap = overlap});
-      f.run(reducer, all, 0);
-      const std::int64_t before = allocations;
-      f.run(reducer, some, 1);
-      f.run(reducer, all, 2);
-      const std::int64_t during = allocations - before;
       INFO((summed ? "summed" : "gathered") << (overlap ? ", overlapped" : ""));
-      CHECK(during == 0);
+      CHECK(allocations_in_steps(f, reducer, all, some) == 0);
     }
   for (const std::string transport : {"dense", "union", "allgather"})
     for (const bool overlap : {false, true}) {
       GradientReducer reducer = f.reducer({.bucket_elements = 1000, .overlap = overlap, .mask_transport = transport});
       const auto first = layers_of_ranks(f.model.parameters, 1), second = layers_of_ranks(f.model.parameters, 2);
-      f.run(reducer, first, 0);
-      const std::int64_t before = allocations;
-      f.run(reducer, second, 1);
-      f.run(reducer, first, 2);
-      const std::int64_t during = allocations - before;
       INFO(transport << (overlap ? ", overlapped" : ""));
-      CHECK(during == 0);
+      CHECK(allocations_in_steps(f, reducer, first, second) == 0);
     }
 }

@@ -3,7 +3,6 @@
 
 #include "aggregation_reference.hpp"
 #include "catch.hpp"
-#include "dat/dealing.hpp"
 #include "device.hpp"
 #include "random_values.hpp"
 #include "small_run.hpp"

@@ -61,3 +61,14 @@ template <class F>
   ignore_library_allocations = false;
   return during;
 }
+
+/// Of two steps of a case's reducer after a first one; the first and the last reduce `layers`.
+template <class Case, class Reducer, class Layers>
+[[nodiscard]] std::int64_t allocations_in_steps(Case& all, Reducer& reducer, const Layers& layers,
+                                                const Layers& others) {
+  all.run(reducer, layers, 0);
+  const std::int64_t before = allocations;
+  all.run(reducer, others, 1);
+  all.run(reducer, layers, 2);
+  return allocations - before;
+}

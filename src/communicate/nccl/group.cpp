@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <exception>
 #include <map>
-#include <sstream>
 #include <utility>
 #include <vector>
 

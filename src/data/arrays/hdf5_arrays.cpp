@@ -1,7 +1,6 @@
 // Datasets of an HDF5 file as arrays, read by the library in blocks of rows: for `data convert` alone.
 
 #include <algorithm>
-#include <utility>
 
 #include "dat/error.hpp"
 #include "data/arrays/arrays.hpp"

@@ -4,7 +4,6 @@
 #include <bit>
 #include <cmath>
 #include <cstdio>
-#include <utility>
 
 #include "dat/dealing.hpp"
 #include "dat/error.hpp"

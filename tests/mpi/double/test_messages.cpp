@@ -2,7 +2,6 @@
 
 #include "../../double/double.hpp"
 #include "catch.hpp"
-#include "dat/selector.hpp"
 #include "reduce/tree/tree_reducer.hpp"
 #include "reduction_case.hpp"
 #include "world.hpp"

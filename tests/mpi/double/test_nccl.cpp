@@ -2,7 +2,6 @@
 
 #include "catch.hpp"
 #include "communicate/nccl/group.hpp"
-#include "dat/selector.hpp"
 #include "environment.hpp"
 #include "reduction_case.hpp"
 #include "world.hpp"

@@ -62,7 +62,6 @@ TEST_CASE("A single rank has nobody to write to, and no post", "[communicator]")
   char byte = 1;
   for (const int other : {0, 1, -1}) {
     CHECK_THROWS_AS(single->send(&byte, 1, other, 0), Error);
-    CHECK_THROWS_AS(single->send_synchronously(&byte, 1, other, 0), Error);
     CHECK_THROWS_AS(single->receive(&byte, 1, other, 0), Error);
     CHECK_THROWS_AS(single->start_send(&byte, 1, other, 0), Error);
     CHECK_THROWS_AS(single->start_receive(&byte, 1, other, 0), Error);

@@ -74,6 +74,10 @@ void write_split(Hdf5File& file, const std::string& split, const Contents& conte
   file.write(split + "/labels", {static_cast<std::int64_t>(contents.labels.size())}, contents.labels);
 }
 
+std::unique_ptr<Dataset> opened(const std::string& path, const std::string& split = "train") {
+  return open_dataset({path}, split, 0);
+}
+
 // Why files are not opened; "none": they are.
 std::string refusal(const std::vector<std::string>& paths, const std::string& split = "train") {
   return error_of([&] { static_cast<void>(open_dataset(paths, split, 0)); });
@@ -84,6 +88,17 @@ void write_data_file(const std::string& path, const Contents& train = {}, std::s
   write_split(file, "train", train);
   write_split(file, "test", {});
   file.close();
+}
+
+void write_file(const std::string& path, const std::function<void(Hdf5File&)>& fill) {
+  Hdf5File file = Hdf5File::create(path, 0);
+  fill(file);
+}
+
+void write_splits(const std::string& path, const std::vector<std::pair<std::string, Contents>>& splits) {
+  write_file(path, [&](Hdf5File& file) {
+    for (const auto& [split, contents] : splits) write_split(file, split, contents);
+  });
 }
 
 // data.h5, two other names of it, and a copy.
@@ -139,7 +154,7 @@ TEST_CASE("A converted folder holds the records' labels and pixels in the batche
   const std::string output = folder / "data.h5";
   convert_dataset({.source = folder.path(), .output = output, .labels = "", .size = size});
 
-  const auto train = open_dataset({output}, "train", 0);
+  const auto train = opened(output);
   REQUIRE(train->size() == 22);
   CHECK(train->info().size == size);
   CHECK(train->info().channels == 3);
@@ -149,7 +164,7 @@ TEST_CASE("A converted folder holds the records' labels and pixels in the batche
     CHECK(train->label(i) == (i / 2 + 1 + (i % 2) * 3) % 10);
     CHECK(pixels_of(*train, i) == image(i + 2, size));
   }
-  const auto test = open_dataset({output}, "test", 0);
+  const auto test = opened(output, "test");
   REQUIRE(test->size() == 1);
   CHECK(test->label(0) == 9);
   CHECK(pixels_of(*test, 0) == image(100, size));
@@ -164,7 +179,7 @@ TEST_CASE("Records with two label bytes, up to 256 classes and named classes pas
   for (int i = 0; i < 256; ++i) names += "kind" + std::to_string(i) + "\r\n";
   write_bytes(folder / "fine_label_names.txt", names + "\n");
   convert_dataset({.source = folder.path(), .output = folder / "data.h5", .labels = "", .size = 4, .label_bytes = 2});
-  const auto train = open_dataset({folder / "data.h5"}, "train", 0);
+  const auto train = opened(folder / "data.h5");
   CHECK(train->info().classes == 256);
   CHECK(train->info().class_names[255] == "kind255");
   CHECK(train->label(0) == 255);
@@ -180,23 +195,21 @@ TEST_CASE("A damaged folder of records is refused with the file's name, and leav
   const auto removes = [](const char* name) -> Damage {
     return [=](const TemporaryFolder& folder, ConvertOptions&) { std::filesystem::remove(folder / name); };
   };
-  for (const auto& [told, damage] :
-       std::vector<std::pair<const char*, Damage>>{{"data_batch_2.bin: has 385 bytes",
-                                                    writes("data_batch_2.bin", good.substr(0, good.size() - 1))},
-                                                   {"test_batch.bin: has 0 bytes", writes("test_batch.bin", "")},
-                                                   {"test_batch.bin", removes("test_batch.bin")},
-                                                   {"data_batch_1.bin is missing", removes("data_batch_1.bin")},
-                                                   {"data_batch_2.bin: label 10 of record 2 (byte 386) is not in 0..9",
-                                                    writes("data_batch_2.bin", good + record(2, 10, 1, 8))},
-                                                   {"names 2 classes, but 10",
-                                                    [](const TemporaryFolder&folder, ConvertOptions&options) {
-                                                      write_bytes(folder / "batches.meta.txt", "cat\ndog\n");
-                                                      options.classes = 10;
-                                                    }},
-                                                   {"there is no such folder or file",
-                                                    [](const TemporaryFolder&folder, ConvertOptions&options) {
-                                                      options.source = folder / "nothing";
-                                                    }}}) {
+  const std::vector<std::pair<const char*, Damage>> damages = {
+      {"data_batch_2.bin: has 385 bytes", writes("data_batch_2.bin", good.substr(0, good.size() - 1))},
+      {"test_batch.bin: has 0 bytes", writes("test_batch.bin", "")},
+      {"test_batch.bin", removes("test_batch.bin")},
+      {"data_batch_1.bin is missing", removes("data_batch_1.bin")},
+      {"data_batch_2.bin: label 10 of record 2 (byte 386) is not in 0..9",
+       writes("data_batch_2.bin", good + record(2, 10, 1, 8))},
+      {"names 2 classes, but 10",
+       [](const TemporaryFolder& folder, ConvertOptions& options) {
+         write_bytes(folder / "batches.meta.txt", "cat\ndog\n");
+         options.classes = 10;
+       }},
+      {"there is no such folder or file",
+       [](const TemporaryFolder& folder, ConvertOptions& options) { options.source = folder / "nothing"; }}};
+  for (const auto& [told, damage] : damages) {
     const TemporaryFolder folder, output;
     for (const char* name : {"data_batch_1.bin", "data_batch_2.bin", "test_batch.bin"})
       write_bytes(folder / name, good);
@@ -237,7 +250,7 @@ TEST_CASE("A file that cannot be written is Error(io), and the old one stays as 
 TEST_CASE("A user's file without attributes is accepted: int64 labels, a user block, classes from the highest label") {
   const TemporaryFolder folder;
   write_data_file(folder / "data.h5", {}, GENERATE(0, 512));
-  const auto set = open_dataset({folder / "data.h5"}, "train", 0);
+  const auto set = opened(folder / "data.h5");
   REQUIRE(set->size() == 4);
   CHECK(set->info().size == 6);
   CHECK(set->info().classes == 3);
@@ -262,32 +275,25 @@ TEST_CASE("Names of classes are valid UTF-8 on one line, whatever a file has") {
   CHECK(clean_class_names(names) == kept);
   CHECK(clean_class_names(kept) == kept);
   CHECK(class_names_of(lines_of(kept)) == kept);
-  {
-    Hdf5File file = Hdf5File::create(folder / "data.h5", 0);
+  write_file(folder / "data.h5", [](Hdf5File& file) {
     file.set_texts("/", "class_names", {"a\nb", "cat\r", "dog"});
     file.write_texts("class_names", {"x", "y", "z"});  // somebody else's, who has names as bytes in none
     write_split(file, "train", {});
     write_split(file, "test", {});
-  }
-  CHECK(open_dataset({folder / "data.h5"}, "train", 0)->info().class_names ==
-        std::vector<std::string>{"a b", "cat", "dog"});
+  });
+  CHECK(opened(folder / "data.h5")->info().class_names == std::vector<std::string>{"a b", "cat", "dog"});
   // 256 names of the greatest length go into a file and come back.
   convert_records_with(folder, std::vector<std::string>(256, std::string(300, 'x')));
-  CHECK(open_dataset({folder / "named.h5"}, "test", 0)->info().class_names ==
+  CHECK(opened(folder / "named.h5", "test")->info().class_names ==
         std::vector<std::string>(256, std::string(200, 'x')));
 }
 
 TEST_CASE("Class 0 without an image, one class only, and classes without a training image are told") {
   const TemporaryFolder folder;
   const auto remarks = [&](const std::vector<std::int64_t>& train, const std::vector<std::int64_t>& test) {
-    {
-      Hdf5File file = Hdf5File::create(folder / "data.h5", 0);
-      write_split(file, "train", {{std::ssize(train), 6, 6, 3}, train});
-      write_split(file, "test", {{std::ssize(test), 6, 6, 3}, test});
-    }
-    const auto images = open_dataset({folder / "data.h5"}, "train", 0);
-    const auto tested = open_dataset({folder / "data.h5"}, "test", 0);
-    return class_remarks(*images, tested.get());
+    write_splits(folder / "data.h5",
+                 {{"train", {{std::ssize(train), 6, 6, 3}, train}}, {"test", {{std::ssize(test), 6, 6, 3}, test}}});
+    return class_remarks(*opened(folder / "data.h5"), opened(folder / "data.h5", "test").get());
   };
   using Lines = std::vector<std::string>;
   CHECK(remarks({0, 1, 2}, {0, 1, 2}) == Lines{});
@@ -309,10 +315,10 @@ TEST_CASE("Class 0 without an image, one class only, and classes without a train
 TEST_CASE("A file that is given twice is refused, also under another name") {
   const TemporaryFolder folder;
   write_with_links(folder);
-  const auto opened = [&](const std::string& other) { return refusal({folder / "data.h5", folder / other}); };
+  const auto error = [&](const std::string& other) { return refusal({folder / "data.h5", folder / other}); };
   for (const char* other : {"data.h5", "link.h5", "hard.h5"})
-    CHECK(opened(other).starts_with("2: --data has one file twice, " + folder / "data.h5"));
-  CHECK(opened("copy.h5") == "none");
+    CHECK(error(other).starts_with("2: --data has one file twice, " + folder / "data.h5"));
+  CHECK(error("copy.h5") == "none");
 }
 
 TEST_CASE("An output that is an input is refused, under any name and in a folder that is read") {
@@ -337,10 +343,7 @@ TEST_CASE("HDF5 in other layouts becomes a data file, or is refused with what it
   const std::string in = folder / "in.h5", out = folder / "out.h5";
   const auto error = [&](const std::function<void(Hdf5File&)>& fill) {
     std::filesystem::remove(out);
-    {
-      Hdf5File file = Hdf5File::create(in, 0);
-      fill(file);
-    }
+    write_file(in, fill);
     const std::string text = error_of([&] { (void)convert_dataset({.source = in, .output = out, .labels = ""}); });
     CHECK(std::filesystem::exists(out) == (text == "none"));
     return text;
@@ -354,7 +357,7 @@ TEST_CASE("HDF5 in other layouts becomes a data file, or is refused with what it
   }
   const std::vector<std::int64_t> labels = {1, 0};
   const auto check = [&](const std::string& split) {
-    const auto set = open_dataset({out}, split, 0);
+    const auto set = opened(out, split);
     REQUIRE(set->size() == 2);
     for (std::int64_t i = 0; i < 2; ++i) {
       CHECK(pixels_of(*set, i) == image(i, 6));
@@ -372,13 +375,13 @@ TEST_CASE("HDF5 in other layouts becomes a data file, or is refused with what it
           file.write("y", {2}, std::vector<std::uint8_t>{1, 0});
         }) == "none");
   check("train");
-  CHECK(open_dataset({out}, "train", 0)->info().class_names == std::vector<std::string>{"cat", "dog"});
+  CHECK(opened(out)->info().class_names == std::vector<std::string>{"cat", "dog"});
   CHECK(error([&](Hdf5File& file) {
           file.write_texts("class_names", {"owl\r", "bat"});
           file.write("X", {2, 6, 6, 3}, pixels);
           file.write("y", {2}, labels);
         }) == "none");
-  CHECK(open_dataset({out}, "train", 0)->info().class_names == std::vector<std::string>{"owl", "bat"});
+  CHECK(opened(out)->info().class_names == std::vector<std::string>{"owl", "bat"});
   for (const std::size_t count : {1, 32768})
     CHECK(contains(error([&](Hdf5File& file) {
                      const std::string lines(2 * count, '\n');
@@ -416,17 +419,17 @@ TEST_CASE("HDF5 in other layouts becomes a data file, or is refused with what it
     };
   };
   // A run that is given such a file says how it becomes a data file.
-  const auto opened = [&](const Shape& images, const Shape& of_labels) {
-    Hdf5File file = Hdf5File::create(in, 0);
-    file.write("train/images", images, pixels);
-    file.write("train/labels", of_labels, labels);
-    file.close();
+  const auto refused = [&](const Shape& images, const Shape& of_labels) {
+    write_file(in, [&](Hdf5File& file) {
+      file.write("train/images", images, pixels);
+      file.write("train/labels", of_labels, labels);
+    });
     return refusal({in});
   };
   const std::string how = "; 'dat_hpc data convert " + in + " plain.h5' makes such a file";
-  CHECK(contains(opened({2, 3, 6, 6}, {2}), "has its channels first, but must have the shape"));
-  CHECK(opened({2, 3, 6, 6}, {2}).ends_with(how));
-  CHECK(opened({2, 6, 6, 3}, {2, 1}).ends_with("for each of the 2 images, in one dimension" + how));
+  CHECK(contains(refused({2, 3, 6, 6}, {2}), "has its channels first, but must have the shape"));
+  CHECK(refused({2, 3, 6, 6}, {2}).ends_with(how));
+  CHECK(refused({2, 6, 6, 3}, {2, 1}).ends_with("for each of the 2 images, in one dimension" + how));
   CHECK(contains(error(images_of(std::vector<float>(216, 0.5F))),
                  "train/images is float32 [2, 6, 6, 3], but images must be uint8, 0 to 255; of numbers in [0, 1]"));
   CHECK(
@@ -447,10 +450,9 @@ TEST_CASE("Validation images of HDF5 are left out, or join or replace others") {
   const TemporaryFolder folder;
   const std::string in = folder / "in.h5", out = folder / "out.h5";
   const auto converted = [&](const std::vector<std::string>& splits, const std::string& val) {
-    {
-      Hdf5File file = Hdf5File::create(in, 0);
+    write_file(in, [&](Hdf5File& file) {
       for (const std::string& split : splits) write_split(file, split, {{2, 6, 6, 3}, {split == "val" ? 1 : 0, 0}});
-    }
+    });
     std::string text;
     const std::string error =
         error_of([&] { text = convert_dataset({.source = in, .output = out, .labels = "", .val = val}).contents; });
@@ -459,9 +461,9 @@ TEST_CASE("Validation images of HDF5 are left out, or join or replace others") {
   const std::string train = "2 train images of 6 x 6 x 3", test = "2 test images of 6 x 6 x 3";
   CHECK(converted({"train", "val", "test"}, "leave") == train + ", " + test);
   CHECK(converted({"train", "val", "test"}, "train") == "4 train images of 6 x 6 x 3, " + test);
-  CHECK(open_dataset({out}, "train", 0)->label(2) == 1);
+  CHECK(opened(out)->label(2) == 1);
   CHECK(converted({"train", "val", "test"}, "test") == train + ", " + test);
-  CHECK(open_dataset({out}, "test", 0)->label(0) == 1);
+  CHECK(opened(out, "test")->label(0) == 1);
   CHECK(converted({"train", "val"}, "leave") == train);
   CHECK(converted({"test"}, "leave") == test);
   CHECK(contains(converted({"val"}, "test"), "has val/images, but no training images"));
@@ -486,30 +488,24 @@ TEST_CASE("The hash of large images reads 256 MiB of them at most") {
 TEST_CASE("A training image may have no label, a test image must have one") {
   const TemporaryFolder folder;
   write_data_file(folder / "some.h5", {{4, 6, 6, 3}, {3, -1, 0, -1}});
-  const auto set = open_dataset({folder / "some.h5"}, "train", 0);
+  const auto set = opened(folder / "some.h5");
   CHECK(set->info().classes == 4);
   CHECK(set->label(0) == 3);
   CHECK(set->label(1) == -1);
   CHECK(contains(inspect_dataset(folder / "some.h5"), "   -1         2         0  unknown"));
   write_data_file(folder / "all.h5", {{4, 6, 6, 3}, {3, 1, 0, 1}});
   CHECK(!contains(inspect_dataset(folder / "all.h5"), "unknown"));
-  CHECK(content_hash(*set) != content_hash(*open_dataset({folder / "all.h5"}, "train", 0)));
-  {
-    Hdf5File file = Hdf5File::create(folder / "test.h5", 0);
-    write_split(file, "test", {{2, 6, 6, 3}, {0, -1}});
-  }
-  CHECK_THROWS_AS(open_dataset({folder / "test.h5"}, "test", 0), Error);
+  CHECK(content_hash(*set) != content_hash(*opened(folder / "all.h5")));
+  write_splits(folder / "test.h5", {{"test", {{2, 6, 6, 3}, {0, -1}}}});
+  CHECK_THROWS_AS(opened(folder / "test.h5", "test"), Error);
 }
 
 TEST_CASE("The highest label of either split counts as a class, and there are at least two classes") {
   const TemporaryFolder folder;
   write_data_file(folder / "more.h5", {{2, 6, 6, 3}, {7, 0}});
-  CHECK(open_dataset({folder / "more.h5"}, "test", 0)->info().classes == 8);
-  {
-    Hdf5File file = Hdf5File::create(folder / "one.h5", 0);
-    write_split(file, "test", {{1, 6, 6, 1}, {0}});
-  }
-  const auto set = open_dataset({folder / "one.h5"}, "test", 0);
+  CHECK(opened(folder / "more.h5", "test")->info().classes == 8);
+  write_splits(folder / "one.h5", {{"test", {{1, 6, 6, 1}, {0}}}});
+  const auto set = opened(folder / "one.h5", "test");
   CHECK(set->info().classes == 2);
   CHECK(set->info().channels == 1);
 }
@@ -519,10 +515,7 @@ TEST_CASE("Chunked, compressed images are refused, and read the same as contiguo
   write_data_file(folder / "plain.h5");
   std::vector<std::uint8_t> pixels(4 * 108);
   std::iota(pixels.begin(), pixels.end(), std::uint8_t{0});
-  {
-    Hdf5File file = Hdf5File::create(folder / "packed.h5", 0);
-    file.write("train/labels", {4}, std::vector<std::int64_t>{0, 2, 1, 2});
-  }
+  write_file(folder / "packed.h5", [](Hdf5File& file) { file.write("train/labels", {4}, Contents{}.labels); });
   const hid_t file = H5Fopen((folder / "packed.h5").c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
   const std::array<hsize_t, 4> dims = {4, 6, 6, 3}, chunk = {3, 4, 4, 2};
   const hid_t space = H5Screate_simple(4, dims.data(), nullptr), creation = H5Pcreate(H5P_DATASET_CREATE);
@@ -535,13 +528,13 @@ TEST_CASE("Chunked, compressed images are refused, and read the same as contiguo
   H5Sclose(space);
   H5Fclose(file);
 
-  const auto plain = open_dataset({folder / "plain.h5"}, "train", 0);
+  const auto plain = opened(folder / "plain.h5");
   const std::string error = refusal({folder / "packed.h5"});
   CHECK(error.substr(0, 3) == "3: ");
   CHECK(contains(error, "'dat_hpc data convert " + (folder / "packed.h5") + " NEW'"));
   convert_dataset({.source = folder / "packed.h5", .output = folder / "converted.h5", .labels = ""});
   CHECK(check_seal(folder / "converted.h5").empty());
-  const auto packed = open_dataset({folder / "converted.h5"}, "train", 0);
+  const auto packed = opened(folder / "converted.h5");
   REQUIRE(packed->size() == plain->size());
   for (int i = 0; i < 4; ++i) {
     CHECK(pixels_of(*packed, i) == pixels_of(*plain, i));
@@ -587,10 +580,6 @@ TEST_CASE("Data of a wrong shape, type or range are refused with the names of fi
     CHECK(contains(text, path));
     CHECK(contains(text, reason));
   };
-  const auto with = [&](const std::function<void(Hdf5File&)>& write) {
-    Hdf5File file = Hdf5File::create(path, 0);
-    write(file);
-  };
 
   refused("No such file");
   write_bytes(path, "nothing of the kind");
@@ -611,24 +600,24 @@ TEST_CASE("Data of a wrong shape, type or range are refused with the names of fi
     write_data_file(path, contents);
     refused(reason);
   }
-  with([](Hdf5File& file) { write_split(file, "test", {}); });
+  write_splits(path, {{"test", {}}});
   refused("there is no dataset /train/images");
-  with([](Hdf5File& file) {
+  write_file(path, [](Hdf5File& file) {
     file.write("train/images", {1, 2, 2, 3}, std::vector<float>(12));
     file.write("train/labels", {1}, std::vector<std::int64_t>{0});
   });
   refused("/train/images must be of type uint8");
-  with([](Hdf5File& file) {
+  write_file(path, [](Hdf5File& file) {
     file.write("train/images", {1, 2, 2, 3}, std::vector<std::uint8_t>(12));
     file.write("train/labels", {1}, std::vector<float>{0});
   });
   refused("/train/labels must hold integers");
-  with([](Hdf5File& file) {
+  write_file(path, [](Hdf5File& file) {
     write_split(file, "train", {});
     file.set_texts("/", "class_names", {"cat", "dog"});
   });
   refused("label 2 of sample 1 in /train/labels is not in 0..1");
-  with([](Hdf5File& file) {
+  write_file(path, [](Hdf5File& file) {
     write_split(file, "train", {});
     file.set_text("/", "filetype", "checkpoint");
   });
@@ -653,7 +642,7 @@ TEST_CASE("A file cut off anywhere before the end of its data is refused when it
 TEST_CASE("A file that becomes shorter after it was opened is Error(data), not garbage") {
   const TemporaryFolder folder;
   write_data_file(folder / "data.h5");
-  const auto set = open_dataset({folder / "data.h5"}, "train", 0);
+  const auto set = opened(folder / "data.h5");
   std::filesystem::resize_file(folder / "data.h5", 100);
   const std::string error = error_of([&] { static_cast<void>(pixels_of(*set, 3)); });
   CHECK(contains(error, "3: "));
@@ -663,10 +652,7 @@ TEST_CASE("A file that becomes shorter after it was opened is Error(data), not g
 TEST_CASE("A small file that claims huge data, or that points to other files, is refused before memory is taken") {
   const TemporaryFolder folder;
   const std::string path = folder / "data.h5";
-  {
-    Hdf5File file = Hdf5File::create(path, 0);
-    file.write("train/labels", {4}, std::vector<std::int64_t>{0, 2, 1, 2});
-  }
+  write_file(path, [](Hdf5File& file) { file.write("train/labels", {4}, Contents{}.labels); });
   const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT), creation = H5Pcreate(H5P_DATASET_CREATE);
   std::array<hsize_t, 4> dims = {hsize_t{1} << 40, 6, 6, 3};
   std::string reason;
@@ -712,9 +698,10 @@ TEST_CASE("Several files are one pool in the order given, and must fit together"
   write_data_file(folder / "b.h5", {{2, 6, 6, 3}, {5, 4}});
   write_data_file(folder / "large.h5", {{2, 8, 8, 3}, {0, 1}});
   const auto named = [&](const std::string& name, const std::vector<std::string>& classes) {
-    Hdf5File file = Hdf5File::create(folder / name, 0);
-    write_split(file, "train", {});
-    file.set_texts("/", "class_names", classes);
+    write_file(folder / name, [&](Hdf5File& file) {
+      write_split(file, "train", {});
+      file.set_texts("/", "class_names", classes);
+    });
   };
   named("cat.h5", {"cat", "dog", "cow"});
   named("elk.h5", {"elk", "dog", "cow"});
@@ -748,7 +735,7 @@ TEST_CASE("Several files are one pool in the order given, and must fit together"
 TEST_CASE("Threads that read at the same time read what one thread reads") {
   const TemporaryFolder folder;
   write_synthetic({.size = 8, .train = 200, .test = 1}, folder / "data.h5");
-  const auto set = open_dataset({folder / "data.h5"}, "train", 0);
+  const auto set = opened(folder / "data.h5");
   std::vector<std::vector<std::uint8_t>> alone;
   for (int i = 0; i < 200; ++i) alone.push_back(pixels_of(*set, i));
   std::array<int, 4> wrong{};
@@ -918,15 +905,9 @@ TEST_CASE("--mix takes pool, balanced and a share that the micro-batch can hold;
 TEST_CASE(
     "Labelled images alone are limited and kept aside where batches are balanced; extra sets need no test images") {
   const TemporaryFolder folder;
-  {
-    Hdf5File labelled = Hdf5File::create(folder / "labelled.h5", 0);
-    write_split(labelled, "train", {{5, 6, 6, 3}, {0, 1, 2, 0, 1}});
-    write_split(labelled, "test", {{2, 6, 6, 3}, {0, 1}});
-    for (const char* name : {"extra.h5", "more.h5"}) {
-      Hdf5File extra = Hdf5File::create(folder / name, 0);
-      write_split(extra, "train", {{4, 6, 6, 3}, {2, 2, 0, 3}});
-    }
-  }
+  write_splits(folder / "labelled.h5", {{"train", {{5, 6, 6, 3}, {0, 1, 2, 0, 1}}}, {"test", {{2, 6, 6, 3}, {0, 1}}}});
+  for (const char* name : {"extra.h5", "more.h5"})
+    write_splits(folder / name, {{"train", {{4, 6, 6, 3}, {2, 2, 0, 3}}}});
   const std::vector<std::string> paths = {folder / "labelled.h5", folder / "extra.h5", folder / "more.h5"};
   const auto all = [&] { return open_dataset(paths, "train", 0); };
   CHECK(all()->size() == 13);
@@ -1065,7 +1046,7 @@ TEST_CASE("A synthetic sample is a function of seed, split and number alone, in 
   write_synthetic(options, folder / "b.h5");
   CHECK(read_bytes(folder / "a.h5") == read_bytes(folder / "b.h5"));
   for (const auto& [split, memory] : {std::pair{"train", train.get()}, std::pair{"test", test.get()}}) {
-    const auto file = open_dataset({folder / "a.h5"}, split, 0);
+    const auto file = opened(folder / "a.h5", split);
     REQUIRE(file->size() == memory->size());
     CHECK(file->info().class_names == memory->info().class_names);
     for (std::int64_t i = 0; i < file->size(); ++i) {

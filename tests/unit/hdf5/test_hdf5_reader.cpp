@@ -208,7 +208,6 @@ TEST_CASE("What the program writes is read as the library reads it") {
     file.set_texts("/", "names", {"one", "", "three"});
     file.set_texts("/", "none", {});
     file.set_integer("state", "step", std::numeric_limits<std::int64_t>::min());
-    file.set_real("state", "x", 0.1);
     for (int i = 0; i < 100; ++i)
       file.write("param/layer" + std::to_string(100 - i) + ".weight", {2, 2}, std::vector<float>{1, 2, 3, 4});
     file.write("bytes", {3, 0}, std::vector<std::uint8_t>{});

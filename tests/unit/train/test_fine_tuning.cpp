@@ -3,7 +3,6 @@
 #include "by_epoch.hpp"
 #include "catch.hpp"
 #include "dat/selector.hpp"
-#include "device.hpp"
 #include "replica/model_state.hpp"
 #include "small_run.hpp"
 #include "train/plan/frozen.hpp"

@@ -1,6 +1,5 @@
 #include "by_epoch.hpp"
 #include "catch.hpp"
-#include "device.hpp"
 #include "small_run.hpp"
 #include "train/trainer.hpp"
 
