@@ -219,7 +219,7 @@ class Sequence(common.TestCase):
                    out="one", seed=2, ranks=ranks)
         refuse(2, "eps is 0.0235.* there and 0.0313.* here", "none+fgsm", out="one", eps="8/255")
         refuse(2, "sequence is none.fgsm there and fgsm.none here", "fgsm+none", out="one")
-        refuse(2, "adversarial images kept is no there and yes here", "none+fgsm", "--save-adversarial", out="one")
+        refuse(2, "adversarial images kept is no there and yes, with confidence here", "none+fgsm", "--save-adversarial", out="one")
         self.train("second", *TRAIN, "--seed", 2)
         refuse(2, "hash of the training's options is", "none+fgsm", checkpoint="second", out="one")
         refuse(2, "run is the folder of a training", "none+fgsm", out="run")
