@@ -6,6 +6,7 @@
 #include <iostream>
 #include <optional>
 
+#include "assess/journal.hpp"
 #include "assess/progress_lines.hpp"
 #include "dat/error.hpp"
 #include "dat/file.hpp"
@@ -94,14 +95,20 @@ Bound bound_to(const EvalOptions& options) { return {eval_table(), const_cast<Ev
 
 void warn(const std::string& warning) { say("warning: " + warning); }
 
-/// The file for the results; empty without --out. On rank 0, where it opens the sequence's folder, too.
+/// The file for the results; empty without --out. On rank 0, where it takes the folder, too.
 [[nodiscard]] std::string open_output(const EvalOptions& options, EvaluationSetting& s) {
   if (options.out.empty()) return "";
-  if (s.sequence && std::filesystem::path(options.out).extension() != ".json")
+  const std::string file = prepare_evaluation_file(options.out);
+  if (std::filesystem::path(options.out).extension() == ".json") return file;
+  if (s.sequence) {
     s.sequence->open(options.out, s.training);
-  else if (options.save_adversarial)
-    s.attacked = std::make_unique<KeptImages>(options.out, *s.data);
-  return prepare_evaluation_file(options.out);
+    return file;
+  }
+  refuse_other_folder(options.out, "evaluation without a sequence", "attacked");
+  s.lock = std::make_unique<RunLock>(options.out, say);
+  if (!s.lock->warning().empty()) warn(s.lock->warning());
+  if (options.save_adversarial) s.attacked = std::make_unique<KeptImages>(options.out, *s.data);
+  return file;
 }
 
 void print_notices(Communicator& world, const EvalOptions& options, const EvaluationSetting& s) {
@@ -189,6 +196,10 @@ int evaluate(Communicator& world, const EvalOptions& options, int argc, char** a
                             {"alarms", alarms_text(report.alarms())},
                             {"provenance", provenance}};
     if (s.attacked) s.attacked->write(*s.attacks, result, told);
+    if (s.lock && !s.attacked) {  // images of an evaluation before are not this one's
+      std::error_code ignored;
+      std::filesystem::remove(std::filesystem::path(output).replace_filename("adversarial.h5"), ignored);
+    }
     if (s.sequence && s.sequence->has_folder()) s.sequence->write(*sequence, told);
     const std::string more = s.attacked                               ? " and adversarial.h5 beside it"
                              : s.sequence && s.sequence->has_folder() ? " and results.h5 beside it"
