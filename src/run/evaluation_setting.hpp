@@ -3,8 +3,8 @@
 #include <memory>
 #include <string>
 
-#include "assess/kept_images.hpp"
 #include "assess/evaluation_report.hpp"
+#include "assess/kept_images.hpp"
 #include "assess/sequence_run.hpp"
 #include "dat/options/eval.hpp"
 #include "dat/run_lock.hpp"

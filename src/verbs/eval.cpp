@@ -6,6 +6,7 @@
 #include <iostream>
 #include <optional>
 
+#include "assess/broken_images.hpp"
 #include "assess/journal.hpp"
 #include "assess/progress_lines.hpp"
 #include "dat/error.hpp"
@@ -134,15 +135,17 @@ void tell(const EvaluationReport& report, const std::function<std::string()>& wr
   require_printed();
 }
 
-/// Peak memory of a rank's process, measured in this one, in which all is planned. saves: --save-adversarial.
-[[nodiscard]] std::string memory_text(const EvaluationSetting& s, bool saves) {
+/// Peak memory of rank 0's process, measured in this one, in which all is planned. saves: --save-adversarial.
+[[nodiscard]] std::string memory_text(const EvaluationSetting& s, int ranks, bool saves) {
   const Buffers& batch = s.replica->images();
   const std::size_t batches = s.sequence ? 2 : saves ? 1 : 0;
   const std::size_t looked_at =
       batches * static_cast<std::size_t>(batch.capacity * batch.layout.elements()) * sizeof(float);
-  return text_of(process_memory(s.replica->backend(),
-                                {{"results", EvaluationResult::bytes(s.data->size(), s.attacks->members().size())},
-                                 {"images looked at", looked_at}}));
+  return text_of(
+      process_memory(s.replica->backend(),
+                     {{"results", EvaluationResult::bytes(s.data->size(), s.attacks->members().size())},
+                      {"images looked at", looked_at},
+                      {"images handed over", saves ? bytes_handed_over(batch.layout, ranks, batch.capacity) : 0}}));
 }
 
 int evaluate(Communicator& world, const EvalOptions& options, int argc, char** argv) {
@@ -162,7 +165,7 @@ int evaluate(Communicator& world, const EvalOptions& options, int argc, char** a
   if (options.dry_run) {
     together(world, [&] {
       if (!world.root()) return;
-      std::cout << memory_text(s, options.save_adversarial) << std::flush;
+      std::cout << memory_text(s, world.size(), options.save_adversarial) << std::flush;
       require_printed();
     });
     return static_cast<int>(ExitCode::done);
