@@ -108,6 +108,7 @@ void warn(const std::string& warning) { say("warning: " + warning); }
   refuse_other_folder(options.out, "evaluation without a sequence", "attacked");
   s.lock = std::make_unique<RunLock>(options.out, say);
   if (!s.lock->warning().empty()) warn(s.lock->warning());
+  s.lock->sign(host_name(), false);  // else the folder looks like that of a training that begins
   if (options.save_adversarial) s.attacked = std::make_unique<KeptImages>(options.out, *s.data);
   return file;
 }
