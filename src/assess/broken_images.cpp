@@ -7,14 +7,31 @@
 
 namespace dat {
 
+namespace {
+
+[[nodiscard]] std::size_t bytes_of_one(const Layout& layout) {
+  return sizeof(BrokenImage) + static_cast<std::size_t>(layout.elements()) * sizeof(float);
+}
+
+/// Images of each rank that rank 0 takes at a time.
+[[nodiscard]] int piece_of(const Layout& layout, int ranks, int most) {
+  constexpr std::int64_t kBytes = 1 << 28;  // from all ranks together
+  const std::int64_t bytes = static_cast<std::int64_t>(bytes_of_one(layout)) * ranks;
+  return static_cast<int>(std::clamp<std::int64_t>(kBytes / bytes, 1, std::max(most, 1)));
+}
+
+}  // namespace
+
+std::size_t bytes_handed_over(const Layout& layout, int ranks, int most) {
+  return 2 * bytes_of_one(layout) * static_cast<std::size_t>(ranks) *
+         static_cast<std::size_t>(piece_of(layout, ranks, most));
+}
+
 void hand_over_broken(Communicator& world, const Layout& layout, const std::vector<float>& pixels,
                       const std::vector<BrokenImage>& mine, int most, const BrokenImageSink& take) {
   std::vector<float> image(static_cast<std::size_t>(layout.elements()));
-  const std::size_t size = sizeof(BrokenImage) + image.size() * sizeof(float);
-  // Bytes that rank 0 takes at a time from all ranks together.
-  constexpr std::int64_t kBytes = 1 << 28;
-  const int piece = static_cast<int>(
-      std::clamp<std::int64_t>(kBytes / (static_cast<std::int64_t>(size) * world.size()), 1, std::max(most, 1)));
+  const std::size_t size = bytes_of_one(layout);
+  const int piece = piece_of(layout, world.size(), most);
   for (int first = 0; first < most; first += piece) {
     std::string message;  // number and confidence, and pixels, of each image
     const auto append = [&](const auto& value) { message.append(reinterpret_cast<const char*>(&value), sizeof value); };

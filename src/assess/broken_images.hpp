@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -27,6 +28,9 @@ struct BrokenImage {
 /// @param most    Largest number of broken images that any rank can have, the same on all ranks.
 void hand_over_broken(Communicator& world, const Layout& layout, const std::vector<float>& pixels,
                       const std::vector<BrokenImage>& mine, int most, const BrokenImageSink& take);
+
+/// Most bytes that rank 0 holds at a time of what hand_over_broken gives it: as it comes, and apart by rank.
+[[nodiscard]] std::size_t bytes_handed_over(const Layout& layout, int ranks, int most);
 
 /// Probability of the class with the largest logit; NaN where the logits are not finite.
 [[nodiscard]] float confidence_of(std::span<const float> logits);

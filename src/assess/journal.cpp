@@ -134,13 +134,17 @@ Facts facts_of_network(Replica& replica, const std::string& training, const Data
 
 void refuse_other_folder(const std::string& folder, const std::string& what, const std::string& instead) {
   const std::filesystem::path path = folder;
-  const std::vector<std::pair<const char*, std::string>> signs = {{"metrics.jsonl", "training"},
-                                                                  {"ckpt", "training"},
-                                                                  {"certify.journal", "certification"},
-                                                                  {"sequence.journal", "evaluation"}};
-  for (const auto& [sign, whose] : signs)
-    require(whose == what || !std::filesystem::exists(path / sign), ExitCode::usage, "--out ", folder,
-            " is the folder of ", whose == "evaluation" ? "an " : "a ", whose, ", whose files this ", what,
+  const auto there = [&](const char* name) { return std::filesystem::exists(path / name); };
+  // A sequence's folder whose journal was removed still has results.h5.
+  const bool single =
+      (there("eval.json") || there("adversarial.h5")) && !there("sequence.journal") && !there("results.h5");
+  const std::vector<std::pair<bool, std::string>> signs = {{there("metrics.jsonl") || there("ckpt"), "training"},
+                                                           {there("certify.journal"), "certification"},
+                                                           {there("sequence.journal"), "evaluation"},
+                                                           {single, "evaluation without a sequence"}};
+  for (const auto& [found, whose] : signs)
+    require(whose == what || !found, ExitCode::usage, "--out ", folder, " is the folder of ",
+            whose.starts_with("e") ? "an " : "a ", whose, ", whose files this ", what,
             " would overwrite; take another one, such as ", (path / instead).string());
 }
 

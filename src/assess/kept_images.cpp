@@ -2,24 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "printed.hpp"
-
 namespace dat {
-
-namespace {
-
-/// A folder that may be written into.
-[[nodiscard]] const std::string& own_folder(const std::string& folder) {
-  refuse_other_folder(folder, "evaluation without a sequence", "attacked");
-  return folder;
-}
-
-}  // namespace
-
-KeptImages::KeptImages(const std::string& folder, const Dataset& images)
-    : lock_(own_folder(folder), say), images_(folder, images, false) {
-  if (!lock_.warning().empty()) say("warning: " + lock_.warning());
-}
 
 void KeptImages::write(const EvaluationAttacks& attacks, const EvaluationResult& result, const FileFacts& facts) {
   SequenceResult outcomes;

@@ -70,6 +70,8 @@ AdversarialImages::~AdversarialImages() {
   if (file_ >= 0) ::close(file_);
 }
 
+void AdversarialImages::unlink() { static_cast<void>(::unlink(part_.c_str())); }
+
 void AdversarialImages::keep(std::int64_t image, const float* pixels_of, float confidence) {
   require(!finished_, ExitCode::usage, part_, " is missing, and the journal beside it is not at its end; remove the ",
           "journal to begin anew");

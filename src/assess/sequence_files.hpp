@@ -28,6 +28,8 @@ class AdversarialImages {
   AdversarialImages(const AdversarialImages&) = delete;
   AdversarialImages& operator=(const AdversarialImages&) = delete;
 
+  /// Takes adversarial.part out of the folder: it is there for this process alone, and goes with it.
+  void unlink();
   /// Keeps a broken image, as a BrokenImageSink takes it. Error(io).
   void keep(std::int64_t image, const float* pixels, float confidence);
   /// Brings all that was kept so far to the disk before it returns. Error(io).

@@ -42,7 +42,7 @@ Facts SequenceRun::facts(const std::string& training) const {
                      {"eps", exact(options_.eps)},
                      {"alpha", exact(options_.alpha)},
                      {"seed", std::to_string(options_.seed)},
-                     {"adversarial images kept", options_.save_adversarial ? "yes" : "no"}};
+                     {"adversarial images kept", options_.save_adversarial ? "yes, with confidence" : "no"}};
   Facts facts = build_facts();
   for (const Facts& more : {own, facts_of_network(*replica_, training, *images_)})
     facts.insert(facts.end(), more.begin(), more.end());

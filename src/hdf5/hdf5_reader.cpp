@@ -94,7 +94,8 @@ T number_of(const std::uint8_t* raw, std::uint64_t size, bool is_signed, bool re
 }  // namespace
 
 template <class T>
-void Hdf5Reader::read_blocks(const std::string& name, const std::function<void(std::span<const T>)>& use) const {
+void Hdf5Reader::read_blocks(const std::string& name, const std::function<void(std::span<const T>)>& use,
+                             std::uint64_t most) const {
   static_assert(std::endian::native == std::endian::little);
   const File::Data& data = file_->dataset(name);
   constexpr bool kReal = std::is_floating_point_v<T>;
@@ -110,8 +111,8 @@ void Hdf5Reader::read_blocks(const std::string& name, const std::function<void(s
   const bool is_signed = data.type.kind == File::Type::Kind::signed_integer;
   std::vector<std::uint8_t> raw;
   std::vector<T> values;
-  for (std::uint64_t done = 0; done < data.elements;) {
-    const std::uint64_t count = std::min<std::uint64_t>(kBlock, data.elements - done);
+  for (std::uint64_t done = 0, end = std::min<std::uint64_t>(data.elements, most); done < end;) {
+    const std::uint64_t count = std::min<std::uint64_t>(kBlock, end - done);
     raw.resize(static_cast<std::size_t>(count * size));
     values.resize(static_cast<std::size_t>(count));
     file_->read(data.offset + done * size, raw.data(), raw.size());
@@ -126,12 +127,14 @@ void Hdf5Reader::read_blocks(const std::string& name, const std::function<void(s
     done += count;
   }
 }
-template void Hdf5Reader::read_blocks(const std::string&,
-                                      const std::function<void(std::span<const std::uint8_t>)>&) const;
-template void Hdf5Reader::read_blocks(const std::string&,
-                                      const std::function<void(std::span<const std::int64_t>)>&) const;
-template void Hdf5Reader::read_blocks(const std::string&, const std::function<void(std::span<const float>)>&) const;
-template void Hdf5Reader::read_blocks(const std::string&, const std::function<void(std::span<const double>)>&) const;
+template void Hdf5Reader::read_blocks(const std::string&, const std::function<void(std::span<const std::uint8_t>)>&,
+                                      std::uint64_t) const;
+template void Hdf5Reader::read_blocks(const std::string&, const std::function<void(std::span<const std::int64_t>)>&,
+                                      std::uint64_t) const;
+template void Hdf5Reader::read_blocks(const std::string&, const std::function<void(std::span<const float>)>&,
+                                      std::uint64_t) const;
+template void Hdf5Reader::read_blocks(const std::string&, const std::function<void(std::span<const double>)>&,
+                                      std::uint64_t) const;
 
 std::optional<std::vector<std::string>> Hdf5Reader::texts(const std::string& object, const std::string& key) const {
   const File::Object* found = file_->find(object);

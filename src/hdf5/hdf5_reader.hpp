@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -46,9 +47,10 @@ class Hdf5Reader {
     read_blocks<T>(name, [&](std::span<const T> block) { values.insert(values.end(), block.begin(), block.end()); });
     return values;
   }
-  /// Calls `use` with all elements, some thousands of them at a time.
+  /// Calls `use` with the first `most` elements, or all, some thousands of them at a time.
   template <class T>
-  void read_blocks(const std::string& name, const std::function<void(std::span<const T>)>& use) const;
+  void read_blocks(const std::string& name, const std::function<void(std::span<const T>)>& use,
+                   std::uint64_t most = std::numeric_limits<std::uint64_t>::max()) const;
   [[nodiscard]] std::size_t elements(const std::string& name) const;
 
   // Attributes. Empty where the object has no such attribute or it holds something else.

@@ -12,6 +12,7 @@
 
 #include "dat/error.hpp"
 #include "dat/file.hpp"
+#include "files/outside_json.hpp"
 #include "files/whole_number.hpp"
 #include "hdf5/hdf5_reader.hpp"
 #include "record/history.hpp"
@@ -20,24 +21,19 @@ namespace dat {
 
 namespace {
 
+using Json = nlohmann::ordered_json;  // what was written keeps its order
+
 constexpr int kEvaluationFormat = 1;
 constexpr std::size_t kMostClasses = 32767;  ///< limit of data files
 constexpr std::uintmax_t kMostBytes = std::uintmax_t{1}
                                       << 30;  ///< most bytes of a JSON file; one of a million images has less
 
-/// Whether a value has others in it that lie deeper: what writes values would need a stack without bound for them.
-[[nodiscard]] bool deeper_than(const nlohmann::json& value, int most) {
-  return value.is_structured() && (most == 0 || std::any_of(value.begin(), value.end(), [&](const nlohmann::json& one) {
-                                     return deeper_than(one, most - 1);
-                                   }));
-}
-
 /// Integers of an array, each in [0, below).
-[[nodiscard]] std::vector<int> integers_of(const nlohmann::json& array, std::size_t count, std::int64_t below,
+[[nodiscard]] std::vector<int> integers_of(const Json& array, std::size_t count, std::int64_t below,
                                            const std::string& name) {
   require(array.is_array() && array.size() == count, ExitCode::data, name, " is not a list of ", count, " numbers");
   std::vector<int> values;
-  for (const nlohmann::json& value : array) {
+  for (const Json& value : array) {
     const std::optional<std::int64_t> number = whole_number(value, 0, below - 1);
     require(number.has_value(), ExitCode::data, name, " holds ",
             value.is_structured() ? "a list" : value.dump().substr(0, 40), ", which must be a whole number from 0 to ",
@@ -48,7 +44,7 @@ constexpr std::uintmax_t kMostBytes = std::uintmax_t{1}
 }
 
 /// Ball of an attack, and what else there is to say of it.
-void describe_attack(const nlohmann::json& attack, EvaluationFile::Outcome& one) {
+void describe_attack(const Json& attack, EvaluationFile::Outcome& one) {
   EvaluationRecord record;
   attack.at("norm").get_to(record.norm);
   attack.at("eps").get_to(record.eps);
@@ -64,22 +60,21 @@ void describe_attack(const nlohmann::json& attack, EvaluationFile::Outcome& one)
 }
 
 /// What was evaluated.
-void read_evaluated(const nlohmann::json& all, EvaluationFile& file) {
+void read_evaluated(const Json& all, EvaluationFile& file) {
   all.at("checkpoint").get_to(file.checkpoint);
   all.at("weights").get_to(file.weights);
   all.at("split").get_to(file.split);
   file.step = count_in<std::int64_t>(all.at("step"));
-  const nlohmann::json& provenance = all.at("provenance");
+  const Json& provenance = all.at("provenance");
   provenance.at("hashes_of_images").at(file.split).get_to(file.hash);
-  constexpr int kDeepest = 8;
-  if (!deeper_than(provenance, kDeepest)) file.provenance = provenance.dump();
+  file.provenance = provenance.dump();
   if (!all.contains("noise")) return;
   const auto samples = count_in<std::int64_t>(all["noise"].at("samples"));
   file.noise = fmt::format(", under noise {:g}, {} {}", all["noise"].at("sigma").get<double>(), samples,
                            samples == 1 ? "copy" : "copies");
 }
 
-[[nodiscard]] EvaluationFile evaluation_of(const nlohmann::json& all) {
+[[nodiscard]] EvaluationFile evaluation_of(const Json& all) {
   require(all.is_object() && all.value("filetype", "") == "evaluation", ExitCode::data,
           "is no evaluation that 'eval --out' wrote");
   const int format = count_in<int>(all.at("format_version"));
@@ -87,11 +82,11 @@ void read_evaluated(const nlohmann::json& all, EvaluationFile& file) {
           " of another version of the program, this one reads ", kEvaluationFormat, "; evaluate once more");
   EvaluationFile file;
   read_evaluated(all, file);
-  for (const nlohmann::json& one : all.at("classes")) file.class_names.push_back(one.at("name").get<std::string>());
+  for (const Json& one : all.at("classes")) file.class_names.push_back(one.at("name").get<std::string>());
   require(file.classes() >= 2 && file.classes() <= kMostClasses, ExitCode::data, "has ", file.classes(),
           " classes, must have 2 to ", kMostClasses);
   const auto classes = static_cast<std::int64_t>(file.classes());
-  const nlohmann::json& each = all.at("per_image");
+  const Json& each = all.at("per_image");
   const std::size_t images = each.at("label").size();
   require(images > 0, ExitCode::data, "is of no image");
   file.label = integers_of(each.at("label"), images, classes, "label");
@@ -106,20 +101,19 @@ void read_evaluated(const nlohmann::json& all, EvaluationFile& file) {
               "_correct contradict each other at image ", i);
   };
   add("clean", "clean_prediction");
-  for (const nlohmann::json& attack : all.at("attacks")) {
+  for (const Json& attack : all.at("attacks")) {
     const auto name = attack.at("name").get<std::string>();
     add(name, name + "_prediction");
     describe_attack(attack, file.outcomes.back());
   }
-  for (const nlohmann::json& loss : each.at("clean_loss"))
+  for (const Json& loss : each.at("clean_loss"))
     file.clean_loss.push_back(loss.is_null() ? std::nan("") : loss.get<double>());
   require(file.clean_loss.size() == images, ExitCode::data, "clean_loss is not a list of ", images, " values");
   if (!all.contains("sequence")) return file;
   add(all.at("sequence").at("name").get<std::string>(), "prediction");
   file.outcomes.back().sequence = true;
   describe_attack(all.at("sequence"), file.outcomes.back());
-  for (const nlohmann::json& by : each.at("broken_by"))
-    file.broken_by.push_back(by.is_null() ? "" : by.get<std::string>());
+  for (const Json& by : each.at("broken_by")) file.broken_by.push_back(by.is_null() ? "" : by.get<std::string>());
   each.at("distance").get_to(file.distance);
   require(file.broken_by.size() == images && file.distance.size() == images, ExitCode::data,
           "broken_by or distance is not a list of ", images, " values");
@@ -157,8 +151,8 @@ EvaluationFile read_evaluation(const std::string& path) {
       ": is no evaluation that 'eval --out' wrote; give the folder of a run or of a certification, or the folder or ",
       "the JSON file of an evaluation");
   try {
-    return evaluation_of(nlohmann::json::parse(file));
-  } catch (const nlohmann::json::exception& wrong) {
+    return evaluation_of(parsed_json<Json>(std::string(std::istreambuf_iterator<char>(file), {})));
+  } catch (const Json::exception& wrong) {
     fail(ExitCode::data, path, ": is no evaluation that 'eval --out' wrote, or cut off (", wrong.what(), ")");
   } catch (const Error& wrong) {
     fail(ExitCode::data, path, ": ", wrong.what());
@@ -170,9 +164,12 @@ ShownImages read_attacked_images(const std::string& path, const EvaluationFile& 
   require(damage.empty(), ExitCode::data, path, ": ", damage);
   const Hdf5Reader file = Hdf5Reader::open(path, ExitCode::data);
   const auto count = static_cast<std::int64_t>(evaluation.images());
-  for (const char* column : {"label", "robust", "confidence"})
-    require(file.has(column) && file.info(column).shape == Shape{count}, ExitCode::data, path, ": has no ", column,
-            " of ", count, " images, as the evaluation beside it");
+  for (const char* column : {"label", "robust", "confidence"}) {
+    require(file.has(column), ExitCode::data, path, ": has no ", column,
+            ", so another version of the program wrote it; evaluate once more");
+    require(file.info(column).shape == Shape{count}, ExitCode::data, path, ": has no ", column, " of ", count,
+            " images, as the evaluation beside it");
+  }
   const char* const named = evaluation.outcomes.back().sequence ? "sequence" : "attacks";
   const std::string other = ": is of another evaluation than the one beside it";
   require(file.text("/", named) == evaluation.attack_names(), ExitCode::data, path, other);
@@ -207,10 +204,13 @@ ShownImages read_attacked_images(const std::string& path, const EvaluationFile& 
     }
     done += block.size();
   };
+  const std::size_t end = images.numbers.empty() ? 0 : (images.numbers.back() + 1) * elements;
   std::size_t done = 0;
-  file.read_blocks<std::uint8_t>("clean", [&](std::span<const std::uint8_t> b) { pick(images.clean, b, done); });
+  file.read_blocks<std::uint8_t>(
+      "clean", [&](std::span<const std::uint8_t> b) { pick(images.clean, b, done); }, end);
   done = 0;
-  file.read_blocks<float>("images", [&](std::span<const float> b) { pick(images.attacked, b, done); });
+  file.read_blocks<float>(
+      "images", [&](std::span<const float> b) { pick(images.attacked, b, done); }, end);
   double largest = 0;
   for (std::size_t k = 0; k < images.attacked.size(); ++k)
     largest = std::max(largest, std::abs(double{images.attacked[k]} - images.clean[k] / 255.0));

@@ -3,10 +3,11 @@
 #include <memory>
 #include <string>
 
-#include "assess/kept_images.hpp"
 #include "assess/evaluation_report.hpp"
+#include "assess/kept_images.hpp"
 #include "assess/sequence_run.hpp"
 #include "dat/options/eval.hpp"
+#include "dat/run_lock.hpp"
 #include "replica/replica.hpp"
 
 namespace dat {
@@ -19,7 +20,9 @@ struct EvaluationSetting {
   std::unique_ptr<SequenceRun> sequence;       ///< null without a sequence
   std::unique_ptr<Replica> replica;
   std::unique_ptr<Evaluator> evaluator;
-  std::unique_ptr<KeptImages> attacked;  ///< on rank 0, without a sequence; null: nobody wants them
+  // Of an evaluation without a sequence, on rank 0.
+  std::unique_ptr<RunLock> lock;         ///< on the folder for its files; null: there is none
+  std::unique_ptr<KeptImages> attacked;  ///< null: nobody wants them
   std::string training;  ///< a hash of its options, which say what the network computes with its weights
 };
 

@@ -6,6 +6,8 @@
 #include <iostream>
 #include <optional>
 
+#include "assess/broken_images.hpp"
+#include "assess/journal.hpp"
 #include "assess/progress_lines.hpp"
 #include "dat/error.hpp"
 #include "dat/file.hpp"
@@ -94,14 +96,21 @@ Bound bound_to(const EvalOptions& options) { return {eval_table(), const_cast<Ev
 
 void warn(const std::string& warning) { say("warning: " + warning); }
 
-/// The file for the results; empty without --out. On rank 0, where it opens the sequence's folder, too.
+/// The file for the results; empty without --out. On rank 0, where it takes the folder, too.
 [[nodiscard]] std::string open_output(const EvalOptions& options, EvaluationSetting& s) {
   if (options.out.empty()) return "";
-  if (s.sequence && std::filesystem::path(options.out).extension() != ".json")
+  const std::string file = prepare_evaluation_file(options.out);
+  if (std::filesystem::path(options.out).extension() == ".json") return file;
+  if (s.sequence) {
     s.sequence->open(options.out, s.training);
-  else if (options.save_adversarial)
-    s.attacked = std::make_unique<KeptImages>(options.out, *s.data);
-  return prepare_evaluation_file(options.out);
+    return file;
+  }
+  refuse_other_folder(options.out, "evaluation without a sequence", "attacked");
+  s.lock = std::make_unique<RunLock>(options.out, say);
+  if (!s.lock->warning().empty()) warn(s.lock->warning());
+  s.lock->sign(host_name(), false);  // else the folder looks like that of a training that begins
+  if (options.save_adversarial) s.attacked = std::make_unique<KeptImages>(options.out, *s.data);
+  return file;
 }
 
 void print_notices(Communicator& world, const EvalOptions& options, const EvaluationSetting& s) {
@@ -127,15 +136,17 @@ void tell(const EvaluationReport& report, const std::function<std::string()>& wr
   require_printed();
 }
 
-/// Peak memory of a rank's process, measured in this one, in which all is planned. saves: --save-adversarial.
-[[nodiscard]] std::string memory_text(const EvaluationSetting& s, bool saves) {
+/// Peak memory of rank 0's process, measured in this one, in which all is planned. saves: --save-adversarial.
+[[nodiscard]] std::string memory_text(const EvaluationSetting& s, int ranks, bool saves) {
   const Buffers& batch = s.replica->images();
   const std::size_t batches = s.sequence ? 2 : saves ? 1 : 0;
   const std::size_t looked_at =
       batches * static_cast<std::size_t>(batch.capacity * batch.layout.elements()) * sizeof(float);
-  return text_of(process_memory(s.replica->backend(),
-                                {{"results", EvaluationResult::bytes(s.data->size(), s.attacks->members().size())},
-                                 {"images looked at", looked_at}}));
+  return text_of(
+      process_memory(s.replica->backend(),
+                     {{"results", EvaluationResult::bytes(s.data->size(), s.attacks->members().size())},
+                      {"images looked at", looked_at},
+                      {"images handed over", saves ? bytes_handed_over(batch.layout, ranks, batch.capacity) : 0}}));
 }
 
 int evaluate(Communicator& world, const EvalOptions& options, int argc, char** argv) {
@@ -155,7 +166,7 @@ int evaluate(Communicator& world, const EvalOptions& options, int argc, char** a
   if (options.dry_run) {
     together(world, [&] {
       if (!world.root()) return;
-      std::cout << memory_text(s, options.save_adversarial) << std::flush;
+      std::cout << memory_text(s, world.size(), options.save_adversarial) << std::flush;
       require_printed();
     });
     return static_cast<int>(ExitCode::done);
@@ -189,6 +200,10 @@ int evaluate(Communicator& world, const EvalOptions& options, int argc, char** a
                             {"alarms", alarms_text(report.alarms())},
                             {"provenance", provenance}};
     if (s.attacked) s.attacked->write(*s.attacks, result, told);
+    if (s.lock && !s.attacked) {  // images of an evaluation before are not this one's
+      std::error_code ignored;
+      std::filesystem::remove(std::filesystem::path(output).replace_filename("adversarial.h5"), ignored);
+    }
     if (s.sequence && s.sequence->has_folder()) s.sequence->write(*sequence, told);
     const std::string more = s.attacked                               ? " and adversarial.h5 beside it"
                              : s.sequence && s.sequence->has_folder() ? " and results.h5 beside it"

@@ -3,9 +3,12 @@
 The sequence is made of cheap attacks; DAT_SEQUENCE=aa-standard in the environment takes another one.
 """
 
+import errno
+import fcntl
 import os
 import random
 import signal
+from unittest import mock
 
 import h5py
 import numpy as np
@@ -193,6 +196,22 @@ class Sequence(common.TestCase):
         self.assertTrue((classes != labels)[broken & sure].all())
         np.testing.assert_allclose(tables["confidence"], np.where(broken, confidences(attacked, checkpoint), np.nan), atol=1e-4)
 
+        # Another evaluation in the folder. A sequence would remove what is there. One that cannot write its images leaves
+        # nothing half done. One without images has the folder for itself, and at its end none of those that were there.
+        few = {"out": "kept", "limit": 16}
+        self.refuse(2, "kept is the folder of an evaluation without a sequence, whose files this evaluation would overwrite",
+                    *options("none+fgsm", **few))
+        with mock.patch.dict(os.environ, common.faults("adversarial.h5:rename", errno.EROFS)):
+            self.refuse(9, "kept/adversarial.h5", *options("fgsm", **few), "--save-adversarial")
+        self.assertEqual(sorted(os.listdir("kept")), [".lock", "adversarial.h5", "eval.json"])
+        running = common.Running(options("fgsm", **few), 0, common.faults("kept/eval.json:rename", -1, 1, 1))
+        self.assertTrue(running.wait_for(lambda: common.stopped(running.process.pid)), running.text())
+        with open("kept/.lock") as lock, self.assertRaises(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        common.kill(running.process.pid, signal.SIGCONT)
+        self.assertEqual(running.wait().code, 0, running.text())
+        self.assertEqual(sorted(os.listdir("kept")), [".lock", "eval.json"])
+
     def test_what_is_refused(self):
         self.evaluate("one", words="none+fgsm", limit=16)
 
@@ -204,7 +223,7 @@ class Sequence(common.TestCase):
                    out="one", seed=2, ranks=ranks)
         refuse(2, "eps is 0.0235.* there and 0.0313.* here", "none+fgsm", out="one", eps="8/255")
         refuse(2, "sequence is none.fgsm there and fgsm.none here", "fgsm+none", out="one")
-        refuse(2, "adversarial images kept is no there and yes here", "none+fgsm", "--save-adversarial", out="one")
+        refuse(2, "adversarial images kept is no there and yes, with confidence here", "none+fgsm", "--save-adversarial", out="one")
         self.train("second", *TRAIN, "--seed", 2)
         refuse(2, "hash of the training's options is", "none+fgsm", checkpoint="second", out="one")
         refuse(2, "run is the folder of a training", "none+fgsm", out="run")
@@ -218,7 +237,7 @@ class Sequence(common.TestCase):
         refuse(2, "known: aa-standard, aa-plus, aa-rand, aa-quick", "aa-fast")
         refuse(2, "names two sequences", "none+fgsm,pgd2+fgsm")
         for folder in "run", "one", "certified":
-            refuse(2, f"{folder} is the folder of an? .*, whose files this evaluation without", "pgd2", "--save-adversarial", out=folder)
+            refuse(2, f"{folder} is the folder of an? .*, whose files this evaluation without", "pgd2", out=folder)
         for words, out in ("none+fgsm", None), ("pgd2", "two.json"):
             refuse(2, "--save-adversarial needs a folder", words, "--save-adversarial", out=out)
         self.refuse(2, "is a sequence of attacks, which the verb eval runs", "train", *TRAIN[:-1], "none+fgsm", "--out", "three")

@@ -43,8 +43,9 @@ class Memory(common.TestCase):
         self.check(kept, peak("train", "--out", "run", *TRAINING))
         evaluation = ["eval", "run", "--eval", "pgd1", "--threads", 2]
         self.check(said(*evaluation, "--dry-run"), peak(*evaluation))
-        looked_at = said("eval", "run", "--eval", "aa-quick", "--dry-run")  # 64 images, twice, in float
-        self.assertEqual(megabytes("images looked at", looked_at), round(2 * 64 * 16 * 16 * 3 * 4 / 1e6, 1))
+        images = said("eval", "run", "--eval", "aa-quick", "--save-adversarial", "--out", "none", "--dry-run")  # 64, twice, in float
+        for name, more in ("images looked at", 0), ("images handed over", 16):
+            self.assertEqual(megabytes(name, images), round(2 * 64 * (16 * 16 * 3 * 4 + more) / 1e6, 1))
 
     def check(self, text, found):
         expected = megabytes("process", text)

@@ -163,6 +163,15 @@ class Report(common.TestCase):
         page = self.read("other.html")
         self.assertIn("is of another evaluation than the one beside it", " ".join(page.words))
         self.assertFalse(any(tag == "img" for tag, _ in page.tags))
+        with open("other/eval.json", encoding="utf-8") as file:
+            provenance = json.load(file)["provenance"]
+        listed = dict.fromkeys(row[0].split(":")[0] for row in page.tables[-1] if row[0])
+        self.assertEqual(list(listed), [name for name, value in provenance.items() if value not in ({}, [])])  # in its order
+        with h5py.File("other/adversarial.h5", "a") as file:
+            del file["confidence"]
+        common.seal("other/adversarial.h5")
+        self.report("other", "--out", "other.html")
+        self.assertIn("has no confidence, so another version of the program wrote it; evaluate once more", " ".join(self.read("other.html").words))
         os.truncate("other/adversarial.h5", 3000)
         self.report("other", "--out", "other.html")
         self.assertIn("other/adversarial.h5: ", " ".join(self.read("other.html").words))

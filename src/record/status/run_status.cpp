@@ -179,7 +179,7 @@ bool is_run(const std::string& folder) {
   if (fs::exists(folder + "/metrics.jsonl", error)) return true;
   bool lock = false, other = false;  // what a start makes before its record
   for_each_entry(folder, [&](const std::string& name) { (name == ".lock" ? lock : other) |= name != "ckpt"; });
-  return lock && !other;
+  return lock && !other && look_at_lock(folder).writer.host.empty();  // an evaluation signs at once
 }
 
 std::map<std::int64_t, std::string> kept_checkpoints(const std::string& folder) {

@@ -8,7 +8,6 @@
 #include "dat/error.hpp"
 #include "dat/file.hpp"
 #include "dat/report.hpp"
-#include "record/evaluation_file.hpp"
 #include "verbs/report/sections.hpp"
 
 namespace dat {
@@ -100,7 +99,7 @@ void add_evaluation_pictures(Page& page, const Subject& evaluation) {
     return plot_evaluation(file, format, folder).paths;
   });
   try {
-    add_image_grid(page, file, read_evaluation(file));
+    add_image_grid(page, file);
   } catch (const Error& error) {
     page.paragraph(error.what(), "alarm");
   }

@@ -37,11 +37,12 @@ template <class Value>
 
 }  // namespace
 
-void add_image_grid(Page& page, const std::string& evaluation_file, const EvaluationFile& file) {
+void add_image_grid(Page& page, const std::string& evaluation_file) {
   namespace fs = std::filesystem;
   const std::string saved = (fs::path(evaluation_file).parent_path() / "adversarial.h5").string();
   std::error_code ignored;
   if (fs::path(evaluation_file).filename() != "eval.json" || !fs::exists(saved, ignored)) return;
+  const EvaluationFile file = read_evaluation(evaluation_file);
   const ShownImages images = read_attacked_images(saved, file, kMostTriples);
   const std::string attacks = file.attack_names();
   if (images.numbers.empty())

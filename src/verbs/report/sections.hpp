@@ -2,7 +2,6 @@
 
 #include <string>
 
-#include "record/evaluation_file.hpp"
 #include "verbs/report/page.hpp"
 #include "verbs/results/comparison.hpp"
 
@@ -23,6 +22,6 @@ void add_evaluation_pictures(Page& page, const Subject& evaluation);
 void add_provenance(Page& page, const std::vector<const Subject*>& subjects);
 
 /// Some images of an evaluation before and after its attack, where it has left them.
-void add_image_grid(Page& page, const std::string& evaluation_file, const EvaluationFile& file);
+void add_image_grid(Page& page, const std::string& evaluation_file);
 
 }  // namespace dat

@@ -215,6 +215,11 @@ TEST_CASE("What the program writes is read as the library reads it") {
     file.close();
   }
   check_reads_as_the_library(path);
+  // The first elements alone.
+  std::vector<float> found;
+  const auto take = [&](std::span<const float> block) { found.insert(found.end(), block.begin(), block.end()); };
+  Hdf5Reader::open(path, ExitCode::data).read_blocks<float>("param/layer1.weight", take, 3);
+  CHECK(found == std::vector<float>{1, 2, 3});
 }
 
 TEST_CASE("Files from elsewhere in the repository are read as the library reads them") {

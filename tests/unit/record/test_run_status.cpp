@@ -227,6 +227,15 @@ TEST_CASE("A run's state is that of its lock, of its signs of life and of its la
   CHECK_THROWS_AS(status_of(run.temporary.path(), {}, "n01", kNow), Error);
 }
 
+TEST_CASE("A folder with a lock alone is that of a run that begins, or of an evaluation, which has signed",
+          "[report][status]") {
+  const TemporaryFolder folder;
+  RunLock lock(folder.path(), [](const std::string&) {});
+  CHECK(is_run(folder.path()));
+  lock.sign("n01", false);
+  CHECK(!is_run(folder.path()));
+}
+
 TEST_CASE("Runs have a line each, of at most 79 columns, whatever they are called", "[report][status]") {
   Made run;
   const CapturedOutput output(run.temporary / "output");
