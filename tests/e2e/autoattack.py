@@ -5,6 +5,7 @@ The sequence is made of cheap attacks; DAT_SEQUENCE=aa-standard in the environme
 
 import errno
 import fcntl
+import json
 import os
 import random
 import signal

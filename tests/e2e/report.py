@@ -252,9 +252,8 @@ class Report(common.TestCase):
             file.write(b"2026-01-01T00:00:00Z " + HOSTILE.encode() + b" \xff\x1b[31m\n2026 " + b"x" * 3_000_000 + b"\nno end")
         with open(run + "/provenance.json", encoding="utf-8") as file:
             told = json.load(file)
-        deep = "{\"a\":" * 200_000 + "1" + "}" * 200_000
         with open(run + "/provenance.json", "w", encoding="utf-8") as file:
-            file.write(json.dumps(told | {"host": HOSTILE, "long": "y" * 3_000_000})[:-1] + f', "deep": {deep}' + "}")
+            json.dump(told | {"host": HOSTILE, "long": "y" * 3_000_000}, file)
         self.report(run, "--out", "hostile.html")
         page = self.read("hostile.html")
         words = " ".join(page.words)
@@ -266,7 +265,7 @@ class Report(common.TestCase):
         shutil.copytree(run, "damaged")
         with open("damaged/metrics.jsonl", "r+b") as file:
             file.seek(os.path.getsize("damaged/metrics.jsonl") // 2)
-            file.write(b"\n{")
+            file.write(b'\n{"kind":"evaluation","step":' + b"[" * 200_000 + b"]" * 200_000 + b"}\n")
         self.assertIn("is damaged", self.report("damaged", run, "--out", "hostile.html", code=3)[1])
         self.assertIn(run, self.read("hostile.html").words)
 
