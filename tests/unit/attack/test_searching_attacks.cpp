@@ -1237,32 +1237,35 @@ TEST_CASE("Square's windows and signs are uniform, for each image and each itera
 
 TEST_CASE("Square starts with vertical stripes of fair signs, one for each channel and column", "[attack]") {
   constexpr int kImages = 400;
-  const Layout layout{3, 2, 64, 1};  // 192 stripes: two groups of random words
+  constexpr int kWidth = 48, kStripes = 3 * kWidth;  // two groups of random words: the second begins within a row
+  const Layout layout{3, 2, kWidth, 1};
   const std::int64_t elements = layout.elements();
   Shared<float> x(static_cast<std::size_t>(kImages * elements), 0.5F), best(x.size()), x_adv(x.size());
   Shared<std::int64_t> ids(kImages);
   std::iota(ids.begin(), ids.end(), 3);
+  const kernels::SquareDraws draws{ids.data(), 5, Purpose::evaluation_start};
   each(kernel_backend().device(), std::int64_t{kImages} * layout.h * layout.c,
-       kernels::SquareStart<float>{
-           {ids.data(), 5, Purpose::evaluation_start}, layout, x.data(), best.data(), x_adv.data(), 0.25F});
+       kernels::SquareStart<float>{draws, layout, x.data(), best.data(), x_adv.data(), 0.25F});
   kernel_backend().wait();
   CHECK(best == x_adv);
-  std::vector<double> ups(192), pairs(4);
+  std::vector<double> ups(kStripes), pairs(4);
   for (int n = 0; n < kImages; ++n)
     for (int c = 0; c < 3; ++c)
-      for (int column = 0; column < 64; ++column) {
+      for (int column = 0; column < kWidth; ++column) {
         const auto at = [&](int row, int other) {
           return best[static_cast<std::size_t>(layout.offset(n, c, row, other))];
         };
-        REQUIRE((at(0, column) == 0.25F || at(0, column) == 0.75F));
+        const int stripe = c * kWidth + column, bit = stripe % 128;
+        const bool up = (draws.stripes(n, stripe / 128).v[bit / 32] >> (bit % 32) & 1U) != 0;
+        REQUIRE(at(0, column) == (up ? 0.75F : 0.25F));
         REQUIRE(at(1, column) == at(0, column));
-        ups[static_cast<std::size_t>(c * 64 + column)] += at(0, column) > 0.5F;
+        ups[static_cast<std::size_t>(stripe)] += at(0, column) > 0.5F;
         if (column % 2 == 1) ++pairs[(at(0, column) > 0.5F ? 2U : 0U) + (at(0, column - 1) > 0.5F ? 1U : 0U)];
       }
   // Each count is binomial with variance kImages / 4.
   double sum = 0;
   for (const double count : ups) sum += (count - kImages / 2.0) * (count - kImages / 2.0) / (kImages / 4.0);
-  CHECK(sum <= chi_square_bound(192));
+  CHECK(sum <= chi_square_bound(kStripes));
   CHECK(chi_square(pairs) <= chi_square_bound(3));
 }
 
