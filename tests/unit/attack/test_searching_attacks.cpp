@@ -581,6 +581,48 @@ TEMPLATE_TEST_CASE("FAB's projection is the least move inside the box that reach
   CHECK(unreachable > 20);
 }
 
+TEST_CASE("FAB chooses the plane whose distance by the dual norm is least, however small gradients are",
+          "[attack][cpu]") {
+  const BallNorm norm = GENERATE(BallNorm::linf, BallNorm::l2);
+  constexpr std::size_t kCount = 70;  // two strips
+  constexpr double kScale = 2;
+  const kernels::Strips strips{kCount};
+  double df = 0, nearest = 0, take = 0;
+  const kernels::FabState<double> state{norm, &df, &nearest, nullptr, &take, nullptr, nullptr, nullptr, nullptr, nullptr};
+  // Distance of the plane of a class whose gradient has this size in each pixel.
+  const auto look = [&](double size, double loss, bool first) {
+    const std::vector<double> dx(kCount, kScale * size);
+    std::vector<double> partial(static_cast<std::size_t>(strips.per_image()));
+    for (std::int64_t i = 0; i < strips.per_image(); ++i)
+      kernels::FabNorm<double>{strips, norm, dx.data(), partial.data()}(i);
+    kernels::FabNearest<double>{strips, state, &loss, partial.data(), kScale, first}(0);
+    return std::abs(loss) / (size * (norm == BallNorm::l2 ? std::sqrt(double(kCount)) : double(kCount)));
+  };
+  const double at_first = look(0.002, -1, true);
+  CHECK(nearest == Approx(at_first));
+  CHECK((take == 1 && df == -1));
+  (void)look(0.0002, 0.5, false);  // less to change, and farther
+  CHECK((take == 0 && df == -1 && nearest == Approx(at_first)));
+  const double at_last = look(0.02, 2, false);
+  CHECK(nearest == Approx(at_last));
+  CHECK((take == 1 && df == 2));
+}
+
+TEST_CASE("FAB's step goes towards the image's projection by its part of both distances, a tenth at most",
+          "[attack][cpu]") {
+  double side[] = {-1, -1}, radius[] = {0.125, 0.0625};
+  const kernels::FabState<double> state{
+      BallNorm::linf, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, side, radius, nullptr};
+  const double w[] = {1, -1}, x[] = {0.25, 0.75};
+  for (const auto& [far_x, part] : {std::pair(1.0, 0.1), std::pair(19.0, 0.05)}) {
+    const double far[] = {1, far_x};
+    double p[] = {0.5, 0.5};
+    kernels::FabStep<double>{kernels::Strips{2}, state, w, x, far, p, 1.0, 0.1}(0);
+    CHECK(p[0] == Approx(0.625 * (1 - part) + 0.3125 * part));
+    CHECK(p[1] == Approx(0.375 * (1 - part) + 0.6875 * part));
+  }
+}
+
 TEST_CASE("Auto-PGD takes the golden path in double precision", "[attack][cpu]") {
   const Case c;
   const BallNorm norm = GENERATE(BallNorm::linf, BallNorm::l2);

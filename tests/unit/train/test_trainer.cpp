@@ -425,6 +425,14 @@ TEST_CASE("only attacks that climb the loss's goal ask for the logits of clean i
     CHECK(!goal(attack).reference);
     CHECK(goal(attack).loss == cross_entropy);
   }
+  // The start that is asked for counts, else the loss's own.
+  CHECK(goal("pgd").spread == kNearStart);
+  options.attack_start = "uniform";
+  CHECK(goal("pgd").spread == 0);
+  options.attack_start = "gaussian";
+  const auto plain = losses().at("cross_entropy")({});
+  CHECK(plain->goal().spread == 0);
+  CHECK(goal_of(options, *plain).spread == kNearStart);
 }
 
 namespace {
