@@ -150,6 +150,11 @@ TEST_CASE("A generator refuses what a trainer must not send, and names it", "[ge
   of_one.generators = 0;
   Trainer size(*alone, of_one);
   const auto bytes = static_cast<std::size_t>(HeldWeights::memory(size.model()));
+  if (world().root()) {
+    ReceivedVersions versions(world(), 1, size.replica(), 2, false);
+    versions.begin(5);
+    CHECK((versions.count() == 0 && !versions.has(5)));  // none has come yet
+  }
   VersionPacket version(size.replica().backend(), bytes, "weights");
   const auto order = [](const Order& what) { world().send(&what, sizeof what, 1, kOrderTag); };
   const auto send_version = [&](std::int64_t number, bool whole, std::size_t cut) {
