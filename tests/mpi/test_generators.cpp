@@ -91,7 +91,8 @@ TEST_CASE("With delays on both sides no version is torn, nothing hangs, memory a
   if (world().size() < 2) return;
   const char* const wanted = std::getenv("DAT_GENERATOR_STEPS");
   const int steps = wanted != nullptr ? std::atoi(wanted) : 60;
-  const TrainOptions options = with_generator(3);
+  TrainOptions options = with_generator(3);
+  options.resident = "on";  // the images wait on the devices; elsewhere they are read
   const bool trains = world().rank() + 1 < world().size();
   const auto group = world().subgroup(trains ? 0 : 1, world().rank());
   Delay delay;
