@@ -588,7 +588,11 @@ TEST_CASE("FAB chooses the plane whose distance by the dual norm is least, howev
   constexpr double kScale = 2;
   const kernels::Strips strips{kCount};
   double df = 0, nearest = 0, take = 0;
-  const kernels::FabState<double> state{norm, &df, &nearest, nullptr, &take, nullptr, nullptr, nullptr, nullptr, nullptr};
+  kernels::FabState<double> state{};
+  state.norm = norm;
+  state.df = &df;
+  state.nearest = &nearest;
+  state.take = &take;
   // Distance of the plane of a class whose gradient has this size in each pixel.
   const auto look = [&](double size, double loss, bool first) {
     const std::vector<double> dx(kCount, kScale * size);
@@ -611,8 +615,10 @@ TEST_CASE("FAB chooses the plane whose distance by the dual norm is least, howev
 TEST_CASE("FAB's step goes towards the image's projection by its part of both distances, a tenth at most",
           "[attack][cpu]") {
   double side[] = {-1, -1}, radius[] = {0.125, 0.0625};
-  const kernels::FabState<double> state{
-      BallNorm::linf, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, side, radius, nullptr};
+  kernels::FabState<double> state{};
+  state.norm = BallNorm::linf;
+  state.side = side;
+  state.radius = radius;
   const double w[] = {1, -1}, x[] = {0.25, 0.75};
   for (const auto& [far_x, part] : {std::pair(1.0, 0.1), std::pair(19.0, 0.05)}) {
     const double far[] = {1, far_x};

@@ -109,7 +109,8 @@ TEST_CASE("Generators beyond the micro-batches that can be under way are refused
     options.generators = 12;
     CHECK_NOTHROW(require_work(options, plan));
     options.generators = 13;
-    CHECK(contains(message_of([&] { require_work(options, plan); }, ExitCode::usage), "more than the 12 micro-batches"));
+    CHECK(
+        contains(message_of([&] { require_work(options, plan); }, ExitCode::usage), "more than the 12 micro-batches"));
   }
 }
 
