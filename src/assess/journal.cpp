@@ -8,6 +8,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <string_view>
 #include <utility>
 
 #include "dat/error.hpp"
@@ -58,7 +59,7 @@ Journal::Journal(std::string path, const std::string& kind, const Facts& facts) 
   // Text after the last line break is left by a killed writer; before it, a failing disk may have left anything.
   std::size_t end = text.rfind('\n') + 1;
   if (end > 0) {
-    const std::size_t last = end < 2 ? 0 : text.rfind('\n', end - 2) + 1;
+    const std::size_t last = std::string_view(text).substr(0, end - 1).rfind('\n') + 1;
     if (!whole(text.substr(last, end - last))) end = last;
   }
   // A writer that was killed at once has left the beginning of its first line. Anything else is not ours to be emptied.

@@ -22,7 +22,8 @@ void Protocol::reveal() {
   meet(round, Topic::reveal, Rule::reveal);
   if (interrupted()) return;
   Sha256 all;
-  all.add("randomness", 11);
+  constexpr char kWhat[] = "randomness";
+  all.add(kWhat, sizeof kWhat);
   for (int rank = 0; rank < ranks_; ++rank) {
     const std::span<const std::byte> said = round.of(rank).bytes;
     Opening opening;

@@ -66,7 +66,7 @@ template <class F>
 void each_element(const Segment& segment, const F& element) {
   const std::vector<int> file = segment.file_shape();
   const std::int64_t outputs = file[0], inputs = file.size() > 1 ? file[1] : 1;
-  const std::int64_t pixels = outputs * inputs > 0 ? segment.file_size() / (outputs * inputs) : 0;
+  const std::int64_t pixels = segment.file_size() / (outputs * inputs);
   const std::int64_t row = inputs + segment.padding_in;
   for (std::int64_t o = 0; o < outputs; ++o)
     for (std::int64_t pixel = 0; pixel < pixels; ++pixel)

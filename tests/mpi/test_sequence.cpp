@@ -60,13 +60,15 @@ struct Case {
     options.seed = 5;
     options.found = std::move(found);
     options.entry = [this](const JournalEntry& entry) { entries.push_back(entry); };
+    options.progress = [this](const auto& now) { progress.emplace_back(now.done, now.images); };
     return evaluator.run(attacks, options);
   }
 
   SequenceAttacks attacks;
   Replica replica;
   SequenceEvaluator evaluator;
-  std::vector<JournalEntry> entries;  ///< on rank 0
+  std::vector<JournalEntry> entries;                             ///< on rank 0
+  std::vector<std::pair<std::int64_t, std::int64_t>> progress;  ///< on rank 0: images of a run that are done, and all
 };
 
 /// Each rank labels by itself: the network's own classes, but for every ninth image.
@@ -161,6 +163,7 @@ TEST_CASE("A sequence goes on wherever it was stopped, also on other ranks and i
   Case whole(*alone, set, kWords, 2 * kPass);
   const SequenceResult reference = whole.run();
   CHECK(whole.entries.size() > 20);
+  CHECK(whole.progress.front().second == kImages);
   const std::size_t groups = whole.entries.size();
   for (const std::size_t count : {std::size_t{0}, std::size_t{1}, groups / 3, groups - 1, groups}) {
     Case rest(world(), set, kWords, 3 * kPass);
@@ -173,6 +176,7 @@ TEST_CASE("A sequence goes on wherever it was stopped, also on other ranks and i
       return sum;
     };
     CHECK(items(rest.entries, 0) == (world().root() ? items(whole.entries, count) : 0));
+    if (!rest.progress.empty()) CHECK(rest.progress.back() == whole.progress.back());
   }
 }
 

@@ -52,9 +52,6 @@ std::unique_ptr<CertificationFolder> open_certification(const std::string& folde
   refuse_other_folder(folder, "certification", "certified");
   require(path.extension() != ".json", ExitCode::usage, "--out ", folder, " must be a folder: a certification writes ",
           "several files");
-  std::error_code error;
-  fs::create_directories(path, error);
-  require(!error, ExitCode::io, "cannot make the folder ", folder, ": ", error.message());
   std::unique_ptr<CertificationFolder> opened(new CertificationFolder{
       folder, RunLock(folder, say), Journal((path / "certify.journal").string(), "certification", facts)});
   if (const std::string& warning = opened->lock.warning(); !warning.empty()) say("warning: " + warning);

@@ -113,7 +113,7 @@ void Certifier::enter(const CertificationEntry& entry, std::vector<ImageVotes>& 
                       block < work_.plan.blocks() && std::ssize(votes) == replica_.classes() &&
                       std::all_of(votes.begin(), votes.end(), [](std::int64_t count) { return count >= 0; });
     std::int64_t sum = 0;
-    for (const std::int64_t count : votes) sum += fits ? std::min(count, CertificationPlan::kBlock) : 0;
+    for (const std::int64_t count : votes) sum += std::clamp<std::int64_t>(count, 0, CertificationPlan::kBlock);
     require(fits && sum <= work_.plan.samples_of(block), ExitCode::data, "the journal has votes for image ",
             entry.images[k], " that cannot be; remove the journal to begin anew");
     ImageVotes& image = all[static_cast<std::size_t>(found - work_.images.begin())];

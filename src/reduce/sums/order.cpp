@@ -11,7 +11,7 @@ namespace {
 /// Numbers of all rows that stay in the cache.
 constexpr std::int64_t kBlockOfSum = 2048;
 /// Partial sums that wait for each other: a tree has a level for each power of two.
-constexpr int kDeepest = 32;
+constexpr std::size_t kDeepest = 32;
 
 }  // namespace
 
@@ -26,7 +26,6 @@ SumOrder::SumOrder(int ranks, const SummationTree* tree, int parts) : parts_(par
       taken_.emplace_back();
       for (int k = 0; k < ranks; ++k) taken_.back().push_back({(part + ranks - 1 + k) % ranks, k > 0 ? 1 : 0});
     }
-    depth_ = 2;
     return;
   }
   TreeFold fold(tree->leaves());
@@ -34,10 +33,9 @@ SumOrder::SumOrder(int ranks, const SummationTree* tree, int parts) : parts_(par
   for (int rank = 0; rank < ranks; ++rank)
     for (const TreeNode& node : tree->nodes(rank)) {
       taken_.back().push_back({static_cast<int>(std::ssize(taken_.back())), 0});
-      depth_ = std::max(depth_, static_cast<int>(fold.size()) + 1);
+      assert(fold.size() < kDeepest);
       fold.push(node, [&](std::size_t) { ++taken_.back().back().adds; });
     }
-  assert(depth_ <= kDeepest);
 }
 
 std::int64_t SumOrder::begin(int part, std::int64_t count) const {

@@ -33,7 +33,7 @@ class SumOrder {
   void add_block(const std::vector<Taken>& taken, std::span<const float* const> rows, std::int64_t at,
                  std::int64_t count, std::span<float* const> sums) const;
 
-  int parts_, rows_ = 0, depth_ = 1;
+  int parts_, rows_ = 0;
   std::vector<int> first_;                 ///< [ranks + 1]
   std::vector<std::vector<Taken>> taken_;  ///< [parts] of each part; [1] where all have the same
 };

@@ -77,9 +77,8 @@ void TreeSum<T>::sum(const T* mine, std::int64_t stride, std::int64_t count, T* 
   const std::size_t nodes = tree_.nodes(ranks_.rank()).size();
   for (std::int64_t at = 0; at < count; at += piece_) {
     const std::int64_t n = std::min(piece_, count - at);
-    const auto length = [&](int rank) { return run(n, rank + 1) - run(n, rank); };
-    const auto bytes = [&](int rank) { return static_cast<int>(length(rank) * std::int64_t{sizeof(T)}); };
-    const std::int64_t own = length(ranks_.rank());
+    const auto bytes = [&](int rank) { return static_cast<int>(length(n, rank) * std::int64_t{sizeof(T)}); };
+    const std::int64_t own = length(n, ranks_.rank());
     for (std::size_t round = 0; round < rounds_; ++round) {
       for (int rank = 0; rank < ranks_.size(); ++rank) {
         const auto k = static_cast<std::size_t>(rank);
@@ -109,7 +108,7 @@ std::int64_t TreeSum<T>::bytes_received(std::int64_t count) const {
   std::int64_t numbers = 0;
   for (std::int64_t at = 0; at < count && ranks_.size() > 1; at += piece_) {
     const std::int64_t n = std::min(piece_, count - at);
-    const std::int64_t own = run(n, ranks_.rank() + 1) - run(n, ranks_.rank());
+    const std::int64_t own = length(n, ranks_.rank());
     numbers += (first_row_.back() - std::ssize(tree_.nodes(ranks_.rank()))) * own + n - own;
   }
   return numbers * std::int64_t{sizeof(T)};

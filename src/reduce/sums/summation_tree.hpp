@@ -96,8 +96,10 @@ class TreeSum {
   [[nodiscard]] static std::int64_t memory(const SummationTree& tree, std::int64_t count, std::int64_t piece);
 
  private:
-  /// The first number of a rank's run of so many.
-  [[nodiscard]] std::int64_t run(std::int64_t count, int rank) const { return count * rank / ranks_.size(); }
+  /// Length of a rank's run of so many numbers.
+  [[nodiscard]] std::int64_t length(std::int64_t count, int rank) const {
+    return count * (rank + 1) / ranks_.size() - count * rank / ranks_.size();
+  }
 
   Communicator& ranks_;
   const SummationTree& tree_;

@@ -102,7 +102,7 @@ class Butterfly final : public Transport {
   [[nodiscard]] Backend::Ticket encode(const Bucket& bucket) override {
     const MessageTensors tensors = tensors_of(bucket);
     const std::int64_t at = place_of(bucket).begin * kBytes;
-    if (tensors.bytes > 0) options_.codec.encode(tensors, options_.gradients, memory_.device(at));
+    options_.codec.encode(tensors, options_.gradients, memory_.device(at));
     return memory_.fetch(at, tensors.bytes);
   }
 

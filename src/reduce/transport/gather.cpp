@@ -58,7 +58,7 @@ class Gather final : public Transport {
   [[nodiscard]] Backend::Ticket encode(const Bucket& bucket) override {
     const MessageTensors tensors = tensors_of(bucket, own_);
     const std::int64_t at = place_of(bucket).begin;
-    if (tensors.bytes > 0) options_.codec.encode(tensors, options_.gradients, mine_.device(at));
+    options_.codec.encode(tensors, options_.gradients, mine_.device(at));
     return mine_.fetch(at, tensors.bytes);
   }
 

@@ -57,7 +57,7 @@ class Sum final : public Transport {
 
   [[nodiscard]] Backend::Ticket encode(const Bucket& bucket) override {
     const MessageTensors tensors = tensors_of(bucket);
-    if (tensors.bytes > 0) options_.codec.encode(tensors, options_.gradients, sums_->device(0, at(bucket)));
+    options_.codec.encode(tensors, options_.gradients, sums_->device(0, at(bucket)));
     return sums_->fetch(at(bucket), tensors.bytes);
   }
 

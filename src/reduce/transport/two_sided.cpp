@@ -117,7 +117,7 @@ class TwoSided final : public Transport {
     const MessageTensors tensors = mean ? own_share(bucket) : whole(bucket);
     const MessageMemory& memory = mean ? everyone_ : mine_;
     const std::int64_t at = mean ? place.everyone : place.begin;
-    if (tensors.bytes > 0) options_.codec.encode(tensors, options_.gradients, memory.device(at));
+    options_.codec.encode(tensors, options_.gradients, memory.device(at));
     return memory.fetch(at, tensors.bytes);
   }
 

@@ -314,12 +314,14 @@ TEST_CASE("Adversarial images outlive the evaluation that made them", "[sequence
   const TemporaryFolder folder;
   const Three set;
   const SequenceResult result = result_of_three();
+  CHECK(result.accuracy() == 1.0 / 3);
   const std::vector<float> broken = {0.25F, 0.5F, 0.75F};
   {
     AdversarialImages images(folder.path(), set, false);
     images.keep(1, broken.data(), 0.625F);
     images.sync();
   }
+  CHECK(std::filesystem::file_size(folder / "adversarial.part") == 2 * (3 + 1) * sizeof(float));  // up to image 1
   {
     AdversarialImages images(folder.path(), set, true);
     images.finish(result, {{"sequence", "pgd2"}});

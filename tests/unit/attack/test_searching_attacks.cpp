@@ -581,6 +581,54 @@ TEMPLATE_TEST_CASE("FAB's projection is the least move inside the box that reach
   CHECK(unreachable > 20);
 }
 
+TEST_CASE("FAB chooses the plane whose distance by the dual norm is least, however small gradients are",
+          "[attack][cpu]") {
+  const BallNorm norm = GENERATE(BallNorm::linf, BallNorm::l2);
+  constexpr std::size_t kCount = 70;  // two strips
+  constexpr double kScale = 2;
+  const kernels::Strips strips{kCount};
+  double df = 0, nearest = 0, take = 0;
+  kernels::FabState<double> state{};
+  state.norm = norm;
+  state.df = &df;
+  state.nearest = &nearest;
+  state.take = &take;
+  // Distance of the plane of a class whose gradient has this size in each pixel.
+  const auto look = [&](double size, double loss, bool first) {
+    const std::vector<double> dx(kCount, kScale * size);
+    std::vector<double> partial(static_cast<std::size_t>(strips.per_image()));
+    for (std::int64_t i = 0; i < strips.per_image(); ++i)
+      kernels::FabNorm<double>{strips, norm, dx.data(), partial.data()}(i);
+    kernels::FabNearest<double>{strips, state, &loss, partial.data(), kScale, first}(0);
+    return std::abs(loss) / (size * (norm == BallNorm::l2 ? std::sqrt(double(kCount)) : double(kCount)));
+  };
+  const double at_first = look(0.002, -1, true);
+  CHECK(nearest == Approx(at_first));
+  CHECK((take == 1 && df == -1));
+  (void)look(0.0002, 0.5, false);  // less to change, and farther
+  CHECK((take == 0 && df == -1 && nearest == Approx(at_first)));
+  const double at_last = look(0.02, 2, false);
+  CHECK(nearest == Approx(at_last));
+  CHECK((take == 1 && df == 2));
+}
+
+TEST_CASE("FAB's step goes towards the image's projection by its part of both distances, a tenth at most",
+          "[attack][cpu]") {
+  double side[] = {-1, -1}, radius[] = {0.125, 0.0625};
+  kernels::FabState<double> state{};
+  state.norm = BallNorm::linf;
+  state.side = side;
+  state.radius = radius;
+  const double w[] = {1, -1}, x[] = {0.25, 0.75};
+  for (const auto& [far_x, part] : {std::pair(1.0, 0.1), std::pair(19.0, 0.05)}) {
+    const double far[] = {1, far_x};
+    double p[] = {0.5, 0.5};
+    kernels::FabStep<double>{kernels::Strips{2}, state, w, x, far, p, 1.0, 0.1}(0);
+    CHECK(p[0] == Approx(0.625 * (1 - part) + 0.3125 * part));
+    CHECK(p[1] == Approx(0.375 * (1 - part) + 0.6875 * part));
+  }
+}
+
 TEST_CASE("Auto-PGD takes the golden path in double precision", "[attack][cpu]") {
   const Case c;
   const BallNorm norm = GENERATE(BallNorm::linf, BallNorm::l2);
@@ -1237,32 +1285,35 @@ TEST_CASE("Square's windows and signs are uniform, for each image and each itera
 
 TEST_CASE("Square starts with vertical stripes of fair signs, one for each channel and column", "[attack]") {
   constexpr int kImages = 400;
-  const Layout layout{3, 2, 64, 1};  // 192 stripes: two groups of random words
+  constexpr int kWidth = 48, kStripes = 3 * kWidth;  // two groups of random words: the second begins within a row
+  const Layout layout{3, 2, kWidth, 1};
   const std::int64_t elements = layout.elements();
   Shared<float> x(static_cast<std::size_t>(kImages * elements), 0.5F), best(x.size()), x_adv(x.size());
   Shared<std::int64_t> ids(kImages);
   std::iota(ids.begin(), ids.end(), 3);
+  const kernels::SquareDraws draws{ids.data(), 5, Purpose::evaluation_start};
   each(kernel_backend().device(), std::int64_t{kImages} * layout.h * layout.c,
-       kernels::SquareStart<float>{
-           {ids.data(), 5, Purpose::evaluation_start}, layout, x.data(), best.data(), x_adv.data(), 0.25F});
+       kernels::SquareStart<float>{draws, layout, x.data(), best.data(), x_adv.data(), 0.25F});
   kernel_backend().wait();
   CHECK(best == x_adv);
-  std::vector<double> ups(192), pairs(4);
+  std::vector<double> ups(kStripes), pairs(4);
   for (int n = 0; n < kImages; ++n)
     for (int c = 0; c < 3; ++c)
-      for (int column = 0; column < 64; ++column) {
+      for (int column = 0; column < kWidth; ++column) {
         const auto at = [&](int row, int other) {
           return best[static_cast<std::size_t>(layout.offset(n, c, row, other))];
         };
-        REQUIRE((at(0, column) == 0.25F || at(0, column) == 0.75F));
+        const int stripe = c * kWidth + column, bit = stripe % 128;
+        const bool up = (draws.stripes(n, stripe / 128).v[bit / 32] >> (bit % 32) & 1U) != 0;
+        REQUIRE(at(0, column) == (up ? 0.75F : 0.25F));
         REQUIRE(at(1, column) == at(0, column));
-        ups[static_cast<std::size_t>(c * 64 + column)] += at(0, column) > 0.5F;
+        ups[static_cast<std::size_t>(stripe)] += at(0, column) > 0.5F;
         if (column % 2 == 1) ++pairs[(at(0, column) > 0.5F ? 2U : 0U) + (at(0, column - 1) > 0.5F ? 1U : 0U)];
       }
   // Each count is binomial with variance kImages / 4.
   double sum = 0;
   for (const double count : ups) sum += (count - kImages / 2.0) * (count - kImages / 2.0) / (kImages / 4.0);
-  CHECK(sum <= chi_square_bound(192));
+  CHECK(sum <= chi_square_bound(kStripes));
   CHECK(chi_square(pairs) <= chi_square_bound(3));
 }
 

@@ -204,6 +204,11 @@ Array plus(Array a, const Array& b) {
 
 }  // namespace
 
+TEST_CASE("A convolution has a multiply-add for each weight and each place of each output", "[backend]") {
+  const ConvSpec spec{.n = 2, .c_in = 3, .h = 8, .w = 6, .c_out = 5, .kernel = 3, .stride = 2, .pad = 1};
+  CHECK(spec.macs() == 2.0 * (5 * 4 * 3) * (3 * 3 * 3));
+}
+
 TEST_CASE("A training convolution and its gradients are the sums of their definition", "[backend]") {
   for (const Math& math : all_maths()) {
     const auto backend = test_backend(2, false, math.name);

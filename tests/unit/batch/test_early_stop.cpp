@@ -152,6 +152,9 @@ TEST_CASE("Slots hold the samples they name; a sample that has left keeps what i
     CHECK(x_adv[i] == (sample < 0 ? -9 : all_x[from] + all_eta[from]));
   }
   CHECK(labels == shared(std::vector<std::int32_t>{12, 10, 13, -9}));
+  each(device, std::ssize(eta), kernels::Gather<float>{slots, all_x.data(), eta.data()});
+  kernel_backend().wait();
+  for (std::size_t i = 0; i < x.size(); ++i) CHECK(eta[i] == x[i]);
 
   // Sample 2 is fooled and leaves; 0 is not; 3 is fooled and has one more step; nobody is in the last slot.
   each(device, 4, kernels::CountFooled{samples.data(), correct.data(), left.data()});

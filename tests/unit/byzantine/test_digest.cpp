@@ -2,6 +2,7 @@
 #include "byzantine/draw.hpp"
 #include "byzantine/secret.hpp"
 #include "catch.hpp"
+#include "claims.hpp"
 #include "device.hpp"
 #include "launch.hpp"
 #include "sha256.hpp"
@@ -116,6 +117,20 @@ TEST_CASE("Validators and targets are drawn as the law says", "[byzantine]") {
       square += (count - expected) * (count - expected) / expected;
     }
   CHECK(square < 37.7);  // p = .001
+}
+
+TEST_CASE("Random directions have numbers that are uniform in [-1, 1)", "[byzantine]") {
+  constexpr int kCount = 10000;
+  double sum = 0, squares = 0;
+  for (int k = 0; k < kCount; ++k) {
+    const double z = kernels::direction(static_cast<std::uint64_t>(k % 100), k / 100);
+    REQUIRE((z >= -1 && z < 1));
+    sum += z;
+    squares += z * z;
+  }
+  // Variances of a number and of its square: 1/3 and 4/45.
+  CHECK(std::abs(sum) < 5 * std::sqrt(kCount / 3.0));
+  CHECK(std::abs(squares - kCount / 3.0) < 5 * std::sqrt(kCount * 4 / 45.0));
 }
 
 TEST_CASE("Several validators have targets of their own, as long as there are some", "[byzantine]") {

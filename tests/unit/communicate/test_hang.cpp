@@ -1,8 +1,11 @@
 // The parts of the hang watch that need no second rank: the record of communications, the verdict, its text, and the
 // rule that tells slow ranks. Whole hangs: tests/e2e/hang.py.
 
+#include <poll.h>
+
 #include "catch.hpp"
 #include "communicate/hang/flight_recorder.hpp"
+#include "communicate/hang/heartbeats.hpp"
 #include "communicate/hang/verdict.hpp"
 #include "dat/communicator.hpp"
 #include "dat/random.hpp"
@@ -159,6 +162,40 @@ TEST_CASE("only the thread that is watched ticks", "[hang]") {
   std::thread(tick).join();
   ticking = false;
   CHECK(recorder.progress() == before + 1);
+}
+
+TEST_CASE("heartbeats go to all addresses of a rank until one is known to arrive, and again when that is doubted",
+          "[hang]") {
+  HeartbeatSocket one(0, 2), other(1, 2);
+  const auto meet = [](HeartbeatSocket& socket, int rank, const HeartbeatSocket& of) {
+    socket.set_token(7);
+    std::istringstream words(of.introduction());
+    std::string port, network;
+    words >> port >> network;
+    socket.introduce(rank, port + " " + network + " 127.0.0.1");  // twice the same address: 127.0.0.1 is the network's
+  };
+  meet(one, 1, other);
+  meet(other, 0, one);
+  const auto waits = [&] {
+    pollfd wanted{other.descriptor(), POLLIN, 0};
+    return poll(&wanted, 1, 0) == 1 && wanted.revents == POLLIN;
+  };
+  const auto arrived = [&] {
+    Heartbeat heartbeat{};
+    one.send(1, heartbeat);
+    CHECK(waits());
+    int count = 0;
+    while (other.receive(heartbeat)) ++count;
+    CHECK(!waits());
+    return count;
+  };
+  CHECK(arrived() == 2);
+  Heartbeat answer{};
+  other.send(0, answer);
+  CHECK(one.receive(answer));
+  CHECK(arrived() == 1);
+  one.try_all(1);
+  CHECK(arrived() == 2);
 }
 
 TEST_CASE("nothing hangs while somebody gets on, or before the timeout", "[hang]") {

@@ -383,7 +383,7 @@ TEST_CASE("Impossible optimizer options are refused", "[optimizer]") {
   CHECK(code("sgd", [](auto& o) { o.importance = "sideways"; }) == ExitCode::usage);
   CHECK(code("sgd", [](auto& o) { o.momentum = 1; }) == ExitCode::usage);
   CHECK(code("lamb", [](auto& o) { o.epsilon = 0; }) == ExitCode::usage);
-  CHECK(code("lars", [](auto& o) { o.clamp_high = -1; }) == ExitCode::usage);
+  CHECK(code("lars", [](auto& o) { o.clamp_high = 0; }) == ExitCode::usage);
   CHECK(code("lars_sgd", [](auto& o) { o.trust_coefficient = 0; }) == ExitCode::usage);
   CHECK(code("sgd", [](auto& o) { o.clip_norm = -1; }) == ExitCode::usage);
   CHECK(code("sgd", [](auto& o) { o.nesterov = true; }) == ExitCode::done);

@@ -78,6 +78,14 @@ TEST_CASE("What an aggregator remembers is in checkpoints and shared, beside wha
     CHECK(differing(resumed(part), expected) > 0);
     CHECK(differing(resumed(part), resumed({})) > 0);
   }
+  const auto copies = [&] {
+    const auto memory = f.backend->allocations();
+    return std::count_if(memory.begin(), memory.end(),
+                         [](const auto& one) { return one.purpose == "codec state before the step"; });
+  };
+  CHECK(copies() == 0);
+  const CodecState goes_back(f.group, *f.backend, straight, true);
+  CHECK(copies() == 2);
   checkpoint.arrays[1].shape[0] -= 1;
   checkpoint.arrays[1].values.pop_back();
   CHECK_THROWS_WITH(resumed(checkpoint), Catch::Matchers::Contains("--aggregator"));

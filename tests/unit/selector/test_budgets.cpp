@@ -390,6 +390,10 @@ TEST_CASE("AutoFreeze: layers below the first whose norm changes as much as the 
   }
   all.freeze_percentile = 101;
   CHECK(code_of([&] { (void)selectors().at("autofreeze")(all); }) == ExitCode::usage);
+  auto none = all;
+  none.freeze_percentile = 50;
+  none.layers = 0;
+  CHECK(code_of([&] { (void)selectors().at("autofreeze")(none); }) == ExitCode::usage);
   // Nobody has learned in the warm-up: its intervals say nothing.
   all.freeze_percentile = 50;
   const auto late = selectors().at("autofreeze")(all);

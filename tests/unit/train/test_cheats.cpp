@@ -1,3 +1,4 @@
+#include "byzantine/mischief.hpp"
 #include "catch.hpp"
 #include "dat/cheat.hpp"
 #include "perturb.hpp"
@@ -221,6 +222,22 @@ TEST_CASE("Cheats with labels, statistics and the attack leave gradients alone",
     CHECK(cheats().at(name)(kOptions)->sees() == Cheat::Sees::nothing);
   for (const char* name : {"label_flip", "bn_poison", "sign_flip", "leave"})
     CHECK(!cheats().at(name)(kOptions)->attack_steps());
+}
+
+TEST_CASE("Lies about parts: other digests of all of them, and another result", "[cheats]") {
+  const auto digests = cheats().at("wrong_digest")(kOptions);
+  constexpr std::size_t kParts = 3 * sizeof(Sha256Digest);
+  Letter letter(kParts + 2 * sizeof(Sha256Digest));  // two more, of secrets
+  digests->mischief()->message(Topic::claims, letter, -1, false);
+  digests->mischief()->message(Topic::commit, letter, -1, true);
+  CHECK(std::ranges::count(letter.bytes(), std::byte{0}) == std::ssize(letter.bytes()));
+  digests->mischief()->message(Topic::commit, letter, -1, false);
+  for (std::size_t i = 0; i < letter.bytes().size(); ++i)
+    CHECK(letter.bytes()[i] == (i < kParts ? std::byte{0xff} : std::byte{0}));
+
+  std::vector<float> part = {1, -2, 0.5F};
+  cheats().at("wrong_aggregate")(kOptions)->mischief()->aggregate(part);
+  CHECK(part == std::vector<float>{-1000, 2000, -500});
 }
 
 TEST_CASE("Who cheats, and how, in words", "[cheats]") {

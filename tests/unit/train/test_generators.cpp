@@ -1,5 +1,7 @@
 #include "catch.hpp"
+#include "device.hpp"
 #include "train/generators/dealing.hpp"
+#include "train/generators/generator.hpp"
 #include "train/generators/messages.hpp"
 #include "train/generators/version_numbers.hpp"
 
@@ -84,6 +86,31 @@ TEST_CASE("Numbers of a version travel as they are, or rounded to the nearest th
     const std::vector<float> wanted =
         rounded ? std::vector<float>{1.0F, -3.140625F, 0x1p-126F, 1.0F, 1.015625F, 0x1.C4p+127F} : values;
     CHECK(std::vector<float>(found, found + values.size()) == wanted);
+  }
+}
+
+TEST_CASE("An answer has room for what it may bring, and images in it stand at a multiple of 8 bytes", "[generators]") {
+  const auto backend = test::test_backend(1);
+  AnswerPacket packet(*backend, 24, "test");
+  CHECK(packet.room() == AnswerPacket::bytes(24));
+  for (const int ages : {0, 1, 2, 3}) CHECK(bytes_of_ages(ages) == (ages == 0 ? 0U : ages < 3 ? 8U : 16U));
+}
+
+TEST_CASE("Generators beyond the micro-batches that can be under way are refused", "[generators]") {
+  TrainOptions options;
+  options.warmup_epochs = 0;
+  options.batch = 0;
+  options.total_batch = 12;
+  options.micro_batch = 2;
+  options.staleness = 1;
+  for (const bool deterministic : {false, true}) {  // 3 ranks of 2 micro-batches, or 6 of all ranks together
+    options.deterministic = deterministic;
+    const Plan plan(options, 24, 3);
+    options.generators = 12;
+    CHECK_NOTHROW(require_work(options, plan));
+    options.generators = 13;
+    CHECK(
+        contains(message_of([&] { require_work(options, plan); }, ExitCode::usage), "more than the 12 micro-batches"));
   }
 }
 

@@ -126,6 +126,7 @@ struct Fixture {
 TEST_CASE("a joint loss gives both passes the logits of both", "[trainer]") {
   const LogitPairing loss;
   Fixture f(loss);
+  CHECK(f.statistics.count() == 2 * 2 * f.replica.model().graph.statistics);  // means and variances of both
   const std::vector<float> gradient = f.gradient(kBatch);
   const double square = std::inner_product(gradient.begin(), gradient.end(), gradient.begin(), 0.0);
   REQUIRE(square > 0);

@@ -47,6 +47,12 @@ TEST_CASE("Epochs and steps are counted in 64 bits", "[plan]") {
   }
 }
 
+TEST_CASE("A mixture in words: images of a batch from either set", "[plan]") {
+  const Plan plan(plain(), Mix(60, 40, 0.75, 8), 1);
+  CHECK(plan.mix_text().starts_with("6 of 8 images from the 60 labelled ones, the others from 40 extra ones, "));
+  CHECK(Plan(plain(), 24, 1).mix_text().empty());
+}
+
 TEST_CASE("Places in epochs of other lengths do not overflow", "[plan]") {
   CHECK(at_same_place(7, 3, 6) == 14);
   CHECK(at_same_place(8, 3, 2) == 5);  // 2 epochs and 2/3 of 2 steps, rounded down
