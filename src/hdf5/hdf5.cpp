@@ -45,9 +45,9 @@ hid_t file_type(Hdf5Type type) {
     case Hdf5Type::f32:
       return H5T_IEEE_F32LE;
     case Hdf5Type::f64:
-      return H5T_IEEE_F64LE;
+      break;
   }
-  return -1;
+  return H5T_IEEE_F64LE;
 }
 
 Hdf5Handle text_type() {

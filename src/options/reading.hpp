@@ -19,9 +19,7 @@ void add_reading(TableOf<Options>& table, const std::string& threads) {
   table.add("--decode", &Options::decode,
             "training images in JPEG as its standard says; or made smaller as they are decoded, which is faster",
             one_of({"exact", "fast"}));
-  table
-      .add("--data-threads", &Options::data_threads, "threads that read images; auto: " + threads,
-           {.low = 1, .high = 1024, .automatic = 0})
+  table.add("--data-threads", &Options::data_threads, "threads that read images; auto: " + threads, kAutoThreads)
       .may_change();
   table
       .add_switch("DAT_PREFETCH", "prefetch", &Options::prefetch, "batches that are read ahead",

@@ -225,9 +225,10 @@ class Page(common.TestCase):
         self.assertEqual(common.run("data", "index", "images", "index.h5").code, 0)
         with open("text.png", "w") as file:
             file.write("not a picture")
-        for path, why in ("text.png", "is no PNG"), ("images/train/1/1.png", "in the folder of the images"):
+        shutil.copy("index.h5", "index.png")
+        for path, why in ("text.png", "is no PNG"), ("index.png", "is no PNG"), ("images/train/1/1.png", "in the folder of the images"):
             before = common.bytes_of(path)
-            ended = self.expect(2, common.run("data", "inspect", "index.h5", "--page", path))
+            ended = self.expect(2, common.run("data", "inspect", "index.png", "--page", path))
             self.assertRegex(ended.text, f"(?s)train +2 images of 8 x 8 x 3.*{path}: is there already.*{why}")
             self.assertEqual(common.bytes_of(path), before)
         for _ in range(2):

@@ -223,6 +223,7 @@ class Export(Case):
                 self.assertEqual(onnx.output, ("logits", ["batch", 5]))
                 weights = {name: values for name, values in onnx.weights.items() if not name.startswith("normalize.")}
                 self.assertEqual(bits(weights), bits(arrays_of(checkpoint)))
+                self.assertEqual(len(onnx.weights) - len(weights), 2 if "normalize" in NETWORKS[network] else 0)
                 self.assertEqual(onnx.metadata["network"], network)
                 np.testing.assert_allclose(onnx(self.images), own, rtol=0, atol=LOGITS)
 

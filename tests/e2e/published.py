@@ -451,6 +451,8 @@ class Archives(Converts):
             file.write(gzip.compress(pickle.dumps({"data": train[0][..., None], "labels": train[1]}, 2)))
         self.assertEqual(common.run("data", "convert", "extra.pickle.gz", "set.h5").code, 0)
         np.testing.assert_array_equal(common.datasets("set.h5")["train/images"][..., 0], train[0])
+        inside = gzip.decompress(common.bytes_of("extra.pickle.gz"))
+        self.assertEqual(common.run("data", "convert", tar("extra.tar", ("b.tar", b"1"), ("extra.pickle", inside)), "again.h5").code, 0)
 
     def test_that_are_refused(self):
         def special(name, kind, to=""):
@@ -471,6 +473,7 @@ class Archives(Converts):
             with tarfile.open(path, "w") as file:
                 file.add(inner)
             refuse(3, f"a.tar: {why}", path)
+        refuse(3, "cannot be made: File name too long", tar(path, ("x" * 300, b"1")))
         refuse(3, "its folder cannot be made", tar(path, ("a", b"1"), ("a/b", b"2")))
         refuse(3, "a.tar: holds none of the forms that are known .data/README.md", tar(path, ("a", b"1"), ("b", b"2")))
         refuse(3, "a.tar: a: neither a folder .* nor a pickle", tar(path, ("a", b"1")))

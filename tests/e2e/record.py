@@ -251,6 +251,7 @@ class Results(common.TestCase):
         self.assertEqual((ended.code, ended.text.split()),
                          (0, [f"one/plots/{name}.png" for name in ("confusion", "classes", "images")]), ended.text)
         told = common.load("one/eval.json")
+        self.assertEqual(told["step"], 24)
         each, label = told["per_image"], np.array(told["per_image"]["label"])
         sequence = "pgd2+pgd5"
         worst = min(("fgsm", sequence), key=lambda name: sum(each[name + "_correct"]))
@@ -424,11 +425,13 @@ class Validated(common.TestCase):
                         "checkpoint +0.2 MB", "memory per rank +\\d"):
             self.assertRegex(ended.text, pattern)
         started = self.train("run", "--config", "run.toml").text
+        self.assertRegex(started, ", 14548 parameters, 1 rank, (?!.* generators)")
         self.assertIn("run folder run, 21 steps, 3 epochs of 7 steps (1 warm-up)\n", started)
         self.assertEqual([(row["epoch"], row["steps_per_epoch"]) for row in common.rows("run", "step")],
                          [(step // 7, 7) for step in range(21)])
         self.assertRegex(started, r"step 21/21  epoch 3 of 3( \(1 warm-up\))?  loss ")
-        ended = common.run("validate", "--config", "run.toml", "--max-steps", 20)
+        ended = common.run("validate", "--config", "run.toml", "--max-steps", 20, "--attack-stop", 0)
+        self.assertIn(" at most, of 8, 4, 2 or 1 images at a time\n", ended.text)
         self.assertRegex(ended.text, r"length +20 of 21 steps, 3 epochs of 7 steps \(1 warm-up\)")
         resolved = common.text_of("run/config.resolved.toml")
         self.assertRegex(resolved, '(?m)^eps = "6/255"$')

@@ -80,16 +80,17 @@ class Numbers(common.TestCase):
         for every in 1, 100:
             with self.subTest(every=every):
                 folder = f"run{every}"
-                ended = self.go(folder, "--max-steps", STEPS, "--on-bad-steps", "rollback:times=2",
+                ended = self.go(folder, "--max-steps", STEPS, "--on-bad-steps", "rollback:times=2", "--eval-every", 1,
                                 "--checkpoint-every", every, lr=FAR, code=7)
                 self.assertEqual(len(ended.errors), 1, ended.text)
+                self.assertEqual(common.rows(folder, "evaluation"), [])  # no step was made that one is due after
                 self.assertRegex(ended.errors[0], "is not finite.*gone back 2 times")
                 self.assertEqual([row["lr_factor"] for row in self.setbacks(folder, "rollback")], [0.5, 0.25])
                 # A checkpoint after which no step was good is no good one: it goes back further.
                 self.assertEqual({row["to_step"] for row in self.setbacks(folder, "rollback")}, {0})
                 self.assertEqual(len(common.checkpoints(folder)), 2 if every == 1 else 1)
                 # The same command ends in the same way: what it has gone through is in the checkpoint.
-                again = self.go(folder, "--max-steps", STEPS, "--on-bad-steps", "rollback:times=2",
+                again = self.go(folder, "--max-steps", STEPS, "--on-bad-steps", "rollback:times=2", "--eval-every", 1,
                                 "--checkpoint-every", every, lr=FAR, code=7)
                 self.assertEqual(again.errors, ended.errors)
 

@@ -203,6 +203,12 @@ class Starts(common.TestCase):
         # It is a run like others: the same command goes on, and does not begin again.
         self.assertIn("is finished", run("--out", "tuned", "--initialize", source, "--max-steps", 1, "--lr", "1e-12",
                                          "--optimizer", "sgd").text)
+        # Where it was killed before its first checkpoint, it takes them once more.
+        begun = weights("tuned/ckpt/step-000000001.h5")
+        shutil.rmtree("tuned/ckpt")
+        os.remove("tuned/results.h5")
+        self.expect(0, run("--out", "tuned", "--initialize", source, "--max-steps", 1, "--lr", "1e-12", "--optimizer", "sgd"))
+        self.assert_same(weights("tuned/ckpt/step-000000001.h5"), begun)
         with h5py.File("state_dict.h5", "a") as out:
             out["fc.bias"] = np.zeros(3, np.float32)
         strange = self.expect(4, run("--out", "strange", "--initialize", "state_dict.h5"))

@@ -24,6 +24,8 @@ TEST_CASE("What a terminal would obey is not printed", "[report]") {
     CHECK(without_controls(one.text) == one.printed);
     CHECK(without_controls(one.printed) == one.printed);
   }
+  const std::string ends = "\xe0\xa0\x80\xed\x9f\xbf\xf0\x90\x80\x80\xf4\x8f\xbf\xbf";  // next to what is refused
+  CHECK(without_controls(ends) == ends);
   CHECK(in_one_line("a\n\tb\r") == "a  b?");
 }
 

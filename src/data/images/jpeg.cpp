@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <csetjmp>
 #include <cstdio>
 
@@ -81,6 +82,7 @@ void read_rows(jpeg_decompress_struct& info, JpegJob& job) {
   info.scale_denom = 8;
   jpeg_start_decompress(&info);
   const auto width = static_cast<int>(info.output_width), height = static_cast<int>(info.output_height);
+  assert(window.top + window.height <= height && window.left + window.width <= width);
   // Colours of a column depend on its neighbours', which at the edge of what is cut are missing: a block more.
   const int block = 8 * info.max_h_samp_factor;
   JDIMENSION left = static_cast<JDIMENSION>(std::max(0, window.left - block));
@@ -133,13 +135,6 @@ bool run_jpeg(jpeg_decompress_struct& info, Handler& handler, JpegJob& job) {
                   job.shape.height, job.expected.width, job.expected.height);
     return false;
   }
-  const ImageShape scaled = in_eighths(job.shape, job.eighths);
-  const ImageWindow& window = job.window;
-  if (window.top + window.height > scaled.height || window.left + window.width > scaled.width) {
-    std::snprintf(handler.text, sizeof handler.text, "has %d x %d pixels, fewer than before", job.shape.width,
-                  job.shape.height);
-    return false;
-  }
   read_rows(info, job);
   return true;
 }
@@ -172,10 +167,6 @@ ImageShape jpeg_shape(ImageBytes file) {
 void decode_jpeg(ImageBytes file, ImageShape shape, const ImageWindow& window, int eighths, std::uint8_t* rgb) {
   JpegJob job{.file = file, .shape = {}, .expected = shape, .window = window, .eighths = eighths, .rgb = rgb};
   run_jpeg(job);
-}
-
-ImageShape in_eighths(ImageShape whole, int eighths) {
-  return {(whole.height * eighths + 7) / 8, (whole.width * eighths + 7) / 8};
 }
 
 }  // namespace dat

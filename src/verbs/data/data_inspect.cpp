@@ -3,7 +3,6 @@
 #include <filesystem>
 
 #include "dat/error.hpp"
-#include "dat/file.hpp"
 #include "options/ranges.hpp"
 #include "verbs/data/data.hpp"
 #include "verbs/ranks.hpp"
@@ -52,7 +51,6 @@ std::optional<InspectOptions> parse_inspect(CommandLine& line) {
   const std::string ending = std::filesystem::path(o.page).extension().string();
   require(o.page.empty() || ending == ".png" || ending == ".PNG", ExitCode::usage, "--page ", o.page,
           ": a page is a .png file");
-  require_apart({o.page}, o.files);
   return o;
 }
 

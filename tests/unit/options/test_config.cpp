@@ -388,6 +388,7 @@ TEST_CASE("--verify is refused with what another rank cannot recompute") {
                        words_of(option)[0] + " of 16 bits"));
   }
   CHECK_NOTHROW(train("--verify 100 --attack-precision f16 --precision f16 --deterministic"));
+  CHECK_NOTHROW(train("--generators 1 --attack-precision f16"));
   CHECK(contains(refusal("--generators 1 --attack-precision f16 --deterministic --verify 4"),
                  "does not work with --attack-precision of 16 bits and --generators"));
 }
@@ -540,6 +541,8 @@ TEST_CASE("what is frozen goes with selectors that know it") {
   CHECK(all.frozen() == "conv2");
   CHECK(all.frozen_epochs() == 2);
   CHECK(train("--freeze all-but-head --selector oracle").frozen() == "all-but-head");
+  for (const char* other : {"conv1,conv2@3", "none,conv1@3", "conv1,none@3,none@4"})
+    CHECK(contains(refusal({"--selector", "all", "--freeze", other}), "--freeze may end, and nothing else"));
 }
 
 TEST_CASE("settings stand in the word of a member that has them") {
@@ -646,6 +649,7 @@ TEST_CASE("help VERB is VERB --help") {
     CHECK(parse_line("help " + verb).verb == "print");
     CHECK(parse_line("help " + verb).text == parse_line(verb + " --help").text);
   }
+  CHECK(parse_line("help --train").text == parse_line("help train").text);
   CHECK(refusal("help tarin") == "no verb or option is called 'tarin' or speaks of it; did you mean 'train'?");
   CHECK(refusal("halp") == "unknown verb 'halp'; did you mean 'help'?");
 }
@@ -726,6 +730,7 @@ TEST_CASE("a batch of all ranks has an order of its micro-batches, and nothing t
   CHECK(train("--total-batch 96 --mix balanced:0.5 --data a.h5 --data b.h5").micro_batch == 0);
   check_refused({{"--total-batch 96,48@2 --mix balanced:0.5 --data a.h5 --data b.h5", "add --micro-batch N"},
                  {"--mix balanced:0.5", "needs --data with the labelled file and at least one more"},
+                 {"--micro-batch 1 --mix balanced:0.5 --data a.h5 --data b.h5", "cannot hold the share 0.5"},
                  {"--generators auto --calibration c.json --total-batch 96", "add --micro-batch N"},
                  {"--deterministic --total-batch 96 --micro-batch 10", "choose a divisor of it"},
                  {"--deterministic --total-batch 96 --micro-batch 12 --batch 12", "give one of them"}});
@@ -906,7 +911,15 @@ TEST_CASE("the short help of train fits on two screens and says what a bare trai
   CHECK(contains(help, "LAMB with JointSpar"));
   CHECK(contains(help, "--recipe madry"));
   CHECK(contains(help, "dat_hpc train --help all shows every one"));
-  CHECK(contains(parse_line("train --help all").text, "--budget-unit"));
+  const std::string all = parse_line("train --help all").text;
+  CHECK(contains(all, "--budget-unit"));
+  std::istringstream lines(all);
+  std::string groups;
+  for (std::string line; std::getline(lines, line);)
+    if (line.ends_with(':') && line[0] != ' ') groups += line;
+  CHECK(groups ==
+        "Options:Data:Network:Attack:Loss:Evaluation:Optimizer:Schedule:JointSpar:Reduction:Generators:"
+        "Byzantine ranks, simulated:Run:Machine:Checks:");
   CHECK(!contains(help, "--budget-unit"));
   CHECK(parse_line("--lr 0.3 --help").text == help);
 }
@@ -1037,7 +1050,8 @@ TEST_CASE("a time that Slurm would not read is refused with the right spelling")
                                      {"2d", "2-00:00:00"},
                                      {"1d12h", "1-12:00:00"},
                                      {"1.5 hours", "01:30:00"},
-                                     {"45min", "00:45:00"}})
+                                     {"45min", "00:45:00"},
+                                     {"90 seconds", "00:01:30"}})
     CHECK(refusal({"slurm", "--time", typed}) ==
           std::string("--time '") + typed + "' is written --time " + right + " for Slurm");
   for (const char* typed : {"soon", "24 o'clock", "h", "1e300h"})
@@ -1138,5 +1152,6 @@ TEST_CASE("A word for a value finds its own among those that look like it") {
   CHECK(nearest("resnet", networks().names()) == "resnet18");
   CHECK(nearest("trades-awp", {"trades", "trades_awp"}) == "trades_awp");
   CHECK(nearest("trades-x", {"trades", "trades_awp"}) == "trades");
+  CHECK(nearest("sign-flip", {"sign2flip", "sign_flip"}) == "sign_flip");
   CHECK(contains(refusal("--loss TRADES_AWP"), "'--loss trades --awp-gamma 0.005'"));
 }

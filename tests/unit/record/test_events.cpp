@@ -72,7 +72,7 @@ TEST_CASE_METHOD(
       example(LeftRecord{1, 40, "is \"not\" its own", "node1", 2, 3},
               R"("step":40,"rank":1,"why":"is \"not\" its own")",
               "rank 1 on node1 has left after step 40: is \"not\" its own; the run goes on with 2 of 3 ranks", true),
-      example(AccusationRecord{2, 1, 3, "norm", true}, R"("step":2,"by":1,"rank":3,"rule":"norm","upheld":true)", "",
+      example(AccusationRecord{2, 0, 3, "norm", true}, R"("step":2,"by":0,"rank":3,"rule":"norm","upheld":true)", "",
               true),
       example(BanRecord{2, 3, 1, "norm"}, R"("step":2,"rank":3,"by":1,"rule":"norm")", "", true),
       example(BanRecord{4, 2, -1, "copy"}, R"("step":4,"rank":2,"by":null,"rule":"copy")", "", true),

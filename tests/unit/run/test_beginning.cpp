@@ -104,6 +104,7 @@ TEST_CASE("A run begins by what there is and by what is asked", "[beginning]") {
            {record, options, resume("never"), holds},
            {record, elsewhere, nothing, holds},
            {stopped, options, nothing, "go_on, going on after step 4"},
+           {run_of(options, 0), options, nothing, "go_on, going on after step 0"},
            {stopped, options, faster, other_lr},
            {stopped, options, longer, "go_on, going on after step 4"},
            {stopped, options, resume("never"), holds},
