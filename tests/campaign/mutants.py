@@ -5,6 +5,9 @@ Faults are looked for in functions of src, include and kernels as clang reads th
 - what the compiler computes: constexpr variables, template arguments, sizes of arrays, labels of cases;
 - text for people: arguments of messages, log lines and thrown errors, and the calls that print them (PRINTS);
 - hints that change no result (HINTS), and the headers of loops that OpenMP reads;
+- more memory than is needed: a larger number in a call that allocates (ALLOCATES), a larger result of what tells how much
+  is needed (AMOUNTS), and conditions of destructors that only free (FREES);
+- limits of options that somebody chose (from LIMIT on): that the one in the table is in force is checked by a law;
 - LEFT_OUT, which no test on any machine can judge.
 """
 
@@ -19,6 +22,10 @@ import re
 import shlex
 
 PRINTS = re.compile(r"fail(_with|ure)?|say(_\w+)?|warn(ing)?|print(_\w+)?|info|note|format(_to)?|[fs]?printf|fputs|quoted(_\w+)?")
+ALLOCATES = re.compile(r"allocate\w*|request_(scratch|workspace)")
+AMOUNTS = re.compile(r"memory|scratch|weight_count|bytes_needed")
+FREES = re.compile(r"\{?\s*(\(void\)\s*)?(::)?(destroy|close|free|munmap)\([^;]*\);?\s*\}?")
+LIMIT = 1000
 HINTS = re.compile(r"reserve|shrink_to_fit|madvise|posix_\w+|setvbuf|\w*prefetch\w*|yield|sleep_for|omp_set_\w+")
 LEFT_OUT = {"src/record/pictures/": "how a drawing looks", "src/measure/": "how long something takes",
             "src/backend/cpu/amx_": "instructions that most processors lack"}
@@ -65,8 +72,11 @@ __attribute__((constructor(101))) static void dat_read_mutants() {
 """
 
 
-def other_literal(text):
-    """n -> n + 1, true -> false; empty for what is neither a number nor a truth."""
+def other_literal(text, negated=False):
+    """n -> n + 1, true -> false; empty for what is neither a number nor a truth. negated: a minus stands before it. -1 becomes 0: it
+    means none, and -2 would mostly mean the same."""
+    if negated and text == "1":
+        return "0"
     if text in ("true", "false"):
         return "false" if text == "true" else "true"
     if whole := re.fullmatch(r"(?i)(0x[0-9a-f']+|0|[1-9][0-9']*)(u?l{0,2}|u?z)", text):
@@ -81,7 +91,8 @@ class Walk:
     """The candidates of one translation unit, by file."""
 
     def __init__(self, tree, files):
-        self.tree, self.files, self.found, self.refers = tree + "/", files, {}, False
+        self.tree, self.files, self.found = tree + "/", files, {}
+        self.refers = self.larger = self.frees = False
 
     def unit(self, root):
         for cursor in root.get_children():
@@ -120,8 +131,12 @@ class Walk:
         text = self.part(cursor.extent.start.offset, cursor.extent.end.offset)
         before, after = self.beside(cursor.extent.start.offset, cursor.extent.end.offset)
         computed = parent not in ("BINARY_OPERATOR", "UNARY_OPERATOR") and (before == "<" or after == ">")
-        if other_literal(text) and not computed and not (before == "[" and parent == "VAR_DECL"):
-            self.add("constant", f"{text} -> {other_literal(text)}", function, cursor, wrap=f"(dat_mutant(#) ? {other_literal(text)} : @)")
+        chosen = self.name.startswith(("src/options/", "src/verbs/")) and self.text[:cursor.extent.start.offset].endswith(b".high = ")
+        if self.larger or (chosen and float(text.replace("'", "")) >= LIMIT):
+            return
+        other = other_literal(text, before == "-" and parent == "UNARY_OPERATOR")
+        if other and not computed and not (before == "[" and parent == "VAR_DECL"):
+            self.add("constant", f"{text} -> {other}", function, cursor, wrap=f"(dat_mutant(#) ? {other} : @)")
 
     def statement(self, cursor, function):
         begin, end = cursor.extent.start.offset, cursor.extent.end.offset
@@ -133,13 +148,15 @@ class Walk:
         kind = value.type.get_canonical().kind.name
         if kind == "BOOL" and not self.refers:
             self.add("result", "result negated", function, value, wrap="(dat_mutant(#) ? !(@) : (@))")
-        elif kind in NUMBERS and not self.refers:
+        elif kind in NUMBERS and not self.refers and not AMOUNTS.fullmatch(function.split("::")[-1]):
             self.add("result", "result + 1", function, value, wrap="(dat_mutant(#) ? (@) + 1 : (@))")
 
     def condition(self, cursor, children, function):
         if "constexpr" in self.part(cursor.extent.start.offset, children[0].extent.start.offset):
             return
         whole = cursor.kind.name == "CONDITIONAL_OPERATOR"
+        if self.frees and len(children) == 2 and FREES.fullmatch(self.part(children[1].extent.start.offset, children[1].extent.end.offset)):
+            return
         for child in children[:1 if whole else 2]:
             before, after = self.beside(child.extent.start.offset, child.extent.end.offset)
             if child.type.get_canonical().kind.name != "VECTOR" and (whole or (before in "(;" and after == ")" and child.kind.is_expression())):
@@ -158,12 +175,12 @@ class Walk:
             for child in children:
                 self.visit(child, function, parent, statement)
             return
-        if kind in FIXED or (kind == "VAR_DECL" and "constexpr" in self.part(cursor.extent.start.offset, cursor.location.offset)):
+        if kind in FIXED or kind == "CXX_UNARY_EXPR" or (kind == "VAR_DECL" and "constexpr" in self.part(cursor.extent.start.offset, cursor.location.offset)):
             return
         if kind in FUNCTIONS:
             of = cursor.semantic_parent
             function = (f"{of.spelling}::" if of and of.kind.name in CLASSES else "") + called if cursor.is_definition() else ""
-            self.refers = "&" in cursor.result_type.spelling
+            self.refers, self.frees = "&" in cursor.result_type.spelling, kind == "DESTRUCTOR"
         if kind in ("BINARY_OPERATOR", "COMPOUND_ASSIGNMENT_OPERATOR") and len(children) == 2:
             self.operator(cursor, function, parent, statement)
         elif kind in LITERALS:
@@ -172,7 +189,7 @@ class Walk:
             self.result(children[0], function)
         elif kind in ("IF_STMT", "CONDITIONAL_OPERATOR"):
             self.condition(cursor, children, function)
-        if kind == "CALL_EXPR" and PRINTS.fullmatch(called):
+        if kind == "CALL_EXPR" and (PRINTS.fullmatch(called) or HINTS.fullmatch(called)):
             return
         if statement and kind in ("CALL_EXPR", "COMPOUND_ASSIGNMENT_OPERATOR", "BINARY_OPERATOR", "UNARY_OPERATOR"):
             self.statement(cursor, function)
@@ -182,11 +199,13 @@ class Walk:
             children = children[1:]
         elif kind == "FOR_STMT" and parent.startswith("OMP"):
             children = children[-1:]
+        outside, self.larger = self.larger, self.larger or (kind == "CALL_EXPR" and bool(ALLOCATES.fullmatch(called)))
         for child in children:
             at = child.extent.start.offset
             self.visit(child, function, kind, kind in ("COMPOUND_STMT", "CASE_STMT", "DEFAULT_STMT") or (
                 kind in ("IF_STMT", "FOR_STMT", "WHILE_STMT", "CXX_FOR_RANGE_STMT") and at > children[0].extent.start.offset and
                 self.beside(at, at)[0] in (")", "e")))  # after the parenthesis, or after else
+        self.larger = outside
 
 
 def of_unit(path, command, tree, files):
