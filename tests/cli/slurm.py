@@ -544,7 +544,8 @@ class Studies(unittest.TestCase):
             (study / "tasks.tsv").write_text("weak-1\t1x1\nweak-2\t1x2\nweak-4\t2x2\n")
             shutil.copytree(Runs.folder("1"), study / "weak-1")
             shutil.copytree(Runs.folder("2"), study / "weak-2")  # cut in the middle of a line, as a run under way leaves it
-            (study / "weak-2/SUMMARY.txt").unlink()
+            for name in "SUMMARY.txt", "results.h5", ".lock":
+                (study / "weak-2" / name).unlink()
             record = (study / "weak-2/metrics.jsonl").read_text()
             (study / "weak-2/metrics.jsonl").write_text(record[: record.index('"step":21,') + 20])
             ended = subprocess.run(["bash", ROOT / "jobs/slurm/table.sh"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False,
@@ -555,7 +556,7 @@ class Studies(unittest.TestCase):
                 rows = list(csv.DictReader(file))
             self.assertIn("efficiency", (study / "table.txt").read_text())
         self.assertEqual([(row["row"], row["ranks"], row["state"], row["steps"], row["attack"]) for row in rows],
-                         [("weak-1", "1", "done", "24", "clean"), ("weak-1", "1", "done", "24", "fgsm"), ("weak-2", "2", "unfinished", "20", ""),
+                         [("weak-1", "1", "done", "24", "clean"), ("weak-1", "1", "done", "24", "fgsm"), ("weak-2", "2", "stopped", "20", ""),
                           ("weak-4", "", "missing", "", "")])
         clean, attacked, second, _ = rows
         rates = []

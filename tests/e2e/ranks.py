@@ -88,7 +88,7 @@ class AnyNumber(common.TestCase):
         self.assertEqual(*found)
 
     def test_what_depends_on_ranks_is_refused(self):
-        self.refuse(2, "6 micro-batches of a step are dealt .* 7 ranks are more", "train", *SMALL, *DEALT, "--out", "x", ranks=7)
+        self.refuse(2, "24 images to 7 ranks in whole micro-batches, and --micro-batch 4 makes 6", "train", *SMALL, *DEALT, "--out", "x", ranks=7)
         self.refuse(2, "--warm-start wants each image once in a step", "train", *SMALL, "--limit-train", 20, *DEALT, "--warm-start", 1,
                     "--out", "y")
         self.assertFalse(os.path.exists("x") or os.path.exists("y"))

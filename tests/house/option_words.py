@@ -12,7 +12,7 @@ import sys
 OTHERS = {
     "--map-by", "--bind-to", "--mpi",  # mpirun's and srun's
     "--ntasks-per-node", "--cpus-per-task", "--mem", "--signal", "--requeue", "--open-mode", "--output", "--array", "--dependency",
-    "--wrap", "--ntasks", "--partition", "--account", "--constraint",  # sbatch's
+    "--wrap", "--gpus", "--mem-p", "--ntasks", "--partition", "--account", "--constraint",  # sbatch's
     "--preset",  # CMake's
     "--default-settings",  # gnuplot's
     "--man",  # what `help` takes, which is no verb with options

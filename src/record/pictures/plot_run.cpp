@@ -85,13 +85,15 @@ std::vector<Points> write_means(const Plots& plots, const std::string& file, con
 /// Sets the axis of several curves, from `begin` to `end`. What is far above all that comes after the first tenth of
 /// the run is cut off, and a note says so; high and low values that are left have a logarithmic axis.
 void set_axis(Panel& panel, const std::vector<Points>& curves, double begin, double end) {
-  double low = std::numeric_limits<double>::infinity(), high = -low, late = -low;
-  for (const Points& curve : curves)
+  double low = std::numeric_limits<double>::infinity(), high = -low, late = -low, last = -low;
+  for (const Points& curve : curves) {
+    if (!curve.empty()) last = std::max(last, curve.back().second);
     for (const auto& [x, y] : curve) {
       low = std::min(low, y);
       high = std::max(high, y);
       if (x >= begin + 0.1 * (end - begin)) late = std::max(late, y);
     }
+  }
   double top = high;
   if (high > 1.5 * late && high - low > 2 * (late - low)) {
     top = late + 0.15 * (late - low);
@@ -99,7 +101,7 @@ void set_axis(Panel& panel, const std::vector<Points>& curves, double begin, dou
         "set label 2 'cut off: values up to {:.3g}' at graph 0.99,0.95 right font ',11' tc rgb '#777777'\n", high);
   }
   if (low > 0 && top > 10 * low) {
-    const double bottom = std::max(low, top / 1000) / 1.1;
+    const double bottom = std::max(low, std::min(top, last) / 1000) / 1.1;  // not a batch that was easy
     panel.y = {panel.y.label, fmt::format("{}:{}", bottom, 1.1 * top), logarithmic_marks(bottom, 1.1 * top), true};
   } else if (top < high) {
     panel.y.range = fmt::format("*:{}", top);
