@@ -132,7 +132,7 @@ class Walk:
         before, after = self.beside(cursor.extent.start.offset, cursor.extent.end.offset)
         computed = parent not in ("BINARY_OPERATOR", "UNARY_OPERATOR") and (before == "<" or after == ">")
         chosen = self.name.startswith(("src/options/", "src/verbs/")) and self.text[:cursor.extent.start.offset].endswith(b".high = ")
-        if self.larger or (chosen and float(text.replace("'", "")) >= LIMIT):
+        if self.larger or (chosen and (text.startswith("0x") or float(text.replace("'", "")) >= LIMIT)):
             return
         other = other_literal(text, before == "-" and parent == "UNARY_OPERATOR")
         if other and not computed and not (before == "[" and parent == "VAR_DECL"):
