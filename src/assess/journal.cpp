@@ -15,6 +15,7 @@
 #include "dat/file.hpp"
 #include "dat/run_lock.hpp"
 #include "dat/tick.hpp"
+#include "printed.hpp"
 #include "replica/model_state.hpp"
 
 namespace dat {
@@ -133,20 +134,35 @@ Facts facts_of_network(Replica& replica, const std::string& training, const Data
           {"hash of the images", content_hash(images)}};
 }
 
+namespace {
+
+/// Error(usage): a folder is that of a training, or of another kind of files than `what` writes. Journals may have been
+/// removed at an end.
 void refuse_other_folder(const std::string& folder, const std::string& what, const std::string& instead) {
   const std::filesystem::path path = folder;
   const auto there = [&](const char* name) { return std::filesystem::exists(path / name); };
-  // A sequence's folder whose journal was removed still has results.h5.
-  const bool single =
-      (there("eval.json") || there("adversarial.h5")) && !there("sequence.journal") && !there("results.h5");
+  const bool certified = there("certify.journal") || there("certify.json");
+  const bool sequence = there("sequence.journal") || (there("results.h5") && there("eval.json"));
+  const bool single = !certified && !sequence && (there("eval.json") || there("adversarial.h5"));
   const std::vector<std::pair<bool, std::string>> signs = {{there("metrics.jsonl") || there("ckpt"), "training"},
-                                                           {there("certify.journal"), "certification"},
-                                                           {there("sequence.journal"), "evaluation"},
+                                                           {certified, "certification"},
+                                                           {sequence && !certified, "evaluation"},
                                                            {single, "evaluation without a sequence"}};
   for (const auto& [found, whose] : signs)
     require(whose == what || !found, ExitCode::usage, "--out ", folder, " is the folder of ",
             whose.starts_with("e") ? "an " : "a ", whose, ", whose files this ", what,
             " would overwrite; take another one, such as ", (path / instead).string());
+}
+
+}  // namespace
+
+std::unique_ptr<RunLock> take_folder(const std::string& folder, const std::string& what, const std::string& instead) {
+  refuse_other_folder(folder, what, instead);  // before it waits for anybody
+  auto lock = std::make_unique<RunLock>(folder, say);
+  refuse_other_folder(folder, what, instead);  // who was there has written meanwhile
+  if (!lock->warning().empty()) say("warning: " + lock->warning());
+  lock->sign(host_name(), false);  // else the folder looks like that of a training that begins
+  return lock;
 }
 
 void read_lines(const std::string& lines, const std::string& name,

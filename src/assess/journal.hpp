@@ -2,11 +2,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "communicate/handshake.hpp"
 #include "dat/dataset.hpp"
+#include "dat/run_lock.hpp"
 #include "replica/replica.hpp"
 
 namespace dat {
@@ -68,9 +70,11 @@ class Journal {
 /// network's training.
 [[nodiscard]] Facts facts_of_network(Replica& replica, const std::string& training, const Dataset& images);
 
-/// Error(usage): a folder for what an "evaluation" with a sequence, one without, or a "certification" (`what`) writes
-/// is that of a training, or of another of these. instead: one to take.
-void refuse_other_folder(const std::string& folder, const std::string& what, const std::string& instead);
+/// Takes a folder for what an "evaluation" with a sequence, an "evaluation without a sequence" or a "certification"
+/// (`what`) writes, and signs its lock. Error(usage): it is that of a training, or of another of these; else as
+/// RunLock. instead: a folder to take.
+[[nodiscard]] std::unique_ptr<RunLock> take_folder(const std::string& folder, const std::string& what,
+                                                   const std::string& instead);
 
 /// Calls `read` with each line of Journal::found(). Error(data): it has thrown; `name` is the file's.
 void read_lines(const std::string& lines, const std::string& name, const std::function<void(const std::string&)>& read);

@@ -51,10 +51,8 @@ Facts SequenceRun::facts(const std::string& training) const {
 
 void SequenceRun::open(const std::string& folder, const std::string& training) {
   const fs::path path = folder;
-  refuse_other_folder(folder, "evaluation", sequence_.name);
-  folder_.reset(new Folder{path.string(), RunLock(path.string(), say),
+  folder_.reset(new Folder{path.string(), take_folder(folder, "evaluation", sequence_.name),
                            Journal((path / "sequence.journal").string(), "attack sequence", facts(training))});
-  if (const std::string& warning = folder_->lock.warning(); !warning.empty()) say("warning: " + warning);
   std::error_code ignored;
   if (folder_->journal.found().empty())  // files that an earlier evaluation has left are not this one's
     for (const char* stale : {"adversarial.h5", "adversarial.part", "results.h5", "eval.json"})

@@ -51,7 +51,7 @@ class SequenceRun {
   /// Files of rank 0.
   struct Folder {
     std::string path;
-    RunLock lock;
+    std::unique_ptr<RunLock> lock;
     Journal journal;
     std::optional<AdversarialImages> adversarial{};
   };

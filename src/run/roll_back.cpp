@@ -1,4 +1,3 @@
-
 #include "communicate/together.hpp"
 #include "dat/error.hpp"
 #include "run/restart.hpp"

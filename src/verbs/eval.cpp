@@ -105,10 +105,7 @@ void warn(const std::string& warning) { say("warning: " + warning); }
     s.sequence->open(options.out, s.training);
     return file;
   }
-  refuse_other_folder(options.out, "evaluation without a sequence", "attacked");
-  s.lock = std::make_unique<RunLock>(options.out, say);
-  if (!s.lock->warning().empty()) warn(s.lock->warning());
-  s.lock->sign(host_name(), false);  // else the folder looks like that of a training that begins
+  s.lock = take_folder(options.out, "evaluation without a sequence", "attacked");
   if (options.save_adversarial) s.attacked = std::make_unique<KeptImages>(options.out, *s.data);
   return file;
 }
@@ -193,6 +190,11 @@ int evaluate(Communicator& world, const EvalOptions& options, int argc, char** a
     if (output.empty()) return "";
     const std::string provenance =
         provenance_json(hosts, argc, argv, s.replica->backend().description(), {{options.split, images}});
+    if (s.lock) {  // images of an evaluation before are not this one's
+      std::error_code error;
+      std::filesystem::remove(std::filesystem::path(output).replace_filename("adversarial.h5"), error);
+      require(!error, ExitCode::io, "cannot remove adversarial.h5 beside ", output, ": ", error.message());
+    }
     report.write(output, provenance);
     const FileFacts told = {{"checkpoint", options.checkpoint},
                             {"weights_hash", s.subject.weights_hash},
@@ -200,10 +202,6 @@ int evaluate(Communicator& world, const EvalOptions& options, int argc, char** a
                             {"alarms", alarms_text(report.alarms())},
                             {"provenance", provenance}};
     if (s.attacked) s.attacked->write(*s.attacks, result, told);
-    if (s.lock && !s.attacked) {  // images of an evaluation before are not this one's
-      std::error_code ignored;
-      std::filesystem::remove(std::filesystem::path(output).replace_filename("adversarial.h5"), ignored);
-    }
     if (s.sequence && s.sequence->has_folder()) s.sequence->write(*sequence, told);
     const std::string more = s.attacked                               ? " and adversarial.h5 beside it"
                              : s.sequence && s.sequence->has_folder() ? " and results.h5 beside it"

@@ -162,6 +162,7 @@ class Sequence(common.TestCase):
         self.assert_same(other, tables)
         # An evaluation that is begun anew, without its journal, has nothing of the one before.
         os.remove("other/sequence.journal")
+        self.refuse(2, "other is the folder of an evaluation, whose files", *options("fgsm", out="other", limit=16))
         self.evaluate("other", words="none+fgsm", limit=16)
         self.assertFalse(os.path.exists("other/adversarial.h5"))
         self.assertTrue(os.path.exists("other/results.h5"))
@@ -204,7 +205,8 @@ class Sequence(common.TestCase):
                     *options("none+fgsm", **few))
         with mock.patch.dict(os.environ, common.faults("adversarial.h5:rename", errno.EROFS)):
             self.refuse(9, "kept/adversarial.h5", *options("fgsm", **few), "--save-adversarial")
-        self.assertEqual(sorted(os.listdir("kept")), [".lock", "adversarial.h5", "eval.json"])
+        self.assertEqual(sorted(os.listdir("kept")), [".lock", "eval.json"])
+        self.evaluate("kept", "--save-adversarial", words="fgsm", limit=16)
         running = common.Running(options("fgsm", **few), 0, common.faults("kept/eval.json:rename", -1, 1, 1))
         self.assertTrue(running.wait_for(lambda: common.stopped(running.process.pid)), running.text())
         with open("kept/.lock") as lock, self.assertRaises(BlockingIOError):
@@ -231,7 +233,9 @@ class Sequence(common.TestCase):
         os.mkdir("certified")
         with open("certified/certify.journal", "w"):
             pass
-        refuse(2, "certified is the folder of a certification, whose files this evaluation", "none+fgsm", out="certified")
+        for name in "certify.journal", "certify.json":
+            os.rename("certified/certify.journal", f"certified/{name}")
+            refuse(2, "certified is the folder of a certification, whose files this evaluation", "none+fgsm", out="certified")
         self.refuse(2, "one is the folder of an evaluation, whose files this certification", "certify", "run", "--sigma", 0.25, "--out", "one")
         os.mkdir("folder.json")
         refuse(2, "folder.json is a folder", "fgsm", out="folder.json")

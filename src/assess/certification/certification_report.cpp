@@ -49,12 +49,11 @@ constexpr double kRadii[] = {0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75, 1,
 
 std::unique_ptr<CertificationFolder> open_certification(const std::string& folder, const Facts& facts, bool attacks) {
   const fs::path path = folder;
-  refuse_other_folder(folder, "certification", "certified");
   require(path.extension() != ".json", ExitCode::usage, "--out ", folder, " must be a folder: a certification writes ",
           "several files");
-  std::unique_ptr<CertificationFolder> opened(new CertificationFolder{
-      folder, RunLock(folder, say), Journal((path / "certify.journal").string(), "certification", facts)});
-  if (const std::string& warning = opened->lock.warning(); !warning.empty()) say("warning: " + warning);
+  std::unique_ptr<CertificationFolder> opened(
+      new CertificationFolder{folder, take_folder(folder, "certification", "certified"),
+                              Journal((path / "certify.journal").string(), "certification", facts)});
   if (attacks)
     opened->attacked = std::make_unique<Journal>((path / "attacked.journal").string(), "attacked certificates", facts);
   return opened;

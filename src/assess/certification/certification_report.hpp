@@ -31,7 +31,7 @@ struct CertificationSubject {
 /// The folder of a certification: its lock and its journals. On rank 0.
 struct CertificationFolder {
   std::string path;
-  RunLock lock;
+  std::unique_ptr<RunLock> lock;
   Journal journal;
   std::unique_ptr<Journal> attacked{};  ///< journal of the predictions of attacked images; null: nothing is attacked
 };

@@ -85,9 +85,9 @@ std::vector<Points> write_means(const Plots& plots, const std::string& file, con
 /// Sets the axis of several curves, from `begin` to `end`. What is far above all that comes after the first tenth of
 /// the run is cut off, and a note says so; high and low values that are left have a logarithmic axis.
 void set_axis(Panel& panel, const std::vector<Points>& curves, double begin, double end) {
-  double low = std::numeric_limits<double>::infinity(), high = -low, late = -low, last = -low;
+  double low = std::numeric_limits<double>::infinity(), high = -low, late = -low, last = low;
   for (const Points& curve : curves) {
-    if (!curve.empty()) last = std::max(last, curve.back().second);
+    if (!curve.empty()) last = std::min(last, curve.back().second);
     for (const auto& [x, y] : curve) {
       low = std::min(low, y);
       high = std::max(high, y);

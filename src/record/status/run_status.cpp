@@ -177,9 +177,12 @@ int RunStatus::exit_code() const {
 bool is_run(const std::string& folder) {
   std::error_code error;
   if (fs::exists(folder + "/metrics.jsonl", error)) return true;
-  bool lock = false, other = false;  // what a start makes before its record
-  for_each_entry(folder, [&](const std::string& name) { (name == ".lock" ? lock : other) |= name != "ckpt"; });
-  return lock && !other && look_at_lock(folder).writer.host.empty();  // an evaluation signs at once
+  bool lock = false, checkpoints = false, other = false;  // what a start makes before its record
+  for_each_entry(folder, [&](const std::string& name) {
+    (name == ".lock" ? lock : name == "ckpt" ? checkpoints : other) = true;
+  });
+  // An evaluation signs at once.
+  return lock && !other && (checkpoints || look_at_lock(folder).writer.host.empty());
 }
 
 std::map<std::int64_t, std::string> kept_checkpoints(const std::string& folder) {
