@@ -543,6 +543,7 @@ TEST_CASE("what is frozen goes with selectors that know it") {
   CHECK(train("--freeze all-but-head --selector oracle").frozen() == "all-but-head");
   for (const char* other : {"conv1,conv2@3", "none,conv1@3", "conv1,none@3,none@4"})
     CHECK(contains(refusal({"--selector", "all", "--freeze", other}), "--freeze may end, and nothing else"));
+  CHECK(contains(refusal("--freeze conv2,none@2 --selector exp3"), "--freeze that ends works with --selector all"));
 }
 
 TEST_CASE("settings stand in the word of a member that has them") {
