@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,10 @@ namespace dat {
 void write_atomically(const std::string& path, const std::function<void(const std::string& temporary)>& write);
 /// Writes a text in the same way.
 void write_text_atomically(const std::string& path, const std::string& text);
+
+/// Text of a file that a run has written, which is small; nothing where it cannot be read, is above 16 MiB, or is no
+/// file.
+[[nodiscard]] std::optional<std::string> small_file(const std::string& path);
 
 /// A word of a command in a message, as a shell understands it, in double quotes where it needs any, and without what a
 /// terminal would obey.

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cmath>
 #include <filesystem>
+#include <span>
 
 #include "dat/error.hpp"
 #include "dat/file.hpp"
@@ -103,7 +104,7 @@ void AdversarialImages::finish(const SequenceResult& result, const FileFacts& fa
     file.declare<float>("images", {images_.size(), info.size, info.size, info.channels});
     file.declare<std::uint8_t>("clean", {images_.size(), info.size, info.size, info.channels});
     std::vector<std::uint8_t> clean(pixels());
-    std::vector<float> image(pixels()), record(pixels() + 1), confidence;
+    std::vector<float> record(pixels() + 1), confidence;
     for (std::int64_t id = 0; id < images_.size(); ++id) {
       tick();
       images_.read(id, clean.data());
@@ -111,14 +112,13 @@ void AdversarialImages::finish(const SequenceResult& result, const FileFacts& fa
         const std::size_t bytes = record_bytes();
         const ssize_t got = ::pread(file_, record.data(), bytes, static_cast<off_t>(id) * static_cast<off_t>(bytes));
         require(got == static_cast<ssize_t>(bytes), ExitCode::io, part_, " has become short");
-        std::copy(record.begin(), record.end() - 1, image.begin());
         confidence.push_back(record.back());
       } else {
         confidence.push_back(std::nanf(""));
-        std::transform(clean.begin(), clean.end(), image.begin(),
+        std::transform(clean.begin(), clean.end(), record.begin(),
                        [](std::uint8_t byte) { return static_cast<float>(byte) / 255.0F; });
       }
-      file.write_rows("images", id, image);
+      file.write_rows("images", id, std::span<const float>(record).first(pixels()));
       file.write_rows("clean", id, clean);
     }
     file.write("confidence", {images_.size()}, confidence);

@@ -15,6 +15,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <optional>
 #include <random>
 #include <system_error>
@@ -193,6 +194,16 @@ void write_atomically(const std::string& path, const std::function<void(const st
     throw;
   }
   sync_to_disk(folder);
+}
+
+std::optional<std::string> small_file(const std::string& path) {
+  constexpr std::uintmax_t kMost = std::uintmax_t{16} << 20;
+  std::error_code unreadable;
+  if (!fs::is_regular_file(path, unreadable)) return {};  // a pipe would wait
+  if (const auto bytes = fs::file_size(path, unreadable); unreadable || bytes > kMost) return {};
+  std::ifstream file(path, std::ios::binary);
+  if (!file.is_open()) return {};
+  return std::string{std::istreambuf_iterator<char>(file), {}};
 }
 
 void write_text_atomically(const std::string& path, const std::string& text) {

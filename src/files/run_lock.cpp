@@ -83,7 +83,7 @@ std::string filled_up(std::string text, std::size_t bytes) {
   return text;
 }
 
-/// Empty: there is no room for it.
+/// The file's beginning, all but the exit code. Empty: there is no room for it.
 std::string signature_of(const Writer& writer) {
   std::string text =
       nlohmann::ordered_json{
@@ -95,6 +95,8 @@ std::string signature_of(const Writer& writer) {
   text.back() = ',';
   return text.size() > kLockBytes - kCodeBytes ? "" : filled_up(text, kLockBytes - kCodeBytes);
 }
+
+/// The file's end.
 std::string code_of(int code) {
   return filled_up("\"code\":" + (code < 0 ? "null" : std::to_string(code)) + "}", kCodeBytes - 1) + '\n';
 }

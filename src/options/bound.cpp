@@ -167,7 +167,7 @@ std::vector<std::pair<std::string, std::string>> Bound::settings() const {
   std::vector<std::pair<std::string, std::string>> all;
   for (const OptionRow& row : table_.rows())
     if (row.in_file || (!row.environment.empty() && row.restart != Restart::free))
-      all.emplace_back(row.in_file ? row.name : row.environment, text(row, true));
+      all.emplace_back(row.set_by(), text(row, true));
   return all;
 }
 

@@ -69,6 +69,9 @@ struct OptionRow {
   std::function<Field(void* options)> field{};  ///< place of its value
   std::function<bool(const void* options)>
       asked{};  ///< returns whether it is asked for; null: where it is not the default
+
+  /// What sets it: a developer's switch its variable, others their name.
+  [[nodiscard]] const std::string& set_by() const { return environment.empty() ? name : environment; }
 };
 
 /// The options of a verb, an entry each, and what is refused of them.

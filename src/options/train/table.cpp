@@ -20,9 +20,6 @@ TrainTable make_table() {
   return table;
 }
 
-/// An option as it is set: a developer's switch by its variable.
-const std::string& name_of(const OptionRow& row) { return row.environment.empty() ? row.name : row.environment; }
-
 /// A table looks at options that it does not change through the same pointers.
 Bound bound(const TrainOptions& options) { return {train_table(), const_cast<TrainOptions&>(options)}; }
 
@@ -80,7 +77,7 @@ std::string differences(const Written& earlier, const TrainOptions& now,
     if ((row.environment.empty() ? earlier.said.contains(row.name) : before.asked(row) || after.asked(row)) &&
         matters(row, after) && before.counts(row) && after.counts(row) &&
         !same_value(before.field(row), after.field(row)))
-      all[name_of(row)] = name_of(row) + " (was " + before.text(row, true) + ", is " + after.text(row, true) + ")";
+      all[row.set_by()] = row.set_by() + " (was " + before.text(row, true) + ", is " + after.text(row, true) + ")";
   std::string text;
   for (const auto& [name, difference] : all) text += (text.empty() ? "" : ", ") + difference;
   return text;
@@ -99,7 +96,7 @@ std::vector<std::string> differences_from(const TrainOptions& plain, const char*
   for (const OptionRow& row : train_table().rows())
     if (row.parent.empty() && (row.environment.empty() || own.asked(row)) && own.text(row) != there.text(row) &&
         (paths || !is_path(row.range.label)))
-      all.push_back(name_of(row) + " = " + own.text(row, true) + " (" + word + " " + there.text(row, true) + ")");
+      all.push_back(row.set_by() + " = " + own.text(row, true) + " (" + word + " " + there.text(row, true) + ")");
   return all;
 }
 

@@ -1,10 +1,11 @@
 #include "verbs/report/page.hpp"
 
 #include <fmt/format.h>
+#include <openssl/evp.h>
 
 #include <cctype>
-#include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include "dat/error.hpp"
 
@@ -130,15 +131,9 @@ std::string html_text(const std::string& text) {
 }
 
 std::string png_address(const std::string& png) {
-  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out = "data:image/png;base64,";
-  for (std::size_t at = 0; at < png.size(); at += 3) {
-    std::uint32_t bits = 0;
-    for (std::size_t k = 0; k < 3; ++k)
-      bits = bits << 8 | (at + k < png.size() ? static_cast<unsigned char>(png[at + k]) : 0U);
-    for (std::size_t k = 0; k < 4; ++k) out += at + k <= png.size() ? kDigits[bits >> (18 - 6 * k) & 63] : '=';
-  }
-  return out;
+  std::vector<unsigned char> digits((png.size() + 2) / 3 * 4 + 1);  // with a zero at their end
+  EVP_EncodeBlock(digits.data(), reinterpret_cast<const unsigned char*>(png.data()), static_cast<int>(png.size()));
+  return std::string("data:image/png;base64,") + reinterpret_cast<const char*>(digits.data());
 }
 
 Page::Page(const std::string& title) : title_(title) {}

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "dat/file.hpp"
 #include "dat/report.hpp"
 #include "dat/shell.hpp"
 #include "files/outside_json.hpp"

@@ -37,16 +37,10 @@ const TableOf<CompareOptions>& compare_table() {
 }
 
 int run_compare(const CompareOptions& options, int, char**) {
-  std::vector<Subject> subjects;
-  const int code = print_result([&] {
-    subjects = read_subjects(options.paths);
-    require_readable(subjects);
-    const Comparison comparison = compare(subjects, options.by);
-    for (const std::string& warning : comparison.warnings) say("warning: " + warning);
-    return options.csv ? csv_of(comparison) : options.latex ? latex_of(comparison) : text_of(comparison);
-  });
-  const int left_out = tell_left_out(subjects);
-  return left_out != 0 ? left_out : code;
+  std::string (*form)(const Comparison&) = text_of;
+  if (options.csv) form = csv_of;
+  if (options.latex) form = latex_of;
+  return print_comparison(options.paths, options.by, form);
 }
 
 std::optional<CompareOptions> parse_compare(CommandLine& line) {
@@ -60,6 +54,20 @@ std::optional<CompareOptions> parse_compare(CommandLine& line) {
 }
 
 }  // namespace
+
+int print_comparison(const std::vector<std::string>& paths, const std::string& by,
+                     std::string (*form)(const Comparison& comparison)) {
+  std::vector<Subject> subjects;
+  const int code = print_result([&] {
+    subjects = read_subjects(paths);
+    require_readable(subjects);
+    const Comparison comparison = compare(subjects, by);
+    for (const std::string& warning : comparison.warnings) say("warning: " + warning);
+    return form(comparison);
+  });
+  const int left_out = tell_left_out(subjects);
+  return left_out != 0 ? left_out : code;
+}
 
 Verb compare_verb() {
   return make_verb<CompareOptions>("compare", "runs, seeds and evaluations in tables, with intervals", parse_compare,

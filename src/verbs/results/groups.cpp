@@ -4,14 +4,13 @@
 #include <charconv>
 #include <cstdint>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <tuple>
 
 #include "dat/error.hpp"
+#include "dat/file.hpp"
 #include "files/outside_json.hpp"
 #include "files/whole_number.hpp"
 #include "options/train/table.hpp"
@@ -51,16 +50,6 @@ void require_row_option(const std::string& by) {
 }
 
 }  // namespace
-
-std::optional<std::string> small_file(const std::string& path) {
-  constexpr std::uintmax_t kMost = std::uintmax_t{16} << 20;
-  std::error_code unreadable;
-  if (!std::filesystem::is_regular_file(path, unreadable)) return {};  // a pipe would wait
-  if (const auto bytes = std::filesystem::file_size(path, unreadable); unreadable || bytes > kMost) return {};
-  std::ifstream file(path, std::ios::binary);
-  if (!file.is_open()) return {};
-  return std::string{std::istreambuf_iterator<char>(file), {}};
-}
 
 Settings settings_in(const std::string& toml, const std::string& where) {
   try {

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,9 +9,6 @@ namespace dat {
 
 /// Options of a training by name, as on the command line; those that change no number are left out. Empty: unknown.
 using Settings = std::map<std::string, std::string>;
-
-/// A file of a run that is small; nothing where it cannot be read, is above 16 MiB, or is no file.
-[[nodiscard]] std::optional<std::string> small_file(const std::string& path);
 
 /// Options that a run or a checkpoint has written down. Error(data): this version of the program does not know them.
 [[nodiscard]] Settings settings_in(const std::string& toml, const std::string& where);

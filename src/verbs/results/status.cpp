@@ -8,12 +8,11 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 #include <thread>
 
 #include "dat/communicator.hpp"
+#include "dat/file.hpp"
 #include "options/ranges.hpp"
 #include "options/train/table.hpp"
 #include "printed.hpp"
@@ -63,11 +62,10 @@ std::optional<StatusOptions> parse_status(CommandLine& line) {
 
 /// What the run's options say; nothing where they are not there yet, or are of another version.
 RunLength planned_length(const std::string& folder) {
-  if (std::error_code error; !fs::is_regular_file(config_in(folder), error)) return {};
-  std::ifstream file(config_in(folder));
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const std::optional<std::string> text = small_file(config_in(folder));
+  if (!text) return {};
   try {
-    const TrainOptions options = read_written(text, config_in(folder)).options;
+    const TrainOptions options = read_written(*text, config_in(folder)).options;
     return {std::max<std::int64_t>(std::llround(options.warmup_epochs + options.epochs), 0), options.max_steps};
   } catch (const Error&) {
     return {};

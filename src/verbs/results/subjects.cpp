@@ -13,6 +13,7 @@
 #include "communicate/together.hpp"
 #include "dat/communicator.hpp"
 #include "dat/error.hpp"
+#include "dat/file.hpp"
 #include "dat/report.hpp"
 #include "files/outside_json.hpp"
 #include "interop/source.hpp"

@@ -26,4 +26,10 @@ struct Sheet {
 /// One table, a line for each figure, clean ones included; of a row without any, one line. All digits.
 [[nodiscard]] std::string csv_of(const Comparison& comparison);
 
+/// Prints a comparison of runs and evaluations in one of these forms, and says which could not be read. by: as of
+/// compare(). Returns the exit code: data where there is such a one, else done. Error(data): none can be read.
+/// Error(io).
+[[nodiscard]] int print_comparison(const std::vector<std::string>& paths, const std::string& by,
+                                   std::string (*form)(const Comparison& comparison));
+
 }  // namespace dat

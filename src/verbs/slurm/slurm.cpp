@@ -120,7 +120,7 @@ std::vector<std::string> sbatch_words(const std::string& text) {
             ExitCode::usage, "--sbatch '", word,
             "' would not be read by Slurm as it is meant; write options as --NAME=VALUE, between blanks, with letters, "
             "digits and _-.,:+/@%=[]()*&| in values");
-    // sbatch takes the beginning of an option's name for the option.
+    // sbatch takes the beginning of an option's name for the option, but for --gpus, which it has.
     for (const std::string own : {"--array", "--wrap", "--nodes", "--ntasks", "--ntasks-per-node", "--cpus-per-task",
                                   "--gpus-per-node", "--time", "--job-name"})
       require(name == "--gpus" || !own.starts_with(name), ExitCode::usage, "--sbatch ", name, " is the script's own",

@@ -52,18 +52,13 @@ int run_point(Communicator& world, const SweptTraining& point, char* program, st
 }
 
 /// Prints the table of all trainings that have begun, as the verb compare does. On one rank.
-void print_comparison(const std::vector<SweptTraining>& points) {
+void print_table(const std::vector<SweptTraining>& points) {
   std::vector<std::string> begun;
   for (const SweptTraining& point : points)
     if (holds_run(point.options.out)) begun.push_back(point.options.out);
   if (begun.empty()) return;
   try {
-    const std::vector<Subject> subjects = read_subjects(begun);
-    require_readable(subjects);
-    const Comparison comparison = compare(subjects, "");
-    for (const std::string& warning : comparison.warnings) say("warning: " + warning);
-    static_cast<void>(print_result([&] { return text_of(comparison); }));
-    static_cast<void>(tell_left_out(subjects));
+    static_cast<void>(print_comparison(begun, "", text_of));
   } catch (const std::exception&) {
     complain(current_message());
   }
@@ -97,7 +92,7 @@ int run_sweep(Communicator& world, const std::vector<SweptTraining>& points, cha
     if (own == static_cast<int>(ExitCode::stopped)) return own;
     if (code == 0) code = own;
   }
-  if (world.root()) print_comparison(points);
+  if (world.root()) print_table(points);
   return code;
 }
 
