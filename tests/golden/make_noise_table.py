@@ -1,7 +1,8 @@
 """Writes noise_table.txt: entries of the tables of noise (src/smoothing/grid_noise.hpp), with 60 digits.
 
-Lines "SIGMA HALF PLACE ENTRY": of a table with 2 HALF entries, number PLACE is ENTRY = floor(2^64 Phi((PLACE - HALF + 1/2) /
-(255 SIGMA))), SIGMA being the double. Entries of the lower half; the upper half mirrors them.
+Lines "SIGMA HALF COUNT PLACE ENTRY PLACE ENTRY...": of a table with 2 HALF entries, number PLACE is ENTRY =
+floor(2^64 Phi((PLACE - HALF + 1/2) / (255 SIGMA))), SIGMA being the double. COUNT entries of the lower half; the upper
+half mirrors them.
 """
 
 import pathlib
@@ -22,6 +23,6 @@ for sigma, every in SIGMAS.items():
     half = 1
     while entry(sigma, 0, half) > 0:
         half += 1
-    for place in sorted({*range(0, half, every), 0, 1, half - 1}):
-        lines.append(f"{sigma} {half} {place} {entry(sigma, place, half)}\n")
-pathlib.Path(__file__).with_name("noise_table.txt").write_text("".join(lines))
+    places = sorted({*range(0, half, every), 0, 1, half - 1})
+    lines.append(" ".join([f"{sigma} {half} {len(places)}", *(f"{place} {entry(sigma, place, half)}" for place in places)]))
+pathlib.Path(__file__).with_name("noise_table.txt").write_text("\n".join(lines) + "\n")
