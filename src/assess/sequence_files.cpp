@@ -79,14 +79,8 @@ void AdversarialImages::keep(std::int64_t image, const float* pixels_of, float c
   std::vector<float> record(pixels_of, pixels_of + pixels());
   record.push_back(confidence);
   const std::size_t bytes = record_bytes();
-  const auto* data = reinterpret_cast<const char*>(record.data());
-  for (std::size_t done = 0; done < bytes;) {
-    const ssize_t got = ::pwrite(file_, data + done, bytes - done,
-                                 static_cast<off_t>(image) * static_cast<off_t>(bytes) + static_cast<off_t>(done));
-    if (got < 0 && errno == EINTR) continue;
-    require(got > 0, ExitCode::io, "cannot write ", part_, ": ", system_reason(errno));
-    done += static_cast<std::size_t>(got);
-  }
+  write_bytes(file_, {reinterpret_cast<const char*>(record.data()), bytes}, part_,
+              image * static_cast<std::int64_t>(bytes));
 }
 
 void AdversarialImages::sync() {

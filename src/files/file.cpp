@@ -196,6 +196,17 @@ void write_atomically(const std::string& path, const std::function<void(const st
   sync_to_disk(folder);
 }
 
+void write_bytes(int file, std::string_view bytes, const std::string& path, std::optional<std::int64_t> at) {
+  while (!bytes.empty()) {
+    const ssize_t written =
+        at ? ::pwrite(file, bytes.data(), bytes.size(), *at) : ::write(file, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    require(written > 0, ExitCode::io, "cannot write ", path, ": ", system_reason(errno));
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+    if (at) *at += written;
+  }
+}
+
 std::optional<std::string> small_file(const std::string& path) {
   constexpr std::uintmax_t kMost = std::uintmax_t{16} << 20;
   std::error_code unreadable;

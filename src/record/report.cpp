@@ -123,14 +123,8 @@ std::int64_t Report::metrics_bytes() {
 
 void Report::write_line(std::size_t length) {
   require_alone();
-  std::size_t done = 0;
-  while (done < length) {
-    const ssize_t written = ::write(metrics_, line_.data() + done, length - done);
-    if (written < 0 && errno == EINTR) continue;
-    require(written >= 0, ExitCode::io, "cannot write ", metrics_path_, ": ", system_reason(errno));
-    done += static_cast<std::size_t>(written);
-    metrics_bytes_ += written;
-  }
+  write_bytes(metrics_, {line_.data(), length}, metrics_path_);
+  metrics_bytes_ += static_cast<std::int64_t>(length);
 }
 
 void Report::write_text(const std::string& line) {

@@ -320,12 +320,7 @@ void TensorBoard::frame(const ProtobufMessage& event) {
 }
 
 void TensorBoard::flush() {
-  for (std::size_t done = 0; done < frames_.size();) {
-    const ssize_t written = ::write(file_, frames_.data() + done, frames_.size() - done);
-    if (written < 0 && errno == EINTR) continue;
-    require(written >= 0, ExitCode::io, "cannot write ", path_, ": ", system_reason(errno));
-    done += static_cast<std::size_t>(written);
-  }
+  write_bytes(file_, frames_, path_);
   frames_.clear();
 }
 

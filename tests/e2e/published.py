@@ -521,7 +521,7 @@ class Archives(Converts):
             file.add("cifar-10-batches-py")
         refuse(3, "g.tar.gz: cifar-10-batches-py: data_batch_2 is missing", "g.tar.gz")
         # A full disk, and an end that nobody expects, while files are put on it.
-        for number, code, pattern in (errno.ENOSPC, 9, "c.tar.gz: .*data_batch_3: cannot be written: disk full"), (0, 3, "ended by signal 9"):
+        for number, code, pattern in (errno.ENOSPC, 9, "c.tar.gz: .*data_batch_3: disk full"), (0, 3, "ended by signal 9"):
             with mock.patch.dict(os.environ, common.faults("data_batch_3:write", number)):
                 refuse(code, pattern, "c.tar.gz")
 

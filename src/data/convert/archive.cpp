@@ -67,15 +67,7 @@ class NewFile {
   ~NewFile() { ::close(fd_); }
   NewFile(const NewFile&) = delete;
   NewFile& operator=(const NewFile&) = delete;
-  void add(const char* bytes, std::int64_t count) const {
-    while (count > 0) {
-      const ssize_t done = ::write(fd_, bytes, static_cast<std::size_t>(count));
-      if (done < 0 && errno == EINTR) continue;
-      require(done > 0, ExitCode::io, path_, ": cannot be written: ", system_reason(errno));
-      bytes += done;
-      count -= done;
-    }
-  }
+  void add(std::string_view bytes) const { write_bytes(fd_, bytes, path_); }
 
  private:
   std::string path_;
@@ -192,7 +184,7 @@ class Unpacking {
     while (const la_ssize_t bytes = check_bytes(archive_read_data(reader_.get(), block.data(), block.size()))) {
       require_room(bytes, name);
       left_ -= bytes;
-      file.add(block.data(), bytes);
+      file.add({block.data(), static_cast<std::size_t>(bytes)});
     }
   }
 

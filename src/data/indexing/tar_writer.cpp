@@ -70,12 +70,7 @@ void TarWriter::close() {
 }
 
 void TarWriter::flush() {
-  for (std::size_t done = 0; done < waiting_.size();) {
-    const ssize_t written = ::write(file_, waiting_.data() + done, waiting_.size() - done);
-    if (written < 0 && errno == EINTR) continue;
-    require(written > 0, ExitCode::io, "cannot write ", path_, ": ", system_reason(errno));
-    done += static_cast<std::size_t>(written);
-  }
+  write_bytes(file_, waiting_, path_);
   waiting_.clear();
 }
 
