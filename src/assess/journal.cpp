@@ -15,6 +15,8 @@
 #include "dat/file.hpp"
 #include "dat/run_lock.hpp"
 #include "dat/tick.hpp"
+#include "files/outside_json.hpp"
+#include "files/whole_number.hpp"
 #include "printed.hpp"
 #include "replica/model_state.hpp"
 
@@ -112,13 +114,8 @@ std::string line_of(const JournalEntry& entry) {
 
 void Journal::write(const std::string& text) {
   require_alone(file_, bytes_, path_);
-  for (std::size_t done = 0; done < text.size();) {
-    const ssize_t got = ::write(file_, text.data() + done, text.size() - done);
-    if (got < 0 && errno == EINTR) continue;
-    require(got > 0, ExitCode::io, "cannot write ", path_, ": ", system_reason(errno));
-    done += static_cast<std::size_t>(got);
-    bytes_ += got;
-  }
+  write_bytes(file_, text, path_);
+  bytes_ += std::ssize(text);
   require(::fdatasync(file_) == 0, ExitCode::io, path_, ": cannot bring it to disk: ", system_reason(errno));
   tick();
 }
@@ -182,14 +179,14 @@ void read_lines(const std::string& lines, const std::string& name,
 std::vector<JournalEntry> read_journal(const std::string& lines) {
   std::vector<JournalEntry> all;
   read_lines(lines, "sequence.journal", [&](const std::string& line) {
-    const Json json = Json::parse(line);
+    const auto json = parsed_json<Json>(line);
     JournalEntry& entry = all.emplace_back();
-    json.at("stage").get_to(entry.stage);
+    entry.stage = count_in<int>(json.at("stage"));
     json.at("seconds").get_to(entry.seconds);
-    json.at("images").get_to(entry.images);
-    const auto predictions = json.at("prediction").get<std::vector<std::int32_t>>();
+    entry.images = counts_in<std::int64_t>(json.at("images"));
+    const auto predictions = counts_in<std::int32_t>(json.at("prediction"));
     const auto distances = json.at("distance").get<std::vector<double>>();
-    const auto flags = json.at("flags").get<std::vector<std::int32_t>>();
+    const auto flags = counts_in<std::int32_t>(json.at("flags"));
     const std::size_t n = entry.images.size();
     require(predictions.size() == n && distances.size() == n && flags.size() == n, ExitCode::data,
             "its lists are not of one length");

@@ -26,8 +26,8 @@ using Clock = std::chrono::steady_clock;
 /// State of each image: the number of stages that it has passed, and its outcome.
 class Ledger {
  public:
-  Ledger(const Dataset& dataset, const SequenceAttacks& attacks)
-      : dataset_(dataset), attacks_(attacks), stages_(static_cast<std::size_t>(dataset.size())) {
+  Ledger(const Dataset& dataset, const SequenceAttacks& attacks, int classes)
+      : dataset_(dataset), attacks_(attacks), classes_(classes), stages_(static_cast<std::size_t>(dataset.size())) {
     result_.images.resize(stages_.size());
     for (const SequenceAttacks::Member& member : attacks.members()) result_.rows.push_back({member.name, member.runs});
   }
@@ -47,8 +47,11 @@ class Ledger {
       require(id >= 0 && id < dataset_.size() && result_.images[at].robust() && stages_[at] == entry.stage,
               ExitCode::data, "the journal has a result for image ", id,
               " that cannot be; remove the journal to begin anew");
-      ++stages_[at];
       const ImageOutcome& outcome = entry.outcomes[i];
+      require(outcome.prediction >= 0 && outcome.prediction < classes_, ExitCode::data,
+              "the journal has image ", id, " in class ", outcome.prediction,
+              ", which there is not; remove the journal to begin anew");
+      ++stages_[at];
       const bool broken = outcome.prediction != dataset_.label(id);
       row.images += run == 0;
       row.broken += broken;
@@ -91,6 +94,7 @@ class Ledger {
  private:
   const Dataset& dataset_;
   const SequenceAttacks& attacks_;
+  const int classes_;        ///< of the network
   std::vector<int> stages_;  ///< stages that each image has passed
   SequenceResult result_;
 };
@@ -217,7 +221,7 @@ SequenceEvaluator::SequenceEvaluator(Communicator& world, const Dataset& dataset
 
 SequenceResult SequenceEvaluator::run(const SequenceAttacks& attacks, const Options& options) {
   const CallLabel label("flags of a sequence of attacks");
-  Ledger ledger(dataset_, attacks);
+  Ledger ledger(dataset_, attacks, images_.classes);
   for (const JournalEntry& entry : options.found) ledger.enter(entry);
   for (std::size_t m = 0; m < attacks.members().size(); ++m) {
     const Member& member = attacks.members()[m];

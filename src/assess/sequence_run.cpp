@@ -61,7 +61,8 @@ void SequenceRun::open(const std::string& folder, const std::string& training) {
   bool begun = false;
   for (const JournalEntry& entry : read_journal(folder_->journal.found()))
     for (std::size_t i = 0; i < entry.images.size(); ++i)
-      begun = begun || (entry.stage > 0 && entry.outcomes[i].prediction != images_->label(entry.images[i]));
+      begun = begun || (entry.stage > 0 && entry.images[i] < images_->size() &&  // a number beyond: see Ledger::enter
+                        entry.outcomes[i].prediction != images_->label(entry.images[i]));
   folder_->adversarial.emplace(path.string(), *images_, begun);
 }
 

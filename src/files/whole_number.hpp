@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "dat/error.hpp"
 
@@ -31,6 +32,14 @@ template <class T, class Json>
   const std::optional<std::int64_t> number = whole_number(value, least, kMost);
   if (!number) fail(ExitCode::data, value.dump().substr(0, 40), " is no whole number from ", least, " to ", kMost);
   return static_cast<T>(*number);
+}
+
+/// A list of such counts. Error(data).
+template <class T, class Json>
+[[nodiscard]] std::vector<T> counts_in(const Json& array, std::int64_t least = 0) {
+  std::vector<T> counts;
+  for (const Json& value : array) counts.push_back(count_in<T>(value, least));
+  return counts;
 }
 
 }  // namespace dat

@@ -251,6 +251,13 @@ class Sequence(common.TestCase):
             file.write("".join([journal[0], "damage\n", *journal[1:]]))
         for ranks in 0, 2:
             refuse(3, "line 2 is damaged", "none+fgsm", out="one", ranks=ranks)
+        self.evaluate("far", "--save-adversarial", words="none+fgsm", limit=16)  # which looks up labels first
+        header, line = common.text_of("far/sequence.journal").splitlines(keepends=True)[:2]
+        entry = json.loads(line)
+        for change in {"stage": 1, "images": [10**12] * len(entry["images"])}, {"stage": 1e30}:
+            with open("far/sequence.journal", "w") as file:
+                file.write(header + json.dumps({**entry, **change}) + "\n")
+            refuse(3, "image 1000000000000 that cannot be|line 2 is damaged", "none+fgsm", "--save-adversarial", out="far")
 
     def test_single_attacks_beside_a_sequence(self):
         """A JSON file alone, without a journal; the sequence is as hard as the worst of its attacks, image by image."""

@@ -194,11 +194,11 @@ TEST_CASE("A sequence refuses a journal that cannot be its own, and logits that 
     }
     return dat::code_of([&] { (void)sequence.run(std::move(found)); });
   };
-  const auto entry = [](int stage, std::int64_t image) {
+  const auto entry = [](int stage, std::int64_t image, int prediction = 0) {
     JournalEntry one;
     one.stage = stage;
     one.images = {image};
-    one.outcomes.resize(1);
+    one.outcomes.push_back({.prediction = prediction});
     return one;
   };
   CHECK(code_with({}, false) == ExitCode::done);
@@ -207,4 +207,5 @@ TEST_CASE("A sequence refuses a journal that cannot be its own, and logits that 
   CHECK(code_with({entry(0, kImages)}, false) == ExitCode::data);         // there is no such image
   CHECK(code_with({entry(0, 0), entry(0, 0)}, false) == ExitCode::data);  // done twice
   CHECK(code_with({entry(100, 0)}, false) == ExitCode::data);             // there is no such run
+  CHECK(code_with({entry(0, 0, 1000)}, false) == ExitCode::data);         // there is no such class
 }

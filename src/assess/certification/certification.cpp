@@ -8,6 +8,7 @@
 #include "assess/journal.hpp"
 #include "dat/error.hpp"
 #include "files/outside_json.hpp"
+#include "files/whole_number.hpp"
 #include "smoothing/bounds.hpp"
 
 namespace dat {
@@ -126,9 +127,9 @@ std::vector<CertificationEntry> read_certification_journal(const std::string& li
     const auto json = parsed_json(line);
     CertificationEntry& entry = all.emplace_back();
     json.at("seconds").get_to(entry.seconds);
-    json.at("images").get_to(entry.images);
-    json.at("blocks").get_to(entry.blocks);
-    json.at("votes").get_to(entry.votes);
+    entry.images = counts_in<std::int64_t>(json.at("images"));
+    entry.blocks = counts_in<std::int64_t>(json.at("blocks"));
+    for (const auto& votes : json.at("votes")) entry.votes.push_back(counts_in<std::int64_t>(votes));
     require(entry.blocks.size() == entry.images.size() && entry.votes.size() == entry.images.size(), ExitCode::data,
             "its lists are not of one length");
   });

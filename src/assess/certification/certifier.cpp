@@ -110,10 +110,9 @@ void Certifier::enter(const CertificationEntry& entry, std::vector<ImageVotes>& 
     const std::int64_t block = entry.blocks[k];
     const Votes& votes = entry.votes[k];
     const bool fits = found != work_.images.end() && *found == entry.images[k] && block >= 0 &&
-                      block < work_.plan.blocks() && std::ssize(votes) == replica_.classes() &&
-                      std::all_of(votes.begin(), votes.end(), [](std::int64_t count) { return count >= 0; });
+                      block < work_.plan.blocks() && std::ssize(votes) == replica_.classes();
     std::int64_t sum = 0;
-    for (const std::int64_t count : votes) sum += std::clamp<std::int64_t>(count, 0, CertificationPlan::kBlock);
+    for (const std::int64_t count : votes) sum += std::min<std::int64_t>(count, CertificationPlan::kBlock + 1);
     require(fits && sum <= work_.plan.samples_of(block), ExitCode::data, "the journal has votes for image ",
             entry.images[k], " that cannot be; remove the journal to begin anew");
     ImageVotes& image = all[static_cast<std::size_t>(found - work_.images.begin())];

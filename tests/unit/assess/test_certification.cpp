@@ -152,7 +152,9 @@ TEST_CASE("An entry of the journal is read as it was written, a damaged one refu
   CHECK(read[1].images == entry.images);
   CHECK(read[1].blocks == entry.blocks);
   CHECK(read[1].votes == entry.votes);
-  for (const char* line : {"{}", "{\"seconds\":1,\"images\":[0],\"blocks\":[],\"votes\":[]}", "[1"}) {
+  for (const char* line : {"{}", "{\"seconds\":1,\"images\":[0],\"blocks\":[],\"votes\":[]}", "[1",
+                           "{\"seconds\":1,\"images\":[1e30],\"blocks\":[0],\"votes\":[[1]]}",
+                           "{\"seconds\":1,\"images\":[0],\"blocks\":[0],\"votes\":[[-1]]}"}) {
     const auto reading = [&] { (void)read_certification_journal(std::string(line) + "\n", "certify.journal"); };
     CHECK(message_of(reading, ExitCode::data).starts_with("certify.journal: line 2 is damaged"));
   }
