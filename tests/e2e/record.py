@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import re
+from unittest import mock
 
 import h5py
 import numpy as np
@@ -201,6 +202,13 @@ class Results(common.TestCase):
                 self.assertGreater(len(picture), 2000)
                 if kind == "svg":
                     self.assertTrue(picture.rstrip().endswith(b"</svg>"))
+        # A picture on which gnuplot fails costs no other one.
+        os.mkdir("bin")
+        with open("bin/gnuplot", "w", opener=lambda path, flags: os.open(path, flags, 0o755)) as file:
+            file.write('#!/bin/sh\necho "$2" >>log\ntest "$2" != accuracy.gp\n')
+        with mock.patch.dict(os.environ, {"PATH": f"{os.path.abspath('bin')}:{os.environ['PATH']}"}):
+            self.refuse(5, "gnuplot failed on run/plots/accuracy.gp; ", "plot", "run")
+        self.assertEqual(len(common.text_of("run/plots/log").splitlines()), 4)
         # Several runs: those of each, then the comparison.
         os.rename("run", "one")
         self.train("two", *TRAIN, "--network", "small_cnn", "--batch", 8, "--epochs", 1, "--selector", "all")

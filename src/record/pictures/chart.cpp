@@ -150,15 +150,18 @@ void Plots::add(const Chart& chart) {
 }
 
 std::vector<std::string> Plots::draw() const {
-  std::vector<std::string> paths;
+  std::vector<std::string> paths, failed;
   for (const std::string& picture : pictures_) {
     const int status = gnuplot(picture + ".gp");
     require(status != 127, ExitCode::device, "gnuplot was not found; install it (Debian: gnuplot-nox) and run gnuplot ",
             picture, ".gp in ", folder_);
-    require(status == 0, ExitCode::device, "gnuplot failed on ", folder_, "/", picture,
-            ".gp; its own message says why");
-    paths.push_back(folder_ + "/" + picture + "." + format_.kind);
+    if (status == 0)
+      paths.push_back(folder_ + "/" + picture + "." + format_.kind);
+    else
+      failed.push_back(folder_ + "/" + picture + ".gp");
   }
+  require(failed.empty(), ExitCode::device, "gnuplot failed on ", fmt::format("{}", fmt::join(failed, ", ")),
+          "; its own messages say why");
   return paths;
 }
 

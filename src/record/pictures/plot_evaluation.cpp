@@ -21,19 +21,11 @@ namespace {
 
 using Outcome = EvaluationFile::Outcome;
 
-/// A name as a picture has room for it.
-[[nodiscard]] std::string short_name(const std::string& name) {
-  constexpr std::size_t kMost = 14;
-  if (name.size() <= kMost) return name;
-  std::size_t end = kMost - 2;
-  while (end > 0 && (static_cast<unsigned char>(name[end]) & 0xC0) == 0x80) --end;  // inside a letter of UTF-8
-  return name.substr(0, end) + "..";
-}
-
 /// The names of classes as a picture has room for them; of very many, or without `shown`, empty ones.
 [[nodiscard]] std::vector<std::string> short_names(const EvaluationFile& file, bool shown = true) {
+  constexpr std::size_t kMost = 14;
   std::vector<std::string> names;
-  for (const std::string& name : file.class_names) names.push_back(shown ? short_name(name) : "");
+  for (const std::string& name : file.class_names) names.push_back(shown ? shortened(name, kMost) : "");
   return names;
 }
 
