@@ -1,9 +1,4 @@
-"""Strong and weak scaling: steps of all ranks, measured beside what `dat_hpc forecast` says of them. See bench/README.md.
-
-Where a launch has more ranks (times threads) than --cores, their computing is a delay of the calibrated length: the
-communication is real, the computing is not, and tables and picture say so. On a cluster, where every rank has its cores,
-give --cores 0: then all of it is done.
-"""
+"""Strong and weak scaling: steps of all ranks, measured beside what `dat_hpc forecast` says of them. See bench/README.md."""
 
 import argparse
 import csv

@@ -23,9 +23,7 @@ namespace dat {
 /// A step allocates nothing. A rank's part of the step is one unit of work.
 class GradientReducer final : public Reducer {
  public:
-  /// gradients: a flat block [parameters.size] on the device, which the backward passes fill, and where the result
-  /// appears. Error(usage): no such transport; one that the codec or the aggregator does not allow; or masks per worker
-  /// with an aggregator that is not the mean, the only one that does not take zeros for gradients.
+  /// Arguments and errors as of make_reducer().
   GradientReducer(Backend&, Communicator& ranks, const Parameters& parameters, float* gradients, std::unique_ptr<Codec>,
                   std::unique_ptr<Aggregator>, const ReducerOptions&);
   GradientReducer(const GradientReducer&) = delete;

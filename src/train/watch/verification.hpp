@@ -23,14 +23,7 @@ struct VerificationPlan {
 [[nodiscard]] VerificationPlan verification_of(std::uint64_t seed, std::int64_t step, const Plan& plan);
 
 /// The largest distance of two computations of a gradient, in parts of its norm, where the order of their sums differs.
-///
-/// Two gradients of images, computed in f32 in different orders, differ by about d = 1e-5 of their size (the errors of
-/// tests/outside/step.py). The part of their elements that lies so near to zero that the sign may turn is at most 2 d,
-/// where the density at zero is at most 1 (in units of the standard deviation: normal 0.40, Laplace 0.71). K steps of
-/// PGD turn 2 K d signs; a pixel whose sign has turned is at most 2 eps off, and most pixels are eps off the image, so
-/// the perturbation changes by 2 sqrt(2 K d) of its norm. The gradient of the weights changes by about that part of
-/// what the whole attack changes in it, which is at most twice its norm: 4 sqrt(2 K d). Without an attack 10 d are
-/// left.
+/// Derivation: docs/design.md, "Silent corruption".
 [[nodiscard]] double verification_tolerance(int attack_steps);
 
 /// Every N steps, has one micro-batch of one rank recomputed by another one, and compares gradient and loss: by bits
