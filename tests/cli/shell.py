@@ -18,6 +18,7 @@ import unittest
 
 PROGRAM = os.path.abspath(sys.argv.pop(1))
 ENVIRONMENT = {"PATH": os.environ["PATH"], "TERM": "dumb", "HISTFILE": "", "LC_ALL": "C.UTF-8"}
+ENVIRONMENT |= {name: value for name, value in os.environ.items() if name.startswith("DAT_MUTANT")}  # tests/campaign/mutate.py
 
 # What is typed after "dat_hpc ", and the words that the program gets.
 TYPED = [

@@ -49,11 +49,6 @@ struct Certificate {
   double lower = 0;          ///< bounds the probability of the class from below; PREDICT: the p-value
   std::vector<int> decided;  ///< [radii] of a sequence: 1 certified, -1 not certifiable, 0 not decided
   double seconds = 0;        ///< rank 0's, its part of the blocks that were done together
-
-  friend bool operator==(const Certificate& a, const Certificate& b) {
-    return a.prediction == b.prediction && a.radius == b.radius && a.votes == b.votes && a.samples == b.samples &&
-           a.lower == b.lower && a.decided == b.decided;
-  }
 };
 
 /// The blocks of one image in their order, whichever order they arrive in: so the answer does not depend on who did

@@ -177,7 +177,7 @@ TEST_CASE("Records with two label bytes, up to 256 classes and named classes pas
   write_bytes(folder / "test.bin", record(2, 254, 2, 4));
   std::string names;
   for (int i = 0; i < 256; ++i) names += "kind" + std::to_string(i) + "\r\n";
-  write_bytes(folder / "fine_label_names.txt", names + "\n");
+  write_bytes(folder / "fine_label_names.txt", names + " \r\n\n");
   convert_dataset({.source = folder.path(), .output = folder / "data.h5", .labels = "", .size = 4, .label_bytes = 2});
   const auto train = opened(folder / "data.h5");
   CHECK(train->info().classes == 256);

@@ -255,6 +255,8 @@ TEST_CASE("Runs have a line each, of at most 79 columns, whatever they are calle
     CHECK(text.find('\033') == std::string::npos);
     CHECK(text.find("...") != std::string::npos);
   }
+  s.folder = std::string(300, 'x') + std::string(17, 'y');  // the end that has room
+  CHECK(status_table({s}).find("\n..." + std::string(17, 'y') + " ") != std::string::npos);
 }
 
 TEST_CASE("A record can be read at any moment while it is written and cut back", "[report][status]") {
