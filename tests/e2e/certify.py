@@ -268,8 +268,7 @@ class Certification(common.TestCase):
                       {**entry, "votes": [[999, 0, 0, 0]] + entry["votes"][1:]}]
         for line, pattern in (["damage\n" + journal[1], "line 2 is damaged"],
                               *[(json.dumps(one) + "\n", "the journal has votes for image .* that cannot be") for one in impossible]):
-            with open("one/certify.journal", "w") as file:
-                file.write(journal[0] + line)
+            common.write("one/certify.journal", journal[0] + line)
             refuse(3, pattern, out="one")
 
 

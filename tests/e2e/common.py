@@ -227,6 +227,36 @@ def bytes_of(path):
         return file.read()
 
 
+def write(path, content):
+    """A file of this text, or of these bytes."""
+    with open(path, "wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+def write_arrays(path, arrays):
+    """An HDF5 file without a seal."""
+    with h5py.File(path, "w") as file:
+        for name, values in arrays.items():
+            file[name] = values
+
+
+def write_data(path, train=None, test=None, names=(), **how):
+    """A data file without a seal, of images and labels by split, with these names of classes; how: its images are stored."""
+    with h5py.File(path, "w") as file:
+        for split, found in ("train", train), ("test", test):
+            if found is not None:
+                file.create_dataset(f"{split}/images", data=found[0], **how)
+                file[f"{split}/labels"] = found[1]
+        if len(names):
+            file.attrs["class_names"] = names
+
+
+def read_data(path, *splits):
+    """Images and labels of a data file, by split."""
+    arrays = datasets(path)
+    return {split: (arrays[f"{split}/images"], arrays[f"{split}/labels"]) for split in splits or ("train", "test")}
+
+
 def load(path):
     """What a JSON file holds."""
     return json.loads(text_of(path))
@@ -371,6 +401,17 @@ def seal(path):
         file.write(f"dat_hpc sealed file 1\nbytes {os.path.getsize(path)}\nsha256 {digest}\n".encode())
 
 
+def read_safetensors(path):
+    """(tensors, metadata), by the format's description."""
+    data = bytes_of(path)
+    end = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:end])
+    metadata = header.pop("__metadata__", {})
+    types = {"F32": np.float32, "I64": np.int64}
+    return {name: np.frombuffer(data[end:], types[t["dtype"]], int(np.prod(t["shape"])), t["data_offsets"][0])
+            .reshape(t["shape"]) for name, t in header.items()}, metadata
+
+
 def write_safetensors(path, tensors, metadata=None, low_byte=None):
     """low_byte: of the header's length; it is filled up with spaces."""
     kinds = {np.dtype(np.float32): "F32", np.dtype(np.float16): "F16", np.dtype(np.float64): "F64", np.dtype(np.int64): "I64"}
@@ -381,8 +422,7 @@ def write_safetensors(path, tensors, metadata=None, low_byte=None):
     text = json.dumps(header).encode()
     if low_byte is not None:
         text += b" " * ((low_byte - len(text)) % 256)
-    with open(path, "wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text + data)
+    write(path, len(text).to_bytes(8, "little") + text + data)
 
 
 def option_words(**options):

@@ -126,8 +126,7 @@ class Compare(common.TestCase):
         shutil.copytree("balls/b_4", "old")
         with open("old/metrics.jsonl") as file:
             record = file.read()
-        with open("old/metrics.jsonl", "w") as file:
-            file.write(record.replace('"format_version":', '"format_version":9', 1))
+        common.write("old/metrics.jsonl", record.replace('"format_version":', '"format_version":9', 1))
         # A run on its way is in the table, but not in the mean over seeds; nor is the same seed twice.
         for gone in "results.h5", ".lock":
             os.remove(f"rates/0.1-3/{gone}")
@@ -195,8 +194,7 @@ class Compare(common.TestCase):
         with open("e1/eval.json") as file:
             told = json.load(file)
         for pattern, changed in ("has format 2 of another version", {"format_version": 2}), ("is no evaluation that", {"provenance": {}}):
-            with open("bad.json", "w") as file:
-                json.dump(told | changed, file)
+            common.write("bad.json", json.dumps(told | changed))
             self.refuse(3, f"bad.json: {pattern}", "compare", "bad.json")
 
 

@@ -179,11 +179,8 @@ class Outside(common.TestCase):
 
     def write(self, path, **how):
         random = np.random.default_rng(1)
-        with h5py.File(path, "w") as file:
-            file.attrs["class_names"] = ["a", "b", "c"]
-            for split, count in ("train", 40), ("test", 9):
-                file.create_dataset(f"{split}/images", data=random.integers(0, 256, (count, 16, 16, 3), np.uint8), **how)
-                file[f"{split}/labels"] = np.arange(count) % 3
+        splits = ((random.integers(0, 256, (count, 16, 16, 3), np.uint8), np.arange(count) % 3) for count in (40, 9))
+        common.write_data(path, *splits, ["a", "b", "c"], **how)
 
     def test_packed_data_are_converted_first(self):
         self.write("plain.h5")

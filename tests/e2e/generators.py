@@ -166,8 +166,7 @@ class Generators(common.TestCase):
                    "codecs": [{"name": "float32", "transport": "sum", "rounds": 1, "exact": True, "encode": 0, "decode": 0,
                                "bytes": [4 * 10**8]}],
                    "network": {"within": link, "between": link}} | other
-        with open("calibration.json", "w") as file:
-            json.dump(written, file)
+        common.write("calibration.json", json.dumps(written))
         return ["--generators", "auto", "--calibration", "calibration.json", *DEALT, "--staleness", 8, "--selector", "all"]
 
     def test_as_many_as_a_forecast_says(self):

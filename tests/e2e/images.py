@@ -70,8 +70,7 @@ def files_of_source(count=60):
 def put(folder, files):
     for name, content in files.items():
         os.makedirs(os.path.dirname(f"{folder}/{name}"), exist_ok=True)
-        with open(f"{folder}/{name}", "wb") as file:
-            file.write(content)
+        common.write(f"{folder}/{name}", content)
 
 
 def put_tar(path, files, form=tarfile.GNU_FORMAT):

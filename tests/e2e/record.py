@@ -324,15 +324,12 @@ class Results(common.TestCase):
                 ("contradict each other at image 0", {"clean_prediction": [other, *each["clean_prediction"][1:]]}), \
                 ("fgsm_correct is not a list of 101 numbers", {"fgsm_correct": each["fgsm_correct"][:-1]}), \
                 ("bad.json: is no evaluation that", {"distance": None}), ("clean_prediction is not a list of 101 numbers", {"clean_prediction": None}):
-            with open("bad.json", "w") as file:
-                json.dump({**told, "per_image": {**each, **changed}}, file, default=int)
+            common.write("bad.json", json.dumps({**told, "per_image": {**each, **changed}}, default=int))
             self.refuse(3, pattern, "plot", "bad.json")
         for step in 1e300, -5:
-            with open("bad.json", "w") as file:
-                json.dump({**told, "step": step}, file, default=int)
+            common.write("bad.json", json.dumps({**told, "step": step}, default=int))
             self.refuse(3, "bad.json: .* is no whole number from 0 to", "plot", "bad.json")
-        with open("bad.json", "w") as file:
-            file.write(json.dumps(told)[:-100])
+        common.write("bad.json", json.dumps(told)[:-100])
         self.refuse(3, "bad.json: is no evaluation that 'eval --out' wrote, or cut off", "plot", "bad.json")
 
 
@@ -412,8 +409,7 @@ class Evaluation(common.TestCase):
 class Validated(common.TestCase):
     def test_what_validate_says_is_what_train_does(self):
         common.synthetic("set.h5", train=50, test=10, size=16, classes=4)
-        with open("run.toml", "w") as file:
-            file.write("""
+        common.write("run.toml", """
                 data = ["set.h5"]
                 network = "small_cnn"
                 width = 16

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 
 import common
+import h5py
 
 TRAIN = ["--network", "small_cnn", "--width", 4, "--threads", 1, "--attack-steps", 1, "--warmup-epochs", 0, "--epochs", 2, "--batch", 8,
          "--eval", "pgd2", "--optimizer", "sgd", "--eval-every", 1, "--quiet"]
@@ -128,14 +129,8 @@ class Report(common.TestCase):
         return self.read("grouped.html")
 
     def test_classes_and_images_of_an_evaluation(self):
-        import h5py  # pylint: disable=import-outside-toplevel
-
         common.synthetic("set.h5", train=45, test=40, size=8, classes=3)
-        with h5py.File("set.h5") as old, h5py.File("named.h5", "w") as new:
-            for split in "train", "test":
-                for part in "images", "labels":
-                    new[f"{split}/{part}"] = old[f"{split}/{part}"][()]
-            new.attrs["class_names"] = [HOSTILE, "b&\"c'", "dé"]
+        common.write_data("named.h5", **common.read_data("set.h5"), names=[HOSTILE, "b&\"c'", "dé"])
         self.train("run", *TRAIN, "--data", "named.h5", "--epochs", 6)
         subprocess.run([common.PROGRAM, "eval", "run", "--data", "named.h5", "--eval", "pgd2+fgsm", "--eps", "32/255", "--save-adversarial",
                         "--out", "run/strong", "--threads", "1"], capture_output=True, check=True)

@@ -189,12 +189,9 @@ class Starts(common.TestCase):
         """Those of a checkpoint, and of a PyTorch state_dict in HDF5: one step of rate (almost) zero keeps them."""
         self.assertEqual(run("--out", "base").code, 0)
         known = weights("base/ckpt/step-000000008.h5")
-        with h5py.File("base/ckpt/step-000000008.h5") as file, h5py.File("state_dict.h5", "w") as out:
-            for name, values in known.items():
-                out["module." + name] = values
-            for name, item in file["bn"].items():
-                out["module." + name] = item[()]
-            out["module.bn1.num_batches_tracked"] = np.int64(7)
+        statistics = {name[3:]: values for name, values in common.datasets("base/ckpt/step-000000008.h5").items() if name.startswith("bn/")}
+        common.write_arrays("state_dict.h5", {"module." + name: values for name, values in
+                                              {**known, **statistics, "bn1.num_batches_tracked": np.int64(7)}.items()})
         for source in "base", "base/ckpt/step-000000008.h5", "state_dict.h5":
             shutil.rmtree("tuned", ignore_errors=True)
             self.expect(0, run("--out", "tuned", "--initialize", source, "--max-steps", 1, "--lr", "1e-12", "--optimizer", "sgd"))
@@ -273,12 +270,8 @@ class Starts(common.TestCase):
             self.assertIn("classes", ended.errors[0])
         self.assertEqual(common.run("data", "synthetic", "large.h5", "--size", 32, "--train", 20, "--test", 20).code, 0)
         self.assertEqual(common.run("eval", "--checkpoint", "run", "--data", "large.h5").code, 3)
-        with h5py.File("grey.h5", "w") as file:
-            for split in "train", "test":
-                file[f"{split}/images"] = np.zeros((4, 16, 16, 1), np.uint8)
-                file[f"{split}/labels"] = np.arange(4, dtype=np.uint8)
-            with h5py.File("large.h5") as large:
-                file.attrs["class_names"] = large.attrs["class_names"]
+        split = np.zeros((4, 16, 16, 1), np.uint8), np.arange(4, dtype=np.uint8)
+        common.write_data("grey.h5", split, split, common.attribute("large.h5", "class_names"))
         ended = self.expect(3, common.run("eval", "--checkpoint", "run", "--data", "grey.h5"))
         self.assertIn("have 1 channels, the network in", ended.errors[0])
 
