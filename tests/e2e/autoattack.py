@@ -174,10 +174,7 @@ class Sequence(common.TestCase):
         plain = common.run(*options(words, out="plain", batch=7), ranks=3)
         kept = common.run(*options(words, out="kept", batch=7), "--save-adversarial", ranks=3)
         self.assertEqual((plain.code, kept.code), (0, 0), plain.text + kept.text)
-        each, same = ({}, {})
-        for folder, found in ("kept", each), ("plain", same):
-            with open(f"{folder}/eval.json") as file:
-                found.update(json.load(file)["per_image"])
+        each, same = (common.load(f"{folder}/eval.json")["per_image"] for folder in ("kept", "plain"))
         self.assertEqual(each, same)
         self.assertEqual(sorted(os.listdir("kept")), [".lock", "adversarial.h5", "eval.json"])
         tables, labels = common.datasets("kept/adversarial.h5"), np.array(each["label"])

@@ -57,9 +57,8 @@ class Averages(Runs):
                 self.assertIn(" test images, averaged weights\n", ended.text)
                 last = self.of(name, "test", "average")[-1]
                 self.assertRegex(ended.text, f"Final: clean_acc={last['clean_acc']:.4f} pgd2_acc={last['adv_acc']:.4f} ")
-                with open(f"{name}/SUMMARY.txt") as file:
-                    self.assertIn(f" average_clean_acc={last['clean_acc']:.4f} average_pgd2_acc={last['adv_acc']:.4f} ",
-                                  file.read())
+                self.assertIn(f" average_clean_acc={last['clean_acc']:.4f} average_pgd2_acc={last['adv_acc']:.4f} ",
+                              common.text_of(f"{name}/SUMMARY.txt"))
                 shutil.copy(common.checkpoints(name)[-1], "replaced.h5")
                 with h5py.File("replaced.h5", "r+") as file:
                     for key, values in file["optim/average"].items():

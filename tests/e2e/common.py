@@ -218,7 +218,7 @@ def count_in(path, what=b"\n"):
 
 
 def text_of(path):
-    with open(path) as file:
+    with open(path, encoding="utf-8") as file:
         return file.read()
 
 
@@ -366,12 +366,15 @@ class TestCase(unittest.TestCase):
         self.assertTrue(running.wait_for(lambda: steps_written(folder) > steps and len(running.ranks()) == ranks), running.text())
         return running
 
-    def refuse(self, code, pattern, *arguments, ranks=0):
-        """A run that must fail with one message."""
-        ended = self.expect(code, run(*arguments, ranks=ranks, environment=AT_ONCE))
-        self.assertEqual(len(ended.errors), 1, ended.text)
+    def expect_error(self, code, pattern, ended):
+        """The run, which must have ended with this code and one message."""
+        self.assertEqual((ended.code, len(ended.errors)), (code, 1), ended.text)
         self.assertRegex(ended.errors[0], pattern)
         return ended
+
+    def refuse(self, code, pattern, *arguments, ranks=0):
+        """A run that must fail with one message."""
+        return self.expect_error(code, pattern, run(*arguments, ranks=ranks, environment=AT_ONCE))
 
     def assert_equal_runs(self, folder, reference):
         """What may depend neither on the ranks of a run nor on where it was interrupted; figures of generators, the reference has none."""

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import math
 import os
 import re
@@ -88,8 +87,8 @@ class Compare(common.TestCase):
             percents[run, row["attack"]] = 100 * right / 61
             self.assertEqual((row["--lr"], row["--seed"], row["images"], row["right"], row["state"], row["ranks"], row["steps"]),
                              (*runs[run], "61", str(right), "done", "1", "12"))
-            with open(run + "/provenance.json") as file:
-                self.assertEqual(row["image_set"], f"61 test images, hash {json.load(file)['hashes_of_images']['test']}")
+            told = common.load(run + "/provenance.json")
+            self.assertEqual(row["image_set"], f"61 test images, hash {told['hashes_of_images']['test']}")
             self.assert_numbers(row, ["percent", "low", "high"], [100 * right / 61, *(100 * p for p in wilson_interval(right, 61))])
             steps = common.rows(run, "step")
             self.assertAlmostEqual(float(row["seconds"]), last["wall_time"], places=6)
@@ -124,9 +123,7 @@ class Compare(common.TestCase):
         with open("other/config.resolved.toml", "a") as file:
             file.write("wings = 2\n")
         shutil.copytree("balls/b_4", "old")
-        with open("old/metrics.jsonl") as file:
-            record = file.read()
-        common.write("old/metrics.jsonl", record.replace('"format_version":', '"format_version":9', 1))
+        common.write("old/metrics.jsonl", common.text_of("old/metrics.jsonl").replace('"format_version":', '"format_version":9', 1))
         # A run on its way is in the table, but not in the mean over seeds; nor is the same seed twice.
         for gone in "results.h5", ".lock":
             os.remove(f"rates/0.1-3/{gone}")
@@ -147,8 +144,7 @@ class Compare(common.TestCase):
         self.refuse(2, "--by seed: runs that differ in their seeds alone are one row", "compare", "rates", "--by", "seed")
         self.refuse(2, "--by milestone: is no option .*did you mean 'milestones'", "compare", "rates", "--by", "milestone")
         # Pictures over seeds.
-        ended = common.run("plot", *sorted(runs)[:5], "--by", "lr", "--out", "both", "--format", "png", "--dpi", 50)
-        self.assertEqual(ended.code, 0, ended.text)
+        self.run_well("plot", *sorted(runs)[:5], "--by", "lr", "--out", "both", "--format", "png", "--dpi", 50)
         with open("both/accuracy.csv", newline="") as file:
             rows = list(csv.DictReader(file))
         name = "lr=0.05 (3 runs): clean"
@@ -162,14 +158,11 @@ class Compare(common.TestCase):
         common.synthetic("set.h5", train=48, test=53, size=8, classes=3)
         for seed in 1, 2:
             self.train(f"run{seed}", *TRAIN, "--data", "set.h5", "--seed", seed, "--lr", 0.05)
-            ended = common.run("eval", f"run{seed}", "--threads", 1, "--eval", "fgsm,pgd2+pgd3", "--limit", 51, "--quiet", "--out", f"e{seed}")
-            self.assertEqual(ended.code, 0, ended.text)
+            self.run_well("eval", f"run{seed}", "--threads", 1, "--eval", "fgsm,pgd2+pgd3", "--limit", 51, "--quiet", "--out",
+                          f"e{seed}")
         found, said = self.figures("e1", "e2/eval.json")
         self.assertEqual((said, [(row["row"], row["--seed"]) for row in found]), ([], [(f"e{k}", f"{k}") for k in (1, 2) for _ in range(3)]))
-        images = []
-        for k in 1, 2:
-            with open(f"e{k}/eval.json") as file:
-                images.append(json.load(file)["per_image"])
+        images = [common.load(f"e{k}/eval.json")["per_image"] for k in (1, 2)]
         for row in found:
             name = row["attack"]
             a, b = (each[name + "_correct"] for each in images)
@@ -191,8 +184,7 @@ class Compare(common.TestCase):
         self.assertEqual([(row["row"], row["seeds"], row["attack"]) for row in found],
                          [("lr=0.05, 1 rank", "1", "clean"), ("lr=0.05, 1 rank", "1", "pgd2"),
                           *[("lr=0.05, evaluated", "1 2", attack) for attack in ("clean", "fgsm", "pgd2+pgd3")]])
-        with open("e1/eval.json") as file:
-            told = json.load(file)
+        told = common.load("e1/eval.json")
         for pattern, changed in ("has format 2 of another version", {"format_version": 2}), ("is no evaluation that", {"provenance": {}}):
             common.write("bad.json", json.dumps(told | changed))
             self.refuse(3, f"bad.json: {pattern}", "compare", "bad.json")

@@ -182,8 +182,8 @@ class TensorBoard(common.TestCase):
         self.check_by_its_own_reader(expected, 8)
 
     def test_each_number_once_after_a_rollback(self):
-        ended = common.run("train", "--out", "run", *TRAIN, "--tensorboard", "--awp-gamma", "0,1e30@2", "--on-bad-steps", "rollback:times=1")
-        self.assertEqual(ended.code, 7, ended.text)
+        self.expect(7, common.run("train", "--out", "run", *TRAIN, "--tensorboard", "--awp-gamma", "0,1e30@2", "--on-bad-steps",
+                                  "rollback:times=1"))
         self.assertEqual([row["to_step"] for row in common.rows("run", "setback") if row["event"] == "rollback"], [10])
         _, found, expected = self.check_numbers()
         self.assertEqual({step for _, step in expected}, set(range(1, 13)))

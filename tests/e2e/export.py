@@ -377,8 +377,8 @@ class Export(Case):
             self.assertRegex(text.replace("\n    ", " "), what.replace("(", "\\(").replace(")", "\\)"))
         self.assertNotIn("TRADES", text)
         self.assertRegex(self.run_well("--cite", "--recipe", "trades").text, r"Theoretically Principled Trade-off")
-        with open(os.path.join(HERE, "../../CITATION.cff")) as file:
-            self.assertIn(re.search(r"^version: (.*)", file.read(), re.MULTILINE)[1], self.run_well("--version").text.splitlines()[0])
+        version = re.search(r"^version: (.*)", common.text_of(os.path.join(HERE, "../../CITATION.cff")), re.MULTILINE)[1]
+        self.assertIn(version, self.run_well("--version").text.splitlines()[0])
 
     def test_averaged_weights_are_taken_where_there_are_any(self):
         self.train("run", *TRAIN, *options_of("small_cnn"), "--average", "ema:bn=ema")
@@ -499,8 +499,8 @@ class Import(Case):
                 told = self.run_well("export", network, "--out", "out.safetensors").text  # a run's folder: its newest
                 back = self.run_well("import", "out.safetensors", "--out", "back.h5").text  # which says what it is
                 self.assertEqual(bits(arrays_of("back.h5")), bits(arrays_of(checkpoint)))
-                with open(f"{network}/SUMMARY.txt") as file:
-                    hashes = {line.split()[-1] for line in (told + back + file.read()).splitlines() if line.startswith("weights")}
+                lines = (told + back + common.text_of(f"{network}/SUMMARY.txt")).splitlines()
+                hashes = {line.split()[-1] for line in lines if line.startswith("weights")}
                 self.assertEqual(len(hashes), 1, hashes)
                 # The network is the same: so are all figures, with the same batches on the same processor.
                 before, after = self.evaluated(checkpoint), self.evaluated("back.h5")

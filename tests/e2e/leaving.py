@@ -129,10 +129,8 @@ class Leaving(common.TestCase):
         running = common.Running(["train", "--out", "full", *RUN, "--total-batch", 16, "--checkpoint-every", 2, *leave([2], [3])], 4)
         self.assertTrue(running.wait_for(lambda: len(left("full")) == 1), running.text())
         shutil.rmtree("full/ckpt", ignore_errors=True)
-        with open("full/ckpt", "w"):  # no folder any more
-            pass
-        ended = self.expect(9, running.wait())
-        self.assertEqual(len(ended.errors), 1, ended.text)
+        common.write("full/ckpt", "")  # no folder any more
+        self.expect_error(9, "", running.wait())
 
     def test_asleep_beside_a_stopped_rank(self):
         options = [*RUN, "--total-batch", 16, "--epochs", 100000, "--milestones", 99999, "--eval-every", 0, "--checkpoint-every",
@@ -152,14 +150,10 @@ class Leaving(common.TestCase):
         time.sleep(0.2)
         self.assertIsNone(running.process.poll(), running.text())
         common.kill(ranks[1], signal.SIGSTOP)
-        ended = self.expect(6, running.wait())
-        self.assertEqual(len(ended.errors), 1, ended.text)
-        self.assertRegex(ended.errors[0], rf"hang: rank 1 on \S+ \(process {ranks[1]}\) has sent no heartbeat for ")
+        ended = self.expect_error(6, rf"hang: rank 1 on \S+ \(process {ranks[1]}\) has sent no heartbeat for ", running.wait())
         self.assertRegex(ended.errors[0], rf"rank 2 on \S+ \(process {ranks[2]}\) has left")
-        with open("run/hang-rank-2.txt") as file:
-            self.assertRegex(file.readline(), r"^rank 2 of 4 on \S+, process \d+, has left$")
-        with open("run/hang-rank-0.txt") as file:
-            self.assertNotIn("has left", file.readline())
+        self.assertRegex(common.text_of("run/hang-rank-2.txt"), r"^rank 2 of 4 on \S+, process \d+, has left\n")
+        self.assertNotIn("has left", common.text_of("run/hang-rank-0.txt").splitlines()[0])
         self.assertEqual([name for name in common.entries(".") if "segment" in name], [])
 
     @common.at_night
@@ -180,9 +174,7 @@ class Leaving(common.TestCase):
                 (4, "names 2 of 4 ranks; more than half must be honest", "--attackers", "1,2", "--cheat", "leave"),
                 (3, "names rank 3, and the ranks are 0 to 2", "--attackers", 3, "--cheat", "leave")]:
             with self.subTest(pattern=pattern):
-                ended = common.validate(*RUN, "--total-batch", 16, *arguments, ranks=ranks)
-                self.assertEqual((ended.code, len(ended.errors)), (2, 1), ended.text)
-                self.assertRegex(ended.errors[0], pattern)
+                self.expect_error(2, pattern, common.validate(*RUN, "--total-batch", 16, *arguments, ranks=ranks))
 
 
 if __name__ == "__main__":

@@ -120,8 +120,8 @@ class Results(common.TestCase):
         passes = found["history/step/attack_passes"]
         self.assertTrue((images <= passes).all() and (passes <= 2 * images).all() and passes.sum() < 2 * images.sum(),
                         passes)
-        with open("run/SUMMARY.txt") as file:
-            self.assertRegex(file.read(), r"attack passes +1\.\d+ per image of at most 2: \d+\.\d % saved\n")
+        self.assertRegex(common.text_of("run/SUMMARY.txt"),
+                         r"attack passes +1\.\d+ per image of at most 2: \d+\.\d % saved\n")
 
     def test_times_add_up(self):
         """Every second is in one phase: what is missing is what follows the last stamp that a record knows of."""

@@ -51,8 +51,7 @@ class Report(common.TestCase):
 
     def read(self, path):
         """A page, which has to be small, valid, without scripts, and without an address outside of it."""
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
+        text = common.text_of(path)
         self.assertLess(os.path.getsize(path), 2_000_000)
         page = Reader(text)
         self.assertEqual(len(page.ids), len(set(page.ids)))
@@ -101,21 +100,17 @@ class Report(common.TestCase):
             shutil.copytree("a", name)
             for gone in "SUMMARY.txt", "results.h5", "report.html", ".lock":
                 os.remove(f"{name}/{gone}")
-            with open("a/metrics.jsonl", encoding="utf-8") as file:
-                kept = file.readlines()[:lines]
-            with open(f"{name}/metrics.jsonl", "w", encoding="utf-8") as file:
-                file.write("".join(kept) + '{"kind":"st')
+            kept = common.text_of("a/metrics.jsonl").splitlines(keepends=True)[:lines]
+            common.write(f"{name}/metrics.jsonl", "".join(kept) + '{"kind":"st')
             self.report(name)
             words = " ".join(self.read(name + "/report.html").words)
             self.assertIn("No evaluation yet.", words)
             self.assertIn("Not at its end, stopped.", words)
 
         # Beside the figures stand those of the recipe that the command names.
-        with open("a/provenance.json", encoding="utf-8") as file:
-            told = json.load(file)
+        told = common.load("a/provenance.json")
         told["command_line"] += ["--recipe", "imagenet_fast_at"]
-        with open("a/provenance.json", "w", encoding="utf-8") as file:
-            json.dump(told, file)
+        common.write("a/provenance.json", json.dumps(told))
         self.report("a")
         self.assertIn("published: clean 60.90, PGD-50 43.46", " ".join(self.read("a/report.html").words))
 
@@ -136,8 +131,7 @@ class Report(common.TestCase):
                         "--out", "run/strong", "--threads", "1"], capture_output=True, check=True)
         self.report("run")
         page = self.read("run/report.html")
-        with open("run/strong/eval.json", encoding="utf-8") as file:
-            told = json.load(file)
+        told = common.load("run/strong/eval.json")
         each = told["per_image"]
         names = [HOSTILE, "b&\"c'", "dé"]
         self.assert_grid(page, "run/strong", names, {"pgd2+fgsm": "prediction"})
@@ -158,8 +152,7 @@ class Report(common.TestCase):
         page = self.read("other.html")
         self.assertIn("is of another evaluation than the one beside it", " ".join(page.words))
         self.assertFalse(any(tag == "img" for tag, _ in page.tags))
-        with open("other/eval.json", encoding="utf-8") as file:
-            provenance = json.load(file)["provenance"]
+        provenance = common.load("other/eval.json")["provenance"]
         listed = dict.fromkeys(row[0].split(":")[0] for row in page.tables[-1] if row[0])
         self.assertEqual(list(listed), [name for name, value in provenance.items() if value not in ({}, [])])  # in its order
         with h5py.File("other/adversarial.h5", "a") as file:
@@ -170,8 +163,7 @@ class Report(common.TestCase):
         os.truncate("other/adversarial.h5", 3000)
         self.report("other", "--out", "other.html")
         self.assertIn("other/adversarial.h5: ", " ".join(self.read("other.html").words))
-        with open("other/eval.json", encoding="utf-8") as file:
-            told = json.load(file)
+        told = common.load("other/eval.json")
         told["per_image"]["clean_loss"].pop()
         with open("other/eval.json", "w", encoding="utf-8") as file:
             json.dump(told, file)
@@ -196,8 +188,7 @@ class Report(common.TestCase):
     def assert_grid(self, page, folder, names, attacks):
         """The first images that are right, and wrong after an attack: of the first one that breaks them, and how sure the
         network is (adversarial.h5, which autoattack.py compares with a network in NumPy)."""
-        with open(folder + "/eval.json", encoding="utf-8") as file:
-            each = json.load(file)["per_image"]
+        each = common.load(folder + "/eval.json")["per_image"]
         confidence = common.datasets(folder + "/adversarial.h5")["confidence"]
         clean, attacked = [], []
         for i, label in enumerate(each["label"]):
@@ -224,8 +215,7 @@ class Report(common.TestCase):
 
         os.rename("run", "a 'b' \"c\" $(d)")
         run = "a 'b' \"c\" $(d)"
-        with open(run + "/metrics.jsonl", encoding="utf-8") as file:
-            lines = [json.loads(line) for line in file]
+        lines = common.rows(run)
         for line in lines:
             if line["kind"] == "run":
                 line["layer_name"] = [f"{HOSTILE} %s %n {name}" for name in line["layer_name"]]
@@ -245,10 +235,8 @@ class Report(common.TestCase):
         write(lines)
         with open(run + "/run.log", "ab") as file:
             file.write(b"2026-01-01T00:00:00Z " + HOSTILE.encode() + b" \xff\x1b[31m\n2026 " + b"x" * 3_000_000 + b"\nno end")
-        with open(run + "/provenance.json", encoding="utf-8") as file:
-            told = json.load(file)
-        with open(run + "/provenance.json", "w", encoding="utf-8") as file:
-            json.dump(told | {"host": HOSTILE, "long": "y" * 3_000_000}, file)
+        told = common.load(run + "/provenance.json")
+        common.write(run + "/provenance.json", json.dumps(told | {"host": HOSTILE, "long": "y" * 3_000_000}))
         self.report(run, "--out", "hostile.html")
         page = self.read("hostile.html")
         words = " ".join(page.words)

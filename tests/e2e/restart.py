@@ -174,9 +174,8 @@ class BatchByEpoch(Restart):
     @common.at_night
     def test_a_rollback_over_a_border(self):
         """It goes back into the part before."""
-        ended = common.run("train", *TRAIN, *EPOCHS, "--out", "bad", "--batch", "8,16@1", *BAD, "rollback:times=2", "--checkpoint-every", 100,
-                           ranks=2)
-        self.assertEqual(ended.code, 7, ended.text)
+        ended = self.expect(7, common.run("train", *TRAIN, *EPOCHS, "--out", "bad", "--batch", "8,16@1", *BAD, "rollback:times=2",
+                                          "--checkpoint-every", 100, ranks=2))
         self.assertEqual({row["to_step"] for row in common.rows("bad", "setback") if row["event"] == "rollback"}, {0})
         self.assertEqual(ended.text.count("from epoch 1 on steps have 32 images"), 3)
 

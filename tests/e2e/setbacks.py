@@ -50,8 +50,8 @@ class Numbers(common.TestCase):
                     self.assertEqual(self.setbacks(name, "skipped"), [])  # what was left is not in the record
                     self.assertEqual([row["step"] for row in common.rows(name, "step")], [*range(1, STEPS + 1)])
                     self.assertEqual({row["lr"] for row in common.rows(name, "step")}, {RATE})
-                    with open(f"{name}/SUMMARY.txt") as file:
-                        self.assertRegex(file.read(), r"\nrollback        from step \d to 0, \S+ times the learning rate: ")
+                    self.assertRegex(common.text_of(f"{name}/SUMMARY.txt"),
+                                     r"\nrollback        from step \d to 0, \S+ times the learning rate: ")
                     self.assertEqual(name == "far", any("the step is skipped" in line for line in ended.warnings))
             for name in "expected", "far", "farther", "async", "averaged":
                 shutil.rmtree(name)
