@@ -110,8 +110,7 @@ class Sequence(common.TestCase):
             running.end()
             self.assertFalse(os.path.exists("killed/eval.json"), "the evaluation had ended before it was killed")
             if kill == 2:  # a write that was cut
-                with open("killed/sequence.journal", "ab") as file:
-                    file.write(b'{"stage":1,"seconds":0.1,"images":[0,')
+                common.write("killed/sequence.journal", '{"stage":1,"seconds":0.1,"images":[0,', "ab")
         self.assertGreater(lines("killed"), 2)
         self.evaluate("killed", ranks=2)
         self.assertEqual(told("killed"), whole)
@@ -228,8 +227,7 @@ class Sequence(common.TestCase):
         refuse(2, "hash of the training's options is", "none+fgsm", checkpoint="second", out="one")
         refuse(2, "run is the folder of a training", "none+fgsm", out="run")
         os.mkdir("certified")
-        with open("certified/certify.journal", "w"):
-            pass
+        common.write("certified/certify.journal", "")
         for name in "certify.journal", "certify.json":
             os.rename("certified/certify.journal", f"certified/{name}")
             refuse(2, "certified is the folder of a certification, whose files this evaluation", "none+fgsm", out="certified")

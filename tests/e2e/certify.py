@@ -39,8 +39,7 @@ def told(folder):
 
 
 def tsv(folder):
-    with open(f"{folder}/certify.tsv") as file:
-        return [line.split("\t")[:5] for line in file]
+    return [line.split("\t")[:5] for line in common.text_of(f"{folder}/certify.tsv").splitlines(keepends=True)]
 
 
 def lines(folder):
@@ -122,8 +121,7 @@ class Certification(common.TestCase):
                 running.end()
                 self.assertFalse(os.path.exists("killed/certify.json"), "it had ended before it was killed")
                 if kill == 1:  # a write that was cut
-                    with open("killed/certify.journal", "ab") as file:
-                        file.write(b'{"seconds":0.1,"images":[0,')
+                    common.write("killed/certify.journal", '{"seconds":0.1,"images":[0,', "ab")
             self.certify("killed", ranks=2, batch=1000, **more)
             self.assertEqual(told("killed"), whole)
             self.assertEqual(tsv("killed"), tsv(kind))
@@ -227,11 +225,9 @@ class Certification(common.TestCase):
         self.certify("on2", ranks=2, **more)
         self.assertEqual(told("on2"), found)
         os.remove("on2/certify.json")
-        with open("on2/attacked.journal") as file:
-            journal = file.readlines()
+        journal = common.text_of("on2/attacked.journal").splitlines(keepends=True)
         self.assertGreater(len(journal), 1)
-        with open("on2/attacked.journal", "w") as file:
-            file.writelines(journal[:-1])
+        common.write("on2/attacked.journal", "".join(journal[:-1]))
         ended = self.certify("on2", **more)
         self.assertRegex(ended.final, f" broken={broken} ")
         self.assertEqual(told("on2"), found)

@@ -88,10 +88,9 @@ class Running:
             try:
                 if os.readlink(f"/proc/{pid}/exe") != os.path.realpath(PROGRAM):
                     continue
-                with open(f"/proc/{pid}/environ", "rb") as file:
-                    for entry in file.read().split(b"\0"):
-                        if entry.startswith(b"OMPI_COMM_WORLD_RANK="):
-                            found[int(entry.split(b"=")[1])] = pid
+                for entry in bytes_of(f"/proc/{pid}/environ").split(b"\0"):
+                    if entry.startswith(b"OMPI_COMM_WORLD_RANK="):
+                        found[int(entry.split(b"=")[1])] = pid
             except OSError:
                 pass
         self.seen.update(found.values())
@@ -227,9 +226,9 @@ def bytes_of(path):
         return file.read()
 
 
-def write(path, content):
+def write(path, content, mode="wb"):
     """A file of this text, or of these bytes."""
-    with open(path, "wb") as file:
+    with open(path, mode) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
 

@@ -120,8 +120,7 @@ class Compare(common.TestCase):
             self.assertEqual({line.count("&") for line in part[1].splitlines() if "&" in line}, {len(part[0]) - 1})
         # What cannot be read is named, and the table has the rest.
         shutil.copytree("balls/b_4", "other")
-        with open("other/config.resolved.toml", "a") as file:
-            file.write("wings = 2\n")
+        common.write("other/config.resolved.toml", "wings = 2\n", "ab")
         shutil.copytree("balls/b_4", "old")
         common.write("old/metrics.jsonl", common.text_of("old/metrics.jsonl").replace('"format_version":', '"format_version":9', 1))
         # A run on its way is in the table, but not in the mean over seeds; nor is the same seed twice.

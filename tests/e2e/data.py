@@ -31,9 +31,8 @@ def images(seed, count, size, classes):
 
 def write_records(path, pixels, labels, label_bytes=1):
     """The official binary format: label bytes, of which the last counts, then the planes of the image."""
-    with open(path, "wb") as file:
-        for image, label in zip(pixels, labels):
-            file.write(bytes([7] * (label_bytes - 1) + [int(label)]) + image.transpose(2, 0, 1).tobytes())
+    common.write(path, b"".join(bytes([7] * (label_bytes - 1) + [int(label)]) + image.transpose(2, 0, 1).tobytes()
+                                for image, label in zip(pixels, labels)))
 
 
 class Terminal(common.TestCase):
@@ -177,8 +176,7 @@ class Own(common.TestCase):
                 Image.fromarray(image).save(f"images/{split}/class {label}/{i}.png")
         self.assertEqual(common.run("data", "index", "images", "index.h5").code, 0)
         chosen = sorted([2, 4, 7], key=lambda i: (test[1][i], i))  # as their paths
-        with open("paths.txt", "w") as file:
-            file.writelines(f"val/class {test[1][i]}/{i}.png\n" for i in (7, 2, 4))
+        common.write("paths.txt", "".join(f"val/class {test[1][i]}/{i}.png\n" for i in (7, 2, 4)))
         common.write_data("sorted.h5", train, tuple(array[chosen] for array in test))
         named, alone = (evaluated("c.json", *options)[1] for options in (("--data", "index.h5", "--images", "paths.txt"), ("--data", "sorted.h5")))
         self.assertEqual(named["per_image"], alone["per_image"])

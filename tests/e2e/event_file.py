@@ -161,11 +161,9 @@ class TensorBoard(common.TestCase):
             self.assertEqual(common.run("train", "--out", "run", *TRAIN, "--tensorboard").code, -9)
         before, _ = self.events()
         self.assertEqual(common.steps_written("run"), 14)
-        with open(before, "ab") as file:
-            file.write(b"\x40cut off")
+        common.write(before, b"\x40cut off", "ab")
         os.rename(before, "run/events.out.tfevents.9999999999.dat_hpc")  # by a clock of another time
-        with open(OTHER, "w"):
-            pass
+        common.write(OTHER, "")
         self.train("run", *TRAIN, "--max-steps", 20)  # a run that has the file goes on with it, without pictures
         self.train("run", *TRAIN, "--tensorboard")
         path, found, expected = self.check_numbers()

@@ -475,7 +475,7 @@ class Archives(Converts):
         with tarfile.open("c.tar.gz", "w:gz") as file:
             file.add("cifar-10-batches-py")
         refuse(2, "--label-bytes is for .*, and c.tar.gz: cifar-10-batches-py is a folder of CIFAR's", "c.tar.gz", "--label-bytes", 2)
-        data = open("c.tar.gz", "rb").read()
+        data = common.bytes_of("c.tar.gz")
         for part, (why, changed) in enumerate({
                 "is cut off": data[: len(data) // 2], "is damaged": data[:-8] + b"1234" + data[-4:],
                 "is longer than it says": data + b"more", "cannot be unpacked": gzip.compress(b"")}.items()):
@@ -492,16 +492,15 @@ class Archives(Converts):
             refuse(3, f"cut.tar{ending} is cut off", f"cut.tar{ending}")
         with zipfile.ZipFile("c.zip", "w") as file:
             file.write("cifar-10-batches-py/data_batch_1")
-        data = bytearray(open("c.zip", "rb").read())
+        data = bytearray(common.bytes_of("c.zip"))
         data[len(data) // 2] ^= 1
-        open("d.zip", "wb").write(data)
+        common.write("d.zip", data)
         refuse(3, "d.zip: cannot be unpacked: .*CRC", "d.zip")
-        open("e.zip", "wb").write(data[:2000])
-        os.rename("e.zip", "e.ZIP")
+        common.write("e.ZIP", data[:2000])
         refuse(3, "e.ZIP: cannot be unpacked", "e.ZIP")
         data[6] |= 1
         data[data.rindex(b"PK\1\2") + 8] |= 1
-        open("f.zip", "wb").write(data)
+        common.write("f.zip", data)
         refuse(3, "f.zip: .*data_batch_1 is encrypted", "f.zip")
         os.remove("cifar-10-batches-py/data_batch_2")
         with tarfile.open("g.tar.gz", "w:gz") as file:

@@ -165,8 +165,7 @@ class Report(common.TestCase):
         self.assertIn("other/adversarial.h5: ", " ".join(self.read("other.html").words))
         told = common.load("other/eval.json")
         told["per_image"]["clean_loss"].pop()
-        with open("other/eval.json", "w", encoding="utf-8") as file:
-            json.dump(told, file)
+        common.write("other/eval.json", json.dumps(told))
         self.assertIn("clean_loss is not a list of 40 values", self.report("other", "run", "--out", "other.html", code=3)[1])
 
         # Many classes.
@@ -177,8 +176,7 @@ class Report(common.TestCase):
             told["per_image"] = {"label": label, "clean_loss": [0.5] * len(label)}
             for name, said in ("clean", label), ("fgsm", wrong), ("pgd2", wrong):
                 told["per_image"] |= {name + "_prediction": said, name + "_correct": [int(a == b) for a, b in zip(label, said, strict=True)]}
-            with open("many.json", "w", encoding="utf-8") as file:
-                json.dump(told, file)
+            common.write("many.json", json.dumps(told))
             self.report("many.json", "--out", "many.html")
             page = self.read("many.html")
             if shutil.which("gnuplot"):
@@ -233,8 +231,8 @@ class Report(common.TestCase):
         self.report(run, "--out", "hostile.html")
         self.read("hostile.html")
         write(lines)
-        with open(run + "/run.log", "ab") as file:
-            file.write(b"2026-01-01T00:00:00Z " + HOSTILE.encode() + b" \xff\x1b[31m\n2026 " + b"x" * 3_000_000 + b"\nno end")
+        common.write(run + "/run.log", b"2026-01-01T00:00:00Z " + HOSTILE.encode() + b" \xff\x1b[31m\n2026 " + b"x" * 3_000_000 +
+                     b"\nno end", "ab")
         told = common.load(run + "/provenance.json")
         common.write(run + "/provenance.json", json.dumps(told | {"host": HOSTILE, "long": "y" * 3_000_000}))
         self.report(run, "--out", "hostile.html")

@@ -149,8 +149,7 @@ class Status(common.TestCase):
     def test_long_records_are_read_at_once(self):
         """200,000 steps, of which those before the last hundred are passed over."""
         self.train("run", *RUN, "--epochs", 1)
-        with open("run/metrics.jsonl") as file:
-            lines = file.readlines()
+        lines = common.text_of("run/metrics.jsonl").splitlines(keepends=True)
         step = next(line for line in lines if line.startswith('{"kind":"step"'))
         os.makedirs("long")
         with open("long/metrics.jsonl", "w") as file:
