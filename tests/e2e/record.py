@@ -85,14 +85,6 @@ class Results(common.TestCase):
             learned = np.isfinite(found["jointspar/norm"][step])
             np.testing.assert_array_equal(learned, (drawn[step] == 1) & (step % 3 == 2))
 
-    @common.at_night
-    def test_coarser_layers(self):
-        for granularity, layers in ("module", 4), ("block", 4):
-            found, names = self.record("--batch", 8, "--warmup-epochs", 0, "--epochs", 1, "--granularity", granularity)
-            self.assertEqual(len(names), layers)
-            self.assert_bytes(found, draws=3)
-            os.rename("run", granularity)
-
     def test_one_rank_sends_nothing(self):
         found, _ = self.record("--batch", 8, "--warmup-epochs", 0, "--epochs", 2, "--warm-start", 2, ranks=1)
         self.assert_bytes(found, ranks=1)
