@@ -10,7 +10,7 @@ import time
 import common
 import numpy as np
 
-CASES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "cases")
+CASES = f"{common.TESTS}/cases"
 TINY = ["--network", "small_cnn", "--width", 16, "--batch", 8, "--attack", "fgsm", "--threads", 1]
 PLAIN = "9fb27d09e58edd4e7834b5c8e1b6045d"  # the weights of plain.safetensors, in whatever form
 

@@ -19,7 +19,8 @@ import unittest
 import h5py
 import numpy as np
 
-sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path += [TESTS, f"{TESTS}/golden"]
 from drawn import ALL_CASES, SEED, drawn
 from mpi_environment import MPI_ENVIRONMENT, own_session
 
@@ -155,8 +156,7 @@ def faults(kind, number, first=1, count=10**6):
     how many."""
     library = os.path.abspath("faults.so")
     if not os.path.exists(library):
-        source = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support", "faults.c")
-        subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", library, f"{TESTS}/support/faults.c", "-ldl"], check=True)
     return {"LD_PRELOAD": library, "DAT_FAULTS": f"{kind}:{number}:{first}:{count}"}
 
 
@@ -248,6 +248,12 @@ def write_data(path, train=None, test=None, names=(), **how):
                 file[f"{split}/labels"] = found[1]
         if len(names):
             file.attrs["class_names"] = names
+
+
+def write_records(path, pixels, labels, label_bytes=1):
+    """The official binary format: label bytes, of which the last counts, then the planes of the image."""
+    write(path, b"".join(bytes([7] * (label_bytes - 1) + [int(label)]) + image.transpose(2, 0, 1).tobytes()
+                         for image, label in zip(pixels, labels)))
 
 
 def read_data(path, *splits):

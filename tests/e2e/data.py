@@ -14,9 +14,7 @@ import numpy as np
 from PIL import Image
 
 import common
-
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../golden"))
-import extra_set  # noqa: E402
+import extra_set
 
 TRAIN = ["--network", "small_cnn", "--width", 16, "--threads", 1, "--batch", 8, "--warmup-epochs", 0, "--epochs", 1,
          "--attack-steps", 1, "--eval-every", 0, "--eval", "pgd1"]
@@ -27,12 +25,6 @@ def images(seed, count, size, classes):
     generator = np.random.default_rng(seed)
     pixels = generator.integers(0, 256, (count, size, size, 3), np.uint8)
     return pixels, generator.permutation(np.arange(count) % classes)
-
-
-def write_records(path, pixels, labels, label_bytes=1):
-    """The official binary format: label bytes, of which the last counts, then the planes of the image."""
-    common.write(path, b"".join(bytes([7] * (label_bytes - 1) + [int(label)]) + image.transpose(2, 0, 1).tobytes()
-                                for image, label in zip(pixels, labels)))
 
 
 class Terminal(common.TestCase):
@@ -65,9 +57,9 @@ class Records(common.TestCase):
         os.mkdir("folder")
         parts = [images(seed, 20, 32, 10) for seed in range(5)]
         for number, (pixels, labels) in enumerate(parts, 1):
-            write_records(f"folder/data_batch_{number}.bin", pixels, labels)
+            common.write_records(f"folder/data_batch_{number}.bin", pixels, labels)
         test = images(9, 30, 32, 10)
-        write_records("folder/test_batch.bin", *test)
+        common.write_records("folder/test_batch.bin", *test)
         names = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
         common.write("folder/batches.meta.txt", "\n".join(names) + "\n\n")
         text = self.convert()
@@ -81,8 +73,8 @@ class Records(common.TestCase):
     def test_of_three_classes_and_twelve_pixels(self):
         os.mkdir("folder")
         train, test = images(1, 33, 12, 3), images(2, 7, 12, 3)
-        write_records("folder/data_batch_1.bin", *train)
-        write_records("folder/test_batch.bin", *test)
+        common.write_records("folder/data_batch_1.bin", *train)
+        common.write_records("folder/test_batch.bin", *test)
         self.assertRegex(self.convert("--size", 12, "--classes", 3), "train +33 images of 12 x 12 x 3, 3 classes")
         self.assert_holds("train", *train)
         self.assert_holds("test", *test)
@@ -94,8 +86,8 @@ class Records(common.TestCase):
     def test_of_hundred_classes_with_two_label_bytes(self):
         os.mkdir("folder")
         train, test = images(1, 200, 32, 100), images(2, 100, 32, 100)
-        write_records("folder/train.bin", *train, label_bytes=2)
-        write_records("folder/test.bin", *test, label_bytes=2)
+        common.write_records("folder/train.bin", *train, label_bytes=2)
+        common.write_records("folder/test.bin", *test, label_bytes=2)
         text = self.convert("--label-bytes", 2, "--classes", 100)
         self.assertRegex(text, "test +100 images of 32 x 32 x 3, 100 classes")
         self.assert_holds("train", *train)
@@ -563,7 +555,7 @@ class Inputs(common.TestCase):
         self.run_well("export", "m", "--format", "robustbench", "--out", "m")
         os.mkdir("records")
         for name in "train.bin", "test.bin":
-            write_records(f"records/{name}", *images(1, 4, 8, 2))
+            common.write_records(f"records/{name}", *images(1, 4, 8, 2))
         self.refuse(2, "would be written over", "data", "convert", "records", "records/train.bin", "--size", 8)
         for _ in range(2):
             self.run_well("data", "convert", "records", "records/set.h5", "--size", 8)

@@ -20,15 +20,12 @@ import torch
 from torch.nn import functional as F
 
 import common
+import reference
 from common import read_safetensors, write_safetensors
 from event_file import message
 
-sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../golden"))
-import reference
-
-HERE = os.path.dirname(os.path.abspath(__file__))
 PROBE = os.environ.get("DAT_PROBE") or common.beside("dat_probe")
-PACKAGES = os.environ.get("DAT_PYTHON_PACKAGES", os.path.join(HERE, "../../build/python"))
+PACKAGES = os.environ.get("DAT_PYTHON_PACKAGES", f"{common.TESTS}/../build/python")
 sys.path.append(PACKAGES)
 
 TRAIN = ["--threads", 1, "--batch", 8, "--warmup-epochs", 0, "--epochs", 1, "--attack-steps", 1, "--eval-every",
@@ -377,7 +374,7 @@ class Export(Case):
             self.assertRegex(text.replace("\n    ", " "), what.replace("(", "\\(").replace(")", "\\)"))
         self.assertNotIn("TRADES", text)
         self.assertRegex(self.run_well("--cite", "--recipe", "trades").text, r"Theoretically Principled Trade-off")
-        version = re.search(r"^version: (.*)", common.text_of(os.path.join(HERE, "../../CITATION.cff")), re.MULTILINE)[1]
+        version = re.search(r"^version: (.*)", common.text_of(f"{common.TESTS}/../CITATION.cff"), re.MULTILINE)[1]
         self.assertIn(version, self.run_well("--version").text.splitlines()[0])
 
     def test_averaged_weights_are_taken_where_there_are_any(self):

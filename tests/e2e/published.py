@@ -19,7 +19,7 @@ import h5py
 import numpy as np
 
 import common
-from data import write_records
+import extra_set
 
 NAMES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 
@@ -30,108 +30,23 @@ def images(seed, count, shape, classes):
     return generator.integers(0, 256, (count, *shape), np.uint8), generator.permutation(np.arange(count) % classes)
 
 
-class CPickle:
-    """Writes what cPickle of Python 2.7 writes by protocol 2, memos included, operation by operation."""
+class CPickler(extra_set.Python2Pickler):
+    """Writes what cPickle of Python 2.7 writes: memos count from 1, and types of arrays have numbers for truth values."""
 
-    def __init__(self):
-        self.out, self.memos, self.known = bytearray(b"\x80\x02"), 0, {}
+    dispatch_table = {type(np.dtype("u1")): lambda kind: (np.dtype, ("u1", 0, 1), (3, "|", None, None, None, -1, -1, 0))}
 
-    def memo(self):
-        self.memos += 1
-        self.out += b"q" + bytes([self.memos]) if self.memos < 256 else b"r" + struct.pack("<I", self.memos)
-
-    def again(self, key, write):
-        """What has been written before is named by its memo."""
-        if key in self.known:
-            number = self.known[key]
-            self.out += b"h" + bytes([number]) if number < 256 else b"j" + struct.pack("<I", number)
-            return
-        write()
-        self.memo()
-        self.known[key] = self.memos
-
-    def write_global(self, module, name):
-        def write():
-            self.out += f"c{module}\n{name}\n".encode()
-
-        self.again((module, name), write)
-
-    def text(self, text):
-        data = text if isinstance(text, bytes) else text.encode()
-        self.out += (b"U" + bytes([len(data)]) if len(data) < 256 else b"T" + struct.pack("<i", len(data))) + data
-        self.memo()
-
-    def integer(self, value):
-        small, middle = 0 <= value < 256, 0 <= value < 65536
-        self.out += (b"K" + bytes([value]) if small else b"M" + struct.pack("<H", value) if middle else
-                     b"J" + struct.pack("<i", value))
-
-    def sequence(self, values):
-        self.out += b"]"
-        self.memo()
-        for begin in range(0, len(values), 1000):
-            self.out += b"("
-            for value in values[begin : begin + 1000]:
-                self.value(value)
-            self.out += b"e"
-
-    def array(self, array):
-        self.write_global("numpy.core.multiarray", "_reconstruct")
-        self.write_global("numpy", "ndarray")
-        self.out += b"K\0\x85"
-        self.memo()
-        self.text("b")
-        self.out += b"\x87"
-        self.memo()
-        self.out += b"R"
-        self.memo()
-        self.out += b"(K\x01"
-        for dim in array.shape:
-            self.integer(dim)
-        self.out += b"\x86"
-        self.memo()
-        self.write_global("numpy", "dtype")
-        self.text("u1")
-        self.out += b"K\0K\x01\x87"
-        self.memo()
-        self.out += b"R"
-        self.memo()
-        self.out += b"(K\x03"
-        self.text("|")
-        self.out += b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\0t"
-        self.memo()
-        self.out += b"b\x89"
-        self.text(array.tobytes())
-        self.out += b"t"
-        self.memo()
-        self.out += b"b"
-
-    def value(self, value):
-        if isinstance(value, np.ndarray):
-            self.array(value)
-        elif isinstance(value, list):
-            self.sequence(value)
-        elif isinstance(value, (str, bytes)):
-            self.text(value)
-        else:
-            self.integer(int(value))
-
-    def dictionary(self, items):
-        self.out += b"}"
-        self.memo()
-        self.out += b"("
-        for key, value in items.items():
-            self.text(key)
-            self.value(value)
-        self.out += b"u."
-        return bytes(self.out)
+    def memoize(self, value):
+        number = len(self.memo) + 1
+        self.write(self.put(number))
+        self.memo[id(value)] = number, value
 
 
 def python2(items):
-    made = CPickle().dictionary(items)
-    loaded = pickle.loads(made, encoding="bytes")  # it is a pickle
+    made = io.BytesIO()
+    CPickler(made, 2).dump(items)
+    loaded = pickle.loads(made.getvalue(), encoding="bytes")  # it is a pickle
     assert list(loaded) == [key.encode() for key in items]
-    return made
+    return made.getvalue()
 
 
 def python3(protocol):
@@ -245,7 +160,7 @@ class Published(Converts):
         write_cifar10("py", parts, test)
         os.mkdir("bin")
         for name, (pixels, labels) in [*((f"data_batch_{i}", part) for i, part in enumerate(parts, 1)), ("test_batch", test)]:
-            write_records(f"bin/{name}.bin", pixels, labels)
+            common.write_records(f"bin/{name}.bin", pixels, labels)
         for name in "py", "bin":
             self.assertEqual(common.run("data", "convert", name, f"{name}.h5").code, 0)
         self.assert_same(common.datasets("py.h5"), common.datasets("bin.h5"))
