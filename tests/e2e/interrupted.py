@@ -256,17 +256,27 @@ class Interrupted(common.TestCase):
                 damaged = [self.damage(stop.how)] if stop.how in ("flip", "truncate", "empty") else []
         ended = self.end(row, row.last)
         self.assertEqual([path in line for path, line in zip(damaged, ended.warnings)], [True] * len(damaged), ended.text)
+        self.assert_left(row)
+        self.assert_same_runs(row)
+
+    def assert_left(self, row):
         if "--cheat" in row.more:
             who, when = (row.more[row.more.index(name) + 1].replace("leave@", "").split(",") for name in ("--attackers", "--cheat"))
             left = [(row["rank"], row["step"]) for row in common.rows("run", "left")]
             self.assertEqual(sorted(left), sorted(zip(map(int, who), map(int, when))))
-        self.assert_same_runs(row)
 
     @common.at_night
     def test_killed_at_moments_that_are_drawn(self):
         """Three hundred runs, each killed up to three times, that go on with another number of ranks each time."""
-        row = any_ranks("--micro-batch", 2, "--warm-start", 2, "--epochs", 2, "--checkpoint-every", 2)
-        draw, numbers, seconds = random.Random(common.SEED), (1, 2, 3, 4, 6, 8), {}
+        self.kill(any_ranks("--micro-batch", 2, "--warm-start", 2, "--epochs", 2, "--checkpoint-every", 2), (1, 2, 3, 4, 6, 8), 300)
+
+    @common.at_night
+    def test_killed_at_moments_that_are_drawn_while_ranks_leave(self):
+        self.kill(leaving([3, 1, 4], [2, 5, 5], "--optimizer", "lamb", "--selector", "exp3", "--resample", 3, "--average", "ema",
+                          "DAT_CHECKPOINT_ASYNC=on"), (7,), 20)
+
+    def kill(self, row, numbers, cycles):
+        draw, seconds = random.Random(common.SEED), {}
         self.end(row, interrupted=False)
         os.rename("run", "straight")
         for ranks in numbers:
@@ -275,7 +285,7 @@ class Interrupted(common.TestCase):
             seconds[ranks] = time.monotonic() - begin
             self.assert_equal_runs("run", "straight")
             shutil.rmtree("run")
-        for cycle in range(300):
+        for cycle in range(cycles):
             kills = []
             for _ in range(draw.randint(1, 3)):
                 words, ranks = self.words(row, draw.choice(numbers), True)
@@ -291,6 +301,7 @@ class Interrupted(common.TestCase):
                 kills.append((len(targets), ranks, common.steps_written("run")))
             with self.subTest(cycle=cycle, kills=kills):
                 self.end(row, draw.choice(numbers))
+                self.assert_left(row)
                 self.assert_equal_runs("run", "straight")
             shutil.rmtree("run")
 

@@ -63,24 +63,6 @@ class Leaving(common.TestCase):
                     self.assertIn(f"\nleft            rank {rank}, after step {step}: --cheat leave\n", summary)
                 shutil.rmtree("left")
 
-    @common.at_night
-    def test_killed_at_any_moment(self):
-        options = ["--total-batch", 16, *STATES["bandit"], *leave([3, 1, 4], [2, 5, 5])]
-        self.go("straight", *options, ranks=7)
-        kills, draw = 0, random.Random(1)
-        while kills < 40:
-            running = common.Running(["train", "--out", f"killed{kills // 8}", *RUN, *options], 7)
-            time.sleep(draw.uniform(0.3, 2))
-            ended = running.process.poll() is not None
-            running.end()
-            kills += 1
-            if ended or kills % 8 == 0:
-                folder = f"killed{(kills - 1) // 8}"
-                self.go(folder, *options, ranks=7)
-                self.assert_equal_runs(folder, "straight")
-                self.assertEqual(left(folder), left("straight"))
-                kills += -kills % 8
-
     def test_back_to_a_checkpoint_from_before(self):
         """Whoever has left stays away. As if the rate had been the lower one from the start: see setbacks.py."""
         far, rate = 2.0**100, 2.0**-4
