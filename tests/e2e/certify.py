@@ -6,6 +6,7 @@ import json
 import math
 import os
 import random
+import sys
 from fractions import Fraction
 from statistics import NormalDist
 from unittest import mock
@@ -15,6 +16,9 @@ import numpy as np
 
 import common
 from numpy_network import logits_of, sure_classes
+
+sys.path.append(f"{common.TESTS}/outside")
+from random_numbers import normals  # noqa: E402
 
 IMAGES, SIGMA, ALPHA = 60, 0.1, 0.001
 EVERY, N0, N = (5, 300, 700) if common.ALL_CASES else (15, 100, 300)
@@ -46,31 +50,9 @@ def lines(folder):
     return common.count_in(f"{folder}/certify.journal")
 
 
-def philox(counter, key):
-    """Philox4x32-10 of counters [4][n]."""
-    c = [np.asarray(word, np.uint64) for word in counter]
-    low, mask = np.uint64(32), np.uint64(0xFFFFFFFF)
-    key = list(key)
-    for _ in range(10):
-        a, b = np.uint64(0xD2511F53) * c[0], np.uint64(0xCD9E8D57) * c[2]
-        c = [(b >> low) ^ c[1] ^ np.uint64(key[0]), b & mask, (a >> low) ^ c[3] ^ np.uint64(key[1]), a & mask]
-        key = [(key[0] + 0x9E3779B9) % 2**32, (key[1] + 0xBB67AE85) % 2**32]
-    return c
-
-
 def noise_of(seed, purpose, image, samples, pixels):
-    """Normal numbers [samples][pixels], by Box and Muller, of groups of four pixels."""
-    groups = -(-pixels // 4)
-    index = np.tile(np.arange(groups), samples)
-    number = np.repeat(np.arange(samples), groups)
-    full = np.full(index.shape, image)
-    words = philox([index, full % 2**32, number, (full >> 32) ^ (purpose << 24)], (seed % 2**32, seed >> 32))
-    u = [(word >> np.uint64(8)).astype(float) * 2.0**-24 for word in words]
-    numbers = []
-    for pair in 0, 2:
-        radius, angle = np.sqrt(-2 * np.log(u[pair] + 2.0**-24)), 2 * np.pi * u[pair + 1]
-        numbers += [radius * np.cos(angle), radius * np.sin(angle)]
-    return np.stack(numbers, 1).reshape(samples, groups * 4)[:, :pixels]
+    """Normal numbers [samples][pixels]."""
+    return np.stack([normals(seed, purpose, sample, image, pixels) for sample in range(samples)])
 
 
 def lower_bound(k, n, alpha):
