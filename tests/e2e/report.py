@@ -69,6 +69,10 @@ class Report(common.TestCase):
             self.assertEqual((ended.returncode, ended.stderr), (0, ""))
         return page
 
+    def page(self, path, *arguments, **how):
+        self.report(*arguments, "--out", path, **how)
+        return self.read(path)
+
     def test_pages(self):
         common.synthetic("one.h5", train=45, test=61, size=8, classes=3)
         hostile = "<i>&'run"
@@ -79,8 +83,7 @@ class Report(common.TestCase):
             self.assertIn(name, page.words)
 
         # The tables are those of compare, which are tested for themselves.
-        self.report(*names, "--out", "all.html")
-        page = self.read("all.html")
+        page = self.page("all.html", *names)
         compared = subprocess.run([common.PROGRAM, "compare", "--csv", *names], capture_output=True, text=True, check=True).stdout
         figures = [row for table in page.tables for row in table if row and row[0] in names]
         for row in csv.DictReader(io.StringIO(compared)):
@@ -89,7 +92,7 @@ class Report(common.TestCase):
         differing = next(table for table in page.tables if table[0][:2] == ["run", "seed"])
         self.assertEqual([row[1] for row in differing[1:]], ["0", "1", "2"])
         self.assertGreaterEqual(sum(tag == "svg" for tag, _ in page.tags), 4 if shutil.which("gnuplot") else 3)
-        self.assertIn("3 seeds: means", " ".join(self.grouped(names).words))
+        self.assertIn("3 seeds: means", " ".join(self.page("grouped.html", *names, "--by", "lr").words))
 
         # Without gnuplot the page says so, and has all the rest.
         self.report("a", "--out", "plain.html", environment={**os.environ, "PATH": os.path.abspath("nothing")})
@@ -119,10 +122,6 @@ class Report(common.TestCase):
         self.assertIn("left out", self.report("a", "missing", "--out", "all.html", code=3)[1])
         self.assertIn("a", self.read("all.html").words)
 
-    def grouped(self, names):
-        self.report(*names, "--by", "lr", "--out", "grouped.html")
-        return self.read("grouped.html")
-
     def test_classes_and_images_of_an_evaluation(self):
         common.synthetic("set.h5", train=45, test=40, size=8, classes=3)
         common.write_data("named.h5", **common.read_data("set.h5"), names=[HOSTILE, "b&\"c'", "dé"])
@@ -141,15 +140,13 @@ class Report(common.TestCase):
         for folder in "it's one/strong", "other":
             subprocess.run([common.PROGRAM, "eval", "run", "--data", "named.h5", "--eval", "fgsm,pgd2", "--eps", "32/255", "--save-adversarial",
                             "--out", folder, "--threads", "1"], capture_output=True, check=True)
-        self.report("it's one/strong", "--out", "the page.html")
-        self.assert_grid(self.read("the page.html"), "it's one/strong", names, {"fgsm": "fgsm_prediction", "pgd2": "pgd2_prediction"})
-        self.report("it's one/strong", "run/strong", "--out", "two.html")
-        self.assertTrue({"it's one/strong", "run/strong"} <= set(self.read("two.html").words))
+        self.assert_grid(self.page("the page.html", "it's one/strong"), "it's one/strong", names,
+                         {"fgsm": "fgsm_prediction", "pgd2": "pgd2_prediction"})
+        self.assertTrue({"it's one/strong", "run/strong"} <= set(self.page("two.html", "it's one/strong", "run/strong").words))
 
         # Images of another evaluation, and a file that is cut: a sentence in their place.
         shutil.copy("run/strong/adversarial.h5", "other/adversarial.h5")
-        self.report("other", "--out", "other.html")
-        page = self.read("other.html")
+        page = self.page("other.html", "other")
         self.assertIn("is of another evaluation than the one beside it", " ".join(page.words))
         self.assertFalse(any(tag == "img" for tag, _ in page.tags))
         provenance = common.load("other/eval.json")["provenance"]
@@ -158,11 +155,10 @@ class Report(common.TestCase):
         with h5py.File("other/adversarial.h5", "a") as file:
             del file["confidence"]
         common.seal("other/adversarial.h5")
-        self.report("other", "--out", "other.html")
-        self.assertIn("has no confidence, so another version of the program wrote it; evaluate once more", " ".join(self.read("other.html").words))
+        self.assertIn("has no confidence, so another version of the program wrote it; evaluate once more",
+                      " ".join(self.page("other.html", "other").words))
         os.truncate("other/adversarial.h5", 3000)
-        self.report("other", "--out", "other.html")
-        self.assertIn("other/adversarial.h5: ", " ".join(self.read("other.html").words))
+        self.assertIn("other/adversarial.h5: ", " ".join(self.page("other.html", "other").words))
         told = common.load("other/eval.json")
         told["per_image"]["clean_loss"].pop()
         common.write("other/eval.json", json.dumps(told))
@@ -177,8 +173,7 @@ class Report(common.TestCase):
             for name, said in ("clean", label), ("fgsm", wrong), ("pgd2", wrong):
                 told["per_image"] |= {name + "_prediction": said, name + "_correct": [int(a == b) for a, b in zip(label, said, strict=True)]}
             common.write("many.json", json.dumps(told))
-            self.report("many.json", "--out", "many.html")
-            page = self.read("many.html")
+            page = self.page("many.html", "many.json")
             if shutil.which("gnuplot"):
                 self.assertEqual(sum(tag == "svg" for tag, _ in page.tags), 2 if classes == 100 else 1, classes)
                 self.assertNotIn("would be larger", " ".join(page.words))
@@ -224,8 +219,7 @@ class Report(common.TestCase):
         lines.append({"kind": "ban", "step": 3, "rank": 1, "by": None, "rule": HOSTILE})
 
         def write(lines):
-            with open(run + "/metrics.jsonl", "w", encoding="utf-8") as file:
-                file.writelines(json.dumps(line) + "\n" for line in lines)
+            common.write(run + "/metrics.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
 
         write([line | {key: 1.7e308 for key in line if key.startswith("loss_") or key.endswith("_loss")} for line in lines])
         self.report(run, "--out", "hostile.html")
@@ -235,8 +229,7 @@ class Report(common.TestCase):
                      b"\nno end", "ab")
         told = common.load(run + "/provenance.json")
         common.write(run + "/provenance.json", json.dumps(told | {"host": HOSTILE, "long": "y" * 3_000_000}))
-        self.report(run, "--out", "hostile.html")
-        page = self.read("hostile.html")
+        page = self.page("hostile.html", run)
         words = " ".join(page.words)
         self.assertGreater(words.count(HOSTILE), 4)
         self.assertTrue(f"{HOSTILE} %s %n conv1" in words or not shutil.which("gnuplot"))
@@ -266,8 +259,7 @@ class Report(common.TestCase):
                     yield last | where | {"epoch": number // 6}
 
         write(many())
-        self.report(run, "--out", "long.html")
-        page = self.read("long.html")
+        page = self.page("long.html", run)
         self.assertIn(f"step {steps}", page.words)
         self.assertNotIn("would be larger", " ".join(page.words))
 
