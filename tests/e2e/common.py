@@ -5,6 +5,7 @@ of some tables is drawn (tests/drawn.py); DAT_ALL_CASES takes the whole (tests/n
 """
 
 import hashlib
+import io
 import json
 import os
 import re
@@ -12,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 import unittest
@@ -396,6 +398,16 @@ class TestCase(unittest.TestCase):
         """Two dictionaries of arrays, bit for bit. NaN equals NaN."""
         self.assertEqual(sorted(one), sorted(other))
         self.assertEqual([name for name in one if bits(one[name]) != bits(other[name])], [])
+
+
+def tar(path, *members, mode="w", **how):
+    """An archive. Members: a name and bytes, or a TarInfo."""
+    with tarfile.open(path, mode, **how) as file:
+        for name, data in members:
+            member = tarfile.TarInfo(name) if isinstance(name, str) else name
+            member.size = len(data)
+            file.addfile(member, io.BytesIO(data))
+    return path
 
 
 def seal(path):

@@ -8,30 +8,21 @@ import re
 import shutil
 import statistics
 import subprocess
+import sys
 
 import common
+
+sys.path.append(f"{common.TESTS}/../bench")
+import student  # noqa: E402
 
 TRAIN = ["--network", "small_cnn", "--width", 4, "--threads", 1, "--attack-steps", 2, "--warmup-epochs", 0, "--epochs", 2, "--batch", 8,
          "--eval", "pgd2", "--optimizer", "sgd", "--selector", "all", "--eval-every", 1, "--quiet"]
 
 
 def student_interval(values):
-    """Mean, deviation and the interval of 95 %, whose quantile is found in the integral of the density."""
-    n = len(values)
-    freedom = n - 1
-    scale = math.gamma((freedom + 1) / 2) / math.sqrt(freedom * math.pi) / math.gamma(freedom / 2)
-
-    def part(t, pieces=2000):  # Simpson's rule for P(|T| < t)
-        step = t / pieces
-        heights = [(1 + (k * step) ** 2 / freedom) ** (-(freedom + 1) / 2) for k in range(pieces + 1)]
-        return 2 * scale * step / 3 * (heights[0] + heights[-1] + 4 * sum(heights[1:-1:2]) + 2 * sum(heights[2:-1:2]))
-
-    low, high = 0, 20
-    for _ in range(50):
-        middle = (low + high) / 2
-        low, high = (middle, high) if part(middle) < 0.95 else (low, middle)
-    mean, deviation = statistics.mean(values), statistics.stdev(values)
-    return mean, deviation, mean - low * deviation / math.sqrt(n), mean + low * deviation / math.sqrt(n)
+    """Mean, deviation and the interval of 95 %."""
+    mean, half = student.interval(values)
+    return mean, statistics.stdev(values), mean - half, mean + half
 
 
 def wilson_interval(right, n):

@@ -4,7 +4,6 @@ import os
 import shutil
 import subprocess
 
-import h5py
 import numpy as np
 
 import common
@@ -25,25 +24,17 @@ def launch(*parts):
 
 
 def train(*more):
-    words = ["train", *OPTIONS, "--out", "run"]
-    for name, value in zip(more[::2], more[1::2]):
-        if name in words:
-            words[words.index(name) + 1] = str(value)
-        else:
-            words += [name, str(value)]
-    return words
+    return ["train", *map(str, common.merged(*OPTIONS, "--out", "run", *more))]
 
 
 def write_data(path, changed=None):
     """Two classes; `changed`: a pixel that is another one."""
     random = np.random.default_rng(5)
-    with h5py.File(path, "w") as file:
-        for split, count in ("train", 40), ("test", 16):
-            images = random.integers(0, 256, (count, 16, 16, 3), dtype=np.uint8)
-            if changed and split == changed[0]:
-                images[changed[1]] ^= 1
-            file[f"{split}/images"] = images
-            file[f"{split}/labels"] = np.arange(count) % 2
+    splits = {split: (random.integers(0, 256, (count, 16, 16, 3), dtype=np.uint8), np.arange(count) % 2)
+              for split, count in (("train", 40), ("test", 16))}
+    if changed:
+        splits[changed[0]][0][changed[1]] ^= 1
+    common.write_data(path, **splits)
 
 
 class Handshake(common.TestCase):

@@ -20,6 +20,7 @@ import numpy as np
 
 import common
 import extra_set
+from common import tar
 
 NAMES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 
@@ -294,16 +295,6 @@ class Published(Converts):
                 out = os.path.basename(path).removesuffix(".gz").removesuffix(".tar") + ".h5"
                 self.refuse(3, f"'dat_hpc data convert {path} {out}' makes one$", verb, "--data", path, ranks=ranks)
         self.refuse(3, "separated by spaces: --data a.h5 b.h5$", "validate", "--data", "a.h5,b.h5")
-
-
-def tar(path, *members, mode="w"):
-    """Members: a name and bytes, or a TarInfo."""
-    with tarfile.open(path, mode) as file:
-        for name, data in members:
-            member = tarfile.TarInfo(name) if isinstance(name, str) else name
-            member.size = len(data)
-            file.addfile(member, io.BytesIO(data))
-    return path
 
 
 class Archives(Converts):
