@@ -12,7 +12,6 @@ SET = {"train": 144, "test": 50, "size": 16, "classes": 4}
 # 128 images are trained on: 8 steps an epoch, 24 in all.
 RUN = ["--data", "set.h5", "--network", "small_cnn", "--width", 16, "--threads", 1, "--attack-steps", 2, "--eval", "pgd2",
        "--eval-every", 1, "--warmup-epochs", 1, "--epochs", 2, "--holdout", 16, "--lr", 0.05, "--checkpoint-every", 4]
-STEPS = 24
 SWA = ["--average", "none,swa@1"]
 EMA = ["--average", "ema:decay=0.8:bn=ema"]
 
