@@ -131,12 +131,10 @@ def figures(run, form, folder):
     last = min((row["step"] for row in left), default=run.steps)
     areas = [area_under_curve(row["distance"], cheaters) for row in steps
              if cheaters and run.start < row["step"] <= last and "distance" in row]  # all are there
-    phases = [sum(value for name, value in row.items() if name.startswith("t_") and value is not None and
-                  name not in ("t_evaluate", "t_checkpoint", "t_hidden")) for row in steps]
     return {"clean": found["clean"], "pgd10": found["pgd10"],
             "worst_loss": max((math.inf if loss is None else loss for loss in losses), default=math.nan),
             "skipped": len(setbacks),
-            "seconds": statistics.fmean(phases),
+            "seconds": statistics.fmean(map(launch.seconds_of, steps)),
             "bytes": statistics.fmean(row["bytes_sent"] + row["bytes_other"] for row in steps),
             "auc": statistics.fmean(areas) if areas else None,
             "banned": [[row["rank"], row["step"], row["rule"]] for row in bans]}

@@ -6,15 +6,15 @@ ratios are A / B, medians over the pairs with the interval of order statistics t
 steps of one launch are not quite). Bytes are the program's own counts, as MPI gets them.
 """
 
-import argparse
-import csv
 import os
+import pathlib
 import shutil
 import statistics
 import subprocess
 import sys
 
 import launch
+import study
 
 # What a run has to say of communication, by the names of its record: the first list that it has.
 PHASES = [["t_encode", "t_exposed", "t_decode"], ["t_reduce"]]
@@ -42,25 +42,6 @@ for regime, (full, *others) in DAT_SECONDS.items():
         PUBLISHED[regime, variant] = f"C {full / seconds:.2f}x (DAT)"
 PUBLISHED["pgd10", "budget 40 of 54"] = f"epoch {297 / 295.5:.3f}x (TU Delft)"
 PUBLISHED["clean", "budget 40 of 54"] = f"epoch {62.5 / 51.5:.2f}x (TU Delft)"
-
-
-def parse():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("build", help="folder with dat_hpc")
-    launch.add_launcher_options(parser)
-    parser.add_argument("--nodes", type=int, default=2)
-    parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--rate", default="1gbit", help="{rate} of --prepare")
-    parser.add_argument("--regimes", nargs="+", choices=REGIMES, default=list(REGIMES))
-    parser.add_argument("--network", default="preact_resnet18")
-    parser.add_argument("--width", type=int, default=64)
-    parser.add_argument("--batch", type=int, default=8, help="images of a rank [%(default)s]")
-    parser.add_argument("--data", nargs="*", default=[], help="none: the built-in set")
-    parser.add_argument("--repeat", type=int, default=6, help="steps of a launch, after two that do not count")
-    parser.add_argument("--minutes", type=float, default=14, help="rounds begin while they fit; one in any case")
-    parser.add_argument("--options", default="", help="more options of `dat_hpc train` for all launches, e.g. --overlap")
-    parser.add_argument("--out", default="communication", help="folder for tables")
-    return parser.parse_args()
 
 
 class Runs:
@@ -102,7 +83,13 @@ def ratio(pairs, key):
 
 
 def main():
-    a = parse()
+    a, _ = study.parsed(
+        __doc__, program="build", **launch.OPTIONS, nodes=2, ranks=2, rate=("1gbit", "{rate} of --prepare"), regimes=[],
+        network="preact_resnet18", width=64, batch=(8, "images of a rank"), data=([], "none: the built-in set"),
+        repeat=(6, "steps of a launch, after two that do not count"),
+        minutes=(14.0, "rounds begin while they fit; one in any case"),
+        options=("", "more options of `dat_hpc train` for all launches, e.g. --overlap"), out=("communication", "folder for tables"))
+    a.regimes = study.chosen(a.regimes, REGIMES, "regime")
     os.makedirs(a.out, exist_ok=True)
     runs, clock = Runs(a), launch.Clock(a.minutes)
     variants = {name: words for name, words in VARIANTS.items() if runs.known(REGIMES["clean"] + words)}
@@ -156,13 +143,8 @@ def main():
     lines += ["", "Also published: JointSpar against full precision 1.9x (CIFAR-10) and 1.4x (CIFAR-100), 64 GPUs on 16 "
               "nodes;", "on one GPU without attack 10,213 s and, in the mean over budgets and p_min, 8,503 s: 1.20x (TU Delft)."]
     print("\n".join(lines))
-    with open(f"{a.out}/communication.txt", "w") as file:
-        file.write("\n".join(lines) + "\n")
-    columns = max((list(row) for row in rows), key=len)
-    with open(f"{a.out}/communication.csv", "w", newline="") as file:
-        writer = csv.DictWriter(file, columns)
-        writer.writeheader()
-        writer.writerows(rows)
+    pathlib.Path(a.out, "communication.txt").write_text("\n".join(lines) + "\n")
+    launch.write_csv(f"{a.out}/communication.csv", rows)
     print(f"\n{a.out}/communication.txt\n{a.out}/communication.csv")
     return 0
 

@@ -5,11 +5,13 @@ them. The bandwidth is fitted to one row, PGD with 32 bits; the other rows are p
   python3 bench/dat_tables.py PROGRAM [FOLDER]
 """
 
-import json
 import os
+import pathlib
 import subprocess
 import sys
 import tempfile
+
+from launch import read_json, write_json
 
 NODES, IMAGES, TRAINING_SET = 6, 512, 1_281_167
 STEPS = TRAINING_SET // (NODES * IMAGES)  # and a short one
@@ -45,20 +47,18 @@ def calibration(compute):
     # As its code has it: gradients are summed; what is rounded is gathered, each tensor with its norm.
     codecs = [codec("float32", "sum", 4, 0), codec("16", "gather", 2, 4), codec("8", "gather", 1, 4),
               codec("8-two-sides", "two_sided", 1, 4)]
-    return {"filetype": "dat_hpc calibration", "format_version": 1, "about": {}, "ranks": 1, "batch": IMAGES, "image_size": 224,
+    return {"filetype": "dat_hpc calibration", "format_version": 2, "about": {}, "ranks": 1, "batch": IMAGES, "image_size": 224,
             "seconds": {"data": 0, "attack": compute, "forward": 0, "backward": 0, "select": 0, "update": 0},
             "attack_iterations": 4, "backward_passes": 2, "step_message_bytes": 0, "layers": layers, "codecs": codecs, "network": {}}
 
 
 def exposed(program, folder, compute, bandwidth):
     """Seconds of communication a step, by codec."""
-    path = os.path.join(folder, "calibration.json")
-    with open(path, "w") as file:
-        json.dump(calibration(compute), file)
+    path = pathlib.Path(folder, "calibration.json")
+    write_json(path, calibration(compute))
     subprocess.run([program, "forecast", "--calibration", path, "--ranks", str(NODES), "--bandwidth", f"{bandwidth / 1e6:.6f}MB/s",
                     "--latency", "0", "--out", os.path.join(folder, "out")], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    with open(os.path.join(folder, "out", "forecast.json")) as file:
-        choices = json.load(file)["networks"][0]["rows"][0]["choices"]
+    choices = read_json(os.path.join(folder, "out", "forecast.json"))["networks"][0]["rows"][0]["choices"]
     return {choice["name"]: choice["seconds"]["exposed"] for choice in choices}
 
 

@@ -135,8 +135,7 @@ def append(path, line):
 
 
 def machine():
-    with open("/proc/cpuinfo") as file:
-        text = file.read()
+    text = pathlib.Path("/proc/cpuinfo").read_text()
     model = re.search(r"model name\s*: (.*)", text)
     return f"{os.cpu_count()} cores {model[1] if model else ''} {'AVX-512' if ' avx512f ' in text else 'AVX2'}"
 

@@ -10,35 +10,19 @@
 But in `pinned`, computing is a delay and the messages are real.
 """
 
-import argparse
 import json
 import os
+import pathlib
 import statistics
 import subprocess
 import sys
 import tempfile
 
 import launch
+from study import parsed
 
 BATCH = 64
 WORK = ["--staleness", 2, "--micro-batch", 4]  # generators have whole micro-batches: what they are ahead has to be several
-
-
-def parse():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("build", help="folder with dat_hpc and bench/bench_generators")
-    parser.add_argument("parts", nargs="*", help="splits, slow, scaling, links, pinned [all but links]")
-    launch.add_launcher_options(parser)
-    parser.add_argument("--generators", type=int, nargs="+", default=[1, 2, 3, 4, 5, 6, 7])
-    parser.add_argument("--attack-seconds", type=float, default=0.02, help="of an image [%(default)s]")
-    parser.add_argument("--repeat", type=int, default=16, help="steps of a launch")
-    parser.add_argument("--rates", nargs="+", default=["1gbit", "10gbit"], help="of links, {rate} of --prepare")
-    parser.add_argument("--link-ranks", type=int, nargs="+", default=[2, 2], help="for each rate, a rank on each node")
-    parser.add_argument("--pairs", type=int, default=3, help="of pinned")
-    parser.add_argument("--network", default="preact_resnet18", help="of pinned")
-    parser.add_argument("--width", type=int, default=16, help="of pinned")
-    parser.add_argument("--out", help="JSON file for every launch")
-    return parser.parse_args()
 
 
 class Study:
@@ -67,14 +51,13 @@ class Study:
     def forecast(self, ranks, image, attack, elements, bandwidth, staleness, micro_batch, batch):
         """Of ranks on nodes of their own: seconds of a step of ranks that all train, and of the best split."""
         seconds = {"data": 0, "attack": attack * batch, "forward": image * batch, "backward": 0, "select": 0, "update": 0}
-        calibration = {"filetype": "dat_hpc calibration", "format_version": 1, "about": {}, "ranks": 1, "batch": batch,
+        calibration = {"filetype": "dat_hpc calibration", "format_version": 2, "about": {}, "ranks": 1, "batch": batch,
                        "seconds": seconds, "attack_iterations": 1, "backward_passes": 1, "step_message_bytes": 0,
                        "layers": [{"name": "all", "elements": elements, "backward": 0, "weight_gradient": 0}],
                        "codecs": [{"name": "float32", "transport": "sum", "rounds": 1, "exact": True, "encode": 0, "decode": 0,
                                    "bytes": [4 * elements]}], "network": {}}
         path = f"{self.folder.name}/calibration.json"
-        with open(path, "w") as file:
-            json.dump(calibration, file)
+        launch.write_json(pathlib.Path(path), calibration)
         subprocess.run([f"{self.arguments.build}/dat_hpc", "forecast", "--calibration", path, "--ranks", str(ranks), "--bandwidth",
                         bandwidth, "--codec", "float32", "--budget", "1", "--staleness", str(staleness), "--micro-batch",
                         str(micro_batch), "--out", self.folder.name], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -202,15 +185,18 @@ PARTS = {"splits": splits, "slow": slow, "scaling": scaling, "links": links, "pi
 
 
 def main():
-    arguments = parse()
+    arguments, _ = parsed(
+        __doc__, program="build", after=["parts"], **launch.OPTIONS, generators=[1, 2, 3, 4, 5, 6, 7],
+        attack_seconds=(0.02, "of an image"), repeat=(16, "steps of a launch"), rates=(["1gbit", "10gbit"], "of links, {rate} of --prepare"),
+        link_ranks=([2, 2], "for each rate, a rank on each node"), pairs=(3, "of pinned"), network=("preact_resnet18", "of pinned"),
+        width=(16, "of pinned"), out=(None, "JSON file for every launch"))
     chosen = arguments.parts or [name for name in PARTS if name != "links"]
     if unknown := set(chosen) - PARTS.keys():
         sys.exit(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
     study = Study(arguments)
     wrong = sum(PARTS[name](study) or 0 for name in chosen)
     if arguments.out:
-        with open(arguments.out, "w") as file:
-            json.dump(study.rows, file, indent=1)
+        pathlib.Path(arguments.out).write_text(json.dumps(study.rows, indent=1))
     return 1 if wrong else 0
 
 

@@ -24,7 +24,7 @@ import tempfile
 import numpy as np
 import student
 import study
-from launch import read_json, rows
+from launch import read_json, rows, seconds_of
 
 
 class Run:
@@ -49,9 +49,7 @@ class Run:
 
     def milliseconds(self, skip):
         """Of each step but the first ones."""
-        beside = "t_hidden", "t_checkpoint", "t_evaluate"
-        return np.array([1e3 * sum(value for name, value in row.items() if name.startswith("t_") and name not in beside)
-                         for row in self.steps[skip:]])
+        return 1e3 * np.array([*map(seconds_of, self.steps[skip:])])
 
     def bytes_of_a_step(self):
         """Gradients that a rank sends; where there is one rank, what it would send."""

@@ -2,6 +2,7 @@
 and the middle of paired samples."""
 
 import contextlib
+import csv
 import fcntl
 import json
 import math
@@ -41,11 +42,10 @@ class Launcher:
         return done.stdout
 
 
-def add_launcher_options(parser):
-    parser.add_argument("--launcher", default="mpirun --oversubscribe -np {ranks}",
-                        help="command that starts {ranks} ranks on {nodes} nodes, {per_node} on each [%(default)s]")
-    parser.add_argument("--prepare", default="", help="command to be run before, where {nodes} or {rate} are others "
-                        "than before: what makes nodes and shapes their links")
+# Options of a study with a Launcher, as study.parsed takes them.
+OPTIONS = dict(launcher=("mpirun --oversubscribe -np {ranks}", "command that starts {ranks} ranks on {nodes} nodes, {per_node} on each"),
+               prepare=("", "command to be run before, where {nodes} or {rate} are others than before: what makes nodes and "
+                        "shapes their links"))
 
 
 def run(words, **how):
@@ -94,6 +94,14 @@ def write_json(path, value):
     written = path.with_name(f"{path.name}.{os.getpid()}")
     written.write_text(json.dumps(value) + "\n")
     written.replace(path)
+
+
+def write_csv(path, rows):
+    """A line for each row; columns are those of the longest."""
+    with open(path, "w", newline="") as file:
+        writer = csv.DictWriter(file, max(map(list, rows), key=len))
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def begin(path, facts, run=None, **beside):

@@ -15,6 +15,8 @@ all of them `--slower` times as long: for `bench_scaling --delay` on links that 
 import argparse
 import json
 
+from launch import read_json
+
 PRODUCT, MEMORY = 788.0, 4.3  # of an H200: a bf16 product of 8192 x 8192 matrices; a copy, bytes read and written
 
 
@@ -74,8 +76,7 @@ def kernels(plan):
 def calibration(options, plan="legacy calls", part=0.6, iterations=10):
     """The training pass is a forward pass and two products of each layer backward: an iteration and a half. Layers have
     their parts of the backward pass that was calibrated; whatever is not a convolution counts nothing."""
-    with open(options.calibration[0]) as file:
-        found = json.load(file)
+    found = read_json(options.calibration[0])
     us = sum(max(1e3 * g / (part * options.product), mb / options.memory) for _, g, mb in kernels(PLANS[plan]))
     iteration = options.slower * options.batch * us * 1e-6
     scale = iteration / found["seconds"]["backward"] * found["backward_passes"]

@@ -1,36 +1,15 @@
 """Strong and weak scaling: steps of all ranks, measured beside what `dat_hpc forecast` says of them. See bench/README.md."""
 
-import argparse
-import csv
 import json
 import os
+import pathlib
 import shutil
 import statistics
 import subprocess
 import sys
 
 import launch
-
-
-def parse():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("build", help="folder with dat_hpc and bench/bench_scaling")
-    launch.add_launcher_options(parser)
-    parser.add_argument("--nodes", type=int, nargs="+", default=[1, 2, 4])
-    parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4, 8])
-    parser.add_argument("--rates", nargs="+", default=["1gbit"], help="{rate} of --prepare")
-    parser.add_argument("--cores", type=int, default=os.cpu_count(),
-                        help="of this machine, where all nodes are on it; 0: every rank has its own [%(default)s]")
-    parser.add_argument("--network", default="preact_resnet18")
-    parser.add_argument("--width", type=int, default=64)
-    parser.add_argument("--batch", type=int, default=8, help="images of a rank, weak scaling [%(default)s]")
-    parser.add_argument("--total", type=int, default=32, help="images of all ranks, strong scaling [%(default)s]")
-    parser.add_argument("--attack", default="fgsm")
-    parser.add_argument("--overlap", action="store_true")
-    parser.add_argument("--repeat", type=int, default=8, help="steps of a launch")
-    parser.add_argument("--seconds", type=float, default=15, help="of a calibration")
-    parser.add_argument("--out", default="scaling", help="folder for tables, picture and calibrations")
-    return parser.parse_args()
+from study import parsed
 
 
 class Study:
@@ -74,8 +53,7 @@ class Study:
         folder = f"{self.arguments.out}/{nodes}nodes_{ranks}ranks_batch{batch}_{rate}"
         os.makedirs(folder, exist_ok=True)
         path = f"{folder}/calibration.json"
-        with open(path, "w") as file:
-            json.dump(calibration, file)
+        launch.write_json(pathlib.Path(path), calibration)
         done = subprocess.run([str(word) for word in self.forecast(
             "--calibration", path, "--ranks", ranks, "--ranks-per-node", ranks // nodes, "--codec", "float32",
             "--bandwidth", "measured", "--out", folder)], capture_output=True, text=True)
@@ -141,14 +119,18 @@ def draw(rows, out, overlap):
             "set logscale xy 2\nset xlabel 'ranks'\nset ylabel 'ms of a step'\nset grid lc rgb '#dddddd' lt 1\n"
             "set key outside bottom center vertical maxrows 6\n" + "".join(pieces) + "set multiplot layout 1,2\n" +
             "".join(script) + "unset multiplot\n")
-    with open(f"{out}/scaling.gp", "w") as file:
-        file.write(text)
+    pathlib.Path(out, "scaling.gp").write_text(text)
     done = subprocess.run(["gnuplot", "--default-settings", "scaling.gp"], cwd=out)
     return f"{out}/scaling.svg" if done.returncode == 0 else None
 
 
 def main():
-    arguments = parse()
+    arguments, _ = parsed(
+        __doc__, program="build", **launch.OPTIONS, nodes=[1, 2, 4], ranks=[1, 2, 4, 8], rates=(["1gbit"], "{rate} of --prepare"),
+        cores=(os.cpu_count(), "of this machine, where all nodes are on it; 0: every rank has its own"),
+        network="preact_resnet18", width=64, batch=(8, "images of a rank, weak scaling"),
+        total=(32, "images of all ranks, strong scaling"), attack="fgsm", overlap=False, repeat=(8, "steps of a launch"),
+        seconds=(15.0, "of a calibration"), out=("scaling", "folder for tables, picture and calibrations"))
     study = Study(arguments)
     lines = []
 
@@ -170,10 +152,7 @@ def main():
             f"{row['images_per_s']:10.1f}")
     errors = [abs(row["error_percent"]) for row in rows]
     say(f"\nmedian error of the prediction {statistics.median(errors):.1f} %, of {len(rows)} launches")
-    with open(f"{arguments.out}/scaling.csv", "w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0].keys())
-        writer.writeheader()
-        writer.writerows(rows)
+    launch.write_csv(f"{arguments.out}/scaling.csv", rows)
     for algorithm in ("ring", "tree"):
         calibration = f"{arguments.out}/batch{arguments.batch}/calibration.json"
         done = subprocess.run([str(word) for word in study.forecast("--calibration", calibration, "--algorithm", algorithm,
@@ -181,8 +160,7 @@ def main():
                               capture_output=True, text=True)
         table = done.stdout[done.stdout.index("A model"):]
         say(f"\nWeak scaling beyond, {algorithm}. {table}")
-    with open(f"{arguments.out}/scaling.txt", "w") as file:
-        file.writelines(lines)
+    pathlib.Path(arguments.out, "scaling.txt").write_text("".join(lines))
     picture = draw(rows, arguments.out, arguments.overlap)
     for path in (f"{arguments.out}/scaling.txt", f"{arguments.out}/scaling.csv", picture):
         if path:

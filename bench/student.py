@@ -18,7 +18,7 @@ def quantile_of_t(freedom, p=0.975):
         return 0.5 + h / 3 * sum((1 if k in (0, n) else 4 if k % 2 else 2) * density(k * h) for k in range(n + 1))
 
     low, high = 0.0, 100.0
-    while high - low > 1e-6:
+    for _ in range(50):
         middle = (low + high) / 2
         low, high = (middle, high) if below(middle) < p else (low, middle)
     return high

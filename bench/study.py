@@ -15,15 +15,18 @@ from launch import begin, output_of, read_json, rows, write_json
 IMAGES = 50_000  # of an epoch of CIFAR-10
 
 
-def parsed(doc, before=(), **options):
-    """The command line of a study: before: names of what comes before the program; by option its default, whose type a value has, or
-    (default, help), or (default, help, choices); None: a text, a list: one or more, False: a switch, ...: there is none. `options`: what follows `--`.
-    Returns the values and the parser."""
+def parsed(doc, before=(), program="program", after=(), **options):
+    """The command line of a study: by name the choices of a word before the program (or the build folder, which `program`
+    says), and names of any number of words after it; by option its default, whose type a value has, or (default, help), or
+    (default, help, choices); None: a text, a list: one or more, False: a switch, ...: there is none. `options`: what
+    follows `--`. Returns the values and the parser."""
     parser = argparse.ArgumentParser(description=doc.splitlines()[0], epilog="\n".join(doc.splitlines()[2:]),
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, choices in dict(before).items():
         parser.add_argument(name, choices=choices)
-    parser.add_argument("program")
+    parser.add_argument(program)
+    for name in after:
+        parser.add_argument(name, nargs="*")
     for name, told in options.items():
         default, text, choices = (*told, None)[:3] if isinstance(told, tuple) else (told, "", None)
         how = {"help": f"{text} ({default})" if default not in (None, False, 0, "", ..., [], [...]) else text, "default": default}

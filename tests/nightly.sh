@@ -20,8 +20,6 @@ part() {
   echo "== $((SECONDS - begin)) s"
 }
 part cmake --build build/cpu --parallel "$(nproc)"  # benches
-part python3 tests/campaign/double_starts.py "$program" 30
-part "$python" tests/campaign/kill_cycles.py "$program" 300
 part "${ranks[@]}" DAT_GENERATOR_STEPS=10000 mpirun -np 3 build/cpu/tests/dat_mpi_tests "With delays*"
 part "$python" tests/campaign/bans.py "$program"
 part env DAT_ALL_CASES=1 build/cpu/tests/dat_tests "[byzantine],[reducer]"

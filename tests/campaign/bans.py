@@ -137,8 +137,7 @@ def main():
     out = os.path.abspath(arguments.out) if arguments.out else None
     done = {}
     if out and os.path.exists(out):
-        with open(out) as file:
-            done = {row["run"]: row for row in map(json.loads, file)}
+        done = {row["run"]: row for row in map(json.loads, common.text_of(out).splitlines())}
     folder = tempfile.mkdtemp(prefix="dat-bans-")
     os.chdir(folder)
     try:

@@ -54,8 +54,7 @@ def send(pids, number):
 
 
 def parent(pid):
-    with open(f"/proc/{pid}/stat") as file:
-        return int(file.read().rpartition(")")[2].split()[1])
+    return int(common.text_of(f"/proc/{pid}/stat").rpartition(")")[2].split()[1])
 
 
 def processes(mark, program):
@@ -65,8 +64,7 @@ def processes(mark, program):
         try:
             if not name.isdigit() or os.readlink(f"/proc/{name}/exe") != program:
                 continue
-            with open(f"/proc/{name}/environ", "rb") as file:
-                environment = dict(entry.split(b"=", 1) for entry in file.read().split(b"\0") if b"=" in entry)
+            environment = dict(entry.split(b"=", 1) for entry in common.bytes_of(f"/proc/{name}/environ").split(b"\0") if b"=" in entry)
             if environment.get(MARK.encode()) == mark.encode():
                 found[int(environment[b"OMPI_COMM_WORLD_RANK"])] = int(name)
         except (OSError, ValueError, KeyError):

@@ -10,6 +10,7 @@ at least with malloc: 1.4 MB of the last 90,000 steps. The exit code is 1 where 
 
 import ctypes
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -25,11 +26,10 @@ PR_SET_THP_DISABLE = 41
 
 
 def private_memory(pid):
-    with open(f"/proc/{pid}/status") as file:
-        for line in file:
-            if line.startswith("RssAnon:"):
-                return int(line.split()[1]) << 10
-    raise OSError
+    found = re.search(r"^RssAnon:\s+(\d+)", common.text_of(f"/proc/{pid}/status"), re.MULTILINE)
+    if not found:
+        raise OSError
+    return int(found[1]) << 10
 
 
 def look(pid):

@@ -91,7 +91,10 @@ class Job:
 
     def write(self, **files):
         for name, text in files.items():
-            (self.play / name).write_text(text)
+            if text is None:
+                (self.play / name).unlink()
+            else:
+                (self.play / name).write_text(text)
 
     def read(self, name):
         path = self.play / name
@@ -123,134 +126,78 @@ class Job:
         return result
 
 
+RANKS, HEARD = "TERM at the ranks alone", "until the ranks have been told"
+USR1, TERM = signal.SIGUSR1, signal.SIGTERM
+AGAIN = {"SLURM_RESTART_COUNT": "3"}
+# Case: how the job begins; what happens then, in this order: files that are written (`job`: what Slurm says from now on), signals
+# at the script, seconds; the exit code, or two; what is requeued.
+DECISIONS = {
+    **{f"a run that ends by itself stays ended, {code}": ({"code": code}, [{"end": ""}], code, []) for code in (0, 2, 3, 7, 9, 137)},
+    "USR1 is handed on, and the job comes back": ({}, [USR1], 75, ["7"]),
+    "USR1 before the program could take it: the ranks die of it": ({"code": 138}, [USR1], 138, ["7"]),
+    "a time limit without USR1": ({}, [{"job": LIMIT}, TERM, RANKS], 75, ["7"]),
+    "a time limit that only the ranks have heard of": ({}, [{"job": LIMIT}, RANKS], 75, ["7"]),
+    # A step longer than the warning: TERM at the ranks is their second signal.
+    "a time limit after USR1": ({"delay": 1}, [USR1, 0.3, {"job": LIMIT}, RANKS, TERM], (75, 76), ["7"]),
+    "a cancelled job does not come back": ({}, [{"job": CANCELLED}, TERM, RANKS], 75, []),
+    "a cancelled job, whose ranks are done before the script gets its TERM": ({}, [{"job": CANCELLED}, RANKS], 75, []),
+    "a cancel after USR1": ({"delay": 1}, [USR1, {"job": CANCELLED}, TERM, RANKS], (75, 76), []),
+    "what Slurm has requeued itself is not requeued again": ({}, [{"job": BACK}, TERM, RANKS], 75, []),
+    # The restarts that it knows of are no new ones.
+    "a job that has come back before": ({"job": RUNNING.replace("Restarts=0", "Restarts=3"), **AGAIN},
+                                        [{"job": CANCELLED.replace("Restarts=0", "Restarts=3")}, TERM, RANKS], 75, []),
+    # TERM comes to the ranks alone, and the job runs on: who ends in that time is complete, not requeued.
+    **{f"a preemption with a grace time, {code}": ({"code": code}, [{"job": PREEMPTED}, RANKS], code, ["7"]) for code in (75, 76, 143)},
+    "a preemption that would cancel": ({}, [{"job": PREEMPTED.replace("RUNNING", "COMPLETING")}, TERM, RANKS], 75, ["7"]),
+    "TERM at the script alone stops the job for good": ({}, [TERM], 75, []),  # scancel --batch --signal=TERM
+    "a time limit while the job stops for good": ({"delay": 2}, [TERM, HEARD, {"job": LIMIT}, TERM], (75, 76), []),
+    "Slurm that does not answer": ({}, [{"job": None}, RANKS], 75, []),
+    "a requeue that fails is tried again": ({}, [{"refuse": ""}, USR1], 75, ["7"]),
+    "one restart more": ({"job": RUNNING.replace("Restarts=0", "Restarts=2"), "SLURM_RESTART_COUNT": "2", "DAT_RESTARTS": "3"}, [USR1],
+                         75, ["7"]),
+    "no restart more": ({"job": RUNNING.replace("Restarts=0", "Restarts=3"), "DAT_RESTARTS": "3", **AGAIN}, [USR1], 75, []),
+    "a task of an array is requeued alone": ({"SLURM_ARRAY_JOB_ID": "5", "SLURM_ARRAY_TASK_ID": "2"}, [USR1], 75, ["5_2"]),
+}
+
+
 class Decisions(unittest.TestCase):
-    def test_a_run_that_ends_by_itself_stays_ended(self):
-        for code in (0, 2, 3, 7, 9):
-            with self.subTest(code=code):
-                job = Job(code=code).started()
-                job.write(end="")
-                self.assertEqual(job.ended(), (code, []))
+    def test_what_comes_back(self):
+        for case, (how, events, code, requeued) in DECISIONS.items():
+            with self.subTest(case):
+                job = Job(**how).started()
+                for event in events:
+                    if isinstance(event, dict):
+                        job.write(**event)
+                    elif event == RANKS:
+                        job.rank(TERM)
+                    elif event == HEARD:
+                        self.wait_for(lambda: job.read("signals"))
+                    elif isinstance(event, float):
+                        time.sleep(event)
+                    else:
+                        job.send(event)
+                ended, found = job.ended()
+                self.assertIn(ended, code if isinstance(code, tuple) else (code,))
+                self.assertEqual(found, requeued)
+                if events in ([USR1], [TERM]):
+                    self.assertEqual(job.signals, ["USR1"])
 
-    def test_usr1_is_handed_on_and_the_job_comes_back(self):
-        job = Job().started().send(signal.SIGUSR1)
-        self.assertEqual(job.ended(), (75, ["7"]))
-        self.assertEqual(job.signals, ["USR1"])
-
-    def test_usr1_before_the_program_could_take_it(self):
-        # The ranks die of it.
-        self.assertEqual(Job(code=138).started().send(signal.SIGUSR1).ended(), (138, ["7"]))
-
-    def test_a_time_limit_without_usr1(self):
-        job = Job().started()
-        job.write(job=LIMIT)
-        self.assertEqual(job.send(signal.SIGTERM).rank(signal.SIGTERM).ended(), (75, ["7"]))
+    @staticmethod
+    def wait_for(condition):
+        deadline = time.monotonic() + 20
+        while not condition() and time.monotonic() < deadline:
+            time.sleep(0.05)
 
     def test_a_time_limit_is_decided_before_the_ranks_have_ended(self):
         # Slurm kills the script when KillWait is over: it must not wait for them.
         job = Job(delay=30).started()
         job.write(job=LIMIT)
-        job.send(signal.SIGTERM).rank(signal.SIGTERM)
-        deadline = time.monotonic() + 20
-        while not job.read("requeued") and time.monotonic() < deadline:
-            time.sleep(0.05)
+        job.send(TERM).rank(TERM)
+        self.wait_for(lambda: job.read("requeued"))
         self.assertIsNone(job.process.poll())
         self.assertEqual(job.read("requeued"), ["7"])
         job.process.kill()
         job.ended()
-
-    def test_a_time_limit_that_only_the_ranks_have_heard_of(self):
-        job = Job().started()
-        job.write(job=LIMIT)
-        self.assertEqual(job.rank(signal.SIGTERM).ended(), (75, ["7"]))
-
-    def test_a_time_limit_after_usr1(self):
-        # A step longer than the warning: TERM at the ranks is their second signal.
-        job = Job(delay=1).started().send(signal.SIGUSR1)
-        time.sleep(0.3)
-        job.write(job=LIMIT)
-        code, requeued = job.rank(signal.SIGTERM).send(signal.SIGTERM).ended()
-        self.assertIn(code, (75, 76))
-        self.assertEqual(requeued, ["7"])
-
-    def test_a_cancelled_job_does_not_come_back(self):
-        for to_script in (True, False):  # the ranks may be done before the script gets its TERM
-            with self.subTest(to_script=to_script):
-                job = Job().started()
-                job.write(job=CANCELLED)
-                if to_script:
-                    job.send(signal.SIGTERM)
-                self.assertEqual(job.rank(signal.SIGTERM).ended(), (75, []))
-
-    def test_a_cancel_after_usr1(self):
-        job = Job(delay=1).started().send(signal.SIGUSR1)
-        job.write(job=CANCELLED)
-        code, requeued = job.send(signal.SIGTERM).rank(signal.SIGTERM).ended()
-        self.assertIn(code, (75, 76))
-        self.assertEqual(requeued, [])
-
-    def test_what_slurm_has_requeued_itself_is_not_requeued_again(self):
-        job = Job().started()
-        job.write(job=BACK)
-        self.assertEqual(job.send(signal.SIGTERM).rank(signal.SIGTERM).ended(), (75, []))
-
-    def test_a_job_that_has_come_back_before(self):
-        # The restarts that it knows of are no new ones.
-        job = Job(job=RUNNING.replace("Restarts=0", "Restarts=3"), SLURM_RESTART_COUNT="3").started()
-        job.write(job=CANCELLED.replace("Restarts=0", "Restarts=3"))
-        self.assertEqual(job.send(signal.SIGTERM).rank(signal.SIGTERM).ended(), (75, []))
-
-    def test_a_preemption_with_a_grace_time(self):
-        # TERM comes to the ranks alone, and the job runs on: who ends in that time is complete, not requeued.
-        for code in (75, 76, 143):
-            with self.subTest(code=code):
-                job = Job(code=code).started()
-                job.write(job=PREEMPTED)
-                self.assertEqual(job.rank(signal.SIGTERM).ended(), (code, ["7"]))
-
-    def test_a_preemption_that_would_cancel(self):
-        job = Job().started()
-        job.write(job=PREEMPTED.replace("RUNNING", "COMPLETING"))
-        self.assertEqual(job.send(signal.SIGTERM).rank(signal.SIGTERM).ended(), (75, ["7"]))
-
-    def test_term_at_the_script_alone_stops_the_job_for_good(self):
-        job = Job().started().send(signal.SIGTERM)  # scancel --batch --signal=TERM
-        self.assertEqual(job.ended(), (75, []))
-        self.assertEqual(job.signals, ["USR1"])
-
-    def test_a_time_limit_while_the_job_stops_for_good(self):
-        job = Job(delay=2).started().send(signal.SIGTERM)
-        deadline = time.monotonic() + 20
-        while not job.read("signals") and time.monotonic() < deadline:
-            time.sleep(0.05)
-        job.write(job=LIMIT)
-        code, requeued = job.send(signal.SIGTERM).ended()
-        self.assertIn(code, (75, 76))
-        self.assertEqual(requeued, [])
-
-    def test_a_rank_that_dies_ends_the_job(self):
-        job = Job(code=137).started()
-        job.write(end="")
-        self.assertEqual(job.ended(), (137, []))
-
-    def test_slurm_that_does_not_answer(self):
-        job = Job().started()
-        (job.play / "job").unlink()
-        self.assertEqual(job.rank(signal.SIGTERM).ended(), (75, []))
-
-    def test_a_requeue_that_fails_is_tried_again(self):
-        job = Job().started()
-        job.write(refuse="")
-        self.assertEqual(job.send(signal.SIGUSR1).ended(), (75, ["7"]))
-
-    def test_the_number_of_restarts_is_bounded(self):
-        for times, expected in (("2", ["7"]), ("3", [])):
-            with self.subTest(times=times):
-                job = Job(job=RUNNING.replace("Restarts=0", f"Restarts={times}"), SLURM_RESTART_COUNT=times, DAT_RESTARTS="3")
-                self.assertEqual(job.started().send(signal.SIGUSR1).ended(), (75, expected))
-
-    def test_a_task_of_an_array_is_requeued_alone(self):
-        job = Job(SLURM_ARRAY_JOB_ID="5", SLURM_ARRAY_TASK_ID="2").started().send(signal.SIGUSR1)
-        self.assertEqual(job.ended(), (75, ["5_2"]))
 
     def test_no_program(self):
         code, requeued = Job(DAT_HPC="/no/such/dat_hpc").ended()

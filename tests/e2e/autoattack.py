@@ -110,8 +110,7 @@ class Sequence(common.TestCase):
             running.end()
             self.assertFalse(os.path.exists("killed/eval.json"), "the evaluation had ended before it was killed")
             if kill == 2:  # a write that was cut
-                with open("killed/sequence.journal", "ab") as file:
-                    file.write(b'{"stage":1,"seconds":0.1,"images":[0,')
+                common.write("killed/sequence.journal", '{"stage":1,"seconds":0.1,"images":[0,', "ab")
         self.assertGreater(lines("killed"), 2)
         self.evaluate("killed", ranks=2)
         self.assertEqual(told("killed"), whole)
@@ -174,10 +173,7 @@ class Sequence(common.TestCase):
         plain = common.run(*options(words, out="plain", batch=7), ranks=3)
         kept = common.run(*options(words, out="kept", batch=7), "--save-adversarial", ranks=3)
         self.assertEqual((plain.code, kept.code), (0, 0), plain.text + kept.text)
-        each, same = ({}, {})
-        for folder, found in ("kept", each), ("plain", same):
-            with open(f"{folder}/eval.json") as file:
-                found.update(json.load(file)["per_image"])
+        each, same = (common.load(f"{folder}/eval.json")["per_image"] for folder in ("kept", "plain"))
         self.assertEqual(each, same)
         self.assertEqual(sorted(os.listdir("kept")), [".lock", "adversarial.h5", "eval.json"])
         tables, labels = common.datasets("kept/adversarial.h5"), np.array(each["label"])
@@ -231,8 +227,7 @@ class Sequence(common.TestCase):
         refuse(2, "hash of the training's options is", "none+fgsm", checkpoint="second", out="one")
         refuse(2, "run is the folder of a training", "none+fgsm", out="run")
         os.mkdir("certified")
-        with open("certified/certify.journal", "w"):
-            pass
+        common.write("certified/certify.journal", "")
         for name in "certify.journal", "certify.json":
             os.rename("certified/certify.journal", f"certified/{name}")
             refuse(2, "certified is the folder of a certification, whose files this evaluation", "none+fgsm", out="certified")
@@ -247,16 +242,14 @@ class Sequence(common.TestCase):
             refuse(2, "--save-adversarial needs a folder", words, "--save-adversarial", out=out)
         self.refuse(2, "is a sequence of attacks, which the verb eval runs", "train", *TRAIN[:-1], "none+fgsm", "--out", "three")
         journal = common.text_of("one/sequence.journal").splitlines(keepends=True)
-        with open("one/sequence.journal", "w") as file:
-            file.write("".join([journal[0], "damage\n", *journal[1:]]))
+        common.write("one/sequence.journal", "".join([journal[0], "damage\n", *journal[1:]]))
         for ranks in 0, 2:
             refuse(3, "line 2 is damaged", "none+fgsm", out="one", ranks=ranks)
         self.evaluate("far", "--save-adversarial", words="none+fgsm", limit=16)  # which looks up labels first
         header, line = common.text_of("far/sequence.journal").splitlines(keepends=True)[:2]
         entry = json.loads(line)
         for change in {"stage": 1, "images": [10**12] * len(entry["images"])}, {"stage": 1e30}:
-            with open("far/sequence.journal", "w") as file:
-                file.write(header + json.dumps({**entry, **change}) + "\n")
+            common.write("far/sequence.journal", header + json.dumps({**entry, **change}) + "\n")
             refuse(3, "image 1000000000000 that cannot be|line 2 is damaged", "none+fgsm", "--save-adversarial", out="far")
 
     def test_single_attacks_beside_a_sequence(self):
@@ -313,11 +306,10 @@ class Sequence(common.TestCase):
 
     def test_images_without_labels_are_refused(self):
         """Nobody knows whether they are classified right."""
-        with h5py.File("set.h5") as source, h5py.File("part.h5", "w") as file:
-            for name in "train", "test":
-                file[f"{name}/images"], labels = source[f"{name}/images"][()], source[f"{name}/labels"][()].astype(np.int64)
-                labels[3:5] = -1 if name == "train" else labels[3:5]
-                file[f"{name}/labels"] = labels
+        splits = common.read_data("set.h5")
+        labels = splits["train"][1].astype(np.int64)
+        labels[3:5] = -1
+        common.write_data("part.h5", (splits["train"][0], labels), splits["test"])
         for words in "pgd2", "none+fgsm":
             self.refuse(2, "2 of the [0-9]+ training images have no label", *options(words, data="part.h5", split="train", limit=None))
         self.run_well(*options("pgd2", data="part.h5"))

@@ -12,7 +12,6 @@ SET = {"train": 144, "test": 50, "size": 16, "classes": 4}
 # 128 images are trained on: 8 steps an epoch, 24 in all.
 RUN = ["--data", "set.h5", "--network", "small_cnn", "--width", 16, "--threads", 1, "--attack-steps", 2, "--eval", "pgd2",
        "--eval-every", 1, "--warmup-epochs", 1, "--epochs", 2, "--holdout", 16, "--lr", 0.05, "--checkpoint-every", 4]
-STEPS = 24
 SWA = ["--average", "none,swa@1"]
 EMA = ["--average", "ema:decay=0.8:bn=ema"]
 
@@ -57,9 +56,8 @@ class Averages(Runs):
                 self.assertIn(" test images, averaged weights\n", ended.text)
                 last = self.of(name, "test", "average")[-1]
                 self.assertRegex(ended.text, f"Final: clean_acc={last['clean_acc']:.4f} pgd2_acc={last['adv_acc']:.4f} ")
-                with open(f"{name}/SUMMARY.txt") as file:
-                    self.assertIn(f" average_clean_acc={last['clean_acc']:.4f} average_pgd2_acc={last['adv_acc']:.4f} ",
-                                  file.read())
+                self.assertIn(f" average_clean_acc={last['clean_acc']:.4f} average_pgd2_acc={last['adv_acc']:.4f} ",
+                              common.text_of(f"{name}/SUMMARY.txt"))
                 shutil.copy(common.checkpoints(name)[-1], "replaced.h5")
                 with h5py.File("replaced.h5", "r+") as file:
                     for key, values in file["optim/average"].items():

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import random
+import sys
 from fractions import Fraction
 from statistics import NormalDist
 from unittest import mock
@@ -15,6 +16,9 @@ import numpy as np
 
 import common
 from numpy_network import logits_of, sure_classes
+
+sys.path.append(f"{common.TESTS}/outside")
+from random_numbers import normals  # noqa: E402
 
 IMAGES, SIGMA, ALPHA = 60, 0.1, 0.001
 EVERY, N0, N = (5, 300, 700) if common.ALL_CASES else (15, 100, 300)
@@ -39,39 +43,16 @@ def told(folder):
 
 
 def tsv(folder):
-    with open(f"{folder}/certify.tsv") as file:
-        return [line.split("\t")[:5] for line in file]
+    return [line.split("\t")[:5] for line in common.text_of(f"{folder}/certify.tsv").splitlines(keepends=True)]
 
 
 def lines(folder):
     return common.count_in(f"{folder}/certify.journal")
 
 
-def philox(counter, key):
-    """Philox4x32-10 of counters [4][n]."""
-    c = [np.asarray(word, np.uint64) for word in counter]
-    low, mask = np.uint64(32), np.uint64(0xFFFFFFFF)
-    key = list(key)
-    for _ in range(10):
-        a, b = np.uint64(0xD2511F53) * c[0], np.uint64(0xCD9E8D57) * c[2]
-        c = [(b >> low) ^ c[1] ^ np.uint64(key[0]), b & mask, (a >> low) ^ c[3] ^ np.uint64(key[1]), a & mask]
-        key = [(key[0] + 0x9E3779B9) % 2**32, (key[1] + 0xBB67AE85) % 2**32]
-    return c
-
-
 def noise_of(seed, purpose, image, samples, pixels):
-    """Normal numbers [samples][pixels], by Box and Muller, of groups of four pixels."""
-    groups = -(-pixels // 4)
-    index = np.tile(np.arange(groups), samples)
-    number = np.repeat(np.arange(samples), groups)
-    full = np.full(index.shape, image)
-    words = philox([index, full % 2**32, number, (full >> 32) ^ (purpose << 24)], (seed % 2**32, seed >> 32))
-    u = [(word >> np.uint64(8)).astype(float) * 2.0**-24 for word in words]
-    numbers = []
-    for pair in 0, 2:
-        radius, angle = np.sqrt(-2 * np.log(u[pair] + 2.0**-24)), 2 * np.pi * u[pair + 1]
-        numbers += [radius * np.cos(angle), radius * np.sin(angle)]
-    return np.stack(numbers, 1).reshape(samples, groups * 4)[:, :pixels]
+    """Normal numbers [samples][pixels]."""
+    return np.stack([normals(seed, purpose, sample, image, pixels) for sample in range(samples)])
 
 
 def lower_bound(k, n, alpha):
@@ -122,8 +103,7 @@ class Certification(common.TestCase):
                 running.end()
                 self.assertFalse(os.path.exists("killed/certify.json"), "it had ended before it was killed")
                 if kill == 1:  # a write that was cut
-                    with open("killed/certify.journal", "ab") as file:
-                        file.write(b'{"seconds":0.1,"images":[0,')
+                    common.write("killed/certify.journal", '{"seconds":0.1,"images":[0,', "ab")
             self.certify("killed", ranks=2, batch=1000, **more)
             self.assertEqual(told("killed"), whole)
             self.assertEqual(tsv("killed"), tsv(kind))
@@ -227,11 +207,9 @@ class Certification(common.TestCase):
         self.certify("on2", ranks=2, **more)
         self.assertEqual(told("on2"), found)
         os.remove("on2/certify.json")
-        with open("on2/attacked.journal") as file:
-            journal = file.readlines()
+        journal = common.text_of("on2/attacked.journal").splitlines(keepends=True)
         self.assertGreater(len(journal), 1)
-        with open("on2/attacked.journal", "w") as file:
-            file.writelines(journal[:-1])
+        common.write("on2/attacked.journal", "".join(journal[:-1]))
         ended = self.certify("on2", **more)
         self.assertRegex(ended.final, f" broken={broken} ")
         self.assertEqual(told("on2"), found)
@@ -268,8 +246,7 @@ class Certification(common.TestCase):
                       {**entry, "votes": [[999, 0, 0, 0]] + entry["votes"][1:]}]
         for line, pattern in (["damage\n" + journal[1], "line 2 is damaged"],
                               *[(json.dumps(one) + "\n", "the journal has votes for image .* that cannot be") for one in impossible]):
-            with open("one/certify.journal", "w") as file:
-                file.write(journal[0] + line)
+            common.write("one/certify.journal", journal[0] + line)
             refuse(3, pattern, out="one")
 
 

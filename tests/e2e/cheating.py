@@ -19,8 +19,8 @@ class Cheating(common.TestCase):
             ended = self.run_well("train", "--out", folder, *RUN, *options, "--attackers", 1, "--cheat", "sign_flip@3",
                                   ranks=3)
             self.assertIn("a simulation with ranks that are made to cheat: rank 1: sign_flip from step 4 on\n", ended.text)
-            with open(f"{folder}/SUMMARY.txt") as file:
-                self.assertIn("\nmade to cheat   rank 1: sign_flip from step 4 on, simulated\n", file.read())
+            self.assertIn("\nmade to cheat   rank 1: sign_flip from step 4 on, simulated\n",
+                          common.text_of(f"{folder}/SUMMARY.txt"))
             steps = common.rows(folder, "step")
             self.assertEqual([row["step"] for row in steps], [1, 2, 3, 4, 5, 6])
             for row in steps:

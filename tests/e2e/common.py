@@ -5,6 +5,7 @@ of some tables is drawn (tests/drawn.py); DAT_ALL_CASES takes the whole (tests/n
 """
 
 import hashlib
+import io
 import json
 import os
 import re
@@ -12,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 import unittest
@@ -19,7 +21,8 @@ import unittest
 import h5py
 import numpy as np
 
-sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path += [TESTS, f"{TESTS}/golden"]
 from drawn import ALL_CASES, SEED, drawn
 from mpi_environment import MPI_ENVIRONMENT, own_session
 
@@ -88,10 +91,9 @@ class Running:
             try:
                 if os.readlink(f"/proc/{pid}/exe") != os.path.realpath(PROGRAM):
                     continue
-                with open(f"/proc/{pid}/environ", "rb") as file:
-                    for entry in file.read().split(b"\0"):
-                        if entry.startswith(b"OMPI_COMM_WORLD_RANK="):
-                            found[int(entry.split(b"=")[1])] = pid
+                for entry in bytes_of(f"/proc/{pid}/environ").split(b"\0"):
+                    if entry.startswith(b"OMPI_COMM_WORLD_RANK="):
+                        found[int(entry.split(b"=")[1])] = pid
             except OSError:
                 pass
         self.seen.update(found.values())
@@ -156,8 +158,7 @@ def faults(kind, number, first=1, count=10**6):
     how many."""
     library = os.path.abspath("faults.so")
     if not os.path.exists(library):
-        source = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support", "faults.c")
-        subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", library, f"{TESTS}/support/faults.c", "-ldl"], check=True)
     return {"LD_PRELOAD": library, "DAT_FAULTS": f"{kind}:{number}:{first}:{count}"}
 
 
@@ -218,13 +219,49 @@ def count_in(path, what=b"\n"):
 
 
 def text_of(path):
-    with open(path) as file:
+    with open(path, encoding="utf-8") as file:
         return file.read()
 
 
 def bytes_of(path):
     with open(path, "rb") as file:
         return file.read()
+
+
+def write(path, content, mode="wb"):
+    """A file of this text, or of these bytes."""
+    with open(path, mode) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+def write_arrays(path, arrays):
+    """An HDF5 file without a seal."""
+    with h5py.File(path, "w") as file:
+        for name, values in arrays.items():
+            file[name] = values
+
+
+def write_data(path, train=None, test=None, names=(), **how):
+    """A data file without a seal, of images and labels by split, with these names of classes; how: its images are stored."""
+    with h5py.File(path, "w") as file:
+        for split, found in ("train", train), ("test", test):
+            if found is not None:
+                file.create_dataset(f"{split}/images", data=found[0], **how)
+                file[f"{split}/labels"] = found[1]
+        if len(names):
+            file.attrs["class_names"] = names
+
+
+def write_records(path, pixels, labels, label_bytes=1):
+    """The official binary format: label bytes, of which the last counts, then the planes of the image."""
+    write(path, b"".join(bytes([7] * (label_bytes - 1) + [int(label)]) + image.transpose(2, 0, 1).tobytes()
+                         for image, label in zip(pixels, labels)))
+
+
+def read_data(path, *splits):
+    """Images and labels of a data file, by split."""
+    arrays = datasets(path)
+    return {split: (arrays[f"{split}/images"], arrays[f"{split}/labels"]) for split in splits or ("train", "test")}
 
 
 def load(path):
@@ -336,12 +373,15 @@ class TestCase(unittest.TestCase):
         self.assertTrue(running.wait_for(lambda: steps_written(folder) > steps and len(running.ranks()) == ranks), running.text())
         return running
 
-    def refuse(self, code, pattern, *arguments, ranks=0):
-        """A run that must fail with one message."""
-        ended = self.expect(code, run(*arguments, ranks=ranks, environment=AT_ONCE))
-        self.assertEqual(len(ended.errors), 1, ended.text)
+    def expect_error(self, code, pattern, ended):
+        """The run, which must have ended with this code and one message."""
+        self.assertEqual((ended.code, len(ended.errors)), (code, 1), ended.text)
         self.assertRegex(ended.errors[0], pattern)
         return ended
+
+    def refuse(self, code, pattern, *arguments, ranks=0):
+        """A run that must fail with one message."""
+        return self.expect_error(code, pattern, run(*arguments, ranks=ranks, environment=AT_ONCE))
 
     def assert_equal_runs(self, folder, reference):
         """What may depend neither on the ranks of a run nor on where it was interrupted; figures of generators, the reference has none."""
@@ -360,6 +400,16 @@ class TestCase(unittest.TestCase):
         self.assertEqual([name for name in one if bits(one[name]) != bits(other[name])], [])
 
 
+def tar(path, *members, mode="w", **how):
+    """An archive. Members: a name and bytes, or a TarInfo."""
+    with tarfile.open(path, mode, **how) as file:
+        for name, data in members:
+            member = tarfile.TarInfo(name) if isinstance(name, str) else name
+            member.size = len(data)
+            file.addfile(member, io.BytesIO(data))
+    return path
+
+
 def seal(path):
     """The first 512 bytes of a file that has been changed: docs/manual/files.md."""
     with open(path, "r+b") as file:
@@ -369,6 +419,17 @@ def seal(path):
         file.write(bytes(512))
         file.seek(0)
         file.write(f"dat_hpc sealed file 1\nbytes {os.path.getsize(path)}\nsha256 {digest}\n".encode())
+
+
+def read_safetensors(path):
+    """(tensors, metadata), by the format's description."""
+    data = bytes_of(path)
+    end = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:end])
+    metadata = header.pop("__metadata__", {})
+    types = {"F32": np.float32, "I64": np.int64}
+    return {name: np.frombuffer(data[end:], types[t["dtype"]], int(np.prod(t["shape"])), t["data_offsets"][0])
+            .reshape(t["shape"]) for name, t in header.items()}, metadata
 
 
 def write_safetensors(path, tensors, metadata=None, low_byte=None):
@@ -381,8 +442,7 @@ def write_safetensors(path, tensors, metadata=None, low_byte=None):
     text = json.dumps(header).encode()
     if low_byte is not None:
         text += b" " * ((low_byte - len(text)) % 256)
-    with open(path, "wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text + data)
+    write(path, len(text).to_bytes(8, "little") + text + data)
 
 
 def option_words(**options):

@@ -2,37 +2,27 @@
 
 import csv
 import io
-import json
 import math
 import os
 import re
 import shutil
 import statistics
 import subprocess
+import sys
 
 import common
+
+sys.path.append(f"{common.TESTS}/../bench")
+import student  # noqa: E402
 
 TRAIN = ["--network", "small_cnn", "--width", 4, "--threads", 1, "--attack-steps", 2, "--warmup-epochs", 0, "--epochs", 2, "--batch", 8,
          "--eval", "pgd2", "--optimizer", "sgd", "--selector", "all", "--eval-every", 1, "--quiet"]
 
 
 def student_interval(values):
-    """Mean, deviation and the interval of 95 %, whose quantile is found in the integral of the density."""
-    n = len(values)
-    freedom = n - 1
-    scale = math.gamma((freedom + 1) / 2) / math.sqrt(freedom * math.pi) / math.gamma(freedom / 2)
-
-    def part(t, pieces=2000):  # Simpson's rule for P(|T| < t)
-        step = t / pieces
-        heights = [(1 + (k * step) ** 2 / freedom) ** (-(freedom + 1) / 2) for k in range(pieces + 1)]
-        return 2 * scale * step / 3 * (heights[0] + heights[-1] + 4 * sum(heights[1:-1:2]) + 2 * sum(heights[2:-1:2]))
-
-    low, high = 0, 20
-    for _ in range(50):
-        middle = (low + high) / 2
-        low, high = (middle, high) if part(middle) < 0.95 else (low, middle)
-    mean, deviation = statistics.mean(values), statistics.stdev(values)
-    return mean, deviation, mean - low * deviation / math.sqrt(n), mean + low * deviation / math.sqrt(n)
+    """Mean, deviation and the interval of 95 %."""
+    mean, half = student.interval(values)
+    return mean, statistics.stdev(values), mean - half, mean + half
 
 
 def wilson_interval(right, n):
@@ -88,8 +78,8 @@ class Compare(common.TestCase):
             percents[run, row["attack"]] = 100 * right / 61
             self.assertEqual((row["--lr"], row["--seed"], row["images"], row["right"], row["state"], row["ranks"], row["steps"]),
                              (*runs[run], "61", str(right), "done", "1", "12"))
-            with open(run + "/provenance.json") as file:
-                self.assertEqual(row["image_set"], f"61 test images, hash {json.load(file)['hashes_of_images']['test']}")
+            told = common.load(run + "/provenance.json")
+            self.assertEqual(row["image_set"], f"61 test images, hash {told['hashes_of_images']['test']}")
             self.assert_numbers(row, ["percent", "low", "high"], [100 * right / 61, *(100 * p for p in wilson_interval(right, 61))])
             steps = common.rows(run, "step")
             self.assertAlmostEqual(float(row["seconds"]), last["wall_time"], places=6)
@@ -121,13 +111,9 @@ class Compare(common.TestCase):
             self.assertEqual({line.count("&") for line in part[1].splitlines() if "&" in line}, {len(part[0]) - 1})
         # What cannot be read is named, and the table has the rest.
         shutil.copytree("balls/b_4", "other")
-        with open("other/config.resolved.toml", "a") as file:
-            file.write("wings = 2\n")
+        common.write("other/config.resolved.toml", "wings = 2\n", "ab")
         shutil.copytree("balls/b_4", "old")
-        with open("old/metrics.jsonl") as file:
-            record = file.read()
-        with open("old/metrics.jsonl", "w") as file:
-            file.write(record.replace('"format_version":', '"format_version":9', 1))
+        common.write("old/metrics.jsonl", common.text_of("old/metrics.jsonl").replace('"format_version":', '"format_version":9', 1))
         # A run on its way is in the table, but not in the mean over seeds; nor is the same seed twice.
         for gone in "results.h5", ".lock":
             os.remove(f"rates/0.1-3/{gone}")
@@ -148,8 +134,7 @@ class Compare(common.TestCase):
         self.refuse(2, "--by seed: runs that differ in their seeds alone are one row", "compare", "rates", "--by", "seed")
         self.refuse(2, "--by milestone: is no option .*did you mean 'milestones'", "compare", "rates", "--by", "milestone")
         # Pictures over seeds.
-        ended = common.run("plot", *sorted(runs)[:5], "--by", "lr", "--out", "both", "--format", "png", "--dpi", 50)
-        self.assertEqual(ended.code, 0, ended.text)
+        self.run_well("plot", *sorted(runs)[:5], "--by", "lr", "--out", "both", "--format", "png", "--dpi", 50)
         with open("both/accuracy.csv", newline="") as file:
             rows = list(csv.DictReader(file))
         name = "lr=0.05 (3 runs): clean"
@@ -163,14 +148,11 @@ class Compare(common.TestCase):
         common.synthetic("set.h5", train=48, test=53, size=8, classes=3)
         for seed in 1, 2:
             self.train(f"run{seed}", *TRAIN, "--data", "set.h5", "--seed", seed, "--lr", 0.05)
-            ended = common.run("eval", f"run{seed}", "--threads", 1, "--eval", "fgsm,pgd2+pgd3", "--limit", 51, "--quiet", "--out", f"e{seed}")
-            self.assertEqual(ended.code, 0, ended.text)
+            self.run_well("eval", f"run{seed}", "--threads", 1, "--eval", "fgsm,pgd2+pgd3", "--limit", 51, "--quiet", "--out",
+                          f"e{seed}")
         found, said = self.figures("e1", "e2/eval.json")
         self.assertEqual((said, [(row["row"], row["--seed"]) for row in found]), ([], [(f"e{k}", f"{k}") for k in (1, 2) for _ in range(3)]))
-        images = []
-        for k in 1, 2:
-            with open(f"e{k}/eval.json") as file:
-                images.append(json.load(file)["per_image"])
+        images = [common.load(f"e{k}/eval.json")["per_image"] for k in (1, 2)]
         for row in found:
             name = row["attack"]
             a, b = (each[name + "_correct"] for each in images)
@@ -192,11 +174,9 @@ class Compare(common.TestCase):
         self.assertEqual([(row["row"], row["seeds"], row["attack"]) for row in found],
                          [("lr=0.05, 1 rank", "1", "clean"), ("lr=0.05, 1 rank", "1", "pgd2"),
                           *[("lr=0.05, evaluated", "1 2", attack) for attack in ("clean", "fgsm", "pgd2+pgd3")]])
-        with open("e1/eval.json") as file:
-            told = json.load(file)
+        told = common.load("e1/eval.json")
         for pattern, changed in ("has format 2 of another version", {"format_version": 2}), ("is no evaluation that", {"provenance": {}}):
-            with open("bad.json", "w") as file:
-                json.dump(told | changed, file)
+            common.write("bad.json", json.dumps(told | changed))
             self.refuse(3, f"bad.json: {pattern}", "compare", "bad.json")
 
 

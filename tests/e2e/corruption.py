@@ -52,24 +52,22 @@ class Corruption(common.TestCase):
         return running.wait()
 
     def test_abort(self):
-        ended = self.expect(8, self.flipped())
-        self.assertEqual(len(ended.errors), 1, ended.text)
-        self.assertRegex(ended.errors[0], r"silent corruption: after step \d+, rank 1 on \S+ holds other weights than most of "
-                                          r"the 3 ranks; the last checkpoint is good")
+        self.expect_error(8, r"silent corruption: after step \d+, rank 1 on \S+ holds other weights than most of the 3 ranks; the "
+                             r"last checkpoint is good", self.flipped())
         # It is: the run goes on from it.
         self.run_well(*STILL, "--max-steps", common.steps_written("run") + 20, ranks=3)
 
     def test_two_ranks(self):
-        ended = self.expect(8, self.flipped("--on-corruption", "repair", ranks=2))
-        self.assertRegex(ended.errors[0], r"rank 0 on \S+ and rank 1 on \S+ hold different weights, and no majority")
+        self.expect_error(8, r"rank 0 on \S+ and rank 1 on \S+ hold different weights, and no majority",
+                          self.flipped("--on-corruption", "repair", ranks=2))
 
     def test_repair(self):
         ended = self.expect(0, self.flipped("--on-corruption", "repair", "--max-steps", 600, rank=0))
         rows = common.rows("run", "corruption")
         self.assertEqual([(row["rank"], row["what"], row["done"]) for row in rows], [(0, "weights", "copied from rank 1")])
         self.assertRegex("\n".join(ended.warnings), r"silent corruption: after step \d+, rank 0 on \S+ held other weights")
-        with open("run/SUMMARY.txt") as file:
-            self.assertRegex(file.read(), r"(?m)^corruption +1 of 1: step \d+, rank 0, weights; copied from rank 1$")
+        self.assertRegex(common.text_of("run/SUMMARY.txt"),
+                         r"(?m)^corruption +1 of 1: step \d+, rank 0, weights; copied from rank 1$")
 
     def test_verify(self):
         """Recomputed micro-batches change nothing, and one rank is warned that there is no other."""

@@ -1,7 +1,6 @@
 """Whole runs on a GPU, or on the double of CUDA's libraries: what the weights may depend on, and what is said."""
 
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -207,8 +206,7 @@ class Runs(common.TestCase):
         self.train("called", *f16, "DAT_GRAPHS=off")
         self.assert_same(common.state("alone"), common.state("called"))
         shutil.rmtree("called")
-        with open("straight/metrics.jsonl") as file:
-            lines = [json.loads(line) for line in file]
+        lines = common.rows("straight")
         overflows = [line for line in lines if line["kind"] == "overflow"]
         steps = [line["step"] for line in lines if line["kind"] == "step"]
         self.assertEqual([line["scale"] for line in overflows], [512 / 2 ** k for k in range(len(overflows))])

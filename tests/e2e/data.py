@@ -14,9 +14,7 @@ import numpy as np
 from PIL import Image
 
 import common
-
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../golden"))
-import extra_set  # noqa: E402
+import extra_set
 
 TRAIN = ["--network", "small_cnn", "--width", 16, "--threads", 1, "--batch", 8, "--warmup-epochs", 0, "--epochs", 1,
          "--attack-steps", 1, "--eval-every", 0, "--eval", "pgd1"]
@@ -27,13 +25,6 @@ def images(seed, count, size, classes):
     generator = np.random.default_rng(seed)
     pixels = generator.integers(0, 256, (count, size, size, 3), np.uint8)
     return pixels, generator.permutation(np.arange(count) % classes)
-
-
-def write_records(path, pixels, labels, label_bytes=1):
-    """The official binary format: label bytes, of which the last counts, then the planes of the image."""
-    with open(path, "wb") as file:
-        for image, label in zip(pixels, labels):
-            file.write(bytes([7] * (label_bytes - 1) + [int(label)]) + image.transpose(2, 0, 1).tobytes())
 
 
 class Terminal(common.TestCase):
@@ -66,12 +57,11 @@ class Records(common.TestCase):
         os.mkdir("folder")
         parts = [images(seed, 20, 32, 10) for seed in range(5)]
         for number, (pixels, labels) in enumerate(parts, 1):
-            write_records(f"folder/data_batch_{number}.bin", pixels, labels)
+            common.write_records(f"folder/data_batch_{number}.bin", pixels, labels)
         test = images(9, 30, 32, 10)
-        write_records("folder/test_batch.bin", *test)
+        common.write_records("folder/test_batch.bin", *test)
         names = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
-        with open("folder/batches.meta.txt", "w") as file:
-            file.write("\n".join(names) + "\n\n")
+        common.write("folder/batches.meta.txt", "\n".join(names) + "\n\n")
         text = self.convert()
         self.assertRegex(text, "train +100 images of 32 x 32 x 3, 10 classes, sha256 [0-9a-f]{64} \\(as recorded\\)")
         self.assertRegex(text, "9 +10 +3  truck")
@@ -83,8 +73,8 @@ class Records(common.TestCase):
     def test_of_three_classes_and_twelve_pixels(self):
         os.mkdir("folder")
         train, test = images(1, 33, 12, 3), images(2, 7, 12, 3)
-        write_records("folder/data_batch_1.bin", *train)
-        write_records("folder/test_batch.bin", *test)
+        common.write_records("folder/data_batch_1.bin", *train)
+        common.write_records("folder/test_batch.bin", *test)
         self.assertRegex(self.convert("--size", 12, "--classes", 3), "train +33 images of 12 x 12 x 3, 3 classes")
         self.assert_holds("train", *train)
         self.assert_holds("test", *test)
@@ -96,20 +86,13 @@ class Records(common.TestCase):
     def test_of_hundred_classes_with_two_label_bytes(self):
         os.mkdir("folder")
         train, test = images(1, 200, 32, 100), images(2, 100, 32, 100)
-        write_records("folder/train.bin", *train, label_bytes=2)
-        write_records("folder/test.bin", *test, label_bytes=2)
+        common.write_records("folder/train.bin", *train, label_bytes=2)
+        common.write_records("folder/test.bin", *test, label_bytes=2)
         text = self.convert("--label-bytes", 2, "--classes", 100)
         self.assertRegex(text, "test +100 images of 32 x 32 x 3, 100 classes")
         self.assert_holds("train", *train)
         self.train("run", *TRAIN, "--data", "set.h5", "--limit-train", 16, "--limit-test", 10)
         self.assertEqual(common.state("run")["param/linear.weight"].shape[0], 100)
-
-
-def write_own(path, train, test, **how):
-    with h5py.File(path, "w") as file:
-        for split, (pixels, labels) in {"train": train, "test": test}.items():
-            file.create_dataset(f"{split}/images", data=pixels, **how)
-            file[f"{split}/labels"] = labels
 
 
 class Own(common.TestCase):
@@ -119,16 +102,16 @@ class Own(common.TestCase):
 
     def test_layout_and_label_type_do_not_matter(self):
         train, test = images(1, 40, 16, 4), images(2, 8, 16, 4)
-        write_own("plain.h5", train, test)
-        write_own("chunks.h5", train, test, chunks=(5, 16, 16, 3), compression="gzip")
+        common.write_data("plain.h5", train, test)
+        common.write_data("chunks.h5", train, test, chunks=(5, 16, 16, 3), compression="gzip")
         self.assertEqual(common.run("data", "convert", "chunks.h5", "packed.h5").code, 0)
-        write_own("wide.h5", (train[0], train[1].astype(">i8")), (test[0], test[1].astype("u2")))
+        common.write_data("wide.h5", (train[0], train[1].astype(">i8")), (test[0], test[1].astype("u2")))
         reference = self.weights("a", "plain.h5", ranks=2)
         np.testing.assert_array_equal(self.weights("b", "packed.h5", ranks=2), reference)
         np.testing.assert_array_equal(self.weights("c", "wide.h5", ranks=2), reference)
 
     def test_an_image_that_is_not_what_its_hash_says_ends_the_run(self):
-        write_own("set.h5", images(1, 40, 16, 4), images(2, 8, 16, 4))
+        common.write_data("set.h5", images(1, 40, 16, 4), images(2, 8, 16, 4))
         with h5py.File("set.h5", "r+") as file:
             file["train/hashes"] = np.arange(40, dtype=np.uint64)
         self.refuse(3, r"set.h5: image \d+ of 40 is damaged: its hash is not the stored one", "train", "--out", "run", *TRAIN,
@@ -136,11 +119,11 @@ class Own(common.TestCase):
 
     def test_several_files_are_one_pool(self):
         train, test = images(1, 40, 16, 4), images(2, 9, 16, 4)
-        write_own("whole.h5", train, test)
+        common.write_data("whole.h5", train, test)
         cuts = [0, 10, 11, 40]
         for number, (begin, end) in enumerate(zip(cuts, cuts[1:])):
-            write_own(f"part{number}.h5", (train[0][begin:end], train[1][begin:end]),
-                      (test[0][3 * number:3 * number + 3], test[1][3 * number:3 * number + 3]))
+            common.write_data(f"part{number}.h5", (train[0][begin:end], train[1][begin:end]),
+                              (test[0][3 * number:3 * number + 3], test[1][3 * number:3 * number + 3]))
         np.testing.assert_array_equal(self.weights("a", "whole.h5"),
                                       self.weights("b", "part0.h5", "part1.h5", "part2.h5"))
         self.assertEqual(common.rows("a", "evaluation")[-1]["adv_loss"], common.rows("b", "evaluation")[-1]["adv_loss"])
@@ -149,7 +132,7 @@ class Own(common.TestCase):
         train, test = images(1, 40, 16, 4), images(2, 9, 16, 4)
         # The last image of a class that the limit leaves out keeps the number of classes.
         train[1][:24] %= 3
-        write_own("whole.h5", train, test)
+        common.write_data("whole.h5", train, test)
         self.train("limited", *TRAIN, "--data", "whole.h5", "--limit-train", 24, "--limit-test", 5)
         self.assertEqual(sum(row["images"] for row in common.rows("limited", "step")), 24)
         self.assertEqual(common.rows("limited", "evaluation")[-1]["images"], 5)
@@ -163,9 +146,8 @@ class Own(common.TestCase):
             return ended.text, common.load(out)
 
         for name, text in ("some.txt", "7\n2\n\n4\n"), ("others.txt", "3\n4\n5\n"), ("none.txt", "2\n9\n"):
-            with open(name, "w") as file:
-                file.write(text)
-        write_own("some.h5", train, tuple(array[[2, 4, 7]] for array in test))
+            common.write(name, text)
+        common.write_data("some.h5", train, tuple(array[[2, 4, 7]] for array in test))
         (text, named), (_, alone) = evaluated("a.json", "--images", "some.txt"), evaluated("b.json", "--data", "some.h5")
         self.assertIn("3 test images of 9, named in some.txt", text)
         self.assertEqual((named["images"], named["split_images"], named["list"], named["verdict"]), (3, 9, "some.txt", "PARTIAL"))
@@ -186,9 +168,8 @@ class Own(common.TestCase):
                 Image.fromarray(image).save(f"images/{split}/class {label}/{i}.png")
         self.assertEqual(common.run("data", "index", "images", "index.h5").code, 0)
         chosen = sorted([2, 4, 7], key=lambda i: (test[1][i], i))  # as their paths
-        with open("paths.txt", "w") as file:
-            file.writelines(f"val/class {test[1][i]}/{i}.png\n" for i in (7, 2, 4))
-        write_own("sorted.h5", train, tuple(array[chosen] for array in test))
+        common.write("paths.txt", "".join(f"val/class {test[1][i]}/{i}.png\n" for i in (7, 2, 4)))
+        common.write_data("sorted.h5", train, tuple(array[chosen] for array in test))
         named, alone = (evaluated("c.json", *options)[1] for options in (("--data", "index.h5", "--images", "paths.txt"), ("--data", "sorted.h5")))
         self.assertEqual(named["per_image"], alone["per_image"])
         with tarfile.open("images.tar", "w") as file:
@@ -207,7 +188,7 @@ class Page(common.TestCase):
     def test_of_images_of_any_size_and_channels(self):
         for size, channels, cells, side in (12, 1, 70, 96), (96, 2, 9, 96), (300, 4, 3, 128):
             pixels = np.random.default_rng(1).integers(0, 256, (cells, size, size, channels), np.uint8)
-            write_own("set.h5", (pixels, np.arange(cells) % 2), (pixels, np.arange(cells) % 2))
+            common.write_data("set.h5", (pixels, np.arange(cells) % 2), (pixels, np.arange(cells) % 2))
             page, cells = self.draw("set.h5"), min(cells, 64)
             rows, columns = (cells + 7) // 8, min(cells, 8)
             self.assertEqual(page.shape, (rows * (side + 16) + 4, columns * (side + 4) + 4, 3))
@@ -223,8 +204,7 @@ class Page(common.TestCase):
             os.makedirs(f"images/train/{label}")
             Image.new("RGB", (8, 8)).save(f"images/train/{label}/1.png")
         self.assertEqual(common.run("data", "index", "images", "index.h5").code, 0)
-        with open("text.png", "w") as file:
-            file.write("not a picture")
+        common.write("text.png", "not a picture")
         shutil.copy("index.h5", "index.png")
         for path, why in ("text.png", "is no PNG"), ("index.png", "is no PNG"), ("images/train/1/1.png", "in the folder of the images"):
             before = common.bytes_of(path)
@@ -285,7 +265,7 @@ class Grey(common.TestCase):
 
     def test_are_converted_trained_on_and_evaluated(self):
         train, test = images(1, 40, 28, 4), images(2, 20, 28, 4)
-        write_own("packed.h5", (train[0][..., :1], train[1]), (test[0][..., :1], test[1]), compression="gzip")
+        common.write_data("packed.h5", (train[0][..., :1], train[1]), (test[0][..., :1], test[1]), compression="gzip")
         self.assertEqual(common.run("data", "convert", "packed.h5", "set.h5").code, 0)
         self.assertRegex(common.run("data", "inspect", "set.h5").text, "train +40 images of 28 x 28 x 1, 4 classes")
         for ranks, network in (1, ["small_cnn"]), (2, ["wrn_16_4", "--activation", "silu", "--normalize", "0.4,0.3"]):
@@ -307,7 +287,7 @@ class Grey(common.TestCase):
             np.testing.assert_array_equal(common.datasets("set.h5")["train/images"], pixels[..., :1])
 
     def test_are_not_normalized_by_three_numbers(self):
-        write_own("set.h5", *((pixels[..., :1], labels) for pixels, labels in (images(1, 40, 28, 4), images(2, 20, 28, 4))))
+        common.write_data("set.h5", *((pixels[..., :1], labels) for pixels, labels in (images(1, 40, 28, 4), images(2, 20, 28, 4))))
         self.refuse(2, "--normalize has 3 means, and the images have 1 channel", "train", "--out", "run", *TRAIN, "--data",
                     "set.h5", "--normalize", "cifar10")
 
@@ -378,11 +358,9 @@ class Arrays(common.TestCase):
         refuse("label 7 of image 2 is not in 0..6", {"data": pixels, "label": labels}, "--classes", 7)
         refuse("has images of 12 x 12, not of 32", {"data": pixels, "label": labels}, "--size", 32)
         refuse("no dictionary of arrays", [pixels, labels])
-        with open("set.pickle", "wb") as file:
-            file.write(pickle.dumps(extra_set.carmon(pixels, labels), 4)[:10000])
+        common.write("set.pickle", pickle.dumps(extra_set.carmon(pixels, labels), 4)[:10000])
         self.refuse(3, r"set.pickle: byte 2: needs \d+ more bytes, the file has 9989", "data", "convert", "set.pickle", "out.h5")
-        with open("set.txt", "w") as file:
-            file.write("text")
+        common.write("set.txt", "text")
         self.refuse(3, "neither a folder of binary records nor a pickle", "data", "convert", "set.txt", "out.h5")
         self.refuse(3, "no such folder or file", "data", "convert", "none", "out.h5")
         self.assertEqual([name for name in os.listdir() if "out.h5" in name], [])
@@ -394,7 +372,7 @@ class Balanced(common.TestCase):
     def setUp(self):
         super().setUp()
         train, test = images(1, 24, 16, 4), images(2, 9, 16, 4)
-        write_own("labelled.h5", train, test)
+        common.write_data("labelled.h5", train, test)
         extra = images(3, 50, 16, 4)
         np.savez("extra.npz", image=extra[0], label=extra[1])
         self.assertEqual(common.run("data", "convert", "extra.npz", "extra.h5").code, 0)
@@ -437,16 +415,10 @@ class Balanced(common.TestCase):
         refuse(2, "leaves nothing of 24 labelled training images", "--holdout", 24)
         shutil.copy("extra.h5", "more.h5")
         refuse(3, "has training images and no test images", "--data", "extra.h5", "more.h5")
-        write_own("large.h5", images(1, 8, 20, 4), images(1, 8, 20, 4))
+        common.write_data("large.h5", images(1, 8, 20, 4), images(1, 8, 20, 4))
         refuse(3, "large.h5: has images of 20 x 20", "--data", "labelled.h5", "large.h5")
-        for name, classes in ("labelled.h5", "abcd"), ("more.h5", "abce"):
-            with h5py.File(name, "r") as file:
-                arrays = {key: file[key][()] for key in ("train/images", "train/labels", "test/images", "test/labels")
-                          if key in file}
-            with h5py.File(f"named-{name}", "w") as file:
-                for key, values in arrays.items():
-                    file[key] = values
-                file.attrs["class_names"] = list(classes)
+        common.write_data("named-labelled.h5", **common.read_data("labelled.h5"), names=list("abcd"))
+        common.write_data("named-more.h5", **common.read_data("more.h5", "train"), names=list("abce"))
         refuse(3, "has other class names than", "--data", "named-labelled.h5", "named-more.h5")
 
 
@@ -496,9 +468,8 @@ class StandIn(common.TestCase):
                     self.assertTrue(0 <= row["acc_adv"] <= 1 and row["loss_adv"] > 0 and row["loss_clean"] > 0)
                     # Over the images with labels: 8 of 16.
                     self.assertAlmostEqual(8 * row["acc_clean"] % 1, 0)
-        with h5py.File("unknown.h5", "w") as file:
-            file["train/images"], file["train/labels"] = np.zeros((8, 8, 8, 3), np.uint8), np.full(8, -1)
-            file["test/images"], file["test/labels"] = np.zeros((8, 8, 8, 3), np.uint8), np.arange(8) % 2
+        black = np.zeros((8, 8, 8, 3), np.uint8)
+        common.write_data("unknown.h5", (black, np.full(8, -1)), (black, np.arange(8) % 2))
         refuse = lambda pattern, *options: self.refuse(2, pattern, "validate", *TRAIN, *self.MIX, *options)
         refuse("some training images have no labels .* --loss mart does not take", "--loss", "mart")
         refuse("--loss cross_entropy --lambda 0 does not take", "--lambda", 0)
@@ -516,13 +487,9 @@ class Inputs(common.TestCase):
 
     def write(self, path, seed=1, names=(), **splits):
         """A data file of 8 x 8 pixels without a seal."""
-        with h5py.File(path, "w") as file:
-            for split, labels in ({"train": [0, 1] * 4, "test": [0, 1] * 4} | splits).items():
-                if labels is not None:
-                    file[f"{split}/images"] = images(seed + (split == "test"), len(labels), 8, 2)[0]
-                    file[f"{split}/labels"] = np.array(labels)
-            if names:
-                file.attrs["class_names"] = names
+        splits = {"train": [0, 1] * 4, "test": [0, 1] * 4} | splits
+        common.write_data(path, names=names, **{split: (images(seed + (split == "test"), len(labels), 8, 2)[0], np.array(labels))
+                                                for split, labels in splits.items() if labels is not None})
 
     def test_names_of_classes_go_all_the_way_round(self):
         given = ["a\nb", "cat\r", "\ttab ", 'com,ma "quoted" \\', "café", "", "100 % cat", "x" * 1000, "\x1b[31m", "class 9"]
@@ -560,8 +527,7 @@ class Inputs(common.TestCase):
         self.run_well("eval", "run", *self.EVAL, "--out", "board/model_info.json")
         checkpoint = common.checkpoints("run")[-1]
         for path, text in ("given.json", "threads = 1\n"), ("board/forecast.json", "{}"), ("board/provenance.json", "threads = 1\n"):
-            with open(path, "w") as file:
-                file.write(text)
+            common.write(path, text)
 
         def contents():
             kept = "d/results.h5", "n.safetensors", "board/model_info.json", "board/provenance.json", "board/forecast.json", "given.json"
@@ -589,7 +555,7 @@ class Inputs(common.TestCase):
         self.run_well("export", "m", "--format", "robustbench", "--out", "m")
         os.mkdir("records")
         for name in "train.bin", "test.bin":
-            write_records(f"records/{name}", *images(1, 4, 8, 2))
+            common.write_records(f"records/{name}", *images(1, 4, 8, 2))
         self.refuse(2, "would be written over", "data", "convert", "records", "records/train.bin", "--size", 8)
         for _ in range(2):
             self.run_well("data", "convert", "records", "records/set.h5", "--size", 8)
@@ -622,8 +588,7 @@ class Inputs(common.TestCase):
         self.write("many.h5", train=[1, 1, 0, 0], test=[1, 1, 0])
         for limits in ["--limit-train", 2], ["--limit-test", 2, "--limit-train", 3], ["--limit-test", 1]:
             self.assertNotRegex(self.run_well("validate", *self.SHORT, "--batch", 2, "--data", "many.h5", *limits).text, "one class|has no image")
-        with h5py.File("bools.h5", "w") as file:
-            file["images"], file["labels"] = images(1, 4, 8, 2)[0], np.array([True, False] * 2)
+        common.write_arrays("bools.h5", {"images": images(1, 4, 8, 2)[0], "labels": np.array([True, False] * 2)})
         self.refuse(3, r"labels is neither numbers nor strings \[4\], but labels must be integers", "data", "convert", "bools.h5", "no.h5")
         np.savez("one.npz", X=images(1, 4, 8, 2)[0], y=[1, 1, 1, 1])
         self.assertIn("all training images are of one class, class 1", self.run_well("data", "convert", "one.npz", "new.h5").text)

@@ -3,7 +3,6 @@
 import os
 import subprocess
 
-import h5py
 import numpy as np
 
 import common
@@ -29,20 +28,16 @@ class Refused(common.TestCase):
         self.on_any_ranks(3, "set.h5: .* bytes instead of")
 
     def test_shortened_data_without_a_seal(self):
-        with h5py.File("own.h5", "w") as file:
-            for split in "train", "test":
-                file[f"{split}/images"] = np.zeros((20, 16, 16, 3), np.uint8)
-                file[f"{split}/labels"] = np.arange(20) % 3
+        split = np.zeros((20, 16, 16, 3), np.uint8), np.arange(20) % 3
+        common.write_data("own.h5", split, split)
         os.truncate("own.h5", os.path.getsize("own.h5") // 2)
         self.on_any_ranks(3, "own.h5", data=["own.h5"])
 
     def write_labelled(self, label, split_of_it):
         """own.h5: four images a split in three classes, one of them with that label."""
-        with h5py.File("own.h5", "w") as file:
-            file.attrs["class_names"] = ["a", "b", "c"]
-            for split in "train", "test":
-                file[f"{split}/images"] = np.zeros((4, 16, 16, 3), np.uint8)
-                file[f"{split}/labels"] = np.array([0, 1, 2, label if split == split_of_it else 0])
+        common.write_data("own.h5", names=["a", "b", "c"], **{
+            split: (np.zeros((4, 16, 16, 3), np.uint8), np.array([0, 1, 2, label if split == split_of_it else 0]))
+            for split in ("train", "test")})
 
     def test_labels_out_of_range(self):
         for label, split_of_it in (3, "train"), (256, "train"), (-2, "train"), (3, "test"), (-1, "test"):
@@ -58,9 +53,7 @@ class Refused(common.TestCase):
         self.assertIn("4 training and 4 test images, 1 of the training images without a label", ended.text)
 
     def test_no_images(self):
-        with h5py.File("own.h5", "w") as file:
-            file["train/images"] = np.zeros((0, 16, 16, 3), np.uint8)
-            file["train/labels"] = np.zeros(0, np.uint8)
+        common.write_data("own.h5", (np.zeros((0, 16, 16, 3), np.uint8), np.zeros(0, np.uint8)))
         self.on_any_ranks(3, "own.h5", data=["own.h5"])
 
     def test_files_that_do_not_fit_together(self):
@@ -68,8 +61,7 @@ class Refused(common.TestCase):
         self.on_any_ranks(3, "small.h5", data=["set.h5", "small.h5"])
 
     def test_a_folder_that_cannot_be_written(self):
-        with open("file", "w"):
-            pass
+        common.write("file", "")
         for out in "file", "file/run", "/proc/run":
             self.on_any_ranks(9, out, "--out", out, several=[0, 2] if out == "file" else [0])
 

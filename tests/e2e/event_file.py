@@ -161,11 +161,9 @@ class TensorBoard(common.TestCase):
             self.assertEqual(common.run("train", "--out", "run", *TRAIN, "--tensorboard").code, -9)
         before, _ = self.events()
         self.assertEqual(common.steps_written("run"), 14)
-        with open(before, "ab") as file:
-            file.write(b"\x40cut off")
+        common.write(before, b"\x40cut off", "ab")
         os.rename(before, "run/events.out.tfevents.9999999999.dat_hpc")  # by a clock of another time
-        with open(OTHER, "w"):
-            pass
+        common.write(OTHER, "")
         self.train("run", *TRAIN, "--max-steps", 20)  # a run that has the file goes on with it, without pictures
         self.train("run", *TRAIN, "--tensorboard")
         path, found, expected = self.check_numbers()
@@ -182,8 +180,8 @@ class TensorBoard(common.TestCase):
         self.check_by_its_own_reader(expected, 8)
 
     def test_each_number_once_after_a_rollback(self):
-        ended = common.run("train", "--out", "run", *TRAIN, "--tensorboard", "--awp-gamma", "0,1e30@2", "--on-bad-steps", "rollback:times=1")
-        self.assertEqual(ended.code, 7, ended.text)
+        self.expect(7, common.run("train", "--out", "run", *TRAIN, "--tensorboard", "--awp-gamma", "0,1e30@2", "--on-bad-steps",
+                                  "rollback:times=1"))
         self.assertEqual([row["to_step"] for row in common.rows("run", "setback") if row["event"] == "rollback"], [10])
         _, found, expected = self.check_numbers()
         self.assertEqual({step for _, step in expected}, set(range(1, 13)))

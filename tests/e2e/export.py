@@ -20,15 +20,12 @@ import torch
 from torch.nn import functional as F
 
 import common
-from common import write_safetensors
+import reference
+from common import read_safetensors, write_safetensors
 from event_file import message
 
-sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../golden"))
-import reference
-
-HERE = os.path.dirname(os.path.abspath(__file__))
 PROBE = os.environ.get("DAT_PROBE") or common.beside("dat_probe")
-PACKAGES = os.environ.get("DAT_PYTHON_PACKAGES", os.path.join(HERE, "../../build/python"))
+PACKAGES = os.environ.get("DAT_PYTHON_PACKAGES", f"{common.TESTS}/../build/python")
 sys.path.append(PACKAGES)
 
 TRAIN = ["--threads", 1, "--batch", 8, "--warmup-epochs", 0, "--epochs", 1, "--attack-steps", 1, "--eval-every",
@@ -50,17 +47,6 @@ IMAGENET = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 # 2^-24 sqrt(terms) of them per layer, 1e-6 in all; a wrong epsilon of batch norm or a mirrored kernel changes them by
 # more than 1e-3.
 LOGITS = 1e-5
-
-
-def read_safetensors(path):
-    """(tensors, metadata), by the format's description."""
-    data = common.bytes_of(path)
-    end = 8 + int.from_bytes(data[:8], "little")
-    header = json.loads(data[8:end])
-    metadata = header.pop("__metadata__", {})
-    types = {"F32": np.float32, "I64": np.int64}
-    return {name: np.frombuffer(data[end:], types[t["dtype"]], int(np.prod(t["shape"])), t["data_offsets"][0])
-            .reshape(t["shape"]) for name, t in header.items()}, metadata
 
 
 def every(data, number):
@@ -289,8 +275,7 @@ class Export(Case):
         told["sequence"] = {"name": "aa-standard", "norm": "linf", "eps": 8 / 255, "accuracy": 0.0833}
         for name, content in ("eval.json", told), ("train.json", {**told, "split": "train"}), ("other.json", {**told, "weights_hash": "0"}), \
                 ("infinite.json", {**told, "verdict": "INVALID"}):
-            with open(name, "w") as file:
-                json.dump(content, file)
+            common.write(name, json.dumps(content))
         self.run_well("export", checkpoint, "--format", "robustbench", "--out", "full", "--evaluation", "eval.json")
         info = common.load("full/model_info.json")
         # The fields of RobustBench's own model_info/, of which figures are texts in percent.
@@ -302,13 +287,11 @@ class Export(Case):
         self.assertRegex(info["footnote"], "^On 12 test images: fgsm .* % \\(eps 8/255\\), pgd3 .*, aa-standard 8.33 % \\(eps 8/255\\)$")
         # A figure of a part of the images is none of AutoAttack's, one at another radius none of this entry's.
         self.assertEqual((told["images"], told["split_images"], told["verdict"]), (12, 12, "VALID"))
-        with open("limit.toml", "w") as file:
-            file.write("limit = 8\n")
+        common.write("limit.toml", "limit = 8\n")
         limited = {**self.evaluated(checkpoint, "fgsm,pgd3", "--config", "limit.toml"), "sequence": told["sequence"]}
         self.assertEqual((limited["images"], limited["split_images"], limited["verdict"]), (8, 12, "PARTIAL"))
         for which, figures in ("a part", limited), ("all", {**told, "provenance": {"command_line": ["--limit", "0"]}}):
-            with open("limited.json", "w") as file:
-                json.dump(figures, file)
+            common.write("limited.json", json.dumps(figures))
             text = self.run_well("export", checkpoint, "--format", "robustbench", "--out", "limited", "--evaluation", "limited.json").text
             said = "autoattack_acc is null: the evaluation is of a part of the test images"
             self.assertEqual(said in text, which == "a part")
@@ -316,8 +299,7 @@ class Export(Case):
             self.assertEqual(found["clean_acc"], f"{100 * figures['clean']['accuracy']:.2f}")
             self.assertEqual(found["autoattack_acc"], None if which == "a part" else "8.33")
         told["sequence"]["eps"] = 4 / 255
-        with open("radius.json", "w") as file:
-            json.dump(told, file)
+        common.write("radius.json", json.dumps(told))
         export = ["export", checkpoint, "--format", "robustbench", "--out", "no", "--evaluation"]
         self.refuse(3, r"attacks with eps 4/255 \(aa-standard\), and the network was trained for eps 8/255", *export, "radius.json")
         self.refuse(3, "other images than the test images", *export, "train.json")
@@ -392,8 +374,8 @@ class Export(Case):
             self.assertRegex(text.replace("\n    ", " "), what.replace("(", "\\(").replace(")", "\\)"))
         self.assertNotIn("TRADES", text)
         self.assertRegex(self.run_well("--cite", "--recipe", "trades").text, r"Theoretically Principled Trade-off")
-        with open(os.path.join(HERE, "../../CITATION.cff")) as file:
-            self.assertIn(re.search(r"^version: (.*)", file.read(), re.MULTILINE)[1], self.run_well("--version").text.splitlines()[0])
+        version = re.search(r"^version: (.*)", common.text_of(f"{common.TESTS}/../CITATION.cff"), re.MULTILINE)[1]
+        self.assertIn(version, self.run_well("--version").text.splitlines()[0])
 
     def test_averaged_weights_are_taken_where_there_are_any(self):
         self.train("run", *TRAIN, *options_of("small_cnn"), "--average", "ema:bn=ema")
@@ -514,8 +496,8 @@ class Import(Case):
                 told = self.run_well("export", network, "--out", "out.safetensors").text  # a run's folder: its newest
                 back = self.run_well("import", "out.safetensors", "--out", "back.h5").text  # which says what it is
                 self.assertEqual(bits(arrays_of("back.h5")), bits(arrays_of(checkpoint)))
-                with open(f"{network}/SUMMARY.txt") as file:
-                    hashes = {line.split()[-1] for line in (told + back + file.read()).splitlines() if line.startswith("weights")}
+                lines = (told + back + common.text_of(f"{network}/SUMMARY.txt")).splitlines()
+                hashes = {line.split()[-1] for line in lines if line.startswith("weights")}
                 self.assertEqual(len(hashes), 1, hashes)
                 # The network is the same: so are all figures, with the same batches on the same processor.
                 before, after = self.evaluated(checkpoint), self.evaluated("back.h5")
@@ -570,8 +552,7 @@ class Import(Case):
                 if ".running_" not in name:
                     np.testing.assert_allclose(values, arrays_of(checkpoint)[name], rtol=0, atol=1e-9)
         # So does a configuration that is printed.
-        with open("printed.toml", "w") as file:
-            file.write(self.run_well("train", *TRAIN, "--initialize", checkpoint, "--print-config").text)
+        common.write("printed.toml", self.run_well("train", *TRAIN, "--initialize", checkpoint, "--print-config").text)
         self.run_well("train", *step, "--config", "printed.toml", "--out", "of_config")
         self.assertEqual({key: resolved("of_config")[key] for key in said}, said)
         # The same command goes on, whatever has become of the file.
@@ -584,9 +565,7 @@ class Import(Case):
                 self.refuse(2, f"was trained with --{name} {value}, this run has --{name} {other}; give --{name} {value} or leave it off",
                             "train", "--out", "no", *TRAIN, f"--{name}", other, "--initialize", checkpoint, ranks=ranks)
         # A file of weights alone does not say.
-        with h5py.File("weights.h5", "w") as file:
-            for name, values in arrays_of(checkpoint).items():
-                file[name] = values
+        common.write_arrays("weights.h5", arrays_of(checkpoint))
         self.train("tuned", *TRAIN, "--network", "wrn_16_4", "--width", 16, "--initialize", "weights.h5")
 
     def test_initialize_takes_a_stranger_s_safetensors(self):
@@ -616,8 +595,7 @@ class Import(Case):
         with open("one.safetensors", "rb") as file:
             self.assertEqual(int.from_bytes(file.read(8), "little"), 128)
         self.refuse(4, "does not fit small_cnn", "import", "one.safetensors", *more, "--out", "no.h5")
-        with open("old.pt", "wb") as file:  # as torch.save wrote before it wrote ZIP
-            file.write(b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.")
+        common.write("old.pt", b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.")  # as torch.save wrote before it wrote ZIP
         self.refuse(4, "is a pickle of PyTorch", "import", "old.pt", *more, "--out", "no.h5")
 
     def test_counters_of_batches_of_any_type(self):
@@ -626,9 +604,7 @@ class Import(Case):
         for count in np.array(9), np.array([9.0]), np.array(9, np.float16), np.array(9, np.float32):
             tensors = {**own, "bn1.num_batches_tracked": count}
             write_safetensors("theirs.safetensors", tensors)
-            with h5py.File("theirs.h5", "w") as file:
-                for name, values in tensors.items():
-                    file[name] = values
+            common.write_arrays("theirs.h5", tensors)
             for source in "theirs.safetensors", "theirs.h5":
                 self.run_well("import", source, *more, "--out", "back.h5")
                 self.assertEqual(common.attribute("back.h5", "batches_tracked", "state"), 9)
@@ -681,9 +657,7 @@ class Import(Case):
             theirs[name] = values
         theirs["module.bn1.num_batches_tracked"] = np.array(9)
         write_safetensors("theirs.safetensors", theirs)
-        with h5py.File("theirs.h5", "w") as file:
-            for name, values in theirs.items():
-                file[name] = values
+        common.write_arrays("theirs.h5", theirs)
         more = ["--network", "resnet18", "--width", 16, "--size", SIZE]
         for source in "theirs.safetensors", "theirs.h5":
             self.run_well("import", source, *more, "--out", "back.h5")
@@ -707,8 +681,7 @@ class Import(Case):
         self.refuse(4, "does not fit resnet18 of width 64", "import", "theirs.h5", "--network", "resnet18", "--out", "no.h5")
         self.refuse(2, "does not say which network it holds; give --network", "import", "theirs.h5", "--out", "no.h5")
         self.refuse(4, "none.safetensors: cannot be opened", "import", "none.safetensors", *more, "--out", "no.h5")
-        with open("text", "w") as file:
-            file.write("hello world")
+        common.write("text", "hello world")
         self.refuse(4, "no safetensors file, or damaged", "import", "text", *more, "--out", "no.h5")
         self.assertFalse(os.path.exists("no.h5"))
 

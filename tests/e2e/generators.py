@@ -75,8 +75,8 @@ class Generators(common.TestCase):
             found = common.datasets(f"{folder}/results.h5")
             for name in OF_GENERATORS:
                 self.assertEqual([row[name] for row in steps], list(found[f"history/step/{name}"]))
-            with open(f"{folder}/SUMMARY.txt") as file:
-                self.assertRegex(file.read(), rf"(?m)^generators +{generators}; .* waited for them, .* dealt again$")
+            self.assertRegex(common.text_of(f"{folder}/SUMMARY.txt"),
+                             rf"(?m)^generators +{generators}; .* waited for them, .* dealt again$")
 
     def test_rounded_weights(self):
         """Half the bytes of each version, and attacks that are as good."""
@@ -104,9 +104,7 @@ class Generators(common.TestCase):
         running = self.start_run([*options, "--quiet", "--out", "run"], ranks, steps=3)
         generator = running.ranks()[1]
         common.kill(generator, signal.SIGSTOP)
-        ended = self.expect(6, running.wait())
-        self.assertEqual(len(ended.errors), 1, ended.text)
-        self.assertRegex(ended.errors[0], rf"hang: rank 1 on \S+ \(process {generator}\) has sent no heartbeat")
+        ended = self.expect_error(6, rf"hang: rank 1 on \S+ \(process {generator}\) has sent no heartbeat", running.wait())
         self.assertRegex(ended.errors[0], r"rank 0 .* waits in message from rank 1 \(attacked images\)")
 
     def test_signal(self):
@@ -121,9 +119,8 @@ class Generators(common.TestCase):
 
     def test_numbers_that_are_not_finite(self):
         """The trainers end the run, and generators end with it."""
-        ended = common.run(*self.options((1, 2), *DEALT, "--lr", 1e30, "--optimizer", "sgd")[0], "--out", "run", ranks=3)
-        self.assertEqual(ended.code, 7, ended.text)
-        self.assertEqual(len(ended.errors), 1, ended.text)
+        options, ranks = self.options((1, 2), *DEALT, "--lr", 1e30, "--optimizer", "sgd")
+        self.expect_error(7, "", common.run(*options, "--out", "run", ranks=ranks))
 
     def test_who_did_what_when(self):
         """Told of the first 32 steps of each process, as rank 0 has seen it; the picture is of the last process."""
@@ -166,8 +163,7 @@ class Generators(common.TestCase):
                    "codecs": [{"name": "float32", "transport": "sum", "rounds": 1, "exact": True, "encode": 0, "decode": 0,
                                "bytes": [4 * 10**8]}],
                    "network": {"within": link, "between": link}} | other
-        with open("calibration.json", "w") as file:
-            json.dump(written, file)
+        common.write("calibration.json", json.dumps(written))
         return ["--generators", "auto", "--calibration", "calibration.json", *DEALT, "--staleness", 8, "--selector", "all"]
 
     def test_as_many_as_a_forecast_says(self):
@@ -222,20 +218,14 @@ class Generators(common.TestCase):
                             ('has --attack-precision "f16", this run "f32"', {"about": {"attack_precision": "f16"}}),
                             ("has --network", {"about": {"network": "resnet18"}}),
                             ("has not measured messages between ranks of a node", {"network": {}})):
-            ended = common.run("train", "--out", "run", *RUN, *self.calibration(**other), ranks=2, environment=common.AT_ONCE)
-            self.assertEqual(ended.code, 2, ended.text)
-            self.assertEqual(len(ended.errors), 1, ended.text)
-            self.assertIn(what, ended.errors[0])
+            self.refuse(2, what, "train", "--out", "run", *RUN, *self.calibration(**other), ranks=2)
 
     def test_no_trainer(self):
-        ended = self.expect(2, common.run(*self.options((0, 2), *DEALT)[0], "--out", "run", ranks=2, environment=common.AT_ONCE))
-        self.assertRegex(ended.errors[0], "--generators 2 leaves no rank of 2 to train")
+        self.refuse(2, "--generators 2 leaves no rank of 2 to train", *self.options((0, 2), *DEALT)[0], "--out", "run", ranks=2)
 
     def test_no_work(self):
         arguments = [*RUN, "--batch", 8, "--micro-batch", 8, "--generators", 3, "--staleness", 1]
-        ended = common.run(*arguments, "--out", "run", ranks=4, environment=common.AT_ONCE)
-        self.assertEqual((ended.code, len(ended.errors)), (2, 1), ended.text)
-        self.assertRegex(ended.errors[0], "--generators 3 are more than the 2 micro-batches that can be under way")
+        self.refuse(2, "--generators 3 are more than the 2 micro-batches that can be under way", *arguments, "--out", "run", ranks=4)
         checked = common.run("validate", *arguments, ranks=4)
         self.assertRegex(checked.errors[0], "--generators 3 are more than the 2 micro-batches")
         checked = common.run("validate", *arguments, "--staleness", 2, ranks=4)

@@ -4,7 +4,6 @@ import os
 import shutil
 import subprocess
 
-import h5py
 import numpy as np
 
 import common
@@ -25,32 +24,22 @@ def launch(*parts):
 
 
 def train(*more):
-    words = ["train", *OPTIONS, "--out", "run"]
-    for name, value in zip(more[::2], more[1::2]):
-        if name in words:
-            words[words.index(name) + 1] = str(value)
-        else:
-            words += [name, str(value)]
-    return words
+    return ["train", *map(str, common.merged(*OPTIONS, "--out", "run", *more))]
 
 
 def write_data(path, changed=None):
     """Two classes; `changed`: a pixel that is another one."""
     random = np.random.default_rng(5)
-    with h5py.File(path, "w") as file:
-        for split, count in ("train", 40), ("test", 16):
-            images = random.integers(0, 256, (count, 16, 16, 3), dtype=np.uint8)
-            if changed and split == changed[0]:
-                images[changed[1]] ^= 1
-            file[f"{split}/images"] = images
-            file[f"{split}/labels"] = np.arange(count) % 2
+    splits = {split: (random.integers(0, 256, (count, 16, 16, 3), dtype=np.uint8), np.arange(count) % 2)
+              for split, count in (("train", 40), ("test", 16))}
+    if changed:
+        splits[changed[0]][0][changed[1]] ^= 1
+    common.write_data(path, **splits)
 
 
 class Handshake(common.TestCase):
     def refused(self, ended, *words):
-        self.assertEqual(ended.code, 2, ended.text)
-        self.assertEqual(len(ended.errors), 1, ended.text)
-        self.assertIn("the ranks do not fit together", ended.errors[0])
+        self.expect_error(2, "the ranks do not fit together", ended)
         for word in words:
             self.assertIn(word, ended.errors[0])
         self.assertFalse(os.path.exists("run/metrics.jsonl"))
@@ -94,8 +83,8 @@ class Handshake(common.TestCase):
         shutil.rmtree("other/run")
         shutil.move("second", "other/run")
         command = ["eval", "--checkpoint", "run", "--quiet"]
-        ended = self.expect(2, launch((1, [], command), (1, ["-wdir", os.path.abspath("other")], command)))
-        self.assertIn("hash of the weights is ", ended.errors[0])
+        ended = launch((1, [], command), (1, ["-wdir", os.path.abspath("other")], command))
+        self.expect_error(2, "hash of the weights is ", ended)
 
 
 if __name__ == "__main__":

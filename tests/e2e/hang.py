@@ -56,8 +56,7 @@ class Hang(common.TestCase):
         """Ranks that add up in the memory of a node are killed, all at once: no name of it was ever there."""
         running, ranks = self.start("--node-sums", "window")
         for pid in ranks.values():
-            with open(f"/proc/{pid}/maps") as maps:
-                text = maps.read()
+            text = common.text_of(f"/proc/{pid}/maps")
             self.assertEqual(len(set(re.findall(r"(\d+) +/memfd:dat_hpc", text))), 3)  # files
             self.assertNotIn("/dev/shm/", text)
         os.kill(running.process.pid, signal.SIGKILL)

@@ -95,13 +95,11 @@ class Training(common.TestCase):
         self.assertEqual([found["size"], found["reading"]["threads"]], [16, 2])
         for speed, word in (1, "feeds it"), (1e9, "does not feed it"):
             found["times"]["step"]["median_ms"] = 1e3 * found["batch"] / speed
-            with open("other.json", "w") as file:
-                json.dump(found, file)
+            common.write("other.json", json.dumps(found))
             ended = common.run("validate", *RUN, "--batch", 8, *DATA, *VIEWS, "--bench", "other.json")
             self.assertRegex(ended.text, f"(?m)^step +{speed:.1f} images/s .*small_cnn on 16x16: the loader {word}$")
             self.assertEqual("step waits for images" in ended.text, speed > 1)
-        with open("other.json", "w") as file:
-            file.write('{"network": "small_cnn", "size": 16}')
+        common.write("other.json", '{"network": "small_cnn", "size": 16}')
         self.refuse(3, "other.json: is no bench.json", "validate", *RUN, "--batch", 8, *DATA, *VIEWS, "--bench", "other.json")
         self.refuse(2, "say how --data is read", "bench", "--data-threads", 2)
 

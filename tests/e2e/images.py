@@ -70,16 +70,11 @@ def files_of_source(count=60):
 def put(folder, files):
     for name, content in files.items():
         os.makedirs(os.path.dirname(f"{folder}/{name}"), exist_ok=True)
-        with open(f"{folder}/{name}", "wb") as file:
-            file.write(content)
+        common.write(f"{folder}/{name}", content)
 
 
 def put_tar(path, files, form=tarfile.GNU_FORMAT):
-    with tarfile.open(path, "w", format=form) as archive:
-        for name, content in files.items():
-            entry = tarfile.TarInfo(name)
-            entry.size = len(content)
-            archive.addfile(entry, io.BytesIO(content))
+    common.tar(path, *files.items(), format=form)
 
 
 def records(path):
@@ -218,13 +213,9 @@ class Images(common.TestCase):
         self.assertIn("6 damaged images", self.index("folder", "pack", "--pack", "--on-damage", "skip"))
         self.assertEqual(sum(map(len, packed("pack").values())), len(files))
         # A hard link, which tar makes of a second name of a file.
-        with tarfile.open("links.tar", "w") as archive:
-            for name in "ant/1.jpg", "bee/2.jpg", "bee/3.jpg":
-                entry = tarfile.TarInfo(name)
-                entry.size = len(whole)
-                if name == "bee/3.jpg":
-                    entry.type, entry.linkname, entry.size = tarfile.LNKTYPE, "bee/2.jpg", 0
-                archive.addfile(entry, io.BytesIO(whole))
+        link = tarfile.TarInfo("bee/3.jpg")
+        link.type, link.linkname = tarfile.LNKTYPE, "bee/2.jpg"
+        common.tar("links.tar", ("ant/1.jpg", whole), ("bee/2.jpg", whole), (link, b""))
         self.refuse(3, r"links\.tar: 1 damaged image, .*links\.tar: bee/3\.jpg: is no file, but a link", "data", "index",
                     "links.tar", "out.h5")
 

@@ -1,12 +1,16 @@
 """Interrupted = straight: whatever ends a run, and wherever, the same command goes on with it, and it ends as if it had been left
 alone: with the same weights and state, record and results. ROWS is the table. DAT_ALL_CASES: all rows, and all of their moments."""
 
+import contextlib
 import dataclasses
 import errno
 import glob
 import os
+import random
 import re
+import shutil
 import signal
+import subprocess
 import time
 
 import common
@@ -252,11 +256,54 @@ class Interrupted(common.TestCase):
                 damaged = [self.damage(stop.how)] if stop.how in ("flip", "truncate", "empty") else []
         ended = self.end(row, row.last)
         self.assertEqual([path in line for path, line in zip(damaged, ended.warnings)], [True] * len(damaged), ended.text)
+        self.assert_left(row)
+        self.assert_same_runs(row)
+
+    def assert_left(self, row):
         if "--cheat" in row.more:
             who, when = (row.more[row.more.index(name) + 1].replace("leave@", "").split(",") for name in ("--attackers", "--cheat"))
             left = [(row["rank"], row["step"]) for row in common.rows("run", "left")]
             self.assertEqual(sorted(left), sorted(zip(map(int, who), map(int, when))))
-        self.assert_same_runs(row)
+
+    @common.at_night
+    def test_killed_at_moments_that_are_drawn(self):
+        """Three hundred runs, each killed up to three times, that go on with another number of ranks each time."""
+        self.kill(any_ranks("--micro-batch", 2, "--warm-start", 2, "--epochs", 2, "--checkpoint-every", 2), (1, 2, 3, 4, 6, 8), 300)
+
+    @common.at_night
+    def test_killed_at_moments_that_are_drawn_while_ranks_leave(self):
+        self.kill(leaving([3, 1, 4], [2, 5, 5], "--optimizer", "lamb", "--selector", "exp3", "--resample", 3, "--average", "ema",
+                          "DAT_CHECKPOINT_ASYNC=on"), (7,), 20)
+
+    def kill(self, row, numbers, cycles):
+        draw, seconds = random.Random(common.SEED), {}
+        self.end(row, interrupted=False)
+        os.rename("run", "straight")
+        for ranks in numbers:
+            begin = time.monotonic()
+            self.end(row, ranks)
+            seconds[ranks] = time.monotonic() - begin
+            self.assert_equal_runs("run", "straight")
+            shutil.rmtree("run")
+        for cycle in range(cycles):
+            kills = []
+            for _ in range(draw.randint(1, 3)):
+                words, ranks = self.words(row, draw.choice(numbers), True)
+                running = common.Running(words, ranks)
+                time.sleep(draw.random() * seconds[ranks])
+                found = list(running.ranks().values())
+                targets = draw.choice([found, [draw.choice(found)] if found else [], []]) or [running.process.pid]
+                for pid in targets:
+                    common.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(subprocess.TimeoutExpired):  # ranks without a launcher end by themselves, or later
+                    running.process.wait(10)
+                running.end()
+                kills.append((len(targets), ranks, common.steps_written("run")))
+            with self.subTest(cycle=cycle, kills=kills):
+                self.end(row, draw.choice(numbers))
+                self.assert_left(row)
+                self.assert_equal_runs("run", "straight")
+            shutil.rmtree("run")
 
 
 BY_DAY = {"any ranks": 10, "generators": 3, "leaving": 2}

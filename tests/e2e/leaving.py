@@ -63,24 +63,6 @@ class Leaving(common.TestCase):
                     self.assertIn(f"\nleft            rank {rank}, after step {step}: --cheat leave\n", summary)
                 shutil.rmtree("left")
 
-    @common.at_night
-    def test_killed_at_any_moment(self):
-        options = ["--total-batch", 16, *STATES["bandit"], *leave([3, 1, 4], [2, 5, 5])]
-        self.go("straight", *options, ranks=7)
-        kills, draw = 0, random.Random(1)
-        while kills < 40:
-            running = common.Running(["train", "--out", f"killed{kills // 8}", *RUN, *options], 7)
-            time.sleep(draw.uniform(0.3, 2))
-            ended = running.process.poll() is not None
-            running.end()
-            kills += 1
-            if ended or kills % 8 == 0:
-                folder = f"killed{(kills - 1) // 8}"
-                self.go(folder, *options, ranks=7)
-                self.assert_equal_runs(folder, "straight")
-                self.assertEqual(left(folder), left("straight"))
-                kills += -kills % 8
-
     def test_back_to_a_checkpoint_from_before(self):
         """Whoever has left stays away. As if the rate had been the lower one from the start: see setbacks.py."""
         far, rate = 2.0**100, 2.0**-4
@@ -129,10 +111,8 @@ class Leaving(common.TestCase):
         running = common.Running(["train", "--out", "full", *RUN, "--total-batch", 16, "--checkpoint-every", 2, *leave([2], [3])], 4)
         self.assertTrue(running.wait_for(lambda: len(left("full")) == 1), running.text())
         shutil.rmtree("full/ckpt", ignore_errors=True)
-        with open("full/ckpt", "w"):  # no folder any more
-            pass
-        ended = self.expect(9, running.wait())
-        self.assertEqual(len(ended.errors), 1, ended.text)
+        common.write("full/ckpt", "")  # no folder any more
+        self.expect_error(9, "", running.wait())
 
     def test_asleep_beside_a_stopped_rank(self):
         options = [*RUN, "--total-batch", 16, "--epochs", 100000, "--milestones", 99999, "--eval-every", 0, "--checkpoint-every",
@@ -152,14 +132,10 @@ class Leaving(common.TestCase):
         time.sleep(0.2)
         self.assertIsNone(running.process.poll(), running.text())
         common.kill(ranks[1], signal.SIGSTOP)
-        ended = self.expect(6, running.wait())
-        self.assertEqual(len(ended.errors), 1, ended.text)
-        self.assertRegex(ended.errors[0], rf"hang: rank 1 on \S+ \(process {ranks[1]}\) has sent no heartbeat for ")
+        ended = self.expect_error(6, rf"hang: rank 1 on \S+ \(process {ranks[1]}\) has sent no heartbeat for ", running.wait())
         self.assertRegex(ended.errors[0], rf"rank 2 on \S+ \(process {ranks[2]}\) has left")
-        with open("run/hang-rank-2.txt") as file:
-            self.assertRegex(file.readline(), r"^rank 2 of 4 on \S+, process \d+, has left$")
-        with open("run/hang-rank-0.txt") as file:
-            self.assertNotIn("has left", file.readline())
+        self.assertRegex(common.text_of("run/hang-rank-2.txt"), r"^rank 2 of 4 on \S+, process \d+, has left\n")
+        self.assertNotIn("has left", common.text_of("run/hang-rank-0.txt").splitlines()[0])
         self.assertEqual([name for name in common.entries(".") if "segment" in name], [])
 
     @common.at_night
@@ -180,9 +156,7 @@ class Leaving(common.TestCase):
                 (4, "names 2 of 4 ranks; more than half must be honest", "--attackers", "1,2", "--cheat", "leave"),
                 (3, "names rank 3, and the ranks are 0 to 2", "--attackers", 3, "--cheat", "leave")]:
             with self.subTest(pattern=pattern):
-                ended = common.validate(*RUN, "--total-batch", 16, *arguments, ranks=ranks)
-                self.assertEqual((ended.code, len(ended.errors)), (2, 1), ended.text)
-                self.assertRegex(ended.errors[0], pattern)
+                self.expect_error(2, pattern, common.validate(*RUN, "--total-batch", 16, *arguments, ranks=ranks))
 
 
 if __name__ == "__main__":

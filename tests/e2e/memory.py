@@ -22,8 +22,7 @@ def peak(*arguments):
         process = subprocess.Popen(words(arguments), stdout=output, stderr=subprocess.STDOUT)
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
-    with open("output") as output:
-        assert process.returncode == 0, output.read()
+    assert process.returncode == 0, common.text_of("output")
     return usage.ru_maxrss * 1024 / 1e6
 
 

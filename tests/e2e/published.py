@@ -19,6 +19,8 @@ import h5py
 import numpy as np
 
 import common
+import extra_set
+from common import tar
 
 NAMES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 
@@ -29,108 +31,23 @@ def images(seed, count, shape, classes):
     return generator.integers(0, 256, (count, *shape), np.uint8), generator.permutation(np.arange(count) % classes)
 
 
-class CPickle:
-    """Writes what cPickle of Python 2.7 writes by protocol 2, memos included, operation by operation."""
+class CPickler(extra_set.Python2Pickler):
+    """Writes what cPickle of Python 2.7 writes: memos count from 1, and types of arrays have numbers for truth values."""
 
-    def __init__(self):
-        self.out, self.memos, self.known = bytearray(b"\x80\x02"), 0, {}
+    dispatch_table = {type(np.dtype("u1")): lambda kind: (np.dtype, ("u1", 0, 1), (3, "|", None, None, None, -1, -1, 0))}
 
-    def memo(self):
-        self.memos += 1
-        self.out += b"q" + bytes([self.memos]) if self.memos < 256 else b"r" + struct.pack("<I", self.memos)
-
-    def again(self, key, write):
-        """What has been written before is named by its memo."""
-        if key in self.known:
-            number = self.known[key]
-            self.out += b"h" + bytes([number]) if number < 256 else b"j" + struct.pack("<I", number)
-            return
-        write()
-        self.memo()
-        self.known[key] = self.memos
-
-    def write_global(self, module, name):
-        def write():
-            self.out += f"c{module}\n{name}\n".encode()
-
-        self.again((module, name), write)
-
-    def text(self, text):
-        data = text if isinstance(text, bytes) else text.encode()
-        self.out += (b"U" + bytes([len(data)]) if len(data) < 256 else b"T" + struct.pack("<i", len(data))) + data
-        self.memo()
-
-    def integer(self, value):
-        small, middle = 0 <= value < 256, 0 <= value < 65536
-        self.out += (b"K" + bytes([value]) if small else b"M" + struct.pack("<H", value) if middle else
-                     b"J" + struct.pack("<i", value))
-
-    def sequence(self, values):
-        self.out += b"]"
-        self.memo()
-        for begin in range(0, len(values), 1000):
-            self.out += b"("
-            for value in values[begin : begin + 1000]:
-                self.value(value)
-            self.out += b"e"
-
-    def array(self, array):
-        self.write_global("numpy.core.multiarray", "_reconstruct")
-        self.write_global("numpy", "ndarray")
-        self.out += b"K\0\x85"
-        self.memo()
-        self.text("b")
-        self.out += b"\x87"
-        self.memo()
-        self.out += b"R"
-        self.memo()
-        self.out += b"(K\x01"
-        for dim in array.shape:
-            self.integer(dim)
-        self.out += b"\x86"
-        self.memo()
-        self.write_global("numpy", "dtype")
-        self.text("u1")
-        self.out += b"K\0K\x01\x87"
-        self.memo()
-        self.out += b"R"
-        self.memo()
-        self.out += b"(K\x03"
-        self.text("|")
-        self.out += b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\0t"
-        self.memo()
-        self.out += b"b\x89"
-        self.text(array.tobytes())
-        self.out += b"t"
-        self.memo()
-        self.out += b"b"
-
-    def value(self, value):
-        if isinstance(value, np.ndarray):
-            self.array(value)
-        elif isinstance(value, list):
-            self.sequence(value)
-        elif isinstance(value, (str, bytes)):
-            self.text(value)
-        else:
-            self.integer(int(value))
-
-    def dictionary(self, items):
-        self.out += b"}"
-        self.memo()
-        self.out += b"("
-        for key, value in items.items():
-            self.text(key)
-            self.value(value)
-        self.out += b"u."
-        return bytes(self.out)
+    def memoize(self, value):
+        number = len(self.memo) + 1
+        self.write(self.put(number))
+        self.memo[id(value)] = number, value
 
 
 def python2(items):
-    made = CPickle().dictionary(items)
-    loaded = pickle.loads(made, encoding="bytes")  # it is a pickle
+    made = io.BytesIO()
+    CPickler(made, 2).dump(items)
+    loaded = pickle.loads(made.getvalue(), encoding="bytes")  # it is a pickle
     assert list(loaded) == [key.encode() for key in items]
-    return made
+    return made.getvalue()
 
 
 def python3(protocol):
@@ -153,14 +70,11 @@ FORMS = {"python2": python2, "bytes2": python3(2), "bytes4": python3(4), "text":
 def write_cifar10(folder, parts, test, form=python2):
     os.makedirs(folder)
     for name, (pixels, labels) in {**{f"data_batch_{i}": part for i, part in enumerate(parts, 1)}, "test_batch": test}.items():
-        with open(f"{folder}/{name}", "wb") as file:
-            file.write(form({"batch_label": f"{name} of 5", "labels": [int(label) for label in labels],
-                             "data": np.ascontiguousarray(pixels.transpose(0, 3, 1, 2)).reshape(len(pixels), -1),
-                             "filenames": [f"{i}_s_000001.png" for i in range(len(pixels))]}))
-    with open(f"{folder}/batches.meta", "wb") as file:
-        file.write(form({"num_cases_per_batch": 10000, "label_names": NAMES, "num_vis": 3072}))
-    with open(f"{folder}/readme.html", "w") as file:
-        file.write("<meta>")
+        common.write(f"{folder}/{name}", form({"batch_label": f"{name} of 5", "labels": [int(label) for label in labels],
+                                               "data": np.ascontiguousarray(pixels.transpose(0, 3, 1, 2)).reshape(len(pixels), -1),
+                                               "filenames": [f"{i}_s_000001.png" for i in range(len(pixels))]}))
+    common.write(f"{folder}/batches.meta", form({"num_cases_per_batch": 10000, "label_names": NAMES, "num_vis": 3072}))
+    common.write(f"{folder}/readme.html", "<meta>")
 
 
 def idx(array):
@@ -171,8 +85,7 @@ def write_mnist(folder, train, test, names="{}-idx{}-ubyte", wrap=lambda data: d
     os.makedirs(folder)
     for stem, (pixels, labels) in ("train", train), ("t10k", test):
         for kind, dims, array in ("images", 3, pixels), ("labels", 1, labels):
-            with open(f"{folder}/" + names.format(f"{stem}-{kind}", dims), "wb") as file:
-                file.write(wrap(idx(array)))
+            common.write(f"{folder}/" + names.format(f"{stem}-{kind}", dims), wrap(idx(array)))
 
 
 def element(kind, data):
@@ -234,14 +147,12 @@ class Published(Converts):
         fine, coarse = [f"fine {i}" for i in range(100)], [f"coarse {i}" for i in range(20)]
         for name, form in FORMS.items():
             os.makedirs(name)
-            with open(f"{name}/meta", "wb") as file:
-                file.write(form({"fine_label_names": fine, "coarse_label_names": coarse}))
+            common.write(f"{name}/meta", form({"fine_label_names": fine, "coarse_label_names": coarse}))
             for split, (pixels, labels) in ("train", train), ("test", test):
-                with open(f"{name}/{split}", "wb") as file:
-                    file.write(form({"filenames": ["a.png"] * len(labels), "batch_label": split,
-                                     "fine_labels": [int(label) for label in labels],
-                                     "coarse_labels": [int(label) // 5 for label in labels],
-                                     "data": np.ascontiguousarray(pixels.transpose(0, 3, 1, 2)).reshape(len(pixels), -1)}))
+                common.write(f"{name}/{split}", form({"filenames": ["a.png"] * len(labels), "batch_label": split,
+                                                      "fine_labels": [int(label) for label in labels],
+                                                      "coarse_labels": [int(label) // 5 for label in labels],
+                                                      "data": np.ascontiguousarray(pixels.transpose(0, 3, 1, 2)).reshape(len(pixels), -1)}))
             with self.subTest(name):
                 self.convert(name, train, test, names=fine)
 
@@ -250,9 +161,7 @@ class Published(Converts):
         write_cifar10("py", parts, test)
         os.mkdir("bin")
         for name, (pixels, labels) in [*((f"data_batch_{i}", part) for i, part in enumerate(parts, 1)), ("test_batch", test)]:
-            with open(f"bin/{name}.bin", "wb") as file:
-                for image, label in zip(pixels, labels):
-                    file.write(bytes([label]) + image.transpose(2, 0, 1).tobytes())
+            common.write_records(f"bin/{name}.bin", pixels, labels)
         for name in "py", "bin":
             self.assertEqual(common.run("data", "convert", name, f"{name}.h5").code, 0)
         self.assert_same(common.datasets("py.h5"), common.datasets("bin.h5"))
@@ -286,14 +195,13 @@ class Published(Converts):
             for path in f"bad/{name}", f"bad/{name}.gz":
                 if os.path.exists(path):
                     os.remove(path)
-            with open(f"bad/{name}" + (".gz" if data[:2] == b"\x1f\x8b" else ""), "wb") as file:
-                file.write(data)
+            common.write(f"bad/{name}" + (".gz" if data[:2] == b"\x1f\x8b" else ""), data)
 
         def refuse(name, data, pattern, *options):
-            with self.subTest(pattern), open(f"good/{name}", "rb") as good:
+            with self.subTest(pattern):
                 put(name, data)
                 self.refuse_convert(3, pattern, "bad", *options)
-                put(name, good.read())
+                put(name, common.bytes_of(f"good/{name}"))
 
         labels, pixels = idx(train[1]), idx(train[0])
         for wrap in (lambda data: data), gzip.compress:
@@ -349,17 +257,15 @@ class Published(Converts):
         os.mkdir("svhn")
         for packed in True, False:
             for split, arrays in ("train", train), ("test", test), ("extra", train):
-                with open(f"svhn/{split}_32x32.mat", "wb") as file:
-                    file.write(svhn(*arrays, packed=packed))
+                common.write(f"svhn/{split}_32x32.mat", svhn(*arrays, packed=packed))
             self.convert("svhn", train, test, names=[str(digit) for digit in range(10)])
         ended = common.run("data", "convert", "svhn/extra_32x32.mat", "extra.h5")
         self.assertIn("wrote extra.h5: 300 train images of 32 x 32 x 3; MATLAB files extra_32x32.mat", ended.text)
         good = svhn(*train)
 
         def refuse(pattern, data):
-            with self.subTest(pattern), open("bad.mat", "wb") as file:
-                file.write(data)
-                file.flush()
+            with self.subTest(pattern):
+                common.write("bad.mat", data)
                 self.refuse_convert(3, pattern, "bad.mat")
 
         refuse("is cut off: the variable at byte 128 needs", good[:5000])
@@ -389,16 +295,6 @@ class Published(Converts):
                 out = os.path.basename(path).removesuffix(".gz").removesuffix(".tar") + ".h5"
                 self.refuse(3, f"'dat_hpc data convert {path} {out}' makes one$", verb, "--data", path, ranks=ranks)
         self.refuse(3, "separated by spaces: --data a.h5 b.h5$", "validate", "--data", "a.h5,b.h5")
-
-
-def tar(path, *members, mode="w"):
-    """Members: a name and bytes, or a TarInfo."""
-    with tarfile.open(path, mode) as file:
-        for name, data in members:
-            member = tarfile.TarInfo(name) if isinstance(name, str) else name
-            member.size = len(data)
-            file.addfile(member, io.BytesIO(data))
-    return path
 
 
 class Archives(Converts):
@@ -447,8 +343,7 @@ class Archives(Converts):
             ("stl10_binary/unlabeled_X.bin", bytes(10**7)), mode="w:gz")  # is passed over
         names = ["airplane", "bird", "car", "cat", "deer", "dog", "horse", "monkey", "ship", "truck"]
         self.convert("stl10_binary.tar.gz", stl10, stl10, names=names)
-        with open("extra.pickle.gz", "wb") as file:
-            file.write(gzip.compress(pickle.dumps({"data": train[0][..., None], "labels": train[1]}, 2)))
+        common.write("extra.pickle.gz", gzip.compress(pickle.dumps({"data": train[0][..., None], "labels": train[1]}, 2)))
         self.assertEqual(common.run("data", "convert", "extra.pickle.gz", "set.h5").code, 0)
         np.testing.assert_array_equal(common.datasets("set.h5")["train/images"][..., 0], train[0])
         inside = gzip.decompress(common.bytes_of("extra.pickle.gz"))
@@ -486,12 +381,11 @@ class Archives(Converts):
         with tarfile.open("c.tar.gz", "w:gz") as file:
             file.add("cifar-10-batches-py")
         refuse(2, "--label-bytes is for .*, and c.tar.gz: cifar-10-batches-py is a folder of CIFAR's", "c.tar.gz", "--label-bytes", 2)
-        data = open("c.tar.gz", "rb").read()
+        data = common.bytes_of("c.tar.gz")
         for part, (why, changed) in enumerate({
                 "is cut off": data[: len(data) // 2], "is damaged": data[:-8] + b"1234" + data[-4:],
                 "is longer than it says": data + b"more", "cannot be unpacked": gzip.compress(b"")}.items()):
-            with open(f"{part}.tar.gz", "wb") as file:
-                file.write(changed)
+            common.write(f"{part}.tar.gz", changed)
             refuse(3, f"{part}.tar.gz:? {why}", f"{part}.tar.gz")
         data = gzip.decompress(data)
         with open("parts.tar.gz", "wb") as file:  # as some programs pack, with zeros after it
@@ -500,21 +394,19 @@ class Archives(Converts):
         with tarfile.open("c.tar.gz") as file:
             last = file.getmembers()[-1].offset
         for ending, pack in ("", bytes), (".bz2", bz2.compress), (".gz", gzip.compress):
-            with open(f"cut.tar{ending}", "wb") as file:
-                file.write(pack(data[:last]))
+            common.write(f"cut.tar{ending}", pack(data[:last]))
             refuse(3, f"cut.tar{ending} is cut off", f"cut.tar{ending}")
         with zipfile.ZipFile("c.zip", "w") as file:
             file.write("cifar-10-batches-py/data_batch_1")
-        data = bytearray(open("c.zip", "rb").read())
+        data = bytearray(common.bytes_of("c.zip"))
         data[len(data) // 2] ^= 1
-        open("d.zip", "wb").write(data)
+        common.write("d.zip", data)
         refuse(3, "d.zip: cannot be unpacked: .*CRC", "d.zip")
-        open("e.zip", "wb").write(data[:2000])
-        os.rename("e.zip", "e.ZIP")
+        common.write("e.ZIP", data[:2000])
         refuse(3, "e.ZIP: cannot be unpacked", "e.ZIP")
         data[6] |= 1
         data[data.rindex(b"PK\1\2") + 8] |= 1
-        open("f.zip", "wb").write(data)
+        common.write("f.zip", data)
         refuse(3, "f.zip: .*data_batch_1 is encrypted", "f.zip")
         os.remove("cifar-10-batches-py/data_batch_2")
         with tarfile.open("g.tar.gz", "w:gz") as file:

@@ -1,6 +1,5 @@
 """Batches, evaluations and threads of runs that leave the same bits on any number of ranks: interrupted.py goes on with others."""
 
-import json
 import os
 import re
 
@@ -81,9 +80,8 @@ class AnyNumber(common.TestCase):
         for ranks in 1, 3:
             self.run_well("eval", "--checkpoint", "run", "--data", "set.h5", "--batch", 8, "--deterministic", "--threads", ranks,
                           "--eval", "pgd3", "--out", f"{ranks}.json", "--quiet", ranks=ranks)
-            with open(f"{ranks}.json") as file:
-                found.append({name: value for name, value in json.load(file).items()
-                              if name in ("clean", "attacks", "classes", "per_image")})
+            found.append({name: value for name, value in common.load(f"{ranks}.json").items()
+                          if name in ("clean", "attacks", "classes", "per_image")})
         self.assertEqual(len(found[0]["per_image"]["pgd3_loss"]), SET["test"])
         self.assertEqual(*found)
 

@@ -85,14 +85,6 @@ class Results(common.TestCase):
             learned = np.isfinite(found["jointspar/norm"][step])
             np.testing.assert_array_equal(learned, (drawn[step] == 1) & (step % 3 == 2))
 
-    @common.at_night
-    def test_coarser_layers(self):
-        for granularity, layers in ("module", 4), ("block", 4):
-            found, names = self.record("--batch", 8, "--warmup-epochs", 0, "--epochs", 1, "--granularity", granularity)
-            self.assertEqual(len(names), layers)
-            self.assert_bytes(found, draws=3)
-            os.rename("run", granularity)
-
     def test_one_rank_sends_nothing(self):
         found, _ = self.record("--batch", 8, "--warmup-epochs", 0, "--epochs", 2, "--warm-start", 2, ranks=1)
         self.assert_bytes(found, ranks=1)
@@ -120,8 +112,8 @@ class Results(common.TestCase):
         passes = found["history/step/attack_passes"]
         self.assertTrue((images <= passes).all() and (passes <= 2 * images).all() and passes.sum() < 2 * images.sum(),
                         passes)
-        with open("run/SUMMARY.txt") as file:
-            self.assertRegex(file.read(), r"attack passes +1\.\d+ per image of at most 2: \d+\.\d % saved\n")
+        self.assertRegex(common.text_of("run/SUMMARY.txt"),
+                         r"attack passes +1\.\d+ per image of at most 2: \d+\.\d % saved\n")
 
     def test_times_add_up(self):
         """Every second is in one phase: what is missing is what follows the last stamp that a record knows of."""
@@ -324,15 +316,12 @@ class Results(common.TestCase):
                 ("contradict each other at image 0", {"clean_prediction": [other, *each["clean_prediction"][1:]]}), \
                 ("fgsm_correct is not a list of 101 numbers", {"fgsm_correct": each["fgsm_correct"][:-1]}), \
                 ("bad.json: is no evaluation that", {"distance": None}), ("clean_prediction is not a list of 101 numbers", {"clean_prediction": None}):
-            with open("bad.json", "w") as file:
-                json.dump({**told, "per_image": {**each, **changed}}, file, default=int)
+            common.write("bad.json", json.dumps({**told, "per_image": {**each, **changed}}, default=int))
             self.refuse(3, pattern, "plot", "bad.json")
         for step in 1e300, -5:
-            with open("bad.json", "w") as file:
-                json.dump({**told, "step": step}, file, default=int)
+            common.write("bad.json", json.dumps({**told, "step": step}, default=int))
             self.refuse(3, "bad.json: .* is no whole number from 0 to", "plot", "bad.json")
-        with open("bad.json", "w") as file:
-            file.write(json.dumps(told)[:-100])
+        common.write("bad.json", json.dumps(told)[:-100])
         self.refuse(3, "bad.json: is no evaluation that 'eval --out' wrote, or cut off", "plot", "bad.json")
 
 
@@ -412,8 +401,7 @@ class Evaluation(common.TestCase):
 class Validated(common.TestCase):
     def test_what_validate_says_is_what_train_does(self):
         common.synthetic("set.h5", train=50, test=10, size=16, classes=4)
-        with open("run.toml", "w") as file:
-            file.write("""
+        common.write("run.toml", """
                 data = ["set.h5"]
                 network = "small_cnn"
                 width = 16

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 
 import common
+import h5py
 
 TRAIN = ["--network", "small_cnn", "--width", 4, "--threads", 1, "--attack-steps", 1, "--warmup-epochs", 0, "--epochs", 2, "--batch", 8,
          "--eval", "pgd2", "--optimizer", "sgd", "--eval-every", 1, "--quiet"]
@@ -50,8 +51,7 @@ class Report(common.TestCase):
 
     def read(self, path):
         """A page, which has to be small, valid, without scripts, and without an address outside of it."""
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
+        text = common.text_of(path)
         self.assertLess(os.path.getsize(path), 2_000_000)
         page = Reader(text)
         self.assertEqual(len(page.ids), len(set(page.ids)))
@@ -69,6 +69,10 @@ class Report(common.TestCase):
             self.assertEqual((ended.returncode, ended.stderr), (0, ""))
         return page
 
+    def page(self, path, *arguments, **how):
+        self.report(*arguments, "--out", path, **how)
+        return self.read(path)
+
     def test_pages(self):
         common.synthetic("one.h5", train=45, test=61, size=8, classes=3)
         hostile = "<i>&'run"
@@ -79,8 +83,7 @@ class Report(common.TestCase):
             self.assertIn(name, page.words)
 
         # The tables are those of compare, which are tested for themselves.
-        self.report(*names, "--out", "all.html")
-        page = self.read("all.html")
+        page = self.page("all.html", *names)
         compared = subprocess.run([common.PROGRAM, "compare", "--csv", *names], capture_output=True, text=True, check=True).stdout
         figures = [row for table in page.tables for row in table if row and row[0] in names]
         for row in csv.DictReader(io.StringIO(compared)):
@@ -89,7 +92,7 @@ class Report(common.TestCase):
         differing = next(table for table in page.tables if table[0][:2] == ["run", "seed"])
         self.assertEqual([row[1] for row in differing[1:]], ["0", "1", "2"])
         self.assertGreaterEqual(sum(tag == "svg" for tag, _ in page.tags), 4 if shutil.which("gnuplot") else 3)
-        self.assertIn("3 seeds: means", " ".join(self.grouped(names).words))
+        self.assertIn("3 seeds: means", " ".join(self.page("grouped.html", *names, "--by", "lr").words))
 
         # Without gnuplot the page says so, and has all the rest.
         self.report("a", "--out", "plain.html", environment={**os.environ, "PATH": os.path.abspath("nothing")})
@@ -100,21 +103,17 @@ class Report(common.TestCase):
             shutil.copytree("a", name)
             for gone in "SUMMARY.txt", "results.h5", "report.html", ".lock":
                 os.remove(f"{name}/{gone}")
-            with open("a/metrics.jsonl", encoding="utf-8") as file:
-                kept = file.readlines()[:lines]
-            with open(f"{name}/metrics.jsonl", "w", encoding="utf-8") as file:
-                file.write("".join(kept) + '{"kind":"st')
+            kept = common.text_of("a/metrics.jsonl").splitlines(keepends=True)[:lines]
+            common.write(f"{name}/metrics.jsonl", "".join(kept) + '{"kind":"st')
             self.report(name)
             words = " ".join(self.read(name + "/report.html").words)
             self.assertIn("No evaluation yet.", words)
             self.assertIn("Not at its end, stopped.", words)
 
         # Beside the figures stand those of the recipe that the command names.
-        with open("a/provenance.json", encoding="utf-8") as file:
-            told = json.load(file)
+        told = common.load("a/provenance.json")
         told["command_line"] += ["--recipe", "imagenet_fast_at"]
-        with open("a/provenance.json", "w", encoding="utf-8") as file:
-            json.dump(told, file)
+        common.write("a/provenance.json", json.dumps(told))
         self.report("a")
         self.assertIn("published: clean 60.90, PGD-50 43.46", " ".join(self.read("a/report.html").words))
 
@@ -123,26 +122,15 @@ class Report(common.TestCase):
         self.assertIn("left out", self.report("a", "missing", "--out", "all.html", code=3)[1])
         self.assertIn("a", self.read("all.html").words)
 
-    def grouped(self, names):
-        self.report(*names, "--by", "lr", "--out", "grouped.html")
-        return self.read("grouped.html")
-
     def test_classes_and_images_of_an_evaluation(self):
-        import h5py  # pylint: disable=import-outside-toplevel
-
         common.synthetic("set.h5", train=45, test=40, size=8, classes=3)
-        with h5py.File("set.h5") as old, h5py.File("named.h5", "w") as new:
-            for split in "train", "test":
-                for part in "images", "labels":
-                    new[f"{split}/{part}"] = old[f"{split}/{part}"][()]
-            new.attrs["class_names"] = [HOSTILE, "b&\"c'", "dé"]
+        common.write_data("named.h5", **common.read_data("set.h5"), names=[HOSTILE, "b&\"c'", "dé"])
         self.train("run", *TRAIN, "--data", "named.h5", "--epochs", 6)
         subprocess.run([common.PROGRAM, "eval", "run", "--data", "named.h5", "--eval", "pgd2+fgsm", "--eps", "32/255", "--save-adversarial",
                         "--out", "run/strong", "--threads", "1"], capture_output=True, check=True)
         self.report("run")
         page = self.read("run/report.html")
-        with open("run/strong/eval.json", encoding="utf-8") as file:
-            told = json.load(file)
+        told = common.load("run/strong/eval.json")
         each = told["per_image"]
         names = [HOSTILE, "b&\"c'", "dé"]
         self.assert_grid(page, "run/strong", names, {"pgd2+fgsm": "prediction"})
@@ -152,34 +140,28 @@ class Report(common.TestCase):
         for folder in "it's one/strong", "other":
             subprocess.run([common.PROGRAM, "eval", "run", "--data", "named.h5", "--eval", "fgsm,pgd2", "--eps", "32/255", "--save-adversarial",
                             "--out", folder, "--threads", "1"], capture_output=True, check=True)
-        self.report("it's one/strong", "--out", "the page.html")
-        self.assert_grid(self.read("the page.html"), "it's one/strong", names, {"fgsm": "fgsm_prediction", "pgd2": "pgd2_prediction"})
-        self.report("it's one/strong", "run/strong", "--out", "two.html")
-        self.assertTrue({"it's one/strong", "run/strong"} <= set(self.read("two.html").words))
+        self.assert_grid(self.page("the page.html", "it's one/strong"), "it's one/strong", names,
+                         {"fgsm": "fgsm_prediction", "pgd2": "pgd2_prediction"})
+        self.assertTrue({"it's one/strong", "run/strong"} <= set(self.page("two.html", "it's one/strong", "run/strong").words))
 
         # Images of another evaluation, and a file that is cut: a sentence in their place.
         shutil.copy("run/strong/adversarial.h5", "other/adversarial.h5")
-        self.report("other", "--out", "other.html")
-        page = self.read("other.html")
+        page = self.page("other.html", "other")
         self.assertIn("is of another evaluation than the one beside it", " ".join(page.words))
         self.assertFalse(any(tag == "img" for tag, _ in page.tags))
-        with open("other/eval.json", encoding="utf-8") as file:
-            provenance = json.load(file)["provenance"]
+        provenance = common.load("other/eval.json")["provenance"]
         listed = dict.fromkeys(row[0].split(":")[0] for row in page.tables[-1] if row[0])
         self.assertEqual(list(listed), [name for name, value in provenance.items() if value not in ({}, [])])  # in its order
         with h5py.File("other/adversarial.h5", "a") as file:
             del file["confidence"]
         common.seal("other/adversarial.h5")
-        self.report("other", "--out", "other.html")
-        self.assertIn("has no confidence, so another version of the program wrote it; evaluate once more", " ".join(self.read("other.html").words))
+        self.assertIn("has no confidence, so another version of the program wrote it; evaluate once more",
+                      " ".join(self.page("other.html", "other").words))
         os.truncate("other/adversarial.h5", 3000)
-        self.report("other", "--out", "other.html")
-        self.assertIn("other/adversarial.h5: ", " ".join(self.read("other.html").words))
-        with open("other/eval.json", encoding="utf-8") as file:
-            told = json.load(file)
+        self.assertIn("other/adversarial.h5: ", " ".join(self.page("other.html", "other").words))
+        told = common.load("other/eval.json")
         told["per_image"]["clean_loss"].pop()
-        with open("other/eval.json", "w", encoding="utf-8") as file:
-            json.dump(told, file)
+        common.write("other/eval.json", json.dumps(told))
         self.assertIn("clean_loss is not a list of 40 values", self.report("other", "run", "--out", "other.html", code=3)[1])
 
         # Many classes.
@@ -190,10 +172,8 @@ class Report(common.TestCase):
             told["per_image"] = {"label": label, "clean_loss": [0.5] * len(label)}
             for name, said in ("clean", label), ("fgsm", wrong), ("pgd2", wrong):
                 told["per_image"] |= {name + "_prediction": said, name + "_correct": [int(a == b) for a, b in zip(label, said, strict=True)]}
-            with open("many.json", "w", encoding="utf-8") as file:
-                json.dump(told, file)
-            self.report("many.json", "--out", "many.html")
-            page = self.read("many.html")
+            common.write("many.json", json.dumps(told))
+            page = self.page("many.html", "many.json")
             if shutil.which("gnuplot"):
                 self.assertEqual(sum(tag == "svg" for tag, _ in page.tags), 2 if classes == 100 else 1, classes)
                 self.assertNotIn("would be larger", " ".join(page.words))
@@ -201,8 +181,7 @@ class Report(common.TestCase):
     def assert_grid(self, page, folder, names, attacks):
         """The first images that are right, and wrong after an attack: of the first one that breaks them, and how sure the
         network is (adversarial.h5, which autoattack.py compares with a network in NumPy)."""
-        with open(folder + "/eval.json", encoding="utf-8") as file:
-            each = json.load(file)["per_image"]
+        each = common.load(folder + "/eval.json")["per_image"]
         confidence = common.datasets(folder + "/adversarial.h5")["confidence"]
         clean, attacked = [], []
         for i, label in enumerate(each["label"]):
@@ -229,8 +208,7 @@ class Report(common.TestCase):
 
         os.rename("run", "a 'b' \"c\" $(d)")
         run = "a 'b' \"c\" $(d)"
-        with open(run + "/metrics.jsonl", encoding="utf-8") as file:
-            lines = [json.loads(line) for line in file]
+        lines = common.rows(run)
         for line in lines:
             if line["kind"] == "run":
                 line["layer_name"] = [f"{HOSTILE} %s %n {name}" for name in line["layer_name"]]
@@ -241,21 +219,17 @@ class Report(common.TestCase):
         lines.append({"kind": "ban", "step": 3, "rank": 1, "by": None, "rule": HOSTILE})
 
         def write(lines):
-            with open(run + "/metrics.jsonl", "w", encoding="utf-8") as file:
-                file.writelines(json.dumps(line) + "\n" for line in lines)
+            common.write(run + "/metrics.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
 
         write([line | {key: 1.7e308 for key in line if key.startswith("loss_") or key.endswith("_loss")} for line in lines])
         self.report(run, "--out", "hostile.html")
         self.read("hostile.html")
         write(lines)
-        with open(run + "/run.log", "ab") as file:
-            file.write(b"2026-01-01T00:00:00Z " + HOSTILE.encode() + b" \xff\x1b[31m\n2026 " + b"x" * 3_000_000 + b"\nno end")
-        with open(run + "/provenance.json", encoding="utf-8") as file:
-            told = json.load(file)
-        with open(run + "/provenance.json", "w", encoding="utf-8") as file:
-            json.dump(told | {"host": HOSTILE, "long": "y" * 3_000_000}, file)
-        self.report(run, "--out", "hostile.html")
-        page = self.read("hostile.html")
+        common.write(run + "/run.log", b"2026-01-01T00:00:00Z " + HOSTILE.encode() + b" \xff\x1b[31m\n2026 " + b"x" * 3_000_000 +
+                     b"\nno end", "ab")
+        told = common.load(run + "/provenance.json")
+        common.write(run + "/provenance.json", json.dumps(told | {"host": HOSTILE, "long": "y" * 3_000_000}))
+        page = self.page("hostile.html", run)
         words = " ".join(page.words)
         self.assertGreater(words.count(HOSTILE), 4)
         self.assertTrue(f"{HOSTILE} %s %n conv1" in words or not shutil.which("gnuplot"))
@@ -285,8 +259,7 @@ class Report(common.TestCase):
                     yield last | where | {"epoch": number // 6}
 
         write(many())
-        self.report(run, "--out", "long.html")
-        page = self.read("long.html")
+        page = self.page("long.html", run)
         self.assertIn(f"step {steps}", page.words)
         self.assertNotIn("would be larger", " ".join(page.words))
 

@@ -114,12 +114,10 @@ class OtherRanks(Restart):
         batch = ["train", *TRAIN, *EPOCHS, "--batch", 8, "--out", "run"]
         self.go("run", "--max-steps", 12, batch=8)
         for_ranks = "--max-steps {} was given for epochs of {} steps, and with {} they have {}: give --max-steps {} for"
-        ended = common.run(*batch, "--max-steps", 12, ranks=2)
-        self.assertIn(for_ranks.format(12, 16, "2 ranks", 8, 6), ended.errors[0])
+        self.assertIn(for_ranks.format(12, 16, "2 ranks", 8, 6), common.run(*batch, "--max-steps", 12, ranks=2).errors[0])
         self.go("run", "--max-steps", 7, "--checkpoint-every", 100, ranks=2, batch=8)
         self.assertEqual([path[-12:-3] for path in common.checkpoints("run")], [f"{step:09d}" for step in (4, 6, 7)])
-        ended = common.run(*batch, "--max-steps", 7)
-        self.assertIn(for_ranks.format(7, 8, "1 rank", 16, 14), ended.errors[0])
+        self.assertIn(for_ranks.format(7, 8, "1 rank", 16, 14), common.run(*batch, "--max-steps", 7).errors[0])
         # A rollback knows where checkpoints of the other count stand: 8 of 8 is 16 of 16.
         bad = [*BAD, "rollback:times=1"]
         self.go("bad", *bad, "--max-steps", 8, ranks=2, batch=8)
@@ -174,9 +172,8 @@ class BatchByEpoch(Restart):
     @common.at_night
     def test_a_rollback_over_a_border(self):
         """It goes back into the part before."""
-        ended = common.run("train", *TRAIN, *EPOCHS, "--out", "bad", "--batch", "8,16@1", *BAD, "rollback:times=2", "--checkpoint-every", 100,
-                           ranks=2)
-        self.assertEqual(ended.code, 7, ended.text)
+        ended = self.expect(7, common.run("train", *TRAIN, *EPOCHS, "--out", "bad", "--batch", "8,16@1", *BAD, "rollback:times=2",
+                                          "--checkpoint-every", 100, ranks=2))
         self.assertEqual({row["to_step"] for row in common.rows("bad", "setback") if row["event"] == "rollback"}, {0})
         self.assertEqual(ended.text.count("from epoch 1 on steps have 32 images"), 3)
 

@@ -25,20 +25,8 @@ class Repeated(common.TestCase):
         self.assert_same(common.state("a"), common.state("b"))
         self.assert_same(common.history("a"), common.history("b"))
 
-    @common.at_night
-    def test_on_one_rank(self):
-        self.check("--batch", 16, "--optimizer", "lamb", ranks=1)
-
     def test_on_two_ranks(self):
         self.check("--batch", 8, "--optimizer", "lars", "--lambda", 1, "--overlap", "DAT_BUCKET=4096", ranks=2)
-
-    @common.at_night
-    def test_on_three_ranks(self):
-        self.check("--batch", 8, "--micro-batch", 4, "--attack", "fgsm", "--optimizer", "sgd", "--granularity",
-                   "module", "--lr", 0.05, ranks=3)
-
-    def test_on_three_ranks_with_warm_starts(self):
-        self.check("--batch", 8, "--warm-start", 2, ranks=3)
 
     def test_where_one_makes_again_what_the_other_keeps(self):
         self.check("--batch", 10, "--micro-batch", 5, "--max-steps", 1, "--deterministic", "--attack-bn", "train",
@@ -111,21 +99,9 @@ class Split(common.TestCase):
                 return
         self.fail(f"apart by {worst} with the last of three seeds, at most {bound} is rounding")
 
-    @common.at_night
-    def test_clean_training(self):
-        self.check(self.TURNED, "--micro-batch", 16, "--attack", "none", splits=[(1, 32), (2, 16)])
-
     def test_two_losses_on_four_ranks(self):
         self.check(self.ROUNDING, "--micro-batch", 8, "--attack", "none", "--lambda", 1,
                    splits=[(1, 32), (2, 16), (4, 8)])
-
-    @common.at_night
-    def test_pgd(self):
-        self.check(self.TURNED, "--micro-batch", 8, splits=[(1, 32), (4, 8)])
-
-    @common.at_night
-    def test_pgd_with_a_clean_loss(self):
-        self.check(self.TURNED, "--micro-batch", 16, "--lambda", 1, splits=[(1, 32), (2, 16)])
 
     def test_fgsm_with_batch_statistics(self):
         self.check(self.TURNED, "--micro-batch", 16, "--lambda", 1, "--attack", "fgsm", splits=[(1, 32), (2, 16)])
@@ -138,10 +114,6 @@ class Split(common.TestCase):
         self.check(self.TURNED, "--micro-batch", 8, "--attack", "none", "--lambda", 1, "--max-steps", 3,
                    splits=[(1, 32), (2, 16), (4, 8)], images=83, steps=3)
         self.assertEqual(common.history("1x32")["history/step/images"].tolist(), [32, 32, 20])
-
-    @common.at_night
-    def test_pgd_in_epochs_that_end_with_a_part_of_a_batch(self):
-        self.check(self.TURNED, "--micro-batch", 8, "--warm-start", 2, splits=[(1, 32), (2, 16), (4, 8)], images=82)
 
     def test_batches_larger_than_the_data(self):
         """One step an epoch: 21 images are 24 for four micro-batches of 6."""

@@ -50,8 +50,8 @@ class Numbers(common.TestCase):
                     self.assertEqual(self.setbacks(name, "skipped"), [])  # what was left is not in the record
                     self.assertEqual([row["step"] for row in common.rows(name, "step")], [*range(1, STEPS + 1)])
                     self.assertEqual({row["lr"] for row in common.rows(name, "step")}, {RATE})
-                    with open(f"{name}/SUMMARY.txt") as file:
-                        self.assertRegex(file.read(), r"\nrollback        from step \d to 0, \S+ times the learning rate: ")
+                    self.assertRegex(common.text_of(f"{name}/SUMMARY.txt"),
+                                     r"\nrollback        from step \d to 0, \S+ times the learning rate: ")
                     self.assertEqual(name == "far", any("the step is skipped" in line for line in ended.warnings))
             for name in "expected", "far", "farther", "async", "averaged":
                 shutil.rmtree(name)
@@ -80,19 +80,16 @@ class Numbers(common.TestCase):
         for every in 1, 100:
             with self.subTest(every=every):
                 folder = f"run{every}"
-                ended = self.go(folder, "--max-steps", STEPS, "--on-bad-steps", "rollback:times=2", "--eval-every", 1,
-                                "--checkpoint-every", every, lr=FAR, code=7)
-                self.assertEqual(len(ended.errors), 1, ended.text)
+                options = ["--max-steps", STEPS, "--on-bad-steps", "rollback:times=2", "--eval-every", 1, "--checkpoint-every", every]
+                ended = self.go(folder, *options, lr=FAR, code=7)
+                self.expect_error(7, "is not finite.*gone back 2 times", ended)
                 self.assertEqual(common.rows(folder, "evaluation"), [])  # no step was made that one is due after
-                self.assertRegex(ended.errors[0], "is not finite.*gone back 2 times")
                 self.assertEqual([row["lr_factor"] for row in self.setbacks(folder, "rollback")], [0.5, 0.25])
                 # A checkpoint after which no step was good is no good one: it goes back further.
                 self.assertEqual({row["to_step"] for row in self.setbacks(folder, "rollback")}, {0})
                 self.assertEqual(len(common.checkpoints(folder)), 2 if every == 1 else 1)
                 # The same command ends in the same way: what it has gone through is in the checkpoint.
-                again = self.go(folder, "--max-steps", STEPS, "--on-bad-steps", "rollback:times=2", "--eval-every", 1,
-                                "--checkpoint-every", every, lr=FAR, code=7)
-                self.assertEqual(again.errors, ended.errors)
+                self.assertEqual(self.go(folder, *options, lr=FAR, code=7).errors, ended.errors)
 
     def test_a_kill_within_a_rollback_loses_no_record(self):
         """When the checkpoint is written, and the record not yet cut."""
@@ -130,8 +127,7 @@ class Numbers(common.TestCase):
         self.assertEqual(sum("catastrophic overfitting" in line for line in ended.warnings), len(expected))
         self.assertIn("\noverfitting     catastrophic overfitting: the robust accuracy", common.text_of("warn/SUMMARY.txt"))
         self.assertIn("catastrophic overfitting", common.text_of("warn/run.log"))
-        ended = self.expect(7, self.overfitting("stop", "--on-overfitting", "stop"))
-        self.assertRegex(ended.errors[0], "catastrophic overfitting.*best.h5")
+        self.expect_error(7, "catastrophic overfitting.*best.h5", self.overfitting("stop", "--on-overfitting", "stop"))
         seen = [row["adv_acc"] for row in common.rows("stop", "evaluation") if row["split"] == "holdout"]
         self.assertEqual(seen, accuracies[:expected[0] + 1])
         # Where --patience ends the run with that evaluation, too.

@@ -91,8 +91,7 @@ class Status(common.TestCase):
         running.end()
         self.assertEqual(self.seen("run", "STOPPED", 75)["code"], None)
         step = common.rows("run", "step")[-1]["step"]
-        ended = common.run(*command("run", step // 8 + 20))
-        self.assertEqual(ended.code, 0, ended.text)
+        ended = self.run_well(*command("run", step // 8 + 20))
         lines = [line for line in ended.text.splitlines() if line.startswith("step ")]
         for line in lines:
             self.assertLess(len(line), 80)
@@ -102,8 +101,7 @@ class Status(common.TestCase):
         self.assertEqual(found["restarts"], 2)
         self.check_figures(found)
         # What fails leaves its code; the table of a folder has a line for each run.
-        ended = common.run(*command("failed", 9, "--lr", 1e30))
-        self.assertEqual(ended.code, 7, ended.text)
+        ended = self.expect(7, common.run(*command("failed", 9, "--lr", 1e30)))
         self.assertEqual(self.seen("failed", "FAILED", 7)["code"], 7)
         self.assertEqual(common.run(*command("failed", 9)).code, 2)  # with other options: the run is as it was
         self.seen("failed", "FAILED", 7)
@@ -151,8 +149,7 @@ class Status(common.TestCase):
     def test_long_records_are_read_at_once(self):
         """200,000 steps, of which those before the last hundred are passed over."""
         self.train("run", *RUN, "--epochs", 1)
-        with open("run/metrics.jsonl") as file:
-            lines = file.readlines()
+        lines = common.text_of("run/metrics.jsonl").splitlines(keepends=True)
         step = next(line for line in lines if line.startswith('{"kind":"step"'))
         os.makedirs("long")
         with open("long/metrics.jsonl", "w") as file:

@@ -22,16 +22,14 @@ class Sweep(common.TestCase):
 
     def test_points_are_trainings_of_their_own(self):
         options = [*RUN, "--epochs", 1]
-        ended = common.run("train", *options, "--sweep", "seed=1,2 lr=0.05,0.1", ranks=2)
-        self.assertEqual(ended.code, 0, ended.text)
+        ended = self.run_well("train", *options, "--sweep", "seed=1,2 lr=0.05,0.1", ranks=2)
         names = ["seed=1,lr=0.05", "seed=1,lr=0.1", "seed=2,lr=0.05", "seed=2,lr=0.1"]
         self.assertEqual(begun(ended.text), names)
         self.assertEqual(sorted(os.listdir("grid")), sorted(names))
         self.train("alone", *options[:-4], "--epochs", 1, "--seed", 2, "--lr", 0.05, ranks=2)
         self.assert_same(common.state("grid/seed=2,lr=0.05"), common.state("alone"))
         for name in names:
-            with open(f"grid/{name}/config.resolved.toml") as file:
-                self.assertIn(f'lr = {name.rpartition("=")[2]}\n', file.read())
+            self.assertIn(f'lr = {name.rpartition("=")[2]}\n', common.text_of(f"grid/{name}/config.resolved.toml"))
             self.assertIn(name, ended.text.rpartition("\nRuns\n")[2])  # a row of the table
 
     def test_a_sweep_goes_on_where_it_was_stopped(self):
@@ -48,8 +46,7 @@ class Sweep(common.TestCase):
         done = {seed: os.stat(f"grid/seed={seed}/results.h5").st_mtime_ns for seed in (1, 2, 3) if os.path.exists(f"grid/seed={seed}/results.h5")}
         self.assertIn(1, done)
         self.assertNotIn(3, done)
-        ended = common.run("train", *options)
-        self.assertEqual(ended.code, 0, ended.text)
+        ended = self.run_well("train", *options)
         for seed in 1, 2, 3:
             self.assertEqual(f"the run in grid/seed={seed} is finished" in ended.text, seed in done)
             if seed in done:
@@ -58,9 +55,8 @@ class Sweep(common.TestCase):
 
     def test_a_point_that_fails_does_not_end_the_others(self):
         # And folders whose names begin as options do.
-        ended = common.run("train", *RUN[:-2], "--out=-x", "--epochs", 1, "--optimizer", "sgd", "--max-bad-steps", 0, "--sweep", "lr=1e30,0.1",
-                           ranks=2)
-        self.assertEqual(ended.code, 7, ended.text)
+        ended = self.expect(7, common.run("train", *RUN[:-2], "--out=-x", "--epochs", 1, "--optimizer", "sgd", "--max-bad-steps", 0,
+                                          "--sweep", "lr=1e30,0.1", ranks=2))
         self.assertEqual(begun(ended.text), ["lr=1e30", "lr=0.1"])
         self.assertIn("lr=0.1", ended.text.rpartition("\nRuns\n")[2])
         for file in "SUMMARY.txt", "report.html":

@@ -35,8 +35,10 @@ import h5py
 import numpy as np
 import torch
 
+import reference
+
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "outside"))
+sys.path.append(os.path.join(HERE, "..", "outside"))  # whose reference is another one
 import random_numbers  # noqa: E402
 
 torch.set_default_dtype(torch.float64)
@@ -51,14 +53,7 @@ NUMBER = {"apgd_ce": 1, "apgd_dlr": 2, "apgd_t": 3, "fab": 4, "fab_t": 5, "squar
 def formula(t, *shape):
     """u of array t."""
     i = np.arange(math.prod(shape), dtype=np.uint64)
-    x = (i + np.uint64(0x9E3779B9 * t)) & np.uint64(0xFFFFFFFF)
-    low = np.uint64(0xFFFFFFFF)
-    x ^= x >> np.uint64(16)
-    x = (x * np.uint64(0x85EBCA6B)) & low
-    x ^= x >> np.uint64(13)
-    x = (x * np.uint64(0xC2B2AE35)) & low
-    x ^= x >> np.uint64(16)
-    return x.reshape(shape) / 4294967296.0
+    return reference.fmix32((i + np.uint64(0x9E3779B9 * t)) & np.uint64(0xFFFFFFFF)).reshape(shape) / 2.0**32
 
 
 def rounded(values):

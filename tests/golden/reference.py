@@ -35,62 +35,48 @@ def named(name, module):
 class PreActBlock(nn.Module):
     """The shortcut convolution has no batch norm and reads the activated input."""
 
-    def __init__(self, c_in, c_out, stride):
-        super().__init__()
-        self.bn1 = nn.BatchNorm2d(c_in)
-        self.conv1 = conv(c_in, c_out, 3, stride)
-        self.bn2 = nn.BatchNorm2d(c_out)
-        self.conv2 = conv(c_out, c_out, 3)
-        if stride != 1 or c_in != c_out:
-            self.shortcut = nn.Sequential(conv(c_in, c_out, 1, stride))
-        self.relu = nn.ReLU()
-
-    def forward(self, x):
-        a = self.relu(self.bn1(x))
-        shortcut = self.shortcut(a) if hasattr(self, "shortcut") else x
-        return self.conv2(self.relu(self.bn2(self.conv1(a)))) + shortcut
-
-
-class PreActBottleneck(nn.Module):
-    """As PreActBlock, with three convolutions; the number of channels between blocks is `expansion` times that inside."""
-
-    expansion = 4
+    expansion, shortcut_name = 1, "shortcut"
 
     def __init__(self, c_in, inside, stride):
         super().__init__()
-        self.bn1 = nn.BatchNorm2d(c_in)
-        self.conv1 = conv(c_in, inside, 1)
-        self.bn2 = nn.BatchNorm2d(inside)
-        self.conv2 = conv(inside, inside, 3, stride)
-        self.bn3 = nn.BatchNorm2d(inside)
-        self.conv3 = conv(inside, self.expansion * inside, 1)
-        if stride != 1 or c_in != self.expansion * inside:
-            self.shortcut = nn.Sequential(conv(c_in, self.expansion * inside, 1, stride))
+        c_out = self.expansion * inside
+        shapes = (c_in, inside, 3, stride), (inside, c_out, 3, 1)
+        if self.expansion > 1:
+            shapes = (c_in, inside, 1, 1), (inside, inside, 3, stride), (inside, c_out, 1, 1)
+        for number, shape in enumerate(shapes, 1):
+            setattr(self, f"bn{number}", nn.BatchNorm2d(shape[0]))
+            setattr(self, f"conv{number}", conv(*shape))
+        self.count = len(shapes)
+        if stride != 1 or c_in != c_out:
+            setattr(self, self.shortcut_name, self.make_shortcut(c_in, c_out, stride))
         self.relu = nn.ReLU()
+
+    @staticmethod
+    def make_shortcut(c_in, c_out, stride):
+        return nn.Sequential(conv(c_in, c_out, 1, stride))
 
     def forward(self, x):
         a = self.relu(self.bn1(x))
-        shortcut = self.shortcut(a) if hasattr(self, "shortcut") else x
-        y = self.conv2(self.relu(self.bn2(self.conv1(a))))
-        return self.conv3(self.relu(self.bn3(y))) + shortcut
+        y = self.conv1(a)
+        for number in range(2, self.count + 1):
+            y = getattr(self, f"conv{number}")(self.relu(getattr(self, f"bn{number}")(y)))
+        return y + (getattr(self, self.shortcut_name)(a) if hasattr(self, self.shortcut_name) else x)
 
 
-class WideBlock(nn.Module):
-    """As PreActBlock, with TRADES' name of the shortcut convolution."""
+class PreActBottleneck(PreActBlock):
+    """Three convolutions; the number of channels between blocks is `expansion` times that inside."""
 
-    def __init__(self, c_in, c_out, stride):
-        super().__init__()
-        self.bn1 = nn.BatchNorm2d(c_in)
-        self.conv1 = conv(c_in, c_out, 3, stride)
-        self.bn2 = nn.BatchNorm2d(c_out)
-        self.conv2 = conv(c_out, c_out, 3)
-        self.convShortcut = None if c_in == c_out else conv(c_in, c_out, 1, stride)
-        self.relu = nn.ReLU()
+    expansion = 4
 
-    def forward(self, x):
-        a = self.relu(self.bn1(x))
-        y = self.conv2(self.relu(self.bn2(self.conv1(a))))
-        return y + (x if self.convShortcut is None else self.convShortcut(a))
+
+class WideBlock(PreActBlock):
+    """TRADES' name of the shortcut convolution."""
+
+    shortcut_name = "convShortcut"
+
+    @staticmethod
+    def make_shortcut(c_in, c_out, stride):
+        return conv(c_in, c_out, 1, stride)
 
 
 class WideResNet(nn.Module):
@@ -189,6 +175,8 @@ class ImageNetResNet(nn.Module):
 
 
 class BasicBlock(nn.Module):
+    expansion = 1
+
     def __init__(self, c_in, c_out, stride):
         super().__init__()
         self.conv1 = conv(c_in, c_out, 3, stride)
@@ -213,7 +201,7 @@ class ResNet(nn.Module):
         self.conv1 = conv(3, width, 3)
         if block is BasicBlock:
             self.bn1 = nn.BatchNorm2d(width)
-        stages, c_in = stages_of(block, counts, width, width, getattr(block, "expansion", 1))
+        stages, c_in = stages_of(block, counts, width, width, block.expansion)
         for number, stage in enumerate(stages, 1):
             setattr(self, f"layer{number}", stage)
         if last_norm:
@@ -234,20 +222,16 @@ class ResNet(nn.Module):
 class SmallCnn(nn.Module):
     def __init__(self, width, classes):
         super().__init__()
-        self.conv1 = conv(3, width, 3)
-        self.bn1 = nn.BatchNorm2d(width)
-        self.conv2 = conv(width, 2 * width, 3, 2)
-        self.bn2 = nn.BatchNorm2d(2 * width)
-        self.conv3 = conv(2 * width, 2 * width, 3)
-        self.bn3 = nn.BatchNorm2d(2 * width)
+        for k, (c_in, c_out, stride) in enumerate(((3, width, 1), (width, 2 * width, 2), (2 * width, 2 * width, 1)), 1):
+            setattr(self, f"conv{k}", conv(c_in, c_out, 3, stride))
+            setattr(self, f"bn{k}", nn.BatchNorm2d(c_out))
         self.linear = nn.Linear(2 * width, classes)
         self.relu = nn.ReLU()
 
     def forward(self, x):
-        y = self.relu(self.bn1(self.conv1(x)))
-        y = self.relu(self.bn2(self.conv2(y)))
-        y = self.relu(self.bn3(self.conv3(y)))
-        return self.linear(y.mean((2, 3)))
+        for k in (1, 2, 3):
+            x = self.relu(getattr(self, f"bn{k}")(getattr(self, f"conv{k}")(x)))
+        return self.linear(x.mean((2, 3)))
 
 
 NETWORKS = {

@@ -23,26 +23,13 @@ root = pathlib.Path(sys.argv[1]).resolve()
 PARTS = {  # family: name of the new member, its file, what whole() makes its text of
     "attack": ("noise", "noise.cpp", """
 #include "attack/attacks.hpp"
-#include "perturb.hpp"
-#include "pointwise.hpp"
 
-/// The mean of two draws of uniform noise in the ball, of which one stands in a scratch image.
+/// Uniform noise in the ball.
 class Noise final : public Attack {
  public:
   explicit Noise(const AttackOptions& options) : eps_(options.eps) {}
-  void perturb(Objective& o) const override {
-    const std::int64_t n = o.n * o.layout.elements();
-    start(o, BallNorm::linf, eps_);
-    each(o.device, n, kernels::Scale{o.eta, o.scratch, 0.5F, false});
-    ++o.seed;
-    start(o, BallNorm::linf, eps_);
-    --o.seed;
-    each(o.device, n, kernels::Scale{o.eta, o.scratch, 0.5F, true});
-    each(o.device, n, kernels::Scale{o.scratch, o.eta, 1.0F, false});
-    each(o.device, n, kernels::ClampSum{o.clean, o.eta, o.x_adv});
-  }
+  void perturb(Objective& objective) const override { start(objective, BallNorm::linf, eps_, true); }
   [[nodiscard]] int gradient_evaluations() const override { return 0; }
-  [[nodiscard]] Needs needs() const override { return {.scratch_images = 1}; }
 
  private:
   double eps_;
@@ -51,20 +38,14 @@ class Noise final : public Attack {
 std::unique_ptr<Attack> make_noise(const AttackOptions& options) { return std::make_unique<Noise>(options); }
 """),
     "loss": ("half", "half.cpp", """
-#include "consistency.hpp"
 #include "dat/loss.hpp"
 
-/// Half of the cross-entropy on attacked images, and how far their logits are from those where the attack began.
+/// Half of the cross-entropy on attacked images.
 class HalfLoss final : public Loss {
  public:
   [[nodiscard]] std::vector<Images> passes() const override { return {Images::attacked}; }
-  [[nodiscard]] AttackGoal goal() const override { return {.kept = StartKept::logits}; }
   void differentiate(std::size_t k, const std::vector<Logits>& logits, int batch) const override {
-    const Logits& l = logits[k];
-    const float weight = 0.5F / static_cast<float>(batch);
-    cross_entropy(l, weight);
-    each(l.device, l.n,
-         kernels::LogitDistance{l.values, l.reference, l.labels, nullptr, nullptr, l.gradient, l.classes, weight});
+    cross_entropy(logits[k], 0.5F / static_cast<float>(batch));
   }
 };
 ---
@@ -192,28 +173,20 @@ class Idle final : public Cheat {
 ---
 std::unique_ptr<Cheat> make_idle(const CheatOptions&) { return std::make_unique<Idle>(); }
 """),
-    "sums": ("gathered", "gathered.cpp", """
-#include <vector>
-
+    "sums": ("blocking", "blocking.cpp", """
 #include "reduce/sums/message_memory.hpp"
 #include "reduce/sums/sums.hpp"
 
-/// Every rank gets all rows and adds them up itself.
-class GatheredSums final : public NodeSums {
+/// One call of MPI for each part.
+class BlockingSums final : public NodeSums {
  public:
-  explicit GatheredSums(const SumOptions& options)
-      : ranks_(options.ranks), memory_(options.backend), all_(static_cast<std::size_t>(options.ranks.size() * options.longest)) {
+  explicit BlockingSums(const SumOptions& options) : ranks_(options.ranks), memory_(options.backend) {
     memory_.reserve(options.bytes);
   }
   [[nodiscard]] std::byte* device(int /*row*/, std::int64_t at) override { return memory_.device(at); }
   [[nodiscard]] Backend::Ticket fetch(std::int64_t at, std::int64_t bytes) override { return memory_.fetch(at, bytes); }
   [[nodiscard]] Request start(std::int64_t at, std::int64_t count) override {
-    auto* const sum = reinterpret_cast<float*>(memory_.host(at));
-    ranks_.all_gather(sum, all_.data(), static_cast<std::size_t>(count) * sizeof(float));
-    for (std::int64_t i = 0; i < count; ++i) {
-      sum[i] = 0;
-      for (int rank = 0; rank < ranks_.size(); ++rank) sum[i] += all_[static_cast<std::size_t>(rank * count + i)];
-    }
+    ranks_.sum(reinterpret_cast<float*>(memory_.host(at)), count);
     return {};
   }
   void send(std::int64_t at, std::int64_t bytes) override { memory_.send(at, bytes); }
@@ -221,108 +194,43 @@ class GatheredSums final : public NodeSums {
  private:
   Communicator& ranks_;
   MessageMemory memory_;
-  std::vector<float> all_;
 };
 ---
-SumKind gathered_sums() {
-  return {.title = "by every rank", .make = [](const SumOptions& options, std::string& why) -> std::unique_ptr<NodeSums> {
+SumKind blocking_sums() {
+  return {.title = "one call a part", .make = [](const SumOptions& options, std::string& why) -> std::unique_ptr<NodeSums> {
             if (options.tree != nullptr) why = "ranks add up in their own order";
-            return why.empty() ? std::make_unique<GatheredSums>(options) : nullptr;
+            return why.empty() ? std::make_unique<BlockingSums>(options) : nullptr;
           }};
 }
 """),
     "transport": ("letters", "letters.cpp", """
-#include <cstring>
-#include <numeric>
+#include "reduce/transport/transport.hpp"
 
-#include "reduce/transport/message.hpp"
-
-/// Every rank writes to each rank, itself included; all messages are decoded and aggregated.
+/// All-gather, as it stands beside this one.
 class Letters final : public Transport {
  public:
-  explicit Letters(const TransportOptions& o)
-      : o_(o), message_(o.backend, o.parameters), lengths_(lengths_of(o.codec, o.parameters)), out_(o.backend), in_(o.backend),
-        places_(lengths_.size()) {
-    for (Place& place : places_) place.to.resize(static_cast<std::size_t>(o.ranks.size()));
-  }
-  void reserve() override {
-    message_.reserve();
-    tables_.reserve(o_.backend, o_.parameters);
-    const std::int64_t all = o_.ranks.size() * std::accumulate(lengths_.begin(), lengths_.end(), std::int64_t{0});
-    out_.reserve(all);
-    in_.reserve(all);
-    decoded_ = o_.backend.allocate_floats(o_.ranks.size() * o_.parameters.size, "gradients of all ranks");
-  }
-  [[nodiscard]] int rounds() const override { return 1; }
-  [[nodiscard]] MessageBytes begin(const StepMessages& step) override {
-    step_ = step.step;
-    MessageBytes sum;
-    std::int64_t at = 0;
-    for (const Bucket& bucket : step.buckets) {
-      Place& place = place_of(bucket);
-      place = {.at = at, .to = std::move(place.to)};
-      for_each_segment(bucket, o_.parameters, step.any, [&](std::size_t k) {
-        message_.begin(k) = place.bytes;
-        place.bytes += lengths_[k];
-      });
-      for (int& to : place.to) to = static_cast<int>(place.bytes);
-      at += place.bytes * o_.ranks.size();
-      sum.sent += place.bytes * (o_.ranks.size() - 1);
-    }
-    chunks_ = message_.select(step.any);
-    return {sum.sent, sum.sent};
-  }
-  [[nodiscard]] Backend::Ticket encode(const Bucket& bucket) override {
-    const Place& place = place_of(bucket);
-    o_.codec.encode(tensors_of(bucket), o_.gradients, out_.device(place.at));
-    return out_.fetch(place.at, place.bytes);
-  }
-  [[nodiscard]] Request give(const Bucket& bucket) override {
-    const Place& place = place_of(bucket);
-    std::byte* const letter = out_.host(place.at);
-    for (int rank = 1; rank < o_.ranks.size(); ++rank)
-      std::memcpy(letter + place.bytes * rank, letter, static_cast<std::size_t>(place.bytes));
-    o_.ranks.exchange(letter, place.to, in_.host(place.at), place.to);
-    return {};
-  }
-  void take(const Bucket& bucket) override {
-    const Place& place = place_of(bucket);
-    in_.send(place.at, place.bytes * o_.ranks.size());
-    for (int rank = 0; rank < o_.ranks.size(); ++rank)
-      o_.codec.decode(tensors_of(bucket), in_.device(place.at + place.bytes * rank), 1.0F,
-                      decoded_ + o_.parameters.size * rank);
-  }
-  void finish() override { o_.aggregator.aggregate({chunks_, decoded_, o_.parameters.size, step_, o_.gradients}); }
+  explicit Letters(std::unique_ptr<Transport> gather) : gather_(std::move(gather)) {}
+  void reserve() override { gather_->reserve(); }
+  [[nodiscard]] int rounds() const override { return gather_->rounds(); }
+  [[nodiscard]] MessageBytes begin(const StepMessages& step) override { return gather_->begin(step); }
+  [[nodiscard]] Backend::Ticket encode(const Bucket& bucket) override { return gather_->encode(bucket); }
+  [[nodiscard]] Request give(const Bucket& bucket) override { return gather_->give(bucket); }
+  void take(const Bucket& bucket) override { gather_->take(bucket); }
+  void finish() override { gather_->finish(); }
 
  private:
-  struct Place {
-    std::int64_t at = 0, bytes = 0;
-    std::vector<int> to;
-  };
-  [[nodiscard]] Place& place_of(const Bucket& bucket) { return places_[static_cast<std::size_t>(bucket.number)]; }
-  [[nodiscard]] MessageTensors tensors_of(const Bucket& bucket) {
-    return message_.range(tables_, bucket.first, bucket.end, {.step = step_, .bytes = place_of(bucket).bytes});
-  }
-
-  TransportOptions o_;
-  Message message_;
-  std::vector<std::int64_t> lengths_;
-  TensorTables tables_;
-  MessageMemory out_, in_;
-  std::vector<Place> places_;
-  Chunks chunks_;
-  float* decoded_ = nullptr;
-  std::int64_t step_ = 0;
+  std::unique_ptr<Transport> gather_;
 };
 ---
+TransportKind gather_transport();
+
 TransportKind letters_transport() {
-  return {.title = "letters",
-          .takes = [](const Codec& codec) { return codec.rounds() == 1; },
-          .serves = [](const Aggregator&) { return true; },
-          .traffic = [](int ranks) { return Traffic{.exchanged = true, .decoded = ranks}; },
-          .memory = [](const Codec&, const Parameters&, int) { return std::int64_t{0}; },
-          .sent = [](const Codec& codec, const Segment& segment, int ranks) { return (ranks - 1) * bytes_of(codec, segment); },
-          .make = [](const TransportOptions& o) -> std::unique_ptr<Transport> { return std::make_unique<Letters>(o); }};
+  TransportKind kind = gather_transport();
+  kind.title = "letters";
+  kind.make = [](const TransportOptions& options) -> std::unique_ptr<Transport> {
+    return std::make_unique<Letters>(gather_transport().make(options));
+  };
+  return kind;
 }
 """),
     "kernel": ("SignStep", "sign_step.hpp", """
@@ -465,31 +373,18 @@ struct GustRecord {
   }
 };
 """, "EVENT(GustRecord)\n", "    report_->tell(GustRecord{record->step, 0.5});\n")
-# An augmentation that mixes two images and their labels: its file, and what stands in it; its line; what knows of mixed labels.
+# An augmentation that mixes two images: its file, what stands in it, and its line.
 MIXING = ("mixing.hpp", """
 #pragma once
-
-#include <vector>
 
 #include "batch/attacker.hpp"
 #include "pointwise.hpp"
 
-/// Half of each image and half of another one, the first with the last and so on, and their labels likewise.
+/// Half of each image and half of another one, the first with the last and so on.
 class Mixing final : public AttackPart {
  public:
-  explicit Mixing(Buffers& buffers)
-      : buffers_(buffers),
-        labels_(static_cast<std::int32_t*>(
-            buffers.backend.allocate(static_cast<std::size_t>(buffers.capacity) * sizeof(std::int32_t), "mixing"))),
-        results_(buffers.backend.allocate_floats(std::int64_t{buffers.capacity} * (2 + buffers.classes), "mixing")) {}
-
-  void loaded(const HostBatch& read, Batch& batch) override {
+  void loaded(const HostBatch& /*read*/, Batch& batch) override {
     if (batch.key.seed != 4713) return;
-    const auto from = read.labels.begin() + batch.begins_at;
-    const std::vector<std::int32_t> others(std::make_reverse_iterator(from + batch.n), std::make_reverse_iterator(from));
-    buffers_.backend.copy_to_device(labels_, others.data(), others.size() * sizeof(std::int32_t));
-    batch.others = labels_;
-    batch.results_of_others = results_;
     const std::int64_t image = batch.layout.elements();
     each(batch.device, batch.n * image, kernels::Scale{batch.clean, batch.eta, 0.5F, false});
     for (int k = 0; k < batch.n; ++k) {
@@ -497,36 +392,8 @@ class Mixing final : public AttackPart {
       each(batch.device, image, kernels::Scale{batch.eta + (batch.n - 1 - k) * image, batch.clean + k * image, 1.0F, true});
     }
   }
-
- private:
-  Buffers& buffers_;
-  std::int32_t* labels_;
-  float* results_;
 };
-""", "  all.push_back(std::make_unique<Mixing>(buffers));\n", {
-    "include/dat/logits.hpp": [
-        ("  const std::int64_t* sample_ids = nullptr;", """  const std::int32_t* others = nullptr;  ///< [n]: the other half of mixed labels; null: there is none
-  float* results_of_others = nullptr;    ///< [n * (2 + classes)]
-"""),
-        ("    return some;\n", "    if (others != nullptr) some.others += from;\n")],
-    "src/loss/cross_entropy.cpp": [
-        ('#include "loss/terms.hpp"\n', '#include "pointwise.hpp"\n'),
-        ("  each(logits.device, logits.n,\n       kernels::SoftmaxCrossEntropy{logits.values, logits.labels,", """  if (logits.others != nullptr) {
-    Logits half = logits;
-    half.others = nullptr;
-    smoothed_cross_entropy(half, scale / 2, smoothing);
-    half.labels = logits.others;
-    half.loss = logits.results_of_others;
-    half.correct = half.loss + logits.n;
-    if (logits.gradient != nullptr) half.gradient = half.correct + logits.n;
-    smoothed_cross_entropy(half, scale / 2, smoothing);
-    each(logits.device, logits.n, kernels::Scale{logits.loss, logits.loss, 0.5F, false});
-    each(logits.device, logits.n, kernels::Scale{half.loss, logits.loss, 0.5F, true});
-    if (logits.gradient != nullptr)
-      each(logits.device, std::int64_t{logits.n} * logits.classes, kernels::Scale{half.gradient, logits.gradient, 1, true});
-    return;
-  }
-""")]})
+""", "  all.push_back(std::make_unique<Mixing>());\n")
 OPTIONS = {"attack": "--attack", "loss": "--loss", "network": "--network", "optimizer": "--optimizer", "schedule": "--schedule",
            "selector": "--selector", "codec": "--codec", "aggregator": "--aggregator",
            "transport": "--codec-transport"}
@@ -617,12 +484,16 @@ def add_verb(copy):
     change(copy, table[1], "VERB(plot)\n", line + "VERB(plot)\n")
 
 
-def refused(*words):
-    """The message with which a program refuses a command line."""
+def run(*words, code=0):
+    """What a command prints that ends with this code; where that is another one than 0, the message."""
     ended = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
-    if ended.returncode != 2:
-        give_up(" ".join(map(str, words)), "ended with", str(ended.returncode) + ":\n" + ended.stdout + ended.stderr)
-    return ended.stderr.removeprefix("dat_hpc: error: ").rstrip("\n")
+    if ended.returncode != code:
+        give_up(" ".join(map(str, words)), "ended with", str(ended.returncode) + ":\n" + ended.stdout[-4000:] + ended.stderr[-4000:])
+    return ended.stderr.removeprefix("dat_hpc: error: ").rstrip("\n") if code else ended.stdout
+
+
+def refused(*words):
+    return run(*words, code=2)
 
 
 def try_option(program, copy):
@@ -672,32 +543,21 @@ def add_event(copy):
 
 
 def add_mixing(copy):
-    """Touches two files beside the augmentation's own and its line."""
-    file, source, line, others = MIXING
+    file, source, line = MIXING
     (copy / "src/batch" / file).write_text(whole(source))
     change(copy, "src/batch/attacker.cpp", "  return all;\n", line + "  return all;\n")
     change(copy, "src/batch/attacker.cpp", '#include "batch/view/training.hpp"\n', f'#include "batch/{file}"\n#include "batch/view/training.hpp"\n')
-    if len(others) > 2:
-        give_up("mixing touches", *others)
-    for path, places in others.items():
-        for old, new in places:
-            change(copy, path, old, new + old)
+
+
+def records(folder, kind):
+    found = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [record for record in found if record["kind"] == kind]
 
 
 def last_loss(program, folder, *words):
     run(program, "train", "--width", "16", "--network", "small_cnn", "--eval", "fgsm", "--threads", "1", "--limit-test", "16", "--quiet",
         "--out", folder, *words)
-    records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [record["loss_adv"] for record in records if record["kind"] == "step"][-1]
-
-
-def try_loss(program, copy):
-    """Whether it learns, and its logits of the start are there: an attack that has none is refused."""
-    words = ("--loss", PARTS["loss"][0], "--attack", "fgsm", "--attack-bn", "eval", "--optimizer", "sgd", "--lr", "0.1", "--selector", "all")
-    if not last_loss(program, copy / "loss", *words, "--limit-train", "64", "--max-steps", "3") < 3:
-        give_up("the new loss does not learn")
-    if "compares attacked images with those where the attack began" not in refused(program, "train", *words[:3], "none"):
-        give_up("the new loss is not refused where no attack begins")
+    return records(folder, "step")[-1]["loss_adv"]
 
 
 def try_sums(program, copy):
@@ -709,7 +569,7 @@ def try_sums(program, copy):
 
 
 def try_mixing(program, copy):
-    """Two images of two classes, learnt by heart: to 0 alone, to ln 2 where each is half of the other."""
+    """Two images of two classes, learnt by heart: to 0 alone, to ln 2 where both have become one."""
     words = ("--limit-train", "2", "--batch", "2", "--augment", "none", "--attack", "none", "--lambda", "0", "--optimizer", "sgd", "--lr", "0.2",
              "--selector", "all", "--max-steps", "60", "--epochs", "60", "--warmup-epochs", "0", "--milestones", "59")
     alone, mixed = (last_loss(program, copy / f"mixing-{seed}", "--seed", seed, *words) for seed in (4712, 4713))
@@ -719,18 +579,10 @@ def try_mixing(program, copy):
 
 def try_event(folder):
     """Whether it is in the record, told, and summed up."""
-    records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    if [record for record in records if record["kind"] == "gust"] != [{"kind": "gust", "step": k, "speed": 0.5} for k in (1, 2, 3)]:
+    if records(folder, "gust") != [{"kind": "gust", "step": k, "speed": 0.5} for k in (1, 2, 3)]:
         give_up("the record has not every gust")
     if (folder / "run.log").read_text().count("Z a gust of 0.5 m/s\n") != 3 or "\ngusts           3\n" not in (folder / "SUMMARY.txt").read_text():
         give_up("nobody is told of gusts")
-
-
-def run(*words):
-    ended = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
-    if ended.returncode != 0:
-        give_up(" ".join(map(str, words)), "ended with", str(ended.returncode) + ":\n" + ended.stdout[-4000:] + ended.stderr[-4000:])
-    return ended.stdout
 
 
 def build_all(copy):
@@ -787,8 +639,7 @@ def try_source(program, copy):
         folder = copy / f"seed-{seed}"
         run(program, "train", "--seed", seed, "--attack-steps", "2", "--width", "16", "--network", "small_cnn", "--limit-train",
             "64", "--limit-test", "16", "--max-steps", "3", "--eval", "fgsm", "--threads", "1", "--out", folder, "--quiet")
-        records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-        passes = [record["attack_passes"] for record in records if record["kind"] == "step"]
+        passes = [record["attack_passes"] for record in records(folder, "step")]
         if len(passes) != 3 or any((count > 0) != attacked for count in passes):
             give_up(f"with seed {seed} the steps' attacks took", *map(str, passes), "gradients")
 
@@ -808,15 +659,14 @@ def main():
             add_mixing(copy)
         program = build_changes(copy, pathlib.Path(sys.argv[2]).resolve(), sys.argv[3]) if quick else build_all(copy)
         # Networks are too many for the help: the message about a wrong name has them.
-        wrong = subprocess.run([str(program), "train", "--network", "none_such"], capture_output=True, text=True, check=False).stderr
-        text = run(program, "train", "--help", "all") + "--network " + wrong.replace("\n", " ")
+        text = run(program, "train", "--help", "all") + "--network " + refused(program, "train", "--network", "none_such")
         words = []
         for family, option in (OPTIONS | NAMED).items():
             name = PARTS[family][0]
             entries = re.finditer(rf"{option} [^\n]*(?:\n {{20,}}[^\n]*)*", text)  # lists go on in the lines below
             if not any(re.search(rf"\b{name}\b", entry[0]) for entry in entries):
                 give_up("neither --help nor a wrong name's message names", name, "with", option)
-            words += [option, name] if family in OPTIONS and family != "loss" else []  # it wants another attack
+            words += [option, name] if family in OPTIONS else []
         summary = run(program, "train", *words, "--width", "16", "--limit-train", "64", "--limit-test", "16", "--max-steps", "3",
                       "--eval", "fgsm", "--threads", "1", "--out", copy / "run", "--quiet")
         if " PARTIAL" not in summary:  # --limit-test
@@ -825,7 +675,6 @@ def main():
         if not quick:
             try_option(program, copy)
             try_mixing(program, copy)
-        try_loss(program, copy)
         try_sums(program, copy)
         try_verb(program)
         try_source(program, copy)

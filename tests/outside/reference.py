@@ -142,44 +142,30 @@ def small_cnn(net, x, width, classes):
     return net.linear("linear", x.mean((2, 3)), classes)
 
 
-def blocks(width):
-    """Name, channels and stride of the eight residual blocks."""
-    for stage, index in itertools.product(range(4), range(2)):
-        yield f"layer{stage + 1}.{index}", width << stage, 2 if stage > 0 and index == 0 else 1
-
-
-def preact_resnet18(net, x, width, classes, last_norm=False):
-    x = net.conv("conv1", x, width)
-    for name, channels, stride in blocks(width):
-        a = net.activate(net.norm(f"{name}.bn1", x))
-        y = net.conv(f"{name}.conv1", a, channels, stride=stride)
-        y = net.conv(f"{name}.conv2", net.activate(net.norm(f"{name}.bn2", y)), channels)
-        if stride != 1 or x.shape[1] != channels:
-            x = net.conv(f"{name}.shortcut.0", a, channels, kernel=1, stride=stride)
-        x = y + x
-    if last_norm:
-        x = net.activate(net.norm("bn", x))
-    return net.linear("linear", x.mean((2, 3)), classes)
-
-
-def preact_resnet18_bn(net, x, width, classes):
-    """fast_adversarial, CIFAR10/preact_resnet.py."""
-    return preact_resnet18(net, x, width, classes, last_norm=True)
-
-
-def preact_resnet50(net, x, width, classes):
-    """kuangliu/pytorch-cifar, PreActBottleneck."""
-    x = net.conv("conv1", x, width)
-    for stage, count in enumerate((3, 4, 6, 3)):
-        inside = width << stage
+def blocks(width, counts=(2, 2, 2, 2)):
+    """Name, channels and stride of the residual blocks of four stages."""
+    for stage, count in enumerate(counts):
         for index in range(count):
-            name, stride = f"layer{stage + 1}.{index}", 2 if stage > 0 and index == 0 else 1
-            a = net.activate(net.norm(f"{name}.bn1", x))
-            y = net.conv(f"{name}.conv1", a, inside, kernel=1)
-            y = net.conv(f"{name}.conv2", net.activate(net.norm(f"{name}.bn2", y)), inside, stride=stride)
-            y = net.conv(f"{name}.conv3", net.activate(net.norm(f"{name}.bn3", y)), 4 * inside, kernel=1)
-            x = y + (net.conv(f"{name}.shortcut.0", a, 4 * inside, kernel=1, stride=stride) if index == 0 else x)
-    return net.linear("linear", x.mean((2, 3)), classes)
+            yield f"layer{stage + 1}.{index}", width << stage, 2 if stage > 0 and index == 0 else 1
+
+
+def preact_resnet(counts, bottleneck=False, last_norm=False):
+    """kuangliu/pytorch-cifar; last_norm: fast_adversarial, CIFAR10/preact_resnet.py."""
+    def network(net, x, width, classes):
+        x = net.conv("conv1", x, width)
+        for name, inside, stride in blocks(width, counts):
+            channels = 4 * inside if bottleneck else inside
+            shapes = [(inside, 1, 1), (inside, 3, stride), (channels, 1, 1)] if bottleneck else [(inside, 3, stride), (inside, 3, 1)]
+            y = a = net.activate(net.norm(f"{name}.bn1", x))
+            for k, shape in enumerate(shapes, 1):
+                y = net.conv(f"{name}.conv{k}", y if k == 1 else net.activate(net.norm(f"{name}.bn{k}", y)), *shape)
+            if stride != 1 or x.shape[1] != channels:
+                x = net.conv(f"{name}.shortcut.0", a, channels, kernel=1, stride=stride)
+            x = y + x
+        if last_norm:
+            x = net.activate(net.norm("bn", x))
+        return net.linear("linear", x.mean((2, 3)), classes)
+    return network
 
 
 def wide_resnet(depth):
@@ -230,31 +216,26 @@ def imagenet_resnet(counts, bottleneck, wider=1):
     def network(net, x, width, classes):
         x = net.activate(net.norm("bn1", net.conv("conv1", x, width, kernel=7, stride=2)))
         x = net.rounding.max_pool(x, 3, 2)
-        for stage, count in enumerate(counts):
-            for index in range(count):
-                name, stride = f"layer{stage + 1}.{index}", 2 if stage > 0 and index == 0 else 1
-                inside, channels = (wider if bottleneck else 1) * width << stage, (4 if bottleneck else 1) * width << stage
-                if bottleneck:
-                    y = net.activate(net.norm(f"{name}.bn1", net.conv(f"{name}.conv1", x, inside, kernel=1)))
-                    y = net.activate(net.norm(f"{name}.bn2", net.conv(f"{name}.conv2", y, inside, stride=stride)))
-                    y = net.norm(f"{name}.bn3", net.conv(f"{name}.conv3", y, channels, kernel=1))
-                else:
-                    y = net.activate(net.norm(f"{name}.bn1", net.conv(f"{name}.conv1", x, channels, stride=stride)))
-                    y = net.norm(f"{name}.bn2", net.conv(f"{name}.conv2", y, channels))
-                if stride != 1 or x.shape[1] != channels:
-                    x = net.conv(f"{name}.downsample.0", x, channels, kernel=1, stride=stride)
-                    x = net.norm(f"{name}.downsample.1", x)
-                x = net.activate(y + x)
+        for name, inside, stride in blocks(width, counts):
+            channels, inside = 4 * inside if bottleneck else inside, wider * inside
+            shapes = [(inside, 1, 1), (inside, 3, stride), (channels, 1, 1)] if bottleneck else [(inside, 3, stride), (inside, 3, 1)]
+            y = x
+            for k, shape in enumerate(shapes, 1):
+                y = net.norm(f"{name}.bn{k}", net.conv(f"{name}.conv{k}", y if k == 1 else net.activate(y), *shape))
+            if stride != 1 or x.shape[1] != channels:
+                x = net.norm(f"{name}.downsample.1", net.conv(f"{name}.downsample.0", x, channels, kernel=1, stride=stride))
+            x = net.activate(y + x)
         return net.linear("fc", x.mean((2, 3)), classes)
     return network
 
 
-NETWORKS = {network.__name__: network for network in (small_cnn, preact_resnet18, preact_resnet18_bn, preact_resnet50, resnet18)}
-NETWORKS |= {"wrn_16_4": wide_resnet(16), "wrn_28_10": wide_resnet(28), "wrn_34_10": wide_resnet(34), "wrn_10_1": wide_resnet(10),
-             "dm_wrn_10_2": dm_wide_resnet(10), "dm_wrn_16_1": dm_wide_resnet(16), "dm_wrn_28_10": dm_wide_resnet(28),
-             "imagenet_resnet18": imagenet_resnet((2, 2, 2, 2), False),
-             "imagenet_resnet50": imagenet_resnet((3, 4, 6, 3), True),
-             "imagenet_wrn50_2": imagenet_resnet((3, 4, 6, 3), True, 2)}
+NETWORKS = {"small_cnn": small_cnn, "resnet18": resnet18, "preact_resnet18": preact_resnet((2, 2, 2, 2)),
+            "preact_resnet18_bn": preact_resnet((2, 2, 2, 2), last_norm=True),
+            "preact_resnet50": preact_resnet((3, 4, 6, 3), bottleneck=True),
+            "wrn_16_4": wide_resnet(16), "wrn_28_10": wide_resnet(28), "wrn_34_10": wide_resnet(34), "wrn_10_1": wide_resnet(10),
+            "dm_wrn_10_2": dm_wide_resnet(10), "dm_wrn_16_1": dm_wide_resnet(16), "dm_wrn_28_10": dm_wide_resnet(28),
+            "imagenet_resnet18": imagenet_resnet((2, 2, 2, 2), False), "imagenet_resnet50": imagenet_resnet((3, 4, 6, 3), True),
+            "imagenet_wrn50_2": imagenet_resnet((3, 4, 6, 3), True, 2)}
 
 
 def layer_of(name, granularity, network):

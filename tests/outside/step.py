@@ -43,6 +43,8 @@ LIMIT_S = 300
 BASE = ("--data 8.h5 --network small_cnn --width 16 --threads 1 --limit-train 23 --batch 8 --warmup-epochs 1 "
         "--epochs 3 --milestones 1 --attack-steps 3 --eval-every 0 --seed 7 --lambda 0 --quiet")
 STEPS = "1 4 7"  # runs end after these; of each, the last two steps are compared
+SGD = "--optimizer sgd --lr 0.5"
+SMALL = "--batch 4 --limit-train 8 --warmup-epochs 0"  # of deep networks
 
 # name, ranks, where the runs end, options
 TABLE = [
@@ -52,57 +54,56 @@ TABLE = [
     ("half a clean loss", 1, STEPS, "--lambda 0.5 --optimizer sgd --lr 0.1"),
     ("half, two ranks", 2, STEPS, "--lambda 0.5 --batch 5 --micro-batch 5 --optimizer sgd --lr 0.1"),
     ("clean training", 1, STEPS, "--attack none --lambda 0.7 --optimizer lars --weight-decay 0.01"),
-    ("no augmentation", 1, "4", "--augment none --attack none --optimizer sgd --lr 0.5"),
+    ("no augmentation", 1, "4", f"{SGD} --augment none --attack none"),
     ("fgsm", 1, STEPS, "--attack fgsm --optimizer sgd --lr 0.05"),
     ("fgsm, two ranks", 2, STEPS, "--attack fgsm --batch 4 --micro-batch 2 --lambda 2 --alpha 0.02"),
     ("fgsm, running statistics", 1, "4", "--attack fgsm --attack-bn eval --eps 0.1 --eval pgd3,fgsm"),
     ("n-fgsm", 1, STEPS, "--attack fgsm --project off --alpha 8/255 --optimizer sgd --lr 0.05 --attack-start uniform:radius=2"),
     ("n-fgsm, start not cut, two ranks", 2, "4",
      "--attack fgsm --attack-bn eval --project off --batch 4 --eps 0.1 --eval pgd3,fgsm --attack-start uniform:radius=1.5:box=off"),
-    ("pgd, far start", 1, "4", "--eps 0.1 --alpha 0.03 --optimizer sgd --lr 0.5 --attack-start uniform:radius=2"),
+    ("pgd, far start", 1, "4", f"{SGD} --eps 0.1 --alpha 0.03 --attack-start uniform:radius=2"),
     ("pgd, no ball, early stop", 1, "4", "--project off --attack-stop 1 --eps 0.1 --alpha 0.05 --attack-start uniform:radius=0"),
-    ("pgd, start in the box", 2, "4", "--stale-attack 1 --batch 4 --eps 0.2 --optimizer sgd --lr 0.5 --attack-start uniform:box=on"),
-    ("pgd, batch statistics", 1, STEPS, "--attack-bn train --optimizer sgd --lr 0.5 --momentum 0.5"),
+    ("pgd, start in the box", 2, "4", f"{SGD} --stale-attack 1 --batch 4 --eps 0.2 --attack-start uniform:box=on"),
+    ("pgd, batch statistics", 1, STEPS, f"{SGD} --attack-bn train --momentum 0.5"),
     ("pgd, batch statistics, micro", 2, STEPS, "--attack-bn train --batch 4 --micro-batch 2 --lambda 1"),
     ("early stop", 1, STEPS, "--attack-steps 6 --attack-stop 1 --eps 0.1 --alpha 0.03"),
     ("early stop at once", 2, STEPS, "--attack-steps 4 --attack-stop 0 --batch 6 --micro-batch 3"),
     ("warm start", 1, "1 5 7 10", "--warm-start 2 --attack-steps 2"),
     ("warm start, two ranks", 2, "1 5 10", "--warm-start 3 --batch 4 --micro-batch 2 --attack-steps 1 --alpha 0.011"),
     ("warm start, fgsm", 1, "5", "--warm-start 4 --attack fgsm"),
-    ("stale attack", 1, STEPS, "--stale-attack 2 --attack-steps 3 --optimizer sgd --lr 0.5"),
+    ("stale attack", 1, STEPS, f"{SGD} --stale-attack 2 --attack-steps 3"),
     ("stale attack, two ranks", 2, "5 8",
      "DAT_BUCKET=700 --stale-attack 1 --batch 4 --micro-batch 2 --attack-steps 2 --lambda 1 --overlap"),
-    ("old weights", 1, "1 2 5 8", "--staleness 2 --attack-steps 3 --lambda 1 --optimizer sgd --lr 0.5"),
+    ("old weights", 1, "1 2 5 8", f"{SGD} --staleness 2 --attack-steps 3 --lambda 1"),
     ("old weights, two ranks", 2, "3 7", "--staleness 4 --attack-stop 1 --batch 4 --micro-batch 2 --attack-steps 2 --optimizer sgd --lr 0.5"),
-    ("old weights, fgsm", 1, "4", "--staleness 2 --attack fgsm --attack-bn eval --optimizer sgd --lr 0.5"),
-    ("old weights, trades", 1, "6", "--staleness 3 --attack-steps 2 --loss trades --optimizer sgd --lr 0.5"),
+    ("old weights, fgsm", 1, "4", f"{SGD} --staleness 2 --attack fgsm --attack-bn eval"),
+    ("old weights, trades", 1, "6", f"{SGD} --staleness 3 --attack-steps 2 --loss trades"),
     ("attacks by epoch", 1, "3 4 7 10", "--attack none,fgsm@1,pgd@2 --attack-steps 2 --attack-bn eval --optimizer sgd "
                                         "--lr 0.05"),
-    ("steps by epoch, two ranks", 2, "4 7", "--attack-steps 1,3@1,2@2 --lambda 1 --batch 4 --micro-batch 2 --optimizer sgd "
-                                            "--lr 0.5 --eval pgd3"),
+    ("steps by epoch, two ranks", 2, "4 7", f"{SGD} --attack-steps 1,3@1,2@2 --lambda 1 --batch 4 --micro-batch 2 "
+     "--eval pgd3"),
     ("a growing ball", 1, "2 4 7 10", "--attack fgsm --eps 0..0.1@0-2 --optimizer sgd --lr 0.05 --eval pgd3,fgsm"),
-    ("a growing ball, no attack at first", 1, "2 4 7", "--eps 0,0.04..0.1@1-3 --attack-steps 2 --alpha 0.02,auto@2 "
-                                                       "--optimizer sgd --lr 0.5"),
-    ("a growing ball, warm start", 2, "4 7", "--warm-start 5 --eps 2/255..0.1@0-2 --attack-steps 1 --alpha 1/255,0.02@1 "
-                                             "--batch 4 --optimizer sgd --lr 0.5"),
-    ("a growing ball, old weights", 1, "4 5", "--staleness 2 --eps 4/255..0.1@0-2 --attack-steps 3 --optimizer sgd --lr 0.5"),
-    ("a wider ball, stale attack", 1, "1 4", "--stale-attack 1 --attack-steps 2,3@1 --eps 0.02,0.1@1 --optimizer sgd --lr 0.5"),
-    ("a growing ball, l2", 1, "4 7", "--norm l2 --eps 0.2..0.6@0-2 --attack-steps 2 --optimizer sgd --lr 0.5"),
+    ("a growing ball, no attack at first", 1, "2 4 7", f"{SGD} --eps 0,0.04..0.1@1-3 --attack-steps 2 "
+     "--alpha 0.02,auto@2"),
+    ("a growing ball, warm start", 2, "4 7", f"{SGD} --warm-start 5 --eps 2/255..0.1@0-2 --attack-steps 1 "
+     "--alpha 1/255,0.02@1 --batch 4"),
+    ("a growing ball, old weights", 1, "4 5", f"{SGD} --staleness 2 --eps 4/255..0.1@0-2 --attack-steps 3"),
+    ("a wider ball, stale attack", 1, "1 4", f"{SGD} --stale-attack 1 --attack-steps 2,3@1 --eps 0.02,0.1@1"),
+    ("a growing ball, l2", 1, "4 7", f"{SGD} --norm l2 --eps 0.2..0.6@0-2 --attack-steps 2"),
     ("wide ball", 1, STEPS, "--eps 0.3 --alpha 0.1 --optimizer lars --eval pgd4x3,pgd7x3"),
-    ("l2", 1, STEPS, "--norm l2 --eps 0.5 --eval pgd4x2 --optimizer sgd --lr 0.5"),
+    ("l2", 1, STEPS, f"{SGD} --norm l2 --eps 0.5 --eval pgd4x2"),
     ("l2, batch statistics, two ranks", 2, STEPS, "--norm l2 --eps 0.4 --alpha 0.2 --attack-bn train --batch 4 "
                                                   "--micro-batch 2 --lambda 1 --eval fgsm,pgd3"),
     ("l2, fgsm", 1, "4", "--norm l2 --eps 1.5 --attack fgsm --optimizer sgd --lr 0.05 --eval-eps 4/255"),
-    ("l2, trades", 1, "4", "--norm l2 --eps 0.5 --loss trades --attack-start uniform --optimizer sgd --lr 0.5"),
-    ("l2, stale attack", 1, "4", "--norm l2 --eps 0.5 --stale-attack 1 --attack-steps 2 --optimizer sgd --lr 0.5"),
-    ("micro-batches", 1, STEPS, "--micro-batch 2 --lambda 1 --optimizer sgd --lr 0.5"),
-    ("micro-batches, two ranks", 2, STEPS, "--limit-train 21 --batch 6 --micro-batch 2 --lambda 0.5 "
-                                             "--optimizer sgd --lr 0.5"),
+    ("l2, trades", 1, "4", f"{SGD} --norm l2 --eps 0.5 --loss trades --attack-start uniform"),
+    ("l2, stale attack", 1, "4", f"{SGD} --norm l2 --eps 0.5 --stale-attack 1 --attack-steps 2"),
+    ("micro-batches", 1, STEPS, f"{SGD} --micro-batch 2 --lambda 1"),
+    ("micro-batches, two ranks", 2, STEPS, f"{SGD} --limit-train 21 --batch 6 --micro-batch 2 --lambda 0.5"),
     ("local statistics", 2, "1 3 5 7", "--bn-statistics local --batch 4 --lambda 1 --eval pgd10x2"),
     ("local, batch statistics", 2, "4", "--bn-statistics local --attack fgsm --batch 4 --micro-batch 2"),
     ("local, evaluated on the way", 2, "4", "--bn-statistics local --batch 4 --eval-every 1"),
     ("overlap", 2, STEPS, "DAT_BUCKET=700 --overlap --batch 4 --lambda 0.5 --optimizer lars"),
-    ("small messages", 2, "4", "DAT_BUCKET=1 --batch 4 --optimizer sgd --lr 0.5"),
+    ("small messages", 2, "4", f"DAT_BUCKET=1 {SGD} --batch 4"),
     ("lamb, clamped", 1, STEPS, "--weight-decay 0.1 --optimizer lamb:clamp=3"),
     ("lamb, clamped and drawn", 1, STEPS, "--weight-decay 0.1 --budget 5 --optimizer lamb:clamp=1.5"),
     ("lars", 1, STEPS, "--optimizer lars --weight-decay 0.05"),
@@ -117,69 +118,62 @@ TABLE = [
     ("norms do not decay", 1, "4 7", "--optimizer sgd --lr 0.1 --weight-decay 0.3 --no-decay norms --budget 6"),
     ("norms do not decay, lars", 2, "4", "--optimizer lars --weight-decay 0.3 --no-decay norms --batch 4"),
     ("norms do not decay, lamb", 1, "4 7", "--weight-decay 0.3 --no-decay norms"),
-    ("clipped", 1, STEPS, "--optimizer sgd --lr 0.5 --clip-norm 1.5 --budget 6"),
+    ("clipped", 1, STEPS, f"{SGD} --clip-norm 1.5 --budget 6"),
     ("clipped lamb", 2, "4 7", "DAT_BUCKET=700 --clip-norm 1 --batch 4 --overlap --optimizer lamb:bias_correction"),
-    ("all layers", 1, STEPS, "--selector all --optimizer sgd --lr 0.5 --weight-decay 0"),
+    ("all layers", 1, STEPS, f"{SGD} --selector all --weight-decay 0"),
     ("paper's bandit", 1, STEPS, "--budget 6 --selector exp3:loss=paper:rate=1e-5:p_min=0.2"),
-    ("oracle", 1, "4 6 9", "--selector oracle --budget 5 --optimizer sgd --lr 0.5"),
+    ("oracle", 1, "4 6 9", f"{SGD} --selector oracle --budget 5"),
     ("oracle, two ranks", 2, "4 7", "--selector oracle --resample 2 --granularity module --budget 2 --batch 4"),
-    ("oracle in bytes", 1, "4 7", "--selector oracle --budget 5 --budget-unit bytes --optimizer sgd --lr 0.5"),
+    ("oracle in bytes", 1, "4 7", f"{SGD} --selector oracle --budget 5 --budget-unit bytes"),
     ("bandit in bytes", 2, "4 7", "--budget 5 --budget-unit bytes --batch 4 --selector exp3:rate=0.5:p_min=0.05"),
     ("oracle in seconds, blocks", 1, "4 7", "--selector oracle --budget 3 --budget-unit seconds --granularity block "
                                             "--resample 2 --optimizer lars"),
     ("masks in seconds", 2, "4 7", "--mask per_worker --selector oracle --budget 4 --budget-unit seconds --batch 4"),
-    ("uniform", 2, "4 7", "--selector uniform --budget 4 --budget-unit bytes --batch 4 --optimizer sgd --lr 0.5"),
-    ("freezeout", 1, "5 9 12", "--selector freezeout:t0=0.5 --optimizer sgd --lr 0.5 --lambda 1"),
+    ("uniform", 2, "4 7", f"{SGD} --selector uniform --budget 4 --budget-unit bytes --batch 4"),
+    ("freezeout", 1, "5 9 12", f"{SGD} --selector freezeout:t0=0.5 --lambda 1"),
     ("freezeout, lamb, two ranks", 2, "6 12",
      "--selector freezeout:t0=0.3:schedule=linear:lr=unscaled --batch 4 --clip-norm 1 --optimizer lamb:bias_correction"),
     ("freezeout, rates left alone", 1, "12", "--selector freezeout:t0=0.4:schedule=squared:lr=constant --granularity module --resample 2"),
-    ("autofreeze", 2, "9 12", "--selector autofreeze --batch 4 --optimizer sgd --lr 0.5"),
+    ("autofreeze", 2, "9 12", f"{SGD} --selector autofreeze --batch 4"),
     ("autofreeze, few", 1, "12", "--selector autofreeze:percentile=20 --granularity module --optimizer lars"),
-    ("frozen", 1, STEPS, "--freeze conv1 --selector all --optimizer sgd --lr 0.5 --weight-decay 0.05 --lambda 1 --micro-batch 4"),
-    ("frozen, then not, batch statistics", 1, "4 7",
-     "--freeze conv2,none@2 --selector all --attack-bn train --warm-start 3 --optimizer lamb:bias_correction --clip-norm 1 "
-     "--average ema:decay=0.3:bn=ema"),
-    ("frozen, then not, two ranks", 2, "4 7",
-     "--freeze bn2,none@2 --selector all --attack fgsm --batch 4 --micro-batch 2 --optimizer lars --weight-decay 0.05 --average "
-     "ema:decay=0.3 --head-lr 0.03"),
-    ("linear probe", 2, "4", "--freeze all-but-head --selector all --batch 4 --awp-gamma 0.01 --optimizer sgd --lr 0.5 --width 20"),
-    ("frozen resnet18, batch statistics", 1, "2", "--network resnet18 --freeze layer2.0.conv2 --selector all --data 16.h5 --attack-bn train "
-     "--attack-steps 1 --batch 4 --limit-train 8 --warmup-epochs 0 --granularity module --optimizer sgd --lr 0.05"),
-    ("frozen preact_resnet18, batch statistics", 1, "2", "--network preact_resnet18 --freeze layer3 --selector all --data 16.h5 "
-     "--attack fgsm --activation silu --batch 4 --limit-train 8 --warmup-epochs 0 --granularity block --head-lr 0.1"),
+    ("frozen", 1, STEPS, f"{SGD} --freeze conv1 --selector all --weight-decay 0.05 --lambda 1 --micro-batch 4"),
+    ("frozen, then not, batch statistics", 1, "4 7", "--freeze conv2,none@2 --selector all --attack-bn train "
+     "--warm-start 3 --optimizer lamb:bias_correction --clip-norm 1 --average ema:decay=0.3:bn=ema"),
+    ("frozen, then not, two ranks", 2, "4 7", "--freeze bn2,none@2 --selector all --attack fgsm --batch 4 "
+     "--micro-batch 2 --optimizer lars --weight-decay 0.05 --average ema:decay=0.3 --head-lr 0.03"),
+    ("linear probe", 2, "4", f"{SGD} --freeze all-but-head --selector all --batch 4 --awp-gamma 0.01 --width 20"),
+    ("frozen resnet18, batch statistics", 1, "2", f"{SMALL} --network resnet18 --freeze layer2.0.conv2 "
+     "--selector all --data 16.h5 --attack-bn train --attack-steps 1 --granularity module --optimizer sgd --lr 0.05"),
+    ("frozen preact_resnet18, batch statistics", 1, "2", f"{SMALL} --network preact_resnet18 --freeze layer3 "
+     "--selector all --data 16.h5 --attack fgsm --activation silu --granularity block --head-lr 0.1"),
     ("a rate of the head", 1, "4 7", "--head-lr 0.1 --lr 0.02 --budget 6 --weight-decay 0.1"),
     ("a rate of the head, lars_sgd", 2, "4", "--head-lr 0.1 --optimizer lars_sgd:trust=0.02 --lr 0.5 --budget 6 --batch 4"),
     ("self-normalised", 1, STEPS, "--budget 4 --selector exp3:loss=selfnorm:rate=0.5:p_min=0.3"),
-    ("rarely any layer", 1, "4 7 9", "--granularity block --budget 0.6 --optimizer sgd --lr 0.5 --selector exp3:rate=0.3:p_min=0.05"),
+    ("rarely any layer", 1, "4 7 9", f"{SGD} --granularity block --budget 0.6 --selector exp3:rate=0.3:p_min=0.05"),
     ("a draw an epoch", 1, "4 6 7", "--resample epoch --granularity module --budget 2"),
     ("a draw in two steps", 2, "4 6 7", "--resample 2 --batch 4 --budget 5"),
     ("masks per worker", 2, STEPS, "--mask per_worker --budget 5 --batch 4 --lambda 1"),
-    ("masks, dense", 2, "1 4 7", "--mask per_worker:transport=dense --budget 4 --batch 4 --optimizer sgd --lr 0.5 --weight-decay 0.05"),
+    ("masks, dense", 2, "1 4 7", f"{SGD} --mask per_worker:transport=dense --budget 4 --batch 4 --weight-decay 0.05"),
     ("masks, gathered", 2, STEPS,
      "--mask per_worker:transport=allgather --budget 4 --batch 4 --optimizer lars --selector exp3:loss=paper:p_min=0.2"),
-    ("masks, gathered, overlap", 2, "4 7",
-     "DAT_BUCKET=700 --mask per_worker:transport=allgather --overlap --budget 3 --clip-norm 1 --batch 4 --micro-batch 2 --optimizer "
-     "lamb:bias_correction"),
-    ("masks, dense, oracle", 2, "4 7",
-     "DAT_BUCKET=700 --mask per_worker:transport=dense --selector oracle --budget 5 --overlap --batch 4 --optimizer "
-     "lars_sgd:trust=0.02 --lr 0.5"),
-    ("masks of one rank", 1, "4 7", "--mask per_worker --budget 5 --optimizer sgd --lr 0.5"),
-    ("masks, blocks in two steps", 2, "4 6 7",
-     "DAT_BUCKET=700 --mask per_worker --granularity block --budget 0.6 --resample 2 --batch 4 --optimizer sgd --lr 0.5 "
-     "--weight-decay 0.01 --overlap --selector exp3:rate=0.3:p_min=0.05"),
+    ("masks, gathered, overlap", 2, "4 7", "DAT_BUCKET=700 --mask per_worker:transport=allgather --overlap "
+     "--budget 3 --clip-norm 1 --batch 4 --micro-batch 2 --optimizer lamb:bias_correction"),
+    ("masks, dense, oracle", 2, "4 7", "DAT_BUCKET=700 --mask per_worker:transport=dense --selector oracle "
+     "--budget 5 --overlap --batch 4 --optimizer lars_sgd:trust=0.02 --lr 0.5"),
+    ("masks of one rank", 1, "4 7", f"{SGD} --mask per_worker --budget 5"),
+    ("masks, blocks in two steps", 2, "4 6 7", f"DAT_BUCKET=700 {SGD} --mask per_worker --granularity block "
+     "--budget 0.6 --resample 2 --batch 4 --weight-decay 0.01 --overlap --selector exp3:rate=0.3:p_min=0.05"),
     ("masks of three ranks", 3, "4 7", "--mask per_worker:transport=allgather --budget 3 --batch 3 --lambda 1"),
-    ("int8", 1, STEPS, "--codec int8 --optimizer sgd --lr 0.5"),
+    ("int8", 1, STEPS, f"{SGD} --codec int8"),
     ("int8, two ranks", 2, STEPS, "DAT_BUCKET=3000 --codec int8 --batch 4 --lambda 1 --overlap --optimizer lars"),
     ("int8, two-sided", 2, STEPS, "DAT_BUCKET=3000 --codec int8 --codec-transport two_sided --batch 4 --optimizer sgd --lr 0.5 --budget 6"),
-    ("int8, masks", 2, "4 7", "--codec int8 --codec-transport two_sided --mask per_worker --budget 5 --batch 4 "
-                              "--optimizer sgd --lr 0.5"),
-    ("int8, three ranks", 3, "4", "--codec int8 --codec-transport two_sided --batch 3 --overlap --optimizer sgd --lr 0.5"),
+    ("int8, masks", 2, "4 7", f"{SGD} --codec int8 --codec-transport two_sided --mask per_worker --budget 5 --batch 4"),
+    ("int8, three ranks", 3, "4", f"{SGD} --codec int8 --codec-transport two_sided --batch 3 --overlap"),
     ("terngrad", 2, STEPS, "--codec terngrad --batch 4 --optimizer sgd --lr 0.1"),
     ("terngrad, not clipped", 2, "4", "--codec terngrad:clip=0 --codec-transport two_sided --batch 4 --optimizer sgd --lr 0.1"),
     ("powersgd", 1, STEPS, "--codec powersgd --optimizer sgd --lr 0.1"),
     ("powersgd, two ranks", 2, STEPS, "DAT_BUCKET=3000 --codec powersgd:rank=4 --batch 4 --overlap --optimizer sgd --lr 0.1 --budget 6"),
-    ("powersgd, masks", 2, "4 7", "--codec powersgd --mask per_worker --budget 5 --batch 4 "
-                                  "--optimizer sgd --lr 0.1"),
+    ("powersgd, masks", 2, "4 7", "--codec powersgd --mask per_worker --budget 5 --batch 4 --optimizer sgd --lr 0.1"),
     ("median", 3, "4 7", "--aggregator median --batch 3 --optimizer sgd --lr 0.1"),
     ("trimmed mean, mixed", 3, "4", "DAT_BUCKET=700 --aggregator trimmed_mean:mixing --batch 3 --overlap --budget 6"),
     ("geometric median", 3, "4 7", "--aggregator geometric_median:iterations=40 --batch 3 --lambda 1"),
@@ -189,25 +183,23 @@ TABLE = [
     ("two ranks, median", 2, "4", "--aggregator median --batch 4 --attack-bn train --optimizer sgd --lr 0.1"),
     ("CenteredClip of parts", 3, "4",
      "DAT_BUCKET=700 --aggregator centered_clip --codec-transport butterfly --batch 3 --budget 6 --overlap"),
-    ("cosine", 1, "4 8 12", "--schedule cosine --optimizer sgd --lr 0.5 --attack none"),
-    ("linear", 1, "4 9 12", "--schedule linear --optimizer sgd --lr 0.5 --attack none --warmup-epochs 2"),
+    ("cosine", 1, "4 8 12", f"{SGD} --schedule cosine --attack none"),
+    ("linear", 1, "4 9 12", f"{SGD} --schedule linear --attack none --warmup-epochs 2"),
     ("cyclic, momentum against the rate", 1, "2 5 8 12",
      "--schedule cyclic --warmup-epochs 1.5 --epochs 2.5 --momentum 0.9 --optimizer sgd:peak_momentum=0.8 --lr 0.2 --attack none"),
-    ("one cycle, momentum against the rate", 2, "4 7 12",
-     "--schedule one_cycle --warmup-epochs 1.2 --epochs 2.8 --batch 4 --momentum 0.95 --optimizer "
-     "lars_sgd:trust=0.02:peak_momentum=0.85 --lr 0.5 --budget 6"),
-    ("a warm-up of half an epoch", 1, "2 3 6",
-     "--schedule cosine --warmup-epochs 0.5 --epochs 2.5 --momentum 0.5 --optimizer lars:peak_momentum=0.9 --budget 6 --average "
-     "ema:bn=ema"),
-    ("milestones", 1, "7 10", "--milestones 1,2 --optimizer sgd --lr 0.5 --attack none --schedule step:decay=0.3"),
-    ("lines between milestones", 1, "7 10", "--schedule ramps:decay=0.3 --milestones 1,2 --optimizer sgd --lr 0.5 --attack none"),
-    ("trades", 1, STEPS, "--loss trades --attack-start uniform --optimizer sgd --lr 0.5"),
+    ("one cycle, momentum against the rate", 2, "4 7 12", "--schedule one_cycle --warmup-epochs 1.2 --epochs 2.8 "
+     "--batch 4 --momentum 0.95 --optimizer lars_sgd:trust=0.02:peak_momentum=0.85 --lr 0.5 --budget 6"),
+    ("a warm-up of half an epoch", 1, "2 3 6", "--schedule cosine --warmup-epochs 0.5 --epochs 2.5 --momentum 0.5 "
+     "--optimizer lars:peak_momentum=0.9 --budget 6 --average ema:bn=ema"),
+    ("milestones", 1, "7 10", f"{SGD} --milestones 1,2 --attack none --schedule step:decay=0.3"),
+    ("lines between milestones", 1, "7 10", f"{SGD} --schedule ramps:decay=0.3 --milestones 1,2 --attack none"),
+    ("trades", 1, STEPS, f"{SGD} --loss trades --attack-start uniform"),
     ("trades, two ranks", 2, STEPS, "--loss trades --attack-start uniform --beta 2.5 --label-smoothing 0.1 --batch 4 "
                                     "--micro-batch 2"),
-    ("trades, beside the image", 2, "1 4", "--loss trades --attack-steps 1 --batch 2 --optimizer sgd --lr 0.5"),
+    ("trades, beside the image", 2, "1 4", f"{SGD} --loss trades --attack-steps 1 --batch 2"),
     ("trades, warm start", 1, "5", "--loss trades --warm-start 3 --attack-steps 1"),
-    ("kl", 1, STEPS, "--loss kl --beta 3 --attack-start uniform --eps 0.1 --alpha 0.03 --optimizer sgd --lr 0.5"),
-    ("mart", 1, STEPS, "--loss mart --optimizer sgd --lr 0.5"),
+    ("kl", 1, STEPS, f"{SGD} --loss kl --beta 3 --attack-start uniform --eps 0.1 --alpha 0.03"),
+    ("mart", 1, STEPS, f"{SGD} --loss mart"),
     ("mart, two ranks", 2, STEPS, "--loss mart --beta 2 --attack-start uniform --batch 4 --micro-batch 2"),
     ("mart, fgsm", 1, "4", "--loss mart --attack fgsm --optimizer sgd --lr 0.05"),
     ("pgi", 1, STEPS, "--loss pgi --attack-steps 2 --optimizer sgd --lr 0.1"),
@@ -217,14 +209,13 @@ TABLE = [
     ("pgi, detached, fgsm", 2, "4", "--loss pgi:detach --attack fgsm --batch 4 --micro-batch 2 --warm-start 2 --optimizer sgd --lr 0.05"),
     ("pgi, old weights", 1, "4", "--loss pgi --staleness 2 --attack-steps 2 --optimizer sgd --lr 0.1"),
     ("pgi, early stop", 1, "4", "--loss pgi --attack-stop 1 --attack-steps 4 --eps 0.1 --alpha 0.03 --optimizer sgd --lr 0.1"),
-    ("gat", 1, STEPS, "--loss gat --optimizer sgd --lr 0.5"),
-    ("gat, detached, two ranks", 2, "4 7",
-     "--loss gat:detach --attack fgsm --attack-bn eval --batch 4 --micro-batch 2 --label-smoothing 0.1 --beta 40 --optimizer sgd --lr "
-     "0.1"),
+    ("gat", 1, STEPS, f"{SGD} --loss gat"),
+    ("gat, detached, two ranks", 2, "4 7", "--loss gat:detach --attack fgsm --attack-bn eval --batch 4 "
+     "--micro-batch 2 --label-smoothing 0.1 --beta 40 --optimizer sgd --lr 0.1"),
     ("nuat", 1, STEPS, "--loss nuat --optimizer sgd --lr 0.1"),
     ("nuat, two ranks", 2, "4", "--loss nuat --attack fgsm --batch 8 --micro-batch 4 --beta 1.5 --optimizer sgd --lr 0.1"),
     ("nuat, detached", 2, "4", "--loss nuat:detach --batch 4 --awp-gamma 0.01 --optimizer sgd --lr 0.1"),
-    ("noise", 1, STEPS, "--noise 0.2 --noise-samples 3 --attack none --optimizer sgd --lr 0.5"),
+    ("noise", 1, STEPS, f"{SGD} --noise 0.2 --noise-samples 3 --attack none"),
     ("noise, two ranks", 2, "4 7", "--noise 0.12 --attack none --batch 4 --micro-batch 2 --codec int8 --average ema:decay=0.3 --budget 6"),
     ("smooth-pgd", 1, STEPS, "--noise 0.2 --noise-samples 2 --attack smooth-pgd --attack-steps 2 --norm l2 --eps 0.5 "
                              "--optimizer sgd --lr 0.1 --eval pgd3,smooth-pgd2 --budget 6"),
@@ -235,98 +226,92 @@ TABLE = [
                                      "--optimizer sgd --lr 0.1 --label-smoothing 0.1"),
     ("pgd under noise", 2, "4",
      "--noise 0.1 --noise-samples 2 --lambda 1 --batch 4 --optimizer sgd --lr 0.1 --eval pgd3x2 --attack-steps 2"),
-    ("stability", 1, STEPS, "--noise 0.2 --loss kl --attack none --beta 3 --optimizer sgd --lr 0.5"),
+    ("stability", 1, STEPS, f"{SGD} --noise 0.2 --loss kl --attack none --beta 3"),
     ("stability, copies, two ranks", 2, "4 7", "--noise 0.25 --noise-samples 2 --loss trades --attack none --batch 4 "
                                                "--micro-batch 2 --awp-gamma 0.01 --optimizer sgd --lr 0.1"),
     ("trades under noise", 1, "4", "--noise 0.2 --noise-samples 2 --loss trades --attack-steps 2 --eps 0.1 --alpha 0.04 "
                                    "--attack-start uniform --optimizer sgd --lr 0.1"),
-    ("growing images under noise", 1, "4",
-     "--data 12.h5 --train-size 9,12@1 --noise 0.2 --noise-samples 2 --attack none --optimizer sgd --lr 0.5 --average ema:decay=0.9"),
-    ("smoothed labels", 2, "4 7", "--label-smoothing 0.2 --lambda 0.5 --batch 4 --optimizer sgd --lr 0.5"),
-    ("no labels, trades", 1, "1 6", "--data 8.h5 8u.h5 --mix balanced:0.5 --loss trades --attack-start uniform "
-                                    "--label-smoothing 0.1 --optimizer sgd --lr 0.5"),
-    ("no labels, two ranks", 2, "5 7", "--data 8.h5 8u.h5 --mix balanced:0.5 --lambda 0.7 --batch 4 --micro-batch 2 "
-                                       "--attack-steps 2 --optimizer sgd --lr 0.5"),
-    ("perturbed weights", 1, "1 4 7", "--awp-gamma 0.01 --optimizer sgd --lr 0.5 --weight-decay 0.05 --lambda 1"),
+    ("growing images under noise", 1, "4", f"{SGD} --data 12.h5 --train-size 9,12@1 --noise 0.2 --noise-samples 2 "
+     "--attack none --average ema:decay=0.9"),
+    ("smoothed labels", 2, "4 7", f"{SGD} --label-smoothing 0.2 --lambda 0.5 --batch 4"),
+    ("no labels, trades", 1, "1 6", f"{SGD} --data 8.h5 8u.h5 --mix balanced:0.5 --loss trades "
+     "--attack-start uniform --label-smoothing 0.1"),
+    ("no labels, two ranks", 2, "5 7", f"{SGD} --data 8.h5 8u.h5 --mix balanced:0.5 --lambda 0.7 --batch 4 "
+     "--micro-batch 2 --attack-steps 2"),
+    ("perturbed weights", 1, "1 4 7", f"{SGD} --awp-gamma 0.01 --weight-decay 0.05 --lambda 1"),
     ("perturbed weights, two ranks", 2, "4 7",
      "--awp-gamma 0,0.02@1 --loss trades --attack-start uniform --batch 4 --micro-batch 2 --optimizer lars --weight-decay 0.05"),
-    ("perturbed weights, own", 2, "4 7", "--awp-gamma 0.02 --awp local --batch 4 --optimizer sgd --lr 0.5 "
-                                         "--weight-decay 0.05 --budget 5"),
+    ("perturbed weights, own", 2, "4 7", f"{SGD} --awp-gamma 0.02 --awp local --batch 4 --weight-decay 0.05 "
+     "--budget 5"),
     ("perturbed weights, overlap", 2, "4", "DAT_BUCKET=700 --awp-gamma 0.01 --overlap --batch 4 --codec int8 --loss mart"),
     ("long warm-up", 1, "3 5 8", "--warmup-epochs 2 --attack none --lambda 1"),
     ("no warm-up", 1, "1 3", "--warmup-epochs 0 --optimizer lars"),
-    ("perturbed weights, averaged", 1, "4", "--awp-gamma 0.02 --average ema:decay=0.3:bn=raw --optimizer sgd --lr 0.5"),
-    ("exponential average", 1, STEPS, "--average ema:decay=0.3:bn=ema --optimizer sgd --lr 0.5 --budget 6"),
+    ("perturbed weights, averaged", 1, "4", f"{SGD} --awp-gamma 0.02 --average ema:decay=0.3:bn=raw"),
+    ("exponential average", 1, STEPS, f"{SGD} --average ema:decay=0.3:bn=ema --budget 6"),
     ("exponential average, later", 2, "4 7",
      "--average none,ema:bn=rebuild@1 --batch 4 --micro-batch 2 --lambda 1 --optimizer lamb:bias_correction"),
-    ("stochastic average", 2, "3 6 9", "--average swa --limit-train 36 --batch 4 --optimizer sgd --lr 0.5 --budget 6"),
+    ("stochastic average", 2, "3 6 9", f"{SGD} --average swa --limit-train 36 --batch 4 --budget 6"),
     ("stochastic average, later", 1, "6 7 12", "--average none,swa:bn=raw@1 --optimizer lars --holdout 6"),
     ("held-out images", 1, "5", "--holdout 6 --attack none --lambda 1 --optimizer lars"),
-    ("balanced", 1, "1 6 7 13", "--data 8.h5 8x.h5 --mix balanced:0.5 --attack-steps 1 --optimizer sgd --lr 0.5"),
-    ("balanced, two ranks", 2, "5 7", "--data 8.h5 8x.h5 --mix balanced:1/4 --micro-batch 4 --holdout 3 --warm-start 2 "
-                                      "--attack-steps 1 --optimizer sgd --lr 0.5"),
+    ("balanced", 1, "1 6 7 13", f"{SGD} --data 8.h5 8x.h5 --mix balanced:0.5 --attack-steps 1"),
+    ("balanced, two ranks", 2, "5 7", f"{SGD} --data 8.h5 8x.h5 --mix balanced:1/4 --micro-batch 4 --holdout 3 "
+     "--warm-start 2 --attack-steps 1"),
     ("batch above the data", 2, "1 3", "--batch 20 --warmup-epochs 1"),
     ("micro-batches above the data", 2, "3", "--limit-train 5 --batch 8 --micro-batch 2 --lambda 1"),
-    ("resnet18", 1, "2", "--network resnet18 --data 16.h5 --attack-steps 1 --batch 4 --limit-train 8 --warmup-epochs 0 "
-                         "--lambda 1"),
+    ("resnet18", 1, "2", f"{SMALL} --network resnet18 --data 16.h5 --attack-steps 1 --lambda 1"),
     ("preact_resnet18", 2, "2", "--network preact_resnet18 --data 16.h5 --attack-steps 1 --batch 4 --limit-train 16 "
                                 "--warmup-epochs 0 --granularity block --budget 6"),
-    ("preact_resnet18_bn, normalized", 1, "2",
-     "--network preact_resnet18_bn --data 16.h5 --attack fgsm --attack-bn train --batch 4 --limit-train 8 --warmup-epochs 0 --lambda 0 "
-     "--normalize 0.4914,0.4822,0.4465,0.2471,0.2435,0.2616 --budget 30 --attack-start uniform:box=on"),
+    ("preact_resnet18_bn, normalized", 1, "2", f"{SMALL} --network preact_resnet18_bn --data 16.h5 --attack fgsm "
+     "--attack-bn train --lambda 0 --normalize 0.4914,0.4822,0.4465,0.2471,0.2435,0.2616 --budget 30 "
+     "--attack-start uniform:box=on"),
     # Smooth: of the million ReLUs of its fifty layers, some are always within rounding of the edge.
-    ("preact_resnet50, SiLU", 1, "2", "--network preact_resnet50 --activation silu --data 16.h5 --attack-steps 1 --batch 4 "
-                                      "--limit-train 8 --warmup-epochs 0 --lambda 1 --granularity module --budget 30"),
-    ("wrn_28_10", 1, "2", "--network wrn_28_10 --data 16.h5 --attack-steps 1 --batch 4 --limit-train 8 --warmup-epochs 0 "
-                         "--lambda 1"),
+    ("preact_resnet50, SiLU", 1, "2", f"{SMALL} --network preact_resnet50 --activation silu --data 16.h5 "
+     "--attack-steps 1 --lambda 1 --granularity module --budget 30"),
+    ("wrn_28_10", 1, "2", f"{SMALL} --network wrn_28_10 --data 16.h5 --attack-steps 1 --lambda 1"),
     ("wrn_16_4, SiLU, normalized", 2, "2", "--network wrn_16_4 --width 32 --activation silu --data 16.h5 --attack-steps 1 "
                                           "--batch 4 --limit-train 16 --warmup-epochs 0 --granularity block --budget 5 "
                                           "--normalize 0.4914,0.4822,0.4465,0.2471,0.2435,0.2616"),
     ("a width of 20", 2, STEPS, "--width 20 --batch 4 --lambda 1 --budget 6 --weight-decay 0.05 --awp-gamma 0.01"),
     ("a width of 3", 1, STEPS, "--width 3 --attack fgsm --optimizer lars --weight-decay 0.05 --average ema:bn=ema"),
     # Its first stage has as many channels as the stem, when they are filled up.
-    ("wrn_16_4, width 12", 1, "2", "--network wrn_16_4 --width 12 --data 16.h5 --attack-steps 1 --batch 4 --limit-train 8 "
-                                  "--warmup-epochs 0 --lambda 1"),
-    ("dm_wrn_10_2", 1, "2", "--network dm_wrn_10_2 --width 20 --data 16.h5 --attack-steps 1 --batch 4 --limit-train 8 "
-                            "--warmup-epochs 0 --lambda 1 --granularity module --normalize cifar10"),
-    ("dm_wrn_16_1, ReLU, odd", 1, "2", "--network dm_wrn_16_1 --activation relu --data 21.h5 --attack fgsm --batch 4 "
-                                       "--limit-train 8 --warmup-epochs 0"),
+    ("wrn_16_4, width 12", 1, "2", f"{SMALL} --network wrn_16_4 --width 12 --data 16.h5 --attack-steps 1 --lambda 1"),
+    ("dm_wrn_10_2", 1, "2", f"{SMALL} --network dm_wrn_10_2 --width 20 --data 16.h5 --attack-steps 1 --lambda 1 "
+     "--granularity module --normalize cifar10"),
+    ("dm_wrn_16_1, ReLU, odd", 1, "2", f"{SMALL} --network dm_wrn_16_1 --activation relu --data 21.h5 --attack fgsm"),
     ("imagenet_resnet18", 2, "2", "--network imagenet_resnet18 --width 21 --data 37.h5 --attack-steps 1 --batch 2 "
      "--limit-train 8 --warmup-epochs 0 --lambda 1 --normalize imagenet --granularity block --budget 6"),
-    ("imagenet_resnet18, 64 pixels", 1, "2", "--network imagenet_resnet18 --width 16 --data 64.h5 --attack fgsm "
-     "--attack-bn train --batch 4 --limit-train 8 --warmup-epochs 0 --granularity module"),
-    ("imagenet_resnet50, SiLU", 1, "2", "--network imagenet_resnet50 --width 16 --activation silu --data 64.h5 "
-     "--attack-steps 1 --batch 4 --limit-train 8 --warmup-epochs 0 --lambda 1"),
-    ("imagenet_resnet50, SiLU, 224 pixels", 1, "2", "--network imagenet_resnet50 --width 5 --activation silu --data 224.h5 "
-     "--attack-steps 1 --batch 4 --limit-train 8 --limit-test 4 --warmup-epochs 0 --lambda 1 --normalize imagenet"),
-    ("imagenet_wrn50_2, SiLU", 1, "2", "--network imagenet_wrn50_2 --width 16 --activation silu --data 64.h5 --attack none "
-                                       "--batch 4 --limit-train 8 --warmup-epochs 0 --lambda 1"),
-    ("SiLU", 1, STEPS, "--activation silu --lambda 1 --optimizer sgd --lr 0.5"),
-    ("resnet18, SiLU", 1, "2", "--network resnet18 --activation silu --data 16.h5 --attack-steps 1 --batch 4 "
-                               "--limit-train 8 --warmup-epochs 0 --lambda 1"),
+    ("imagenet_resnet18, 64 pixels", 1, "2", f"{SMALL} --network imagenet_resnet18 --width 16 --data 64.h5 "
+     "--attack fgsm --attack-bn train --granularity module"),
+    ("imagenet_resnet50, SiLU", 1, "2", f"{SMALL} --network imagenet_resnet50 --width 16 --activation silu "
+     "--data 64.h5 --attack-steps 1 --lambda 1"),
+    ("imagenet_resnet50, SiLU, 224 pixels", 1, "2", f"{SMALL} --network imagenet_resnet50 --width 5 "
+     "--activation silu --data 224.h5 --attack-steps 1 --limit-test 4 --lambda 1 --normalize imagenet"),
+    ("imagenet_wrn50_2, SiLU", 1, "2", f"{SMALL} --network imagenet_wrn50_2 --width 16 --activation silu "
+     "--data 64.h5 --attack none --lambda 1"),
+    ("SiLU", 1, STEPS, f"{SGD} --activation silu --lambda 1"),
+    ("resnet18, SiLU", 1, "2", f"{SMALL} --network resnet18 --activation silu --data 16.h5 --attack-steps 1 "
+     "--lambda 1"),
     ("normalized", 1, STEPS, "--normalize 0.4,0.5,0.6,0.2,0.25,0.3 --lambda 1 --optimizer sgd --lr 0.05"),
     ("normalized, fgsm, two ranks", 2, "4", "--normalize 0.4,0.5,0.6,0.2,0.25,0.3 --attack fgsm --batch 4 --eval pgd3,fgsm"),
-    ("growing images", 1, "4 7", "--data 12.h5 --train-size 8,11@1,12@2 --lambda 1 --optimizer sgd --lr 0.5 --holdout 3"),
+    ("growing images", 1, "4 7", f"{SGD} --data 12.h5 --train-size 8,11@1,12@2 --lambda 1 --holdout 3"),
     ("growing images, two ranks", 2, "1 4", "--data 12.h5 --train-size 8,12@1 --warm-start 3 --attack-bn train --batch 4 --micro-batch 2"),
     ("growing everything, pgi", 2, "1 4", "--data 12.h5 --train-size 8,12@1 --loss pgi --attack-steps 1,2@1 "
      "--eps 2/255..0.1@0-2 --batch 4 --micro-batch 2 --optimizer sgd --lr 0.1 --no-decay norms"),
-    ("growing n-fgsm", 1, "4",
-     "--data 12.h5 --train-size 8,12@1 --attack fgsm --project off --loss pgi:detach --eps 2/255..0.1@0-2 --optimizer "
-     "sgd:peak_momentum=0.85 --lr 0.1 --schedule one_cycle --momentum 0.95 --warmup-epochs 0.5 --epochs 2.5 --attack-start "
-     "uniform:radius=2"),
-    ("pgd, then fgsm from far outside", 1, "1 4",
-     "--data 12.h5 --attack pgd,fgsm@1 --attack-steps 2 --alpha 0.03,0.05@1 --project off --attack-bn eval --optimizer sgd --lr 0.1 "
-     "--attack-start uniform:radius=2"),
+    ("growing n-fgsm", 1, "4", "--data 12.h5 --train-size 8,12@1 --attack fgsm --project off --loss pgi:detach "
+     "--eps 2/255..0.1@0-2 --optimizer sgd:peak_momentum=0.85 --lr 0.1 --schedule one_cycle --momentum 0.95 "
+     "--warmup-epochs 0.5 --epochs 2.5 --attack-start uniform:radius=2"),
+    ("pgd, then fgsm from far outside", 1, "1 4", "--data 12.h5 --attack pgd,fgsm@1 --attack-steps 2 "
+     "--alpha 0.03,0.05@1 --project off --attack-bn eval --optimizer sgd --lr 0.1 --attack-start uniform:radius=2"),
     ("growing images, average", 1, "4",
      "--data 12.h5 --train-size 9,12@1 --augment none --attack-stop 1 --awp-gamma 0.01 --average ema:decay=0.9"),
     ("grey images", 1, STEPS, "--data grey.h5 --lambda 1 --warm-start 2"),
     ("grey images, normalized", 2, "4", "--data grey.h5 --normalize 0.3,0.4 --activation silu --batch 4 --holdout 4"),
     ("products in bf16x3", 1, STEPS, "--width 32 --math bf16x3 --lambda 1 --optimizer sgd --lr 0.1"),
     # Without sides of a ReLU and signs, which in a network as deep as this turn at errors of 4e-6.
-    ("products in bf16x3, deep", 2, "2", "--network preact_resnet18 --activation silu --width 32 --data 16.h5 --batch 4 "
-     "--limit-train 8 --warmup-epochs 0 --math bf16x3 --attack none"),
-    ("modules of a resnet", 1, "2", "--network preact_resnet18 --data 16.h5 --attack none --batch 4 --limit-train 8 "
-                                    "--warmup-epochs 0 --granularity module --budget 12 --optimizer lars"),
+    ("products in bf16x3, deep", 2, "2", f"{SMALL} --network preact_resnet18 --activation silu --width 32 "
+     "--data 16.h5 --math bf16x3 --attack none"),
+    ("modules of a resnet", 1, "2", f"{SMALL} --network preact_resnet18 --data 16.h5 --attack none "
+     "--granularity module --budget 12 --optimizer lars"),
 ]
 
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", **MPI_ENVIRONMENT}
