@@ -42,9 +42,6 @@ class RemoteExamples final : public ExampleSource {
   void save(Checkpoint& checkpoint) override;
   void restore(const Checkpoint& checkpoint) override;
   void share(Communicator& ranks) override;
-  [[nodiscard]] std::int64_t checkpoint_bytes(int /*ranks*/) const override {
-    return kept_ ? kept_->checkpoint_bytes() : 0;
-  }
 
  private:
   static constexpr std::size_t kCounts = 3;
