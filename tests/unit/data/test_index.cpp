@@ -155,6 +155,8 @@ TEST_CASE("An index has the images of a folder, of its tar and of its packed tar
     plain->read(k, reinterpret_cast<std::uint8_t*>(pixels.data()));
     CHECK(train[static_cast<std::size_t>(k)].ends_with(pixels));
   }
+  write_sized({.source = source, .output = folder / "large.h5", .size = 2048});  // two at a time
+  CHECK(open_dataset({folder / "large.h5"}, "train", 0)->size() == plain->size());
   const auto change = [&](double part) {
     if (part > 0.59) write_bytes(source + "/val/b b/rgba.png", "");
   };
