@@ -20,9 +20,8 @@ constexpr float kSigma = 0.25F;
   const Shared<float> x(static_cast<std::size_t>(n * layout.elements()), 0.0F);
   const Shared<std::int64_t> ids = shared(samples);
   Shared<float> to(static_cast<std::size_t>(copies) * x.size(), -7.0F);
-  each(kernel_backend().device(), n * copies * ((layout.elements() + 3) / 4),
-       kernels::NoisyCopies{x.data(), to.data(), ids.data(), layout, seed, time, kSigma, copies});
-  kernel_backend().wait();
+  run(n * copies * ((layout.elements() + 3) / 4),
+      kernels::NoisyCopies{x.data(), to.data(), ids.data(), layout, seed, time, kSigma, copies});
   return {to.begin(), to.end()};
 }
 
@@ -58,10 +57,8 @@ struct Smoothed {
                  s.correct.data(),
                  s.gradient.data()},
                 1.0F);
-  each(device, std::int64_t{n} * copies,
-       kernels::MeanSoftmaxGradient{values.data(), s.gradient.data(), s.log_means.data(), s.of_copies.data(), classes,
-                                    copies});
-  kernel_backend().wait();
+  run(std::int64_t{n} * copies, kernels::MeanSoftmaxGradient{values.data(), s.gradient.data(), s.log_means.data(),
+                                                             s.of_copies.data(), classes, copies});
   return s;
 }
 
@@ -189,8 +186,7 @@ TEST_CASE("the gradient by the copies' logits is that of finite differences", "[
 
 TEST_CASE("a floor under the likelihood has no gradient", "[smoothed]") {
   Shared<float> loss{46.0F, 46.1F}, gradient(4, 0.5F);
-  each(kernel_backend().device(), 2, kernels::FloorOfLikelihood{loss.data(), gradient.data(), 2});
-  kernel_backend().wait();
+  run(2, kernels::FloorOfLikelihood{loss.data(), gradient.data(), 2});
   CHECK(loss[0] == 46.0F);
   CHECK(std::abs(loss[1] + std::log(1e-20)) < 1e-5);
   CHECK(std::vector<float>(gradient.begin(), gradient.end()) == std::vector<float>{0.5F, 0.5F, 0, 0});

@@ -36,15 +36,12 @@ struct Noisy {
   void normal(float sigma) {
     what.image = image.data();
     const NormalNoise noise{what, sigma};
-    each(kernel_backend().device(), n * noise.rows(), noise);
-    kernel_backend().wait();
+    run(n * noise.rows(), noise);
   }
   void table(const GridNoise& noise) {
     const Shared<std::uint64_t> entries = shared(noise.entries);
     const Shared<std::int32_t> guide = shared(noise.guide);
-    each(kernel_backend().device(), groups(),
-         TableNoise{what, entries.data(), guide.data(), noise.half, noise.low, noise.high, unknown.data()});
-    kernel_backend().wait();
+    run(groups(), TableNoise{what, entries.data(), guide.data(), noise.half, noise.low, noise.high, unknown.data()});
   }
 
   Layout layout;
