@@ -69,15 +69,14 @@ struct Queued {
 /// from a checkpoint, in the midst of it.
 [[nodiscard]] std::string trained(TrainOptions options, bool graphs) {
   options.graphs = graphs ? "on" : "off";
-  const auto world = Communicator::single();
-  auto trainer = std::make_unique<Trainer>(*world, options);
+  auto trainer = std::make_unique<Trainer>(single(), options);
   trainer->start();
   std::string all;
   while (trainer->steps_done() < trainer->plan().steps) {
     if (graphs && trainer->steps_done() == trainer->plan().steps / 2) {
       (void)trainer->evaluate();
       const Checkpoint state = trainer->capture();
-      trainer = std::make_unique<Trainer>(*world, options);
+      trainer = std::make_unique<Trainer>(single(), options);
       trainer->restore(state);
       trainer->share_state();
       trainer->start();
@@ -161,8 +160,7 @@ TEST_CASE("An error of the next step's images leaves the step before them whole"
   failing->whole = std::move(splits.train);
   const Failing& images = *failing;
   splits.train = std::move(failing);
-  const auto world = Communicator::single();
-  Trainer trainer(*world, options, std::move(splits));
+  Trainer trainer(single(), options, std::move(splits));
   images.reads = 0;
   trainer.start();
   std::string error;

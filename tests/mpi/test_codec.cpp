@@ -324,8 +324,7 @@ TEST_CASE("Errors of other ranks: each takes the mean of what there was; without
   Started many(world(), options, 3);
   const Checkpoint state = many.capture();
   if (world().root()) {
-    const auto alone = Communicator::single();
-    Trainer one(*alone, options);
+    Trainer one(single(), options);
     one.restore(state);
     one.share_state();
     const auto of_all = array_of(state, "codec/powersgd_error"), now = array_of(one.capture(), "codec/powersgd_error");
@@ -343,7 +342,7 @@ TEST_CASE("Errors of other ranks: each takes the mean of what there was; without
 
     Checkpoint without = state;
     std::erase_if(without.arrays, [](const Checkpoint::Array& array) { return array.name.starts_with("codec/"); });
-    Trainer other(*alone, options);
+    Trainer other(single(), options);
     other.restore(without);
     other.share_state();
     const auto none = array_of(other.capture(), "codec/powersgd_error");
@@ -351,7 +350,7 @@ TEST_CASE("Errors of other ranks: each takes the mean of what there was; without
 
     TrainOptions wide = options;
     wide.codec_rank = 3;
-    Trainer wider(*alone, wide);
+    Trainer wider(single(), wide);
     const ExitCode code = code_of([&] { wider.restore(state); });
     CHECK(code == ExitCode::checkpoint);
   }

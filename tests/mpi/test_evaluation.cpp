@@ -6,6 +6,7 @@
 #include "device.hpp"
 #include "random_values.hpp"
 #include "replica/replica.hpp"
+#include "single.hpp"
 #include "world.hpp"
 
 using namespace dat;
@@ -71,14 +72,13 @@ TEST_CASE("What an evaluation says of an image does not depend on its batch or o
   Given set;
   const EvaluationAttacks attacks(
       {.attacks = {"apgd-t", "pgd3x2"}, .norm = BallNorm::linf, .eps = 0.02, .classes = 10});
-  const auto alone = Communicator::single();
   // Labels are what the network says, but for every eighth image.
-  const EvaluationResult said = evaluate(*alone, set, attacks, 16);
+  const EvaluationResult said = evaluate(single(), set, attacks, 16);
   for (std::size_t i = 0; i < kImages; ++i)
     set.labels[i] = static_cast<std::uint8_t>((static_cast<int>(said.clean.prediction[i]) + (i % 8 == 5 ? 1 : 0)) % 10);
 
   Broken images;
-  const EvaluationResult reference = evaluate(*alone, set, attacks, 1, &images);
+  const EvaluationResult reference = evaluate(single(), set, attacks, 1, &images);
   const auto record = reference.records(attacks);
   // It would say nothing if an attack broke no image that is right without it, or all.
   CHECK(record[0].clean_acc > record[0].adv_acc);
@@ -97,7 +97,7 @@ TEST_CASE("What an evaluation says of an image does not depend on its batch or o
   // An image that the first attack breaks is as that attack alone leaves it.
   Broken first;
   const EvaluationAttacks alone_first({.attacks = {"apgd-t"}, .norm = BallNorm::linf, .eps = 0.02, .classes = 10});
-  const EvaluationResult of_first = evaluate(*alone, set, alone_first, 1, &first);
+  const EvaluationResult of_first = evaluate(single(), set, alone_first, 1, &first);
   CHECK((!first.empty() && first.size() < kImages && of_first.attacked[0].correct == reference.attacked[0].correct));
   for (const auto& [image, kept] : first) CHECK((images.contains(image) && images.at(image) == kept));
   for (const int batch : {7, 64}) {

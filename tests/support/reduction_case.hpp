@@ -7,6 +7,7 @@
 #include "gradients.hpp"
 #include "random_values.hpp"
 #include "reduce/gradient_reducer.hpp"
+#include "single.hpp"
 
 /// A codec and an aggregator for tests, which compute on the host with what they copy from the device and back: like a
 /// kernel, element by element of the chunks. And what they shall do, said once more on whole tensors.
@@ -178,7 +179,7 @@ class Heavy final : public Aggregator {
 /// A network whose gradients are random numbers, and reducers for it.
 struct ReductionCase {
   /// Of one rank.
-  ReductionCase() : ReductionCase(Communicator::single()) {}
+  ReductionCase() : ReductionCase(single()) {}
   /// width: of channels; where it is no multiple of 16, tensors have padding.
   explicit ReductionCase(Communicator& all, int width = 16)
       : group(all),
@@ -247,10 +248,6 @@ struct ReductionCase {
   Model model;
   float* gradients;
   std::vector<float> real;  ///< [parameters.size] 1, and 0 where there is padding
-
- private:
-  explicit ReductionCase(std::unique_ptr<Communicator> one) : ReductionCase(*one) { own_ = std::move(one); }
-  std::unique_ptr<Communicator> own_;
 };
 
 /// What the steps of a run must give on all ranks: on whole tensors, without buckets and messages.

@@ -14,6 +14,7 @@
 #include "golden_case.hpp"
 #include "margin.hpp"
 #include "random_values.hpp"
+#include "single.hpp"
 #include "small_network.hpp"
 
 using namespace dat;
@@ -1048,8 +1049,7 @@ TEST_CASE("An evaluation makes all runs of an attack, while an image is right", 
   Buffers images(*backend, set.info(), kImages, attacked.needs());
   FrozenProgram program(model, kImages);
   FrozenView objective(images, program);
-  const auto alone = Communicator::single();
-  Evaluator evaluator(*alone, set, nullptr, images, objective);
+  Evaluator evaluator(single(), set, nullptr, images, objective);
   backend->commit_workspace();
   (void)evaluator.run(attacked, 1);
   const auto z = to_host(*backend, program.logits(), kImages * kClasses);  // at images that have hardly moved

@@ -245,8 +245,7 @@ TEST_CASE("PowerSGD: decoded plus error is gradient plus error of the step befor
 TEST_CASE("PowerSGD: of a gradient of its rank nothing is left out, nor two steps after one that was zero", "[codec]") {
   // Of width 64, the first convolution as a matrix [64][27] has two elements for each of its factor's sixteenths.
   const auto [width, rank] = GENERATE(std::pair(16, 2), std::pair(64, 16));
-  const auto alone = Communicator::single();
-  ReductionCase f(*alone, width);
+  ReductionCase f(single(), width);
   const Parameters& p = f.model.parameters;
   const auto gradient = of_rank(2, p);
   const ActiveSet all = ActiveSet::all(p.layers());
