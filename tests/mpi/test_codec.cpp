@@ -71,8 +71,7 @@ TEST_CASE("Codecs: gathered messages give the mean of what each is alone", "[cod
       const auto expected = mean_of(parts), mine = f.gradient_of(world().rank(), 3);
       std::int64_t wrong = 0;
       for (const Segment& segment : f.model.parameters.segments)
-        for (std::int64_t j = segment.begin; j < segment.begin + segment.size; ++j) {
-          const auto i = static_cast<std::size_t>(j);
+        for (const std::size_t i : elements_of(segment)) {
           wrong += ours[i] != (active.active(segment.layer) ? expected[i] : mine[i]);
         }
       INFO(text(way) << (overlap ? ", overlapped" : ""));
@@ -101,22 +100,13 @@ TEST_CASE("Codecs: near the mean, on all ranks the same, in any buckets, and the
         double common = 0;
         for (const Segment& segment : p.segments) {
           const bool is_active = active.active(segment.layer);
-          double largest = 0;
-          std::vector<double> norms;
+          double largest = 0, norm = 0;
           for (const auto& gradient : gradients) {
-            double squares = 0;
-            for (std::int64_t j = segment.begin; j < segment.begin + segment.size; ++j) {
-              const double g = gradient[static_cast<std::size_t>(j)];
-              squares += g * g;
-              largest = std::max(largest, std::abs(g));
-            }
-            norms.push_back(std::sqrt(squares));
+            for (const std::size_t i : elements_of(segment)) largest = std::max(largest, std::abs(double(gradient[i])));
+            norm += norm_of(gradient, segment) / static_cast<double>(ranks);
           }
-          double norm = 0;
-          for (const double one : norms) norm += one / static_cast<double>(ranks);
-          for (std::int64_t j = segment.begin; j < segment.begin + segment.size; ++j) {
-            const auto i = static_cast<std::size_t>(j);
-            common += is_active ? static_cast<double>(j % 97 + 1) * ours[i] : 0;
+          for (const std::size_t i : elements_of(segment)) {
+            common += is_active ? static_cast<double>(i % 97 + 1) * ours[i] : 0;
             if (!is_active) {
               wrong += ours[i] != mine[i];
               continue;
@@ -219,8 +209,7 @@ TEST_CASE("PowerSGD: ranks find what one finds for their mean, and keep what it 
     double off = 0, size = 0;
     std::int64_t wrong = 0;
     for (const Segment& segment : p.segments)
-      for (std::int64_t j = segment.begin; j < segment.begin + segment.size; ++j) {
-        const auto i = static_cast<std::size_t>(j);
+      for (const std::size_t i : elements_of(segment)) {
         off += std::pow(double(ours[i]) - expected[i], 2);
         size += std::pow(double(expected[i]), 2);
         if (segment.shape.size() == 1) continue;
@@ -257,13 +246,12 @@ TEST_CASE("Codecs with masks of each rank's own: the mean counts zeros, in every
       for (const Segment& segment : p.segments) {
         int count = 0;
         for (const ActiveSet& of : layers) count += of.active(segment.layer) ? 1 : 0;
-        for (std::int64_t j = segment.begin; j < segment.begin + segment.size; ++j) {
-          const auto i = static_cast<std::size_t>(j);
+        for (const std::size_t i : elements_of(segment)) {
           double mean = 0;
           for (int rank = 0; rank < world().size(); ++rank)
             if (layers[static_cast<std::size_t>(rank)].active(segment.layer))
               mean += double(gradients[static_cast<std::size_t>(rank)][i]) / world().size();
-          if (count > 0) common += static_cast<double>(j % 89 + 1) * ours[i];
+          if (count > 0) common += static_cast<double>(i % 89 + 1) * ours[i];
           const double level = std::sqrt(static_cast<double>(segment.size)) / 127;
           if (count > 0 && (way.codec == "bf16" || way.codec == "f16" || way.codec == "float32"))
             wrong += !(std::abs(ours[i] - mean) <= 2 * 0x1p-8 * 1.001);

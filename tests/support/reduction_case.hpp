@@ -1,5 +1,7 @@
 #pragma once
 
+#include <ranges>
+
 #include "catch.hpp"
 #include "dat/network.hpp"
 #include "dat/random.hpp"
@@ -18,6 +20,18 @@ namespace dat::test {
   std::int64_t count = std::abs(std::ssize(a) - std::ssize(b));
   for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) count += a[i] != b[i];
   return count;
+}
+
+/// Where a tensor's elements are among all parameters.
+[[nodiscard]] inline auto elements_of(const Segment& segment) {
+  const auto begin = static_cast<std::size_t>(segment.begin);
+  return std::views::iota(begin, begin + static_cast<std::size_t>(segment.size));
+}
+/// Of a tensor, among all parameters' values.
+[[nodiscard]] inline double norm_of(const std::vector<float>& values, const Segment& segment) {
+  double squares = 0;
+  for (const std::size_t i : elements_of(segment)) squares += double(values[i]) * values[i];
+  return std::sqrt(squares);
 }
 
 /// Calls f(segment, i) for all elements of the chunks.
@@ -288,14 +302,10 @@ class ReductionReference {
     std::vector<float>& residual = residuals_[static_cast<std::size_t>(rank)];
     for (const Segment& segment : case_.model.parameters.segments) {
       if (!active.active(segment.layer)) continue;
-      double squares = 0;
-      for (std::int64_t k = segment.begin; k < segment.begin + segment.size; ++k)
-        squares += double(gradient[static_cast<std::size_t>(k)]) * gradient[static_cast<std::size_t>(k)];
-      const auto norm = static_cast<float>(std::sqrt(squares));
-      for (std::int64_t k = segment.begin; k < segment.begin + segment.size; ++k) {
-        const auto i = static_cast<std::size_t>(k);
+      const auto norm = static_cast<float>(norm_of(gradient, segment));
+      for (const std::size_t i : elements_of(segment)) {
         const float value = gradient[i] + residual[i];
-        gradient[i] = coarse_value(norm, coarse_level(value, norm, k, step, {.seed = 5, .rank = rank}));
+        gradient[i] = coarse_value(norm, coarse_level(value, norm, std::int64_t(i), step, {.seed = 5, .rank = rank}));
         residual[i] = value - gradient[i];
       }
     }
