@@ -3,8 +3,8 @@
 
 #include "assess/evaluation.hpp"
 #include "catch.hpp"
+#include "datasets.hpp"
 #include "device.hpp"
-#include "random_values.hpp"
 #include "replica/replica.hpp"
 #include "single.hpp"
 #include "world.hpp"
@@ -17,27 +17,6 @@ using namespace dat::test;
 namespace {
 
 constexpr int kImages = 21;
-
-/// Random images, with labels to be set.
-class Given final : public Dataset {
- public:
-  Given() : labels(kImages, 0), info_{8, 3, 10, numbered_classes(10)} {
-    for (const float value : random_values(std::int64_t{kImages} * 8 * 8 * 3, 3, 0, 256))
-      pixels_.push_back(static_cast<std::uint8_t>(value));
-  }
-  [[nodiscard]] const DatasetInfo& info() const override { return info_; }
-  [[nodiscard]] std::int64_t size() const override { return kImages; }
-  [[nodiscard]] int label(std::int64_t index) const override { return labels[static_cast<std::size_t>(index)]; }
-  void read(std::int64_t index, std::uint8_t* pixels) const override {
-    std::copy_n(pixels_.begin() + index * 192, 192, pixels);
-  }
-
-  std::vector<std::uint8_t> labels;
-
- private:
-  DatasetInfo info_;
-  std::vector<std::uint8_t> pixels_;
-};
 
 /// Broken images by number: their pixels, and behind these the confidence.
 using Broken = std::map<std::int64_t, std::vector<float>>;
@@ -69,7 +48,7 @@ using Broken = std::map<std::int64_t, std::vector<float>>;
 }  // namespace
 
 TEST_CASE("What an evaluation says of an image does not depend on its batch or on the ranks", "[evaluation]") {
-  Given set;
+  Given set(kImages);
   const EvaluationAttacks attacks(
       {.attacks = {"apgd-t", "pgd3x2"}, .norm = BallNorm::linf, .eps = 0.02, .classes = 10});
   // Labels are what the network says, but for every eighth image.
@@ -117,7 +96,7 @@ TEST_CASE("What an evaluation says of an image does not depend on its batch or o
 }
 
 TEST_CASE("The class of an image that several restarts break is that of its highest loss", "[evaluation]") {
-  const Given set;  // all of one class, which the network hardly ever says
+  const Given set(kImages);  // all of one class, which the network hardly ever says
   EvaluationResult before;
   int changed = 0;
   for (int restarts = 1; restarts <= 8; ++restarts) {

@@ -1,8 +1,8 @@
 #include "assess/evaluation.hpp"
 #include "assess/sequence.hpp"
 #include "catch.hpp"
+#include "datasets.hpp"
 #include "device.hpp"
-#include "random_values.hpp"
 #include "replica/replica.hpp"
 #include "single.hpp"
 #include "world.hpp"
@@ -16,29 +16,6 @@ namespace {
 
 constexpr int kPass = 4, kImages = 45;
 constexpr double kEps = 0.03;
-
-/// Random images, most of which have the label that the network gives them.
-class Given final : public Dataset {
- public:
-  explicit Given(std::int64_t images)
-      : info_{8, 3, 10, numbered_classes(10)}, labels(static_cast<std::size_t>(images), 0) {
-    for (const float value : random_values(std::int64_t{kImages} * 8 * 8 * 3, 3, 0, 256))
-      pixels_.push_back(static_cast<std::uint8_t>(value));
-  }
-  [[nodiscard]] const DatasetInfo& info() const override { return info_; }
-  [[nodiscard]] std::int64_t size() const override { return std::ssize(labels); }
-  [[nodiscard]] int label(std::int64_t index) const override { return labels[static_cast<std::size_t>(index)]; }
-  void read(std::int64_t index, std::uint8_t* pixels) const override {
-    std::copy_n(pixels_.begin() + index * 192, 192, pixels);
-  }
-
- private:
-  DatasetInfo info_;
-  std::vector<std::uint8_t> pixels_;
-
- public:
-  std::vector<std::uint8_t> labels;
-};
 
 /// The network, and a sequence for it.
 struct Case {

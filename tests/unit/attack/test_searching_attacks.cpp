@@ -10,6 +10,7 @@
 #include "batch/view/frozen.hpp"
 #include "catch.hpp"
 #include "data_path.hpp"
+#include "datasets.hpp"
 #include "device.hpp"
 #include "golden_case.hpp"
 #include "margin.hpp"
@@ -1028,17 +1029,13 @@ TEST_CASE("Images that an attack is done with leave its passes, and the others k
 
 TEST_CASE("An evaluation makes all runs of an attack, while an image is right", "[attack]") {
   /// The images of a set with other labels.
-  class Relabelled final : public Dataset {
-   public:
-    [[nodiscard]] const DatasetInfo& info() const override { return images->info(); }
-    [[nodiscard]] std::int64_t size() const override { return images->size(); }
+  struct Relabelled final : Wrapped {
+    using Wrapped::Wrapped;
     [[nodiscard]] int label(std::int64_t k) const override { return labels[static_cast<std::size_t>(k)]; }
-    void read(std::int64_t k, std::uint8_t* pixels) const override { images->read(k, pixels); }
-    std::unique_ptr<Dataset> images = synthetic_dataset({.classes = kClasses, .size = 8, .test = 8}, "test");
     std::vector<std::uint8_t> labels = std::vector<std::uint8_t>(8);
   };
   constexpr int kImages = 8;
-  Relabelled set;
+  Relabelled set(synthetic_dataset({.classes = kClasses, .size = 8, .test = 8}, "test"));
   const auto backend = test_backend();
   Model model(*backend, networks().at("small_cnn")({.width = 16, .size = 8, .channels = 3, .classes = kClasses}),
               Granularity::tensor);

@@ -143,12 +143,10 @@ TEST_CASE("noise is normal, each copy's its own, and hangs on sample, seed and e
 TEST_CASE("noise is the same picture in every layout", "[smoothed]") {
   const Layout planes{3, 3, 5, 1}, pixels{3, 3, 5, 3};
   const auto one = noise_of({8, 9}, planes, 2, 1, 0), other = noise_of({8, 9}, pixels, 2, 1, 0);
-  for (int n = 0; n < 4; ++n)
-    for (int c = 0; c < 3; ++c)
-      for (int y = 0; y < 3; ++y)
-        for (int x = 0; x < 5; ++x)
-          REQUIRE(one[static_cast<std::size_t>(planes.offset(n, c, y, x))] ==
-                  other[static_cast<std::size_t>(pixels.offset(n, c, y, x))]);
+  for_each_pixel(4, planes, [&](std::int64_t n, int y, int x, int c) {
+    REQUIRE(one[static_cast<std::size_t>(planes.offset(n, c, y, x))] ==
+            other[static_cast<std::size_t>(pixels.offset(n, c, y, x))]);
+  });
 }
 
 TEST_CASE("the loss of copies is that of their mean prediction", "[smoothed]") {

@@ -1,5 +1,6 @@
 #include "by_epoch.hpp"
 #include "catch.hpp"
+#include "datasets.hpp"
 #include "small_run.hpp"
 #include "train/trainer.hpp"
 
@@ -8,24 +9,20 @@ using namespace dat;
 namespace {
 
 /// The middle of all images of a set.
-class MiddleOfImages final : public Dataset {
+class MiddleOfImages final : public test::Wrapped {
  public:
-  MiddleOfImages(std::unique_ptr<Dataset> whole, int size) : whole_(std::move(whole)), info_(whole_->info()) {
+  MiddleOfImages(std::unique_ptr<Dataset> of, int size) : Wrapped(std::move(of)), info_(whole->info()) {
     info_.size = size;
   }
   [[nodiscard]] const DatasetInfo& info() const override { return info_; }
-  [[nodiscard]] std::int64_t size() const override { return whole_->size(); }
-  [[nodiscard]] int label(std::int64_t index) const override { return whole_->label(index); }
   void read(std::int64_t index, std::uint8_t* pixels) const override {
-    std::vector<std::uint8_t> all(whole_->info().image_bytes());
-    whole_->read(index, all.data());
-    const int from = whole_->info().size, first = (from - info_.size) / 2, row = info_.size * info_.channels;
+    const std::vector<std::uint8_t> all = test::pixels_of(*whole, index);
+    const int from = whole->info().size, first = (from - info_.size) / 2, row = info_.size * info_.channels;
     for (int y = 0; y < info_.size; ++y)
       std::copy_n(all.begin() + ((first + y) * from + first) * info_.channels, row, pixels + y * row);
   }
 
  private:
-  std::unique_ptr<Dataset> whole_;
   DatasetInfo info_;
 };
 
