@@ -13,7 +13,6 @@ struct cublasContext {
   cudaStream_t stream = nullptr;
   void* workspace = nullptr;
   std::size_t workspace_bytes = 0;
-  bool tf32 = false;
 };
 
 namespace {
@@ -104,15 +103,6 @@ cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void* workspace, std
   handle->workspace_bytes = bytes;
   return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode) {
-  if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
-  handle->tf32 = (mode & 0xf) == CUBLAS_TF32_TENSOR_OP_MATH || (mode & 0xf) == CUBLAS_TENSOR_OP_MATH;
-  return CUBLAS_STATUS_SUCCESS;
-}
-cublasStatus_t cublasGetVersion_v2(cublasHandle_t, int* version) {
-  *version = CUBLAS_VERSION;
-  return CUBLAS_STATUS_SUCCESS;
-}
 const char* cublasGetStatusString(cublasStatus_t status) {
   switch (status) {
     case CUBLAS_STATUS_SUCCESS:
@@ -136,13 +126,12 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t op_a, cubla
                             cublasComputeType_t compute, cublasGemmAlgo_t) {
   if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
   if (alpha == nullptr || beta == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
-  const bool fast = compute == CUBLAS_COMPUTE_32F_FAST_TF32;
-  if (!fast && compute != CUBLAS_COMPUTE_32F && compute != CUBLAS_COMPUTE_32F_PEDANTIC)
-    return CUBLAS_STATUS_NOT_SUPPORTED;
+  const bool tf32 = compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+  if (!tf32 && compute != CUBLAS_COMPUTE_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
   return gemm(handle, op_a, op_b, m, n, k, *static_cast<const float*>(alpha),
               {a, type_a, transposed(op_a) ? k : m, transposed(op_a) ? m : k, lda},
               {b, type_b, transposed(op_b) ? n : k, transposed(op_b) ? k : n, ldb}, *static_cast<const float*>(beta), c,
-              type_c, ldc, fast || (handle->tf32 && compute == CUBLAS_COMPUTE_32F));
+              type_c, ldc, tf32);
 }
 cublasStatus_t cublasSgemm_v2(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n,
                               int k, const float* alpha, const float* a, int lda, const float* b, int ldb,
@@ -155,24 +144,20 @@ cublasStatus_t cublasSgemv_v2(cublasHandle_t handle, cublasOperation_t op, int m
                               const float* a, int lda, const float* x, int incx, const float* beta, float* y,
                               int incy) {
   if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
-  if (alpha == nullptr || beta == nullptr || m < 0 || n < 0 || lda < std::max(1, m) || incx == 0 || incy == 0 ||
-      !known(op))
+  if (alpha == nullptr || beta == nullptr || m < 0 || n < 0 || lda < std::max(1, m) || !known(op))
     return CUBLAS_STATUS_INVALID_VALUE;
+  if (incx != 1 || incy != 1) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (m == 0 || n == 0) return CUBLAS_STATUS_SUCCESS;
   const int rows = transposed(op) ? n : m, inner = transposed(op) ? m : n;
-  const auto span = [](int count, int step) { return static_cast<std::size_t>(count - 1) * std::abs(step) + 1; };
   require_device("cublasSgemv", "A", a, elements(m, n, lda) * sizeof(float));
-  require_device("cublasSgemv", "x", x, span(inner, incx) * sizeof(float));
-  require_device("cublasSgemv", "y", y, span(rows, incy) * sizeof(float));
+  require_device("cublasSgemv", "x", x, inner * sizeof(float));
+  require_device("cublasSgemv", "y", y, rows * sizeof(float));
   return queue(handle, [=, factor = *alpha, keep = *beta] {
     const std::ptrdiff_t a_row = transposed(op) ? lda : 1, a_inner = transposed(op) ? 1 : lda;
-    const auto place = [](int i, int count, int step) {  // a vector with a negative step begins at its end
-      return static_cast<std::ptrdiff_t>(step < 0 ? i - (count - 1) : i) * step;
-    };
     for (int i = 0; i < rows; ++i) {
       double sum = 0;
-      for (int l = 0; l < inner; ++l) sum += double{a[i * a_row + l * a_inner]} * x[place(l, inner, incx)];
-      blend(y, CUDA_R_32F, place(i, rows, incy), factor * sum, keep);
+      for (int l = 0; l < inner; ++l) sum += double{a[i * a_row + l * a_inner]} * x[l];
+      blend(y, CUDA_R_32F, i, factor * sum, keep);
     }
   });
 }

@@ -267,15 +267,6 @@ cudaError_t check_device(int device) {
   return device < 0 || device >= state().devices ? cudaErrorInvalidDevice : cudaSuccess;
 }
 
-/// 0: major, 1: minor.
-int capability(int which) {
-  const char* text = std::getenv("DAT_DOUBLE_CAPABILITY");
-  int value[2] = {9, 0};
-  if (text != nullptr && std::sscanf(text, "%d.%d", &value[0], &value[1]) != 2)
-    fail("DAT_DOUBLE_CAPABILITY is not of the form 9.0");
-  return value[which];
-}
-
 /// A block of memory of either kind, if one may be made now.
 template <class F>
 cudaError_t allocate(void** data, std::size_t bytes, const F& make) {
@@ -332,6 +323,14 @@ cudaError_t set_error(cudaError_t error) {
 }
 
 void set_device_count(int count) { state().devices = count; }
+
+int capability() {
+  const char* text = std::getenv("DAT_DOUBLE_CAPABILITY");
+  int major = 9, minor = 0;
+  if (text != nullptr && std::sscanf(text, "%d.%d", &major, &minor) != 2)
+    fail("DAT_DOUBLE_CAPABILITY is not of the form 9.0");
+  return 10 * major + minor;
+}
 
 bool in_device_memory(const void* data, std::size_t bytes) {
   const std::lock_guard guard(state().mutex);
@@ -394,8 +393,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
       rank != nullptr && std::getenv("DAT_DOUBLE_OWN_GPU"))
     properties->uuid.bytes[1] = static_cast<char>(1 + std::atoi(rank));
   properties->totalGlobalMem = kArena;
-  properties->major = capability(0);
-  properties->minor = capability(1);
+  properties->major = capability() / 10;
+  properties->minor = capability() % 10;
   properties->multiProcessorCount = 4;
   properties->warpSize = 32;
   properties->maxThreadsPerBlock = 1024;
@@ -403,16 +402,6 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
 }
 cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int device) {
   std::snprintf(id, static_cast<std::size_t>(length), "0000:%02X:00.0", 0xA0 + device);
-  return set_error(check_device(device));
-}
-cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
-  const std::map<cudaDeviceAttr, int> known = {{cudaDevAttrComputeCapabilityMajor, capability(0)},
-                                               {cudaDevAttrComputeCapabilityMinor, capability(1)},
-                                               {cudaDevAttrMultiProcessorCount, 4},
-                                               {cudaDevAttrMaxThreadsPerBlock, 1024},
-                                               {cudaDevAttrWarpSize, 32}};
-  if (!known.contains(attribute)) return set_error(cudaErrorInvalidValue);
-  *value = known.at(attribute);
   return set_error(check_device(device));
 }
 cudaError_t cudaDriverGetVersion(int* version) {
@@ -603,14 +592,6 @@ cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
     return cudaSuccess;
   });
 }
-cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* status) {
-  return on(handle, [&](const StreamPointer& stream) {
-    *status = !stream->capture           ? cudaStreamCaptureStatusNone
-              : stream->capture->invalid ? cudaStreamCaptureStatusInvalidated
-                                         : cudaStreamCaptureStatusActive;
-    return cudaSuccess;
-  });
-}
 
 cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
   return alone([&] {
@@ -656,7 +637,6 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
     return check_device(current_device);
   });
 }
-cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, cudaEventDefault); }
 cudaError_t cudaEventDestroy(cudaEvent_t event) { return destroy(state().events, event); }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
   return on(handle, [&](const StreamPointer& stream) {
@@ -701,7 +681,7 @@ cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end) 
   });
 }
 
-const char* cudaGetErrorName(cudaError_t error) {
+const char* cudaGetErrorString(cudaError_t error) {
 #define DAT_NAME(e) \
   { e, #e }
   static const auto& names = *new std::map<cudaError_t, const char*>{DAT_NAME(cudaSuccess),
@@ -725,7 +705,5 @@ const char* cudaGetErrorName(cudaError_t error) {
   const auto it = names.find(error);
   return it == names.end() ? "unrecognized error code" : it->second;
 }
-const char* cudaGetErrorString(cudaError_t error) { return cudaGetErrorName(error); }
-cudaError_t cudaPeekAtLastError() { return last_error; }
 cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
 }

@@ -20,9 +20,6 @@
 
 using namespace dat_double;
 
-struct cudnnContext {
-  cudaStream_t stream = nullptr;
-};
 struct cudnnTensorStruct {
   std::optional<cudaDataType_t> type;
   bool nhwc = false, nchw = false;  // which it is, or no different from
@@ -32,7 +29,7 @@ struct cudnnTensorStruct {
 };
 struct cudnnFilterStruct : cudnnTensorStruct {};  // n filters
 struct cudnnConvolutionStruct {
-  int pad_h, pad_w, stride_h, stride_w, dilation_h, dilation_w, groups = 1;
+  int pad_h, pad_w, stride_h, stride_w, dilation_h, dilation_w;
   cudnnConvolutionMode_t mode;
   cudnnDataType_t compute;
   cudnnMathType_t math = CUDNN_DEFAULT_MATH;
@@ -94,9 +91,6 @@ struct Problem {
   cudnnConvolutionStruct conv{};
   cudaDataType_t type = CUDA_R_32F;
   bool tf32 = false, nhwc = true;
-
-  int filter_inputs() const { return w.c; }
-  int filters_per_group() const { return w.n / conv.groups; }
 };
 
 int output(int in, int filter, int pad, int stride, int dilation) {
@@ -108,7 +102,7 @@ cudnnStatus_t fit(const cudnnTensorStruct* x, const cudnnFilterStruct* w, const 
   if (x == nullptr || w == nullptr || conv == nullptr || y == nullptr || !x->type || !w->type || !y->type ||
       conv->stride_h < 1)
     return kBad;
-  if (x->c != w->c * conv->groups || w->n % conv->groups != 0 || y->n != x->n || y->c != w->n ||
+  if (x->c != w->c || y->n != x->n || y->c != w->n ||
       y->h != output(x->h, w->h, conv->pad_h, conv->stride_h, conv->dilation_h) ||
       y->w != output(x->w, w->w, conv->pad_w, conv->stride_w, conv->dilation_w))
     return kBad;
@@ -149,7 +143,6 @@ Result transposed(const std::vector<T>& from, std::size_t rows, std::size_t colu
 }
 
 Result forward(const Problem& g, const Numbers& x, const Numbers& w) {
-  const int filters = g.filters_per_group();
   const Result turned = transposed(w, g.w.n, w.size() / g.w.n);
   Result y(g.y.elements());
 #pragma omp parallel for collapse(2) schedule(static)
@@ -158,14 +151,12 @@ Result forward(const Problem& g, const Numbers& x, const Numbers& w) {
       for (int r = 0; r < g.w.h; ++r)
         for (int s = 0; s < g.w.w; ++s)
           tap(g, n, p, r, s, [&](std::size_t xi, std::size_t yi) {
-            for (int group = 0; group < g.conv.groups; ++group) {
-              double* const sums = &y[yi + group * filters];
-              for (int c = 0; c < g.w.c; ++c) {
-                const double a = x[xi + group * g.w.c + c];
-                const double* const b = &turned[((std::size_t(r) * g.w.w + s) * g.w.c + c) * g.w.n + group * filters];
+            double* const sums = &y[yi];
+            for (int c = 0; c < g.w.c; ++c) {
+              const double a = x[xi + c];
+              const double* const b = &turned[((std::size_t(r) * g.w.w + s) * g.w.c + c) * g.w.n];
 #pragma omp simd
-                for (int k = 0; k < filters; ++k) sums[k] += a * b[k];
-              }
+              for (int k = 0; k < g.w.n; ++k) sums[k] += a * b[k];
             }
           });
   return y;
@@ -180,8 +171,8 @@ Result backward_data(const Problem& g, const Numbers& w, const Numbers& dy) {
       for (int r = 0; r < g.w.h; ++r)
         for (int s = 0; s < g.w.w; ++s)
           tap(g, n, p, r, s, [&](std::size_t xi, std::size_t yi) {
+            double* const sums = &dx[xi];
             for (int k = 0; k < g.w.n; ++k) {
-              double* const sums = &dx[xi + k / g.filters_per_group() * g.w.c];
               const double a = dy[yi + k];
               const double* const b = &weights[((std::size_t(k) * g.w.h + r) * g.w.w + s) * g.w.c];
 #pragma omp simd
@@ -192,7 +183,6 @@ Result backward_data(const Problem& g, const Numbers& w, const Numbers& dy) {
 }
 
 Result backward_filter(const Problem& g, const Numbers& x, const Numbers& dy) {
-  const int filters = g.filters_per_group();
   Result turned(g.w.elements());
 #pragma omp parallel for collapse(3) schedule(static)
   for (int r = 0; r < g.w.h; ++r)
@@ -202,12 +192,10 @@ Result backward_filter(const Problem& g, const Numbers& x, const Numbers& dy) {
         for (int n = 0; n < g.x.n; ++n)
           for (int p = 0; p < g.y.h; ++p)
             tap(g, n, p, r, s, [&](std::size_t xi, std::size_t yi) {
-              for (int group = 0; group < g.conv.groups; ++group) {
-                const double a = x[xi + group * g.w.c + c];
-                const float* const b = &dy[yi + group * filters];
+              const double a = x[xi + c];
+              const float* const b = &dy[yi];
 #pragma omp simd
-                for (int k = 0; k < filters; ++k) sums[group * filters + k] += a * b[k];
-              }
+              for (int k = 0; k < g.w.n; ++k) sums[k] += a * b[k];
             });
       }
   return transposed(turned, turned.size() / g.w.n, g.w.n);
@@ -223,13 +211,6 @@ struct Algorithm {
 std::map<std::pair<dat_double::Call, int>, Vices>& all_vices() {
   static auto& all = *new std::map<std::pair<dat_double::Call, int>, Vices>;
   return all;
-}
-
-int capability() {
-  int major = 0, minor = 0;
-  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
-  cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0);
-  return 10 * major + minor;
 }
 
 /// Element i of an NHWC tensor in memory.
@@ -309,11 +290,6 @@ cudnnStatus_t list(const Problem& g, std::initializer_list<Algo> algos, int want
                           {}};
   }
   return kOk;
-}
-
-cudnnStatus_t workspace_bytes(const Algorithm& a, std::size_t* bytes) {
-  *bytes = a.workspace;
-  return a.supported ? kOk : kUnsupported;
 }
 
 cudnnStatus_t queue(cudnnHandle_t handle, void* workspace, std::size_t bytes, std::function<void()> work,
@@ -418,16 +394,10 @@ cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {
   handle->stream = stream;
   return kOk;
 }
-cudnnStatus_t cudnnGetStream(cudnnHandle_t handle, cudaStream_t* stream) {
-  if (handle == nullptr || stream == nullptr) return kBad;
-  *stream = handle->stream;
-  return kOk;
-}
 std::size_t cudnnGetVersion() {
   const char* version = std::getenv("DAT_DOUBLE_CUDNN");
   return version != nullptr ? std::strtoul(version, nullptr, 10) : CUDNN_VERSION;
 }
-std::size_t cudnnGetCudartVersion() { return CUDART_VERSION; }
 const char* cudnnGetErrorString(cudnnStatus_t status) {
   switch (status) {
     case CUDNN_STATUS_SUCCESS:
@@ -448,12 +418,6 @@ cudnnStatus_t cudnnDestroyTensorDescriptor(cudnnTensorDescriptor_t t) { return d
 cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t t, cudnnTensorFormat_t format, cudnnDataType_t type,
                                          int n, int c, int h, int w) {
   return set(t, type, format == CUDNN_TENSOR_NHWC, format == CUDNN_TENSOR_NCHW, n, c, h, w);
-}
-cudnnStatus_t cudnnSetTensor4dDescriptorEx(cudnnTensorDescriptor_t t, cudnnDataType_t type, int n, int c, int h, int w,
-                                           int n_stride, int c_stride, int h_stride, int w_stride) {
-  const bool nhwc = (c == 1 || c_stride == 1) && (w == 1 || w_stride == c) && (h == 1 || h_stride == w * c) &&
-                    (n == 1 || n_stride == h * w * c);
-  return set(t, type, nhwc, false, n, c, h, w);
 }
 cudnnStatus_t cudnnCreateFilterDescriptor(cudnnFilterDescriptor_t* f) { return create(f); }
 cudnnStatus_t cudnnDestroyFilterDescriptor(cudnnFilterDescriptor_t f) { return destroy(f); }
@@ -476,27 +440,12 @@ cudnnStatus_t cudnnSetConvolution2dDescriptor(cudnnConvolutionDescriptor_t conv,
                                               cudnnDataType_t compute) {
   if (conv == nullptr || pad_h < 0 || pad_w < 0 || stride_h < 1 || stride_w < 1 || dilation_h < 1 || dilation_w < 1)
     return kBad;
-  *conv = {pad_h, pad_w, stride_h, stride_w, dilation_h, dilation_w, conv->groups, mode, compute, conv->math};
+  *conv = {pad_h, pad_w, stride_h, stride_w, dilation_h, dilation_w, mode, compute, conv->math};
   return kOk;
 }
 cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t conv, cudnnMathType_t math) {
   if (conv == nullptr) return kBad;
   conv->math = math;
-  return kOk;
-}
-cudnnStatus_t cudnnSetConvolutionGroupCount(cudnnConvolutionDescriptor_t conv, int groups) {
-  if (conv == nullptr || groups < 1) return kBad;
-  conv->groups = groups;
-  return kOk;
-}
-cudnnStatus_t cudnnGetConvolution2dForwardOutputDim(const cudnnConvolutionDescriptor_t conv,
-                                                    const cudnnTensorDescriptor_t x, const cudnnFilterDescriptor_t w,
-                                                    int* n, int* c, int* height, int* width) {
-  if (conv == nullptr || x == nullptr || w == nullptr || x->c != w->c * conv->groups) return kBad;
-  *n = x->n;
-  *c = w->n;
-  *height = output(x->h, w->h, conv->pad_h, conv->stride_h, conv->dilation_h);
-  *width = output(x->w, w->w, conv->pad_w, conv->stride_w, conv->dilation_w);
   return kOk;
 }
 
@@ -535,33 +484,6 @@ cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(cudnnHandle_t, const
       g,
       {CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1},
       wanted, returned, out);
-}
-cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(cudnnHandle_t, const cudnnTensorDescriptor_t x,
-                                                      const cudnnFilterDescriptor_t w,
-                                                      const cudnnConvolutionDescriptor_t conv,
-                                                      const cudnnTensorDescriptor_t y, cudnnConvolutionFwdAlgo_t algo,
-                                                      std::size_t* bytes) {
-  Problem g;
-  const auto status = fit(x, w, conv, y, g);
-  return status == kOk ? workspace_bytes(describe(g, algo), bytes) : status;
-}
-cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(cudnnHandle_t, const cudnnFilterDescriptor_t w,
-                                                           const cudnnTensorDescriptor_t dy,
-                                                           const cudnnConvolutionDescriptor_t conv,
-                                                           const cudnnTensorDescriptor_t dx,
-                                                           cudnnConvolutionBwdDataAlgo_t algo, std::size_t* bytes) {
-  Problem g;
-  const auto status = fit(dx, w, conv, dy, g);
-  return status == kOk ? workspace_bytes(describe(g, algo), bytes) : status;
-}
-cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(cudnnHandle_t, const cudnnTensorDescriptor_t x,
-                                                             const cudnnTensorDescriptor_t dy,
-                                                             const cudnnConvolutionDescriptor_t conv,
-                                                             const cudnnFilterDescriptor_t dw,
-                                                             cudnnConvolutionBwdFilterAlgo_t algo, std::size_t* bytes) {
-  Problem g;
-  const auto status = fit(x, dw, conv, dy, g);
-  return status == kOk ? workspace_bytes(describe(g, algo), bytes) : status;
 }
 
 cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void* alpha, const cudnnTensorDescriptor_t x_desc,

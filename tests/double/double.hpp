@@ -26,6 +26,11 @@
 #include <string>
 #include <string_view>
 
+/// cuDNN's handle.
+struct cudnnContext {
+  cudaStream_t stream = nullptr;
+};
+
 namespace dat_double {
 
 /// What the host has done so far. Tests may set the numbers back.
@@ -88,6 +93,9 @@ cudaError_t enqueue(cudaStream_t stream, std::function<void()> work, std::string
                     std::string_view call = "work of a test");
 
 void set_device_count(int count);
+
+/// Of the device: 90 for 9.0.
+int capability();
 
 /// Whether the bytes lie within one allocation of device memory. An empty range does.
 bool in_device_memory(const void* data, std::size_t bytes);

@@ -355,13 +355,6 @@ cudnnStatus_t finalize_graph(Descriptor& d) {
   return kOk;
 }
 
-int capability() {
-  int major = 0, minor = 0;
-  (void)cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
-  (void)cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0);
-  return 10 * major + minor;
-}
-
 /// Why a support surface does not have the graph; empty: it has it.
 std::string lacks(const Graph& g, std::int64_t surface) {
   using Kind = Operation::Kind;
@@ -481,7 +474,8 @@ class InUse {
   explicit InUse(void* handle) : handle_(handle) {
     const std::lock_guard guard(mutex());
     if (!all().insert(handle).second) fail("two threads use one cuDNN handle at the same time");
-    most() = std::max(most(), static_cast<int>(all().size()));
+    int& most = graph_switches().most_at_once;
+    most = std::max(most, static_cast<int>(all().size()));
   }
   ~InUse() {
     const std::lock_guard guard(mutex());
@@ -489,7 +483,6 @@ class InUse {
   }
   InUse(const InUse&) = delete;
   InUse& operator=(const InUse&) = delete;
-  static int& most() { return graph_switches().most_at_once; }
 
  private:
   static std::mutex& mutex() {
@@ -804,13 +797,11 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   }
   const std::size_t bytes = workspace_bytes(*configuration);
   require_device("cudnnBackendExecute", "the workspace", to.workspace, bytes);
-  cudaStream_t stream = nullptr;
-  if (cudnnGetStream(handle, &stream) != kOk) return kBad;
   const auto work = [configuration, addresses = to.addresses, workspace = to.workspace, bytes] {
     scribble(workspace, bytes);
     compute(*configuration, addresses);
   };
-  return enqueue(stream, work, {}, "cuDNN engine") == cudaSuccess ? kOk : CUDNN_STATUS_EXECUTION_FAILED;
+  return enqueue(handle->stream, work, {}, "cuDNN engine") == cudaSuccess ? kOk : CUDNN_STATUS_EXECUTION_FAILED;
 }
 
 void cudnnGetLastErrorString(char* message, std::size_t size) {

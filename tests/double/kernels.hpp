@@ -29,10 +29,8 @@ void run_blocks(unsigned blocks, unsigned threads, const std::function<void()>& 
 
 /// Waits for the other threads of the block.
 void sync_threads();
-/// Gives `value` to the warp and waits for the warp's values: those of `lane`, or `value` if that is none of the
-/// `width` lanes beside this one.
-void exchange(unsigned mask, void* value, std::size_t bytes, int lane, int width);
-int lane_index();
+/// Gives `value` to the warp, and takes that of the lane whose number differs in these bits.
+void exchange(unsigned mask, void* value, std::size_t bytes, int lanes);
 
 /// The functor among the arguments' types; "sums" for none.
 template <class... P>
@@ -81,34 +79,13 @@ void launch(decltype(&run_threads) run, void (*kernel)(P...), std::int64_t block
 #define gridDim dat_double::grid_dim
 
 inline void __syncthreads() { dat_double::sync_threads(); }
-inline void __syncwarp(unsigned mask = 0xffffffffU) { dat_double::exchange(mask, nullptr, 0, 0, 32); }
 template <class T>
-T __shfl_sync(unsigned mask, T value, int lane, int width = 32) {
-  const int first = dat_double::lane_index() / width * width;
-  dat_double::exchange(mask, &value, sizeof value, first + (lane & (width - 1)), width);
-  return value;
-}
-template <class T>
-T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32) {
-  dat_double::exchange(mask, &value, sizeof value, dat_double::lane_index() + static_cast<int>(delta), width);
-  return value;
-}
-template <class T>
-T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32) {
-  dat_double::exchange(mask, &value, sizeof value, dat_double::lane_index() - static_cast<int>(delta), width);
-  return value;
-}
-template <class T>
-T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 32) {
-  dat_double::exchange(mask, &value, sizeof value, dat_double::lane_index() ^ lanes, width);
+T __shfl_xor_sync(unsigned mask, T value, int lanes) {
+  dat_double::exchange(mask, &value, sizeof value, lanes);
   return value;
 }
 template <class T>
 T atomicAdd(T* to, T value) {
   return std::atomic_ref<T>(*to).fetch_add(value);
-}
-template <class T>
-T __ldg(const T* p) {
-  return *p;
 }
 inline void __threadfence() {}

@@ -147,24 +147,21 @@ void run_blocks(unsigned blocks, unsigned threads, const std::function<void()>& 
   }
 }
 
-int lane_index() { return static_cast<int>(thread_index.x) % kWarp; }
-
 void sync_threads() {
   if (running == nullptr) fail("__syncthreads() in a kernel that was not launched by DAT_LAUNCH_BLOCKS");
   wait(Waits::for_block);
 }
 
-void exchange(unsigned mask, void* value, std::size_t bytes, int lane, int width) {
+void exchange(unsigned mask, void* value, std::size_t bytes, int lanes) {
   if (running == nullptr) fail("a shuffle in a kernel that was not launched by DAT_LAUNCH_BLOCKS");
   if (mask != 0xffffffffU || bytes > sizeof Fiber::slot[0]) fail("a shuffle of some lanes, or of more than 16 bytes");
-  const int self = lane_index(), first = static_cast<int>(thread_index.x) - self;
   Fiber& mine = *running;
   const unsigned turn = mine.exchanges++ % 2;
-  if (bytes > 0) std::memcpy(mine.slot[turn], value, bytes);
+  const int other = static_cast<int>(thread_index.x) ^ lanes;
+  std::memcpy(mine.slot[turn], value, bytes);
   wait(Waits::for_warp);
-  if (bytes == 0 || lane < self / width * width || lane >= (self / width + 1) * width) return;
-  if (first + lane < live)
-    std::memcpy(value, fibers[first + lane].slot[turn], bytes);
+  if (other < live)
+    std::memcpy(value, fibers[other].slot[turn], bytes);
   else
     std::memset(value, 0xFF, bytes);
 }

@@ -99,7 +99,7 @@ template <bool Barrier>
 __global__ void block_sum(const float* x, float* out) {
   __shared__ float warps[8];
   float sum = x[blockIdx.x * blockDim.x + threadIdx.x];
-  for (unsigned d = 16; d > 0; d /= 2) sum += __shfl_down_sync(0xffffffffU, sum, d);
+  for (int d = 16; d > 0; d /= 2) sum += __shfl_xor_sync(0xffffffffU, sum, d);
   if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = sum;
   if (Barrier) __syncthreads();
   if (threadIdx.x == 0) {
@@ -342,8 +342,8 @@ namespace {
 
 /// A convolution by the textbook: y, dx and dw, and the descriptors of the same.
 struct Convolution {
-  static constexpr int n = 2, c = 4, k = 6, size = 5, filter = 3, out = 3, groups = 2;
-  std::vector<float> x = numbers(n * size * size * c, 1), w = numbers(k * filter * filter * c / groups, 2),
+  static constexpr int n = 2, c = 4, k = 6, size = 5, filter = 3, out = 3;
+  std::vector<float> x = numbers(n * size * size * c, 1), w = numbers(k * filter * filter * c, 2),
                      dy = numbers(n * out * out * k, 3);
   std::vector<double> y = std::vector<double>(dy.size()), dx = std::vector<double>(x.size()),
                       dw = std::vector<double>(w.size());
@@ -363,11 +363,11 @@ struct Convolution {
           for (int f = 0; f < k; ++f)
             for (int r = 0; r < filter; ++r)
               for (int s = 0; s < filter; ++s)
-                for (int j = 0; j < c / groups; ++j) {
-                  const int h = 2 * p - 1 + r, v = 2 * q - 1 + s, channel = f / (k / groups) * (c / groups) + j;
+                for (int j = 0; j < c; ++j) {
+                  const int h = 2 * p - 1 + r, v = 2 * q - 1 + s;
                   if (h < 0 || h >= size || v < 0 || v >= size) continue;
-                  const int xi = ((i * size + h) * size + v) * c + channel, yi = ((i * out + p) * out + q) * k + f,
-                            wi = ((f * filter + r) * filter + s) * (c / groups) + j;
+                  const int xi = ((i * size + h) * size + v) * c + j, yi = ((i * out + p) * out + q) * k + f,
+                            wi = ((f * filter + r) * filter + s) * c + j;
                   y[yi] += double{x[xi]} * w[wi];
                   dx[xi] += double{dy[yi]} * w[wi];
                   dw[wi] += double{dy[yi]} * x[xi];
@@ -383,9 +383,8 @@ struct Convolution {
     NN(cudnnSetTensor4dDescriptor(x_desc, CUDNN_TENSOR_NHWC, CUDNN_DATA_FLOAT, n, c, size, size));
     NN(cudnnSetTensor4dDescriptor(y_desc, CUDNN_TENSOR_NHWC, CUDNN_DATA_FLOAT, n, k, out, out));
     NN(cudnnSetTensor4dDescriptor(bias_desc, CUDNN_TENSOR_NHWC, CUDNN_DATA_FLOAT, 1, k, 1, 1));
-    NN(cudnnSetFilter4dDescriptor(w_desc, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NHWC, k, c / groups, filter, filter));
+    NN(cudnnSetFilter4dDescriptor(w_desc, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NHWC, k, c, filter, filter));
     NN(cudnnSetConvolution2dDescriptor(conv, 1, 1, 2, 2, 1, 1, CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
-    NN(cudnnSetConvolutionGroupCount(conv, groups));
     NN(cudnnSetConvolutionMathType(conv, CUDNN_FMA_MATH));
   }
   ~Convolution() {
@@ -489,7 +488,7 @@ TEST_CASE("Mismatched descriptors, other formats and host memory are refused", "
   CHECK(t.forward(CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, 0) == CUDNN_STATUS_BAD_PARAM);
   NN(cudnnSetTensor4dDescriptor(t.y_desc, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 2, 6, 3, 3));
   CHECK(t.forward(CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, 0) == CUDNN_STATUS_NOT_SUPPORTED);
-  NN(cudnnSetTensor4dDescriptorEx(t.y_desc, CUDNN_DATA_FLOAT, 2, 6, 3, 3, 54, 1, 18, 6));
+  NN(cudnnSetTensor4dDescriptor(t.y_desc, CUDNN_TENSOR_NHWC, CUDNN_DATA_FLOAT, 2, 6, 3, 3));
   NN(t.forward(CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, 0));
   CHECK(ends_by([&] {
           cudnnConvolutionForward(t.handle, &t.one, t.x_desc, t.x.data(), t.w_desc, t.dev_w.data, t.conv,

@@ -252,15 +252,6 @@ struct Network {
   float *x = nullptr, *dx = nullptr;
 };
 
-[[nodiscard]] double distance(const std::vector<float>& a, const std::vector<float>& b) {
-  double difference = 0, size = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    difference += (double(a[i]) - double(b[i])) * (double(a[i]) - double(b[i]));
-    size += double(b[i]) * double(b[i]);
-  }
-  return std::sqrt(difference / size);
-}
-
 /// With time for all of them.
 [[nodiscard]] cuda::Plans plans_of(Backend& backend, const PassSpec& spec) {
   cuda::PlanningTime time(1e6);
@@ -592,8 +583,8 @@ TEST_CASE("A network's plans are chosen layer by layer, and its gradient is that
   // Each activation and each gradient is rounded to 11 bits after each of the 20 convolutions on the way there and
   // back, 2^-12 off on average; legacy calls round some of them twice. Errors that are as likely up as down add up as
   // the root of their number.
-  CHECK(distance(logits, expected_logits) <= std::sqrt(40.0) * 0x1p-11);
-  CHECK(distance(gradient, expected) <= std::sqrt(80.0) * 0x1p-11);
+  CHECK(relative_l2(logits, expected_logits) <= std::sqrt(40.0) * 0x1p-11);
+  CHECK(relative_l2(gradient, expected) <= std::sqrt(80.0) * 0x1p-11);
   CHECK(std::any_of(expected.begin(), expected.end(), [](float g) { return g != 0; }));
 }
 

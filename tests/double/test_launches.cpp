@@ -2,6 +2,7 @@
 
 #include "by_epoch.hpp"
 #include "catch.hpp"
+#include "datasets.hpp"
 #include "device.hpp"
 #include "double.hpp"
 #include "small_run.hpp"
@@ -69,15 +70,14 @@ struct Queued {
 /// from a checkpoint, in the midst of it.
 [[nodiscard]] std::string trained(TrainOptions options, bool graphs) {
   options.graphs = graphs ? "on" : "off";
-  const auto world = Communicator::single();
-  auto trainer = std::make_unique<Trainer>(*world, options);
+  auto trainer = std::make_unique<Trainer>(single(), options);
   trainer->start();
   std::string all;
   while (trainer->steps_done() < trainer->plan().steps) {
     if (graphs && trainer->steps_done() == trainer->plan().steps / 2) {
       (void)trainer->evaluate();
       const Checkpoint state = trainer->capture();
-      trainer = std::make_unique<Trainer>(*world, options);
+      trainer = std::make_unique<Trainer>(single(), options);
       trainer->restore(state);
       trainer->share_state();
       trainer->start();
@@ -139,12 +139,9 @@ TEST_CASE("A step queues few launches and calls, for graphs of all its kernels",
 
 TEST_CASE("An error of the next step's images leaves the step before them whole", "[double]") {
   constexpr std::int64_t kBatches = 5;
-  struct Failing final : Dataset {
-    std::unique_ptr<Dataset> whole;
+  struct Failing final : Wrapped {
+    using Wrapped::Wrapped;
     mutable std::atomic<std::int64_t> reads = 0;
-    [[nodiscard]] const DatasetInfo& info() const override { return whole->info(); }
-    [[nodiscard]] std::int64_t size() const override { return whole->size(); }
-    [[nodiscard]] int label(std::int64_t index) const override { return whole->label(index); }
     void read(std::int64_t index, std::uint8_t* pixels) const override {
       require(reads++ < kBatches * 16 + 3, ExitCode::data, "the file has become short");
       whole->read(index, pixels);
@@ -157,12 +154,10 @@ TEST_CASE("An error of the next step's images leaves the step before them whole"
   options.epochs = 20;
   options.limit_train = options.limit_test = 32;
   Splits splits = open_splits(options);
-  auto failing = std::make_unique<Failing>();
-  failing->whole = std::move(splits.train);
+  auto failing = std::make_unique<Failing>(std::move(splits.train));
   const Failing& images = *failing;
   splits.train = std::move(failing);
-  const auto world = Communicator::single();
-  Trainer trainer(*world, options, std::move(splits));
+  Trainer trainer(single(), options, std::move(splits));
   images.reads = 0;
   trainer.start();
   std::string error;

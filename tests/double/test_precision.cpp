@@ -182,15 +182,6 @@ struct Capability : Environment {
   }
 };
 
-[[nodiscard]] double relative(const std::vector<float>& a, const std::vector<float>& b) {
-  double top = 0, bottom = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    top += std::pow(double(a[i]) - double(b[i]), 2);
-    bottom += std::pow(double(b[i]), 2);
-  }
-  return std::sqrt(top / bottom);
-}
-
 }  // namespace
 
 TEST_CASE("Batch norms of ours and of cuDNN are the definition, in every storage and every form", "[double]") {
@@ -266,10 +257,10 @@ TEST_CASE("A training program in 16 bits follows the one in 32, whatever the sca
   // turn by what ReLUs at the edge open or close, the root of 17 * 2 * atan(sqrt(40) units)/pi.
   const double unit = storage == DType::f16 ? 0x1p-11 : 0x1p-8, few = 4 * std::sqrt(40.0) * unit;
   const double turned = 1.5 * std::sqrt(17 * 2 * std::atan(std::sqrt(40.0) * unit) / std::acos(-1.0));
-  CHECK(relative(result.logits, reference.logits) <= few);
-  CHECK(relative(result.statistics, reference.statistics) <= few);
-  CHECK(relative(result.gradients, reference.gradients) <= turned);
-  CHECK(relative(result.dx, reference.dx) <= turned);
+  CHECK(relative_l2(result.logits, reference.logits) <= few);
+  CHECK(relative_l2(result.statistics, reference.statistics) <= few);
+  CHECK(relative_l2(result.gradients, reference.gradients) <= turned);
+  CHECK(relative_l2(result.dx, reference.dx) <= turned);
   CHECK(result.logits != reference.logits);  // it does compute in 16 bits
 
   // A scale keeps small gradients; it is a power of two, so that others have nearly the same bits.
@@ -277,8 +268,8 @@ TEST_CASE("A training program in 16 bits follows the one in 32, whatever the sca
   backend->copy_to_device(scale, both, sizeof both);
   const Result scaled = pass(program);
   CHECK(scaled.logits == result.logits);
-  CHECK(relative(scaled.gradients, result.gradients) <= few);
-  CHECK(relative(scaled.dx, result.dx) <= few);
+  CHECK(relative_l2(scaled.gradients, result.gradients) <= few);
+  CHECK(relative_l2(scaled.dx, result.dx) <= few);
   // What is added up is what one pass gives, twice: sums are f32.
   const Result twice = pass(program, true);
   for (std::size_t i = 0; i < twice.gradients.size(); ++i)
@@ -291,9 +282,9 @@ TEST_CASE("A training program in 16 bits follows the one in 32, whatever the sca
   model.freeze(true);
   for (int k = 0; k < model.frozen; ++k) all.scale[static_cast<std::size_t>(k)] = 0;
   const Result exact_still = pass(exact_one), still = pass(program);
-  CHECK(relative(still.logits, exact_still.logits) <= few);
-  CHECK(relative(still.dx, exact_still.dx) <= turned);
-  CHECK(relative(still.dx, scaled.dx) > 0.1);
+  CHECK(relative_l2(still.logits, exact_still.logits) <= few);
+  CHECK(relative_l2(still.dx, exact_still.dx) <= turned);
+  CHECK(relative_l2(still.dx, scaled.dx) > 0.1);
 }
 
 TEST_CASE("A GPU without bf16 refuses to train in it, and offers f16", "[double]") {

@@ -26,9 +26,8 @@ using Numbers = std::vector<double>;
 
 /// A training, on the one rank that it has.
 struct Training {
-  std::unique_ptr<Communicator> world = Communicator::single();
   Trainer trainer;
-  explicit Training(const TrainOptions& options) : trainer(*world, options) {}
+  explicit Training(const TrainOptions& options) : trainer(single(), options) {}
   /// That goes on from there.
   Training(const TrainOptions& options, const Checkpoint& from) : Training(options) {
     trainer.restore(from);

@@ -71,8 +71,7 @@ TEST_CASE("Codecs: gathered messages give the mean of what each is alone", "[cod
       const auto expected = mean_of(parts), mine = f.gradient_of(world().rank(), 3);
       std::int64_t wrong = 0;
       for (const Segment& segment : f.model.parameters.segments)
-        for (std::int64_t j = segment.begin; j < segment.begin + segment.size; ++j) {
-          const auto i = static_cast<std::size_t>(j);
+        for (const std::size_t i : elements_of(segment)) {
           wrong += ours[i] != (active.active(segment.layer) ? expected[i] : mine[i]);
         }
       INFO(text(way) << (overlap ? ", overlapped" : ""));
@@ -101,22 +100,13 @@ TEST_CASE("Codecs: near the mean, on all ranks the same, in any buckets, and the
         double common = 0;
         for (const Segment& segment : p.segments) {
           const bool is_active = active.active(segment.layer);
-          double largest = 0;
-          std::vector<double> norms;
+          double largest = 0, norm = 0;
           for (const auto& gradient : gradients) {
-            double squares = 0;
-            for (std::int64_t j = segment.begin; j < segment.begin + segment.size; ++j) {
-              const double g = gradient[static_cast<std::size_t>(j)];
-              squares += g * g;
-              largest = std::max(largest, std::abs(g));
-            }
-            norms.push_back(std::sqrt(squares));
+            for (const std::size_t i : elements_of(segment)) largest = std::max(largest, std::abs(double(gradient[i])));
+            norm += norm_of(gradient, segment) / static_cast<double>(ranks);
           }
-          double norm = 0;
-          for (const double one : norms) norm += one / static_cast<double>(ranks);
-          for (std::int64_t j = segment.begin; j < segment.begin + segment.size; ++j) {
-            const auto i = static_cast<std::size_t>(j);
-            common += is_active ? static_cast<double>(j % 97 + 1) * ours[i] : 0;
+          for (const std::size_t i : elements_of(segment)) {
+            common += is_active ? static_cast<double>(i % 97 + 1) * ours[i] : 0;
             if (!is_active) {
               wrong += ours[i] != mine[i];
               continue;
@@ -216,13 +206,9 @@ TEST_CASE("PowerSGD: ranks find what one finds for their mean, and keep what it 
     for (int rank = 0; rank < world().size(); ++rank) gradients.push_back(f.gradient_of(rank, step));
     const auto expected = alone.reduce(one, all, step, mean_of(gradients));
     const auto error = to_host(*f.backend, reducer.state().front().data, p.size);
-    double off = 0, size = 0;
     std::int64_t wrong = 0;
     for (const Segment& segment : p.segments)
-      for (std::int64_t j = segment.begin; j < segment.begin + segment.size; ++j) {
-        const auto i = static_cast<std::size_t>(j);
-        off += std::pow(double(ours[i]) - expected[i], 2);
-        size += std::pow(double(expected[i]), 2);
+      for (const std::size_t i : elements_of(segment)) {
         if (segment.shape.size() == 1) continue;
         const double input = double(mine[i]) + before[i];
         wrong +=
@@ -230,7 +216,7 @@ TEST_CASE("PowerSGD: ranks find what one finds for their mean, and keep what it 
       }
     CHECK(wrong == 0);
     // f32 sums of P, whose columns have a condition of some ten, go through the orthonormal P to the result.
-    CHECK(std::sqrt(off) < 1e-5 * std::sqrt(size));
+    CHECK(relative_l2(ours, expected) < 1e-5);
     before = error;
   }
 }
@@ -257,13 +243,12 @@ TEST_CASE("Codecs with masks of each rank's own: the mean counts zeros, in every
       for (const Segment& segment : p.segments) {
         int count = 0;
         for (const ActiveSet& of : layers) count += of.active(segment.layer) ? 1 : 0;
-        for (std::int64_t j = segment.begin; j < segment.begin + segment.size; ++j) {
-          const auto i = static_cast<std::size_t>(j);
+        for (const std::size_t i : elements_of(segment)) {
           double mean = 0;
           for (int rank = 0; rank < world().size(); ++rank)
             if (layers[static_cast<std::size_t>(rank)].active(segment.layer))
               mean += double(gradients[static_cast<std::size_t>(rank)][i]) / world().size();
-          if (count > 0) common += static_cast<double>(j % 89 + 1) * ours[i];
+          if (count > 0) common += static_cast<double>(i % 89 + 1) * ours[i];
           const double level = std::sqrt(static_cast<double>(segment.size)) / 127;
           if (count > 0 && (way.codec == "bf16" || way.codec == "f16" || way.codec == "float32"))
             wrong += !(std::abs(ours[i] - mean) <= 2 * 0x1p-8 * 1.001);
@@ -324,8 +309,7 @@ TEST_CASE("Errors of other ranks: each takes the mean of what there was; without
   Started many(world(), options, 3);
   const Checkpoint state = many.capture();
   if (world().root()) {
-    const auto alone = Communicator::single();
-    Trainer one(*alone, options);
+    Trainer one(single(), options);
     one.restore(state);
     one.share_state();
     const auto of_all = array_of(state, "codec/powersgd_error"), now = array_of(one.capture(), "codec/powersgd_error");
@@ -343,7 +327,7 @@ TEST_CASE("Errors of other ranks: each takes the mean of what there was; without
 
     Checkpoint without = state;
     std::erase_if(without.arrays, [](const Checkpoint::Array& array) { return array.name.starts_with("codec/"); });
-    Trainer other(*alone, options);
+    Trainer other(single(), options);
     other.restore(without);
     other.share_state();
     const auto none = array_of(other.capture(), "codec/powersgd_error");
@@ -351,7 +335,7 @@ TEST_CASE("Errors of other ranks: each takes the mean of what there was; without
 
     TrainOptions wide = options;
     wide.codec_rank = 3;
-    Trainer wider(*alone, wide);
+    Trainer wider(single(), wide);
     const ExitCode code = code_of([&] { wider.restore(state); });
     CHECK(code == ExitCode::checkpoint);
   }

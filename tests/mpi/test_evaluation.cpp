@@ -3,9 +3,10 @@
 
 #include "assess/evaluation.hpp"
 #include "catch.hpp"
+#include "datasets.hpp"
 #include "device.hpp"
-#include "random_values.hpp"
 #include "replica/replica.hpp"
+#include "single.hpp"
 #include "world.hpp"
 
 using namespace dat;
@@ -16,27 +17,6 @@ using namespace dat::test;
 namespace {
 
 constexpr int kImages = 21;
-
-/// Random images, with labels to be set.
-class Given final : public Dataset {
- public:
-  Given() : labels(kImages, 0), info_{8, 3, 10, numbered_classes(10)} {
-    for (const float value : random_values(std::int64_t{kImages} * 8 * 8 * 3, 3, 0, 256))
-      pixels_.push_back(static_cast<std::uint8_t>(value));
-  }
-  [[nodiscard]] const DatasetInfo& info() const override { return info_; }
-  [[nodiscard]] std::int64_t size() const override { return kImages; }
-  [[nodiscard]] int label(std::int64_t index) const override { return labels[static_cast<std::size_t>(index)]; }
-  void read(std::int64_t index, std::uint8_t* pixels) const override {
-    std::copy_n(pixels_.begin() + index * 192, 192, pixels);
-  }
-
-  std::vector<std::uint8_t> labels;
-
- private:
-  DatasetInfo info_;
-  std::vector<std::uint8_t> pixels_;
-};
 
 /// Broken images by number: their pixels, and behind these the confidence.
 using Broken = std::map<std::int64_t, std::vector<float>>;
@@ -68,17 +48,16 @@ using Broken = std::map<std::int64_t, std::vector<float>>;
 }  // namespace
 
 TEST_CASE("What an evaluation says of an image does not depend on its batch or on the ranks", "[evaluation]") {
-  Given set;
+  Given set(kImages);
   const EvaluationAttacks attacks(
       {.attacks = {"apgd-t", "pgd3x2"}, .norm = BallNorm::linf, .eps = 0.02, .classes = 10});
-  const auto alone = Communicator::single();
   // Labels are what the network says, but for every eighth image.
-  const EvaluationResult said = evaluate(*alone, set, attacks, 16);
+  const EvaluationResult said = evaluate(single(), set, attacks, 16);
   for (std::size_t i = 0; i < kImages; ++i)
     set.labels[i] = static_cast<std::uint8_t>((static_cast<int>(said.clean.prediction[i]) + (i % 8 == 5 ? 1 : 0)) % 10);
 
   Broken images;
-  const EvaluationResult reference = evaluate(*alone, set, attacks, 1, &images);
+  const EvaluationResult reference = evaluate(single(), set, attacks, 1, &images);
   const auto record = reference.records(attacks);
   // It would say nothing if an attack broke no image that is right without it, or all.
   CHECK(record[0].clean_acc > record[0].adv_acc);
@@ -97,7 +76,7 @@ TEST_CASE("What an evaluation says of an image does not depend on its batch or o
   // An image that the first attack breaks is as that attack alone leaves it.
   Broken first;
   const EvaluationAttacks alone_first({.attacks = {"apgd-t"}, .norm = BallNorm::linf, .eps = 0.02, .classes = 10});
-  const EvaluationResult of_first = evaluate(*alone, set, alone_first, 1, &first);
+  const EvaluationResult of_first = evaluate(single(), set, alone_first, 1, &first);
   CHECK((!first.empty() && first.size() < kImages && of_first.attacked[0].correct == reference.attacked[0].correct));
   for (const auto& [image, kept] : first) CHECK((images.contains(image) && images.at(image) == kept));
   for (const int batch : {7, 64}) {
@@ -117,7 +96,7 @@ TEST_CASE("What an evaluation says of an image does not depend on its batch or o
 }
 
 TEST_CASE("The class of an image that several restarts break is that of its highest loss", "[evaluation]") {
-  const Given set;  // all of one class, which the network hardly ever says
+  const Given set(kImages);  // all of one class, which the network hardly ever says
   EvaluationResult before;
   int changed = 0;
   for (int restarts = 1; restarts <= 8; ++restarts) {

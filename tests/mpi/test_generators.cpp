@@ -146,10 +146,9 @@ TEST_CASE("With delays on both sides no version is torn, nothing hangs, memory a
 TEST_CASE("A generator refuses what a trainer must not send, and names it", "[generators]") {
   if (world().size() != 2) return;
   const TrainOptions options = with_generator(1);
-  const auto alone = Communicator::single();
   TrainOptions of_one = options;
   of_one.generators = 0;
-  Trainer size(*alone, of_one);
+  Trainer size(test::single(), of_one);
   const auto bytes = static_cast<std::size_t>(HeldWeights::memory(size.model()));
   if (world().root()) {
     ReceivedVersions versions(world(), 1, size.replica(), 2, false);
@@ -222,10 +221,9 @@ TEST_CASE("A trainer refuses what a generator must not answer, and names it", "[
   if (world().size() != 2) return;
   const TrainOptions options = with_generator(1);
   const auto group = world().subgroup(world().rank(), 0);
-  const auto alone = Communicator::single();
   TrainOptions of_one = options;
   of_one.generators = 0;
-  Trainer size(*alone, of_one);
+  Trainer size(test::single(), of_one);
   const Layout layout = size.replica().images().layout;
   const std::size_t floats = static_cast<std::size_t>(4 * layout.elements()) * sizeof(float);
   const std::size_t behind = bytes_of_ages(options.attack_steps) + floats;

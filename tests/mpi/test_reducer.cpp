@@ -55,11 +55,11 @@ TEST_CASE("Active gradients become the mean over ranks, the others stand still, 
         for (const Segment& segment : p.segments) {
           const bool is_active = active.active(segment.layer);
           elements += is_active ? segment.size : 0;
-          for (std::int64_t k = segment.begin; k < segment.begin + segment.size; ++k) {
-            const auto i = static_cast<std::size_t>(k);
-            // size - 1 additions, 1/size and the product: one rounding each.
-            wrong +=
-                is_active ? std::abs(ours[i] - mean[i]) > (world().size() + 1) * 0x1p-24 * size[i] : ours[i] != mine[i];
+          for (const std::size_t i : elements_of(segment)) {
+            // Two numbers have one sum. Of more: size - 1 additions, 1/size and the product, one rounding each.
+            wrong += !is_active            ? ours[i] != mine[i]
+                     : world().size() <= 2 ? ours[i] != static_cast<float>(mean[i])
+                                           : std::abs(ours[i] - mean[i]) > (world().size() + 1) * 0x1p-24 * size[i];
           }
         }
         INFO("buckets of " << bucket << (overlap ? ", overlapped" : "") << ", draw " << draw);
@@ -70,27 +70,6 @@ TEST_CASE("Active gradients become the mean over ranks, the others stand still, 
         CHECK((draw > 0 || elements == 0));
         CHECK(world().agree(hash(active_of(p, active, ours.data()))));
       }
-    }
-}
-
-TEST_CASE("Buckets and overlap change at most the order of the sum over ranks", "[reducer]") {
-  ReductionCase f(world());
-  const ActiveSet active = random_active(f.model.parameters.layers(), 3, 0.7F);
-  GradientReducer plain = f.reducer({});
-  const auto expected = f.reduce(plain, active, 9);
-  for (const bool overlap : {false, true})
-    for (const std::int64_t bucket : {std::int64_t{1}, std::int64_t{700}, std::int64_t{8} << 20}) {
-      GradientReducer other = f.reducer({.bucket_elements = bucket, .overlap = overlap});
-      const auto ours = f.reduce(other, active, 9);
-      std::size_t wrong = 0;
-      for (std::size_t i = 0; i < ours.size(); ++i)
-        // Two numbers have one sum. More are added in an order that MPI chooses by the length of the message: partial
-        // sums of numbers below 1, one rounding of each.
-        wrong += world().size() <= 2 ? ours[i] != expected[i]
-                                     : std::abs(ours[i] - expected[i]) > 2 * world().size() * 0x1p-24;
-      INFO("buckets of " << bucket << (overlap ? ", overlapped" : ""));
-      CHECK(wrong == 0);
-      CHECK(other.bytes_sent() == plain.bytes_sent());
     }
 }
 
@@ -186,15 +165,11 @@ TEST_CASE("Ranks with layers of their own: the mean over all of them, in any tra
               double norms = 0;
               for (std::size_t rank = 0; rank < layers.size(); ++rank) {
                 drawn = drawn || has(rank);
-                double squares = 0;
-                for (std::int64_t k = segment.begin; k < segment.begin + segment.size; ++k)
-                  squares += std::pow(of_rank[rank][static_cast<std::size_t>(k)], 2);
-                norms += has(rank) ? std::sqrt(squares) / ranks : 0;
+                norms += has(rank) ? norm_of(of_rank[rank], segment) / ranks : 0;
               }
               own += has(me) ? segment.size : 0;
               any += drawn ? segment.size : 0;
-              for (std::int64_t k = segment.begin; k < segment.begin + segment.size; ++k) {
-                const auto i = static_cast<std::size_t>(k);
+              for (const std::size_t i : elements_of(segment)) {
                 if (!drawn) {  // left alone; dense: the mean of nothing but zeros
                   if (world().size() > 1 || codec == "coarse")
                     wrong += transport == "dense" ? ours[i] != 0 : !std::isnan(ours[i]);
@@ -252,9 +227,8 @@ TEST_CASE("The mean over draws of the ranks' own layers is the mean gradient", "
         draw_layers(11, static_cast<std::uint64_t>(t), of_rank[rank], drawn[rank], static_cast<int>(rank));
       std::vector<float> mine = gradients[static_cast<std::size_t>(world().rank())];
       for (const Segment& segment : p.segments)
-        for (std::int64_t k = segment.begin; k < segment.begin + segment.size; ++k)
-          mine[static_cast<std::size_t>(k)] *=
-              drawn[static_cast<std::size_t>(world().rank())].scale[static_cast<std::size_t>(segment.layer)];
+        for (const std::size_t i : elements_of(segment))
+          mine[i] *= drawn[static_cast<std::size_t>(world().rank())].scale[static_cast<std::size_t>(segment.layer)];
       const auto result = f.reduce(reducer, drawn, t, mine);
       for (const Segment& segment : p.segments) {
         const bool any =
@@ -265,8 +239,7 @@ TEST_CASE("The mean over draws of the ranks' own layers is the mean gradient", "
     }
     std::int64_t wrong = 0;
     for (const Segment& segment : p.segments)
-      for (std::int64_t k = segment.begin; k < segment.begin + segment.size; ++k) {
-        const auto i = static_cast<std::size_t>(k);
+      for (const std::size_t i : elements_of(segment)) {
         double expected = 0, variance = 0;  // of one draw
         for (std::size_t rank = 0; rank < count; ++rank) {
           const double g = gradients[rank][i] / static_cast<double>(count);
@@ -359,9 +332,7 @@ TEST_CASE("Aggregators get what each rank's codec leaves of its gradient, and it
         const Vector own = values_of(f.gradient_of(world().rank(), step).data());
         if (codec == "float32") CHECK(all.gradients[static_cast<std::size_t>(world().rank())] == own);
         const Vector result = values_of(ours.data());
-        double nearest = HUGE_VAL;
-        for (const Vector& right : right_results(name, all)) nearest = std::min(nearest, distance(result, right));
-        CHECK(nearest <= 3e-6 * (1 + length(result)));
+        CHECK(distance_to_right(name, all, result) <= 3e-6 * (1 + length(result)));
         CHECK(world().agree(hash(active_of(p, active, ours.data()))));
       }
     }
@@ -419,19 +390,7 @@ TEST_CASE("Butterfly: each rank aggregates its part of the step's message, in an
             all.tau = options.settings.aggregator_tau;
             for (const Vector& one : of_ranks) all.gradients.push_back(cut(one));
             if (elements == 0) continue;
-            double nearest = HUGE_VAL;
-            if (name == "mean") {
-              Vector mean(cut(result).size(), 0.0);
-              for (std::size_t rank = 0; rank < of_ranks.size(); ++rank)
-                for (std::size_t i = 0; i < mean.size(); ++i)
-                  mean[i] +=
-                      all.gradients[rank][i] * weights[rank] / std::accumulate(weights.begin(), weights.end(), 0.0);
-              nearest = distance(cut(result), mean);
-            } else {
-              for (const Vector& right : right_results(name, all))
-                nearest = std::min(nearest, distance(cut(result), right));
-            }
-            CHECK(nearest <= 3e-6 * (1 + length(cut(result))));
+            CHECK(distance_to_right(name, all, cut(result)) <= 3e-6 * (1 + length(cut(result))));
           }
           std::int64_t touched = 0;
           const auto mine = f.gradient_of(world().rank(), step);

@@ -1,9 +1,10 @@
 #include "assess/evaluation.hpp"
 #include "assess/sequence.hpp"
 #include "catch.hpp"
+#include "datasets.hpp"
 #include "device.hpp"
-#include "random_values.hpp"
 #include "replica/replica.hpp"
+#include "single.hpp"
 #include "world.hpp"
 
 using namespace dat;
@@ -15,29 +16,6 @@ namespace {
 
 constexpr int kPass = 4, kImages = 45;
 constexpr double kEps = 0.03;
-
-/// Random images, most of which have the label that the network gives them.
-class Given final : public Dataset {
- public:
-  explicit Given(std::int64_t images)
-      : info_{8, 3, 10, numbered_classes(10)}, labels(static_cast<std::size_t>(images), 0) {
-    for (const float value : random_values(std::int64_t{kImages} * 8 * 8 * 3, 3, 0, 256))
-      pixels_.push_back(static_cast<std::uint8_t>(value));
-  }
-  [[nodiscard]] const DatasetInfo& info() const override { return info_; }
-  [[nodiscard]] std::int64_t size() const override { return std::ssize(labels); }
-  [[nodiscard]] int label(std::int64_t index) const override { return labels[static_cast<std::size_t>(index)]; }
-  void read(std::int64_t index, std::uint8_t* pixels) const override {
-    std::copy_n(pixels_.begin() + index * 192, 192, pixels);
-  }
-
- private:
-  DatasetInfo info_;
-  std::vector<std::uint8_t> pixels_;
-
- public:
-  std::vector<std::uint8_t> labels;
-};
 
 /// The network, and a sequence for it.
 struct Case {
@@ -67,15 +45,14 @@ struct Case {
   SequenceAttacks attacks;
   Replica replica;
   SequenceEvaluator evaluator;
-  std::vector<JournalEntry> entries;                             ///< on rank 0
+  std::vector<JournalEntry> entries;                            ///< on rank 0
   std::vector<std::pair<std::int64_t, std::int64_t>> progress;  ///< on rank 0: images of a run that are done, and all
 };
 
 /// Each rank labels by itself: the network's own classes, but for every ninth image.
 [[nodiscard]] Given labelled(std::int64_t images = kImages) {
   Given set(images);
-  const auto alone = Communicator::single();
-  Case clean(*alone, set, "none+fgsm", kPass);
+  Case clean(single(), set, "none+fgsm", kPass);
   std::vector<std::int32_t> ignored;
   const SequenceResult result = clean.run();
   for (std::size_t i = 0; i < result.images.size(); ++i) {
@@ -103,8 +80,7 @@ constexpr const char* kWords = "pgd2x2+fgsm+pgd6x2";
 
 TEST_CASE("The flags of a sequence do not depend on the number of ranks or on the size of batches", "[sequence]") {
   const Given set = labelled();
-  const auto alone = Communicator::single();
-  const SequenceResult reference = Case(*alone, set, kWords, kPass).run();
+  const SequenceResult reference = Case(single(), set, kWords, kPass).run();
   // The test would say nothing if one of the attacks broke nothing, or all.
   for (const SequenceResult::Row& row : reference.rows) CHECK(row.broken > 0);
   CHECK(reference.accuracy() > 0);
@@ -116,9 +92,8 @@ TEST_CASE("The flags of a sequence do not depend on the number of ranks or on th
 
 TEST_CASE("Nor do those of attacks that search, and leave out images that are broken", "[sequence]") {
   const Given set = labelled(14);
-  const auto alone = Communicator::single();
   constexpr double kLittle = 0.025;
-  const SequenceResult reference = Case(*alone, set, "apgd-ce+fab-t+square", kPass, kLittle).run();
+  const SequenceResult reference = Case(single(), set, "apgd-ce+fab-t+square", kPass, kLittle).run();
   CHECK(reference.rows[1].broken > 1);
   CHECK(reference.rows[3].images > 1);
   // All images at once: as some are broken, the others move together.
@@ -159,8 +134,7 @@ TEST_CASE("An image is robust where every attack alone leaves it right, and the 
 
 TEST_CASE("A sequence goes on wherever it was stopped, also on other ranks and in other batches", "[sequence]") {
   const Given set = labelled();
-  const auto alone = Communicator::single();
-  Case whole(*alone, set, kWords, 2 * kPass);
+  Case whole(single(), set, kWords, 2 * kPass);
   const SequenceResult reference = whole.run();
   CHECK(whole.entries.size() > 20);
   CHECK(whole.progress.front().second == kImages);

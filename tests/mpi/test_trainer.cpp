@@ -26,30 +26,26 @@ namespace {
 }
 
 /// The state after some steps; the same on every rank, because each makes all of it alone.
-[[nodiscard]] Checkpoint state_after_steps(const TrainOptions& options) {
-  const auto alone = Communicator::single();
-  Trainer trainer(*alone, options);
-  trainer.start();
-  for (int k = 0; k < 3; ++k) (void)trainer.step(false);
-  return trainer.capture();
+[[nodiscard]] Checkpoint state_after_steps(const TrainOptions& options) { return test::OneRank(options, 3).capture(); }
+
+/// Whether the ranks find it when the last one has this other state.
+template <class Change>
+[[nodiscard]] ExitCode code_after(Trainer& trainer, Checkpoint mine, const Change& change) {
+  if (world().rank() == world().size() - 1) change(mine);
+  trainer.restore(mine);
+  return code_of([&] { trainer.check_replicas(); });
 }
 
 }  // namespace
 
 TEST_CASE("The replica check finds a rank that differs in anything that training goes on from", "[replicas]") {
-  const bool last = world().rank() == world().size() - 1;
   for (const std::string optimizer : {"lamb", "sgd"}) {
     TrainOptions options = options_of(optimizer);
     const Checkpoint state = state_after_steps(options);
     for (const std::string statistics : {"average", "local"}) {
       options.bn_statistics = statistics;
       Trainer trainer(world(), options);
-      const auto code = [&](auto&& change) {
-        Checkpoint mine = state;
-        if (last) change(mine);
-        trainer.restore(mine);
-        return code_of([&] { trainer.check_replicas(); });
-      };
+      const auto code = [&](auto&& change) { return code_after(trainer, state, change); };
       const auto next = [](float& value) { value = std::nextafter(value, 2.0F); };
       const ExitCode found = world().size() == 1 ? ExitCode::done : ExitCode::integrity;
       CHECK(code([](Checkpoint&) {}) == ExitCode::done);
@@ -264,8 +260,7 @@ TEST_CASE("Masks of another number of ranks: rank r takes up those of rank r mod
     CHECK(of_many.integers.at("masks") == world().size());
     for (const std::string mask : {"per_worker", "shared"}) {
       options.mask = mask;
-      const auto alone = Communicator::single();
-      Trainer one(*alone, options);
+      Trainer one(test::single(), options);
       one.restore(of_many);
       one.share_state();
       CHECK(one.layers().probabilities() == many.layers().probabilities());
@@ -274,8 +269,7 @@ TEST_CASE("Masks of another number of ranks: rank r takes up those of rank r mod
     }
     Checkpoint damaged = of_many;
     damaged.integers["masks"] = world().size() + 1;
-    const auto alone = Communicator::single();
-    Trainer one(*alone, options);
+    Trainer one(test::single(), options);
     CHECK(code_of([&] { one.restore(damaged); }) == ExitCode::checkpoint);
   }
   world().barrier();
@@ -285,13 +279,7 @@ TEST_CASE("The replica check sees what masks per worker have in common: the mask
   const TrainOptions options = per_worker("union");
   const Checkpoint state = state_after_steps(options);
   Trainer trainer(world(), options);
-  const bool last = world().rank() == world().size() - 1;
-  const auto code = [&](auto&& change) {
-    Checkpoint mine = state;
-    if (last) change(mine);
-    trainer.restore(mine);
-    return code_of([&] { trainer.check_replicas(); });
-  };
+  const auto code = [&](auto&& change) { return code_after(trainer, state, change); };
   const ExitCode found = world().size() == 1 ? ExitCode::done : ExitCode::integrity;
   CHECK(code([](Checkpoint&) {}) == ExitCode::done);
   CHECK(code([](Checkpoint& mine) { mine.doubles["p"].back() *= 1 + 0x1p-50; }) == ExitCode::done);
@@ -468,8 +456,7 @@ TEST_CASE("An attack that has begun elsewhere begins anew, and it is said", "[st
     CHECK(std::isfinite(trainer.step(false).loss_adv));
   }
   if (world().root() && world().size() > 1) {
-    const auto alone = Communicator::single();
-    Trainer trainer(*alone, stale_run(2));
+    Trainer trainer(test::single(), stale_run(2));
     trainer.restore(straight.states[1]);
     CHECK(contains(trainer.examples().dropped(), std::to_string(world().size()) + " ranks"));
     trainer.share_state();
@@ -478,7 +465,7 @@ TEST_CASE("An attack that has begun elsewhere begins anew, and it is said", "[st
     // As many images in a step, and steps in an epoch, but on one rank: what had begun was of a part of its images.
     TrainOptions same = stale_run(2);
     same.batch = same.batch * world().size();
-    Trainer whole(*alone, same);
+    Trainer whole(test::single(), same);
     whole.restore(straight.states[1]);
     CHECK(contains(whole.examples().dropped(), std::to_string(world().size()) + " ranks"));
   }

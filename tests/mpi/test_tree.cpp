@@ -105,8 +105,7 @@ TEST_CASE("Gradients of micro-batches become their sum in the order of the tree,
         for (const Segment& segment : p.segments) {
           if (!active.active(segment.layer)) continue;
           elements += segment.size;
-          for (std::int64_t i = segment.begin; i < segment.begin + segment.size; ++i) {
-            const auto k = static_cast<std::size_t>(i);
+          for (const std::size_t k : elements_of(segment)) {
             wrong += ours[k] != sum_by_tree(leaves, [&](int leaf) { return all[static_cast<std::size_t>(leaf)][k]; });
           }
         }

@@ -1,5 +1,6 @@
 #include "catch.hpp"
 #include "dat/sampler.hpp"
+#include "single.hpp"
 #include "warm_start_case.hpp"
 #include "world.hpp"
 
@@ -72,7 +73,6 @@ TEST_CASE("An exchange brings each rank the bytes that every other has for it", 
 TEST_CASE("Where an attack starts does not depend on the ranks that its sample has been on", "[warm start]") {
   const auto backend = test_backend(1);
   const int ranks = world().size(), me = world().rank();
-  const auto single = Communicator::single();
   // With and without samples that come twice; fewer samples than ranks and batches; resets on the way.
   for (const std::int64_t samples : {std::int64_t{1}, std::int64_t{2}, std::int64_t{12}, std::int64_t{23}}) {
     INFO(samples << " samples");
@@ -80,7 +80,7 @@ TEST_CASE("Where an attack starts does not depend on the ranks that its sample h
     const std::int64_t steps = order.sampler.plan().steps();
     // The one rank gets samples twice as well, for which it has room if it knows of some more.
     Side all(*backend, world(), samples, kBatch, 3 * steps),
-        one(*backend, *single, samples + ranks, kBatch * ranks, 3 * steps);
+        one(*backend, single(), samples + ranks, kBatch * ranks, 3 * steps);
     std::int64_t wrong = 0, sent = 0, ignored = 0, wrong_bytes = 0, warm = 0;
     for (std::uint32_t epoch = 0; epoch < 5; ++epoch) {
       order.sampler.shuffle(epoch);
@@ -128,13 +128,12 @@ TEST_CASE("Where an attack starts does not depend on the ranks that its sample h
 TEST_CASE("R ranks with a micro-batch each start as one rank with R micro-batches does", "[warm start]") {
   const auto backend = test_backend(1);
   const int ranks = world().size(), me = world().rank();
-  const auto single = Communicator::single();
   const std::int64_t samples = 6 * ranks * kBatch;
   // In each step one rank deals what all have to its micro-batches like cards (dat/sampler.hpp).
   for (const int per_rank : {1, 2}) {
     Sampler mine(samples, ranks, me, per_rank * kBatch, kBatch, 1);
     Sampler alone(samples, 1, 0, ranks * per_rank * kBatch, kBatch, 1);
-    Side all(*backend, world(), samples, kBatch, 1 << 20), one(*backend, *single, samples, kBatch, 1 << 20);
+    Side all(*backend, world(), samples, kBatch, 1 << 20), one(*backend, single(), samples, kBatch, 1 << 20);
     std::vector<std::int64_t> ids(static_cast<std::size_t>(per_rank * kBatch)),
         all_ids(static_cast<std::size_t>(ranks * per_rank * kBatch)), everyone(all_ids.size());
     std::map<std::int64_t, std::vector<float>> starts;

@@ -213,12 +213,25 @@ struct CountedGradients {
 [[nodiscard]] inline Vectors right_results(const std::string& aggregator, const AggregationCase& all) {
   const std::optional<CountedGradients> of = counted(all);
   if (!of) return {Vector(all.gradients.front().size(), std::numeric_limits<double>::quiet_NaN())};
+  if (aggregator == "mean") {
+    std::vector<std::size_t> all_of(of->x.size());
+    std::iota(all_of.begin(), all_of.end(), std::size_t{0});
+    return {weighted_mean(*of, all_of)};
+  }
   if (aggregator == "median") return {lower_median(*of)};
   if (aggregator == "trimmed_mean") return {trimmed_mean(*of)};
   if (aggregator == "geometric_median") return {geometric_median(*of, all.iterations)};
   if (aggregator == "krum") return krum_choices(*of, 1);
   if (aggregator == "multi_krum") return krum_choices(*of, of->n() - of->f);
   return {centered_clip(*of, all.tau, all.iterations)};
+}
+
+/// From the nearest of the results that are right.
+[[nodiscard]] inline double distance_to_right(const std::string& aggregator, const AggregationCase& all,
+                                              const Vector& result) {
+  double nearest = HUGE_VAL;
+  for (const Vector& right : right_results(aggregator, all)) nearest = std::min(nearest, distance(result, right));
+  return nearest;
 }
 
 }  // namespace dat::test

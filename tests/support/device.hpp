@@ -54,6 +54,22 @@ template <class T>
   return *backend;
 }
 
+/// A kernel, and its end.
+template <class N, class F>
+void run(const N& n, const F& f) {
+  each(kernel_backend().device(), n, f);
+  kernel_backend().wait();
+}
+
+/// f(n, y, x, c) for each number of some images.
+template <class Layout, class F>
+void for_each_pixel(std::int64_t images, const Layout& layout, const F& f) {
+  for (std::int64_t n = 0; n < images; ++n)
+    for (int y = 0; y < layout.h; ++y)
+      for (int x = 0; x < layout.w; ++x)
+        for (int c = 0; c < layout.c; ++c) f(n, y, x, c);
+}
+
 /// Memory that the host and the device both reach by the same address, once the device has been waited for.
 template <class T>
 struct Visible {

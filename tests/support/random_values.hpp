@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <random>
@@ -25,6 +26,17 @@ namespace dat::test {
   ActiveSet active{random_values(layers, seed, 0, 1)};
   for (float& s : active.scale) s = s < probability ? 1 + s : 0.0F;
   return active;
+}
+
+/// |a - b| / |b|.
+template <class A, class B>
+[[nodiscard]] double relative_l2(const A& a, const B& b) {
+  double top = 0, bottom = 0;
+  for (std::size_t i = 0; i < b.size(); ++i) {
+    top += std::pow(double(a[i]) - double(b[i]), 2);
+    bottom += std::pow(double(b[i]), 2);
+  }
+  return std::sqrt(top / bottom);
 }
 
 template <class T>

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <ranges>
+
 #include "catch.hpp"
 #include "dat/network.hpp"
 #include "dat/random.hpp"
@@ -7,6 +9,7 @@
 #include "gradients.hpp"
 #include "random_values.hpp"
 #include "reduce/gradient_reducer.hpp"
+#include "single.hpp"
 
 /// A codec and an aggregator for tests, which compute on the host with what they copy from the device and back: like a
 /// kernel, element by element of the chunks. And what they shall do, said once more on whole tensors.
@@ -17,6 +20,18 @@ namespace dat::test {
   std::int64_t count = std::abs(std::ssize(a) - std::ssize(b));
   for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) count += a[i] != b[i];
   return count;
+}
+
+/// Where a tensor's elements are among all parameters.
+[[nodiscard]] inline auto elements_of(const Segment& segment) {
+  const auto begin = static_cast<std::size_t>(segment.begin);
+  return std::views::iota(begin, begin + static_cast<std::size_t>(segment.size));
+}
+/// Of a tensor, among all parameters' values.
+[[nodiscard]] inline double norm_of(const std::vector<float>& values, const Segment& segment) {
+  double squares = 0;
+  for (const std::size_t i : elements_of(segment)) squares += double(values[i]) * values[i];
+  return std::sqrt(squares);
 }
 
 /// Calls f(segment, i) for all elements of the chunks.
@@ -178,7 +193,7 @@ class Heavy final : public Aggregator {
 /// A network whose gradients are random numbers, and reducers for it.
 struct ReductionCase {
   /// Of one rank.
-  ReductionCase() : ReductionCase(Communicator::single()) {}
+  ReductionCase() : ReductionCase(single()) {}
   /// width: of channels; where it is no multiple of 16, tensors have padding.
   explicit ReductionCase(Communicator& all, int width = 16)
       : group(all),
@@ -247,10 +262,6 @@ struct ReductionCase {
   Model model;
   float* gradients;
   std::vector<float> real;  ///< [parameters.size] 1, and 0 where there is padding
-
- private:
-  explicit ReductionCase(std::unique_ptr<Communicator> one) : ReductionCase(*one) { own_ = std::move(one); }
-  std::unique_ptr<Communicator> own_;
 };
 
 /// What the steps of a run must give on all ranks: on whole tensors, without buckets and messages.
@@ -291,14 +302,10 @@ class ReductionReference {
     std::vector<float>& residual = residuals_[static_cast<std::size_t>(rank)];
     for (const Segment& segment : case_.model.parameters.segments) {
       if (!active.active(segment.layer)) continue;
-      double squares = 0;
-      for (std::int64_t k = segment.begin; k < segment.begin + segment.size; ++k)
-        squares += double(gradient[static_cast<std::size_t>(k)]) * gradient[static_cast<std::size_t>(k)];
-      const auto norm = static_cast<float>(std::sqrt(squares));
-      for (std::int64_t k = segment.begin; k < segment.begin + segment.size; ++k) {
-        const auto i = static_cast<std::size_t>(k);
+      const auto norm = static_cast<float>(norm_of(gradient, segment));
+      for (const std::size_t i : elements_of(segment)) {
         const float value = gradient[i] + residual[i];
-        gradient[i] = coarse_value(norm, coarse_level(value, norm, k, step, {.seed = 5, .rank = rank}));
+        gradient[i] = coarse_value(norm, coarse_level(value, norm, std::int64_t(i), step, {.seed = 5, .rank = rank}));
         residual[i] = value - gradient[i];
       }
     }

@@ -3,6 +3,7 @@
 #include "dat/config.hpp"
 #include "device.hpp"
 #include "random_values.hpp"
+#include "single.hpp"
 #include "train/trainer.hpp"
 
 namespace dat::test {
@@ -31,12 +32,9 @@ struct Started : Trainer {
     for (int k = 0; k < steps; ++k) (void)step(false);
   }
 };
-struct Alone {
-  std::unique_ptr<Communicator> world = Communicator::single();
-};
 /// The same without other ranks.
-struct OneRank : Alone, Started {
-  explicit OneRank(const TrainOptions& options, int steps = 0) : Started(*world, options, steps) {}
+struct OneRank : Started {
+  explicit OneRank(const TrainOptions& options, int steps = 0) : Started(single(), options, steps) {}
 };
 
 [[nodiscard]] inline std::vector<float> weights_of(Trainer& trainer) {

@@ -2,6 +2,7 @@
 #include "catch.hpp"
 #include "device.hpp"
 #include "random_values.hpp"
+#include "single.hpp"
 
 using namespace dat;
 using namespace dat::test;
@@ -23,7 +24,7 @@ struct Fixture {
                  .training_batches = {},
                  .noise = 0.1,
                  .noise_samples = kCopies}),
-        certifier(*ranks, replica, 0.1, true, 2) {
+        certifier(single(), replica, 0.1, true, 2) {
     replica.model().initialize(1);
     replica.commit();
   }
@@ -38,13 +39,12 @@ struct Fixture {
     return result;
   }
   [[nodiscard]] AttackedCertificates attacked(const CertificationResult& result) {
-    AttackedImages found = attack_certificates(*ranks, *images, replica, result, 20, 1);
+    AttackedImages found = attack_certificates(single(), *images, replica, result, 20, 1);
     const CertificationPlan plan = prediction_plan({.sigma = 0.1, .n0 = 10, .n = 500, .radii = {0.1}});
     CertificationResult predicted = certifier.run({&found, found.images(), plan}, {});
     return {std::move(found), std::move(predicted)};
   }
 
-  std::unique_ptr<Communicator> ranks = Communicator::single();
   std::unique_ptr<Dataset> images =
       synthetic_dataset({.classes = kClasses, .size = kSize, .train = 8, .test = kImages}, "test");
   Replica replica;

@@ -75,6 +75,21 @@ double norm_of(const Values& values, std::size_t n, std::size_t pixels) {
   return std::sqrt(squares);
 }
 
+/// Normal numbers, to five standard deviations: the variances of a number and of its fourth power are 1 and 96. Pixels
+/// beside each other, which share their words, are not correlated.
+void check_normal(const std::vector<double>& normal) {
+  const auto pixels = static_cast<double>(normal.size());
+  double first = 0, fourth = 0, beside = 0;
+  for (std::size_t i = 0; i < normal.size(); ++i) {
+    first += normal[i] / pixels;
+    fourth += std::pow(normal[i], 4) / pixels;
+    if (i % 2 == 0) beside += 2 * normal[i] * normal[i + 1] / pixels;
+  }
+  CHECK(std::abs(first) < 5 / std::sqrt(pixels));
+  CHECK(std::abs(fourth - 3) < 5 * std::sqrt(96 / pixels));
+  CHECK(std::abs(beside) < 5 * std::sqrt(2 / pixels));
+}
+
 const Layout kImage{3, 6, 5, 1};
 
 }  // namespace
@@ -233,16 +248,7 @@ TEST_CASE("The start in the L2 ball is normal, of length eps", "[attack]") {
   std::vector<double> normal;
   for (const float v : o.seen[0]) normal.push_back((double(v) - 0.5) / 0.5 * std::sqrt(3072));
   for (const std::size_t n : {0U, 1U}) CHECK(std::abs(norm_of(normal, n, 3072) - std::sqrt(3072)) <= 1e-4);
-  double first = 0, fourth = 0, beside = 0;
-  for (std::size_t i = 0; i < normal.size(); ++i) {
-    first += normal[i] / 6144;
-    fourth += std::pow(normal[i], 4) / 6144;
-    if (i % 2 == 0) beside += normal[i] * normal[i + 1] / 3072;
-  }
-  // To five standard deviations, as for the start beside the image.
-  CHECK(std::abs(first) < 5 / std::sqrt(6144));
-  CHECK(std::abs(fourth - 3) < 5 * std::sqrt(96.0 / 6144));
-  CHECK(std::abs(beside) < 5 / std::sqrt(3072));
+  check_normal(normal);
   CHECK(std::equal(normal.begin(), normal.begin() + 3072, normal.begin() + 3072) == false);
 
   // Another place in the batch and another layout do not change it; another epoch does.
@@ -253,9 +259,9 @@ TEST_CASE("The start in the L2 ball is normal, of length eps", "[attack]") {
     other.time = time;
     perturb(*attacks().at("pgd")({.norm = BallNorm::l2, .eps = 0.5, .alpha = 1e-6, .steps = 1}), other);
     std::vector<float> one;
-    for (int c = 0; c < 3; ++c)
-      for (int y = 0; y < 5; ++y)
-        for (int x = 0; x < 5; ++x) one.push_back(other.seen[0][static_cast<std::size_t>(layout.offset(1, c, y, x))]);
+    for_each_pixel(1, layout, [&](std::int64_t, int y, int x, int c) {
+      one.push_back(other.seen[0][static_cast<std::size_t>(layout.offset(1, c, y, x))]);
+    });
     return one;
   };
   CHECK(start({3, 5, 5, 1}, 7, 0) == start({3, 5, 5, 3}, 7, 0));
@@ -428,7 +434,7 @@ TEST_CASE("An attack leaves where it took its first gradient, and the logits the
 }
 
 TEST_CASE("The random start of a sample depends on its number, not on its place or the layout", "[attack]") {
-  // eta as [sample][c][y][x], from an attack on black images: x + eta is eta.
+  // eta as [sample][y][x][c], from an attack on black images: x + eta is eta.
   const auto starts = [](const Layout& layout, const std::vector<std::int64_t>& ids, std::uint64_t seed = 3,
                          Purpose purpose = Purpose::attack_start, std::uint32_t time = 0) {
     RandomObjective o(layout, static_cast<int>(ids.size()));
@@ -439,14 +445,10 @@ TEST_CASE("The random start of a sample depends on its number, not on its place 
     o.purpose = purpose;
     o.time = time;
     perturb(*attacks().at("pgd")({.eps = 0.1, .alpha = 0.01, .steps = 1}), o);
-    std::vector<std::vector<float>> all;
-    for (int k = 0; k < o.n; ++k) {
-      std::vector<float>& one = all.emplace_back();
-      for (int c = 0; c < layout.c; ++c)
-        for (int y = 0; y < layout.h; ++y)
-          for (int x = 0; x < layout.w; ++x)
-            one.push_back(o.seen[0][static_cast<std::size_t>(layout.offset(k, c, y, x))]);
-    }
+    std::vector<std::vector<float>> all(ids.size());
+    for_each_pixel(o.n, layout, [&](std::int64_t k, int y, int x, int c) {
+      all[static_cast<std::size_t>(k)].push_back(o.seen[0][static_cast<std::size_t>(layout.offset(k, c, y, x))]);
+    });
     return all;
   };
   constexpr std::int64_t kFar = std::int64_t{1} << 33;
@@ -478,23 +480,12 @@ TEST_CASE("A start beside the image is normal, and not kept inside ball or box",
   std::fill(o.x.begin(), o.x.end(), 0.0F);
   o.spread = 0.25F;
   perturb(*attacks().at("pgd")({.eps = 0.1, .alpha = 0.01, .steps = 1}), o);
-  // Mean 0, variance 1, fourth moment 3, to five standard deviations (1, 2 and 96 over the number); pixels beside each
-  // other, which share their words, are not correlated.
-  const std::vector<float> normal(o.seen[0]);
+  std::vector<double> normal;
+  for (const float v : o.seen[0]) normal.push_back(v / 0.25);
+  check_normal(normal);
   const auto pixels = static_cast<double>(normal.size());
-  double first = 0, second = 0, fourth = 0, beside = 0;
-  for (std::size_t i = 0; i < normal.size(); ++i) {
-    const double v = normal[i] / 0.25;
-    first += v / pixels;
-    second += v * v / pixels;
-    fourth += v * v * v * v / pixels;
-    if (i % 2 == 0) beside += 2 * v * normal[i + 1] / 0.25 / pixels;
-  }
-  CHECK(std::abs(first) < 5 / std::sqrt(pixels));
-  CHECK(std::abs(second - 1) < 5 * std::sqrt(2 / pixels));
-  CHECK(std::abs(fourth - 3) < 5 * std::sqrt(96 / pixels));
-  CHECK(std::abs(beside) < 5 * std::sqrt(2 / pixels));
-  CHECK(*std::max_element(normal.begin(), normal.end()) > 0.75F);
+  CHECK(std::abs(norm_of(normal, 0, normal.size()) / std::sqrt(pixels) - 1) < 5 / std::sqrt(2 * pixels));
+  CHECK(*std::max_element(normal.begin(), normal.end()) > 3);
   CHECK(std::equal(normal.begin(), normal.begin() + 3072, normal.begin() + 3072) == false);
 }
 

@@ -10,10 +10,12 @@
 #include "batch/view/frozen.hpp"
 #include "catch.hpp"
 #include "data_path.hpp"
+#include "datasets.hpp"
 #include "device.hpp"
 #include "golden_case.hpp"
 #include "margin.hpp"
 #include "random_values.hpp"
+#include "single.hpp"
 #include "small_network.hpp"
 
 using namespace dat;
@@ -35,35 +37,9 @@ struct Problem {
   using Backward = std::function<void(const T* x, const T* dz, T* dx)>;  // adds nothing: overwrites
   using Loss = std::function<void(Problem&)>;                            // losses, right, and dz
 
-  Problem(const Layout& l, int samples, int k, std::vector<T> images) : layout(l), n(samples), classes(k) {
-    const auto size = static_cast<std::size_t>(n * l.elements()), rows = static_cast<std::size_t>(n);
-    x = std::move(images);
-    asked_at.resize(size);
-    perturbation.resize(size);
-    gradients.resize(size);
-    z.resize(rows * static_cast<std::size_t>(k));
-    dz.resize(z.size());
-    loss_values.resize(rows);
-    right.resize(rows);
-    wrong.resize(rows);
-    ids.resize(rows);
+  Problem(const Layout& l, int samples, int k, std::vector<T> images)
+      : layout(l), n(samples), classes(k), x(std::move(images)) {
     std::iota(ids.begin(), ids.end(), 0);
-    through.resize(rows);
-    aims.resize(rows);
-    scratch_stride = static_cast<std::int64_t>(size) + 100 * n;
-    memory.resize(static_cast<std::size_t>(5 * scratch_stride));
-    clean = x.data();
-    x_adv = asked_at.data();
-    eta = perturbation.data();
-    dx = gradients.data();
-    labels = wrong.data();
-    targets = aims.data();
-    sample_ids = ids.data();
-    logits = z.data();
-    losses = loss_values.data();
-    correct = right.data();
-    scratch = memory.data();
-    done = through.data();
   }
   Problem(const Problem&) = delete;
   Problem& operator=(const Problem&) = delete;
@@ -85,28 +61,33 @@ struct Problem {
   Host device;
   Layout layout;
   int n, classes;
-  const T* clean;
-  T *x_adv, *eta;
-  const T *start = nullptr, *dx;
+  std::size_t rows = static_cast<std::size_t>(n);
+  std::int64_t scratch_stride = n * (layout.elements() + 100);
+  std::vector<T> x, asked_at = std::vector<T>(x.size()), perturbation = asked_at, gradients = asked_at,
+                    z = std::vector<T>(rows * static_cast<std::size_t>(classes)), dz = z,
+                    loss_values = std::vector<T>(rows), right = loss_values,
+                    memory = std::vector<T>(static_cast<std::size_t>(5 * scratch_stride));
+  std::vector<std::int32_t> wrong = std::vector<std::int32_t>(rows), through = wrong, aims = wrong;
+  std::vector<std::int64_t> ids = std::vector<std::int64_t>(rows);
+
+  const T* clean = x.data();
+  T *x_adv = asked_at.data(), *eta = perturbation.data();
+  const T *start = nullptr, *dx = gradients.data();
   T scale = 1;
-  const std::int32_t* labels;
-  std::int32_t* targets;
-  const std::int64_t* sample_ids;
+  const std::int32_t* labels = wrong.data();
+  std::int32_t* targets = aims.data();
+  const std::int64_t* sample_ids = ids.data();
   std::uint64_t seed = 11;
   Purpose purpose = Purpose::evaluation_start;
   std::uint32_t time = 0;
   int run = 0;
-  const T *logits, *losses, *correct;
-  T* scratch;
-  std::int64_t scratch_stride;
-  std::int32_t* done;
+  const T *logits = z.data(), *losses = loss_values.data(), *correct = right.data();
+  T* scratch = memory.data();
+  std::int32_t* done = through.data();
 
   Forward net;
   Backward back;
   Loss loss;
-  std::vector<T> x, asked_at, perturbation, gradients, z, dz, loss_values, right, memory;
-  std::vector<std::int32_t> wrong, through, aims;
-  std::vector<std::int64_t> ids;
   std::vector<std::vector<T>> asked, values, rights;  ///< by call: where, and what came out
 };
 
@@ -244,20 +225,10 @@ class NetObjective final : public Objective {
   NetObjective(const Case& c, const std::vector<int>& samples, const Layout& l, int k = kClasses)
       : case_(c),
         x_(samples.size() * kPixels),
-        x_adv_(x_.size()),
-        eta_(x_.size()),
-        dx_(x_.size()),
         logits_(samples.size() * static_cast<std::size_t>(k)),
-        dlogits_(logits_.size()),
         losses_(samples.size()),
-        correct_(samples.size()),
-        scratch_(5 * x_.size()),
-        labels_(samples.size()),
         targets_(samples.size(), -1),
-        done_(samples.size(), -1),
-        ids_(samples.size()),
-        plain_(kPixels),
-        plain_dx_(kPixels) {
+        ids_(samples.size()) {
     device = kernel_backend().device();
     layout = l;
     n = static_cast<int>(samples.size());
@@ -340,10 +311,11 @@ class NetObjective final : public Objective {
   }
 
   const Case& case_;
-  Shared<float> x_, x_adv_, eta_, dx_, logits_, dlogits_, losses_, correct_, scratch_;
-  Shared<std::int32_t> labels_, targets_, done_;
+  Shared<float> x_, x_adv_ = x_, eta_ = x_, dx_ = x_, logits_, dlogits_ = logits_, losses_, correct_ = losses_;
+  Shared<float> scratch_ = Shared<float>(5 * x_.size());
+  Shared<std::int32_t> targets_, labels_ = targets_, done_ = targets_;
   Shared<std::int64_t> ids_;
-  std::vector<float> plain_, plain_dx_;
+  std::vector<float> plain_ = std::vector<float>(kPixels), plain_dx_ = plain_;
 };
 
 const std::vector<std::string> kSearching = {"apgd-ce", "apgd-dlr", "apgd-t", "fab", "fab-t", "square"};
@@ -385,17 +357,32 @@ TEST_CASE("Logit ratios have their values and gradients", "[attack][cpu]") {
   // Vectors with seven digits.
   constexpr double kDigits = 6e-8;
   const std::vector<double> z = {2, 1, .5, -1, .25};
-  const auto at = [&](int y, int t, kernels::Divisor divisor, std::vector<double>* gradient = nullptr) {
-    const std::int32_t label = y, target = t;
-    double loss, correct, d[5];
-    kernels::MarginLoss<double>{
-        z.data(), &label, t < 0 ? nullptr : &target, &loss, &correct, d, 5, 1, std::numeric_limits<double>::infinity(),
-        divisor}(0);
-    CHECK(correct == (y == 0 ? 1 : 0));
-    if (gradient != nullptr) gradient->assign(d, d + 5);
-    return loss;
-  };
   using kernels::Divisor;
+  struct Margin {
+    double loss = 9, correct = 9;
+    std::vector<double> gradient;
+  };
+  const auto margin_at = [](const std::vector<double>& logits, std::int32_t y, std::int32_t t, Divisor divisor,
+                            double cap = std::numeric_limits<double>::infinity()) {
+    Margin all{.gradient = std::vector<double>(logits.size(), 9)};
+    kernels::MarginLoss<double>{logits.data(),
+                                &y,
+                                t < 0 ? nullptr : &t,
+                                &all.loss,
+                                &all.correct,
+                                all.gradient.data(),
+                                static_cast<int>(logits.size()),
+                                1,
+                                cap,
+                                divisor}(0);
+    return all;
+  };
+  const auto at = [&](int y, int t, Divisor divisor, std::vector<double>* gradient = nullptr) {
+    const Margin all = margin_at(z, y, t, divisor);
+    CHECK(all.correct == (y == 0 ? 1 : 0));
+    if (gradient != nullptr) *gradient = all.gradient;
+    return all.loss;
+  };
   const auto close = [&](const std::vector<double>& ours, const std::vector<double>& expected) {
     for (std::size_t i = 0; i < expected.size(); ++i) CHECK(std::abs(ours[i] - expected[i]) <= kDigits);
   };
@@ -419,54 +406,35 @@ TEST_CASE("Logit ratios have their values and gradients", "[attack][cpu]") {
     std::vector<double> random(values.begin() + trial * 6, values.begin() + trial * 6 + 6);
     const std::int32_t y = trial % 6, t = (trial / 6 + 1 + y) % 6;
     const Divisor divisor = trial % 3 == 0 ? Divisor::one : trial % 3 == 1 ? Divisor::third : Divisor::third_and_fourth;
-    const bool targeted = trial % 2 == 0 && t != y;
-    const auto value = [&](const std::vector<double>& logits, double* gradient) {
-      double loss, correct;
-      kernels::MarginLoss<double>{logits.data(),
-                                  &y,
-                                  targeted ? &t : nullptr,
-                                  &loss,
-                                  &correct,
-                                  gradient,
-                                  6,
-                                  1,
-                                  std::numeric_limits<double>::infinity(),
-                                  divisor}(0);
-      return loss;
+    const auto value = [&](const std::vector<double>& logits) {
+      return margin_at(logits, y, trial % 2 == 0 && t != y ? t : -1, divisor);
     };
     std::vector<double> sorted = random;
     std::sort(sorted.begin(), sorted.end());
     bool apart = true;  // h does not change the order
     for (std::size_t k = 1; k < 6; ++k) apart = apart && sorted[k] - sorted[k - 1] > 0.02;
     if (!apart) continue;
-    double gradient[6];
-    (void)value(random, gradient);
+    const std::vector<double> gradient = value(random).gradient;
     for (std::size_t k = 0; k < 6; ++k) {
       constexpr double h = 1e-5;
       std::vector<double> up = random, down = random;
       up[k] += h;
       down[k] -= h;
-      const double slope = (value(up, nullptr) - value(down, nullptr)) / (2 * h);
+      const double slope = (value(up).loss - value(down).loss) / (2 * h);
       REQUIRE(std::abs(slope - gradient[k]) <= 1e-4 * (1 + std::abs(gradient[k])));
     }
   }
 
-  const std::int32_t unknown = -1;
-  double of_unknown = 9, right = 9, slopes[5] = {9, 9, 9, 9, 9};
-  kernels::MarginLoss<double>{
-      z.data(),      &unknown, nullptr, &of_unknown, &right, slopes, 5, 1, std::numeric_limits<double>::infinity(),
-      Divisor::third}(0);
-  CHECK((of_unknown == 0 && right == -1));
-  CHECK(std::all_of(slopes, slopes + 5, [](double slope) { return slope == 0; }));
+  const Margin unknown = margin_at(z, -1, -1, Divisor::third);
+  CHECK((unknown.loss == 0 && unknown.correct == -1));
+  CHECK(unknown.gradient == std::vector<double>(5));
 
   // Carlini and Wagner's margin stops at its confidence.
   for (const double cap : {2.5, 3.5}) {
-    const std::int32_t y = 3;
-    double loss, correct, gradient[5];
-    kernels::MarginLoss<double>{z.data(), &y, nullptr, &loss, &correct, gradient, 5, 1, cap, Divisor::one}(0);
-    CHECK(loss == std::min(cap, 3.0));
-    CHECK(gradient[0] == (cap < 3 ? 0 : 1));
-    CHECK(gradient[3] == (cap < 3 ? 0 : -1));
+    const Margin capped = margin_at(z, 3, -1, Divisor::one, cap);
+    CHECK(capped.loss == std::min(cap, 3.0));
+    CHECK(capped.gradient[0] == (cap < 3 ? 0 : 1));
+    CHECK(capped.gradient[3] == (cap < 3 ? 0 : -1));
   }
 }
 
@@ -796,17 +764,14 @@ TEST_CASE("A searching attack leaves a misclassified image of the ball, or the c
 }
 
 TEST_CASE("The first iteration of Auto-PGD counts as a rise, whatever the loss was before", "[attack]") {
-  const auto& backend = kernel_backend();
   Shared<float> memory(9), losses(1, 1.5F), correct(1, 1.0F);
   Shared<std::int32_t> done(1, 0);
   const auto at = [&](std::size_t k) { return memory.data() + k; };
   const kernels::ApgdState<float> state{at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7), at(8)};
-  each(backend.device(), 1, kernels::ApgdBegin<float>{state, losses.data(), correct.data(), done.data(), 2});
-  kernel_backend().wait();
+  run(1, kernels::ApgdBegin<float>{state, losses.data(), correct.data(), done.data(), 2});
   for (const auto& [loss, rises] : {std::pair(1.0F, 1.0F), std::pair(0.5F, 1.0F), std::pair(0.75F, 2.0F)}) {
     losses[0] = loss;
-    each(backend.device(), 1, kernels::ApgdJudge<float>{state, losses.data(), correct.data(), done.data(), 0});
-    kernel_backend().wait();
+    run(1, kernels::ApgdJudge<float>{state, losses.data(), correct.data(), done.data(), 0});
     CHECK(*state.rises == rises);
   }
 }
@@ -1064,17 +1029,13 @@ TEST_CASE("Images that an attack is done with leave its passes, and the others k
 
 TEST_CASE("An evaluation makes all runs of an attack, while an image is right", "[attack]") {
   /// The images of a set with other labels.
-  class Relabelled final : public Dataset {
-   public:
-    [[nodiscard]] const DatasetInfo& info() const override { return images->info(); }
-    [[nodiscard]] std::int64_t size() const override { return images->size(); }
+  struct Relabelled final : Wrapped {
+    using Wrapped::Wrapped;
     [[nodiscard]] int label(std::int64_t k) const override { return labels[static_cast<std::size_t>(k)]; }
-    void read(std::int64_t k, std::uint8_t* pixels) const override { images->read(k, pixels); }
-    std::unique_ptr<Dataset> images = synthetic_dataset({.classes = kClasses, .size = 8, .test = 8}, "test");
     std::vector<std::uint8_t> labels = std::vector<std::uint8_t>(8);
   };
   constexpr int kImages = 8;
-  Relabelled set;
+  Relabelled set(synthetic_dataset({.classes = kClasses, .size = 8, .test = 8}, "test"));
   const auto backend = test_backend();
   Model model(*backend, networks().at("small_cnn")({.width = 16, .size = 8, .channels = 3, .classes = kClasses}),
               Granularity::tensor);
@@ -1085,8 +1046,7 @@ TEST_CASE("An evaluation makes all runs of an attack, while an image is right", 
   Buffers images(*backend, set.info(), kImages, attacked.needs());
   FrozenProgram program(model, kImages);
   FrozenView objective(images, program);
-  const auto alone = Communicator::single();
-  Evaluator evaluator(*alone, set, nullptr, images, objective);
+  Evaluator evaluator(single(), set, nullptr, images, objective);
   backend->commit_workspace();
   (void)evaluator.run(attacked, 1);
   const auto z = to_host(*backend, program.logits(), kImages * kClasses);  // at images that have hardly moved
@@ -1168,8 +1128,7 @@ TEST_CASE("Square's pattern in L2 is that of the public code", "[attack]") {
     double squares = 0, ours = 0;
     for (const double v : expected) squares += v * v;
     Shared<float> pattern(n * n);
-    each(kernel_backend().device(), std::int64_t{side} * side, kernels::SquarePattern<float>{side, pattern.data()});
-    kernel_backend().wait();
+    run(std::int64_t{side} * side, kernels::SquarePattern<float>{side, pattern.data()});
     for (std::size_t i = 0; i < expected.size(); ++i) {
       REQUIRE(std::abs(pattern[i] - expected[i] / std::sqrt(squares)) <= 0x1p-24);
       ours += double(pattern[i]) * double(pattern[i]);
@@ -1178,27 +1137,40 @@ TEST_CASE("Square's pattern in L2 is that of the public code", "[attack]") {
   }
 }
 
-TEST_CASE("Square's pairs of windows are uniform and independent of each other", "[attack][cpu]") {
+TEST_CASE("Square's windows, signs and pairs of windows are uniform and independent, for each image and iteration",
+          "[attack][cpu]") {
   constexpr int kSide = 5, kDraws = 40000;
-  const Layout layout{3, 9, 8, 1};
   std::vector<std::int64_t> ids(kDraws);
   std::iota(ids.begin(), ids.end(), 7);
   const kernels::SquareDraws draws{ids.data(), 99, Purpose::evaluation_start};
-  const int tops = layout.h - kSide, lefts = layout.w - kSide;
-  for (const bool by_image : {true, false}) {
-    std::vector<double> cells(static_cast<std::size_t>(tops * lefts * tops * lefts * 2));
-    for (int k = 0; k < kDraws; ++k) {
-      const int image = by_image ? k : 0;
-      const auto iteration = by_image ? 3U : static_cast<std::uint32_t>(k);
-      const kernels::SquarePair pair = draws.pair(image, iteration, kSide, layout);
-      const kernels::SquareWindow alone = draws.window(image, iteration, kSide, layout);
-      REQUIRE((pair.first.top == alone.top && pair.first.left == alone.left && pair.first.signs == alone.signs));
-      REQUIRE((pair.top >= 0 && pair.top < tops && pair.left >= 0 && pair.left < lefts));
-      const int first = pair.first.top * lefts + pair.first.left, second = pair.top * lefts + pair.left;
-      ++cells[static_cast<std::size_t>((first * tops * lefts + second) * 2 + (pair.transposed ? 1 : 0))];
+  const auto place_of = [](const auto& window, const Layout& layout) {
+    const int tops = layout.h - kSide, lefts = layout.w - kSide;
+    REQUIRE((window.top >= 0 && window.top < tops && window.left >= 0 && window.left < lefts));
+    return window.top * lefts + window.left;
+  };
+  const auto check = [](int count, const auto& cell_of) {
+    for (const bool by_image : {true, false}) {
+      std::vector<double> cells(static_cast<std::size_t>(count));
+      for (int k = 0; k < kDraws; ++k)
+        ++cells[static_cast<std::size_t>(cell_of(by_image ? k : 0, by_image ? 3U : static_cast<std::uint32_t>(k)))];
+      CHECK(chi_square(cells) <= chi_square_bound(count - 1));
     }
-    CHECK(chi_square(cells) <= chi_square_bound(static_cast<double>(cells.size() - 1)));
-  }
+  };
+  const Layout small{3, 9, 8, 1}, large{3, 12, 10, 1};
+  check(12 * 12 * 2, [&](int image, std::uint32_t iteration) {
+    const kernels::SquarePair pair = draws.pair(image, iteration, kSide, small);
+    const kernels::SquareWindow alone = draws.window(image, iteration, kSide, small);
+    REQUIRE((pair.first.top == alone.top && pair.first.left == alone.left && pair.first.signs == alone.signs));
+    return (place_of(pair.first, small) * 12 + place_of(pair, small)) * 2 + (pair.transposed ? 1 : 0);
+  });
+  // With the three channels' signs.
+  check(35 * 8, [&](int image, std::uint32_t iteration) {
+    const kernels::SquareWindow window = draws.window(image, iteration, kSide, large);
+    int cell = place_of(window, large);
+    for (int channel = 0; channel < 3; ++channel) cell = 2 * cell + (window.sign(channel) > 0 ? 1 : 0);
+    return cell;
+  });
+  CHECK(draws.window(0, 0, 12, large).top == 0);  // a window of the whole height
 }
 
 TEST_CASE("A proposal of Square in L2 has the whole radius, and leaves the image outside of both windows its shape",
@@ -1225,62 +1197,36 @@ TEST_CASE("A proposal of Square in L2 has the whole radius, and leaves the image
   each(device, std::ssize(sizes), kernels::SquareMeasure<float>{proposal, norms.data()});
   each(device, std::ssize(sizes),
        kernels::SquareMove<float>{proposal, norms.data(), x_adv.data(), sizes.data(), float(kEps)});
-  each(device, kImages * strips.per_image(),
-       kernels::SquareScale<float>{strips, layout.c, done.data(), x.data(), sizes.data(), x_adv.data(), float(kEps)});
-  kernel_backend().wait();
+  run(kImages * strips.per_image(),
+      kernels::SquareScale<float>{strips, layout.c, done.data(), x.data(), sizes.data(), x_adv.data(), float(kEps)});
   int apart = 0;
   for (int n = 0; n < kImages; ++n) {
     const kernels::SquarePair pair = draws.pair(n, kIteration, kSide, layout);
     // Everything but the windows is scaled alike: by the move's and the former move's product over the latter's square.
     double squares = 0, product = 0, former = 0;
     std::vector<std::pair<double, double>> outside;
-    for (int c = 0; c < layout.c; ++c)
-      for (int row = 0; row < layout.h; ++row)
-        for (int column = 0; column < layout.w; ++column) {
-          const auto at = static_cast<std::size_t>(layout.offset(n, c, row, column));
-          if (n == 1) REQUIRE(x_adv[at] == -1.0F);
-          const double move = double(x_adv[at]) - x[at], before = double(best[at]) - x[at];
-          squares += move * move;
-          const auto in = [&](int top, int left) {
-            return row >= top && row < top + kSide && column >= left && column < left + kSide;
-          };
-          if (n == 1 || in(pair.first.top, pair.first.left)) continue;
-          if (in(pair.top, pair.left)) {
-            REQUIRE(move == 0);
-            ++apart;
-          } else {
-            outside.emplace_back(move, before);
-            product += move * before;
-            former += before * before;
-          }
-        }
+    for_each_pixel(1, layout, [&](std::int64_t, int row, int column, int c) {
+      const auto at = static_cast<std::size_t>(layout.offset(n, c, row, column));
+      if (n == 1) REQUIRE(x_adv[at] == -1.0F);
+      const double move = double(x_adv[at]) - x[at], before = double(best[at]) - x[at];
+      squares += move * move;
+      const auto in = [&](int top, int left) {
+        return row >= top && row < top + kSide && column >= left && column < left + kSide;
+      };
+      if (n == 1 || in(pair.first.top, pair.first.left)) return;
+      if (in(pair.top, pair.left)) {
+        REQUIRE(move == 0);
+        ++apart;
+      } else {
+        outside.emplace_back(move, before);
+        product += move * before;
+        former += before * before;
+      }
+    });
     for (const auto& [move, before] : outside) REQUIRE(std::abs(move - product / former * before) <= 1e-6);
     if (n != 1) CHECK(std::abs(std::sqrt(squares) - kEps) <= 1e-6 * kEps);
   }
   CHECK(apart > kImages);
-}
-
-TEST_CASE("Square's windows and signs are uniform, for each image and each iteration", "[attack][cpu]") {
-  constexpr int kSide = 5, kDraws = 40000;
-  const Layout layout{3, 12, 10, 1};
-  std::vector<std::int64_t> ids(kDraws);
-  std::iota(ids.begin(), ids.end(), 7);
-  const kernels::SquareDraws draws{ids.data(), 99, Purpose::evaluation_start};
-  const int tops = layout.h - kSide, lefts = layout.w - kSide;
-  for (const bool by_image : {true, false}) {
-    // Cells: top, left and the three channels' signs together, so that they are independent, too.
-    std::vector<double> cells(static_cast<std::size_t>(tops * lefts * 8));
-    for (int k = 0; k < kDraws; ++k) {
-      const kernels::SquareWindow window =
-          draws.window(by_image ? k : 0, by_image ? 3 : static_cast<std::uint32_t>(k), kSide, layout);
-      REQUIRE((window.top >= 0 && window.top < tops && window.left >= 0 && window.left < lefts));
-      int cell = window.top * lefts + window.left;
-      for (int channel = 0; channel < 3; ++channel) cell = 2 * cell + (window.sign(channel) > 0 ? 1 : 0);
-      ++cells[static_cast<std::size_t>(cell)];
-    }
-    CHECK(chi_square(cells) <= chi_square_bound(static_cast<double>(cells.size() - 1)));
-  }
-  CHECK(draws.window(0, 0, 12, layout).top == 0);  // a window of the whole height
 }
 
 TEST_CASE("Square starts with vertical stripes of fair signs, one for each channel and column", "[attack]") {
@@ -1292,9 +1238,8 @@ TEST_CASE("Square starts with vertical stripes of fair signs, one for each chann
   Shared<std::int64_t> ids(kImages);
   std::iota(ids.begin(), ids.end(), 3);
   const kernels::SquareDraws draws{ids.data(), 5, Purpose::evaluation_start};
-  each(kernel_backend().device(), std::int64_t{kImages} * layout.h * layout.c,
-       kernels::SquareStart<float>{draws, layout, x.data(), best.data(), x_adv.data(), 0.25F});
-  kernel_backend().wait();
+  run(std::int64_t{kImages} * layout.h * layout.c,
+      kernels::SquareStart<float>{draws, layout, x.data(), best.data(), x_adv.data(), 0.25F});
   CHECK(best == x_adv);
   std::vector<double> ups(kStripes), pairs(4);
   for (int n = 0; n < kImages; ++n)
@@ -1328,27 +1273,19 @@ TEST_CASE("A proposal of Square moves its window by 2 eps and nothing else", "[a
   Shared<std::int32_t> done = shared(std::vector<std::int32_t>{0, 1, 0});
   const kernels::SquareDraws draws{ids.data(), 5, Purpose::evaluation_start};
   const std::int64_t rows = std::int64_t{3} * layout.h * layout.c;
-  each(kernel_backend().device(), rows,
-       kernels::SquareStart<float>{draws, layout, x.data(), best.data(), x_adv.data(), kEps});
-  kernel_backend().wait();
+  run(rows, kernels::SquareStart<float>{draws, layout, x.data(), best.data(), x_adv.data(), kEps});
   std::fill(x_adv.begin(), x_adv.end(), -1.0F);
-  each(kernel_backend().device(), rows,
-       kernels::SquarePropose<float>{draws, layout, done.data(), x.data(), best.data(), x_adv.data(), kEps, 17, kSide});
-  kernel_backend().wait();
-  for (int n = 0; n < 3; ++n) {
+  run(rows,
+      kernels::SquarePropose<float>{draws, layout, done.data(), x.data(), best.data(), x_adv.data(), kEps, 17, kSide});
+  for_each_pixel(3, layout, [&](std::int64_t n, int row, int column, int c) {
     const kernels::SquareWindow window = draws.window(n, 17, kSide, layout);
-    for (int c = 0; c < 3; ++c)
-      for (int row = 0; row < layout.h; ++row)
-        for (int column = 0; column < layout.w; ++column) {
-          const auto at = static_cast<std::size_t>(layout.offset(n, c, row, column));
-          const bool inside =
-              row >= window.top && row < window.top + kSide && column >= window.left && column < window.left + kSide;
-          const float moved = std::clamp(
-              std::clamp(best[at] + 2 * kEps * static_cast<float>(window.sign(c)), x[at] - kEps, x[at] + kEps), 0.0F,
-              1.0F);
-          REQUIRE(x_adv[at] == (n == 1 ? -1.0F : inside ? moved : best[at]));
-        }
-  }
+    const auto at = static_cast<std::size_t>(layout.offset(n, c, row, column));
+    const bool inside =
+        row >= window.top && row < window.top + kSide && column >= window.left && column < window.left + kSide;
+    const float moved = std::clamp(
+        std::clamp(best[at] + 2 * kEps * static_cast<float>(window.sign(c)), x[at] - kEps, x[at] + kEps), 0.0F, 1.0F);
+    REQUIRE(x_adv[at] == (n == 1 ? -1.0F : inside ? moved : best[at]));
+  });
 }
 
 TEST_CASE("PGD climbs the loss that its word names", "[attack]") {

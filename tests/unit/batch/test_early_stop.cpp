@@ -138,12 +138,9 @@ TEST_CASE("Slots hold the samples they name; a sample that has left keeps what i
                              samples = shared(std::vector<std::int32_t>{2, 0, 3, -1});
   Shared<float> x(20, -9.0F), eta(20, -9.0F), x_adv(20, -9.0F);
   Shared<std::int32_t> labels(4, -9), left = shared(std::vector<std::int32_t>{0, 7, 0, 2});
-  const Device device = kernel_backend().device();
   const kernels::Slots slots{samples.data(), kElements};
-  each(device, std::ssize(x),
-       kernels::FillSlots{slots, all_x.data(), all_eta.data(), all_labels.data(), x.data(), eta.data(), x_adv.data(),
-                          labels.data()});
-  kernel_backend().wait();
+  run(std::ssize(x), kernels::FillSlots{slots, all_x.data(), all_eta.data(), all_labels.data(), x.data(), eta.data(),
+                                        x_adv.data(), labels.data()});
   for (std::size_t i = 0; i < x.size(); ++i) {
     const std::int32_t sample = samples[i / kElements];
     const auto from = static_cast<std::size_t>(sample) * kElements + i % kElements;
@@ -152,17 +149,14 @@ TEST_CASE("Slots hold the samples they name; a sample that has left keeps what i
     CHECK(x_adv[i] == (sample < 0 ? -9 : all_x[from] + all_eta[from]));
   }
   CHECK(labels == shared(std::vector<std::int32_t>{12, 10, 13, -9}));
-  each(device, std::ssize(eta), kernels::Gather<float>{slots, all_x.data(), eta.data()});
-  kernel_backend().wait();
+  run(std::ssize(eta), kernels::Gather<float>{slots, all_x.data(), eta.data()});
   for (std::size_t i = 0; i < x.size(); ++i) CHECK(eta[i] == x[i]);
 
   // Sample 2 is fooled and leaves; 0 is not; 3 is fooled and has one more step; nobody is in the last slot.
-  each(device, 4, kernels::CountFooled{samples.data(), correct.data(), left.data()});
-  kernel_backend().wait();
+  run(4, kernels::CountFooled{samples.data(), correct.data(), left.data()});
   CHECK(left == shared(std::vector<std::int32_t>{0, 7, -1, 1}));
   for (float& v : eta) v += 100;
-  each(device, std::ssize(x), kernels::KeepSteps{slots, left.data(), eta.data(), all_eta.data()});
-  kernel_backend().wait();
+  run(std::ssize(x), kernels::KeepSteps{slots, left.data(), eta.data(), all_eta.data()});
   for (std::size_t i = 0; i < all_eta.size(); ++i) {
     const std::size_t sample = i / kElements, slot = sample == 0 ? 1 : 2;
     CHECK(all_eta[i] == (sample == 0 || sample == 3 ? eta[slot * kElements + i % kElements] : before[i]));

@@ -20,9 +20,8 @@ constexpr float kSigma = 0.25F;
   const Shared<float> x(static_cast<std::size_t>(n * layout.elements()), 0.0F);
   const Shared<std::int64_t> ids = shared(samples);
   Shared<float> to(static_cast<std::size_t>(copies) * x.size(), -7.0F);
-  each(kernel_backend().device(), n * copies * ((layout.elements() + 3) / 4),
-       kernels::NoisyCopies{x.data(), to.data(), ids.data(), layout, seed, time, kSigma, copies});
-  kernel_backend().wait();
+  run(n * copies * ((layout.elements() + 3) / 4),
+      kernels::NoisyCopies{x.data(), to.data(), ids.data(), layout, seed, time, kSigma, copies});
   return {to.begin(), to.end()};
 }
 
@@ -58,10 +57,8 @@ struct Smoothed {
                  s.correct.data(),
                  s.gradient.data()},
                 1.0F);
-  each(device, std::int64_t{n} * copies,
-       kernels::MeanSoftmaxGradient{values.data(), s.gradient.data(), s.log_means.data(), s.of_copies.data(), classes,
-                                    copies});
-  kernel_backend().wait();
+  run(std::int64_t{n} * copies, kernels::MeanSoftmaxGradient{values.data(), s.gradient.data(), s.log_means.data(),
+                                                             s.of_copies.data(), classes, copies});
   return s;
 }
 
@@ -146,12 +143,10 @@ TEST_CASE("noise is normal, each copy's its own, and hangs on sample, seed and e
 TEST_CASE("noise is the same picture in every layout", "[smoothed]") {
   const Layout planes{3, 3, 5, 1}, pixels{3, 3, 5, 3};
   const auto one = noise_of({8, 9}, planes, 2, 1, 0), other = noise_of({8, 9}, pixels, 2, 1, 0);
-  for (int n = 0; n < 4; ++n)
-    for (int c = 0; c < 3; ++c)
-      for (int y = 0; y < 3; ++y)
-        for (int x = 0; x < 5; ++x)
-          REQUIRE(one[static_cast<std::size_t>(planes.offset(n, c, y, x))] ==
-                  other[static_cast<std::size_t>(pixels.offset(n, c, y, x))]);
+  for_each_pixel(4, planes, [&](std::int64_t n, int y, int x, int c) {
+    REQUIRE(one[static_cast<std::size_t>(planes.offset(n, c, y, x))] ==
+            other[static_cast<std::size_t>(pixels.offset(n, c, y, x))]);
+  });
 }
 
 TEST_CASE("the loss of copies is that of their mean prediction", "[smoothed]") {
@@ -189,8 +184,7 @@ TEST_CASE("the gradient by the copies' logits is that of finite differences", "[
 
 TEST_CASE("a floor under the likelihood has no gradient", "[smoothed]") {
   Shared<float> loss{46.0F, 46.1F}, gradient(4, 0.5F);
-  each(kernel_backend().device(), 2, kernels::FloorOfLikelihood{loss.data(), gradient.data(), 2});
-  kernel_backend().wait();
+  run(2, kernels::FloorOfLikelihood{loss.data(), gradient.data(), 2});
   CHECK(loss[0] == 46.0F);
   CHECK(std::abs(loss[1] + std::log(1e-20)) < 1e-5);
   CHECK(std::vector<float>(gradient.begin(), gradient.end()) == std::vector<float>{0.5F, 0.5F, 0, 0});

@@ -18,8 +18,7 @@ namespace {
   const std::int64_t leaves = kernels::HashLeaves::leaves(elements);
   const Shared<float> input(data.begin(), data.end());
   Shared<std::uint32_t> out(static_cast<std::size_t>(leaves) * 8 + 1);
-  each(kernel_backend().device(), leaves, kernels::HashLeaves{input.data(), elements, out.data()});
-  kernel_backend().wait();
+  run(leaves, kernels::HashLeaves{input.data(), elements, out.data()});
   Sha256 hash;
   hash.add("root", 4);
   hash.add(&elements, sizeof elements);

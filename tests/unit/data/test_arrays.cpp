@@ -9,6 +9,7 @@
 #include "memory_bytes.hpp"
 
 using namespace dat;
+using std::string_literals::operator""s;
 
 namespace {
 
@@ -39,6 +40,13 @@ Contents contents(const std::string& bytes, int classes = 256) {
 
 std::string error_in(const std::string& bytes) {
   return error_of([&] { static_cast<void>(contents(bytes)); });
+}
+
+void refused(const std::string& bytes, const std::string& reason) {
+  const std::string error = error_in(bytes);
+  CAPTURE(error, reason);
+  CHECK(error.starts_with("3: "));
+  CHECK(contains(error, reason));
 }
 
 /// As extra_set.py makes them.
@@ -89,13 +97,6 @@ TEST_CASE("Pickles of each protocol and Python, .npz and .npy hold the images an
 
 TEST_CASE("Nothing in a pickle is executed: every name and operation that is no part of an array is refused",
           "[arrays]") {
-  using std::string_literals::operator""s;
-  const auto refused = [](const std::string& bytes, const std::string& reason) {
-    const std::string error = error_in(bytes);
-    CAPTURE(error, reason);
-    CHECK(error.substr(0, 3) == "3: ");
-    CHECK(contains(error, reason));
-  };
   refused("\x80\x02"s + "cos\nsystem\nX\x0b\0\0\0touch pwned\x85R."s, "byte 2: wants os.system, which is no part");
   refused("\x80\x02"s + "cposix\nsystem\nU\x05touch\x85R."s, "wants posix.system");
   refused("\x80\x04\x8c\x08"s + "builtins\x8c\x04"s + "eval\x93\x8c\x01"s + "1\x85R."s, "byte 18: wants builtins.eval");
@@ -130,12 +131,6 @@ TEST_CASE("Nothing in a pickle is executed: every name and operation that is no 
 }
 
 TEST_CASE("Deep, cyclic and endless pickles cost no stack and little memory", "[arrays]") {
-  using std::string_literals::operator""s;
-  const auto refused = [](const std::string& bytes, const std::string& reason) {
-    const std::string error = error_in(bytes);
-    CAPTURE(error, reason);
-    CHECK(contains(error, reason));
-  };
   refused("\x80\x02)"s + std::string(10000, '\x85') + "."s, "holds no dictionary");
   refused("\x80\x02]q\0h\0a."s, "holds no dictionary");                              // in itself
   refused("\x80\x02}q\0X\4\0\0\0datah\0sX\5\0\0\0labelh\0s."s, "data is no array");  // in itself

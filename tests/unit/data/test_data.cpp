@@ -8,19 +8,14 @@
 #include "dat/file.hpp"
 #include "dat/loader.hpp"
 #include "dat/random.hpp"
+#include "datasets.hpp"
 #include "files/confined.hpp"
 #include "hdf5/hdf5.hpp"
 
 using namespace dat;
+using test::pixels_of;
 
 namespace {
-
-std::vector<std::uint8_t> pixels_of(const Dataset& set, std::int64_t index) {
-  const auto size = static_cast<std::size_t>(set.info().size);
-  std::vector<std::uint8_t> pixels(size * size * static_cast<std::size_t>(set.info().channels));
-  set.read(index, pixels.data());
-  return pixels;
-}
 
 // Pixel bytes that depend on everything.
 std::uint8_t pixel(std::int64_t sample, int channel, int y, int x) {
@@ -107,6 +102,12 @@ void write_with_links(const TemporaryFolder& folder) {
   std::filesystem::create_symlink("data.h5", folder / "link.h5");
   std::filesystem::create_hard_link(folder / "data.h5", folder / "hard.h5");
   std::filesystem::copy_file(folder / "data.h5", folder / "copy.h5");
+}
+
+std::vector<int> labels_of(const Dataset& set) {
+  std::vector<int> found;
+  for (std::int64_t i = 0; i < set.size(); ++i) found.push_back(set.label(i));
+  return found;
 }
 
 // An epoch of all ranks, micro-batch by micro-batch: what `alone`, one rank with all of their micro-batches, has there.
@@ -707,10 +708,8 @@ TEST_CASE("Several files are one pool in the order given, and must fit together"
   named("elk.h5", {"elk", "dog", "cow"});
 
   const auto pool = open_dataset({folder / "a.h5", folder / "b.h5", folder / "c.h5"}, "train", 0);
-  REQUIRE(pool->size() == 10);
   CHECK(pool->info().classes == 6);
-  const std::vector<int> labels = {0, 2, 1, 2, 5, 4, 0, 2, 1, 2};
-  for (int i = 0; i < 10; ++i) CHECK(pool->label(i) == labels[static_cast<std::size_t>(i)]);
+  REQUIRE(labels_of(*pool) == std::vector<int>{0, 2, 1, 2, 5, 4, 0, 2, 1, 2});
   CHECK(pixels_of(*pool, 4) == pixels_of(*pool, 0));
   CHECK(pixels_of(*pool, 5) == pixels_of(*pool, 1));
   CHECK(pixels_of(*pool, 9) == pixels_of(*pool, 3));
@@ -868,19 +867,6 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("A pool is a mix of one set: the same samples in the same places") {
-  Sampler pool(83, 2, 1, 16, 8, 7), mixed(Mix(83), 2, 1, 16, 8, 7);
-  std::vector<std::int64_t> one(16), other(16);
-  for (std::uint32_t epoch = 0; epoch < 2; ++epoch) {
-    pool.shuffle(epoch);
-    mixed.shuffle(epoch);
-    for (std::int64_t step = 0; step < pool.plan().steps(); ++step) {
-      CHECK(pool.batch(step, one.data()) == mixed.batch(step, other.data()));
-      CHECK(one == other);
-    }
-  }
-}
-
 TEST_CASE("--mix takes pool, balanced and a share that the micro-batch can hold; the rest is a usage error") {
   CHECK(read_mix("pool") == 1);
   CHECK(read_mix("balanced:0.5") == 0.5);
@@ -913,13 +899,8 @@ TEST_CASE(
   CHECK(all()->size() == 13);
   CHECK(all()->first_file() == 5);
   CHECK(open_dataset(paths, "train", 3)->first_file() == 3);
-  const auto labels = [](const Dataset& set) {
-    std::vector<int> found;
-    for (std::int64_t i = 0; i < set.size(); ++i) found.push_back(set.label(i));
-    return found;
-  };
   const auto limited = first_of_first_file(all(), 2);
-  CHECK(labels(*limited) == std::vector<int>{0, 1, 2, 2, 0, 3, 2, 2, 0, 3});
+  CHECK(labels_of(*limited) == std::vector<int>{0, 1, 2, 2, 0, 3, 2, 2, 0, 3});
   CHECK(limited->first_file() == 2);
   CHECK(first_of_first_file(all(), 5)->size() == 13);
   const auto kept = held_out(all(), 5, 2, 7, true), aside = held_out(all(), 5, 2, 7, false);
@@ -999,19 +980,15 @@ TEST_CASE("A batch that is dealt to the ranks is that of one rank, micro-batch b
 }
 
 TEST_CASE("A batch is read in the order of the file, and lies in the order of the draw") {
-  struct Watched final : Dataset {
-    std::unique_ptr<Dataset> set;
+  struct Watched final : test::Wrapped {
+    using Wrapped::Wrapped;
     mutable std::vector<std::int64_t> order;
-    [[nodiscard]] const DatasetInfo& info() const override { return set->info(); }
-    [[nodiscard]] std::int64_t size() const override { return set->size(); }
-    [[nodiscard]] int label(std::int64_t index) const override { return set->label(index); }
     void read(std::int64_t index, std::uint8_t* pixels) const override {
       order.push_back(index);
-      set->read(index, pixels);
+      whole->read(index, pixels);
     }
   };
-  Watched data;
-  data.set = synthetic_dataset({.classes = 2, .size = 8, .train = 64, .test = 2, .seed = 1}, "train");
+  const Watched data(synthetic_dataset({.classes = 2, .size = 8, .train = 64, .test = 2, .seed = 1}, "train"));
   HostBatch batch;
   {
     Loader loader(data, 1, 0, {.batch = 32, .micro_batch = 8, .mix = Mix(40, 24, 0.5, 8), .seed = 7});
@@ -1024,7 +1001,7 @@ TEST_CASE("A batch is read in the order of the file, and lies in the order of th
     CHECK(batch.labels[k] == data.label(batch.ids[k]));
     CHECK(std::equal(batch.pixels.begin() + static_cast<std::ptrdiff_t>(192 * k),
                      batch.pixels.begin() + static_cast<std::ptrdiff_t>(192 * (k + 1)),
-                     pixels_of(*data.set, batch.ids[k]).begin()));
+                     pixels_of(*data.whole, batch.ids[k]).begin()));
     CHECK((batch.ids[k] < 40) == (k % 2 == 0));  // groups of a labelled and an extra image
   }
 }

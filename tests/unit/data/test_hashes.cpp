@@ -10,20 +10,16 @@
 #include "data/images/index.hpp"
 #include "data/indexing/indexing.hpp"
 #include "data_path.hpp"
+#include "datasets.hpp"
 #include "hdf5/hdf5.hpp"
 
 using namespace dat;
+using test::pixels_of;
 
 namespace {
 
 constexpr std::int64_t kTrain = 20, kTest = 3;
 constexpr int kSide = 6;
-
-std::vector<std::uint8_t> pixels_of(const Dataset& set, std::int64_t index) {
-  std::vector<std::uint8_t> pixels(set.info().image_bytes());
-  set.read(index, pixels.data());
-  return pixels;
-}
 
 /// A data file whose splits of more than `sealed` bytes have hashes; images of random pixels, two blocks of them.
 void write_file(const std::string& path, std::int64_t sealed, const std::vector<std::string>& names = {"a", "b"}) {

@@ -14,6 +14,7 @@
 #include "data/indexing/indexing.hpp"
 #include "data/indexing/tar_writer.hpp"
 #include "data_path.hpp"
+#include "datasets.hpp"
 #include "files/bytes.hpp"
 #include "files/confined.hpp"
 #include "hdf5/hdf5.hpp"
@@ -46,9 +47,9 @@ std::vector<std::string> all_of(const std::string& path, const std::string& spli
   const auto set = open_dataset({path}, split, 0, {.size = 8});
   std::vector<std::string> images;
   for (std::int64_t k = 0; k < set->size(); ++k) {
-    std::string pixels(set->info().image_bytes(), '\0');
-    set->read(k, reinterpret_cast<std::uint8_t*>(pixels.data()));
-    images.push_back(std::to_string(set->label(k)) + " " + std::to_string(set->shape(k).height) + " " + pixels);
+    const auto pixels = test::pixels_of(*set, k);
+    images.push_back(std::to_string(set->label(k)) + " " + std::to_string(set->shape(k).height) + " " +
+                     std::string(pixels.begin(), pixels.end()));
   }
   return images;
 }
@@ -151,9 +152,8 @@ TEST_CASE("An index has the images of a folder, of its tar and of its packed tar
   write_sized({.source = source, .output = folder / "plain.h5", .threads = 2, .size = 8});
   const auto plain = open_dataset({folder / "plain.h5"}, "train", 0);
   for (std::int64_t k = 0; k < plain->size(); ++k) {
-    std::string pixels(plain->info().image_bytes(), '\0');
-    plain->read(k, reinterpret_cast<std::uint8_t*>(pixels.data()));
-    CHECK(train[static_cast<std::size_t>(k)].ends_with(pixels));
+    const auto pixels = test::pixels_of(*plain, k);
+    CHECK(train[static_cast<std::size_t>(k)].ends_with(std::string(pixels.begin(), pixels.end())));
   }
   write_sized({.source = source, .output = folder / "large.h5", .size = 2048});  // two at a time
   CHECK(open_dataset({folder / "large.h5"}, "train", 0)->size() == plain->size());

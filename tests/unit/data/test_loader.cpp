@@ -1,25 +1,23 @@
 #include "catch.hpp"
 #include "dat/loader.hpp"
+#include "datasets.hpp"
 
 using namespace dat;
 
 namespace {
 
 /// Images that take some time, some of them more (in microseconds); some cannot be read.
-struct Slow final : Dataset {
+struct Slow final : test::Wrapped {
   explicit Slow(int images)
-      : whole(synthetic_dataset({.classes = 3, .size = 9, .train = images, .test = 1, .seed = 1}, "train")),
+      : Wrapped(synthetic_dataset({.classes = 3, .size = 9, .train = images, .test = 1, .seed = 1}, "train")),
         about(whole->info()) {
     about.decoded = true;  // several threads read one batch
   }
-  std::unique_ptr<Dataset> whole;
   DatasetInfo about;
   std::set<std::int64_t> failing{};
   std::int64_t once = -1;  // fails the first time
   mutable std::atomic<int> reads = 0, asked = 0, delay = 0;
   [[nodiscard]] const DatasetInfo& info() const override { return about; }
-  [[nodiscard]] std::int64_t size() const override { return whole->size(); }
-  [[nodiscard]] int label(std::int64_t index) const override { return whole->label(index); }
   void read(std::int64_t index, std::uint8_t* pixels) const override {
     if (++reads % 3 == 0) std::this_thread::sleep_for(std::chrono::microseconds(300 + delay));
     require(!failing.contains(index), ExitCode::data, "image ", index);

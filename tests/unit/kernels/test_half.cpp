@@ -81,12 +81,6 @@ template <class T>
 
 [[nodiscard]] bool is_nan(float x) { return (std::bit_cast<std::uint32_t>(x) & 0x7fffffffU) > 0x7f800000U; }
 
-template <class F>
-void run(std::int64_t n, const F& f) {
-  each(kernel_backend().device(), n, f);
-  kernel_backend().wait();
-}
-
 /// A device converts in its own instructions. A pool over single pixels does nothing else.
 constexpr Layout kPixel{1, 1, 1, 1};
 

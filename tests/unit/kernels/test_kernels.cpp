@@ -29,13 +29,6 @@ std::vector<Case> cases() {
           {{32, 3, 5, 16}, 3}, {{48, 3, 5, 16}, 1}, {{48, 3, 5, 48}, 2}, {{16, 8, 9, 1}, 20}};
 }
 
-/// A kernel, and its end.
-template <class F>
-void run(std::int64_t n, const F& f) {
-  each(kernel_backend().device(), n, f);
-  kernel_backend().wait();
-}
-
 double at(const Shared<float>& values, std::int64_t i) { return values[static_cast<std::size_t>(i)]; }
 
 template <class T>
@@ -134,14 +127,14 @@ std::string name(const Convolution& s) {
          std::to_string(s.w);
 }
 
-/// Every shift by at most `pad` pixels, each with and without mirroring.
-Shared<Crop> all_crops(int pad) {
+/// Every shift from `first` to `last` pixels, each with and without mirroring.
+Shared<Crop> all_crops(int first, int last) {
   Shared<Crop> crops;
-  for (int top = -pad; top <= pad; ++top)
-    for (int left = -pad; left <= pad; ++left)
+  for (int top = first; top <= last; ++top)
+    for (int left = first; left <= last; ++left)
       for (const int flip : {0, 1})
         crops.push_back(
-            {static_cast<std::int8_t>(top), static_cast<std::int8_t>(left), static_cast<std::int8_t>(flip)});
+            {static_cast<std::int16_t>(top), static_cast<std::int16_t>(left), static_cast<std::int16_t>(flip)});
   return crops;
 }
 
@@ -150,16 +143,13 @@ Shared<Crop> all_crops(int pad) {
 TEST_CASE("A layout gives each element of each channel a place of its own", "[kernels]") {
   for (const auto& [layout, n] : cases()) {
     std::vector<bool> taken(static_cast<std::size_t>(n * layout.elements()), false);
-    for (int k = 0; k < n; ++k)
-      for (int c = 0; c < layout.c; ++c)
-        for (int y = 0; y < layout.h; ++y)
-          for (int x = 0; x < layout.w; ++x) {
-            const std::int64_t place = layout.offset(k, c, y, x);
-            REQUIRE((place >= k * layout.elements() && place < (k + 1) * layout.elements()));
-            REQUIRE(!taken[static_cast<std::size_t>(place)]);
-            taken[static_cast<std::size_t>(place)] = true;
-            REQUIRE(layout.channel(place) == c);
-          }
+    for_each_pixel(n, layout, [&](std::int64_t k, int y, int x, int c) {
+      const std::int64_t place = layout.offset(k, c, y, x);
+      REQUIRE((place >= k * layout.elements() && place < (k + 1) * layout.elements()));
+      REQUIRE(!taken[static_cast<std::size_t>(place)]);
+      taken[static_cast<std::size_t>(place)] = true;
+      REQUIRE(layout.channel(place) == c);
+    });
   }
 }
 
@@ -368,113 +358,56 @@ TEST_CASE("Sums over chunks agree with double precision and have the same bits a
   }
 }
 
-TEST_CASE("Augmentation is a cut from the zero-padded image, then a mirror image, then a division by 255",
+TEST_CASE("Augmentation is a window of the zero-padded image, then a mirror image, then a division by 255",
           "[kernels]") {
-  constexpr int kPad = 4, kSize = 7, kPadded = kSize + 2 * kPad;
-  for (const int channels : {1, 3}) {
-    const Shared<Crop> crops = all_crops(kPad);
-    const auto n = static_cast<std::int64_t>(crops.size());
+  constexpr int kSize = 7;
+  for (const auto& [cut, pad, channels] : {std::array{7, 4, 1}, std::array{7, 4, 3}, std::array{4, 2, 3}}) {
+    const Shared<Crop> crops = all_crops(-pad, kSize + pad - cut);
+    const std::int64_t n = std::ssize(crops), image = kSize * kSize * channels;
     Shared<std::uint8_t> pixels;
-    for (const float v : shared_random(n * kSize * kSize * channels, 1, 0, 256))
-      pixels.push_back(static_cast<std::uint8_t>(v));
+    for (const float v : shared_random(n * image, 1, 0, 256)) pixels.push_back(static_cast<std::uint8_t>(v));
+    Shared<std::int64_t> places;
+    for (std::int64_t k = 0; k < n; ++k) places.push_back(n - 1 - k);
     for (const int block : {1, channels}) {
-      const Layout layout{channels, kSize, kSize, block};
-      Shared<float> x(pixels.size(), -1.0F);
-      run(n * kSize * kSize, Augment{pixels.data(), nullptr, crops.data(), x.data(), layout, kSize});
-      for (std::int64_t k = 0; k < n; ++k) {
-        std::vector<double> padded(kPadded * kPadded * static_cast<std::size_t>(channels), 0.0);
-        const auto index = [&](int y, int column, int c) {
-          return static_cast<std::size_t>((y * kPadded + column) * channels + c);
-        };
-        for (int y = 0; y < kSize; ++y)
-          for (int column = 0; column < kSize; ++column)
-            for (int c = 0; c < channels; ++c)
-              padded[index(y + kPad, column + kPad, c)] =
-                  pixels[static_cast<std::size_t>(((k * kSize + y) * kSize + column) * channels + c)];
+      const Layout layout{channels, cut, cut, block};
+      Shared<float> x(static_cast<std::size_t>(n * layout.elements()), -1.0F), in_order = x, eta(x.size(), 7.0F);
+      run(n * cut * cut, Augment{pixels.data(), places.data(), crops.data(), x.data(), layout, kSize});
+      run(n * cut * cut, Augment{pixels.data(), nullptr, crops.data(), in_order.data(), layout, kSize});
+      Shared<float> zero(x.size(), 0.5F), moved = zero;
+      const auto noise = shared_random(std::ssize(zero), 2, -0.1F, 0.1F);
+      for (std::size_t i = 0; i < moved.size(); ++i) moved[i] += noise[i];
+      Shared<std::uint8_t> kept(pixels.size(), 0), wanted = kept;
+      run(n * cut * cut,
+          Remember{kept.data(), places.data(), crops.data(), zero.data(), moved.data(), layout, kSize, 0.1F});
+      std::int64_t outside = 0;
+      for_each_pixel(n, layout, [&](std::int64_t k, int y, int column, int c) {
         const Crop crop = crops[static_cast<std::size_t>(k)];
-        for (int y = 0; y < kSize; ++y)
-          for (int column = 0; column < kSize; ++column)
-            for (int c = 0; c < channels; ++c) {
-              const int cut = crop.flip != 0 ? kSize - 1 - column : column;
-              const double expected = padded[index(y + kPad + crop.top, cut + kPad + crop.left, c)] / 255;
-              REQUIRE(x[static_cast<std::size_t>(layout.offset(k, c, y, column))] == static_cast<float>(expected));
-            }
+        const int from_y = crop.top + y, from_x = crop.left + (crop.flip != 0 ? cut - 1 - column : column);
+        const auto at = static_cast<std::size_t>(layout.offset(k, c, y, column));
+        if (from_y < 0 || from_y >= kSize || from_x < 0 || from_x >= kSize) {
+          REQUIRE((x[at] == 0 && in_order[at] == 0));
+          ++outside;
+          return;
+        }
+        const auto from = [&](std::int64_t of) {
+          return static_cast<std::size_t>(((of * kSize + from_y) * kSize + from_x) * channels + c);
+        };
+        REQUIRE(x[at] == static_cast<float>(pixels[from(n - 1 - k)]) / 255.0F);
+        REQUIRE(in_order[at] == static_cast<float>(pixels[from(k)]) / 255.0F);
+        wanted[from(n - 1 - k)] = to_byte(moved[at] - zero[at], 0.1F);
+      });
+      CHECK(kept == wanted);
+      // What a cut has seen comes back through it; the padding keeps what it had.
+      run(n * cut * cut,
+          Recall{kept.data(), places.data(), crops.data(), zero.data(), eta.data(), layout, kSize, 0.1F});
+      std::int64_t padding = 0;
+      for (std::size_t i = 0; i < eta.size(); ++i) {
+        padding += eta[i] == 7.0F ? 1 : 0;
+        REQUIRE((eta[i] == 7.0F || eta[i] == from_byte(to_byte(moved[i] - zero[i], 0.1F), 0.1F)));
       }
+      CHECK(padding == outside);
     }
   }
-}
-
-TEST_CASE("A smaller cut is a window of the zero-padded image, then a mirror image, then a division by 255",
-          "[kernels]") {
-  constexpr int kPad = 2, kSize = 7, kCut = 4, kChannels = 3;
-  Shared<Crop> crops;
-  for (int top = -kPad; top <= kSize + kPad - kCut; ++top)
-    for (int left = -kPad; left <= kSize + kPad - kCut; ++left)
-      for (const int flip : {0, 1})
-        crops.push_back(
-            {static_cast<std::int16_t>(top), static_cast<std::int16_t>(left), static_cast<std::int16_t>(flip)});
-  const std::int64_t n = std::ssize(crops), image = kSize * kSize * kChannels;
-  Shared<std::uint8_t> pixels;
-  for (const float v : shared_random(n * image, 1, 0, 256)) pixels.push_back(static_cast<std::uint8_t>(v));
-  Shared<std::int64_t> places;
-  for (std::int64_t k = 0; k < n; ++k) places.push_back(n - 1 - k);
-  for (const int block : {1, kChannels}) {
-    const Layout layout{kChannels, kCut, kCut, block};
-    Shared<float> x(static_cast<std::size_t>(n * layout.elements()), -1.0F), eta(x.size(), 7.0F);
-    run(n * kCut * kCut, Augment{pixels.data(), places.data(), crops.data(), x.data(), layout, kSize});
-    Shared<float> zero(x.size(), 0.5F), moved = zero;
-    const auto noise = shared_random(std::ssize(zero), 2, -0.1F, 0.1F);
-    for (std::size_t i = 0; i < moved.size(); ++i) moved[i] += noise[i];
-    Shared<std::uint8_t> kept(pixels.size(), 0);
-    run(n * kCut * kCut,
-        Remember{kept.data(), places.data(), crops.data(), zero.data(), moved.data(), layout, kSize, 0.1F});
-    Shared<std::uint8_t> wanted(pixels.size(), 0);
-    std::int64_t outside = 0;
-    for (std::int64_t k = 0; k < n; ++k)
-      for (int y = 0; y < kCut; ++y)
-        for (int column = 0; column < kCut; ++column)
-          for (int c = 0; c < kChannels; ++c) {
-            const Crop crop = crops[static_cast<std::size_t>(k)];
-            const int from_y = crop.top + y, from_x = crop.left + (crop.flip != 0 ? kCut - 1 - column : column);
-            const bool inside = from_y >= 0 && from_y < kSize && from_x >= 0 && from_x < kSize;
-            const std::int64_t pixel = ((n - 1 - k) * kSize + from_y) * kSize + from_x;
-            const auto from = static_cast<std::size_t>(inside ? pixel * kChannels + c : 0),
-                       at = static_cast<std::size_t>(layout.offset(k, c, y, column));
-            REQUIRE(x[at] == (inside ? static_cast<float>(pixels[from]) / 255.0F : 0.0F));
-            if (inside) wanted[from] = to_byte(moved[at] - zero[at], 0.1F);
-            outside += inside ? 0 : 1;
-          }
-    CHECK(kept == wanted);
-    // What a cut has seen comes back through it; the padding keeps what it had.
-    run(n * kCut * kCut,
-        Recall{kept.data(), places.data(), crops.data(), zero.data(), eta.data(), layout, kSize, 0.1F});
-    std::int64_t padding = 0;
-    for (std::size_t i = 0; i < eta.size(); ++i) {
-      padding += eta[i] == 7.0F ? 1 : 0;
-      REQUIRE((eta[i] == 7.0F || eta[i] == from_byte(to_byte(moved[i] - zero[i], 0.1F), 0.1F)));
-    }
-    CHECK(padding == outside);
-  }
-}
-
-TEST_CASE("An augmented image is the one at its place among all images", "[kernels]") {
-  constexpr int kSize = 5, kImages = 7;
-  const Layout layout{3, kSize, kSize, 3};
-  constexpr std::int64_t kBytes = kSize * kSize * 3;
-  Shared<std::uint8_t> all, gathered;
-  for (const float v : shared_random(kImages * kBytes, 1, 0, 256)) all.push_back(static_cast<std::uint8_t>(v));
-  const Shared<std::int64_t> places = {6, 0, 3, 3, 5};
-  Shared<Crop> crops;
-  for (std::size_t k = 0; k < places.size(); ++k) {
-    crops.push_back(
-        {static_cast<std::int8_t>(k - 2), static_cast<std::int8_t>(3 - 2 * k), static_cast<std::int8_t>(k % 2)});
-    gathered.insert(gathered.end(), all.begin() + places[k] * kBytes, all.begin() + (places[k] + 1) * kBytes);
-  }
-  Shared<float> expected(gathered.size(), -1.0F), x = expected;
-  const auto n = std::ssize(places) * kSize * kSize;
-  run(n, Augment{gathered.data(), nullptr, crops.data(), expected.data(), layout, kSize});
-  run(n, Augment{all.data(), places.data(), crops.data(), x.data(), layout, kSize});
-  CHECK(x == expected);
 }
 
 TEST_CASE("A perturbation in a byte is off by at most eps/254; zero and the edges of the ball are exact", "[kernels]") {
@@ -499,7 +432,7 @@ TEST_CASE("What is remembered through one crop is recalled through any other, wh
   constexpr int kPad = 4, kSize = 7;
   constexpr float kEps = 0.1F;
   for (const int channels : {1, 3}) {
-    const Shared<Crop> crops = all_crops(kPad);
+    const Shared<Crop> crops = all_crops(-kPad, kPad);
     const auto n = std::ssize(crops);
     Shared<Crop> others;  // far apart in the list, and each with each flip
     Shared<std::int64_t> places;
@@ -522,22 +455,19 @@ TEST_CASE("What is remembered through one crop is recalled through any other, wh
 
       // By definition: what the original's pixel got is the perturbation of the augmented pixel that shows it.
       std::int64_t unseen = 0;
-      for (std::int64_t k = 0; k < n; ++k)
-        for (int y = 0; y < kSize; ++y)
-          for (int column = 0; column < kSize; ++column)
-            for (int c = 0; c < channels; ++c) {
-              const Crop crop = crops[static_cast<std::size_t>(k)];
-              const int at_y = y - crop.top, cut = column - crop.left, at_x = crop.flip != 0 ? kSize - 1 - cut : cut;
-              const auto to = static_cast<std::size_t>(
-                  ((places[static_cast<std::size_t>(k)] * kSize + y) * kSize + column) * channels + c);
-              if (at_y < 0 || at_y >= kSize || at_x < 0 || at_x >= kSize) {
-                REQUIRE(kept[to] == before[to]);
-                ++unseen;
-                continue;
-              }
-              const auto from = static_cast<std::size_t>(layout.offset(k, c, at_y, at_x));
-              REQUIRE(kept[to] == to_byte(x_adv[from] - x[from], kEps));
-            }
+      for_each_pixel(n, layout, [&](std::int64_t k, int y, int column, int c) {
+        const Crop crop = crops[static_cast<std::size_t>(k)];
+        const int at_y = y - crop.top, cut = column - crop.left, at_x = crop.flip != 0 ? kSize - 1 - cut : cut;
+        const auto to = static_cast<std::size_t>(
+            ((places[static_cast<std::size_t>(k)] * kSize + y) * kSize + column) * channels + c);
+        if (at_y < 0 || at_y >= kSize || at_x < 0 || at_x >= kSize) {
+          REQUIRE(kept[to] == before[to]);
+          ++unseen;
+          return;
+        }
+        const auto from = static_cast<std::size_t>(layout.offset(k, c, at_y, at_x));
+        REQUIRE(kept[to] == to_byte(x_adv[from] - x[from], kEps));
+      });
       CHECK(unseen > 0);
 
       // Through the same crop and another: in the box, nothing in the padding, nothing where nothing is kept.
@@ -549,24 +479,21 @@ TEST_CASE("What is remembered through one crop is recalled through any other, wh
         run(n * kSize * kSize,
             Recall{kept.data(), places.data(), through.data(), clean.data(), start.data(), layout, kSize, kEps});
         std::int64_t untouched = 0;
-        for (std::int64_t k = 0; k < n; ++k)
-          for (int y = 0; y < kSize; ++y)
-            for (int column = 0; column < kSize; ++column)
-              for (int c = 0; c < channels; ++c) {
-                const Crop crop = through[static_cast<std::size_t>(k)];
-                const int from_y = y + crop.top, from_x = (crop.flip != 0 ? kSize - 1 - column : column) + crop.left;
-                const auto at = static_cast<std::size_t>(layout.offset(k, c, y, column));
-                const bool inside = from_y >= 0 && from_y < kSize && from_x >= 0 && from_x < kSize;
-                const std::int64_t pixel = (places[static_cast<std::size_t>(k)] * kSize + from_y) * kSize + from_x;
-                const std::uint8_t byte = inside ? kept[static_cast<std::size_t>(pixel * channels + c)] : 0;
-                if (byte == 0) {
-                  REQUIRE(start[at] == 7.0F);
-                  ++untouched;
-                  continue;
-                }
-                REQUIRE(start[at] == std::clamp(from_byte(byte, kEps), -clean[at], 1.0F - clean[at]));
-                REQUIRE((clean[at] + start[at] >= 0.0F && clean[at] + start[at] <= 1.0F));
-              }
+        for_each_pixel(n, layout, [&](std::int64_t k, int y, int column, int c) {
+          const Crop crop = through[static_cast<std::size_t>(k)];
+          const int from_y = y + crop.top, from_x = (crop.flip != 0 ? kSize - 1 - column : column) + crop.left;
+          const auto at = static_cast<std::size_t>(layout.offset(k, c, y, column));
+          const bool inside = from_y >= 0 && from_y < kSize && from_x >= 0 && from_x < kSize;
+          const std::int64_t pixel = (places[static_cast<std::size_t>(k)] * kSize + from_y) * kSize + from_x;
+          const std::uint8_t byte = inside ? kept[static_cast<std::size_t>(pixel * channels + c)] : 0;
+          if (byte == 0) {
+            REQUIRE(start[at] == 7.0F);
+            ++untouched;
+            return;
+          }
+          REQUIRE(start[at] == std::clamp(from_byte(byte, kEps), -clean[at], 1.0F - clean[at]));
+          REQUIRE((clean[at] + start[at] >= 0.0F && clean[at] + start[at] <= 1.0F));
+        });
         CHECK(untouched > 0);
       }
 
@@ -1034,9 +961,8 @@ TEST_CASE("A message holds the active segments side by side, and gives them back
   const Chunks all{chunks.data(), nullptr, static_cast<std::int32_t>(chunks.size()), 0};
   const auto gradients = shared_random(begin, 1);
   Shared<float> message(static_cast<std::size_t>(place) + 4, 77.0F), back(gradients.size(), 77.0F);
-  each(kernel_backend().device(), all, Pack{gradients.data(), message.data(), element.data(), byte.data()});
-  each(kernel_backend().device(), all, Unpack{message.data(), back.data(), element.data(), byte.data(), 0.25F});
-  kernel_backend().wait();
+  run(all, Pack{gradients.data(), message.data(), element.data(), byte.data()});
+  run(all, Unpack{message.data(), back.data(), element.data(), byte.data(), 0.25F});
   std::int64_t wrong = 0;
   Shared<float> expected(gradients.size(), 77.0F);
   for (std::size_t i = 0; i < from.size(); ++i) {
@@ -1056,9 +982,7 @@ TEST_CASE("The mean over ranks is added in their order, on the elements of the c
     const auto gradients = shared_random(kStride * ranks, 5);
     Shared<float> result(kStride, 77.0F), expected = result;
     const float factor = 1.0F / static_cast<float>(ranks);
-    each(kernel_backend().device(), Chunks{chunks.data(), nullptr, 3, 0},
-         MeanOfRanks{gradients.data(), kStride, ranks, factor, result.data()});
-    kernel_backend().wait();
+    run(Chunks{chunks.data(), nullptr, 3, 0}, MeanOfRanks{gradients.data(), kStride, ranks, factor, result.data()});
     for (const Chunk& chunk : chunks)
       for (std::int64_t i = chunk.begin; i < chunk.begin + chunk.size; ++i) {
         float total = gradients[static_cast<std::size_t>(i)];
@@ -1078,8 +1002,7 @@ TEST_CASE("Weighing multiplies by the segment's factor and sums up the squares o
   Shared<float> gradients = before, expected = before, zeros = before, cleared = before;
   Shared<double> partial(3 * kSums), sums(2 * kSums, -1.0);
   sum(kernel_backend().device(), all, Weigh{gradients.data(), factor.data()}, partial.data(), sums.data());
-  each(kernel_backend().device(), all, Zero{zeros.data()});
-  kernel_backend().wait();
+  run(all, Zero{zeros.data()});
   std::vector<double> squares(2, 0.0);
   for (const Chunk& chunk : chunks)
     for (std::int64_t i = chunk.begin; i < chunk.begin + chunk.size; ++i) {

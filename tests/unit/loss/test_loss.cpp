@@ -19,9 +19,9 @@ struct Result {
 
 [[nodiscard]] Values wide(const Shared<float>& values) { return {values.begin(), values.end()}; }
 
-/// attacked, clean: [n][classes]. batch: of how many samples the mean is; 0: of these.
+/// attacked, clean: [n][classes].
 [[nodiscard]] Result result_of(const Loss& loss, const std::vector<float>& attacked, const std::vector<float>& clean,
-                               const std::vector<std::int32_t>& labels, int batch = 0) {
+                               const std::vector<std::int32_t>& labels) {
   const auto n = labels.size(), classes = clean.size() / n;
   const Shared<float> values[2] = {shared(attacked), shared(clean)};
   const Shared<std::int32_t> on_device = shared(labels);
@@ -45,7 +45,7 @@ struct Result {
                       values[1].data(),
                       scratch.data()});
   }
-  for (std::size_t k = 0; k < kinds.size(); ++k) loss.differentiate(k, logits, batch > 0 ? batch : static_cast<int>(n));
+  for (std::size_t k = 0; k < kinds.size(); ++k) loss.differentiate(k, logits, static_cast<int>(n));
   kernel_backend().wait();
   Result found;
   for (const std::size_t k : kinds) {
@@ -110,6 +110,11 @@ TEST_CASE("losses and their gradients are those of PyTorch in double precision",
 
 namespace {
 
+/// Logits of sample i.
+[[nodiscard]] Values row(const std::vector<float>& of, std::size_t i, std::size_t classes) {
+  return {&of[i * classes], &of[i * classes] + classes};
+}
+
 /// Formulas of single samples in double precision, with the probabilities written out.
 [[nodiscard]] Values softmax(const Values& z) {
   Values p;
@@ -127,22 +132,18 @@ using Formula = std::function<double(const Values& clean, const Values& attacked
   return total;
 }
 
-[[nodiscard]] Formula trades(double beta, double smoothing) {
-  return [=](const Values& clean, const Values& attacked, std::size_t label) {
-    const Values p = softmax(clean), q = softmax(attacked);
-    double loss = beta * divergence(p, q);
-    for (std::size_t k = 0; k < p.size(); ++k)
-      loss -= ((k == label ? 1 - smoothing : 0) + smoothing / static_cast<double>(p.size())) * std::log(p[k]);
-    return loss;
-  };
-}
-
 [[nodiscard]] double cross_entropy_of(const Values& z, std::size_t label, double smoothing) {
   const Values p = softmax(z);
   double loss = 0;
   for (std::size_t k = 0; k < p.size(); ++k)
     loss -= ((k == label ? 1 - smoothing : 0) + smoothing / static_cast<double>(p.size())) * std::log(p[k]);
   return loss;
+}
+
+[[nodiscard]] Formula trades(double beta, double smoothing) {
+  return [=](const Values& clean, const Values& attacked, std::size_t label) {
+    return cross_entropy_of(clean, label, smoothing) + beta * divergence(softmax(clean), softmax(attacked));
+  };
 }
 
 [[nodiscard]] double squares(const Values& a, const Values& b) {
@@ -188,11 +189,7 @@ TEST_CASE("a divergence keeps its digits where the two predictions are close", "
     for (std::size_t i = 0; i < attacked.size(); ++i) attacked[i] += moves[i];
     const Result found = result_of(*losses().at("trades")({.beta = 1}), attacked, clean, labels);
     for (std::size_t i = 0; i < kSamples; ++i) {
-      const auto at = static_cast<std::ptrdiff_t>(i * kClasses);
-      const auto row = [&](const std::vector<float>& of) {
-        return Values(of.begin() + at, of.begin() + at + static_cast<std::ptrdiff_t>(kClasses));
-      };
-      const Values p = softmax(row(clean)), q = softmax(row(attacked));
+      const Values p = softmax(row(clean, i, kClasses)), q = softmax(row(attacked, i, kClasses));
       INFO(apart << ", sample " << i);
       // One rounding to f32, and some of doubles of about 1.
       CHECK(found.loss[0][i] == Approx(divergence(p, q)).epsilon(1e-6).margin(2e-15));
@@ -211,17 +208,13 @@ TEST_CASE("the gradients of losses of two predictions are their slopes", "[loss]
   const auto slopes_of = [&](const char* name, const LossOptions& options, const Formula& formula) {
     const Result found = result_of(*losses().at(name)(options), attacked, clean, labels);
     for (std::size_t i = 0; i < kSamples; ++i) {
-      const auto at = static_cast<std::ptrdiff_t>(i * kClasses);
-      const auto row = [&](const std::vector<float>& of) {
-        return Values(of.begin() + at, of.begin() + at + static_cast<std::ptrdiff_t>(kClasses));
-      };
       const double unit = rounding_of(&clean[i * kClasses], &attacked[i * kClasses], kClasses) * (1 + options.beta);
       for (std::size_t c = 0; c < kClasses; ++c)
         for (std::size_t k = 0; k < 2; ++k) {
           // Central differences in double: the third derivative times h^2/6 is below 1e-9, rounding below 1e-10.
           constexpr double kStep = 1e-5;
           const auto loss = [&](double by) {
-            Values z = row(clean), z_adv = row(attacked);
+            Values z = row(clean, i, kClasses), z_adv = row(attacked, i, kClasses);
             (k == 0 ? z_adv : z)[c] += by;
             return formula(z, z_adv, static_cast<std::size_t>(labels[i]));
           };

@@ -1,6 +1,7 @@
 #include "catch.hpp"
 #include "device.hpp"
 #include "measure/training_step.hpp"
+#include "single.hpp"
 
 namespace dat {
 
@@ -41,19 +42,17 @@ TEST_CASE("the input gradient on batch statistics is that of a network to which 
           "[measure]") {
   // Batch norm after the first convolution divides by what all images are multiplied with: at their own direction the
   // loss is flat, but for the batch norm's epsilon. With running statistics it is not.
-  const auto alone = Communicator::single();
   StepOptions options = small_step("fgsm");
-  TrainingStep on_batch(*alone, options);
+  TrainingStep on_batch(test::single(), options);
   CHECK(std::abs(cosine(on_batch)) < 2e-3);
   options.attack_bn = "eval";
-  TrainingStep on_running(*alone, options);
+  TrainingStep on_running(test::single(), options);
   CHECK(std::abs(cosine(on_running)) > 2e-2);
 }
 
 TEST_CASE("the step with FGSM is that of Wong, Rice, Kolter", "[measure][cpu]") {
-  const auto alone = Communicator::single();
   const StepOptions options = small_step("fgsm");
-  TrainingStep step(*alone, options), images(*alone, options);
+  TrainingStep step(test::single(), options), images(test::single(), options);
   CHECK(step.about()["attack_bn"] == "train");
   CHECK(step.about()["steps"] == 1);
 
@@ -79,7 +78,7 @@ TEST_CASE("the step with FGSM is that of Wong, Rice, Kolter", "[measure][cpu]") 
   recipe.warmup_epochs = 0;
   recipe.selector = "all";
   recipe.augment = "none";
-  Trainer plain(*alone, recipe, images.trainer().release_splits());
+  Trainer plain(test::single(), recipe, images.trainer().release_splits());
   plain.start();
   for (int k = 0; k < 3; ++k) static_cast<void>(plain.step(false));
   static_cast<void>(step.check());
@@ -89,9 +88,8 @@ TEST_CASE("the step with FGSM is that of Wong, Rice, Kolter", "[measure][cpu]") 
 }
 
 TEST_CASE("a step's times", "[measure]") {
-  const auto alone = Communicator::single();
   for (const std::string attack : {"pgd", "fgsm"}) {
-    TrainingStep step(*alone, small_step(attack));
+    TrainingStep step(test::single(), small_step(attack));
     const TrainingStep::Losses losses = step.check();
     CHECK(losses.attacked > losses.clean);
     step.run();

@@ -5,6 +5,7 @@
 #include "data_path.hpp"
 #include "device.hpp"
 #include "hdf5/hdf5.hpp"
+#include "random_values.hpp"
 
 using namespace dat;
 
@@ -32,12 +33,7 @@ struct Model {
   void set(float* to, const std::vector<float>& from) {
     backend->copy_to_device(to, from.data(), from.size() * sizeof(float));
   }
-  [[nodiscard]] std::vector<float> get(const float* from) {
-    std::vector<float> all(static_cast<std::size_t>(parameters.size));
-    backend->wait();
-    backend->copy_to_host(all.data(), from, all.size() * sizeof(float));
-    return all;
-  }
+  [[nodiscard]] std::vector<float> get(const float* from) { return test::to_host(*backend, from, parameters.size); }
   [[nodiscard]] std::vector<float> theta() { return get(parameters.values); }
 
   std::unique_ptr<Backend> backend;

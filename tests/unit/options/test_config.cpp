@@ -273,14 +273,6 @@ TEST_CASE("forecast has its own options") {
                  {"forcast", "did you mean 'forecast'?"}});
 }
 
-TEST_CASE("numbers may be fractions, on the command line and in the file") {
-  CHECK(parse_line("--eps 4/255").train.eps == 4.0 / 255);
-  CHECK(parse_line("--eps=1/16").train.eps == 0.0625);
-  CHECK(contains(refusal("--lr 1/0"), "'1/0'"));
-  CHECK(contains(refusal("--lr 1/2/3"), "'1/2/3'"));
-  CHECK(contains(refusal("--lr nan"), "'nan'"));
-}
-
 TEST_CASE("a number is written so that it is read back, whatever its size") {
   for (const double value : {0x1p100, 0x1p900, 1e15 + 1.0 / 3, 1e-300, 1.0 / 3, 8.0 / 255, 1234567.0 / 255, 0x1p-60}) {
     double read = 0;
@@ -1129,6 +1121,8 @@ TEST_CASE("Two dashes end the options") {
 
 TEST_CASE("Numbers are fractions wherever numbers are read") {
   CHECK(parse_line("--lr 1/8").train.lr == 0.125);
+  CHECK(parse_line("--eps=4/255").train.eps == 4.0 / 255);
+  for (const std::string wrong : {"1/0", "1/2/3", "nan"}) CHECK(contains(refusal("--lr " + wrong), "'" + wrong + "'"));
   CHECK(parse_line("--epochs 15/2 --warmup-epochs 15/2").train.epochs == 7.5);
   CHECK(parse_file("eps = 4/255\nlr = \"1/8\"\n").train.lr == 0.125);
   CHECK(parse({"--normalize", "125.3/255, 123/255,113.9/255,63/255,62.1/255,66.7/255"}).train.normalize ==
@@ -1143,7 +1137,6 @@ TEST_CASE("Numbers are fractions wherever numbers are read") {
   CHECK(parse({"forecast", "--latency", "1/2, 3/2", "--bandwidth", "1gbit,10gbit"}).forecast.latency ==
         std::vector<double>{0.5, 1.5});
   CHECK(bandwidth_from("1/2GB/s") == 0.5e9);
-  CHECK(read_mix("balanced:3/4") == 0.75);
 }
 
 TEST_CASE("A word for a value finds its own among those that look like it") {

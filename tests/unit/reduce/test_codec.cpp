@@ -41,13 +41,6 @@ const Segment& named(const Parameters& p, const std::string& name) {
   return *std::find_if(p.segments.begin(), p.segments.end(), [&](const Segment& one) { return one.name == name; });
 }
 
-double norm_of(const std::vector<float>& values, const Segment& segment) {
-  double squares = 0;
-  for (std::int64_t i = segment.begin; i < segment.begin + segment.size; ++i)
-    squares += std::pow(values[static_cast<std::size_t>(i)], 2);
-  return std::sqrt(squares);
-}
-
 /// A gradient whose tensors have this rank, one or two, as matrices [shape[0]][the rest], where they are matrices.
 std::vector<float> of_rank(int rank, const Parameters& p) {
   std::vector<float> gradient = random_values(p.size, 4);
@@ -190,8 +183,8 @@ TEST_CASE("TernGrad: a sign times one scale, the largest magnitude, or 2.5 stand
     std::int64_t wrong = 0, clipped = 0;
     for (const Segment& segment : p.segments) {
       double mean = 0, square = 0, largest = 0;
-      for (std::int64_t i = segment.begin; i < segment.begin + segment.size; ++i) {
-        const double g = gradient[static_cast<std::size_t>(i)];
+      for (const std::size_t i : elements_of(segment)) {
+        const double g = gradient[i];
         mean += g / static_cast<double>(segment.size);
         square += g * g / static_cast<double>(segment.size);
         largest = std::max(largest, std::abs(g));
@@ -199,8 +192,8 @@ TEST_CASE("TernGrad: a sign times one scale, the largest magnitude, or 2.5 stand
       const double limit = clip * std::sqrt(square - mean * mean);
       const double scale = clip > 0 ? std::min(limit, largest) : largest;
       clipped += scale < largest;
-      for (std::int64_t j = segment.begin; j < segment.begin + segment.size; ++j) {
-        const double found = result[static_cast<std::size_t>(j)], g = gradient[static_cast<std::size_t>(j)];
+      for (const std::size_t i : elements_of(segment)) {
+        const double found = result[i], g = gradient[i];
         wrong += found != 0 && !(std::abs(std::abs(found) - scale) <= 1e-6 * scale && found * g > 0);
         wrong += found == 0 && std::abs(g) >= scale * (1 + 1e-6);
       }
@@ -225,8 +218,7 @@ TEST_CASE("PowerSGD: decoded plus error is gradient plus error of the step befor
       const auto result = f.reduce(reducer, active, step, gradient);
       const auto after = error();
       for (const Segment& segment : p.segments)
-        for (std::int64_t j = segment.begin; j < segment.begin + segment.size; ++j) {
-          const auto i = static_cast<std::size_t>(j);
+        for (const std::size_t i : elements_of(segment)) {
           const double input = double(gradient[i]) + before[i], output = double(result[i]) + after[i];
           if (!active.active(segment.layer))
             wrong += after[i] != before[i] || result[i] != gradient[i];
@@ -245,8 +237,7 @@ TEST_CASE("PowerSGD: decoded plus error is gradient plus error of the step befor
 TEST_CASE("PowerSGD: of a gradient of its rank nothing is left out, nor two steps after one that was zero", "[codec]") {
   // Of width 64, the first convolution as a matrix [64][27] has two elements for each of its factor's sixteenths.
   const auto [width, rank] = GENERATE(std::pair(16, 2), std::pair(64, 16));
-  const auto alone = Communicator::single();
-  ReductionCase f(*alone, width);
+  ReductionCase f(single(), width);
   const Parameters& p = f.model.parameters;
   const auto gradient = of_rank(2, p);
   const ActiveSet all = ActiveSet::all(p.layers());

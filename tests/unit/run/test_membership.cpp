@@ -2,12 +2,12 @@
 #include "dat/dealing.hpp"
 #include "run/begin/left.hpp"
 #include "run/membership.hpp"
+#include "single.hpp"
 
 using namespace dat;
 
 TEST_CASE("Whoever has left stays away, and is told once", "[membership]") {
-  const auto world = Communicator::single();
-  Membership members(*world);
+  Membership members(test::single());
   CHECK(members.add({}).empty());
   CHECK(!members.has_left(3));
   CHECK(members.add({{3, 10, "banned"}}) == std::vector<LeftRecord>{{3, 10, "banned"}});
@@ -20,8 +20,7 @@ TEST_CASE("Whoever has left stays away, and is told once", "[membership]") {
 }
 
 TEST_CASE("A checkpoint has who has left, when and why; and nothing where nobody has", "[membership]") {
-  const auto world = Communicator::single();
-  Membership members(*world);
+  Membership members(test::single());
   Checkpoint checkpoint;
   save_left(members.left(), checkpoint);
   CHECK(checkpoint.texts.empty());

@@ -36,15 +36,12 @@ struct Noisy {
   void normal(float sigma) {
     what.image = image.data();
     const NormalNoise noise{what, sigma};
-    each(kernel_backend().device(), n * noise.rows(), noise);
-    kernel_backend().wait();
+    run(n * noise.rows(), noise);
   }
   void table(const GridNoise& noise) {
     const Shared<std::uint64_t> entries = shared(noise.entries);
     const Shared<std::int32_t> guide = shared(noise.guide);
-    each(kernel_backend().device(), groups(),
-         TableNoise{what, entries.data(), guide.data(), noise.half, noise.low, noise.high, unknown.data()});
-    kernel_backend().wait();
+    run(groups(), TableNoise{what, entries.data(), guide.data(), noise.half, noise.low, noise.high, unknown.data()});
   }
 
   Layout layout;
@@ -234,11 +231,9 @@ TEST_CASE("A sample's noise depends on seed, image, number and purpose, not on i
       Noisy noisy(layout, n, id, purpose, first);
       grid ? noisy.table(grid_noise(0.25)) : noisy.normal(0.25F);
       std::vector<float> values;
-      for (int s = 0; s < n; ++s)
-        for (int c = 0; c < layout.c; ++c)
-          for (int y = 0; y < layout.h; ++y)
-            for (int x = 0; x < layout.w; ++x)
-              values.push_back(noisy.x[static_cast<std::size_t>(layout.offset(s, c, y, x))]);
+      for_each_pixel(n, layout, [&](std::int64_t s, int y, int x, int c) {
+        values.push_back(noisy.x[static_cast<std::size_t>(layout.offset(s, c, y, x))]);
+      });
       return values;
     };
     const auto all = samples_of(plain, 3, 5, Purpose::certification, 10);

@@ -131,8 +131,7 @@ TEST_CASE("What stands still keeps its bits, in the average too, costs nothing a
   options.average_bn = one_step ? "rebuild" : "ema";
   const bool ends = GENERATE(false, true);
   if (ends) options.freeze = test::by_epoch<std::string>({{options.frozen(), 0}, {"none", 1}});
-  const auto world = Communicator::single();
-  Trainer trainer(*world, options);
+  Trainer trainer(test::single(), options);
   trainer.share_state();
   Model& model = trainer.replica().model();
   const int frozen = model.freezing.segments;
@@ -199,10 +198,8 @@ TEST_CASE("The last layer has a learning rate of its own", "[fine][trainer]") {
   options.clip_norm = options.optimizer == "sgd" ? 1 : 0;
   const auto step = [&](double head_lr) {
     options.head_lr = head_lr;
-    const auto world = Communicator::single();
-    Trainer trainer(*world, options);
+    test::OneRank trainer(options);
     const auto before = weights_of(trainer);
-    trainer.start();
     (void)trainer.step(false);
     auto moved = weights_of(trainer);
     for (std::size_t i = 0; i < moved.size(); ++i) moved[i] -= before[i];

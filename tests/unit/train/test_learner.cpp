@@ -2,6 +2,7 @@
 #include "device.hpp"
 #include "pointwise.hpp"
 #include "random_values.hpp"
+#include "single.hpp"
 #include "train/learner/learner.hpp"
 
 using namespace dat;
@@ -52,10 +53,10 @@ class Joint final : public Loss {
 struct Fixture {
   explicit Fixture(const Loss& loss)
       : replica(small_replica()),
-        statistics(*ranks, replica.model(), static_cast<int>(loss.passes().size()), false),
+        statistics(test::single(), replica.model(), static_cast<int>(loss.passes().size()), false),
         timer(replica.backend()),
         learner(replica, loss, kBatch, statistics, 0, timer, [this](int segment) { finished.push_back(segment); }),
-        message(*ranks, replica.backend()),
+        message(test::single(), replica.backend()),
         active(ActiveSet::all(replica.model().parameters.layers())) {
     message.add(learner);
     message.add(statistics);
@@ -111,7 +112,6 @@ struct Fixture {
     return loss;
   }
 
-  std::unique_ptr<Communicator> ranks = Communicator::single();
   Replica replica;
   BatchStatistics statistics;
   std::vector<int> finished;
@@ -185,9 +185,8 @@ TEST_CASE("the step's message sums every part's numbers in its own places, and w
     void read(const double* from) override { sums.assign(from, from + mine.size()); }
     std::vector<double> mine, sums;
   };
-  const auto ranks = Communicator::single();
   const auto backend = test::test_backend();
-  StepMessage message(*ranks, *backend);
+  StepMessage message(test::single(), *backend);
   Part a({1, 2, 3}), none({}), b({4});
   Vote vote;
   for (MessagePart* part : std::initializer_list<MessagePart*>{&a, &none, &vote, &b}) message.add(*part);

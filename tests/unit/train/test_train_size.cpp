@@ -1,5 +1,6 @@
 #include "by_epoch.hpp"
 #include "catch.hpp"
+#include "datasets.hpp"
 #include "small_run.hpp"
 #include "train/trainer.hpp"
 
@@ -8,24 +9,20 @@ using namespace dat;
 namespace {
 
 /// The middle of all images of a set.
-class MiddleOfImages final : public Dataset {
+class MiddleOfImages final : public test::Wrapped {
  public:
-  MiddleOfImages(std::unique_ptr<Dataset> whole, int size) : whole_(std::move(whole)), info_(whole_->info()) {
+  MiddleOfImages(std::unique_ptr<Dataset> of, int size) : Wrapped(std::move(of)), info_(whole->info()) {
     info_.size = size;
   }
   [[nodiscard]] const DatasetInfo& info() const override { return info_; }
-  [[nodiscard]] std::int64_t size() const override { return whole_->size(); }
-  [[nodiscard]] int label(std::int64_t index) const override { return whole_->label(index); }
   void read(std::int64_t index, std::uint8_t* pixels) const override {
-    std::vector<std::uint8_t> all(whole_->info().image_bytes());
-    whole_->read(index, all.data());
-    const int from = whole_->info().size, first = (from - info_.size) / 2, row = info_.size * info_.channels;
+    const std::vector<std::uint8_t> all = test::pixels_of(*whole, index);
+    const int from = whole->info().size, first = (from - info_.size) / 2, row = info_.size * info_.channels;
     for (int y = 0; y < info_.size; ++y)
       std::copy_n(all.begin() + ((first + y) * from + first) * info_.channels, row, pixels + y * row);
   }
 
  private:
-  std::unique_ptr<Dataset> whole_;
   DatasetInfo info_;
 };
 
@@ -63,8 +60,7 @@ TEST_CASE("training on cuts of images is training on smaller images", "[trainer]
   options.attack_stop = options.attack == "pgd" ? GENERATE(-1, 1) : -1;
   const int size = GENERATE(8, 11);
   options.train_size = test::by_epoch({{size, 0}, {16, 1}});
-  const auto world = Communicator::single();
-  Trainer cut(*world, options);
+  Trainer cut(test::single(), options);
   TrainOptions plain = options;
   plain.train_size = 0;
   Splits splits = open_splits(plain);
@@ -72,9 +68,9 @@ TEST_CASE("training on cuts of images is training on smaller images", "[trainer]
   CHECK(open_splits(plain, true).hashes.size() == 2);
   splits.train = std::make_unique<MiddleOfImages>(std::move(splits.train), size);
   splits.test = std::make_unique<MiddleOfImages>(std::move(splits.test), size);
-  Trainer small(*world, plain, std::move(splits));
+  Trainer small(test::single(), plain, std::move(splits));
   CHECK(hash_after(cut, 3) == hash_after(small, 3));
-  Trainer whole(*world, plain);
+  Trainer whole(test::single(), plain);
   CHECK(hash_after(whole, 3) != small.weights_hash());
   for (Trainer* one : {&cut, &small}) (void)one->step(false);
   CHECK(cut.weights_hash() != small.weights_hash());
@@ -90,8 +86,7 @@ TEST_CASE("evaluations and memory do not follow images that grow", "[trainer][si
   options.budget = 5;
   options.verify = batch_statistics ? 1 : 0;
   options.resident = batch_statistics ? "off" : "on";
-  const auto world = Communicator::single();
-  Trainer straight(*world, options), evaluated(*world, options);
+  Trainer straight(test::single(), options), evaluated(test::single(), options);
   const std::int64_t bytes = bytes_on_device(straight);
   for (Trainer* one : {&straight, &evaluated}) {
     one->share_state();
@@ -110,7 +105,7 @@ TEST_CASE("evaluations and memory do not follow images that grow", "[trainer][si
   CHECK(bytes_on_device(straight) == bytes);
   CHECK(evaluated.weights_hash() == straight.weights_hash());
   for (std::size_t k = 0; k < states.size(); ++k) {
-    Trainer resumed(*world, options);
+    Trainer resumed(test::single(), options);
     resumed.restore(states[k]);
     resumed.share_state();
     CHECK(resumed.evaluate().front().adv_loss == losses[k]);  // which has seen no smaller image
@@ -123,10 +118,9 @@ TEST_CASE("the statistics of averaged weights are those of whole images", "[trai
   options.average_bn = "rebuild";
   options.lr = 0;  // so the weights are the same
   options.weight_decay = 0;
-  const auto world = Communicator::single();
-  Trainer growing(*world, options);
+  Trainer growing(test::single(), options);
   options.train_size = 0;
-  Trainer whole(*world, options);
+  Trainer whole(test::single(), options);
   std::vector<Checkpoint> states;
   for (Trainer* one : {&growing, &whole}) {
     (void)hash_after(*one, 1);
@@ -144,11 +138,10 @@ TEST_CASE("the statistics of averaged weights are those of whole images", "[trai
 }
 
 TEST_CASE("sizes that the images do not have are refused, and a network is evaluated in theirs", "[trainer][sizes]") {
-  const auto world = Communicator::single();
   const auto refused = [&](const ByEpoch<int>& sizes) {
     TrainOptions options = growing_run();
     options.train_size = sizes;
-    return error_of([&] { Trainer(*world, options); });
+    return error_of([&] { Trainer(test::single(), options); });
   };
   CHECK(contains(refused(test::by_epoch({{8, 0}, {17, 1}})),
                  "2: --train-size cuts 17 x 17 pixels out of images of 16 x 16; choose at most 16"));
@@ -157,9 +150,9 @@ TEST_CASE("sizes that the images do not have are refused, and a network is evalu
     CHECK(contains(refused(sizes), "add ,16@EPOCH"));
   TrainOptions options = growing_run();
   options.train_size = 16;
-  Trainer same(*world, options);
+  Trainer same(test::single(), options);
   options.train_size = 0;
-  Trainer plain(*world, options);
+  Trainer plain(test::single(), options);
   CHECK(hash_after(same, 2) == hash_after(plain, 2));
   CHECK(bytes_on_device(same) == bytes_on_device(plain));
 }

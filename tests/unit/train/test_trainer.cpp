@@ -24,10 +24,8 @@ struct Steps {
   double loss = 0;
 };
 [[nodiscard]] Steps steps_of(const TrainOptions& options, int steps) {
-  const auto world = Communicator::single();
-  Trainer trainer(*world, options);
+  test::OneRank trainer(options);
   Steps found{trainer.weights_hash(), "", 0};
-  trainer.start();
   for (int k = 0; k < steps; ++k) {
     const StepRecord& record = trainer.step(false);
     found.loss = options.loss == "trades" ? 6 * record.loss_adv + record.loss_clean : record.loss_adv;
@@ -135,10 +133,8 @@ TEST_CASE("a step of perturbed weights that is left out leaves the weights as th
   options.selector = "all";
   options.awp = GENERATE("global", "local");
   options.deterministic = options.awp == "global";
-  const auto world = Communicator::single();
-  Trainer trainer(*world, options);
+  test::OneRank trainer(options);
   const std::string before = trainer.weights_hash();
-  trainer.start();
   (void)trainer.step(false);
   CHECK(!trainer.skipped().empty());
   CHECK(trainer.weights_hash() == before);
@@ -160,7 +156,7 @@ TEST_CASE("a checkpoint of LAMB goes on with the step counts that it was made wi
   CHECK(*std::min_element(drawn.begin(), drawn.end()) < 6);
   const auto code = [&](bool correction, const Checkpoint& checkpoint) {
     options.bias_correction = correction;
-    Trainer other(*trainer.world, options);
+    Trainer other(test::single(), options);
     return code_of([&] { other.restore(checkpoint); });
   };
   CHECK(code(true, corrected) == ExitCode::done);
@@ -397,7 +393,7 @@ TEST_CASE("an average by another rule begins anew, and a run may go on without a
     TrainOptions others = options;
     others.average = rule;
     if (rule == "none") others.average_bn = "raw";
-    auto trainer = std::make_unique<Trainer>(*first.world, others);
+    auto trainer = std::make_unique<Trainer>(test::single(), others);
     trainer->restore(state);
     trainer->share_state();
     trainer->start();
@@ -496,7 +492,6 @@ TEST_CASE("examples are kept where kernels may load sixteen bytes at once, whate
   options.batch = 3;
   options.micro_batch = 1;
   options.awp_gamma = 0.01;
-  const auto world = Communicator::single();
   const DatasetInfo info{.size = 9, .channels = 3, .classes = 10, .class_names = numbered_classes(10)};
   const Plan plan(options, 6, 1);
   Replica replica({.backend = {.device = options.device, .threads = 1},
@@ -507,11 +502,12 @@ TEST_CASE("examples are kept where kernels may load sixteen bytes at once, whate
                    .training_batches = {plan.micro_batch, plan.last_micro_batch}});
   PhaseTimer timer(replica.backend());
   const auto loss = losses().at("cross_entropy")({.lambda = 0});
-  const auto layers = make_layer_sampling(*world, options, plan, replica.model());
+  const auto layers = make_layer_sampling(test::single(), options, plan, replica.model());
   Backend& backend = replica.backend();
   float* const gradients = backend.allocate_floats(replica.model().parameters.size, "test");
-  WeightPerturbation perturbation(*world, options, plan, *loss, replica, std::make_unique<Handing>(replica, plan),
-                                  *layers, gradients, nullptr, nullptr, timer);
+  WeightPerturbation perturbation(test::single(), options, plan, *loss, replica,
+                                  std::make_unique<Handing>(replica, plan), *layers, gradients, nullptr, nullptr,
+                                  timer);
   replica.model().initialize(1);
   replica.commit();
   const std::int64_t image = replica.images().layout.elements();
@@ -537,10 +533,9 @@ TEST_CASE("examples are kept where kernels may load sixteen bytes at once, whate
 TEST_CASE("costs of layers have the mean 1: alike, by size, or measured; those that are measured are in checkpoints",
           "[trainer]") {
   TrainOptions options = test::small_run();
-  const auto world = Communicator::single();
   for (const std::string unit : {"layers", "bytes", "seconds"}) {
     options.budget_unit = unit;
-    Trainer trainer(*world, options);
+    Trainer trainer(test::single(), options);
     trainer.share_state();
     const std::vector<double> costs = trainer.layers().costs();
     const Parameters& p = trainer.model().parameters;
@@ -562,11 +557,11 @@ TEST_CASE("costs of layers have the mean 1: alike, by size, or measured; those t
     };
     if (unit == "seconds") CHECK(costs[static_cast<std::size_t>(largest)] > named("bn1.bias"));
   }
-  Trainer trainer(*world, options);
+  Trainer trainer(test::single(), options);
   trainer.share_state();
   Checkpoint wrong = trainer.capture();
   wrong.doubles["layer_costs"].pop_back();
-  Trainer other(*world, options);
+  Trainer other(test::single(), options);
   CHECK(code_of([&] { other.restore(wrong); }) == ExitCode::checkpoint);
 }
 

@@ -14,9 +14,8 @@ constexpr std::int64_t kImage = kSize * kSize * kChannels, kNever = 1 << 20;
 struct Fixture {
   explicit Fixture(std::int64_t reset_steps = kNever, std::int64_t samples = 10)
       : backend(test_backend()),
-        world(Communicator::single()),
         stage(*backend, backend->image_layout(kChannels, kSize, kSize), 8),
-        warm(*world, *backend,
+        warm(single(), *backend,
              {.samples = samples, .layout = stage.layout, .micro_batch = 8, .reset_steps = reset_steps}) {}
 
   /// Where the attacks on these samples start; they are made, and their results kept.
@@ -40,7 +39,6 @@ struct Fixture {
   }
 
   std::unique_ptr<Backend> backend;
-  std::unique_ptr<Communicator> world;
   Stage stage;
   WarmStart warm;
 };
