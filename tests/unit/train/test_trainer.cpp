@@ -167,8 +167,7 @@ TEST_CASE("a checkpoint of LAMB goes on with the step counts that it was made wi
   CHECK(code(false, plain) == ExitCode::done);
 }
 
-TEST_CASE("the weights do not depend on overlap, message size, replica checks or the number of readers of a phase",
-          "[trainer]") {
+TEST_CASE("the weights do not depend on overlap or on the size of messages", "[trainer]") {
   const TrainOptions options = test::small_run();
   const std::string expected = weights_after(options, 4);
   TrainOptions other = options;
