@@ -645,6 +645,26 @@ TEST_CASE("FAB takes the golden path in double precision", "[attack][cpu]") {
   }
 }
 
+TEST_CASE("FAB goes to the nearest plane, and not to that of the smallest loss", "[attack][cpu]") {
+  // Class 1 lacks 0.5 and has small gradients in the first pixels, class 2 lacks 1 and has large ones in the others.
+  constexpr std::size_t kHalf = 37;
+  const double small = 0.9 / double(kHalf), large = 10 / double(kPixels - kHalf);
+  Problem<double> p(kImage, 1, 3, std::vector<double>(kPixels, 0.5));
+  p.net = [&](const double* x, double* z) {
+    z[0] = 0;
+    z[1] = small * std::accumulate(x, x + kHalf, 0.0) - 0.95;
+    z[2] = large * std::accumulate(x + kHalf, x + kPixels, 0.0) - 6;
+  };
+  p.back = [&](const double*, const double* dz, double* dx) {
+    for (std::size_t i = 0; i < kPixels; ++i) dx[i] = i < kHalf ? small * dz[1] : large * dz[2];
+  };
+  p.loss = margin_of<double>(kernels::Divisor::one, true);
+  fab(p, {.norm = GENERATE(BallNorm::linf, BallNorm::l2), .eps = 0.3, .iterations = 1});
+  const std::vector<double>& moved = p.asked.at(3);  // two gradients before it, and the clean image
+  CHECK(moved.front() == 0.5);
+  CHECK(moved.back() == Approx(0.605));  // 1.05 times the way
+}
+
 TEST_CASE("Square decides as the golden one, draw by draw, in double precision", "[attack][cpu]") {
   const Case c;
   const BallNorm norm = GENERATE(BallNorm::linf, BallNorm::l2);
