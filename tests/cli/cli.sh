@@ -92,6 +92,9 @@ grep -q 'warm start' out.txt && failed=$((failed + 1)) && echo "FAILED: validate
 check 'validate with a warm start' 0 '^warm start +0\.4 MB of host memory per rank .*, 0\.0 MB per step' '' env \
   OMPI_COMM_WORLD_SIZE=2 "$program" validate --config run.toml --warm-start 5
 refuse 2 '--warm-start 5 has no perturbation' validate --warm-start 5 --attack none
+# Convolutions of 995,328 multiply-adds and 320 others; an epoch, two, and one.
+check 'validate with images that grow' 0 '^training images +8x8 \(0\.25 of .*\) up to epoch 1, then 12x12 \(0\.56 of .*\) up to epoch 3, then 16x16 \(1 of .*\); of the whole run 0\.59$' \
+  '' "$program" validate --network small_cnn --width 16 --epochs 4 --warmup-epochs 0 --train-size 8,12@1,16@3
 
 # Without a GPU, whether a build has CUDA or not; that with it takes longer to start.
 check 'doctor' 0 '^MPI .*, 1 rank; not started' '' "$program" doctor
