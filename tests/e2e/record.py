@@ -318,9 +318,9 @@ class Results(common.TestCase):
                 ("bad.json: is no evaluation that", {"distance": None}), ("clean_prediction is not a list of 101 numbers", {"clean_prediction": None}):
             common.write("bad.json", json.dumps({**told, "per_image": {**each, **changed}}, default=int))
             self.refuse(3, pattern, "plot", "bad.json")
-        for step in 1e300, -5:
+        for step, text in (1e300, r"1e\+300"), (-5, "-5"):
             common.write("bad.json", json.dumps({**told, "step": step}, default=int))
-            self.refuse(3, "bad.json: .* is no whole number from 0 to", "plot", "bad.json")
+            self.refuse(3, f"bad.json: {text} is no whole number from 0 to", "plot", "bad.json")
         common.write("bad.json", json.dumps(told)[:-100])
         self.refuse(3, "bad.json: is no evaluation that 'eval --out' wrote, or cut off", "plot", "bad.json")
 

@@ -47,6 +47,7 @@ class Numbers(common.TestCase):
                     rows = self.setbacks(name, "rollback")
                     self.assertEqual([(row["to_step"], row["lr_factor"]) for row in rows], [(0, RATE / lr)])
                     self.assertIn("is not finite", rows[0]["cause"])
+                    self.assertNotIn("going back to the last checkpoint", ended.text)  # in place of the best one
                     self.assertEqual(self.setbacks(name, "skipped"), [])  # what was left is not in the record
                     self.assertEqual([row["step"] for row in common.rows(name, "step")], [*range(1, STEPS + 1)])
                     self.assertEqual({row["lr"] for row in common.rows(name, "step")}, {RATE})

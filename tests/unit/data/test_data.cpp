@@ -172,14 +172,17 @@ TEST_CASE("A converted folder holds the records' labels and pixels in the batche
   CHECK(contains(inspect_dataset(output), "(as recorded)"));
 }
 
-TEST_CASE("Records with two label bytes, up to 256 classes and named classes pass through the same code") {
+TEST_CASE("Records with two to 16 label bytes, up to 256 classes and named classes pass through the same code") {
+  const int label_bytes = GENERATE(2, 16);
   const TemporaryFolder folder;
-  write_bytes(folder / "train.bin", record(0, 255, 2, 4) + record(1, 0, 2, 4));
-  write_bytes(folder / "test.bin", record(2, 254, 2, 4));
+  write_bytes(folder / "train.bin", record(0, 255, label_bytes, 4) + record(1, 0, label_bytes, 4));
+  write_bytes(folder / "test.bin", record(2, 254, label_bytes, 4));
   std::string names;
   for (int i = 0; i < 256; ++i) names += "kind" + std::to_string(i) + "\r\n";
   write_bytes(folder / "fine_label_names.txt", names + " \r\n\n");
-  convert_dataset({.source = folder.path(), .output = folder / "data.h5", .labels = "", .size = 4, .label_bytes = 2});
+  const ConvertOptions options = {
+      .source = folder.path(), .output = folder / "data.h5", .labels = "", .size = 4, .label_bytes = label_bytes};
+  convert_dataset(options);
   const auto train = opened(folder / "data.h5");
   CHECK(train->info().classes == 256);
   CHECK(train->info().class_names[255] == "kind255");
