@@ -89,4 +89,18 @@ class CommandLine {
   std::vector<std::string> warnings_;
 };
 
+/// Reads the options of a verb that has no others, by the rows that `fill` adds. about: as in CommandLine::describe.
+/// False: something is to be printed instead of running. Error(usage).
+template <class Options>
+[[nodiscard]] bool read_options(CommandLine& line, const std::string& about, void (*fill)(TableOf<Options>& table),
+                                Options& options) {
+  static const TableOf<Options> table(fill);
+  Bound bound(table, options);
+  line.describe(about);
+  line.add(bound);
+  if (!line.read()) return false;
+  bound.check(true);
+  return true;
+}
+
 }  // namespace dat

@@ -62,9 +62,8 @@ void add_smoothing(TableOf<CertifyOptions>& table) {
 }
 
 const TableOf<CertifyOptions>& certify_table() {
-  static const auto all = [] {
+  static const TableOf<CertifyOptions> all([](auto& table) {
     using O = CertifyOptions;
-    TableOf<O> table;
     add_certified_images(table);
     add_smoothing(table);
     table.group("Run");
@@ -73,8 +72,7 @@ const TableOf<CertifyOptions>& certify_table() {
     table.add_switch("DAT_PROGRESS", "progress", &O::progress, "seconds between progress lines", kSomeSeconds)
         .may_change();
     add_machine(table);
-    return table;
-  }();
+  });
   return all;
 }
 

@@ -59,9 +59,8 @@ void add_attacks(TableOf<EvalOptions>& table) {
 }
 
 const TableOf<EvalOptions>& eval_table() {
-  static const auto all = [] {
+  static const TableOf<EvalOptions> all([](auto& table) {
     using O = EvalOptions;
-    TableOf<O> table;
     add_images(table);
     add_attacks(table);
     table.group("Run");
@@ -75,8 +74,7 @@ const TableOf<EvalOptions>& eval_table() {
         .may_change();
     add_machine(table);
     add_planning(table);
-    return table;
-  }();
+  });
   return all;
 }
 

@@ -25,20 +25,15 @@ struct ReportOptions {
   std::string by, out;
 };
 
-const TableOf<ReportOptions>& report_table() {
-  static const auto all = [] {
-    using O = ReportOptions;
-    TableOf<O> table;
-    table.add("RUNS", &O::runs,
-              "folders of runs (--out of train), JSON or folders of evaluations (--out of eval), folders that have any "
-              "of these in them");
-    table.add("--by", &O::by, "rows as those of compare --by: means over seeds, with Student's 95 % interval",
-              {.label = "OPTION"});
-    table.add("--out", &O::out, "the page; none: report.html, in the folder of the run if one is named",
-              {.label = "FILE"});
-    return table;
-  }();
-  return all;
+void add_options(TableOf<ReportOptions>& table) {
+  using O = ReportOptions;
+  table.add("RUNS", &O::runs,
+            "folders of runs (--out of train), JSON or folders of evaluations (--out of eval), folders that have any "
+            "of these in them");
+  table.add("--by", &O::by, "rows as those of compare --by: means over seeds, with Student's 95 % interval",
+            {.label = "OPTION"});
+  table.add("--out", &O::out, "the page; none: report.html, in the folder of the run if one is named",
+            {.label = "FILE"});
 }
 
 /// The paths, and behind each run the evaluations in its folder.
@@ -118,13 +113,12 @@ int run_report(const ReportOptions& options, int, char**) {
 
 std::optional<ReportOptions> parse_report(CommandLine& line) {
   ReportOptions o;
-  Bound bound(report_table(), o);
-  line.describe(
-      "Writes a page about runs and evaluations, for a browser or a printer: figures, curves, events, classes, images, "
-      "provenance. The page is one file that loads nothing; a training leaves one in its folder.");
-  line.add(bound);
-  if (!line.read()) return {};
-  bound.check(true);
+  if (!read_options(line,
+                    "Writes a page about runs and evaluations, for a browser or a printer: figures, curves, events, "
+                    "classes, images, "
+                    "provenance. The page is one file that loads nothing; a training leaves one in its folder.",
+                    add_options, o))
+    return {};
   if (o.out.empty()) o.out = o.runs.size() == 1 && holds_run(o.runs[0]) ? o.runs[0] + "/report.html" : "report.html";
   return o;
 }

@@ -32,30 +32,26 @@ struct StatusOptions {
   bool follow = false, json = false;
 };
 
-const TableOf<StatusOptions>& status_table_of_options() {
-  static const auto all = [] {
-    using O = StatusOptions;
-    TableOf<O> table;
-    table.add("RUNS,--runs", &O::runs, "folders of runs (--out of train), or folders of such folders; none: runs",
-              kPaths);
-    table.add("--follow", &O::follow, "look again and again until no run is under way; at a terminal, in place");
-    table.add("--json", &O::json, "a JSON object for each run, in a line");
-    return table;
-  }();
-  return all;
+void add_options(TableOf<StatusOptions>& table) {
+  using O = StatusOptions;
+  table.add("RUNS,--runs", &O::runs, "folders of runs (--out of train), or folders of such folders; none: runs",
+            kPaths);
+  table.add("--follow", &O::follow, "look again and again until no run is under way; at a terminal, in place");
+  table.add("--json", &O::json, "a JSON object for each run, in a line");
 }
 
 std::optional<StatusOptions> parse_status(CommandLine& line) {
   StatusOptions o;
-  Bound bound(status_table_of_options(), o);
-  line.describe(
-      "Says how far runs are: a page about one, a line for each of several. It may be typed on any machine that sees "
-      "the "
-      "folder, needs no MPI, and changes nothing. Exit code: 0 done, 75 under way or stopped (the same command goes "
-      "on), "
-      "else the run's own; of several runs the first that failed, else 75 where any is not done.");
-  line.add(bound);
-  if (!line.read()) return {};
+  if (!read_options(line,
+                    "Says how far runs are: a page about one, a line for each of several. It may be typed on any "
+                    "machine that sees "
+                    "the "
+                    "folder, needs no MPI, and changes nothing. Exit code: 0 done, 75 under way or stopped (the same "
+                    "command goes "
+                    "on), "
+                    "else the run's own; of several runs the first that failed, else 75 where any is not done.",
+                    add_options, o))
+    return {};
   if (o.runs.empty()) o.runs = {"runs"};
   return o;
 }

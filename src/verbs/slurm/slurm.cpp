@@ -30,10 +30,9 @@ const std::vector<std::string> kMainOptions = {
     "out"};
 
 const TableOf<SlurmOptions>& job_table() {
-  static const auto all = [] {
+  static const TableOf<SlurmOptions> all([](auto& table) {
     using O = SlurmOptions;
     const Range text{.label = "NAME"};
-    TableOf<O> table;
     table.group("Job", false);
     table.add("--nodes", &O::nodes, "number of nodes", {.low = 1, .high = 100000});
     table.add("--gpus-per-node", &O::gpus_per_node, "0: ranks compute on CPUs", {.low = 0, .high = kMostOfNode});
@@ -59,8 +58,7 @@ const TableOf<SlurmOptions>& job_table() {
         "an array of trainings, of all combinations, e.g. 'seed=1,2,3 lr=0.05,0.1', each in a folder below --out, "
         "and a table after them; semicolons between values with commas",
         {.label = "NAME=V,V..."});
-    return table;
-  }();
+  });
   return all;
 }
 
