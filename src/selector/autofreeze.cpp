@@ -58,9 +58,7 @@ class AutofreezeSelector final : public LayerSelector {
 
   void restore(const std::vector<double>& state) override {
     const std::size_t layers = p_.size();
-    require(state.size() == 2 * layers + 3, ExitCode::checkpoint, "the checkpoint holds ", state.size(),
-            " numbers of selector state, but selector 'autofreeze' with ", layers, " layers has ", 2 * layers + 3,
-            ": resume with the --selector, --granularity and --freeze of the first run");
+    require_fitting(state);
     std::copy_n(state.begin(), layers, sums_.begin());
     std::copy_n(state.begin() + static_cast<std::ptrdiff_t>(layers), layers, before_.begin());
     interval_ = static_cast<std::int64_t>(state[2 * layers]);
