@@ -1,6 +1,5 @@
 #include "byzantine/part_work.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <utility>

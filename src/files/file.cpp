@@ -10,16 +10,13 @@
 #include <cassert>
 #include <cerrno>
 #include <charconv>
-#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <optional>
 #include <random>
 #include <system_error>
-#include <vector>
 
 #include "dat/error.hpp"
 #include "dat/tick.hpp"

@@ -11,7 +11,7 @@ std::string quoted_word(const std::string& word) {
     return std::string_view("+,-./:=@_").find(c) != std::string_view::npos || (c >= '0' && c <= '9') ||
            (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
   };
-  if (!word.empty() && std::all_of(word.begin(), word.end(), plain)) return word;
+  if (!word.empty() && std::ranges::all_of(word, plain)) return word;
   std::string quoted = "\"";
   for (const char c : word) {
     if (std::string_view("\"\\$`").find(c) != std::string_view::npos) quoted += '\\';

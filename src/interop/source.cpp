@@ -43,7 +43,7 @@ namespace {
         return std::isalnum(static_cast<unsigned char>(c)) == 0 &&
                std::string_view("_./,-").find(c) == std::string::npos;
       };
-      return text.size() < 200 && std::none_of(text.begin(), text.end(), strange) ? text : "";
+      return text.size() < 200 && std::ranges::none_of(text, strange) ? text : "";
     };
     const auto take = [&](const char* key, const char* quote) {
       if (!plain(key).empty()) source.config += std::string(key) + " = " + quote + plain(key) + quote + "\n";
@@ -140,11 +140,11 @@ std::string config_of_source(const std::string& path) {
 void check_values(const StateDict& state, const std::string& file) {
   for (const Checkpoint::Array& tensor : state.tensors) {
     const auto& values = tensor.values;
-    require(std::all_of(values.begin(), values.end(), [](float value) { return std::isfinite(value); }),
-            ExitCode::checkpoint, file, ": ", tensor.name, " has values that are not finite; take another file");
-    require(!tensor.name.ends_with(".running_var") ||
-                std::all_of(values.begin(), values.end(), [](float value) { return value >= 0; }),
-            ExitCode::checkpoint, file, ": ", tensor.name, " has negative values; take another file");
+    require(std::ranges::all_of(values, [](float value) { return std::isfinite(value); }), ExitCode::checkpoint, file,
+            ": ", tensor.name, " has values that are not finite; take another file");
+    require(
+        !tensor.name.ends_with(".running_var") || std::ranges::all_of(values, [](float value) { return value >= 0; }),
+        ExitCode::checkpoint, file, ": ", tensor.name, " has negative values; take another file");
   }
 }
 

@@ -41,11 +41,11 @@ std::string meant_by(const std::string& word) {
     return first.empty() || rest.empty() ? "" : first + "+" + rest;
   }
   std::string text = lower_case(word), plain;
-  std::replace(text.begin(), text.end(), '_', '-');
+  std::ranges::replace(text, '_', '-');
   for (std::size_t i = 0; i < text.size(); ++i)
     if (text[i] != '-' || i == 0 || i + 1 == text.size() || !is_digit(text[i + 1])) plain += text[i];
   const std::vector<std::string> sequences = sequence_names();
-  if (std::find(sequences.begin(), sequences.end(), plain) != sequences.end() || can_be_read(plain)) return plain;
+  if (std::ranges::find(sequences, plain) != sequences.end() || can_be_read(plain)) return plain;
   const std::size_t digits = std::min(plain.find_first_of("0123456789"), plain.size());
   const std::string other = nearest(plain.substr(0, digits), attacks().names()) + plain.substr(digits);
   return other.starts_with("none") || !can_be_read(other) ? "" : other;

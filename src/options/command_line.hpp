@@ -16,8 +16,6 @@ class CommandLine {
   /// verbs: the names of all verbs, for advice.
   CommandLine(const std::string& verb, std::vector<std::string> words, std::vector<std::string> verbs);
   ~CommandLine();
-  CommandLine(const CommandLine&) = delete;
-  CommandLine& operator=(const CommandLine&) = delete;
 
   /// Words of a command line that asks for descriptions() alone.
   [[nodiscard]] static std::vector<std::string> asking_for_descriptions();

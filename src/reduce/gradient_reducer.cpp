@@ -21,9 +21,10 @@ void check_masks(const Codec& codec, const Aggregator& aggregator, const Reducer
   require(masks.empty() || aggregator.is_mean(), ExitCode::usage,
           "masks per worker work with --aggregator mean alone: others take the zeros of ranks that have not drawn a "
           "layer for gradients; choose it, or --mask shared");
-  require(masks != "dense" || codec.state().empty(), ExitCode::usage,
-          "--mask per_worker:dense does not work with a --codec that remembers what it has left out: of a layer that no "
-          "rank has drawn, it would be sent, but the layer stands still; choose union");
+  require(
+      masks != "dense" || codec.state().empty(), ExitCode::usage,
+      "--mask per_worker:dense does not work with a --codec that remembers what it has left out: of a layer that no "
+      "rank has drawn, it would be sent, but the layer stands still; choose union");
 }
 
 }  // namespace
@@ -39,13 +40,13 @@ std::string choose_transport(const Codec& codec, const Aggregator& aggregator, c
   const bool by_nccl = options.node_sums == "nccl";
   if (by_nccl && codec.sum_type() != DType::f32) allowed.insert(allowed.begin(), "sum");
   const auto known = [](const std::vector<std::string>& all, const std::string& name) {
-    return std::find(all.begin(), all.end(), name) != all.end();
+    return std::ranges::find(all, name) != all.end();
   };
   require(automatic || known(names, options.codec_transport), ExitCode::usage, "unknown --codec-transport '",
           options.codec_transport, "'; known: auto, ", listed(names));
   const std::string chosen = !automatic                ? options.codec_transport
                              : serves(allowed.front()) ? allowed.front()
-                                                       : *std::find_if(names.begin(), names.end(), serves);
+                                                       : *std::ranges::find_if(names, serves);
   const char* const why = separate ? "--mask per_worker:allgather" : "an aggregator that is not the mean";
   const bool cuts = !separate && transports().at(chosen)().cuts;
   require(serves(chosen), ExitCode::usage, "--codec-transport ", chosen, " does not work with ",

@@ -5,7 +5,6 @@
 #include <sstream>
 
 #include "dat/attack.hpp"
-#include "dat/loader.hpp"
 #include "dat/optimizer.hpp"
 #include "dat/report.hpp"
 #include "replica/cores.hpp"

@@ -53,7 +53,7 @@ class OracleSelector final : public LayerSelector {
   static constexpr double kUnknown = -1, kNewest = 0.1;
 
   void choose() {
-    const double largest = *std::max_element(squares_.begin(), squares_.end());
+    const double largest = *std::ranges::max_element(squares_);
     if (largest == kUnknown) return;
     for (std::size_t d = 0; d < p_.size(); ++d) {
       const double square = squares_[d] == kUnknown ? largest : squares_[d];

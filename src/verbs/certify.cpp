@@ -166,7 +166,7 @@ std::optional<CertifyOptions> parse_certify(CommandLine& line) {
   require(!o.predict || o.radii.empty(), ExitCode::usage, "--radii is for certificates, which --predict makes none of");
   require(!o.predict || o.attack_steps == 0, ExitCode::usage,
           "--attack-steps attacks certificates, which --predict makes none of");
-  std::sort(o.radii.begin(), o.radii.end());
+  std::ranges::sort(o.radii);
   if (!runs) return {};
   return o;
 }

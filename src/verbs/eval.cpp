@@ -4,7 +4,6 @@
 
 #include <filesystem>
 #include <iostream>
-#include <optional>
 
 #include "assess/broken_images.hpp"
 #include "assess/journal.hpp"

@@ -3,7 +3,6 @@
 
 #include "dat/cheat.hpp"
 #include "dat/loss.hpp"
-#include "options/ranges.hpp"
 #include "options/train/groups.hpp"
 #include "options/values/hints.hpp"
 

@@ -1,4 +1,3 @@
-#include "dat/loader.hpp"
 #include "dat/sampler.hpp"
 #include "options/ranges.hpp"
 #include "options/reading.hpp"

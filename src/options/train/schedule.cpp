@@ -12,8 +12,8 @@ namespace dat {
 namespace {
 
 void refuse_other_orders(const TrainOptions& o) {
-  require(std::adjacent_find(o.milestones.begin(), o.milestones.end(), std::greater_equal<>()) == o.milestones.end(),
-          ExitCode::usage, "--milestones must increase, e.g. 75,90,95");
+  require(std::ranges::adjacent_find(o.milestones, std::greater_equal<>()) == o.milestones.end(), ExitCode::usage,
+          "--milestones must increase, e.g. 75,90,95");
 }
 
 void refuse_a_rest(const TrainOptions& o) {

@@ -55,7 +55,7 @@ bool convert(const Value& source, const Range& range, std::string& value) {
   if (range.number_too && read_number(value, number) && number >= 1) return true;
   if (range.also != nullptr && range.also(value)) return source.form != Value::Form::bare;
   return source.form != Value::Form::bare &&
-         (range.choices.empty() || std::find(range.choices.begin(), range.choices.end(), value) != range.choices.end());
+         (range.choices.empty() || std::ranges::find(range.choices, value) != range.choices.end());
 }
 
 template <class T>
@@ -78,7 +78,7 @@ bool convert(const Value& source, const Range& range, T& value) {
 template <class T>
 std::string other_spelling(const std::string& text, const Range& range) {
   std::string plain = text;
-  std::replace(plain.begin(), plain.end(), ',', '.');
+  std::ranges::replace(plain, ',', '.');
   double number = 0;
   T value{};
   if (!read_number(plain, number)) return "";
@@ -222,9 +222,7 @@ std::string text_of(const Field& field, const Range& range, bool toml) {
 }
 
 bool is_one_of(const Field& field, const Range& range, const std::vector<std::string>& values) {
-  const auto known = [&](const std::string& text) {
-    return std::find(values.begin(), values.end(), text) != values.end();
-  };
+  const auto known = [&](const std::string& text) { return std::ranges::find(values, text) != values.end(); };
   if (const auto* words = std::get_if<ByEpoch<std::string>*>(&field))
     return !(*words)->any([&](const std::string& word) { return !known(word); });
   return known(text_of(field, range, false));

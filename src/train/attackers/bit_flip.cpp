@@ -1,7 +1,6 @@
 #include <bit>
 
 #include "dat/random.hpp"
-#include "train/attackers/arithmetic.hpp"
 
 namespace dat {
 

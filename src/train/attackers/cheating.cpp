@@ -68,7 +68,7 @@ Cheat* Cheating::looks() const {
 }
 
 bool Cheating::anyone_sees_all() const {
-  return std::any_of(all_.begin(), all_.end(), [&](const OfRank& one) {
+  return std::ranges::any_of(all_, [&](const OfRank& one) {
     return one.cheat->sees() == Cheat::Sees::all && one.attacker.cheats_after(step_);
   });
 }

@@ -1,6 +1,5 @@
 #include <cmath>
 
-#include "perturb.hpp"
 #include "train/attackers/arithmetic.hpp"
 
 namespace dat {

@@ -62,7 +62,7 @@ class WrongAggregate final : public ProtocolCheat {
 
 /// Sends no parts of its gradient, and does not show them either.
 class Silent final : public ProtocolCheat {
-  void parts(std::span<float> message) override { std::fill(message.begin(), message.end(), 0.0F); }
+  void parts(std::span<float> message) override { std::ranges::fill(message, 0.0F); }
   void message(Topic topic, Letter& letter, int /*to*/, bool /*validates*/) override {
     if (topic == Topic::salts || topic == Topic::show) letter.length() = 0;
   }
@@ -109,9 +109,8 @@ std::unique_ptr<Cheat> make_false_product(const CheatOptions&) {
 
 /// Says of all ranks that their claims about its part are false.
 std::unique_ptr<Cheat> make_false_accuser(const CheatOptions&) {
-  return std::make_unique<ChangedMessages>(Topic::accusations, true, [](Letter& letter) {
-    std::fill(letter.bytes().begin(), letter.bytes().end(), std::byte{0xff});
-  });
+  return std::make_unique<ChangedMessages>(Topic::accusations, true,
+                                           [](Letter& letter) { std::ranges::fill(letter.bytes(), std::byte{0xff}); });
 }
 
 std::unique_ptr<Cheat> make_equivocate(const CheatOptions&) { return std::make_unique<Equivocate>(); }

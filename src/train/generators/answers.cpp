@@ -11,7 +11,7 @@ Answers::Answers(Communicator& launch, Backend& backend, std::size_t most) : lau
 
 AnswerPacket& Answers::packet() {
   const auto find = [&] {
-    const auto found = std::find_if(all_.begin(), all_.end(), [](One& one) { return one.request.test(); });
+    const auto found = std::ranges::find_if(all_, [](One& one) { return one.request.test(); });
     next_ = static_cast<std::size_t>(found - all_.begin());
     return found != all_.end();
   };

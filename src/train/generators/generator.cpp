@@ -110,7 +110,7 @@ ExitCode Generator::serve(const std::function<std::optional<ExitCode>()>& called
 }
 
 bool Generator::working() const {
-  return std::any_of(all_.begin(), all_.end(), [](const Trainer& one) { return one.open; });
+  return std::ranges::any_of(all_, [](const Trainer& one) { return one.open; });
 }
 
 void Generator::look_for_messages() {
@@ -193,7 +193,7 @@ void Generator::pause_where_told() {
 }
 
 int Generator::waiting() const {
-  return static_cast<int>(std::count_if(tasks_.begin(), tasks_.end(), [](const Task& task) { return task.wanted; }));
+  return static_cast<int>(std::ranges::count_if(tasks_, [](const Task& task) { return task.wanted; }));
 }
 
 std::int64_t Generator::version_of(const Task& task, int iteration) const {
@@ -272,7 +272,7 @@ void Generator::answer(Task& task) {
                      .waiting = waiting(),
                      .passes = task.passes,
                      .idle = std::exchange(idle_, 0)};
-  std::copy(task.ages.begin(), task.ages.end(), ages_in(packet));
+  std::ranges::copy(task.ages, ages_in(packet));
   const auto bytes = static_cast<std::size_t>(batch.n * batch.layout.elements()) * sizeof(float);
   replica_.backend().copy_to_host(images_in(packet), batch.x_adv, bytes);  // waits for the attack
   packet.header().seconds = task.seconds + seconds_now() - began;

@@ -44,7 +44,7 @@ void RemoteExamples::begin(std::int64_t step) {
   static_cast<void>(orders_.take_counts());
   orders_.clear_spans();
   own_passes_ = 0;
-  std::fill(ages_.begin(), ages_.end(), 0);
+  std::ranges::fill(ages_, 0);
   batch_ = &loader_->next();
   next_ = 0;
   timer_.lap(Phase::data);
@@ -95,7 +95,7 @@ void RemoteExamples::write(double* to, int unit) {
   to[0] = static_cast<double>(own_passes_);
   to[1] = static_cast<double>(orders_.counts().dealt_again);
   to[2] = orders_.counts().idle;
-  std::copy(ages_.begin(), ages_.end(), to + kCounts);
+  std::ranges::copy(ages_, to + kCounts);
 }
 
 void RemoteExamples::read(const double* from) {

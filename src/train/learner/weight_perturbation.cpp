@@ -4,7 +4,6 @@
 
 #include "move_weights.hpp"
 #include "optimizer.hpp"
-#include "pointwise.hpp"
 
 namespace dat {
 

@@ -255,7 +255,7 @@ void BanProtocol::tell_friends() {
   };
   const auto& checks = protocol_->state().pending.checks;
   const auto among_friends = [&](const PendingCheck& check) { return cheats(check.validator) && cheats(check.target); };
-  if (std::none_of(checks.begin(), checks.end(), among_friends)) return;
+  if (std::ranges::none_of(checks, among_friends)) return;
   const auto ranks = static_cast<std::size_t>(ranks_.size());
   std::vector<Sha256Digest> own(ranks), all(ranks * ranks);
   work_.own_roots(own);

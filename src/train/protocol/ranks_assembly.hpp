@@ -29,7 +29,7 @@ class RanksAssembly final : public Assembly {
     bytes_[static_cast<std::size_t>(from)] = static_cast<int>(bytes);
     all_.resize(bytes);
     ranks_.all_gather(data, all_.data(), bytes_);
-    std::copy(all_.begin(), all_.end(), static_cast<std::byte*>(data));
+    std::ranges::copy(all_, static_cast<std::byte*>(data));
   }
 
  private:

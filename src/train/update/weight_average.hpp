@@ -1,7 +1,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "dat/network.hpp"
 #include "dat/optimizer.hpp"

@@ -1,7 +1,5 @@
 // The verb data convert: a data file from what others have.
 
-#include <iostream>
-
 #include "options/ranges.hpp"
 #include "printed.hpp"
 #include "verbs/data/data.hpp"

@@ -4,7 +4,6 @@
 
 #include "dat/provenance.hpp"
 #include "replica/gpus.hpp"
-#include "replica/replica.hpp"
 #include "verbs/doctor/machine.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verb.hpp"

@@ -19,7 +19,6 @@
 #include "interop/state_dict.hpp"
 #include "options/ranges.hpp"
 #include "options/train/citations.hpp"
-#include "options/train/table.hpp"
 #include "printed.hpp"
 #include "replica/model_state.hpp"
 #include "verbs/ranks.hpp"

@@ -2,7 +2,6 @@
 
 #include "verbs/networks/import.hpp"
 
-#include <algorithm>
 #include <sstream>
 
 #include "dat/checkpoint.hpp"

@@ -5,7 +5,6 @@
 
 #include <cctype>
 #include <string_view>
-#include <vector>
 
 #include "dat/error.hpp"
 

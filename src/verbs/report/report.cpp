@@ -9,7 +9,6 @@
 #include "dat/error.hpp"
 #include "dat/file.hpp"
 #include "dat/report.hpp"
-#include "options/ranges.hpp"
 #include "options/train/table.hpp"
 #include "verbs/report/sections.hpp"
 #include "verbs/verb.hpp"
@@ -46,11 +45,11 @@ void add_options(TableOf<ReportOptions>& table) {
     std::error_code error;
     for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error))
       if (std::error_code ignored; entry->is_directory(ignored) && !evaluation_in(entry->path().string()).empty() &&
-                                   std::none_of(paths.begin(), paths.end(), [&](const std::string& other) {
+                                   std::ranges::none_of(paths, [&](const std::string& other) {
                                      return fs::equivalent(other, entry->path(), ignored);
                                    }))
         inside.push_back(entry->path().string());
-    std::sort(inside.begin(), inside.end());
+    std::ranges::sort(inside);
     all.insert(all.end(), inside.begin(), inside.end());
   }
   return all;

@@ -1,7 +1,5 @@
 // The verb compare: runs and evaluations as tables, with intervals.
 
-#include "dat/error.hpp"
-#include "options/ranges.hpp"
 #include "printed.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/results/tables.hpp"

@@ -76,7 +76,7 @@ void add_runs(const std::string& path, std::vector<std::string>& runs) {
   for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error))
     if (is_run(entry->path().string())) found.push_back(entry->path().string());
   require(!found.empty(), ExitCode::data, "no run in ", path, ": --out of train names the folder of one");
-  std::sort(found.begin(), found.end());
+  std::ranges::sort(found);
   runs.insert(runs.end(), found.begin(), found.end());
 }
 
@@ -150,9 +150,8 @@ int run_status(const StatusOptions& options, int, char**) {
       lines = redraw(look.text, lines, room);
     else
       print_status(look.text);
-    const bool under_way = std::any_of(look.runs.begin(), look.runs.end(), [](const RunStatus& run) {
-      return run.state == RunState::running || run.state == RunState::stale;
-    });
+    const bool under_way = std::ranges::any_of(
+        look.runs, [](const RunStatus& run) { return run.state == RunState::running || run.state == RunState::stale; });
     if (!options.follow || !under_way) return exit_code_of(look);
     // Large records are not read all the time.
     std::this_thread::sleep_for(std::max<Clock::duration>(std::chrono::seconds(room > 0 ? 1 : 10), 20 * took));

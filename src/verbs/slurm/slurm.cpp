@@ -6,8 +6,6 @@
 #include <sstream>
 
 #include "dat/backend.hpp"
-#include "dat/provenance.hpp"
-#include "options/ranges.hpp"
 #include "options/slurm_time.hpp"
 #include "options/train/citations.hpp"
 #include "options/train/table.hpp"
@@ -94,7 +92,7 @@ void require_device(const SlurmOptions& job, const TrainOptions& options) {
 /// Adds to the words of a training that it takes the GPUs which are reserved, where it does not say so.
 void settle_device(SlurmOptions& job, const TrainOptions& options) {
   if (job.gpus_per_node == 0 || options.device != "auto") return;
-  const auto given = std::find(job.train.begin(), job.train.end(), "--device");
+  const auto given = std::ranges::find(job.train, "--device");
   if (given != job.train.end()) job.train.erase(given, given + 2);
   job.train.insert(job.train.end(), {"--device", "cuda"});
 }

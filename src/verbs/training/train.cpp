@@ -3,7 +3,6 @@
 #include <filesystem>
 #include <utility>
 
-#include "options/ranges.hpp"
 #include "options/train/parse.hpp"
 #include "options/train/sweep.hpp"
 #include "printed.hpp"

@@ -16,7 +16,6 @@
 #include "measure/loading.hpp"
 #include "measure/process_memory.hpp"
 #include "options/ranges.hpp"
-#include "options/train/parse.hpp"
 #include "options/values/hints.hpp"
 #include "reduce/sums/sums.hpp"
 #include "reduce/transport/transport.hpp"
