@@ -26,7 +26,7 @@ class JsonLine {
 
   void text(std::string_view characters) {
     assert(characters.size() <= static_cast<std::size_t>(end_ - at_));
-    at_ = std::ranges::copy(characters, at_);
+    at_ = std::copy(characters.begin(), characters.end(), at_);
   }
 
   void key(std::string_view name) {

@@ -1,6 +1,7 @@
 #include <bit>
 
 #include "dat/random.hpp"
+#include "train/attackers/arithmetic.hpp"
 
 namespace dat {
 

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "perturb.hpp"
 #include "train/attackers/arithmetic.hpp"
 
 namespace dat {
