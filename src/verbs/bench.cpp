@@ -7,7 +7,6 @@
 #include "dat/network.hpp"
 #include "measure/bench.hpp"
 #include "options/machine.hpp"
-#include "options/reading.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verb.hpp"
 

@@ -1,6 +1,6 @@
 #include "dat/sampler.hpp"
+#include "options/machine.hpp"
 #include "options/ranges.hpp"
-#include "options/reading.hpp"
 #include "options/train/groups.hpp"
 
 namespace dat {
