@@ -180,12 +180,12 @@ std::vector<std::string> network_warnings(const std::vector<std::vector<float>>&
   std::vector<std::string> all;
   if (random || right.size() > 1)
     all.push_back(
-        "forward passes over the same images differ: the network is random, and its robust accuracy is not "
-        "what this evaluation says");
+        "forward passes over the same images differ: the network is random, and its robust accuracy is not what this "
+        "evaluation says");
   if (probabilities)
     all.push_back(
-        "the network puts out probabilities instead of logits: gradients vanish, and its robust accuracy is "
-        "less than this evaluation says");
+        "the network puts out probabilities instead of logits: gradients vanish, and its robust accuracy is less than "
+        "this evaluation says");
   return all;
 }
 

@@ -107,8 +107,7 @@ AttackOptions evaluation_options(const AttackWord& word, BallNorm norm, double e
 
 void Objective::forward() {
   fail(ExitCode::usage,
-       "this attack asks for logits, and needs samples that do not depend on each other; take "
-       "--attack-bn eval");
+       "this attack asks for logits, and needs samples that do not depend on each other; take --attack-bn eval");
 }
 
 void Objective::gradient_step(float alpha, float eps) {

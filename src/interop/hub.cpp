@@ -155,8 +155,8 @@ void add_evaluation(CardFigures& figures, const HubEntry& entry) {
   text += "```\n\n## Cite\n\n";
   for (const auto& [what, publication] : entry.citations) text += "- " + publication + " (" + what + ")\n";
   return text +
-         "\n## Not said here\n\nLicence, authors, intended use and limits: the files that this card is made of do "
-         "not know them.\n";
+         "\n## Not said here\n\nLicence, authors, intended use and limits: the files that this card is made of do not "
+         "know them.\n";
 }
 
 }  // namespace

@@ -112,10 +112,9 @@ Source read_tensors(const std::string& path) {
   const bool header = magic[8] == '{';
   require(!magic.starts_with("PK\x03\x04") && (header || !magic.starts_with('\x80')), ExitCode::checkpoint, path,
           ": is a pickle of PyTorch, which can run programs when it is read; convert it where you trust it: ",
-          "python3 -c \"import sys, torch; from safetensors.torch import save_file; "
-          "d = torch.load(sys.argv[1], map_location='cpu', weights_only=True); "
-          "d = next((d[k] for k in ('state_dict', 'model', 'net') if k in d), d); "
-          "save_file({k: v.contiguous().clone() for k, v in d.items() if torch.is_tensor(v)}, sys.argv[2])\" ",
+          "python3 -c \"import sys, torch; from safetensors.torch import save_file; d = torch.load(sys.argv[1], "
+          "map_location='cpu', weights_only=True); d = next((d[k] for k in ('state_dict', 'model', 'net') if k in d), "
+          "d); save_file({k: v.contiguous().clone() for k, v in d.items() if torch.is_tensor(v)}, sys.argv[2])\" ",
           path, " NEW.safetensors");
   require(header || !(begins_onnx(magic) || path.ends_with(".onnx")), ExitCode::checkpoint, path,
           ": is an ONNX graph, from which no network is made here; save the weights as safetensors in PyTorch: ",

@@ -32,8 +32,8 @@ void add_attack_precision(TableOf<Options>& table) {
 template <class Options>
 void add_precision(TableOf<Options>& table,
                    const std::string& what =
-                       "how training passes, and attacks on batch statistics, keep activations and "
-                       "weights, which are updated in f32; 16 bits need a GPU") {
+                       "how training passes, and attacks on batch statistics, keep activations and weights, which are "
+                       "updated in f32; 16 bits need a GPU") {
   table.add("--precision", &Options::precision, what + "; tf32: f32 multiplied in TF32, on a GPU (--math tf32)",
             one_of({"f32", "tf32", "f16", "bf16"}));
 }
@@ -58,11 +58,10 @@ void add_trained(TableOf<Options>& table) {
   table.add("--data", &Options::data, "files made by 'dat_hpc data'; none: those of the training", kPaths);
   table.add("--split", &Options::split, "which images; holdout: what the training held out",
             one_of({"test", "train", "holdout"}));
-  table.add(
-      "--images", &Options::images,
-      "a text file with the names of the images to take, one a line: paths in an index, or their ends, and numbers "
-      "from 0 in other data files; none: all",
-      kPath);
+  table.add("--images", &Options::images,
+            "a text file with the names of the images to take, one a line: paths in an index, or their ends, and "
+            "numbers from 0 in other data files; none: all",
+            kPath);
 }
 
 /// Adds the choice among the weights of a checkpoint.

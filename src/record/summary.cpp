@@ -63,8 +63,8 @@ std::string generators_text(const RunFacts& facts, const History& history) {
     all.dealt_again += r.dealt_again;
   }
   return fmt::format(
-      "{:<16}{}; {:.2f} s waited for them, {:.2f} s that they were without work; weights of attacks {:.2f} steps "
-      "old in the mean, {} at most; {} micro-batches dealt again\n",
+      "{:<16}{}; {:.2f} s waited for them, {:.2f} s that they were without work; weights of attacks {:.2f} steps old "
+      "in the mean, {} at most; {} micro-batches dealt again\n",
       "generators", facts.generators, all.waited, all.idle, all.age_mean, all.age_max, all.dealt_again);
 }
 

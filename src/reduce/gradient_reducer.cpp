@@ -62,10 +62,9 @@ void check_masks(const Codec& codec, const Aggregator& aggregator, const Reducer
   require(masks.empty() || aggregator.is_mean(), ExitCode::usage,
           "masks per worker work with --aggregator mean alone: others take the zeros of ranks that have not drawn a "
           "layer for gradients; choose it, or --mask shared");
-  require(
-      masks != "dense" || codec.state().empty(), ExitCode::usage,
-      "--mask per_worker:dense does not work with a --codec that remembers what it has left out: of a layer that no "
-      "rank has drawn, it would be sent, but the layer stands still; choose union");
+  require(masks != "dense" || codec.state().empty(), ExitCode::usage,
+          "--mask per_worker:dense does not work with a --codec that remembers what it has left out: of a layer that "
+          "no rank has drawn, it would be sent, but the layer stands still; choose union");
 }
 
 }  // namespace

@@ -51,11 +51,10 @@ void add_smoothing(TableOf<CertifyOptions>& table) {
             "decides for each of these L2 radii, and takes no more samples than that needs; none: takes all --n",
             {.label = "R,...", .low = 0, .above = true, .commas = true});
   table.add("--predict", &O::predict, "says the class alone, or abstains, by --n samples");
-  table.add(
-      "--attack-steps", &O::attack_steps,
-      "attacks what is certified within its radius, by PGD of so many steps on the smoothed network, and predicts "
-      "the class of what that leaves; 0: does not",
-      {.low = 0, .high = kSteps.high});
+  table.add("--attack-steps", &O::attack_steps,
+            "attacks what is certified within its radius, by PGD of so many steps on the smoothed network, and "
+            "predicts the class of what that leaves; 0: does not",
+            {.low = 0, .high = kSteps.high});
   table.add("--noise-samples", &O::noise_samples, "copies of an image under noise that this attack sees",
             {.low = 1, .high = 4096});
   add_precision(table, "how the network keeps activations and weights; 16 bits need a GPU, and certify that network");

@@ -104,9 +104,9 @@ ImageArrays image_arrays(const std::string& file, StoredArray pixels, StoredArra
     require(condition, ExitCode::data, file, ": ", array.name, " is ", array.text(), parts...);
   };
   check(images.kind == 'u' && images.item_bytes == 1, images,
-        images.kind == 'f' ? ", but images must be uint8, 0 to 255; of numbers in [0, 1] that is "
-                             "(255 * x).round().astype('uint8')"
-                           : ", but images must be uint8, 0 to 255; save images.astype('uint8') if they are that");
+        images.kind == 'f'
+            ? ", but images must be uint8, 0 to 255; of numbers in [0, 1] that is (255 * x).round().astype('uint8')"
+            : ", but images must be uint8, 0 to 255; save images.astype('uint8') if they are that");
   require(images.shape.empty() || images.shape[0] > 0, ExitCode::data, file, ": ", images.name, " holds no image");
   std::vector<std::int64_t> shape = images.shape;
   if (shape.size() == 3) shape.push_back(1);

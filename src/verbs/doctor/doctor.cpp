@@ -16,8 +16,8 @@ struct DoctorOptions {};
 
 std::optional<DoctorOptions> parse_doctor(CommandLine& line) {
   line.describe(
-      "Says what this machine offers: CPU, memory, disk, GPUs, libraries, gnuplot, MPI and its launcher; "
-      "and why something is not used.");
+      "Says what this machine offers: CPU, memory, disk, GPUs, libraries, gnuplot, MPI and its launcher; and why "
+      "something is not used.");
   if (!line.read()) return {};
   return DoctorOptions{};
 }

@@ -56,11 +56,10 @@ const TableOf<SlurmOptions>& job_table() {
         .add("--sbatch", &O::sbatch, "further options of sbatch, e.g. '--partition=gpu --account=p1 --constraint=a100'",
              {.label = "OPTIONS"})
         .takes_dashes();
-    table.add(
-        "--sweep", &O::sweep,
-        "an array of trainings, of all combinations, e.g. 'seed=1,2,3 lr=0.05,0.1', each in a folder below --out, "
-        "and a table after them; semicolons between values with commas",
-        {.label = "NAME=V,V..."});
+    table.add("--sweep", &O::sweep,
+              "an array of trainings, of all combinations, e.g. 'seed=1,2,3 lr=0.05,0.1', each in a folder below "
+              "--out, and a table after them; semicolons between values with commas",
+              {.label = "NAME=V,V..."});
   });
   return all;
 }

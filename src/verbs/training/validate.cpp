@@ -387,11 +387,10 @@ int run_validation(const ValidateOrder& order, int, char**) {
 std::optional<ValidateOrder> parse_validation(CommandLine& line) {
   static const auto table = [] {
     TableOf<ValidateOrder> own;
-    own.add(
-        "--bench", &ValidateOrder::bench,
-        "bench.json that bench has left in its --out: whether images are read as fast as its step takes them; none: "
-        "not reported",
-        kPath);
+    own.add("--bench", &ValidateOrder::bench,
+            "bench.json that bench has left in its --out: whether images are read as fast as its step takes them; "
+            "none: not reported",
+            kPath);
     return own;
   }();
   ValidateOrder order;
