@@ -21,8 +21,8 @@ constexpr std::array<const char*, kPhasesInSum> kPhaseColours = {
 }  // namespace
 
 double PlottedRun::epochs(const EvaluationRecord& r) const {
-  const auto next = std::ranges::upper_bound(history.steps, r.wall_time,
-                                             [](double time, const StepRecord& step) { return time < step.wall_time; });
+  const auto next = std::upper_bound(history.steps.begin(), history.steps.end(), r.wall_time,
+                                     [](double time, const StepRecord& step) { return time < step.wall_time; });
   return next == history.steps.begin() ? static_cast<double>(r.epoch) : epochs(*(next - 1));
 }
 

@@ -53,8 +53,7 @@ class Answers {
 /// A rank that attacks for those that train: has the network to be attacked alone, without gradients and optimizer, and
 /// the versions of its weights that trainers send. It reads the images itself. It continues with that one of several
 /// micro-batches which is wanted first and whose next weights are there, so where attacks take newer weights between
-/// iterations it works on
-/// several steps in turn.
+/// iterations it works on several steps in turn.
 class Generator {
  public:
   /// launch: all ranks of the launch; outlives this. Plans everything. Error(usage), Error(data), Error(device).
