@@ -62,8 +62,8 @@ std::optional<BenchOptions> parse_bench(CommandLine& line) {
 }
 
 Verb bench_verb() {
-  return make_verb<BenchOptions>("bench", "how fast this machine is: ceilings, layers, step, all-reduce", parse_bench,
-                                 run_bench, Launch::together);
+  return make_verb("bench", "how fast this machine is: ceilings, layers, step, all-reduce", parse_bench, run_bench,
+                   Launch::together);
 }
 
 }  // namespace dat

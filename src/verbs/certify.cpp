@@ -173,8 +173,8 @@ std::optional<CertifyOptions> parse_certify(CommandLine& line) {
 }  // namespace
 
 Verb certify_verb() {
-  return make_verb<CertifyOptions>("certify", "certified radii of a smoothed network", parse_certify, run_certification,
-                                   Launch::together);
+  return make_verb("certify", "certified radii of a smoothed network", parse_certify, run_certification,
+                   Launch::together);
 }
 
 }  // namespace dat

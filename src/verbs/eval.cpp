@@ -243,8 +243,8 @@ std::optional<EvalOptions> parse_eval(CommandLine& line) {
 }
 
 Verb eval_verb() {
-  return make_verb<EvalOptions>("eval", "clean and robust accuracy of a run or checkpoint", parse_eval, run_evaluation,
-                                Launch::together);
+  return make_verb("eval", "clean and robust accuracy of a run or checkpoint", parse_eval, run_evaluation,
+                   Launch::together);
 }
 
 }  // namespace dat

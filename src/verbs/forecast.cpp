@@ -155,8 +155,8 @@ std::optional<ForecastOptions> parse_forecast(CommandLine& line) {
 }
 
 Verb forecast_verb() {
-  return make_verb<ForecastOptions>("forecast", "step time against ranks, network, codec, budget: what pays",
-                                    parse_forecast, run_forecast, Launch::together);
+  return make_verb("forecast", "step time against ranks, network, codec, budget: what pays", parse_forecast,
+                   run_forecast, Launch::together);
 }
 
 }  // namespace dat

@@ -49,8 +49,7 @@ std::optional<ConvertOptions> parse_convert(CommandLine& line) {
 }
 
 Verb data_convert_verb() {
-  return make_verb<ConvertOptions>("data convert", "CIFAR, MNIST, arrays of NumPy, HDF5 -> a data file", parse_convert,
-                                   run_convert);
+  return make_verb("data convert", "CIFAR, MNIST, arrays of NumPy, HDF5 -> a data file", parse_convert, run_convert);
 }
 
 }  // namespace dat

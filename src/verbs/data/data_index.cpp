@@ -114,8 +114,7 @@ std::optional<IndexOrder> parse_index(CommandLine& line) {
 }
 
 Verb data_index_verb() {
-  return make_verb<IndexOrder>("data index", "folders or tars of images -> an index, tars or a data file", parse_index,
-                               run_index);
+  return make_verb("data index", "folders or tars of images -> an index, tars or a data file", parse_index, run_index);
 }
 
 }  // namespace dat

@@ -48,8 +48,6 @@ std::optional<InspectOptions> parse_inspect(CommandLine& line) {
   return o;
 }
 
-Verb data_inspect_verb() {
-  return make_verb<InspectOptions>("data inspect", "describe data files", parse_inspect, run_inspect);
-}
+Verb data_inspect_verb() { return make_verb("data inspect", "describe data files", parse_inspect, run_inspect); }
 
 }  // namespace dat

@@ -35,7 +35,7 @@ std::optional<SyntheticOrder> parse_synthetic(CommandLine& line) {
 }
 
 Verb data_synthetic_verb() {
-  return make_verb<SyntheticOrder>("data synthetic", "write a synthetic data file", parse_synthetic, run_synthetic);
+  return make_verb("data synthetic", "write a synthetic data file", parse_synthetic, run_synthetic);
 }
 
 }  // namespace dat

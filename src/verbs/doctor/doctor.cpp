@@ -57,8 +57,8 @@ int run_doctor(const DoctorOptions&, int, char**) {
 }  // namespace
 
 Verb doctor_verb() {
-  return make_verb<DoctorOptions>("doctor", "what this machine offers: CPU, memory, disk, GPUs, MPI", parse_doctor,
-                                  run_doctor, Launch::together);
+  return make_verb("doctor", "what this machine offers: CPU, memory, disk, GPUs, MPI", parse_doctor, run_doctor,
+                   Launch::together);
 }
 
 }  // namespace dat

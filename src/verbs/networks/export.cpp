@@ -194,8 +194,7 @@ std::optional<ExportOptions> parse_export(CommandLine& line) {
 }
 
 Verb export_verb() {
-  return make_verb<ExportOptions>("export", "a network for others: safetensors, ONNX, RobustBench, a hub", parse_export,
-                                  run_export);
+  return make_verb("export", "a network for others: safetensors, ONNX, RobustBench, a hub", parse_export, run_export);
 }
 
 }  // namespace dat

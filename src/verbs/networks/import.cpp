@@ -131,8 +131,7 @@ std::optional<ImportOptions> parse_import(CommandLine& line) {
 }
 
 Verb import_verb() {
-  return make_verb<ImportOptions>("import", "a network of others as a checkpoint, to go on with", parse_import,
-                                  run_import);
+  return make_verb("import", "a network of others as a checkpoint, to go on with", parse_import, run_import);
 }
 
 }  // namespace dat

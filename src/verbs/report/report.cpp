@@ -132,8 +132,6 @@ int write_report(const std::vector<std::string>& paths, const std::string& by, c
   return tell_left_out(subjects);
 }
 
-Verb report_verb() {
-  return make_verb<ReportOptions>("report", "a page about runs, for a browser", parse_report, run_report);
-}
+Verb report_verb() { return make_verb("report", "a page about runs, for a browser", parse_report, run_report); }
 
 }  // namespace dat

@@ -62,8 +62,7 @@ int print_comparison(const std::vector<std::string>& paths, const std::string& b
 }
 
 Verb compare_verb() {
-  return make_verb<CompareOptions>("compare", "runs, seeds and evaluations in tables, with intervals", parse_compare,
-                                   run_compare);
+  return make_verb("compare", "runs, seeds and evaluations in tables, with intervals", parse_compare, run_compare);
 }
 
 }  // namespace dat

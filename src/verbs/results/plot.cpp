@@ -97,6 +97,6 @@ std::optional<PlotOptions> parse_plot(CommandLine& line) {
   return o;
 }
 
-Verb plot_verb() { return make_verb<PlotOptions>("plot", "draw the results of runs", parse_plot, run_plot); }
+Verb plot_verb() { return make_verb("plot", "draw the results of runs", parse_plot, run_plot); }
 
 }  // namespace dat

@@ -158,8 +158,7 @@ int run_status(const StatusOptions& options, int, char**) {
 }  // namespace
 
 Verb status_verb() {
-  return make_verb<StatusOptions>("status", "how far runs are: state, speed, time to the end", parse_status,
-                                  run_status);
+  return make_verb("status", "how far runs are: state, speed, time to the end", parse_status, run_status);
 }
 
 }  // namespace dat

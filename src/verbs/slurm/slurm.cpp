@@ -205,7 +205,7 @@ std::optional<SlurmOrder> parse_slurm(CommandLine& line) {
 }
 
 Verb slurm_verb() {
-  return make_verb<SlurmOrder>("slurm", "print a batch script that trains with these options", parse_slurm, run_slurm);
+  return make_verb("slurm", "print a batch script that trains with these options", parse_slurm, run_slurm);
 }
 
 }  // namespace dat

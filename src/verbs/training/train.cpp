@@ -143,8 +143,8 @@ std::optional<TrainingOrder> parse_train(CommandLine& line) {
 }  // namespace
 
 Verb train_verb() {
-  return make_verb<TrainingOrder>("train", "train a network; the verb when there are options alone", parse_train,
-                                  run_training, Launch::together);
+  return make_verb("train", "train a network; the verb when there are options alone", parse_train, run_training,
+                   Launch::together);
 }
 
 }  // namespace dat

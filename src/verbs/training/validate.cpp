@@ -406,8 +406,8 @@ std::optional<ValidateOrder> parse_validation(CommandLine& line) {
 }  // namespace
 
 Verb validate_verb() {
-  return make_verb<ValidateOrder>("validate", "check options and data, print sizes and memory; no training",
-                                  parse_validation, run_validation, Launch::together);
+  return make_verb("validate", "check options and data, print sizes and memory; no training", parse_validation,
+                   run_validation, Launch::together);
 }
 
 }  // namespace dat
