@@ -100,8 +100,7 @@ struct InverseRoot {
 };
 
 /// The nuclear norm of A = z - r [n, classes], the sum of its singular values, in parts of the samples: the scalar
-/// product of the sample's row of A and of the gradient U V^T; `root` as InverseRoot leaves it. The gradient is
-/// scaled.
+/// product of the sample's row of A and of the gradient U V^T; `root` as InverseRoot leaves it. The gradient is scaled.
 struct NuclearNorm {
   const float *logits, *reference;  // [n, classes]
   const double* root;               // [classes, classes]

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <iostream>
 #include <streambuf>
-#include <string>
 #include <string_view>
 
 #include "dat/error.hpp"

@@ -8,7 +8,6 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
-#include <initializer_list>
 #include <limits>
 #include <string>
 

@@ -57,8 +57,7 @@ class ByEpoch {
   /// True if a value has this property in any epoch.
   template <class Has>
   [[nodiscard]] bool any(const Has& has) const {
-    return std::any_of(parts_.begin(), parts_.end(),
-                       [&](const Part& part) { return has(part.value) || has(part.end); });
+    return std::ranges::any_of(parts_, [&](const Part& part) { return has(part.value) || has(part.end); });
   }
 
   friend bool operator==(const ByEpoch&, const ByEpoch&) = default;

@@ -113,8 +113,6 @@ class Communicator {
   [[nodiscard]] static std::unique_ptr<Communicator> single();
   /// Ends the group; for any but the world **collective** over the group.
   ~Communicator();
-  Communicator(const Communicator&) = delete;
-  Communicator& operator=(const Communicator&) = delete;
 
   static constexpr int kNoColor = -1;
   /// Divides this group: the ranks that give the same colour, a number of at least 0, form a new group, numbered by

@@ -3,7 +3,6 @@
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -113,8 +112,6 @@ class Loader {
  public:
   Loader(const Dataset& dataset, int ranks, int rank, const LoaderOptions& options);
   ~Loader();
-  Loader(const Loader&) = delete;
-  Loader& operator=(const Loader&) = delete;
 
   /// The batch of the next step; valid until the next call. Waits where the batch is not there yet. Throws what the
   /// reading threw.

@@ -21,7 +21,7 @@ class Recordings {
   /// key.
   template <class Work>
   void play(const Key& key, const Work& work) {
-    const auto found = std::find_if(all_.begin(), all_.end(), [&](const One& one) { return one.key == key; });
+    const auto found = std::ranges::find_if(all_, [&](const One& one) { return one.key == key; });
     if (found == all_.end()) {
       // A training whose radius or step size changes by epoch leaves recordings behind that nobody plays any more.
       if (all_.size() == kMost) all_.erase(all_.begin());

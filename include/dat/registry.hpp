@@ -24,8 +24,7 @@ struct Setting {
 
 /// Setting of an option among these; null: there is none.
 [[nodiscard]] inline const Setting* setting_of(const std::vector<Setting>& settings, const std::string& option) {
-  const auto found =
-      std::find_if(settings.begin(), settings.end(), [&](const Setting& s) { return s.option == option; });
+  const auto found = std::ranges::find_if(settings, [&](const Setting& s) { return s.option == option; });
   return found == settings.end() ? nullptr : &*found;
 }
 /// Setting::value of an option as a number. None: it is a formula, or there is none.
@@ -48,7 +47,7 @@ class Family {
 
   [[nodiscard]] std::vector<std::string> names() const {
     std::vector<std::string> all = where([](const std::string&) { return true; });
-    std::sort(all.begin(), all.end());
+    std::ranges::sort(all);
     return all;
   }
   /// The members of which this is true, in the order of the family's table.
@@ -87,8 +86,7 @@ class Family {
 
  private:
   [[nodiscard]] const About* find(const std::string& name) const {
-    const auto found =
-        std::find_if(members_.begin(), members_.end(), [&](const About& one) { return one.name == name; });
+    const auto found = std::ranges::find_if(members_, [&](const About& one) { return one.name == name; });
     return found == members_.end() ? nullptr : &*found;
   }
 

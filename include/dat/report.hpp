@@ -184,8 +184,6 @@ class Report {
   Report(RunFacts facts, std::int64_t resume_bytes, const std::string& behind = "",
          const std::vector<EventKind>& kinds = event_kinds());
   ~Report();
-  Report(const Report&) = delete;
-  Report& operator=(const Report&) = delete;
 
   void step(const StepRecord&);  ///< also the progress line, when it is time for one
   /// An evaluation is under way, and this part of it is done: at a terminal, the progress line says so.

@@ -64,14 +64,22 @@ class LayerSelector {
 
   /// norms[d] = ||g_d||_2 of the raw gradient (not divided by p) of each active layer d; the norms of other layers are
   /// ignored. The gradient is the mean over the ranks, or this rank's own where each has a selector. Allocates nothing.
-  virtual void learn(const ActiveSet& active, const std::vector<double>& norms) = 0;
+  virtual void learn(const ActiveSet& /*active*/, const std::vector<double>& /*norms*/) {}
 
   /// p of each layer [layers], for draw_layers.
   [[nodiscard]] virtual const std::vector<double>& probabilities() const = 0;
 
-  [[nodiscard]] virtual std::vector<double> state() const = 0;
+  /// Empty: all follows from the options and the step.
+  [[nodiscard]] virtual std::vector<double> state() const { return {}; }
   /// Takes up what state() has given. Error(checkpoint): the size does not fit.
-  virtual void restore(const std::vector<double>& state) = 0;
+  virtual void restore(const std::vector<double>& state) { require_fitting(state); }
+
+ protected:
+  void require_fitting(const std::vector<double>& other) const {
+    require(other.size() == state().size(), ExitCode::checkpoint, "the checkpoint holds ", other.size(),
+            " numbers of selector state, but the selector of these ", probabilities().size(), " layers has ",
+            state().size(), ": resume with the --selector, --granularity and --freeze of the first run");
+  }
 };
 
 [[nodiscard]] const Registry<std::unique_ptr<LayerSelector>(const SelectorOptions&)>& selectors();

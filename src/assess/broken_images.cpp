@@ -54,7 +54,7 @@ void hand_over_broken(Communicator& world, const Layout& layout, const std::vect
 }
 
 float confidence_of(std::span<const float> logits) {
-  const double largest = double{*std::max_element(logits.begin(), logits.end())};
+  const double largest = double{*std::ranges::max_element(logits)};
   double sum = 0;
   for (const float logit : logits) sum += std::exp(double{logit} - largest);
   return static_cast<float>(1 / sum);

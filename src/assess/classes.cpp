@@ -31,7 +31,7 @@ std::string Classes::name(int label) const {
 
 Classes classes_of(const Checkpoint& checkpoint, const std::string& path) {
   // The only matrix is the last layer's.
-  const auto head = std::find_if(checkpoint.arrays.begin(), checkpoint.arrays.end(), [](const Checkpoint::Array& a) {
+  const auto head = std::ranges::find_if(checkpoint.arrays, [](const Checkpoint::Array& a) {
     return a.name.starts_with("param/") && a.shape.size() == 2;
   });
   require(head != checkpoint.arrays.end(), ExitCode::checkpoint, path, " holds no network");

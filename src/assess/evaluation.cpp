@@ -5,7 +5,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "data/images/write_png.hpp"
+#include "data/images/png.hpp"
 
 namespace dat {
 

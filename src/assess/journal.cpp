@@ -13,7 +13,6 @@
 
 #include "dat/error.hpp"
 #include "dat/file.hpp"
-#include "dat/run_lock.hpp"
 #include "dat/tick.hpp"
 #include "files/outside_json.hpp"
 #include "files/whole_number.hpp"

@@ -48,9 +48,8 @@ class Ledger {
               ExitCode::data, "the journal has a result for image ", id,
               " that cannot be; remove the journal to begin anew");
       const ImageOutcome& outcome = entry.outcomes[i];
-      require(outcome.prediction >= 0 && outcome.prediction < classes_, ExitCode::data,
-              "the journal has image ", id, " in class ", outcome.prediction,
-              ", which there is not; remove the journal to begin anew");
+      require(outcome.prediction >= 0 && outcome.prediction < classes_, ExitCode::data, "the journal has image ", id,
+              " in class ", outcome.prediction, ", which there is not; remove the journal to begin anew");
       ++stages_[at];
       const bool broken = outcome.prediction != dataset_.label(id);
       row.images += run == 0;
@@ -74,11 +73,10 @@ class Ledger {
   }
   /// Number of images on which this stage has been run.
   [[nodiscard]] std::int64_t past(int stage) const {
-    return std::count_if(stages_.begin(), stages_.end(), [&](int behind) { return behind > stage; });
+    return std::ranges::count_if(stages_, [&](int behind) { return behind > stage; });
   }
   [[nodiscard]] std::int64_t right() const {
-    return std::count_if(result_.images.begin(), result_.images.end(),
-                         [](const auto& image) { return image.robust(); });
+    return std::ranges::count_if(result_.images, [](const auto& image) { return image.robust(); });
   }
   [[nodiscard]] const SequenceResult& result() const { return result_; }
   /// The result, with accuracies.
@@ -139,7 +137,7 @@ std::vector<std::string> SequenceAttacks::notices() const {
   std::vector<std::string> all;
   for (const Member& member : members_)
     for (const std::string& notice : {member.attack->notice(), reach_warning(member.name, *member.attack, norm_, eps_)})
-      if (!notice.empty() && std::find(all.begin(), all.end(), notice) == all.end()) all.push_back(notice);
+      if (!notice.empty() && std::ranges::find(all, notice) == all.end()) all.push_back(notice);
   return all;
 }
 
@@ -157,7 +155,7 @@ std::vector<std::string> network_warnings(const std::vector<std::vector<float>>&
     std::int64_t count = 0;
     for (std::size_t image = 0; image < images; ++image) {
       const std::vector<double> logits = row(pass, image);
-      count += std::max_element(logits.begin(), logits.end()) - logits.begin() == labels[image];
+      count += std::ranges::max_element(logits) - logits.begin() == labels[image];
       const auto unit = [](const std::vector<double>& values) {
         const double norm = std::sqrt(std::inner_product(values.begin(), values.end(), values.begin(), 0.0));
         std::vector<double> scaled;
@@ -172,7 +170,7 @@ std::vector<std::string> network_warnings(const std::vector<std::vector<float>>&
         random = random || std::sqrt(square) > kDifference;
       }
       if (pass > 0) continue;
-      const auto [low, high] = std::minmax_element(logits.begin(), logits.end());
+      const auto [low, high] = std::ranges::minmax_element(logits);
       const double sum = std::accumulate(logits.begin(), logits.end(), 0.0);
       probabilities =
           probabilities && *low > -kProbability && *high < 1 + kProbability && std::abs(sum - 1) < kProbability;
@@ -182,20 +180,20 @@ std::vector<std::string> network_warnings(const std::vector<std::vector<float>>&
   std::vector<std::string> all;
   if (random || right.size() > 1)
     all.push_back(
-        "forward passes over the same images differ: the network is random, and its robust accuracy is not "
-        "what this evaluation says");
+        "forward passes over the same images differ: the network is random, and its robust accuracy is not what this "
+        "evaluation says");
   if (probabilities)
     all.push_back(
-        "the network puts out probabilities instead of logits: gradients vanish, and its robust accuracy is "
-        "less than this evaluation says");
+        "the network puts out probabilities instead of logits: gradients vanish, and its robust accuracy is less than "
+        "this evaluation says");
   return all;
 }
 
 ImageOutcome outcome_of(std::span<const float> logits, std::span<const float> clean, std::span<const float> attacked,
                         BallNorm norm, double eps) {
   ImageOutcome outcome;
-  outcome.prediction = static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
-  if (!std::all_of(logits.begin(), logits.end(), [](float value) { return std::isfinite(value); }))
+  outcome.prediction = static_cast<std::int32_t>(std::ranges::max_element(logits) - logits.begin());
+  if (!std::ranges::all_of(logits, [](float value) { return std::isfinite(value); }))
     outcome.flags |= ImageOutcome::kNotFinite;
   bool inside = true;
   double largest = 0, squares = 0;

@@ -1,6 +1,7 @@
 #include "assess/sequence_files.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -109,8 +110,8 @@ void AdversarialImages::finish(const SequenceResult& result, const FileFacts& fa
         confidence.push_back(record.back());
       } else {
         confidence.push_back(std::nanf(""));
-        std::transform(clean.begin(), clean.end(), record.begin(),
-                       [](std::uint8_t byte) { return static_cast<float>(byte) / 255.0F; });
+        std::ranges::transform(clean, record.begin(),
+                               [](std::uint8_t byte) { return static_cast<float>(byte) / 255.0F; });
       }
       file.write_rows("images", id, std::span<const float>(record).first(pixels()));
       file.write_rows("clean", id, clean);
@@ -121,6 +122,22 @@ void AdversarialImages::finish(const SequenceResult& result, const FileFacts& fa
   std::error_code ignored;
   std::filesystem::remove(part_, ignored);
   finished_ = true;
+}
+
+void KeptImages::write(const EvaluationAttacks& attacks, const EvaluationResult& result, const FileFacts& facts) {
+  SequenceResult outcomes;
+  for (std::size_t i = 0; i < result.clean.correct.size(); ++i) {
+    SequenceResult::Image& image = outcomes.images.emplace_back();
+    if (result.clean.correct[i] == 0) image.broken_by = 0;
+    for (std::size_t a = 0; a < result.attacked.size() && image.robust(); ++a)
+      if (result.attacked[a].correct[i] == 0) image = {.broken_by = static_cast<int>(a) + 1, .run = 1};
+  }
+  std::string names;
+  for (const EvaluationAttacks::Member& member : attacks.members()) names += (names.empty() ? "" : ", ") + member.name;
+  FileFacts all = {
+      {"attacks", names}, {"norm", name_of(attacks.norm())}, {"eps", fmt::format("{:.17g}", attacks.eps())}};
+  all.insert(all.end(), facts.begin(), facts.end());
+  images_.finish(outcomes, all);
 }
 
 }  // namespace dat

@@ -1,5 +1,4 @@
 #include "attack/apgd_loop.hpp"
-#include "dat/error.hpp"
 
 namespace dat {
 

@@ -1,6 +1,5 @@
 #include "dat/attack_sequence.hpp"
 
-#include <algorithm>
 #include <set>
 
 #include "dat/attack.hpp"

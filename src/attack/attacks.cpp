@@ -55,9 +55,7 @@ bool climbs_goal(const std::string& attack) { return attacks().at(attack)({.norm
 AttackWord read_attack_word(const std::string& word) {
   constexpr int kSteps = 10, kMostSteps = 1'000'000, kMostRestarts = 1000;
   const std::vector<std::string> names = attacks().names();
-  const auto is_name = [&](const std::string& text) {
-    return std::find(names.begin(), names.end(), text) != names.end();
-  };
+  const auto is_name = [&](const std::string& text) { return std::ranges::find(names, text) != names.end(); };
   // NAME, its steps, 'x' and its restarts, '-' and its loss: "pgd50x10-margin"; but "fab-t" is a name.
   std::string plain = word;
   AttackWord attack{.name = {}, .steps = kSteps};
@@ -109,8 +107,7 @@ AttackOptions evaluation_options(const AttackWord& word, BallNorm norm, double e
 
 void Objective::forward() {
   fail(ExitCode::usage,
-       "this attack asks for logits, and needs samples that do not depend on each other; take "
-       "--attack-bn eval");
+       "this attack asks for logits, and needs samples that do not depend on each other; take --attack-bn eval");
 }
 
 void Objective::gradient_step(float alpha, float eps) {

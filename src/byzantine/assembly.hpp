@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <vector>
 
@@ -47,7 +48,13 @@ class Letter {
 
   static constexpr std::size_t kHead = 8;
   /// Message in a block of this length where so many bytes are due.
-  [[nodiscard]] static Heard read(const std::byte* block, std::size_t due);
+  [[nodiscard]] static Heard read(const std::byte* block, std::size_t due) {
+    std::uint32_t length = 0;
+    std::memcpy(&length, block, sizeof length);
+    if (length == 0) return {};
+    if (length != due) return {.how = Heard::How::malformed, .bytes = {}};
+    return {.how = Heard::How::well, .bytes = {block + kHead, due}};
+  }
 
  private:
   std::vector<std::byte> block_;

@@ -29,7 +29,7 @@ Sha256Digest root_of_findings(std::span<const double> numbers, std::span<const C
 
 void Protocol::commit(std::span<const double> numbers) {
   assert(numbers.size() == count_);
-  std::copy(numbers.begin(), numbers.end(), own_numbers_.begin());
+  std::ranges::copy(numbers, own_numbers_.begin());
   const PendingChecks& pending = state_.pending;
   const auto ranks = static_cast<std::size_t>(ranks_);
   // A group gets no larger: what a validator says has as many parts as the group of the step before.
@@ -98,7 +98,7 @@ void Protocol::check_parts() {
   Round round(ranks_, sizeof complaints + parts * sizeof(Sha256Digest));
   std::memcpy(round.mine.bytes().data(), &complaints, sizeof complaints);
   const auto is_mine = [&](const PendingCheck& check) { return check.target == name(me_); };
-  if (std::any_of(pending.checks.begin(), pending.checks.end(), is_mine))
+  if (std::ranges::any_of(pending.checks, is_mine))
     for (std::size_t part = 0; part < parts; ++part)
       put(round.mine.bytes().subspan(sizeof complaints), part,
           secret_.salt(pending.step, pending.ranks, static_cast<int>(part)));
@@ -120,7 +120,7 @@ std::span<const std::byte> Protocol::show(int rank, int part, int by, std::span<
   if (rank == me_) {
     put(letter.bytes(), 0, secret_.salt(step_, ranks_, part));
     const std::span<const std::byte> own = work_.own_part(part);
-    std::copy(own.begin(), own.end(), letter.bytes().begin() + sizeof(Sha256Digest));
+    std::ranges::copy(own, letter.bytes().begin() + sizeof(Sha256Digest));
     letter.seal();
     if (mischief_ != nullptr) mischief_->message(Topic::show, letter, -1, own_check() != nullptr);
   }
@@ -136,7 +136,7 @@ std::span<const std::byte> Protocol::show(int rank, int part, int by, std::span<
     accuse(by, rank, Rule::commitment, true);
     return {};
   }
-  std::copy(data.begin(), data.end(), place.begin());
+  std::ranges::copy(data, place.begin());
   return place.first(bytes);
 }
 

@@ -47,7 +47,7 @@ std::int64_t RunHasher::memory(std::int64_t most, int runs) {
 
 void RunHasher::roots(std::span<const Run> runs, std::span<Sha256Digest> out) {
   if (device_ == nullptr) {
-    std::transform(runs.begin(), runs.end(), out.begin(), [&](const Run& run) { return root(run.data, run.elements); });
+    std::ranges::transform(runs, out.begin(), [&](const Run& run) { return root(run.data, run.elements); });
     return;
   }
   std::int64_t leaves = 0;

@@ -41,8 +41,7 @@ std::vector<Check> draw_checks(const Sha256Digest& randomness, std::span<const c
   for (int k = 0; k < validators && !others.empty(); ++k) {
     const auto validator = others.begin() + static_cast<std::ptrdiff_t>(stream.below(others.size()));
     eligible.clear();
-    std::copy_if(targets.begin(), targets.end(), std::back_inserter(eligible),
-                 [&](int rank) { return rank != *validator; });
+    std::ranges::copy_if(targets, std::back_inserter(eligible), [&](int rank) { return rank != *validator; });
     if (!eligible.empty()) {
       const int target = eligible[stream.below(eligible.size())];
       checks.push_back({.validator = *validator, .target = target});

@@ -38,8 +38,8 @@ void Protocol::begin(std::int64_t step) {
 
 const PendingCheck* Protocol::own_check() const {
   const auto& checks = state_.pending.checks;
-  const auto found = std::find_if(checks.begin(), checks.end(),
-                                  [&](const PendingCheck& check) { return check.validator == name(me_); });
+  const auto found =
+      std::ranges::find_if(checks, [&](const PendingCheck& check) { return check.validator == name(me_); });
   return found == checks.end() ? nullptr : &*found;
 }
 
@@ -50,7 +50,7 @@ int Protocol::rank_of(int launch_rank) const {
 }
 
 bool Protocol::banned(int rank) const {
-  return std::any_of(bans_.begin(), bans_.end(), [&](const Ban& ban) { return ban.rank == name(rank); });
+  return std::ranges::any_of(bans_, [&](const Ban& ban) { return ban.rank == name(rank); });
 }
 
 void Protocol::ban(int rank, int by, Rule rule) {

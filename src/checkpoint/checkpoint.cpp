@@ -120,7 +120,7 @@ void BestRecord::save(Checkpoint& checkpoint) const {
 }
 
 const Checkpoint::Array& Checkpoint::array(const std::string& name, const std::vector<std::int64_t>& shape) const {
-  const auto found = std::find_if(arrays.begin(), arrays.end(), [&](const Array& array) { return array.name == name; });
+  const auto found = std::ranges::find_if(arrays, [&](const Array& array) { return array.name == name; });
   require(found != arrays.end(), ExitCode::checkpoint, "the checkpoint has no array ", name,
           "; it belongs to another network or optimizer");
   require(found->shape == shape, ExitCode::checkpoint, "the checkpoint's array ", name, " has the shape ",
@@ -279,7 +279,7 @@ Checkpoint CheckpointFolder::best() const { return read_checkpoint((fs::path(fol
 
 bool CheckpointFolder::is_named(const BestRecord& best) const {
   const auto series = checkpoints_in(folder_);
-  return std::any_of(series.begin(), series.end(), [&](const auto& one) { return best_record_in(one.second) == best; });
+  return std::ranges::any_of(series, [&](const auto& one) { return best_record_in(one.second) == best; });
 }
 
 void CheckpointFolder::save(std::int64_t step, const Checkpoint& checkpoint) const {

@@ -17,8 +17,8 @@ constexpr char kBetween = '\t';
 constexpr std::size_t kMostNamed = 5;  // facts, values of a fact, places of a value
 
 [[nodiscard]] std::string one_line(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return c == '\n' || c == kBetween; }, ' ');
+  std::ranges::replace_if(
+      text, [](char c) { return c == '\n' || c == kBetween; }, ' ');
   return text;
 }
 
@@ -65,7 +65,7 @@ std::string differences(Communicator& ranks, const Facts& facts, const std::stri
     // The value of the lowest rank first.
     std::vector<std::pair<std::vector<int>, std::string>> order;
     for (const auto& [value, who] : found) order.emplace_back(who, value);
-    std::sort(order.begin(), order.end());
+    std::ranges::sort(order);
     text += (text.empty() ? "" : "; ") + name + " is ";
     for (std::size_t k = 0; k < std::min(order.size(), kMostNamed); ++k) {
       const auto& [who, value] = order[k];

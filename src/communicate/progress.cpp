@@ -75,7 +75,7 @@ void Progress::finish(Watched& one) {
 }
 
 int Progress::watch(MPI_Request request, Errand* errand, Kind kind) {
-  auto place = std::find_if(watched_.begin(), watched_.end(), [](const Watched& one) { return one.free(); });
+  auto place = std::ranges::find_if(watched_, [](const Watched& one) { return one.free(); });
   if (place == watched_.end()) place = watched_.insert(place, Watched{});
   *place = {request, errand, kind, false};
   if (kind == Kind::collective && collectives_++ == 0) since_ = Clock::now();

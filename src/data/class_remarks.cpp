@@ -27,9 +27,9 @@ std::vector<std::string> class_remarks(const Dataset& train, const Dataset* test
   const std::vector<std::int64_t> tested =
       test != nullptr ? counts_of(*test, names.size()) : std::vector<std::int64_t>(names.size());
   const auto there = [](std::int64_t count) { return count > 0; };
-  const auto with_images = std::count_if(trained.begin(), trained.end(), there);
+  const auto with_images = std::ranges::count_if(trained, there);
   if (with_images == 1) {
-    const auto only = std::find_if(trained.begin(), trained.end(), there) - trained.begin();
+    const auto only = std::ranges::find_if(trained, there) - trained.begin();
     remarks.push_back("all training images are of one class, " + names[static_cast<std::size_t>(only)] +
                       ": there is nothing to tell apart");
   }

@@ -4,7 +4,6 @@
 
 #include <xxhash.h>
 
-#include <algorithm>
 #include <cassert>
 #include <utility>
 
@@ -142,9 +141,8 @@ void check_gaps(const Hdf5Reader& file, const std::vector<SealGap>& gaps) {
   for (const char* split : kSplits)
     for (const SealGap& gap : gaps_of(file, split)) hashed.push_back(gap);
   for (const SealGap& gap : gaps)
-    require(std::find(hashed.begin(), hashed.end(), gap) != hashed.end(), ExitCode::data, file.path(),
-            ": the seal leaves out ", gap.bytes, " bytes from byte ", gap.offset,
-            " on, which are no images with hashes; make the file anew");
+    require(std::ranges::find(hashed, gap) != hashed.end(), ExitCode::data, file.path(), ": the seal leaves out ",
+            gap.bytes, " bytes from byte ", gap.offset, " on, which are no images with hashes; make the file anew");
 }
 
 }  // namespace
@@ -181,7 +179,7 @@ OpenedFile open_pixels(const Hdf5Reader& file, const std::string& split, bool ma
   }
   const auto checked = [&](const std::string& name) {
     Split one = check_split(file, name, classes);
-    opened.highest = std::max<int>(opened.highest, *std::max_element(one.labels.begin(), one.labels.end()));
+    opened.highest = std::max<int>(opened.highest, *std::ranges::max_element(one.labels));
     return one;
   };
   for (const char* name : kSplits)
@@ -268,7 +266,7 @@ void DataFileWriter::close() {
   const Hdf5Reader written = Hdf5Reader::open(file_.path(), ExitCode::io);
   for (const std::string& split : hashed_splits_)
     for (const SealGap& gap : gaps_of(written, split)) gaps.push_back(gap);
-  std::sort(gaps.begin(), gaps.end(), [](const SealGap& a, const SealGap& b) { return a.offset < b.offset; });
+  std::ranges::sort(gaps, [](const SealGap& a, const SealGap& b) { return a.offset < b.offset; });
   leave_out(file_.path(), gaps);
 }
 

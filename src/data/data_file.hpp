@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -42,7 +41,7 @@ void with_stored_labels(const std::vector<std::int16_t>& labels, const Use& use)
       at = end;
     }
   };
-  const bool bytes = std::all_of(labels.begin(), labels.end(), [](int label) { return label >= 0 && label <= 255; });
+  const bool bytes = std::ranges::all_of(labels, [](int label) { return label >= 0 && label <= 255; });
   bytes ? in_blocks(std::vector<std::uint8_t>()) : in_blocks(std::vector<std::int64_t>());
 }
 

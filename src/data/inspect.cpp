@@ -34,7 +34,7 @@ std::string places(const Hdf5Reader& file) {
   std::string text = "images in " + (folder.empty() ? "." : folder);
   if (!file.has("/containers")) return text + ", files of their own";
   const std::string names = container_names(file);
-  const auto tars = std::count(names.begin(), names.end(), '\0');
+  const auto tars = std::ranges::count(names, '\0');
   const std::string first(names.c_str());
   return text + ", in " + std::to_string(tars) + (tars == 1 ? " tar: " : " tars: ") + first + (tars > 1 ? ", ..." : "");
 }
@@ -69,7 +69,7 @@ std::string table_of(const std::vector<std::string>& splits, const std::vector<s
   text << "  name\n";
   const std::size_t shown = std::min(names.size(), kMostLines);
   for (std::size_t label = 0; label < shown; ++label) line(static_cast<int>(label), label, names[label]);
-  if (std::any_of(counts.begin(), counts.end(), [](const auto& count) { return count.back() > 0; }))
+  if (std::ranges::any_of(counts, [](const auto& count) { return count.back() > 0; }))
     line(-1, names.size(), "unknown");
   if (shown == names.size()) return text.str();
   text << "and " << names.size() - shown << " classes more:";

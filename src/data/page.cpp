@@ -16,7 +16,6 @@
 #include "data/images/indexed.hpp"
 #include "data/images/png.hpp"
 #include "data/images/view.hpp"
-#include "data/images/write_png.hpp"
 #include "files/bytes.hpp"
 
 namespace dat {
@@ -79,7 +78,7 @@ std::vector<std::int64_t> spread(const Dataset& set, std::int64_t cells) {
   for (std::int64_t cell = 0; cell < cells; ++cell) places.push_back((2 * cell + 1) * set.size() / (2 * cells));
   for (std::int64_t i = 0; i < set.size(); ++i) {
     const std::int64_t own = begins[place(i)]++;
-    const auto cell = std::lower_bound(places.begin(), places.end(), own);
+    const auto cell = std::ranges::lower_bound(places, own);
     if (cell != places.end() && *cell == own) chosen[static_cast<std::size_t>(cell - places.begin())] = i;
   }
   return chosen;

@@ -32,7 +32,7 @@ void require_data_file(const std::string& path) {
   const auto type = fs::status(path, error).type();
   if (type == fs::file_type::not_found && path.find(',') != std::string::npos) {
     std::string apart = path;
-    std::replace(apart.begin(), apart.end(), ',', ' ');
+    std::ranges::replace(apart, ',', ' ');
     fail(ExitCode::data, path, ": there is no such file; names of several files are separated by spaces: --data ",
          apart);
   }

@@ -33,7 +33,7 @@ class Subset final : public Dataset {
       size_ += run.end - run.begin;
     }
     const std::int64_t other_files = whole_->first_file();
-    const auto behind = std::lower_bound(begins_.begin(), begins_.end(), other_files);
+    const auto behind = std::ranges::lower_bound(begins_, other_files);
     first_file_ = behind == begins_.end() ? size_ : firsts_[static_cast<std::size_t>(behind - begins_.begin())];
     if (behind == begins_.begin()) return;
     // The run before may end in the next file.
@@ -69,7 +69,7 @@ class Subset final : public Dataset {
 
  private:
   [[nodiscard]] std::size_t run_of(std::int64_t index) const {
-    return static_cast<std::size_t>(std::upper_bound(firsts_.begin(), firsts_.end(), index) - firsts_.begin()) - 1;
+    return static_cast<std::size_t>(std::ranges::upper_bound(firsts_, index) - firsts_.begin()) - 1;
   }
   [[nodiscard]] std::int64_t at(std::int64_t index) const {
     const std::size_t k = run_of(index);
@@ -98,7 +98,7 @@ std::vector<std::int64_t> drawn(std::int64_t among, std::int64_t count, std::uin
   }
   std::vector<std::int64_t> samples;
   for (const Card& card : lowest) samples.push_back(card.second);
-  std::sort(samples.begin(), samples.end());
+  std::ranges::sort(samples);
   return samples;
 }
 

@@ -63,9 +63,7 @@ void write_all(int to, const std::string& text) {
     fail_with(error.code(), error.what());
   } catch (const std::bad_alloc&) {
     fail_with(ExitCode::data,
-              source +
-                  ": wants more memory than it may have: it is damaged, or packed in pieces that are too "
-                  "large");
+              source + ": wants more memory than it may have: it is damaged, or packed in pieces that are too large");
   } catch (const std::exception& error) {
     fail_with(ExitCode::data, source + ": a library failed: " + error.what());
   }

@@ -10,16 +10,14 @@
 #include <cassert>
 #include <cerrno>
 #include <charconv>
-#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <optional>
 #include <random>
+#include <string_view>
 #include <system_error>
-#include <vector>
 
 #include "dat/error.hpp"
 #include "dat/tick.hpp"
@@ -155,6 +153,13 @@ void seal(const std::string& path) {
 }
 
 EVP_MD_CTX* evp(void* context) { return static_cast<EVP_MD_CTX*>(context); }
+
+/// Returns whether two paths lead to one file or folder (device and inode): also through links, and under two names of
+/// it.
+[[nodiscard]] bool same_file(const std::string& a, const std::string& b) {
+  std::error_code unreadable;  // a file that is not there counts as none
+  return fs::equivalent(a, b, unreadable);
+}
 
 }  // namespace
 
@@ -315,6 +320,45 @@ std::string sha256_hex(const void* data, std::size_t bytes) {
   Sha256 hash;
   hash.add(data, bytes);
   return hash.hex();
+}
+
+void require_apart(const std::vector<std::string>& outputs, const std::vector<std::string>& inputs) {
+  std::error_code unreadable;
+  for (const std::string& output : outputs) {
+    if (!fs::exists(output, unreadable)) continue;
+    const auto check = [&](const std::string& input) {
+      require(!same_file(output, input), ExitCode::usage, output, ": would be written over ",
+              input == output ? "the file that is read" : input + ", which is read and is the same file",
+              "; give the result another name");
+    };
+    for (const std::string& input : inputs) {
+      if (input.empty()) continue;
+      check(input);
+      for (fs::directory_iterator entry(input, unreadable), end; !unreadable && entry != end;
+           entry.increment(unreadable))
+        if (entry->is_regular_file(unreadable)) check(entry->path().string());
+    }
+  }
+}
+
+std::vector<std::string> files_in(const std::string& folder, std::initializer_list<const char*> names) {
+  std::vector<std::string> files;
+  for (const char* name : names) files.push_back((fs::path(folder) / name).string());
+  return files;
+}
+
+std::string quoted_word(const std::string& word) {
+  const auto plain = [](char c) {
+    return std::string_view("+,-./:=@_").find(c) != std::string_view::npos || (c >= '0' && c <= '9') ||
+           (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
+  };
+  if (!word.empty() && std::ranges::all_of(word, plain)) return word;
+  std::string quoted = "\"";
+  for (const char c : word) {
+    if (std::string_view("\"\\$`").find(c) != std::string_view::npos) quoted += '\\';
+    quoted += c >= 0 && c < ' ' ? '?' : c;
+  }
+  return quoted + "\"";
 }
 
 }  // namespace dat

@@ -66,7 +66,7 @@ class Place {
     check(value_.is_string(), "must be a string");
     auto text = value_.get<std::string>();
     check(!text.empty() && text.size() <= kMostLetters &&
-              std::all_of(text.begin(), text.end(), [](unsigned char c) { return c > 0x20 && c < 0x7f; }),
+              std::ranges::all_of(text, [](unsigned char c) { return c > 0x20 && c < 0x7f; }),
           "must be 1 to " + std::to_string(kMostLetters) + " printable characters without blanks");
     return text;
   }
@@ -101,7 +101,7 @@ class Place {
   codec.transport = place.at("transport").text();
   const std::vector<std::string> known = transport_names();
   place.at("transport")
-      .check(std::find(known.begin(), known.end(), codec.transport) != known.end(), "must be " + alternatives(known));
+      .check(std::ranges::find(known, codec.transport) != known.end(), "must be " + alternatives(known));
   codec.rounds = static_cast<int>(place.at("rounds").integer(1, 16));
   codec.exact = place.at("exact").boolean();
   codec.encode = place.at("encode").number(0, 1);

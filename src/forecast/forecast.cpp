@@ -177,7 +177,7 @@ std::vector<double> budget_in_bytes(const Calibration& calibration, double budge
     }
     return sum;
   };
-  double low = 0, high = std::sqrt(static_cast<double>(*std::max_element(bytes.begin(), bytes.end())) / mean);
+  double low = 0, high = std::sqrt(static_cast<double>(*std::ranges::max_element(bytes)) / mean);
   for (int k = 0; k < 200; ++k) {
     const double c = (low + high) / 2;
     (cost(c) < budget ? low : high) = c;

@@ -215,8 +215,8 @@ void write_json(const std::string& path, const ordered_json& json) { write_text_
     const auto found = c.about.find(key);
     if (found == c.about.end()) return std::string("?");
     std::string text = (found->is_string() ? found->get<std::string>() : found->dump()).substr(0, 80);
-    std::replace_if(
-        text.begin(), text.end(), [](unsigned char letter) { return letter < 0x20 || letter > 0x7e; }, '?');
+    std::ranges::replace_if(
+        text, [](unsigned char letter) { return letter < 0x20 || letter > 0x7e; }, '?');
     return text;
   };
   std::ostringstream text;

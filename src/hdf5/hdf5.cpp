@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <functional>
 #include <numeric>
 #include <utility>
 
@@ -59,7 +58,7 @@ Hdf5Handle text_type() {
 
 std::vector<const char*> pointers(const std::vector<std::string>& values) {
   std::vector<const char*> all(values.size());
-  std::transform(values.begin(), values.end(), all.begin(), [](const std::string& value) { return value.c_str(); });
+  std::ranges::transform(values, all.begin(), [](const std::string& value) { return value.c_str(); });
   return all;
 }
 

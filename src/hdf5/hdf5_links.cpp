@@ -26,9 +26,8 @@ void Hdf5Reader::File::link(Cursor& body, Header& header) const {
 }
 
 void Hdf5Reader::File::add_link(std::string name, std::uint64_t address, std::uint64_t order, Header& header) const {
-  check(!name.empty() &&
-            std::none_of(name.begin(), name.end(),
-                         [](char c) { return static_cast<unsigned char>(c) < ' ' || c == 0x7f || c == '/'; }),
+  check(!name.empty() && std::ranges::none_of(
+                             name, [](char c) { return static_cast<unsigned char>(c) < ' ' || c == 0x7f || c == '/'; }),
         "the name of an object is none");
   header.links.push_back({std::move(name), address, order});
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <limits>
 #include <utility>
 
 #include "dat/half.hpp"
@@ -117,7 +116,7 @@ void Hdf5Reader::read_blocks(const std::string& name, const std::function<void(s
     values.resize(static_cast<std::size_t>(count));
     file_->read(data.offset + done * size, raw.data(), raw.size());
     const bool bytes = size == 1 && !is_signed;  // images, labels: many
-    if (bytes) std::copy(raw.begin(), raw.end(), values.begin());
+    if (bytes) std::ranges::copy(raw, values.begin());
     for (std::size_t i = 0; i < values.size() && !bytes; ++i) {
       std::uint8_t* element = raw.data() + i * size;
       if (data.type.big_endian) std::reverse(element, element + size);

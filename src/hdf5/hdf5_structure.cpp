@@ -68,7 +68,7 @@ void Hdf5Reader::File::add(const std::string& path, std::uint64_t address, int d
     stored_ += object.data.bytes();
     check(stored_ <= size_, "its datasets overlap");
   }
-  std::sort(found.links.begin(), found.links.end(), [&](const Link& a, const Link& b) {
+  std::ranges::sort(found.links, [&](const Link& a, const Link& b) {
     return found.ordered && a.order != b.order ? a.order < b.order : a.name < b.name;
   });
   for (const Link& link : found.links) object.members.push_back(link.name);
@@ -278,7 +278,7 @@ void Hdf5Reader::File::attribute(Cursor& body, Header& header) const {
   if (version > 1 && (flags & 3) != 0) return;  // its type has a name: none of ours
   const auto length = [&](std::uint64_t bytes) { return version == 1 ? padded(bytes) : bytes; };
   const auto raw = body.take(length(name_bytes)).first(static_cast<std::size_t>(name_bytes));
-  const std::string name(raw.begin(), std::find(raw.begin(), raw.end(), 0));
+  const std::string name(raw.begin(), std::ranges::find(raw, 0));
   spend(name.size());
   Data data;
   data.type = type(body.part(length(type_bytes)));
@@ -339,7 +339,7 @@ std::vector<std::string> Hdf5Reader::File::texts(const Data& data) const {
         spend(length);
       }
     }
-    all.emplace_back(text.begin(), std::find(text.begin(), text.end(), 0));
+    all.emplace_back(text.begin(), std::ranges::find(text, 0));
   }
   return all;
 }

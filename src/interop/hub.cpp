@@ -39,10 +39,10 @@ void add_figure(CardFigures& all, const CardFigure& one) {
   const auto plain = [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 || std::string_view("+-_").find(c) != std::string::npos;
   };
-  require(std::all_of(one.attack.begin(), one.attack.end(), plain), ExitCode::data, "an evaluation names the attack '",
-          one.attack, "', which there is not");
-  const bool there = std::any_of(all.begin(), all.end(),
-                                 [&](const CardFigure& f) { return f.attack == one.attack && f.ball == one.ball; });
+  require(std::ranges::all_of(one.attack, plain), ExitCode::data, "an evaluation names the attack '", one.attack,
+          "', which there is not");
+  const bool there =
+      std::ranges::any_of(all, [&](const CardFigure& f) { return f.attack == one.attack && f.ball == one.ball; });
   if (!there) all.push_back(one);
 }
 
@@ -155,8 +155,8 @@ void add_evaluation(CardFigures& figures, const HubEntry& entry) {
   text += "```\n\n## Cite\n\n";
   for (const auto& [what, publication] : entry.citations) text += "- " + publication + " (" + what + ")\n";
   return text +
-         "\n## Not said here\n\nLicence, authors, intended use and limits: the files that this card is made of do "
-         "not know them.\n";
+         "\n## Not said here\n\nLicence, authors, intended use and limits: the files that this card is made of do not "
+         "know them.\n";
 }
 
 }  // namespace

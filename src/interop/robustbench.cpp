@@ -6,7 +6,6 @@
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "dat/error.hpp"
 #include "dat/file.hpp"

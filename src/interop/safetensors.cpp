@@ -59,7 +59,7 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool key(string_t& name) override {
-    if (std::any_of(name.begin(), name.end(), [](unsigned char c) { return c < ' ' || c == 0x7f; }))
+    if (std::ranges::any_of(name, [](unsigned char c) { return c < ' ' || c == 0x7f; }))
       return refuse("a name holds control characters");
     if (name.size() > kMostName)
       return refuse("a name has " + std::to_string(name.size()) + " bytes, and may have " + std::to_string(kMostName));
@@ -135,7 +135,7 @@ void read_numbers(const ByteSource& source, std::int64_t offset, std::vector<flo
     const std::size_t bytes = block.size() * sizeof(Stored);
     source.read(offset + static_cast<std::int64_t>(done * sizeof(Stored)), block.data(),
                 static_cast<std::int64_t>(bytes));
-    std::transform(block.begin(), block.end(), values.begin() + static_cast<std::ptrdiff_t>(done), convert);
+    std::ranges::transform(block, values.begin() + static_cast<std::ptrdiff_t>(done), convert);
   }
 }
 
@@ -160,7 +160,7 @@ void read_numbers(const ByteSource& source, std::int64_t offset, std::vector<flo
 
 /// The number of elements; -1: more than any file has.
 [[nodiscard]] std::int64_t elements_of(const std::vector<std::int64_t>& shape) {
-  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;
+  if (std::ranges::find(shape, 0) != shape.end()) return 0;
   std::int64_t elements = 1;
   for (const std::int64_t extent : shape)
     if (__builtin_mul_overflow(elements, extent, &elements)) return -1;
@@ -188,7 +188,7 @@ StateDict read_safetensors(const ByteSource& source) {
 
   // Elements may lie in another order than names; but they lie there without a gap, and no two in one place.
   std::vector<HeaderEntry>& entries = parsed.entries;
-  std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.offsets < b.offsets; });
+  std::ranges::stable_sort(entries, [](const auto& a, const auto& b) { return a.offsets < b.offsets; });
   std::int64_t end = 0;
   for (const HeaderEntry& entry : entries) {
     const std::int64_t bytes = kElementBytes.at(entry.type), elements = elements_of(entry.shape);

@@ -43,7 +43,7 @@ namespace {
         return std::isalnum(static_cast<unsigned char>(c)) == 0 &&
                std::string_view("_./,-").find(c) == std::string::npos;
       };
-      return text.size() < 200 && std::none_of(text.begin(), text.end(), strange) ? text : "";
+      return text.size() < 200 && std::ranges::none_of(text, strange) ? text : "";
     };
     const auto take = [&](const char* key, const char* quote) {
       if (!plain(key).empty()) source.config += std::string(key) + " = " + quote + plain(key) + quote + "\n";
@@ -112,10 +112,9 @@ Source read_tensors(const std::string& path) {
   const bool header = magic[8] == '{';
   require(!magic.starts_with("PK\x03\x04") && (header || !magic.starts_with('\x80')), ExitCode::checkpoint, path,
           ": is a pickle of PyTorch, which can run programs when it is read; convert it where you trust it: ",
-          "python3 -c \"import sys, torch; from safetensors.torch import save_file; "
-          "d = torch.load(sys.argv[1], map_location='cpu', weights_only=True); "
-          "d = next((d[k] for k in ('state_dict', 'model', 'net') if k in d), d); "
-          "save_file({k: v.contiguous().clone() for k, v in d.items() if torch.is_tensor(v)}, sys.argv[2])\" ",
+          "python3 -c \"import sys, torch; from safetensors.torch import save_file; d = torch.load(sys.argv[1], "
+          "map_location='cpu', weights_only=True); d = next((d[k] for k in ('state_dict', 'model', 'net') if k in d), "
+          "d); save_file({k: v.contiguous().clone() for k, v in d.items() if torch.is_tensor(v)}, sys.argv[2])\" ",
           path, " NEW.safetensors");
   require(header || !(begins_onnx(magic) || path.ends_with(".onnx")), ExitCode::checkpoint, path,
           ": is an ONNX graph, from which no network is made here; save the weights as safetensors in PyTorch: ",
@@ -140,11 +139,11 @@ std::string config_of_source(const std::string& path) {
 void check_values(const StateDict& state, const std::string& file) {
   for (const Checkpoint::Array& tensor : state.tensors) {
     const auto& values = tensor.values;
-    require(std::all_of(values.begin(), values.end(), [](float value) { return std::isfinite(value); }),
-            ExitCode::checkpoint, file, ": ", tensor.name, " has values that are not finite; take another file");
-    require(!tensor.name.ends_with(".running_var") ||
-                std::all_of(values.begin(), values.end(), [](float value) { return value >= 0; }),
-            ExitCode::checkpoint, file, ": ", tensor.name, " has negative values; take another file");
+    require(std::ranges::all_of(values, [](float value) { return std::isfinite(value); }), ExitCode::checkpoint, file,
+            ": ", tensor.name, " has values that are not finite; take another file");
+    require(
+        !tensor.name.ends_with(".running_var") || std::ranges::all_of(values, [](float value) { return value >= 0; }),
+        ExitCode::checkpoint, file, ": ", tensor.name, " has negative values; take another file");
   }
 }
 

@@ -127,7 +127,7 @@ struct Wanted {
   constexpr std::size_t kMostChannels = 4;
   const std::size_t channels = said.mean.size();
   if (channels == 0 || channels > kMostChannels || said.deviation.size() != channels) return "";
-  if (std::any_of(said.mean.begin(), said.mean.end(), [](float mean) { return !(mean >= 0 && mean <= 1); })) return "";
+  if (std::ranges::any_of(said.mean, [](float mean) { return !(mean >= 0 && mean <= 1); })) return "";
   std::string text;
   for (const std::vector<float>* numbers : {&said.mean, &said.deviation})
     for (const float number : *numbers) text += fmt::format("{}{}", text.empty() ? "" : ",", number);
@@ -184,12 +184,12 @@ struct Places {
       below[all.back().prefix].insert(found->second);
     }
   }
-  const auto own = std::max_element(below.begin(), below.end(), [](const auto& a, const auto& b) {
+  const auto own = std::ranges::max_element(below, [](const auto& a, const auto& b) {
     return a.second.size() < b.second.size();  // the first one in the alphabet among equals
   });
   Places places;
   for (std::size_t k = 0; k < ends.size(); ++k) {
-    const auto named = std::find_if(ends[k].begin(), ends[k].end(), [&](const End& end) {
+    const auto named = std::ranges::find_if(ends[k], [&](const End& end) {
       return end.prefix == own->first || (end.prefix.empty() && network.head[end.place]);
     });
     const bool placed = named != ends[k].end();
@@ -214,8 +214,8 @@ StateDict state_dict_of(const Checkpoint& checkpoint, bool average) {
     if (!parameter && !statistic) continue;
     const std::string name = array.name.substr(array.name.find('/') + 1);
     const std::string averaged = std::string(kAverageGroup) + "/" + name;
-    const auto found = std::find_if(checkpoint.arrays.begin(), checkpoint.arrays.end(),
-                                    [&](const Checkpoint::Array& one) { return average && one.name == averaged; });
+    const auto found = std::ranges::find_if(
+        checkpoint.arrays, [&](const Checkpoint::Array& one) { return average && one.name == averaged; });
     const Checkpoint::Array& taken = found == checkpoint.arrays.end() ? array : *found;
     state.tensors.push_back({name, taken.shape, taken.values});
     if (name.ends_with(".running_mean") && batches != checkpoint.integers.end())
@@ -240,14 +240,13 @@ NetworkOptions sizes_of(const std::function<Graph(const NetworkOptions&)>& make,
   const Graph like = make(any);
   const Places places = places_in(wanted_by(like), state);
   const auto shape_of = [&](int segment) -> std::vector<std::int64_t> {
-    const auto found = std::find(places.place.begin(), places.place.end(), static_cast<std::size_t>(segment));
+    const auto found = std::ranges::find(places.place, static_cast<std::size_t>(segment));
     if (found == places.place.end()) return {};
     return state.tensors[static_cast<std::size_t>(found - places.place.begin())].shape;
   };
   const auto head = shape_of(like.nodes.back().weight);
   if (head.size() == 2 && head[0] >= 2 && head[0] <= kMostClasses) options.classes = static_cast<int>(head[0]);
-  const auto first =
-      std::find_if(like.nodes.begin(), like.nodes.end(), [](const Node& node) { return node.op == Op::convolution; });
+  const auto first = std::ranges::find_if(like.nodes, [](const Node& node) { return node.op == Op::convolution; });
   const auto images = shape_of(first->weight);
   if (images.size() == 4 && images[1] >= 1 && images[1] <= 4) options.channels = static_cast<int>(images[1]);
   return options;
@@ -285,7 +284,7 @@ StateDict fitted(const Graph& graph, StateDict state, const Fitting& how) {
     const bool new_head = end && how.new_head && wanted.head[*end];
     const bool copy = new_head || (end && same_tensor(tensor, wanted.tensors[*end])) ||
                       (places.inside[k].starts_with("layers.") &&
-                       std::any_of(wanted.tensors.begin(), wanted.tensors.end(), [&](const Checkpoint::Array& want) {
+                       std::ranges::any_of(wanted.tensors, [&](const Checkpoint::Array& want) {
                          return leaf(want.name) == leaf(tensor.name) && same_tensor(tensor, want);
                        }));
     const std::vector<float>* numbers = normalization_called(tensor.name, graph.normalization);

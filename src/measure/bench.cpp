@@ -66,7 +66,7 @@ void print(const std::vector<Ceiling>& ceilings) {
     least += pass.least;
   }
   return median > kFar * least ||
-         std::any_of(ceilings.begin(), ceilings.end(), [](const Ceiling& c) { return c.best > kFar * c.median; });
+         std::ranges::any_of(ceilings, [](const Ceiling& c) { return c.best > kFar * c.median; });
 }
 
 void print_header(const Peak& peak) {
@@ -425,7 +425,7 @@ void Bench::measure_reading() {
 void Bench::finish(const Peak& peak, int argc, char** argv) {
   const std::vector<double> steps = world_.gather(std::vector<double>{step_ms_});
   if (!world_.root()) return;
-  const double slowest = *std::max_element(steps.begin(), steps.end());
+  const double slowest = *std::ranges::max_element(steps);
   const double images_per_s = 1e3 * world_.size() * options_.batch / slowest;
   const double buffers = 1e-6 * found_["device_bytes"].get<double>();
   std::printf("\nimages/s, all ranks %14.1f%s\nmemory of a rank    %14.1f MB of buffers, %.1f MB resident at most\n",

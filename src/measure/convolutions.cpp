@@ -22,7 +22,7 @@ Convolutions::Convolutions(Backend& backend, const Graph& graph, int batch, DTyp
                         .extra_pad = node.extra_pad,
                         .image = from.makes_images(),
                         .input_gradient = !from.makes_images()};
-    const auto same = std::find_if(shapes_.begin(), shapes_.end(), [&](const Shape& shape) {
+    const auto same = std::ranges::find_if(shapes_, [&](const Shape& shape) {
       const ConvSpec& s = shape.spec;
       return s.c_in == spec.c_in && s.h == spec.h && s.c_out == spec.c_out && s.kernel == spec.kernel &&
              s.stride == spec.stride && s.extra_pad == spec.extra_pad && s.image == spec.image;

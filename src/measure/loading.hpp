@@ -1,7 +1,5 @@
 #pragma once
 
-#include <cstdint>
-
 #include "dat/dataset.hpp"
 #include "dat/loader.hpp"
 

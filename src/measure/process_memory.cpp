@@ -40,8 +40,7 @@ ProcessMemory process_memory(const Backend& backend, const std::vector<ProcessMe
   const std::size_t now = resident_now();
   memory.program = now > memory.buffers ? now - memory.buffers : 0;
   memory.before = peak_resident();
-  std::copy_if(more.begin(), more.end(), std::back_inserter(memory.more),
-               [](const auto& part) { return part.bytes > 0; });
+  std::ranges::copy_if(more, std::back_inserter(memory.more), [](const auto& part) { return part.bytes > 0; });
   return memory;
 }
 

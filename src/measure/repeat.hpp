@@ -19,7 +19,10 @@ struct Sample {
   double median = 0, least = 0;
   int runs = 0;  ///< 0: not measured
 };
-[[nodiscard]] Sample summarize(std::vector<double> ms);
+[[nodiscard]] inline Sample summarize(std::vector<double> ms) {
+  std::ranges::sort(ms);
+  return {.median = ms[ms.size() / 2], .least = ms.front(), .runs = static_cast<int>(ms.size())};
+}
 
 /// Number of repetitions of work: until `seconds` have passed, but within these numbers of runs. A run before them is
 /// not counted, unless the work is `warm`.

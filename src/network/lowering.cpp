@@ -16,7 +16,7 @@ Lowering::Lowering(Model& of, const Graph& described, int samples, Planner& buff
   require(read_once_by(0, Op::convolution) || (read_once_by(0, Op::normalize) && read_once_by(1, Op::convolution)),
           ExitCode::usage, "a network must begin with one convolution of the image");
   const auto& nodes = described.nodes;
-  const auto linear = std::find_if(nodes.begin(), nodes.end(), [](const Node& k) { return k.op == Op::linear; });
+  const auto linear = std::ranges::find_if(nodes, [](const Node& k) { return k.op == Op::linear; });
   require(linear == nodes.end() - 1, ExitCode::usage,
           "a network must end with its only linear layer, which makes the logits");
   taken_[0] = true;
@@ -43,7 +43,7 @@ Layout Lowering::layout(int value) const {
 }
 
 int Lowering::first_not_taken() const {
-  const auto next = std::find(taken_.begin(), taken_.end(), false);
+  const auto next = std::ranges::find(taken_, false);
   return next == taken_.end() ? -1 : static_cast<int>(next - taken_.begin());
 }
 
@@ -78,7 +78,7 @@ int Lowering::other_addend(int result) const {
 
 bool Lowering::read_later(int value) const {
   const auto& all = readers(value);
-  return std::any_of(all.begin(), all.end(), [&](int k) { return !taken_[static_cast<std::size_t>(k)]; });
+  return std::ranges::any_of(all, [&](int k) { return !taken_[static_cast<std::size_t>(k)]; });
 }
 
 Lowering::Buffer Lowering::fresh(std::int64_t elements, DType type) {

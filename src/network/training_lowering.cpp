@@ -81,7 +81,7 @@ bool TrainingLowering::drop(TrainingOperation& by, std::initializer_list<int> so
   if (!makes_again_ || chain > kLongestChain) return false;
   Dropped& value = dropped_[static_cast<std::size_t>(by.result())];
   value.by = &by;
-  std::copy_if(sources.begin(), sources.end(), std::back_inserter(value.sources), [](int k) { return k >= 0; });
+  std::ranges::copy_if(sources, std::back_inserter(value.sources), [](int k) { return k >= 0; });
   value.chain = chain;
   return true;
 }

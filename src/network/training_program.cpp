@@ -198,8 +198,8 @@ void TrainingProgram::backward(const float* x, const GradientRequest& request) {
   };
   const auto make_again = [&](const Step& step) {
     for (const auto& one : step.again)
-      if (std::any_of(one->segments.begin(), one->segments.end(),
-                      [&](int segment) { return segment < 0 || destination(segment) != nullptr; }))
+      if (std::ranges::any_of(one->segments,
+                              [&](int segment) { return segment < 0 || destination(segment) != nullptr; }))
         one->operation->make_again();
   };
   for (const Piece& piece : pieces_) {

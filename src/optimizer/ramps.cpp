@@ -11,7 +11,7 @@ std::unique_ptr<Schedule> make_ramps(const ScheduleOptions& options) {
   return with_warmup(options, [options](double step) {
     const double epoch = step / static_cast<double>(options.steps_per_epoch);
     const std::vector<int>& all = options.milestones;
-    const auto next = std::find_if(all.begin(), all.end(), [epoch](int milestone) { return milestone > epoch; });
+    const auto next = std::ranges::find_if(all, [epoch](int milestone) { return milestone > epoch; });
     const double above = std::pow(options.lr_decay, static_cast<double>(next - all.begin()));
     if (next == all.end()) return above;
     const double from = next == all.begin() ? 0 : *(next - 1);

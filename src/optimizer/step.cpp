@@ -9,8 +9,8 @@ namespace dat {
 std::unique_ptr<Schedule> make_step(const ScheduleOptions& options) {
   return with_warmup(options, [options](double step) {
     const double epoch = step / static_cast<double>(options.steps_per_epoch);
-    const auto passed = std::count_if(options.milestones.begin(), options.milestones.end(),
-                                      [epoch](int milestone) { return milestone <= epoch; });
+    const auto passed =
+        std::ranges::count_if(options.milestones, [epoch](int milestone) { return milestone <= epoch; });
     return std::pow(options.lr_decay, static_cast<double>(passed));
   });
 }

@@ -7,6 +7,7 @@
 #include "dat/attack.hpp"
 #include "dat/attack_sequence.hpp"
 #include "dat/error.hpp"
+#include "dat/options/attack.hpp"
 #include "options/values/hints.hpp"
 #include "options/values/value.hpp"
 
@@ -41,11 +42,11 @@ std::string meant_by(const std::string& word) {
     return first.empty() || rest.empty() ? "" : first + "+" + rest;
   }
   std::string text = lower_case(word), plain;
-  std::replace(text.begin(), text.end(), '_', '-');
+  std::ranges::replace(text, '_', '-');
   for (std::size_t i = 0; i < text.size(); ++i)
     if (text[i] != '-' || i == 0 || i + 1 == text.size() || !is_digit(text[i + 1])) plain += text[i];
   const std::vector<std::string> sequences = sequence_names();
-  if (std::find(sequences.begin(), sequences.end(), plain) != sequences.end() || can_be_read(plain)) return plain;
+  if (std::ranges::find(sequences, plain) != sequences.end() || can_be_read(plain)) return plain;
   const std::size_t digits = std::min(plain.find_first_of("0123456789"), plain.size());
   const std::string other = nearest(plain.substr(0, digits), attacks().names()) + plain.substr(digits);
   return other.starts_with("none") || !can_be_read(other) ? "" : other;
@@ -134,6 +135,24 @@ std::string attack_advice(const std::string& word) {
       meant.find_first_not_of("0123456789", digits) != std::string::npos)
     return "";
   return "; did you mean '--attack " + meant.substr(0, digits) + " --attack-steps " + meant.substr(digits) + "'?";
+}
+
+AttackSettings AttackSettings::in_epoch(std::int64_t epoch) const {
+  AttackSettings now = *this;
+  now.attack = attack.at(epoch);
+  now.attack_steps = attack_steps.at(epoch);
+  now.eps = eps.at(epoch);
+  now.alpha = alpha.at(epoch);
+  return now;
+}
+
+std::vector<int> AttackSettings::epochs_of_change() const {
+  std::set<int> epochs{0};
+  attack.add_changes(epochs);
+  attack_steps.add_changes(epochs);
+  eps.add_changes(epochs);
+  alpha.add_changes(epochs);
+  return {epochs.begin(), epochs.end()};
 }
 
 }  // namespace dat

@@ -36,7 +36,7 @@ bool Bound::counts(const OptionRow& row) const {
   if (row.parent.empty()) return true;
   const OptionRow& parent = *table_.find(row.parent);
   const std::vector<MemberWord> words = read_member_words(text_of(field(parent), parent.range, false));
-  return std::any_of(words.begin(), words.end(), [&](const MemberWord& word) { return has(row, word.name); });
+  return std::ranges::any_of(words, [&](const MemberWord& word) { return has(row, word.name); });
 }
 
 void Bound::take(const OptionRow& row, const std::vector<Value>& values, const std::string& where) {
@@ -98,13 +98,11 @@ bool Bound::holds(const Choice& choice) const {
 }
 
 bool Bound::holds(const Condition& condition) const {
-  return std::any_of(condition.any_of.begin(), condition.any_of.end(),
-                     [&](const Choice& choice) { return holds(choice); });
+  return std::ranges::any_of(condition.any_of, [&](const Choice& choice) { return holds(choice); });
 }
 
 bool Bound::takes_part(const OptionRow& row) const {
-  return std::all_of(row.works_with.begin(), row.works_with.end(),
-                     [&](const Condition& condition) { return holds(condition); });
+  return std::ranges::all_of(row.works_with, [&](const Condition& condition) { return holds(condition); });
 }
 
 void Bound::put_back(const OptionRow& row) { copy_value(row.field(table_.defaults()), field(row)); }

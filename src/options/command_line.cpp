@@ -39,13 +39,13 @@ class HelpFormatter : public CLI::Formatter {
 std::string name_in(const std::string& word) { return word.substr(0, word.find('=')); }
 
 bool is_one_of(const std::string& word, const std::vector<std::string>& words) {
-  return std::find(words.begin(), words.end(), word) != words.end();
+  return std::ranges::find(words, word) != words.end();
 }
 
 std::string text_of_file(const std::string& path) {
   std::ifstream file(path);
   file.peek();  // finds out about folders
-  const bool recipe = std::any_of(recipes().begin(), recipes().end(), [&](const Recipe& r) { return r.name == path; });
+  const bool recipe = std::ranges::any_of(recipes(), [&](const Recipe& r) { return r.name == path; });
   require(file.is_open() && !file.bad(), ExitCode::usage, "cannot read the configuration file '", path,
           recipe ? "'; did you mean --recipe " + path + "?" : "'; check the path given to --config");
   std::ostringstream text;
@@ -156,7 +156,7 @@ void CommandLine::add_row(Bound& options, const OptionRow& row) {
 std::vector<std::string*> CommandLine::option_words() {
   std::vector<std::string*> found;
   bool value = false;
-  for (auto word = words_.begin(); word != std::find(words_.begin(), words_.end(), "--"); ++word) {
+  for (auto word = words_.begin(); word != std::ranges::find(words_, "--"); ++word) {
     if (value || word->size() < 2 || (*word)[0] != '-' || std::isdigit(static_cast<unsigned char>((*word)[1])) != 0) {
       value = false;
       continue;
@@ -172,7 +172,7 @@ std::vector<std::string*> CommandLine::option_words() {
 void CommandLine::join_values() {
   for (const Entry& entry : entries_) {
     if (!entry.row->dashes) continue;
-    const auto found = std::find(words_.begin(), words_.end(), "--" + entry.row->name);
+    const auto found = std::ranges::find(words_, "--" + entry.row->name);
     if (found == words_.end() || found + 1 == words_.end()) continue;
     *found += "=" + *(found + 1);
     words_.erase(found + 1);
@@ -192,7 +192,7 @@ void CommandLine::refuse_single_dashes() {
 /// follow. Error(usage): an option has "--" in place of its value.
 std::vector<std::string> CommandLine::marked_words(const std::string& advice) {
   std::vector<std::string> words = words_;
-  const auto mark = std::find(words_.begin(), words_.end(), "--");
+  const auto mark = std::ranges::find(words_, "--");
   const std::vector<std::string*> named = option_words();
   if (mark == words_.end() || named.empty()) return words;
   const CLI::Option* last = parser_->get_option_no_throw(name_in(*named.back()));
@@ -210,7 +210,7 @@ bool CommandLine::read() {
   if (helps()) return false;
   const std::string advice = "; see '" + program_ + " --help'";
   std::vector<std::string> arguments = marked_words(advice);
-  std::reverse(arguments.begin(), arguments.end());
+  std::ranges::reverse(arguments);
   try {
     parser_->parse(arguments);
   } catch (const CLI::ArgumentMismatch& error) {
@@ -224,7 +224,7 @@ bool CommandLine::read() {
   if (versions_) return false;
   // No options follow "--"; the mark itself is no argument.
   const std::vector<std::string> rest = parser_->remaining();
-  const auto extra = std::find_if(rest.begin(), rest.end(), [](const std::string& word) { return word != "--"; });
+  const auto extra = std::ranges::find_if(rest, [](const std::string& word) { return word != "--"; });
   if (extra != rest.end()) refuse(*extra, extra != rest.begin(), advice);
   if (recipe_ == "list") {
     text_ = recipe_list();
@@ -285,7 +285,7 @@ std::vector<std::string> CommandLine::names() const {
 }
 
 bool CommandLine::helps() {
-  const auto end = std::find(words_.begin(), words_.end(), "--");
+  const auto end = std::ranges::find(words_, "--");
   const auto asked = std::find_if(words_.begin(), end, asks_for_help);
   if (asked == end) return false;
   text_ = help(asked->starts_with("--help=") ? asked->substr(7) : asked + 1 == words_.end() ? "" : asked[1]);
@@ -327,8 +327,7 @@ bool CommandLine::describes() {
   if (words_ != asking_for_descriptions()) return false;
   descriptions_ = {.name = program_.substr(program_.find(' ') + 1), .about = parser_->get_description()};
   for (const CLI::Option* option : parser_->get_options()) {
-    const auto entry =
-        std::find_if(entries_.begin(), entries_.end(), [&](const Entry& one) { return one.option == option; });
+    const auto entry = std::ranges::find_if(entries_, [&](const Entry& one) { return one.option == option; });
     OptionText text{.label = option->get_type_name(),
                     .about = option->get_description(),
                     .standard = option->get_default_str(),

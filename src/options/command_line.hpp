@@ -16,8 +16,6 @@ class CommandLine {
   /// verbs: the names of all verbs, for advice.
   CommandLine(const std::string& verb, std::vector<std::string> words, std::vector<std::string> verbs);
   ~CommandLine();
-  CommandLine(const CommandLine&) = delete;
-  CommandLine& operator=(const CommandLine&) = delete;
 
   /// Words of a command line that asks for descriptions() alone.
   [[nodiscard]] static std::vector<std::string> asking_for_descriptions();
@@ -88,5 +86,19 @@ class CommandLine {
   bool versions_ = false, print_config_ = false, cite_ = false;
   std::vector<std::string> warnings_;
 };
+
+/// Reads the options of a verb that has no others, by the rows that `fill` adds. about: as in CommandLine::describe.
+/// False: something is to be printed instead of running. Error(usage).
+template <class Options>
+[[nodiscard]] bool read_options(CommandLine& line, const std::string& about, void (*fill)(TableOf<Options>& table),
+                                Options& options) {
+  static const TableOf<Options> table(fill);
+  Bound bound(table, options);
+  line.describe(about);
+  line.add(bound);
+  if (!line.read()) return false;
+  bound.check(true);
+  return true;
+}
 
 }  // namespace dat

@@ -32,8 +32,8 @@ void add_attack_precision(TableOf<Options>& table) {
 template <class Options>
 void add_precision(TableOf<Options>& table,
                    const std::string& what =
-                       "how training passes, and attacks on batch statistics, keep activations and "
-                       "weights, which are updated in f32; 16 bits need a GPU") {
+                       "how training passes, and attacks on batch statistics, keep activations and weights, which are "
+                       "updated in f32; 16 bits need a GPU") {
   table.add("--precision", &Options::precision, what + "; tf32: f32 multiplied in TF32, on a GPU (--math tf32)",
             one_of({"f32", "tf32", "f16", "bf16"}));
 }
@@ -58,11 +58,10 @@ void add_trained(TableOf<Options>& table) {
   table.add("--data", &Options::data, "files made by 'dat_hpc data'; none: those of the training", kPaths);
   table.add("--split", &Options::split, "which images; holdout: what the training held out",
             one_of({"test", "train", "holdout"}));
-  table.add(
-      "--images", &Options::images,
-      "a text file with the names of the images to take, one a line: paths in an index, or their ends, and numbers "
-      "from 0 in other data files; none: all",
-      kPath);
+  table.add("--images", &Options::images,
+            "a text file with the names of the images to take, one a line: paths in an index, or their ends, and "
+            "numbers from 0 in other data files; none: all",
+            kPath);
 }
 
 /// Adds the choice among the weights of a checkpoint.
@@ -111,6 +110,28 @@ void add_machine(TableOf<Options>& table) {
            kSeconds)
       .may_change();
   table.add("-q,--quiet", &Options::quiet, "no progress lines").may_change();
+}
+
+/// Adds the options of reading images that trainings and measurements share. threads: how many there are by themselves.
+template <class Options>
+void add_reading(TableOf<Options>& table, const std::string& threads) {
+  table.add("--size", &Options::size,
+            "height = width of what the network sees: of other images the shorter side becomes 256/224 of it, and the "
+            "centre is cut out; auto: the images', where they are alike",
+            {.low = 4, .high = 4096, .automatic = 0});
+  table.add("--augment", &Options::augment,
+            "training images: cut out at random after padding by 4, and mirrored; or random windows of .08 to 1 of the "
+            "image, resized, and mirrored; or as they are evaluated",
+            one_of({"crop", "resized", "none"}));
+  table.add("--decode", &Options::decode,
+            "training images in JPEG as its standard says; or made smaller as they are decoded, which is faster",
+            one_of({"exact", "fast"}));
+  table.add("--data-threads", &Options::data_threads, "threads that read images; auto: " + threads, kAutoThreads)
+      .may_change();
+  table
+      .add_switch("DAT_PREFETCH", "prefetch", &Options::prefetch, "batches that are read ahead",
+                  {.low = 1, .high = 1000})
+      .may_change();
 }
 
 }  // namespace dat

@@ -29,7 +29,7 @@ const std::vector<Recipe>& recipes() {
   static const std::vector<Recipe> all = [] {
     std::vector<Recipe> made;
     for (const RecipeFile& file : recipe_files()) made.push_back(recipe_of(file));
-    std::sort(made.begin(), made.end(), [](const Recipe& a, const Recipe& b) { return a.name < b.name; });
+    std::ranges::sort(made, [](const Recipe& a, const Recipe& b) { return a.name < b.name; });
     return made;
   }();
   return all;

@@ -38,7 +38,7 @@ void Table::group(const std::string& name, bool in_file) {
 }
 
 const OptionRow* Table::find(const std::string& name) const {
-  const auto found = std::find_if(rows_.begin(), rows_.end(), [&](const OptionRow& row) { return row.name == name; });
+  const auto found = std::ranges::find_if(rows_, [&](const OptionRow& row) { return row.name == name; });
   return found == rows_.end() ? nullptr : &*found;
 }
 
@@ -54,7 +54,7 @@ std::string text_of_setting(const Table& table, const OptionRow& row, const std:
 
 std::string Table::where_now(const std::string& word) const {
   std::string key = word;
-  std::replace(key.begin(), key.end(), '-', '_');
+  std::ranges::replace(key, '-', '_');
   for (const OptionRow& row : rows_) {
     if (!row.environment.empty() && row.name == word) return "set " + row.environment + " in the environment";
     if (row.parent.empty() || (row.key != key && row.parent + "-" + row.key != word)) continue;
@@ -124,8 +124,7 @@ std::string own_values(const Family& family, const std::string& option) {
   for (const Family::About& member : family.members()) {
     const Setting* const setting = setting_of(member.settings, option);
     if (setting == nullptr || setting->value.empty()) continue;
-    auto same =
-        std::find_if(members.begin(), members.end(), [&](const auto& of) { return of.first == setting->value; });
+    auto same = std::ranges::find_if(members, [&](const auto& of) { return of.first == setting->value; });
     if (same == members.end()) same = members.insert(same, {setting->value, {}});
     same->second.push_back(member.name);
   }

@@ -131,6 +131,8 @@ template <class Options>
 class TableOf : public Table {
  public:
   TableOf() : Table(std::make_shared<Options>()) {}
+  /// fill: adds the rows.
+  explicit TableOf(void (*fill)(TableOf& table)) : TableOf() { fill(*this); }
 
   /// names: as CLI11 takes them ("-q,--quiet"). Without dashes: a positional, which is
   /// required unless it has a name with dashes, too ("RUN,--checkpoint"). field: where the value is, and its default.

@@ -46,7 +46,7 @@ std::string text_of(const std::vector<MemberWord>& words) {
 }
 
 bool has(const OptionRow& setting, const std::string& member) {
-  return std::find(setting.members.begin(), setting.members.end(), member) != setting.members.end();
+  return std::ranges::find(setting.members, member) != setting.members.end();
 }
 
 SettingValue read_setting(const Table& table, const std::vector<const OptionRow*>& settings, const std::string& member,

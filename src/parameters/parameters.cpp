@@ -23,7 +23,7 @@ void assign_layers(Parameters& parameters, Granularity granularity) {
     const std::string& key = granularity == Granularity::tensor   ? segment.name
                              : granularity == Granularity::module ? segment.module
                                                                   : segment.block;
-    const auto found = std::find(names.begin(), names.end(), key);
+    const auto found = std::ranges::find(names, key);
     segment.layer = static_cast<int>(found - names.begin());
     if (found == names.end()) {
       names.push_back(key);

@@ -19,7 +19,7 @@ void Planner::touch(Buffer buffer, int instruction) {
 std::size_t Planner::place() {
   std::vector<int> order(items_.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+  std::ranges::stable_sort(order, [&](int a, int b) {
     return items_[static_cast<std::size_t>(a)].bytes > items_[static_cast<std::size_t>(b)].bytes;
   });
   std::size_t total = 0;
@@ -29,7 +29,7 @@ std::size_t Planner::place() {
     rivals.clear();
     for (const Item* other : placed)
       if (other->first <= item.last && item.first <= other->last) rivals.push_back(other);
-    std::sort(rivals.begin(), rivals.end(), [](const Item* a, const Item* b) { return a->offset < b->offset; });
+    std::ranges::sort(rivals, [](const Item* a, const Item* b) { return a->offset < b->offset; });
     item.offset = 0;
     for (const Item* other : rivals) {
       if (item.offset + item.bytes <= other->offset) break;

@@ -18,7 +18,7 @@ const std::vector<EventKind>& event_kinds() {
 }
 
 const EventKind* kind_named(std::string_view name, const std::vector<EventKind>& kinds) {
-  const auto found = std::find_if(kinds.begin(), kinds.end(), [&](const EventKind& kind) { return kind.name == name; });
+  const auto found = std::ranges::find_if(kinds, [&](const EventKind& kind) { return kind.name == name; });
   return found == kinds.end() ? nullptr : &*found;
 }
 

@@ -16,7 +16,6 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
-#include <utility>
 
 #include "dat/error.hpp"
 #include "dat/file.hpp"
@@ -129,7 +128,7 @@ void Report::write_line(std::size_t length) {
 
 void Report::write_text(const std::string& line) {
   line_.resize(std::max(line_.size(), line.size()));
-  std::copy(line.begin(), line.end(), line_.begin());
+  std::ranges::copy(line, line_.begin());
   write_line(line.size());
 }
 

@@ -152,8 +152,7 @@ void write_distances(Hdf5File& file, const History& history) {
   if (ranks == 0) return;
   std::vector<double> table(distances.size() * ranks, std::numeric_limits<double>::quiet_NaN());
   for (std::size_t step = 0; step < distances.size(); ++step)
-    std::copy(distances[step].begin(), distances[step].end(),
-              table.begin() + static_cast<std::ptrdiff_t>(step * ranks));
+    std::ranges::copy(distances[step], table.begin() + static_cast<std::ptrdiff_t>(step * ranks));
   file.write("history/step/distance", {static_cast<std::int64_t>(distances.size()), static_cast<std::int64_t>(ranks)},
              table);
 }
@@ -161,8 +160,8 @@ void write_distances(Hdf5File& file, const History& history) {
 /// All tables of events, where there is an event for any of them.
 void write_events(Hdf5File& file, const History& history) {
   const std::vector<EventKind>& kinds = *history.kinds;
-  if (std::none_of(kinds.begin(), kinds.end(),
-                   [&](const EventKind& kind) { return kind.write_table != nullptr && kind.count(history) > 0; }))
+  if (std::ranges::none_of(
+          kinds, [&](const EventKind& kind) { return kind.write_table != nullptr && kind.count(history) > 0; }))
     return;
   for (const EventKind& kind : kinds)
     if (kind.write_table != nullptr) kind.write_table(file, history);
@@ -199,7 +198,7 @@ std::vector<std::array<double, kPhases>> History::phase_seconds() const {
 std::vector<EvaluationSeries> History::evaluation_series() const {
   std::vector<EvaluationSeries> all;
   for (const EvaluationRecord& record : evaluations) {
-    const auto found = std::find_if(all.begin(), all.end(), [&](const EvaluationSeries& series) {
+    const auto found = std::ranges::find_if(all, [&](const EvaluationSeries& series) {
       const EvaluationRecord& other = *series.front();
       return other.split == record.split && other.weights == record.weights && other.attack == record.attack &&
              other.norm == record.norm && other.eps == record.eps && other.alpha == record.alpha &&

@@ -42,7 +42,7 @@ std::string evaluation_table(const History& history, const std::string& split, c
   for (const std::string& name : names) text += cell(name + " loss");
   text += "\n";
   for (const auto& [moment, row] : rows) {
-    const EvaluationRecord& any = **std::find_if(row.begin(), row.end(), [](const auto* r) { return r != nullptr; });
+    const EvaluationRecord& any = **std::ranges::find_if(row, [](const auto* r) { return r != nullptr; });
     text += fmt::format("{:>8}{:>10}{:>12.1f}", any.epoch, any.step, any.wall_time) + figure(100 * any.clean_acc, 2);
     for (const EvaluationRecord* r : row) text += r != nullptr ? figure(100 * r->adv_acc, 2) : cell("-");
     text += figure(any.clean_loss, 4);
@@ -63,8 +63,8 @@ std::string generators_text(const RunFacts& facts, const History& history) {
     all.dealt_again += r.dealt_again;
   }
   return fmt::format(
-      "{:<16}{}; {:.2f} s waited for them, {:.2f} s that they were without work; weights of attacks {:.2f} steps "
-      "old in the mean, {} at most; {} micro-batches dealt again\n",
+      "{:<16}{}; {:.2f} s waited for them, {:.2f} s that they were without work; weights of attacks {:.2f} steps old "
+      "in the mean, {} at most; {} micro-batches dealt again\n",
       "generators", facts.generators, all.waited, all.idle, all.age_mean, all.age_max, all.dealt_again);
 }
 
@@ -140,8 +140,7 @@ std::string summary_table(const RunFacts& facts, const History& history, const F
   for (const EventKind& kind : *history.kinds) text += kind.summary(history);
   std::vector<std::pair<std::string, std::string>> tables;
   for (const EvaluationRecord& r : history.evaluations)
-    if (const auto table = std::pair(r.split, r.weights);
-        std::find(tables.begin(), tables.end(), table) == tables.end())
+    if (const auto table = std::pair(r.split, r.weights); std::ranges::find(tables, table) == tables.end())
       tables.push_back(table);
   for (const auto& [split, weights] : tables) text += evaluation_table(history, split, weights);
   text += phases(history);

@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
@@ -249,7 +248,7 @@ void TensorBoard::add_step(const StepRecord& record, std::int64_t n_active) {
   for_each_step_field(record, scalar);
   scalar("n_active", n_active, "");
   if (record.generators != nullptr) for_each_generator_field(*record.generators, scalar);
-  if (std::any_of(p_.begin(), p_.end(), [](float p) { return p != 1; })) add_probabilities();
+  if (std::ranges::any_of(p_, [](float p) { return p != 1; })) add_probabilities();
   end_event(record.wall_time, record.step);
 }
 
@@ -283,9 +282,9 @@ void TensorBoard::add_probabilities() {
     sum += p;
     squares += double{p} * p;
   }
-  const auto [least, most] = std::minmax_element(p_.begin(), p_.end());
+  const auto [least, most] = std::ranges::minmax_element(p_);
   const auto filled = [](double count) { return count > 0; };
-  const auto first = static_cast<std::size_t>(std::find_if(counts.begin(), counts.end(), filled) - counts.begin());
+  const auto first = static_cast<std::size_t>(std::ranges::find_if(counts, filled) - counts.begin());
   const auto end = static_cast<std::size_t>(counts.rend() - std::find_if(counts.rbegin(), counts.rend(), filled));
   histogram_.clear();
   histogram_.real64(histogram_field::min, *least);

@@ -3,11 +3,52 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cassert>
 #include <utility>
 
 #include "dat/error.hpp"
+#include "gradients.hpp"
 
 namespace dat {
+
+Masks::Masks(Backend& backend, Communicator& ranks, const Parameters& parameters, std::string how)
+    : backend_(backend),
+      ranks_(ranks),
+      parameters_(parameters),
+      how_(std::move(how)),
+      any_(ActiveSet::all(parameters.layers())),
+      absent_(any_) {
+  require(how_.empty() || how_ == "dense" || how_ == "union" || separate(), ExitCode::usage,
+          "unknown transport of --mask per_worker '", how_, "'; known: dense, union, allgather");
+}
+
+void Masks::reserve() {
+  const int messages = !per_worker() ? 0 : separate() ? ranks_.size() : 1;
+  zeros_.reserve(static_cast<std::size_t>(messages));
+  for (int m = 0; m < messages; ++m) zeros_.emplace_back(backend_, parameters_);
+}
+
+void Masks::begin(std::span<const ActiveSet> layers) {
+  assert(std::ssize(layers) == (per_worker() ? ranks_.size() : 1));
+  layers_ = layers;
+  for (int layer = 0; layer < parameters_.layers(); ++layer) {
+    bool any = how_ == "dense";
+    for (const ActiveSet& one : layers) any = any || one.active(layer);
+    any_.scale[static_cast<std::size_t>(layer)] = any ? 1.0F : 0.0F;
+  }
+}
+
+const ActiveSet& Masks::own() const { return layers_[per_worker() ? static_cast<std::size_t>(ranks_.rank()) : 0]; }
+
+void Masks::set_zeros(float* gradients, float* of_ranks) {
+  for (std::size_t m = 0; m < zeros_.size(); ++m) {
+    const ActiveSet& has = separate() ? layers_[m] : own();
+    for (std::size_t d = 0; d < any_.scale.size(); ++d)
+      absent_.scale[d] = any_.scale[d] != 0 && has.scale[d] == 0 ? 1.0F : 0.0F;
+    each(backend_.device(), zeros_[m].select(absent_),
+         kernels::Zero{separate() ? of_ranks + parameters_.size * static_cast<std::int64_t>(m) : gradients});
+  }
+}
 
 namespace {
 
@@ -22,8 +63,8 @@ void check_masks(const Codec& codec, const Aggregator& aggregator, const Reducer
           "masks per worker work with --aggregator mean alone: others take the zeros of ranks that have not drawn a "
           "layer for gradients; choose it, or --mask shared");
   require(masks != "dense" || codec.state().empty(), ExitCode::usage,
-          "--mask per_worker:dense does not work with a --codec that remembers what it has left out: of a layer that no "
-          "rank has drawn, it would be sent, but the layer stands still; choose union");
+          "--mask per_worker:dense does not work with a --codec that remembers what it has left out: of a layer that "
+          "no rank has drawn, it would be sent, but the layer stands still; choose union");
 }
 
 }  // namespace
@@ -39,13 +80,13 @@ std::string choose_transport(const Codec& codec, const Aggregator& aggregator, c
   const bool by_nccl = options.node_sums == "nccl";
   if (by_nccl && codec.sum_type() != DType::f32) allowed.insert(allowed.begin(), "sum");
   const auto known = [](const std::vector<std::string>& all, const std::string& name) {
-    return std::find(all.begin(), all.end(), name) != all.end();
+    return std::ranges::find(all, name) != all.end();
   };
   require(automatic || known(names, options.codec_transport), ExitCode::usage, "unknown --codec-transport '",
           options.codec_transport, "'; known: auto, ", listed(names));
   const std::string chosen = !automatic                ? options.codec_transport
                              : serves(allowed.front()) ? allowed.front()
-                                                       : *std::find_if(names.begin(), names.end(), serves);
+                                                       : *std::ranges::find_if(names, serves);
   const char* const why = separate ? "--mask per_worker:allgather" : "an aggregator that is not the mean";
   const bool cuts = !separate && transports().at(chosen)().cuts;
   require(serves(chosen), ExitCode::usage, "--codec-transport ", chosen, " does not work with ",

@@ -46,12 +46,12 @@ bool is_near(NumaNodes cores, int numa_node_of_gpu) {
 std::vector<int> deal_gpus(const std::vector<NumaNodes>& ranks, const std::vector<int>& gpus) {
   std::vector<int> dealt(ranks.size(), -1), used(gpus.size());
   const auto near = [&](std::size_t rank) {
-    return std::count_if(gpus.begin(), gpus.end(), [&](int node) { return is_near(ranks[rank], node); });
+    return std::ranges::count_if(gpus, [&](int node) { return is_near(ranks[rank], node); });
   };
   // Ranks with the least choice choose first.
   std::vector<std::size_t> order(ranks.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return near(a) < near(b); });
+  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return near(a) < near(b); });
   std::size_t left = ranks.size();
   const auto take = [&](int most, bool any) {
     for (const std::size_t rank : order)

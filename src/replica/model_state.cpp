@@ -17,7 +17,7 @@ namespace {
 }
 
 [[nodiscard]] bool has_array(const Checkpoint& checkpoint, const std::string& group, const std::string& ending) {
-  return std::any_of(checkpoint.arrays.begin(), checkpoint.arrays.end(), [&](const Checkpoint::Array& array) {
+  return std::ranges::any_of(checkpoint.arrays, [&](const Checkpoint::Array& array) {
     return array.name.starts_with(group + "/") && array.name.ends_with(ending);
   });
 }
@@ -26,8 +26,8 @@ namespace {
 [[nodiscard]] const std::vector<float>& finite(const Checkpoint& checkpoint, const std::string& name,
                                                const std::vector<std::int64_t>& shape) {
   const std::vector<float>& values = checkpoint.array(name, shape).values;
-  require(std::all_of(values.begin(), values.end(), [](float value) { return std::isfinite(value); }),
-          ExitCode::checkpoint, "the checkpoint's array ", name,
+  require(std::ranges::all_of(values, [](float value) { return std::isfinite(value); }), ExitCode::checkpoint,
+          "the checkpoint's array ", name,
           " has values that are not finite; nothing can be computed with it: take another checkpoint");
   return values;
 }
@@ -81,7 +81,7 @@ std::vector<float> load_statistics(const Checkpoint& checkpoint, const std::stri
   for (const Norm& norm : model.graph.norms) {
     const auto load = [&](const char* name, std::int64_t begin) {
       const auto& values = finite(checkpoint, group + "/" + norm.name + name, {norm.file_channels()});
-      std::copy(values.begin(), values.end(), all.begin() + begin + norm.begin);
+      std::ranges::copy(values, all.begin() + begin + norm.begin);
     };
     load(".running_mean", 0);
     load(".running_var", model.graph.statistics);

@@ -100,8 +100,7 @@ std::unique_ptr<FrozenView> Replica::objective(FrozenProgram& program) {
 }
 
 Replica::OfSize& Replica::at_hand() {
-  const auto found =
-      std::find_if(sizes_.begin(), sizes_.end(), [this](const auto& one) { return one->size == images_.layout.h; });
+  const auto found = std::ranges::find_if(sizes_, [this](const auto& one) { return one->size == images_.layout.h; });
   require(found != sizes_.end(), ExitCode::integrity, "there is no program for images of ", images_.layout.h,
           " pixels");
   return **found;

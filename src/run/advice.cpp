@@ -5,7 +5,6 @@
 #include <sstream>
 
 #include "dat/attack.hpp"
-#include "dat/loader.hpp"
 #include "dat/optimizer.hpp"
 #include "dat/report.hpp"
 #include "replica/cores.hpp"
@@ -80,8 +79,8 @@ std::vector<std::string> advice(const TrainOptions& whole, const Plan& plan, int
                   ": there is nothing to average; take an earlier one, or leave --average off");
   if (options.freezes() && options.initialize.empty() && !resumes_elsewhere(options))
     all.push_back(
-        "--freeze leaves random weights as they are, and their batch norms without statistics; give trained "
-        "ones, --initialize RUN");
+        "--freeze leaves random weights as they are, and their batch norms without statistics; give trained ones, "
+        "--initialize RUN");
   if (never(options.freeze.parts().back().from))
     all.push_back("--freeze ends with epoch " + std::to_string(options.freeze.parts().back().from) +
                   ", and the run has " + number(epochs) + ": leave the end off, which needs less memory");

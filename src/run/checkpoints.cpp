@@ -13,8 +13,7 @@ namespace dat {
 
 std::string not_finite(const Checkpoint& checkpoint) {
   for (const Checkpoint::Array& array : checkpoint.arrays)
-    if (!std::all_of(array.values.begin(), array.values.end(), [](float value) { return std::isfinite(value); }))
-      return array.name;
+    if (!std::ranges::all_of(array.values, [](float value) { return std::isfinite(value); })) return array.name;
   return "";
 }
 

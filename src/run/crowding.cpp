@@ -37,7 +37,7 @@ std::string Crowding::after_step(Communicator& ranks, const std::vector<std::str
   if (steps_ == 2) cores_.begin();
   if (told_ || steps_ % kFirst != 0 || std::popcount(static_cast<std::uint64_t>(steps_ / kFirst)) != 1) return "";
   const std::vector<double> shares = ranks.gather(std::vector<double>{cores_.share()});
-  const auto most = std::max_element(shares.begin(), shares.end());
+  const auto most = std::ranges::max_element(shares);
   told_ = ranks.root() && *most > kMuch;
   ranks.broadcast(&told_, sizeof told_);
   if (!told_ || !ranks.root()) return "";

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "assess/evaluation_report.hpp"
-#include "assess/kept_images.hpp"
+#include "assess/sequence_files.hpp"
 #include "assess/sequence_run.hpp"
 #include "dat/options/eval.hpp"
 #include "dat/run_lock.hpp"

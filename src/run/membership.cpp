@@ -15,7 +15,7 @@ constexpr int kEndTag = 0;  ///< tag of the launch's group, in which nobody else
 }  // namespace
 
 bool Membership::has_left(int rank) const {
-  return std::any_of(left_.begin(), left_.end(), [&](const LeftRecord& one) { return one.rank == rank; });
+  return std::ranges::any_of(left_, [&](const LeftRecord& one) { return one.rank == rank; });
 }
 
 std::vector<LeftRecord> Membership::add(const std::vector<LeftRecord>& leaving) {

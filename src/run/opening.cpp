@@ -20,8 +20,8 @@ void warn(Report& report, const Opening& opening, Trainer& trainer, Communicator
   for (const std::string& warning : trainer.evaluation_attacks().warnings()) report.warning(warning);
   if (options.overlap && !ranks.move_on_beside())
     report.warning(
-        "this MPI does not let a second thread call it: with --overlap, gradients move on between layers "
-        "only, not inside them");
+        "this MPI does not let a second thread call it: with --overlap, gradients move on between layers only, not "
+        "inside them");
   if (options.verify > 0 && ranks.size() == 1)
     report.warning("--verify has no other rank that could recompute anything; start several");
   if (const std::string warning = fault_warning(options.aggregator, options.faults, ranks.size()); !warning.empty())

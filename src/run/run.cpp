@@ -338,7 +338,7 @@ bool Run::finish() {
   const RankRecord times = gather_times();
   if (ranks_->root()) {
     report_->ranks(times);
-    const bool finite = std::all_of(evaluated_.begin(), evaluated_.end(), [](const EvaluationRecord& record) {
+    const bool finite = std::ranges::all_of(evaluated_, [](const EvaluationRecord& record) {
       return std::isfinite(record.adv_loss) && std::isfinite(record.clean_loss);
     });
     const Splits& splits = trainer_->splits();

@@ -3,10 +3,8 @@
 #include <fmt/printf.h>
 
 #include <algorithm>
-#include <optional>
 
 #include "communicate/together.hpp"
-#include "dat/reducer.hpp"
 #include "dat/selector.hpp"
 #include "forecast/roles.hpp"
 #include "train/examples/old_weights.hpp"
@@ -30,7 +28,7 @@ namespace {
 /// Error(usage): a calibration says that it is of something else.
 void require_of(const Calibration& calibration, const char* option, const nlohmann::ordered_json& here) {
   std::string key = option;
-  std::replace(key.begin(), key.end(), '-', '_');
+  std::ranges::replace(key, '-', '_');
   const auto there = calibration.about.find(key);
   require(there == calibration.about.end() || *there == here, ExitCode::usage, "the calibration has --", option, " ",
           there == calibration.about.end() ? "" : there->dump().substr(0, 40), ", this run ", here.dump(),

@@ -58,9 +58,7 @@ class AutofreezeSelector final : public LayerSelector {
 
   void restore(const std::vector<double>& state) override {
     const std::size_t layers = p_.size();
-    require(state.size() == 2 * layers + 3, ExitCode::checkpoint, "the checkpoint holds ", state.size(),
-            " numbers of selector state, but selector 'autofreeze' with ", layers, " layers has ", 2 * layers + 3,
-            ": resume with the --selector, --granularity and --freeze of the first run");
+    require_fitting(state);
     std::copy_n(state.begin(), layers, sums_.begin());
     std::copy_n(state.begin() + static_cast<std::ptrdiff_t>(layers), layers, before_.begin());
     interval_ = static_cast<std::int64_t>(state[2 * layers]);
@@ -80,12 +78,12 @@ class AutofreezeSelector final : public LayerSelector {
       changes_[l] = now == before_[l] ? 0 : std::fabs(before_[l] - now) / before_[l];  // from zero: infinite
       before_[l] = now;
     }
-    std::fill(sums_.begin(), sums_.end(), 0.0);
+    std::ranges::fill(sums_, 0.0);
     learned_ = 0;
     if (!known) return;
     // Percentile of numpy.percentile: linear between the two neighbours.
     sorted_.assign(changes_.begin() + static_cast<std::ptrdiff_t>(first_), changes_.end());
-    std::sort(sorted_.begin(), sorted_.end());
+    std::ranges::sort(sorted_);
     const double place = percentile_ / 100 * static_cast<double>(sorted_.size() - 1);
     const auto lower = static_cast<std::size_t>(place);
     const double part = place - static_cast<double>(lower);

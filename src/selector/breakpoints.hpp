@@ -20,8 +20,8 @@ inline void check_constraint(const std::vector<double>& log_w, const std::vector
   require(all * p_min <= budget * (1 + kSlack) && budget <= all * (costs.empty() ? 1 : 1 + kSlack), ExitCode::usage,
           "no probabilities in [", p_min, ", 1] of ", log_w.size(), " layers meet the budget ", budget,
           ": it must be in [", all * p_min, ", ", all, "]");
-  assert(std::all_of(log_w.begin(), log_w.end(), [](double x) { return std::isfinite(x); }));
-  assert(std::all_of(costs.begin(), costs.end(), [](double c) { return c > 0 && std::isfinite(c); }));
+  assert(std::ranges::all_of(log_w, [](double x) { return std::isfinite(x); }));
+  assert(std::ranges::all_of(costs, [](double c) { return c > 0 && std::isfinite(c); }));
 }
 
 /// The probability whose logarithm, before it is clipped, is x.
@@ -36,7 +36,7 @@ struct Interval {
 /// budget.
 template <class Total>
 [[nodiscard]] Interval bracket(std::vector<double>& breakpoints, double budget, const Total& total) {
-  std::sort(breakpoints.begin(), breakpoints.end());
+  std::ranges::sort(breakpoints);
   const auto above = std::partition_point(breakpoints.begin() + 1, breakpoints.end(),
                                           [&](double lambda) { return total(lambda) <= budget; });
   return {*(above - 1), above != breakpoints.end() ? *above : std::numeric_limits<double>::infinity()};

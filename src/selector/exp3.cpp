@@ -12,8 +12,8 @@ namespace {
 /// and pi = p / probability_of_any(p) the probability with which it was drawn.
 struct Draw {
   double p_min = 0;
-  double largest_norm = 0;    ///< L: of g, over all draws so far
-  double largest_x = 0;       ///< largest x = (g/pi)^2/pi
+  double largest_norm = 0;  ///< L: of g, over all draws so far
+  double largest_x = 0;     ///< largest x = (g/pi)^2/pi
 };
 
 /// A bandit loss l. `gain` is -l/pi: what, times the rate, is added to the logarithm of a drawn layer's weight.
@@ -89,9 +89,7 @@ class Exp3Selector final : public LayerSelector {
   }
 
   void restore(const std::vector<double>& state) override {
-    require(state.size() == p_.size() + 1, ExitCode::checkpoint, "the checkpoint holds ", state.size(),
-            " numbers of selector state, but selector 'exp3' with ", p_.size(), " layers has ", p_.size() + 1,
-            ": resume with the --selector, --granularity and --freeze of the first run");
+    require_fitting(state);
     std::copy_n(state.begin(), p_.size(), p_.begin());
     largest_norm_ = state.back();
   }

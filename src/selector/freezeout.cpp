@@ -46,14 +46,7 @@ class FreezeoutSelector final : public LayerSelector {
   }
 
   [[nodiscard]] const std::vector<double>* rates() const override { return anneals_ ? &rates_ : nullptr; }
-  void learn(const ActiveSet&, const std::vector<double>&) override {}
   [[nodiscard]] const std::vector<double>& probabilities() const override { return p_; }
-  /// No state: all follows from the step.
-  [[nodiscard]] std::vector<double> state() const override { return {}; }
-  void restore(const std::vector<double>& state) override {
-    require(state.empty(), ExitCode::checkpoint, "the checkpoint holds ", state.size(),
-            " numbers of selector state, but selector 'freezeout' has none: resume with the selector of the first run");
-  }
 
  private:
   bool scaled_, anneals_;

@@ -43,7 +43,7 @@ class FrozenSelector final : public LayerSelector {
  private:
   void take(const std::vector<double>& from, std::vector<double>& to) const {
     std::fill_n(to.begin(), frozen_, still_ ? 0.0 : 1.0);
-    std::copy(from.begin(), from.end(), to.begin() + frozen_);
+    std::ranges::copy(from, to.begin() + frozen_);
   }
 
   std::unique_ptr<LayerSelector> of_;

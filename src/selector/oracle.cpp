@@ -43,9 +43,7 @@ class OracleSelector final : public LayerSelector {
   [[nodiscard]] std::vector<double> state() const override { return squares_; }
 
   void restore(const std::vector<double>& state) override {
-    require(state.size() == p_.size(), ExitCode::checkpoint, "the checkpoint holds ", state.size(),
-            " numbers of selector state, but selector 'oracle' with ", p_.size(), " layers has ", p_.size(),
-            ": resume with the --selector, --granularity and --freeze of the first run");
+    require_fitting(state);
     squares_ = state;
     p_.assign(p_.size(), equal_probability(options_));
     choose();
@@ -55,7 +53,7 @@ class OracleSelector final : public LayerSelector {
   static constexpr double kUnknown = -1, kNewest = 0.1;
 
   void choose() {
-    const double largest = *std::max_element(squares_.begin(), squares_.end());
+    const double largest = *std::ranges::max_element(squares_);
     if (largest == kUnknown) return;
     for (std::size_t d = 0; d < p_.size(); ++d) {
       const double square = squares_[d] == kUnknown ? largest : squares_[d];

@@ -1,5 +1,4 @@
 #include <cmath>
-#include <functional>
 
 #include "breakpoints.hpp"
 
@@ -7,7 +6,7 @@ namespace dat {
 
 void project_kl(const std::vector<double>& log_w, const std::vector<double>& costs, double budget, double p_min,
                 std::vector<double>& q, std::vector<double>& scratch) {
-  const bool equal = std::adjacent_find(costs.begin(), costs.end(), std::not_equal_to<>()) == costs.end();
+  const bool equal = std::ranges::adjacent_find(costs, std::not_equal_to<>()) == costs.end();
   if (equal) return clip_to_budget(log_w, costs, budget, p_min, q, scratch);
   check_constraint(log_w, costs, budget, p_min);
 

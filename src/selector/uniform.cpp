@@ -14,13 +14,7 @@ class UniformSelector final : public LayerSelector {
     p_.assign(static_cast<std::size_t>(options.layers), equal_probability(options));
   }
 
-  void learn(const ActiveSet&, const std::vector<double>&) override {}
   [[nodiscard]] const std::vector<double>& probabilities() const override { return p_; }
-  [[nodiscard]] std::vector<double> state() const override { return {}; }
-  void restore(const std::vector<double>& state) override {
-    require(state.empty(), ExitCode::checkpoint, "the checkpoint holds ", state.size(),
-            " numbers of selector state, but selector 'uniform' has none: resume with the selector of the first run");
-  }
 
  private:
   std::vector<double> p_;

@@ -124,8 +124,7 @@ GridNoise grid_noise(double sigma) {
   noise.guide.resize(1024);
   for (std::size_t place = 0; place < noise.guide.size(); ++place)
     noise.guide[place] = static_cast<std::int32_t>(
-        std::lower_bound(noise.entries.begin(), noise.entries.end(), static_cast<std::uint64_t>(place) << 54) -
-        noise.entries.begin());
+        std::ranges::lower_bound(noise.entries, static_cast<std::uint64_t>(place) << 54) - noise.entries.begin());
   const int c = std::max(1, static_cast<int>(std::floor(6 * sigma)));
   noise.low = -255 * c;
   noise.high = 255 * (c + 1);

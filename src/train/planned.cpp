@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "dat/aggregator.hpp"
-#include "options/train/table.hpp"
 #include "train/attackers/attackers.hpp"
 #include "train/generators/generator.hpp"
 #include "train/plan/role.hpp"

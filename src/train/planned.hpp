@@ -15,8 +15,7 @@ namespace dat {
 /// only one here, and what messages and the protocol that bans take more among several.
 [[nodiscard]] std::map<std::string, std::size_t> memory_of(Trainer& trainer, const TrainOptions& options, int ranks);
 
-/// Precision of training passes, in words: the type, the memory of activations, the loss scale. memory: that of
-/// memory_of().
+/// Precision of training passes, in words: the type, and the loss scale.
 [[nodiscard]] std::string precision_text(const TrainOptions& options);
 
 /// A line about what --freeze leaves to train; empty: everything. The weight gradients are those of convolutions, of

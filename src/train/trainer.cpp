@@ -1,7 +1,5 @@
 #include "train/trainer.hpp"
 
-#include <utility>
-
 #include "dat/error.hpp"
 #include "train/examples/examples.hpp"
 #include "train/layers/costs.hpp"

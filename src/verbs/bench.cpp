@@ -7,7 +7,6 @@
 #include "dat/network.hpp"
 #include "measure/bench.hpp"
 #include "options/machine.hpp"
-#include "options/reading.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verb.hpp"
 
@@ -15,26 +14,21 @@ namespace dat {
 
 namespace {
 
-const TableOf<BenchOptions>& bench_table() {
-  static const auto all = [] {
-    using O = BenchOptions;
-    TableOf<O> table;
-    table.add("--network", &O::network,
-              "architecture; images are drawn, in 10 classes: 32x32, or of the size of --data", one_network());
-    table.add("--width", &O::width, kAboutWidth, kAutoWidth);
-    table.add("--batch", &O::batch, "images per rank and step", kBatch);
-    table.add("--attack-steps", &O::attack_steps, "gradient steps of pgd", kSteps);
-    table.add("--data", &O::data, "files made by 'dat_hpc data', whose reading is measured, too; none: no reading",
-              kPaths);
-    add_reading(table, "as many as --threads");
-    add_attack_precision(table);
-    add_precision(table);
-    add_device(table);
-    table.add("--seconds", &O::seconds, "to spend after planning; each figure is measured at least once", kSomeSeconds);
-    table.add("--out", &O::out, "folder for bench.json and a picture; none: the table is all", kFolder);
-    return table;
-  }();
-  return all;
+void add_options(TableOf<BenchOptions>& table) {
+  using O = BenchOptions;
+  table.add("--network", &O::network, "architecture; images are drawn, in 10 classes: 32x32, or of the size of --data",
+            one_network());
+  table.add("--width", &O::width, kAboutWidth, kAutoWidth);
+  table.add("--batch", &O::batch, "images per rank and step", kBatch);
+  table.add("--attack-steps", &O::attack_steps, "gradient steps of pgd", kSteps);
+  table.add("--data", &O::data, "files made by 'dat_hpc data', whose reading is measured, too; none: no reading",
+            kPaths);
+  add_reading(table, "as many as --threads");
+  add_attack_precision(table);
+  add_precision(table);
+  add_device(table);
+  table.add("--seconds", &O::seconds, "to spend after planning; each figure is measured at least once", kSomeSeconds);
+  table.add("--out", &O::out, "folder for bench.json and a picture; none: the table is all", kFolder);
 }
 
 /// Measures the rates of this machine and this launch: a table, a file and a picture. **Collective.**
@@ -54,10 +48,9 @@ int run_bench(const BenchOptions& options, int argc, char** argv) {
 
 std::optional<BenchOptions> parse_bench(CommandLine& line) {
   BenchOptions o;
-  Bound bound(bench_table(), o);
-  line.describe("Measures this machine: ceilings, convolutions, a PGD training step, the all-reduce.");
-  line.add(bound);
-  if (!line.read()) return {};
+  if (!read_options(line, "Measures this machine: ceilings, convolutions, a PGD training step, the all-reduce.",
+                    add_options, o))
+    return {};
   const BenchOptions plain;
   require(!o.data.empty() || (o.augment == plain.augment && o.decode == plain.decode && o.data_threads == 0 &&
                               o.prefetch == plain.prefetch),
@@ -69,8 +62,8 @@ std::optional<BenchOptions> parse_bench(CommandLine& line) {
 }
 
 Verb bench_verb() {
-  return make_verb<BenchOptions>("bench", "how fast this machine is: ceilings, layers, step, all-reduce", parse_bench,
-                                 run_bench, Launch::together);
+  return make_verb("bench", "how fast this machine is: ceilings, layers, step, all-reduce", parse_bench, run_bench,
+                   Launch::together);
 }
 
 }  // namespace dat

@@ -51,20 +51,18 @@ void add_smoothing(TableOf<CertifyOptions>& table) {
             "decides for each of these L2 radii, and takes no more samples than that needs; none: takes all --n",
             {.label = "R,...", .low = 0, .above = true, .commas = true});
   table.add("--predict", &O::predict, "says the class alone, or abstains, by --n samples");
-  table.add(
-      "--attack-steps", &O::attack_steps,
-      "attacks what is certified within its radius, by PGD of so many steps on the smoothed network, and predicts "
-      "the class of what that leaves; 0: does not",
-      {.low = 0, .high = kSteps.high});
+  table.add("--attack-steps", &O::attack_steps,
+            "attacks what is certified within its radius, by PGD of so many steps on the smoothed network, and "
+            "predicts the class of what that leaves; 0: does not",
+            {.low = 0, .high = kSteps.high});
   table.add("--noise-samples", &O::noise_samples, "copies of an image under noise that this attack sees",
             {.low = 1, .high = 4096});
   add_precision(table, "how the network keeps activations and weights; 16 bits need a GPU, and certify that network");
 }
 
 const TableOf<CertifyOptions>& certify_table() {
-  static const auto all = [] {
+  static const TableOf<CertifyOptions> all([](auto& table) {
     using O = CertifyOptions;
-    TableOf<O> table;
     add_certified_images(table);
     add_smoothing(table);
     table.group("Run");
@@ -73,8 +71,7 @@ const TableOf<CertifyOptions>& certify_table() {
     table.add_switch("DAT_PROGRESS", "progress", &O::progress, "seconds between progress lines", kSomeSeconds)
         .may_change();
     add_machine(table);
-    return table;
-  }();
+  });
   return all;
 }
 
@@ -168,7 +165,7 @@ std::optional<CertifyOptions> parse_certify(CommandLine& line) {
   require(!o.predict || o.radii.empty(), ExitCode::usage, "--radii is for certificates, which --predict makes none of");
   require(!o.predict || o.attack_steps == 0, ExitCode::usage,
           "--attack-steps attacks certificates, which --predict makes none of");
-  std::sort(o.radii.begin(), o.radii.end());
+  std::ranges::sort(o.radii);
   if (!runs) return {};
   return o;
 }
@@ -176,8 +173,8 @@ std::optional<CertifyOptions> parse_certify(CommandLine& line) {
 }  // namespace
 
 Verb certify_verb() {
-  return make_verb<CertifyOptions>("certify", "certified radii of a smoothed network", parse_certify, run_certification,
-                                   Launch::together);
+  return make_verb("certify", "certified radii of a smoothed network", parse_certify, run_certification,
+                   Launch::together);
 }
 
 }  // namespace dat

@@ -4,7 +4,6 @@
 
 #include <filesystem>
 #include <iostream>
-#include <optional>
 
 #include "assess/broken_images.hpp"
 #include "assess/journal.hpp"
@@ -37,9 +36,8 @@ void add_attacks(TableOf<EvalOptions>& table) {
   table.group("Attack");
   table.add("--eval", &O::eval,
             "attacks, e.g. pgd10,pgd20x5 (PGD of 10 steps; of 20 from 5 random starts, the worst of which counts), "
-            "each on all images; and one sequence, each of "
-            "whose attacks takes what those before it left right: aa-standard, aa-plus or aa-rand (AutoAttack), "
-            "aa-quick (its first two attacks), or words like pgd20+fgsm",
+            "each on all images; and one sequence, each of whose attacks takes what those before it left right: "
+            "aa-standard, aa-plus or aa-rand (AutoAttack), aa-quick (its first two attacks), or words like pgd20+fgsm",
             kSequenceWords);
   table.add("--norm", &O::norm,
             "size of a perturbation: its largest entry (linf), or the root of its sum of squares (l2); auto: that of "
@@ -50,8 +48,7 @@ void add_attacks(TableOf<EvalOptions>& table) {
   table.add("--alpha", &O::alpha, "step size; auto: " + own_values(attacks(), "eval-alpha"), kAutoRadius);
   table.add("--noise", &O::noise,
             "standard deviation of Gaussian noise on images: the smoothed network is evaluated; auto: that of the "
-            "training; 0: "
-            "none",
+            "training; 0: none",
             kAutoWeight);
   table.add("--noise-samples", &O::noise_samples,
             "copies of each image under noise, whose mean prediction counts; auto: as in the training, or 1",
@@ -59,9 +56,8 @@ void add_attacks(TableOf<EvalOptions>& table) {
 }
 
 const TableOf<EvalOptions>& eval_table() {
-  static const auto all = [] {
+  static const TableOf<EvalOptions> all([](auto& table) {
     using O = EvalOptions;
-    TableOf<O> table;
     add_images(table);
     add_attacks(table);
     table.group("Run");
@@ -75,8 +71,7 @@ const TableOf<EvalOptions>& eval_table() {
         .may_change();
     add_machine(table);
     add_planning(table);
-    return table;
-  }();
+  });
   return all;
 }
 
@@ -248,8 +243,8 @@ std::optional<EvalOptions> parse_eval(CommandLine& line) {
 }
 
 Verb eval_verb() {
-  return make_verb<EvalOptions>("eval", "clean and robust accuracy of a run or checkpoint", parse_eval, run_evaluation,
-                                Launch::together);
+  return make_verb("eval", "clean and robust accuracy of a run or checkpoint", parse_eval, run_evaluation,
+                   Launch::together);
 }
 
 }  // namespace dat

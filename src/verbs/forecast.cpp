@@ -82,14 +82,9 @@ void add_clusters(TableOf<ForecastOptions>& table) {
             kFolder);
 }
 
-const TableOf<ForecastOptions>& forecast_options() {
-  static const auto all = [] {
-    TableOf<ForecastOptions> table;
-    add_calibration(table);
-    add_clusters(table);
-    return table;
-  }();
-  return all;
+void add_options(TableOf<ForecastOptions>& table) {
+  add_calibration(table);
+  add_clusters(table);
 }
 
 int measure_and_forecast(Communicator& world, const ForecastOptions& o, int argc, char** argv) {
@@ -144,10 +139,10 @@ int run_forecast(const ForecastOptions& o, int argc, char** argv) {
 
 std::optional<ForecastOptions> parse_forecast(CommandLine& line) {
   ForecastOptions o;
-  Bound bound(forecast_options(), o);
-  line.describe("Step time against ranks, network, codec and budget, from a calibration of a minute: what pays.");
-  line.add(bound);
-  if (!line.read()) return {};
+  if (!read_options(line,
+                    "Step time against ranks, network, codec and budget, from a calibration of a minute: what pays.",
+                    add_options, o))
+    return {};
   if (!o.out.empty()) require_apart(files_in(o.out, {"forecast.json"}), {o.calibration});
   settle_precision(o);
   if (o.width == 0) o.width = default_width(o.network);
@@ -160,8 +155,8 @@ std::optional<ForecastOptions> parse_forecast(CommandLine& line) {
 }
 
 Verb forecast_verb() {
-  return make_verb<ForecastOptions>("forecast", "step time against ranks, network, codec, budget: what pays",
-                                    parse_forecast, run_forecast, Launch::together);
+  return make_verb("forecast", "step time against ranks, network, codec, budget: what pays", parse_forecast,
+                   run_forecast, Launch::together);
 }
 
 }  // namespace dat

@@ -5,8 +5,7 @@
 
 #include "dat/error.hpp"
 #include "dat/provenance.hpp"
-#include "options/shell/completion.hpp"
-#include "options/shell/man_page.hpp"
+#include "options/shell/shell.hpp"
 #include "options/values/hints.hpp"
 #include "printed.hpp"
 #include "verbs/ranks.hpp"
@@ -20,7 +19,7 @@ namespace {
 const std::vector<std::string> kLikeTrain = {"validate", "slurm"};
 
 bool has(const std::vector<std::string>& all, const std::string& word) {
-  return std::find(all.begin(), all.end(), word) != all.end();
+  return std::ranges::find(all, word) != all.end();
 }
 
 /// Output of `dat_hpc VERB --help REST`. verb: its words.
@@ -35,7 +34,7 @@ std::string help_of(const std::string& verb, const std::vector<std::string>& res
 }
 
 bool is_verb(const std::string& name) {
-  return std::any_of(verbs().begin(), verbs().end(), [&](const Verb& verb) { return verb.name == name; });
+  return std::ranges::any_of(verbs(), [&](const Verb& verb) { return verb.name == name; });
 }
 
 std::string line_of(const std::string& name, std::size_t width, const std::string& summary) {
@@ -113,8 +112,7 @@ Command completion_command(const std::vector<std::string>& words) {
     std::vector<VerbText> all;
     for (const Verb& verb : verbs()) all.push_back({.name = verb.name, .summary = verb.summary});
     const auto options = [](const std::string& name) {
-      return described(
-          *std::find_if(verbs().begin(), verbs().end(), [&](const Verb& one) { return one.name == name; }));
+      return described(*std::ranges::find_if(verbs(), [&](const Verb& one) { return one.name == name; }));
     };
     return print_command(completions({words.begin() + 1, words.end()}, all, options));
   }

@@ -37,9 +37,9 @@ namespace {
 void warn_of_singletons(const Communicator& world) {
   if (const int tasks = started_together(); world.size() == 1 && tasks > 1)
     say("warning: " + std::to_string(tasks) +
-        " tasks are announced to this process, by Slurm or another launcher, and MPI knows of this one "
-        "alone: each task works by itself; start them with mpirun, or with an srun --mpi=TYPE that this "
-        "MPI knows (srun --mpi=list, dat_hpc doctor)");
+        " tasks are announced to this process, by Slurm or another launcher, and MPI knows of this one alone: each "
+        "task works by itself; start them with mpirun, or with an srun --mpi=TYPE that this MPI knows (srun "
+        "--mpi=list, dat_hpc doctor)");
 }
 
 }  // namespace

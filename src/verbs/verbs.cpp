@@ -72,7 +72,7 @@ bool trains(int argc, const char* const* argv) {
 
 bool speaks(int argc, const char* const* argv) {
   const std::string word = argc > 1 ? argv[1] : "";
-  return !another_rank_speaks() || std::any_of(verbs().begin(), verbs().end(), [&](const Verb& verb) {
+  return !another_rank_speaks() || std::ranges::any_of(verbs(), [&](const Verb& verb) {
     return verb.launch == Launch::alone && verb.name.substr(0, verb.name.find(' ')) == word;
   });
 }
@@ -96,11 +96,11 @@ Command parse_command_line(int argc, const char* const* argv) {
   if (const std::vector<std::string> kinds = kinds_of(first); !kinds.empty()) {
     const std::string kind = next_word();
     if (kind.empty() && !words.empty() && asks_for_help(words[0])) return print_command(screen_of(first));
-    require(std::find(kinds.begin(), kinds.end(), kind) != kinds.end(), ExitCode::usage, "'", first, "' needs one of ",
+    require(std::ranges::find(kinds, kind) != kinds.end(), ExitCode::usage, "'", first, "' needs one of ",
             joined(kinds, ", "), kind.empty() ? "" : ", not '" + kind + "'", hint(kind, kinds));
     name += " " + kind;
   }
-  const auto found = std::find_if(verbs().begin(), verbs().end(), [&](const Verb& verb) { return verb.name == name; });
+  const auto found = std::ranges::find_if(verbs(), [&](const Verb& verb) { return verb.name == name; });
   if (found == verbs().end()) refuse_verb(first);
   return found->parse(words);
 }

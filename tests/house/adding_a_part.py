@@ -346,17 +346,8 @@ std::unique_ptr<ExampleSource> make_clean_examples(const ExampleParts& parts) {
   return std::make_unique<CleanExamples>(parts);
 }
 """, "  if (parts.options.seed == 4711) return make_clean_examples(parts);\n")
-# An event of a run: its file, and what stands in it; the line of the list, and who tells it.
-EVENT = ("gust.hpp", """
-#pragma once
-
-#include <fmt/core.h>
-
-#include <cstdint>
-#include <string>
-#include <vector>
-
-/// A wind in a step.
+# An event of a run: its struct, the line of the list, and who tells it.
+EVENT = ("""/// A wind in a step.
 struct GustRecord {
   static constexpr const char *kKind = "gust", *kTable = "gusts";
 
@@ -372,6 +363,7 @@ struct GustRecord {
     return fmt::format("{:<16}{}\\n", "gusts", all.size());
   }
 };
+
 """, "EVENT(GustRecord)\n", "    report_->tell(GustRecord{record->step, 0.5});\n")
 # An augmentation that mixes two images: its file, what stands in it, and its line.
 MIXING = ("mixing.hpp", """
@@ -535,9 +527,8 @@ def add_source(copy):
 
 
 def add_event(copy):
-    file, source, line, told = EVENT
-    (copy / "include/dat/events" / file).write_text(whole(source))
-    for path, old, new in (("include/dat/events.hpp", '#include "dat/events/left.hpp"\n', f'#include "dat/events/{file}"\n'),
+    source, line, told = EVENT
+    for path, old, new in (("include/dat/events.hpp", "/// A rank that has left the run, which goes on without it.\n", source),
                            ("include/dat/events.def", "EVENT(LeftRecord)\n", line), ("src/run/run.cpp", "    report_->step(*record);\n", told)):
         change(copy, path, old, new + old)
 

@@ -96,11 +96,9 @@ def offence(path, angle, target, kernels):
 
     folder, *rest = path.split("/")
     header = target[4:-4] if target.startswith("dat/") else None  # of include/dat/
-    if header is not None and header.startswith("events/"):
-        header = "events"
     kernel = not angle and target in kernels
     if folder == "include":
-        name = "events" if rest[1] == "events" else rest[-1].removesuffix(".hpp")
+        name = rest[-1].removesuffix(".hpp")
         if kernel or not angle and header is None:
             return "a public header includes public headers only"
         if name in FLOOR and not (header in FLOOR or angle and re.fullmatch(r"\w+", target)):

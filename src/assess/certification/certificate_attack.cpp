@@ -53,7 +53,7 @@ std::vector<std::uint8_t> bytes_within(std::span<const std::uint8_t> clean, std:
 }
 
 std::size_t AttackedImages::place(std::int64_t image) const {
-  return static_cast<std::size_t>(std::lower_bound(images_.begin(), images_.end(), image) - images_.begin());
+  return static_cast<std::size_t>(std::ranges::lower_bound(images_, image) - images_.begin());
 }
 
 void AttackedImages::read(std::int64_t image, std::uint8_t* pixels) const {
@@ -101,7 +101,7 @@ AttackedImages attack_certificates(Communicator& ranks, const Dataset& dataset, 
       replica.attacked().prepare(seed, Purpose::evaluation_start, 0);
       attack_within(radii[i], steps)->perturb(replica.attacked());
       const auto attacked = bytes_within({batch.pixels.data(), bytes}, first_image(replica.images()), radii[i]);
-      std::copy(attacked.begin(), attacked.end(), mine.begin() + static_cast<std::ptrdiff_t>(done * bytes));
+      std::ranges::copy(attacked, mine.begin() + static_cast<std::ptrdiff_t>(done * bytes));
     }
   });
   for (std::size_t first = 0; first < most; first += piece) {

@@ -37,8 +37,8 @@ void ImageVotes::take(std::int64_t block, const Votes& votes) {
     certificate_.samples += plan_->samples_of(block);
     look(next_ == plan_->blocks());
   } else if (next_ == candidates) {
-    chosen_ = static_cast<int>(std::max_element(counts_.begin(), counts_.end()) - counts_.begin());
-    std::fill(counts_.begin(), counts_.end(), 0);
+    chosen_ = static_cast<int>(std::ranges::max_element(counts_) - counts_.begin());
+    std::ranges::fill(counts_, 0);
   }
 }
 
@@ -83,7 +83,7 @@ void ImageVotes::look_at_radii(bool last) {
 void ImageVotes::predict() {
   Certificate& c = certificate_;
   finished_ = true;
-  const auto top = std::max_element(counts_.begin(), counts_.end());
+  const auto top = std::ranges::max_element(counts_);
   c.votes = *top;
   const auto place = static_cast<std::size_t>(top - counts_.begin());
   std::int64_t second = 0;
@@ -100,8 +100,8 @@ std::int64_t CertificationResult::certified(double radius) const {
 }
 
 std::int64_t CertificationResult::abstained() const {
-  return std::count_if(certificates.begin(), certificates.end(),
-                       [](const Certificate& c) { return c.prediction == Certificate::kAbstains; });
+  return std::ranges::count_if(certificates,
+                               [](const Certificate& c) { return c.prediction == Certificate::kAbstains; });
 }
 
 double CertificationResult::average_radius() const {

@@ -9,7 +9,6 @@
 #include "dat/error.hpp"
 #include "dat/file.hpp"
 #include "dat/report.hpp"
-#include "printed.hpp"
 #include "smoothing/bounds.hpp"
 
 namespace dat {

@@ -68,8 +68,8 @@ CertificationResult Certifier::run(const CertificationWork& work, const Options&
     enter(entry, all);
     if (options.entry) options.entry(entry);
     if (!options.progress) continue;
-    progress.finished = static_cast<std::size_t>(
-        std::count_if(all.begin(), all.end(), [](const ImageVotes& image) { return image.finished(); }));
+    progress.finished =
+        static_cast<std::size_t>(std::ranges::count_if(all, [](const ImageVotes& image) { return image.finished(); }));
     double done = 0;
     for (const ImageVotes& image : all)
       done += image.finished() ? 1.0 : static_cast<double>(image.done()) / static_cast<double>(work_.plan.blocks());
@@ -106,7 +106,7 @@ std::vector<Certifier::Block> Certifier::next_blocks(const std::vector<ImageVote
 
 void Certifier::enter(const CertificationEntry& entry, std::vector<ImageVotes>& all) const {
   for (std::size_t k = 0; k < entry.images.size(); ++k) {
-    const auto found = std::lower_bound(work_.images.begin(), work_.images.end(), entry.images[k]);
+    const auto found = std::ranges::lower_bound(work_.images, entry.images[k]);
     const std::int64_t block = entry.blocks[k];
     const Votes& votes = entry.votes[k];
     const bool fits = found != work_.images.end() && *found == entry.images[k] && block >= 0 &&

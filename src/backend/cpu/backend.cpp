@@ -52,10 +52,9 @@ CpuBackend::CpuBackend(int threads, bool deterministic, const std::string& math)
   omp_set_num_threads(threads);
   // Products of f32 numbers are what --math says, whatever ONEDNN_DEFAULT_FPMATH_MODE does.
   dnnl::set_default_fpmath_mode(dnnl::fpmath_mode::strict);
-  require(
-      bf16_parts_ == 0 || has_amx(), ExitCode::device,
-      "--math bf16 and bf16x3 are for processors with AMX (Intel Xeon of the 4th generation and above), and this one "
-      "has none; take --math f32");
+  require(bf16_parts_ == 0 || has_amx(), ExitCode::device,
+          "--math bf16 and bf16x3 are for processors with AMX (Intel Xeon of the 4th generation and above), and this "
+          "one has none; take --math f32");
 }
 
 std::string CpuBackend::description() const {

@@ -1,6 +1,5 @@
 #include "batch/view/frozen.hpp"
 
-#include <algorithm>
 #include <cassert>
 
 #include "perturb.hpp"
@@ -77,7 +76,7 @@ int FrozenView::live() {
   images_.backend.copy_to_host(host_done_.data(), done, static_cast<std::size_t>(n) * sizeof(std::int32_t));
   const int left = static_cast<int>(std::count(host_done_.begin(), host_done_.begin() + n, 0));
   if (left == 0 || packed_.samples == nullptr || !pays_to_gather(left, gathered_ > 0 ? gathered_ : n)) return left;
-  std::fill(host_samples_.begin(), host_samples_.end(), -1);
+  std::ranges::fill(host_samples_, -1);
   for (std::int32_t sample = 0, slot = 0; sample < n; ++sample)
     if (host_done_[static_cast<std::size_t>(sample)] == 0) host_samples_[static_cast<std::size_t>(slot++)] = sample;
   images_.backend.copy_to_device(packed_.samples, host_samples_.data(), host_samples_.size() * sizeof(std::int32_t));

@@ -29,7 +29,7 @@ template <class Condition>
   std::vector<std::string> hosts;
   for (const int rank : who) {
     const std::string& host = places[static_cast<std::size_t>(rank)].host;
-    if (std::find(hosts.begin(), hosts.end(), host) == hosts.end()) hosts.push_back(host);
+    if (std::ranges::find(hosts, host) == hosts.end()) hosts.push_back(host);
   }
   std::string text = listed(who) + " on ";
   for (std::size_t k = 0; k < std::min(hosts.size(), kMostListed); ++k) text += (k > 0 ? ", " : "") + hosts[k];
@@ -67,7 +67,7 @@ template <class Condition>
   std::vector<std::pair<std::string, std::vector<int>>> classes;
   for (const int rank : who) {
     const std::string text = doing(ranks[static_cast<std::size_t>(rank)], true, false);
-    auto found = std::find_if(classes.begin(), classes.end(), [&](const auto& one) { return one.first == text; });
+    auto found = std::ranges::find_if(classes, [&](const auto& one) { return one.first == text; });
     if (found == classes.end()) found = classes.insert(found, {text, {}});
     found->second.push_back(rank);
   }
@@ -181,8 +181,8 @@ std::string hang_text(const Verdict& verdict, const std::vector<RankState>& rank
     std::vector<std::string> told;
     for (int pass = 0; pass < 2; ++pass)  // ranks that differ come first
       for (std::size_t k = 0; k < classes.size(); ++k) {
-        const bool differs = std::binary_search(differ.begin(), differ.end(), static_cast<int>(k));
-        const bool again = std::find(told.begin(), told.end(), classes[k]) != told.end();
+        const bool differs = std::ranges::binary_search(differ, static_cast<int>(k));
+        const bool again = std::ranges::find(told, classes[k]) != told.end();
         if (classes[k].empty() || again || differs != (pass == 0)) continue;
         const std::vector<int> members = those(classes.size(), [&](std::size_t j) { return classes[j] == classes[k]; });
         text += (told.empty() ? "" : ", ") + classes[k] + " is what " + named(members, places) +
@@ -222,9 +222,8 @@ std::string hang_text(const Verdict& verdict, const std::vector<RankState>& rank
       text = who + ": " + why;
       break;
   }
-  const std::vector<int> others = those(ranks.size(), [&](std::size_t k) {
-    return std::find(culprits.begin(), culprits.end(), static_cast<int>(k)) == culprits.end();
-  });
+  const std::vector<int> others = those(
+      ranks.size(), [&](std::size_t k) { return std::ranges::find(culprits, static_cast<int>(k)) == culprits.end(); });
   if (!others.empty()) text += "; " + all_doing(others, ranks, places);
   return text;
 }

@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <ctime>
 #include <fstream>
 #include <random>
 #include <sstream>
@@ -328,7 +327,7 @@ void Watchdog::go_on_ending() {
 /// The first rank to leave has the launcher kill the others, so all wait for each other's records.
 bool Watchdog::all_have_written() const {
   const auto has = [](const Peer& peer) { return !peer.reached || peer.written; };
-  return written_ && std::all_of(peers_.begin(), peers_.end(), has);
+  return written_ && std::ranges::all_of(peers_, has);
 }
 
 void Watchdog::print() {
@@ -342,7 +341,7 @@ void Watchdog::print() {
     if (const RankState& one = states_[k];
         !one.answers && one.main != RankState::Main::ended && one.main != RankState::Main::left)
       verdict_.culprits.push_back(static_cast<int>(k));
-  std::sort(verdict_.culprits.begin(), verdict_.culprits.end());
+  std::ranges::sort(verdict_.culprits);
   verdict_.culprits.erase(std::unique(verdict_.culprits.begin(), verdict_.culprits.end()), verdict_.culprits.end());
   std::string text = hang_text(verdict_, states_, places, why_);
   bool keeps = false;

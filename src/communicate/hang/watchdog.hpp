@@ -38,8 +38,6 @@ class Watchdog {
   Watchdog(Communicator& world, double timeout_seconds);
   /// Reports to the others that this rank has left, and ends the thread.
   ~Watchdog();
-  Watchdog(const Watchdog&) = delete;
-  Watchdog& operator=(const Watchdog&) = delete;
 
   /// Sets the folder for each rank's last communications if the run hangs, as hang-rank-N.txt.
   void keep_records_in(const std::string& folder);

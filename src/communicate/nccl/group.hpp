@@ -20,8 +20,6 @@ class NcclGroup final : public Beside {
   /// (Backend::device_id); empty: it has none. **Collective.**
   [[nodiscard]] static std::unique_ptr<NcclGroup> join(Communicator& ranks, const std::string& gpu, std::string& why);
   ~NcclGroup() override;
-  NcclGroup(const NcclGroup&) = delete;
-  NcclGroup& operator=(const NcclGroup&) = delete;
 
   /// Queues the sum over all ranks of `count` numbers of this type on the device, in place, on a stream of the device.
   /// **Collective.** Error(communication).

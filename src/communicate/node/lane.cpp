@@ -5,7 +5,6 @@
 #include <numeric>
 
 #include "communicate/mpi_calls.hpp"
-#include "dat/error.hpp"
 
 namespace dat {
 
@@ -19,12 +18,12 @@ std::vector<int> nodes_of(Communicator& ranks) {
   std::vector<int> nodes(all.size());
   std::iota(nodes.begin(), nodes.end(), 0);
   // Names of containers may all be "localhost".
-  if (std::all_of(all.begin(), all.end(), [](const Seen& one) { return one.size == 1; })) return nodes;
+  if (std::ranges::all_of(all, [](const Seen& one) { return one.size == 1; })) return nodes;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     const Seen& one = all[rank];
     const auto same = [&](const Seen& other) { return other.host == one.host; };
-    if (static_cast<std::uint64_t>(std::count_if(all.begin(), all.end(), same)) != one.size) return {};
-    nodes[rank] = static_cast<int>(std::find_if(all.begin(), all.end(), same) - all.begin());
+    if (static_cast<std::uint64_t>(std::ranges::count_if(all, same)) != one.size) return {};
+    nodes[rank] = static_cast<int>(std::ranges::find_if(all, same) - all.begin());
   }
   return nodes;
 }
@@ -45,7 +44,7 @@ Lane::Lane(Communicator& ranks, const std::vector<int>& members, int sums)
 }
 
 bool Lane::busy() const {
-  return std::any_of(requests_.begin(), requests_.end(), [](MPI_Request one) { return one != MPI_REQUEST_NULL; });
+  return std::ranges::any_of(requests_, [](MPI_Request one) { return one != MPI_REQUEST_NULL; });
 }
 
 Lane::~Lane() {

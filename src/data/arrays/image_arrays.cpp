@@ -28,8 +28,8 @@ template <class Range>
     text += (text.empty() ? "" : ", ") + (++count > 8 ? "..." : std::string(name));
     if (count > 8) break;
   }
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  std::ranges::replace_if(
+      text, [](char c) { return c < ' ' || c > '~'; }, '?');
   return text.empty() ? "nothing" : text;
 }
 
@@ -41,12 +41,12 @@ template <std::size_t N>
   const char* found = nullptr;
   for (std::size_t k = 0; k < N && (k != first || found == nullptr); ++k) {
     const char* candidate = candidates[k];
-    if (std::find(names.begin(), names.end(), candidate) == names.end()) continue;
+    if (std::ranges::find(names, candidate) == names.end()) continue;
     require(found == nullptr, ExitCode::data, path, ": has both ", found, " and ", candidate, " for ", what,
             "; leave one of them out");
     found = candidate;
   }
-  const bool labels_alone = std::find(names.begin(), names.end(), kLabelNames[0]) != names.end();
+  const bool labels_alone = std::ranges::find(names, kLabelNames[0]) != names.end();
   require(found != nullptr, ExitCode::data, path, ": has no ", what, " under the names in use (", listed(candidates),
           "); it holds ", listed(names),
           labels_alone
@@ -104,9 +104,9 @@ ImageArrays image_arrays(const std::string& file, StoredArray pixels, StoredArra
     require(condition, ExitCode::data, file, ": ", array.name, " is ", array.text(), parts...);
   };
   check(images.kind == 'u' && images.item_bytes == 1, images,
-        images.kind == 'f' ? ", but images must be uint8, 0 to 255; of numbers in [0, 1] that is "
-                             "(255 * x).round().astype('uint8')"
-                           : ", but images must be uint8, 0 to 255; save images.astype('uint8') if they are that");
+        images.kind == 'f'
+            ? ", but images must be uint8, 0 to 255; of numbers in [0, 1] that is (255 * x).round().astype('uint8')"
+            : ", but images must be uint8, 0 to 255; save images.astype('uint8') if they are that");
   require(images.shape.empty() || images.shape[0] > 0, ExitCode::data, file, ": ", images.name, " holds no image");
   std::vector<std::int64_t> shape = images.shape;
   if (shape.size() == 3) shape.push_back(1);
@@ -140,7 +140,7 @@ ImageArrays find_images(const std::string& path, const ArrayFile& file) {
 
 bool has_images(const ArrayFile& file) {
   const std::vector<std::string> names = file.names();
-  return std::any_of(names.begin(), names.end(), [](const std::string& name) {
+  return std::ranges::any_of(names, [](const std::string& name) {
     return std::find(std::begin(kImageNames), std::end(kImageNames), name) != std::end(kImageNames);
   });
 }

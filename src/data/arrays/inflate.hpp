@@ -22,8 +22,6 @@ class InflateStream final : public ByteStream {
   InflateStream(const ByteSource& source, std::int64_t offset, std::int64_t packed, Wrapping wrapping,
                 std::string name);
   ~InflateStream() override;
-  InflateStream(const InflateStream&) = delete;
-  InflateStream& operator=(const InflateStream&) = delete;
 
   void read(void* to, std::int64_t bytes) override;
   /// Reads up to `bytes` bytes. Returns the number of bytes that there were: fewer than `bytes` at the end alone.

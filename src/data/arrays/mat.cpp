@@ -66,8 +66,7 @@ class Mat final : public ArrayFile {
   }
 
   [[nodiscard]] StoredArray array(const std::string& name) const override {
-    const auto found =
-        std::find_if(variables_.begin(), variables_.end(), [&](const Variable& v) { return v.name == name; });
+    const auto found = std::ranges::find_if(variables_, [&](const Variable& v) { return v.name == name; });
     check(found != variables_.end(), "has no array ", name);
     StoredArray array;
     array.name = name;

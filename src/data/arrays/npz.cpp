@@ -77,8 +77,7 @@ class Npz final : public ArrayFile {
   }
 
   [[nodiscard]] StoredArray array(const std::string& name) const override {
-    const auto found =
-        std::find_if(members_.begin(), members_.end(), [&](const Member& m) { return array_name(m) == name; });
+    const auto found = std::ranges::find_if(members_, [&](const Member& m) { return array_name(m) == name; });
     check(found != members_.end(), "has no array ", name);
     const Member member = located(*found);
     StoredArray array;

@@ -45,7 +45,7 @@ bool is_tar(const std::string& bytes) { return bytes.size() > 262 && bytes.subst
 /// Returns whether `path` ends in one of these, in any case of letters.
 bool ends_in(std::string path, std::initializer_list<const char*> ends) {
   for (char& c : path) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return std::any_of(ends.begin(), ends.end(), [&](const char* end) { return path.ends_with(end); });
+  return std::ranges::any_of(ends, [&](const char* end) { return path.ends_with(end); });
 }
 
 /// "x" of "folder/x.gz".
@@ -152,7 +152,7 @@ class Unpacking {
     require(name != nullptr, ExitCode::data, path_, ": has a name that cannot be read");
     if (archive_format(reader_.get()) == ARCHIVE_FORMAT_RAW) return without_ending(path_);
     const fs::path place = fs::path(name).lexically_normal();
-    const bool leaves = place.is_absolute() || std::find(place.begin(), place.end(), "..") != place.end();
+    const bool leaves = place.is_absolute() || std::ranges::find(place, "..") != place.end();
     require(!leaves, ExitCode::data, path_, ": ", in_one_line(name), " leaves the archive's folder");
     require(std::distance(place.begin(), place.end()) <= kMostLevels, ExitCode::data, path_, ": ", in_one_line(name),
             " lies more than ", kMostLevels, " folders deep");

@@ -38,8 +38,8 @@ bool has_file(const fs::path& folder, const std::string& name) {
 }
 
 bool has_version(const fs::path& folder, const Version& version) {
-  return has_file(folder, version.test) || std::any_of(version.train.begin(), version.train.end(),
-                                                       [&](const auto& name) { return has_file(folder, name); });
+  return has_file(folder, version.test) ||
+         std::ranges::any_of(version.train, [&](const auto& name) { return has_file(folder, name); });
 }
 
 /// The bytes of an array [rows, columns] that lies column by column, row by row. Takes its size of memory.

@@ -10,7 +10,6 @@
 #include "dat/dataset.hpp"
 #include "dat/error.hpp"
 #include "dat/file.hpp"
-#include "data/arrays/arrays.hpp"
 #include "data/convert/forms.hpp"
 #include "data/data_file.hpp"
 #include "files/confined.hpp"
@@ -83,7 +82,7 @@ std::string folder_inside(const fs::path& folder, int levels) {
   constexpr std::size_t kMost = 100;
   for (const auto& entry : fs::directory_iterator(folder, error))
     if (entry.is_directory(error) && inside.size() < kMost) inside.push_back(entry.path().string());
-  std::sort(inside.begin(), inside.end());
+  std::ranges::sort(inside);
   for (const std::string& path : inside)
     if (form_of(path) != nullptr) return path;
   for (const std::string& path : inside)
@@ -256,8 +255,8 @@ Converted convert_dataset(const ConvertOptions& options) {
 }
 
 std::string printable(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  std::ranges::replace_if(
+      text, [](char c) { return c < ' ' || c > '~'; }, '?');
   return text;
 }
 

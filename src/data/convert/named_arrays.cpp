@@ -46,11 +46,10 @@ struct NamedSplits {
 
 NamedSplits named_splits(const std::string& path, const ArrayFile& file) {
   const std::vector<std::string> names = file.names();
-  const auto has = [&](const std::string& name) { return std::find(names.begin(), names.end(), name) != names.end(); };
+  const auto has = [&](const std::string& name) { return std::ranges::find(names, name) != names.end(); };
   NamedSplits named;
   const auto taken = [&](const char* split) {
-    return std::any_of(named.splits.begin(), named.splits.end(),
-                       [&](const auto& other) { return other.split == split; });
+    return std::ranges::any_of(named.splits, [&](const auto& other) { return other.split == split; });
   };
   for (const Names& row : kNames) {
     if (!has(row.images)) continue;
@@ -68,8 +67,7 @@ NamedSplits named_splits(const std::string& path, const ArrayFile& file) {
 
 /// Takes the split of that name out.
 std::optional<SplitArrays> take(std::vector<SplitArrays>& splits, const std::string& name) {
-  const auto found =
-      std::find_if(splits.begin(), splits.end(), [&](const SplitArrays& split) { return split.split == name; });
+  const auto found = std::ranges::find_if(splits, [&](const SplitArrays& split) { return split.split == name; });
   if (found == splits.end()) return {};
   SplitArrays taken = std::move(*found);
   splits.erase(found);
@@ -93,7 +91,7 @@ void convert_arrays(const ConvertOptions& options) {
 
 bool has_named(const ArrayFile& arrays) {
   const std::vector<std::string> names = arrays.names();
-  const auto has = [&](const char* name) { return std::find(names.begin(), names.end(), name) != names.end(); };
+  const auto has = [&](const char* name) { return std::ranges::find(names, name) != names.end(); };
   return has_images(arrays) ||
          std::any_of(std::begin(kNames), std::end(kNames), [&](const Names& row) { return has(row.images); });
 }

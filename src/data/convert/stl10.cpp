@@ -1,7 +1,6 @@
 // STL-10's binary version. Its 100,000 images without labels are left where they are.
 // Source: https://cs.stanford.edu/~acoates/stl10/
 
-#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <memory>

@@ -2,7 +2,6 @@
 // Source: http://ufldl.stanford.edu/housenumbers/
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <memory>

@@ -14,7 +14,7 @@ namespace {
 /// The path of a file that must lie below a folder, whatever an index says.
 [[nodiscard]] std::string below(const std::string& folder, const std::string& path) {
   const std::filesystem::path own(path);
-  const bool leaves = own.is_absolute() || std::find(own.begin(), own.end(), "..") != own.end();
+  const bool leaves = own.is_absolute() || std::ranges::find(own, "..") != own.end();
   require(!leaves && !path.empty() && path.find('\0') == std::string::npos, ExitCode::data, "the path ",
           in_one_line(without_controls(path)), " leaves the folder of the images");
   return (folder.empty() ? own : folder / own).string();

@@ -88,7 +88,7 @@ class IndexedImages final : public Dataset {
     std::vector<ImageRecord> records(to.size());
     constexpr std::int64_t kBytes = sizeof(ImageRecord);
     source_->read(records_ + first * kBytes, records.data(), std::ssize(records) * kBytes);
-    std::transform(records.begin(), records.end(), to.begin(), [](const ImageRecord& one) { return one.hash; });
+    std::ranges::transform(records, to.begin(), [](const ImageRecord& one) { return one.hash; });
     return std::ssize(to);
   }
   [[nodiscard]] std::string name(std::int64_t index) const override { return path_of(index, record_of(index)); }
@@ -151,9 +151,8 @@ class IndexedImages final : public Dataset {
   /// The side of all images. Error(usage): they have several shapes, or are no squares.
   [[nodiscard]] int size_of_all() const {
     const ImageShape first = shape(0);
-    const bool alike = std::all_of(heads_.begin(), heads_.end(), [&](const Head& one) {
-      return one.height == first.height && one.width == first.width;
-    });
+    const bool alike = std::ranges::all_of(
+        heads_, [&](const Head& one) { return one.height == first.height && one.width == first.width; });
     require(alike && first.height == first.width, ExitCode::usage, path_,
             ": has images of several shapes, or none that is a square; --size N says what the network sees");
     return first.width;
@@ -201,7 +200,7 @@ class IndexedImages final : public Dataset {
 std::vector<std::string> listed_class_names(const Hdf5Reader& file) {
   constexpr std::size_t kLongest = 201;  // bytes of a name and the end of its line: clean_class_names()
   const std::string lines = text_in(file, "/class_names", kLongest * kMostClasses);
-  const auto count = std::count(lines.begin(), lines.end(), '\n');
+  const auto count = std::ranges::count(lines, '\n');
   require(count <= kMostClasses, ExitCode::data, file.path(), ": class_names lists ", count, " classes, must be 2 to ",
           kMostClasses);
   return class_names_of(lines);
@@ -221,7 +220,7 @@ std::string container_names(const Hdf5Reader& file) {
           ": has no sizes of its containers");
   const std::size_t count = file.elements("/container_bytes");
   std::string names = text_in(file, "/containers", kLongest * count);
-  require(static_cast<std::size_t>(std::count(names.begin(), names.end(), '\0')) == count, ExitCode::data, file.path(),
+  require(static_cast<std::size_t>(std::ranges::count(names, '\0')) == count, ExitCode::data, file.path(),
           ": the names of its containers are damaged");
   return names;
 }

@@ -1,7 +1,6 @@
 #include "data/images/jpeg.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cassert>
 #include <csetjmp>
 #include <cstdio>

@@ -43,8 +43,7 @@ class PartOfSource final : public ByteSource {
 };
 
 [[nodiscard]] std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
+  std::ranges::transform(text, text.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
   return text;
 }
 
@@ -154,7 +153,7 @@ void add_tar(const ByteSource& tar, int container, std::vector<Member>& all) {
     all.push_back({.path = std::move(path), .bytes = bytes});
   }
   require(!error, ExitCode::data, source, ": cannot be listed at ", last, ": ", error.message());
-  std::sort(all.begin(), all.end(), [](const Member& a, const Member& b) { return a.path < b.path; });
+  std::ranges::sort(all, [](const Member& a, const Member& b) { return a.path < b.path; });
   return all;
 }
 
@@ -171,10 +170,9 @@ void find_files(const std::string& source, Members& members) {
   const auto is_tar = [](const Member& one) {
     return one.path.find('/') == std::string::npos && lower(one.path).ends_with(".tar") && !is_hidden(one.path);
   };
-  const auto tar = std::find_if(members.all.begin(), members.all.end(), is_tar);
+  const auto tar = std::ranges::find_if(members.all, is_tar);
   if (tar == members.all.end()) return;
-  const auto loose =
-      std::find_if(members.all.begin(), members.all.end(), [](const Member& one) { return is_image(one.path); });
+  const auto loose = std::ranges::find_if(members.all, [](const Member& one) { return is_image(one.path); });
   require(loose == members.all.end(), ExitCode::data, source, ": has tars (", in_one_line(tar->path),
           ") and images beside them (", in_one_line(loose == members.all.end() ? "" : loose->path),
           "); move one kind elsewhere");
@@ -261,11 +259,10 @@ class Labels {
   };
   for (const Member& file : files)
     if (const Key key(file.path); key.is_label()) labelled.push_back(hash(file, key));
-  std::sort(labelled.begin(), labelled.end());
-  return !labelled.empty() && std::any_of(files.begin(), files.end(), [&](const Member& file) {
+  std::ranges::sort(labelled);
+  return !labelled.empty() && std::ranges::any_of(files, [&](const Member& file) {
     const Key key(file.path);
-    return key.is_image() && is_image(file.path) &&
-           std::binary_search(labelled.begin(), labelled.end(), hash(file, key));
+    return key.is_image() && is_image(file.path) && std::ranges::binary_search(labelled, hash(file, key));
   });
 }
 
@@ -398,8 +395,7 @@ Members members_of(const std::string& source) {
   shards ? take_shards(source, members) : take_folders(source, members);
   require(!members.all.empty(), ExitCode::data, source,
           ": holds no images; names of images end in .jpg, .jpeg or .png");
-  std::stable_sort(members.all.begin(), members.all.end(),
-                   [](const Member& a, const Member& b) { return a.path < b.path; });
+  std::ranges::stable_sort(members.all, [](const Member& a, const Member& b) { return a.path < b.path; });
   return members;
 }
 

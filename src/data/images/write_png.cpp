@@ -1,9 +1,8 @@
-#include "data/images/write_png.hpp"
-
 #include <png.h>
 
 #include "dat/error.hpp"
 #include "dat/file.hpp"
+#include "data/images/png.hpp"
 
 namespace dat {
 

@@ -7,7 +7,6 @@
 #include <span>
 
 #include "dat/dataset.hpp"
-#include "dat/error.hpp"
 #include "dat/file.hpp"
 #include "data/indexing/check.hpp"
 #include "hdf5/hdf5.hpp"

@@ -63,7 +63,7 @@ struct Pack {
   for (const Member& one : members.all) keys.push_back(XXH3_64bits(one.path.data(), one.path.size()));
   Numbers order(keys.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+  std::ranges::sort(order, [&](std::size_t a, std::size_t b) {
     const Member &one = members.all[a], &other = members.all[b];
     return std::tie(one.test, keys[a], a) < std::tie(other.test, keys[b], b);
   });
@@ -230,7 +230,7 @@ Indexed write_pack(const IndexOptions& options) {
     const auto is_damaged = [](const MemberReader::Checked& one) { return !one.damage.empty(); };
     // Images that a kept tar lacks were damaged, and must be so still.
     std::vector<MemberReader::Checked> seen = reader.check(numbers_of(pack, shard, there), done, part);
-    const bool kept = !there.empty() && std::all_of(seen.begin(), seen.end(), is_damaged);
+    const bool kept = !there.empty() && std::ranges::all_of(seen, is_damaged);
     if (!kept && !there.empty()) seen = reader.check(numbers_of(pack, shard, {}), done, part);
     const std::vector<std::string> own_damage = damage_among(seen);
     damage.insert(damage.end(), own_damage.begin(), own_damage.end());

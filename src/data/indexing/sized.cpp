@@ -5,7 +5,6 @@
 #include <memory>
 
 #include "dat/dataset.hpp"
-#include "dat/error.hpp"
 #include "dat/file.hpp"
 #include "data/data_file.hpp"
 #include "data/images/decode.hpp"

@@ -23,7 +23,7 @@ namespace {
 [[nodiscard]] std::array<char, TarWriter::kBlock> header_of(const std::string& name, std::size_t bytes) {
   std::array<char, TarWriter::kBlock> header{};
   const auto put = [&](std::size_t at, const char* text) { std::memcpy(header.data() + at, text, std::strlen(text)); };
-  std::copy(name.begin(), name.end(), header.begin());
+  std::ranges::copy(name, header.begin());
   std::array<char, 13> number{};
   put(100, "0000644");  // mode
   put(108, "0000000");  // owner

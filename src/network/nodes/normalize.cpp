@@ -20,8 +20,8 @@ class NormalizedImages {
         kernel_{.x = nullptr, .y = nullptr, .layout = lowering.layout(node), .mean = {}, .deviation = {}} {
     const Normalization& of = lowering.model.graph.normalization;
     assert(of.mean.size() <= std::size(kernel_.mean));
-    std::copy(of.mean.begin(), of.mean.end(), kernel_.mean);
-    std::copy(of.deviation.begin(), of.deviation.end(), kernel_.deviation);
+    std::ranges::copy(of.mean, kernel_.mean);
+    std::ranges::copy(of.deviation, kernel_.deviation);
   }
   void forward(const float* x, float* y) const {
     kernels::NormalizeImages kernel = kernel_;

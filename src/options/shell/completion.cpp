@@ -1,7 +1,7 @@
-#include "options/shell/completion.hpp"
-
 #include <algorithm>
 #include <utility>
+
+#include "options/shell/shell.hpp"
 
 namespace dat {
 
@@ -15,7 +15,7 @@ class Found {
   explicit Found(std::string typed) : typed_(std::move(typed)) {}
 
   void add(const std::string& word, const std::string& about = "") {
-    if (!word.starts_with(typed_) || std::find(seen_.begin(), seen_.end(), word) != seen_.end()) return;
+    if (!word.starts_with(typed_) || std::ranges::find(seen_, word) != seen_.end()) return;
     seen_.push_back(word);
     text_ += word + "\t" + about + "\n";
   }
@@ -34,9 +34,7 @@ class Found {
   Words seen_;
 };
 
-bool is_among(const Words& words, const std::string& word) {
-  return std::find(words.begin(), words.end(), word) != words.end();
-}
+bool is_among(const Words& words, const std::string& word) { return std::ranges::find(words, word) != words.end(); }
 
 /// The values of an option that go on from `typed`, with `before` in front of each.
 void add_values(const OptionText& option, const std::string& before, const std::string& typed, Found& found) {
@@ -58,8 +56,8 @@ void add_values(const OptionText& option, const std::string& before, const std::
 
 /// Option that a word names; null: none.
 const OptionText* option_named(const VerbText& verb, const std::string& word) {
-  const auto named = std::find_if(verb.options.begin(), verb.options.end(),
-                                  [&](const OptionText& one) { return is_among(one.names, word); });
+  const auto named =
+      std::ranges::find_if(verb.options, [&](const OptionText& one) { return is_among(one.names, word); });
   return named == verb.options.end() ? nullptr : &*named;
 }
 
@@ -164,7 +162,7 @@ std::string completions(const Words& words, const std::vector<VerbText>& verbs,
       }
   };
   const auto named = [&](const std::string& name) {
-    return std::any_of(verbs.begin(), verbs.end(), [&](const VerbText& verb) { return verb.name == name; });
+    return std::ranges::any_of(verbs, [&](const VerbText& verb) { return verb.name == name; });
   };
   if (words.size() < 2 && !first.starts_with('-')) {
     add_verbs("");

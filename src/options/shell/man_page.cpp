@@ -1,7 +1,7 @@
-#include "options/shell/man_page.hpp"
-
 #include <algorithm>
 #include <sstream>
+
+#include "options/shell/shell.hpp"
 
 namespace dat {
 
@@ -76,9 +76,8 @@ std::string section(const VerbText& verb, const std::vector<VerbText>& before) {
   std::vector<Known> known;
   for (const VerbText& other : before) known.push_back({&other, {}});
   for (const OptionText& option : verb.options) {
-    const auto of = std::find_if(known.begin(), known.end(), [&](const Known& one) {
-      return std::any_of(one.verb->options.begin(), one.verb->options.end(),
-                         [&](const OptionText& other) { return same(other, option); });
+    const auto of = std::ranges::find_if(known, [&](const Known& one) {
+      return std::ranges::any_of(one.verb->options, [&](const OptionText& other) { return same(other, option); });
     });
     if (of != known.end()) {
       of->names.push_back(option.names.back());

@@ -64,11 +64,11 @@ void refuse_changes(const TrainOptions& o) {
   const auto is_none = [](const std::string& attack) { return attack == "none"; };
   const auto is_zero = [](double eps) { return eps == 0; };
   const bool rests = (o.attack.changes() && o.attack.any(is_none)) || o.eps.any(is_zero);
-  require(
-      !rests || (o.warm_start == 0 && o.stale_attack == 0 && o.staleness == 0 && o.generators == 0), ExitCode::usage,
-      "an epoch without an attack, or with --eps 0, does not go with --warm-start, which keeps perturbations in parts "
-      "of eps, nor with --stale-attack, --staleness and --generators, which take attacks in parts; begin with a "
-      "small --eps");
+  require(!rests || (o.warm_start == 0 && o.stale_attack == 0 && o.staleness == 0 && o.generators == 0),
+          ExitCode::usage,
+          "an epoch without an attack, or with --eps 0, does not go with --warm-start, which keeps perturbations in "
+          "parts of eps, nor with --stale-attack, --staleness and --generators, which take attacks in parts; begin "
+          "with a small --eps");
   require((!o.attack.changes() && !o.attack_steps.changes()) || (o.staleness == 0 && o.generators == 0),
           ExitCode::usage,
           "--staleness and --generators deal the iterations of an attack, of which there are as many in all epochs: "
@@ -134,10 +134,9 @@ void add_savings(TrainTable& table) {
   table.not_together(
       {"warm-start"}, {"attack", {"none"}},
       "--warm-start {warm-start} has no perturbation to start from with --attack none; choose an attack");
-  table.not_together(
-      {"warm-start"}, {"norm", {"l2"}},
-      "--warm-start keeps a byte per pixel in units of eps/127, which is too coarse for the small pixels "
-      "of --norm l2; leave it off");
+  table.not_together({"warm-start"}, {"norm", {"l2"}},
+                     "--warm-start keeps a byte per pixel in units of eps/127, which is too coarse for the small "
+                     "pixels of --norm l2; leave it off");
   const std::string stale =
       "--stale-attack works with --attack " + alternatives(attacks().readers("stale-attack")) +
       " and --attack-bn eval, without --attack-stop and without --warm-start; leave it off, or those";
@@ -150,12 +149,11 @@ void add_savings(TrainTable& table) {
   for (const Choice& other : {Choice{"attack-bn", {"train"}}, {"attack-stop"}, {"warm-start"}})
     table.not_together({"stale-attack"}, other, stale);
   table.rule(refuse_staleness);
-  table.add(
-      "--staleness", &O::staleness,
-      "attacks run on weights of up to N steps before, by a rule that is the same on any ranks; 0: on those of now; "
-      "newer ones from iteration to iteration with --attack " +
-          alternatives(attacks().readers("staleness")),
-      {.low = 0, .high = kMostVersions});
+  table.add("--staleness", &O::staleness,
+            "attacks run on weights of up to N steps before, by a rule that is the same on any ranks; 0: on those of "
+            "now; newer ones from iteration to iteration with --attack " +
+                alternatives(attacks().readers("staleness")),
+            {.low = 0, .high = kMostVersions});
   table.not_with(
       "staleness",
       {{{"attack-bn", {"train"}}, "--attack-bn train: an attack's passes would count as those of now"},
@@ -198,8 +196,7 @@ void add_start(TrainTable& table) {
       .works_with("norm", norms);
   table.not_with("warm-start",
                  {{{"attack-start:radius"},
-                   "a radius of --attack-start: what it keeps is in the ball, and its first "
-                   "starts with it"},
+                   "a radius of --attack-start: what it keeps is in the ball, and its first starts with it"},
                   {{"attack-start:box"}, "a box of --attack-start: what it keeps of an attack is in the box as it is"},
                   {{"project", {"off"}}, "--project off: what it keeps is in the ball"}});
 }

@@ -3,7 +3,6 @@
 
 #include "dat/cheat.hpp"
 #include "dat/loss.hpp"
-#include "options/ranges.hpp"
 #include "options/train/groups.hpp"
 #include "options/values/hints.hpp"
 
@@ -65,10 +64,10 @@ void refuse_mischief_alone(const TrainOptions& o) {
 
 void refuse_local_statistics(const TrainOptions& o) {
   for (const std::string& word : o.cheat)
-    require(!cheats().reads(read_cheat_word(word)->name, "bn-statistics") || o.bn_statistics != "local",
-            ExitCode::usage, "--cheat ", word,
-            " is about statistics that ranks share, and with --bn-statistics local they share none; leave one of them "
-            "off");
+    require(
+        !cheats().reads(read_cheat_word(word)->name, "bn-statistics") || o.bn_statistics != "local", ExitCode::usage,
+        "--cheat ", word,
+        " is about statistics that ranks share, and with --bn-statistics local they share none; leave one of them off");
 }
 
 /// A weaker attack than that of the options; none of theirs may be under way, or kept, elsewhere.
@@ -76,10 +75,9 @@ void refuse_weak_attack(const TrainOptions& o) {
   const std::string name = cheat_that(o, [](Cheat& cheat) { return cheat.attack_steps().has_value(); });
   if (name.empty()) return;
   require(o.attack != "none", ExitCode::usage, "--cheat ", name, " makes less of an --attack, and there is none");
-  require(
-      o.epochs_of_change().size() == 1, ExitCode::usage, "--cheat ", name,
-      " makes less of an attack that is the same in all epochs; give --attack, --attack-steps, --eps and --alpha one "
-      "value each");
+  require(o.epochs_of_change().size() == 1, ExitCode::usage, "--cheat ", name,
+          " makes less of an attack that is the same in all epochs; give --attack, --attack-steps, --eps and --alpha "
+          "one value each");
   const bool keeps = losses().at(o.loss)({.detach = o.detach_reference})->goal().kept != StartKept::nothing;
   for (const auto& [given, option] :
        {std::pair(o.warm_start > 0, std::string("--warm-start")),
@@ -118,9 +116,9 @@ void add_attackers(TrainTable& table) {
   table.not_together({"attackers"}, {"overlap"},
                      "--attackers does not go with --overlap, by which gradients leave before anything can be done to "
                      "them; leave one of them off");
-  table.not_together({"attackers"}, {"mask", {"per_worker"}},
-                     "--attackers does not go with --mask per_worker: cheats want gradients of the same layers; choose "
-                     "--mask shared");
+  table.not_together(
+      {"attackers"}, {"mask", {"per_worker"}},
+      "--attackers does not go with --mask per_worker: cheats want gradients of the same layers; choose --mask shared");
   table.not_together({"attackers"}, {"holdout"},
                      "--attackers does not go with --holdout, nor with --patience and --on-overfitting, which look at "
                      "it: a rank can lie about its share of an evaluation; leave one of them off");

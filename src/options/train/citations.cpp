@@ -22,7 +22,7 @@ std::vector<std::pair<std::string, std::string>> citations(const TrainOptions& o
        "Zhang et al., \"Distributed Adversarial Training to Robustify Deep Neural Networks at Scale\", UAI 2022"}};
   const auto add = [&](const std::string& what, const std::string& publication) {
     if (publication.empty()) return;
-    const auto same = std::find_if(all.begin(), all.end(), [&](const auto& one) { return one.second == publication; });
+    const auto same = std::ranges::find_if(all, [&](const auto& one) { return one.second == publication; });
     if (same == all.end())
       all.emplace_back(what, publication);
     else if ((", " + same->first + ",").find(", " + what + ",") == std::string::npos)

@@ -1,7 +1,6 @@
-#include "dat/loader.hpp"
 #include "dat/sampler.hpp"
+#include "options/machine.hpp"
 #include "options/ranges.hpp"
-#include "options/reading.hpp"
 #include "options/train/groups.hpp"
 
 namespace dat {
@@ -23,20 +22,17 @@ void add_data(TrainTable& table) {
   table.add("--holdout", &O::holdout,
             "training images, drawn at random, that are not trained on; ckpt/best.h5 is best on them", kCount);
   add_reading(table, "one, with a GPU as many as --threads");
-  table.add(
-      "--train-size", &O::train_size,
-      "height = width of training images, e.g. 24,32@6: crops of 24 x 24 pixels up to epoch 6, counted from 0, the "
-      "warm-up included, then of 32 x 32; auto: the images'",
-      {.label = "SIZE,SIZE@EPOCH,...", .low = 8, .high = 4096, .automatic = 0});
+  table.add("--train-size", &O::train_size,
+            "height = width of training images, e.g. 24,32@6: crops of 24 x 24 pixels up to epoch 6, counted from 0, "
+            "the warm-up included, then of 32 x 32; auto: the images'",
+            {.label = "SIZE,SIZE@EPOCH,...", .low = 8, .high = 4096, .automatic = 0});
   const Choice windows{"augment", {"resized"}};
-  table.not_together(
-      {"warm-start"}, windows,
-      "--warm-start keeps perturbations of pixels, and the windows of --augment resized have others each "
-      "time; leave one of them off");
-  table.not_together(
-      {"resident", {"on"}}, windows,
-      "DAT_RESIDENT=on keeps images as they are evaluated, and --augment resized makes others of what is "
-      "stored; leave one of them off");
+  table.not_together({"warm-start"}, windows,
+                     "--warm-start keeps perturbations of pixels, and the windows of --augment resized have others "
+                     "each time; leave one of them off");
+  table.not_together({"resident", {"on"}}, windows,
+                     "DAT_RESIDENT=on keeps images as they are evaluated, and --augment resized makes others of what "
+                     "is stored; leave one of them off");
   table.not_with("train-size", {{{"stale-attack"}, "--stale-attack, which attacks images of the step to come"}});
 }
 

@@ -34,9 +34,9 @@ void add_fine_tuning(TrainTable& table) {
       {.label = "NAME|all-but-head|NAME,none@EPOCH"});
   table.rule(refuse_other_ends);
   table.add("--head-lr", &O::head_lr, "learning rate of the last layer; auto: --lr", kAutoRadius);
-  table.not_together({"freeze"}, {"mask", {"per_worker"}},
-                     "--freeze does not work with --mask per_worker, where layers are those of a rank; leave one of "
-                     "them off");
+  table.not_together(
+      {"freeze"}, {"mask", {"per_worker"}},
+      "--freeze does not work with --mask per_worker, where layers are those of a rank; leave one of them off");
 }
 
 }  // namespace dat

@@ -8,8 +8,7 @@ namespace {
 void refuse_calibration(const TrainOptions& o) {
   require(o.generators >= 0 || !o.calibration.empty(), ExitCode::usage,
           "--generators auto is forecast from --calibration FILE; 'mpirun ... dat_hpc forecast --out DIR' on the same "
-          "nodes "
-          "leaves it as DIR/calibration.json");
+          "nodes leaves it as DIR/calibration.json");
 }
 
 }  // namespace
@@ -30,10 +29,9 @@ void add_generators(TrainTable& table) {
       .works_with("generators", {})
       .falls_back()
       .may_change();
-  table.not_together(
-      {"generator-weights", {"bf16"}}, {"deterministic"},
-      "--generator-weights bf16 rounds what attacks run on, and --deterministic promises the bits of one "
-      "rank; leave one of them off");
+  table.not_together({"generator-weights", {"bf16"}}, {"deterministic"},
+                     "--generator-weights bf16 rounds what attacks run on, and --deterministic promises the bits of "
+                     "one rank; leave one of them off");
   table
       .add("--calibration", &O::calibration,
            "calibration.json that forecast has left in its --out: what a step takes is foretold, and --generators auto "

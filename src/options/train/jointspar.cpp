@@ -36,9 +36,9 @@ void add_draws(TrainTable& table) {
   table.setting("mask", "transport", std::vector<std::string>{"per_worker"}, &O::mask_transport,
                 "sum all layers, or those that any rank has drawn; or all gather what each has drawn",
                 one_of({"dense", "union", "allgather"}));
-  table.not_together({"mask", {"per_worker"}}, {"selector", selectors().others("mask")},
-                     "--mask per_worker does not work with --selector {selector}, which draws no layers; leave one of "
-                     "them off");
+  table.not_together(
+      {"mask", {"per_worker"}}, {"selector", selectors().others("mask")},
+      "--mask per_worker does not work with --selector {selector}, which draws no layers; leave one of them off");
 }
 
 /// Adds settings that belong to members.

@@ -39,10 +39,9 @@ void add_aggregator(TrainTable& table) {
 
 /// The weights of all ranks would be perturbed along a mean of what they say.
 void refuse_common_perturbation(const TrainOptions& o) {
-  require(
-      o.awp_gamma == 0 || o.awp != "global" || !ranks_may_be_false(o), ExitCode::usage,
-      "an --aggregator that withstands false ranks does not go with --awp global, whose perturbation is made of the "
-      "mean of all ranks' gradients; choose --awp local");
+  require(o.awp_gamma == 0 || o.awp != "global" || !ranks_may_be_false(o), ExitCode::usage,
+          "an --aggregator that withstands false ranks does not go with --awp global, whose perturbation is made of "
+          "the mean of all ranks' gradients; choose --awp local");
 }
 
 void refuse_protocol(const TrainOptions& o) {
@@ -94,9 +93,9 @@ void add_reduction(TrainTable& table) {
           "with equal bits on one node; auto: window where ranks share a node; nccl: on GPUs, in an order of its own",
           auto_or(node_sums_names()))
       .may_change();
-  table.not_together({"node-sums", {"nccl"}}, {"deterministic"},
-                     "--node-sums nccl does not go with --deterministic: NCCL adds up in an order of its own; leave "
-                     "one of them off");
+  table.not_together(
+      {"node-sums", {"nccl"}}, {"deterministic"},
+      "--node-sums nccl does not go with --deterministic: NCCL adds up in an order of its own; leave one of them off");
   table.setting("codec", "rank", codecs(), &O::codec_rank,
                 "columns of powersgd's factors, atoms of an atomo message; auto: " + own_values(codecs(), "codec:rank"),
                 {.low = 1, .high = 65536, .automatic = 0});

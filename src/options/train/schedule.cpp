@@ -12,8 +12,8 @@ namespace dat {
 namespace {
 
 void refuse_other_orders(const TrainOptions& o) {
-  require(std::adjacent_find(o.milestones.begin(), o.milestones.end(), std::greater_equal<>()) == o.milestones.end(),
-          ExitCode::usage, "--milestones must increase, e.g. 75,90,95");
+  require(std::ranges::adjacent_find(o.milestones, std::greater_equal<>()) == o.milestones.end(), ExitCode::usage,
+          "--milestones must increase, e.g. 75,90,95");
 }
 
 void refuse_a_rest(const TrainOptions& o) {
@@ -58,9 +58,9 @@ void add_batches(TrainTable& table) {
   table.add("--total-batch", &O::total_batch,
             "instead of --batch: images of all ranks and step, an equal share for each; auto: --batch times the ranks",
             kAutoBatches);
-  table.one_counts("total-batch", "batch",
-                   "--total-batch {total-batch} and --batch {batch} both say how many images a step has; give one of "
-                   "them");
+  table.one_counts(
+      "total-batch", "batch",
+      "--total-batch {total-batch} and --batch {batch} both say how many images a step has; give one of them");
   table.rule(refuse_a_rest);
   table.rule(refuse_over_parts);
   table.add("--micro-batch", &O::micro_batch,

@@ -34,8 +34,8 @@ struct Varied {
   require(one.name != "out", ExitCode::usage, "--sweep: --out is the folder of all points, in which each has its own");
   for (const std::string& value : one.values) {
     require(!value.empty(), ExitCode::usage, "--sweep: a value of '", one.name, "' is missing in '", word, "'");
-    require(std::count(one.values.begin(), one.values.end(), value) == 1, ExitCode::usage, "--sweep: ", one.name, " = ",
-            value, " stands there twice; keep one of them");
+    require(std::ranges::count(one.values, value) == 1, ExitCode::usage, "--sweep: ", one.name, " = ", value,
+            " stands there twice; keep one of them");
   }
   return one;
 }
@@ -47,8 +47,8 @@ struct Varied {
   for (std::string word; words >> word;) {
     all.push_back(read_varied(word));
     const std::string& name = all.back().name;
-    require(std::count_if(all.begin(), all.end(), [&](const Varied& one) { return one.name == name; }) == 1,
-            ExitCode::usage, "--sweep: ", name, " stands there twice; put all of its values behind one of them");
+    require(std::ranges::count_if(all, [&](const Varied& one) { return one.name == name; }) == 1, ExitCode::usage,
+            "--sweep: ", name, " stands there twice; put all of its values behind one of them");
     points *= all.back().values.size();
     require(points <= kMostPoints, ExitCode::usage, "--sweep: more than ", kMostPoints,
             " points; sweep a part of them, in the same --out, after the other");
@@ -60,8 +60,8 @@ struct Varied {
 /// A word as a part of the name of a folder, which no shell, Slurm or file system takes for anything else.
 [[nodiscard]] std::string plain(std::string text) {
   const std::string taken = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+@=-";
-  std::replace_if(
-      text.begin(), text.end(), [&](char c) { return taken.find(c) == std::string::npos; }, '_');
+  std::ranges::replace_if(
+      text, [&](char c) { return taken.find(c) == std::string::npos; }, '_');
   return text;
 }
 
@@ -107,8 +107,8 @@ std::vector<SweptTraining> sweep_trainings(const std::string& sweep, const std::
     SweptTraining one{{}, point.name, point.words, common};
     for (const std::string& word : point.words) {
       const std::string name = word.substr(0, word.find('='));
-      require(std::none_of(common.begin(), common.end(),
-                           [&](const std::string& other) { return other == name || other.starts_with(name + "="); }),
+      require(std::ranges::none_of(
+                  common, [&](const std::string& other) { return other == name || other.starts_with(name + "="); }),
               ExitCode::usage, "--sweep varies ", name, ", which is given beside it, too; leave one of them off");
       one.words.push_back(word);
     }

@@ -3,7 +3,6 @@
 #include <map>
 
 #include "dat/aggregator.hpp"
-#include "dat/error.hpp"
 #include "options/machine.hpp"
 #include "options/recipes.hpp"
 #include "options/train/groups.hpp"

@@ -2,7 +2,6 @@
 
 #include <set>
 #include <string>
-#include <vector>
 
 #include "dat/config.hpp"
 #include "options/bound.hpp"

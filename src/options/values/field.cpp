@@ -4,12 +4,76 @@
 #include <sstream>
 
 #include "dat/error.hpp"
-#include "options/values/by_epoch_text.hpp"
 #include "options/values/hints.hpp"
 
 namespace dat {
 
 namespace {
+
+/// A value that changes by epoch, as it is written: "1,2@12" is 1, and 2 from epoch 12 on; "4/255..8/255@0-10" grows
+/// from epoch 0 to epoch 10. One grammar for all options of this kind.
+struct WrittenPart {
+  std::string value;
+  std::string end;          ///< last value of a growing part; else empty
+  int from = 0, until = 0;  ///< equal, but of what grows
+};
+
+constexpr const char* kGrows = "..";
+
+[[nodiscard]] bool read_epoch(const std::string& text, int& epoch) {
+  constexpr int kMost = 100000;
+  return read_number(text, epoch) && epoch >= 0 && epoch <= kMost;
+}
+
+/// VALUE, VALUE@EPOCH, or VALUE..VALUE@EPOCH-EPOCH.
+[[nodiscard]] bool read_part(const std::string& word, WrittenPart& part) {
+  const std::size_t at = word.find('@');
+  part.value = word.substr(0, at);
+  const std::size_t grows = part.value.find(kGrows);
+  const std::string epochs = at == std::string::npos ? "0" : word.substr(at + 1);
+  if (grows == std::string::npos) {
+    if (!read_epoch(epochs, part.from)) return false;
+    part.until = part.from;
+    return !part.value.empty();
+  }
+  part.end = part.value.substr(grows + 2);
+  part.value.erase(grows);
+  const std::size_t dash = epochs.find('-');
+  return dash != std::string::npos && read_epoch(epochs.substr(0, dash), part.from) &&
+         read_epoch(epochs.substr(dash + 1), part.until) && part.from < part.until && !part.value.empty() &&
+         !part.end.empty();
+}
+
+/// Returns whether a text means such a value, and not a plain one.
+[[nodiscard]] bool changes_by_epoch(const std::string& text) {
+  return text.find('@') != std::string::npos || text.find(kGrows) != std::string::npos;
+}
+
+/// Its parts, the first of which begins at epoch 0 unless it grows; none: the text is not written so.
+[[nodiscard]] std::optional<std::vector<WrittenPart>> read_parts(const std::string& text) {
+  std::vector<WrittenPart> parts;
+  std::istringstream words(text);
+  for (std::string word; std::getline(words, word, ',');) {
+    WrittenPart part;
+    if (!read_part(trimmed(word), part)) return {};
+    if (parts.empty() ? part.from > 0 && part.end.empty() : part.from <= parts.back().until) return {};
+    parts.push_back(part);
+  }
+  if (parts.empty() || text.back() == ',') return {};
+  return parts;
+}
+
+[[nodiscard]] std::string text_of(const std::vector<WrittenPart>& parts) {
+  std::vector<std::string> words;
+  for (const WrittenPart& part : parts) {
+    std::string& word = words.emplace_back(part.value);
+    if (!part.end.empty())
+      word += kGrows + part.end + "@" + std::to_string(part.from) + "-" + std::to_string(part.until);
+    else if (part.from > 0)
+      word += "@" + std::to_string(part.from);
+  }
+  return joined(words, ",");
+}
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
@@ -55,7 +119,7 @@ bool convert(const Value& source, const Range& range, std::string& value) {
   if (range.number_too && read_number(value, number) && number >= 1) return true;
   if (range.also != nullptr && range.also(value)) return source.form != Value::Form::bare;
   return source.form != Value::Form::bare &&
-         (range.choices.empty() || std::find(range.choices.begin(), range.choices.end(), value) != range.choices.end());
+         (range.choices.empty() || std::ranges::find(range.choices, value) != range.choices.end());
 }
 
 template <class T>
@@ -78,7 +142,7 @@ bool convert(const Value& source, const Range& range, T& value) {
 template <class T>
 std::string other_spelling(const std::string& text, const Range& range) {
   std::string plain = text;
-  std::replace(plain.begin(), plain.end(), ',', '.');
+  std::ranges::replace(plain, ',', '.');
   double number = 0;
   T value{};
   if (!read_number(plain, number)) return "";
@@ -222,9 +286,7 @@ std::string text_of(const Field& field, const Range& range, bool toml) {
 }
 
 bool is_one_of(const Field& field, const Range& range, const std::vector<std::string>& values) {
-  const auto known = [&](const std::string& text) {
-    return std::find(values.begin(), values.end(), text) != values.end();
-  };
+  const auto known = [&](const std::string& text) { return std::ranges::find(values, text) != values.end(); };
   if (const auto* words = std::get_if<ByEpoch<std::string>*>(&field))
     return !(*words)->any([&](const std::string& word) { return !known(word); });
   return known(text_of(field, range, false));

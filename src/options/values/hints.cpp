@@ -131,18 +131,17 @@ std::string without_dashes(std::string text) {
 }  // namespace
 
 std::string lower_case(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return text;
 }
 
 std::string nearest(const std::string& word, const std::vector<std::string>& known) {
   const std::string low = lower_case(word);
   std::string dashed = low;
-  std::replace(dashed.begin(), dashed.end(), '_', '-');
+  std::ranges::replace(dashed, '_', '-');
   if (const auto synonym = kSynonyms.find(dashed); synonym != kSynonyms.end())
     for (const std::string& name : synonym->second)
-      if (std::find(known.begin(), known.end(), name) != known.end()) return name;
+      if (std::ranges::find(known, name) != known.end()) return name;
   // In halves of a letter: dashes are underscores, a name with something after it comes after one that is a letter off,
   // and a name with something before it is meant where both have a number, as in resnet50.
   int least = 2 * (std::max(1, static_cast<int>(word.size() + 1) / 3) + 1);
@@ -150,7 +149,7 @@ std::string nearest(const std::string& word, const std::vector<std::string>& kno
   int beginnings = 0;
   for (const std::string& name : known) {
     std::string other = lower_case(name), plain = other;
-    std::replace(plain.begin(), plain.end(), '_', '-');
+    std::ranges::replace(plain, '_', '-');
     const bool longer = name.size() >= 3 && low.starts_with(other) && low != other;
     const std::string letters = without_dashes(plain), wanted = without_dashes(dashed);
     const bool end_of =

@@ -75,8 +75,7 @@ std::string gnuplot_text(const std::string& text) {
 }
 
 std::string csv_field(const std::string& text) {
-  if (std::all_of(text.begin(), text.end(),
-                  [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '.'; }))
+  if (std::ranges::all_of(text, [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '.'; }))
     return text;
   std::string out = "\"";
   for (const char c : in_one_line(text)) out += c == '"' ? "\"\"" : std::string(1, c);
@@ -261,7 +260,7 @@ std::string line_style(const std::string& colour, double width, int dash, int po
 }
 
 std::string end_names(std::vector<EndName> names, double apart) {
-  std::stable_sort(names.begin(), names.end(), [](const EndName& a, const EndName& b) { return a.height > b.height; });
+  std::ranges::stable_sort(names, [](const EndName& a, const EndName& b) { return a.height > b.height; });
   for (std::size_t k = 1; k < names.size(); ++k)
     names[k].height = std::min(names[k].height, names[k - 1].height - apart);
   std::string text;

@@ -53,7 +53,7 @@ struct CertifiedImages {
     fail(ExitCode::data, path, ": is no certification that 'certify --out' wrote, or cut off (", wrong.what(), ")");
   }
   require(found.images > 0, ExitCode::data, path, ": is of no image");
-  std::sort(found.radii.begin(), found.radii.end());
+  std::ranges::sort(found.radii);
   return found;
 }
 

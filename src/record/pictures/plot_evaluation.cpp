@@ -98,8 +98,7 @@ void draw_confusion(Plots& plots, const EvaluationFile& file) {
         .series = {{table, "3:2:5", plots.cells()}},
         .settings =
             "set cbrange [0:100]\nset cblabel '% of the class'\nset tics out nomirror\n"
-            "set palette defined (0 '#ffffff', 0.1 '#deebf7', 0.3 '#9ecae1', 0.6 '#4292c6', 1 "
-            "'#08306b')\n",
+            "set palette defined (0 '#ffffff', 0.1 '#deebf7', 0.3 '#9ecae1', 0.6 '#4292c6', 1 '#08306b')\n",
         .grid = "",
         .title = (k == 0 ? "clean" : "after " + shown[k]->name) + ": " + percent_text(shown[k]->accuracy()) + " right",
         .inside = {from, above, from + side, above + side}};

@@ -25,14 +25,32 @@ std::vector<Series> evaluation_lines(const Plots& plots, const std::string& file
   std::vector<Series> lines;
   for (const Curve& curve : curves) {
     columns.push_back(curve.name + unit);
-    if (std::any_of(curve.records.begin(), curve.records.end(),
-                    [&](const EvaluationRecord* r) { return std::isfinite(value(curve, *r)); }))
+    if (std::ranges::any_of(curve.records, [&](const EvaluationRecord* r) { return std::isfinite(value(curve, *r)); }))
       lines.push_back({file, fmt::format("1:{}", columns.size()), curve.look, curve.name});
   }
   Csv csv(columns);
-  add_rows(csv, run, curves, 3, columns.size(), "", value);
+  std::map<EvaluationMoment, std::vector<double>> rows;
+  for (std::size_t i = 0; i < curves.size(); ++i)
+    for (const EvaluationRecord* record : curves[i].records) {
+      std::vector<double>& row = rows[moment_of(*record)];
+      row.resize(columns.size(), std::numeric_limits<double>::quiet_NaN());
+      row[0] = run.epochs(*record);
+      row[1] = static_cast<double>(record->step);
+      row[2] = record->wall_time;
+      row[3 + i] = value(curves[i], *record);
+    }
+  for (const auto& [moment, row] : rows) csv.row(row);
   plots.write(file, csv.text());
   return lines;
+}
+
+/// Largest accuracy of curves, in percent; 0: there is none.
+double highest(const std::vector<Curve>& curves) {
+  double most = 0;
+  for (const Curve& curve : curves)
+    for (const EvaluationRecord* record : curve.records)
+      if (std::isfinite(curve.accuracy(*record))) most = std::max(most, curve.accuracy(*record));
+  return most;
 }
 
 /// Points of a curve: abscissa and height. No NaN.
@@ -186,7 +204,7 @@ void draw_phases(Plots& plots, const PlottedRun& run) {
 void draw_layers(Plots& plots, const PlottedRun& run) {
   const History& history = run.history;
   const std::size_t layers = history.layers();
-  if (std::all_of(history.p.begin(), history.p.end(), [](float p) { return p == 1.0F; })) return;
+  if (std::ranges::all_of(history.p, [](float p) { return p == 1.0F; })) return;
   const std::vector<Points> points = write_means(
       plots, "layers.csv", run, 200, history.layer_names,
       [&](std::size_t step, std::size_t layer) { return static_cast<double>(history.p[step * layers + layer]); });
@@ -275,8 +293,8 @@ std::vector<AttackSpan> spans_of(const History& history) {
   std::vector<AttackSpan> spans;
   for (const AttacksRecord& r : history.all<AttacksRecord>()) {
     if (r.first) spans.clear();
-    std::copy_if(r.spans.begin(), r.spans.end(), std::back_inserter(spans),
-                 [](const AttackSpan& one) { return one.rank >= 0 && one.rank < kMostRanks; });
+    std::ranges::copy_if(r.spans, std::back_inserter(spans),
+                         [](const AttackSpan& one) { return one.rank >= 0 && one.rank < kMostRanks; });
   }
   return spans;
 }

@@ -48,7 +48,7 @@ struct MeanCurve {
       const bool averaged = first.weights == "average";
       const std::string name =
           group.name + ": " + (averaged ? "average, " : "") + (curve.clean ? "clean" : names.name(first));
-      auto known = std::find_if(means.begin(), means.end(), [&](const MeanCurve& one) { return one.name == name; });
+      auto known = std::ranges::find_if(means, [&](const MeanCurve& one) { return one.name == name; });
       const auto k = static_cast<std::size_t>(known - means.begin());
       if (known == means.end()) {
         // Clean: thin and dashed, with open circles; attacks: thick, each with a point of its own.

@@ -45,8 +45,7 @@ double PlottedRun::seconds() const {
 }
 
 std::size_t PlottedRun::step_at(double done) const {
-  const auto found = std::find_if(history.steps.begin(), history.steps.end(),
-                                  [&](const StepRecord& r) { return epochs(r) >= done - 1e-9; });
+  const auto found = std::ranges::find_if(history.steps, [&](const StepRecord& r) { return epochs(r) >= done - 1e-9; });
   return static_cast<std::size_t>(found - history.steps.begin());
 }
 
@@ -122,20 +121,12 @@ std::string evaluated_images(const std::vector<const PlottedRun*>& runs, const s
   return text;
 }
 
-double highest(const std::vector<Curve>& curves) {
-  double most = 0;
-  for (const Curve& curve : curves)
-    for (const EvaluationRecord* record : curve.records)
-      if (std::isfinite(curve.accuracy(*record))) most = std::max(most, curve.accuracy(*record));
-  return most;
-}
-
 std::vector<Curve> curves_of(const PlottedRun& run, const AttackNames& names) {
   std::vector<Curve> curves;
   std::vector<std::string> sets, attacks;
   const std::vector<EvaluationSeries> all = run.history.evaluation_series();
   const auto index_in = [](std::vector<std::string>& words, const std::string& word) {
-    const auto found = std::find(words.begin(), words.end(), word);
+    const auto found = std::ranges::find(words, word);
     const auto index = static_cast<std::size_t>(found - words.begin());
     if (found == words.end()) words.push_back(word);
     return index;
@@ -186,7 +177,7 @@ void draw_phase_bars(Plots& plots, const std::string& title, const std::string& 
     large.push_back(small.front());
     small.clear();
   }
-  std::sort(large.begin(), large.end());
+  std::ranges::sort(large);
   Csv csv(columns);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     std::vector<double> cells(rows[i].begin(), rows[i].end());

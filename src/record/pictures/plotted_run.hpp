@@ -70,31 +70,9 @@ struct Curve {
   [[nodiscard]] double loss(const EvaluationRecord& r) const { return clean ? r.clean_loss : r.adv_loss; }
 };
 
-/// Largest accuracy of curves, in percent; 0: there is none.
-[[nodiscard]] double highest(const std::vector<Curve>& curves);
-
 /// Accuracy on clean images first, then one curve per attack, split after split, of the raw and of the averaged
 /// weights. A colour per attack, a dash per split and weights.
 [[nodiscard]] std::vector<Curve> curves_of(const PlottedRun& run, const AttackNames& names);
-
-/// Rows of a table with a column per curve from `column` on, of `columns`. `value` gives the number of a curve and a
-/// record.
-template <class Value>
-void add_rows(Csv& csv, const PlottedRun& run, const std::vector<Curve>& curves, std::size_t column,
-              std::size_t columns, const std::string& name, const Value& value) {
-  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-  std::map<EvaluationMoment, std::vector<double>> rows;
-  for (std::size_t i = 0; i < curves.size(); ++i)
-    for (const EvaluationRecord* record : curves[i].records) {
-      std::vector<double>& row = rows[moment_of(*record)];
-      row.resize(columns, kNone);
-      row[0] = run.epochs(*record);
-      row[1] = static_cast<double>(record->step);
-      row[2] = record->wall_time;
-      row[column + i] = value(curves[i], *record);
-    }
-  for (const auto& [moment, row] : rows) csv.row(row, name);
-}
 
 /// Draws stacked bars of seconds by phase, a bar for each row. Phases that are below a hundredth of every bar are drawn
 /// as one, and a line names them. Hidden communication has no place in a bar, but a column in the table beside it.

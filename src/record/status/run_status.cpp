@@ -71,7 +71,7 @@ void read_evaluations(const std::vector<EvaluationRecord>& records, RunStatus& s
   const EvaluationMoment last = moment_of(records.back());
   for (const EvaluationRecord& record : records)
     if (moment_of(record) == last) status.evaluated.push_back(record);
-  const auto any = [&](auto has) { return std::any_of(status.evaluated.begin(), status.evaluated.end(), has); };
+  const auto any = [&](auto has) { return std::ranges::any_of(status.evaluated, has); };
   const bool held_out = any([](const EvaluationRecord&r) { return r.split == "holdout"; }),
              averaged = any([](const EvaluationRecord&r) { return r.weights == "average"; });
   double best = -1;

@@ -20,7 +20,7 @@ constexpr std::size_t kPageWidth = 79;
 
 [[nodiscard]] bool begins_character(char c) { return (static_cast<unsigned char>(c) & 0xc0U) != 0x80U; }
 std::size_t characters(const std::string& text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), begins_character));
+  return static_cast<std::size_t>(std::ranges::count_if(text, begins_character));
 }
 
 /// The text, or its first characters and "...".
@@ -101,7 +101,7 @@ std::string shares_text(const std::array<double, kPhases>& seconds) {
   const double all = std::accumulate(seconds.begin(), seconds.begin() + kPhasesInSum, 0.0);
   std::array<std::size_t, kPhasesInSum> order{};
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return seconds[a] > seconds[b]; });
+  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return seconds[a] > seconds[b]; });
   std::string text;
   for (const std::size_t phase : order)
     if (const double share = 100 * seconds[phase] / all; share >= 0.5)

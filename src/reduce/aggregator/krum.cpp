@@ -24,7 +24,7 @@ class Krum final : public Robust {
     score(squared_distances());
     order_.resize(scores_.size());
     std::iota(order_.begin(), order_.end(), 0);
-    std::sort(order_.begin(), order_.end(), [&](int a, int b) {
+    std::ranges::sort(order_, [&](int a, int b) {
       const double of_a = scores_[static_cast<std::size_t>(a)], of_b = scores_[static_cast<std::size_t>(b)];
       return of_a != of_b ? of_a < of_b : a < b;
     });
@@ -43,7 +43,7 @@ class Krum final : public Robust {
       others_.clear();
       for (int j = 0; j < n(); ++j)
         if (j != i) others_.push_back(distances.at(i, j));
-      std::sort(others_.begin(), others_.end());
+      std::ranges::sort(others_);
       scores_.push_back(std::accumulate(others_.begin(), others_.begin() + neighbours, 0.0));
     }
   }

@@ -19,7 +19,7 @@ class Mean final : public Aggregator {
 
   void aggregate(const Contributions& all) override {
     const auto differs = [&](double weight) { return weight != all.weights.front(); };
-    if (std::any_of(all.weights.begin(), all.weights.end(), differs)) return weigh(all);
+    if (std::ranges::any_of(all.weights, differs)) return weigh(all);
     each(backend_.device(), all.chunks,
          kernels::MeanOfRanks{all.gradients, all.stride, ranks_, 1.0F / static_cast<float>(ranks_), all.result});
   }

@@ -33,7 +33,7 @@ void sum_weighted(Backend& backend, const Contributions& all, const kernels::Cou
                   const std::array<double, kMostRanks>& factor, double of_result, double base) {
   each_group(backend.device(), all.chunks, [&]<int kLanes>() {
     kernels::WeightedSum<kLanes> f{{all.chunks.data}, ranks, {}, of_result, base, all.result};
-    std::copy(factor.begin(), factor.end(), f.factor);
+    std::ranges::copy(factor, f.factor);
     return f;
   });
 }
@@ -101,7 +101,7 @@ void Robust::choose_near() {
   for (int i = 0; i < n(); ++i) {
     sorted_.resize(static_cast<std::size_t>(n()));
     std::iota(sorted_.begin(), sorted_.end(), 0);
-    std::sort(sorted_.begin(), sorted_.end(), [&](int a, int b) {
+    std::ranges::sort(sorted_, [&](int a, int b) {
       if ((a == i) != (b == i)) return a == i;
       return distances.at(i, a) != distances.at(i, b) ? distances.at(i, a) < distances.at(i, b) : a < b;
     });
@@ -115,7 +115,7 @@ void Robust::choose_near() {
 void Robust::order(int first, int last) {
   each_group(backend_.device(), all_.chunks, [&]<int kLanes>() {
     kernels::MeanOfOrdered<kLanes> f{{all_.chunks.data}, counted_, mixed_, {}, first, last, all_.result};
-    std::copy(near_.begin(), near_.end(), f.near);
+    std::ranges::copy(near_, f.near);
     return f;
   });
 }

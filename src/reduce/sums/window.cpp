@@ -6,7 +6,6 @@
 
 #include "communicate/node/lane.hpp"
 #include "communicate/node/node_window.hpp"
-#include "dat/error.hpp"
 #include "reduce/sums/order.hpp"
 #include "reduce/sums/sums.hpp"
 
@@ -48,8 +47,6 @@ class WindowSums final : public NodeSums {
     // MPI may still write there: all ranks end now.
     if (lane_ && lane_->busy()) static_cast<void>(window_.release());
   }
-  WindowSums(const WindowSums&) = delete;
-  WindowSums& operator=(const WindowSums&) = delete;
 
   /// Sums of this rank's share go on over the nodes; before the first sum.
   void go_on(std::unique_ptr<Lane> lane) { lane_ = std::move(lane); }

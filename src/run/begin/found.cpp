@@ -8,7 +8,6 @@
 #include "communicate/together.hpp"
 #include "dat/network.hpp"
 #include "interop/source.hpp"
-#include "options/train/table.hpp"
 #include "run/begin/folder.hpp"
 
 namespace dat {

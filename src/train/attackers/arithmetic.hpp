@@ -1,8 +1,7 @@
 #pragma once
 
-#include <cstddef>
-
 #include "dat/cheat.hpp"
+#include "smoothing/bounds.hpp"
 
 namespace dat {
 
@@ -24,6 +23,9 @@ template <class A, class B>
 /// Number of standard deviations by which a number may be off where so many of the ranks cheat, such that the median
 /// takes it for an honest one: the z of "A little is enough" (Baruch, Baruch, Goldberg, NeurIPS 2019), Phi^-1 of (n - b
 /// - s) / (n - b), s = floor(n / 2 + 1) - b.
-[[nodiscard]] double deviations_allowed(int ranks, int attackers);
+[[nodiscard]] inline double deviations_allowed(int ranks, int attackers) {
+  const int honest = ranks - attackers, needed = ranks / 2 + 1 - attackers;
+  return normal_quantile(static_cast<double>(honest - needed) / honest);
+}
 
 }  // namespace dat

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "dat/cheat.hpp"
 #include "dat/error.hpp"
 
 namespace dat {
@@ -47,7 +46,7 @@ std::string text_of(const std::vector<Cheater>& attackers) {
     const std::string what = one.cheat + (one.delay > 0 ? ":" + std::to_string(one.delay) : "") +
                              (one.from > 0 ? " from step " + std::to_string(one.from + 1) + " on" : "") +
                              (one.every > 1 ? ", every " + std::to_string(one.every) + " steps" : "");
-    auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& known) { return known.first == what; });
+    auto group = std::ranges::find_if(groups, [&](const auto& known) { return known.first == what; });
     if (group == groups.end()) group = groups.insert(groups.end(), {what, {}});
     group->second.push_back(one.rank);
   }

@@ -1,14 +1,183 @@
 #include "train/attackers/cheating.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
+#include <functional>
 #include <utility>
 
-#include "train/attackers/false_gradients.hpp"
+#include "reduce/wrapped_reducer.hpp"
+#include "train/attackers/arithmetic.hpp"
 
 namespace dat {
 
 namespace {
+
+/// Reducer of a simulation with ranks that cheat: on each rank the true gradient goes into it, on those that cheat what
+/// their cheat has made of it. Gradients of the honest, where a cheat must know them, go through a side channel on the
+/// host, which a real cheater has not (it would compute them: seeds are public). The distance of each rank's gradient
+/// from the result is measured on the way. All of that is in ReducerStage::aside, between two barriers, so that no rank
+/// waits for it elsewhere. own() has the true gradient. Each rank has one block of gradients, and all have the same
+/// layers.
+class FalseGradients final : public WrappedReducer {
+ public:
+  /// gradients: where `of_ranks` takes them and leaves the result. distances: [ranks of the launch], where they are
+  /// left. All references outlive it.
+  FalseGradients(Backend&, Communicator& ranks, const Parameters& parameters, float* gradients,
+                 std::unique_ptr<Reducer> of_ranks, const Cheating& cheating, std::vector<double>& distances,
+                 std::function<void(ReducerStage)> ended);
+
+  void begin(std::span<const ActiveSet> layers, std::int64_t step) override;
+  void finish() override;
+
+ private:
+  void cheat();
+  void learn_honest();
+  void measure();
+  /// Copies between the device and a block of the host.
+  void fetch(std::vector<float>& block);
+
+  Backend& backend_;
+  Communicator& ranks_;
+  const Parameters& parameters_;
+  float* gradients_;
+  const Cheating& cheating_;
+  std::vector<double>& distances_;
+  std::function<void(ReducerStage)> ended_;
+  std::vector<const Segment*> tensors_;  ///< tensors of the active layers
+  CheatStep step_;
+  bool knows_result_ = false;
+  std::vector<float> own_, result_;  ///< [parameters.size]
+  std::vector<float> mean_, deviation_,
+      first_;                 ///< [parameters.size] statistics of the honest gradients, on a rank that must know them
+  std::vector<float> piece_;  ///< piece of the gradients of all ranks
+  std::vector<double> of_group_;  ///< [ranks] distances
+};
+
+constexpr std::int64_t kPiece = 1 << 18;  ///< numbers of a rank that go through the side channel at once
+
+/// Standard deviation of a sample of the values of a coordinate; of a single one: 0.
+[[nodiscard]] float deviation(const std::vector<float>& values, double mean) {
+  if (values.size() < 2) return 0;
+  double squares = 0;
+  for (const float value : values) squares += (value - mean) * (value - mean);
+  return static_cast<float>(std::sqrt(squares / static_cast<double>(values.size() - 1)));
+}
+
+/// Clears the padding, which is zero in gradients.
+void clear_padding(const Segment& tensor, float* memory, std::vector<float>& file) {
+  if (tensor.padding_out == 0 && tensor.padding_in == 0) return;
+  file.resize(static_cast<std::size_t>(tensor.file_size()));
+  to_file_order(tensor, memory, file.data());
+  to_memory_order(tensor, file.data(), memory);
+}
+
+FalseGradients::FalseGradients(Backend& backend, Communicator& ranks, const Parameters& parameters, float* gradients,
+                               std::unique_ptr<Reducer> of_ranks, const Cheating& cheating,
+                               std::vector<double>& distances, std::function<void(ReducerStage)> ended)
+    : WrappedReducer(std::move(of_ranks)),
+      backend_(backend),
+      ranks_(ranks),
+      parameters_(parameters),
+      gradients_(gradients),
+      cheating_(cheating),
+      distances_(distances),
+      ended_(std::move(ended)),
+      own_(static_cast<std::size_t>(parameters.size)),
+      result_(own_.size()) {
+  if (const Cheat* cheat = cheating.own(); cheat != nullptr && cheat->sees() == Cheat::Sees::all)
+    for (std::vector<float>* block : {&mean_, &deviation_, &first_}) block->resize(own_.size());
+}
+
+void FalseGradients::begin(std::span<const ActiveSet> layers, std::int64_t step) {
+  assert(layers.size() == 1);
+  of_ranks().begin(layers, step);
+  step_.step = step;
+  tensors_.clear();
+  for (const Segment& segment : parameters_.segments)
+    if (layers.front().active(segment.layer)) tensors_.push_back(&segment);
+  step_.tensors = tensors_;
+}
+
+void FalseGradients::finish() {
+  const CallLabel label("simulated cheating");
+  ended_(ReducerStage::outside);
+  ranks_.barrier();
+  ended_(ReducerStage::communicate);
+  fetch(own_);
+  cheat();
+  ranks_.barrier();
+  ended_(ReducerStage::aside);
+  for (auto tensor = tensors_.rbegin(); tensor != tensors_.rend(); ++tensor)
+    of_ranks().ready(static_cast<int>(*tensor - parameters_.segments.data()));
+  of_ranks().finish();
+  measure();
+  ended_(ReducerStage::aside);
+}
+
+void FalseGradients::fetch(std::vector<float>& block) {
+  for (const Segment* tensor : tensors_)
+    backend_.copy_to_host(block.data() + tensor->begin, gradients_ + tensor->begin,
+                          static_cast<std::size_t>(tensor->size) * sizeof(float));
+}
+
+void FalseGradients::cheat() {
+  if (cheating_.anyone_sees_all()) learn_honest();
+  step_.own = own_.data();
+  step_.result = knows_result_ ? result_.data() : nullptr;
+  if (Cheat* cheat = cheating_.looks()) cheat->look(step_);
+  Cheat* const cheat = cheating_.now();
+  if (cheat == nullptr || cheat->sees() == Cheat::Sees::nothing) return;
+  cheat->gradient(step_);
+  std::vector<float> file;
+  for (const Segment* tensor : tensors_) {
+    clear_padding(*tensor, own_.data() + tensor->begin, file);
+    backend_.copy_to_device(gradients_ + tensor->begin, own_.data() + tensor->begin,
+                            static_cast<std::size_t>(tensor->size) * sizeof(float));
+  }
+}
+
+/// Brings the true gradients of all ranks to all, piece by piece, and takes of them what this rank must know.
+void FalseGradients::learn_honest() {
+  const std::vector<char>& honest = cheating_.honest();
+  std::vector<float> values;
+  piece_.resize(honest.size() * static_cast<std::size_t>(kPiece));
+  for (const Segment* tensor : tensors_)
+    for (std::int64_t at = 0; at < tensor->size; at += kPiece) {
+      const std::int64_t n = std::min(kPiece, tensor->size - at);
+      ranks_.all_gather(own_.data() + tensor->begin + at, piece_.data(), static_cast<std::size_t>(n) * sizeof(float));
+      for (std::int64_t i = 0; i < n && !mean_.empty(); ++i) {
+        values.clear();
+        for (std::size_t rank = 0; rank < honest.size(); ++rank)
+          if (honest[rank] != 0)
+            values.push_back(piece_[rank * static_cast<std::size_t>(n) + static_cast<std::size_t>(i)]);
+        double sum = 0;
+        for (const float value : values) sum += value;
+        const double mean = sum / static_cast<double>(values.size());
+        const auto place = static_cast<std::size_t>(tensor->begin + at + i);
+        mean_[place] = static_cast<float>(mean);
+        deviation_[place] = deviation(values, mean);
+        first_[place] = values.front();
+      }
+    }
+  step_.mean = mean_.data();
+  step_.deviation = deviation_.data();
+  step_.first = first_.data();
+}
+
+/// Measures the distance of what each rank has sent from the result.
+void FalseGradients::measure() {
+  fetch(result_);
+  knows_result_ = true;
+  const auto difference = [&](std::int64_t i) {
+    return double{own_[static_cast<std::size_t>(i)]} - result_[static_cast<std::size_t>(i)];
+  };
+  const double distance = std::sqrt(product(tensors_, difference, difference));
+  of_group_.resize(static_cast<std::size_t>(ranks_.size()));
+  ranks_.all_gather(&distance, of_group_.data(), sizeof distance);
+  for (int rank = 0; rank < ranks_.size(); ++rank)
+    distances_[static_cast<std::size_t>(ranks_.launch_rank(rank))] = of_group_[static_cast<std::size_t>(rank)];
+}
 
 /// A part of the step's message, of whose numbers a rank that cheats says something else.
 class FalseNumbers final : public MessagePart {
@@ -68,7 +237,7 @@ Cheat* Cheating::looks() const {
 }
 
 bool Cheating::anyone_sees_all() const {
-  return std::any_of(all_.begin(), all_.end(), [&](const OfRank& one) {
+  return std::ranges::any_of(all_, [&](const OfRank& one) {
     return one.cheat->sees() == Cheat::Sees::all && one.attacker.cheats_after(step_);
   });
 }

@@ -34,7 +34,7 @@ class Delayed final : public Cheat {
     const Kept& then = of(now.step - delay_);
     if (then.step != now.step - delay_) return;
     for (const Segment* tensor : now.tensors)
-      if (std::find(then.tensors.begin(), then.tensors.end(), tensor) != then.tensors.end())
+      if (std::ranges::find(then.tensors, tensor) != then.tensors.end())
         std::copy_n(then.gradient.data() + tensor->begin, tensor->size, now.own + tensor->begin);
   }
 

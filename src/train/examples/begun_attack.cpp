@@ -72,8 +72,8 @@ void BegunAttack::save(Checkpoint& checkpoint) {
 void BegunAttack::restore(const Checkpoint& checkpoint) {
   now_ = {};
   restored_.clear();
-  const auto found = std::find_if(checkpoint.arrays.begin(), checkpoint.arrays.end(),
-                                  [](const Checkpoint::Array& array) { return array.name == kBegun; });
+  const auto found =
+      std::ranges::find_if(checkpoint.arrays, [](const Checkpoint::Array& array) { return array.name == kBegun; });
   if (found == checkpoint.arrays.end()) return;
   const std::int64_t step = integer_of(checkpoint, "step"), images = plan_.micro_batch_in(step),
                      iterations = integer_of(checkpoint, "begun_iterations");

@@ -50,7 +50,7 @@ std::int64_t WarmStart::load(Objective& objective, double eps, const Crop* crops
                              std::int64_t step) {
   settle();
   if (first == 0) before_slots_.clear();
-  if (first == 0 && step % options_.reset_steps == 0) std::fill(state_.begin(), state_.end(), std::uint8_t{0});
+  if (first == 0 && step % options_.reset_steps == 0) std::ranges::fill(state_, std::uint8_t{0});
   const int n = objective.n;
   const std::int64_t sent = bring(batch, first, n);
   backend_.send(on_device_, borrowed_, static_cast<std::size_t>(n * image_bytes_));
@@ -94,7 +94,7 @@ std::int64_t WarmStart::bring(const HostBatch& batch, int first, int n) {
 
   const std::int64_t* ids = batch.ids.data() + first;
   const int own = std::clamp(batch.count - first, 0, n);
-  std::fill(borrowed_bytes_.begin(), borrowed_bytes_.end(), 0);
+  std::ranges::fill(borrowed_bytes_, 0);
   for (int k = 0; k < own; ++k) borrowed_bytes_[static_cast<std::size_t>(ids[k] % ranks)] += image;
   std::int64_t before = 0;
   for (std::size_t rank = 0; rank < next_.size(); before += borrowed_bytes_[rank++] / image) next_[rank] = before;

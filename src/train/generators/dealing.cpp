@@ -37,7 +37,7 @@ void Dealing::give(One& one, double end) {
 
 std::optional<int> Dealing::deal_again(int generator, double waited, double now) {
   const One& late = of(generator);
-  const bool measured = std::any_of(all_.begin(), all_.end(), [](const One& one) { return one.seconds > 0; });
+  const bool measured = std::ranges::any_of(all_, [](const One& one) { return one.seconds > 0; });
   if (!measured || waited < kLate * std::max(late.outstanding, late.waiting) * seconds(late)) return {};
   for (int other = 0; other < static_cast<int>(std::ssize(all_)); ++other) {
     if (other == generator || of(other).outstanding > 0) continue;

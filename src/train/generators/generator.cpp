@@ -47,6 +47,34 @@ std::int64_t generator_memory(const TrainOptions& options, const Plan& plan, con
   return total;
 }
 
+Answers::Answers(Communicator& launch, Backend& backend, std::size_t most) : launch_(launch) {
+  static_cast<void>(launch_.move_on_beside());  // else answers and versions move on less often
+  for (int k = 0; k < kUnderWay; ++k) all_.push_back({{backend, most, "attacked images"}});
+}
+
+AnswerPacket& Answers::packet() {
+  const auto find = [&] {
+    const auto found = std::ranges::find_if(all_, [](One& one) { return one.request.test(); });
+    next_ = static_cast<std::size_t>(found - all_.begin());
+    return found != all_.end();
+  };
+  if (!find()) {
+    const CallLabel label("answers to be taken");
+    launch_.wait_for_message(0, find);
+  }
+  return all_[next_].packet;
+}
+
+void Answers::send(std::size_t behind, int trainer) {
+  One& one = all_[next_];
+  one.packet.seal(behind);
+  one.request = launch_.start_send(one.packet.data(), AnswerPacket::bytes(behind), trainer, kAnswerTag);
+}
+
+void Answers::finish() {
+  for (One& one : all_) one.request.wait();
+}
+
 Generator::Generator(Communicator& launch, const TrainOptions& options)
     : launch_(launch),
       splits_(open_splits(options, true)),
@@ -110,7 +138,7 @@ ExitCode Generator::serve(const std::function<std::optional<ExitCode>()>& called
 }
 
 bool Generator::working() const {
-  return std::any_of(all_.begin(), all_.end(), [](const Trainer& one) { return one.open; });
+  return std::ranges::any_of(all_, [](const Trainer& one) { return one.open; });
 }
 
 void Generator::look_for_messages() {
@@ -193,7 +221,7 @@ void Generator::pause_where_told() {
 }
 
 int Generator::waiting() const {
-  return static_cast<int>(std::count_if(tasks_.begin(), tasks_.end(), [](const Task& task) { return task.wanted; }));
+  return static_cast<int>(std::ranges::count_if(tasks_, [](const Task& task) { return task.wanted; }));
 }
 
 std::int64_t Generator::version_of(const Task& task, int iteration) const {
@@ -272,7 +300,7 @@ void Generator::answer(Task& task) {
                      .waiting = waiting(),
                      .passes = task.passes,
                      .idle = std::exchange(idle_, 0)};
-  std::copy(task.ages.begin(), task.ages.end(), ages_in(packet));
+  std::ranges::copy(task.ages, ages_in(packet));
   const auto bytes = static_cast<std::size_t>(batch.n * batch.layout.elements()) * sizeof(float);
   replica_.backend().copy_to_host(images_in(packet), batch.x_adv, bytes);  // waits for the attack
   packet.header().seconds = task.seconds + seconds_now() - began;

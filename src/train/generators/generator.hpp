@@ -1,7 +1,6 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <optional>
 #include <vector>
 
@@ -12,9 +11,8 @@
 #include "dat/loader.hpp"
 #include "replica/replica.hpp"
 #include "train/examples/old_weights.hpp"
-#include "train/generators/answers.hpp"
 #include "train/generators/messages.hpp"
-#include "train/generators/received_versions.hpp"
+#include "train/generators/versions.hpp"
 #include "train/plan/plan.hpp"
 #include "train/plan/splits.hpp"
 #include "train/plan/step_method.hpp"
@@ -27,11 +25,35 @@ void require_work(const TrainOptions& options, const Plan& plan);
 [[nodiscard]] std::int64_t generator_memory(const TrainOptions& options, const Plan& plan, const Dataset& images,
                                             Communicator& ranks);
 
+/// Messages from a generator to trainers: some answers may be under way at once.
+class Answers {
+ public:
+  /// most: bytes after the header of an answer. The references must outlive it.
+  Answers(Communicator& launch, Backend& backend, std::size_t most);
+
+  /// A packet that nothing is under way of, to be filled and sent before the next call. Waits for one.
+  [[nodiscard]] AnswerPacket& packet();
+  /// Sends that packet, with so many bytes after the header.
+  void send(std::size_t behind, int trainer);
+  /// Waits until all have arrived.
+  void finish();
+
+ private:
+  static constexpr int kUnderWay = 8;
+  struct One {
+    AnswerPacket packet;
+    Request request{};
+  };
+
+  Communicator& launch_;
+  std::vector<One> all_;
+  std::size_t next_ = 0;
+};
+
 /// A rank that attacks for those that train: has the network to be attacked alone, without gradients and optimizer, and
 /// the versions of its weights that trainers send. It reads the images itself. It continues with that one of several
 /// micro-batches which is wanted first and whose next weights are there, so where attacks take newer weights between
-/// iterations it works on
-/// several steps in turn.
+/// iterations it works on several steps in turn.
 class Generator {
  public:
   /// launch: all ranks of the launch; outlives this. Plans everything. Error(usage), Error(data), Error(device).

@@ -38,7 +38,7 @@ const ActiveSet& PerWorkerMasks::draw(std::int64_t step) {
 }
 
 void PerWorkerMasks::exchange() {
-  std::fill(mine_.begin(), mine_.end(), 0);
+  std::ranges::fill(mine_, 0);
   for (std::size_t d = 0; d < active_.scale.size(); ++d)
     mine_[d / 64] |= std::uint64_t{active_.scale[d] != 0.0F} << d % 64;
   const CallLabel label("active layers");
@@ -52,8 +52,7 @@ void PerWorkerMasks::exchange() {
 void PerWorkerMasks::unite() {
   for (std::size_t d = 0; d < updated_.scale.size(); ++d)
     updated_.scale[d] =
-        std::any_of(masks_.begin(), masks_.end(), [d](const ActiveSet& mask) { return mask.scale[d] != 0.0F; }) ? 1.0F
-                                                                                                                : 0.0F;
+        std::ranges::any_of(masks_, [d](const ActiveSet& mask) { return mask.scale[d] != 0.0F; }) ? 1.0F : 0.0F;
 }
 
 void PerWorkerMasks::weigh(int segment) {

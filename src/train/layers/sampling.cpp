@@ -96,7 +96,7 @@ void LayerSampling::learn(const double* mean) {
   if (!learns()) return;
   const double* const sums = squares(mean);
   const Parameters& p = model_.parameters;
-  std::fill(norms_.begin(), norms_.end(), 0.0);
+  std::ranges::fill(norms_, 0.0);
   for (std::size_t k = 0; k < p.segments.size(); ++k)
     if (active_.active(p.segments[k].layer)) norms_[static_cast<std::size_t>(p.segments[k].layer)] += sums[k * kSums];
   for (double& norm : norms_) norm = std::sqrt(norm);
@@ -132,7 +132,7 @@ void LayerSampling::take() {
   selector_->restore(mine(saved_.selector));
   p_ = mine(saved_.p);
   const std::vector<double> scale = mine(saved_.scale);
-  std::copy(scale.begin(), scale.end(), active_.scale.begin());
+  std::ranges::copy(scale, active_.scale.begin());
 }
 
 std::unique_ptr<LayerSampling> make_layer_sampling(Communicator& ranks, const TrainOptions& options, const Plan& plan,

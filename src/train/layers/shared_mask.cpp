@@ -33,8 +33,8 @@ void SharedMask::draw_all(std::int64_t step) {
 
 void SharedMask::require_agreement() const {
   require(wrong_ranks_ == 0, ExitCode::integrity, "in step ", step_ + 1, ", ", wrong_ranks_, " of the ", ranks_.size(),
-          " ranks draw other layers than rank 0 from its probabilities; the weights are those of the step "
-          "before, and the last checkpoint is good: start all ranks with the same options, and suspect a node");
+          " ranks draw other layers than rank 0 from its probabilities; the weights are those of the step before, and "
+          "the last checkpoint is good: start all ranks with the same options, and suspect a node");
 }
 
 void SharedMask::save(Checkpoint& checkpoint) {

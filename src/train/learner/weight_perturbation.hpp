@@ -1,8 +1,10 @@
 #pragma once
 
 #include <memory>
+#include <span>
+#include <vector>
 
-#include "batch/buffers/kept_batches.hpp"
+#include "batch/buffers/buffers.hpp"
 #include "dat/config.hpp"
 #include "dat/reducer.hpp"
 #include "train/examples/example_source.hpp"
@@ -10,6 +12,26 @@
 #include "train/learner/learner.hpp"
 
 namespace dat {
+
+/// Copies of the micro-batches of a rank's part of a step, in memory of their own: images, labels, numbers. All other
+/// arrays are those of the last micro-batch.
+class KeptBatches {
+ public:
+  /// Makes room for `count` micro-batches of at most `images` images. purpose: of the memory.
+  KeptBatches(const Buffers& buffers, int count, int images, const char* purpose);
+
+  void clear();
+  /// Copies one more. Queued.
+  void keep(const Batch& batch);
+  [[nodiscard]] std::span<const Batch> all() const { return all_; }
+
+ private:
+  float *clean_, *x_adv_;     ///< each image array begins at whole groups, as kernels expect it of images
+  std::int32_t* labels_;      ///< [count * images]
+  std::int64_t* sample_ids_;  ///< [count * images]
+  std::vector<Batch> all_;
+  std::int64_t floats_ = 0;  ///< floats of the images kept so far
+};
 
 /// Adversarial weight perturbation (Wu, Xia, Wang, "Adversarial Weight Perturbation Helps Robust Generalization",
 /// NeurIPS 2020; repository csdongxian/AWP, utils_awp.py): a step's gradient is taken, and the optimizer moves, not at

@@ -61,8 +61,8 @@ void CodecState::restore(const Checkpoint& checkpoint) {
   restored_.clear();
   for (const Reducer::State& state : reducer_.state()) {
     if (state.own) restored_.emplace_back();
-    const auto found = std::find_if(checkpoint.arrays.begin(), checkpoint.arrays.end(),
-                                    [&](const Checkpoint::Array& array) { return array.name == name_of(state); });
+    const auto found = std::ranges::find_if(
+        checkpoint.arrays, [&](const Checkpoint::Array& array) { return array.name == name_of(state); });
     if (found == checkpoint.arrays.end()) continue;
     const auto ranks = static_cast<std::int64_t>(found->values.size()) / std::max<std::int64_t>(1, state.count);
     require(found->shape ==

@@ -4,7 +4,6 @@
 
 #include "copy_bits.hpp"
 #include "optimizer.hpp"
-#include "pointwise.hpp"
 #include "replica/model_state.hpp"
 #include "train/message/stateful.hpp"
 

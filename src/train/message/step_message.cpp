@@ -94,7 +94,7 @@ void StepMessage::estimate(MessagePart& part, std::size_t at) {
     for (std::size_t k = 0; k < n; ++k)
       sorted_[k] = said[static_cast<std::size_t>(counted_[k]) * stride + i] /
                    tolerance_->shares[static_cast<std::size_t>(counted_[k])];
-    std::sort(sorted_.begin(), sorted_.end());
+    std::ranges::sort(sorted_);
     if (part.estimate() == MessagePart::Estimate::median)
       number = sorted_[(n - 1) / 2];
     else
@@ -117,8 +117,8 @@ void StepMessage::fetch() {
 }
 
 void StepMessage::read_said(std::span<const double> all, std::span<const double> shares) {
-  std::copy(all.begin(), all.end(), all_.begin());
-  std::copy(shares.begin(), shares.end(), tolerance_->shares.begin());
+  std::ranges::copy(all, all_.begin());
+  std::ranges::copy(shares, tolerance_->shares.begin());
   read();
 }
 

@@ -21,7 +21,7 @@ const char* const kAllButHead = "all-but-head";
 }
 
 void add(std::vector<std::string>& names, const std::string& name) {
-  if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  if (std::ranges::find(names, name) == names.end()) names.push_back(name);
 }
 
 /// All that may be named, in the order of the network.

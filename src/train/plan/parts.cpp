@@ -21,7 +21,7 @@ std::vector<int> beginnings_of_parts(const TrainOptions& options) {
 
 int part_at(const TrainOptions& options, std::int64_t epoch) {
   const std::vector<int> all = beginnings_of_parts(options);
-  return static_cast<int>(std::upper_bound(all.begin(), all.end(), epoch) - all.begin()) - 1;
+  return static_cast<int>(std::ranges::upper_bound(all, epoch) - all.begin()) - 1;
 }
 
 TrainOptions part_of(const TrainOptions& options, std::int64_t epoch) {
@@ -47,7 +47,7 @@ int epoch_of_largest_part(const TrainOptions& options) {
     return std::max<int>(part.batch, part.total_batch) * largest * largest;
   };
   const std::vector<int> all = beginnings_of_parts(options);
-  return *std::max_element(all.begin(), all.end(), [&](int a, int b) { return pixels(a) < pixels(b); });
+  return *std::ranges::max_element(all, [&](int a, int b) { return pixels(a) < pixels(b); });
 }
 
 bool measures_whole_images(const TrainOptions& options) {

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <limits>
 #include <string>
-#include <vector>
 
 #include "dat/config.hpp"
 #include "dat/loader.hpp"

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "dat/error.hpp"
-#include "dat/loader.hpp"
 #include "replica/gpus.hpp"
 #include "train/plan/frozen.hpp"
 #include "train/plan/parts.hpp"
@@ -15,7 +14,7 @@ namespace {
 /// Returns whether training passes see whole images: of some epoch, or of measurements that take all epochs for alike.
 [[nodiscard]] bool trains_on_whole(const TrainOptions& options, const DatasetInfo& images) {
   const std::vector<int> sizes = sizes_in_part(options);
-  return std::any_of(sizes.begin(), sizes.end(), [&](int size) { return size == 0 || size == images.size; }) ||
+  return std::ranges::any_of(sizes, [&](int size) { return size == 0 || size == images.size; }) ||
          measures_whole_images(options);
 }
 
@@ -83,7 +82,7 @@ std::string precision_without_effect(const TrainOptions& options) {
            (options.precision == options.attack_precision ? "leave it out"
                                                           : "give --precision, or add --attack-bn eval");
   const auto& parts = options.attack.parts();
-  const bool none = std::all_of(parts.begin(), parts.end(), [](const auto& part) { return part.value == "none"; });
+  const bool none = std::ranges::all_of(parts, [](const auto& part) { return part.value == "none"; });
   return none ? what + "nothing is attacked in training; leave it out" : "";
 }
 

@@ -42,7 +42,7 @@ void require_labels(const TrainOptions& options, const Splits& splits) {
 std::int64_t unlabelled_images(const Dataset& images) {
   std::int64_t count = 0;
   for_labels(images, [&](std::span<const std::int16_t> labels) {
-    count += std::count_if(labels.begin(), labels.end(), [](int label) { return label < 0; });
+    count += std::ranges::count_if(labels, [](int label) { return label < 0; });
   });
   return count;
 }

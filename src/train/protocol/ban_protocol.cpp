@@ -17,7 +17,7 @@ namespace {
 const char* const kState = "byzantine";
 
 /// Numbers one after the other, as a checkpoint has them.
-class Writer {
+class NumberWriter {
  public:
   template <class T>
   void add(const T* data, std::size_t count) {
@@ -32,10 +32,10 @@ class Writer {
   std::vector<std::uint8_t> all_;
 };
 
-/// Reads what Writer has written; what is not there, or has another length, is an error of the checkpoint.
-class Reader {
+/// Reads what NumberWriter has written; what is not there, or has another length, is an error of the checkpoint.
+class NumberReader {
  public:
-  explicit Reader(const std::vector<std::uint8_t>& all) : all_(all) {}
+  explicit NumberReader(const std::vector<std::uint8_t>& all) : all_(all) {}
   template <class T>
   void read(T* data, std::size_t count) {
     require(count <= (all_.size() - at_) / sizeof(T), ExitCode::checkpoint,
@@ -62,7 +62,7 @@ class Reader {
 };
 
 [[nodiscard]] std::vector<std::uint8_t> bytes_of_state(const ProtocolState& state) {
-  Writer writer;
+  NumberWriter writer;
   const auto add = [&](const auto& all) {
     writer.add(std::ssize(all));
     writer.add(all.data(), all.size());
@@ -82,7 +82,7 @@ class Reader {
 }
 
 [[nodiscard]] ProtocolState state_of(const std::vector<std::uint8_t>& bytes) {
-  Reader reader(bytes);
+  NumberReader reader(bytes);
   ProtocolState state;
   reader.read(&state.pending.step, 1);
   state.pending.ranks = static_cast<int>(reader.number(kMostRanks));
@@ -255,7 +255,7 @@ void BanProtocol::tell_friends() {
   };
   const auto& checks = protocol_->state().pending.checks;
   const auto among_friends = [&](const PendingCheck& check) { return cheats(check.validator) && cheats(check.target); };
-  if (std::none_of(checks.begin(), checks.end(), among_friends)) return;
+  if (std::ranges::none_of(checks, among_friends)) return;
   const auto ranks = static_cast<std::size_t>(ranks_.size());
   std::vector<Sha256Digest> own(ranks), all(ranks * ranks);
   work_.own_roots(own);

@@ -1,17 +1,83 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <vector>
 
+#include "byzantine/assembly.hpp"
+#include "byzantine/mischief.hpp"
 #include "byzantine/part_work.hpp"
+#include "dat/cheat.hpp"
+#include "dat/communicator.hpp"
 #include "reduce/transport/parts_watch.hpp"
 #include "train/exchange/step_exchange.hpp"
-#include "train/protocol/collusion.hpp"
 #include "train/protocol/kept_step.hpp"
-#include "train/protocol/ranks_assembly.hpp"
 #include "train/watch/recompute.hpp"
 
 namespace dat {
+
+/// A rank that is made to cheat, in the protocol: what its cheat does to messages, and, where it should do the work of
+/// another cheating rank once more, the story that all is well, which needs what that rank has committed to.
+class Collusion final : public Mischief {
+ public:
+  /// Sets this rank's cheat in a step; null: it does not cheat in this step.
+  void act(Cheat* cheat) { own_ = cheat != nullptr ? cheat->mischief() : nullptr; }
+  /// The roots of the parts of a friend's contribution to the last step. rank: of the launch.
+  void hear(int rank, std::vector<Sha256Digest> roots) { roots_[rank] = std::move(roots); }
+  void forget() { roots_.clear(); }
+
+  void message(Topic topic, Letter& letter, int to, bool validates) override {
+    if (own_ != nullptr) own_->message(topic, letter, to, validates);
+  }
+  void parts(std::span<float> message) override {
+    if (own_ != nullptr) own_->parts(message);
+  }
+  void aggregate(std::span<float> part) override {
+    if (own_ != nullptr) own_->aggregate(part);
+  }
+  [[nodiscard]] const Contribution* story(const PendingCheck& check) override {
+    const auto of_friend = roots_.find(check.target);
+    if (of_friend == roots_.end()) return own_ != nullptr ? own_->story(check) : nullptr;
+    story_ = {.roots = of_friend->second, .numbers = check.numbers, .claims = check.claims};
+    return &story_;
+  }
+
+ private:
+  Mischief* own_ = nullptr;
+  std::map<int, std::vector<Sha256Digest>> roots_;
+  Contribution story_;
+};
+
+/// The protocol's meetings, of a group of ranks.
+class RanksAssembly final : public Assembly {
+ public:
+  explicit RanksAssembly(Communicator& ranks) : ranks_(ranks), bytes_(static_cast<std::size_t>(ranks.size())) {}
+  [[nodiscard]] int rank() const override { return ranks_.rank(); }
+  [[nodiscard]] int size() const override { return ranks_.size(); }
+  [[nodiscard]] int launch_rank(int rank) const override { return ranks_.launch_rank(rank); }
+  void all_gather(const void* mine, void* all, std::size_t bytes) override {
+    const CallLabel label("what ranks say of their gradients");
+    ranks_.all_gather(mine, all, bytes);
+  }
+  void exchange(const void* to, void* from, std::size_t bytes) override {
+    const CallLabel label("salts of parts of gradients");
+    bytes_.assign(bytes_.size(), static_cast<int>(bytes));
+    ranks_.exchange(to, bytes_, from, bytes_);
+  }
+  void broadcast(void* data, std::size_t bytes, int from) override {
+    const CallLabel label("a part of a gradient that is disputed");
+    bytes_.assign(bytes_.size(), 0);
+    bytes_[static_cast<std::size_t>(from)] = static_cast<int>(bytes);
+    all_.resize(bytes);
+    ranks_.all_gather(data, all_.data(), bytes_);
+    std::ranges::copy(all_, static_cast<std::byte*>(data));
+  }
+
+ private:
+  Communicator& ranks_;
+  std::vector<int> bytes_;
+  std::vector<std::byte> all_;
+};
 
 /// Error(usage): a step's validators leave too few of so many ranks to bring gradients to it.
 void require_validators(const TrainOptions& options, int ranks);

@@ -21,7 +21,7 @@ namespace {
 }  // namespace
 
 int passes_in(const std::vector<int>& entering) {
-  return entering.empty() ? 0 : 1 + *std::max_element(entering.begin(), entering.end());
+  return entering.empty() ? 0 : 1 + *std::ranges::max_element(entering);
 }
 
 BatchStatistics::BatchStatistics(Communicator& ranks, Model& model, int passes, bool local, const SummationTree* order)

@@ -67,8 +67,7 @@ NumberCheck::NumberCheck(Communicator& ranks, Backend& backend, const Parameters
 
 void NumberCheck::look_at_images(const Batch& batch) {
   const std::int64_t floats = batch.n * batch.layout.elements();
-  const auto tensor =
-      std::find_if(tensors_.begin(), tensors_.end(), [&](const auto& one) { return one->parameters.size == floats; });
+  const auto tensor = std::ranges::find_if(tensors_, [&](const auto& one) { return one->parameters.size == floats; });
   sum(backend_.device(), (*tensor)->chunks, kernels::SquaredNorm{batch.x_adv}, partial_, sums_ + images_++ * kSums);
 }
 
@@ -148,8 +147,7 @@ const BadNumbers* NumberCheck::agreed() {
         one.segment >= std::ssize(parameters_.segments) ||
         (one.segment < 0 && one.where >= BadNumbers::Where::gradient))
       one.where = BadNumbers::Where::nowhere;
-  first_ = *std::min_element(all_.begin(), all_.end(),
-                             [](const BadNumbers& a, const BadNumbers& b) { return a.where < b.where; });
+  first_ = *std::ranges::min_element(all_, [](const BadNumbers& a, const BadNumbers& b) { return a.where < b.where; });
   return &first_;
 }
 

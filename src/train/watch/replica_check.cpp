@@ -40,7 +40,7 @@ const char* const kAdvice =
   std::vector<std::pair<std::uint64_t, std::vector<int>>> groups;
   for (std::size_t rank = 0; rank * numbers < values.size(); ++rank) {
     const std::uint64_t value = values[rank * numbers + number];
-    const auto found = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == value; });
+    const auto found = std::ranges::find_if(groups, [&](const auto& g) { return g.first == value; });
     (found == groups.end() ? groups.emplace_back(value, std::vector<int>()) : *found)
         .second.push_back(static_cast<int>(rank));
   }

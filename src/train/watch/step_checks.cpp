@@ -83,10 +83,9 @@ bool StepChecks::verified(const ActiveSet& active) {
   const std::optional<Verification::Finding> finding = verification_->verify(learner_, active);
   timer_.lap(Phase::other);
   if (!finding) return true;
-  require(
-      options_.on_corruption == "repair", ExitCode::integrity, finding->record.text,
-      "; the weights are those of the step before, and the last checkpoint is good: run the same command again, and "
-      "suspect the node if it returns");
+  require(options_.on_corruption == "repair", ExitCode::integrity, finding->record.text,
+          "; the weights are those of the step before, and the last checkpoint is good: run the same command again, "
+          "and suspect the node if it returns");
   corruptions_.push_back(finding->record);
   return finding->usable;
 }

@@ -26,7 +26,7 @@ std::span<const StragglerRule::Change> StragglerRule::take(std::span<const doubl
     Rank& rank = ranks_[k];
     rank.ratios[place] = seconds[k] - *middle > kLeastSeconds ? seconds[k] / std::max(*middle, 1e-9) : 1.0;
     if (windows_ < kWindows) continue;
-    const auto [least, most] = std::minmax_element(rank.ratios.begin(), rank.ratios.end());
+    const auto [least, most] = std::ranges::minmax_element(rank.ratios);
     const double mean = std::accumulate(rank.ratios.begin(), rank.ratios.end(), 0.0) / kWindows;
     const bool slow = rank.slow ? *most >= kEach : *least >= kEach && mean >= kMean;
     if (slow != rank.slow) changes_.push_back({static_cast<int>(k), slow, mean});

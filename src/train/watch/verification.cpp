@@ -6,7 +6,6 @@
 #include <cstdio>
 
 #include "dat/dealing.hpp"
-#include "dat/error.hpp"
 #include "dat/random.hpp"
 #include "fingerprint.hpp"
 #include "train/watch/replica_check.hpp"

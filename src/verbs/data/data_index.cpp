@@ -21,30 +21,25 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const TableOf<IndexOrder>& index_table() {
-  static const auto all = [] {
-    using O = IndexOrder;
-    TableOf<O> table;
-    table.add("SOURCE", &O::source,
-              "images: a folder (train/CLASS/..., test/CLASS/... or val/CLASS/..., or CLASS/... alone), WebDataset's "
-              "tars in a folder, a tar of folders, or a tar of one tar for each class (ImageNet)");
-    table.add("OUTPUT", &O::output, "the file to write, e.g. imagenet.h5; with --pack a folder");
-    table.add("--threads", &O::threads, "threads that decode; auto: one for each core", kAutoThreads);
-    table.add("--on-damage", &O::on_damage,
-              "images that are damaged are listed, then SOURCE is refused, or they are left out",
-              one_of({"refuse", "skip"}));
-    table.add("--pack", &O::pack,
-              "writes the images, shuffled, into tars in WebDataset's layout; a call that was stopped goes on");
-    table.add("--shard-size", &O::shard_megabytes, "megabytes of such a tar", {.low = 1, .high = 1e6})
-        .works_with({{"pack"}}, "--shard-size is for --pack; leave it off");
-    table.add("--size", &O::size,
-              "writes the images' centres, so many pixels high and wide, as a plain data file; auto: an index",
-              {.low = 4, .high = 4096, .automatic = 0});
-    table.not_together({"pack"}, {"size"},
-                       "--pack keeps images as they are, and --size makes a plain data file; leave one of them off");
-    return table;
-  }();
-  return all;
+void add_options(TableOf<IndexOrder>& table) {
+  using O = IndexOrder;
+  table.add("SOURCE", &O::source,
+            "images: a folder (train/CLASS/..., test/CLASS/... or val/CLASS/..., or CLASS/... alone), WebDataset's "
+            "tars in a folder, a tar of folders, or a tar of one tar for each class (ImageNet)");
+  table.add("OUTPUT", &O::output, "the file to write, e.g. imagenet.h5; with --pack a folder");
+  table.add("--threads", &O::threads, "threads that decode; auto: one for each core", kAutoThreads);
+  table.add("--on-damage", &O::on_damage,
+            "images that are damaged are listed, then SOURCE is refused, or they are left out",
+            one_of({"refuse", "skip"}));
+  table.add("--pack", &O::pack,
+            "writes the images, shuffled, into tars in WebDataset's layout; a call that was stopped goes on");
+  table.add("--shard-size", &O::shard_megabytes, "megabytes of such a tar", {.low = 1, .high = 1e6})
+      .works_with({{"pack"}}, "--shard-size is for --pack; leave it off");
+  table.add("--size", &O::size,
+            "writes the images' centres, so many pixels high and wide, as a plain data file; auto: an index",
+            {.low = 4, .high = 4096, .automatic = 0});
+  table.not_together({"pack"}, {"size"},
+                     "--pack keeps images as they are, and --size makes a plain data file; leave one of them off");
 }
 
 [[nodiscard]] std::string number_of(std::int64_t count, const std::string& one, const std::string& several) {
@@ -111,17 +106,15 @@ int run_index(const IndexOrder& o, int, char**) {
 
 std::optional<IndexOrder> parse_index(CommandLine& line) {
   IndexOrder o;
-  Bound bound(index_table(), o);
-  line.describe("Makes a data set of images of any size: an index of where they lie, tars, or a plain data file.");
-  line.add(bound);
-  if (!line.read()) return {};
-  bound.check(true);
+  if (!read_options(line,
+                    "Makes a data set of images of any size: an index of where they lie, tars, or a plain data file.",
+                    add_options, o))
+    return {};
   return o;
 }
 
 Verb data_index_verb() {
-  return make_verb<IndexOrder>("data index", "folders or tars of images -> an index, tars or a data file", parse_index,
-                               run_index);
+  return make_verb("data index", "folders or tars of images -> an index, tars or a data file", parse_index, run_index);
 }
 
 }  // namespace dat

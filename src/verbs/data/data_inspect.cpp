@@ -12,17 +12,12 @@ namespace dat {
 
 namespace {
 
-const TableOf<InspectOptions>& inspect_table() {
-  static const auto all = [] {
-    TableOf<InspectOptions> table;
-    table.add("FILES", &InspectOptions::files, "data files");
-    table.add("--page", &InspectOptions::page,
-              "a .png file to draw: 64 images of the training (of the test, where there are no others), of all classes "
-              "alike, with their labels; none: nothing is drawn",
-              kPath);
-    return table;
-  }();
-  return all;
+void add_options(TableOf<InspectOptions>& table) {
+  table.add("FILES", &InspectOptions::files, "data files");
+  table.add("--page", &InspectOptions::page,
+            "a .png file to draw: 64 images of the training (of the test, where there are no others), of all classes "
+            "alike, with their labels; none: nothing is drawn",
+            kPath);
 }
 
 int run_inspect(const InspectOptions& o, int, char**) {
@@ -42,10 +37,9 @@ int run_inspect(const InspectOptions& o, int, char**) {
 
 std::optional<InspectOptions> parse_inspect(CommandLine& line) {
   InspectOptions o;
-  Bound bound(inspect_table(), o);
-  line.describe("Describes data files: shapes, classes, source, hash; and draws some of their images.");
-  line.add(bound);
-  if (!line.read()) return {};
+  if (!read_options(line, "Describes data files: shapes, classes, source, hash; and draws some of their images.",
+                    add_options, o))
+    return {};
   require(o.page.empty() || o.files.size() == 1, ExitCode::usage,
           "--page draws images of one data file; give the files one by one");
   const std::string ending = std::filesystem::path(o.page).extension().string();
@@ -54,8 +48,6 @@ std::optional<InspectOptions> parse_inspect(CommandLine& line) {
   return o;
 }
 
-Verb data_inspect_verb() {
-  return make_verb<InspectOptions>("data inspect", "describe data files", parse_inspect, run_inspect);
-}
+Verb data_inspect_verb() { return make_verb("data inspect", "describe data files", parse_inspect, run_inspect); }
 
 }  // namespace dat

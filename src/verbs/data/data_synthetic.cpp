@@ -9,19 +9,14 @@ namespace dat {
 
 namespace {
 
-const TableOf<SyntheticOrder>& synthetic_table() {
-  static const auto all = [] {
-    using O = SyntheticOrder;
-    TableOf<O> table;
-    table.add("OUTPUT", &O::output, "the file to write, e.g. shapes.h5");
-    table.add("--classes", &O::classes, "kinds of images", {.low = 2, .high = kMostClasses});
-    table.add("--size", &O::size, "height and width of the images in pixels", {.low = 4, .high = 4096});
-    table.add("--train", &O::train, "training images", kManyImages);
-    table.add("--test", &O::test, "test images", kManyImages);
-    table.add("--seed", &O::seed, "of every random number", kCount);
-    return table;
-  }();
-  return all;
+void add_options(TableOf<SyntheticOrder>& table) {
+  using O = SyntheticOrder;
+  table.add("OUTPUT", &O::output, "the file to write, e.g. shapes.h5");
+  table.add("--classes", &O::classes, "kinds of images", {.low = 2, .high = kMostClasses});
+  table.add("--size", &O::size, "height and width of the images in pixels", {.low = 4, .high = 4096});
+  table.add("--train", &O::train, "training images", kManyImages);
+  table.add("--test", &O::test, "test images", kManyImages);
+  table.add("--seed", &O::seed, "of every random number", kCount);
 }
 
 int run_synthetic(const SyntheticOrder& o, int, char**) {
@@ -35,15 +30,12 @@ int run_synthetic(const SyntheticOrder& o, int, char**) {
 
 std::optional<SyntheticOrder> parse_synthetic(CommandLine& line) {
   SyntheticOrder o;
-  Bound bound(synthetic_table(), o);
-  line.describe("Writes a procedural, learnable set: coloured shapes on clutter.");
-  line.add(bound);
-  if (!line.read()) return {};
+  if (!read_options(line, "Writes a procedural, learnable set: coloured shapes on clutter.", add_options, o)) return {};
   return o;
 }
 
 Verb data_synthetic_verb() {
-  return make_verb<SyntheticOrder>("data synthetic", "write a synthetic data file", parse_synthetic, run_synthetic);
+  return make_verb("data synthetic", "write a synthetic data file", parse_synthetic, run_synthetic);
 }
 
 }  // namespace dat

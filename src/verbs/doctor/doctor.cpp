@@ -4,7 +4,6 @@
 
 #include "dat/provenance.hpp"
 #include "replica/gpus.hpp"
-#include "replica/replica.hpp"
 #include "verbs/doctor/machine.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verb.hpp"
@@ -17,8 +16,8 @@ struct DoctorOptions {};
 
 std::optional<DoctorOptions> parse_doctor(CommandLine& line) {
   line.describe(
-      "Says what this machine offers: CPU, memory, disk, GPUs, libraries, gnuplot, MPI and its launcher; "
-      "and why something is not used.");
+      "Says what this machine offers: CPU, memory, disk, GPUs, libraries, gnuplot, MPI and its launcher; and why "
+      "something is not used.");
   if (!line.read()) return {};
   return DoctorOptions{};
 }
@@ -58,8 +57,8 @@ int run_doctor(const DoctorOptions&, int, char**) {
 }  // namespace
 
 Verb doctor_verb() {
-  return make_verb<DoctorOptions>("doctor", "what this machine offers: CPU, memory, disk, GPUs, MPI", parse_doctor,
-                                  run_doctor, Launch::together);
+  return make_verb("doctor", "what this machine offers: CPU, memory, disk, GPUs, MPI", parse_doctor, run_doctor,
+                   Launch::together);
 }
 
 }  // namespace dat

@@ -66,9 +66,8 @@ namespace fs = std::filesystem;
   if (kinds.empty()) return "";
   const std::vector<std::string> liked =
       open_mpi ? std::vector<std::string>{"pmix"} : std::vector<std::string>{"pmi2", "pmix"};
-  const auto best = std::find_if(liked.begin(), liked.end(), [&](const std::string& kind) {
-    return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
-  });
+  const auto best = std::ranges::find_if(
+      liked, [&](const std::string& kind) { return std::ranges::find(kinds, kind) != kinds.end(); });
   return "srun --mpi=list has " + joined(kinds, ", ") +
          (best == liked.end() ? ", not " + liked[0] + ": in a job mpirun starts the ranks"
                               : ": srun --mpi=" + *best + " starts the ranks of a job");

@@ -19,7 +19,6 @@
 #include "interop/state_dict.hpp"
 #include "options/ranges.hpp"
 #include "options/train/citations.hpp"
-#include "options/train/table.hpp"
 #include "printed.hpp"
 #include "replica/model_state.hpp"
 #include "verbs/ranks.hpp"
@@ -156,26 +155,20 @@ std::string export_format(const std::string& wanted, const std::string& out) {
   return wanted != "auto" ? wanted : named.empty() ? "safetensors" : named;
 }
 
-const TableOf<ExportOptions>& export_table() {
-  static const auto all = [] {
-    using O = ExportOptions;
-    TableOf<O> table;
-    table.add("CHECKPOINT", &O::checkpoint, "a checkpoint, or the folder of a run: its newest one");
-    table.add("--format", &O::format,
-              "safetensors and onnx are files, robustbench and hub folders with a class of PyTorch, hub with a model "
-              "card; auto: as the suffix of --out says, safetensors where it has none",
-              one_of({"auto", "safetensors", "onnx", "robustbench", "hub"}));
-    table.add("--weights", &O::weights, "of a checkpoint with averaged ones; auto: those, where it has any",
-              one_of({"auto", "raw", "average"}));
-    table.add(
-        "--evaluation", &O::evaluation,
-        "what 'eval --out' has written of this checkpoint, for the figures: robustbench eval.json, hub results.h5 "
-        "or the folder with it (beside the run's own figures); none: no figures of one",
-        kPath);
-    table.add("--out", &O::out, "file or folder to write", kPath);
-    return table;
-  }();
-  return all;
+void add_options(TableOf<ExportOptions>& table) {
+  using O = ExportOptions;
+  table.add("CHECKPOINT", &O::checkpoint, "a checkpoint, or the folder of a run: its newest one");
+  table.add("--format", &O::format,
+            "safetensors and onnx are files, robustbench and hub folders with a class of PyTorch, hub with a model "
+            "card; auto: as the suffix of --out says, safetensors where it has none",
+            one_of({"auto", "safetensors", "onnx", "robustbench", "hub"}));
+  table.add("--weights", &O::weights, "of a checkpoint with averaged ones; auto: those, where it has any",
+            one_of({"auto", "raw", "average"}));
+  table.add("--evaluation", &O::evaluation,
+            "what 'eval --out' has written of this checkpoint, for the figures: robustbench eval.json, hub results.h5 "
+            "or the folder with it (beside the run's own figures); none: no figures of one",
+            kPath);
+  table.add("--out", &O::out, "file or folder to write", kPath);
 }
 
 int run_export(const ExportOptions& options, int, char**) {
@@ -186,10 +179,8 @@ int run_export(const ExportOptions& options, int, char**) {
 
 std::optional<ExportOptions> parse_export(CommandLine& line) {
   ExportOptions o;
-  Bound bound(export_table(), o);
-  line.describe("Writes the network of a checkpoint in a form that other programs read.");
-  line.add(bound);
-  if (!line.read()) return {};
+  if (!read_options(line, "Writes the network of a checkpoint in a form that other programs read.", add_options, o))
+    return {};
   require(!o.out.empty(), ExitCode::usage, "export needs a place; give --out PATH");
   o.format = export_format(o.format, o.out);
   const bool folder = o.format == "robustbench" || o.format == "hub";
@@ -203,8 +194,7 @@ std::optional<ExportOptions> parse_export(CommandLine& line) {
 }
 
 Verb export_verb() {
-  return make_verb<ExportOptions>("export", "a network for others: safetensors, ONNX, RobustBench, a hub", parse_export,
-                                  run_export);
+  return make_verb("export", "a network for others: safetensors, ONNX, RobustBench, a hub", parse_export, run_export);
 }
 
 }  // namespace dat

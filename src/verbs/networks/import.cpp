@@ -2,7 +2,6 @@
 
 #include "verbs/networks/import.hpp"
 
-#include <algorithm>
 #include <sstream>
 
 #include "dat/checkpoint.hpp"
@@ -91,34 +90,28 @@ namespace {
   return text.str();
 }
 
-const TableOf<ImportOptions>& import_table() {
-  static const auto all = [] {
-    using O = ImportOptions;
-    TableOf<O> table;
-    table.add("FILE", &O::file,
-              "a safetensors file, a PyTorch state_dict saved as HDF5, a checkpoint, or the folder of a run");
-    table.add("--network", &O::network, "architecture; auto: as the file says", one_network(true));
-    table.add("--width", &O::width, "channels of the first stage; auto: as the file says, else the published ones",
-              kAutoWidth);
-    table.add("--activation", &O::activation,
-              "what follows batch norms; auto: as the file says, else the published one",
-              one_of({"auto", "relu", "silu"}));
-    table.add("--normalize", &O::normalize,
-              "(x - mean)/std of the images, inside the network, as in 'train'; auto: as the file says, else none",
-              {.label = "auto|none|cifar10|cifar100|imagenet|M,...,S,..."});
-    table.add("--size", &O::size,
-              "height and width of its images in pixels; auto: as the file says, else 224 of imagenet_*, else 32",
-              {.low = 8, .high = 4096, .automatic = 0});
-    table.add("--norm", &O::norm, "of the ball that it was trained for; auto: as the file says, else linf",
-              auto_or(norm_names()));
-    table.add("--eps", &O::eps, "radius of the ball; auto: as the file says, else 8/255", kAutoRadius);
-    table.add("--new-head", &O::new_head, "classes of a last layer that begins anew; none: the file's is kept",
-              {.low = 2, .high = kMostClasses, .automatic = 0, .word = "none"});
-    table.add("--seed", &O::seed, "of the new last layer", kCount);
-    table.add("--out", &O::out, "the checkpoint to write, e.g. model.h5", kPath);
-    return table;
-  }();
-  return all;
+void add_options(TableOf<ImportOptions>& table) {
+  using O = ImportOptions;
+  table.add("FILE", &O::file,
+            "a safetensors file, a PyTorch state_dict saved as HDF5, a checkpoint, or the folder of a run");
+  table.add("--network", &O::network, "architecture; auto: as the file says", one_network(true));
+  table.add("--width", &O::width, "channels of the first stage; auto: as the file says, else the published ones",
+            kAutoWidth);
+  table.add("--activation", &O::activation, "what follows batch norms; auto: as the file says, else the published one",
+            one_of({"auto", "relu", "silu"}));
+  table.add("--normalize", &O::normalize,
+            "(x - mean)/std of the images, inside the network, as in 'train'; auto: as the file says, else none",
+            {.label = "auto|none|cifar10|cifar100|imagenet|M,...,S,..."});
+  table.add("--size", &O::size,
+            "height and width of its images in pixels; auto: as the file says, else 224 of imagenet_*, else 32",
+            {.low = 8, .high = 4096, .automatic = 0});
+  table.add("--norm", &O::norm, "of the ball that it was trained for; auto: as the file says, else linf",
+            auto_or(norm_names()));
+  table.add("--eps", &O::eps, "radius of the ball; auto: as the file says, else 8/255", kAutoRadius);
+  table.add("--new-head", &O::new_head, "classes of a last layer that begins anew; none: the file's is kept",
+            {.low = 2, .high = kMostClasses, .automatic = 0, .word = "none"});
+  table.add("--seed", &O::seed, "of the new last layer", kCount);
+  table.add("--out", &O::out, "the checkpoint to write, e.g. model.h5", kPath);
 }
 
 int run_import(const ImportOptions& options, int argc, char** argv) {
@@ -129,10 +122,8 @@ int run_import(const ImportOptions& options, int argc, char** argv) {
 
 std::optional<ImportOptions> parse_import(CommandLine& line) {
   ImportOptions o;
-  Bound bound(import_table(), o);
-  line.describe("Makes a checkpoint of a network that another program has trained.");
-  line.add(bound);
-  if (!line.read()) return {};
+  if (!read_options(line, "Makes a checkpoint of a network that another program has trained.", add_options, o))
+    return {};
   require(!o.out.empty(), ExitCode::usage, "import needs a place; give --out PATH");
   require_apart({o.out}, {place_of_checkpoint(o.file)});
   if (o.normalize != "auto") (void)normalization_from(o.normalize);
@@ -140,8 +131,7 @@ std::optional<ImportOptions> parse_import(CommandLine& line) {
 }
 
 Verb import_verb() {
-  return make_verb<ImportOptions>("import", "a network of others as a checkpoint, to go on with", parse_import,
-                                  run_import);
+  return make_verb("import", "a network of others as a checkpoint, to go on with", parse_import, run_import);
 }
 
 }  // namespace dat

@@ -169,8 +169,7 @@ void add_events(Page& page, const Subject& run) {
 #define EVENT(Event) add_moments<Event>(history, moments);
 #include "dat/events.def"
 #undef EVENT
-  std::stable_sort(moments.begin(), moments.end(),
-                   [](const RunMoment& a, const RunMoment& b) { return a.step < b.step; });
+  std::ranges::stable_sort(moments, [](const RunMoment& a, const RunMoment& b) { return a.step < b.step; });
   std::set<std::int64_t> evaluations, checkpoints;
   for (const EvaluationRecord& one : history.evaluations) evaluations.insert(one.step);
   for (const auto& [step, name] : kept_checkpoints(run.path)) checkpoints.insert(step);

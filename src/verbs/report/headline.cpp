@@ -5,7 +5,6 @@
 #include <sstream>
 #include <tuple>
 
-#include "dat/error.hpp"
 #include "files/outside_json.hpp"
 #include "options/recipes.hpp"
 #include "verbs/report/sections.hpp"
@@ -44,7 +43,7 @@ namespace {
 
 [[nodiscard]] std::string published_text(const std::string& name) {
   const std::vector<Recipe>& all = recipes();
-  const auto found = std::find_if(all.begin(), all.end(), [&](const Recipe& one) { return one.name == name; });
+  const auto found = std::ranges::find_if(all, [&](const Recipe& one) { return one.name == name; });
   if (found == all.end()) return "recipe " + name + ", which this version of the program does not have";
   const std::string published = published_in(found->text);
   return "recipe " + name + ", " + found->about + (published.empty() ? "" : "; published: " + published);

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <filesystem>
 
-#include "data/images/write_png.hpp"
+#include "data/images/png.hpp"
 #include "record/evaluation_file.hpp"
 #include "verbs/report/sections.hpp"
 

@@ -5,7 +5,6 @@
 
 #include <cctype>
 #include <string_view>
-#include <vector>
 
 #include "dat/error.hpp"
 
@@ -195,8 +194,8 @@ std::string Page::text() const {
   }
   // The policy has a browser refuse what a mistake of this file might let through.
   return "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; "
-         "style-src 'unsafe-inline'\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; style-src "
+         "'unsafe-inline'\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
          "<title>" +
          html_text(title_) + "</title>\n<style>" + kPageStyle + "</style>\n</head>\n<body>\n<h1>" + html_text(title_) +
          "</h1>\n" + body_ + last + "</body>\n</html>\n";

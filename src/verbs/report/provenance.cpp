@@ -2,7 +2,6 @@
 #include <nlohmann/json.hpp>
 
 #include "dat/file.hpp"
-#include "dat/report.hpp"
 #include "dat/shell.hpp"
 #include "files/outside_json.hpp"
 #include "verbs/report/sections.hpp"
@@ -57,7 +56,7 @@ void add_provenance(Page& page, const std::vector<const Subject*>& subjects) {
     const auto all = json_or_discarded<nlohmann::ordered_json>(subject->provenance);
     if (all.is_object()) add_named_facts(all, "", 1, facts);
     for (const auto& [name, value] : facts) {
-      auto row = std::find_if(sheet.rows.begin(), sheet.rows.end(), [&](const auto& one) { return one[0] == name; });
+      auto row = std::ranges::find_if(sheet.rows, [&](const auto& one) { return one[0] == name; });
       if (row == sheet.rows.end()) row = sheet.rows.insert(row, {name});
       row->resize(sheet.header.size() - 1, "-");
       row->push_back(value);

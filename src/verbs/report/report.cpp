@@ -9,7 +9,6 @@
 #include "dat/error.hpp"
 #include "dat/file.hpp"
 #include "dat/report.hpp"
-#include "options/ranges.hpp"
 #include "options/train/table.hpp"
 #include "verbs/report/sections.hpp"
 #include "verbs/verb.hpp"
@@ -25,20 +24,15 @@ struct ReportOptions {
   std::string by, out;
 };
 
-const TableOf<ReportOptions>& report_table() {
-  static const auto all = [] {
-    using O = ReportOptions;
-    TableOf<O> table;
-    table.add("RUNS", &O::runs,
-              "folders of runs (--out of train), JSON or folders of evaluations (--out of eval), folders that have any "
-              "of these in them");
-    table.add("--by", &O::by, "rows as those of compare --by: means over seeds, with Student's 95 % interval",
-              {.label = "OPTION"});
-    table.add("--out", &O::out, "the page; none: report.html, in the folder of the run if one is named",
-              {.label = "FILE"});
-    return table;
-  }();
-  return all;
+void add_options(TableOf<ReportOptions>& table) {
+  using O = ReportOptions;
+  table.add("RUNS", &O::runs,
+            "folders of runs (--out of train), JSON or folders of evaluations (--out of eval), folders that have any "
+            "of these in them");
+  table.add("--by", &O::by, "rows as those of compare --by: means over seeds, with Student's 95 % interval",
+            {.label = "OPTION"});
+  table.add("--out", &O::out, "the page; none: report.html, in the folder of the run if one is named",
+            {.label = "FILE"});
 }
 
 /// The paths, and behind each run the evaluations in its folder.
@@ -51,11 +45,11 @@ const TableOf<ReportOptions>& report_table() {
     std::error_code error;
     for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error))
       if (std::error_code ignored; entry->is_directory(ignored) && !evaluation_in(entry->path().string()).empty() &&
-                                   std::none_of(paths.begin(), paths.end(), [&](const std::string& other) {
+                                   std::ranges::none_of(paths, [&](const std::string& other) {
                                      return fs::equivalent(other, entry->path(), ignored);
                                    }))
         inside.push_back(entry->path().string());
-    std::sort(inside.begin(), inside.end());
+    std::ranges::sort(inside);
     all.insert(all.end(), inside.begin(), inside.end());
   }
   return all;
@@ -118,13 +112,12 @@ int run_report(const ReportOptions& options, int, char**) {
 
 std::optional<ReportOptions> parse_report(CommandLine& line) {
   ReportOptions o;
-  Bound bound(report_table(), o);
-  line.describe(
-      "Writes a page about runs and evaluations, for a browser or a printer: figures, curves, events, classes, images, "
-      "provenance. The page is one file that loads nothing; a training leaves one in its folder.");
-  line.add(bound);
-  if (!line.read()) return {};
-  bound.check(true);
+  if (!read_options(
+          line,
+          "Writes a page about runs and evaluations, for a browser or a printer: figures, curves, events, classes, "
+          "images, provenance. The page is one file that loads nothing; a training leaves one in its folder.",
+          add_options, o))
+    return {};
   if (o.out.empty()) o.out = o.runs.size() == 1 && holds_run(o.runs[0]) ? o.runs[0] + "/report.html" : "report.html";
   return o;
 }
@@ -139,8 +132,6 @@ int write_report(const std::vector<std::string>& paths, const std::string& by, c
   return tell_left_out(subjects);
 }
 
-Verb report_verb() {
-  return make_verb<ReportOptions>("report", "a page about runs, for a browser", parse_report, run_report);
-}
+Verb report_verb() { return make_verb("report", "a page about runs, for a browser", parse_report, run_report); }
 
 }  // namespace dat

@@ -1,7 +1,5 @@
 // The verb compare: runs and evaluations as tables, with intervals.
 
-#include "dat/error.hpp"
-#include "options/ranges.hpp"
 #include "printed.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/results/tables.hpp"
@@ -17,23 +15,18 @@ struct CompareOptions {
   bool csv = false, latex = false;
 };
 
-const TableOf<CompareOptions>& compare_table() {
-  static const auto all = [] {
-    using O = CompareOptions;
-    TableOf<O> table;
-    table.add("PATHS", &O::paths,
-              "folders of runs (--out of train), JSON or folders of evaluations (--out of eval), folders that have any "
-              "of these in them");
-    table.add("--by", &O::by,
-              "option whose values make the rows; runs that are equal in all but --seed are one: mean, standard "
-              "deviation, Student's 95 % interval; none: a row each, with Wilson's",
-              {.label = "OPTION"});
-    table.add("--csv", &O::csv, "one table as CSV, a line for each figure, with all digits");
-    table.add("--latex", &O::latex, "the tables as LaTeX");
-    table.not_together({"csv"}, {"latex"}, "--csv and --latex are two forms of the same; give one of them");
-    return table;
-  }();
-  return all;
+void add_options(TableOf<CompareOptions>& table) {
+  using O = CompareOptions;
+  table.add("PATHS", &O::paths,
+            "folders of runs (--out of train), JSON or folders of evaluations (--out of eval), folders that have any "
+            "of these in them");
+  table.add("--by", &O::by,
+            "option whose values make the rows; runs that are equal in all but --seed are one: mean, standard "
+            "deviation, Student's 95 % interval; none: a row each, with Wilson's",
+            {.label = "OPTION"});
+  table.add("--csv", &O::csv, "one table as CSV, a line for each figure, with all digits");
+  table.add("--latex", &O::latex, "the tables as LaTeX");
+  table.not_together({"csv"}, {"latex"}, "--csv and --latex are two forms of the same; give one of them");
 }
 
 int run_compare(const CompareOptions& options, int, char**) {
@@ -45,11 +38,10 @@ int run_compare(const CompareOptions& options, int, char**) {
 
 std::optional<CompareOptions> parse_compare(CommandLine& line) {
   CompareOptions o;
-  Bound bound(compare_table(), o);
-  line.describe("Puts runs and evaluations side by side: options that differ, speed, accuracy with intervals.");
-  line.add(bound);
-  if (!line.read()) return {};
-  bound.check(true);
+  if (!read_options(line,
+                    "Puts runs and evaluations side by side: options that differ, speed, accuracy with intervals.",
+                    add_options, o))
+    return {};
   return o;
 }
 
@@ -70,8 +62,7 @@ int print_comparison(const std::vector<std::string>& paths, const std::string& b
 }
 
 Verb compare_verb() {
-  return make_verb<CompareOptions>("compare", "runs, seeds and evaluations in tables, with intervals", parse_compare,
-                                   run_compare);
+  return make_verb("compare", "runs, seeds and evaluations in tables, with intervals", parse_compare, run_compare);
 }
 
 }  // namespace dat

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 
 #include "options/values/value.hpp"
@@ -48,14 +47,14 @@ class Entries {
       return;
     }
     const Figure& about = attacked != nullptr ? *attacked : *clean;
-    auto block = std::find_if(comparison_.blocks.begin(), comparison_.blocks.end(),
-                              [&](const FigureBlock& one) { return one.about.compares_with(about); });
+    auto block = std::ranges::find_if(comparison_.blocks,
+                                      [&](const FigureBlock& one) { return one.about.compares_with(about); });
     if (block == comparison_.blocks.end()) {
       comparison_.blocks.push_back({about});
       block = comparison_.blocks.end() - 1;
     }
-    auto entry = std::find_if(block->entries.begin(), block->entries.end(),
-                              [&](const RowFigures& one) { return one.row == &row && one.weights == network.weights; });
+    auto entry = std::ranges::find_if(
+        block->entries, [&](const RowFigures& one) { return one.row == &row && one.weights == network.weights; });
     if (entry == block->entries.end()) {
       block->entries.push_back({&row, network.weights});
       entry = block->entries.end() - 1;
@@ -74,7 +73,7 @@ class Entries {
   }
 
   void warn(const std::string& text) {
-    if (std::find(comparison_.warnings.begin(), comparison_.warnings.end(), text) == comparison_.warnings.end())
+    if (std::ranges::find(comparison_.warnings, text) == comparison_.warnings.end())
       comparison_.warnings.push_back(text);
   }
 
@@ -86,14 +85,12 @@ class Entries {
   std::set<std::pair<const ComparedRow*, std::string>> all;
   for (const FigureBlock& block : blocks)
     for (const RowFigures& entry : block.entries) all.insert({entry.row, entry.weights});
-  if (std::all_of(blocks.begin(), blocks.end(),
-                  [&](const FigureBlock& one) { return one.entries.size() == all.size(); }))
-    return "";
+  if (std::ranges::all_of(blocks, [&](const FigureBlock& one) { return one.entries.size() == all.size(); })) return "";
   std::string text;
   const auto add = [&](const std::string& what, std::string Figure::*part) {
     std::vector<std::string> values;
     for (const FigureBlock& block : blocks)
-      if (const std::string& value = block.about.*part; std::find(values.begin(), values.end(), value) == values.end())
+      if (const std::string& value = block.about.*part; std::ranges::find(values, value) == values.end())
         values.push_back(value.empty() ? "none" : value);
     if (values.size() > 1) text += (text.empty() ? "" : "; ") + what + " " + joined(values, " / ");
   };
@@ -112,8 +109,8 @@ class Entries {
       for (const EvaluatedNetwork& network : subject->networks)
         for (const Figure& one : network.figures) {
           if (one.correct.empty()) continue;
-          const auto first = std::find_if(firsts.begin(), firsts.end(),
-                                          [&](const auto& known) { return known.second->compares_with(one); });
+          const auto first =
+              std::ranges::find_if(firsts, [&](const auto& known) { return known.second->compares_with(one); });
           if (first == firsts.end()) {
             firsts.emplace_back(subject, &one);
             continue;
@@ -125,7 +122,7 @@ class Entries {
           }
           pair.p = fair_coin_p_value(pair.only_first, pair.only_first + pair.only_other);
         }
-  std::stable_sort(pairs.begin(), pairs.end(), [](const ImagePair& a, const ImagePair& b) {
+  std::ranges::stable_sort(pairs, [](const ImagePair& a, const ImagePair& b) {
     return std::pair(a.about.set, a.about.clean() ? "" : a.about.name) <
            std::pair(b.about.set, b.about.clean() ? "" : b.about.name);
   });

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdint>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -45,7 +44,7 @@ void require_row_option(const std::string& by) {
     if (row.parent.empty() && row.environment.empty() && !kWithoutNumbers.contains(row.name)) known.push_back(row.name);
   require(by != "seed", ExitCode::usage, "--by seed: runs that differ in their seeds alone are one row; name an ",
           "option by which rows differ, as lr");
-  require(std::find(known.begin(), known.end(), by) != known.end(), ExitCode::usage, "--by ", by,
+  require(std::ranges::find(known, by) != known.end(), ExitCode::usage, "--by ", by,
           ": is no option of 'train' that makes figures differ", hint(by, known));
 }
 
@@ -85,7 +84,7 @@ int ranks_of_run(const std::string& folder, const Settings& settings) {
 void name_apart(std::vector<std::string>& names, const std::vector<std::string>& paths) {
   const std::vector<std::string> short_ones = names;
   for (std::size_t i = 0; i < names.size(); ++i)
-    if (std::count(short_ones.begin(), short_ones.end(), short_ones[i]) > 1) names[i] = paths[i];
+    if (std::ranges::count(short_ones, short_ones[i]) > 1) names[i] = paths[i];
 }
 
 std::vector<std::string> differing(const std::vector<const Compared*>& members) {
@@ -129,7 +128,7 @@ std::vector<Group> groups_by(const std::string& by, const std::vector<const Comp
   std::vector<std::string> names;
   for (const Group& group : groups) names.push_back(group.name);
   for (std::size_t g = 0; g < groups.size(); ++g)
-    if (std::count(names.begin(), names.end(), names[g]) > 1) name(groups[g], *firsts[g], true);
+    if (std::ranges::count(names, names[g]) > 1) name(groups[g], *firsts[g], true);
   return groups;
 }
 

@@ -15,27 +15,19 @@ namespace dat {
 
 namespace {
 
-const TableOf<PlotOptions>& plot_table() {
-  static const auto all = [] {
-    using O = PlotOptions;
-    TableOf<O> table;
-    table.add(
-        "RUNS", &O::runs,
-        "folders of runs (--out of train), JSON or folders of evaluations (--out of eval), folders of certifications");
-    table.add("--format", &O::format, "of the pictures", one_of({"svg", "png", "pdf"}));
-    table
-        .add("--dpi", &O::dpi, "dots per inch, of which 100 show a picture as it is made for",
-             {.low = 20, .high = 1200})
-        .works_with("format", {"png"});
-    table.add(
-        "--by", &O::by,
-        "option whose values tell lines of several runs apart; runs that are equal in all but --seed are one line, "
-        "with a band; none: a line each",
-        {.label = "OPTION"});
-    table.add("--out", &O::out, "folder for the comparison of several runs; none: plots-compare", kFolder);
-    return table;
-  }();
-  return all;
+void add_options(TableOf<PlotOptions>& table) {
+  using O = PlotOptions;
+  table.add(
+      "RUNS", &O::runs,
+      "folders of runs (--out of train), JSON or folders of evaluations (--out of eval), folders of certifications");
+  table.add("--format", &O::format, "of the pictures", one_of({"svg", "png", "pdf"}));
+  table.add("--dpi", &O::dpi, "dots per inch, of which 100 show a picture as it is made for", {.low = 20, .high = 1200})
+      .works_with("format", {"png"});
+  table.add("--by", &O::by,
+            "option whose values tell lines of several runs apart; runs that are equal in all but --seed are one line, "
+            "with a band; none: a line each",
+            {.label = "OPTION"});
+  table.add("--out", &O::out, "folder for the comparison of several runs; none: plots-compare", kFolder);
 }
 
 /// Groups of runs by the values of an option; of one run each, where none is named.
@@ -94,11 +86,9 @@ int run_plot(const PlotOptions& options, int, char**) {
 
 std::optional<PlotOptions> parse_plot(CommandLine& line) {
   PlotOptions o;
-  Bound bound(plot_table(), o);
-  line.describe("Draws runs and evaluations into their folders, and several runs side by side.");
-  line.add(bound);
-  if (!line.read()) return {};
-  bound.check(true);
+  if (!read_options(line, "Draws runs and evaluations into their folders, and several runs side by side.", add_options,
+                    o))
+    return {};
   require(o.out.empty() || o.runs.size() > 1, ExitCode::usage,
           "--out is for the comparison of several runs; the pictures of one are in its folder plots");
   require(o.by.empty() || o.runs.size() > 1, ExitCode::usage,
@@ -107,6 +97,6 @@ std::optional<PlotOptions> parse_plot(CommandLine& line) {
   return o;
 }
 
-Verb plot_verb() { return make_verb<PlotOptions>("plot", "draw the results of runs", parse_plot, run_plot); }
+Verb plot_verb() { return make_verb("plot", "draw the results of runs", parse_plot, run_plot); }
 
 }  // namespace dat

@@ -32,30 +32,23 @@ struct StatusOptions {
   bool follow = false, json = false;
 };
 
-const TableOf<StatusOptions>& status_table_of_options() {
-  static const auto all = [] {
-    using O = StatusOptions;
-    TableOf<O> table;
-    table.add("RUNS,--runs", &O::runs, "folders of runs (--out of train), or folders of such folders; none: runs",
-              kPaths);
-    table.add("--follow", &O::follow, "look again and again until no run is under way; at a terminal, in place");
-    table.add("--json", &O::json, "a JSON object for each run, in a line");
-    return table;
-  }();
-  return all;
+void add_options(TableOf<StatusOptions>& table) {
+  using O = StatusOptions;
+  table.add("RUNS,--runs", &O::runs, "folders of runs (--out of train), or folders of such folders; none: runs",
+            kPaths);
+  table.add("--follow", &O::follow, "look again and again until no run is under way; at a terminal, in place");
+  table.add("--json", &O::json, "a JSON object for each run, in a line");
 }
 
 std::optional<StatusOptions> parse_status(CommandLine& line) {
   StatusOptions o;
-  Bound bound(status_table_of_options(), o);
-  line.describe(
-      "Says how far runs are: a page about one, a line for each of several. It may be typed on any machine that sees "
-      "the "
-      "folder, needs no MPI, and changes nothing. Exit code: 0 done, 75 under way or stopped (the same command goes "
-      "on), "
-      "else the run's own; of several runs the first that failed, else 75 where any is not done.");
-  line.add(bound);
-  if (!line.read()) return {};
+  if (!read_options(
+          line,
+          "Says how far runs are: a page about one, a line for each of several. It may be typed on any machine that "
+          "sees the folder, needs no MPI, and changes nothing. Exit code: 0 done, 75 under way or stopped (the same "
+          "command goes on), else the run's own; of several runs the first that failed, else 75 where any is not done.",
+          add_options, o))
+    return {};
   if (o.runs.empty()) o.runs = {"runs"};
   return o;
 }
@@ -80,7 +73,7 @@ void add_runs(const std::string& path, std::vector<std::string>& runs) {
   for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error))
     if (is_run(entry->path().string())) found.push_back(entry->path().string());
   require(!found.empty(), ExitCode::data, "no run in ", path, ": --out of train names the folder of one");
-  std::sort(found.begin(), found.end());
+  std::ranges::sort(found);
   runs.insert(runs.end(), found.begin(), found.end());
 }
 
@@ -154,9 +147,8 @@ int run_status(const StatusOptions& options, int, char**) {
       lines = redraw(look.text, lines, room);
     else
       print_status(look.text);
-    const bool under_way = std::any_of(look.runs.begin(), look.runs.end(), [](const RunStatus& run) {
-      return run.state == RunState::running || run.state == RunState::stale;
-    });
+    const bool under_way = std::ranges::any_of(
+        look.runs, [](const RunStatus& run) { return run.state == RunState::running || run.state == RunState::stale; });
     if (!options.follow || !under_way) return exit_code_of(look);
     // Large records are not read all the time.
     std::this_thread::sleep_for(std::max<Clock::duration>(std::chrono::seconds(room > 0 ? 1 : 10), 20 * took));
@@ -166,8 +158,7 @@ int run_status(const StatusOptions& options, int, char**) {
 }  // namespace
 
 Verb status_verb() {
-  return make_verb<StatusOptions>("status", "how far runs are: state, speed, time to the end", parse_status,
-                                  run_status);
+  return make_verb("status", "how far runs are: state, speed, time to the end", parse_status, run_status);
 }
 
 }  // namespace dat

@@ -19,7 +19,6 @@
 #include "interop/source.hpp"
 #include "printed.hpp"
 #include "record/evaluation_file.hpp"
-#include "record/history.hpp"
 #include "record/status/run_status.hpp"
 
 namespace dat {
@@ -186,7 +185,7 @@ void take_evaluation(const std::string& file, Subject& subject) {
     if (fs::is_directory(entry->path(), unreadable) &&
         (holds_run(entry->path().string()) || !evaluation_in(entry->path().string()).empty()))
       inside.push_back(entry->path().string());
-  std::sort(inside.begin(), inside.end());
+  std::ranges::sort(inside);
   return inside.empty() ? std::vector{path} : inside;
 }
 
@@ -222,8 +221,8 @@ void compare_speed(std::vector<Subject>& subjects) {
     kinds[kind].push_back(&one);
   }
   for (const auto& [kind, all] : kinds) {
-    const auto [fewest, most] = std::minmax_element(
-        all.begin(), all.end(), [](const Subject* a, const Subject* b) { return a->ranks < b->ranks; });
+    const auto [fewest, most] =
+        std::ranges::minmax_element(all, [](const Subject* a, const Subject* b) { return a->ranks < b->ranks; });
     if ((*fewest)->ranks == (*most)->ranks) continue;
     const double reference = (*fewest)->images_per_second / (*fewest)->ranks;
     for (Subject* one : all) one->efficiency = one->images_per_second / one->ranks / reference;

@@ -144,7 +144,7 @@ struct RunFigures {
 /// Letters of a text in UTF-8.
 [[nodiscard]] std::size_t letters(const std::string& text) {
   return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+      std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
 }
 
 [[nodiscard]] std::string latex_text(const std::string& text) {
@@ -280,7 +280,7 @@ std::vector<Sheet> sheets_of(const Comparison& all) {
   }
   for (Sheet& sheet : sheets)  // columns of which nobody has a number
     for (std::size_t k = sheet.header.size(); k-- > 1;)
-      if (std::all_of(sheet.rows.begin(), sheet.rows.end(), [&](const Cells& cells) { return cells[k] == "-"; })) {
+      if (std::ranges::all_of(sheet.rows, [&](const Cells& cells) { return cells[k] == "-"; })) {
         sheet.header.erase(sheet.header.begin() + static_cast<std::ptrdiff_t>(k));
         for (Cells& cells : sheet.rows) cells.erase(cells.begin() + static_cast<std::ptrdiff_t>(k));
       }

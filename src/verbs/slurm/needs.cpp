@@ -26,8 +26,8 @@ constexpr double kProcessBytes = 1e9, kCudaProcessBytes = 6e9;
 
 /// Text that stays in its line of comment.
 [[nodiscard]] std::string one_line(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
+  std::ranges::replace_if(
+      text, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
   return text;
 }
 

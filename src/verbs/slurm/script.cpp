@@ -64,7 +64,7 @@ constexpr double kLongestJob = 60.0 * 4'000'000'000;
        << "\n#SBATCH --ntasks-per-node=" << job.ranks_per_node << "\n#SBATCH --cpus-per-task=" << job.cpus_per_rank
        << "\n";
   if (job.gpus_per_node > 0) text << "#SBATCH --gpus-per-node=" << job.gpus_per_node << "\n";
-  if (std::none_of(words.begin(), words.end(), sets_memory))
+  if (std::ranges::none_of(words, sets_memory))
     text << "#SBATCH --mem=" << static_cast<std::int64_t>(std::ceil(needs.node_bytes / 1048576)) << "M\n";
   if (!order.points.empty()) text << "#SBATCH --array=1-" << order.points.size() << "\n";
   text << "#SBATCH --time=" << limit << "\n#SBATCH --signal=B:USR1@" << lead

@@ -2,15 +2,18 @@
 
 #include "verbs/slurm/slurm.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cmath>
 #include <sstream>
 
 #include "dat/backend.hpp"
-#include "dat/provenance.hpp"
-#include "options/ranges.hpp"
-#include "options/slurm_time.hpp"
 #include "options/train/citations.hpp"
 #include "options/train/table.hpp"
+#include "options/values/hints.hpp"
 #include "printed.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/slurm/needs.hpp"
@@ -30,10 +33,9 @@ const std::vector<std::string> kMainOptions = {
     "out"};
 
 const TableOf<SlurmOptions>& job_table() {
-  static const auto all = [] {
+  static const TableOf<SlurmOptions> all([](auto& table) {
     using O = SlurmOptions;
     const Range text{.label = "NAME"};
-    TableOf<O> table;
     table.group("Job", false);
     table.add("--nodes", &O::nodes, "number of nodes", {.low = 1, .high = 100000});
     table.add("--gpus-per-node", &O::gpus_per_node, "0: ranks compute on CPUs", {.low = 0, .high = kMostOfNode});
@@ -54,14 +56,54 @@ const TableOf<SlurmOptions>& job_table() {
         .add("--sbatch", &O::sbatch, "further options of sbatch, e.g. '--partition=gpu --account=p1 --constraint=a100'",
              {.label = "OPTIONS"})
         .takes_dashes();
-    table.add(
-        "--sweep", &O::sweep,
-        "an array of trainings, of all combinations, e.g. 'seed=1,2,3 lr=0.05,0.1', each in a folder below --out, "
-        "and a table after them; semicolons between values with commas",
-        {.label = "NAME=V,V..."});
-    return table;
-  }();
+    table.add("--sweep", &O::sweep,
+              "an array of trainings, of all combinations, e.g. 'seed=1,2,3 lr=0.05,0.1', each in a folder below "
+              "--out, and a table after them; semicolons between values with commas",
+              {.label = "NAME=V,V..."});
+  });
   return all;
+}
+
+/// Seconds of "h", "min", "days"; 0: no unit of time.
+std::int64_t seconds_of(const std::string& unit) {
+  for (const char* name : {"d", "day", "days"})
+    if (unit == name) return 86400;
+  for (const char* name : {"h", "hr", "hrs", "hour", "hours"})
+    if (unit == name) return 3600;
+  for (const char* name : {"m", "min", "mins", "minute", "minutes"})
+    if (unit == name) return 60;
+  for (const char* name : {"s", "sec", "secs", "second", "seconds"})
+    if (unit == name) return 1;
+  return 0;
+}
+
+/// "24h" -> "24:00:00", "2d" -> "2-00:00:00", "1h30m" -> "01:30:00", "90 min" -> "01:30:00": a time as Slurm writes it.
+/// Empty: this is no time with units.
+[[nodiscard]] std::string slurm_time_of(const std::string& text) {
+  const std::string low = lower_case(text);
+  constexpr double kLongest = 1e9;
+  double seconds = 0;
+  bool days = false;
+  const char *at = low.data(), *const end = low.data() + low.size();
+  while (at != end) {
+    double number = 0;
+    const auto [behind, error] = std::from_chars(at, end, number);
+    if (error != std::errc() || !(number >= 0 && number < kLongest)) return "";
+    at = behind;
+    while (at != end && *at == ' ') ++at;
+    const char* const unit = at;
+    while (at != end && std::isalpha(static_cast<unsigned char>(*at)) != 0) ++at;
+    const std::int64_t factor = seconds_of({unit, at});
+    if (factor == 0) return "";
+    days = days || factor == 86400;
+    seconds += number * static_cast<double>(factor);
+    while (at != end && *at == ' ') ++at;
+  }
+  if (!(seconds >= 1 && seconds < kLongest)) return "";
+  const auto left = static_cast<std::int64_t>(std::ceil(seconds));
+  const std::int64_t hours = left / 3600, minutes = left / 60 % 60;
+  if (days) return fmt::format("{}-{:02}:{:02}:{:02}", hours / 24, hours % 24, minutes, left % 60);
+  return fmt::format("{:02}:{:02}:{:02}", hours, minutes, left % 60);
 }
 
 /// Error(usage): text that Slurm would not read as it is meant.
@@ -96,7 +138,7 @@ void require_device(const SlurmOptions& job, const TrainOptions& options) {
 /// Adds to the words of a training that it takes the GPUs which are reserved, where it does not say so.
 void settle_device(SlurmOptions& job, const TrainOptions& options) {
   if (job.gpus_per_node == 0 || options.device != "auto") return;
-  const auto given = std::find(job.train.begin(), job.train.end(), "--device");
+  const auto given = std::ranges::find(job.train, "--device");
   if (given != job.train.end()) job.train.erase(given, given + 2);
   job.train.insert(job.train.end(), {"--device", "cuda"});
 }
@@ -163,7 +205,7 @@ std::optional<SlurmOrder> parse_slurm(CommandLine& line) {
 }
 
 Verb slurm_verb() {
-  return make_verb<SlurmOrder>("slurm", "print a batch script that trains with these options", parse_slurm, run_slurm);
+  return make_verb("slurm", "print a batch script that trains with these options", parse_slurm, run_slurm);
 }
 
 }  // namespace dat

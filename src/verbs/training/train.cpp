@@ -3,7 +3,6 @@
 #include <filesystem>
 #include <utility>
 
-#include "options/ranges.hpp"
 #include "options/train/parse.hpp"
 #include "options/train/sweep.hpp"
 #include "printed.hpp"
@@ -144,8 +143,8 @@ std::optional<TrainingOrder> parse_train(CommandLine& line) {
 }  // namespace
 
 Verb train_verb() {
-  return make_verb<TrainingOrder>("train", "train a network; the verb when there are options alone", parse_train,
-                                  run_training, Launch::together);
+  return make_verb("train", "train a network; the verb when there are options alone", parse_train, run_training,
+                   Launch::together);
 }
 
 }  // namespace dat

@@ -16,7 +16,6 @@
 #include "measure/loading.hpp"
 #include "measure/process_memory.hpp"
 #include "options/ranges.hpp"
-#include "options/train/parse.hpp"
 #include "options/values/hints.hpp"
 #include "reduce/sums/sums.hpp"
 #include "reduce/transport/transport.hpp"
@@ -388,11 +387,10 @@ int run_validation(const ValidateOrder& order, int, char**) {
 std::optional<ValidateOrder> parse_validation(CommandLine& line) {
   static const auto table = [] {
     TableOf<ValidateOrder> own;
-    own.add(
-        "--bench", &ValidateOrder::bench,
-        "bench.json that bench has left in its --out: whether images are read as fast as its step takes them; none: "
-        "not reported",
-        kPath);
+    own.add("--bench", &ValidateOrder::bench,
+            "bench.json that bench has left in its --out: whether images are read as fast as its step takes them; "
+            "none: not reported",
+            kPath);
     return own;
   }();
   ValidateOrder order;
@@ -408,8 +406,8 @@ std::optional<ValidateOrder> parse_validation(CommandLine& line) {
 }  // namespace
 
 Verb validate_verb() {
-  return make_verb<ValidateOrder>("validate", "check options and data, print sizes and memory; no training",
-                                  parse_validation, run_validation, Launch::together);
+  return make_verb("validate", "check options and data, print sizes and memory; no training", parse_validation,
+                   run_validation, Launch::together);
 }
 
 }  // namespace dat

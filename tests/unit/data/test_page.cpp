@@ -3,7 +3,6 @@
 #include "catch.hpp"
 #include "dat/dataset.hpp"
 #include "data/images/png.hpp"
-#include "data/images/write_png.hpp"
 #include "data/indexing/indexing.hpp"
 
 using namespace dat;

@@ -3,7 +3,7 @@
 #include "train/generators/dealing.hpp"
 #include "train/generators/generator.hpp"
 #include "train/generators/messages.hpp"
-#include "train/generators/version_numbers.hpp"
+#include "train/generators/versions.hpp"
 
 using namespace dat;
 
