@@ -74,10 +74,8 @@ class Reducer {
   virtual void finish() = 0;
 
   [[nodiscard]] virtual std::int64_t elements() const = 0;  ///< elements of this rank's layers in this step
-  /// Bytes that this rank has given to MPI for others in this step, and those of others that MPI has brought; of a sum,
-  /// the message and the result. One rank sends nothing.
+  /// Bytes that this rank has given to MPI for others in this step; of a sum, the message. One rank sends nothing.
   [[nodiscard]] virtual std::int64_t bytes_sent() const = 0;
-  [[nodiscard]] virtual std::int64_t bytes_received() const = 0;
   [[nodiscard]] virtual std::string transport() const = 0;  ///< its name in the registry
   /// bytes_sent() of a step where there are so many ranks, in the mean over draws of layers with these probabilities.
   [[nodiscard]] virtual double bytes_sent(const std::vector<double>& probabilities, int ranks) const = 0;

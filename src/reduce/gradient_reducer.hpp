@@ -74,8 +74,7 @@ class GradientReducer final : public Reducer {
   void finish() override;
 
   [[nodiscard]] std::int64_t elements() const override { return buckets_.elements(); }
-  [[nodiscard]] std::int64_t bytes_sent() const override { return ranks_.size() > 1 ? bytes_.sent : 0; }
-  [[nodiscard]] std::int64_t bytes_received() const override { return ranks_.size() > 1 ? bytes_.received : 0; }
+  [[nodiscard]] std::int64_t bytes_sent() const override { return ranks_.size() > 1 ? bytes_sent_ : 0; }
   [[nodiscard]] std::string transport() const override { return name_; }
   [[nodiscard]] double bytes_sent(const std::vector<double>& probabilities, int ranks) const override;
   /// Bytes of memory on the device.
@@ -103,7 +102,7 @@ class GradientReducer final : public Reducer {
   std::unique_ptr<Transport> transport_;
   bool overlap_, unchanged_;
   Buckets buckets_;
-  MessageBytes bytes_;  ///< bytes of this step
+  std::int64_t bytes_sent_ = 0;  ///< bytes of this step, were there several ranks
   double under_way_before_ = 0;
 };
 

@@ -21,7 +21,6 @@ class WrappedReducer : public Reducer {
   [[nodiscard]] std::span<float* const> own() override { return of_ranks_->own(); }
   [[nodiscard]] std::int64_t elements() const override { return of_ranks_->elements(); }
   [[nodiscard]] std::int64_t bytes_sent() const override { return of_ranks_->bytes_sent(); }
-  [[nodiscard]] std::int64_t bytes_received() const override { return of_ranks_->bytes_received(); }
   [[nodiscard]] std::string transport() const override { return of_ranks_->transport(); }
   [[nodiscard]] double bytes_sent(const std::vector<double>& probabilities, int ranks) const override {
     return of_ranks_->bytes_sent(probabilities, ranks);

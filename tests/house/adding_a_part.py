@@ -212,7 +212,7 @@ class Letters final : public Transport {
   explicit Letters(std::unique_ptr<Transport> gather) : gather_(std::move(gather)) {}
   void reserve() override { gather_->reserve(); }
   [[nodiscard]] int rounds() const override { return gather_->rounds(); }
-  [[nodiscard]] MessageBytes begin(const StepMessages& step) override { return gather_->begin(step); }
+  [[nodiscard]] std::int64_t begin(const StepMessages& step) override { return gather_->begin(step); }
   [[nodiscard]] Backend::Ticket encode(const Bucket& bucket) override { return gather_->encode(bucket); }
   [[nodiscard]] Request give(const Bucket& bucket) override { return gather_->give(bucket); }
   void take(const Bucket& bucket) override { gather_->take(bucket); }

@@ -114,7 +114,6 @@ TEST_CASE("Gradients of micro-batches become their sum in the order of the tree,
         CHECK(f.moved == 0);
         CHECK(f.reducer.elements() == elements);
         CHECK((f.reducer.bytes_sent() > 0) == (world().size() > 1 && elements > 0));
-        CHECK((f.reducer.bytes_received() > 0) == (world().size() > 1 && elements > 0));
       }
     }
 }

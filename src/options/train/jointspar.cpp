@@ -46,10 +46,8 @@ void add_selector_settings(TrainTable& table) {
   using O = TrainOptions;
   table.setting("selector", "loss", selectors(), &O::bandit_loss, "what the bandit learns from",
                 one_of(bandit_losses()));
-  // A resolved configuration has the rate of the bandit's loss.
-  table
-      .setting("selector", "rate", selectors(), &O::bandit_rate, "its learning rate; auto: the loss's own", kAutoRadius)
-      .asked([](const O& o) { return o.bandit_rate != 0 && o.bandit_rate != default_bandit_rate(o.bandit_loss); });
+  table.setting("selector", "rate", selectors(), &O::bandit_rate, "its learning rate; auto: the loss's own",
+                kAutoRadius);
   table.setting("selector", "p_min", selectors(), &O::p_min, "lowest probability of a layer", kShare);
   table.setting("selector", "t0", selectors(), &O::freeze_t0,
                 "share of the run after which the first layer freezes, as t_0", kShare);

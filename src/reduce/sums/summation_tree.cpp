@@ -104,17 +104,6 @@ void TreeSum<T>::sum(const T* mine, std::int64_t stride, std::int64_t count, T* 
 }
 
 template <class T>
-std::int64_t TreeSum<T>::bytes_received(std::int64_t count) const {
-  std::int64_t numbers = 0;
-  for (std::int64_t at = 0; at < count && ranks_.size() > 1; at += piece_) {
-    const std::int64_t n = std::min(piece_, count - at);
-    const std::int64_t own = length(n, ranks_.rank());
-    numbers += (first_row_.back() - std::ssize(tree_.nodes(ranks_.rank()))) * own + n - own;
-  }
-  return numbers * std::int64_t{sizeof(T)};
-}
-
-template <class T>
 std::int64_t TreeSum<T>::memory(const SummationTree& tree, std::int64_t count, std::int64_t piece) {
   const std::int64_t most = std::min(count, piece), ranks = tree.ranks();
   return ranks == 1 ? 0 : tree.all_nodes() * ((most + ranks - 1) / ranks) * std::int64_t{sizeof(T)};

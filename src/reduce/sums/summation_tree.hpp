@@ -90,8 +90,6 @@ class TreeSum {
   /// **Collective.**
   void sum(const T* mine, std::int64_t stride, std::int64_t count, T* result);
 
-  /// Bytes that a sum receives from other ranks.
-  [[nodiscard]] std::int64_t bytes_received(std::int64_t count) const;
   /// Bytes of host memory for a sum of `count` numbers.
   [[nodiscard]] static std::int64_t memory(const SummationTree& tree, std::int64_t count, std::int64_t piece);
 

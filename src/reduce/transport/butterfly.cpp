@@ -73,7 +73,7 @@ class Butterfly final : public Transport {
   }
   [[nodiscard]] int rounds() const override { return 1; }
 
-  [[nodiscard]] MessageBytes begin(const StepMessages& step) override {
+  [[nodiscard]] std::int64_t begin(const StepMessages& step) override {
     step_ = step.step;
     buckets_.assign(step.buckets.begin(), step.buckets.end());
     elements_ = 0;
@@ -95,8 +95,7 @@ class Butterfly final : public Transport {
     for (int rank = 0; rank < ranks_; ++rank)
       part_bytes_[static_cast<std::size_t>(rank)] = static_cast<int>(layout().size(rank) * kBytes);
     part_chunks_ = chunks_->of(mine_);
-    const std::int64_t others = (elements_ - mine_) * kBytes, own = (ranks_ - 1) * mine_ * kBytes;
-    return {.sent = others + own, .received = own + others};
+    return (elements_ - mine_) * kBytes + (ranks_ - 1) * mine_ * kBytes;
   }
 
   [[nodiscard]] Backend::Ticket encode(const Bucket& bucket) override {

@@ -36,9 +36,8 @@ class Gather final : public Transport {
   }
   [[nodiscard]] int rounds() const override { return 1; }
 
-  [[nodiscard]] MessageBytes begin(const StepMessages& step) override {
+  [[nodiscard]] std::int64_t begin(const StepMessages& step) override {
     step_ = step.step;
-    MessageBytes sum;
     std::int64_t begin = 0, everyone = 0;
     for (const Bucket& bucket : step.buckets) {
       Place& place = place_of(bucket);
@@ -47,12 +46,10 @@ class Gather final : public Transport {
       place.everyone = everyone;
       begin += place.mine;
       everyone += place.all;
-      sum.sent += place.mine;
-      sum.received += place.all - place.mine;
     }
     for (std::size_t m = 0; m < messages_.size(); ++m) chunks_ = messages_[m].select(step.layers[m]);
     if (result_) chunks_ = result_->select(step.any);
-    return sum;
+    return begin;
   }
 
   [[nodiscard]] Backend::Ticket encode(const Bucket& bucket) override {

@@ -35,7 +35,7 @@ class Sum final : public Transport {
   }
   [[nodiscard]] int rounds() const override { return rounds_; }
 
-  [[nodiscard]] MessageBytes begin(const StepMessages& step) override {
+  [[nodiscard]] std::int64_t begin(const StepMessages& step) override {
     step_ = step.step;
     std::int64_t at = 0, total = 0;
     for (const Bucket& bucket : step.buckets) {
@@ -52,7 +52,7 @@ class Sum final : public Transport {
       total += std::accumulate(bytes, bytes + rounds_, std::int64_t{0});
     }
     message_.select(step.any);
-    return {.sent = total, .received = total};
+    return total;
   }
 
   [[nodiscard]] Backend::Ticket encode(const Bucket& bucket) override {

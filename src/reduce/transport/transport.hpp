@@ -33,11 +33,6 @@ struct StepMessages {
   std::span<const ActiveSet> layers;  ///< layers of each rank's message, where these differ; else all have `any`
 };
 
-/// Bytes that a rank gives to MPI for others, and those of others that MPI brings.
-struct MessageBytes {
-  std::int64_t sent = 0, received = 0;
-};
-
 /// Combination of the messages of all ranks to one gradient. A transport owns the layout of the messages, their memory,
 /// the calls of MPI, and the way from what these bring to the result. Its buckets come from outside, which says when:
 /// of each bucket and in each round encode(), give() and take() are called once, in this order. All ranks give their
@@ -51,8 +46,8 @@ class Transport {
   virtual void reserve() = 0;
   /// Number of messages of each bucket in a step.
   [[nodiscard]] virtual int rounds() const = 0;
-  /// Lays out the messages of a step.
-  [[nodiscard]] virtual MessageBytes begin(const StepMessages& step) = 0;
+  /// Lays out the messages of a step, and returns the bytes that this rank gives to MPI for others.
+  [[nodiscard]] virtual std::int64_t begin(const StepMessages& step) = 0;
   /// Queues the writing of this rank's message of the bucket. The ticket arrives when MPI may read it.
   [[nodiscard]] virtual Backend::Ticket encode(const Bucket& bucket) = 0;
   /// Gives the message to MPI, which has brought what others have by the time that the request is done. The requests of

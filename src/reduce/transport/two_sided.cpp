@@ -92,23 +92,20 @@ class TwoSided final : public Transport {
   }
   [[nodiscard]] int rounds() const override { return 2; }
 
-  [[nodiscard]] MessageBytes begin(const StepMessages& step) override {
+  [[nodiscard]] std::int64_t begin(const StepMessages& step) override {
     step_ = step.step;
-    MessageBytes sum;
     std::int64_t begin = 0, everyone = 0;
     for (const Bucket& bucket : step.buckets) {
       Place& place = place_of(bucket);
       lay_out(bucket, step.any, place);
       place.begin = begin;
       place.everyone = everyone;
-      begin += place.all;
+      begin += place.all;  // first the shares of the others, then the mean of its own
       everyone += place.everyones;
-      sum.sent += place.all;  // first the shares of the others, then the mean of its own
-      sum.received += place.everyones - place.bytes[me_] + place.all - place.bytes[me_];
     }
     message_.select(of_shares(step.any, 0, shares_));
     share_->select(of_shares(step.any, me_, me_ + 1));
-    return sum;
+    return begin;
   }
 
   [[nodiscard]] Backend::Ticket encode(const Bucket& bucket) override {

@@ -84,7 +84,7 @@ std::span<float* const> TreeReducer::own() {
 void TreeReducer::finish() {
   complete();
   assert(fold_.waiting() == tree_.nodes(ranks_.rank()));
-  bytes_sent_ = bytes_received_ = 0;
+  bytes_sent_ = 0;
   if (ranks_.size() == 1) return;
   options_.ended(ReducerStage::outside);
   count();
@@ -101,12 +101,11 @@ void TreeReducer::finish() {
 /// Counts the bytes of the messages, whatever they meet in: each rank gets a run of all partial sums of the numbers,
 /// adds it up, and all get the sum.
 void TreeReducer::count() {
-  const std::int64_t nodes = std::ssize(fold_.waiting()), others = tree_.all_nodes() - nodes;
+  const std::int64_t nodes = std::ssize(fold_.waiting());
   for (std::int64_t at = 0; at < elements_; at += piece_) {
     const std::int64_t n = std::min(piece_, elements_ - at);
     const std::int64_t own = n * (ranks_.rank() + 1) / ranks_.size() - n * ranks_.rank() / ranks_.size();
     bytes_sent_ += std::int64_t{sizeof(float)} * (nodes * (n - own) + own);
-    bytes_received_ += std::int64_t{sizeof(float)} * (others * own + n - own);
   }
 }
 

@@ -29,7 +29,6 @@ class TreeReducer final : public Reducer {
 
   [[nodiscard]] std::int64_t elements() const override { return elements_; }
   [[nodiscard]] std::int64_t bytes_sent() const override { return bytes_sent_; }
-  [[nodiscard]] std::int64_t bytes_received() const override { return bytes_received_; }
   [[nodiscard]] std::string transport() const override { return "two_sided"; }
   /// Mean over the ranks.
   [[nodiscard]] double bytes_sent(const std::vector<double>& probabilities, int ranks) const override;
@@ -57,7 +56,7 @@ class TreeReducer final : public Reducer {
   Chunks chunks_;                   ///< chunks of the active layers
   std::vector<std::int64_t> byte_;  ///< [segments] where they begin in a message
   std::int64_t *device_byte_ = nullptr, *device_element_ = nullptr;
-  std::int64_t elements_ = 0, bytes_sent_ = 0, bytes_received_ = 0;
+  std::int64_t elements_ = 0, bytes_sent_ = 0;
 };
 
 }  // namespace dat
