@@ -5,8 +5,8 @@ Faults are looked for in functions of src, include and kernels as clang reads th
 - what the compiler computes: constexpr variables, template arguments, sizes of arrays, labels of cases;
 - text for people: arguments of messages, log lines and thrown errors, and the calls that print them (PRINTS);
 - hints that change no result (HINTS), and the headers of loops that OpenMP reads;
-- more memory than is needed: a larger number in a call that allocates (ALLOCATES), a larger result of what tells how much
-  is needed (AMOUNTS), and conditions of destructors that only free (FREES);
+- more memory than is needed: a larger number in a call that allocates (ALLOCATES) or in what tells how much is needed
+  (AMOUNTS), and a larger result of that; what does not free (FREES, in destructors the condition of it, too);
 - limits of options that somebody chose (from LIMIT on): that the one in the table is in force is checked by a law;
 - LEFT_OUT, which no test on any machine can judge.
 """
@@ -23,7 +23,7 @@ import shlex
 
 PRINTS = re.compile(r"fail(_with|ure)?|say(_\w+)?|warn(ing)?|print(_\w+)?|info|note|format(_to)?|[fs]?printf|fputs|quoted(_\w+)?")
 ALLOCATES = re.compile(r"allocate\w*|request_(scratch|workspace)")
-AMOUNTS = re.compile(r"memory|scratch|weight_count|bytes_needed")
+AMOUNTS = re.compile(r"memory|scratch|weight_count|bytes_needed|workspace_bytes|reserve_bytes")
 FREES = re.compile(r"\{?\s*(\(void\)\s*)?(::)?(destroy|close|free|munmap)\([^;]*\);?\s*\}?")
 LIMIT = 1000
 HINTS = re.compile(r"reserve|shrink_to_fit|madvise|posix_\w+|setvbuf|\w*prefetch\w*|yield|sleep_for|omp_set_\w+")
@@ -132,7 +132,7 @@ class Walk:
         before, after = self.beside(cursor.extent.start.offset, cursor.extent.end.offset)
         computed = parent not in ("BINARY_OPERATOR", "UNARY_OPERATOR") and (before == "<" or after == ">")
         chosen = self.name.startswith(("src/options/", "src/verbs/")) and self.text[:cursor.extent.start.offset].endswith(b".high = ")
-        if self.larger or (chosen and (text.startswith("0x") or float(text.replace("'", "")) >= LIMIT)):
+        if self.larger or AMOUNTS.fullmatch(function.split("::")[-1]) or (chosen and (text.startswith("0x") or float(text.replace("'", "")) >= LIMIT)):
             return
         other = other_literal(text, before == "-" and parent == "UNARY_OPERATOR")
         if other and not computed and not (before == "[" and parent == "VAR_DECL"):
@@ -141,7 +141,7 @@ class Walk:
     def statement(self, cursor, function):
         begin, end = cursor.extent.start.offset, cursor.extent.end.offset
         called = re.search(r"(\w*)\(", self.part(begin, end) + "(")[1]
-        if self.beside(begin, end)[1] == ";" and not HINTS.fullmatch(called):
+        if self.beside(begin, end)[1] == ";" and not HINTS.fullmatch(called) and called not in ("free", "munmap"):
             self.add("statement", "dropped", function, cursor, wrap="(dat_mutant(#) ? static_cast<void>(0) : static_cast<void>(@))")
 
     def result(self, value, function):
