@@ -350,7 +350,7 @@ TEST_CASE("cheats are refused where there is nothing to cheat with") {
     check_refused(
         {{with + name + " --attack none", "makes less of an --attack, and there is none"},
          {with + name + " --attack-steps 1,2@3", "give --attack, --attack-steps, --eps and --alpha one value"},
-         {with + name + " --warm-start 4", "does not go with --warm-start"},
+         {with + name + " --warm-start 1", "does not go with --warm-start"},
          {with + name + " --stale-attack 1", "does not go with --stale-attack"},
          {with + name + " --loss pgi", "does not go with --loss pgi"}});
 }
