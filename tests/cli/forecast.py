@@ -197,6 +197,10 @@ def main():
         for _ in range(2):
             uneven_ranks(program, folder, draw)
         many_ranks(program, folder, draw, full)
+        os.makedirs(f"{folder}/new/forecast-step.csv")  # where a table was to be
+        command = [program, "forecast", "--calibration", f"{folder}/calibration.json", "--ranks", "2", "--out", f"{folder}/new"]
+        code = subprocess.run(command, capture_output=True, timeout=600, check=False).returncode
+        check(code == 9, *command, "ended with code", code)
     print(f"{compared} comparisons, {failures} failed")
     return 1 if failures or compared < 500 else 0
 
