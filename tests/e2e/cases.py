@@ -141,7 +141,7 @@ class Cases(common.TestCase):
         splits = common.read_data("tiny8.h5")
         common.write_data("new.h5", **{split: (255 - pixels, labels) for split, (pixels, labels) in splits.items()})
         os.replace("new.h5", "tiny8.h5")
-        self.refuse(2, "", *words, 4)
+        self.refuse(2, ".", *words, 4)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import math
 import os
 import re

@@ -83,8 +83,8 @@ class Handshake(common.TestCase):
         shutil.rmtree("other/run")
         shutil.move("second", "other/run")
         command = ["eval", "--checkpoint", "run", "--quiet"]
-        ended = launch((1, [], command), (1, ["-wdir", os.path.abspath("other")], command))
-        self.expect_error(2, "hash of the weights is ", ended)
+        ended = self.expect(2, launch((1, [], command), (1, ["-wdir", os.path.abspath("other")], command)))
+        self.assertIn("hash of the weights is ", ended.errors[0])
 
 
 if __name__ == "__main__":

@@ -112,7 +112,7 @@ class Leaving(common.TestCase):
         self.assertTrue(running.wait_for(lambda: len(left("full")) == 1), running.text())
         shutil.rmtree("full/ckpt", ignore_errors=True)
         common.write("full/ckpt", "")  # no folder any more
-        self.expect_error(9, "", running.wait())
+        self.expect_error(9, ".", running.wait())
 
     def test_asleep_beside_a_stopped_rank(self):
         options = [*RUN, "--total-batch", 16, "--epochs", 100000, "--milestones", 99999, "--eval-every", 0, "--checkpoint-every",
