@@ -21,8 +21,8 @@ void write_atomically(const std::string& path, const std::function<void(const st
 /// Writes a text in the same way.
 void write_text_atomically(const std::string& path, const std::string& text);
 
-/// Writes all of these bytes at the end of what was written, or at a place of the file. path: the file's name in messages.
-/// Error(io) with the reason; a part may be written then.
+/// Writes all of these bytes at the end of what was written, or at a place of the file. path: the file's name in
+/// messages. Error(io) with the reason; a part may be written then.
 void write_bytes(int file, std::string_view bytes, const std::string& path, std::optional<std::int64_t> at = {});
 
 /// Text of a file that a run has written, which is small; nothing where it cannot be read, is above 16 MiB, or is no

@@ -10,19 +10,21 @@ namespace dat {
 
 namespace {
 
+const char* const kPurpose = "weight perturbation";
+
 /// Floats rounded up to whole groups.
 [[nodiscard]] std::int64_t whole_groups(std::int64_t floats) { return kernels::groups(floats) * kernels::kGroup; }
 
 }  // namespace
 
-KeptBatches::KeptBatches(const Buffers& buffers, int count, int images, const char* purpose) {
+KeptBatches::KeptBatches(const Buffers& buffers, int count, int images) {
   Backend& backend = buffers.backend;
   const std::int64_t floats = count * whole_groups(images * buffers.layout.elements());
   const auto numbers = static_cast<std::size_t>(count) * static_cast<std::size_t>(images);
-  x_adv_ = backend.allocate_floats(floats, purpose);
-  clean_ = backend.allocate_floats(floats, purpose);
-  labels_ = static_cast<std::int32_t*>(backend.allocate(numbers * sizeof(std::int32_t), purpose));
-  sample_ids_ = static_cast<std::int64_t*>(backend.allocate(numbers * sizeof(std::int64_t), purpose));
+  x_adv_ = backend.allocate_floats(floats, kPurpose);
+  clean_ = backend.allocate_floats(floats, kPurpose);
+  labels_ = static_cast<std::int32_t*>(backend.allocate(numbers * sizeof(std::int32_t), kPurpose));
+  sample_ids_ = static_cast<std::int64_t*>(backend.allocate(numbers * sizeof(std::int64_t), kPurpose));
   all_.reserve(static_cast<std::size_t>(count));
 }
 
@@ -49,10 +51,6 @@ void KeptBatches::keep(const Batch& batch) {
                           reinterpret_cast<std::int32_t*>(sample_ids_ + batch.begins_at)});
 }
 
-namespace {
-const char* const kPurpose = "weight perturbation";
-}
-
 WeightPerturbation::WeightPerturbation(Communicator& ranks, const TrainOptions& options, const Plan& plan,
                                        const Loss& loss, Replica& replica, std::unique_ptr<ExampleSource> source,
                                        const LayerSampling& layers, float* gradients, std::unique_ptr<Reducer> reducer,
@@ -70,7 +68,7 @@ WeightPerturbation::WeightPerturbation(Communicator& ranks, const TrainOptions& 
                }),
       table_(replica.backend(), replica.model().parameters),
       gradients_(gradients),
-      kept_(replica.images(), plan.batch / plan.micro_batch, plan.micro_batch, kPurpose) {
+      kept_(replica.images(), plan.batch / plan.micro_batch, plan.micro_batch) {
   Backend& backend = replica.backend();
   const Parameters& parameters = replica.model().parameters;
   const auto segments = std::ssize(parameters.segments);

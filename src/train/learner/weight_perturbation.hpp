@@ -17,8 +17,8 @@ namespace dat {
 /// arrays are those of the last micro-batch.
 class KeptBatches {
  public:
-  /// Makes room for `count` micro-batches of at most `images` images. purpose: of the memory.
-  KeptBatches(const Buffers& buffers, int count, int images, const char* purpose);
+  /// Makes room for `count` micro-batches of at most `images` images.
+  KeptBatches(const Buffers& buffers, int count, int images);
 
   void clear();
   /// Copies one more. Queued.

@@ -17,6 +17,7 @@
 #include "interop/onnx.hpp"
 #include "interop/robustbench.hpp"
 #include "interop/state_dict.hpp"
+#include "options/machine.hpp"
 #include "options/ranges.hpp"
 #include "options/train/citations.hpp"
 #include "printed.hpp"
@@ -162,8 +163,7 @@ void add_options(TableOf<ExportOptions>& table) {
             "safetensors and onnx are files, robustbench and hub folders with a class of PyTorch, hub with a model "
             "card; auto: as the suffix of --out says, safetensors where it has none",
             one_of({"auto", "safetensors", "onnx", "robustbench", "hub"}));
-  table.add("--weights", &O::weights, "of a checkpoint with averaged ones; auto: those, where it has any",
-            one_of({"auto", "raw", "average"}));
+  add_weights(table);
   table.add("--evaluation", &O::evaluation,
             "what 'eval --out' has written of this checkpoint, for the figures: robustbench eval.json, hub results.h5 "
             "or the folder with it (beside the run's own figures); none: no figures of one",
