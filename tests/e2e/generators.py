@@ -87,9 +87,10 @@ class Generators(common.TestCase):
             sent[weights] = [row["bytes_other"] for row in steps[1:]]
             self.assertTrue(all(0 < row["loss_adv"] < 10 for row in steps))
         parameters = 14548 + 2 * sum(value.size for name, value in common.state("f32").items() if name.endswith("running_mean"))
-        # Orders are as many, and a version goes in each step.
-        for whole, half in zip(sent["f32"], sent["bf16"]):
-            self.assertEqual(whole - half, 2 * parameters)
+        # A version goes in each step, and 24 bytes for each micro-batch of the step after; the last step has none after it.
+        orders = [16 + 6 * 24] * (len(sent["f32"]) - 1) + [16]
+        self.assertEqual(sent["f32"], [4 * parameters + bytes for bytes in orders])
+        self.assertEqual(sent["bf16"], [2 * parameters + bytes for bytes in orders])
 
     def test_ages_by_rule(self):
         """Iteration i of n runs on weights K - floor(i K / n) steps old, and there are none from before the first step."""
@@ -189,6 +190,9 @@ class Generators(common.TestCase):
         self.assertIn("1 of 2 ranks, by a forecast: 54.8 images/s, 37.5 with none", planned.text)
         # Without generators that is 24/32.9 s a step, of ten.
         planned = common.run("validate", *RUN, *self.calibration(image_size=SET["size"])[2:], ranks=2)
+        self.assertRegex(planned.text, r"(?m)^time +0:00:07 h by calibration.json, without evaluations and checkpoints$")
+        of_each = [*self.calibration(image_size=SET["size"])[2:4], "--selector", "all", "--batch", 12]
+        planned = common.run("validate", *RUN, *of_each, ranks=2)
         self.assertRegex(planned.text, r"(?m)^time +0:00:07 h by calibration.json, without evaluations and checkpoints$")
         planned = common.run("validate", *RUN, *self.calibration()[2:], ranks=2)
         self.assertRegex(planned.text, r"(?m)^time +not known: calibration.json is of images of 32x32, and these have 16x16$")

@@ -182,6 +182,10 @@ TEST_CASE("An unknown layout, another type and labels that do not fit are refuse
   CHECK(contains(changed("p3.pickle", shape, std::string("K\4K\4K\6K\3", 8)), "images must be square"));
   CHECK(contains(changed("p3.pickle", shape, std::string("K\6K\3K\4K\4", 8)), "none"));  // as well as channels first
   CHECK(contains(changed("p3.pickle", shape, std::string("K\7K\4K\4K\3", 8)), "has 288 bytes from byte"));
+  std::string ones;
+  for (int dim = 4; dim < 32; ++dim) ones += "K\1";
+  CHECK(contains(changed("p3.pickle", shape, ones + shape), "images must be square"));
+  CHECK(contains(changed("p3.pickle", shape, ones + "K\1" + shape), "data has no known shape"));
   CHECK(contains(changed("p3.pickle", shape, std::string("M\xff\xffM\xff\xff", 6) + std::string("K\3")), "but uint8"));
   CHECK(contains(error_of([] { static_cast<void>(contents(golden("p4.pickle"), 7)); }),
                  "3: memory: label 7 of image 2 is not in 0..6"));
@@ -196,6 +200,9 @@ TEST_CASE("An unknown layout, another type and labels that do not fit are refuse
   const std::string labels = npy("{'descr': '|u1', 'fortran_order': False, 'shape': (2,), }", 2);
   CHECK(pair(npy("{'descr': '|u1', 'fortran_order': False, 'shape': (2, 4, 4), }", 32), labels) == "none");
   CHECK(contains(pair(npy("{'descr': '|u1', 'fortran_order': False, 'shape': (2, 4, 3), }", 24), labels), "square"));
+  CHECK(pair(npy("{'descr': '|u1', 'fortran_order': False, 'shape': (2, 5, 5, 4), }", 200), labels) == "none");
+  CHECK(contains(pair(npy("{'descr': '|u1', 'fortran_order': False, 'shape': (2, 6, 6, 5), }", 360), labels),
+                 "of 1 to 4 channels"));
   CHECK(contains(pair(images, npy("{'descr': '|u1', 'fortran_order': False, 'shape': (3,), }", 3)),
                  "one label for each of the 2 images"));
   CHECK(contains(pair(images, npy("{'descr': '<i2', 'fortran_order': False, 'shape': (2,), }", 5)), "5 bytes"));
@@ -235,6 +242,7 @@ TEST_CASE("A zip archive that lies about itself is refused", "[arrays]") {
   CHECK(contains(with(end, "XX"), "has no directory at its end: it is cut off, or no .npz file"));
   CHECK(contains(error_in(good.substr(0, good.size() - 30)), "has no directory at its end"));
   CHECK(contains(error_in(good.substr(0, 2)), "too short for an .npz file"));
+  CHECK(contains(error_in("PK\5\6" + std::string(18, '\0')), "has no images under the names in use"));
 }
 
 // What a reader may take is in proportion to the file, not to what the file claims. Fixed: blocks of 64 KiB for a

@@ -471,6 +471,15 @@ TEST_CASE("Validation images of HDF5 are left out, or join or replace others") {
   CHECK(converted({"train", "val"}, "leave") == train);
   CHECK(converted({"test"}, "leave") == test);
   CHECK(contains(converted({"val"}, "test"), "has val/images, but no training images"));
+  const auto source = [&] { return Hdf5File::open(out, ExitCode::data).text("/", "source").value_or(""); };
+  CHECK(converted({"test"}, "leave") == test);
+  CHECK(source() == "arrays test/images of in.h5");
+  write_file(in, [](Hdf5File& file) {
+    write_split(file, "test", {{2, 6, 6, 3}, {0, 0}});
+    file.set_text("/", "source", "by hand");
+  });
+  convert_dataset({.source = in, .output = out, .labels = ""});
+  CHECK(source() == "by hand");
   CHECK(contains(converted({"val", "test"}, "train"), "but no training images"));
   CHECK(contains(converted({"train", "test"}, "train"), "has no validation images"));
 }

@@ -4,6 +4,7 @@
 #include "dat/aggregator.hpp"
 #include "device.hpp"
 #include "random_values.hpp"
+#include "reduce/aggregator/iterate.hpp"
 
 using namespace dat;
 using namespace dat::test;
@@ -164,6 +165,22 @@ class Rig {
 }
 
 }  // namespace
+
+TEST_CASE("the mean of equal gradients is at each of them, whatever is rounded", "[aggregator]") {
+  for (int n = 1; n <= 64; ++n) {
+    PairMatrix products(n);
+    products.resize(n);
+    Iterate v(n);
+    v.begin(products, n);
+    for (int i = 0; i < n; ++i) {
+      v.step(i) = 1.0 / n;
+      for (int j = 0; j < n; ++j) products.at(i, j) = 0.7;
+    }
+    v.move(1);
+    v.measure();
+    CHECK(v.distances() == std::vector<double>(static_cast<std::size_t>(n)));
+  }
+}
 
 TEST_CASE("Every aggregator makes what its formula says of any gradients and weights", "[reducer]") {
   Dice dice(7);
