@@ -40,6 +40,7 @@ TREE, BUILD, DRAWN, RESULTS = f"{WORK}/tree", f"{WORK}/build", f"{WORK}/mutants.
 PROGRAM = ("src", "include", "kernels", "jobs", "CMakeLists.txt")
 OWN = ("tests/campaign/mutants.py", "tests/campaign/by_hand.txt")
 RESERVE = 200  # mutants for those that do not compile
+LARGEST_FILE = 4 << 30
 SEEN = 0.95
 # Entries that read the text of the sources, or build them: instrumented sources are another text.
 OF_TEXT = re.compile(r"tests/house/(?!recipes)")
@@ -374,6 +375,8 @@ def main():
 
     known = json.load(open(DRAWN)) if arguments.table else begin(files, arguments, clock)
     tests = digest(files, lambda name: name.startswith("tests/") and name not in (*OWN, "tests/campaign/mutate.py"))
+    # A fault may ask for all memory, for files as for windows (memfd) that ranks share: it alone fails, not the machine.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE, LARGEST_FILE))
     judgement = Judgement(known["drawn"], tests, clock, arguments.jobs)
     done = arguments.table or judgement.work(arguments.entries)
     text, part = judgement.table(known["rejected"])

@@ -564,6 +564,11 @@ class Import(Case):
             for ranks in 0, 2:
                 self.refuse(2, f"was trained with --{name} {value}, this run has --{name} {other}; give --{name} {value} or leave it off",
                             "train", "--out", "no", *TRAIN, f"--{name}", other, "--initialize", checkpoint, ranks=ranks)
+        # A network that is named alone has its own width.
+        write_safetensors("named.safetensors", arrays_of(checkpoint), {"producer": "dat_hpc", "network": "wrn_16_1"})
+        printed = self.run_well("train", *TRAIN, "--initialize", "named.safetensors", "--print-config").text
+        self.assertRegex(printed, '(?m)^network = "wrn_16_1"$')
+        self.assertRegex(printed, "(?m)^width = 16$")
         # A file of weights alone does not say.
         common.write_arrays("weights.h5", arrays_of(checkpoint))
         self.train("tuned", *TRAIN, "--network", "wrn_16_4", "--width", 16, "--initialize", "weights.h5")
