@@ -22,21 +22,11 @@ struct NormChannels {
   float epsilon;
 };
 
-/// Values [c] of the channels of piece k of a tensor [rows][c]. On the GPU the channels are whole pieces; the group of
-/// a CPU may go over the end of a row.
+/// Values [c] of the channels of piece k of a tensor [rows][c] on a GPU, where the channels are whole pieces. Divided in
+/// 32 bits: 64-bit divisions would take longer than the rest of the kernel.
 template <int N>
 [[nodiscard]] DAT_HD inline Piece<N> row_values(const float* values, int c, std::int64_t k) {
-  if (N < kGroup || c % N == 0) {
-    // In 32 bits: 64-bit divisions would take longer than the rest of the kernel.
-    return Piece<N>::load(values + static_cast<std::uint32_t>(k) % static_cast<std::uint32_t>(c / N) * N, N);
-  }
-  Piece<N> a;
-  auto channel = static_cast<int>(k * N % c);
-  for (int j = 0; j < N; ++j) {
-    a.v[j] = values[channel];
-    if (++channel == c) channel = 0;
-  }
-  return a;
+  return Piece<N>::load(values + static_cast<std::uint32_t>(k) % static_cast<std::uint32_t>(c / N) * N, N);
 }
 
 /// Mean and variance, from sums of the differences from each channel's first element, which loses no digits where the

@@ -58,10 +58,9 @@ class Codec {
   [[nodiscard]] virtual std::int64_t bytes(const Segment& tensor, int round) const = 0;
   /// Returns whether decoding what was encoded brings back every bit.
   [[nodiscard]] virtual bool exact() const = 0;
-  /// The transport (reduce/transport/) by which its messages meet unless the user names another one.
+  /// The transport (reduce/transport/) by which its messages meet unless the user names another one. "sum": messages
+  /// may be added up, as floats, number by number, and the sum stands for the sum of gradients.
   [[nodiscard]] virtual std::string transport() const { return "gather"; }
-  /// Returns whether messages may be added up, as floats, number by number: the sum stands for the sum of gradients.
-  [[nodiscard]] virtual bool adds_up() const { return false; }
   /// The type of its messages' numbers, in which they are added up where their sums may be rounded to it: by NCCL. Only
   /// with messages that add up, or of another type than f32.
   [[nodiscard]] virtual DType sum_type() const { return DType::f32; }

@@ -16,7 +16,6 @@ class Float32 final : public Codec {
   }
   [[nodiscard]] bool exact() const override { return true; }
   [[nodiscard]] std::string transport() const override { return "sum"; }
-  [[nodiscard]] bool adds_up() const override { return true; }
   [[nodiscard]] bool takes_runs() const override { return true; }
 
   void encode(const MessageTensors& bucket, const float* gradients, void* message) override {

@@ -64,7 +64,6 @@ class PowerSgd final : public Codec {
   }
   [[nodiscard]] bool exact() const override { return false; }
   [[nodiscard]] std::string transport() const override { return "sum"; }
-  [[nodiscard]] bool adds_up() const override { return true; }
   [[nodiscard]] int rounds() const override { return 2; }
 
   void encode(const MessageTensors& bucket, const float* gradients, void* message) override {

@@ -115,7 +115,7 @@ class Sum final : public Transport {
 
 TransportKind sum_transport() {
   return {.title = "all-reduce",
-          .takes = [](const Codec& codec) { return codec.adds_up(); },
+          .takes = [](const Codec&) { return false; },  // what may be added up has it as its own
           .serves = [](const Aggregator& aggregator) { return aggregator.is_mean(); },
           .traffic = [](int) { return Traffic{.summed = true}; },
           .memory = Sum::memory,
