@@ -262,6 +262,9 @@ class Published(Converts):
         ended = common.run("data", "convert", "svhn/extra_32x32.mat", "extra.h5")
         self.assertIn("wrote extra.h5: 300 train images of 32 x 32 x 3; MATLAB files extra_32x32.mat", ended.text)
         good = svhn(*train)
+        common.write("row.mat", mat(variable("X", train[0].transpose(1, 2, 3, 0)), variable("y", np.where(train[1] == 0, 10, train[1]).astype("u1")[None])))
+        self.run_well("data", "convert", "row.mat", "row.h5")
+        np.testing.assert_array_equal(common.datasets("row.h5")["train/labels"], train[1])
 
         def refuse(pattern, data):
             with self.subTest(pattern):
