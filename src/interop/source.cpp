@@ -86,7 +86,7 @@ namespace {
 /// Returns whether these bytes begin a model of ONNX: its version of the format, then the program that has made it or
 /// the graph.
 [[nodiscard]] bool begins_onnx(std::string_view magic) {
-  return magic[0] == '\x08' && magic[1] > 0 && magic[1] < 32 && (magic[2] == '\x12' || magic[2] == '\x3a');
+  return magic[0] == '\x08' && static_cast<unsigned char>(magic[1]) < 32 && (magic[2] == '\x12' || magic[2] == '\x3a');
 }
 
 }  // namespace

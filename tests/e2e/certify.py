@@ -165,7 +165,9 @@ class Certification(common.TestCase):
 
         # PREDICT.
         ended = self.certify("predicted", "--predict", noise_kind="float")
-        for one in told("predicted")["images"]:
+        predicted = told("predicted")
+        self.assertEqual((predicted["settings"]["n0"], "acr" in predicted), (0, False))
+        for one in predicted["images"]:
             self.assertEqual(one["samples"], N)
             if one["prediction"] >= 0:
                 self.assertLessEqual(one["p_value"], ALPHA)

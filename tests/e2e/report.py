@@ -23,7 +23,7 @@ class Reader(html.parser.HTMLParser):
 
     def __init__(self, text):
         super().__init__()
-        self.tags, self.tables, self.words, self.ids = [], [], [], []
+        self.tags, self.tables, self.words, self.ids, self.headings = [], [], [], [], []
         self.feed(text)
         self.close()
 
@@ -39,6 +39,8 @@ class Reader(html.parser.HTMLParser):
 
     def handle_data(self, text):
         self.words.append(text)
+        if self.tags and self.tags[-1][0] in ("h1", "h2", "h3") and text.strip():
+            self.headings.append((self.tags[-1][0], text))
         if self.tags and self.tags[-1][0] in ("td", "th") and self.tables and self.tables[-1] and self.tables[-1][-1]:
             self.tables[-1][-1][-1] += text.strip("\n")
 
@@ -134,6 +136,8 @@ class Report(common.TestCase):
         each = told["per_image"]
         names = [HOSTILE, "b&\"c'", "dé"]
         self.assert_grid(page, "run/strong", names, {"pgd2+fgsm": "prediction"})
+        self.assertEqual([text for tag, text in page.headings if tag == "h2"],
+                         ["Figures", "Curves, time and layers", "Time line", "Classes and images", "Provenance"])
         self.assertTrue(any(tag == "image" for tag, _ in page.tags) or not shutil.which("gnuplot"))  # the confusion's cells
 
         # Of single attacks, alone, in a folder with a blank and a quote, and beside the other one of the same name.

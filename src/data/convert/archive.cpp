@@ -82,14 +82,13 @@ struct Unpacked {
   std::exception_ptr failure{};
 };
 
-la_ssize_t read_unpacked(archive* of, void* data, const void** block) {
+la_ssize_t read_unpacked(archive*, void* data, const void** block) {
   auto* unpacked = static_cast<Unpacked*>(data);
   try {
     *block = unpacked->block.data();
     return unpacked->stream.read_some(unpacked->block.data(), std::ssize(unpacked->block));
   } catch (...) {
     unpacked->failure = std::current_exception();
-    archive_set_error(of, EIO, "cannot be read");
     return ARCHIVE_FATAL;
   }
 }

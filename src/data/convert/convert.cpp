@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Options that not every form takes.
-enum Takes : unsigned { kLabels = 1, kSize = 2, kLabelBytes = 4, kClasses = 8, kVal = 16 };
+enum Takes : unsigned { kLabels = 1, kLabelBytes = 2, kVal = 4 };
 
 /// A form of source. The first one in the table that fits is taken.
 struct Form {
@@ -32,15 +32,15 @@ struct Form {
   unsigned takes;
 };
 constexpr Form kForms[] = {
-    {true, "a folder of CIFAR's pickles", has_cifar_pickles, convert_cifar_pickles, kSize | kClasses},
-    {true, "a folder of idx files", has_idx_files, convert_idx_files, kSize | kClasses},
-    {true, "a folder of binary records", has_records, convert_records, kSize | kLabelBytes | kClasses},
-    {true, "a folder of SVHN's files", has_svhn, convert_svhn, kSize | kClasses},
-    {true, "a folder of STL-10's files", has_stl10, convert_stl10, kSize | kClasses},
-    {false, "a set of idx files", is_idx, convert_idx, kSize | kClasses},
-    {false, "an HDF5 file", is_hdf5, convert_hdf5, kSize | kClasses | kVal},
-    {false, "a MATLAB file", is_mat, convert_mat, kSize | kClasses},
-    {false, "a file of arrays", is_arrays, convert_arrays, kLabels | kSize | kClasses | kVal},
+    {true, "a folder of CIFAR's pickles", has_cifar_pickles, convert_cifar_pickles, 0},
+    {true, "a folder of idx files", has_idx_files, convert_idx_files, 0},
+    {true, "a folder of binary records", has_records, convert_records, kLabelBytes},
+    {true, "a folder of SVHN's files", has_svhn, convert_svhn, 0},
+    {true, "a folder of STL-10's files", has_stl10, convert_stl10, 0},
+    {false, "a set of idx files", is_idx, convert_idx, 0},
+    {false, "an HDF5 file", is_hdf5, convert_hdf5, kVal},
+    {false, "a MATLAB file", is_mat, convert_mat, 0},
+    {false, "a file of arrays", is_arrays, convert_arrays, kLabels | kVal},
 };
 
 /// The form of a source; null: none. Error(data): a folder has several.
@@ -65,9 +65,7 @@ void refuse_options(const ConvertOptions& options, const Form& form) {
     const char* belongs_to;
   } all[] = {
       {"--labels", !options.labels.empty(), kLabels, "a .npy file of images"},
-      {"--size", options.size != 0, kSize, "images whose size is to be known"},
       {"--label-bytes", options.label_bytes != 0, kLabelBytes, "a folder of binary records"},
-      {"--classes", options.classes != 0, kClasses, "labels whose classes are to be known"},
       {"--val", options.val != "leave", kVal, "a file with validation images"},
   };
   for (const auto& option : all)
