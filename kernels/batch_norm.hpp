@@ -7,7 +7,7 @@
 #include "launch.hpp"
 #include "pointwise.hpp"
 
-// Batch norm in NHWC with the statistics of the batch: sums of each channel (channel_sums), and a pass that uses them,
+// Batch norm in NHWC with the statistics of the batch: sums of each channel (cuda_channel_sums), and a pass that uses them,
 // each way. Sums are f32, of pieces of 16 bytes; those of the parts of a tensor are added up in double.
 
 namespace dat::kernels {

@@ -81,35 +81,10 @@ void cpu_sum(const Chunks& chunks, const F& f, double* partial, double* out) {
     }
 }
 
-template <class F>
-void cpu_channel_sums(const F& f, const ChannelRoom& room) {
-  constexpr int kPiece = 4;
-  using Sum = kernels::Piece<kPiece>;
-  const int pieces = f.c / kPiece;
-  const std::int64_t parts = std::min<std::int64_t>(ChannelRoom::kParts, (f.rows * f.c + kGrain - 1) / kGrain);
-#pragma omp parallel for schedule(static) if (parts > 1)
-  for (std::int64_t part = 0; part < parts; ++part) {
-    const F local = f;
-    float* const sums = room.partial + part * 2 * f.c;
-    for (int piece = 0; piece < pieces; ++piece) {
-      Sum first{}, second{};
-      for (std::int64_t row = part; row < f.rows; row += parts) local.add(row * pieces + piece, first, second);
-      first.store(sums + piece * kPiece, kPiece);
-      second.store(sums + f.c + piece * kPiece, kPiece);
-    }
-  }
-  for (int channel = 0; channel < f.c; ++channel) {
-    double sums[2] = {};
-    for (std::int64_t part = 0; part < parts; ++part)
-      for (int j = 0; j < 2; ++j) sums[j] += double(room.partial[(part * 2 + j) * f.c + channel]);
-    f.finish(channel, sums[0], sums[1]);
-  }
-}
-
 #define DAT_EACH(F) template void cpu_each<kernels::F>(std::int64_t, const kernels::F&);
 #define DAT_EACH_CHUNK(F) template void cpu_each_chunk<kernels::F>(const Chunks&, const kernels::F&);
 #define DAT_SUM(F) template void cpu_sum<kernels::F>(const Chunks&, const kernels::F&, double*, double*);
-#define DAT_CHANNEL_SUMS(F) template void cpu_channel_sums<kernels::F>(const kernels::F&, const ChannelRoom&);
+#define DAT_CHANNEL_SUMS(F)
 #include "kernels.def"
 
 }  // namespace dat

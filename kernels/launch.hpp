@@ -17,7 +17,7 @@ struct Sums {
 };
 constexpr int kSums = 3;
 
-/// Device memory of channel_sums(), for one call at a time.
+/// Device memory of cuda_channel_sums(), for one call at a time.
 struct ChannelRoom {
   static constexpr int kParts = 256;  ///< most parts of a tensor's rows
   float* partial = nullptr;           ///< [kParts][2][c]
@@ -32,16 +32,11 @@ template <class F>
 void cpu_sum(const Chunks& chunks, const F& f, double* partial, double* out);
 
 template <class F>
-void cpu_channel_sums(const F& f, const ChannelRoom& room);
-
-template <class F>
 void cuda_each(const Device& device, std::int64_t n, const F& f);
 template <class F>
 void cuda_each_chunk(const Device& device, const Chunks& chunks, const F& f);
 template <class F>
 void cuda_sum(const Device& device, const Chunks& chunks, const F& f, double* partial, double* out);
-template <class F>
-void cuda_channel_sums(const Device& device, const F& f, const ChannelRoom& room);
 
 /// f(i) for all i in [0, n), in any order; of functors on activations, f.piece for all of n groups (pointwise.hpp).
 template <class F>
@@ -65,10 +60,8 @@ void sum(const Device& device, const Chunks& chunks, const F& f, double* partial
 
 /// Two sums of each channel of a tensor [f.rows][f.c] of f.Element, whose channels fill whole pieces of 16 bytes:
 /// f.add(k, sum, square) adds what piece k gives to either; f.finish(channel, sum, square) gets them. Fixed order: the
-/// same bits in every call.
+/// same bits in every call. On a GPU alone: a CPU's batch norm is the library's.
 template <class F>
-void channel_sums(const Device& device, const F& f, const ChannelRoom& room) {
-  device.kind == DeviceKind::cuda ? cuda_channel_sums(device, f, room) : cpu_channel_sums(f, room);
-}
+void cuda_channel_sums(const Device& device, const F& f, const ChannelRoom& room);
 
 }  // namespace dat

@@ -21,17 +21,12 @@ template <class F>
 void cuda_sum(const Device&, const Chunks&, const F&, double*, double*) {
   absent();
 }
-template <class F>
-void cuda_channel_sums(const Device&, const F&, const ChannelRoom&) {
-  absent();
-}
 
 #define DAT_EACH(F) template void cuda_each<kernels::F>(const Device&, std::int64_t, const kernels::F&);
 #define DAT_EACH_CHUNK(F) template void cuda_each_chunk<kernels::F>(const Device&, const Chunks&, const kernels::F&);
 #define DAT_SUM(F) \
   template void cuda_sum<kernels::F>(const Device&, const Chunks&, const kernels::F&, double*, double*);
-#define DAT_CHANNEL_SUMS(F) \
-  template void cuda_channel_sums<kernels::F>(const Device&, const kernels::F&, const ChannelRoom&);
+#define DAT_CHANNEL_SUMS(F)
 #include "kernels.def"
 
 }  // namespace dat

@@ -10,7 +10,7 @@ namespace dat {
 namespace {
 
 // In how many bytes the format keeps numbers up to this one.
-int bytes_for(std::uint64_t most) { return most == 0 ? 1 : static_cast<int>((std::bit_width(most) - 1) / 8 + 1); }
+int bytes_for(std::uint64_t most) { return (static_cast<int>(std::bit_width(most | 1)) + 7) / 8; }
 
 }  // namespace
 

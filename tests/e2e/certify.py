@@ -146,6 +146,9 @@ class Certification(common.TestCase):
             self.assertEqual((row["images"], row["accuracy"]), (right, right / len(radii)))
             self.assertTrue(row["low"] <= row["accuracy"] <= row["high"])
         tables = common.datasets("float/results.h5")
+        with h5py.File("float/results.h5") as file:
+            self.assertEqual(file.attrs["checkpoint"], found["settings"]["checkpoint"])
+            self.assertEqual(json.loads(file.attrs["provenance"]), found["provenance"])
         for name in "index", "label", "prediction", "radius", "votes", "samples":
             self.assertEqual(tables[f"image/{name}"].tolist(), [one[name] for one in found["images"]])
         rows = tsv("float")

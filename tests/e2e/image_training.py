@@ -107,11 +107,13 @@ class Training(common.TestCase):
         """As Pillow makes it; a run takes its size from the network."""
         self.go("run", "--max-steps", 2, ranks=1)
         self.index("folder", "plain.h5", "--size", 16)
-        found = []
-        for data in "folder.h5", "plain.h5":
-            self.run_well("eval", "run", "--data", data, "--eval", "pgd2", "--out", f"{data}.json", "--quiet")
-            found.append(common.load(f"{data}.json"))
-        self.assertEqual(*[[one["clean"], one["attacks"][0]["accuracy"]] for one in found])
+        self.train("of_one_size", *RUN, "--data", "plain.h5", *any_ranks.DEALT, "--max-steps", 2)
+        for run in "run", "of_one_size":
+            found = []
+            for data in "folder.h5", "plain.h5":
+                self.run_well("eval", run, "--data", data, "--eval", "pgd2", "--out", f"{run} {data}.json", "--quiet")
+                found.append(common.load(f"{run} {data}.json"))
+            self.assertEqual(*[[one["clean"], one["attacks"][0]["accuracy"]] for one in found])
         with common.h5py.File("plain.h5") as file:
             pixels = file["test/images"][:]
         names = sorted(f"{folder}/{name}" for folder, _, files in os.walk("folder/val") for name in files)

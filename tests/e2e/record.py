@@ -1,6 +1,7 @@
 """What a run leaves behind tells what happened: bytes, layers, probabilities, times, evaluations, pictures."""
 
 import csv
+import datetime
 import json
 import os
 import re
@@ -169,7 +170,10 @@ class Results(common.TestCase):
         self.assertEqual(float(re.search("clean_acc=(\\S+)", last)[1]), round(evaluation["clean_acc"], 4))
         self.assertEqual(float(re.search("pgd2_acc=(\\S+)", last)[1]), round(evaluation["adv_acc"], 4))
         provenance = common.load("run/provenance.json")
-        self.assertIn("oneDNN", json.dumps(provenance))
+        age = datetime.datetime.now(datetime.timezone.utc) - datetime.datetime.fromisoformat(provenance["started"].replace("Z", "+00:00"))
+        self.assertTrue(datetime.timedelta(seconds=-1) <= age < datetime.timedelta(hours=1), provenance["started"])
+        self.assertRegex(provenance["libraries"]["HDF5"], r"^[1-9]\d*\.\d+\.\d+$")
+        self.assertNotIn("skipped", common.text_of("run/SUMMARY.txt"))
         # The configuration is one that --config takes, and it names the same run.
         resolved = common.text_of("run/config.resolved.toml")
         printed = common.run("train", "--config", "run/config.resolved.toml", "--print-config")

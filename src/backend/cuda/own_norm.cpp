@@ -26,7 +26,7 @@ class OwnNorm final : public NormPlan {
         statistics.addend = static_cast<const T*>(o.sum.b);
         statistics.sum_of_both = static_cast<T*>(o.sum.x);
       }
-      channel_sums(backend_.device(), statistics, room(o));
+      cuda_channel_sums(backend_.device(), statistics, room(o));
     });
     return again(o);
   }
@@ -49,9 +49,9 @@ class OwnNorm final : public NormPlan {
     with_storage(spec_.storage, [&](auto type) {
       using T = decltype(type);
       const auto *x = static_cast<const T*>(o.x), *dy = static_cast<const T*>(o.dy);
-      channel_sums(backend_.device(),
-                   kernels::NormGradientSums<T>{x, dy, o.bits, rows_, spec_.c, channels, to.factor, to.accumulate},
-                   room(o));
+      cuda_channel_sums(backend_.device(),
+                        kernels::NormGradientSums<T>{x, dy, o.bits, rows_, spec_.c, channels, to.factor, to.accumulate},
+                        room(o));
       each(backend_.device(), kernels::groups(count()),
            kernels::NormBackward<T>{x, dy, static_cast<const T*>(to.addend), o.bits, static_cast<T*>(to.dx),
                                     static_cast<T*>(to.dresidual), o.channels, spec_.c, count()});
