@@ -39,6 +39,9 @@ void require_apart(const std::vector<std::string>& outputs, const std::vector<st
 /// The paths of these names in a folder.
 [[nodiscard]] std::vector<std::string> files_in(const std::string& folder, std::initializer_list<const char*> names);
 
+/// Makes a folder, and those that it lies in, where they are not there yet; an empty path names none. Error(io).
+void make_folder(const std::string& path);
+
 /// Removes the temporary files that a killed writer left in a folder; with a name, only those for the file of that
 /// name, and folders, too. Error(io).
 void remove_temporaries(const std::string& folder, const std::string& of = "");

@@ -231,6 +231,13 @@ void write_text_atomically(const std::string& path, const std::string& text) {
   });
 }
 
+void make_folder(const std::string& path) {
+  if (path.empty()) return;
+  std::error_code error;
+  fs::create_directories(path, error);
+  require(!error, ExitCode::io, "cannot create the folder ", path, ": ", system_reason(error.value()));
+}
+
 void remove_temporaries(const std::string& folder, const std::string& of) {
   std::error_code error;
   std::vector<fs::path> left_over;
