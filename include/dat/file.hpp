@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <iosfwd>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,6 +19,8 @@ namespace dat {
 /// same folder, which is fsync'ed and renamed. Error(io) with the reason (disk full, no permission); the old file
 /// stays.
 void write_atomically(const std::string& path, const std::function<void(const std::string& temporary)>& write);
+/// Writes what `write` puts into a stream in the same way.
+void write_stream_atomically(const std::string& path, const std::function<void(std::ostream& file)>& write);
 /// Writes a text in the same way.
 void write_text_atomically(const std::string& path, const std::string& text);
 

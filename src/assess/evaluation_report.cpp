@@ -141,7 +141,6 @@ EvaluationReport::EvaluationReport(const EvaluationSubject& subject, const Datas
                                    const SequenceRun* sequence, const SequenceResult* sequence_result)
     : subject_(subject),
       images_(images),
-      attacks_(attacks),
       result_(result),
       sequence_(sequence),
       sequence_result_(sequence_result),
