@@ -77,11 +77,6 @@ class Runs:
                  "bytes": records[k]["bytes_sent"]} for k in range(2, len(records))]
 
 
-def ratio(pairs, key):
-    middle, low, high = launch.median_interval([a[key] / b[key] for a, b in pairs])
-    return middle, low, high
-
-
 def main():
     a, _ = study.parsed(
         __doc__, program="build", **launch.OPTIONS, nodes=2, ranks=2, rate=("1gbit", "{rate} of --prepare"), regimes=[],
@@ -130,7 +125,7 @@ def main():
         gains = ["", ""]
         for number, key in enumerate(("C", "step")):
             if paired:
-                middle, low, high = ratio(paired, key)
+                middle, low, high = launch.median_interval([first[key] / other[key] for first, other in paired])
                 row |= {f"{key}_gain": middle, f"{key}_low": low, f"{key}_high": high}
                 gains[number] = f"{middle:.3f} ({low:.3f}-{high:.3f})"
         row["published"] = PUBLISHED.get((row["regime"], row["variant"]), "")

@@ -6,12 +6,10 @@ them. The bandwidth is fitted to one row, PGD with 32 bits; the other rows are p
 """
 
 import os
-import pathlib
-import subprocess
 import sys
 import tempfile
 
-from launch import read_json, write_json
+from launch import forecast
 
 NODES, IMAGES, TRAINING_SET = 6, 512, 1_281_167
 STEPS = TRAINING_SET // (NODES * IMAGES)  # and a short one
@@ -54,12 +52,8 @@ def calibration(compute):
 
 def exposed(program, folder, compute, bandwidth):
     """Seconds of communication a step, by codec."""
-    path = pathlib.Path(folder, "calibration.json")
-    write_json(path, calibration(compute))
-    subprocess.run([program, "forecast", "--calibration", path, "--ranks", str(NODES), "--bandwidth", f"{bandwidth / 1e6:.6f}MB/s",
-                    "--latency", "0", "--out", os.path.join(folder, "out")], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    choices = read_json(os.path.join(folder, "out", "forecast.json"))["networks"][0]["rows"][0]["choices"]
-    return {choice["name"]: choice["seconds"]["exposed"] for choice in choices}
+    row = forecast(program, folder, calibration(compute), "--ranks", NODES, "--bandwidth", f"{bandwidth / 1e6:.6f}MB/s", "--latency", 0)
+    return {choice["name"]: choice["seconds"]["exposed"] for choice in row["choices"]}
 
 
 def main():

@@ -14,7 +14,6 @@ import json
 import os
 import pathlib
 import statistics
-import subprocess
 import sys
 import tempfile
 
@@ -44,8 +43,7 @@ class Study:
 
     def images(self, count, size):
         path = f"{self.folder.name}/images{size}.h5"
-        subprocess.run([f"{self.arguments.build}/dat_hpc", "data", "synthetic", path, "--train", str(count), "--test", "16", "--size",
-                        str(size)], check=True, stdout=subprocess.DEVNULL)
+        launch.output_of([f"{self.arguments.build}/dat_hpc", "data", "synthetic", path, "--train", count, "--test", 16, "--size", size])
         return path
 
     def forecast(self, ranks, image, attack, elements, bandwidth, staleness, micro_batch, batch):
@@ -56,12 +54,8 @@ class Study:
                        "layers": [{"name": "all", "elements": elements, "backward": 0, "weight_gradient": 0}],
                        "codecs": [{"name": "float32", "transport": "sum", "rounds": 1, "exact": True, "encode": 0, "decode": 0,
                                    "bytes": [4 * elements]}], "network": {}}
-        path = f"{self.folder.name}/calibration.json"
-        launch.write_json(pathlib.Path(path), calibration)
-        subprocess.run([f"{self.arguments.build}/dat_hpc", "forecast", "--calibration", path, "--ranks", str(ranks), "--bandwidth",
-                        bandwidth, "--codec", "float32", "--budget", "1", "--staleness", str(staleness), "--micro-batch",
-                        str(micro_batch), "--out", self.folder.name], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        row = launch.read_json(f"{self.folder.name}/forecast.json")["networks"][0]["rows"][0]
+        row = launch.forecast(f"{self.arguments.build}/dat_hpc", self.folder.name, calibration, "--ranks", ranks, "--bandwidth", bandwidth,
+                              "--codec", "float32", "--budget", 1, "--staleness", staleness, "--micro-batch", micro_batch)
         return row["choices"][0]["step"], row["roles"]
 
 

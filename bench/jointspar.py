@@ -188,11 +188,6 @@ def freezeout_t0(sizes, steps, share, schedule):
     return high
 
 
-def codecs_of(arguments):
-    text = study.Runs(arguments.work, arguments.program).say("train", "--help", "all")
-    return re.search(r"--codec (\S+)", text)[1].split("|")
-
-
 def table(arguments):
     first = Run(arguments, "--selector", "all", "--granularity", arguments.granularity[0], "--max-steps", 1,
                 "--limit-test", 1)
@@ -213,7 +208,8 @@ def table(arguments):
         "FreezeOut, rates kept": ["--selector", f"{freeze}:lr=constant"],
         "AutoFreeze": ["--selector", f"autofreeze:percentile={arguments.freeze_percentile}"],
     }
-    for codec in codecs_of(arguments):
+    text = study.Runs(arguments.work, arguments.program).say("train", "--help", "all")
+    for codec in re.search(r"--codec (\S+)", text)[1].split("|"):
         if codec != "float32":
             methods[f"codec {codec}"] = ["--selector", "all", "--codec", codec]
     if arguments.only:

@@ -7,6 +7,7 @@ import fcntl
 import json
 import math
 import os
+import pathlib
 import shlex
 import statistics
 import subprocess
@@ -63,6 +64,14 @@ def output_of(words):
     if ended.returncode != 0:
         sys.exit(f"{shlex.join(words)}: exit code {ended.returncode}\n{ended.stdout}")
     return ended.stdout
+
+
+def forecast(program, folder, calibration, *options):
+    """What `dat_hpc forecast` says of a calibration, for the first network and number of ranks."""
+    path = pathlib.Path(folder, "calibration.json")
+    write_json(path, calibration)
+    output_of([program, "forecast", "--calibration", path, *options, "--out", folder])
+    return read_json(f"{folder}/forecast.json")["networks"][0]["rows"][0]
 
 
 def rows(folder, kind):

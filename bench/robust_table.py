@@ -132,11 +132,6 @@ class Study:
                      "--eval", "pgd20", "--eval-every", 0, "--limit-test", arguments.test_images, "--seed", seed, "--quiet", *options,
                      *arguments.options)
 
-    def attack_passes(self, folder):
-        """Of an image and step, as recorded."""
-        steps = rows(folder, "step")
-        return sum(row["attack_passes"] for row in steps) / sum(row["images"] for row in steps)
-
     def steps_of(self, passes):
         return max(1, int(self.arguments.passes * IMAGES / (passes * self.images)))
 
@@ -150,11 +145,12 @@ class Study:
         return self.steps_of(passes + method.training)
 
     def train(self, name, training):
-        """Passes of the attack. Other options than the run was begun with are refused, numbers of test images left out."""
+        """Passes of the attack of an image and step, as recorded. Other options than the run was begun with are refused, numbers of test images left out."""
         kept = [word for at, word in enumerate(training) if "--limit-test" not in training[max(at - 1, 0):at + 1]]
         self.runs.begin(name, kept, ranks=self.arguments.ranks)
         self.runs.say("train", "--out", self.arguments.out / name, *training)
-        return self.attack_passes(self.arguments.out / name)
+        steps = rows(self.arguments.out / name, "step")
+        return sum(row["attack_passes"] for row in steps) / sum(row["images"] for row in steps)
 
     def accuracies(self, method, seed, steps):
         name = f"{slug(method.name)}-seed{seed}"

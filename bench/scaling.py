@@ -52,15 +52,10 @@ class Study:
         calibration["network"] = network
         folder = f"{self.arguments.out}/{nodes}nodes_{ranks}ranks_batch{batch}_{rate}"
         os.makedirs(folder, exist_ok=True)
-        path = f"{folder}/calibration.json"
-        launch.write_json(pathlib.Path(path), calibration)
-        done = subprocess.run([str(word) for word in self.forecast(
-            "--calibration", path, "--ranks", ranks, "--ranks-per-node", ranks // nodes, "--codec", "float32",
-            "--bandwidth", "measured", "--out", folder)], capture_output=True, text=True)
-        if done.returncode != 0:
-            sys.exit(done.stderr)
-        row = launch.read_json(f"{folder}/forecast.json")["networks"][0]["rows"][0]
-        return path, row["choices"][0]["step"]
+        program, _, *overlap = self.forecast()
+        row = launch.forecast(program, folder, calibration, "--ranks", ranks, "--ranks-per-node", ranks // nodes, "--codec", "float32",
+                              "--bandwidth", "measured", *overlap)
+        return f"{folder}/calibration.json", row["choices"][0]["step"]
 
     def measure(self, kind, batch, ranks, nodes, rate):
         path, predicted = self.predict(batch, ranks, nodes, rate)

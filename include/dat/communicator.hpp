@@ -253,6 +253,8 @@ class Communicator {
   void give(std::int64_t bytes) { bytes_given_ += size_ > 1 ? bytes : 0; }
   class Blocking;
   [[nodiscard]] std::uint64_t record(Call call, std::int64_t bytes);
+  template <class T>
+  void sum_in_place(T* data, std::int64_t count, MPI_Datatype type);
   /// Numbers in the launch of the ranks of one of its subgroups.
   [[nodiscard]] std::vector<int> launch_ranks_of(MPI_Comm group) const;
   /// The length of a message to or from another rank, as MPI counts. Error(communication): too long, or no such rank.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <iosfwd>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,6 +19,8 @@ namespace dat {
 /// same folder, which is fsync'ed and renamed. Error(io) with the reason (disk full, no permission); the old file
 /// stays.
 void write_atomically(const std::string& path, const std::function<void(const std::string& temporary)>& write);
+/// Writes what `write` puts into a stream in the same way.
+void write_stream_atomically(const std::string& path, const std::function<void(std::ostream& file)>& write);
 /// Writes a text in the same way.
 void write_text_atomically(const std::string& path, const std::string& text);
 
@@ -38,6 +41,9 @@ void write_bytes(int file, std::string_view bytes, const std::string& path, std:
 void require_apart(const std::vector<std::string>& outputs, const std::vector<std::string>& inputs);
 /// The paths of these names in a folder.
 [[nodiscard]] std::vector<std::string> files_in(const std::string& folder, std::initializer_list<const char*> names);
+
+/// Makes a folder, and those that it lies in, where they are not there yet; an empty path names none. Error(io).
+void make_folder(const std::string& path);
 
 /// Removes the temporary files that a killed writer left in a folder; with a name, only those for the file of that
 /// name, and folders, too. Error(io).

@@ -141,7 +141,6 @@ EvaluationReport::EvaluationReport(const EvaluationSubject& subject, const Datas
                                    const SequenceRun* sequence, const SequenceResult* sequence_result)
     : subject_(subject),
       images_(images),
-      attacks_(attacks),
       result_(result),
       sequence_(sequence),
       sequence_result_(sequence_result),
@@ -232,11 +231,7 @@ std::string EvaluationReport::final_line() const {
 
 std::string prepare_evaluation_file(const std::string& out) {
   const fs::path path = fs::path(out).extension() == ".json" ? fs::path(out) : fs::path(out) / "eval.json";
-  if (path.has_parent_path()) {
-    std::error_code error;
-    fs::create_directories(path.parent_path(), error);
-    require(!error, ExitCode::io, "cannot create the folder ", path.parent_path().string(), ": ", error.message());
-  }
+  make_folder(path.parent_path().string());
   // Before hours of work.
   const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
   require(access(folder.c_str(), W_OK) == 0, ExitCode::io, "--out ", out, ": nothing can be written into ", folder,

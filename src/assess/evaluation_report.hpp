@@ -49,7 +49,6 @@ class EvaluationReport {
  private:
   const EvaluationSubject& subject_;
   const Dataset& images_;
-  const EvaluationAttacks& attacks_;
   const EvaluationResult& result_;
   const SequenceRun* sequence_;
   const SequenceResult* sequence_result_;

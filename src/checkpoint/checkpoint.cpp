@@ -243,9 +243,7 @@ Checkpoint find_checkpoint(const std::string& path, const std::function<void(con
 }
 
 CheckpointFolder::CheckpointFolder(std::string folder, bool goes_on) : folder_(std::move(folder)) {
-  std::error_code error;
-  fs::create_directories(folder_, error);
-  require(!error, ExitCode::io, folder_, ": cannot create the folder: ", system_reason(error.value()));
+  make_folder(folder_);
   require(goes_on || !any_in(folder_), ExitCode::usage, folder_, " holds checkpoints of another run, which would be ",
           "lost: choose another --out");
   remove_temporaries(folder_);

@@ -19,15 +19,6 @@ namespace {
 /// Numbers of a sum that go at a time.
 constexpr std::int64_t kPiece = 1 << 28;
 
-template <class T>
-void sum_in_place(T* data, std::int64_t count, MPI_Datatype type, MPI_Comm group) {
-  const Turn turn;
-  for (std::int64_t at = 0; at < count; at += kPiece) {
-    const auto piece = static_cast<int>(std::min(kPiece, count - at));
-    turn.check(MPI_Allreduce(MPI_IN_PLACE, data + at, piece, type, MPI_SUM, group), "MPI_Allreduce");
-  }
-}
-
 /// MPI counts in int.
 [[nodiscard]] int checked(std::size_t bytes, const char* what) {
   require(bytes <= static_cast<std::size_t>(std::numeric_limits<int>::max()), ExitCode::communication, what, " of ",
@@ -158,24 +149,20 @@ Communicator::~Communicator() {
   if (world_) MPI_Finalize();
 }
 
-void Communicator::sum(float* data, std::int64_t count) {
+template <class T>
+void Communicator::sum_in_place(T* data, std::int64_t count, MPI_Datatype type) {
   if (alone()) return;
   give(count * std::int64_t{sizeof *data});
   const Blocking call(record(Call::sum, count * std::int64_t{sizeof *data}));
-  sum_in_place(data, count, MPI_FLOAT, group_);
+  const Turn turn;
+  for (std::int64_t at = 0; at < count; at += kPiece) {
+    const auto piece = static_cast<int>(std::min(kPiece, count - at));
+    turn.check(MPI_Allreduce(MPI_IN_PLACE, data + at, piece, type, MPI_SUM, group_), "MPI_Allreduce");
+  }
 }
-void Communicator::sum(double* data, std::int64_t count) {
-  if (alone()) return;
-  give(count * std::int64_t{sizeof *data});
-  const Blocking call(record(Call::sum, count * std::int64_t{sizeof *data}));
-  sum_in_place(data, count, MPI_DOUBLE, group_);
-}
-void Communicator::sum(std::int64_t* data, std::int64_t count) {
-  if (alone()) return;
-  give(count * std::int64_t{sizeof *data});
-  const Blocking call(record(Call::sum, count * std::int64_t{sizeof *data}));
-  sum_in_place(data, count, MPI_INT64_T, group_);
-}
+void Communicator::sum(float* data, std::int64_t count) { sum_in_place(data, count, MPI_FLOAT); }
+void Communicator::sum(double* data, std::int64_t count) { sum_in_place(data, count, MPI_DOUBLE); }
+void Communicator::sum(std::int64_t* data, std::int64_t count) { sum_in_place(data, count, MPI_INT64_T); }
 
 std::int64_t Communicator::minimum(std::int64_t value) {
   if (alone()) return value;

@@ -222,13 +222,24 @@ std::optional<std::string> small_file(const std::string& path) {
   return std::string{std::istreambuf_iterator<char>(file), {}};
 }
 
-void write_text_atomically(const std::string& path, const std::string& text) {
+void write_stream_atomically(const std::string& path, const std::function<void(std::ostream& file)>& write) {
   write_atomically(path, [&](const std::string& temporary) {
     std::ofstream file(temporary, std::ios::binary);
-    file << text;
+    write(file);
     file.close();
     require(file.good(), ExitCode::io, "cannot write ", temporary, ": ", system_reason(errno));
   });
+}
+
+void write_text_atomically(const std::string& path, const std::string& text) {
+  write_stream_atomically(path, [&](std::ostream& file) { file << text; });
+}
+
+void make_folder(const std::string& path) {
+  if (path.empty()) return;
+  std::error_code error;
+  fs::create_directories(path, error);
+  require(!error, ExitCode::io, "cannot create the folder ", path, ": ", system_reason(error.value()));
 }
 
 void remove_temporaries(const std::string& folder, const std::string& of) {

@@ -115,8 +115,7 @@ RunLock::RunLock(const std::string& folder, const std::function<void(const std::
     if (file_ < 0) {
       std::error_code error;
       made_folder_ = made_folder_ || !fs::exists(folder, error);
-      fs::create_directories(folder, error);
-      require(!error, ExitCode::io, "cannot create the folder ", folder, ": ", error.message());
+      make_folder(folder);
       file_ = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
       // The holder before may have removed the folder since it was made.
       require(file_ >= 0 || errno == ENOENT, ExitCode::io, "cannot open ", path, ": ", system_reason(errno));
@@ -201,9 +200,7 @@ LockSeen look_at_lock(const std::string& folder) {
 }
 
 std::string make_new_folder(const std::string& wanted) {
-  std::error_code error;
-  if (const fs::path parent = fs::path(wanted).parent_path(); !parent.empty()) fs::create_directories(parent, error);
-  require(!error, ExitCode::io, "cannot create the folder ", wanted, ": ", error.message());
+  make_folder(fs::path(wanted).parent_path().string());
   std::string path = wanted;
   // A folder has one maker alone, on other hosts, too.
   for (int number = 2; mkdir(path.c_str(), 0777) != 0; ++number) {

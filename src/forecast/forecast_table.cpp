@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <optional>
 #include <sstream>
 
@@ -292,13 +291,6 @@ void write_json(const std::string& path, const ordered_json& json) { write_text_
 }
 
 }  // namespace
-
-void make_forecast_folder(const ForecastOptions& o) {
-  if (o.out.empty()) return;
-  std::error_code error;
-  std::filesystem::create_directories(o.out, error);
-  require(!error, ExitCode::io, "cannot create the folder ", o.out, ": ", error.message());
-}
 
 void require_known_words(const ForecastOptions& o) {
   for (const std::string& word : o.bandwidth)

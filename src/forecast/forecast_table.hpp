@@ -7,8 +7,6 @@
 
 namespace dat {
 
-/// The folder of --out, where it is given. Error(io).
-void make_forecast_folder(const ForecastOptions& options);
 /// Error(usage): a bandwidth or a codec that nobody knows; a wrong word must not cost the minute of a calibration.
 void require_known_words(const ForecastOptions& options);
 /// The calibration, into the folder of --out. Error(io).

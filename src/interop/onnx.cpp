@@ -1,9 +1,8 @@
 #include "interop/onnx.hpp"
 
-#include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <limits>
+#include <ostream>
 #include <utility>
 
 #include "dat/error.hpp"
@@ -209,11 +208,8 @@ void write_onnx(const std::string& path, const Graph& graph, const StateDict& st
   model.message(model_field::graph, graph_of(graph, state));
   require(model.size() <= std::numeric_limits<std::int32_t>::max(), ExitCode::usage, path, ": the model has ",
           model.size(), " bytes, ONNX files have 2 GiB at most; take --format safetensors");
-  write_atomically(path, [&](const std::string& temporary) {
-    std::ofstream file(temporary, std::ios::binary);
+  write_stream_atomically(path, [&](std::ostream& file) {
     for (const std::string& piece : model.pieces()) file.write(piece.data(), std::ssize(piece));
-    file.close();
-    require(file.good(), ExitCode::io, "cannot write ", temporary, ": ", system_reason(errno));
   });
 }
 

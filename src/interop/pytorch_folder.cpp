@@ -1,9 +1,7 @@
 #include "interop/pytorch_folder.hpp"
 
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "dat/error.hpp"
 #include "dat/file.hpp"
 
 namespace dat {
@@ -135,9 +133,7 @@ def load(folder=FOLDER):
 
 void write_pytorch_folder(const std::string& folder, const Graph& graph, const StateDict& state,
                           const std::string& architecture) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  require(!error, ExitCode::io, "cannot create the folder ", folder, ": ", system_reason(error.value()));
+  make_folder(folder);
   OrderedJson config = {{"model_type", "dat_hpc"}, {"architectures", {"Network"}}, {"architecture", architecture}};
   for (const auto& [name, value] : state.metadata)
     if (name != "format" && name != "class_names") config[name] = value;

@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
-#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <ostream>
 #include <set>
 #include <utility>
 
@@ -242,8 +241,7 @@ void write_safetensors(const std::string& path, const StateDict& state) {
   text.resize((text.size() + 7) / 8 * 8, ' ');
   const std::uint64_t length = text.size();
 
-  write_atomically(path, [&](const std::string& temporary) {
-    std::ofstream file(temporary, std::ios::binary);
+  write_stream_atomically(path, [&](std::ostream& file) {
     const auto write = [&](const void* from, std::size_t bytes) {
       file.write(static_cast<const char*>(from), static_cast<std::streamsize>(bytes));
     };
@@ -252,8 +250,6 @@ void write_safetensors(const std::string& path, const StateDict& state) {
     for (const auto& [name, count] : state.counters) write(&count, sizeof count);
     for (const Checkpoint::Array& tensor : state.tensors)
       write(tensor.values.data(), tensor.values.size() * sizeof(float));
-    file.close();
-    require(file.good(), ExitCode::io, "cannot write ", temporary, ": ", system_reason(errno));
   });
 }
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <functional>
 #include <iostream>
 #include <set>
@@ -237,12 +236,6 @@ void write_picture(const std::string& folder, const std::vector<Convolutions::Ro
           .precision = options.precision};
 }
 
-void make_folder(const std::string& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  require(!error, ExitCode::io, "cannot create the folder ", folder, ": ", error.message());
-}
-
 }  // namespace
 
 Bench::Bench(Communicator& world, const BenchOptions& options)
@@ -270,7 +263,7 @@ void Bench::run(int argc, char** argv) {
 
 void Bench::plan() {
   together(world_, [&] {
-    if (world_.root() && !options_.out.empty()) make_folder(options_.out);
+    if (world_.root()) make_folder(options_.out);
     if (options_.size > 0) step_options_.size = options_.size;
     if (!options_.data.empty()) {
       images_ = open_dataset(options_.data, "train", 0, {.size = options_.size, .fast = options_.decode == "fast"});

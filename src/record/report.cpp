@@ -53,9 +53,8 @@ Report::Report(RunFacts facts, std::int64_t resume_bytes, const std::string& beh
       logged_(std::make_unique<ProgressLine>()),
       shown_(std::make_unique<ProgressLine>()) {
   const std::string& folder = facts_.folder;
+  make_folder(folder);
   std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  require(!error, ExitCode::io, "cannot create the folder ", folder, ": ", error.message());
   const bool fresh = resume_bytes < 0;
   const std::string& path = metrics_path_;
   metrics_ = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);

@@ -104,7 +104,7 @@ int measure_and_forecast(Communicator& world, const ForecastOptions& o, int argc
                                  .precision = o.precision};
   std::unique_ptr<TrainingStep> step;
   together(world, [&] {
-    if (world.root()) make_forecast_folder(o);
+    if (world.root()) make_folder(o.out);
     require_known_words(o);
     step = std::make_unique<TrainingStep>(world, step_options);
   });
@@ -130,7 +130,7 @@ int run_forecast(const ForecastOptions& o, int argc, char** argv) {
     return with_ranks([&](Communicator& world) { return measure_and_forecast(world, o, argc, argv); });
   return print_result([&] {
     const Calibration calibration = read_calibration(o.calibration);
-    make_forecast_folder(o);
+    make_folder(o.out);
     return forecast_table(o, calibration);
   });
 }

@@ -150,10 +150,8 @@ sed 's/"rounds": 1/"rounds": -1/' forecast/calibration.json >bad.json
 refuse 3 "bad.json: codecs\[0\]: rounds must be a whole number from 1 to 16" forecast --calibration bad.json
 refuse 9 'cannot create the folder /dev/null/out' forecast --calibration forecast/calibration.json --out /dev/null/out
 
-refuse 2 'OUTPUT is required' data convert folder
 refuse 2 'CHECKPOINT is required' export --out model.onnx
 refuse 3 'none.h5' data inspect none.h5
-refuse 3 'none' data convert none out.h5
 refuse 3 'none.h5' validate --data none.h5
 refuse 9 'no/such/folder' data synthetic no/such/folder/set.h5 --train 10 --test 10
 help_to_full_disk() { "$program" --help >/dev/full; }

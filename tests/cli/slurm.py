@@ -71,6 +71,12 @@ BACK = CANCELLED.replace("Restarts=0", "Restarts=1")
 PREEMPTED = RUNNING.replace("PreemptTime=None", "PreemptTime=2026-11-22T14:17:03")
 
 
+def wait_for(condition, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+
 class Job:
     """A batch script under way: `dat_train` with these words, in a folder of its own."""
 
@@ -101,10 +107,8 @@ class Job:
         return path.read_text().split() if path.exists() else []
 
     def started(self):
-        deadline = time.monotonic() + 60
-        while not (self.play / "started").exists():
-            assert self.process.poll() is None and time.monotonic() < deadline, self.process.stderr.read()
-            time.sleep(0.02)
+        wait_for(lambda: (self.play / "started").exists() or self.process.poll() is not None)
+        assert (self.play / "started").exists(), self.process.stderr.read()
         return self
 
     def send(self, number):
@@ -171,7 +175,7 @@ class Decisions(unittest.TestCase):
                     elif event == RANKS:
                         job.rank(TERM)
                     elif event == HEARD:
-                        self.wait_for(lambda: job.read("signals"))
+                        wait_for(lambda: job.read("signals"))
                     elif isinstance(event, float):
                         time.sleep(event)
                     else:
@@ -182,18 +186,12 @@ class Decisions(unittest.TestCase):
                 if events in ([USR1], [TERM]):
                     self.assertEqual(job.signals, ["USR1"])
 
-    @staticmethod
-    def wait_for(condition):
-        deadline = time.monotonic() + 20
-        while not condition() and time.monotonic() < deadline:
-            time.sleep(0.05)
-
     def test_a_time_limit_is_decided_before_the_ranks_have_ended(self):
         # Slurm kills the script when KillWait is over: it must not wait for them.
         job = Job(delay=30).started()
         job.write(job=LIMIT)
         job.send(TERM).rank(TERM)
-        self.wait_for(lambda: job.read("requeued"))
+        wait_for(lambda: job.read("requeued"), 20)
         self.assertIsNone(job.process.poll())
         self.assertEqual(job.read("requeued"), ["7"])
         job.process.kill()
@@ -402,10 +400,8 @@ class Printed(unittest.TestCase):
                                                   f"--out={out}/{name}"])
                     self.assertIn("3", words[words.index("--seed") :])
                     first = task == 1 and restarts == "0"
-                    deadline = time.monotonic() + 60
-                    while first and not (job.play / "table").exists() and time.monotonic() < deadline:
-                        time.sleep(0.02)
                     if first:
+                        wait_for((job.play / "table").exists)
                         for option in "--qos=x", "--constraint=[a100*1&h100]", "--dependency=afterany:5":
                             self.assertIn(option, job.read("submitted"))
                         self.assertEqual([word for word in job.read("submitted") if word.startswith("--mem")], ["--mem=2G"])

@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import os
+import pathlib
 import pickle
 import shutil
 import subprocess
@@ -22,14 +23,12 @@ PIXELS = RANDOM.integers(0, 256, (5, 4, 4, 3), np.uint8)
 LABELS = np.arange(5) % 3
 # The file that image_index.cpp has, too: 2 x 3 pixels.
 PNG = bytes.fromhex("89504e470d0a1a0a0000000d4948445200000002000000030802000000368849d600000020494441547801011500eaff0000"
-                    "010203040500060708090a0b000c0d0e0f1011042f009a15f571290000000049454e44ae426082"
-                    "")
+                    "010203040500060708090a0b000c0d0e0f1011042f009a15f571290000000049454e44ae426082")
 
 
 def keep(target, name, content):
     os.makedirs(f"{ROOT}/{target}", exist_ok=True)
-    with open(f"{ROOT}/{target}/{name}", "wb") as file:
-        file.write(content if isinstance(content, bytes) else content.encode())
+    pathlib.Path(ROOT, target, name).write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
 def numpy_file(array, fortran=False):
@@ -41,8 +40,7 @@ def numpy_file(array, fortran=False):
 def hdf5(fill, **how):
     with h5py.File("file.h5", "w", **how) as file:
         fill(file)
-    with open("file.h5", "rb") as file:
-        return file.read()
+    return pathlib.Path("file.h5").read_bytes()
 
 
 def data(file):
@@ -123,8 +121,7 @@ def image_file(mode, form, size=(21, 13), **how):
 def index(source):
     """An index without its seal."""
     subprocess.run([PROGRAM, "data", "index", source, "index.h5"], check=True, stdout=subprocess.DEVNULL)
-    with open("index.h5", "rb") as file:
-        content = file.read()
+    content = pathlib.Path("index.h5").read_bytes()
     os.remove("index.h5")
     return bytes(512) + content[512:]
 
@@ -145,12 +142,10 @@ def images():
     os.chdir("images")
     for name in "train/a/1.png", "train/b/2.png", "test/a/3.png":
         os.makedirs(os.path.dirname(name), exist_ok=True)
-        with open(name, "wb") as file:
-            file.write(PNG)
+        pathlib.Path(name).write_bytes(PNG)
     indexes = {"folder": index(".")}
     for name in "x.tar", "y.tar":
-        with open(name, "wb") as file:
-            file.write(tar([("train/a/1.png", PNG), ("train/b/2.png", PNG)]))
+        pathlib.Path(name).write_bytes(tar([("train/a/1.png", PNG), ("train/b/2.png", PNG)]))
     indexes |= {"tar": index("x.tar"), "tars": index(".")}
     os.chdir("..")
     shutil.rmtree("images")
@@ -217,9 +212,8 @@ def main():
     keep("data_file", "unnamed", hdf5(unnamed_data, userblock_size=512))
     subprocess.run([PROGRAM, "data", "synthetic", "file.h5", "--size", "8", "--train", "3", "--test", "2", "--classes",
                     "2"], check=True, capture_output=True)
-    with open("file.h5", "rb") as file:
-        # Without its seal, whose hash no mutant keeps.
-        keep("data_file", "synthetic", bytes(512) + file.read()[512:])
+    # Without its seal, whose hash no mutant keeps.
+    keep("data_file", "synthetic", bytes(512) + pathlib.Path("file.h5").read_bytes()[512:])
     os.remove("file.h5")
     keep("safetensors", "network", safetensors(small_cnn(), format="pt", step="7"))
     keep("safetensors", "types", safetensors([("a", "F16", np.ones((2, 3), np.float16)), ("b", "F64", np.ones(2)),

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "dat/error.hpp"
 #include "files/bytes.hpp"
 
 namespace dat {
@@ -48,6 +49,23 @@ class ArrayFile {
   /// The strings of the list of this name; strings of more than 256 bytes are "?". Error(data): the name is no such
   /// list.
   [[nodiscard]] virtual std::vector<std::string> words(const std::string& name) const = 0;
+};
+
+/// A file of arrays alone, without lists of strings.
+class NumbersFile : public ArrayFile {
+ public:
+  explicit NumbersFile(const ByteSource& source) : source_(source) {}
+  [[nodiscard]] std::vector<std::string> words(const std::string& name) const override {
+    fail(ExitCode::data, source_.name(), ": ", name, " is no list of names");
+  }
+
+ protected:
+  template <class... Parts>
+  void check(bool condition, const Parts&... parts) const {
+    require(condition, ExitCode::data, source_.name(), ": ", parts...);
+  }
+
+  const ByteSource& source_;
 };
 
 /// A pickle of protocol 2 to 5 that holds a dictionary with arrays of NumPy, or lists of integers or strings. Nothing

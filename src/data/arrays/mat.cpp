@@ -44,9 +44,9 @@ struct Variable {
   std::uint32_t type = 0;
 };
 
-class Mat final : public ArrayFile {
+class Mat final : public NumbersFile {
  public:
-  explicit Mat(const ByteSource& source) : source_(source) {
+  explicit Mat(const ByteSource& source) : NumbersFile(source) {
     check(source.size() >= kHeader, "too short for a MATLAB file");
     std::array<char, 4> end{};
     source.read(kHeader - std::ssize(end), end.data(), std::ssize(end));
@@ -88,17 +88,8 @@ class Mat final : public ArrayFile {
     return array;
   }
 
-  [[nodiscard]] std::vector<std::string> words(const std::string& name) const override {
-    fail(ExitCode::data, source_.name(), ": ", name, " is no list of names");
-  }
-
  private:
   static constexpr std::int64_t kHeader = 128, kTag = 8;
-
-  template <class... Parts>
-  void check(bool condition, const Parts&... parts) const {
-    require(condition, ExitCode::data, source_.name(), ": ", parts...);
-  }
 
   static std::unique_ptr<InflateStream> inflated(const ByteSource& source, const Variable& variable) {
     return std::make_unique<InflateStream>(source, variable.offset, variable.stored, Wrapping::zlib,
@@ -181,7 +172,6 @@ class Mat final : public ArrayFile {
     return next;
   }
 
-  const ByteSource& source_;
   std::vector<Variable> variables_;
 };
 

@@ -66,9 +66,9 @@ constexpr std::uint32_t kLocal = 0x04034b50, kCentral = 0x02014b50, kEnd = 0x060
 constexpr std::int64_t kLocalBytes = 30, kCentralBytes = 46, kEndBytes = 22, kEnd64Bytes = 56, kLocatorBytes = 20;
 constexpr std::uint64_t kIn64 = 0xffffffff;  // the number stands in the zip64 field
 
-class Npz final : public ArrayFile {
+class Npz final : public NumbersFile {
  public:
-  explicit Npz(const ByteSource& source) : source_(source) { read_directory(); }
+  explicit Npz(const ByteSource& source) : NumbersFile(source) { read_directory(); }
 
   [[nodiscard]] std::vector<std::string> names() const override {
     std::vector<std::string> names;
@@ -93,15 +93,7 @@ class Npz final : public ArrayFile {
     return array;
   }
 
-  [[nodiscard]] std::vector<std::string> words(const std::string& name) const override {
-    fail(ExitCode::data, source_.name(), ": ", name, " is no list of names");
-  }
-
  private:
-  template <class... Parts>
-  void check(bool condition, const Parts&... parts) const {
-    require(condition, ExitCode::data, source_.name(), ": ", parts...);
-  }
   static std::string array_name(const Member& member) {
     return member.name.ends_with(".npy") ? member.name.substr(0, member.name.size() - 4) : member.name;
   }
@@ -198,7 +190,6 @@ class Npz final : public ArrayFile {
     return member;
   }
 
-  const ByteSource& source_;
   std::vector<Member> members_;
 };
 

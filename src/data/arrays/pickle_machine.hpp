@@ -111,10 +111,12 @@ class Machine {
     for (int i = count; i-- > 0;) items[static_cast<std::size_t>(i)] = pop();
     return items;
   }
-  Node& container(Node::Kind kind) {
+  /// Adds objects to the one on top.
+  void extend(Node::Kind kind, const std::vector<NodeId>& items) {
     Node& node = nodes_[top()];
     check_here(node.kind == kind, "adds to an object that cannot hold others");
-    return node;
+    charge_items(items.size());
+    node.items.insert(node.items.end(), items.begin(), items.end());
   }
   void remember(std::uint64_t key) {
     constexpr std::size_t kEntry = 64;  // bytes of an entry of the map
@@ -271,32 +273,19 @@ class Machine {
       case 't':  // TUPLE
         push({.kind = Kind::tuple, .items = pop_to_mark()});
         break;
-      case 'a': {  // APPEND
-        const NodeId item = pop();
-        charge_items(1);
-        container(Kind::list).items.push_back(item);
+      case 'a':  // APPEND
+        extend(Kind::list, pop_some(1));
         break;
-      }
-      case 'e': {  // APPENDS
-        const std::vector<NodeId> items = pop_to_mark();
-        std::vector<NodeId>& all = container(Kind::list).items;
-        charge_items(items.size());
-        all.insert(all.end(), items.begin(), items.end());
+      case 'e':  // APPENDS
+        extend(Kind::list, pop_to_mark());
         break;
-      }
-      case 's': {  // SETITEM
-        const std::vector<NodeId> items = pop_some(2);
-        std::vector<NodeId>& all = container(Kind::dict).items;
-        charge_items(items.size());
-        all.insert(all.end(), items.begin(), items.end());
+      case 's':  // SETITEM
+        extend(Kind::dict, pop_some(2));
         break;
-      }
       case 'u': {  // SETITEMS
         const std::vector<NodeId> items = pop_to_mark();
         check_here(items.size() % 2 == 0, "has a key without a value");
-        std::vector<NodeId>& all = container(Kind::dict).items;
-        charge_items(items.size());
-        all.insert(all.end(), items.begin(), items.end());
+        extend(Kind::dict, items);
         break;
       }
       default:

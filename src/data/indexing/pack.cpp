@@ -121,9 +121,7 @@ void divide(Pack& pack) {
 /// somebody else.
 void require_own_folder(const Pack& pack) {
   const std::string& folder = pack.options.output;
-  std::error_code error;
-  fs::create_directories(folder, error);
-  require(!error, ExitCode::io, folder, ": cannot make the folder: ", system_reason(error.value()));
+  make_folder(folder);
   std::unordered_set<std::string> own;
   for (const Shard& shard : pack.shards) own.insert(fs::path(shard.path).filename().string());
   std::unordered_set<std::string_view> images;
@@ -139,6 +137,7 @@ void require_own_folder(const Pack& pack) {
     require(own.contains(name) && may_be_own(entry.path().string(), images), ExitCode::data, folder, ": has ", name,
             " already, which is not of this pack; give another folder");
   }
+  std::error_code error;
   for (const fs::path& path : left_over) fs::remove(path, error);
   require_writable((fs::path(folder) / kClassNamesFile).string());
 }

@@ -8,7 +8,6 @@
 #include <cctype>
 #include <cerrno>
 #include <cmath>
-#include <filesystem>
 #include <fstream>
 
 #include "dat/error.hpp"
@@ -101,9 +100,7 @@ Plots::Plots(const std::string& folder, const std::string& name, const PictureFo
   const std::string& kind = format_.kind;
   require(kind == "pdf" || kind == "png" || kind == "svg", ExitCode::usage, "unknown picture format '", kind,
           "'; known: pdf, png, svg");
-  std::error_code error;
-  std::filesystem::create_directories(folder_, error);
-  require(!error, ExitCode::io, "cannot create the folder ", folder_, ": ", error.message());
+  make_folder(folder_);
 }
 
 std::string Plots::terminal(int width, int height) const {

@@ -2,7 +2,6 @@
 
 #include "verbs/slurm/needs.hpp"
 
-#include <algorithm>
 #include <fstream>
 #include <iomanip>
 #include <nlohmann/json.hpp>
@@ -23,13 +22,6 @@ namespace {
 // Bytes of a process beside its buffers and images: the program, MPI, oneDNN's scratch memory; on a GPU also CUDA's
 // context, and what cuDNN and cuBLAS load. Generous: Slurm ends a job that takes more than it has asked for.
 constexpr double kProcessBytes = 1e9, kCudaProcessBytes = 6e9;
-
-/// Text that stays in its line of comment.
-[[nodiscard]] std::string one_line(std::string text) {
-  std::ranges::replace_if(
-      text, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
-  return text;
-}
 
 struct StepTime {
   double seconds = 0;  ///< 0: not known
@@ -62,7 +54,7 @@ struct StepTime {
   seconds /= made;
   require(seconds <= kLongestStep, ExitCode::data, path, ": steps of ", seconds, " s are longer than ", kLongestStep,
           " s; give --step-seconds");
-  return {seconds, "the mean of the " + std::to_string(steps) + " steps of " + one_line(run) +
+  return {seconds, "the mean of the " + std::to_string(steps) + " steps of " + in_one_line(run) +
                        ", its evaluations and checkpoints included"};
 }
 
@@ -144,7 +136,7 @@ JobNeeds needs_of(TrainOrder order, const SlurmOptions& job) {
   if (step.seconds == 0 && !whole.calibration.empty())
     if (const auto all = forecast_of_run(whole, *splits.train, ranks, job.ranks_per_node))
       step = {*all / static_cast<double>(needs.steps),
-              "a forecast by " + one_line(whole.calibration) + ", without evaluations and checkpoints"};
+              "a forecast by " + in_one_line(whole.calibration) + ", without evaluations and checkpoints"};
   needs.step_seconds = step.seconds;
   needs.source = step.source;
   needs.seconds = step.seconds * static_cast<double>(needs.steps);

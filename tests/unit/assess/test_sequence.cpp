@@ -20,6 +20,12 @@ namespace {
   return one;
 }
 
+struct JournalFile {
+  const TemporaryFolder folder;
+  const std::string path = folder / "sequence.journal";
+  const Facts facts = {{"seed", "1"}, {"eps", "0.031"}};
+};
+
 /// Three images of one pixel, in three channels.
 class Three final : public Dataset {
  public:
@@ -117,10 +123,7 @@ TEST_CASE("A sequence takes 64 images at a time, 256 on a GPU, and fewer of larg
   CHECK(images("wrn_28_10", 4096, true) == 1);
 }
 
-TEST_CASE("A journal gives back what was written, and goes on after it", "[sequence]") {
-  const TemporaryFolder folder;
-  const std::string path = folder / "sequence.journal";
-  const Facts facts = {{"seed", "1"}, {"eps", "0.031"}};
+TEST_CASE_METHOD(JournalFile, "A journal gives back what was written, and goes on after it", "[sequence]") {
   {
     Journal journal(path, "attack sequence", facts);
     CHECK(journal.found().empty());
@@ -133,10 +136,7 @@ TEST_CASE("A journal gives back what was written, and goes on after it", "[seque
   CHECK(read_journal(Journal(path, "attack sequence", facts).found()).size() == 3);
 }
 
-TEST_CASE("Of two evaluations that write one journal one ends", "[sequence]") {
-  const TemporaryFolder folder;
-  const std::string path = folder / "sequence.journal";
-  const Facts facts = {{"seed", "1"}};
+TEST_CASE_METHOD(JournalFile, "Of two evaluations that write one journal one ends", "[sequence]") {
   Journal first(path, "attack sequence", facts);
   first.append(line_of(entry(0, {0})));
   Journal second(path, "attack sequence", facts);
@@ -146,10 +146,7 @@ TEST_CASE("Of two evaluations that write one journal one ends", "[sequence]") {
   CHECK(read_journal(Journal(path, "attack sequence", facts).found()).size() == 2);
 }
 
-TEST_CASE("A journal that was cut anywhere loses its last line at most", "[sequence]") {
-  const TemporaryFolder folder;
-  const std::string path = folder / "sequence.journal";
-  const Facts facts = {{"seed", "1"}};
+TEST_CASE_METHOD(JournalFile, "A journal that was cut anywhere loses its last line at most", "[sequence]") {
   {
     Journal journal(path, "attack sequence", facts);
     journal.append(line_of(entry(0, {0})));
@@ -187,13 +184,12 @@ TEST_CASE("A journal that was cut anywhere loses its last line at most", "[seque
                  "not of one length"));
 }
 
-TEST_CASE("A journal of other settings is refused, and the first difference is named", "[sequence]") {
-  const TemporaryFolder folder;
-  const std::string path = folder / "sequence.journal";
-  { const Journal journal(path, "attack sequence", {{"seed", "1"}, {"eps", "0.031"}}); }
+TEST_CASE_METHOD(JournalFile, "A journal of other settings is refused, and the first difference is named",
+                 "[sequence]") {
+  { const Journal journal(path, "attack sequence", facts); }
   const std::string before = read_bytes(path);
-  const auto usage = [&](const Facts& facts) {
-    return message_of([&] { const Journal j(path, "attack sequence", facts); }, ExitCode::usage);
+  const auto usage = [&](const Facts& others) {
+    return message_of([&] { const Journal j(path, "attack sequence", others); }, ExitCode::usage);
   };
   CHECK(contains(usage({{"seed", "1"}, {"eps", "0.062"}}), "eps is 0.031 there and 0.062 here"));
   CHECK(contains(usage({{"seed", "2"}, {"eps", "0.062"}}), "seed is 1 there and 2 here"));

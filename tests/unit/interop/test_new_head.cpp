@@ -37,11 +37,6 @@ int mutants() {
   return state;
 }
 
-[[nodiscard]] std::string bytes_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 [[nodiscard]] StateDict read(const std::string& kind, const std::string& bytes) {
   if (kind == "safetensors") return read_safetensors(test::MemoryBytes(bytes));
   const Hdf5Reader file(std::make_unique<test::MemoryBytes>(bytes), ExitCode::checkpoint);
@@ -80,7 +75,7 @@ TEST_CASE("A damaged file gives a network a new last layer, or a message", "[int
   plain.close();
   std::mt19937 random(1);
   for (const std::string kind : {"safetensors", "checkpoint", "weights"}) {
-    const std::string whole = bytes_of(folder / kind);
+    const std::string whole = read_bytes(folder / kind);
     REQUIRE(takes(kind, whole));
     int refused = 0;
     for (int number = 0; number < mutants(); ++number) {

@@ -47,12 +47,12 @@ EvaluationRecord evaluation(std::int64_t epoch, const std::string& split, const 
 /// A run of steps of 2 s (and of 1 s of evaluation in every step) in a folder.
 struct Made {
   const TemporaryFolder temporary;
+  const CapturedOutput output{temporary / "output"};
   const std::string folder = temporary / "runs/one";
   std::unique_ptr<Report> report;
   std::int64_t made = 0;
 
   Made() {
-    const CapturedOutput output(temporary / "output");
     RunFacts facts = facts_in(folder);
     facts.total_steps = 600;
     report = std::make_unique<Report>(facts, -1);
@@ -91,7 +91,6 @@ void check_width(const std::string& text) {
 
 TEST_CASE("A run's status has the means of its last steps, and all else of its whole record", "[report][status]") {
   Made run;
-  const CapturedOutput output(run.temporary / "output");
   run.steps(3);
   run.report->evaluation({evaluation(1, "test", "pgd10", 0.5, 0.25), evaluation(1, "test", "pgd20", 0.5, 0.125)});
   run.steps(3);
@@ -145,7 +144,6 @@ TEST_CASE("A run's status has the means of its last steps, and all else of its w
 
 TEST_CASE("A run's best evaluation is that of what is held out, and of averaged weights", "[report][status]") {
   Made run;
-  const CapturedOutput output(run.temporary / "output");
   run.steps(6);
   for (const std::int64_t epoch : {1, 2}) {
     std::vector<EvaluationRecord> records;
@@ -165,7 +163,6 @@ TEST_CASE("A run's best evaluation is that of what is held out, and of averaged 
 
 TEST_CASE("A run's state is that of its lock, of its signs of life and of its last word", "[report][status]") {
   Made run;
-  const CapturedOutput output(run.temporary / "output");
   const auto nobody = [](const std::string&) {};
   const auto is = [&](RunState state, int code, const RunStatus& found) {
     INFO(status_page(found));
@@ -238,7 +235,6 @@ TEST_CASE("A folder with a lock alone is that of a run that begins, or of an eva
 
 TEST_CASE("Runs have a line each, of at most 79 columns, whatever they are called", "[report][status]") {
   Made run;
-  const CapturedOutput output(run.temporary / "output");
   run.steps(4);
   run.report->evaluation({evaluation(1, "test", "pgd10", 0.5, 0.25)});
   RunStatus s = run.status();
@@ -261,7 +257,6 @@ TEST_CASE("Runs have a line each, of at most 79 columns, whatever they are calle
 
 TEST_CASE("A record can be read at any moment while it is written and cut back", "[report][status]") {
   Made run;
-  const CapturedOutput output(run.temporary / "output");
   run.steps(160);
   const std::string path = run.folder + "/metrics.jsonl", all = read_bytes(path);
   std::atomic<bool> over{false};
@@ -289,7 +284,6 @@ TEST_CASE("A record can be read at any moment while it is written and cut back",
 
 TEST_CASE("A line that stays damaged is told, and one of another format is refused", "[report][status]") {
   Made run;
-  const CapturedOutput output(run.temporary / "output");
   run.steps(4);
   const std::string path = run.folder + "/metrics.jsonl", all = read_bytes(path);
   write_bytes(path, all + "{\"kind\":\"step\",\"step\":5,\"p\"\n{\"kind\":\"step\",\"step\":5}\n{\"kind\":3}\n" +
