@@ -10,6 +10,7 @@
 #include "backend/cuda/pass_plan.hpp"
 #include "backend/cuda/trials.hpp"
 #include "dat/program.hpp"
+#include "definitions.hpp"
 #include "double.hpp"
 #include "perturb.hpp"
 #include "random_values.hpp"
@@ -172,27 +173,14 @@ struct Case {
  private:
   void define() {
     const ConvSpec& s = spec.conv;
-    const int c_in = spec.channels();
     const bool forward = spec.pass == Pass::forward;
     expected.assign(at(spec.result_count()), 0);
-    for (int n = 0; n < s.n; ++n)
-      for (int p = 0; p < s.h_out(); ++p)
-        for (int q = 0; q < s.w_out(); ++q)
-          for (int ky = 0; ky < s.kernel; ++ky)
-            for (int kx = 0; kx < s.kernel; ++kx) {
-              const int h = p * s.stride - s.pad + ky, v = q * s.stride - s.pad + kx;
-              if (h < 0 || h >= s.h || v < 0 || v >= s.w) continue;
-              for (int o = 0; o < s.c_out; ++o)
-                for (int c = 0; c < c_in; ++c) {
-                  const std::size_t yi = at(((n * s.h_out() + p) * s.w_out() + q) * s.c_out + o),
-                                    xi = at(((n * s.h + h) * s.w + v) * c_in + c),
-                                    wi = at(((o * s.kernel + ky) * s.kernel + kx) * c_in + c);
-                  if (forward)
-                    expected[yi] += double(x[xi]) * double(w[wi]);
-                  else
-                    expected[xi] += double(dy[yi]) * double(w[wi]);
-                }
-            }
+    ConvSpec padded = s;
+    padded.c_in = spec.channels();
+    for_each_term(padded, [&](std::size_t at_x, std::size_t at_w, std::size_t at_y) {
+      const double weight = w[at_w];
+      expected[forward ? at_y : at_x] += weight * double(forward ? x[at_x] : dy[at_y]);
+    });
     for (std::size_t i = 0; i < expected.size(); ++i) {
       if (adds()) expected[i] += double(other[i]);
       if (forward) expected[i] += double(bias[i % at(s.c_out)]);

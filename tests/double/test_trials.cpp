@@ -7,6 +7,7 @@
 
 #include "backend/cuda/backend.hpp"
 #include "backend/cuda/trials.hpp"
+#include "definitions.hpp"
 #include "double.hpp"
 #include "environment.hpp"
 #include "measure/convolutions.hpp"
@@ -278,27 +279,24 @@ TEST_CASE("Plans in NCHW compute what those in NHWC do", "[double]") {
     const auto backend = gpu();
     const auto conv = backend->conv2d(s);
     backend->commit_workspace();
-    const std::int64_t x_count = std::int64_t{s.n} * s.c_in * s.h * s.w,
-                       y_count = std::int64_t{s.n} * s.c_out * s.h_out() * s.w_out(),
-                       w_count = std::int64_t{s.c_out} * s.kernel * s.kernel * s.c_in;
-    const float *w = to_device(*backend, random_values(w_count, 1)),
-                *x = to_device(*backend, random_values(x_count, 2)),
-                *dy = to_device(*backend, random_values(y_count, 3)),
-                *bias = to_device(*backend, random_values(s.c_out, 4));
-    float *y = to_device(*backend, random_values(y_count, 5)), *dx = to_device(*backend, random_values(x_count, 6)),
-          *dw = to_device(*backend, random_values(w_count, 7));
-    const std::int64_t words = (y_count + 15) / 16;
+    const auto random = [&](std::int64_t count, std::uint32_t seed) {
+      return to_device(*backend, random_values(count, seed));
+    };
+    const float *w = random(w_count(s), 1), *x = random(x_count(s), 2), *dy = random(y_count(s), 3),
+                *bias = random(s.c_out, 4);
+    float *y = random(y_count(s), 5), *dx = random(x_count(s), 6), *dw = random(w_count(s), 7);
+    const std::int64_t words = (y_count(s) + 15) / 16;
     auto* bits = static_cast<std::uint16_t*>(backend->allocate(static_cast<std::size_t>(words) * 2, "test"));
     conv->load(w, nullptr, s.frozen ? bias : nullptr);
     Results r{conv->implementation(), {}, {}};
     conv->forward(x, y, s.relu ? bits : nullptr);
-    r.values.push_back(to_host(*backend, y, y_count));
+    r.values.push_back(to_host(*backend, y, y_count(s)));
     r.bits = to_host(*backend, bits, words);
     for (const bool accumulate : {true, false}) {
       if (!s.image) conv->backward_data(dy, dx, accumulate);
-      if (!s.image) r.values.push_back(to_host(*backend, dx, x_count));
+      if (!s.image) r.values.push_back(to_host(*backend, dx, x_count(s)));
       if (!s.frozen) conv->backward_weights(x, dy, dw, accumulate);
-      if (!s.frozen) r.values.push_back(to_host(*backend, dw, w_count));
+      if (!s.frozen) r.values.push_back(to_host(*backend, dw, w_count(s)));
     }
     return r;
   };
