@@ -219,7 +219,7 @@ TEST_CASE("A wrong algorithm is listed as refused and never chosen; the fastest 
     const std::string chosen = conv->implementation();
     INFO((spec.frozen ? "frozen, " : "training, ") << chosen);
     CHECK(!contains(chosen, "WINOGRAD"));
-    int wrong = 0;
+    int wrong = 0, large = 0;
     std::string expected;
     for (const std::string pass : {"forward", "input gradient", "weight gradient"}) {
       const Trial* best = nullptr;
@@ -228,6 +228,7 @@ TEST_CASE("A wrong algorithm is listed as refused and never chosen; the fastest 
         INFO(t.convolution << ": " << t.name);
         const bool is_wrong = t.name.starts_with("WINOGRAD"), is_large = t.name.starts_with("ALGO_3");
         wrong += is_wrong;
+        large += is_large;
         CHECK(t.refused == (is_wrong   ? "wrong results"
                             : is_large ? "its workspace of 1048576 MiB is above 512, 1/32 of the GPU's memory"
                                        : ""));
@@ -243,6 +244,7 @@ TEST_CASE("A wrong algorithm is listed as refused and never chosen; the fastest 
     }
     CHECK(chosen == expected);
     CHECK(wrong >= 1);
+    CHECK((large > 0) == !spec.frozen);  // a weight gradient
 
     // An equal convolution is not tried again.
     const std::size_t tried = backend->trials().size();
@@ -287,7 +289,6 @@ TEST_CASE("What trials need is given back, and scratch beyond a part of the memo
   for (const auto& a : backend->allocations())
     if (a.purpose == "library scratch") scratch = std::max(scratch, a.bytes);
   CHECK(scratch <= 64U << 20U);  // the double's ALGO_3 wants 2^40 bytes
-  for (const Trial& t : backend->trials()) CHECK((!t.name.starts_with("ALGO_3") || !t.refused.empty()));
 }
 
 TEST_CASE("--math f32 multiplies in f32, tf32 with 11 bits of each factor", "[double]") {

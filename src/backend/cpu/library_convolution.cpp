@@ -65,11 +65,10 @@ class ForwardPass {
     const auto attr = attributes(accumulate, relu);
     const auto kind = dnnl::prop_kind::forward_training;
     desc_ = best_algorithm([&](Algorithm algorithm) {
+      const Dims stride = strides(s), before = pad_before(s), after = pad_after(s);
       using Forward = dnnl::convolution_forward;
-      return bias ? describe<Forward>(backend.engine(), attr, kind, algorithm, x, w, b, y, strides(s), pad_before(s),
-                                      pad_after(s))
-                  : describe<Forward>(backend.engine(), attr, kind, algorithm, x, w, y, strides(s), pad_before(s),
-                                      pad_after(s));
+      return bias ? describe<Forward>(backend.engine(), attr, kind, algorithm, x, w, b, y, stride, before, after)
+                  : describe<Forward>(backend.engine(), attr, kind, algorithm, x, w, y, stride, before, after);
     });
     std::vector<Primitive::Argument> arguments = {
         {DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, desc_.weights_desc()}, {DNNL_ARG_DST, y}};
@@ -242,22 +241,14 @@ class LibraryConv2d final : public Conv2d {
                                        backend_.block() == 16 ? Tag::nChw16c : Tag::nChw8c)
                           : input_desc(backend_, spec_);
     auto dy = output_desc(backend_, spec_);
-    const auto w = plain_desc({spec_.c_out, spec_.c_in, spec_.kernel, spec_.kernel}, Tag::any);
-    const auto plan = [&] {
-      return best_algorithm([&](Algorithm algorithm) {
-        return describe_backward<dnnl::convolution_backward_data>(backend_.engine(), attributes(false, false),
-                                                                  hint(algorithm, dx, dy), algorithm, dx, w, dy,
-                                                                  strides(spec_), pad_before(spec_), pad_after(spec_));
-      });
-    };
-    auto desc = plan();
+    auto desc = describe_pass<dnnl::convolution_backward_data>(dx, dy);
     // Without AVX-512 it has none for images that are strided over: there it multiplies plain matrices.
     plain_image_ = spec_.image && only_reference(desc);
     if (plain_image_) {
       const FixedSums fixed(backend_);
       dx = input_desc(backend_, spec_);
       dy = plan_plain_dy();
-      desc = plan();
+      desc = describe_pass<dnnl::convolution_backward_data>(dx, dy);
     }
     backward_data_ =
         Primitive(backend_.engine(), desc, "the input gradient of " + text(spec_),
@@ -278,21 +269,13 @@ class LibraryConv2d final : public Conv2d {
   void plan_backward_weights(const dnnl::memory::desc& master) {
     const FixedSums fixed(backend_);
     auto x = input_desc(backend_, spec_), dy = output_desc(backend_, spec_);
-    const auto dw = plain_desc({spec_.c_out, spec_.c_in, spec_.kernel, spec_.kernel}, Tag::any);
-    const auto plan = [&] {
-      return best_algorithm([&](Algorithm algorithm) {
-        return describe_backward<dnnl::convolution_backward_weights>(
-            backend_.engine(), attributes(false, false), hint(algorithm, x, dy), algorithm, x, dw, dy, strides(spec_),
-            pad_before(spec_), pad_after(spec_));
-      });
-    };
-    auto desc = plan();
+    auto desc = describe_pass<dnnl::convolution_backward_weights>(x, dy);
     // Without AVX-512 the library has no blocked code for maps of 2x2 pixels, and none for images of one or two
     // channels: there it multiplies plain matrices.
     if (only_reference(desc)) {
       x = plain_desc({spec_.n, spec_.c_in, spec_.h, spec_.w}, Tag::nchw);
       dy = plan_plain_dy();
-      desc = plan();
+      desc = describe_pass<dnnl::convolution_backward_weights>(x, dy);
       to_plain_x_ = reorder(input_desc(backend_, spec_), x, false);
       plain_x_ = backend_.allocate_floats(static_cast<std::int64_t>(x.get_size() / sizeof(float)), "plain activations");
     }
@@ -316,13 +299,20 @@ class LibraryConv2d final : public Conv2d {
     return plain;
   }
 
-  /// The library wants the forward description of a backward pass of the same algorithm.
-  [[nodiscard]] dnnl::convolution_forward::primitive_desc hint(Algorithm algorithm, const dnnl::memory::desc& x,
-                                                               const dnnl::memory::desc& y) const {
+  /// Description of a backward pass of tensors x and y, or of their gradients. The library wants the forward
+  /// description of the same algorithm.
+  template <class Backward>
+  [[nodiscard]] typename Backward::primitive_desc describe_pass(const dnnl::memory::desc& x,
+                                                                const dnnl::memory::desc& y) const {
     const auto w = plain_desc({spec_.c_out, spec_.c_in, spec_.kernel, spec_.kernel}, Tag::any);
-    return describe<dnnl::convolution_forward>(backend_.engine(), dnnl::primitive_attr(),
-                                               dnnl::prop_kind::forward_training, algorithm, x, w, y, strides(spec_),
-                                               pad_before(spec_), pad_after(spec_));
+    const Dims stride = strides(spec_), before = pad_before(spec_), after = pad_after(spec_);
+    return best_algorithm([&](Algorithm algorithm) {
+      const auto forward = describe<dnnl::convolution_forward>(backend_.engine(), dnnl::primitive_attr(),
+                                                               dnnl::prop_kind::forward_training, algorithm, x, w, y,
+                                                               stride, before, after);
+      return describe_backward<Backward>(backend_.engine(), attributes(false, false), forward, algorithm, x, w, y,
+                                         stride, before, after);
+    });
   }
 
   CpuBackend& backend_;
