@@ -1,7 +1,6 @@
 #include "dat/program.hpp"
 #include "dat/tick.hpp"
 #include "network/frozen_lowering.hpp"
-#include "network/norm_places.hpp"
 #include "pointwise.hpp"
 
 namespace dat {

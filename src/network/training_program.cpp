@@ -6,7 +6,6 @@
 #include "dat/program.hpp"
 #include "dat/tick.hpp"
 #include "network/frozen_lowering.hpp"
-#include "network/norm_places.hpp"
 #include "network/training_lowering.hpp"
 #include "pointwise.hpp"
 

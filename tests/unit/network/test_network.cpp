@@ -11,9 +11,60 @@ using namespace dat::test;
 
 namespace {
 
-Graph tangled(const NetworkOptions& options);
-Graph crossed(const NetworkOptions& options);
-Graph pooled(const NetworkOptions& options);
+/// What none of the networks has: activations, additions and batch norms that nothing takes along; values with three
+/// and four readers; a residual that is still needed, and one that is the convolution's own input.
+Graph tangled(const NetworkOptions& options) {
+  NetworkBuilder net(options);
+  net.begin_block("all");
+  net.begin_module("all");
+  const int a = net.convolution("conv1", net.input(), 16, 3, 1);
+  const int b = net.add(net.activation(a), a);
+  const int c = net.add(net.convolution("conv2", b, 16, 3, 1), b);
+  const int d = net.activation(net.add(net.batch_norm("bn1", net.convolution("conv3", c, 16, 1, 1)), b));
+  const int e = net.batch_norm("bn2", c), f = net.batch_norm("bn3", d);
+  const int g = net.activation(net.add(net.add(e, f), net.add(f, b)));
+  const int h = net.activation(net.batch_norm("bn4", net.convolution("conv4", g, 32, 3, 2)));
+  // The gradient of the first of these two comes second, and is not one that can be added in place everywhere.
+  const int i = net.convolution("conv5", h, 32, 1, 2);
+  const int j = net.add(net.convolution("conv6", h, 32, 3, 2), i);
+  const int k = net.convolution("conv8", net.convolution("conv7", g, 32, 1, 2), 32, 1, 2);
+  net.linear("linear", net.pool(net.add(j, k)), 10);
+  return net.finish();
+}
+
+/// Batch norms that a convolution could apply while it reads: one whose input is the residual of that convolution, and
+/// one with another operation between it and its activation. And a sum that two norms read.
+Graph crossed(const NetworkOptions& options) {
+  NetworkBuilder net(options);
+  net.begin_block("all");
+  net.begin_module("all");
+  const int a = net.convolution("conv1", net.input(), 16, 3, 1);
+  const int b = net.batch_norm("bn1", a);
+  const int c = net.convolution("conv2", a, 16, 3, 1);
+  const int d = net.add(net.convolution("conv3", net.activation(b), 16, 3, 1), c);
+  const int e = net.add(net.add(net.convolution("conv4", net.activation(net.batch_norm("bn2", d)), 16, 3, 1), d),
+                        net.batch_norm("bn5", d));
+  const int f = net.convolution("conv5", net.activation(net.batch_norm("bn3", e)), 32, 3, 2);
+  net.linear("linear", net.pool(net.activation(net.batch_norm("bn4", f))), 10);
+  return net.finish();
+}
+
+/// Max pools of values of either sign, which several nodes read, and whose result is a residual and is read again; and
+/// convolutions with TensorFlow's padding.
+Graph pooled(const NetworkOptions& options) {
+  NetworkBuilder net(options);
+  net.begin_block("all");
+  net.begin_module("all");
+  const int a = net.max_pool(net.convolution("conv1", net.input(), 16, 7, 2), 3, 2);
+  const int b = net.activation(net.batch_norm("bn1", net.convolution("conv2", a, 16, 3, 1, Padding::same)));
+  const int c = net.add(net.convolution("conv3", b, 16, 3, 1), a);
+  const int d = net.convolution("conv4", net.max_pool(c, 2, 2), 32, 3, 2, Padding::same);
+  const int e = net.convolution("conv5", net.activation(c), 32, 3, 2, Padding::same);
+  const int f = net.add(net.batch_norm("bn2", net.convolution("conv6", c, 32, 1, 2)), e);
+  const int g = net.max_pool(net.add(d, f), 3, 1);
+  net.linear("linear", net.pool(net.add(net.activation(net.batch_norm("bn3", g)), f)), 10);
+  return net.finish();
+}
 
 /// A network of width 16 by its name, or "tangled", "crossed" or "pooled"; ", silu", ", normalized" and ", grey" may
 /// follow.
@@ -105,61 +156,6 @@ struct Fixture {
   std::vector<float> images, direction;
   float *x, *dx;
 };
-
-/// What none of the networks has: activations, additions and batch norms that nothing takes along; values with three
-/// and four readers; a residual that is still needed, and one that is the convolution's own input.
-Graph tangled(const NetworkOptions& options) {
-  NetworkBuilder net(options);
-  net.begin_block("all");
-  net.begin_module("all");
-  const int a = net.convolution("conv1", net.input(), 16, 3, 1);
-  const int b = net.add(net.activation(a), a);
-  const int c = net.add(net.convolution("conv2", b, 16, 3, 1), b);
-  const int d = net.activation(net.add(net.batch_norm("bn1", net.convolution("conv3", c, 16, 1, 1)), b));
-  const int e = net.batch_norm("bn2", c), f = net.batch_norm("bn3", d);
-  const int g = net.activation(net.add(net.add(e, f), net.add(f, b)));
-  const int h = net.activation(net.batch_norm("bn4", net.convolution("conv4", g, 32, 3, 2)));
-  // The gradient of the first of these two comes second, and is not one that can be added in place everywhere.
-  const int i = net.convolution("conv5", h, 32, 1, 2);
-  const int j = net.add(net.convolution("conv6", h, 32, 3, 2), i);
-  const int k = net.convolution("conv8", net.convolution("conv7", g, 32, 1, 2), 32, 1, 2);
-  net.linear("linear", net.pool(net.add(j, k)), 10);
-  return net.finish();
-}
-
-/// Batch norms that a convolution could apply while it reads: one whose input is the residual of that convolution, and
-/// one with another operation between it and its activation. And a sum that two norms read.
-Graph crossed(const NetworkOptions& options) {
-  NetworkBuilder net(options);
-  net.begin_block("all");
-  net.begin_module("all");
-  const int a = net.convolution("conv1", net.input(), 16, 3, 1);
-  const int b = net.batch_norm("bn1", a);
-  const int c = net.convolution("conv2", a, 16, 3, 1);
-  const int d = net.add(net.convolution("conv3", net.activation(b), 16, 3, 1), c);
-  const int e = net.add(net.add(net.convolution("conv4", net.activation(net.batch_norm("bn2", d)), 16, 3, 1), d),
-                        net.batch_norm("bn5", d));
-  const int f = net.convolution("conv5", net.activation(net.batch_norm("bn3", e)), 32, 3, 2);
-  net.linear("linear", net.pool(net.activation(net.batch_norm("bn4", f))), 10);
-  return net.finish();
-}
-
-/// Max pools of values of either sign, which several nodes read, and whose result is a residual and is read again; and
-/// convolutions with TensorFlow's padding.
-Graph pooled(const NetworkOptions& options) {
-  NetworkBuilder net(options);
-  net.begin_block("all");
-  net.begin_module("all");
-  const int a = net.max_pool(net.convolution("conv1", net.input(), 16, 7, 2), 3, 2);
-  const int b = net.activation(net.batch_norm("bn1", net.convolution("conv2", a, 16, 3, 1, Padding::same)));
-  const int c = net.add(net.convolution("conv3", b, 16, 3, 1), a);
-  const int d = net.convolution("conv4", net.max_pool(c, 2, 2), 32, 3, 2, Padding::same);
-  const int e = net.convolution("conv5", net.activation(c), 32, 3, 2, Padding::same);
-  const int f = net.add(net.batch_norm("bn2", net.convolution("conv6", c, 32, 1, 2)), e);
-  const int g = net.max_pool(net.add(d, f), 3, 1);
-  net.linear("linear", net.pool(net.add(net.activation(net.batch_norm("bn3", g)), f)), 10);
-  return net.finish();
-}
 
 /// Float's rounding of the loss spoils small steps, ReLUs that open or close within the step and curvature the large
 /// ones. A missing or doubled contribution makes tens of percent, at every step.
