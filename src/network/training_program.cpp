@@ -5,8 +5,7 @@
 
 #include "dat/program.hpp"
 #include "dat/tick.hpp"
-#include "network/frozen_lowering.hpp"
-#include "network/training_lowering.hpp"
+#include "network/operations.hpp"
 #include "pointwise.hpp"
 
 namespace dat {
@@ -79,7 +78,7 @@ void TrainingProgram::lower() {
                             again_);
   border_ = lowering.border;
   for (int node = lowering.next_node(); node >= 0; node = lowering.next_node())
-    steps_.push_back({training_operation(lowering, node)});
+    steps_.push_back({operations_of(lowering.node(node).op).training(lowering, node)});
   for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
     if (step->operation->result() < border_) break;
     lowering.next_instruction();
