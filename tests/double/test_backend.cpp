@@ -261,7 +261,7 @@ TEST_CASE("Deterministic: the first right algorithm whose results never vary, wi
     INFO((spec.frozen ? "frozen, " : "training, ") << chosen);
     const auto varies = [](const Trial& t) { return t.name.starts_with("ALGO_0"); };
     const auto all = free->trials(), ours = fixed->trials();
-    CHECK((spec.image || std::any_of(all.begin(), all.end(), varies)));
+    CHECK((spec.image || std::ranges::any_of(all, varies)));
     for (const Trial& t : ours)
       if (varies(t)) CHECK(t.refused == "its results vary, which --deterministic does not allow");
     std::string expected;
@@ -483,7 +483,7 @@ TEST_CASE("A training pass that is replayed has the bits and the counters of one
     const auto expected = called.pass(active, draw % 3 == 1, draw % 2 == 0);
     INFO(name << ", draw " << draw << ", " << ours.calls << " calls instead of " << expected.calls);
     CHECK(ours.same(expected));
-    CHECK(std::all_of(ours.numbers.begin(), ours.numbers.end(), [](float v) { return std::isfinite(v); }));
+    CHECK(std::ranges::all_of(ours.numbers, [](float v) { return std::isfinite(v); }));
     CHECK(ours.calls < expected.calls);
     // Nothing for layers that are not active. What a recording leaves of a batch norm's two gradients is copied at
     // once.

@@ -46,8 +46,7 @@ struct Machine : Environment {
 /// The trial of this pass and name.
 [[nodiscard]] Trial trial(const Backend& backend, const std::string& pass, const std::string& name) {
   const auto all = backend.trials();
-  const auto found =
-      std::find_if(all.begin(), all.end(), [&](const Trial& t) { return t.pass == pass && t.name == name; });
+  const auto found = std::ranges::find_if(all, [&](const Trial& t) { return t.pass == pass && t.name == name; });
   INFO(pass << ", " << name);
   REQUIRE(found != all.end());
   return *found;
@@ -175,7 +174,7 @@ TEST_CASE("An algorithm that reads z where it counts nothing gets zeros", "[doub
     conv->load(w, nullptr, bias);
     conv->forward(x, y, bits);
     const auto allocations = backend->allocations();
-    const bool zeros = std::any_of(allocations.begin(), allocations.end(), [&](const Backend::Allocation& a) {
+    const bool zeros = std::ranges::any_of(allocations, [&](const Backend::Allocation& a) {
       return a.purpose == "zeros" && a.bytes == y_count * sizeof(float);
     });
     return std::tuple{conv->implementation(), to_host(*backend, y, y_count), zeros, backend->trials()};
@@ -188,9 +187,8 @@ TEST_CASE("An algorithm that reads z where it counts nothing gets zeros", "[doub
   CHECK(chosen.starts_with("IMPLICIT_PRECOMP_GEMM fused with zeros /"));
   CHECK(y == expected);
   CHECK(zeros);
-  CHECK(std::any_of(trials.begin(), trials.end(), [](const Trial& t) {
-    return t.name == "IMPLICIT_PRECOMP_GEMM fused" && t.refused == "wrong results";
-  }));
+  CHECK(std::ranges::any_of(
+      trials, [](const Trial& t) { return t.name == "IMPLICIT_PRECOMP_GEMM fused" && t.refused == "wrong results"; }));
 }
 
 TEST_CASE("What cannot be recorded is refused: the attack is a recording", "[double]") {
@@ -207,7 +205,7 @@ TEST_CASE("A GPU without tensor cores: no tensor-core math, and in 16 bits the c
           "[double]") {
   const auto all_of = [](const Backend& backend, auto is) {
     const auto all = backend.trials();
-    return std::all_of(all.begin(), all.end(), [&](const Trial& t) { return is(t.name); });
+    return std::ranges::all_of(all, [&](const Trial& t) { return is(t.name); });
   };
   {
     const Machine pascal("6.0", "Tesla P100-PCIE-16GB");
@@ -239,9 +237,7 @@ TEST_CASE("Strict f32 is tried in both layouts on every GPU, first in that which
     for (const Trial& t : backend->trials()) channels_first.push_back(contains(t.name, "NCHW"));
     return channels_first;
   };
-  const auto some = [](const std::vector<bool>& all, bool what) {
-    return std::find(all.begin(), all.end(), what) != all.end();
-  };
+  const auto some = [](const std::vector<bool>& all, bool what) { return std::ranges::find(all, what) != all.end(); };
   for (const auto& [capability, math, first] :
        {std::tuple{"7.0", "tf32", true}, std::tuple{"7.5", "f32", true}, std::tuple{"9.0", "f32", false}}) {
     const auto all = names(capability, math);
@@ -324,6 +320,6 @@ TEST_CASE("Measuring a convolution uploads no more than it reads", "[double]") {
   }
   // The images have 3 channels, and the last convolution's tensors are not the largest.
   REQUIRE(uploads.size() >= 2);
-  CHECK(*std::min_element(uploads.begin(), uploads.end()) < *std::max_element(uploads.begin(), uploads.end()));
+  CHECK(*std::ranges::min_element(uploads) < *std::ranges::max_element(uploads));
   CHECK(uploads[0] == 4 * 64 * (3 + 16) * sizeof(float));
 }

@@ -163,7 +163,7 @@ class Builder {
       }
       std::vector<std::string> names;
       for (std::string& name : recommend(mode, all))
-        if (names.size() < kMost - there && std::find(seen.begin(), seen.end(), name) == seen.end())
+        if (names.size() < kMost - there && std::ranges::find(seen, name) == seen.end())
           names.push_back(std::move(name));
       seen.insert(seen.end(), names.begin(), names.end());
       build(names, time, all);

@@ -209,7 +209,7 @@ TEST_CASE("A training convolution and its gradients are the sums of their defini
       CHECK(difference(*backend, f.dx.device, f.dx.layout, reference.dx) <=
             bound(s.kernel * s.kernel * s.c_out, reference.dx_size.largest(), math));
 
-      const double size = *std::max_element(reference.dw_size.begin(), reference.dw_size.end());
+      const double size = *std::ranges::max_element(reference.dw_size);
       const int pixels = s.n * s.h_out() * s.w_out();
       conv->backward_weights(f.x.device, f.dy.device, dw, false);
       const auto once = to_host(*backend, dw, static_cast<std::int64_t>(f.w.size()));
@@ -591,8 +591,7 @@ TEST_CASE("A batch that is not finite leaves nothing behind in the statistics of
   };
   const auto before = results(good), between = results(bad), after = results(good);
   CHECK(after == before);
-  for (std::size_t k = 0; k < 2; ++k)
-    CHECK(std::all_of(between[k].begin(), between[k].end(), [](float v) { return std::isnan(v); }));
+  for (std::size_t k = 0; k < 2; ++k) CHECK(std::ranges::all_of(between[k], [](float v) { return std::isnan(v); }));
 }
 
 TEST_CASE("The linear layer and its gradients are the sums of their definition", "[backend]") {
@@ -649,8 +648,8 @@ TEST_CASE("Device memory is zeroed, aligned and accounted for; the workspace is 
   CHECK(reinterpret_cast<std::uintptr_t>(memory) % 64 == 0);
   CHECK(to_host(*backend, memory, 1001) == std::vector<float>(1001, 0.0F));
   const auto allocations = backend->allocations();
-  CHECK(std::any_of(allocations.begin(), allocations.end(),
-                    [](const auto& a) { return a.purpose == "a purpose" && a.bytes == 1001 * sizeof(float); }));
+  CHECK(std::ranges::any_of(allocations,
+                            [](const auto& a) { return a.purpose == "a purpose" && a.bytes == 1001 * sizeof(float); }));
   backend->request_workspace(1000);
   backend->request_workspace(100000);
   backend->request_workspace(10);

@@ -190,8 +190,8 @@ TEMPLATE_TEST_CASE("SiLU of the affine map, its slope, and the gradient through 
   // What is not a number stays visible.
   Shared<T> x(16, Stored<T>::from(std::numeric_limits<float>::quiet_NaN())), y(16, Stored<T>::from(0)), slope = y;
   run(1, AffineSilu<T>{x.data(), nullptr, nullptr, y.data(), slope.data(), {16, 1, 1, 16}, 16});
-  CHECK(std::all_of(y.begin(), y.end(), [](T v) { return std::isnan(to_float(v)); }));
-  CHECK(std::all_of(slope.begin(), slope.end(), [](T v) { return std::isnan(to_float(v)); }));
+  CHECK(std::ranges::all_of(y, [](T v) { return std::isnan(to_float(v)); }));
+  CHECK(std::ranges::all_of(slope, [](T v) { return std::isnan(to_float(v)); }));
 }
 
 TEST_CASE("Images are normalized by channel, whether these come first or last", "[kernels]") {

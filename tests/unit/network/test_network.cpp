@@ -119,7 +119,7 @@ struct Fixture {
   }
   [[nodiscard]] int segment(const std::string& name) const {
     const auto& all = model.parameters.segments;
-    const auto found = std::find_if(all.begin(), all.end(), [&](const Segment& s) { return s.name == name; });
+    const auto found = std::ranges::find_if(all, [&](const Segment& s) { return s.name == name; });
     REQUIRE(found != all.end());
     return static_cast<int>(found - all.begin());
   }
@@ -260,8 +260,7 @@ TEST_CASE("The wider and deeper networks have the published numbers of parameter
     CHECK(graph.segments.size() == row.tensors);
     CHECK(graph.parameters == row.parameters);
     for (const std::string name : row.some)
-      CHECK(
-          std::any_of(graph.segments.begin(), graph.segments.end(), [&](const Segment& s) { return s.name == name; }));
+      CHECK(std::ranges::any_of(graph.segments, [&](const Segment& s) { return s.name == name; }));
   }
   // Of width 16, the first stage of a WRN has as many channels as the stem: it needs no convolution in the shortcut.
   CHECK(networks().at("wrn_16_4")({.width = 16}).segments.size() == 43);
@@ -287,7 +286,7 @@ TEST_CASE("ImageNet's networks have torchvision's names, numbers of parameters a
     const Node& head = graph.nodes.back();
     const double channels = graph.nodes[static_cast<std::size_t>(head.inputs[0])].c;
     CHECK(std::abs(graph.macs() + channels * head.c - row.macs) < 0.001e9);
-    CHECK(std::any_of(graph.segments.begin(), graph.segments.end(), [&](const auto& s) { return s.name == row.some; }));
+    CHECK(std::ranges::any_of(graph.segments, [&](const auto& s) { return s.name == row.some; }));
     CHECK(graph.segments.back().name == "fc.bias");
   }
 }
@@ -653,8 +652,8 @@ TEST_CASE("A frozen program in 16 bits follows the one in 32", "[network]") {
   // About 20 layers store an activation each and multiply it by stored weights: 40 roundings. They are as often up as
   // down, so a logit is off by a few times sqrt(40) of them at most; the loss by no more than twice that.
   const double unit = storage == DType::f16 ? 0x1p-11 : 0x1p-8;
-  const float largest = std::abs(
-      *std::max_element(a.logits.begin(), a.logits.end(), [](float u, float v) { return std::abs(u) < std::abs(v); }));
+  const float largest =
+      std::abs(*std::ranges::max_element(a.logits, [](float u, float v) { return std::abs(u) < std::abs(v); }));
   const double allowed = 2 * 4 * std::sqrt(40.0) * unit * double(largest);
   double worst = 0;
   for (std::size_t k = 0; k < a.loss.size(); ++k) worst = std::max(worst, std::abs(double(a.loss[k]) - b.loss[k]));
@@ -782,7 +781,7 @@ TEST_CASE("For any active set, active gradients have the full pass's bits and th
   f.forward(program, f.x);
   program.backward(f.x, {.weights = &all, .gradients = f.model.parameters.gradients, .input = f.dx});
   const auto full = f.gradients(), full_dx = f.input_gradient();
-  REQUIRE(std::all_of(full.begin(), full.end(), [](float g) { return std::isfinite(g); }));
+  REQUIRE(std::ranges::all_of(full, [](float g) { return std::isfinite(g); }));
 
   const std::vector<float> untouched(full.size(), std::numeric_limits<float>::quiet_NaN());
   for (std::uint32_t draw = 0; draw < 9; ++draw) {
@@ -815,7 +814,7 @@ TEST_CASE("For any active set, active gradients have the full pass's bits and th
         convolutions += segment.shape.size() == 4;
         CHECK(ours == f.segment_of(full, segment));
       } else {
-        CHECK(std::all_of(ours.begin(), ours.end(), [](float g) { return std::isnan(g); }));
+        CHECK(std::ranges::all_of(ours, [](float g) { return std::isnan(g); }));
       }
     }
     CHECK(announced == expected);
@@ -1056,7 +1055,7 @@ TEST_CASE("What always stands still has no way back, and the gradients above it 
     program.backward(f.x, {.weights = &active, .gradients = f.model.parameters.gradients});
     const std::vector<float> all = f.gradients();
     CHECK(all.front() == 0);
-    CHECK(std::any_of(all.begin(), all.end(), [](float value) { return value != 0; }));
+    CHECK(std::ranges::any_of(all, [](float value) { return value != 0; }));
     return std::pair(all, program.workspace_bytes());
   };
   const auto kept = gradients(false), dropped = gradients(true);
