@@ -194,12 +194,6 @@ void TrainingProgram::backward(const float* x, const GradientRequest& request) {
     operation.backward_weights(wanted);
     tell(operation, wanted);
   };
-  const auto make_again = [&](const Step& step) {
-    for (const auto& one : step.again)
-      if (std::ranges::any_of(one->segments,
-                              [&](int segment) { return segment < 0 || destination(segment) != nullptr; }))
-        one->operation->make_again();
-  };
   for (const Piece& piece : pieces_) {
     const bool replayed = !request.whole && piece.recording != nullptr && piece.lowest >= lowest;
     for (std::size_t k = piece.first; k < piece.end; ++k) {
@@ -213,7 +207,10 @@ void TrainingProgram::backward(const float* x, const GradientRequest& request) {
                                    .dw = destination(operation.node().weight),
                                    .dbias = destination(operation.node().bias),
                                    .accumulate = request.accumulate};
-      make_again(step);
+      for (const auto& one : step.again)
+        if (std::ranges::any_of(one->segments,
+                                [&](int segment) { return segment < 0 || destination(segment) != nullptr; }))
+          one->operation->make_again();
       if (operation.weights_first()) backward_weights(operation, wanted);
       if (!replayed)
         step.backward(model_, planner_, wanted, lowest);
