@@ -135,7 +135,7 @@ void Operations::pointwise(cudnnPointwiseMode_t mode,
   p.finalize();
   Descriptor& o = parts_.emplace_back(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
   o.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, p);
-  for (const auto& [name, tensor] : tensors) o.set(name, *tensor);
+  for (const auto& [name, operand] : tensors) o.set(name, *operand);
   o.finalize();
   operations_.push_back(o.raw());
 }
