@@ -113,7 +113,6 @@ class NetworkBuilder {
                   Padding padding = Padding::around);
   int batch_norm(const std::string& name, int x);
   int relu(int x);
-  int silu(int x);
   /// The activation that the options name.
   int activation(int x);
   int add(int a, int b);

@@ -53,4 +53,12 @@ int postactivation_block(NetworkBuilder& net, int x, const std::string& name,
   return net.activation(net.add(y, x));
 }
 
+Graph end_of(NetworkBuilder& net, int x, const std::string& linear, int classes, const std::string& norm) {
+  net.begin_block(linear);
+  net.begin_module(linear);
+  if (!norm.empty()) x = net.activation(net.batch_norm(norm, x));
+  net.linear(linear, net.pool(x), classes);
+  return net.finish();
+}
+
 }  // namespace dat

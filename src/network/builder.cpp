@@ -118,9 +118,7 @@ int NetworkBuilder::pointwise(Op op, int x) {
 
 int NetworkBuilder::relu(int x) { return pointwise(Op::relu, x); }
 
-int NetworkBuilder::silu(int x) { return pointwise(Op::silu, x); }
-
-int NetworkBuilder::activation(int x) { return activation_ == Activation::silu ? silu(x) : relu(x); }
+int NetworkBuilder::activation(int x) { return pointwise(activation_ == Activation::silu ? Op::silu : Op::relu, x); }
 
 int NetworkBuilder::add(int a, int b) {
   const Node& from = graph_.nodes[static_cast<std::size_t>(a)];

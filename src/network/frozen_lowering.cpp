@@ -6,30 +6,6 @@
 
 namespace dat {
 
-std::unique_ptr<FrozenOperation> frozen_operation(FrozenLowering& lowering, int node) {
-  switch (lowering.node(node).op) {
-    case Op::input:
-      break;
-    case Op::normalize:
-      return frozen_normalize(lowering, node);
-    case Op::convolution:
-      return frozen_convolution(lowering, node);
-    case Op::batch_norm:
-    case Op::relu:
-    case Op::silu:
-      return frozen_affine(lowering, node);
-    case Op::add:
-      return frozen_add(lowering, node);
-    case Op::max_pool:
-      return frozen_max_pool(lowering, node);
-    case Op::pool:
-      return frozen_pool(lowering, node);
-    case Op::linear:
-      return frozen_linear(lowering, node);
-  }
-  return nullptr;
-}
-
 bool FrozenLowering::leave_norm(int value, const Norm& norm) {
   const int next = first_not_taken();  // before others could write over what the norm reads
   if (readers(value) != std::vector{next} || node(next).op != Op::convolution || storage != DType::f32) return false;

@@ -143,15 +143,4 @@ class FrozenOperation : public Operation {
   int wanted_;
 };
 
-/// The operation that begins with this node.
-[[nodiscard]] std::unique_ptr<FrozenOperation> frozen_operation(FrozenLowering& lowering, int node);
-/// The operations of each kind of node, in nodes/.
-[[nodiscard]] std::unique_ptr<FrozenOperation> frozen_normalize(FrozenLowering& lowering, int node);
-[[nodiscard]] std::unique_ptr<FrozenOperation> frozen_convolution(FrozenLowering& lowering, int node);
-[[nodiscard]] std::unique_ptr<FrozenOperation> frozen_affine(FrozenLowering& lowering, int node);
-[[nodiscard]] std::unique_ptr<FrozenOperation> frozen_add(FrozenLowering& lowering, int node);
-[[nodiscard]] std::unique_ptr<FrozenOperation> frozen_max_pool(FrozenLowering& lowering, int node);
-[[nodiscard]] std::unique_ptr<FrozenOperation> frozen_pool(FrozenLowering& lowering, int node);
-[[nodiscard]] std::unique_ptr<FrozenOperation> frozen_linear(FrozenLowering& lowering, int node);
-
 }  // namespace dat

@@ -1,7 +1,6 @@
 #include "dat/program.hpp"
 #include "dat/tick.hpp"
-#include "network/frozen_lowering.hpp"
-#include "network/norm_places.hpp"
+#include "network/operations.hpp"
 #include "pointwise.hpp"
 
 namespace dat {
@@ -60,7 +59,7 @@ FrozenProgram::~FrozenProgram() = default;
 void FrozenProgram::lower() {
   FrozenLowering lowering(model_, graph_, n_, planner_, storage_, {scale_, shift_, logits_, dlogits_});
   for (int node = lowering.next_node(); node >= 0; node = lowering.next_node())
-    steps_.push_back({frozen_operation(lowering, node), {}});
+    steps_.push_back({operations_of(lowering.node(node).op).frozen(lowering, node), {}});
   for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
     lowering.next_instruction();
     step->operation->plan_backward(lowering);

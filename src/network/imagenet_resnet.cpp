@@ -22,10 +22,7 @@ Graph imagenet_resnet(const NetworkOptions& options, const std::vector<int>& cou
                    : std::vector<ConvolutionShape>{{inside, 3, stride}, {channels, 3, 1}};
     x = postactivation_block(net, x, block, convolutions, "downsample");
   }
-  net.begin_block("fc");
-  net.begin_module("fc");
-  net.linear("fc", net.pool(x), options.classes);
-  return net.finish();
+  return end_of(net, x, "fc", options.classes);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "dat/network.hpp"
 #include "dat/planner.hpp"
+#include "dat/program.hpp"
 
 namespace dat {
 
@@ -75,6 +76,9 @@ class Lowering {
 /// Specification of a convolution as far as both programs share it; the rest is that of a plain convolution for
 /// training.
 [[nodiscard]] ConvSpec conv_spec(const Lowering& lowering, const Node& node);
+
+/// The places of the first `channels` channels of a model's batch norms.
+[[nodiscard]] NormPlaces find_norms(const Model& model, std::int64_t channels);
 
 /// Base of the operations of both programs.
 class Operation {

@@ -48,5 +48,9 @@ int preactivation_block(NetworkBuilder& net, int x, const std::string& name,
 /// convolution, NAME.SHORTCUT.0, with a batch norm, NAME.SHORTCUT.1.
 int postactivation_block(NetworkBuilder& net, int x, const std::string& name,
                          const std::vector<ConvolutionShape>& convolutions, const std::string& shortcut);
+/// Records the end of a network, its last block: a batch norm of this name with an activation, where it has one, the
+/// mean over all pixels, and the linear layer.
+[[nodiscard]] Graph end_of(NetworkBuilder& net, int x, const std::string& linear, int classes,
+                           const std::string& norm = "");
 
 }  // namespace dat

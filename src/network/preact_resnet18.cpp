@@ -11,11 +11,7 @@ Graph preact_resnet18_with(const NetworkOptions& options, bool last_norm) {
   int x = net.convolution("conv1", net.input(), options.width, 3, 1);
   for (const auto& [block, channels, stride] : residual_blocks("layer", ".", options.width, {2, 2, 2, 2}))
     x = preactivation_block(net, x, block, {{channels, 3, stride}, {channels, 3, 1}});
-  net.begin_block("linear");
-  net.begin_module("linear");
-  if (last_norm) x = net.activation(net.batch_norm("bn", x));
-  net.linear("linear", net.pool(x), options.classes);
-  return net.finish();
+  return end_of(net, x, "linear", options.classes, last_norm ? "bn" : "");
 }
 
 }  // namespace

@@ -13,10 +13,7 @@ Graph preact_resnet50(const NetworkOptions& options) {
   int x = net.convolution("conv1", net.input(), options.width, 3, 1);
   for (const auto& [block, inside, stride] : residual_blocks("layer", ".", options.width, {3, 4, 6, 3}))
     x = preactivation_block(net, x, block, {{inside, 1, 1}, {inside, 3, stride}, {kExpansion * inside, 1, 1}});
-  net.begin_block("linear");
-  net.begin_module("linear");
-  net.linear("linear", net.pool(x), options.classes);
-  return net.finish();
+  return end_of(net, x, "linear", options.classes);
 }
 
 }  // namespace dat

@@ -12,10 +12,7 @@ Graph resnet18(const NetworkOptions& options) {
   x = net.activation(net.batch_norm("bn1", x));
   for (const auto& [block, channels, stride] : residual_blocks("layer", ".", options.width, {2, 2, 2, 2}))
     x = postactivation_block(net, x, block, {{channels, 3, stride}, {channels, 3, 1}}, "shortcut");
-  net.begin_block("linear");
-  net.begin_module("linear");
-  net.linear("linear", net.pool(x), options.classes);
-  return net.finish();
+  return end_of(net, x, "linear", options.classes);
 }
 
 }  // namespace dat

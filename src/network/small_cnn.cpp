@@ -13,10 +13,7 @@ Graph small_cnn(const NetworkOptions& options) {
     x = net.convolution("conv" + number, x, k == 1 ? options.width : 2 * options.width, 3, k == 2 ? 2 : 1);
     x = net.activation(net.batch_norm("bn" + number, x));
   }
-  net.begin_block("linear");
-  net.begin_module("linear");
-  net.linear("linear", net.pool(x), options.classes);
-  return net.finish();
+  return end_of(net, x, "linear", options.classes);
 }
 
 }  // namespace dat

@@ -5,32 +5,6 @@
 
 namespace dat {
 
-std::unique_ptr<TrainingOperation> training_operation(TrainingLowering& lowering, int node) {
-  switch (lowering.node(node).op) {
-    case Op::input:
-      break;
-    case Op::normalize:
-      return training_normalize(lowering, node);
-    case Op::convolution:
-      return training_convolution(lowering, node);
-    case Op::batch_norm:
-      return training_batch_norm(lowering, node);
-    case Op::relu:
-      return training_relu(lowering, node);
-    case Op::silu:
-      return training_silu(lowering, node);
-    case Op::add:
-      return training_add(lowering, node);
-    case Op::max_pool:
-      return training_max_pool(lowering, node);
-    case Op::pool:
-      return training_pool(lowering, node);
-    case Op::linear:
-      return training_linear(lowering, node);
-  }
-  return nullptr;
-}
-
 int TrainingLowering::first_trained(const Graph& graph, int segments) {
   int node = 0;
   while (graph.nodes[static_cast<std::size_t>(node)].weight < segments) ++node;

@@ -155,17 +155,4 @@ class TrainingOperation : public Operation {
   using Operation::Operation;
 };
 
-/// The operation that begins with this node.
-[[nodiscard]] std::unique_ptr<TrainingOperation> training_operation(TrainingLowering& lowering, int node);
-/// The operations of each kind of node, in nodes/.
-[[nodiscard]] std::unique_ptr<TrainingOperation> training_normalize(TrainingLowering& lowering, int node);
-[[nodiscard]] std::unique_ptr<TrainingOperation> training_convolution(TrainingLowering& lowering, int node);
-[[nodiscard]] std::unique_ptr<TrainingOperation> training_batch_norm(TrainingLowering& lowering, int node);
-[[nodiscard]] std::unique_ptr<TrainingOperation> training_relu(TrainingLowering& lowering, int node);
-[[nodiscard]] std::unique_ptr<TrainingOperation> training_silu(TrainingLowering& lowering, int node);
-[[nodiscard]] std::unique_ptr<TrainingOperation> training_add(TrainingLowering& lowering, int node);
-[[nodiscard]] std::unique_ptr<TrainingOperation> training_max_pool(TrainingLowering& lowering, int node);
-[[nodiscard]] std::unique_ptr<TrainingOperation> training_pool(TrainingLowering& lowering, int node);
-[[nodiscard]] std::unique_ptr<TrainingOperation> training_linear(TrainingLowering& lowering, int node);
-
 }  // namespace dat

@@ -5,9 +5,7 @@
 
 #include "dat/program.hpp"
 #include "dat/tick.hpp"
-#include "network/frozen_lowering.hpp"
-#include "network/norm_places.hpp"
-#include "network/training_lowering.hpp"
+#include "network/operations.hpp"
 #include "pointwise.hpp"
 
 namespace dat {
@@ -80,7 +78,7 @@ void TrainingProgram::lower() {
                             again_);
   border_ = lowering.border;
   for (int node = lowering.next_node(); node >= 0; node = lowering.next_node())
-    steps_.push_back({training_operation(lowering, node)});
+    steps_.push_back({operations_of(lowering.node(node).op).training(lowering, node)});
   for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
     if (step->operation->result() < border_) break;
     lowering.next_instruction();
@@ -196,12 +194,6 @@ void TrainingProgram::backward(const float* x, const GradientRequest& request) {
     operation.backward_weights(wanted);
     tell(operation, wanted);
   };
-  const auto make_again = [&](const Step& step) {
-    for (const auto& one : step.again)
-      if (std::ranges::any_of(one->segments,
-                              [&](int segment) { return segment < 0 || destination(segment) != nullptr; }))
-        one->operation->make_again();
-  };
   for (const Piece& piece : pieces_) {
     const bool replayed = !request.whole && piece.recording != nullptr && piece.lowest >= lowest;
     for (std::size_t k = piece.first; k < piece.end; ++k) {
@@ -215,7 +207,10 @@ void TrainingProgram::backward(const float* x, const GradientRequest& request) {
                                    .dw = destination(operation.node().weight),
                                    .dbias = destination(operation.node().bias),
                                    .accumulate = request.accumulate};
-      make_again(step);
+      for (const auto& one : step.again)
+        if (std::ranges::any_of(one->segments,
+                                [&](int segment) { return segment < 0 || destination(segment) != nullptr; }))
+          one->operation->make_again();
       if (operation.weights_first()) backward_weights(operation, wanted);
       if (!replayed)
         step.backward(model_, planner_, wanted, lowest);

@@ -20,11 +20,7 @@ Graph wide_resnet(const NetworkOptions& options, int depth) {
   int x = net.convolution("conv1", net.input(), kStem, 3, 1);
   for (const auto& [block, channels, stride] : residual_blocks("block", ".layer.", options.width, stages_of(depth)))
     x = preactivation_block(net, x, block, {{channels, 3, stride}, {channels, 3, 1}}, {.shortcut = "convShortcut"});
-  net.begin_block("fc");
-  net.begin_module("fc");
-  x = net.activation(net.batch_norm("bn1", x));
-  net.linear("fc", net.pool(x), options.classes);
-  return net.finish();
+  return end_of(net, x, "fc", options.classes, "bn1");
 }
 
 /// Wide residual network as DeepMind has it (Gowal et al. 2020; RobustBench's dm_wide_resnet.py): other names, and
@@ -41,11 +37,7 @@ Graph dm_wide_resnet(const NetworkOptions& options, int depth) {
   int x = net.convolution("init_conv", net.input(), kStem, 3, 1);
   for (const auto& [block, channels, stride] : residual_blocks("layer.", ".block.", options.width, stages_of(depth), 0))
     x = preactivation_block(net, x, block, {{channels, 3, stride}, {channels, 3, 1}}, names, Padding::same);
-  net.begin_block("logits");
-  net.begin_module("logits");
-  x = net.activation(net.batch_norm("batchnorm", x));
-  net.linear("logits", net.pool(x), options.classes);
-  return net.finish();
+  return end_of(net, x, "logits", options.classes, "batchnorm");
 }
 
 }  // namespace dat

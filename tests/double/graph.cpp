@@ -241,6 +241,18 @@ bool is_convolution(const Descriptor& d) {
          d.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR;
 }
 
+/// Names of a convolution's attributes: x or dx, w, y or dy, and its description.
+struct ConvolutionNames {
+  cudnnBackendAttributeName_t x, w, y, conv;
+};
+ConvolutionNames names_of(const Descriptor& d) {
+  if (d.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR)
+    return {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC};
+  return {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC};
+}
+
 /// The small tensor of the two, n and channels first, of a convolution: x or dx, w, y or dy.
 bool fits(const Tensor& x, const Tensor& w, const Tensor& y, const Descriptor& conv) {
   if (x.dims.size() != 4 || w.dims.size() != 4 || y.dims.size() != 4) return false;
@@ -255,13 +267,16 @@ bool fits(const Tensor& x, const Tensor& w, const Tensor& y, const Descriptor& c
          y.dims[3] == out(1);
 }
 
-cudnnStatus_t finalize_convolution(const Descriptor& d) {
-  const bool forward = d.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR;
-  const auto x = forward ? CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X : CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
-             w = forward ? CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W : CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
-             y = forward ? CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y : CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
-             conv = forward ? CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC
-                            : CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC;
+cudnnStatus_t finalize_tensor(Descriptor& d) {
+  const auto alignment = d.get<std::int64_t>(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT);
+  if (d.count(CUDNN_ATTR_TENSOR_DIMENSIONS) != d.count(CUDNN_ATTR_TENSOR_STRIDES) ||
+      d.count(CUDNN_ATTR_TENSOR_DIMENSIONS) > CUDNN_DIM_MAX || alignment < 1 || (alignment & (alignment - 1)) != 0)
+    return refuse(kBad, "dimensions, strides or alignment of a tensor");
+  return kOk;
+}
+
+cudnnStatus_t finalize_convolution(Descriptor& d) {
+  const auto [x, w, y, conv] = names_of(d);
   if (!tensors_finished(d, x, w, y) || !finished(d.get<void*>(conv), CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR))
     return refuse(kBad, "a descriptor of the convolution is not finalized");
   if (!fits(tensor(d.other(x)), tensor(d.other(w)), tensor(d.other(y)), d.other(conv)))
@@ -269,7 +284,7 @@ cudnnStatus_t finalize_convolution(const Descriptor& d) {
   return kOk;
 }
 
-cudnnStatus_t finalize_pointwise(const Descriptor& d) {
+cudnnStatus_t finalize_pointwise(Descriptor& d) {
   if (!finished(d.get<void*>(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR), CUDNN_BACKEND_POINTWISE_DESCRIPTOR))
     return refuse(kBad, "the point-wise descriptor is not finalized");
   bool complete = false;
@@ -322,13 +337,13 @@ Operation operation(const Descriptor& d, std::map<std::int64_t, Tensor>& tensors
     return o;
   }
   const bool forward = d.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR;
-  const Descriptor& conv = d.other(forward ? CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC
-                                           : CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC);
+  const auto [x, w, y, description] = names_of(d);
+  const Descriptor& conv = d.other(description);
   Operation o{};
   o.kind = forward ? Operation::Kind::convolution : Operation::Kind::gradient;
-  o.a = id(forward ? CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X : CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY);
-  o.b = id(forward ? CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W : CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W);
-  o.out = id(forward ? CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y : CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX);
+  o.a = id(forward ? x : y);
+  o.b = id(w);
+  o.out = id(forward ? y : x);
   o.compute = conv.get<cudnnDataType_t>(CUDNN_ATTR_CONVOLUTION_COMP_TYPE);
   o.cross_correlation = conv.get<cudnnConvolutionMode_t>(CUDNN_ATTR_CONVOLUTION_CONV_MODE) == CUDNN_CROSS_CORRELATION;
   for (std::size_t k = 0; k < 2; ++k) {
@@ -449,6 +464,12 @@ cudnnStatus_t finalize_engine(Descriptor& d) {
     return refuse(kUnsupported, "no engine of this number");
   d.configuration = std::make_shared<const Configuration>(
       Configuration{d.other(CUDNN_ATTR_ENGINE_OPERATION_GRAPH).graph, engine, {}});
+  return kOk;
+}
+
+cudnnStatus_t finalize_knob(Descriptor& d) {
+  d.knob = {d.get<cudnnBackendKnobType_t>(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE),
+            d.get<std::int64_t>(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE)};
   return kOk;
 }
 
@@ -689,47 +710,20 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor) {
   for (const auto& [name, rule] : rules(d->type))
     if (rule.needed && !d->has(name))
       return refuse(kBad, "attribute " + std::to_string(static_cast<int>(name)) + " is missing");
-  cudnnStatus_t status = kOk;
-  switch (d->type) {
-    case CUDNN_BACKEND_TENSOR_DESCRIPTOR: {
-      const auto alignment = d->get<std::int64_t>(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT);
-      if (d->count(CUDNN_ATTR_TENSOR_DIMENSIONS) != d->count(CUDNN_ATTR_TENSOR_STRIDES) ||
-          d->count(CUDNN_ATTR_TENSOR_DIMENSIONS) > CUDNN_DIM_MAX || alignment < 1 || (alignment & (alignment - 1)) != 0)
-        status = refuse(kBad, "dimensions, strides or alignment of a tensor");
-      break;
-    }
-    case CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR:
-    case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR:
-      status = finalize_convolution(*d);
-      break;
-    case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR:
-      status = finalize_pointwise(*d);
-      break;
-    case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR:
-      status = finalize_graph(*d);
-      break;
-    case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR:
-      status = finalize_heuristics(*d);
-      break;
-    case CUDNN_BACKEND_ENGINE_DESCRIPTOR:
-      status = finalize_engine(*d);
-      break;
-    case CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR:
-      d->knob = {d->get<cudnnBackendKnobType_t>(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE),
-                 d->get<std::int64_t>(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE)};
-      break;
-    case CUDNN_BACKEND_ENGINECFG_DESCRIPTOR:
-      status = finalize_configuration(*d);
-      break;
-    case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR:
-      status = finalize_plan(*d);
-      break;
-    case CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR:
-      status = finalize_pack(*d);
-      break;
-    default:
-      break;
-  }
+  static const std::map<cudnnBackendDescriptorType_t, cudnnStatus_t (*)(Descriptor&)> all = {
+      {CUDNN_BACKEND_TENSOR_DESCRIPTOR, finalize_tensor},
+      {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, finalize_convolution},
+      {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR, finalize_convolution},
+      {CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, finalize_pointwise},
+      {CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, finalize_graph},
+      {CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, finalize_heuristics},
+      {CUDNN_BACKEND_ENGINE_DESCRIPTOR, finalize_engine},
+      {CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, finalize_knob},
+      {CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, finalize_configuration},
+      {CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, finalize_plan},
+      {CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, finalize_pack}};
+  const auto own = all.find(d->type);
+  const cudnnStatus_t status = own == all.end() ? kOk : own->second(*d);
   d->final = status == kOk;
   return status;
 }

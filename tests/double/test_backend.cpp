@@ -219,7 +219,7 @@ TEST_CASE("A wrong algorithm is listed as refused and never chosen; the fastest 
     const std::string chosen = conv->implementation();
     INFO((spec.frozen ? "frozen, " : "training, ") << chosen);
     CHECK(!contains(chosen, "WINOGRAD"));
-    int wrong = 0;
+    int wrong = 0, large = 0;
     std::string expected;
     for (const std::string pass : {"forward", "input gradient", "weight gradient"}) {
       const Trial* best = nullptr;
@@ -228,6 +228,7 @@ TEST_CASE("A wrong algorithm is listed as refused and never chosen; the fastest 
         INFO(t.convolution << ": " << t.name);
         const bool is_wrong = t.name.starts_with("WINOGRAD"), is_large = t.name.starts_with("ALGO_3");
         wrong += is_wrong;
+        large += is_large;
         CHECK(t.refused == (is_wrong   ? "wrong results"
                             : is_large ? "its workspace of 1048576 MiB is above 512, 1/32 of the GPU's memory"
                                        : ""));
@@ -243,6 +244,7 @@ TEST_CASE("A wrong algorithm is listed as refused and never chosen; the fastest 
     }
     CHECK(chosen == expected);
     CHECK(wrong >= 1);
+    CHECK((large > 0) == !spec.frozen);  // a weight gradient
 
     // An equal convolution is not tried again.
     const std::size_t tried = backend->trials().size();
@@ -259,7 +261,7 @@ TEST_CASE("Deterministic: the first right algorithm whose results never vary, wi
     INFO((spec.frozen ? "frozen, " : "training, ") << chosen);
     const auto varies = [](const Trial& t) { return t.name.starts_with("ALGO_0"); };
     const auto all = free->trials(), ours = fixed->trials();
-    CHECK((spec.image || std::any_of(all.begin(), all.end(), varies)));
+    CHECK((spec.image || std::ranges::any_of(all, varies)));
     for (const Trial& t : ours)
       if (varies(t)) CHECK(t.refused == "its results vary, which --deterministic does not allow");
     std::string expected;
@@ -287,7 +289,6 @@ TEST_CASE("What trials need is given back, and scratch beyond a part of the memo
   for (const auto& a : backend->allocations())
     if (a.purpose == "library scratch") scratch = std::max(scratch, a.bytes);
   CHECK(scratch <= 64U << 20U);  // the double's ALGO_3 wants 2^40 bytes
-  for (const Trial& t : backend->trials()) CHECK((!t.name.starts_with("ALGO_3") || !t.refused.empty()));
 }
 
 TEST_CASE("--math f32 multiplies in f32, tf32 with 11 bits of each factor", "[double]") {
@@ -482,7 +483,7 @@ TEST_CASE("A training pass that is replayed has the bits and the counters of one
     const auto expected = called.pass(active, draw % 3 == 1, draw % 2 == 0);
     INFO(name << ", draw " << draw << ", " << ours.calls << " calls instead of " << expected.calls);
     CHECK(ours.same(expected));
-    CHECK(std::all_of(ours.numbers.begin(), ours.numbers.end(), [](float v) { return std::isfinite(v); }));
+    CHECK(std::ranges::all_of(ours.numbers, [](float v) { return std::isfinite(v); }));
     CHECK(ours.calls < expected.calls);
     // Nothing for layers that are not active. What a recording leaves of a batch norm's two gradients is copied at
     // once.

@@ -15,17 +15,15 @@ namespace {
 
 using namespace std::chrono_literals;
 
-ConvSpec attacked() {
-  return {.n = 2,
-          .c_in = 16,
-          .h = 8,
-          .w = 8,
-          .c_out = 32,
-          .frozen = true,
-          .relu = true,
-          .relu_input = true,
-          .storage = DType::f16};
-}
+const ConvSpec kAttacked{.n = 2,
+                         .c_in = 16,
+                         .h = 8,
+                         .w = 8,
+                         .c_out = 32,
+                         .frozen = true,
+                         .relu = true,
+                         .relu_input = true,
+                         .storage = DType::f16};
 
 struct Planned {
   std::string implementation, remark;
@@ -39,10 +37,16 @@ struct Planned {
   const long before = dat_double::counts().graph_launches;
   const auto backend = make_backend(
       {.device = "cuda", .threads = 2, .deterministic = deterministic, .planning_seconds = seconds, .plans = file});
-  const std::string chosen = backend->conv2d(attacked())->implementation();
+  const std::string chosen = backend->conv2d(kAttacked)->implementation();
   backend->commit_workspace();
   return {chosen,    backend->remark(), backend->trials(),
           s.asked_a, s.built,           dat_double::counts().graph_launches - before};
+}
+
+/// What the choices of a file are for.
+[[nodiscard]] std::string machine_of(const std::string& file) {
+  const std::string text = read_bytes(file);
+  return text.substr(0, text.find('\t'));
 }
 
 /// Legacy calls that take long, so that plans of the graph API are chosen.
@@ -106,8 +110,7 @@ TEST_CASE("A kept choice that is not right any more is tried anew with all other
   // An engine, and a legacy call, that this version of the library does not have; sealed as it should be.
   for (const std::string name : {"graph engine 12345 1=2", "graph engine 90 2=77", "graph engine -1", "MAGIC_GEMM"}) {
     INFO(name);
-    const std::string text = read_bytes(file);
-    PlanCache(file, text.substr(0, text.find('\t')), true)
+    PlanCache(file, machine_of(file), true)
         .keep("3x3, 16 to 32 channels, 2 of 8x8, frozen, ReLU, f16, forward", {name, 0.5});
     const Planned next = plan(file);
     CHECK(next.asked == 1);
@@ -141,10 +144,7 @@ TEST_CASE("A batch norm of the library is compared in every process, and one tha
     backend->commit_workspace();
     return std::pair{chosen, backend->trials()};
   };
-  const auto keep = [&](const std::string& name) {
-    const std::string text = read_bytes(file);
-    PlanCache(file, text.substr(0, text.find('\t')), true).keep(words, {name, 0.5});
-  };
+  const auto keep = [&](const std::string& name) { PlanCache(file, machine_of(file), true).keep(words, {name, 0.5}); };
   CHECK(planned().second.size() == 2);
   // Known: neither timed nor in need of time, but compared.
   keep("cuDNN persistent");
@@ -190,8 +190,7 @@ TEST_CASE("A damaged file of choices is ignored with a word, and written anew", 
   const TemporaryFolder folder;
   const std::string file = folder / "plans";
   (void)plan(file);
-  const std::string good = read_bytes(file), words = "3x3, 16 to 32 channels",
-                    machine = good.substr(0, good.find('\t'));
+  const std::string good = read_bytes(file), words = "3x3, 16 to 32 channels", machine = machine_of(file);
   std::string changed = good;
   changed[good.find("engine ") + 7] ^= 1;
   for (const std::string& bad :

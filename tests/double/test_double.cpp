@@ -10,6 +10,7 @@
 
 #include <csignal>
 
+#include "definitions.hpp"
 #include "kernels.hpp"
 #include "storage.hpp"
 
@@ -357,21 +358,12 @@ struct Convolution {
   const float one = 1, zero = 0;
 
   Convolution() {
-    for (int i = 0; i < n; ++i)
-      for (int p = 0; p < out; ++p)
-        for (int q = 0; q < out; ++q)
-          for (int f = 0; f < k; ++f)
-            for (int r = 0; r < filter; ++r)
-              for (int s = 0; s < filter; ++s)
-                for (int j = 0; j < c; ++j) {
-                  const int h = 2 * p - 1 + r, v = 2 * q - 1 + s;
-                  if (h < 0 || h >= size || v < 0 || v >= size) continue;
-                  const int xi = ((i * size + h) * size + v) * c + j, yi = ((i * out + p) * out + q) * k + f,
-                            wi = ((f * filter + r) * filter + s) * c + j;
-                  y[yi] += double{x[xi]} * w[wi];
-                  dx[xi] += double{dy[yi]} * w[wi];
-                  dw[wi] += double{dy[yi]} * x[xi];
-                }
+    const dat::ConvSpec spec{.n = n, .c_in = c, .h = size, .w = size, .c_out = k, .stride = 2};
+    dat::test::for_each_term(spec, [&](std::size_t xi, std::size_t wi, std::size_t yi) {
+      y[yi] += double{x[xi]} * w[wi];
+      dx[xi] += double{dy[yi]} * w[wi];
+      dw[wi] += double{dy[yi]} * x[xi];
+    });
     NN(cudnnCreate(&handle));
     NN(cudnnSetStream(handle, stream));
     NN(cudnnCreateTensorDescriptor(&x_desc));

@@ -10,6 +10,7 @@
 #include "backend/cuda/pass_plan.hpp"
 #include "backend/cuda/trials.hpp"
 #include "dat/program.hpp"
+#include "definitions.hpp"
 #include "double.hpp"
 #include "perturb.hpp"
 #include "random_values.hpp"
@@ -172,27 +173,14 @@ struct Case {
  private:
   void define() {
     const ConvSpec& s = spec.conv;
-    const int c_in = spec.channels();
     const bool forward = spec.pass == Pass::forward;
     expected.assign(at(spec.result_count()), 0);
-    for (int n = 0; n < s.n; ++n)
-      for (int p = 0; p < s.h_out(); ++p)
-        for (int q = 0; q < s.w_out(); ++q)
-          for (int ky = 0; ky < s.kernel; ++ky)
-            for (int kx = 0; kx < s.kernel; ++kx) {
-              const int h = p * s.stride - s.pad + ky, v = q * s.stride - s.pad + kx;
-              if (h < 0 || h >= s.h || v < 0 || v >= s.w) continue;
-              for (int o = 0; o < s.c_out; ++o)
-                for (int c = 0; c < c_in; ++c) {
-                  const std::size_t yi = at(((n * s.h_out() + p) * s.w_out() + q) * s.c_out + o),
-                                    xi = at(((n * s.h + h) * s.w + v) * c_in + c),
-                                    wi = at(((o * s.kernel + ky) * s.kernel + kx) * c_in + c);
-                  if (forward)
-                    expected[yi] += double(x[xi]) * double(w[wi]);
-                  else
-                    expected[xi] += double(dy[yi]) * double(w[wi]);
-                }
-            }
+    ConvSpec padded = s;
+    padded.c_in = spec.channels();
+    for_each_term(padded, [&](std::size_t at_x, std::size_t at_w, std::size_t at_y) {
+      const double weight = w[at_w];
+      expected[forward ? at_y : at_x] += weight * double(forward ? x[at_x] : dy[at_y]);
+    });
     for (std::size_t i = 0; i < expected.size(); ++i) {
       if (adds()) expected[i] += double(other[i]);
       if (forward) expected[i] += double(bias[i % at(s.c_out)]);
@@ -287,8 +275,7 @@ TEST_CASE("Every plan of the graph API computes the definition of its pass, roun
     });
     CHECK(right >= 1);
     // A gradient that is a convolution is offered as one, too.
-    const bool rotated = std::any_of(offered.plans.begin(), offered.plans.end(),
-                                     [](const auto& plan) { return plan->rotated_weights(); });
+    const bool rotated = std::ranges::any_of(offered.plans, [](const auto& plan) { return plan->rotated_weights(); });
     CHECK(rotated == (spec.pass == Pass::data && spec.conv.stride == 1));
   }
 }
@@ -316,14 +303,12 @@ TEST_CASE("What the documentation says of a support surface is refused in its wo
     const auto offered = plans_of(*backend, {conv, Pass::data, true});
     INFO("capability " << e.capability << ", stride " << e.stride);
     for (const auto& [engine, why] : e.refused)
-      CHECK(std::any_of(offered.refused.begin(), offered.refused.end(), [&, k = engine, &w = why](const auto& r) {
+      CHECK(std::ranges::any_of(offered.refused, [&, k = engine, &w = why](const auto& r) {
         return is_engine(r.name, k) && contains(r.why, "CUDNN_STATUS_NOT_SUPPORTED") && contains(r.why, w);
       }));
     for (const int engine : e.offered)
-      CHECK(std::any_of(offered.plans.begin(), offered.plans.end(),
-                        [&](const auto& plan) { return is_engine(plan->name(), engine); }));
-    CHECK(std::none_of(offered.plans.begin(), offered.plans.end(),
-                       [](const auto& plan) { return is_engine(plan->name(), kFallback); }));
+      CHECK(std::ranges::any_of(offered.plans, [&](const auto& plan) { return is_engine(plan->name(), engine); }));
+    CHECK(std::ranges::none_of(offered.plans, [](const auto& plan) { return is_engine(plan->name(), kFallback); }));
   }
 }
 
@@ -443,11 +428,10 @@ TEST_CASE("Without an engine, or a right one, or a faster one, legacy calls comp
       const auto trials = graph_trials(*backend);
       REQUIRE(!trials.empty());
       for (const std::string pass : {"forward", "input gradient through ReLU, adding"})
-        CHECK(std::any_of(trials.begin(), trials.end(), [&](const Trial& t) {
+        CHECK(std::ranges::any_of(trials, [&](const Trial& t) {
           return t.pass == pass && (reason.why.empty() ? t.milliseconds >= 20 : contains(t.refused, reason.why));
         }));
-      if (!reason.why.empty())
-        CHECK(std::all_of(trials.begin(), trials.end(), [](const Trial& t) { return !t.refused.empty(); }));
+      if (!reason.why.empty()) CHECK(std::ranges::all_of(trials, [](const Trial& t) { return !t.refused.empty(); }));
     }
     const Switches again;
   }
@@ -480,7 +464,7 @@ TEST_CASE("Of right engines the fastest is taken; a wrong or a slow one is not",
   CHECK(wrong == 3);  // forward, gradient, rotated gradient
   // What it was compared with stands beside it.
   const auto trials = backend->trials();
-  CHECK(std::any_of(trials.begin(), trials.end(), [](const Trial& t) {
+  CHECK(std::ranges::any_of(trials, [](const Trial& t) {
     return t.pass == "input gradient through ReLU" && contains(t.name, ", then a mask") && t.milliseconds >= 20;
   }));
   // An equal convolution is not tried again.
@@ -522,14 +506,8 @@ TEST_CASE("Engines are built until a pass has had its share of the time; one tha
                                          cuda::PlanningTime::Share(time));
   CHECK(switches->built >= 1);
   CHECK(switches->built <= 3);
-  CHECK(std::any_of(offered.refused.begin(), offered.refused.end(),
-                    [](const auto& r) { return contains(r.why, "its share of DAT_PLANNING_SECONDS 24 is over"); }));
-}
-
-TEST_CASE("The doctor builds one engine", "[double]") {
-  const Switches switches;
-  (void)cuda_report();
-  CHECK(switches->built == 1);
+  CHECK(std::ranges::any_of(
+      offered.refused, [](const auto& r) { return contains(r.why, "its share of DAT_PLANNING_SECONDS 24 is over"); }));
 }
 
 TEST_CASE("Deterministic runs and f32 do without the graph API", "[double]") {
@@ -550,9 +528,10 @@ TEST_CASE("Deterministic runs and f32 do without the graph API", "[double]") {
   for (const Trial& t : graph_trials(*in_place)) CHECK(t.pass != "forward");
 }
 
-TEST_CASE("The doctor says whether the graph API is usable, and why not", "[double]") {
+TEST_CASE("The doctor builds one engine, and says whether the graph API is usable, and why not", "[double]") {
   const Switches switches;
   CHECK(contains(cuda_report(), "MiB free: usable\ngraph API usable\n"));
+  CHECK(switches->built == 1);
   switches->refuse = true;
   CHECK(contains(cuda_report(), "MiB free: usable\ngraph API not usable: "));
   CHECK(contains(cuda_report(), "refuse every graph"));
@@ -585,7 +564,7 @@ TEST_CASE("A network's plans are chosen layer by layer, and its gradient is that
   // the root of their number.
   CHECK(relative_l2(logits, expected_logits) <= std::sqrt(40.0) * 0x1p-11);
   CHECK(relative_l2(gradient, expected) <= std::sqrt(80.0) * 0x1p-11);
-  CHECK(std::any_of(expected.begin(), expected.end(), [](float g) { return g != 0; }));
+  CHECK(std::ranges::any_of(expected, [](float g) { return g != 0; }));
 }
 
 TEST_CASE("A step of an attack with the graph API is recorded, replayed, and allocates nothing", "[double]") {

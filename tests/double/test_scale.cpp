@@ -123,8 +123,7 @@ TEST_CASE("Good steps double the loss scale up to its end, and at 1 it is not to
   CHECK(one.trainer.overflowed_to() == 0);
   CHECK(one.trainer.skipped_steps().in_a_row == 1);
   const std::string before = one.trainer.weights_hash();
-  const ExitCode code = code_of([&] { one.step_at(kFarTooLarge); });
-  CHECK(code == ExitCode::numerical);
+  CHECK(code_of([&] { one.step_at(kFarTooLarge); }) == ExitCode::numerical);
   CHECK(one.trainer.weights_hash() == before);
 }
 
@@ -141,13 +140,9 @@ TEST_CASE("A rollback has the loss scale of its checkpoint, and a damaged one is
   Training back(options, good);
   back.trainer.set_back(before.trainer.skipped_steps(), 0.5);
   CHECK(back.scale() == Numbers{256, 12});
-  CHECK(Training(options,
-                 [&] {
-                   Checkpoint of_f32 = good;
-                   of_f32.doubles.erase("loss_scale");
-                   return of_f32;
-                 }())
-            .scale() == Numbers{LossScale::kFirst, 0});
+  Checkpoint of_f32 = good;
+  of_f32.doubles.erase("loss_scale");
+  CHECK(Training(options, of_f32).scale() == Numbers{LossScale::kFirst, 0});
   for (const Numbers& wrong : {Numbers{},
                                {1024},
                                {1024, 0, 0},

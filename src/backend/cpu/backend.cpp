@@ -27,12 +27,6 @@ bool has_amx() {
 
 namespace cpu {
 
-namespace {
-
-[[nodiscard]] int parts_of(const std::string& math) { return math == "bf16" ? 1 : math == "bf16x3" ? 2 : 0; }
-
-}  // namespace
-
 FixedSums::FixedSums(const CpuBackend& backend) : threads_(backend.deterministic() ? backend.threads() : 0) {
   if (threads_ > 0) omp_set_num_threads(1);
 }
@@ -43,7 +37,9 @@ FixedSums::~FixedSums() {
 CpuBackend::CpuBackend(int threads, bool deterministic, const std::string& math)
     : threads_(threads),
       deterministic_(deterministic),
-      bf16_parts_(parts_of(math)),
+      bf16_parts_(math == "bf16"     ? 1
+                  : math == "bf16x3" ? 2
+                                     : 0),
       block_(dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core ? 16 : 8),
       engine_(dnnl::engine::kind::cpu, 0),
       stream_(engine_),

@@ -24,23 +24,34 @@ class CpuBatchNorm final : public BatchNorm {
       return describe<dnnl::batch_normalization_forward>(backend.engine(), attr, kind, DAT_NORM_PAIR(x), spec.epsilon,
                                                          flags | more);
     };
+    const auto forth = [&](const dnnl::batch_normalization_forward::primitive_desc& desc) {
+      Primitive made(backend.engine(), desc, "batch norm",
+                     {{DNNL_ARG_SRC, x},
+                      {DNNL_ARG_SCALE, channel},
+                      {DNNL_ARG_SHIFT, channel},
+                      {DNNL_ARG_DST, x},
+                      {DNNL_ARG_MEAN, channel},
+                      {DNNL_ARG_VARIANCE, channel}});
+      backend.request_scratch(made.scratch_bytes());
+      return made;
+    };
     if (spec.again)  // sums nothing
-      again_ = Forth(backend, way_forth(dnnl::prop_kind::forward_inference, Flags::use_global_stats), x, channel);
+      again_ = forth(way_forth(dnnl::prop_kind::forward_inference, Flags::use_global_stats));
     const FixedSums fixed(backend);
     const auto forward = way_forth(dnnl::prop_kind::forward_training, Flags::none);
     const auto backward = describe_backward<dnnl::batch_normalization_backward>(
         backend.engine(), attr, forward, dnnl::prop_kind::backward, DAT_NORM_PAIR(x), x, spec.epsilon, flags);
-    forward_ = Forth(backend, forward, x, channel);
-    backward_ = Primitive(backend.engine(), backward, "the gradient of batch norm");
-    b_x_ = backward_.add(DNNL_ARG_SRC, x);
-    b_dy_ = backward_.add(DNNL_ARG_DIFF_DST, x);
-    b_gamma_ = backward_.add(DNNL_ARG_SCALE, channel);
-    b_beta_ = backward_.add(DNNL_ARG_SHIFT, channel);
-    b_mean_ = backward_.add(DNNL_ARG_MEAN, channel);
-    b_variance_ = backward_.add(DNNL_ARG_VARIANCE, channel);
-    b_dx_ = backward_.add(DNNL_ARG_DIFF_SRC, x);
-    b_dgamma_ = backward_.add(DNNL_ARG_DIFF_SCALE, channel);
-    b_dbeta_ = backward_.add(DNNL_ARG_DIFF_SHIFT, channel);
+    forward_ = forth(forward);
+    backward_ = Primitive(backend.engine(), backward, "the gradient of batch norm",
+                          {{DNNL_ARG_SRC, x},
+                           {DNNL_ARG_DIFF_DST, x},
+                           {DNNL_ARG_SCALE, channel},
+                           {DNNL_ARG_SHIFT, channel},
+                           {DNNL_ARG_MEAN, channel},
+                           {DNNL_ARG_VARIANCE, channel},
+                           {DNNL_ARG_DIFF_SRC, x},
+                           {DNNL_ARG_DIFF_SCALE, channel},
+                           {DNNL_ARG_DIFF_SHIFT, channel}});
     parameter_gradients_ = backend.allocate_floats(2 * std::int64_t{spec.c}, "batch-norm gradients");
     if (spec.relu && spec.residual)
       bits_ = static_cast<std::uint16_t*>(
@@ -49,8 +60,7 @@ class CpuBatchNorm final : public BatchNorm {
       // The library's own record of where the ReLU was open.
       const auto mask = forward.workspace_desc();
       void* memory = backend.allocate(mask.get_size(), "ReLU masks");
-      forward_.primitive.bind(forward_.primitive.add(DNNL_ARG_WORKSPACE, mask), memory);
-      backward_.bind(backward_.add(DNNL_ARG_WORKSPACE, mask), memory);
+      for (Primitive* one : {&forward_, &backward_}) one->add(DNNL_ARG_WORKSPACE, mask, memory);
     }
     backend.request_scratch(backward_.scratch_bytes());
   }
@@ -58,7 +68,7 @@ class CpuBatchNorm final : public BatchNorm {
   void forward(const void* x, const void* residual, const float* gamma, const float* beta, void* y, float* mean,
                float* variance) override {
     const FixedSums fixed(backend_);
-    forward_.run(backend_, x, gamma, beta, y, mean, variance);
+    forward_.run(backend_.stream(), backend_.scratch(), {x, gamma, beta, y, mean, variance});
     add_residual(residual, y, bits_);
   }
 
@@ -72,7 +82,7 @@ class CpuBatchNorm final : public BatchNorm {
 
   void again(const void* x, const void* residual, const float* gamma, const float* beta, const float* mean,
              const float* variance, void* y) override {
-    again_.run(backend_, x, gamma, beta, y, mean, variance);
+    again_.run(backend_.stream(), backend_.scratch(), {x, gamma, beta, y, mean, variance});
     add_residual(residual, y, nullptr);
   }
 
@@ -95,23 +105,15 @@ class CpuBatchNorm final : public BatchNorm {
     const auto direct = [&](float* wanted, float* own) { return wanted != nullptr && !to.accumulate ? wanted : own; };
     float *const dgamma = direct(to.dgamma, parameter_gradients_), *const dbeta =
                                                                        direct(to.dbeta, parameter_gradients_ + spec_.c);
-    backward_.bind(b_x_, x);
-    backward_.bind(b_dy_, dy);
-    backward_.bind(b_gamma_, gamma);
-    backward_.bind(b_beta_, gamma);  // demanded, but no gradient depends on beta
-    backward_.bind(b_mean_, mean);
-    backward_.bind(b_variance_, variance);
-    backward_.bind(b_dx_, dx);
-    backward_.bind(b_dgamma_, dgamma);
-    backward_.bind(b_dbeta_, dbeta);
-    backward_.run(backend_.stream(), backend_.scratch());
+    // beta is demanded, but no gradient depends on it
+    backward_.run(backend_.stream(), backend_.scratch(), {x, dy, gamma, gamma, mean, variance, dx, dgamma, dbeta});
     if (to.addend != nullptr)
       each(device, groups, kernels::Add<float>{static_cast<const float*>(to.addend), dx, dx, count_});
     if (to.dgamma != nullptr && to.accumulate) each(device, spec_.c, kernels::Scale{dgamma, to.dgamma, 1.0F, true});
     if (to.dbeta != nullptr && to.accumulate) each(device, spec_.c, kernels::Scale{dbeta, to.dbeta, 1.0F, true});
   }
 
-  [[nodiscard]] std::string implementation() const override { return forward_.primitive.implementation(); }
+  [[nodiscard]] std::string implementation() const override { return forward_.implementation(); }
 
  private:
   /// Adds the residual to y (with spec.residual), then applies the ReLU; bits (may be null) get where that is open.
@@ -121,43 +123,13 @@ class CpuBatchNorm final : public BatchNorm {
       each(backend_.device(), kernels::groups(count_),
            kernels::Add<float>{result, static_cast<const float*>(residual), result, count_, spec_.relu, bits});
   }
-  /// The library's forward pass, with the statistics of x, or with those that are given.
-  struct Forth {
-    Forth() = default;
-    Forth(CpuBackend& backend, const dnnl::batch_normalization_forward::primitive_desc& desc,
-          const dnnl::memory::desc& activation, const dnnl::memory::desc& channel)
-        : primitive(backend.engine(), desc, "batch norm"),
-          x(primitive.add(DNNL_ARG_SRC, activation)),
-          gamma(primitive.add(DNNL_ARG_SCALE, channel)),
-          beta(primitive.add(DNNL_ARG_SHIFT, channel)),
-          y(primitive.add(DNNL_ARG_DST, activation)),
-          mean(primitive.add(DNNL_ARG_MEAN, channel)),
-          variance(primitive.add(DNNL_ARG_VARIANCE, channel)) {
-      backend.request_scratch(primitive.scratch_bytes());
-    }
-    void run(CpuBackend& backend, const void* from, const float* of_gamma, const float* of_beta, void* to,
-             const float* of_mean, const float* of_variance) {
-      primitive.bind(x, from);
-      primitive.bind(gamma, of_gamma);
-      primitive.bind(beta, of_beta);
-      primitive.bind(y, to);
-      primitive.bind(mean, of_mean);
-      primitive.bind(variance, of_variance);
-      primitive.run(backend.stream(), backend.scratch());
-    }
-    Primitive primitive;
-    int x = 0, gamma = 0, beta = 0, y = 0, mean = 0, variance = 0;
-  };
 
   CpuBackend& backend_;
   BatchNormSpec spec_;
   std::int64_t count_;
   float* parameter_gradients_ = nullptr;  ///< [2][c]: those that are added, or not wanted
   std::uint16_t* bits_ = nullptr;         ///< places where a ReLU after an addition was open
-  Forth forward_, again_;                 ///< again_: with spec.again
-  Primitive backward_;
-  int b_x_ = 0, b_dy_ = 0, b_gamma_ = 0, b_beta_ = 0, b_mean_ = 0, b_variance_ = 0, b_dx_ = 0, b_dgamma_ = 0,
-      b_dbeta_ = 0;
+  Primitive forward_, again_, backward_;  ///< again_: with spec.again
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "perturb.hpp"
 #include "pointwise.hpp"
@@ -39,6 +40,7 @@ template <class Make>
   return activation_desc(s.n, backend.activation_layout(s.c_out, s.h_out(), s.w_out()));
 }
 
+[[nodiscard]] Dims strides(const ConvSpec& s) { return {s.stride, s.stride}; }
 [[nodiscard]] Dims pad_before(const ConvSpec& s) { return {s.pad, s.pad}; }
 [[nodiscard]] Dims pad_after(const ConvSpec& s) { return {s.pad + s.extra_pad, s.pad + s.extra_pad}; }
 
@@ -63,34 +65,31 @@ class ForwardPass {
     const auto attr = attributes(accumulate, relu);
     const auto kind = dnnl::prop_kind::forward_training;
     desc_ = best_algorithm([&](Algorithm algorithm) {
-      const Dims strides{s.stride, s.stride}, before = pad_before(s), after = pad_after(s);
+      const Dims stride = strides(s), before = pad_before(s), after = pad_after(s);
       using Forward = dnnl::convolution_forward;
-      return bias ? describe<Forward>(backend.engine(), attr, kind, algorithm, x, w, b, y, strides, before, after)
-                  : describe<Forward>(backend.engine(), attr, kind, algorithm, x, w, y, strides, before, after);
+      return bias ? describe<Forward>(backend.engine(), attr, kind, algorithm, x, w, b, y, stride, before, after)
+                  : describe<Forward>(backend.engine(), attr, kind, algorithm, x, w, y, stride, before, after);
     });
-    primitive_ = Primitive(backend.engine(), desc_, text(s));
-    x_ = primitive_.add(DNNL_ARG_SRC, x);
-    w_ = primitive_.add(DNNL_ARG_WEIGHTS, desc_.weights_desc());
-    if (bias) b_ = primitive_.add(DNNL_ARG_BIAS, b);
-    y_ = primitive_.add(DNNL_ARG_DST, y);
+    std::vector<Primitive::Argument> arguments = {
+        {DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, desc_.weights_desc()}, {DNNL_ARG_DST, y}};
+    if (bias) arguments.emplace_back(DNNL_ARG_BIAS, b);
+    primitive_ = Primitive(backend.engine(), desc_, text(s), arguments);
     backend.request_scratch(primitive_.scratch_bytes());
   }
+  /// b: null where there is no bias.
   void run(const CpuBackend& backend, const float* x, const float* w, const float* b, float* y) {
-    primitive_.bind(x_, x);
-    primitive_.bind(w_, w);
-    if (b_ >= 0) primitive_.bind(b_, b);
-    primitive_.bind(y_, y);
-    primitive_.run(backend.stream(), backend.scratch());
+    if (b != nullptr)
+      primitive_.run(backend.stream(), backend.scratch(), {x, w, y, b});
+    else
+      primitive_.run(backend.stream(), backend.scratch(), {x, w, y});
   }
   [[nodiscard]] dnnl::memory::desc weights_desc() const { return desc_.weights_desc(); }
-  [[nodiscard]] const dnnl::convolution_forward::primitive_desc& desc() const { return desc_; }
   [[nodiscard]] explicit operator bool() const { return static_cast<bool>(primitive_); }
   [[nodiscard]] const std::string& implementation() const { return primitive_.implementation(); }
 
  private:
   dnnl::convolution_forward::primitive_desc desc_;
   Primitive primitive_;
-  int x_ = 0, w_ = 0, b_ = -1, y_ = 0;
 };
 
 /// Convolution by the library's primitives.
@@ -157,10 +156,8 @@ class LibraryConv2d final : public Conv2d {
       to_plain_x_.run(backend_.stream(), x, plain_x_, backend_.scratch());
       to_plain_dy_.run(backend_.stream(), dy, plain_dy_, backend_.scratch());
     }
-    backward_weights_.bind(bw_x_, plain ? plain_x_ : x);
-    backward_weights_.bind(bw_dy_, plain ? plain_dy_ : dy);
-    backward_weights_.bind(bw_dw_, packed);
-    backward_weights_.run(backend_.stream(), backend_.scratch());
+    backward_weights_.run(backend_.stream(), backend_.scratch(),
+                          {plain ? plain_x_ : x, plain ? plain_dy_ : dy, packed});
     (accumulate ? unpack_add_ : unpack_).run(backend_.stream(), packed, dw, backend_.scratch());
   }
 
@@ -179,10 +176,8 @@ class LibraryConv2d final : public Conv2d {
       fixed.emplace(backend_);
       to_plain_dy_.run(backend_.stream(), dy, plain_dy_, backend_.scratch());
     }
-    backward_data_.bind(bd_dy_, plain_image_ ? plain_dy_ : dy);
-    backward_data_.bind(bd_w_, backend_.weights(packed_backward_));
-    backward_data_.bind(bd_dx_, dx);
-    backward_data_.run(backend_.stream(), backend_.scratch());
+    backward_data_.run(backend_.stream(), backend_.scratch(),
+                       {plain_image_ ? plain_dy_ : dy, backend_.weights(packed_backward_), dx});
   }
   [[nodiscard]] std::size_t weight_count() const {
     return static_cast<std::size_t>(spec_.c_out) * spec_.c_in * spec_.kernel * spec_.kernel;
@@ -246,28 +241,18 @@ class LibraryConv2d final : public Conv2d {
                                        backend_.block() == 16 ? Tag::nChw16c : Tag::nChw8c)
                           : input_desc(backend_, spec_);
     auto dy = output_desc(backend_, spec_);
-    const auto w = plain_desc({spec_.c_out, spec_.c_in, spec_.kernel, spec_.kernel}, Tag::any);
-    const Dims strides{spec_.stride, spec_.stride}, before = pad_before(spec_), after = pad_after(spec_);
-    const auto plan = [&] {
-      return best_algorithm([&](Algorithm algorithm) {
-        return describe_backward<dnnl::convolution_backward_data>(backend_.engine(), attributes(false, false),
-                                                                  hint(algorithm, dx, dy), algorithm, dx, w, dy,
-                                                                  strides, before, after);
-      });
-    };
-    auto desc = plan();
+    auto desc = describe_pass<dnnl::convolution_backward_data>(dx, dy);
     // Without AVX-512 it has none for images that are strided over: there it multiplies plain matrices.
     plain_image_ = spec_.image && only_reference(desc);
     if (plain_image_) {
       const FixedSums fixed(backend_);
       dx = input_desc(backend_, spec_);
       dy = plan_plain_dy();
-      desc = plan();
+      desc = describe_pass<dnnl::convolution_backward_data>(dx, dy);
     }
-    backward_data_ = Primitive(backend_.engine(), desc, "the input gradient of " + text(spec_));
-    bd_dy_ = backward_data_.add(DNNL_ARG_DIFF_DST, dy);
-    bd_w_ = backward_data_.add(DNNL_ARG_WEIGHTS, desc.weights_desc());
-    bd_dx_ = backward_data_.add(DNNL_ARG_DIFF_SRC, dx);
+    backward_data_ =
+        Primitive(backend_.engine(), desc, "the input gradient of " + text(spec_),
+                  {{DNNL_ARG_DIFF_DST, dy}, {DNNL_ARG_WEIGHTS, desc.weights_desc()}, {DNNL_ARG_DIFF_SRC, dx}});
     backend_.request_scratch(backward_data_.scratch_bytes());
     if (spec_.image) {
       unblock_ = reorder(dx, input_desc(backend_, spec_), false);
@@ -284,29 +269,19 @@ class LibraryConv2d final : public Conv2d {
   void plan_backward_weights(const dnnl::memory::desc& master) {
     const FixedSums fixed(backend_);
     auto x = input_desc(backend_, spec_), dy = output_desc(backend_, spec_);
-    const auto dw = plain_desc({spec_.c_out, spec_.c_in, spec_.kernel, spec_.kernel}, Tag::any);
-    const Dims strides{spec_.stride, spec_.stride}, before = pad_before(spec_), after = pad_after(spec_);
-    const auto plan = [&] {
-      return best_algorithm([&](Algorithm algorithm) {
-        return describe_backward<dnnl::convolution_backward_weights>(backend_.engine(), attributes(false, false),
-                                                                     hint(algorithm, x, dy), algorithm, x, dw, dy,
-                                                                     strides, before, after);
-      });
-    };
-    auto desc = plan();
+    auto desc = describe_pass<dnnl::convolution_backward_weights>(x, dy);
     // Without AVX-512 the library has no blocked code for maps of 2x2 pixels, and none for images of one or two
     // channels: there it multiplies plain matrices.
     if (only_reference(desc)) {
       x = plain_desc({spec_.n, spec_.c_in, spec_.h, spec_.w}, Tag::nchw);
       dy = plan_plain_dy();
-      desc = plan();
+      desc = describe_pass<dnnl::convolution_backward_weights>(x, dy);
       to_plain_x_ = reorder(input_desc(backend_, spec_), x, false);
       plain_x_ = backend_.allocate_floats(static_cast<std::int64_t>(x.get_size() / sizeof(float)), "plain activations");
     }
-    backward_weights_ = Primitive(backend_.engine(), desc, "the weight gradient of " + text(spec_));
-    bw_x_ = backward_weights_.add(DNNL_ARG_SRC, x);
-    bw_dy_ = backward_weights_.add(DNNL_ARG_DIFF_DST, dy);
-    bw_dw_ = backward_weights_.add(DNNL_ARG_DIFF_WEIGHTS, desc.diff_weights_desc());
+    backward_weights_ =
+        Primitive(backend_.engine(), desc, "the weight gradient of " + text(spec_),
+                  {{DNNL_ARG_SRC, x}, {DNNL_ARG_DIFF_DST, dy}, {DNNL_ARG_DIFF_WEIGHTS, desc.diff_weights_desc()}});
     unpack_ = reorder(desc.diff_weights_desc(), master, false);
     unpack_add_ = reorder(desc.diff_weights_desc(), master, true);
     gradient_offset_ = (std::max(backward_weights_.scratch_bytes(), pack_scratch_) + 63) / 64 * 64;
@@ -324,21 +299,26 @@ class LibraryConv2d final : public Conv2d {
     return plain;
   }
 
-  /// The library wants the forward description of a backward pass of the same algorithm.
-  [[nodiscard]] dnnl::convolution_forward::primitive_desc hint(Algorithm algorithm, const dnnl::memory::desc& x,
-                                                               const dnnl::memory::desc& y) const {
+  /// Description of a backward pass of tensors x and y, or of their gradients. The library wants the forward
+  /// description of the same algorithm.
+  template <class Backward>
+  [[nodiscard]] typename Backward::primitive_desc describe_pass(const dnnl::memory::desc& x,
+                                                                const dnnl::memory::desc& y) const {
     const auto w = plain_desc({spec_.c_out, spec_.c_in, spec_.kernel, spec_.kernel}, Tag::any);
-    const Dims strides{spec_.stride, spec_.stride}, before = pad_before(spec_), after = pad_after(spec_);
-    return describe<dnnl::convolution_forward>(backend_.engine(), dnnl::primitive_attr(),
-                                               dnnl::prop_kind::forward_training, algorithm, x, w, y, strides, before,
-                                               after);
+    const Dims stride = strides(spec_), before = pad_before(spec_), after = pad_after(spec_);
+    return best_algorithm([&](Algorithm algorithm) {
+      const auto forward = describe<dnnl::convolution_forward>(backend_.engine(), dnnl::primitive_attr(),
+                                                               dnnl::prop_kind::forward_training, algorithm, x, w, y,
+                                                               stride, before, after);
+      return describe_backward<Backward>(backend_.engine(), attributes(false, false), forward, algorithm, x, w, y,
+                                         stride, before, after);
+    });
   }
 
   CpuBackend& backend_;
   ConvSpec spec_;
   ForwardPass forward_, rotated_, rotated_accumulate_;
   Primitive backward_data_, backward_weights_;
-  int bd_dy_ = 0, bd_w_ = 0, bd_dx_ = 0, bw_x_ = 0, bw_dy_ = 0, bw_dw_ = 0;
   Reorder pack_forward_, pack_backward_, unpack_, unpack_add_, unblock_, to_plain_x_, to_plain_dy_;
   std::size_t pack_scratch_ = 0, gradient_offset_ = 0, image_offset_ = 0;
   std::size_t packed_ = 0, packed_backward_ = 0;  ///< places in the backend's packed weights

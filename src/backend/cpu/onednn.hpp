@@ -4,7 +4,9 @@
 
 #include <array>
 #include <dnnl.hpp>
+#include <initializer_list>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dat/error.hpp"
@@ -76,30 +78,32 @@ inline void append_relu(dnnl::post_ops& post) {
 /// A primitive with its arguments in place: run() changes pointers and executes, nothing else.
 class Primitive {
  public:
+  using Argument = std::pair<int, dnnl::memory::desc>;
+
   Primitive() = default;
 
+  /// arguments: those whose places run() is given, in this order.
   template <class PrimitiveDesc>
-  Primitive(const dnnl::engine& engine, const PrimitiveDesc& desc, const std::string& what)
+  Primitive(const dnnl::engine& engine, const PrimitiveDesc& desc, const std::string& what,
+            const std::vector<Argument>& arguments)
       : engine_(engine), primitive_(desc.get()), implementation_(desc.impl_info_str()) {
     require(!only_reference(desc), ExitCode::device, "oneDNN has only its slow reference code for ", what, " (",
             implementation_, "); choose a width that is a multiple of 16");
-    if (const auto scratch = desc.scratchpad_desc(); scratch.get_size() > 0) {
-      scratch_bytes_ = scratch.get_size();
-      scratch_index_ = add(DNNL_ARG_SCRATCHPAD, scratch);
-    }
+    for (const auto& [argument, of] : arguments) add(argument, of, nullptr);
+    scratch_index_ = memories_.size();
+    scratch_bytes_ = desc.scratchpad_desc().get_size();
+    if (scratch_bytes_ > 0) add(DNNL_ARG_SCRATCHPAD, desc.scratchpad_desc(), nullptr);
   }
 
-  /// Declares an argument; the result names it in `bind`.
-  int add(int argument, const dnnl::memory::desc& desc) {
-    memories_.emplace_back(desc, engine_, nullptr);
+  /// Declares one more argument, which stays where it is.
+  void add(int argument, const dnnl::memory::desc& desc, void* data) {
+    memories_.emplace_back(desc, engine_, data);
     arguments_.push_back({argument, memories_.back().get()});
-    return static_cast<int>(memories_.size()) - 1;
   }
-  void bind(int index, const void* data) {
-    memories_[static_cast<std::size_t>(index)].set_data_handle(const_cast<void*>(data));
-  }
-  void run(const dnnl::stream& stream, void* scratch) {
-    if (scratch_index_ >= 0) bind(scratch_index_, scratch);
+  void run(const dnnl::stream& stream, void* scratch, std::initializer_list<const void*> places) {
+    std::size_t k = 0;
+    for (const void* place : places) memories_[k++].set_data_handle(const_cast<void*>(place));
+    if (scratch_bytes_ > 0) memories_[scratch_index_].set_data_handle(scratch);
     dnnl::error::wrap_c_api(
         dnnl_primitive_execute(primitive_.get(), stream.get(), static_cast<int>(arguments_.size()), arguments_.data()),
         "oneDNN could not execute a primitive");
@@ -115,8 +119,7 @@ class Primitive {
   std::string implementation_;
   std::vector<dnnl::memory> memories_;
   std::vector<dnnl_exec_arg_t> arguments_;
-  std::size_t scratch_bytes_ = 0;
-  int scratch_index_ = -1;
+  std::size_t scratch_bytes_ = 0, scratch_index_ = 0;
 };
 
 /// Moves one array from one format to another, optionally adding to what is there.
@@ -133,20 +136,15 @@ class Reorder {
     }
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
     const dnnl::reorder::primitive_desc desc(engine, from, engine, to, attributes);
-    primitive_ = Primitive(engine, desc, what);
-    from_ = primitive_.add(DNNL_ARG_FROM, from);
-    to_ = primitive_.add(DNNL_ARG_TO, to);
+    primitive_ = Primitive(engine, desc, what, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
   }
   void run(const dnnl::stream& stream, const void* from, void* to, void* scratch) {
-    primitive_.bind(from_, from);
-    primitive_.bind(to_, to);
-    primitive_.run(stream, scratch);
+    primitive_.run(stream, scratch, {from, to});
   }
   [[nodiscard]] std::size_t scratch_bytes() const { return primitive_.scratch_bytes(); }
 
  private:
   Primitive primitive_;
-  int from_ = 0, to_ = 0;
 };
 
 }  // namespace dat::cpu

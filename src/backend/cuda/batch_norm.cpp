@@ -221,10 +221,7 @@ class CudaBatchNorm final : public BatchNorm {
 
   void forward(const void* x, const void* residual, const float* gamma, const float* beta, void* y, float* mean,
                float* variance) override {
-    NormOperands o = operands(x, y, gamma, beta, mean, variance);
-    o.residual = residual;
-    keep_scale(o);
-    check(plan_->forward(o));
+    forward({nullptr, nullptr, const_cast<void*>(x)}, residual, gamma, beta, y, mean, variance);  // x is only read
   }
 
   void forward(const Sum& sum, const void* residual, const float* gamma, const float* beta, void* y, float* mean,

@@ -48,8 +48,6 @@ FilterDesc filter(cudnnTensorFormat_t format, DType type, int out, int in, int k
   return desc;
 }
 
-TensorDesc nhwc(DType type, int n, int c, int h, int w) { return tensor(CUDNN_TENSOR_NHWC, type, n, c, h, w); }
-
 ConvolutionDesc convolution(int pad, int stride) {
   ConvolutionDesc desc;
   check(

@@ -70,7 +70,6 @@ using ActivationDesc =
 /// [out][kh][kw][in], or [out][in][kh][kw].
 [[nodiscard]] TensorDesc tensor(cudnnTensorFormat_t format, DType type, int n, int c, int h, int w);
 [[nodiscard]] FilterDesc filter(cudnnTensorFormat_t format, DType type, int out, int in, int kernel);
-[[nodiscard]] TensorDesc nhwc(DType type, int n, int c, int h, int w);
 [[nodiscard]] ConvolutionDesc convolution(int pad, int stride);
 [[nodiscard]] ActivationDesc activation(bool relu);
 

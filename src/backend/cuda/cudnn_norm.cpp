@@ -23,7 +23,7 @@ class CudnnNorm final : public NormPlan {
         ops_(!fused_         ? CUDNN_BATCHNORM_OPS_BN
              : spec.residual ? CUDNN_BATCHNORM_OPS_BN_ADD_ACTIVATION
                              : CUDNN_BATCHNORM_OPS_BN_ACTIVATION),
-        x_(nhwc(spec.storage, spec.n, spec.c, spec.h, spec.w)),
+        x_(tensor(CUDNN_TENSOR_NHWC, spec.storage, spec.n, spec.c, spec.h, spec.w)),
         activation_(activation(true)) {}
 
   /// Returns whether the library has code. The persistent kernels are the fast ones, and the only ones that fuse; where

@@ -75,7 +75,14 @@ Descriptor& Operations::in_memory(Place place, const Shape& shape) {
 
 Descriptor& Operations::between(const Shape& shape) { return tensor(CUDNN_DATA_FLOAT, next_virtual_++, shape, true); }
 
-Descriptor& Operations::convolution_descriptor(int pad, int stride) {
+/// cuDNN's names of a convolution, or of its input gradient, and of its operands.
+struct Operations::ConvolutionNames {
+  cudnnBackendDescriptorType_t operation;
+  cudnnBackendAttributeName_t convolution, from, w, to, alpha, beta;
+};
+
+void Operations::convolve(const ConvolutionNames& names, const Descriptor& from, const Descriptor& w,
+                          const Descriptor& to, int pad, int stride) {
   const std::vector<std::int64_t> pads(2, pad), strides(2, stride), dilations(2, 1);
   Descriptor& c = parts_.emplace_back(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
   c.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, std::int64_t{2});
@@ -86,20 +93,8 @@ Descriptor& Operations::convolution_descriptor(int pad, int stride) {
   c.set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, strides);
   c.set(CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, dilations);
   c.finalize();
-  return c;
-}
-
-/// cuDNN's names of a convolution, or of its input gradient, and of its operands.
-struct Operations::ConvolutionNames {
-  cudnnBackendDescriptorType_t operation;
-  cudnnBackendAttributeName_t convolution, from, w, to, alpha, beta;
-};
-
-void Operations::convolve(const ConvolutionNames& names, const Descriptor& from, const Descriptor& w,
-                          const Descriptor& to, int pad, int stride) {
-  const Descriptor& convolution = convolution_descriptor(pad, stride);
   Descriptor& o = parts_.emplace_back(names.operation);
-  o.set(names.convolution, convolution);
+  o.set(names.convolution, c);
   o.set(names.from, from);
   o.set(names.w, w);
   o.set(names.to, to);
@@ -132,44 +127,34 @@ void Operations::convolution_gradient(const Descriptor& dy, const Descriptor& w,
            dy, w, dx, pad, stride);
 }
 
-Descriptor& Operations::pointwise_descriptor(cudnnPointwiseMode_t mode) {
+void Operations::pointwise(cudnnPointwiseMode_t mode,
+                           std::initializer_list<std::pair<cudnnBackendAttributeName_t, const Descriptor*>> tensors) {
   Descriptor& p = parts_.emplace_back(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
   p.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, mode);
   p.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
   p.finalize();
-  return p;
+  Descriptor& o = parts_.emplace_back(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+  o.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, p);
+  for (const auto& [name, operand] : tensors) o.set(name, *operand);
+  o.finalize();
+  operations_.push_back(o.raw());
 }
 
 void Operations::add(const Descriptor& a, const Descriptor& b, const Descriptor& y) {
-  const Descriptor& mode = pointwise_descriptor(CUDNN_POINTWISE_ADD);
-  Descriptor& o = parts_.emplace_back(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-  o.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, mode);
-  o.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, a);
-  o.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b);
-  o.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
-  o.finalize();
-  operations_.push_back(o.raw());
+  pointwise(CUDNN_POINTWISE_ADD, {{CUDNN_ATTR_OPERATION_POINTWISE_XDESC, &a},
+                                  {CUDNN_ATTR_OPERATION_POINTWISE_BDESC, &b},
+                                  {CUDNN_ATTR_OPERATION_POINTWISE_YDESC, &y}});
 }
 
 void Operations::relu(const Descriptor& a, const Descriptor& y) {
-  const Descriptor& mode = pointwise_descriptor(CUDNN_POINTWISE_RELU_FWD);
-  Descriptor& o = parts_.emplace_back(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-  o.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, mode);
-  o.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, a);
-  o.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
-  o.finalize();
-  operations_.push_back(o.raw());
+  pointwise(CUDNN_POINTWISE_RELU_FWD,
+            {{CUDNN_ATTR_OPERATION_POINTWISE_XDESC, &a}, {CUDNN_ATTR_OPERATION_POINTWISE_YDESC, &y}});
 }
 
 void Operations::relu_gradient(const Descriptor& dy, const Descriptor& x, const Descriptor& dx) {
-  const Descriptor& mode = pointwise_descriptor(CUDNN_POINTWISE_RELU_BWD);
-  Descriptor& o = parts_.emplace_back(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-  o.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, mode);
-  o.set(CUDNN_ATTR_OPERATION_POINTWISE_DYDESC, dy);
-  o.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
-  o.set(CUDNN_ATTR_OPERATION_POINTWISE_DXDESC, dx);
-  o.finalize();
-  operations_.push_back(o.raw());
+  pointwise(CUDNN_POINTWISE_RELU_BWD, {{CUDNN_ATTR_OPERATION_POINTWISE_DYDESC, &dy},
+                                       {CUDNN_ATTR_OPERATION_POINTWISE_XDESC, &x},
+                                       {CUDNN_ATTR_OPERATION_POINTWISE_DXDESC, &dx}});
 }
 
 const Descriptor& Operations::finish() {

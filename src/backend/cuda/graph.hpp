@@ -5,8 +5,10 @@
 
 #include <cstdint>
 #include <deque>
+#include <initializer_list>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/cuda/cudnn.hpp"
@@ -99,8 +101,8 @@ class Operations {
   struct ConvolutionNames;
   void convolve(const ConvolutionNames& names, const Descriptor& from, const Descriptor& w, const Descriptor& to,
                 int pad, int stride);
-  [[nodiscard]] Descriptor& convolution_descriptor(int pad, int stride);
-  [[nodiscard]] Descriptor& pointwise_descriptor(cudnnPointwiseMode_t mode);
+  void pointwise(cudnnPointwiseMode_t mode,
+                 std::initializer_list<std::pair<cudnnBackendAttributeName_t, const Descriptor*>> tensors);
 
   cudnnHandle_t handle_;
   cudnnDataType_t storage_;

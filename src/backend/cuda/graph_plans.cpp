@@ -81,16 +81,15 @@ class GraphPlan final : public PassPlan {
   [[nodiscard]] bool rotated_weights() const override { return rotated_; }
 
   [[nodiscard]] cudnnStatus_t run(const Operands& o) const override {
-    std::vector<void*>& addresses = addresses_;
-    addresses.clear();
-    for (const Place place : operations_->places()) addresses.push_back(address(o, place));
-    addresses.push_back(o.scratch);
-    auto pack = std::find_if(packs_.begin(), packs_.end(), [&](const Pack& p) { return p.addresses == addresses; });
+    addresses_.clear();
+    for (const Place place : operations_->places()) addresses_.push_back(address(o, place));
+    addresses_.push_back(o.scratch);
+    auto pack = std::ranges::find(packs_, addresses_, &Pack::addresses);
     cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
     try {
       if (pack == packs_.end())
         pack =
-            packs_.insert(pack, {addresses, graph::variant_pack(operations_->places(), addresses.data(), o.scratch)});
+            packs_.insert(pack, {addresses_, graph::variant_pack(operations_->places(), addresses_.data(), o.scratch)});
       status = execution_.run(pack->variant);
     } catch (const graph::Refusal& refusal) {
       return refusal.status();
@@ -164,7 +163,7 @@ class Builder {
       }
       std::vector<std::string> names;
       for (std::string& name : recommend(mode, all))
-        if (names.size() < kMost - there && std::find(seen.begin(), seen.end(), name) == seen.end())
+        if (names.size() < kMost - there && std::ranges::find(seen, name) == seen.end())
           names.push_back(std::move(name));
       seen.insert(seen.end(), names.begin(), names.end());
       build(names, time, all);

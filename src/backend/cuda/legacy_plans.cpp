@@ -156,7 +156,7 @@ class FusedPlan final : public LegacyPlan {
   FusedPlan(CudaBackend& backend, const PassSpec& spec, Call call, bool zeros)
       : LegacyPlan(backend, spec, std::move(call), zeros ? " fused with zeros" : " fused"),
         zeros_(zeros),
-        bias_(nhwc(spec.conv.storage, 1, spec.conv.c_out, 1, 1)),
+        bias_(tensor(CUDNN_TENSOR_NHWC, spec.conv.storage, 1, spec.conv.c_out, 1, 1)),
         activation_(activation(spec.conv.relu)) {}
   [[nodiscard]] std::size_t zeros_bytes() const override {
     return zeros_ ? static_cast<std::size_t>(spec_.y_count()) * size_of(spec_.conv.storage) : 0;

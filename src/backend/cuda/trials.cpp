@@ -167,7 +167,7 @@ class TrialBench {
       most.value = std::max(most.value, one.value);
     }
     const float allowed = allowed_error(spec_.conv.storage, backend_.tf32(), most);
-    const bool right = std::all_of(all.begin(), all.end(), [&](const auto& one) { return one.error <= allowed; });
+    const bool right = std::ranges::all_of(all, [&](const auto& one) { return one.error <= allowed; });
     return right ? "" : "wrong results" + form;
   }
 

@@ -1,5 +1,4 @@
-#include "network/frozen_lowering.hpp"
-#include "network/training_lowering.hpp"
+#include "network/operations.hpp"
 #include "pointwise.hpp"
 
 namespace dat {
@@ -94,12 +93,6 @@ class TrainingAdd final : public TrainingOperation {
 
 }  // namespace
 
-std::unique_ptr<FrozenOperation> frozen_add(FrozenLowering& lowering, int node) {
-  return std::make_unique<FrozenAdd>(lowering, node);
-}
-
-std::unique_ptr<TrainingOperation> training_add(TrainingLowering& lowering, int node) {
-  return std::make_unique<TrainingAdd>(lowering, node);
-}
+const NodeOperations add_operations = {make_frozen<FrozenAdd>, make_training<TrainingAdd>};
 
 }  // namespace dat

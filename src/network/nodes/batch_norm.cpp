@@ -1,6 +1,5 @@
-#include "network/frozen_lowering.hpp"
 #include "network/nodes/folded_norm.hpp"
-#include "network/training_lowering.hpp"
+#include "network/operations.hpp"
 #include "pointwise.hpp"
 
 namespace dat {
@@ -234,8 +233,6 @@ std::unique_ptr<FrozenOperation> frozen_affine(FrozenLowering& lowering, int nod
   return std::make_unique<FrozenAffine>(lowering, node);
 }
 
-std::unique_ptr<TrainingOperation> training_batch_norm(TrainingLowering& lowering, int node) {
-  return std::make_unique<TrainingBatchNorm>(lowering, node);
-}
+const NodeOperations norm_operations = {frozen_affine, make_training<TrainingBatchNorm>};
 
 }  // namespace dat

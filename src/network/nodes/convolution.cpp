@@ -1,6 +1,5 @@
-#include "network/frozen_lowering.hpp"
 #include "network/nodes/folded_norm.hpp"
-#include "network/training_lowering.hpp"
+#include "network/operations.hpp"
 #include "pointwise.hpp"
 
 namespace dat {
@@ -173,12 +172,6 @@ class TrainingConvolution final : public TrainingOperation {
 
 }  // namespace
 
-std::unique_ptr<FrozenOperation> frozen_convolution(FrozenLowering& lowering, int node) {
-  return std::make_unique<FrozenConvolution>(lowering, node);
-}
-
-std::unique_ptr<TrainingOperation> training_convolution(TrainingLowering& lowering, int node) {
-  return std::make_unique<TrainingConvolution>(lowering, node);
-}
+const NodeOperations convolution_operations = {make_frozen<FrozenConvolution>, make_training<TrainingConvolution>};
 
 }  // namespace dat

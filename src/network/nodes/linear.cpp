@@ -1,5 +1,4 @@
-#include "network/frozen_lowering.hpp"
-#include "network/training_lowering.hpp"
+#include "network/operations.hpp"
 
 namespace dat {
 
@@ -71,12 +70,6 @@ class TrainingLinear final : public TrainingOperation {
 
 }  // namespace
 
-std::unique_ptr<FrozenOperation> frozen_linear(FrozenLowering& lowering, int node) {
-  return std::make_unique<FrozenLinear>(lowering, node);
-}
-
-std::unique_ptr<TrainingOperation> training_linear(TrainingLowering& lowering, int node) {
-  return std::make_unique<TrainingLinear>(lowering, node);
-}
+const NodeOperations linear_operations = {make_frozen<FrozenLinear>, make_training<TrainingLinear>};
 
 }  // namespace dat

@@ -1,7 +1,6 @@
 #include "max_pool.hpp"
 
-#include "network/frozen_lowering.hpp"
-#include "network/training_lowering.hpp"
+#include "network/operations.hpp"
 
 namespace dat {
 
@@ -108,12 +107,6 @@ class TrainingMaxPool final : public TrainingOperation {
 
 }  // namespace
 
-std::unique_ptr<FrozenOperation> frozen_max_pool(FrozenLowering& lowering, int node) {
-  return std::make_unique<FrozenMaxPool>(lowering, node);
-}
-
-std::unique_ptr<TrainingOperation> training_max_pool(TrainingLowering& lowering, int node) {
-  return std::make_unique<TrainingMaxPool>(lowering, node);
-}
+const NodeOperations max_pool_operations = {make_frozen<FrozenMaxPool>, make_training<TrainingMaxPool>};
 
 }  // namespace dat

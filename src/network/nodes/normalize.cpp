@@ -2,8 +2,7 @@
 #include <cassert>
 #include <iterator>
 
-#include "network/frozen_lowering.hpp"
-#include "network/training_lowering.hpp"
+#include "network/operations.hpp"
 #include "pointwise.hpp"
 
 namespace dat {
@@ -80,12 +79,6 @@ class TrainingNormalize final : public TrainingOperation {
 
 }  // namespace
 
-std::unique_ptr<FrozenOperation> frozen_normalize(FrozenLowering& lowering, int node) {
-  return std::make_unique<FrozenNormalize>(lowering, node);
-}
-
-std::unique_ptr<TrainingOperation> training_normalize(TrainingLowering& lowering, int node) {
-  return std::make_unique<TrainingNormalize>(lowering, node);
-}
+const NodeOperations normalize_operations = {make_frozen<FrozenNormalize>, make_training<TrainingNormalize>};
 
 }  // namespace dat

@@ -1,5 +1,4 @@
-#include "network/frozen_lowering.hpp"
-#include "network/training_lowering.hpp"
+#include "network/operations.hpp"
 #include "pointwise.hpp"
 
 namespace dat {
@@ -89,12 +88,6 @@ class TrainingPool final : public TrainingOperation {
 
 }  // namespace
 
-std::unique_ptr<FrozenOperation> frozen_pool(FrozenLowering& lowering, int node) {
-  return std::make_unique<FrozenPool>(lowering, node);
-}
-
-std::unique_ptr<TrainingOperation> training_pool(TrainingLowering& lowering, int node) {
-  return std::make_unique<TrainingPool>(lowering, node);
-}
+const NodeOperations pool_operations = {make_frozen<FrozenPool>, make_training<TrainingPool>};
 
 }  // namespace dat

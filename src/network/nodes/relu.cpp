@@ -1,4 +1,4 @@
-#include "network/training_lowering.hpp"
+#include "network/operations.hpp"
 #include "pointwise.hpp"
 
 namespace dat {
@@ -58,8 +58,6 @@ class TrainingRelu final : public TrainingOperation {
 
 }  // namespace
 
-std::unique_ptr<TrainingOperation> training_relu(TrainingLowering& lowering, int node) {
-  return std::make_unique<TrainingRelu>(lowering, node);
-}
+const NodeOperations relu_operations = {frozen_affine, make_training<TrainingRelu>};
 
 }  // namespace dat

@@ -1,4 +1,4 @@
-#include "network/training_lowering.hpp"
+#include "network/operations.hpp"
 #include "pointwise.hpp"
 
 namespace dat {
@@ -67,8 +67,6 @@ class TrainingSilu final : public TrainingOperation {
 
 }  // namespace
 
-std::unique_ptr<TrainingOperation> training_silu(TrainingLowering& lowering, int node) {
-  return std::make_unique<TrainingSilu>(lowering, node);
-}
+const NodeOperations silu_operations = {frozen_affine, make_training<TrainingSilu>};
 
 }  // namespace dat

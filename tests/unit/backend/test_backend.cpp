@@ -1,6 +1,7 @@
 #include "catch.hpp"
 #include "dat/backend.hpp"
 #include "dat/half.hpp"
+#include "definitions.hpp"
 #include "device.hpp"
 #include "random_values.hpp"
 
@@ -11,7 +12,7 @@ namespace {
 
 constexpr double kUnit = 0x1p-24;  // one rounding to float
 
-/// Activations in double precision, in any order of elements: [n][c][h][w] here.
+/// Activations in double precision, in NHWC.
 struct Array {
   int n, c, h, w;
   std::vector<double> v;
@@ -19,10 +20,7 @@ struct Array {
   Array(int samples, int channels, int height, int width)
       : n(samples), c(channels), h(height), w(width), v(static_cast<std::size_t>(n) * c * h * w, 0.0) {}
   [[nodiscard]] double& at(int k, int channel, int y, int x) {
-    return v[((static_cast<std::size_t>(k) * c + channel) * h + y) * w + x];
-  }
-  [[nodiscard]] double at(int k, int channel, int y, int x) const {
-    return const_cast<Array*>(this)->at(k, channel, y, x);
+    return v[((static_cast<std::size_t>(k) * h + y) * w + x) * c + channel];
   }
   /// f(sample, channel, row, column, element).
   template <class F>
@@ -59,40 +57,26 @@ Activations random_activations(Backend& backend, int n, const Layout& layout, st
   return a;
 }
 
-/// The largest difference between activations on the device and the array.
-double difference(Backend& backend, const float* device, const Layout& layout, Array expected) {
-  const auto values = to_host(backend, device, expected.n * layout.elements());
-  double most = 0;
-  pairwise(layout, expected, [&](std::size_t i, double& v) {
-    const double d = std::abs(double(values[i]) - v);
-    most = d <= most ? most : d;  // a NaN counts
-  });
-  return most;
-}
-
+/// The largest difference; NaN where there is one.
 double difference(const std::vector<float>& ours, const std::vector<double>& expected) {
   REQUIRE(ours.size() == expected.size());
   double most = 0;
   for (std::size_t i = 0; i < ours.size(); ++i) {
     const double d = std::abs(double(ours[i]) - expected[i]);
-    most = d <= most ? most : d;
+    if (std::isnan(d)) return d;
+    most = std::max(most, d);
   }
   return most;
 }
 
-/// Calls f(k, o, y, x, i, from_y, from_x, tap) for every multiplication of a convolution.
-template <class F>
-void for_each_product(const ConvSpec& s, F f) {
-  for (int k = 0; k < s.n; ++k)
-    for (int o = 0; o < s.c_out; ++o)
-      for (int y = 0; y < s.h_out(); ++y)
-        for (int x = 0; x < s.w_out(); ++x)
-          for (int tap = 0; tap < s.kernel * s.kernel; ++tap) {
-            const int from_y = y * s.stride - s.pad + tap / s.kernel, from_x = x * s.stride - s.pad + tap % s.kernel;
-            if (from_y < 0 || from_y >= s.h || from_x < 0 || from_x >= s.w) continue;
-            for (int i = 0; i < s.c_in; ++i)
-              f(k, o, y, x, i, from_y, from_x, (static_cast<std::size_t>(o) * s.kernel * s.kernel + tap) * s.c_in + i);
-          }
+/// That of activations, and of those on the device.
+double difference(const std::vector<float>& ours, const Layout& layout, Array expected) {
+  std::vector<double> in_layout(ours.size());
+  pairwise(layout, expected, [&](std::size_t i, double& v) { in_layout[i] = v; });
+  return difference(ours, in_layout);
+}
+double difference(Backend& backend, const float* device, const Layout& layout, const Array& expected) {
+  return difference(to_host(backend, device, expected.n * layout.elements()), layout, expected);
 }
 
 /// What a convolution computes, and beside each result the sum of the absolute values of its terms.
@@ -107,15 +91,14 @@ struct ConvReference {
         dx_size(dx),
         dw(w.size()),
         dw_size(w.size()) {
-    for_each_product(s, [&](int k, int o, int row, int column, int i, int from_y, int from_x, std::size_t tap) {
-      const double forth = w[tap] * x.at(k, i, from_y, from_x), back = w[tap] * dy.at(k, o, row, column);
-      const double weight = x.at(k, i, from_y, from_x) * dy.at(k, o, row, column);
-      y.at(k, o, row, column) += forth;
-      y_size.at(k, o, row, column) += std::abs(forth);
-      dx.at(k, i, from_y, from_x) += back;
-      dx_size.at(k, i, from_y, from_x) += std::abs(back);
-      dw[tap] += weight;
-      dw_size[tap] += std::abs(weight);
+    const auto add = [](std::vector<double>& sum, std::vector<double>& size, std::size_t at, double term) {
+      sum[at] += term;
+      size[at] += std::abs(term);
+    };
+    for_each_term(s, [&](std::size_t at_x, std::size_t at_w, std::size_t at_y) {
+      add(y.v, y_size.v, at_y, w[at_w] * x.v[at_x]);
+      add(dx.v, dx_size.v, at_x, w[at_w] * dy.v[at_y]);
+      add(dw, dw_size, at_w, x.v[at_x] * dy.v[at_y]);
     });
   }
 };
@@ -169,13 +152,6 @@ std::vector<ConvSpec> shapes(int block) {
 /// On the double of a GPU, which tries many plans for each, so many by day; else all.
 std::size_t some(int on_a_gpu) { return static_cast<std::size_t>(cases(1000, on_a_gpu)); }
 
-std::string name(const ConvSpec& s) {
-  return std::to_string(s.kernel) + "x" + std::to_string(s.kernel) + " stride " + std::to_string(s.stride) + ", " +
-         std::to_string(s.c_in) + " to " + std::to_string(s.c_out) + " channels, " + std::to_string(s.n) + " of " +
-         std::to_string(s.h) + "x" + std::to_string(s.w) + ", padded by " + std::to_string(s.pad) + " and " +
-         std::to_string(s.extra_pad) + " more";
-}
-
 struct ConvFixture {
   ConvFixture(Backend& backend, const ConvSpec& s)
       : x(random_activations(
@@ -184,7 +160,7 @@ struct ConvFixture {
         dy(random_activations(backend, s.n, backend.activation_layout(s.c_out, s.h_out(), s.w_out()), 2)),
         y(random_activations(backend, s.n, dy.layout, 3)),
         dx(random_activations(backend, s.n, x.layout, 4)),
-        w(random_values(std::int64_t{s.c_out} * s.kernel * s.kernel * s.c_in, 5)) {}
+        w(random_values(w_count(s), 5)) {}
   Activations x, dy, y, dx;  // y and dx: what is in them before
   std::vector<float> w;
 };
@@ -233,7 +209,7 @@ TEST_CASE("A training convolution and its gradients are the sums of their defini
       CHECK(difference(*backend, f.dx.device, f.dx.layout, reference.dx) <=
             bound(s.kernel * s.kernel * s.c_out, reference.dx_size.largest(), math));
 
-      const double size = *std::max_element(reference.dw_size.begin(), reference.dw_size.end());
+      const double size = *std::ranges::max_element(reference.dw_size);
       const int pixels = s.n * s.h_out() * s.w_out();
       conv->backward_weights(f.x.device, f.dy.device, dw, false);
       const auto once = to_host(*backend, dw, static_cast<std::int64_t>(f.w.size()));
@@ -429,8 +405,7 @@ TEST_CASE("A frozen convolution in 16 bits is that of the rounded numbers", "[ba
                        s.image ? backend->image_layout(s.c_in, s.h, s.w) : backend->activation_layout(s.c_in, s.h, s.w),
                    out = backend->activation_layout(s.c_out, s.h_out(), s.w_out());
       const auto x = half(random_values(s.n * in.elements(), 1)), dy = half(random_values(s.n * out.elements(), 2)),
-                 y = half(random_values(s.n * out.elements(), 3)),
-                 w = half(random_values(std::int64_t{s.c_out} * s.kernel * s.kernel * s.c_in, 4)),
+                 y = half(random_values(s.n * out.elements(), 3)), w = half(random_values(w_count(s), 4)),
                  bias = random_values(s.c_out, 5);
       const ConvReference reference(s, array_of(x, s.n, in), array_of(dy, s.n, out), {w.begin(), w.end()});
       const auto conv = backend->conv2d(s);
@@ -446,13 +421,7 @@ TEST_CASE("A frozen convolution in 16 bits is that of the rounded numbers", "[ba
           [&](int, int c, int, int, double& v) { v = std::max(v + double(bias[static_cast<std::size_t>(c)]), 0.0); });
       // Storing rounds: the sum once, or twice where the bias is added later.
       const double rounding = storage == DType::f16 ? 0x1p-10 : 0x1p-7;
-      const auto error = [&](const std::vector<float>& values, const Layout& layout, Array& exact) {
-        double most = 0;
-        pairwise(layout, exact,
-                 [&](std::size_t i, double& v) { most = std::max(most, std::abs(double(values[i]) - v)); });
-        return most;
-      };
-      CHECK(error(fetch(y_device, s.n * out.elements()), out, expected) <=
+      CHECK(difference(fetch(y_device, s.n * out.elements()), out, expected) <=
             rounding * (reference.y.largest() + 2) + bound(s.kernel * s.kernel * s.c_in, reference.y_size.largest()));
       Array dx = reference.dx;
       std::vector<float> ours;
@@ -466,7 +435,7 @@ TEST_CASE("A frozen convolution in 16 bits is that of the rounded numbers", "[ba
         ours = fetch(device, s.n * in.elements());
         dx = plus(dx, array_of(x, s.n, in));
       }
-      CHECK(error(ours, in, dx) <=
+      CHECK(difference(ours, in, dx) <=
             rounding * (dx.largest() + 1) + bound(s.kernel * s.kernel * s.c_out, reference.dx_size.largest()));
     }
   }
@@ -561,72 +530,33 @@ TEST_CASE("Batch norm and its gradients are those of the batch", "[backend]") {
       };
       backward({.dx = dx.device, .dresidual = residual ? dresidual.device : nullptr, .dgamma = dgamma, .dbeta = dbeta});
 
+      const NormReference expected(spec, x.exact.v, dy.exact.v, residual ? &added.exact.v : nullptr, gamma, beta);
+      Array expected_y = x.exact, expected_dx = expected_y, expected_d = expected_y;
+      expected_y.v = expected.y;
+      expected_dx.v = expected.dx;
+      expected_d.v = expected.d;
       const int count = n * size * size;
-      std::vector<double> means, variances, dgammas, dbetas;
-      Array expected_y(n, c, size, size), expected_dx(n, c, size, size), expected_d(n, c, size, size),
-          expected_sum(n, c, size, size);
-      double largest_deviation = 0;
-      for (int channel = 0; channel < c; ++channel) {
-        const auto each_pixel = [&](auto f) {
-          for (int k = 0; k < n; ++k)
-            for (int row = 0; row < size; ++row)
-              for (int column = 0; column < size; ++column) f(k, row, column);
-        };
-        double m = 0, v = 0, dg = 0, db = 0;
-        each_pixel([&](int k, int row, int column) { m += x.exact.at(k, channel, row, column) / count; });
-        each_pixel(
-            [&](int k, int row, int column) { v += std::pow(x.exact.at(k, channel, row, column) - m, 2) / count; });
-        const double inverse = 1 / std::sqrt(v + double(spec.epsilon));
-        const double g = gamma[static_cast<std::size_t>(channel)], b = beta[static_cast<std::size_t>(channel)];
-        const auto normal = [&](int k, int row, int column) {
-          return (x.exact.at(k, channel, row, column) - m) * inverse;
-        };
-        const auto before_relu = [&](int k, int row, int column) {
-          return g * normal(k, row, column) + b + (residual ? added.exact.at(k, channel, row, column) : 0.0);
-        };
-        const auto d = [&](int k, int row, int column) {
-          return relu && before_relu(k, row, column) <= 0 ? 0.0 : dy.exact.at(k, channel, row, column);
-        };
-        each_pixel([&](int k, int row, int column) {
-          const double plain = before_relu(k, row, column);
-          expected_d.at(k, channel, row, column) = d(k, row, column);
-          REQUIRE((!relu || std::abs(plain) > 1e-5));  // nothing stands on the edge of the ReLU
-          expected_y.at(k, channel, row, column) = relu ? std::max(plain, 0.0) : plain;
-          largest_deviation = std::max(largest_deviation, std::abs(normal(k, row, column)));
-          dg += d(k, row, column) * normal(k, row, column);
-          db += d(k, row, column);
-        });
-        each_pixel([&](int k, int row, int column) {
-          expected_dx.at(k, channel, row, column) =
-              g * inverse * (d(k, row, column) - db / count - normal(k, row, column) * dg / count);
-          expected_sum.at(k, channel, row, column) =
-              expected_dx.at(k, channel, row, column) + addend.exact.at(k, channel, row, column);
-        });
-        means.push_back(m);
-        variances.push_back(v);
-        dgammas.push_back(dg);
-        dbetas.push_back(db);
-      }
+      const double largest = expected.largest;
       // |x| <= 3: sums of `count` terms of at most 3, 9 and the normalised x, each rounded once or twice; 1/std < 3.
       const double sum_error = (count + 4) * kUnit;
-      CHECK(difference(to_host(*backend, mean, c), means) <= 3 * sum_error);
-      CHECK(difference(to_host(*backend, variance, c), variances) <= 9 * sum_error);
+      CHECK(difference(to_host(*backend, mean, c), expected.mean) <= 3 * sum_error);
+      CHECK(difference(to_host(*backend, variance, c), expected.variance) <= 9 * sum_error);
       CHECK(difference(*backend, y.device, layout, expected_y) <= 3 * 9 * sum_error);
-      CHECK(difference(to_host(*backend, dgamma, c), dgammas) <= count * largest_deviation * sum_error);
-      CHECK(difference(to_host(*backend, dbeta, c), dbetas) <= count * sum_error);
-      const double dx_error = 3 * 9 * (1 + largest_deviation * largest_deviation) * sum_error;
+      CHECK(difference(to_host(*backend, dgamma, c), expected.dgamma) <= count * largest * sum_error);
+      CHECK(difference(to_host(*backend, dbeta, c), expected.dbeta) <= count * sum_error);
+      const double dx_error = 3 * 9 * (1 + largest * largest) * sum_error;
       CHECK(difference(*backend, dx.device, layout, expected_dx) <= dx_error);
 
       if (residual) CHECK(difference(*backend, dresidual.device, layout, expected_d) == 0);
 
       // With the part of another reader; the parameters' gradients added to what is there.
       backward({.dx = dx.device, .addend = addend.device, .dgamma = dgamma, .accumulate = true});
-      CHECK(difference(*backend, dx.device, layout, expected_sum) <= dx_error + 4 * kUnit);
+      CHECK(difference(*backend, dx.device, layout, plus(expected_dx, addend.exact)) <= dx_error + 4 * kUnit);
       std::vector<double> twice;
-      for (const double one : dgammas) twice.push_back(2 * one);
-      CHECK(difference(to_host(*backend, dgamma, c), twice) <= 2 * count * largest_deviation * sum_error);
+      for (const double one : expected.dgamma) twice.push_back(2 * one);
+      CHECK(difference(to_host(*backend, dgamma, c), twice) <= 2 * count * largest * sum_error);
       backward({.dx = dx.device, .dbeta = dbeta});
-      CHECK(difference(to_host(*backend, dbeta, c), dbetas) <= count * sum_error);
+      CHECK(difference(to_host(*backend, dbeta, c), expected.dbeta) <= count * sum_error);
       CHECK(difference(*backend, dx.device, layout, expected_dx) <= dx_error);
 
       // In place.
@@ -661,8 +591,7 @@ TEST_CASE("A batch that is not finite leaves nothing behind in the statistics of
   };
   const auto before = results(good), between = results(bad), after = results(good);
   CHECK(after == before);
-  for (std::size_t k = 0; k < 2; ++k)
-    CHECK(std::all_of(between[k].begin(), between[k].end(), [](float v) { return std::isnan(v); }));
+  for (std::size_t k = 0; k < 2; ++k) CHECK(std::ranges::all_of(between[k], [](float v) { return std::isnan(v); }));
 }
 
 TEST_CASE("The linear layer and its gradients are the sums of their definition", "[backend]") {
@@ -719,8 +648,8 @@ TEST_CASE("Device memory is zeroed, aligned and accounted for; the workspace is 
   CHECK(reinterpret_cast<std::uintptr_t>(memory) % 64 == 0);
   CHECK(to_host(*backend, memory, 1001) == std::vector<float>(1001, 0.0F));
   const auto allocations = backend->allocations();
-  CHECK(std::any_of(allocations.begin(), allocations.end(),
-                    [](const auto& a) { return a.purpose == "a purpose" && a.bytes == 1001 * sizeof(float); }));
+  CHECK(std::ranges::any_of(allocations,
+                            [](const auto& a) { return a.purpose == "a purpose" && a.bytes == 1001 * sizeof(float); }));
   backend->request_workspace(1000);
   backend->request_workspace(100000);
   backend->request_workspace(10);

