@@ -359,7 +359,7 @@ TEST_CASE("--math f32 multiplies in f32, tf32 with 11 bits of each factor", "[do
   const auto worst = [](const Pass& pass) {  // relative to the sum of the terms' sizes
     double most = 0;
     for (std::size_t i = 0; i < pass.exact.size(); ++i)
-      most = std::max(most, std::abs(double(pass.result[i]) - pass.exact[i]) / pass.size[i]);
+      most = worse(most, std::abs(double(pass.result[i]) - pass.exact[i]) / pass.size[i]);
     return most;
   };
   const auto exact = all("f32"), rough = all("tf32");

@@ -12,6 +12,7 @@
 
 #include "definitions.hpp"
 #include "kernels.hpp"
+#include "random_values.hpp"
 #include "storage.hpp"
 
 using namespace dat_double;
@@ -307,7 +308,7 @@ TEST_CASE("Matrix products agree with the textbook, with TF32 only where it is a
     for (int j = 0; j < n; ++j) {
       double sum = 0;
       for (int l = 0; l < k; ++l) sum += at(a, op_a, i, l) * at(b, op_b, l, j);
-      worst = std::max(worst, std::abs(0.5 * sum - 2.0 * c[j * ld + i] - product[j * ld + i]));
+      worst = dat::test::worse(worst, std::abs(0.5 * sum - 2.0 * c[j * ld + i] - product[j * ld + i]));
     }
   CHECK((tf32 ? worst > 1e-5 && worst < 7 * 1e-3 : worst < 1e-6));
   for (int i = 0; i < rows; ++i) {
@@ -395,7 +396,7 @@ struct Convolution {
 
 double distance(const std::vector<float>& a, const std::vector<double>& b) {
   double worst = 0;
-  for (std::size_t i = 0; i < b.size(); ++i) worst = std::max(worst, std::abs(a[i] - b[i]));
+  for (std::size_t i = 0; i < b.size(); ++i) worst = dat::test::worse(worst, std::abs(a[i] - b[i]));
   return worst;
 }
 

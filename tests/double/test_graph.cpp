@@ -158,7 +158,7 @@ struct Case {
       // Half a unit of the last place: 2^-11 of the value in f16, 2^-8 in bf16.
       const double unit =
           (sizeof(T) == 2 && spec.conv.storage == DType::f16 ? 0x1p-11 : 0x1p-8) * std::abs(expected[i]);
-      if (error > 0) worst = std::max(worst, unit > 0 ? error / unit : 1e9);
+      if (error != 0) worst = worse(worst, unit > 0 ? error / unit : 1e9 * error);
     }
     return worst;
   }

@@ -67,7 +67,7 @@ void check_close(const char* what, const std::vector<T>& values, const std::vect
   REQUIRE(values.size() == expected.size());
   double worst = 0;
   for (std::size_t i = 0; i < values.size(); ++i)
-    worst = std::max(worst, std::abs(double(to_float(values[i])) - expected[i]) - unit * std::abs(expected[i]));
+    worst = worse(worst, std::abs(double(to_float(values[i])) - expected[i]) - unit * std::abs(expected[i]));
   CHECK(worst <= sums);
 }
 

@@ -300,7 +300,7 @@ TEST_CASE("Plans in NCHW compute what those in NHWC do", "[double]") {
       // more, of numbers that are at most the sum of the terms' sizes, 32 * 9 at most.
       double worst = 0;
       for (std::size_t i = 0; i < found.values[k].size(); ++i)
-        worst = std::max(worst, std::abs(double(found.values[k][i]) - double(expected.values[k][i])));
+        worst = worse(worst, std::abs(double(found.values[k][i]) - double(expected.values[k][i])));
       CHECK(worst <= 4 * 0x1p-24 * 32 * 9);
     }
   }

@@ -230,7 +230,7 @@ class Generators(common.TestCase):
 
     def test_no_work(self):
         arguments = [*RUN, "--batch", 8, "--micro-batch", 8, "--generators", 3, "--staleness", 1]
-        self.refuse(2, "--generators 3 are more than the 2 micro-batches that can be under way", *arguments, "--out", "run", ranks=4)
+        self.refuse(2, "--generators 3 are more than the 2 micro-batches that can be under way: those of 2 steps; ", *arguments, "--out", "run", ranks=4)
         checked = common.run("validate", *arguments, ranks=4)
         self.assertRegex(checked.errors[0], "--generators 3 are more than the 2 micro-batches")
         checked = common.run("validate", *arguments, "--staleness", 2, ranks=4)

@@ -85,7 +85,7 @@ class Leaving(common.TestCase):
                 running = common.Running(["train", "--out", "run", *RUN, *options, *leave([1], [2]), "--checkpoint-every", 2], 4)
                 self.assertTrue(running.wait_for(lambda: common.steps_written("run") >= 4 and len(running.ranks()) == 4), running.text())
                 common.kill(running.ranks()[0], signal.SIGUSR1)
-                self.expect(75, running.wait())
+                self.assertRegex(self.expect(75, running.wait()).text, "[^\n]\ndat_hpc: a signal: the run ends")
                 ended = self.go("run", *options, *leave([1], [2]), "--checkpoint-every", 2, ranks=again)
                 self.assert_equal_runs("run", "one")
                 self.assertEqual(any("1 of 4 ranks had left at the checkpoint; with 3 ranks all take part" in line

@@ -265,3 +265,18 @@ TEST_CASE("The protocol that bans takes the memory that is foreseen", "[byzantin
   // Beside it: statistics and losses of what is done once more. The CPU keeps no digests.
   CHECK(std::abs(more - foreseen) <= foreseen / 100);
 }
+
+TEST_CASE("A checkpoint has what may be done once more from the first step on", "[byzantine]") {
+  if (world().size() == 1) return;
+  TrainOptions options = small_options("centered_clip");
+  options.codec_transport = "butterfly";
+  options.micro_batch = 4;
+  options.faults = 0;
+  options.byzantine = true;
+  test::Started trainer(world(), options);
+  for (const bool there : {false, true}) {
+    const Checkpoint checkpoint = trainer.capture();
+    if (world().root()) CHECK(checkpoint.doubles.contains("before_layers") == there);
+    (void)trainer.step(false);
+  }
+}

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -26,6 +27,11 @@ namespace dat::test {
   ActiveSet active{random_values(layers, seed, 0, 1)};
   for (float& s : active.scale) s = s < probability ? 1 + s : 0.0F;
   return active;
+}
+
+/// The larger one; infinite, once an error is NaN.
+[[nodiscard]] inline double worse(double worst, double error) {
+  return std::isnan(error) ? HUGE_VAL : std::max(worst, error);
 }
 
 /// |a - b| / |b|.

@@ -430,3 +430,16 @@ TEST_CASE("A source of one class, or of one path that is two, is refused; links 
     if (!name.ends_with(".cls")) images.push_back(name.substr(0, name.find('.')));
   CHECK(sorted(images) == std::vector<std::string>{"a/1", "a/1-2", "a/1_", "a/1_-2", "b/2"});
 }
+
+TEST_CASE("What keeps a tar from being read is said as it was found") {
+  class Gone final : public ByteSource {
+   public:
+    [[nodiscard]] const std::string& name() const override { return name_; }
+    [[nodiscard]] std::int64_t size() const override { return 10240; }
+    void read(std::int64_t, void*, std::int64_t) const override { fail(ExitCode::io, name_, ": the disk is gone"); }
+
+   private:
+    std::string name_ = "far.tar";
+  };
+  CHECK(error_of([] { for_each_in_tar(Gone(), [](const TarEntry&) {}); }) == "9: far.tar: the disk is gone");
+}
