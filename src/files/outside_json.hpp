@@ -1,7 +1,13 @@
 #pragma once
 
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <string_view>
+#include <system_error>
 
 #include "dat/error.hpp"
 
@@ -28,6 +34,20 @@ namespace dat {
     }
   }
   return false;
+}
+
+/// The text of a JSON file, which may be a stranger's; what: "evaluation". Error(data): it cannot be read, has more
+/// than 1 GiB (an evaluation of a million images has less), or is nested too deeply.
+[[nodiscard]] inline std::string json_text_in(const std::string& path, const char* what) {
+  std::error_code error;
+  const std::uintmax_t bytes = std::filesystem::file_size(path, error);
+  require(!error, ExitCode::data, "cannot read the ", what, " ", path, ": ", error.message());
+  require(bytes <= std::uintmax_t{1} << 30, ExitCode::data, path, ": has more than 1 GiB");
+  std::ifstream file(path, std::ios::binary);
+  require(file.is_open(), ExitCode::data, "cannot read the ", what, " ", path);
+  std::string text(std::istreambuf_iterator<char>(file), {});
+  require(!nested_too_deeply(text), ExitCode::data, path, ": its JSON is nested too deeply");
+  return text;
 }
 
 /// The value of a JSON text, which may be a stranger's. Error(data): it is nested too deeply; else the library's own

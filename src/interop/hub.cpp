@@ -63,7 +63,7 @@ void add_figure(CardFigures& all, const CardFigure& one) {
     return "the run's last evaluation is of other weights";
   if (file.text("/", "verdict").value_or("") != "VALID")
     return "the run's last evaluation is of a part of the test images, or not finite";
-  for (const nlohmann::json& one : parsed_json(file.text("/", "figures").value_or("[]"))) {
+  for (const nlohmann::json& one : json_or_discarded(file.text("/", "figures").value_or("[]"))) {
     if (one.at("weights") != entry.weights) continue;
     const auto images = whole_number(one.at("images"), 1);
     require(images.has_value(), ExitCode::data, entry.results, ": its figures are of ", one.at("images").dump(),

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "dat/error.hpp"
 #include "dat/file.hpp"
 #include "dat/report.hpp"
+#include "files/outside_json.hpp"
 #include "files/whole_number.hpp"
 #include "interop/pytorch_folder.hpp"
 
@@ -38,9 +38,7 @@ struct Figures {
 
 [[nodiscard]] Figures read_figures(const RobustBenchEntry& entry) {
   const std::string &path = entry.evaluation, &weights = entry.weights;
-  std::ifstream file(path, std::ios::binary);
-  require(file.is_open(), ExitCode::data, "cannot read the evaluation ", path);
-  const OrderedJson all = OrderedJson::parse(file, nullptr, false);
+  const OrderedJson all = OrderedJson::parse(json_text_in(path, "evaluation"), nullptr, false);
   const auto check = [&](bool condition, const auto&... parts) {
     require(condition, ExitCode::data, path, ": ", parts...);
   };

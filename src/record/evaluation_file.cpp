@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
@@ -25,8 +23,6 @@ using Json = nlohmann::ordered_json;  // what was written keeps its order
 
 constexpr int kEvaluationFormat = 1;
 constexpr std::size_t kMostClasses = 32767;  ///< limit of data files
-constexpr std::uintmax_t kMostBytes = std::uintmax_t{1}
-                                      << 30;  ///< most bytes of a JSON file; one of a million images has less
 
 /// Integers of an array, each in [0, below).
 [[nodiscard]] std::vector<int> integers_of(const Json& array, std::size_t count, std::int64_t below,
@@ -141,17 +137,13 @@ std::string EvaluationFile::attack_names() const {
 }
 
 EvaluationFile read_evaluation(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  require(file.is_open(), ExitCode::data, "cannot read the evaluation ", path);
-  std::error_code error;
-  const std::uintmax_t bytes = std::filesystem::file_size(path, error);
-  require(!error && bytes <= kMostBytes, ExitCode::data, path, ": is no file of at most 1 GiB");
+  const std::string text = json_text_in(path, "evaluation");
   require(
-      bytes == 0 || (file >> std::ws).peek() == '{', ExitCode::data, path,
+      text.empty() || text.find('{') == text.find_first_not_of(" \t\r\n"), ExitCode::data, path,
       ": is no evaluation that 'eval --out' wrote; give the folder of a run or of a certification, or the folder or ",
       "the JSON file of an evaluation");
   try {
-    return evaluation_of(parsed_json<Json>(std::string(std::istreambuf_iterator<char>(file), {})));
+    return evaluation_of(Json::parse(text));
   } catch (const Json::exception& wrong) {
     fail(ExitCode::data, path, ": is no evaluation that 'eval --out' wrote, or cut off (", wrong.what(), ")");
   } catch (const Error& wrong) {

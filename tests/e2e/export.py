@@ -309,6 +309,8 @@ class Export(Case):
         self.refuse(3, "is of the network under noise", *export, "noisy.json")
         self.refuse(3, "is no evaluation", *export, "full/config.json")
         self.refuse(3, "cannot read the evaluation", *export, "none.json")
+        common.write("deep.json", '{"filetype": "evaluation", "attacks": ' + "[" * 200000 + "]" * 200000 + "}")
+        self.refuse(3, "deep.json: its JSON is nested too deeply", *export, "deep.json")
         self.assertFalse(os.path.exists("no"))
 
     def card(self, *more):

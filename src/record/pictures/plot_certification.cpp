@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -20,8 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uintmax_t kMostCertificationBytes = std::uintmax_t{1} << 30;
-
 struct CertifiedImages {
   std::string name;
   std::size_t images = 0;
@@ -29,14 +26,10 @@ struct CertifiedImages {
 };
 
 [[nodiscard]] CertifiedImages read_certification(const std::string& path) {
-  std::error_code error;
-  const std::uintmax_t bytes = fs::file_size(path, error);
-  require(!error && bytes <= kMostCertificationBytes, ExitCode::data, path, ": is no file of at most 1 GiB");
-  std::ifstream file(path, std::ios::binary);
-  require(file.is_open(), ExitCode::data, "cannot read the certification ", path);
+  const std::string text = json_text_in(path, "certification");
   CertifiedImages found;
   try {
-    const auto all = parsed_json(std::string(std::istreambuf_iterator<char>(file), {}));
+    const auto all = nlohmann::json::parse(text);
     require(all.is_object() && all.value("filetype", "") == "certification", ExitCode::data, path,
             ": is no certification that 'certify --out' wrote");
     const nlohmann::json& settings = all.at("settings");
