@@ -81,7 +81,7 @@ void add_evaluation(CardFigures& figures, const HubEntry& entry) {
   const auto check = [&](bool condition, const auto&... parts) {
     require(condition, ExitCode::data, path, ": ", parts...);
   };
-  check(said("filetype") == "evaluation" && file.has("image/robust") && file.has("image/clean_correct"),
+  check(said("filetype") == "evaluation",
         "is no results.h5 that 'eval --out FOLDER' wrote of a sequence of attacks, such as aa-standard");
   check(said("weights_hash") == entry.hash, "is the evaluation of other weights (", said("weights_hash"),
         "), the exported ones are ", entry.hash, "; evaluate this checkpoint");
