@@ -7,8 +7,8 @@
 #include "launch.hpp"
 #include "pointwise.hpp"
 
-// Batch norm in NHWC with the statistics of the batch: sums of each channel (cuda_channel_sums), and a pass that uses them,
-// each way. Sums are f32, of pieces of 16 bytes; those of the parts of a tensor are added up in double.
+// Batch norm in NHWC with the statistics of the batch: sums of each channel (cuda_channel_sums), and a pass that uses
+// them, each way. Sums are f32, of pieces of 16 bytes; those of the parts of a tensor are added up in double.
 
 namespace dat::kernels {
 
@@ -22,8 +22,8 @@ struct NormChannels {
   float epsilon;
 };
 
-/// Values [c] of the channels of piece k of a tensor [rows][c] on a GPU, where the channels are whole pieces. Divided in
-/// 32 bits: 64-bit divisions would take longer than the rest of the kernel.
+/// Values [c] of the channels of piece k of a tensor [rows][c] on a GPU, where the channels are whole pieces. Divided
+/// in 32 bits: 64-bit divisions would take longer than the rest of the kernel.
 template <int N>
 [[nodiscard]] DAT_HD inline Piece<N> row_values(const float* values, int c, std::int64_t k) {
   return Piece<N>::load(values + static_cast<std::uint32_t>(k) % static_cast<std::uint32_t>(c / N) * N, N);

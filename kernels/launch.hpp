@@ -1,8 +1,8 @@
 #pragma once
 
-// The loops in which every point-wise formula of the project runs, on either device. A formula is a functor in one of
-// the headers beside this one, and one line in kernels.def; g++ instantiates the list in cpu.cpp, nvcc in cuda.cu.
-// All memory that a functor touches belongs to the device.
+// The loops in which every point-wise formula of the project runs, on either device (sums over channels: on a GPU). A
+// formula is a functor in one of the headers beside this one, and one line in kernels.def; g++ instantiates the list in
+// cpu.cpp, nvcc in cuda.cu. All memory that a functor touches belongs to the device.
 
 #include <cstdint>
 

@@ -376,7 +376,7 @@ def main():
     known = json.load(open(DRAWN)) if arguments.table else begin(files, arguments, clock)
     tests = digest(files, lambda name: name.startswith("tests/") and name not in (*OWN, "tests/campaign/mutate.py"))
     # A fault may ask for all memory, for files as for windows (memfd) that ranks share: it alone fails, not the machine.
-    resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE, LARGEST_FILE))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
     judgement = Judgement(known["drawn"], tests, clock, arguments.jobs)
     done = arguments.table or judgement.work(arguments.entries)
     text, part = judgement.table(known["rejected"])

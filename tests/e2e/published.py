@@ -346,6 +346,9 @@ class Archives(Converts):
             ("stl10_binary/unlabeled_X.bin", bytes(10**7)), mode="w:gz")  # is passed over
         names = ["airplane", "bird", "car", "cat", "deer", "dog", "horse", "monkey", "ship", "truck"]
         self.convert("stl10_binary.tar.gz", stl10, stl10, names=names)
+        os.mkdir("stl10")
+        common.write("stl10/train_X.bin", planes)
+        self.refuse_convert(3, "stl10: train_y.bin is missing", "stl10")
         common.write("extra.pickle.gz", gzip.compress(pickle.dumps({"data": train[0][..., None], "labels": train[1]}, 2)))
         self.assertEqual(common.run("data", "convert", "extra.pickle.gz", "set.h5").code, 0)
         np.testing.assert_array_equal(common.datasets("set.h5")["train/images"][..., 0], train[0])

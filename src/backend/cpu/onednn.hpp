@@ -3,6 +3,7 @@
 // The one door to oneDNN.
 
 #include <array>
+#include <cassert>
 #include <dnnl.hpp>
 #include <initializer_list>
 #include <string>
@@ -101,6 +102,7 @@ class Primitive {
     arguments_.push_back({argument, memories_.back().get()});
   }
   void run(const dnnl::stream& stream, void* scratch, std::initializer_list<const void*> places) {
+    assert(places.size() == scratch_index_);
     std::size_t k = 0;
     for (const void* place : places) memories_[k++].set_data_handle(const_cast<void*>(place));
     if (scratch_bytes_ > 0) memories_[scratch_index_].set_data_handle(scratch);

@@ -49,6 +49,7 @@ void convert_stl10(const ConvertOptions& options) {
   std::vector<std::unique_ptr<ByteSource>> sources;
   std::vector<SplitArrays> splits;
   const auto open = [&](const std::string& name) -> const ByteSource& {
+    require(fs::exists(folder / name), ExitCode::data, options.source, ": ", name, " is missing");
     return *sources.emplace_back(open_bytes((folder / name).string()));
   };
   for (const std::string split : {"train", "test"}) {

@@ -115,7 +115,7 @@ class Sum final : public Transport {
 
 TransportKind sum_transport() {
   return {.title = "all-reduce",
-          .takes = [](const Codec&) { return false; },  // what may be added up has it as its own
+          .takes = [](const Codec&) { return false; },  // gradients as they are have it as their own
           .serves = [](const Aggregator& aggregator) { return aggregator.is_mean(); },
           .traffic = [](int) { return Traffic{.summed = true}; },
           .memory = Sum::memory,

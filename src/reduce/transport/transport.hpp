@@ -88,7 +88,7 @@ struct Traffic {
 
 /// A transport as it stands in the registry: what it is before there are ranks and gradients.
 struct TransportKind {
-  const char* title;  ///< name in validate
+  const char* title;                             ///< name in validate
   bool (*takes)(const Codec& codec);             ///< returns whether a codec whose own is another may have it
   bool (*serves)(const Aggregator& aggregator);  ///< returns whether the aggregator sees all that it needs
   bool separate = false;                         ///< true: each rank's message may have layers of its own

@@ -70,6 +70,7 @@ class WrappedExamples : public ExampleSource {
   const Batch* next() override { return source_->next(); }
   void look_ahead(std::int64_t step) override { source_->look_ahead(step); }
   void trained() override { source_->trained(); }
+  void take_back() override { source_->take_back(); }
   void close() override { source_->close(); }
   [[nodiscard]] bool stop_wanted() const override { return source_->stop_wanted(); }
   [[nodiscard]] std::int64_t bytes_sent() const override { return source_->bytes_sent(); }

@@ -46,7 +46,10 @@ class WarmStarted final : public WrappedExamples, public AttackPart {
     }
     return batch;
   }
-  void take_back() override { perturbations_.put_back(); }
+  void take_back() override {
+    WrappedExamples::take_back();
+    perturbations_.put_back();
+  }
   [[nodiscard]] std::int64_t bytes_sent() const override { return WrappedExamples::bytes_sent() + bytes_; }
   [[nodiscard]] std::int64_t kept_bytes() const override { return perturbations_.bytes(); }
   [[nodiscard]] std::int64_t checkpoint_bytes(int ranks) const override {

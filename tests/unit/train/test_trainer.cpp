@@ -140,7 +140,8 @@ TEST_CASE("a step of perturbed weights that is left out leaves the weights as th
   CHECK(trainer.weights_hash() == before);
 }
 
-TEST_CASE("a step that is left out leaves what a codec remembers as it was", "[trainer]") {
+TEST_CASE("a step of perturbed weights that is left out leaves what codecs and warm starts remember as it was",
+          "[trainer]") {
   TrainOptions options = test::small_run();
   options.limit_train = 48;  // three steps an epoch
   options.epochs = 2;
@@ -148,17 +149,22 @@ TEST_CASE("a step that is left out leaves what a codec remembers as it was", "[t
   options.max_bad_steps = 2;
   options.selector = "all";
   options.codec = "powersgd";
+  options.warm_start = 5;
+  options.micro_batch = 4;
   test::OneRank trainer(options);
   for (int k = 0; k < 3; ++k) (void)trainer.step(false);
-  const auto arrays = [&] {
-    std::map<std::string, std::vector<float>> all;
-    for (const Checkpoint::Array& one : trainer.capture().arrays) all[one.name] = one.values;
+  const auto remembered = [&] {
+    const Checkpoint checkpoint = trainer.capture();
+    std::pair<std::map<std::string, std::vector<float>>, std::map<std::string, std::vector<std::uint8_t>>> all;
+    for (const Checkpoint::Array& one : checkpoint.arrays) all.first[one.name] = one.values;
+    for (const auto& [name, one] : checkpoint.bytes) all.second[name] = one.values;
     return all;
   };
-  const auto before = arrays();
+  const auto before = remembered();
+  CHECK(before.second.contains("perturbations"));
   (void)trainer.step(false);
   CHECK(!trainer.skipped().empty());
-  CHECK(arrays() == before);
+  CHECK(remembered() == before);
 }
 
 TEST_CASE("a checkpoint of LAMB goes on with the step counts that it was made with, or not at all", "[trainer]") {
