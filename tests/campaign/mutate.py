@@ -40,7 +40,7 @@ TREE, BUILD, DRAWN, RESULTS = f"{WORK}/tree", f"{WORK}/build", f"{WORK}/mutants.
 PROGRAM = ("src", "include", "kernels", "jobs", "CMakeLists.txt")
 OWN = ("tests/campaign/mutants.py", "tests/campaign/by_hand.txt")
 RESERVE = 200  # mutants for those that do not compile
-LARGEST_FILE = 4 << 30
+LARGEST_FILE = 8 << 30
 SEEN = 0.95
 # Entries that read the text of the sources, or build them: instrumented sources are another text.
 OF_TEXT = re.compile(r"tests/house/(?!recipes)")
