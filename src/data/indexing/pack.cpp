@@ -121,7 +121,6 @@ void divide(Pack& pack) {
 /// somebody else.
 void require_own_folder(const Pack& pack) {
   const std::string& folder = pack.options.output;
-  require(!folder.empty(), ExitCode::usage, "a pack needs a folder of its own; name one after the source");
   make_folder(folder);
   std::unordered_set<std::string> own;
   for (const Shard& shard : pack.shards) own.insert(fs::path(shard.path).filename().string());

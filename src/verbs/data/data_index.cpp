@@ -78,6 +78,7 @@ void make(const IndexOrder& o) {
 }
 
 int run_index(const IndexOrder& o, int, char**) {
+  require(!o.output.empty(), ExitCode::usage, "OUTPUT has no name; give one after SOURCE");
   std::error_code error;
   const auto kind = fs::status(o.source, error).type();
   require(kind == fs::file_type::directory || kind == fs::file_type::regular, ExitCode::data, o.source,
