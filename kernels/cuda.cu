@@ -110,8 +110,8 @@ __global__ void __launch_bounds__(kThreads)
     for (int j = 0; j < kSums; ++j) partial[std::int64_t{blockIdx.x} * kSums + j] = total.v[j];
 }
 
-/// The channels that a block of cuda_channel_sums() takes: a thread has one piece of a row, and the threads beside it the
-/// next ones, of at most kTile bytes of a row; the threads after those have the rows below.
+/// The channels that a block of cuda_channel_sums() takes: a thread has one piece of a row, and the threads beside it
+/// the next ones, of at most kTile bytes of a row; the threads after those have the rows below.
 struct ChannelTiles {
   static constexpr int kTile = 128, kRows = 4;  // rows of a thread, at least: a block is worth its barriers
   int lanes, tiles, parts, rows_at_once;

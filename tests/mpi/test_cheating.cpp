@@ -36,6 +36,16 @@ constexpr int kFrom = 2;
   return options;
 }
 
+/// With the protocol that bans, or as it is without.
+[[nodiscard]] TrainOptions with_bans(bool byzantine) {
+  TrainOptions options = small_options("centered_clip");
+  options.codec_transport = "butterfly";
+  options.micro_batch = 4;
+  options.faults = 0;
+  options.byzantine = byzantine;
+  return options;
+}
+
 /// Those that change a gradient.
 [[nodiscard]] std::vector<std::string> cheats_with_gradients() {
   std::vector<std::string> names = cheats().names();
@@ -249,12 +259,7 @@ TEST_CASE("The protocol that bans takes the memory that is foreseen", "[byzantin
   if (ranks == 1) return;  // nobody is there to be checked
   std::int64_t foreseen = 0;
   const auto taken = [&](bool byzantine) {
-    TrainOptions options = small_options("centered_clip");
-    options.codec_transport = "butterfly";
-    options.micro_batch = 4;
-    options.faults = 0;
-    options.byzantine = byzantine;
-    Trainer trainer(world(), options);
+    Trainer trainer(world(), with_bans(byzantine));
     foreseen = BanProtocol::memory(trainer.model(), ranks);
     std::int64_t bytes = 0;
     for (const auto& allocation : trainer.replica().backend().allocations())
@@ -268,11 +273,7 @@ TEST_CASE("The protocol that bans takes the memory that is foreseen", "[byzantin
 
 TEST_CASE("A checkpoint has what may be done once more from the first step on", "[byzantine]") {
   if (world().size() == 1) return;
-  TrainOptions options = small_options("centered_clip");
-  options.codec_transport = "butterfly";
-  options.micro_batch = 4;
-  options.faults = 0;
-  options.byzantine = true;
+  const TrainOptions options = with_bans(true);
   test::Started trainer(world(), options);
   for (const bool there : {false, true}) {
     const Checkpoint checkpoint = trainer.capture();
