@@ -7,7 +7,9 @@ Faults are looked for in functions of src, include and kernels as clang reads th
 - hints that change no result (HINTS), and the headers of loops that OpenMP reads;
 - more memory than is needed: a larger number in a call that allocates (ALLOCATES) or in what tells how much is needed
   (AMOUNTS), and a larger result of that; what does not free (FREES, in destructors the condition of it, too);
-- limits of options that somebody chose (from LIMIT on): that the one in the table is in force is checked by a law;
+- limits that somebody chose: of options (from LIMIT on), where a law checks that the one in the table is in force, and whether
+  what is just as large as one of CHOSEN still goes;
+- measured time: one second more (TIMES), laps of a phase's clock;
 - LEFT_OUT, which no test on any machine can judge.
 """
 
@@ -23,10 +25,12 @@ import shlex
 
 PRINTS = re.compile(r"fail(_with|ure)?|say(_\w+)?|warn(ing)?|print(_\w+)?|info|note|format(_to)?|[fs]?printf|fputs|quoted(_\w+)?")
 ALLOCATES = re.compile(r"allocate\w*|request_(scratch|workspace)")
-AMOUNTS = re.compile(r"memory|scratch|weight_count|bytes_needed|workspace_bytes|reserve_bytes")
+AMOUNTS = re.compile(r"memory|scratch|weight_count|bytes_needed|workspace_bytes|reserve_bytes|checkpoint_bytes")
 FREES = re.compile(r"\{?\s*(\(void\)\s*)?(::)?(destroy|close|free|munmap)\([^;]*\);?\s*\}?")
 LIMIT = 1000
-HINTS = re.compile(r"reserve|shrink_to_fit|madvise|posix_\w+|setvbuf|\w*prefetch\w*|yield|sleep_for|omp_set_\w+")
+CHOSEN = re.compile(r"(\w+::)*k(Most|Longest|Largest|Max|Least|Smallest)\w*")
+TIMES = re.compile(r"src/(?!forecast/|verbs/|record/).*::\w*seconds\w*")
+HINTS = re.compile(r"reserve|shrink_to_fit|madvise|posix_\w+|setvbuf|\w*prefetch\w*|yield|sleep_for|omp_set_\w+|keep_on_device|lap")
 LEFT_OUT = {"src/record/pictures/": "how a drawing looks", "src/measure/": "how long something takes",
             "src/backend/cpu/amx_": "instructions that most processors lack"}
 OPERATORS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "+": "-", "-": "+", "*": "/", "/": "*", "%": "/",
@@ -122,6 +126,9 @@ class Walk:
         sign, kind = self.part(at, to).strip(), left.type.get_canonical().kind.name
         if sign not in OPERATORS or kind == "RECORD" or (kind == "POINTER" and sign in "+-*/%"):
             return
+        sides = (self.part(cursor.extent.start.offset, at).strip(), self.part(to, cursor.extent.end.offset).strip())
+        if sign in ("<", "<=", ">", ">=") and any(map(CHOSEN.fullmatch, sides)):
+            return
         at += self.part(at, to).index(sign)
         # One turn too many would be memory past an array, which need not be seen; one too few is defined.
         other = "< -1 +" if parent == "FOR_STMT" and sign == "<" else OPERATORS[sign]
@@ -148,7 +155,8 @@ class Walk:
         kind = value.type.get_canonical().kind.name
         if kind == "BOOL" and not self.refers:
             self.add("result", "result negated", function, value, wrap="(dat_mutant(#) ? !(@) : (@))")
-        elif kind in NUMBERS and not self.refers and not AMOUNTS.fullmatch(function.split("::")[-1]):
+        elif kind in NUMBERS and not self.refers and not AMOUNTS.fullmatch(function.split("::")[-1]) and not TIMES.fullmatch(
+                f"{self.name}::{function}"):
             self.add("result", "result + 1", function, value, wrap="(dat_mutant(#) ? (@) + 1 : (@))")
 
     def condition(self, cursor, children, function):

@@ -165,10 +165,11 @@ def debian13():
     build, final = play("dat_hpc.def", debian="13")
     check_package(build, final)
     run("cp", "-r", ROOT / "tests", ROOT / "bench", build.path / "opt/dat_hpc")
-    print(build.run("""cd /opt/dat_hpc
+    print(build.run("""apt-get install -y --no-install-recommends python3 >/dev/null
+        cd /opt/dat_hpc
         cmake --preset deb -DBUILD_TESTING=ON '-DDAT_TEST_FILES=unit/(backend|network)/|test_canary'
         cmake --build build/deb --target dat_tests
-        build/deb/tests/dat_tests '[backend],[network]' | tail -3""", OMP_NUM_THREADS="2"), end="")
+        build/deb/tests/dat_tests '[backend],[network]' | tail -3""", OMP_NUM_THREADS="2", DEBIAN_FRONTEND="noninteractive"), end="")
 
 
 def cuda():

@@ -46,13 +46,14 @@ class CpuBatchNorm final : public BatchNorm {
                           {{DNNL_ARG_SRC, x},
                            {DNNL_ARG_DIFF_DST, x},
                            {DNNL_ARG_SCALE, channel},
-                           {DNNL_ARG_SHIFT, channel},
                            {DNNL_ARG_MEAN, channel},
                            {DNNL_ARG_VARIANCE, channel},
                            {DNNL_ARG_DIFF_SRC, x},
                            {DNNL_ARG_DIFF_SCALE, channel},
                            {DNNL_ARG_DIFF_SHIFT, channel}});
     parameter_gradients_ = backend.allocate_floats(2 * std::int64_t{spec.c}, "batch-norm gradients");
+    // oneDNN 2 demands beta, too, and oneDNN 3 refuses it. No gradient depends on it: any memory will do.
+    if (inputs_of(backward) > (own_relu ? 6 : 5)) backward_.add(DNNL_ARG_SHIFT, channel, parameter_gradients_);
     if (spec.relu && spec.residual)
       bits_ = static_cast<std::uint16_t*>(
           backend.allocate(static_cast<std::size_t>(kernels::groups(count_)) * sizeof(std::uint16_t), "ReLU masks"));
@@ -105,8 +106,7 @@ class CpuBatchNorm final : public BatchNorm {
     const auto direct = [&](float* wanted, float* own) { return wanted != nullptr && !to.accumulate ? wanted : own; };
     float *const dgamma = direct(to.dgamma, parameter_gradients_), *const dbeta =
                                                                        direct(to.dbeta, parameter_gradients_ + spec_.c);
-    // beta is demanded, but no gradient depends on it
-    backward_.run(backend_.stream(), backend_.scratch(), {x, dy, gamma, gamma, mean, variance, dx, dgamma, dbeta});
+    backward_.run(backend_.stream(), backend_.scratch(), {x, dy, gamma, mean, variance, dx, dgamma, dbeta});
     if (to.addend != nullptr)
       each(device, groups, kernels::Add<float>{static_cast<const float*>(to.addend), dx, dx, count_});
     if (to.dgamma != nullptr && to.accumulate) each(device, spec_.c, kernels::Scale{dgamma, to.dgamma, 1.0F, true});

@@ -37,6 +37,15 @@ template <class PrimitiveDesc>
   return std::string(desc.impl_info_str()).find("ref") != std::string::npos;
 }
 
+/// Number of inputs that a primitive demands.
+template <class PrimitiveDesc>
+[[nodiscard]] int inputs_of(const PrimitiveDesc& desc) {
+  int count = 0;
+  dnnl::error::wrap_c_api(dnnl_primitive_desc_query(desc.get(), dnnl_query_num_of_inputs_s32, 0, &count),
+                          "oneDNN does not say what a primitive reads");
+  return count;
+}
+
 /// Description of primitive P, in the words of oneDNN 2 and of oneDNN 3. Throws dnnl::error where the library has none.
 template <class P, class... Words>
 [[nodiscard]] typename P::primitive_desc describe(const dnnl::engine& engine, const dnnl::primitive_attr& attributes,
