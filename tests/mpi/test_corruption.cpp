@@ -403,11 +403,8 @@ TEST_CASE("Images that wait on the device are not read again, for what is done o
     options.resident = "on";
     options.verify = byzantine ? 0 : 1;
     options.byzantine = byzantine;
-    if (byzantine) {
-      options.aggregator = "centered_clip";
-      options.codec_transport = "butterfly";
-      options.faults = 0;
-    }
+    options.aggregator = byzantine ? "centered_clip" : "mean";
+    options.faults = 0;
     Splits splits = open_splits(options);
     auto counted = std::make_unique<Counted>(std::move(splits.train));
     const Counted& train = *counted;

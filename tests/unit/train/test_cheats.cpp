@@ -3,10 +3,8 @@
 #include "dat/cheat.hpp"
 #include "perturb.hpp"
 #include "random_values.hpp"
-#include "single.hpp"
 #include "train/attackers/arithmetic.hpp"
 #include "train/attackers/attackers.hpp"
-#include "train/attackers/cheating.hpp"
 
 using namespace dat;
 
@@ -275,39 +273,4 @@ TEST_CASE("A word of a cheat has its name, and where it says so its delay, its f
   CHECK(one.own_delay() == 1000);
   one.delay = 1;
   CHECK(one.own_delay() == 1);
-}
-
-TEST_CASE("A rank cheats in its steps, and looks at gradients from as many steps before as its cheat wants",
-          "[cheats]") {
-  struct Row {
-    const char* word;
-    int first_look, first;  ///< step from which on it looks, and in which it cheats first; -1: never
-    bool sees_all;
-  };
-  for (const Row& row : {Row{"delayed:2@5/3", 3, 5, false}, Row{"sign_flip@4", 4, 4, false},
-                         Row{"mimic@4/2", 4, 4, true}, Row{"label_flip@2", -1, 2, false}}) {
-    TrainOptions options;
-    options.attackers = {0, 3};  // of which rank 3 has left
-    options.cheat = {row.word, "leave"};
-    Cheating cheating(test::single(), options, 10, Known::kSize);
-    CHECK((cheating.own() != nullptr && cheating.honest() == std::vector<char>{0} && cheating.weak().empty()));
-    for (int step = 0; step < 8; ++step) {
-      INFO(row.word << ", step " << step);
-      cheating.begin(step);
-      const int every = read_cheat_word(row.word)->every;
-      const bool cheats_now = step >= row.first && (step - row.first) % every == 0;
-      CHECK((cheating.now() != nullptr) == cheats_now);
-      CHECK((cheating.looks() != nullptr) == (row.first_look >= 0 && step >= row.first_look));
-      CHECK(cheating.anyone_sees_all() == (row.sees_all && cheats_now));
-    }
-    CHECK(cheating.distances() == nullptr);
-  }
-  TrainOptions options;
-  options.attackers = {0};
-  options.cheat = {"weak1"};
-  CHECK(Cheating(test::single(), options, 10, 1).weak() == "weak1");
-  options.cheat = {"leave"};
-  const Cheating gone(test::single(), options, 10, 1);
-  CHECK((gone.own() == nullptr && gone.at(9) == nullptr && gone.honest() == std::vector<char>{0}));
-  CHECK(Cheating(test::single(), {}, 10, 1).honest() == std::vector<char>{1});
 }

@@ -56,9 +56,7 @@ TEST_CASE("A mixture in words: images of a batch from either set", "[plan]") {
   CHECK(text(Mix(60, 39, 0.75, 8), 2) ==
         "6 of 8 images from the 60 labelled ones, the others from 39 extra ones, 20 in an epoch");
   CHECK(text(24, 1).empty());
-}
-
-TEST_CASE("A step has an image twice where it has more of a set than there are", "[plan]") {
+  // A step has an image twice where it has more of a set than there are.
   const auto repeats = [](const Mix& images, int ranks) { return Plan(plain(), images, ranks).repeats_images(); };
   CHECK(!repeats(24, 3));
   CHECK(repeats(23, 3));
