@@ -128,8 +128,7 @@ TEST_CASE("Steps that are under way at once have places of their own", "[generat
 TEST_CASE("Iterations run on weights as many steps old as is allowed, and on newer ones as an attack goes on",
           "[generators]") {
   const Staleness newer{.versions = 3, .refresh = true, .iterations = 4};
-  Staleness oldest = newer;
-  oldest.refresh = false;
+  const Staleness oldest{.versions = 3, .refresh = false, .iterations = 4};
   for (const auto& [iteration, version] : {std::pair(0, 7), std::pair(1, 7), std::pair(2, 8), std::pair(3, 9)}) {
     CHECK(newer.version(10, iteration, 0) == version);
     CHECK(newer.version(10, iteration, 8) == std::max(version, 8));

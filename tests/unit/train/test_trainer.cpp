@@ -928,7 +928,6 @@ TEST_CASE("a momentum that mirrors the rate is its own where the rate peaks, and
           "[trainer]") {
   TrainOptions options = test::small_run();
   options.optimizer = "sgd";
-  options.selector = "all";
   options.momentum = 0.5;
   const std::string half = weights_after(options, 3);
   options.momentum = 0.9;
