@@ -918,8 +918,9 @@ TEST_CASE("a step's record and a checkpoint say where the run is", "[trainer]") 
   }
   const EvaluationRecord evaluation = trainer.evaluate().front();
   CHECK((evaluation.step == 4 && evaluation.epoch == 1));
+  const Checkpoint state = trainer.capture();
   std::string facts;
-  for (const auto& [name, number] : trainer.capture().integers) facts += " " + name + " " + std::to_string(number);
+  for (const auto& [name, number] : state.integers) facts += " " + name + " " + std::to_string(number);
   CHECK(facts ==
         " batches_tracked 8 image_channels 3 image_size 16 ranks 1 step 4 steps_per_epoch 3 threads 2 "
         "train_images 44");
