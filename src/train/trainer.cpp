@@ -97,7 +97,6 @@ void Trainer::put_images_on_device() {
   examples_->keep_on_device(pixels);
   checks_.keep_on_device(pixels);
   exchange_->keep_on_device(pixels);
-  if (statistics_pass_) statistics_pass_->keep_on_device(pixels);
   assessment_.add("test", *splits_.test, resident(*splits_.test, options_.resident));
   if (splits_.holdout) assessment_.add("holdout", *splits_.holdout, resident(*splits_.holdout, options_.resident));
   options_.resident = pixels != nullptr ? "on" : "off";  // the choice that was made

@@ -1,5 +1,6 @@
 #include "catch.hpp"
 #include "dat/random.hpp"
+#include "datasets.hpp"
 #include "small_run.hpp"
 #include "train/trainer.hpp"
 #include "world.hpp"
@@ -372,14 +373,47 @@ TEST_CASE("A rank that attacks otherwise than it says is found by the others", "
   }
 }
 
-TEST_CASE("What a recomputation sends is counted", "[corruption]") {
-  TrainOptions options = verified("pgd");
-  options.node_sums = "mpi";
-  options.verify = 1;
-  test::Started trainer(world(), options);
-  for (int step = 0; step < 3; ++step) {
-    const std::int64_t before = world().bytes_given();
-    const StepRecord& record = trainer.step(false);
-    CHECK(world().bytes_given() - before == record.bytes_sent + record.bytes_other);
+TEST_CASE("What a recomputation sends is counted, and what perturbed weights take", "[corruption]") {
+  for (const bool perturbed : {false, true}) {
+    TrainOptions options = verified("pgd");
+    options.node_sums = "mpi";
+    options.verify = perturbed ? 0 : 1;
+    options.awp_gamma = perturbed ? 0.01 : 0;
+    test::Started trainer(world(), options);
+    for (int step = 0; step < 3; ++step) {
+      const std::int64_t before = world().bytes_given();
+      const StepRecord& record = trainer.step(false);
+      CHECK(world().bytes_given() - before == record.bytes_sent + record.bytes_other);
+    }
+  }
+}
+
+TEST_CASE("Images that wait on the device are not read again, for what is done once more either", "[corruption]") {
+  struct Counted final : test::Wrapped {
+    using Wrapped::Wrapped;
+    void read(std::int64_t index, std::uint8_t* pixels) const override {
+      ++reads;
+      Wrapped::read(index, pixels);
+    }
+    mutable std::atomic<std::int64_t> reads = 0;
+  };
+  if (world().size() == 1) return;
+  for (const bool byzantine : {false, true}) {
+    TrainOptions options = verified("pgd");
+    options.resident = "on";
+    options.verify = byzantine ? 0 : 1;
+    options.byzantine = byzantine;
+    options.aggregator = byzantine ? "centered_clip" : "mean";
+    options.faults = 0;
+    Splits splits = open_splits(options);
+    auto counted = std::make_unique<Counted>(std::move(splits.train));
+    const Counted& train = *counted;
+    splits.train = std::move(counted);
+    Trainer trainer(world(), options, std::move(splits));
+    trainer.share_state();
+    trainer.start();
+    for (int step = 0; step < 3; ++step) (void)trainer.step(false);
+    INFO(byzantine);
+    CHECK(train.reads == train.size());
   }
 }

@@ -104,8 +104,10 @@ TEST_CASE("With delays on both sides no version is torn, nothing hangs, memory a
     test::Started trainer(*group, options);
     for (int step = 0; step < steps; ++step) {
       delay();
+      const std::int64_t given = world().bytes_given();
       const StepRecord& record = trainer.step(false);
       CHECK(record.generators != nullptr);
+      if (group->size() == 1) CHECK(world().bytes_given() - given == record.bytes_other);
       if (step == steps / 10) {
         before = resident_bytes();
         requests = test::most_requests();

@@ -1,5 +1,5 @@
-// Two laws of a training, whatever it trains with: a steady step allocates nothing, and a run that goes on from a
-// checkpoint has the bits of one that was not interrupted. A row for each way to train.
+// Laws of a training, whatever it trains with: a steady step allocates nothing, a checkpoint takes what is foreseen,
+// and a run that goes on from one has the bits of one that was not interrupted. A row for each way to train.
 
 #include "allocations.hpp"
 #include "catch.hpp"
@@ -113,6 +113,28 @@ TEST_CASE("A steady step allocates nothing, whatever it trains with", "[steps][c
   const std::int64_t earlier = allocations;
   const std::vector<float> one(1);
   CHECK(allocations == earlier + 1);
+}
+
+TEST_CASE("A checkpoint has as many bytes of arrays as are foreseen", "[steps]") {
+  const std::string few = "limit-train=64 epochs=4 attack-bn=eval ";
+  const std::vector<Row> rows = {
+      {Of::one, few + "optimizer=lamb average=ema:bn=ema warm-start=2"},
+      {Of::one, few + "optimizer=sgd average=swa:bn=raw stale-attack=1"},
+      {Of::one, few + "optimizer=lars staleness=2"},
+      {Of::several, "bucket=3000 epochs=4 attack=none lambda=0 batch=4 limit-train=64 codec=powersgd"},
+      {Of::several, parts_of_batches() + " optimizer=sgd overlap bucket=700 stale-attack=1"},
+      {Of::several, "batch=8 micro-batch=4 aggregator=centered_clip codec-transport=butterfly faults=0 byzantine"}};
+  for (const Row& row : rows) {
+    if (!runs(row)) continue;
+    INFO(row.words);
+    Trainer trainer(world(), options_of(row.words));
+    begin(trainer);
+    for (int k = 0; k < 2; ++k) (void)trainer.step(false);
+    Checkpoint state = trainer.capture();
+    std::int64_t bytes = std::ssize(state.bytes["perturbations"].values);
+    for (const Checkpoint::Array& array : state.arrays) bytes += 4 * std::ssize(array.values);
+    if (world().root()) CHECK(trainer.checkpoint_bytes(world().size()) == bytes);
+  }
 }
 
 namespace {

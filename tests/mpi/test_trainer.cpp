@@ -450,6 +450,8 @@ TEST_CASE("An attack that has begun elsewhere begins anew, and it is said", "[st
     if (world().root()) {
       trainer.restore(straight.states[1]);
       CHECK(trainer.examples().dropped().empty() == (iterations == 2));
+      trainer.restore(straight.states[1], true);
+      CHECK(contains(trainer.examples().dropped(), "had begun with other options") == (iterations == 2));
     }
     trainer.share_state();
     trainer.start();

@@ -60,12 +60,9 @@ void PerWorkerMasks::weigh(int segment) {
       kernels::Weigh{model_.parameters.gradients, device_factors_}, partial_, sums_ + std::ptrdiff_t{segment} * kSums);
 }
 
-void PerWorkerMasks::fetch_norms(Backend::Ticket& ticket) {
-  ticket = model_.backend.fetch(host_sums_, sums_, model_.parameters.segments.size() * kSums * sizeof(double));
-}
-
 void PerWorkerMasks::fetch(Backend::Ticket& ticket) {
-  if (learns()) fetch_norms(ticket);
+  const std::size_t bytes = model_.parameters.segments.size() * kSums * sizeof(double);
+  if (learns()) ticket = model_.backend.fetch(host_sums_, sums_, bytes);
 }
 
 void PerWorkerMasks::save(Checkpoint& checkpoint) {

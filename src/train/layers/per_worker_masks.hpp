@@ -33,7 +33,6 @@ class PerWorkerMasks final : public LayerSampling {
 
  private:
   [[nodiscard]] const double* squares(const double* /*mean*/) const override { return host_sums_; }
-  void fetch_norms(Backend::Ticket& ticket);
   void exchange();
   void take_masks();
   void unite();

@@ -83,24 +83,21 @@ void StepMessage::estimate(MessagePart& part, std::size_t at) {
     if (std::all_of(of_rank, of_rank + places, [](double number) { return std::isfinite(number); }))
       counted_.push_back(rank);
   }
-  const std::size_t n = counted_.size();
-  const bool enough = n > 0 && asked - static_cast<int>(n) <= tolerance_->faults;
-  const std::size_t faults = n == 0 ? 0 : std::min(static_cast<std::size_t>(tolerance_->faults), (n - 1) / 2);
-  sorted_.resize(n);
+  const int n = static_cast<int>(std::ssize(counted_)), faults = std::min(tolerance_->faults, (n - 1) / 2);
+  const bool enough = n > 0 && asked - n <= tolerance_->faults;
+  sorted_.resize(counted_.size());
   for (std::size_t i = 0; i < places; ++i) {
     double& number = numbers_[at + i];
     number = std::numeric_limits<double>::quiet_NaN();
     if (!enough) continue;
-    for (std::size_t k = 0; k < n; ++k)
+    for (std::size_t k = 0; k < counted_.size(); ++k)
       sorted_[k] = said[static_cast<std::size_t>(counted_[k]) * stride + i] /
                    tolerance_->shares[static_cast<std::size_t>(counted_[k])];
     std::ranges::sort(sorted_);
     if (part.estimate() == MessagePart::Estimate::median)
-      number = sorted_[(n - 1) / 2];
+      number = sorted_[(counted_.size() - 1) / 2];
     else
-      number = std::accumulate(sorted_.begin() + static_cast<std::ptrdiff_t>(faults),
-                               sorted_.end() - static_cast<std::ptrdiff_t>(faults), 0.0) /
-               static_cast<double>(n - 2 * faults);
+      number = std::accumulate(sorted_.begin() + faults, sorted_.end() - faults, 0.0) / (n - 2 * faults);
   }
   part.read(numbers_.data() + at);
 }

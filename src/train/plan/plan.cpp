@@ -84,7 +84,6 @@ Plan::Plan(const TrainOptions& options, const Mix& training_images, int ranks_th
       images(training_images.samples()),
       ordered(sums_are_ordered(options)),
       total_batch(total_batch_of(options, ranks)),
-      images_of_a_rank(ordered ? (epoch.per_rank + ranks - 1) / ranks : epoch.per_rank),
       batch(ordered ? (epoch.micro_batches + ranks - 1) / ranks * epoch.micro_batch() : epoch.batch),
       micro_batches(epoch.micro_batches),
       micro_batch(epoch.micro_batch()),
@@ -115,8 +114,7 @@ int Plan::micro_batches_of(int rank, int of_ranks) const {
 }
 
 bool Plan::repeats_images() const {
-  const std::int64_t of_a_step = std::min(images_of_an_epoch_, images_of_a_step());
-  const std::int64_t labelled = of_a_step / mix.group * mix.labelled_of_group;
+  const std::int64_t of_a_step = images_of_a_step(), labelled = of_a_step / mix.group * mix.labelled_of_group;
   return labelled > mix.labelled || (mix.extra > 0 && of_a_step - labelled > mix.extra);
 }
 

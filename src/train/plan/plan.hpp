@@ -44,8 +44,6 @@ class Plan {
   /// epoch is shared out as on one rank with all of the batch.
   bool ordered;
   std::int64_t total_batch;  ///< images of all ranks in a step as asked: --total-batch, or --batch times the ranks
-  /// Images of a rank in an epoch, those that come again to fill up its last step included.
-  std::int64_t images_of_a_rank;
   int batch;          ///< most images of a rank in a step: --batch, or the rank's share of the set where that is less
   int micro_batches;  ///< micro-batches of a step: of each rank; ordered: of all ranks together
   int micro_batch, last_micro_batch;  ///< images of each micro-batch; last_micro_batch: in the last step of an epoch

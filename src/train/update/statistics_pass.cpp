@@ -9,7 +9,6 @@ namespace {
 [[nodiscard]] LoaderOptions reading(const TrainOptions& options, const Plan& plan, int threads) {
   LoaderOptions all = loader_options(options, plan);
   all.threads = threads;
-  all.everyone = false;
   all.sizes = {};
   return all;
 }
@@ -35,7 +34,7 @@ void StatisticsPass::run() {
   for (std::int64_t step = 0; step < plan_.steps_per_epoch; ++step) {
     reader_.fill(batch_, step, ranks_.rank());
     for (int index = 0; index < batch_.micro_batches; ++index) {
-      const Batch& batch = images.load(batch_, index, pixels_);
+      const Batch& batch = images.load(batch_, index, nullptr);
       TrainingProgram& network = replica_.training(batch.n * replica_.copies());
       network.forward(images.shown(batch.clean, batch));
       statistics_.add(network, 0, batch.place());

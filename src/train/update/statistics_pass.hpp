@@ -20,8 +20,6 @@ class StatisticsPass {
   StatisticsPass(Communicator& ranks, const Dataset& images, const TrainOptions& options, const Plan& plan,
                  Replica& replica, const SummationTree* order);
 
-  /// Takes the pixels of the training set from the device; without this call they are read in each pass.
-  void keep_on_device(const std::uint8_t* pixels) { pixels_ = pixels; }
   /// Overwrites the model's running statistics. Uses the replica's images and programs. **Collective.**
   void run();
 
@@ -31,7 +29,6 @@ class StatisticsPass {
   Replica& replica_;
   BatchReader reader_;
   HostBatch batch_;
-  const std::uint8_t* pixels_ = nullptr;
   BatchStatistics statistics_;
   StepMessage message_;
 };

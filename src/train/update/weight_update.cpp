@@ -107,7 +107,7 @@ WeightUpdate::WeightUpdate(const TrainOptions& options, const Plan& plan, Model&
 
 void WeightUpdate::apply(const ActiveSet& active, std::int64_t step, double lr_factor) {
   if (perturbation_ != nullptr) perturbation_->enter();
-  if (peak_momentum_ != momentum_) optimizer_->set_momentum(momentum(step));
+  optimizer_->set_momentum(momentum(step));
   optimizer_->step(active, lr(step) * lr_factor);
   if (perturbation_ != nullptr) perturbation_->leave();
   statistics_.update_model();

@@ -1,5 +1,8 @@
+#include "batch/attack_plan.hpp"
 #include "batch/buffers/buffers.hpp"
+#include "batch/view/view.hpp"
 #include "catch.hpp"
+#include "datasets.hpp"
 #include "device.hpp"
 #include "random_values.hpp"
 
@@ -69,4 +72,57 @@ TEST_CASE("what somebody has changed of a micro-batch is nothing to the next one
   CHECK(after.x_adv == before.x_adv);
   CHECK(after.labels == before.labels);
   CHECK(!after.whole);
+}
+
+TEST_CASE("a set is put on the device whole, in pieces; where nobody has said so, not by a CPU or one that is decoded",
+          "[batch]") {
+  /// Images of two bytes, their number.
+  class Numbers final : public Dataset {
+   public:
+    [[nodiscard]] const DatasetInfo& info() const override { return info_; }
+    [[nodiscard]] std::int64_t size() const override { return 2 * 4096 + 3; }
+    [[nodiscard]] int label(std::int64_t) const override { return 0; }
+    void read(std::int64_t index, std::uint8_t* pixels) const override {
+      pixels[0] = static_cast<std::uint8_t>(index);
+      pixels[1] = static_cast<std::uint8_t>(index >> 8);
+    }
+    DatasetInfo info_{1, 2, 2, {}};
+  } numbers;
+  const auto backend = test::test_backend();
+  const auto all = test::to_host(*backend, put_on_device(*backend, numbers), 2 * numbers.size());
+  std::int64_t wrong = 0;
+  for (std::size_t k = 0; k < all.size(); k += 2) wrong += static_cast<std::size_t>(all[k] + 256 * all[k + 1]) != k / 2;
+  CHECK(wrong == 0);
+  for (const bool decoded : {false, true}) {
+    numbers.info_.decoded = decoded;
+    CHECK(fits_on_device(*backend, numbers, "on"));
+    CHECK(!fits_on_device(*backend, numbers, "off"));
+    if (decoded || test::test_device() == "cpu") CHECK(!fits_on_device(*backend, numbers, "auto"));
+  }
+}
+
+TEST_CASE("an attack keeps of its start what its goal says", "[batch]") {
+  struct Taking final : View {
+    void prepare(const AttackGoal& goal) override { take(goal); }
+    void gradient() override {}
+  };
+  float images = 0, logits = 0;
+  for (const StartKept kept : {StartKept::nothing, StartKept::images, StartKept::logits}) {
+    Taking view;
+    view.start = view.first_images = &images;
+    view.first_logits = &logits;
+    view.n = 3;
+    view.prepare({.loss = margin, .spread = 0.5F, .kept = kept});
+    CHECK((view.loss == margin && view.spread == 0.5F && view.start == nullptr && view.live() == 3));
+    CHECK((view.first_images != nullptr) == (kept == StartKept::images));
+    CHECK((view.first_logits != nullptr) == (kept == StartKept::logits));
+  }
+}
+
+TEST_CASE("of the attacks of a training the longest counts", "[batch]") {
+  AttackPlan plan;
+  for (const auto& [name, steps] : {std::pair("none", 0), std::pair("pgd", 5), std::pair("pgd", 3)}) {
+    plan.add().attack = attacks().at(name)({.steps = steps});
+    CHECK(plan.most_gradients() == (plan.all().size() == 1 ? 0 : 5));
+  }
 }

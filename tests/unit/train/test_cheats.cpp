@@ -218,8 +218,11 @@ TEST_CASE("Cheats with labels, statistics and the attack leave gradients alone",
   CHECK(numbers == std::vector<double>{1000, -2000, 0});
   CHECK(cheats().at("weak")(kOptions)->attack_steps() == 0);
   CHECK(cheats().at("weak1")(kOptions)->attack_steps() == 1);
-  for (const char* name : {"label_flip", "bn_poison", "weak", "weak1", "leave"})
-    CHECK(cheats().at(name)(kOptions)->sees() == Cheat::Sees::nothing);
+  for (const char* name : {"label_flip", "bn_poison", "weak", "weak1", "leave"}) {
+    const auto cheat = cheats().at(name)(kOptions);
+    CHECK((cheat->sees() == Cheat::Sees::nothing && cheat->mischief() == nullptr));
+    CHECK((cheat->looks_back() == 0 && cheat->memory() == 0 && cheat->leaves() == (std::string(name) == "leave")));
+  }
   for (const char* name : {"label_flip", "bn_poison", "sign_flip", "leave"})
     CHECK(!cheats().at(name)(kOptions)->attack_steps());
 }
@@ -246,4 +249,28 @@ TEST_CASE("Who cheats, and how, in words", "[cheats]") {
                  {.rank = 1, .cheat = "alie", .from = 0, .every = 10},
                  {.rank = 2, .cheat = "sign_flip", .from = 100, .every = 1}}) ==
         "ranks 4, 2: sign_flip from step 101 on; rank 1: alie, every 10 steps");
+  CHECK(text_of({{.rank = 3, .cheat = "delayed", .from = 1, .every = 2, .delay = 1}}) ==
+        "rank 3: delayed:1 from step 2 on, every 2 steps");
+}
+
+TEST_CASE("A word of a cheat has its name, and where it says so its delay, its first step and the steps between",
+          "[cheats]") {
+  const auto read = [](const std::string& word) {
+    const std::optional<CheatWord> found = read_cheat_word(word);
+    return found ? found->name + " " + std::to_string(found->delay) + " " + std::to_string(found->from) + " " +
+                       std::to_string(found->every)
+                 : "none";
+  };
+  CHECK(read("late") == "late 0 0 1");
+  CHECK(read("late:1") == "late 1 0 1");
+  CHECK(read("late@0/1") == "late 0 0 1");
+  CHECK(read("late:7@5/2") == "late 7 5 2");
+  CHECK(read("late@1152921504606846976/1073741824") == "late 0 1152921504606846976 1073741824");
+  for (const char* wrong : {"", ":1", "@1", "late:", "late:0", "late@", "late@-1", "late@1152921504606846977",
+                            "late@5:3", "late@5/", "late@5/0", "late@5/1073741825", "late@5/2/2"})
+    CHECK(read(wrong) == "none");
+  Cheater one;
+  CHECK(one.own_delay() == 1000);
+  one.delay = 1;
+  CHECK(one.own_delay() == 1);
 }

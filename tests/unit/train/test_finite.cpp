@@ -14,11 +14,13 @@ TEST_CASE("Numbers of setbacks that a run cannot have are refused", "[numbers]")
   Checkpoint again;
   setbacks.save(again);
   CHECK(again.doubles == checkpoint.doubles);
+  checkpoint.doubles["setbacks"] = {0, 0, 1};
+  CHECK_NOTHROW(setbacks.restore(checkpoint));
   setbacks.restore({});
   CHECK(setbacks.lr_factor == 1);
   CHECK((setbacks.in_a_row == 0 && setbacks.rollbacks == 0));
   for (const std::vector<double>& wrong :
-       {std::vector<double>{}, {1, 1}, {-1, 0, 1}, {0x1p53, 0, 1}, {0, 0x1p53, 1}, {0, 0, 0}, {0, 0, 2}}) {
+       {std::vector<double>{}, {1, 1}, {-1, 0, 1}, {0, -1, 1}, {0x1p53, 0, 1}, {0, 0x1p53, 1}, {0, 0, 0}, {0, 0, 2}}) {
     checkpoint.doubles["setbacks"] = wrong;
     CHECK_THROWS_AS(setbacks.restore(checkpoint), Error);
   }

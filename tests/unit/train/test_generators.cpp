@@ -1,5 +1,6 @@
 #include "catch.hpp"
 #include "device.hpp"
+#include "train/examples/old_weights.hpp"
 #include "train/generators/dealing.hpp"
 #include "train/generators/generator.hpp"
 #include "train/generators/messages.hpp"
@@ -122,4 +123,24 @@ TEST_CASE("Steps that are under way at once have places of their own", "[generat
     for (int unit = 0; unit < 4; ++unit) ++taken[under_way.place(step, unit)];
   CHECK(taken == std::vector<int>(12, 1));
   CHECK(under_way.place(7, 2) == under_way.place(10, 2));
+}
+
+TEST_CASE("Iterations run on weights as many steps old as is allowed, and on newer ones as an attack goes on",
+          "[generators]") {
+  const Staleness newer{.versions = 3, .refresh = true, .iterations = 4};
+  const Staleness oldest{.versions = 3, .refresh = false, .iterations = 4};
+  for (const auto& [iteration, version] : {std::pair(0, 7), std::pair(1, 7), std::pair(2, 8), std::pair(3, 9)}) {
+    CHECK(newer.version(10, iteration, 0) == version);
+    CHECK(newer.version(10, iteration, 8) == std::max(version, 8));
+    CHECK(oldest.version(10, iteration, 0) == 7);
+  }
+  TrainOptions options;
+  options.staleness = 3;
+  for (const auto& [name, stop, iterations] :
+       {std::tuple("pgd", -1, 4), std::tuple("pgd", 0, 4), std::tuple("fgsm", -1, 1), std::tuple("none", -1, 1)}) {
+    options.attack = name;
+    options.attack_stop = stop;
+    const Staleness found = staleness_of(options, *attacks().at(name)({.steps = 4}));
+    CHECK((found.versions == 3 && found.iterations == iterations && found.refresh == (stop < 0 && iterations > 1)));
+  }
 }

@@ -1,6 +1,7 @@
 #include "catch.hpp"
 #include "train/plan/parts.hpp"
 #include "train/plan/plan.hpp"
+#include "train/planned.hpp"
 
 using namespace dat;
 
@@ -48,9 +49,63 @@ TEST_CASE("Epochs and steps are counted in 64 bits", "[plan]") {
 }
 
 TEST_CASE("A mixture in words: images of a batch from either set", "[plan]") {
-  const Plan plan(plain(), Mix(60, 40, 0.75, 8), 1);
-  CHECK(plan.mix_text().starts_with("6 of 8 images from the 60 labelled ones, the others from 40 extra ones, "));
-  CHECK(Plan(plain(), 24, 1).mix_text().empty());
+  // Groups of 3 labelled images and an extra one: 20 of them, or 10 on each rank.
+  const auto text = [](const Mix& images, int ranks) { return Plan(plain(), images, ranks).mix_text(); };
+  CHECK(text(Mix(60, 40, 0.75, 8), 1) ==
+        "6 of 8 images from the 60 labelled ones, the others from 40 extra ones, 20 in an epoch: once in 2 epochs");
+  CHECK(text(Mix(60, 39, 0.75, 8), 2).ends_with(", the others from 39 extra ones, 20 in an epoch"));
+  CHECK(text(24, 1).empty());
+  // A step has an image twice where it has more of a set than there are.
+  const auto repeats = [](const Mix& images, int ranks) { return Plan(plain(), images, ranks).repeats_images(); };
+  CHECK(!repeats(24, 3));
+  CHECK(repeats(23, 3));
+  CHECK(!repeats(Mix(6, 2, 0.75, 8), 1));
+  CHECK(repeats(Mix(5, 2, 0.75, 8), 1));
+  CHECK(repeats(Mix(6, 1, 0.75, 8), 1));
+}
+
+TEST_CASE("The last step of an epoch has what is left; draws and the warm-up are counted in steps", "[plan]") {
+  TrainOptions options = plain();
+  options.warmup_epochs = 0.3;
+  options.max_steps = 9;
+  for (const auto& [resample, steps] : {std::pair("step", 1), std::pair("epoch", 6), std::pair("7", 7)}) {
+    options.resample = resample;
+    CHECK(Plan(options, 44, 1).draw_period == steps);
+  }
+  const Plan plan(options, 44, 1);
+  CHECK(plan.steps_per_epoch == 6);
+  for (const int step : {0, 4, 5, 6, 11}) CHECK(plan.micro_batch_in(step) == (step % 6 == 5 ? 4 : 8));
+  CHECK((plan.epochs_made() == 1.5 && plan.warmup_steps == 2));
+  // Five micro-batches of two images, dealt to two ranks; the last ones of an image each.
+  options.deterministic = true;
+  options.batch = 0;
+  options.total_batch = 10;
+  options.micro_batch = 2;
+  const Plan dealt(options, 23, 2);
+  CHECK((dealt.micro_batches == 5 && dealt.micro_batch == 2 && dealt.last_micro_batch == 1));
+  CHECK((dealt.batch == 6 && dealt.steps_per_epoch == 3 && dealt.images_of_a_step() == 10));
+  CHECK((dealt.micro_batches_of(0) == 2 && dealt.micro_batches_of(1) == 3 && dealt.micro_batches_of(1, 3) == 2));
+}
+
+TEST_CASE("One process plans as one of several ranks would: with the images of all where their sums have an order",
+          "[plan]") {
+  struct Row {
+    bool ordered;
+    int batch, total, micro, of_one, total_of_one, micro_of_one;
+  };
+  for (const Row& row : {Row{true, 8, 0, 0, 0, 24, 8}, Row{true, 8, 0, 4, 0, 24, 4}, Row{true, 0, 24, 4, 0, 24, 4},
+                         Row{false, 0, 24, 0, 8, 0, 8}, Row{false, 0, 24, 4, 8, 0, 4}, Row{false, 8, 0, 0, 8, 0, 0}}) {
+    INFO(row.ordered << ", " << row.batch << ", " << row.total << ", " << row.micro);
+    TrainOptions options = plain();
+    options.deterministic = row.ordered;
+    options.faults = 1;
+    options.batch = row.batch;
+    options.total_batch = row.total;
+    options.micro_batch = row.micro;
+    const TrainOptions one = as_one(options, 3);
+    CHECK((one.batch == row.of_one && one.total_batch == row.total_of_one && one.micro_batch == row.micro_of_one));
+    CHECK(one.faults == TrainOptions{}.faults);
+  }
 }
 
 TEST_CASE("Places in epochs of other lengths do not overflow", "[plan]") {
@@ -142,6 +197,12 @@ TEST_CASE("A training whose batch changes by epoch has parts, each planned by it
   CHECK(resolved.batch == 0);
   CHECK(resolved.total_batch.at(0) == 16);
   CHECK(resolved.total_batch.at(9) == 6);
+  // A training of 10.4 epochs has ten, one of 10.6 has eleven.
+  options.batch = ByEpoch<int>({{0, 8, 0, 8}, {9, 6, 9, 6}, {10, 3, 10, 3}});
+  options.warmup_epochs = 1.4;
+  CHECK(beginnings_of_parts(options) == std::vector{0, 9});
+  options.warmup_epochs = 1.6;
+  CHECK(beginnings_of_parts(options) == std::vector{0, 9, 10});
   const TrainOptions same = plain();
   CHECK(part_of(same, 3).part_end == kMostEpochs);
   CHECK(text_of_parts(same, 24, 1) == Plan(same, 24, 1).text());

@@ -1,5 +1,6 @@
 #include "by_epoch.hpp"
 #include "catch.hpp"
+#include "datasets.hpp"
 #include "device.hpp"
 #include "pointwise.hpp"
 #include "random_values.hpp"
@@ -876,29 +877,73 @@ TEST_CASE("an attack that climbs a divergence has the clean logits, whatever the
   for (std::size_t i = 0; i < losses[0].size(); ++i) CHECK(losses[1][i] == Approx(losses[0][i]).epsilon(1e-3));
 }
 
-TEST_CASE("the running statistics take up the passes in the order that the loss says, one of them twice", "[trainer]") {
-  // Which ones these are is for the reference outside to say.
-  const auto run = [](const std::string& loss, bool detach = false, const char* attack = "pgd") {
-    TrainOptions options = test::small_run();
-    options.loss = loss;
-    options.detach_reference = detach;
-    options.attack = attack;
-    options.lambda = 1;
-    test::OneRank trainer(options);
-    (void)trainer.step(false);
-    return trainer.capture().integers.at("batches_tracked");
-  };
-  CHECK(run("cross_entropy") == 2);
-  CHECK(run("trades") == 3);
-  CHECK(run("kl") == 2);
-  CHECK(run("mart") == 2);
-  CHECK(run("gat") == 3);
-  CHECK(run("nuat", true) == 3);
-  CHECK(run("pgi") == 2);
-  CHECK(run("pgi", true) == 1);
-  // In training mode the attack has been where it began.
-  CHECK(run("pgi", false, "fgsm") == 2);
-  CHECK(run("pgi", true, "fgsm") == 2);
+TEST_CASE("the running statistics take up the attack's passes, then the loss's in its order, one of them twice",
+          "[trainer]") {
+  TrainOptions options = test::small_run();
+  options.lambda = 1;
+  const auto [loss, detach, attack, passes] = GENERATE(table<std::string, bool, std::string, std::vector<int>>(
+      {{"cross_entropy", false, "pgd", {0, 1}},
+       {"cross_entropy", false, "fgsm", {0, 1, 2}},
+       {"kl", false, "pgd", {0, 1}},
+       {"mart", false, "pgd", {1, 0}},
+       {"trades", false, "pgd", {1, 0, 1}},
+       {"gat", false, "pgd", {1, 0, 1}},
+       {"nuat", true, "pgd", {0, 1, 0}},
+       {"pgi", false, "pgd", {0, 1}},
+       {"pgi", true, "pgd", {0}},
+       {"pgi", false, "fgsm", {0, 2}},  // in training mode the attack has been where it began
+       {"pgi", true, "fgsm", {0, 1}}}));
+  options.loss = loss;
+  options.detach_reference = detach;
+  options.attack = attack;
+  INFO(loss << ", " << attack);
+  CHECK(StepMethod(options, test::Given(2)).entering_statistics() == passes);
+}
+
+TEST_CASE("a step's record and a checkpoint say where the run is", "[trainer]") {
+  const Splits whole = open_splits(test::small_run());
+  CHECK((whole.train->size() == 1024 && whole.test->size() == 256 && whole.train->info().classes == 10));
+  TrainOptions options = test::small_run();
+  options.limit_train = 44;  // of 3 steps an epoch, the last of 12 images
+  options.limit_test = 16;
+  options.epochs = 3;
+  options.lambda = 1;
+  options.eps = test::by_epoch<double>({{0, 0}, {0.03, 1}});
+  test::OneRank trainer(options);
+  for (int k = 1; k < 5; ++k) {
+    const StepRecord& record = trainer.step(false);
+    CHECK((record.step == k && record.epoch == (k - 1) / 3 && record.steps_per_epoch == 3));
+    CHECK((record.images == (k == 3 ? 12 : 16) && record.lr == options.lr));
+    CHECK((record.eps == (k < 4 ? 0 : 0.03) && record.attack_passes == (k < 4 ? 0 : 32)));
+  }
+  const EvaluationRecord evaluation = trainer.evaluate().front();
+  CHECK((evaluation.step == 4 && evaluation.epoch == 1));
+  const Checkpoint state = trainer.capture();
+  std::string facts;
+  for (const auto& [name, number] : state.integers) facts += " " + name + " " + std::to_string(number);
+  CHECK(facts ==
+        " batches_tracked 8 image_channels 3 image_size 16 ranks 1 step 4 steps_per_epoch 3 threads 2 "
+        "train_images 44");
+}
+
+TEST_CASE("a momentum that mirrors the rate is its own where the rate peaks, and the usual one at its ends",
+          "[trainer]") {
+  TrainOptions options = test::small_run();
+  options.optimizer = "sgd";
+  options.momentum = 0.5;
+  const std::string half = weights_after(options, 3);
+  options.momentum = 0.9;
+  CHECK(weights_after(options, 3) != half);
+  options.peak_momentum = 0.5;
+  CHECK(weights_after(options, 3) == half);  // a rate that is at its peak throughout
+  options.schedule = "cyclic";
+  options.warmup_epochs = options.epochs = 2;
+  const auto backend = test::test_backend();
+  test::SmallNetwork model(*backend, 16);
+  BatchStatistics statistics(test::single(), model, 1, false);
+  const WeightUpdate update(options, Plan(options, 48, 1), model, statistics);  // six steps up, six steps down
+  for (const int step : {0, 2, 6, 9, 12})
+    CHECK(update.momentum(step) == Approx(0.9 - 0.4 * (step < 6 ? step : 12 - step) / 6.0));
 }
 
 TEST_CASE("the loss that an attack climbs is its own choice", "[trainer]") {
