@@ -34,12 +34,11 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 /// Last double for which a function that falls from true to false holds, by bisection.
 template <class Holds>
 [[nodiscard]] double last_that_holds(double low, double high, const Holds& holds) {
-  for (int i = 0; i < 200; ++i) {
+  for (;;) {
     const double middle = low + (high - low) / 2;
-    if (middle <= low || middle >= high) break;
+    if (middle <= low || middle >= high) return low;
     (holds(middle) ? low : high) = middle;
   }
-  return low;
 }
 
 }  // namespace
