@@ -220,8 +220,8 @@ Calibration read_calibration(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::string text(kMostBytes + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  require(file.is_open() && !file.bad(), ExitCode::data,
-          "cannot read the calibration '", path, "'; check the path given to --calibration");
+  require(file.is_open() && !file.bad(), ExitCode::data, "cannot read the calibration '", path,
+          "'; check the path given to --calibration");
   require(static_cast<std::size_t>(file.gcount()) <= kMostBytes, ExitCode::data, path,
           " is no calibration: it has more ", "than ", kMostBytes >> 20, " MB");
   text.resize(static_cast<std::size_t>(file.gcount()));

@@ -112,17 +112,3 @@ TEST_CASE("An attack on certificates breaks what is certified too far, and stays
   near.images.read(4, attacked.data());
   CHECK(attacked == pixels);
 }
-
-TEST_CASE("What abstains under attack is not broken", "[certification]") {
-  const auto images = synthetic_dataset({.classes = kClasses, .size = kSize, .train = 8, .test = 3}, "test");
-  AttackedCertificates attacked{AttackedImages(*images, {0, 1, 2}, {2, 2, 2}, {}), {}};
-  for (const int prediction : {2, Certificate::kAbstains, 1}) {
-    attacked.predicted.images.push_back(std::ssize(attacked.predicted.images));
-    attacked.predicted.labels.push_back(attacked.images.label(attacked.predicted.images.back()));
-    Certificate c;
-    c.prediction = prediction;
-    attacked.predicted.certificates.push_back(c);
-  }
-  CHECK(attacked.broken() == 1);
-  CHECK(attacked.predicted.abstained() == 1);
-}
