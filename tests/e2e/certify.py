@@ -158,14 +158,12 @@ class Certification(common.TestCase):
                 self.assertLess(abs(one["votes"] - other["votes"]), 6 * (2 * N * p * (1 - p)) ** 0.5 + 3)
 
         # PREDICT.
-        ended = self.certify("predicted", "--predict", noise_kind="float")
+        self.certify("predicted", "--predict", noise_kind="float")
         predicted = told("predicted")
-        self.assertEqual((predicted["settings"]["n0"], "acr" in predicted), (0, False))
         for one in predicted["images"]:
             self.assertEqual(one["samples"], N)
             if one["prediction"] >= 0:
                 self.assertLessEqual(one["p_value"], ALPHA)
-        self.assertRegex(ended.final, r"^Final: right=0\.\d+ abstained=0\.\d+ images=" + str(IMAGES // EVERY) + " PARTIAL$")
 
     def test_attacks_within_the_radii(self):
         more = {"attack_steps": 8, "noise_samples": 5, "noise_kind": "float", "sigma": 0.05}
