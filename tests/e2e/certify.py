@@ -119,7 +119,6 @@ class Certification(common.TestCase):
         with h5py.File("set.h5") as file:
             images, labels = file["test/images"][:IMAGES].astype(float) / 255, file["test/labels"][:IMAGES]
         checkpoint = common.checkpoints("run")[-1]
-        radii = []
         for one in found["images"]:
             image = images[one["index"]]
             self.assertEqual(one["label"], labels[one["index"]])
@@ -138,9 +137,6 @@ class Certification(common.TestCase):
             self.assertEqual(one["prediction"], chosen if bound > 0.5 else -1)
             radius = SIGMA * NormalDist().inv_cdf(bound) if bound > 0.5 else 0
             self.assertAlmostEqual(one["radius"], radius, delta=1e-9)
-            radii.append(radius if one["prediction"] == one["label"] else 0)
-        self.assertGreater(sum(radii), 0)
-        self.assertAlmostEqual(found["acr"], np.mean(radii), delta=1e-9)
         tables = common.datasets("float/results.h5")
         for name in "index", "label", "prediction", "radius", "votes", "samples":
             self.assertEqual(tables[f"image/{name}"].tolist(), [one[name] for one in found["images"]])
@@ -156,11 +152,8 @@ class Certification(common.TestCase):
 
         # PREDICT.
         self.certify("predicted", "--predict", noise_kind="float")
-        predicted = told("predicted")
-        for one in predicted["images"]:
-            self.assertEqual(one["samples"], N)
-            if one["prediction"] >= 0:
-                self.assertLessEqual(one["p_value"], ALPHA)
+        for one in told("predicted")["images"]:
+            self.assertEqual((one["samples"], one["prediction"] >= 0), (N, one["p_value"] <= ALPHA))
 
     def test_attacks_within_the_radii(self):
         more = {"attack_steps": 8, "noise_samples": 5, "noise_kind": "float", "sigma": 0.05}

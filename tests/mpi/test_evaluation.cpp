@@ -112,8 +112,8 @@ TEST_CASE("An assessment is of all its sets in turn, and so is its progress", "[
   replica.commit();
   std::vector<double> parts;
   const auto records = assessment.run(5, [&](double part) { parts.push_back(part); });
-  CHECK((records.size() == 2 && records[0].split == "test" && records[1].split == "holdout"));
-  CHECK((records[0].images == kImages && records[1].images == 9));
+  CHECK((records.size() == 2 && records[0].split == "test" && records[1].split == "holdout" &&
+         records[0].images == kImages && records[1].images == 9));
   if (world().root()) CHECK(parts == std::vector<double>{kImages / 30.0, 1});
 }
 
