@@ -42,7 +42,7 @@ A model, nothing measured from here on: each rank with its own batch, 1 rank a n
  generators, --staleness 4, pay: 1.14x at 4 ranks, 2 of them generators (half; the step waits for attacking)
 )");
   o.staleness = 1;
-  CHECK(contains(table(), "nowhere: at most 0.72x at 4 ranks, 2 of them generators (float32; the step waits for round)"));
+  CHECK(contains(table(), "where: at most 0.72x at 4 ranks, 2 of them generators (float32; the step waits for round"));
   // Two nodes of two: sums in their memory, then over the link. One rank that attacks four times as fast.
   c.ranks = 2;
   c.within = Link{.latency = 0, .bandwidth = 1e9};
