@@ -60,14 +60,14 @@ struct Weigh {
   DAT_HD Sums operator()(int segment, std::int64_t i) const {
     const float g = gradients[i];
     gradients[i] = factor[segment] * g;
-    return {{double(g) * double(g), 0, 0}};
+    return {{double(g) * double(g)}};
   }
 };
 
 /// The sum of squares of each segment (gradient norms).
 struct SquaredNorm {
   const float* x;
-  DAT_HD Sums operator()(int, std::int64_t i) const { return {{double(x[i]) * double(x[i]), 0, 0}}; }
+  DAT_HD Sums operator()(int, std::int64_t i) const { return {{double(x[i]) * double(x[i])}}; }
 };
 
 }  // namespace dat::kernels

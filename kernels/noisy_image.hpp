@@ -47,7 +47,7 @@ struct NormalNoise {
 /// which only integers decide. Runs over n * fours(). The sum is cut at low/255 and high/255.
 struct TableNoise {
   NoisySamples samples;
-  const std::uint64_t* entries;  ///< [2 half]
+  const std::uint64_t* entries;  ///< [2 half], the last one 2^64 - 1
   const std::int32_t* guide;     ///< [1024]
   int half;
   std::int32_t low, high;
@@ -70,13 +70,12 @@ struct TableNoise {
   /// The noise in units of 1/255, of which `word` is the upper half of the 64 bits.
   [[nodiscard]] DAT_HD std::int32_t noise(std::uint32_t word, std::int64_t n, std::int64_t k, int j,
                                           bool& not_known) const {
-    const std::int32_t all = 2 * half;
     std::int32_t below = guide[word >> 22];
-    while (below < all && static_cast<std::uint32_t>(entries[below] >> 32) < word) ++below;
-    if (below < all && static_cast<std::uint32_t>(entries[below] >> 32) == word) {  // the lower half decides
+    while (static_cast<std::uint32_t>(entries[below] >> 32) < word) ++below;
+    if (static_cast<std::uint32_t>(entries[below] >> 32) == word) {  // the lower half decides
       const std::uint64_t draw = std::uint64_t{word} << 32 | samples.words(n, k, true).v[j];
-      while (below < all && entries[below] < draw) ++below;
-      not_known = not_known || (below < all && entries[below] == draw);
+      while (entries[below] < draw) ++below;
+      not_known = not_known || entries[below] == draw;
     }
     return below - half;
   }

@@ -59,7 +59,7 @@ struct LarsDirection {
   DAT_HD Sums operator()(int segment, std::int64_t i) const {
     const float u = mu * momentum[i] + (scaled(gradient[i], scale, segment) + decay[segment] * theta[i]);
     momentum[i] = u;
-    return {{double(theta[i]) * double(theta[i]), double(u) * double(u), 0}};
+    return {{double(theta[i]) * double(theta[i]), double(u) * double(u)}};
   }
 };
 
@@ -78,7 +78,7 @@ struct LarsSgdNorms {
   const float* scale;
   DAT_HD Sums operator()(int segment, std::int64_t i) const {
     const double g = scaled(gradient[i], scale, segment);
-    return {{double(theta[i]) * double(theta[i]), g * g, 0}};
+    return {{double(theta[i]) * double(theta[i]), g * g}};
   }
 };
 
@@ -136,7 +136,7 @@ struct LambDirection {
     v[i] = beta2 * v[i] + one_minus_beta2 * g * g;
     const float u = lamb_direction(scaled(m[i], m_correction, segment), scaled(v[i], v_correction, segment), theta[i],
                                    epsilon, decay[segment]);
-    return {{double(theta[i]) * double(theta[i]), double(u) * double(u), 0}};
+    return {{double(theta[i]) * double(theta[i]), double(u) * double(u)}};
   }
 };
 

@@ -86,7 +86,7 @@ struct AverageOptions {
 /// state, "average"; the number of weights of which it is made is the last of the optimizer's numbers().
 class AveragedOptimizer final : public Optimizer {
  public:
-  /// Wraps `optimizer`, whose weights are averaged. Error(usage): there is no such rule.
+  /// Wraps `optimizer`, whose weights are averaged.
   AveragedOptimizer(Backend& backend, Parameters& parameters, std::unique_ptr<Optimizer> optimizer,
                     const AverageOptions& options);
 

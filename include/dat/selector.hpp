@@ -97,8 +97,8 @@ class LayerSelector {
 
 /// The probabilities q_d = clip(c*w_d, p_min, 1) that meet the budget, sum cost_d*q_d = budget: c is the only unknown.
 /// These q minimise sum a_d^2/q_d where w_d = a_d/sqrt(cost_d); with unit costs also D_KL(q || w). Exact, in the log
-/// domain. log_w [D], costs [D] above 0 or empty (1 each) -> q [D]. Error(usage) unless p_min * sum cost <= budget <=
-/// sum cost. `scratch` [2D] makes the call free of allocation.
+/// domain. log_w [D], costs [D] above 0 or empty (1 each) -> q [D]. p_min * sum cost <= budget <= sum cost, to
+/// rounding. `scratch` [2D] makes the call free of allocation.
 void clip_to_budget(const std::vector<double>& log_w, const std::vector<double>& costs, double budget, double p_min,
                     std::vector<double>& q, std::vector<double>& scratch);
 
@@ -106,7 +106,7 @@ void clip_to_budget(const std::vector<double>& log_w, const std::vector<double>&
 /// one lambda for all layers. (The derivative of sum q ln(q/w) - q + lambda*cost*q by q_d is ln(q_d/w_d) +
 /// lambda*cost_d; this derivative vanishes where q_d is at no bound.) lambda is found by Newton's method between the
 /// two neighbouring values at which a layer reaches a bound. Where all costs are equal, the result is clip_to_budget's,
-/// bit for bit. Arguments and errors as of clip_to_budget.
+/// bit for bit. Arguments as of clip_to_budget.
 void project_kl(const std::vector<double>& log_w, const std::vector<double>& costs, double budget, double p_min,
                 std::vector<double>& q, std::vector<double>& scratch);
 

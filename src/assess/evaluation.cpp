@@ -41,10 +41,11 @@ std::vector<std::string> EvaluationAttacks::warnings() const {
   return all;
 }
 
+double mean(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
 std::vector<EvaluationRecord> EvaluationResult::records(const EvaluationAttacks& attacks) const {
-  const auto mean = [](const std::vector<double>& values) {
-    return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-  };
   std::vector<EvaluationRecord> all;
   for (std::size_t k = 0; k < attacked.size(); ++k) {
     const EvaluationAttacks::Member& member = attacks.members()[k];

@@ -51,6 +51,8 @@ class EvaluationAttacks {
   std::vector<Member> members_;
 };
 
+[[nodiscard]] double mean(const std::vector<double>& values);
+
 /// Results of an evaluation for each image. All arrays are [samples of the set], in its order, on all ranks.
 struct EvaluationResult {
   struct Outcome {

@@ -19,10 +19,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-[[nodiscard]] double mean(const std::vector<double>& values) {
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
-
 [[nodiscard]] Validity verdict_on(const EvaluationResult& result, std::int64_t images, std::int64_t split_images) {
   bool finite = std::isfinite(mean(result.clean.loss));
   for (const EvaluationResult::Outcome& one : result.attacked) finite = finite && std::isfinite(mean(one.loss));

@@ -49,8 +49,6 @@ constexpr int kJournalFormat = 1;
   return "it says more than this program knows";
 }
 
-[[nodiscard]] bool whole(const std::string& line) { return Json::accept(line); }
-
 }  // namespace
 
 Journal::Journal(std::string path, const std::string& kind, const Facts& facts) : path_(std::move(path)) {
@@ -62,7 +60,7 @@ Journal::Journal(std::string path, const std::string& kind, const Facts& facts) 
   std::size_t end = text.rfind('\n') + 1;
   if (end > 0) {
     const std::size_t last = std::string_view(text).substr(0, end - 1).rfind('\n') + 1;
-    if (!whole(text.substr(last, end - last))) end = last;
+    if (!Json::accept(text.substr(last, end - last))) end = last;
   }
   // A writer that was killed at once has left the beginning of its first line. Anything else is not ours to be emptied.
   require(end > 0 || header.starts_with(text), ExitCode::usage, path_,

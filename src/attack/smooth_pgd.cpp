@@ -63,7 +63,6 @@ class SmoothPgd final : public Attack {
 std::unique_ptr<Attack> make_smooth_pgd(const AttackOptions& options) {
   require(options.norm == BallNorm::l2, ExitCode::usage,
           "smooth-pgd steps along the gradient in the L2 ball; give l2 as the norm of its attack");
-  require(options.steps >= 1, ExitCode::usage, "smooth-pgd needs at least one attack step");
   return std::make_unique<SmoothPgd>(options);
 }
 

@@ -33,7 +33,7 @@ class Place {
     check(found != value_.end(), std::string("lacks '") + key + "'");
     return {*found, path_ + ": " + key};
   }
-  [[nodiscard]] bool has(const char* key) const { return value_.is_object() && value_.contains(key); }
+  [[nodiscard]] bool has(const char* key) const { return value_.contains(key); }
   [[nodiscard]] std::vector<Place> list(std::size_t least, std::size_t most) const {
     check(value_.is_array(), "must be a list");
     check(value_.size() >= least && value_.size() <= most, "must have " + std::to_string(least) + " to " +
@@ -220,8 +220,8 @@ Calibration read_calibration(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::string text(kMostBytes + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  require(file.is_open() && !file.bad() && (file.gcount() > 0 || file.eof()), ExitCode::data,
-          "cannot read the calibration '", path, "'; check the path given to --calibration");
+  require(file.is_open() && !file.bad(), ExitCode::data, "cannot read the calibration '", path,
+          "'; check the path given to --calibration");
   require(static_cast<std::size_t>(file.gcount()) <= kMostBytes, ExitCode::data, path,
           " is no calibration: it has more ", "than ", kMostBytes >> 20, " MB");
   text.resize(static_cast<std::size_t>(file.gcount()));

@@ -55,7 +55,6 @@ namespace {
 }  // namespace
 
 double seconds_of_sum(const Cluster& c, double bytes) {
-  if (c.ranks == 1) return 0;
   if (c.algorithm == SumAlgorithm::tree) return tree(c, bytes);
   const double part = bytes / c.ranks;
   return (c.ranks - 1) * (2 * to_neighbour(c, part) + part / c.reduction);
@@ -69,16 +68,12 @@ double seconds_of_gradients(const Cluster& c, double bytes) {
   return c.window->seconds(bytes) + seconds_of_sum(nodes, bytes);
 }
 
-double seconds_of_gather(const Cluster& c, double bytes) {
-  return c.ranks == 1 ? 0 : (c.ranks - 1) * to_neighbour(c, bytes);
-}
+double seconds_of_gather(const Cluster& c, double bytes) { return (c.ranks - 1) * to_neighbour(c, bytes); }
 
 double seconds_of_exchange(const Cluster& c, double bytes) {
-  if (c.ranks == 1) return 0;
   const double part = bytes / c.ranks;
   const int near = std::min(c.ranks_per_node, c.ranks) - 1, far = c.ranks - 1 - near;
-  return (near > 0 ? near * c.within.seconds(part) : 0) +
-         (far > 0 ? far * c.between.seconds(c.ranks_per_node * part) : 0);
+  return near * c.within.seconds(part) + far * c.between.seconds(c.ranks_per_node * part);
 }
 
 StepForecast forecast_step(const Calibration& calibration, const Cluster& cluster, const StepChoice& choice) {
@@ -132,7 +127,7 @@ StepForecast forecast_step(const Calibration& calibration, const Cluster& cluste
   const double end = now + std::max(0.0, pass - of_layers);
   step.exposed = choice.overlap ? std::max(0.0, wire - end) : under_way;
   step.hidden = under_way - step.exposed;
-  if (choice.stale_attack > 0 && calibration.attack_iterations > 0) {
+  if (calibration.attack_iterations > 0) {
     const double iterations = std::min(choice.stale_attack, calibration.attack_iterations);
     const double covered = std::min(step.exposed, iterations * calibration.attack / calibration.attack_iterations);
     step.exposed -= covered;

@@ -49,12 +49,8 @@ RoleForecast forecast_roles(const Calibration& calibration, const Cluster& clust
   Calibration of_trainer = with_images(calibration, images_of(ceil_of(parts, trainers)));
   Cluster group = cluster;
   group.ranks = trainers;
-  StepChoice step = choice;
-  if (generators > 0) {
-    of_trainer.attack = 0;
-    step.stale_attack = 0;
-  }
-  const StepForecast training = forecast_step(of_trainer, group, step);
+  if (generators > 0) of_trainer.attack = 0;
+  const StepForecast training = forecast_step(of_trainer, group, choice);
   result.training = training.seconds();
   if (generators == 0) return result;
 

@@ -62,9 +62,7 @@ AveragedOptimizer::AveragedOptimizer(Backend& backend, Parameters& parameters, s
       parameters_(parameters),
       optimizer_(std::move(optimizer)),
       options_(options),
-      average_(backend.allocate_floats(parameters.size, "averaged weights")) {
-  (void)rule_of(options);
-}
+      average_(backend.allocate_floats(parameters.size, "averaged weights")) {}
 
 void AveragedOptimizer::step(const ActiveSet& active, double lr) { optimizer_->step(active, lr); }
 

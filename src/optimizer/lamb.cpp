@@ -20,7 +20,6 @@ class Lamb final : public Optimizer {
         layerwise_(backend, parameters, options),
         m_(backend.allocate_floats(parameters.size, "optimizer state")),
         v_(backend.allocate_floats(parameters.size, "optimizer state")) {
-    require(options.epsilon > 0, ExitCode::usage, "LAMB's epsilon must be positive, not ", options.epsilon);
     if (!options.bias_correction) return;
     const std::size_t segments = parameters.segments.size();
     steps_.resize(static_cast<std::size_t>(parameters.layers()));

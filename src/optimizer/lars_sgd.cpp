@@ -19,8 +19,6 @@ class LarsSgd final : public Optimizer {
  public:
   LarsSgd(Backend& backend, Parameters& parameters, const OptimizerOptions& options)
       : backend_(backend), parameters_(parameters), options_(options), factors_(backend, parameters, options) {
-    require(options.trust_coefficient > 0, ExitCode::usage, "LARS's trust coefficient must be positive, not ",
-            options.trust_coefficient);
     std::vector<std::uint8_t> adapted;
     for (const Segment& segment : parameters.segments) adapted.push_back(segment.shape.size() > 1 ? 1 : 0);
     adapted_ = static_cast<std::uint8_t*>(backend.allocate(adapted.size(), "optimizer factors"));

@@ -15,7 +15,6 @@ class Layerwise {
  public:
   Layerwise(Backend& backend, Parameters& parameters, const OptimizerOptions& options)
       : backend_(backend), parameters_(parameters), options_(options), factors_(backend, parameters, options) {
-    require(options.clamp_high > 0, ExitCode::usage, "the trust ratio's bound is not above 0: ", options.clamp_high);
     steps_ = backend.allocate_floats(factors_.segments(), "optimizer factors");
     partial_ = factors_.allocate_sums(factors_.chunks());
     sums_ = factors_.allocate_sums(factors_.segments());

@@ -14,16 +14,10 @@ using Make = std::unique_ptr<Optimizer>(Backend&, Parameters&, const OptimizerOp
 using Optimizers = Registry<Make>;
 
 /// The optimizers, with their own weight decay where none is asked for.
-[[nodiscard]] Optimizers checked(std::vector<Optimizers::Row> rows) {
+[[nodiscard]] Optimizers with_decay(std::vector<Optimizers::Row> rows) {
   for (Optimizers::Row& row : rows)
     row.make = [make = row.make, own = number_of(row.settings, "weight-decay").value_or(0)](
                    Backend& backend, Parameters& parameters, OptimizerOptions options) {
-      require(options.importance == "inside" || options.importance == "outside", ExitCode::usage,
-              "unknown importance '", options.importance, "'; known: inside, outside");
-      for (const double decay : {options.momentum, options.beta1, options.beta2})
-        require(0 <= decay && decay < 1, ExitCode::usage, "momentum, beta1 and beta2 must be in [0, 1), not ", decay);
-      require(options.clip_norm >= 0, ExitCode::usage, "the largest norm of the gradient must not be negative, but is ",
-              options.clip_norm);
       if (options.weight_decay < 0) options.weight_decay = own;
       return make(backend, parameters, options);
     };
@@ -33,7 +27,7 @@ using Optimizers = Registry<Make>;
 }  // namespace
 
 const Optimizers& optimizers() {
-  static const Optimizers all = checked(
+  static const Optimizers all = with_decay(
       {{"sgd", make_sgd, {{"weight-decay", "5e-4"}, {"momentum"}, {"optimizer:peak_momentum"}, {"optimizer:nesterov"}}},
        {"lars",
         make_lars,

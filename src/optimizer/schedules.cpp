@@ -14,8 +14,6 @@ Course::Course(const ScheduleOptions& options)
     : rise(steps_of(options.warmup_epochs, options.steps_per_epoch)),
       steps(steps_of(options.warmup_epochs + options.epochs, options.steps_per_epoch)) {
   require(options.steps_per_epoch > 0, ExitCode::usage, "an epoch has no steps: lower the batch or give more data");
-  require(options.warmup_epochs >= 0 && options.epochs >= 0, ExitCode::usage, "epochs (", options.epochs,
-          ") and warm-up epochs (", options.warmup_epochs, ") must not be negative");
   if (options.total_steps > 0) steps = std::min(steps, static_cast<double>(options.total_steps));
 }
 

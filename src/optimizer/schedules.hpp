@@ -16,8 +16,8 @@ namespace dat {
 [[nodiscard]] std::unique_ptr<Schedule> make_cyclic(const ScheduleOptions& options);
 [[nodiscard]] std::unique_ptr<Schedule> make_one_cycle(const ScheduleOptions& options);
 
-/// The steps of a run, as a schedule that goes up and down sees them: to its peak, and in all. Error(usage): epochs
-/// that are no epochs.
+/// The steps of a run, as a schedule that goes up and down sees them: to its peak, and in all. Error(usage): an
+/// epoch has no steps.
 struct Course {
   explicit Course(const ScheduleOptions& options);
   double rise;   ///< steps of the warm-up
@@ -47,7 +47,7 @@ class WarmupSchedule final : public Schedule {
   After after_;
 };
 
-/// The linear warm-up, then `after`. Error(usage): epochs that are no epochs.
+/// The linear warm-up, then `after`. Error(usage): an epoch has no steps.
 template <class After>
 [[nodiscard]] std::unique_ptr<Schedule> with_warmup(const ScheduleOptions& options, After after) {
   return std::make_unique<WarmupSchedule<After>>(options, std::move(after));

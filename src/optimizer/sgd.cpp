@@ -16,10 +16,7 @@ class Sgd final : public Optimizer {
         parameters_(parameters),
         options_(options),
         factors_(backend, parameters, options),
-        momentum_(backend.allocate_floats(parameters.size, "optimizer state")) {
-    require(!options.nesterov || options.momentum > 0, ExitCode::usage,
-            "Nesterov's step needs a momentum above 0: raise the momentum, or leave nesterov off");
-  }
+        momentum_(backend.allocate_floats(parameters.size, "optimizer state")) {}
 
   void step(const ActiveSet& active, double lr) override {
     const Chunks& chunks = factors_.begin(active);

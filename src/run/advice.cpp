@@ -1,8 +1,9 @@
 #include "run/advice.hpp"
 
+#include <fmt/format.h>
+
 #include <cstdlib>
 #include <optional>
-#include <sstream>
 
 #include "dat/attack.hpp"
 #include "dat/optimizer.hpp"
@@ -16,11 +17,7 @@ namespace dat {
 
 namespace {
 
-[[nodiscard]] std::string number(double value) {
-  std::ostringstream text;
-  text << value;
-  return text.str();
-}
+[[nodiscard]] std::string number(double value) { return fmt::format("{:g}", value); }
 
 /// Threads that somebody has asked for; none: nobody has.
 [[nodiscard]] std::optional<int> threads_asked(const TrainOptions& options) {

@@ -1,8 +1,8 @@
 #include "run/best.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <iomanip>
-#include <sstream>
 
 namespace dat {
 
@@ -21,28 +21,25 @@ void BestNetwork::share(Communicator& ranks) { ranks.broadcast(&now_, sizeof now
 
 bool BestNetwork::judge(double accuracy, std::int64_t step) {
   const bool better = accuracy > now_.record.accuracy;
-  if (better) {
+  if (better)
     now_ = {.record = {.accuracy = accuracy, .step = step}};
-  } else {
+  else
     ++now_.since;
-  }
   return better;
 }
 
 std::string BestNetwork::overfitting_text(double accuracy, std::int64_t step) const {
-  std::ostringstream text;
-  text << std::fixed << std::setprecision(2) << "catastrophic overfitting: the robust accuracy on held-out images is "
-       << 100 * accuracy << " % after step " << step << ", and was " << 100 * now_.record.accuracy << " %";
-  return text.str();
+  return fmt::format(
+      "catastrophic overfitting: the robust accuracy on held-out images is {:.2f} % after step {}, and was {:.2f} %",
+      100 * accuracy, step, 100 * now_.record.accuracy);
 }
 
 std::string BestNetwork::early_end_text(std::int64_t step, std::int64_t planned_steps) const {
-  std::ostringstream text;
-  text << "stopped early after step " << step << " of " << planned_steps << ": no better robust accuracy on "
-       << images_text("holdout") << " than " << std::fixed << std::setprecision(2) << 100 * accuracy() << " % in "
-       << evaluations_since() << (evaluations_since() == 1 ? " evaluation" : " evaluations")
-       << "; ckpt/best.h5 has that network";
-  return text.str();
+  return fmt::format(
+      "stopped early after step {} of {}: no better robust accuracy on {} than {:.2f} % in {} {}; "
+      "ckpt/best.h5 has that network",
+      step, planned_steps, images_text("holdout"), 100 * accuracy(), evaluations_since(),
+      evaluations_since() == 1 ? "evaluation" : "evaluations");
 }
 
 void BestNetwork::save_as_best(Checkpoint& checkpoint, std::int64_t metrics_bytes) {

@@ -109,12 +109,6 @@ struct Basis {
   return {std::move(calibration), cluster, std::move(choice), roles};
 }
 
-/// Forecast of a step.
-[[nodiscard]] RoleForecast forecast_of(const TrainOptions& options, int ranks, int on_node) {
-  const Basis basis = basis_of(options, ranks, on_node);
-  return forecast_roles(basis.calibration, basis.cluster, basis.choice, basis.roles);
-}
-
 }  // namespace
 
 std::optional<double> forecast_of_run(const TrainOptions& whole, const Dataset& train, int ranks, int on_node) {
@@ -124,8 +118,9 @@ std::optional<double> forecast_of_run(const TrainOptions& whole, const Dataset& 
   for (const int epoch : beginnings_of_parts(whole)) {
     const TrainOptions part = part_of(whole, epoch);
     const Plan plan(part, mix_of(part, train, trainers), trainers);
+    const Basis basis = basis_of(part, ranks, on_node);
     seconds += static_cast<double>(plan.end - part.part_begin * plan.steps_per_epoch) *
-               forecast_of(part, ranks, on_node).seconds();
+               forecast_roles(basis.calibration, basis.cluster, basis.choice, basis.roles).seconds();
   }
   return seconds;
 }
@@ -148,15 +143,11 @@ std::string settle_generators(TrainOptions& o, int ranks, int on_node) {
 std::string settle_generators(Communicator& world, TrainOptions& options) {
   std::string told;
   if (options.calibration.empty()) return told;
-  int generators = options.generators;
   const int on_node = world.node_size();
   together(world, [&] {
-    if (!world.root()) return;
-    told = settle_generators(options, world.size(), on_node);
-    generators = options.generators;
+    if (world.root()) told = settle_generators(options, world.size(), on_node);
   });
-  world.broadcast(&generators, sizeof generators);
-  options.generators = generators;
+  world.broadcast(&options.generators, sizeof options.generators);
   options.calibration.clear();
   return told;
 }

@@ -20,9 +20,6 @@ class AutofreezeSelector final : public LayerSelector {
  public:
   explicit AutofreezeSelector(const SelectorOptions& options)
       : steps_(options.steps), percentile_(options.freeze_percentile) {
-    require(options.layers > 0, ExitCode::usage, "layers cannot be drawn where there is none");
-    require(percentile_ >= 0 && percentile_ <= 100, ExitCode::usage, "the percentile ", percentile_,
-            " of AutoFreeze is not in [0, 100]");
     assert(options.steps > 0);
     const auto layers = static_cast<std::size_t>(options.layers);
     p_.assign(layers, 1.0);

@@ -10,8 +10,6 @@ namespace dat {
 /// Error(usage) where no probabilities in [p_min, 1] meet the budget. Costs have the mean 1 and change nothing in that.
 inline void check_budget(const SelectorOptions& options) {
   assert(options.costs.empty() || std::ssize(options.costs) == options.layers);
-  require(options.layers > 0, ExitCode::usage, "layers cannot be drawn where there is none");
-  require(options.p_min > 0 && options.p_min <= 1, ExitCode::usage, "p_min = ", options.p_min, " is not in (0, 1]");
   require(options.budget <= options.layers, ExitCode::usage, "budget ", options.budget, " is more than the ",
           options.layers, " layers, those of --freeze left out: lower it to at most ", options.layers);
   // The slack is for the rounding of the product.

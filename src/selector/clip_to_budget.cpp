@@ -7,7 +7,6 @@ namespace dat {
 void clip_to_budget(const std::vector<double>& log_w, const std::vector<double>& costs, double budget, double p_min,
                     std::vector<double>& q, std::vector<double>& scratch) {
   const auto cost = [&](std::size_t d) { return costs.empty() ? 1.0 : costs[d]; };
-  check_constraint(log_w, costs, budget, p_min);
 
   // q_d = clip(exp(log_w_d + lambda), p_min, 1), and what they cost grows with lambda. Between two neighbouring
   // breakpoints it is known which entries are clipped.

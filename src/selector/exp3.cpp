@@ -51,7 +51,6 @@ class Exp3Selector final : public LayerSelector {
   explicit Exp3Selector(const SelectorOptions& options)
       : options_(options), loss_(bandit_loss_from(options.bandit_loss)) {
     check_budget(options);
-    require(options.bandit_rate >= 0, ExitCode::usage, "the bandit rate ", options.bandit_rate, " is negative");
     rate_ = options.bandit_rate > 0 ? options.bandit_rate : loss_.rate;
     const auto layers = static_cast<std::size_t>(options.layers);
     log_w_.resize(layers);

@@ -20,9 +20,6 @@ class FreezeoutSelector final : public LayerSelector {
  public:
   explicit FreezeoutSelector(const SelectorOptions& options)
       : scaled_(options.freeze_lr == "scaled"), anneals_(options.freeze_lr != "constant") {
-    require(options.layers > 0, ExitCode::usage, "layers cannot be drawn where there is none");
-    require(options.freeze_t0 > 0 && options.freeze_t0 <= 1, ExitCode::usage, "FreezeOut's t_0 = ", options.freeze_t0,
-            " is not in (0, 1]");
     assert(options.steps > 0);
     const int power = options.freeze_schedule == "cubic" ? 3 : options.freeze_schedule == "squared" ? 2 : 1;
     for (int i = 0; i < options.layers; ++i) {

@@ -8,7 +8,6 @@ void project_kl(const std::vector<double>& log_w, const std::vector<double>& cos
                 std::vector<double>& q, std::vector<double>& scratch) {
   const bool equal = std::ranges::adjacent_find(costs, std::not_equal_to<>()) == costs.end();
   if (equal) return clip_to_budget(log_w, costs, budget, p_min, q, scratch);
-  check_constraint(log_w, costs, budget, p_min);
 
   // q_d = clip(exp(log_w_d + cost_d*mu), p_min, 1) with mu = -lambda, and what they cost grows with mu.
   const double log_p_min = std::log(p_min);

@@ -34,12 +34,11 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 /// Last double for which a function that falls from true to false holds, by bisection.
 template <class Holds>
 [[nodiscard]] double last_that_holds(double low, double high, const Holds& holds) {
-  for (int i = 0; i < 200; ++i) {
+  for (;;) {
     const double middle = low + (high - low) / 2;
-    if (middle <= low || middle >= high) break;
+    if (middle <= low || middle >= high) return low;
     (holds(middle) ? low : high) = middle;
   }
-  return low;
 }
 
 }  // namespace
@@ -57,15 +56,12 @@ double normal_quantile(double p) {
 
 double binomial_tail(std::int64_t k, std::int64_t n, double p) {
   if (k <= 0) return 1;
-  if (k > n || p <= 0) return 0;
-  if (p >= 1) return 1;
   const double tail = static_cast<double>(k) > static_cast<double>(n) * p ? sum_of_masses(k, n, p, 1)
                                                                           : 1 - sum_of_masses(k - 1, n, p, -1);
   return std::clamp(tail, 0.0, 1.0);
 }
 
 double clopper_pearson_lower(std::int64_t k, std::int64_t n, double alpha) {
-  if (k <= 0) return 0;
   return last_that_holds(0, 1, [=](double p) { return binomial_tail(k, n, p) < alpha; });
 }
 
@@ -75,7 +71,7 @@ double clopper_pearson_upper(std::int64_t k, std::int64_t n, double alpha) {
 
 double fair_coin_p_value(std::int64_t k, std::int64_t n) {
   const std::int64_t more = std::max(k, n - k);
-  return 2 * more == n ? 1 : std::min(1.0, 2 * binomial_tail(more, n, 0.5));
+  return std::min(1.0, 2 * binomial_tail(more, n, 0.5));
 }
 
 double mixture_evidence(std::int64_t k, std::int64_t n, double q) {
@@ -84,7 +80,6 @@ double mixture_evidence(std::int64_t k, std::int64_t n, double q) {
 }
 
 double mixture_lower(std::int64_t k, std::int64_t n, double alpha) {
-  if (k <= 0) return 0;
   const double bound = std::log(1 / alpha);
   return last_that_holds(0, static_cast<double>(k) / static_cast<double>(n),
                          [=](double q) { return mixture_evidence(k, n, q) >= bound; });

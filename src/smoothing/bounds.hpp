@@ -11,7 +11,7 @@ namespace dat {
 /// The z with P(Z <= z) = p, to rounding; -infinity at 0, infinity at 1.
 [[nodiscard]] double normal_quantile(double p);
 
-/// P(X >= k) of a binomial distribution with n trials of probability p.
+/// P(X >= k) of a binomial distribution with n trials of probability p, k <= n and 0 < p < 1.
 [[nodiscard]] double binomial_tail(std::int64_t k, std::int64_t n, double p);
 
 /// One-sided bounds of Clopper and Pearson, "The use of confidence or fiducial limits illustrated in the case of the
@@ -30,7 +30,7 @@ namespace dat {
 /// logarithm", Annals of Mathematical Statistics 1970): where it does, q is ruled out, whenever one looks. q in (0, 1).
 [[nodiscard]] double mixture_evidence(std::int64_t k, std::int64_t n, double q);
 /// The least q that mixture_evidence does not rule out at this level, rounded down; 0 where it rules out none below
-/// k/n.
+/// k/n. n > 0.
 [[nodiscard]] double mixture_lower(std::int64_t k, std::int64_t n, double alpha);
 
 /// sigma times the quantile of p: the L2 radius within which a network smoothed with N(0, sigma^2) gives the same

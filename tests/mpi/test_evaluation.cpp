@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <map>
 
-#include "assess/evaluation.hpp"
+#include "assess/assessment.hpp"
 #include "catch.hpp"
 #include "datasets.hpp"
 #include "device.hpp"
@@ -93,6 +93,28 @@ TEST_CASE("What an evaluation says of an image does not depend on its batch or o
         CHECK((of(result).prediction[i] == set.labels[i]) == (of(result).correct[i] == 1));
     }
   }
+}
+
+TEST_CASE("An assessment is of all its sets in turn, and so is its progress", "[evaluation]") {
+  const Given first(kImages), second(9);
+  const EvaluationAttacks attacks({.attacks = {"none"}});
+  Replica replica({.backend = {.device = test_device(), .threads = 1},
+                   .network = "small_cnn",
+                   .width = 16,
+                   .images = first.info(),
+                   .micro_batch = kImages,
+                   .needs = attacks.needs(),
+                   .training_batches = {}});
+  Assessment assessment(world(), replica, attacks, Evaluator::Dealing::samples);
+  assessment.add("test", first, nullptr);
+  assessment.add("holdout", second, nullptr);
+  replica.model().initialize(1);
+  replica.commit();
+  std::vector<double> parts;
+  const auto records = assessment.run(5, [&](double part) { parts.push_back(part); });
+  CHECK((records.size() == 2 && records[0].split == "test" && records[1].split == "holdout" &&
+         records[0].images == kImages && records[1].images == 9));
+  if (world().root()) CHECK(parts == std::vector<double>{kImages / 30.0, 1});
 }
 
 TEST_CASE("The class of an image that several restarts break is that of its highest loss", "[evaluation]") {

@@ -38,16 +38,21 @@ struct Case {
     options.seed = 5;
     options.found = std::move(found);
     options.entry = [this](const JournalEntry& entry) { entries.push_back(entry); };
-    options.progress = [this](const auto& now) { progress.emplace_back(now.done, now.images); };
+    options.progress = [this](const auto& now) { progress.push_back(now); };
     return evaluator.run(attacks, options);
   }
 
   SequenceAttacks attacks;
   Replica replica;
   SequenceEvaluator evaluator;
-  std::vector<JournalEntry> entries;                            ///< on rank 0
-  std::vector<std::pair<std::int64_t, std::int64_t>> progress;  ///< on rank 0: images of a run that are done, and all
+  std::vector<JournalEntry> entries;                  ///< on rank 0
+  std::vector<SequenceEvaluator::Progress> progress;  ///< on rank 0
 };
+
+/// Everything but seconds.
+[[nodiscard]] auto told(const SequenceEvaluator::Progress& p) {
+  return std::tuple(p.attack, p.run, p.runs, p.done, p.images, p.right, p.part);
+}
 
 /// Each rank labels by itself: the network's own classes, but for every ninth image.
 [[nodiscard]] Given labelled(std::int64_t images = kImages) {
@@ -137,7 +142,18 @@ TEST_CASE("A sequence goes on wherever it was stopped, also on other ranks and i
   Case whole(single(), set, kWords, 2 * kPass);
   const SequenceResult reference = whole.run();
   CHECK(whole.entries.size() > 20);
-  CHECK(whole.progress.front().second == kImages);
+  constexpr int kFirst = 2 * kPass;
+  CHECK(told(whole.progress.front()) ==
+        std::tuple("clean", 1, 1, kFirst, kImages, kImages - (kFirst + 4) / 9, static_cast<double>(kFirst) / kImages));
+  const std::int64_t last = whole.progress.back().images, right = std::llround(reference.accuracy() * kImages);
+  CHECK(told(whole.progress.back()) == std::tuple("pgd6x2", 2, 2, last, last, right, 1.0));
+  int ended = 0;
+  for (std::size_t i = 0; i < whole.progress.size(); ++i) {
+    const SequenceEvaluator::Progress& now = whole.progress[i];
+    ended += now.part == 1 ? 1 : 0;
+    if (i > 0 && now.attack == whole.progress[i - 1].attack) CHECK(now.part > whole.progress[i - 1].part);
+  }
+  CHECK(ended == 4);
   const std::size_t groups = whole.entries.size();
   for (const std::size_t count : {std::size_t{0}, std::size_t{1}, groups / 3, groups - 1, groups}) {
     Case rest(world(), set, kWords, 3 * kPass);
@@ -150,7 +166,7 @@ TEST_CASE("A sequence goes on wherever it was stopped, also on other ranks and i
       return sum;
     };
     CHECK(items(rest.entries, 0) == (world().root() ? items(whole.entries, count) : 0));
-    if (!rest.progress.empty()) CHECK(rest.progress.back() == whole.progress.back());
+    if (!rest.progress.empty()) CHECK(told(rest.progress.back()) == told(whole.progress.back()));
   }
 }
 

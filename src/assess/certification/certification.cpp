@@ -22,11 +22,9 @@ std::int64_t CertificationPlan::samples_of(std::int64_t block) const {
 }
 
 void ImageVotes::enter(std::int64_t block, Votes votes) {
-  if (finished_) return;
   early_.emplace(block, std::move(votes));
   for (auto at = early_.begin(); !finished_ && at != early_.end() && at->first == next_; at = early_.erase(at))
     take(at->first, at->second);
-  if (finished_) early_.clear();
 }
 
 void ImageVotes::take(std::int64_t block, const Votes& votes) {
@@ -43,23 +41,22 @@ void ImageVotes::take(std::int64_t block, const Votes& votes) {
 }
 
 void ImageVotes::look(bool last) {
-  if (!plan_->predicts) certificate_.votes = counts_[static_cast<std::size_t>(chosen_)];
-  if (plan_->sequential())
-    look_at_radii(last);
-  else if (last)
-    plan_->predicts ? predict() : certify();
-}
-
-void ImageVotes::certify() {
+  finished_ = last;
+  if (plan_->predicts) {
+    if (last) predict();
+    return;
+  }
   Certificate& c = certificate_;
-  finished_ = true;
-  c.lower = clopper_pearson_lower(c.votes, c.samples, plan_->alpha);
+  c.votes = counts_[static_cast<std::size_t>(chosen_)];
+  if (plan_->sequential()) look_at_radii();
+  if (!finished_) return;
+  if (!plan_->sequential()) c.lower = clopper_pearson_lower(c.votes, c.samples, plan_->alpha);
   if (c.lower <= 0.5) return;
   c.prediction = chosen_;
   c.radius = certified_radius(c.lower, plan_->sigma);
 }
 
-void ImageVotes::look_at_radii(bool last) {
+void ImageVotes::look_at_radii() {
   Certificate& c = certificate_;
   const double bound = std::log(1 / plan_->alpha);
   const double seen = static_cast<double>(c.votes) / static_cast<double>(c.samples);
@@ -74,15 +71,11 @@ void ImageVotes::look_at_radii(bool last) {
   }
   // Bounds seen at one look hold at all of them, so the largest one counts.
   c.lower = std::max(c.lower, mixture_lower(c.votes, c.samples, plan_->alpha));
-  finished_ = last || !open;
-  if (!finished_ || c.lower <= 0.5) return;
-  c.prediction = chosen_;
-  c.radius = certified_radius(c.lower, plan_->sigma);
+  finished_ = finished_ || !open;
 }
 
 void ImageVotes::predict() {
   Certificate& c = certificate_;
-  finished_ = true;
   const auto top = std::ranges::max_element(counts_);
   c.votes = *top;
   const auto place = static_cast<std::size_t>(top - counts_.begin());

@@ -126,28 +126,6 @@ TEST_CASE("A sequence that decides nothing ends with its samples", "[certificati
   CHECK(c.radius < plan.radii[0]);
 }
 
-TEST_CASE("A table counts what is right within a radius, and abstentions as wrong", "[certification]") {
-  CertificationResult result;
-  result.images = {0, 20, 40, 60, 80};
-  result.labels = {1, 2, 3, 4, 5};
-  const std::vector<double> radii = {0.5, 0.3, 0, 0.7, 0.2};
-  const std::vector<int> predictions = {1, 0, Certificate::kAbstains, 4, 5};
-  for (std::size_t i = 0; i < radii.size(); ++i) {
-    Certificate c;
-    c.prediction = predictions[i];
-    c.radius = radii[i];
-    c.samples = 10;
-    result.certificates.push_back(c);
-  }
-  CHECK(std::abs(result.average_radius() - 0.28) < 1e-15);
-  CHECK(result.certified(0) == 3);
-  CHECK(result.certified(0.2) == 3);
-  CHECK(result.certified(0.5) == 2);
-  CHECK(result.certified(0.71) == 0);
-  CHECK(result.abstained() == 1);
-  CHECK(result.samples() == 50);
-}
-
 TEST_CASE("An entry of the journal is read as it was written, a damaged one refused", "[certification]") {
   const CertificationEntry entry{.seconds = 1.5, .images = {0, 20}, .blocks = {3, 0}, .votes = {{1, 2}, {3, 4}}};
   const auto read = read_certification_journal(line_of(entry) + "\n" + line_of(entry) + "\n", "certify.journal");

@@ -328,3 +328,31 @@ TEST_CASE("an attack climbs the loss's own goal: a divergence with soft labels, 
   CHECK(!losses().at("cross_entropy")({.lambda = 1})->goal().reference);
   CHECK(losses().at("trades")({})->goal().reference);
 }
+
+TEST_CASE("each loss has the passes, the order of statistics and the attack's goal of its published code", "[loss]") {
+  // Attacked, clean, start; what they look at; how statistics enter; what is kept of the start.
+  const auto told = [](const char* name, const LossOptions& options) {
+    const auto loss = losses().at(name)(options);
+    const AttackGoal goal = loss->goal();
+    std::string text;
+    for (const Loss::Images one : loss->passes()) text += "acs"[static_cast<int>(one)];
+    text += std::string(" ") + "-<*"[static_cast<int>(loss->looks_at())] + " ";
+    for (const int pass : loss->entering()) text += std::to_string(pass);
+    text += std::map<StartKept, const char*>{
+        {StartKept::nothing, ""}, {StartKept::images, " images"}, {StartKept::logits, " logits"}}[goal.kept];
+    return text + (goal.spread == kNearStart ? " near" : "") + (goal.reference ? " reference" : "") +
+           (loss->takes_unlabelled() ? " unlabelled" : "");
+  };
+  CHECK(told("cross_entropy", {}) == "a - ");
+  CHECK(told("cross_entropy", {.lambda = 1}) == "ac -  unlabelled");
+  CHECK(told("cross_entropy", {.lambda = 1, .unlabelled = true}) == "ac *  reference unlabelled");
+  CHECK(told("kl", {}) == "ac *  near reference unlabelled");
+  CHECK(told("trades", {}) == "ac * 101 near reference unlabelled");
+  CHECK(told("mart", {}) == "ac * 10 near");
+  CHECK(told("pgi", {}) == "sa *  images");
+  CHECK(told("pgi", {.detach = true}) == "a -  logits");
+  for (const char* name : {"gat", "nuat"}) {
+    CHECK(told(name, {}) == "ac * 101");
+    CHECK(told(name, {.detach = true}) == "ca < 010");
+  }
+}

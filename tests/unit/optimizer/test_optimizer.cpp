@@ -366,29 +366,6 @@ TEST_CASE("A step allocates nothing", "[optimizer][cpu]") {
   }
 }
 
-TEST_CASE("Impossible optimizer options are refused", "[optimizer]") {
-  const auto code = [](const std::string& name, auto change) {
-    return code_of([&] {
-      OptimizerOptions options;
-      change(options);
-      Model model(name, {3}, options);
-    });
-  };
-  CHECK(code("lamb", [](auto&) {}) == ExitCode::done);
-  CHECK(code("nonsense", [](auto&) {}) == ExitCode::usage);
-  CHECK(code("sgd", [](auto& o) { o.importance = "sideways"; }) == ExitCode::usage);
-  CHECK(code("sgd", [](auto& o) { o.momentum = 1; }) == ExitCode::usage);
-  CHECK(code("lamb", [](auto& o) { o.epsilon = 0; }) == ExitCode::usage);
-  CHECK(code("lars", [](auto& o) { o.clamp_high = 0; }) == ExitCode::usage);
-  CHECK(code("lars_sgd", [](auto& o) { o.trust_coefficient = 0; }) == ExitCode::usage);
-  CHECK(code("sgd", [](auto& o) { o.clip_norm = -1; }) == ExitCode::usage);
-  CHECK(code("sgd", [](auto& o) { o.nesterov = true; }) == ExitCode::done);
-  CHECK(code("sgd", [](auto& o) {
-          o.nesterov = true;
-          o.momentum = 0;
-        }) == ExitCode::usage);
-}
-
 TEST_CASE("Every schedule warms up linearly per iteration", "[optimizer]") {
   ScheduleOptions options;
   options.lr = .01;

@@ -1,5 +1,7 @@
 #include "catch.hpp"
+#include "environment.hpp"
 #include "run/begin/beginning.hpp"
+#include "run/begin/folder.hpp"
 #include "small_run.hpp"
 
 using namespace dat;
@@ -245,4 +247,16 @@ TEST_CASE("Those who have left stay away in the same run on as many ranks", "[be
         "again");
   found.checkpoint->texts["left"] = "2 1 banned\n";
   CHECK(told(found, options, 2).starts_with("4: run/ckpt: the checkpoint of step 2 says that rank 2 of 2 has left"));
+}
+
+TEST_CASE("A run without --out has its job's folder, or a new one, and says so where it goes on", "[beginning]") {
+  const test::Environment job("SLURM_JOB_ID", "17");
+  TrainOptions options;
+  CHECK(folder_of(options) == "runs/slurm-17");
+  ::unsetenv("SLURM_JOB_ID");
+  CHECK(folder_of(options).empty());
+  CHECK(same_command(options, "runs/it's") == R"(the same command with --out 'runs/it'\''s')");
+  options.out = "run";
+  CHECK(folder_of(options) == "run");
+  CHECK(same_command(options, "run") == "the same command");
 }

@@ -29,11 +29,6 @@ TEST_CASE("The least count that does not abstain", "[smoothing]") {
   }
 }
 
-TEST_CASE("A bound from above mirrors that from below", "[smoothing]") {
-  CHECK(clopper_pearson_upper(7, 50, 0.01) == 1 - clopper_pearson_lower(43, 50, 0.01));
-  CHECK(clopper_pearson_upper(50, 50, 0.01) == 1);
-}
-
 TEST_CASE("The p-value of a fair coin", "[smoothing]") {
   CHECK(std::abs(fair_coin_p_value(67, 100) - 0.000873719) < 1e-8);
   CHECK(std::abs(fair_coin_p_value(66, 100) - 0.001789931) < 1e-8);
@@ -62,7 +57,8 @@ TEST_CASE("The normal quantile undoes the normal distribution", "[smoothing]") {
   CHECK(std::abs(normal_quantile(0.975) - 1.959963984540054) < 1e-14);
   CHECK(std::abs(normal_quantile(0.5)) < 1e-15);
   for (const double z : {-8.0, -2.5, -0.1, 0.3, 1.7, 4.0}) CHECK(std::abs(normal_quantile(normal_cdf(z)) - z) < 1e-10);
-  CHECK(std::isinf(normal_quantile(1)));
+  CHECK(normal_quantile(1) == std::numeric_limits<double>::infinity());
+  CHECK(normal_quantile(0) == -std::numeric_limits<double>::infinity());
 }
 
 TEST_CASE("The mixture's lower bound is where its evidence reaches the level", "[smoothing]") {
