@@ -37,7 +37,7 @@ class MpiSums final : public NodeSums {
       tree_->sum(numbers, options_.bytes / std::int64_t{sizeof(float)}, count, numbers);
     else if (options_.overlap)
       return options_.ranks.start_sum(numbers, count);
-    else if (starts())
+    else if (options_.ranks.node_size() == options_.ranks.size())
       for (std::int64_t k = 0; k < count; k += kMostOfACall)
         options_.ranks.start_sum(numbers + k, std::min(kMostOfACall, count - k)).wait();
     else
@@ -48,7 +48,6 @@ class MpiSums final : public NodeSums {
 
  private:
   [[nodiscard]] int rank() const { return options_.ranks.rank(); }
-  [[nodiscard]] bool starts() const { return options_.overlap || options_.ranks.node_size() == options_.ranks.size(); }
 
   SumOptions options_;
   int rows_ = 1;

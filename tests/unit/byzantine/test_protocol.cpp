@@ -99,8 +99,30 @@ TEST_CASE("An iteration that is cut off, or gradients that are far apart, are lo
   const std::vector<PartyResult> all = hold_party(options);
   CHECK(all[0].bans.empty());
   CHECK(all[0].steps == 5);
+  for (const PartyResult& one : all) CHECK(one.looks == 5 * 5);  // at every part, in every step
   options.cheats = {{3, "wrong_aggregate"}};
   REQUIRE(hold_party(options)[0].bans.size() == 1);
+}
+
+TEST_CASE("Ranks without a part, and parts of one element, are cut off and looked at like others", "[byzantine]") {
+  for (const PartyResult& one : hold_party({.ranks = 5, .faults = 1, .elements = 3, .steps = 5, .iterations = 1})) {
+    CHECK(one.bans.empty());
+    CHECK(one.accusations.empty());
+    CHECK(one.steps == 5);
+  }
+}
+
+TEST_CASE("Parts are looked at where most gradients are more than two tau away, or rounding is beyond a part of tau",
+          "[byzantine]") {
+  // Of 100 uniform numbers each, gradients are some 1.5 from their mean, or 5e-6; the result is some 10 long, and its
+  // rounding 6e-7.
+  for (const auto& [tau, spread, looks] :
+       {std::tuple{0.6, 0.3, 25}, {0.9, 0.3, 0}, {2e-5, 1e-6, 25}, {2e-3, 1e-6, 0}}) {
+    const auto all = hold_party({.ranks = 5, .faults = 1, .steps = 5, .tau = tau, .spread = spread});
+    INFO("tau " << tau << ", spread " << spread);
+    for (const PartyResult& one : all) CHECK(one.looks == looks);
+    CHECK(all[0].bans.empty());
+  }
 }
 
 TEST_CASE("Who says of an iteration that is at rest that it was cut off is looked at, and found out", "[byzantine]") {
@@ -115,17 +137,21 @@ TEST_CASE("Who says of an iteration that is at rest that it was cut off is looke
 }
 
 TEST_CASE("Who is disputed by no more ranks than may lie keeps its place", "[byzantine]") {
-  // Rank 3 says that it has got something else from rank 1 than rank 1 has committed to, which nobody can know.
+  // Rank 3 says that it has got something else from rank 1 than rank 1 has committed to, which nobody can know; and
+  // from itself, which nobody asks.
   PartyOptions options{.ranks = 4, .faults = 1, .steps = 4};
   options.distortions[3] = [](int number, std::byte* data, std::size_t) {
-    if (number % 6 == 2) data[Letter::kHead] |= std::byte{2};  // commitments, salts, complaints
+    if (number % 6 == 2) data[Letter::kHead] |= std::byte{2 | 8};  // commitments, salts, complaints
   };
   const std::vector<PartyResult> all = hold_party(options);
   CHECK(all[0].bans.empty());
   CHECK(all[0].accusations.size() >= 1);
+  // Once in each step but those in which rank 1 has brought nothing.
+  CHECK(std::ssize(all[0].accusations) == 4 - std::ranges::count(all[0].validators, 1));
   for (const Accusation& one : all[0].accusations) {
     CHECK(one.by == 3);
     CHECK(one.rank == 1);
+    CHECK(one.rule == Rule::commitment);
     CHECK_FALSE(one.upheld);
   }
   options.distortions[3] = [](int number, std::byte* data, std::size_t) {
@@ -156,6 +182,7 @@ TEST_CASE("A part of the result that is wrong by less than gradients differ is f
   REQUIRE(all[0].bans.size() == 1);
   CHECK(all[0].bans[0].rank == 2);
   CHECK(all[0].bans[0].rule == Rule::aggregate);
+  CHECK(all[0].bans[0].by == -1);
   CHECK(all[0].bans[0].step == 0);
 }
 
