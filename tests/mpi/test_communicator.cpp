@@ -465,100 +465,60 @@ TEST_CASE("Requests that one is waited for, one moved and one tested leave nothi
   for (const auto& buffer : buffers) CHECK(buffer.front() == static_cast<float>(world().size()));
 }
 
-TEST_CASE("Bytes are counted where they are given to MPI", "[communicator]") {
-  const std::int64_t others = world().size() > 1 ? 1 : 0;
-  const auto given = [&](auto&& call) {
+TEST_CASE("Bytes are counted where they are given to MPI, and each call is in the record, begun and ended",
+          "[communicator]") {
+  const int size = world().size(), next = (world().rank() + 1) % size, from = (world().rank() + size - 1) % size;
+  const std::int64_t others = size > 1 ? 1 : 0;
+  // told: bytes in the record.
+  const auto given = [&](Call what, std::int64_t told, auto&& call) {
     const std::int64_t before = world().bytes_given();
     call();
+    if (others > 0) {
+      const CallRecord last = FlightRecorder::of_process().kept().back();
+      INFO(text_of(last));
+      CHECK((last.call == what && last.bytes == told && last.ended >= last.begun));
+      if (of_two_ranks(what)) CHECK(last.number == (what == Call::send ? next : from));
+    }
     return world().bytes_given() - before;
   };
   std::vector<float> numbers(7, 1.0F);
   std::vector<double> doubles(7, 1.0);
-  std::vector<float> all(numbers.size() * static_cast<std::size_t>(world().size()));
-  const std::vector<int> bytes(static_cast<std::size_t>(world().size()), 8);
-  CHECK(given([&] { world().sum(numbers.data(), 7); }) == others * 28);
-  CHECK(given([&] { world().sum(doubles.data(), 5); }) == others * 40);
-  CHECK(given([&] { (void)world().minimum(3); }) == others * 8);
-  CHECK(given([&] { world().broadcast(numbers.data(), 12); }) == (world().root() ? others * 12 : 0));
-  CHECK(given([&] { (void)world().gather(doubles); }) == (world().root() ? 0 : 56));
-  CHECK(given([&] { world().all_gather(numbers.data(), all.data(), 28); }) == others * 28);
-  CHECK(given([&] { world().all_gather(numbers.data(), all.data(), bytes); }) == others * 8);
-  std::vector<float> received(2 * bytes.size());
-  CHECK(given([&] { world().exchange(all.data(), bytes, received.data(), bytes); }) == 8 * (world().size() - 1));
-  CHECK(given([&] { world().start_sum(numbers.data(), 7).wait(); }) == others * 28);
-  CHECK(given([&] { world().start_all_gather(numbers.data(), all.data(), 28).wait(); }) == others * 28);
-  CHECK(given([&] { world().barrier(); }) == 0);
-  CHECK(given([&] { (void)world().agree(1); }) == others * 16);
-  CHECK(given([&] { (void)world().gather("text"); }) == (world().root() ? 0 : 8));
-  std::vector<int> at(bytes.size());
-  for (std::size_t rank = 0; rank < at.size(); ++rank) at[rank] = static_cast<int>(8 * rank);
-  CHECK(given([&] { world().start_all_gather(numbers.data(), all.data(), bytes, at).wait(); }) == others * 8);
-  CHECK(given([&] { world().start_exchange(all.data(), bytes, at, received.data(), bytes, at).wait(); }) ==
-        8 * (world().size() - 1));
-  if (others == 0) return;
-  const int size = world().size(), next = (world().rank() + 1) % size, before = (world().rank() + size - 1) % size;
-  Request first = world().start_receive(received.data(), 5, before, 1), second;
-  second = world().start_receive(received.data() + 2, 6, before, 1);
-  CHECK(given([&] { world().send(numbers.data(), 5, next, 1); }) == 5);
-  Request sent;
-  CHECK(given([&] { sent = world().start_send(numbers.data(), 6, next, 1); }) == 6);
-  for (Request* request : {&first, &second, &sent}) CHECK(given([&] { request->wait(); }) == 0);
-}
-
-TEST_CASE("The hang watch finds every call, with the bytes of this rank's part, begun and ended", "[communicator]") {
-  if (world().size() == 1) return;
-  const int size = world().size(), next = (world().rank() + 1) % size, before = (world().rank() + size - 1) % size;
-  std::vector<float> numbers(14, 1.0F), all(14 * static_cast<std::size_t>(size));
-  std::vector<double> doubles(3, 1.0);
   std::vector<std::int64_t> wholes(2, 1);
+  std::vector<float> all(numbers.size() * static_cast<std::size_t>(size)), received(all.size());
   const std::vector<int> bytes(static_cast<std::size_t>(size), 8);
   std::vector<int> at(bytes.size());
   for (std::size_t rank = 0; rank < at.size(); ++rank) at[rank] = static_cast<int>(8 * rank);
-  FlightRecorder& recorder = FlightRecorder::of_process();
-  const auto told = [&](Call what, std::int64_t count, auto&& call) {
-    call();
-    const CallRecord last = recorder.kept().back();
-    INFO(text_of(last));
-    CHECK(last.call == what);
-    CHECK(last.bytes == count);
-    CHECK(last.ended >= last.begun);
-    CHECK(!recorder.now().waiting);
-    return last.number;
-  };
-  const std::int64_t first = told(Call::sum, 28, [&] { world().sum(numbers.data(), 7); });
-  CHECK(told(Call::sum, 24, [&] { world().sum(doubles.data(), 3); }) == first + 1);
-  CHECK(told(Call::sum, 16, [&] { world().sum(wholes.data(), 2); }) == first + 2);
-  told(Call::sum, 20, [&] { world().start_sum(numbers.data(), 5).wait(); });
-  told(Call::minimum, 8, [&] { (void)world().minimum(1); });
-  told(Call::agree, 16, [&] { (void)world().agree(1); });
-  told(Call::broadcast, 12, [&] { world().broadcast(numbers.data(), 12); });
-  told(Call::gather, 24, [&] { (void)world().gather(doubles); });
-  told(Call::gather, 4, [&] { (void)world().gather("text"); });
-  told(Call::all_gather, 28, [&] { world().all_gather(numbers.data(), all.data(), 28); });
-  told(Call::all_gather, 8 * size, [&] { world().all_gather(numbers.data(), all.data(), bytes); });
-  told(Call::all_gather, 28, [&] { world().start_all_gather(numbers.data(), all.data(), 28).wait(); });
-  told(Call::all_gather, 8 * size, [&] { world().start_all_gather(numbers.data(), all.data(), bytes, at).wait(); });
-  std::vector<float> received(all.size());
-  told(Call::exchange, 8 * size, [&] { world().exchange(all.data(), bytes, received.data(), bytes); });
-  told(Call::exchange, 8 * size,
-       [&] { world().start_exchange(all.data(), bytes, at, received.data(), bytes, at).wait(); });
-  told(Call::barrier, 0, [&] { world().barrier(); });
-  CHECK(told(Call::barrier, 0, [&] { world().meet([] {}); }) == first + 16);
-  const auto start_receive = [&] { return world().start_receive(received.data(), 8, before, 4); };
-  const auto start_send = [&] { return world().start_send(numbers.data(), 8, next, 4); };
-  Request coming = start_receive();
-  CHECK(told(Call::send, 8, [&] { world().send(numbers.data(), 8, next, 4); }) == next);
+  float *const mine = numbers.data(), *const sent = all.data(), *const got = received.data();
+  CHECK(given(Call::sum, 28, [&] { world().sum(mine, 7); }) == others * 28);
+  CHECK(given(Call::sum, 40, [&] { world().sum(doubles.data(), 5); }) == others * 40);
+  CHECK(given(Call::sum, 16, [&] { world().sum(wholes.data(), 2); }) == others * 16);
+  CHECK(given(Call::sum, 28, [&] { world().start_sum(mine, 7).wait(); }) == others * 28);
+  CHECK(given(Call::minimum, 8, [&] { (void)world().minimum(3); }) == others * 8);
+  CHECK(given(Call::agree, 16, [&] { (void)world().agree(1); }) == others * 16);
+  CHECK(given(Call::broadcast, 12, [&] { world().broadcast(mine, 12); }) == (world().root() ? others * 12 : 0));
+  CHECK(given(Call::gather, 56, [&] { (void)world().gather(doubles); }) == (world().root() ? 0 : 56));
+  CHECK(given(Call::gather, 4, [&] { (void)world().gather("text"); }) == (world().root() ? 0 : 8));
+  CHECK(given(Call::all_gather, 28, [&] { world().all_gather(mine, got, 28); }) == others * 28);
+  CHECK(given(Call::all_gather, 28, [&] { world().start_all_gather(mine, got, 28).wait(); }) == others * 28);
+  CHECK(given(Call::all_gather, 8 * size, [&] { world().all_gather(mine, got, bytes); }) == others * 8);
+  CHECK(given(Call::all_gather, 8 * size, [&] { world().start_all_gather(mine, got, bytes, at).wait(); }) ==
+        others * 8);
+  CHECK(given(Call::exchange, 8 * size, [&] { world().exchange(sent, bytes, got, bytes); }) == 8 * (size - 1));
+  CHECK(given(Call::exchange, 8 * size, [&] { world().start_exchange(sent, bytes, at, got, bytes, at).wait(); }) ==
+        8 * (size - 1));
+  CHECK(given(Call::barrier, 0, [&] { world().barrier(); }) == 0);
+  CHECK(given(Call::barrier, 0, [&] { world().meet([] {}); }) == 0);
+  if (others == 0) return;
+  Request coming = world().start_receive(got, 5, from, 1);
+  CHECK(given(Call::send, 5, [&] { world().send(mine, 5, next, 1); }) == 5);
   coming.wait();
-  coming = start_receive();
-  CHECK(told(Call::send, 8, [&] {
-          Request sent = start_send();
+  coming = world().start_receive(got, 6, from, 1);
+  CHECK(given(Call::send, 6, [&] {
+          Request going = world().start_send(mine, 6, next, 1);
           coming.wait();
-          sent.wait();
-        }) == next);
-  Request sent = start_send();
-  CHECK(told(Call::receive, 8, [&] { world().receive(received.data(), 8, before, 4); }) == before);
-  sent.wait();
-  sent = start_send();
-  CHECK(told(Call::receive, 8, [&] { start_receive().wait(); }) == before);
-  sent.wait();
+          going.wait();
+        }) == 6);
+  Request going = world().start_send(mine, 7, next, 1);
+  CHECK(given(Call::receive, 7, [&] { world().receive(got, 7, from, 1); }) == 0);
+  going.wait();
 }

@@ -49,37 +49,25 @@ TEST_CASE("What a single rank gathers and exchanges is its own", "[communicator]
 
 TEST_CASE("What launchers announce is read from the variables of each, and is one rank without them",
           "[communicator]") {
-  using Question = int (*)();
-  const Question speaks = [] { return another_rank_speaks() ? 1 : 0; };
-  struct Row {
-    Question asked;
-    int none;
-    std::vector<const char*> names;
-  };
-  const std::vector<Row> rows = {
-      {speaks, 0, {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK"}},
-      {announced_ranks, 1, {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS"}},
-      {started_together, 1, {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"}},
-      {announced_ranks_on_node,
-       1,
-       {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE", "SLURM_STEP_TASKS_PER_NODE",
-        "SLURM_TASKS_PER_NODE"}}};
-  for (const Row& row : rows) {
+  const auto check = [](auto&& asked, int none, const std::vector<const char*>& names) {
     test::Environment environment;
-    for (const char* name : row.names) {
-      environment.set(name, "");
-      ::unsetenv(name);
-    }
-    CHECK(row.asked() == row.none);
-    for (const char* name : row.names) {
+    for (const char* name : names) environment.set(name, ""), ::unsetenv(name);
+    CHECK(asked() == none);
+    for (const char* name : names) {
       INFO(name);
       ::setenv(name, "3(x4),1", 1);
-      CHECK(row.asked() == (row.asked == speaks ? 1 : 3));
+      CHECK(asked() == 3);
       ::setenv(name, "0", 1);
-      CHECK(row.asked() == row.none);
+      CHECK(asked() == none);
       ::unsetenv(name);
     }
-  }
+  };
+  check([] { return another_rank_speaks() ? 3 : 0; }, 0, {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"});
+  check(announced_ranks, 1, {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS"});
+  check(started_together, 1, {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"});
+  check(announced_ranks_on_node, 1,
+        {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE", "SLURM_STEP_TASKS_PER_NODE",
+         "SLURM_TASKS_PER_NODE"});
   const test::Environment launcher("ALPS_APP_PE", "");
   CHECK(launched());
 }
