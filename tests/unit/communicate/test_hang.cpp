@@ -6,8 +6,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <csignal>
-
 #include "catch.hpp"
 #include "communicate/hang/beside.hpp"
 #include "communicate/hang/flight_recorder.hpp"
@@ -102,26 +100,20 @@ TEST_CASE("the record keeps the last 64 communications, and finds them by group 
 
 TEST_CASE("a communication is told with its number or the other rank, and its bytes where all ranks have the same",
           "[hang]") {
-  for (const auto& [what, number, bytes, text] : std::vector<std::tuple<Call, int, int, std::string>>{
-           {Call::none, 0, 5, "nothing"},
-           {Call::sum, 1, 9999, "sum #1 of 9999 bytes"},
-           {Call::sum, 0, 10000, "sum of 10 kB"},
-           {Call::minimum, 2, 0, "minimum #2 of 0 bytes"},
-           {Call::agree, 3, 16, "agreement #3 of 16 bytes"},
-           {Call::broadcast, 4, 123456, "broadcast #4 of 123.5 kB"},
-           {Call::gather, 5, 8, "gather #5"},
-           {Call::all_gather, 6, 10000000, "all-gather #6 of 10 MB"},
-           {Call::exchange, 7, 8, "exchange #7"},
-           {Call::barrier, 8, 8, "barrier #8"},
-           {Call::subgroup, 9, 8, "subgroup #9"},
-           {Call::send, 0, 8, "message to rank 0 of 8 bytes"},
-           {Call::receive, 2, 8, "message from rank 2 of 8 bytes"},
-           {Call::receive, 2, 0, "message from rank 2"},
-           {Call::work, 2, 8, "work from rank 2"},
-           {Call::finalize, 10, 8, "the end of MPI #10"},
-           {Call::abort, 0, 8, "the abortion of MPI"},
-           {static_cast<Call>(99), 0, 8, "the abortion of MPI"}})  // from another rank; some text
-    CHECK(dat::text_of(call(what, number, bytes)) == text);
+  std::string all;
+  for (const CallRecord& one :
+       {call(Call::none, 0, 5), call(Call::sum, 1, 9999), call(Call::sum, 0, 10000), call(Call::minimum, 2, 0),
+        call(Call::agree, 3, 16), call(Call::broadcast, 4, 123456), call(Call::gather, 5, 8),
+        call(Call::all_gather, 6, 10000000), call(Call::exchange, 7, 8), call(Call::barrier, 8, 8),
+        call(Call::subgroup, 9, 8), call(Call::send, 0, 8), call(Call::receive, 2, 8), call(Call::receive, 2, 0),
+        call(Call::work, 2, 8), call(Call::finalize, 10, 8), call(static_cast<Call>(99), 0, 8)})
+    all += dat::text_of(one) + "; ";
+  CHECK(
+      all ==
+      "nothing; sum #1 of 9999 bytes; sum of 10 kB; minimum #2 of 0 bytes; agreement #3 of 16 bytes; broadcast #4 of "
+      "123.5 kB; gather #5; all-gather #6 of 10 MB; exchange #7; barrier #8; subgroup #9; message to rank 0 of 8 "
+      "bytes; message from rank 2 of 8 bytes; message from rank 2; work from rank 2; the end of MPI #10; the abortion "
+      "of MPI; ");
   const std::string full(CallRecord::kPurpose, 'x');
   CHECK(dat::text_of(call(Call::barrier, 1, 0, full)) == "barrier #1 (" + full + ")");
 }
@@ -151,8 +143,6 @@ TEST_CASE("what is beside MPI is asked for its failure and ended, as long as it 
     CHECK(quiet.asked + first.asked + second.asked == "<><><>");  // nobody waits for who is being ended
   }
   CHECK(failure_beside().empty());
-  abort_beside();
-  CHECK(quiet.asked == "<><>");
 }
 
 TEST_CASE("a process is told from others by its start, and one that has ended has none", "[hang]") {
@@ -166,12 +156,7 @@ TEST_CASE("a process is told from others by its start, and one that has ended ha
   CHECK(link_of("/proc/self/ns/net").starts_with("net:["));
   CHECK((first_line("/proc/none").empty() && link_of("/proc/none").empty()));
   const pid_t child = fork();
-  if (child == 0) {
-    pause();
-    _exit(0);
-  }
-  CHECK(start_of_process(child) >= own);
-  kill(child, SIGKILL);
+  if (child == 0) _exit(0);
   siginfo_t ended{};
   CHECK(waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT) == 0);
   CHECK(start_of_process(child) == -1);  // it is there until somebody has asked how it has ended
@@ -255,13 +240,12 @@ TEST_CASE("only the thread that is watched ticks", "[hang]") {
 TEST_CASE("heartbeats go to all addresses of a rank until one is known to arrive, and again when that is doubted",
           "[hang]") {
   HeartbeatSocket one(0, 2), other(1, 2);
-  const auto meet = [](HeartbeatSocket& socket, int rank, const HeartbeatSocket& of, const std::string& more = "") {
+  const auto meet = [](HeartbeatSocket& socket, int rank, const HeartbeatSocket& of) {
     socket.set_token(7);
     std::istringstream words(of.introduction());
     std::string port, network;
     words >> port >> network;
-    // Twice the same address: 127.0.0.1 is the network's.
-    socket.introduce(rank, port + " " + network + " 127.0.0.1" + more);
+    socket.introduce(rank, port + " " + network + " 127.0.0.1");  // twice the same address: 127.0.0.1 is the network's
   };
   meet(one, 1, other);
   meet(other, 0, one);
@@ -297,18 +281,6 @@ TEST_CASE("heartbeats go to all addresses of a rank until one is known to arrive
     CHECK(waits());
     CHECK(!other.receive(heartbeat));
   }
-  // Word of an address that the rank does not have: another one in its place has three.
-  while (one.receive(answer)) continue;
-  one.try_all(1);
-  HeartbeatSocket twin(0, 2);
-  meet(twin, 1, other, " 127.0.0.1");
-  Heartbeat heartbeat{};
-  twin.send(1, heartbeat);
-  while (other.receive(heartbeat)) CHECK(heartbeat.sender == 0);
-  CHECK(heartbeat.address == 2);
-  other.send(0, answer);
-  while (one.receive(answer)) CHECK(answer.heard_on == 2);
-  CHECK(arrived() == 2);
 }
 
 TEST_CASE("nothing hangs while somebody gets on, or before the timeout", "[hang]") {

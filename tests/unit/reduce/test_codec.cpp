@@ -390,6 +390,16 @@ TEST_CASE("No codec's message is longer than the numbers themselves, whatever it
         CHECK(bytes <= segment.size * std::int64_t{sizeof(float)});
       }
     }
+  f.codec_options.settings.codec_rank = 0;  // their own
+  const auto bytes = [&](const char* codec, int size) {
+    return f.codec(codec)->bytes({.name = {}, .shape = {size}, .module = {}, .block = {}, .size = size}, 0);
+  };
+  CHECK((bytes("bf16", 2) == 4 && bytes("bf16", 3) == 8 && bytes("int8", 4) == 8 && bytes("int8", 5) == 12));
+  CHECK((bytes("terngrad", 16) == 8 && bytes("terngrad", 17) == 12));
+  const Segment& linear = named(f.model.parameters, "linear.weight");
+  REQUIRE(linear.shape == std::vector{10, 32});
+  CHECK((f.codec("powersgd")->bytes(linear, 0) == 4 * 2 * 10 && f.codec("powersgd")->bytes(linear, 1) == 4 * 2 * 32));
+  CHECK(f.codec("atomo")->bytes(linear, 0) == 4 * 3 * (10 + 32));
 }
 
 TEST_CASE("The memory of messages is what a reducer says", "[codec]") {
@@ -402,5 +412,7 @@ TEST_CASE("The memory of messages is what a reducer says", "[codec]") {
         bytes += static_cast<std::int64_t>(one.bytes);
     INFO(text(way));
     CHECK(reducer.memory(1) == bytes);
+    CHECK(reducer.added_up(1) == (way.codec == "powersgd" ? bytes : 0));
+    CHECK(reducer.added_up(2) == (way.transport == "sum" ? reducer.memory(2) : 0));
   }
 }
