@@ -40,13 +40,3 @@ TEST_CASE("Chosen algorithms are kept in the user's folder for caches, and not w
   environment.set("HOME", "");
   CHECK(plans_file().empty());
 }
-
-TEST_CASE("Stamps tell the time between them, of as many as are kept", "[backend]") {
-  const auto backend = make_backend({.device = "cpu", .threads = 1});
-  std::vector<Backend::Ticket> all;
-  for (int k = 0; k < Backend::kStamps + 5; ++k) all.push_back(backend->stamp());
-  const double early = backend->seconds(all[5], all[700]), late = backend->seconds(all[700], all.back());
-  CHECK((early > 0 && late > 0));
-  CHECK(backend->seconds(all.back(), all[5]) == Approx(-early - late));
-  CHECK(backend->passed(all.back()));
-}

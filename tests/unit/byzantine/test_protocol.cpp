@@ -6,22 +6,13 @@ using namespace dat::test;
 
 namespace {
 
-const char* const kCheats[] = {"equivocate", "wrong_digest",  "wrong_aggregate", "false_norm", "false_product",
-                               "no_reveal",  "false_accuser", "idle_validator",  "malformed",  "silent"};
-
-/// The rule by which a cheat is found out.
-[[nodiscard]] Rule rule_of(const std::string& cheat) {
-  if (cheat == "equivocate") return Rule::disputes;
-  if (cheat == "wrong_digest") return Rule::commitment;
-  if (cheat == "wrong_aggregate") return Rule::aggregate;
-  if (cheat == "false_norm") return Rule::norm;
-  if (cheat == "false_product") return Rule::product;
-  if (cheat == "no_reveal") return Rule::reveal;
-  if (cheat == "false_accuser") return Rule::accusation;
-  if (cheat == "idle_validator") return Rule::validation;
-  if (cheat == "malformed") return Rule::malformed;
-  return Rule::silence;
-}
+/// Cheats, and the rules by which they are found out.
+const std::pair<std::string, Rule> kCheats[] = {
+    {"equivocate", Rule::disputes},       {"wrong_digest", Rule::commitment},
+    {"wrong_aggregate", Rule::aggregate}, {"false_norm", Rule::norm},
+    {"false_product", Rule::product},     {"no_reveal", Rule::reveal},
+    {"false_accuser", Rule::accusation},  {"idle_validator", Rule::validation},
+    {"malformed", Rule::malformed},       {"silent", Rule::silence}};
 
 }  // namespace
 
@@ -42,7 +33,7 @@ TEST_CASE("Nobody is banned where all are honest, and all ranks have the same we
 }
 
 TEST_CASE("Every cheat is found out by its own rule, in its own step, and leaves no trace", "[byzantine]") {
-  const std::string cheat = kCheats[GENERATE(range(0, 10))];
+  const auto& [cheat, rule] = kCheats[GENERATE(range(0, 10))];
   const bool whole = std::getenv("DAT_ALL_CASES") != nullptr, large = GENERATE(false, true);
   const std::uint64_t seeds = large ? (whole ? 20 : 1) : (whole ? 100 : 3);
   for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
@@ -60,7 +51,7 @@ TEST_CASE("Every cheat is found out by its own rule, in its own step, and leaves
     REQUIRE(all[0].bans.size() == options.cheats.size());
     for (const Ban& ban : all[0].bans) {
       CHECK(options.cheats.contains(ban.rank));
-      CHECK(std::string(name_of(ban.rule)) == name_of(rule_of(cheat)));
+      CHECK(std::string(name_of(ban.rule)) == name_of(rule));
       CHECK(ban.step >= options.from);
       options.leave[ban.rank] = ban.step;
       // A validator has nothing to say of a gradient; all others are found out in the first step that they cheat in.

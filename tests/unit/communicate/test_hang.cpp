@@ -134,10 +134,8 @@ struct Line final : Beside {
 }  // namespace
 
 TEST_CASE("what is beside MPI is asked for its failure and ended, as long as it is there", "[hang]") {
-  Line quiet("");
-  CHECK(failure_beside().empty());
   {
-    Line first("broken"), second("broken, too");
+    Line quiet(""), first("broken"), second("broken, too");
     CHECK(failure_beside() == "broken");
     abort_beside();
     CHECK(quiet.asked + first.asked + second.asked == "<><><>");  // nobody waits for who is being ended
