@@ -62,7 +62,8 @@ TEST_CASE("What launchers announce is read from the variables of each, and is on
       ::unsetenv(name);
     }
   };
-  check([] { return another_rank_speaks() ? 3 : 0; }, 0, {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"});
+  check([] { return another_rank_speaks() ? 3 : 0; }, 0,
+        {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK"});
   check(announced_ranks, 1, {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS"});
   check(started_together, 1, {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"});
   check(announced_ranks_on_node, 1,

@@ -370,6 +370,8 @@ TEST_CASE("Transports of codecs: those that do not go together are refused", "[c
   CHECK(contains(refusal("powersgd", "auto", "dense", "mean"), "choose union"));
   CHECK(contains(refusal("bf16", "two_sided", "", "largest"), "not the mean"));
   CHECK(contains(refusal("int8", "two_sided", "allgather", "mean"), "--mask per_worker:allgather"));
+  CHECK(contains(message_of([&] { (void)f.reducer({.codec_transport = "gather", .node_sums = "nccl"}); }),
+                 "--node-sums nccl adds messages up"));
   for (const Way& way : ways()) CHECK(refusal(way.codec, way.transport, "union", "mean").empty());
   for (const std::string codec : {"float32", "bf16", "f16", "int8", "terngrad", "atomo"}) {
     CHECK(refusal(codec, "auto", "", "largest").empty());
