@@ -16,7 +16,8 @@ constexpr std::int64_t kMostOfACall = 1 << 28;
 class MpiSums final : public NodeSums {
  public:
   explicit MpiSums(const SumOptions& options) : options_(options), memory_(options.backend) {
-    const int rows = options.tree == nullptr ? 1 : static_cast<int>(std::ssize(options.tree->nodes(rank())));
+    const int rows =
+        options.tree == nullptr ? 1 : static_cast<int>(std::ssize(options.tree->nodes(options.ranks.rank())));
     rows_ = std::max(1, rows);
     memory_.reserve(rows_ * options.bytes);
     if (options.tree == nullptr) return;
@@ -47,8 +48,6 @@ class MpiSums final : public NodeSums {
   void send(std::int64_t at, std::int64_t bytes) override { memory_.send(at, bytes); }
 
  private:
-  [[nodiscard]] int rank() const { return options_.ranks.rank(); }
-
   SumOptions options_;
   int rows_ = 1;
   MessageMemory memory_;  ///< [rows][bytes]
