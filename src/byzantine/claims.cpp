@@ -113,10 +113,10 @@ bool Protocol::must_look(int part) const {
     length += w * std::min(norm, tau);
     if (norm > 2 * tau) far += w;
   }
-  if (weight == 0) return true;
   const double rounding = norms_[j] * 0x1p-24;
   const double bound = options_.enough + (given ? 1 : 2) * rounding + 1e-12 * length / weight;
   if (given && (2 * far > weight || rounding > 0.01 * tau)) return true;
+  // Without any weight both sides are NaN.
   return !(std::abs(total) / weight <= 8 / std::sqrt(3.0) * bound);
 }
 

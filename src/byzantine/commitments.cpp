@@ -77,7 +77,7 @@ void Protocol::check_parts() {
   for (int rank = 0; rank < ranks_; ++rank) {
     put(letter.bytes(), 0, secret_.salt(step_, ranks_, rank));
     letter.seal();
-    if (mischief_ != nullptr && rank != me_) mischief_->message(Topic::salts, letter, rank, own_check() != nullptr);
+    if (mischief_ != nullptr && rank != me_) mischief_->message(Topic::salts, letter, own_check() != nullptr);
     std::memcpy(to.data() + static_cast<std::size_t>(rank) * letter.block_bytes(), letter.block(),
                 letter.block_bytes());
   }
@@ -85,7 +85,7 @@ void Protocol::check_parts() {
   work_.received_roots(roots_);
   std::uint64_t complaints = 0;
   for (int rank = 0; rank < ranks_; ++rank) {
-    if (!contributes(rank) || rank == me_) continue;
+    if (!contributes(rank)) continue;
     const auto r = static_cast<std::size_t>(rank);
     const Heard salt = Letter::read(from.data() + r * letter.block_bytes(), sizeof(Sha256Digest));
     const Sha256Digest& said = commitments_[r * (ranks + 2) + static_cast<std::size_t>(me_)];
@@ -122,7 +122,7 @@ std::span<const std::byte> Protocol::show(int rank, int part, int by, std::span<
     const std::span<const std::byte> own = work_.own_part(part);
     std::ranges::copy(own, letter.bytes().begin() + sizeof(Sha256Digest));
     letter.seal();
-    if (mischief_ != nullptr) mischief_->message(Topic::show, letter, -1, own_check() != nullptr);
+    if (mischief_ != nullptr) mischief_->message(Topic::show, letter, own_check() != nullptr);
   }
   assembly_.broadcast(letter.block(), letter.block_bytes(), rank);
   const Heard said = Letter::read(letter.block(), sizeof(Sha256Digest) + bytes);

@@ -15,9 +15,8 @@ enum class Topic : std::uint8_t { commit, salts, complaints, show, reveal, claim
 class Mischief {
  public:
   virtual ~Mischief() = default;
-  /// Changes a message, or the length that it says it has. to: the rank that gets it; -1: all. validates: the rank does
-  /// another one's work in this step.
-  virtual void message(Topic /*phase*/, Letter& /*letter*/, int /*to*/, bool /*validates*/) {}
+  /// Changes a message, or the length that it says it has. validates: the rank does another one's work in this step.
+  virtual void message(Topic /*phase*/, Letter& /*letter*/, bool /*validates*/) {}
   /// Changes what leaves as its gradient after the commitments to it.
   virtual void parts(std::span<float> /*message*/) {}
   /// Changes the part of the result that it has made.

@@ -53,21 +53,17 @@ bool Protocol::banned(int rank) const {
   return std::ranges::any_of(bans_, [&](const Ban& ban) { return ban.rank == name(rank); });
 }
 
-void Protocol::ban(int rank, int by, Rule rule) {
-  if (!banned(rank)) bans_.push_back({.step = step_, .rank = name(rank), .by = by < 0 ? -1 : name(by), .rule = rule});
-}
-
 void Protocol::accuse(int by, int rank, Rule rule, bool upheld) {
-  accusations_.push_back(
-      {.step = step_, .by = by < 0 ? -1 : name(by), .rank = name(rank), .rule = rule, .upheld = upheld});
-  if (upheld) ban(rank, by, rule);
+  const int who = by < 0 ? -1 : name(by);
+  accusations_.push_back({.step = step_, .by = who, .rank = name(rank), .rule = rule, .upheld = upheld});
+  if (upheld && !banned(rank)) bans_.push_back({.step = step_, .rank = name(rank), .by = who, .rule = rule});
 }
 
 std::vector<Accusation> Protocol::take_accusations() { return std::exchange(accusations_, {}); }
 
 void Protocol::meet(Round& round, Topic phase, Rule silence) {
   round.mine.seal();
-  if (mischief_ != nullptr) mischief_->message(phase, round.mine, -1, own_check() != nullptr);
+  if (mischief_ != nullptr) mischief_->message(phase, round.mine, own_check() != nullptr);
   round.meet(assembly_);
   for (int rank = 0; rank < ranks_; ++rank) {
     const Heard::How how = round.of(rank).how;

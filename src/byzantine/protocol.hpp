@@ -144,7 +144,7 @@ class Protocol {
   /// The rank of the group with this number of the launch; -1: it is not there.
   [[nodiscard]] int rank_of(int launch_rank) const;
   [[nodiscard]] bool banned(int rank) const;
-  void ban(int rank, int by, Rule rule);
+  /// Bans the rank where it is `upheld`. by: -1: all have seen it.
   void accuse(int by, int rank, Rule rule, bool upheld);
   /// Has every rank say something, and bans those who say nothing or something of another length.
   void meet(Round& round, Topic phase, Rule silence = Rule::silence);

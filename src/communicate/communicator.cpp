@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <limits>
 #include <numeric>
 
@@ -26,8 +25,9 @@ constexpr std::int64_t kPiece = 1 << 28;
   return static_cast<int>(bytes);
 }
 
+/// The pointers may be null where there are no bytes.
 void copy(const void* from, void* to, std::size_t bytes) {
-  if (bytes > 0) std::memcpy(to, from, bytes);  // the pointers may be null where there are no bytes
+  std::copy_n(static_cast<const std::byte*>(from), bytes, static_cast<std::byte*>(to));
 }
 
 /// Places of the blocks, one after the other.

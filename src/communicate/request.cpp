@@ -51,7 +51,7 @@ void Request::forget() noexcept {
 void Request::end() noexcept {
   handle_ = MPI_REQUEST_NULL;
   errand_ = nullptr;
-  if (place_ >= 0) Progress::of_process().release(std::exchange(place_, -1));
+  Progress::of_process().release(std::exchange(place_, -1));
   FlightRecorder::of_process().end(record_);
 }
 

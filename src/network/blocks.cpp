@@ -15,7 +15,7 @@ std::vector<ResidualBlock> residual_blocks(const std::string& stage, const std::
 int preactivation_block(NetworkBuilder& net, int x, const std::string& name,
                         const std::vector<ConvolutionShape>& convolutions, const BlockNames& names, Padding padding) {
   const int channels = convolutions.back().channels;
-  int y = x, activated = -1, stride = 1;
+  int y = x, activated = x, stride = 1;
   net.begin_block(name);
   for (std::size_t k = 0; k < convolutions.size(); ++k) {
     const std::string number = std::to_string(names.first + static_cast<int>(k));

@@ -42,7 +42,7 @@ Lowering::Buffer TrainingLowering::take_owned(int value) {
 
 bool TrainingLowering::leave(const Addition& addition, int value) {
   const int next = first_not_taken();
-  if (next < 0 || node(next).op != Op::batch_norm || node(next).inputs[0] != value) return false;
+  if (node(next).op != Op::batch_norm || node(next).inputs[0] != value) return false;
   left_ = addition;
   left_value_ = value;
   return true;

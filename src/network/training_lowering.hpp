@@ -142,7 +142,8 @@ class TrainingOperation : public Operation {
   virtual void load(std::vector<Backend::Load>&) {}
   /// Queues the forward pass. The images concern the convolution that reads them.
   virtual void forward(const float* image) = 0;
-  /// Queues the gradient of what the operation reads, where it, or what backward_weights() makes of it, is wanted.
+  /// Queues the gradient of what the operation reads, at least where it, or what backward_weights() makes of it, is
+  /// wanted.
   /// Where not weights_first(), the gradients of the parameters, too, where `wanted` says where they go: then
   /// backward_weights() must not be called.
   virtual void backward(const WantedGradients& wanted) = 0;

@@ -63,23 +63,17 @@ void Buckets::ready(int segment) {
 }
 
 void Buckets::finish() {
-  give_all();
-  for (int left = transport_->rounds() - 1; left > 0; --left) {
+  for (int left = transport_->rounds(); left > 0; --left) {
+    give_all();
     for (Bucket& bucket : buckets_) {
-      wait_for(bucket);
+      of(bucket).request.wait();
       ended_(ReducerStage::communicate);
       transport_->take(bucket);
       ended_(ReducerStage::decode);
+      if (left == 1) continue;
       ++bucket.round;
       encode(bucket);
     }
-    give_all();
-  }
-  for (const Bucket& bucket : buckets_) {
-    wait_for(bucket);
-    ended_(ReducerStage::communicate);
-    transport_->take(bucket);
-    ended_(ReducerStage::decode);
   }
 }
 
@@ -105,8 +99,6 @@ void Buckets::give_all() {
     give(bucket);
   }
 }
-
-void Buckets::wait_for(const Bucket& bucket) { of(bucket).request.wait(); }
 
 /// Lets the communication under way move on. False: there is none.
 bool Buckets::move_on() {

@@ -43,7 +43,6 @@ class Buckets {
   void encode(const Bucket& bucket);
   void give(const Bucket& bucket);
   void give_all();
-  void wait_for(const Bucket& bucket);
   bool move_on();
 
   Backend& backend_;

@@ -685,6 +685,8 @@ TEST_CASE("A GPU is refused what it cannot do", "[double]") {
     CHECK(backend->refuses(DType::bf16).empty());
     CHECK(contains(backend->description(), "TF32"));
     CHECK(!contains(cuda("f32")->description(), "TF32"));
+    CHECK(backend->arithmetic() == "cuda: cuDNN 9.10.0, TF32, deterministic, compute capability 80");
+    CHECK(cuda("f32", false)->arithmetic() == "cuda: cuDNN 9.10.0, f32");
   }
   for (const char* old : {"6.0", "7.0"}) {
     INFO(old);

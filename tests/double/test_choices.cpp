@@ -108,7 +108,8 @@ TEST_CASE("A kept choice that is not right any more is tried anew with all other
   dat_double::graph_switches().wrong = false;
   CHECK(plan(file).implementation == wrong.implementation);  // which is right, too, and was kept
   // An engine, and a legacy call, that this version of the library does not have; sealed as it should be.
-  for (const std::string name : {"graph engine 12345 1=2", "graph engine 90 2=77", "graph engine -1", "MAGIC_GEMM"}) {
+  for (const std::string name :
+       {"graph engine 12345 1=2", "graph engine 90 2=77", "graph engine 90 2", "graph engine -1", "MAGIC_GEMM"}) {
     INFO(name);
     PlanCache(file, machine_of(file), true)
         .keep("3x3, 16 to 32 channels, 2 of 8x8, frozen, ReLU, f16, forward", {name, 0.5});
@@ -129,6 +130,12 @@ TEST_CASE("A batch norm whose result is made again is this program's own, and th
   REQUIRE(trials.size() == 1);
   CHECK(trials[0].convolution == "batch norm, 16 channels, 2 of 4x4, ReLU, made again, f32");
   CHECK(trials[0].refused == "it cannot make the same result a second time, as --recompute asks");
+  // In bf16 the library's is not asked at all.
+  const auto another = make_backend({.device = "cuda", .threads = 2});
+  spec.again = false;
+  spec.storage = DType::bf16;
+  CHECK(another->batch_norm(spec)->implementation() == "own");
+  CHECK(another->trials().empty());
 }
 
 TEST_CASE("A batch norm of the library is compared in every process, and one that is wrong is not tried again",

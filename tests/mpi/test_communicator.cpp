@@ -4,6 +4,7 @@
 
 #include "allocations.hpp"
 #include "catch.hpp"
+#include "communicate/hang/flight_recorder.hpp"
 #include "world.hpp"
 
 using namespace dat;
@@ -464,27 +465,60 @@ TEST_CASE("Requests that one is waited for, one moved and one tested leave nothi
   for (const auto& buffer : buffers) CHECK(buffer.front() == static_cast<float>(world().size()));
 }
 
-TEST_CASE("Bytes are counted where they are given to MPI", "[communicator]") {
-  const std::int64_t others = world().size() > 1 ? 1 : 0;
-  const auto given = [&](auto&& call) {
+TEST_CASE("Bytes are counted where they are given to MPI, and each call is in the record, begun and ended",
+          "[communicator]") {
+  const int size = world().size(), next = (world().rank() + 1) % size, from = (world().rank() + size - 1) % size;
+  const std::int64_t others = size > 1 ? 1 : 0;
+  // told: bytes in the record.
+  const auto given = [&](Call what, std::int64_t told, auto&& call) {
     const std::int64_t before = world().bytes_given();
     call();
+    if (others > 0) {
+      const CallRecord last = FlightRecorder::of_process().kept().back();
+      INFO(text_of(last));
+      CHECK((last.call == what && last.bytes == told && last.ended >= last.begun));
+      if (of_two_ranks(what)) CHECK(last.number == (what == Call::send ? next : from));
+    }
     return world().bytes_given() - before;
   };
   std::vector<float> numbers(7, 1.0F);
   std::vector<double> doubles(7, 1.0);
-  std::vector<float> all(numbers.size() * static_cast<std::size_t>(world().size()));
-  const std::vector<int> bytes(static_cast<std::size_t>(world().size()), 8);
-  CHECK(given([&] { world().sum(numbers.data(), 7); }) == others * 28);
-  CHECK(given([&] { world().sum(doubles.data(), 5); }) == others * 40);
-  CHECK(given([&] { (void)world().minimum(3); }) == others * 8);
-  CHECK(given([&] { world().broadcast(numbers.data(), 12); }) == (world().root() ? others * 12 : 0));
-  CHECK(given([&] { (void)world().gather(doubles); }) == (world().root() ? 0 : 56));
-  CHECK(given([&] { world().all_gather(numbers.data(), all.data(), 28); }) == others * 28);
-  CHECK(given([&] { world().all_gather(numbers.data(), all.data(), bytes); }) == others * 8);
-  std::vector<float> received(2 * bytes.size());
-  CHECK(given([&] { world().exchange(all.data(), bytes, received.data(), bytes); }) == 8 * (world().size() - 1));
-  CHECK(given([&] { world().start_sum(numbers.data(), 7).wait(); }) == others * 28);
-  CHECK(given([&] { world().start_all_gather(numbers.data(), all.data(), 28).wait(); }) == others * 28);
-  CHECK(given([&] { world().barrier(); }) == 0);
+  std::vector<std::int64_t> wholes(2, 1);
+  std::vector<float> all(numbers.size() * static_cast<std::size_t>(size)), received(all.size());
+  const std::vector<int> bytes(static_cast<std::size_t>(size), 8);
+  std::vector<int> at(bytes.size());
+  for (std::size_t rank = 0; rank < at.size(); ++rank) at[rank] = static_cast<int>(8 * rank);
+  float *const mine = numbers.data(), *const sent = all.data(), *const got = received.data();
+  CHECK(given(Call::sum, 28, [&] { world().sum(mine, 7); }) == others * 28);
+  CHECK(given(Call::sum, 40, [&] { world().sum(doubles.data(), 5); }) == others * 40);
+  CHECK(given(Call::sum, 16, [&] { world().sum(wholes.data(), 2); }) == others * 16);
+  CHECK(given(Call::sum, 28, [&] { world().start_sum(mine, 7).wait(); }) == others * 28);
+  CHECK(given(Call::minimum, 8, [&] { (void)world().minimum(3); }) == others * 8);
+  CHECK(given(Call::agree, 16, [&] { (void)world().agree(1); }) == others * 16);
+  CHECK(given(Call::broadcast, 12, [&] { world().broadcast(mine, 12); }) == (world().root() ? others * 12 : 0));
+  CHECK(given(Call::gather, 56, [&] { (void)world().gather(doubles); }) == (world().root() ? 0 : 56));
+  CHECK(given(Call::gather, 4, [&] { (void)world().gather("text"); }) == (world().root() ? 0 : 8));
+  CHECK(given(Call::all_gather, 28, [&] { world().all_gather(mine, got, 28); }) == others * 28);
+  CHECK(given(Call::all_gather, 28, [&] { world().start_all_gather(mine, got, 28).wait(); }) == others * 28);
+  CHECK(given(Call::all_gather, 8 * size, [&] { world().all_gather(mine, got, bytes); }) == others * 8);
+  CHECK(given(Call::all_gather, 8 * size, [&] { world().start_all_gather(mine, got, bytes, at).wait(); }) ==
+        others * 8);
+  CHECK(given(Call::exchange, 8 * size, [&] { world().exchange(sent, bytes, got, bytes); }) == 8 * (size - 1));
+  CHECK(given(Call::exchange, 8 * size, [&] { world().start_exchange(sent, bytes, at, got, bytes, at).wait(); }) ==
+        8 * (size - 1));
+  CHECK(given(Call::barrier, 0, [&] { world().barrier(); }) == 0);
+  CHECK(given(Call::barrier, 0, [&] { world().meet([] {}); }) == 0);
+  if (others == 0) return;
+  Request coming = world().start_receive(got, 5, from, 1);
+  CHECK(given(Call::send, 5, [&] { world().send(mine, 5, next, 1); }) == 5);
+  coming.wait();
+  coming = world().start_receive(got, 6, from, 1);
+  CHECK(given(Call::send, 6, [&] {
+          Request going = world().start_send(mine, 6, next, 1);
+          coming.wait();
+          going.wait();
+        }) == 6);
+  Request going = world().start_send(mine, 7, next, 1);
+  CHECK(given(Call::receive, 7, [&] { world().receive(got, 7, from, 1); }) == 0);
+  going.wait();
 }

@@ -62,10 +62,10 @@ TEST_CASE("Partial sums of the ranks become the sum that the tree defines, bit f
 namespace {
 
 struct TreeCase : ReductionCase {
-  explicit TreeCase(int leaves, std::int64_t bucket = 1000)
+  explicit TreeCase(int leaves, std::int64_t bucket = 1000, const std::string& sums = "auto")
       : ReductionCase(world()),
         tree(leaves, world().size()),
-        reducer(*backend, world(), model.parameters, gradients, tree, {.bucket_elements = bucket}) {}
+        reducer(*backend, world(), model.parameters, gradients, tree, {.bucket_elements = bucket, .node_sums = sums}) {}
   void run(const ActiveSet& active, std::int64_t step, const std::vector<std::vector<float>>& of_units) {
     reducer.begin({&active, 1}, step);
     for (int unit = 0; unit < tree.leaves_of(world().rank()); ++unit) {
@@ -92,12 +92,14 @@ struct TreeCase : ReductionCase {
 TEST_CASE("Gradients of micro-batches become their sum in the order of the tree, and the others stand still",
           "[tree]") {
   for (const int leaves : leaves_for(world().size()))
-    for (const std::int64_t bucket : {std::int64_t{1000}, std::int64_t{1} << 23}) {
-      TreeCase f(leaves, bucket);
+    for (const auto& [bucket, sums] : {std::pair(std::int64_t{1000}, "auto"), {std::int64_t{1} << 23, "mpi"}}) {
+      TreeCase f(leaves, bucket, sums);
       const Parameters& p = f.model.parameters;
       for (std::uint32_t draw = 1; draw < 4; ++draw) {
         const ActiveSet active = random_active(p.layers(), draw, static_cast<float>(draw) / 3);
+        const std::int64_t before = world().bytes_given();
         f.run(active, draw, f.units(draw));
+        const std::int64_t given = world().bytes_given() - before;
         const auto ours = to_host(*f.backend, f.gradients, p.size);
         std::vector<std::vector<float>> all;
         for (int leaf = 0; leaf < leaves; ++leaf) all.push_back(f.gradient_of(leaf, draw));
@@ -114,8 +116,22 @@ TEST_CASE("Gradients of micro-batches become their sum in the order of the tree,
         CHECK(f.moved == 0);
         CHECK(f.reducer.elements() == elements);
         CHECK((f.reducer.bytes_sent() > 0) == (world().size() > 1 && elements > 0));
+        if (bucket > 1000) CHECK(f.reducer.bytes_sent() == given);
+        // In the mean over all ranks, each of which has an element more or less of each sum.
+        std::int64_t sent = f.reducer.bytes_sent();
+        world().sum(&sent, 1);
+        std::vector<double> drawn;
+        for (const float scale : active.scale) drawn.push_back(scale != 0 ? 1 : 0);
+        const double mean = static_cast<double>(sent) / world().size();
+        const auto pieces = static_cast<double>(1 + elements / bucket);
+        CHECK(std::abs(f.reducer.bytes_sent(drawn, world().size()) - mean) <=
+              8 * pieces * static_cast<double>(f.tree.all_nodes()));
       }
     }
+  const TreeCase of_twelve(12 * world().size());
+  const std::int64_t bytes = 4 * of_twelve.model.parameters.size;
+  CHECK((of_twelve.reducer.added_up(1) == 0 && of_twelve.reducer.added_up(3 * world().size()) == bytes));
+  CHECK(of_twelve.reducer.added_up(4 * world().size()) == 2 * bytes);  // three leaves each
 }
 
 TEST_CASE("A steady reduction by the tree allocates nothing", "[tree][cpu]") {

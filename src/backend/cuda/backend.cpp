@@ -153,14 +153,13 @@ Gpu::Gpu() {
           capability / 10, ".", capability % 10, "); build with cuDNN 9.10 or older");
 }
 
-CudaBackend::CudaBackend(const BackendOptions& options) : options_(options), planning_time_(options.planning_seconds) {
+CudaBackend::CudaBackend(const BackendOptions& options)
+    : options_(options), planning_time_(options.planning_seconds), tickets_(kTickets), stamps_(kStamps) {
   check(cudnnSetStream(cudnn_, stream_));
   check(cublasSetStream(cublas_, stream_));
   // Scratch memory of our own, so that cuBLAS allocates nothing while work is recorded.
   check(cublasSetWorkspace(cublas_, allocate(kCublasWorkspace, "library scratch"), kCublasWorkspace));
   for (Half& half : staging_.halves) half.data = static_cast<char*>(allocate_pinned(kHalf, "staging"));
-  for (int k = 0; k < kTickets; ++k) tickets_.emplace_back();
-  for (int k = 0; k < kStamps; ++k) stamps_.emplace_back();
 
   // A first kernel, to learn here whether this build has code for this GPU.
   float* probe = allocate_floats(1, "probe");

@@ -142,8 +142,7 @@ CallRecord FlightRecorder::find(std::uint32_t group, std::int64_t number) const 
   const Ticket last = last_.load(std::memory_order_acquire);
   CallRecord record;
   for (Ticket ticket = last; ticket > 0 && ticket + kKept > last; --ticket)
-    if (read(ticket, record) && record.group == group && record.number == number && record.call != Call::send &&
-        record.call != Call::receive)
+    if (read(ticket, record) && record.group == group && record.number == number && !of_two_ranks(record.call))
       return record;
   return {};
 }

@@ -94,8 +94,7 @@ class TrainingMaxPool final : public TrainingOperation {
     windows_.forward(at<void>(x_), at<void>(y_), at<std::uint8_t>(place_), windows_.after(n_));
   }
 
-  void backward(const WantedGradients& wanted) override {
-    if (!wanted.dx) return;
+  void backward(const WantedGradients&) override {
     windows_.backward(at<void>(dy_), at<std::uint8_t>(place_), at<void>(dx_), windows_.before(n_));
   }
 

@@ -69,8 +69,7 @@ class TrainingPool final : public TrainingOperation {
     });
   }
 
-  void backward(const WantedGradients& wanted) override {
-    if (!wanted.dx) return;
+  void backward(const WantedGradients&) override {
     const std::int64_t elements = n_ * in_.elements();
     with_storage(type_, [&](auto type) {
       using T = decltype(type);

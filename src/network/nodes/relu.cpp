@@ -33,8 +33,7 @@ class TrainingRelu final : public TrainingOperation {
   void make_again() override { relu(again_x_, again_); }
   void forward(const float*) override { relu(x_, y_); }
 
-  void backward(const WantedGradients& wanted) override {
-    if (!wanted.dx) return;
+  void backward(const WantedGradients&) override {
     with_storage(type_, [&](auto type) {
       using T = decltype(type);
       each(device(), kernels::groups(elements_),

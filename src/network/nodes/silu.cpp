@@ -38,8 +38,7 @@ class TrainingSilu final : public TrainingOperation {
   void make_again() override { silu(again_x_, again_, back_slope_); }
   void forward(const float*) override { silu(x_, y_, slope_); }
 
-  void backward(const WantedGradients& wanted) override {
-    if (!wanted.dx) return;
+  void backward(const WantedGradients&) override {
     with_storage(type_, [&](auto type) {
       using T = decltype(type);
       each(device(), kernels::groups(elements_),

@@ -80,7 +80,7 @@ int faults_of(const std::string& aggregator, int asked, int ranks) {
 std::string fault_warning(const std::string& aggregator, int asked, int ranks) {
   const Member& of = member(aggregator);
   const int faults = faults_of(aggregator, asked, ranks), wanted = 2 * faults + of.beside;
-  if (of.repeats == Repeats::at_any_ranks || ranks >= wanted) return "";
+  if (ranks >= wanted) return "";
   return "--aggregator " + aggregator + " is proven for 2 f + " + std::to_string(of.beside) + " ranks, " +
          std::to_string(wanted) + " with f = " + std::to_string(faults) + " of --faults, and there are " +
          std::to_string(ranks) + ": start more, or lower --faults";

@@ -13,11 +13,8 @@ namespace dat {
 /// Numbers of all pairs of the n ranks that count. Symmetric.
 class PairMatrix {
  public:
-  explicit PairMatrix(int most) { values_.reserve(static_cast<std::size_t>(most) * static_cast<std::size_t>(most)); }
-  void resize(int n) {
-    n_ = n;
-    values_.resize(static_cast<std::size_t>(n) * static_cast<std::size_t>(n));
-  }
+  explicit PairMatrix(int most) : values_(static_cast<std::size_t>(most) * static_cast<std::size_t>(most)) {}
+  void resize(int n) { n_ = n; }  ///< numbers are anything then
   [[nodiscard]] double& at(int i, int j) { return values_[static_cast<std::size_t>(i * n_ + j)]; }
   [[nodiscard]] double at(int i, int j) const { return values_[static_cast<std::size_t>(i * n_ + j)]; }
 

@@ -16,7 +16,8 @@ constexpr std::int64_t kMostOfACall = 1 << 28;
 class MpiSums final : public NodeSums {
  public:
   explicit MpiSums(const SumOptions& options) : options_(options), memory_(options.backend) {
-    const int rows = options.tree == nullptr ? 1 : static_cast<int>(std::ssize(options.tree->nodes(rank())));
+    const int rows =
+        options.tree == nullptr ? 1 : static_cast<int>(std::ssize(options.tree->nodes(options.ranks.rank())));
     rows_ = std::max(1, rows);
     memory_.reserve(rows_ * options.bytes);
     if (options.tree == nullptr) return;
@@ -37,7 +38,7 @@ class MpiSums final : public NodeSums {
       tree_->sum(numbers, options_.bytes / std::int64_t{sizeof(float)}, count, numbers);
     else if (options_.overlap)
       return options_.ranks.start_sum(numbers, count);
-    else if (starts())
+    else if (options_.ranks.node_size() == options_.ranks.size())
       for (std::int64_t k = 0; k < count; k += kMostOfACall)
         options_.ranks.start_sum(numbers + k, std::min(kMostOfACall, count - k)).wait();
     else
@@ -47,9 +48,6 @@ class MpiSums final : public NodeSums {
   void send(std::int64_t at, std::int64_t bytes) override { memory_.send(at, bytes); }
 
  private:
-  [[nodiscard]] int rank() const { return options_.ranks.rank(); }
-  [[nodiscard]] bool starts() const { return options_.overlap || options_.ranks.node_size() == options_.ranks.size(); }
-
   SumOptions options_;
   int rows_ = 1;
   MessageMemory memory_;  ///< [rows][bytes]

@@ -24,7 +24,7 @@ class ChangedMessages final : public ProtocolCheat {
   ChangedMessages(Topic topic, bool validating, Change change)
       : topic_(topic), validating_(validating), change_(change) {}
 
-  void message(Topic topic, Letter& letter, int /*to*/, bool validates) override {
+  void message(Topic topic, Letter& letter, bool validates) override {
     if (topic == topic_ && (validating_ || !validates)) change_(letter);
   }
 
@@ -63,7 +63,7 @@ class WrongAggregate final : public ProtocolCheat {
 /// Sends no parts of its gradient, and does not show them either.
 class Silent final : public ProtocolCheat {
   void parts(std::span<float> message) override { std::ranges::fill(message, 0.0F); }
-  void message(Topic topic, Letter& letter, int /*to*/, bool /*validates*/) override {
+  void message(Topic topic, Letter& letter, bool /*validates*/) override {
     if (topic == Topic::salts || topic == Topic::show) letter.length() = 0;
   }
 };

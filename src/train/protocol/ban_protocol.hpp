@@ -26,8 +26,8 @@ class Collusion final : public Mischief {
   void hear(int rank, std::vector<Sha256Digest> roots) { roots_[rank] = std::move(roots); }
   void forget() { roots_.clear(); }
 
-  void message(Topic topic, Letter& letter, int to, bool validates) override {
-    if (own_ != nullptr) own_->message(topic, letter, to, validates);
+  void message(Topic topic, Letter& letter, bool validates) override {
+    if (own_ != nullptr) own_->message(topic, letter, validates);
   }
   void parts(std::span<float> message) override {
     if (own_ != nullptr) own_->parts(message);

@@ -2,6 +2,7 @@
 #include "backend/shared/less_memory.hpp"
 #include "catch.hpp"
 #include "dat/backend.hpp"
+#include "environment.hpp"
 
 using namespace dat;
 
@@ -25,4 +26,17 @@ TEST_CASE("A network whose parameters need more than all memory is not told to t
                  "5: out of memory: 1073741824 MiB for weights: what the network's parameters need is more than all"));
   CHECK(contains(error_of([&] { (void)backend->allocate(std::size_t{1} << 50U, "dx"); }),
                  "MiB for dx; take a smaller --micro-batch or --width"));
+}
+
+TEST_CASE("Chosen algorithms are kept in the user's folder for caches, and not while somebody listens", "[backend]") {
+  test::Environment environment("XDG_CACHE_HOME", "/cache");
+  environment.set("HOME", "/home/me");
+  CHECK(plans_file() == "/cache/dat_hpc/plans");
+  environment.set("XDG_CACHE_HOME", "relative");
+  CHECK(plans_file() == "/home/me/.cache/dat_hpc/plans");
+  trial_listener() = [](const Trial&) {};
+  CHECK(plans_file().empty());
+  trial_listener() = nullptr;
+  environment.set("HOME", "");
+  CHECK(plans_file().empty());
 }

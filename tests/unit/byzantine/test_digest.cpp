@@ -94,6 +94,21 @@ TEST_CASE("Secrets differ by rank, step, group, place and words, and are found a
     CHECK(other != one.salt(3, 4, 1));
 }
 
+TEST_CASE("Secrets, commitments and draws are those that hashlib's SHA-256 makes", "[byzantine]") {
+  const Secret secret(7, 2, "words");
+  const Sha256Digest all = commitment(secret.salt(3, 4, 1), secret.share(3, 4));
+  CHECK(direction_key(all, 5) == 0x3ab4fe3e3437db33);
+  const auto drawn = [&](const std::vector<char>& contributed) {
+    std::string pairs;
+    for (const Check& check : draw_checks(all, contributed, 2))
+      pairs += std::to_string(check.validator) + ">" + std::to_string(check.target) + " ";
+    return pairs;
+  };
+  CHECK(drawn({1, 1, 0, 1, 1, 1, 1}) == "0>5 1>6 ");
+  CHECK(drawn({1, 0}) == "1>0 ");
+  CHECK(drawn({0, 1}) == "0>1 ");
+}
+
 TEST_CASE("Validators and targets are drawn as the law says", "[byzantine]") {
   constexpr int kRanks = 5, kDraws = 40000;
   // Rank 3 has been a validator, and has brought nothing.

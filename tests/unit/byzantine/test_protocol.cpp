@@ -6,22 +6,13 @@ using namespace dat::test;
 
 namespace {
 
-const char* const kCheats[] = {"equivocate", "wrong_digest",  "wrong_aggregate", "false_norm", "false_product",
-                               "no_reveal",  "false_accuser", "idle_validator",  "malformed",  "silent"};
-
-/// The rule by which a cheat is found out.
-[[nodiscard]] Rule rule_of(const std::string& cheat) {
-  if (cheat == "equivocate") return Rule::disputes;
-  if (cheat == "wrong_digest") return Rule::commitment;
-  if (cheat == "wrong_aggregate") return Rule::aggregate;
-  if (cheat == "false_norm") return Rule::norm;
-  if (cheat == "false_product") return Rule::product;
-  if (cheat == "no_reveal") return Rule::reveal;
-  if (cheat == "false_accuser") return Rule::accusation;
-  if (cheat == "idle_validator") return Rule::validation;
-  if (cheat == "malformed") return Rule::malformed;
-  return Rule::silence;
-}
+/// Cheats, and the rules by which they are found out.
+const std::pair<std::string, Rule> kCheats[] = {
+    {"equivocate", Rule::disputes},       {"wrong_digest", Rule::commitment},
+    {"wrong_aggregate", Rule::aggregate}, {"false_norm", Rule::norm},
+    {"false_product", Rule::product},     {"no_reveal", Rule::reveal},
+    {"false_accuser", Rule::accusation},  {"idle_validator", Rule::validation},
+    {"malformed", Rule::malformed},       {"silent", Rule::silence}};
 
 }  // namespace
 
@@ -42,7 +33,7 @@ TEST_CASE("Nobody is banned where all are honest, and all ranks have the same we
 }
 
 TEST_CASE("Every cheat is found out by its own rule, in its own step, and leaves no trace", "[byzantine]") {
-  const std::string cheat = kCheats[GENERATE(range(0, 10))];
+  const auto& [cheat, rule] = kCheats[GENERATE(range(0, 10))];
   const bool whole = std::getenv("DAT_ALL_CASES") != nullptr, large = GENERATE(false, true);
   const std::uint64_t seeds = large ? (whole ? 20 : 1) : (whole ? 100 : 3);
   for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
@@ -60,7 +51,7 @@ TEST_CASE("Every cheat is found out by its own rule, in its own step, and leaves
     REQUIRE(all[0].bans.size() == options.cheats.size());
     for (const Ban& ban : all[0].bans) {
       CHECK(options.cheats.contains(ban.rank));
-      CHECK(std::string(name_of(ban.rule)) == name_of(rule_of(cheat)));
+      CHECK(std::string(name_of(ban.rule)) == name_of(rule));
       CHECK(ban.step >= options.from);
       options.leave[ban.rank] = ban.step;
       // A validator has nothing to say of a gradient; all others are found out in the first step that they cheat in.
@@ -99,8 +90,30 @@ TEST_CASE("An iteration that is cut off, or gradients that are far apart, are lo
   const std::vector<PartyResult> all = hold_party(options);
   CHECK(all[0].bans.empty());
   CHECK(all[0].steps == 5);
+  for (const PartyResult& one : all) CHECK(one.looks == 5 * 5);  // at every part, in every step
   options.cheats = {{3, "wrong_aggregate"}};
   REQUIRE(hold_party(options)[0].bans.size() == 1);
+}
+
+TEST_CASE("Ranks without a part, and parts of one element, are cut off and looked at like others", "[byzantine]") {
+  for (const PartyResult& one : hold_party({.ranks = 5, .faults = 1, .elements = 3, .steps = 5, .iterations = 1})) {
+    CHECK(one.bans.empty());
+    CHECK(one.accusations.empty());
+    CHECK(one.steps == 5);
+  }
+}
+
+TEST_CASE("Parts are looked at where most gradients are more than two tau away, or rounding is beyond a part of tau",
+          "[byzantine]") {
+  // Of 100 uniform numbers each, gradients are some 1.5 from their mean, or 5e-6; the result is some 10 long, and its
+  // rounding 6e-7.
+  for (const auto& [tau, spread, looks] :
+       {std::tuple{0.6, 0.3, 25}, {0.9, 0.3, 0}, {2e-5, 1e-6, 25}, {2e-3, 1e-6, 0}}) {
+    const auto all = hold_party({.ranks = 5, .faults = 1, .steps = 5, .tau = tau, .spread = spread});
+    INFO("tau " << tau << ", spread " << spread);
+    for (const PartyResult& one : all) CHECK(one.looks == looks);
+    CHECK(all[0].bans.empty());
+  }
 }
 
 TEST_CASE("Who says of an iteration that is at rest that it was cut off is looked at, and found out", "[byzantine]") {
@@ -115,17 +128,21 @@ TEST_CASE("Who says of an iteration that is at rest that it was cut off is looke
 }
 
 TEST_CASE("Who is disputed by no more ranks than may lie keeps its place", "[byzantine]") {
-  // Rank 3 says that it has got something else from rank 1 than rank 1 has committed to, which nobody can know.
+  // Rank 3 says that it has got something else from rank 1 than rank 1 has committed to, which nobody can know; and
+  // from itself, which nobody asks.
   PartyOptions options{.ranks = 4, .faults = 1, .steps = 4};
   options.distortions[3] = [](int number, std::byte* data, std::size_t) {
-    if (number % 6 == 2) data[Letter::kHead] |= std::byte{2};  // commitments, salts, complaints
+    if (number % 6 == 2) data[Letter::kHead] |= std::byte{2 | 8};  // commitments, salts, complaints
   };
   const std::vector<PartyResult> all = hold_party(options);
   CHECK(all[0].bans.empty());
   CHECK(all[0].accusations.size() >= 1);
+  // Once in each step but those in which rank 1 has brought nothing.
+  CHECK(std::ssize(all[0].accusations) == 4 - std::ranges::count(all[0].validators, 1));
   for (const Accusation& one : all[0].accusations) {
     CHECK(one.by == 3);
     CHECK(one.rank == 1);
+    CHECK(one.rule == Rule::commitment);
     CHECK_FALSE(one.upheld);
   }
   options.distortions[3] = [](int number, std::byte* data, std::size_t) {
@@ -156,6 +173,7 @@ TEST_CASE("A part of the result that is wrong by less than gradients differ is f
   REQUIRE(all[0].bans.size() == 1);
   CHECK(all[0].bans[0].rank == 2);
   CHECK(all[0].bans[0].rule == Rule::aggregate);
+  CHECK(all[0].bans[0].by == -1);
   CHECK(all[0].bans[0].step == 0);
 }
 

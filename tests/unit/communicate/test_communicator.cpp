@@ -1,5 +1,6 @@
 #include "catch.hpp"
 #include "dat/communicator.hpp"
+#include "environment.hpp"
 
 using namespace dat;
 
@@ -44,6 +45,30 @@ TEST_CASE("What a single rank gathers and exchanges is its own", "[communicator]
   });
   arrives([&](void* all) { single->exchange(mine.data(), {3}, all, {3}); });
   single->all_gather(nullptr, nullptr, 0);
+}
+
+TEST_CASE("What launchers announce is read from the variables of each, and is one rank without them",
+          "[communicator]") {
+  const auto check = [](auto&& asked, int none, const std::vector<const char*>& names) {
+    test::Environment environment;
+    for (const char* name : names) environment.set(name, ""), ::unsetenv(name);
+    CHECK(asked() == none);
+    for (const char* name : names) {
+      INFO(name);
+      ::setenv(name, "3(x4),1", 1);
+      CHECK(asked() == 3);
+      ::setenv(name, "0", 1);
+      CHECK(asked() == none);
+      ::unsetenv(name);
+    }
+  };
+  check([] { return another_rank_speaks() ? 3 : 0; }, 0,
+        {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK"});
+  check(announced_ranks, 1, {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS"});
+  check(started_together, 1, {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"});
+  check(announced_ranks_on_node, 1,
+        {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE", "SLURM_STEP_TASKS_PER_NODE",
+         "SLURM_TASKS_PER_NODE"});
 }
 
 TEST_CASE("A single rank divides into itself, or into nothing", "[communicator]") {

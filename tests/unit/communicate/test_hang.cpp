@@ -2,10 +2,15 @@
 // rule that tells slow ranks. Whole hangs: tests/e2e/hang.py.
 
 #include <poll.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "catch.hpp"
+#include "communicate/hang/beside.hpp"
 #include "communicate/hang/flight_recorder.hpp"
 #include "communicate/hang/heartbeats.hpp"
+#include "communicate/hang/processes.hpp"
 #include "communicate/hang/verdict.hpp"
 #include "dat/communicator.hpp"
 #include "dat/random.hpp"
@@ -63,6 +68,7 @@ TEST_CASE("the record keeps the last 64 communications, and finds them by group 
   FlightRecorder recorder;
   CHECK(recorder.kept().empty());
   CHECK(recorder.now().record.call == Call::none);
+  CHECK(recorder.seconds_waited() == 0);
   const CallLabel outer("statistics");
   for (int k = 1; k <= 100; ++k) {
     const CallLabel label("gradients", "conv1.weight", k == 100 ? "linear.bias" : "");
@@ -86,8 +92,73 @@ TEST_CASE("the record keeps the last 64 communications, and finds them by group 
   const std::uint64_t before = recorder.progress();
   recorder.end(recorder.begin(Call::send, 7, 50, 1));
   CHECK(recorder.progress() == before + 2);
+  (void)recorder.begin(Call::receive, 7, 50, 1);
+  (void)recorder.begin(Call::work, 7, 50, 0);
   CHECK(recorder.find(7, 50).call == Call::sum);  // the number of a message is a rank
-  CHECK(dat::text_of(recorder.now().record) == "message to rank 50 of 1 bytes (statistics)");
+  CHECK(dat::text_of(recorder.now().record) == "work from rank 50 (statistics)");
+}
+
+TEST_CASE("a communication is told with its number or the other rank, and its bytes where all ranks have the same",
+          "[hang]") {
+  std::string all;
+  for (const CallRecord& one :
+       {call(Call::none, 0, 5), call(Call::sum, 1, 9999), call(Call::sum, 0, 10000), call(Call::minimum, 2, 0),
+        call(Call::agree, 3, 16), call(Call::broadcast, 4, 123456), call(Call::gather, 5, 8),
+        call(Call::all_gather, 6, 10000000), call(Call::exchange, 7, 8), call(Call::barrier, 8, 8),
+        call(Call::subgroup, 9, 8), call(Call::send, 0, 8), call(Call::receive, 2, 8), call(Call::receive, 2, 0),
+        call(Call::work, 2, 8), call(Call::finalize, 10, 8), call(static_cast<Call>(99), 0, 8)})
+    all += dat::text_of(one) + "; ";
+  CHECK(
+      all ==
+      "nothing; sum #1 of 9999 bytes; sum of 10 kB; minimum #2 of 0 bytes; agreement #3 of 16 bytes; broadcast #4 of "
+      "123.5 kB; gather #5; all-gather #6 of 10 MB; exchange #7; barrier #8; subgroup #9; message to rank 0 of 8 "
+      "bytes; message from rank 2 of 8 bytes; message from rank 2; work from rank 2; the end of MPI #10; the abortion "
+      "of MPI; ");
+  const std::string full(CallRecord::kPurpose, 'x');
+  CHECK(dat::text_of(call(Call::barrier, 1, 0, full)) == "barrier #1 (" + full + ")");
+}
+
+namespace {
+
+/// A communication beside MPI's that has failed, or not; while it is ended, another thread asks.
+struct Line final : Beside {
+  explicit Line(std::string text) : why(std::move(text)) { enter(); }
+  ~Line() override { leave(); }
+  std::string failure() override { return why; }
+  void abort() override {
+    std::thread([this] { asked += "<" + failure_beside() + ">"; }).join();
+  }
+  std::string why, asked;
+};
+
+}  // namespace
+
+TEST_CASE("what is beside MPI is asked for its failure and ended, as long as it is there", "[hang]") {
+  {
+    Line quiet(""), first("broken"), second("broken, too");
+    CHECK(failure_beside() == "broken");
+    abort_beside();
+    CHECK(quiet.asked + first.asked + second.asked == "<><><>");  // nobody waits for who is being ended
+  }
+  CHECK(failure_beside().empty());
+}
+
+TEST_CASE("a process is told from others by its start, and one that has ended has none", "[hang]") {
+  const std::int64_t own = start_of_process(getpid());
+  CHECK(own > 0);
+  CHECK(start_of_process(-1) == -1);
+  const std::string name = first_line("/proc/self/comm");
+  prctl(PR_SET_NAME, ") 0 (");  // a name may hold anything
+  CHECK(start_of_process(getpid()) == own);
+  prctl(PR_SET_NAME, name.c_str());
+  CHECK(link_of("/proc/self/ns/net").starts_with("net:["));
+  CHECK((first_line("/proc/none").empty() && link_of("/proc/none").empty()));
+  const pid_t child = fork();
+  if (child == 0) _exit(0);
+  siginfo_t ended{};
+  CHECK(waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT) == 0);
+  CHECK(start_of_process(child) == -1);  // it is there until somebody has asked how it has ended
+  CHECK(waitpid(child, nullptr, 0) == child);
 }
 
 TEST_CASE("a purpose that is too long is cut off", "[hang]") {
@@ -196,18 +267,31 @@ TEST_CASE("heartbeats go to all addresses of a rank until one is known to arrive
   CHECK(arrived() == 1);
   one.try_all(1);
   CHECK(arrived() == 2);
+  // One of another run, from a rank that there is not, from oneself, and one to another rank.
+  for (const auto& [rank, size, to, token] :
+       {std::tuple{0, 2, 1, 8U}, {2, 3, 1, 7U}, {-1, 2, 1, 7U}, {1, 2, 1, 7U}, {0, 3, 2, 7U}}) {
+    HeartbeatSocket stranger(rank, size);
+    meet(stranger, to, other);
+    stranger.set_token(token);
+    Heartbeat heartbeat{};
+    stranger.send(to, heartbeat);
+    INFO("rank " << rank << " of " << size << " to " << to << ", run " << token);
+    CHECK(waits());
+    CHECK(!other.receive(heartbeat));
+  }
 }
 
 TEST_CASE("nothing hangs while somebody gets on, or before the timeout", "[hang]") {
   const CallRecord sum = call(Call::sum, 5), before = call(Call::sum, 4);
   // Slow, as long as it moves; and a rank that stands still with nobody waiting for it.
   CHECK(judge({waiting(sum, 1000), computing(before, 9)}, kTimeout).kind == Kind::none);
-  CHECK(judge({waiting(sum, 9.9), computing(before, 9.9)}, kTimeout).kind == Kind::none);
+  CHECK(judge({waiting(sum, 10), computing(before, 11)}, kTimeout).kind == Kind::none);
+  CHECK(judge({waiting(sum, 11), computing(before, 10)}, kTimeout).kind == Kind::none);
   CHECK(judge({computing(before, 1000), computing(before, 1000)}, kTimeout).kind == Kind::none);
   CHECK(judge({computing(before, 1000), waiting(sum, 3)}, kTimeout).kind == Kind::none);
   CHECK(judge({ended(), ended(), computing(sum, 1000)}, kTimeout).kind == Kind::none);
   CHECK(judge({ended(), waiting(sum, 3)}, kTimeout).kind == Kind::none);
-  CHECK(judge({silent(waiting(sum, 3), 9.9), computing(sum, 0)}, kTimeout).kind == Kind::none);
+  CHECK(judge({silent(waiting(sum, 3), 10), computing(sum, 0)}, kTimeout).kind == Kind::none);
   // A rank that was never heard is no rank that has gone.
   CHECK(judge({computing(sum, 0), silent({}, 1000, false)}, kTimeout).kind == Kind::none);
 }
@@ -358,6 +442,10 @@ TEST_CASE("ranks in different collectives: those who differ from the most are gu
   CallRecord elsewhere = sum;
   elsewhere.group = 2;
   CHECK(judge({waiting(sum, 11), waiting(sum, 11), waiting(elsewhere, 11)}, kTimeout).culprits == std::vector<int>{2});
+  CallRecord earlier = elsewhere;  // of another group than that of the first rank
+  earlier.number = 3;
+  const Verdict mixed = judge({waiting(next, 11), waiting(earlier, 11), waiting(sum, 11)}, kTimeout);
+  CHECK((mixed.group == 1 && mixed.number == 5));
   CHECK(text_of({waiting(sum, 11), waiting(other, 11), waiting(sum, 11)}) ==
         "the ranks wait in different collectives: rank 1 on node0 (process 101) waits in broadcast #5 of 80 bytes; "
         "ranks 0, 2 on node0, node1 wait in sum #5 of 80 bytes");
@@ -391,6 +479,21 @@ TEST_CASE("all in the same collective: MPI or the network", "[hang]") {
   CHECK(judge(ranks, kTimeout).kind == Kind::undelivered);
   CHECK(judge({waiting(sum, 11), waiting(sum, 9.9)}, kTimeout).kind == Kind::none);
   CHECK(text_of(ranks) == "MPI or the network does not deliver; ranks 0, 1 on node0 wait in sum #5 of 8 bytes");
+}
+
+TEST_CASE("of many hosts, and of many that do different things, four are told", "[hang]") {
+  const CallRecord sum = call(Call::sum, 5);
+  const std::string begin = "MPI or the network does not deliver; ranks 0 to ", nodes = "node0, node1, node2, node3";
+  CHECK(text_of(std::vector(8, waiting(sum, 11))) == begin + "7 on " + nodes + " wait in sum #5 of 8 bytes");
+  CHECK(text_of(std::vector(9, waiting(sum, 11))) == begin + "8 on " + nodes + ", ... wait in sum #5 of 8 bytes");
+  std::vector<RankState> all;
+  for (int k = 1; k <= 4; ++k) all.push_back(waiting(call(Call::sum, k), 11));
+  CHECK(text_of(all).ends_with(" waits in sum #4 of 8 bytes"));
+  all.push_back(waiting(call(Call::sum, 5), 11));
+  CHECK(text_of(all).ends_with(" waits in sum #4 of 8 bytes, ..."));
+  const std::vector<RankState> few = {waiting(sum, 3), computing(sum, 2.54)};
+  CHECK(contains(hang_text(judge(few, 2), few, places(2), ""),
+                 "rank 1 on node0 (process 101) has not moved for 2.5 s: "));
 }
 
 namespace {

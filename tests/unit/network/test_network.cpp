@@ -285,9 +285,13 @@ TEST_CASE("A name says depth and widening factor; another one is told the good f
   CHECK(default_width("resnet18") == 64);
   CHECK(default_activation("dm_wrn_34_20") == "silu");
   CHECK(default_activation("wrn_34_20") == "relu");
+  CHECK(contains(networks().cites("dm_wrn_10_1"), "Gowal"));
+  CHECK(contains(networks().cites("wrn_1000_256"), "Zagoruyko"));
+  CHECK(contains(networks().cites("preact_resnet50"), "2016"));
+  CHECK(networks().cites("small_cnn").empty());
   CHECK(networks().at("wrn_22_3")({.width = 48}).segments.size() == 62);
-  for (const char* wrong : {"wrn", "wrn_28", "wrn_27_10", "wrn_4_10", "wrn_28_0", "wrn_28_257", "wrn_28_10_2",
-                            "wrn_028_10", "wrn28_10", "dm_wrn_D_W", "resnet50", ""}) {
+  for (const char* wrong : {"wrn", "wrn_28", "wrn_27_10", "wrn_4_10", "wrn_28_0", "wrn_28_257", "wrn_1006_1",
+                            "wrn_28_10_2", "wrn_028_10", "wrn28_10", "dm_wrn_D_W", "resnet50", ""}) {
     INFO(wrong);
     CHECK(!is_formed_network(wrong));
     const std::string error = error_of([&] { (void)networks().at(wrong); });
@@ -805,6 +809,9 @@ TEST_CASE("For any active set, active gradients have the full pass's bits and th
         CHECK(std::ranges::all_of(ours, [](float g) { return std::isnan(g); }));
       }
     }
+    CHECK(announced == expected);
+    announced.clear();
+    program.announce(active, ready);
     CHECK(announced == expected);
     CHECK(final_when_announced);
     CHECK(f.backend->counters.conv_backward_weights - before.conv_backward_weights == convolutions);

@@ -370,6 +370,8 @@ TEST_CASE("Transports of codecs: those that do not go together are refused", "[c
   CHECK(contains(refusal("powersgd", "auto", "dense", "mean"), "choose union"));
   CHECK(contains(refusal("bf16", "two_sided", "", "largest"), "not the mean"));
   CHECK(contains(refusal("int8", "two_sided", "allgather", "mean"), "--mask per_worker:allgather"));
+  CHECK(contains(message_of([&] { (void)f.reducer({.codec_transport = "gather", .node_sums = "nccl"}); }),
+                 "--node-sums nccl adds messages up"));
   for (const Way& way : ways()) CHECK(refusal(way.codec, way.transport, "union", "mean").empty());
   for (const std::string codec : {"float32", "bf16", "f16", "int8", "terngrad", "atomo"}) {
     CHECK(refusal(codec, "auto", "", "largest").empty());
@@ -390,6 +392,16 @@ TEST_CASE("No codec's message is longer than the numbers themselves, whatever it
         CHECK(bytes <= segment.size * std::int64_t{sizeof(float)});
       }
     }
+  f.codec_options.settings.codec_rank = 0;  // their own
+  const auto bytes = [&](const char* codec, int size) {
+    return f.codec(codec)->bytes({.name = {}, .shape = {size}, .module = {}, .block = {}, .size = size}, 0);
+  };
+  CHECK((bytes("bf16", 2) == 4 && bytes("bf16", 3) == 8 && bytes("int8", 4) == 8 && bytes("int8", 5) == 12));
+  CHECK((bytes("terngrad", 16) == 8 && bytes("terngrad", 17) == 12));
+  const Segment& linear = named(f.model.parameters, "linear.weight");
+  REQUIRE(linear.shape == std::vector{10, 32});
+  CHECK((f.codec("powersgd")->bytes(linear, 0) == 4 * 2 * 10 && f.codec("powersgd")->bytes(linear, 1) == 4 * 2 * 32));
+  CHECK(f.codec("atomo")->bytes(linear, 0) == 4 * 3 * (10 + 32));
 }
 
 TEST_CASE("The memory of messages is what a reducer says", "[codec]") {
@@ -402,5 +414,7 @@ TEST_CASE("The memory of messages is what a reducer says", "[codec]") {
         bytes += static_cast<std::int64_t>(one.bytes);
     INFO(text(way));
     CHECK(reducer.memory(1) == bytes);
+    CHECK(reducer.added_up(1) == (way.codec == "powersgd" ? bytes : 0));
+    CHECK(reducer.added_up(2) == (way.transport == "sum" ? reducer.memory(2) : 0));
   }
 }

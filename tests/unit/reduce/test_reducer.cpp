@@ -1,4 +1,5 @@
 #include "catch.hpp"
+#include "reduce/tree/mean_of_units.hpp"
 #include "reduction_case.hpp"
 #include "train/message/codec_state.hpp"
 
@@ -89,6 +90,26 @@ TEST_CASE("What an aggregator remembers is in checkpoints and shared, beside wha
   checkpoint.arrays[1].shape[0] -= 1;
   checkpoint.arrays[1].values.pop_back();
   CHECK_THROWS_WITH(resumed(checkpoint), Catch::Matchers::Contains("--aggregator"));
+}
+
+TEST_CASE("What wraps a reducer hands on what it does not do itself", "[reducer]") {
+  ReductionCase f;
+  const Parameters& p = f.model.parameters;
+  const SummationTree order(3, 1);
+  auto made = make_reducer(*f.backend, f.group, p, f.gradients, f.codec("powersgd"), f.aggregator("mean"), {});
+  const Reducer& of = *made;
+  MeanOfUnits wrapper(*f.backend, p, f.gradients, order, 0, std::move(made));
+  const ActiveSet all = ActiveSet::all(p.layers());
+  wrapper.begin({&all, 1}, 1);
+  CHECK(wrapper.place(0) == f.gradients);
+  wrapper.finish();
+  CHECK((wrapper.elements() == p.size && wrapper.bytes_sent() == 0 && wrapper.seconds_under_way() == 0));
+  CHECK((wrapper.transport() == "sum" && wrapper.state().size() == 2));
+  const std::vector<double> half(all.scale.size(), 0.5);
+  CHECK((of.bytes_sent(half, 3) > 0 && wrapper.bytes_sent(half, 3) == of.bytes_sent(half, 3)));
+  CHECK((of.added_up(3) > 0 && wrapper.added_up(3) == of.added_up(3)));
+  // Room for a unit after the first one, where any rank has several.
+  CHECK((wrapper.memory(2) == of.memory(2) + 4 * p.size && wrapper.memory(3) == of.memory(3)));
 }
 
 TEST_CASE("Families of the reduction refuse what they do not know, and say what they know", "[reducer]") {

@@ -231,10 +231,10 @@ TEST_CASE("Lies about parts: other digests of all of them, and another result", 
   const auto digests = cheats().at("wrong_digest")(kOptions);
   constexpr std::size_t kParts = 3 * sizeof(Sha256Digest);
   Letter letter(kParts + 2 * sizeof(Sha256Digest));  // two more, of secrets
-  digests->mischief()->message(Topic::claims, letter, -1, false);
-  digests->mischief()->message(Topic::commit, letter, -1, true);
+  digests->mischief()->message(Topic::claims, letter, false);
+  digests->mischief()->message(Topic::commit, letter, true);
   CHECK(std::ranges::count(letter.bytes(), std::byte{0}) == std::ssize(letter.bytes()));
-  digests->mischief()->message(Topic::commit, letter, -1, false);
+  digests->mischief()->message(Topic::commit, letter, false);
   for (std::size_t i = 0; i < letter.bytes().size(); ++i)
     CHECK(letter.bytes()[i] == (i < kParts ? std::byte{0xff} : std::byte{0}));
 
