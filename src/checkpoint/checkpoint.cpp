@@ -37,7 +37,7 @@ std::vector<std::pair<std::int64_t, std::string>> checkpoints_in(const std::stri
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
-    if (!name.starts_with(prefix) || !name.ends_with(kSuffix)) continue;
+    if (!name.starts_with(prefix)) continue;
     std::int64_t step = 0;
     std::from_chars(name.data() + prefix.size(), name.data() + name.size(), step);
     if (name == file_name(prefix, step)) found.emplace_back(step, entry.path().string());
@@ -161,7 +161,7 @@ Checkpoint read_checkpoint(const Hdf5Reader& file) {
 
   Checkpoint checkpoint;
   for (const std::string& name : file.attribute_names("/")) {
-    if (name == "filetype" || name == "format_version") continue;
+    if (name == "filetype") continue;
     if (auto value = file.text("/", name)) checkpoint.texts[name] = std::move(*value);
   }
   for (const std::string& group : file.list("/")) {
