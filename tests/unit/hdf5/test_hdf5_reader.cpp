@@ -1,6 +1,9 @@
 // Hdf5Reader against the HDF5 library, which writes the files and reads them, too.
 
+#include <fcntl.h>
 #include <hdf5.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include "catch.hpp"
 #include "dat/checkpoint.hpp"
@@ -259,6 +262,8 @@ TEST_CASE("What is not plain is refused with the command that makes it plain") {
       reason = "soft";
     }
     SECTION("an external link") {
+      const RawFile other(folder / "other.h5");
+      other.dataset("set", H5T_STD_U8LE, H5T_NATIVE_INT64, {4}, values);
       H5Lcreate_external("other.h5", "/set", file.id, "link", H5P_DEFAULT, H5P_DEFAULT);
       reason = "external link";
     }
@@ -281,11 +286,29 @@ TEST_CASE("What is not plain is refused with the command that makes it plain") {
     }
     H5Pclose(creation);
   }
+  if (reason == "external link") CHECK(!Hdf5File::open(path, ExitCode::data).has("link"));
   const std::string error = error_in(path);
   CAPTURE(error);
   CHECK(error.starts_with("3: " + path));
   CHECK(contains(error, reason));
   CHECK(contains(error, "'dat_hpc data convert " + path + " NEW' makes a plain file of it"));
+}
+
+TEST_CASE("What another process has locked is written and read: parallel file systems have locks of their own") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "file.h5";
+  write_bytes(path, "");
+  const int other = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  REQUIRE(::flock(other, LOCK_EX | LOCK_NB) == 0);
+  {
+    Hdf5File file = Hdf5File::create(path, 0);
+    file.set_integer("/", "three", 3);
+    file.close();
+  }
+  CHECK(Hdf5File::open(path, ExitCode::data).integer("/", "three") == 3);
+  ::close(other);
+  CHECK(hdf5_version() ==
+        std::to_string(H5_VERS_MAJOR) + "." + std::to_string(H5_VERS_MINOR) + "." + std::to_string(H5_VERS_RELEASE));
 }
 
 TEST_CASE("A header that goes on in itself is refused") {
@@ -377,6 +400,36 @@ TEST_CASE("Claims beyond the file are refused") {
   for (std::size_t part = 0; part < 64; ++part) {
     write_bytes(path, whole.substr(0, whole.size() * part / 64));
     CHECK(error_in(path).starts_with("3: " + path));
+  }
+}
+
+TEST_CASE("Of each bit of some files it stays as it is whether its flip changes nothing, what is read, or is refused") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "file.h5";
+  // The SHA-256 of a letter for each flip: s, o and r. Every n-th byte that is not zero.
+  for (const auto& [name, n, letters] :
+       {std::tuple{"data_file/newest_form", 1, "6d7c1a3d31644447fffd3c7337a978c71d371139d4f7ec425c63ddb25d6828cb"},
+        std::tuple{"data_file/old_form", 1, "46fe71fceb29c79c733d7fc09562b6e7995426e6bf502469eec8017ecce0ff1d"},
+        std::tuple{"checkpoint/large_group", 4, "0765f0248ff42bc6ce55529ae29b799032585a6f6437a066f262805bdbb58b33"}}) {
+    std::string bytes = read_bytes(test::data_path(std::string("fuzz/corpus/") + name)), found;
+    const auto told = [&] {
+      write_bytes(path, bytes);
+      std::string text;
+      const std::string error = error_of([&] { text = inspect_dataset(path); });
+      return std::pair(error, text);
+    };
+    const auto whole = told();
+    int number = 0;
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      if (bytes[i] == 0 || ++number % n != 0) continue;
+      const char before = bytes[i];
+      bytes[i] = static_cast<char>(before ^ (1 << i % 8));
+      const auto now = told();
+      found += now == whole ? 's' : now.first == "none" ? 'o' : 'r';
+      bytes[i] = before;
+    }
+    CAPTURE(name, std::count(found.begin(), found.end(), 's'), std::count(found.begin(), found.end(), 'r'));
+    CHECK(sha256_hex(found.data(), found.size()) == letters);
   }
 }
 
