@@ -10,12 +10,6 @@
 
 namespace dat {
 
-namespace {
-
-constexpr std::int64_t kBlock = 1 << 16;  // elements that are converted at a time
-
-}  // namespace
-
 Hdf5Reader::Hdf5Reader(std::unique_ptr<ByteSource> source, ExitCode code)
     : file_(std::make_unique<File>(std::move(source), code)) {}
 Hdf5Reader::Hdf5Reader(Hdf5Reader&&) noexcept = default;
@@ -96,6 +90,7 @@ template <class T>
 void Hdf5Reader::read_blocks(const std::string& name, const std::function<void(std::span<const T>)>& use,
                              std::uint64_t most) const {
   static_assert(std::endian::native == std::endian::little);
+  constexpr std::uint64_t kBlock = 1 << 16;  // elements that are converted at a time
   const File::Data& data = file_->dataset(name);
   constexpr bool kReal = std::is_floating_point_v<T>;
   using Kind = Hdf5Info::Kind;
@@ -111,7 +106,7 @@ void Hdf5Reader::read_blocks(const std::string& name, const std::function<void(s
   std::vector<std::uint8_t> raw;
   std::vector<T> values;
   for (std::uint64_t done = 0, end = std::min<std::uint64_t>(data.elements, most); done < end;) {
-    const std::uint64_t count = std::min<std::uint64_t>(kBlock, end - done);
+    const std::uint64_t count = std::min(kBlock, end - done);
     raw.resize(static_cast<std::size_t>(count * size));
     values.resize(static_cast<std::size_t>(count));
     file_->read(data.offset + done * size, raw.data(), raw.size());

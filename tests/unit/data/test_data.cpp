@@ -253,7 +253,7 @@ TEST_CASE("A file that cannot be written is Error(io), and the old one stays as 
 
 TEST_CASE("A user's file without attributes is accepted: int64 labels, a user block, classes from the highest label") {
   const TemporaryFolder folder;
-  write_data_file(folder / "data.h5", {}, GENERATE(0, 512));
+  write_data_file(folder / "data.h5", {}, GENERATE(0, 512, 2048));
   const auto set = opened(folder / "data.h5");
   REQUIRE(set->size() == 4);
   CHECK(set->info().size == 6);
@@ -1118,7 +1118,9 @@ TEST_CASE("Inspection tells a changed pixel from the recorded hash, in a file wi
   write_synthetic({.classes = 3, .train = 20, .test = 10}, folder / "data.h5");
   const std::string text = inspect_dataset(folder / "data.h5");
   CHECK(contains(text, "20 images of 32 x 32 x 3, 3 classes"));
-  CHECK(contains(text, "    0         7         4  disc, hue 0"));
+  CHECK(text.substr(text.find("class  ")) ==
+        "class     train      test  name\n    0         7         4  disc, hue 0\n"
+        "    1         7         3  square, hue 120\n    2         6         3  triangle up, hue 240\n");
   CHECK(contains(text, "seed 1"));
   CHECK(!contains(text, "NOT AS RECORDED"));
 
