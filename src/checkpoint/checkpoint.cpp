@@ -1,5 +1,6 @@
 #include "dat/checkpoint.hpp"
 
+#include <fmt/format.h>
 #include <sys/statvfs.h>
 
 #include <algorithm>
@@ -25,9 +26,7 @@ constexpr const char *kBestAccuracy = "best", *kBestDataset = "state/best", *kBe
 const std::string kSeries = "step-", kBest = "best-", kSuffix = ".h5", kBestFile = "best.h5";
 
 std::string file_name(const std::string& prefix, std::int64_t step) {
-  std::string number = std::to_string(step);
-  number.insert(0, number.size() < 9 ? 9 - number.size() : 0, '0');
-  return prefix + number + kSuffix;
+  return fmt::format("{}{:09}{}", prefix, step, kSuffix);
 }
 
 // step and path, newest first
