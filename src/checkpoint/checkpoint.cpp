@@ -1,5 +1,6 @@
 #include "dat/checkpoint.hpp"
 
+#include <fmt/format.h>
 #include <sys/statvfs.h>
 
 #include <algorithm>
@@ -25,9 +26,7 @@ constexpr const char *kBestAccuracy = "best", *kBestDataset = "state/best", *kBe
 const std::string kSeries = "step-", kBest = "best-", kSuffix = ".h5", kBestFile = "best.h5";
 
 std::string file_name(const std::string& prefix, std::int64_t step) {
-  std::string number = std::to_string(step);
-  number.insert(0, number.size() < 9 ? 9 - number.size() : 0, '0');
-  return prefix + number + kSuffix;
+  return fmt::format("{}{:09}{}", prefix, step, kSuffix);
 }
 
 // step and path, newest first
@@ -37,7 +36,7 @@ std::vector<std::pair<std::int64_t, std::string>> checkpoints_in(const std::stri
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
-    if (!name.starts_with(prefix) || !name.ends_with(kSuffix)) continue;
+    if (!name.starts_with(prefix)) continue;
     std::int64_t step = 0;
     std::from_chars(name.data() + prefix.size(), name.data() + name.size(), step);
     if (name == file_name(prefix, step)) found.emplace_back(step, entry.path().string());
@@ -161,7 +160,7 @@ Checkpoint read_checkpoint(const Hdf5Reader& file) {
 
   Checkpoint checkpoint;
   for (const std::string& name : file.attribute_names("/")) {
-    if (name == "filetype" || name == "format_version") continue;
+    if (name == "filetype") continue;
     if (auto value = file.text("/", name)) checkpoint.texts[name] = std::move(*value);
   }
   for (const std::string& group : file.list("/")) {

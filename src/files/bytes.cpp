@@ -17,7 +17,7 @@ namespace {
 class FileBytes final : public ByteSource {
  public:
   explicit FileBytes(std::string path)
-      : path_(std::move(path)), file_(::open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)), size_(0) {
+      : path_(std::move(path)), file_(::open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {
     // A pipe would have it wait for a writer.
     require(file_ >= 0, ExitCode::data, path_, ": cannot be opened: ", system_reason(errno));
     struct stat status {};
@@ -49,7 +49,7 @@ class FileBytes final : public ByteSource {
  private:
   std::string path_;
   int file_;
-  std::int64_t size_;
+  std::int64_t size_ = 0;
 };
 
 }  // namespace

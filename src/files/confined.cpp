@@ -23,12 +23,12 @@ void limit(decltype(RLIMIT_CPU) resource, std::int64_t soft, rlim_t hard) {
   setrlimit(resource, &both);
 }
 
-/// Bytes of data and stack that the process has mapped.
+/// Bytes of data and stack that the process has mapped: the sixth number.
 [[nodiscard]] std::int64_t mapped() {
   std::ifstream file("/proc/self/statm");
-  std::int64_t all = 0, resident = 0, shared = 0, text = 0, unused = 0, data = 0;
-  file >> all >> resident >> shared >> text >> unused >> data;
-  return data * sysconf(_SC_PAGESIZE);
+  std::int64_t pages = 0;
+  for (int k = 0; k < 6; ++k) file >> pages;
+  return pages * sysconf(_SC_PAGESIZE);
 }
 
 bool confining = false;  // this process is the child
@@ -83,10 +83,7 @@ void confined(const std::string& source, const Limits& limits, const std::functi
   int ends[2];
   require(pipe(ends) == 0, ExitCode::device, "cannot make a pipe: ", system_reason(errno));
   const pid_t child = fork();
-  if (child == 0) {
-    close(ends[0]);
-    work_in_child(ends[1], source, limits, work);
-  }
+  if (child == 0) work_in_child(ends[1], source, limits, work);
   close(ends[1]);
   std::string answer;
   char block[4096];

@@ -183,7 +183,10 @@ void write_atomically(const std::string& path, const std::function<void(const st
   const fs::file_status old = fs::status(target, ignored);
   require(!fs::exists(old) || fs::is_regular_file(old), ExitCode::io, path, ": is there already and is not a file");
   // A writer that gave up may still hold the file open: without the cut, its space would not become free.
-  const auto remove = [&] { static_cast<void>(::truncate(temporary.c_str(), 0) + ::unlink(temporary.c_str())); };
+  const auto remove = [&] {
+    static_cast<void>(!::truncate(temporary.c_str(), 0));
+    ::unlink(temporary.c_str());
+  };
   try {
     write(temporary);
     sync_to_disk(temporary);
@@ -343,7 +346,6 @@ void require_apart(const std::vector<std::string>& outputs, const std::vector<st
               "; give the result another name");
     };
     for (const std::string& input : inputs) {
-      if (input.empty()) continue;
       check(input);
       for (fs::directory_iterator entry(input, unreadable), end; !unreadable && entry != end;
            entry.increment(unreadable))

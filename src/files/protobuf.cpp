@@ -27,8 +27,8 @@ struct EncodedField {
   std::string_view bytes{};
 };
 
+/// Takes a varint off `rest`. value: 0. False: there is none that is whole.
 [[nodiscard]] bool take_varint(std::string_view& rest, std::uint64_t& value) {
-  value = 0;
   for (unsigned shift = 0; shift < 64 && !rest.empty(); shift += 7) {
     const auto byte = static_cast<unsigned char>(rest[0]);
     rest.remove_prefix(1);

@@ -10,12 +10,6 @@
 
 namespace dat {
 
-namespace {
-
-constexpr std::int64_t kBlock = 1 << 16;  // elements that are converted at a time
-
-}  // namespace
-
 Hdf5Reader::Hdf5Reader(std::unique_ptr<ByteSource> source, ExitCode code)
     : file_(std::make_unique<File>(std::move(source), code)) {}
 Hdf5Reader::Hdf5Reader(Hdf5Reader&&) noexcept = default;
@@ -96,6 +90,7 @@ template <class T>
 void Hdf5Reader::read_blocks(const std::string& name, const std::function<void(std::span<const T>)>& use,
                              std::uint64_t most) const {
   static_assert(std::endian::native == std::endian::little);
+  constexpr std::uint64_t kBlock = 1 << 16;  // elements that are converted at a time
   const File::Data& data = file_->dataset(name);
   constexpr bool kReal = std::is_floating_point_v<T>;
   using Kind = Hdf5Info::Kind;
@@ -111,7 +106,7 @@ void Hdf5Reader::read_blocks(const std::string& name, const std::function<void(s
   std::vector<std::uint8_t> raw;
   std::vector<T> values;
   for (std::uint64_t done = 0, end = std::min<std::uint64_t>(data.elements, most); done < end;) {
-    const std::uint64_t count = std::min<std::uint64_t>(kBlock, end - done);
+    const std::uint64_t count = std::min(kBlock, end - done);
     raw.resize(static_cast<std::size_t>(count * size));
     values.resize(static_cast<std::size_t>(count));
     file_->read(data.offset + done * size, raw.data(), raw.size());
@@ -136,14 +131,10 @@ template void Hdf5Reader::read_blocks(const std::string&, const std::function<vo
                                       std::uint64_t) const;
 
 std::optional<std::vector<std::string>> Hdf5Reader::texts(const std::string& object, const std::string& key) const {
-  const File::Object* found = file_->find(object);
-  if (found == nullptr) return std::nullopt;
-  const auto attribute = found->attributes.find(key);
-  if (attribute == found->attributes.end()) return std::nullopt;
+  const File::Data* data = file_->attribute(object, key);
   using Kind = File::Type::Kind;
-  const Kind kind = attribute->second.type.kind;
-  if (kind != Kind::text && kind != Kind::text_in_heap) return std::nullopt;
-  return file_->texts(attribute->second);
+  if (data == nullptr || (data->type.kind != Kind::text && data->type.kind != Kind::text_in_heap)) return std::nullopt;
+  return file_->texts(*data);
 }
 
 std::optional<std::string> Hdf5Reader::text(const std::string& object, const std::string& key) const {
@@ -153,17 +144,14 @@ std::optional<std::string> Hdf5Reader::text(const std::string& object, const std
 }
 
 std::optional<std::int64_t> Hdf5Reader::integer(const std::string& object, const std::string& key) const {
-  const File::Object* found = file_->find(object);
-  if (found == nullptr) return std::nullopt;
-  const auto attribute = found->attributes.find(key);
-  if (attribute == found->attributes.end()) return std::nullopt;
-  const File::Data& data = attribute->second;
-  const bool is_signed = data.type.kind == File::Type::Kind::signed_integer;
-  if ((!is_signed && data.type.kind != File::Type::Kind::unsigned_integer) || data.elements != 1) return std::nullopt;
+  const File::Data* data = file_->attribute(object, key);
+  if (data == nullptr || data->elements != 1) return std::nullopt;
+  const bool is_signed = data->type.kind == File::Type::Kind::signed_integer;
+  if (!is_signed && data->type.kind != File::Type::Kind::unsigned_integer) return std::nullopt;
   std::uint8_t raw[8];
-  file_->read(data.offset, raw, data.type.size);
-  if (data.type.big_endian) std::reverse(raw, raw + data.type.size);
-  return number_of<std::int64_t>(raw, data.type.size, is_signed, false);
+  file_->read(data->offset, raw, data->type.size);
+  if (data->type.big_endian) std::reverse(raw, raw + data->type.size);
+  return number_of<std::int64_t>(raw, data->type.size, is_signed, false);
 }
 
 std::vector<std::string> Hdf5Reader::attribute_names(const std::string& object) const {

@@ -65,6 +65,13 @@ class Hdf5Reader::File {
     const auto found = objects_.find(path);
     return found == objects_.end() ? nullptr : &found->second;
   }
+  /// Attribute of an object; null: there is none.
+  [[nodiscard]] const Data* attribute(const std::string& object, const std::string& key) const {
+    const Object* found = find(object);
+    if (found == nullptr) return nullptr;
+    const auto data = found->attributes.find(key);
+    return data == found->attributes.end() ? nullptr : &data->second;
+  }
   [[nodiscard]] const Object& get(const std::string& path) const {
     const Object* found = find(path);
     require(found != nullptr, code_, name(), ": there is no ", path);

@@ -22,11 +22,10 @@ namespace dat {
 namespace {
 
 [[nodiscard]] Source source_of(Checkpoint checkpoint) {
-  Source source{.state = state_dict_of(checkpoint),
-                .config = checkpoint.texts["config_toml"],
-                .size = checkpoint.integers["image_size"],
-                .class_names = class_names_of(checkpoint.texts["class_names"])};
-  return source;
+  return {.state = state_dict_of(checkpoint),
+          .config = checkpoint.texts["config_toml"],
+          .size = checkpoint.integers["image_size"],
+          .class_names = class_names_of(checkpoint.texts["class_names"])};
 }
 
 /// Metadata are believed where `export` has written them, as far as they are plain words.

@@ -61,6 +61,8 @@ class Full(Files):
                 ended = self.faulty((kind, errno.ENOSPC, 9 if folder == "record" else 1, EVER), folder, "--holdout", 16)
                 self.expect_error(9, kind.split(":")[0] + ".*disk full", ended)
                 self.finish(folder, "--holdout", 16)
+        self.expect(0, self.faulty(("metrics.jsonl:write", errno.EINTR, 3, 2), "again", "--holdout", 16))  # is tried again
+        self.assert_equal_runs("again", "straight")
 
     def test_a_checkpoint_beside_the_steps_ends_the_run_as_soon_as_the_next_one_is_due(self):
         ended = self.faulty(("step-000000012.h5:write", errno.EIO, 1, EVER), "run", "DAT_CHECKPOINT_ASYNC=on", ranks=2)

@@ -111,8 +111,8 @@ ImageArrays image_arrays(const std::string& file, StoredArray pixels, StoredArra
   std::vector<std::int64_t> shape = images.shape;
   if (shape.size() == 3) shape.push_back(1);
   const auto square = [&](std::size_t y, std::size_t channels) {
-    return shape.size() == 4 && shape[0] > 0 && shape[y] == shape[y + 1] && shape[y] >= 1 && shape[y] <= 4096 &&
-           shape[channels] >= 1 && shape[channels] <= 4;
+    return shape.size() == 4 && shape[y] == shape[y + 1] && shape[y] >= 1 && shape[y] <= 4096 && shape[channels] >= 1 &&
+           shape[channels] <= 4;
   };
   found.channels_first = !square(1, 3);
   check(!found.channels_first || square(2, 1), images,

@@ -43,32 +43,29 @@ class Pickle final : public ArrayFile, private pickle::Machine {
     return names;
   }
 
-  [[nodiscard]] StoredArray array(const std::string& name) const override {
-    const std::vector<NodeId>& items = nodes_[dict_].items;
-    for (std::size_t i = items.size(); i > 0; i -= 2)  // the last one of equal keys counts
-      if (word(items[i - 2]) == name) return array_of(name, nodes_[items[i - 1]]);
-    fail(ExitCode::data, source_.name(), ": has no array ", name);
-  }
+  [[nodiscard]] StoredArray array(const std::string& name) const override { return array_of(name, value_of(name)); }
 
   [[nodiscard]] std::vector<std::string> words(const std::string& name) const override {
-    const std::vector<NodeId>& items = nodes_[dict_].items;
-    for (std::size_t i = items.size(); i > 0; i -= 2) {
-      if (word(items[i - 2]) != name) continue;
-      const Node& list = nodes_[items[i - 1]];
-      check(list.kind == Node::Kind::list || list.kind == Node::Kind::tuple, name, " is no list");
-      constexpr std::size_t kMostWords = 1024;
-      check(list.items.size() <= kMostWords, name, " lists more than ", kMostWords, " names");
-      std::vector<std::string> words;
-      for (const NodeId id : list.items) {
-        check(is_text(nodes_[id]), name, " is a list of other things than names");
-        words.push_back(word(id));
-      }
-      return words;
+    const Node& list = value_of(name);
+    check(list.kind == Node::Kind::list || list.kind == Node::Kind::tuple, name, " is no list");
+    constexpr std::size_t kMostWords = 1024;
+    check(list.items.size() <= kMostWords, name, " lists more than ", kMostWords, " names");
+    std::vector<std::string> words;
+    for (const NodeId id : list.items) {
+      check(is_text(nodes_[id]), name, " is a list of other things than names");
+      words.push_back(word(id));
     }
-    fail(ExitCode::data, source_.name(), ": has no list ", name);
+    return words;
   }
 
  private:
+  /// Value of a key; the last one of equal keys counts.
+  [[nodiscard]] const Node& value_of(const std::string& name) const {
+    const std::vector<NodeId>& items = nodes_[dict_].items;
+    for (std::size_t i = items.size(); i > 0; i -= 2)
+      if (word(items[i - 2]) == name) return nodes_[items[i - 1]];
+    fail(ExitCode::data, source_.name(), ": has no array or list ", name);
+  }
   [[nodiscard]] StoredArray array_of(const std::string& name, const Node& node) const {
     StoredArray array;
     array.name = name;

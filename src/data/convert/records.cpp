@@ -143,8 +143,7 @@ std::vector<std::string> names_in_file(const std::string& path) {
   std::vector<std::string> names;
   std::string line;
   while (names.size() <= kMostClasses && std::getline(file, line)) {
-    while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
-    if (!line.empty()) names.push_back(line);
+    if (line.find_first_not_of("\r ") != std::string::npos) names.push_back(line);
   }
   require(names.size() != 1, ExitCode::data, path, ": lists one class only");
   require(names.size() <= kMostClasses, ExitCode::data, path, ": lists more than ", kMostClasses, " classes");

@@ -1,5 +1,6 @@
 // Tars in WebDataset's layout.
 
+#include <fmt/format.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -87,9 +88,8 @@ void divide(Pack& pack) {
     const Member& member = pack.members.all[pack.order[k]];
     const std::int64_t own = TarWriter::room_for(std::max<std::int64_t>(member.bytes, 0)) + TarWriter::room_for(1);
     if (pack.shards.empty() || pack.shards.back().test != member.test || bytes + own > pack.options.shard_bytes) {
-      std::string number = std::to_string(count[member.test ? 1 : 0]++);
-      number.insert(0, 6 - std::min<std::size_t>(number.size(), 6), '0');
-      const std::string name = (member.test ? "test-" : "train-") + number + ".tar";
+      const std::string name =
+          fmt::format("{}-{:06}.tar", member.test ? "test" : "train", count[member.test ? 1 : 0]++);
       pack.shards.push_back({(fs::path(pack.options.output) / name).string(), member.test, k, k});
       bytes = 0;
     }

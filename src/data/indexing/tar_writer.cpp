@@ -56,22 +56,15 @@ TarWriter::~TarWriter() {
 void TarWriter::add(const std::string& name, std::span<const std::uint8_t> bytes) {
   assert(!name.empty() && name.size() <= kLongestName);
   const auto header = header_of(name, bytes.size());
-  waiting_.append(header.data(), header.size());
-  waiting_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  waiting_.append(static_cast<std::size_t>(room_for(std::ssize(bytes)) - kBlock - std::ssize(bytes)), '\0');
-  constexpr std::size_t kMost = std::size_t{1} << 20;
-  if (waiting_.size() >= kMost) flush();
+  std::string file(header.data(), header.size());
+  file.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  file.resize(static_cast<std::size_t>(room_for(std::ssize(bytes))), '\0');
+  write_bytes(file_, file, path_);
 }
 
 void TarWriter::close() {
-  waiting_.append(2 * kBlock, '\0');
-  flush();
+  write_bytes(file_, std::string(2 * kBlock, '\0'), path_);
   require(::close(std::exchange(file_, -1)) == 0, ExitCode::io, "cannot write ", path_, ": ", system_reason(errno));
-}
-
-void TarWriter::flush() {
-  write_bytes(file_, waiting_, path_);
-  waiting_.clear();
 }
 
 }  // namespace dat

@@ -26,11 +26,8 @@ class TarWriter {
   }
 
  private:
-  void flush();
-
   std::string path_;
   int file_;
-  std::string waiting_;  ///< bytes to be written
 };
 
 }  // namespace dat

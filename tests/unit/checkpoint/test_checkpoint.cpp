@@ -175,7 +175,7 @@ TEST_CASE("A folder keeps the last three checkpoints and gives the newest") {
   const CheckpointFolder checkpoints(folder / "ckpt", false);
   const auto silent = [](const std::string& warning) { FAIL(warning); };
   CHECK(!checkpoints.newest(silent).has_value());
-  for (const std::int64_t step : {8, 9, 10, 100, 1000}) {
+  for (const std::int64_t step : {8, 9, 100, 999'999'999, 1'000'000'000}) {
     checkpoints.save(step, example(step));
     check_same(example(step), checkpoints.newest(silent).value());
   }
@@ -184,8 +184,10 @@ TEST_CASE("A folder keeps the last three checkpoints and gives the newest") {
     names.push_back(entry.path().filename().string());
   }
   CHECK(sorted(names) ==
-        std::vector<std::string>{"latest", "step-000000010.h5", "step-000000100.h5", "step-000001000.h5"});
-  CHECK(read_bytes(folder / "ckpt/latest") == "step-000001000.h5\n");
+        std::vector<std::string>{"latest", "step-000000100.h5", "step-1000000000.h5", "step-999999999.h5"});
+  CHECK(read_bytes(folder / "ckpt/latest") == "step-1000000000.h5\n");
+  check_same(example(100), CheckpointFolder::newest_in(folder / "ckpt", silent, 100).value());
+  CHECK(!CheckpointFolder::newest_in(folder / "ckpt", silent, 99));
 }
 
 TEST_CASE("Best networks of one step number, in two counts of steps, are both kept while checkpoints name them") {
@@ -209,6 +211,12 @@ TEST_CASE("Best networks of one step number, in two counts of steps, are both ke
   CHECK(files.restore_best(best(16, 100)));
   CHECK(files.restore_best(best(16, 200)));
   CHECK_FALSE(files.restore_best(best(16, 300)));
+  save(30, best(30, 300), true);
+  for (const std::int64_t step : {31, 32, 33}) {  // the third pushes out the one that names the best of step 16
+    CHECK(std::filesystem::exists(folder / "ckpt/best-000000016.h5"));
+    save(step, best(30, 300), false);
+  }
+  CHECK(!std::filesystem::exists(folder / "ckpt/best-000000016.h5"));
 }
 
 TEST_CASE("A damaged newest checkpoint is named and the one before it taken; all damaged is Error(checkpoint)") {
@@ -291,8 +299,9 @@ TEST_CASE("Checkpoints after the one that a run goes on from go before its recor
   const TemporaryFolder folder;
   const CheckpointFolder checkpoints(folder.path(), false);
   for (const std::int64_t step : {4, 8, 12}) checkpoints.save(step, example(step));
-  checkpoints.remove_behind(12);
+  checkpoints.remove_behind(13);
   CHECK(folder.names().size() == 4);
+  CHECK(read_bytes(folder / "latest") == "step-000000012.h5\n");
   checkpoints.remove_behind(4);
   CHECK(sorted(folder.names()) == std::vector<std::string>{"latest", "step-000000004.h5"});
   std::ifstream latest(folder / "latest");

@@ -128,6 +128,9 @@ TEST_CASE("Nothing in a pickle is executed: every name and operation that is no 
   refused("\x80\x04\x8e\xff\xff\xff\xff\xff\xff\xff\xff"s + "ab."s, "needs 18446744073709551615 more bytes");
   refused("\x80\x02"s, "ends at byte 2 in the middle of the pickle");
   refused("\x80\x02"s + "c" + std::string(300, 'x') + "\ny\n."s, "a name of more than 256 bytes");
+  refused("\x80\x02NNa."s, "adds to an object that cannot hold others");
+  refused("\x80\x02\x8a\x09"s + std::string(9, '\1') + "."s, "holds an integer of 9 bytes");
+  refused("\x80\x02N)R."s, "calls what is no function of NumPy's");
 }
 
 TEST_CASE("Deep, cyclic and endless pickles cost no stack and little memory", "[arrays]") {
@@ -217,6 +220,30 @@ TEST_CASE("An unknown layout, another type and labels that do not fit are refuse
                  "Fortran's order"));
   CHECK(contains(error_in(images), "name the other one with --labels"));
   CHECK(contains(pair(images, "\x93NUMPY\1"), "too short for a .npy file"));
+  const auto header = [](const std::string& type, const std::string& size) {
+    return "{'descr': '" + type + "', 'fortran_order': False, 'shape': (" + size + ")}";
+  };
+  std::string dims = "2";
+  for (int k = 1; k < 32; ++k) dims += ",1";
+  const std::pair<std::string, const char*> headers[] = {
+      {header("|u1", "2L,"), "none"},
+      {R"({"descr":"|u1",'fortran_order':True,'shape':(2,),})", "none"},
+      {header("|u0", "2,"), "has the unknown type '|u0'"},
+      {header("|S4097", "2,"), "has the unknown type '|S4097'"},
+      {header("|u1", "-2,"), "claims an impossible size"},
+      {header("|u1", dims), "but there must be one label"},
+      {header("|u1", dims + ",1"), "has a damaged header: shape"},
+      {"{'shape': (2,)}", "has an unknown header"},
+      {"{'descr': '|u1', 'fortran_order': Maybe}", "has a damaged header: fortran_order"},
+      {"{'descr': '|u1' 'fortran_order': False}", "no ',' where it should be"},
+      {"{descr: 1}", "no name where it should be"}};
+  for (const auto& [text, told] : headers) CHECK(contains(pair(images, npy(text, 2)), told));
+  for (int version = 0; version < 5; ++version) {
+    std::string file = labels;
+    file[6] = static_cast<char>(version);
+    if (version > 1) file.insert(10, 2, '\0');  // the length has four bytes
+    CHECK(contains(pair(images, file), version % 4 == 0 ? "has the .npy version" : "none"));
+  }
 }
 
 TEST_CASE("A zip archive that lies about itself is refused", "[arrays]") {
@@ -238,6 +265,10 @@ TEST_CASE("A zip archive that lies about itself is refused", "[arrays]") {
   CHECK(contains(with(directory + 42, "\1"), "no header at byte 1"));
   CHECK(contains(with(end + 10, "\xff\xff"), "has a directory of 65535 entries"));
   CHECK(contains(with(end + 10, "\3"), "has a directory that is cut off"));
+  CHECK(contains(with(directory, "XX"), "has a damaged directory"));
+  std::string zip64 = golden("zip64.npz");
+  replace(zip64, "PK\6\6", "PK\6\5");
+  CHECK(contains(error_in(zip64), "has a damaged zip64 directory"));
   CHECK(contains(with(end + 16, "\xff\xff\xff"), "refers to byte 16777215"));
   CHECK(contains(with(end, "XX"), "has no directory at its end: it is cut off, or no .npz file"));
   CHECK(contains(error_in(good.substr(0, good.size() - 30)), "has no directory at its end"));

@@ -210,6 +210,25 @@ TEST_CASE("Splits and classes are what folders and tars are called, shards what 
     for (const char* path : {"set/cat/day1/1.jpg", "set/dog/day1/2.jpg", "set/.old/3.jpg"}) put(in + path, "");
     CHECK(found_in(source) == Found{"train cat set/cat/day1/1.jpg", "train dog set/dog/day1/2.jpg"});
   }
+  SECTION("labels of shards, and what is none") {
+    const auto told = [&](const std::string& kind, const std::string& label) {
+      put_tar(in + "0.tar", {{"x.jpg", ""}, {"x." + kind, label}});
+      return error_of([&] { found_in(source); });
+    };
+    for (const char* none : {"", " 1", "1x"}) CHECK(told("cls", none) == "3: 0.tar: x.cls: is no label");
+    CHECK(told("json", "{") == "3: 0.tar: x.json: is no JSON");
+    CHECK(told("json", R"({"cls": 1.5})") == "3: 0.tar: x.json: \"cls\" is no whole number");
+    for (const char* none : {"[1]", "{}"}) CHECK(contains(told("json", none), "0.tar: x.jpg: no .cls and no \"cls\""));
+    for (const char* none : {"-1", "32767"})
+      CHECK(contains(told("cls", none), std::string("0.tar: x.jpg: label ") + none + ", there can be 0 to 32766"));
+    CHECK((told("cls", "32766 \r\n") == "none" && found_in(source) == Found{"train class 32766 x.jpg"}));
+    put(in + "class_names.txt", "a\nb\n");
+    CHECK((told("json", R"({"cls": 1})") == "none" && found_in(source) == Found{"train b x.jpg"}));
+    CHECK(contains(told("cls", "2"), "class_names.txt names 2 classes, and there is the label 2"));
+    CHECK(contains(told("txt", "1"), "x.jpg lies in no folder of a class"));
+    put_tar(in + "0.tar", {{"readme", ""}});
+    CHECK(contains(error_of([&] { found_in(source); }), "holds no images"));
+  }
   SECTION("shards") {
     for (const char* tar : {"train-0.tar", "test-0.tar", "val-0.tar"})
       put_tar(in + tar,

@@ -276,6 +276,14 @@ TEST_CASE("Damaged and incomplete folders of pickles are refused, and leave no f
        {"wants os.system, which is no part of an array", puts(0, "cos\nsystem\nU\4true\x85R", {1, 2})},
        {"batches.meta: names 1 classes, must be 10",
         writes("batches.meta", python2::dictionary({{"label_names", "](" + python2::text("cat") + "e"}}))},
+       {"data_batch_1: byte 0: no pickle of protocol 2 or newer", writes("data_batch_1", "text")},
+       {"test_batch: label -256 of image 1 is not in 0..9",  // of no bytes, of two
+        writes("test_batch", python2::dictionary({{"labels",
+                                                   "](\x8a\0\x8a\2\0\xff"
+                                                   "e"s},
+                                                  {"data", python2::array(2, 3072, rows)}}))},
+       {"batches.meta: has no array or list label_names", writes("batches.meta", python2::dictionary({}))},
+       {"label_names is no list", writes("batches.meta", python2::dictionary({{"label_names", "N"}}))},
        {"label_names is a list of other things than names",
         writes("batches.meta", python2::dictionary({{"label_names", python2::list({1, 2})}}))},
        {" is a folder of CIFAR's pickles; leave it off",

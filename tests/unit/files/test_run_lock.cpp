@@ -108,6 +108,39 @@ TEST_CASE("a lock says to whoever looks who holds it, how often the run was star
   says("", 0, -1, -1);
 }
 
+TEST_CASE("what a lock's file says counts as far as a lock could have said it", "[report]") {
+  const TemporaryFolder temporary;
+  const std::string run = temporary / "run";
+  const auto says = [&](const std::string& process, const std::string& starts, const std::string& part,
+                        const std::string& code) {
+    write_bytes(run + "/.lock", R"({"host":"h","process":)" + process + R"(,"starts":)" + starts + R"(,"evaluated":)" +
+                                    part + R"(,"code":)" + code + "}");
+    const Writer now = look_at_lock(run).writer;
+    std::ostringstream text;
+    if (!now.host.empty()) text << now.process << " " << now.starts << " " << now.evaluated << " " << now.code;
+    return text.str();
+  };
+  CHECK(says("7", "2", "null", "null") == "7 2 -1 -1");
+  CHECK(says("7", "0", "1", "-1") == "7 0 1 -1");
+  CHECK(says("7", "1000000000", "0.5", "0") == "7 1000000000 -1 0");
+  CHECK(says("7", "2", "\"x\"", "255") == "7 2 -1 255");
+  const char* none[][4] = {
+      {"7.5", "2", "null", "null"},        {"7", "\"2\"", "null", "null"}, {"7", "-1", "null", "null"},
+      {"7", "1000000001", "null", "null"}, {"7", "2", "1.5", "null"},      {"7", "2", "\"x\"", "null"},
+      {"7", "2", "null", "256"},           {"7", "2", "null", "-2"},       {"7", "2", "null", "1.5"}};
+  for (const auto& [process, starts, part, code] : none) CHECK(says(process, starts, part, code).empty());
+  CHECK(look_at_lock(run + "/.lock").held == LockSeen::Held::no);  // of a file
+  fs::remove(run + "/.lock");
+  fs::create_symlink(".lock", run + "/.lock");
+  CHECK(look_at_lock(run).held == LockSeen::Held::unknown);
+  fs::remove(run + "/.lock");
+  RunLock lock(run, nobody);
+  lock.sign("h", false);
+  sign_off(run, 0);
+  CHECK(look_at_lock(run).writer.code == 0);
+  CHECK(error_of([&] { static_cast<void>(make_new_folder(temporary / std::string(300, 'x'))); }).starts_with("9: "));
+}
+
 TEST_CASE("folders that are made at the same moment are several", "[report]") {
   const TemporaryFolder temporary;
   const std::string wanted = temporary / "runs/now";

@@ -3,6 +3,7 @@
 #include "catch.hpp"
 #include "dat/random.hpp"
 #include "files/protobuf.hpp"
+#include "interop/source.hpp"
 #include "interop/state_dict.hpp"
 #include "memory_bytes.hpp"
 #include "replica/model_state.hpp"
@@ -309,7 +310,34 @@ TEST_CASE("Protocol Buffers are written as their specification shows", "[exchang
   outer.integer(4, 4);
   const std::string content = "\x08\x01\x12\xc0\x9a\x0c" + large + "\x18\x03";
   REQUIRE(content.size() == 200008);
+  CHECK(outer.pieces().size() == 3);  // the large one is not copied
   CHECK(bytes_of(outer) == "\x08\x07\x12\xc8\x9a\x0c" + content + "\x20\x04");
+}
+
+TEST_CASE("A file's own words are believed where they are plain and `export` has written them", "[exchange]") {
+  const TemporaryFolder folder;
+  StateDict state;
+  state.metadata = {{"producer", "dat_hpc 1"},      {"network", "wrn_16_4"},   {"width", "16"},
+                    {"activation", "si lu"},        {"normalize", "0.5,0.25"}, {"norm", std::string(200, 'a')},
+                    {"eps", std::string(199, 'a')}, {"image_size", "16"},      {"class_names", "a\nb"}};
+  write_safetensors(folder / "file", state);
+  const Source ours = read_tensors(folder / "file");
+  CHECK(ours.config ==
+        "network = \"wrn_16_4\"\nwidth = 16\nnormalize = \"0.5,0.25\"\neps = \"" + std::string(199, 'a') + "\"\n");
+  CHECK((ours.size == 16 && ours.class_names == std::vector<std::string>{"a", "b"}));
+  state.metadata["producer"] = "other";
+  write_safetensors(folder / "file", state);
+  const Source other = read_tensors(folder / "file");
+  CHECK((other.config.empty() && other.size == 0 && other.class_names.empty()));
+  const std::map<std::string, std::vector<const char*>> begins = {
+      {"is an ONNX graph", {"\x08\x1f\x12", "\x08\x08\x3a"}},
+      {"is a pickle of PyTorch", {"PK\3\4", "\x80\2"}},
+      {"is no safetensors file", {"\x08\x20\x12", "\x08\x08\x13", "\x07\x08\x12", ""}}};
+  for (const auto& [told, all] : begins)
+    for (const char* begin : all) {
+      write_bytes(folder / "file", begin);
+      CHECK(contains(error_of([&] { static_cast<void>(read_tensors(folder / "file")); }), told));
+    }
 }
 
 TEST_CASE("Tensors under all names in use find their places in every network", "[exchange]") {
