@@ -8,9 +8,6 @@
 
 namespace dat {
 
-namespace {
-
-/// The parts of a text between marks; of an empty text one that is empty.
 std::vector<std::string> parts_of(const std::string& text, char mark) {
   std::vector<std::string> parts(1);
   for (const char c : text) {
@@ -21,8 +18,6 @@ std::vector<std::string> parts_of(const std::string& text, char mark) {
   }
   return parts;
 }
-
-}  // namespace
 
 std::vector<MemberWord> read_member_words(const std::string& text) {
   std::vector<MemberWord> words;

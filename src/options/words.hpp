@@ -9,6 +9,9 @@
 
 namespace dat {
 
+/// The parts of a text between marks; of an empty text one that is empty.
+[[nodiscard]] std::vector<std::string> parts_of(const std::string& text, char mark);
+
 /// A word that names a member of a family and says settings of it: "powersgd:4", "freezeout:t0=0.5:schedule=linear".
 /// Where the option changes by epoch there are several, "none,ema:0.999@9".
 struct MemberWord {

@@ -80,11 +80,8 @@ std::string figures(const RunFacts& facts, const History& history) {
     active += static_cast<double>(history.active_layers(i));
     passes += static_cast<double>(r.attack_passes);
   }
-  double total = 0, training = 0;
-  for (std::size_t phase = 0; phase < kPhasesInSum; ++phase) {
-    total += seconds[phase];
-    if (phase < static_cast<std::size_t>(Phase::evaluate)) training += seconds[phase];
-  }
+  double training = 0;
+  for (std::size_t phase = 0; phase < static_cast<std::size_t>(Phase::evaluate); ++phase) training += seconds[phase];
   double dense = 0;
   for (const std::int64_t size : facts.layer_sizes) dense += static_cast<double>(size) * sizeof(float);
 

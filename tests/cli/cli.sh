@@ -96,6 +96,16 @@ refuse 2 '--warm-start 5 has no perturbation' validate --warm-start 5 --attack n
 check 'validate with images that grow' 0 '^training images +8x8 \(0\.25 of .*\) up to epoch 1, then 12x12 \(0\.56 of .*\) up to epoch 3, then 16x16 \(1 of .*\); of the whole run 0\.59$' \
   '' "$program" validate --network small_cnn --width 16 --epochs 4 --warmup-epochs 0 --train-size 8,12@1,16@3
 
+check 'validate with images of two sizes' 0 '; of the whole run 0\.62$' '' "$program" validate --network small_cnn --width 16 --epochs 4 \
+  --warmup-epochs 0 --train-size 8,16@2
+check 'validate with parts' 0 '^ranks +1, batch 32 each, 32 in all, micro-batch 32$' '' "$program" validate --network small_cnn --width 16 \
+  --budget-unit bytes --noise 0.25 --noise-samples 2 --attack none,pgd@1 --batch 32,8@2
+for part in '^parameters +14746 in 11 tensors, 11 layers \(granularity tensor\)$' '^part +ranks above, .* from epoch 0 on, the largest$' \
+  '^attack +0 passes .* image$' '^  from epoch 1   eps 8/255; 10 passes .*, of 32 images at a time$' '^noise .* 0\.25, 2 copies of' \
+  '^all-reduce .* 0\.1 MB with all' '^budget +8\.14815 of 11, .* bytes$' '^  conv1.weight +0\.3223$' '^  linear.bias +0\.0075$'; do
+  grep -Eq -- "$part" out.txt || { failed=$((failed + 1)) && echo "FAILED: validate prints no '$part'" >&2; }
+done
+
 # Without a GPU, whether a build has CUDA or not; that with it takes longer to start.
 check 'doctor' 0 '^MPI .*, 1 rank; not started' '' "$program" doctor
 memory=$(awk '/^MemTotal:/ { printf "%.1f GB", $2 * 1024 / 1e9 }' /proc/meminfo)

@@ -329,6 +329,10 @@ class Printed(unittest.TestCase):
         told = 60 * (24 * int(days.rpartition("-")[2]) + hours) + minutes
         self.assertAlmostEqual(told, (1.25 * 800000 * seconds + 600) / 60, delta=1.01)
         self.assertIn("metrics.jsonl", self.slurm("--like", f"{run}/none", code=3))
+        # Eight steps, and in whole minutes: a day, and a minute less.
+        for seconds, limit, lead in (8580, "1-00:00:00", 17220), (8574, "23:59:00", 17208):
+            job = self.slurm("--limit-train=64", "--batch=8", "--epochs=1", "--warmup-epochs=0", "--milestones=9", f"--step-seconds={seconds}")
+            self.assertEqual(self.settings(job), self.settings(job) | {"time": limit, "signal": f"B:USR1@{lead}"})
 
     def test_time_that_slurm_cannot_count(self):
         long = ["--limit-train=64", "--batch=8", "--warmup-epochs=0", "--milestones=9", "--epochs=1e12"]

@@ -203,6 +203,9 @@ class Certification(common.TestCase):
     def test_what_is_refused(self):
         small = {"n": 100, "n0": 10, "limit": 2}
         self.certify("one", **small)
+        self.certify("few", attack_steps=1, **small)
+        self.assertEqual(told("few")["attacked"]["steps"], 1)
+        self.assertTrue(os.path.exists("few/attacked.journal"))
 
         def refuse(code, pattern, *flags, ranks=0, **changes):
             self.refuse(code, pattern, *options(**{**small, **changes}), *flags, ranks=ranks)

@@ -111,6 +111,7 @@ class Report(common.TestCase):
             words = " ".join(self.read(name + "/report.html").words)
             self.assertIn("No evaluation yet.", words)
             self.assertIn("Not at its end, stopped.", words)
+            self.assertNotIn("recipe", words)
 
         # Beside the figures stand those of the recipe that the command names.
         told = common.load("a/provenance.json")
@@ -220,7 +221,7 @@ class Report(common.TestCase):
                 line["p"] = [0.5] * (len(line["p"]) - 1) + [None]
             if line["kind"] == "evaluation":
                 line["attack"] = HOSTILE
-        lines.append({"kind": "ban", "step": 3, "rank": 1, "by": None, "rule": HOSTILE})
+        lines += 201 * [{"kind": "ban", "step": 3, "rank": 1, "by": None, "rule": HOSTILE}]
 
         def write(lines):
             common.write(run + "/metrics.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
@@ -230,12 +231,15 @@ class Report(common.TestCase):
         self.read("hostile.html")
         write(lines)
         common.write(run + "/run.log", b"2026-01-01T00:00:00Z " + HOSTILE.encode() + b" \xff\x1b[31m\n2026 " + b"x" * 3_000_000 +
-                     b"\nno end", "ab")
+                     b"\n" + 300 * b"T line\n" + b"no end", "ab")
         told = common.load(run + "/provenance.json")
         common.write(run + "/provenance.json", json.dumps(told | {"host": HOSTILE, "long": "y" * 3_000_000}))
         page = self.page("hostile.html", run)
         words = " ".join(page.words)
         self.assertGreater(words.count(HOSTILE), 4)
+        self.assertRegex(words, r"The first 200 of 20\d events")
+        self.assertEqual(sum(tag == "circle" and attributes.get("cy") == "16" for tag, attributes in page.tags), 200)
+        self.assertRegex(words, r"What the run has said; the last 300 of 3\d\d lines")
         self.assertTrue(f"{HOSTILE} %s %n conv1" in words or not shutil.which("gnuplot"))
         self.assertNotIn("would be larger", words)
 

@@ -48,6 +48,7 @@ class Sweep(common.TestCase):
         done = {seed: os.stat(f"grid/seed={seed}/results.h5").st_mtime_ns for seed in (1, 2, 3) if os.path.exists(f"grid/seed={seed}/results.h5")}
         self.assertIn(1, done)
         self.assertNotIn(3, done)
+        self.assertEqual([seed for seed in (1, 2, 3) if os.path.exists(f"grid/seed={seed}/report.html")], list(done))
         ended = self.run_well("train", *options)
         for seed in 1, 2, 3:
             self.assertEqual(f"the run in grid/seed={seed} is finished" in ended.text, seed in done)

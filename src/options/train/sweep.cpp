@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "dat/error.hpp"
+#include "options/words.hpp"
 
 namespace dat {
 
@@ -16,21 +17,12 @@ struct Varied {
   std::vector<std::string> values;
 };
 
-[[nodiscard]] std::vector<std::string> split(const std::string& text, char at) {
-  std::vector<std::string> parts(1);
-  for (const char c : text)
-    if (c == at)
-      parts.emplace_back();
-    else
-      parts.back() += c;
-  return parts;
-}
-
 [[nodiscard]] Varied read_varied(const std::string& word) {
   const std::size_t equals = word.find('=');
   require(equals != std::string::npos && equals > 0 && word[0] != '-', ExitCode::usage, "--sweep: '", word,
           "' is not NAME=VALUE,VALUE,..., with the name of an option without dashes; write 'seed=1,2,3 lr=0.05,0.1'");
-  Varied one{word.substr(0, equals), split(word.substr(equals + 1), word.find(';') == std::string::npos ? ',' : ';')};
+  Varied one{word.substr(0, equals),
+             parts_of(word.substr(equals + 1), word.find(';') == std::string::npos ? ',' : ';')};
   require(one.name != "out", ExitCode::usage, "--sweep: --out is the folder of all points, in which each has its own");
   for (const std::string& value : one.values) {
     require(!value.empty(), ExitCode::usage, "--sweep: a value of '", one.name, "' is missing in '", word, "'");

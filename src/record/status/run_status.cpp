@@ -208,7 +208,7 @@ RunStatus status_of(const std::string& folder, const RunLength& length, const st
   status.damaged = recent.damaged;
   status.last = means_of(history.steps);
   if (!history.steps.empty()) status.seconds = history.steps.back().wall_time;
-  if (const auto phases = history.phase_seconds(); !phases.empty()) status.phases = phases[0];
+  status.phases = history.phase_seconds()[0];
   read_length(history, length, status);
   read_evaluations(history.evaluations, status);
   read_events(history, status);

@@ -41,10 +41,9 @@ namespace {
 
 /// "128, 64 or 32".
 [[nodiscard]] std::string numbers(const std::vector<int>& all) {
-  std::string text;
-  for (std::size_t i = 0; i < all.size(); ++i)
-    text += (i == 0 ? "" : i + 1 < all.size() ? ", " : " or ") + std::to_string(all[i]);
-  return text;
+  std::vector<std::string> words;
+  for (const int number : all) words.push_back(std::to_string(number));
+  return alternatives(words);
 }
 
 /// Bytes of gradients that a rank sends in a step, in the mean over draws with the first probabilities.

@@ -174,6 +174,11 @@ TEST_CASE("the first word chooses the verb") {
                  {"bench --seconds 0", "'--seconds' must be a number"},
                  {"bench --config a.toml", "unknown option '--config'"},
                  {"bensh", "did you mean 'bench'?"}});
+  for (const std::string reading : {"--augment none", "--decode fast", "--data-threads 3"}) {
+    check_refused({{"bench " + reading, "say how --data is read; add --data, or leave them off"}});
+    CHECK_NOTHROW(parse_line("bench --data a.h5 " + reading));
+  }
+  CHECK(parse_line("certify runs/a --weights raw").verb == "certify");
   CHECK(parse_line("--version").verb == "version");
   CHECK(parse_line("plot --version").verb == "version");
 }
@@ -267,6 +272,7 @@ TEST_CASE("forecast has its own options") {
   CHECK(parse_line("forecast --overlap").forecast.bucket == 1 << 19);
   CHECK(parse_line("forecast --attack none").forecast.lambda == 0);
   CHECK(parse_line("help forecast").text == parse_line("forecast --help").text);
+  CHECK(contains(refusal({"forecast", "--ranks", ""}), "--ranks names no number"));
   check_refused({{"forecast --latency 1,2", "--latency takes one number, or one for each"},
                  {"forecast --algorithm star", "must be one of ring, tree"},
                  {"forecast --jitter 2", "'--jitter' must be a number"},
@@ -685,6 +691,36 @@ TEST_CASE("wrong types and values out of range are refused by name, with the ran
                  {"--config /", "cannot read the configuration file '/'"}});
 }
 
+TEST_CASE("limits that were chosen are in force") {
+  std::istringstream words(
+      "validate size 4 validate train-size 8 validate new-head 2 validate attack-stop 0 validate staleness 0 validate "
+      "attackers 0 validate generators 0 validate faults 0 validate noise-samples 1 validate validators 0 validate "
+      "milestones 0 validate codec=powersgd:rank 1 forecast train-size 8 forecast ranks 1 forecast ranks-per-node 1 "
+      "forecast latency 0 forecast micro-batch 1 forecast staleness 0 eval noise-samples 1 certify attack-steps 0 "
+      "certify noise-samples 1 plot+a dpi 20 import+a size 8 data+convert+a+b size 4 data+convert+a+b label-bytes 1 "
+      "data+convert+a+b classes 2 data+synthetic+a classes 2 data+synthetic+a size 4 data+index+a+b size 4 "
+      "data+index+a+b shard-size 1 slurm gpus-per-node 0 slurm ranks-per-node 1 slurm cpus-per-rank 1");
+  for (std::string verb, option, low; words >> verb >> option >> low;) {
+    std::ranges::replace(verb, '+', ' ');
+    check_refused({{verb + " --" + option + "=+", "of at least " + low + " "}});
+  }
+  check_refused({{"validate --selector=autofreeze:percentile=+", "of at least 0 and at most 100,"},
+                 {"validate --optimizer=lamb:epsilon=+", "above 0 and at most 0.001,"},
+                 {"validate --optimizer=sgd:peak_momentum=+", "of at least 0 and below 1 or"},
+                 {"validate --on-bad-steps=rollback:lr=+", "above 0 and below 1,"},
+                 {"forecast --ranks-per-node=+", "and at most 1048576,"},
+                 {"forecast --budget=+", " above 0,"},
+                 {"data convert a b --label-bytes=+", "and at most 16 or"}});
+  // What stands for the word auto is the default of an option that says what auto is.
+  for (const Verb& verb : verbs())
+    for (const OptionText& option : verb.parse(CommandLine::asking_for_descriptions()).descriptions.options) {
+      INFO(verb.name << " " << option.names.back());
+      const std::string about = option.about.substr(0, option.about.find('\n'));
+      if (option.names.back() != "--resume" && (option.names.back() != "--generators" || verb.name == "forecast"))
+        CHECK(contains(about, "auto: ") == (option.standard == "auto"));
+    }
+}
+
 TEST_CASE("a file that is not plain key = value lines is refused with the line") {
   for (const auto& [text, message] :
        Refusals{{"lr = 0.1\n[train]\n", "FILE:2: there are no sections"},
@@ -889,6 +925,7 @@ TEST_CASE("the first screen fits on a screen, and names every verb and the way t
   const std::string first = parse_line("--help").text;
   CHECK(first == parse_line("help").text);
   CHECK(first == parse_line("-h").text);
+  CHECK(first == parse_line("--help=").text);
   CHECK(lines_in(first) <= 45);
   for (const char* verb : {"train", "eval", "validate", "data convert", "data synthetic", "data inspect", "status",
                            "plot", "compare", "bench", "doctor", "slurm", "forecast", "export", "import"})
@@ -924,6 +961,9 @@ TEST_CASE("--help WORD shows the options in which the word occurs, of any verb")
   CHECK(!contains(milestones, "--momentum"));
   CHECK(parse_line("train --help --MILESTONE").text == milestones);
   CHECK(parse_line("train --help=milestone").text == milestones);
+  CHECK(parse_line("help train milestone").text == milestones);
+  CHECK(parse_line("help milestone").text == milestones);  // without those who take the options of train
+  CHECK(parse_line("help data convert classes").text == parse_line("data convert --help classes").text);
   CHECK(contains(parse_line("train --help jointspar").text, "--selector"));  // by the group
   CHECK(contains(parse_line("train --help trades").text, "--loss"));         // by the values
 }
@@ -933,7 +973,10 @@ TEST_CASE("a word that the help does not know is refused with the nearest option
   CHECK(contains(refusal("bench --help budget"), "no option of 'dat_hpc bench' has 'budget'"));
   // Without a verb, those of train, and who else has any.
   const std::string all = parse_line("--help jitter").text;
-  CHECK(contains(all, "Also: dat_hpc forecast --help jitter"));
+  CHECK(all == "Also: dat_hpc forecast --help jitter\n");
+  CHECK(parse_line("help seconds")
+            .text.ends_with(".\n\nAlso: dat_hpc eval --help seconds, dat_hpc certify --help seconds, dat_hpc bench\n"
+                            "      --help seconds, dat_hpc forecast --help seconds\n"));
   CHECK(contains(parse_line("help milestones").text, "--milestones"));
   CHECK(contains(refusal("--help milestnes"), "did you mean '--milestones'?"));
   CHECK(contains(refusal("--help xyzzy"), "'dat_hpc train --help all' shows every option"));
@@ -1044,10 +1087,13 @@ TEST_CASE("a time that Slurm would not read is refused with the right spelling")
                                      {"1d12h", "1-12:00:00"},
                                      {"1.5 hours", "01:30:00"},
                                      {"45min", "00:45:00"},
+                                     {"1 day 1s", "1-00:00:01"},
+                                     {"23h59m0.5s", "23:59:01"},
+                                     {"1s", "00:00:01"},
                                      {"90 seconds", "00:01:30"}})
     CHECK(refusal({"slurm", "--time", typed}) ==
           std::string("--time '") + typed + "' is written --time " + right + " for Slurm");
-  for (const char* typed : {"soon", "24 o'clock", "h", "1e300h"})
+  for (const char* typed : {"soon", "24 o'clock", "h", "1e300h", "0.5s"})
     CHECK(contains(refusal({"slurm", "--time", typed}), "write [DAYS-]HOURS:MINUTES:SECONDS"));
   CHECK(parse_line("slurm --time 1-00:00:00").slurm.time == "1-00:00:00");
 }
@@ -1080,6 +1126,10 @@ TEST_CASE("provenance is one JSON object that names build, libraries, hosts and 
   CHECK(json["backend"] == "cpu: two threads");
   CHECK(json["command_line"].size() == 2);
   CHECK(json["environment"]["OMP_NUM_THREADS"] == "2");
+  CHECK(!json["environment"].contains("PATH"));
+  const std::string sha1 = json["git_sha1"];
+  CHECK(commit() == sha1 + (json["git_dirty"] ? "-dirty" : ""));
+  CHECK(contains(version_text(), "\ncommit    " + sha1 + (json["git_dirty"] ? " (with local changes)\n" : "\n")));
   for (const char* key : {"version", "git_sha1", "git_dirty", "build_type", "compiler", "started", "openmp_threads"}) {
     CHECK(json.contains(key));
   }
@@ -1112,6 +1162,7 @@ TEST_CASE("A file may begin with the mark of UTF-8, and one in UTF-16 is named a
 
 TEST_CASE("Two dashes end the options") {
   CHECK(parse_line("--lr 0.3 --").train.lr == 0.3);
+  CHECK(parse_line("--overlap --").train.overlap);
   const ConvertOptions convert = parse_line("data convert -- -in --out.h5").convert;
   CHECK(convert.source == "-in");
   CHECK(convert.output == "--out.h5");

@@ -1,6 +1,7 @@
 #include "catch.hpp"
 #include "options/train/table.hpp"
 #include "parsed.hpp"
+#include "verbs/ranks.hpp"
 
 using namespace dat;
 using dat::test::parse;
@@ -122,16 +123,28 @@ TEST_CASE("a verb is what it is called, in the help and where it is misspelt", "
   for (const Verb& verb : verbs()) {
     INFO(verb.name);
     CHECK(names.insert(verb.name).second);
-    CHECK(contains(first, "\n  " + verb.name + " "));
-    CHECK(contains(first, " " + verb.summary + "\n"));
+    CHECK(contains(first, "\n  " + verb.name + std::string(18 - verb.name.size(), ' ') + verb.summary + "\n"));
     std::vector<std::string> words(1, verb.name.substr(0, verb.name.find(' ')));
     if (words[0] != verb.name) words.push_back(verb.name.substr(words[0].size() + 1));
     words.emplace_back("--help");
     CHECK(contains(parse(words).text, "dat_hpc " + verb.name));
   }
-  const std::string data = parse({"data", "--help"}).text;
-  for (const char* kind : {"convert", "synthetic", "inspect"}) {
-    CHECK(contains(data, "dat_hpc data " + std::string(kind)));
-    CHECK(contains(data, "\n  " + std::string(kind) + " "));
-  }
+  CHECK(parse({"data", "--help"}).text ==
+        "Makes and describes data files.\n"
+        "Usage: dat_hpc data convert [OPTIONS] SOURCE OUTPUT\n"
+        "       dat_hpc data index [OPTIONS] SOURCE OUTPUT\n"
+        "       dat_hpc data synthetic [OPTIONS] OUTPUT\n"
+        "       dat_hpc data inspect [OPTIONS] FILES...\n\n"
+        "  convert      CIFAR, MNIST, arrays of NumPy, HDF5 -> a data file\n"
+        "  index        folders or tars of images -> an index, tars or a data file\n"
+        "  synthetic    write a synthetic data file\n"
+        "  inspect      describe data files\n\n"
+        "dat_hpc data convert --help and so on shows their options.\n");
+}
+
+TEST_CASE("ranks compare the verb and its options, switches by their variables", "[options]") {
+  char program[] = "dat_hpc", verb[] = "eval";
+  char* argv[] = {program, verb};
+  const Facts facts = facts_of({{"lr", "0.1"}, {"DAT_BUCKET", "7"}}, 2, argv);
+  CHECK(Facts(facts.end() - 3, facts.end()) == Facts{{"verb", "eval"}, {"--lr", "0.1"}, {"DAT_BUCKET", "7"}});
 }

@@ -86,7 +86,11 @@ TEST_CASE("Durations have their units", "[report]") {
   CHECK(duration_text(0) == "0 s");
   CHECK(duration_text(59.9) == "59 s");
   CHECK(duration_text(184) == "3 min 04 s");
-  CHECK(duration_text(7384) == "2 h 03 min");
+  CHECK(duration_text(60) == "1 min 00 s");
+  CHECK(duration_text(3600) == "1 h 00 min");
+  CHECK(duration_text(48 * 3600 - 1) == "47 h 59 min");
+  CHECK(duration_text(48 * 3600) == "2 d 00 h");
+  CHECK(duration_text(1e300) == "1157407 d 09 h");
   CHECK(duration_text(86400.0 * 5 + 2 * 3600 + 59) == "5 d 02 h");
   CHECK(duration_text(-1) == "0 s");
 }

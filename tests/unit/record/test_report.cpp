@@ -50,7 +50,11 @@ std::vector<EvaluationRecord> evaluations_at(std::int64_t step) {
 TEST_CASE_METHOD(Recorded, "Every number of a run reads back from results.h5 exactly", "[report]") {
   Report report(facts, -1);
   std::vector<RecordedStep> steps;
-  for (std::int64_t i = 1; i <= 5; ++i) report.step(steps.emplace_back(i).get());
+  const std::vector<double> distances{0.5, 0.25};
+  for (std::int64_t i = 1; i <= 5; ++i) {
+    steps.emplace_back(i).record.distances = i == 2 ? &distances : nullptr;
+    report.step(steps.back().get());
+  }
   report.evaluation(evaluations_at(5));
   report.ranks({3, std::vector<double>(kPhases, 0.1), {1e12}});
   std::vector<double> seconds;
@@ -148,6 +152,9 @@ TEST_CASE_METHOD(Recorded, "Every number of a run reads back from results.h5 exa
   CHECK(update[2] == kUpdate / 3.0);
   CHECK(update[3] == (kUpdate + kPhases) / 3.0);
   CHECK(reals(file, "ranks/bytes").at(2) == 12345678901234);
+  const std::vector<double> away = file.read<double>("history/step/distance", shape);
+  CHECK(shape == Shape{5, 2});
+  CHECK((std::isnan(away[1]) && away[2] == 0.5 && away[3] == 0.25 && std::isnan(away[4])));
 }
 
 TEST_CASE_METHOD(Recorded, "A step is one line of JSON and allocates nothing", "[report]") {
