@@ -83,7 +83,10 @@ void confined(const std::string& source, const Limits& limits, const std::functi
   int ends[2];
   require(pipe(ends) == 0, ExitCode::device, "cannot make a pipe: ", system_reason(errno));
   const pid_t child = fork();
-  if (child == 0) work_in_child(ends[1], source, limits, work);
+  if (child == 0) {
+    close(ends[0]);  // where the parent is gone, writing ends
+    work_in_child(ends[1], source, limits, work);
+  }
   close(ends[1]);
   std::string answer;
   char block[4096];
