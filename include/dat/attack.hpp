@@ -17,12 +17,12 @@ struct AttackOptions {
   double start_radius = 1;    ///< pgd, fgsm in L-infinity: the start is U(-r eps, r eps) in each pixel
   bool start_in_box = false;  ///< pgd, fgsm in L-infinity: the start is cut to the box of images
   bool project = true;        ///< pgd, fgsm in L-infinity: steps end in the ball; else in the box alone
-  int steps = 10;
-  int stop = -1;           ///< pgd: tau of the early stop (Objective::steps_until_fooled); -1: none
-  std::string loss = {};   ///< pgd: the loss that it climbs, margin or cw; empty: cross-entropy
-  int classes = 10;        ///< classes of the network
-  int restarts = 1;        ///< apgd, fab: runs for each target
-  bool best_loss = false;  ///< apgd: leaves the iterate of the highest loss, whether or not one is misclassified
+  int steps = 10;             ///< at least 1
+  int stop = -1;              ///< pgd in L-infinity: tau of the early stop (Objective::steps_until_fooled); -1: none
+  std::string loss = {};      ///< pgd: the loss that it climbs, margin or cw; empty: cross-entropy
+  int classes = 10;           ///< classes of the network
+  int restarts = 1;           ///< apgd, fab: runs for each target
+  bool best_loss = false;     ///< apgd: leaves the iterate of the highest loss, whether or not one is misclassified
 };
 
 class Attack {

@@ -51,6 +51,7 @@ class EvaluationAttacks {
   std::vector<Member> members_;
 };
 
+/// The mean; NaN of no values.
 [[nodiscard]] double mean(const std::vector<double>& values);
 
 /// Results of an evaluation for each image. All arrays are [samples of the set], in its order, on all ranks.

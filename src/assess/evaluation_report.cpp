@@ -7,7 +7,6 @@
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <numeric>
 
 #include "dat/error.hpp"
 #include "dat/file.hpp"

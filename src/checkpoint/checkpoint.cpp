@@ -39,7 +39,7 @@ std::vector<std::pair<std::int64_t, std::string>> checkpoints_in(const std::stri
     if (!name.starts_with(prefix)) continue;
     std::int64_t step = 0;
     std::from_chars(name.data() + prefix.size(), name.data() + name.size(), step);
-    if (name == file_name(prefix, step)) found.emplace_back(step, entry.path().string());
+    if (step >= 0 && name == file_name(prefix, step)) found.emplace_back(step, entry.path().string());
   }
   std::sort(found.rbegin(), found.rend());
   return found;

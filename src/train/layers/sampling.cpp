@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "dat/error.hpp"
 #include "launch.hpp"
@@ -117,6 +118,9 @@ void LayerSampling::restore(const Checkpoint& checkpoint) {
   if (const auto costs = checkpoint.doubles.find("layer_costs"); measured_ && costs != checkpoint.doubles.end()) {
     require(costs->second.size() == chosen(), ExitCode::checkpoint, "the checkpoint has the costs of ",
             costs->second.size(), " layers, not of ", chosen());
+    const double all = std::accumulate(costs->second.begin(), costs->second.end(), 0.0);
+    require(std::ranges::min(costs->second) > 0 && std::fabs(all / static_cast<double>(chosen()) - 1) < 1e-9,
+            ExitCode::checkpoint, "the checkpoint has costs of layers that are not above 0 with the mean 1");
     options_.costs = costs->second;
     make_selector();
   }

@@ -587,9 +587,18 @@ TEST_CASE("costs of layers have the mean 1: alike, by size, or measured; those t
   Trainer trainer(test::single(), options);
   trainer.share_state();
   Checkpoint wrong = trainer.capture();
-  wrong.doubles["layer_costs"].pop_back();
   Trainer other(test::single(), options);
-  CHECK(code_of([&] { other.restore(wrong); }) == ExitCode::checkpoint);
+  const std::vector<double> right = wrong.doubles["layer_costs"];
+  const auto refused = [&](std::vector<double> costs) {
+    wrong.doubles["layer_costs"] = std::move(costs);
+    return code_of([&] { other.restore(wrong); }) == ExitCode::checkpoint;
+  };
+  CHECK(refused({right.begin() + 1, right.end()}));
+  for (const double wrong_factor : {2.0, 0.0, -1.0, std::numeric_limits<double>::quiet_NaN()}) {
+    std::vector<double> costs = right;
+    costs[0] *= wrong_factor;
+    CHECK(refused(costs));
+  }
 }
 
 TEST_CASE("a layer that FreezeOut rests stands still, and the backward pass ends above it", "[trainer]") {
