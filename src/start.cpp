@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -52,7 +51,7 @@ void pause_once() {
 
 void open_standard_descriptors() {
   for (const int file : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
-    if (fcntl(file, F_GETFD) < 0 && errno == EBADF)  // the lowest one free
+    if (fcntl(file, F_GETFD) < 0)  // closed: the lowest one free
       static_cast<void>(open("/dev/null", file == STDIN_FILENO ? O_WRONLY : O_RDONLY));
 }
 

@@ -120,6 +120,12 @@ if command -v mpirun >/dev/null && mpirun --version | grep -q 'Open MPI'; then
     env KIND=pmix PATH="$PWD/tools:$PATH" "$program" doctor
   check 'doctor without' 0 '^launcher .*; srun --mpi=list has none, pmi2, not pmix: in a job mpirun starts' '' \
     env KIND=pmi2 PATH="$PWD/tools:$PATH" "$program" doctor
+  printf '#!/bin/sh\necho "$LAUNCHER"\n' >tools/mpirun
+  chmod +x tools/mpirun
+  check 'doctor with the launcher of another MPI' 0 '^launcher +HYDRA 4; warning: not that of Open MPI .* first; srun' '' \
+    env KIND=pmix LAUNCHER='HYDRA 4' PATH="$PWD/tools:$PATH" "$program" doctor
+  check 'doctor with its own by another name' 0 '^launcher +mpirun \(OpenRTE\) 4; srun' '' \
+    env KIND=pmix LAUNCHER='mpirun (OpenRTE) 4' PATH="$PWD/tools:$PATH" "$program" doctor
 fi
 check 'doctor without gnuplot' 0 '^gnuplot +none: ' '' env PATH=/nowhere "$program" doctor
 for build in "$program" ${DAT_HPC_CUDA:+"$DAT_HPC_CUDA"}; do

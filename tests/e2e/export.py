@@ -188,7 +188,9 @@ class Export(Case):
                 self.assertGreater(np.abs(own).max(), 1e-2)
                 for kind in "safetensors", "onnx", "robustbench":
                     text = self.run_well("export", checkpoint, "--format", kind, "--out", f"{network}.{kind}").text
-                    self.assertRegex(text, f"{network}, width {NETWORKS[network]['width']}.*, 5 classes, images of 16x16x3, step 2")
+                    words = {"width": "width {}", "activation": "{}", "normalize": "images normalized ({})"}
+                    said = ", ".join(words[name].format(value) for name, value in NETWORKS[network].items())
+                    self.assertIn(f": {network}, {said}, 5 classes, images of 16x16x3, step 2", text)
 
                 tensors, metadata = read_safetensors(f"{network}.safetensors")
                 self.assertEqual(bits(tensors), bits(arrays_of(checkpoint)))

@@ -66,7 +66,7 @@ struct Known {
   [[nodiscard]] std::string text() const {
     std::string all;
     for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
-    return (names.size() == verb->options.size() ? "all options" : all) + " as of " + verb->name;
+    return all + " as of " + verb->name;
   }
 };
 

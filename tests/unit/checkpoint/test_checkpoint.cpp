@@ -9,6 +9,7 @@
 #include "dat/checkpoint.hpp"
 #include "dat/file.hpp"
 #include "dat/random.hpp"
+#include "hdf5/hdf5.hpp"
 
 using namespace dat;
 
@@ -168,6 +169,18 @@ TEST_CASE("A sealed file of another kind is no checkpoint") {
   CHECK(check_seal(folder / "other.h5").empty());
   CHECK(contains(error_of([&] { static_cast<void>(read_checkpoint(folder / "other.h5")); }), "not a whole HDF5 file"));
   CHECK(contains(error_of([&] { static_cast<void>(read_checkpoint(folder / "none.h5")); }), "4: "));
+  const auto told_of = [&](const char* kind, int version) {  // without either where it is nothing
+    write_sealed(folder / "file.h5", [&](const std::string& path) {
+      Hdf5File file = Hdf5File::create(path);
+      if (*kind != 0) file.set_text("/", "filetype", kind);
+      if (version != 0) file.set_integer("/", "format_version", version);
+      file.close();
+    });
+    return error_of([&] { static_cast<void>(read_checkpoint(folder / "file.h5")); });
+  };
+  CHECK(contains(told_of("", 2), "is a file of kind 'unknown', not a checkpoint"));
+  for (const int version : {0, 1, 3})
+    CHECK(contains(told_of("checkpoint", version), "has the checkpoint format " + std::to_string(version) + ", "));
 }
 
 TEST_CASE("A folder keeps the last three checkpoints and gives the newest") {

@@ -386,6 +386,12 @@ TEST_CASE_METHOD(Recorded, "Evaluations in L2 say so, and have columns and rows 
   l2.eps = 0.5;
   l2.alpha = 0.125;
   CHECK(attack_text(l2) == "l2 eps 0.5, alpha 0.125, 1 restart");
+  for (const auto& [eps, steps, text] :
+       {std::tuple(1.0, 1, "l2 eps 1, alpha 0.125, 1 restart"), {0.0, 1, ""}, {1.0, 0, ""}}) {
+    EvaluationRecord one = l2;
+    std::tie(one.eps, one.attack_steps) = std::tuple(eps, steps);
+    CHECK(attack_text(one) == text);
+  }
   EvaluationRecord same_radius = l2;
   same_radius.norm = "linf";
   report.evaluation({linf, l2, same_radius});

@@ -226,6 +226,12 @@ TEST_CASE("A run's state is that of its lock, of its signs of life and of its la
   CHECK(status_page(run.status()).find("FAILED with code 7: numbers that are not finite\n") != std::string::npos);
   fs::remove(run.folder + "/.lock");  // a copy of the folder
   is(RunState::stopped, 75, run.status());
+  fs::create_symlink(".lock", run.folder + "/.lock");  // which cannot be read: nobody knows who holds it
+  for (const auto& [silent, state] : {std::pair(499, RunState::running), {501, RunState::stale}}) {
+    touch(run.folder + "/metrics.jsonl", silent);
+    is(state, 75, status_of(run.folder, {200, 0}, "n01", kNow));
+  }
+  fs::remove(run.folder + "/.lock");
   write_bytes(run.folder + "/results.h5", "");
   is(RunState::done, 0, run.status());
   CHECK_THROWS_AS(status_of(run.temporary.path(), {}, "n01", kNow), Error);

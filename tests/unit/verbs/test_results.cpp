@@ -168,7 +168,10 @@ TEST_CASE("A page's texts are texts, its pictures' names its own, and what has n
   Page full("t");
   full.html(std::string(Page::kMostBytes - 1, ' '), "most of it");
   full.html("x", "the last one");
-  for (int k = 1; k <= 51; ++k) full.html("y", std::to_string(k));
-  CHECK(contains(body(full), " x<p class=\"alarm\">The page would be larger than 2 MB, and is without: 1; 2; 3; "));
+  const std::string longest(200, 'n');
+  full.html("y", longest + "n");
+  for (int k = 2; k <= 51; ++k) full.html("y", std::to_string(k));
+  CHECK(contains(body(full), " x<p class=\"alarm\">The page would be larger than 2 MB, and is without: " + longest +
+                                 "; 2; 3; "));
   CHECK(body(full).ends_with("; 49; 50; and 1 more</p>\n"));
 }
