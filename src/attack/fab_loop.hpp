@@ -71,6 +71,7 @@ void fab(P& o, const FabSettings& settings) {
   const kernels::FabState<T> state = fab_state(scratch, settings.norm);
   T* const partial = scratch.small(2 * strips.per_image() * kernels::FabState<T>::kSums);
   const auto scale = static_cast<T>(o.scale);
+  const bool all = settings.rank == 0;
 
   aim(o, settings.rank);
   each(o.device, o.n, kernels::FabBegin<T>{state, o.correct, o.done});
@@ -79,12 +80,11 @@ void fab(P& o, const FabSettings& settings) {
     scaled_start(o, settings.attack, settings.norm, static_cast<T>(settings.eps / 2), state.nearest);
   for (int k = 0; k < settings.iterations; ++k) {
     if (k % kIterationsBetweenLooks == 0 && o.live() == 0) break;
-    for (int wrong = 0; wrong < (settings.rank > 0 ? 1 : o.classes - 1); ++wrong) {
-      if (settings.rank == 0) each(o.device, o.n, kernels::WrongClass{o.labels, o.targets, wrong});
+    for (int wrong = 0; wrong < (all ? o.classes - 1 : 1); ++wrong) {
+      if (all) each(o.device, o.n, kernels::WrongClass{o.labels, o.targets, wrong});
       o.gradient();
-      if (settings.rank == 0) each(o.device, count, kernels::FabNorm<T>{strips, settings.norm, o.dx, partial});
-      each(o.device, o.n,
-           kernels::FabNearest<T>{strips, state, o.losses, settings.rank == 0 ? partial : nullptr, scale, wrong == 0});
+      if (all) each(o.device, count, kernels::FabNorm<T>{strips, settings.norm, o.dx, partial});
+      each(o.device, o.n, kernels::FabNearest<T>{strips, state, o.losses, all ? partial : nullptr, scale, wrong == 0});
       each(o.device, count, kernels::FabKeepGradient<T>{strips, state, o.dx, w, scale});
     }
     fab_project(o, strips, state, w, partial);

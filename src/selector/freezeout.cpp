@@ -28,8 +28,8 @@ class FreezeoutSelector final : public LayerSelector {
       phi_.push_back(std::pow(t, power));
       end_.push_back(phi_.back() * static_cast<double>(options.steps));
     }
-    p_.assign(phi_.size(), 1.0);
-    rates_.assign(phi_.size(), 1.0);
+    p_.resize(phi_.size());
+    rates_.resize(phi_.size());
     begin(0);
   }
 

@@ -12,8 +12,8 @@ class FrozenSelector final : public LayerSelector {
  public:
   FrozenSelector(std::unique_ptr<LayerSelector> of, int frozen, int layers, std::int64_t steps)
       : of_(std::move(of)), frozen_(frozen), steps_(steps), p_(static_cast<std::size_t>(layers)), rates_(p_) {
-    inner_.scale.resize(p_.size() - static_cast<std::size_t>(frozen));
-    inner_norms_.resize(inner_.scale.size());
+    inner_.scale.reserve(p_.size());
+    inner_norms_.reserve(p_.size());
     begin(0);
   }
 
@@ -27,8 +27,8 @@ class FrozenSelector final : public LayerSelector {
   [[nodiscard]] const std::vector<double>* rates() const override { return of_->rates() ? &rates_ : nullptr; }
 
   void learn(const ActiveSet& active, const std::vector<double>& norms) override {
-    std::copy(active.scale.begin() + frozen_, active.scale.end(), inner_.scale.begin());
-    std::copy(norms.begin() + frozen_, norms.end(), inner_norms_.begin());
+    inner_.scale.assign(active.scale.begin() + frozen_, active.scale.end());
+    inner_norms_.assign(norms.begin() + frozen_, norms.end());
     of_->learn(inner_, inner_norms_);
     take(of_->probabilities(), p_);
   }

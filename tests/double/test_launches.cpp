@@ -72,6 +72,7 @@ struct Queued {
   options.graphs = graphs ? "on" : "off";
   auto trainer = std::make_unique<Trainer>(single(), options);
   trainer->start();
+  const long before = dat_double::counts().graph_launches;
   std::string all;
   while (trainer->steps_done() < trainer->plan().steps) {
     if (graphs && trainer->steps_done() == trainer->plan().steps / 2) {
@@ -87,6 +88,7 @@ struct Queued {
                                 double(step.attack_passes), double(step.weight_gradients)})
       all += std::to_string(number) + " ";
   }
+  if (!graphs) CHECK(dat_double::counts().graph_launches == before);
   const Checkpoint state = trainer->capture();
   if (const auto counts = state.doubles.find("optimizer"); counts != state.doubles.end())
     for (const double count : counts->second) all += std::to_string(count) + " ";

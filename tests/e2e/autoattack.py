@@ -234,6 +234,8 @@ class Sequence(common.TestCase):
         self.refuse(2, "one is the folder of an evaluation, whose files this certification", "certify", "run", "--sigma", 0.25, "--out", "one")
         os.mkdir("folder.json")
         refuse(2, "folder.json is a folder", "fgsm", out="folder.json")
+        with mock.patch.dict(os.environ, common.faults("sealed:access", errno.EROFS)):
+            refuse(9, "--out sealed/two.json: nothing can be written into sealed: ", "fgsm", out="sealed/two.json")
         refuse(2, "known: aa-standard, aa-plus, aa-rand, aa-quick", "aa-fast")
         refuse(2, "names two sequences", "none+fgsm,pgd2+fgsm")
         for folder in "run", "one", "certified":

@@ -334,7 +334,7 @@ TEST_CASE("A rank that attacks otherwise than it says is found by the others", "
     TrainOptions options = verified("pgd");
     options.deterministic = deterministic;
     options.on_corruption = "repair";
-    options.verify = 2;
+    options.verify = deterministic ? 3 : 2;
     if (world().rank() == kGuilty) options.attack_steps = 1;
     test::Started trainer(world(), options);
     int involved = 0, wrong = 0;
@@ -343,7 +343,8 @@ TEST_CASE("A rank that attacks otherwise than it says is found by the others", "
       (void)trainer.step(false);
       const std::vector<CorruptionRecord> records = trainer.take_corruptions();
       const VerificationPlan chosen = verification_of(options.seed, step, trainer.plan());
-      const bool concerned = (step + 1) % 2 == 0 && (chosen.of.rank == kGuilty || chosen.verifier == kGuilty);
+      const bool concerned =
+          (step + 1) % options.verify == 0 && (chosen.of.rank == kGuilty || chosen.verifier == kGuilty);
       involved += concerned;
       wrong += records.size() != (concerned ? 1U : 0U);
       const bool left_out = concerned && (world().size() == 2 || chosen.of.rank == kGuilty);

@@ -1,8 +1,8 @@
 // Preloaded (LD_PRELOAD) into the program, it lets calls on chosen files fail as a full or broken disk does.
-// DAT_FAULTS=PART:CALL:ERRNO:FROM:COUNT[,...] - calls of the kind CALL (open, write, truncate, flock, fsync or rename)
-// on files whose path has PART in it are counted from 1; COUNT of them, the FROM-th first, fail with ERRNO; ERRNO 0:
-// the program is killed there; -1: it is stopped there (SIGSTOP), and the call is made when it goes on. At most 4
-// faults.
+// DAT_FAULTS=PART:CALL:ERRNO:FROM:COUNT[,...] - calls of the kind CALL (access, open, write, truncate, flock, fsync or
+// rename) on files whose path has PART in it are counted from 1; COUNT of them, the FROM-th first, fail with ERRNO;
+// ERRNO 0: the program is killed there; -1: it is stopped there (SIGSTOP), and the call is made when it goes on. At
+// most 4 faults.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -71,6 +71,11 @@ static void* next(const char* name) {
   void* function = dlsym(RTLD_NEXT, name);
   if (function == NULL) abort();
   return function;
+}
+
+int access(const char* path, int mode) {
+  if (strikes("access", path)) return -1;
+  return ((int (*)(const char*, int))next("access"))(path, mode);
 }
 
 #define OPEN(NAME)                                                           \

@@ -126,8 +126,6 @@ void Certifier::enter(const CertificationEntry& entry, std::vector<ImageVotes>& 
 void Certifier::load(std::int64_t image) {
   batch_.count = 1;
   work_.dataset->read(image, batch_.pixels.data());
-  batch_.labels[0] = work_.dataset->label(image);
-  batch_.ids[0] = image;
   replica_.images().load(batch_, 0, nullptr);
 }
 

@@ -51,9 +51,6 @@ class ExampleSource : public Stateful, public MessagePart {
   /// Parts of a checkpoint that restore() has left out, and why; empty: none.
   [[nodiscard]] virtual std::string dropped() const { return ""; }
 
-  [[nodiscard]] std::size_t places() const override { return 0; }
-  void write(double* /*to*/, int /*unit*/) override {}
-  void read(const double* /*from*/) override {}
   void save(Checkpoint&) override {}
   void restore(const Checkpoint&) override {}
   void share(Communicator&) override {}

@@ -1,5 +1,6 @@
 #include "train/exchange/step_exchange.hpp"
 
+#include <limits>
 #include <utility>
 
 #include "reduce/tree/mean_of_units.hpp"
@@ -23,7 +24,7 @@ namespace {
 }  // namespace
 
 std::int64_t bucket_of(const TrainOptions& options) {
-  if (options.byzantine) return std::int64_t{1} << 40;  // all at once
+  if (options.byzantine) return std::numeric_limits<std::int64_t>::max();  // all at once
   return options.bucket > 0 ? options.bucket : default_bucket(options.overlap);
 }
 

@@ -21,8 +21,6 @@ class Dealing {
   /// A generator has answered: seconds that it has worked for the micro-batch; waiting: micro-batches of anybody that
   /// it still has to do.
   void answered(int generator, double seconds, int waiting, double now);
-  /// A micro-batch that a generator was given is wanted no more.
-  void dropped(int generator) { --of(generator).outstanding; }
 
   [[nodiscard]] int outstanding(int generator) const { return all_[static_cast<std::size_t>(generator)].outstanding; }
 

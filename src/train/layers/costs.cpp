@@ -26,7 +26,6 @@ const Batch& load_noise(Replica& replica, int count, const DatasetInfo& info) {
 
 /// Seconds per number of the sum of a long message over the ranks: the least of some.
 [[nodiscard]] double seconds_of_a_sum(Communicator& ranks, std::int64_t elements) {
-  if (ranks.size() == 1) return 0;
   constexpr std::int64_t kLongest = 8388608;
   constexpr int kRuns = 4;
   std::vector<float> message(static_cast<std::size_t>(std::min(elements, kLongest)));

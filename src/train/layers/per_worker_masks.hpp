@@ -20,10 +20,7 @@ class PerWorkerMasks final : public LayerSampling {
   [[nodiscard]] const ActiveSet& summed() const override { return updated_; }
   void weigh(int segment) override;
 
-  [[nodiscard]] std::size_t places() const override { return 0; }
   void fetch(Backend::Ticket& ticket) override;
-  void write(double*, int) override {}
-  void read(const double*) override {}
 
   /// Saves draws and selectors of all ranks, one after the other.
   void save(Checkpoint& checkpoint) override;

@@ -31,14 +31,14 @@ struct RankNumbers {
 class MessagePart {
  public:
   virtual ~MessagePart() = default;
-  [[nodiscard]] virtual std::size_t places() const = 0;  ///< number of numbers, equal in every step and on every rank
+  [[nodiscard]] virtual std::size_t places() const { return 0; }  ///< numbers, as many in every step and on every rank
   /// Queues copies of what the device has found out, if that is needed. `ticket` becomes the ticket of the last copy.
   virtual void fetch(Backend::Ticket& /*ticket*/) {}
   /// Writes the numbers of one of this rank's units of work [places]. The fetched numbers are there. Numbers that are
   /// the rank's and not a unit's belong to unit 0; the other units have 0 in their places.
-  virtual void write(double* to, int unit) = 0;
+  virtual void write(double* /*to*/, int /*unit*/) {}
   /// Reads the sums of the part's numbers over the ranks [places].
-  virtual void read(const double* from) = 0;
+  virtual void read(const double* /*from*/) {}
 
   /// Estimate of the sum over the ranks where some may lie: each rank's numbers, divided by its share, are its estimate
   /// of the sum. trimmed_mean: the mean without the highest and the lowest ones, as many as there may be faults, number

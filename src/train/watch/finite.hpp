@@ -57,10 +57,8 @@ class NumberCheck final : public MessagePart {
   /// [segments][kSums] sums of squares of the mean gradient's active segments, once the message has been summed.
   [[nodiscard]] const double* squares() const { return host_ + at_sum_; }
 
-  [[nodiscard]] std::size_t places() const override { return 0; }
   void fetch(Backend::Ticket& ticket) override;
   void write(double* to, int unit) override;
-  void read(const double*) override {}
 
  private:
   /// Micro-batches of one size as one tensor.

@@ -67,7 +67,7 @@ Verification::Verification(Communicator& ranks, const TrainOptions& options, con
   host_ = static_cast<double*>(
       backend_.allocate_pinned(static_cast<std::size_t>((segments + chunks) * kSums) * sizeof(double), "verification"));
   for (std::vector<double>* claim : {&mine_, &other_})
-    claim->resize(kClaimHead + static_cast<std::size_t>(chunks * kSums));
+    claim->reserve(kClaimHead + static_cast<std::size_t>(chunks * kSums));
 }
 
 void Verification::begin(std::int64_t step) {
@@ -85,12 +85,10 @@ void Verification::keep(const Batch& batch, const float* gradients, const Active
 
 void Verification::sketch(const float* gradients, const ActiveSet& active) {
   chunks_ = table_.select(active);
+  for (std::vector<double>* claim : {&mine_, &other_})
+    claim->resize(kClaimHead + static_cast<std::size_t>(chunks_.count) * kSums);
   sum(backend_.device(), chunks_, kernels::Fingerprint{gradients}, scratch_, fingerprints_);
   sum(backend_.device(), chunks_, kernels::Sketch{gradients}, sketches_, sums_);
-}
-
-std::size_t Verification::claim_bytes() const {
-  return (kClaimHead + static_cast<std::size_t>(chunks_.count) * kSums) * sizeof(double);
 }
 
 void Verification::fetch_claim(double loss, std::vector<double>& claim) {
@@ -113,7 +111,7 @@ void Verification::recompute_claim(const ActiveSet& active, std::vector<double>&
 double Verification::distance(const std::vector<double>& one, const std::vector<double>& other) const {
   if (std::bit_cast<std::uint64_t>(one[0]) == std::bit_cast<std::uint64_t>(other[0])) return 0;
   double difference = 0, square = 0;
-  for (std::size_t at = kClaimHead; at < kClaimHead + static_cast<std::size_t>(chunks_.count) * kSums; at += kSums) {
+  for (std::size_t at = kClaimHead; at < one.size(); at += kSums) {
     for (std::size_t k = 0; k < 2; ++k) difference += (one[at + k] - other[at + k]) * (one[at + k] - other[at + k]) / 2;
     square += std::max(one[at + 2], other[at + 2]);
   }
@@ -130,10 +128,10 @@ std::optional<Verification::Finding> Verification::verify(const Learner& learner
   double result[2] = {0, 0};
   if (ranks_.rank() == chosen_.of.rank) {
     fetch_claim(learner.loss_of(first_, count_), mine_);
-    ranks_.send(mine_.data(), claim_bytes(), chosen_.verifier, kClaimTag);
+    ranks_.send(mine_.data(), mine_.size() * sizeof(double), chosen_.verifier, kClaimTag);
   } else if (ranks_.rank() == chosen_.verifier) {
     recompute_claim(active, mine_);
-    ranks_.receive(other_.data(), claim_bytes(), chosen_.of.rank, kClaimTag);
+    ranks_.receive(other_.data(), other_.size() * sizeof(double), chosen_.of.rank, kClaimTag);
     result[0] = agree(other_, mine_) ? 0 : 1;
     result[1] = distance(other_, mine_);
   }
@@ -148,11 +146,11 @@ Verification::Finding Verification::decide(double distance, const ActiveSet& act
   const auto [of, verifier, third] = chosen_;
   double like[2] = {0, 0};  // 1 where the third agrees with the one, and with the other
   if (third >= 0 && (ranks_.rank() == of.rank || ranks_.rank() == verifier))
-    ranks_.send(mine_.data(), claim_bytes(), third, kClaimTag);
+    ranks_.send(mine_.data(), mine_.size() * sizeof(double), third, kClaimTag);
   if (ranks_.rank() == third) {
     recompute_claim(active, mine_);
     for (int k = 0; k < 2; ++k) {
-      ranks_.receive(other_.data(), claim_bytes(), k == 0 ? of.rank : verifier, kClaimTag);
+      ranks_.receive(other_.data(), other_.size() * sizeof(double), k == 0 ? of.rank : verifier, kClaimTag);
       like[k] = agree(other_, mine_) ? 1 : 0;
     }
   }

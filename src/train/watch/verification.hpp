@@ -58,7 +58,6 @@ class Verification {
   /// these have been queued.
   void fetch_claim(double loss, std::vector<double>& claim);
   void recompute_claim(const ActiveSet& active, std::vector<double>& claim);
-  [[nodiscard]] std::size_t claim_bytes() const;
   /// The distance of two claims in parts of the norm; 0: the bits are equal.
   [[nodiscard]] double distance(const std::vector<double>& one, const std::vector<double>& other) const;
   [[nodiscard]] bool agree(const std::vector<double>& one, const std::vector<double>& other) const {

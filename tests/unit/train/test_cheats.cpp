@@ -5,6 +5,7 @@
 #include "random_values.hpp"
 #include "train/attackers/arithmetic.hpp"
 #include "train/attackers/attackers.hpp"
+#include "train/protocol/ban_protocol.hpp"
 
 using namespace dat;
 
@@ -225,6 +226,22 @@ TEST_CASE("Cheats with labels, statistics and the attack leave gradients alone",
   }
   for (const char* name : {"label_flip", "bn_poison", "sign_flip", "leave"})
     CHECK(!cheats().at(name)(kOptions)->attack_steps());
+}
+
+TEST_CASE("A rank covers its friends with what they have committed to; who is idle covers everybody", "[cheats]") {
+  Collusion covers;
+  const auto idle = cheats().at("idle_validator")(kOptions);
+  const std::vector<Sha256Digest> of_friend(2, Sha256Digest{1}), told(2, Sha256Digest{2});
+  const PendingCheck check{.target = 3, .commitments = told, .numbers = {4, 5}, .claims = {}};
+  CHECK(covers.story(check) == nullptr);
+  covers.act(idle.get());
+  REQUIRE(covers.story(check) != nullptr);
+  CHECK(covers.story(check)->roots == told);
+  covers.hear(3, of_friend);
+  CHECK(covers.story(check)->roots == of_friend);
+  covers.act(nullptr);
+  covers.forget();
+  CHECK(covers.story(check) == nullptr);
 }
 
 TEST_CASE("Lies about parts: other digests of all of them, and another result", "[cheats]") {

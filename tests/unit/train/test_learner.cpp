@@ -41,18 +41,22 @@ class Joint final : public Loss {
   std::unique_ptr<Loss> loss_;
 };
 
-[[nodiscard]] ReplicaOptions small_replica() {
+/// copies: under noise that is nothing beside the images.
+[[nodiscard]] ReplicaOptions small_replica(const Loss& loss, int copies) {
   return {.backend = {.device = test::test_device(), .threads = 2, .math = "f32", .deterministic = true},
           .network = "small_cnn",
           .width = 16,
           .images = {.size = kSize, .channels = 3, .classes = kClasses, .class_names = {}},
           .micro_batch = kBatch,
-          .training_batches = {kBatch, kBatch / 2}};
+          .needs = loss.needs(),
+          .training_batches = {kBatch, kBatch / 2},
+          .noise = copies > 1 ? 1e-30 : 0,
+          .noise_samples = copies};
 }
 
 struct Fixture {
-  explicit Fixture(const Loss& loss)
-      : replica(small_replica()),
+  explicit Fixture(const Loss& loss, int copies = 1)
+      : replica(small_replica(loss, copies)),
         statistics(test::single(), replica.model(), static_cast<int>(loss.passes().size()), false),
         timer(replica.backend()),
         learner(replica, loss, kBatch, statistics, 0, timer, [this](int segment) { finished.push_back(segment); }),
@@ -130,6 +134,16 @@ TEST_CASE("a joint loss gives both passes the logits of both", "[trainer]") {
   const std::vector<float> gradient = f.gradient(kBatch);
   const double square = std::inner_product(gradient.begin(), gradient.end(), gradient.begin(), 0.0);
   REQUIRE(square > 0);
+  // The statistics of the attacked images come first.
+  const std::int64_t count = f.statistics.count() / 2;
+  std::vector<float> expected;
+  for (const float* const images : {f.replica.images().x_adv, f.replica.images().clean}) {
+    f.replica.training(kBatch).forward(images);
+    const std::vector<float> one = to_host(f.replica.backend(), f.replica.training(kBatch).statistics(), count);
+    expected.insert(expected.end(), one.begin(), one.end());
+  }
+  CHECK(to_host(f.replica.backend(), f.statistics.values(), 2 * count) == expected);
+  CHECK(BatchStatistics(test::single(), f.replica.model(), 1, true).places() == 0);  // a rank's own are not sent
   // Central difference along the gradient: the derivative is its squared norm. A change of the loss by 1 % is far above
   // the 1e-6 of f32 logits, and its curvature and the ReLUs that turn cost some percent.
   const double here = f.pairing_loss(gradient, 0), t = 0.005 * here / square;
@@ -166,6 +180,24 @@ TEST_CASE("a loss that is joint without need has the gradient, losses and statis
   CHECK(b.finished == expected);
 }
 
+TEST_CASE("copies that are all alike have the gradient, losses and accuracies of one", "[trainer]") {
+  const std::string name = GENERATE("cross_entropy", "trades");
+  const auto loss = losses().at(name)({.lambda = 0.7, .beta = 6});
+  Fixture one(*loss), three(*loss, 3);
+  const std::vector<float> wanted = one.gradient(kBatch), found = three.gradient(kBatch);
+  double square = 0, difference = 0;
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    square += double(wanted[i]) * wanted[i];
+    difference += (double(found[i]) - wanted[i]) * (double(found[i]) - wanted[i]);
+  }
+  INFO(name);
+  CHECK(difference < 1e-6 * square);
+  for (const Loss::Images images : {Loss::Images::attacked, Loss::Images::clean}) {
+    CHECK(three.learner.of(images).loss == Approx(one.learner.of(images).loss).epsilon(1e-4));
+    CHECK(three.learner.of(images).accuracy == one.learner.of(images).accuracy);
+  }
+}
+
 TEST_CASE("without a weight the clean images are not looked at, and their loss is not a number", "[trainer]") {
   const auto loss = losses().at("cross_entropy")({.lambda = 0});
   Fixture f(*loss);
@@ -187,9 +219,11 @@ TEST_CASE("the step's message sums every part's numbers in its own places, and w
   };
   const auto backend = test::test_backend();
   StepMessage message(test::single(), *backend);
-  Part a({1, 2, 3}), none({}), b({4});
+  Part a({1, 2, 3}), b({4});
+  MessagePart none;
   Vote vote;
   for (MessagePart* part : std::initializer_list<MessagePart*>{&a, &none, &vote, &b}) message.add(*part);
+  CHECK(message.numbers() == 5);
   for (const auto& [wish, bad] : std::initializer_list<std::pair<bool, bool>>{
            {false, false}, {true, false}, {false, true}, {true, true}, {false, false}}) {
     vote.wish = wish;
