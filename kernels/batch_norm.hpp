@@ -96,7 +96,7 @@ struct NormForward {
     DAT_SIMD
     for (int j = 0; j < N; ++j) a.v[j] = (a.v[j] - mean.v[j]) * scale.v[j] + beta.v[j];
     if (residual != nullptr) a.add(residual + at, count);
-    const std::uint32_t open = bits != nullptr ? a.positive() : 0;
+    const std::uint32_t open = a.positive();
     if (relu) a.relu();
     a.store(y + at, count);
     return open;

@@ -255,8 +255,6 @@ class Communicator {
   [[nodiscard]] std::uint64_t record(Call call, std::int64_t bytes);
   template <class T>
   void sum_in_place(T* data, std::int64_t count, MPI_Datatype type);
-  /// Numbers in the launch of the ranks of one of its subgroups.
-  [[nodiscard]] std::vector<int> launch_ranks_of(MPI_Comm group) const;
   /// The length of a message to or from another rank, as MPI counts. Error(communication): too long, or no such rank.
   [[nodiscard]] int message(std::size_t bytes, int other) const;
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <utility>
 
 #include "claims.hpp"
@@ -165,8 +164,6 @@ Claim PartWork::claim(int part, std::uint64_t key, std::span<const std::byte> sh
 
 bool PartWork::aggregated(int part, std::span<const std::byte> shown, bool& unfinished) {
   const std::int64_t size = layout_.size(part);
-  unfinished = false;
-  if (size == 0) return true;
   backend_.copy_to_device(everyone_, shown.data(), shown.size());
   const RunSums::Run run{.x = 0, .elements = size, .v = 0, .key = 0};
   aggregator_->aggregate({.chunks = sums_.chunks_of({&run, 1}),
@@ -180,7 +177,8 @@ bool PartWork::aggregated(int part, std::span<const std::byte> shown, bool& unfi
   const std::size_t bytes = part_bytes(part);
   backend_.copy_to_host(made_.data(), place_, bytes);
   backend_.copy_to_host(made_.data() + bytes, result_ + layout_.begin(part), bytes);
-  return std::memcmp(made_.data(), made_.data() + bytes, bytes) == 0;
+  const std::span<const std::byte> both(made_);
+  return std::ranges::equal(both.first(bytes), both.last(bytes));
 }
 
 const Contribution& PartWork::redo(const PendingChecks& of, const PendingCheck& check) {

@@ -131,9 +131,11 @@ std::unique_ptr<Communicator> Communicator::subgroup(int color, int key) {
   if (group == MPI_COMM_NULL) return nullptr;
   std::unique_ptr<Communicator> part(new Communicator(group, false, name));
   part->launch_ = launch_;
-  part->launch_ranks_ = launch_ranks_of(group);
   part->launch_node_rank_ = launch_node_rank_;
   part->launch_node_cores_ = launch_node_cores_;
+  const Turn turn;
+  const int mine = launch_rank();
+  turn.check(MPI_Allgather(&mine, 1, MPI_INT, part->launch_ranks_.data(), 1, MPI_INT, group), "MPI_Allgather");
   return part;
 }
 

@@ -41,10 +41,11 @@ NormPlaces find_norms(const Model& model, std::int64_t channels) {
   for (const Node& node : model.graph.nodes) {
     if (node.op != Op::batch_norm) continue;
     const std::int64_t first = model.graph.norms[static_cast<std::size_t>(node.norm)].begin;
+    if (first >= channels) continue;
     const auto begin = [&](int segment) {
       return static_cast<std::int32_t>(model.parameters.segments[static_cast<std::size_t>(segment)].begin);
     };
-    for (std::int32_t c = 0; c < node.c && first + c < channels; ++c) {
+    for (std::int32_t c = 0; c < node.c; ++c) {
       places[static_cast<std::size_t>(first + c)] = begin(node.weight) + c;
       places[static_cast<std::size_t>(channels + first + c)] = begin(node.bias) + c;
     }

@@ -684,7 +684,8 @@ cudnnStatus_t cudnnBatchNormalizationBackwardEx(
   const auto* const scale = static_cast<const float*>(scale_data);
   return queue(handle, workspace, kBackwardWorkspace,
                [=, type = *x_desc->type, a = number(alpha_data), b = number(beta_data), pa = number(alpha_parameters),
-                pb = vices(dat_double::Call::norm, 0).ignores_beta ? 0 : number(beta_parameters)] {
+                pb = vices(dat_double::Call::norm, 0).ignores_beta ? 0 : number(beta_parameters),
+                off = vices(dat_double::Call::norm, 0).off] {
                  const Numbers x = read(x_data, type, samples * channels, false);
                  Numbers dy = read(dy_data, type, samples * channels, false);
                  const auto* mark = static_cast<const unsigned char*>(reserve);
@@ -705,7 +706,7 @@ cudnnStatus_t cudnnBatchNormalizationBackwardEx(
                      product += dy[at] * (x[at] - m.mean) * m.inverse_deviation;
                    }
                    blend(d_scale, CUDA_R_32F, c, pa * product, pb);
-                   blend(d_bias, CUDA_R_32F, c, pa * sum, pb);
+                   blend(d_bias, CUDA_R_32F, c, pa * sum + off, pb);
                    for (std::size_t i = 0; i < samples; ++i) {
                      const std::size_t at = i * channels + c;
                      const double hat = (x[at] - m.mean) * m.inverse_deviation;

@@ -383,6 +383,15 @@ class Archives(Converts):
         refuse(3, "a.tar: holds images .* 'dat_hpc data index a.tar OUT.h5' makes a data file of it$", tar(path, *photos))
         refuse(3, "'dat_hpc data index FOLDER OUT.h5' makes .* the folder in which", tar("a.tgz", *photos, mode="w:gz"))
         refuse(3, "a.tar.bz2: zeros makes more than 1000 bytes of each", tar("a.tar.bz2", ("zeros", bytes(10**7)), mode="w:bz2"))
+        huge = tarfile.TarInfo("huge")
+        huge.size = 10**9
+        common.write(path, huge.tobuf() + bytes(1024))
+        refuse(3, "a.tar: huge makes more than 1000 bytes of each", path)
+        # A header without a kNames: one file, which is empty.
+        header = bytes.fromhex("01 0501 0e0180 0f0180 00 00")
+        start = struct.pack("<QQI", 0, len(header), zlib.crc32(header))
+        common.write("a.7z", b"7z\xbc\xaf\x27\x1c\0\4" + struct.pack("<I", zlib.crc32(start)) + start + header)
+        refuse(3, "a.7z: (has a name that cannot be read|cannot be unpacked)", "a.7z")
         write_cifar10("cifar-10-batches-py", [images(i, 9, (32, 32, 3), 3) for i in range(5)], images(9, 9, (32, 32, 3), 3))
         with tarfile.open("c.tar.gz", "w:gz") as file:
             file.add("cifar-10-batches-py")

@@ -17,6 +17,9 @@ TEST_CASE("Ranks are numbered, and the launcher's environment tells the same num
   CHECK(world().root() == (world().rank() == 0));
   CHECK((world().node_rank() >= 0 && world().node_rank() < world().node_size()));
   CHECK(world().node_size() <= world().size());
+  std::int64_t above_mean = 2 * world().node_rank() - (world().node_size() - 1);  // of 0 to node_size() - 1, twice
+  world().sum(&above_mean, 1);
+  CHECK(above_mean == 0);
   CHECK(another_rank_speaks() == (world().rank() != 0));
   CHECK(announced_ranks() == world().size());
   std::int64_t ranks = 1;

@@ -46,7 +46,7 @@ void Convolution3x3::pack_turned(const float* weights, const float* scale, float
 }
 
 Convolution3x3::Part Convolution3x3::part(int row_unit, int input_unit, int wanted) const {
-  const auto half = [](int size, int unit) { return (size / 2 + unit - 1) / unit * unit; };
+  const auto half = [](int size, int unit) { return parts(2 * unit, size) * unit; };
   Part p{std::min(128, spec_.c_out), std::min(64, spec_.c_in)};
   while (parts(p.rows, spec_.c_out) * parts(p.inputs, spec_.c_in) < wanted &&
          (p.rows > row_unit || p.inputs > input_unit))

@@ -196,7 +196,6 @@ class ChannelsFirstPlan final : public LegacyPlan {
  private:
   struct Shape {
     int n, c, pixels;
-    [[nodiscard]] std::int64_t elements() const { return std::int64_t{n} * c * pixels; }
     [[nodiscard]] std::int64_t pieces() const { return n * kernels::groups(c) * pixels; }
   };
   [[nodiscard]] Shape x() const { return {spec_.conv.n, spec_.channels(), spec_.conv.h * spec_.conv.w}; }
@@ -206,7 +205,7 @@ class ChannelsFirstPlan final : public LegacyPlan {
                          : Shape{spec_.conv.c_out, spec_.channels(), spec_.taps()};
   }
   [[nodiscard]] std::size_t bytes(const Shape& s) const {
-    return aligned(static_cast<std::size_t>(s.elements()) * size_of(spec_.conv.storage));
+    return aligned(static_cast<std::size_t>(std::int64_t{s.n} * s.c * s.pixels) * size_of(spec_.conv.storage));
   }
 
   template <class T>

@@ -67,7 +67,7 @@ void for_each_in_tar(const ByteSource& source, const std::function<void(const Ta
     if (archive_entry_filetype(entry) != AE_IFREG && !link) continue;
     require(path != nullptr, ExitCode::data, source.name(), ": has a file whose name cannot be read");
     if (link) {
-      use({path, 0, -1});
+      use({.path = path, .bytes = -1});
       continue;
     }
     require(archive_entry_sparse_count(entry) == 0, ExitCode::data, source.name(), ": ", in_one_line(path),

@@ -47,7 +47,6 @@ TreeSum<T>::TreeSum(Communicator& ranks, const SummationTree& tree, std::int64_t
     for (int rank = 0; rank < ranks.size(); ++rank)
       if (tree.nodes(rank).size() > round) row[static_cast<std::size_t>(rank)].push_back(rows++);
   }
-  first_row_.push_back(rows);
   TreeFold fold(tree.leaves());
   std::vector<int> stack;
   for (int rank = 0; rank < ranks.size(); ++rank)
@@ -64,8 +63,7 @@ TreeSum<T>::TreeSum(Communicator& ranks, const SummationTree& tree, std::int64_t
 
 template <class T>
 void TreeSum<T>::reserve(std::int64_t count) {
-  const std::int64_t most = std::min(count, piece_), ranks = ranks_.size();
-  received_.resize(static_cast<std::size_t>(first_row_.back() * ((most + ranks - 1) / ranks)));
+  received_.resize(static_cast<std::size_t>(memory(tree_, count, piece_)) / sizeof(T));
 }
 
 template <class T>

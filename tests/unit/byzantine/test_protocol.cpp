@@ -101,6 +101,18 @@ TEST_CASE("Ranks without a part, and parts of one element, are cut off and looke
     CHECK(one.accusations.empty());
     CHECK(one.steps == 5);
   }
+  // Of nothing, too, everybody makes what the rank that has it has made.
+  const auto backend = make_backend({.device = "cpu", .threads = 1, .math = "f32"});
+  const auto aggregator = aggregators().at("centered_clip")(*backend, Parameters{}, {.ranks = 2, .faults = 0});
+  float message = 1, everyone = 1, place = 1, result = 1;
+  PartWork work(*backend, 2, 0, 1, {});
+  work.use(*aggregator);
+  work.weigh(std::vector<double>{1, 1});
+  work.begin(0, 1, &message);
+  work.exchanged(&everyone, &place);
+  work.gathered(&result);
+  bool unfinished = true;
+  CHECK((work.aggregated(0, {}, unfinished) && !unfinished));
 }
 
 TEST_CASE("Parts are looked at where most gradients are more than two tau away, or rounding is beyond a part of tau",
@@ -189,6 +201,7 @@ TEST_CASE("Who shows another share of the randomness than it has committed to, o
   REQUIRE(all[0].bans.size() == 1);
   CHECK(all[0].bans[0].rank == 3);
   CHECK(all[0].bans[0].rule == (share ? Rule::reveal : Rule::commitment));
+  CHECK(all[0].bans[0].by == -1);
   CHECK(all[0].bans[0].step == all[0].accusations[0].step);
 }
 

@@ -622,8 +622,10 @@ TEST_CASE("Data of a wrong shape, type or range are refused with the names of fi
             "label -2 of sample 1 in /train/labels is not in 0..32766, nor -1 for unknown"},
            {{{4, 6, 6, 3}, {0, 1, 2}}, "/train/labels must hold one number for each of the 4 images"},
            {{{4, 6, 5, 3}, {0, 1, 2, 0}}, "square images"},
-           {{{4, 3, 6, 6}, {0, 1, 2, 0}},
+           {{{4, 1, 6, 6}, {0, 1, 2, 0}},
             "has its channels first, but must have the shape [n, height, width, channels]"},
+           {{{4, 4, 6, 6}, {0, 1, 2, 0}}, "has its channels first"},
+           {{{4, 5, 6, 6}, {0, 1, 2, 0}}, "square images, not 5 x 6"},
            {{{4, 6, 6, 5}, {0, 1, 2, 0}}, "1 to 4 channels"},
            {{{4, 108}, {0, 1, 2, 0}}, "has 2 dimensions"},
            {{{0, 6, 6, 3}, {}}, "holds no image"}}) {

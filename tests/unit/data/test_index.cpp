@@ -322,9 +322,10 @@ TEST_CASE("Damaged images are all listed, and then refused or left out", "[index
   put(source + "/train/b b/text.png", "text");
   fs::create_symlink("nowhere", source + "/train/a/link.png");
   const auto never = [](double) { FAIL("an image was decoded"); };
-  CHECK(error_of([&] {
-          write_index({.source = source, .output = folder / "none/out", .progress = never});
-        }).starts_with("9: cannot write " + folder / "none/out"));
+  for (const auto write : {write_index, write_sized})
+    CHECK(error_of([&] {
+            (void)write({.source = source, .output = folder / "none/out", .size = 8, .progress = never});
+          }).starts_with("9: cannot write " + folder / "none/out"));
   for (const bool pack : {false, true}) {
     IndexOptions options{.source = source, .output = folder / "out", .threads = 2};
     const auto write = [&] { return pack ? write_pack(options) : write_index(options); };
@@ -381,10 +382,11 @@ TEST_CASE("An index whose images have moved or changed, or whose paths leave its
 
   const std::string secret = image("rgb.jpg");
   put(folder / "secret.jpg", secret);
-  for (const std::string& path :
-       {std::string("../secret.jpg"), folder / "secret.jpg", std::string("a/../../secret.jpg"), std::string("x/")}) {
-    ImageRecord record{
+  const auto record_of = [&](const std::string& path) {
+    return ImageRecord{
         .name_end = std::ssize(path), .bytes = static_cast<std::int32_t>(secret.size()), .height = 13, .width = 21};
+  };
+  const auto error_of_index = [&](const std::string& path, const ImageRecord& record) {
     Hdf5File file = Hdf5File::create(index);
     file.set_text("/", "filetype", "image index");
     file.set_text("/", "folder", "source");
@@ -395,9 +397,24 @@ TEST_CASE("An index whose images have moved or changed, or whose paths leave its
     if (!whole) file.write("/containers", {3}, std::vector<std::uint8_t>{'x', 0, 0});
     if (!whole) file.write("/container_bytes", {1}, std::vector<std::int64_t>{4096});
     file.close();
-    CHECK(contains(
-        error_of([&] { all_of(index, "train"); }),
-        whole ? "the path " + path + " leaves the folder of the images" : "the names of its containers are damaged"));
+    return error_of([&] { all_of(index, "train"); });
+  };
+  for (const std::string& path :
+       {std::string("../secret.jpg"), folder / "secret.jpg", std::string("a/../../secret.jpg")})
+    CHECK(contains(error_of_index(path, record_of(path)), "the path " + path + " leaves the folder of the images"));
+  CHECK(contains(error_of_index("x/", record_of("x/")), "the names of its containers are damaged"));
+  using Damage = void (*)(ImageRecord&);
+  for (const Damage damage :
+       std::vector<Damage>{[](ImageRecord& r) { r.container = 0; }, [](ImageRecord& r) { r.container = -2; },
+                           [](ImageRecord& r) { r.offset = 1; }, [](ImageRecord& r) { r.bytes = 0; },
+                           [](ImageRecord& r) { r.bytes = kMostImageBytes + 1; }, [](ImageRecord& r) { r.height = 0; },
+                           [](ImageRecord& r) { r.width = 0; }, [](ImageRecord& r) { r.height = 16385; },
+                           [](ImageRecord& r) { r.width = 16385; }, [](ImageRecord& r) { r.height = r.width = 16384; },
+                           [](ImageRecord& r) { r.label = -1; }, [](ImageRecord& r) { r.label = 2; },
+                           [](ImageRecord& r) { r.name_end = 0; }, [](ImageRecord& r) { ++r.name_end; }}) {
+    ImageRecord record = record_of("a.jpg");
+    damage(record);
+    CHECK(error_of_index("a.jpg", record) == "3: " + index + ": the record of image 0 is damaged");
   }
 }
 
