@@ -44,7 +44,8 @@ class TrainingLinear final : public TrainingOperation {
         linear_(model_.backend.linear(n_, lowering.layout(input()).c, node_.c)) {}
 
   void plan_backward(TrainingLowering& lowering) override {
-    dx_ = lowering.fresh(lowering.elements(input()));  // may lie where x did: backward_weights() is over
+    lowering.touch(x_);
+    dx_ = lowering.fresh(lowering.elements(input()));
     lowering.contribute(input(), dx_, true);
   }
 
