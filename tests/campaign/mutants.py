@@ -148,7 +148,7 @@ class Walk:
     def statement(self, cursor, function):
         begin, end = cursor.extent.start.offset, cursor.extent.end.offset
         called = re.search(r"(\w*)\(", self.part(begin, end) + "(")[1]
-        if self.beside(begin, end)[1] == ";" and not HINTS.fullmatch(called) and called not in ("free", "munmap"):
+        if self.beside(begin, end)[1] == ";" and not HINTS.fullmatch(called) and not re.fullmatch(r"free|munmap|MPI_\w+_free", called):
             self.add("statement", "dropped", function, cursor, wrap="(dat_mutant(#) ? static_cast<void>(0) : static_cast<void>(@))")
 
     def result(self, value, function):
