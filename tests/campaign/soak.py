@@ -3,9 +3,9 @@
 Trains a small network on two ranks for STEPS steps (100000), with everything that happens between steps: evaluations,
 checkpoints, some of them written beside the steps, comparisons of the ranks, the hang watch. Each rank's private memory
 (RssAnon), open files and threads are read from /proc while it runs. After a tenth of the steps none of them may grow any
-more: files and threads by one at most, that of a checkpoint which a slow disk has under way at every look, where the
-fewest of one half are compared with the fewest of the other (two that are open for a moment may meet once; one that a
-checkpoint leaves behind makes four), memory by no more than LEAK. What is asked for once per step and forgotten is 16 bytes
+more: files and threads by one at most, that of a checkpoint which a slow disk has under way at every look, memory by no
+more than LEAK. The least of one half is compared with the least of the other, as a checkpoint under way takes 2 MB, and
+few looks may meet it in one half alone (one that a checkpoint leaves behind makes four files). What is asked for once per step and forgotten is 16 bytes
 at least with malloc: 1.4 MB of the last 90,000 steps. The exit code is 1 where something grows.
 """
 
@@ -75,9 +75,8 @@ def main():
             if not first or not second:
                 print(f"rank {rank}: too few looks: {len(looks)}")
                 return 1
-            for what, place, allowed, of in (("bytes of private memory", 1, LEAK, max), ("open files", 2, 1, min),
-                                             ("threads", 3, 1, min)):
-                before, after = of(one[place] for one in first), of(one[place] for one in second)
+            for place, (what, allowed) in enumerate((("bytes of private memory", LEAK), ("open files", 1), ("threads", 1)), 1):
+                before, after = min(one[place] for one in first), min(one[place] for one in second)
                 bad = after > before + allowed
                 failed += bad
                 print(f"rank {rank}: {before} {what} up to the middle, {after} to the end{': GROWS' if bad else ''}")

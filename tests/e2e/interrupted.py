@@ -150,8 +150,9 @@ ROWS = {
     "generators: images that grow": generators("--staleness", 2, "--train-size", "8,16@1"),
     "generators: perturbed weights": generators("--staleness", 2, "--awp-gamma", 0.01, "--max-bad-steps", 1, "--on-bad-steps", "rollback",
                                                 stops=[], last=(2, 1)),
+    # Of another rank's signal the others hear some steps later: the last one needs room before the end of the run.
     "generators: kills and signals": generators(
-        "--staleness", 2, stops=[Stop("kill", line(4), 2, on=(1, 2)), Stop("SIGTERM", line(2), 2, on=(2, 1)), Stop("kill", line(2), 1, on=(1, 1)),
+        "--staleness", 2, "--epochs", 2, stops=[Stop("kill", line(4), 2, on=(1, 2)), Stop("SIGTERM", line(2), 2, on=(2, 1)), Stop("kill", line(2), 1, on=(1, 1)),
                                  Stop("SIGTERM", line(1), on=(1, 2))], last=(2, 1), of=""),
 
     "leaving: the bandit": leaving([3, 1], [2, 4], "--optimizer", "lamb", "--selector", "exp3", "--resample", 3, "--average", "ema",
