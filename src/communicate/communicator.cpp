@@ -133,9 +133,8 @@ std::unique_ptr<Communicator> Communicator::subgroup(int color, int key) {
   part->launch_ = launch_;
   part->launch_node_rank_ = launch_node_rank_;
   part->launch_node_cores_ = launch_node_cores_;
-  const Turn turn;
   const int mine = launch_rank();
-  turn.check(MPI_Allgather(&mine, 1, MPI_INT, part->launch_ranks_.data(), 1, MPI_INT, group), "MPI_Allgather");
+  part->all_gather(&mine, part->launch_ranks_.data(), sizeof mine);
   return part;
 }
 

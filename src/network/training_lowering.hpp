@@ -143,8 +143,7 @@ class TrainingOperation : public Operation {
   /// Queues the forward pass. The images concern the convolution that reads them.
   virtual void forward(const float* image) = 0;
   /// Queues the gradient of what the operation reads, at least where it, or what backward_weights() makes of it, is
-  /// wanted.
-  /// Where not weights_first(), the gradients of the parameters, too, where `wanted` says where they go: then
+  /// wanted. Where not weights_first(), the gradients of the parameters, too, where `wanted` says where they go: then
   /// backward_weights() must not be called.
   virtual void backward(const WantedGradients& wanted) = 0;
   /// Queues the gradients of the operation's parameters. Called where one of them is wanted: before backward(), or,

@@ -25,12 +25,12 @@ import shlex
 
 PRINTS = re.compile(r"fail(_with|ure)?|say(_\w+)?|warn(ing)?|print(_\w+)?|info|note|format(_to)?|[fs]?printf|fputs|quoted(_\w+)?")
 ALLOCATES = re.compile(r"allocate\w*|request_(scratch|workspace)")
-AMOUNTS = re.compile(r"memory|scratch|weight_count|bytes_needed|workspace_bytes|reserve_bytes|checkpoint_bytes|rgb_bytes")
+AMOUNTS = re.compile(r"memory|scratch|weight_count|bytes_needed|workspace_bytes|reserve_bytes|rgb_bytes")
 FREES = re.compile(r"\{?\s*(\(void\)\s*)?(::)?(destroy|close|free|munmap)\([^;]*\);?\s*\}?")
 LIMIT = 1000
 CHOSEN = re.compile(r"(\w+::)*k(Most|Longest|Largest|Max|Least|Smallest)\w*")
 TIMES = re.compile(r"src/(?!forecast/|verbs/|record/).*::\w*seconds\w*")
-HINTS = re.compile(r"reserve|shrink_to_fit|madvise|posix_\w+|setvbuf|\w*prefetch\w*|yield|sleep_for|omp_set_\w+|keep_on_device|lap")
+HINTS = re.compile(r"reserve|shrink_to_fit|madvise|posix_\w+|setvbuf|\w*prefetch\w*|yield|sleep_for|omp_set_\w+|lap")
 LEFT_OUT = {"src/record/pictures/": "how a drawing looks", "src/measure/": "how long something takes",
             "src/backend/cpu/amx_": "instructions that most processors lack"}
 OPERATORS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "+": "-", "-": "+", "*": "/", "/": "*", "%": "/",

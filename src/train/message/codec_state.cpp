@@ -49,7 +49,7 @@ void CodecState::save(Checkpoint& checkpoint) {
                   [&](float* at, std::size_t bytes) { ranks_.receive(at, bytes, rank, kTag); });
       else if (rank == ranks_.rank())
         in_pieces(values.data(), state.count, [&](float* at, std::size_t bytes) { ranks_.send(at, bytes, 0, kTag); });
-    if (!ranks_.root()) continue;  // a file of theirs is not written, and holds no memory
+    if (!ranks_.root()) continue;  // other ranks write no file, and keep nothing for one
     checkpoint.arrays.push_back(
         {name_of(state),
          state.own ? std::vector<std::int64_t>{ranks_.size(), state.count} : std::vector<std::int64_t>{state.count},
