@@ -167,6 +167,8 @@ class Walk:
             return
         for child in children[:1 if whole else 2]:
             before, after = self.beside(child.extent.start.offset, child.extent.end.offset)
+            if whole and child.extent == cursor.extent:  # both are what a macro becomes
+                continue
             if child.type.get_canonical().kind.name != "VECTOR" and (whole or (before in "(;" and after == ")" and child.kind.is_expression())):
                 for value in ("true", "false"):
                     self.add("condition", f"condition -> {value}", function, child,
