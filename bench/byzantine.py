@@ -12,7 +12,7 @@ seconds nor bytes.
            with the protocol, with the mean, and with 7 ranks that leave, to which the cheats are compared by seed
   minutes  a look at every row and column in ten minutes: 8 ranks, 3 of which cheat; the built-in set without --data
   paper    the setting of BTARD, with PGD-10: ResNet-18, 16 ranks of 8 images, 7 or 3 of which cheat, 5,100 steps (from step
-           1,001 on) and 14,100 steps (from 10,001 on), 5 seeds. For a cluster: --slurm prints an array script of all runs
+           1,001 on) and 14,100 steps (from 10,001 on), 5 seeds. For a cluster: an array of N jobs, each with --part of its own
   paper_bans  that setting with the protocol, and the runs that `bans` compares to
 
 A run leaves a folder below --out, and in it row.json, a line, when it is finished; what is finished is not made again, what
@@ -220,33 +220,11 @@ def report_bans(all_found):
     print(f"honest ranks banned: {len(false_bans)} {false_bans or ''}")
 
 
-def slurm_script(runs, form, arguments):
-    own = sys.argv[1:]
-    given = next(at for at, word in enumerate(own) if word.split("=")[0] == "--slurm")
-    del own[given:given + (1 if "=" in own[given] else 2)]
-    at = own.index("--") if "--" in own else len(own)
-    own[at:at] = ["--part", f"$SLURM_ARRAY_TASK_ID/{arguments.slurm}"]
-    words = " ".join(word if word.startswith("$") else shlex.quote(word) for word in own)
-    return f"""#!/bin/bash
-#SBATCH --job-name=byzantine
-#SBATCH --array=1-{arguments.slurm}
-#SBATCH --ntasks={form.ranks}
-#SBATCH --cpus-per-task=1
-#SBATCH --time=24:00:00
-#SBATCH --output=byzantine-%A_%a.log
-#SBATCH --requeue
-# The {len(runs)} runs of the table, a part of them in each task. What a task has not finished, the same job finishes when it is
-# submitted again; then, without --part, the command below prints the table.
-python3 {shlex.quote(os.path.abspath(__file__))} {words}
-"""
-
-
 def main():
     arguments, parser = study.parsed(
         __doc__, form=("cores", "", list(FORMS)), data=([], "CIFAR-10, as the program takes it; the form `minutes` goes without"),
         images=(0, "of an epoch: 50,000; without --data 2,000"), rows=([], "cheats, or none"), columns=([], "defences"),
         part=(None, "K/N: every N-th run, from the K-th on, and no table"), list=(False, "the runs, and what is finished of them"),
-        slurm=(0, "print an array script of all runs, with so many tasks"),
         launch=(None, "mpirun --oversubscribe -np {ranks}; of the forms of the paper srun"), out=(None, "runs/byzantine-FORM"))
     form = FORMS[arguments.form]
     arguments.out = pathlib.Path(arguments.out or f"runs/byzantine-{arguments.form}")
@@ -263,9 +241,6 @@ def main():
     part, of = map(int, parts.groups()) if parts else (0, 0)
     if not 1 <= part <= of:
         parser.error("--part K/N wants a K from 1 to N")
-    if arguments.slurm:
-        print(slurm_script(runs, form, arguments), end="")
-        return 0
     if arguments.list:
         for number, run in enumerate(runs):
             print(number, run.name, "finished" if row_of(run, arguments) else "")

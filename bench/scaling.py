@@ -3,7 +3,6 @@
 import json
 import os
 import pathlib
-import shutil
 import statistics
 import subprocess
 import sys
@@ -87,45 +86,13 @@ class Study:
                         yield self.measure("strong", a.total // ranks, ranks, nodes, rate)
 
 
-def draw(rows, out, overlap):
-    """Measured points and predicted lines, by nodes; delayed ones are open."""
-    if shutil.which("gnuplot") is None:
-        return None
-    pieces, script = [], []
-    colours = ["#0072b2", "#d55e00", "#009e73", "#cc79a7"]
-    for kind in ("weak", "strong"):
-        lines = []
-        for number, (rate, nodes) in enumerate(sorted({(row["rate"], row["nodes"]) for row in rows})):
-            chosen = [row for row in rows if (row["scaling"], row["rate"], row["nodes"]) == (kind, rate, nodes)]
-            if not chosen:
-                continue
-            name = f"${kind}{number}"
-            pieces.append(f"{name} << EOD\n" + "".join(
-                f"{row['ranks']} {row['predicted_ms']} {row['measured_ms'] if row['computing'] == 'done' else 'NaN'} "
-                f"{row['measured_ms'] if row['computing'] == 'delay' else 'NaN'}\n" for row in chosen) + "EOD\n")
-            colour = colours[number % len(colours)]
-            title = f"{nodes} node{'s' if nodes > 1 else ''}, {rate}"
-            lines += [f"{name} using 1:2 with lines lc rgb '{colour}' title '{title}: predicted'",
-                      f"{name} using 1:3 with points pt 7 lc rgb '{colour}' title 'measured'",
-                      f"{name} using 1:4 with points pt 6 lc rgb '{colour}' title 'measured, computing is a delay'"]
-        script.append(f"set title '{kind} scaling, {'overlapped' if overlap else 'not overlapped'}'\nplot " +
-                      ", \\\n  ".join(lines) + "\n")
-    text = ("set terminal svg size 1200,700 font 'Helvetica,14' background 'white' noenhanced\nset output 'scaling.svg'\n"
-            "set logscale xy 2\nset xlabel 'ranks'\nset ylabel 'ms of a step'\nset grid lc rgb '#dddddd' lt 1\n"
-            "set key outside bottom center vertical maxrows 6\n" + "".join(pieces) + "set multiplot layout 1,2\n" +
-            "".join(script) + "unset multiplot\n")
-    pathlib.Path(out, "scaling.gp").write_text(text)
-    done = subprocess.run(["gnuplot", "--default-settings", "scaling.gp"], cwd=out)
-    return f"{out}/scaling.svg" if done.returncode == 0 else None
-
-
 def main():
     arguments, _ = parsed(
         __doc__, program="build", **launch.OPTIONS, nodes=[1, 2, 4], ranks=[1, 2, 4, 8], rates=(["1gbit"], "{rate} of --prepare"),
         cores=(os.cpu_count(), "of this machine, where all nodes are on it; 0: every rank has its own"),
         network="preact_resnet18", width=64, batch=(8, "images of a rank, weak scaling"),
         total=(32, "images of all ranks, strong scaling"), attack="fgsm", overlap=False, repeat=(8, "steps of a launch"),
-        seconds=(15.0, "of a calibration"), out=("scaling", "folder for tables, picture and calibrations"))
+        seconds=(15.0, "of a calibration"), out=("scaling", "folder for tables and calibrations"))
     study = Study(arguments)
     lines = []
 
@@ -156,10 +123,7 @@ def main():
         table = done.stdout[done.stdout.index("A model"):]
         say(f"\nWeak scaling beyond, {algorithm}. {table}")
     pathlib.Path(arguments.out, "scaling.txt").write_text("".join(lines))
-    picture = draw(rows, arguments.out, arguments.overlap)
-    for path in (f"{arguments.out}/scaling.txt", f"{arguments.out}/scaling.csv", picture):
-        if path:
-            print(path)
+    print(f"{arguments.out}/scaling.txt\n{arguments.out}/scaling.csv")
     return 0
 
 

@@ -1,7 +1,6 @@
 """The networks and attacks of dat_hpc in PyTorch: what the C++ program is compared with.
 
 Tensors have the names, shapes and order of kuangliu/pytorch-cifar, of TRADES, of DeepMind, or of torchvision. Images are float NCHW in [0, 1], not normalised.
-Run as a script it checks the sizes that the literature gives.
 """
 
 import collections
@@ -327,39 +326,3 @@ def fgsm(model, x, labels, start, eps):
 def relative_error(value, reference):
     value, reference = value.double(), reference.double()
     return float((value - reference).norm() / reference.norm().clamp_min(1e-300))
-
-
-def multiply_adds(model, size):
-    """Of one forward pass of one image."""
-    total = []
-
-    def count(module, _, y):
-        total.append(module.weight[0].numel() * y[0].numel())
-
-    for module in model.modules():
-        if isinstance(module, (nn.Conv2d, nn.Linear)):
-            module.register_forward_hook(count)
-    with torch.no_grad():
-        model.eval()(torch.zeros(1, 3, size, size))
-    return sum(total)
-
-
-if __name__ == "__main__":
-    for network, width, tensors, elements, products in (
-        ("preact_resnet18", 64, 54, 11_171_146, 555_422_720),
-        ("preact_resnet18_bn", 64, 56, 11_172_170, 555_422_720),
-        ("resnet18", 64, 62, 11_173_962, 555_422_720),
-        ("preact_resnet50", 64, 151, 23_509_066, None),
-        ("wrn_16_4", 64, 44, 2_748_890, None),
-        ("wrn_28_10", 160, 80, 36_479_194, None),
-        ("wrn_34_10", 160, 98, 46_160_474, None),
-        ("dm_wrn_28_10", 160, 80, 36_479_194, None),
-        ("imagenet_resnet18", 64, 62, 11_181_642, None),
-        ("imagenet_resnet50", 64, 161, 23_528_522, None),
-        ("imagenet_wrn50_2", 64, 161, 66_854_730, None),
-    ):
-        model = make(network, width, 10)
-        found = len(list(model.parameters())), sum(p.numel() for p in model.parameters())
-        print(network, "tensors %d, parameters %d," % found, "multiply-adds", multiply_adds(model, 32))
-        assert found == (tensors, elements), "the network differs from the literature's"
-        assert products in (None, multiply_adds(model, 32)), "the network differs from the literature's"

@@ -168,19 +168,23 @@ def preact_resnet(counts, bottleneck=False, last_norm=False):
     return network
 
 
-def wide_resnet(depth):
-    """Zagoruyko and Komodakis, in TRADES' form: the shortcut's convolution reads the activated input."""
+def wide_resnet(depth, deepmind=False):
+    """Zagoruyko and Komodakis, in TRADES' form: the shortcut's convolution reads the activated input; or in DeepMind's."""
+    stem, bn1, conv1, bn2, conv2, shortcut, last, head = (
+        ("init_conv", "batchnorm_0", "conv_0", "batchnorm_1", "conv_1", "shortcut", "batchnorm", "logits") if deepmind else
+        ("conv1", "bn1", "conv1", "bn2", "conv2", "convShortcut", "bn1", "fc"))
+
     def network(net, x, width, classes):
-        x = net.conv("conv1", x, 16)
+        x = net.conv(stem, x, 16)
         for stage, index in itertools.product(range(3), range((depth - 4) // 6)):
-            name, channels = f"block{stage + 1}.layer.{index}", width << stage
-            stride = 2 if stage > 0 and index == 0 else 1
-            a = net.activate(net.norm(f"{name}.bn1", x))
-            y = net.conv(f"{name}.conv1", a, channels, stride=stride)
-            y = net.conv(f"{name}.conv2", net.activate(net.norm(f"{name}.bn2", y)), channels)
+            name = f"layer.{stage}.block.{index}" if deepmind else f"block{stage + 1}.layer.{index}"
+            channels, stride = width << stage, 2 if stage > 0 and index == 0 else 1
+            a = net.activate(net.norm(f"{name}.{bn1}", x))
+            y = net.conv(f"{name}.{conv1}", a, channels, stride=stride, same=deepmind)
+            y = net.conv(f"{name}.{conv2}", net.activate(net.norm(f"{name}.{bn2}", y)), channels)
             equal = x.shape[1] == channels
-            x = y + (x if equal else net.conv(f"{name}.convShortcut", a, channels, kernel=1, stride=stride))
-        return net.linear("fc", net.activate(net.norm("bn1", x)).mean((2, 3)), classes)
+            x = y + (x if equal else net.conv(f"{name}.{shortcut}", a, channels, kernel=1, stride=stride))
+        return net.linear(head, net.activate(net.norm(last, x)).mean((2, 3)), classes)
     return network
 
 
@@ -193,22 +197,6 @@ def resnet18(net, x, width, classes):
             x = net.norm(f"{name}.shortcut.1", net.conv(f"{name}.shortcut.0", x, channels, kernel=1, stride=stride))
         x = net.activate(y + x)
     return net.linear("linear", x.mean((2, 3)), classes)
-
-
-def dm_wide_resnet(depth):
-    """DeepMind's form of it."""
-    def network(net, x, width, classes):
-        x = net.conv("init_conv", x, 16)
-        for stage, index in itertools.product(range(3), range((depth - 4) // 6)):
-            name, channels = f"layer.{stage}.block.{index}", width << stage
-            stride = 2 if stage > 0 and index == 0 else 1
-            a = net.activate(net.norm(f"{name}.batchnorm_0", x))
-            y = net.conv(f"{name}.conv_0", a, channels, stride=stride, same=True)
-            y = net.conv(f"{name}.conv_1", net.activate(net.norm(f"{name}.batchnorm_1", y)), channels)
-            equal = x.shape[1] == channels
-            x = y + (x if equal else net.conv(f"{name}.shortcut", a, channels, kernel=1, stride=stride))
-        return net.linear("logits", net.activate(net.norm("batchnorm", x)).mean((2, 3)), classes)
-    return network
 
 
 def imagenet_resnet(counts, bottleneck, wider=1):
@@ -233,7 +221,7 @@ NETWORKS = {"small_cnn": small_cnn, "resnet18": resnet18, "preact_resnet18": pre
             "preact_resnet18_bn": preact_resnet((2, 2, 2, 2), last_norm=True),
             "preact_resnet50": preact_resnet((3, 4, 6, 3), bottleneck=True),
             "wrn_16_4": wide_resnet(16), "wrn_28_10": wide_resnet(28), "wrn_34_10": wide_resnet(34), "wrn_10_1": wide_resnet(10),
-            "dm_wrn_10_2": dm_wide_resnet(10), "dm_wrn_16_1": dm_wide_resnet(16), "dm_wrn_28_10": dm_wide_resnet(28),
+            "dm_wrn_10_2": wide_resnet(10, True), "dm_wrn_16_1": wide_resnet(16, True), "dm_wrn_28_10": wide_resnet(28, True),
             "imagenet_resnet18": imagenet_resnet((2, 2, 2, 2), False), "imagenet_resnet50": imagenet_resnet((3, 4, 6, 3), True),
             "imagenet_wrn50_2": imagenet_resnet((3, 4, 6, 3), True, 2)}
 
@@ -768,6 +756,12 @@ class Reference:
         inside = (from_y >= 0) & (from_y < size) & (from_x >= 0) & (from_x < size)
         return from_y.clip(0, size - 1), from_x.clip(0, size - 1), inside
 
+    def cut_out(self, samples, crops):
+        """The training images, cut so."""
+        y, x, inside = crops
+        pixels = self.train.images[samples[:, None, None], y, x] * inside[..., None]
+        return torch.from_numpy(pixels.transpose(0, 3, 1, 2) / 255.0)
+
     # Attacks.
 
     def numbers(self, of, purpose, time, samples, shape):
@@ -1180,11 +1174,9 @@ class Reference:
             seen += images
             found = {name: [0.0, 0.0] for name in self.norms}
             for ids in parts:
-                y, column, inside = self.crops(ids, 0, self.train.images.shape[1])
-                pixels = self.train.images[ids[:, None, None], y, column] * inside[..., None]
                 net = Net(rounding, parameters, fixed, True, self.still)
                 with torch.no_grad():
-                    self.logits(net, self.noisy(torch.from_numpy(pixels.transpose(0, 3, 1, 2) / 255.0), ids, 0))
+                    self.logits(net, self.noisy(self.cut_out(ids, self.crops(ids, 0, self.train.images.shape[1])), ids, 0))
                 for name, values in net.statistics.items():
                     found[name] = [total + len(ids) / images * value for total, value in zip(found[name], values)]
             part = images / seen
@@ -1276,9 +1268,7 @@ class Reference:
                 part = len(ids) / count
                 labels = torch.from_numpy(self.train.labels[ids])
                 crops = self.crops(ids, epoch, self.size_in(epoch))
-                y, column, inside = crops
-                pixels = self.train.images[ids[:, None, None], y, column] * inside[..., None]
-                x = torch.from_numpy(pixels.transpose(0, 3, 1, 2) / 255.0)
+                x = self.cut_out(ids, crops)
                 eta, attack = self.training_start(epoch, ids, x), self.attack
                 if m == 0 and state.begun is not None:
                     eta, attack = state.begun[rank], dataclasses.replace(attack, steps=attack.steps - stale)
@@ -1321,9 +1311,7 @@ class Reference:
             begun, epoch = [], (t + 1) // self.steps_per_epoch
             self.take_attack(epoch)
             for rank, (ids, *_) in enumerate(self.samples(t + 1)):
-                y, column, inside = self.crops(ids, epoch, self.size_in(epoch))
-                pixels = self.train.images[ids[:, None, None], y, column] * inside[..., None]
-                x = torch.from_numpy(pixels.transpose(0, 3, 1, 2) / 255.0)
+                x = self.cut_out(ids, self.crops(ids, epoch, self.size_in(epoch)))
                 eta = self.training_start(epoch, ids, x)
                 net = Net(rounding, state.parameters, state.running[rank], False)
                 begun.append(self.perturb(dataclasses.replace(self.attack, steps=stale), net, x,
