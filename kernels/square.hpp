@@ -85,10 +85,9 @@ struct SquareStart {
   T eps;
   DAT_HD void operator()(std::int64_t i) const {
     const ImageRow row(layout, i);
-    Philox4 words{};
     for (int column = 0; column < layout.w; ++column) {
       const std::int64_t stripe = std::int64_t{row.c} * layout.w + column;
-      if (column == 0 || stripe % 128 == 0) words = draws.stripes(row.n, stripe / 128);
+      const Philox4 words = draws.stripes(row.n, stripe / 128);
       const bool up = (words.v[stripe % 128 / 32] >> (stripe % 32) & 1U) != 0;
       const std::int64_t at = row.begin + column * row.stride;
       best[at] = x_adv[at] = clamp(up ? x[at] + eps : x[at] - eps, T{0}, T{1});
