@@ -553,6 +553,7 @@ TEST_CASE("A network's plans are chosen layer by layer, and its gradient is that
     CHECK(!contains(with.line("layer2.0.shortcut.0.weight"), "graph"));
     CHECK(contains(with.line("layer2.1.conv2.weight"), ": graph"));  // adds a block's input that is kept
   }
+  CHECK(with.program->gradient_scale() == 1024);  // that of run()
   const auto gradient = with.gradient(), logits = to_host(*with.backend, with.program->logits(), 20);
   switches->refuse = true;
   dat_double::clear_vices();

@@ -75,17 +75,18 @@ TEST_CASE("what somebody has changed of a micro-batch is nothing to the next one
 }
 
 TEST_CASE("a set is put on the device whole, in pieces; where nobody has said so, not by a CPU or one that is decoded",
-          "[batch]") {
+          "[batch][backend]") {
   /// Images of two bytes, their number.
   class Numbers final : public Dataset {
    public:
     [[nodiscard]] const DatasetInfo& info() const override { return info_; }
-    [[nodiscard]] std::int64_t size() const override { return 2 * 4096 + 3; }
+    [[nodiscard]] std::int64_t size() const override { return count; }
     [[nodiscard]] int label(std::int64_t) const override { return 0; }
     void read(std::int64_t index, std::uint8_t* pixels) const override {
       pixels[0] = static_cast<std::uint8_t>(index);
       pixels[1] = static_cast<std::uint8_t>(index >> 8);
     }
+    std::int64_t count = 2 * 4096 + 3;
     DatasetInfo info_{1, 2, 2, {}};
   } numbers;
   const auto backend = test::test_backend();
@@ -99,6 +100,12 @@ TEST_CASE("a set is put on the device whole, in pieces; where nobody has said so
     CHECK(!fits_on_device(*backend, numbers, "off"));
     if (decoded || test::test_device() == "cpu") CHECK(!fits_on_device(*backend, numbers, "auto"));
   }
+  // Half of what there is to spare.
+  numbers.info_.decoded = false;
+  numbers.count = static_cast<std::int64_t>(backend->spare_memory() / 4);
+  CHECK(fits_on_device(*backend, numbers, "auto"));
+  ++numbers.count;
+  CHECK(!fits_on_device(*backend, numbers, "auto"));
 }
 
 TEST_CASE("an attack keeps of its start what its goal says", "[batch]") {

@@ -301,6 +301,18 @@ TEST_CASE("A name says depth and widening factor; another one is told the good f
   }
 }
 
+TEST_CASE("Networks have 1 to 4096 channels, images of 8 pixels and above, and no more parameters than 32 bits count",
+          "[network]") {
+  const auto code = [](const char* name, int width, int size) {
+    return code_of([&] { (void)networks().at(name)({.width = width, .size = size}); });
+  };
+  for (const auto& [width, size] : {std::pair{1, 8}, std::pair{4096, 8}})
+    CHECK(code("small_cnn", width, size) == ExitCode::done);
+  for (const int width : {0, 4097}) CHECK(code("small_cnn", width, 8) == ExitCode::usage);
+  CHECK(code("small_cnn", 16, 7) == ExitCode::data);
+  CHECK(code("resnet18", 4096, 8) == ExitCode::usage);
+}
+
 TEST_CASE("TensorFlow's padding is a row less above where an even number of rows is halved", "[network]") {
   for (const auto& [size, pad, extra] : {std::tuple{16, 0, 1}, std::tuple{21, 1, 0}}) {
     NetworkBuilder net({.size = size});
@@ -316,17 +328,20 @@ TEST_CASE("TensorFlow's padding is a row less above where an even number of rows
 }
 
 TEST_CASE("A normalization is a known one, or as many means as deviations", "[network]") {
-  CHECK(normalization_from("none").mean.empty());
-  CHECK(normalization_from("cifar10").mean == std::vector<float>{0.4914F, 0.4822F, 0.4465F});
-  CHECK(normalization_from("imagenet").mean == std::vector<float>{0.485F, 0.456F, 0.406F});
-  CHECK(normalization_from("imagenet").deviation == std::vector<float>{0.229F, 0.224F, 0.225F});
-  CHECK(normalization_from("cifar100").deviation == std::vector<float>{0.2673F, 0.2564F, 0.2762F});
-  const Normalization grey = normalization_from("0.1307,0.3081");
-  CHECK(grey.mean == std::vector<float>{0.1307F});
-  CHECK(grey.deviation == std::vector<float>{0.3081F});
-  CHECK(normalization_from("1,2,3,4,5,6").deviation == std::vector<float>{4, 5, 6});
-  for (const char* wrong : {"", "mnist", "0.5", "0.5,0.5,0.5", "0.5,0", "0.5,-1", "0.5,x", "0.5,0.1 0.2", "nan,1",
-                            "0,inf", "1,1,1,1,1,1,1,1,1,1"})
+  using Numbers = std::vector<float>;
+  for (const auto& [text, mean, deviation] : std::vector<std::tuple<const char*, Numbers, Numbers>>{
+           {"none", {}, {}},
+           {"cifar10", {0.4914F, 0.4822F, 0.4465F}, {0.2471F, 0.2435F, 0.2616F}},
+           {"cifar100", {0.5071F, 0.4865F, 0.4409F}, {0.2673F, 0.2564F, 0.2762F}},
+           {"imagenet", {0.485F, 0.456F, 0.406F}, {0.229F, 0.224F, 0.225F}},
+           {"0.1307, 1/4", {0.1307F}, {0.25F}},
+           {"1,2,3,4,5,6,7,8", {1, 2, 3, 4}, {5, 6, 7, 8}}}) {
+    INFO(text);
+    CHECK(normalization_from(text).mean == mean);
+    CHECK(normalization_from(text).deviation == deviation);
+  }
+  for (const char* wrong : {"", "mnist", "0.5", "0.5,0.5,0.5", "0.5,0", "0.5,-1", "0.5,x", "x,0.5", "0.5,0.1 0.2",
+                            "nan,1", "0,inf", "1,1,1,1,1,1,1,1,1,1"})
     CHECK_THROWS_AS(normalization_from(wrong), Error);
   CHECK_THROWS_AS(networks().at("small_cnn")({.channels = 1, .normalization = normalization_from("cifar10")}), Error);
 }
@@ -378,6 +393,7 @@ TEST_CASE("Initial values are PyTorch's: uniform within 1/sqrt(fan-in), batch no
     }
     const Segment& weights = segment.name == "linear.bias" ? segments[k - 1] : segment;
     const double bound = 1 / std::sqrt(double(weights.size / weights.shape[0])), count = double(values.size());
+    CHECK(values.back() != 0);
     double mean = 0, square = 0;
     for (const float v : values) {
       REQUIRE(std::abs(v) <= static_cast<float>(bound));
@@ -395,7 +411,9 @@ TEST_CASE("Initial values are PyTorch's: uniform within 1/sqrt(fan-in), batch no
         std::vector<float>(static_cast<std::size_t>(statistics), 1.0F));
 
   const auto values = to_host(*f.backend, f.model.parameters.values, f.model.parameters.size);
+  f.model.batches_tracked = 7;
   f.model.initialize(1);
+  CHECK(f.model.batches_tracked == 0);
   CHECK(to_host(*f.backend, f.model.parameters.values, f.model.parameters.size) == values);
   f.model.initialize(2);
   CHECK(to_host(*f.backend, f.model.parameters.values, f.model.parameters.size) != values);
@@ -915,6 +933,13 @@ TEST_CASE("A program follows the weights when their version says that they chang
   f.model.initialize(1);
   CHECK(f.loss(frozen, f.x) == frozen_before);
   CHECK(f.loss(training, f.x) == training_before);
+  // The last one has packed its weights last, and a program that is planned now needs more room: they move.
+  Model large(*f.backend, networks().at("small_cnn")({.width = 48, .size = 8}), Granularity::tensor);
+  const FrozenProgram later(large, 4);
+  f.backend->commit_workspace();
+  CHECK(f.loss(training, f.x) == training_before);
+  CHECK(f.loss(frozen, f.x) == frozen_before);
+  CHECK(frozen.gradient_scale() == 1);
 }
 
 TEST_CASE("Programs whose weights lie side by side follow the model and make room for others", "[network]") {
@@ -1019,6 +1044,9 @@ TEST_CASE("What stands still has running statistics in training programs, as in 
   model.freeze(false);
   const auto batch = run(training, of_input);
   model.freeze(true);
+  const std::uint64_t version = model.parameters.version;
+  model.freeze(true);  // changes nothing
+  CHECK(model.parameters.version == version);
   const auto expected = run(frozen, [&](FrozenProgram& p) { p.backward(f.dx); });
   const auto found = run(training, of_input);
   CHECK(close(found.first, expected.first));
@@ -1056,4 +1084,17 @@ TEST_CASE("What always stands still has no way back, and the gradients above it 
   const auto kept = gradients(false), dropped = gradients(true);
   CHECK(kept.first == dropped.first);
   CHECK(dropped.second <= kept.second);
+}
+
+TEST_CASE("A batch norm needs more than one value a channel, unless it always stands still, which leaves no statistics",
+          "[network]") {
+  const Graph graph = graph_of("resnet18", 8);  // a single pixel at the end
+  Fixture moving(graph, 1, 8, Granularity::tensor, 2);
+  CHECK(contains(error_of([&] { TrainingProgram(moving.model, 1); }), "2: batch norm needs more than one value"));
+  Fixture f(graph, 1, 8, Granularity::tensor, 2, {.segments = graph.nodes.back().weight, .always = true});
+  TrainingProgram program(f.model, 1);
+  f.backend->commit_workspace();
+  program.forward(f.x);
+  const std::int64_t count = 2 * graph.statistics;
+  CHECK(to_host(*f.backend, program.statistics(), count) == std::vector<float>(static_cast<std::size_t>(count), 0.0F));
 }
