@@ -900,8 +900,8 @@ TEST_CASE("A request says whether weight gradients are made, where they go, and 
 
 TEST_CASE("A network that does not begin with one convolution of the images and end with one linear layer is refused",
           "[network]") {
-  const auto lower = [](const std::function<void(NetworkBuilder&)>& record) {
-    NetworkBuilder net({.width = 16, .size = 8});
+  const auto lower = [](const std::function<void(NetworkBuilder&)>& record, const char* normalized = "none") {
+    NetworkBuilder net({.width = 16, .size = 8, .normalization = normalization_from(normalized)});
     record(net);
     const auto backend = test_backend();
     Model model(*backend, net.finish(), Granularity::tensor);
@@ -909,10 +909,13 @@ TEST_CASE("A network that does not begin with one convolution of the images and 
     CHECK_THROWS_AS(TrainingProgram(model, 2), Error);
   };
   lower([](NetworkBuilder& net) { net.linear("linear", net.pool(net.relu(net.input())), 10); });
-  lower([](NetworkBuilder& net) {
-    const int a = net.convolution("a", net.input(), 16, 3, 1), b = net.convolution("b", net.input(), 16, 3, 1);
-    net.linear("linear", net.pool(net.add(a, b)), 10);
-  });
+  for (const char* normalized : {"none", "cifar10"})
+    lower(
+        [](NetworkBuilder& net) {
+          const int a = net.convolution("a", net.input(), 16, 3, 1), b = net.convolution("b", net.input(), 16, 3, 1);
+          net.linear("linear", net.pool(net.add(a, b)), 10);
+        },
+        normalized);
   lower([](NetworkBuilder& net) { net.pool(net.convolution("a", net.input(), 16, 3, 1)); });
   lower([](NetworkBuilder& net) {
     net.linear("two", net.relu(net.linear("one", net.pool(net.convolution("a", net.input(), 16, 3, 1)), 10)), 10);
