@@ -29,7 +29,7 @@ struct cudnnTensorStruct {
 };
 struct cudnnFilterStruct : cudnnTensorStruct {};  // n filters
 struct cudnnConvolutionStruct {
-  int pad_h, pad_w, stride_h, stride_w, dilation_h, dilation_w;
+  int pad_h, pad_w, stride_h, stride_w;
   cudnnConvolutionMode_t mode;
   cudnnDataType_t compute;
   cudnnMathType_t math = CUDNN_DEFAULT_MATH;
@@ -93,18 +93,15 @@ struct Problem {
   bool tf32 = false, nhwc = true;
 };
 
-int output(int in, int filter, int pad, int stride, int dilation) {
-  return (in + 2 * pad - ((filter - 1) * dilation + 1)) / stride + 1;
-}
+int output(int in, int filter, int pad, int stride) { return (in + 2 * pad - filter) / stride + 1; }
 
 cudnnStatus_t fit(const cudnnTensorStruct* x, const cudnnFilterStruct* w, const cudnnConvolutionStruct* conv,
                   const cudnnTensorStruct* y, Problem& out) {
   if (x == nullptr || w == nullptr || conv == nullptr || y == nullptr || !x->type || !w->type || !y->type ||
       conv->stride_h < 1)
     return kBad;
-  if (x->c != w->c || y->n != x->n || y->c != w->n ||
-      y->h != output(x->h, w->h, conv->pad_h, conv->stride_h, conv->dilation_h) ||
-      y->w != output(x->w, w->w, conv->pad_w, conv->stride_w, conv->dilation_w))
+  if (x->c != w->c || y->n != x->n || y->c != w->n || y->h != output(x->h, w->h, conv->pad_h, conv->stride_h) ||
+      y->w != output(x->w, w->w, conv->pad_w, conv->stride_w))
     return kBad;
   const bool nhwc = x->nhwc && w->nhwc && y->nhwc, nchw = x->nchw && w->nchw && y->nchw;
   if (!(nhwc || nchw) || x->type != w->type || x->type != y->type || conv->mode != CUDNN_CROSS_CORRELATION ||
@@ -115,18 +112,18 @@ cudnnStatus_t fit(const cudnnTensorStruct* x, const cudnnFilterStruct* w, const 
 }
 
 /// The input row or column that filter element r of output p reads, or -1.
-int reads(int p, int r, int stride, int pad, int dilation, int in) {
-  const int h = p * stride - pad + r * dilation;
+int reads(int p, int r, int stride, int pad, int in) {
+  const int h = p * stride - pad + r;
   return h >= 0 && h < in ? h : -1;
 }
 /// f(x, y): the offsets of everything that sample n multiplies by filter element (r, s) in output row p, one input and
 /// output pixel at a time, each with all channels.
 template <class F>
 void tap(const Problem& g, int n, int p, int r, int s, const F& f) {
-  const int h = reads(p, r, g.conv.stride_h, g.conv.pad_h, g.conv.dilation_h, g.x.h);
+  const int h = reads(p, r, g.conv.stride_h, g.conv.pad_h, g.x.h);
   if (h < 0) return;
   for (int q = 0; q < g.y.w; ++q)
-    if (const int w = reads(q, s, g.conv.stride_w, g.conv.pad_w, g.conv.dilation_w, g.x.w); w >= 0)
+    if (const int w = reads(q, s, g.conv.stride_w, g.conv.pad_w, g.x.w); w >= 0)
       f(((std::size_t(n) * g.x.h + h) * g.x.w + w) * g.x.c, ((std::size_t(n) * g.y.h + p) * g.y.w + q) * g.y.c);
 }
 
@@ -438,9 +435,9 @@ cudnnStatus_t cudnnDestroyConvolutionDescriptor(cudnnConvolutionDescriptor_t con
 cudnnStatus_t cudnnSetConvolution2dDescriptor(cudnnConvolutionDescriptor_t conv, int pad_h, int pad_w, int stride_h,
                                               int stride_w, int dilation_h, int dilation_w, cudnnConvolutionMode_t mode,
                                               cudnnDataType_t compute) {
-  if (conv == nullptr || pad_h < 0 || pad_w < 0 || stride_h < 1 || stride_w < 1 || dilation_h < 1 || dilation_w < 1)
-    return kBad;
-  *conv = {pad_h, pad_w, stride_h, stride_w, dilation_h, dilation_w, mode, compute, conv->math};
+  if (conv == nullptr || pad_h < 0 || pad_w < 0 || stride_h < 1 || stride_w < 1) return kBad;
+  if (dilation_h != 1 || dilation_w != 1) return kUnsupported;
+  *conv = {pad_h, pad_w, stride_h, stride_w, mode, compute, conv->math};
   return kOk;
 }
 cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t conv, cudnnMathType_t math) {
