@@ -139,8 +139,8 @@ std::vector<ConvSpec> shapes(int block) {
   all.push_back({.n = 1, .c_in = 32, .h = 32, .w = 32, .c_out = 64, .stride = 2});
   all.push_back({.n = 2, .c_in = 160, .h = 9, .w = 9, .c_out = 192});  // Winograd's weights in pieces
   all.push_back({.n = 2, .c_in = 160, .h = 9, .w = 9, .c_out = 192, .stride = 2});
-  for (const int n : {2, 6})  // padded at the end alone, as TensorFlow does
-    all.push_back({.n = n, .c_in = 16, .h = 10, .w = 10, .c_out = 32, .stride = 2, .pad = 0, .extra_pad = 1});
+  for (const auto& [n, w] : {std::pair{2, 10}, std::pair{6, 14}})  // padded at the end alone, as TensorFlow does
+    all.push_back({.n = n, .c_in = 16, .h = 10, .w = w, .c_out = 32, .stride = 2, .pad = 0, .extra_pad = 1});
   all.push_back({.n = 1, .c_in = 2 * block, .h = 2, .w = 2, .c_out = 2 * block});
   return all;
 }

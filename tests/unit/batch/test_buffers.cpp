@@ -2,6 +2,7 @@
 #include "batch/buffers/buffers.hpp"
 #include "batch/view/view.hpp"
 #include "catch.hpp"
+#include "dat/recordings.hpp"
 #include "datasets.hpp"
 #include "device.hpp"
 #include "random_values.hpp"
@@ -124,6 +125,35 @@ TEST_CASE("an attack keeps of its start what its goal says", "[batch]") {
     CHECK((view.first_images != nullptr) == (kept == StartKept::images));
     CHECK((view.first_logits != nullptr) == (kept == StartKept::logits));
   }
+}
+
+TEST_CASE("what two need is what either needs", "[batch]") {
+  constexpr bool Needs::*flags[] = {&Needs::early_stop, &Needs::clean_logits, &Needs::start_images,
+                                    &Needs::start_logits, &Needs::clean_passes};
+  const Needs less{.scratch_images = 1};
+  for (const auto flag : flags) {
+    Needs more{.scratch_images = 2};
+    more.*flag = true;
+    for (const Needs& both : {less | more, more | less, more | more}) {
+      CHECK(both.scratch_images == 2);
+      for (const auto other : flags) CHECK(both.*other == (other == flag));
+    }
+  }
+}
+
+TEST_CASE("work is called, recorded and replayed, for each of the last 64 keys", "[batch][cpu]") {
+  const auto backend = make_backend({.device = "cpu", .threads = 1});
+  Recordings<int> recordings(*backend);
+  std::string done;
+  const auto play = [&](int key, char name) { recordings.play(key, [&done, name] { done += name; }); };
+  for (const auto& [key, name] : {std::pair(1, 'a'), {1, 'b'}, {1, 'c'}, {2, 'd'}, {2, 'e'}, {1, 'f'}}) play(key, name);
+  CHECK(done == "abbdeb");
+  for (int key = 3; key <= 64; ++key) play(key, '.');
+  done.clear();
+  play(1, 'g');
+  play(65, 'h');  // in place of the first
+  play(1, 'i');
+  CHECK(done == "bhi");
 }
 
 TEST_CASE("of the attacks of a training the longest counts", "[batch]") {

@@ -296,7 +296,7 @@ TEST_CASE("A name says depth and widening factor; another one is told the good f
     CHECK(!is_formed_network(wrong));
     const std::string error = error_of([&] { (void)networks().at(wrong); });
     CHECK(error.starts_with("2: "));
-    CHECK(contains(error, "dm_wrn_D_W"));
+    CHECK(contains(error, "any wrn_D_W and dm_wrn_D_W, where D"));
     CHECK(contains(error, "imagenet_resnet50, "));
   }
 }
@@ -318,12 +318,16 @@ TEST_CASE("TensorFlow's padding is a row less above where an even number of rows
     NetworkBuilder net({.size = size});
     const int x = net.convolution("a", net.input(), 16, 3, 2, Padding::same);
     net.convolution("b", x, 16, 3, 1, Padding::same);
+    net.convolution("c", net.input(), 16, 1, 2, Padding::same);
     const Graph graph = net.finish();
-    CHECK(graph.nodes[1].pad == pad);
-    CHECK(graph.nodes[1].extra_pad == extra);
-    CHECK(graph.nodes[1].h == (size + 1) / 2);
-    CHECK(graph.nodes[2].pad == 1);
-    CHECK(graph.nodes[2].extra_pad == 0);
+    const auto check = [&](std::size_t k, const std::tuple<int, int, int, int>& expected) {
+      const Node& node = graph.nodes[k];
+      CHECK(std::tuple(node.pad, node.extra_pad, node.h, node.w) == expected);
+    };
+    const int half = (size + 1) / 2;
+    check(1, {pad, extra, half, half});
+    check(2, {1, 0, half, half});
+    check(3, {0, 0, half, half});
   }
 }
 
@@ -813,8 +817,9 @@ TEST_CASE("The backward pass stops below the lowest active layer", "[network]") 
   const auto passes = [&](const std::vector<std::string>& names, float* input = nullptr) {
     ActiveSet active{std::vector<float>(static_cast<std::size_t>(f.model.parameters.layers()), 0.0F)};
     for (const std::string& name : names) active.scale[static_cast<std::size_t>(f.segment(name))] = 2;
-    f.forward(program, f.x);
     const Counters before = f.backend->counters;
+    f.forward(program, f.x);
+    CHECK(f.backend->counters.conv_forward - before.conv_forward == 20);
     program.backward(f.x, {.weights = &active, .gradients = f.model.parameters.gradients, .input = input});
     return std::pair{f.backend->counters.conv_backward_data - before.conv_backward_data,
                      f.backend->counters.conv_backward_weights - before.conv_backward_weights};
@@ -856,6 +861,7 @@ TEST_CASE("A request says whether weight gradients are made, where they go, and 
   CHECK((after({.weights = &all, .gradients = elsewhere}) == before));
   const auto once = after({.weights = &all, .gradients = f.model.parameters.gradients});
   CHECK((to_host(*f.backend, elsewhere, size) == once));
+  CHECK(f.backend->counters.linear_backward_weights == 2);
   const auto sum = after({.weights = &all, .gradients = f.model.parameters.gradients, .accumulate = true});
   std::size_t wrong = 0;
   for (std::size_t i = 0; i < sum.size(); ++i) {
