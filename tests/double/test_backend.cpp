@@ -590,7 +590,7 @@ TEST_CASE("A copy to the device comes after the work before it and before the wo
 
 TEST_CASE("A fetch brings what the work queued before it leaves, and its ticket says when it is there", "[double]") {
   const auto backend = cuda();
-  constexpr int kCount = 300;  // more than there are events for tickets
+  constexpr int kCount = Backend::kTickets + 100;
   auto* pinned = static_cast<float*>(backend->allocate_pinned(kCount * sizeof(float), "test"));
   float* x = to_device(*backend, std::vector<float>(kCount, 1.0F));
   backend->wait();
@@ -617,6 +617,9 @@ TEST_CASE("A fetch brings what the work queued before it leaves, and its ticket 
   CHECK(backend->arrived(second));
   CHECK(pinned[2] == 4);
   CHECK(pinned[3] == 5);
+  const auto later = backend->fetch(pinned + 4, x + 4, sizeof(float));
+  CHECK(backend->arrived(second));  // whatever is asked for after it
+  backend->wait_for(later);
 
   // Each of many, in turn.
   int wrong = 0;

@@ -171,7 +171,7 @@ class TrainingBatchNorm final : public TrainingOperation {
                      .dresidual = at<void>(dresidual_),
                      .dgamma = told ? wanted.dw : dgamma_,
                      .dbeta = told ? wanted.dbias : dbeta_,
-                     .accumulate = told && wanted.accumulate,
+                     .accumulate = wanted.accumulate,
                      .factor = unscale_});
   }
 
