@@ -693,6 +693,10 @@ TEST_CASE("A GPU is refused what it cannot do", "[double]") {
     CHECK(backend->arithmetic() == "cuda: cuDNN 9.10.0, TF32, deterministic, compute capability 80");
     CHECK(cuda("f32", false)->arithmetic() == "cuda: cuDNN 9.10.0, f32");
   }
+  {
+    const Capability turing("7.5", "91100");
+    CHECK_NOTHROW(cuda());
+  }
   for (const char* old : {"6.0", "7.0"}) {
     INFO(old);
     {

@@ -481,6 +481,36 @@ TEST_CASE("Our own code's results do not depend on the number of threads, nor on
   }
 }
 
+TEST_CASE("Sums of the library do not depend on the number of threads where results are deterministic",
+          "[backend][cpu]") {
+  const auto results = [](int threads) {
+    const auto backend = test_backend(threads);
+    const ConvSpec s{.n = 5, .c_in = 3, .h = 17, .w = 17, .c_out = 32, .image = true};
+    ConvFixture f(*backend, s);
+    const auto conv = backend->conv2d(s);
+    const auto norm = backend->batch_norm({.n = s.n, .c = s.c_out, .h = s.h, .w = s.w});
+    const auto linear = backend->linear(64, 48, 10);
+    backend->commit_workspace();
+    std::vector<std::pair<float*, std::int64_t>> all;
+    const auto floats = [&](std::int64_t count) {
+      all.emplace_back(to_device(*backend, random_values(count, 7)), count);
+      return all.back().first;
+    };
+    float *dw = floats(w_count(s)), *gamma = floats(32), *beta = floats(32), *mean = floats(32), *variance = floats(32),
+          *dgamma = floats(32), *dbeta = floats(32), *y = floats(y_count(s)), *dx = floats(y_count(s));
+    conv->backward_weights(f.x.device, f.dy.device, dw, false);
+    norm->forward(f.y.device, nullptr, gamma, beta, y, mean, variance);
+    norm->backward(f.y.device, y, f.dy.device, gamma, beta, mean, variance,
+                   {.dx = dx, .dgamma = dgamma, .dbeta = dbeta});
+    linear->backward_weights(floats(64 * 48), floats(64 * 10), floats(480), floats(10), false);
+    std::vector<std::vector<float>> values;
+    for (const auto& [from, count] : all) values.push_back(to_host(*backend, from, count));
+    return values;
+  };
+  const auto one = results(1);
+  for (const int threads : {2, 3}) CHECK((results(threads) == one));
+}
+
 TEST_CASE("Products in bf16 are for CPUs that have them", "[backend]") {
   for (const std::string math : {"bf16", "bf16x3"}) {
     const BackendOptions options{.device = test_device(), .threads = 1, .math = math};

@@ -50,6 +50,9 @@ TEST_CASE("a micro-batch is known by its number in what was read, and where it s
       CHECK(batch.key.step == 11);
       CHECK(batch.key.unit == (dealt ? index : 0));
       CHECK(batch.averaged() == (dealt ? 9 : 5));
+      CHECK(batch.place().unit == batch.key.unit);
+      CHECK(batch.place().first == batch.begins_unit());
+      CHECK(batch.place().share == 1.0F / (dealt ? 9 : 5));
       CHECK(batch.begins_unit() == (dealt || index == 0));
       CHECK(batch.ends_step() == (index == 4));
       CHECK(test::to_host(*backend, batch.clean, 1)[0] == Approx(0.2 * index));
@@ -156,10 +159,15 @@ TEST_CASE("work is called, recorded and replayed, for each of the last 64 keys",
   CHECK(done == "bhi");
 }
 
-TEST_CASE("of the attacks of a training the longest counts", "[batch]") {
+TEST_CASE("of the attacks of a training the longest counts, and in an epoch the last that has begun", "[batch]") {
   AttackPlan plan;
   for (const auto& [name, steps] : {std::pair("none", 0), std::pair("pgd", 5), std::pair("pgd", 3)}) {
     plan.add().attack = attacks().at(name)({.steps = steps});
     CHECK(plan.most_gradients() == (plan.all().size() == 1 ? 0 : 5));
   }
+  AttackPlan parts;
+  for (const int from : {0, 2, 5}) parts.add().from = from;
+  for (const auto& [epoch, from] : {std::pair{0, 0}, {1, 0}, {2, 2}, {4, 2}, {5, 5}, {99, 5}})
+    CHECK(parts.in_epoch(epoch).from == from);
+  CHECK(parts.last().from == 5);
 }

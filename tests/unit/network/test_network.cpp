@@ -3,7 +3,6 @@
 #include "dat/program.hpp"
 #include "device.hpp"
 #include "perturb.hpp"
-#include "pointwise.hpp"
 #include "random_values.hpp"
 
 using namespace dat;
@@ -952,46 +951,6 @@ TEST_CASE("Programs whose weights lie side by side follow the model and make roo
   CHECK(logits(*programs[0]) != expected[0]);
   f.model.initialize(1);
   CHECK(all() == expected);
-}
-
-TEST_CASE("With batch statistics, a training pass after K - 1 steps of PGD yields the gradient of the K-th",
-          "[network]") {
-  constexpr int kSamples = 4, kSteps = 3;  // a power of two: the mean of the losses scales gradients exactly
-  Fixture f("small_cnn", kSamples, 8);
-  TrainingProgram program(f.model, kSamples);
-  f.backend->commit_workspace();
-  const std::int64_t pixels = kSamples * f.layout.elements();
-  const auto* labels = to_device(*f.backend, std::vector<std::int32_t>{1, 2, 3, 4});
-  float *loss = f.backend->allocate_floats(kSamples, "test"), *correct = f.backend->allocate_floats(kSamples, "test");
-  float *eta = f.backend->allocate_floats(pixels, "test"), *x_adv = f.backend->allocate_floats(pixels, "test");
-  const ActiveSet all = ActiveSet::all(f.model.parameters.layers());
-  const auto pass = [&](const GradientRequest& request, float scale) {
-    program.forward(x_adv);
-    f.entropy(program, labels, loss, correct, scale);
-    program.backward(x_adv, request);
-  };
-  const auto step = [&] { each(f.backend->device(), pixels, kernels::PgdStep{{f.x, eta, x_adv, 0.02F, 0.05F}, f.dx}); };
-  const auto attack = [&](int steps) {
-    const auto start = random_values(pixels, 4, -0.05F, 0.05F);
-    f.backend->copy_to_device(eta, start.data(), start.size() * sizeof(float));
-    each(f.backend->device(), kernels::groups(pixels), kernels::Add<float>{f.x, eta, x_adv, pixels});
-    for (int k = 0; k < steps; ++k) {
-      pass({.input = f.dx}, 1.0F);
-      step();
-    }
-  };
-  attack(kSteps);
-  const auto whole = to_host(*f.backend, eta, pixels);
-  attack(kSteps - 1);
-  pass({.weights = &all, .gradients = f.model.parameters.gradients}, 1.0F / kSamples);
-  const auto gradients = f.gradients();
-  // One pass for both: what the weights get is what --attack-steps K-1 gives them, and eta may go one step on.
-  attack(kSteps - 1);
-  CHECK(to_host(*f.backend, eta, pixels) != whole);
-  pass({.weights = &all, .gradients = f.model.parameters.gradients, .input = f.dx}, 1.0F / kSamples);
-  step();
-  CHECK(f.gradients() == gradients);
-  CHECK(to_host(*f.backend, eta, pixels) == whole);
 }
 
 TEST_CASE("What stands still has running statistics in training programs, as in frozen ones", "[network]") {
