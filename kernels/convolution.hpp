@@ -234,17 +234,16 @@ struct ConvolutionSamples {
     const auto pick = [](std::uint32_t word, int count) {
       return static_cast<int>(word % static_cast<std::uint32_t>(count));
     };
-    Element e{};
-    if (pass == Pass::forward) {
-      e = {pick(r.v[0], n), pick(r.v[1], c_out), pick(r.v[2], h_out), pick(r.v[3], w_out), 0};
-      e.at = ((std::int64_t{e.n} * h_out + e.y) * w_out + e.x) * c_out + e.c;
-    } else if (pass == Pass::data) {
-      e = {pick(r.v[0], n), pick(r.v[1], c_in), pick(r.v[2], h), pick(r.v[3], w_in), 0};
-      e.at = ((std::int64_t{e.n} * h + e.y) * w_in + e.x) * c_in + e.c;
-    } else {
-      e = {pick(r.v[0], c_out), pick(r.v[1], c_in), pick(r.v[2], kernel), pick(r.v[3], kernel), 0};
-      e.at = ((std::int64_t{e.n} * kernel + e.y) * kernel + e.x) * c_in + e.c;
-    }
+    const bool forward = pass == Pass::forward, weights = pass == Pass::weights;
+    const int channels = forward ? c_out : c_in,
+              rows = forward   ? h_out
+                     : weights ? kernel
+                               : h,
+              columns = forward   ? w_out
+                        : weights ? kernel
+                                  : w_in;
+    Element e{pick(r.v[0], weights ? c_out : n), pick(r.v[1], channels), pick(r.v[2], rows), pick(r.v[3], columns), 0};
+    e.at = ((std::int64_t{e.n} * rows + e.y) * columns + e.x) * channels + e.c;
     return e;
   }
 
@@ -277,6 +276,13 @@ struct ConvolutionSamples {
   }
 };
 
+/// Adds a term to their sum, the sum of their absolute values, and that of their squares.
+DAT_HD inline void add_term(Sums& sums, double term) {
+  sums.v[0] += term;
+  sums.v[1] += term < 0 ? -term : term;
+  sums.v[2] += term * term;
+}
+
 /// partial[sample*parts + part] = every parts-th term of a sample: their sum, the sum of their absolute values, that of
 /// their squares. A weight gradient's sum has millions of terms, more than one thread should have. Runs over samples *
 /// parts.
@@ -289,12 +295,7 @@ struct SumTerms {
     const auto element = samples.element(i / parts);
     const int terms = samples.terms();
     Sums sums;
-    for (int t = static_cast<int>(i % parts); t < terms; t += parts) {
-      const double term = samples.term(element, t);
-      sums.v[0] += term;
-      sums.v[1] += term < 0 ? -term : term;
-      sums.v[2] += term * term;
-    }
+    for (int t = static_cast<int>(i % parts); t < terms; t += parts) add_term(sums, samples.term(element, t));
     partial[i] = sums;
   }
 };
@@ -323,13 +324,8 @@ struct CheckConvolution {
     Sums sums;
     for (int part = 0; part < parts; ++part)
       for (int j = 0; j < kSums; ++j) sums.v[j] += partial[i * parts + part].v[j];
-    const auto add = [&](double term) {
-      sums.v[0] += term;
-      sums.v[1] += term < 0 ? -term : term;
-      sums.v[2] += term * term;
-    };
-    if (samples.before != nullptr) add(double(to_float(samples.before[element.at])));
-    if (samples.bias != nullptr) add(double(samples.bias[element.c]));
+    if (samples.before != nullptr) add_term(sums, double(to_float(samples.before[element.at])));
+    if (samples.bias != nullptr) add_term(sums, double(samples.bias[element.c]));
     const bool closed = samples.relu
                             ? sums.v[0] < 0
                             : samples.relu_output != nullptr && !(to_float(samples.relu_output[element.at]) > 0);

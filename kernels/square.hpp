@@ -25,6 +25,10 @@ struct SquareWindow {
   return static_cast<int>(std::uint64_t{word >> 8} * static_cast<std::uint64_t>(count) >> 24);
 }
 
+[[nodiscard]] DAT_HD inline bool in_square(int top, int left, int side, int row, int column) {
+  return row >= top && row < top + side && column >= left && column < left + side;
+}
+
 /// The two windows of a proposal in the L2 ball: the first gets a new pattern and the size of both, the second nothing.
 struct SquarePair {
   SquareWindow first;
@@ -85,10 +89,9 @@ struct SquareStart {
   T eps;
   DAT_HD void operator()(std::int64_t i) const {
     const ImageRow row(layout, i);
-    Philox4 words{};
     for (int column = 0; column < layout.w; ++column) {
       const std::int64_t stripe = std::int64_t{row.c} * layout.w + column;
-      if (column == 0 || stripe % 128 == 0) words = draws.stripes(row.n, stripe / 128);
+      const Philox4 words = draws.stripes(row.n, stripe / 128);
       const bool up = (words.v[stripe % 128 / 32] >> (stripe % 32) & 1U) != 0;
       const std::int64_t at = row.begin + column * row.stride;
       best[at] = x_adv[at] = clamp(up ? x[at] + eps : x[at] - eps, T{0}, T{1});
@@ -184,11 +187,10 @@ struct SquareProposal {
 
   [[nodiscard]] DAT_HD SquarePair windows(std::int64_t n) const { return draws.pair(n, iteration, side, layout); }
   [[nodiscard]] DAT_HD bool in_first(const SquarePair& pair, int row, int column) const {
-    return row >= pair.first.top && row < pair.first.top + side && column >= pair.first.left &&
-           column < pair.first.left + side;
+    return in_square(pair.first.top, pair.first.left, side, row, column);
   }
   [[nodiscard]] DAT_HD bool in_second(const SquarePair& pair, int row, int column) const {
-    return row >= pair.top && row < pair.top + side && column >= pair.left && column < pair.left + side;
+    return in_square(pair.top, pair.left, side, row, column);
   }
   /// The new pattern and the old one, `old` being its norm, at a pixel of the first window.
   [[nodiscard]] DAT_HD T mixed(const SquarePair& pair, const ImagePlane& plane, int row, int column, T old) const {
@@ -313,11 +315,10 @@ struct SquarePropose {
     const ImageRow row(layout, i);
     if (done[row.n] != 0) return;
     const SquareWindow window = draws.window(row.n, iteration, side, layout);
-    const bool inside = row.y >= window.top && row.y < window.top + side;
     const T move = 2 * eps * static_cast<T>(window.sign(row.c));
     for (int column = 0; column < layout.w; ++column) {
       const std::int64_t at = row.begin + column * row.stride;
-      const bool moved = inside && column >= window.left && column < window.left + side;
+      const bool moved = in_square(window.top, window.left, side, row.y, column);
       x_adv[at] = moved ? clamp(clamp(best[at] + move, x[at] - eps, x[at] + eps), T{0}, T{1}) : best[at];
     }
   }

@@ -123,7 +123,7 @@ struct GradientRequest {
 
 /// The network as it learns: batch norm with the statistics of the n samples of the call, activations kept, gradients
 /// of weights and images. Life and memory are as for FrozenProgram. Batch norms that stand still (Model::freeze) have
-/// the running statistics, and zeros in batch_mean() and the like. A part that is frozen in all steps
+/// the running statistics, and zeros in statistics(). A part that is frozen in all steps
 /// (Freezing::always) has no backward pass, and its activations are not kept.
 ///
 /// Where the backend replays recordings, and passes are not recorded as a whole, the program records what is the same
@@ -142,9 +142,8 @@ class TrainingProgram {
   /// @param scale    [2] on the device, S and 1/S, which may change between two passes: gradients within the network
   ///                 are S times as large, so that they do not become zero in f16. dlogits and all results are without
   ///                 it. Null: 1.
-  /// @param again    Results of batch norms and activations are not kept for the backward pass, but made again there,
-  /// from
-  ///                 the results of convolutions: less memory, and the same bits.
+  /// @param again    Results of batch norms and activations are not kept for the backward pass, but made again there
+  ///                 from the results of convolutions: less memory, and the same bits.
   TrainingProgram(Model& model, int n, const Graph* of = nullptr, DType storage = DType::f32,
                   const float* scale = nullptr, bool again = false);
   ~TrainingProgram();
@@ -179,8 +178,7 @@ class TrainingProgram {
   [[nodiscard]] DType storage() const { return storage_; }
   [[nodiscard]] float* logits() const { return logits_; }    ///< [n, classes], on the device
   [[nodiscard]] float* dlogits() const { return dlogits_; }  ///< [n, classes], on the device
-  /// Mean and biased variance of the last forward call, [graph.statistics] each, on the device.
-  [[nodiscard]] const float* batch_mean() const { return mean_; }
+  /// Biased variance of the last forward call, [graph.statistics] on the device.
   [[nodiscard]] const float* batch_variance() const { return variance_; }
   /// Values that the last forward call gives to the running statistics, [2 * graph.statistics], on the device: the
   /// means, then the unbiased variances.

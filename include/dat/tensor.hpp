@@ -43,17 +43,6 @@ struct Layout {
   friend bool operator==(const Layout&, const Layout&) = default;
 };
 
-/// A view of [n] samples in `layout`. Never owns.
-struct Tensor {
-  void* data = nullptr;
-  DType dtype = DType::f32;
-  int n = 0;
-  Layout layout;
-
-  [[nodiscard]] float* f32() const { return static_cast<float*>(data); }
-  [[nodiscard]] std::int64_t elements() const { return n * layout.elements(); }
-};
-
 /// Place of an augmented image in the zero-padded original, and whether it is mirrored. {0, 0, 0}: the original.
 struct Crop {
   /// Corner of the cut, relative to the original: from -padding to that of the cut in the other corner.

@@ -8,7 +8,7 @@ namespace dat {
 
 bool FrozenLowering::leave_norm(int value, const Norm& norm) {
   const int next = first_not_taken();  // before others could write over what the norm reads
-  if (readers(value) != std::vector{next} || node(next).op != Op::convolution || storage != DType::f32) return false;
+  if (readers(value) != std::vector{next} || node(next).op != Op::convolution) return false;
   ConvSpec spec = conv_spec(*this, node(next));
   spec.frozen = true;
   if (!model.backend.takes_norm(spec)) return false;
@@ -34,7 +34,7 @@ FrozenLowering::Gradient FrozenLowering::arriving(int result) {
 
 void FrozenLowering::mask_first(int value) {
   Gradient& g = at(value);
-  if (g.mask < 0) return;
+  if (g.mask == -1) return;
   upkeep_.before.push_back({g.main, g.mask, elements(value), type(value)});
   touch(g.main);
   touch(std::exchange(g.mask, -1));
@@ -44,9 +44,9 @@ void FrozenLowering::contribute(int value, Buffer part, Buffer mask) {
   Gradient& g = at(value);
   ++activation(value).parts;
   assert((mask < 0 || g.main < 0) && !g.through_relu);
-  if (g.main < 0) {
+  if (g.main == -1) {
     g = {.main = part, .mask = mask};
-  } else if (g.extra < 0) {
+  } else if (g.extra == -1) {
     g.extra = part;
   } else {
     mask_first(value);
@@ -69,7 +69,7 @@ Lowering::Buffer FrozenLowering::add_to(int value, Buffer* mask) {
 
 bool FrozenLowering::one_part_missing(int value) const {
   const Gradient& g = at(value);
-  return activation(value).parts + 1 == readers(value).size() && g.extra < 0 && g.mask < 0;
+  return activation(value).parts + 1 == readers(value).size() && g.extra == -1 && g.mask == -1;
 }
 
 Lowering::Buffer FrozenLowering::go_through_relu(int value, Buffer whole) {
@@ -101,7 +101,7 @@ void mask(const Device& device, DType type, void* gradient, const void* extra, c
 
 void FrozenOperation::gather(const Gradient& dy, Buffer bits, DType type, std::int64_t elements) const {
   void *main = at<void>(dy.main), *extra = at<void>(dy.extra);
-  if (bits >= 0)
+  if (bits != -1)
     mask(device(), type, main, extra, at<std::uint16_t>(bits), wanted(elements));
   else if (extra != nullptr)
     add(device(), type, main, extra, main, wanted(elements));

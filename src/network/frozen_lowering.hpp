@@ -41,7 +41,7 @@ class FrozenLowering : public Lowering {
   /// The gradient of an operation's result, for that operation. A mask is applied before the operation runs, so that
   /// none is left.
   [[nodiscard]] Gradient arriving(int result);
-  [[nodiscard]] bool has_gradient(int value) const { return at(value).main >= 0; }
+  [[nodiscard]] bool has_gradient(int value) const { return at(value).main != -1; }
   /// An operation adds this part to the gradient of a value that it reads. A mask, which only the first part may have,
   /// is left to the operation that needs the gradient next.
   void contribute(int value, Buffer part, Buffer mask = -1);

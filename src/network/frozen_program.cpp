@@ -58,7 +58,7 @@ FrozenProgram::~FrozenProgram() = default;
 
 void FrozenProgram::lower() {
   FrozenLowering lowering(model_, graph_, n_, planner_, storage_, {scale_, shift_, logits_, dlogits_});
-  for (int node = lowering.next_node(); node >= 0; node = lowering.next_node())
+  for (int node = lowering.next_node(); node != -1; node = lowering.next_node())
     steps_.push_back({operations_of(lowering.node(node).op).frozen(lowering, node), {}});
   for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
     lowering.next_instruction();

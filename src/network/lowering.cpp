@@ -12,7 +12,7 @@ Lowering::Lowering(Model& of, const Graph& described, int samples, Planner& buff
       readers_(described.consumers()),
       taken_(described.nodes.size(), false),
       values_(described.nodes.size()) {
-  const auto read_once_by = [&](int value, Op op) { return only_reader(value, op) >= 0; };
+  const auto read_once_by = [&](int value, Op op) { return only_reader(value, op) != -1; };
   require(read_once_by(0, Op::convolution) || (read_once_by(0, Op::normalize) && read_once_by(1, Op::convolution)),
           ExitCode::usage, "a network must begin with one convolution of the image");
   const auto& nodes = described.nodes;
@@ -69,7 +69,7 @@ int Lowering::first_not_taken() const {
 
 int Lowering::next_node() {
   const int next = first_not_taken();
-  if (next < 0) return -1;
+  if (next == -1) return -1;
   taken_[static_cast<std::size_t>(next)] = true;
   next_instruction();
   return next;
@@ -82,7 +82,7 @@ int Lowering::only_reader(int value, Op op) const {
 
 bool Lowering::fuse(int& result, Op op) {
   const int next = only_reader(result, op);
-  if (next < 0) return false;
+  if (next == -1) return false;
   taken_[static_cast<std::size_t>(next)] = true;
   result = next;
   return true;
@@ -90,10 +90,10 @@ bool Lowering::fuse(int& result, Op op) {
 
 int Lowering::other_addend(int result) const {
   const int add = only_reader(result, Op::add);
-  if (add < 0) return -1;
+  if (add == -1) return -1;
   const auto& addends = node(add).inputs;
   const int other = addends[0] == result ? addends[1] : addends[0];
-  return at(other).buffer >= 0 ? other : -1;
+  return at(other).buffer != -1 ? other : -1;
 }
 
 bool Lowering::read_later(int value) const {
@@ -124,7 +124,7 @@ Lowering::Buffer Lowering::read(int value) {
 }
 
 void Lowering::touch(Buffer buffer) {
-  if (buffer >= 0) planner.touch(buffer, instruction_);
+  if (buffer != -1) planner.touch(buffer, instruction_);
 }
 
 }  // namespace dat

@@ -1,32 +1,16 @@
 #include "network/operations.hpp"
 
+#include <iterator>
+
 namespace dat {
 
 const NodeOperations& operations_of(Op op) {
-  static constexpr NodeOperations none{nullptr, nullptr};
-  switch (op) {
-    case Op::input:
-      break;
-    case Op::normalize:
-      return normalize_operations;
-    case Op::convolution:
-      return convolution_operations;
-    case Op::batch_norm:
-      return norm_operations;
-    case Op::relu:
-      return relu_operations;
-    case Op::silu:
-      return silu_operations;
-    case Op::add:
-      return add_operations;
-    case Op::max_pool:
-      return max_pool_operations;
-    case Op::pool:
-      return pool_operations;
-    case Op::linear:
-      return linear_operations;
-  }
-  return none;
+  // In the order of Op. The images, the first, are taken before any operation.
+  static constexpr const NodeOperations* all[] = {
+      nullptr,          &normalize_operations, &convolution_operations, &norm_operations, &relu_operations,
+      &silu_operations, &add_operations,       &max_pool_operations,    &pool_operations, &linear_operations};
+  static_assert(std::size(all) == static_cast<std::size_t>(Op::linear) + 1);
+  return *all[static_cast<std::size_t>(op)];
 }
 
 }  // namespace dat

@@ -20,7 +20,7 @@ TrainingLowering::Gradient TrainingLowering::arriving(int result) {
 void TrainingLowering::contribute(int value, Buffer part, bool owned) {
   Gradient& g = gradients_[static_cast<std::size_t>(value)];
   touch(part);
-  if (g.buffer < 0) {
+  if (g.buffer == -1) {
     g = {part, owned};
     return;
   }
@@ -51,11 +51,11 @@ bool TrainingLowering::leave(const Addition& addition, int value) {
 bool TrainingLowering::drop(TrainingOperation& by, std::initializer_list<int> sources) {
   int chain = 1;
   for (const int source : sources)
-    if (source >= 0) chain = std::max(chain, 1 + dropped_[static_cast<std::size_t>(source)].chain);
+    if (source != -1) chain = std::max(chain, 1 + dropped_[static_cast<std::size_t>(source)].chain);
   if (!makes_again_ || chain > kLongestChain) return false;
   Dropped& value = dropped_[static_cast<std::size_t>(by.result())];
   value.by = &by;
-  std::ranges::copy_if(sources, std::back_inserter(value.sources), [](int k) { return k >= 0; });
+  std::ranges::copy_if(sources, std::back_inserter(value.sources), [](int k) { return k != -1; });
   value.chain = chain;
   return true;
 }
@@ -69,7 +69,7 @@ Lowering::Buffer TrainingLowering::again(int value, int segment) {
 Lowering::Buffer TrainingLowering::source(int value) {
   Dropped& it = dropped_[static_cast<std::size_t>(value)];
   if (it.by == nullptr) return read(value);
-  if (it.buffer < 0) {
+  if (it.buffer == -1) {
     it.buffer = fresh(elements(value), type(value));
     it.by->plan_again(*this, it.buffer);
     it.again = std::make_shared<Again>(Again{it.by, {}});

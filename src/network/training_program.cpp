@@ -77,7 +77,7 @@ void TrainingProgram::lower() {
                             {logits_, dlogits_, mean_, variance_, norm_gradients_, scale_, norm_scale_, norm_shift_},
                             again_);
   border_ = lowering.border;
-  for (int node = lowering.next_node(); node >= 0; node = lowering.next_node())
+  for (int node = lowering.next_node(); node != -1; node = lowering.next_node())
     steps_.push_back({operations_of(lowering.node(node).op).training(lowering, node)});
   for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
     if (step->operation->result() < border_) break;
@@ -91,10 +91,9 @@ void TrainingProgram::lower() {
 void TrainingProgram::refresh() {
   if (model_.backend.take_turn(this) && version_ == model_.parameters.version) return;
   version_ = model_.parameters.version;
-  if (const std::int64_t channels = model_.graph.statistics_of(model_.frozen); channels > 0)
-    each(model_.backend.device(), channels,
-         kernels::FoldNorms{model_.parameters.values, norm_places_.gamma, norm_places_.beta, model_.running_mean,
-                            model_.running_variance, norm_scale_, norm_shift_, Model::kEpsilon});
+  each(model_.backend.device(), model_.graph.statistics_of(model_.frozen),
+       kernels::FoldNorms{model_.parameters.values, norm_places_.gamma, norm_places_.beta, model_.running_mean,
+                          model_.running_variance, norm_scale_, norm_shift_, Model::kEpsilon});
   if (std::exchange(frozen_, model_.frozen) != model_.frozen) stand_still_anew();
   weights_->replay();
 }
@@ -116,7 +115,7 @@ void TrainingProgram::cut() {
     const Step& step = steps_[steps_.size() - 1 - k];
     const TrainingOperation& operation = *step.operation;
     if (operation.result() < border_) break;
-    const bool has_weights = operation.node().weight >= 0;
+    const bool has_weights = operation.node().weight != -1;
     if (begins || !step.again.empty() || (has_weights && operation.weights_first()))
       pieces_.push_back({k, k, operation.result(), nullptr});
     Piece& piece = pieces_.back();
@@ -171,7 +170,7 @@ void TrainingProgram::backward(const float* x, const GradientRequest& request) {
   assert(request.input == nullptr || border_ == 0);
   // Destination of the gradient of a segment; null: it is not wanted.
   const auto destination = [&](int segment) -> float* {
-    if (segment < 0 || request.weights == nullptr) return nullptr;
+    if (segment == -1 || request.weights == nullptr) return nullptr;
     const Segment& s = model_.parameters.segments[static_cast<std::size_t>(segment)];
     return request.weights->active(s.layer) ? request.gradients + s.begin : nullptr;
   };
@@ -209,7 +208,7 @@ void TrainingProgram::backward(const float* x, const GradientRequest& request) {
                                    .accumulate = request.accumulate};
       for (const auto& one : step.again)
         if (std::ranges::any_of(one->segments,
-                                [&](int segment) { return segment < 0 || destination(segment) != nullptr; }))
+                                [&](int segment) { return segment == -1 || destination(segment) != nullptr; }))
           one->operation->make_again();
       if (operation.weights_first()) backward_weights(operation, wanted);
       if (!replayed)
@@ -224,7 +223,7 @@ void TrainingProgram::backward(const float* x, const GradientRequest& request) {
 
 void TrainingProgram::announce(const ActiveSet& active, const std::function<void(int)>& ready) const {
   const auto tell = [&](int segment) {
-    if (segment >= 0 && active.active(model_.parameters.segments[static_cast<std::size_t>(segment)].layer))
+    if (segment != -1 && active.active(model_.parameters.segments[static_cast<std::size_t>(segment)].layer))
       ready(segment);
   };
   for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
@@ -265,7 +264,7 @@ std::vector<double> TrainingProgram::weight_gradient_seconds(const float* x, flo
     if (step.operation->result() < border_ || model_.stands_still(step.operation->node().weight)) continue;
     const Node& node = step.operation->node();
     const auto add = [&](int number, float* WantedGradients::*place) {
-      if (number < 0) return;
+      if (number == -1) return;
       const Segment& segment = model_.parameters.segments[static_cast<std::size_t>(number)];
       WantedGradients wanted{.image = x};
       wanted.*place = gradients + segment.begin;

@@ -18,7 +18,7 @@ struct cublasContext {
 namespace {
 
 bool transposed(cublasOperation_t op) { return op != CUBLAS_OP_N; }
-bool known(cublasOperation_t op) { return op == CUBLAS_OP_N || op == CUBLAS_OP_T || op == CUBLAS_OP_C; }
+bool known(cublasOperation_t op) { return op == CUBLAS_OP_N || op == CUBLAS_OP_T; }
 bool known(cudaDataType type) { return type == CUDA_R_32F || type == CUDA_R_16F || type == CUDA_R_16BF; }
 
 std::size_t elements(int rows, int columns, int leading) {
@@ -44,23 +44,16 @@ struct Matrix {
 cublasStatus_t gemm(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n, int k,
                     float alpha, const Matrix& a, const Matrix& b, float beta, void* c, cudaDataType type, int ldc,
                     bool as_tf32) {
-  if (m < 0 || n < 0 || k < 0 || a.leading < std::max(1, a.rows) || b.leading < std::max(1, b.rows) ||
-      ldc < std::max(1, m) || !known(op_a) || !known(op_b))
+  if (m < 1 || n < 1 || k < 1 || a.leading < a.rows || b.leading < b.rows || ldc < m || !known(op_a) || !known(op_b))
     return CUBLAS_STATUS_INVALID_VALUE;
   if (!known(a.type) || a.type != b.type || !known(type) || (type != CUDA_R_32F && type != a.type))
     return CUBLAS_STATUS_NOT_SUPPORTED;
-  if (m == 0 || n == 0) return CUBLAS_STATUS_SUCCESS;
-  if (k > 0) {
-    require_device("gemm", "A", a.data, elements(a.rows, a.columns, a.leading) * size_of(a.type));
-    require_device("gemm", "B", b.data, elements(b.rows, b.columns, b.leading) * size_of(b.type));
-  }
+  require_device("gemm", "A", a.data, elements(a.rows, a.columns, a.leading) * size_of(a.type));
+  require_device("gemm", "B", b.data, elements(b.rows, b.columns, b.leading) * size_of(b.type));
   require_device("gemm", "C", c, elements(m, n, ldc) * size_of(type));
   return queue(handle, [=] {
-    std::vector<float> x, y;
-    if (k > 0) {
-      x = read(a.data, a.type, elements(a.rows, a.columns, a.leading), as_tf32);
-      y = read(b.data, b.type, elements(b.rows, b.columns, b.leading), as_tf32);
-    }
+    const auto x = read(a.data, a.type, elements(a.rows, a.columns, a.leading), as_tf32),
+               y = read(b.data, b.type, elements(b.rows, b.columns, b.leading), as_tf32);
     const std::ptrdiff_t a_row = transposed(op_a) ? a.leading : 1, a_inner = transposed(op_a) ? 1 : a.leading;
     const std::ptrdiff_t b_column = transposed(op_b) ? 1 : b.leading, b_inner = transposed(op_b) ? b.leading : 1;
 #pragma omp parallel for collapse(2) schedule(static)
@@ -144,19 +137,15 @@ cublasStatus_t cublasSgemv_v2(cublasHandle_t handle, cublasOperation_t op, int m
                               const float* a, int lda, const float* x, int incx, const float* beta, float* y,
                               int incy) {
   if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
-  if (alpha == nullptr || beta == nullptr || m < 0 || n < 0 || lda < std::max(1, m) || !known(op))
-    return CUBLAS_STATUS_INVALID_VALUE;
-  if (incx != 1 || incy != 1) return CUBLAS_STATUS_NOT_SUPPORTED;
-  if (m == 0 || n == 0) return CUBLAS_STATUS_SUCCESS;
-  const int rows = transposed(op) ? n : m, inner = transposed(op) ? m : n;
+  if (alpha == nullptr || beta == nullptr || m < 1 || n < 1 || lda < m) return CUBLAS_STATUS_INVALID_VALUE;
+  if (op != CUBLAS_OP_N || incx != 1 || incy != 1) return CUBLAS_STATUS_NOT_SUPPORTED;
   require_device("cublasSgemv", "A", a, elements(m, n, lda) * sizeof(float));
-  require_device("cublasSgemv", "x", x, inner * sizeof(float));
-  require_device("cublasSgemv", "y", y, rows * sizeof(float));
+  require_device("cublasSgemv", "x", x, n * sizeof(float));
+  require_device("cublasSgemv", "y", y, m * sizeof(float));
   return queue(handle, [=, factor = *alpha, keep = *beta] {
-    const std::ptrdiff_t a_row = transposed(op) ? lda : 1, a_inner = transposed(op) ? 1 : lda;
-    for (int i = 0; i < rows; ++i) {
+    for (int i = 0; i < m; ++i) {
       double sum = 0;
-      for (int l = 0; l < inner; ++l) sum += double{a[i * a_row + l * a_inner]} * x[l];
+      for (int l = 0; l < n; ++l) sum += double{a[i + std::ptrdiff_t{l} * lda]} * x[l];
       blend(y, CUDA_R_32F, i, factor * sum, keep);
     }
   });

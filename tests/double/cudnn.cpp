@@ -29,7 +29,7 @@ struct cudnnTensorStruct {
 };
 struct cudnnFilterStruct : cudnnTensorStruct {};  // n filters
 struct cudnnConvolutionStruct {
-  int pad_h, pad_w, stride_h, stride_w, dilation_h, dilation_w;
+  int pad_h, pad_w, stride_h, stride_w;
   cudnnConvolutionMode_t mode;
   cudnnDataType_t compute;
   cudnnMathType_t math = CUDNN_DEFAULT_MATH;
@@ -93,18 +93,15 @@ struct Problem {
   bool tf32 = false, nhwc = true;
 };
 
-int output(int in, int filter, int pad, int stride, int dilation) {
-  return (in + 2 * pad - ((filter - 1) * dilation + 1)) / stride + 1;
-}
+int output(int in, int filter, int pad, int stride) { return (in + 2 * pad - filter) / stride + 1; }
 
 cudnnStatus_t fit(const cudnnTensorStruct* x, const cudnnFilterStruct* w, const cudnnConvolutionStruct* conv,
                   const cudnnTensorStruct* y, Problem& out) {
   if (x == nullptr || w == nullptr || conv == nullptr || y == nullptr || !x->type || !w->type || !y->type ||
       conv->stride_h < 1)
     return kBad;
-  if (x->c != w->c || y->n != x->n || y->c != w->n ||
-      y->h != output(x->h, w->h, conv->pad_h, conv->stride_h, conv->dilation_h) ||
-      y->w != output(x->w, w->w, conv->pad_w, conv->stride_w, conv->dilation_w))
+  if (x->c != w->c || y->n != x->n || y->c != w->n || y->h != output(x->h, w->h, conv->pad_h, conv->stride_h) ||
+      y->w != output(x->w, w->w, conv->pad_w, conv->stride_w))
     return kBad;
   const bool nhwc = x->nhwc && w->nhwc && y->nhwc, nchw = x->nchw && w->nchw && y->nchw;
   if (!(nhwc || nchw) || x->type != w->type || x->type != y->type || conv->mode != CUDNN_CROSS_CORRELATION ||
@@ -115,18 +112,18 @@ cudnnStatus_t fit(const cudnnTensorStruct* x, const cudnnFilterStruct* w, const 
 }
 
 /// The input row or column that filter element r of output p reads, or -1.
-int reads(int p, int r, int stride, int pad, int dilation, int in) {
-  const int h = p * stride - pad + r * dilation;
+int reads(int p, int r, int stride, int pad, int in) {
+  const int h = p * stride - pad + r;
   return h >= 0 && h < in ? h : -1;
 }
 /// f(x, y): the offsets of everything that sample n multiplies by filter element (r, s) in output row p, one input and
 /// output pixel at a time, each with all channels.
 template <class F>
 void tap(const Problem& g, int n, int p, int r, int s, const F& f) {
-  const int h = reads(p, r, g.conv.stride_h, g.conv.pad_h, g.conv.dilation_h, g.x.h);
+  const int h = reads(p, r, g.conv.stride_h, g.conv.pad_h, g.x.h);
   if (h < 0) return;
   for (int q = 0; q < g.y.w; ++q)
-    if (const int w = reads(q, s, g.conv.stride_w, g.conv.pad_w, g.conv.dilation_w, g.x.w); w >= 0)
+    if (const int w = reads(q, s, g.conv.stride_w, g.conv.pad_w, g.x.w); w >= 0)
       f(((std::size_t(n) * g.x.h + h) * g.x.w + w) * g.x.c, ((std::size_t(n) * g.y.h + p) * g.y.w + q) * g.y.c);
 }
 
@@ -363,7 +360,7 @@ std::size_t reserve_bytes(cudnnBatchNormOps_t ops, const cudnnTensorStruct& x) {
 }
 
 struct Moments {
-  double mean, inverse_deviation, variance;
+  double mean, inverse_deviation;
 };
 Moments moments(const Numbers& x, std::size_t samples, int channels, int c, double epsilon) {
   double mean = 0, variance = 0;
@@ -371,7 +368,7 @@ Moments moments(const Numbers& x, std::size_t samples, int channels, int c, doub
   mean /= double(samples);
   for (std::size_t i = 0; i < samples; ++i) variance += (x[i * channels + c] - mean) * (x[i * channels + c] - mean);
   variance /= double(samples);
-  return {mean, 1 / std::sqrt(variance + epsilon), variance};
+  return {mean, 1 / std::sqrt(variance + epsilon)};
 }
 
 }  // namespace
@@ -438,9 +435,9 @@ cudnnStatus_t cudnnDestroyConvolutionDescriptor(cudnnConvolutionDescriptor_t con
 cudnnStatus_t cudnnSetConvolution2dDescriptor(cudnnConvolutionDescriptor_t conv, int pad_h, int pad_w, int stride_h,
                                               int stride_w, int dilation_h, int dilation_w, cudnnConvolutionMode_t mode,
                                               cudnnDataType_t compute) {
-  if (conv == nullptr || pad_h < 0 || pad_w < 0 || stride_h < 1 || stride_w < 1 || dilation_h < 1 || dilation_w < 1)
-    return kBad;
-  *conv = {pad_h, pad_w, stride_h, stride_w, dilation_h, dilation_w, mode, compute, conv->math};
+  if (conv == nullptr || pad_h < 0 || pad_w < 0 || stride_h < 1 || stride_w < 1) return kBad;
+  if (dilation_h != 1 || dilation_w != 1) return kUnsupported;
+  *conv = {pad_h, pad_w, stride_h, stride_w, mode, compute, conv->math};
   return kOk;
 }
 cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t conv, cudnnMathType_t math) {
@@ -589,17 +586,18 @@ cudnnStatus_t cudnnBatchNormalizationForwardTrainingEx(
     cudnnHandle_t handle, cudnnBatchNormMode_t mode, cudnnBatchNormOps_t ops, const void* alpha, const void* beta,
     const cudnnTensorDescriptor_t x_desc, const void* x_data, const cudnnTensorDescriptor_t z_desc, const void* z_data,
     const cudnnTensorDescriptor_t y_desc, void* y_data, const cudnnTensorDescriptor_t parameters,
-    const void* scale_data, const void* bias_data, double factor, void* running_mean, void* running_variance,
-    double epsilon, void* save_mean, void* save_inverse, cudnnActivationDescriptor_t activation, void* workspace,
+    const void* scale_data, const void* bias_data, double, void* running_mean, void* running_variance, double epsilon,
+    void* save_mean, void* save_inverse, cudnnActivationDescriptor_t activation, void* workspace,
     std::size_t workspace_size, void* reserve, std::size_t reserve_size) {
   const bool adds = ops == CUDNN_BATCHNORM_OPS_BN_ADD_ACTIVATION, acts = ops != CUDNN_BATCHNORM_OPS_BN;
   if (handle == nullptr || alpha == nullptr || beta == nullptr || !batch_norm_fits(x_desc, y_desc, parameters) ||
       epsilon < CUDNN_BN_MIN_EPSILON || workspace_size < kForwardWorkspace ||
       reserve_size < reserve_bytes(ops, *x_desc) || (adds && (z_desc == nullptr || !same(*z_desc, *x_desc))) ||
-      (running_mean == nullptr) != (running_variance == nullptr) ||
       (save_mean == nullptr) != (save_inverse == nullptr) || overlap(x_data, x_desc->bytes(), y_data, y_desc->bytes()))
     return kBad;
-  if (!batch_norm_supported(mode, ops, x_desc, activation)) return kUnsupported;
+  // The double knows no running statistics: the library reads them, with a factor of 1 too, and a NaN would stay.
+  if (!batch_norm_supported(mode, ops, x_desc, activation) || running_mean != nullptr || running_variance != nullptr)
+    return kUnsupported;
   const char* const name = "cudnnBatchNormalizationForwardTrainingEx";
   const int channels = x_desc->c;
   const std::size_t samples = x_desc->elements() / channels, bytes = parameters->bytes();
@@ -607,8 +605,7 @@ cudnnStatus_t cudnnBatchNormalizationForwardTrainingEx(
   require_device(name, "y", y_data, y_desc->bytes());
   require_device(name, "the scale", scale_data, bytes);
   require_device(name, "the bias", bias_data, bytes);
-  for (const void* p : {running_mean, running_variance, save_mean, save_inverse})
-    require_device(name, "a statistic", p, p == nullptr ? 0 : bytes);
+  for (const void* p : {save_mean, save_inverse}) require_device(name, "a statistic", p, p == nullptr ? 0 : bytes);
   require_device(name, "the workspace", workspace, kForwardWorkspace);
   require_device(name, "the reserve space", reserve, reserve_bytes(ops, *x_desc));
   if (adds) require_device(name, "z", z_data, x_desc->bytes());
@@ -621,15 +618,6 @@ cudnnStatus_t cudnnBatchNormalizationForwardTrainingEx(
 #pragma omp parallel for schedule(static)
     for (int c = 0; c < channels; ++c) {
       const Moments m = moments(x, samples, channels, c, epsilon);
-      const double unbiased = samples > 1 ? m.variance * double(samples) / double(samples - 1) : m.variance;
-      // Read with a factor of 1, too: a NaN stays.
-      const auto run = [&](void* running, double value) {
-        if (running == nullptr) return;
-        float& old = static_cast<float*>(running)[c];
-        old = static_cast<float>(double(old) * (1 - factor) + factor * value);
-      };
-      run(running_mean, m.mean);
-      run(running_variance, unbiased);
       if (save_mean != nullptr) {
         if (!leaves_out || c < channels / 2) blend(save_mean, CUDA_R_32F, c, m.mean, 0);
         blend(save_inverse, CUDA_R_32F, c, m.inverse_deviation, 0);
@@ -697,8 +685,7 @@ cudnnStatus_t cudnnBatchNormalizationBackwardEx(
 #pragma omp parallel for schedule(static)
                  for (int c = 0; c < channels; ++c) {
                    Moments m = moments(x, samples, channels, c, epsilon);
-                   if (saved_mean != nullptr)
-                     m = {load(saved_mean, CUDA_R_32F, c), load(saved_inverse, CUDA_R_32F, c), 0};
+                   if (saved_mean != nullptr) m = {load(saved_mean, CUDA_R_32F, c), load(saved_inverse, CUDA_R_32F, c)};
                    double sum = 0, product = 0;
                    for (std::size_t i = 0; i < samples; ++i) {
                      const std::size_t at = i * channels + c;

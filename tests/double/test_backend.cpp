@@ -590,7 +590,7 @@ TEST_CASE("A copy to the device comes after the work before it and before the wo
 
 TEST_CASE("A fetch brings what the work queued before it leaves, and its ticket says when it is there", "[double]") {
   const auto backend = cuda();
-  constexpr int kCount = 300;  // more than there are events for tickets
+  constexpr int kCount = Backend::kTickets + 100;
   auto* pinned = static_cast<float*>(backend->allocate_pinned(kCount * sizeof(float), "test"));
   float* x = to_device(*backend, std::vector<float>(kCount, 1.0F));
   backend->wait();
@@ -617,6 +617,9 @@ TEST_CASE("A fetch brings what the work queued before it leaves, and its ticket 
   CHECK(backend->arrived(second));
   CHECK(pinned[2] == 4);
   CHECK(pinned[3] == 5);
+  const auto later = backend->fetch(pinned + 4, x + 4, sizeof(float));
+  CHECK(backend->arrived(second));  // whatever is asked for after it
+  backend->wait_for(later);
 
   // Each of many, in turn.
   int wrong = 0;
@@ -683,10 +686,16 @@ TEST_CASE("A GPU is refused what it cannot do", "[double]") {
     const Capability ampere("8.0");
     const auto backend = cuda("tf32");
     CHECK(backend->refuses(DType::bf16).empty());
-    CHECK(contains(backend->description(), "TF32"));
+    CHECK(contains(backend->description(), "compute capability 8.0), cuDNN 9.10.0, TF32, deterministic"));
     CHECK(!contains(cuda("f32")->description(), "TF32"));
+    CHECK(cuda_version() ==
+          std::to_string(CUDART_VERSION / 1000) + "." + std::to_string(CUDART_VERSION % 1000 / 10) + ", cuDNN 9.10.0");
     CHECK(backend->arithmetic() == "cuda: cuDNN 9.10.0, TF32, deterministic, compute capability 80");
     CHECK(cuda("f32", false)->arithmetic() == "cuda: cuDNN 9.10.0, f32");
+  }
+  {
+    const Capability turing("7.5", "91100");
+    CHECK_NOTHROW(cuda());
   }
   for (const char* old : {"6.0", "7.0"}) {
     INFO(old);
@@ -711,7 +720,14 @@ TEST_CASE("A backend takes the GPU that it is told", "[double]") {
     const auto backend = cuda("f32", true, gpu);
     CHECK(contains(backend->description(), "GPU " + std::to_string(gpu) + " of 3"));
     CHECK(backend->gpu_number() == gpu);
-    ids.insert(backend->device_id());
+    CHECK(backend->numa_node() == numa_nodes_of_gpus().at(static_cast<std::size_t>(gpu)));
+    cudaDeviceProp properties{};
+    REQUIRE(cudaGetDeviceProperties(&properties, gpu) == cudaSuccess);
+    char id[33] = {};
+    for (int k = 0; k < 16; ++k)
+      std::snprintf(id + 2 * k, 3, "%02x", static_cast<unsigned char>(properties.uuid.bytes[k]));
+    CHECK(backend->device_id() == id);
+    ids.insert(id);
   }
   CHECK(ids.size() == 3);
 }

@@ -178,13 +178,13 @@ TEST_CASE("A batch norm of the library is compared in every process, and one tha
   }
   // Sums over 800 numbers, of which some are near zero, may be off by the root of so many roundings, added twice.
   dat_double::clear_vices();
-  for (const double roundings : {10.0, 1000.0}) {
+  for (const double roundings : {10.0, 100.0}) {
     dat_double::vices(dat_double::Call::norm, 0).off = roundings * 0x1p-17;
     const auto backend = make_backend({.device = "cuda", .threads = 2});
     (void)backend->batch_norm({.n = 2, .c = 16, .h = 20, .w = 20, .relu = true});
     const auto tried = backend->trials();
     REQUIRE(!tried.empty());
-    CHECK(tried.back().refused == (roundings < 100 ? "" : "wrong results"));
+    CHECK(tried.back().refused == (roundings < 50 ? "" : "wrong results"));
   }
 }
 
@@ -235,6 +235,16 @@ TEST_CASE("A damaged file of choices is ignored with a word, and written anew", 
   const Planned folder_there = plan(file);
   CHECK(folder_there.implementation.starts_with("graph engine "));
   CHECK(contains(folder_there.remark, "cannot be kept"));
+}
+
+TEST_CASE("Of more choices than a file may hold those of the last process are kept", "[double]") {
+  const TemporaryFolder folder;
+  const std::string file = folder / "plans";
+  for (const char pass : {'a', 'b'}) PlanCache(file, "GPU", true).keep(std::string(3U << 20U, pass), {"plan", 0.5});
+  const PlanCache cache(file, "GPU", false);
+  CHECK(cache.remark().empty());
+  CHECK(!cache.find(std::string(3U << 20U, 'a')));
+  CHECK(cache.find(std::string(3U << 20U, 'b')));
 }
 
 TEST_CASE("Choices of two processes at the same time leave a whole file", "[double]") {

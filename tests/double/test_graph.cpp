@@ -6,7 +6,6 @@
 #include <cudnn.h>
 
 #include "backend/cuda/backend.hpp"
-#include "backend/cuda/graph.hpp"
 #include "backend/cuda/pass_plan.hpp"
 #include "backend/cuda/trials.hpp"
 #include "dat/program.hpp"
@@ -21,7 +20,6 @@ using namespace std::chrono_literals;
 
 namespace {
 
-namespace graph = dat::cuda::graph;
 using cuda::Operands;
 using cuda::Pass;
 using cuda::PassPlan;
@@ -312,85 +310,7 @@ TEST_CASE("What the documentation says of a support surface is refused in its wo
   }
 }
 
-TEST_CASE("Four channels in 16 bits are not aligned as surface 90 wants them; a mask of bits is no input", "[double]") {
-  const Switches switches;
-  cudnnHandle_t handle = nullptr;
-  REQUIRE(cudnnCreate(&handle) == CUDNN_STATUS_SUCCESS);
-  const auto verdicts = [&](std::int64_t channels) {
-    graph::Operations o(handle, DType::f16);
-    const graph::Shape shape{2, channels, 4, 4};
-    const auto& y = o.between(shape);
-    o.convolution(o.in_memory(graph::Place::x, shape), o.in_memory(graph::Place::w, {channels, channels, 3, 3}), y, 1,
-                  1);
-    o.relu(y, o.in_memory(graph::Place::result, shape));
-    std::vector<std::pair<std::string, std::string>> all;
-    const graph::Descriptor& finished = o.finish();
-    for (const std::string& name : graph::recommended(finished, CUDNN_HEUR_MODE_A)) {
-      std::string why;
-      try {
-        const graph::Execution ready(handle, graph::Engine(finished, name));
-      } catch (const graph::Refusal& refusal) {
-        why = refusal.what();
-      }
-      all.emplace_back(name, why);
-    }
-    return all;
-  };
-  for (const auto& [name, why] : verdicts(8))
-    if (!is_engine(name, kNothing)) CHECK(why.empty());
-  for (const auto& [name, why] : verdicts(4)) {
-    if (is_engine(name, 90)) CHECK(contains(why, "an alignment below 128 bits"));
-    if (is_engine(name, 80)) CHECK(why.empty());
-  }
-
-  // dx = dy where a BOOLEAN tensor is set: on no surface a BOOLEAN tensor may be read.
-  graph::Operations o(handle, DType::f16);
-  const graph::Shape shape{2, 16, 4, 4};
-  const auto& gradient = o.between(shape);
-  o.convolution(o.in_memory(graph::Place::dy, shape), o.in_memory(graph::Place::w, {16, 16, 3, 3}), gradient, 1, 1);
-  graph::Descriptor mask(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  mask.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_BOOLEAN);
-  mask.set(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, std::vector<std::int64_t>{2, 16, 4, 4});
-  mask.set(CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, std::vector<std::int64_t>{256, 1, 64, 16});
-  mask.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, std::int64_t{50});
-  mask.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, std::int64_t{16});
-  mask.finalize();
-  o.relu_gradient(gradient, mask, o.in_memory(graph::Place::result, shape));
-  try {
-    (void)graph::recommended(o.finish(), CUDNN_HEUR_MODE_A);
-    FAIL("a graph with a BOOLEAN input has engines");
-  } catch (const graph::Refusal& refusal) {
-    CHECK(refusal.status() == CUDNN_STATUS_NOT_SUPPORTED);
-    CHECK(contains(refusal.what(), "BOOLEAN"));
-  }
-  cudnnDestroy(handle);
-}
-
-TEST_CASE("Descriptors that are incomplete, finished, or of another kind give the documented codes", "[double]") {
-  const auto status = [](const auto& f) {
-    try {
-      f();
-    } catch (const graph::Refusal& refusal) {
-      return refusal.status();
-    }
-    return CUDNN_STATUS_SUCCESS;
-  };
-  graph::Descriptor t(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  CHECK(status([&] { t.finalize(); }) == CUDNN_STATUS_BAD_PARAM);
-  CHECK(status([&] { t.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_FLOAT, 1.0F); }) == CUDNN_STATUS_BAD_PARAM);
-  CHECK(status([&] { t.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, CUDNN_POINTWISE_ADD); }) ==
-        CUDNN_STATUS_BAD_PARAM);
-  CHECK(status([&] { (void)t.number(CUDNN_ATTR_TENSOR_UNIQUE_ID); }) == CUDNN_STATUS_NOT_INITIALIZED);
-  graph::Descriptor p(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
-  p.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, CUDNN_POINTWISE_ADD);
-  CHECK(status([&] { p.finalize(); }) == CUDNN_STATUS_BAD_PARAM);
-  p.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
-  CHECK(status([&] { p.finalize(); }) == CUDNN_STATUS_SUCCESS);
-  CHECK(status([&] { p.finalize(); }) == CUDNN_STATUS_NOT_INITIALIZED);
-  CHECK(status([&] { p.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, CUDNN_POINTWISE_MUL); }) ==
-        CUDNN_STATUS_NOT_INITIALIZED);
-  CHECK(status([&] { const graph::Descriptor none(CUDNN_BACKEND_MATMUL_DESCRIPTOR); }) == CUDNN_STATUS_NOT_SUPPORTED);
-
+TEST_CASE("A plan hands on that the library refuses operands: a missing, a crooked, an overlapping one", "[double]") {
   const auto backend = gpu();
   const auto spec = passes(DType::f16)[0];
   const auto offered = plans_of(*backend, spec);
@@ -553,6 +473,7 @@ TEST_CASE("A network's plans are chosen layer by layer, and its gradient is that
     CHECK(!contains(with.line("layer2.0.shortcut.0.weight"), "graph"));
     CHECK(contains(with.line("layer2.1.conv2.weight"), ": graph"));  // adds a block's input that is kept
   }
+  CHECK(with.program->gradient_scale() == 1024);  // that of run()
   const auto gradient = with.gradient(), logits = to_host(*with.backend, with.program->logits(), 20);
   switches->refuse = true;
   dat_double::clear_vices();

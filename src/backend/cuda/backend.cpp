@@ -294,8 +294,13 @@ void CudaBackend::wait() {
   check(cudaStreamSynchronize(copies_));
 }
 
-Backend::Ticket CudaBackend::mark() {
-  check(cudaEventRecord(tickets_[static_cast<std::size_t>(next_ % kTickets)], stream_));
+cudaEvent_t CudaBackend::event_of(Ticket ticket) const {
+  assert(next_ - ticket <= kTickets);
+  return tickets_[static_cast<std::size_t>(ticket % kTickets)];
+}
+
+Backend::Ticket CudaBackend::ticket_in(cudaStream_t stream) {
+  check(cudaEventRecord(event_of(next_), stream));
   return next_++;
 }
 
@@ -303,41 +308,25 @@ Backend::Ticket CudaBackend::fetch(void* pinned, const void* device, std::size_t
   check(cudaEventRecord(queued_, stream_));
   check(cudaStreamWaitEvent(copies_, queued_, 0));
   check(cudaMemcpyAsync(pinned, device, bytes, cudaMemcpyDeviceToHost, copies_));
-  check(cudaEventRecord(tickets_[static_cast<std::size_t>(next_ % kTickets)], copies_));
-  return next_++;
+  return ticket_in(copies_);
 }
 
-Backend::Ticket CudaBackend::mark_side() {
-  check(cudaEventRecord(tickets_[static_cast<std::size_t>(next_ % kTickets)], copies_));
-  return next_++;
-}
+bool CudaBackend::arrived(Ticket ticket) { return happened(event_of(ticket)); }
 
-bool CudaBackend::arrived(Ticket ticket) {
-  assert(next_ - ticket <= kTickets);
-  return happened(tickets_[static_cast<std::size_t>(ticket % kTickets)]);
-}
+void CudaBackend::wait_for(Ticket ticket) { check(cudaEventSynchronize(event_of(ticket))); }
 
-void CudaBackend::wait_for(Ticket ticket) {
-  assert(next_ - ticket <= kTickets);
-  check(cudaEventSynchronize(tickets_[static_cast<std::size_t>(ticket % kTickets)]));
-}
-
-void CudaBackend::queue_behind(Ticket ticket) {
-  assert(next_ - ticket <= kTickets);
-  check(cudaStreamWaitEvent(stream_, tickets_[static_cast<std::size_t>(ticket % kTickets)], 0));
-}
+void CudaBackend::queue_behind(Ticket ticket) { check(cudaStreamWaitEvent(stream_, event_of(ticket), 0)); }
 
 Backend::Ticket CudaBackend::stamp() {
-  check(cudaEventRecord(stamps_[static_cast<std::size_t>(next_stamp_ % kStamps)], stream_));
+  check(cudaEventRecord(moment_of(next_stamp_), stream_));
   return next_stamp_++;
 }
 
-bool CudaBackend::passed(Ticket stamp) { return happened(stamps_[static_cast<std::size_t>(stamp % kStamps)]); }
+bool CudaBackend::passed(Ticket stamp) { return happened(moment_of(stamp)); }
 
 double CudaBackend::seconds(Ticket from, Ticket to) {
   float milliseconds = 0;
-  check(cudaEventElapsedTime(&milliseconds, stamps_[static_cast<std::size_t>(from % kStamps)],
-                             stamps_[static_cast<std::size_t>(to % kStamps)]));
+  check(cudaEventElapsedTime(&milliseconds, moment_of(from), moment_of(to)));
   return double(milliseconds) / 1000;
 }
 

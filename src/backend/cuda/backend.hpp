@@ -64,13 +64,13 @@ class CudaBackend final : public Backend {
   void copy_to_device(void* device, const void* host, std::size_t bytes) override;
   void copy_to_host(void* host, const void* device, std::size_t bytes) override;
   void wait() override;
-  [[nodiscard]] Ticket mark() override;
+  [[nodiscard]] Ticket mark() override { return ticket_in(stream_); }
   [[nodiscard]] Ticket fetch(void* pinned, const void* device, std::size_t bytes) override;
   [[nodiscard]] bool arrived(Ticket ticket) override;
   void wait_for(Ticket ticket) override;
   void send(void* device, const void* pinned, std::size_t bytes) override;
   [[nodiscard]] void* side_queue() override { return static_cast<cudaStream_t>(copies_); }
-  [[nodiscard]] Ticket mark_side() override;
+  [[nodiscard]] Ticket mark_side() override { return ticket_in(copies_); }
   void queue_behind(Ticket ticket) override;
   void only_where(const double* flag) override { when_ = flag; }
   [[nodiscard]] Ticket stamp() override;
@@ -121,6 +121,10 @@ class CudaBackend final : public Backend {
  private:
   class Graph;
   void commit(SharedBlock& shared, const std::string& purpose);
+  [[nodiscard]] cudaEvent_t event_of(Ticket ticket) const;
+  /// A new ticket, of what the stream has now.
+  [[nodiscard]] Ticket ticket_in(cudaStream_t stream);
+  [[nodiscard]] cudaEvent_t moment_of(Ticket stamp) const { return stamps_[static_cast<std::size_t>(stamp % kStamps)]; }
 
   const Gpu gpu_;
   const BackendOptions options_;

@@ -81,7 +81,6 @@ void PlanCache::write() {
     Choices all = read();  // others may have kept theirs, and lost some of this process's
     for (const auto& [name, own] : kept_) all[name] = own;
     std::string text = to_text(all);
-    if (text.size() > kMostBytes) text = to_text(known_);
     if (text.size() > kMostBytes) text = to_text(kept_);
     fs::create_directories(fs::path(path_).parent_path());
     write_text_atomically(path_, text);

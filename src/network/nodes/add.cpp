@@ -30,7 +30,7 @@ class FrozenAdd final : public FrozenOperation {
       using T = decltype(type);
       const std::int64_t count = wanted(elements_);
       each(device(), kernels::groups(count),
-           kernels::Add<T>{at<T>(a_), at<T>(b_), at<T>(y_), count, bits_ >= 0, at<std::uint16_t>(bits_)});
+           kernels::Add<T>{at<T>(a_), at<T>(b_), at<T>(y_), count, bits_ != -1, at<std::uint16_t>(bits_)});
     });
   }
 

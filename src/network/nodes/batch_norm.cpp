@@ -42,11 +42,11 @@ class FrozenAffine final : public FrozenOperation {
   }
 
   void forward(const float*) override {
-    if (y_ < 0) return;  // left to the convolution
+    if (y_ == -1) return;  // left to the convolution
     const std::int64_t count = wanted(elements_);
     with_storage(type_, [&](auto type) {
       using T = decltype(type);
-      if (slope_ >= 0)
+      if (slope_ != -1)
         return each(
             device(), kernels::groups(count),
             kernels::AffineSilu<T>{at<T>(x_), norm_.scale, norm_.shift, at<T>(y_), at<T>(slope_), layout_, count});
@@ -60,7 +60,7 @@ class FrozenAffine final : public FrozenOperation {
     const std::int64_t count = wanted(elements_);
     with_storage(type_, [&](auto type) {
       using T = decltype(type);
-      if (slope_ >= 0)
+      if (slope_ != -1)
         return each(device(), kernels::groups(count),
                     kernels::AffineSiluGradient<T>{at<T>(dy_.main), at<T>(dy_.extra), norm_.scale, at<T>(slope_),
                                                    at<T>(dx_), layout_, count, accumulates_});
@@ -93,12 +93,12 @@ class TrainingBatchNorm final : public TrainingOperation {
         unscale_(lowering.arrays.unscale()) {
     // Operations run in the order of their results: nothing may come between.
     residual_ = lowering.other_addend(result_);
-    if (residual_ >= 0 && lowering.readers(result_).front() != lowering.first_not_taken()) residual_ = -1;
-    if (residual_ >= 0) lowering.fuse(result_, Op::add);
+    if (residual_ != -1 && lowering.readers(result_).front() != lowering.first_not_taken()) residual_ = -1;
+    if (residual_ != -1) lowering.fuse(result_, Op::add);
     relu_ = lowering.fuse(result_, Op::relu);
     x_ = lowering.read(input());
     sum_ = lowering.take_addition(input());
-    if (residual_ >= 0) added_ = lowering.read(residual_);
+    if (residual_ != -1) added_ = lowering.read(residual_);
     y_ = lowering.make(result_, type_);
     const std::int64_t begin = model_.graph.norms[static_cast<std::size_t>(node_.norm)].begin;
     if (node_.weight < model_.freezing.segments) {
@@ -113,7 +113,7 @@ class TrainingBatchNorm final : public TrainingOperation {
                                        .h = node_.h,
                                        .w = node_.w,
                                        .of_sum = sum_.has_value(),
-                                       .residual = residual_ >= 0,
+                                       .residual = residual_ != -1,
                                        .relu = relu_,
                                        .again = scale_ == nullptr && lowering.drop(*this, {input(), residual_}),
                                        .epsilon = Model::kEpsilon,
@@ -130,11 +130,11 @@ class TrainingBatchNorm final : public TrainingOperation {
     const TrainingLowering::Gradient dy = lowering.arriving(result_);
     const auto fresh = [&] { return lowering.fresh(elements_, type_); };
     dy_ = dy.buffer;
-    if (residual_ >= 0) {
+    if (residual_ != -1) {
       dresidual_ = dy.owned || !relu_ ? dy_ : fresh();
       lowering.contribute(residual_, dresidual_, dy.owned || relu_);
     }
-    dx_ = dy.owned && residual_ < 0 ? dy_ : fresh();
+    dx_ = dy.owned && residual_ == -1 ? dy_ : fresh();
     addend_ = lowering.take_part(input());
     lowering.contribute(input(), dx_, true);
   }
@@ -142,7 +142,7 @@ class TrainingBatchNorm final : public TrainingOperation {
   void plan_again(TrainingLowering& lowering, Buffer into) override {
     again_ = into;
     again_x_ = lowering.source(input());
-    if (residual_ >= 0) again_added_ = lowering.source(residual_);
+    if (residual_ != -1) again_added_ = lowering.source(residual_);
   }
 
   void make_again() override {
@@ -162,7 +162,7 @@ class TrainingBatchNorm final : public TrainingOperation {
 
   void backward(const WantedGradients& wanted) override {
     const bool told = wanted.dw != nullptr || wanted.dbias != nullptr;
-    if (residual_ < 0 && !wanted.dx && !told) return;
+    if (residual_ == -1 && !wanted.dx && !told) return;
     if (model_.stands_still(node_.weight)) return backward_affine();
     norm_->backward(at<void>(back_x_), at<void>(y_), at<void>(dy_), model_.values(node_.weight),
                     model_.values(node_.bias), mean_, variance_,
@@ -171,7 +171,7 @@ class TrainingBatchNorm final : public TrainingOperation {
                      .dresidual = at<void>(dresidual_),
                      .dgamma = told ? wanted.dw : dgamma_,
                      .dbeta = told ? wanted.dbias : dbeta_,
-                     .accumulate = told && wanted.accumulate,
+                     .accumulate = wanted.accumulate,
                      .factor = unscale_});
   }
 
@@ -191,7 +191,7 @@ class TrainingBatchNorm final : public TrainingOperation {
     with_storage(type_, [&](auto type) {
       using T = decltype(type);
       const std::int64_t groups = kernels::groups(elements_);
-      const bool adds = residual_ >= 0;
+      const bool adds = residual_ != -1;
       if (sum_) each(device(), groups, kernels::Add<T>{at<T>(sum_->a), at<T>(sum_->b), at<T>(x_), elements_});
       each(device(), groups,
            kernels::AffineRelu<T>{at<T>(x_), scale_, shift_, at<T>(y_), nullptr, layout_, elements_, relu_ && !adds});
@@ -205,11 +205,11 @@ class TrainingBatchNorm final : public TrainingOperation {
       using T = decltype(type);
       const std::int64_t groups = kernels::groups(elements_);
       T* const dx = at<T>(dx_);
-      T* const dresidual = relu_ && dresidual_ < 0 ? dx : at<T>(relu_ ? dresidual_ : dy_);
+      T* const dresidual = relu_ && dresidual_ == -1 ? dx : at<T>(relu_ ? dresidual_ : dy_);
       if (relu_) each(device(), groups, kernels::ReluGradient<T>{at<T>(y_), at<T>(dy_), dresidual, elements_});
       each(device(), groups,
            kernels::AffineReluGradient<T>{dresidual, nullptr, scale_, nullptr, dx, layout_, elements_, false});
-      if (addend_ >= 0) each(device(), groups, kernels::Add<T>{at<T>(addend_), dx, dx, elements_});
+      if (addend_ != -1) each(device(), groups, kernels::Add<T>{at<T>(addend_), dx, dx, elements_});
     });
   }
 

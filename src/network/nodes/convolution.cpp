@@ -15,14 +15,14 @@ class FrozenConvolution final : public FrozenOperation {
       : FrozenOperation(lowering, first), type_(lowering.storage), of_images_(lowering.node(input()).makes_images()) {
     if (lowering.fuse(result_, Op::batch_norm)) norm_ = FoldedNorm(lowering, result_);
     residual_ = lowering.other_addend(result_);
-    if (residual_ >= 0) lowering.fuse(result_, Op::add);
+    if (residual_ != -1) lowering.fuse(result_, Op::add);
     const bool relu = lowering.fuse(result_, Op::relu);
     if (relu) lowering.made_by_relu(result_);
 
     ConvSpec spec = conv_spec(lowering, node_);
     spec.frozen = true;
-    spec.accumulate = residual_ >= 0;
-    spec.keeps_residual = residual_ >= 0 && lowering.kept(residual_);
+    spec.accumulate = residual_ != -1;
+    spec.keeps_residual = residual_ != -1 && lowering.kept(residual_);
     spec.relu = relu;
     spec.relu_input = !of_images_ && residual_ != input() && lowering.may_go_through_relu(input(), first);
     spec.other_gradient = spec.relu_input && lowering.readers(input()).size() > 1;
@@ -32,7 +32,7 @@ class FrozenConvolution final : public FrozenOperation {
 
     normed_ = lowering.take_norm(input());
     x_ = normed_ ? normed_->x : lowering.read(input());
-    if (residual_ >= 0) {
+    if (residual_ != -1) {
       // The residual is added in place, to a copy where it is still needed.
       const Buffer residual = lowering.read(residual_);
       if (spec.keeps_residual)
@@ -42,7 +42,7 @@ class FrozenConvolution final : public FrozenOperation {
       else
         lowering.make_in(y_ = residual, result_, type_);
     }
-    if (y_ < 0) y_ = lowering.make(result_, type_);
+    if (y_ == -1) y_ = lowering.make(result_, type_);
     elements_ = lowering.elements(result_);
     if (relu) bits_ = lowering.fresh(kernels::groups(elements_), DType::f16);  // one word of 16 bits each
   }
@@ -53,8 +53,8 @@ class FrozenConvolution final : public FrozenOperation {
     lowering.touch(bits_);
     // The convolution masks what it reads; a residual that takes over the gradient takes the mask with it, if it has no
     // other gradient yet.
-    masks_inside_ = bits_ >= 0 && dy_.extra < 0 && !of_images_ && conv_->backward_data_masks() &&
-                    residual_ != input() && (residual_ < 0 || !lowering.has_gradient(residual_));
+    masks_inside_ = bits_ != -1 && dy_.extra == -1 && !of_images_ && conv_->backward_data_masks() &&
+                    residual_ != input() && (residual_ == -1 || !lowering.has_gradient(residual_));
     if (conv_->backward_relu_pays() && lowering.one_part_missing(input())) {
       dx_ = lowering.fresh(lowering.elements(input()), lowering.type(input()));
       other_ = lowering.go_through_relu(input(), dx_);
@@ -68,7 +68,7 @@ class FrozenConvolution final : public FrozenOperation {
         lowering.contribute(input(), dx_);
       }
     }
-    if (residual_ >= 0) lowering.contribute(residual_, dy_.main, masks_inside_ ? bits_ : -1);
+    if (residual_ != -1) lowering.contribute(residual_, dy_.main, masks_inside_ ? bits_ : -1);
   }
 
   void want(int samples) override {
@@ -81,12 +81,12 @@ class FrozenConvolution final : public FrozenOperation {
   }
 
   void forward(const float* image) override {
-    if (copied_ >= 0) add(device(), type_, at<void>(copied_), nullptr, at<void>(y_), wanted(elements_));
-    const void* x = x_ >= 0 ? at<void>(x_) : image;
+    if (copied_ != -1) add(device(), type_, at<void>(copied_), nullptr, at<void>(y_), wanted(elements_));
+    const void* x = x_ != -1 ? at<void>(x_) : image;
     if (normed_)
       conv_->forward_of_norm(x, {normed_->scale, normed_->shift, at<std::uint16_t>(normed_->bits)}, at<void>(y_),
                              at<std::uint16_t>(bits_));
-    else if (kept_ >= 0)
+    else if (kept_ != -1)
       conv_->forward(x, at<void>(kept_), at<void>(y_), at<std::uint16_t>(bits_));
     else
       conv_->forward(x, at<void>(y_), at<std::uint16_t>(bits_));
@@ -138,7 +138,7 @@ class TrainingConvolution final : public TrainingOperation {
     dy_ = lowering.arriving(result_).buffer;
     if (of_images_) return;
     if (conv_->backward_data_accumulates()) dx_ = lowering.take_owned(input());
-    adds_ = dx_ >= 0;
+    adds_ = dx_ != -1;
     if (!adds_) dx_ = lowering.fresh(lowering.elements(input()), lowering.storage);
     lowering.contribute(input(), dx_, true);
   }
@@ -147,10 +147,10 @@ class TrainingConvolution final : public TrainingOperation {
     all.push_back({conv_.get(), model_.values(node_.weight), nullptr, nullptr});
   }
 
-  void forward(const float* image) override { conv_->forward(x_ >= 0 ? at(x_) : image, at<void>(y_), nullptr); }
+  void forward(const float* image) override { conv_->forward(x_ != -1 ? at(x_) : image, at<void>(y_), nullptr); }
 
   void backward_weights(const WantedGradients& wanted) override {
-    conv_->backward_weights(back_x_ >= 0 ? at(back_x_) : wanted.image, at<void>(dy_), wanted.dw, wanted.accumulate,
+    conv_->backward_weights(back_x_ != -1 ? at(back_x_) : wanted.image, at<void>(dy_), wanted.dw, wanted.accumulate,
                             unscale_);
   }
 

@@ -44,8 +44,7 @@ class TrainingLinear final : public TrainingOperation {
         linear_(model_.backend.linear(n_, lowering.layout(input()).c, node_.c)) {}
 
   void plan_backward(TrainingLowering& lowering) override {
-    lowering.touch(x_);
-    dx_ = lowering.fresh(lowering.elements(input()));
+    dx_ = lowering.fresh(lowering.elements(input()));  // may lie where x does: the weights' gradient comes before it
     lowering.contribute(input(), dx_, true);
   }
 

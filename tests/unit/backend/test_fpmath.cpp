@@ -1,8 +1,12 @@
+#include <omp.h>
+
 #include "backend/cpu/onednn.hpp"
 #include "backend/shared/less_memory.hpp"
 #include "catch.hpp"
 #include "dat/backend.hpp"
 #include "environment.hpp"
+#include "gradients.hpp"
+#include "pointwise.hpp"
 
 using namespace dat;
 
@@ -12,6 +16,56 @@ TEST_CASE("Products of f32 numbers are those of f32, whatever ONEDNN_DEFAULT_FPM
   const auto backend = make_backend({.device = "cpu", .threads = 1});
   CHECK(dnnl::get_default_fpmath_mode() == dnnl::fpmath_mode::strict);
   dnnl::set_default_fpmath_mode(before);
+}
+
+TEST_CASE("A CPU backend has the threads that it is given, after fixed sums too, and nothing that only a GPU has",
+          "[backend][cpu]") {
+  const int before = omp_get_max_threads();
+  omp_set_dynamic(1);
+  for (const bool deterministic : {true, false}) {
+    const auto backend = make_backend({.device = "cpu", .threads = 3, .math = "f32", .deterministic = deterministic});
+    CHECK((omp_get_dynamic() == 0 && omp_get_max_threads() == 3 && backend->host_threads == 3));
+    (void)backend->linear(5, 48, 10);
+    CHECK(omp_get_max_threads() == 3);
+    CHECK(backend->description() == backend->arithmetic() + ", 3 threads");
+    CHECK(contains(backend->arithmetic(), "AVX-512") == (backend->activation_layout(64, 4, 4).block == 16));
+    CHECK((backend->gpu_number() == -1 && backend->numa_node() == -1 && backend->device_id().empty()));
+    CHECK((backend->spare_memory() == 0 && backend->side_queue() == nullptr && backend->pin(nullptr, 0) == nullptr));
+    CHECK((!backend->replays() && backend->trials().empty() && backend->remark().empty()));
+    CHECK((backend->passed(backend->stamp()) && backend->arrived(backend->mark()) && backend->leaves_samples_out()));
+  }
+  CHECK(make_backend({.device = "cpu", .threads = 1})->description().ends_with(", 1 thread"));
+  omp_set_num_threads(before);
+}
+
+TEST_CASE("The last stamps of a CPU are kept, each the moment of its call", "[backend][cpu]") {
+  using Clock = std::chrono::steady_clock;
+  const auto backend = make_backend({.device = "cpu", .threads = 1});
+  constexpr int kFirst = 3;  // of those that are kept
+  std::vector<Clock::time_point> before, after;
+  for (int k = 0; k < Backend::kStamps + kFirst; ++k) {
+    before.push_back(Clock::now());
+    CHECK(backend->stamp() == k);
+    after.push_back(Clock::now());
+  }
+  const auto seconds = [](Clock::duration time) { return std::chrono::duration<double>(time).count(); };
+  int wrong = 0;
+  for (std::size_t k = kFirst; k < before.size(); ++k) {
+    const double since = backend->seconds(kFirst, static_cast<Backend::Ticket>(k));
+    wrong += since < seconds(before[k] - after[kFirst]) || since > seconds(after[k] - before[kFirst]);
+  }
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("A build without CUDA has no kernels for it", "[backend][cpu]") {
+  if (cuda_version() != "not built") return;
+  const Device gpu{.kind = DeviceKind::cuda};
+  float x = 1;
+  double sums[3] = {};
+  CHECK(code_of([&] { each(gpu, 1, kernels::Scale{&x, &x, 2.0F, false}); }) == ExitCode::device);
+  CHECK(code_of([&] { each(gpu, Chunks{}, kernels::Zero{&x}); }) == ExitCode::device);
+  CHECK(code_of([&] { sum(gpu, Chunks{}, kernels::SquaredNorm{&x}, sums, sums); }) == ExitCode::device);
+  CHECK(x == 1);
 }
 
 TEST_CASE("A network whose parameters need more than all memory is not told to take smaller micro-batches",

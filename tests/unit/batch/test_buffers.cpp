@@ -2,6 +2,7 @@
 #include "batch/buffers/buffers.hpp"
 #include "batch/view/view.hpp"
 #include "catch.hpp"
+#include "dat/recordings.hpp"
 #include "datasets.hpp"
 #include "device.hpp"
 #include "random_values.hpp"
@@ -49,6 +50,9 @@ TEST_CASE("a micro-batch is known by its number in what was read, and where it s
       CHECK(batch.key.step == 11);
       CHECK(batch.key.unit == (dealt ? index : 0));
       CHECK(batch.averaged() == (dealt ? 9 : 5));
+      CHECK(batch.place().unit == batch.key.unit);
+      CHECK(batch.place().first == batch.begins_unit());
+      CHECK(batch.place().share == 1.0F / (dealt ? 9 : 5));
       CHECK(batch.begins_unit() == (dealt || index == 0));
       CHECK(batch.ends_step() == (index == 4));
       CHECK(test::to_host(*backend, batch.clean, 1)[0] == Approx(0.2 * index));
@@ -75,17 +79,18 @@ TEST_CASE("what somebody has changed of a micro-batch is nothing to the next one
 }
 
 TEST_CASE("a set is put on the device whole, in pieces; where nobody has said so, not by a CPU or one that is decoded",
-          "[batch]") {
+          "[batch][backend]") {
   /// Images of two bytes, their number.
   class Numbers final : public Dataset {
    public:
     [[nodiscard]] const DatasetInfo& info() const override { return info_; }
-    [[nodiscard]] std::int64_t size() const override { return 2 * 4096 + 3; }
+    [[nodiscard]] std::int64_t size() const override { return count; }
     [[nodiscard]] int label(std::int64_t) const override { return 0; }
     void read(std::int64_t index, std::uint8_t* pixels) const override {
       pixels[0] = static_cast<std::uint8_t>(index);
       pixels[1] = static_cast<std::uint8_t>(index >> 8);
     }
+    std::int64_t count = 2 * 4096 + 3;
     DatasetInfo info_{1, 2, 2, {}};
   } numbers;
   const auto backend = test::test_backend();
@@ -99,6 +104,12 @@ TEST_CASE("a set is put on the device whole, in pieces; where nobody has said so
     CHECK(!fits_on_device(*backend, numbers, "off"));
     if (decoded || test::test_device() == "cpu") CHECK(!fits_on_device(*backend, numbers, "auto"));
   }
+  // Half of what there is to spare.
+  numbers.info_.decoded = false;
+  numbers.count = static_cast<std::int64_t>(backend->spare_memory() / 4);
+  CHECK(fits_on_device(*backend, numbers, "auto"));
+  ++numbers.count;
+  CHECK(!fits_on_device(*backend, numbers, "auto"));
 }
 
 TEST_CASE("an attack keeps of its start what its goal says", "[batch]") {
@@ -119,10 +130,44 @@ TEST_CASE("an attack keeps of its start what its goal says", "[batch]") {
   }
 }
 
-TEST_CASE("of the attacks of a training the longest counts", "[batch]") {
+TEST_CASE("what two need is what either needs", "[batch]") {
+  constexpr bool Needs::*flags[] = {&Needs::early_stop, &Needs::clean_logits, &Needs::start_images,
+                                    &Needs::start_logits, &Needs::clean_passes};
+  const Needs less{.scratch_images = 1};
+  for (const auto flag : flags) {
+    Needs more{.scratch_images = 2};
+    more.*flag = true;
+    for (const Needs& both : {less | more, more | less, more | more}) {
+      CHECK(both.scratch_images == 2);
+      for (const auto other : flags) CHECK(both.*other == (other == flag));
+    }
+  }
+}
+
+TEST_CASE("work is called, recorded and replayed, for each of the last 64 keys", "[batch][cpu]") {
+  const auto backend = make_backend({.device = "cpu", .threads = 1});
+  Recordings<int> recordings(*backend);
+  std::string done;
+  const auto play = [&](int key, char name) { recordings.play(key, [&done, name] { done += name; }); };
+  for (const auto& [key, name] : {std::pair(1, 'a'), {1, 'b'}, {1, 'c'}, {2, 'd'}, {2, 'e'}, {1, 'f'}}) play(key, name);
+  CHECK(done == "abbdeb");
+  for (int key = 3; key <= 64; ++key) play(key, '.');
+  done.clear();
+  play(1, 'g');
+  play(65, 'h');  // in place of the first
+  play(1, 'i');
+  CHECK(done == "bhi");
+}
+
+TEST_CASE("of the attacks of a training the longest counts, and in an epoch the last that has begun", "[batch]") {
   AttackPlan plan;
   for (const auto& [name, steps] : {std::pair("none", 0), std::pair("pgd", 5), std::pair("pgd", 3)}) {
     plan.add().attack = attacks().at(name)({.steps = steps});
     CHECK(plan.most_gradients() == (plan.all().size() == 1 ? 0 : 5));
   }
+  AttackPlan parts;
+  for (const int from : {0, 2, 5}) parts.add().from = from;
+  for (const auto& [epoch, from] : {std::pair{0, 0}, {1, 0}, {2, 2}, {4, 2}, {5, 5}, {99, 5}})
+    CHECK(parts.in_epoch(epoch).from == from);
+  CHECK(parts.last().from == 5);
 }

@@ -193,9 +193,10 @@ TEST_CASE("An early-stopped attack is algorithm PGD-K-tau, sample by sample", "[
   const AttackOptions base{.eps = 0.03, .alpha = 0.004, .steps = 6, .stop = 0};
   AttackOptions patient = base, wide = base, single = base;
   patient.stop = 2;
-  wide.eps = 0.05;
-  wide.alpha = 0.01;
+  wide.alpha = 0.01;  // and then another radius with it: either is in the recordings
   wide.stop = 1;
+  single = wide;
+  single.eps = 0.05;
   single.steps = 1;
   const std::vector<int> all = {0, 1, 2, 3, 4, 5, 6, 7};
   for (const Round& round : {Round{all, base}, Round{all, patient}, Round{{7, 1, 4}, base}, Round{all, wide},

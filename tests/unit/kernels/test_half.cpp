@@ -143,6 +143,12 @@ TEMPLATE_TEST_CASE("A float is stored in 16 bits as the nearest number there, of
   CHECK(subnormal > 2 << Format<T>::mantissa);
 }
 
+TEST_CASE("Numbers of the types take 4, 2, 2 and 1 bytes", "[kernels]") {
+  for (const auto& [type, bytes] :
+       {std::pair{DType::f32, 4U}, std::pair{DType::f16, 2U}, std::pair{DType::bf16, 2U}, std::pair{DType::u8, 1U}})
+    CHECK(size_of(type) == bytes);
+}
+
 TEMPLATE_TEST_CASE("A NaN stays one when it is stored", "[kernels]", Half, BFloat16) {
   using T = TestType;
   // Payloads whose upper bits are zero must not end as infinity.

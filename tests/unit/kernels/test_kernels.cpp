@@ -399,6 +399,7 @@ TEST_CASE("A perturbation in a byte is off by at most eps/254; zero and the edge
     for (const float exact : {-eps, 0.0F, eps}) CHECK(from_byte(to_byte(exact, eps), eps) == exact);
     CHECK(from_byte(to_byte(1.01F * eps, eps), eps) == eps);
     CHECK(from_byte(to_byte(-2 * eps, eps), eps) == -eps);
+    CHECK(to_byte(std::nanf(""), eps) == 0);
   }
 }
 

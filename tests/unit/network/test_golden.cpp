@@ -70,7 +70,7 @@ struct Fixture {
   void follow_batch() {
     for (std::size_t k = 0; k < mean.size(); ++k) {
       const Norm& norm = c.model.graph.norms[k];
-      const auto m = c.to_host(training.batch_mean() + norm.begin, norm.channels);
+      const auto m = c.to_host(training.statistics() + norm.begin, norm.channels);
       const auto v = c.to_host(training.statistics() + c.model.graph.statistics + norm.begin, norm.channels);
       for (std::size_t i = 0; i < m.size(); ++i) {
         mean[k][i] = 0.9F * mean[k][i] + 0.1F * m[i];
