@@ -2,7 +2,6 @@
 
 #include <sys/resource.h>
 
-#include "allocations.hpp"
 #include "catch.hpp"
 #include "communicate/node/node_window.hpp"
 #include "reduce/sums/sums.hpp"
@@ -199,14 +198,6 @@ TEST_CASE("Gradients have the same bits in the memory of a node and by MPI, what
         compare({.bucket_elements = bucket, .overlap = overlap, .mask_transport = masks}, "float32");
       compare({.bucket_elements = bucket, .overlap = overlap}, "powersgd");
     }
-}
-
-TEST_CASE("A steady sum in the memory of a node allocates nothing", "[sums][cpu]") {
-  if (test_device() != "cpu") return;  // the double of CUDA's libraries allocates
-  ReductionCase f(world());
-  GradientReducer reducer = f.reducer({.bucket_elements = 1000, .node_sums = "window"});
-  const ActiveSet all = ActiveSet::all(f.model.parameters.layers());
-  CHECK(allocations_in_steps(f, reducer, all, all) == 0);
 }
 
 TEST_CASE("Where one rank lacks shared memory, all go by MPI, or none where the memory was asked for", "[sums]") {

@@ -1,4 +1,3 @@
-#include "allocations.hpp"
 #include "catch.hpp"
 #include "reduce/tree/tree_reducer.hpp"
 #include "reduction_case.hpp"
@@ -134,18 +133,4 @@ TEST_CASE("Gradients of micro-batches become their sum in the order of the tree,
   CHECK(of_twelve.reducer.added_up(4 * world().size()) == 2 * bytes);  // three leaves each
   const std::vector<double> drawn(static_cast<std::size_t>(of_twelve.model.parameters.layers()), 1.0);
   CHECK(of_twelve.reducer.bytes_sent(drawn, 1) == 0);
-}
-
-TEST_CASE("A steady reduction by the tree allocates nothing", "[tree][cpu]") {
-  if (test_device() != "cpu") return;  // the double of CUDA's libraries allocates
-  TreeCase f(2 * world().size() + 1);
-  const ActiveSet all = ActiveSet::all(f.model.parameters.layers());
-  const ActiveSet some = random_active(f.model.parameters.layers(), 3, 0.6F);
-  const auto units = f.units(1);
-  f.run(all, 0, units);
-  const std::int64_t before = allocations;
-  f.run(some, 1, units);
-  f.run(all, 2, units);
-  const std::int64_t during = allocations - before;
-  CHECK(during == 0);
 }
