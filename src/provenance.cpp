@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <ctime>
 #include <nlohmann/json.hpp>
@@ -40,9 +39,10 @@ namespace dat {
 namespace {
 
 std::vector<std::pair<std::string, std::string>> library_versions() {
-  std::string mpi = Communicator::library_version();
-  mpi.resize(std::min(mpi.find_first_of(std::string("\n\0", 2)), mpi.size()));
-  return {{"oneDNN", onednn_version()}, {"HDF5", hdf5_version()}, {"MPI", mpi}, {"CUDA", cuda_version()}};
+  return {{"oneDNN", onednn_version()},
+          {"HDF5", hdf5_version()},
+          {"MPI", Communicator::library_version()},
+          {"CUDA", cuda_version()}};
 }
 
 int openmp_threads() {

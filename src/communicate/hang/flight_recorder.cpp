@@ -106,7 +106,7 @@ void FlightRecorder::write(Ticket ticket, const CallRecord& record) noexcept {
 
 bool FlightRecorder::read(Ticket ticket, CallRecord& record) const noexcept {
   const Slot& slot = slots_[ticket % kKept];
-  for (int attempt = 0; ticket != 0 && attempt < 1000; ++attempt) {
+  for (int attempt = 0; attempt < 1000; ++attempt) {
     const std::uint64_t version = slot.version.load(std::memory_order_acquire);
     if (version % 2 != 0) continue;
     const Ticket found = slot.ticket.load(std::memory_order_acquire);
