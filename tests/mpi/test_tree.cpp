@@ -133,4 +133,9 @@ TEST_CASE("Gradients of micro-batches become their sum in the order of the tree,
   CHECK(of_twelve.reducer.added_up(4 * world().size()) == 2 * bytes);  // three leaves each
   const std::vector<double> drawn(static_cast<std::size_t>(of_twelve.model.parameters.layers()), 1.0);
   CHECK(of_twelve.reducer.bytes_sent(drawn, 1) == 0);
+  // R ranks send (nodes of all) / R (1 - 1 / R) + 1 / R of the numbers each: with one node a rank all of them.
+  const double ranks = world().size();
+  CHECK(of_twelve.reducer.bytes_sent(drawn, 3 * world().size()) == Approx(double(bytes)).epsilon(1e-12));
+  CHECK(of_twelve.reducer.bytes_sent(std::vector<double>(drawn.size(), 0.5), 4 * world().size()) ==
+        Approx(double(bytes) / 2 * (2 - 0.25 / ranks)).epsilon(1e-12));
 }

@@ -28,6 +28,10 @@ TEST_CASE("Nobody is banned where all are honest, and all ranks have the same we
     CHECK(one.accusations.empty());
     CHECK(one.looks == 0);
     CHECK(one.steps == 6);
+    CHECK(one.wrong == 0);
+    std::int64_t bytes = 0;
+    for (const int validator : one.validators) bytes += Protocol::bytes(ranks, 2, validator >= 0);
+    CHECK(one.said == bytes);
     CHECK(one.weights == all.front().weights);
   }
 }
@@ -119,10 +123,10 @@ TEST_CASE("Parts are looked at where most gradients are more than two tau away, 
           "[byzantine]") {
   // Of 100 uniform numbers each, gradients are some 1.5 from their mean, or 5e-6; the result is some 10 long, and its
   // rounding 6e-7.
-  for (const auto& [tau, spread, looks] :
-       {std::tuple{0.6, 0.3, 25}, {0.9, 0.3, 0}, {2e-5, 1e-6, 25}, {2e-3, 1e-6, 0}}) {
-    const auto all = hold_party({.ranks = 5, .faults = 1, .steps = 5, .tau = tau, .spread = spread});
-    INFO("tau " << tau << ", spread " << spread);
+  for (const auto& [tau, spread, wide, looks] :
+       {std::tuple{0.6, 0.3, 0, 25}, {0.9, 0.3, 0, 0}, {1.2, 0.3, 2, 0}, {2e-5, 1e-6, 0, 25}, {2e-3, 1e-6, 0, 0}}) {
+    const auto all = hold_party({.ranks = 5, .faults = 1, .steps = 5, .tau = tau, .spread = spread, .wide = wide});
+    INFO("tau " << tau << ", spread " << spread << ", of " << wide << " ranks three times that");
     for (const PartyResult& one : all) CHECK(one.looks == looks);
     CHECK(all[0].bans.empty());
   }
@@ -137,6 +141,18 @@ TEST_CASE("Who says of an iteration that is at rest that it was cut off is looke
   REQUIRE(all[0].bans.size() == 1);
   CHECK(all[0].bans[0].rank == 3);
   CHECK(all[0].bans[0].rule == Rule::aggregate);
+}
+
+TEST_CASE("A dispute is one of either rank, and ends when one of them leaves", "[byzantine]") {
+  Disputes disputes;
+  disputes.note(1, 63);
+  disputes.note(2, 1);
+  CHECK((disputes.count(1) == 2 && disputes.count(2) == 1 && disputes.count(63) == 1));
+  CHECK(disputes.count(1, Disputes::bit(0) | Disputes::bit(2)) == 3);
+  disputes.forget(63);
+  CHECK((disputes.count(1) == 1 && disputes.count(2) == 1 && disputes.count(63) == 0));
+  disputes.forget(1);
+  CHECK(disputes.all() == Disputes().all());
 }
 
 TEST_CASE("Who is disputed by no more ranks than may lie keeps its place", "[byzantine]") {

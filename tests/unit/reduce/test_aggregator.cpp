@@ -287,6 +287,15 @@ TEST_CASE("At the geometric median the directions to the gradients cancel out, w
   CHECK(length(pull) <= 1e-5 * 24);
 }
 
+TEST_CASE("Of gradients with equal scores Krum takes the first, and Multi-Krum the first ones", "[reducer]") {
+  Rig rig(1);
+  for (const float one : {1.0F, -1.0F}) {
+    CHECK(rig.run("krum", {.ranks = 2}, {{one}, {-one}}) == std::vector{one});
+    // The nearest one is at a distance of 2 from each.
+    CHECK(rig.run("multi_krum", {.ranks = 3, .faults = 1}, {{one}, {-one}, {-3 * one}}) == std::vector{0.0F});
+  }
+}
+
 TEST_CASE("Sums over pairs, and the search for what is not finite, reach the last elements of large gradients",
           "[reducer]") {
   // Two tensors of 64 whole chunks: the last elements are in the last share.

@@ -1,4 +1,5 @@
 #include "catch.hpp"
+#include "reduce/transport/message.hpp"
 #include "reduce/tree/mean_of_units.hpp"
 #include "reduction_case.hpp"
 #include "train/message/codec_state.hpp"
@@ -110,6 +111,18 @@ TEST_CASE("What wraps a reducer hands on what it does not do itself", "[reducer]
   CHECK((of.added_up(3) > 0 && wrapper.added_up(3) == of.added_up(3)));
   // Room for a unit after the first one, where any rank has several.
   CHECK((wrapper.memory(2) == of.memory(2) + 4 * p.size && wrapper.memory(3) == of.memory(3)));
+}
+
+TEST_CASE("Buckets of no element, and of more bytes than MPI counts, are refused", "[reducer]") {
+  ReductionCase f;
+  CHECK(error_of([&] { (void)f.reducer({.bucket_elements = 0}); }) == "2: DAT_BUCKET must be at least 1 element");
+  const auto checked = [](std::int64_t bytes) {
+    return error_of([&] { check_length({.elements = 7}, bytes, "a message of ", " bytes"); });
+  };
+  CHECK(checked(0x7fffffff) == "none");
+  CHECK(checked(0x80000000) ==
+        "6: a bucket of 7 gradients is a message of 2147483648 bytes: 2^31 - 1 is the most that goes at once; choose a "
+        "smaller DAT_BUCKET");
 }
 
 TEST_CASE("Families of the reduction refuse what they do not know, and say what they know", "[reducer]") {
