@@ -1,6 +1,7 @@
 #include "aggregation_reference.hpp"
 #include "allocations.hpp"
 #include "catch.hpp"
+#include "communicate/hang/flight_recorder.hpp"
 #include "dat/selector.hpp"
 #include "reduction_case.hpp"
 #include "world.hpp"
@@ -71,6 +72,19 @@ TEST_CASE("Active gradients become the mean over ranks, the others stand still, 
         CHECK(world().agree(hash(active_of(p, active, ours.data()))));
       }
     }
+}
+
+TEST_CASE("What a bucket's communication is for is told by its first and its last tensor", "[reducer]") {
+  if (world().size() == 1) return;
+  ReductionCase f(world());
+  const std::vector<Segment>& segments = f.model.parameters.segments;
+  for (const std::int64_t bucket : {std::int64_t{1}, f.model.parameters.size}) {
+    GradientReducer reducer = f.reducer({.bucket_elements = bucket});
+    f.run(reducer, ActiveSet::all(f.model.parameters.layers()), 1);
+    CHECK(text_of(FlightRecorder::of_process().kept().back())
+              .ends_with(" (gradients " + segments.front().name + (bucket > 1 ? " to " + segments.back().name : "") +
+                         ")"));
+  }
 }
 
 TEST_CASE("Every codec works with every aggregator, in any buckets, and all ranks find the same", "[reducer]") {

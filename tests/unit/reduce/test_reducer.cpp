@@ -113,6 +113,24 @@ TEST_CASE("What wraps a reducer hands on what it does not do itself", "[reducer]
   CHECK((wrapper.memory(2) == of.memory(2) + 4 * p.size && wrapper.memory(3) == of.memory(3)));
 }
 
+TEST_CASE("A reduction says when each of its stages ends, in buckets as long as they may be", "[reducer]") {
+  ReductionCase f;
+  const Parameters& p = f.model.parameters;
+  const auto stages = [&](const std::string& codec, std::int64_t bucket, bool overlap) {
+    std::string all;  // outside, encode, communicate, decode, aside
+    ReducerOptions options{.bucket_elements = bucket, .overlap = overlap};
+    options.ended = [&](ReducerStage stage) { all += "oecda"[static_cast<std::size_t>(stage)]; };
+    GradientReducer reducer = f.reducer(options, codec);
+    f.run(reducer, ActiveSet::all(p.layers()), 1);
+    return all;
+  };
+  CHECK(stages("float32", p.size, false).empty());
+  CHECK(stages("coarse", p.size, false) == "oecdd");
+  CHECK(stages("coarse", p.size - 1, false) == "oeoecdcdd");  // the first tensor by itself
+  CHECK(stages("coarse", p.size - 1, true) == "oecoeccdcdd");
+  CHECK(stages("powersgd", p.size - 1, false) == "oeoecdoecdoecdcdd");
+}
+
 TEST_CASE("Buckets of no element, and of more bytes than MPI counts, are refused", "[reducer]") {
   ReductionCase f;
   CHECK(error_of([&] { (void)f.reducer({.bucket_elements = 0}); }) == "2: DAT_BUCKET must be at least 1 element");
