@@ -1,7 +1,9 @@
 // The parts of the hang watch that need no second rank: the record of communications, the verdict, its text, and the
 // rule that tells slow ranks. Whole hangs: tests/e2e/hang.py.
 
+#include <fcntl.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,6 +12,7 @@
 #include "communicate/hang/beside.hpp"
 #include "communicate/hang/flight_recorder.hpp"
 #include "communicate/hang/heartbeats.hpp"
+#include "communicate/hang/listed.hpp"
 #include "communicate/hang/processes.hpp"
 #include "communicate/hang/verdict.hpp"
 #include "dat/communicator.hpp"
@@ -159,6 +162,23 @@ TEST_CASE("a process is told from others by its start, and one that has ended ha
   CHECK(waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT) == 0);
   CHECK(start_of_process(child) == -1);  // it is there until somebody has asked how it has ended
   CHECK(waitpid(child, nullptr, 0) == child);
+}
+
+TEST_CASE("of the files that are mapped here, those go that MPI shares memory by", "[hang]") {
+  const TemporaryFolder folder;
+  std::vector<void*> mapped;
+  for (const char* name : {"vader_segment.h.1", "sm_segment.h", "ucx_shm_posix_7", "a vader_segment.h"}) {
+    write_bytes(folder / name, "x");
+    const int file = open((folder / name).c_str(), O_RDONLY);
+    mapped.push_back(mmap(nullptr, 1, PROT_READ, MAP_SHARED, file, 0));
+    close(file);
+  }
+  write_bytes(folder / "sm_segment.other", "x");
+  remove_shared_memory();
+  std::set<std::string> left;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) left.insert(entry.path().filename());
+  CHECK(left == std::set<std::string>{"a vader_segment.h", "sm_segment.other"});
+  for (void* const one : mapped) munmap(one, 1);
 }
 
 TEST_CASE("a purpose that is too long is cut off", "[hang]") {
@@ -486,6 +506,7 @@ TEST_CASE("all in the same collective: MPI or the network", "[hang]") {
 
 TEST_CASE("of many hosts, and of many that do different things, four are told", "[hang]") {
   const CallRecord sum = call(Call::sum, 5);
+  CHECK(listed({7}) + ", " + listed({0, 1, 2, 5, 7, 8}) == "rank 7, ranks 0 to 2, 5, 7, 8");
   const std::string begin = "MPI or the network does not deliver; ranks 0 to ", nodes = "node0, node1, node2, node3";
   CHECK(text_of(std::vector(8, waiting(sum, 11))) == begin + "7 on " + nodes + " wait in sum #5 of 8 bytes");
   CHECK(text_of(std::vector(9, waiting(sum, 11))) == begin + "8 on " + nodes + ", ... wait in sum #5 of 8 bytes");
