@@ -64,7 +64,10 @@ struct TreeCase : ReductionCase {
   explicit TreeCase(int leaves, std::int64_t bucket = 1000, const std::string& sums = "auto")
       : ReductionCase(world()),
         tree(leaves, world().size()),
-        reducer(*backend, world(), model.parameters, gradients, tree, {.bucket_elements = bucket, .node_sums = sums}) {}
+        reducer(*backend, world(), model.parameters, gradients, tree,
+                {.bucket_elements = bucket, .node_sums = sums, .ended = [this](ReducerStage stage) {
+                   stages += "oecda"[static_cast<std::size_t>(stage)];
+                 }}) {}
   void run(const ActiveSet& active, std::int64_t step, const std::vector<std::vector<float>>& of_units) {
     reducer.begin({&active, 1}, step);
     for (int unit = 0; unit < tree.leaves_of(world().rank()); ++unit) {
@@ -73,6 +76,8 @@ struct TreeCase : ReductionCase {
       const std::vector<float>& numbers = of_units[static_cast<std::size_t>(unit)];
       backend->copy_to_device(place, numbers.data(), numbers.size() * sizeof(float));
     }
+    const auto own = reducer.own();
+    moved += own.size() != tree.nodes(world().rank()).size() || own[0] != gradients;
     reducer.finish();
   }
   [[nodiscard]] std::vector<std::vector<float>> units(std::int64_t step) const {
@@ -83,7 +88,8 @@ struct TreeCase : ReductionCase {
   }
   SummationTree tree;
   TreeReducer reducer;
-  int moved = 0;  ///< places of units that were asked for twice
+  int moved = 0;       ///< places of units that were asked for twice, or in the end, and were other ones
+  std::string stages;  ///< outside, encode, communicate, decode
 };
 
 }  // namespace
@@ -113,6 +119,7 @@ TEST_CASE("Gradients of micro-batches become their sum in the order of the tree,
         INFO(leaves << " leaves, bucket " << bucket);
         CHECK(wrong == 0);
         CHECK(f.moved == 0);
+        CHECK(std::exchange(f.stages, "") == (world().size() > 1 ? "oecd" : ""));
         CHECK(f.reducer.elements() == elements);
         CHECK((f.reducer.bytes_sent() > 0) == (world().size() > 1 && elements > 0));
         if (bucket > 1000) CHECK(f.reducer.bytes_sent() == given);

@@ -143,6 +143,36 @@ TEST_CASE("Buckets of no element, and of more bytes than MPI counts, are refused
         "smaller DAT_BUCKET");
 }
 
+TEST_CASE("A rank's units become their mean, times all units over its own, once", "[reducer]") {
+  ReductionCase f;
+  const Parameters& p = f.model.parameters;
+  const SummationTree order(5, 2);  // two of five units are this rank's
+  MeanOfUnits reducer(*f.backend, p, f.gradients, order, 0,
+                      make_reducer(*f.backend, f.group, p, f.gradients, f.codec("bf16"), f.aggregator("mean"), {}));
+  for (const std::int64_t step : {1, 2}) {
+    const ActiveSet active = random_active(p.layers(), static_cast<std::uint32_t>(step), 0.6F);
+    reducer.begin({&active, 1}, step);
+    for (int unit = 0; unit < 2; ++unit) {
+      const auto numbers = f.gradient_of(unit, step);
+      float* const place = reducer.place(unit);
+      CHECK(reducer.place(unit) == place);
+      f.backend->copy_to_device(place, numbers.data(), numbers.size() * sizeof(float));
+    }
+    if (step == 2) CHECK(reducer.own()[0] == f.gradients);
+    reducer.finish();
+    const auto ours = to_host(*f.backend, f.gradients, p.size), one = f.gradient_of(0, step),
+               other = f.gradient_of(1, step);
+    std::int64_t wrong = 0;
+    for (const Segment& segment : p.segments)
+      for (const std::size_t i : elements_of(segment)) {
+        const float mean = 2.5F * (one[i] + other[i]);
+        wrong +=
+            active.active(segment.layer) ? !(std::abs(ours[i] - mean) <= 0x1p-8F * std::abs(mean)) : ours[i] != one[i];
+      }
+    CHECK(wrong == 0);
+  }
+}
+
 TEST_CASE("Families of the reduction refuse what they do not know, and say what they know", "[reducer]") {
   CHECK(codecs().names() ==
         std::vector<std::string>{"atomo", "bf16", "f16", "float32", "int8", "powersgd", "terngrad"});
