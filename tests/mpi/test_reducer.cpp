@@ -2,7 +2,6 @@
 #include "allocations.hpp"
 #include "catch.hpp"
 #include "communicate/hang/flight_recorder.hpp"
-#include "dat/selector.hpp"
 #include "reduction_case.hpp"
 #include "world.hpp"
 
@@ -207,54 +206,6 @@ TEST_CASE("Ranks with layers of their own: the mean over all of them, in any tra
                                                                                                : own)));
           }
         }
-}
-
-TEST_CASE("The mean over draws of the ranks' own layers is the mean gradient", "[reducer]") {
-  ReductionCase f(world());
-  const Parameters& p = f.model.parameters;
-  const auto layers = static_cast<std::size_t>(p.layers());
-  const auto count = static_cast<std::size_t>(world().size());
-  // Each rank's own probabilities.
-  std::vector<std::vector<double>> of_rank(count, std::vector<double>(layers));
-  for (std::size_t rank = 0; rank < count; ++rank)
-    for (std::size_t d = 0; d < layers; ++d) of_rank[rank][d] = 0.2 + 0.7 * static_cast<double>((3 * rank + d) % 8) / 7;
-  std::vector<std::vector<float>> gradients;
-  for (int rank = 0; rank < world().size(); ++rank) gradients.push_back(f.gradient_of(rank, 1));
-  constexpr int kDraws = 400;
-  for (const std::string transport : {"dense", "union", "allgather"}) {
-    GradientReducer reducer = f.reducer({.mask_transport = transport});
-    std::vector<double> mean(static_cast<std::size_t>(p.size), 0.0);
-    for (int t = 0; t < kDraws; ++t) {
-      std::vector<ActiveSet> drawn(count);
-      for (std::size_t rank = 0; rank < count; ++rank)
-        draw_layers(11, static_cast<std::uint64_t>(t), of_rank[rank], drawn[rank], static_cast<int>(rank));
-      std::vector<float> mine = gradients[static_cast<std::size_t>(world().rank())];
-      for (const Segment& segment : p.segments)
-        for (const std::size_t i : elements_of(segment))
-          mine[i] *= drawn[static_cast<std::size_t>(world().rank())].scale[static_cast<std::size_t>(segment.layer)];
-      const auto result = f.reduce(reducer, drawn, t, mine);
-      for (const Segment& segment : p.segments) {
-        const bool any =
-            std::any_of(drawn.begin(), drawn.end(), [&](const ActiveSet& one) { return one.active(segment.layer); });
-        for (std::int64_t k = segment.begin; any && k < segment.begin + segment.size; ++k)
-          mean[static_cast<std::size_t>(k)] += double(result[static_cast<std::size_t>(k)]) / kDraws;
-      }
-    }
-    std::int64_t wrong = 0;
-    for (const Segment& segment : p.segments)
-      for (const std::size_t i : elements_of(segment)) {
-        double expected = 0, variance = 0;  // of one draw
-        for (std::size_t rank = 0; rank < count; ++rank) {
-          const double g = gradients[rank][i] / static_cast<double>(count);
-          const double pi = of_rank[rank][static_cast<std::size_t>(segment.layer)] / probability_of_any(of_rank[rank]);
-          expected += g;
-          variance += g * g * (1 / pi - 1);
-        }
-        wrong += std::abs(mean[i] - expected) > 5 * std::sqrt(variance / kDraws) + 1e-6;
-      }
-    INFO(transport);
-    CHECK(wrong == 0);  // five standard deviations; 1e-6: rounding of numbers below 5
-  }
 }
 
 TEST_CASE("A group of some of the ranks reduces among them", "[reducer]") {

@@ -21,24 +21,6 @@ TEST_CASE("One rank whose gradients are the result already does nothing: no mess
   CHECK(std::none_of(memory.begin(), memory.end(), [](const auto& one) { return one.purpose == "gradient message"; }));
 }
 
-TEST_CASE("One rank with a codec that is not exact, or an aggregator that changes what it gets, does what many do",
-          "[reducer]") {
-  ReductionCase f;
-  const auto [codec, aggregator] = GENERATE(table<std::string, std::string>(
-      {{"coarse", "mean"}, {"coarse", "largest"}, {"coarse", "twice the largest"}, {"float32", "twice the largest"}}));
-  const bool overlap = GENERATE(false, true);
-  GradientReducer reducer = f.reducer({.bucket_elements = 1000, .overlap = overlap}, codec, aggregator);
-  ReductionReference reference(f, codec, aggregator);
-  for (std::int64_t step = 0; step < 4; ++step) {
-    const ActiveSet active = random_active(f.model.parameters.layers(), static_cast<std::uint32_t>(step), 0.7F);
-    INFO(codec << ", " << aggregator << ", step " << step << (overlap ? ", overlapped" : ""));
-    const auto result = f.reduce(reducer, active, step);
-    CHECK(differing(result, reference.step(active, step)) == 0);
-    CHECK(differing(result, f.gradient_of(0, step)) > 0);
-    CHECK(reducer.bytes_sent() == 0);
-  }
-}
-
 TEST_CASE(
     "Transports of masks per worker: unknown ones are refused, and aggregators that would take zeros for gradients",
     "[reducer]") {
