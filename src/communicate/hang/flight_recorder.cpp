@@ -32,7 +32,8 @@ constexpr const char* kNames[] = {"nothing",    "sum",          "minimum",   "ag
 [[nodiscard]] std::string bytes_text(std::int64_t bytes) {
   const auto number = static_cast<double>(bytes);
   if (bytes < 10000) return fmt::format("{} bytes", bytes);
-  return bytes < 10000000 ? fmt::format("{:.4g} kB", number * 1e-3) : fmt::format("{:.4g} MB", number * 1e-6);
+  // Four digits of what is above would be 1e+04.
+  return bytes < 9999500 ? fmt::format("{:.4g} kB", number * 1e-3) : fmt::format("{:.4g} MB", number * 1e-6);
 }
 
 }  // namespace

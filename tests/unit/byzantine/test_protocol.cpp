@@ -183,6 +183,19 @@ TEST_CASE("Who is disputed by no more ranks than may lie keeps its place", "[byz
   CHECK(many[0].accusations.size() == 1);  // nobody had to look at what it complains about
 }
 
+TEST_CASE("Disputes with who has left do not count", "[byzantine]") {
+  PartyOptions options{.ranks = 6, .faults = 2, .steps = 5, .deceives = {{1, 3}}, .leave = {{1, 2}}};
+  // Rank 2 complains about the third of the group: itself, and rank 3 once rank 1 has left.
+  options.distortions[2] = [](int number, std::byte* data, std::size_t) {
+    if (number % 6 == 2) data[Letter::kHead] |= std::byte{4};
+  };
+  const std::vector<PartyResult> all = hold_party(options);
+  CHECK((all[0].bans.empty() && all[0].steps == 5));
+  std::set<std::pair<int, int>> disputes;
+  for (const Accusation& one : all[0].accusations) disputes.insert({one.by, one.rank});
+  CHECK(disputes == std::set<std::pair<int, int>>{{2, 3}, {3, 1}});
+}
+
 TEST_CASE("A part that was disputed and shown is the one that counts", "[byzantine]") {
   PartyOptions options{.ranks = 4, .faults = 1, .steps = 5};
   const std::vector<PartyResult> honest = hold_party(options);
