@@ -79,7 +79,7 @@ TEST_CASE("What a bucket's communication is for is told by its first and its las
   const std::vector<Segment>& segments = f.model.parameters.segments;
   for (const std::int64_t bucket : {std::int64_t{1}, f.model.parameters.size}) {
     GradientReducer reducer = f.reducer({.bucket_elements = bucket});
-    f.run(reducer, ActiveSet::all(f.model.parameters.layers()), 1);
+    (void)f.reduce(reducer, ActiveSet::all(f.model.parameters.layers()), 1);
     CHECK(text_of(FlightRecorder::of_process().kept().back())
               .ends_with(" (gradients " + segments.front().name + (bucket > 1 ? " to " + segments.back().name : "") +
                          ")"));

@@ -103,7 +103,7 @@ TEST_CASE("A reduction says when each of its stages ends, in buckets as long as 
     ReducerOptions options{.bucket_elements = bucket, .overlap = overlap};
     options.ended = [&](ReducerStage stage) { all += "oecda"[static_cast<std::size_t>(stage)]; };
     GradientReducer reducer = f.reducer(options, codec);
-    f.run(reducer, ActiveSet::all(p.layers()), 1);
+    (void)f.reduce(reducer, ActiveSet::all(p.layers()), 1);
     return all;
   };
   CHECK(stages("float32", p.size, false).empty());
