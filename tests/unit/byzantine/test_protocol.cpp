@@ -143,6 +143,22 @@ TEST_CASE("Who says of an iteration that is at rest that it was cut off is looke
   CHECK(all[0].bans[0].rule == Rule::aggregate);
 }
 
+TEST_CASE("Who passes over a false claim about its part leaves with who has made it", "[byzantine]") {
+  PartyOptions options{.ranks = 5, .faults = 2, .steps = 3, .iterations = 1};  // all look at every part
+  options.distortions[3] = [](int number, std::byte* data, std::size_t) {
+    if (number == 4) data[Letter::kHead + 8 + 4 * sizeof(Claim) + 8] ^= std::byte{1};  // its norm in part 4
+  };
+  options.distortions[4] = [](int number, std::byte* data, std::size_t) {
+    if (number == 5) data[Letter::kHead] = std::byte{0};  // after commitments, salts, complaints, shares, claims
+  };
+  const std::vector<PartyResult> all = hold_party(options);
+  REQUIRE(all[0].bans.size() == 2);
+  const Ban &liar = all[0].bans[0], &silent = all[0].bans[1];
+  CHECK((liar.rank == 3 && liar.rule == Rule::norm && liar.by == -1 && liar.step == 0));
+  CHECK((silent.rank == 4 && silent.rule == Rule::withheld && silent.by == -1 && silent.step == 0));
+  CHECK(all[0].steps == 3);
+}
+
 TEST_CASE("A dispute is one of either rank, and ends when one of them leaves", "[byzantine]") {
   Disputes disputes;
   disputes.note(1, 63);
