@@ -67,7 +67,6 @@ class CleanBuffer : public std::streambuf {
                                                                                                              : 0;
   }
   int_type overflow(int_type c) override {
-    if (traits_type::eq_int_type(c, traits_type::eof())) return traits_type::not_eof(c);
     const char one = traits_type::to_char_type(c);
     return xsputn(&one, 1) == 1 ? c : traits_type::eof();
   }

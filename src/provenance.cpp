@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <ctime>
 #include <nlohmann/json.hpp>
@@ -40,9 +39,10 @@ namespace dat {
 namespace {
 
 std::vector<std::pair<std::string, std::string>> library_versions() {
-  std::string mpi = Communicator::library_version();
-  mpi.resize(std::min(mpi.find_first_of(std::string("\n\0", 2)), mpi.size()));
-  return {{"oneDNN", onednn_version()}, {"HDF5", hdf5_version()}, {"MPI", mpi}, {"CUDA", cuda_version()}};
+  return {{"oneDNN", onednn_version()},
+          {"HDF5", hdf5_version()},
+          {"MPI", Communicator::library_version()},
+          {"CUDA", cuda_version()}};
 }
 
 int openmp_threads() {
@@ -59,9 +59,8 @@ std::string version_text() {
   std::ostringstream text;
   text << "dat_hpc " << DAT_VERSION << "\ncommit    " << DAT_GIT_SHA1 << (DAT_GIT_DIRTY ? " (with local changes)" : "")
        << "\nbuild     " << DAT_BUILD_TYPE << "\ncompiler  " << DAT_COMPILER;
-  for (const auto& [name, version] : library_versions()) {
+  for (const auto& [name, version] : library_versions())
     text << '\n' << name << std::string(10 - name.size(), ' ') << version;
-  }
   text << "\nOpenMP    " << openmp_threads() << " threads\n";
   return text.str();
 }
@@ -88,9 +87,8 @@ std::string provenance_json(const std::vector<std::string>& hosts, int argc, cha
     const std::string_view line = *entry;
     for (const std::string_view prefix : {"OMP_", "GOMP_", "KMP_", "DNNL_", "ONEDNN_", "SLURM_", "NCCL_", "CUDA_"}) {
       const std::size_t equals = line.find('=');
-      if (line.starts_with(prefix) && equals != std::string_view::npos) {
+      if (line.starts_with(prefix) && equals != std::string_view::npos)
         environment[std::string(line.substr(0, equals))] = std::string(line.substr(equals + 1));
-      }
     }
   }
   const auto now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());

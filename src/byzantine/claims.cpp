@@ -131,8 +131,8 @@ void Protocol::look_at(int part) {
       (void)show(rank, part, part, std::span(shown_).subspan(static_cast<std::size_t>(rank) * bytes, bytes));
   if (interrupted()) return;
   bool unfinished = false;
-  if (!work_.aggregated(part, shown_, unfinished)) return accuse(-1, part, Rule::aggregate, true);
-  if (unfinished != (unfinished_[j] != 0)) return accuse(-1, part, Rule::aggregate, true);
+  if (!work_.aggregated(part, shown_, unfinished) || unfinished != (unfinished_[j] != 0))
+    return accuse(-1, part, Rule::aggregate, true);
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     if (!contributes(static_cast<int>(rank))) continue;
     const Claim right = work_.claim(part, keys_[j], std::span(shown_).subspan(rank * bytes, bytes));

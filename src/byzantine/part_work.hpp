@@ -66,7 +66,7 @@ class PartWork final : public Work {
   /// of the result.
   void exchanged(float* everyone, float* place);
   /// Called when this rank's part of the result has been made.
-  void aggregated() { unfinished_ = layout_.size(rank_) > 0 && aggregator_->unfinished(); }
+  void aggregated() { unfinished_ = aggregator_->unfinished(); }
   /// The step's message of the result, on the device.
   void gathered(const float* result) { result_ = result; }
   void weigh(std::span<const double> weights) { weights_.assign(weights.begin(), weights.end()); }

@@ -39,12 +39,10 @@ void lay_out(const std::vector<int>& bytes, std::vector<int>& at, const char* wh
   }
 }
 
-/// The cores that this process may run on; all where the system does not say.
+/// The cores that this process may run on; none where the system does not say.
 [[nodiscard]] cpu_set_t own_cores() {
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  if (sched_getaffinity(0, sizeof cores, &cores) == 0) return cores;
-  for (int core = 0; core < CPU_SETSIZE; ++core) CPU_SET(core, &cores);
+  cpu_set_t cores{};
+  (void)sched_getaffinity(0, sizeof cores, &cores);
   return cores;
 }
 
@@ -422,7 +420,7 @@ std::string Communicator::library_version() {
   int length = 0;
   MPI_Get_library_version(text, &length);
   const std::string all(text, static_cast<std::size_t>(length));
-  return all.substr(0, all.find_first_of("\n,"));
+  return all.substr(0, all.find_first_of(std::string("\n,\0", 3)));
 }
 
 }  // namespace dat

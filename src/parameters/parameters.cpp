@@ -49,8 +49,7 @@ std::int64_t Segment::file_size() const {
 std::int64_t Segment::real_before(std::int64_t count) const {
   const std::vector<int> file = file_shape();
   const std::int64_t inputs = file.size() > 1 ? file[1] : 1, row = inputs + padding_in;
-  const std::int64_t real = row > 0 ? count / row * inputs + std::min(count % row, inputs) : 0;
-  return std::min(real, file_size());
+  return std::min(count / row * inputs + std::min(count % row, inputs), file_size());
 }
 
 std::int64_t file_size(const std::vector<Segment>& segments) {

@@ -1,18 +1,19 @@
 #include "dat/planner.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 namespace dat {
 
 Planner::Buffer Planner::add(std::size_t bytes) {
-  items_.push_back({(bytes + 63) / 64 * 64, 0, -1, -1});
+  items_.push_back({(bytes + 63) / 64 * 64, 0, std::numeric_limits<int>::max(), -1});
   return static_cast<Buffer>(items_.size()) - 1;
 }
 
 void Planner::touch(Buffer buffer, int instruction) {
   Item& item = items_[static_cast<std::size_t>(buffer)];
-  item.first = item.first < 0 ? instruction : std::min(item.first, instruction);
+  item.first = std::min(item.first, instruction);
   item.last = std::max(item.last, instruction);
 }
 

@@ -66,8 +66,8 @@ Cores cores_of_rank(int ranks_on_node, const KnownCores& known) {
               bound ? "the cores that this rank is bound to" : "the cores of the node" + share};
   if (!known.quota) return cores;
   // More threads than a quota has cores would be stopped together, in the middle of what they wait for.
-  const int most = std::max(1, static_cast<int>(std::min(*known.quota / ranks, 1e6)));
-  if (most >= cores.count) return cores;
+  const int most = std::max(1, static_cast<int>(std::min<double>(*known.quota / ranks, cores.count)));
+  if (most == cores.count) return cores;
   std::ostringstream text;
   text << "a quota of " << *known.quota << (*known.quota == 1 ? " core" : " cores") << " of its control group" << share;
   return {most, text.str()};

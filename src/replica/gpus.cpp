@@ -22,7 +22,7 @@ constexpr int kNodes = 64;
     if (!read_number(trimmed(part.substr(0, dash)), first)) continue;
     last = first;
     if (dash != std::string::npos && !read_number(trimmed(part.substr(dash + 1)), last)) continue;
-    for (int core = std::max(first, 0); core <= std::min(last, CPU_SETSIZE - 1); ++core)
+    for (int core = first; core <= std::min(last, CPU_SETSIZE - 1); ++core)
       if (CPU_ISSET(core, &cores)) return true;
   }
   return false;

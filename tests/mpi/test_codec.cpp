@@ -81,7 +81,7 @@ TEST_CASE("Codecs: gathered messages give the mean of what each is alone", "[cod
 }
 
 TEST_CASE("Codecs: near the mean, on all ranks the same, in any buckets, and the bytes by hand", "[codec]") {
-  ReductionCase f(world(), 12);
+  ReductionCase f(world(), 12, 3);  // so few classes that ranks have no share of the last bias
   f.codec_options.settings.codec_clip = 0;
   const Parameters& p = f.model.parameters;
   const std::int64_t ranks = world().size();

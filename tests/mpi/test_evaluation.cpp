@@ -106,6 +106,9 @@ TEST_CASE("An assessment is of all its sets in turn, and so is its progress", "[
                    .needs = attacks.needs(),
                    .training_batches = {}});
   Assessment assessment(world(), replica, attacks, Evaluator::Dealing::samples);
+  CHECK(replica.macs(first.info().size) == replica.model().graph.macs());
+  CHECK(replica.image_floats() == std::vector{replica.images().layout.elements()});
+  CHECK(replica.attack_sizes() == std::vector{kImages});
   assessment.add("test", first, nullptr);
   assessment.add("holdout", second, nullptr);
   replica.model().initialize(1);

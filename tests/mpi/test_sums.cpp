@@ -2,11 +2,9 @@
 
 #include <sys/resource.h>
 
-#include "allocations.hpp"
 #include "catch.hpp"
 #include "communicate/node/node_window.hpp"
 #include "reduce/sums/sums.hpp"
-#include "reduce/tree/tree_reducer.hpp"
 #include "reduction_case.hpp"
 #include "world.hpp"
 
@@ -169,44 +167,6 @@ TEST_CASE("Over several nodes, shares are added up in the memory of each and by 
     CHECK(
         contains(error_of([&] { (void)added("window", {303}, nullptr, false, world(), world().rank() == 0 ? 1 : 0); }),
                  "a node has less than half as many ranks as another one"));
-}
-
-TEST_CASE("Gradients have the same bits in the memory of a node and by MPI, whatever travels", "[sums]") {
-  ReductionCase f(world(), 20);
-  const int layers = f.model.parameters.layers();
-  const auto compare = [&](const ReducerOptions& options, const std::string& codec) {
-    std::vector<std::vector<float>> found;
-    for (const std::string sums : {"window", "mpi"}) {
-      ReducerOptions own = options;
-      own.node_sums = sums;
-      GradientReducer reducer = f.reducer(own, codec);
-      found.emplace_back();
-      for (std::uint32_t step = 0; step < 3; ++step) {
-        std::vector<ActiveSet> active;
-        for (int rank = 0; rank < (options.mask_transport.empty() ? 1 : world().size()); ++rank)
-          active.push_back(random_active(layers, 10 * step + static_cast<std::uint32_t>(rank), 0.6F));
-        const auto result = f.reduce(reducer, active, step, f.gradient_of(world().rank(), step));
-        found.back().insert(found.back().end(), result.begin(), result.end());
-      }
-    }
-    INFO(codec << ", masks " << options.mask_transport << (options.overlap ? ", overlapped" : "") << ", bucket "
-               << options.bucket_elements);
-    CHECK(differing(found[0], found[1]) == 0);
-  };
-  for (const bool overlap : {false, true})
-    for (const std::int64_t bucket : {std::int64_t{1}, std::int64_t{3000}}) {
-      for (const std::string masks : {"", "dense", "union"})
-        compare({.bucket_elements = bucket, .overlap = overlap, .mask_transport = masks}, "float32");
-      compare({.bucket_elements = bucket, .overlap = overlap}, "powersgd");
-    }
-}
-
-TEST_CASE("A steady sum in the memory of a node allocates nothing", "[sums][cpu]") {
-  if (test_device() != "cpu") return;  // the double of CUDA's libraries allocates
-  ReductionCase f(world());
-  GradientReducer reducer = f.reducer({.bucket_elements = 1000, .node_sums = "window"});
-  const ActiveSet all = ActiveSet::all(f.model.parameters.layers());
-  CHECK(allocations_in_steps(f, reducer, all, all) == 0);
 }
 
 TEST_CASE("Where one rank lacks shared memory, all go by MPI, or none where the memory was asked for", "[sums]") {

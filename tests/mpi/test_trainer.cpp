@@ -201,44 +201,6 @@ TEST_CASE("Masks of more layers than a word has bits arrive as they were drawn",
   }
 }
 
-TEST_CASE("Transports of masks per worker differ in bytes and not in what is learned", "[masks]") {
-  const auto run = [&](const std::string& transport, bool overlap) {
-    TrainOptions options = per_worker(transport);
-    options.overlap = overlap;
-    options.bucket = overlap ? 700 : options.bucket;
-    options.momentum = 0;
-    options.weight_decay = 0;
-    test::Started trainer(world(), options);
-    const std::vector<float> before = weights_of(trainer);
-    (void)trainer.step(false);
-    CHECK(code_of([&] { trainer.check_replicas(); }) == ExitCode::done);
-    std::vector<float> after = weights_of(trainer);
-    std::vector<double> change(after.size());
-    for (std::size_t i = 0; i < after.size(); ++i) change[i] = double(after[i]) - before[i];
-    return std::pair{after, change};
-  };
-  const auto [expected, change] = run("allgather", false);
-  double largest = 0;
-  for (const double one : change) largest = std::max(largest, std::abs(one));
-  CHECK(largest > 0);
-  std::vector<std::pair<std::string, bool>> all;
-  for (const std::string transport : {"dense", "union", "allgather"})
-    for (const bool overlap : {false, true}) all.emplace_back(transport, overlap);
-  for (const auto& [transport, overlap] : test::drawn(all, static_cast<std::size_t>(test::cases(6, 2)))) {
-    const auto [weights, other] = run(transport, overlap);
-    std::int64_t wrong = 0;
-    for (std::size_t i = 0; i < weights.size(); ++i)
-      // Two numbers have one sum, and gathered ones one order. Otherwise partial sums, which are below 16 times the
-      // largest change, are rounded once each; then the weight is.
-      wrong += world().size() <= 2 || transport == "allgather"
-                   ? weights[i] != expected[i]
-                   : std::abs(double(weights[i]) - expected[i]) >
-                         world().size() * 0x1p-24 * 16 * largest + 0x1p-23 * std::abs(double(expected[i]));
-    INFO(transport << (overlap ? ", overlapped" : ""));
-    CHECK(wrong == 0);
-  }
-}
-
 TEST_CASE("Masks of another number of ranks: rank r takes up those of rank r modulo that number", "[masks]") {
   TrainOptions options = per_worker("union");
   options.resample = "3";

@@ -1,4 +1,3 @@
-#include "allocations.hpp"
 #include "catch.hpp"
 #include "reduce/tree/tree_reducer.hpp"
 #include "reduction_case.hpp"
@@ -65,7 +64,10 @@ struct TreeCase : ReductionCase {
   explicit TreeCase(int leaves, std::int64_t bucket = 1000, const std::string& sums = "auto")
       : ReductionCase(world()),
         tree(leaves, world().size()),
-        reducer(*backend, world(), model.parameters, gradients, tree, {.bucket_elements = bucket, .node_sums = sums}) {}
+        reducer(*backend, world(), model.parameters, gradients, tree,
+                {.bucket_elements = bucket, .node_sums = sums, .ended = [this](ReducerStage stage) {
+                   stages += "oecda"[static_cast<std::size_t>(stage)];
+                 }}) {}
   void run(const ActiveSet& active, std::int64_t step, const std::vector<std::vector<float>>& of_units) {
     reducer.begin({&active, 1}, step);
     for (int unit = 0; unit < tree.leaves_of(world().rank()); ++unit) {
@@ -74,6 +76,8 @@ struct TreeCase : ReductionCase {
       const std::vector<float>& numbers = of_units[static_cast<std::size_t>(unit)];
       backend->copy_to_device(place, numbers.data(), numbers.size() * sizeof(float));
     }
+    const auto own = reducer.own();
+    moved += own.size() != tree.nodes(world().rank()).size() || own[0] != gradients;
     reducer.finish();
   }
   [[nodiscard]] std::vector<std::vector<float>> units(std::int64_t step) const {
@@ -84,7 +88,8 @@ struct TreeCase : ReductionCase {
   }
   SummationTree tree;
   TreeReducer reducer;
-  int moved = 0;  ///< places of units that were asked for twice
+  int moved = 0;       ///< places of units that were asked for twice, or in the end, and were other ones
+  std::string stages;  ///< outside, encode, communicate, decode
 };
 
 }  // namespace
@@ -114,6 +119,7 @@ TEST_CASE("Gradients of micro-batches become their sum in the order of the tree,
         INFO(leaves << " leaves, bucket " << bucket);
         CHECK(wrong == 0);
         CHECK(f.moved == 0);
+        CHECK(std::exchange(f.stages, "") == (world().size() > 1 ? "oecd" : ""));
         CHECK(f.reducer.elements() == elements);
         CHECK((f.reducer.bytes_sent() > 0) == (world().size() > 1 && elements > 0));
         if (bucket > 1000) CHECK(f.reducer.bytes_sent() == given);
@@ -134,18 +140,9 @@ TEST_CASE("Gradients of micro-batches become their sum in the order of the tree,
   CHECK(of_twelve.reducer.added_up(4 * world().size()) == 2 * bytes);  // three leaves each
   const std::vector<double> drawn(static_cast<std::size_t>(of_twelve.model.parameters.layers()), 1.0);
   CHECK(of_twelve.reducer.bytes_sent(drawn, 1) == 0);
-}
-
-TEST_CASE("A steady reduction by the tree allocates nothing", "[tree][cpu]") {
-  if (test_device() != "cpu") return;  // the double of CUDA's libraries allocates
-  TreeCase f(2 * world().size() + 1);
-  const ActiveSet all = ActiveSet::all(f.model.parameters.layers());
-  const ActiveSet some = random_active(f.model.parameters.layers(), 3, 0.6F);
-  const auto units = f.units(1);
-  f.run(all, 0, units);
-  const std::int64_t before = allocations;
-  f.run(some, 1, units);
-  f.run(all, 2, units);
-  const std::int64_t during = allocations - before;
-  CHECK(during == 0);
+  // R ranks send (nodes of all) / R (1 - 1 / R) + 1 / R of the numbers each: with one node a rank all of them.
+  const double ranks = world().size();
+  CHECK(of_twelve.reducer.bytes_sent(drawn, 3 * world().size()) == Approx(double(bytes)).epsilon(1e-12));
+  CHECK(of_twelve.reducer.bytes_sent(std::vector<double>(drawn.size(), 0.5), 4 * world().size()) ==
+        Approx(double(bytes) / 2 * (2 - 0.25 / ranks)).epsilon(1e-12));
 }

@@ -52,8 +52,8 @@ using Distortion = std::function<void(int number, std::byte* data, std::size_t b
 
 class HallAssembly final : public Assembly {
  public:
-  HallAssembly(Hall& hall, int launch_rank, Distortion distort)
-      : hall_(hall), launch_(launch_rank), distort_(std::move(distort)) {
+  HallAssembly(Hall& hall, int launch_rank, Distortion distort, std::int64_t& said)
+      : hall_(hall), launch_(launch_rank), distort_(std::move(distort)), said_(said) {
     const auto& members = hall.members();
     rank_ = static_cast<int>(std::find(members.begin(), members.end(), launch_rank) - members.begin());
   }
@@ -62,12 +62,14 @@ class HallAssembly final : public Assembly {
   [[nodiscard]] int launch_rank(int rank) const override { return hall_.members()[static_cast<std::size_t>(rank)]; }
   void all_gather(const void* mine, void* all, std::size_t bytes) override {
     const std::vector<std::byte> said = distorted(mine, bytes);
+    said_ += static_cast<std::int64_t>(bytes);
     hall_.put(rank_, said.data());
     for (int rank = 0; rank < size(); ++rank) std::memcpy(at(all, rank, bytes), hall_.of(rank), bytes);
     hall_.leave();
   }
   void exchange(const void* to, void* from, std::size_t bytes) override {
     const std::vector<std::byte> said = distorted(to, bytes * static_cast<std::size_t>(size()));
+    said_ += static_cast<std::int64_t>(bytes) * (size() - 1);
     hall_.put(rank_, said.data());
     for (int rank = 0; rank < size(); ++rank)
       std::memcpy(at(from, rank, bytes), hall_.of(rank) + static_cast<std::size_t>(rank_) * bytes, bytes);
@@ -109,6 +111,7 @@ class HallAssembly final : public Assembly {
   Hall& hall_;
   int launch_, rank_ = 0, number_ = 0;
   Distortion distort_;
+  std::int64_t& said_;  ///< bytes that this rank says to others, but what it shows
 };
 
 struct PartyOptions {
@@ -130,6 +133,7 @@ struct PartyOptions {
   std::map<int, std::int64_t> leave{};
   std::map<int, Distortion> distortions{};
   double spread = 0.3;  ///< of honest gradients around their mean, whose numbers are about 1
+  int wide = 0;         ///< the first ranks, whose gradients have three times that
 };
 
 struct PartyResult {
@@ -139,6 +143,8 @@ struct PartyResult {
   std::int64_t steps = 0;
   std::vector<int> validators{};  ///< [steps] the first one of each; -1: none
   std::int64_t looks = 0;         ///< times that this rank has aggregated another one's part, or its own once more
+  std::int64_t said = 0;          ///< bytes of its messages to others
+  int wrong = 0;                  ///< numbers and distances of ranks that are not those of their honest gradients
 };
 
 /// Counts what another one does.
@@ -192,7 +198,7 @@ class Party {
     const int ranks = static_cast<int>(std::ssize(members_)), gone = options_.ranks - ranks;
     const auto distortion = options_.distortions.find(launch_);
     HallAssembly assembly(house_.hall(members_), launch_,
-                          distortion != options_.distortions.end() ? distortion->second : Distortion());
+                          distortion != options_.distortions.end() ? distortion->second : Distortion(), result_.said);
     const std::unique_ptr<Backend> backend = make_backend({.device = "cpu", .threads = 1, .math = "f32"});
     const int faults = std::max(0, options_.faults - gone);
     const auto aggregator = std::make_unique<CountedAggregator>(
@@ -262,6 +268,7 @@ class Party {
       work.gathered(result.data());
       protocol.reveal();
       protocol.check_claims();
+      result_.wrong += wrong_numbers(protocol, result);
       protocol.validate();
       for (const Accusation& one : protocol.take_accusations()) result_.accusations.push_back(one);
       if (!protocol.bans().empty()) {
@@ -282,12 +289,27 @@ class Party {
     return protocol.state();
   }
 
+  [[nodiscard]] int wrong_numbers(const Protocol& protocol, const std::vector<float>& result) const {
+    int wrong = 0;
+    for (std::size_t rank = 0; rank < members_.size(); ++rank) {
+      const std::vector<float> made = gradient(members_[rank], done_, weights_);
+      const bool brings = protocol.weights()[rank] > 0;
+      double squares = 0;
+      for (std::size_t i = 0; i < made.size(); ++i) squares += std::pow(double(made[i]) - double(result[i]), 2);
+      const double far = protocol.claimed_distance(static_cast<int>(rank));
+      wrong += brings ? !(std::abs(far / std::sqrt(squares) - 1) < 1e-6) : !std::isnan(far);
+      const std::vector<double> numbers = brings ? numbers_of(made) : std::vector<double>(2);
+      wrong += !std::equal(numbers.begin(), numbers.end(), &protocol.numbers()[2 * rank]);
+    }
+    return wrong;
+  }
   [[nodiscard]] std::vector<float> gradient(int rank, std::int64_t step, const std::vector<float>& weights) const {
+    const double spread = options_.spread * (rank < options_.wide ? 3 : 1);
     std::vector<float> made(weights.size());
     for (std::size_t i = 0; i < made.size(); ++i) {
       const Philox4 words = random_words(options_.seed, Purpose::synthetic_data, static_cast<std::uint32_t>(step),
                                          static_cast<std::uint64_t>(rank), static_cast<std::uint32_t>(i));
-      made[i] = weights[i] + static_cast<float>(options_.spread) * (2 * uniform(words.v[0]) - 1);
+      made[i] = weights[i] + static_cast<float>(spread) * (2 * uniform(words.v[0]) - 1);
     }
     return made;
   }

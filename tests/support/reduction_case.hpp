@@ -195,10 +195,11 @@ struct ReductionCase {
   /// Of one rank.
   ReductionCase() : ReductionCase(single()) {}
   /// width: of channels; where it is no multiple of 16, tensors have padding.
-  explicit ReductionCase(Communicator& all, int width = 16)
+  explicit ReductionCase(Communicator& all, int width = 16, int classes = 10)
       : group(all),
         backend(test_backend(1)),
-        model(*backend, networks().at("small_cnn")({.width = width, .size = 8}), Granularity::tensor),
+        model(*backend, networks().at("small_cnn")({.width = width, .size = 8, .classes = classes}),
+              Granularity::tensor),
         gradients(backend->allocate_floats(model.parameters.size, "test")),
         real(static_cast<std::size_t>(model.parameters.size)) {
     for (const Segment& segment : model.parameters.segments)

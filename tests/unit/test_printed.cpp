@@ -18,13 +18,15 @@ TEST_CASE("What a terminal would obey is not printed", "[report]") {
       {"\x9b|\xff|\xe9t\xe9", "?|?|?t?"},             // bytes of Latin-1
       {"\xc0\x9b|\xe0\x82\x9b", "??|???"},            // longer forms of what is shorter
       {"\xed\xa0\x80|\xf4\x90\x80\x80", "???|????"},  // half a pair; after the last character
+      {"\x80|\xf5\x80\x80\x80|\xf0\x8f\xbf\xbf|\xe2\x82\xc0|\xc3\xc0", "?|????|????|???|??"},
       {"cut \xe2\x82", "cut ??"},
   };
   for (const auto& one : cases) {
     CHECK(without_controls(one.text) == one.printed);
     CHECK(without_controls(one.printed) == one.printed);
   }
-  const std::string ends = "\xe0\xa0\x80\xed\x9f\xbf\xf0\x90\x80\x80\xf4\x8f\xbf\xbf";  // next to what is refused
+  const std::string ends =
+      "\xe0\xa0\x80\xed\x9f\xbf\xf0\x90\x80\x80\xf4\x8f\xbf\xbf\xc3\x80";  // next to what is refused
   CHECK(without_controls(ends) == ends);
   CHECK(in_one_line("a\n\tb\r") == "a  b?");
 }
@@ -34,6 +36,7 @@ TEST_CASE("What is printed to be kept is printed as it is, or not at all", "[rep
   CHECK(unchanged(plain) == plain);
   CHECK(contains(message_of([] { (void)unchanged("first\nout = \"r\xe9\"\nlast"); }),
                  "in the line 'out = \"r?\"'; rename"));
+  CHECK(contains(message_of([] { (void)unchanged("\afirst\nlast"); }), "in the line '?first'; rename"));
 }
 
 TEST_CASE("Standard output is cleaned, and characters may come in pieces", "[report]") {
@@ -45,10 +48,11 @@ TEST_CASE("Standard output is cleaned, and characters may come in pieces", "[rep
             << "\xac " << '\x9b' << "\xc3"
             << "\n"
             << std::flush;
+  std::cout.put('\x7f').put('.');
   const bool good = std::cout.good();
   delete std::cout.rdbuf(before);
   CHECK(good);
-  CHECK(out.str() == "a?b\n\xe2\x82\xac ??\n");
+  CHECK(out.str() == "a?b\n\xe2\x82\xac ??\n?.");
 }
 
 TEST_CASE("What is said on standard error is one line", "[report]") {

@@ -32,7 +32,8 @@ constexpr const char* kNames[] = {"nothing",    "sum",          "minimum",   "ag
 [[nodiscard]] std::string bytes_text(std::int64_t bytes) {
   const auto number = static_cast<double>(bytes);
   if (bytes < 10000) return fmt::format("{} bytes", bytes);
-  return bytes < 10000000 ? fmt::format("{:.4g} kB", number * 1e-3) : fmt::format("{:.4g} MB", number * 1e-6);
+  // Four digits of what is above would be 1e+04.
+  return bytes < 9999500 ? fmt::format("{:.4g} kB", number * 1e-3) : fmt::format("{:.4g} MB", number * 1e-6);
 }
 
 }  // namespace
@@ -106,7 +107,7 @@ void FlightRecorder::write(Ticket ticket, const CallRecord& record) noexcept {
 
 bool FlightRecorder::read(Ticket ticket, CallRecord& record) const noexcept {
   const Slot& slot = slots_[ticket % kKept];
-  for (int attempt = 0; ticket != 0 && attempt < 1000; ++attempt) {
+  for (int attempt = 0; attempt < 1000; ++attempt) {
     const std::uint64_t version = slot.version.load(std::memory_order_acquire);
     if (version % 2 != 0) continue;
     const Ticket found = slot.ticket.load(std::memory_order_acquire);

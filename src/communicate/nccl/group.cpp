@@ -24,16 +24,6 @@ const char* const kEnded = "NCCL's sums have been ended, after an error";
   return type == DType::f16 ? nccl::float16 : type == DType::bf16 ? nccl::bfloat16 : nccl::float32;
 }
 
-/// A text of rank 0 on all ranks: what is wrong with what the ranks say; empty: nothing.
-template <class Judge>
-[[nodiscard]] std::string judged(Communicator& ranks, const std::string& mine, const Judge& judge) {
-  const std::vector<std::string> all = ranks.gather(mine);
-  std::string why;
-  if (ranks.root()) why = judge(all);
-  ranks.broadcast(why);
-  return why;
-}
-
 /// "rank 3: TEXT" of the first rank that says something.
 [[nodiscard]] std::string first_of(Communicator& ranks, const std::vector<std::string>& all) {
   for (std::size_t rank = 0; rank < all.size(); ++rank)
@@ -65,20 +55,22 @@ template <class Judge>
 }  // namespace
 
 std::unique_ptr<NcclGroup> NcclGroup::join(Communicator& ranks, const std::string& gpu, std::string& why) {
+  // Rank 0 judges by what the ranks say, and tells all.
+  const auto refused = [&](const std::string& said, const auto& judge) {
+    const std::vector<std::string> all = ranks.gather(said);
+    why = ranks.root() ? judge(ranks, all) : "";
+    ranks.broadcast(why);
+    return !why.empty();
+  };
   std::string mine;
   const nccl::Library* const library = nccl::library(mine);
   if (gpu.empty()) mine = "it has no GPU";
   int version = 0;
   if (mine.empty() && library->get_version(&version) != nccl::success) mine = "NCCL does not tell its version";
-  why = judged(ranks, mine, [&](const auto& all) { return first_of(ranks, all); });
-  if (!why.empty()) return nullptr;
-  why = judged(ranks, nccl::version_text(version), [&](const auto& all) { return different_versions(ranks, all); });
-  if (!why.empty()) return nullptr;
+  if (refused(mine, first_of) || refused(nccl::version_text(version), different_versions)) return nullptr;
   const char* const shares = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
   const bool may_share = version >= kSharesGpus && shares != nullptr && std::string(shares) == "1";
-  why = judged(ranks, may_share ? "" : host_name() + " " + gpu,
-               [&](const auto& all) { return may_share ? "" : shared_gpus(ranks, all); });
-  if (!why.empty()) return nullptr;
+  if (refused(may_share ? "" : host_name() + " " + gpu, shared_gpus)) return nullptr;
 
   nccl::UniqueId id{};
   const auto text = [&](const char* call, nccl::Result result) {
@@ -86,9 +78,7 @@ std::unique_ptr<NcclGroup> NcclGroup::join(Communicator& ranks, const std::strin
                ? std::string()
                : std::string(call) + ": " + library->error_string(result) + " (" + library->last_error(nullptr) + ")";
   };
-  why = judged(ranks, ranks.root() ? text("ncclGetUniqueId", library->get_unique_id(&id)) : "",
-               [&](const auto& all) { return first_of(ranks, all); });
-  if (!why.empty()) return nullptr;
+  if (refused(ranks.root() ? text("ncclGetUniqueId", library->get_unique_id(&id)) : "", first_of)) return nullptr;
   ranks.broadcast(&id, sizeof id);
   nccl::Communication* communication = nullptr;
   nccl::Result result = nccl::success;
@@ -96,8 +86,7 @@ std::unique_ptr<NcclGroup> NcclGroup::join(Communicator& ranks, const std::strin
   const std::string failed = text("ncclCommInitRank", result);
   // Others may wait for this rank in their call, until the hang watch ends them.
   if (!failed.empty()) say("note: rank " + std::to_string(ranks.launch_rank()) + ": " + failed);
-  why = judged(ranks, failed, [&](const auto& all) { return first_of(ranks, all); });
-  if (!why.empty()) {
+  if (refused(failed, first_of)) {
     if (result == nccl::success) (void)library->abort(communication);
     return nullptr;
   }

@@ -105,7 +105,7 @@ std::unique_ptr<NodeWindow> NodeWindow::make(Communicator& ranks, std::int64_t b
   const std::size_t whole = (static_cast<std::size_t>(bytes) + 2 * kPage - 1) / kPage * kPage;
 
   Announced mine;
-  if (sched_getaffinity(0, sizeof mine.cores, &mine.cores) != 0) CPU_ZERO(&mine.cores);
+  (void)sched_getaffinity(0, sizeof mine.cores, &mine.cores);
   int file = kNone;
   const std::string lacks = make_file(whole, file);
   struct stat about {};

@@ -13,7 +13,7 @@ void MessageMemory::reserve(std::int64_t bytes) {
 }
 
 Backend::Ticket MessageMemory::fetch(std::int64_t at, std::int64_t bytes) const {
-  return staged_ && bytes > 0 ? backend_.fetch(host(at), device(at), static_cast<std::size_t>(bytes)) : backend_.mark();
+  return staged_ ? backend_.fetch(host(at), device(at), static_cast<std::size_t>(bytes)) : backend_.mark();
 }
 
 void MessageMemory::send(std::int64_t at, std::int64_t bytes) const {

@@ -16,10 +16,7 @@ constexpr std::int64_t kMostOfACall = 1 << 28;
 class MpiSums final : public NodeSums {
  public:
   explicit MpiSums(const SumOptions& options) : options_(options), memory_(options.backend) {
-    const int rows =
-        options.tree == nullptr ? 1 : static_cast<int>(std::ssize(options.tree->nodes(options.ranks.rank())));
-    rows_ = std::max(1, rows);
-    memory_.reserve(rows_ * options.bytes);
+    memory_.reserve(options.rows() * options.bytes);
     if (options.tree == nullptr) return;
     tree_.emplace(options.ranks, *options.tree, std::min(options.longest, kMostOfACall));
     tree_->reserve(options.longest);
@@ -29,7 +26,7 @@ class MpiSums final : public NodeSums {
     return memory_.device(row * options_.bytes + at);
   }
   [[nodiscard]] Backend::Ticket fetch(std::int64_t at, std::int64_t bytes) override {
-    for (int row = 1; row < rows_; ++row) static_cast<void>(memory_.fetch(row * options_.bytes + at, bytes));
+    for (int row = 1; row < options_.rows(); ++row) static_cast<void>(memory_.fetch(row * options_.bytes + at, bytes));
     return memory_.fetch(at, bytes);
   }
   [[nodiscard]] Request start(std::int64_t at, std::int64_t count) override {
@@ -49,7 +46,6 @@ class MpiSums final : public NodeSums {
 
  private:
   SumOptions options_;
-  int rows_ = 1;
   MessageMemory memory_;  ///< [rows][bytes]
   std::optional<TreeSum<float>> tree_;
 };

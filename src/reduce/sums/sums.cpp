@@ -23,21 +23,15 @@ std::vector<std::string> node_sums_names() {
 
 std::unique_ptr<NodeSums> make_sums(const std::string& name, const SumOptions& options) {
   static std::set<std::string> said;
+  const bool automatic = name == "auto";
+  const std::string first = automatic ? node_sums_names().front() : name;
   std::string why;
-  if (name != "auto") {
-    std::unique_ptr<NodeSums> chosen = sums().at(name)().make(options, why);
-    require(chosen != nullptr || why.empty(), ExitCode::communication, "--node-sums ", name, " cannot be had: ", why,
-            "; choose mpi, or leave it off");
-    if (chosen != nullptr) return chosen;
-  }
-  for (const std::string& one : node_sums_names()) {
-    if (name != "auto" && one != "mpi") continue;
-    if (std::unique_ptr<NodeSums> found = sums().at(one)().make(options, why)) return found;
-    if (!why.empty() && options.ranks.root() && said.insert(one + why).second)
-      say("note: --node-sums " + one + " cannot be had: " + why);
-    why.clear();
-  }
-  fail(ExitCode::communication, "there is no way to add up messages");
+  if (std::unique_ptr<NodeSums> chosen = sums().at(first)().make(options, why)) return chosen;
+  require(automatic || why.empty(), ExitCode::communication, "--node-sums ", name, " cannot be had: ", why,
+          "; choose mpi, or leave it off");
+  if (!why.empty() && options.ranks.root() && said.insert(why).second)
+    say("note: --node-sums " + first + " cannot be had: " + why);
+  return sums().at("mpi")().make(options, why);
 }
 
 }  // namespace dat

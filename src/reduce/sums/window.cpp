@@ -32,7 +32,7 @@ class WindowSums final : public NodeSums {
         order_(window->ranks(), options.tree, shares),
         window_(std::move(window)),
         staged_(options.backend.device().kind == DeviceKind::cuda),
-        rows_(rows_of(options, options.ranks.rank())),
+        rows_(options.rows()),
         stride_(stride_of(options)),
         shares_(static_cast<std::size_t>(order_.rows())),
         sums_(static_cast<std::size_t>(window_->ranks())),
@@ -51,10 +51,6 @@ class WindowSums final : public NodeSums {
   /// Sums of this rank's share go on over the nodes; before the first sum.
   void go_on(std::unique_ptr<Lane> lane) { lane_ = std::move(lane); }
 
-  /// Rows of a rank.
-  [[nodiscard]] static std::int64_t rows_of(const SumOptions& options, int rank) {
-    return options.tree == nullptr ? 1 : std::ssize(options.tree->nodes(rank));
-  }
   /// Bytes from a row to the next one.
   [[nodiscard]] static std::int64_t stride_of(const SumOptions& options) {
     constexpr std::int64_t kAligned = 64;
@@ -66,7 +62,7 @@ class WindowSums final : public NodeSums {
   }
 
   [[nodiscard]] Backend::Ticket fetch(std::int64_t at, std::int64_t bytes) override {
-    if (!staged_ || bytes == 0) return options_.backend.mark();
+    if (!staged_) return options_.backend.mark();
     Backend::Ticket last = 0;
     for (std::int64_t row = 0; row < rows_; ++row)
       last = options_.backend.fetch(window_->block(rank()) + row * stride_ + at, device(static_cast<int>(row), at),
@@ -86,8 +82,7 @@ class WindowSums final : public NodeSums {
   }
 
   void send(std::int64_t at, std::int64_t bytes) override {
-    if (staged_ && bytes > 0)
-      options_.backend.send(device(0, at), window_->block(rank()) + at, static_cast<std::size_t>(bytes));
+    if (staged_) options_.backend.send(device(0, at), window_->block(rank()) + at, static_cast<std::size_t>(bytes));
   }
 
  private:
@@ -257,8 +252,8 @@ class WindowSums final : public NodeSums {
 
   const int node = nodes[static_cast<std::size_t>(ranks.rank())];
   const std::unique_ptr<Communicator> own = several ? ranks.subgroup(node, ranks.rank()) : nullptr;
-  std::unique_ptr<NodeWindow> window = NodeWindow::make(
-      several ? *own : ranks, WindowSums::rows_of(options, ranks.rank()) * WindowSums::stride_of(options), why);
+  std::unique_ptr<NodeWindow> window =
+      NodeWindow::make(several ? *own : ranks, options.rows() * WindowSums::stride_of(options), why);
   why = common_reason(ranks, why);
   if (!why.empty()) return nullptr;
   const auto place = static_cast<std::size_t>(window->rank());

@@ -128,13 +128,12 @@ class Butterfly final : public Transport {
       watch->encoded(step_, 0, reinterpret_cast<const float*>(memory_.device(0)));
     everyone_.send(0, ranks_ * mine_ * kBytes);
     if (watch != nullptr) watch->exchanged(reinterpret_cast<float*>(everyone_.device(0)), part);
-    if (mine_ > 0)
-      options_.aggregator.aggregate({.chunks = part_chunks_,
-                                     .gradients = reinterpret_cast<const float*>(everyone_.device(0)),
-                                     .stride = mine_,
-                                     .step = step_,
-                                     .result = part,
-                                     .weights = watch != nullptr ? watch->weights() : options_.weights});
+    options_.aggregator.aggregate({.chunks = part_chunks_,
+                                   .gradients = reinterpret_cast<const float*>(everyone_.device(0)),
+                                   .stride = mine_,
+                                   .step = step_,
+                                   .result = part,
+                                   .weights = watch != nullptr ? watch->weights() : options_.weights});
     options_.backend.wait_for(part_.fetch(0, mine_ * kBytes));
     if (watch != nullptr) watch->aggregated({reinterpret_cast<float*>(part_.host(0)), static_cast<std::size_t>(mine_)});
     const CallLabel label("aggregated gradients");

@@ -82,7 +82,7 @@ class Gather final : public Transport {
     for (int rank = 0; rank < options_.ranks.size(); ++rank) {
       const MessageTensors tensors = tensors_of(bucket, options_.separate ? static_cast<std::size_t>(rank) : 0);
       float* const gradients = decoded_ + parameters_.size * rank;
-      if (tensors.bytes > 0) options_.codec.decode(tensors, everyone_.device(next), 1.0F, gradients);
+      options_.codec.decode(tensors, everyone_.device(next), 1.0F, gradients);
       next += tensors.bytes;
     }
   }

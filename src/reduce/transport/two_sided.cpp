@@ -12,7 +12,6 @@ namespace {
 /// One of so many runs of a segment's elements, about equally long, as a tensor of its own; wherever the run has
 /// padding, the tensor says how much. Runs begin at groups of four elements, which share their random numbers.
 [[nodiscard]] Segment share_of(const Segment& segment, int shares, int share) {
-  if (shares == 1) return segment;
   constexpr std::int64_t kGroup = 4;
   const std::int64_t groups = (segment.size + kGroup - 1) / kGroup;
   const auto begin = [&](std::int64_t k) { return std::min(segment.size, groups * k / shares * kGroup); };
@@ -205,7 +204,7 @@ class TwoSided final : public Transport {
     const int ranks = options_.ranks.size();
     everyone_.send(place.everyone, place.everyones);
     std::int64_t next = place.everyone;
-    for (int rank = 0; rank < ranks && share.bytes > 0; ++rank, next += share.bytes) {
+    for (int rank = 0; rank < ranks; ++rank, next += share.bytes) {
       options_.codec.decode(share, everyone_.device(next), 1.0F, rank == 0 ? options_.gradients : decoded_);
       const float factor = rank + 1 == ranks ? 1.0F / static_cast<float>(ranks) : 1.0F;
       if (rank > 0)

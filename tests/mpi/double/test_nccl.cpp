@@ -62,6 +62,7 @@ TEST_CASE("NCCL adds up what MPI adds up, but for rounding", "[reducer][nccl]") 
 TEST_CASE("Why NCCL cannot be used is said alike on all ranks", "[nccl]") {
   std::string shared, own_gpu, none, version, init;
   {
+    const Environment asked("NCCL_MULTI_RANK_GPU_ENABLE", "1");  // from version 2.30 on
     const auto backend = test_backend(1);
     shared = joined(*backend);
   }

@@ -78,22 +78,6 @@ TEST_CASE("SHA-256 of FIPS 180-4's example, and one after the other", "[byzantin
   }
 }
 
-TEST_CASE("A commitment hides what it is to: with another salt it is another one", "[byzantine]") {
-  const Sha256Digest root = digest_of("root", {}), one = digest_of("one", {}), other = digest_of("other", {});
-  CHECK(commitment(one, root) == commitment(one, root));
-  CHECK(commitment(one, root) != commitment(other, root));
-  CHECK(commitment(one, root) != commitment(one, other));
-}
-
-TEST_CASE("Secrets differ by rank, step, group, place and words, and are found again", "[byzantine]") {
-  const Secret one(7, 2, "");
-  CHECK(one.salt(3, 4, 1) == Secret(7, 2, "").salt(3, 4, 1));
-  for (const Sha256Digest& other :
-       {one.salt(4, 4, 1), one.salt(3, 5, 1), one.salt(3, 4, 2), one.share(3, 4), Secret(8, 2, "").salt(3, 4, 1),
-        Secret(7, 3, "").salt(3, 4, 1), Secret(7, 2, "x").salt(3, 4, 1)})
-    CHECK(other != one.salt(3, 4, 1));
-}
-
 TEST_CASE("Secrets, commitments and draws are those that hashlib's SHA-256 makes", "[byzantine]") {
   const Secret secret(7, 2, "words");
   const Sha256Digest all = commitment(secret.salt(3, 4, 1), secret.share(3, 4));

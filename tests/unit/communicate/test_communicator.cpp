@@ -44,6 +44,11 @@ TEST_CASE("What a single rank gathers and exchanges is its own", "[communicator]
     single->start_all_gather(mine.data() + 1, all, bytes, at).wait();
   });
   arrives([&](void* all) { single->exchange(mine.data(), {3}, all, {3}); });
+  arrives([&](void* all) {
+    const std::vector<int> bytes{2}, at{1};
+    *static_cast<std::uint8_t*>(all) = 1;
+    single->start_exchange(mine.data(), bytes, at, all, bytes, at).wait();
+  });
   single->all_gather(nullptr, nullptr, 0);
 }
 

@@ -1,7 +1,9 @@
 // The parts of the hang watch that need no second rank: the record of communications, the verdict, its text, and the
 // rule that tells slow ranks. Whole hangs: tests/e2e/hang.py.
 
+#include <fcntl.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,6 +12,7 @@
 #include "communicate/hang/beside.hpp"
 #include "communicate/hang/flight_recorder.hpp"
 #include "communicate/hang/heartbeats.hpp"
+#include "communicate/hang/listed.hpp"
 #include "communicate/hang/processes.hpp"
 #include "communicate/hang/verdict.hpp"
 #include "dat/communicator.hpp"
@@ -103,14 +106,14 @@ TEST_CASE("a communication is told with its number or the other rank, and its by
   std::string all;
   for (const CallRecord& one :
        {call(Call::none, 0, 5), call(Call::sum, 1, 9999), call(Call::sum, 0, 10000), call(Call::minimum, 2, 0),
-        call(Call::agree, 3, 16), call(Call::broadcast, 4, 123456), call(Call::gather, 5, 8),
-        call(Call::all_gather, 6, 10000000), call(Call::exchange, 7, 8), call(Call::barrier, 8, 8),
+        call(Call::agree, 3, 9999400), call(Call::broadcast, 4, 123456), call(Call::gather, 5, 8),
+        call(Call::all_gather, 6, 9999900), call(Call::exchange, 7, 8), call(Call::barrier, 8, 8),
         call(Call::subgroup, 9, 8), call(Call::send, 0, 8), call(Call::receive, 2, 8), call(Call::receive, 2, 0),
         call(Call::work, 2, 8), call(Call::finalize, 10, 8), call(static_cast<Call>(99), 0, 8)})
     all += dat::text_of(one) + "; ";
   CHECK(
       all ==
-      "nothing; sum #1 of 9999 bytes; sum of 10 kB; minimum #2 of 0 bytes; agreement #3 of 16 bytes; broadcast #4 of "
+      "nothing; sum #1 of 9999 bytes; sum of 10 kB; minimum #2 of 0 bytes; agreement #3 of 9999 kB; broadcast #4 of "
       "123.5 kB; gather #5; all-gather #6 of 10 MB; exchange #7; barrier #8; subgroup #9; message to rank 0 of 8 "
       "bytes; message from rank 2 of 8 bytes; message from rank 2; work from rank 2; the end of MPI #10; the abortion "
       "of MPI; ");
@@ -159,6 +162,23 @@ TEST_CASE("a process is told from others by its start, and one that has ended ha
   CHECK(waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT) == 0);
   CHECK(start_of_process(child) == -1);  // it is there until somebody has asked how it has ended
   CHECK(waitpid(child, nullptr, 0) == child);
+}
+
+TEST_CASE("of the files that are mapped here, those go that MPI shares memory by", "[hang]") {
+  const TemporaryFolder folder;
+  std::vector<void*> mapped;
+  for (const char* name : {"vader_segment.h.1", "sm_segment.h", "ucx_shm_posix_7", "a vader_segment.h"}) {
+    write_bytes(folder / name, "x");
+    const int file = open((folder / name).c_str(), O_RDONLY);
+    mapped.push_back(mmap(nullptr, 1, PROT_READ, MAP_SHARED, file, 0));
+    close(file);
+  }
+  write_bytes(folder / "sm_segment.other", "x");
+  remove_shared_memory();
+  std::set<std::string> left;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) left.insert(entry.path().filename());
+  CHECK(left == std::set<std::string>{"a vader_segment.h", "sm_segment.other"});
+  for (void* const one : mapped) munmap(one, 1);
 }
 
 TEST_CASE("a purpose that is too long is cut off", "[hang]") {
@@ -486,6 +506,7 @@ TEST_CASE("all in the same collective: MPI or the network", "[hang]") {
 
 TEST_CASE("of many hosts, and of many that do different things, four are told", "[hang]") {
   const CallRecord sum = call(Call::sum, 5);
+  CHECK(listed({7}) + ", " + listed({0, 1, 2, 5, 7, 8}) == "rank 7, ranks 0 to 2, 5, 7, 8");
   const std::string begin = "MPI or the network does not deliver; ranks 0 to ", nodes = "node0, node1, node2, node3";
   CHECK(text_of(std::vector(8, waiting(sum, 11))) == begin + "7 on " + nodes + " wait in sum #5 of 8 bytes");
   CHECK(text_of(std::vector(9, waiting(sum, 11))) == begin + "8 on " + nodes + ", ... wait in sum #5 of 8 bytes");

@@ -1,4 +1,5 @@
 #include "catch.hpp"
+#include "reduce/transport/message.hpp"
 #include "reduce/tree/mean_of_units.hpp"
 #include "reduction_case.hpp"
 #include "train/message/codec_state.hpp"
@@ -18,24 +19,6 @@ TEST_CASE("One rank whose gradients are the result already does nothing: no mess
   CHECK(reducer.seconds_under_way() == 0);
   const auto memory = f.backend->allocations();
   CHECK(std::none_of(memory.begin(), memory.end(), [](const auto& one) { return one.purpose == "gradient message"; }));
-}
-
-TEST_CASE("One rank with a codec that is not exact, or an aggregator that changes what it gets, does what many do",
-          "[reducer]") {
-  ReductionCase f;
-  const auto [codec, aggregator] = GENERATE(table<std::string, std::string>(
-      {{"coarse", "mean"}, {"coarse", "largest"}, {"coarse", "twice the largest"}, {"float32", "twice the largest"}}));
-  const bool overlap = GENERATE(false, true);
-  GradientReducer reducer = f.reducer({.bucket_elements = 1000, .overlap = overlap}, codec, aggregator);
-  ReductionReference reference(f, codec, aggregator);
-  for (std::int64_t step = 0; step < 4; ++step) {
-    const ActiveSet active = random_active(f.model.parameters.layers(), static_cast<std::uint32_t>(step), 0.7F);
-    INFO(codec << ", " << aggregator << ", step " << step << (overlap ? ", overlapped" : ""));
-    const auto result = f.reduce(reducer, active, step);
-    CHECK(differing(result, reference.step(active, step)) == 0);
-    CHECK(differing(result, f.gradient_of(0, step)) > 0);
-    CHECK(reducer.bytes_sent() == 0);
-  }
 }
 
 TEST_CASE(
@@ -110,6 +93,66 @@ TEST_CASE("What wraps a reducer hands on what it does not do itself", "[reducer]
   CHECK((of.added_up(3) > 0 && wrapper.added_up(3) == of.added_up(3)));
   // Room for a unit after the first one, where any rank has several.
   CHECK((wrapper.memory(2) == of.memory(2) + 4 * p.size && wrapper.memory(3) == of.memory(3)));
+}
+
+TEST_CASE("A reduction says when each of its stages ends, in buckets as long as they may be", "[reducer]") {
+  ReductionCase f;
+  const Parameters& p = f.model.parameters;
+  const auto stages = [&](const std::string& codec, std::int64_t bucket, bool overlap) {
+    std::string all;  // outside, encode, communicate, decode, aside
+    ReducerOptions options{.bucket_elements = bucket, .overlap = overlap};
+    options.ended = [&](ReducerStage stage) { all += "oecda"[static_cast<std::size_t>(stage)]; };
+    GradientReducer reducer = f.reducer(options, codec);
+    (void)f.reduce(reducer, ActiveSet::all(p.layers()), 1);
+    return all;
+  };
+  CHECK(stages("float32", p.size, false).empty());
+  CHECK(stages("coarse", p.size, false) == "oecdd");
+  CHECK(stages("coarse", p.size - 1, false) == "oeoecdcdd");  // the first tensor by itself
+  CHECK(stages("coarse", p.size - 1, true) == "oecoeccdcdd");
+  CHECK(stages("powersgd", p.size - 1, false) == "oeoecdoecdoecdcdd");
+}
+
+TEST_CASE("Buckets of no element, and of more bytes than MPI counts, are refused", "[reducer]") {
+  ReductionCase f;
+  CHECK(error_of([&] { (void)f.reducer({.bucket_elements = 0}); }) == "2: DAT_BUCKET must be at least 1 element");
+  const auto checked = [](std::int64_t bytes) {
+    return error_of([&] { check_length({.elements = 7}, bytes, "a message of ", " bytes"); });
+  };
+  CHECK(checked(0x7fffffff) == "none");
+  CHECK(checked(0x80000000) ==
+        "6: a bucket of 7 gradients is a message of 2147483648 bytes: 2^31 - 1 is the most that goes at once; choose a "
+        "smaller DAT_BUCKET");
+}
+
+TEST_CASE("A rank's units become their mean, times all units over its own, once", "[reducer]") {
+  ReductionCase f;
+  const Parameters& p = f.model.parameters;
+  const SummationTree order(5, 2);  // two of five units are this rank's
+  MeanOfUnits reducer(*f.backend, p, f.gradients, order, 0,
+                      make_reducer(*f.backend, f.group, p, f.gradients, f.codec("bf16"), f.aggregator("mean"), {}));
+  for (const std::int64_t step : {1, 2}) {
+    const ActiveSet active = random_active(p.layers(), static_cast<std::uint32_t>(step), 0.6F);
+    reducer.begin({&active, 1}, step);
+    for (int unit = 0; unit < 2; ++unit) {
+      const auto numbers = f.gradient_of(unit, step);
+      float* const place = reducer.place(unit);
+      CHECK(reducer.place(unit) == place);
+      f.backend->copy_to_device(place, numbers.data(), numbers.size() * sizeof(float));
+    }
+    if (step == 2) CHECK(reducer.own()[0] == f.gradients);
+    reducer.finish();
+    const auto ours = to_host(*f.backend, f.gradients, p.size), one = f.gradient_of(0, step),
+               other = f.gradient_of(1, step);
+    std::int64_t wrong = 0;
+    for (const Segment& segment : p.segments)
+      for (const std::size_t i : elements_of(segment)) {
+        const float mean = 2.5F * (one[i] + other[i]);
+        wrong +=
+            active.active(segment.layer) ? !(std::abs(ours[i] - mean) <= 0x1p-8F * std::abs(mean)) : ours[i] != one[i];
+      }
+    CHECK(wrong == 0);
+  }
 }
 
 TEST_CASE("Families of the reduction refuse what they do not know, and say what they know", "[reducer]") {

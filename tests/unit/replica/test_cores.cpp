@@ -32,6 +32,11 @@ TEST_CASE("Quotas of control groups: the least of a process's own group and thos
   CHECK(cores_of_groups(root) == 1.5);
   write_bytes(root + "/sys/fs/cgroup/a/b/cpu.max", "50000 100000\n");
   CHECK(cores_of_groups(root) == 0.5);
+  for (const char* none : {"50000 0\n", "0 100000\n", "50000\n"}) {
+    write_bytes(root + "/sys/fs/cgroup/a/b/cpu.max", none);
+    CHECK(cores_of_groups(root) == 1.5);
+  }
+  write_bytes(root + "/sys/fs/cgroup/a/b/cpu.max", "50000 100000\n");
   write_bytes(root + "/sys/fs/cgroup/a/other/cpu.max", "1000 100000\n");  // not an ancestor
   CHECK(cores_of_groups(root) == 0.5);
 }
@@ -127,6 +132,7 @@ TEST_CASE("Threads of a rank: its cores, its share of a quota, and OMP_NUM_THREA
   const auto of = [](int ranks, const KnownCores& known) { return cores_of_rank(ranks, known).count; };
   CHECK(of(1, {.bound = 8, .all = 8}) == 8);
   CHECK(of(3, {.bound = 8, .all = 8}) == 2);
+  CHECK((of(0, {.bound = 8, .all = 8}) == 8 && of(9, {.bound = 8, .all = 8}) == 1));
   CHECK(of(3, {.bound = 4, .all = 8}) == 4);
   CHECK(of(1, {.bound = 8, .all = 8, .quota = 2.0}) == 2);
   CHECK(of(1, {.bound = 8, .all = 8, .quota = 2.9}) == 2);
@@ -142,10 +148,12 @@ TEST_CASE("Threads of a rank: its cores, its share of a quota, and OMP_NUM_THREA
   CHECK(cores_of_rank(2, {.bound = 8, .all = 8, .quota = 6.0}).source ==
         "a quota of 6 cores of its control group, shared by 2 ranks");
   CHECK(cores_of_rank(1, {.bound = 2, .all = 8, .quota = 6.0}).source == "the cores that this rank is bound to");
+  CHECK(cores_of_rank(1, {.bound = 8, .all = 8, .quota = 8.0}).source == "the cores of the node");
+  CHECK(cores_of_rank(1, {.bound = 8, .all = 8, .quota = 1.0}).source == "a quota of 1 core of its control group");
 
   CHECK(threads_of_openmp("3") == 3);
-  CHECK(threads_of_openmp(" 4,2") == 4);
-  for (const char* none : {"", "0", "-2", "two", "99999999999"}) CHECK(!threads_of_openmp(none));
+  CHECK((threads_of_openmp(" 4,2") == 4 && threads_of_openmp("1") == 1 && threads_of_openmp("4096") == 4096));
+  for (const char* none : {"", "0", "-2", "two", "4097", "99999999999"}) CHECK(!threads_of_openmp(none));
   CHECK(!threads_of_openmp(nullptr));
   const char* const before = std::getenv("OMP_NUM_THREADS");
   const std::string kept = before == nullptr ? "" : before;

@@ -77,5 +77,5 @@ TEST_CASE("Cores and a GPU are far from each other where both are known", "[core
   CHECK(is_near(kBoth, 1));
   CHECK(is_near(kUnknown, 1));
   CHECK(is_near(kFirst, -1));
-  CHECK(is_near(kFirst, 64));
+  CHECK((!is_near(kSecond, 0) && is_near(kSecond, 64)));
 }
