@@ -8,7 +8,7 @@ namespace dat {
 
 using Shape = std::vector<std::int64_t>;
 
-/// Element types that are written. Files hold them little-endian.
+/// Element types that are written, in the order of file_type() and hdf5_memory_type(). Files hold them little-endian.
 enum class Hdf5Type : std::uint8_t { u8, u64, i64, f32, f64 };
 template <class T>
 inline constexpr Hdf5Type kHdf5Type = [] {

@@ -36,6 +36,12 @@ struct StoredArray {
 /// Sets shape and bytes of an array whose type of elements is known. False: a negative or an impossible size.
 [[nodiscard]] bool set_shape(std::vector<std::int64_t> shape, StoredArray& array);
 
+/// The integer of `type`, of 1 to 8 bytes, in these ones.
+[[nodiscard]] std::int64_t integer_of(const std::uint8_t* digits, const StoredArray& type);
+
+/// Text of a stranger without what a terminal would obey.
+[[nodiscard]] std::string printable(std::string text);
+
 /// Labels in unsigned bytes that count from 1, each less one. Error(data), when the elements are read: a 0.
 [[nodiscard]] StoredArray from_zero(StoredArray labels, const std::string& file);
 

@@ -252,10 +252,4 @@ Converted convert_dataset(const ConvertOptions& options) {
   return contents_of(options.output);
 }
 
-std::string printable(std::string text) {
-  std::ranges::replace_if(
-      text, [](char c) { return c < ' ' || c > '~'; }, '?');
-  return text;
-}
-
 }  // namespace dat

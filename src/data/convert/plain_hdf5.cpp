@@ -18,13 +18,13 @@ namespace {
 void copy_plainly(const Hdf5File& from, const std::string& group, Hdf5File& to) {
   const auto copy = [&]<class T>(const std::string& name, const Shape& shape, T) {
     to.declare<T>(name, shape);
-    const std::int64_t rows = shape.empty() ? 1 : shape[0];
-    std::int64_t row = sizeof(T);
-    for (std::size_t i = 1; i < shape.size(); ++i) row *= shape[i];
-    const std::int64_t block = std::max<std::int64_t>(1, (std::int64_t{4} << 20) / std::max<std::int64_t>(1, row));
     Shape whole;
     if (shape.empty()) return to.write_rows(name, 0, from.read<T>(name, whole));
-    for (std::int64_t first = 0; first < rows && row > 0; first += block)
+    std::int64_t row = sizeof(T);
+    for (std::size_t i = 1; i < shape.size(); ++i) row *= shape[i];
+    if (row == 0) return;
+    const std::int64_t rows = shape[0], block = std::max<std::int64_t>(1, (std::int64_t{4} << 20) / row);
+    for (std::int64_t first = 0; first < rows; first += block)
       to.write_rows(name, first, from.read_rows<T>(name, first, std::min(block, rows - first)));
   };
   for (const std::string& member : from.list(group)) {
