@@ -184,7 +184,7 @@ class Outside(common.TestCase):
 
     def test_packed_data_are_converted_first(self):
         self.write("plain.h5")
-        self.write("packed.h5", chunks=(5, 16, 16, 3), compression="gzip")
+        self.write("packed.h5", chunks=(3, 5, 7, 2), compression="gzip")
         ended = self.refuse(3, "compressed", "train", *self.TRAIN, "--data", "packed.h5", "--out", "run")
         # The command that the message names works.
         command = ended.errors[0].split("'")[1].split()

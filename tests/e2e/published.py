@@ -156,19 +156,6 @@ class Published(Converts):
             with self.subTest(name):
                 self.convert(name, train, test, names=fine)
 
-    def test_both_versions_of_cifar10_give_the_same_images(self):
-        parts, test = [images(i, 30, (32, 32, 3), 10) for i in range(5)], images(9, 20, (32, 32, 3), 10)
-        write_cifar10("py", parts, test)
-        os.mkdir("bin")
-        for name, (pixels, labels) in [*((f"data_batch_{i}", part) for i, part in enumerate(parts, 1)), ("test_batch", test)]:
-            common.write_records(f"bin/{name}.bin", pixels, labels)
-        for name in "py", "bin":
-            self.assertEqual(common.run("data", "convert", name, f"{name}.h5").code, 0)
-        self.assert_same(common.datasets("py.h5"), common.datasets("bin.h5"))
-        with h5py.File("py.h5") as one, h5py.File("bin.h5") as other:
-            for key in "sha256_train", "sha256_test", "class_names":
-                self.assertEqual(list(one.attrs[key]), list(other.attrs[key]))
-
     def test_mnist(self):
         train, test = images(1, 300, (28, 28), 10), images(2, 100, (28, 28), 10)
         for number, names in enumerate(("{}-idx{}-ubyte", "{}.idx{}-ubyte", "{}-idx{}.ubyte")):

@@ -531,38 +531,6 @@ TEST_CASE("The highest label of either split counts as a class, and there are at
   CHECK(set->info().channels == 1);
 }
 
-TEST_CASE("Chunked, compressed images are refused, and read the same as contiguous ones once they are converted") {
-  const TemporaryFolder folder;
-  write_data_file(folder / "plain.h5");
-  std::vector<std::uint8_t> pixels(4 * 108);
-  std::iota(pixels.begin(), pixels.end(), std::uint8_t{0});
-  write_file(folder / "packed.h5", [](Hdf5File& file) { file.write("train/labels", {4}, Contents{}.labels); });
-  const hid_t file = H5Fopen((folder / "packed.h5").c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
-  const std::array<hsize_t, 4> dims = {4, 6, 6, 3}, chunk = {3, 4, 4, 2};
-  const hid_t space = H5Screate_simple(4, dims.data(), nullptr), creation = H5Pcreate(H5P_DATASET_CREATE);
-  H5Pset_chunk(creation, 4, chunk.data());
-  H5Pset_deflate(creation, 6);
-  const hid_t set = H5Dcreate2(file, "train/images", H5T_STD_U8LE, space, H5P_DEFAULT, creation, H5P_DEFAULT);
-  REQUIRE(H5Dwrite(set, H5T_NATIVE_UINT8, H5S_ALL, H5S_ALL, H5P_DEFAULT, pixels.data()) >= 0);
-  H5Dclose(set);
-  H5Pclose(creation);
-  H5Sclose(space);
-  H5Fclose(file);
-
-  const auto plain = opened(folder / "plain.h5");
-  const std::string error = refusal({folder / "packed.h5"});
-  CHECK(error.substr(0, 3) == "3: ");
-  CHECK(contains(error, "'dat_hpc data convert " + (folder / "packed.h5") + " NEW'"));
-  convert_dataset({.source = folder / "packed.h5", .output = folder / "converted.h5", .labels = ""});
-  CHECK(check_seal(folder / "converted.h5").empty());
-  const auto packed = opened(folder / "converted.h5");
-  REQUIRE(packed->size() == plain->size());
-  for (int i = 0; i < 4; ++i) {
-    CHECK(pixels_of(*packed, i) == pixels_of(*plain, i));
-    CHECK(packed->label(i) == plain->label(i));
-  }
-}
-
 TEST_CASE("What is read in a confined process may fail, crash, loop or want all memory: the answer is an Error") {
   const Limits limits{.cpu_seconds = 1, .memory = 64 << 20};
   const auto error = [&](const std::function<void()>& work) {
@@ -670,48 +638,6 @@ TEST_CASE("A file that becomes shorter after it was opened is Error(data), not g
   const std::string error = error_of([&] { static_cast<void>(pixels_of(*set, 3)); });
   CHECK(contains(error, "3: "));
   CHECK(contains(error, "it is cut off"));
-}
-
-TEST_CASE("A small file that claims huge data, or that points to other files, is refused before memory is taken") {
-  const TemporaryFolder folder;
-  const std::string path = folder / "data.h5";
-  write_file(path, [](Hdf5File& file) { file.write("train/labels", {4}, Contents{}.labels); });
-  const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT), creation = H5Pcreate(H5P_DATASET_CREATE);
-  std::array<hsize_t, 4> dims = {hsize_t{1} << 40, 6, 6, 3};
-  std::string reason;
-  SECTION("contiguous") { reason = "larger than what is stored of it"; }
-  SECTION("chunked, beyond 2^63 bytes") {
-    dims[1] = dims[2] = 60000;
-    const std::array<hsize_t, 4> chunk = {16, 6, 6, 3};
-    H5Pset_chunk(creation, 4, chunk.data());
-    reason = "a shape is larger than anything";
-  }
-  SECTION("chunked, nothing stored") {
-    const std::array<hsize_t, 4> chunk = {16, 6, 6, 3};
-    H5Pset_chunk(creation, 4, chunk.data());
-    reason = "in chunks";
-  }
-  SECTION("stored in another file") {
-    dims[0] = 4;
-    write_bytes(folder / "secret", std::string(4 * 108, 'x'));
-    H5Pset_external(creation, (folder / "secret").c_str(), 0, 4 * 108);
-    reason = "lies in other files";
-  }
-  SECTION("a link to another file") {
-    write_data_file(folder / "other.h5");
-    H5Lcreate_external((folder / "other.h5").c_str(), "train/images", file, "train/images", H5P_DEFAULT, H5P_DEFAULT);
-    reason = "soft or external link";
-  }
-  const hid_t space = H5Screate_simple(4, dims.data(), nullptr);
-  const hid_t set = H5Dcreate2(file, "train/images", H5T_STD_U8LE, space, H5P_DEFAULT, creation, H5P_DEFAULT);
-  if (set >= 0) H5Dclose(set);
-  H5Sclose(space);
-  H5Pclose(creation);
-  H5Fclose(file);
-  const std::string error = refusal({path});
-  CAPTURE(error);
-  CHECK(error.substr(0, 3) == "3: ");
-  CHECK(contains(error, reason));
 }
 
 TEST_CASE("Several files are one pool in the order given, and must fit together") {
