@@ -2,7 +2,6 @@
 
 import json
 import os
-import pickle
 import re
 import shutil
 import subprocess
@@ -320,21 +319,11 @@ class Arrays(common.TestCase):
 
         refuse(r"byte \d+: wants posix.mkdir, which is no part of an array", {"data": pixels, "labels": Call()})
         self.assertFalse(os.path.exists("pwned"))
-        refuse("wants collections.OrderedDict", {"data": pixels, "x": __import__("collections").OrderedDict()})
-        refuse("write the pseudo-labels without the images", {"extrapolated_targets": labels})
-        refuse("holds pictures, y$", {"pictures": pixels, "y": labels})
         refuse("has both label and labels", {"data": pixels, "label": labels, "labels": labels})
-        refuse(r"data is float32 \[40, 12, 12, 3\], but images must be uint8", {"data": pixels.astype("f4"), "label": labels})
-        refuse("labels must be integers", {"data": pixels, "label": labels.astype(float)})
-        refuse("images must be square", {"data": pixels.reshape(40, -1), "label": labels})
         refuse("Fortran's order", {"data": np.asfortranarray(pixels), "label": labels})
-        refuse("one label for each of the 40 images", {"data": pixels, "label": labels[1:]})
         refuse("label -2 of image 3 is not in 0..32766, nor -1", {"data": pixels, "label": np.where(np.arange(40) == 3, -2, labels)})
         refuse("label 7 of image 2 is not in 0..6", {"data": pixels, "label": labels}, "--classes", 7)
         refuse("has images of 12 x 12, not of 32", {"data": pixels, "label": labels}, "--size", 32)
-        refuse("no dictionary of arrays", [pixels, labels])
-        common.write("set.pickle", pickle.dumps(extra_set.carmon(pixels, labels), 4)[:10000])
-        self.refuse(3, r"set.pickle: byte 2: needs \d+ more bytes, the file has 9989", "data", "convert", "set.pickle", "out.h5")
         common.write("set.txt", "text")
         self.refuse(3, "neither a folder of binary records nor a pickle", "data", "convert", "set.txt", "out.h5")
         self.refuse(3, "no such folder or file", "data", "convert", "none", "out.h5")

@@ -175,38 +175,16 @@ class Published(Converts):
 
     def test_mnist_that_is_damaged(self):
         train, test = images(1, 30, (28, 28), 10), images(2, 10, (28, 28), 10)
-        write_mnist("good", train, test)
-        shutil.copytree("good", "bad")
-
-        def put(name, data):
-            for path in f"bad/{name}", f"bad/{name}.gz":
-                if os.path.exists(path):
-                    os.remove(path)
-            common.write(f"bad/{name}" + (".gz" if data[:2] == b"\x1f\x8b" else ""), data)
-
-        def refuse(name, data, pattern, *options):
-            with self.subTest(pattern):
-                put(name, data)
-                self.refuse_convert(3, pattern, "bad", *options)
-                put(name, common.bytes_of(f"good/{name}"))
-
-        labels, pixels = idx(train[1]), idx(train[0])
-        for wrap in (lambda data: data), gzip.compress:
-            refuse("train-labels-idx1-ubyte", wrap(idx(train[1][1:])), "one label for each of the 30 images")
-            refuse("train-images-idx3-ubyte", wrap(pixels[:2000]), "holds 1984 bytes|is too short")
-            refuse("train-images-idx3-ubyte", wrap(b"\0\1" + pixels[2:]), "no idx file")
-            refuse("train-labels-idx1-ubyte", wrap(labels), "label 9 of image .* is not in 0..8", "--classes", 9)
-            refuse("t10k-images-idx3-ubyte", wrap(idx(test[0][:, :20, :20])), "the first images are 28 x 28")
-        refuse("train-images-idx3-ubyte", gzip.compress(pixels)[:5000], "is cut off")
-        refuse("train-images-idx3-ubyte", gzip.compress(pixels + b"x"), "is longer than it says")
-        refuse("train-images-idx3-ubyte", gzip.compress(pixels)[:-6] + bytes(6), "is damaged")
+        write_mnist("bad", train, test, "{}-idx{}-ubyte.gz", gzip.compress)
+        pixels = gzip.compress(idx(train[0]))
+        for data, pattern in (pixels[:5000], "is cut off"), (pixels[:-6] + bytes(6), "is damaged"):
+            common.write("bad/train-images-idx3-ubyte.gz", data)
+            self.refuse_convert(3, pattern, "bad")
         # Sixty million images of one pixel, packed a thousandfold.
         many = np.zeros((60_000_000, 1, 1), np.uint8)
-        put("train-labels-idx1-ubyte", gzip.compress(idx(many[:, 0, 0]), 1))
-        refuse("train-images-idx3-ubyte", gzip.compress(idx(many), 1), "wants more memory than it may have")
-        put("train-labels-idx1-ubyte", labels)
-        os.remove("bad/t10k-labels-idx1-ubyte")
-        self.refuse_convert(3, "bad: t10k-labels-idx1-ubyte is missing", "bad")
+        for name, array in ("images-idx3", many), ("labels-idx1", many[:, 0, 0]):
+            common.write(f"bad/train-{name}-ubyte.gz", gzip.compress(idx(array), 1))
+        self.refuse_convert(3, "wants more memory than it may have", "bad")
 
     def test_keras(self):
         for shape, column in ((28, 28), False), ((32, 32, 3), True):
@@ -224,11 +202,8 @@ class Published(Converts):
             arrays |= {f"{name}_labels": labels[:, None].astype("u1") for name, (_, labels) in splits.items()}
             np.savez_compressed("medical.npz", **arrays)
             train, val, test = splits.values()
-            text = self.convert("medical.npz", train, test)
-            self.assertIn("without the 40 validation images", text)
             both = tuple(np.concatenate(pair) for pair in zip(train, val))
             self.convert("medical.npz", both, test, "--val", "train")
-            self.convert("medical.npz", train, val, "--val", "test")
         arrays["train_labels"] = np.zeros((300, 14), "u1")  # ChestMNIST has several labels an image
         np.savez("many.npz", **arrays)
         self.refuse_convert(3, "train_labels is uint8 \\[300, 14\\], but there must be one label", "many.npz")
