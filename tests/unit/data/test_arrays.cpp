@@ -1,5 +1,7 @@
 // Pickles, .npz and .npy: what users have, and what nobody should have.
 
+#include <zlib.h>
+
 #include "allocations.hpp"
 #include "catch.hpp"
 #include "dat/dataset.hpp"
@@ -274,6 +276,96 @@ TEST_CASE("A zip archive that lies about itself is refused", "[arrays]") {
   CHECK(contains(error_in(good.substr(0, good.size() - 30)), "has no directory at its end"));
   CHECK(contains(error_in(good.substr(0, 2)), "too short for an .npz file"));
   CHECK(contains(error_in("PK\5\6" + std::string(18, '\0')), "has no images under the names in use"));
+}
+
+TEST_CASE("MATLAB's arrays of numbers are read, packed or not, dimensions turned, and others are refused", "[arrays]") {
+  const auto number = [](std::uint64_t value, int bytes) {
+    std::string digits;
+    for (; bytes > 0; --bytes, value >>= 8) digits += static_cast<char>(value & 0xff);
+    return digits;
+  };
+  const auto element = [&](std::uint32_t type, const std::string& data) {  // up to four bytes stand in the tag
+    if (data.size() <= 4) return number(type, 2) + number(data.size(), 2) + data + std::string(4 - data.size(), '\0');
+    return number(type, 4) + number(data.size(), 4) + data + std::string(-data.size() % 8, '\0');
+  };
+  const auto head = [&](const std::string& name, const std::vector<std::uint32_t>& dims, std::uint64_t flags = 9) {
+    std::string shape;
+    for (const std::uint32_t dim : dims) shape += number(dim, 4);
+    return element(6, number(flags, 8)) + element(5, shape) + element(1, name);
+  };
+  const auto whole = [&](const std::string& content) { return number(14, 4) + number(content.size(), 4) + content; };
+  const auto packed = [&](const std::string& content) {
+    std::string bytes(compressBound(content.size()), '\0');
+    uLongf size = bytes.size();
+    compress(reinterpret_cast<Bytef*>(bytes.data()), &size, reinterpret_cast<const Bytef*>(content.data()),
+             content.size());
+    return number(15, 4) + number(size, 4) + bytes.substr(0, size);
+  };
+  const std::string begin = std::string(124, ' ') + "\0\1IM"s;
+  const auto told = [&](const std::string& variables, const std::string& name) {
+    const MemoryBytes source(begin + variables);
+    std::string text;
+    const std::string error = error_of([&] {
+      const auto file = open_mat(source);
+      const StoredArray array = file->array(name);
+      std::string bytes(static_cast<std::size_t>(array.bytes), ' ');
+      array.open()->read(bytes.data(), std::ssize(bytes));
+      text = array.text() + " " + bytes;
+    });
+    return error == "none" ? text : error;
+  };
+  const std::string six = whole(head("x", {2, 3}) + element(2, "abcdef")),
+                    four = whole(head("numbers", {1, 2, 2}, 0x0406) + element(1, "abcd")),
+                    eight = whole(head(std::string(256, 'y'), std::vector<std::uint32_t>(32, 1), 15) +
+                                  element(9, "abcdefgh"));
+  for (const std::string& all :
+       {six + whole(head("t", {1, 1}, 4)) + four + eight, packed(six) + packed(four) + packed(eight)}) {
+    CHECK(told(all, "x") == "uint8 [3, 2] abcdef");
+    CHECK(told(all, "numbers") == "int8 [2, 2, 1] abcd");
+    CHECK(told(all, std::string(256, 'y')).ends_with(", 1] abcdefgh"));
+    CHECK(told(all, "y") == "3: memory: has no array y");
+  }
+  CHECK(open_mat(MemoryBytes(begin))->names().empty());
+  CHECK(open_mat(MemoryBytes(begin + six + whole(head("t", {1, 1}, 4)) + four))->names() ==
+        std::vector<std::string>{"x", "t", "numbers"});
+  std::string changed = packed(six);
+  changed.back() ^= 1;  // the checksum's
+  const auto shaped = [&](const std::vector<std::uint32_t>& dims) {
+    return whole(head("x", dims) + element(2, "abcde"));
+  };
+  const auto of_class = [&](std::uint64_t flags) { return whole(head("x", {1, 1}, flags) + element(2, "a")); };
+  const std::string damaged = "a variable has a damaged header, or is no array", none = "x is no array of numbers",
+                    nothing = "byte 128: no variable begins here", empty = "byte 128: no variable is packed here";
+  const std::pair<std::string, std::string> all[] = {
+      {"x", "is cut off at byte 128"},
+      {whole(""), "the array at byte 136 is too short"},
+      {six + "1234567", "is cut off at byte " + std::to_string(128 + six.size())},
+      {number(13, 4) + number(0, 4), nothing},
+      {number(14, 2) + number(4, 2) + "abcd", nothing},
+      {number(14, 4) + "\4\3\2\1", "is cut off: the variable at byte 128 needs 16909060 bytes, the file has 0"},
+      {packed(number(13, 4) + number(8, 4) + head("x", {2, 3})), empty},
+      {packed(number(14, 4) + number(0x7fffffff, 4)), empty},
+      {changed, "the variable at byte 136 is damaged: it cannot be unpacked"},
+      {whole(element(5, number(9, 8))), damaged},
+      {whole(element(6, number(9, 4))), "a variable has no flags"},
+      {whole(number(6, 2) + number(5, 2) + "abcd"), damaged},
+      {whole(head("x", std::vector<std::uint32_t>(33, 1))), damaged},
+      {whole(head(std::string(257, 'x'), {1, 1})), damaged},
+      {whole(head("x", {2, 3}) + number(2, 4) + number(7, 4) + "abcdef"), "x is larger than its place"},
+      {shaped({2, 3}), "x is uint8 [3, 2] and has 5 bytes: it is damaged"},
+      {shaped(std::vector<std::uint32_t>(3, 0xffffffff)), "x is uint8 [] and has 5 bytes: it is damaged"},
+      {whole(head("x", {1, 1}) + element(8, "abcde")), none},
+      {of_class(5), none},
+      {of_class(6), "uint8 [1, 1] a"},
+      {of_class(15), "uint8 [1, 1] a"},
+      {of_class(16), none},
+      {of_class(0x0806), none}};
+  for (const auto& [variables, why] : all) {
+    CAPTURE(why);
+    CHECK(contains(told(variables, "x"), why));
+  }
+  CHECK(contains(error_of([&] { (void)open_mat(MemoryBytes(begin.substr(1))); }), "too short for a MATLAB file"));
+  CHECK(contains(error_of([&] { (void)open_mat(MemoryBytes(std::string(126, ' ') + "MI")); }), "little-endian order"));
 }
 
 // What a reader may take is in proportion to the file, not to what the file claims. Fixed: blocks of 64 KiB for a
