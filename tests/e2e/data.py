@@ -252,14 +252,6 @@ class Grey(common.TestCase):
                 for name, value in zip(("clean_acc", "clean_loss", "adv_acc", "adv_loss"), found, strict=True):
                     self.assertAlmostEqual(last[name], value, delta=1.5e-4, msg=name)
 
-    def test_are_arrays_with_or_without_a_dimension_for_channels(self):
-        pixels, labels = images(1, 40, 28, 4)
-        np.save("labels.npy", labels)
-        for array in pixels[..., 0], pixels[..., :1], pixels[:, None, :, :, 0]:
-            np.save("images.npy", np.ascontiguousarray(array))
-            self.run_well("data", "convert", "images.npy", "set.h5", "--labels", "labels.npy")
-            np.testing.assert_array_equal(common.datasets("set.h5")["train/images"], pixels[..., :1])
-
     def test_are_not_normalized_by_three_numbers(self):
         common.write_data("set.h5", *((pixels[..., :1], labels) for pixels, labels in (images(1, 40, 28, 4), images(2, 20, 28, 4))))
         self.refuse(2, "--normalize has 3 means, and the images have 1 channel", "train", "--out", "run", *TRAIN, "--data",

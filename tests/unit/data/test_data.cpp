@@ -1,4 +1,3 @@
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -226,28 +225,12 @@ TEST_CASE("A damaged folder of records is refused with the file's name, and leav
   }
 }
 
-TEST_CASE("A file that cannot be written is Error(io), and the old one stays as it was") {
+TEST_CASE("A data file that cannot be written is Error(io)") {
   const TemporaryFolder folder;
   SyntheticOptions options;
   CHECK(error_of([&] { write_synthetic(options, folder / "none/data.h5"); }).substr(0, 3) == "9: ");
   CHECK(contains(error_of([&] { write_synthetic(options, folder.path()); }), "is there already and is not a file"));
 
-  write_bytes(folder / "data.h5", "old");
-  rlimit limit{};
-  getrlimit(RLIMIT_FSIZE, &limit);
-  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
-  for (const rlim_t bytes : {rlim_t{0}, rlim_t{700}, rlim_t{5000}, rlim_t{1} << 20, rlim_t{6} << 20}) {
-    const rlimit small{bytes, limit.rlim_max};
-    setrlimit(RLIMIT_FSIZE, &small);
-    const std::string error = error_of([&] { write_synthetic(options, folder / "data.h5"); });
-    setrlimit(RLIMIT_FSIZE, &limit);
-    CAPTURE(bytes, error);
-    CHECK(error.substr(0, 3) == "9: ");
-    CHECK(contains(error, "File too large"));
-    CHECK(folder.names() == std::vector<std::string>{"data.h5"});
-    CHECK(read_bytes(folder / "data.h5") == "old");
-  }
-  std::signal(SIGXFSZ, handler);
   CHECK(system_reason(ENOSPC) == "disk full");
 }
 
@@ -458,7 +441,7 @@ TEST_CASE("HDF5 in other layouts becomes a data file, or is refused with what it
   CHECK(Hdf5File::open(out, ExitCode::data).read<float>("conv1.weight", shape) == std::vector<float>{1, 2});
 }
 
-TEST_CASE("Validation images of HDF5 are left out, or join or replace others") {
+TEST_CASE("Validation images are left out, or join or replace others, and what a file lacks is told") {
   const TemporaryFolder folder;
   const std::string in = folder / "in.h5", out = folder / "out.h5";
   const auto converted = [&](const std::vector<std::string>& splits, const std::string& val) {
@@ -468,28 +451,53 @@ TEST_CASE("Validation images of HDF5 are left out, or join or replace others") {
     std::string text;
     const std::string error =
         error_of([&] { text = convert_dataset({.source = in, .output = out, .labels = "", .val = val}).contents; });
-    return error == "none" ? text.substr(0, text.find(';')) : error;
+    return error == "none" ? text : error;
   };
-  const std::string train = "2 train images of 6 x 6 x 3", test = "2 test images of 6 x 6 x 3";
-  CHECK(converted({"train", "val", "test"}, "leave") == train + ", " + test);
-  CHECK(converted({"train", "val", "test"}, "train") == "4 train images of 6 x 6 x 3, " + test);
+  const std::string train = "2 train images of 6 x 6 x 3", test = "2 test images of 6 x 6 x 3",
+                    all = "; arrays train/images, val/images, test/images of in.h5, ";
+  CHECK(converted({"train", "val", "test"}, "leave") == train + ", " + test + all + "without the 2 validation images");
+  CHECK(converted({"train", "val", "test"}, "train") ==
+        "4 train images of 6 x 6 x 3, " + test + all + "the validation images among the training images");
   CHECK(opened(out)->label(2) == 1);
-  CHECK(converted({"train", "val", "test"}, "test") == train + ", " + test);
+  CHECK(converted({"train", "val", "test"}, "test") ==
+        train + ", " + test + all + "the validation images in place of the test images");
   CHECK(opened(out, "test")->label(0) == 1);
-  CHECK(converted({"train", "val"}, "leave") == train);
-  CHECK(converted({"test"}, "leave") == test);
+  CHECK(converted({"train", "val"}, "leave") ==
+        train + "; arrays train/images, val/images of in.h5, without the 2 validation images");
+  CHECK(converted({"test"}, "leave") == test + "; arrays test/images of in.h5");
   CHECK(contains(converted({"val"}, "test"), "has val/images, but no training images"));
-  const auto source = [&] { return Hdf5File::open(out, ExitCode::data).text("/", "source").value_or(""); };
-  CHECK(converted({"test"}, "leave") == test);
-  CHECK(source() == "arrays test/images of in.h5");
+  CHECK(contains(converted({"val", "test"}, "train"), "but no training images"));
+  CHECK(converted({"train", "test"}, "train") == "2: " + in + ": has no validation images; leave --val off");
   write_file(in, [](Hdf5File& file) {
     write_split(file, "test", {{2, 6, 6, 3}, {0, 0}});
     file.set_text("/", "source", "by hand");
   });
-  convert_dataset({.source = in, .output = out, .labels = ""});
-  CHECK(source() == "by hand");
-  CHECK(contains(converted({"val", "test"}, "train"), "but no training images"));
-  CHECK(contains(converted({"train", "test"}, "train"), "has no validation images"));
+  CHECK(convert_dataset({.source = in, .output = out, .labels = ""}).contents == test + "; by hand");
+
+  const auto told = [&](const std::vector<std::string>& names, const char* val = "leave", int size = 0,
+                        int classes = 0) {
+    write_file(in, [&](Hdf5File& file) {
+      for (const std::string& name : names)
+        if (name.ends_with("images") || name.starts_with("x"))
+          file.write(name, {2, 6, 6, 3}, std::vector<std::uint8_t>(216));
+        else
+          file.write(name, {2}, std::vector<std::int64_t>{0, 3});
+    });
+    const ConvertOptions how{.source = in, .output = out, .labels = "", .val = val, .size = size, .classes = classes};
+    return error_of([&] { (void)convert_dataset(how); });
+  };
+  using Names = std::vector<std::string>;
+  const Names both = {"train_images", "train_labels", "test_images", "test_labels"};
+  CHECK(told(both) == "none");
+  CHECK(told({both.begin(), both.begin() + 3}).ends_with(": has test_images, but no test_labels"));
+  CHECK(told({"train_images", "train_labels", "test_labels"}).ends_with(": has test_labels, but no test_images"));
+  CHECK(told({both.begin(), both.begin() + 2})
+            .ends_with("no test images; extra images alone are called images and labels"));
+  CHECK(told({"train_images", "train_labels", "val_images", "val_labels"}, "test") == "none");
+  CHECK(told({both.begin() + 2, both.end()}).ends_with("has test_images, but no training images"));
+  CHECK(contains(told({"train_images", "train_labels", "x_train", "y_train"}), "has train_images beside other train"));
+  CHECK(contains(told(both, "leave", 0, 3), "label 3 of image 1 is not in 0..2"));
+  CHECK(told(both, "leave", 28).ends_with("has images of 6 x 6, not of 28; leave --size off"));
 }
 
 TEST_CASE("The hash of large images reads 256 MiB of them at most") {
