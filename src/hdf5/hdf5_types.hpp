@@ -1,8 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <type_traits>
 #include <vector>
+
+#include "dat/error.hpp"
 
 namespace dat {
 
@@ -30,5 +33,8 @@ struct Hdf5Info {
   std::int64_t element = 0;  ///< bytes of one element
   std::int64_t offset = -1;  ///< byte in the file where the elements lie in row-major order; -1: no such place
 };
+
+/// Error(code): elements of this kind are not read as `type`.
+void require_kind(Hdf5Info::Kind kind, Hdf5Type type, ExitCode code, const std::string& path, const std::string& name);
 
 }  // namespace dat

@@ -125,28 +125,6 @@ class Images(common.TestCase):
         self.index("pax.tar", "pax.h5")
         self.assertEqual(records("pax.h5"), wanted)
         self.assertEqual(order("pax.h5"), order("one.h5"))
-        # WebDataset: labels beside the images; test images by the name of the tar.
-        os.mkdir("shards")
-        for split, tar in ("train", "train-0.tar"), ("val", "val-0.tar"):
-            shard = {}
-            for k, (name, content) in enumerate(files.items()):
-                if name.startswith(split):
-                    label = CLASSES.index(name.split("/")[1])
-                    label = {f"{k}.cls": b"%d" % label} if k % 2 else {f"{k}.json": b'{"cls": %d}' % label}
-                    shard |= {f"{k}.{name.rsplit('.')[-1]}": content} | label
-            put_tar(f"shards/{tar}", shard)
-        self.index("shards", "shards.h5")
-        self.assertEqual(records("shards.h5"), wanted)
-        # ImageNet: a tar of a tar for each class.
-        tars = {}
-        for name in CLASSES:
-            put_tar("class.tar", {path.split("/")[2]: content for path, content in files.items()
-                                  if path.startswith(f"train/{name}/")})
-            tars[name + ".tar"] = common.bytes_of("class.tar")
-        put_tar("nested.tar", tars)
-        self.index("nested.tar", "nested.h5")
-        self.assertEqual(records("nested.h5"), {"train": wanted["train"]})
-        self.assertEqual(order("nested.h5"), order("one.h5"))
 
     def test_a_data_file_has_what_pillow_makes_of_them(self):
         files = files_of_source(12)

@@ -53,31 +53,36 @@ template <std::size_t N>
   return file.array(found);
 }
 
-/// Labels that count from 1, each less one.
-class FromZero final : public ByteStream {
+/// Labels, each as a function makes it.
+class Changed final : public ByteStream {
  public:
-  FromZero(std::unique_ptr<ByteStream> labels, std::string where)
-      : labels_(std::move(labels)), where_(std::move(where)) {}
+  Changed(std::unique_ptr<ByteStream> labels, ChangeLabel change)
+      : labels_(std::move(labels)), change_(std::move(change)) {}
   void read(void* to, std::int64_t bytes) override {
     labels_->read(to, bytes);
-    auto* label = static_cast<std::uint8_t*>(to);
-    require(std::find(label, label + bytes, std::uint8_t{0}) == label + bytes, ExitCode::data, where_,
-            ": has a label 0, but the labels of this set begin at 1");
-    for (std::int64_t i = 0; i < bytes; ++i) --label[i];
+    std::transform(static_cast<std::uint8_t*>(to), static_cast<std::uint8_t*>(to) + bytes,
+                   static_cast<std::uint8_t*>(to), change_);
   }
 
  private:
   std::unique_ptr<ByteStream> labels_;
-  std::string where_;
+  ChangeLabel change_;
 };
 
 }  // namespace
 
-StoredArray from_zero(StoredArray labels, const std::string& file) {
+StoredArray changed(StoredArray labels, const std::string& file, const ChangeLabel& change) {
   require(labels.kind == 'u' && labels.item_bytes == 1, ExitCode::data, file, ": ", labels.name, " is ", labels.text(),
           ", but must be uint8");
-  labels.open = [open = labels.open, file] { return std::make_unique<FromZero>(open(), file); };
+  labels.open = [open = labels.open, change] { return std::make_unique<Changed>(open(), change); };
   return labels;
+}
+
+StoredArray from_zero(StoredArray labels, const std::string& file) {
+  return changed(std::move(labels), file, [file](std::uint8_t label) {
+    require(label > 0, ExitCode::data, file, ": has a label 0, but the labels of this set begin at 1");
+    return static_cast<std::uint8_t>(label - 1);
+  });
 }
 
 std::unique_ptr<ArrayFile> open_arrays(const ByteSource& source) {
