@@ -1,11 +1,14 @@
-// What stands beside exported weights: figures of an evaluation for RobustBench, a card for a hub of models.
+// What is exported beside weights: graphs, figures of an evaluation for RobustBench, a card for a hub of models.
 
 #include <nlohmann/json.hpp>
 
 #include "catch.hpp"
 #include "dat/file.hpp"
+#include "dat/provenance.hpp"
 #include "hdf5/hdf5.hpp"
 #include "interop/hub.hpp"
+#include "interop/onnx.hpp"
+#include "interop/pytorch_folder.hpp"
 #include "interop/robustbench.hpp"
 
 using namespace dat;
@@ -23,7 +26,100 @@ StateDict state() {
   return made;
 }
 
+/// The fields of this number in a message of Protocol Buffers; numbers as text.
+std::vector<std::string> fields(std::string_view rest, std::uint64_t number) {
+  const auto varint = [&] {
+    std::uint64_t value = 0;
+    for (int shift = 0;; shift += 7) {
+      const auto byte = static_cast<unsigned char>(rest.at(0));
+      rest.remove_prefix(1);
+      value |= std::uint64_t{byte & 0x7fU} << shift;
+      if (byte < 0x80) return value;
+    }
+  };
+  std::vector<std::string> found;
+  while (!rest.empty()) {
+    const std::uint64_t key = varint(), value = key % 8 == 5 ? 4 : varint();
+    const std::string content = key % 8 == 0 ? std::to_string(value) : std::string(rest.substr(0, value));
+    if (key % 8 != 0) rest.remove_prefix(value);
+    if (key / 8 == number) found.push_back(content);
+  }
+  return found;
+}
+std::string joined(std::string_view message, std::uint64_t number) {
+  std::string text;
+  for (const std::string& field : fields(message, number)) text += field + " ";
+  return text;
+}
+
 }  // namespace
+
+TEST_CASE("A network is exported node by node, to ONNX and to PyTorch", "[exchange]") {
+  NetworkBuilder net({.size = 16,
+                      .channels = 3,
+                      .classes = 5,
+                      .activation = Activation::silu,
+                      .normalization = normalization_from("cifar10")});
+  int x = net.relu(net.batch_norm("b1", net.convolution("c1", net.input(), 20, 3, 2, Padding::same)));
+  x = net.max_pool(x, 3, 2);
+  net.linear("fc", net.pool(net.add(x, net.activation(x))), 5);
+  const Graph graph = net.finish();
+  StateDict with_tensor = state();
+  with_tensor.tensors = {{"fc.bias", {5}, {1, 2, 3, 4, 5}}};
+  const TemporaryFolder folder;
+  write_onnx(folder / "onnx", graph, with_tensor);
+  const std::string model = read_bytes(folder / "onnx"), made = fields(model, 7).at(0);
+  CHECK(joined(model, 1) + joined(model, 2) + joined(model, 3) + joined(fields(model, 8).at(0), 2) ==
+        "8 dat_hpc " + commit() + " 17 ");
+  std::string text;
+  for (const std::string& property : fields(model, 14)) text += joined(property, 1) + joined(property, 2);
+  CHECK(text == "channels 3 classes 10 image_size 8 producer us step 7 weights raw ");
+  text.clear();
+  for (const std::string& node : fields(made, 1)) {
+    text += joined(node, 1) + joined(node, 4) + joined(node, 2);
+    for (const std::string& attribute : fields(node, 5))
+      text += joined(attribute, 1) + joined(attribute, 20) + joined(attribute, 3) + joined(attribute, 8);
+    CHECK(fields(node, 3) == fields(node, 2));
+    text += "\n";
+  }
+  CHECK(text ==
+        "images normalize.mean Sub node.1.centered \nnode.1.centered normalize.std Div node.1 \n"
+        "node.1 c1.weight Conv node.2 kernel_shape 7 3 3 strides 7 2 2 pads 7 0 0 1 1 \n"
+        "node.2 b1.weight b1.bias b1.running_mean b1.running_var BatchNormalization node.3 epsilon 1 \n"
+        "node.3 Relu node.4 \nnode.4 MaxPool node.5 kernel_shape 7 3 3 strides 7 2 2 pads 7 1 1 1 1 \n"
+        "node.5 Sigmoid node.6.sigmoid \nnode.5 node.6.sigmoid Mul node.6 \nnode.5 node.6 Add node.7 \n"
+        "node.7 GlobalAveragePool node.8.mean \nnode.8.mean Flatten node.8 \n"
+        "node.8 fc.weight fc.bias Gemm logits transB 2 1 \n");
+  text.clear();
+  for (const std::string& tensor : fields(made, 5)) text += joined(tensor, 8) + joined(tensor, 1) + joined(tensor, 2);
+  CHECK(text == "fc.bias 5 1 normalize.mean 3 1 1 1 normalize.std 3 1 1 1 ");
+  const std::string data = fields(fields(made, 5).at(0), 9).at(0);
+  CHECK((data.size() == 20 && std::memcmp(data.data(), with_tensor.tensors[0].values.data(), 20) == 0));
+  text.clear();
+  for (const int number : {11, 12})
+    for (const std::string& value : fields(made, static_cast<std::uint64_t>(number))) {
+      const std::string tensor = fields(fields(value, 2).at(0), 1).at(0);
+      text += joined(value, 1) + joined(tensor, 1);
+      for (const std::string& dim : fields(fields(tensor, 2).at(0), 1)) text += joined(dim, 1) + joined(dim, 2);
+    }
+  CHECK(text == "images 1 batch 3 16 16 logits 1 batch 5 ");
+
+  with_tensor.metadata["format"] = "pt";
+  with_tensor.metadata["class_names"] = "a";
+  write_pytorch_folder(folder / "torch", graph, with_tensor, "net");
+  Json wanted = Json::parse(R"({"model_type": "dat_hpc", "architectures": ["Network"], "architecture": "net",
+    "classes": "10", "image_size": "8", "channels": "3", "step": "7", "weights": "raw", "producer": "us", "num_labels": 5,
+    "nodes": [{"op": "normalize", "inputs": [0], "arguments": {}},
+              {"op": "convolution", "inputs": [1], "extra_pad": 1, "module": "c1", "arguments": {"in_channels": 3,
+               "out_channels": 20, "kernel_size": 3, "stride": 2, "padding": 0, "bias": false}},
+              {"op": "batch_norm", "inputs": [2], "module": "b1", "arguments": {"num_features": 20}},
+              {"op": "relu", "inputs": [3]},
+              {"op": "max_pool", "inputs": [4], "arguments": {"kernel_size": 3, "stride": 2, "padding": 1}},
+              {"op": "silu", "inputs": [5]}, {"op": "add", "inputs": [5, 6]}, {"op": "pool", "inputs": [7]},
+              {"op": "linear", "inputs": [8], "module": "fc", "arguments": {"in_features": 20, "out_features": 5}}]})");
+  wanted["nodes"][0]["arguments"] = {{"mean", graph.normalization.mean}, {"std", graph.normalization.deviation}};
+  CHECK(Json::parse(read_bytes(folder / "torch/config.json")) == wanted);
+}
 
 TEST_CASE("RobustBench's figures are those of an evaluation of these weights in this ball on all test images",
           "[exchange]") {
