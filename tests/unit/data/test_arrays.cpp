@@ -135,6 +135,72 @@ TEST_CASE("Nothing in a pickle is executed: every name and operation that is no 
   refused("\x80\x02N)R."s, "calls what is no function of NumPy's");
 }
 
+TEST_CASE("Each operation on numbers, texts and the stack does what Python does", "[arrays]") {
+  const auto pickled = [](const std::string& operations) { return "\x80\x04}U\1l]("s + operations + "es."; };
+  const MemoryBytes numbers(
+      pickled("K\xff"
+              "M\x01\xff"
+              "J\xfe\xff\xff\xff"
+              "\x88\x89\x8a\0\x8a\1\x80\x8a\2\xff\x7f"
+              "\x8a\x08\1\0\0\0\0\0\0\x80"
+              "K\5K\6"
+              "0"
+              "2"
+              "(K\1K\2"
+              "1"
+              "K\7q\3K\x08r\1\2\0\0h\3j\1\2\0\0"
+              "K\x09\x94h\2"s));
+  const StoredArray array = open_pickle(numbers)->array("l");
+  std::vector<std::int64_t> found(static_cast<std::size_t>(array.shape.at(0)));
+  array.open()->read(found.data(), array.bytes);
+  CHECK(found == std::vector<std::int64_t>{255, 0xff01, -2, 1, 0, 0, -128, 32767,
+                                           std::numeric_limits<std::int64_t>::min() + 1, 5, 5, 7, 8, 7, 8, 9, 9});
+  const std::string four = "\2\0\0\0"s, eight = four + std::string(4, '\0');
+  const MemoryBytes texts(pickled("T" + four + "T1B" + four + "B1X" + four + "X1U\2U1C\2C1\x8c\2S1\x8e" + eight +
+                                  "E1\x96" + eight + "V1\x8d" + eight + "D1U\0"s));
+  CHECK(open_pickle(texts)->words("l") ==
+        std::vector<std::string>{"T1", "B1", "X1", "U1", "C1", "S1", "E1", "V1", "D1", ""});
+  const MemoryBytes other(pickled("NG12345678))\x85"s));
+  CHECK(contains(error_of([&] { (void)open_pickle(other)->array("l"); }), "is a list of other things than integers"));
+  std::string many;
+  for (const char name : "abcdefghi"s) many += "U\1"s + name + "N";
+  refused("\x80\x02}("s + many + "u.",
+          "(data, image, images, X, x, features, arr_0); it holds a, b, c, d, e, f, g, h, ...");
+}
+
+TEST_CASE("Images are square, of 1 to 4096 pixels and 1 to 4 channels, and channels stand at either end", "[arrays]") {
+  using Shape = std::vector<std::int64_t>;
+  const auto told = [](const Shape& shape, const Shape& labels = {2}, std::int64_t bytes = 1) {
+    ImageArrays found;
+    const std::string error = error_of([&] {
+      found = image_arrays("f", {.name = "i", .kind = 'u', .item_bytes = 1, .shape = shape, .open = {}},
+                           {.name = "l", .kind = 'i', .item_bytes = bytes, .shape = labels, .open = {}});
+    });
+    std::ostringstream text;
+    text << found.count << " " << found.size << " " << found.channels << " " << found.channels_first;
+    return error == "none" ? text.str() : error;
+  };
+  CHECK(told({2, 4096, 4096, 1}) == "2 4096 1 0");
+  CHECK(told({2, 1, 1, 4}) == "2 1 4 0");
+  CHECK(told({2, 4, 4096, 4096}) == "2 4096 4 1");
+  CHECK(told({2, 7, 7}, {2, 1}, 8) == "2 7 1 0");
+  for (const Shape& other : std::vector<Shape>{{2, 4097, 4097, 3},
+                                               {2, 0, 0, 3},
+                                               {2, 7, 7, 0},
+                                               {2, 0, 7, 7},
+                                               {2, 7, 6, 3},
+                                               {2, 3, 7, 6},
+                                               {2, 49},
+                                               {2},
+                                               {},
+                                               {2, 7, 7, 3, 1}})
+    CHECK(contains(told(other), "but images must be square"));
+  CHECK(told({0, 7, 7, 3}) == "3: f: i holds no image");
+  for (const Shape& other : std::vector<Shape>{{3}, {2, 2}, {2, 1, 1}, {}})
+    CHECK(contains(told({2, 7, 7}, other), "one label"));
+  for (const int bytes : {3, 16}) CHECK(contains(told({2, 7, 7}, {2}, bytes), "labels must be integers"));
+}
+
 TEST_CASE("Deep, cyclic and endless pickles cost no stack and little memory", "[arrays]") {
   refused("\x80\x02)"s + std::string(10000, '\x85') + "."s, "holds no dictionary");
   refused("\x80\x02]q\0h\0a."s, "holds no dictionary");                              // in itself
@@ -267,6 +333,15 @@ TEST_CASE("A zip archive that lies about itself is refused", "[arrays]") {
   CHECK(contains(with(directory + 42, "\1"), "no header at byte 1"));
   CHECK(contains(with(end + 10, "\xff\xff"), "has a directory of 65535 entries"));
   CHECK(contains(with(end + 10, "\3"), "has a directory that is cut off"));
+  CHECK(contains(with(end + 12, "\xff\xff\xff"), "entries in 16777215 bytes"));
+  CHECK(contains(with(directory + 20, "\xff\xff\xff\x7f"), "packed in 2147483647, which cannot be"));
+  CHECK(contains(with(26, "\xff\xff"), "image.npy is cut off: it needs"));
+  std::string stored = golden("stored.npz");
+  ++stored[stored.find("PK\1\2") + 24];
+  CHECK(contains(error_in(stored), "which cannot be"));
+  // Any comment may follow the directory.
+  CHECK(error_in(good + std::string(65535, 'x')) == "none");
+  CHECK(contains(error_in(good + std::string(65536, 'x')), "has no directory at its end"));
   CHECK(contains(with(directory, "XX"), "has a damaged directory"));
   std::string zip64 = golden("zip64.npz");
   replace(zip64, "PK\6\6", "PK\6\5");
