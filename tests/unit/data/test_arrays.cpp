@@ -2,10 +2,8 @@
 
 #include <zlib.h>
 
-#include "allocations.hpp"
 #include "catch.hpp"
 #include "dat/dataset.hpp"
-#include "dat/random.hpp"
 #include "data/arrays/arrays.hpp"
 #include "data_path.hpp"
 #include "memory_bytes.hpp"
@@ -441,63 +439,4 @@ TEST_CASE("MATLAB's arrays of numbers are read, packed or not, dimensions turned
   }
   CHECK(contains(error_of([&] { (void)open_mat(MemoryBytes(begin.substr(1))); }), "too short for a MATLAB file"));
   CHECK(contains(error_of([&] { (void)open_mat(MemoryBytes(std::string(126, ' ') + "MI")); }), "little-endian order"));
-}
-
-// What a reader may take is in proportion to the file, not to what the file claims. Fixed: blocks of 64 KiB for a
-// pickle's operations, its text and zlib's input, zlib's own 44 KiB, each for at most four streams; the error's text.
-// In proportion: a pickle's object takes 56 bytes for each byte in the file, twice as much while the list of them
-// grows, and deflated images 1032 at most, held three times (as read, reordered, in this test).
-TEST_CASE("Ten thousand damaged pickles and archives are read or refused, with memory in proportion to the file",
-          "[arrays]") {
-  std::vector<std::string> files;
-  for (const std::string& name : kFiles) files.push_back(golden(name));
-  constexpr std::size_t kFixed = 2 << 20;
-  int refused = 0, read = 0;
-  for (std::uint32_t trial = 0; trial < 10000; ++trial) {
-    const std::size_t which = trial % files.size();
-    std::string bytes = files[which];
-    const Philox4 words = random_words(1, Purpose::synthetic_data, 0, trial, 0);
-    const auto at = [&](std::uint32_t word) { return static_cast<std::size_t>(word % bytes.size()); };
-    switch (trial / files.size() % 4) {
-      case 0:  // bits
-        for (std::uint32_t i = 0; i <= words.v[0] % 4; ++i) {
-          const Philox4 flip = random_words(2, Purpose::synthetic_data, i, trial, 0);
-          bytes[at(flip.v[0])] = static_cast<char>(bytes[at(flip.v[0])] ^ (1 << (flip.v[1] % 8)));
-        }
-        break;
-      case 1:  // bytes, often those of large numbers
-        for (std::uint32_t i = 0; i <= words.v[0] % 4; ++i) {
-          const Philox4 change = random_words(3, Purpose::synthetic_data, i, trial, 0);
-          bytes[at(change.v[0])] = static_cast<char>(change.v[1] % 2 == 0 ? 0xff : change.v[2]);
-        }
-        break;
-      case 2:  // an end
-        bytes.resize(at(words.v[0]));
-        break;
-      default: {  // a piece of itself elsewhere
-        const std::string piece = bytes.substr(at(words.v[0]), 1 + words.v[1] % 64);
-        bytes.insert(at(words.v[2]), piece);
-      }
-    }
-    const std::size_t before = allocated_bytes;
-    std::string problem;
-    try {
-      static_cast<void>(contents(bytes));
-      ++read;
-    } catch (const Error& error) {
-      if (error.code() != ExitCode::data) problem = error.what();
-      ++refused;
-    } catch (const std::exception& error) {
-      problem = error.what();
-    }
-    const std::size_t taken = allocated_bytes - before;
-    const std::size_t growth = files[which].starts_with("PK") ? 3 * 1032 : 256;
-    if (!problem.empty() || taken > kFixed + growth * bytes.size()) {
-      CAPTURE(trial, which, problem, taken, bytes.size());
-      CHECK(false);
-    }
-  }
-  // Most changes hit pixels, which pickles do not check; most cuts and pieces hit the structure.
-  CHECK(refused > 4000);
-  CHECK(read > 1000);
 }
