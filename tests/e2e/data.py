@@ -239,8 +239,12 @@ class Grey(common.TestCase):
 
     def test_are_converted_trained_on_and_evaluated(self):
         train, test = images(1, 40, 28, 4), images(2, 20, 28, 4)
-        common.write_data("packed.h5", (train[0][..., :1], train[1]), (test[0][..., :1], test[1]), compression="gzip")
+        packed = (train[0][..., :1], train[1]), (test[0][..., :1], test[1])
+        common.write_data("packed.h5", *packed, compression="gzip", chunks=(3, 5, 7, 1))
         self.assertEqual(common.run("data", "convert", "packed.h5", "set.h5").code, 0)
+        for split, arrays in zip(("train", "test"), packed):
+            for name, array in zip(("images", "labels"), arrays):
+                np.testing.assert_array_equal(common.datasets("set.h5")[f"{split}/{name}"], array)
         self.assertRegex(common.run("data", "inspect", "set.h5").text, "train +40 images of 28 x 28 x 1, 4 classes")
         for ranks, network in (1, ["small_cnn"]), (2, ["wrn_16_4", "--activation", "silu", "--normalize", "0.4,0.3"]):
             with self.subTest(network):
