@@ -142,20 +142,6 @@ class Published(Converts):
                 text = self.convert(name, train, test, names=NAMES)
                 self.assertIn("wrote set.h5: 1500 train images of 32 x 32 x 3, 200 test images of 32 x 32 x 3", text)
 
-    def test_cifar100_of_python(self):
-        train, test = images(1, 300, (32, 32, 3), 100), images(2, 100, (32, 32, 3), 100)
-        fine, coarse = [f"fine {i}" for i in range(100)], [f"coarse {i}" for i in range(20)]
-        for name, form in FORMS.items():
-            os.makedirs(name)
-            common.write(f"{name}/meta", form({"fine_label_names": fine, "coarse_label_names": coarse}))
-            for split, (pixels, labels) in ("train", train), ("test", test):
-                common.write(f"{name}/{split}", form({"filenames": ["a.png"] * len(labels), "batch_label": split,
-                                                      "fine_labels": [int(label) for label in labels],
-                                                      "coarse_labels": [int(label) // 5 for label in labels],
-                                                      "data": np.ascontiguousarray(pixels.transpose(0, 3, 1, 2)).reshape(len(pixels), -1)}))
-            with self.subTest(name):
-                self.convert(name, train, test, names=fine)
-
     def test_mnist(self):
         train, test = images(1, 300, (28, 28), 10), images(2, 100, (28, 28), 10)
         write_mnist("plain", train, test)

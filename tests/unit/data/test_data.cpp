@@ -433,6 +433,12 @@ TEST_CASE("HDF5 in other layouts becomes a data file, or is refused with what it
                    file.write("pictures", {2, 6, 6, 3}, pixels);
                  }),
                  "holds neither images under the names in use nor weights: pictures is uint8 [2, 6, 6, 3]"));
+  for (const int depth : {15, 17}) {
+    std::string name = "w";
+    for (int k = 0; k < depth; ++k) name.insert(0, "g/");
+    CHECK(contains(error([&](Hdf5File& file) { file.write(name, {1}, std::vector<float>{1}); }),
+                   depth == 15 ? "none" : "has groups in groups without end"));
+  }
   CHECK(error([&](Hdf5File& file) {
           file.write("conv1.weight", {2}, std::vector<float>{1, 2});
           file.write("bn1.num_batches_tracked", {}, std::vector<std::int64_t>{3});
