@@ -2,7 +2,7 @@
 #include "interop/state_dict.hpp"
 
 void dat::fuzz::safetensors(Bytes bytes) {
-  const Memory source(bytes);
+  const test::MemoryBytes source = memory(bytes);
   answered([&] {
     const StateDict state = read_safetensors(source);
     const auto& make = networks().at("small_cnn");
