@@ -85,16 +85,6 @@ class Records(common.TestCase):
 
 
 class Own(common.TestCase):
-    def weights(self, run, *data, ranks=1):
-        self.train(run, *TRAIN, "--data", *data, ranks=ranks)
-        return common.weights(run)
-
-    def test_the_type_of_labels_does_not_matter(self):
-        train, test = images(1, 40, 16, 4), images(2, 8, 16, 4)
-        common.write_data("plain.h5", train, test)
-        common.write_data("wide.h5", (train[0], train[1].astype(">i8")), (test[0], test[1].astype("u2")))
-        np.testing.assert_array_equal(self.weights("a", "plain.h5", ranks=2), self.weights("b", "wide.h5", ranks=2))
-
     def test_an_image_that_is_not_what_its_hash_says_ends_the_run(self):
         common.write_data("set.h5", images(1, 40, 16, 4), images(2, 8, 16, 4))
         with h5py.File("set.h5", "r+") as file:
@@ -554,8 +544,6 @@ class Inputs(common.TestCase):
         self.assertIn("all training images are of one class, class 1", self.run_well("data", "convert", "one.npz", "new.h5").text)
         np.savez("words.npz", X=images(1, 4, 8, 2)[0], y=["cat", "dog", "cat", "cat"])
         self.refuse(3, r"y is strings \[4\], but labels must be integers", "data", "convert", "words.npz", "no.h5")
-        np.savez("none.npz", x_train=images(1, 4, 8, 2)[0], y_train=[0, 1, 0, 1], x_test=np.zeros((0, 8, 8, 3), np.uint8), y_test=[])
-        self.refuse(3, "x_test holds no image", "data", "convert", "none.npz", "no.h5")
         self.write("only.h5", train=[0, 1, 2, 1], test=None)
         self.refuse(3, "no test images .* --split train", "eval", "run", *self.EVAL, "--data", "only.h5")
         self.run_well("eval", "run", *self.EVAL, "--data", "only.h5", "--split", "train")
