@@ -283,13 +283,9 @@ class Arrays(common.TestCase):
                 self.convert("set.pickle", pixels, labels)
                 np.savez_compressed("set.npz", image=pixels, label=labels.astype(kind))
                 self.convert("set.npz", pixels, labels)
-        np.savez("set.npz", other=np.zeros(3), images=turned, targets=labels[:, None])
-        self.convert("set.npz", pixels, labels)
         np.save("images.npy", pixels)
         np.save("labels.npy", labels)
         self.convert("images.npy", pixels, labels, "--labels", "labels.npy")
-        extra_set.write_pickle("set.pickle", {"image": pixels, "label": labels.tolist()}, 4)
-        self.convert("set.pickle", pixels, labels)
 
     def test_refusals(self):
         pixels, labels = extra_set.images(40, 12)

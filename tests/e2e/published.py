@@ -170,33 +170,14 @@ class Published(Converts):
             common.write(f"bad/train-{name}-ubyte.gz", gzip.compress(idx(array), 1))
         self.refuse_convert(3, "wants more memory than it may have", "bad")
 
-    def test_keras(self):
-        for shape, column in ((28, 28), False), ((32, 32, 3), True):
-            train, test = images(1, 300, shape, 10), images(2, 100, shape, 10)
-            turn = (lambda labels: labels[:, None]) if column else (lambda labels: labels)
-            for save in np.savez, np.savez_compressed:
-                save("set.npz", x_train=train[0], y_train=turn(train[1]), x_test=test[0], y_test=turn(test[1]))
-                self.convert("set.npz", train, test)
-
-    def test_medmnist(self):
-        for shape in (28, 28), (28, 28, 3):
-            splits = {name: images(i, count, shape, 5) for i, (name, count) in
-                      enumerate((("train", 300), ("val", 40), ("test", 100)))}
-            arrays = {f"{name}_images": pixels for name, (pixels, _) in splits.items()}
-            arrays |= {f"{name}_labels": labels[:, None].astype("u1") for name, (_, labels) in splits.items()}
-            np.savez_compressed("medical.npz", **arrays)
-            train, val, test = splits.values()
-            both = tuple(np.concatenate(pair) for pair in zip(train, val))
-            self.convert("medical.npz", both, test, "--val", "train")
-        arrays["train_labels"] = np.zeros((300, 14), "u1")  # ChestMNIST has several labels an image
-        np.savez("many.npz", **arrays)
-        self.refuse_convert(3, "train_labels is uint8 \\[300, 14\\], but there must be one label", "many.npz")
-        self.refuse_convert(2, "--val is for a file with validation images, and folder is a folder of idx files",
-                            self.folder_of_mnist(), "--val", "train")
-
-    def folder_of_mnist(self):
-        write_mnist("folder", images(1, 3, (28, 28), 3), images(1, 3, (28, 28), 3))
-        return "folder"
+    def test_arrays_of_training_and_test_images(self):
+        for shape, save in ((28, 28), np.savez), ((32, 32, 3), np.savez_compressed):
+            train, val, test = (images(i, count, shape, 5) for i, count in enumerate((300, 40, 100)))
+            save("keras.npz", x_train=train[0], y_train=train[1], x_test=test[0], y_test=test[1])
+            self.convert("keras.npz", train, test)
+            save("medical.npz", **{f"{name}_{what}": array for name, (pixels, labels) in (("train", train), ("val", val), ("test", test))
+                                   for what, array in (("images", pixels), ("labels", labels[:, None].astype("u1")))})
+            self.convert("medical.npz", tuple(np.concatenate(pair) for pair in zip(train, val)), test, "--val", "train")
 
     def test_svhn(self):
         train, test = images(1, 300, (32, 32, 3), 10), images(2, 100, (32, 32, 3), 10)
@@ -264,20 +245,7 @@ class Archives(Converts):
             self.assertIn("15 train images", self.convert(name, train, test, names=NAMES))
             self.assertTrue(filecmp.cmp("set.h5", "folder.h5", False), name)
 
-    def test_of_cifar100_mnist_stl10_and_of_one_file(self):
-        train, test = images(1, 200, (32, 32, 3), 100), images(2, 100, (32, 32, 3), 100)
-        records = [b"".join(bytes([7, label]) + image.transpose(2, 0, 1).tobytes() for image, label in zip(*split))
-                   for split in (train, test)]
-        names = [f"fine {i}" for i in range(100)]
-        tar("cifar-100-binary.tar.gz", ("cifar-100-binary/train.bin", records[0]), ("cifar-100-binary/test.bin", records[1]),
-            ("cifar-100-binary/fine_label_names.txt", "\n".join(names).encode()), mode="w:gz")
-        self.convert("cifar-100-binary.tar.gz", train, test, names=names)
-        train, test = images(1, 30, (28, 28), 10), images(2, 20, (28, 28), 10)
-        write_mnist("mnist", train, test, "{}-idx{}-ubyte.gz", gzip.compress)
-        with zipfile.ZipFile("mnist.zip", "w") as file:
-            for name in os.listdir("mnist"):
-                file.write(f"mnist/{name}", name)
-        self.convert("mnist.zip", train, test)
+    def test_of_stl10_and_of_one_file(self):
         stl10 = images(3, 4, (96, 96, 3), 4)
         planes, labels = stl10[0].transpose(0, 3, 2, 1).tobytes(), (stl10[1] + 1).astype("u1").tobytes()
         tar("stl10_binary.tar.gz", *((f"stl10_binary/{split}_{kind}.bin", data) for split in ("train", "test")
@@ -288,9 +256,9 @@ class Archives(Converts):
         os.mkdir("stl10")
         common.write("stl10/train_X.bin", planes)
         self.refuse_convert(3, "stl10: train_y.bin is missing", "stl10")
-        common.write("extra.pickle.gz", gzip.compress(pickle.dumps({"data": train[0][..., None], "labels": train[1]}, 2)))
+        common.write("extra.pickle.gz", gzip.compress(pickle.dumps({"data": stl10[0], "labels": stl10[1]}, 2)))
         self.assertEqual(common.run("data", "convert", "extra.pickle.gz", "set.h5").code, 0)
-        np.testing.assert_array_equal(common.datasets("set.h5")["train/images"][..., 0], train[0])
+        np.testing.assert_array_equal(common.datasets("set.h5")["train/images"], stl10[0])
         inside = gzip.decompress(common.bytes_of("extra.pickle.gz"))
         self.assertEqual(common.run("data", "convert", tar("extra.tar", ("b.tar", b"1"), ("extra.pickle", inside)), "again.h5").code, 0)
 

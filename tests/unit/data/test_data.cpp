@@ -178,8 +178,11 @@ TEST_CASE("Records with two to 16 label bytes, up to 256 classes and named class
   std::string names;
   for (int i = 0; i < 256; ++i) names += "kind" + std::to_string(i) + "\r\n";
   write_bytes(folder / "fine_label_names.txt", names + " \r\n\n");
-  const ConvertOptions options = {
-      .source = folder.path(), .output = folder / "data.h5", .labels = "", .size = 4, .label_bytes = label_bytes};
+  const ConvertOptions options = {.source = folder.path(),
+                                  .output = folder / "data.h5",
+                                  .labels = "",
+                                  .size = 4,
+                                  .label_bytes = label_bytes == 2 ? 0 : label_bytes};
   convert_dataset(options);
   const auto train = opened(folder / "data.h5");
   CHECK(train->info().classes == 256);

@@ -458,6 +458,10 @@ TEST_CASE("Damaged and incomplete folders of idx files are refused, and leave no
        {"t10k-images-idx3-ubyte is uint8 [2, 3, 3], but the first images are 4 x 4 x 1",
         puts("t10k-images-idx3-ubyte", {{2, 3, 3}, some_bytes(18, 1)})},
        {"but images must be square", puts("train-images-idx3-ubyte", {{3, 2, 8}, pixels})},
+       {"a folder of idx files; leave it off", [](const Mnist&, ConvertOptions& how) { how.val = "train"; },
+        "2: --val is for a file with validation images, "},
+       {"a folder of idx files; leave it off", [](const Mnist&, ConvertOptions& how) { how.labels = "x.npy"; },
+        "2: --labels is for a .npy file of images, "},
        {"train-images-idx3-ubyte: holds 24 bytes after its header", [&](const Mnist& set, ConvertOptions&) {
           write_bytes(set.folder / "train-images-idx3-ubyte", Idx{{3, 4, 4}, pixels}.bytes().substr(0, 40));
         }}});
