@@ -85,13 +85,6 @@ class Records(common.TestCase):
 
 
 class Own(common.TestCase):
-    def test_an_image_that_is_not_what_its_hash_says_ends_the_run(self):
-        common.write_data("set.h5", images(1, 40, 16, 4), images(2, 8, 16, 4))
-        with h5py.File("set.h5", "r+") as file:
-            file["train/hashes"] = np.arange(40, dtype=np.uint64)
-        self.refuse(3, r"set.h5: image \d+ of 40 is damaged: its hash is not the stored one", "train", "--out", "run", *TRAIN,
-                    "--data", "set.h5")
-
     def test_limits_take_the_first_images(self):
         train, test = images(1, 40, 16, 4), images(2, 9, 16, 4)
         # The last image of a class that the limit leaves out keeps the number of classes.
