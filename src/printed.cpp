@@ -9,11 +9,7 @@
 
 namespace dat {
 
-namespace {
-
-/// Length of the well-formed UTF-8 character that `text` begins with (Unicode 15, table 3-7): 0 where there is none, -1
-/// where its end may come yet.
-[[nodiscard]] int utf8_length(std::string_view text) {
+int utf8_length(std::string_view text) {
   const auto byte = [&](std::size_t k) { return static_cast<unsigned char>(text[k]); };
   const unsigned first = byte(0);
   if (first < 0x80) return 1;
@@ -28,6 +24,8 @@ namespace {
   }
   return length;
 }
+
+namespace {
 
 /// Cleans the front of `text`, up to a character whose end may come yet; returns how many bytes stand before it.
 std::size_t clean(std::string& text) {

@@ -52,7 +52,6 @@ for file in interrupted restart setbacks leaving byzantine generators hang start
   part env DAT_ALL_CASES=1 "$python" tests/e2e/$file.py "$program"
 done
 part env DAT_ALL_CASES=1 "$python" tests/e2e/fine_tuning.py "$program" FineTuning Table
-part env DAT_NEW_HEAD_MUTANTS=3334 build/cpu/tests/dat_tests "A damaged file gives*"
 part env DAT_ALL_CASES=1 "$python" tests/e2e/data.py "$program" ManyClasses
 if [ -x build/cpu/tests/dat_mpi_tests_double ]; then
   part env DAT_ALL_CASES=1 "$python" tests/e2e/cuda.py build/cpu/tests/dat_hpc_double

@@ -35,6 +35,9 @@ class Error : public std::runtime_error {
 [[nodiscard]] std::string without_controls(std::string text);
 /// The same text in one line: line breaks and tabs become blanks.
 [[nodiscard]] std::string in_one_line(std::string text);
+/// Length of the well-formed UTF-8 character that `text` begins with (Unicode 15, table 3-7): 0 where there is none, -1
+/// where its end may come yet. `text` is not empty.
+[[nodiscard]] int utf8_length(std::string_view text);
 
 /// Throws Error(code) with the parts written one after the other.
 template <class... Parts>

@@ -96,6 +96,8 @@ class BatchReader {
  private:
   void choose_samples(HostBatch& batch, std::int64_t step, int rank, int ranks);
   void read_image(HostBatch& batch, std::size_t k) const;
+  /// Threads that read a batch, where images are decoded.
+  [[nodiscard]] int threads() const { return dataset_.info().decoded ? options_.threads : 1; }
 
   const Dataset& dataset_;
   LoaderOptions options_;

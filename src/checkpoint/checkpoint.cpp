@@ -45,11 +45,7 @@ std::vector<std::pair<std::int64_t, std::string>> checkpoints_in(const std::stri
   return found;
 }
 
-std::string shape_text(const Shape& shape) {
-  std::string text = "[";
-  for (const std::int64_t dim : shape) text += (text.size() > 1 ? "," : "") + std::to_string(dim);
-  return text + "]";
-}
+std::string shape_text(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ",")); }
 
 // Datasets of float32 below `group`, in the order in which they were written.
 void read_arrays(const Hdf5Reader& file, const std::string& group, std::vector<Checkpoint::Array>& arrays) {

@@ -119,10 +119,6 @@ class StoredPixels final : public Dataset {
   std::vector<std::int16_t> labels_;
 };
 
-}  // namespace
-
-namespace {
-
 /// Images and hashes of a split, as a seal leaves them out.
 std::vector<SealGap> gaps_of(const Hdf5Reader& file, const std::string& split) {
   std::vector<SealGap> gaps;

@@ -1,10 +1,9 @@
 #include "dat/dataset.hpp"
 
-#include <sys/stat.h>
 #include <xxhash.h>
 
 #include <algorithm>
-#include <map>
+#include <filesystem>
 #include <utility>
 
 #include "dat/error.hpp"
@@ -80,14 +79,11 @@ class Pool final : public Dataset {
 };
 
 void require_apart_from_each_other(const std::vector<std::string>& paths) {
-  std::map<std::pair<dev_t, ino_t>, std::string> files;
-  for (const std::string& path : paths) {
-    struct stat status {};
-    if (::stat(path.c_str(), &status) != 0) continue;
-    const auto [other, is_new] = files.try_emplace({status.st_dev, status.st_ino}, path);
-    require(is_new, ExitCode::usage, "--data has one file twice, ", other->second,
-            path == other->second ? "" : " and " + path, ", whose images would count twice; leave one off");
-  }
+  std::error_code unreadable;
+  for (const std::string& path : paths)
+    for (const std::string* other = paths.data(); other != &path; ++other)
+      require(!std::filesystem::equivalent(path, *other, unreadable), ExitCode::usage, "--data has one file twice, ",
+              *other, path == *other ? "" : " and " + path, ", whose images would count twice; leave one off");
 }
 
 }  // namespace

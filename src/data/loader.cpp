@@ -1,7 +1,6 @@
 #include "dat/loader.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <numeric>
 #include <system_error>
 
@@ -9,35 +8,9 @@
 #include "dat/error.hpp"
 #include "dat/random.hpp"
 #include "data/images/view.hpp"
+#include "data/on_threads.hpp"
 
 namespace dat {
-
-namespace {
-
-/// Calls `read(k)` for k = 0 ... count - 1, on so many threads where images are decoded, this one among them. Throws
-/// what the lowest k throws that threw anything.
-template <class Read>
-void on_threads_that_read(const Dataset& images, int most, int count, const Read& read) {
-  const int threads = images.info().decoded ? most : 1;
-  std::atomic<int> next = 0, failed = count;
-  const auto work = [&] {
-    for (int k = next++; k < failed; k = next++) try {
-        read(k);
-      } catch (...) {
-        for (int first = failed; k < first && !failed.compare_exchange_weak(first, k);) continue;
-      }
-  };
-  std::vector<std::jthread> others;
-  try {
-    for (int k = 1; k < std::min(threads, count); ++k) others.emplace_back(work);
-  } catch (const std::system_error&) {  // the threads that started do it
-  }
-  work();
-  others.clear();
-  for (int k = failed; k < count; ++k) read(k);  // once more, for its error; or, where it has none now, all after it
-}
-
-}  // namespace
 
 Augment augment_of(const std::string& word) {
   if (word == "none") return Augment::none;
@@ -65,7 +38,7 @@ HostBatch BatchReader::batch() const {
 
 void BatchReader::fill(HostBatch& batch, std::int64_t step, int rank, int ranks) {
   choose(batch, step, rank, ranks);
-  if (options_.pixels) on_threads_that_read(dataset_, options_.threads, batch.count, [&](int k) { read(batch, k); });
+  if (options_.pixels) on_threads(threads(), batch.count, [&](int k) { read(batch, k); });
 }
 
 void BatchReader::choose(HostBatch& batch, std::int64_t step, int rank, int ranks) {
@@ -145,13 +118,12 @@ void BatchReader::read(HostBatch& batch, int order) const {
 
 void BatchReader::read_micro_batch(HostBatch& batch, int index) const {
   const int count = batch.count / batch.micro_batches;
-  on_threads_that_read(dataset_, options_.threads, count,
-                       [&](int k) { read_image(batch, static_cast<std::size_t>(index * count + k)); });
+  on_threads(threads(), count, [&](int k) { read_image(batch, static_cast<std::size_t>(index * count + k)); });
 }
 
 void read_images(const Dataset& dataset, HostBatch& batch, int threads) {
   const std::size_t bytes = dataset.info().image_bytes();
-  on_threads_that_read(dataset, threads, batch.count, [&](int image) {
+  on_threads(dataset.info().decoded ? threads : 1, batch.count, [&](int image) {
     const auto k = static_cast<std::size_t>(image);
     dataset.read(batch.ids[k], batch.pixels.data() + k * bytes);
   });

@@ -12,9 +12,7 @@
 
 namespace dat {
 
-namespace {
 namespace fs = std::filesystem;
-}  // namespace
 
 bool is_hdf5(const std::string& path) {
   const auto source = open_bytes(path);

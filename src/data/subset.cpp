@@ -28,17 +28,11 @@ class Subset final : public Dataset {
   Subset(std::unique_ptr<Dataset> whole, const std::vector<Run>& runs) : whole_(std::move(whole)) {
     for (const Run& run : runs) {
       if (run.begin == run.end) continue;
+      first_file_ += std::max<std::int64_t>(0, std::min(run.end, whole_->first_file()) - run.begin);
       firsts_.push_back(size_);
       begins_.push_back(run.begin);
       size_ += run.end - run.begin;
     }
-    const std::int64_t other_files = whole_->first_file();
-    const auto behind = std::ranges::lower_bound(begins_, other_files);
-    first_file_ = behind == begins_.end() ? size_ : firsts_[static_cast<std::size_t>(behind - begins_.begin())];
-    if (behind == begins_.begin()) return;
-    // The run before may end in the next file.
-    const auto k = static_cast<std::size_t>(behind - begins_.begin()) - 1;
-    first_file_ = std::min(first_file_, firsts_[k] + other_files - begins_[k]);
   }
   [[nodiscard]] const DatasetInfo& info() const override { return whole_->info(); }
   [[nodiscard]] std::int64_t size() const override { return size_; }

@@ -33,18 +33,9 @@ void limit(decltype(RLIMIT_CPU) resource, std::int64_t soft, rlim_t hard) {
 
 bool confining = false;  // this process is the child
 
-void write_all(int to, const std::string& text) {
-  for (std::size_t done = 0; done < text.size();) {
-    const ssize_t written = write(to, text.data() + done, text.size() - done);
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return;
-    done += static_cast<std::size_t>(written);
-  }
-}
-
 /// The child's part: a byte with the code and the message, where it fails.
 [[noreturn]] void work_in_child(int answer, const std::string& source, const Limits& limits,
-                                const std::function<void()>& work) {
+                                const std::function<void()>& work) noexcept {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   confining = true;
   limit(RLIMIT_CORE, 0, 0);
@@ -54,7 +45,7 @@ void write_all(int to, const std::string& text) {
     limit(RLIMIT_DATA, memory, static_cast<rlim_t>(memory));
   }
   const auto fail_with = [&](ExitCode code, const std::string& message) {
-    write_all(answer, static_cast<char>(code) + message);
+    write_bytes(answer, static_cast<char>(code) + message, source);
     _exit(1);
   };
   try {

@@ -34,19 +34,8 @@ Hdf5Handle making(hid_t kind) {
 }
 
 hid_t file_type(Hdf5Type type) {
-  switch (type) {
-    case Hdf5Type::u8:
-      return H5T_STD_U8LE;
-    case Hdf5Type::u64:
-      return H5T_STD_U64LE;
-    case Hdf5Type::i64:
-      return H5T_STD_I64LE;
-    case Hdf5Type::f32:
-      return H5T_IEEE_F32LE;
-    case Hdf5Type::f64:
-      break;
-  }
-  return H5T_IEEE_F64LE;
+  const hid_t all[] = {H5T_STD_U8LE, H5T_STD_U64LE, H5T_STD_I64LE, H5T_IEEE_F32LE, H5T_IEEE_F64LE};
+  return all[static_cast<std::size_t>(type)];
 }
 
 Hdf5Handle text_type() {

@@ -38,19 +38,8 @@ Hdf5Handle reading_hdf5() {
 }
 
 hid_t hdf5_memory_type(Hdf5Type type) {
-  switch (type) {
-    case Hdf5Type::u8:
-      return H5T_NATIVE_UINT8;
-    case Hdf5Type::u64:
-      return H5T_NATIVE_UINT64;
-    case Hdf5Type::i64:
-      return H5T_NATIVE_INT64;
-    case Hdf5Type::f32:
-      return H5T_NATIVE_FLOAT;
-    case Hdf5Type::f64:
-      return H5T_NATIVE_DOUBLE;
-  }
-  return -1;
+  const hid_t all[] = {H5T_NATIVE_UINT8, H5T_NATIVE_UINT64, H5T_NATIVE_INT64, H5T_NATIVE_FLOAT, H5T_NATIVE_DOUBLE};
+  return all[static_cast<std::size_t>(type)];
 }
 
 Hdf5Handle hdf5_space(const Shape& shape) {

@@ -10,6 +10,16 @@
 
 namespace dat {
 
+void require_kind(Hdf5Info::Kind kind, Hdf5Type type, ExitCode code, const std::string& path, const std::string& name) {
+  using Kind = Hdf5Info::Kind;
+  const bool real = type == Hdf5Type::f32 || type == Hdf5Type::f64, integers = type == Hdf5Type::i64;
+  require(real ? kind == Kind::real : kind == Kind::u8 || (integers && kind == Kind::integer), code, path, ": dataset ",
+          name, " must hold ",
+          real       ? "real numbers"
+          : integers ? "integers"
+                     : "unsigned bytes");
+}
+
 Hdf5Reader::Hdf5Reader(std::unique_ptr<ByteSource> source, ExitCode code)
     : file_(std::make_unique<File>(std::move(source), code)) {}
 Hdf5Reader::Hdf5Reader(Hdf5Reader&&) noexcept = default;
@@ -93,14 +103,7 @@ void Hdf5Reader::read_blocks(const std::string& name, const std::function<void(s
   constexpr std::uint64_t kBlock = 1 << 16;  // elements that are converted at a time
   const File::Data& data = file_->dataset(name);
   constexpr bool kReal = std::is_floating_point_v<T>;
-  using Kind = Hdf5Info::Kind;
-  const Kind kind = info(name).kind;
-  const bool fits =
-      kReal ? kind == Kind::real : kind == Kind::u8 || (kHdf5Type<T> == Hdf5Type::i64 && kind == Kind::integer);
-  require(fits, file_->code(), path(), ": dataset ", name, " must hold ",
-          kReal                           ? "real numbers"
-          : kHdf5Type<T> == Hdf5Type::i64 ? "integers"
-                                          : "unsigned bytes");
+  require_kind(info(name).kind, kHdf5Type<T>, file_->code(), path(), name);
   const std::uint64_t size = data.type.size;
   const bool is_signed = data.type.kind == File::Type::Kind::signed_integer;
   std::vector<std::uint8_t> raw;

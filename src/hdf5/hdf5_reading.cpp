@@ -131,14 +131,7 @@ Hdf5Info Hdf5File::info(const std::string& name) const {
 
 Shape Hdf5File::check_readable(const std::string& name, Hdf5Type type) const {
   const Hdf5Info found = info(name);
-  const bool real = type == Hdf5Type::f32 || type == Hdf5Type::f64;
-  const bool fits =
-      real ? found.kind == Hdf5Info::Kind::real
-           : found.kind == Hdf5Info::Kind::u8 || (type == Hdf5Type::i64 && found.kind == Hdf5Info::Kind::integer);
-  require(fits, code_, path_, ": dataset ", name, " must hold ",
-          real                    ? "real numbers"
-          : type == Hdf5Type::i64 ? "integers"
-                                  : "unsigned bytes");
+  require_kind(found.kind, type, code_, path_, name);
   return found.shape;
 }
 

@@ -131,17 +131,8 @@ void Hdf5Reader::File::messages(Cursor& block, bool second_version, bool ordered
 
 void Hdf5Reader::File::message(int type, int flags, Cursor& body, Header& header) const {
   constexpr int kShared = 2;
-  switch (type) {
-    case 0x01:
-    case 0x03:
-    case 0x08:
-    case 0x0B:
-    case 0x0C:
-      if ((flags & kShared) != 0) not_plain("has objects that share a type or a shape");
-      break;
-    default:
-      break;
-  }
+  const bool may_share = type == 0x01 || type == 0x03 || type == 0x08 || type == 0x0B || type == 0x0C;
+  if (may_share && (flags & kShared) != 0) not_plain("has objects that share a type or a shape");
   switch (type) {
     case 0x01:
       check(!std::exchange(header.space, true), "a dataset has two shapes");

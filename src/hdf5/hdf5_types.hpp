@@ -1,14 +1,17 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <type_traits>
 #include <vector>
+
+#include "dat/error.hpp"
 
 namespace dat {
 
 using Shape = std::vector<std::int64_t>;
 
-/// Element types that are written. Files hold them little-endian.
+/// Element types that are written, in the order of file_type() and hdf5_memory_type(). Files hold them little-endian.
 enum class Hdf5Type : std::uint8_t { u8, u64, i64, f32, f64 };
 template <class T>
 inline constexpr Hdf5Type kHdf5Type = [] {
@@ -30,5 +33,8 @@ struct Hdf5Info {
   std::int64_t element = 0;  ///< bytes of one element
   std::int64_t offset = -1;  ///< byte in the file where the elements lie in row-major order; -1: no such place
 };
+
+/// Error(code): elements of this kind are not read as `type`.
+void require_kind(Hdf5Info::Kind kind, Hdf5Type type, ExitCode code, const std::string& path, const std::string& name);
 
 }  // namespace dat

@@ -80,35 +80,13 @@ def load(folder=FOLDER):
     return network.eval()
 )PY";
 
-[[nodiscard]] const char* name_of(Op op) {
-  switch (op) {
-    case Op::input:
-      return "images";
-    case Op::normalize:
-      return "normalize";
-    case Op::convolution:
-      return "convolution";
-    case Op::batch_norm:
-      return "batch_norm";
-    case Op::relu:
-      return "relu";
-    case Op::silu:
-      return "silu";
-    case Op::add:
-      return "add";
-    case Op::max_pool:
-      return "max_pool";
-    case Op::pool:
-      return "pool";
-    case Op::linear:
-      return "linear";
-  }
-  return "";
-}
+/// Names of operations, in the order of Op.
+constexpr const char* kOperations[] = {"images", "normalize", "convolution", "batch_norm", "relu",
+                                       "silu",   "add",       "max_pool",    "pool",       "linear"};
 
 /// The node; with weights, the name and the arguments of its module in PyTorch.
 [[nodiscard]] OrderedJson description_of(const Graph& graph, const Node& node) {
-  OrderedJson all = {{"op", name_of(node.op)}, {"inputs", node.inputs}};
+  OrderedJson all = {{"op", kOperations[static_cast<std::size_t>(node.op)]}, {"inputs", node.inputs}};
   if (node.op == Op::normalize)
     all["arguments"] = {{"mean", graph.normalization.mean}, {"std", graph.normalization.deviation}};
   if (node.op == Op::max_pool)

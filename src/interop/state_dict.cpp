@@ -27,9 +27,7 @@ constexpr const char* kCounter = ".num_batches_tracked";
 }
 
 [[nodiscard]] std::string text_of_shape(const std::vector<std::int64_t>& shape) {
-  std::string text = "[";
-  for (const std::int64_t extent : shape) text += (text.size() > 1 ? "," : "") + std::to_string(extent);
-  return text + "]";
+  return fmt::format("[{}]", fmt::join(shape, ","));
 }
 
 /// The parts of a name, without those that wrappers put anywhere (DataParallel, torch.compile) or in front.

@@ -432,16 +432,13 @@ def read_safetensors(path):
             .reshape(t["shape"]) for name, t in header.items()}, metadata
 
 
-def write_safetensors(path, tensors, metadata=None, low_byte=None):
-    """low_byte: of the header's length; it is filled up with spaces."""
+def write_safetensors(path, tensors, metadata=None):
     kinds = {np.dtype(np.float32): "F32", np.dtype(np.float16): "F16", np.dtype(np.float64): "F64", np.dtype(np.int64): "I64"}
     header, data = {"__metadata__": metadata} if metadata else {}, b""
     for name, array in tensors.items():
         header[name] = {"dtype": kinds[array.dtype], "shape": array.shape, "data_offsets": [len(data), len(data) + array.nbytes]}
         data += array.tobytes()
     text = json.dumps(header).encode()
-    if low_byte is not None:
-        text += b" " * ((low_byte - len(text)) % 256)
     write(path, len(text).to_bytes(8, "little") + text + data)
 
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import pickle
 import re
 import shutil
 import subprocess
@@ -73,61 +72,19 @@ class Records(common.TestCase):
     def test_of_three_classes_and_twelve_pixels(self):
         os.mkdir("folder")
         train, test = images(1, 33, 12, 3), images(2, 7, 12, 3)
-        common.write_records("folder/data_batch_1.bin", *train)
-        common.write_records("folder/test_batch.bin", *test)
-        self.assertRegex(self.convert("--size", 12, "--classes", 3), "train +33 images of 12 x 12 x 3, 3 classes")
+        common.write_records("folder/data_batch_1.bin", *train, label_bytes=2)
+        common.write_records("folder/test_batch.bin", *test, label_bytes=2)
+        options = "--size", 12, "--label-bytes", 2, "--classes"
+        self.assertRegex(self.convert(*options, 3), "train +33 images of 12 x 12 x 3, 3 classes")
         self.assert_holds("train", *train)
         self.assert_holds("test", *test)
         self.train("run", *TRAIN, "--data", "set.h5", ranks=2)
         self.assertEqual(common.state("run")["param/linear.weight"].shape[0], 3)
-        self.refuse(3, "label", "data", "convert", "folder", "other.h5", "--size", 12, "--classes", 2)
+        self.refuse(3, "label", "data", "convert", "folder", "other.h5", *options, 2)
         self.assertFalse(os.path.exists("other.h5"))
-
-    def test_of_hundred_classes_with_two_label_bytes(self):
-        os.mkdir("folder")
-        train, test = images(1, 200, 32, 100), images(2, 100, 32, 100)
-        common.write_records("folder/train.bin", *train, label_bytes=2)
-        common.write_records("folder/test.bin", *test, label_bytes=2)
-        text = self.convert("--label-bytes", 2, "--classes", 100)
-        self.assertRegex(text, "test +100 images of 32 x 32 x 3, 100 classes")
-        self.assert_holds("train", *train)
-        self.train("run", *TRAIN, "--data", "set.h5", "--limit-train", 16, "--limit-test", 10)
-        self.assertEqual(common.state("run")["param/linear.weight"].shape[0], 100)
 
 
 class Own(common.TestCase):
-    def weights(self, run, *data, ranks=1):
-        self.train(run, *TRAIN, "--data", *data, ranks=ranks)
-        return common.weights(run)
-
-    def test_layout_and_label_type_do_not_matter(self):
-        train, test = images(1, 40, 16, 4), images(2, 8, 16, 4)
-        common.write_data("plain.h5", train, test)
-        common.write_data("chunks.h5", train, test, chunks=(5, 16, 16, 3), compression="gzip")
-        self.assertEqual(common.run("data", "convert", "chunks.h5", "packed.h5").code, 0)
-        common.write_data("wide.h5", (train[0], train[1].astype(">i8")), (test[0], test[1].astype("u2")))
-        reference = self.weights("a", "plain.h5", ranks=2)
-        np.testing.assert_array_equal(self.weights("b", "packed.h5", ranks=2), reference)
-        np.testing.assert_array_equal(self.weights("c", "wide.h5", ranks=2), reference)
-
-    def test_an_image_that_is_not_what_its_hash_says_ends_the_run(self):
-        common.write_data("set.h5", images(1, 40, 16, 4), images(2, 8, 16, 4))
-        with h5py.File("set.h5", "r+") as file:
-            file["train/hashes"] = np.arange(40, dtype=np.uint64)
-        self.refuse(3, r"set.h5: image \d+ of 40 is damaged: its hash is not the stored one", "train", "--out", "run", *TRAIN,
-                    "--data", "set.h5")
-
-    def test_several_files_are_one_pool(self):
-        train, test = images(1, 40, 16, 4), images(2, 9, 16, 4)
-        common.write_data("whole.h5", train, test)
-        cuts = [0, 10, 11, 40]
-        for number, (begin, end) in enumerate(zip(cuts, cuts[1:])):
-            common.write_data(f"part{number}.h5", (train[0][begin:end], train[1][begin:end]),
-                              (test[0][3 * number:3 * number + 3], test[1][3 * number:3 * number + 3]))
-        np.testing.assert_array_equal(self.weights("a", "whole.h5"),
-                                      self.weights("b", "part0.h5", "part1.h5", "part2.h5"))
-        self.assertEqual(common.rows("a", "evaluation")[-1]["adv_loss"], common.rows("b", "evaluation")[-1]["adv_loss"])
-
     def test_limits_take_the_first_images(self):
         train, test = images(1, 40, 16, 4), images(2, 9, 16, 4)
         # The last image of a class that the limit leaves out keeps the number of classes.
@@ -265,8 +222,12 @@ class Grey(common.TestCase):
 
     def test_are_converted_trained_on_and_evaluated(self):
         train, test = images(1, 40, 28, 4), images(2, 20, 28, 4)
-        common.write_data("packed.h5", (train[0][..., :1], train[1]), (test[0][..., :1], test[1]), compression="gzip")
+        packed = (train[0][..., :1], train[1]), (test[0][..., :1], test[1])
+        common.write_data("packed.h5", *packed, compression="gzip", chunks=(3, 5, 7, 1))
         self.assertEqual(common.run("data", "convert", "packed.h5", "set.h5").code, 0)
+        for split, arrays in zip(("train", "test"), packed):
+            for name, array in zip(("images", "labels"), arrays):
+                np.testing.assert_array_equal(common.datasets("set.h5")[f"{split}/{name}"], array)
         self.assertRegex(common.run("data", "inspect", "set.h5").text, "train +40 images of 28 x 28 x 1, 4 classes")
         for ranks, network in (1, ["small_cnn"]), (2, ["wrn_16_4", "--activation", "silu", "--normalize", "0.4,0.3"]):
             with self.subTest(network):
@@ -277,14 +238,6 @@ class Grey(common.TestCase):
                 # Shown with 4 digits; accuracies are counts of 20.
                 for name, value in zip(("clean_acc", "clean_loss", "adv_acc", "adv_loss"), found, strict=True):
                     self.assertAlmostEqual(last[name], value, delta=1.5e-4, msg=name)
-
-    def test_are_arrays_with_or_without_a_dimension_for_channels(self):
-        pixels, labels = images(1, 40, 28, 4)
-        np.save("labels.npy", labels)
-        for array in pixels[..., 0], pixels[..., :1], pixels[:, None, :, :, 0]:
-            np.save("images.npy", np.ascontiguousarray(array))
-            self.run_well("data", "convert", "images.npy", "set.h5", "--labels", "labels.npy")
-            np.testing.assert_array_equal(common.datasets("set.h5")["train/images"], pixels[..., :1])
 
     def test_are_not_normalized_by_three_numbers(self):
         common.write_data("set.h5", *((pixels[..., :1], labels) for pixels, labels in (images(1, 40, 28, 4), images(2, 20, 28, 4))))
@@ -323,13 +276,9 @@ class Arrays(common.TestCase):
                 self.convert("set.pickle", pixels, labels)
                 np.savez_compressed("set.npz", image=pixels, label=labels.astype(kind))
                 self.convert("set.npz", pixels, labels)
-        np.savez("set.npz", other=np.zeros(3), images=turned, targets=labels[:, None])
-        self.convert("set.npz", pixels, labels)
         np.save("images.npy", pixels)
         np.save("labels.npy", labels)
         self.convert("images.npy", pixels, labels, "--labels", "labels.npy")
-        extra_set.write_pickle("set.pickle", {"image": pixels, "label": labels.tolist()}, 4)
-        self.convert("set.pickle", pixels, labels)
 
     def test_refusals(self):
         pixels, labels = extra_set.images(40, 12)
@@ -345,21 +294,11 @@ class Arrays(common.TestCase):
 
         refuse(r"byte \d+: wants posix.mkdir, which is no part of an array", {"data": pixels, "labels": Call()})
         self.assertFalse(os.path.exists("pwned"))
-        refuse("wants collections.OrderedDict", {"data": pixels, "x": __import__("collections").OrderedDict()})
-        refuse("write the pseudo-labels without the images", {"extrapolated_targets": labels})
-        refuse("holds pictures, y$", {"pictures": pixels, "y": labels})
         refuse("has both label and labels", {"data": pixels, "label": labels, "labels": labels})
-        refuse(r"data is float32 \[40, 12, 12, 3\], but images must be uint8", {"data": pixels.astype("f4"), "label": labels})
-        refuse("labels must be integers", {"data": pixels, "label": labels.astype(float)})
-        refuse("images must be square", {"data": pixels.reshape(40, -1), "label": labels})
         refuse("Fortran's order", {"data": np.asfortranarray(pixels), "label": labels})
-        refuse("one label for each of the 40 images", {"data": pixels, "label": labels[1:]})
         refuse("label -2 of image 3 is not in 0..32766, nor -1", {"data": pixels, "label": np.where(np.arange(40) == 3, -2, labels)})
         refuse("label 7 of image 2 is not in 0..6", {"data": pixels, "label": labels}, "--classes", 7)
         refuse("has images of 12 x 12, not of 32", {"data": pixels, "label": labels}, "--size", 32)
-        refuse("no dictionary of arrays", [pixels, labels])
-        common.write("set.pickle", pickle.dumps(extra_set.carmon(pixels, labels), 4)[:10000])
-        self.refuse(3, r"set.pickle: byte 2: needs \d+ more bytes, the file has 9989", "data", "convert", "set.pickle", "out.h5")
         common.write("set.txt", "text")
         self.refuse(3, "neither a folder of binary records nor a pickle", "data", "convert", "set.txt", "out.h5")
         self.refuse(3, "no such folder or file", "data", "convert", "none", "out.h5")
@@ -594,8 +533,6 @@ class Inputs(common.TestCase):
         self.assertIn("all training images are of one class, class 1", self.run_well("data", "convert", "one.npz", "new.h5").text)
         np.savez("words.npz", X=images(1, 4, 8, 2)[0], y=["cat", "dog", "cat", "cat"])
         self.refuse(3, r"y is strings \[4\], but labels must be integers", "data", "convert", "words.npz", "no.h5")
-        np.savez("none.npz", x_train=images(1, 4, 8, 2)[0], y_train=[0, 1, 0, 1], x_test=np.zeros((0, 8, 8, 3), np.uint8), y_test=[])
-        self.refuse(3, "x_test holds no image", "data", "convert", "none.npz", "no.h5")
         self.write("only.h5", train=[0, 1, 2, 1], test=None)
         self.refuse(3, "no test images .* --split train", "eval", "run", *self.EVAL, "--data", "only.h5")
         self.run_well("eval", "run", *self.EVAL, "--data", "only.h5", "--split", "train")

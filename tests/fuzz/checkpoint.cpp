@@ -6,7 +6,7 @@
 
 void dat::fuzz::checkpoint(Bytes bytes) {
   answered([&] {
-    const Hdf5Reader file(std::make_unique<Memory>(bytes), ExitCode::checkpoint);
+    const Hdf5Reader file(std::make_unique<test::MemoryBytes>(memory(bytes)), ExitCode::checkpoint);
     answered([&] { static_cast<void>(read_weights(file)); });
     const Checkpoint checkpoint = read_checkpoint(file);
     if (const auto toml = checkpoint.texts.find("config_toml"); toml != checkpoint.texts.end())

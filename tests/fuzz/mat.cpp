@@ -1,7 +1,7 @@
 #include "fuzz/all_arrays.hpp"
 
 void dat::fuzz::mat(Bytes bytes) {
-  const Memory source(bytes);
+  const test::MemoryBytes source = memory(bytes);
   answered([&] {
     const auto file = open_mat(source);
     for (const std::string& name : file->names()) answered([&] { read_array(file->array(name)); });

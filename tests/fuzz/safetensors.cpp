@@ -2,11 +2,14 @@
 #include "interop/state_dict.hpp"
 
 void dat::fuzz::safetensors(Bytes bytes) {
-  const Memory source(bytes);
+  const test::MemoryBytes source = memory(bytes);
   answered([&] {
-    StateDict state = read_safetensors(source);
+    const StateDict state = read_safetensors(source);
     const auto& make = networks().at("small_cnn");
     const NetworkOptions sizes = sizes_of(make, state, {.width = 2, .size = 8});
-    static_cast<void>(fitted(make(sizes), std::move(state), {.file = "memory", .network = "small_cnn"}));
+    for (const bool new_head : {false, true})
+      answered([&] {
+        static_cast<void>(fitted(make(sizes), state, {.file = "memory", .network = "small_cnn", .new_head = new_head}));
+      });
   });
 }

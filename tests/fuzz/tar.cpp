@@ -10,7 +10,7 @@
 
 void dat::fuzz::tar(Bytes bytes) {
   answered([&] {
-    for_each_in_tar(Memory(bytes), [&](const TarEntry& entry) {
+    for_each_in_tar(memory(bytes), [&](const TarEntry& entry) {
       if (entry.offset < 0 || entry.bytes < -1 || entry.offset + entry.bytes > std::ssize(bytes)) std::abort();
     });
   });

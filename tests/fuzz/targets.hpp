@@ -1,12 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 #include <span>
 #include <string>
 
 #include "dat/error.hpp"
-#include "files/bytes.hpp"
+#include "memory_bytes.hpp"
 
 /// Everything that reads bytes from outside, each as a function of some bytes: it returns, whatever they are. A target
 /// is one file in tests/fuzz, a declaration and a line here, and a folder in tests/fuzz/corpus. They are run on the
@@ -50,21 +49,7 @@ inline constexpr Target kTargets[] = {{"toml", toml},
                                       {"safetensors", safetensors}};
 
 /// Bytes in memory as a file.
-class Memory final : public ByteSource {
- public:
-  explicit Memory(Bytes bytes) : bytes_(bytes) {}
-  [[nodiscard]] const std::string& name() const override { return name_; }
-  [[nodiscard]] std::int64_t size() const override { return std::ssize(bytes_); }
-  void read(std::int64_t offset, void* to, std::int64_t bytes) const override {
-    require(offset >= 0 && bytes >= 0 && bytes <= size() && offset <= size() - bytes, ExitCode::data, name_,
-            ": is cut off");
-    if (bytes > 0) std::memcpy(to, bytes_.data() + offset, static_cast<std::size_t>(bytes));
-  }
-
- private:
-  Bytes bytes_;
-  std::string name_ = "memory";
-};
+[[nodiscard]] inline test::MemoryBytes memory(Bytes bytes) { return test::MemoryBytes({bytes.begin(), bytes.end()}); }
 
 /// An Error is an answer; anything else is a finding.
 template <class Read>

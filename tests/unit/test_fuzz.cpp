@@ -1,5 +1,6 @@
 // The targets of tests/fuzz on their corpus and on mutants of it. libFuzzer goes further: nightly.sh.
 
+#include "allocations.hpp"
 #include "catch.hpp"
 #include "dat/random.hpp"
 #include "data_path.hpp"
@@ -38,7 +39,7 @@ std::string mutant_of(const std::string& whole, std::uint32_t number) {
 
 }  // namespace
 
-TEST_CASE("Whatever bytes come from outside, the answer is a value or an Error") {
+TEST_CASE("Whatever bytes come from outside, the answer is a value or an Error, and no claim of theirs takes memory") {
   const char* count = std::getenv("DAT_FUZZ_MUTANTS");  // nightly.sh asks for more
   const std::uint32_t mutants = count != nullptr ? static_cast<std::uint32_t>(std::atoi(count)) : 150;
   for (const fuzz::Target& target : fuzz::kTargets) {
@@ -52,7 +53,10 @@ TEST_CASE("Whatever bytes come from outside, the answer is a value or an Error")
     for (const std::string& whole : corpus)
       for (std::uint32_t i = 0; i <= mutants; ++i) {
         const std::string bytes = i == 0 ? whole : mutant_of(whole, i);
+        constexpr std::size_t kMost = 512 << 20;  // in all; files of the corpus are small
+        const std::size_t before = allocated_bytes;
         target.run({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
+        if (const std::size_t taken = allocated_bytes - before; taken > kMost) FAIL(taken << " bytes of memory, " << i);
       }
   }
 }

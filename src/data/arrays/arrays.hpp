@@ -36,7 +36,17 @@ struct StoredArray {
 /// Sets shape and bytes of an array whose type of elements is known. False: a negative or an impossible size.
 [[nodiscard]] bool set_shape(std::vector<std::int64_t> shape, StoredArray& array);
 
-/// Labels in unsigned bytes that count from 1, each less one. Error(data), when the elements are read: a 0.
+/// The integer of `type`, of 1 to 8 bytes, in these ones.
+[[nodiscard]] std::int64_t integer_of(const std::uint8_t* digits, const StoredArray& type);
+
+/// Text of a stranger without what a terminal would obey.
+[[nodiscard]] std::string printable(std::string text);
+
+/// Labels in unsigned bytes, each as `change` makes it. Error(data): they are others.
+using ChangeLabel = std::function<std::uint8_t(std::uint8_t label)>;
+[[nodiscard]] StoredArray changed(StoredArray labels, const std::string& file, const ChangeLabel& change);
+
+/// Labels that count from 1, each less one. Error(data), when the elements are read: a 0.
 [[nodiscard]] StoredArray from_zero(StoredArray labels, const std::string& file);
 
 /// A file of named arrays, which refers to its source and must not outlive it.

@@ -17,14 +17,13 @@ class RowsStream final : public ByteStream {
   RowsStream(const Hdf5File& file, const StoredArray& array)
       : file_(file), name_(array.name), rows_(array.shape.front()), item_bytes_(array.item_bytes) {
     constexpr std::int64_t kBlockBytes = 4 << 20;
-    const auto row = array.bytes / array.item_bytes / rows_ * static_cast<std::int64_t>(sizeof(T));
-    most_ = std::max<std::int64_t>(1, kBlockBytes / std::max<std::int64_t>(1, row));
+    most_ = std::max<std::int64_t>(1, kBlockBytes / (array.bytes / array.item_bytes / rows_ * std::int64_t{sizeof(T)}));
   }
   void read(void* to, std::int64_t bytes) override {
     for (auto* out = static_cast<char*>(to); bytes > 0; bytes -= item_bytes_, out += item_bytes_) {
       if (at_ == block_.size()) {
         block_ = file_.read_rows<T>(name_, next_, std::min(most_, rows_ - next_));
-        next_ = std::min(rows_, next_ + most_);
+        next_ += most_;
         at_ = 0;
       }
       std::copy_n(reinterpret_cast<const char*>(&block_[at_++]), item_bytes_, out);  // little-endian

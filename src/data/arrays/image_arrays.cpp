@@ -19,7 +19,7 @@ constexpr const char* kLabelNames[] = {
     "extrapolated_targets", "label", "labels", "targets", "y", "Y", "target", "arr_1"};
 constexpr std::size_t kImagesFirst = 3, kLabelsFirst = 4;  // so many count before the others
 
-/// The first names, without what a terminal would obey.
+/// The first names.
 template <class Range>
 [[nodiscard]] std::string listed(const Range& names) {
   std::string text;
@@ -28,9 +28,7 @@ template <class Range>
     text += (text.empty() ? "" : ", ") + (++count > 8 ? "..." : std::string(name));
     if (count > 8) break;
   }
-  std::ranges::replace_if(
-      text, [](char c) { return c < ' ' || c > '~'; }, '?');
-  return text.empty() ? "nothing" : text;
+  return text.empty() ? "nothing" : printable(text);
 }
 
 /// The one of the `first` candidates that the file has, or else the one of the others. Error(data): none, or several.
@@ -55,31 +53,36 @@ template <std::size_t N>
   return file.array(found);
 }
 
-/// Labels that count from 1, each less one.
-class FromZero final : public ByteStream {
+/// Labels, each as a function makes it.
+class Changed final : public ByteStream {
  public:
-  FromZero(std::unique_ptr<ByteStream> labels, std::string where)
-      : labels_(std::move(labels)), where_(std::move(where)) {}
+  Changed(std::unique_ptr<ByteStream> labels, ChangeLabel change)
+      : labels_(std::move(labels)), change_(std::move(change)) {}
   void read(void* to, std::int64_t bytes) override {
     labels_->read(to, bytes);
-    auto* label = static_cast<std::uint8_t*>(to);
-    require(std::find(label, label + bytes, std::uint8_t{0}) == label + bytes, ExitCode::data, where_,
-            ": has a label 0, but the labels of this set begin at 1");
-    for (std::int64_t i = 0; i < bytes; ++i) --label[i];
+    std::transform(static_cast<std::uint8_t*>(to), static_cast<std::uint8_t*>(to) + bytes,
+                   static_cast<std::uint8_t*>(to), change_);
   }
 
  private:
   std::unique_ptr<ByteStream> labels_;
-  std::string where_;
+  ChangeLabel change_;
 };
 
 }  // namespace
 
-StoredArray from_zero(StoredArray labels, const std::string& file) {
+StoredArray changed(StoredArray labels, const std::string& file, const ChangeLabel& change) {
   require(labels.kind == 'u' && labels.item_bytes == 1, ExitCode::data, file, ": ", labels.name, " is ", labels.text(),
           ", but must be uint8");
-  labels.open = [open = labels.open, file] { return std::make_unique<FromZero>(open(), file); };
+  labels.open = [open = labels.open, change] { return std::make_unique<Changed>(open(), change); };
   return labels;
+}
+
+StoredArray from_zero(StoredArray labels, const std::string& file) {
+  return changed(std::move(labels), file, [file](std::uint8_t label) {
+    require(label > 0, ExitCode::data, file, ": has a label 0, but the labels of this set begin at 1");
+    return static_cast<std::uint8_t>(label - 1);
+  });
 }
 
 std::unique_ptr<ArrayFile> open_arrays(const ByteSource& source) {
@@ -121,8 +124,7 @@ ImageArrays image_arrays(const std::string& file, StoredArray pixels, StoredArra
         shape.size() == 2 ? "; reshape them" : "");
   check(!images.column_major, images, " in Fortran's order; save numpy.ascontiguousarray of it");
   found.count = shape[0];
-  found.size = static_cast<int>(shape[2]);
-  if (found.channels_first) found.size = static_cast<int>(shape[3]);
+  found.size = static_cast<int>(shape[2]);  // the width, or the height, which is the same
   found.channels = static_cast<int>(shape[found.channels_first ? 1 : 3]);
   check((targets.kind == 'i' || targets.kind == 'u') && targets.item_bytes <= 8 &&
             (targets.item_bytes & (targets.item_bytes - 1)) == 0,
@@ -156,11 +158,7 @@ std::vector<std::int16_t> read_labels(const ImageArrays& arrays, int classes, in
     block.resize(static_cast<std::size_t>(count) * width);
     stream->read(block.data(), std::ssize(block));
     for (std::size_t at = 0; at < block.size(); at += width) {
-      std::uint64_t value = 0;
-      for (std::size_t i = 0; i < width; ++i) value = value << 8 | block[at + (stored.big_endian ? i : width - 1 - i)];
-      const auto unused = static_cast<unsigned>(64 - 8 * width);
-      const std::int64_t label =
-          stored.kind == 'i' ? static_cast<std::int64_t>(value << unused) >> unused : static_cast<std::int64_t>(value);
+      const std::int64_t label = integer_of(&block[at], stored);
       require(label >= lowest && label < classes, ExitCode::data, arrays.file, ": label ", label, " of image ",
               labels.size(), " is not in 0..", classes - 1, lowest < 0 ? ", nor -1 for unknown" : "");
       labels.push_back(static_cast<std::int16_t>(label));

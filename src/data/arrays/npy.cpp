@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <cstring>
@@ -39,6 +40,20 @@ bool set_shape(std::vector<std::int64_t> shape, StoredArray& array) {
     if (dim < 0 || __builtin_mul_overflow(array.bytes, dim, &array.bytes)) return false;
   array.shape = std::move(shape);
   return true;
+}
+
+std::int64_t integer_of(const std::uint8_t* digits, const StoredArray& type) {
+  std::uint64_t value = 0;
+  for (std::int64_t i = 0; i < type.item_bytes; ++i)
+    value = value << 8 | digits[type.big_endian ? i : type.item_bytes - 1 - i];
+  const auto unused = static_cast<unsigned>(64 - 8 * type.item_bytes);
+  return type.kind == 'u' ? static_cast<std::int64_t>(value) : static_cast<std::int64_t>(value << unused) >> unused;
+}
+
+std::string printable(std::string text) {
+  std::ranges::replace_if(
+      text, [](char c) { return c < ' ' || c > '~'; }, '?');
+  return text;
 }
 
 namespace {

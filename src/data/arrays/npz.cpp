@@ -48,17 +48,13 @@ class MemberStream final : public ByteStream {
 };
 
 /// Little-endian numbers of a record.
-class Fields {
- public:
-  explicit Fields(const unsigned char* bytes) : bytes_(bytes) {}
+struct Fields {
+  const unsigned char* bytes;
   [[nodiscard]] std::uint64_t number(std::size_t at, std::size_t width) const {
     std::uint64_t value = 0;
-    for (std::size_t i = 0; i < width; ++i) value |= std::uint64_t{bytes_[at + i]} << (8 * i);
+    for (std::size_t i = 0; i < width; ++i) value |= std::uint64_t{bytes[at + i]} << (8 * i);
     return value;
   }
-
- private:
-  const unsigned char* bytes_;
 };
 
 constexpr std::uint32_t kLocal = 0x04034b50, kCentral = 0x02014b50, kEnd = 0x06054b50, kEnd64 = 0x06064b50,
@@ -112,16 +108,16 @@ class Npz final : public NumbersFile {
     check(tail >= kEndBytes, "too short for an .npz file");
     const std::vector<unsigned char> last = bytes(source_.size() - tail, tail, "end");
     std::int64_t at = tail - kEndBytes;
-    while (at >= 0 && Fields(&last[static_cast<std::size_t>(at)]).number(0, 4) != kEnd) --at;
+    while (at >= 0 && Fields{&last[static_cast<std::size_t>(at)]}.number(0, 4) != kEnd) --at;
     check(at >= 0, "has no directory at its end: it is cut off, or no .npz file");
-    const Fields end(&last[static_cast<std::size_t>(at)]);
+    const Fields end{&last[static_cast<std::size_t>(at)]};
     std::uint64_t entries = end.number(10, 2), size = end.number(12, 4), offset = end.number(16, 4);
     const std::int64_t locator = source_.size() - tail + at - kLocatorBytes;
     if (locator >= 0) {
       const auto found = bytes(locator, kLocatorBytes, "end");
-      if (Fields(found.data()).number(0, 4) == kLocator64) {
-        const auto record = bytes(position(Fields(found.data()).number(8, 8)), kEnd64Bytes, "zip64 directory");
-        const Fields end64(record.data());
+      if (Fields{found.data()}.number(0, 4) == kLocator64) {
+        const auto record = bytes(position(Fields{found.data()}.number(8, 8)), kEnd64Bytes, "zip64 directory");
+        const Fields end64{record.data()};
         check(end64.number(0, 4) == kEnd64, "has a damaged zip64 directory");
         entries = end64.number(32, 8);
         size = end64.number(40, 8);
@@ -145,7 +141,7 @@ class Npz final : public NumbersFile {
   std::size_t read_entry(const std::vector<unsigned char>& directory, std::size_t begin) {
     const auto whole = [&](std::size_t end) { check(end <= directory.size(), "has a directory that is cut off"); };
     whole(begin + kCentralBytes);
-    const Fields entry(&directory[begin]);
+    const Fields entry{&directory[begin]};
     check(entry.number(0, 4) == kCentral, "has a damaged directory");
     const std::size_t name = entry.number(28, 2), extra = entry.number(30, 2), comment = entry.number(32, 2);
     const std::size_t fields = begin + kCentralBytes + name, end = fields + extra + comment;
@@ -156,7 +152,7 @@ class Npz final : public NumbersFile {
     member.crc = static_cast<std::uint32_t>(entry.number(16, 4));
     std::uint64_t stored = entry.number(20, 4), size = entry.number(24, 4), header = entry.number(42, 4);
     for (std::size_t at = fields; at + 4 <= fields + extra;) {
-      const Fields field(&directory[at]);
+      const Fields field{&directory[at]};
       const std::size_t length = field.number(2, 2);
       if (at + 4 + length > fields + extra) break;
       std::size_t from = 4;
@@ -181,7 +177,7 @@ class Npz final : public NumbersFile {
   // The bytes follow the local header, whose extra fields may be others than the directory's.
   Member located(Member member) const {
     const auto header = bytes(member.header, kLocalBytes, "header of a member");
-    const Fields local(header.data());
+    const Fields local{header.data()};
     check(local.number(0, 4) == kLocal, member.name, ": no header at byte ", member.header);
     member.offset = member.header + kLocalBytes + static_cast<std::int64_t>(local.number(26, 2) + local.number(28, 2));
     check(member.offset <= source_.size() && member.stored <= source_.size() - member.offset, member.name,

@@ -149,11 +149,6 @@ class Machine {
         false, "wants ", printable(module + "." + name),
         ", which is no part of an array; nothing in the file was executed. Save dictionaries of NumPy arrays only");
   }
-  static std::string printable(std::string text) {
-    for (char& c : text)
-      if (c < ' ' || c > '~') c = '?';
-    return text;
-  }
 
   /// One operation. False: it was the last one. The codes: CPython's Lib/pickletools.py.
   bool step() {
@@ -381,13 +376,6 @@ class Machine {
     else
       return {};
     return {.kind = Node::Kind::integer, .value = integer_of(digits, one)};
-  }
-  static std::int64_t integer_of(const std::uint8_t* digits, const StoredArray& type) {
-    std::uint64_t value = 0;
-    for (std::int64_t i = 0; i < type.item_bytes; ++i)
-      value = value << 8 | digits[type.big_endian ? i : type.item_bytes - 1 - i];
-    const auto unused = static_cast<unsigned>(64 - 8 * type.item_bytes);
-    return type.kind == 'u' ? static_cast<std::int64_t>(value) : static_cast<std::int64_t>(value << unused) >> unused;
   }
 
   /// Takes the arguments that Python would hand to __setstate__: for an array (version, shape, dtype, in Fortran's

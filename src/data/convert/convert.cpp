@@ -118,7 +118,7 @@ std::int64_t bytes_of(const std::vector<std::string>& files) {
   std::int64_t bytes = 0;
   std::error_code error;
   for (const std::string& path : files) {
-    const std::uintmax_t size = fs::is_regular_file(path, error) ? fs::file_size(path, error) : 0;
+    const std::uintmax_t size = fs::file_size(path, error);  // of what is no file: an error
     if (!error) bytes += static_cast<std::int64_t>(size);
   }
   return bytes;
@@ -250,12 +250,6 @@ Converted convert_dataset(const ConvertOptions& options) {
     throw;
   }
   return contents_of(options.output);
-}
-
-std::string printable(std::string text) {
-  std::ranges::replace_if(
-      text, [](char c) { return c < ' ' || c > '~'; }, '?');
-  return text;
 }
 
 }  // namespace dat

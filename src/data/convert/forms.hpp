@@ -66,9 +66,6 @@ void convert_arrays(const ConvertOptions& options);
 void convert_named(const ConvertOptions& options, const ArrayFile& arrays, const std::vector<std::string>& names,
                    const std::string& origin);
 
-/// Text of a stranger without what a terminal would obey.
-[[nodiscard]] std::string printable(std::string text);
-
 /// Names of classes, one a line; none where there is no such file. Error(data): one name, or more than kMostClasses.
 [[nodiscard]] std::vector<std::string> names_in_file(const std::string& path);
 /// The names of CIFAR-10's classes, for a folder that does not name them.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "dat/dataset.hpp"
 #include "dat/error.hpp"
@@ -14,25 +15,20 @@
 namespace dat {
 namespace {
 
-/// All datasets below `group`, each in one piece: numbers, as require_weight() has made sure.
-void copy_plainly(const Hdf5File& from, const std::string& group, Hdf5File& to) {
+/// All datasets, each in one piece: numbers, as require_weight() has made sure.
+void copy_plainly(const Hdf5File& from, const std::vector<std::string>& names, Hdf5File& to) {
   const auto copy = [&]<class T>(const std::string& name, const Shape& shape, T) {
     to.declare<T>(name, shape);
-    const std::int64_t rows = shape.empty() ? 1 : shape[0];
-    std::int64_t row = sizeof(T);
-    for (std::size_t i = 1; i < shape.size(); ++i) row *= shape[i];
-    const std::int64_t block = std::max<std::int64_t>(1, (std::int64_t{4} << 20) / std::max<std::int64_t>(1, row));
     Shape whole;
     if (shape.empty()) return to.write_rows(name, 0, from.read<T>(name, whole));
-    for (std::int64_t first = 0; first < rows && row > 0; first += block)
+    std::int64_t row = sizeof(T);
+    for (std::size_t i = 1; i < shape.size(); ++i) row *= shape[i];
+    if (row == 0) return;
+    const std::int64_t rows = shape[0], block = std::max<std::int64_t>(1, (std::int64_t{4} << 20) / row);
+    for (std::int64_t first = 0; first < rows; first += block)
       to.write_rows(name, first, from.read_rows<T>(name, first, std::min(block, rows - first)));
   };
-  for (const std::string& member : from.list(group)) {
-    const std::string name = group == "/" ? member : group + "/" + member;
-    if (from.is_group(name)) {
-      copy_plainly(from, name, to);
-      continue;
-    }
+  for (const std::string& name : names) {
     const Hdf5Info info = from.info(name);
     if (info.kind == Hdf5Info::Kind::u8)
       copy(name, info.shape, std::uint8_t{});
@@ -74,7 +70,8 @@ void convert_hdf5(const ConvertOptions& options) {
     return convert_named(options, *arrays, class_names_in(from), from.text("/", "source").value_or(""));
   require(options.size == 0 && options.classes == 0 && options.val == "leave", ExitCode::usage, options.source,
           ": holds weights; leave --size, --classes and --val off");
-  for (const std::string& name : arrays->names()) require_weight(options.source, arrays->array(name));
+  const std::vector<std::string> names = arrays->names();
+  for (const std::string& name : names) require_weight(options.source, arrays->array(name));
   write_sealed(options.output, [&](const std::string& temporary) {
     Hdf5File to = Hdf5File::create(temporary);
     for (const std::string& name : from.attribute_names("/")) {
@@ -83,7 +80,7 @@ void convert_hdf5(const ConvertOptions& options) {
       if (texts && texts->size() == 1) to.set_text("/", name, texts->front());
       if (texts && texts->size() > 1) to.set_texts("/", name, *texts);
     }
-    copy_plainly(from, "/", to);
+    copy_plainly(from, names, to);
     to.close();
   });
 }

@@ -21,29 +21,16 @@ namespace fs = std::filesystem;
 constexpr const char *kTrain = "train_32x32.mat", *kTest = "test_32x32.mat";
 constexpr int kDigits = 10;
 
-/// Labels 1 ... 9 and 10, which stands for the digit 0.
-class Digits final : public ByteStream {
- public:
-  explicit Digits(std::unique_ptr<ByteStream> labels) : labels_(std::move(labels)) {}
-  void read(void* to, std::int64_t bytes) override {
-    labels_->read(to, bytes);
-    auto* label = static_cast<std::uint8_t*>(to);
-    std::replace(label, label + bytes, std::uint8_t{kDigits}, std::uint8_t{0});
-  }
-
- private:
-  std::unique_ptr<ByteStream> labels_;
-};
-
 /// X [32, 32, 3, n] and y [n, 1] of MATLAB's order.
 ImageArrays digits_in(const ByteSource& source) {
   const auto file = open_mat(source);
   StoredArray labels = file->array("y");
   const std::vector<std::int64_t> shape = labels.shape;
-  require(shape.size() == 2 && std::min(shape[0], shape[1]) == 1 && labels.item_bytes == 1, ExitCode::data,
-          source.name(), ": y is ", labels.text(), ", but must be uint8 [1, n]");
+  require(shape.size() == 2 && std::min(shape[0], shape[1]) == 1, ExitCode::data, source.name(), ": y is ",
+          labels.text(), ", but must be uint8 [1, n]");
   static_cast<void>(set_shape({std::max(shape[0], shape[1])}, labels));
-  labels.open = [open = labels.open] { return std::make_unique<Digits>(open()); };
+  labels = changed(std::move(labels), source.name(),  // 10 stands for the digit 0
+                   [](std::uint8_t label) { return label == kDigits ? std::uint8_t{0} : label; });
   ImageArrays arrays = image_arrays(source.name(), file->array("X"), std::move(labels));
   require(arrays.channels_first, ExitCode::data, source.name(), ": X is ", arrays.images.text(),
           ", but must be uint8 [n, channels, size, size], that is [size, size, channels, n] for MATLAB");

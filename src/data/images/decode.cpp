@@ -18,10 +18,6 @@ void cut(const std::uint8_t* image, int width, const ImageWindow& window, std::u
     std::copy_n(image + std::ptrdiff_t{3} * (std::ptrdiff_t{window.top + y} * width + window.left), row, to + y * row);
 }
 
-[[nodiscard]] ImageWindow within(const ImageWindow& outer, const ImageWindow& inner) {
-  return {outer.top + inner.top, outer.left + inner.left, inner.height, inner.width};
-}
-
 }  // namespace
 
 ImageShape image_shape(ImageBytes file) {
@@ -82,7 +78,9 @@ void ImageDecoder::see(ImageBytes file, ImageShape shape, const ImageView& view,
               window.width * eighths / 8};
   }
   const ImageShape from{window.height, window.width};
-  const ImageWindow needed = within(window, Resizer::needed(from, view.resized, view.part));
+  ImageWindow needed = Resizer::needed(from, view.resized, view.part);
+  needed.top += window.top;
+  needed.left += window.left;
   const bool same = from == view.resized;
   if (!same) window_.resize(needed.rgb_bytes());
   std::uint8_t* const to = same ? rgb : window_.data();

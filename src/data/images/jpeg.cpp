@@ -111,6 +111,12 @@ void read_rows(jpeg_decompress_struct& info, JpegJob& job) {
     jpeg_abort_decompress(&info);
 }
 
+/// False, with this text, which names the image's width and height first.
+bool refuse(Handler& handler, const JpegJob& job, const char* format, int one, int other = 0) {
+  std::snprintf(handler.text, sizeof handler.text, format, job.shape.width, job.shape.height, one, other);
+  return false;
+}
+
 /// False where the library has met an error. No object with a destructor may live here and below: errors jump over
 /// them.
 bool run_jpeg(jpeg_decompress_struct& info, Handler& handler, JpegJob& job) {
@@ -118,22 +124,13 @@ bool run_jpeg(jpeg_decompress_struct& info, Handler& handler, JpegJob& job) {
   jpeg_mem_src(&info, job.file.data(), static_cast<unsigned long>(job.file.size()));
   jpeg_read_header(&info, TRUE);
   job.shape = {static_cast<int>(info.image_height), static_cast<int>(info.image_width)};
-  if (std::max(job.shape.height, job.shape.width) > kMostPixels) {
-    std::snprintf(handler.text, sizeof handler.text, "has %d x %d pixels, at most %d on a side are taken",
-                  job.shape.width, job.shape.height, kMostPixels);
-    return false;
-  }
-  if (area_of(job.shape) > kMostArea) {
-    std::snprintf(handler.text, sizeof handler.text, "has %d x %d pixels, at most %d million are taken",
-                  job.shape.width, job.shape.height, static_cast<int>(kMostArea >> 20));
-    return false;
-  }
+  if (std::max(job.shape.height, job.shape.width) > kMostPixels)
+    return refuse(handler, job, "has %d x %d pixels, at most %d on a side are taken", kMostPixels);
+  if (area_of(job.shape) > kMostArea)
+    return refuse(handler, job, "has %d x %d pixels, at most %d million are taken", kMostArea >> 20);
   if (job.rgb == nullptr) return true;
-  if (job.shape != job.expected) {
-    std::snprintf(handler.text, sizeof handler.text, "has %d x %d pixels instead of %d x %d", job.shape.width,
-                  job.shape.height, job.expected.width, job.expected.height);
-    return false;
-  }
+  if (job.shape != job.expected)
+    return refuse(handler, job, "has %d x %d pixels instead of %d x %d", job.expected.width, job.expected.height);
   read_rows(info, job);
   return true;
 }

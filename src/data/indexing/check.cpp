@@ -6,13 +6,10 @@
 
 #include <atomic>
 #include <cerrno>
-#include <exception>
 #include <filesystem>
 #include <mutex>
 #include <new>
 #include <numeric>
-#include <system_error>
-#include <thread>
 
 #include "dat/dataset.hpp"
 #include "dat/error.hpp"
@@ -20,6 +17,7 @@
 #include "data/images/decode.hpp"
 #include "data/images/index.hpp"
 #include "data/images/png.hpp"
+#include "data/on_threads.hpp"
 #include "files/confined.hpp"
 
 namespace dat {
@@ -38,31 +36,6 @@ struct LabelsAlone final : Dataset {
 };
 
 }  // namespace
-
-void on_threads(int threads, std::size_t count, const std::function<std::function<void(std::size_t)>()>& make_work) {
-  std::atomic<std::size_t> next = 0;
-  std::exception_ptr failure;
-  std::mutex mutex;
-  const auto run = [&] {
-    try {
-      const auto work = make_work();
-      for (std::size_t k = next++; k < count; k = next++) work(k);
-    } catch (...) {
-      const std::lock_guard lock(mutex);
-      if (!failure) failure = std::current_exception();
-      next = count;
-    }
-  };
-  std::vector<std::thread> others;
-  others.reserve(static_cast<std::size_t>(threads));
-  try {
-    for (int k = 1; k < threads && static_cast<std::size_t>(k) < count; ++k) others.emplace_back(run);
-  } catch (const std::system_error&) {  // no more of them: those that run do the work
-  }
-  run();
-  for (std::thread& one : others) one.join();
-  if (failure) std::rethrow_exception(failure);
-}
 
 MemberReader::MemberReader(const Members& members, int threads, std::function<void(double part)> progress)
     : members_(members),
@@ -103,40 +76,40 @@ std::vector<MemberReader::Checked> MemberReader::check(std::span<const std::size
   std::vector<Checked> found(numbers.size());
   std::mutex mutex, large;
   std::atomic<std::size_t> checked = 0;
-  on_threads(threads_, numbers.size(), [&] {
-    return [&, decoder = std::make_shared<ImageDecoder>(), bytes = std::vector<std::uint8_t>()](std::size_t k) mutable {
-      Checked& one = found[k];
-      std::unique_lock<std::mutex> alone;
-      if (members_.all[numbers[k]].bytes > kLargeImageBytes) alone = std::unique_lock(large);
-      const auto check_one = [&] {
-        read(numbers[k], bytes);
-        one.shape = decoder->check(bytes);
-        one.png = is_png(bytes);
-        one.hash = XXH3_64bits(bytes.data(), bytes.size());
-      };
-      const auto give_back = [&] {
-        std::vector<std::uint8_t>().swap(bytes);
-        *decoder = ImageDecoder();
-      };
-      try {
-        try {
-          check_one();
-        } catch (const std::bad_alloc&) {  // others' images may have taken the memory: once more, among no large ones
-          give_back();
-          if (!alone) alone = std::unique_lock(large);
-          check_one();
-        }
-      } catch (const Error& error) {
-        if (error.code() != ExitCode::data) throw;
-        one.damage = named(numbers[k], error.what());
-      } catch (const std::bad_alloc&) {
-        one.damage = named(numbers[k], "wants more memory than it may have");
-      }
-      if (alone) give_back();
-      const std::size_t count = ++checked;
-      if (const std::unique_lock lock(mutex, std::try_to_lock); lock.owns_lock())  // else another thread reports
-        tell(done + part * static_cast<double>(count) / static_cast<double>(numbers.size()));
+  on_threads(threads_, numbers.size(), [&](std::size_t k) {
+    thread_local ImageDecoder decoder;
+    thread_local std::vector<std::uint8_t> bytes;
+    Checked& one = found[k];
+    std::unique_lock<std::mutex> alone;
+    if (members_.all[numbers[k]].bytes > kLargeImageBytes) alone = std::unique_lock(large);
+    const auto check_one = [&] {
+      read(numbers[k], bytes);
+      one.shape = decoder.check(bytes);
+      one.png = is_png(bytes);
+      one.hash = XXH3_64bits(bytes.data(), bytes.size());
     };
+    const auto give_back = [&] {
+      std::vector<std::uint8_t>().swap(bytes);
+      decoder = ImageDecoder();
+    };
+    try {
+      try {
+        check_one();
+      } catch (const std::bad_alloc&) {  // others' images may have taken the memory: once more, among no large ones
+        give_back();
+        if (!alone) alone = std::unique_lock(large);
+        check_one();
+      }
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::data) throw;
+      one.damage = named(numbers[k], error.what());
+    } catch (const std::bad_alloc&) {
+      one.damage = named(numbers[k], "wants more memory than it may have");
+    }
+    if (alone) give_back();
+    const std::size_t count = ++checked;
+    if (const std::unique_lock lock(mutex, std::try_to_lock); lock.owns_lock())  // else another thread reports
+      tell(done + part * static_cast<double>(count) / static_cast<double>(numbers.size()));
   });
   return found;
 }

@@ -13,10 +13,6 @@
 
 namespace dat {
 
-/// Calls work(k) for all k below `count` on some threads, or as many as the system gives, in any order; each thread
-/// makes its own work. The first exception comes back.
-void on_threads(int threads, std::size_t count, const std::function<std::function<void(std::size_t)>()>& make_work);
-
 /// Reads and decodes images of a source.
 class MemberReader {
  public:

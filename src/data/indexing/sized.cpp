@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <memory>
 
 #include "dat/dataset.hpp"
 #include "dat/file.hpp"
@@ -10,6 +9,7 @@
 #include "data/images/decode.hpp"
 #include "data/images/view.hpp"
 #include "data/indexing/check.hpp"
+#include "data/on_threads.hpp"
 #include "files/confined.hpp"
 
 namespace dat {
@@ -53,15 +53,14 @@ Indexed write_sized(const IndexOptions& options) {
         const std::size_t count = std::min(block, own.size() - first);
         std::vector<std::uint8_t> pixels(count * bytes);
         std::vector<std::int16_t> labels(count);
-        on_threads(options.threads, count, [&] {
-          return [&, decoder = std::make_shared<ImageDecoder>(),
-                  file = std::vector<std::uint8_t>()](std::size_t k) mutable {
-            const std::size_t number = own[first + k];
-            reader.read_again(number, seen[number], file);
-            const ImageShape shape = seen[number].shape;
-            decoder->see(file, shape, centre_view(shape, options.size), false, pixels.data() + k * bytes);
-            labels[k] = static_cast<std::int16_t>(members.all[number].label);
-          };
+        on_threads(options.threads, count, [&](std::size_t k) {
+          thread_local ImageDecoder decoder;
+          thread_local std::vector<std::uint8_t> file;
+          const std::size_t number = own[first + k];
+          reader.read_again(number, seen[number], file);
+          const ImageShape shape = seen[number].shape;
+          decoder.see(file, shape, centre_view(shape, options.size), false, pixels.data() + k * bytes);
+          labels[k] = static_cast<std::int16_t>(members.all[number].label);
         });
         writer.add(pixels, labels);
         done += static_cast<double>(count);

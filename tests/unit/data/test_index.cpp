@@ -8,6 +8,7 @@
 #include "data/images/decode.hpp"
 #include "data/images/image_files.hpp"
 #include "data/images/index.hpp"
+#include "data/images/jpeg.hpp"
 #include "data/images/members.hpp"
 #include "data/images/tar.hpp"
 #include "data/indexing/check.hpp"
@@ -257,6 +258,43 @@ TEST_CASE("Few tars are open, whatever the number of indexes", "[index]") {
   }
   const ImageFiles three(folder / "", {"x.tar"});
   CHECK(open() - before == 301);
+}
+
+TEST_CASE("A view has the pixels of its window, and a fast one those of the image that the transform makes smaller",
+          "[index]") {
+  const std::string png = image("rgba.png"), jpeg = image("rgb.jpg");
+  const ImageWindow all{0, 0, 13, 21}, inner{2, 4, 8, 12};
+  ImageDecoder decoder;
+  const auto seen = [&](const std::string& file, ImageShape shape, const ImageWindow& window, ImageShape to,
+                        bool fast) {
+    std::vector<std::uint8_t> pixels(ImageWindow{0, 0, to.height, to.width}.rgb_bytes());
+    decoder.see(as_bytes(file), shape, {window, to, {0, 0, to.height, to.width}}, fast, pixels.data());
+    return pixels;
+  };
+  const auto whole = seen(png, {13, 21}, all, {13, 21}, true), cut = seen(png, {13, 21}, inner, {8, 12}, true);
+  for (std::ptrdiff_t y = 0; y < 8; ++y)
+    CHECK(std::equal(cut.begin() + 36 * y, cut.begin() + 36 * (y + 1), whole.begin() + 3 * (21 * (y + 2) + 4)));
+  CHECK(seen(png, {13, 21}, inner, {2, 2}, true) == seen(png, {13, 21}, inner, {2, 2}, false));
+  const std::tuple<ImageWindow, ImageShape, int, ImageWindow> views[] = {
+      {all, {7, 10}, 8, all},          {all, {6, 11}, 8, all},         {all, {6, 10}, 4, {0, 0, 6, 10}},
+      {all, {3, 2}, 2, {0, 0, 3, 5}},  {all, {1, 1}, 1, {0, 0, 1, 2}}, {inner, {4, 6}, 4, {1, 2, 4, 6}},
+      {inner, {3, 6}, 4, {1, 2, 4, 6}}};
+  for (const auto& [window, to, eighths, smaller] : views) {
+    const ImageShape from{smaller.height, smaller.width};
+    const ImageWindow part{0, 0, to.height, to.width}, needed = Resizer::needed(from, to, part);
+    std::vector<std::uint8_t> in(needed.rgb_bytes()), out(part.rgb_bytes());
+    decode_jpeg(as_bytes(jpeg), {13, 21},
+                {smaller.top + needed.top, smaller.left + needed.left, needed.height, needed.width}, eighths,
+                in.data());
+    Resizer().resize(in.data(), from, to, part, out.data());
+    CHECK(seen(jpeg, {13, 21}, window, to, true) == out);
+  }
+  CHECK(seen(jpeg, {13, 21}, all, {6, 10}, true) != seen(jpeg, {13, 21}, all, {6, 10}, false));
+  for (const std::string& file : {png, jpeg})
+    CHECK(error_of([&] {
+            (void)seen(file, {13, 22}, all, {13, 21}, false);
+          }) == "3: has 21 x 13 pixels instead of 22 x 13");
+  CHECK(error_of([] { (void)image_shape(as_bytes("GIF89a")); }) == "3: is neither JPEG nor PNG");
 }
 
 TEST_CASE("Texts in a PNG take no memory", "[index]") {

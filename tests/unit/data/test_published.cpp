@@ -95,14 +95,6 @@ std::string convert(const std::string& source, const std::string& output, const 
   return convert_dataset(options).contents;
 }
 
-ConvertOptions with(const std::string& val, int classes = 0, int size = 0) {
-  ConvertOptions how;
-  how.val = val;
-  how.classes = classes;
-  how.size = size;
-  return how;
-}
-
 struct Idx {
   std::vector<std::uint32_t> shape;
   std::string elements;
@@ -466,84 +458,13 @@ TEST_CASE("Damaged and incomplete folders of idx files are refused, and leave no
        {"t10k-images-idx3-ubyte is uint8 [2, 3, 3], but the first images are 4 x 4 x 1",
         puts("t10k-images-idx3-ubyte", {{2, 3, 3}, some_bytes(18, 1)})},
        {"but images must be square", puts("train-images-idx3-ubyte", {{3, 2, 8}, pixels})},
+       {"a folder of idx files; leave it off", [](const Mnist&, ConvertOptions& how) { how.val = "train"; },
+        "2: --val is for a file with validation images, "},
+       {"a folder of idx files; leave it off", [](const Mnist&, ConvertOptions& how) { how.labels = "x.npy"; },
+        "2: --labels is for a .npy file of images, "},
        {"train-images-idx3-ubyte: holds 24 bytes after its header", [&](const Mnist& set, ConvertOptions&) {
           write_bytes(set.folder / "train-images-idx3-ubyte", Idx{{3, 4, 4}, pixels}.bytes().substr(0, 40));
         }}});
-}
-
-TEST_CASE(
-    "Arrays named as training and test images become both; validation images are left out, joined, or replace "
-    "the test images",
-    "[published]") {
-  const TemporaryFolder folder, output;
-  const std::string train = some_bytes(2 * 3072, 1), val = some_bytes(3072, 2), test = some_bytes(3 * 3072, 3);
-  const auto images = [](const std::string& bytes) {  // [n, 32, 32, 3]
-    std::string text = python2::array(bytes.size() / 3072, 3072, bytes);
-    const std::string shape = "M\0\x0c\x86"s;
-    text.replace(text.find(shape), shape.size(), "K\x20K\x20K\3t"s);
-    text.replace(text.find("R(K\1"s) + 4, 0, "(");
-    return text;
-  };
-  const auto write = [&](const std::string& name, std::vector<std::pair<std::string, std::string>> items) {
-    write_bytes(folder / name, python2::dictionary(items));
-  };
-  write("keras", {{"x_train", images(train)},
-                  {"y_train", python2::list({1, 0})},
-                  {"x_test", images(test)},
-                  {"y_test", python2::list({2, 1, 0})}});
-  const std::vector<std::pair<std::string, std::string>> medical = {{"train_images", images(train)},
-                                                                    {"val_images", images(val)},
-                                                                    {"test_images", images(test)},
-                                                                    {"train_labels", python2::array(2, 1, "\1\0"s)},
-                                                                    {"val_labels", python2::array(1, 1, "\3")},
-                                                                    {"test_labels", python2::array(3, 1, "\2\1\0"s)}};
-  write("medical", medical);
-  const auto check = [&](const std::string& text, const std::string& train_wanted, const std::vector<int>& train_labels,
-                         const std::string& test_wanted, const std::vector<int>& test_labels) {
-    const Contents first = contents(output / "set.h5", "train"), second = contents(output / "set.h5", "test");
-    CAPTURE(text);
-    CHECK((first.pixels == train_wanted));
-    CHECK(first.labels == train_labels);
-    CHECK((second.pixels == test_wanted));
-    CHECK(second.labels == test_labels);
-  };
-  std::string text = convert(folder / "keras", output / "set.h5");
-  CHECK(text == "2 train images of 32 x 32 x 3, 3 test images of 32 x 32 x 3; arrays x_train, x_test of keras");
-  check(text, train, {1, 0}, test, {2, 1, 0});
-  text = convert(folder / "medical", output / "set.h5");
-  CHECK(contains(text, ", without the 1 validation images"));
-  check(text, train, {1, 0}, test, {2, 1, 0});
-  text = convert(folder / "medical", output / "set.h5", with("train"));
-  CHECK(contains(text, "3 train images"));
-  check(text, train + val, {1, 0, 3}, test, {2, 1, 0});
-  text = convert(folder / "medical", output / "set.h5", with("test"));
-  CHECK(contains(text, "the validation images in place of the test images"));
-  check(text, train, {1, 0}, val, {3});
-
-  const auto refused = [&](const std::vector<std::string>& without, const std::string& reason,
-                           const ConvertOptions& how = {}) {
-    std::vector<std::pair<std::string, std::string>> items;
-    for (const auto& item : medical)
-      if (std::find(without.begin(), without.end(), item.first) == without.end()) items.push_back(item);
-    write("part", items);
-    const std::string error = error_of([&] { convert(folder / "part", output / "set.h5", how); });
-    CAPTURE(error, reason);
-    CHECK(contains(error, reason));
-  };
-  refused({"test_labels"}, "3: " + (folder / "part") + ": has test_images, but no test_labels");
-  refused({"test_images"}, ": has test_labels, but no test_images");
-  refused({"test_images", "test_labels"}, "but no test images; extra images alone are called images and labels");
-  refused({"test_images", "test_labels"}, "none", with("test"));
-  refused({"train_images", "train_labels"}, "but no training images");
-  refused({"val_images", "val_labels"}, "2: " + (folder / "part") + ": has no validation images", with("train"));
-  refused({}, "label 3 of image 0 is not in 0..2", with("train", 3));
-  refused({}, "has images of 32 x 32, not of 28", with("leave", 0, 28));
-  std::vector<std::pair<std::string, std::string>> twice = medical;
-  twice.emplace_back("x_train", images(train));
-  twice.emplace_back("y_train", python2::list({1, 0}));
-  write("part", twice);
-  CHECK(contains(error_of([&] { convert(folder / "part", output / "set.h5"); }),
-                 "has train_images beside other train images"));
 }
 
 TEST_CASE("A folder without a known set is refused, with the command for a folder in it that has one", "[published]") {

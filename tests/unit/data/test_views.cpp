@@ -109,6 +109,22 @@ TEST_CASE("Evaluations see the centre as torchvision's Resize and CenterCrop do"
   CHECK(seen({32, 33}, 21) == std::tuple(24, 24, 2, 2));
 }
 
+TEST_CASE("Images are resized to the numbers of Pillow") {
+  // Sums of the bytes, each times 1 to 7 in turn, of Pillow 9.4's resize((W, H), BILINEAR).
+  const std::tuple<ImageShape, ImageShape, int> sizes[] = {
+      {{9, 15}, {20, 21}, 642886}, {{13, 17}, {5, 4}, 30003}, {{37, 50}, {7, 13}, 139004}};
+  for (const auto& [from, to, wanted] : sizes) {
+    std::vector<std::uint8_t> in, out(ImageWindow{0, 0, to.height, to.width}.rgb_bytes());
+    for (int y = 0; y < from.height; ++y)
+      for (int x = 0; x < from.width; ++x)
+        for (int c = 0; c < 3; ++c) in.push_back(static_cast<std::uint8_t>(37 * x + 91 * y + 53 * c));
+    Resizer().resize(in.data(), from, to, {0, 0, to.height, to.width}, out.data());
+    int sum = 0, weight = 0;
+    for (const std::uint8_t byte : out) sum += (weight++ % 7 + 1) * byte;
+    CHECK(sum == wanted);
+  }
+}
+
 TEST_CASE("Images of 1 to 4 channels are resized channel by channel") {
   const ImageShape from{13, 17};
   const ImageView view{.window = {2, 1, 9, 15}, .resized = {20, 21}, .part = {3, 8, 12, 13}};

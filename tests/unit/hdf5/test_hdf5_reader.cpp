@@ -223,11 +223,6 @@ TEST_CASE("What the program writes is read as the library reads it") {
   CHECK(found == std::vector<float>{1, 2, 3});
 }
 
-TEST_CASE("Files from elsewhere in the repository are read as the library reads them") {
-  for (const char* name : {"golden/optimizer.h5", "golden/small_cnn.h5", "golden/small_cnn_odd.h5"})
-    check_reads_as_the_library(test::data_path(name));
-}
-
 TEST_CASE("What is not plain is refused with the command that makes it plain") {
   const TemporaryFolder folder;
   const std::string path = folder / "file.h5";
@@ -290,6 +285,34 @@ TEST_CASE("What is not plain is refused with the command that makes it plain") {
   CHECK(error.starts_with("3: " + path));
   CHECK(contains(error, reason));
   CHECK(contains(error, "'dat_hpc data convert " + path + " NEW' makes a plain file of it"));
+}
+
+TEST_CASE("The library is asked for no more than a file can hold, and for nothing in other files") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "file.h5";
+  {
+    const RawFile file(path);
+    const hid_t chunks = H5Pcreate(H5P_DATASET_CREATE), outside = H5Pcreate(H5P_DATASET_CREATE);
+    const hsize_t chunk[] = {1000, 1};
+    H5Pset_chunk(chunks, 2, chunk);
+    H5Pset_external(outside, "elsewhere", 0, 4);
+    const auto write = [&](const char* name, const std::vector<hsize_t>& dims, hid_t creation) {
+      file.dataset(name, H5T_STD_U8LE, H5T_NATIVE_INT64, dims, std::vector<std::int64_t>{}, creation);
+    };
+    write("fine", {1 << 21, 1}, chunks);  // which takes 16 MiB where it is widened
+    write("more", {(1 << 21) + 1, 1}, chunks);
+    write("most", {hsize_t{1} << 40, 100'000'000}, chunks);
+    write("outside", {4}, outside);
+    H5Pclose(chunks);
+    H5Pclose(outside);
+  }
+  const Hdf5File file = Hdf5File::open(path, ExitCode::data);
+  CHECK(file.info("fine").shape == Shape{1 << 21, 1});
+  for (const auto& [name, told] : {std::pair{"more", "claims 2097153 bytes, but only 0 are stored"},
+                                   std::pair{"most", "claims an impossible size"},
+                                   std::pair{"outside", "lies in other files; copy it into this one"}})
+    CHECK(error_of([&, name = name] { static_cast<void>(file.info(name)); }) ==
+          "3: " + path + ": dataset " + name + " " + told);
 }
 
 TEST_CASE("A header that goes on in itself is refused") {

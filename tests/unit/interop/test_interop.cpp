@@ -338,6 +338,8 @@ TEST_CASE("A file's own words are believed where they are plain and `export` has
       write_bytes(folder / "file", begin);
       CHECK(contains(error_of([&] { static_cast<void>(read_tensors(folder / "file")); }), told));
     }
+  write_bytes(folder / "file", file_of("{}" + std::string(126, ' ')));  // its length begins as a pickle does: 0x80
+  CHECK(read_tensors(folder / "file").state.tensors.empty());
 }
 
 TEST_CASE("Tensors under all names in use find their places in every network", "[exchange]") {
@@ -372,6 +374,23 @@ TEST_CASE("Tensors under all names in use find their places in every network", "
     CHECK(sizes.classes == 10);
     CHECK(sizes.channels == 3);
   }
+}
+
+TEST_CASE("Numbers of classes and channels that no network has are not taken from a file", "[exchange]") {
+  using Shape = std::vector<std::int64_t>;
+  const auto sizes = [](const Shape& head, const Shape& first) {
+    StateDict state;
+    state.tensors = {{"linear.weight", head, {}}, {"conv1.weight", first, {}}};
+    const NetworkOptions found =
+        sizes_of(networks().at("small_cnn"), state, {.width = 4, .size = 16, .channels = 2, .classes = 7});
+    return std::pair(found.classes, found.channels);
+  };
+  CHECK(sizes({2, 8}, {4, 1, 3, 3}) == std::pair(2, 1));
+  CHECK(sizes({32767, 8}, {4, 4, 3, 3}) == std::pair(32767, 4));
+  for (const Shape& head : std::vector<Shape>{{1, 8}, {32768, 8}, {10}, {10, 8, 1}, {}})
+    CHECK(sizes(head, {4, 3, 3, 3}) == std::pair(7, 3));
+  for (const Shape& first : std::vector<Shape>{{4, 0, 3, 3}, {4, 5, 3, 3}, {4, 3, 3}, {}})
+    CHECK(sizes({10, 8}, first) == std::pair(10, 2));
 }
 
 TEST_CASE("A network is found below any prefix, and its copies below others are passed over if they are equal",
