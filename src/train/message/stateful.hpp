@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "dat/backend.hpp"
 #include "dat/checkpoint.hpp"
@@ -49,5 +50,9 @@ class Stateful {
 
 /// Brings rank 0's floats [count] on the device to all ranks. **Collective.**
 void share_floats(Communicator& ranks, Backend& backend, float* device, std::int64_t count);
+/// The floats of all ranks [ranks][count], on rank 0; empty elsewhere. **Collective.**
+[[nodiscard]] std::vector<float> gather_floats(Communicator& ranks, std::vector<float> mine);
+/// This rank's floats [count] of those of all ranks [ranks][count], which rank 0 has. **Collective.**
+[[nodiscard]] std::vector<float> deal_floats(Communicator& ranks, std::vector<float> all, std::size_t count);
 
 }  // namespace dat
