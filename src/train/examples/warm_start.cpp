@@ -50,8 +50,10 @@ WarmStart::WarmStart(Communicator& world, Backend& backend, const WarmStartOptio
 std::int64_t WarmStart::load(Objective& objective, double eps, const Crop* crops, const HostBatch& batch, int first,
                              std::int64_t step) {
   settle();
-  if (first == 0) before_slots_.clear();
-  if (first == 0 && step % options_.reset_steps == 0) std::ranges::fill(state_, std::uint8_t{0});
+  if (first == 0) {
+    before_slots_.clear();
+    if (step % options_.reset_steps == 0) std::ranges::fill(state_, std::uint8_t{0});
+  }
   const int n = objective.n;
   const std::int64_t sent = bring(batch, first, n);
   backend_.send(on_device_, borrowed_, static_cast<std::size_t>(n * image_bytes_));
@@ -68,7 +70,6 @@ std::int64_t WarmStart::load(Objective& objective, double eps, const Crop* crops
 
 std::int64_t WarmStart::help(const HostBatch& batch, int first, int n) {
   settle();
-  if (first == 0) before_slots_.clear();
   under_way_ = true;  // pixels that the others borrow now come back
   return bring(batch, first, n);
 }
@@ -138,14 +139,9 @@ void WarmStart::settle() {
   }
 }
 
-/// Drops what keep() has left.
-void WarmStart::drop() {
+void WarmStart::put_back() {
   if (under_way_) backend_.wait_for(ticket_);
   under_way_ = false;
-}
-
-void WarmStart::put_back() {
-  drop();
   const auto image = static_cast<std::size_t>(image_bytes_);
   for (std::size_t k = before_slots_.size(); k-- > 0;)  // a sample may be there twice
     std::memcpy(state_.data() + before_slots_[k] * image_bytes_, before_.get() + k * image, image);
@@ -194,7 +190,6 @@ void WarmStart::restore(const Checkpoint& checkpoint) {
 }
 
 void WarmStart::share() {
-  drop();
   std::uint8_t any = restored_.empty() ? 0 : 1;
   world_.broadcast(&any, sizeof any);
   if (any == 0) return;

@@ -42,7 +42,7 @@ class WarmStart {
   /// return. Allocates nothing. **Collective.**
   std::int64_t load(Objective& objective, double eps, const Crop* crops, const HostBatch& batch, int first,
                     std::int64_t step);
-  /// Does load()'s work for the other ranks, on a rank that has no micro-batch of n samples left there.
+  /// Does load()'s work for the other ranks, on a rank that has no micro-batch of n samples left there: not at 0.
   std::int64_t help(const HostBatch& batch, int first, int n);
   /// Keeps what the attack has left of the samples loaded last: x_adv - x. Waits for nothing; the next collective call
   /// brings it home.
@@ -61,7 +61,6 @@ class WarmStart {
 
  private:
   void settle();
-  void drop();
   std::int64_t bring(const HostBatch& batch, int first, int n);
   void transfer(std::vector<std::uint8_t>& whole, bool home);
   [[nodiscard]] std::vector<std::int64_t> shape() const {
