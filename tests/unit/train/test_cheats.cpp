@@ -260,16 +260,6 @@ TEST_CASE("Lies about parts: other digests of all of them, and another result", 
   CHECK(part == std::vector<float>{-1000, 2000, -500});
 }
 
-TEST_CASE("Who cheats, and how, in words", "[cheats]") {
-  CHECK(text_of(std::vector<Cheater>()).empty());
-  CHECK(text_of({{.rank = 4, .cheat = "sign_flip", .from = 100, .every = 1},
-                 {.rank = 1, .cheat = "alie", .from = 0, .every = 10},
-                 {.rank = 2, .cheat = "sign_flip", .from = 100, .every = 1}}) ==
-        "ranks 4, 2: sign_flip from step 101 on; rank 1: alie, every 10 steps");
-  CHECK(text_of({{.rank = 3, .cheat = "delayed", .from = 1, .every = 2, .delay = 1}}) ==
-        "rank 3: delayed:1 from step 2 on, every 2 steps");
-}
-
 TEST_CASE("A word of a cheat has its name, and where it says so its delay, its first step and the steps between",
           "[cheats]") {
   const auto read = [](const std::string& word) {
