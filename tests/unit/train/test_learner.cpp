@@ -27,20 +27,6 @@ class LogitPairing final : public Loss {
   }
 };
 
-/// Another loss, told to be joint.
-class Joint final : public Loss {
- public:
-  explicit Joint(const LossOptions& options) : loss_(losses().at("cross_entropy")(options)) {}
-  [[nodiscard]] std::vector<Images> passes() const override { return loss_->passes(); }
-  [[nodiscard]] Others looks_at() const override { return Others::all; }
-  void differentiate(std::size_t k, const std::vector<Logits>& logits, int batch) const override {
-    loss_->differentiate(k, logits, batch);
-  }
-
- private:
-  std::unique_ptr<Loss> loss_;
-};
-
 /// copies: under noise that is nothing beside the images.
 [[nodiscard]] ReplicaOptions small_replica(const Loss& loss, int copies) {
   return {.backend = {.device = test::test_device(), .threads = 2, .math = "f32", .deterministic = true},
@@ -140,6 +126,10 @@ TEST_CASE("a joint loss gives both passes the logits of both", "[trainer]") {
   const std::vector<float> gradient = f.gradient(kBatch);
   const double square = std::inner_product(gradient.begin(), gradient.end(), gradient.begin(), 0.0);
   REQUIRE(square > 0);
+  // Every segment of the gradient is announced once, in the last pass, the last layer first.
+  std::vector<int> announced(f.replica.model().parameters.segments.size());
+  std::iota(announced.rbegin(), announced.rend(), 0);
+  CHECK(f.finished == announced);
   // The statistics of the attacked images come first.
   const std::int64_t count = f.statistics.count() / 2;
   std::vector<float> expected;
@@ -159,31 +149,6 @@ TEST_CASE("a joint loss gives both passes the logits of both", "[trainer]") {
   // Equal images have equal logits: nothing is left to learn.
   f.fill(f.replica.images().x_adv, 1);
   for (const float g : f.gradient(kBatch)) REQUIRE(g == 0);
-}
-
-TEST_CASE("a loss that is joint without need has the gradient, losses and statistics that it has otherwise",
-          "[trainer]") {
-  const LossOptions options{.lambda = 0.7};
-  const auto plain = losses().at("cross_entropy")(options);
-  const Joint told(options);
-  const int micro_batch = GENERATE(8, 4);
-  Fixture a(*plain), b(told);
-  CHECK(a.gradient(micro_batch) == b.gradient(micro_batch));
-  for (const Loss::Images images : {Loss::Images::attacked, Loss::Images::clean}) {
-    CHECK(a.learner.of(images).loss == b.learner.of(images).loss);
-    CHECK(a.learner.of(images).accuracy == b.learner.of(images).accuracy);
-  }
-  a.statistics.update_model();
-  b.statistics.update_model();
-  const auto running = [](Fixture& f) {
-    return to_host(f.replica.backend(), f.replica.model().running_mean, f.replica.model().graph.statistics);
-  };
-  CHECK(running(a) == running(b));
-  // Every segment of the gradient is announced once, in the last pass, the last layer first.
-  std::vector<int> expected(a.replica.model().parameters.segments.size());
-  std::iota(expected.rbegin(), expected.rend(), 0);
-  CHECK(a.finished == expected);
-  CHECK(b.finished == expected);
 }
 
 TEST_CASE("copies that are all alike have the gradient, losses and accuracies of one", "[trainer]") {
