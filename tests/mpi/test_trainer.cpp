@@ -2,7 +2,6 @@
 #include "dat/aggregator.hpp"
 #include "random_values.hpp"
 #include "small_run.hpp"
-#include "train/layers/per_worker_masks.hpp"
 #include "train/trainer.hpp"
 #include "world.hpp"
 
@@ -173,33 +172,6 @@ TEST_CASE("Masks per worker: each rank its own, known to all; layers that nobody
     const std::vector<double> mine = trainer.layers().selector().probabilities(), all = from_all(mine);
     CHECK(std::equal(mine.begin(), mine.end(), all.begin()) == (world().root() || world().size() == 1));
     CHECK(code_of([&] { trainer.check_replicas(); }) == ExitCode::done);
-  }
-}
-
-TEST_CASE("Masks of more layers than a word has bits arrive as they were drawn", "[masks]") {
-  const TrainOptions options = per_worker("union");
-  const auto backend = test::test_backend();
-  Model model(*backend, networks().at("small_cnn")({.width = 16, .size = 8}), Granularity::tensor);
-  model.parameters.layer_names.resize(150);  // of which the tensors know the first ones only
-  model.parameters.layer_sizes.resize(150);
-  TrainOptions many = options;
-  many.budget = 60;
-  PerWorkerMasks layers(world(), many, Plan(many, 64, world().size()), model);
-  const std::vector<double> p(150, 60.0 / 150);
-  for (const std::int64_t step : {0, 1}) {
-    const ActiveSet& own = layers.draw(step);
-    const auto masks = layers.brought();
-    std::int64_t wrong = 0;
-    for (int rank = 0; rank < world().size(); ++rank) {
-      ActiveSet expected;
-      draw_layers(many.seed, static_cast<std::uint64_t>(step), p, expected, rank);
-      for (int d = 0; d < 150; ++d) {
-        wrong += masks[static_cast<std::size_t>(rank)].active(d) != expected.active(d);
-        wrong += expected.active(d) && !layers.updated().active(d);
-      }
-      wrong += rank == world().rank() && own.scale != expected.scale;
-    }
-    CHECK(wrong == 0);
   }
 }
 
