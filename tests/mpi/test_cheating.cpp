@@ -170,6 +170,7 @@ TEST_CASE("Any cheat begins in its step, leaves all ranks with one result, and s
       return std::pair{weights, bytes};
     };
     const auto [honest, bytes] = run("");
+    std::vector<float> weak;
     for (const std::string& name : cheats().names()) {
       if (name == "leave" || cheats().at(name)({})->mischief() != nullptr) continue;
       const auto [false_ones, sent] = run(name);
@@ -177,6 +178,8 @@ TEST_CASE("Any cheat begins in its step, leaves all ranks with one result, and s
       CHECK(false_ones[kFrom - 1] == honest[kFrom - 1]);
       CHECK(sent == bytes);
       if (name != "bit_flip") CHECK(false_ones.back() != honest.back());
+      if (name == "weak1") CHECK(false_ones.back() != weak);
+      if (name == "weak") weak = false_ones.back();
       int infinite = 0;
       for (const float value : false_ones.back()) infinite += !std::isfinite(value);
       if (aggregator == "median") CHECK(infinite == 0);

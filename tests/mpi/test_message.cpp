@@ -99,4 +99,11 @@ TEST_CASE("A rank's numbers count by its share of the micro-batches", "[message]
     mean += (units * says(rank, 0) + units * (units - 1) / 2) * leaves / units / n;
   }
   CHECK(std::abs(numbers.found()[0] - mean) <= 1e-12 * leaves);
+  if (n == 1) return;
+  // A rank without images is not listened to.
+  std::vector<double> all{std::nan("")}, shares(static_cast<std::size_t>(n), 1.0 / (n - 1));
+  shares[0] = mean = 0;
+  for (int rank = 1; rank < n; ++rank) mean += all.emplace_back(says(rank, 0));
+  message.read_said(all, shares);
+  CHECK(std::abs(numbers.found()[0] - mean) <= 1e-12 * n);
 }

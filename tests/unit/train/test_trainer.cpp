@@ -916,6 +916,8 @@ TEST_CASE("a step's record and a checkpoint say where the run is", "[trainer]") 
   options.limit_test = 16;
   options.epochs = 3;
   options.lambda = 1;
+  options.selector = "all";
+  options.granularity = "module";
   options.eps = test::by_epoch<double>({{0, 0}, {0.03, 1}});
   test::OneRank trainer(options);
   for (int k = 1; k < 5; ++k) {
@@ -932,6 +934,10 @@ TEST_CASE("a step's record and a checkpoint say where the run is", "[trainer]") 
   CHECK(facts ==
         " batches_tracked 8 image_channels 3 image_size 16 ranks 1 step 4 steps_per_epoch 3 threads 2 "
         "train_images 44");
+  Checkpoint damaged = state;
+  CHECK(damaged.doubles.at("p").size() == 4);
+  damaged.integers["masks"] = (std::int64_t{1} << 62) + 1;  // four times it is four in 64 bits
+  CHECK(code_of([&] { trainer.restore(damaged); }) == ExitCode::checkpoint);
 }
 
 TEST_CASE("a momentum that mirrors the rate is its own where the rate peaks, and the usual one at its ends",
