@@ -183,14 +183,14 @@ Cheating::Cheating(const Communicator& ranks, const TrainOptions& options, int c
   for (const auto& [rank, one] : here) {
     honest_[rank] = 0;
     if (one.leaves) continue;
-    auto cheat = cheats().at(one.cheat)({.seed = options.seed,
-                                         .classes = classes,
-                                         .ranks = ranks.size(),
-                                         .attackers = static_cast<int>(std::ssize(here)),
-                                         .rank = one.rank,
-                                         .delay = one.own_delay(),
-                                         .parameters = parameters});
-    if (cheat->attack_steps()) weak_ = one.cheat;
+    auto cheat = cheats().at(one.name)({.seed = options.seed,
+                                        .classes = classes,
+                                        .ranks = ranks.size(),
+                                        .attackers = static_cast<int>(std::ssize(here)),
+                                        .rank = one.rank,
+                                        .delay = one.own_delay(),
+                                        .parameters = parameters});
+    if (cheat->attack_steps()) weak_ = one.name;
     all_.push_back({static_cast<int>(rank), one, std::move(cheat)});
   }
   for (const OfRank& one : all_)

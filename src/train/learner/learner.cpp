@@ -46,15 +46,9 @@ Learner::Learner(Replica& replica, const Loss& loss, int batch, BatchStatistics&
 }
 
 const float* Learner::input(const Batch& batch, std::size_t pass) {
-  switch (passes_[pass]) {
-    case Loss::Images::attacked:
-      return replica_.images().shown(batch.x_adv, batch);
-    case Loss::Images::clean:
-      return batch.clean;
-    case Loss::Images::start:
-      return batch.first_images;
-  }
-  return nullptr;
+  const Loss::Images images = passes_[pass];
+  if (images == Loss::Images::attacked) return replica_.images().shown(batch.x_adv, batch);
+  return images == Loss::Images::clean ? batch.clean : batch.first_images;
 }
 
 void Learner::forward(const Batch& batch, std::size_t pass, const float* x, bool whole) {

@@ -27,7 +27,7 @@ TEST_CASE("Who cheats, and how, in words", "[attackers]") {
 }
 
 TEST_CASE("Attackers cheat from their step on, every so many steps", "[attackers]") {
-  const Cheater one{.rank = 1, .cheat = "leave", .from = 10, .every = 3};
+  const Cheater one = attackers({1}, {"leave@10/3"}).front();
   for (const int done : {10, 13, 16}) CHECK(one.cheats_after(done));
   for (const int done : {0, 7, 9, 11, 12, 14}) CHECK(!one.cheats_after(done));
 }
