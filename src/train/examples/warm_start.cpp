@@ -14,7 +14,7 @@ namespace dat {
 namespace {
 
 const char* const kName = "perturbations";
-constexpr int kTag = 0;
+constexpr int kHomeTag = 0;
 
 /// Number of samples that `rank` keeps.
 [[nodiscard]] std::int64_t owned(std::int64_t all, int rank, int ranks) { return (all - rank + ranks - 1) / ranks; }
@@ -167,8 +167,8 @@ void WarmStart::transfer(std::vector<std::uint8_t>& whole, bool home) {
         mine = staged.data();
       }
       for (std::size_t k = 0; k < count && home && world_.root(); ++k) std::memcpy(mine + k * image, at(k), image);
-      if (rank > 0 && world_.root() == home) world_.send(mine, count * image, home ? rank : 0, kTag);
-      if (rank > 0 && world_.root() != home) world_.receive(mine, count * image, home ? 0 : rank, kTag);
+      if (rank > 0 && world_.root() == home) world_.send(mine, count * image, home ? rank : 0, kHomeTag);
+      if (rank > 0 && world_.root() != home) world_.receive(mine, count * image, home ? 0 : rank, kHomeTag);
       for (std::size_t k = 0; k < count && !home && world_.root(); ++k) std::memcpy(at(k), mine + k * image, image);
     }
 }

@@ -8,7 +8,7 @@ namespace dat {
 
 namespace {
 
-constexpr int kTag = 0;
+constexpr int kFloatsTag = 0;
 
 /// Transfers in messages that MPI can count.
 template <class Transfer>
@@ -41,23 +41,23 @@ void share_floats(Communicator& ranks, Backend& backend, float* device, std::int
 std::vector<float> gather_floats(Communicator& ranks, std::vector<float> mine) {
   const std::size_t count = mine.size();
   if (!ranks.root()) {
-    in_pieces(mine.data(), count, [&](float* at, std::size_t bytes) { ranks.send(at, bytes, 0, kTag); });
+    in_pieces(mine.data(), count, [&](float* at, std::size_t bytes) { ranks.send(at, bytes, 0, kFloatsTag); });
     return {};
   }
   mine.resize(count * static_cast<std::size_t>(ranks.size()));
   for (int rank = 1; rank < ranks.size(); ++rank)
     in_pieces(mine.data() + static_cast<std::size_t>(rank) * count, count,
-              [&](float* at, std::size_t bytes) { ranks.receive(at, bytes, rank, kTag); });
+              [&](float* at, std::size_t bytes) { ranks.receive(at, bytes, rank, kFloatsTag); });
   return mine;
 }
 
 std::vector<float> deal_floats(Communicator& ranks, std::vector<float> all, std::size_t count) {
   for (int rank = 1; rank < ranks.size() && ranks.root(); ++rank)
     in_pieces(all.data() + static_cast<std::size_t>(rank) * count, count,
-              [&](float* at, std::size_t bytes) { ranks.send(at, bytes, rank, kTag); });
+              [&](float* at, std::size_t bytes) { ranks.send(at, bytes, rank, kFloatsTag); });
   all.resize(count);
   if (!ranks.root())
-    in_pieces(all.data(), count, [&](float* at, std::size_t bytes) { ranks.receive(at, bytes, 0, kTag); });
+    in_pieces(all.data(), count, [&](float* at, std::size_t bytes) { ranks.receive(at, bytes, 0, kFloatsTag); });
   return all;
 }
 
