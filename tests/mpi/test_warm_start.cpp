@@ -53,27 +53,6 @@ struct Side {
 
 }  // namespace
 
-TEST_CASE("An exchange brings each rank the bytes that every other has for it", "[communicator]") {
-  const int size = world().size(), me = world().rank();
-  // Rank r has 100 r + 7 s bytes for rank s, none at all in the second round, and some for rank 0 only in the third.
-  for (int round = 0; round < 3; ++round) {
-    const auto bytes = [&](int r, int s) { return round == 0 ? 100 * r + 7 * s : round == 2 && s == 0 ? 5 : 0; };
-    const auto value = [](int r, int s, int k) { return static_cast<std::uint8_t>(31 * r + 17 * s + k); };
-    std::vector<int> to, from;
-    std::vector<std::uint8_t> send, expected;
-    for (int rank = 0; rank < size; ++rank) {
-      to.push_back(bytes(me, rank));
-      from.push_back(bytes(rank, me));
-      for (int k = 0; k < to.back(); ++k) send.push_back(value(me, rank, k));
-      for (int k = 0; k < from.back(); ++k) expected.push_back(value(rank, me, k));
-    }
-    std::vector<std::uint8_t> receive(expected.size() + 1, 99);
-    world().exchange(send.data(), to, receive.data(), from);
-    expected.push_back(99);
-    CHECK(receive == expected);
-  }
-}
-
 TEST_CASE("Where an attack starts does not depend on the ranks that its sample has been on", "[warm start]") {
   const auto backend = test_backend(1);
   const int ranks = world().size(), me = world().rank();

@@ -96,20 +96,17 @@ TEST_CASE("The constant direction is one for all ranks and steps, tensor by tens
   cheats().at("constant")(options)->gradient(one.step);
   options.rank = 5;
   cheats().at("constant")(options)->gradient(other.step);
-  for (const auto& [begin, end] : {std::pair(0, 25), std::pair(45, 60)}) {
-    std::vector<double> direction, true_one, true_other;
-    for (int i = begin; i < end; ++i) {
-      direction.push_back(kernels::normal_number<double>(
-          random_words(7, Purpose::attackers, 0, static_cast<std::uint64_t>(i / 4), 0), i % 4));
-      true_one.push_back(one.truth[static_cast<std::size_t>(i)]);
-      true_other.push_back(other.truth[static_cast<std::size_t>(i)]);
+  std::vector<double> direction;
+  for (int i = 0; i < Known::kSize; ++i)
+    direction.push_back(kernels::normal_number<double>(
+        random_words(7, Purpose::attackers, 0, static_cast<std::uint64_t>(i / 4), 0), i % 4));
+  for (const Known* known : {&one, &other})
+    for (const auto& [begin, size] : {std::pair(0, 25), std::pair(45, 15)}) {
+      const double length = norm({known->truth.begin() + begin, known->truth.begin() + begin + size}),
+                   of_direction = norm({direction.begin() + begin, direction.begin() + begin + size});
+      for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(begin + size); ++i)
+        CHECK(known->own[i] == Approx(1000 * length / of_direction * direction[i]).epsilon(1e-6));
     }
-    for (int i = begin; i < end; ++i) {
-      const double unit = direction[static_cast<std::size_t>(i - begin)] / norm(direction);
-      CHECK(one.own[static_cast<std::size_t>(i)] == Approx(1000 * norm(true_one) * unit).epsilon(1e-6));
-      CHECK(other.own[static_cast<std::size_t>(i)] == Approx(1000 * norm(true_other) * unit).epsilon(1e-6));
-    }
-  }
   CHECK(wrong(one, [&](std::size_t i) { return double{one.own[i]}; }) == 0);
 }
 
