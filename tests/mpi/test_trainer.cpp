@@ -1,5 +1,4 @@
 #include "catch.hpp"
-#include "dat/aggregator.hpp"
 #include "random_values.hpp"
 #include "small_run.hpp"
 #include "train/trainer.hpp"
@@ -393,18 +392,4 @@ TEST_CASE("An attack that has begun elsewhere begins anew, and it is said", "[st
     CHECK(std::isfinite(trainer.step(false).loss_adv));
   }
   world().barrier();
-}
-
-TEST_CASE("Gradients that an aggregator looks at are gathered, and those of the mean are summed in order",
-          "[aggregators]") {
-  for (const std::string& name : aggregators().names()) {
-    TrainOptions options = options_of("lamb");
-    options.aggregator = name;
-    options.micro_batch = 8;
-    options.total_batch = 40;
-    CHECK(sums_are_ordered(options));
-    Trainer straight(world(), options);
-    INFO(name);
-    CHECK(straight.reducer().transport() == (name == "mean" ? "two_sided" : "gather"));
-  }
 }

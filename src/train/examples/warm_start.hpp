@@ -13,13 +13,12 @@
 namespace dat {
 
 struct WarmStartOptions {
-  std::int64_t samples = 0;  ///< samples of the training set
-  Layout layout;             ///< layout of images on the device, where they are not cut smaller
-  int micro_batch = 1;       ///< most samples of one attack
-  bool repeats = false;      ///< an epoch may have samples any number of times
-  int rounds = 0;            ///< most micro-batches of a rank, where put_back() is to work; 0: it is not
-  std::int64_t reset_steps =
-      1;  ///< steps after which everything is forgotten: attacks of the multiples start at random
+  std::int64_t samples = 0;      ///< samples of the training set
+  Layout layout;                 ///< layout of images on the device, where they are not cut smaller
+  int micro_batch = 1;           ///< most samples of one attack
+  bool repeats = false;          ///< an epoch may have samples any number of times
+  int rounds = 0;                ///< most micro-batches of a rank, where put_back() is to work; 0: it is not
+  std::int64_t reset_steps = 1;  ///< steps after which all is forgotten: attacks of the multiples start at random
 };
 
 /// Starts the attack on a training sample from the perturbation that the last one left for it (Zheng, Zhang, Gu, Zhang,
@@ -79,9 +78,8 @@ class WarmStart {
   std::uint8_t *borrowed_ = nullptr, *on_device_ = nullptr;  ///< [micro_batch][h*w*c] of the images at hand: by owner
   std::vector<std::int64_t> places_, next_;                  ///< [micro_batch] image -> its number there; [ranks]
   std::int64_t* device_places_ = nullptr;
-  std::unique_ptr<std::uint8_t[]>
-      before_;  ///< perturbations that this rank kept for others before the step: by number in ...
-  std::vector<std::int64_t> before_slots_;  ///< ... this
+  std::unique_ptr<std::uint8_t[]> before_;  ///< perturbations that this rank kept before the step ...
+  std::vector<std::int64_t> before_slots_;  ///< ... in these slots
   Backend::Ticket ticket_ = 0;
   bool under_way_ = false;  ///< keep() has been called, the owners have nothing yet
 };
