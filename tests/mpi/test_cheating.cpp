@@ -239,7 +239,7 @@ TEST_CASE("Where ranks may be false, each draws layers for itself: the same, als
     };
     std::vector<std::vector<double>> all;
     for (int k = 0; k < 6; ++k) {
-      (void)straight.step(false);
+      CHECK(straight.step(false).images == 8 * world().size());
       all.push_back(draws(straight));
       if (k == 2) state = straight.capture();
     }
@@ -254,6 +254,8 @@ TEST_CASE("Where ranks may be false, each draws layers for itself: the same, als
     }
     CHECK(all[0] != all[5]);
     CHECK(resumed.weights_hash() == straight.weights_hash());
+    options.deterministic = false;
+    CHECK(test::Started(world(), options).step(false).images == 8 * world().size());
   }
 }
 

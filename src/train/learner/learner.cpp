@@ -153,7 +153,7 @@ void Learner::write(double* to, int unit) {
 
 void Learner::read(const double* from) {
   const double images = *from++;
-  images_ = static_cast<std::int64_t>(images);
+  images_ = std::llround(images);  // an estimate, where ranks may be false
   const std::size_t passes = passes_.size();
   const double labelled = unlabelled_ ? from[2 * passes] : images;
   for (std::size_t k = 0; k < passes; ++k)

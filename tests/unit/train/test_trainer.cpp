@@ -920,6 +920,9 @@ TEST_CASE("a step's record and a checkpoint say where the run is", "[trainer]") 
     CHECK((record.images == (k == 3 ? 12 : 16) && record.lr == options.lr));
     CHECK((record.eps == (k < 4 ? 0 : 0.03) && record.attack_passes == (k < 4 ? 0 : 32)));
   }
+  const double nearly = std::nextafter(96.0, 0.0);
+  trainer.examples().read(&nearly);
+  CHECK(trainer.examples().attack_passes() == 96);
   const EvaluationRecord evaluation = trainer.evaluate().front();
   CHECK((evaluation.step == 4 && evaluation.epoch == 1));
   const Checkpoint state = trainer.capture();
@@ -932,6 +935,11 @@ TEST_CASE("a step's record and a checkpoint say where the run is", "[trainer]") 
   CHECK(damaged.doubles.at("p").size() == 4);
   damaged.integers["masks"] = (std::int64_t{1} << 62) + 1;  // four times it is four in 64 bits
   CHECK(code_of([&] { trainer.restore(damaged); }) == ExitCode::checkpoint);
+  for (const char* name : {"p", "active_scale"}) {
+    damaged = state;
+    damaged.doubles[name].push_back(1);
+    CHECK(code_of([&] { trainer.restore(damaged); }) == ExitCode::checkpoint);
+  }
 }
 
 TEST_CASE("a momentum that mirrors the rate is its own where the rate peaks, and the usual one at its ends",
