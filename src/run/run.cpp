@@ -26,7 +26,7 @@ namespace {
 /// The simulated attackers that have left by now.
 [[nodiscard]] std::vector<LeftRecord> due_to_leave(const std::vector<Cheater>& attackers, std::int64_t done) {
   std::vector<LeftRecord> records;
-  for (const Cheater& one : leaving(attackers, done)) records.push_back({one.rank, done, "--cheat " + one.cheat});
+  for (const Cheater& one : leaving(attackers, done)) records.push_back({one.rank, done, "--cheat " + one.name});
   return records;
 }
 

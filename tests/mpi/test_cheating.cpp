@@ -170,6 +170,7 @@ TEST_CASE("Any cheat begins in its step, leaves all ranks with one result, and s
       return std::pair{weights, bytes};
     };
     const auto [honest, bytes] = run("");
+    std::vector<float> weak;
     for (const std::string& name : cheats().names()) {
       if (name == "leave" || cheats().at(name)({})->mischief() != nullptr) continue;
       const auto [false_ones, sent] = run(name);
@@ -177,6 +178,8 @@ TEST_CASE("Any cheat begins in its step, leaves all ranks with one result, and s
       CHECK(false_ones[kFrom - 1] == honest[kFrom - 1]);
       CHECK(sent == bytes);
       if (name != "bit_flip") CHECK(false_ones.back() != honest.back());
+      if (name == "weak1") CHECK(false_ones.back() != weak);
+      if (name == "weak") weak = false_ones.back();
       int infinite = 0;
       for (const float value : false_ones.back()) infinite += !std::isfinite(value);
       if (aggregator == "median") CHECK(infinite == 0);
@@ -236,7 +239,7 @@ TEST_CASE("Where ranks may be false, each draws layers for itself: the same, als
     };
     std::vector<std::vector<double>> all;
     for (int k = 0; k < 6; ++k) {
-      (void)straight.step(false);
+      CHECK(straight.step(false).images == 8 * world().size());
       all.push_back(draws(straight));
       if (k == 2) state = straight.capture();
     }
@@ -251,6 +254,8 @@ TEST_CASE("Where ranks may be false, each draws layers for itself: the same, als
     }
     CHECK(all[0] != all[5]);
     CHECK(resumed.weights_hash() == straight.weights_hash());
+    options.deterministic = false;
+    CHECK(test::Started(world(), options).step(false).images == 8 * world().size());
   }
 }
 

@@ -15,12 +15,7 @@ std::vector<Cheater> attackers_of(const TrainOptions& options) {
   std::vector<Cheater> all;
   for (std::size_t k = 0; k < options.attackers.size(); ++k) {
     const CheatWord word = *read_cheat_word(of(options.cheat, k));
-    all.push_back({.rank = options.attackers[k],
-                   .cheat = word.name,
-                   .from = word.from,
-                   .every = word.every,
-                   .delay = word.delay,
-                   .leaves = cheats().at(word.name)({})->leaves()});
+    all.push_back({word, options.attackers[k], cheats().at(word.name)({})->leaves()});
   }
   return all;
 }
@@ -43,7 +38,7 @@ std::vector<Cheater> leaving(const std::vector<Cheater>& attackers, std::int64_t
 std::string text_of(const std::vector<Cheater>& attackers) {
   std::vector<std::pair<std::string, std::vector<int>>> groups;  // cheats and their ranks
   for (const Cheater& one : attackers) {
-    const std::string what = one.cheat + (one.delay > 0 ? ":" + std::to_string(one.delay) : "") +
+    const std::string what = one.name + (one.delay > 0 ? ":" + std::to_string(one.delay) : "") +
                              (one.from > 0 ? " from step " + std::to_string(one.from + 1) + " on" : "") +
                              (one.every > 1 ? ", every " + std::to_string(one.every) + " steps" : "");
     auto group = std::ranges::find_if(groups, [&](const auto& known) { return known.first == what; });

@@ -10,13 +10,9 @@
 namespace dat {
 
 /// A rank that is made to cheat.
-struct Cheater {
-  int rank = 0;           ///< rank in the launch
-  std::string cheat;      ///< a name of cheats()
-  std::int64_t from = 0;  ///< steps that are done before it cheats for the first time
-  int every = 1;          ///< steps from one cheating to the next
-  int delay = 0;          ///< steps by which what it brings is late; 0: as the cheat has it
-  bool leaves = false;    ///< the cheat is to leave
+struct Cheater : CheatWord {
+  int rank = 0;         ///< rank in the launch
+  bool leaves = false;  ///< the cheat is to leave
 
   /// Steps by which what it brings is late, with the cheat's own number where none is given.
   [[nodiscard]] int own_delay() const { return delay > 0 ? delay : CheatOptions{}.delay; }

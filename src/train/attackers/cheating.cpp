@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cmath>
 #include <functional>
+#include <numeric>
 #include <utility>
 
 #include "reduce/wrapped_reducer.hpp"
@@ -23,19 +24,119 @@ class FalseGradients final : public WrappedReducer {
  public:
   /// gradients: where `of_ranks` takes them and leaves the result. distances: [ranks of the launch], where they are
   /// left. All references outlive it.
-  FalseGradients(Backend&, Communicator& ranks, const Parameters& parameters, float* gradients,
+  FalseGradients(Backend& backend, Communicator& ranks, const Parameters& parameters, float* gradients,
                  std::unique_ptr<Reducer> of_ranks, const Cheating& cheating, std::vector<double>& distances,
-                 std::function<void(ReducerStage)> ended);
+                 std::function<void(ReducerStage)> ended)
+      : WrappedReducer(std::move(of_ranks)),
+        backend_(backend),
+        ranks_(ranks),
+        parameters_(parameters),
+        gradients_(gradients),
+        cheating_(cheating),
+        distances_(distances),
+        ended_(std::move(ended)),
+        own_(static_cast<std::size_t>(parameters.size)),
+        result_(own_.size()) {
+    if (const Cheat* cheat = cheating.own(); cheat != nullptr && cheat->sees() == Cheat::Sees::all)
+      for (std::vector<float>* block : {&mean_, &deviation_, &first_}) block->resize(own_.size());
+  }
 
-  void begin(std::span<const ActiveSet> layers, std::int64_t step) override;
-  void finish() override;
+  void begin(std::span<const ActiveSet> layers, std::int64_t step) override {
+    assert(layers.size() == 1);
+    of_ranks().begin(layers, step);
+    step_.step = step;
+    tensors_.clear();
+    for (const Segment& segment : parameters_.segments)
+      if (layers.front().active(segment.layer)) tensors_.push_back(&segment);
+    step_.tensors = tensors_;
+  }
+
+  void finish() override {
+    const CallLabel label("simulated cheating");
+    ended_(ReducerStage::outside);
+    ranks_.barrier();
+    ended_(ReducerStage::communicate);
+    fetch(own_);
+    cheat();
+    ranks_.barrier();
+    ended_(ReducerStage::aside);
+    for (auto tensor = tensors_.rbegin(); tensor != tensors_.rend(); ++tensor)
+      of_ranks().ready(static_cast<int>(*tensor - parameters_.segments.data()));
+    of_ranks().finish();
+    measure();
+    ended_(ReducerStage::aside);
+  }
 
  private:
-  void cheat();
-  void learn_honest();
-  void measure();
-  /// Copies between the device and a block of the host.
-  void fetch(std::vector<float>& block);
+  /// Copies the gradients to a block of the host.
+  void fetch(std::vector<float>& block) {
+    for (const Segment* tensor : tensors_)
+      backend_.copy_to_host(block.data() + tensor->begin, gradients_ + tensor->begin,
+                            static_cast<std::size_t>(tensor->size) * sizeof(float));
+  }
+
+  void cheat() {
+    if (cheating_.anyone_sees_all()) learn_honest();
+    step_.own = own_.data();
+    if (Cheat* cheat = cheating_.looks()) cheat->look(step_);
+    Cheat* const cheat = cheating_.now();
+    if (cheat == nullptr || cheat->sees() == Cheat::Sees::nothing) return;
+    cheat->gradient(step_);
+    std::vector<float> file;
+    for (const Segment* tensor : tensors_) {
+      float* const values = own_.data() + tensor->begin;
+      file.resize(static_cast<std::size_t>(tensor->file_size()));  // the padding is zero in gradients
+      to_file_order(*tensor, values, file.data());
+      to_memory_order(*tensor, file.data(), values);
+      backend_.copy_to_device(gradients_ + tensor->begin, values,
+                              static_cast<std::size_t>(tensor->size) * sizeof(float));
+    }
+  }
+
+  /// Brings the true gradients of all ranks to all, piece by piece, and takes of them what this rank must know.
+  void learn_honest() {
+    const std::vector<char>& honest = cheating_.honest();
+    std::vector<float> values, piece(honest.size() * static_cast<std::size_t>(kPiece));
+    for (const Segment* tensor : tensors_)
+      for (std::int64_t at = 0; at < tensor->size; at += kPiece) {
+        const std::int64_t n = std::min(kPiece, tensor->size - at);
+        ranks_.all_gather(own_.data() + tensor->begin + at, piece.data(), static_cast<std::size_t>(n) * sizeof(float));
+        for (std::int64_t i = 0; i < n && !mean_.empty(); ++i) {
+          values.clear();
+          for (std::size_t rank = 0; rank < honest.size(); ++rank)
+            if (honest[rank] != 0)
+              values.push_back(piece[rank * static_cast<std::size_t>(n) + static_cast<std::size_t>(i)]);
+          const double mean = std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+          double squares = 0;
+          for (const float value : values) squares += (value - mean) * (value - mean);
+          const auto place = static_cast<std::size_t>(tensor->begin + at + i);
+          mean_[place] = static_cast<float>(mean);
+          // Of the sample; of a single one: 0.
+          deviation_[place] =
+              static_cast<float>(std::sqrt(squares / std::max(1.0, static_cast<double>(values.size()) - 1)));
+          first_[place] = values.front();
+        }
+      }
+    step_.mean = mean_.data();
+    step_.deviation = deviation_.data();
+    step_.first = first_.data();
+  }
+
+  /// Measures the distance of what each rank has sent from the result.
+  void measure() {
+    fetch(result_);
+    step_.result = result_.data();
+    const auto difference = [&](std::int64_t i) {
+      return double{own_[static_cast<std::size_t>(i)]} - result_[static_cast<std::size_t>(i)];
+    };
+    const double distance = std::sqrt(product(tensors_, difference, difference));
+    std::vector<double> all(static_cast<std::size_t>(ranks_.size()));
+    ranks_.all_gather(&distance, all.data(), sizeof distance);
+    for (int rank = 0; rank < ranks_.size(); ++rank)
+      distances_[static_cast<std::size_t>(ranks_.launch_rank(rank))] = all[static_cast<std::size_t>(rank)];
+  }
+
+  static constexpr std::int64_t kPiece = 1 << 18;  ///< numbers of a rank that go through the side channel at once
 
   Backend& backend_;
   Communicator& ranks_;
@@ -46,138 +147,10 @@ class FalseGradients final : public WrappedReducer {
   std::function<void(ReducerStage)> ended_;
   std::vector<const Segment*> tensors_;  ///< tensors of the active layers
   CheatStep step_;
-  bool knows_result_ = false;
   std::vector<float> own_, result_;  ///< [parameters.size]
-  std::vector<float> mean_, deviation_,
-      first_;                 ///< [parameters.size] statistics of the honest gradients, on a rank that must know them
-  std::vector<float> piece_;  ///< piece of the gradients of all ranks
-  std::vector<double> of_group_;  ///< [ranks] distances
+  /// [parameters.size] statistics of the honest gradients, on a rank that must know them
+  std::vector<float> mean_, deviation_, first_;
 };
-
-constexpr std::int64_t kPiece = 1 << 18;  ///< numbers of a rank that go through the side channel at once
-
-/// Standard deviation of a sample of the values of a coordinate; of a single one: 0.
-[[nodiscard]] float deviation(const std::vector<float>& values, double mean) {
-  if (values.size() < 2) return 0;
-  double squares = 0;
-  for (const float value : values) squares += (value - mean) * (value - mean);
-  return static_cast<float>(std::sqrt(squares / static_cast<double>(values.size() - 1)));
-}
-
-/// Clears the padding, which is zero in gradients.
-void clear_padding(const Segment& tensor, float* memory, std::vector<float>& file) {
-  if (tensor.padding_out == 0 && tensor.padding_in == 0) return;
-  file.resize(static_cast<std::size_t>(tensor.file_size()));
-  to_file_order(tensor, memory, file.data());
-  to_memory_order(tensor, file.data(), memory);
-}
-
-FalseGradients::FalseGradients(Backend& backend, Communicator& ranks, const Parameters& parameters, float* gradients,
-                               std::unique_ptr<Reducer> of_ranks, const Cheating& cheating,
-                               std::vector<double>& distances, std::function<void(ReducerStage)> ended)
-    : WrappedReducer(std::move(of_ranks)),
-      backend_(backend),
-      ranks_(ranks),
-      parameters_(parameters),
-      gradients_(gradients),
-      cheating_(cheating),
-      distances_(distances),
-      ended_(std::move(ended)),
-      own_(static_cast<std::size_t>(parameters.size)),
-      result_(own_.size()) {
-  if (const Cheat* cheat = cheating.own(); cheat != nullptr && cheat->sees() == Cheat::Sees::all)
-    for (std::vector<float>* block : {&mean_, &deviation_, &first_}) block->resize(own_.size());
-}
-
-void FalseGradients::begin(std::span<const ActiveSet> layers, std::int64_t step) {
-  assert(layers.size() == 1);
-  of_ranks().begin(layers, step);
-  step_.step = step;
-  tensors_.clear();
-  for (const Segment& segment : parameters_.segments)
-    if (layers.front().active(segment.layer)) tensors_.push_back(&segment);
-  step_.tensors = tensors_;
-}
-
-void FalseGradients::finish() {
-  const CallLabel label("simulated cheating");
-  ended_(ReducerStage::outside);
-  ranks_.barrier();
-  ended_(ReducerStage::communicate);
-  fetch(own_);
-  cheat();
-  ranks_.barrier();
-  ended_(ReducerStage::aside);
-  for (auto tensor = tensors_.rbegin(); tensor != tensors_.rend(); ++tensor)
-    of_ranks().ready(static_cast<int>(*tensor - parameters_.segments.data()));
-  of_ranks().finish();
-  measure();
-  ended_(ReducerStage::aside);
-}
-
-void FalseGradients::fetch(std::vector<float>& block) {
-  for (const Segment* tensor : tensors_)
-    backend_.copy_to_host(block.data() + tensor->begin, gradients_ + tensor->begin,
-                          static_cast<std::size_t>(tensor->size) * sizeof(float));
-}
-
-void FalseGradients::cheat() {
-  if (cheating_.anyone_sees_all()) learn_honest();
-  step_.own = own_.data();
-  step_.result = knows_result_ ? result_.data() : nullptr;
-  if (Cheat* cheat = cheating_.looks()) cheat->look(step_);
-  Cheat* const cheat = cheating_.now();
-  if (cheat == nullptr || cheat->sees() == Cheat::Sees::nothing) return;
-  cheat->gradient(step_);
-  std::vector<float> file;
-  for (const Segment* tensor : tensors_) {
-    clear_padding(*tensor, own_.data() + tensor->begin, file);
-    backend_.copy_to_device(gradients_ + tensor->begin, own_.data() + tensor->begin,
-                            static_cast<std::size_t>(tensor->size) * sizeof(float));
-  }
-}
-
-/// Brings the true gradients of all ranks to all, piece by piece, and takes of them what this rank must know.
-void FalseGradients::learn_honest() {
-  const std::vector<char>& honest = cheating_.honest();
-  std::vector<float> values;
-  piece_.resize(honest.size() * static_cast<std::size_t>(kPiece));
-  for (const Segment* tensor : tensors_)
-    for (std::int64_t at = 0; at < tensor->size; at += kPiece) {
-      const std::int64_t n = std::min(kPiece, tensor->size - at);
-      ranks_.all_gather(own_.data() + tensor->begin + at, piece_.data(), static_cast<std::size_t>(n) * sizeof(float));
-      for (std::int64_t i = 0; i < n && !mean_.empty(); ++i) {
-        values.clear();
-        for (std::size_t rank = 0; rank < honest.size(); ++rank)
-          if (honest[rank] != 0)
-            values.push_back(piece_[rank * static_cast<std::size_t>(n) + static_cast<std::size_t>(i)]);
-        double sum = 0;
-        for (const float value : values) sum += value;
-        const double mean = sum / static_cast<double>(values.size());
-        const auto place = static_cast<std::size_t>(tensor->begin + at + i);
-        mean_[place] = static_cast<float>(mean);
-        deviation_[place] = deviation(values, mean);
-        first_[place] = values.front();
-      }
-    }
-  step_.mean = mean_.data();
-  step_.deviation = deviation_.data();
-  step_.first = first_.data();
-}
-
-/// Measures the distance of what each rank has sent from the result.
-void FalseGradients::measure() {
-  fetch(result_);
-  knows_result_ = true;
-  const auto difference = [&](std::int64_t i) {
-    return double{own_[static_cast<std::size_t>(i)]} - result_[static_cast<std::size_t>(i)];
-  };
-  const double distance = std::sqrt(product(tensors_, difference, difference));
-  of_group_.resize(static_cast<std::size_t>(ranks_.size()));
-  ranks_.all_gather(&distance, of_group_.data(), sizeof distance);
-  for (int rank = 0; rank < ranks_.size(); ++rank)
-    distances_[static_cast<std::size_t>(ranks_.launch_rank(rank))] = of_group_[static_cast<std::size_t>(rank)];
-}
 
 /// A part of the step's message, of whose numbers a rank that cheats says something else.
 class FalseNumbers final : public MessagePart {
@@ -203,25 +176,22 @@ class FalseNumbers final : public MessagePart {
 
 Cheating::Cheating(const Communicator& ranks, const TrainOptions& options, int classes, std::int64_t parameters)
     : honest_(static_cast<std::size_t>(ranks.size()), 1) {
-  std::vector<Cheater> attackers = attackers_of(options);
-  const auto number = [&](const Cheater& one) {  // in the group; the group's size: it has left
-    int rank = 0;
-    while (rank < ranks.size() && ranks.launch_rank(rank) != one.rank) ++rank;
-    return rank;
-  };
-  std::erase_if(attackers, [&](const Cheater& one) { return number(one) == ranks.size(); });
-  for (const Cheater& one : attackers) {
-    honest_[static_cast<std::size_t>(number(one))] = 0;
+  std::vector<std::pair<std::size_t, Cheater>> here;  // ranks of the group
+  for (const Cheater& one : attackers_of(options))
+    for (std::size_t rank = 0; rank < honest_.size(); ++rank)
+      if (ranks.launch_rank(static_cast<int>(rank)) == one.rank) here.emplace_back(rank, one);
+  for (const auto& [rank, one] : here) {
+    honest_[rank] = 0;
     if (one.leaves) continue;
-    auto cheat = cheats().at(one.cheat)({.seed = options.seed,
-                                         .classes = classes,
-                                         .ranks = ranks.size(),
-                                         .attackers = static_cast<int>(std::ssize(attackers)),
-                                         .rank = one.rank,
-                                         .delay = one.own_delay(),
-                                         .parameters = parameters});
-    if (cheat->attack_steps()) weak_ = one.cheat;
-    all_.push_back({number(one), one, std::move(cheat)});
+    auto cheat = cheats().at(one.name)({.seed = options.seed,
+                                        .classes = classes,
+                                        .ranks = ranks.size(),
+                                        .attackers = static_cast<int>(std::ssize(here)),
+                                        .rank = one.rank,
+                                        .delay = one.own_delay(),
+                                        .parameters = parameters});
+    if (cheat->attack_steps()) weak_ = one.name;
+    all_.push_back({static_cast<int>(rank), one, std::move(cheat)});
   }
   for (const OfRank& one : all_)
     if (one.rank == ranks.rank()) own_ = &one;

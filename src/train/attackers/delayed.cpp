@@ -30,7 +30,6 @@ class Delayed final : public Cheat {
   }
 
   void gradient(const CheatStep& now) override {
-    if (now.step < delay_) return;
     const Kept& then = of(now.step - delay_);
     if (then.step != now.step - delay_) return;
     for (const Segment* tensor : now.tensors)

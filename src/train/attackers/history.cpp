@@ -34,13 +34,12 @@ class RelocatedPerturbation final : public Cheat {
       return std::sin(kAngle) * across(i) / width + std::cos(kAngle) * along(i) / norm;
     };
     const double factor = length_ / std::sqrt(product(step.tensors, turned, turned));
-    for_each_element(step.tensors, [&](std::int64_t i) {
-      step.own[i] = static_cast<float>(kPi * last(i) + (1 - kPi) * mean(i) + factor * turned(i));
-    });
+    for_each_element(step.tensors,
+                     [&](std::int64_t i) { step.own[i] = static_cast<float>(last(i) + factor * turned(i)); });
   }
 
  private:
-  static constexpr double kLambda = 0.9, kPi = 1, kAngle = std::numbers::pi / 2;
+  static constexpr double kLambda = 0.9, kAngle = std::numbers::pi / 2;
   double length_;
 };
 

@@ -31,7 +31,9 @@ class BegunAttack {
   void resume(Attacker& attacker);
 
   /// Bytes in a checkpoint of so many ranks.
-  [[nodiscard]] std::int64_t checkpoint_bytes(int ranks) const { return ranks * floats_of(plan_.micro_batch) * 4; }
+  [[nodiscard]] std::int64_t checkpoint_bytes(int ranks) const {
+    return iterations_ > 0 ? ranks * floats_of(plan_.micro_batch) * 4 : 0;
+  }
   /// Reason why the attacks that a checkpoint had begun are discarded; empty where they are not, or there were none.
   [[nodiscard]] const std::string& dropped() const { return dropped_; }
 
@@ -43,7 +45,13 @@ class BegunAttack {
 
  private:
   [[nodiscard]] std::int64_t floats_of(std::int64_t images) const {
-    return iterations_ > 0 ? images * replica_.images().layout.elements() : 0;
+    return images * replica_.images().layout.elements();
+  }
+  /// Images of the attack that has begun.
+  [[nodiscard]] std::int64_t images() const { return plan_.micro_batch_in(now_.step); }
+  [[nodiscard]] std::vector<std::int64_t> shape_of(std::int64_t images) const {
+    const Layout& layout = replica_.images().layout;
+    return {ranks_.size(), images, layout.c, layout.h, layout.w};
   }
   /// Copies between the device's layout and [n][c][h][w], in which files have it.
   void copy(std::vector<float>& plain, bool to_device);
@@ -52,7 +60,6 @@ class BegunAttack {
   struct State {
     std::int64_t step = -1;  ///< step of the attack; -1: there is none
     std::int64_t passes = 0;
-    std::int64_t images = 0;
   };
   Communicator& ranks_;
   Plan plan_;

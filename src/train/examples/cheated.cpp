@@ -8,13 +8,6 @@ namespace dat {
 
 namespace {
 
-/// The attack that the options ask for, with so many steps.
-[[nodiscard]] std::unique_ptr<Attack> weak_attack(TrainOptions options, int steps, int classes) {
-  if (steps == 0) options.attack = "none";
-  options.attack_steps = steps;
-  return attack_of(options, classes);
-}
-
 /// Examples of a rank that cheats with its labels or its attack.
 class CheatedExamples final : public WrappedExamples, public AttackPart {
  public:
@@ -59,7 +52,12 @@ std::unique_ptr<ExampleSource> make_cheated(std::unique_ptr<ExampleSource> sourc
   const Cheat* const own = cheating.own();
   if (own == nullptr) return source;
   std::unique_ptr<Attack> weak;
-  if (own->attack_steps()) weak = weak_attack(parts.options, *own->attack_steps(), parts.images.info().classes);
+  if (const std::optional<int> steps = own->attack_steps()) {
+    TrainOptions options = parts.options;
+    if (*steps == 0) options.attack = "none";
+    options.attack_steps = *steps;
+    weak = attack_of(options, parts.images.info().classes);
+  }
   return std::make_unique<CheatedExamples>(std::move(source), attacker, parts.replica.images(), cheating,
                                            std::move(weak));
 }

@@ -50,10 +50,6 @@ class ExampleSource : public Stateful, public MessagePart {
   [[nodiscard]] virtual std::int64_t checkpoint_bytes(int /*ranks*/) const { return 0; }
   /// Parts of a checkpoint that restore() has left out, and why; empty: none.
   [[nodiscard]] virtual std::string dropped() const { return ""; }
-
-  void save(Checkpoint&) override {}
-  void restore(const Checkpoint&) override {}
-  void share(Communicator&) override {}
 };
 
 /// A source around another one. It hands on all that it does not do otherwise.

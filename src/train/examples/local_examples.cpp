@@ -22,7 +22,6 @@ void LocalExamples::start(std::int64_t step) {
   loading_.pixels = attacker_.reads_pixels();
   loading_.first_step = step;
   loader_ = std::make_unique<Loader>(dataset_, ranks_.size(), ranks_.rank(), loading_);
-  batch_ = nullptr;
 }
 
 void LocalExamples::take_batch(std::int64_t step) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <memory>
 #include <string>
 
@@ -29,7 +30,7 @@ class LocalExamples final : public ExampleSource {
   [[nodiscard]] std::size_t places() const override { return 1; }
   void fetch(Backend::Ticket& /*ticket*/) override { passes_here_ = attacker_.passes() - passes_before_; }
   void write(double* to, int unit) override { *to = unit == 0 ? static_cast<double>(passes_here_) : 0; }
-  void read(const double* from) override { passes_ = static_cast<std::int64_t>(*from); }
+  void read(const double* from) override { passes_ = std::llround(*from); }
 
   void save(Checkpoint& checkpoint) override { begun_.save(checkpoint); }
   void restore(const Checkpoint& checkpoint) override { begun_.restore(checkpoint); }

@@ -14,9 +14,10 @@ namespace dat {
 namespace {
 
 const char* const kName = "perturbations";
+constexpr int kHomeTag = 0;
 
-/// Samples below `end` that `rank` keeps.
-[[nodiscard]] std::int64_t owned(std::int64_t end, int rank, int ranks) { return (end - rank + ranks - 1) / ranks; }
+/// Number of samples that `rank` keeps.
+[[nodiscard]] std::int64_t owned(std::int64_t all, int rank, int ranks) { return (all - rank + ranks - 1) / ranks; }
 
 }  // namespace
 
@@ -49,8 +50,10 @@ WarmStart::WarmStart(Communicator& world, Backend& backend, const WarmStartOptio
 std::int64_t WarmStart::load(Objective& objective, double eps, const Crop* crops, const HostBatch& batch, int first,
                              std::int64_t step) {
   settle();
-  if (first == 0) before_slots_.clear();
-  if (first == 0 && step % options_.reset_steps == 0) std::ranges::fill(state_, std::uint8_t{0});
+  if (first == 0) {
+    before_slots_.clear();
+    if (step % options_.reset_steps == 0) std::ranges::fill(state_, std::uint8_t{0});
+  }
   const int n = objective.n;
   const std::int64_t sent = bring(batch, first, n);
   backend_.send(on_device_, borrowed_, static_cast<std::size_t>(n * image_bytes_));
@@ -67,7 +70,6 @@ std::int64_t WarmStart::load(Objective& objective, double eps, const Crop* crops
 
 std::int64_t WarmStart::help(const HostBatch& batch, int first, int n) {
   settle();
-  if (first == 0) before_slots_.clear();
   under_way_ = true;  // pixels that the others borrow now come back
   return bring(batch, first, n);
 }
@@ -137,14 +139,9 @@ void WarmStart::settle() {
   }
 }
 
-/// Drops what keep() has left.
-void WarmStart::drop() {
+void WarmStart::put_back() {
   if (under_way_) backend_.wait_for(ticket_);
   under_way_ = false;
-}
-
-void WarmStart::put_back() {
-  drop();
   const auto image = static_cast<std::size_t>(image_bytes_);
   for (std::size_t k = before_slots_.size(); k-- > 0;)  // a sample may be there twice
     std::memcpy(state_.data() + before_slots_[k] * image_bytes_, before_.get() + k * image, image);
@@ -155,35 +152,25 @@ void WarmStart::put_back() {
 void WarmStart::transfer(std::vector<std::uint8_t>& whole, bool home) {
   constexpr std::int64_t kPieceBytes = 64 << 20;
   const std::int64_t piece = std::max<std::int64_t>(1, kPieceBytes / image_bytes_);
-  const int ranks = world_.size();
-  std::vector<int> owner(static_cast<std::size_t>(ranks), 0), root(owner);
-  std::vector<std::uint8_t> staged;  // on rank 0: by owner
-  for (std::int64_t first = 0; first < options_.samples; first += piece) {
-    const std::int64_t end = std::min(first + piece, options_.samples);
-    const auto bytes = [&](int rank) {
-      return static_cast<int>((owned(end, rank, ranks) - owned(first, rank, ranks)) * image_bytes_);
-    };
-    owner[0] = bytes(world_.rank());
-    std::uint8_t* mine = state_.data() + owned(first, world_.rank(), ranks) * image_bytes_;
-    if (world_.root()) staged.resize(static_cast<std::size_t>((end - first) * image_bytes_));
-    const auto for_each_staged = [&](auto&& copy) {
-      std::uint8_t* at = staged.data();
-      for (int rank = 0; rank < ranks && world_.root(); ++rank) {
-        root[static_cast<std::size_t>(rank)] = bytes(rank);
-        for (std::int64_t id = owned(first, rank, ranks) * ranks + rank; id < end; id += ranks, at += image_bytes_)
-          copy(at, whole.data() + id * image_bytes_);
+  const auto image = static_cast<std::size_t>(image_bytes_);
+  std::vector<std::uint8_t> staged;
+  for (int rank = 0; rank < world_.size(); ++rank)
+    for (std::int64_t first = 0, all = owned(options_.samples, rank, world_.size()); first < all; first += piece) {
+      if (rank != world_.rank() && !world_.root()) break;
+      const auto count = static_cast<std::size_t>(std::min(piece, all - first));
+      const auto at = [&](std::size_t k) {
+        return whole.data() + ((first + static_cast<std::int64_t>(k)) * world_.size() + rank) * image_bytes_;
+      };
+      std::uint8_t* mine = state_.data() + first * image_bytes_;
+      if (rank != world_.rank()) {
+        staged.resize(count * image);
+        mine = staged.data();
       }
-    };
-    const auto size = static_cast<std::size_t>(image_bytes_);
-    if (home) {
-      for_each_staged([&](std::uint8_t* at, const std::uint8_t* sample) { std::memcpy(at, sample, size); });
-      world_.exchange(staged.data(), root, mine, owner);
-    } else {
-      for_each_staged([](auto&&...) {});
-      world_.exchange(mine, owner, staged.data(), root);
-      for_each_staged([&](const std::uint8_t* at, std::uint8_t* sample) { std::memcpy(sample, at, size); });
+      for (std::size_t k = 0; k < count && home && world_.root(); ++k) std::memcpy(mine + k * image, at(k), image);
+      if (rank > 0 && world_.root() == home) world_.send(mine, count * image, home ? rank : 0, kHomeTag);
+      if (rank > 0 && world_.root() != home) world_.receive(mine, count * image, home ? 0 : rank, kHomeTag);
+      for (std::size_t k = 0; k < count && !home && world_.root(); ++k) std::memcpy(at(k), mine + k * image, image);
     }
-  }
 }
 
 void WarmStart::save(Checkpoint& checkpoint) {
@@ -203,7 +190,6 @@ void WarmStart::restore(const Checkpoint& checkpoint) {
 }
 
 void WarmStart::share() {
-  drop();
   std::uint8_t any = restored_.empty() ? 0 : 1;
   world_.broadcast(&any, sizeof any);
   if (any == 0) return;

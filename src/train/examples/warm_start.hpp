@@ -13,13 +13,12 @@
 namespace dat {
 
 struct WarmStartOptions {
-  std::int64_t samples = 0;  ///< samples of the training set
-  Layout layout;             ///< layout of images on the device, where they are not cut smaller
-  int micro_batch = 1;       ///< most samples of one attack
-  bool repeats = false;      ///< an epoch may have samples any number of times
-  int rounds = 0;            ///< most micro-batches of a rank, where put_back() is to work; 0: it is not
-  std::int64_t reset_steps =
-      1;  ///< steps after which everything is forgotten: attacks of the multiples start at random
+  std::int64_t samples = 0;      ///< samples of the training set
+  Layout layout;                 ///< layout of images on the device, where they are not cut smaller
+  int micro_batch = 1;           ///< most samples of one attack
+  bool repeats = false;          ///< an epoch may have samples any number of times
+  int rounds = 0;                ///< most micro-batches of a rank, where put_back() is to work; 0: it is not
+  std::int64_t reset_steps = 1;  ///< steps after which all is forgotten: attacks of the multiples start at random
 };
 
 /// Starts the attack on a training sample from the perturbation that the last one left for it (Zheng, Zhang, Gu, Zhang,
@@ -42,7 +41,7 @@ class WarmStart {
   /// return. Allocates nothing. **Collective.**
   std::int64_t load(Objective& objective, double eps, const Crop* crops, const HostBatch& batch, int first,
                     std::int64_t step);
-  /// Does load()'s work for the other ranks, on a rank that has no micro-batch of n samples left there.
+  /// Does load()'s work for the other ranks, on a rank that has no micro-batch of n samples left there: not at 0.
   std::int64_t help(const HostBatch& batch, int first, int n);
   /// Keeps what the attack has left of the samples loaded last: x_adv - x. Waits for nothing; the next collective call
   /// brings it home.
@@ -61,7 +60,6 @@ class WarmStart {
 
  private:
   void settle();
-  void drop();
   std::int64_t bring(const HostBatch& batch, int first, int n);
   void transfer(std::vector<std::uint8_t>& whole, bool home);
   [[nodiscard]] std::vector<std::int64_t> shape() const {
@@ -80,9 +78,8 @@ class WarmStart {
   std::uint8_t *borrowed_ = nullptr, *on_device_ = nullptr;  ///< [micro_batch][h*w*c] of the images at hand: by owner
   std::vector<std::int64_t> places_, next_;                  ///< [micro_batch] image -> its number there; [ranks]
   std::int64_t* device_places_ = nullptr;
-  std::unique_ptr<std::uint8_t[]>
-      before_;  ///< perturbations that this rank kept for others before the step: by number in ...
-  std::vector<std::int64_t> before_slots_;  ///< ... this
+  std::unique_ptr<std::uint8_t[]> before_;  ///< perturbations that this rank kept before the step ...
+  std::vector<std::int64_t> before_slots_;  ///< ... in these slots
   Backend::Ticket ticket_ = 0;
   bool under_way_ = false;  ///< keep() has been called, the owners have nothing yet
 };

@@ -87,18 +87,11 @@ bool StepExchange::finish() {
 }
 
 void StepExchange::ended(ReducerStage stage) {
-  switch (stage) {
-    case ReducerStage::outside:
-      return timer_.lap(around_reducer_);
-    case ReducerStage::encode:
-      return timer_.lap(Phase::encode);
-    case ReducerStage::communicate:
-      return timer_.lap(Phase::exposed);
-    case ReducerStage::decode:
-      return timer_.lap(Phase::decode);
-    case ReducerStage::aside:
-      return timer_.leave_out();
-  }
+  if (stage == ReducerStage::aside) return timer_.leave_out();
+  timer_.lap(stage == ReducerStage::outside       ? around_reducer_
+             : stage == ReducerStage::encode      ? Phase::encode
+             : stage == ReducerStage::communicate ? Phase::exposed
+                                                  : Phase::decode);
 }
 
 }  // namespace dat

@@ -24,7 +24,8 @@ namespace dat {
 [[nodiscard]] std::int64_t bucket_of(const TrainOptions& options);
 
 /// Exchange of the work of all ranks in a step: gradients in a reducer, small numbers in a message after it. Where
-/// ranks may be false, aggregator and message withstand them; who is to find them out looks on (BanProtocol).
+/// ranks may be false, aggregator and message withstand them; who is to find them out looks on (BanProtocol), and
+/// alone has a state.
 class StepExchange : public Stateful {
  public:
   /// All references must outlive it. images, plan, method: for who does another rank's work (BanProtocol).
@@ -81,11 +82,6 @@ class StepExchange : public Stateful {
   [[nodiscard]] virtual std::span<const Ban> bans() const { return {}; }
   /// Accusations of ranks since the last call.
   [[nodiscard]] virtual std::vector<Accusation> take_accusations() { return {}; }
-
-  // It remembers nothing but what codec_state() does.
-  void save(Checkpoint& /*checkpoint*/) override {}
-  void restore(const Checkpoint& /*checkpoint*/) override {}
-  void share(Communicator& /*ranks*/) override {}
 
  protected:
   /// Observer of the reducer that is being made; null: nobody.

@@ -10,7 +10,7 @@
 namespace dat {
 
 /// Seconds that each layer [layers] adds to a step in which it takes part: its weight gradients on this rank, and its
-/// share of the sum over the ranks, as if nothing of that were hidden. Measured on random images, in the time of some
+/// share of the sum over the ranks, as if nothing of that were hidden. Measured on some images, in the time of about
 /// ten steps; what the programs and the gradients hold afterwards is void. A part of the costs of --budget-unit
 /// seconds.
 /// **Collective.**

@@ -11,9 +11,8 @@ PerWorkerMasks::PerWorkerMasks(Communicator& ranks, const TrainOptions& options,
     : LayerSampling(ranks, options, plan, model),
       masks_(static_cast<std::size_t>(ranks.size()), active_),
       updated_(active_),
-      words_((active_.scale.size() + 63) / 64),
-      mine_(words_),
-      all_(words_ * masks_.size()),
+      mine_(p_.size()),
+      all_(p_.size() * masks_.size()),
       factors_(model.parameters.segments.size()),
       device_factors_(model.backend.allocate_floats(std::ssize(factors_), "gradient factors")),
       chunks_(model.backend, model.parameters) {
@@ -38,14 +37,12 @@ const ActiveSet& PerWorkerMasks::draw(std::int64_t step) {
 }
 
 void PerWorkerMasks::exchange() {
-  std::ranges::fill(mine_, 0);
-  for (std::size_t d = 0; d < active_.scale.size(); ++d)
-    mine_[d / 64] |= std::uint64_t{active_.scale[d] != 0.0F} << d % 64;
+  std::ranges::transform(active_.scale, mine_.begin(), [](float scale) { return scale != 0.0F ? 1 : 0; });
   const CallLabel label("active layers");
-  ranks_.all_gather(mine_.data(), all_.data(), words_ * sizeof(std::uint64_t));
-  for (std::size_t rank = 0; rank < masks_.size(); ++rank)
-    for (std::size_t d = 0; d < active_.scale.size(); ++d)
-      masks_[rank].scale[d] = static_cast<float>(all_[rank * words_ + d / 64] >> d % 64 & 1);
+  ranks_.all_gather(mine_.data(), all_.data(), mine_.size());
+  auto from = all_.begin();
+  for (ActiveSet& mask : masks_)
+    for (float& scale : mask.scale) scale = *from++;
   unite();
 }
 
@@ -106,11 +103,9 @@ void PerWorkerMasks::replicated(ReplicatedState& state) {
   for (const ActiveSet& mask : masks_) all.insert(all.end(), mask.scale.begin(), mask.scale.end());
   state.host("active layers", all.data(), all.size() * sizeof(float));
   if (!state.writes()) return;
-  auto next = all.begin();
-  for (ActiveSet& mask : masks_) {
-    std::copy_n(next, mask.scale.size(), mask.scale.begin());
-    next += std::ssize(mask.scale);
-  }
+  auto from = all.begin();
+  for (ActiveSet& mask : masks_)
+    for (float& scale : mask.scale) scale = *from++;
   unite();
 }
 

@@ -36,9 +36,8 @@ class PerWorkerMasks final : public LayerSampling {
 
   std::vector<ActiveSet> masks_;  ///< [ranks] with scale 1 or 0
   ActiveSet updated_;
-  std::size_t words_;                      ///< words of 64 layers in a mask
-  std::vector<std::uint64_t> mine_, all_;  ///< [words]; [ranks][words]: masks as they travel
-  std::vector<float> factors_;             ///< [segments] 1/p
+  std::vector<std::uint8_t> mine_, all_;  ///< [layers]; [ranks][layers]: masks as they travel
+  std::vector<float> factors_;            ///< [segments] 1/p
   float* device_factors_;
   ChunkTable chunks_;
   double *partial_, *sums_, *host_sums_;  ///< sums of squares: by chunk, by segment, by segment on the host

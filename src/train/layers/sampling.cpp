@@ -113,16 +113,16 @@ void LayerSampling::restore(const Checkpoint& checkpoint) {
             .selector = doubles_of(checkpoint, "selector"),
             .p = doubles_of(checkpoint, "p"),
             .scale = doubles_of(checkpoint, "active_scale")};
-  require(saved_.p.size() == saved_.ranks * p_.size() && saved_.scale.size() == saved_.p.size(), ExitCode::checkpoint,
-          "the checkpoint has other layers than --network and --granularity say");
+  require(saved_.p.size() % saved_.ranks == 0 && saved_.p.size() / saved_.ranks == p_.size() &&
+              saved_.scale.size() == saved_.p.size(),
+          ExitCode::checkpoint, "the checkpoint has other layers than --network and --granularity say");
   if (const auto costs = checkpoint.doubles.find("layer_costs"); measured_ && costs != checkpoint.doubles.end()) {
     require(costs->second.size() == chosen(), ExitCode::checkpoint, "the checkpoint has the costs of ",
             costs->second.size(), " layers, not of ", chosen());
     const double all = std::accumulate(costs->second.begin(), costs->second.end(), 0.0);
     require(std::ranges::min(costs->second) > 0 && std::fabs(all / static_cast<double>(chosen()) - 1) < 1e-9,
             ExitCode::checkpoint, "the checkpoint has costs of layers that are not above 0 with the mean 1");
-    options_.costs = costs->second;
-    make_selector();
+    options_.costs = costs->second;  // share_costs() makes a selector of them
   }
   take();
 }

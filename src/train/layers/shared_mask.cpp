@@ -47,7 +47,6 @@ void SharedMask::save(Checkpoint& checkpoint) {
 void SharedMask::share(Communicator& ranks) {
   ranks.broadcast(active_.scale.data(), active_.scale.size() * sizeof(float));
   ranks.broadcast(p_.data(), p_.size() * sizeof(double));
-  if (!alone_) return;
   std::vector<double> state = selector_->state();
   std::uint64_t numbers = state.size();
   ranks.broadcast(&numbers, sizeof numbers);

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 #include <span>
 #include <utility>
 
+#include "copy_bits.hpp"
 #include "noise.hpp"
 #include "pointwise.hpp"
 
@@ -43,20 +43,12 @@ Learner::Learner(Replica& replica, const Loss& loss, int batch, BatchStatistics&
   if (repeated) repeated_gradient_ = backend.allocate_floats(most * replica.classes(), "logits");
   if (const std::int64_t numbers = loss_.scratch(replica.classes()); numbers > 0)
     scratch_ = static_cast<double*>(backend.allocate(static_cast<std::size_t>(numbers) * sizeof(double), "losses"));
-  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-  for (Result& result : results_) result = {kNone, kNone};
 }
 
 const float* Learner::input(const Batch& batch, std::size_t pass) {
-  switch (passes_[pass]) {
-    case Loss::Images::attacked:
-      return replica_.images().shown(batch.x_adv, batch);
-    case Loss::Images::clean:
-      return batch.clean;
-    case Loss::Images::start:
-      return batch.first_images;
-  }
-  return nullptr;
+  const Loss::Images images = passes_[pass];
+  if (images == Loss::Images::attacked) return replica_.images().shown(batch.x_adv, batch);
+  return images == Loss::Images::clean ? batch.clean : batch.first_images;
 }
 
 void Learner::forward(const Batch& batch, std::size_t pass, const float* x, bool whole) {
@@ -67,7 +59,7 @@ void Learner::forward(const Batch& batch, std::size_t pass, const float* x, bool
   if (repeats(pass))
     each(device, logits, kernels::Repeat<float>{network.logits(), kept_[pass], replica_.classes(), copies_});
   else if (kept_[pass] != nullptr)
-    each(device, logits, kernels::Scale{network.logits(), kept_[pass], 1.0F, false});
+    copy_bits(device, network.logits(), kept_[pass], logits);
 }
 
 void Learner::forward_and_loss(const Batch& batch, std::size_t pass, const float* x, bool whole) {
@@ -78,10 +70,6 @@ void Learner::forward_and_loss(const Batch& batch, std::size_t pass, const float
     each(replica_.backend().device(), std::int64_t{batch.n} * replica_.classes(),
          kernels::SumOfCopies{repeated_gradient_, network.dlogits(), replica_.classes(), copies_});
   statistics_.add(network, first_pass_ + static_cast<int>(pass), batch.place());
-}
-
-GradientRequest Learner::request(const Batch& batch, std::size_t pass, const ActiveSet& active, float* gradients) {
-  return {.weights = &active, .gradients = gradients, .accumulate = !(batch.begins_unit() && pass == 0)};
 }
 
 void Learner::place_results(const Batch& batch) {
@@ -121,10 +109,12 @@ void Learner::train(const Batch& batch, const ActiveSet& active, float* gradient
   for (std::size_t k = 0; k < passes_.size(); ++k) {
     TrainingProgram& network = program(batch, k);
     const float* const x = input(batch, k);
-    GradientRequest wanted = request(batch, k, active, gradients);
     const bool last = batch.ends_step() && k + 1 == passes_.size();
-    wanted.whole = whole;
-    if (last && !whole) wanted.ready = &ready_;
+    const GradientRequest wanted{.weights = &active,
+                                 .gradients = gradients,
+                                 .accumulate = !(batch.begins_unit() && k == 0),
+                                 .ready = last && !whole ? &ready_ : nullptr,
+                                 .whole = whole};
     play(Part::Way::both, k, x, [this, &network, batch, k, x, whole, wanted] {
       forward_and_loss(batch, k, x, whole);
       if (!whole) timer_.lap(Phase::forward);
@@ -163,7 +153,7 @@ void Learner::write(double* to, int unit) {
 
 void Learner::read(const double* from) {
   const double images = *from++;
-  images_ = static_cast<std::int64_t>(images);
+  images_ = std::llround(images);  // an estimate, where ranks may be false
   const std::size_t passes = passes_.size();
   const double labelled = unlabelled_ ? from[2 * passes] : images;
   for (std::size_t k = 0; k < passes; ++k)
@@ -177,14 +167,6 @@ double Learner::loss_of(int first, int count) const {
     total = std::accumulate(begin, begin + std::int64_t{count} * copies_, total);
   }
   return total / copies_;
-}
-
-bool Learner::own_finite() const {
-  for (std::int64_t k = 0; k < std::ssize(passes_); ++k)
-    if (!std::all_of(host_ + k * batch_, host_ + k * batch_ + std::int64_t{fetched_.images} * copies_,
-                     [](float loss) { return std::isfinite(loss); }))
-      return false;
-  return true;
 }
 
 }  // namespace dat

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cmath>
 #include <functional>
+#include <limits>
 #include <vector>
 
 #include "dat/batch.hpp"
@@ -34,7 +36,8 @@ class Learner final : public MessagePart {
   /// Means over the images of all ranks, once the message of the step has been summed; accuracy: over those with
   /// labels.
   struct Result {
-    double loss = 0, accuracy = 0;  ///< NaN: the loss does not look at these images
+    /// NaN: the loss does not look at these images.
+    double loss = std::numeric_limits<double>::quiet_NaN(), accuracy = loss;
   };
   [[nodiscard]] const Result& of(Loss::Images images) const { return results_[static_cast<std::size_t>(images)]; }
   [[nodiscard]] std::int64_t images() const { return images_; }
@@ -48,7 +51,7 @@ class Learner final : public MessagePart {
   };
   [[nodiscard]] Losses losses() const;
   /// Returns whether the losses of this rank's images are finite, once they have been fetched.
-  [[nodiscard]] bool own_finite() const;
+  [[nodiscard]] bool own_finite() const { return std::isfinite(loss_of(0, fetched_.images)); }
 
   [[nodiscard]] std::size_t places() const override { return 1 + 2 * passes_.size() + (unlabelled_ ? 1 : 0); }
   void fetch(Backend::Ticket& ticket) override;
@@ -69,8 +72,6 @@ class Learner final : public MessagePart {
   void forward(const Batch& batch, std::size_t pass, const float* x, bool whole);
   /// Makes the pass up to the gradient by its logits.
   void forward_and_loss(const Batch& batch, std::size_t pass, const float* x, bool whole);
-  [[nodiscard]] GradientRequest request(const Batch& batch, std::size_t pass, const ActiveSet& active,
-                                        float* gradients);
   /// Says where the logits of all passes are, and where what the loss makes of them goes.
   void place_results(const Batch& batch);
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "move_weights.hpp"
+#include "copy_bits.hpp"
 #include "optimizer.hpp"
 #include "pointwise.hpp"
 
@@ -37,7 +37,7 @@ void KeptBatches::keep(const Batch& batch) {
   Batch& kept = all_.emplace_back(batch);
   const std::int64_t floats = batch.n * batch.layout.elements();
   const auto copy = [&](const float* from, float* to) {
-    each(batch.device, kernels::groups(floats), kernels::Add<float>{from, nullptr, to, floats});
+    copy_bits(batch.device, from, to, floats);
     return to;
   };
   kept.x_adv = copy(batch.x_adv, x_adv_ + floats_);
@@ -88,8 +88,7 @@ WeightPerturbation::WeightPerturbation(Communicator& ranks, const TrainOptions& 
 void WeightPerturbation::begin(std::int64_t step) {
   WrappedExamples::begin(step);
   gamma_ = of_epoch_.at(plan_.epoch_of(step));
-  in_force_ = gamma_ > 0;
-  if (!in_force_) return;
+  if (!in_force()) return;
   kept_.clear();
   given_ = 0;
   while (const Batch* batch = WrappedExamples::next()) kept_.keep(*batch);
@@ -97,7 +96,7 @@ void WeightPerturbation::begin(std::int64_t step) {
 }
 
 const Batch* WeightPerturbation::next() {
-  if (!in_force_) return WrappedExamples::next();
+  if (!in_force()) return WrappedExamples::next();
   if (given_ < kept_.all().size()) return &kept_.all()[given_++];
   move_to(weights_);
   return nullptr;

@@ -58,7 +58,7 @@ class WeightPerturbation final : public WrappedExamples {
   void begin(std::int64_t step) override;
   const Batch* next() override;
   void trained() override {
-    if (!in_force_) WrappedExamples::trained();
+    if (!in_force()) WrappedExamples::trained();
   }
   [[nodiscard]] std::int64_t bytes_sent() const override;
 
@@ -70,13 +70,14 @@ class WeightPerturbation final : public WrappedExamples {
  private:
   void perturb(std::int64_t step);
   void move_to(const float* weights);
-  [[nodiscard]] bool at_perturbed() const { return in_force_ && reducer_ != nullptr; }
+  [[nodiscard]] bool in_force() const { return gamma_ > 0; }
+  [[nodiscard]] bool at_perturbed() const { return in_force() && reducer_ != nullptr; }
 
   Plan plan_;
   Replica& replica_;
   const LayerSampling& layers_;
   ByEpoch<double> of_epoch_;
-  double gamma_ = 0;  ///< gamma of the epoch
+  double gamma_ = 0;  ///< gamma of the step
   std::unique_ptr<Reducer> reducer_;
   BatchStatistics statistics_;  ///< statistics that nobody reads
   Learner learner_;
@@ -88,7 +89,6 @@ class WeightPerturbation final : public WrappedExamples {
   float *gradients_, *weights_;  ///< [parameters.size]: g, then the perturbed weights; w
   KeptBatches kept_;             ///< all of the step's examples
   std::size_t given_ = 0;        ///< number of examples of kept_ that have been given
-  bool in_force_ = false;        ///< true: in force in this step
 };
 
 }  // namespace dat

@@ -1,24 +1,20 @@
 #include "train/message/codec_state.hpp"
 
 #include <algorithm>
+#include <utility>
 
+#include "copy_bits.hpp"
 #include "dat/error.hpp"
-#include "pointwise.hpp"
 
 namespace dat {
 
 namespace {
 
-constexpr int kTag = 0;
-
 [[nodiscard]] std::string name_of(const Reducer::State& state) { return state.of + "/" + state.name; }
 
-/// Transfers in messages that MPI can count.
-template <class Transfer>
-void in_pieces(float* data, std::int64_t count, const Transfer& transfer) {
-  constexpr std::int64_t kPiece = 1 << 28;
-  for (std::int64_t at = 0; at < count; at += kPiece)
-    transfer(data + at, static_cast<std::size_t>(std::min(kPiece, count - at)) * sizeof(float));
+/// Shape in a checkpoint of so many ranks.
+[[nodiscard]] std::vector<std::int64_t> shape_of(const Reducer::State& state, std::int64_t ranks) {
+  return state.own ? std::vector{ranks, state.count} : std::vector{state.count};
 }
 
 }  // namespace
@@ -31,86 +27,60 @@ CodecState::CodecState(Communicator& ranks, Backend& backend, const Reducer& red
 }
 
 void CodecState::keep() {
-  for (const Kept& one : kept_) each(backend_.device(), one.count, kernels::Scale{one.data, one.before, 1.0F, false});
+  for (const Kept& one : kept_) copy_bits(backend_.device(), one.data, one.before, one.count);
 }
 
 void CodecState::put_back() {
-  for (const Kept& one : kept_) each(backend_.device(), one.count, kernels::Scale{one.before, one.data, 1.0F, false});
+  for (const Kept& one : kept_) copy_bits(backend_.device(), one.before, one.data, one.count);
 }
 
 void CodecState::save(Checkpoint& checkpoint) {
   for (const Reducer::State& state : reducer_.state()) {
-    const auto count = static_cast<std::size_t>(state.count);
-    std::vector<float> values(count * (state.own && ranks_.root() ? static_cast<std::size_t>(ranks_.size()) : 1));
-    backend_.copy_to_host(values.data(), state.data, count * sizeof(float));
-    for (int rank = 1; rank < ranks_.size() && state.own; ++rank)
-      if (ranks_.root())
-        in_pieces(values.data() + rank * state.count, state.count,
-                  [&](float* at, std::size_t bytes) { ranks_.receive(at, bytes, rank, kTag); });
-      else if (rank == ranks_.rank())
-        in_pieces(values.data(), state.count, [&](float* at, std::size_t bytes) { ranks_.send(at, bytes, 0, kTag); });
-    if (!ranks_.root()) continue;  // other ranks write no file, and keep nothing for one
-    checkpoint.arrays.push_back(
-        {name_of(state),
-         state.own ? std::vector<std::int64_t>{ranks_.size(), state.count} : std::vector<std::int64_t>{state.count},
-         std::move(values)});
+    std::vector<float> values(static_cast<std::size_t>(state.count));
+    backend_.copy_to_host(values.data(), state.data, values.size() * sizeof(float));
+    checkpoint.arrays.push_back({name_of(state), shape_of(state, ranks_.size()),
+                                 state.own ? gather_floats(ranks_, std::move(values)) : std::move(values)});
   }
 }
 
 void CodecState::restore(const Checkpoint& checkpoint) {
-  restored_.clear();
   for (const Reducer::State& state : reducer_.state()) {
-    if (state.own) restored_.emplace_back();
-    const auto found = std::ranges::find_if(
-        checkpoint.arrays, [&](const Checkpoint::Array& array) { return array.name == name_of(state); });
+    const auto found = std::ranges::find(checkpoint.arrays, name_of(state), &Checkpoint::Array::name);
     if (found == checkpoint.arrays.end()) continue;
-    const auto ranks = static_cast<std::int64_t>(found->values.size()) / std::max<std::int64_t>(1, state.count);
-    require(found->shape ==
-                (state.own ? std::vector<std::int64_t>{ranks, state.count} : std::vector<std::int64_t>{state.count}),
-            ExitCode::checkpoint, "the checkpoint's array ", found->name, " has another length than this network and ",
+    require(found->shape == shape_of(state, std::ssize(found->values) / state.count), ExitCode::checkpoint,
+            "the checkpoint's array ", found->name, " has another length than this network and ",
             state.of == "codec" ? "--codec" : "--aggregator", " want; resume with those of the run");
-    if (!state.own)
-      backend_.copy_to_device(state.data, found->values.data(), found->values.size() * sizeof(float));
+    if (state.own)
+      restored_[found->name] = found->values;
     else
-      restored_.back() = found->values;
+      backend_.copy_to_device(state.data, found->values.data(), found->values.size() * sizeof(float));
   }
 }
 
 void CodecState::share(Communicator& ranks) {
-  std::size_t k = 0;
   for (const Reducer::State& state : reducer_.state()) {
     if (!state.own) {
       share_floats(ranks, backend_, state.data, state.count);
       continue;
     }
-    auto saved = static_cast<std::int64_t>(
-        k < restored_.size() ? restored_[k].size() / static_cast<std::size_t>(std::max<std::int64_t>(1, state.count))
-                             : 0);
+    std::vector<float> all = std::exchange(restored_[name_of(state)], {});
+    const auto count = static_cast<std::size_t>(state.count);
+    std::size_t saved = all.size() / count;
     ranks.broadcast(&saved, sizeof saved);
-    std::vector<float> mine(static_cast<std::size_t>(state.count));
-    const bool each_its_own = saved == ranks.size();
-    for (std::size_t i = 0; i < mine.size() && ranks.root() && saved > 0 && !each_its_own; ++i) {
-      double total = 0;
-      for (std::size_t r = 0; r < static_cast<std::size_t>(saved); ++r) total += restored_[k][r * mine.size() + i];
-      mine[i] = static_cast<float>(total / static_cast<double>(saved));
-    }
-    const auto part = [&](int rank) {  // on rank 0
-      if (each_its_own) std::copy_n(restored_[k].begin() + rank * state.count, state.count, mine.begin());
-    };
-    for (int rank = 1; rank < ranks.size() && saved > 0; ++rank)
-      if (ranks.root()) {
-        part(rank);
-        in_pieces(mine.data(), state.count, [&](float* at, std::size_t bytes) { ranks.send(at, bytes, rank, kTag); });
-      } else if (rank == ranks.rank()) {
-        in_pieces(mine.data(), state.count, [&](float* at, std::size_t bytes) { ranks.receive(at, bytes, 0, kTag); });
+    if (saved == 0) continue;
+    if (ranks.root() && saved != static_cast<std::size_t>(ranks.size())) {
+      std::vector<float> means;
+      for (std::size_t i = 0; i < count; ++i) {
+        double total = 0;
+        for (std::size_t r = 0; r < saved; ++r) total += all[r * count + i];
+        means.push_back(static_cast<float>(total / static_cast<double>(saved)));
       }
-    if (saved > 0) {
-      if (ranks.root()) part(0);
-      backend_.copy_to_device(state.data, mine.data(), mine.size() * sizeof(float));
+      all.clear();
+      for (int rank = 0; rank < ranks.size(); ++rank) all.insert(all.end(), means.begin(), means.end());
     }
-    ++k;
+    const std::vector<float> mine = deal_floats(ranks, std::move(all), count);
+    backend_.copy_to_device(state.data, mine.data(), count * sizeof(float));
   }
-  restored_.clear();
 }
 
 void CodecState::replicated(ReplicatedState& state) {

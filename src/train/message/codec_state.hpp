@@ -1,5 +1,7 @@
 #pragma once
 
+#include <map>
+#include <string>
 #include <vector>
 
 #include "dat/reducer.hpp"
@@ -38,8 +40,8 @@ class CodecState final : public Stateful {
   Backend& backend_;
   const Reducer& reducer_;
   std::vector<Kept> kept_;
-  /// Rank 0: for each state that every rank has for itself, the arrays of all ranks.
-  std::vector<std::vector<float>> restored_;
+  /// Rank 0, until share(): the arrays of all ranks of what every rank has for itself, by their names.
+  std::map<std::string, std::vector<float>> restored_;
 };
 
 }  // namespace dat

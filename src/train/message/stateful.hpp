@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "dat/backend.hpp"
 #include "dat/checkpoint.hpp"
@@ -22,23 +23,23 @@ class ReplicatedState {
   [[nodiscard]] virtual bool writes() const { return false; }
 };
 
-/// A part of the training that has state of its own. Such a part writes its own entries of a checkpoint, and reads them
-/// into a part that has just been made. So going back to a checkpoint within a run is what going on from it in another
-/// process is.
+/// A part of the training that may have state of its own. Such a part writes its own entries of a checkpoint, and reads
+/// them into a part that has just been made. So going back to a checkpoint within a run is what going on from it in
+/// another process is.
 class Stateful {
  public:
   virtual ~Stateful() = default;
   /// Adds the state to rank 0's checkpoint, which knows its step already. The checkpoints of other ranks are not looked
   /// at; these ranks help where the state is spread over the ranks. **Collective.**
-  virtual void save(Checkpoint& checkpoint) = 0;
+  virtual void save(Checkpoint& /*checkpoint*/) {}
   /// Takes the state from a checkpoint, on rank 0. Error(checkpoint): the state does not fit; Error(usage): the options
   /// do not.
-  virtual void restore(const Checkpoint& checkpoint) = 0;
+  virtual void restore(const Checkpoint& /*checkpoint*/) {}
   /// The checkpoint was made with other options: what is restored of a step that is under way is not gone on with. On
   /// rank 0, after restore().
   virtual void forget_step_under_way() {}
   /// Gives rank 0's state to all ranks. **Collective.**
-  virtual void share(Communicator& ranks) = 0;
+  virtual void share(Communicator& /*ranks*/) {}
   /// Shows what must be equal on all ranks, in the same order every time, and takes it up as it is then.
   virtual void replicated(ReplicatedState&) {}
 };
@@ -49,5 +50,9 @@ class Stateful {
 
 /// Brings rank 0's floats [count] on the device to all ranks. **Collective.**
 void share_floats(Communicator& ranks, Backend& backend, float* device, std::int64_t count);
+/// The floats of all ranks [ranks][count], on rank 0; empty elsewhere. **Collective.**
+[[nodiscard]] std::vector<float> gather_floats(Communicator& ranks, std::vector<float> mine);
+/// This rank's floats [count] of those of all ranks [ranks][count], which rank 0 has. **Collective.**
+[[nodiscard]] std::vector<float> deal_floats(Communicator& ranks, std::vector<float> all, std::size_t count);
 
 }  // namespace dat

@@ -63,12 +63,6 @@ std::span<const double> StepMessage::write_own() {
   return numbers_;
 }
 
-/// Every rank's own sum to all.
-void StepMessage::gather() {
-  (void)write_own();
-  ranks_.all_gather(numbers_.data(), all_.data(), numbers_.size() * sizeof(double));
-}
-
 /// Lets the part, whose numbers begin at `at`, read the estimate from the ranks' numbers.
 void StepMessage::estimate(MessagePart& part, std::size_t at) {
   const std::size_t stride = numbers_.size(), places = part.places();
@@ -122,17 +116,15 @@ void StepMessage::read_said(std::span<const double> all, std::span<const double>
 void StepMessage::sum() {
   const std::int64_t before = ranks_.bytes_given();
   const CallLabel label("statistics and losses");
-  if (tolerance_) {
-    gather();
-    bytes_sent_ = ranks_.bytes_given() - before;
-    return read();
-  }
-  fetch();
-  if (order_ == nullptr) {
-    write(numbers_.data(), 0);
-    ranks_.sum(numbers_.data(), static_cast<std::int64_t>(numbers_.size()));
-  } else {
+  if (order_ != nullptr && !tolerance_) {
+    fetch();
     sum_in_order();
+  } else {
+    (void)write_own();
+    if (tolerance_)
+      ranks_.all_gather(numbers_.data(), all_.data(), numbers_.size() * sizeof(double));
+    else
+      ranks_.sum(numbers_.data(), static_cast<std::int64_t>(numbers_.size()));
   }
   bytes_sent_ = ranks_.bytes_given() - before;
   read();

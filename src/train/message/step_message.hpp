@@ -80,7 +80,6 @@ class StepMessage {
   void write(double* to, int unit);
   void sum_in_order();
   void fetch();
-  void gather();
   void read();
   void estimate(MessagePart& part, std::size_t at);
 
@@ -103,8 +102,9 @@ class StepMessage {
   std::vector<int> counted_;    ///< these ranks
 };
 
-/// Vote of a rank: that it wishes to end the run after this step, and that it has seen a number that is not finite.
-/// Both counts share a place: the length of the message decides on the order in which MPI adds up.
+/// Vote of a rank, by each of its units of work: that it wishes to end the run after this step, and that it has seen a
+/// number that is not finite. Both counts share a place: the length of the message decides on the order in which MPI
+/// adds up.
 class Vote final : public MessagePart {
  public:
   bool wish = false, bad = false;  ///< votes of this rank; bad: to be set before the other parts write
@@ -114,7 +114,7 @@ class Vote final : public MessagePart {
   [[nodiscard]] bool bad_agreed() const { return bad_agreed_; }
 
   [[nodiscard]] std::size_t places() const override { return 1; }
-  void write(double* to, int unit) override { *to = unit == 0 ? (wish ? 1 : 0) + (bad ? kMore : 0) : 0; }
+  void write(double* to, int /*unit*/) override { *to = (wish ? 1 : 0) + (bad ? kMore : 0); }
   void read(const double* from) override {
     bad_agreed_ = *from >= kMore;
     stop_ = std::fmod(*from, kMore) > 0;
@@ -122,7 +122,7 @@ class Vote final : public MessagePart {
   bool read_each(const RankNumbers& said) override;
 
  private:
-  static constexpr double kMore = 0x1p26;  ///< more than there are ranks; sums of both are exact
+  static constexpr double kMore = 0x1p26;  ///< more than there are units of work; sums of both are exact
   bool stop_ = false, bad_agreed_ = false;
 };
 

@@ -151,9 +151,9 @@ namespace {
 [[nodiscard]] std::string cheats_text(const TrainOptions& options, std::int64_t parameters) {
   std::string text;
   for (const Cheater& one : attackers_of(options)) {
-    const auto cheat = cheats().at(one.cheat)({.delay = one.own_delay(), .parameters = parameters});
+    const auto cheat = cheats().at(one.name)({.delay = one.own_delay(), .parameters = parameters});
     if (cheat->memory() > 0)
-      text += (text.empty() ? "cheats           " : "                 ") + one.cheat + ": " +
+      text += (text.empty() ? "cheats           " : "                 ") + one.name + ": " +
               megabytes(static_cast<double>(cheat->memory())) + " of host memory on rank " + std::to_string(one.rank) +
               "\n";
   }

@@ -1,53 +1,44 @@
 #include "catch.hpp"
-#include "dat/cheat.hpp"
 #include "train/attackers/attackers.hpp"
 
 using namespace dat;
 
 namespace {
 
-TrainOptions with(std::vector<int> who, std::vector<std::string> cheat) {
+[[nodiscard]] std::vector<Cheater> attackers(std::vector<int> who, std::vector<std::string> cheat) {
   TrainOptions options;
   options.attackers = std::move(who);
   options.cheat = std::move(cheat);
-  return options;
+  return attackers_of(options);
 }
 
 }  // namespace
 
-TEST_CASE("One name and step are for all attackers, or there is one for each", "[attackers]") {
-  CHECK(attackers_of(TrainOptions()).empty());
-  const std::vector<Cheater> all = attackers_of(with({4, 1}, {"leave@7"}));
-  REQUIRE(all.size() == 2);
-  CHECK(all[0].rank == 4);
-  CHECK(all[1].rank == 1);
-  CHECK((all[0].cheat == "leave" && all[1].cheat == "leave"));
-  CHECK((all[0].from == 7 && all[1].from == 7));
-  const std::vector<Cheater> each = attackers_of(with({1, 2}, {"leave@3", "leave@5"}));
-  CHECK((each[0].from == 3 && each[1].from == 5));
-  CHECK(attackers_of(with({1}, {"leave"}))[0].from == 0);
+TEST_CASE("One name and step are for all attackers, or there is one for each; and in words", "[attackers]") {
+  CHECK(attackers({}, {}).empty());
+  CHECK(text_of(std::vector<Cheater>()).empty());
+  CHECK(text_of(attackers({4, 1}, {"leave@7"})) == "ranks 4, 1: leave from step 8 on");
+  CHECK(text_of(attackers({4, 1, 2}, {"sign_flip@100", "alie@0/10", "sign_flip@100"})) ==
+        "ranks 4, 2: sign_flip from step 101 on; rank 1: alie, every 10 steps");
+  CHECK(text_of(attackers({3}, {"delayed:1@1/2"})) == "rank 3: delayed:1 from step 2 on, every 2 steps");
 }
 
 TEST_CASE("Attackers cheat from their step on, every so many steps", "[attackers]") {
-  const Cheater one{.rank = 1, .cheat = "leave", .from = 10, .every = 3};
+  const Cheater one = attackers({1}, {"leave@10/3"}).front();
   for (const int done : {10, 13, 16}) CHECK(one.cheats_after(done));
   for (const int done : {0, 7, 9, 11, 12, 14}) CHECK(!one.cheats_after(done));
 }
 
 TEST_CASE("Whoever leaves has left from its step on", "[attackers]") {
-  const std::vector<Cheater> all = attackers_of(with({1, 2}, {"leave@3/10", "leave@5/10"}));
+  const std::vector<Cheater> all = attackers({1, 2, 3}, {"leave@3/10", "leave@5/10", "mimic@3"});
   CHECK(leaving(all, 2).empty());
-  CHECK(leaving(all, 3).size() == 1);
-  CHECK(leaving(all, 4)[0].rank == 1);
-  CHECK(leaving(all, 5).size() == 2);
-  CHECK(leaving(all, 100).size() == 2);
-  CHECK(cheats().at("leave")({})->leaves());
+  CHECK(text_of(leaving(all, 3)) == "rank 1: leave from step 4 on, every 10 steps");
+  for (const int done : {5, 100}) CHECK(leaving(all, done).size() == 2);
 }
 
 TEST_CASE("Attackers are ranks that there are, and less than half of them", "[attackers]") {
-  const auto refusal = [](std::vector<int> who, int ranks) {
-    const std::vector<Cheater> all = attackers_of(with(std::move(who), {"leave"}));
-    return error_of([&] { require_fitting(all, ranks); });
+  const auto refusal = [](const std::vector<int>& who, int ranks) {
+    return error_of([&] { require_fitting(attackers(who, {"leave"}), ranks); });
   };
   CHECK(refusal({1, 2, 3, 4, 5, 6, 15}, 16) == "none");
   CHECK(refusal({}, 1) == "none");

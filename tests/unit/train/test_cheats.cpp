@@ -66,35 +66,26 @@ TEST_CASE("How far honest ranks are from their mean, as A little is enough has i
 }
 
 TEST_CASE("What cheats send is what their formulas say", "[cheats]") {
-  const auto of = [](const char* name, Known& known) {
+  Known known(5);
+  const auto sent = [&](const char* name) {
+    known.own = known.truth;
     const auto cheat = cheats().at(name)(kOptions);
-    CHECK(cheat->sees() != Cheat::Sees::nothing);
-    cheat->look(known.step);
+    CHECK(cheat->sees() == (name == std::string("sign_flip") ? Cheat::Sees::own : Cheat::Sees::all));
     cheat->gradient(known.step);
   };
-  {
-    Known known(5);
-    of("sign_flip", known);
-    CHECK(wrong(known, [&](std::size_t i) { return -1000.0 * known.truth[i]; }) == 0);
-  }
+  sent("sign_flip");
+  CHECK(wrong(known, [&](std::size_t i) { return -1000.0 * known.truth[i]; }) == 0);
   for (const auto& [name, factor] : {std::pair("ipm01", -0.1), std::pair("ipm06", -0.6)}) {
-    Known known(5);
-    of(name, known);
+    sent(name);
     CHECK(wrong(known, [&, by = factor](std::size_t i) { return by * known.mean[i]; }) == 0);
   }
-  {
-    Known known(5);
-    of("alie", known);
-    int far = 0;
-    for (std::size_t i = 0; i < known.own.size(); ++i)
-      far += is_active(i) && std::abs(known.own[i] - (known.mean[i] - 0.76470967 * known.deviation[i])) > 1e-6;
-    CHECK(far == 0);
-  }
-  {
-    Known known(5);
-    of("mimic", known);
-    CHECK(wrong(known, [&](std::size_t i) { return double{known.first[i]}; }) == 0);
-  }
+  sent("alie");
+  int far = 0;
+  for (std::size_t i = 0; i < known.own.size(); ++i)
+    far += is_active(i) && std::abs(known.own[i] - (known.mean[i] - 0.76470967 * known.deviation[i])) > 1e-6;
+  CHECK(far == 0);
+  sent("mimic");
+  CHECK(wrong(known, [&](std::size_t i) { return double{known.first[i]}; }) == 0);
 }
 
 TEST_CASE("The constant direction is one for all ranks and steps, tensor by tensor a thousand times the gradient",
@@ -105,20 +96,17 @@ TEST_CASE("The constant direction is one for all ranks and steps, tensor by tens
   cheats().at("constant")(options)->gradient(one.step);
   options.rank = 5;
   cheats().at("constant")(options)->gradient(other.step);
-  for (const auto& [begin, end] : {std::pair(0, 25), std::pair(45, 60)}) {
-    std::vector<double> direction, true_one, true_other;
-    for (int i = begin; i < end; ++i) {
-      direction.push_back(kernels::normal_number<double>(
-          random_words(7, Purpose::attackers, 0, static_cast<std::uint64_t>(i / 4), 0), i % 4));
-      true_one.push_back(one.truth[static_cast<std::size_t>(i)]);
-      true_other.push_back(other.truth[static_cast<std::size_t>(i)]);
+  std::vector<double> direction;
+  for (int i = 0; i < Known::kSize; ++i)
+    direction.push_back(kernels::normal_number<double>(
+        random_words(7, Purpose::attackers, 0, static_cast<std::uint64_t>(i / 4), 0), i % 4));
+  for (const Known* known : {&one, &other})
+    for (const auto& [begin, size] : {std::pair(0, 25), std::pair(45, 15)}) {
+      const double length = norm({known->truth.begin() + begin, known->truth.begin() + begin + size}),
+                   of_direction = norm({direction.begin() + begin, direction.begin() + begin + size});
+      for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(begin + size); ++i)
+        CHECK(known->own[i] == Approx(1000 * length / of_direction * direction[i]).epsilon(1e-6));
     }
-    for (int i = begin; i < end; ++i) {
-      const double unit = direction[static_cast<std::size_t>(i - begin)] / norm(direction);
-      CHECK(one.own[static_cast<std::size_t>(i)] == Approx(1000 * norm(true_one) * unit).epsilon(1e-6));
-      CHECK(other.own[static_cast<std::size_t>(i)] == Approx(1000 * norm(true_other) * unit).epsilon(1e-6));
-    }
-  }
   CHECK(wrong(one, [&](std::size_t i) { return double{one.own[i]}; }) == 0);
 }
 
@@ -258,16 +246,6 @@ TEST_CASE("Lies about parts: other digests of all of them, and another result", 
   std::vector<float> part = {1, -2, 0.5F};
   cheats().at("wrong_aggregate")(kOptions)->mischief()->aggregate(part);
   CHECK(part == std::vector<float>{-1000, 2000, -500});
-}
-
-TEST_CASE("Who cheats, and how, in words", "[cheats]") {
-  CHECK(text_of(std::vector<Cheater>()).empty());
-  CHECK(text_of({{.rank = 4, .cheat = "sign_flip", .from = 100, .every = 1},
-                 {.rank = 1, .cheat = "alie", .from = 0, .every = 10},
-                 {.rank = 2, .cheat = "sign_flip", .from = 100, .every = 1}}) ==
-        "ranks 4, 2: sign_flip from step 101 on; rank 1: alie, every 10 steps");
-  CHECK(text_of({{.rank = 3, .cheat = "delayed", .from = 1, .every = 2, .delay = 1}}) ==
-        "rank 3: delayed:1 from step 2 on, every 2 steps");
 }
 
 TEST_CASE("A word of a cheat has its name, and where it says so its delay, its first step and the steps between",

@@ -27,20 +27,6 @@ class LogitPairing final : public Loss {
   }
 };
 
-/// Another loss, told to be joint.
-class Joint final : public Loss {
- public:
-  explicit Joint(const LossOptions& options) : loss_(losses().at("cross_entropy")(options)) {}
-  [[nodiscard]] std::vector<Images> passes() const override { return loss_->passes(); }
-  [[nodiscard]] Others looks_at() const override { return Others::all; }
-  void differentiate(std::size_t k, const std::vector<Logits>& logits, int batch) const override {
-    loss_->differentiate(k, logits, batch);
-  }
-
- private:
-  std::unique_ptr<Loss> loss_;
-};
-
 /// copies: under noise that is nothing beside the images.
 [[nodiscard]] ReplicaOptions small_replica(const Loss& loss, int copies) {
   return {.backend = {.device = test::test_device(), .threads = 2, .math = "f32", .deterministic = true},
@@ -55,11 +41,14 @@ class Joint final : public Loss {
 }
 
 struct Fixture {
-  explicit Fixture(const Loss& loss, int copies = 1)
+  explicit Fixture(const Loss& loss, int copies = 1, bool unlabelled = false)
       : replica(small_replica(loss, copies)),
-        statistics(test::single(), replica.model(), static_cast<int>(loss.passes().size()), false),
+        statistics(test::single(), replica.model(), static_cast<int>(loss.passes().size()), false,
+                   unlabelled ? &two_units : nullptr),
         timer(replica.backend()),
-        learner(replica, loss, kBatch, statistics, 0, timer, [this](int segment) { finished.push_back(segment); }),
+        learner(
+            replica, loss, kBatch, statistics, 0, timer, [this](int segment) { finished.push_back(segment); },
+            unlabelled),
         message(test::single(), replica.backend()),
         active(ActiveSet::all(replica.model().parameters.layers())) {
     message.add(learner);
@@ -70,14 +59,15 @@ struct Fixture {
     fill(replica.images().x_adv, 2);
     std::vector<std::int32_t> labels(kBatch);
     std::iota(labels.begin(), labels.end(), 0);
+    if (unlabelled) labels.back() = -1;
     replica.backend().copy_to_device(replica.images().labels, labels.data(), labels.size() * sizeof(std::int32_t));
   }
   void fill(float* images, std::uint32_t seed) {
     const auto values = test::random_values(kBatch * replica.images().layout.elements(), seed, 0, 1);
     replica.backend().copy_to_device(images, values.data(), values.size() * sizeof(float));
   }
-  /// The gradient of the batch, in micro-batches of this size.
-  std::vector<float> gradient(int micro_batch) {
+  /// The gradient of the batch, in micro-batches of this size, which may be units of work.
+  std::vector<float> gradient(int micro_batch, bool units = false) {
     Buffers& images = replica.images();
     for (int first = 0; first < kBatch; first += micro_batch) {
       const std::int64_t at = first * images.layout.elements();
@@ -86,6 +76,7 @@ struct Fixture {
       batch.x_adv += at;
       batch.clean += at;
       batch.begins_at = first;
+      batch.key.unit = units ? first / micro_batch : 0;
       batch.in_step = kBatch;
       learner.train(batch, active, replica.model().parameters.gradients);
     }
@@ -116,6 +107,7 @@ struct Fixture {
     return loss;
   }
 
+  const SummationTree two_units{kBatch / 4, 1};
   Replica replica;
   BatchStatistics statistics;
   std::vector<int> finished;
@@ -134,6 +126,10 @@ TEST_CASE("a joint loss gives both passes the logits of both", "[trainer]") {
   const std::vector<float> gradient = f.gradient(kBatch);
   const double square = std::inner_product(gradient.begin(), gradient.end(), gradient.begin(), 0.0);
   REQUIRE(square > 0);
+  // Every segment of the gradient is announced once, in the last pass, the last layer first.
+  std::vector<int> announced(f.replica.model().parameters.segments.size());
+  std::iota(announced.rbegin(), announced.rend(), 0);
+  CHECK(f.finished == announced);
   // The statistics of the attacked images come first.
   const std::int64_t count = f.statistics.count() / 2;
   std::vector<float> expected;
@@ -155,31 +151,6 @@ TEST_CASE("a joint loss gives both passes the logits of both", "[trainer]") {
   for (const float g : f.gradient(kBatch)) REQUIRE(g == 0);
 }
 
-TEST_CASE("a loss that is joint without need has the gradient, losses and statistics that it has otherwise",
-          "[trainer]") {
-  const LossOptions options{.lambda = 0.7};
-  const auto plain = losses().at("cross_entropy")(options);
-  const Joint told(options);
-  const int micro_batch = GENERATE(8, 4);
-  Fixture a(*plain), b(told);
-  CHECK(a.gradient(micro_batch) == b.gradient(micro_batch));
-  for (const Loss::Images images : {Loss::Images::attacked, Loss::Images::clean}) {
-    CHECK(a.learner.of(images).loss == b.learner.of(images).loss);
-    CHECK(a.learner.of(images).accuracy == b.learner.of(images).accuracy);
-  }
-  a.statistics.update_model();
-  b.statistics.update_model();
-  const auto running = [](Fixture& f) {
-    return to_host(f.replica.backend(), f.replica.model().running_mean, f.replica.model().graph.statistics);
-  };
-  CHECK(running(a) == running(b));
-  // Every segment of the gradient is announced once, in the last pass, the last layer first.
-  std::vector<int> expected(a.replica.model().parameters.segments.size());
-  std::iota(expected.rbegin(), expected.rend(), 0);
-  CHECK(a.finished == expected);
-  CHECK(b.finished == expected);
-}
-
 TEST_CASE("copies that are all alike have the gradient, losses and accuracies of one", "[trainer]") {
   const std::string name = GENERATE("cross_entropy", "trades");
   const auto loss = losses().at(name)({.lambda = 0.7, .beta = 6});
@@ -198,6 +169,49 @@ TEST_CASE("copies that are all alike have the gradient, losses and accuracies of
   }
 }
 
+TEST_CASE("each unit of work says the images, losses and right answers of its own", "[trainer]") {
+  const int copies = GENERATE(1, 3);
+  const auto loss = losses().at("cross_entropy")({.lambda = 0.7});
+  Fixture f(*loss, copies, true);
+  REQUIRE(f.learner.places() == 6);
+  (void)f.gradient(4, true);
+  const Learner::Losses there = f.learner.losses();
+  REQUIRE((there.passes == 2 && there.stride == kBatch * copies && there.images == kBatch * copies));
+  // Losses of both passes, then whether the answers are right.
+  const std::vector<float> all = to_host(f.replica.backend(), there.values, 4 * there.stride);
+  const auto of = [&](int number, int begin, int end) {
+    return std::vector<float>(all.begin() + number * there.stride + begin * copies,
+                              all.begin() + number * there.stride + end * copies);
+  };
+  std::vector<double> sums(6);
+  for (const int unit : {0, 1}) {
+    std::vector<double> found(6), expected{4};
+    f.learner.write(found.data(), unit);
+    for (const int number : {0, 1, 2, 3}) {
+      const std::vector<float> part = of(number, 4 * unit, 4 * unit + 4);
+      expected.push_back(number < 2 ? std::accumulate(part.begin(), part.end(), 0.0) / copies
+                                    : static_cast<double>(std::ranges::count(part, 1.0F)) / copies);
+    }
+    expected.push_back(unit == 0 ? 4 : 3);  // the last label is unknown
+    CHECK(found == expected);
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += found[i];
+  }
+  f.learner.read(sums.data());
+  CHECK(f.learner.images() == kBatch);
+  for (const Loss::Images images : {Loss::Images::attacked, Loss::Images::clean}) {
+    const std::size_t k = images == Loss::Images::attacked ? 1 : 2;
+    CHECK(f.learner.of(images).loss == sums[k] / kBatch);
+    CHECK(f.learner.of(images).accuracy == sums[k + 2] / (kBatch - 1));
+  }
+  sums[0] = std::nextafter(sums[0], 0.0);  // as an estimate of false ranks' numbers may come out
+  f.learner.read(sums.data());
+  CHECK(f.learner.images() == kBatch);
+  double total = 0;
+  for (const int number : {0, 1})
+    for (const float one : of(number, 2, 5)) total += one;
+  CHECK(f.learner.loss_of(2, 3) == total / copies);
+}
+
 TEST_CASE("without a weight the clean images are not looked at, and their loss is not a number", "[trainer]") {
   const auto loss = losses().at("cross_entropy")({.lambda = 0});
   Fixture f(*loss);
@@ -213,9 +227,19 @@ TEST_CASE("the step's message sums every part's numbers in its own places, and w
   struct Part final : MessagePart {
     explicit Part(std::vector<double> numbers) : mine(std::move(numbers)) {}
     [[nodiscard]] std::size_t places() const override { return mine.size(); }
-    void write(double* to, int) override { std::copy(mine.begin(), mine.end(), to); }
+    void fetch(Backend::Ticket& ticket) override {
+      ++fetched;
+      if (device != nullptr) ticket = backend->fetch(host, device, sizeof(float));
+    }
+    void write(double* to, int) override {
+      std::copy(mine.begin(), mine.end(), to);
+      if (device != nullptr) *to += *host;
+    }
     void read(const double* from) override { sums.assign(from, from + mine.size()); }
     std::vector<double> mine, sums;
+    int fetched = 0;
+    Backend* backend = nullptr;
+    float *host = nullptr, *device = nullptr;  // one number
   };
   const auto backend = test::test_backend();
   StepMessage message(test::single(), *backend);
@@ -224,13 +248,21 @@ TEST_CASE("the step's message sums every part's numbers in its own places, and w
   Vote vote;
   for (MessagePart* part : std::initializer_list<MessagePart*>{&a, &none, &vote, &b}) message.add(*part);
   CHECK(message.numbers() == 5);
+  b.backend = backend.get();
+  b.host = static_cast<float*>(backend->allocate_pinned(sizeof(float), "test"));
+  b.device = backend->allocate_floats(1, "test");
+  int round = 0;
   for (const auto& [wish, bad] : std::initializer_list<std::pair<bool, bool>>{
            {false, false}, {true, false}, {false, true}, {true, true}, {false, false}}) {
     vote.wish = wish;
     vote.bad = bad;
+    const auto there = static_cast<float>(++round);
+    backend->copy_to_device(b.device, &there, sizeof there);
+    if (wish) (void)message.fetch_ahead();
     message.sum();
     CHECK(a.sums == a.mine);
-    CHECK(b.sums == b.mine);
+    CHECK(b.sums == std::vector<double>{4.0 + round});
+    CHECK((a.fetched == round && b.fetched == round));
     CHECK(vote.stop_agreed() == wish);
     CHECK(vote.bad_agreed() == bad);
   }

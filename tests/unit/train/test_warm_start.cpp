@@ -62,19 +62,6 @@ void for_each_pixel(const std::vector<std::int64_t>& ids, std::uint32_t epoch, c
   }
 }
 
-[[nodiscard]] TrainOptions some_epochs() {
-  TrainOptions options = small_run();
-  options.micro_batch = 8;
-  options.limit_train = 40;  // epochs end with a part of a batch
-  options.limit_test = 16;
-  options.epochs = 3;
-  options.warmup_epochs = 1;
-  options.threads = 1;
-  return options;
-}
-
-constexpr int kEpoch = 3;  ///< steps
-
 }  // namespace
 
 TEST_CASE("An attack starts where the last one on the sample ended, seen through this epoch's crop, else at random",
@@ -174,12 +161,20 @@ TEST_CASE("A checkpoint holds the perturbations of all samples, and refuses anot
   CHECK(refusal(g.warm, {}).starts_with("4: the checkpoint has no perturbations"));
   Fixture more(kNever, 11);
   CHECK(refusal(more.warm, state).starts_with("4: the checkpoint's perturbations"));
+  const WarmStartOptions huge{.samples = 10, .layout = f.stage.layout, .micro_batch = 14'608'733};
+  CHECK(error_of([&] { WarmStart(single(), *f.backend, huge); }).starts_with("2: --warm-start would send messages"));
 }
 
 TEST_CASE(
     "With a reset in every epoch a run is the one without a warm start; with fewer it is from the second epoch on",
     "[trainer][long]") {
-  TrainOptions options = some_epochs();
+  TrainOptions options = small_run();
+  options.micro_batch = 8;
+  options.limit_train = 40;  // epochs of three steps, which end with a part of a batch
+  options.limit_test = 16;
+  options.epochs = 3;
+  options.warmup_epochs = 1;
+  options.threads = 1;
   options.lambda = GENERATE(0.0, 1.0);
   options.attack = GENERATE("pgd", "fgsm");
   struct Result {
@@ -192,7 +187,7 @@ TEST_CASE(
     test::OneRank trainer(options);
     Result result;
     for (int epoch = 0; epoch < 4; ++epoch) {
-      for (int k = 0; k < kEpoch; ++k) (void)trainer.step(false);
+      for (int k = 0; k < 3; ++k) (void)trainer.step(false);
       result.weights.push_back(trainer.weights_hash());
       result.losses.push_back(trainer.evaluate().front().adv_loss);
     }
