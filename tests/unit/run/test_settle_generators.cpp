@@ -54,26 +54,25 @@ TEST_CASE("A forecast of a run has its images, iterations, passes, layers and co
   const TemporaryFolder folder;
   const test::Given images(32);
   const std::vector<std::pair<double, Change>> rows{
-      {1 + 4 + 8 + 16 + 0.75, [](TrainOptions&, Calibration&) {}},
-      {1 + 12 + 8 + 16 + 0.75, [](TrainOptions& o, Calibration&) { o.attack_steps = 6; }},
-      {1 + 0 + 8 + 16 + 0.75, [](TrainOptions& o, Calibration&) { o.attack = "none"; }},
-      {1 + 16 + 8 + 16 + 0.75, [](TrainOptions&, Calibration& c) { c.attack_iterations = 0; }},
-      {1 + 4 + 4 + 8 + 0.75, [](TrainOptions& o, Calibration&) { o.lambda = 0; }},
+      {1 + 4 + 8 + 16 + 0.75, [](auto&, auto&) {}},
+      {1 + 12 + 8 + 16 + 0.75, [](auto& o, auto&) { o.attack_steps = 6; }},
+      {1 + 0 + 8 + 16 + 0.75, [](auto& o, auto&) { o.attack = "none"; }},
+      {1 + 16 + 8 + 16 + 0.75, [](auto&, auto& c) { c.attack_iterations = 0; }},
+      {1 + 4 + 4 + 8 + 0.75, [](auto& o, auto&) { o.lambda = 0; }},
       // A prediction that both passes look at is made once more.
-      {1 + 4 + 12 + 16 + 0.75, [](TrainOptions& o, Calibration&) { o.loss = "trades"; }},
-      {1 + 4 + 24 + 32 + 0.75, [](TrainOptions& o, Calibration&) { o.loss = "trades", o.awp_gamma = 0.01; }},
+      {1 + 4 + 12 + 16 + 0.75, [](auto& o, auto&) { o.loss = "trades"; }},
+      {1 + 4 + 24 + 32 + 0.75, [](auto& o, auto&) { o.loss = "trades", o.awp_gamma = 0.01; }},
       // The gradient of a layer's weights takes 2 of the 8 seconds of a pass.
-      {1 + 4 + 8 + 16 - 4 + 0.75, [](TrainOptions& o, Calibration&) { set_budget(o, 1); }},
-      {1 + 4 + 8 + 16 - 8 * 14 / 54.0 + 0.75, [](TrainOptions& o, Calibration&) { set_budget(o, 0); }},
-      {29.75, [](TrainOptions& o, Calibration&) { set_budget(o, 1), o.granularity = "block"; }},
-      {29.75, [](TrainOptions& o, Calibration&) { set_budget(o, 3); }},
+      {1 + 4 + 8 + 16 - 4 + 0.75, [](auto& o, auto&) { set_budget(o, 1); }},
+      {1 + 4 + 8 + 16 - 8 * 14 / 54.0 + 0.75, [](auto& o, auto&) { set_budget(o, 0); }},
+      {29.75, [](auto& o, auto&) { set_budget(o, 1), o.granularity = "block"; }},
+      {29.75, [](auto& o, auto&) { set_budget(o, 3); }},
       // In mean layers' bytes, of which the first one has 1.5: its probability is .45, the other one's (1 - .675) / .5.
-      {29.75 - 4 * (0.55 + 0.35),
-       [](TrainOptions& o, Calibration&) { set_budget(o, 1), o.budget_unit = "bytes", o.p_min = 0.45; }},
-      {30.75, [](TrainOptions& o, Calibration&) { o.codec = "int8", o.codec_transport = "gather"; }},
-      {31.75, [](TrainOptions& o, Calibration&) { o.codec = "int8", o.codec_transport = "two_sided"; }},
+      {29.75 - 4 * (0.55 + 0.35), [](auto& o, auto&) { set_budget(o, 1), o.budget_unit = "bytes", o.p_min = 0.45; }},
+      {30.75, [](auto& o, auto&) { o.codec = "int8", o.codec_transport = "gather"; }},
+      {31.75, [](auto& o, auto&) { o.codec = "int8", o.codec_transport = "two_sided"; }},
       // Four steps of eight images, two of sixteen.
-      {29.75 + 2 * (58 + 0.75) / 4, [](TrainOptions& o, Calibration&) {
+      {29.75 + 2 * (58 + 0.75) / 4, [](auto& o, auto&) {
          o.batch = test::by_epoch({{8, 0}, {16, 1}}), o.epochs = 2;
        }}};
   for (std::size_t k = 0; k < rows.size(); ++k) {
@@ -120,51 +119,30 @@ TEST_CASE("A calibration of another network or arithmetic is refused; a CPU's f3
 TEST_CASE("As many ranks only attack as a forecast says", "[forecast]") {
   const TemporaryFolder folder;
   struct Row {
-    std::string told;
+    std::string told;  ///< generators, images a second with them, and with none
     Change change;
     int on_node = 2;
   };
   // Two ranks that train on 24 images: 0.15 s for the attack and 0.18 s for two passes, then the sum of 400 MB in 0.4
-  // s. One that trains: 0.36 s; until the other one has the weights, 0.4 s; its attack takes 0.3 s, of eight steps'
-  // time.
+  // s. One that trains: 0.36 s; the other one has the weights after 0.4 s, and an attack of 0.3 s in eight steps' time.
+  const Link fast{.latency = 0, .bandwidth = 2e9}, window{.latency = 0, .bandwidth = 8e9};
   const std::vector<Row> rows{
-      {"1 of 2 ranks, by a forecast: 54.9 images/s, 32.9 with none", [](TrainOptions&, Calibration&) {}},
-      {"1 of 2 ranks, by a forecast: 34.3 images/s, 32.9 with none",
-       [](TrainOptions& o, Calibration&) { o.staleness = 1; }},
-      {"0 of 2 ranks, by a forecast: 32.9 images/s, 32.9 with none",
-       [](TrainOptions& o, Calibration&) { o.staleness = 0; }},
-      {"1 of 2 ranks, by a forecast: 66.7 images/s, 32.9 with none",
-       [](TrainOptions& o, Calibration&) { o.generator_weights = "bf16"; }},
-      {"1 of 2 ranks, by a forecast: 60.0 images/s, 32.9 with none",  // the oldest weights for the whole attack
-       [](TrainOptions& o, Calibration&) { o.attack_stop = 0; }},
-      {"0 of 2 ranks, by a forecast: 32.9 images/s, 32.9 with none",  // half the images where one rank trains
-       [](TrainOptions& o, Calibration&) { o.total_batch = 0, o.batch = 12; }},
-      {"1 of 2 ranks, by a forecast: 54.9 images/s, 22.6 with none",
-       [](TrainOptions& o, Calibration&) { o.micro_batch = 24; }},
-      {"1 of 2 ranks, by a forecast: 56.9 images/s, 33.0 with none",  // 13 images on one of two ranks
-       [](TrainOptions& o, Calibration&) { o.total_batch = 25, o.micro_batch = 0; }},
-      {"1 of 2 ranks, by a forecast: 54.9 images/s, 37.5 with none",
-       [](TrainOptions& o, Calibration&) { o.lambda = 0; }},
-      {"1 of 2 ranks, by a forecast: 54.9 images/s, 34.3 with none",  // half of the sum begins after half of the pass
-       [](TrainOptions& o, Calibration&) { o.overlap = true, o.bucket = 0; }},
-      {"1 of 2 ranks, by a forecast: 54.9 images/s, 32.9 with none",
-       [](TrainOptions& o, Calibration&) { o.overlap = true; }},
-      {"1 of 2 ranks, by a forecast: 54.9 images/s, 25.8 with none",
-       [](TrainOptions&, Calibration& c) { c.reduction = 1e9; }},
-      {"1 of 2 ranks, by a forecast: 66.7 images/s, 45.3 with none",
-       [](TrainOptions&, Calibration& c) { c.between = Link{.latency = 0, .bandwidth = 2e9}, c.within.reset(); }, 1},
-      {"0 of 2 ranks, by a forecast: 63.2 images/s, 63.2 with none",
-       [](TrainOptions&, Calibration& c) { c.window = Link{.latency = 0, .bandwidth = 8e9}; }},
-      {"0 of 2 ranks, by a forecast: 63.2 images/s, 63.2 with none",  // on a node that has room for more
-       [](TrainOptions& o, Calibration& c) {
-         o.node_sums = "window";
-         c.window = Link{.latency = 0, .bandwidth = 8e9};
-       },
-       8},
-      {"1 of 2 ranks, by a forecast: 54.9 images/s, 32.9 with none", [](TrainOptions& o, Calibration& c) {
-         o.node_sums = "mpi";
-         c.window = Link{.latency = 0, .bandwidth = 8e9};
-       }}};
+      {"1 54.9 32.9", [](auto&, auto&) {}},
+      {"1 34.3 32.9", [](auto& o, auto&) { o.staleness = 1; }},
+      {"0 32.9 32.9", [](auto& o, auto&) { o.staleness = 0; }},
+      {"1 66.7 32.9", [](auto& o, auto&) { o.generator_weights = "bf16"; }},
+      {"1 60.0 32.9", [](auto& o, auto&) { o.attack_stop = 0; }},  // the oldest weights for the whole attack
+      {"0 32.9 32.9", [](auto& o, auto&) { o.total_batch = 0, o.batch = 12; }},  // where one trains, half the images
+      {"1 54.9 22.6", [](auto& o, auto&) { o.micro_batch = 24; }},
+      {"1 56.9 33.0", [](auto& o, auto&) { o.total_batch = 25, o.micro_batch = 0; }},  // 13 on one of two ranks
+      {"1 54.9 37.5", [](auto& o, auto&) { o.lambda = 0; }},
+      {"1 54.9 34.3", [](auto& o, auto&) { o.overlap = true, o.bucket = 0; }},  // half of the sum beside half of a pass
+      {"1 54.9 32.9", [](auto& o, auto&) { o.overlap = true; }},
+      {"1 54.9 25.8", [](auto&, auto& c) { c.reduction = 1e9; }},
+      {"1 66.7 45.3", [&](auto&, auto& c) { c.between = fast, c.within.reset(); }, 1},
+      {"0 63.2 63.2", [&](auto&, auto& c) { c.window = window; }},
+      {"0 63.2 63.2", [&](auto& o, auto& c) { o.node_sums = "window", c.window = window; }, 8},  // there is more room
+      {"1 54.9 32.9", [&](auto& o, auto& c) { o.node_sums = "mpi", c.window = window; }}};
   const auto run = [&](const Change& change) {
     Calibration c;
     c.ranks = 2;
@@ -192,19 +170,22 @@ TEST_CASE("As many ranks only attack as a forecast says", "[forecast]") {
   for (std::size_t k = 0; k < rows.size(); ++k) {
     TrainOptions options = run(rows[k].change);
     INFO("row " << k);
-    CHECK(settle_generators(options, 2, rows[k].on_node) == "--generators auto: " + rows[k].told);
-    CHECK((options.generators == rows[k].told[0] - '0' && options.calibration.empty()));
+    const std::string &told = rows[k].told, best = told.substr(2, 4), none = told.substr(7);
+    CHECK(settle_generators(options, 2, rows[k].on_node) == "--generators auto: " + told.substr(0, 1) +
+                                                                " of 2 ranks, by a forecast: " + best + " images/s, " +
+                                                                none + " with none");
+    CHECK((options.generators == told[0] - '0' && options.calibration.empty()));
   }
   // Links that have not been measured; who trains alone, or has said how many, needs none.
   const auto refused = [&](const Change& change, int on_node) {
     TrainOptions options = run(change);
     return message_of([&] { (void)settle_generators(options, 2, on_node); }, ExitCode::usage);
   };
-  CHECK(contains(refused([](TrainOptions&, Calibration& c) { std::swap(c.between, c.within); }, 2), "of a node;"));
-  CHECK(contains(refused([](TrainOptions&, Calibration&) {}, 1), "of several nodes;"));
+  CHECK(contains(refused([](auto&, auto& c) { std::swap(c.between, c.within); }, 2), "of a node;"));
+  CHECK(contains(refused([](auto&, auto&) {}, 1), "of several nodes;"));
   for (const auto& [asked, told] :
        {std::pair(-1, "--generators auto: none, for one rank trains"), std::pair(1, ""), std::pair(0, "")}) {
-    TrainOptions options = run([](TrainOptions&, Calibration&) {});
+    TrainOptions options = run([](auto&, auto&) {});
     options.generators = asked;
     CHECK(settle_generators(test::single(), options) == told);
     CHECK((options.generators == std::max(0, asked) && options.calibration.empty()));

@@ -248,6 +248,7 @@ TEST_CASE("Selectors meet a budget of costs in every step, and what they draw is
       selector->begin(static_cast<std::int64_t>(t));
       const Vector& p = selector->probabilities();
       CHECK(std::fabs(cost_of(p, all.costs) - 9) < 1e-12 * 30);
+      CHECK((*std::ranges::min_element(p) >= 0.05 && *std::ranges::max_element(p) <= 1));
       draw_layers(11, t, p, active);
       double cost = 0, excess = 0;
       for (std::size_t d = 0; d < 30; ++d) {
@@ -266,9 +267,7 @@ TEST_CASE("Selectors meet a budget of costs in every step, and what they draw is
   }
 }
 
-TEST_CASE(
-    "With constant norms the oracle has the least variance that the budget of costs allows, and the bandit comes near",
-    "[budgets]") {
+TEST_CASE("With constant norms the oracle has the least variance that the budget of costs allows", "[budgets]") {
   auto all = options(12, 5, 0.1);
   Vector norms;
   for (int d = 0; d < 12; ++d) {
@@ -289,19 +288,6 @@ TEST_CASE(
   oracle->learn(ActiveSet::all(12), norms);
   CHECK(std::fabs(variance(oracle->probabilities()) / least - 1) < 1e-12);
   CHECK(variance(Vector(12, 5.0 / 12)) > 1.2 * least);
-
-  all.bandit_rate = 1e-3;  // small, so the noise is, too
-  const auto bandit = selectors().at("exp3")(all);
-  ActiveSet active;
-  Vector mean(12);
-  constexpr std::uint64_t kSteps = 80000;
-  for (std::uint64_t t = 0; t < kSteps; ++t) {
-    draw_layers(3, t, bandit->probabilities(), active);
-    bandit->learn(active, norms);
-    for (std::size_t d = 0; t >= kSteps / 2 && d < 12; ++d) mean[d] += bandit->probabilities()[d] * 2 / kSteps;
-  }
-  // The largest drawn layer, in whose units the loss is, depends on the draw.
-  CHECK(variance(mean) < 1.05 * least);
 }
 
 TEST_CASE("FreezeOut: layers rest in their order after phi of the run, and their rates are annealed until then",
@@ -389,43 +375,6 @@ TEST_CASE("AutoFreeze: layers below the first whose norm changes as much as the 
   const auto late = selectors().at("autofreeze")(all);
   for (std::int64_t j = 0; j < 100; ++j) late->begin(j);
   CHECK(late->probabilities() == Vector(5, 1.0));
-}
-
-TEST_CASE("A restored selector goes on bit for bit", "[budgets]") {
-  for (const std::string name : {"uniform", "exp3", "paper", "oracle", "freezeout", "autofreeze"}) {
-    auto all = options(12, 6, 0.1);
-    if (name == "paper") all.bandit_loss = "paper";
-    const auto& make = selectors().at(name == "paper" ? "exp3" : name);
-    all.steps = 40;
-    for (int d = 0; d < 12; ++d) all.costs.push_back(1 + d % 5);
-    all.costs = costs_of_mean_one(all.costs);
-    const auto run = [&](LayerSelector& selector, std::int64_t from, std::int64_t to) {
-      ActiveSet active;
-      Vector seen;
-      for (std::int64_t t = from; t < to; ++t) {
-        selector.begin(t);
-        draw_layers(7, static_cast<std::uint64_t>(t), selector.probabilities(), active);
-        seen.insert(seen.end(), active.scale.begin(), active.scale.end());
-        Vector norms(12);
-        for (std::size_t d = 0; d < 12; ++d)
-          norms[d] = 1 + std::sin(static_cast<double>(t * 12) + static_cast<double>(d));
-        selector.learn(active, norms);
-      }
-      return seen;
-    };
-    for (const std::int64_t at : {3, 17, 24}) {
-      const auto whole = make(all), first = make(all), second = make(all);
-      run(*whole, 0, at);
-      const Vector wanted = run(*whole, at, 40);
-      run(*first, 0, at);
-      second->restore(first->state());
-      INFO(name << " at " << at);
-      CHECK(run(*second, at, 40) == wanted);
-      CHECK(second->state() == whole->state());
-      for (const std::size_t size : {std::size_t{7}, whole->state().size() + 1})
-        CHECK(code_of([&] { second->restore(Vector(size)); }) == ExitCode::checkpoint);
-    }
-  }
 }
 
 TEST_CASE("Drawing and learning allocate nothing", "[budgets]") {
