@@ -190,13 +190,11 @@ void BanProtocol::begin_step(std::int64_t step) {
 }
 
 void BanProtocol::encoded(std::int64_t step, std::int64_t elements, const float* message) {
-  given_ = ranks_.bytes_given();
   work_.begin(step, elements, message);
-  if (contributes())
-    protocol_->commit(numbers_.write_own());
-  else
-    protocol_->commit(std::vector<double>(numbers_.numbers()));
-  bytes_sent_ += ranks_.bytes_given() - given_;
+  counted([&] {
+    protocol_->commit(contributes() ? numbers_.write_own()
+                                    : std::span<const double>(std::vector<double>(numbers_.numbers())));
+  });
 }
 
 void BanProtocol::leaves(std::span<float> message) {
@@ -204,10 +202,8 @@ void BanProtocol::leaves(std::span<float> message) {
 }
 
 void BanProtocol::exchanged(float* everyone, float* place) {
-  given_ = ranks_.bytes_given();
   work_.exchanged(everyone, place);
-  protocol_->check_parts();
-  bytes_sent_ += ranks_.bytes_given() - given_;
+  counted([&] { protocol_->check_parts(); });
 }
 
 void BanProtocol::aggregated(std::span<float> part) {
@@ -216,18 +212,16 @@ void BanProtocol::aggregated(std::span<float> part) {
 }
 
 void BanProtocol::gathered(const float* result) {
-  given_ = ranks_.bytes_given();
   work_.gathered(result);
-  protocol_->reveal();
-  protocol_->check_claims();
-  bytes_sent_ += ranks_.bytes_given() - given_;
+  counted([&] {
+    protocol_->reveal();
+    protocol_->check_claims();
+  });
 }
 
 bool BanProtocol::finish() {
   static_cast<void>(StepExchange::finish());
-  given_ = ranks_.bytes_given();
-  protocol_->validate();
-  bytes_sent_ += ranks_.bytes_given() - given_;
+  counted([&] { protocol_->validate(); });
   if (!protocol_->bans().empty()) return false;
   double all = 0;
   for (const double weight : protocol_->weights()) all += weight;

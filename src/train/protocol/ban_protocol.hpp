@@ -128,6 +128,13 @@ class BanProtocol final : public StepExchange, public PartsWatch {
   void use(Aggregator& aggregator) override { work_.use(aggregator); }
   [[nodiscard]] Redone redo(const PendingChecks& of, const PendingCheck& check);
   void tell_friends();
+  /// Counts the bytes that it gives to MPI.
+  template <class Talk>
+  void counted(const Talk& talk) {
+    const std::int64_t before = ranks_.bytes_given();
+    talk();
+    bytes_sent_ += ranks_.bytes_given() - before;
+  }
 
   Communicator& ranks_;
   const Plan& plan_;
@@ -145,7 +152,7 @@ class BanProtocol final : public StepExchange, public PartsWatch {
   ProtocolState restored_;
   std::vector<double> unit_, redone_, shares_, distances_;
   std::unique_ptr<Collusion> collusion_;  ///< null: this rank never cheats
-  std::int64_t bytes_sent_ = 0, given_ = 0;
+  std::int64_t bytes_sent_ = 0;
 };
 
 }  // namespace dat

@@ -71,7 +71,6 @@ void StateHash::take(std::span<Stateful* const> parts) {
   next_ = next_on_device_ = 0;
   for (Stateful* part : parts) part->replicated(*this);
   assert(next_ == names_.size());
-  if (on_device_.empty()) return;
   backend_.wait_for(backend_.fetch(host_sums_, sums_, on_device_.size() * kSums * sizeof(double)));
   for (std::size_t k = 0; k < on_device_.size(); ++k)
     values_[on_device_[k]] = kernels::fingerprint_of(host_sums_ + kSums * k);
