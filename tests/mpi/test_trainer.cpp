@@ -1,6 +1,8 @@
 #include "catch.hpp"
 #include "dat/aggregator.hpp"
 #include "random_values.hpp"
+#include "replica/model_state.hpp"
+#include "small_network.hpp"
 #include "small_run.hpp"
 #include "train/layers/per_worker_masks.hpp"
 #include "train/trainer.hpp"
@@ -317,6 +319,41 @@ TEST_CASE("What a step reports as sent is what was given to MPI, or would be", "
           }
         }
       }
+}
+
+TEST_CASE("Running statistics that are each rank's own come back to each of as many ranks", "[trainer]") {
+  const auto backend = test::test_backend(1);
+  test::SmallNetwork model(*backend, 8);
+  BatchStatistics own(world(), model, 1, true), common(world(), model, 1, false);
+  const std::size_t count = running_statistics(model).size();
+  const auto hold = [&](int rank) {
+    return running_statistics(model) == std::vector<float>(count, static_cast<float>(rank + 1));
+  };
+  const auto set = [&](int rank) {
+    set_running_statistics(model, std::vector<float>(count, static_cast<float>(rank + 1)));
+  };
+  const int me = world().rank();
+  set(me);
+  for (const bool local : {false, true}) {
+    RootStatistics root(world(), model, local);
+    CHECK(hold(local ? 0 : me));
+    root.end();
+    CHECK(hold(me));
+  }
+  Checkpoint checkpoint;
+  common.save(checkpoint);
+  CHECK(checkpoint.doubles.empty());
+  own.save(checkpoint);
+  for (const bool fits : {true, false}) {
+    if (!fits) checkpoint.doubles["bn_local"].resize(count * static_cast<std::size_t>(world().size() + 1));
+    if (world().root()) own.restore(checkpoint);
+    set(50);
+    own.share(world());
+    CHECK(hold(fits ? me : 50));
+    set(60);
+    own.share(world());  // which has been taken up
+    CHECK(hold(60));
+  }
 }
 
 TEST_CASE("The phases of every rank add up to its time", "[phases]") {
