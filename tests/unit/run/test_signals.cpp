@@ -13,31 +13,24 @@ namespace {
 
 /// What a process says that gets two signals at once, and its exit code. begun: the run has begun to write.
 [[nodiscard]] std::pair<std::string, int> after_signals(bool begun, bool terminal) {
-  int read_end = -1, write_end = -1;
-  int ends[2];
-  if (terminal) {
-    REQUIRE(openpty(&read_end, &write_end, nullptr, nullptr, nullptr) == 0);
-  } else {
-    REQUIRE(pipe(ends) == 0);
-    read_end = ends[0];
-    write_end = ends[1];
-  }
+  int ends[2];  // to read from, to write to
+  REQUIRE((terminal ? openpty(&ends[0], &ends[1], nullptr, nullptr, nullptr) : pipe(ends)) == 0);
   const pid_t child = fork();
   if (child == 0) {
     for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK"}) unsetenv(name);
-    dup2(write_end, STDERR_FILENO);
+    dup2(ends[1], STDERR_FILENO);
     catch_signals();
     if (begun) finish_step_on_signal();
     errno = 7;
     for (const int signal : {SIGUSR1, SIGTERM}) static_cast<void>(raise(signal));
     _exit(signalled() && errno == 7 ? 3 : 4);
   }
-  close(write_end);
+  close(ends[1]);
   std::string text;
   char part[1024];
-  for (ssize_t bytes; (bytes = read(read_end, part, sizeof part)) > 0;)
+  for (ssize_t bytes; (bytes = read(ends[0], part, sizeof part)) > 0;)
     text.append(part, static_cast<std::size_t>(bytes));
-  close(read_end);
+  close(ends[0]);
   int status = 0;
   waitpid(child, &status, 0);
   return {text, WIFEXITED(status) ? WEXITSTATUS(status) : -1};

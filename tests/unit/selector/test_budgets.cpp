@@ -62,40 +62,6 @@ class Cases {
   std::mt19937_64 generator_;
 };
 
-/// The point of the constraint set where a sum of convex functions, one of each layer, is least: by exchanges between
-/// two layers at a time, each as far as a golden-section search over the values of the functions says. It knows nothing
-/// of derivatives, multipliers or the form of the solution.
-template <class Term>
-Vector least_by_exchanges(const Case& of, const Term& term) {
-  const std::size_t layers = of.log_w.size();
-  Vector q(layers, of.budget / static_cast<double>(layers));
-  constexpr double kGolden = 0.6180339887498949;
-  for (int sweep = 0; sweep < 400; ++sweep)
-    for (std::size_t i = 0; i < layers; ++i)
-      for (std::size_t j = 0; j < i; ++j) {
-        // t more of the budget for layer i, t less for layer j.
-        const double a = of.costs[i], b = of.costs[j];
-        double low = std::max((of.p_min - q[i]) * a, (q[j] - 1) * b);
-        double high = std::min((1 - q[i]) * a, (q[j] - of.p_min) * b);
-        const auto value = [&](double t) { return term(i, q[i] + t / a) + term(j, q[j] - t / b); };
-        double x = high - kGolden * (high - low), y = low + kGolden * (high - low), at_x = value(x), at_y = value(y);
-        for (int k = 0; k < 60; ++k) {
-          if (at_x < at_y) {
-            high = y, y = x, at_y = at_x;
-            x = high - kGolden * (high - low), at_x = value(x);
-          } else {
-            low = x, x = y, at_x = at_y;
-            y = low + kGolden * (high - low), at_y = value(y);
-          }
-        }
-        const double t = (low + high) / 2;
-        if (value(t) >= value(0)) continue;
-        q[i] = std::clamp(q[i] + t / a, of.p_min, 1.0);
-        q[j] = std::clamp(q[j] - t / b, of.p_min, 1.0);
-      }
-  return q;
-}
-
 /// clip(exp(x + slope*mu), p_min, 1) with the mu that meets the budget, by bisection in more digits.
 Vector by_bisection(const Case& of, const Vector& slopes) {
   const auto at = [&](long double mu) {
@@ -143,26 +109,6 @@ TEST_CASE("Costs of mean one keep their ratios; one that is nothing counts a mil
   const double nan = std::numeric_limits<double>::quiet_NaN();
   for (const Vector& wrong : {Vector{0, 0}, Vector{1, -1e-9}, Vector{1, nan}})
     CHECK(code_of([&] { (void)costs_of_mean_one(wrong); }) == ExitCode::usage);
-}
-
-TEST_CASE("Both roots are the optimum that a search finds which knows no formula", "[budgets]") {
-  Cases cases(1);
-  for (int trial = 0; trial < 12; ++trial) {
-    const Case one = cases.draw(3 + static_cast<std::size_t>(trial) % 4, 4, 3);
-    INFO("trial " << trial << ", p_min " << one.p_min << ", budget " << one.budget);
-    // D_KL(q || w), of which what q does not change is left out.
-    const Vector nearest =
-        least_by_exchanges(one, [&](std::size_t d, double q) { return q * (std::log(q) - one.log_w[d]) - q; });
-    // The values of a smooth function say its argument to the root of their rounding, 1e-8, times the conditioning of
-    // the exchanges.
-    CHECK(largest_difference(projected(one.log_w, one.costs, one.budget, one.p_min), nearest) < 2e-6);
-    // sum g^2/q, of which the solution is clip(c*g/sqrt(cost), p_min, 1).
-    Vector log_w;
-    for (std::size_t d = 0; d < one.log_w.size(); ++d) log_w.push_back(one.log_w[d] - std::log(one.costs[d]) / 2);
-    const Vector least =
-        least_by_exchanges(one, [&](std::size_t d, double q) { return std::exp(2 * one.log_w[d]) / q; });
-    CHECK(largest_difference(clipped(log_w, one.costs, one.budget, one.p_min), least) < 2e-6);
-  }
 }
 
 TEST_CASE("Both roots meet the budget, keep the bounds, and are those of a bisection in more digits", "[budgets]") {

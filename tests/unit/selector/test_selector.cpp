@@ -97,58 +97,6 @@ TEST_CASE("The losses are the ones that the option offers, each with a rate", "[
   CHECK(code_of([] { (void)default_bandit_rate("nonsense"); }) == ExitCode::usage);
 }
 
-TEST_CASE("At its optimum the paper's loss leaves the probabilities where they are, in the mean over all draws",
-          "[selector]") {
-  // The logarithms of weights move by -rate*l*Z/pi. Where no probability is at a bound, the ratios of two layers'
-  // probabilities before and after an update show the difference of that. Its mean over all non-empty sets, by
-  // enumeration, is -rate*l(pi), of which the optimum makes all layers' equal. (selfnorm compares with the
-  // layers that happen to be drawn: its mean is only near the optimum.)
-  const Vector norms = {1, 1.3, 2, 2.6};
-  constexpr double kBudget = 1.7, kFloor = .15, kRate = 1e-5, kLargest = 3;
-  const auto drift = [&](const Vector& p) {
-    const std::size_t layers = p.size();
-    const double any = probability_of_any(p);
-    Vector mean(layers, 0.0);
-    for (std::size_t set = 1; set < std::size_t{1} << layers; ++set) {
-      double chance = 1 / any;
-      ActiveSet active{std::vector<float>(layers, 0.0F)};
-      for (std::size_t d = 0; d < layers; ++d) {
-        const bool drawn = (set >> d & 1U) != 0;
-        chance *= drawn ? p[d] : 1 - p[d];
-        if (drawn) active.scale[d] = static_cast<float>(any / p[d]);
-      }
-      auto all = options(4, kBudget, kFloor, "paper");
-      all.bandit_rate = kRate;
-      const auto selector = exp3(all);
-      Vector state = p;
-      state.push_back(kLargest);
-      selector->restore(state);
-      selector->learn(active, norms);
-      const Vector& q = selector->probabilities();
-      REQUIRE(*std::max_element(q.begin(), q.end()) < 1);
-      REQUIRE(*std::min_element(q.begin(), q.end()) > kFloor);
-      for (std::size_t d = 0; d < layers; ++d)
-        mean[d] += chance * (std::log(q[d] / p[d]) - std::log(q[0] / p[0])) / kRate;
-    }
-    return mean;
-  };
-  const auto best = [&](double power) {
-    Vector p;
-    for (const double norm : norms) p.push_back(std::pow(norm, power));
-    const double total = sum(p);
-    for (double& x : p) x *= kBudget / total;
-    return p;
-  };
-  // The logarithms of p are rounded at 2^-53, and divided by the rate.
-  CHECK(largest_difference(drift(best(1)), Vector(4, 0.0)) < 1e-10);
-  // From elsewhere it is towards the optimum: layers with larger norms gain on the first one at equal p ...
-  const Vector up = drift(Vector(4, kBudget / 4));
-  for (std::size_t d = 1; d < 4; ++d) CHECK(up[d] > up[d - 1]);
-  // ... and lose where p grows faster than the optimum's.
-  const Vector down = drift(best(1.5));
-  for (std::size_t d = 1; d < 4; ++d) CHECK(down[d] < down[d - 1]);
-}
-
 TEST_CASE("The paper's loss uses the largest norm seen so far", "[selector]") {
   const ActiveSet active{{2, 2, 0}};
   const auto once = exp3(options(3, 1.5, .1, "paper"));

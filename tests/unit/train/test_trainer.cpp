@@ -55,37 +55,6 @@ TEST_CASE("perturbed weights have a higher loss, and are put back bit for bit", 
   }
 }
 
-TEST_CASE("weights that all ranks perturb alike decay as they are then", "[trainer]") {
-  TrainOptions options = test::small_run();
-  options.selector = "all";
-  options.optimizer = "sgd";
-  options.momentum = 0;
-  options.lr = 0.125;
-  options.awp = "global";
-  options.awp_gamma = 0.05;
-  const auto weights = [&](double decay, int steps) {
-    options.weight_decay = decay;
-    test::OneRank trainer(options, steps);
-    return test::weights_of(trainer);
-  };
-  const std::vector<float> theta = weights(0, 0), plain = weights(0, 1), decayed = weights(0.5, 1);
-  const test::OneRank trainer(options);
-  for (const Segment& segment : trainer.model().parameters.segments) {
-    if (segment.shape.size() < 2) continue;
-    double product = 0, squares = 0, square = 0;
-    for (auto i = static_cast<std::size_t>(segment.begin); i < static_cast<std::size_t>(segment.begin + segment.size);
-         ++i) {
-      const double decay = double(plain[i]) - decayed[i];  // in proportion to theta + v, with |v| = 0.05 |theta|
-      product += decay * theta[i];
-      squares += decay * decay;
-      square += double(theta[i]) * theta[i];
-    }
-    const double sine = std::sqrt(1 - product * product / (squares * square));
-    INFO(segment.name);
-    CHECK((sine > 0.02 && sine < 0.0501));
-  }
-}
-
 TEST_CASE("from an epoch on, a step has the attack of that epoch", "[trainer]") {
   TrainOptions options = test::small_run();
   options.limit_train = 48;  // three steps an epoch
