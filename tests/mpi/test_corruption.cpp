@@ -102,12 +102,6 @@ class Bytes final : public ReplicatedState {
   Backend& backend_;
 };
 
-/// Of the weights.
-[[nodiscard]] bool finite(Trainer& trainer) {
-  const auto values = test::weights_of(trainer);
-  return std::all_of(values.begin(), values.end(), [](float value) { return std::isfinite(value); });
-}
-
 /// Compares byte by byte, with no hash.
 [[nodiscard]] bool same_on_all_ranks(Trainer& trainer) {
   Bytes mine(trainer.replica().backend());
