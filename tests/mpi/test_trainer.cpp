@@ -324,7 +324,7 @@ TEST_CASE("What a step reports as sent is what was given to MPI, or would be", "
 TEST_CASE("Running statistics that are each rank's own come back to each of as many ranks", "[trainer]") {
   const auto backend = test::test_backend(1);
   test::SmallNetwork model(*backend, 8);
-  BatchStatistics own(world(), model, 1, true), common(world(), model, 1, false);
+  BatchStatistics own(world(), model, {0}, true), common(world(), model, {0}, false);
   const std::size_t count = running_statistics(model).size();
   const auto hold = [&](int rank) {
     return running_statistics(model) == std::vector<float>(count, static_cast<float>(rank + 1));

@@ -1,9 +1,10 @@
 #include "train/watch/verification.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstdio>
 
 #include "dat/dealing.hpp"
 #include "dat/random.hpp"
@@ -160,13 +161,12 @@ Verification::Finding Verification::decide(double distance, const ActiveSet& act
 
   const bool decided = like[0] != like[1];
   const int guilty = !decided ? -1 : like[0] > 0 ? verifier : of.rank;
-  char numbers[80];
-  std::snprintf(numbers, sizeof numbers, "a distance of %.2g of its norm, tolerance %.2g%s", distance, tolerance_,
-                tolerance_ == 0 ? " (bits)" : "");
   const std::string what = "micro-batch " + std::to_string(of.index) + " of rank " + number(of.rank);
   std::string text = "silent corruption: in step " + std::to_string(step_ + 1) + ", the gradient of micro-batch " +
                      std::to_string(of.index) + " of " + ranks_text({of.rank}, places) + " is not what " +
-                     ranks_text({verifier}, places) + " finds when it recomputes it: " + numbers + "; ";
+                     ranks_text({verifier}, places) + " finds when it recomputes it: " +
+                     fmt::format("a distance of {:.2g} of its norm, tolerance {:.2g}{}; ", distance, tolerance_,
+                                 tolerance_ == 0 ? " (bits)" : "");
   if (decided)
     text += ranks_text({third}, places) + " agrees with rank " + number(guilty == verifier ? of.rank : verifier) +
             ": rank " + number(guilty) + " is wrong";

@@ -937,7 +937,7 @@ TEST_CASE("a momentum that mirrors the rate is its own where the rate peaks, and
   options.warmup_epochs = options.epochs = 2;
   const auto backend = test::test_backend();
   test::SmallNetwork model(*backend, 16);
-  BatchStatistics statistics(test::single(), model, 1, false);
+  BatchStatistics statistics(test::single(), model, {0}, false);
   const WeightUpdate update(options, Plan(options, 48, 1), model, statistics);  // six steps up, six steps down
   for (const int step : {0, 2, 6, 9, 12})
     CHECK(update.momentum(step) == Approx(0.9 - 0.4 * (step < 6 ? step : 12 - step) / 6.0));
