@@ -308,6 +308,7 @@ TEST_CASE("What a step reports as sent is what was given to MPI, or would be", "
           options.node_sums = sums;
           const bool added_up = sums == "window" && (mask == "shared" || transport != "allgather");
           test::Started trainer(world(), options);
+          double all = 0;
           for (std::size_t step = 0; step < 3; ++step) {
             const std::int64_t before = world().bytes_given();
             const StepRecord& record = trainer.step(false);
@@ -316,7 +317,14 @@ TEST_CASE("What a step reports as sent is what was given to MPI, or would be", "
             CHECK((record.bytes_sent > 0) == (world().size() > 1));
             if (sums == "mpi") sent.push_back(record.bytes_sent);
             CHECK(record.bytes_sent == sent[step]);
+            all += static_cast<double>(record.bytes_sent + record.bytes_other);
           }
+          // Rank 0 knows that of all, once.
+          std::vector<double> of_each = from_all({all});
+          if (!world().root()) of_each.clear();
+          const RankRecord times = trainer.gather_times();
+          CHECK((times.step == 3 && times.bytes == of_each && times.seconds.size() == kPhases * of_each.size()));
+          CHECK(trainer.gather_times().bytes == std::vector<double>(of_each.size()));
         }
       }
 }

@@ -109,7 +109,7 @@ void Verification::recompute_claim(const ActiveSet& active, std::vector<double>&
   fetch_claim(recompute_.loss(), claim);
 }
 
-double Verification::distance(const std::vector<double>& one, const std::vector<double>& other) const {
+double distance_of_claims(const std::vector<double>& one, const std::vector<double>& other) {
   if (std::bit_cast<std::uint64_t>(one[0]) == std::bit_cast<std::uint64_t>(other[0])) return 0;
   double difference = 0, square = 0;
   for (std::size_t at = kClaimHead; at < one.size(); at += kSums) {
@@ -134,7 +134,7 @@ std::optional<Verification::Finding> Verification::verify(const Learner& learner
     recompute_claim(active, mine_);
     ranks_.receive(other_.data(), other_.size() * sizeof(double), chosen_.of.rank, kClaimTag);
     result[0] = agree(other_, mine_) ? 0 : 1;
-    result[1] = distance(other_, mine_);
+    result[1] = distance_of_claims(other_, mine_);
   }
   ranks_.sum(result, 2);
   bytes_sent_ = ranks_.bytes_given() - before;

@@ -18,6 +18,23 @@ struct Liar final : Cheat, Mischief {
 
 }  // namespace
 
+TEST_CASE("Validators leave so many ranks to bring gradients that liars are less than half of them", "[byzantine]") {
+  TrainOptions options;
+  options.aggregator = "centered_clip";
+  options.faults = 1;
+  const auto refusal = [&](bool byzantine, int validators, int ranks) {
+    options.byzantine = byzantine;
+    options.validators = validators;
+    return error_of([&] { require_validators(options, ranks); });
+  };
+  for (const auto& [validators, ranks] : {std::pair(1, 4), std::pair(2, 5), std::pair(5, 1)})
+    CHECK(refusal(true, validators, ranks) == "none");
+  CHECK(refusal(false, 2, 4) == "none");
+  CHECK(refusal(true, 3, 5)
+            .starts_with("2: with --validators 3, 2 of 5 ranks bring a gradient to a step, and 1 of them "));
+  CHECK(refusal(true, 2, 4).ends_with("choose fewer validators or --faults 0"));
+}
+
 TEST_CASE("Who cheats lies as its cheat does, and tells of a friend what the friend has committed to", "[byzantine]") {
   Collusion collusion;
   Liar liar;
