@@ -125,45 +125,6 @@ TEST_CASE("Five steps agree with PyTorch in double precision", "[optimizer]") {
   }
 }
 
-TEST_CASE("The gradients of all active layers are clipped together, as the optimizer takes them", "[optimizer]") {
-  const std::vector<std::int64_t> sizes = {3 * kChunk + 17, 5, 2 * kChunk, 30};
-  const auto gradient = random_floats(5 * kChunk + 52, 2);
-  const ActiveSet active{{1.5F, 4, 0, 2}};
-  const auto step = [&](const std::string& importance, double clip) {
-    OptimizerOptions options;
-    options.importance = importance;
-    options.clip_norm = clip;
-    options.momentum = options.weight_decay = 0;
-    Model model("sgd", sizes, options);
-    auto poisoned = gradient;  // what is not active does not count
-    std::fill_n(poisoned.begin() + sizes[0] + 5, sizes[2], std::numeric_limits<float>::quiet_NaN());
-    model.set(model.parameters.gradients, poisoned);
-    model.optimizer->step(active, 1);
-    return model.theta();
-  };
-  for (const std::string importance : {"inside", "outside"}) {
-    double square = 0;
-    std::vector<double> unclipped(gradient.size());
-    for (std::size_t k = 0, i = 0; k < sizes.size(); ++k)
-      for (std::int64_t j = 0; j < sizes[k]; ++j, ++i) {
-        const double scale = active.scale[k], g = gradient[i];
-        unclipped[i] = -scale * g;
-        if (scale != 0) square += std::pow(importance == "inside" ? scale * g : g, 2);
-      }
-    const double norm = std::sqrt(square), limit = norm / 3;
-    const auto clipped = step(importance, limit);
-    double worst = 0;
-    for (std::size_t i = 0; i < clipped.size(); ++i)
-      worst = std::max(worst, std::fabs(clipped[i] - unclipped[i] * limit / (norm + 1e-6)));
-    // Factor, product, step: three roundings of numbers below 4 * 8.
-    CHECK(worst < 3 * 32 * kEpsilon);
-    // A limit that is not reached leaves the bits as they are.
-    const auto free = step(importance, 0);
-    CHECK(step(importance, 2 * norm) == free);
-    CHECK(clipped != free);
-  }
-}
-
 TEST_CASE("A segment of many chunks has one trust ratio, the same bits at any number of threads", "[optimizer]") {
   const std::vector<std::int64_t> sizes = {3 * kChunk + 17, 5, 2 * kChunk};
   for (const std::string name : kNames) {

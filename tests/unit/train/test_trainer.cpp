@@ -164,19 +164,6 @@ TEST_CASE("a checkpoint of LAMB goes on with the step counts that it was made wi
   CHECK(code(false, plain) == ExitCode::done);
 }
 
-TEST_CASE("the weights do not depend on overlap or on the size of messages", "[trainer]") {
-  const TrainOptions options = test::small_run();
-  const std::string expected = weights_after(options, 4);
-  TrainOptions other = options;
-  other.bucket = 100;
-  CHECK(weights_after(other, 4) == expected);
-  other.overlap = true;
-  CHECK(weights_after(other, 4) == expected);
-  other = options;
-  other.seed = 2;
-  CHECK(weights_after(other, 4) != expected);
-}
-
 TEST_CASE("a mask of one worker is a shared one, up to where 1/p is multiplied", "[trainer]") {
   TrainOptions options = test::small_run();
   options.optimizer = GENERATE("lamb", "lars", "sgd");
