@@ -9,7 +9,6 @@ namespace {
 [[nodiscard]] LoaderOptions reading(const TrainOptions& options, const Plan& plan, int threads) {
   LoaderOptions all = loader_options(options, plan);
   all.threads = threads;
-  all.everyone = false;
   all.sizes = {};
   return all;
 }
