@@ -871,6 +871,7 @@ TEST_CASE("the running statistics take up the attack's passes, then the loss's i
        {"kl", false, "pgd", {0, 1}},
        {"mart", false, "pgd", {1, 0}},
        {"trades", false, "pgd", {1, 0, 1}},
+       {"trades", false, "fgsm", {1, 0, 1}},  // whose attack wants samples that do not depend on each other
        {"gat", false, "pgd", {1, 0, 1}},
        {"nuat", true, "pgd", {0, 1, 0}},
        {"pgi", false, "pgd", {0, 1}},
