@@ -198,6 +198,7 @@ TEST_CASE("a mask of one worker is a shared one, up to where 1/p is multiplied",
 TEST_CASE("only active layers' weight gradients are computed, and one rank sends nothing", "[trainer]") {
   TrainOptions options = test::small_run();
   options.budget = 4;
+  options.micro_batch = 8;  // two of them, which compute the same ones
   options.p_min = 0.1;
   test::OneRank trainer(options);
   int convolutions_left_out = 0;
@@ -212,7 +213,7 @@ TEST_CASE("only active layers' weight gradients are computed, and one rank sends
     CHECK(record.bytes_sent == 0);
     CHECK(record.bytes_other == 0);
     CHECK(record.active_elements == elements);
-    CHECK(record.weight_gradients == convolutions);
+    CHECK(record.weight_gradients == 2 * convolutions);
     convolutions_left_out += 3 - static_cast<int>(convolutions);
   }
   CHECK(convolutions_left_out > 0);
@@ -601,16 +602,6 @@ TEST_CASE("a layer that FreezeOut rests stands still, and the backward pass ends
     }
   }
   CHECK(convolutions == std::vector<std::int64_t>{3, 3, 3, 2, 2, 2, 1, 1, 0, 0});
-}
-
-TEST_CASE("a loss that is not finite ends the run before the weights are touched", "[trainer]") {
-  TrainOptions options = test::small_run();
-  options.optimizer = "sgd";
-  options.lr = 1e30;
-  test::OneRank trainer(options);
-  CHECK(code_of([&] {
-          for (int k = 0; k < 10; ++k) (void)trainer.step(false);
-        }) == ExitCode::numerical);
 }
 
 TEST_CASE("weights and evaluation do not depend on where the images wait", "[trainer][long]") {
