@@ -18,8 +18,6 @@ constexpr int kShown = 8;  ///< images in a picture of an evaluation
   return order ? &*order : nullptr;
 }
 
-[[nodiscard]] bool keeps_own_statistics(const TrainOptions& options) { return options.bn_statistics == "local"; }
-
 }  // namespace
 
 Trainer::Trainer(Communicator& ranks, const TrainOptions& options) : Trainer(ranks, options, open_splits(options)) {}
@@ -35,7 +33,7 @@ Trainer::Trainer(Communicator& ranks, const TrainOptions& options, Splits splits
       replica_(replica_of(options, plan_, splits_.train->info(), ranks, method_, Role::trainer)),
       timer_(replica_.backend()),
       cheating_(ranks, options, splits_.train->info().classes, replica_.model().parameters.size),
-      statistics_(ranks, replica_.model(), method_.entering_statistics(), keeps_own_statistics(options),
+      statistics_(ranks, replica_.model(), method_.entering_statistics(), options.bn_statistics == "local",
                   address(order_)),
       examples_(
           make_examples({ranks, *splits_.train, options_, plan_, method_, replica_, statistics_, timer_, cheating_})),

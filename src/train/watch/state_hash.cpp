@@ -52,10 +52,7 @@ void StateHash::device(const std::string& name, float* data, std::int64_t count)
 }
 
 void StateHash::host(const std::string& name, void* data, std::size_t bytes) {
-  if (planning_) {
-    names_.push_back(name);
-    return;
-  }
+  if (planning_) return names_.push_back(name);
   std::uint64_t total = 0;
   const auto* const from = static_cast<const char*>(data);
   for (std::size_t at = 0; at + sizeof(std::uint32_t) <= bytes; at += sizeof(std::uint32_t)) {
