@@ -37,7 +37,7 @@ class FreezeoutSelector final : public LayerSelector {
     const auto j = static_cast<double>(step);
     for (std::size_t i = 0; i < p_.size(); ++i) {
       p_[i] = j < end_[i] || i + 1 == p_.size() ? 1 : 0;
-      const double annealed = 0.5 * (1 + std::cos(std::numbers::pi * std::min(j / end_[i], 1.0)));
+      const double annealed = 0.5 * (1 + std::cos(std::numbers::pi * (j / end_[i])));
       rates_[i] = p_[i] == 0 ? 0 : annealed / (scaled_ ? phi_[i] : 1);
     }
   }

@@ -18,20 +18,6 @@ constexpr int kShown = 8;  ///< images in a picture of an evaluation
   return order ? &*order : nullptr;
 }
 
-[[nodiscard]] bool keeps_own_statistics(const TrainOptions& options) { return options.bn_statistics == "local"; }
-
-/// Backend::only_where(), as long as this lives.
-class OnlyWhere {
- public:
-  OnlyWhere(Backend& backend, const double* flag) : backend_(backend) { backend.only_where(flag); }
-  ~OnlyWhere() { backend_.only_where(nullptr); }
-  OnlyWhere(const OnlyWhere&) = delete;
-  OnlyWhere& operator=(const OnlyWhere&) = delete;
-
- private:
-  Backend& backend_;
-};
-
 }  // namespace
 
 Trainer::Trainer(Communicator& ranks, const TrainOptions& options) : Trainer(ranks, options, open_splits(options)) {}
@@ -47,7 +33,7 @@ Trainer::Trainer(Communicator& ranks, const TrainOptions& options, Splits splits
       replica_(replica_of(options, plan_, splits_.train->info(), ranks, method_, Role::trainer)),
       timer_(replica_.backend()),
       cheating_(ranks, options, splits_.train->info().classes, replica_.model().parameters.size),
-      statistics_(ranks, replica_.model(), method_.entering_statistics(), keeps_own_statistics(options),
+      statistics_(ranks, replica_.model(), method_.entering_statistics(), options.bn_statistics == "local",
                   address(order_)),
       examples_(
           make_examples({ranks, *splits_.train, options_, plan_, method_, replica_, statistics_, timer_, cheating_})),
@@ -186,10 +172,9 @@ void Trainer::update_unseen(const ActiveSet& active) {
   Backend& backend = replica_.backend();
   const double* const finite = checks_.numbers().decide();
   const Backend::Ticket told = exchange_->message().fetch_ahead();
-  {
-    const OnlyWhere here(backend, finite);
-    update_.apply(layers_->updated(), step_, checks_.skipped_steps().lr_factor);
-  }
+  backend.only_where(finite);
+  update_.apply(layers_->updated(), step_, checks_.skipped_steps().lr_factor);
+  backend.only_where(nullptr);
   timer_.lap(Phase::update);
   backend.queue_behind(told);  // memory that is fetched is overwritten from here on
   const bool alike = plan_.frozen_in(step_) == plan_.frozen_in(step_ + 1);

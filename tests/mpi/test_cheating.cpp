@@ -276,13 +276,60 @@ TEST_CASE("The protocol that bans takes the memory that is foreseen", "[byzantin
   CHECK(std::abs(more - foreseen) <= foreseen / 100);
 }
 
-TEST_CASE("A checkpoint has what may be done once more from the first step on", "[byzantine]") {
+TEST_CASE("A checkpoint has what may be done once more from the first step on, or is refused", "[byzantine]") {
   if (world().size() == 1) return;
   const TrainOptions options = with_bans(true);
   test::Started trainer(world(), options);
+  Checkpoint kept;
   for (const bool there : {false, true}) {
-    const Checkpoint checkpoint = trainer.capture();
-    if (world().root()) CHECK(checkpoint.doubles.contains("before_layers") == there);
+    kept = trainer.capture();
+    if (world().root()) CHECK(kept.doubles.contains("before_layers") == there);
     (void)trainer.step(false);
+  }
+  // Where the numbers stand: step, group, keys, checks, and of the first one who checks whom, with what it has said.
+  const auto ranks = static_cast<std::size_t>(world().size());
+  const std::size_t keys = 16, checks = keys + 8 * (1 + ranks), first = checks + 8, said = first + 24,
+                    numbers = said + 8 + 32 * ranks;
+  const auto number = [](const std::vector<std::uint8_t>& of, std::size_t at) {
+    std::int64_t value = 0;
+    std::memcpy(&value, of.data() + at, sizeof value);
+    return value;
+  };
+  std::vector<std::uint8_t>& bytes = kept.bytes["byzantine"].values;
+  const std::vector<std::uint8_t> whole = bytes;
+  const auto told = [&](std::size_t at, std::int64_t value) {
+    bytes = whole;
+    std::memcpy(bytes.data() + at, &value, sizeof value);
+    return message_of([&] { trainer.restore(kept); }, ExitCode::checkpoint);
+  };
+  if (world().root()) {
+    CHECK((number(whole, 8) == world().size() && number(whole, keys) == world().size() && number(whole, checks) == 1));
+    CHECK((number(whole, said) == world().size() && number(whole, numbers) > 0));
+    for (const std::size_t at : {std::size_t{8}, keys, checks, first, first + 8, first + 16, said, numbers})
+      for (const std::int64_t value : {std::int64_t{-2}, std::int64_t{1} << 40})
+        CHECK(contains(told(at, value), "has " + std::to_string(value) + " where no more than "));
+    for (const auto& [at, value] : {std::pair(std::size_t{8}, world().size() + 1), std::pair(first + 16, -1),
+                                    std::pair(first + 16, world().size())})
+      CHECK(contains(told(at, value), "contradicts itself"));
+    for (const std::size_t size : {whole.size() - 1, first + 4, std::size_t{0}}) {
+      bytes.assign(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size));
+      CHECK(contains(message_of([&] { trainer.restore(kept); }, ExitCode::checkpoint), "is too short"));
+    }
+  }
+  // What has been said of another network is nothing to check by.
+  for (const std::size_t less : {0U, 1U}) {
+    const auto at = static_cast<std::ptrdiff_t>(numbers);
+    bytes = whole;
+    if (less > 0 && world().root()) {
+      const std::int64_t fewer = number(whole, numbers) - 1;
+      std::memcpy(bytes.data() + at, &fewer, sizeof fewer);
+      bytes.erase(bytes.begin() + at + 8, bytes.begin() + at + 16);
+    }
+    if (world().root()) trainer.restore(kept);
+    trainer.share_state();
+    const Checkpoint again = trainer.capture();
+    if (!world().root()) continue;
+    CHECK(number(again.bytes.at("byzantine").values, checks) == (less > 0 ? 0 : 1));
+    CHECK((again.bytes.at("byzantine").values == whole) == (less == 0));
   }
 }

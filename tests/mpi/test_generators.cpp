@@ -186,6 +186,11 @@ TEST_CASE("A generator refuses what a trainer must not send, and names it", "[ge
          order(begin);
          order({.kind = Order::Kind::attack, .unit = 1, .step = -4});
        }},
+      {"its number, micro-batch 1 of step 400000",  // of 100000 epochs of four
+       [&] {
+         order(begin);
+         order({.kind = Order::Kind::attack, .unit = 1, .step = 400000});
+       }},
       {"its number, micro-batch 1 of step 4, after that of step 4",
        [&] {
          order(begin);
@@ -236,6 +241,7 @@ TEST_CASE("A trainer refuses what a generator must not answer, and names it", "[
     std::function<void(AnswerHeader&, std::int32_t* ages)> change;
     bool whole = true;
     std::size_t cut = 0;
+    bool by_rule = true;
   };
   const std::vector<Case> cases{
       {"its hash", [](AnswerHeader&, std::int32_t*) {}, false},
@@ -247,11 +253,19 @@ TEST_CASE("A trainer refuses what a generator must not answer, and names it", "[
       {"its number, 4 images of micro-batch 0 of step 0", [](AnswerHeader& header, std::int32_t*) { header.ages = 3; }},
       {"its number, 4 images of micro-batch 0 of step 0",
        [](AnswerHeader& header, std::int32_t*) { header.block = 0; }},
+      {"its number, 4 images of micro-batch 0 of step 0",  // of three channels
+       [](AnswerHeader& header, std::int32_t*) { header.block = 2; }},
+      {"its version, 2 steps old in iteration 3 of step 0", [](AnswerHeader&, std::int32_t* ages) { ages[3] = 2; },
+       true, 0, false},
+      {"its version, -1 steps old in iteration 0 of step 0", [](AnswerHeader&, std::int32_t* ages) { ages[0] = -1; },
+       true, 0, false},
       {"its version, 1 steps old in iteration 2 of step 0", [](AnswerHeader&, std::int32_t* ages) { ages[2] = 1; }}};
   for (const Case& one : cases) {
     INFO(one.text);
     if (world().root()) {
-      const std::string told = error_of_first_step(*group, options);
+      TrainOptions here = options;
+      here.deterministic = one.by_rule;
+      const std::string told = error_of_first_step(*group, here);
       CHECK(contains(told, "a message of rank 1 is wrong: " + one.text));
     } else {
       std::vector<char> version(version_bytes);
@@ -267,6 +281,31 @@ TEST_CASE("A trainer refuses what a generator must not answer, and names it", "[
     }
     clear();
   }
+  // The same images in the layouts of two kinds of device.
+  std::set<std::string> weights;
+  for (const int block : {layout.block, layout.c}) {
+    if (world().root()) {
+      test::Started trainer(*group, options, 1);
+      weights.insert(trainer.weights_hash());
+    } else {
+      std::vector<char> version(version_bytes);
+      world().receive(version.data(), version.size(), 0, kVersionTag);
+      Layout theirs = layout;
+      theirs.block = block;
+      for (int unit = 0; unit < 4; ++unit) {
+        answer.header() = {.unit = unit, .count = 4, .block = block, .ages = options.attack_steps};
+        std::fill_n(ages_in(answer), options.attack_steps, 0);
+        test::for_each_pixel(4, layout, [&](std::int64_t n, int y, int x, int c) {
+          images_in(answer)[theirs.offset(n, c, y, x)] =
+              static_cast<float>((unit + 3 * n + 5 * y + 2 * x + 7 * c) % 11) / 10;
+        });
+        answer.seal(behind);
+        send(answer, behind, 0, kAnswerTag);
+      }
+    }
+    clear();
+  }
+  CHECK(weights.size() == (world().root() ? 1 : 0));
 }
 
 TEST_CASE("A trainer orders what the steps to come need, as far ahead as weights may be old", "[generators]") {

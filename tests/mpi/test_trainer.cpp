@@ -1,5 +1,7 @@
 #include "catch.hpp"
 #include "random_values.hpp"
+#include "replica/model_state.hpp"
+#include "small_network.hpp"
 #include "small_run.hpp"
 #include "train/trainer.hpp"
 #include "world.hpp"
@@ -225,6 +227,7 @@ TEST_CASE("What a step reports as sent is what was given to MPI, or would be", "
           options.node_sums = sums;
           const bool added_up = sums == "window" && (mask == "shared" || transport != "allgather");
           test::Started trainer(world(), options);
+          double all = 0;
           for (std::size_t step = 0; step < 3; ++step) {
             const std::int64_t before = world().bytes_given();
             const StepRecord& record = trainer.step(false);
@@ -233,9 +236,51 @@ TEST_CASE("What a step reports as sent is what was given to MPI, or would be", "
             CHECK((record.bytes_sent > 0) == (world().size() > 1));
             if (sums == "mpi") sent.push_back(record.bytes_sent);
             CHECK(record.bytes_sent == sent[step]);
+            all += static_cast<double>(record.bytes_sent + record.bytes_other);
           }
+          // Rank 0 knows that of all, once.
+          std::vector<double> of_each = from_all({all});
+          if (!world().root()) of_each.clear();
+          const RankRecord times = trainer.gather_times();
+          CHECK((times.step == 3 && times.bytes == of_each && times.seconds.size() == kPhases * of_each.size()));
+          CHECK(trainer.gather_times().bytes == std::vector<double>(of_each.size()));
         }
       }
+}
+
+TEST_CASE("Running statistics that are each rank's own come back to each of as many ranks", "[trainer]") {
+  const auto backend = test::test_backend(1);
+  test::SmallNetwork model(*backend, 8);
+  BatchStatistics own(world(), model, {0}, true), common(world(), model, {0}, false);
+  const std::size_t count = running_statistics(model).size();
+  const auto hold = [&](int rank) {
+    return running_statistics(model) == std::vector<float>(count, static_cast<float>(rank + 1));
+  };
+  const auto set = [&](int rank) {
+    set_running_statistics(model, std::vector<float>(count, static_cast<float>(rank + 1)));
+  };
+  const int me = world().rank();
+  set(me);
+  for (const bool local : {false, true}) {
+    RootStatistics root(world(), model, local);
+    CHECK(hold(local ? 0 : me));
+    root.end();
+    CHECK(hold(me));
+  }
+  Checkpoint checkpoint;
+  common.save(checkpoint);
+  CHECK(checkpoint.doubles.empty());
+  own.save(checkpoint);
+  for (const bool fits : {true, false}) {
+    if (!fits) checkpoint.doubles["bn_local"].resize(count * static_cast<std::size_t>(world().size() + 1));
+    if (world().root()) own.restore(checkpoint);
+    set(50);
+    own.share(world());
+    CHECK(hold(fits ? me : 50));
+    set(60);
+    own.share(world());  // which has been taken up
+    CHECK(hold(60));
+  }
 }
 
 TEST_CASE("The phases of every rank add up to its time", "[phases]") {
@@ -257,30 +302,16 @@ TEST_CASE("The phases of every rank add up to its time", "[phases]") {
     trainer.start();
     const auto begin = Clock::now();
     auto last = begin;
-    double evaluating = 0, steps = 0, least_saving = 0, most_saving = 0;
+    double steps = 0;
     Backend& backend = trainer.replica().backend();
     for (int k = 0; k < 12; ++k) {
       last = Clock::now();
       const StepRecord& record = trainer.step(false);
       for (int phase = 0; phase < kPhasesInSum; ++phase) steps += record.seconds[static_cast<std::size_t>(phase)];
       if (k == 4) {
-        const auto then = Clock::now();
         (void)trainer.evaluate();
-        backend.wait();
-        evaluating = seconds_since(then);
-      }
-      if (k == 7) {
-        // Whatever the machine does between two lines: the first stamp is passed between these two moments, the second
-        // between the last two.
-        const auto earliest = Clock::now();
-        trainer.timer().lap(Phase::other);
-        backend.wait();
-        const auto latest = Clock::now();
-        for (int again = 0; again < 20; ++again) (void)trainer.capture();
-        least_saving = seconds_since(latest);
+        (void)trainer.capture();
         trainer.timer().lap(Phase::checkpoint);
-        backend.wait();
-        most_saving = seconds_since(earliest);
       }
     }
     const double shorter = seconds_since(begin);
@@ -295,11 +326,8 @@ TEST_CASE("The phases of every rank add up to its time", "[phases]") {
     CHECK((sum >= 0.99 * shorter && sum <= 1.01 * longer));
     // The lines of the steps lack what follows the last step's.
     CHECK((steps <= sum && steps >= sum - 1.01 * tail));
-    constexpr double kClock = 1e-6;  // a GPU's stamps know half a microsecond
-    CHECK((of(Phase::evaluate) > 0 && of(Phase::evaluate) <= evaluating + kClock));
-    CHECK((of(Phase::checkpoint) >= least_saving - kClock && of(Phase::checkpoint) <= most_saving + kClock));
-    for (const Phase phase :
-         {Phase::data, Phase::attack, Phase::forward, Phase::backward, Phase::select, Phase::update})
+    for (const Phase phase : {Phase::data, Phase::attack, Phase::forward, Phase::backward, Phase::select, Phase::update,
+                              Phase::evaluate, Phase::checkpoint})
       CHECK(of(phase) > 0);
     for (const Phase phase : {Phase::encode, Phase::decode}) CHECK((of(phase) > 0) == (world().size() > 1));
     if (!overlap || world().size() == 1) CHECK(of(Phase::hidden) == 0);

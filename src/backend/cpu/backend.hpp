@@ -13,7 +13,7 @@
 
 namespace dat::cpu {
 
-class CpuBackend final : public Backend {
+class CpuBackend : public Backend {
  public:
   /// deterministic: results do not depend on the number of threads. math "bf16" or "bf16x3": products by AMX.
   /// Error(device): this processor has none.

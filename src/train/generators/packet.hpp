@@ -1,5 +1,7 @@
 #pragma once
 
+#include <xxhash.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -8,11 +10,8 @@
 
 namespace dat {
 
-/// A hash of 64 bits (XXH3) of bytes on the host.
-[[nodiscard]] std::uint64_t hash_of(const void* data, std::size_t bytes);
-
-/// A message between a trainer and a generator, in one piece of pinned host memory: a hash of all that follows, a
-/// header, numbers. Header goes as it lies in memory; its size is a multiple of 8 bytes.
+/// A message between a trainer and a generator, in one piece of pinned host memory: a hash (XXH3) of all that
+/// follows, a header, numbers. Header goes as it lies in memory; its size is a multiple of 8 bytes.
 template <class Header>
 class Packet {
   static_assert(std::is_trivially_copyable_v<Header> && sizeof(Header) % 8 == 0);
@@ -29,10 +28,10 @@ class Packet {
   [[nodiscard]] std::byte* behind() { return memory_ + kBegin; }
 
   /// Writes the hash of the header and of so many bytes after it, when all of it is there.
-  void seal(std::size_t behind) { hash() = hash_of(memory_ + sizeof(std::uint64_t), sizeof(Header) + behind); }
+  void seal(std::size_t behind) { hash() = XXH3_64bits(memory_ + sizeof(std::uint64_t), sizeof(Header) + behind); }
   /// Returns whether the hash is that of a message of so many bytes.
   [[nodiscard]] bool whole(std::size_t bytes) {
-    return bytes >= kBegin && hash() == hash_of(memory_ + sizeof(std::uint64_t), bytes - sizeof(std::uint64_t));
+    return bytes >= kBegin && hash() == XXH3_64bits(memory_ + sizeof(std::uint64_t), bytes - sizeof(std::uint64_t));
   }
 
  private:

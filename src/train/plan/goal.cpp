@@ -16,20 +16,12 @@ bool prefers_batch_statistics(const Attack& attack, const Loss& loss) {
   return attack.prefers_batch_statistics() && !loss.goal().reference;
 }
 
-namespace {
-
-/// Returns whether the schedule's warm-up is its own, and not DAT's.
-[[nodiscard]] bool own_warmup(const TrainOptions& options) {
-  return schedules().at(options.schedule)({})->rises_by_itself();
-}
-
-}  // namespace
-
 std::string training_images_resident(const TrainOptions& options) {
   return options.augment == "resized" ? "off" : options.resident;
 }
 
 LoaderOptions loader_options(const TrainOptions& options, const Plan& plan) {
+  const bool own_warmup = schedules().at(options.schedule)({})->rises_by_itself();  // the schedule's, and not DAT's
   return {.batch = plan.ordered ? plan.micro_batch * plan.micro_batches : plan.batch,
           .micro_batch = plan.micro_batch,
           .dealt = plan.ordered,
@@ -37,7 +29,7 @@ LoaderOptions loader_options(const TrainOptions& options, const Plan& plan) {
           .augment = augment_of(options.augment),
           .sizes = plan.sizes,
           .everyone = options.warm_start > 0,
-          .warmup_epochs = own_warmup(options) ? 0 : static_cast<std::int64_t>(options.warmup_epochs),
+          .warmup_epochs = own_warmup ? 0 : static_cast<std::int64_t>(options.warmup_epochs),
           .seed = options.seed,
           .prefetch = options.prefetch};
 }

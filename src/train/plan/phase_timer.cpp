@@ -4,11 +4,12 @@
 #include <utility>
 
 #include "dat/error.hpp"
+#include "train/plan/clock.hpp"
 
 namespace dat {
 
 void PhaseTimer::start() {
-  started_ = std::chrono::steady_clock::now();
+  started_ = seconds_now();
   laps_.clear();
   laps_.reserve(Backend::kStamps);
   carried_ = since_take_ = {};
@@ -16,9 +17,7 @@ void PhaseTimer::start() {
   last_ = backend_.stamp();
 }
 
-double PhaseTimer::wall_time() const {
-  return earlier_ - left_out_ + std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
-}
+double PhaseTimer::wall_time() const { return earlier_ - left_out_ + seconds_now() - started_; }
 
 void PhaseTimer::end_lap(std::optional<Phase> phase) {
   constexpr auto kMost = static_cast<std::size_t>(Backend::kStamps) - 1;  // beside last_
@@ -68,10 +67,7 @@ void PhaseTimer::restore(const Checkpoint& checkpoint) {
 }
 
 void PhaseTimer::share(Communicator& ranks) {
-  double seconds[] = {earlier_, exposed_};
-  ranks.broadcast(seconds, sizeof seconds);
-  earlier_ = seconds[0];
-  exposed_ = seconds[1];
+  for (double* const seconds : {&earlier_, &exposed_}) ranks.broadcast(seconds, sizeof *seconds);
 }
 
 std::array<double, kPhases> PhaseTimer::take() {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <array>
-#include <chrono>
 #include <optional>
 #include <vector>
 
@@ -57,9 +56,9 @@ class PhaseTimer final : public Stateful {
   void collect(std::array<double, kPhases>& seconds);
 
   Backend& backend_;
-  std::chrono::steady_clock::time_point started_;
-  /// earlier_: seconds of the parts of the run before this one; left_out_: of this one, that do not count.
-  double earlier_ = 0, left_out_ = 0, exposed_ = 0;
+  /// started_: by seconds_now(); earlier_: seconds of the parts of the run before this one; left_out_: of this one,
+  /// that do not count.
+  double started_ = 0, earlier_ = 0, left_out_ = 0, exposed_ = 0;
   double exposed_before_ = 0;              ///< exposed_ when the step began
   std::array<double, kPhases> carried_{};  ///< seconds for the next step's record
   std::array<double, kPhases> since_take_{};

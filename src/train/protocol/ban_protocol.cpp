@@ -164,9 +164,7 @@ BanProtocol::BanProtocol(const Parts& parts)
       numbers_(ranks_, replica_.backend(), parts.order,
                Tolerance{.faults = options_.faults, .shares = std::vector<double>(options_.weights.size())}),
       shares_(options_.weights.size()),
-      distances_(static_cast<std::size_t>(ranks_.launch_rank(ranks_.size() - 1)) + 1, std::nan("")) {
-  if (cheating_.own() != nullptr) collusion_ = std::make_unique<Collusion>();
-}
+      distances_(static_cast<std::size_t>(ranks_.launch_rank(ranks_.size() - 1)) + 1, std::nan("")) {}
 
 void BanProtocol::ready() {
   unit_.resize(recompute_.numbers());
@@ -183,51 +181,45 @@ std::int64_t BanProtocol::memory(const Model& model, int ranks) {
 
 void BanProtocol::begin_step(std::int64_t step) {
   bytes_sent_ = 0;
-  if (collusion_) collusion_->act(cheating_.now());
-  protocol_->act(collusion_ && cheating_.now() != nullptr ? collusion_.get() : nullptr);
+  collusion_.act(cheating_.now());
+  protocol_->act(cheating_.now() != nullptr ? &collusion_ : nullptr);
   protocol_->begin(step);
   work_.weigh(protocol_->weights());
 }
 
 void BanProtocol::encoded(std::int64_t step, std::int64_t elements, const float* message) {
-  given_ = ranks_.bytes_given();
   work_.begin(step, elements, message);
-  if (contributes())
-    protocol_->commit(numbers_.write_own());
-  else
-    protocol_->commit(std::vector<double>(numbers_.numbers()));
-  bytes_sent_ += ranks_.bytes_given() - given_;
+  counted([&] {
+    protocol_->commit(contributes() ? numbers_.write_own()
+                                    : std::span<const double>(std::vector<double>(numbers_.numbers())));
+  });
 }
 
 void BanProtocol::leaves(std::span<float> message) {
-  if (collusion_ && cheating_.now() != nullptr && contributes()) collusion_->parts(message);
+  if (contributes()) collusion_.parts(message);
 }
 
 void BanProtocol::exchanged(float* everyone, float* place) {
-  given_ = ranks_.bytes_given();
   work_.exchanged(everyone, place);
-  protocol_->check_parts();
-  bytes_sent_ += ranks_.bytes_given() - given_;
+  counted([&] { protocol_->check_parts(); });
 }
 
 void BanProtocol::aggregated(std::span<float> part) {
   work_.aggregated();
-  if (collusion_ && cheating_.now() != nullptr) collusion_->aggregate(part);
+  collusion_.aggregate(part);
 }
 
 void BanProtocol::gathered(const float* result) {
-  given_ = ranks_.bytes_given();
   work_.gathered(result);
-  protocol_->reveal();
-  protocol_->check_claims();
-  bytes_sent_ += ranks_.bytes_given() - given_;
+  counted([&] {
+    protocol_->reveal();
+    protocol_->check_claims();
+  });
 }
 
 bool BanProtocol::finish() {
   static_cast<void>(StepExchange::finish());
-  given_ = ranks_.bytes_given();
-  protocol_->validate();
-  bytes_sent_ += ranks_.bytes_given() - given_;
+  counted([&] { protocol_->validate(); });
   if (!protocol_->bans().empty()) return false;
   double all = 0;
   for (const double weight : protocol_->weights()) all += weight;
@@ -246,7 +238,7 @@ void BanProtocol::keep(const ActiveSet& active) {
 
 /// Cheats know the commitments of a friend that one of them is to check.
 void BanProtocol::tell_friends() {
-  if (collusion_) collusion_->forget();
+  collusion_.forget();
   const std::vector<char>& honest = cheating_.honest();
   const auto cheats = [&](int launch_rank) {
     for (int rank = 0; rank < ranks_.size(); ++rank)
@@ -261,9 +253,9 @@ void BanProtocol::tell_friends() {
   work_.own_roots(own);
   ranks_.all_gather(own.data(), all.data(), ranks * sizeof(Sha256Digest));
   for (const PendingCheck& check : checks) {
-    if (!among_friends(check) || check.validator != ranks_.launch_rank() || !collusion_) continue;
+    if (!among_friends(check) || check.validator != ranks_.launch_rank()) continue;
     const auto of_target = all.begin() + check.rank * static_cast<std::ptrdiff_t>(ranks);
-    collusion_->hear(check.target, {of_target, of_target + static_cast<std::ptrdiff_t>(ranks)});
+    collusion_.hear(check.target, {of_target, of_target + static_cast<std::ptrdiff_t>(ranks)});
   }
 }
 

@@ -21,29 +21,27 @@ namespace dat {
 class Collusion final : public Mischief {
  public:
   /// Sets this rank's cheat in a step; null: it does not cheat in this step.
-  void act(Cheat* cheat) { own_ = cheat != nullptr ? cheat->mischief() : nullptr; }
+  void act(Cheat* cheat) {
+    Mischief* const mischief = cheat != nullptr ? cheat->mischief() : nullptr;
+    own_ = mischief != nullptr ? mischief : &none_;
+  }
   /// The roots of the parts of a friend's contribution to the last step. rank: of the launch.
   void hear(int rank, std::vector<Sha256Digest> roots) { roots_[rank] = std::move(roots); }
   void forget() { roots_.clear(); }
 
-  void message(Topic topic, Letter& letter, bool validates) override {
-    if (own_ != nullptr) own_->message(topic, letter, validates);
-  }
-  void parts(std::span<float> message) override {
-    if (own_ != nullptr) own_->parts(message);
-  }
-  void aggregate(std::span<float> part) override {
-    if (own_ != nullptr) own_->aggregate(part);
-  }
+  void message(Topic topic, Letter& letter, bool validates) override { own_->message(topic, letter, validates); }
+  void parts(std::span<float> message) override { own_->parts(message); }
+  void aggregate(std::span<float> part) override { own_->aggregate(part); }
   [[nodiscard]] const Contribution* story(const PendingCheck& check) override {
     const auto of_friend = roots_.find(check.target);
-    if (of_friend == roots_.end()) return own_ != nullptr ? own_->story(check) : nullptr;
+    if (of_friend == roots_.end()) return own_->story(check);
     story_ = {.roots = of_friend->second, .numbers = check.numbers, .claims = check.claims};
     return &story_;
   }
 
  private:
-  Mischief* own_ = nullptr;
+  Mischief none_;
+  Mischief* own_ = &none_;
   std::map<int, std::vector<Sha256Digest>> roots_;
   Contribution story_;
 };
@@ -128,6 +126,13 @@ class BanProtocol final : public StepExchange, public PartsWatch {
   void use(Aggregator& aggregator) override { work_.use(aggregator); }
   [[nodiscard]] Redone redo(const PendingChecks& of, const PendingCheck& check);
   void tell_friends();
+  /// Counts the bytes that it gives to MPI.
+  template <class Talk>
+  void counted(const Talk& talk) {
+    const std::int64_t before = ranks_.bytes_given();
+    talk();
+    bytes_sent_ += ranks_.bytes_given() - before;
+  }
 
   Communicator& ranks_;
   const Plan& plan_;
@@ -144,8 +149,8 @@ class BanProtocol final : public StepExchange, public PartsWatch {
   std::unique_ptr<Protocol> protocol_;
   ProtocolState restored_;
   std::vector<double> unit_, redone_, shares_, distances_;
-  std::unique_ptr<Collusion> collusion_;  ///< null: this rank never cheats
-  std::int64_t bytes_sent_ = 0, given_ = 0;
+  Collusion collusion_;
+  std::int64_t bytes_sent_ = 0;
 };
 
 }  // namespace dat

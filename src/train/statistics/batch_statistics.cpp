@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <utility>
 
 #include "pointwise.hpp"
@@ -10,22 +9,9 @@
 
 namespace dat {
 
-namespace {
-
-[[nodiscard]] std::vector<int> one_after_the_other(int passes) {
-  std::vector<int> all(static_cast<std::size_t>(passes));
-  std::iota(all.begin(), all.end(), 0);
-  return all;
-}
-
-}  // namespace
-
 int passes_in(const std::vector<int>& entering) {
   return entering.empty() ? 0 : 1 + *std::ranges::max_element(entering);
 }
-
-BatchStatistics::BatchStatistics(Communicator& ranks, Model& model, int passes, bool local, const SummationTree* order)
-    : BatchStatistics(ranks, model, one_after_the_other(passes), local, order) {}
 
 BatchStatistics::BatchStatistics(Communicator& ranks, Model& model, std::vector<int> entering, bool local,
                                  const SummationTree* order)

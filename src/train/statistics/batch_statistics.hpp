@@ -22,8 +22,6 @@ class BatchStatistics final : public MessagePart, public Stateful, public Statis
   /// of work, which are parts of one mean then; null: each rank has one unit, and its own mean.
   BatchStatistics(Communicator& ranks, Model& model, std::vector<int> entering, bool local,
                   const SummationTree* order = nullptr);
-  /// Statistics of which each of `passes` passes enters once, one after the other.
-  BatchStatistics(Communicator& ranks, Model& model, int passes, bool local, const SummationTree* order = nullptr);
 
   void add(const TrainingProgram& program, int pass, const BatchPlace& place) override;
   /// Lets the step's statistics enter the model's running statistics, once the message has been summed, but not those

@@ -9,7 +9,6 @@ namespace {
 [[nodiscard]] LoaderOptions reading(const TrainOptions& options, const Plan& plan, int threads) {
   LoaderOptions all = loader_options(options, plan);
   all.threads = threads;
-  all.everyone = false;
   all.sizes = {};
   return all;
 }
@@ -23,7 +22,7 @@ StatisticsPass::StatisticsPass(Communicator& ranks, const Dataset& images, const
       replica_(replica),
       reader_(images, ranks.size(), reading(options, plan, replica.backend().host_threads)),
       batch_(reader_.batch()),
-      statistics_(ranks, replica.model(), 1, false, order),
+      statistics_(ranks, replica.model(), {0}, false, order),
       message_(ranks, replica.backend(), order) {
   message_.add(statistics_);
 }

@@ -81,7 +81,6 @@ class WeightUpdate final : public Stateful {
   void take_back();
   /// Says from now on where the optimizer finds the weights at that moment; else it finds them where they are.
   void find_weights_by(WeightPerturbation& perturbation) { perturbation_ = &perturbation; }
-  [[nodiscard]] const Optimizer& optimizer() const { return *optimizer_; }
   /// Null: weights are not averaged.
   [[nodiscard]] WeightAverage* average() { return average_.get(); }
   /// Numbers of a checkpoint beside the weights and the running statistics.

@@ -175,11 +175,9 @@ void SkippedSteps::restore(const Checkpoint& checkpoint) {
 }
 
 void SkippedSteps::share(Communicator& ranks) {
-  double values[] = {static_cast<double>(in_a_row), static_cast<double>(rollbacks), lr_factor};
-  ranks.broadcast(values, sizeof values);
-  in_a_row = static_cast<std::int64_t>(values[0]);
-  rollbacks = static_cast<std::int64_t>(values[1]);
-  lr_factor = values[2];
+  ranks.broadcast(&in_a_row, sizeof in_a_row);
+  ranks.broadcast(&rollbacks, sizeof rollbacks);
+  ranks.broadcast(&lr_factor, sizeof lr_factor);
 }
 
 void SkippedSteps::replicated(ReplicatedState& state) {

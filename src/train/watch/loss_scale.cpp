@@ -47,10 +47,9 @@ void LossScale::restore(const Checkpoint& checkpoint) {
 }
 
 void LossScale::share(Communicator& ranks) {
-  double values[] = {scale_, static_cast<double>(good_steps_)};
-  ranks.broadcast(values, sizeof values);
-  set(values[0]);
-  good_steps_ = static_cast<std::int64_t>(values[1]);
+  ranks.broadcast(&scale_, sizeof scale_);
+  ranks.broadcast(&good_steps_, sizeof good_steps_);
+  set(scale_);
   changed_ = false;
 }
 

@@ -23,7 +23,6 @@ Recompute::Recompute(Communicator& ranks, const Dataset& images, const TrainOpti
 
 const float* Recompute::recompute(std::int64_t step, MicroBatch of, const ActiveSet& active) {
   Backend& backend = replica_.backend();
-  const Counters before = backend.counters;  // counters of the step's own work
   reader_.choose(batch_, step, of.rank, of.ranks > 0 ? of.ranks : plan_.ranks);
   if (attacker_.reads_pixels()) reader_.read_micro_batch(batch_, of.index);
   Batch& batch = attacker_.load(batch_, of.index);
@@ -38,7 +37,6 @@ const float* Recompute::recompute(std::int64_t step, MicroBatch of, const Active
   statistics_.fetch(ticket);
   backend.wait_for(ticket);
   loss_ = learner_.loss_of(0, batch.n);
-  backend.counters = before;
   return gradients_;
 }
 

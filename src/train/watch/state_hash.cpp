@@ -11,6 +11,7 @@ namespace dat {
 StateHash::StateHash(Backend& backend, std::span<Stateful* const> parts) : backend_(backend) {
   for (Stateful* part : parts) part->replicated(*this);
   planning_ = false;
+  values_.resize(names_.size());
   std::int64_t most = 0;
   for (const auto& [count, chunks] : chunks_) most = std::max<std::int64_t>(most, chunks.count);
   const auto bytes = [](std::int64_t count) { return static_cast<std::size_t>(count * kSums) * sizeof(double); };
@@ -43,7 +44,6 @@ void StateHash::device(const std::string& name, float* data, std::int64_t count)
     plan_chunks(count);
     on_device_.push_back(names_.size());
     names_.push_back(name);
-    values_.push_back(0);
     return;
   }
   assert(on_device_[next_on_device_] == next_);
@@ -52,11 +52,7 @@ void StateHash::device(const std::string& name, float* data, std::int64_t count)
 }
 
 void StateHash::host(const std::string& name, void* data, std::size_t bytes) {
-  if (planning_) {
-    names_.push_back(name);
-    values_.push_back(0);
-    return;
-  }
+  if (planning_) return names_.push_back(name);
   std::uint64_t total = 0;
   const auto* const from = static_cast<const char*>(data);
   for (std::size_t at = 0; at + sizeof(std::uint32_t) <= bytes; at += sizeof(std::uint32_t)) {
@@ -71,7 +67,6 @@ void StateHash::take(std::span<Stateful* const> parts) {
   next_ = next_on_device_ = 0;
   for (Stateful* part : parts) part->replicated(*this);
   assert(next_ == names_.size());
-  if (on_device_.empty()) return;
   backend_.wait_for(backend_.fetch(host_sums_, sums_, on_device_.size() * kSums * sizeof(double)));
   for (std::size_t k = 0; k < on_device_.size(); ++k)
     values_[on_device_[k]] = kernels::fingerprint_of(host_sums_ + kSums * k);

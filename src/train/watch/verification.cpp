@@ -1,9 +1,10 @@
 #include "train/watch/verification.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstdio>
 
 #include "dat/dealing.hpp"
 #include "dat/random.hpp"
@@ -108,7 +109,7 @@ void Verification::recompute_claim(const ActiveSet& active, std::vector<double>&
   fetch_claim(recompute_.loss(), claim);
 }
 
-double Verification::distance(const std::vector<double>& one, const std::vector<double>& other) const {
+double distance_of_claims(const std::vector<double>& one, const std::vector<double>& other) {
   if (std::bit_cast<std::uint64_t>(one[0]) == std::bit_cast<std::uint64_t>(other[0])) return 0;
   double difference = 0, square = 0;
   for (std::size_t at = kClaimHead; at < one.size(); at += kSums) {
@@ -133,7 +134,7 @@ std::optional<Verification::Finding> Verification::verify(const Learner& learner
     recompute_claim(active, mine_);
     ranks_.receive(other_.data(), other_.size() * sizeof(double), chosen_.of.rank, kClaimTag);
     result[0] = agree(other_, mine_) ? 0 : 1;
-    result[1] = distance(other_, mine_);
+    result[1] = distance_of_claims(other_, mine_);
   }
   ranks_.sum(result, 2);
   bytes_sent_ = ranks_.bytes_given() - before;
@@ -160,13 +161,12 @@ Verification::Finding Verification::decide(double distance, const ActiveSet& act
 
   const bool decided = like[0] != like[1];
   const int guilty = !decided ? -1 : like[0] > 0 ? verifier : of.rank;
-  char numbers[80];
-  std::snprintf(numbers, sizeof numbers, "a distance of %.2g of its norm, tolerance %.2g%s", distance, tolerance_,
-                tolerance_ == 0 ? " (bits)" : "");
   const std::string what = "micro-batch " + std::to_string(of.index) + " of rank " + number(of.rank);
   std::string text = "silent corruption: in step " + std::to_string(step_ + 1) + ", the gradient of micro-batch " +
                      std::to_string(of.index) + " of " + ranks_text({of.rank}, places) + " is not what " +
-                     ranks_text({verifier}, places) + " finds when it recomputes it: " + numbers + "; ";
+                     ranks_text({verifier}, places) + " finds when it recomputes it: " +
+                     fmt::format("a distance of {:.2g} of its norm, tolerance {:.2g}{}; ", distance, tolerance_,
+                                 tolerance_ == 0 ? " (bits)" : "");
   if (decided)
     text += ranks_text({third}, places) + " agrees with rank " + number(guilty == verifier ? of.rank : verifier) +
             ": rank " + number(guilty) + " is wrong";

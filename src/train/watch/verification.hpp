@@ -25,6 +25,10 @@ struct VerificationPlan {
 /// Derivation: docs/design.md, "Silent corruption".
 [[nodiscard]] double verification_tolerance(int attack_steps);
 
+/// The distance of two claims of a gradient, each fingerprint, loss, sketch by chunks [chunks][kSums], in parts of its
+/// norm; 0: the bits are equal.
+[[nodiscard]] double distance_of_claims(const std::vector<double>& one, const std::vector<double>& other);
+
 /// Every N steps, has one micro-batch of one rank recomputed by another one, and compares gradient and loss: by bits
 /// where algorithms are deterministic, else by their distance. Where the two differ and there is a third rank, the
 /// third one says which is wrong.
@@ -58,10 +62,8 @@ class Verification {
   /// these have been queued.
   void fetch_claim(double loss, std::vector<double>& claim);
   void recompute_claim(const ActiveSet& active, std::vector<double>& claim);
-  /// The distance of two claims in parts of the norm; 0: the bits are equal.
-  [[nodiscard]] double distance(const std::vector<double>& one, const std::vector<double>& other) const;
   [[nodiscard]] bool agree(const std::vector<double>& one, const std::vector<double>& other) const {
-    return distance(one, other) <= tolerance_;  // NaN is no distance
+    return distance_of_claims(one, other) <= tolerance_;  // NaN is no distance
   }
   [[nodiscard]] Finding decide(double distance, const ActiveSet& active);
 

@@ -290,6 +290,20 @@ TEST_CASE("heartbeats go to all addresses of a rank until one is known to arrive
   CHECK(arrived() == 1);
   one.try_all(1);
   CHECK(arrived() == 2);
+  // The number of an address may be the first one's; one that there is not is none.
+  HeartbeatSocket zero(0, 2), fake(1, 2);
+  for (int twice = 0; twice < 2; ++twice) meet(zero, 1, fake);
+  meet(fake, 0, one);
+  for (const auto& [heard, count] : {std::pair(1, 1), std::pair(3, 2)}) {
+    Heartbeat heartbeat{};
+    one.try_all(1);
+    zero.send(1, heartbeat);
+    for (int k = 0; k < heard; ++k) CHECK(fake.receive(heartbeat));
+    fake.send(0, heartbeat);
+    while (one.receive(heartbeat)) continue;
+    CHECK(arrived() == count);
+    while (fake.receive(heartbeat)) continue;
+  }
   // One of another run, from a rank that there is not, from oneself, and one to another rank.
   for (const auto& [rank, size, to, token] :
        {std::tuple{0, 2, 1, 8U}, {2, 3, 1, 7U}, {-1, 2, 1, 7U}, {1, 2, 1, 7U}, {0, 3, 2, 7U}}) {

@@ -212,6 +212,18 @@ TEST_CASE("A sketch measures how far two gradients are from each other", "[kerne
       found += (of_x[k * kSums + j] - of_y[k * kSums + j]) * (of_x[k * kSums + j] - of_y[k * kSums + j]) / 2;
   // 80 squares of numbers that are nearly normal: a relative standard deviation of sqrt(2 / 80) = 0.16; four of them.
   CHECK(std::abs(found / square - 1) < 0.64);
+  // Two chunks, whose sketches are two numbers and the square of the norm; before them the fingerprint and the loss.
+  const std::vector<double> one{1, 2, 3, 4, 25, 1, 0, 10}, other{7, 2, 0, 0, 16, 1, 2, 11};
+  CHECK(distance_of_claims(one, other) == Approx(std::sqrt((9 + 16 + 4) / 2.0 / (25 + 11))));
+  std::vector<double> same = one;
+  CHECK(distance_of_claims(one, same) == 0);
+  same[0] = 9;  // the bits
+  CHECK((distance_of_claims(one, same) > 0 && distance_of_claims(one, same) < 1e-20));
+  same[1] = 3;
+  CHECK((distance_of_claims(one, same) == 0.5 && distance_of_claims(same, one) == Approx(1 / 3.0)));
+  same[2] = std::nan("");
+  CHECK(std::isnan(distance_of_claims(one, same)));
+  CHECK(distance_of_claims({1, 0, 0, 0, 0}, {2, 0, 0, 0, 0}) < 1e-20);  // of nothing
   CHECK(verification_tolerance(0) == Approx(1e-4));
   CHECK(verification_tolerance(10) == Approx(1e-4 + 4 * std::sqrt(2e-4)));
 }

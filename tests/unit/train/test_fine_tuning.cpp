@@ -74,6 +74,11 @@ TEST_CASE("What cannot be frozen is refused, with the names that are most like i
   const std::string unknown = refusal("resnet18", "layer5", Granularity::tensor);
   CHECK(unknown.starts_with("2: --freeze layer5: the network has nothing of this name; it has layer"));
   CHECK(contains(unknown, "all-but-head, stem, layer"));
+  const std::string begin = "the network has nothing of this name; it has ";
+  CHECK(refusal("small_cnn", "conv9", Granularity::tensor) ==
+        "2: --freeze conv9: " + begin + "conv1, conv2, conv3, all-but-head; or a module within them, such as conv2");
+  CHECK(refusal("small_cnn", "xyz", Granularity::tensor) ==
+        "2: --freeze xyz: " + begin + "all-but-head, conv1, conv2, conv3; or a module within them, such as conv2");
   const std::string deep = refusal("dm_wrn_28_10", "block3", Granularity::tensor);
   CHECK(contains(deep, "stem, layer.0, layer.0.block.0, layer.0.block.1"));
   CHECK(!contains(deep, "logits"));

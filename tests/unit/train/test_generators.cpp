@@ -13,6 +13,11 @@ TEST_CASE("Micro-batches go to the generators in turn, and to those that are fas
   for (const int generator : {1, 2, 0, 1, 2, 0, 1}) CHECK(alike.deal(0) == generator);
   CHECK(alike.outstanding(1) == 3);
 
+  Dealing unknown(2, 0);  // who has not answered yet is as slow as the slowest that has
+  CHECK(unknown.deal(0) == 0);
+  unknown.answered(0, 4, 0, 0);
+  for (const int generator : {0, 1, 0, 1}) CHECK(unknown.deal(0) == generator);
+
   Dealing unequal(3, 0);
   const double seconds[] = {1, 2, 4};
   for (int generator = 0; generator < 3; ++generator) CHECK(unequal.deal(0) == generator);
@@ -66,6 +71,12 @@ TEST_CASE("A micro-batch is dealt again where its generator is late and another 
   REQUIRE(third);
   CHECK(*third == 2);
   CHECK(!dealing.deal_again(2, 1e9, 0));  // all have something of this trainer
+  Dealing busy(2, 0);  // what it does for others takes its time, too: 4 times two micro-batches of a second
+  for (const int generator : {0, 1, 0}) CHECK(busy.deal(0) == generator);
+  busy.answered(1, 1, 0, 0);
+  busy.answered(0, 1, 2, 0);
+  CHECK(!busy.deal_again(0, 7.9, 0));
+  CHECK(busy.deal_again(0, 8, 0) == 1);
   Dealing alone(1, 0);
   CHECK(alone.deal(0) == 0);
   alone.answered(0, 0.1, 0, 0);
@@ -94,6 +105,9 @@ TEST_CASE("An answer has room for what it may bring, and images in it stand at a
   const auto backend = test::test_backend(1);
   AnswerPacket packet(*backend, 24, "test");
   CHECK(packet.room() == AnswerPacket::bytes(24));
+  packet.seal(8);
+  for (const std::size_t behind : {0U, 8U, 16U}) CHECK(packet.whole(AnswerPacket::bytes(behind)) == (behind == 8));
+  CHECK(!packet.whole(AnswerPacket::bytes(0) - 1));
   for (const int ages : {0, 1, 2, 3}) CHECK(bytes_of_ages(ages) == (ages == 0 ? 0U : ages < 3 ? 8U : 16U));
 }
 
@@ -103,16 +117,17 @@ TEST_CASE("Generators beyond the micro-batches that can be under way are refused
   options.batch = 0;
   options.total_batch = 12;
   options.micro_batch = 2;
-  options.staleness = 1;
-  for (const bool deterministic : {false, true}) {  // 3 ranks of 2 micro-batches, or 6 of all ranks together
-    options.deterministic = deterministic;
-    const Plan plan(options, 24, 3);
-    options.generators = 12;
-    CHECK_NOTHROW(require_work(options, plan));
-    options.generators = 13;
-    CHECK(
-        contains(message_of([&] { require_work(options, plan); }, ExitCode::usage), "more than the 12 micro-batches"));
-  }
+  for (const bool deterministic : {false, true})  // 3 ranks of 2 micro-batches, or 6 of all ranks together
+    for (const auto& [staleness, steps] : {std::pair(0, "1 step;"), std::pair(1, "2 steps;")}) {
+      options.deterministic = deterministic;
+      options.staleness = staleness;
+      const Plan plan(options, 24, 3);
+      options.generators = 6 * (staleness + 1);
+      CHECK_NOTHROW(require_work(options, plan));
+      const std::string most = std::to_string(options.generators++) + " micro-batches that can be under way: those of ";
+      CHECK(
+          contains(message_of([&] { require_work(options, plan); }, ExitCode::usage), "more than the " + most + steps));
+    }
 }
 
 TEST_CASE("Steps that are under way at once have places of their own", "[generators]") {

@@ -1,96 +1,133 @@
+#include "backend/cpu/backend.hpp"
 #include "catch.hpp"
-#include "device.hpp"
+#include "single.hpp"
 #include "train/plan/phase_timer.hpp"
 
 using namespace dat;
 
 namespace {
 
-void pass(int milliseconds) { std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds)); }
+using Seconds = std::array<double, kPhases>;
 
-[[nodiscard]] double of(const std::array<double, kPhases>& seconds, Phase phase) {
-  return seconds[static_cast<std::size_t>(phase)];
+/// A clock that the test sets, and stamps that the device has passed as far as the test says.
+class Clocked final : public cpu::CpuBackend {
+ public:
+  Clocked() : CpuBackend(1, true, "f32") {}
+  [[nodiscard]] Ticket stamp() override {
+    stamps_.push_back(now);
+    return std::ssize(stamps_) - 1;
+  }
+  [[nodiscard]] bool passed(Ticket stamp) override { return stamp < there; }
+  [[nodiscard]] double seconds(Ticket from, Ticket to) override {
+    return stamps_[static_cast<std::size_t>(to)] - stamps_[static_cast<std::size_t>(from)];
+  }
+  void wait() override { there = std::ssize(stamps_); }
+
+  double now = 3;
+  Ticket there = 0;
+
+ private:
+  std::vector<double> stamps_;
+};
+
+struct Run {
+  Run() { timer.start(); }
+  void lap(double seconds, Phase phase) {
+    clock.now += seconds;
+    timer.lap(phase);
+  }
+  void leave_out(double seconds) {
+    clock.now += seconds;
+    timer.leave_out();
+  }
+  /// Returns whether the run's time is so many seconds, and those of the test itself.
+  [[nodiscard]] bool has_lasted(double seconds) const {
+    return timer.wall_time() >= seconds && timer.wall_time() < seconds + 500;
+  }
+  Clocked clock;
+  PhaseTimer timer{clock};
+};
+
+[[nodiscard]] Seconds of(std::initializer_list<std::pair<Phase, double>> some) {
+  Seconds all{};
+  for (const auto& [phase, seconds] : some) all[static_cast<std::size_t>(phase)] = seconds;
+  return all;
 }
 
 }  // namespace
 
 TEST_CASE("Hidden is what was under way less what the same step has exposed of it", "[phases]") {
-  const auto backend = test::test_backend();
-  PhaseTimer timer(*backend);
-  timer.start();
-  timer.lap(Phase::other);
-  pass(3);
-  timer.lap(Phase::backward);
-  pass(2);
-  timer.lap(Phase::exposed);
-  timer.lap(Phase::decode);
-  timer.end_sum(10);
-  pass(4);  // of the second message: not of what was under way
-  timer.lap(Phase::exposed);
-  auto seconds = timer.take();
-  // Sleeping takes at least what it was asked for. Doubles near 10 are 2^-49 apart.
-  CHECK(of(seconds, Phase::backward) >= 0.003);
-  CHECK(of(seconds, Phase::exposed) >= 0.006);
-  const double both = of(seconds, Phase::exposed), hidden = of(seconds, Phase::hidden);
-  CHECK((hidden <= 10 - 0.002 && hidden >= 10 - (both - 0.004) - 1e-12));
-  CHECK(timer.exposed_time() == both);
+  Run run;
+  run.timer.end_sum(1000);  // of no lap
+  run.lap(1, Phase::other);
+  run.lap(2, Phase::backward);
+  run.lap(4, Phase::exposed);
+  run.lap(8, Phase::decode);
+  run.timer.end_sum(32);
+  run.lap(16, Phase::exposed);  // of the second message: not of what was under way
+  CHECK(run.timer.take() ==
+        of({{Phase::other, 1}, {Phase::backward, 2}, {Phase::exposed, 20}, {Phase::decode, 8}, {Phase::hidden, 28}}));
+  CHECK(run.timer.exposed_time() == 20);
+  run.lap(1, Phase::other);
+  run.lap(2, Phase::exposed);
+  run.timer.end_sum(64);
+  run.lap(1, Phase::other);
+  run.lap(4, Phase::exposed);
+  run.timer.end_sum(2);  // all of it was exposed
+  CHECK(run.timer.take() == of({{Phase::other, 2}, {Phase::exposed, 6}, {Phase::hidden, 62}}));
+}
 
-  timer.lap(Phase::other);
-  pass(1);
-  timer.lap(Phase::exposed);
-  timer.end_sum(20);
-  seconds = timer.take();
-  CHECK(std::abs(of(seconds, Phase::hidden) - (20 - of(seconds, Phase::exposed))) < 1e-12);
-
-  timer.lap(Phase::other);
-  pass(1);
-  timer.lap(Phase::exposed);
-  timer.end_sum(1e-6);  // all of it was exposed
-  CHECK(of(timer.take(), Phase::hidden) == 0);
+TEST_CASE("A lap is told in the step in which the device has passed its end, and once in all", "[phases]") {
+  Run run;
+  run.lap(1, Phase::data);
+  run.lap(2, Phase::attack);
+  run.clock.there = 2;  // the start, and the first lap
+  CHECK(run.timer.end_step() == of({{Phase::data, 1}}));
+  run.lap(4, Phase::forward);
+  run.clock.wait();
+  CHECK(run.timer.end_step() == of({{Phase::attack, 2}, {Phase::forward, 4}}));
+  run.lap(8, Phase::update);
+  CHECK(run.timer.take() == of({{Phase::data, 1}, {Phase::attack, 2}, {Phase::forward, 4}, {Phase::update, 8}}));
+  CHECK(run.timer.end_step() == of({{Phase::update, 8}}));
+  CHECK((run.timer.take() == Seconds{} && run.timer.end_step() == Seconds{}));
 }
 
 TEST_CASE("More laps than there are stamps lose no time", "[phases]") {
-  const auto backend = test::test_backend();
-  PhaseTimer timer(*backend);
-  timer.start();
-  const auto begin = std::chrono::steady_clock::now();
-  pass(20);
-  for (int k = 0; k < 3 * Backend::kStamps; ++k) {
-    if (k % 512 == 0) pass(1);
-    timer.lap(k % 2 == 0 ? Phase::forward : Phase::backward);
+  Run run;
+  for (int lap = 1; lap < Backend::kStamps; ++lap) run.lap(1, Phase::data);
+  run.lap(1, Phase::attack);  // no stamp is left
+  run.clock.wait();
+  for (int lap = 0; lap < Backend::kStamps; ++lap) {
+    run.lap(2, Phase::update);
+    run.clock.wait();
   }
-  backend->wait();
-  pass(1);
-  timer.lap(Phase::other);
-  const double wall = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  const std::array<double, kPhases> seconds = timer.take();
-  const double sum = std::accumulate(seconds.begin(), seconds.begin() + kPhasesInSum, 0.0);
-  // Between our look at the clock and the timer's: far less than a millisecond, unless somebody else has the core.
-  CHECK(std::abs(sum - wall) <= 0.01 * wall + 1e-3);
+  CHECK(run.timer.take() == of({{Phase::data, Backend::kStamps - 1}, {Phase::update, 1 + 2 * Backend::kStamps}}));
 }
 
 TEST_CASE("What is left out is in no phase, and not in the run's time", "[phases]") {
-  const auto backend = test::test_backend();
-  PhaseTimer timer(*backend);
-  const auto before = std::chrono::steady_clock::now();
-  timer.start();
-  pass(2);
-  timer.lap(Phase::backward);
-  pass(30);
-  timer.leave_out();
-  pass(2);
-  timer.lap(Phase::exposed);
-  pass(30);
-  timer.leave_out();
-  timer.end_sum(10);
-  const auto seconds = timer.take();
-  const double wall = timer.wall_time();
-  const double all = std::chrono::duration<double>(std::chrono::steady_clock::now() - before).count();
-  double sum = 0;
-  for (int phase = 0; phase < kPhasesInSum; ++phase) sum += seconds[static_cast<std::size_t>(phase)];
-  CHECK((of(seconds, Phase::backward) >= 0.002 && of(seconds, Phase::exposed) >= 0.002));
-  CHECK((sum >= 0.004 && sum <= all - 0.060));
-  CHECK((wall >= sum && wall <= all - 0.060));
-  CHECK(timer.exposed_time() == of(seconds, Phase::exposed));
-  CHECK(std::abs(of(seconds, Phase::hidden) - (10 - of(seconds, Phase::exposed))) < 1e-12);
+  Run run;
+  run.lap(2, Phase::backward);
+  run.leave_out(1000);
+  run.lap(4, Phase::exposed);
+  run.leave_out(2000);
+  run.timer.end_sum(10);
+  CHECK(run.has_lasted(0));
+  CHECK(run.timer.take() == of({{Phase::backward, 2}, {Phase::exposed, 4}, {Phase::hidden, 6}}));
+  CHECK(run.has_lasted(-3000));
+  CHECK(run.timer.exposed_time() == 4);
+
+  // Another part of the run begins with nothing but the times of those before.
+  run.lap(1, Phase::data);
+  Checkpoint checkpoint;
+  checkpoint.doubles["seconds"] = {5000, 7};
+  run.timer.restore(checkpoint);
+  run.timer.share(test::single());
+  run.timer.start();
+  CHECK((run.timer.take() == Seconds{} && run.timer.end_step() == Seconds{}));
+  CHECK(run.has_lasted(5000));
+  run.timer.save(checkpoint);
+  CHECK((checkpoint.doubles["seconds"].size() == 2 && checkpoint.doubles["seconds"][0] >= 5000));
+  CHECK(checkpoint.doubles["seconds"][1] == 7);
+  checkpoint.doubles["seconds"] = {5000};
+  CHECK(code_of([&] { run.timer.restore(checkpoint); }) == ExitCode::checkpoint);
 }

@@ -1,4 +1,5 @@
 #include "catch.hpp"
+#include "datasets.hpp"
 #include "train/plan/parts.hpp"
 #include "train/plan/plan.hpp"
 #include "train/planned.hpp"
@@ -55,6 +56,9 @@ TEST_CASE("A mixture in words: images of a batch from either set", "[plan]") {
         "6 of 8 images from the 60 labelled ones, the others from 40 extra ones, 20 in an epoch: once in 2 epochs");
   CHECK(text(Mix(60, 39, 0.75, 8), 2).ends_with(", the others from 39 extra ones, 20 in an epoch"));
   CHECK(text(24, 1).empty());
+  TrainOptions ordered = plain();  // all of the epoch is dealt to the ranks
+  ordered.deterministic = true;
+  CHECK(Plan(ordered, Mix(60, 40, 0.75, 8), 2).mix_text() == text(Mix(60, 40, 0.75, 8), 1));
   // A step has an image twice where it has more of a set than there are.
   const auto repeats = [](const Mix& images, int ranks) { return Plan(plain(), images, ranks).repeats_images(); };
   CHECK(!repeats(24, 3));
@@ -108,6 +112,19 @@ TEST_CASE("One process plans as one of several ranks would: with the images of a
     CHECK((one.batch == row.of_one && one.total_batch == row.total_of_one && one.micro_batch == row.micro_of_one));
     CHECK(one.faults == TrainOptions{}.faults);
   }
+}
+
+TEST_CASE("A plan says how a rank computes, and what it keeps of its perturbations", "[plan]") {
+  TrainOptions options = plain();
+  options.precision = "bf16";
+  CHECK(precision_text(options) == "activations of training passes in bf16");
+  options.precision = "f16";
+  CHECK(precision_text(options) ==
+        "activations of training passes in f16; gradients times a loss scale, 1024 at first, 65536 at most");
+  const test::Given images(5);  // of 192 bytes, of which a rank has three at most
+  CHECK(warm_start_bytes(options, Plan(options, 5, 2), images) == 0);
+  options.warm_start = 1;
+  CHECK(warm_start_bytes(options, Plan(options, 5, 2), images) == 3 * 192);
 }
 
 TEST_CASE("Places in epochs of other lengths do not overflow", "[plan]") {

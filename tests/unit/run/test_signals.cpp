@@ -1,0 +1,55 @@
+#include <pty.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+
+#include "catch.hpp"
+#include "run/signals.hpp"
+
+using namespace dat;
+
+namespace {
+
+/// What a process says that gets two signals at once, and its exit code. begun: the run has begun to write.
+[[nodiscard]] std::pair<std::string, int> after_signals(bool begun, bool terminal) {
+  int ends[2];  // to read from, to write to
+  REQUIRE((terminal ? openpty(&ends[0], &ends[1], nullptr, nullptr, nullptr) : pipe(ends)) == 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK"}) unsetenv(name);
+    dup2(ends[1], STDERR_FILENO);
+    catch_signals();
+    if (begun) finish_step_on_signal();
+    errno = 7;
+    for (const int signal : {SIGUSR1, SIGTERM}) static_cast<void>(raise(signal));
+    _exit(signalled() && errno == 7 ? 3 : 4);
+  }
+  close(ends[1]);
+  std::string text;
+  char part[1024];
+  for (ssize_t bytes; (bytes = read(ends[0], part, sizeof part)) > 0;)
+    text.append(part, static_cast<std::size_t>(bytes));
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  return {text, WIFEXITED(status) ? WEXITSTATUS(status) : -1};
+}
+
+}  // namespace
+
+TEST_CASE("A signal is told on a line of its own, once, and ends a process that has not begun", "[run]") {
+  for (const bool terminal : {false, true}) {
+    const std::string begin = terminal ? "\r\n" : "", end = terminal ? "\r\n" : "\n";
+    const auto [early, stopped] = after_signals(false, terminal);
+    CHECK(stopped == 75);
+    CHECK(early == begin +
+                       "dat_hpc: stopped on a signal before the first step: nothing is lost, and the same command " +
+                       "starts again" + end);
+    const auto [told, code] = after_signals(true, terminal);
+    CHECK(code == 3);
+    CHECK(told.starts_with(begin + "dat_hpc: a signal: the run ends after the step or evaluation under way"));
+    CHECK(told.ends_with(" goes on from the last checkpoint, or from the start" + end));
+    CHECK(told.find("\n", begin.size()) == told.size() - 1);
+  }
+}
