@@ -1003,7 +1003,17 @@ TEST_CASE("recipes are options between the defaults and the file") {
   CHECK(contains(refusal("--config madry"), "did you mean --recipe madry?"));
   const Parsed list = parse_line("--recipe list");
   CHECK(list.verb == "print");
-  CHECK(contains(list.text, "\nmadry "));
+  // Columns as wide as their longest words, and two blanks.
+  std::size_t name = 0, cost = 0;
+  for (const Recipe& one : recipes()) {
+    name = std::max(name, one.name.size() + 2);
+    cost = std::max(cost, one.cost.size() + 2);
+  }
+  std::string lines;
+  for (const Recipe& one : recipes())
+    lines += one.name + std::string(name - one.name.size(), ' ') + one.cost + std::string(cost - one.cost.size(), ' ') +
+             one.about + "\n";
+  CHECK(list.text.starts_with(lines + "\nPasses are "));
   CHECK(contains(list.text, "11 passes x 205 epochs"));
   CHECK(contains(list.text, "Madry et al., ICLR 2018"));
 }

@@ -31,27 +31,6 @@ TableOf<Soup> soup_table() {
 
 }  // namespace
 
-TEST_CASE("every option of a training has a row of its own, and rules name options that there are", "[options]") {
-  std::set<std::string> names;
-  for (const OptionRow& row : train_table().rows()) {
-    INFO(row.name);
-    CHECK(names.insert(row.name).second);
-    CHECK(!row.about.empty());
-    CHECK(!row.group.empty());
-    for (const Condition& condition : row.works_with)
-      for (const Choice& choice : condition.any_of) {
-        INFO(choice.option);
-        const OptionRow* other = train_table().find(choice.option);
-        REQUIRE(other != nullptr);
-        for (const std::string& value : choice.values)
-          if (!other->range.choices.empty())
-            CHECK(std::find(other->range.choices.begin(), other->range.choices.end(), value) !=
-                  other->range.choices.end());
-      }
-  }
-  CHECK(names.size() > 100);
-}
-
 TEST_CASE("a condition refuses an option in the usual sentence, and only where it is asked for", "[options]") {
   const TableOf<Soup> table = soup_table();
   Soup soup{.kind = "stew", .dumplings = 2};

@@ -137,28 +137,6 @@ TEST_CASE("Normal noise is that of each group's own words", "[smoothing]") {
   CHECK(worst < 2e-6);
 }
 
-TEST_CASE("Noise of either kind has the moments of the normal distribution", "[smoothing]") {
-  Noisy noisy({3, 16, 16, 1}, 200);
-  const double sigma = 0.25;
-  for (const bool grid : {false, true}) {
-    grid ? noisy.table(grid_noise(sigma)) : noisy.normal(static_cast<float>(sigma));
-    double sums[4] = {};
-    for (const float x : noisy.x) {
-      const double z = (double{x} - double{0.4F}) / sigma;
-      double power = 1;
-      for (double& sum : sums) sum += power *= z;
-    }
-    const auto count = static_cast<double>(noisy.x.size());
-    // Rounding to the grid adds 1/12 of its square to the variance, and 3 times that, and a little, to the fourth.
-    const double rounding = grid ? 1 / (12 * std::pow(255 * sigma, 2)) : 0;
-    INFO("grid " << grid);
-    CHECK(std::abs(sums[0] / count) < 5 / std::sqrt(count));
-    CHECK(std::abs(sums[1] / count - 1 - rounding) < 5 * std::sqrt(2 / count));
-    CHECK(std::abs(sums[2] / count) < 5 * std::sqrt(15 / count));
-    CHECK(std::abs(sums[3] / count - 3 - 6 * rounding) < 5 * std::sqrt(96 / count));
-  }
-}
-
 TEST_CASE("Noise on the grid has the probabilities of the normal distribution's parts", "[smoothing]") {
   Noisy noisy({3, 32, 32, 1}, 400);
   std::fill(noisy.image.begin(), noisy.image.end(), 100 / 255.0F);
