@@ -341,6 +341,30 @@ TEST_CASE("Adversarial images outlive the evaluation that made them", "[sequence
   CHECK(contains(message_of([&] { const AdversarialImages gone(folder.path(), set, true); }, ExitCode::usage), "gone"));
 }
 
+TEST_CASE("A sequence's results are in a file, image by image and attack by attack", "[sequence]") {
+  const TemporaryFolder folder;
+  write_sequence_results(folder / "results.h5", Three(), result_of_three(), {{"sequence", "pgd2"}});
+  CHECK(check_seal(folder / "results.h5").empty());
+  const Hdf5Reader file = Hdf5Reader::open(folder / "results.h5", ExitCode::data);
+  Shape shape;
+  using Numbers = std::vector<std::int64_t>;
+  for (const auto& [name, numbers] : std::vector<std::pair<std::string, Numbers>>{{"image/label", {0, 1, 2}},
+                                                                                  {"image/broken_by", {0, 1, -1}},
+                                                                                  {"image/run", {0, 2, 0}},
+                                                                                  {"image/prediction", {4, 5, 2}},
+                                                                                  {"attack/runs", {1, 2}},
+                                                                                  {"attack/images", {3, 2}},
+                                                                                  {"attack/broken", {1, 1}}})
+    CHECK(file.read<std::int64_t>(name, shape) == numbers);
+  CHECK(file.read<std::uint8_t>("image/robust", shape) == std::vector<std::uint8_t>{0, 0, 1});
+  CHECK(file.read<std::uint8_t>("image/clean_correct", shape) == std::vector<std::uint8_t>{0, 1, 1});
+  CHECK(file.read<double>("image/distance", shape) == std::vector<double>{0, 0.03, 0});
+  CHECK(file.read<double>("attack/accuracy", shape) == std::vector<double>{2.0 / 3, 1.0 / 3});
+  CHECK(file.read<double>("attack/seconds", shape) == std::vector<double>{0.1, 0.2});
+  CHECK((file.text("/", "filetype") == "evaluation" && file.integer("/", "format_version") == 1));
+  CHECK((file.text("/", "sequence") == "pgd2" && file.text("attack/seconds", "units") == "s"));
+}
+
 TEST_CASE("A sequence says which of its attacks cannot reach the border of the ball", "[sequence]") {
   const auto notices = [](const char* word, double alpha) {
     return SequenceAttacks(read_attack_sequence(word), BallNorm::linf, 8.0 / 255, alpha, 10).notices();

@@ -260,3 +260,44 @@ TEST_CASE("A run without --out has its job's folder, or a new one, and says so w
   CHECK(folder_of(options) == "run");
   CHECK(same_command(options, "run") == "the same command");
 }
+
+TEST_CASE("A run takes the network of its weights, where nobody has set another one", "[beginning]") {
+  const TemporaryFolder folder;
+  const auto order = [&](const std::set<std::string>& given) {
+    TrainOrder made;
+    made.given = given;
+    made.options.out = folder.path();
+    made.options.initialize = folder / "w.h5";
+    made.options.network = "small_cnn";
+    made.options.width = 8;
+    made.options.activation = "relu";
+    return made;
+  };
+  // As the run in the folder wrote down when it began: the file of the weights need not be there any more.
+  const std::string begun = "initialize = \"" + (folder / "w.h5") + "\"\n", wide = "network = \"dm_wrn_22_8\"\n";
+  const std::string function = "activation = \"silu\"\nnormalize = \"cifar10\"\n";
+  for (const auto& [written, given, expected] :
+       std::vector<std::tuple<std::string, std::set<std::string>, std::string>>{
+           {"", {}, "small_cnn 8 relu none"},
+           {wide, {}, "dm_wrn_22_8 128 silu none"},
+           {wide + "width = \"auto\"\n", {}, "dm_wrn_22_8 128 silu none"},
+           {wide + "width = 24\n", {}, "dm_wrn_22_8 24 silu none"},
+           {wide, {"width", "activation"}, "dm_wrn_22_8 8 relu none"},
+           {wide + "width = 24\n", {"width", "activation"}, "dm_wrn_22_8 8 relu none"},
+           {wide + "width = 24\n", {"network"}, "small_cnn 24 relu none"},
+           {function, {}, "small_cnn 8 silu cifar10"},
+           {function, {"activation", "normalize"}, "small_cnn 8 relu none"}}) {
+    INFO(written);
+    write_bytes(folder / "config.resolved.toml", begun + written);
+    TrainOrder taken = order(given);
+    take_network(taken);
+    const TrainOptions& o = taken.options;
+    CHECK(o.network + " " + std::to_string(o.width) + " " + o.activation + " " + o.normalize == expected);
+  }
+  write_bytes(folder / "config.resolved.toml", "initialize = \"other.h5\"\n" + wide);  // of another beginning
+  TrainOrder other = order({});
+  CHECK(contains(error_of([&] { take_network(other); }), ": --initialize " + (folder / "w.h5") + ": "));
+  CHECK(!GivenWeights{}.read());
+  CHECK((weights_of("").weights.read() && GivenWeights{.state = StateDict{}}.read()));
+  CHECK(GivenWeights{.failure = Error(ExitCode::checkpoint, "none")}.read());
+}
