@@ -1037,8 +1037,9 @@ TEST_CASE("An evaluation makes all runs of an attack, while an image is right", 
               Granularity::tensor);
   model.initialize(1);
   const EvaluationAttacks attacked({.attacks = {"apgd-t"}, .eps = 1e-6});
-  CHECK(attacked.warnings().empty());
-  CHECK(EvaluationAttacks({.attacks = {"fab-t", "square", "apgd-t"}, .eps = 0.1, .classes = 3}).warnings().size() == 2);
+  CHECK(attacked.notices().empty());
+  CHECK(EvaluationAttacks({.attacks = {"fab-t", "square", "apgd-t"}, .eps = 0.1, .classes = 3}).notices().size() == 2);
+  CHECK(EvaluationAttacks({.attacks = {"fab-t", "apgd-t", "pgd2"}, .eps = 0.1, .classes = 9}).notices().size() == 2);
   Buffers images(*backend, set.info(), kImages, attacked.needs());
   FrozenProgram program(model, kImages);
   FrozenView objective(images, program);

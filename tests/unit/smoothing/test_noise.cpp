@@ -223,35 +223,3 @@ TEST_CASE("A sample's noise depends on seed, image, number and purpose, not on i
     CHECK(last != samples_of(plain, 1, 5, Purpose::certification, 13));
   }
 }
-
-TEST_CASE("A linear network's certified radius exceeds the true one as rarely as promised", "[smoothing]") {
-  // Two classes, w = (3, 4), bias -1, x = (.5, .25): at a distance of .3 from the border.
-  constexpr int kImages = 100, kRunsOfAnImage = 100, kRuns = kImages * kRunsOfAnImage, kSamples = 100;
-  constexpr double kAlpha = 0.05, kTrue = 0.3;
-  for (const double sigma : {0.25, 0.5}) {
-    int exceeded = 0;
-    double radii = 0;
-    std::vector<double> radius_of;  // by votes
-    for (std::int64_t votes = 0; votes <= kSamples; ++votes) {
-      const double lower = clopper_pearson_lower(votes, kSamples, kAlpha);
-      radius_of.push_back(lower > 0.5 ? certified_radius(lower, sigma) : 0);
-    }
-    for (std::uint64_t image = 0; image < kImages; ++image) {
-      Noisy noisy({2, 1, 1, 1}, kRunsOfAnImage * kSamples, image);
-      noisy.image[0] = 0.5F;
-      noisy.image[1] = 0.25F;
-      noisy.normal(static_cast<float>(sigma));
-      for (std::size_t run = 0; run < kRunsOfAnImage; ++run) {
-        std::size_t votes = 0;
-        for (std::size_t s = run * kSamples; s < (run + 1) * kSamples; ++s)
-          votes += 3 * noisy.x[2 * s] + 4 * noisy.x[2 * s + 1] > 1;
-        exceeded += radius_of[votes] > kTrue;
-        radii += radius_of[votes];
-      }
-    }
-    INFO("sigma " << sigma << ": " << exceeded << " of " << kRuns << ", mean radius " << radii / kRuns);
-    CHECK(exceeded <= kAlpha * kRuns + 5 * std::sqrt(kAlpha * kRuns));
-    CHECK(exceeded > 0);
-    CHECK(radii / kRuns > 0.15);
-  }
-}
