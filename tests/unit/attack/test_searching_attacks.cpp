@@ -400,31 +400,6 @@ TEST_CASE("Logit ratios have their values and gradients", "[attack][cpu]") {
   close(d, {-1, 1, 0, 0, 0});
   CHECK(at(3, -1, Divisor::one) == 3);
 
-  // Against finite differences, of which the error is h^2 = 1e-10 times third derivatives of order 1, and 1e-16/h.
-  const auto values = random_values(200 * 6, 3, -3, 3);
-  for (int trial = 0; trial < 200; ++trial) {
-    std::vector<double> random(values.begin() + trial * 6, values.begin() + trial * 6 + 6);
-    const std::int32_t y = trial % 6, t = (trial / 6 + 1 + y) % 6;
-    const Divisor divisor = trial % 3 == 0 ? Divisor::one : trial % 3 == 1 ? Divisor::third : Divisor::third_and_fourth;
-    const auto value = [&](const std::vector<double>& logits) {
-      return margin_at(logits, y, trial % 2 == 0 && t != y ? t : -1, divisor);
-    };
-    std::vector<double> sorted = random;
-    std::sort(sorted.begin(), sorted.end());
-    bool apart = true;  // h does not change the order
-    for (std::size_t k = 1; k < 6; ++k) apart = apart && sorted[k] - sorted[k - 1] > 0.02;
-    if (!apart) continue;
-    const std::vector<double> gradient = value(random).gradient;
-    for (std::size_t k = 0; k < 6; ++k) {
-      constexpr double h = 1e-5;
-      std::vector<double> up = random, down = random;
-      up[k] += h;
-      down[k] -= h;
-      const double slope = (value(up).loss - value(down).loss) / (2 * h);
-      REQUIRE(std::abs(slope - gradient[k]) <= 1e-4 * (1 + std::abs(gradient[k])));
-    }
-  }
-
   const Margin unknown = margin_at(z, -1, -1, Divisor::third);
   CHECK((unknown.loss == 0 && unknown.correct == -1));
   CHECK(unknown.gradient == std::vector<double>(5));

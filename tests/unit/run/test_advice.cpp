@@ -68,7 +68,44 @@ TEST_CASE("Rates that nobody trains with, and a training that is all warm-up, ar
   options.lr = 0.4;
   options.warmup_epochs = 5;
   options.epochs = 0;
-  CHECK(advised(options)[0].starts_with("--epochs 0 leaves the warm-up alone, of 5 epochs"));
+  CHECK(advised(options)[0].starts_with("--epochs 0 leaves the warm-up alone, of 5 epochs,"));
+  options.warmup_epochs = 1;
+  CHECK(advised(options)[0].starts_with("--epochs 0 leaves the warm-up alone, of 1 epoch,"));
+  for (const auto& [optimizer, most] : {std::pair("sgd", 5.0), {"lars_sgd", 100.0}, {"lamb", 1.0}}) {
+    options = sensible();
+    options.optimizer = optimizer;
+    options.lr = most;
+    CHECK(advised(options).empty());
+    options.lr = 2 * most;
+    CHECK(contains(only_advice(options), "which are below " + std::to_string(int(most)) + ":"));
+  }
+}
+
+TEST_CASE("What is frozen without being trained, or for too long, is named", "[advice]") {
+  TrainOptions options = sensible();
+  options.freeze = "conv1";
+  CHECK(only_advice(options).starts_with("--freeze leaves random weights as they are"));
+  options.resume = "run";
+  CHECK(advised(options).empty());
+  options.resume = "auto";
+  options.initialize = "run";
+  CHECK(advised(options).empty());
+  options.warmup_epochs = 1;
+  options.epochs = 2;
+  options.freeze = test::by_epoch<std::string>({{"conv1", 0}, {"none", 2}});
+  CHECK(advised(options).empty());
+  options.epochs = 1;
+  CHECK(only_advice(options).starts_with("--freeze ends with epoch 2, and the run has 2: leave the end off"));
+}
+
+TEST_CASE("A batch that never comes is named", "[advice]") {
+  TrainOptions options = sensible();
+  options.warmup_epochs = 1;
+  options.epochs = 2;
+  options.batch = test::by_epoch({{100, 0}, {50, 2}});
+  CHECK(advised(options).empty());
+  options.epochs = 1;
+  CHECK(only_advice(options) == "the batch changes in epoch 2, and the run has 2 epochs; take an earlier one");
 }
 
 TEST_CASE("More threads than cores, and a batch that is cut, are named with what happens instead", "[advice]") {

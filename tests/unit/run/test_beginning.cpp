@@ -220,19 +220,46 @@ TEST_CASE("With other ranks a run goes on at the same place, and counts its step
   CHECK(told(found, options, 2) ==
         "2: --max-steps 6 was given for epochs of 4 steps, and with 2 ranks they have 2: give --max-steps 3 for the "
         "same end, or another number");
-  options.max_steps = 1000;  // ends no run
-  CHECK(told(run_of(options, 4), options, 2) == "go_on, going on after step 2");
+  for (const int ends_no_run : {8, 1000}) {
+    options.max_steps = ends_no_run;
+    CHECK(told(run_of(options, 4), options, 2) == "go_on, going on after step 2");
+  }
 }
 
 TEST_CASE("A later end is told where something depends on it", "[beginning]") {
-  TrainOptions options = planned();
-  options.schedule = "linear";
-  const Found found = run_of(options, 4);
-  options.epochs = 3;
-  CHECK(told(found, options)
-            .starts_with("go_on, going on after step 4; warning: --epochs was 2 and is 3 from here on: the learning "
-                         "rate of --schedule "
-                         "linear depends on it"));
+  using Change = void (*)(TrainOptions&);
+  const auto longer = [](TrainOptions& o) { o.epochs = 3; };
+  const std::string epochs = "--epochs was 2 and is 3 from here on: ",
+                    steps = "--max-steps was 6 and is 7 from here on: ",
+                    rate = "the learning rate of --schedule linear",
+                    end = " depends on it, and the run is not the one that would have been planned so from the start";
+  for (const auto& [has, change, expected] : std::vector<std::tuple<Change, Change, std::string>>{
+           {[](TrainOptions&) {}, longer, ""},
+           {[](TrainOptions& o) { o.schedule = "linear"; }, [](TrainOptions&) {}, ""},
+           {[](TrainOptions& o) { o.schedule = "linear"; }, longer, epochs + rate},
+           {[](TrainOptions& o) { o.schedule = "linear", o.max_steps = 6; }, [](TrainOptions& o) { o.max_steps = 7; },
+            steps + rate},
+           {[](TrainOptions& o) { o.stale_attack = 1; }, longer,
+            epochs + "the first attack after the earlier end, by --stale-attack,"},
+           {[](TrainOptions& o) { o.selector = "freezeout"; }, longer, epochs + "what --selector freezeout freezes"},
+           {[](TrainOptions& o) { o.selector = "autofreeze"; }, longer,
+            epochs + "what --selector autofreeze freezes"}}) {
+    TrainOptions options = planned();
+    has(options);
+    const Found found = run_of(options, 4);
+    change(options);
+    CHECK(told(found, options) ==
+          "go_on, going on after step 4" + (expected.empty() ? "" : "; warning: " + expected + end));
+  }
+}
+
+TEST_CASE("A run goes on in the epoch of its next step, or of the evaluation that it owes", "[beginning]") {
+  for (const auto& [step, steps, due, epoch] :
+       {std::tuple(0, 4, 0, 0), {3, 4, 0, 0}, {4, 4, 0, 1}, {4, 4, 1, 0}, {9, 4, 0, 2}, {0, 4, 1, 0}, {5, 0, 0, 0}}) {
+    Checkpoint checkpoint;
+    checkpoint.integers = {{"step", step}, {"steps_per_epoch", steps}, {"evaluation_due", due}};
+    CHECK(epoch_at(checkpoint) == epoch);
+  }
 }
 
 TEST_CASE("Those who have left stay away in the same run on as many ranks", "[beginning]") {

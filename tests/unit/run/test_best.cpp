@@ -61,6 +61,15 @@ TEST_CASE("The best network is that of the highest accuracy, and evaluations sin
   Checkpoint state;
   best.save_as_best(state, 123);
   CHECK(BestRecord::of(state) == BestRecord{.accuracy = 0.4, .step = 40, .bytes = 123});
+  CHECK(best.overfitting_text(0.125, 50) ==
+        "catastrophic overfitting: the robust accuracy on held-out images is 12.50 % after step 50, and was 40.00 %");
+  const auto end = [&] { return best.early_end_text(70, 96); };
+  const std::string told =
+      "stopped early after step 70 of 96: no better robust accuracy on held-out training images than 40.00 % in ";
+  CHECK(!best.judge(0.1, 50));
+  CHECK(end() == told + "1 evaluation; ckpt/best.h5 has that network");
+  CHECK(!best.judge(0.1, 60));
+  CHECK(end() == told + "2 evaluations; ckpt/best.h5 has that network");
 }
 
 TEST_CASE("A best network whose file is gone is chosen anew", "[run]") {
