@@ -341,16 +341,6 @@ void perturb(const Attack& attack, Objective& o) {
   kernel_backend().wait();
 }
 
-/// The quantile that chi-square with `freedom` degrees exceeds with probability e^-20 at most: Laurent and Massart,
-/// Annals of Statistics 28 (2000), lemma 1.
-double chi_square_bound(double freedom) { return freedom + 2 * std::sqrt(20 * freedom) + 2 * 20; }
-double chi_square(const std::vector<double>& counts) {
-  const double expected = std::accumulate(counts.begin(), counts.end(), 0.0) / static_cast<double>(counts.size());
-  double sum = 0;
-  for (const double count : counts) sum += (count - expected) * (count - expected) / expected;
-  return sum;
-}
-
 }  // namespace
 
 TEST_CASE("Logit ratios have their values and gradients", "[attack][cpu]") {
@@ -1109,40 +1099,25 @@ TEST_CASE("Square's pattern in L2 is that of the public code", "[attack]") {
   }
 }
 
-TEST_CASE("Square's windows, signs and pairs of windows are uniform and independent, for each image and iteration",
-          "[attack][cpu]") {
-  constexpr int kSide = 5, kDraws = 40000;
-  std::vector<std::int64_t> ids(kDraws);
-  std::iota(ids.begin(), ids.end(), 7);
-  const kernels::SquareDraws draws{ids.data(), 99, Purpose::evaluation_start};
-  const auto place_of = [](const auto& window, const Layout& layout) {
-    const int tops = layout.h - kSide, lefts = layout.w - kSide;
-    REQUIRE((window.top >= 0 && window.top < tops && window.left >= 0 && window.left < lefts));
-    return window.top * lefts + window.left;
-  };
-  const auto check = [](int count, const auto& cell_of) {
-    for (const bool by_image : {true, false}) {
-      std::vector<double> cells(static_cast<std::size_t>(count));
-      for (int k = 0; k < kDraws; ++k)
-        ++cells[static_cast<std::size_t>(cell_of(by_image ? k : 0, by_image ? 3U : static_cast<std::uint32_t>(k)))];
-      CHECK(chi_square(cells) <= chi_square_bound(count - 1));
-    }
-  };
-  const Layout small{3, 9, 8, 1}, large{3, 12, 10, 1};
-  check(12 * 12 * 2, [&](int image, std::uint32_t iteration) {
-    const kernels::SquarePair pair = draws.pair(image, iteration, kSide, small);
-    const kernels::SquareWindow alone = draws.window(image, iteration, kSide, small);
+TEST_CASE("Square's windows reach all places in an image of any shape, but its last row and column", "[attack][cpu]") {
+  constexpr int kSide = 5;
+  const std::int64_t id = 7;
+  const Layout layout{3, 12, 10, 1};
+  const kernels::SquareDraws draws{&id, 99, Purpose::evaluation_start};
+  std::set<std::pair<int, int>> all, windows, others;
+  std::set<bool> transposed;
+  for (int place = 0; place < 7 * 5; ++place) all.emplace(place / 5, place % 5);
+  for (std::uint32_t k = 0; k < 2000; ++k) {
+    const kernels::SquarePair pair = draws.pair(0, k, kSide, layout);
+    const kernels::SquareWindow alone = draws.window(0, k, kSide, layout);
     REQUIRE((pair.first.top == alone.top && pair.first.left == alone.left && pair.first.signs == alone.signs));
-    return (place_of(pair.first, small) * 12 + place_of(pair, small)) * 2 + (pair.transposed ? 1 : 0);
-  });
-  // With the three channels' signs.
-  check(35 * 8, [&](int image, std::uint32_t iteration) {
-    const kernels::SquareWindow window = draws.window(image, iteration, kSide, large);
-    int cell = place_of(window, large);
-    for (int channel = 0; channel < 3; ++channel) cell = 2 * cell + (window.sign(channel) > 0 ? 1 : 0);
-    return cell;
-  });
-  CHECK(draws.window(0, 0, 12, large).top == 0);  // a window of the whole height
+    windows.emplace(alone.top, alone.left);
+    others.emplace(pair.top, pair.left);
+    transposed.insert(pair.transposed);
+  }
+  CHECK((windows == all && others == all && transposed.size() == 2));
+  CHECK(draws.window(0, 0, 12, layout).top == 0);  // a window of the whole height
+  CHECK((kernels::below(0x7fffffff, 10) == 4 && kernels::below(0x80000000, 10) == 5));
 }
 
 TEST_CASE("Square starts with vertical stripes, whose signs are bits of random words, one for each channel and column",
