@@ -47,17 +47,9 @@ TrainOptions train(const std::string& line) {
 }
 
 /// A file that is gone after the test.
-class File {
- public:
-  explicit File(const std::string& text) {
-    std::string name = (std::filesystem::temp_directory_path() / "dat_config_XXXXXX").string();
-    const int descriptor = mkstemp(name.data());
-    REQUIRE(descriptor >= 0);
-    path = name;
-    std::ofstream(path) << text;
-  }
-  ~File() { std::filesystem::remove(path); }
-  std::string path;
+struct File : TemporaryFolder {
+  explicit File(const std::string& text) { write_bytes(path, text); }
+  const std::string path = *this / "config";
 };
 
 Parsed parse_file(const std::string& text, std::vector<std::string> more = {}) {
@@ -551,6 +543,8 @@ TEST_CASE("settings stand in the word of a member that has them") {
                  {"--codec float32:4", "float32 has no settings"}});
   CHECK(train("--codec powersgd:4").codec_rank == 4);
   CHECK(train("--codec powersgd:rank=4").codec_rank == 4);
+  const TrainOptions lamb = train("--optimizer lamb:bias_correction:0.8:epsilon=1e-4:0.99");
+  CHECK((lamb.bias_correction && lamb.beta1 == 0.8 && lamb.beta2 == 0.99 && lamb.epsilon == 1e-4));
 }
 
 TEST_CASE("the early stop of the attack is off unless it is asked for, and restores") {

@@ -1,6 +1,7 @@
 #include "catch.hpp"
 #include "options/help.hpp"
 #include "options/shell/shell.hpp"
+#include "options/values/hints.hpp"
 
 using namespace dat;
 
@@ -55,6 +56,15 @@ TEST_CASE("An option in the help has its name in 30 columns, or a line of its ow
   CHECK(option_lines("  --value " + seven, "a", "") == "  --value " + seven + "\n" + left + "a\n");
   CHECK(option_lines(seven + std::string(90, 'c'), "a", "") ==
         seven + "\n" + left + std::string(90, 'c') + "\n" + left + "a\n");
+}
+
+TEST_CASE("Text is wrapped at 80 columns, and its lines stay apart", "[options]") {
+  CHECK(wrapped("a b\nc", 2, "- ") == "- a b\n  c\n");
+  const std::string half(40, 'h'), most(78, 'm'), more(90, 'w');
+  CHECK(wrapped(half + " " + half.substr(1), 0) == half + " " + half.substr(1) + "\n");
+  CHECK(wrapped(half + " " + half, 1) == " " + half + "\n " + half + "\n");
+  CHECK(wrapped(most + " b", 2) == "  " + most + "\n  b\n");
+  CHECK(wrapped(more + " b", 0) == more + "\nb\n");
 }
 
 TEST_CASE("What may follow the words of a command line", "[options]") {
