@@ -206,6 +206,32 @@ TEST_CASE_METHOD(JournalFile, "A journal of other settings is refused, and the f
   }
 }
 
+TEST_CASE("A folder of other results is refused by what lies in it", "[sequence]") {
+  const std::string training = "training", certified = "certification", sequence = "evaluation",
+                    single = "evaluation without a sequence";
+  for (const auto& [files, whose] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{}, ""},
+           {{"results.h5"}, ""},
+           {{"metrics.jsonl", "certify.json", "sequence.journal"}, training},
+           {{"ckpt"}, training},
+           {{"certify.journal", "results.h5", "adversarial.h5"}, certified},
+           {{"certify.json"}, certified},
+           {{"sequence.journal", "adversarial.h5"}, sequence},
+           {{"results.h5", "eval.json"}, sequence},
+           {{"eval.json"}, single},
+           {{"adversarial.h5"}, single}}) {
+    const TemporaryFolder folder;
+    for (const std::string& file : files) write_bytes(folder / file, "");
+    for (const std::string& what : {sequence, single, certified}) {
+      const std::string refusal = "2: --out " + folder.path() + " is the folder of " +
+                                  (whose[0] == 'e' ? "an " : "a ") + whose + ", whose files this " + what +
+                                  " would overwrite; take another one, such as " + (folder / "there");
+      CHECK(error_of([&] { (void)take_folder(folder.path(), what, "there"); }) ==
+            (whose.empty() || whose == what ? "none" : refusal));
+    }
+  }
+}
+
 TEST_CASE("An image is looked at before it counts", "[sequence]") {
   const std::vector<float> logits = {1, 3, 3}, clean = {0, 0.5F, 1}, moved = {0.02F, 0.5F, 0.99F};
   const ImageOutcome fine = outcome_of(logits, clean, moved, BallNorm::linf, 0.02);

@@ -547,14 +547,6 @@ TEST_CASE("settings stand in the word of a member that has them") {
   CHECK((lamb.bias_correction && lamb.beta1 == 0.8 && lamb.beta2 == 0.99 && lamb.epsilon == 1e-4));
 }
 
-TEST_CASE("the early stop of the attack is off unless it is asked for, and restores") {
-  CHECK(train("").attack_stop == -1);
-  CHECK(train("--attack-stop off").attack_stop == -1);
-  CHECK(contains(parse_line("").resolved_toml, "attack-stop = \"off\"\n"));
-  CHECK(train("--attack-stop 0").attack_stop == 0);
-  CHECK(parse_file("attack-stop = \"off\"\n").train == train(""));
-}
-
 TEST_CASE("the width is the network's own where it is not given") {
   CHECK(train("").width == 64);
   CHECK(train("--network wrn_28_10").width == 160);
