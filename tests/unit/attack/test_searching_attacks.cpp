@@ -403,6 +403,31 @@ TEST_CASE("Logit ratios have their values and gradients", "[attack][cpu]") {
   }
 }
 
+TEST_CASE("Ratios of logits leave out what a network of few classes has not", "[attack]") {
+  const Shared<float> z = shared(std::vector<float>{2, 1, 0.5F, -1});
+  Shared<std::int32_t> label(1, 0), target(1, 1);
+  const auto at = [&](SampleLoss* loss, int classes) {
+    Shared<float> value(1), correct(1), gradient(4);
+    loss({{.device = kernel_backend().device(),
+           .n = 1,
+           .classes = classes,
+           .labels = label.data(),
+           .targets = target.data()},
+          z.data(),
+          value.data(),
+          correct.data(),
+          gradient.data()},
+         1.0F);
+    kernel_backend().wait();
+    return double{value[0]};
+  };
+  for (const auto& [classes, ratio, targeted] :
+       {std::tuple(2, -1.0, -1.0), {3, -1 / 1.5, -1 / 1.5}, {4, -1 / 1.5, -1 / 2.25}}) {
+    CHECK(at(dlr, classes) == Approx(ratio));
+    CHECK(at(targeted_dlr, classes) == Approx(targeted));
+  }
+}
+
 TEST_CASE("A target is the class of its rank, the first of equal ones first", "[attack][cpu]") {
   const std::vector<float> z = {1, 3, 2, 3, 1};
   std::vector<int> order;

@@ -100,6 +100,11 @@ TEST_CASE("More threads than cores, and a batch that is cut, are named with what
   REQUIRE(all.size() == 2);
   CHECK(all[0].starts_with("--threads 5 is more than this rank's share of the node's cores, 4:"));
   CHECK(all[1].starts_with("--batch 128 is more than a rank's share of the training images: it is cut to 100,"));
+  options.threads = 4;
+  options.warmup_epochs = options.epochs = 1;
+  options.batch = test::by_epoch({{50, 0}, {128, 1}});
+  CHECK(only_advice(options) == all[1]);
+  options.threads = 5;
   options.batch = 0;
   options.total_batch = 1000;
   CHECK(advised(options)[1] ==
@@ -171,6 +176,11 @@ TEST_CASE("A step of the attack that is too long, or steps that do not reach eps
   TrainOptions options = sensible();
   options.alpha = 1;
   CHECK(only_advice(options).starts_with("--alpha 1 is more than the whole width of the ball, twice --eps 8/255:"));
+  CHECK(only_advice(options).ends_with(" ends in a corner; take a smaller one"));
+  options.norm = "l2";
+  options.eps = 0.25;
+  CHECK(only_advice(options).ends_with(" leaves it; take a smaller one"));
+  options = sensible();
 
   options.alpha = 0.1 / 255;
   CHECK(only_advice(options).starts_with(
