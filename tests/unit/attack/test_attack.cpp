@@ -34,7 +34,6 @@ class RandomObjective final : public Objective {
     scratch_stride = std::ssize(x);
     sample_ids = ids.data();
     seed = 3;
-    seen.reserve(16);
     for (int k = 0; k < 16; ++k) gradients.push_back(random_gradient(static_cast<std::uint32_t>(k)));
     seen.assign(16, std::vector<float>(x.size()));
   }
