@@ -25,8 +25,8 @@ int edit_distance(const std::string& a, const std::string& b) {
   return least[a.size()][b.size()];
 }
 
-/// Names of our options, verbs and values in other programs, where letters do not tell. The first of ours that is known where the word stands is
-/// meant.
+/// Names of our options, verbs and values in other programs, where letters do not tell. The first of ours that is known
+/// where the word stands is meant.
 const std::map<std::string, std::vector<std::string>> kSynonyms = {
     {"activation-checkpointing", {"recompute"}},
     {"adam", {"lamb"}},
