@@ -46,7 +46,8 @@ class Membership {
 /// hold as micro-batches are dealt (dat/dealing.hpp).
 [[nodiscard]] bool honest_majority(int micro_batches, int ranks, int faults);
 /// The options with which the others go on where `gone` of `ranks` ranks have left, each of which is thought to be one
-/// of those that may cheat: those of the run, with the batch that it began with. plan: of any group of the run. Error(integrity): no honest majority is left.
+/// of those that may cheat: those of the run, with the batch that it began with. plan: of any group of the run.
+/// Error(integrity): no honest majority is left.
 [[nodiscard]] TrainOptions options_left(TrainOptions options, const Plan& plan, int ranks, int gone);
 
 }  // namespace dat
