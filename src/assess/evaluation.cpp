@@ -17,28 +17,12 @@ std::string reach_warning(const std::string& name, const Attack& attack, BallNor
          ball_text(norm, eps) + ": its accuracy flatters the network; raise its step size or the number of steps";
 }
 
-EvaluationAttacks::EvaluationAttacks(const EvaluationOptions& options) : norm_(options.norm), eps_(options.eps) {
+EvaluationAttacks::EvaluationAttacks(const EvaluationOptions& options) : PlannedAttacks(options.norm, options.eps) {
   for (const std::string& text : options.attacks) {
     const AttackWord word = read_attack_word(text);
     auto attack = attacks().at(word.name)(evaluation_options(word, norm_, eps_, options.alpha, options.classes));
     members_.push_back({word.text(), std::move(attack), word.restarts});
   }
-}
-
-Needs EvaluationAttacks::needs() const {
-  Needs all;
-  for (const Member& member : members_) all = all | member.attack->needs();
-  return all;
-}
-
-std::vector<std::string> EvaluationAttacks::warnings() const {
-  std::vector<std::string> all;
-  for (const Member& member : members_) {
-    if (const std::string notice = member.attack->notice(); !notice.empty()) all.push_back(notice);
-    if (const std::string warning = reach_warning(member.name, *member.attack, norm_, eps_); !warning.empty())
-      all.push_back(warning);
-  }
-  return all;
 }
 
 double mean(const std::vector<double>& values) {

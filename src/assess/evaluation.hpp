@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "assess/broken_images.hpp"
+#include "assess/planned_attacks.hpp"
 #include "batch/view/frozen.hpp"
 #include "dat/attack.hpp"
 #include "dat/communicator.hpp"
@@ -22,33 +23,16 @@ struct EvaluationOptions {
   int classes = 10;  ///< classes of the network
 };
 
-/// A sentence where the steps of an evaluation's attack do not reach the border of its ball, so that it flatters the
-/// network; else empty.
-[[nodiscard]] std::string reach_warning(const std::string& name, const Attack& attack, BallNorm norm, double eps);
-
+struct PlannedAttack {
+  std::string name;
+  std::unique_ptr<Attack> attack;
+  int restarts;  ///< 1 where there is no random start to repeat
+};
 /// The attacks of evaluations, planned.
-class EvaluationAttacks {
+class EvaluationAttacks : public PlannedAttacks<PlannedAttack> {
  public:
+  using Member = PlannedAttack;
   explicit EvaluationAttacks(const EvaluationOptions& options);
-
-  struct Member {
-    std::string name;
-    std::unique_ptr<Attack> attack;
-    int restarts;  ///< 1 where there is no random start to repeat
-  };
-  [[nodiscard]] const std::vector<Member>& members() const { return members_; }
-  [[nodiscard]] BallNorm norm() const { return norm_; }
-  [[nodiscard]] double eps() const { return eps_; }
-  /// Needs of all of the attacks.
-  [[nodiscard]] Needs needs() const;
-  /// A sentence for each attack that cannot reach the border of its ball, and so flatters the network, or that is made
-  /// in another form because of the number of classes.
-  [[nodiscard]] std::vector<std::string> warnings() const;
-
- private:
-  BallNorm norm_;
-  double eps_;
-  std::vector<Member> members_;
 };
 
 /// The mean; NaN of no values.

@@ -111,7 +111,7 @@ int sequence_micro_batch(bool gpu, const Graph& network) {
 }
 
 SequenceAttacks::SequenceAttacks(const AttackSequence& sequence, BallNorm norm, double eps, double alpha, int classes)
-    : norm_(norm), eps_(eps) {
+    : PlannedAttacks(norm, eps) {
   const auto add = [&](const AttackWord& word, int restarts, const std::string& name) {
     AttackOptions options = evaluation_options(word, norm, eps, alpha, classes);
     const auto& make = attacks().at(word.name);
@@ -125,20 +125,6 @@ SequenceAttacks::SequenceAttacks(const AttackSequence& sequence, BallNorm norm, 
   add({"none"}, 1, "clean");
   for (const AttackSequence::Member& member : sequence.members)
     add(read_attack_word(member.attack), member.restarts, member.attack);
-}
-
-Needs SequenceAttacks::needs() const {
-  Needs all;
-  for (const Member& member : members_) all = all | member.attack->needs();
-  return all;
-}
-
-std::vector<std::string> SequenceAttacks::notices() const {
-  std::vector<std::string> all;
-  for (const Member& member : members_)
-    for (const std::string& notice : {member.attack->notice(), reach_warning(member.name, *member.attack, norm_, eps_)})
-      if (!notice.empty() && std::ranges::find(all, notice) == all.end()) all.push_back(notice);
-  return all;
 }
 
 std::vector<std::string> network_warnings(const std::vector<std::vector<float>>& passes,

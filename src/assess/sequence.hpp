@@ -8,8 +8,8 @@
 
 #include "assess/broken_images.hpp"
 #include "assess/journal.hpp"
+#include "assess/planned_attacks.hpp"
 #include "batch/view/frozen.hpp"
-#include "dat/attack.hpp"
 #include "dat/attack_sequence.hpp"
 #include "dat/communicator.hpp"
 #include "dat/dataset.hpp"
@@ -22,33 +22,20 @@ namespace dat {
 /// wanted of a pass (FrozenProgram::forward).
 [[nodiscard]] int sequence_micro_batch(bool gpu, const Graph& network);
 
-/// The attacks of a sequence, planned.
-class SequenceAttacks {
+struct SequenceAttack {
+  std::string name;
+  std::unique_ptr<Attack> attack;
+  int runs;         ///< restarts included
+  int first_stage;  ///< number of the attack's first run in the sequence
+};
+/// The attacks of a sequence, planned, in order, after a first member "clean", which is no attack.
+class SequenceAttacks : public PlannedAttacks<SequenceAttack> {
  public:
+  using Member = SequenceAttack;
   /// alpha: step size of attacks that take a number of steps, as in an evaluation (evaluation_alpha).
   SequenceAttacks(const AttackSequence& sequence, BallNorm norm, double eps, double alpha, int classes);
 
-  struct Member {
-    std::string name;
-    std::unique_ptr<Attack> attack;
-    int runs;         ///< restarts included
-    int first_stage;  ///< number of the member's first run in the sequence
-  };
-  /// The attacks in order, after a first member "clean", which is no attack.
-  [[nodiscard]] const std::vector<Member>& members() const { return members_; }
   [[nodiscard]] int stages() const { return members_.back().first_stage + members_.back().runs; }
-  [[nodiscard]] BallNorm norm() const { return norm_; }
-  [[nodiscard]] double eps() const { return eps_; }
-  /// Needs of all of the attacks.
-  [[nodiscard]] Needs needs() const;
-  /// Sentences for the user: what attacks have put in place of what the number of classes does not allow, and which
-  /// attacks cannot reach the border of the ball; each sentence once.
-  [[nodiscard]] std::vector<std::string> notices() const;
-
- private:
-  BallNorm norm_;
-  double eps_;
-  std::vector<Member> members_;
 };
 
 /// Results of a sequence on a set. All ranks have equal results, but for seconds, which are rank 0's.

@@ -61,11 +61,11 @@ class Pgd final : public Attack {
   void iterate(Objective& o, int steps) const {
     const auto alpha = static_cast<float>(alpha_);
     if (stop_ >= 0) return o.steps_until_fooled(steps, stop_, alpha, radius_);
-    if (norm_ == BallNorm::l2) return iterate_in_l2(o, steps);
-    for (int k = 0; k < steps; ++k) o.gradient_step(alpha, radius_);
-  }
-  void iterate_in_l2(Objective& o, int steps) const {
     for (int k = 0; k < steps; ++k) {
+      if (norm_ == BallNorm::linf) {
+        o.gradient_step(alpha, radius_);
+        continue;
+      }
       o.gradient();
       iteration(o);
     }

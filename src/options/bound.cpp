@@ -92,7 +92,6 @@ bool Bound::asked(const OptionRow& row) const {
 
 bool Bound::holds(const Choice& choice) const {
   const OptionRow* row = table_.find(choice.option);
-  require(row != nullptr, ExitCode::usage, "a rule names '--", choice.option, "', which is no option");
   if (choice.values.empty()) return asked(*row);
   return is_one_of(field(*row), row->range, choice.values);
 }
@@ -119,7 +118,6 @@ std::string Bound::filled(const std::string& sentence) const {
   for (std::size_t open = 0; (open = sentence.find('{', at)) != std::string::npos;) {
     const std::size_t close = sentence.find('}', open);
     const OptionRow* row = table_.find(sentence.substr(open + 1, close - open - 1));
-    require(row != nullptr, ExitCode::usage, "a rule speaks of an option that there is not: ", sentence);
     all += sentence.substr(at, open - at) + text(*row);
     at = close + 1;
   }

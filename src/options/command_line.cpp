@@ -295,24 +295,23 @@ bool CommandLine::helps() {
 /// The help: of the options to begin with (topic ""), of all, or of those in which the topic occurs. Error(usage): it
 /// occurs in none.
 std::string CommandLine::help(const std::string& word) {
-  const HelpTopic topic(word);
-  const bool brief = topic.nothing() && !first_.empty();
+  const std::string topic = word.substr(std::min(word.find_first_not_of('-'), word.size())), low = lower_case(topic);
+  const bool brief = topic.empty() && !first_.empty(), searches = !topic.empty() && topic != "all";
   std::size_t shown = 0, hidden = 0;
   for (CLI::Option* option : parser_->get_options()) {
     const std::vector<std::string>& long_names = option->get_lnames();
     std::string text = option->get_description() + "\n" + option->get_type_name() + "\n" + option->get_group();
     for (const std::string& name : long_names) text += "\n" + name;
-    const bool there = brief              ? !long_names.empty() && first_.contains(long_names[0])
-                       : topic.searches() ? topic.occurs_in(text)
-                                          : true;
+    const bool there = brief ? !long_names.empty() && first_.contains(long_names[0])
+                             : !searches || lower_case(text).find(low) != std::string::npos;
     if (!there && !option->get_required()) option->group("");  // CLI11 shows no option without a group
     // Settings of its words, a line each, are for those who ask for more.
     if (brief) option->description(option->get_description().substr(0, option->get_description().find('\n')));
     ++(there ? shown : hidden);
   }
-  if (topic.searches() && shown == 0) {
-    const std::string guess = hint(topic.text(), names(), "--");
-    fail(ExitCode::usage, "no option of '", program_, "' has '", topic.text(), "' in its name or description",
+  if (searches && shown == 0) {
+    const std::string guess = hint(topic, names(), "--");
+    fail(ExitCode::usage, "no option of '", program_, "' has '", topic, "' in its name or description",
          guess.empty() ? "; '" + program_ + " --help all' shows every option" : guess);
   }
   if (hidden > 0)

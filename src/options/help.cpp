@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <sstream>
 
-#include "options/values/hints.hpp"
-
 namespace dat {
 
 std::string option_lines(const std::string& name, const std::string& about, const std::string& standard) {
@@ -38,13 +36,6 @@ std::string option_lines(const std::string& name, const std::string& about, cons
   }
   return text;
 }
-
-HelpTopic::HelpTopic(const std::string& topic) : text_(topic) {
-  text_.erase(0, std::min(text_.find_first_not_of('-'), text_.size()));
-  word_ = lower_case(text_);
-}
-
-bool HelpTopic::occurs_in(const std::string& text) const { return lower_case(text).find(word_) != std::string::npos; }
 
 bool asks_for_help(const std::string& word) { return word == "-h" || word == "--help" || word.starts_with("--help="); }
 

@@ -34,7 +34,6 @@ inline const Range kAutoEpochs{.low = 0, .high = kMostEpochs, .automatic = -1};
 inline const Range kBatch{.low = 1, .high = 1 << 24};  // size of a batch, which takes as much memory
 inline const Range kAutoWidth{.low = 1, .high = 4096, .automatic = 0};
 inline const Range kSteps{.low = 1, .high = 1'000'000};  // steps of an attack
-inline const Range kRestarts{.low = 1, .high = 1000};
 inline const Range kSamples{.low = 1, .high = 1e12};
 inline const Range kAutoBucket{.low = 1, .high = 0x1p40, .automatic = 0};
 inline const Range kManyImages{.low = 1, .high = 1e9};

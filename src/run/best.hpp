@@ -21,7 +21,7 @@ namespace dat {
 /// CIFAR10/train_fgsm.py) ends the training where PGD's accuracy is more than 0.2 below that of the epoch before.
 [[nodiscard]] inline bool overfits_catastrophically(double best, double accuracy) {
   constexpr double kMargin = 0.2;
-  return best >= 0 && accuracy < best - kMargin;
+  return accuracy < best - kMargin;
 }
 
 /// Record of the best network of a run so far, by its robust accuracy on held-out images, of the number of evaluations

@@ -69,7 +69,7 @@ bool honest_majority(int micro_batches, int ranks, int faults) {
 }
 
 TrainOptions options_left(TrainOptions options, const Plan& plan, int ranks, int gone) {
-  const int faults = faults_left(faults_of(options.aggregator, options.faults, ranks), gone);
+  const int faults = std::max(0, faults_of(options.aggregator, options.faults, ranks) - gone);
   require(honest_majority(plan.micro_batches, ranks - gone, faults), ExitCode::integrity, gone, " of ", ranks,
           " ranks have left, and ", faults, " of the others could hold half of the micro-batches of a step");
   options.total_batch = static_cast<int>(plan.total_batch);

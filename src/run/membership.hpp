@@ -42,14 +42,12 @@ class Membership {
   std::vector<int> serving_;
 };
 
-/// Number of ranks that may cheat among those left where `faults` might at the start: every rank that leaves is thought
-/// to be one.
-[[nodiscard]] inline int faults_left(int faults, int gone) { return faults > gone ? faults - gone : 0; }
 /// Returns whether `faults` of the ranks hold less than half of the micro-batches of a step, however many of them they
 /// hold as micro-batches are dealt (dat/dealing.hpp).
 [[nodiscard]] bool honest_majority(int micro_batches, int ranks, int faults);
-/// The options with which the others go on where `gone` of `ranks` ranks have left: those of the run, with the batch
-/// that it began with. plan: of any group of the run. Error(integrity): no honest majority is left.
+/// The options with which the others go on where `gone` of `ranks` ranks have left, each of which is thought to be one
+/// of those that may cheat: those of the run, with the batch that it began with. plan: of any group of the run.
+/// Error(integrity): no honest majority is left.
 [[nodiscard]] TrainOptions options_left(TrainOptions options, const Plan& plan, int ranks, int gone);
 
 }  // namespace dat

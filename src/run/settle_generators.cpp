@@ -142,7 +142,6 @@ std::string settle_generators(TrainOptions& o, int ranks, int on_node) {
 
 std::string settle_generators(Communicator& world, TrainOptions& options) {
   std::string told;
-  if (options.calibration.empty()) return told;
   const int on_node = world.node_size();
   together(world, [&] {
     if (world.root()) told = settle_generators(options, world.size(), on_node);

@@ -34,11 +34,6 @@ TYPED = [
     ("train --resume=ne\t", ["train", "--resume=never"]),
     ("train --config=run\tc\t", ["train", "--config=runs/config.toml"]),
     ("eval run\t --eval pgd20,aa-qui\t", ["eval", "runs", "--eval", "pgd20,aa-quick"]),
-    # After a switch, an option that has its value, and what is no option, stands what has no name.
-    ("eval -q run\t", ["eval", "-q", "runs"]),
-    ("eval --weights raw run\t", ["eval", "--weights", "raw", "runs"]),
-    ("eval --other run\t", ["eval", "--other", "runs"]),
-    ("help expo\t", ["help", "export"]),
 ]
 ZSH = "autoload -U compinit; compinit -u -D; setopt no_beep; zstyle ':completion:*' menu no; PS1=; "
 
@@ -168,19 +163,6 @@ class ManualPage(unittest.TestCase):
                 self.assertIn(about, words, verb)
         for code in ("2 options", "75 stopped early"):
             self.assertIn(code, words)
-
-    def test_a_verb_names_the_options_that_another_has_described(self):
-        sections = dict(re.findall(r"^\.SH DAT_HPC (.+)\n((?:(?!\.SH).*\n)*)", self.page.replace("\\-", "-"), re.M))
-        described = {verb: {re.findall(r"\\fB(.+?)\\fR", head)[-1] for head in re.findall(r"^\.TP\n(.*)", text, re.M)}
-                     for verb, text in sections.items()}
-        for verb in verbs():
-            named = set()
-            for part in "".join(re.findall(r"^And (.*)\.\n", sections[verb], re.M)).split("; "):
-                names, _, other = part.rpartition(" as of ")
-                self.assertLessEqual(set(names.split(", ")), described.get(other, {""}), verb)
-                named |= set(names.split(", "))
-            self.assertEqual({names[-1] for names, _, _ in entries(verb) if names[-1].startswith("--")},
-                             {name for name in described[verb] | named if name.startswith("--")}, verb)
 
     def check(self, *command):
         if shutil.which(command[0]) is None:

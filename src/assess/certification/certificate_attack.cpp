@@ -83,10 +83,7 @@ AttackedImages attack_certificates(Communicator& ranks, const Dataset& dataset, 
   }
   const std::size_t bytes = dataset.info().image_bytes(), size = static_cast<std::size_t>(ranks.size());
   const std::size_t most = (numbers.size() + size - 1) / size;  // most images of a rank
-  constexpr std::size_t kMessage = 64 << 20;                    // bytes of a rank's message, or one image
-  const std::size_t piece = std::max<std::size_t>(1, kMessage / bytes);
-  std::vector<std::uint8_t> mine(most * bytes), all(size * std::min(piece, most) * bytes),
-      pixels(numbers.size() * bytes);
+  std::vector<std::uint8_t> mine(most * bytes), all(size * bytes), pixels(numbers.size() * bytes);
   together(ranks, [&] {
     HostBatch batch;
     batch.make_room(1, static_cast<std::int64_t>(bytes));
@@ -104,12 +101,10 @@ AttackedImages attack_certificates(Communicator& ranks, const Dataset& dataset, 
       std::ranges::copy(attacked, mine.begin() + static_cast<std::ptrdiff_t>(done * bytes));
     }
   });
-  for (std::size_t first = 0; first < most; first += piece) {
-    const std::size_t count = std::min(piece, most - first);
-    ranks.all_gather(mine.data() + first * bytes, all.data(), count * bytes);
-    for (std::size_t i = first * size; i < std::min((first + count) * size, numbers.size()); ++i)
-      std::copy_n(all.begin() + static_cast<std::ptrdiff_t>((i % size * count + i / size - first) * bytes), bytes,
-                  pixels.begin() + static_cast<std::ptrdiff_t>(i * bytes));
+  for (std::size_t done = 0; done < most; ++done) {  // an image of each rank
+    ranks.all_gather(mine.data() + done * bytes, all.data(), bytes);
+    std::copy_n(all.begin(), std::min(size, numbers.size() - done * size) * bytes,
+                pixels.begin() + static_cast<std::ptrdiff_t>(done * size * bytes));
   }
   return {dataset, std::move(numbers), std::move(classes), std::move(pixels)};
 }

@@ -25,7 +25,6 @@ void ImageVotes::enter(std::int64_t block, Votes votes) {
   early_.emplace(block, std::move(votes));
   for (auto at = early_.begin(); !finished_ && at != early_.end() && at->first == next_; at = early_.erase(at))
     take(at->first, at->second);
-  if (finished_) early_.clear();
 }
 
 void ImageVotes::take(std::int64_t block, const Votes& votes) {

@@ -57,7 +57,7 @@ class ImageVotes {
   ImageVotes(const CertificationPlan& plan, int classes) : plan_(&plan), counts_(static_cast<std::size_t>(classes)) {}
 
   [[nodiscard]] bool knows(std::int64_t block) const { return block < next_ || early_.contains(block); }
-  /// Takes up a block that is not known. Blocks after the end of a sequence are forgotten.
+  /// Takes up a block that is not known. Blocks after the end of a sequence do not count.
   void enter(std::int64_t block, Votes votes);
   /// Returns whether the answer is final.
   [[nodiscard]] bool finished() const { return finished_; }

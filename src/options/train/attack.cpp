@@ -267,15 +267,6 @@ void add_attack(TrainTable& table) {
   add_noise(table);
 }
 
-namespace {
-
-void settle_start(TrainOptions& o) {
-  const bool published = o.start_radius != 1 || o.project == "off";
-  if (o.start_box == "auto") o.start_box = published && o.attack_start == "uniform" ? "on" : "off";
-}
-
-}  // namespace
-
 void settle_attack(TrainOptions& o) {
   // Values that follow from other options are written down: the resolved configuration has no 'auto' that hides a
   // number.
@@ -303,7 +294,8 @@ void settle_attack(TrainOptions& o) {
           " climbs the divergence from the clean predictions, which works with --attack-bn eval and without ",
           "--attack-stop; leave these off");
   if (o.attack_start == "auto") o.attack_start = loss->goal().spread > 0 ? "gaussian" : "uniform";
-  settle_start(o);
+  const bool published = o.start_radius != 1 || o.project == "off";
+  if (o.start_box == "auto") o.start_box = published && o.attack_start == "uniform" ? "on" : "off";
   o.beta = loss->beta();
   if (o.lambda < 0) o.lambda = losses().reads(o.loss, "lambda") && o.noise == 0 ? clean_weight_of(o.attack) : 0;
   if (o.attack_batch == 0) o.attack_batch = o.micro_batch;

@@ -3,16 +3,6 @@
 
 namespace dat {
 
-namespace {
-
-void refuse_calibration(const TrainOptions& o) {
-  require(o.generators >= 0 || !o.calibration.empty(), ExitCode::usage,
-          "--generators auto is forecast from --calibration FILE; 'mpirun ... dat_hpc forecast --out DIR' on the same "
-          "nodes leaves it as DIR/calibration.json");
-}
-
-}  // namespace
-
 void add_generators(TrainTable& table) {
   using O = TrainOptions;
   table.group("Generators");
@@ -38,7 +28,11 @@ void add_generators(TrainTable& table) {
            "chosen",
            kPath)
       .may_change();
-  table.rule(refuse_calibration);
+  table.rule([](const O& o) {
+    require(o.generators >= 0 || !o.calibration.empty(), ExitCode::usage,
+            "--generators auto is forecast from --calibration FILE; 'mpirun ... dat_hpc forecast --out DIR' on the "
+            "same nodes leaves it as DIR/calibration.json");
+  });
   table.not_with(
       "generators",
       {{{"attack", {"none"}}, "--attack none: they would have nothing to do"},

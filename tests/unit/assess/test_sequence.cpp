@@ -206,6 +206,32 @@ TEST_CASE_METHOD(JournalFile, "A journal of other settings is refused, and the f
   }
 }
 
+TEST_CASE("A folder of other results is refused by what lies in it", "[sequence]") {
+  const std::string training = "training", certified = "certification", sequence = "evaluation",
+                    single = "evaluation without a sequence";
+  for (const auto& [files, whose] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{}, ""},
+           {{"results.h5"}, ""},
+           {{"metrics.jsonl", "certify.json", "sequence.journal"}, training},
+           {{"ckpt"}, training},
+           {{"certify.journal", "results.h5", "adversarial.h5"}, certified},
+           {{"certify.json"}, certified},
+           {{"sequence.journal", "adversarial.h5"}, sequence},
+           {{"results.h5", "eval.json"}, sequence},
+           {{"eval.json"}, single},
+           {{"adversarial.h5"}, single}}) {
+    const TemporaryFolder folder;
+    for (const std::string& file : files) write_bytes(folder / file, "");
+    for (const std::string& what : {sequence, single, certified}) {
+      const std::string refusal = "2: --out " + folder.path() + " is the folder of " +
+                                  (whose[0] == 'e' ? "an " : "a ") + whose + ", whose files this " + what +
+                                  " would overwrite; take another one, such as " + (folder / "there");
+      CHECK(error_of([&] { (void)take_folder(folder.path(), what, "there"); }) ==
+            (whose.empty() || whose == what ? "none" : refusal));
+    }
+  }
+}
+
 TEST_CASE("An image is looked at before it counts", "[sequence]") {
   const std::vector<float> logits = {1, 3, 3}, clean = {0, 0.5F, 1}, moved = {0.02F, 0.5F, 0.99F};
   const ImageOutcome fine = outcome_of(logits, clean, moved, BallNorm::linf, 0.02);
@@ -339,6 +365,30 @@ TEST_CASE("Adversarial images outlive the evaluation that made them", "[sequence
   CHECK(contains(message_of([&] { again.keep(2, broken.data(), 1); }, ExitCode::usage), "remove the journal"));
   std::filesystem::remove(folder / "adversarial.h5");
   CHECK(contains(message_of([&] { const AdversarialImages gone(folder.path(), set, true); }, ExitCode::usage), "gone"));
+}
+
+TEST_CASE("A sequence's results are in a file, image by image and attack by attack", "[sequence]") {
+  const TemporaryFolder folder;
+  write_sequence_results(folder / "results.h5", Three(), result_of_three(), {{"sequence", "pgd2"}});
+  CHECK(check_seal(folder / "results.h5").empty());
+  const Hdf5Reader file = Hdf5Reader::open(folder / "results.h5", ExitCode::data);
+  Shape shape;
+  using Numbers = std::vector<std::int64_t>;
+  for (const auto& [name, numbers] : std::vector<std::pair<std::string, Numbers>>{{"image/label", {0, 1, 2}},
+                                                                                  {"image/broken_by", {0, 1, -1}},
+                                                                                  {"image/run", {0, 2, 0}},
+                                                                                  {"image/prediction", {4, 5, 2}},
+                                                                                  {"attack/runs", {1, 2}},
+                                                                                  {"attack/images", {3, 2}},
+                                                                                  {"attack/broken", {1, 1}}})
+    CHECK(file.read<std::int64_t>(name, shape) == numbers);
+  CHECK(file.read<std::uint8_t>("image/robust", shape) == std::vector<std::uint8_t>{0, 0, 1});
+  CHECK(file.read<std::uint8_t>("image/clean_correct", shape) == std::vector<std::uint8_t>{0, 1, 1});
+  CHECK(file.read<double>("image/distance", shape) == std::vector<double>{0, 0.03, 0});
+  CHECK(file.read<double>("attack/accuracy", shape) == std::vector<double>{2.0 / 3, 1.0 / 3});
+  CHECK(file.read<double>("attack/seconds", shape) == std::vector<double>{0.1, 0.2});
+  CHECK((file.text("/", "filetype") == "evaluation" && file.integer("/", "format_version") == 1));
+  CHECK((file.text("/", "sequence") == "pgd2" && file.text("attack/seconds", "units") == "s"));
 }
 
 TEST_CASE("A sequence says which of its attacks cannot reach the border of the ball", "[sequence]") {

@@ -115,7 +115,6 @@ namespace {
   return {&of[i * classes], &of[i * classes] + classes};
 }
 
-/// Formulas of single samples in double precision, with the probabilities written out.
 [[nodiscard]] Values softmax(const Values& z) {
   Values p;
   double total = 0;
@@ -124,57 +123,10 @@ namespace {
   return p;
 }
 
-using Formula = std::function<double(const Values& clean, const Values& attacked, std::size_t label)>;
-
 [[nodiscard]] double divergence(const Values& p, const Values& q) {
   double total = 0;
   for (std::size_t k = 0; k < p.size(); ++k) total += p[k] * std::log(p[k] / q[k]);
   return total;
-}
-
-[[nodiscard]] double cross_entropy_of(const Values& z, std::size_t label, double smoothing) {
-  const Values p = softmax(z);
-  double loss = 0;
-  for (std::size_t k = 0; k < p.size(); ++k)
-    loss -= ((k == label ? 1 - smoothing : 0) + smoothing / static_cast<double>(p.size())) * std::log(p[k]);
-  return loss;
-}
-
-[[nodiscard]] Formula trades(double beta, double smoothing) {
-  return [=](const Values& clean, const Values& attacked, std::size_t label) {
-    return cross_entropy_of(clean, label, smoothing) + beta * divergence(softmax(clean), softmax(attacked));
-  };
-}
-
-[[nodiscard]] double squares(const Values& a, const Values& b) {
-  double total = 0;
-  for (std::size_t k = 0; k < a.size(); ++k) total += (a[k] - b[k]) * (a[k] - b[k]);
-  return total;
-}
-
-[[nodiscard]] Formula pgi(double beta, double smoothing) {
-  return [=](const Values& start, const Values& attacked, std::size_t label) {
-    return cross_entropy_of(attacked, label, smoothing) +
-           beta * squares(attacked, start) / static_cast<double>(start.size());
-  };
-}
-
-[[nodiscard]] Formula gat(double beta, double smoothing) {
-  return [=](const Values& clean, const Values& attacked, std::size_t label) {
-    return cross_entropy_of(clean, label, smoothing) + beta * squares(softmax(clean), softmax(attacked));
-  };
-}
-
-[[nodiscard]] Formula mart(double beta) {
-  return [=](const Values& clean, const Values& attacked, std::size_t label) {
-    const Values p = softmax(clean), q = softmax(attacked);
-    double wrong = 0, apart = 0;
-    for (std::size_t k = 0; k < q.size(); ++k) {
-      if (k != label) wrong = std::max(wrong, q[k]);
-      apart += p[k] * (std::log(p[k]) - std::log(q[k] + 1e-12));
-    }
-    return -std::log(q[label]) - std::log(1.0001 - wrong + 1e-12) + beta * (1.0000001 - p[label]) * apart;
-  };
 }
 
 }  // namespace
@@ -199,80 +151,6 @@ TEST_CASE("a divergence keeps its digits where the two predictions are close", "
   }
 }
 
-TEST_CASE("the gradients of losses of two predictions are their slopes", "[loss][kernels]") {
-  constexpr std::size_t kSamples = 16, kClasses = 7;
-  const auto clean = random_values(kSamples * kClasses, 1, -3, 3),
-             attacked = random_values(kSamples * kClasses, 2, -3, 3);
-  std::vector<std::int32_t> labels;
-  for (std::size_t i = 0; i < kSamples; ++i) labels.push_back(static_cast<std::int32_t>(i % kClasses));
-  const auto slopes_of = [&](const char* name, const LossOptions& options, const Formula& formula) {
-    const Result found = result_of(*losses().at(name)(options), attacked, clean, labels);
-    for (std::size_t i = 0; i < kSamples; ++i) {
-      const double unit = rounding_of(&clean[i * kClasses], &attacked[i * kClasses], kClasses) * (1 + options.beta);
-      for (std::size_t c = 0; c < kClasses; ++c)
-        for (std::size_t k = 0; k < 2; ++k) {
-          // Central differences in double: the third derivative times h^2/6 is below 1e-9, rounding below 1e-10.
-          constexpr double kStep = 1e-5;
-          const auto loss = [&](double by) {
-            Values z = row(clean, i, kClasses), z_adv = row(attacked, i, kClasses);
-            (k == 0 ? z_adv : z)[c] += by;
-            return formula(z, z_adv, static_cast<std::size_t>(labels[i]));
-          };
-          const double slope = (loss(kStep) - loss(-kStep)) / (2 * kStep) / kSamples;
-          INFO(name << ", sample " << i << ", class " << c << (k == 0 ? ", attacked" : ", clean"));
-          CHECK(std::abs(found.gradient[k][i * kClasses + c] - slope) <= unit / kSamples + 1e-9);
-        }
-    }
-  };
-  slopes_of("trades", {.beta = 6, .smoothing = 0.1}, trades(6, 0.1));
-  slopes_of("mart", {.beta = 5}, mart(5));
-  slopes_of("pgi", {.beta = 10, .smoothing = 0.1}, pgi(10, 0.1));
-  slopes_of("gat", {.beta = 10, .smoothing = 0.1}, gat(10, 0.1));
-}
-
-TEST_CASE("the gradient of NuAT is the slope of the nuclear norm of all samples", "[loss][kernels]") {
-  // With two classes the norm is the root of tr(A^T A) + 2 sqrt(det(A^T A)).
-  constexpr std::size_t kSamples = 5;
-  const auto clean = random_values(2 * kSamples, 1, -3, 3), attacked = random_values(2 * kSamples, 2, -3, 3);
-  const std::vector<std::int32_t> labels = {0, 1, 1, 0, 1};
-  const double beta = 3;
-  const auto norm = [&](const Values& z, const Values& z_adv) {
-    double a = 0, b = 0, c = 0;
-    for (std::size_t i = 0; i < kSamples; ++i) {
-      const double first = z[2 * i] - z_adv[2 * i], second = z[2 * i + 1] - z_adv[2 * i + 1];
-      a += first * first;
-      b += first * second;
-      c += second * second;
-    }
-    return std::sqrt(a + c + 2 * std::sqrt(a * c - b * b));
-  };
-  const Values z(clean.begin(), clean.end()), z_adv(attacked.begin(), attacked.end());
-  for (const bool detach : {false, true}) {
-    const Result found = result_of(*losses().at("nuat")({.beta = beta, .detach = detach}), attacked, clean, labels);
-    double total = 0;
-    for (const double part : found.loss[0]) total += part;
-    CHECK(total == Approx(norm(z, z_adv)).epsilon(1e-6));
-    for (std::size_t at = 0; at < z.size(); ++at)
-      for (std::size_t k = 0; k < 2; ++k) {
-        constexpr double kStep = 1e-5;
-        const auto loss = [&](double by) {
-          Values moved = z, moved_adv = z_adv;
-          (k == 0 ? moved_adv : moved)[at] += by;
-          double sum = beta * (k == 1 && detach ? 0 : norm(moved, moved_adv));
-          for (std::size_t i = 0; i < kSamples; ++i)
-            sum += cross_entropy_of({moved[2 * i], moved[2 * i + 1]}, static_cast<std::size_t>(labels[i]), 0);
-          return sum / kSamples;
-        };
-        INFO("logit " << at << (k == 0 ? ", attacked" : ", clean") << (detach ? ", detached" : ""));
-        CHECK(found.gradient[k][at] == Approx((loss(kStep) - loss(-kStep)) / (2 * kStep)).margin(3e-7));
-      }
-  }
-  // Nothing to agree on, and no direction to agree in.
-  const Result equal = result_of(*losses().at("nuat")({}), clean, clean, labels);
-  CHECK(equal.loss[0] == Values(kSamples, 0));
-  CHECK(equal.gradient[0] == Values(clean.size(), 0));
-}
-
 TEST_CASE("a loss whose reference is a constant has the gradient by the attacked logits alone", "[loss][kernels]") {
   constexpr std::size_t kSamples = 6, kClasses = 5;
   const auto clean = random_values(kSamples * kClasses, 1, -3, 3),
@@ -294,6 +172,10 @@ TEST_CASE("a loss whose reference is a constant has the gradient by the attacked
     else
       CHECK(detached.gradient[1] == none.gradient[1]);
   }
+  // Nothing to agree on, and no direction to agree in.
+  const Result equal = result_of(*losses().at("nuat")({}), clean, clean, labels);
+  CHECK(equal.loss[0] == Values(kSamples, 0));
+  CHECK(equal.gradient[0] == Values(clean.size(), 0));
 }
 
 TEST_CASE("an attack climbs the loss's own goal: a divergence with soft labels, where there is no label or in TRADES",

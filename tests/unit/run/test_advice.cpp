@@ -68,7 +68,28 @@ TEST_CASE("Rates that nobody trains with, and a training that is all warm-up, ar
   options.lr = 0.4;
   options.warmup_epochs = 5;
   options.epochs = 0;
-  CHECK(advised(options)[0].starts_with("--epochs 0 leaves the warm-up alone, of 5 epochs"));
+  CHECK(advised(options)[0].starts_with("--epochs 0 leaves the warm-up alone, of 5 epochs,"));
+  options.warmup_epochs = 1;
+  CHECK(advised(options)[0].starts_with("--epochs 0 leaves the warm-up alone, of 1 epoch,"));
+  for (const auto& [optimizer, most] : {std::pair("sgd", 5.0), {"lars_sgd", 100.0}, {"lamb", 1.0}}) {
+    options = sensible();
+    options.optimizer = optimizer;
+    options.lr = most;
+    CHECK(advised(options).empty());
+    options.lr = 2 * most;
+    CHECK(contains(only_advice(options), "which are below " + std::to_string(int(most)) + ":"));
+  }
+}
+
+TEST_CASE("What is frozen without being trained is named", "[advice]") {
+  TrainOptions options = sensible();
+  options.freeze = "conv1";
+  CHECK(only_advice(options).starts_with("--freeze leaves random weights as they are"));
+  options.resume = "run";
+  CHECK(advised(options).empty());
+  options.resume = "auto";
+  options.initialize = "run";
+  CHECK(advised(options).empty());
 }
 
 TEST_CASE("More threads than cores, and a batch that is cut, are named with what happens instead", "[advice]") {
@@ -79,6 +100,11 @@ TEST_CASE("More threads than cores, and a batch that is cut, are named with what
   REQUIRE(all.size() == 2);
   CHECK(all[0].starts_with("--threads 5 is more than this rank's share of the node's cores, 4:"));
   CHECK(all[1].starts_with("--batch 128 is more than a rank's share of the training images: it is cut to 100,"));
+  options.threads = 4;
+  options.warmup_epochs = options.epochs = 1;
+  options.batch = test::by_epoch({{50, 0}, {128, 1}});
+  CHECK(only_advice(options) == all[1]);
+  options.threads = 5;
   options.batch = 0;
   options.total_batch = 1000;
   CHECK(advised(options)[1] ==
@@ -100,34 +126,37 @@ TEST_CASE("More threads than cores, and a batch that is cut, are named with what
   CHECK(source_of_fewer_threads(options, 7).empty());
 }
 
-TEST_CASE("Attacks that never come are named", "[advice]") {
-  TrainOptions options = sensible();
-  options.warmup_epochs = 1;
-  options.epochs = 3;
-  options.attack_steps = test::by_epoch({{4, 0}, {8, 3}});
-  CHECK(advised(options).empty());
-  options.epochs = 2;
-  CHECK(advised(options)[0].starts_with("the attack changes from epoch 3 on, and the run has 3 epochs:"));
-}
-
-TEST_CASE("Images that never grow to their own size are named", "[advice]") {
-  TrainOptions options = sensible();
-  options.warmup_epochs = 1;
-  options.epochs = 5;
-  options.train_size = test::by_epoch({{24, 0}, {32, 5}});
-  CHECK(advised(options).empty());
-  options.train_size = test::by_epoch({{24, 0}, {32, 6}});
-  CHECK(only_advice(options).starts_with("--train-size grows to the size of the images, in which"));
-}
-
-TEST_CASE("An average that never begins is named", "[advice]") {
-  TrainOptions options = sensible();
-  options.warmup_epochs = 1.5;
-  options.epochs = 3.5;
-  options.average = test::by_epoch<std::string>({{"none", 0}, {"swa", 5}});
-  CHECK(only_advice(options).starts_with("--average begins when 5 epochs are done, and the run has 5:"));
-  options.average = test::by_epoch<std::string>({{"none", 0}, {"swa", 4}});
-  CHECK(advised(options).empty());
+TEST_CASE("What never comes is named", "[advice]") {
+  using O = TrainOptions;
+  for (const auto& [change, said] : std::vector<std::pair<void (*)(O&), std::string>>{
+           {[](O& o) {
+              o.attack_steps = test::by_epoch({{4, 0}, {8, 3}});
+            },
+            "the attack changes from epoch 3 on, and the run has 3 epochs:"},
+           {[](O& o) {
+              o.train_size = test::by_epoch({{24, 0}, {32, 3}});
+            },
+            "--train-size grows to the size of the images, in which the network is evaluated, from epoch 3 on, and"},
+           {[](O& o) {
+              o.average = test::by_epoch<std::string>({{"none", 0}, {"swa", 3}});
+            },
+            "--average begins when 3 epochs are done, and the run has 3:"},
+           {[](O& o) {
+              o.batch = test::by_epoch({{100, 0}, {50, 3}});
+            },
+            "the batch changes in epoch 3, and the run has 3 epochs; take an earlier one"},
+           {[](O& o) {
+              o.freeze = test::by_epoch<std::string>({{"conv1", 0}, {"none", 3}}), o.initialize = "run";
+            },
+            "--freeze ends with epoch 3, and the run has 3: leave the end off"}}) {
+    TrainOptions options = sensible();
+    change(options);
+    options.warmup_epochs = 1.5;
+    options.epochs = 2.5;
+    CHECK(advised(options).empty());
+    options.epochs = 1.5;
+    CHECK(only_advice(options).starts_with(said));
+  }
 }
 
 TEST_CASE("A rate of LARS that moves nothing, and betas in each other's place, are named", "[advice]") {
@@ -147,6 +176,11 @@ TEST_CASE("A step of the attack that is too long, or steps that do not reach eps
   TrainOptions options = sensible();
   options.alpha = 1;
   CHECK(only_advice(options).starts_with("--alpha 1 is more than the whole width of the ball, twice --eps 8/255:"));
+  CHECK(only_advice(options).ends_with(" ends in a corner; take a smaller one"));
+  options.norm = "l2";
+  options.eps = 0.25;
+  CHECK(only_advice(options).ends_with(" leaves it; take a smaller one"));
+  options = sensible();
 
   options.alpha = 0.1 / 255;
   CHECK(only_advice(options).starts_with(

@@ -220,19 +220,46 @@ TEST_CASE("With other ranks a run goes on at the same place, and counts its step
   CHECK(told(found, options, 2) ==
         "2: --max-steps 6 was given for epochs of 4 steps, and with 2 ranks they have 2: give --max-steps 3 for the "
         "same end, or another number");
-  options.max_steps = 1000;  // ends no run
-  CHECK(told(run_of(options, 4), options, 2) == "go_on, going on after step 2");
+  for (const int ends_no_run : {8, 1000}) {
+    options.max_steps = ends_no_run;
+    CHECK(told(run_of(options, 4), options, 2) == "go_on, going on after step 2");
+  }
 }
 
 TEST_CASE("A later end is told where something depends on it", "[beginning]") {
-  TrainOptions options = planned();
-  options.schedule = "linear";
-  const Found found = run_of(options, 4);
-  options.epochs = 3;
-  CHECK(told(found, options)
-            .starts_with("go_on, going on after step 4; warning: --epochs was 2 and is 3 from here on: the learning "
-                         "rate of --schedule "
-                         "linear depends on it"));
+  using Change = void (*)(TrainOptions&);
+  const auto longer = [](TrainOptions& o) { o.epochs = 3; };
+  const std::string epochs = "--epochs was 2 and is 3 from here on: ",
+                    steps = "--max-steps was 6 and is 7 from here on: ",
+                    rate = "the learning rate of --schedule linear",
+                    end = " depends on it, and the run is not the one that would have been planned so from the start";
+  for (const auto& [has, change, expected] : std::vector<std::tuple<Change, Change, std::string>>{
+           {[](TrainOptions&) {}, longer, ""},
+           {[](TrainOptions& o) { o.schedule = "linear"; }, [](TrainOptions&) {}, ""},
+           {[](TrainOptions& o) { o.schedule = "linear"; }, longer, epochs + rate},
+           {[](TrainOptions& o) { o.schedule = "linear", o.max_steps = 6; }, [](TrainOptions& o) { o.max_steps = 7; },
+            steps + rate},
+           {[](TrainOptions& o) { o.stale_attack = 1; }, longer,
+            epochs + "the first attack after the earlier end, by --stale-attack,"},
+           {[](TrainOptions& o) { o.selector = "freezeout"; }, longer, epochs + "what --selector freezeout freezes"},
+           {[](TrainOptions& o) { o.selector = "autofreeze"; }, longer,
+            epochs + "what --selector autofreeze freezes"}}) {
+    TrainOptions options = planned();
+    has(options);
+    const Found found = run_of(options, 4);
+    change(options);
+    CHECK(told(found, options) ==
+          "go_on, going on after step 4" + (expected.empty() ? "" : "; warning: " + expected + end));
+  }
+}
+
+TEST_CASE("A run goes on in the epoch of its next step, or of the evaluation that it owes", "[beginning]") {
+  for (const auto& [step, steps, due, epoch] :
+       {std::tuple(0, 4, 0, 0), {3, 4, 0, 0}, {4, 4, 0, 1}, {4, 4, 1, 0}, {9, 4, 0, 2}, {0, 4, 1, 0}, {5, 0, 0, 0}}) {
+    Checkpoint checkpoint;
+    checkpoint.integers = {{"step", step}, {"steps_per_epoch", steps}, {"evaluation_due", due}};
+    CHECK(epoch_at(checkpoint) == epoch);
+  }
 }
 
 TEST_CASE("Those who have left stay away in the same run on as many ranks", "[beginning]") {
@@ -259,4 +286,45 @@ TEST_CASE("A run without --out has its job's folder, or a new one, and says so w
   options.out = "run";
   CHECK(folder_of(options) == "run");
   CHECK(same_command(options, "run") == "the same command");
+}
+
+TEST_CASE("A run takes the network of its weights, where nobody has set another one", "[beginning]") {
+  const TemporaryFolder folder;
+  const auto order = [&](const std::set<std::string>& given) {
+    TrainOrder made;
+    made.given = given;
+    made.options.out = folder.path();
+    made.options.initialize = folder / "w.h5";
+    made.options.network = "small_cnn";
+    made.options.width = 8;
+    made.options.activation = "relu";
+    return made;
+  };
+  // As the run in the folder wrote down when it began: the file of the weights need not be there any more.
+  const std::string begun = "initialize = \"" + (folder / "w.h5") + "\"\n", wide = "network = \"dm_wrn_22_8\"\n";
+  const std::string function = "activation = \"silu\"\nnormalize = \"cifar10\"\n";
+  for (const auto& [written, given, expected] :
+       std::vector<std::tuple<std::string, std::set<std::string>, std::string>>{
+           {"", {}, "small_cnn 8 relu none"},
+           {wide, {}, "dm_wrn_22_8 128 silu none"},
+           {wide + "width = \"auto\"\n", {}, "dm_wrn_22_8 128 silu none"},
+           {wide + "width = 24\n", {}, "dm_wrn_22_8 24 silu none"},
+           {wide, {"width", "activation"}, "dm_wrn_22_8 8 relu none"},
+           {wide + "width = 24\n", {"width", "activation"}, "dm_wrn_22_8 8 relu none"},
+           {wide + "width = 24\n", {"network"}, "small_cnn 24 relu none"},
+           {function, {}, "small_cnn 8 silu cifar10"},
+           {function, {"activation", "normalize"}, "small_cnn 8 relu none"}}) {
+    INFO(written);
+    write_bytes(folder / "config.resolved.toml", begun + written);
+    TrainOrder taken = order(given);
+    take_network(taken);
+    const TrainOptions& o = taken.options;
+    CHECK(o.network + " " + std::to_string(o.width) + " " + o.activation + " " + o.normalize == expected);
+  }
+  write_bytes(folder / "config.resolved.toml", "initialize = \"other.h5\"\n" + wide);  // of another beginning
+  TrainOrder other = order({});
+  CHECK(contains(error_of([&] { take_network(other); }), ": --initialize " + (folder / "w.h5") + ": "));
+  CHECK(!GivenWeights{}.read());
+  CHECK((weights_of("").weights.read() && GivenWeights{.state = StateDict{}}.read()));
+  CHECK(GivenWeights{.failure = Error(ExitCode::checkpoint, "none")}.read());
 }

@@ -38,13 +38,6 @@ TEST_CASE("A checkpoint has who has left, when and why; and nothing where nobody
         }).starts_with("4: run/ckpt: the checkpoint of step 40 says that rank 12"));
 }
 
-TEST_CASE("Each that leaves is one of those who may cheat", "[membership]") {
-  CHECK(faults_left(7, 0) == 7);
-  CHECK(faults_left(7, 3) == 4);
-  CHECK(faults_left(7, 7) == 0);
-  CHECK(faults_left(0, 2) == 0);  // the mean tolerates nobody
-}
-
 TEST_CASE("Those who may cheat hold less than half of the micro-batches, whoever they are", "[membership]") {
   for (int all = 1; all <= 40; ++all)
     for (int ranks = 1; ranks <= all; ++ranks)
@@ -83,4 +76,14 @@ TEST_CASE("The batch stays what the run began with, whoever is left", "[membersh
   const Plan later(options_left(left, now, 6, 5), 1000, 1);
   CHECK(later.total_batch == 72);
   CHECK(later.micro_batches_of(0) == 18);
+  // Each that leaves is one of those who may cheat.
+  options.aggregator = "median";
+  options.faults = 2;
+  for (const auto& [gone, faults] : {std::pair(0, 2), std::pair(1, 1), std::pair(3, 0)}) {
+    const TrainOptions others = options_left(options, all, 6, gone);
+    CHECK((others.faults == faults && others.total_batch == 72 && others.batch == 0));
+  }
+  options.batch = 4;  // 6 micro-batches, of which each of 5 ranks has one, and one two
+  CHECK(error_of([&] { (void)options_left(options, Plan(options, 1000, 6), 5, 0); }) ==
+        "8: 0 of 5 ranks have left, and 2 of the others could hold half of the micro-batches of a step");
 }

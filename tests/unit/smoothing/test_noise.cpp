@@ -137,56 +137,17 @@ TEST_CASE("Normal noise is that of each group's own words", "[smoothing]") {
   CHECK(worst < 2e-6);
 }
 
-TEST_CASE("Noise of either kind has the moments of the normal distribution", "[smoothing]") {
-  Noisy noisy({3, 16, 16, 1}, 200);
-  const double sigma = 0.25;
-  for (const bool grid : {false, true}) {
-    grid ? noisy.table(grid_noise(sigma)) : noisy.normal(static_cast<float>(sigma));
-    double sums[4] = {};
-    for (const float x : noisy.x) {
-      const double z = (double{x} - double{0.4F}) / sigma;
-      double power = 1;
-      for (double& sum : sums) sum += power *= z;
-    }
-    const auto count = static_cast<double>(noisy.x.size());
-    // Rounding to the grid adds 1/12 of its square to the variance, and 3 times that, and a little, to the fourth.
-    const double rounding = grid ? 1 / (12 * std::pow(255 * sigma, 2)) : 0;
-    INFO("grid " << grid);
-    CHECK(std::abs(sums[0] / count) < 5 / std::sqrt(count));
-    CHECK(std::abs(sums[1] / count - 1 - rounding) < 5 * std::sqrt(2 / count));
-    CHECK(std::abs(sums[2] / count) < 5 * std::sqrt(15 / count));
-    CHECK(std::abs(sums[3] / count - 3 - 6 * rounding) < 5 * std::sqrt(96 / count));
-  }
-}
-
-TEST_CASE("Noise on the grid has the probabilities of the normal distribution's parts", "[smoothing]") {
-  Noisy noisy({3, 32, 32, 1}, 400);
+TEST_CASE("Noise on the grid is the number of entries that are below a draw", "[smoothing]") {
+  Noisy noisy({3, 32, 32, 1}, 1);
   std::fill(noisy.image.begin(), noisy.image.end(), 100 / 255.0F);
   for (const double sigma : {0.02, 0.12}) {
     const GridNoise noise = grid_noise(sigma);
     noisy.table(noise);
-    std::map<int, double> seen;
-    for (const float x : noisy.x) {
-      const float whole = x * 255;
-      REQUIRE(std::abs(whole - std::round(whole)) < 1e-3F);
-      ++seen[static_cast<int>(std::lround(whole)) - 100];
+    for (std::uint32_t p = 0; p < 3072; ++p) {
+      const auto below = std::ranges::lower_bound(noise.entries, draw_of(noisy.what, p)) - noise.entries.begin();
+      REQUIRE(std::abs(noisy.x[p] * 255 - static_cast<float>(100 + below - noise.half)) < 1e-3F);
     }
-    // Parts of few draws are taken together.
-    const auto count = static_cast<double>(noisy.x.size());
-    double square = 0, expected = 0, found = 0;
-    int parts = 0;
-    for (int j = -noise.half; j <= noise.half; ++j) {
-      expected += count * (normal_cdf((j + 0.5) / (255 * sigma)) - normal_cdf((j - 0.5) / (255 * sigma)));
-      found += seen.contains(j) ? seen.at(j) : 0;
-      if (expected < 20 && j < noise.half) continue;
-      square += (found - expected) * (found - expected) / std::max(expected, 1.0);
-      expected = found = 0;
-      ++parts;
-    }
-    INFO("sigma " << sigma << ": chi-square " << square << " of " << parts << " parts");
-    CHECK(parts > 20);
-    CHECK(std::abs(square - (parts - 1)) < 5 * std::sqrt(2.0 * parts));
-    CHECK(std::all_of(noisy.unknown.begin(), noisy.unknown.end(), [](std::uint8_t flag) { return flag == 0; }));
+    CHECK(std::ranges::all_of(noisy.unknown, [](std::uint8_t flag) { return flag == 0; }));
   }
 }
 
@@ -243,37 +204,5 @@ TEST_CASE("A sample's noise depends on seed, image, number and purpose, not on i
     CHECK(last != samples_of(plain, 1, 6, Purpose::certification, 12));
     CHECK(last != samples_of(plain, 1, 5, Purpose::candidate, 12));
     CHECK(last != samples_of(plain, 1, 5, Purpose::certification, 13));
-  }
-}
-
-TEST_CASE("A linear network's certified radius exceeds the true one as rarely as promised", "[smoothing]") {
-  // Two classes, w = (3, 4), bias -1, x = (.5, .25): at a distance of .3 from the border.
-  constexpr int kImages = 100, kRunsOfAnImage = 100, kRuns = kImages * kRunsOfAnImage, kSamples = 100;
-  constexpr double kAlpha = 0.05, kTrue = 0.3;
-  for (const double sigma : {0.25, 0.5}) {
-    int exceeded = 0;
-    double radii = 0;
-    std::vector<double> radius_of;  // by votes
-    for (std::int64_t votes = 0; votes <= kSamples; ++votes) {
-      const double lower = clopper_pearson_lower(votes, kSamples, kAlpha);
-      radius_of.push_back(lower > 0.5 ? certified_radius(lower, sigma) : 0);
-    }
-    for (std::uint64_t image = 0; image < kImages; ++image) {
-      Noisy noisy({2, 1, 1, 1}, kRunsOfAnImage * kSamples, image);
-      noisy.image[0] = 0.5F;
-      noisy.image[1] = 0.25F;
-      noisy.normal(static_cast<float>(sigma));
-      for (std::size_t run = 0; run < kRunsOfAnImage; ++run) {
-        std::size_t votes = 0;
-        for (std::size_t s = run * kSamples; s < (run + 1) * kSamples; ++s)
-          votes += 3 * noisy.x[2 * s] + 4 * noisy.x[2 * s + 1] > 1;
-        exceeded += radius_of[votes] > kTrue;
-        radii += radius_of[votes];
-      }
-    }
-    INFO("sigma " << sigma << ": " << exceeded << " of " << kRuns << ", mean radius " << radii / kRuns);
-    CHECK(exceeded <= kAlpha * kRuns + 5 * std::sqrt(kAlpha * kRuns));
-    CHECK(exceeded > 0);
-    CHECK(radii / kRuns > 0.15);
   }
 }
