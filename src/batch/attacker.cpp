@@ -5,8 +5,19 @@
 
 namespace dat {
 
+namespace {
+
+/// Augmentations of the training images beside the cut, in their order. Another augmentation is a line here.
+[[nodiscard]] std::vector<std::unique_ptr<AttackPart>> augmentations([[maybe_unused]] Buffers& buffers) {
+  std::vector<std::unique_ptr<AttackPart>> all;
+  return all;
+}
+
+}  // namespace
+
 Attacker::Attacker(Buffers& buffers, Programs& programs, const AttackPlan& plan, StatisticsSink* statistics)
-    : buffers_(buffers), programs_(programs), plan_(plan) {
+    : buffers_(buffers), programs_(programs), plan_(plan), augmentations_(augmentations(buffers)) {
+  for (const auto& one : augmentations_) add(*one);
   if (statistics != nullptr) in_training_mode_ = std::make_unique<TrainingView>(buffers, programs, *statistics);
 }
 

@@ -70,6 +70,7 @@ class Attacker {
   Programs& programs_;
   const AttackPlan& plan_;
   std::unique_ptr<View> in_training_mode_;  ///< null: attacks are made on the frozen network
+  std::vector<std::unique_ptr<AttackPart>> augmentations_;
   std::vector<AttackPart*> parts_;
   const std::uint8_t* pixels_ = nullptr;
   int done_ = 0;
