@@ -1,5 +1,7 @@
 #include "forecast/calibration.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <fstream>
@@ -36,9 +38,8 @@ class Place {
   [[nodiscard]] bool has(const char* key) const { return value_.contains(key); }
   [[nodiscard]] std::vector<Place> list(std::size_t least, std::size_t most) const {
     check(value_.is_array(), "must be a list");
-    check(value_.size() >= least && value_.size() <= most, "must have " + std::to_string(least) + " to " +
-                                                               std::to_string(most) + " entries, not " +
-                                                               std::to_string(value_.size()));
+    check(value_.size() >= least && value_.size() <= most,
+          fmt::format("must have {} to {} entries, not {}", least, most, value_.size()));
     std::vector<Place> all;
     for (const ordered_json& one : value_) all.emplace_back(one, path_ + "[" + std::to_string(all.size()) + "]");
     return all;
@@ -52,9 +53,8 @@ class Place {
   }
   [[nodiscard]] double seconds() const { return number(0, kMostSeconds); }
   [[nodiscard]] std::int64_t integer(std::int64_t low, std::int64_t high) const {
-    const std::string expected = "must be a whole number from " + std::to_string(low) + " to " + std::to_string(high);
     const std::optional<std::int64_t> number = whole_number(value_, low, high);
-    check(number.has_value(), expected);
+    check(number.has_value(), fmt::format("must be a whole number from {} to {}", low, high));
     return *number;
   }
   [[nodiscard]] bool boolean() const {
@@ -80,14 +80,6 @@ class Place {
   std::string path_;
 };
 
-/// "sum, gather or two_sided".
-[[nodiscard]] std::string alternatives(const std::vector<std::string>& names) {
-  std::string text;
-  for (std::size_t i = 0; i < names.size(); ++i)
-    text += (i == 0 ? "" : i + 1 < names.size() ? ", " : " or ") + names[i];
-  return text;
-}
-
 [[nodiscard]] ordered_json to_json(const Link& link) {
   return {{"latency", link.latency}, {"bandwidth", link.bandwidth}};
 }
@@ -101,7 +93,8 @@ class Place {
   codec.transport = place.at("transport").text();
   const std::vector<std::string> known = transport_names();
   place.at("transport")
-      .check(std::ranges::find(known, codec.transport) != known.end(), "must be " + alternatives(known));
+      .check(std::ranges::find(known, codec.transport) != known.end(),
+             fmt::format("must be {}", fmt::join(known, " or ")));
   codec.rounds = static_cast<int>(place.at("rounds").integer(1, 16));
   codec.exact = place.at("exact").boolean();
   codec.encode = place.at("encode").number(0, 1);

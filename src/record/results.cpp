@@ -69,6 +69,7 @@ const std::map<std::string_view, void (*)(const json&, History&)> kSeries = {
 
 void append(const json& record, History& history) {
   const std::string& name = record.at("kind").get_ref<const std::string&>();
+  history.ends_in_step = name == "step";
   if (const auto series = kSeries.find(name); series != kSeries.end()) return series->second(record, history);
   const EventKind* kind = kind_named(name, *history.kinds);
   require(kind != nullptr, ExitCode::data, "unknown kind '", name, "'");
@@ -107,9 +108,10 @@ void append(const json& record, History& history) {
   std::string line;
   std::vector<std::string> last(steps);  // a ring
   std::size_t number = 0;
+  bool of_step = false;
   for (bool first = true; std::getline(file, line) && !file.eof(); first = false) {
-    recent.ends_in_step = line.starts_with("{\"kind\":\"step\"");
-    if (recent.ends_in_step) {
+    of_step = line.starts_with("{\"kind\":\"step\"");
+    if (of_step) {
       std::swap(last[number++ % steps], line);
     } else if (!append_whole(line, recent.history)) {
       const json header = first ? json_or_discarded(line) : json();
@@ -120,6 +122,7 @@ void append(const json& record, History& history) {
   }
   for (std::size_t k = number - std::min(number, steps); k < number; ++k)
     if (!append_whole(last[k % steps], recent.history)) ++recent.damaged;
+  recent.history.ends_in_step = of_step;
   return recent;
 }
 
@@ -288,7 +291,5 @@ void write_results(const RunFacts& facts, const History& history, const FinalRes
     file.close();
   });
 }
-
-void write_results(const RunFacts& facts) { write_results(facts, read_history(facts.folder)); }
 
 }  // namespace dat

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
 #include <iostream>
 #include <thread>
 
@@ -24,8 +23,6 @@
 namespace dat {
 
 namespace {
-
-namespace fs = std::filesystem;
 
 struct StatusOptions {
   std::vector<std::string> runs;
@@ -68,12 +65,9 @@ RunLength planned_length(const std::string& folder) {
 /// The runs at a path: itself, or those right in it.
 void add_runs(const std::string& path, std::vector<std::string>& runs) {
   if (is_run(path)) return runs.push_back(path);
-  std::vector<std::string> found;
-  std::error_code error;
-  for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error))
-    if (is_run(entry->path().string())) found.push_back(entry->path().string());
+  std::vector<std::string> found = entries_in(path);
+  std::erase_if(found, [](const std::string& entry) { return !is_run(entry); });
   require(!found.empty(), ExitCode::data, "no run in ", path, ": --out of train names the folder of one");
-  std::ranges::sort(found);
   runs.insert(runs.end(), found.begin(), found.end());
 }
 
