@@ -19,39 +19,48 @@ namespace {
 
 using nlohmann::json;
 
-void append_layers(const json& values, std::size_t layers, std::vector<float>& out) {
+// A line that is damaged leaves the history as it is.
+
+[[nodiscard]] std::vector<float> layers_of(const json& values, std::size_t layers) {
   require(values.size() == layers, ExitCode::data, values.size(), " values for ", layers, " layers");
-  for (const json& value : values) out.push_back(static_cast<float>(number_or_nan(value)));
+  std::vector<float> all;
+  for (const json& value : values) all.push_back(static_cast<float>(number_or_nan(value)));
+  return all;
 }
 
 void append_step(const json& record, History& history) {
-  for_each_step_field(history.steps.emplace_back(), fields_of(record));
+  StepRecord step;
+  for_each_step_field(step, fields_of(record));
   const std::string& active = record.at("active").get_ref<const std::string&>();
   require(active.size() == history.layers(), ExitCode::data, active.size(), " marks for ", history.layers(), " layers");
-  for (const char mark : active) history.active.push_back(mark == '1');
-  append_layers(record.at("p"), history.layers(), history.p);
-  append_layers(record.at("norm"), history.layers(), history.norms);
-  GeneratorRecord& generators = history.generators.emplace_back();
-  if (record.contains("t_generators")) {
-    for_each_generator_field(generators, fields_of(record));
-    history.had_generators = true;
-  }
-  std::vector<double>& distances = history.distances.emplace_back();
+  const std::vector<float> p = layers_of(record.at("p"), history.layers()),
+                           norms = layers_of(record.at("norm"), history.layers());
+  GeneratorRecord generators;
+  const bool has_generators = record.contains("t_generators");
+  if (has_generators) for_each_generator_field(generators, fields_of(record));
+  std::vector<double> distances;
   for (const json& value : record.value("distance", json::array())) distances.push_back(number_or_nan(value));
+  history.steps.push_back(step);
+  for (const char mark : active) history.active.push_back(mark == '1');
+  history.p.insert(history.p.end(), p.begin(), p.end());
+  history.norms.insert(history.norms.end(), norms.begin(), norms.end());
+  history.generators.push_back(generators);
+  history.had_generators = history.had_generators || has_generators;
+  history.distances.push_back(distances);
 }
 
 void append_evaluation(const json& record, History& history) {
-  for_each_evaluation_field(history.evaluations.emplace_back(), fields_of(record));
+  EvaluationRecord evaluation;
+  for_each_evaluation_field(evaluation, fields_of(record));
+  history.evaluations.push_back(evaluation);
 }
 
 void append_ranks(const json& record, History& history) {
-  RankRecord& ranks = history.ranks.emplace_back();
-  ranks.step = count_in<std::int64_t>(record.at("step"));
+  RankRecord ranks{.step = count_in<std::int64_t>(record.at("step")), .seconds = {}, .bytes = {}};
   for (const json& value : record.at("bytes")) ranks.bytes.push_back(number_or_nan(value));
-  ranks.seconds.resize(ranks.bytes.size() * kPhases);
-  for (std::size_t phase = 0; phase < kPhases; ++phase)
-    for (std::size_t rank = 0; rank < ranks.bytes.size(); ++rank)
-      ranks.seconds[rank * kPhases + phase] = number_or_nan(record.at(kPhaseSeries[phase]).at(rank));
+  for (std::size_t rank = 0; rank < ranks.bytes.size(); ++rank)
+    for (const char* phase : kPhaseSeries) ranks.seconds.push_back(number_or_nan(record.at(phase).at(rank)));
+  history.ranks.push_back(ranks);
 }
 
 void append_header(const json& record, History& history) {
@@ -76,21 +85,12 @@ void append(const json& record, History& history) {
   history.events.push_back(kind->read(record));
 }
 
-/// Appends a line that may be damaged. False: it is, and the history is as before.
+/// Appends a line that may be damaged. False: it is.
 [[nodiscard]] bool append_whole(const std::string& line, History& history) {
-  const std::size_t steps = history.steps.size(), evaluations = history.evaluations.size(),
-                    ranks = history.ranks.size();
   try {
     append(parsed_json(line), history);
     return true;
   } catch (const std::exception&) {
-    history.steps.resize(steps);
-    for (std::vector<float>* values : {&history.p, &history.norms}) values->resize(steps * history.layers());
-    history.active.resize(steps * history.layers());
-    history.generators.resize(steps);
-    history.distances.resize(steps);
-    history.evaluations.resize(evaluations);
-    history.ranks.resize(ranks);
     return false;
   }
 }

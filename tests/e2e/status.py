@@ -110,6 +110,15 @@ class Status(common.TestCase):
         self.assertEqual([line.split()[:2] for line in table.stdout.splitlines()],
                          [["run", "state"], ["./failed", "FAILED"], ["./run", "DONE"]])
         self.assertEqual(status("nothing").returncode, 3)
+        # One of another version is named, and the others are told.
+        os.mkdir("other")
+        common.write("other/metrics.jsonl", '{"kind":"run","format_version":2}\n')
+        for words, code in (["run", "other"], 3), (["other"], 3), (["run", "other", "failed"], 7):
+            ended = status(*words)
+            self.assertEqual(ended.returncode, code, ended.stderr)
+            self.assertRegex(ended.stderr, "^dat_hpc: (warning|error): other/metrics.jsonl is of another format")
+        text, code = in_terminal(["status", "run", "--follow"], lines=4)  # one of which is for the cursor
+        self.assertEqual((text.count("\x1b[K\r\n"), code), (3, 0))
 
     def check_figures(self, found):
         steps, evaluations = common.rows("run", "step"), common.rows("run", "evaluation")
