@@ -80,6 +80,10 @@ class Place {
   std::string path_;
 };
 
+constexpr std::pair<const char*, double Calibration::*> kSeconds[] = {
+    {"data", &Calibration::data},         {"attack", &Calibration::attack}, {"forward", &Calibration::forward},
+    {"backward", &Calibration::backward}, {"select", &Calibration::select}, {"update", &Calibration::update}};
+
 [[nodiscard]] ordered_json to_json(const Link& link) {
   return {{"latency", link.latency}, {"bandwidth", link.bandwidth}};
 }
@@ -130,8 +134,7 @@ const Calibration::Codec& Calibration::codec(const std::string& name) const {
 ordered_json to_json(const Calibration& c) {
   ordered_json json{{"filetype", kFileType}, {"format_version", kFormat}, {"about", c.about},
                     {"ranks", c.ranks},      {"batch", c.batch},          {"image_size", c.image_size}};
-  json["seconds"] = {{"data", c.data},         {"attack", c.attack}, {"forward", c.forward},
-                     {"backward", c.backward}, {"select", c.select}, {"update", c.update}};
+  for (const auto& [name, part] : kSeconds) json["seconds"][name] = c.*part;
   json["attack_iterations"] = c.attack_iterations;
   json["backward_passes"] = c.backward_passes;
   json["step_message_bytes"] = c.step_message;
@@ -169,12 +172,7 @@ Calibration calibration_from(const std::string& text, const std::string& where) 
   c.batch = static_cast<int>(file.at("batch").integer(1, 1 << 24));
   if (file.has("image_size")) c.image_size = static_cast<int>(file.at("image_size").integer(1, 1 << 12));
   const Place seconds = file.at("seconds");
-  c.data = seconds.at("data").seconds();
-  c.attack = seconds.at("attack").seconds();
-  c.forward = seconds.at("forward").seconds();
-  c.backward = seconds.at("backward").seconds();
-  c.select = seconds.at("select").seconds();
-  c.update = seconds.at("update").seconds();
+  for (const auto& [name, part] : kSeconds) c.*part = seconds.at(name).seconds();
   file.at("seconds").check(c.compute() > 0, "must not all be 0");
   c.attack_iterations = static_cast<int>(file.at("attack_iterations").integer(0, 1 << 20));
   c.backward_passes = static_cast<int>(file.at("backward_passes").integer(1, 1 << 20));

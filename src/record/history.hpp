@@ -173,4 +173,8 @@ struct RecentHistory {
 /// that is at its end, for the attributes weights_hash, verdict and figures (its evaluations, JSON). Error(io).
 void write_results(const RunFacts& facts, const History& history, const FinalResult* result = nullptr);
 
+/// SUMMARY.txt without its last line: the run's figures, what went wrong, evaluations by split and weights, seconds by
+/// phase.
+[[nodiscard]] std::string summary_table(const RunFacts& facts, const History& history, const FinalResult& result);
+
 }  // namespace dat

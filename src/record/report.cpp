@@ -24,7 +24,6 @@
 #include "record/event_kind.hpp"
 #include "record/json_line.hpp"
 #include "record/progress_line.hpp"
-#include "record/summary.hpp"
 #include "record/tensorboard.hpp"
 
 namespace dat {

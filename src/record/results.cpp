@@ -179,9 +179,8 @@ std::size_t History::ranks_with_distances() const {
 }
 
 std::int64_t History::active_layers(std::size_t step) const {
-  std::int64_t count = 0;
-  for (std::size_t layer = 0; layer < layers(); ++layer) count += active[step * layers() + layer];
-  return count;
+  const auto begin = active.begin() + static_cast<std::ptrdiff_t>(step * layers());
+  return std::accumulate(begin, begin + std::ssize(layer_names), std::int64_t{0});
 }
 
 std::vector<std::array<double, kPhases>> History::phase_seconds() const {

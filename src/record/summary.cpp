@@ -1,11 +1,11 @@
-#include "record/summary.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <map>
 #include <utility>
+
+#include "record/history.hpp"
 
 namespace dat {
 

@@ -1,12 +1,12 @@
 // The verb bench: what the machine reaches, as a table for a person.
 
-#include "verbs/bench.hpp"
+#include "measure/bench.hpp"
 
 #include <cstdio>
 
 #include "dat/network.hpp"
-#include "measure/bench.hpp"
 #include "options/machine.hpp"
+#include "verbs/parsers.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verb.hpp"
 

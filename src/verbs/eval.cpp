@@ -1,7 +1,5 @@
 // The verb eval: how accurate the network of a checkpoint is, clean, under single attacks and under a sequence of them.
 
-#include "verbs/eval.hpp"
-
 #include <filesystem>
 #include <iostream>
 
@@ -16,6 +14,7 @@
 #include "printed.hpp"
 #include "replica/device_notices.hpp"
 #include "run/evaluation_setting.hpp"
+#include "verbs/parsers.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verb.hpp"
 

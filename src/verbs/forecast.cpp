@@ -1,7 +1,5 @@
 // The verb forecast: what a step will take with other ranks, networks, codecs and budgets, as a table for a person.
 
-#include "verbs/forecast.hpp"
-
 #include <iostream>
 
 #include "dat/file.hpp"
@@ -14,6 +12,7 @@
 #include "options/machine.hpp"
 #include "printed.hpp"
 #include "replica/device_notices.hpp"
+#include "verbs/parsers.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verb.hpp"
 

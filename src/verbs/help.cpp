@@ -1,5 +1,3 @@
-#include "verbs/help.hpp"
-
 #include <algorithm>
 #include <sstream>
 

@@ -1,7 +1,5 @@
 // The verb export: the network of a checkpoint in a form that other programs read.
 
-#include "verbs/networks/export.hpp"
-
 #include <cctype>
 #include <filesystem>
 #include <sstream>
@@ -22,6 +20,7 @@
 #include "options/train/citations.hpp"
 #include "printed.hpp"
 #include "replica/model_state.hpp"
+#include "verbs/networks/networks.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verb.hpp"
 

@@ -1,7 +1,5 @@
 // The verb import: a checkpoint of a network that another program has trained.
 
-#include "verbs/networks/import.hpp"
-
 #include <sstream>
 
 #include "dat/checkpoint.hpp"
@@ -15,6 +13,7 @@
 #include "interop/source.hpp"
 #include "options/machine.hpp"
 #include "printed.hpp"
+#include "verbs/networks/networks.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verb.hpp"
 

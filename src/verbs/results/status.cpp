@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <iostream>
 #include <thread>
 
 #include "dat/communicator.hpp"
@@ -103,11 +102,6 @@ int exit_code_of(const Look& look) {
   return code;
 }
 
-void print_status(const std::string& text) {
-  std::cout << text << std::flush;
-  require_printed();
-}
-
 /// Lines of a terminal, or 0.
 std::size_t terminal_lines() {
   winsize size{};
@@ -140,7 +134,7 @@ int run_status(const StatusOptions& options, int, char**) {
     if (options.follow && room > 0)
       lines = redraw(look.text, lines, room);
     else
-      print_status(look.text);
+      static_cast<void>(print_result([&] { return look.text; }));
     const bool under_way = std::ranges::any_of(
         look.runs, [](const RunStatus& run) { return run.state == RunState::running || run.state == RunState::stale; });
     if (!options.follow || !under_way) return exit_code_of(look);

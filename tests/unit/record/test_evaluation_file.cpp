@@ -1,5 +1,7 @@
 // What `eval` has written, read again: all of it, and nothing that does not fit together.
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
 #include "catch.hpp"
@@ -52,32 +54,35 @@ Texts breakers(const EvaluationFile& file) {
 
 constexpr std::size_t kElements = std::size_t{40} * 40 * 3;  // more than are read at once
 
-/// adversarial.h5 beside an evaluation: bytes that count up to 250, moved by at most a quarter.
-std::string images_file(const std::string& path, const EvaluationFile& of,
-                        const std::function<void(std::vector<std::int64_t>& label, std::vector<std::uint8_t>& robust,
-                                                 Shape& images, Shape& clean)>& change = {}) {
-  std::vector<std::int64_t> label(of.label.begin(), of.label.end());
+float change_at(std::size_t at) { return at == 3 * kElements + 5 ? .25F : at % 2 == 0 ? .125F : 0; }
+
+/// What stands in adversarial.h5 beside an evaluation: bytes that count up to 250, and these moved a little.
+struct Saved {
+  std::vector<std::int64_t> label;
   std::vector<std::uint8_t> robust, clean;
   std::vector<float> images, confidence = {.1F, .2F, .3F, .4F, .5F};
-  for (std::size_t i = 0; i < of.images(); ++i) robust.push_back(of.outcomes[0].correct[i] && !of.breaker(i) ? 1 : 0);
-  for (std::size_t k = 0; k < of.images() * kElements; ++k) {
-    clean.push_back(static_cast<std::uint8_t>(k % 251));
-    images.push_back(static_cast<float>(clean.back()) / 255 - (k == 3 * kElements + 5 ? .25F : k % 2 == 0 ? .125F : 0));
-  }
   Shape of_images{5, 40, 40, 3}, of_clean = of_images;
-  if (change) change(label, robust, of_images, of_clean);
-  write_sealed(path, [&](const std::string& temporary) {
-    Hdf5File file = Hdf5File::create(temporary);
-    file.set_text("/", of.outcomes.back().sequence ? "sequence" : "attacks", of.attack_names());
-    file.write("label", {std::ssize(label)}, label);
-    file.write("robust", {std::ssize(robust)}, robust);
-    file.write("confidence", {std::ssize(confidence)}, confidence);
-    file.write("images", of_images, images);
-    file.write("clean", of_clean, clean);
-    file.close();
-  });
-  return path;
-}
+
+  explicit Saved(const EvaluationFile& of) : label(of.label.begin(), of.label.end()) {
+    for (std::size_t i = 0; i < 5; ++i) robust.push_back(of.outcomes[0].correct[i] && !of.breaker(i) ? 1 : 0);
+    for (std::size_t at = 0; at < 5 * kElements; ++at) {
+      clean.push_back(static_cast<std::uint8_t>(at % 251));
+      images.push_back(static_cast<float>(clean.back()) / 255 - change_at(at));
+    }
+  }
+  void write(const std::string& path, const std::string& named, const std::string& names) const {
+    write_sealed(path, [&](const std::string& temporary) {
+      Hdf5File file = Hdf5File::create(temporary);
+      file.set_text("/", named, names);
+      file.write("label", {std::ssize(label)}, label);
+      file.write("robust", {std::ssize(robust)}, robust);
+      file.write("confidence", {std::ssize(confidence)}, confidence);
+      file.write("images", of_images, images);
+      file.write("clean", of_clean, clean);
+      file.close();
+    });
+  }
+};
 
 }  // namespace
 
@@ -85,35 +90,26 @@ TEST_CASE("An evaluation is read as it was written", "[evaluation]") {
   for (const bool sequence : {false, true}) {
     const EvaluationFile file = read(sequence ? with_sequence() : kAttacks);
     CHECK(Texts{file.checkpoint, file.weights, file.split, file.hash} == Texts{"c.h5", "average", "test", "abc"});
-    CHECK(file.step == 7);
-    CHECK(file.provenance == R"({"hashes_of_images":{"test":"abc"}})");
-    CHECK(file.noise == (sequence ? ", under noise 0.25, 1 copy" : ""));
+    CHECK(std::tuple(file.step, file.provenance, file.noise) ==
+          std::tuple(7, R"({"hashes_of_images":{"test":"abc"}})", sequence ? ", under noise 0.25, 1 copy" : ""));
     CHECK(file.class_names == Texts{"a", "b", "c"});
     CHECK(file.label == std::vector<int>{0, 1, 2, 0, 1});
     CHECK((file.clean_loss.size() == 5 && file.clean_loss[0] == 0.5 && std::isnan(file.clean_loss[1])));
-    Texts names, balls, rests;
-    std::vector<double> accuracies;
-    for (const auto& one : file.outcomes) {
-      names.push_back(one.name);
-      balls.push_back(one.ball);
-      rests.push_back(one.rest);
-      accuracies.push_back(one.accuracy());
-      CHECK(one.sequence == (one.name == "s"));
-    }
-    names.resize(4);
-    CHECK(names == Texts{"clean", "fgsm", "pgd2", "none"});
-    CHECK(std::vector<double>(accuracies.begin(), accuracies.begin() + 4) == std::vector{.8, .6, .4, .8});
+    std::vector<std::tuple<std::string, std::string, std::string, double, bool>> outcomes;
+    for (const auto& one : file.outcomes)
+      outcomes.emplace_back(one.name, one.ball, one.rest, one.accuracy(), one.sequence);
+    decltype(outcomes) expected = {{"clean", "", "", .8, false},
+                                   {"fgsm", "eps 0.5", "alpha 0.25, 1 restart", .6, false},
+                                   {"pgd2", "l2 eps 0.5", "alpha 0.25, 2 restarts", .4, false},
+                                   {"none", "", "", .8, false}};
+    if (sequence) expected.emplace_back("s", "eps 0.5", "", .4, true);
+    CHECK(outcomes == expected);
     CHECK(file.outcomes[2].prediction == std::vector{0, 1, 0, 2, 2});
     CHECK(file.outcomes[2].correct == std::vector<std::uint8_t>{1, 1, 0, 0, 0});
-    const Texts own{"", "eps 0.5", "l2 eps 0.5", ""}, more{"", "alpha 0.25, 1 restart", "alpha 0.25, 2 restarts", ""};
-    CHECK(Texts(balls.begin(), balls.begin() + 4) == own);
-    CHECK(Texts(rests.begin(), rests.begin() + 4) == more);
     CHECK(file.attack_names() == (sequence ? "s" : "fgsm, pgd2, none"));
     CHECK(breakers(file) == (sequence ? Texts{"", "", "s", "s", ""} : Texts{"", "fgsm", "pgd2", "fgsm", ""}));
     CHECK(file.broken_by == (sequence ? Texts{"", "", "pgd2", "fgsm", ""} : Texts{}));
     CHECK(file.distance == (sequence ? std::vector<double>{0, 0, .5, .25, 0} : std::vector<double>{}));
-    REQUIRE(file.outcomes.size() == (sequence ? 5 : 4));
-    if (sequence) CHECK(Texts{file.outcomes[4].ball, file.outcomes[4].rest} == Texts{"eps 0.5", ""});
   }
 }
 
@@ -157,52 +153,47 @@ TEST_CASE("An evaluation that contradicts itself is refused, and why", "[evaluat
 
 TEST_CASE("Images that an attack has broken are those of the evaluation beside them", "[evaluation]") {
   const TemporaryFolder folder;
+  const std::string path = folder / "adversarial.h5";
   for (const bool sequence : {false, true}) {
     const EvaluationFile file = read(sequence ? with_sequence() : kAttacks);
-    const std::string path = images_file(folder / "adversarial.h5", file);
-    for (const std::size_t most : {std::size_t{9}, std::size_t{2}}) {
+    const Saved saved(file);
+    saved.write(path, sequence ? "sequence" : "attacks", file.attack_names());
+    using Numbers = std::vector<std::size_t>;
+    for (const auto& [most, numbers] :
+         {std::pair(std::size_t{9}, sequence ? Numbers{2, 3} : Numbers{1, 2, 3}), {1, {sequence ? 2U : 1U}}}) {
       const ShownImages shown = read_attacked_images(path, file, most);
-      const std::vector<std::size_t> all =
-          sequence ? std::vector<std::size_t>{2, 3} : std::vector<std::size_t>{1, 2, 3};
-      CHECK(shown.numbers == std::vector(all.begin(), all.begin() + std::ssize(all) - (most < all.size() ? 1 : 0)));
-      CHECK((shown.size == 40 && shown.channels == 3));
-      REQUIRE(shown.clean.size() == shown.numbers.size() * kElements);
-      REQUIRE(shown.attacked.size() == shown.clean.size());
+      REQUIRE(shown.numbers == numbers);
+      CHECK(std::tuple(shown.size, shown.channels, shown.clean.size(), shown.attacked.size()) ==
+            std::tuple(40, 3, numbers.size() * kElements, numbers.size() * kElements));
       bool same = true;
-      for (std::size_t k = 0; k < shown.clean.size(); ++k) {
-        const std::size_t at = shown.numbers[k / kElements] * kElements + k % kElements;
-        const float change = at == 3 * kElements + 5 ? .25F : at % 2 == 0 ? .125F : 0;
-        same = same && shown.clean[k] == at % 251 &&
-               shown.attacked[k] == static_cast<float>(shown.clean[k]) / 255 - change;
+      for (std::size_t k = 0; k < numbers.size() * kElements; ++k) {
+        const std::size_t at = numbers[k / kElements] * kElements + k % kElements;
+        same = same && shown.clean[k] == saved.clean[at] && shown.attacked[k] == saved.images[at] &&
+               shown.confidence[k / kElements] == saved.confidence[numbers[k / kElements]];
       }
       CHECK(same);
-      const std::vector<float> confidence{.1F, .2F, .3F, .4F, .5F};
-      for (std::size_t k = 0; k < shown.numbers.size(); ++k) CHECK(shown.confidence[k] == confidence[shown.numbers[k]]);
-      CHECK(shown.scale == Approx(shown.numbers.back() == 3 ? 2 : 4).epsilon(1e-5));
+      CHECK(shown.scale == Approx(most == 9 ? 2 : 4).epsilon(1e-5));
     }
   }
   const EvaluationFile file = read(kAttacks);
-  using Labels = std::vector<std::int64_t>&;
-  using Marks = std::vector<std::uint8_t>&;
-  const auto refused = [&](const auto& change) {
-    const std::string path = images_file(folder / "adversarial.h5", file, change);
-    return message_of([&] { (void)read_attacked_images(path, file, 9); }, ExitCode::data);
+  const auto refused = [&](const std::string& said, const std::function<void(Saved&)>& change,
+                           const char* named = "attacks") {
+    Saved saved(file);
+    change(saved);
+    saved.write(path, named, file.attack_names());
+    INFO(said);
+    CHECK(contains(message_of([&] { (void)read_attacked_images(path, file, 9); }, ExitCode::data), said));
   };
-  CHECK(contains(refused([](Labels label, Marks, Shape&, Shape&) { label[3] = 1; }), "image 3 has another label"));
-  CHECK(contains(refused([](Labels, Marks robust, Shape&, Shape&) { robust[0] = 0; }), "image 0 has another label"));
-  CHECK(contains(refused([](Labels, Marks robust, Shape&, Shape&) { robust[1] = 1; }), "image 1 has another label"));
-  CHECK(contains(refused([](Labels, Marks robust, Shape&, Shape&) { robust[4] = 1; }), "image 4 has another label"));
-  CHECK(contains(refused([](Labels label, Marks, Shape&, Shape&) { label.pop_back(); }), "has no label of 5 images"));
-  CHECK(contains(refused([](Labels, Marks robust, Shape&, Shape&) { robust.push_back(0); }),
-                 "has no robust of 5 images"));
+  refused("image 3 has another label", [](Saved& s) { s.label[3] = 1; });
+  for (const std::size_t image : {0, 1, 4})
+    refused(fmt::format("image {} has another", image), [&](Saved& s) { s.robust[image] = 1 - s.robust[image]; });
+  refused("has no label of 5 images", [](Saved& s) { s.label.pop_back(); });
+  refused("has no confidence of 5 images", [](Saved& s) { s.confidence.push_back(0); });
   for (const Shape& shape : {Shape{20, 20, 20, 3}, {5, 40, 30, 4}, {5, 4800}, {5, 20, 20, 12}})
-    CHECK(contains(refused([&](Labels, Marks, Shape& images, Shape& clean) { images = clean = shape; }),
-                   "another shape"));
-  CHECK(contains(refused([](Labels, Marks, Shape&, Shape& clean) { clean = {5, 4800}; }), "another shape"));
-  // Of an evaluation with other attacks, and cut.
-  const std::string path = images_file(folder / "adversarial.h5", read(with_sequence()));
-  CHECK(contains(message_of([&] { (void)read_attacked_images(path, file, 9); }, ExitCode::data),
-                 "of another evaluation"));
+    refused("another shape", [&](Saved& s) { s.of_images = s.of_clean = shape; });
+  refused("another shape", [](Saved& s) { s.of_clean = {5, 4800}; });
+  refused(
+      "is of another evaluation", [](Saved&) {}, "sequence");
   std::filesystem::resize_file(path, 3000);
   CHECK(code_of([&] { (void)read_attacked_images(path, file, 9); }) == ExitCode::data);
 }

@@ -152,35 +152,6 @@ TEST_CASE_METHOD(Recorded, "A step is one line of JSON and allocates nothing", "
   CHECK(contains(line, "\"n_active\":1,\"active\":\"100\",\"p\":[1,0.32,0.1],\"norm\":[0.18181819,null,null]}"));
 }
 
-TEST_CASE_METHOD(Recorded, "The summary's seconds are those of rank 0's records, which have what follows the last step",
-                 "[report]") {
-  for (const bool with_ranks : {false, true}) {
-    facts = facts_in(folder / (with_ranks ? "ranks" : "steps"));
-    Report report(facts, -1);
-    RecordedStep step(1);
-    std::fill(step.record.seconds.begin(), step.record.seconds.end(), 1.25);
-    report.step(step.get());
-    if (with_ranks) {
-      std::vector<double> seconds(2 * kPhases, 5);  // rank 1
-      std::fill_n(seconds.begin(), kPhases, 2.0);
-      report.ranks({1, seconds, {0, 0}});
-      seconds[static_cast<std::size_t>(Phase::evaluate)] = 7;
-      report.ranks({1, seconds, {0, 0}});
-    }
-    report.finish({});
-    const std::string summary = read("SUMMARY.txt");
-    INFO(summary);
-    CHECK(contains(summary, with_ranks ? "attack              4.00     7.5 %" : "attack              1.25     8.3 %"));
-    CHECK(contains(summary, with_ranks ? "evaluate            9.00    17.0 %" : "evaluate            1.25     8.3 %"));
-    CHECK(contains(summary, with_ranks ? "sum, rank 0        53.00" : "sum, rank 0        15.00"));
-    // Not in the sum, nor in the time of the images.
-    CHECK(
-        contains(summary, with_ranks ? "\nhidden              4.00  of comm" : "\nhidden              1.25  of comm"));
-    // 128 images in the seconds of ten phases.
-    CHECK(contains(summary, with_ranks ? "3.2 images/s" : "10.2 images/s"));
-  }
-}
-
 TEST_CASE_METHOD(Recorded, "Seconds of ranks that have left are those of nobody", "[report]") {
   Report report(facts, -1);
   RankRecord record{.step = 41, .seconds = std::vector<double>(2 * kPhases, std::nan("")), .bytes = {8, std::nan("")}};
@@ -434,32 +405,6 @@ TEST_CASE_METHOD(Recorded, "Progress is plain lines without a terminal, and noth
     CHECK((progress == std::string::npos) == quiet);
     CHECK((text.find(" images/s  ETA 0 s\n", progress) == std::string::npos) == quiet);
   }
-}
-
-TEST_CASE_METHOD(Recorded, "Figures of averaged weights stand beside those of the raw ones", "[report]") {
-  std::vector<EvaluationRecord> records(2, evaluation_at(5));
-  records[1].weights = "average";
-  records[1].clean_acc = 0.75;
-  records[1].adv_acc = 0.5;
-  FinalResult result;
-  result.evaluations = records;
-  std::string last;
-  {
-    Report report(facts, -1);
-    for (std::int64_t i = 1; i <= 5; ++i) report.step(RecordedStep(i).get());
-    report.evaluation(records);
-    last = report.finish(result);
-  }
-  CHECK(
-      last.starts_with("Final: clean_acc=0.3333 pgd10_acc=0.2857 average_clean_acc=0.7500 average_pgd10_acc=0.5000 "));
-  const std::string text = shown();
-  CHECK(contains(text, " 10000 test images: clean 33.33 %"));
-  CHECK(contains(text, " 10000 test images, averaged weights: clean 75.00 %"));
-  const std::string summary = read("SUMMARY.txt");
-  CHECK(contains(summary, "\nEvaluations on 10000 test images\n"));
-  CHECK(contains(summary, "\nEvaluations on 10000 test images, averaged weights\n"));
-  const Hdf5File file = results();
-  CHECK(file.read_texts("history/evaluation/weights") == std::vector<std::string>{"raw", "average"});
 }
 
 TEST_CASE("Epochs are counted from 1 and with the warm-up where people read", "[report]") {
