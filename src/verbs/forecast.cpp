@@ -137,11 +137,11 @@ int run_forecast(const ForecastOptions& o, int argc, char** argv) {
 }  // namespace
 
 std::optional<ForecastOptions> parse_forecast(CommandLine& line) {
-  ForecastOptions o;
-  if (!read_options(line,
-                    "Step time against ranks, network, codec and budget, from a calibration of a minute: what pays.",
-                    add_options, o))
-    return {};
+  std::optional<ForecastOptions> read = read_options(
+      line, "Step time against ranks, network, codec and budget, from a calibration of a minute: what pays.",
+      add_options);
+  if (!read) return {};
+  ForecastOptions& o = *read;
   if (!o.out.empty()) require_apart(files_in(o.out, {"forecast.json"}), {o.calibration});
   settle_precision(o);
   if (o.width == 0) o.width = default_width(o.network);

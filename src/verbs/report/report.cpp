@@ -106,14 +106,13 @@ int run_report(const ReportOptions& options, int, char**) {
 }
 
 std::optional<ReportOptions> parse_report(CommandLine& line) {
-  ReportOptions o;
-  if (!read_options(
-          line,
-          "Writes a page about runs and evaluations, for a browser or a printer: figures, curves, events, classes, "
-          "images, provenance. The page is one file that loads nothing; a training leaves one in its folder.",
-          add_options, o))
-    return {};
-  if (o.out.empty()) o.out = o.runs.size() == 1 && holds_run(o.runs[0]) ? o.runs[0] + "/report.html" : "report.html";
+  auto o = read_options(
+      line,
+      "Writes a page about runs and evaluations, for a browser or a printer: figures, curves, events, classes, "
+      "images, provenance. The page is one file that loads nothing; a training leaves one in its folder.",
+      add_options);
+  if (o && o->out.empty())
+    o->out = o->runs.size() == 1 && holds_run(o->runs[0]) ? o->runs[0] + "/report.html" : "report.html";
   return o;
 }
 

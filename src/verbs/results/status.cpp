@@ -37,15 +37,13 @@ void add_options(TableOf<StatusOptions>& table) {
 }
 
 std::optional<StatusOptions> parse_status(CommandLine& line) {
-  StatusOptions o;
-  if (!read_options(
-          line,
-          "Says how far runs are: a page about one, a line for each of several. It may be typed on any machine that "
-          "sees the folder, needs no MPI, and changes nothing. Exit code: 0 done, 75 under way or stopped (the same "
-          "command goes on), else the run's own; of several runs the first that failed, else 75 where any is not done.",
-          add_options, o))
-    return {};
-  if (o.runs.empty()) o.runs = {"runs"};
+  auto o = read_options(
+      line,
+      "Says how far runs are: a page about one, a line for each of several. It may be typed on any machine that "
+      "sees the folder, needs no MPI, and changes nothing. Exit code: 0 done, 75 under way or stopped (the same "
+      "command goes on), else the run's own; of several runs the first that failed, else 75 where any is not done.",
+      add_options);
+  if (o && o->runs.empty()) o->runs = {"runs"};
   return o;
 }
 
