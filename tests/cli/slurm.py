@@ -328,6 +328,14 @@ class Printed(unittest.TestCase):
         told = 60 * (24 * int(days.rpartition("-")[2]) + hours) + minutes
         self.assertAlmostEqual(told, (1.25 * 800000 * seconds + 600) / 60, delta=1.01)
         self.assertIn("metrics.jsonl", self.slurm("--like", f"{run}/none", code=3))
+        # A run that goes on after its fourth step on another run's time; and a record that begins with its last step.
+        times = [step["wall_time"] for step in Runs.steps("1")]
+        lines = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
+        first = next(k for k, line in enumerate(lines) if '"step":5,' in line)
+        for kept, mean in (lines[:1] + lines[first:], (times[-1] - times[4]) / 19), ([lines[0], *[line for line in lines if '"step":24,' in line][:1]], times[-1] / 24):
+            with tempfile.TemporaryDirectory() as folder:
+                pathlib.Path(folder, "metrics.jsonl").write_text("".join(kept))
+                self.assertIn(f"# Time: {mean:.6g} s a step (the mean of the ", self.slurm("--like", folder))
         # Eight steps, and in whole minutes: a day, and a minute less.
         for seconds, limit, lead in (8580, "1-00:00:00", 17220), (8574, "23:59:00", 17208):
             job = self.slurm("--limit-train=64", "--batch=8", "--epochs=1", "--warmup-epochs=0", "--milestones=9", f"--step-seconds={seconds}")

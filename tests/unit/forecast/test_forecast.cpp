@@ -150,16 +150,6 @@ TEST_CASE("Layers that are drawn with a probability count by it", "[forecast]") 
   CHECK(step.bytes == Approx(4e6 + 4e6 + 4e6));
   CHECK(step.backward == Approx(0.4 - 2 * (0.5 * 0.02 + 0.75 * 0.01)));
   CHECK(step.encode == Approx(3e6 * 1e-9));
-  // Where nothing but bytes counts, 40 of 54 layers gain 54/40: the ceiling of a uniform draw.
-  c.layers.assign(54, {"layer", 200000, 0, 0});
-  c.codecs = {{.name = "float32", .exact = true, .bytes = std::vector<std::int64_t>(54, 800000)}};
-  c.data = c.attack = c.forward = c.backward = c.select = c.update = 0;
-  const auto seconds = [&](double budget) {
-    return forecast_step(c, flat(8, 0, 1e8), {.probabilities = budget_in_layers(c, budget)}).seconds();
-  };
-  CHECK(seconds(54) / seconds(40) == Approx(1.35));
-  for (const auto& [budget, saved] : {std::pair{30.0, 44}, {40.0, 26}, {45.0, 17}})
-    CHECK(100 * (1 - seconds(budget) / seconds(54)) == Approx(saved).margin(0.5));
 }
 
 TEST_CASE("A budget in bytes spends it, where it costs the least variance", "[forecast]") {
@@ -198,17 +188,6 @@ TEST_CASE("The slowest of several ranks", "[forecast]") {
   const StepForecast step = forecast_step(c, flat(20, 0, 1e9), {.jitter = 0.1});
   CHECK(step.seconds() - calm.seconds() == Approx(0.1 * 1.8675 * (1.101 + calm.encode)).epsilon(1e-4));
   CHECK(forecast_step(c, flat(1, 0, 1e9), {.jitter = 0.1}).straggling == 0);
-}
-
-TEST_CASE("The second message of a step is summed after the gradients, and nothing covers it", "[forecast]") {
-  Calibration c = example();
-  c.step_message = 1000000;
-  const Cluster cluster = flat(4, 0.001, 1e8);
-  const StepChoice choice{.overlap = true, .stale_attack = 8};
-  const double with = forecast_step(c, cluster, choice).seconds();
-  c.step_message = 0;
-  CHECK(with - forecast_step(c, cluster, choice).seconds() ==
-        Approx(seconds_of_sum(cluster, 1e6) - seconds_of_sum(cluster, 0)));
 }
 
 TEST_CASE("A line through times, and what sums say beside a link", "[forecast]") {
