@@ -111,6 +111,7 @@ if command -v mpirun >/dev/null && mpirun --version | grep -q 'Open MPI'; then
     env KIND=pmix LAUNCHER='mpirun (OpenRTE) 4' PATH="$PWD/tools:$PATH" "$program" doctor
 fi
 check 'doctor without gnuplot' 0 '^gnuplot +none: ' '' env PATH=/nowhere "$program" doctor
+grep -Eq '^launcher +no mpirun on the path$' out.txt || { failed=$((failed + 1)) && echo 'FAILED: doctor finds an mpirun nowhere' >&2; }
 for build in "$program" ${DAT_HPC_CUDA:+"$DAT_HPC_CUDA"}; do
   "$build" doctor | grep -q ': usable$' ||
     check "no GPU for $build" 5 '' '--device cuda: (this machine has no NVIDIA driver|this dat_hpc was built without CUDA|no GPU|the NVIDIA driver)' \

@@ -267,6 +267,8 @@ class Printed(unittest.TestCase):
         job = self.settings(self.slurm("--nodes=2", "--ranks-per-node=3", "--cpus-per-rank=5", "--time=1-00:00:00"))
         self.assertEqual(job, job | {"nodes": "2", "ntasks-per-node": "3", "cpus-per-task": "5", "time": "1-00:00:00"})
         self.assertNotIn("gpus-per-node", job)
+        for memory in "--mem", "--mem=3G", "--mem-per-gpu=3G":
+            self.assertEqual(re.findall("#SBATCH (--mem.*)", self.slurm("--sbatch", memory)), [memory])
 
     def test_gpus_that_are_reserved_are_trained_on(self):
         self.assertIn("--device cpu leaves idle", self.slurm("--gpus-per-node=2", "--device=cpu", code=2))
@@ -337,7 +339,7 @@ class Printed(unittest.TestCase):
                 pathlib.Path(folder, "metrics.jsonl").write_text("".join(kept))
                 self.assertIn(f"# Time: {mean:.6g} s a step (the mean of the ", self.slurm("--like", folder))
         # Eight steps, and in whole minutes: a day, and a minute less.
-        for seconds, limit, lead in (8580, "1-00:00:00", 17220), (8574, "23:59:00", 17208):
+        for seconds, limit, lead in (8580, "1-00:00:00", 17220), (8574, "23:59:00", 17208), (40000, "4-15:17:00", 65535):
             job = self.slurm("--limit-train=64", "--batch=8", "--epochs=1", "--warmup-epochs=0", "--milestones=9", f"--step-seconds={seconds}")
             self.assertEqual(self.settings(job), self.settings(job) | {"time": limit, "signal": f"B:USR1@{lead}"})
 

@@ -6,8 +6,10 @@
 
 #include "catch.hpp"
 #include "dat/file.hpp"
+#include "data/images/png.hpp"
 #include "hdf5/hdf5.hpp"
 #include "record/evaluation_file.hpp"
+#include "verbs/report/sections.hpp"
 
 using namespace dat;
 
@@ -52,22 +54,26 @@ Texts breakers(const EvaluationFile& file) {
   return names;
 }
 
-constexpr std::size_t kElements = std::size_t{40} * 40 * 3;  // more than are read at once
-
-float change_at(std::size_t at) { return at == 3 * kElements + 5 ? .25F : at % 2 == 0 ? .125F : 0; }
+/// What an attack takes away from an element of an image.
+float change_at(std::size_t at) { return at % 7 == 5 ? .25F : at % 2 == 0 ? .125F : 0; }
 
 /// What stands in adversarial.h5 beside an evaluation: bytes that count up to 250, and these moved a little.
 struct Saved {
   std::vector<std::int64_t> label;
   std::vector<std::uint8_t> robust, clean;
   std::vector<float> images, confidence = {.1F, .2F, .3F, .4F, .5F};
-  Shape of_images{5, 40, 40, 3}, of_clean = of_images;
+  Shape of_images, of_clean;
+  std::size_t elements;  // more than are read at once
 
-  explicit Saved(const EvaluationFile& of) : label(of.label.begin(), of.label.end()) {
+  explicit Saved(const EvaluationFile& of, int size = 40, int channels = 3)
+      : label(of.label.begin(), of.label.end()),
+        of_images{5, size, size, channels},
+        of_clean(of_images),
+        elements(static_cast<std::size_t>(size * size * channels)) {
     for (std::size_t i = 0; i < 5; ++i) robust.push_back(of.outcomes[0].correct[i] && !of.breaker(i) ? 1 : 0);
-    for (std::size_t at = 0; at < 5 * kElements; ++at) {
+    for (std::size_t at = 0; at < 5 * elements; ++at) {
       clean.push_back(static_cast<std::uint8_t>(at % 251));
-      images.push_back(static_cast<float>(clean.back()) / 255 - change_at(at));
+      images.push_back(static_cast<float>(clean.back()) / 255 - (at < 3 * elements ? .5F : 1) * change_at(at));
     }
   }
   void write(const std::string& path, const std::string& named, const std::string& names) const {
@@ -164,12 +170,12 @@ TEST_CASE("Images that an attack has broken are those of the evaluation beside t
       const ShownImages shown = read_attacked_images(path, file, most);
       REQUIRE(shown.numbers == numbers);
       CHECK(std::tuple(shown.size, shown.channels, shown.clean.size(), shown.attacked.size()) ==
-            std::tuple(40, 3, numbers.size() * kElements, numbers.size() * kElements));
+            std::tuple(40, 3, numbers.size() * saved.elements, numbers.size() * saved.elements));
       bool same = true;
-      for (std::size_t k = 0; k < numbers.size() * kElements; ++k) {
-        const std::size_t at = numbers[k / kElements] * kElements + k % kElements;
+      for (std::size_t k = 0; k < shown.clean.size(); ++k) {
+        const std::size_t at = numbers[k / saved.elements] * saved.elements + k % saved.elements;
         same = same && shown.clean[k] == saved.clean[at] && shown.attacked[k] == saved.images[at] &&
-               shown.confidence[k / kElements] == saved.confidence[numbers[k / kElements]];
+               shown.confidence[k / saved.elements] == saved.confidence[numbers[k / saved.elements]];
       }
       CHECK(same);
       CHECK(shown.scale == Approx(most == 9 ? 2 : 4).epsilon(1e-5));
@@ -196,4 +202,34 @@ TEST_CASE("Images that an attack has broken are those of the evaluation beside t
       "is of another evaluation", [](Saved&) {}, "sequence");
   std::filesystem::resize_file(path, 3000);
   CHECK(code_of([&] { (void)read_attacked_images(path, file, 9); }) == ExitCode::data);
+}
+
+TEST_CASE("A page shows images clean, changed and attacked; of large ones every second pixel", "[evaluation]") {
+  const TemporaryFolder folder;
+  const EvaluationFile file = read(kAttacks);
+  write_bytes(folder / "eval.json", kAttacks.dump());
+  for (const auto& [size, channels] : {std::pair(40, 3), {130, 1}}) {
+    const Saved saved(file, size, channels);
+    saved.write(folder / "adversarial.h5", "attacks", file.attack_names());
+    std::array<std::vector<std::uint8_t>, 3> rgb;  // of the first one, image 1
+    for (int y = 0; y<size; y += size> 128 ? 2 : 1)
+      for (int x = 0; x<size; x += size> 128 ? 2 : 1)
+        for (int colour = 0; colour < 3; ++colour) {
+          const std::size_t at =
+              saved.elements + static_cast<std::size_t>((y * size + x) * channels + (channels == 1 ? 0 : colour));
+          const double before = saved.clean[at] / 255.0, after = saved.images[at];
+          for (std::size_t k = 0; const double value : {before, 0.5 + 2 * (after - before), after})
+            rgb[k++].push_back(static_cast<std::uint8_t>(std::lround(255 * std::clamp(value, 0.0, 1.0))));
+        }
+    Page page("t");
+    add_image_grid(page, folder / "eval.json");
+    const int side = size > 128 ? 65 : 40;
+    std::string figure = "<figure>";
+    const char* const about[] = {"clean: b", "perturbation", "attacked: c (20.0 %)"};
+    for (std::size_t k = 0; k < 3; ++k)
+      figure += (k == 0 ? "<img src=\"" : " <img src=\"") + png_address(png_of({side, side}, rgb[k])) + "\" alt=\"" +
+                about[k] + "\">";
+    CHECK(contains(page.text(),
+                   figure + "<figcaption>image 1: b, after fgsm taken for c (20.0 %)</figcaption></figure>\n<figure>"));
+  }
 }

@@ -50,9 +50,9 @@ std::vector<EvaluationRecord> evaluations_at(std::int64_t step) {
 TEST_CASE_METHOD(Recorded, "Every number of a run reads back from results.h5 exactly", "[report]") {
   Report report(facts, -1);
   std::vector<RecordedStep> steps;
-  const std::vector<double> distances{0.5, 0.25};
+  const std::vector<double> distances{0.5, 0.25}, fewer{0.75};
   for (std::int64_t i = 1; i <= 5; ++i) {
-    steps.emplace_back(i).record.distances = i == 2 ? &distances : nullptr;
+    steps.emplace_back(i).record.distances = i == 2 ? &distances : i == 4 ? &fewer : nullptr;
     report.step(steps.back().get());
   }
   report.evaluation(evaluations_at(5));
@@ -127,6 +127,7 @@ TEST_CASE_METHOD(Recorded, "Every number of a run reads back from results.h5 exa
   const std::vector<double> away = file.read<double>("history/step/distance", shape);
   CHECK(shape == Shape{5, 2});
   CHECK((std::isnan(away[1]) && away[2] == 0.5 && away[3] == 0.25 && std::isnan(away[4])));
+  CHECK((away[6] == 0.75 && std::isnan(away[7])));
 }
 
 TEST_CASE_METHOD(Recorded, "A step is one line of JSON and allocates nothing", "[report]") {
