@@ -31,10 +31,6 @@ std::string help_of(const std::string& verb, const std::vector<std::string>& res
   return parse_command_line(static_cast<int>(arguments.size()), arguments.data()).text;
 }
 
-bool is_verb(const std::string& name) {
-  return std::ranges::any_of(verbs(), [&](const Verb& verb) { return verb.name == name; });
-}
-
 std::string line_of(const std::string& name, std::size_t width, const std::string& summary) {
   return "  " + name + std::string(width - name.size(), ' ') + summary + "\n";
 }
@@ -131,7 +127,7 @@ Command help_command(std::vector<std::string> topic) {
   const std::vector<std::string> known = first_words();
   if (has(known, word)) {
     // "data" is no verb without a second word.
-    const bool two = topic.size() > 1 && !is_verb(word);
+    const bool two = topic.size() > 1 && std::ranges::find(verbs(), word, &Verb::name) == verbs().end();
     return print_command(help_of(two ? word + " " + topic[1] : word, {topic.begin() + (two ? 2 : 1), topic.end()}));
   }
   if (word == "all") return print_command(help_of("train", {"all"}));

@@ -179,13 +179,8 @@ check 'a total batch that is cut' 0 ', batch 24 each, 48 in all' '' env OMPI_COM
 grep -q '^warning .*--total-batch 1000 is more than the training images: it is cut to 48,' out.txt ||
   { failed=$((failed + 1)) && echo 'FAILED: nothing tells that the total batch is cut' >&2; }
 check 'a value that looks like an option' 0 '^out = "-data"$' '' "$program" train --out -data --print-config
-check 'words after a list and the mark' 0 '^file +-x.h5' '' sh -c "\"$program\" data synthetic --train 12 --test 6 --size 16 -- -x.h5 \
-  >/dev/null && \"$program\" data inspect -- -x.h5"
 check 'as many epochs as 32 bits do not hold' 0 '^length +3 of 412316861088 steps, 4294967303 epochs of 96 steps' '' \
   "$program" validate --config bom.toml --batch 8 --limit-train 768 --epochs 4294967302 --max-steps 3
-
-check 'a synthetic set' 0 'set.h5' '' "$program" data synthetic set.h5 --classes 3 --train 12 --test 6 --size 16
-check 'its description' 0 '16' '' "$program" data inspect set.h5
 
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

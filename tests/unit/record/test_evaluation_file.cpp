@@ -232,4 +232,11 @@ TEST_CASE("A page shows images clean, changed and attacked; of large ones every 
     CHECK(contains(page.text(),
                    figure + "<figcaption>image 1: b, after fgsm taken for c (20.0 %)</figcaption></figure>\n<figure>"));
   }
+  // Of a sequence: the attack of it that has broken the image.
+  const EvaluationFile sequence = read(with_sequence());
+  write_bytes(folder / "eval.json", with_sequence().dump());
+  Saved(sequence).write(folder / "adversarial.h5", "sequence", "s");
+  Page page("t");
+  add_image_grid(page, folder / "eval.json");
+  CHECK(contains(page.text(), "<figcaption>image 2: c (22.3 %), after pgd2 taken for a (30.0 %)</figcaption>"));
 }
