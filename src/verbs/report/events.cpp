@@ -59,7 +59,7 @@ void add_moments(const History& history, std::vector<RunMoment>& moments) {
 [[nodiscard]] std::string time_strip(const std::vector<RunMoment>& moments, const std::set<std::int64_t>& evaluations,
                                      const std::set<std::int64_t>& checkpoints, std::int64_t last) {
   const auto place = [last](std::int64_t step) {
-    return std::lround(20 + 960 * static_cast<double>(std::min(step, last)) / static_cast<double>(last));
+    return std::lround(20 + 960 * (static_cast<double>(std::min(step, last)) / static_cast<double>(last)));
   };
   const auto places = [&](const std::set<std::int64_t>& steps) {
     std::set<long> all;
