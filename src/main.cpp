@@ -8,7 +8,6 @@
 #include "printed.hpp"
 #include "run/signals.hpp"
 #include "start.hpp"
-#include "verbs/help.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verbs.hpp"
 

@@ -31,6 +31,8 @@ void write_bytes(int file, std::string_view bytes, const std::string& path, std:
 /// Text of a file that a run has written, which is small; nothing where it cannot be read, is above 16 MiB, or is no
 /// file.
 [[nodiscard]] std::optional<std::string> small_file(const std::string& path);
+/// Paths of what is in a folder, in their order, as far as it can be read.
+[[nodiscard]] std::vector<std::string> entries_in(const std::string& folder);
 
 /// A word of a command in a message, as a shell understands it, in double quotes where it needs any, and without what a
 /// terminal would obey.

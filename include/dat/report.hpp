@@ -215,7 +215,6 @@ class Report {
  private:
   void write_line(std::size_t length);       // the first `length` bytes of line_
   void write_text(const std::string& line);  // a line that was made elsewhere
-  /// Bytes that could be written; errno where it is not all of them.
   /// Lines after the first `from` bytes that stay true where the steps among them are taken back.
   [[nodiscard]] std::string lines_that_stay(std::int64_t from) const;
   void log(const char* text);
@@ -235,12 +234,6 @@ class Report {
   bool terminal_ = false, progress_shown_ = false;
   bool attacks_told_ = false;  ///< true if any step in this clock had attacks, since the record's last cut
 };
-
-/// Reads folder/metrics.jsonl and writes folder/results.h5 (sealed, readable with h5py):
-/// history/step/*, history/evaluation/*, jointspar/{layer_name,layer_elements,step,p,active,norm},
-/// ranks/{step,t_*,bytes}, tables of events, root attributes filetype, format_version, config_toml, provenance. NaN:
-/// not measured, or a rank that was not there. Error(data): a damaged record, by line; Error(io).
-void write_results(const RunFacts& facts);
 
 /// Form of pictures.
 struct PictureFormat {

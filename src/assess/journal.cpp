@@ -173,9 +173,9 @@ void read_lines(const std::string& lines, const std::string& name,
   }
 }
 
-std::vector<JournalEntry> read_journal(const std::string& lines) {
+std::vector<JournalEntry> read_journal(const std::string& lines, const std::string& name) {
   std::vector<JournalEntry> all;
-  read_lines(lines, "sequence.journal", [&](const std::string& line) {
+  read_lines(lines, name, [&](const std::string& line) {
     const auto json = parsed_json<Json>(line);
     JournalEntry& entry = all.emplace_back();
     entry.stage = count_in<int>(json.at("stage"));

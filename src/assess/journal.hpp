@@ -79,8 +79,9 @@ class Journal {
 /// Calls `read` with each line of Journal::found(). Error(data): it has thrown; `name` is the file's.
 void read_lines(const std::string& lines, const std::string& name, const std::function<void(const std::string&)>& read);
 
-/// An entry as a line, and the entries in Journal::found(). Error(data): an entry is damaged.
+/// An entry as a line, and the entries in Journal::found(). Error(data): an entry is damaged; `name` is the file's.
 [[nodiscard]] std::string line_of(const JournalEntry& entry);
-[[nodiscard]] std::vector<JournalEntry> read_journal(const std::string& lines);
+[[nodiscard]] std::vector<JournalEntry> read_journal(const std::string& lines,
+                                                     const std::string& name = "sequence.journal");
 
 }  // namespace dat

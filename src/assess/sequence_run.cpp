@@ -59,7 +59,7 @@ void SequenceRun::open(const std::string& folder, const std::string& training) {
       fs::remove(path / stale, ignored);
   if (!options_.save_adversarial) return;
   bool begun = false;
-  for (const JournalEntry& entry : read_journal(folder_->journal.found()))
+  for (const JournalEntry& entry : read_journal(folder_->journal.found(), (path / "sequence.journal").string()))
     for (std::size_t i = 0; i < entry.images.size(); ++i)
       begun = begun || (entry.stage > 0 && entry.images[i] < images_->size() &&  // a number beyond: see Ledger::enter
                         entry.outcomes[i].prediction != images_->label(entry.images[i]));
@@ -83,7 +83,8 @@ SequenceResult SequenceRun::run() {
   run.images_wanted = options_.save_adversarial;
   std::string found = folder_ ? folder_->journal.found() : "";
   ranks_->broadcast(found);
-  together(*ranks_, [&] { run.found = read_journal(found); });
+  together(*ranks_,
+           [&] { run.found = read_journal(found, (folder_ ? folder_->path + "/" : "") + "sequence.journal"); });
   if (ranks_->root()) {
     tell(run.found);
     if (!options_.quiet) run.progress = ProgressLines(images_->size(), options_.progress);

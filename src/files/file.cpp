@@ -225,6 +225,15 @@ std::optional<std::string> small_file(const std::string& path) {
   return std::string{std::istreambuf_iterator<char>(file), {}};
 }
 
+std::vector<std::string> entries_in(const std::string& folder) {
+  std::vector<std::string> paths;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
+    paths.push_back(entry->path().string());
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
 void write_stream_atomically(const std::string& path, const std::function<void(std::ostream& file)>& write) {
   write_atomically(path, [&](const std::string& temporary) {
     std::ofstream file(temporary, std::ios::binary);

@@ -1,5 +1,7 @@
 #include "forecast/calibration.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <fstream>
@@ -36,9 +38,8 @@ class Place {
   [[nodiscard]] bool has(const char* key) const { return value_.contains(key); }
   [[nodiscard]] std::vector<Place> list(std::size_t least, std::size_t most) const {
     check(value_.is_array(), "must be a list");
-    check(value_.size() >= least && value_.size() <= most, "must have " + std::to_string(least) + " to " +
-                                                               std::to_string(most) + " entries, not " +
-                                                               std::to_string(value_.size()));
+    check(value_.size() >= least && value_.size() <= most,
+          fmt::format("must have {} to {} entries, not {}", least, most, value_.size()));
     std::vector<Place> all;
     for (const ordered_json& one : value_) all.emplace_back(one, path_ + "[" + std::to_string(all.size()) + "]");
     return all;
@@ -52,9 +53,8 @@ class Place {
   }
   [[nodiscard]] double seconds() const { return number(0, kMostSeconds); }
   [[nodiscard]] std::int64_t integer(std::int64_t low, std::int64_t high) const {
-    const std::string expected = "must be a whole number from " + std::to_string(low) + " to " + std::to_string(high);
     const std::optional<std::int64_t> number = whole_number(value_, low, high);
-    check(number.has_value(), expected);
+    check(number.has_value(), fmt::format("must be a whole number from {} to {}", low, high));
     return *number;
   }
   [[nodiscard]] bool boolean() const {
@@ -80,13 +80,9 @@ class Place {
   std::string path_;
 };
 
-/// "sum, gather or two_sided".
-[[nodiscard]] std::string alternatives(const std::vector<std::string>& names) {
-  std::string text;
-  for (std::size_t i = 0; i < names.size(); ++i)
-    text += (i == 0 ? "" : i + 1 < names.size() ? ", " : " or ") + names[i];
-  return text;
-}
+constexpr std::pair<const char*, double Calibration::*> kSeconds[] = {
+    {"data", &Calibration::data},         {"attack", &Calibration::attack}, {"forward", &Calibration::forward},
+    {"backward", &Calibration::backward}, {"select", &Calibration::select}, {"update", &Calibration::update}};
 
 [[nodiscard]] ordered_json to_json(const Link& link) {
   return {{"latency", link.latency}, {"bandwidth", link.bandwidth}};
@@ -101,7 +97,8 @@ class Place {
   codec.transport = place.at("transport").text();
   const std::vector<std::string> known = transport_names();
   place.at("transport")
-      .check(std::ranges::find(known, codec.transport) != known.end(), "must be " + alternatives(known));
+      .check(std::ranges::find(known, codec.transport) != known.end(),
+             fmt::format("must be {}", fmt::join(known, " or ")));
   codec.rounds = static_cast<int>(place.at("rounds").integer(1, 16));
   codec.exact = place.at("exact").boolean();
   codec.encode = place.at("encode").number(0, 1);
@@ -137,8 +134,7 @@ const Calibration::Codec& Calibration::codec(const std::string& name) const {
 ordered_json to_json(const Calibration& c) {
   ordered_json json{{"filetype", kFileType}, {"format_version", kFormat}, {"about", c.about},
                     {"ranks", c.ranks},      {"batch", c.batch},          {"image_size", c.image_size}};
-  json["seconds"] = {{"data", c.data},         {"attack", c.attack}, {"forward", c.forward},
-                     {"backward", c.backward}, {"select", c.select}, {"update", c.update}};
+  for (const auto& [name, part] : kSeconds) json["seconds"][name] = c.*part;
   json["attack_iterations"] = c.attack_iterations;
   json["backward_passes"] = c.backward_passes;
   json["step_message_bytes"] = c.step_message;
@@ -176,12 +172,7 @@ Calibration calibration_from(const std::string& text, const std::string& where) 
   c.batch = static_cast<int>(file.at("batch").integer(1, 1 << 24));
   if (file.has("image_size")) c.image_size = static_cast<int>(file.at("image_size").integer(1, 1 << 12));
   const Place seconds = file.at("seconds");
-  c.data = seconds.at("data").seconds();
-  c.attack = seconds.at("attack").seconds();
-  c.forward = seconds.at("forward").seconds();
-  c.backward = seconds.at("backward").seconds();
-  c.select = seconds.at("select").seconds();
-  c.update = seconds.at("update").seconds();
+  for (const auto& [name, part] : kSeconds) c.*part = seconds.at(name).seconds();
   file.at("seconds").check(c.compute() > 0, "must not all be 0");
   c.attack_iterations = static_cast<int>(file.at("attack_iterations").integer(0, 1 << 20));
   c.backward_passes = static_cast<int>(file.at("backward_passes").integer(1, 1 << 20));

@@ -246,10 +246,6 @@ void write_json(const std::string& path, const ordered_json& json) { write_text_
                                             const std::vector<Candidate>& candidates,
                                             const std::vector<Network>& networks,
                                             const std::vector<std::vector<Row>>& rows) {
-  struct Picture {
-    std::string file;
-    LineChart chart;
-  };
   const std::string model = " (a model: " + o.algorithm + (o.overlap ? ", overlapped)" : ", not overlapped)");
   const auto chart = [&](const std::string& title, const std::string& unit, double from) {
     LineChart all{.name = "dat_hpc forecast",
@@ -264,7 +260,7 @@ void write_json(const std::string& path, const ordered_json& json) { write_text_
     for (const Network& network : networks) all.lines.push_back(network.name);
     return all;
   };
-  std::vector<Picture> pictures = {
+  std::vector<std::pair<std::string, LineChart>> pictures = {
       {"forecast-step", chart("a step of float32 with all layers", "seconds of a step", 0)},
       {"forecast-efficiency",
        chart("efficiency of float32 with all layers", "speed of a rank, against one alone (%)", 0)},
@@ -273,16 +269,16 @@ void write_json(const std::string& path, const ordered_json& json) { write_text_
     for (std::size_t n = 0; n < networks.size(); ++n) {
       const Row& row = rows[n][k];
       const double alone = forecast_step(c, cluster_of(o, c, networks[n], 1), candidates[0].choice).seconds();
-      pictures[0].chart.values.push_back(row.steps[0].seconds());
-      pictures[1].chart.values.push_back(100 * alone / row.steps[0].seconds());
-      pictures[2].chart.values.push_back(row.gain(row.best));
+      pictures[0].second.values.push_back(row.steps[0].seconds());
+      pictures[1].second.values.push_back(100 * alone / row.steps[0].seconds());
+      pictures[2].second.values.push_back(row.gain(row.best));
       // Name of the best candidate, at the line's end.
       if (k + 1 == o.ranks.size() && row.gain(row.best) >= kPays)
-        pictures[2].chart.lines[n] += ": " + candidates[row.best].name;
+        pictures[2].second.lines[n] += ": " + candidates[row.best].name;
     }
   std::vector<std::string> paths;
   try {
-    for (const Picture& picture : pictures) paths.push_back(draw_lines(o.out, picture.file, picture.chart));
+    for (const auto& [file, lines] : pictures) paths.push_back(draw_lines(o.out, file, lines));
   } catch (const Error& error) {
     if (error.code() != ExitCode::device) throw;
     say("no picture: " + std::string(error.what()));

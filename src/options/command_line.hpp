@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -87,18 +88,19 @@ class CommandLine {
   std::vector<std::string> warnings_;
 };
 
-/// Reads the options of a verb that has no others, by the rows that `fill` adds. about: as in CommandLine::describe.
-/// False: something is to be printed instead of running. Error(usage).
+/// The options of a verb that has no others, by the rows that `fill` adds. about: as in CommandLine::describe. None:
+/// something is to be printed instead of running. Error(usage).
 template <class Options>
-[[nodiscard]] bool read_options(CommandLine& line, const std::string& about, void (*fill)(TableOf<Options>& table),
-                                Options& options) {
+[[nodiscard]] std::optional<Options> read_options(CommandLine& line, const std::string& about,
+                                                  void (*fill)(TableOf<Options>& table)) {
   static const TableOf<Options> table(fill);
+  Options options;
   Bound bound(table, options);
   line.describe(about);
   line.add(bound);
-  if (!line.read()) return false;
+  if (!line.read()) return {};
   bound.check(true);
-  return true;
+  return options;
 }
 
 }  // namespace dat

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <any>
 #include <array>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <numeric>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -80,6 +82,18 @@ using EvaluationSeries = std::vector<const EvaluationRecord*>;
 using EvaluationMoment = std::pair<std::int64_t, std::int64_t>;
 [[nodiscard]] inline EvaluationMoment moment_of(const EvaluationRecord& record) { return {record.epoch, record.step}; }
 
+/// Whether a byte of a text in UTF-8 begins a letter, and how many letters the text has.
+[[nodiscard]] inline bool begins_letter(char c) { return (static_cast<unsigned char>(c) & 0xc0U) != 0x80U; }
+[[nodiscard]] inline std::size_t letters(const std::string& text) {
+  return static_cast<std::size_t>(std::ranges::count_if(text, begins_letter));
+}
+
+/// The sum of the first `phases` phases' seconds: all of a run's time, or what its steps took.
+[[nodiscard]] inline double sum_of(const std::array<double, kPhases>& seconds, int phases = kPhasesInSum) {
+  return std::accumulate(seconds.begin(), seconds.begin() + phases, 0.0);
+}
+constexpr int kPhasesOfSteps = static_cast<int>(Phase::evaluate);
+
 /// "eps 8/255" or "l2 eps 0.5", "alpha 2/255", "1 restart".
 [[nodiscard]] std::array<std::string, 3> attack_parts(const EvaluationRecord& record);
 
@@ -97,6 +111,7 @@ struct History {
   std::vector<std::vector<double>> distances;
   std::vector<GeneratorRecord> generators;  ///< [steps]; as a new one where there were none
   bool had_generators = false;              ///< true: in any step
+  bool ends_in_step = false;                ///< true: the last line is that of a step
   std::vector<EvaluationRecord> evaluations;
   std::vector<RankRecord> ranks;
   std::vector<std::any> events;                   ///< events in the order of their lines, each its struct
@@ -143,9 +158,8 @@ struct EventKind {
 
 /// The record of a run that may be under way.
 struct RecentHistory {
-  History history;            ///< its last steps, and all else
-  bool ends_in_step = false;  ///< true: the last line is that of a step
-  std::int64_t damaged = 0;   ///< lines that could not be read, and were left out
+  History history;           ///< its last steps, and all else
+  std::int64_t damaged = 0;  ///< lines that could not be read, and were left out
 };
 /// Reads folder/metrics.jsonl as read_history does, but of the steps only the last `steps` ones, while lines are
 /// written and cut: what cannot be read at the third try is left out. No such file is a record without lines.
@@ -153,8 +167,14 @@ struct RecentHistory {
 [[nodiscard]] RecentHistory read_recent(const std::string& folder, std::size_t steps,
                                         const std::vector<EventKind>& kinds = event_kinds());
 
-/// Writes results.h5 as write_results(facts) does, from a history that was read already. result: of a run that is at
-/// its end, for the attributes weights_hash, verdict and figures (its evaluations, JSON).
+/// Writes folder/results.h5 (sealed, readable with h5py): history/step/*, history/evaluation/*,
+/// jointspar/{layer_name,layer_elements,step,p,active,norm}, ranks/{step,t_*,bytes}, tables of events, root attributes
+/// filetype, format_version, config_toml, provenance. NaN: not measured, or a rank that was not there. result: of a run
+/// that is at its end, for the attributes weights_hash, verdict and figures (its evaluations, JSON). Error(io).
 void write_results(const RunFacts& facts, const History& history, const FinalResult* result = nullptr);
+
+/// SUMMARY.txt without its last line: the run's figures, what went wrong, evaluations by split and weights, seconds by
+/// phase.
+[[nodiscard]] std::string summary_table(const RunFacts& facts, const History& history, const FinalResult& result);
 
 }  // namespace dat

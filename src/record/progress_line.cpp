@@ -4,7 +4,8 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
-#include <numeric>
+
+#include "record/history.hpp"
 
 namespace dat {
 
@@ -23,8 +24,7 @@ void ProgressLine::add(const StepRecord& record, Clock::time_point now) {
     started_ = last_ = now;
   } else {
     images_ += images;
-    seconds_ =
-        std::accumulate(record.seconds.begin(), record.seconds.begin() + static_cast<int>(Phase::evaluate), seconds_);
+    seconds_ += sum_of(record.seconds, kPhasesOfSteps);
   }
   step_ = record.step;
   epoch_ = record.epoch + 1;

@@ -24,7 +24,6 @@
 #include "record/event_kind.hpp"
 #include "record/json_line.hpp"
 #include "record/progress_line.hpp"
-#include "record/summary.hpp"
 #include "record/tensorboard.hpp"
 
 namespace dat {
@@ -317,11 +316,8 @@ std::string Report::finish(const FinalResult& result) {
   last += fmt::format(" time_s={:.1f} comm_s={:.1f} {}", result.time_s, result.comm_s, verdict_text(result.verdict));
   const std::string text = without_controls(summary_table(facts_, history, result)) + last + "\n";
   write_text_atomically(facts_.folder + "/SUMMARY.txt", text);
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = text.find('\n', begin);
-    message(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) message(line);
   return last;
 }
 

@@ -19,39 +19,48 @@ namespace {
 
 using nlohmann::json;
 
-void append_layers(const json& values, std::size_t layers, std::vector<float>& out) {
+// A line that is damaged leaves the history as it is.
+
+[[nodiscard]] std::vector<float> layers_of(const json& values, std::size_t layers) {
   require(values.size() == layers, ExitCode::data, values.size(), " values for ", layers, " layers");
-  for (const json& value : values) out.push_back(static_cast<float>(number_or_nan(value)));
+  std::vector<float> all;
+  for (const json& value : values) all.push_back(static_cast<float>(number_or_nan(value)));
+  return all;
 }
 
 void append_step(const json& record, History& history) {
-  for_each_step_field(history.steps.emplace_back(), fields_of(record));
+  StepRecord step;
+  for_each_step_field(step, fields_of(record));
   const std::string& active = record.at("active").get_ref<const std::string&>();
   require(active.size() == history.layers(), ExitCode::data, active.size(), " marks for ", history.layers(), " layers");
-  for (const char mark : active) history.active.push_back(mark == '1');
-  append_layers(record.at("p"), history.layers(), history.p);
-  append_layers(record.at("norm"), history.layers(), history.norms);
-  GeneratorRecord& generators = history.generators.emplace_back();
-  if (record.contains("t_generators")) {
-    for_each_generator_field(generators, fields_of(record));
-    history.had_generators = true;
-  }
-  std::vector<double>& distances = history.distances.emplace_back();
+  const std::vector<float> p = layers_of(record.at("p"), history.layers()),
+                           norms = layers_of(record.at("norm"), history.layers());
+  GeneratorRecord generators;
+  const bool has_generators = record.contains("t_generators");
+  if (has_generators) for_each_generator_field(generators, fields_of(record));
+  std::vector<double> distances;
   for (const json& value : record.value("distance", json::array())) distances.push_back(number_or_nan(value));
+  history.steps.push_back(step);
+  for (const char mark : active) history.active.push_back(mark == '1');
+  history.p.insert(history.p.end(), p.begin(), p.end());
+  history.norms.insert(history.norms.end(), norms.begin(), norms.end());
+  history.generators.push_back(generators);
+  history.had_generators = history.had_generators || has_generators;
+  history.distances.push_back(distances);
 }
 
 void append_evaluation(const json& record, History& history) {
-  for_each_evaluation_field(history.evaluations.emplace_back(), fields_of(record));
+  EvaluationRecord evaluation;
+  for_each_evaluation_field(evaluation, fields_of(record));
+  history.evaluations.push_back(evaluation);
 }
 
 void append_ranks(const json& record, History& history) {
-  RankRecord& ranks = history.ranks.emplace_back();
-  ranks.step = count_in<std::int64_t>(record.at("step"));
+  RankRecord ranks{.step = count_in<std::int64_t>(record.at("step")), .seconds = {}, .bytes = {}};
   for (const json& value : record.at("bytes")) ranks.bytes.push_back(number_or_nan(value));
-  ranks.seconds.resize(ranks.bytes.size() * kPhases);
-  for (std::size_t phase = 0; phase < kPhases; ++phase)
-    for (std::size_t rank = 0; rank < ranks.bytes.size(); ++rank)
-      ranks.seconds[rank * kPhases + phase] = number_or_nan(record.at(kPhaseSeries[phase]).at(rank));
+  for (std::size_t rank = 0; rank < ranks.bytes.size(); ++rank)
+    for (const char* phase : kPhaseSeries) ranks.seconds.push_back(number_or_nan(record.at(phase).at(rank)));
+  history.ranks.push_back(ranks);
 }
 
 void append_header(const json& record, History& history) {
@@ -69,27 +78,19 @@ const std::map<std::string_view, void (*)(const json&, History&)> kSeries = {
 
 void append(const json& record, History& history) {
   const std::string& name = record.at("kind").get_ref<const std::string&>();
+  history.ends_in_step = name == "step";
   if (const auto series = kSeries.find(name); series != kSeries.end()) return series->second(record, history);
   const EventKind* kind = kind_named(name, *history.kinds);
   require(kind != nullptr, ExitCode::data, "unknown kind '", name, "'");
   history.events.push_back(kind->read(record));
 }
 
-/// Appends a line that may be damaged. False: it is, and the history is as before.
+/// Appends a line that may be damaged. False: it is.
 [[nodiscard]] bool append_whole(const std::string& line, History& history) {
-  const std::size_t steps = history.steps.size(), evaluations = history.evaluations.size(),
-                    ranks = history.ranks.size();
   try {
     append(parsed_json(line), history);
     return true;
   } catch (const std::exception&) {
-    history.steps.resize(steps);
-    for (std::vector<float>* values : {&history.p, &history.norms}) values->resize(steps * history.layers());
-    history.active.resize(steps * history.layers());
-    history.generators.resize(steps);
-    history.distances.resize(steps);
-    history.evaluations.resize(evaluations);
-    history.ranks.resize(ranks);
     return false;
   }
 }
@@ -107,9 +108,10 @@ void append(const json& record, History& history) {
   std::string line;
   std::vector<std::string> last(steps);  // a ring
   std::size_t number = 0;
+  bool of_step = false;
   for (bool first = true; std::getline(file, line) && !file.eof(); first = false) {
-    recent.ends_in_step = line.starts_with("{\"kind\":\"step\"");
-    if (recent.ends_in_step) {
+    of_step = line.starts_with("{\"kind\":\"step\"");
+    if (of_step) {
       std::swap(last[number++ % steps], line);
     } else if (!append_whole(line, recent.history)) {
       const json header = first ? json_or_discarded(line) : json();
@@ -120,6 +122,7 @@ void append(const json& record, History& history) {
   }
   for (std::size_t k = number - std::min(number, steps); k < number; ++k)
     if (!append_whole(last[k % steps], recent.history)) ++recent.damaged;
+  recent.history.ends_in_step = of_step;
   return recent;
 }
 
@@ -176,9 +179,8 @@ std::size_t History::ranks_with_distances() const {
 }
 
 std::int64_t History::active_layers(std::size_t step) const {
-  std::int64_t count = 0;
-  for (std::size_t layer = 0; layer < layers(); ++layer) count += active[step * layers() + layer];
-  return count;
+  const auto begin = active.begin() + static_cast<std::ptrdiff_t>(step * layers());
+  return std::accumulate(begin, begin + std::ssize(layer_names), std::int64_t{0});
 }
 
 std::vector<std::array<double, kPhases>> History::phase_seconds() const {
@@ -288,7 +290,5 @@ void write_results(const RunFacts& facts, const History& history, const FinalRes
     file.close();
   });
 }
-
-void write_results(const RunFacts& facts) { write_results(facts, read_history(facts.folder)); }
 
 }  // namespace dat

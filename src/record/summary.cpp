@@ -1,11 +1,11 @@
-#include "record/summary.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <map>
 #include <utility>
+
+#include "record/history.hpp"
 
 namespace dat {
 
@@ -70,7 +70,6 @@ std::string generators_text(const RunFacts& facts, const History& history) {
 
 /// Steps, speed and messages.
 std::string figures(const RunFacts& facts, const History& history) {
-  const std::array<double, kPhases> seconds = history.phase_seconds()[0];
   double images = 0, bytes = 0, other = 0, active = 0, passes = 0;
   for (std::size_t i = 0; i < history.steps.size(); ++i) {
     const StepRecord& r = history.steps[i];
@@ -80,8 +79,7 @@ std::string figures(const RunFacts& facts, const History& history) {
     active += static_cast<double>(history.active_layers(i));
     passes += static_cast<double>(r.attack_passes);
   }
-  double training = 0;
-  for (std::size_t phase = 0; phase < static_cast<std::size_t>(Phase::evaluate); ++phase) training += seconds[phase];
+  const double training = sum_of(history.phase_seconds()[0], kPhasesOfSteps);
   double dense = 0;
   for (const std::int64_t size : facts.layer_sizes) dense += static_cast<double>(size) * sizeof(float);
 
@@ -115,8 +113,7 @@ std::string figures(const RunFacts& facts, const History& history) {
 /// Seconds by phase.
 std::string phases(const History& history) {
   const std::array<double, kPhases> seconds = history.phase_seconds()[0];
-  double total = 0;
-  for (std::size_t phase = 0; phase < kPhasesInSum; ++phase) total += seconds[phase];
+  const double total = sum_of(seconds);
   std::string text;
   if (total > 0) {
     text += fmt::format("\n{:<12}{:>12}{:>10}\n", "phase", "seconds", "share");

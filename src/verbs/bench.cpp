@@ -1,12 +1,12 @@
 // The verb bench: what the machine reaches, as a table for a person.
 
-#include "verbs/bench.hpp"
+#include "measure/bench.hpp"
 
 #include <cstdio>
 
 #include "dat/network.hpp"
-#include "measure/bench.hpp"
 #include "options/machine.hpp"
+#include "verbs/parsers.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verb.hpp"
 
@@ -47,10 +47,10 @@ int run_bench(const BenchOptions& options, int argc, char** argv) {
 }  // namespace
 
 std::optional<BenchOptions> parse_bench(CommandLine& line) {
-  BenchOptions o;
-  if (!read_options(line, "Measures this machine: ceilings, convolutions, a PGD training step, the all-reduce.",
-                    add_options, o))
-    return {};
+  std::optional<BenchOptions> read = read_options(
+      line, "Measures this machine: ceilings, convolutions, a PGD training step, the all-reduce.", add_options);
+  if (!read) return {};
+  BenchOptions& o = *read;
   const BenchOptions plain;
   require(!o.data.empty() || (o.augment == plain.augment && o.decode == plain.decode && o.data_threads == 0 &&
                               o.prefetch == plain.prefetch),

@@ -82,7 +82,7 @@ const TableOf<CertifyOptions>& certify_table() {
   Certifier::Options run;
   std::string found = journal != nullptr ? journal->found() : "";
   world.broadcast(found);
-  together(world, [&] { run.found = read_certification_journal(found, name); });
+  together(world, [&] { run.found = read_certification_journal(found, options.out + "/" + name); });
   if (!world.root()) return run;
   if (journal != nullptr) run.entry = [journal](const CertificationEntry& entry) { journal->append(line_of(entry)); };
   if (options.quiet) return run;

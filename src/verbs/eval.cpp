@@ -1,7 +1,5 @@
 // The verb eval: how accurate the network of a checkpoint is, clean, under single attacks and under a sequence of them.
 
-#include "verbs/eval.hpp"
-
 #include <filesystem>
 #include <iostream>
 
@@ -16,6 +14,7 @@
 #include "printed.hpp"
 #include "replica/device_notices.hpp"
 #include "run/evaluation_setting.hpp"
+#include "verbs/parsers.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verb.hpp"
 
@@ -94,15 +93,14 @@ void warn(const std::string& warning) { say("warning: " + warning); }
 /// The file for the results; empty without --out. On rank 0, where it takes the folder, too.
 [[nodiscard]] std::string open_output(const EvalOptions& options, EvaluationSetting& s) {
   if (options.out.empty()) return "";
-  const std::string file = prepare_evaluation_file(options.out);
-  if (std::filesystem::path(options.out).extension() == ".json") return file;
-  if (s.sequence) {
+  if (std::filesystem::path(options.out).extension() == ".json") return prepare_evaluation_file(options.out);
+  // First the lock, which removes the folder that it has made where nothing is written there.
+  if (s.sequence)
     s.sequence->open(options.out, s.training);
-    return file;
-  }
-  s.lock = take_folder(options.out, "evaluation without a sequence", "attacked");
-  if (options.save_adversarial) s.attacked = std::make_unique<KeptImages>(options.out, *s.data);
-  return file;
+  else
+    s.lock = take_folder(options.out, "evaluation without a sequence", "attacked");
+  if (s.lock && options.save_adversarial) s.attacked = std::make_unique<KeptImages>(options.out, *s.data);
+  return prepare_evaluation_file(options.out);
 }
 
 void print_notices(Communicator& world, const EvalOptions& options, const EvaluationSetting& s) {

@@ -1,7 +1,5 @@
 // The verb forecast: what a step will take with other ranks, networks, codecs and budgets, as a table for a person.
 
-#include "verbs/forecast.hpp"
-
 #include <iostream>
 
 #include "dat/file.hpp"
@@ -14,6 +12,7 @@
 #include "options/machine.hpp"
 #include "printed.hpp"
 #include "replica/device_notices.hpp"
+#include "verbs/parsers.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verb.hpp"
 
@@ -138,11 +137,11 @@ int run_forecast(const ForecastOptions& o, int argc, char** argv) {
 }  // namespace
 
 std::optional<ForecastOptions> parse_forecast(CommandLine& line) {
-  ForecastOptions o;
-  if (!read_options(line,
-                    "Step time against ranks, network, codec and budget, from a calibration of a minute: what pays.",
-                    add_options, o))
-    return {};
+  std::optional<ForecastOptions> read = read_options(
+      line, "Step time against ranks, network, codec and budget, from a calibration of a minute: what pays.",
+      add_options);
+  if (!read) return {};
+  ForecastOptions& o = *read;
   if (!o.out.empty()) require_apart(files_in(o.out, {"forecast.json"}), {o.calibration});
   settle_precision(o);
   if (o.width == 0) o.width = default_width(o.network);

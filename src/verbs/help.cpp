@@ -1,5 +1,3 @@
-#include "verbs/help.hpp"
-
 #include <algorithm>
 #include <sstream>
 
@@ -31,10 +29,6 @@ std::string help_of(const std::string& verb, const std::vector<std::string>& res
   std::vector<const char*> arguments;
   for (const std::string& word : all) arguments.push_back(word.c_str());
   return parse_command_line(static_cast<int>(arguments.size()), arguments.data()).text;
-}
-
-bool is_verb(const std::string& name) {
-  return std::ranges::any_of(verbs(), [&](const Verb& verb) { return verb.name == name; });
 }
 
 std::string line_of(const std::string& name, std::size_t width, const std::string& summary) {
@@ -133,7 +127,7 @@ Command help_command(std::vector<std::string> topic) {
   const std::vector<std::string> known = first_words();
   if (has(known, word)) {
     // "data" is no verb without a second word.
-    const bool two = topic.size() > 1 && !is_verb(word);
+    const bool two = topic.size() > 1 && std::ranges::find(verbs(), word, &Verb::name) == verbs().end();
     return print_command(help_of(two ? word + " " + topic[1] : word, {topic.begin() + (two ? 2 : 1), topic.end()}));
   }
   if (word == "all") return print_command(help_of("train", {"all"}));

@@ -60,20 +60,16 @@ int agreed_code(Communicator& world, const std::function<int()>& part) {
 int with_ranks(const std::function<int(Communicator&)>& verb) {
   const auto world = Communicator::world();
   warn_of_singletons(*world);
-  const auto leave = [&](const std::string& message, ExitCode code) -> int {
-    if (code == ExitCode::communication && world->watched()) world->end(message);
-    complain(world->size() == 1 ? message
-                                : "rank " + std::to_string(world->rank()) + " on " + host_name() + ": " + message);
-    if (world->size() == 1) return static_cast<int>(code);
-    world->abort(static_cast<int>(code));
-  };
   try {
     return agreed_code(*world, [&] { return verb(*world); });
-  } catch (const Error& error) {
-    return leave(error.what(), error.code());
   } catch (const std::exception&) {
     const Error error = current_error();
-    return leave(error.what(), error.code());
+    const std::string message = error.what();
+    const bool alone = world->size() == 1;
+    if (error.code() == ExitCode::communication && world->watched()) world->end(message);
+    complain(alone ? message : "rank " + std::to_string(world->rank()) + " on " + host_name() + ": " + message);
+    if (alone) return static_cast<int>(error.code());
+    world->abort(static_cast<int>(error.code()));
   }
 }
 

@@ -6,7 +6,6 @@
 #include "dat/provenance.hpp"
 #include "options/help.hpp"
 #include "options/values/hints.hpp"
-#include "verbs/help.hpp"
 #include "verbs/ranks.hpp"
 
 namespace dat {

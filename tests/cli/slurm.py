@@ -13,7 +13,6 @@ import pathlib
 import re
 import shutil
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -268,6 +267,8 @@ class Printed(unittest.TestCase):
         job = self.settings(self.slurm("--nodes=2", "--ranks-per-node=3", "--cpus-per-rank=5", "--time=1-00:00:00"))
         self.assertEqual(job, job | {"nodes": "2", "ntasks-per-node": "3", "cpus-per-task": "5", "time": "1-00:00:00"})
         self.assertNotIn("gpus-per-node", job)
+        for memory in "--mem", "--mem=3G", "--mem-per-gpu=3G":
+            self.assertEqual(re.findall("#SBATCH (--mem.*)", self.slurm("--sbatch", memory)), [memory])
 
     def test_gpus_that_are_reserved_are_trained_on(self):
         self.assertIn("--device cpu leaves idle", self.slurm("--gpus-per-node=2", "--device=cpu", code=2))
@@ -329,8 +330,16 @@ class Printed(unittest.TestCase):
         told = 60 * (24 * int(days.rpartition("-")[2]) + hours) + minutes
         self.assertAlmostEqual(told, (1.25 * 800000 * seconds + 600) / 60, delta=1.01)
         self.assertIn("metrics.jsonl", self.slurm("--like", f"{run}/none", code=3))
+        # A run that goes on after its fourth step on another run's time; and a record that begins with its last step.
+        times = [step["wall_time"] for step in Runs.steps("1")]
+        lines = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
+        first = next(k for k, line in enumerate(lines) if '"step":5,' in line)
+        for kept, mean in (lines[:1] + lines[first:], (times[-1] - times[4]) / 19), ([lines[0], *[line for line in lines if '"step":24,' in line][:1]], times[-1] / 24):
+            with tempfile.TemporaryDirectory() as folder:
+                pathlib.Path(folder, "metrics.jsonl").write_text("".join(kept))
+                self.assertIn(f"# Time: {mean:.6g} s a step (the mean of the ", self.slurm("--like", folder))
         # Eight steps, and in whole minutes: a day, and a minute less.
-        for seconds, limit, lead in (8580, "1-00:00:00", 17220), (8574, "23:59:00", 17208):
+        for seconds, limit, lead in (8580, "1-00:00:00", 17220), (8574, "23:59:00", 17208), (40000, "4-15:17:00", 65535):
             job = self.slurm("--limit-train=64", "--batch=8", "--epochs=1", "--warmup-epochs=0", "--milestones=9", f"--step-seconds={seconds}")
             self.assertEqual(self.settings(job), self.settings(job) | {"time": limit, "signal": f"B:USR1@{lead}"})
 
@@ -506,21 +515,8 @@ class Studies(unittest.TestCase):
                          [("weak-1", "1", "done", "24", "clean"), ("weak-1", "1", "done", "24", "fgsm"), ("weak-2", "2", "stopped", "20", ""),
                           ("weak-4", "", "missing", "", "")])
         clean, attacked, second, _ = rows
-        rates = []
-        for row, name, last in ((attacked, "1", 24), (second, "2", 20)):
-            steps = [step for step in Runs.steps(name) if step["step"] <= last]
-            # What the clock moves by from one step to the next is the step, an evaluation and a checkpoint.
-            moves = [after["wall_time"] - before["wall_time"] - (after["t_evaluate"] or 0) - (after["t_checkpoint"] or 0)
-                     for before, after in zip(steps, steps[1:]) if after["step"] > 10]
-            rates.append(steps[-1]["images"] / statistics.median(moves))
-            self.assertEqual(float(row["total_batch"]), steps[-1]["images"])
-            self.assertAlmostEqual(float(row["images_per_second"]) / rates[-1], 1, delta=0.01)
-            self.assertAlmostEqual(float(row["megabytes_per_step"]), 1e-6 * statistics.mean(step["bytes_sent"] for step in steps[10:]),
-                                   delta=1e-6)
-            self.assertTrue(0 <= float(row["reduction_percent"]) < 100)
         self.assertGreater(float(second["reduction_percent"]), float(attacked["reduction_percent"]))  # one rank has nobody to wait for
         self.assertEqual(float(attacked["efficiency"]), 1)
-        self.assertAlmostEqual(float(second["efficiency"]) / (rates[1] / 2 / rates[0]), 1, delta=0.01)
         summary = (Runs.folder("1") / "SUMMARY.txt").read_text()
         self.assertIn(f"clean_acc={float(clean['percent']) / 100:.4f} fgsm_acc={float(attacked['percent']) / 100:.4f}", summary)
 

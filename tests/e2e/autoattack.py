@@ -246,7 +246,7 @@ class Sequence(common.TestCase):
         journal = common.text_of("one/sequence.journal").splitlines(keepends=True)
         common.write("one/sequence.journal", "".join([journal[0], "damage\n", *journal[1:]]))
         for ranks in 0, 2:
-            refuse(3, "line 2 is damaged", "none+fgsm", out="one", ranks=ranks)
+            refuse(3, "one/sequence.journal: line 2 is damaged", "none+fgsm", out="one", ranks=ranks)
         self.evaluate("far", "--save-adversarial", words="none+fgsm", limit=16)  # which looks up labels first
         header, line = common.text_of("far/sequence.journal").splitlines(keepends=True)[:2]
         entry = json.loads(line)

@@ -227,7 +227,7 @@ class Certification(common.TestCase):
         entry = json.loads(journal[1])
         impossible = [{**entry, "blocks": [99] + entry["blocks"][1:]}, {**entry, "images": [1] + entry["images"][1:]},
                       {**entry, "votes": [[999, 0, 0, 0]] + entry["votes"][1:]}]
-        for line, pattern in (["damage\n" + journal[1], "line 2 is damaged"],
+        for line, pattern in (["damage\n" + journal[1], "one/certify.journal: line 2 is damaged"],
                               *[(json.dumps(one) + "\n", "the journal has votes for image .* that cannot be") for one in impossible]):
             common.write("one/certify.journal", journal[0] + line)
             refuse(3, pattern, out="one")

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import math
 import os
 import re
@@ -108,8 +107,6 @@ class Compare(common.TestCase):
         self.assertRegex(text, r"(?m)^run +data +eval-eps .*lr +seed")
         text, _ = self.compare("balls", "--latex")
         self.assertIn("b\\_4 & ", text)
-        for part in re.findall(r"(?s)begin\{tabular\}\{(\w+)\}\n\\hline\n(.*?)\\end", text):
-            self.assertEqual({line.count("&") for line in part[1].splitlines() if "&" in line}, {len(part[0]) - 1})
         # What cannot be read is named, and the table has the rest.
         shutil.copytree("balls/b_4", "other")
         common.write("other/config.resolved.toml", "wings = 2\n", "ab")
@@ -176,10 +173,6 @@ class Compare(common.TestCase):
         self.assertEqual([(row["row"], row["seeds"], row["attack"]) for row in found],
                          [("lr=0.05, 1 rank", "1", "clean"), ("lr=0.05, 1 rank", "1", "pgd2"),
                           *[("lr=0.05, evaluated", "1 2", attack) for attack in ("clean", "fgsm", "pgd2+pgd3")]])
-        told = common.load("e1/eval.json")
-        for pattern, changed in ("has format 2 of another version", {"format_version": 2}), ("is no evaluation that", {"provenance": {}}):
-            common.write("bad.json", json.dumps(told | changed))
-            self.refuse(3, f"bad.json: {pattern}", "compare", "bad.json")
 
 
 if __name__ == "__main__":

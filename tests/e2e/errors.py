@@ -1,6 +1,7 @@
 """What cannot be done ends with the right exit code and one message, on one rank or several, and never hangs."""
 
 import os
+import re
 import subprocess
 
 import numpy as np
@@ -95,6 +96,11 @@ class Refused(common.TestCase):
         common.synthetic("more.h5", train=8, test=8, size=16, classes=4)
         for ranks in 0, 2:
             self.refuse(3, "classes", "eval", "--checkpoint", "run", "--data", "more.h5", ranks=ranks)
+
+    def test_doctor_looks_at_all_ranks(self):
+        ended = self.run_well("doctor", ranks=2)
+        self.assertRegex(ended.text, r"(?m)^MPI .*, 2 ranks$")
+        self.assertEqual(re.findall(r"(?m)^rank (\d) on \S+: (?!nothing)", ended.text), ["0", "1"])
 
     def test_results_that_nobody_can_read(self):
         options = [*TRAIN, "--data", "set.h5", "--epochs", 1, "--warmup-epochs", 0, "--batch", 8]

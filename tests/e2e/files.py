@@ -80,6 +80,7 @@ class Full(Files):
         final = re.search(r"Final: (.*) time_s", wanted.text)[1]
         self.assertIn(f"Final: {final} ", ended.text)
         self.assertIn("here/eval.json", ended.errors[0])
+        self.assertFalse(os.path.exists("here"))  # which was made for it
 
 
 class Starting(Files):

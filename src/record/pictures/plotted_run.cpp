@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <numeric>
 #include <set>
 #include <utility>
 
@@ -163,7 +162,7 @@ void draw_phase_bars(Plots& plots, const std::string& title, const std::string& 
   for (const char* name : kPhaseNames) columns.push_back(name + std::string("_seconds"));
   columns.emplace_back("others_seconds");
   std::vector<double> sums;
-  for (const auto& row : rows) sums.push_back(std::accumulate(row.begin(), row.begin() + kPhasesInSum, 0.0));
+  for (const auto& row : rows) sums.push_back(sum_of(row));
   std::vector<std::size_t> large, small;
   for (std::size_t phase = 0; phase < kPhasesInSum; ++phase) {
     bool any = false, seen = false;

@@ -9,10 +9,10 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
-#include <numeric>
 #include <span>
 
 #include "dat/error.hpp"
+#include "dat/file.hpp"
 #include "record/history.hpp"
 
 namespace dat {
@@ -29,26 +29,16 @@ double changed(const std::string& path) {
   return static_cast<double>(status.st_mtim.tv_sec) + 1e-9 * static_cast<double>(status.st_mtim.tv_nsec);
 }
 
-/// Calls each(name) for what is in a folder, as far as it can be read.
-template <class Each>
-void for_each_entry(const std::string& folder, Each each) {
-  std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
-    each(entry->path().filename().string());
-}
-
-double training_seconds(const std::array<double, kPhases>& seconds) {
-  return std::accumulate(seconds.begin(), seconds.begin() + static_cast<int>(Phase::evaluate), 0.0);
-}
-
-/// Means over all steps but the first: in the first one of a process much is made.
+/// Means over the last steps but the first: in the first one of a process much is made.
 StepMeans means_of(const std::vector<StepRecord>& all) {
-  const std::span<const StepRecord> steps = std::span(all).subspan(all.size() > 1 ? 1 : 0);
+  constexpr std::size_t kMost = RunStatus::kRecentSteps;
+  const std::span<const StepRecord> steps =
+      std::span(all).subspan(all.size() > kMost ? all.size() - kMost : all.size() > 1);
   double images = 0, seconds = 0, finite = 0, loss = 0, right = 0, lr = 0;
   for (const StepRecord& step : steps) {
     const auto count = static_cast<double>(step.images);
     images += count;
-    seconds += training_seconds(step.seconds);
+    seconds += sum_of(step.seconds, kPhasesOfSteps);
     lr += step.lr;
     if (!std::isfinite(step.loss_adv)) continue;  // a step that was skipped
     finite += count;
@@ -127,22 +117,20 @@ void read_length(const History& history, const RunLength& length, RunStatus& sta
     status.steps = length.most_steps;
   if (status.steps == 0) return;
   status.steps = std::max(status.steps, status.step);
-  const double training = training_seconds(status.phases);
-  double all = 0;
-  for (std::size_t phase = 0; phase < kPhasesInSum; ++phase) all += status.phases[phase];
-  const double share = training > 0 ? all / training : 1;
+  const double training = sum_of(status.phases, kPhasesOfSteps);
+  const double share = training > 0 ? sum_of(status.phases) / training : 1;
   status.eta = static_cast<double>(status.steps - status.step) * status.last.seconds * share;
 }
 
 /// Seconds without a sign of life after which a run that holds its lock is stale. Between two steps that is five of
 /// them, but a moment at least; a start, an evaluation and a checkpoint leave no lines, and take as long as the longest
 /// evaluation so far, or minutes.
-double patience(const RecentHistory& recent, const RunStatus& status) {
+double patience(const History& history, const RunStatus& status) {
   constexpr double kMoment = 5, kMinutes = 120;
   const double steps = std::max(kMoment, status.last.steps > 0 ? 5 * status.last.seconds : 0);
-  if (recent.ends_in_step && status.writer.evaluated < 0) return steps;
+  if (history.ends_in_step && status.writer.evaluated < 0) return steps;
   double longest = kMinutes;
-  for (const RankRecord& record : recent.history.ranks)
+  for (const RankRecord& record : history.ranks)
     if (!record.bytes.empty() && std::isfinite(record.seconds[static_cast<std::size_t>(Phase::evaluate)]))
       longest = std::max(longest, record.seconds[static_cast<std::size_t>(Phase::evaluate)]);
   return std::max(steps, longest);
@@ -178,9 +166,8 @@ bool is_run(const std::string& folder) {
   std::error_code error;
   if (fs::exists(folder + "/metrics.jsonl", error)) return true;
   bool lock = false, checkpoints = false, other = false;  // what a start makes before its record
-  for_each_entry(folder, [&](const std::string& name) {
-    (name == ".lock" ? lock : name == "ckpt" ? checkpoints : other) = true;
-  });
+  for (const fs::path path : entries_in(folder))
+    (path.filename() == ".lock" ? lock : path.filename() == "ckpt" ? checkpoints : other) = true;
   // An evaluation signs at once.
   return lock && !other && (checkpoints || look_at_lock(folder).writer.host.empty());
 }
@@ -188,22 +175,25 @@ bool is_run(const std::string& folder) {
 std::map<std::int64_t, std::string> kept_checkpoints(const std::string& folder) {
   const std::string series = "step-";
   std::map<std::int64_t, std::string> found;
-  for_each_entry(folder + "/ckpt", [&](const std::string& name) {
+  for (const fs::path path : entries_in(folder + "/ckpt")) {
+    const std::string name = path.filename().string();
     std::int64_t step = -1;
-    if (!name.starts_with(series)) return;
+    if (!name.starts_with(series)) continue;
     const auto [end, error] = std::from_chars(name.data() + series.size(), name.data() + name.size(), step);
     if (error == std::errc{} && std::string_view(end) == ".h5" && step >= 0) found[step] = name;
-  });
+  }
   return found;
 }
 
-RunStatus status_of(const std::string& folder, const RunLength& length, const std::string& here, double now) {
+RunStatus status_of(const std::string& folder, const RunLength& length, const std::string& here, double now,
+                    const History* record) {
   RunStatus status;
   status.folder = folder;
   const LockSeen lock = look_at_lock(folder);
   require(is_run(folder), ExitCode::data, "no run in ", folder, ": --out of train names the folder of one");
-  const RecentHistory recent = read_recent(folder, RunStatus::kRecentSteps + 1);
-  const History& history = recent.history;
+  RecentHistory recent;
+  if (record == nullptr) recent = read_recent(folder, RunStatus::kRecentSteps + 1);
+  const History& history = record != nullptr ? *record : recent.history;
   status.writer = lock.writer;
   status.damaged = recent.damaged;
   status.last = means_of(history.steps);
@@ -217,7 +207,7 @@ RunStatus status_of(const std::string& folder, const RunLength& length, const st
   const double signed_at = changed(folder + "/.lock");
   status.silent = std::max(0.0, now - std::max(changed(folder + "/metrics.jsonl"), signed_at));
   int& code = status.writer.code;
-  bool fresh = status.silent <= patience(recent, status);
+  bool fresh = status.silent <= patience(history, status);
   if (lock.held == LockSeen::Held::yes) {
     // Who holds it has signed off, or has not signed yet: then there is nothing, or the word of a process that is gone.
     const bool gone =
@@ -230,10 +220,9 @@ RunStatus status_of(const std::string& folder, const RunLength& length, const st
     }
   } else if (code == Writer::kNone && signed_at > 0) {
     // Ranks that hang, or lose MPI, end without a word there, but each leaves what it has called.
-    for_each_entry(folder, [&](const std::string& name) {
-      if (name.starts_with("hang-rank-") && changed(folder + "/" + name) >= signed_at)
+    for (const std::string& path : entries_in(folder))
+      if (fs::path(path).filename().string().starts_with("hang-rank-") && changed(path) >= signed_at)
         code = static_cast<int>(ExitCode::communication);
-    });
   }
   std::error_code error;
   status.state = state_of(lock, code, fresh, fs::exists(folder + "/results.h5", error), here);

@@ -68,10 +68,11 @@ struct RunStatus {
 /// The checkpoints of a run that are there, but the best one: the file's name by its step.
 [[nodiscard]] std::map<std::int64_t, std::string> kept_checkpoints(const std::string& folder);
 
+struct History;
 /// Looks at a run from any host, here: its name, and changes nothing. now: seconds since 1970. A run may write
-/// meanwhile. Error(data): no run there, or one of another format.
+/// meanwhile. record: its record, where that was read before. Error(data): no run there, or one of another format.
 [[nodiscard]] RunStatus status_of(const std::string& folder, const RunLength& length, const std::string& here,
-                                  double now);
+                                  double now, const History* record = nullptr);
 
 /// A page about a run, a table of several ones, of at most 79 columns.
 [[nodiscard]] std::string status_page(const RunStatus& status);

@@ -18,17 +18,12 @@ namespace {
 
 constexpr std::size_t kPageWidth = 79;
 
-[[nodiscard]] bool begins_character(char c) { return (static_cast<unsigned char>(c) & 0xc0U) != 0x80U; }
-std::size_t characters(const std::string& text) {
-  return static_cast<std::size_t>(std::ranges::count_if(text, begins_character));
-}
-
 /// The text, or its first characters and "...".
 std::string cut(const std::string& text, std::size_t columns) {
-  if (characters(text) <= columns) return text;
+  if (letters(text) <= columns) return text;
   std::string kept;
   for (std::size_t k = 0, seen = 0; k < text.size(); ++k) {
-    seen += begins_character(text[k]);
+    seen += begins_letter(text[k]);
     if (seen > columns - 3) break;
     kept += text[k];
   }
@@ -38,9 +33,9 @@ std::string cut(const std::string& text, std::size_t columns) {
 /// A path, or its end behind "...": there the paths of runs differ.
 std::string path_end(const std::string& path, std::size_t columns) {
   std::string text = in_one_line(path);
-  if (characters(text) <= columns) return text;
+  if (letters(text) <= columns) return text;
   std::size_t begin = text.size();
-  for (std::size_t seen = 0; seen < columns - 3;) seen += begins_character(text[--begin]);
+  for (std::size_t seen = 0; seen < columns - 3;) seen += begins_letter(text[--begin]);
   return "..." + text.substr(begin);
 }
 
@@ -98,7 +93,7 @@ std::string of_all(std::int64_t number, std::int64_t all) {
 }
 
 std::string shares_text(const std::array<double, kPhases>& seconds) {
-  const double all = std::accumulate(seconds.begin(), seconds.begin() + kPhasesInSum, 0.0);
+  const double all = sum_of(seconds);
   std::array<std::size_t, kPhasesInSum> order{};
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return seconds[a] > seconds[b]; });
@@ -175,7 +170,7 @@ std::string status_table(const std::vector<RunStatus>& all) {
     const std::string state =
         name_of(s.state) + (s.state == RunState::failed ? fmt::format(" {}", s.writer.code) : std::string());
     const EvaluationRecord* const evaluated = s.evaluated.empty() ? nullptr : &s.evaluated.front();
-    text += row(name, std::string(kName - characters(name), ' '), state,
+    text += row(name, std::string(kName - letters(name), ' '), state,
                 s.epoch == 0 ? "-" : cut(std::to_string(s.step) + (s.steps > 0 ? fmt::format("/{}", s.steps) : ""), 15),
                 percent(s.last.accuracy), evaluated != nullptr ? percent(evaluated->clean_acc) : "-",
                 evaluated != nullptr ? percent(evaluated->adv_acc) : "-",
@@ -195,7 +190,7 @@ std::string status_json(const RunStatus& s) {
     return all;
   };
   Json shares = Json::object(), slow = Json::array();
-  const double all = std::accumulate(s.phases.begin(), s.phases.begin() + kPhasesInSum, 0.0);
+  const double all = sum_of(s.phases);
   for (std::size_t phase = 0; phase < kPhasesInSum && all > 0; ++phase)
     shares[kPhaseNames[phase]] = s.phases[phase] / all;
   for (const StragglerRecord& one : s.slow)

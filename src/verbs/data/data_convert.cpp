@@ -42,10 +42,7 @@ int run_convert(const ConvertOptions& o, int, char**) {
 }  // namespace
 
 std::optional<ConvertOptions> parse_convert(CommandLine& line) {
-  ConvertOptions o;
-  if (!read_options(line, "Makes a data file from published sets, arrays of NumPy, or HDF5 files.", add_options, o))
-    return {};
-  return o;
+  return read_options(line, "Makes a data file from published sets, arrays of NumPy, or HDF5 files.", add_options);
 }
 
 Verb data_convert_verb() {

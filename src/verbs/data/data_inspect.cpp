@@ -36,10 +36,10 @@ int run_inspect(const InspectOptions& o, int, char**) {
 }  // namespace
 
 std::optional<InspectOptions> parse_inspect(CommandLine& line) {
-  InspectOptions o;
-  if (!read_options(line, "Describes data files: shapes, classes, source, hash; and draws some of their images.",
-                    add_options, o))
-    return {};
+  std::optional<InspectOptions> read = read_options(
+      line, "Describes data files: shapes, classes, source, hash; and draws some of their images.", add_options);
+  if (!read) return {};
+  InspectOptions& o = *read;
   require(o.page.empty() || o.files.size() == 1, ExitCode::usage,
           "--page draws images of one data file; give the files one by one");
   const std::string ending = std::filesystem::path(o.page).extension().string();

@@ -29,9 +29,7 @@ int run_synthetic(const SyntheticOrder& o, int, char**) {
 }  // namespace
 
 std::optional<SyntheticOrder> parse_synthetic(CommandLine& line) {
-  SyntheticOrder o;
-  if (!read_options(line, "Writes a procedural, learnable set: coloured shapes on clutter.", add_options, o)) return {};
-  return o;
+  return read_options(line, "Writes a procedural, learnable set: coloured shapes on clutter.", add_options);
 }
 
 Verb data_synthetic_verb() {

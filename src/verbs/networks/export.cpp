@@ -1,7 +1,5 @@
 // The verb export: the network of a checkpoint in a form that other programs read.
 
-#include "verbs/networks/export.hpp"
-
 #include <cctype>
 #include <filesystem>
 #include <sstream>
@@ -22,6 +20,7 @@
 #include "options/train/citations.hpp"
 #include "printed.hpp"
 #include "replica/model_state.hpp"
+#include "verbs/networks/networks.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verb.hpp"
 
@@ -178,9 +177,10 @@ int run_export(const ExportOptions& options, int, char**) {
 }  // namespace
 
 std::optional<ExportOptions> parse_export(CommandLine& line) {
-  ExportOptions o;
-  if (!read_options(line, "Writes the network of a checkpoint in a form that other programs read.", add_options, o))
-    return {};
+  std::optional<ExportOptions> read =
+      read_options(line, "Writes the network of a checkpoint in a form that other programs read.", add_options);
+  if (!read) return {};
+  ExportOptions& o = *read;
   require(!o.out.empty(), ExitCode::usage, "export needs a place; give --out PATH");
   o.format = export_format(o.format, o.out);
   const bool folder = o.format == "robustbench" || o.format == "hub";

@@ -1,7 +1,5 @@
 // The verb import: a checkpoint of a network that another program has trained.
 
-#include "verbs/networks/import.hpp"
-
 #include <sstream>
 
 #include "dat/checkpoint.hpp"
@@ -15,6 +13,7 @@
 #include "interop/source.hpp"
 #include "options/machine.hpp"
 #include "printed.hpp"
+#include "verbs/networks/networks.hpp"
 #include "verbs/ranks.hpp"
 #include "verbs/verb.hpp"
 
@@ -121,9 +120,10 @@ int run_import(const ImportOptions& options, int argc, char** argv) {
 }  // namespace
 
 std::optional<ImportOptions> parse_import(CommandLine& line) {
-  ImportOptions o;
-  if (!read_options(line, "Makes a checkpoint of a network that another program has trained.", add_options, o))
-    return {};
+  std::optional<ImportOptions> read =
+      read_options(line, "Makes a checkpoint of a network that another program has trained.", add_options);
+  if (!read) return {};
+  ImportOptions& o = *read;
   require(!o.out.empty(), ExitCode::usage, "import needs a place; give --out PATH");
   require_apart({o.out}, {place_of_checkpoint(o.file)});
   if (o.normalize != "auto") (void)normalization_from(o.normalize);

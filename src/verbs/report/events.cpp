@@ -49,43 +49,33 @@ void add_moments(const History& history, std::vector<RunMoment>& moments) {
   }
 }
 
-/// Places on a line from 20 to 980 that stands for a run: one for all steps that fall on it.
-class StripPlaces {
- public:
-  explicit StripPlaces(std::int64_t last) : last_(last) {}
-  [[nodiscard]] int of(std::int64_t step) const {
-    const double part = static_cast<double>(std::clamp<std::int64_t>(step, 0, last_)) / static_cast<double>(last_);
-    return static_cast<int>(std::lround(20 + 960 * part));
-  }
-  [[nodiscard]] std::set<int> of(const std::set<std::int64_t>& steps) const {
-    std::set<int> all;
-    for (const std::int64_t step : steps) all.insert(of(step));
-    return all;
-  }
-
- private:
-  std::int64_t last_;
-};
-
 [[nodiscard]] std::string titled_mark(const std::string& shape, const RunMoment& moment) {
   return "<" + shape + "><title>" + html_text(fmt::format("step {}: {} {}", moment.step, moment.what, moment.text)) +
          "</title></" + shape.substr(0, shape.find(' ')) + ">\n";
 }
 
-/// The run as a line from its first to its last step, with marks.
+/// The run as a line from 20 to 980, from its first to its last step, with marks: of evaluations and of checkpoints one
+/// for all steps that fall on a place.
 [[nodiscard]] std::string time_strip(const std::vector<RunMoment>& moments, const std::set<std::int64_t>& evaluations,
                                      const std::set<std::int64_t>& checkpoints, std::int64_t last) {
-  const StripPlaces places(last);
+  const auto place = [last](std::int64_t step) {
+    return std::lround(20 + 960 * (static_cast<double>(std::min(step, last)) / static_cast<double>(last)));
+  };
+  const auto places = [&](const std::set<std::int64_t>& steps) {
+    std::set<long> all;
+    for (const std::int64_t step : steps) all.insert(place(step));
+    return all;
+  };
   std::string text =
       "<div class=\"wide\"><svg class=\"strip\" role=\"img\" aria-label=\"time line\" viewBox=\"0 0 1000 90\">\n"
       "<line x1=\"20\" y1=\"30\" x2=\"980\" y2=\"30\" stroke=\"currentColor\"/>\n";
-  for (const int x : places.of(evaluations))
+  for (const long x : places(evaluations))
     text += fmt::format("<line x1=\"{0}\" y1=\"24\" x2=\"{0}\" y2=\"36\" stroke=\"currentColor\"/>\n", x);
-  for (const int x : places.of(checkpoints))
+  for (const long x : places(checkpoints))
     text += fmt::format("<rect x=\"{}\" y=\"38\" width=\"8\" height=\"8\" fill=\"#009e73\"/>\n", x - 4);
   std::size_t circles = 0, triangles = 0;
   for (const RunMoment& moment : moments) {
-    const int x = places.of(moment.step);
+    const long x = place(moment.step);
     if (moment.what == kRestart && triangles++ < kMostEvents)
       text += titled_mark(fmt::format("path d=\"M{} 50 l6 12 h-12 z\" fill=\"#0072b2\"", x), moment);
     else if (moment.what != kRestart && circles++ < kMostEvents)

@@ -57,19 +57,16 @@ namespace {
 
 /// The block and the figures of a row that say most: of the averaged weights where there are any, under the attack that
 /// leaves least.
-struct Strongest {
-  const FigureBlock* block = nullptr;
-  const RowFigures* figures = nullptr;
-};
-[[nodiscard]] Strongest strongest_of(const Comparison& comparison, const ComparedRow& row) {
-  Strongest best;
+[[nodiscard]] std::pair<const FigureBlock*, const RowFigures*> strongest_of(const Comparison& comparison,
+                                                                            const ComparedRow& row) {
+  std::pair<const FigureBlock*, const RowFigures*> best;
   const auto key = [](const RowFigures& one) {
     const bool attacked = !one.attacked.figures.empty();
     return std::tuple(one.weights != "average", !attacked, attacked ? one.attacked.percent.mean : 0);
   };
   for (const FigureBlock& block : comparison.blocks)
     for (const RowFigures& one : block.entries)
-      if (one.row == &row && (best.figures == nullptr || key(one) < key(*best.figures))) best = {&block, &one};
+      if (one.row == &row && (best.second == nullptr || key(one) < key(*best.second))) best = {&block, &one};
   return best;
 }
 

@@ -41,16 +41,11 @@ void add_options(TableOf<ReportOptions>& table) {
   for (const std::string& path : paths) {
     all.push_back(path);
     if (!holds_run(path)) continue;
-    std::vector<std::string> inside;
-    std::error_code error;
-    for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error))
-      if (std::error_code ignored; entry->is_directory(ignored) && !evaluation_in(entry->path().string()).empty() &&
-                                   std::ranges::none_of(paths, [&](const std::string& other) {
-                                     return fs::equivalent(other, entry->path(), ignored);
-                                   }))
-        inside.push_back(entry->path().string());
-    std::ranges::sort(inside);
-    all.insert(all.end(), inside.begin(), inside.end());
+    std::error_code ignored;
+    for (const std::string& inside : entries_in(path))
+      if (fs::is_directory(inside, ignored) && !evaluation_in(inside).empty() &&
+          std::ranges::none_of(paths, [&](const std::string& other) { return fs::equivalent(other, inside, ignored); }))
+        all.push_back(inside);
   }
   return all;
 }
@@ -111,14 +106,13 @@ int run_report(const ReportOptions& options, int, char**) {
 }
 
 std::optional<ReportOptions> parse_report(CommandLine& line) {
-  ReportOptions o;
-  if (!read_options(
-          line,
-          "Writes a page about runs and evaluations, for a browser or a printer: figures, curves, events, classes, "
-          "images, provenance. The page is one file that loads nothing; a training leaves one in its folder.",
-          add_options, o))
-    return {};
-  if (o.out.empty()) o.out = o.runs.size() == 1 && holds_run(o.runs[0]) ? o.runs[0] + "/report.html" : "report.html";
+  auto o = read_options(
+      line,
+      "Writes a page about runs and evaluations, for a browser or a printer: figures, curves, events, classes, "
+      "images, provenance. The page is one file that loads nothing; a training leaves one in its folder.",
+      add_options);
+  if (o && o->out.empty())
+    o->out = o->runs.size() == 1 && holds_run(o->runs[0]) ? o->runs[0] + "/report.html" : "report.html";
   return o;
 }
 

@@ -37,12 +37,9 @@ int run_compare(const CompareOptions& options, int, char**) {
 }
 
 std::optional<CompareOptions> parse_compare(CommandLine& line) {
-  CompareOptions o;
-  if (!read_options(line,
-                    "Puts runs and evaluations side by side: options that differ, speed, accuracy with intervals.",
-                    add_options, o))
-    return {};
-  return o;
+  return read_options(line,
+                      "Puts runs and evaluations side by side: options that differ, speed, accuracy with intervals.",
+                      add_options);
 }
 
 }  // namespace

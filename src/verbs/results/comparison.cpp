@@ -16,8 +16,7 @@ namespace {
 [[nodiscard]] Accuracy accuracy_of(std::vector<const Figure*> figures) {
   std::vector<double> percents;
   for (const Figure* one : figures) percents.push_back(one->percent());
-  Accuracy all{std::move(figures), spread_of(percents)};
-  return all;
+  return {std::move(figures), spread_of(percents)};
 }
 
 /// Adds a network to the entry of its row, weights and block. Of a row of several, a run that is not done is left out,

@@ -85,10 +85,10 @@ int run_plot(const PlotOptions& options, int, char**) {
 }  // namespace
 
 std::optional<PlotOptions> parse_plot(CommandLine& line) {
-  PlotOptions o;
-  if (!read_options(line, "Draws runs and evaluations into their folders, and several runs side by side.", add_options,
-                    o))
-    return {};
+  std::optional<PlotOptions> read =
+      read_options(line, "Draws runs and evaluations into their folders, and several runs side by side.", add_options);
+  if (!read) return {};
+  PlotOptions& o = *read;
   require(o.out.empty() || o.runs.size() > 1, ExitCode::usage,
           "--out is for the comparison of several runs; the pictures of one are in its folder plots");
   require(o.by.empty() || o.runs.size() > 1, ExitCode::usage,

@@ -7,8 +7,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
-#include <iostream>
 #include <thread>
 
 #include "dat/communicator.hpp"
@@ -25,8 +23,6 @@ namespace dat {
 
 namespace {
 
-namespace fs = std::filesystem;
-
 struct StatusOptions {
   std::vector<std::string> runs;
   bool follow = false, json = false;
@@ -41,15 +37,13 @@ void add_options(TableOf<StatusOptions>& table) {
 }
 
 std::optional<StatusOptions> parse_status(CommandLine& line) {
-  StatusOptions o;
-  if (!read_options(
-          line,
-          "Says how far runs are: a page about one, a line for each of several. It may be typed on any machine that "
-          "sees the folder, needs no MPI, and changes nothing. Exit code: 0 done, 75 under way or stopped (the same "
-          "command goes on), else the run's own; of several runs the first that failed, else 75 where any is not done.",
-          add_options, o))
-    return {};
-  if (o.runs.empty()) o.runs = {"runs"};
+  auto o = read_options(
+      line,
+      "Says how far runs are: a page about one, a line for each of several. It may be typed on any machine that "
+      "sees the folder, needs no MPI, and changes nothing. Exit code: 0 done, 75 under way or stopped (the same "
+      "command goes on), else the run's own; of several runs the first that failed, else 75 where any is not done.",
+      add_options);
+  if (o && o->runs.empty()) o->runs = {"runs"};
   return o;
 }
 
@@ -68,12 +62,9 @@ RunLength planned_length(const std::string& folder) {
 /// The runs at a path: itself, or those right in it.
 void add_runs(const std::string& path, std::vector<std::string>& runs) {
   if (is_run(path)) return runs.push_back(path);
-  std::vector<std::string> found;
-  std::error_code error;
-  for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error))
-    if (is_run(entry->path().string())) found.push_back(entry->path().string());
+  std::vector<std::string> found = entries_in(path);
+  std::erase_if(found, [](const std::string& entry) { return !is_run(entry); });
   require(!found.empty(), ExitCode::data, "no run in ", path, ": --out of train names the folder of one");
-  std::ranges::sort(found);
   runs.insert(runs.end(), found.begin(), found.end());
 }
 
@@ -109,11 +100,6 @@ int exit_code_of(const Look& look) {
   return code;
 }
 
-void print_status(const std::string& text) {
-  std::cout << text << std::flush;
-  require_printed();
-}
-
 /// Lines of a terminal, or 0.
 std::size_t terminal_lines() {
   winsize size{};
@@ -146,7 +132,7 @@ int run_status(const StatusOptions& options, int, char**) {
     if (options.follow && room > 0)
       lines = redraw(look.text, lines, room);
     else
-      print_status(look.text);
+      static_cast<void>(print_result([&] { return look.text; }));
     const bool under_way = std::ranges::any_of(
         look.runs, [](const RunStatus& run) { return run.state == RunState::running || run.state == RunState::stale; });
     if (!options.follow || !under_way) return exit_code_of(look);

@@ -119,9 +119,9 @@ void measure(const History& history, Subject& subject) {
 }
 
 /// The state of a run, now.
-void take_state(Subject& subject) {
+void take_state(const History& history, Subject& subject) {
   const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  const RunStatus status = status_of(subject.path, {}, host_name(), now);
+  const RunStatus status = status_of(subject.path, {}, host_name(), now, &history);
   for (const char* letter = name_of(status.state); *letter != '\0'; ++letter)
     subject.state += static_cast<char>(std::tolower(static_cast<unsigned char>(*letter)));
   if (status.state == RunState::failed) subject.state += fmt::format(" {}", status.writer.code);
@@ -133,7 +133,7 @@ void take_run(Subject& subject) {
   subject.settings = settings_of_run(subject.path);
   subject.ranks = ranks_of_run(subject.path, subject.settings);
   subject.provenance = small_file(subject.path + "/provenance.json").value_or("");
-  take_state(subject);
+  take_state(history, subject);
   measure(history, subject);
   const Settings& options = subject.settings;
   const std::string samples = options.at("noise-samples");
@@ -180,12 +180,10 @@ void take_evaluation(const std::string& file, Subject& subject) {
 [[nodiscard]] std::vector<std::string> members_of(const std::string& path) {
   std::error_code unreadable;
   if (!fs::is_directory(path, unreadable) || holds_run(path) || !evaluation_in(path).empty()) return {path};
-  std::vector<std::string> inside;
-  for (fs::directory_iterator entry(path, unreadable), end; !unreadable && entry != end; entry.increment(unreadable))
-    if (fs::is_directory(entry->path(), unreadable) &&
-        (holds_run(entry->path().string()) || !evaluation_in(entry->path().string()).empty()))
-      inside.push_back(entry->path().string());
-  std::ranges::sort(inside);
+  std::vector<std::string> inside = entries_in(path);
+  std::erase_if(inside, [&](const std::string& entry) {
+    return !fs::is_directory(entry, unreadable) || (!holds_run(entry) && evaluation_in(entry).empty());
+  });
   return inside.empty() ? std::vector{path} : inside;
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <set>
 
@@ -50,32 +51,23 @@ using Cells = std::vector<std::string>;
   return sheet;
 }
 
-/// Facts of the runs of a row, their means where it has several.
+/// Facts of the runs of a row: means where it has several; of evaluations NaN, and no runs.
 struct RunFigures {
   std::size_t runs = 0, done = 0;
-  double steps, seconds, batch, images_per_second, efficiency, reduction, megabytes, training;
+  std::vector<double> means{};  ///< [kMeans]
 };
+constexpr std::array kMeans = {
+    &Subject::batch,      &Subject::steps,     &Subject::seconds,   &Subject::images_per_second,
+    &Subject::efficiency, &Subject::reduction, &Subject::megabytes, &Subject::training};
 
 [[nodiscard]] RunFigures run_figures(const ComparedRow& row) {
-  RunFigures figures{};
-  const auto mean = [&](double Subject::*part) {
+  RunFigures figures{.runs = row.subjects.front()->evaluation ? 0 : row.subjects.size()};
+  for (const Subject* one : row.subjects) figures.done += one->done;
+  for (const auto part : kMeans) {
     std::vector<double> values;
-    for (const Subject* one : row.subjects)
-      if (!one->evaluation) values.push_back(one->*part);
-    return spread_of(values).mean;
-  };
-  for (const Subject* one : row.subjects) {
-    figures.runs += one->evaluation ? 0 : 1;
-    figures.done += !one->evaluation && one->done ? 1 : 0;
+    for (const Subject* one : row.subjects) values.push_back(one->*part);
+    figures.means.push_back(spread_of(values).mean);
   }
-  figures.steps = mean(&Subject::steps);
-  figures.seconds = mean(&Subject::seconds);
-  figures.batch = mean(&Subject::batch);
-  figures.images_per_second = mean(&Subject::images_per_second);
-  figures.efficiency = mean(&Subject::efficiency);
-  figures.reduction = mean(&Subject::reduction);
-  figures.megabytes = mean(&Subject::megabytes);
-  figures.training = mean(&Subject::training);
   return figures;
 }
 
@@ -96,10 +88,10 @@ struct RunFigures {
     const RunFigures run = run_figures(row);
     if (run.runs == 0) continue;
     const int ranks = row.subjects.front()->ranks;
-    sheet.rows.push_back({row.name, state_text(row, run), ranks > 0 ? std::to_string(ranks) : "-",
-                          figure_text(run.batch, 0), figure_text(run.steps, 0), figure_text(run.seconds, 1),
-                          figure_text(run.images_per_second, 1), figure_text(run.efficiency, 3),
-                          figure_text(run.reduction, 1), figure_text(run.megabytes, 3), figure_text(run.training, 2)});
+    Cells& cells =
+        sheet.rows.emplace_back(Cells{row.name, state_text(row, run), ranks > 0 ? std::to_string(ranks) : "-"});
+    constexpr std::array kDigits = {0, 0, 1, 1, 3, 1, 3, 2};
+    for (std::size_t k = 0; k < kDigits.size(); ++k) cells.push_back(figure_text(run.means[k], kDigits[k]));
   }
   return sheet;
 }
@@ -141,12 +133,6 @@ struct RunFigures {
 
 [[nodiscard]] std::string p_text(double p) { return p < 1e-4 ? fmt::format("{:.2e}", p) : fmt::format("{:.4f}", p); }
 
-/// Letters of a text in UTF-8.
-[[nodiscard]] std::size_t letters(const std::string& text) {
-  return static_cast<std::size_t>(
-      std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
-}
-
 [[nodiscard]] std::string latex_text(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -165,42 +151,13 @@ struct RunFigures {
 /// Lines of a table as CSV: what a row is, its run, one figure.
 class CsvLines {
  public:
-  explicit CsvLines(const Comparison& all) : all_(all) {
-    Cells header = {"row"};
-    for (const std::string& option : all.options) header.push_back("--" + option);
-    for (const char* name : {"runs",
-                             "seeds",
-                             "state",
-                             "ranks",
-                             "total_batch",
-                             "steps",
-                             "seconds",
-                             "images_per_second",
-                             "efficiency",
-                             "reduction_percent",
-                             "megabytes_per_step",
-                             "training_percent",
-                             "weights",
-                             "step",
-                             "image_set",
-                             "attack",
-                             "ball",
-                             "settings",
-                             "images",
-                             "right",
-                             "percent",
-                             "deviation",
-                             "low",
-                             "high",
-                             "against",
-                             "both_right",
-                             "only_against",
-                             "only_this",
-                             "neither",
-                             "mcnemar_p"})
-      header.emplace_back(name);
-    columns_ = header.size();
-    add(header);
+  explicit CsvLines(const Comparison& all) : all_(all), text_("row") {
+    for (const std::string& option : all.options) text_ += "," + csv_field("--" + option);
+    text_ +=
+        ",runs,seeds,state,ranks,total_batch,steps,seconds,images_per_second,efficiency,reduction_percent,"
+        "megabytes_per_step,training_percent,weights,step,image_set,attack,ball,settings,images,right,percent,"
+        "deviation,low,high,against,both_right,only_against,only_this,neither,mcnemar_p\n";
+    columns_ = static_cast<std::size_t>(std::ranges::count(text_, ',')) + 1;
   }
 
   /// Figure: null where the row has none.
@@ -215,9 +172,7 @@ class CsvLines {
                                     joined({seeds.begin(), seeds.end()}, " "), state_text(row, run),
                                     row.subjects.front()->ranks > 0 ? std::to_string(row.subjects.front()->ranks) : ""})
       cells.push_back(text);
-    for (const double value : {run.batch, run.steps, run.seconds, run.images_per_second, run.efficiency, run.reduction,
-                               run.megabytes, run.training})
-      cells.push_back(digits(value));
+    for (const double value : run.means) cells.push_back(digits(value));
     if (accuracy != nullptr) {
       const Figure& about = *accuracy->figures.front();
       for (const std::string& text : {entry->weights, std::to_string(entry->step), about.set, about.name, about.ball,
@@ -251,8 +206,8 @@ class CsvLines {
   }
 
   const Comparison& all_;
-  std::size_t columns_ = 0;
   std::string text_;
+  std::size_t columns_;
 };
 
 }  // namespace

@@ -2,12 +2,10 @@
 
 #include "verbs/slurm/needs.hpp"
 
-#include <fstream>
 #include <iomanip>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "files/outside_json.hpp"
+#include "record/history.hpp"
 #include "run/begin/found.hpp"
 #include "run/settle_generators.hpp"
 #include "train/plan/parts.hpp"
@@ -31,30 +29,20 @@ struct StepTime {
 /// Mean over a run's steps, its evaluations and checkpoints included.
 [[nodiscard]] StepTime step_time_of(const std::string& run) {
   const std::string path = run + "/metrics.jsonl";
-  std::ifstream file(path);
-  require(file.is_open(), ExitCode::data, "cannot read ", path, "; --like takes the folder of a run (--out of train)");
-  std::string line, first, last;
-  std::int64_t steps = 0;  // their numbers are counted anew where the batch changes, or the ranks
-  while (std::getline(file, line))
-    if (line.starts_with("{\"kind\":\"step\"")) {
-      if (++steps == 1) first = line;
-      last = line;
-    }
-  const auto number = [](const std::string& row, const char* key) {
-    const auto step = json_or_discarded(row);
-    return step.is_object() && step.contains(key) && step[key].is_number() ? step[key].get<double>() : 0.0;
-  };
-  require(number(last, "step") > 0 && number(last, "wall_time") > 0, ExitCode::data, path,
+  const std::vector<StepRecord> steps = read_history(run).steps;
+  require(!steps.empty() && steps.back().step > 0 && steps.back().wall_time > 0, ExitCode::data, path,
           " ends in no whole training step");
-  double seconds = number(last, "wall_time"), made = steps > 1 ? static_cast<double>(steps) : number(last, "step");
-  if (steps > 1 && number(first, "step") > 1) {  // another run's time until its first step, on which it goes on
-    seconds -= number(first, "wall_time");
+  // Numbers of steps are counted anew where the batch changes, or the ranks.
+  double seconds = steps.back().wall_time,
+         made = static_cast<double>(steps.size() > 1 ? std::ssize(steps) : steps.back().step);
+  if (steps.size() > 1 && steps.front().step > 1) {  // another run's time until its first step, on which it goes on
+    seconds -= steps.front().wall_time;
     --made;
   }
   seconds /= made;
   require(seconds <= kLongestStep, ExitCode::data, path, ": steps of ", seconds, " s are longer than ", kLongestStep,
           " s; give --step-seconds");
-  return {seconds, "the mean of the " + std::to_string(steps) + " steps of " + in_one_line(run) +
+  return {seconds, "the mean of the " + std::to_string(steps.size()) + " steps of " + in_one_line(run) +
                        ", its evaluations and checkpoints included"};
 }
 

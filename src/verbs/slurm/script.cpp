@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "dat/shell.hpp"
-#include "verbs/slurm/common.hpp"
 #include "verbs/slurm/needs.hpp"
 
 namespace dat {

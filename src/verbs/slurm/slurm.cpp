@@ -8,6 +8,7 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <map>
 #include <sstream>
 
 #include "dat/backend.hpp"
@@ -66,15 +67,12 @@ const TableOf<SlurmOptions>& job_table() {
 
 /// Seconds of "h", "min", "days"; 0: no unit of time.
 std::int64_t seconds_of(const std::string& unit) {
-  for (const char* name : {"d", "day", "days"})
-    if (unit == name) return 86400;
-  for (const char* name : {"h", "hr", "hrs", "hour", "hours"})
-    if (unit == name) return 3600;
-  for (const char* name : {"m", "min", "mins", "minute", "minutes"})
-    if (unit == name) return 60;
-  for (const char* name : {"s", "sec", "secs", "second", "seconds"})
-    if (unit == name) return 1;
-  return 0;
+  static const std::map<std::string, std::int64_t> all = {
+      {"d", 86400},    {"day", 86400},  {"days", 86400}, {"h", 3600}, {"hr", 3600},  {"hrs", 3600},
+      {"hour", 3600},  {"hours", 3600}, {"m", 60},       {"min", 60}, {"mins", 60},  {"minute", 60},
+      {"minutes", 60}, {"s", 1},        {"sec", 1},      {"secs", 1}, {"second", 1}, {"seconds", 1}};
+  const auto found = all.find(unit);
+  return found == all.end() ? 0 : found->second;
 }
 
 /// "24h" -> "24:00:00", "2d" -> "2-00:00:00", "1h30m" -> "01:30:00", "90 min" -> "01:30:00": a time as Slurm writes it.

@@ -36,6 +36,9 @@ struct SlurmOrder {
   std::vector<SweptTraining> points{};  ///< trainings of a sweep; empty: there is none
 };
 
+/// The text of jobs/slurm/common.sh, as it was when the program was configured.
+extern const char* const kSlurmCommon;
+
 /// Parser for make_verb().
 [[nodiscard]] std::optional<SlurmOrder> parse_slurm(CommandLine& line);
 

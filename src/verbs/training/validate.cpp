@@ -108,18 +108,17 @@ namespace {
   const double whole = trainer.model().graph.macs();
   std::ostringstream text;
   text << "training images  " << std::setprecision(2);
-  for (std::size_t k = 0; k < parts.size(); ++k) {
-    const int size = pixels(parts[k].value);
-    text << (k == 0 ? "" : ", then ") << size << "x" << size << " (" << trainer.replica().macs(size) / whole
-         << " of the multiply-adds)";
-    if (k + 1 < parts.size()) text << " up to epoch " << parts[k + 1].from;
-  }
   double sum = 0;
   for (std::size_t k = 0; k < parts.size(); ++k) {
-    const double until =
-        k + 1 < parts.size() ? std::min<double>(parts[k + 1].from, plan.epochs_made()) : plan.epochs_made();
-    sum += std::max(0.0, until - parts[k].from) * static_cast<double>(plan.steps_per_epoch) *
-           trainer.replica().macs(pixels(parts[k].value));
+    const int size = pixels(parts[k].value);
+    const double macs = trainer.replica().macs(size);
+    text << (k == 0 ? "" : ", then ") << size << "x" << size << " (" << macs / whole << " of the multiply-adds)";
+    double until = plan.epochs_made();
+    if (k + 1 < parts.size()) {
+      text << " up to epoch " << parts[k + 1].from;
+      until = std::min<double>(parts[k + 1].from, until);
+    }
+    sum += std::max(0.0, until - parts[k].from) * static_cast<double>(plan.steps_per_epoch) * macs;
   }
   text << "; of the whole run " << sum / (whole * static_cast<double>(std::max<std::int64_t>(1, plan.steps))) << "\n";
   return text.str();

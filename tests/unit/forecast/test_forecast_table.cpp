@@ -1,6 +1,7 @@
 #include <regex>
 
 #include "catch.hpp"
+#include "environment.hpp"
 #include "forecast/forecast_table.hpp"
 
 using namespace dat;
@@ -8,7 +9,7 @@ using namespace dat;
 TEST_CASE("A forecast's table is of what was measured, and of the cluster that is asked for", "[forecast]") {
   // 100 ms of computing for 8 images, of which the attack and reading them take 70; gradients of 8 MB, or of 4.
   Calibration c;
-  c.about = {{"network", "my net"}, {"width", 7}, {"attack", "pgd"}, {"device", "a \x7f cpu"}};
+  c.about = {{"network", "my net"}, {"width", 7}, {"attack", "pgd"}, {"device", "a~\x1f\x7f cpu"}};
   c.batch = 8;
   c.attack_iterations = 6;
   c.data = c.forward = c.backward = 0.01;
@@ -25,7 +26,7 @@ TEST_CASE("A forecast's table is of what was measured, and of the cluster that i
   o.staleness = 4;
   const auto table = [&] { return std::regex_replace(forecast_table(o, c), std::regex(" +"), " "); };
   // Half of 8 MB, or all of 4, go each way; of a budget of 1.48 layers 5.93 MB.
-  CHECK(table() == R"(my net, width 7, batch 8 a rank, attack pgd (6 gradients), a ? cpu, measured by 1 rank
+  CHECK(table() == R"(my net, width 7, batch 8 a rank, attack pgd (6 gradients), a~?? cpu, measured by 1 rank
 computing 100.00 ms: data 10.00, attack 60.00, forward 10.00, backward 10.00, select 5.00, update 5.00
 gradients 8.0 MB in 2 tensors
 codec float32 8.00 MB, encode 0.00 ms, decode 0.00 ms
@@ -58,6 +59,22 @@ A model, nothing measured from here on: each rank with its own batch, 1 rank a n
   const std::string two = table();
   CHECK(contains(two, ", measured by 2 ranks\n"));
   CHECK(contains(two, "\nsums in the memory of a node 1000.0 us and 8.00 GB/s\n"));
+  // The file has the same; without gnuplot there are no pictures.
+  const TemporaryFolder folder;
+  const test::Environment path("PATH", "/nowhere");
+  o.out = folder.path();
+  CHECK(table() == two + "\n" + folder.path() + "/forecast.json\n");
+  nlohmann::json row = nlohmann::json::parse(read_bytes(folder / "forecast.json"))["networks"][0]["rows"][1];
+  CHECK(row["choices"][1]["gain"].get<double>() == Approx(0.19 / 0.1495));
+  row.erase("choices");
+  for (const auto& [name, number] : {std::pair("ring", .126), {"tree", .09}, {"efficiency", .1 / .19}}) {
+    CHECK(row[name].get<double>() == Approx(number));
+    row.erase(name);
+  }
+  CHECK(row.at("roles").at("generators") == 1);
+  row.erase("roles");
+  CHECK(row == nlohmann::json{{"ranks", 4}, {"best", "half"}});
+  o.out = "";
   CHECK(two.substr(two.find("batch, 2 ")) == R"(batch, 2 ranks a node, sums by ring, not overlapped.
 
 measured: 1000.0 us, 100.0 MB/s; inside a node 0.0 us, 1000.0 MB/s
@@ -68,4 +85,16 @@ measured: 1000.0 us, 100.0 MB/s; inside a node 0.0 us, 1000.0 MB/s
  budget 1.48 of 2 pays: 1.12x at 4 ranks
  generators, --staleness 2, pay: 1.45x at 2 ranks, 1 of them generators (float32; the step waits for training)
 )");
+  // Networks by name: with a latency each, or that which was measured.
+  o.bandwidth = {"0.1GB/s", "0.2GB/s"};
+  o.latency = {10, 20};
+  CHECK(contains(table(), "\n0.2GB/s: 20.0 us, 200.0 MB/s;"));
+  std::tie(o.bandwidth, o.latency) = std::pair(std::vector<std::string>{}, std::vector<double>{});
+  CHECK(contains(table(), "not overlapped.\n\nmeasured: 1000.0 us, 100.0 MB/s;"));
+  CHECK(contains(table(), "\n1gbit: 1000.0 us, 117.7 MB/s;"));
+  c.between.reset();
+  CHECK(contains(table(), "\n\nmeasured: 0.0 us, 1000.0 MB/s;"));
+  CHECK(contains(table(), "\n1gbit: 30.0 us, 117.7 MB/s;"));
+  std::tie(o.bandwidth, o.latency) = std::pair(std::vector<std::string>{"1000GB/s"}, std::vector<double>{0});
+  CHECK(contains(table(), "\n nothing pays: at most 2.0 % of a step is communication that nothing covers\n"));
 }

@@ -7,6 +7,7 @@
 #include "catch.hpp"
 #include "dat/report.hpp"
 #include "hdf5/hdf5.hpp"
+#include "record/history.hpp"
 
 namespace dat {
 
@@ -65,6 +66,9 @@ struct RecordedStep {
     return record;
   }
 };
+
+/// Makes results.h5 of the record in a folder.
+inline void write_results(const RunFacts& facts) { write_results(facts, read_history(facts.folder)); }
 
 inline std::vector<double> reals(const Hdf5File& file, const std::string& name) {
   Shape shape;

@@ -74,7 +74,7 @@ TEST_CASE_METHOD(
               "rank 1 on node1 has left after step 40: is \"not\" its own; the run goes on with 2 of 3 ranks", true),
       example(AccusationRecord{2, 0, 3, "norm", true}, R"("step":2,"by":0,"rank":3,"rule":"norm","upheld":true)", "",
               true),
-      example(BanRecord{2, 3, 1, "norm"}, R"("step":2,"rank":3,"by":1,"rule":"norm")", "", true),
+      example(BanRecord{2, 3, 0, "norm"}, R"("step":2,"rank":3,"by":0,"rule":"norm")", "", true),
       example(BanRecord{4, 2, -1, "copy"}, R"("step":4,"rank":2,"by":null,"rule":"copy")", "", true),
       example(SetbackRecord{2, "rollback", "why", 1, 0.5},
               R"("step":2,"event":"rollback","cause":"why","to_step":1,"lr_factor":0.5)",
@@ -113,7 +113,7 @@ TEST_CASE_METHOD(
                  "corruption      1 of 2: step 20, rank 1, weights; copied from rank 0\n"
                  "corruption      2 of 2: step 40, a gradient; the step was left out\n"
                  "left            rank 1, after step 40: is \"not\" its own\n"
-                 "banned          rank 3, in step 2, by rank 1: norm\n"
+                 "banned          rank 3, in step 2, by rank 0: norm\n"
                  "banned          rank 2, in step 4, by all: copy\n"
                  "skipped steps   3, 5: numbers that are not finite\n"
                  "rollback        from step 2 to 1, 0.5 times the learning rate: why\n"
@@ -121,7 +121,7 @@ TEST_CASE_METHOD(
                  "overflows       1 in f16, the last one in step 6; the loss scale was 512 from there on\n"
                  "floods          1\n"));
   const Hdf5File file = results();
-  CHECK(integers(file, "bans/by") == std::vector<std::int64_t>{1, -1});
+  CHECK(integers(file, "bans/by") == std::vector<std::int64_t>{0, -1});
   CHECK(file.read_texts("bans/rule") == std::vector<std::string>{"norm", "copy"});
   CHECK(integers(file, "accusations/upheld") == std::vector<std::int64_t>{1});
   CHECK(reals(file, "floods/depth") == std::vector<double>{0.25});

@@ -57,12 +57,12 @@ struct Made {
     facts.total_steps = 600;
     report = std::make_unique<Report>(facts, -1);
   }
-  void steps(std::int64_t count) {
+  void steps(std::int64_t count, double seconds = 0.5) {
     for (; count > 0; --count) {
       RecordedStep step(++made);
       step.record.seconds.fill(0);
-      step.record.seconds[static_cast<std::size_t>(Phase::attack)] = 1.5;
-      step.record.seconds[static_cast<std::size_t>(Phase::backward)] = 0.5;
+      step.record.seconds[static_cast<std::size_t>(Phase::attack)] = 3 * seconds;
+      step.record.seconds[static_cast<std::size_t>(Phase::backward)] = seconds;
       step.record.seconds[static_cast<std::size_t>(Phase::evaluate)] = 1;
       step.record.images = 10 * made;
       step.record.loss_adv = made == 205 ? kNaN : static_cast<double>(made);
@@ -99,10 +99,35 @@ TEST_CASE("A run's status has the means of its last steps, and all else of its w
   run.report->tell(StragglerRecord{8, 1, true, 2.5});
   run.report->tell(StragglerRecord{8, 2, true, 1.5});
   run.report->tell(StragglerRecord{9, 1, false, 1});
+  for (int k = 0; k < 2; ++k) run.report->tell(OverflowRecord{7, 512, "why"});
+  for (int k = 0; k < 2; ++k) run.report->tell(SetbackRecord{7, "rollback", "why", 6, 0.5});
+  run.report->tell(BanRecord{7, 3, 1, "norm"});
+  run.report->tell(LeftRecord{3, 7, "banned"});
   run.steps(244);
   run.report->evaluation({evaluation(83, "test", "pgd10", 0.6, 0.3), evaluation(83, "test", "pgd20", 0.6, 0.1)});
+  fs::create_directory(run.folder + "/ckpt");
+  for (const char* name : {"step-000000006.h5", "step-000000249.h5", "step-000000250.h5.part", "step-x.h5", "best.h5"})
+    write_bytes(run.folder + "/ckpt/" + name, "");
+  touch(run.folder + "/ckpt/step-000000249.h5", 30);
+  CHECK(kept_checkpoints(run.folder) ==
+        std::map<std::int64_t, std::string>{{6, "step-000000006.h5"}, {249, "step-000000249.h5"}});
   const RunStatus s = run.status();
   CHECK((s.step == 250 && s.steps == 600 && s.epoch == 84 && s.epochs == 200));
+  // Lengths: epochs, and steps at most; of fewer than there are already, those.
+  const double none = -1;
+  for (const auto& [length, epochs, steps, eta] : {std::tuple(RunLength{0, 0}, 0, 0, none),
+                                                   {RunLength{0, 300}, 0, 300, 150.0},
+                                                   {RunLength{200, 300}, 200, 300, 150.0},
+                                                   {RunLength{200, 1000}, 200, 600, 1050.0},
+                                                   {RunLength{2, 0}, 84, 250, 0.0},
+                                                   {RunLength{200, 9}, 200, 250, 0.0},
+                                                   {RunLength{std::int64_t{1} << 62, 0}, 0, 0, none}}) {
+    const RunStatus one = status_of(run.folder, length, "n01", kNow);
+    INFO(length.epochs << ", " << length.most_steps);
+    CHECK(one.steps == steps);
+    if (epochs > 0 || length.epochs == 0) CHECK(one.epochs == epochs);
+    CHECK((eta == none ? std::isnan(one.eta) : one.eta == Approx(eta)));
+  }
   double images = 0, finite = 0, loss = 0, right = 0;
   for (int step = 151; step <= 250; ++step) {
     images += 10 * step;
@@ -122,7 +147,6 @@ TEST_CASE("A run's status has the means of its last steps, and all else of its w
   CHECK((s.evaluated[1].step == 249 && s.evaluated[1].adv_acc == 0.1));
   CHECK((s.best[0].step == 6 && s.best[0].adv_acc == 0.2));  // by the worst of its attacks
   CHECK((s.slow.size() == 1 && s.slow[0].rank == 2));
-  CHECK((s.skipped == 1 && s.rollbacks == 0 && s.damaged == 0));
   const std::string page = status_page(s);
   INFO(page);
   for (const char* line :
@@ -130,8 +154,9 @@ TEST_CASE("A run's status has the means of its last steps, and all else of its w
         "\ntime            12 min 30 s, 2 s a step, ETA 17 min 30 s\n", "\nlast 100 steps  loss 204.6",
         "\nshares          attack 50 %, evaluate 33 %, backward 17 %\n",
         "\nevaluation      step 249, test: clean 60.00 %, pgd10 30.00 %, pgd20 10.00 %\n",
-        "\nbest            step 6, test: clean 40.00 %, pgd10 20.00 %, pgd20 15.00 %\n", "\ncheckpoint      none\n",
-        "\nslow            rank 2, 1.5 times as long as the others\n", "\nsetbacks        1 skipped step\n"})
+        "\nbest            step 6, test: clean 40.00 %, pgd10 20.00 %, pgd20 15.00 %\n",
+        "\ncheckpoint      step 249, 30 s old\n", "\nslow            rank 2, 1.5 times as long as the others\n",
+        "\nsetbacks        2 rollbacks, 3 skipped steps, 1 ban, 1 rank that has left\n"})
     CHECK(page.find(line) != std::string::npos);
   check_width(page);
   auto json = nlohmann::json::parse(status_json(s));
@@ -140,12 +165,12 @@ TEST_CASE("A run's status has the means of its last steps, and all else of its w
   CHECK(json.at("best").at(1).at("adv_acc") == 0.15);
   CHECK(json.at("slow") == nlohmann::json::parse(R"([{"rank": 2, "ratio": 1.5, "step": 8}])"));
   for (const char* part : {"recent", "shares", "best", "slow", "evaluation"}) json.erase(part);
-  CHECK(json == nlohmann::json::parse(R"({"bans": 0, "checkpoint": null, "checkpoint_age_seconds": null, "code": null,
+  CHECK(json == nlohmann::json::parse(R"({"bans": 1, "checkpoint": 249, "checkpoint_age_seconds": 30.0, "code": null,
     "damaged_lines": 0, "epoch": 84, "epochs": 200, "eta_seconds": )" +
                                       nlohmann::json(s.eta).dump() + R"(,
-    "evaluating": null, "exit_code": 75, "host": null, "left": 0, "process": null, "restarts": 0, "rollbacks": 0,
+    "evaluating": null, "exit_code": 75, "host": null, "left": 1, "process": null, "restarts": 0, "rollbacks": 2,
     "run": )" + nlohmann::json(s.folder).dump() +
-                                      R"(, "seconds": 750.0, "silent_seconds": 0.0, "skipped": 1,
+                                      R"(, "seconds": 750.0, "silent_seconds": 0.0, "skipped": 3,
     "state": "STOPPED", "step": 250, "steps": 600})"));
 }
 
@@ -168,38 +193,61 @@ TEST_CASE("A run's best evaluation is that of what is held out, and of averaged 
   CHECK((s.best[0].step == 3 && s.best[0].split == "holdout" && s.best[0].weights == "average"));
 }
 
+TEST_CASE("A run's best evaluation may have nothing right, and one that is not finite is none", "[report][status]") {
+  Made run;
+  run.steps(9);
+  run.report->evaluation({evaluation(1, "train", "pgd10", 0.5, 0.4)});
+  CHECK(run.status().best.empty());
+  run.report->evaluation({evaluation(2, "test", "pgd10", 0.5, 0)});
+  run.report->evaluation({evaluation(3, "test", "pgd20", 0.5, 0.25), evaluation(3, "test", "pgd10", 0.5, kNaN)});
+  const RunStatus s = run.status();
+  REQUIRE(s.best.size() == 1);
+  CHECK((s.best[0].step == 6 && s.evaluated.size() == 2));
+}
+
 TEST_CASE("A run's state is that of its lock, of its signs of life and of its last word", "[report][status]") {
   Made run;
   const auto nobody = [](const std::string&) {};
-  const auto is = [&](RunState state, int code, const RunStatus& found) {
-    INFO(status_page(found));
+  const auto is = [&](RunState state, int code, const RunStatus& found, const std::string& more = "") {
+    const std::string page = status_page(found);
+    INFO(page);
     CHECK(std::string(name_of(found.state)) == name_of(state));
     CHECK(found.exit_code() == code);
-    check_width(status_page(found));
+    CHECK(contains(page, "\nstate           " + std::string(name_of(state)) + more + (more.empty() ? "" : "\n")));
+    check_width(page);
   };
+  const std::string me = "n01, process " + std::to_string(getpid());
   {
     RunLock lock(run.folder, nobody);
-    is(RunState::running, 75, run.status(10'000));  // begins: nobody has signed
+    is(RunState::running, 75, run.status(10'000), ", begins or ends at this moment");  // nobody has signed
     lock.sign("n01", false);
-    is(RunState::running, 75, run.status(119));  // no step yet
-    is(RunState::stale, 75, run.status(121));
-    run.steps(5);
-    is(RunState::running, 75, run.status(9.5));  // steps of 2 s
+    is(RunState::running, 75, run.status(119), " on " + me + ", before its first step");
+    is(RunState::stale, 75, run.status(121), ": no sign of life for 2 min 01 s; " + me);
+    run.steps(1, 0.25);
+    is(RunState::running, 75, run.status(4.9));
+    is(RunState::stale, 75, run.status(5.1));
+    CHECK(contains(status_page(run.status()), "\nlast step       loss 1.0000, acc 25.00 %, 10 images/s, lr 0.2\n"));
+    run.steps(4);
+    is(RunState::running, 75, run.status(9.5), " on " + me);  // steps of 2 s
     is(RunState::stale, 75, run.status(10.5));
     is(RunState::stale, 75, run.status(10.5, "n02"));
     lock.note_evaluation(0.25);
-    is(RunState::running, 75, run.status(119));
-    CHECK(status_page(run.status())
-              .find("RUNNING on n01, process " + std::to_string(getpid()) + ", evaluation 25 % done\n") !=
-          std::string::npos);
+    is(RunState::running, 75, run.status(119), " on " + me + ", evaluation 25 % done");
+    const auto told = nlohmann::json::parse(status_json(run.status()));
+    CHECK(std::tuple(told["host"], told["process"], told["evaluating"], told["code"]) ==
+          std::tuple("n01", getpid(), 0.25, nullptr));
     lock.note_evaluation(1);
     is(RunState::stale, 75, run.status(119));
     run.report->ranks({5, std::vector<double>(kPhases, 500), {0}});  // a checkpoint, and evaluations of 500 s
     is(RunState::running, 75, run.status(499));
     is(RunState::stale, 75, run.status(501));
+    // Who has signed is gone, on its own host.
+    write_bytes(run.folder + "/.lock",
+                R"({"host": "n01", "process": 999999999, "starts": 1, "evaluated": null, "code": null})");
+    is(RunState::running, 75, run.status(10'000), ", begins or ends at this moment");
+    is(RunState::stale, 75, run.status(10'000, "n02"));
   }
-  is(RunState::stopped, 75, run.status());  // without a word
-  CHECK(status_page(run.status()).find("STOPPED without a word") != std::string::npos);
+  is(RunState::stopped, 75, run.status(), " without a word (killed?); the same command goes on");
   is(RunState::running, 75, run.status(499, "n02"));  // the lock may be one that n02 does not see
   is(RunState::stopped, 75, run.status(501, "n02"));
   write_bytes(run.folder + "/hang-rank-1.txt", "");
@@ -214,16 +262,18 @@ TEST_CASE("A run's state is that of its lock, of its signs of life and of its la
     is(RunState::running, 75, run.status(10'000));  // ends at this moment, or begins
   }
   is(RunState::done, 0, run.status());
-  CHECK(run.status().writer.starts == 4);
+  CHECK((run.status().writer.starts == 4 && std::isnan(run.status().eta)));
+  CHECK(contains(status_page(run.status()), "\nsetbacks        3 restarts\n"));
   for (const int code : {75, 7}) {
     {
       RunLock lock(run.folder, nobody);
       lock.sign("n01", true);
       sign_off(run.folder, code);
     }
-    is(code == 75 ? RunState::stopped : RunState::failed, code, run.status());
+    is(code == 75 ? RunState::stopped : RunState::failed, code, run.status(),
+       code == 75 ? "; the same command goes on" : " with code 7: numbers that are not finite");
+    CHECK(std::isfinite(run.status().eta) == (code == 75));
   }
-  CHECK(status_page(run.status()).find("FAILED with code 7: numbers that are not finite\n") != std::string::npos);
   fs::remove(run.folder + "/.lock");  // a copy of the folder
   is(RunState::stopped, 75, run.status());
   fs::create_symlink(".lock", run.folder + "/.lock");  // which cannot be read: nobody knows who holds it
@@ -252,10 +302,14 @@ TEST_CASE("Runs have a line each, of at most 79 columns, whatever they are calle
   run.report->evaluation({evaluation(1, "test", "pgd10", 0.5, 0.25)});
   RunStatus s = run.status();
   s.folder = "runs/one";
-  const std::string plain = status_table({s});
-  CHECK(plain ==
+  RunStatus failed;
+  std::tie(failed.folder, failed.state, failed.writer.code, failed.eta) =
+      std::tuple("runs/\u00e4", RunState::failed, 9, kNaN);
+  failed.last.accuracy = kNaN;
+  CHECK(status_table({s, failed}) ==
         "run                  state                step  acc %  clean robust         ETA\n"
-        "runs/one             STOPPED             4/600  41.67  50.00  25.00 29 min 48 s\n");
+        "runs/one             STOPPED             4/600  41.67  50.00  25.00 29 min 48 s\n"
+        "runs/\u00e4               FAILED 9                -      -      -      -           -\n");
   s.folder = std::string(300, 'x') + "\n\033[2J" + "\xc3\xa4\xc3\xb6" + std::string(30, 'y');
   s.step = s.steps = std::int64_t{1} << 60;
   s.evaluated.resize(40, s.evaluated[0]);
@@ -264,6 +318,8 @@ TEST_CASE("Runs have a line each, of at most 79 columns, whatever they are calle
     CHECK(text.find('\033') == std::string::npos);
     CHECK(text.find("...") != std::string::npos);
   }
+  CHECK(
+      contains(status_page(s), "\nevaluation      step 3, test: clean 50.00 %, pgd10 25.00 %, pgd10 25.00 %, p...\n"));
   s.folder = std::string(300, 'x') + std::string(17, 'y');  // the end that has room
   CHECK(status_table({s}).find("\n..." + std::string(17, 'y') + " ") != std::string::npos);
 }

@@ -71,7 +71,7 @@ TEST_CASE_METHOD(Runs, "Runs side by side have the figures of their records", "[
                     b = write("b", 12, "lr = 0.1\nseed = 2\nbatch = 8\n", R"({"ranks":2})", {}),
                     c = write("c_%^\\", 10, "lr = 0.01\n", R"({"ranks":2})", {});
   // Steps 11 to 13; 11 and 12; of ten steps all. Figures compare those of equal options on fewer ranks.
-  const std::vector<Subject> all = read_subjects({a, b, c}), last = read_subjects({c});
+  const std::vector<Subject> all = read_subjects({a, b, c}), last = read_subjects({c + "/"});
   CHECK(contains(text_of(compare(all, "")), R"(c_%^\  0.01   auto     1
 
 Runs
@@ -85,6 +85,21 @@ c_%^\   done      2     55     10     20.0       6.5           -         35.3   
         "run & state & ranks & batch & steps & seconds & images/s & reduction \\% & MB/step & train \\% \\\\\n\\hline\n"
         "c\\_\\%\\^{}\\textbackslash{} & done & 2 & 55 & 10 & 20.0 & 6.5 & 35.3 & 5.500 & 36.84 \\\\\n"
         "\\hline\n\\end{tabular}\n");
+}
+
+TEST_CASE("Rows are in the order of an option's numbers, then of its words", "[results]") {
+  const auto run = [](const std::string& rate, const std::string& seed, int ranks = 1) {
+    return Compared{.name = "run", .settings = {{"lr", rate}, {"seed", seed}}, .ranks = ranks};
+  };
+  const std::vector<Compared> all = {run("10", "1"),        run("9", "1"), run("fast", "1"),
+                                     {.name = "of nobody"}, run("9", "2"), run("9", "3", 2)};
+  std::vector<const Compared*> members;
+  for (const Compared& one : all) members.push_back(&one);
+  std::vector<std::pair<std::string, std::vector<std::size_t>>> found;
+  for (const Group& group : groups_by("lr", members)) found.emplace_back(group.name, group.members);
+  CHECK(found ==
+        decltype(found){
+            {"lr=9, 1 rank", {1, 4}}, {"lr=9, 2 ranks", {5}}, {"lr=10", {0}}, {"lr=fast", {2}}, {"of nobody", {3}}});
 }
 
 TEST_CASE_METHOD(Runs, "A page has what a run's files say", "[results]") {
@@ -171,7 +186,7 @@ TEST_CASE("A page's texts are texts, its pictures' names its own, and what has n
   const std::string longest(200, 'n');
   full.html("y", longest + "n");
   for (int k = 2; k <= 51; ++k) full.html("y", std::to_string(k));
-  CHECK(contains(body(full), " x<p class=\"alarm\">The page would be larger than 2 MB, and is without: " + longest +
-                                 "; 2; 3; "));
+  CHECK(contains(body(full),
+                 " x<p class=\"alarm\">The page would be larger than 2 MB, and is without: " + longest + "; 2; 3; "));
   CHECK(body(full).ends_with("; 49; 50; and 1 more</p>\n"));
 }

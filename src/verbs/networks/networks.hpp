@@ -8,6 +8,17 @@
 
 namespace dat {
 
+/// Options of `export`.
+struct ExportOptions {
+  std::string checkpoint;        ///< a checkpoint file, or the folder of a run: its newest
+  std::string format = "auto";   ///< safetensors | onnx | robustbench | hub; never auto in a parsed command
+  std::string weights = "auto";  ///< auto (the averaged ones, where there are any) | raw | average
+  std::string evaluation;        ///< what `eval --out` has written, for robustbench and hub; empty: no figures
+  std::string out;               ///< file; of robustbench and hub a folder
+
+  friend bool operator==(const ExportOptions&, const ExportOptions&) = default;
+};
+
 /// Options of `import`.
 struct ImportOptions {
   std::string file;                 ///< safetensors, state_dict in HDF5, checkpoint, or the folder of a run
@@ -25,7 +36,8 @@ struct ImportOptions {
   friend bool operator==(const ImportOptions&, const ImportOptions&) = default;
 };
 
-/// Parser for make_verb().
+// Parsers for make_verb().
+[[nodiscard]] std::optional<ExportOptions> parse_export(CommandLine& line);
 [[nodiscard]] std::optional<ImportOptions> parse_import(CommandLine& line);
 
 }  // namespace dat

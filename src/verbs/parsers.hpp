@@ -5,13 +5,17 @@
 #include <utility>
 #include <vector>
 
+#include "dat/options/bench.hpp"
 #include "dat/options/eval.hpp"
+#include "dat/options/forecast.hpp"
 #include "options/command_line.hpp"
 
 namespace dat {
 
-/// Parser for make_verb().
+// Parsers for make_verb().
+[[nodiscard]] std::optional<BenchOptions> parse_bench(CommandLine& line);
 [[nodiscard]] std::optional<EvalOptions> parse_eval(CommandLine& line);
+[[nodiscard]] std::optional<ForecastOptions> parse_forecast(CommandLine& line);
 
 /// Every option, `key = value` a line, readable with --config.
 [[nodiscard]] std::string toml_of(const EvalOptions& options);
