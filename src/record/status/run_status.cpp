@@ -72,7 +72,7 @@ void read_evaluations(const std::vector<EvaluationRecord>& records, RunStatus& s
         one.push_back(*next);
     double worst = one.empty() ? -1 : 1;
     for (const EvaluationRecord& record : one)
-      if (!(worst <= record.adv_acc)) worst = record.adv_acc;
+      if (!std::isnan(worst) && !(worst <= record.adv_acc)) worst = record.adv_acc;
     if (worst > best) {
       best = worst;
       status.best = one;

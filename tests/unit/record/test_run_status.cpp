@@ -200,6 +200,7 @@ TEST_CASE("A run's best evaluation may have nothing right, and one that is not f
   CHECK(run.status().best.empty());
   run.report->evaluation({evaluation(2, "test", "pgd10", 0.5, 0)});
   run.report->evaluation({evaluation(3, "test", "pgd20", 0.5, 0.25), evaluation(3, "test", "pgd10", 0.5, kNaN)});
+  run.report->evaluation({evaluation(4, "test", "pgd10", 0.5, kNaN), evaluation(4, "test", "pgd20", 0.5, 0.25)});
   const RunStatus s = run.status();
   REQUIRE(s.best.size() == 1);
   CHECK((s.best[0].step == 6 && s.evaluated.size() == 2));
