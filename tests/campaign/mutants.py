@@ -10,6 +10,7 @@ Faults are looked for in functions of src, include and kernels as clang reads th
 - limits that somebody chose: of options (from LIMIT on), where a law checks that the one in the table is in force, and whether
   what is just as large as one of CHOSEN still goes;
 - measured time: one second more (TIMES), laps of a phase's clock;
+- functions of which every fault changes nothing but how long something takes or who computes the same bits (SAME);
 - LEFT_OUT, which no test on any machine can judge.
 """
 
@@ -25,12 +26,28 @@ import shlex
 
 PRINTS = re.compile(r"fail(_with|ure)?|say(_\w+)?|warn(ing)?|print(_\w+)?|info|note|format(_to)?|[fs]?printf|fputs|quoted(_\w+)?")
 ALLOCATES = re.compile(r"allocate\w*|request_(scratch|workspace)")
-AMOUNTS = re.compile(r"memory|scratch|weight_count|bytes_needed|workspace_bytes|reserve_bytes|rgb_bytes")
+AMOUNTS = re.compile(r"memory|scratch|weight_count|bytes_needed|workspace_bytes|reserve_bytes|rgb_bytes|bytes_handed_over")
 FREES = re.compile(r"\{?\s*(\(void\)\s*)?(::)?(destroy|close|free|munmap)\([^;]*\);?\s*\}?")
 LIMIT = 1000
 CHOSEN = re.compile(r"(\w+::)*k(Most|Longest|Largest|Max|Least|Smallest)\w*")
 TIMES = re.compile(r"src/(?!forecast/|verbs/|record/).*::\w*seconds\w*")
 HINTS = re.compile(r"reserve|shrink_to_fit|madvise|posix_\w+|setvbuf|\w*prefetch\w*|yield|sleep_for|omp_set_\w+|lap")
+SAME = {"src/backend/cpu/convolution3x3.hpp Convolution3x3::parts": "parts that the threads share",
+        "kernels/noisy_image.hpp NormalNoise::rows": "rows of draws, of which one too many adds no number",
+        "src/backend/cuda/trial_clock.cpp TrialClock::time": "how often a candidate is timed",
+        "src/communicate/node/node_window.cpp NodeWindow::nap": "how a rank waits",
+        "src/reduce/buckets.cpp Buckets::move_on": "when messages move on",
+        "src/run/crowding.cpp CoreWait::count": "time that the kernel counts",
+        "src/run/crowding.cpp CoreWait::share": "the same",
+        "src/run/crowding.hpp CoreWait::begin": "the same",
+        "src/start.cpp microseconds_of_a_turn": "how long a thread spins",
+        "src/start.cpp pause_once": "the same",
+        "src/train/exchange/step_exchange.cpp bucket_of": "elements of a bucket, in any of which sums are the same",
+        "src/train/layers/costs.cpp measure_layer_seconds": "measured seconds",
+        "src/train/layers/costs.cpp seconds_of_a_sum": "the same",
+        "src/train/plan/clock.hpp seconds_now": "the clock",
+        "src/train/plan/replica_of.cpp data_threads": "threads that read images",
+        "src/train/plan/replica_of.cpp ranks_on_node": "threads of a rank"}
 LEFT_OUT = {"src/record/pictures/": "how a drawing looks", "src/measure/": "how long something takes",
             "src/backend/cpu/amx_": "instructions that most processors lack"}
 OPERATORS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "+": "-", "-": "+", "*": "/", "/": "*", "%": "/",
@@ -116,7 +133,7 @@ class Walk:
     def add(self, group, kind, function, cursor, **more):
         """more: wrap, with # for the number and @ for the text; or the operator's place and the other one."""
         begin, end = cursor.extent.start.offset, cursor.extent.end.offset
-        if function and begin < end:
+        if function and begin < end and f"{self.name} {function}" not in SAME:
             self.found.setdefault(self.name, []).append(
                 {"file": self.name, "function": function, "group": group, "kind": kind, "begin": begin, "end": end} | more)
 
