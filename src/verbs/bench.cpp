@@ -47,7 +47,7 @@ int run_bench(const BenchOptions& options, int argc, char** argv) {
 }  // namespace
 
 std::optional<BenchOptions> parse_bench(CommandLine& line) {
-  std::optional<BenchOptions> read = read_options(
+  auto read = read_options<BenchOptions>(
       line, "Measures this machine: ceilings, convolutions, a PGD training step, the all-reduce.", add_options);
   if (!read) return {};
   BenchOptions& o = *read;

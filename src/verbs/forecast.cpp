@@ -137,7 +137,7 @@ int run_forecast(const ForecastOptions& o, int argc, char** argv) {
 }  // namespace
 
 std::optional<ForecastOptions> parse_forecast(CommandLine& line) {
-  std::optional<ForecastOptions> read = read_options(
+  auto read = read_options<ForecastOptions>(
       line, "Step time against ranks, network, codec and budget, from a calibration of a minute: what pays.",
       add_options);
   if (!read) return {};

@@ -42,7 +42,8 @@ int run_convert(const ConvertOptions& o, int, char**) {
 }  // namespace
 
 std::optional<ConvertOptions> parse_convert(CommandLine& line) {
-  return read_options(line, "Makes a data file from published sets, arrays of NumPy, or HDF5 files.", add_options);
+  return read_options<ConvertOptions>(line, "Makes a data file from published sets, arrays of NumPy, or HDF5 files.",
+                                      add_options);
 }
 
 Verb data_convert_verb() {

@@ -106,9 +106,9 @@ int run_index(const IndexOrder& o, int, char**) {
 }  // namespace
 
 std::optional<IndexOrder> parse_index(CommandLine& line) {
-  return read_options(line,
-                      "Makes a data set of images of any size: an index of where they lie, tars, or a plain data file.",
-                      add_options);
+  return read_options<IndexOrder>(
+      line, "Makes a data set of images of any size: an index of where they lie, tars, or a plain data file.",
+      add_options);
 }
 
 Verb data_index_verb() {

@@ -36,7 +36,7 @@ int run_inspect(const InspectOptions& o, int, char**) {
 }  // namespace
 
 std::optional<InspectOptions> parse_inspect(CommandLine& line) {
-  std::optional<InspectOptions> read = read_options(
+  auto read = read_options<InspectOptions>(
       line, "Describes data files: shapes, classes, source, hash; and draws some of their images.", add_options);
   if (!read) return {};
   InspectOptions& o = *read;

@@ -29,7 +29,8 @@ int run_synthetic(const SyntheticOrder& o, int, char**) {
 }  // namespace
 
 std::optional<SyntheticOrder> parse_synthetic(CommandLine& line) {
-  return read_options(line, "Writes a procedural, learnable set: coloured shapes on clutter.", add_options);
+  return read_options<SyntheticOrder>(line, "Writes a procedural, learnable set: coloured shapes on clutter.",
+                                      add_options);
 }
 
 Verb data_synthetic_verb() {

@@ -177,8 +177,8 @@ int run_export(const ExportOptions& options, int, char**) {
 }  // namespace
 
 std::optional<ExportOptions> parse_export(CommandLine& line) {
-  std::optional<ExportOptions> read =
-      read_options(line, "Writes the network of a checkpoint in a form that other programs read.", add_options);
+  auto read = read_options<ExportOptions>(
+      line, "Writes the network of a checkpoint in a form that other programs read.", add_options);
   if (!read) return {};
   ExportOptions& o = *read;
   require(!o.out.empty(), ExitCode::usage, "export needs a place; give --out PATH");

@@ -120,8 +120,8 @@ int run_import(const ImportOptions& options, int argc, char** argv) {
 }  // namespace
 
 std::optional<ImportOptions> parse_import(CommandLine& line) {
-  std::optional<ImportOptions> read =
-      read_options(line, "Makes a checkpoint of a network that another program has trained.", add_options);
+  auto read = read_options<ImportOptions>(line, "Makes a checkpoint of a network that another program has trained.",
+                                          add_options);
   if (!read) return {};
   ImportOptions& o = *read;
   require(!o.out.empty(), ExitCode::usage, "import needs a place; give --out PATH");

@@ -106,7 +106,7 @@ int run_report(const ReportOptions& options, int, char**) {
 }
 
 std::optional<ReportOptions> parse_report(CommandLine& line) {
-  auto o = read_options(
+  auto o = read_options<ReportOptions>(
       line,
       "Writes a page about runs and evaluations, for a browser or a printer: figures, curves, events, classes, "
       "images, provenance. The page is one file that loads nothing; a training leaves one in its folder.",

@@ -37,9 +37,9 @@ int run_compare(const CompareOptions& options, int, char**) {
 }
 
 std::optional<CompareOptions> parse_compare(CommandLine& line) {
-  return read_options(line,
-                      "Puts runs and evaluations side by side: options that differ, speed, accuracy with intervals.",
-                      add_options);
+  return read_options<CompareOptions>(
+      line, "Puts runs and evaluations side by side: options that differ, speed, accuracy with intervals.",
+      add_options);
 }
 
 }  // namespace

@@ -85,8 +85,8 @@ int run_plot(const PlotOptions& options, int, char**) {
 }  // namespace
 
 std::optional<PlotOptions> parse_plot(CommandLine& line) {
-  std::optional<PlotOptions> read =
-      read_options(line, "Draws runs and evaluations into their folders, and several runs side by side.", add_options);
+  auto read = read_options<PlotOptions>(
+      line, "Draws runs and evaluations into their folders, and several runs side by side.", add_options);
   if (!read) return {};
   PlotOptions& o = *read;
   require(o.out.empty() || o.runs.size() > 1, ExitCode::usage,

@@ -37,7 +37,7 @@ void add_options(TableOf<StatusOptions>& table) {
 }
 
 std::optional<StatusOptions> parse_status(CommandLine& line) {
-  auto o = read_options(
+  auto o = read_options<StatusOptions>(
       line,
       "Says how far runs are: a page about one, a line for each of several. It may be typed on any machine that "
       "sees the folder, needs no MPI, and changes nothing. Exit code: 0 done, 75 under way or stopped (the same "
