@@ -43,7 +43,8 @@ class LogitPairing final : public Loss {
 struct Fixture {
   explicit Fixture(const Loss& loss, int copies = 1, bool unlabelled = false)
       : replica(small_replica(loss, copies)),
-        statistics(test::single(), replica.model(), static_cast<int>(loss.passes().size()), false,
+        statistics(test::single(), replica.model(),
+                   loss.passes().size() == 1 ? std::vector<int>{0} : std::vector<int>{0, 1}, false,
                    unlabelled ? &two_units : nullptr),
         timer(replica.backend()),
         learner(
@@ -139,7 +140,7 @@ TEST_CASE("a joint loss gives both passes the logits of both", "[trainer]") {
     expected.insert(expected.end(), one.begin(), one.end());
   }
   CHECK(to_host(f.replica.backend(), f.statistics.values(), 2 * count) == expected);
-  CHECK(BatchStatistics(test::single(), f.replica.model(), 1, true).places() == 0);  // a rank's own are not sent
+  CHECK(BatchStatistics(test::single(), f.replica.model(), {0}, true).places() == 0);  // a rank's own are not sent
   // Central difference along the gradient: the derivative is its squared norm. A change of the loss by 1 % is far above
   // the 1e-6 of f32 logits, and its curvature and the ReLUs that turn cost some percent.
   const double here = f.pairing_loss(gradient, 0), t = 0.005 * here / square;
