@@ -68,7 +68,8 @@ std::string plan_text(std::int64_t total_steps, std::int64_t steps_per_epoch, st
 std::string percent_text(double part) { return fmt::format("{:.2f} %", 100 * part); }
 
 std::string duration_text(double seconds) {
-  const auto s = static_cast<std::int64_t>(seconds < 1e11 ? std::max(seconds, 0.0) : 1e11), minutes = s / 60,
+  // The first argument of min() is what it makes of NaN.
+  const auto s = static_cast<std::int64_t>(std::max(0.0, std::min(1e11, seconds))), minutes = s / 60,
              hours = minutes / 60;
   if (minutes == 0) return fmt::format("{} s", s);
   if (hours == 0) return fmt::format("{} min {:02} s", minutes, s % 60);

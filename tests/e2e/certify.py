@@ -114,7 +114,8 @@ class Certification(common.TestCase):
             self.assertEqual(lines("killed"), before)
 
     def test_votes_and_radii_from_outside(self):
-        self.certify("float", noise_kind="float", ranks=2)
+        ended = self.certify("float", noise_kind="float", ranks=2)
+        self.assertEqual(ended.text.count("Final: "), 1)  # one rank speaks
         found = told("float")
         with h5py.File("set.h5") as file:
             images, labels = file["test/images"][:IMAGES].astype(float) / 255, file["test/labels"][:IMAGES]

@@ -88,6 +88,11 @@ TEST_CASE("The memory of a node adds up with the bits of MPI's sums, in parts of
   const std::int64_t p = world().size();
   const std::vector<std::int64_t> counts{0, 1, p - 1, p + 1, 3 * p, 20011, 0, 303};
   if (p > 1) (void)world().move_on_beside();
+  const SummationTree one(static_cast<int>(p), world().size());
+  CHECK(
+      error_of([&] { (void)added("nccl", {303}, &one, false); }) ==
+      "6: --node-sums nccl cannot be had: NCCL does not add up in the order that --deterministic wants; choose mpi, or "
+      "leave it off");
   for (const bool overlap : {false, true}) {
     INFO((overlap ? "overlapped" : "blocking"));
     CHECK(differing(added("window", counts, nullptr, overlap), added("mpi", counts, nullptr, overlap)) == 0);

@@ -58,12 +58,10 @@ void add_average(TrainTable& table) {
   table.rule(refuse_other_averages);
   table.setting("average", "decay", std::vector<std::string>{"ema"}, &O::average_decay,
                 "most that an average keeps of itself in a step", kDecay);
-  table
-      .setting("average", "bn", average_rules(), &O::average_bn,
-               "running statistics of the averaged weights: those of the raw ones; made anew on the training images; "
-               "or averaged, too; auto: rebuild, with an --aggregator that withstands false ranks raw",
-               one_of({"auto", "raw", "rebuild", "ema"}))
-      .asked([](const O& o) { return o.average_bn != "auto" && o.average != "none"; });
+  table.setting("average", "bn", average_rules(), &O::average_bn,
+                "running statistics of the averaged weights: those of the raw ones; made anew on the training images; "
+                "or averaged, too; auto: rebuild, with an --aggregator that withstands false ranks raw",
+                one_of({"auto", "raw", "rebuild", "ema"}));
   table.not_together({"average:bn", {"ema"}}, {"bn-statistics", {"local"}},
                      "--average with bn=ema does not work with --bn-statistics local, where each rank has its own "
                      "statistics; take raw or rebuild");

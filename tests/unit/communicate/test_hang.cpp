@@ -318,6 +318,23 @@ TEST_CASE("heartbeats go to all addresses of a rank until one is known to arrive
   }
 }
 
+TEST_CASE("heartbeats go by IPv6, too, where there is any", "[hang]") {
+  HeartbeatSocket one(0, 2), other(1, 2);
+  std::istringstream words(other.introduction());
+  std::string port;
+  words >> port;
+  one.introduce(1, port + " elsewhere ::1");
+  Heartbeat heartbeat{};
+  one.send(1, heartbeat);
+  sockaddr_in6 name{};
+  name.sin6_family = AF_INET6;
+  name.sin6_addr = in6addr_loopback;
+  const int probe = socket(AF_INET6, SOCK_DGRAM, 0);
+  const bool any = bind(probe, reinterpret_cast<const sockaddr*>(&name), sizeof name) == 0;
+  close(probe);
+  CHECK(other.receive(heartbeat) == any);
+}
+
 TEST_CASE("nothing hangs while somebody gets on, or before the timeout", "[hang]") {
   const CallRecord sum = call(Call::sum, 5), before = call(Call::sum, 4);
   // Slow, as long as it moves; and a rank that stands still with nobody waiting for it.
