@@ -165,7 +165,7 @@ Claim PartWork::claim(int part, std::uint64_t key, std::span<const std::byte> sh
 bool PartWork::aggregated(int part, std::span<const std::byte> shown, bool& unfinished) {
   const std::int64_t size = layout_.size(part);
   backend_.copy_to_device(everyone_, shown.data(), shown.size());
-  const RunSums::Run run{.x = 0, .elements = size, .v = 0, .key = 0};
+  const RunSums::Run run{.elements = size};
   aggregator_->aggregate({.chunks = sums_.chunks_of({&run, 1}),
                           .gradients = everyone_,
                           .stride = size,

@@ -130,6 +130,7 @@ TEST_CASE("A batch norm whose result is made again is this program's own, and th
   REQUIRE(trials.size() == 1);
   CHECK(trials[0].convolution == "batch norm, 16 channels, 2 of 4x4, ReLU, made again, f32");
   CHECK(trials[0].refused == "it cannot make the same result a second time, as --recompute asks");
+  CHECK((trials[0].name == "cuDNN" && trials[0].milliseconds == 0));
   // In bf16 the library's is not asked at all.
   const auto another = make_backend({.device = "cuda", .threads = 2});
   spec.again = false;

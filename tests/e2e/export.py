@@ -314,12 +314,14 @@ class Export(Case):
         self.refuse(3, "is no results.h5 that", "export", "small_cnn", "--format", "hub", "--out", "no", "--evaluation", "small_cnn")
         self.assertFalse(os.path.exists("no"))
         self.run_well("import", "small_cnn", "--new-head", 5, "--out", "other.h5")
-        self.train("noisy", *TRAIN, *options_of("small_cnn"), "--noise", 0.25)
+        self.train("noisy", *TRAIN, *options_of("small_cnn"), "--noise", 0.25, "--attack", "none")
         for folder, why in ("other.h5", "the run has no results.h5"), ("noisy", "evaluates under noise"):
             shutil.rmtree("bare", ignore_errors=True)
             text = self.run_well("export", folder, "--format", "hub", "--out", "bare").text
             self.assertRegex(text, f"No figures: .*{why}")
-            self.assertIn("There are no figures of the whole test set.", common.text_of("bare/README.md"))
+            card = common.text_of("bare/README.md")
+            self.assertIn("There are no figures of the whole test set.", card)
+            self.assertEqual("trained without an attack." in card, folder == "noisy")
 
     def test_what_a_run_used_is_named(self):
         self.trained("small_cnn")

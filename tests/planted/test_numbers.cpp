@@ -83,8 +83,9 @@ void plant_weight(Trainer& trainer, const std::string& name, float value) {
   };
 }
 
-/// An element in the last of these layers' tensors.
-[[nodiscard]] std::int64_t element(const Parameters& p, const ActiveSet& layers) {
+/// An element in the last of these layers' tensors; for infinity, which all layers get, in the first of all.
+[[nodiscard]] std::int64_t element(const Parameters& p, const ActiveSet& layers, float value) {
+  if (value == kInfinity) return p.segments.front().begin;
   const auto last = std::find_if(p.segments.rbegin(), p.segments.rend(),
                                  [&](const Segment& segment) { return layers.active(segment.layer); });
   return last->begin + last->size / 2;
@@ -101,9 +102,10 @@ void plant_in(Trainer& trainer, const std::string& where, float value) {
   if (where == "loss") plant_weight(trainer, p.segments.back().name, value);
   if (where == "gradient")
     plant.after_training = [&, value](float* gradients) {
-      set(backend, gradients + element(p, layers.active()), value);
+      set(backend, gradients + element(p, layers.active(), value), value);
     };
-  if (where == "sum") plant.after_sum = [&, value] { set(backend, p.gradients + element(p, layers.summed()), value); };
+  if (where == "sum")
+    plant.after_sum = [&, value] { set(backend, p.gradients + element(p, layers.summed(), value), value); };
 }
 
 /// Whether that is what the step says, which is the same on all ranks.

@@ -62,7 +62,7 @@ class NewFile {
     fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kOwn);
     const bool strange =
         errno == EEXIST || errno == ENAMETOOLONG || errno == EISDIR || errno == ENOTDIR || errno == ENOENT;
-    require(fd_ >= 0, strange ? ExitCode::data : ExitCode::io, path_, ": cannot be made: ", system_reason(errno));
+    require(fd_ != -1, strange ? ExitCode::data : ExitCode::io, path_, ": cannot be made: ", system_reason(errno));
   }
   ~NewFile() { ::close(fd_); }
   NewFile(const NewFile&) = delete;

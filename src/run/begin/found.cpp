@@ -34,7 +34,7 @@ void take(TrainOrder& order, const Written& there) {
   TrainOptions& o = order.options;
   const auto given = [&](const char* key) { return order.given.contains(key); };
   const auto takes = [&](const char* key) { return there.said.contains(key) && !given(key); };
-  const bool says_width = there.said.contains("width") && there.options.width > 0;  // and not auto
+  const bool says_width = there.said.contains("width") && there.options.width != 0;  // and not auto
   if (takes("network")) {
     o.network = there.options.network;
     if (!says_width && !given("width")) o.width = default_width(o.network);

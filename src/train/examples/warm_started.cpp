@@ -73,7 +73,8 @@ class WarmStarted final : public WrappedExamples, public AttackPart {
   /// Serves other ranks whose part of the step has more micro-batches.
   void help() {
     const int n = read_->count / read_->micro_batches;
-    for (int first = read_->count; first < rounds_ * n; first += n) bytes_ += perturbations_.help(*read_, first, n);
+    for (int round = read_->micro_batches; round < rounds_; ++round)
+      bytes_ += perturbations_.help(*read_, round * n, n);
   }
 
   Attacker& attacker_;

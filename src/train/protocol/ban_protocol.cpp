@@ -292,9 +292,7 @@ Redone BanProtocol::redo(const PendingChecks& of, const PendingCheck& check) {
   const float factor = static_cast<float>(plan_.micro_batches) / static_cast<float>(units);
   std::int64_t elements = 0;
   for_each_tensor([&](const Segment& tensor) {
-    if (factor != 1)
-      each(backend.device(), tensor.size, kernels::Scale{sum_ + tensor.begin, sum_ + tensor.begin, factor, false});
-    copy(sum_ + tensor.begin, message_ + elements, tensor.size);
+    each(backend.device(), tensor.size, kernels::Scale{sum_ + tensor.begin, message_ + elements, factor, false});
     elements += tensor.size;
   });
   // The result, in the order of the message, too: the block of the gradients that were added up is free now.

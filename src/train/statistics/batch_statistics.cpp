@@ -81,16 +81,15 @@ void BatchStatistics::restore(const Checkpoint& checkpoint) {
 }
 
 void BatchStatistics::share(Communicator& ranks) {
-  std::uint64_t numbers = restored_.size();
+  std::vector<double> all = std::exchange(restored_, {});
+  std::uint64_t numbers = all.size();
   ranks.broadcast(&numbers, sizeof numbers);
-  restored_.resize(numbers);
-  ranks.broadcast(restored_.data(), restored_.size() * sizeof(double));
+  all.resize(numbers);
+  ranks.broadcast(all.data(), all.size() * sizeof(double));
   const auto count = 2 * static_cast<std::size_t>(model_.graph.statistics);
-  if (restored_.size() == count * static_cast<std::size_t>(ranks.size())) {
-    const double* mine = restored_.data() + count * static_cast<std::size_t>(ranks.rank());
-    set_running_statistics(model_, {mine, mine + count});
-  }
-  restored_.clear();
+  if (all.size() != count * static_cast<std::size_t>(ranks.size())) return;
+  const double* const mine = all.data() + count * static_cast<std::size_t>(ranks.rank());
+  set_running_statistics(model_, {mine, mine + count});
 }
 
 RootStatistics::RootStatistics(Communicator& ranks, Model& model, bool local) : model_(model) {

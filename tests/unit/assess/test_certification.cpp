@@ -47,6 +47,10 @@ TEST_CASE("Blocks share out the samples of each kind", "[certification]") {
   predicts.predicts = true;
   CHECK(predicts.candidate_blocks() == 0);
   CHECK(predicts.blocks() == 4);
+  for (const auto& [samples, blocks] : {std::pair{255, 1}, {256, 1}, {257, 2}}) {
+    CHECK(plan_with(samples, 1).candidate_blocks() == blocks);
+    CHECK(plan_with(1, samples).blocks() == 1 + blocks);
+  }
 }
 
 TEST_CASE("The first samples choose the class, the others bound its probability", "[certification]") {

@@ -334,6 +334,9 @@ TEST_CASE("A card for a hub has the figures of these weights on all test images,
   }
   entry.results = run({{"figures", R"([{"weights": "raw", "images": 0}])"}});
   CHECK(error_of([&] { (void)card(); }) == "3: " + entry.results + ": its figures are of 0 images");
+  entry.results = run({{"figures", R"([{"weights": "raw", "images": 1, "clean_acc": 1.0, "attack": "fgsm", "norm": )"
+                                   R"("linf", "eps": 0.5, "adv_acc": 0.0}])"}});
+  CHECK(contains(card(), "On all 1 test images:\n"));
   const auto none = [&](const std::string& results, const std::string& why) {
     entry.results = results;
     text = card();

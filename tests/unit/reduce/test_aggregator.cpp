@@ -459,6 +459,7 @@ TEST_CASE("Aggregators say what they remember, what they want to see, and what m
       const auto aggregator = rig.make(name, {.ranks = 6, .faults = 2, .settings = {.aggregator_mixing = mixing}});
       CHECK(bytes() - before == aggregator->memory(6));
       CHECK(aggregator->keeps_one());
+      CHECK(!aggregator->unfinished());
       CHECK(aggregator->is_mean() == (name == "mean"));
       CHECK(aggregator->state().empty());
       const bool by_coordinates = name == "median" || name == "trimmed_mean" || name == "centered_clip";
