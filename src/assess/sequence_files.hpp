@@ -19,7 +19,7 @@ void write_sequence_results(const std::string& path, const Dataset& images, cons
 /// adversarial.h5.
 class AdversarialImages {
  public:
-  /// @param begun  The evaluation goes on and has broken images before, which must be in the folder.
+  /// @param begun  The evaluation goes on: its file of images must be in the folder.
   ///
   /// Error(usage): these images are not in the folder. Error(io).
   AdversarialImages(const std::string& folder, const Dataset& images, bool begun);

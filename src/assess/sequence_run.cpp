@@ -58,12 +58,7 @@ void SequenceRun::open(const std::string& folder, const std::string& training) {
     for (const char* stale : {"adversarial.h5", "adversarial.part", "results.h5", "eval.json"})
       fs::remove(path / stale, ignored);
   if (!options_.save_adversarial) return;
-  bool begun = false;
-  for (const JournalEntry& entry : read_journal(folder_->journal.found(), (path / "sequence.journal").string()))
-    for (std::size_t i = 0; i < entry.images.size(); ++i)
-      begun = begun || (entry.stage > 0 && entry.images[i] < images_->size() &&  // a number beyond: see Ledger::enter
-                        entry.outcomes[i].prediction != images_->label(entry.images[i]));
-  folder_->adversarial.emplace(path.string(), *images_, begun);
+  folder_->adversarial.emplace(path.string(), *images_, !folder_->journal.found().empty());
 }
 
 void SequenceRun::tell(const std::vector<JournalEntry>& found) {

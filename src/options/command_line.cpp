@@ -146,7 +146,7 @@ void CommandLine::add_row(Bound& options, const OptionRow& row) {
         ->default_str(options.text(row))
         ->required(row.positional)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);  // the last one of a repeated option counts
-    if (is_list(field)) option->expected(1, -1)->allow_extra_args();
+    if (is_list(field)) option->expected(CLI::detail::expected_max_vector_size);
   }
   option->group(row.group);
   entries_.push_back({&options, &row, option});

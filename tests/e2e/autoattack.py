@@ -8,6 +8,7 @@ import fcntl
 import json
 import os
 import random
+import re
 import signal
 from unittest import mock
 
@@ -170,7 +171,10 @@ class Sequence(common.TestCase):
         """Each image as the first attack leaves it that breaks it; NumPy's network takes it for what eval.json says. The
         figures are those of an evaluation that keeps no images."""
         words = "fgsm,pgd2x3,pgd20x3"
-        plain = common.run(*options(words, out="plain", batch=7), ranks=3)
+        spoken = [word for word in options(words, out="plain", batch=7) if word != "--quiet"]
+        plain = common.run(*spoken, "DAT_PROGRESS=0.000001", ranks=3)
+        share = -(-IMAGES // 3)  # of rank 0, which says how far it is after each of its batches
+        self.assertEqual(re.findall(r"(\d+) % of the images", plain.text), [f"{100 * (done / share):.0f}" for done in range(7, share, 7)])
         kept = common.run(*options(words, out="kept", batch=7), "--save-adversarial", ranks=3)
         self.assertEqual((plain.code, kept.code), (0, 0), plain.text + kept.text)
         each, same = (common.load(f"{folder}/eval.json")["per_image"] for folder in ("kept", "plain"))

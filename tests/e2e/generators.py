@@ -188,6 +188,12 @@ class Generators(common.TestCase):
         planned = common.run("validate", *RUN, *self.calibration()[2:], ranks=2)
         self.assertRegex(planned.text, r"(?m)^time +not known: calibration.json is of images of 32x32, and these have 16x16$")
 
+        # A job's time is that of as many.
+        arguments = [*RUN, *self.calibration(image_size=SET["size"])[2:], "--ranks-per-node", 2]
+        auto, told = (re.search("(?m)^# Time: .*$", self.run_well("slurm", *arguments, "--generators", number).text)[0] for number in ("auto", 1))
+        self.assertEqual(auto, told)
+        self.assertIn("(a forecast by calibration.json", told)
+
     def test_no_trainer(self):
         ended = self.expect(2, common.run(*self.options((0, 2), *DEALT)[0], "--out", "run", ranks=2, environment=common.AT_ONCE))
         self.assertRegex(ended.errors[0], "--generators 2 leaves no rank of 2 to train")  # of each rank that comes so far

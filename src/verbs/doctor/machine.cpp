@@ -46,7 +46,7 @@ namespace fs = std::filesystem;
   FILE* const output = popen(("timeout 10 " + command + " 2>&1 </dev/null").c_str(), "r");
   if (output == nullptr) return {};
   char buffer[512];
-  for (std::size_t got = 0; (got = fread(buffer, 1, sizeof buffer, output)) > 0;) text.append(buffer, got);
+  while (const std::size_t got = fread(buffer, 1, sizeof buffer, output)) text.append(buffer, got);
   if (pclose(output) != 0) return {};
   std::vector<std::string> lines;
   for (std::size_t begin = 0; begin < text.size(); begin = std::min(text.find('\n', begin), text.size()) + 1)

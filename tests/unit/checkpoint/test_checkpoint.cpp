@@ -306,6 +306,15 @@ TEST_CASE("A checkpoint that cannot be written is Error(io) and leaves the old o
   checkpoints.save(3, example(3));
   check_same(example(3), checkpoints.newest(silent).value());
   CHECK(error_of([] { CheckpointFolder("/proc/none", false); }).substr(0, 3) == "9: ");
+  // There is no space in /proc. The file needs 64 KiB, and each part 1 KiB beside its values.
+  Checkpoint parts;
+  parts.arrays = {{"a", {1024}, std::vector<float>(1024)}};
+  parts.bytes["b"] = {{1024}, std::vector<std::uint8_t>(1024)};
+  parts.doubles["c"].resize(1024);
+  parts.integers["d"] = 1;
+  parts.texts["e"].resize(1024);
+  CHECK(error_of([&] { CheckpointFolder("/proc", true).save(1, parts); }) ==
+        "9: /proc: disk full: a checkpoint needs 83 KiB, 0 KiB are free");
 }
 
 TEST_CASE("Checkpoints after the one that a run goes on from go before its record is cut") {

@@ -405,6 +405,9 @@ TEST_CASE("Claims beyond the file are refused") {
     write_bytes(path, whole.substr(0, whole.size() * part / 64));
     CHECK(error_in(path).starts_with("3: " + path));
   }
+  write_bytes(path, "nothing of the kind");
+  CHECK(error_of([&] { static_cast<void>(Hdf5File::open(path, ExitCode::data)); }) ==
+        "3: " + path + ": not a whole HDF5 file: file signature not found");
 }
 
 TEST_CASE("Of each bit of some files it stays as it is whether its flip changes nothing, what is read, or is refused") {

@@ -276,6 +276,9 @@ TEST_CASE("Other networks have the published numbers of parameters and multiply-
   }
   // Of width 16, the first stage of a WRN has as many channels as the stem: it needs no convolution in the shortcut.
   CHECK(networks().at("wrn_16_4")({.width = 16}).segments.size() == 43);
+  // Channels that are padded change nothing: where a block has as many as the one before, nothing is in its shortcut.
+  CHECK(networks().at("wrn_16_4")({.width = 20}).segments.size() == 44);
+  CHECK(networks().at("resnet18")({.width = 20}).segments.size() == 62);
 }
 
 TEST_CASE("A name says depth and widening factor; another one is told the good forms", "[network]") {
