@@ -12,7 +12,7 @@ seconds nor bytes.
            with the protocol, with the mean, and with 7 ranks that leave, to which the cheats are compared by seed
   minutes  a look at every row and column in ten minutes: 8 ranks, 3 of which cheat; the built-in set without --data
   paper    the setting of BTARD, with PGD-10: ResNet-18, 16 ranks of 8 images, 7 or 3 of which cheat, 5,100 steps (from step
-           1,001 on) and 14,100 steps (from 10,001 on), 5 seeds. For a cluster: an array of N jobs, each with --part of its own
+           1,001 on) and 14,100 steps (from 10,001 on), 5 seeds. For a cluster: an array of N jobs, each with --part K/N
   paper_bans  that setting with the protocol, and the runs that `bans` compares to
 
 A run leaves a folder below --out, and in it row.json, a line, when it is finished; what is finished is not made again, what

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -13,6 +14,7 @@ namespace dat {
 
 /// The kinds of nodes. The work of a kind in either program is in src/network/nodes/.
 enum class Op : std::uint8_t { input, normalize, convolution, batch_norm, relu, silu, add, max_pool, pool, linear };
+constexpr std::size_t kOps = static_cast<std::size_t>(Op::linear) + 1;  ///< the last one's number, and one more
 
 /// One operation of a network and its only result. Nodes are numbered in the order of computation; node 0 are the
 /// images.

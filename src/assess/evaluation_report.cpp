@@ -224,14 +224,19 @@ std::string EvaluationReport::final_line() const {
   return text + fmt::format(" time_s={:.1f} {}", seconds, verdict_text(verdict_));
 }
 
-std::string prepare_evaluation_file(const std::string& out) {
+std::string evaluation_file(const std::string& out) {
   const fs::path path = fs::path(out).extension() == ".json" ? fs::path(out) : fs::path(out) / "eval.json";
+  require(!fs::is_directory(path), ExitCode::usage, "--out ", out, ": ", path.string(), " is a folder");
+  return path.string();
+}
+
+std::string prepare_evaluation_file(const std::string& out) {
+  const fs::path path = evaluation_file(out);
   make_folder(path.parent_path().string());
   // Before hours of work.
   const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
   require(access(folder.c_str(), W_OK) == 0, ExitCode::io, "--out ", out, ": nothing can be written into ", folder,
           ": ", system_reason(errno));
-  require(!fs::is_directory(path), ExitCode::usage, "--out ", out, ": ", path.string(), " is a folder");
   return path.string();
 }
 

@@ -57,7 +57,9 @@ class EvaluationReport {
   Validity verdict_;
 };
 
-/// The file that --out names: itself, or eval.json in a folder, which is made. Error(io).
+/// The file that --out names: itself, or eval.json in a folder. Error(usage): it is a folder.
+[[nodiscard]] std::string evaluation_file(const std::string& out);
+/// That file, whose folder is made. Error(io).
 [[nodiscard]] std::string prepare_evaluation_file(const std::string& out);
 
 }  // namespace dat

@@ -1,5 +1,6 @@
 #include "interop/pytorch_folder.hpp"
 
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "dat/file.hpp"
@@ -83,6 +84,7 @@ def load(folder=FOLDER):
 /// Names of operations, in the order of Op.
 constexpr const char* kOperations[] = {"images", "normalize", "convolution", "batch_norm", "relu",
                                        "silu",   "add",       "max_pool",    "pool",       "linear"};
+static_assert(std::size(kOperations) == kOps);
 
 /// The node; with weights, the name and the arguments of its module in PyTorch.
 [[nodiscard]] OrderedJson description_of(const Graph& graph, const Node& node) {

@@ -9,7 +9,7 @@ const NodeOperations& operations_of(Op op) {
   static constexpr const NodeOperations* all[] = {
       nullptr,          &normalize_operations, &convolution_operations, &norm_operations, &relu_operations,
       &silu_operations, &add_operations,       &max_pool_operations,    &pool_operations, &linear_operations};
-  static_assert(std::size(all) == static_cast<std::size_t>(Op::linear) + 1);
+  static_assert(std::size(all) == kOps);
   return *all[static_cast<std::size_t>(op)];
 }
 

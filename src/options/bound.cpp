@@ -13,6 +13,17 @@
 
 namespace dat {
 
+namespace {
+
+/// The row that a rule names.
+[[nodiscard]] const OptionRow& row_of(const Table& table, const std::string& name) {
+  const OptionRow* const row = table.find(name);
+  require(row != nullptr, ExitCode::usage, "a rule names '", name, "', which is no option");
+  return *row;
+}
+
+}  // namespace
+
 Bound::Bound(const Table& table, void* options) : table_(table), options_(options), origins_(table.rows().size()) {}
 
 std::string Bound::text(const OptionRow& row, bool toml) const {
@@ -91,9 +102,9 @@ bool Bound::asked(const OptionRow& row) const {
 }
 
 bool Bound::holds(const Choice& choice) const {
-  const OptionRow* row = table_.find(choice.option);
-  if (choice.values.empty()) return asked(*row);
-  return is_one_of(field(*row), row->range, choice.values);
+  const OptionRow& row = row_of(table_, choice.option);
+  if (choice.values.empty()) return asked(row);
+  return is_one_of(field(row), row.range, choice.values);
 }
 
 bool Bound::holds(const Condition& condition) const {
@@ -117,8 +128,8 @@ std::string Bound::filled(const std::string& sentence) const {
   std::size_t at = 0;
   for (std::size_t open = 0; (open = sentence.find('{', at)) != std::string::npos;) {
     const std::size_t close = sentence.find('}', open);
-    const OptionRow* row = table_.find(sentence.substr(open + 1, close - open - 1));
-    all += sentence.substr(at, open - at) + text(*row);
+    const OptionRow& row = row_of(table_, sentence.substr(open + 1, close - open - 1));
+    all += sentence.substr(at, open - at) + text(row);
     at = close + 1;
   }
   return all + sentence.substr(at);

@@ -93,7 +93,7 @@ void warn(const std::string& warning) { say("warning: " + warning); }
 /// The file for the results; empty without --out. On rank 0, where it takes the folder, too.
 [[nodiscard]] std::string open_output(const EvalOptions& options, EvaluationSetting& s) {
   if (options.out.empty()) return "";
-  if (std::filesystem::path(options.out).extension() == ".json") return prepare_evaluation_file(options.out);
+  if (evaluation_file(options.out) == options.out) return prepare_evaluation_file(options.out);
   // First the lock, which removes the folder that it has made where nothing is written there.
   if (s.sequence)
     s.sequence->open(options.out, s.training);

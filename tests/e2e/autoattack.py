@@ -9,6 +9,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 from unittest import mock
 
@@ -238,6 +239,11 @@ class Sequence(common.TestCase):
         self.refuse(2, "one is the folder of an evaluation, whose files this certification", "certify", "run", "--sigma", 0.25, "--out", "one")
         os.mkdir("folder.json")
         refuse(2, "folder.json is a folder", "fgsm", out="folder.json")
+        # Without a journal this evaluation goes on with none of these files, but takes none away before it may write.
+        shutil.copytree("one", "taken", ignore=shutil.ignore_patterns("*.journal", "eval.json"))
+        os.mkdir("taken/eval.json")
+        refuse(2, "taken/eval.json is a folder", "none+fgsm", out="taken")
+        self.assertTrue(os.path.exists("taken/results.h5"))
         with mock.patch.dict(os.environ, common.faults("sealed:access", errno.EROFS)):
             refuse(9, "--out sealed/two.json: nothing can be written into sealed: ", "fgsm", out="sealed/two.json")
         refuse(2, "known: aa-standard, aa-plus, aa-rand, aa-quick", "aa-fast")

@@ -330,9 +330,8 @@ TEST_CASE("A rank that attacks otherwise than it says is found by the others", "
     test::Started differ(world(), options);
     const std::string undecided = message_of([&] { (void)differ.step(false); }, ExitCode::integrity);
     INFO(undecided);
-    CHECK(contains(undecided, world().size() == 2
-                                  ? "; a third rank could tell which of them is wrong"
-                                  : "; nor does rank 0 on " + host_name() + " decide which of them is wrong"));
+    CHECK(contains(undecided,
+                   world().size() == 2 ? "; a third rank could tell which of them is wrong" : "; nor does rank "));
   }
 }
 

@@ -23,15 +23,16 @@ std::vector<std::string> node_sums_names() {
 
 std::unique_ptr<NodeSums> make_sums(const std::string& name, const SumOptions& options) {
   static std::set<std::string> said;
-  const bool automatic = name == "auto";
-  const std::string first = automatic ? node_sums_names().front() : name;
-  std::string why;
-  if (std::unique_ptr<NodeSums> chosen = sums().at(first)().make(options, why)) return chosen;
-  require(automatic || why.empty(), ExitCode::communication, "--node-sums ", name, " cannot be had: ", why,
-          "; choose mpi, or leave it off");
-  if (!why.empty() && options.ranks.root() && said.insert(why).second)
-    say("note: --node-sums " + first + " cannot be had: " + why);
-  return sums().at("mpi")().make(options, why);
+  for (const std::string& one : name == "auto" ? node_sums_names() : std::vector{name}) {
+    std::string why;
+    if (std::unique_ptr<NodeSums> chosen = sums().at(one)().make(options, why)) return chosen;
+    require(name == "auto" || why.empty(), ExitCode::communication, "--node-sums ", name, " cannot be had: ", why,
+            "; choose mpi, or leave it off");
+    if (!why.empty() && options.ranks.root() && said.insert(one + why).second)
+      say("note: --node-sums " + one + " cannot be had: " + why);
+  }
+  std::string none;
+  return sums().at("mpi")().make(options, none);
 }
 
 }  // namespace dat

@@ -64,8 +64,8 @@ struct SumKind {
 
 [[nodiscard]] const Registry<SumKind()>& sums();
 
-/// Makes the sums of this name. auto: the first ones in the registry, or MPI's; rank 0 says, once, what the first ones
-/// lack. Else, Error(communication): they cannot be had; where there is nothing to be gained, MPI's are taken.
+/// Makes the sums of this name. auto: the first ones in the registry that can be had; rank 0 says, once, what another
+/// one lacks. Else, Error(communication): they cannot be had; where there is nothing to be gained, MPI's are taken.
 /// **Collective.**
 [[nodiscard]] std::unique_ptr<NodeSums> make_sums(const std::string& name, const SumOptions&);
 

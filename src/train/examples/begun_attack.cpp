@@ -75,6 +75,7 @@ void BegunAttack::restore(const Checkpoint& checkpoint) {
 void BegunAttack::forget() {
   if (now_.step < 0) return;
   now_ = {};
+  restored_ = {};
   dropped_ = "the attack of the next step, which --stale-attack had begun with other options, begins anew";
 }
 

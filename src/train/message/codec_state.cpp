@@ -47,8 +47,8 @@ void CodecState::restore(const Checkpoint& checkpoint) {
   for (const Reducer::State& state : reducer_.state()) {
     const auto found = std::ranges::find(checkpoint.arrays, name_of(state), &Checkpoint::Array::name);
     if (found == checkpoint.arrays.end()) continue;
-    require(found->shape == shape_of(state, std::ssize(found->values) / state.count), ExitCode::checkpoint,
-            "the checkpoint's array ", found->name, " has another length than this network and ",
+    require(found->shape == shape_of(state, state.own ? std::ssize(found->values) / state.count : 0),
+            ExitCode::checkpoint, "the checkpoint's array ", found->name, " has another length than this network and ",
             state.of == "codec" ? "--codec" : "--aggregator", " want; resume with those of the run");
     if (state.own)
       restored_[found->name] = found->values;
@@ -68,18 +68,18 @@ void CodecState::share(Communicator& ranks) {
     std::size_t saved = all.size() / count;
     ranks.broadcast(&saved, sizeof saved);
     if (saved == 0) continue;
-    if (ranks.root() && saved != static_cast<std::size_t>(ranks.size())) {
-      std::vector<float> means;
-      for (std::size_t i = 0; i < count; ++i) {
-        double total = 0;
-        for (std::size_t r = 0; r < saved; ++r) total += all[r * count + i];
-        means.push_back(static_cast<float>(total / static_cast<double>(saved)));
-      }
-      all.clear();
-      for (int rank = 0; rank < ranks.size(); ++rank) all.insert(all.end(), means.begin(), means.end());
+    if (saved == static_cast<std::size_t>(ranks.size())) {
+      all = deal_floats(ranks, std::move(all), count);
+      backend_.copy_to_device(state.data, all.data(), count * sizeof(float));
+      continue;
     }
-    const std::vector<float> mine = deal_floats(ranks, std::move(all), count);
-    backend_.copy_to_device(state.data, mine.data(), count * sizeof(float));
+    for (std::size_t i = 0; i < count && ranks.root(); ++i) {  // the mean, in place of the first rank's
+      double total = 0;
+      for (std::size_t r = 0; r < saved; ++r) total += all[r * count + i];
+      all[i] = static_cast<float>(total / static_cast<double>(saved));
+    }
+    if (ranks.root()) backend_.copy_to_device(state.data, all.data(), count * sizeof(float));
+    share_floats(ranks, backend_, state.data, state.count);
   }
 }
 

@@ -75,6 +75,22 @@ TEST_CASE("What an aggregator remembers is in checkpoints and shared, beside wha
   CHECK_THROWS_WITH(resumed(checkpoint), Catch::Matchers::Contains("--aggregator"));
 }
 
+TEST_CASE("PowerSGD goes on where its rank is so large that it factors no tensor", "[reducer]") {
+  ReductionCase f;
+  f.codec_options.settings.codec_rank = 1000;
+  const ActiveSet all = ActiveSet::all(f.model.parameters.layers());
+  GradientReducer straight = f.reducer({}, "powersgd"), resumed = f.reducer({}, "powersgd");
+  (void)f.reduce(straight, all, 1);
+  Checkpoint checkpoint;
+  CodecState(f.group, *f.backend, straight).save(checkpoint);
+  REQUIRE(checkpoint.arrays.size() == 2);
+  CHECK(checkpoint.arrays[1].values.empty());
+  CodecState state(f.group, *f.backend, resumed);
+  state.restore(checkpoint);
+  state.share(f.group);
+  CHECK(differing(f.reduce(resumed, all, 2), f.reduce(straight, all, 2)) == 0);
+}
+
 TEST_CASE("What wraps a reducer hands on what it does not do itself", "[reducer]") {
   ReductionCase f;
   const Parameters& p = f.model.parameters;
