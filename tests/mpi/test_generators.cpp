@@ -281,31 +281,6 @@ TEST_CASE("A trainer refuses what a generator must not answer, and names it", "[
     }
     clear();
   }
-  // The same images in the layouts of two kinds of device.
-  std::set<std::string> weights;
-  for (const int block : {layout.block, layout.c}) {
-    if (world().root()) {
-      test::Started trainer(*group, options, 1);
-      weights.insert(trainer.weights_hash());
-    } else {
-      std::vector<char> version(version_bytes);
-      world().receive(version.data(), version.size(), 0, kVersionTag);
-      Layout theirs = layout;
-      theirs.block = block;
-      for (int unit = 0; unit < 4; ++unit) {
-        answer.header() = {.unit = unit, .count = 4, .block = block, .ages = options.attack_steps};
-        std::fill_n(ages_in(answer), options.attack_steps, 0);
-        test::for_each_pixel(4, layout, [&](std::int64_t n, int y, int x, int c) {
-          images_in(answer)[theirs.offset(n, c, y, x)] =
-              static_cast<float>((unit + 3 * n + 5 * y + 2 * x + 7 * c) % 11) / 10;
-        });
-        answer.seal(behind);
-        send(answer, behind, 0, kAnswerTag);
-      }
-    }
-    clear();
-  }
-  CHECK(weights.size() == (world().root() ? 1 : 0));
 }
 
 TEST_CASE("A trainer orders what the steps to come need, as far ahead as weights may be old", "[generators]") {

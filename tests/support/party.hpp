@@ -292,13 +292,13 @@ class Party {
   [[nodiscard]] int wrong_numbers(const Protocol& protocol, const std::vector<float>& result) const {
     int wrong = 0;
     for (std::size_t rank = 0; rank < members_.size(); ++rank) {
+      if (protocol.weights()[rank] == 0) continue;  // it brings nothing
       const std::vector<float> made = gradient(members_[rank], done_, weights_);
-      const bool brings = protocol.weights()[rank] > 0;
       double squares = 0;
       for (std::size_t i = 0; i < made.size(); ++i) squares += std::pow(double(made[i]) - double(result[i]), 2);
       const double far = protocol.claimed_distance(static_cast<int>(rank));
-      wrong += brings ? !(std::abs(far / std::sqrt(squares) - 1) < 1e-6) : !std::isnan(far);
-      const std::vector<double> numbers = brings ? numbers_of(made) : std::vector<double>(2);
+      wrong += !(std::abs(far - std::sqrt(squares)) <= 1e-6 * std::sqrt(squares));
+      const std::vector<double> numbers = numbers_of(made);
       wrong += !std::equal(numbers.begin(), numbers.end(), &protocol.numbers()[2 * rank]);
     }
     return wrong;

@@ -77,8 +77,9 @@ class Mat final : public NumbersFile {
     }
     check(found->numeric && array.kind != 0, name, " is no array of numbers");
     // The first dimension runs fastest: of the reversed ones the last does.
-    check(set_shape({found->dims.rbegin(), found->dims.rend()}, array) && array.bytes == found->bytes, name, " is ",
-          array.text(), " and has ", found->bytes, " bytes: it is damaged");
+    const bool possible = set_shape({found->dims.rbegin(), found->dims.rend()}, array);
+    check(possible && array.bytes == found->bytes, name, " is ", array.text(), " and has ", found->bytes,
+          " bytes: it is damaged");
     array.open = [&source = source_, variable = *found]() -> std::unique_ptr<ByteStream> {
       if (!variable.packed)
         return std::make_unique<PartStream>(source, variable.offset + variable.numbers, variable.bytes);

@@ -171,7 +171,8 @@ TEST_CASE("Attacks find the weights that the rule says, also after a checkpoint,
     }
     OldWeights& weights = all.back();
     network.set(step);
-    CHECK(&weights.begin(step) == &weights.before(step, 0));
+    const HeldWeights& now = weights.begin(step);
+    CHECK(&now == &weights.before(step, 0));
     const std::uint64_t before = version;
     weights.take_up();
     CHECK(network.step() == std::max(step - 2, 0));
