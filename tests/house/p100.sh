@@ -26,7 +26,9 @@ skip() { not_run=$((not_run + 1)) && echo "not run  $1"; }
 # get WHEEL SHA256 FOLDER PREFIX...: once
 get() {
   local wheel=$1
-  [ -e "$cache/have/$wheel" ] || python3 tests/house/p100_fetch.py "$wheel" "$2" "$cache/$3" "${@:4}" || return
+  [ -e "$cache/have/$wheel" ] && return
+  [ -e "$cache/python/remotezip.py" ] || python3 -m pip install --quiet --target "$cache/python" remotezip || return 77
+  PYTHONPATH=$cache/python python3 tests/house/p100_fetch.py "$wheel" "$2" "$cache/$3" "${@:4}" || return
   touch "$cache/have/$wheel"
 }
 
