@@ -226,6 +226,7 @@ TEST_CASE("Where ranks may be false, each draws layers for itself: the same, als
     TrainOptions options = small_options("median");
     options.selector = selector;
     test::Started straight(world(), options), resumed(world(), options);
+    CHECK(straight.layers().places() == 0);
     Checkpoint state;
     const auto draws = [](Trainer& trainer) {
       std::vector<double> all = trainer.layers().probabilities();

@@ -1,5 +1,10 @@
 #pragma once
 
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <tuple>
+
 #include "dat/cheat.hpp"
 #include "smoothing/bounds.hpp"
 
@@ -36,6 +41,15 @@ template <class Number>
     Number number_;
   };
   return std::make_unique<Sender>(sees, number);
+}
+
+/// Mean and standard deviation (of the sample; of a single one: 0) of one or more numbers, and the first of them.
+[[nodiscard]] inline std::tuple<float, float, float> summary_of(std::span<const float> values) {
+  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+  double squares = 0;
+  for (const float value : values) squares += (value - mean) * (value - mean);
+  const double deviation = std::sqrt(squares / std::max(1.0, static_cast<double>(values.size()) - 1));
+  return {static_cast<float>(mean), static_cast<float>(deviation), values.front()};
 }
 
 /// Number of standard deviations by which a number may be off where so many of the ranks cheat, such that the median

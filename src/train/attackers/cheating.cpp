@@ -4,7 +4,7 @@
 #include <cassert>
 #include <cmath>
 #include <functional>
-#include <numeric>
+#include <tuple>
 #include <utility>
 
 #include "reduce/wrapped_reducer.hpp"
@@ -106,15 +106,8 @@ class FalseGradients final : public WrappedReducer {
           for (std::size_t rank = 0; rank < honest.size(); ++rank)
             if (honest[rank] != 0)
               values.push_back(piece[rank * static_cast<std::size_t>(n) + static_cast<std::size_t>(i)]);
-          const double mean = std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-          double squares = 0;
-          for (const float value : values) squares += (value - mean) * (value - mean);
           const auto place = static_cast<std::size_t>(tensor->begin + at + i);
-          mean_[place] = static_cast<float>(mean);
-          // Of the sample; of a single one: 0.
-          deviation_[place] =
-              static_cast<float>(std::sqrt(squares / std::max(1.0, static_cast<double>(values.size()) - 1)));
-          first_[place] = values.front();
+          std::tie(mean_[place], deviation_[place], first_[place]) = summary_of(values);
         }
       }
     step_.mean = mean_.data();
@@ -136,7 +129,7 @@ class FalseGradients final : public WrappedReducer {
       distances_[static_cast<std::size_t>(ranks_.launch_rank(rank))] = all[static_cast<std::size_t>(rank)];
   }
 
-  static constexpr std::int64_t kPiece = 1 << 18;  ///< numbers of a rank that go through the side channel at once
+  static constexpr std::int64_t kPiece = 1 << 13;  ///< numbers of a rank that go through the side channel at once
 
   Backend& backend_;
   Communicator& ranks_;

@@ -21,8 +21,8 @@ class BegunAttack {
 
   [[nodiscard]] int iterations() const { return iterations_; }
   [[nodiscard]] bool is_of(std::int64_t step) const { return now_.step == step; }
-  /// Passes of the attack that has begun for this step; 0: there is none.
-  [[nodiscard]] std::int64_t passes_of(std::int64_t step) const { return is_of(step) ? now_.passes : 0; }
+  /// Passes of the attack that has begun for the step to come; 0: there is none.
+  [[nodiscard]] std::int64_t passes() const { return now_.passes; }
 
   /// Makes the first iterations for the step of the micro-batch that the attack has begun on, and keeps what they have
   /// reached. Returns the passes of the attack.

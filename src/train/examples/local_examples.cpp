@@ -31,7 +31,7 @@ void LocalExamples::take_batch(std::int64_t step) {
 void LocalExamples::begin(std::int64_t step) {
   take_batch(step);
   next_ = 0;
-  passes_before_ = attacker_.passes() - begun_.passes_of(step);
+  passes_before_ = attacker_.passes() - begun_.passes();
   timer_.lap(Phase::data);
 }
 
@@ -61,8 +61,8 @@ std::unique_ptr<ExampleSource> make_local_examples(const ExampleParts& parts) {
   Attacker& attacker = local->attacker();
   std::unique_ptr<ExampleSource> source = std::move(local);
   source = make_cheated(std::move(source), attacker, parts);
-  if (parts.options.warm_start > 0) source = make_warm_started(std::move(source), attacker, parts);
-  if (parts.options.staleness > 0) source = make_attacked_by_old_weights(std::move(source), attacker, parts);
+  if (parts.options.warm_start != 0) source = make_warm_started(std::move(source), attacker, parts);
+  if (parts.options.staleness != 0) source = make_attacked_by_old_weights(std::move(source), attacker, parts);
   return source;
 }
 

@@ -37,7 +37,7 @@ const ActiveSet& PerWorkerMasks::draw(std::int64_t step) {
 }
 
 void PerWorkerMasks::exchange() {
-  std::ranges::transform(active_.scale, mine_.begin(), [](float scale) { return scale != 0.0F ? 1 : 0; });
+  std::ranges::transform(active_.scale, mine_.begin(), [](float scale) { return scale != 0.0F; });
   const CallLabel label("active layers");
   ranks_.all_gather(mine_.data(), all_.data(), mine_.size());
   auto from = all_.begin();
@@ -49,7 +49,7 @@ void PerWorkerMasks::exchange() {
 void PerWorkerMasks::unite() {
   for (std::size_t d = 0; d < updated_.scale.size(); ++d)
     updated_.scale[d] =
-        std::ranges::any_of(masks_, [d](const ActiveSet& mask) { return mask.scale[d] != 0.0F; }) ? 1.0F : 0.0F;
+        static_cast<float>(std::ranges::any_of(masks_, [d](const ActiveSet& mask) { return mask.scale[d] != 0.0F; }));
 }
 
 void PerWorkerMasks::weigh(int segment) {
@@ -94,7 +94,7 @@ void PerWorkerMasks::take_masks() {
   const std::size_t layers = p_.size();
   for (std::size_t rank = 0; rank < masks_.size(); ++rank)
     for (std::size_t d = 0; d < layers; ++d)
-      masks_[rank].scale[d] = saved_.scale[row(static_cast<int>(rank)) * layers + d] != 0 ? 1.0F : 0.0F;
+      masks_[rank].scale[d] = static_cast<float>(saved_.scale[row(static_cast<int>(rank)) * layers + d] != 0);
   unite();
 }
 

@@ -63,6 +63,9 @@ TEST_CASE("How far honest ranks are from their mean, as A little is enough has i
   CHECK(std::abs(deviations_allowed(16, 7) - 0.7647) < 5e-5);
   CHECK(std::abs(deviations_allowed(8, 3) - 0.2533) < 5e-5);
   CHECK(std::abs(deviations_allowed(3, 1)) < 1e-12);
+  CHECK(summary_of(std::vector{1.0F, 4.0F, 7.0F}) == std::tuple(4.0F, 3.0F, 1.0F));
+  CHECK(summary_of(std::vector{3.0F, 1.0F}) == std::tuple(2.0F, std::sqrt(2.0F), 3.0F));
+  CHECK(summary_of(std::vector{5.0F}) == std::tuple(5.0F, 0.0F, 5.0F));
 }
 
 TEST_CASE("What cheats send is what their formulas say", "[cheats]") {
@@ -246,6 +249,30 @@ TEST_CASE("Lies about parts: other digests of all of them, and another result", 
   std::vector<float> part = {1, -2, 0.5F};
   cheats().at("wrong_aggregate")(kOptions)->mischief()->aggregate(part);
   CHECK(part == std::vector<float>{-1000, 2000, -500});
+  part = {1, -2};
+  cheats().at("equivocate")(kOptions)->mischief()->parts(part);
+  CHECK(part == std::vector<float>{-1, 2});
+  cheats().at("silent")(kOptions)->mischief()->parts(part);
+  CHECK(part == std::vector<float>{0, 0});
+}
+
+TEST_CASE("Lies about claims: each is one higher; and lengths that are none, or others", "[cheats]") {
+  for (const auto& [name, more] : {std::pair("false_norm", Claim{0, 1}), std::pair("false_product", Claim{1, 0})}) {
+    Letter letter(8 + 2 * sizeof(Claim));  // behind a number
+    cheats().at(name)(kOptions)->mischief()->message(Topic::claims, letter, false);
+    std::vector<double> numbers(5);
+    std::memcpy(numbers.data(), letter.bytes().data(), letter.bytes().size());
+    CHECK(numbers == std::vector<double>{0, more.product, more.norm, more.product, more.norm});
+  }
+  const auto length = [](const char* name, Topic topic) {
+    Letter letter(12);
+    letter.seal();
+    cheats().at(name)(kOptions)->mischief()->message(topic, letter, true);
+    return letter.length();
+  };
+  CHECK((length("malformed", Topic::claims) == 16 && length("no_reveal", Topic::reveal) == 0));
+  for (const Topic topic : {Topic::commit, Topic::salts, Topic::show})
+    CHECK(length("silent", topic) == (topic == Topic::commit ? 12U : 0U));
 }
 
 TEST_CASE("A word of a cheat has its name, and where it says so its delay, its first step and the steps between",

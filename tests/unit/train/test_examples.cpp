@@ -188,17 +188,20 @@ TEST_CASE("Attacks find the weights that the rule says, also after a checkpoint,
   }
   // Without any in the checkpoint, the first ones are the step's own; without newer ones in between, all are the
   // oldest.
-  OldWeights oldest({.versions = 2, .refresh = false, .iterations = 4}, network.replica);
-  Checkpoint none;
-  none.integers["attack_versions"] = -1;
-  oldest.restore(none);
-  for (const int step : {6, 7, 8, 9}) {
-    network.set(step);
-    (void)oldest.begin(step);
-    oldest.take_up();
-    CHECK(oldest.stretch(0) == 0);
-    CHECK(network.step() == std::max(step - 2, 6));
-    oldest.put_back();
+  for (const bool refresh : {false, true}) {
+    OldWeights oldest({.versions = 2, .refresh = refresh, .iterations = 1}, network.replica);
+    Checkpoint none;
+    none.integers["attack_versions"] = -1;
+    oldest.restore(none);
+    for (const int step : {6, 7, 8, 9}) {
+      network.set(step);
+      (void)oldest.begin(step);
+      oldest.take_up();
+      CHECK(network.step() == std::max(step - 2, 6));
+      CHECK(oldest.stretch(0) == (refresh ? 1 : 0));
+      CHECK(network.step() == std::max(step - 2, 6));
+      oldest.put_back();
+    }
+    CHECK(oldest.checkpoint_bytes() == 2 * HeldWeights::memory(network.model));
   }
-  CHECK(oldest.checkpoint_bytes() == 2 * HeldWeights::memory(network.model));
 }

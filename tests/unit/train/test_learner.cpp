@@ -230,7 +230,7 @@ TEST_CASE("the step's message sums every part's numbers in its own places, and w
     [[nodiscard]] std::size_t places() const override { return mine.size(); }
     void fetch(Backend::Ticket& ticket) override {
       ++fetched;
-      if (device != nullptr) ticket = backend->fetch(host, device, sizeof(float));
+      if (device != nullptr) ticket = told = backend->fetch(host, device, sizeof(float));
     }
     void write(double* to, int) override {
       std::copy(mine.begin(), mine.end(), to);
@@ -239,6 +239,7 @@ TEST_CASE("the step's message sums every part's numbers in its own places, and w
     void read(const double* from) override { sums.assign(from, from + mine.size()); }
     std::vector<double> mine, sums;
     int fetched = 0;
+    Backend::Ticket told = 0;
     Backend* backend = nullptr;
     float *host = nullptr, *device = nullptr;  // one number
   };
@@ -259,7 +260,7 @@ TEST_CASE("the step's message sums every part's numbers in its own places, and w
     vote.bad = bad;
     const auto there = static_cast<float>(++round);
     backend->copy_to_device(b.device, &there, sizeof there);
-    if (wish) (void)message.fetch_ahead();
+    if (const Backend::Ticket last = wish ? message.fetch_ahead() : b.told; wish) CHECK(last == b.told);
     message.sum();
     CHECK(a.sums == a.mine);
     CHECK(b.sums == std::vector<double>{4.0 + round});

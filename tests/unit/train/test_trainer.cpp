@@ -154,6 +154,7 @@ TEST_CASE("a mask of one worker is a shared one, up to where 1/p is multiplied",
   own.mask = "per_worker";
   test::OneRank shared(options), worker(own);
   const StepRecord &a = shared.step(false), &b = worker.step(false);
+  CHECK((shared.layers().places() == 1 && worker.layers().places() == 0));
   // The same draw, the same gradients, the same norms: the same probabilities. All bit for bit.
   CHECK(*a.scale == *b.scale);
   REQUIRE((a.norms != nullptr && b.norms != nullptr));
@@ -201,15 +202,21 @@ TEST_CASE("only active layers' weight gradients are computed, and one rank sends
   CHECK(convolutions_left_out > 0);
 }
 
-TEST_CASE("during the warm-up all layers are active and the bandit rests", "[trainer]") {
+TEST_CASE("during the warm-up all layers are active and the bandit rests; then it learns before a draw", "[trainer]") {
   TrainOptions options = test::small_run();
+  options.limit_train = 48;  // three steps an epoch
+  options.epochs = 3;
   options.warmup_epochs = 1;
-  options.limit_train = 0;
+  options.resample = "epoch";
   test::OneRank trainer(options);
   const std::vector<double> p = trainer.layers().selector().probabilities();
-  const StepRecord& record = trainer.step(false);
-  CHECK(std::all_of(record.scale->begin(), record.scale->end(), [](float s) { return s == 1.0F; }));
-  CHECK(trainer.layers().selector().probabilities() == p);
+  for (int step = 0; step < 7; ++step) {
+    const StepRecord& record = trainer.step(false);
+    CHECK((record.norms != nullptr) == (step == 5));
+    if (step >= 3) continue;
+    CHECK(std::all_of(record.scale->begin(), record.scale->end(), [](float s) { return s == 1.0F; }));
+    CHECK(trainer.layers().selector().probabilities() == p);
+  }
 }
 
 namespace {
@@ -462,6 +469,9 @@ class Handing final : public ExampleSource {
     batch_.begins_at += batch_.n;
     const std::int32_t label = batch_.begins_at;
     const std::int64_t id = (std::int64_t{label} << 32) + 7;
+    const auto first = static_cast<float>(label), other = first + 0.5F;  // the first numbers of the images
+    replica_.backend().copy_to_device(replica_.images().clean, &first, sizeof first);
+    replica_.backend().copy_to_device(replica_.images().x_adv, &other, sizeof other);
     replica_.backend().copy_to_device(replica_.images().labels, &label, sizeof label);
     replica_.backend().copy_to_device(replica_.images().ids, &id, sizeof id);
     return batch_.begins_at < plan_.batch ? &batch_ : nullptr;
@@ -502,7 +512,7 @@ TEST_CASE("examples are kept where kernels may load sixteen bytes at once, whate
   replica.commit();
   const std::int64_t image = replica.images().layout.elements();
   CHECK(image % 4 != 0);
-  const auto pixels = test::random_values(image, 3, 0, 1);
+  auto pixels = test::random_values(image, 3, 0, 1);
   for (float* to : {replica.images().clean, replica.images().x_adv})
     backend.copy_to_device(to, pixels.data(), pixels.size() * sizeof(float));
   (void)layers->draw(0);
@@ -511,6 +521,7 @@ TEST_CASE("examples are kept where kernels may load sixteen bytes at once, whate
   while (const Batch* batch = perturbation.next()) {
     CHECK(batch->begins_at == micro_batches++);
     for (const float* kept : {batch->x_adv, batch->clean}) {
+      pixels[0] = static_cast<float>(batch->begins_at) + (kept == batch->clean ? 0.0F : 0.5F);
       CHECK(reinterpret_cast<std::uintptr_t>(kept) % 16 == 0);
       CHECK(test::to_host(backend, kept, image) == pixels);
     }
