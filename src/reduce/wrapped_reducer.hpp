@@ -15,7 +15,6 @@ class WrappedReducer : public Reducer {
  public:
   explicit WrappedReducer(std::unique_ptr<Reducer> of_ranks) : of_ranks_(std::move(of_ranks)) {}
 
-  void begin(std::span<const ActiveSet> layers, std::int64_t step) override { of_ranks_->begin(layers, step); }
   [[nodiscard]] float* place(int unit) override { return of_ranks_->place(unit); }
   void ready(int /*segment*/) override {}
   [[nodiscard]] std::span<float* const> own() override { return of_ranks_->own(); }

@@ -450,6 +450,20 @@ TEST_CASE("A sum ends while no rank calls MPI, and the time it was under way is 
   CHECK(Communicator::single()->seconds_under_way() == 0);
 }
 
+TEST_CASE("What goes on in place of a message is moved on beside, until it is done", "[communicator][progress]") {
+  if (world().size() == 1) return;
+  struct Third final : Errand {
+    [[nodiscard]] bool advance(bool beside) override { return beside ? ++calls == 3 : calls >= 3; }
+    void nap() override {}
+    std::atomic<int> calls = 0;
+  } third;
+  (void)world().move_on_beside();
+  Request request = world().start(third, 4);
+  for (int k = 0; k < 60000 && third.calls < 3; ++k) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  CHECK(request.test());
+  CHECK(third.calls == 3);
+}
+
 TEST_CASE("Requests that one is waited for, one moved and one tested leave nothing under way",
           "[communicator][progress]") {
   (void)world().move_on_beside();

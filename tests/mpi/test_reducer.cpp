@@ -108,6 +108,7 @@ TEST_CASE("Every codec works with every aggregator, in any buckets, and all rank
               if (active.active(segment.layer))
                 bytes += codec == "coarse" ? 4 + (segment.size + 3) / 4 * 4 : 4 * segment.size;
             CHECK(reducer.bytes_sent() == (world().size() > 1 ? bytes : 0));
+            if (test_device() == "cpu") CHECK(f.early == (overlap ? reducer.bytes_sent() : 0));
             CHECK(world().agree(hash(active_of(p, active, ours.data()))));
           }
         }

@@ -236,8 +236,10 @@ struct ReductionCase {
   void run(GradientReducer& reducer, std::span<const ActiveSet> layers, std::int64_t step) {
     const ActiveSet& own = layers[layers.size() > 1 ? static_cast<std::size_t>(group.rank()) : 0];
     reducer.begin(layers, step);
+    const std::int64_t before = group.bytes_given();
     for (int k = static_cast<int>(model.parameters.segments.size()) - 1; k >= 0; --k)
       if (own.active(model.parameters.segments[static_cast<std::size_t>(k)].layer)) reducer.ready(k);
+    early = group.bytes_given() - before;
     reducer.finish();
   }
   void run(GradientReducer& reducer, const ActiveSet& active, std::int64_t step) { run(reducer, {&active, 1}, step); }
@@ -263,6 +265,7 @@ struct ReductionCase {
   Model model;
   float* gradients;
   std::vector<float> real;  ///< [parameters.size] 1, and 0 where there is padding
+  std::int64_t early = 0;   ///< bytes given to MPI before the end of the last step's backward pass
 };
 
 /// What the steps of a run must give on all ranks: on whole tensors, without buckets and messages.

@@ -49,14 +49,15 @@ void remove_shared_memory() {
   }
 }
 
-void kill_after_this_one(const std::vector<pid_t>& processes) {
-  if (processes.empty() || syscall(SYS_clone, 0L, nullptr, nullptr, nullptr, nullptr) != 0) return;
-  setsid();
-  for (int file = 0; file < 4096; ++file) close(file);
-  const timespec moment{0, 500000000};
-  nanosleep(&moment, nullptr);
-  for (const pid_t process : processes) kill(process, SIGKILL);
-  _exit(0);
+void exit_and_kill(int exit_code, const std::vector<pid_t>& processes) {
+  if (!processes.empty() && syscall(SYS_clone, 0L, nullptr, nullptr, nullptr, nullptr) == 0) {
+    setsid();
+    for (int file = 0; file < 4096; ++file) close(file);
+    const timespec moment{0, 500000000};
+    nanosleep(&moment, nullptr);
+    for (const pid_t process : processes) kill(process, SIGKILL);
+  }
+  _exit(exit_code);
 }
 
 }  // namespace dat

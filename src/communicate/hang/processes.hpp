@@ -20,9 +20,9 @@ namespace dat {
 /// Removes the files behind the shared memory that MPI has mapped here. Names: Open MPI 4 (vader), 5 (sm), UCX.
 void remove_shared_memory();
 
-/// Kills processes half a second after this one has ended: a launcher reports the code of the first that ends. By a
-/// child that does nothing but this, made without fork(), where MPI may have handlers; in a session of its own, since
+/// Ends this process, and kills others half a second after that: a launcher reports the code of the first that ends. By
+/// a child that does nothing but this, made without fork(), where MPI may have handlers; in a session of its own, since
 /// launchers kill groups; and without files, whose end launchers wait for.
-void kill_after_this_one(const std::vector<pid_t>& processes);
+[[noreturn]] void exit_and_kill(int exit_code, const std::vector<pid_t>& processes);
 
 }  // namespace dat

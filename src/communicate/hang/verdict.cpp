@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <ranges>
 
 #include "communicate/hang/listed.hpp"
 
@@ -102,15 +103,11 @@ std::vector<int> minority(const std::vector<std::string>& classes) {
   for (const std::string& one : classes)
     if (!one.empty()) ++sizes[one];
   if (sizes.size() < 2) return {};
-  std::size_t most = 0, largest = 0;  // largest: how many classes have the most
-  for (const auto& [text, size] : sizes) {
-    if (size > most) largest = 0;
-    most = std::max(most, size);
-    if (size == most) ++largest;
-  }
-  return those(classes.size(), [&](std::size_t rank) {
-    return !classes[rank].empty() && (largest > 1 || sizes[classes[rank]] < most);
-  });
+  const auto counts = sizes | std::views::values;
+  const std::size_t most = std::ranges::max(counts);
+  const bool several = std::ranges::count(counts, most) > 1;
+  return those(classes.size(),
+               [&](std::size_t rank) { return !classes[rank].empty() && (several || sizes[classes[rank]] < most); });
 }
 
 RankState::Main believed(RankState::Main said, bool excused) {

@@ -361,8 +361,7 @@ void Watchdog::print() {
 void Watchdog::leave() {
   for (int k = 0; k < 3; ++k) send_to_all();  // some may be lost
   remove_shared_memory();
-  kill_after_this_one(silent_siblings());
-  _exit(static_cast<int>(ExitCode::communication));
+  exit_and_kill(static_cast<int>(ExitCode::communication), silent_siblings());
 }
 
 /// Ranks beside this one that do not answer; none where a lower rank sees to them.

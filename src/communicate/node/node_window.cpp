@@ -76,7 +76,7 @@ void set_reason(Announced& announced, const std::string& why) {
     data = mapped(file, static_cast<std::size_t>(other.bytes));
     if (data == nullptr) why = system_error("memory of another rank of this node cannot be mapped");
   }
-  if (file >= 0) close(file);
+  close(file);  // -1 is none
   return data;
 }
 
@@ -133,7 +133,7 @@ std::unique_ptr<NodeWindow> NodeWindow::make(Communicator& ranks, std::int64_t b
     ranks.all_gather(&mine, all.data(), sizeof mine);
     why = first_reason(all);
   }
-  if (file >= 0) close(file);
+  close(file);  // -1 is none
   return why.empty() ? std::move(window) : nullptr;
 }
 

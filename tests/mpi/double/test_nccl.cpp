@@ -3,6 +3,7 @@
 #include "catch.hpp"
 #include "communicate/nccl/group.hpp"
 #include "environment.hpp"
+#include "reduce/sums/sums.hpp"
 #include "reduction_case.hpp"
 #include "world.hpp"
 
@@ -59,6 +60,20 @@ TEST_CASE("NCCL adds up what MPI adds up, but for rounding", "[reducer][nccl]") 
   CHECK(differing(by("nccl"), expected) > 0);
 }
 
+TEST_CASE("More sums by NCCL than there are places for, one after the other", "[nccl]") {
+  const OwnGpu own;
+  const auto backend = test_backend(1);
+  const auto sums =
+      make_sums("nccl", {.backend = *backend, .ranks = world(), .bytes = sizeof(float), .longest = 1, .overlap = true});
+  auto* const number = reinterpret_cast<float*>(sums->device(0, 0));
+  for (const float value : {1.0F, 2.0F, 3.0F}) {
+    backend->copy_to_device(number, &value, sizeof value);
+    backend->wait_for(sums->fetch(0, sizeof value));
+    sums->start(0, 1).wait();
+    CHECK(to_host(*backend, number, 1).front() == value * static_cast<float>(world().size()));
+  }
+}
+
 TEST_CASE("Why NCCL cannot be used is said alike on all ranks", "[nccl]") {
   std::string shared, own_gpu, none, version, init;
   {
@@ -69,14 +84,13 @@ TEST_CASE("Why NCCL cannot be used is said alike on all ranks", "[nccl]") {
   const OwnGpu own;
   const auto backend = test_backend(1);
   own_gpu = joined(*backend);
-  if (world().size() > 1) {
-    const Environment fault("DAT_DOUBLE_NCCL", "version@1");
-    version = joined(*backend);
-  }
-  {
-    const Environment fault("DAT_DOUBLE_NCCL", "init@0");
-    init = joined(*backend);
-  }
+  const auto faulty = [&](const std::string& how) {
+    const Environment fault("DAT_DOUBLE_NCCL", how);
+    return joined(*backend);
+  };
+  if (world().size() > 1) version = faulty("version@1");
+  init = faulty("init@0");
+  CHECK(faulty("mute@0") == "rank 0: NCCL does not tell its version");
   std::string why;
   CHECK(NcclGroup::join(world(), world().rank() == 0 ? "" : backend->device_id(), why) == nullptr);
   CHECK(why == "rank 0: it has no GPU");

@@ -51,9 +51,10 @@ TEST_CASE("The kernel hashes leaves as the library does, whatever their length",
 TEST_CASE("Roots of runs on the device are those of the host, and tell any bit", "[kernels][byzantine]") {
   Backend& backend = kernel_backend();
   const std::vector<float> data = noise(4000, 3);
-  const Shared<float> input(data.begin(), data.end());
+  float* const input = backend.allocate_floats(4000, "test");
+  backend.copy_to_device(input, data.data(), data.size() * sizeof(float));
   RunHasher hasher(backend, 4000, 3);
-  const std::vector<RunHasher::Run> runs{{input.data(), 1500}, {input.data() + 1500, 0}, {input.data() + 1500, 2500}};
+  const std::vector<RunHasher::Run> runs{{input, 1500}, {input + 1500, 0}, {input + 1500, 2500}};
   std::vector<Sha256Digest> roots(3);
   hasher.roots(runs, roots);
   CHECK(roots[0] == hasher.root(data.data(), 1500));

@@ -76,6 +76,22 @@ TEST_CASE("What launchers announce is read from the variables of each, and is on
          "SLURM_TASKS_PER_NODE"});
 }
 
+TEST_CASE("A launcher is known by any variable of its own", "[communicator]") {
+  std::istringstream words(
+      "OMPI_COMM_WORLD_SIZE PMIX_NAMESPACE PMIX_RANK PMI_RANK PMI_FD PMI_PORT PMI_ID MPI_LOCALRANKID "
+      "MV2_COMM_WORLD_SIZE MVP_COMM_WORLD_SIZE MPT_MPI_RANK SLURM_STEP_ID SLURM_STEPID FLUX_TASK_RANK "
+      "JSM_NAMESPACE_RANK PALS_RANKID ALPS_APP_PE");
+  const std::vector<std::string> names(std::istream_iterator<std::string>(words), {});
+  test::Environment environment;
+  for (const std::string& name : names) environment.set(name, ""), ::unsetenv(name.c_str());
+  CHECK(!launched());
+  for (const std::string& name : names) {
+    const test::Environment one(name, "");
+    INFO(name);
+    CHECK(launched());
+  }
+}
+
 TEST_CASE("A single rank divides into itself, or into nothing", "[communicator]") {
   const auto single = Communicator::single();
   const auto group = single->subgroup(5, -3);

@@ -1,6 +1,7 @@
 // The parts of the hang watch that need no second rank: the record of communications, the verdict, its text, and the
 // rule that tells slow ranks. Whole hangs: tests/e2e/hang.py.
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
@@ -335,6 +336,18 @@ TEST_CASE("heartbeats go by IPv6, too, where there is any", "[hang]") {
   CHECK(other.receive(heartbeat) == any);
 }
 
+TEST_CASE("a rank names the address that other hosts see, and none that it alone sees", "[hang]") {
+  const std::string text = HeartbeatSocket(0, 2).introduction() + " ";
+  CHECK(!contains(text, " 127."));
+  sockaddr_in name{.sin_family = AF_INET, .sin_port = htons(9), .sin_addr = {htonl(0xc6336401)}, .sin_zero = {}};
+  auto* const any = reinterpret_cast<sockaddr*>(&name);
+  socklen_t length = sizeof name;
+  const int probe = socket(AF_INET, SOCK_DGRAM, 0);  // towards 198.51.100.1, without sending anything
+  const bool seen = connect(probe, any, length) == 0 && getsockname(probe, any, &length) == 0;
+  close(probe);
+  if (seen) CHECK(contains(text, " " + std::string(inet_ntoa(name.sin_addr)) + " "));
+}
+
 TEST_CASE("nothing hangs while somebody gets on, or before the timeout", "[hang]") {
   const CallRecord sum = call(Call::sum, 5), before = call(Call::sum, 4);
   // Slow, as long as it moves; and a rank that stands still with nobody waiting for it.
@@ -386,6 +399,8 @@ TEST_CASE("a main thread that stands outside of any communication is guilty", "[
         "rank 1 on node0 (process 101) has not moved for 12 s: alive, but the main thread stands outside of any "
         "communication, computing after sum #4 of 8 bytes (losses); ranks 0, 2 on node0, node1 wait in sum #5 of 8 "
         "bytes");
+  CHECK(text_of({waiting({}, 11), computing({}, 12)})
+            .ends_with(", computing; rank 0 on node0 (process 100) waits in a communication"));
 }
 
 TEST_CASE("a rank that has left while the others wait is guilty", "[hang]") {
