@@ -49,7 +49,7 @@ struct Augment {
 /// exact at 0 and eps.
 [[nodiscard]] DAT_HD inline std::uint8_t to_byte(float eta, float eps) {
   const float byte = clamp(eta / eps * 127.0F, -127.0F, 127.0F) + 128.5F;
-  return byte > 0 ? static_cast<std::uint8_t>(byte) : std::uint8_t{0};
+  return byte == byte ? static_cast<std::uint8_t>(byte) : std::uint8_t{0};
 }
 [[nodiscard]] DAT_HD inline float from_byte(std::uint8_t byte, float eps) {
   return static_cast<float>(byte - 128) / 127.0F * eps;

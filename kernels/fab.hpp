@@ -32,7 +32,7 @@ struct FabBegin {
   const T* correct;
   std::int32_t* done;
   DAT_HD void operator()(std::int64_t n) const {
-    state.distance[n] = T(1e10);
+    state.distance[n] = T(HUGE_VAL);
     done[n] = correct[n] == 0 ? 1 : 0;
   }
 };
@@ -240,8 +240,9 @@ struct FabStep {
     const Strips::Strip strip = strips.at(i);
     const std::int64_t row = 2 * strip.image;
     const T side_p = state.side[row], side_x = state.side[row + 1];
-    const T radius_p = state.radius[row], radius_x = state.radius[row + 1], least = T(1e-8);
-    const T far_p = far[row] > least ? far[row] : least, far_x = far[row + 1] > least ? far[row + 1] : least;
+    const T radius_p = state.radius[row], radius_x = state.radius[row + 1];
+    const auto at_least = [](T size, T least) { return size > least ? size : least; };
+    const T far_p = at_least(far[row], T(1e-8)), far_x = at_least(far[row + 1], T(1e-8));
     const T wanted = far_p / (far_p + far_x), a = wanted < most ? wanted : most;
     for (std::int64_t e = strip.begin; e < strip.end; ++e) {
       const T from_p = p[e] + overshoot * fab_move(p[e], w[e], side_p, radius_p, state.norm);

@@ -43,9 +43,8 @@ struct LeftFactor {
       out[at] = gradients[i];
       return;
     }
-    if ((at & ((std::int64_t{1} << f.left_shift) - 1)) != 0) return;
     const auto item = static_cast<std::int32_t>(at >> f.left_shift);
-    if (item >= f.rows * f.rank) return;
+    if (std::int64_t{item} << f.left_shift != at || item >= f.rows * f.rank) return;
     const std::int32_t row = item / f.rank, k = item % f.rank;
     const float* const m = matrices + element[tensor] + std::int64_t{row} * f.cols;
     const float* const q = right + f.right + std::int64_t{k} * f.cols;
@@ -140,8 +139,8 @@ struct RightFactor {
   DAT_HD void operator()(int tensor, std::int64_t i) const {
     const Factors f = factors[tensor];
     const std::int64_t at = i - element[tensor];
-    if (f.rank == 0 || (at & ((std::int64_t{1} << f.right_shift) - 1)) != 0) return;
     const auto item = static_cast<std::int32_t>(at >> f.right_shift);
+    if (f.rank == 0 || std::int64_t{item} << f.right_shift != at) return;
     const std::int32_t first = item / f.rank * kTile, k = item % f.rank;
     if (first >= f.cols) return;
     const std::int32_t width = f.cols - first < kTile ? f.cols - first : kTile;

@@ -51,8 +51,8 @@ struct GramOfBlocks {
   DAT_HD void operator()(int tensor, std::int64_t i) const {
     const Spectrum s = spectra[tensor];
     const std::int64_t at = i - element[tensor];
-    if (s.atoms == 0 || (at & ((std::int64_t{1} << s.shift) - 1)) != 0) return;
     const std::int64_t item = at >> s.shift;
+    if (s.atoms == 0 || item << s.shift != at) return;
     const auto block = static_cast<std::int32_t>(item / s.pairs());
     if (block >= s.blocks()) return;
     std::int32_t b = static_cast<std::int32_t>(item % s.pairs()),

@@ -68,7 +68,7 @@ class Request {
       : handle_(std::exchange(other.handle_, MPI_REQUEST_NULL)),
         errand_(std::exchange(other.errand_, nullptr)),
         expected_(other.expected_),
-        place_(std::exchange(other.place_, -1)),
+        place_(other.place_),
         record_(other.record_) {}
   Request& operator=(Request&& other) noexcept;
 
@@ -90,7 +90,7 @@ class Request {
   MPI_Request handle_ = MPI_REQUEST_NULL;
   Errand* errand_ = nullptr;  ///< errand in place of MPI's request
   int expected_ = -1;         ///< bytes of the message to be received; -1: nothing is received from one rank alone
-  /// Place among the requests that are moved on beside other work; -1: this request is none of them.
+  /// Place among the requests that are moved on beside other work, until this one is done; -1: it is none of them.
   int place_ = -1;
   std::uint64_t record_ = 0;  ///< number of the call's record for the hang watch
 };

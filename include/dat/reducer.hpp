@@ -82,7 +82,7 @@ class Reducer {
   /// Memory for messages and what is made of them, where there are so many ranks.
   [[nodiscard]] virtual std::int64_t memory(int ranks) const = 0;
   /// Bytes of these messages, of the rank that has most, that are added up as ReducerOptions::node_sums says.
-  [[nodiscard]] virtual std::int64_t added_up(int /*ranks*/) const { return 0; }
+  [[nodiscard]] virtual std::int64_t added_up(int ranks) const = 0;
   /// Seconds in which any message of this step was under way beside other work; after finish().
   [[nodiscard]] virtual double seconds_under_way() const { return 0; }
   struct State : DeviceState {

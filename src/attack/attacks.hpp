@@ -58,7 +58,7 @@ template <class P>
 template <class P>
 class Scratch {
  public:
-  Scratch(const P& o, int images) : o_(o), small_(o.scratch + images * o.scratch_stride) {}
+  explicit Scratch(const P& o, int images = 0) : o_(o), small_(o.scratch + images * o.scratch_stride) {}
   [[nodiscard]] RealOf<P>* images() { return o_.scratch + next_++ * o_.scratch_stride; }
   [[nodiscard]] RealOf<P>* small(std::int64_t each = 1) {
     RealOf<P>* const here = small_;

@@ -37,7 +37,7 @@ class L2Norms {
 template <class P>
 void start_in_l2(P& o, RealOf<P> eps) {
   using T = RealOf<P>;
-  Scratch<P> scratch(o, 0);
+  Scratch<P> scratch(o);
   T* const size = scratch.small();
   const std::int64_t elements = o.layout.elements();
   const kernels::Strips strips{elements};
@@ -54,7 +54,7 @@ void start_in_l2(P& o, RealOf<P> eps) {
 template <class P>
 void l2_step(P& o, RealOf<P> alpha, RealOf<P> eps) {
   using T = RealOf<P>;
-  Scratch<P> scratch(o, 0);
+  Scratch<P> scratch(o);
   L2Norms<P> norms(o, scratch);
   const kernels::Strips strips{o.layout.elements()};
   const std::int64_t count = o.n * strips.per_image();

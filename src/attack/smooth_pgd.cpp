@@ -43,7 +43,7 @@ class SmoothPgd final : public Attack {
 
  private:
   void iteration(Objective& o, int number) const {
-    Scratch<Objective> scratch(o, 0);
+    Scratch<Objective> scratch(o);
     L2Norms<Objective> norms(o, scratch);
     const kernels::Strips strips{o.layout.elements()};
     each(o.device, o.n * ((o.layout.elements() + 3) / 4),

@@ -29,7 +29,7 @@ Request& Request::operator=(Request&& other) noexcept {
   handle_ = std::exchange(other.handle_, MPI_REQUEST_NULL);
   errand_ = std::exchange(other.errand_, nullptr);
   expected_ = other.expected_;
-  place_ = std::exchange(other.place_, -1);
+  place_ = other.place_;
   record_ = other.record_;
   return *this;
 }
@@ -39,7 +39,7 @@ void Request::forget() noexcept {
   Progress::of_process().stop();  // the buffers are about to go
   if (place_ >= 0) {              // nor is it asked after by a thread that is started later
     const Turn turn;
-    Progress::of_process().release(std::exchange(place_, -1));
+    Progress::of_process().release(place_);
   }
   if (std::uncaught_exceptions() > 0) return;
   std::fputs("dat_hpc: error: a message was forgotten while it was under way; this is a mistake in the program\n",
@@ -51,7 +51,7 @@ void Request::forget() noexcept {
 void Request::end() noexcept {
   handle_ = MPI_REQUEST_NULL;
   errand_ = nullptr;
-  Progress::of_process().release(std::exchange(place_, -1));
+  Progress::of_process().release(place_);
   FlightRecorder::of_process().end(record_);
 }
 

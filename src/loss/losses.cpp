@@ -14,13 +14,14 @@ namespace {
 
 using Losses = Registry<std::unique_ptr<Loss>(const LossOptions&)>;
 
-/// The losses, with their own weight of the term of two predictions where none is asked for.
+/// The losses, those that have a weight of the term of two predictions with their own where none is asked for.
 [[nodiscard]] Losses with_beta(std::vector<Losses::Row> rows) {
   for (Losses::Row& row : rows)
-    row.make = [make = row.make, beta = number_of(row.settings, "beta").value_or(0)](LossOptions options) {
-      if (options.beta < 0) options.beta = beta;
-      return make(options);
-    };
+    if (const auto beta = number_of(row.settings, "beta"))
+      row.make = [make = row.make, own = *beta](LossOptions options) {
+        if (options.beta < 0) options.beta = own;
+        return make(options);
+      };
   return {"loss", rows};
 }
 

@@ -140,6 +140,7 @@ TEST_CASE("Gradients of micro-batches become their sum in the order of the tree,
   const std::int64_t bytes = 4 * of_twelve.model.parameters.size;
   CHECK((of_twelve.reducer.added_up(1) == 0 && of_twelve.reducer.added_up(3 * world().size()) == bytes));
   CHECK(of_twelve.reducer.added_up(4 * world().size()) == 2 * bytes);  // three leaves each
+  CHECK(of_twelve.reducer.seconds_under_way() == 0);                   // it sends nothing beside other work
   const std::vector<double> drawn(static_cast<std::size_t>(of_twelve.model.parameters.layers()), 1.0);
   CHECK(of_twelve.reducer.bytes_sent(drawn, 1) == 0);
   // R ranks send (nodes of all) / R (1 - 1 / R) + 1 / R of the numbers each: with one node a rank all of them.

@@ -108,6 +108,7 @@ TEST_CASE("PGD walks from the given start: box first, ball second, each step of 
   constexpr int kSteps = 6;
   const auto attack = attacks().at("pgd")({.eps = kEps, .alpha = kAlpha, .steps = kSteps});
   CHECK((attack->gradient_evaluations() == kSteps && !attack->prefers_batch_statistics()));
+  CHECK(attack->needs().scratch_images == 0);
   perturb(*attack, o);
   REQUIRE(o.calls == kSteps);
   std::vector<double> eta(start.begin(), start.end());
@@ -225,7 +226,7 @@ TEST_CASE("FGSM in the L2 ball is one step of PGD of 1.25 eps", "[attack]") {
   const auto attack = attacks().at("fgsm")({.norm = BallNorm::l2, .eps = 0.5});
   CHECK(attack->alpha() == 0.625);
   CHECK(attack->gradient_evaluations() == 1);
-  CHECK(attack->prefers_batch_statistics());
+  CHECK((attack->prefers_batch_statistics() && attack->needs().scratch_images == 1));
   perturb(*attack, fast);
   perturb(*attacks().at("pgd")({.norm = BallNorm::l2, .eps = 0.5, .alpha = 0.625, .steps = 1}), plain);
   CHECK(fast.calls == 1);
@@ -271,6 +272,12 @@ TEST_CASE("PGD's default step is 2/255, in L2 2.5 eps by the number of steps; FG
   CHECK(alpha("pgd", {.eps = 0.3, .steps = 7}) == 2.0 / 255);
   CHECK(alpha("pgd", {.norm = BallNorm::l2, .eps = 0.5, .steps = 7}) == 2.5 * 0.5 / 7);
   CHECK(alpha("fgsm", {.eps = 0.3}) == 1.25 * 0.3);
+  // In an evaluation eps/4, of attacks of any number of steps in L-infinity.
+  const auto in_evaluation = [](const char* word, BallNorm norm, double wanted) {
+    return evaluation_alpha(read_attack_word(word), norm, 0.5, wanted);
+  };
+  CHECK((in_evaluation("pgd7", BallNorm::linf, 0) == 0.125 && in_evaluation("pgd7", BallNorm::linf, 0.25) == 0.25));
+  CHECK((in_evaluation("pgd7", BallNorm::l2, 0) == 0 && in_evaluation("fgsm", BallNorm::linf, 0) == 0));
 }
 
 TEST_CASE("FGSM ignores the gradient where the start was clamped", "[attack]") {
@@ -282,7 +289,7 @@ TEST_CASE("FGSM ignores the gradient where the start was clamped", "[attack]") {
   perturb(*attack, o);
   REQUIRE(o.calls == 1);
   CHECK(attack->gradient_evaluations() == 1);
-  CHECK(attack->prefers_batch_statistics());
+  CHECK((attack->prefers_batch_statistics() && attack->needs().scratch_images == 0));
   std::size_t masked = 0, changed = 0;
   for (std::size_t i = 0; i < o.x.size(); ++i) {
     const double inside = double(o.x[i]) + start[i];

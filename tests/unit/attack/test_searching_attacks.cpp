@@ -881,6 +881,7 @@ TEST_CASE("Targets and losses fit the number of classes", "[attack]") {
   CHECK(attacks().at("apgd-t")({})->gradients_of_run() == 101);  // a training makes one run
   CHECK(attacks().at("fab-t")({})->gradient_evaluations() == 900);
   CHECK(attacks().at("fab")({})->gradient_evaluations() == 900);
+  CHECK(attacks().at("square")({})->gradient_evaluations() == 0);
   CHECK(attacks().at("fab-t")({.classes = 3, .restarts = 2})->gradient_evaluations() == 400);
 
   // With two or three of the classes, every attack still runs, and aims twice at each wrong class, the likeliest first.

@@ -130,6 +130,10 @@ TEST_CASE("Random directions have numbers that are uniform in [-1, 1)", "[byzant
   // Variances of a number and of its square: 1/3 and 4/45.
   CHECK(std::abs(sum) < 5 * std::sqrt(kCount / 3.0));
   CHECK(std::abs(squares - kCount / 3.0) < 5 * std::sqrt(kCount * 4 / 45.0));
+  // The first number of SplitMix64 with the seed 0 (Vigna, splitmix64.c); a fingerprint mixes place and word alike.
+  constexpr std::uint64_t kFirst = 0xe220a8397b1dcdaf;
+  CHECK(kernels::direction(0, 0) == static_cast<double>(static_cast<std::int64_t>(kFirst)) * 0x1p-63);
+  CHECK(kernels::fingerprint_of(0x9e3779b9, 0x7f4a7c15) == kFirst);
 }
 
 TEST_CASE("Several validators have targets of their own, as long as there are some", "[byzantine]") {

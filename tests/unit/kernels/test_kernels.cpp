@@ -610,11 +610,12 @@ TEMPLATE_TEST_CASE("Folded weights: every weight times its output's scale at its
             expected[static_cast<std::size_t>(place)] =
                 Stored<T>::from(scaled ? w * scale[static_cast<std::size_t>(o)] : w);
           }
-      run(std::int64_t{rows} * s.row, FoldWeights{weights.data(), scaled ? scale.data() : nullptr, result.data(), s.out,
-                                                  s.in, s.taps, s.in_padded, s.row, s.rotate,
-                                                  sizeof(T) == 4            ? DType::f32
-                                                  : std::is_same_v<T, Half> ? DType::f16
-                                                                            : DType::bf16});
+      const FoldWeights fold{weights.data(), scaled ? scale.data() : nullptr,
+                             result.data(),  s.out,
+                             s.in,           s.taps,
+                             s.in_padded,    s.row,
+                             s.rotate,       Stored<T>::type};
+      run(fold.size(), fold);
       INFO(s.out << "x" << s.taps << "x" << s.in << " to rows of " << s.row << (s.rotate ? ", rotated" : "")
                  << (scaled ? ", scaled" : ""));
       CHECK(same_bits(result, expected));
@@ -861,6 +862,26 @@ TEMPLATE_TEST_CASE("Channels go first and come back last, or are added to what i
     run(runs, ChannelsLast<T>{first.data(), added.data(), c, pixels, true});
     CHECK(same_bits(added, sum));
   }
+}
+
+TEMPLATE_TEST_CASE("Samples of another size lack rows below and columns at the right, or have zeros there", "[kernels]",
+                   float, Half, BFloat16) {
+  using T = TestType;
+  constexpr int kImages = 2;
+  for (const auto& [c, from_h, from_w, h, w] : {std::array{3, 4, 5, 5, 7}, std::array{40, 5, 4, 4, 3}})
+    for (const bool add : {false, true}) {
+      const Shared<T> from = stored<T>(shared_random(kImages * from_h * from_w * c, 1)),
+                      before = stored<T>(shared_random(kImages * h * w * c, 2));
+      Shared<T> to = before, expected = before;
+      run(kImages * h * w * groups(c), FitPixels<T>{from.data(), to.data(), c, from_h, from_w, h, w, add});
+      for_each_pixel(kImages, Layout{c, h, w, c}, [&](std::int64_t k, int y, int x, int channel) {
+        const std::int64_t source = ((k * from_h + y) * from_w + x) * c + channel;
+        const float value = y < from_h && x < from_w ? to_float(from[static_cast<std::size_t>(source)]) : 0.0F;
+        T& there = expected[static_cast<std::size_t>(((k * h + y) * w + x) * c + channel)];
+        there = Stored<T>::from(add ? to_float(there) + value : value);
+      });
+      CHECK(same_bits(to, expected));
+    }
 }
 
 TEMPLATE_TEST_CASE("Random numbers for trials fill [-1, 1] and nothing beyond their array", "[kernels]", float, Half,

@@ -25,7 +25,9 @@ struct Result {
   const auto n = labels.size(), classes = clean.size() / n;
   const Shared<float> values[2] = {shared(attacked), shared(clean)};
   const Shared<std::int32_t> on_device = shared(labels);
-  Shared<double> scratch(static_cast<std::size_t>(loss.scratch(static_cast<int>(classes))), -7.0);
+  // What follows is not the loss's.
+  const auto wanted = static_cast<std::size_t>(loss.scratch(static_cast<int>(classes)));
+  Shared<double> scratch(wanted + classes * classes, -7.0);
   Shared<float> losses[2], correct[2], gradients[2];
   std::vector<Logits> logits;
   std::vector<std::size_t> kinds;
@@ -47,6 +49,7 @@ struct Result {
   }
   for (std::size_t k = 0; k < kinds.size(); ++k) loss.differentiate(k, logits, static_cast<int>(n));
   kernel_backend().wait();
+  CHECK(std::ranges::all_of(std::span(scratch).subspan(wanted), [](double v) { return v == -7; }));
   Result found;
   for (const std::size_t k : kinds) {
     found.loss[k] = wide(losses[k]);
@@ -216,6 +219,7 @@ TEST_CASE("each loss has the passes, the order of statistics and the attack's go
   const auto told = [](const char* name, const LossOptions& options) {
     const auto loss = losses().at(name)(options);
     const AttackGoal goal = loss->goal();
+    CHECK(loss->needs().clean_passes == (loss->passes().size() == 2));
     std::string text;
     for (const Loss::Images one : loss->passes()) text += "acs"[static_cast<int>(one)];
     text += std::string(" ") + "-<*"[static_cast<int>(loss->looks_at())] + " ";

@@ -411,6 +411,8 @@ TEST_CASE("Averaging leaves any optimizer's steps as they are, and follows layer
       // The middle layer takes part in the first step only.
       const ActiveSet active{{1, k == 0 ? 2.0F : 0.0F, 1.5F}};
       for (Model* one : {&plain, &model}) one->set(one->parameters.gradients, random_floats(plain.parameters.size, 5));
+      plain.optimizer->set_momentum(0.1 * k);
+      averaged.set_momentum(0.1 * k);
       plain.optimizer->step(active, 0.1);
       const std::vector<float> before = model.get(averaged.average());
       averaged.step(active, 0.1);

@@ -324,3 +324,21 @@ TEST_CASE("attacks read the options that they name", "[options][settings]") {
                   all.add(objective.attacked());
                 });
 }
+
+TEST_CASE("What nobody has chosen follows from the layers and from whether messages overlap", "[options]") {
+  CHECK(default_budget(54) == 40);
+  CHECK((default_bucket(true) == 524288 && default_bucket(false) == 1048576));
+}
+
+TEST_CASE("A step may be left out where bad ones are skipped, corruption is repaired, or numbers are f16",
+          "[options]") {
+  const auto may = [](const std::function<void(TrainOptions&)>& change) {
+    TrainOptions options;
+    change(options);
+    return options.steps_may_be_left_out();
+  };
+  CHECK(!may([](TrainOptions&) {}));
+  CHECK(may([](TrainOptions& o) { o.max_bad_steps = 1; }));
+  CHECK(may([](TrainOptions& o) { o.on_corruption = "repair"; }));
+  CHECK(may([](TrainOptions& o) { o.precision = "f16"; }));
+}

@@ -111,6 +111,13 @@ TEST_CASE("int8: 127 levels of the norm; the reference's example", "[codec]") {
   CHECK((first.size() == 2 && first.contains(29) && fits(first, 30, 0.3077)));
   CHECK((second.size() == 2 && second.contains(-39) && fits(second, -40, 0.0769)));
   CHECK((last.size() == 2 && last.contains(117) && fits(last, 118, 0.2308)));
+  // A number that is the whole norm has the highest level, exactly, and its neighbours have none.
+  for (const float one : {0.5F, -0.25F}) {
+    std::fill_n(gradient.begin() + bias.begin, bias.size, 0.0F);
+    gradient[at + 1] = one;
+    const auto result = f.reduce(reducer, only, 0, gradient);
+    for (const std::size_t i : elements_of(bias)) CHECK(result[i] == gradient[i]);
+  }
 }
 
 TEST_CASE("int8, TernGrad without clipping and ATOMO are unbiased", "[codec]") {

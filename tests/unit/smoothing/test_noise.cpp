@@ -39,6 +39,7 @@ struct Noisy {
     run(n * noise.rows(), noise);
   }
   void table(const GridNoise& noise) {
+    CHECK(n * what.fours() == groups());
     const Shared<std::uint64_t> entries = shared(noise.entries);
     const Shared<std::int32_t> guide = shared(noise.guide);
     run(groups(), TableNoise{what, entries.data(), guide.data(), noise.half, noise.low, noise.high, unknown.data()});

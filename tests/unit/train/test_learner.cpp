@@ -73,7 +73,9 @@ struct Fixture {
     for (int first = 0; first < kBatch; first += micro_batch) {
       const std::int64_t at = first * images.layout.elements();
       Batch batch = images.batch();
-      static_cast<Samples&>(batch) = batch.part(first, micro_batch);
+      batch.n = micro_batch;
+      batch.labels += first;
+      batch.sample_ids += first;
       batch.x_adv += at;
       batch.clean += at;
       batch.begins_at = first;
