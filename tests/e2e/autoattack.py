@@ -114,7 +114,8 @@ class Sequence(common.TestCase):
             if kill == 2:  # a write that was cut
                 common.write("killed/sequence.journal", '{"stage":1,"seconds":0.1,"images":[0,', "ab")
         self.assertGreater(lines("killed"), 2)
-        self.evaluate("killed", ranks=2)
+        ended = self.evaluate("killed", ranks=2)
+        self.assertNotIn("goes on after", ended.text)  # --quiet
         self.assertEqual(told("killed"), whole)
         self.assert_same_columns("killed", IMAGES)
         # A finished one, asked again, computes nothing and says the same.
@@ -266,7 +267,9 @@ class Sequence(common.TestCase):
 
     def test_single_attacks_beside_a_sequence(self):
         """A JSON file alone, without a journal; the sequence is as hard as the worst of its attacks, image by image."""
-        ended = self.run_well(*options("fgsm,pgd2+fgsm,pgd2,pgd10", out="all.json"), ranks=2)
+        words = [word for word in options("fgsm,pgd2+fgsm,pgd2,pgd10", out="all.json", batch=16) if word != "--quiet"]
+        ended = self.run_well(*words, "DAT_PROGRESS=0.000001", ranks=2)
+        self.assertRegex(ended.text, rf"clean: \d+ of {IMAGES} images, \d+ right  ETA ")
         self.assertFalse(os.path.exists("all"))
         each = common.load("all.json")["per_image"]
         self.assertEqual(each["pgd2+fgsm_correct"],
