@@ -79,9 +79,7 @@ Journal::Journal(std::string path, const std::string& kind, const Facts& facts) 
   if (first == 0) write(header);
 }
 
-Journal::~Journal() {
-  if (file_ >= 0) ::close(file_);
-}
+Journal::~Journal() { ::close(file_); }
 
 std::string Journal::read_all() const {
   std::string text;

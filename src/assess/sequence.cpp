@@ -56,7 +56,7 @@ class Ledger {
       row.broken += broken;
       row.zero_gradients += (attack > 0 || !broken) && (outcome.flags & ImageOutcome::kZeroGradient) != 0;
       SequenceResult::Image& image = result_.images[at];
-      if (attack == 0 || broken) image.prediction = outcome.prediction;
+      image.prediction = outcome.prediction;  // the label, where it is not broken
       if (!broken) continue;
       image.broken_by = static_cast<int>(attack);
       if (attack == 0) continue;
@@ -272,7 +272,8 @@ JournalEntry SequenceEvaluator::attack_group(const Member& member, int run, Ball
   return entry;
 }
 
-std::vector<std::vector<float>> SequenceEvaluator::logits_of_first(int passes, std::vector<std::int32_t>& labels) {
+std::vector<std::vector<float>> SequenceEvaluator::logits_of_first(std::vector<std::int32_t>& labels) {
+  constexpr int kPasses = 5;
   std::vector<std::int64_t> ids(static_cast<std::size_t>(std::min<std::int64_t>(images_.capacity, dataset_.size())));
   std::iota(ids.begin(), ids.end(), 0);
   load(ids.data(), static_cast<int>(ids.size()));
@@ -280,7 +281,7 @@ std::vector<std::vector<float>> SequenceEvaluator::logits_of_first(int passes, s
   objective_.prepare(0, Purpose::evaluation_start, 0);
   attacks().at("none")({})->perturb(objective_);
   std::vector<std::vector<float>> all;
-  for (int pass = 0; pass < passes; ++pass) {
+  for (int pass = 0; pass < kPasses; ++pass) {
     objective_.forward();
     all.push_back(fetch(objective_.logits, std::int64_t{images_.batch().n} * images_.classes));
   }

@@ -114,7 +114,7 @@ class SequenceEvaluator {
 
   /// Logits of some forward passes over the first images of the set, as many as are dealt at a time, for
   /// network_warnings(), and their labels. Not collective.
-  [[nodiscard]] std::vector<std::vector<float>> logits_of_first(int passes, std::vector<std::int32_t>& labels);
+  [[nodiscard]] std::vector<std::vector<float>> logits_of_first(std::vector<std::int32_t>& labels);
 
  private:
   using Member = SequenceAttacks::Member;

@@ -68,9 +68,7 @@ AdversarialImages::AdversarialImages(const std::string& folder, const Dataset& i
   require(file_ >= 0, ExitCode::io, "cannot write ", part_, ": ", system_reason(errno));
 }
 
-AdversarialImages::~AdversarialImages() {
-  if (file_ >= 0) ::close(file_);
-}
+AdversarialImages::~AdversarialImages() { ::close(file_); }
 
 void AdversarialImages::unlink() { static_cast<void>(::unlink(part_.c_str())); }
 

@@ -63,7 +63,7 @@ void SequenceRun::open(const std::string& folder, const std::string& training) {
 
 void SequenceRun::tell(const std::vector<JournalEntry>& found) {
   std::vector<std::int32_t> labels;
-  network_warnings_ = dat::network_warnings(evaluator_->logits_of_first(5, labels), labels);
+  network_warnings_ = dat::network_warnings(evaluator_->logits_of_first(labels), labels);
   for (const std::string& warning : network_warnings_) say("warning: " + warning);
   for (const std::string& notice : attacks_.notices()) say(notice);
   if (!sequence_.remark.empty()) say(sequence_.name + ": " + sequence_.remark);

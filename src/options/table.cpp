@@ -73,7 +73,7 @@ std::vector<const OptionRow*> Table::settings_of(const OptionRow& row) const {
 std::size_t Table::add_row(const std::string& names, const std::string& about, Range range) {
   OptionRow row{.names = names, .name = names, .about = about, .group = group_, .range = std::move(range)};
   row.in_file = in_file_;
-  row.positional = names[0] != '-' && names.find(",--") == std::string::npos;
+  row.positional = names.find("--") == std::string::npos;
   std::istringstream words(names);
   for (std::string word; std::getline(words, word, ',');)
     if (word.starts_with("--")) {

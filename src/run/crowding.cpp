@@ -34,9 +34,9 @@ std::string Crowding::after_step(Communicator& ranks, const std::vector<std::str
   constexpr std::int64_t kFirst = 10;  // steps before these are of planning and of a machine that wakes up
   constexpr double kMuch = 0.2;
   ++steps_;
-  if (steps_ == 2) cores_.begin();
+  if (steps_ == 2) cores_->begin();
   if (told_ || steps_ % kFirst != 0 || std::popcount(static_cast<std::uint64_t>(steps_ / kFirst)) != 1) return "";
-  const std::vector<double> shares = ranks.gather(std::vector<double>{cores_.share()});
+  const std::vector<double> shares = ranks.gather(std::vector<double>{cores_->share()});
   const auto most = std::ranges::max_element(shares);
   told_ = ranks.root() && *most > kMuch;
   ranks.broadcast(&told_, sizeof told_);

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dat/communicator.hpp"
@@ -12,9 +14,10 @@ namespace dat {
 /// (Documentation/scheduler/sched-stats.rst, /proc/<pid>/schedstat), so it holds in containers, too.
 class CoreWait {
  public:
+  virtual ~CoreWait() = default;
   void begin() { begun_ = count(); }
   /// Share in [0, 1]; 0 where the kernel does not say, or the threads have not been at work for kLeastSeconds together.
-  [[nodiscard]] double share() const;
+  [[nodiscard]] virtual double share() const;
 
   static constexpr double kLeastSeconds = 0.5;
 
@@ -30,13 +33,16 @@ class CoreWait {
 /// Sees, once, where threads of a rank wait for cores that others use.
 class Crowding {
  public:
+  /// cores: times of this process.
+  explicit Crowding(std::unique_ptr<CoreWait> cores = std::make_unique<CoreWait>()) : cores_(std::move(cores)) {}
+
   /// Compares the ranks' shares of waiting time now and then: after 10, 20, 40 ... steps, until it is much on one of
   /// them. Called after each step of this process. Then rank 0 gets a sentence about it; else it is empty. hosts [ranks
   /// of the launch], on rank 0. **Collective.**
   [[nodiscard]] std::string after_step(Communicator& ranks, const std::vector<std::string>& hosts);
 
  private:
-  CoreWait cores_;
+  std::unique_ptr<CoreWait> cores_;
   std::int64_t steps_ = 0;
   bool told_ = false;
 };

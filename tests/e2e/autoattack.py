@@ -35,6 +35,10 @@ def options(words, **changes):
     return ["eval", "--quiet", *common.option_words(**chosen)]
 
 
+def loud(words):
+    return [word for word in words if word != "--quiet"]
+
+
 def told(folder):
     """eval.json without what may differ: times, and where it ran."""
     found = common.load(f"{folder}/eval.json")
@@ -114,12 +118,14 @@ class Sequence(common.TestCase):
             if kill == 2:  # a write that was cut
                 common.write("killed/sequence.journal", '{"stage":1,"seconds":0.1,"images":[0,', "ab")
         self.assertGreater(lines("killed"), 2)
-        self.evaluate("killed", ranks=2)
+        ended = self.evaluate("killed", ranks=2)
+        self.assertNotIn("goes on after", ended.text)  # --quiet
         self.assertEqual(told("killed"), whole)
         self.assert_same_columns("killed", IMAGES)
         # A finished one, asked again, computes nothing and says the same.
         before = lines("killed")
-        self.evaluate("killed", ranks=3)
+        ended = self.run_well(*loud(options(SEQUENCE, out="killed")), ranks=3)
+        self.assertIn(f"goes on after {before - 1} groups of images in killed/sequence.journal", ended.text)
         self.assertEqual(lines("killed"), before)
         self.assertEqual(told("killed"), whole)
 
@@ -172,8 +178,7 @@ class Sequence(common.TestCase):
         """Each image as the first attack leaves it that breaks it; NumPy's network takes it for what eval.json says. The
         figures are those of an evaluation that keeps no images."""
         words = "fgsm,pgd2x3,pgd20x3"
-        spoken = [word for word in options(words, out="plain", batch=7) if word != "--quiet"]
-        plain = common.run(*spoken, "DAT_PROGRESS=0.000001", ranks=3)
+        plain = common.run(*loud(options(words, out="plain", batch=7)), "DAT_PROGRESS=0.000001", ranks=3)
         share = -(-IMAGES // 3)  # of rank 0, which says how far it is after each of its batches
         self.assertEqual(re.findall(r"(\d+) % of the images", plain.text), [f"{100 * (done / share):.0f}" for done in range(7, share, 7)])
         kept = common.run(*options(words, out="kept", batch=7), "--save-adversarial", ranks=3)
@@ -266,7 +271,9 @@ class Sequence(common.TestCase):
 
     def test_single_attacks_beside_a_sequence(self):
         """A JSON file alone, without a journal; the sequence is as hard as the worst of its attacks, image by image."""
-        ended = self.run_well(*options("fgsm,pgd2+fgsm,pgd2,pgd10", out="all.json"), ranks=2)
+        words = loud(options("fgsm,pgd2+fgsm,pgd2,pgd10", out="all.json", batch=16))
+        ended = self.run_well(*words, "DAT_PROGRESS=0.000001", ranks=2)
+        self.assertRegex(ended.text, rf"clean: \d+ of {IMAGES} images, \d+ right  ETA ")
         self.assertFalse(os.path.exists("all"))
         each = common.load("all.json")["per_image"]
         self.assertEqual(each["pgd2+fgsm_correct"],

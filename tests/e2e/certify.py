@@ -188,8 +188,8 @@ class Certification(common.TestCase):
         self.assertEqual(found["attacked"]["broken"], broken)
         self.assertEqual(found["attacked"]["abstained"], sum(one["prediction"] == -1 for one in attacked))
 
-        # Other ranks; and where the journal of the predictions was cut.
-        self.certify("on2", ranks=2, **more)
+        # Other ranks and threads; and where the journal of the predictions was cut.
+        self.certify("on2", ranks=2, threads=2, **more)
         self.assertEqual(told("on2"), found)
         os.remove("on2/certify.json")
         journal = common.text_of("on2/attacked.journal").splitlines(keepends=True)

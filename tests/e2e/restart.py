@@ -35,7 +35,8 @@ class Damaged(Restart):
             os.truncate(path, 3000)
         before = sorted(os.listdir("run/ckpt"))
         for ranks in 0, 2:
-            self.refuse(4, "none of the 3 checkpoints", "--out", "run", ranks=ranks)
+            ended = self.refuse(4, "none of the 3 checkpoints", "--out", "run", ranks=ranks)
+            self.assertEqual([line.endswith("; trying the one before it") for line in ended.warnings], [True] * 3)
         self.assertEqual(sorted(os.listdir("run/ckpt")), before)
 
     def test_a_shortened_record(self):

@@ -44,7 +44,7 @@ std::vector<std::uint8_t> bytes_within(std::span<const std::uint8_t> clean, std:
   };
   if (take(1)) return bytes;
   double within = 0, beyond = 1;  // each byte moves away from the clean one as the part grows, and so does the image
-  for (int halving = 0; halving < 30; ++halving) {
+  while (beyond - within > 1e-9) {
     const double part = (within + beyond) / 2;
     (take(part) ? within : beyond) = part;
   }

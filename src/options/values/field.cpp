@@ -143,7 +143,7 @@ template <class T>
 std::string other_spelling(const std::string& text, const Range& range) {
   std::string plain = text;
   std::ranges::replace(plain, ',', '.');
-  double number = 0;
+  double number{};
   T value{};
   if (!read_number(plain, number)) return "";
   if constexpr (std::is_integral_v<T>) {

@@ -1,6 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "assess/certification/certification_report.hpp"
+#include "assess/classes.hpp"
 #include "assess/evaluation_report.hpp"
 #include "assess/sequence_run.hpp"
 #include "catch.hpp"
@@ -218,6 +219,7 @@ TEST_CASE("An evaluation's report says all of it, to people and to programs", "[
                                        {{2, 2.5, 3, 2.5}, {0, 0, 0, 1}, {1, 2, 0, 0}},
                                        {{0.5, 1, 1.5, 1}, {1, 1, 0, 1}, {0, 1, 0, 0}}},
                           .seconds = 2};
+  CHECK(EvaluationResult::bytes(4, 3) == (1 + 3) * 3 * 4 * sizeof(double));  // of each of the four 3 x 4 numbers
   const SequenceRun run(read_attack_sequence("aa-rand"), {.eps = 0.25}, 4);
   const SequenceResult sequence{
       {{.prediction = 0}, {2, 1, 2, 0.125}, {0, 0, 0, 0}, {1, 1, 1, 0.25}},
@@ -284,4 +286,30 @@ TEST_CASE("An evaluation's report says all of it, to people and to programs", "[
   const Json told = Json::parse(read_bytes(folder / "eval.json"));
   for (const char* absent : {"list", "noise", "sequence"}) CHECK(!told.contains(absent));
   CHECK(alone.text().starts_with("run: step 40, 4 training images\n"));
+}
+
+TEST_CASE("Images are of a network's classes where both are named, and of its size", "[evaluation]") {
+  Checkpoint checkpoint;
+  checkpoint.arrays = {{"bn/a", {5, 5}, {}}, {"param/conv", {5, 5, 3, 3}, {}}};
+  CHECK(error_of([&] { (void)classes_of(checkpoint, "run"); }) == "4: run holds no network");
+  checkpoint.arrays.push_back({"param/head", {3, 8}, {}});
+  checkpoint.integers = {{"image_size", 16}, {"image_channels", 3}};
+  const auto told = [&](const std::string& known, const std::vector<std::string>& names, int size = 16, int of = 3) {
+    checkpoint.texts["class_names"] = known;
+    const DatasetInfo info{size, of, static_cast<int>(names.size()), names};
+    return error_of([&] { require_fitting_images(info, checkpoint, classes_of(checkpoint, "run"), "run"); });
+  };
+  CHECK(told("a\nb\nc\n", {"a", "b", "c"}) == "none");
+  CHECK(told("a\nb\nc\n", {"a", "b", "d"}) ==
+        "3: the data's classes (a ... d) are not those of the network in run (a ... c); take the data it was trained "
+        "for");
+  CHECK(told("class 0\nclass 1\nclass 2\n", {"a", "b", "d"}) == "none");
+  CHECK(told("a\nb\nc\n", numbered_classes(2)) == "none");
+  CHECK(told("a\nb\nc\n", numbered_classes(4)) ==
+        "3: the data has 4 classes, the network in run knows 3; take the data it was trained for");
+  CHECK(told("a\nb\nc\nd\n", {"x", "y"}) == "none");  // of four names three classes have none
+  CHECK(told("", {"a", "b", "d"}, 8) ==
+        "3: the data's images have 8x8 pixels, the network in run was trained on 16x16");
+  CHECK(told("", {"a", "b", "d"}, 16, 1) ==
+        "3: the data's images have 1 channels, the network in run was trained on 3");
 }

@@ -624,8 +624,9 @@ TEST_CASE("averaging is described by options that fit together") {
   CHECK(train("--average none,swa@55").average_bn == "rebuild");
   CHECK(train("--average swa:bn=ema").average_bn == "ema");
   CHECK(parse_line("eval --checkpoint a.h5").eval.weights == "auto");
-  check_refused({{"--average ema,none@3", "one rule goes on to the end"},
-                 {"eval --checkpoint a.h5 --weights swa", "auto, raw, average"}});
+  for (const std::string rules : {"ema,none@3", "ema,swa@3", "none,ema@3,swa@9"})
+    check_refused({{"--average " + rules, "one rule goes on to the end"}});
+  check_refused({{"eval --checkpoint a.h5 --weights swa", "auto, raw, average"}});
 }
 
 TEST_CASE("help VERB is VERB --help") {
@@ -644,6 +645,7 @@ TEST_CASE("misspelt options and keys are refused with the nearest name") {
   CHECK(contains(refusal("-x"), "unknown option '-x'; see 'dat_hpc train --help'"));
   CHECK(contains(refusal("data convrt"), "did you mean 'convert'?"));
   CHECK(contains(refusal("--attack pgdd"), ", not 'pgdd'; did you mean 'pgd'?"));
+  CHECK(contains(refusal("--attack pdg"), ", not 'pdg'; did you mean 'pgd'?"));
   CHECK(file_refusal("lr = 0.1\n\n# a comment\nepoch = 3\n") ==
         "FILE:4: 'epoch' is no option of 'dat_hpc train'; did you mean 'epochs'?");
   CHECK(contains(file_refusal("checkpoint = 'a'\n"), "FILE:1: 'checkpoint' is no option"));
@@ -699,6 +701,7 @@ TEST_CASE("limits that were chosen are in force") {
     for (const OptionText& option : verb.parse(CommandLine::asking_for_descriptions()).descriptions.options) {
       INFO(verb.name << " " << option.names.back());
       const std::string about = option.about.substr(0, option.about.find('\n'));
+      if (option.label == "PATH...") CHECK(option.several);
       if (option.names.back() != "--resume" && (option.names.back() != "--generators" || verb.name == "forecast"))
         CHECK(contains(about, "auto: ") == (option.standard == "auto"));
     }

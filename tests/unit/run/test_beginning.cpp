@@ -286,6 +286,19 @@ TEST_CASE("A run without --out has its job's folder, or a new one, and says so w
   options.out = "run";
   CHECK(folder_of(options) == "run");
   CHECK(same_command(options, "run") == "the same command");
+  // What a run reads is not written over, but for its own options.
+  const TemporaryFolder folder;
+  options.out = folder.path();
+  const std::string config = config_in(options.out), record = folder / "metrics.jsonl";
+  for (const std::string& file : {config, record}) write_bytes(file, "");
+  const auto told = [&](const std::string& data, const std::string& of_options) {
+    options.data = {data};
+    return error_of([&] { require_apart_from_inputs(options, of_options); });
+  };
+  CHECK(told("set.h5", config) == "none");
+  CHECK(told("set.h5", record).starts_with("2: " + record + ": would be written over "));
+  for (const std::string& file : {config, record})
+    CHECK(told(file, "").starts_with("2: " + file + ": would be written over "));
 }
 
 TEST_CASE("A run takes the network of its weights, where nobody has set another one", "[beginning]") {

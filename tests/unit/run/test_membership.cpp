@@ -1,6 +1,7 @@
 #include "catch.hpp"
 #include "dat/dealing.hpp"
 #include "run/begin/left.hpp"
+#include "run/crowding.hpp"
 #include "run/membership.hpp"
 #include "single.hpp"
 
@@ -86,4 +87,27 @@ TEST_CASE("The batch stays what the run began with, whoever is left", "[membersh
   options.batch = 4;  // 6 micro-batches, of which each of 5 ranks has one, and one two
   CHECK(error_of([&] { (void)options_left(options, Plan(options, 1000, 6), 5, 0); }) ==
         "8: 0 of 5 ranks have left, and 2 of the others could hold half of the micro-batches of a step");
+}
+
+TEST_CASE("Ranks that wait for cores are looked at now and then, until one is told of", "[membership]") {
+  struct Told final : CoreWait {
+    Told(double third, int& looks) : third_(third), looks_(looks) {}
+    [[nodiscard]] double share() const override { return ++looks_ == 3 ? third_ : 0.2; }
+    double third_;
+    int& looks_;
+  };
+  const std::string sentence =
+      "the threads of rank 0 on node1 wait for a core 75 % of their time: more is running there than it has cores for, "
+      "which slows all ranks; give the run cores of its own, or fewer --threads";
+  for (const bool crowded : {false, true}) {
+    int looks = 0;
+    Crowding crowding(std::make_unique<Told>(crowded ? 0.75 : 0.2, looks));
+    std::vector<int> looked_after;
+    for (int step = 1; step <= 100; ++step) {
+      const int before = looks;
+      CHECK(crowding.after_step(test::single(), {"node1"}) == (crowded && step == 40 ? sentence : ""));
+      if (looks > before) looked_after.push_back(step);
+    }
+    CHECK(looked_after == (crowded ? std::vector{10, 20, 40} : std::vector{10, 20, 40, 80}));
+  }
 }
