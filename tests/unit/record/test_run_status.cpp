@@ -125,6 +125,7 @@ TEST_CASE("A run's status has the means of its last steps, and all else of its w
     const RunStatus one = status_of(run.folder, length, "n01", kNow);
     INFO(length.epochs << ", " << length.most_steps);
     CHECK(one.steps == steps);
+    CHECK(contains(status_page(one), "\nstep            250, epoch 84") == (steps == 0));
     if (epochs > 0 || length.epochs == 0) CHECK(one.epochs == epochs);
     CHECK((eta == none ? std::isnan(one.eta) : one.eta == Approx(eta)));
   }
