@@ -216,6 +216,7 @@ TEST_CASE("A run's state is that of its lock, of its signs of life and of its la
     CHECK(std::string(name_of(found.state)) == name_of(state));
     CHECK(found.exit_code() == code);
     CHECK(contains(page, "\nstate           " + std::string(name_of(state)) + more + (more.empty() ? "" : "\n")));
+    CHECK((contains(page, "\nstep ") == (found.epoch > 0) && contains(page, "\ncheckpoint      none\n")));
     check_width(page);
   };
   const std::string me = "n01, process " + std::to_string(getpid());
