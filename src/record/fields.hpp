@@ -52,7 +52,7 @@ void write_series(Hdf5File& file, const std::string& group, const std::vector<Re
     for (const Record& record : records) {
       std::size_t at = 0;
       for_each(record, [&](const char*, const auto& value, const char* = "") {
-        if constexpr (std::is_same_v<Stored, std::string> == std::is_same_v<std::decay_t<decltype(value)>, std::string>)
+        if constexpr (std::is_same_v<std::decay_t<decltype(value)>, Plain>)
           if (at == column) values.push_back(static_cast<Stored>(value));
         ++at;
       });

@@ -35,11 +35,10 @@ int terminal_columns() {
   return isatty(STDOUT_FILENO) != 0 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
-/// A whole number as one.
+/// A whole number as one. |value| is below 2^63.
 [[nodiscard]] nlohmann::ordered_json plain_number(double value) {
-  return std::trunc(value) == value && std::fabs(value) < 0x1p53
-             ? nlohmann::ordered_json(static_cast<std::int64_t>(value))
-             : nlohmann::ordered_json(value);
+  const auto whole = static_cast<std::int64_t>(value);
+  return static_cast<double>(whole) == value ? nlohmann::ordered_json(whole) : nlohmann::ordered_json(value);
 }
 
 }  // namespace

@@ -71,9 +71,12 @@ check 'version names the commit' 0 '^commit +[0-9a-z]+' '' "$program" --version
 check 'printed configuration' 0 '^eps = "4/255"$' '' "$program" --eps 4/255 --network small_cnn --print-config
 cp out.txt run.toml
 check 'validate' 0 'step' '' "$program" validate --config run.toml
-grep -q 'warm start' out.txt && failed=$((failed + 1)) && echo "FAILED: validate speaks of a warm start" >&2
-check 'validate with a warm start' 0 '^warm start +0\.4 MB of host memory per rank .*, 0\.0 MB per step' '' env \
-  OMPI_COMM_WORLD_SIZE=2 "$program" validate --config run.toml --warm-start 5
+grep -Eq 'warm start|^added up' out.txt && failed=$((failed + 1)) && echo "FAILED: validate speaks of a warm start or of sums" >&2
+check 'validate with a warm start' 0 '^warm start +0\.4 MB of host memory per rank .*, 0\.2 MB per step' '' env OMPI_COMM_WORLD_SIZE=2 \
+  OMPI_COMM_WORLD_LOCAL_SIZE=2 "$program" validate --config run.toml --warm-start 5 --batch 256 --micro-batch 32 --mask per_worker:dense
+for part in '^added up .* \(--node-sums window\), 0\.9 MB' ' 0\.9 MB per step on average, 0\.9 MB with all layers'; do
+  grep -Eq -- "$part" out.txt || { failed=$((failed + 1)) && echo "FAILED: validate prints no '$part'" >&2; }
+done
 refuse 2 '--warm-start 5 has no perturbation' validate --warm-start 5 --attack none
 # Convolutions of 995,328 multiply-adds and 320 others; an epoch, two, and one.
 check 'validate with images that grow' 0 '^training images +8x8 \(0\.25 of .*\) up to epoch 1, then 12x12 \(0\.56 of .*\) up to epoch 3, then 16x16 \(1 of .*\); of the whole run 0\.59$' \
@@ -103,7 +106,7 @@ if command -v mpirun >/dev/null && mpirun --version | grep -q 'Open MPI'; then
     env KIND=pmix PATH="$PWD/tools:$PATH" "$program" doctor
   check 'doctor without' 0 '^launcher .*; srun --mpi=list has none, pmi2, not pmix: in a job mpirun starts' '' \
     env KIND=pmi2 PATH="$PWD/tools:$PATH" "$program" doctor
-  printf '#!/bin/sh\necho "$LAUNCHER"\n' >tools/mpirun
+  printf '#!/bin/sh\necho "$LAUNCHER"\necho "Report bugs"\n' >tools/mpirun
   chmod +x tools/mpirun
   check 'doctor with the launcher of another MPI' 0 '^launcher +HYDRA 4; warning: not that of Open MPI .* first; srun' '' \
     env KIND=pmix LAUNCHER='HYDRA 4' PATH="$PWD/tools:$PATH" "$program" doctor
@@ -176,8 +179,9 @@ env -u OMP_NUM_THREADS "$program" doctor | grep -Eq '^threads +1 of' ||
     env OMP_NUM_THREADS=1 "$program" "${step[@]}" --out left
 check 'a total batch that is cut' 0 ', batch 24 each, 48 in all' '' env OMPI_COMM_WORLD_SIZE=2 "$program" validate \
   --config bom.toml --limit-train 48 --total-batch 1000
-grep -q '^warning .*--total-batch 1000 is more than the training images: it is cut to 48,' out.txt ||
-  { failed=$((failed + 1)) && echo 'FAILED: nothing tells that the total batch is cut' >&2; }
+for part in '^warning .*--total-batch 1000 is more than the training images: it is cut to 48,' '^added up +by MPI \(--node-sums mpi\)'; do
+  grep -Eq -- "$part" out.txt || { failed=$((failed + 1)) && echo "FAILED: a total batch that is cut: no '$part'" >&2; }
+done
 check 'a value that looks like an option' 0 '^out = "-data"$' '' "$program" train --out -data --print-config
 check 'as many epochs as 32 bits do not hold' 0 '^length +3 of 412316861088 steps, 4294967303 epochs of 96 steps' '' \
   "$program" validate --config bom.toml --batch 8 --limit-train 768 --epochs 4294967302 --max-steps 3

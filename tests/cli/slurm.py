@@ -298,7 +298,7 @@ class Printed(unittest.TestCase):
 
         small, large = ["--width=16", "--batch=16"], ["--width=32", "--batch=256"]
         mebibyte = 1.048576  # Slurm's M, in MB
-        self.assertAlmostEqual((megabytes(*large) - megabytes(*small)) * mebibyte, validated(*large) - validated(*small), delta=3)
+        self.assertAlmostEqual((megabytes(*large, "--threads=64") - megabytes(*small)) * mebibyte, validated(*large) - validated(*small), delta=3)
         # Rounding to whole mebibytes aside, a node needs what its ranks need.
         self.assertAlmostEqual(megabytes("--ranks-per-node=4", *small), 4 * megabytes(*small), delta=4)
 

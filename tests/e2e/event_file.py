@@ -167,7 +167,7 @@ class TensorBoard(common.TestCase):
         self.train("run", *TRAIN, "--max-steps", 20)  # a run that has the file goes on with it, without pictures
         self.train("run", *TRAIN, "--tensorboard")
         path, found, expected = self.check_numbers()
-        self.assertGreater(int(path.split(".")[3]), 9999999999)
+        self.assertEqual(int(path.split(".")[3]), 9999999999 + 2)  # a file of each start
         self.assertTrue(os.path.exists(OTHER))
         for tag, step in found.images:  # as the evaluation's numbers, whenever the run went on
             self.assertEqual(found.times[tag, step], found.times[tag.replace("attacked", "adv_acc"), step])

@@ -35,7 +35,7 @@ namespace {
   for (std::string line; std::getline(lines, line) && line.starts_with("#");) {
     const bool begins = line.starts_with("# Published: ");
     if (!begins && text.empty()) continue;
-    if (!begins && (line.size() < 3 || line.starts_with("# Not as ") || line.starts_with("#  "))) break;
+    if (!begins && (line == "#" || line.starts_with("# Not as ") || line.starts_with("#  "))) break;
     text += (text.empty() ? "" : " ") + line.substr(begins ? 13 : 2);
   }
   return text.substr(0, text.find(" Not as published"));

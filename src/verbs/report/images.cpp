@@ -24,8 +24,7 @@ template <class Value>
   for (std::size_t y = 0; y < size; y += stride)
     for (std::size_t x = 0; x < size; x += stride)
       for (std::size_t colour = 0; colour < 3; ++colour) {
-        const std::size_t of = channels == 1 ? 0 : std::min(colour, channels - 1);
-        const double bright = value((y * size + x) * channels + of);
+        const double bright = value((y * size + x) * channels + std::min(colour, channels - 1));
         rgb.push_back(bright >= 0 ? static_cast<std::uint8_t>(std::min(255.0, std::round(255 * bright))) : 0);
       }
   return png_of({static_cast<int>(side), static_cast<int>(side)}, rgb);

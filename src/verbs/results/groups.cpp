@@ -32,10 +32,9 @@ const std::set<std::string> kWithoutNumbers = {"out",          "resume",        
 
 /// Order of an option's values: numbers by their size, before words.
 [[nodiscard]] std::tuple<bool, double, std::string> place_of(const std::string& value) {
-  double number = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  const bool word = error != std::errc{} || end == value.data();
-  return {word, word ? 0 : number, value};
+  double number = 0;  // a word leaves it so
+  const bool word = std::from_chars(value.data(), value.data() + value.size(), number).ec != std::errc{};
+  return {word, number, value};
 }
 
 void require_row_option(const std::string& by) {

@@ -355,10 +355,10 @@ struct ValidateOrder : TrainOrder {
   for (const auto& [purpose, bytes] : memory)
     if (bytes >= total / 50)
       text << "  " << std::left << std::setw(24) << purpose << megabytes(static_cast<double>(bytes)) << "\n";
-  std::size_t planned = 0;
-  for (const Backend::Allocation& one : backend.allocations()) planned += one.bytes;
+  std::size_t messages = total;
+  for (const Backend::Allocation& one : backend.allocations()) messages -= one.bytes;
   backend.host_threads = choose_threads(options.threads, on_node);
-  text << process_text(trainer, options, plan, ranks, total - planned);
+  text << process_text(trainer, options, plan, ranks, messages);
   text << reading_text(trainer, order, plan, step, data_threads(options, backend));
   if (!forecast.empty()) text << "forecast         " << forecast << "\n";
   text << costs_text(trainer, options, ranks) << differences_text(whole);

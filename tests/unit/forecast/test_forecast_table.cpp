@@ -97,4 +97,6 @@ measured: 1000.0 us, 100.0 MB/s; inside a node 0.0 us, 1000.0 MB/s
   CHECK(contains(table(), "\n1gbit: 30.0 us, 117.7 MB/s;"));
   std::tie(o.bandwidth, o.latency) = std::pair(std::vector<std::string>{"1000GB/s"}, std::vector<double>{0});
   CHECK(contains(table(), "\n nothing pays: at most 2.0 % of a step is communication that nothing covers\n"));
+  c.within->latency = 2e-6;
+  CHECK(contains(table(), "; inside a node 2.0 us, 1000.0 MB/s\n"));
 }

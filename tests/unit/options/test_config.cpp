@@ -973,6 +973,7 @@ TEST_CASE("recipes are options between the defaults and the file") {
   CHECK(parse_line("validate --recipe fast_adversarial").train.lr == 0.2);
   CHECK(parse_line("slurm --recipe fast_adversarial --lr 0.1").slurm.train ==
         std::vector<std::string>{"--recipe", "fast_adversarial", "--lr", "0.1"});
+  CHECK(parse_line("slurm --cite").text == parse_line("train --cite").text);
   CHECK(refusal("--recipe madri") == "there is no recipe 'madri'; did you mean 'madry'?");
   CHECK(contains(refusal("--recipe jobs/madry.toml"), "--config takes a file, --recipe a name; did you mean 'madry'?"));
   CHECK(contains(refusal("--recipe resnet"), "--recipe list names all"));

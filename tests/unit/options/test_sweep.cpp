@@ -99,4 +99,8 @@ TEST_CASE("A batch script has the options of a sweep, and further ones of sbatch
   for (const std::string own : {"--array=1-9", "--wrap=id", "--nodes=2", "--time=1"})
     CHECK(contains(refusal({"slurm", "--sbatch", own}), "is the script's own"));
   CHECK(contains(refusal({"slurm", "--sweep", "seed=1,2"}), "needs --out DIR"));
+  const Parsed one = parse({"slurm", "--network", "small_cnn", "--width", "16", "--limit-train", "64"});
+  SlurmOrder of_gpus{one.slurm, {one.train}};
+  of_gpus.job.gpus_per_node = 3;
+  CHECK(contains(script_of(of_gpus), "\n#SBATCH --gpus-per-node=3\n"));
 }

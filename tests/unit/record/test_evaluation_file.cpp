@@ -208,7 +208,7 @@ TEST_CASE("A page shows images clean, changed and attacked; of large ones every 
   const TemporaryFolder folder;
   const EvaluationFile file = read(kAttacks);
   write_bytes(folder / "eval.json", kAttacks.dump());
-  for (const auto& [size, channels] : {std::pair(40, 3), {130, 1}}) {
+  for (const auto& [size, channels] : {std::pair(40, 3), {9, 2}, {130, 1}}) {
     const Saved saved(file, size, channels);
     saved.write(folder / "adversarial.h5", "attacks", file.attack_names());
     std::array<std::vector<std::uint8_t>, 3> rgb;  // of the first one, image 1
@@ -216,14 +216,14 @@ TEST_CASE("A page shows images clean, changed and attacked; of large ones every 
       for (int x = 0; x<size; x += size> 128 ? 2 : 1)
         for (int colour = 0; colour < 3; ++colour) {
           const std::size_t at =
-              saved.elements + static_cast<std::size_t>((y * size + x) * channels + (channels == 1 ? 0 : colour));
+              saved.elements + static_cast<std::size_t>((y * size + x) * channels + std::min(colour, channels - 1));
           const double before = saved.clean[at] / 255.0, after = saved.images[at];
           for (std::size_t k = 0; const double value : {before, 0.5 + 2 * (after - before), after})
             rgb[k++].push_back(static_cast<std::uint8_t>(std::lround(255 * std::clamp(value, 0.0, 1.0))));
         }
     Page page("t");
     add_image_grid(page, folder / "eval.json");
-    const int side = size > 128 ? 65 : 40;
+    const int side = size > 128 ? 65 : size;
     std::string figure = "<figure>";
     const char* const about[] = {"clean: b", "perturbation", "attacked: c (20.0 %)"};
     for (std::size_t k = 0; k < 3; ++k)

@@ -74,6 +74,7 @@ TEST_CASE_METHOD(Recorded, "Every number of a run reads back from results.h5 exa
   CHECK(file.read_texts("jointspar/layer_name") == facts.layer_names);
   CHECK(integers(file, "jointspar/layer_elements") == facts.layer_sizes);
   CHECK(reals(file, "jointspar/layer_cost") == facts.layer_costs);
+  CHECK(integers(file, "jointspar/step") == std::vector<std::int64_t>{1, 2, 3, 4, 5});
 
   const std::string group = "history/step/";
   for (std::size_t phase = 0; phase < kPhases; ++phase) {
@@ -147,6 +148,7 @@ TEST_CASE_METHOD(Recorded, "A step is one line of JSON and allocates nothing", "
 
   const std::string text = read("metrics.jsonl");
   CHECK(std::count(text.begin(), text.end(), '\n') == 3);
+  CHECK(contains(text, ",\"warmup_epochs\":1}\n"));
   const std::string line = text.substr(text.rfind('\n', text.size() - 2) + 1);
   CHECK(line.starts_with("{\"kind\":\"step\",\"step\":2,\"epoch\":0,"));
   CHECK(contains(line, "\"loss_clean\":null,"));
@@ -413,6 +415,7 @@ TEST_CASE("Epochs are counted from 1 and with the warm-up where people read", "[
   CHECK(plan_text(480, 32, 15, 7.5) == "480 steps, 15 epochs of 32 steps (7.5 warm-up)");
   CHECK(plan_text(40, 32, 16, 0) == "40 of 512 steps, 16 epochs of 32 steps");
   CHECK(plan_text(1, 1, 1, 0) == "1 step, 1 epoch of 1 step");
+  CHECK(images_text("train") == "training images");
 }
 
 TEST_CASE_METHOD(Recorded, "A warning is on standard error and in run.log", "[report]") {

@@ -125,6 +125,7 @@ TEST_CASE("A run's status has the means of its last steps, and all else of its w
     const RunStatus one = status_of(run.folder, length, "n01", kNow);
     INFO(length.epochs << ", " << length.most_steps);
     CHECK(one.steps == steps);
+    CHECK(contains(status_page(one), "\nstep            250, epoch 84") == (steps == 0));
     if (epochs > 0 || length.epochs == 0) CHECK(one.epochs == epochs);
     CHECK((eta == none ? std::isnan(one.eta) : one.eta == Approx(eta)));
   }
@@ -215,6 +216,7 @@ TEST_CASE("A run's state is that of its lock, of its signs of life and of its la
     CHECK(std::string(name_of(found.state)) == name_of(state));
     CHECK(found.exit_code() == code);
     CHECK(contains(page, "\nstate           " + std::string(name_of(state)) + more + (more.empty() ? "" : "\n")));
+    CHECK((contains(page, "\nstep ") == (found.epoch > 0) && contains(page, "\ncheckpoint      none\n")));
     check_width(page);
   };
   const std::string me = "n01, process " + std::to_string(getpid());
