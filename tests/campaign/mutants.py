@@ -2,7 +2,8 @@
 
 Faults are looked for in functions of src, include and kernels as clang reads them. Left out are, by rule:
 - what a build without nvcc does not compile (kernels on a GPU);
-- what the compiler computes: constexpr variables, template arguments, sizes of arrays, labels of cases;
+- what the compiler computes: constexpr variables, template arguments, sizes of arrays, labels of cases,
+  conditions of `if constexpr`;
 - text for people: arguments of messages, log lines and thrown errors, and the calls that print them (PRINTS);
 - hints that change no result (HINTS), and the headers of loops that OpenMP reads;
 - more memory than is needed: a larger number in a call that allocates (ALLOCATES) or in what tells how much is needed
@@ -176,8 +177,12 @@ class Walk:
                 f"{self.name}::{function}"):
             self.add("result", "result + 1", function, value, wrap="(dat_mutant(#) ? (@) + 1 : (@))")
 
+    def computed(self, cursor, children):
+        """Whether a condition is the compiler's."""
+        return "constexpr" in self.part(cursor.extent.start.offset, children[0].extent.start.offset)
+
     def condition(self, cursor, children, function):
-        if "constexpr" in self.part(cursor.extent.start.offset, children[0].extent.start.offset):
+        if self.computed(cursor, children):
             return
         whole = cursor.kind.name == "CONDITIONAL_OPERATOR"
         if self.frees and len(children) == 2 and FREES.fullmatch(self.part(children[1].extent.start.offset, children[1].extent.end.offset)):
@@ -222,7 +227,7 @@ class Walk:
             self.statement(cursor, function)
         if kind == "CALL_EXPR" and called.startswith("require"):
             children = children[:2]  # the callee and the condition: the others are a message
-        elif kind == "CASE_STMT":
+        elif kind == "CASE_STMT" or (kind == "IF_STMT" and self.computed(cursor, children)):
             children = children[1:]
         elif kind == "FOR_STMT" and parent.startswith("OMP"):
             children = children[-1:]
