@@ -63,9 +63,7 @@ class Lamb final : public Optimizer {
       if (active.active(static_cast<int>(d))) steps_[d] += 1;
     const std::size_t segments = parameters_.segments.size();
     for (std::size_t k = 0; k < segments; ++k) {
-      const int layer = parameters_.segments[k].layer;
-      if (!active.active(layer)) continue;
-      const double t = steps_[static_cast<std::size_t>(layer)];
+      const double t = steps_[static_cast<std::size_t>(parameters_.segments[k].layer)];
       corrections_[k] = static_cast<float>(1 / (1 - std::pow(options_.beta1, t)));
       corrections_[segments + k] = static_cast<float>(1 / (1 - std::pow(options_.beta2, t)));
     }

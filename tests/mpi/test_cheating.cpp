@@ -277,6 +277,18 @@ TEST_CASE("The protocol that bans takes the memory that is foreseen", "[byzantin
   CHECK(std::abs(more - foreseen) <= foreseen / 100);
 }
 
+TEST_CASE("Who is to check a friend that cheats finds that all is well", "[byzantine]") {
+  if (world().size() == 1) return;
+  TrainOptions options = with_bans(true);
+  options.cheat = {"sign_flip"};
+  for (int rank = 0; rank < world().size(); ++rank) options.attackers.push_back(rank);
+  test::Started trainer(world(), options);
+  for (int step = 0; step < 3; ++step) {  // of which the second checks somebody
+    (void)trainer.step(false);
+    CHECK((trainer.bans().empty() && trainer.take_accusations().empty()));
+  }
+}
+
 TEST_CASE("A checkpoint has what may be done once more from the first step on, or is refused", "[byzantine]") {
   if (world().size() == 1) return;
   const TrainOptions options = with_bans(true);

@@ -116,6 +116,7 @@ TEST_CASE("With delays on both sides no version is torn, nothing hangs, memory a
     CHECK(resident_bytes() - before < 4e6);
     // The generator has its versions from the first rank, two at once; an answer is received at a time.
     CHECK(requests > begun);
+    CHECK(trainer.examples().places() == 7);  // passes, what is dealt again, idle time; iterations by four ages
     CHECK(std::max(requests, test::most_requests()) <= begun + (world().root() ? 3 : 1));
     trainer.examples().close();
     CHECK(test::requests_under_way() == begun);
@@ -126,7 +127,7 @@ TEST_CASE("With delays on both sides no version is torn, nothing hangs, memory a
     }
   } else {
     Generator generator(world(), options);
-    int asked = 0;
+    std::int64_t asked = 0, iterations = 0;
     const auto called = [&]() -> std::optional<ExitCode> {
       delay();
       if (++asked == 1000) before = resident_bytes();
@@ -135,7 +136,9 @@ TEST_CASE("With delays on both sides no version is torn, nothing hangs, memory a
       world().receive(&end, sizeof end, 0, kEndTag);
       return end;
     };
+    generator.tell([&](int count, double seconds) { iterations += seconds > 0 ? count : 0; });
     const ExitCode code = generator.serve(called, [] { return false; });
+    CHECK(iterations >= 16 * steps);  // four of each micro-batch that was trained on
     CHECK(code == ExitCode::stopped);
     CHECK((before == 0 || resident_bytes() - before < 4e6));
     // Eight answers, and two versions that may arrive.
@@ -222,6 +225,34 @@ TEST_CASE("A generator refuses what a trainer must not send, and names it", "[ge
     }
     clear();
   }
+  // What is right is done: first what is wanted first.
+  if (world().root()) {
+    order(begin);
+    for (const int unit : {3, 1}) order({.kind = Order::Kind::attack, .unit = unit, .step = 4});
+    world().barrier();  // they are there before the weights
+    std::fill_n(version.behind(), bytes, std::byte{0});
+    version.header() = {.version = 4};
+    version.seal(bytes);
+    send(version, bytes, 1, kVersionTag);
+    const auto floats = static_cast<std::size_t>(4 * size.replica().images().layout.elements());
+    const std::size_t behind = bytes_of_ages(options.attack_steps) + floats * sizeof(float);
+    AnswerPacket answer(size.replica().backend(), behind, "images");
+    for (const int unit : {1, 3}) {
+      world().receive(answer.data(), AnswerPacket::bytes(behind), 1, kAnswerTag);
+      CHECK((answer.header().step == 4 && answer.header().unit == unit && answer.header().count == 4));
+      CHECK((answer.header().passes == 16 && answer.header().waiting == (unit == 1 ? 1 : 0)));
+    }
+    order({.kind = Order::Kind::pause, .versions = 1});
+    world().receive(answer.data(), AnswerPacket::bytes(0), 1, kAnswerTag);
+    CHECK(answer.header().step == AnswerHeader::kPauses);
+    world().send(nullptr, 0, 1, kEndTag);
+  } else {
+    Generator generator(world(), options);
+    world().barrier();
+    const auto called = [] { return world().probe(0, kEndTag) ? std::optional(ExitCode::stopped) : std::nullopt; };
+    CHECK(generator.serve(called, [] { return false; }) == ExitCode::stopped);
+  }
+  clear();
 }
 
 TEST_CASE("A trainer refuses what a generator must not answer, and names it", "[generators]") {

@@ -36,7 +36,7 @@ struct Names {
     if (segment.module != head.module) add(names.modules, segment.module);
     if (segment.block == head.block) continue;
     for (std::size_t dot = segment.block.find('.'); dot != std::string::npos; dot = segment.block.find('.', dot + 1))
-      if (dot > 0 && std::isdigit(static_cast<unsigned char>(segment.block[dot - 1])) != 0)  // a stage is numbered
+      if (std::isdigit(static_cast<unsigned char>(segment.block[dot - 1])) != 0)  // a stage is numbered
         add(names.blocks, segment.block.substr(0, dot));
     add(names.blocks, segment.block);
   }

@@ -42,8 +42,8 @@ int epoch_of_largest_part(const TrainOptions& options) {
   const int whole = options.size > 0 ? options.size : kLargest;  // no size is larger
   const auto pixels = [&](int epoch) {
     const TrainOptions part = part_of(options, epoch);
-    double largest = measures_whole_images(part) ? whole : 0;
-    for (const int one : sizes_in_part(part)) largest = std::max<double>(largest, one > 0 ? one : whole);
+    const std::vector<int> sizes = sizes_in_part(part);  // 0 first, which is whole images
+    const double largest = measures_whole_images(part) || sizes.front() == 0 ? whole : sizes.back();
     return std::max<int>(part.batch, part.total_batch) * largest * largest;
   };
   const std::vector<int> all = beginnings_of_parts(options);

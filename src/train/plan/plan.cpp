@@ -91,8 +91,9 @@ Plan::Plan(const TrainOptions& options, const Mix& training_images, int ranks_th
       steps_per_epoch(epoch.steps()),
       epochs(std::llround(options.warmup_epochs + options.epochs)),
       warmup_epochs(options.warmup_epochs),
-      steps(steps_of_epochs(epochs, steps_per_epoch)),
-      end(0),
+      steps(std::min(steps_of_epochs(epochs, steps_per_epoch),
+                     options.max_steps > 0 ? options.max_steps : std::numeric_limits<std::int64_t>::max())),
+      end(options.part_end < epochs ? std::min(steps, options.part_end * steps_per_epoch) : steps),
       warmup_steps(static_cast<std::int64_t>(std::ceil(steps_of(warmup_epochs, steps_per_epoch)))),
       draw_period(options.resample == "step"    ? 1
                   : options.resample == "epoch" ? steps_per_epoch
@@ -101,8 +102,6 @@ Plan::Plan(const TrainOptions& options, const Mix& training_images, int ranks_th
                    : options.frozen_epochs() == 0 ? std::numeric_limits<std::int64_t>::max()
                                                   : steps_of_epochs(options.frozen_epochs(), steps_per_epoch)),
       sizes(options.train_size) {
-  if (options.max_steps > 0) steps = std::min(steps, options.max_steps);
-  end = options.part_end < epochs ? std::min(steps, options.part_end * steps_per_epoch) : steps;
   images_of_an_epoch_ = ordered ? epoch.per_rank : epoch.per_rank * ranks;
   require_one_for_each(*this);
 }

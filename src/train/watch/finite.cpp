@@ -33,7 +33,7 @@ NumberCheck::Tensor::Tensor(Backend& backend, std::int64_t size)
                  .layer_sizes = {size},
                  .size = size},
       table(backend, parameters),
-      chunks(table.select(ActiveSet::all(1))) {}
+      chunks(table.select(ActiveSet::all(parameters.layers()))) {}
 
 NumberCheck::NumberCheck(Communicator& ranks, Backend& backend, const Parameters& parameters, const Learner& learner,
                          const BatchStatistics& statistics, Vote& vote, const Sizes& sizes)
@@ -59,10 +59,10 @@ NumberCheck::NumberCheck(Communicator& ranks, Backend& backend, const Parameters
     tensors_.push_back(std::make_unique<Tensor>(backend, size));
     chunks = std::max(chunks, tensors_.back()->table.largest());
   }
-  const auto bytes = [](std::int64_t count) { return static_cast<std::size_t>(count) * sizeof(double); };
-  partial_ = static_cast<double*>(backend.allocate(bytes(chunks * kSums), purpose));
-  sums_ = static_cast<double*>(backend.allocate(bytes(size_), purpose));
-  host_ = static_cast<double*>(backend.allocate_pinned(bytes(size_), purpose));
+  const std::size_t bytes = static_cast<std::size_t>(size_) * sizeof(double);
+  partial_ = static_cast<double*>(backend.allocate(static_cast<std::size_t>(chunks * kSums) * sizeof(double), purpose));
+  sums_ = static_cast<double*>(backend.allocate(bytes, purpose));
+  host_ = static_cast<double*>(backend.allocate_pinned(bytes, purpose));
 }
 
 void NumberCheck::look_at_images(const Batch& batch) {

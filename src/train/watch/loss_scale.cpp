@@ -32,8 +32,6 @@ bool LossScale::overflow() {
 void LossScale::save(Checkpoint& checkpoint) { checkpoint.doubles[kName] = {scale_, static_cast<double>(good_steps_)}; }
 
 void LossScale::restore(const Checkpoint& checkpoint) {
-  good_steps_ = 0;
-  set(kFirst);
   const auto found = checkpoint.doubles.find(kName);
   if (found == checkpoint.doubles.end()) return;  // a run that was not in f16
   const std::vector<double>& values = found->second;

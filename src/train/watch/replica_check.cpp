@@ -1,5 +1,7 @@
 #include "train/watch/replica_check.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -72,8 +74,8 @@ Majority majority_of(std::span<const std::uint64_t> values, int ranks) {
   }
   if (!found.decided)
     for (auto& numbers : found.wrong) numbers.clear();
-  for (int rank = ranks - 1; rank >= 0 && found.decided; --rank)
-    if (found.wrong[static_cast<std::size_t>(rank)].empty()) found.source = rank;
+  const auto right = std::ranges::find_if(found.wrong, [](const auto& numbers) { return numbers.empty(); });
+  if (found.decided && right != found.wrong.end()) found.source = static_cast<int>(right - found.wrong.begin());
   return found;
 }
 
@@ -110,12 +112,12 @@ std::vector<CorruptionRecord> ReplicaCheck::check(std::int64_t step, bool repair
           kAdvice);
 
   std::vector<CorruptionRecord> records;
-  std::string who;
+  std::vector<std::string> who;
   for (int rank = 0; rank < ranks_.size(); ++rank) {
     const auto& wrong = found.wrong[static_cast<std::size_t>(rank)];
     if (wrong.empty()) continue;
     const std::string what = names_of(wrong, hash_.names());
-    who += (who.empty() ? "" : "; ") + ranks_text({rank}, places) + " holds other " + what;
+    who.push_back(ranks_text({rank}, places) + " holds other " + what);
     records.push_back({.step = step,
                        .rank = ranks_.launch_rank(rank),
                        .what = what,
@@ -124,15 +126,15 @@ std::vector<CorruptionRecord> ReplicaCheck::check(std::int64_t step, bool repair
                                std::to_string(ranks_.size()) + " ranks; it has got those of rank " +
                                std::to_string(ranks_.launch_rank(found.source))});
   }
-  require(repair && found.source >= 0, ExitCode::integrity, when, who, " than most of the ", ranks_.size(), " ranks",
-          kAdvice);
+  const std::string told = fmt::format("{}{} than most of the {} ranks", when, fmt::join(who, "; "), ranks_.size());
+  require(repair && found.source >= 0, ExitCode::integrity, told, kAdvice);
 
   const auto group = ranks_.subgroup(0, ranks_.rank() == found.source ? 0 : ranks_.rank() + 1);
   Copy copy(*group, backend_);
   for (Stateful* part : parts_) part->replicated(copy);
   hash_.take(parts_);
-  require(ranks_.agree(hash_.value()), ExitCode::integrity, when, who, " than most of the ", ranks_.size(),
-          " ranks, and still did when it had been copied from one of those", kAdvice);
+  require(ranks_.agree(hash_.value()), ExitCode::integrity, told,
+          ", and still did when it had been copied from one of those", kAdvice);
   return records;
 }
 

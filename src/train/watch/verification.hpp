@@ -56,7 +56,7 @@ class Verification {
   [[nodiscard]] std::int64_t bytes_sent() const { return bytes_sent_; }
 
  private:
-  [[nodiscard]] bool due() const { return every_ > 0 && ranks_.size() > 1 && (step_ + 1) % every_ == 0; }
+  [[nodiscard]] bool due() const { return ranks_.size() > 1 && (step_ + 1) % every_ == 0; }
   void sketch(const float* gradients, const ActiveSet& active);
   /// Fetches what a rank claims of the gradient: its fingerprint, the loss, the sketch by chunks. To be called when
   /// these have been queued.

@@ -222,6 +222,15 @@ TEST_CASE("An optimizer continues bit for bit from copied weights and state", "[
   }
 }
 
+TEST_CASE("A norm below one is clipped like any other", "[optimizer]") {
+  Model model("sgd", {2}, {.clip_norm = 0.25});
+  model.set(model.parameters.values, {0, 0});
+  model.set(model.parameters.gradients, {0.75F, 1});
+  model.optimizer->step(ActiveSet::all(1), 1);
+  const auto moved = model.theta();  // a fifth of the gradient, but for the 1e-6 that the norm gets
+  CHECK((std::fabs(moved[0] + 0.15F) < 1e-6 && std::fabs(moved[1] + 0.2F) < 1e-6));
+}
+
 TEST_CASE("A step allocates nothing", "[optimizer][cpu]") {
   for (const std::string name : kNames) {
     Model model(name, {10, 3 * kChunk, 4}, busy(name));
@@ -442,6 +451,8 @@ TEST_CASE("Averaging leaves any optimizer's steps as they are, and follows layer
     numbers.push_back(1);
     CHECK(code_of([&] { averaged.restore(numbers); }) == ExitCode::checkpoint);
     const ActiveSet all = ActiveSet::all(3);
+    averaged.reset();
+    CHECK((averaged.taken() == 0 && model.get(averaged.average()) == model.theta()));
     if (test::test_device() != "cpu") continue;  // what a launch allocates is the runtime's
     CHECK(allocations_in(3, [&] {
             averaged.step(all, 0.1);

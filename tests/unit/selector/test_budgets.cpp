@@ -334,6 +334,8 @@ TEST_CASE("FreezeOut: layers rest in their order after phi of the run, and their
         CHECK(std::fabs((*selector->rates())[d] - expected) < 1e-12);
       }
     }
+    selector->begin(1000);
+    CHECK(selector->probabilities() == Vector{0, 0, 0, 0, 1});  // the last layer never rests
     CHECK(active.scale.back() == 1.0F);
     CHECK(selector->state().empty());
   }

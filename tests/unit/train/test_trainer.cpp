@@ -69,6 +69,7 @@ TEST_CASE("from an epoch on, a step has the attack of that epoch", "[trainer]") 
   none.attack = "none";
   CHECK(weights_after(changes, 6) == weights_after(none, 6));
   CHECK(weights_after(changes, 7) != weights_after(none, 7));
+  CHECK(test::OneRank(changes).step(false).attack_passes == 0);
   changes.attack_bn = "train";
   TrainOptions box = changes;  // without a projection; in the ball of radius 0 the images stay as they are
   box.project = "off";
