@@ -411,21 +411,6 @@ TEST_CASE("What a recomputation sends is counted, and what perturbed weights tak
   }
 }
 
-TEST_CASE("A rank is slow by its own work, however long it has waited for others before", "[corruption]") {
-  if (world().size() == 1) return;
-  if (!world().root()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  world().barrier();
-  Stragglers stragglers(world());
-  std::vector<int> slow;
-  for (int step = 0; step < StragglerRule::kWindow * StragglerRule::kWindows; ++step) {
-    stragglers.begin();
-    if (world().root()) std::this_thread::sleep_for(std::chrono::milliseconds(4));
-    stragglers.end();
-    for (const auto& change : stragglers.compare()) slow.push_back(change.rank);
-  }
-  CHECK(slow == std::vector{0});
-}
-
 TEST_CASE("Images that wait on the device are not read again, for what is done once more either", "[corruption]") {
   struct Counted final : test::Wrapped {
     using Wrapped::Wrapped;
