@@ -215,6 +215,7 @@ TEST_CASE("What the program writes is read as the library reads it") {
     file.close();
   }
   check_reads_as_the_library(path);
+  CHECK(!Hdf5Reader::open(path, ExitCode::data).text("nothing", "names"));
   CHECK(hdf5_version() == fmt::format("{}.{}.{}", H5_VERS_MAJOR, H5_VERS_MINOR, H5_VERS_RELEASE));
   // The first elements alone.
   std::vector<float> found;
