@@ -247,6 +247,8 @@ TEST_CASE("An unknown layout, another type and labels that do not fit are refuse
   CHECK(contains(changed("p2.pickle", "\xc3", "\xc4"), "holds no bytes: damaged"));  // a letter that is no byte
   CHECK(contains(changed("p2.pickle", "\xc2\x80", "\xc2\xc0"), "holds no bytes: damaged"));
   CHECK(contains(changed("p2.pickle", "\xc2\x80", "\x80\x80"), "holds no bytes: damaged"));
+  CHECK(contains(changed("p2.pickle", "i8", "i4"), "is too long"));  // labels, 48 letters
+  CHECK(contains(changed("p2.pickle", "i8", "i3"), "extrapolated_targets has 48 bytes from byte"));
   // Shape (6, 4, 4, 3) of the images: K 6 K 4 K 4 K 3.
   const std::string shape = std::string("K\6K\4K\4K\3", 8);
   CHECK(contains(changed("p3.pickle", shape, std::string("K\6K\4K\3K\4", 8)), "images must be square"));

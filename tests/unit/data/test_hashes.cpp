@@ -243,9 +243,9 @@ namespace {
 /// Images of which the first ones have stored hashes; stored: -1: every second one has.
 class PartlyHashed final : public Dataset {
  public:
-  PartlyHashed(std::int64_t all, std::int64_t stored, std::int64_t changed)
+  PartlyHashed(std::int64_t all, std::int64_t stored, std::int64_t changed, int side = 256)
       : size_(all), stored_(stored), changed_(changed) {
-    info_ = {.size = 256, .channels = 1, .classes = 2, .class_names = {"a", "b"}};
+    info_ = {.size = side, .channels = 1, .classes = 2, .class_names = {"a", "b"}};
   }
   const DatasetInfo& info() const override { return info_; }
   std::int64_t size() const override { return size_; }
@@ -278,9 +278,9 @@ TEST_CASE("All stored hashes count, and no more pixels are read than a start has
        {std::int64_t{1}, std::int64_t{100'001}, std::int64_t{189'999}, std::int64_t{190'003}})
     CHECK(content_hash(PartlyHashed(200'000, 190'000, changed)) != hash);
   CHECK(content_hash(PartlyHashed(200'000, 190'000, 190'001)) == hash);
-  const PartlyHashed mixed(5, -1, -1);
-  (void)content_hash(mixed);
-  CHECK(mixed.asked == 3);
+  const PartlyHashed mixed(5, -1, -1), most(65'536, 0, -1, 1), more(65'537, 0, -1, 1);
+  for (const PartlyHashed* one : {&mixed, &most, &more}) (void)content_hash(*one);
+  CHECK((mixed.asked == 3 && most.asked == 65'536 && more.asked == 32'769));
 }
 
 TEST_CASE("Labels come in blocks as one by one, of pools and of parts of them") {

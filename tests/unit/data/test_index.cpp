@@ -371,6 +371,7 @@ TEST_CASE("Damaged images are all listed, and then refused or left out", "[index
     const std::string list = damage_list(options.output, pack), error = error_of([&] { write(); });
     CHECK(
         error.starts_with("3: " + source + ": 4 damaged images, listed in " + list + "; --on-damage skip leaves them"));
+    CHECK(!fs::exists(folder / ".out.tmp-try"));
     const std::string lines = read_bytes(list);
     for (const char* line : {"/train/a/empty.png: has 0 bytes\n", "/train/b b/text.png: is neither JPEG nor PNG\n",
                              "/train/a/link.png: is no file, but a link in a tar or one that leads nowhere\n"})
