@@ -14,7 +14,7 @@ inline const char* const kBatchCounter = "num_batches_tracked";
 /// The whole number that one stands for that was saved as a real number; 0: for none.
 [[nodiscard]] inline std::int64_t count_of(double number) {
   constexpr double kMost = 0x1p62;
-  return number >= 0 && number <= kMost ? static_cast<std::int64_t>(number) : 0;
+  return number >= 1 && number <= kMost ? static_cast<std::int64_t>(number) : 0;
 }
 
 }  // namespace dat

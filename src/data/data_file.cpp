@@ -266,4 +266,13 @@ void DataFileWriter::close() {
   leave_out(file_.path(), gaps);
 }
 
+void write_data_file(const std::string& path, const DatasetInfo& info, const std::string& source,
+                     const std::function<void(DataFileWriter&)>& fill, std::int64_t sealed) {
+  write_sealed(path, [&](const std::string& temporary) {
+    DataFileWriter writer(temporary, info, source, sealed);
+    fill(writer);
+    writer.close();
+  });
+}
+
 }  // namespace dat

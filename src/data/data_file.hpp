@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -45,15 +46,14 @@ void with_stored_labels(const std::vector<std::int16_t>& labels, const Use& use)
   bytes ? in_blocks(std::vector<std::uint8_t>()) : in_blocks(std::vector<std::int64_t>());
 }
 
-/// Writes a data file split by split, block by block: no more than a block is in memory, beside the labels. For the
-/// inside of write_sealed. Without class names the file names none. A split of more than `sealed` bytes of pixels has
-/// a hash of each image, /SPLIT/hashes uint64 [n], and the seal leaves out images and hashes: who reads an image checks
-/// its hash, and no start reads more than the head and the labels. Error(io).
+/// Writes a data file split by split, block by block: no more than a block is in memory, beside the labels. Without
+/// class names the file names none. A split of more than `sealed` bytes of pixels has a hash of each image,
+/// /SPLIT/hashes uint64 [n], and the seal leaves out images and hashes: who reads an image checks its hash, and no
+/// start reads more than the head and the labels. Error(io).
 class DataFileWriter {
  public:
   static constexpr std::int64_t kSealed = 1'000'000'000;
-  DataFileWriter(const std::string& path, const DatasetInfo& info, const std::string& source,
-                 std::int64_t sealed = kSealed);
+  DataFileWriter(const std::string& path, const DatasetInfo& info, const std::string& source, std::int64_t sealed);
   void begin(const std::string& split, std::int64_t samples);
   /// The next samples of the split: pixels [labels.size()][size][size][channels].
   void add(const std::vector<std::uint8_t>& pixels, const std::vector<std::int16_t>& labels);
@@ -71,5 +71,9 @@ class DataFileWriter {
   std::vector<std::int16_t> labels_;
   std::int64_t samples_ = 0;
 };
+
+/// Writes a data file, which `fill` fills, whole or not at all. Error(io).
+void write_data_file(const std::string& path, const DatasetInfo& info, const std::string& source,
+                     const std::function<void(DataFileWriter&)>& fill, std::int64_t sealed = DataFileWriter::kSealed);
 
 }  // namespace dat

@@ -86,18 +86,14 @@ std::string table_of(const std::vector<std::string>& splits, const std::vector<s
 std::string inspect_dataset(const std::string& path) {
   std::vector<std::string> splits;
   std::vector<std::string> recorded;
-  std::string source;
-  bool index = false;
-  {
-    const Hdf5Reader file = open_data_file(path);
-    index = is_index(file);
-    for (const char* name : kSplits) {
-      if (!file.has(name)) continue;
-      splits.emplace_back(name);
-      recorded.push_back(file.text("/", "sha256_" + splits.back()).value_or(""));
-    }
-    source = index ? places(file) : file.text("/", "source").value_or("not recorded");
+  const Hdf5Reader file = open_data_file(path);
+  const bool index = is_index(file);
+  for (const char* name : kSplits) {
+    if (!file.has(name)) continue;
+    splits.emplace_back(name);
+    recorded.push_back(file.text("/", "sha256_" + splits.back()).value_or(""));
   }
+  const std::string source = index ? places(file) : file.text("/", "source").value_or("not recorded");
   require(!splits.empty(), ExitCode::data, path, ": has neither /train nor /test, so it is no data file");
 
   std::ostringstream text;

@@ -20,13 +20,14 @@ void on_threads(int threads, Index count, const Work& work) {
         for (Index first = failed; k < first && !failed.compare_exchange_weak(first, k);) continue;
       }
   };
-  std::vector<std::jthread> others;
-  try {
-    for (Index k = 1; k < std::min(static_cast<Index>(threads), count); ++k) others.emplace_back(run);
-  } catch (const std::system_error&) {  // the threads that started do it
+  {  // until all of them have ended
+    std::vector<std::jthread> others;
+    try {
+      for (Index k = 1; k < std::min(static_cast<Index>(threads), count); ++k) others.emplace_back(run);
+    } catch (const std::system_error&) {  // the threads that started do it
+    }
+    run();
   }
-  run();
-  others.clear();
   for (Index k = failed; k < count; ++k) work(k);  // once more, for its error; or, where it has none now, all after it
 }
 

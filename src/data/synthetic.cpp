@@ -11,7 +11,6 @@
 
 #include "dat/dataset.hpp"
 #include "dat/error.hpp"
-#include "dat/file.hpp"
 #include "dat/random.hpp"
 #include "data/data_file.hpp"
 
@@ -173,9 +172,8 @@ std::unique_ptr<Dataset> synthetic_dataset(const SyntheticOptions& options, cons
 
 void write_synthetic(const SyntheticOptions& options, const std::string& path) {
   const SyntheticDataset train(options, "train"), test(options, "test");
-  write_sealed(path, [&](const std::string& temporary) {
-    DataFileWriter writer(temporary, train.info(),
-                          "synthetic: coloured shapes on a cluttered background, seed " + std::to_string(options.seed));
+  const std::string source = "synthetic: coloured shapes on a cluttered background, seed ";
+  write_data_file(path, train.info(), source + std::to_string(options.seed), [&](DataFileWriter& writer) {
     for (const auto& [name, set] : {std::pair{"train", &train}, std::pair{"test", &test}}) {
       writer.begin(name, set->size());
       const std::int64_t image = std::int64_t{3} * options.size * options.size;
@@ -194,7 +192,6 @@ void write_synthetic(const SyntheticOptions& options, const std::string& path) {
       }
       writer.end();
     }
-    writer.close();
   });
 }
 

@@ -79,17 +79,17 @@ class Hdf5File {
     std::int64_t elements = 1;
     for (const std::int64_t dim : shape) elements *= dim;
     std::vector<T> values(static_cast<std::size_t>(elements));
-    if (elements > 0) read(name, kHdf5Type<T>, values.data());
+    if (!values.empty()) read(name, kHdf5Type<T>, values.data());
     return values;
   }
-  /// `count` rows from `first` on.
+  /// `count` rows from `first` on, which have elements.
   template <class T>
   [[nodiscard]] std::vector<T> read_rows(const std::string& name, std::int64_t first, std::int64_t count) const {
     const Shape shape = check_readable(name, kHdf5Type<T>);
     std::int64_t elements = count;
     for (std::size_t i = 1; i < shape.size(); ++i) elements *= shape[i];
     std::vector<T> values(static_cast<std::size_t>(elements));
-    if (elements > 0) read_rows(name, first, count, kHdf5Type<T>, values.data());
+    read_rows(name, first, count, kHdf5Type<T>, values.data());
     return values;
   }
   /// A 1-D dataset of strings.

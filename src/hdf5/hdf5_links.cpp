@@ -52,7 +52,8 @@ void Hdf5Reader::File::symbols(std::uint64_t tree, int level, std::span<const st
     node.expect("SNOD");
     node.skip(2);
     const std::uint64_t count = node.number(2);
-    Cursor entry = at(child + 8, count * 40);
+    constexpr std::uint64_t kEntryBytes = 40;
+    Cursor entry = at(child + 8, count * kEntryBytes);
     for (std::uint64_t k = 0; k < count; ++k) {
       const std::uint64_t begin = entry.number(8), address = entry.number(8), cache = entry.number(4);
       entry.skip(20);

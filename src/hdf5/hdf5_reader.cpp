@@ -115,10 +115,10 @@ void Hdf5Reader::read_blocks(const std::string& name, const std::function<void(s
     file_->read(data.offset + done * size, raw.data(), raw.size());
     const bool bytes = size == 1 && !is_signed;  // images, labels: many
     if (bytes) std::ranges::copy(raw, values.begin());
-    for (std::size_t i = 0; i < values.size() && !bytes; ++i) {
-      std::uint8_t* element = raw.data() + i * size;
+    std::uint8_t* element = raw.data();
+    for (auto value = values.begin(); !bytes && value != values.end(); ++value, element += size) {
       if (data.type.big_endian) std::reverse(element, element + size);
-      values[i] = number_of<T>(element, size, is_signed, kReal);
+      *value = number_of<T>(element, size, is_signed, kReal);
     }
     use(values);
     done += count;

@@ -314,8 +314,7 @@ std::span<const std::uint8_t> Hdf5Reader::File::heap_object(std::uint64_t collec
 
 std::vector<std::string> Hdf5Reader::File::texts(const Data& data) const {
   std::vector<std::string> all;
-  Cursor raw = at(data.offset - base_, data.bytes());
-  for (std::uint64_t i = 0; i < data.elements; ++i) {
+  for (Cursor raw = at(data.offset - base_, data.bytes()); raw.left() > 0;) {
     Cursor element = raw.part(data.type.size);
     std::span<const std::uint8_t> text;
     if (data.type.kind == Type::Kind::text) {

@@ -207,7 +207,9 @@ class Walk:
             for child in children:
                 self.visit(child, function, parent, statement)
             return
-        if kind in FIXED or kind == "CXX_UNARY_EXPR" or (kind == "VAR_DECL" and "constexpr" in self.part(cursor.extent.start.offset, cursor.location.offset)):
+        named = children[0] if kind == "DECL_STMT" and children else cursor  # the first of several variables
+        if kind in FIXED or kind == "CXX_UNARY_EXPR" or (
+                kind in ("VAR_DECL", "DECL_STMT") and "constexpr" in self.part(cursor.extent.start.offset, named.location.offset)):
             return
         if kind in FUNCTIONS:
             of = cursor.semantic_parent

@@ -156,8 +156,7 @@ void write_arrays(const ConvertOptions& options, const std::vector<SplitArrays>&
       labels.push_back(read_labels(part, classes, split.split == "test" ? 0 : -1));
     }
   }
-  write_sealed(options.output, [&](const std::string& temporary) {
-    DataFileWriter writer(temporary, info, source);
+  write_data_file(options.output, info, source, [&](DataFileWriter& writer) {
     auto part_labels = labels.begin();
     for (const SplitArrays& split : splits) {
       std::int64_t samples = 0;
@@ -173,7 +172,6 @@ void write_arrays(const ConvertOptions& options, const std::vector<SplitArrays>&
       }
       writer.end();
     }
-    writer.close();
   });
 }
 

@@ -12,7 +12,6 @@
 
 #include "dat/dataset.hpp"
 #include "dat/error.hpp"
-#include "dat/file.hpp"
 #include "data/convert/forms.hpp"
 #include "data/data_file.hpp"
 
@@ -182,11 +181,9 @@ void convert_records(const ConvertOptions& given) {
   for (const auto* files : {&train, &test}) {
     for (const fs::path& path : *files) source += " " + path.filename().string();
   }
-  write_sealed(options.output, [&](const std::string& temporary) {
-    DataFileWriter writer(temporary, info, source);
+  write_data_file(options.output, info, source, [&](DataFileWriter& writer) {
     convert_split(options, train, info.classes, "train", writer);
     convert_split(options, test, info.classes, "test", writer);
-    writer.close();
   });
 }
 

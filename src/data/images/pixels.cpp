@@ -13,7 +13,7 @@ void see_pixels(const std::uint8_t* image, ImageShape shape, int channels, const
   thread_local Resizer resizer;
   thread_local std::vector<std::uint8_t> in, out;
   const ImageShape from{view.window.height, view.window.width};
-  const ImageWindow needed = from == view.resized ? view.part : Resizer::needed(from, view.resized, view.part);
+  const ImageWindow needed = Resizer::needed(from, view.resized, view.part);
   const int top = view.window.top + needed.top, left = view.window.left + needed.left;
   const auto area = static_cast<std::size_t>(view.part.height) * static_cast<std::size_t>(view.part.width);
   in.resize(needed.rgb_bytes());

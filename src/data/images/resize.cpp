@@ -123,7 +123,6 @@ void Resizer::along_rows(int outputs, int left, std::uint8_t* upper, std::uint8_
     Pair sums = Pair{} + kHalf;
     for (int t = 0; t < columns_.taps; ++t) sums += weights[t] * pixels[t];
     sums >>= kBits;
-    sums = sums < 0 ? Pair{} : sums;
     sums = sums > 255 ? Pair{} + 255 : sums;
     const auto& all = reinterpret_cast<const Bytes&>(sums);
     // Bytes 0 and 16: the lowest bytes of the first and the last four of eight numbers.

@@ -163,7 +163,7 @@ Indexed account_of(const std::string& source, const Members& members, const std:
           .containers = std::ssize(members.containers),
           .others = members.others,
           .damaged = std::ssize(whole) - train.size() - test.size(),
-          .remarks = class_remarks(train, test.size() > 0 ? &test : nullptr)};
+          .remarks = class_remarks(train, &test)};
 }
 
 void list_damage(const IndexOptions& options, const std::string& list, const std::vector<std::string>& damage) {

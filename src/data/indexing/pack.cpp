@@ -86,7 +86,7 @@ void divide(Pack& pack) {
   std::int64_t bytes = 0, count[2] = {};
   for (std::size_t k = 0; k < pack.order.size(); ++k) {
     const Member& member = pack.members.all[pack.order[k]];
-    const std::int64_t own = TarWriter::room_for(std::max<std::int64_t>(member.bytes, 0)) + TarWriter::room_for(1);
+    const std::int64_t own = TarWriter::room_for(member.bytes) + TarWriter::room_for(1);
     if (pack.shards.empty() || pack.shards.back().test != member.test || bytes + own > pack.options.shard_bytes) {
       const std::string name =
           fmt::format("{}-{:06}.tar", member.test ? "test" : "train", count[member.test ? 1 : 0]++);

@@ -4,7 +4,6 @@
 #include <filesystem>
 
 #include "dat/dataset.hpp"
-#include "dat/file.hpp"
 #include "data/data_file.hpp"
 #include "data/images/decode.hpp"
 #include "data/images/view.hpp"
@@ -41,10 +40,8 @@ Indexed write_sized(const IndexOptions& options) {
   const std::size_t block =
       std::max<std::size_t>((std::size_t{32} << 20) / bytes, static_cast<std::size_t>(options.threads));
   double done = 0;
-  write_sealed(options.output, [&](const std::string& temporary) {
-    DataFileWriter writer(
-        temporary, info,
-        "images of " + std::filesystem::path(options.source).filename().string() + ", resized, their centres");
+  const std::string name = std::filesystem::path(options.source).filename().string();
+  write_data_file(options.output, info, "images of " + name + ", resized, their centres", [&](DataFileWriter& writer) {
     for (const bool test : {false, true}) {
       const std::vector<std::size_t>& own = splits[test ? 1 : 0];
       if (own.empty()) continue;
@@ -68,7 +65,6 @@ Indexed write_sized(const IndexOptions& options) {
       }
       writer.end();
     }
-    writer.close();
     constexpr std::int64_t kSealed = 50'000'000;  // bytes a second, at least
     more_time(kIndexSeconds + (made.train + made.test) * static_cast<std::int64_t>(bytes) / kSealed);
   });

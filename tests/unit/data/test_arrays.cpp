@@ -113,6 +113,7 @@ TEST_CASE("Nothing in a pickle is executed: every name and operation that is no 
   refused("\x80\x05\x97."s, "out-of-band");
   refused("\x80\x02"s + "cnumpy\nndarray\n)R."s, "makes an array in an unknown way");
   refused("\x80\x02}cnumpy\nndarray\n)Rb."s, "makes an array in an unknown way");
+  refused("\x80\x02"s + "cnumpy\ndtype\nK\1\x85R."s, "makes an array in an unknown way");
   refused("\x80\x02]N\x85"s + "b."s, "no state that is known");
   refused("\x80\x02]."s, "holds no dictionary");
   refused("\x80\x02}."s,
@@ -245,12 +246,16 @@ TEST_CASE("An unknown layout, another type and labels that do not fit are refuse
   CHECK(contains(changed("p3.pickle", "u1q", "O1q"), "data is type O1 [6, 4, 4, 3]"));
   CHECK(contains(changed("p2.pickle", "\xc3", "\xc4"), "holds no bytes: damaged"));  // a letter that is no byte
   CHECK(contains(changed("p2.pickle", "\xc2\x80", "\xc2\xc0"), "holds no bytes: damaged"));
+  CHECK(contains(changed("p2.pickle", "\xc2\x80", "\x80\x80"), "holds no bytes: damaged"));
+  CHECK(contains(changed("p2.pickle", "i8", "i4"), "is too long"));  // labels, 48 letters
+  CHECK(contains(changed("p2.pickle", "i8", "i3"), "extrapolated_targets has 48 bytes from byte"));
   // Shape (6, 4, 4, 3) of the images: K 6 K 4 K 4 K 3.
   const std::string shape = std::string("K\6K\4K\4K\3", 8);
   CHECK(contains(changed("p3.pickle", shape, std::string("K\6K\4K\3K\4", 8)), "images must be square"));
   CHECK(contains(changed("p3.pickle", shape, std::string("K\4K\4K\6K\3", 8)), "images must be square"));
   CHECK(contains(changed("p3.pickle", shape, std::string("K\6K\3K\4K\4", 8)), "none"));  // as well as channels first
-  CHECK(contains(changed("p3.pickle", shape, std::string("K\7K\4K\4K\3", 8)), "has 288 bytes from byte"));
+  for (const char count : {'\5', '\7'})
+    CHECK(contains(changed("p3.pickle", shape, "K"s + count + "K\4K\4K\3"), "has 288 bytes from byte"));
   std::string ones;
   for (int dim = 4; dim < 32; ++dim) ones += "K\1";
   CHECK(contains(changed("p3.pickle", shape, ones + shape), "images must be square"));

@@ -443,11 +443,17 @@ TEST_CASE("HDF5 in other layouts becomes a data file, or is refused with what it
                    depth == 15 ? "none" : "has groups in groups without end"));
   }
   CHECK(error([&](Hdf5File& file) {
+          file.set_text("/", "arch", "net");
+          file.set_texts("/", "words", {"a", "b"});
+          file.set_integer("/", "epoch", 7);
           file.write("conv1.weight", {2}, std::vector<float>{1, 2});
           file.write("bn1.num_batches_tracked", {}, std::vector<std::int64_t>{3});
         }) == "none");
   Shape shape;
-  CHECK(Hdf5File::open(out, ExitCode::data).read<float>("conv1.weight", shape) == std::vector<float>{1, 2});
+  const Hdf5File weights = Hdf5File::open(out, ExitCode::data);
+  CHECK(weights.read<float>("conv1.weight", shape) == std::vector<float>{1, 2});
+  CHECK((weights.text("/", "arch") == "net" && weights.integer("/", "epoch") == 7 &&
+         weights.texts("/", "words") == std::vector<std::string>{"a", "b"}));
 }
 
 TEST_CASE("Validation images are left out, or join or replace others, and what a file lacks is told") {

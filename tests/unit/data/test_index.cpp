@@ -361,15 +361,17 @@ TEST_CASE("Damaged images are all listed, and then refused or left out", "[index
   fs::create_symlink("nowhere", source + "/train/a/link.png");
   const auto never = [](double) { FAIL("an image was decoded"); };
   for (const auto write : {write_index, write_sized})
-    CHECK(error_of([&] {
-            (void)write({.source = source, .output = folder / "none/out", .size = 8, .progress = never});
-          }).starts_with("9: cannot write " + folder / "none/out"));
+    for (const std::string& output : {folder / "none/out", source})
+      CHECK(error_of([&] {
+              (void)write({.source = source, .output = output, .size = 8, .progress = never});
+            }).starts_with("9: cannot write " + output));
   for (const bool pack : {false, true}) {
     IndexOptions options{.source = source, .output = folder / "out", .threads = 2};
     const auto write = [&] { return pack ? write_pack(options) : write_index(options); };
     const std::string list = damage_list(options.output, pack), error = error_of([&] { write(); });
     CHECK(
         error.starts_with("3: " + source + ": 4 damaged images, listed in " + list + "; --on-damage skip leaves them"));
+    CHECK(!fs::exists(folder / ".out.tmp-try"));
     const std::string lines = read_bytes(list);
     for (const char* line : {"/train/a/empty.png: has 0 bytes\n", "/train/b b/text.png: is neither JPEG nor PNG\n",
                              "/train/a/link.png: is no file, but a link in a tar or one that leads nowhere\n"})

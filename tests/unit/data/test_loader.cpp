@@ -62,6 +62,14 @@ TEST_CASE("Batches are equal at any number of threads and of batches read ahead"
   }
 }
 
+TEST_CASE("Batches are read before anybody asks for them, as many as --prefetch says") {
+  const Slow data(64);
+  const Loader loader(data, 1, 0, {.batch = 16, .micro_batch = 16, .seed = 3, .prefetch = 3});
+  for (int k = 0; k < 10000 && data.reads < 48; ++k) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  CHECK(data.reads == 48);
+}
+
 TEST_CASE("Windows that are resized have the size of their epoch, and change with it") {
   const Slow data(12);
   LoaderOptions options{.batch = 12, .micro_batch = 12, .augment = Augment::resized, .seed = 3};

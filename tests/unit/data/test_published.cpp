@@ -387,6 +387,8 @@ TEST_CASE("EMNIST's images are turned and its letters counted from 0, QMNIST's c
   put("emnist-letters-test-images-idx3-ubyte", {{3, 4, 4}, turned}, true);
   put("emnist-letters-test-labels-idx1-ubyte", {{3}, "\0\1\3"s}, true);
   CHECK(contains(error(folder / "emnist-letters-test-labels-idx1-ubyte.gz"), "has a label 0"));
+  write_bytes(folder / "emnist-letters-mapping.txt", "1 65 97\n2 32 0\n3 127 0\n4 126 0\n");  // A and ~
+  CHECK(contains(error(one), "label 2 of image 2 is not in 0..1"));
 
   const TemporaryFolder other;
   std::string rows;  // class, writer, ...: int32 [3, 8]

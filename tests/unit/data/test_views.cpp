@@ -90,6 +90,7 @@ TEST_CASE("A window is a function of seed, epoch and sample, and lies in any ima
   for (const ImageShape odd : {ImageShape{1, 1}, ImageShape{33, 500}, ImageShape{500, 33}, ImageShape{1, 16384}})
     for (int k = 0; k < 200; ++k) CHECK(inside(odd, random_view(odd, 20, 1, 0, k).window));
   CHECK(random_view({1, 300}, 20, 1, 0, 0).window == ImageWindow{0, 149, 1, 1});  // nothing fits: the centre
+  CHECK(random_view({300, 1}, 20, 1, 0, 0).window == ImageWindow{149, 0, 1, 1});
 }
 
 TEST_CASE("Evaluations see the centre as torchvision's Resize and CenterCrop do") {

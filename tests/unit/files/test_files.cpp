@@ -82,6 +82,7 @@ TEST_CASE("A field of a message is found after those of every kind, and none whe
   CHECK((!bytes_in(bytes, 2) && !bytes_in(bytes, 6) && !integer_in(bytes, 4)));
   const auto first = [&](std::size_t without) { return std::string_view(bytes).substr(0, bytes.size() - without); };
   CHECK((bytes_in(first(12), 5) && !bytes_in(first(13), 5) && !integer_in(first(1), 300)));
+  CHECK(integer_in("\x08\x80\x01", 1) == 128);
   CHECK(!integer_in("\x0b" + bytes, 300));                           // a group
   CHECK(!integer_in("\x08" + std::string(10, '\xff') + "\x01", 1));  // more than 64 bits
   message.clear();

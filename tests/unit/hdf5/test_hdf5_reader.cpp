@@ -215,6 +215,7 @@ TEST_CASE("What the program writes is read as the library reads it") {
     file.close();
   }
   check_reads_as_the_library(path);
+  CHECK(!Hdf5Reader::open(path, ExitCode::data).text("nothing", "names"));
   CHECK(hdf5_version() == fmt::format("{}.{}.{}", H5_VERS_MAJOR, H5_VERS_MINOR, H5_VERS_RELEASE));
   // The first elements alone.
   std::vector<float> found;
@@ -408,6 +409,36 @@ TEST_CASE("Claims beyond the file are refused") {
   write_bytes(path, "nothing of the kind");
   CHECK(error_of([&] { static_cast<void>(Hdf5File::open(path, ExitCode::data)); }) ==
         "3: " + path + ": not a whole HDF5 file: file signature not found");
+}
+
+TEST_CASE("Members of one name, datasets in one place and groups without end are refused") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "file.h5";
+  {
+    Hdf5File file = Hdf5File::create(path, 0);
+    for (const std::int64_t count : {50001, 50003})
+      file.write("set" + std::to_string(count), {count}, std::vector<std::uint8_t>(static_cast<std::size_t>(count)));
+    file.close();
+  }
+  const std::string whole = read_bytes(path);
+  const auto changed = [&](const std::string& from, const std::string& to) {
+    std::string bytes = whole;
+    for (auto at = bytes.find(from); at != std::string::npos; at = bytes.find(from, at + 1))
+      bytes.replace(at, from.size(), to);
+    write_bytes(path, bytes);
+    return error_in(path);
+  };
+  CHECK(contains(changed("set50003", "set50001"), "two members of a group have one name"));
+  // Bytes of the first one, in its shape and its layout: 100002, among which the second one has its own.
+  CHECK(contains(changed({"\x51\xc3\0\0\0\0\0\0", 8}, {"\xa2\x86\1\0\0\0\0\0", 8}), "its datasets overlap"));
+  for (const int depth : {16, 17}) {
+    {
+      const RawFile file(path);
+      std::string name;
+      for (int k = 0; k < depth; ++k) file.group(name += "/g");
+    }
+    CHECK(contains(error_in(path), depth == 16 ? "none" : "more groups or objects than there can be"));
+  }
 }
 
 TEST_CASE("Of each bit of some files it stays as it is whether its flip changes nothing, what is read, or is refused") {

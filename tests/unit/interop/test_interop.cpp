@@ -189,6 +189,7 @@ TEST_CASE("Counters of batches may be of any type, other whole numbers are refus
   check("BF16", bytes_of(std::uint16_t{0x40e0}));
   for (const double none : {-1.0, 1e300, std::numeric_limits<double>::quiet_NaN()})
     CHECK(read(file(name, "F64", "", bytes_of(none))).counters.at(name) == 0);
+  CHECK(read(file(name, "F64", "", bytes_of(1.0))).counters.at(name) == 1);
   CHECK(contains(error_in(file(name, "I16", "", "ab")), "is of type I16"));
   CHECK(contains(error_in(file(name, "I64", "2", std::string(16, 'a'))), "is of type I64"));
   // What counts something else is no weight either.
