@@ -405,7 +405,7 @@ cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int device) {
   return set_error(check_device(device));
 }
 cudaError_t cudaDriverGetVersion(int* version) {
-  *version = state().devices == 0 ? 0 : CUDART_VERSION;
+  *version = state().devices == 0 && std::getenv("DAT_DOUBLE_DRIVER") == nullptr ? 0 : CUDART_VERSION;
   return cudaSuccess;
 }
 cudaError_t cudaRuntimeGetVersion(int* version) {

@@ -651,6 +651,11 @@ TEST_CASE("A mark arrives when the work queued before it is done", "[double]") {
   while (!backend->arrived(asked)) {
   }
   CHECK(pinned[0] == 14);
+  each({DeviceKind::cuda, backend->side_queue()}, 1, kernels::Scale{x, pinned, 3, false});
+  const auto beside = backend->mark_side();
+  CHECK(pinned[0] == 14);
+  backend->wait_for(beside);
+  CHECK(pinned[0] == 21);
 }
 
 TEST_CASE("What is sent comes in order, and its source is free when a later fetch has arrived", "[double]") {
@@ -749,12 +754,15 @@ TEST_CASE("Without a GPU, cuda is refused with the reason and auto takes the CPU
   CHECK(cuda_missing().empty());
   const DeviceCount none(0);
   const std::string missing = cuda_missing();
-  CHECK(!missing.empty());
+  CHECK(missing == "this machine has no NVIDIA driver");
   const std::string error = message_of([] { (void)cuda(); }, ExitCode::device);
   CHECK(contains(error, missing));
   CHECK(contains(error, "--device cpu"));
   CHECK(make_backend({.device = "auto", .threads = 2})->device().kind == DeviceKind::cpu);
   CHECK(contains(cuda_report(), missing));
+  Environment hidden("DAT_DOUBLE_DRIVER", "there");
+  hidden.set("CUDA_VISIBLE_DEVICES", "7");
+  CHECK(cuda_missing() == "no GPU is to be seen (CUDA_VISIBLE_DEVICES=7): cudaErrorNoDevice");
 }
 
 TEST_CASE("A full GPU is an error that says what for and what helps, after which the backend goes on", "[double]") {

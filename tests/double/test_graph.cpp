@@ -321,6 +321,9 @@ TEST_CASE("A plan hands on that the library refuses operands: a missing, a crook
   crooked.x = static_cast<const char*>(crooked.x) + 2;
   overlapping.result = const_cast<void*>(overlapping.x);
   for (const Operands& o : {missing, crooked, overlapping}) CHECK(offered.plans[0]->run(o) == CUDNN_STATUS_BAD_PARAM);
+  using Size = std::pair<std::size_t, std::size_t>;  // of a part of scratch memory, after which none is crooked
+  for (const auto& [bytes, part] : {Size{0, 0}, Size{1, 256}, Size{256, 256}, Size{257, 512}})
+    CHECK(cuda::aligned(bytes) == part);
 }
 
 TEST_CASE("Without an engine, or a right one, or a faster one, legacy calls compute, and the trials say why",

@@ -77,6 +77,7 @@ void check_norm(cuda::CudaBackend& backend, const cuda::NormPlan& plan, const Ba
   INFO(plan.name() << ", " << name_of(spec.storage) << ", " << spec.c << " channels, " << spec.n << " of " << spec.h
                    << (spec.of_sum ? ", of a sum" : "") << (spec.residual ? ", adding" : "")
                    << (spec.relu ? ", ReLU" : ""));
+  CHECK(plan.reads_result() == contains(plan.name(), "fused"));
   const NormCase<T> of(spec);
   const NormReference expected = of.expected();
   const auto floats = [&](std::int64_t count) { return backend.allocate_floats(count, "test"); };
@@ -184,6 +185,9 @@ TEST_CASE("Batch norms of ours and of cuDNN are the definition, in every storage
           if (library != nullptr) check_norm<T>(backend, *library, spec);
         });
       }
+  // So many rows that their sums fill more than a part of the room.
+  const BatchNormSpec tall{.n = 40, .c = 8, .h = 16, .w = 16};
+  check_norm<float>(backend, *cuda::own_norm_plan(backend, tall), tall);
   // Both are tried, and both found right.
   const BatchNormSpec tried{.n = 2, .c = 16, .h = 4, .w = 4, .relu = true, .storage = DType::f16};
   const auto norm = backend.batch_norm(tried);

@@ -6,6 +6,7 @@
 #include <cudnn.h>
 
 #include "backend/cuda/backend.hpp"
+#include "backend/cuda/trial_clock.hpp"
 #include "backend/cuda/trials.hpp"
 #include "definitions.hpp"
 #include "double.hpp"
@@ -150,6 +151,19 @@ TEST_CASE("With TF32 the bound of a right result's error grows with the root of 
     CHECK(relative(m, true) < 0.012);
     CHECK(relative(m, false) < relative(m, true));
   }
+  // In 16 bits it is 2^-13 of the terms' sizes, and two units of the result.
+  CHECK(cuda::allowed_error(DType::f16, false, {0, 8192, 9, 512}) == 2);
+  CHECK(cuda::allowed_error(DType::bf16, false, {0, 8192, 9, 64}) == 2);
+}
+
+TEST_CASE("Memory for trials is random to its last number, and is given back", "[double]") {
+  const auto backend = gpu();
+  cuda::TrialMemory memory(dynamic_cast<cuda::CudaBackend&>(*backend));
+  const auto values = to_host(*backend, memory.random<float>(7), 7);
+  CHECK(std::ranges::find(values, 0.0F) == values.end());
+  const std::size_t before = backend->spare_memory();
+  memory.give_back(memory.get_if_there(1000));
+  CHECK(backend->spare_memory() == before);
 }
 
 TEST_CASE("A gradient that does not add to what is there is refused, though it is right alone", "[double]") {
@@ -292,19 +306,25 @@ TEST_CASE("Plans in NCHW compute what those in NHWC do", "[double]") {
   for (const ConvSpec& s :
        {kTraining, strided, image, one, frozen(kTraining), frozen(strided), frozen(image), adding}) {
     const Results expected = results(s);
-    const Machine pascal("6.0", "Tesla P100-PCIE-16GB");
-    const Results found = results(s);
-    INFO(expected.chosen << " and " << found.chosen);
-    CHECK(contains(found.chosen, "NCHW"));
-    CHECK(found.bits == expected.bits);
-    REQUIRE(found.values.size() == expected.values.size());
-    for (std::size_t k = 0; k < found.values.size(); ++k) {
-      // The double adds in double precision and rounds once. Adding, and the bias, come after that here: two roundings
-      // more, of numbers that are at most the sum of the terms' sizes, 32 * 9 at most.
-      double worst = 0;
-      for (std::size_t i = 0; i < found.values[k].size(); ++i)
-        worst = worse(worst, std::abs(double(found.values[k][i]) - double(expected.values[k][i])));
-      CHECK(worst <= 4 * 0x1p-24 * 32 * 9);
+    for (const bool rotated : {false, true}) {
+      if (rotated && (!s.frozen || s.stride > 1 || s.image)) continue;
+      const Bad bad;  // where the gradient's own calls are refused, the forward ones are taken, on rotated weights
+      bad(Call::data, CUDNN_CONVOLUTION_BWD_DATA_ALGO_1).waits = rotated;
+      const Machine pascal("6.0", "Tesla P100-PCIE-16GB");
+      const Results found = results(s);
+      INFO(expected.chosen << " and " << found.chosen);
+      CHECK(contains(found.chosen, "NCHW"));
+      CHECK(contains(found.chosen, "rotated") == rotated);
+      CHECK(found.bits == expected.bits);
+      REQUIRE(found.values.size() == expected.values.size());
+      for (std::size_t k = 0; k < found.values.size(); ++k) {
+        // The double adds in double precision and rounds once. Adding, and the bias, come after that here: two
+        // roundings more, of numbers that are at most the sum of the terms' sizes, 32 * 9 at most.
+        double worst = 0;
+        for (std::size_t i = 0; i < found.values[k].size(); ++i)
+          worst = worse(worst, std::abs(double(found.values[k][i]) - double(expected.values[k][i])));
+        CHECK(worst <= 4 * 0x1p-24 * 32 * 9);
+      }
     }
   }
 }

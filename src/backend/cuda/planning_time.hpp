@@ -20,15 +20,13 @@ class PlanningTime {
   class Share {
    public:
     explicit Share(PlanningTime& of) : of_(of) {}
-    ~Share() {
-      if (counts_) of_.left_ -= taken();
-    }
+    ~Share() { of_.left_ -= taken(); }
     Share(const Share&) = delete;
     Share& operator=(const Share&) = delete;
     [[nodiscard]] bool over() const { return taken() >= of_.left_ / kPart; }
     [[nodiscard]] bool over_for_engines() const { return taken() >= (of_.left_ - of_.all_ / 3) / kPart; }
-    /// Excludes the time taken, which was no trial.
-    void forgive() { counts_ = false; }
+    /// Excludes the time taken so far, which was no trial.
+    void forgive() { begin_ = Clock::now(); }
     /// Reason why a plan is not tried.
     [[nodiscard]] std::string words() const {
       return "not tried: its share of DAT_PLANNING_SECONDS " + std::to_string(std::lround(of_.seconds())) + " is over";
@@ -39,8 +37,7 @@ class PlanningTime {
     static constexpr int kPart = 8;
     [[nodiscard]] std::chrono::duration<double> taken() const { return Clock::now() - begin_; }
     PlanningTime& of_;
-    const Clock::time_point begin_ = Clock::now();
-    bool counts_ = true;
+    Clock::time_point begin_ = Clock::now();
   };
 
  private:

@@ -63,7 +63,6 @@ class TrialBench {
       zeros_.request(plan->zeros_bytes());
     }
     if (!zeros_.suffices()) zeros_.data = memory_.get(zeros_.bytes = zeros_.wanted);
-    if (scratch_.suffices()) return;
     memory_.give_back(scratch_.data);
     scratch_.bytes = scratch_.wanted;
     while ((scratch_.data = memory_.get_if_there(scratch_.bytes)) == nullptr && scratch_.bytes > 0) scratch_.bytes /= 2;

@@ -524,10 +524,14 @@ TEST_CASE("Products in bf16 are for CPUs that have them", "[backend]") {
   }
 }
 
-TEST_CASE("A frozen stride-1 convolution adds its input gradient to what is there", "[backend]") {
+TEST_CASE("A frozen stride-1 convolution adds its input gradient to what is there, on a GPU one for training, too",
+          "[backend]") {
   const auto backend = test_backend();
-  CHECK(
-      backend->conv2d({.n = 1, .c_in = 32, .h = 8, .w = 8, .c_out = 32, .frozen = true})->backward_data_accumulates());
+  for (const int size : {8, 12})  // on a CPU by the library, and by our own code
+    for (const bool frozen : {true, false}) {
+      const auto conv = backend->conv2d({.n = 1, .c_in = 32, .h = size, .w = size, .c_out = 32, .frozen = frozen});
+      CHECK(conv->backward_data_accumulates() == (frozen || test_device() != "cpu"));
+    }
 }
 
 TEST_CASE("Batch norm and its gradients are those of the batch", "[backend]") {
@@ -695,6 +699,9 @@ TEST_CASE("Device memory is zeroed, aligned and accounted for; the workspace is 
     if (one.purpose == "activations") blocks.push_back(one.bytes);
   CHECK(blocks == std::vector<std::size_t>{200000});
   CHECK(!backend->description().empty());
+  if (test_device() != "cpu") return;
+  for (const auto& [threads, words] : {std::pair{1, ", 1 thread"}, std::pair{2, ", 2 threads"}})
+    CHECK(test_backend(threads)->description() == backend->arithmetic() + words);
 }
 
 TEST_CASE("What a backend cannot do is refused, with the option that would help", "[backend][cpu]") {

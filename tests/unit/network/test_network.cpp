@@ -360,6 +360,7 @@ TEST_CASE("Segments fill the flat block without gaps, statistics likewise, and s
       std::int64_t next = 0, statistics = 0;
       for (const Segment& segment : graph.segments) {
         CHECK(segment.begin == next);
+        CHECK((!segment.module.empty() && !segment.block.empty()));
         next += segment.size;
       }
       CHECK(next == graph.parameters);
@@ -373,10 +374,13 @@ TEST_CASE("Segments fill the flat block without gaps, statistics likewise, and s
     }
 }
 
-TEST_CASE("A network counts its tensors, its modules or its 10 blocks as layers", "[network]") {
-  for (const auto& [name, tensors] : {std::pair{"preact_resnet18", 54}, std::pair{"resnet18", 62}})
-    for (const auto& [granularity, layers] : {std::pair{Granularity::tensor, tensors},
-                                              std::pair{Granularity::module, 21}, std::pair{Granularity::block, 10}}) {
+TEST_CASE("A network counts its tensors, its modules or its blocks as layers", "[network]") {
+  for (const auto& [name, tensors, modules, blocks] :
+       {std::tuple{"preact_resnet18", 54, 21, 10}, std::tuple{"resnet18", 62, 21, 10},
+        std::tuple{"preact_resnet50", 151, 1 + 16 * 3 + 4 + 1, 1 + 16 + 1}})
+    for (const auto& [granularity, layers] :
+         {std::pair{Granularity::tensor, tensors}, std::pair{Granularity::module, modules},
+          std::pair{Granularity::block, blocks}}) {
       Parameters p;
       p.segments = networks().at(name)({}).segments;
       assign_layers(p, granularity);
