@@ -14,6 +14,16 @@ struct Samples {
   const std::int32_t* labels = nullptr;      ///< [n]; -1: unknown
   std::int32_t* targets = nullptr;           ///< [n]: the classes that targeted losses want, where an attack puts them
   const std::int64_t* sample_ids = nullptr;  ///< [n]: numbers in the data set, keys of what is random
+
+  /// `count` of them, from number `from` on.
+  [[nodiscard]] Samples part(int from, int count) const {
+    Samples some = *this;
+    some.n = count;
+    if (labels != nullptr) some.labels += from;
+    if (targets != nullptr) some.targets += from;
+    if (sample_ids != nullptr) some.sample_ids += from;
+    return some;
+  }
 };
 
 /// The logits of samples, and places for what a loss makes of them.
