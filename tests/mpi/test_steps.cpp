@@ -115,7 +115,7 @@ TEST_CASE("A steady step allocates nothing, whatever it trains with", "[steps][c
   CHECK(allocations == earlier + 1);
 }
 
-TEST_CASE("A checkpoint has as many bytes of arrays as are foreseen", "[steps]") {
+TEST_CASE("A checkpoint has as many bytes of arrays as are foreseen, and whoever takes it up has the same", "[steps]") {
   const std::string few = "limit-train=64 epochs=4 attack-bn=eval ";
   const std::vector<Row> rows = {
       {Of::one, few + "optimizer=lamb average=ema:bn=ema warm-start=2"},
@@ -134,6 +134,12 @@ TEST_CASE("A checkpoint has as many bytes of arrays as are foreseen", "[steps]")
     std::int64_t bytes = std::ssize(state.bytes["perturbations"].values);
     for (const Checkpoint::Array& array : state.arrays) bytes += 4 * std::ssize(array.values);
     if (world().root()) CHECK(trainer.checkpoint_bytes(world().size()) == bytes);
+    Trainer again(world(), options_of(row.words));
+    if (world().root()) again.restore(state);
+    again.share_state();
+    const Checkpoint found = again.capture();
+    if (world().root())
+      CHECK(std::ranges::equal(found.arrays, state.arrays, {}, &Checkpoint::Array::values, &Checkpoint::Array::values));
   }
 }
 

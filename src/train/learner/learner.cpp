@@ -136,7 +136,7 @@ Learner::Losses Learner::losses() const {
 }
 
 void Learner::write(double* to, int unit) {
-  const std::int64_t begin = unit > 0 ? fetched_.ends[static_cast<std::size_t>(unit) - 1] : 0,
+  const std::int64_t begin = unit > 0 ? fetched_.ends.at(static_cast<std::size_t>(unit) - 1) : 0,
                      end = fetched_.ends[static_cast<std::size_t>(unit)];
   const auto part = [&](std::int64_t number) {
     return std::span<const float>(host_ + number * batch_ + begin * copies_, host_ + number * batch_ + end * copies_);

@@ -177,6 +177,7 @@ TEST_CASE("each unit of work says the images, losses and right answers of its ow
   const auto loss = losses().at("cross_entropy")({.lambda = 0.7});
   Fixture f(*loss, copies, true);
   REQUIRE(f.learner.places() == 6);
+  CHECK(f.statistics.count() == 2 * 2 * 2 * f.replica.model().graph.statistics);  // of both units and passes
   (void)f.gradient(4, true);
   const Learner::Losses there = f.learner.losses();
   REQUIRE((there.passes == 2 && there.stride == kBatch * copies && there.images == kBatch * copies));
@@ -218,6 +219,7 @@ TEST_CASE("each unit of work says the images, losses and right answers of its ow
 TEST_CASE("without a weight the clean images are not looked at, and their loss is not a number", "[trainer]") {
   const auto loss = losses().at("cross_entropy")({.lambda = 0});
   Fixture f(*loss);
+  CHECK(f.learner.places() == 3);
   (void)f.gradient(kBatch);
   CHECK(std::isfinite(f.learner.of(Loss::Images::attacked).loss));
   CHECK(std::isnan(f.learner.of(Loss::Images::clean).loss));

@@ -79,6 +79,15 @@ TEST_CASE("from an epoch on, a step has the attack of that epoch", "[trainer]") 
   CHECK_THROWS_AS(weights_after(changes, 1), Error);  // more passes in batch statistics
 }
 
+TEST_CASE("the first step has no older weights to attack with, the second one has", "[trainer]") {
+  TrainOptions options = test::small_run();
+  options.lr = 0.1;
+  TrainOptions stale = options;
+  stale.staleness = 1;
+  CHECK(weights_after(stale, 1) == weights_after(options, 1));
+  CHECK(weights_after(stale, 2) != weights_after(options, 2));
+}
+
 TEST_CASE("weights are perturbed from the epoch on that --awp-gamma names", "[trainer]") {
   TrainOptions options = test::small_run();
   options.limit_train = 48;  // three steps an epoch
@@ -530,6 +539,14 @@ TEST_CASE("examples are kept where kernels may load sixteen bytes at once, whate
     CHECK(test::to_host(backend, batch->sample_ids, 1)[0] == (std::int64_t{batch->begins_at} << 32) + 7);
   }
   CHECK(micro_batches == 3);
+  const auto before = std::ssize(backend.allocations());
+  const KeptBatches room(replica.images(), 3, 2);
+  const auto all = backend.allocations();
+  std::vector<std::size_t> bytes;
+  for (auto one = all.begin() + before; one != all.end(); ++one) bytes.push_back(one->bytes);
+  const auto of_images = 3 * static_cast<std::size_t>((2 * image + 15) / 16 * 16) * sizeof(float);
+  CHECK(bytes ==
+        std::vector<std::size_t>{of_images, of_images, 3 * 2 * sizeof(std::int32_t), 3 * 2 * sizeof(std::int64_t)});
 }
 
 TEST_CASE("costs of layers have the mean 1: alike, by size, or measured; those that are measured are in checkpoints",
