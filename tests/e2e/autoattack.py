@@ -235,6 +235,9 @@ class Sequence(common.TestCase):
         refuse(2, "adversarial images kept is no there and yes, with confidence here", "none+fgsm", "--save-adversarial", out="one")
         self.train("second", *TRAIN, "--seed", 2)
         refuse(2, "hash of the training's options is", "none+fgsm", checkpoint="second", out="one")
+        newest = common.checkpoints("second")[-1]
+        common.write(newest, "")  # the one before it is taken
+        self.assertIn(newest, "\n".join(self.evaluate("older", words="none+fgsm", limit=16, checkpoint="second").warnings))
         refuse(2, "run is the folder of a training", "none+fgsm", out="run")
         os.mkdir("certified")
         common.write("certified/certify.journal", "")
