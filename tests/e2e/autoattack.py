@@ -187,6 +187,7 @@ class Sequence(common.TestCase):
         self.assertEqual(each, same)
         self.assertEqual(sorted(os.listdir("kept")), [".lock", "adversarial.h5", "eval.json"])
         tables, labels = common.datasets("kept/adversarial.h5"), np.array(each["label"])
+        self.assertEqual(common.attribute("kept/adversarial.h5", "attacks"), "fgsm, pgd2x3, pgd20x3")
         by = np.full(IMAGES, -1)
         for number, name in reversed(list(enumerate(words.split(",")))):
             by[np.array(each[name + "_correct"]) == 0] = number
