@@ -18,9 +18,6 @@ TEST_CASE("Whoever has left stays away, and is told once", "[membership]") {
   CHECK(members.has_left(1));
   CHECK(!members.has_left(2));
   CHECK(error_of([&] { static_cast<void>(members.add({{0, 20, "banned"}})); }).starts_with("8: rank 0 would have to"));
-  const RankRecord own{.step = 3, .seconds = std::vector<double>(kPhases, 0.5), .bytes = {7}};
-  const RankRecord whole = members.of_launch(own, test::single());
-  CHECK((whole.step == 3 && whole.seconds == own.seconds && whole.bytes == own.bytes));
 }
 
 TEST_CASE("A checkpoint has who has left, when and why; and nothing where nobody has", "[membership]") {
