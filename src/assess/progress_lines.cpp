@@ -9,19 +9,22 @@ namespace dat {
 
 namespace {
 
-void print(const std::string& what, double seconds) { print_error_line(what + "  ETA " + duration_text(seconds)); }
+/// Prints what was done in so many seconds, in which the part that is done has grown from `before`.
+void print(const std::string& what, double seconds, double part, double before = 0) {
+  print_error_line(what + "  ETA " + duration_text(seconds * (1 - part) / (part - before)));
+}
 
 }  // namespace
 
 void ProgressLines::operator()(std::int64_t done) {
   const double part = static_cast<double>(done) / static_cast<double>(images_);
   if (!due() || done >= images_) return;
-  print(fmt::format("{:.0f} % of the images", 100 * part), last_ * (1 - part) / part);
+  print(fmt::format("{:.0f} % of the images", 100 * part), last_, part);
 }
 
 void ProgressLines::operator()(const std::string& what, double part) {
   if (first_part_ < 0) first_part_ = part;
-  if (due() && part < 1 && part > first_part_) print(what, last_ * (1 - part) / (part - first_part_));
+  if (due() && part < 1 && part > first_part_) print(what, last_, part, first_part_);
 }
 
 void ProgressLines::operator()(const SequenceEvaluator::Progress& now) {
@@ -29,7 +32,7 @@ void ProgressLines::operator()(const SequenceEvaluator::Progress& now) {
   print(fmt::format("{}{}: {} of {} images, {} right", now.attack,
                     now.runs > 1 ? fmt::format(", run {} of {}", now.run, now.runs) : "", now.done, now.images,
                     now.right),
-        now.seconds * (1 - now.part) / now.part);
+        now.seconds, now.part);
 }
 
 bool ProgressLines::due() {

@@ -101,7 +101,7 @@ void AdversarialImages::finish(const SequenceResult& result, const FileFacts& fa
     for (std::int64_t id = 0; id < images_.size(); ++id) {
       tick();
       images_.read(id, clean.data());
-      if (result.images[static_cast<std::size_t>(id)].run > 0) {
+      if (result.images[static_cast<std::size_t>(id)].broken_by > 0) {
         const std::size_t bytes = record_bytes();
         const ssize_t got = ::pread(file_, record.data(), bytes, static_cast<off_t>(id) * static_cast<off_t>(bytes));
         require(got == static_cast<ssize_t>(bytes), ExitCode::io, part_, " has become short");
@@ -126,9 +126,8 @@ void KeptImages::write(const EvaluationAttacks& attacks, const EvaluationResult&
   SequenceResult outcomes;
   for (std::size_t i = 0; i < result.clean.correct.size(); ++i) {
     SequenceResult::Image& image = outcomes.images.emplace_back();
+    if (std::ranges::any_of(result.attacked, [&](const auto& one) { return one.correct[i] == 0; })) image.broken_by = 1;
     if (result.clean.correct[i] == 0) image.broken_by = 0;
-    for (std::size_t a = 0; a < result.attacked.size() && image.robust(); ++a)
-      if (result.attacked[a].correct[i] == 0) image = {.broken_by = static_cast<int>(a) + 1, .run = 1};
   }
   std::string names;
   for (const EvaluationAttacks::Member& member : attacks.members()) names += (names.empty() ? "" : ", ") + member.name;

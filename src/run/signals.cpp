@@ -57,7 +57,7 @@ extern "C" void on_signal(int) {
 }  // namespace
 
 void catch_signals() {
-  speaks = another_rank_speaks() ? 0 : 1;
+  speaks = !another_rank_speaks();
   on_terminal = isatty(STDERR_FILENO);
   struct sigaction action {};
   action.sa_handler = on_signal;

@@ -187,6 +187,7 @@ class Sequence(common.TestCase):
         self.assertEqual(each, same)
         self.assertEqual(sorted(os.listdir("kept")), [".lock", "adversarial.h5", "eval.json"])
         tables, labels = common.datasets("kept/adversarial.h5"), np.array(each["label"])
+        self.assertEqual(common.attribute("kept/adversarial.h5", "attacks"), "fgsm, pgd2x3, pgd20x3")
         by = np.full(IMAGES, -1)
         for number, name in reversed(list(enumerate(words.split(",")))):
             by[np.array(each[name + "_correct"]) == 0] = number
@@ -235,6 +236,9 @@ class Sequence(common.TestCase):
         refuse(2, "adversarial images kept is no there and yes, with confidence here", "none+fgsm", "--save-adversarial", out="one")
         self.train("second", *TRAIN, "--seed", 2)
         refuse(2, "hash of the training's options is", "none+fgsm", checkpoint="second", out="one")
+        newest = common.checkpoints("second")[-1]
+        common.write(newest, "")  # the one before it is taken
+        self.assertIn(newest, "\n".join(self.evaluate("older", words="none+fgsm", limit=16, checkpoint="second").warnings))
         refuse(2, "run is the folder of a training", "none+fgsm", out="run")
         os.mkdir("certified")
         common.write("certified/certify.journal", "")

@@ -549,7 +549,8 @@ class BuiltIn(common.TestCase):
     def test_set_is_the_synthetic_one(self):
         common.synthetic("set.h5", train=1024, test=256, size=16, classes=10, seed=5)
         for run, more in ("built-in", []), ("file", ["--data", "set.h5"]):
-            self.train(run, *TRAIN, *more, "--seed", 5, "--limit-train", 40, "--limit-test", 20)
+            ended = self.train(run, *TRAIN, *more, "--seed", 5, "--limit-train", 40, "--limit-test", 20)
+            self.assertEqual(" (built-in synthetic set; --data trains on yours)" in ended.text, not more)
         np.testing.assert_array_equal(common.weights("built-in"), common.weights("file"))
         self.assertEqual(common.rows("built-in", "evaluation")[-1]["images"], 20)
 

@@ -325,9 +325,9 @@ class Export(Case):
 
     def test_what_a_run_used_is_named(self):
         self.trained("small_cnn")
-        text = self.run_well("--cite", "--config", "small_cnn").text
+        text = self.run_well("--cite", "--config", "small_cnn", "--average", "none,swa@1").text
         for what in ("Distributed Adversarial Training to Robustify", "Towards Deep Learning Models.* (attack pgd, eval pgd)",
-                     "Large Batch Optimization.* (optimizer lamb)", "Liu and Mozafari.* (selector exp3)"):
+                     "Large Batch Optimization.* (optimizer lamb)", "Liu and Mozafari.* (selector exp3)", "Izmailov.* (average swa)"):
             self.assertRegex(text.replace("\n    ", " "), what.replace("(", "\\(").replace(")", "\\)"))
         self.assertNotIn("TRADES", text)
         self.assertRegex(self.run_well("--cite", "--recipe", "trades").text, r"Theoretically Principled Trade-off")

@@ -81,8 +81,8 @@ class AnyNumber(common.TestCase):
             self.run_well("eval", "--checkpoint", "run", "--data", "set.h5", "--batch", 8, "--deterministic", "--threads", ranks,
                           "--eval", "pgd3", "--out", f"{ranks}.json", "--quiet", ranks=ranks)
             found.append({name: value for name, value in common.load(f"{ranks}.json").items()
-                          if name in ("clean", "attacks", "classes", "per_image")})
-        self.assertEqual(len(found[0]["per_image"]["pgd3_loss"]), SET["test"])
+                          if name in ("step", "clean", "attacks", "classes", "per_image")})
+        self.assertEqual((found[0]["step"], len(found[0]["per_image"]["pgd3_loss"])), (3, SET["test"]))
         self.assertEqual(*found)
 
     def test_what_depends_on_ranks_is_refused(self):

@@ -36,7 +36,12 @@ struct Fixture {
     std::iota(numbers.begin(), numbers.end(), 0);
     double seconds = 0;
     const auto add = [&](const CertificationEntry& entry) { seconds += entry.seconds; };
-    CertificationResult result = certifier.run({images.get(), numbers, plan}, {.found = {}, .entry = add});
+    Certifier::Progress last;
+    const auto keep = [&](const Certifier::Progress& now) { last = now; };
+    CertificationResult result =
+        certifier.run({images.get(), numbers, plan}, {.found = {}, .entry = add, .progress = keep});
+    CHECK((last.finished == result.images.size() && last.images == result.images.size()));
+    CHECK((last.samples == result.samples() && last.part == 1));
     for (const Certificate& c : result.certificates) seconds -= c.seconds;
     CHECK(std::abs(seconds) < 1e-9);  // the images share out all of them
     CHECK(result.certificates[0].seconds > 0);

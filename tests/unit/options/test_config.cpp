@@ -542,6 +542,7 @@ TEST_CASE("settings stand in the word of a member that has them") {
                  {"--codec float32:4", "float32 has no settings"}});
   CHECK(train("--codec powersgd:4").codec_rank == 4);
   CHECK(train("--codec powersgd:rank=4").codec_rank == 4);
+  CHECK(train("--codec powersgd:auto").codec_rank == 0);
   const TrainOptions lamb = train("--optimizer lamb:bias_correction:0.8:epsilon=1e-4:0.99");
   CHECK((lamb.bias_correction && lamb.beta1 == 0.8 && lamb.beta2 == 0.99 && lamb.epsilon == 1e-4));
 }
@@ -975,7 +976,7 @@ TEST_CASE("recipes are options between the defaults and the file") {
         std::vector<std::string>{"--recipe", "fast_adversarial", "--lr", "0.1"});
   CHECK(parse_line("slurm --cite").text == parse_line("train --cite").text);
   CHECK(refusal("--recipe madri") == "there is no recipe 'madri'; did you mean 'madry'?");
-  CHECK(contains(refusal("--recipe jobs/madry.toml"), "--config takes a file, --recipe a name; did you mean 'madry'?"));
+  CHECK(contains(refusal("--recipe jobs/madri.toml"), "--config takes a file, --recipe a name; did you mean 'madry'?"));
   CHECK(contains(refusal("--recipe resnet"), "--recipe list names all"));
   CHECK(contains(refusal("--config madry"), "did you mean --recipe madry?"));
   const Parsed list = parse_line("--recipe list");
@@ -1003,6 +1004,7 @@ TEST_CASE("a selector over a recipe of another one drops its options; together t
   CHECK(contains(refusal("--selector uniform:loss=paper"), "uniform has no setting"));
   CHECK(contains(refusal("--recipe madry --budget 9"), "not with all"));
   CHECK(contains(file_refusal("selector = \"all\"\nbudget = 9\n"), "not with all"));
+  CHECK(parse_train_options("selector = \"all\"\nbudget = 9\n", "a run").budget == 9);  // as it was written
 }
 
 TEST_CASE("an option that is given twice counts the last time, with a warning; lists go on") {

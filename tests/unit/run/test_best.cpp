@@ -18,6 +18,7 @@ namespace {
 TEST_CASE("Catastrophic overfitting is a fall below the best accuracy by more than the margin", "[run]") {
   CHECK(!overfits_catastrophically(-1, 0));  // a first evaluation has nothing to fall from
   CHECK(!overfits_catastrophically(0, 0));
+  CHECK(!overfits_catastrophically(0.5, 0.5 - 0.2));
   CHECK(!overfits_catastrophically(0.5, 0.301));
   CHECK(overfits_catastrophically(0.5, 0.299));
 }
