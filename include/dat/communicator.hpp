@@ -230,7 +230,7 @@ class Communicator {
   /// Ends all ranks of the run with this exit code. Never returns.
   [[noreturn]] void abort(int exit_code);
 
-  /// Starts the hang watch: where no rank gets on for so many seconds, or a rank is not heard of any more, all ranks
+  /// Starts the hang watch (0: none): where no rank gets on for so many seconds, or one is not heard of, all ranks
   /// end with the code of a communication error, and one message says whose fault it is. The watch lasts until MPI has
   /// ended, or another one begins. Only the world can be watched; one rank has nobody to watch. **Collective.**
   /// Error(communication).

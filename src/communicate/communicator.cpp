@@ -396,7 +396,7 @@ void Communicator::abort(int exit_code) {
 
 void Communicator::watch(double timeout_seconds) {
   watchdog_.reset();  // that of a run before this one, of a sweep
-  if (size_ > 1) watchdog_ = std::make_unique<Watchdog>(*this, timeout_seconds);
+  if (size_ > 1 && timeout_seconds != 0) watchdog_ = std::make_unique<Watchdog>(*this, timeout_seconds);
 }
 
 void Communicator::keep_records_in(const std::string& folder) {

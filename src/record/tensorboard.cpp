@@ -100,25 +100,21 @@ void append_number(std::string& to, Number number) {
 void for_each_event(const std::string& path, const std::function<void(std::string_view event)>& use) {
   constexpr std::size_t kHead = sizeof(std::uint64_t) + sizeof(std::uint32_t), kTail = sizeof(std::uint32_t);
   std::error_code unreadable;
-  std::uintmax_t left = fs::file_size(path, unreadable);
+  const std::uintmax_t most = fs::file_size(path, unreadable);
   if (unreadable) return;
   std::ifstream file(path, std::ios::binary);
   const auto number_at = [](const std::string& text, std::size_t at, auto number) {
     std::memcpy(&number, text.data() + at, sizeof number);
     return number;
   };
-  for (std::string frame; left >= kHead + kTail;) {
-    frame.resize(kHead);
-    if (!file.read(frame.data(), kHead)) return;
+  for (std::string frame(kHead, '\0'); file.read(frame.data(), kHead);) {
     const auto length = number_at(frame, 0, std::uint64_t{0});
-    if (number_at(frame, sizeof length, std::uint32_t{0}) != masked_crc(frame.data(), sizeof length) ||
-        length > left - kHead - kTail)
+    if (number_at(frame, sizeof length, std::uint32_t{0}) != masked_crc(frame.data(), sizeof length) || length > most)
       return;
     frame.resize(kHead + length + kTail);
     if (!file.read(frame.data() + kHead, static_cast<std::streamsize>(length + kTail))) return;
     if (number_at(frame, kHead + length, std::uint32_t{0}) != masked_crc(frame.data() + kHead, length)) return;
     use(std::string_view(frame).substr(kHead, length));
-    left -= frame.size();
   }
 }
 

@@ -50,7 +50,7 @@ Run::Run(Communicator& world, const TrainOptions& options, GivenWeights weights,
       members_(world),
       weights_(std::move(weights)),
       checkpoints_(options, best_) {
-  if (options.comm_timeout > 0) world.watch(options.comm_timeout);
+  world.watch(options.comm_timeout);
   ranks_ = world.subgroup(static_cast<int>(role_of(world.rank(), world.size(), options)), world.rank());
 }
 

@@ -112,7 +112,7 @@ const TableOf<CertifyOptions>& certify_table() {
 
 int certify(Communicator& world, const CertifyOptions& options, int argc, char** argv) {
   shake_hands(world, facts_of(Bound(certify_table(), const_cast<CertifyOptions&>(options)).settings(), argc, argv));
-  if (options.comm_timeout > 0) world.watch(options.comm_timeout);
+  world.watch(options.comm_timeout);
   CertificationSetting s;
   together(world, [&] { s = prepare_certification(world, options); });
   shake_hands(world, s.facts);

@@ -141,7 +141,7 @@ void tell(const EvaluationReport& report, const std::function<std::string()>& wr
 
 int evaluate(Communicator& world, const EvalOptions& options, int argc, char** argv) {
   shake_hands(world, facts_of(settings_of(options), argc, argv));
-  if (options.comm_timeout > 0) world.watch(options.comm_timeout);
+  world.watch(options.comm_timeout);
   EvaluationSetting s;
   Facts facts;
   std::string images;

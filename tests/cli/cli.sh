@@ -63,7 +63,9 @@ if "$program" --version | grep -q 'Open MPI'; then  # where MPI_Init fails, whoe
   env OMPI_COMM_WORLD_SIZE=1 "$program" >out.txt 2>/dev/null
   grep -q '^Verbs' out.txt && failed=$((failed + 1)) && echo 'FAILED: the bare name under a launcher does not train' >&2
 fi
-check 'validate tells what differs' 0 '^  lr = 0.3 \(default 0.01\)$' '' "$program" validate --network small_cnn --width 16 --lr 0.3
+check 'validate tells what differs' 0 '^  lr = 0.3 \(default 0.01\)$' '' "$program" validate --network small_cnn --width 16 --lr 0.3 \
+  --out "$(printf 'x%.0s' {1..65})"
+grep -Eq '^      \(default ' out.txt || { failed=$((failed + 1)) && echo 'FAILED: validate does not indent what it wraps' >&2; }
 check 'slurm passes the recipe on' 0 '^dat_train --recipe madry --data set0.h5 --width 16$' '' sh -c "\"$program\" data synthetic \
   set0.h5 --train 12 --test 6 --size 16 >/dev/null && \"$program\" slurm --recipe madry --width 16 --data set0.h5"
 check 'version' 0 '^oneDNN +[0-9]+\.' '' "$program" --version
@@ -77,6 +79,8 @@ check 'validate with a warm start' 0 '^warm start +0\.4 MB of host memory per ra
 for part in '^added up .* \(--node-sums window\), 0\.9 MB' ' 0\.9 MB per step on average, 0\.9 MB with all layers'; do
   grep -Eq -- "$part" out.txt || { failed=$((failed + 1)) && echo "FAILED: validate prints no '$part'" >&2; }
 done
+check 'validate with sums by MPI' 0 '^added up .* \(--node-sums mpi\)' '' env OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=2 \
+  "$program" validate --config run.toml --node-sums mpi
 refuse 2 '--warm-start 5 has no perturbation' validate --warm-start 5 --attack none
 # Convolutions of 995,328 multiply-adds and 320 others; an epoch, two, and one.
 check 'validate with images that grow' 0 '^training images +8x8 \(0\.25 of .*\) up to epoch 1, then 12x12 \(0\.56 of .*\) up to epoch 3, then 16x16 \(1 of .*\); of the whole run 0\.59$' \

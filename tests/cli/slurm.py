@@ -307,6 +307,7 @@ class Printed(unittest.TestCase):
         job = self.slurm("--nodes=2", "--limit-train=64", "--batch=8", "--epochs=100", "--warmup-epochs=20", "--step-seconds=1")
         self.assertIn("480 steps", job)
         self.assertIn("1 s a step (--step-seconds)", job)
+        self.assertIn(" MB for the process.\n#\n#SBATCH ", job)
         self.assertEqual(self.settings(job)["time"], "00:20:00")
         self.assertEqual(self.settings(self.slurm("--limit-train=64", "--step-seconds=70"))["signal"], "B:USR1@200")
 

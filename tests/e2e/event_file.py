@@ -165,6 +165,8 @@ class TensorBoard(common.TestCase):
         os.rename(before, "run/events.out.tfevents.9999999999.dat_hpc")  # by a clock of another time
         common.write(OTHER, "")
         self.train("run", *TRAIN, "--max-steps", 20)  # a run that has the file goes on with it, without pictures
+        length = struct.pack("<Q", 2**62)  # of a frame that is not there
+        common.write(self.events()[0], length + struct.pack("<I", masked(length)), "ab")
         self.train("run", *TRAIN, "--tensorboard")
         path, found, expected = self.check_numbers()
         self.assertEqual(int(path.split(".")[3]), 9999999999 + 2)  # a file of each start

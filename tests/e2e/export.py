@@ -612,6 +612,8 @@ class Import(Case):
         checkpoint = self.trained("small_cnn")
         text = self.run_well("import", checkpoint, "--new-head", 7, "--out", "seven.h5").text
         self.assertIn("7 classes (the last layer is new)", text)
+        self.run_well("export", "seven.h5", "--out", "seven.safetensors")
+        self.assertNotIn("class_names", read_safetensors("seven.safetensors")[1])
         old, new = arrays_of(checkpoint), arrays_of("seven.h5")
         features = 2 * NETWORKS["small_cnn"]["width"]
         self.assertEqual(new["linear.weight"].shape, (7, features))

@@ -81,6 +81,7 @@ class Report(common.TestCase):
             self.assertIn(name, page.words)
 
         page = self.page("all.html", *names)
+        self.assertIn("3 runs", page.words)
         differing = next(table for table in page.tables if table[0][:2] == ["run", "seed"])
         self.assertEqual([row[1] for row in differing[1:]], ["0", "1", "2"])
         self.assertGreaterEqual(sum(tag == "svg" for tag, _ in page.tags), 4 if shutil.which("gnuplot") else 3)
@@ -131,7 +132,7 @@ class Report(common.TestCase):
             subprocess.run([common.PROGRAM, "eval", "run", "--data", "named.h5", "--eval", "fgsm,pgd2", "--eps", "32/255", "--save-adversarial",
                             "--out", folder, "--threads", "1"], capture_output=True, check=True)
         self.assertTrue(any(tag == "img" for tag, _ in self.page("the page.html", "it's one/strong").tags))
-        self.assertTrue({"it's one/strong", "run/strong"} <= set(self.page("two.html", "it's one/strong", "run/strong").words))
+        self.assertTrue({"2 evaluations", "it's one/strong", "run/strong"} <= set(self.page("two.html", "it's one/strong", "run/strong").words))
 
         # Images of another evaluation: a sentence in their place.
         shutil.copy("run/strong/adversarial.h5", "other/adversarial.h5")

@@ -130,9 +130,10 @@ std::string html_text(const std::string& text) {
 }
 
 std::string png_address(const std::string& png) {
-  std::vector<unsigned char> digits((png.size() + 2) / 3 * 4 + 1);  // with a zero at their end
-  EVP_EncodeBlock(digits.data(), reinterpret_cast<const unsigned char*>(png.data()), static_cast<int>(png.size()));
-  return std::string("data:image/png;base64,") + reinterpret_cast<const char*>(digits.data());
+  std::string digits((png.size() + 2) / 3 * 4, '\0');  // one more is written behind them
+  EVP_EncodeBlock(reinterpret_cast<unsigned char*>(digits.data()), reinterpret_cast<const unsigned char*>(png.data()),
+                  static_cast<int>(png.size()));
+  return "data:image/png;base64," + digits;
 }
 
 Page::Page(const std::string& title) : title_(title) {}

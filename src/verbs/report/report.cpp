@@ -83,9 +83,9 @@ void require_page_place(const std::string& out) {
     readable.push_back(&one);
     if (!one.evaluation) runs.push_back(&one);
   }
-  Page page(subjects.size() == 1 || runs.size() == 1 ? (runs.empty() ? subjects.front().name : runs.front()->name)
-                                                     : std::to_string(runs.empty() ? subjects.size() : runs.size()) +
-                                                           (runs.empty() ? " evaluations" : " runs"));
+  const std::size_t count = runs.empty() ? subjects.size() : runs.size();
+  Page page(count == 1 ? (runs.empty() ? subjects.front() : *runs.front()).name
+                       : std::to_string(count) + (runs.empty() ? " evaluations" : " runs"));
   add_headline(page, comparison);
   for (const std::string& warning : comparison.warnings) page.paragraph("Warning: " + warning, "alarm");
   page.heading(2, "Figures");

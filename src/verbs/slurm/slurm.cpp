@@ -9,6 +9,7 @@
 #include <charconv>
 #include <cmath>
 #include <map>
+#include <set>
 #include <sstream>
 
 #include "dat/backend.hpp"
@@ -67,12 +68,13 @@ const TableOf<SlurmOptions>& job_table() {
 
 /// Seconds of "h", "min", "days"; 0: no unit of time.
 std::int64_t seconds_of(const std::string& unit) {
-  static const std::map<std::string, std::int64_t> all = {
-      {"d", 86400},    {"day", 86400},  {"days", 86400}, {"h", 3600}, {"hr", 3600},  {"hrs", 3600},
-      {"hour", 3600},  {"hours", 3600}, {"m", 60},       {"min", 60}, {"mins", 60},  {"minute", 60},
-      {"minutes", 60}, {"s", 1},        {"sec", 1},      {"secs", 1}, {"second", 1}, {"seconds", 1}};
-  const auto found = all.find(unit);
-  return found == all.end() ? 0 : found->second;
+  static const std::map<std::int64_t, std::set<std::string>> all = {{86400, {"d", "day", "days"}},
+                                                                    {3600, {"h", "hr", "hrs", "hour", "hours"}},
+                                                                    {60, {"m", "min", "mins", "minute", "minutes"}},
+                                                                    {1, {"s", "sec", "secs", "second", "seconds"}}};
+  for (const auto& [seconds, names] : all)
+    if (names.contains(unit)) return seconds;
+  return 0;
 }
 
 /// "24h" -> "24:00:00", "2d" -> "2-00:00:00", "1h30m" -> "01:30:00", "90 min" -> "01:30:00": a time as Slurm writes it.
@@ -84,7 +86,7 @@ std::int64_t seconds_of(const std::string& unit) {
   bool days = false;
   const char *at = low.data(), *const end = low.data() + low.size();
   while (at != end) {
-    double number = 0;
+    double number{};
     const auto [behind, error] = std::from_chars(at, end, number);
     if (error != std::errc() || !(number >= 0 && number < kLongest)) return "";
     at = behind;

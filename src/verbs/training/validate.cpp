@@ -74,10 +74,10 @@ namespace {
        << ", in the mean of the layers' " << options.budget_unit;
   if (options.budget_unit == "seconds")
     text << " as measured now" << (ranks > 1 ? ", without those of the sum over the ranks" : "");
-  text << "\n" << std::fixed << std::setprecision(4);
+  text << "\n";
   const std::vector<double> costs = trainer.layers().costs();
   for (std::size_t d = 0; d < costs.size(); ++d)
-    text << "  " << std::left << std::setw(36) << trainer.model().parameters.layer_names[d] << costs[d] << "\n";
+    text << fmt::format("  {:<36}{:.4f}\n", trainer.model().parameters.layer_names[d], costs[d]);
   return text.str();
 }
 
@@ -353,8 +353,7 @@ struct ValidateOrder : TrainOrder {
     text << ", " << megabytes(static_cast<double>(backend.spare_memory())) << " of the GPU's remain";
   text << "\n";
   for (const auto& [purpose, bytes] : memory)
-    if (bytes >= total / 50)
-      text << "  " << std::left << std::setw(24) << purpose << megabytes(static_cast<double>(bytes)) << "\n";
+    if (bytes >= total / 50) text << fmt::format("  {:<24}{}\n", purpose, megabytes(static_cast<double>(bytes)));
   std::size_t messages = total;
   for (const Backend::Allocation& one : backend.allocations()) messages -= one.bytes;
   backend.host_threads = choose_threads(options.threads, on_node);

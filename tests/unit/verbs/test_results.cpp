@@ -153,6 +153,9 @@ TEST_CASE_METHOD(Runs, "A page has what a run's files say", "[results]") {
   write_bytes(run + "/provenance.json", R"({"ranks":2,"command_line":["--recipe","imagenet_dat_fgsm"]})");
   CHECK(write_report({run}, "", run + "/report.html") == 0);
   CHECK(contains(body_of(run + "/report.html"), "859 s of them communication. Not trained here.|"));
+  // Beside a run without a step there is nothing to draw.
+  CHECK(write_report({run, write("begun", 0, "lr = 0.1\n", R"({"ranks":2})", {})}, "", run + "/two.html") == 0);
+  CHECK(contains(body_of(run + "/two.html"), "<h2>Curves, time and layers</h2><h3>r</h3>|r has no"));
 }
 
 TEST_CASE("A page's texts are texts, its pictures' names its own, and what has no room is named", "[results]") {
@@ -164,6 +167,7 @@ TEST_CASE("A page's texts are texts, its pictures' names its own, and what has n
   };
   CHECK(html_text("a<b> & \"c\" 'd'\033") == "a&lt;b&gt; &amp; &quot;c&quot; &#39;d&#39;?");
   CHECK(png_address("ab") == "data:image/png;base64,YWI=");
+  CHECK(png_address("abcdefghi") == "data:image/png;base64,YWJjZGVmZ2hp");
   for (const auto& [cell, kind] : {std::pair(std::string(25, 'w'), " class=\"words\""), {std::string(24, 'w'), ""}}) {
     Page page("t");
     page.table({"none", {"a"}});  // no rows
