@@ -130,9 +130,7 @@ TEST_CASE("an attack keeps of its start what its goal says", "[batch]") {
   }
 }
 
-TEST_CASE(
-    "in training mode gradients are of a sum of losses, in f16 of their mean, as those that the loss scale is for",
-    "[batch]") {
+TEST_CASE("in training mode gradients in f16 are of a mean of losses, others of their sum", "[batch]") {
   struct Deaf final : StatisticsSink {
     void add(const TrainingProgram&, int, const BatchPlace&) override {}
   } deaf;
