@@ -178,6 +178,12 @@ TEST_CASE("A library's status is told in its words, or with what helps, and held
   CHECK(cudaGetLastError() == cudaSuccess);
 }
 
+TEST_CASE("Where the library lists no algorithms its reason is in the error", "[double]") {
+  const Environment none("DAT_DOUBLE_NO_LIST", "1");
+  CHECK(message_of([] { (void)gpu()->conv2d(kTraining); }, ExitCode::device)
+            .ends_with("; legacy calls: CUDNN_STATUS_NOT_SUPPORTED"));
+}
+
 TEST_CASE("A gradient that does not add to what is there is refused, though it is right alone", "[double]") {
   const Bad bad;
   bad(Call::data, CUDNN_CONVOLUTION_BWD_DATA_ALGO_1).ignores_beta = true;
