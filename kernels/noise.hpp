@@ -24,12 +24,12 @@ struct NoisyCopies {
   std::uint32_t time;
   float sigma;
   int copies;
+  [[nodiscard]] DAT_HD std::int64_t fours() const { return (layout.elements() + 3) / 4; }
   DAT_HD void operator()(std::int64_t i) const {
-    const std::int64_t pixels = layout.elements(), fours = (pixels + 3) / 4;
-    const std::int64_t copy = i / fours, n = copy / copies, first = i % fours * 4;
+    const std::int64_t copy = i / fours(), n = copy / copies, first = i % fours() * 4;
     const Philox4 words = random_words(seed, Purpose::noise, time, static_cast<std::uint64_t>(sample_ids[n]),
-                                       static_cast<std::uint32_t>(copy % copies * fours + i % fours));
-    for (int j = 0; j < 4 && first + j < pixels; ++j) {
+                                       static_cast<std::uint32_t>(copy % copies * fours() + i % fours()));
+    for (int j = 0; j < 4 && first + j < layout.elements(); ++j) {
       to[layout.offset_chw(copy, first + j)] =
           x[layout.offset_chw(n, first + j)] + sigma * normal_number<float>(words, j);
     }

@@ -200,10 +200,9 @@ class LibraryConv2d final : public Conv2d {
     auto* staging = static_cast<float*>(backend_.scratch());
     constexpr int kBlock = 16;
     const int taps = spec_.kernel * spec_.kernel, in = spec_.c_in, out = spec_.c_out;
-    const int blocks = (in + kBlock - 1) / kBlock;
 #pragma omp parallel for schedule(static)
-    for (int block = 0; block < blocks; ++block) {
-      const int begin = block * kBlock, end = std::min(in, begin + kBlock);
+    for (int begin = 0; begin < in; begin += kBlock) {
+      const int end = std::min(in, begin + kBlock);
       for (int o = 0; o < out; ++o) {
         const float s = scale != nullptr ? scale[o] : 1.0F;
         for (int tap = 0; tap < taps; ++tap) {

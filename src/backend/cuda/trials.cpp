@@ -71,16 +71,14 @@ class TrialBench {
   /// Reason why the plan is refused; empty: it is not.
   [[nodiscard]] std::string refuses(const PassPlan& plan) {
     if (plan.scratch_bytes() > scratch_.bytes) return kNoMemory;
-    if (spec_.pass == Pass::forward || spec_.through_relu) return refuses(plan, before_ != nullptr, "");
+    if (has_one_form()) return refuses(plan, before_ != nullptr, "");
     std::string why = refuses(plan, false, "");
     if (why.empty() && spec_.may_add()) why = refuses(plan, true, ", where it adds");
     return why;
   }
 
   /// Runs the timed work.
-  void run_timed(const PassPlan& plan) {
-    check(plan.run(operands(plan, (spec_.pass == Pass::forward || spec_.through_relu) && before_ != nullptr)));
-  }
+  void run_timed(const PassPlan& plan) { check(plan.run(operands(plan, has_one_form() && before_ != nullptr))); }
 
   /// Runs the alternative to plans that go through the ReLU: a plan that does not, and a pass of ours with mask bits.
   void run_with_mask(const PassPlan& data) {
@@ -101,6 +99,8 @@ class TrialBench {
     return packed;
   }
 
+  /// Returns whether the pass always adds, or never does; else it is checked both ways, and timed where it does not.
+  [[nodiscard]] bool has_one_form() const { return spec_.pass == Pass::forward || spec_.through_relu; }
   /// Returns whether the summand lies elsewhere.
   [[nodiscard]] bool elsewhere() const {
     return spec_.through_relu || (spec_.pass == Pass::forward && spec_.conv.keeps_residual);

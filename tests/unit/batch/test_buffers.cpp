@@ -1,6 +1,6 @@
 #include "batch/attack_plan.hpp"
 #include "batch/buffers/buffers.hpp"
-#include "batch/view/view.hpp"
+#include "batch/view/training.hpp"
 #include "catch.hpp"
 #include "dat/recordings.hpp"
 #include "datasets.hpp"
@@ -127,6 +127,30 @@ TEST_CASE("an attack keeps of its start what its goal says", "[batch]") {
     CHECK((view.loss == margin && view.spread == 0.5F && view.start == nullptr && view.live() == 3));
     CHECK((view.first_images != nullptr) == (kept == StartKept::images));
     CHECK((view.first_logits != nullptr) == (kept == StartKept::logits));
+  }
+}
+
+TEST_CASE("in training mode gradients in f16 are of a mean of losses, others of their sum", "[batch]") {
+  struct Deaf final : StatisticsSink {
+    void add(const TrainingProgram&, int, const BatchPlace&) override {}
+  } deaf;
+  const auto backend = test::test_backend();
+  Model model(*backend, networks().at("small_cnn")({.width = 16, .size = 8, .channels = 3, .classes = kClasses}),
+              Granularity::tensor);
+  Buffers buffers = buffers_of(*backend);
+  buffers.load(levels(3, 1), 0, nullptr);
+  struct One final : Programs {
+    [[nodiscard]] FrozenView& attacked() override { std::abort(); }
+    [[nodiscard]] TrainingProgram& training(int) override { return *program; }
+    [[nodiscard]] int frozen() const override { return 0; }
+    std::unique_ptr<TrainingProgram> program;
+  } one;
+  for (const DType storage : {DType::f32, DType::f16}) {
+    if (!backend->refuses(storage).empty()) continue;
+    one.program = std::make_unique<TrainingProgram>(model, 3, nullptr, storage);
+    TrainingView view(buffers, one, deaf);
+    view.prepare({.loss = margin});
+    CHECK(view.scale == (storage == DType::f16 ? 1.0F / 3 : 1.0F));
   }
 }
 

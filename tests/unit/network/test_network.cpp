@@ -487,8 +487,10 @@ TEST_CASE("The training program's gradients are the central differences of its l
   f.backend->commit_workspace();
   const Parameters& p = f.model.parameters;
   const ActiveSet all = ActiveSet::all(p.layers());
+  f.dx = to_device(*f.backend, std::vector<float>(f.images.size() + 1, 1.0F));
   f.forward(program, f.x);
   program.backward(f.x, {.weights = &all, .gradients = f.model.parameters.gradients, .input = f.dx});
+  CHECK(to_host(*f.backend, f.dx, std::ssize(f.images) + 1).back() == 1);  // not one of them
   const auto gradients = f.gradients();
   const double of_input = distance_of_input_gradient(f, program);
   const auto values = to_host(*f.backend, p.values, p.size);
