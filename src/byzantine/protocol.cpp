@@ -54,7 +54,7 @@ bool Protocol::banned(int rank) const {
 }
 
 void Protocol::accuse(int by, int rank, Rule rule, bool upheld) {
-  const int who = by < 0 ? -1 : name(by);
+  const int who = by == -1 ? -1 : name(by);
   accusations_.push_back({.step = step_, .by = who, .rank = name(rank), .rule = rule, .upheld = upheld});
   if (upheld && !banned(rank)) bans_.push_back({.step = step_, .rank = name(rank), .by = who, .rule = rule});
 }

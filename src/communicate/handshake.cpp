@@ -49,7 +49,7 @@ std::string differences(Communicator& ranks, const Facts& facts, const std::stri
       const std::size_t at = line.find(kBetween);
       const std::string name = line.substr(0, at);
       if (!values.contains(name)) names.push_back(name);
-      values[name][at == std::string::npos ? "" : line.substr(at + 1)].push_back(static_cast<int>(rank));
+      values[name][line.substr(at + 1)].push_back(static_cast<int>(rank));
     }
   }
   std::string text;

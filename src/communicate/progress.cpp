@@ -84,7 +84,7 @@ int Progress::watch(MPI_Request request, Errand* errand, Kind kind) {
 }
 
 void Progress::release(int place) {
-  Watched& one = watched_[static_cast<std::size_t>(place)];
+  Watched& one = watched_.at(static_cast<std::size_t>(place));
   if (!one.done) finish(one);
   one = {};
 }

@@ -46,7 +46,7 @@ class Hang(common.TestCase):
         self.gone(ranks.values(), since)
         ended = self.expect(6, running.wait())
         self.assert_told(ended.text, rf"hang: rank 1 on \S+ \(process {ranks[1]}\) has sent no heartbeat for \S+ s: .* last heard ",
-                         r"; ranks 0, 2 on \S+ wait in \S+ #\d+ of \S+ (bytes|kB) \(\w+", "--comm-timeout is 1.5 s")
+                         r"; ranks 0, 2 on \S+ wait in \S+ #\d+ of \S+ (bytes|kB) \(\w+", "--comm-timeout is 1.5 s; the same command goes on from the last checkpoint")
         self.assertEqual(common.run("status", "run").code, 6)  # whom nobody has told anything
         lines = common.text_of("run/hang-rank-2.txt").splitlines()
         self.assertEqual(len(lines), 2 + 64)
@@ -104,6 +104,7 @@ class Hang(common.TestCase):
             self.assertGreater(seconds, 3 * TIMEOUT_S)
         else:
             self.assert_told(ended.stdout, *patterns)
+            self.assertNotIn("last checkpoint", ended.stdout)  # it keeps none
 
     def test_cases(self):
         for what, code, *patterns in common.drawn([

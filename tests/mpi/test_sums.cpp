@@ -209,6 +209,7 @@ TEST_CASE("What a rank has written before it says so is seen by those who have w
   const auto window = NodeWindow::make(world(), 4 << 10, why);
   CHECK(window != nullptr);
   if (window == nullptr) return;
+  CHECK(window->bytes() == 1U << 16);  // a page
   const int me = world().rank(), next = (me + 1) % world().size();
   std::int64_t wrong = 0;
   // Counters go round.

@@ -4,10 +4,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
-#include <ctime>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 namespace dat {
 
@@ -53,8 +54,7 @@ void exit_and_kill(int exit_code, const std::vector<pid_t>& processes) {
   if (!processes.empty() && syscall(SYS_clone, 0L, nullptr, nullptr, nullptr, nullptr) == 0) {
     setsid();
     for (int file = 0; file < 4096; ++file) close(file);
-    const timespec moment{0, 500000000};
-    nanosleep(&moment, nullptr);
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
     for (const pid_t process : processes) kill(process, SIGKILL);
   }
   _exit(exit_code);

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "reduce/aggregator/robust.hpp"
 
@@ -24,10 +25,7 @@ class Krum final : public Robust {
     score(squared_distances());
     order_.resize(scores_.size());
     std::iota(order_.begin(), order_.end(), 0);
-    std::ranges::sort(order_, [&](int a, int b) {
-      const double of_a = scores_[static_cast<std::size_t>(a)], of_b = scores_[static_cast<std::size_t>(b)];
-      return of_a != of_b ? of_a < of_b : a < b;
-    });
+    std::ranges::sort(order_, {}, [&](int i) { return std::pair(scores_[static_cast<std::size_t>(i)], i); });
     order_.resize(static_cast<std::size_t>(several_ ? n() - faults() : 1));
     double total = 0;
     for (const int i : order_) total += weight(i);

@@ -4,6 +4,7 @@
 #include <cassert>
 #include <limits>
 #include <numeric>
+#include <tuple>
 
 namespace dat {
 
@@ -101,10 +102,7 @@ void Robust::choose_near() {
   for (int i = 0; i < n(); ++i) {
     sorted_.resize(static_cast<std::size_t>(n()));
     std::iota(sorted_.begin(), sorted_.end(), 0);
-    std::ranges::sort(sorted_, [&](int a, int b) {
-      if ((a == i) != (b == i)) return a == i;
-      return distances.at(i, a) != distances.at(i, b) ? distances.at(i, a) < distances.at(i, b) : a < b;
-    });
+    std::ranges::sort(sorted_, {}, [&](int k) { return std::tuple(k != i, distances.at(i, k), k); });
     std::uint64_t& near = near_[static_cast<std::size_t>(i)];
     near = 0;
     for (int k = 0; k < n() - faults_; ++k) near |= std::uint64_t{1} << sorted_[static_cast<std::size_t>(k)];

@@ -17,11 +17,12 @@ using Codecs = Registry<std::unique_ptr<Codec>(Backend&, const Parameters&, cons
 /// The codecs, with their own columns and atoms where none are asked for.
 [[nodiscard]] Codecs with_ranks(std::vector<Codecs::Row> rows) {
   for (Codecs::Row& row : rows)
-    row.make = [make = row.make, own = number_of(row.settings, "codec:rank").value_or(0)](
-                   Backend& backend, const Parameters& parameters, CodecOptions options) {
-      if (options.settings.codec_rank == 0) options.settings.codec_rank = static_cast<int>(own);
-      return make(backend, parameters, options);
-    };
+    if (const std::optional<double> rank = number_of(row.settings, "codec:rank"))
+      row.make = [make = row.make, own = static_cast<int>(*rank)](Backend& backend, const Parameters& parameters,
+                                                                  CodecOptions options) {
+        if (options.settings.codec_rank == 0) options.settings.codec_rank = own;
+        return make(backend, parameters, options);
+      };
   return {"codec", rows};
 }
 

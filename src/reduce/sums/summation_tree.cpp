@@ -11,14 +11,13 @@ SummationTree::SummationTree(int leaves, int ranks) : leaves_(leaves) {
   TreeFold fold(leaves);
   nodes_.resize(static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) {
-    std::size_t places = 0;
+    int& places = places_.emplace_back();
     fold.begin();
     for (int leaf = first(rank); leaf < first(rank + 1); ++leaf) {
-      places = std::max(places, fold.size() + 1);
+      places = std::max(places, static_cast<int>(fold.size()) + 1);
       fold.push({0, leaf}, [](std::size_t) {});
     }
     nodes_[static_cast<std::size_t>(rank)] = fold.waiting();
-    places_.push_back(static_cast<int>(places));
   }
 }
 

@@ -85,12 +85,12 @@ class Butterfly final : public Transport {
         elements_ += parameters_.segments[k].size;
       });
       place.end = elements_;
-      check_length(bucket, (place.end - place.begin) * kBytes, "a message of ", " bytes");
     }
     message_.select(step.any);
     mine_ = layout().size(options_.ranks.rank());
-    // MPI is given the places of all parts, in bytes.
-    check_length({.elements = elements_}, ranks_ * mine_ * kBytes, "a step's message, in parts of ", " bytes,");
+    // MPI is given the places of all parts, in bytes; buckets are no longer.
+    check_length({.elements = elements_}, ranks_ * layout().longest() * kBytes, "a step's message, in parts of ",
+                 " bytes,");
     for (const Bucket& bucket : buckets_) lay_out(place_of(bucket));
     for (int rank = 0; rank < ranks_; ++rank)
       part_bytes_[static_cast<std::size_t>(rank)] = static_cast<int>(layout().size(rank) * kBytes);

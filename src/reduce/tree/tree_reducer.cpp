@@ -26,7 +26,7 @@ TreeReducer::TreeReducer(Backend& backend, Communicator& ranks, const Parameters
       parameters_(parameters),
       tree_(tree),
       options_(options),
-      piece_(std::clamp<std::int64_t>(options.bucket_elements, 1, kLongest)),
+      piece_(std::min(options.bucket_elements, kLongest)),
       fold_(tree.leaves()),
       places_{gradients},
       table_(backend, parameters),

@@ -534,9 +534,11 @@ TEST_CASE("the first collective that is not the same tells more than where the r
         "#5 of 100 bytes (active layers) is what ranks 0, 2 on node0, node1 have called; now ranks 0, 2 on node0, "
         "node1 wait in sum #6 of 8 bytes, rank 1 on node0 (process 101) waits in sum #5 of 8 bytes");
   const Verdict failed{.kind = Kind::failed, .culprits = {0}, .group = 1, .number = 5};
+  std::swap(ranks[0].reference, ranks[1].reference);
   CHECK(hang_text(failed, ranks, places(3), "MPI_Bcast failed")
-            .starts_with("rank 0 on node0 (process 100): MPI_Bcast failed: the ranks do not call the same: sum #5"));
-  ranks[1].reference = {};  // not known: then there is nothing to compare
+            .starts_with("rank 0 on node0 (process 100): MPI_Bcast failed: the ranks do not call the same: sum #5 of 8 "
+                         "bytes is what rank 0 on node0 (process 100) has called, broadcast #5 of 100 bytes"));
+  ranks[0].reference = {};  // not known: then there is nothing to compare
   CHECK(hang_text(failed, ranks, places(3), "MPI_Bcast failed") ==
         "rank 0 on node0 (process 100): MPI_Bcast failed; rank 1 on node0 (process 101) waits in sum #5 of 8 bytes, "
         "rank 2 on node1 (process 102) waits in sum #6 of 8 bytes");

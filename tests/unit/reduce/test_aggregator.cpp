@@ -179,6 +179,9 @@ TEST_CASE("the mean of equal gradients is at each of them, whatever is rounded",
     v.move(1);
     v.measure();
     CHECK(v.distances() == std::vector<double>(static_cast<std::size_t>(n)));
+    v.move(-0x1p-10);  // and off it, by a thousandth of its length
+    v.measure();
+    for (const double one : v.distances()) CHECK(one == Approx(std::sqrt(0.7) * 0x1p-10));
   }
 }
 

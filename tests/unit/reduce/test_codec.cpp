@@ -430,5 +430,8 @@ TEST_CASE("The memory of messages is what a reducer says", "[codec]") {
     CHECK(reducer.memory(1) == bytes);
     CHECK(reducer.added_up(1) == (way.codec == "powersgd" ? bytes : 0));
     CHECK(reducer.added_up(2) == (way.transport == "sum" ? reducer.memory(2) : 0));
+    // Two messages, and two gradients, beside this rank's own message; or that alone.
+    if (way.codec == "float32" && (way.transport == "gather" || way.transport == "sum"))
+      CHECK(reducer.memory(2) == 4 * f.model.parameters.size * (way.transport == "gather" ? 5 : 1));
   }
 }

@@ -184,4 +184,6 @@ TEST_CASE("Families of the reduction refuse what they do not know, and say what 
   CHECK_THROWS_AS(repeats("largest"), Error);
   CHECK_THROWS_AS(codecs().at("int4"), Error);
   CHECK_THROWS_AS(aggregators().at("largest"), Error);
+  for (const char* const option : {"faults", "aggregator:mixing"})
+    CHECK(aggregators().others(option) == std::vector<std::string>{"mean"});
 }
