@@ -43,7 +43,8 @@ constexpr std::string_view kLetters =
 /// An image that is drawn on.
 class Canvas {
  public:
-  Canvas(int height, int width) : width_(width), rgb_(std::size_t(3) * height * width, 255), shape_{height, width} {}
+  Canvas(int height, int width)
+      : width_(width), rgb_(ImageWindow{0, 0, height, width}.rgb_bytes(), 255), shape_{height, width} {}
   void dot(int y, int x, const std::uint8_t* rgb) { std::copy_n(rgb, 3, &rgb_[(std::size_t(y) * width_ + x) * 3]); }
   /// Writes a text in black, as far as it fits into `room` pixels. Letters beyond ASCII become question marks.
   void write(int y, int x, const std::string& text, int room) {

@@ -205,9 +205,7 @@ std::optional<std::int64_t> Hdf5File::integer(const std::string& object, const s
   std::optional<std::int64_t> value;
   with_attribute(object, key, H5T_INTEGER, [&](hid_t attribute, hid_t, hid_t, std::size_t count) {
     if (count != 1) return;
-    std::int64_t number = 0;
-    check(H5Aread(attribute, H5T_NATIVE_INT64, &number), "read attribute", object + ":" + key);
-    value = number;
+    check(H5Aread(attribute, H5T_NATIVE_INT64, &value.emplace()), "read attribute", object + ":" + key);
   });
   return value;
 }
@@ -216,9 +214,7 @@ std::optional<double> Hdf5File::real(const std::string& object, const std::strin
   std::optional<double> value;
   with_attribute(object, key, H5T_FLOAT, [&](hid_t attribute, hid_t, hid_t, std::size_t count) {
     if (count != 1) return;
-    double number = 0;
-    check(H5Aread(attribute, H5T_NATIVE_DOUBLE, &number), "read attribute", object + ":" + key);
-    value = number;
+    check(H5Aread(attribute, H5T_NATIVE_DOUBLE, &value.emplace()), "read attribute", object + ":" + key);
   });
   return value;
 }

@@ -170,7 +170,7 @@ class Unpacking {
     if (image && ++images_ > kSomeImages) refuse_images();
     if (ends_in(name, {".tar"})) inner_ = name;
     if (image || place.filename() == "unlabeled_X.bin") return;
-    if (archive_entry_size_is_set(entry) != 0) require_room(archive_entry_size(entry), name);
+    require_room(archive_entry_size(entry), name);  // 0 where it is not known
     std::error_code error;
     fs::create_directories(folder_ / place.parent_path(), error);
     require(!error, error.value() == ENOTDIR || error.value() == EEXIST ? ExitCode::data : ExitCode::io, path_, ": ",

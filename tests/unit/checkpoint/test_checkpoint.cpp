@@ -230,6 +230,8 @@ TEST_CASE("Best networks of one step number, in two counts of steps, are both ke
     save(step, best(30, 300), false);
   }
   CHECK(!std::filesystem::exists(folder / "ckpt/best-000000016.h5"));
+  for (const std::int64_t step : {34, 35}) save(step, best(step, 300), true);  // no checkpoint names the first
+  CHECK(!std::filesystem::exists(folder / "ckpt/best-000000034.h5"));
 }
 
 TEST_CASE("A damaged newest checkpoint is named and the one before it taken; all damaged is Error(checkpoint)") {

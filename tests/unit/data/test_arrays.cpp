@@ -114,6 +114,9 @@ TEST_CASE("Nothing in a pickle is executed: every name and operation that is no 
   refused("\x80\x02"s + "cnumpy\nndarray\n)R."s, "makes an array in an unknown way");
   refused("\x80\x02}cnumpy\nndarray\n)Rb."s, "makes an array in an unknown way");
   refused("\x80\x02"s + "cnumpy\ndtype\nK\1\x85R."s, "makes an array in an unknown way");
+  for (const char* given :
+       {"K\1\x8c\6latin1\x86", "\x8c\1a\x8c\6latin2\x86", "\x8c\1a\x85", "\x8c\1a\x8c\6latin1N\x87"})
+    refused("\x80\2c_codecs\nencode\n"s + given + "R.", "makes an array in an unknown way");
   refused("\x80\x02]N\x85"s + "b."s, "no state that is known");
   refused("\x80\x02]."s, "holds no dictionary");
   refused("\x80\x02}."s,
@@ -151,7 +154,8 @@ TEST_CASE("Each operation on numbers, texts and the stack does what Python does"
               "K\x09\x94h\2"s));
   const StoredArray array = open_pickle(numbers)->array("l");
   std::vector<std::int64_t> found(static_cast<std::size_t>(array.shape.at(0)));
-  array.open()->read(found.data(), array.bytes);
+  const auto stream = array.open();
+  for (std::int64_t& one : found) stream->read(&one, sizeof one);
   CHECK(found == std::vector<std::int64_t>{255, 0xff01, -2, 1, 0, 0, -128, 32767,
                                            std::numeric_limits<std::int64_t>::min() + 1, 5, 5, 7, 8, 7, 8, 9, 9});
   const std::string four = "\2\0\0\0"s, eight = four + std::string(4, '\0');
@@ -244,6 +248,7 @@ TEST_CASE("An unknown layout, another type and labels that do not fit are refuse
   CHECK(
       contains(changed("p3.pickle", "i8q", "f8q"), "extrapolated_targets is float64 [6], but labels must be integers"));
   CHECK(contains(changed("p3.pickle", "u1q", "O1q"), "data is type O1 [6, 4, 4, 3]"));
+  CHECK(contains(changed("p5.pickle", "\x8c\1C", "\x8c\1F"), "data is uint8 [6, 4, 4, 3] in Fortran's order"));
   CHECK(contains(changed("p2.pickle", "\xc3", "\xc4"), "holds no bytes: damaged"));  // a letter that is no byte
   CHECK(contains(changed("p2.pickle", "\xc2\x80", "\xc2\xc0"), "holds no bytes: damaged"));
   CHECK(contains(changed("p2.pickle", "\xc2\x80", "\x80\x80"), "holds no bytes: damaged"));

@@ -310,6 +310,11 @@ TEST_CASE("Labels come in blocks as one by one, of pools and of parts of them") 
                [&](std::span<const std::int16_t> block) { blocks.insert(blocks.end(), block.begin(), block.end()); });
     for (std::int64_t i = 0; i < set.size(); ++i) singles.push_back(set.label(i));
     CHECK(blocks == singles);
+    for (std::int64_t i = 0, count = 0; k < 8 && i < set.size(); i += std::max<std::int64_t>(1, count)) {
+      std::vector<std::uint64_t> stored(static_cast<std::size_t>(set.size() - i));
+      count = set.stored_hashes(i, stored);
+      for (std::int64_t j = 0; j < count; ++j) CHECK(stored[static_cast<std::size_t>(j)] == set.hash(i + j));
+    }
     std::int64_t of_first = 0;  // by the pixels: those of the second file are the same, 20 further on
     if (k < 8) {
       std::int64_t before = -1;

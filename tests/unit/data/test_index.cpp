@@ -150,7 +150,10 @@ TEST_CASE("An index has the images of a folder, of its tar and of its packed tar
   CHECK(open_dataset({folder / "pack.h5"}, "test", 0, {.size = 8})->info().class_names ==
         std::vector<std::string>{"a", "b b"});
 
-  write_sized({.source = source, .output = folder / "plain.h5", .threads = 2, .size = 8});
+  double last = 0;
+  const auto progress = [&](double part) { last = part; };
+  write_sized({.source = source, .output = folder / "plain.h5", .threads = 2, .size = 8, .progress = progress});
+  CHECK(last == Approx(1));
   const auto plain = open_dataset({folder / "plain.h5"}, "train", 0);
   for (std::int64_t k = 0; k < plain->size(); ++k) {
     const auto pixels = test::pixels_of(*plain, k);
@@ -158,12 +161,19 @@ TEST_CASE("An index has the images of a folder, of its tar and of its packed tar
   }
   write_sized({.source = source, .output = folder / "large.h5", .size = 2048});  // two at a time
   CHECK(open_dataset({folder / "large.h5"}, "train", 0)->size() == plain->size());
-  const auto change = [&](double part) {
-    if (part > 0.59) write_bytes(source + "/val/b b/rgba.png", "");
-  };
-  CHECK(error_of([&] {
-          write_sized({.source = source, .output = folder / "plain.h5", .size = 8, .progress = change});
-        }) == "3: " + folder / "so urce" + "/val/b b/rgba.png: has 0 bytes instead of 146");
+  std::string other = image("rgba.png");
+  other.back() ^= 1;
+  const std::pair<std::string, const char*> changes[] = {{"", "has 0 bytes instead of 146"},
+                                                         {other, "has changed while it was read"}};
+  for (const auto& change : changes) {
+    put_source(source);
+    const auto progress_with = [&](double part) {
+      if (part > 0.59) write_bytes(source + "/val/b b/rgba.png", change.first);
+    };
+    CHECK(error_of([&] {
+            write_sized({.source = source, .output = folder / "plain.h5", .size = 8, .progress = progress_with});
+          }) == "3: " + folder / "so urce" + "/val/b b/rgba.png: " + change.second);
+  }
 }
 
 TEST_CASE("Splits and classes are what folders and tars are called, shards what has labels", "[index]") {
@@ -504,6 +514,7 @@ TEST_CASE("A source of one class, or of one path that is two, is refused; links 
   std::vector<std::string> images;
   for (const std::string& name : names)
     if (!name.ends_with(".cls")) images.push_back(name.substr(0, name.find('.')));
+  CHECK(images.at(1) == "b/2");  // the second one by the hashes of their paths
   CHECK(sorted(images) == std::vector<std::string>{"a/1", "a/1-2", "a/1_", "a/1_-2", "b/2"});
 }
 

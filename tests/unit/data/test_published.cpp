@@ -421,6 +421,8 @@ TEST_CASE("STL-10's planes are turned and its labels counted from 0", "[publishe
   CHECK((all.pixels == pixels));
   CHECK(all.labels == std::vector<int>{0, 9});
   CHECK(all.info.class_names[9] == "truck");
+  write_bytes(folder / "class_names.txt", "0\n1\n2\n3\n4\n5\n6\n7\n8\nnine\n");
+  CHECK((error() == "none" && contents(output / "set.h5", "test").info.class_names[9] == "nine"));
   write_bytes(folder / "test_X.bin", planes.substr(1));
   CHECK(contains(error(), "test_X.bin: has 55295 bytes, which is no positive multiple of 27648"));
   write_bytes(folder / "train_y.bin", "\1\x0b");
@@ -472,6 +474,7 @@ TEST_CASE("Damaged and incomplete folders of idx files are refused, and leave no
 TEST_CASE("A folder without a known set is refused, with the command for a folder in it that has one", "[published]") {
   const TemporaryFolder folder, output;
   const auto error = [&] { return error_of([&] { convert(folder.path(), output / "set.h5"); }); };
+  write_bytes(folder / "a/b/c/t10k-images-idx3-ubyte.gz", "");  // deeper than anybody looks
   CHECK(contains(error(), "this folder has none of the forms that are known"));
   CHECK(contains(error(), "data/README.md lists them all"));
   std::filesystem::create_directories(folder / "MNIST/raw");

@@ -402,6 +402,12 @@ TEST_CASE("Claims beyond the file are refused") {
   CHECK(contains(changed(1000, std::uint64_t{1} << 61), "larger than what is stored"));
   CHECK(contains(changed(1000, std::uint64_t{1} << 63), "larger than anything"));
   CHECK(contains(changed(1234, 1235), "larger than what is stored"));
+  std::string shared = whole;  // the message of a dataset's layout: type, length, flags, ...
+  const auto layout = shared.find(std::string("\x08\0\x18\0\0\0\0\0\3\1", 10));
+  REQUIRE(layout != std::string::npos);
+  shared[layout + 4] = 2;
+  write_bytes(path, shared);
+  CHECK(contains(error_in(path), "share a type or a shape"));
   for (std::size_t part = 0; part < 64; ++part) {
     write_bytes(path, whole.substr(0, whole.size() * part / 64));
     CHECK(error_in(path).starts_with("3: " + path));

@@ -482,6 +482,11 @@ TEST_CASE("What public files have beside the weights is passed over if it change
   more.tensors.push_back({"mu", {3, 1, 1}, graph.normalization.mean});
   more.tensors.push_back({"sigma", {1, 3, 1, 1}, graph.normalization.deviation});
   check_same(fitted(graph, more, kPlain), own);
+  StateDict below = more;
+  for (Checkpoint::Array& tensor : below.tensors) tensor.name.insert(0, "1.");
+  check_same(fitted(graph, below, kPlain), own);
+  below.tensors.push_back({"s", {1}, {1}});  // a stranger asks for no other numbers
+  CHECK(misfit(graph, below).ends_with("in 1 tensor: s [1] has no place in it"));
   CHECK(contains(misfit(graph_with("cifar100"), more),
                  "in 2 tensors: mu [3,1,1] asks for another --normalize; sigma [1,3,1,1] asks for another --normalize; "
                  "to take the numbers of the file, give --normalize 0.4914,0.4822,0.4465,0.2471,0.2435,0.2616"));
