@@ -477,8 +477,9 @@ std::vector<T> project(const std::vector<T>& q, const std::vector<T>& w, T c, in
   for (std::size_t i = 0; i < q.size(); ++i) df += double(w[i]) * double(q[i]);
   state.df[0] = static_cast<T>(df);
   const kernels::Strips strips{p.layout.elements()};
-  std::vector<T> partial(static_cast<std::size_t>(6 * strips.per_image()));
+  std::vector<T> partial(static_cast<std::size_t>(9 * strips.per_image()), T{-7});
   fab_project(p, strips, state, w.data(), partial.data());
+  CHECK(std::count(partial.begin() + 6 * strips.per_image(), partial.end(), T{-7}) == 3 * strips.per_image());
   std::vector<T> moves;
   for (std::size_t i = 0; i < q.size(); ++i)
     moves.push_back(kernels::fab_move(q[i], w[i], state.side[row], state.radius[row], norm));
