@@ -34,12 +34,15 @@ struct NormalNoise {
   float sigma;
   [[nodiscard]] DAT_HD std::int64_t rows() const { return (samples.fours() + kRow - 1) / kRow; }
   DAT_HD void operator()(std::int64_t i) const {
-    const std::int64_t n = i / rows(), group = i % rows() * kRow, first = 4 * group;
+    const std::int64_t n = i / rows(), group = i % rows() * kRow;
     const NormalRow row = normal_row(random_word_row(samples.seed, samples.purpose, samples.number_of(n), samples.id,
                                                      static_cast<std::uint32_t>(group)));
-    for (int j = 0; j < 4 * kRow && first + j < samples.layout.elements(); ++j)
-      samples.x[samples.layout.offset_chw(n, first + j)] =
-          samples.image[samples.layout.offset_chw(0, first + j)] + sigma * row.z[j];
+    std::int64_t at = 4 * group;
+    for (const float z : row.z) {
+      if (at >= samples.layout.elements()) return;
+      samples.x[samples.layout.offset_chw(n, at)] = samples.image[samples.layout.offset_chw(0, at)] + sigma * z;
+      ++at;
+    }
   }
 };
 

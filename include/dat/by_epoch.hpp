@@ -47,10 +47,10 @@ class ByEpoch {
 
   [[nodiscard]] const std::vector<Part>& parts() const { return parts_; }
   [[nodiscard]] bool changes() const { return parts_.size() > 1 || parts_[0].until > parts_[0].from; }
-  /// Adds the epochs, from 1, that may have another value than the one before.
+  /// Adds the epochs in which a part begins, and those that may have another value than the one before.
   void add_changes(std::set<int>& epochs) const {
     for (const Part& part : parts_) {
-      if (part.from > 0) epochs.insert(part.from);
+      epochs.insert(part.from);
       for (int epoch = part.from + 1; epoch <= part.until; ++epoch) epochs.insert(epoch);
     }
   }

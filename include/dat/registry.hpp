@@ -86,8 +86,9 @@ class Family {
 
  private:
   [[nodiscard]] const About* find(const std::string& name) const {
-    const auto found = std::ranges::find_if(members_, [&](const About& one) { return one.name == name; });
-    return found == members_.end() ? nullptr : &*found;
+    for (const About& one : members_)
+      if (one.name == name) return &one;
+    return nullptr;
   }
 
   std::vector<About> members_;

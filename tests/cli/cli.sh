@@ -159,6 +159,7 @@ help_to_full_disk() { "$program" --help >/dev/full; }
 check 'a full disk' 9 '' 'standard output' help_to_full_disk
 
 check 'other ranks fail silently' 2 '' '' env OMPI_COMM_WORLD_RANK=1 "$program" --ltr 0.1
+check 'other ranks do not warn' 0 '' '' env OMPI_COMM_WORLD_RANK=1 "$program" --lr 0.1 --lr 0.2 --print-config
 check 'other ranks print no help' 0 '' '' env OMPI_COMM_WORLD_RANK=1 "$program" --help
 
 # Verbs without MPI do their work, and speak, whatever number a launcher or Slurm has given the process.

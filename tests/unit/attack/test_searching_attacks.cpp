@@ -293,6 +293,8 @@ class NetObjective final : public Objective {
       std::copy_n(z, classes, logits_.begin() + static_cast<std::ptrdiff_t>(s) * classes);
       if (record != nullptr) record->push_back(plain_);
     }
+    if (loss == targeted_dlr || loss == class_difference)
+      REQUIRE(std::ranges::all_of(targets_, [](std::int32_t target) { return target >= 0; }));
     loss({{.device = device, .n = n, .classes = classes, .labels = labels, .targets = targets},
           logits_.data(),
           losses_.data(),
@@ -475,8 +477,9 @@ std::vector<T> project(const std::vector<T>& q, const std::vector<T>& w, T c, in
   for (std::size_t i = 0; i < q.size(); ++i) df += double(w[i]) * double(q[i]);
   state.df[0] = static_cast<T>(df);
   const kernels::Strips strips{p.layout.elements()};
-  std::vector<T> partial(static_cast<std::size_t>(6 * strips.per_image()));
+  std::vector<T> partial(static_cast<std::size_t>(9 * strips.per_image()), T{-7});
   fab_project(p, strips, state, w.data(), partial.data());
+  CHECK(std::count(partial.begin() + 6 * strips.per_image(), partial.end(), T{-7}) == 3 * strips.per_image());
   std::vector<T> moves;
   for (std::size_t i = 0; i < q.size(); ++i)
     moves.push_back(kernels::fab_move(q[i], w[i], state.side[row], state.radius[row], norm));
@@ -1183,7 +1186,7 @@ TEST_CASE("PGD climbs the loss that its word names", "[attack]") {
   const AttackWord again = read_attack_word("pgd50x7-margin");
   CHECK((again.steps == 50 && again.restarts == 7 && again.loss == "margin"));
   CHECK(again.text() == "pgd50x7-margin");
-  CHECK(read_attack_word("pgdx3").text() == "pgd10x3");
+  CHECK(read_attack_word("pgdx2").text() == "pgd10x2");
   CHECK(read_attack_word("apgd-tx3").restarts == 3);
   for (const std::string& name : kSearching) CHECK(read_attack_word(name).text() == name);
   const auto refusal = [](const char* text) -> std::string {

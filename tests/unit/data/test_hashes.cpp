@@ -332,6 +332,8 @@ TEST_CASE("Labels come in blocks as one by one, of pools and of parts of them") 
     if (k != 4 && k != 2) CHECK(set.first_file() == first[k]);
   }
   CHECK(sets[2]->first_file() + sets[4]->first_file() == kTrain);
+  std::uint64_t none[2] = {};
+  CHECK(sets.back()->stored_hashes(0, none) == 0);
 }
 
 TEST_CASE("A start on millions of images keeps few bytes of each, and reads no pixel") {

@@ -623,6 +623,20 @@ TEMPLATE_TEST_CASE("Folded weights: every weight times its output's scale at its
   }
 }
 
+TEST_CASE("A group of neighbours ends with its lanes, or with its chunk", "[kernels]") {
+  const Chunk chunks[] = {{5, kChunk, 0}, {9000, 35, 1}};
+  const Neighbours<16> groups{chunks};
+  const struct {
+    std::int64_t group, begin;
+    int count;
+  } cases[] = {{0, 5, 16}, {511, 8181, 16}, {512, 9000, 16}, {514, 9032, 3}, {515, 9048, -13}};
+  for (const auto& c : cases) {
+    std::int64_t first = 0;
+    CHECK(groups.group(c.group, first) == c.count);
+    CHECK(first == c.begin);
+  }
+}
+
 TEST_CASE("Whether all numbers are finite looks at each of five ranges, from the first to the last, and at no other",
           "[kernels]") {
   // Losses [2 passes][5], of which 3 count; 4 statistics; sums: the first 6, then 3 that do not count, then 5.

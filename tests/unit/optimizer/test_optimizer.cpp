@@ -369,8 +369,10 @@ std::vector<float> averages(float first, const std::vector<float>& script, const
   std::vector<float> all;
   for (std::size_t k = 0; k < script.size(); ++k) {
     averaged.step(ActiveSet::all(1), 1);
+    const float before = model.get(averaged.average()).back();
     averaged.take_up(static_cast<std::int64_t>(k));
     all.push_back(model.get(averaged.average()).back());
+    if (options.rule == "swa") CHECK(averaged.changed() == (all.back() != before));
     CHECK(model.theta().back() == script[k]);
   }
   return all;

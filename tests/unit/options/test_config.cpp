@@ -623,6 +623,7 @@ TEST_CASE("averaging is described by options that fit together") {
   CHECK(train("--average ema").average_bn == "rebuild");
   CHECK(train("--average ema").average_decay == 0.995);
   CHECK(train("--average none,swa@55").average_bn == "rebuild");
+  CHECK(train("--average none,swa@55").average_from() == 55);
   CHECK(train("--average swa:bn=ema").average_bn == "ema");
   CHECK(parse_line("eval --checkpoint a.h5").eval.weights == "auto");
   for (const std::string rules : {"ema,none@3", "ema,swa@3", "none,ema@3,swa@9"})
