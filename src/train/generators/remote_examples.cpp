@@ -103,7 +103,6 @@ void RemoteExamples::start(std::int64_t step) {
   const int there = kept_ ? kept_->there_before(step) : 0;
   open_ = true;
   orders_.begin(step, step - there);
-  versions_.begin();
   for (int age = there; age > 0; --age) versions_.send(step - age, &kept_->before(step, age));
 }
 

@@ -781,6 +781,7 @@ TEST_CASE("an attack in passes that do not divide the micro-batch is the attack 
     replica.commit();
     replica.model().initialize(1);
     Buffers& images = replica.images();
+    CHECK((&replica.evaluated() == &replica.attacked()) == (storage == DType::f32));
     // The last pass computes places that no image has; they are there.
     CHECK(images.capacity % replica.frozen().n() == 0);
     images.load(test::host_batch({0, 1, 2, 3, 4, 5, 6}, images.layout.elements()), 0, nullptr);
