@@ -141,10 +141,8 @@ void RemoteExamples::put(AnswerPacket& packet) {
     Layout theirs = mine;
     theirs.block = answer.block;
     for (std::int64_t n = 0; n < answer.count; ++n)
-      for (int c = 0; c < mine.c; ++c)
-        for (int y = 0; y < mine.h; ++y)
-          for (int x = 0; x < mine.w; ++x)
-            turned_[static_cast<std::size_t>(mine.offset(n, c, y, x))] = from[theirs.offset(n, c, y, x)];
+      for (std::int64_t p = 0; p < mine.elements(); ++p)
+        turned_[static_cast<std::size_t>(mine.offset_chw(n, p))] = from[theirs.offset_chw(n, p)];
     from = turned_.data();
   }
   replica_.backend().copy_to_device(replica_.images().x_adv, from, count * sizeof(float));

@@ -9,6 +9,7 @@
 #include "small_run.hpp"
 #include "train/learner/weight_perturbation.hpp"
 #include "train/plan/goal.hpp"
+#include "train/planned.hpp"
 #include "train/trainer.hpp"
 
 using namespace dat;
@@ -874,6 +875,13 @@ TEST_CASE("the running statistics take up the attack's passes, then the loss's i
   options.attack = attack;
   INFO(loss << ", " << attack);
   CHECK(StepMethod(options, test::Given(2)).entering_statistics() == passes);
+}
+
+TEST_CASE("messages of one rank take nothing beside what a trainer of one rank has", "[trainer]") {
+  TrainOptions options = test::small_run();
+  options.micro_batch = 8;
+  Trainer trainer(test::single(), options);
+  CHECK((trainer.reducer().memory(1) > 0 && memory_of(trainer, options, 1).at("messages of 1 ranks") == 0));
 }
 
 TEST_CASE("a step's record and a checkpoint say where the run is", "[trainer]") {
