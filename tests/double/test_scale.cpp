@@ -101,7 +101,6 @@ TEST_CASE("Gradients in f16 are as large as those in f32", "[double]") {
   TrainOptions options = in_f16();
   options.attack = "none";
   options.attack_bn = "eval";
-  options.resample = "step";
   std::vector<double> norms;
   for (const char* const precision : {"f16", "f32"}) {
     options.precision = precision;

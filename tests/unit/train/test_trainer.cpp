@@ -187,6 +187,7 @@ TEST_CASE("only active layers' weight gradients are computed, and one rank sends
   options.p_min = 0.1;
   test::OneRank trainer(options);
   int convolutions_left_out = 0;
+  CHECK((trainer.reducer().memory(1) > 0 && memory_of(trainer, options, 1).at("messages of 1 ranks") == 0));
   for (int k = 0; k < 12; ++k) {
     const StepRecord& record = trainer.step(false);
     std::int64_t elements = 0, convolutions = 0;
@@ -875,13 +876,6 @@ TEST_CASE("the running statistics take up the attack's passes, then the loss's i
   options.attack = attack;
   INFO(loss << ", " << attack);
   CHECK(StepMethod(options, test::Given(2)).entering_statistics() == passes);
-}
-
-TEST_CASE("messages of one rank take nothing beside what a trainer of one rank has", "[trainer]") {
-  TrainOptions options = test::small_run();
-  options.micro_batch = 8;
-  Trainer trainer(test::single(), options);
-  CHECK((trainer.reducer().memory(1) > 0 && memory_of(trainer, options, 1).at("messages of 1 ranks") == 0));
 }
 
 TEST_CASE("a step's record and a checkpoint say where the run is", "[trainer]") {
