@@ -6,11 +6,7 @@
 
 namespace dat {
 
-namespace {
-
-/// "0, 1, 4, 5 on a, b": the hosts, each with its ranks' GPUs; empty where no host has several ranks. of_ranks: "HOST
-/// GPU".
-[[nodiscard]] std::string gpus_of_hosts(const std::vector<std::string>& of_ranks) {
+std::string gpus_of_hosts(const std::vector<std::string>& of_ranks) {
   std::map<std::string, std::string> of_host, hosts;
   for (const std::string& one : of_ranks)
     if (const std::size_t blank = one.find(' '); blank != std::string::npos) {
@@ -26,8 +22,6 @@ namespace {
   for (const auto& [gpus, of] : hosts) text += (text.empty() ? "" : "; ") + gpus + " on " + of;
   return several ? text : "";
 }
-
-}  // namespace
 
 std::vector<std::string> device_notices(Communicator& ranks, const Backend& backend, const std::string& wanted) {
   std::vector<std::string> notices;

@@ -25,7 +25,7 @@ class OracleSelector final : public LayerSelector {
     log_w_.resize(layers);
     scratch_.reserve(2 * layers);
     p_.assign(layers, equal_probability(options));
-    half_log_cost_.assign(layers, 0.0);
+    half_log_cost_.resize(layers);
     for (std::size_t d = 0; d < options.costs.size(); ++d) half_log_cost_[d] = 0.5 * std::log(options.costs[d]);
   }
 

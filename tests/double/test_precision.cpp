@@ -7,11 +7,14 @@
 #include "backend/cuda/backend.hpp"
 #include "backend/cuda/norm_plan.hpp"
 #include "convolution.hpp"
+#include "dat/attack.hpp"
 #include "dat/program.hpp"
 #include "definitions.hpp"
 #include "device.hpp"
 #include "environment.hpp"
 #include "random_values.hpp"
+#include "replica/replica.hpp"
+#include "small_network.hpp"
 
 using namespace dat;
 using namespace dat::test;
@@ -288,5 +291,25 @@ TEST_CASE("A GPU without bf16 refuses to train in it, and offers f16", "[double]
     CHECK((by_tensor_cores > 0) == (std::string(capability) == "7.0"));
     CHECK(right > 0);
     CHECK(weight_gradients > right);
+  }
+}
+
+TEST_CASE("A network that is attacked in 16 bits is evaluated in f32, on all copies of each image", "[double]") {
+  for (const DType storage : {DType::f32, DType::f16}) {
+    Replica replica({.backend = {.device = "cuda", .threads = 2, .math = "f32", .deterministic = true},
+                     .network = "small_cnn",
+                     .width = 16,
+                     .images = {.size = 12, .channels = 3, .classes = 10, .class_names = {}},
+                     .micro_batch = 3,
+                     .attack_storage = storage,
+                     .training_batches = {},
+                     .noise = 0.1,
+                     .noise_samples = 4});
+    replica.commit();
+    replica.model().initialize(1);
+    CHECK((&replica.evaluated() == &replica.attacked()) == (storage == DType::f32));
+    replica.images().load(host_batch({0, 1, 2}, replica.images().layout.elements()), 0, nullptr);
+    replica.evaluated().prepare(1, Purpose::attack_start, 0);
+    attacks().at("pgd")({.eps = 0.1, .alpha = 0.03, .steps = 2})->perturb(replica.evaluated());
   }
 }

@@ -97,6 +97,19 @@ TEST_CASE("An overflow in the attack alone halves the loss scale and skips the s
   CHECK(without.trainer.skipped().empty());
 }
 
+TEST_CASE("Gradients in f16 are as large as those in f32", "[double]") {
+  TrainOptions options = in_f16();
+  options.attack = "none";
+  options.attack_bn = "eval";
+  std::vector<double> norms;
+  for (const char* const precision : {"f16", "f32"}) {
+    options.precision = precision;
+    OneRank trainer(options);
+    norms.push_back(trainer.step(false).norms->back());
+  }
+  CHECK(norms[0] == Approx(norms[1]).epsilon(0.2));
+}
+
 TEST_CASE("Good steps double the loss scale up to its end, and at 1 it is not to blame", "[double]") {
   TrainOptions options = in_f16();
   options.max_bad_steps = 1;

@@ -345,4 +345,9 @@ TEST_CASE("A checkpoint has what may be done once more from the first step on, o
     CHECK(number(again.bytes.at("byzantine").values, checks) == (less > 0 ? 0 : 1));
     CHECK((again.bytes.at("byzantine").values == whole) == (less == 0));
   }
+  // A step with other layers was not this network's.
+  kept.doubles["before_layers"].push_back(1);
+  if (world().root()) trainer.restore(kept);
+  trainer.share_state();
+  CHECK(!trainer.capture().doubles.contains("before_layers"));
 }

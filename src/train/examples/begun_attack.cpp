@@ -39,12 +39,10 @@ void BegunAttack::copy(std::vector<float>& plain, bool to_device) {
   if (!to_device) backend.copy_to_host(there.data(), perturbation_, there.size() * sizeof(float));
   auto one = plain.begin();
   for (std::int64_t n = 0; one != plain.end(); ++n)
-    for (int c = 0; c < layout.c; ++c)
-      for (int y = 0; y < layout.h; ++y)
-        for (int x = 0; x < layout.w; ++x, ++one) {
-          float& other = there[static_cast<std::size_t>(layout.offset(n, c, y, x))];
-          (to_device ? other : *one) = to_device ? *one : other;
-        }
+    for (std::int64_t p = 0; p < layout.elements(); ++p, ++one) {
+      float& other = there[static_cast<std::size_t>(layout.offset_chw(n, p))];
+      (to_device ? other : *one) = to_device ? *one : other;
+    }
   if (to_device) backend.copy_to_device(perturbation_, there.data(), there.size() * sizeof(float));
 }
 

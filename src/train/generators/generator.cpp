@@ -65,7 +65,7 @@ AnswerPacket& Answers::packet() {
   return all_[next_].packet;
 }
 
-void Answers::send(std::size_t behind, int trainer) {
+void Answers::send(int trainer, std::size_t behind) {
   One& one = all_[next_];
   one.packet.seal(behind);
   one.request = launch_.start_send(one.packet.data(), AnswerPacket::bytes(behind), trainer, kAnswerTag);
@@ -197,7 +197,7 @@ void Generator::drop_old() {
 void Generator::give_up(Task& task) {
   task.wanted = false;
   answers_.packet().header() = {.step = task.step, .unit = task.unit, .waiting = waiting()};
-  answers_.send(0, task.trainer);
+  answers_.send(task.trainer);
 }
 
 void Generator::tell_stop() {
@@ -206,7 +206,7 @@ void Generator::tell_stop() {
     Trainer& one = all_[static_cast<std::size_t>(trainer)];
     if (!one.open || std::exchange(one.told_to_stop, true)) continue;
     answers_.packet().header() = {.step = AnswerHeader::kStop};
-    answers_.send(0, trainer);
+    answers_.send(trainer);
   }
 }
 
@@ -215,7 +215,7 @@ void Generator::pause_where_told() {
     Trainer& one = all_[static_cast<std::size_t>(trainer)];
     if (one.pauses_behind < 0 || (trainer == own_trainer_ && versions_.count() < one.pauses_behind)) continue;
     answers_.packet().header() = {.step = AnswerHeader::kPauses};
-    answers_.send(0, trainer);
+    answers_.send(trainer);
     one = {};
   }
 }
@@ -305,7 +305,7 @@ void Generator::answer(Task& task) {
   replica_.backend().copy_to_host(images_in(packet), batch.x_adv, bytes);  // waits for the attack
   packet.header().seconds = task.seconds + seconds_now() - began;
   packet.header().since = seconds_now() - task.began;
-  answers_.send(bytes_of_ages(staleness_.iterations) + bytes, task.trainer);
+  answers_.send(task.trainer, bytes_of_ages(staleness_.iterations) + bytes);
 }
 
 }  // namespace dat

@@ -33,8 +33,8 @@ class Answers {
 
   /// A packet that nothing is under way of, to be filled and sent before the next call. Waits for one.
   [[nodiscard]] AnswerPacket& packet();
-  /// Sends that packet, with so many bytes after the header.
-  void send(std::size_t behind, int trainer);
+  /// Sends that packet, with so many bytes after the header: images, or none.
+  void send(int trainer, std::size_t behind = 0);
   /// Waits until all have arrived.
   void finish();
 

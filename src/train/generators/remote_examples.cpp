@@ -103,7 +103,6 @@ void RemoteExamples::start(std::int64_t step) {
   const int there = kept_ ? kept_->there_before(step) : 0;
   open_ = true;
   orders_.begin(step, step - there);
-  versions_.begin();
   for (int age = there; age > 0; --age) versions_.send(step - age, &kept_->before(step, age));
 }
 
@@ -142,10 +141,8 @@ void RemoteExamples::put(AnswerPacket& packet) {
     Layout theirs = mine;
     theirs.block = answer.block;
     for (std::int64_t n = 0; n < answer.count; ++n)
-      for (int c = 0; c < mine.c; ++c)
-        for (int y = 0; y < mine.h; ++y)
-          for (int x = 0; x < mine.w; ++x)
-            turned_[static_cast<std::size_t>(mine.offset(n, c, y, x))] = from[theirs.offset(n, c, y, x)];
+      for (std::int64_t p = 0; p < mine.elements(); ++p)
+        turned_[static_cast<std::size_t>(mine.offset_chw(n, p))] = from[theirs.offset_chw(n, p)];
     from = turned_.data();
   }
   replica_.backend().copy_to_device(replica_.images().x_adv, from, count * sizeof(float));

@@ -51,11 +51,10 @@ class VersionSender {
   VersionSender(Communicator& ranks, Replica& replica, const GeneratorSettings& settings,
                 std::function<void()> meanwhile);
 
-  void begin() { sent_ = 0; }
   /// Sends a version, and waits for the one that was sent two versions ago. from: where it is kept; null: the network
   /// has it. Returns bytes that have been given to MPI.
   std::int64_t send(std::int64_t version, const HeldWeights* from);
-  /// Versions since begin().
+  /// Versions so far.
   [[nodiscard]] std::int64_t sent() const { return sent_; }
   /// Waits until all that is under way has arrived.
   void finish();

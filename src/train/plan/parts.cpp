@@ -11,11 +11,12 @@
 namespace dat {
 
 std::vector<int> beginnings_of_parts(const TrainOptions& options) {
-  std::set<int> epochs{0};
+  std::set<int> epochs;
   options.batch.add_changes(epochs);
   options.total_batch.add_changes(epochs);
   const double all = options.warmup_epochs + options.epochs;  // a part that begins later never does
-  std::erase_if(epochs, [all](int epoch) { return epoch > 0 && epoch >= all - 0.5; });
+  std::erase_if(epochs, [all](int epoch) { return epoch >= all - 0.5; });
+  epochs.insert(0);
   return {epochs.begin(), epochs.end()};
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <numeric>
 #include <type_traits>
 #include <utility>
 
@@ -221,9 +222,9 @@ bool BanProtocol::finish() {
   static_cast<void>(StepExchange::finish());
   counted([&] { protocol_->validate(); });
   if (!protocol_->bans().empty()) return false;
-  double all = 0;
-  for (const double weight : protocol_->weights()) all += weight;
-  for (std::size_t rank = 0; rank < shares_.size(); ++rank) shares_[rank] = protocol_->weights()[rank] / all;
+  const auto weights = protocol_->weights();
+  const double all = std::reduce(weights.begin(), weights.end());
+  for (std::size_t rank = 0; rank < shares_.size(); ++rank) shares_[rank] = weights[rank] / all;
   numbers_.read_said(protocol_->numbers(), shares_);
   for (int rank = 0; rank < ranks_.size(); ++rank)
     distances_[static_cast<std::size_t>(ranks_.launch_rank(rank))] = protocol_->claimed_distance(rank);

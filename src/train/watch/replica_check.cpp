@@ -36,12 +36,12 @@ const char* const kAdvice =
   return text;
 }
 
-/// "rank 0 on a and ranks 1 on b, 2 on c": groups with one value each.
-[[nodiscard]] std::string groups_text(std::span<const std::uint64_t> values, std::size_t numbers, std::size_t number,
+/// "rank 0 on a and ranks 1 on b, 2 on c": groups with one value each, of which ranks have the first of `numbers`.
+[[nodiscard]] std::string groups_text(std::span<const std::uint64_t> values, std::size_t numbers,
                                       const std::vector<std::string>& places) {
   std::vector<std::pair<std::uint64_t, std::vector<int>>> groups;
-  for (std::size_t rank = 0; rank * numbers < values.size(); ++rank) {
-    const std::uint64_t value = values[rank * numbers + number];
+  for (std::size_t rank = 0; rank < places.size(); ++rank) {
+    const std::uint64_t value = values[rank * numbers];
     const auto found = std::ranges::find_if(groups, [&](const auto& g) { return g.first == value; });
     (found == groups.end() ? groups.emplace_back(value, std::vector<int>()) : *found)
         .second.push_back(static_cast<int>(rank));
@@ -107,9 +107,9 @@ std::vector<CorruptionRecord> ReplicaCheck::check(std::int64_t step, bool repair
   // Only rank 0 speaks, but all have the same records.
   const std::vector<std::string> places = places_of(ranks_);
   const std::string when = "silent corruption: after step " + std::to_string(step) + ", ";
-  require(found.decided, ExitCode::integrity, when, groups_text(all, mine.size(), found.differing.front(), places),
-          " hold different ", names_of(found.differing, hash_.names()), ", and no majority says whose are wrong",
-          kAdvice);
+  require(found.decided, ExitCode::integrity, when,
+          groups_text(std::span(all).subspan(found.differing.front()), mine.size(), places), " hold different ",
+          names_of(found.differing, hash_.names()), ", and no majority says whose are wrong", kAdvice);
 
   std::vector<CorruptionRecord> records;
   std::vector<std::string> who;

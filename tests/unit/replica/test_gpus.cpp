@@ -1,4 +1,5 @@
 #include "catch.hpp"
+#include "replica/device_notices.hpp"
 #include "replica/gpus.hpp"
 
 using namespace dat;
@@ -78,4 +79,9 @@ TEST_CASE("Cores and a GPU are far from each other where both are known", "[core
   CHECK(is_near(kUnknown, 1));
   CHECK(is_near(kFirst, -1));
   CHECK((!is_near(kSecond, 0) && is_near(kSecond, 64)));
+}
+
+TEST_CASE("Hosts that have dealt their GPUs alike are told together, where one has several ranks", "[cores]") {
+  CHECK(gpus_of_hosts({"aa 0", "aa 4", "ab 0", "ab 4", "ac 1"}) == "0, 4 on aa, ab; 1 on ac");
+  CHECK(gpus_of_hosts({"aa 0", "ab 0"}).empty());
 }

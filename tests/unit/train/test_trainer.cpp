@@ -9,6 +9,7 @@
 #include "small_run.hpp"
 #include "train/learner/weight_perturbation.hpp"
 #include "train/plan/goal.hpp"
+#include "train/planned.hpp"
 #include "train/trainer.hpp"
 
 using namespace dat;
@@ -195,6 +196,7 @@ TEST_CASE("only active layers' weight gradients are computed, and one rank sends
   options.p_min = 0.1;
   test::OneRank trainer(options);
   int convolutions_left_out = 0;
+  CHECK((trainer.reducer().memory(1) > 0 && memory_of(trainer, options, 1).at("messages of 1 ranks") == 0));
   for (int k = 0; k < 12; ++k) {
     const StepRecord& record = trainer.step(false);
     std::int64_t elements = 0, convolutions = 0;
@@ -798,6 +800,7 @@ TEST_CASE("an attack in passes that do not divide the micro-batch is the attack 
     replica.commit();
     replica.model().initialize(1);
     Buffers& images = replica.images();
+    CHECK((&replica.evaluated() == &replica.attacked()) == (storage == DType::f32));
     // The last pass computes places that no image has; they are there.
     CHECK(images.capacity % replica.frozen().n() == 0);
     images.load(test::host_batch({0, 1, 2, 3, 4, 5, 6}, images.layout.elements()), 0, nullptr);
