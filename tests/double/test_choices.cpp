@@ -211,10 +211,10 @@ TEST_CASE("Time that is forgiven is there for the passes to come, and other time
   for (const bool forgiven : {false, true}) {
     bool left = false;
     for (int attempt = 0; attempt < 5 && !left; ++attempt) {  // a machine with other work may be late
-      cuda::PlanningTime time(0.01);
+      cuda::PlanningTime time(0.1);
       {
         cuda::PlanningTime::Share share(time);
-        std::this_thread::sleep_for(10ms);
+        std::this_thread::sleep_for(100ms);
         if (forgiven) share.forgive();
       }
       left = !cuda::PlanningTime::Share(time).over();

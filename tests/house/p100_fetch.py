@@ -2,25 +2,32 @@
 
 WHEEL is a file name. What it holds as nvidia/*/PREFIX... lands in FOLDER/PREFIX... The index must state that SHA256; the parts
 that are read are checked by the zip's CRC-32 only. Needs remotezip, and an index that knows PEP 691 and answers range requests.
-Index and certificate are pip's: PIP_INDEX_URL, PIP_CERT. Exit status 77: no such wheel to be had here.
+Index and certificate are those of pip: PIP_INDEX_URL, PIP_CERT, pip's configuration. Exit status 77: no such wheel to be had here.
 """
 
 import os
 import pathlib
+import subprocess
 import sys
+import urllib.parse
 import zipfile
 
 import remotezip
 import requests
 
 
+def pip_setting(name, default):
+    value = subprocess.run([sys.executable, "-m", "pip", "config", "get", f"global.{name}"], capture_output=True, text=True).stdout.strip()
+    return os.environ.get("PIP_" + name.upper().replace("-", "_")) or value or default
+
+
 def fetch(wheel, sha256, folder, *prefixes):
     session = requests.Session()
-    session.verify = os.environ.get("PIP_CERT", True)
-    index = os.environ.get("PIP_INDEX_URL", "https://pypi.org/simple").rstrip("/")
-    listed = session.get(f"{index}/{wheel.split('-')[0].replace('_', '-')}/", headers={"Accept": "application/vnd.pypi.simple.v1+json"},
-                         timeout=60).json()["files"]
-    urls = [file["url"] for file in listed if file["filename"] == wheel and file["hashes"].get("sha256") == sha256]
+    session.verify = pip_setting("cert", True)
+    index = pip_setting("index-url", "https://pypi.org/simple").rstrip("/")
+    page = f"{index}/{wheel.split('-')[0].replace('_', '-')}/"
+    listed = session.get(page, headers={"Accept": "application/vnd.pypi.simple.v1+json"}, timeout=60).json()["files"]
+    urls = [urllib.parse.urljoin(page, file["url"]) for file in listed if file["filename"] == wheel and file["hashes"].get("sha256") == sha256]
     if not urls:
         sys.exit(f"p100_fetch.py: {index} lists no {wheel} of the sha256 {sha256}")
     count = 0

@@ -35,7 +35,7 @@ struct Names {
   for (const Segment& segment : graph.segments) {
     if (segment.module != head.module) add(names.modules, segment.module);
     if (segment.block == head.block) continue;
-    for (std::size_t dot = segment.block.find('.'); dot != std::string::npos; dot = segment.block.find('.', dot + 1))
+    for (std::size_t dot = segment.block.find('.', 1); dot != std::string::npos; dot = segment.block.find('.', dot + 1))
       if (std::isdigit(static_cast<unsigned char>(segment.block[dot - 1])) != 0)  // a stage is numbered
         add(names.blocks, segment.block.substr(0, dot));
     add(names.blocks, segment.block);

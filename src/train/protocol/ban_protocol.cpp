@@ -223,7 +223,7 @@ bool BanProtocol::finish() {
   counted([&] { protocol_->validate(); });
   if (!protocol_->bans().empty()) return false;
   const auto weights = protocol_->weights();
-  const double all = std::reduce(weights.begin(), weights.end());
+  const double all = std::accumulate(weights.begin(), weights.end(), 0.0);
   for (std::size_t rank = 0; rank < shares_.size(); ++rank) shares_[rank] = weights[rank] / all;
   numbers_.read_said(protocol_->numbers(), shares_);
   for (int rank = 0; rank < ranks_.size(); ++rank)
