@@ -53,8 +53,7 @@ void add_provenance(Page& page, const std::vector<const Subject*>& subjects) {
   for (const Subject* subject : subjects) {
     sheet.header.push_back(subject->name);
     NamedFacts facts;
-    const auto all = json_or_discarded<nlohmann::ordered_json>(subject->provenance);
-    if (all.is_object()) add_named_facts(all, "", 1, facts);
+    add_named_facts(json_or_discarded<nlohmann::ordered_json>(subject->provenance), "", 1, facts);
     for (const auto& [name, value] : facts) {
       auto row = std::ranges::find_if(sheet.rows, [&](const auto& one) { return one[0] == name; });
       if (row == sheet.rows.end()) row = sheet.rows.insert(row, {name});
