@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
 #include <numeric>
 #include <type_traits>
 #include <utility>
@@ -41,7 +40,7 @@ class NumberReader {
   void read(T* data, std::size_t count) {
     require(count <= (all_.size() - at_) / sizeof(T), ExitCode::checkpoint,
             "the state of --byzantine in the checkpoint is too short");
-    std::memcpy(data, all_.data() + at_, count * sizeof(T));
+    std::copy_n(all_.data() + at_, count * sizeof(T), reinterpret_cast<std::uint8_t*>(data));  // none may be nowhere
     at_ += count * sizeof(T);
   }
   [[nodiscard]] std::int64_t number(std::int64_t most) {
