@@ -26,6 +26,9 @@ int Dealing::deal(double now) {
     least = end;
   }
   give(of(best), least);
+  // Who was slow once and has nothing to do is not measured anew: it is tried again some time.
+  for (One& one : all_)
+    if (one.outstanding == 0) one.seconds *= kForget;
   return best;
 }
 
@@ -35,12 +38,13 @@ void Dealing::give(One& one, double end) {
   one.free_at = end;
 }
 
-std::optional<int> Dealing::deal_again(int generator, double waited, double now) {
+std::optional<int> Dealing::deal_again(int generator, double waited, double now,
+                                       const std::function<int(int)>& later) {
   const One& late = of(generator);
   const bool measured = std::ranges::any_of(all_, [](const One& one) { return one.seconds > 0; });
   if (!measured || waited < kLate * std::max(late.outstanding, late.waiting) * seconds(late)) return {};
   for (int other = 0; other < static_cast<int>(std::ssize(all_)); ++other) {
-    if (other == generator || of(other).outstanding > 0) continue;
+    if (other == generator || of(other).outstanding > later(other)) continue;
     give(of(other), now + seconds(of(other)));
     return other;
   }
@@ -51,10 +55,13 @@ void Dealing::answered(int generator, double seconds, int waiting, double now) {
   One& one = of(generator);
   --one.outstanding;
   one.waiting = waiting;
-  one.seconds = seconds;
+  if (seconds > 0) {  // else it has been given up
+    one.seconds = one.last > 0 ? std::min(one.last, seconds) : seconds;
+    one.last = seconds;
+  }
   // The trainer may have looked late: of the next one, any part may be done.
   const int more = std::max(one.outstanding, waiting);
-  one.free_at = std::clamp(one.free_at, now + std::max(more - 1, 0) * seconds, now + more * seconds);
+  one.free_at = std::clamp(one.free_at, now + std::max(more - 1, 0) * one.seconds, now + more * one.seconds);
 }
 
 }  // namespace dat

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -16,8 +17,9 @@ class Dealing {
   int deal(double now);
   /// Returns another generator for a micro-batch that should be dealt again, for which the trainer has waited so long:
   /// it takes several times what all that its generator has to do should take, and the other generator has nothing of
-  /// this trainer. Then that one has it, and is returned.
-  std::optional<int> deal_again(int generator, double waited, double now);
+  /// this trainer but what is wanted later: later(generator), micro-batches that may wait for weights to come. Then
+  /// that one has it, and is returned.
+  std::optional<int> deal_again(int generator, double waited, double now, const std::function<int(int)>& later);
   /// A generator has answered: seconds that it has worked for the micro-batch; waiting: micro-batches of anybody that
   /// it still has to do.
   void answered(int generator, double seconds, int waiting, double now);
@@ -25,11 +27,13 @@ class Dealing {
   [[nodiscard]] int outstanding(int generator) const { return all_[static_cast<std::size_t>(generator)].outstanding; }
 
  private:
-  static constexpr double kLate = 4;  ///< times what is expected
+  static constexpr double kLate = 4;       ///< times what is expected
+  static constexpr double kForget = 0.98;  ///< part of its seconds that remains with each micro-batch it is not given
   struct One {
     int outstanding = 0;  ///< micro-batches of this trainer
     int waiting = 0;      ///< micro-batches of all trainers that waited when it answered last
-    double seconds = 0;   ///< seconds of a micro-batch; 0: not known yet
+    double last = 0;      ///< seconds of the micro-batch that it answered last; 0: none
+    double seconds = 0;   ///< the lesser of the last two, as one may have met a hindrance; 0: not known yet
     double free_at = 0;   ///< time when it should be through with all that it has
   };
   [[nodiscard]] One& of(int generator) { return all_[static_cast<std::size_t>(generator)]; }

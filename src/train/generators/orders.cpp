@@ -1,5 +1,6 @@
 #include "train/generators/orders.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace dat {
@@ -16,12 +17,15 @@ Orders::Orders(const Parts& parts)
       under_way_{.steps = staleness_.versions + 1, .units = units()},
       dealing_(generators_, ranks_.rank() * generators_ / ranks_.size()),
       dealt_(static_cast<std::size_t>(under_way_.places())),
-      free_packet_(dealt_.size()) {
+      receiving_(static_cast<std::size_t>(generators_)) {
   const std::size_t most = bytes_of_ages(staleness_.iterations) +
                            static_cast<std::size_t>(plan_.micro_batch * layout_.elements()) * sizeof(float);
-  for (std::size_t k = 0; k <= dealt_.size(); ++k)
+  const auto add_packet = [&] {
     packets_.emplace_back(parts.replica.backend(), most, "attacked images");
-  for (std::size_t k = 0; k < dealt_.size(); ++k) dealt_[k].packet = k;
+    return packets_.size() - 1;
+  };
+  for (Dealt& dealt : dealt_) dealt.packet = add_packet();
+  for (Receiving& one : receiving_) one.packet = add_packet();
   spans_.reserve(4 * dealt_.size());
 }
 
@@ -73,7 +77,12 @@ void Orders::note(const AttackSpan& span) {
 }
 
 void Orders::deal_again(Dealt& dealt, double waited) {
-  const std::optional<int> other = dealing_.deal_again(dealt.generator, waited, seconds_now());
+  const auto later = [this, &dealt](int generator) {
+    return static_cast<int>(std::ranges::count_if(dealt_, [&](const Dealt& one) {
+      return one.generator == generator && one.step > dealt.step && !one.answered;
+    }));
+  };
+  const std::optional<int> other = dealing_.deal_again(dealt.generator, waited, seconds_now(), later);
   if (!other) return;
   dealt.generator = *other;
   ++counts_.dealt_again;
@@ -81,25 +90,25 @@ void Orders::deal_again(Dealt& dealt, double waited) {
 }
 
 void Orders::take_answers() {
-  for (;;) {
-    if (!arriving_ && !receive_next()) return;
-    if (!receiving_.test()) return;
-    take(*std::exchange(arriving_, std::nullopt));
+  for (int generator = 0; generator < generators_; ++generator) {
+    Receiving& from = receiving_[static_cast<std::size_t>(generator)];
+    while ((from.arrival || receive_next(from, generator)) && from.request.test()) take(from);
   }
 }
 
-bool Orders::receive_next() {
-  arriving_ = launch_.probe(Communicator::kAny, kAnswerTag);
-  if (!arriving_) return false;
-  AnswerPacket& packet = packets_[free_packet_];
-  require_sound(arriving_->from >= first_generator_ && arriving_->bytes <= packet.room(), arriving_->from,
-                "its length, ", arriving_->bytes, " bytes");
-  receiving_ = launch_.start_receive(packet.data(), arriving_->bytes, arriving_->from, kAnswerTag);
+bool Orders::receive_next(Receiving& from, int generator) {
+  from.arrival = launch_.probe(launch_rank(generator), kAnswerTag);
+  if (!from.arrival) return false;
+  AnswerPacket& packet = packets_[from.packet];
+  require_sound(from.arrival->bytes <= packet.room(), from.arrival->from, "its length, ", from.arrival->bytes,
+                " bytes");
+  from.request = launch_.start_receive(packet.data(), from.arrival->bytes, from.arrival->from, kAnswerTag);
   return true;
 }
 
-void Orders::take(const Communicator::Arrival& arrival) {
-  AnswerPacket& packet = packets_[free_packet_];
+void Orders::take(Receiving& from) {
+  const Communicator::Arrival arrival = *std::exchange(from.arrival, std::nullopt);
+  AnswerPacket& packet = packets_[from.packet];
   require_sound(packet.whole(arrival.bytes), arrival.from, "its hash");
   const AnswerHeader& answer = packet.header();
   if (answer.step == AnswerHeader::kStop) {
@@ -120,7 +129,7 @@ void Orders::take(const Communicator::Arrival& arrival) {
   if (answer.count == 0 || dealt.step != answer.step || dealt.answered) return;
   require_right(packet, arrival.bytes, arrival.from);
   note({arrival.from, answer.step + 1, answer.unit, now - answer.since, now});
-  std::swap(dealt.packet, free_packet_);
+  std::swap(dealt.packet, from.packet);
   dealt.answered = true;
 }
 

@@ -65,10 +65,16 @@ class Orders {
   [[nodiscard]] int units() const { return plan_.micro_batches_of(ranks_.rank()); }
   [[nodiscard]] int launch_rank(int generator) const { return first_generator_ + generator; }
   void send(int generator, const Order& order);
-  /// Begins to receive an answer, where one has come. Returns whether one has.
-  bool receive_next();
+  /// What a generator sends. Each has its own: one that stops within a message keeps no other from arriving.
+  struct Receiving {
+    std::optional<Communicator::Arrival> arrival;
+    Request request;
+    std::size_t packet;  ///< packet to receive into
+  };
+  /// Begins to receive an answer of a generator, where one has come. Returns whether one has.
+  bool receive_next(Receiving& from, int generator);
   /// Takes a received message.
-  void take(const Communicator::Arrival& arrival);
+  void take(Receiving& from);
   void require_right(AnswerPacket& packet, std::size_t bytes, int rank) const;
   void note(const AttackSpan& span);
   void deal_again(Dealt& dealt, double waited);
@@ -82,10 +88,8 @@ class Orders {
   StepsUnderWay under_way_;
   Dealing dealing_;
   std::vector<Dealt> dealt_;           ///< micro-batches by StepsUnderWay::place()
-  std::vector<AnswerPacket> packets_;  ///< one for each place, and one to receive into
-  std::size_t free_packet_;            ///< packet to receive into
-  std::optional<Communicator::Arrival> arriving_{};
-  Request receiving_{};
+  std::vector<AnswerPacket> packets_;  ///< one for each place, and one for each generator to receive into
+  std::vector<Receiving> receiving_;
   std::int64_t next_ = 0, first_version_ = 0;  ///< next: step to be dealt
   int paused_ = 0;
   bool stop_wanted_ = false;

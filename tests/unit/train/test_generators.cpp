@@ -49,39 +49,73 @@ TEST_CASE("An answer that is taken late does not put off what comes after it", "
 
 TEST_CASE("What a generator still has to do for others counts", "[generators]") {
   Dealing dealing(2, 0);
-  CHECK(dealing.deal(0) == 0);
+  for (const int generator : {0, 1}) CHECK(dealing.deal(0) == generator);
   dealing.answered(0, 1, 5, 0);
+  dealing.answered(1, 1, 0, 0);
   for (int k = 0; k < 4; ++k) CHECK(dealing.deal(0) == 1);  // of the five, one may be nearly done
   CHECK(dealing.deal(0) == 0);
 }
 
 TEST_CASE("A micro-batch is dealt again where its generator is late and another one has nothing to do",
           "[generators]") {
+  const auto none = [](int) { return 0; };
   Dealing dealing(3, 0);
   CHECK(dealing.deal(0) == 0);
-  CHECK(!dealing.deal_again(0, 1e9, 0));  // nobody knows how long it should take
+  CHECK(!dealing.deal_again(0, 1e9, 0, none));  // nobody knows how long it should take
   CHECK(dealing.deal(0) == 1);
   dealing.answered(1, 0.5, 0, 0);
-  CHECK(!dealing.deal_again(0, 1.9, 0));
-  const std::optional<int> other = dealing.deal_again(0, 2.1, 0);
+  CHECK(!dealing.deal_again(0, 1.9, 0, none));
+  const std::optional<int> other = dealing.deal_again(0, 2.1, 0, none);
   REQUIRE(other);
   CHECK(*other == 1);
   CHECK(dealing.outstanding(1) == 1);
-  const std::optional<int> third = dealing.deal_again(1, 2.1, 0);
+  const std::optional<int> third = dealing.deal_again(1, 2.1, 0, none);
   REQUIRE(third);
   CHECK(*third == 2);
-  CHECK(!dealing.deal_again(2, 1e9, 0));  // all have something of this trainer
+  CHECK(!dealing.deal_again(2, 1e9, 0, none));  // all have something of this trainer
   Dealing busy(2, 0);  // what it does for others takes its time, too: 4 times two micro-batches of a second
   for (const int generator : {0, 1, 0}) CHECK(busy.deal(0) == generator);
   busy.answered(1, 1, 0, 0);
   busy.answered(0, 1, 2, 0);
-  CHECK(!busy.deal_again(0, 7.9, 0));
-  CHECK(busy.deal_again(0, 8, 0) == 1);
+  CHECK(!busy.deal_again(0, 7.9, 0, none));
+  CHECK(busy.deal_again(0, 8, 0, none) == 1);
   Dealing alone(1, 0);
   CHECK(alone.deal(0) == 0);
   alone.answered(0, 0.1, 0, 0);
   CHECK(alone.deal(0) == 0);
-  CHECK(!alone.deal_again(0, 1e9, 0));
+  CHECK(!alone.deal_again(0, 1e9, 0, none));
+}
+
+TEST_CASE("What another generator has only for later does not keep it from a late micro-batch", "[generators]") {
+  Dealing dealing(2, 0);
+  for (int k = 0; k < 4; ++k) CHECK(dealing.deal(0) == k % 2);
+  dealing.answered(1, 1, 1, 1);
+  const int later = GENERATE(0, 1);
+  CHECK(dealing.deal_again(0, 8, 8, [&](int generator) { return generator == 1 ? later : 0; }).has_value() == later);
+}
+
+TEST_CASE("One hindrance does not keep a generator from work, and more of them not for good", "[generators]") {
+  const int hindrances = GENERATE(1, 2);
+  Dealing dealing(2, 0);
+  for (int k = 0; k < 4; ++k) CHECK(dealing.deal(0) == k % 2);
+  for (const int generator : {0, 1}) {
+    dealing.answered(generator, generator == 0 && hindrances == 2 ? 10 : 1, 1, 0);
+    dealing.answered(generator, generator == 0 ? 10 : 1, 0, 0);
+  }
+  int passed_over = 0;
+  for (; dealing.deal(0) == 1; ++passed_over) dealing.answered(1, 1, 0, 0);
+  // Of 10 seconds each one leaves 98 %, until less than a second remains.
+  CHECK(passed_over == (hindrances == 1 ? 0 : 114));
+}
+
+TEST_CASE("A micro-batch that is given up says nothing of its generator's speed", "[generators]") {
+  Dealing dealing(2, 0);
+  for (const int generator : {0, 1}) CHECK(dealing.deal(0) == generator);
+  dealing.answered(0, 0.5, 0, 0);
+  dealing.answered(1, 2, 0, 0);
+  CHECK(dealing.deal(0) == 0);
+  dealing.answered(0, 0, 0, 0);
+  for (const int generator : {0, 0}) CHECK(dealing.deal(0) == generator);
 }
 
 TEST_CASE("Numbers of a version travel as they are, or rounded to the nearest that has eight bits", "[generators]") {
