@@ -11,8 +11,9 @@ using namespace dat;
 
 namespace {
 
-/// What a process says that gets two signals at once, and its exit code. begun: the run has begun to write.
-[[nodiscard]] std::pair<std::string, int> after_signals(bool begun, bool terminal) {
+/// What a process says that gets two signals at once, and its exit code. begun: the run has begun to write; again: it
+/// gets another one after three seconds.
+[[nodiscard]] std::pair<std::string, int> after_signals(bool begun, bool terminal, bool again = false) {
   int ends[2];  // to read from, to write to
   REQUIRE((terminal ? openpty(&ends[0], &ends[1], nullptr, nullptr, nullptr) : pipe(ends)) == 0);
   const pid_t child = fork();
@@ -23,6 +24,10 @@ namespace {
     if (begun) finish_step_on_signal();
     errno = 7;
     for (const int signal : {SIGUSR1, SIGTERM}) static_cast<void>(raise(signal));
+    if (again) {
+      sleep(3);
+      static_cast<void>(raise(SIGINT));
+    }
     _exit(signalled() && errno == 7 ? 3 : 4);
   }
   close(ends[1]);
@@ -52,4 +57,12 @@ TEST_CASE("A signal is told on a line of its own, once, and ends a process that 
     CHECK(told.ends_with(" goes on from the last checkpoint, or from the start" + end));
     CHECK(told.find("\n", begin.size()) == told.size() - 1);
   }
+}
+
+TEST_CASE("Another signal, some seconds later, ends a process at once", "[run]") {
+  const auto [told, code] = after_signals(true, false, true);
+  CHECK(code == 76);
+  CHECK(
+      told.ends_with("\ndat_hpc: ended at once by another signal, with code 76; the same command goes on from the last "
+                     "checkpoint, or from the start\n"));
 }
