@@ -15,6 +15,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <ranges>
 #include <type_traits>
 
 #include "dat/error.hpp"
@@ -162,7 +163,7 @@ void TensorBoard::remove_from(const std::string& folder) {
 
 void TensorBoard::make_room(std::size_t layers) {
   p_.assign(layers, 1);
-  if (layers > 0) p_[0] = 0;  // the widest histogram
+  for (double& one : p_ | std::views::take(1)) one = 0;  // the widest histogram
   StepRecord longest;
   const GeneratorRecord generators;
   longest.step = std::numeric_limits<std::int64_t>::max();

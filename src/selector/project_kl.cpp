@@ -47,7 +47,7 @@ void project_kl(const std::vector<double>& log_w, const std::vector<double>& cos
     }
     const double next = std::max(0.0, delta - std::log(sum / left) * sum / slope);
     closer = next < delta;
-    if (closer) delta = next;
+    delta = std::min(delta, next);
   }
   // Remainders of rounding are shared out, so that they meet the budget.
   q.resize(layers);

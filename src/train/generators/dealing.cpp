@@ -38,8 +38,7 @@ void Dealing::give(One& one, double end) {
   one.free_at = end;
 }
 
-std::optional<int> Dealing::deal_again(int generator, double waited, double now,
-                                       const std::function<int(int)>& later) {
+std::optional<int> Dealing::deal_again(int generator, double waited, double now, const std::function<int(int)>& later) {
   const One& late = of(generator);
   const bool measured = std::ranges::any_of(all_, [](const One& one) { return one.seconds > 0; });
   if (!measured || waited < kLate * std::max(late.outstanding, late.waiting) * seconds(late)) return {};

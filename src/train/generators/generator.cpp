@@ -213,7 +213,7 @@ void Generator::tell_stop() {
 void Generator::pause_where_told() {
   for (int trainer = 0; trainer < trainers_; ++trainer) {
     Trainer& one = all_[static_cast<std::size_t>(trainer)];
-    if (one.pauses_behind < 0 || (trainer == own_trainer_ && versions_.count() < one.pauses_behind)) continue;
+    if (!one.pauses_behind || (trainer == own_trainer_ && versions_.count() < *one.pauses_behind)) continue;
     answers_.packet().header() = {.step = AnswerHeader::kPauses};
     answers_.send(trainer);
     one = {};

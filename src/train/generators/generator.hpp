@@ -86,7 +86,7 @@ class Generator {
   struct Trainer {
     bool open = false;
     bool told_to_stop = false;
-    std::int64_t pauses_behind = -1;  ///< versions after which this generator reports that it pauses; -1: it is not
+    std::optional<std::int64_t> pauses_behind{};  ///< versions after which this generator reports that it pauses
   };
 
   void look_for_messages();

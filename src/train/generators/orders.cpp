@@ -92,18 +92,21 @@ void Orders::deal_again(Dealt& dealt, double waited) {
 void Orders::take_answers() {
   for (int generator = 0; generator < generators_; ++generator) {
     Receiving& from = receiving_[static_cast<std::size_t>(generator)];
-    while ((from.arrival || receive_next(from, generator)) && from.request.test()) take(from);
+    for (;;) {
+      if (!from.arrival) receive_next(from, generator);
+      if (!from.arrival || !from.request.test()) break;
+      take(from);
+    }
   }
 }
 
-bool Orders::receive_next(Receiving& from, int generator) {
+void Orders::receive_next(Receiving& from, int generator) {
   from.arrival = launch_.probe(launch_rank(generator), kAnswerTag);
-  if (!from.arrival) return false;
+  if (!from.arrival) return;
   AnswerPacket& packet = packets_[from.packet];
   require_sound(from.arrival->bytes <= packet.room(), from.arrival->from, "its length, ", from.arrival->bytes,
                 " bytes");
   from.request = launch_.start_receive(packet.data(), from.arrival->bytes, from.arrival->from, kAnswerTag);
-  return true;
 }
 
 void Orders::take(Receiving& from) {

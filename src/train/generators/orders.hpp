@@ -71,8 +71,8 @@ class Orders {
     Request request;
     std::size_t packet;  ///< packet to receive into
   };
-  /// Begins to receive an answer of a generator, where one has come. Returns whether one has.
-  bool receive_next(Receiving& from, int generator);
+  /// Begins to receive an answer of a generator, where one has come.
+  void receive_next(Receiving& from, int generator);
   /// Takes a received message.
   void take(Receiving& from);
   void require_right(AnswerPacket& packet, std::size_t bytes, int rank) const;

@@ -27,7 +27,7 @@ class VersionNumbers {
     return rounded_ ? scratch_.data() : reinterpret_cast<float*>(message);
   }
   void pack(std::byte* message) const {
-    if (rounded_) std::ranges::transform(scratch_, reinterpret_cast<BFloat16*>(message), Stored<BFloat16>::from);
+    std::ranges::transform(scratch_, reinterpret_cast<BFloat16*>(message), Stored<BFloat16>::from);
   }
   /// The numbers [count] of a message, until the next call.
   [[nodiscard]] const float* unpack(const std::byte* message) {

@@ -17,9 +17,8 @@ std::span<const StragglerRule::Change> StragglerRule::take(std::span<const doubl
   if (ranks_.size() < 2) return changes_;
   const std::size_t place = static_cast<std::size_t>(windows_++) % kWindows;
   for (std::size_t k = 0; k < ranks_.size(); ++k) {
-    others_.clear();
-    for (std::size_t j = 0; j < ranks_.size(); ++j)
-      if (j != k) others_.push_back(seconds[j]);
+    others_.assign(seconds.begin(), seconds.end());
+    others_.erase(others_.begin() + static_cast<std::ptrdiff_t>(k));
     // The upper middle one of an even number: a rank that is as fast as half of the others is not slow.
     const auto middle = others_.begin() + std::ssize(others_) / 2;
     std::nth_element(others_.begin(), middle, others_.end());

@@ -285,6 +285,8 @@ TEST_CASE("An unknown layout, another type and labels that do not fit are refuse
   CHECK(contains(pair(images, npy("{'descr': '|u1', 'fortran_order': False, 'shape': (3,), }", 3)),
                  "one label for each of the 2 images"));
   CHECK(contains(pair(images, npy("{'descr': '<i2', 'fortran_order': False, 'shape': (2,), }", 5)), "5 bytes"));
+  CHECK(contains(pair(images, npy("{'descr': '|u1x', 'fortran_order': False, 'shape': (2,), }", 2)),
+                 "has the unknown type '|u1x'"));
   CHECK(contains(pair(images, npy("{'descr': '<i2', 'fortran_order': False, 'shape': (2,), }", 4)), "label 257"));
   CHECK(
       contains(pair(images, npy("{'descr': [('a', '<i2')], 'fortran_order': False, 'shape': (2,), }", 4)), "records"));
