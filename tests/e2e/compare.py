@@ -165,7 +165,7 @@ class Compare(common.TestCase):
             self.assertEqual([row[name] for name in ("against", "both_right", "only_against", "only_this", "neither")], ["e1", *map(str, counts)])
             self.assert_numbers(row, ["mcnemar_p"], [mcnemar(counts[1], counts[2])])
         text, _ = self.compare("e1", "e2")
-        self.assertRegex(text, rf"(?m)^e1 +e2 +{re.escape(name)} +51 +{counts[0]} +{counts[1]} +{counts[2]} ")
+        self.assertRegex(text, rf"(?m)^e1 +e2 +{re.escape(name)} +51 +{counts[0]} +{counts[1]} +{counts[2]} +{counts[3]} +{mcnemar(counts[1], counts[2]):.4f}$")
         self.assertEqual(re.findall("(?m)^e1 +e2 +(\\S+) +51 ", text), ["clean", "fgsm", "pgd2+pgd3"])
         # Evaluations of two seeds are one row, too; a run's own figures are of all images.
         found, said = self.figures("e1", "e2", "run1", "--by", "lr")

@@ -491,7 +491,8 @@ class Import(Case):
             self.assertIn(f"\nnoise = {0.25 if '--noise' in more else 0}\n", text)
             self.assertIn("l2 eps 0.5", self.run_well("eval", "--checkpoint", f"back{k}.h5", "--data", "set.h5", "--eval", "pgd2").text)
         self.train("wide", *common.merged(*TRAIN, *options_of("small_cnn"), "--norm", "l2", "--eps", 2, "--eval", "smooth-pgd1", "--noise", 0.25))
-        self.run_well("import", "wide", "--norm", "linf", "--eps", "8/255", "--out", "linf.h5")
+        self.run_well("import", "wide", "--norm", "linf", "--eps", "8/255", "--activation", "silu", "--out", "linf.h5")
+        self.assertIn('\nactivation = "silu"\n', common.attribute("linf.h5", "config_toml"))
 
     def test_initialize_takes_the_network_from_the_file(self):
         checkpoint = self.trained("wrn_16_4")  # with silu and the normalization of cifar10
