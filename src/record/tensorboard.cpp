@@ -163,7 +163,7 @@ void TensorBoard::remove_from(const std::string& folder) {
 
 void TensorBoard::make_room(std::size_t layers) {
   p_.assign(layers, 1);
-  for (double& one : p_ | std::views::take(1)) one = 0;  // the widest histogram
+  for (float& one : p_ | std::views::take(1)) one = 0;  // the widest histogram
   StepRecord longest;
   const GeneratorRecord generators;
   longest.step = std::numeric_limits<std::int64_t>::max();

@@ -130,3 +130,18 @@ TEST_CASE("A page has images of all classes alike, each above the name of its cl
   CHECK(sha256_hex(drawn.data(), drawn.size()) ==  // of "disc, hue 0", "square, hue 120", "triangle up, hue"
         "f7604c55543251d97d6ce311469e5647d76367045ee5dd56d2dbdf1d092ba8ee");
 }
+
+TEST_CASE("Letters of a class's name beyond ASCII are question marks", "[page]") {
+  const TemporaryFolder folder;
+  const auto page_of = [&](const std::string& name) {
+    const std::string root = folder / std::to_string(name.size());
+    for (const char* part : {"/train/", "/val/"}) {
+      std::filesystem::create_directories(root + part + name);
+      write_png(root + part + name + "/0.png", {9, 9}, pixels_of({9, 9}, 1));
+    }
+    static_cast<void>(write_index({.source = root, .output = root + ".h5"}));
+    static_cast<void>(draw_page(root + ".h5", root + ".png"));
+    return read_bytes(root + ".png");
+  };
+  CHECK(page_of("\u00e4~") == page_of("?~"));
+}
