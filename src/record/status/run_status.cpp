@@ -117,8 +117,7 @@ void read_length(const History& history, const RunLength& length, RunStatus& sta
     status.steps = length.most_steps;
   if (status.steps == 0) return;
   status.steps = std::max(status.steps, status.step);
-  const double training = sum_of(status.phases, kPhasesOfSteps);
-  const double share = training > 0 ? sum_of(status.phases) / training : 1;
+  const double share = sum_of(status.phases) / sum_of(status.phases, kPhasesOfSteps);
   status.eta = static_cast<double>(status.steps - status.step) * status.last.seconds * share;
 }
 

@@ -152,7 +152,7 @@ std::string status_page(const RunStatus& s) {
   text += evaluation_lines("evaluation", s.evaluated) + evaluation_lines("best", s.best);
   text +=
       line("checkpoint",
-           s.checkpoint < 0 ? "none" : fmt::format("step {}, {} old", s.checkpoint, duration_text(s.checkpoint_age)));
+           s.checkpoint == -1 ? "none" : fmt::format("step {}, {} old", s.checkpoint, duration_text(s.checkpoint_age)));
   for (const StragglerRecord& one : s.slow)
     text += line("slow", fmt::format("rank {}, {:.1f} times as long as the others", one.rank, one.ratio));
   return text + line("setbacks", setbacks_text(s));
@@ -219,8 +219,8 @@ std::string status_json(const RunStatus& s) {
                      {"evaluating", known(s.writer.evaluated, s.writer.evaluated >= 0)},
                      {"evaluation", evaluations(s.evaluated)},
                      {"best", evaluations(s.best)},
-                     {"checkpoint", known(s.checkpoint, s.checkpoint >= 0)},
-                     {"checkpoint_age_seconds", known(s.checkpoint_age, s.checkpoint >= 0)},
+                     {"checkpoint", known(s.checkpoint, s.checkpoint != -1)},
+                     {"checkpoint_age_seconds", known(s.checkpoint_age, s.checkpoint != -1)},
                      {"restarts", std::max<std::int64_t>(s.writer.starts - 1, 0)},
                      {"rollbacks", s.rollbacks},
                      {"skipped", s.skipped},

@@ -46,8 +46,8 @@ namespace {
   return alternatives(words);
 }
 
-/// Bytes of gradients that a rank sends in a step, in the mean over draws with the first probabilities.
-[[nodiscard]] double bytes_per_step(const Trainer& trainer, const TrainOptions& options, int ranks) {
+/// Gradients that a rank sends in a step, in the mean over draws with the first probabilities.
+[[nodiscard]] std::string sent_text(const Trainer& trainer, const TrainOptions& options, int ranks) {
   const std::vector<double>& p = trainer.layers().selector().probabilities();
   const bool of_any = options.mask == "per_worker" && options.mask_transport == "union";
   const bool of_all = options.mask == "per_worker" && options.mask_transport == "dense";
@@ -56,7 +56,7 @@ namespace {
     const double drawn = p[d] / probability_of_any(p);
     sent[d] = of_all ? 1 : of_any ? 1 - std::pow(1 - drawn, ranks) : drawn;
   }
-  return trainer.reducer().bytes_sent(sent, ranks);
+  return megabytes(trainer.reducer().bytes_sent(sent, ranks));
 }
 
 /// [layers] 1, and 0 of those that stand still.
@@ -341,7 +341,7 @@ struct ValidateOrder : TrainOrder {
        << (options.attack_stop >= 0 ? " at most" : "") << ", of " << numbers(trainer.replica().attack_sizes())
        << " images at a time\n"
        << noise_text(options) << std::left << std::setw(16) << transports().at(reducer.transport())().title << " "
-       << megabytes(bytes_per_step(trainer, options, ranks)) << " per step on average, "
+       << sent_text(trainer, options, ranks) << " per step on average, "
        << megabytes(reducer.bytes_sent(all_active(trainer), ranks)) << " with all layers active\n"
        << sums_text(reducer, options, ranks, on_node) << generators_text(options, plan, train, *world)
        << protocol_text(trainer, options, ranks) << "checkpoint       "

@@ -71,6 +71,7 @@ TEST_CASE_METHOD(Recorded, "Every number of a run reads back from results.h5 exa
   CHECK(file.text("/", "provenance") == facts.provenance_json);
   CHECK(file.text("history/step/wall_time", "units") == "s");
   CHECK(file.text("history/step/bytes_sent", "units") == "byte");
+  CHECK(!file.text("history/step/lr", "units"));
   CHECK(file.read_texts("jointspar/layer_name") == facts.layer_names);
   CHECK(integers(file, "jointspar/layer_elements") == facts.layer_sizes);
   CHECK(reals(file, "jointspar/layer_cost") == facts.layer_costs);
@@ -318,8 +319,18 @@ a remark
   result.verdict = Validity::invalid;
   result.evaluations.resize(1);
   result.evaluations[0].clean_acc = -kNaN;
+  std::tie(facts.attackers, facts.ranks) = std::tuple("", 1);
   Report report(facts, -1);
-  CHECK(report.finish(result) == "Final: clean_acc=nan pgd10_acc=0.3412 time_s=123.4 comm_s=1.2 INVALID");
+  RecordedStep nothing(1);  // which has taken no time, sent nothing and attacked nothing
+  nothing.record.seconds = {};
+  nothing.record.bytes_sent = nothing.record.attack_passes = 0;
+  report.step(nothing.get());
+  last = report.finish(result);
+  CHECK(last == "Final: clean_acc=nan pgd10_acc=0.3412 time_s=123.4 comm_s=1.2 INVALID");
+  CHECK(read("SUMMARY.txt") == "Run " + facts.folder +
+                                   "\n\nsteps           1 of 5\nranks           1\ngradients sent  nothing: one rank\n"
+                                   "active layers   2.0 of 3 in the mean\n\nweights         0123abcd\na remark\n" +
+                                   last + "\n");
 }
 
 TEST_CASE("A radius is written as people write it, and reads back as the same number", "[report]") {
@@ -407,6 +418,29 @@ TEST_CASE_METHOD(Recorded, "Progress is plain lines without a terminal, and noth
     const std::size_t progress = text.find("step 5/5  epoch 2 of 2  loss 2.0427  acc 16.67 %  ");
     CHECK((progress == std::string::npos) == quiet);
     CHECK((text.find(" images/s  ETA 0 s\n", progress) == std::string::npos) == quiet);
+  }
+}
+
+TEST_CASE_METHOD(Recorded, "Times for TensorBoard are those of a run that has never stood still", "[report]") {
+  facts.tensorboard = true;
+  RecordedStep step(1);
+  EvaluationRecord evaluation = evaluation_at(1);
+  for (const auto& [trained, evaluated] : {std::pair(2e6, 1e6), {1e6, 2e6}}) {
+    std::tie(step.record.wall_time, evaluation.wall_time) = std::pair(trained, evaluated);
+    std::int64_t bytes = 0;
+    {
+      Report report(facts, -1);
+      report.step(step.get());
+      report.evaluation({evaluation});
+      bytes = report.metrics_bytes();
+    }
+    const Report again(facts, bytes);
+    for (const fs::directory_entry& entry : fs::directory_iterator(facts.folder))
+      if (entry.path().filename().string().starts_with("events.out.tfevents.")) {
+        double began = 0;  // behind a frame's length and its sum, and a field's number
+        std::memcpy(&began, read_bytes(entry.path()).data() + 13, sizeof began);
+        CHECK(std::abs(static_cast<double>(std::time(nullptr)) - 2e6 - began) < 1000);
+      }
   }
 }
 

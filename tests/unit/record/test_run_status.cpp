@@ -239,6 +239,9 @@ TEST_CASE("A run's state is that of its lock, of its signs of life and of its la
     const auto told = nlohmann::json::parse(status_json(run.status()));
     CHECK(std::tuple(told["host"], told["process"], told["evaluating"], told["code"]) ==
           std::tuple("n01", getpid(), 0.25, nullptr));
+    lock.note_evaluation(0);
+    is(RunState::running, 75, run.status(119), " on " + me + ", evaluation 0 % done");
+    CHECK(nlohmann::json::parse(status_json(run.status()))["evaluating"] == 0);
     lock.note_evaluation(1);
     is(RunState::stale, 75, run.status(119));
     run.report->ranks({5, std::vector<double>(kPhases, 500), {0}});  // a checkpoint, and evaluations of 500 s

@@ -177,6 +177,14 @@ TEST_CASE("A page's texts are texts, its pictures' names its own, and what has n
                   "7 of something much, much longer"}}});
     CHECK(body(page).starts_with("<div class=\"wide\"><table" + std::string(kind) + "><caption>t</caption>\n<thead>"));
   }
+  Page words("t");
+  words.heading(2, "<a");
+  words.paragraph("b&");
+  words.paragraph("c", "faint");
+  words.folded("d>", "e\"");
+  CHECK(body(words) ==
+        "<h2>&lt;a</h2>\n<p>b&amp;</p>\n<p class=\"faint\">c</p>\n"
+        "<details><summary>d&gt;</summary><pre>e&quot;</pre></details>\n");
   Page page("t");
   page.chart(
       "<?xml?><svg width='1' viewBox=\"0 0 9 9\">\n<title>T</title><g id=\"g1\"> <use xlink:href='#g1'/>"
