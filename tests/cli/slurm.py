@@ -309,7 +309,7 @@ class Printed(unittest.TestCase):
     def test_time_follows_from_the_seconds_of_a_step(self):
         # 64 images on 2 ranks in batches of 8: 4 steps an epoch; 100 epochs and 20: 480 steps. 480 s * 1.25 + 600 s = 20 min.
         job = self.slurm("--nodes=2", "--limit-train=64", "--batch=8", "--epochs=100", "--warmup-epochs=20", "--step-seconds=1")
-        self.assertIn("480 steps", job)
+        self.assertRegex(job, r"# Length: 480 steps.* on 2 ranks\.\n")
         self.assertIn("# Time: 1 s a step (--step-seconds), 00:08:00 in all; the limit is a quarter and ten minutes more.\n", job)
         self.assertIn(" MB for the process.\n#\n#SBATCH ", job)
         self.assertEqual(self.settings(job)["time"], "00:20:00")
@@ -352,7 +352,7 @@ class Printed(unittest.TestCase):
         long = ["--limit-train=64", "--batch=8", "--warmup-epochs=0", "--milestones=9", "--epochs=1e12"]
         self.assertIn("more time than Slurm can count", self.slurm(*long, "--step-seconds=1", code=2))
         job = self.slurm(*long, "--step-seconds=1", "--time=24:00:00")
-        self.assertRegex(job, r"Length: 8000000000000 steps.*\n# Time: 1 s a step \(--step-seconds\), more than 7000 years in all\.\n")
+        self.assertRegex(job, r"Length: 8000000000000 steps.* on 1 rank\.\n# Time: 1 s a step \(--step-seconds\), more than 7000 years in all\.\n")
         self.assertNotIn("-0", "".join(line for line in job.splitlines() if line.startswith("# Time")))
         self.assertIn("at most", self.slurm("--epochs=1e13", code=2))
         self.assertIn("at most", self.slurm("--step-seconds=1e300", code=2))

@@ -126,7 +126,7 @@ void read_length(const History& history, const RunLength& length, RunStatus& sta
 /// evaluation so far, or minutes.
 double patience(const History& history, const RunStatus& status) {
   constexpr double kMoment = 5, kMinutes = 120;
-  const double steps = std::max(kMoment, status.last.steps > 0 ? 5 * status.last.seconds : 0);
+  const double steps = std::max(kMoment, 5 * status.last.seconds);  // without a step NaN: a moment
   if (history.ends_in_step && status.writer.evaluated < 0) return steps;
   double longest = kMinutes;
   for (const RankRecord& record : history.ranks)

@@ -319,6 +319,12 @@ TEST_CASE("Runs have a line each, of at most 79 columns, whatever they are calle
   s.folder = std::string(300, 'x') + "\n\033[2J" + "\xc3\xa4\xc3\xb6" + std::string(30, 'y');
   s.step = s.steps = std::int64_t{1} << 60;
   s.evaluated.resize(40, s.evaluated[0]);
+  CHECK(nlohmann::json::parse(status_json({})) == nlohmann::json::parse(R"({"run": "", "state": "STOPPED", "code": null,
+    "exit_code": 75, "host": null, "process": null, "silent_seconds": 0, "step": 0, "steps": null, "epoch": 0,
+    "epochs": null, "seconds": 0, "eta_seconds": 0, "recent": {"steps": 0, "loss": 0, "accuracy": 0,
+    "images_per_second": 0, "lr": 0, "step_seconds": 0}, "shares": {}, "evaluating": null, "evaluation": [],
+    "best": [], "checkpoint": null, "checkpoint_age_seconds": null, "restarts": 0, "rollbacks": 0, "skipped": 0,
+    "bans": 0, "left": 0, "slow": [], "damaged_lines": 0})"));
   for (const std::string& text : {status_table({s, s}), status_page(s)}) {
     check_width(text);
     CHECK(text.find('\033') == std::string::npos);
