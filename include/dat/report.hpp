@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -213,8 +214,7 @@ class Report {
   std::string finish(const FinalResult&);
 
  private:
-  void write_line(std::size_t length);       // the first `length` bytes of line_
-  void write_text(const std::string& line);  // a line that was made elsewhere
+  void write_text(std::string_view lines);  // of metrics.jsonl
   /// Lines after the first `from` bytes that stay true where the steps among them are taken back.
   [[nodiscard]] std::string lines_that_stay(std::int64_t from) const;
   void log(const char* text);

@@ -77,15 +77,13 @@ Report::Report(RunFacts facts, std::int64_t resume_bytes, const std::string& beh
     write_text_atomically(folder + "/config.resolved.toml", facts_.config_toml);
     write_text_atomically(folder + "/provenance.json", facts_.provenance_json);
     if (metrics_bytes_ == 0) {
-      const std::string header = nlohmann::ordered_json{{"kind", "run"},
-                                                        {"format_version", kResultsFormat},
-                                                        {"layer_name", facts_.layer_names},
-                                                        {"layer_elements", facts_.layer_sizes},
-                                                        {"layer_cost", facts_.layer_costs},
-                                                        {"warmup_epochs", plain_number(facts_.warmup_epochs)}}
-                                     .dump() +
-                                 "\n";
-      write_text(header);
+      const nlohmann::ordered_json header{{"kind", "run"},
+                                          {"format_version", kResultsFormat},
+                                          {"layer_name", facts_.layer_names},
+                                          {"layer_elements", facts_.layer_sizes},
+                                          {"layer_cost", facts_.layer_costs},
+                                          {"warmup_epochs", plain_number(facts_.warmup_epochs)}};
+      write_text(header.dump() + "\n");
     }
     if (!behind.empty()) write_text(behind);
     if (facts_.tensorboard || (!fresh && TensorBoard::is_in(folder)))
@@ -117,16 +115,10 @@ std::int64_t Report::metrics_bytes() {
   return metrics_bytes_;
 }
 
-void Report::write_line(std::size_t length) {
+void Report::write_text(std::string_view lines) {
   require_alone();
-  write_bytes(metrics_, {line_.data(), length}, metrics_path_);
-  metrics_bytes_ += static_cast<std::int64_t>(length);
-}
-
-void Report::write_text(const std::string& line) {
-  line_.resize(std::max(line_.size(), line.size()));
-  std::ranges::copy(line, line_.begin());
-  write_line(line.size());
+  write_bytes(metrics_, lines, metrics_path_);
+  metrics_bytes_ += std::ssize(lines);
 }
 
 void Report::log(const char* text) {
@@ -188,7 +180,7 @@ void Report::step(const StepRecord& record) {
   if (const std::vector<double>* all = record.distances)
     line.array("distance", static_cast<std::size_t>(facts_.ranks),
                [&](std::size_t rank) { return rank < all->size() ? static_cast<float>((*all)[rank]) : std::nanf(""); });
-  write_line(line.close());
+  write_text(line.close());
   if (tensorboard_) tensorboard_->step(record, n_active);
   if (record.generators != nullptr && record.generators->spans != nullptr)
     tell(AttacksRecord{record.step, !std::exchange(attacks_told_, true), *record.generators->spans});
@@ -234,7 +226,7 @@ void Report::evaluation(const std::vector<EvaluationRecord>& records) {
     JsonLine line(line_, "evaluation");
     for_each_evaluation_field(record,
                               [&](const char* name, const auto& value, const char*) { line.field(name, value); });
-    write_line(line.close());
+    write_text(line.close());
     if (tensorboard_) tensorboard_->evaluation(record);
   }
   for (auto next = records.begin(); next != records.end();) {
@@ -259,7 +251,7 @@ void Report::ranks(const RankRecord& record) {
   for (std::size_t phase = 0; phase < kPhases; ++phase)
     line.array(kPhaseSeries[phase], ranks, [&](std::size_t rank) { return record.seconds[rank * kPhases + phase]; });
   line.array("bytes", ranks, [&](std::size_t rank) { return record.bytes[rank]; });
-  write_line(line.close());
+  write_text(line.close());
 }
 
 std::string Report::behind_rollback(std::int64_t metrics_bytes, const SetbackRecord& rollback) const {

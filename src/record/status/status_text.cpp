@@ -44,26 +44,17 @@ std::string line(const std::string& what, const std::string& text) {
 }
 
 const char* cause_of(int code) {
-  switch (static_cast<ExitCode>(code)) {
-    case ExitCode::usage:
-      return "options";
-    case ExitCode::data:
-      return "data";
-    case ExitCode::checkpoint:
-      return "no usable checkpoint";
-    case ExitCode::device:
-      return "device, library or memory";
-    case ExitCode::communication:
-      return "MPI, or ranks that hang";
-    case ExitCode::numerical:
-      return "numbers that are not finite";
-    case ExitCode::integrity:
-      return "ranks disagree";
-    case ExitCode::io:
-      return "disk full, or a file cannot be written";
-    default:
-      return "see run.log";
-  }
+  constexpr std::pair<ExitCode, const char*> kCauses[] = {{ExitCode::usage, "options"},
+                                                          {ExitCode::data, "data"},
+                                                          {ExitCode::checkpoint, "no usable checkpoint"},
+                                                          {ExitCode::device, "device, library or memory"},
+                                                          {ExitCode::communication, "MPI, or ranks that hang"},
+                                                          {ExitCode::numerical, "numbers that are not finite"},
+                                                          {ExitCode::integrity, "ranks disagree"},
+                                                          {ExitCode::io, "disk full, or a file cannot be written"}};
+  for (const auto& [known, cause] : kCauses)
+    if (static_cast<int>(known) == code) return cause;
+  return "see run.log";
 }
 
 std::string state_text(const RunStatus& s) {

@@ -27,15 +27,12 @@ class Entries {
 
   void add(const ComparedRow& row, const Subject& subject, const EvaluatedNetwork& network) {
     const Figure* clean = nullptr;
-    bool attacked = false;
-    for (const Figure& one : network.figures) {
+    for (const Figure& one : network.figures)
       if (one.clean())
         clean = &one;
       else
         add(row, subject, network, clean, &one);
-      attacked = attacked || !one.clean();
-    }
-    if (!attacked && clean != nullptr) add(row, subject, network, clean, nullptr);
+    if (clean != nullptr && network.figures.size() == 1) add(row, subject, network, clean, nullptr);
   }
 
  private:

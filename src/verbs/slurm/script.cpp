@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <iomanip>
 #include <sstream>
+#include <tuple>
 #include <utility>
 
 #include "dat/shell.hpp"
@@ -33,16 +34,10 @@ constexpr double kLongestJob = 60.0 * 4'000'000'000;
   for (const SweptTraining& point : order.points) {
     JobNeeds own;
     at_point(point, [&] { own = needs_of(point, order.job); });
-    if (own.node_bytes > most.node_bytes) {
-      most.node_bytes = own.node_bytes;
-      most.memory = own.memory;
-    }
-    if (std::pair(own.seconds, own.steps) > std::pair(most.seconds, most.steps)) {
-      most.seconds = own.seconds;
-      most.steps = own.steps;
-      most.length = own.length;
-      most.source = own.source;
-    }
+    if (own.node_bytes > most.node_bytes) std::tie(most.node_bytes, most.memory) = std::tie(own.node_bytes, own.memory);
+    if (std::pair(own.seconds, own.steps) > std::pair(most.seconds, most.steps))
+      std::tie(most.seconds, most.steps, most.length, most.source) =
+          std::tie(own.seconds, own.steps, own.length, own.source);
     most.step_seconds = std::max(most.step_seconds, own.step_seconds);
   }
   return most;
