@@ -301,9 +301,9 @@ struct BarChart {
 /// Lines over a logarithmic axis, each with its name at its end.
 struct LineChart {
   std::string name, title, x_label, y_label;
-  std::vector<std::string> lines;
-  std::vector<double> x;       ///< powers of two are marked
-  std::vector<double> values;  ///< [x][lines], above 0; NaN: no point
+  std::vector<std::string> lines{};
+  std::vector<double> x{};       ///< powers of two are marked
+  std::vector<double> values{};  ///< [x][lines], above 0; NaN: no point
   /// Start of the values' axis; 0: the axis is logarithmic where values differ ten times.
   double from = 0;
 };

@@ -252,11 +252,8 @@ void write_json(const std::string& path, const ordered_json& json) { write_text_
                   .title = title + model,
                   .x_label = "ranks",
                   .y_label = unit,
-                  .lines = {},
-                  .x = {},
-                  .values = {},
+                  .x = {o.ranks.begin(), o.ranks.end()},
                   .from = from};
-    for (const int ranks : o.ranks) all.x.push_back(ranks);
     for (const Network& network : networks) all.lines.push_back(network.name);
     return all;
   };

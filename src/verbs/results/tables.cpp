@@ -168,26 +168,22 @@ class CsvLines {
     std::set<std::string> seeds;
     for (const Subject* one : entry != nullptr ? entry->subjects : row.subjects)
       if (const auto seed = one->settings.find("seed"); seed != one->settings.end()) seeds.insert(seed->second);
-    for (const std::string& text : {std::to_string(entry != nullptr ? entry->subjects.size() : row.subjects.size()),
-                                    joined({seeds.begin(), seeds.end()}, " "), state_text(row, run),
-                                    row.subjects.front()->ranks > 0 ? std::to_string(row.subjects.front()->ranks) : ""})
-      cells.push_back(text);
+    cells.insert(cells.end(), {std::to_string(entry != nullptr ? entry->subjects.size() : row.subjects.size()),
+                               joined({seeds.begin(), seeds.end()}, " "), state_text(row, run),
+                               row.subjects.front()->ranks > 0 ? std::to_string(row.subjects.front()->ranks) : ""});
     for (const double value : run.means) cells.push_back(digits(value));
     if (accuracy != nullptr) {
       const Figure& about = *accuracy->figures.front();
-      for (const std::string& text : {entry->weights, std::to_string(entry->step), about.set, about.name, about.ball,
-                                      about.rest, std::to_string(about.images)})
-        cells.push_back(text);
-      cells.push_back(accuracy->figures.size() == 1 ? std::to_string(about.right) : "");
+      cells.insert(cells.end(),
+                   {entry->weights, std::to_string(entry->step), about.set, about.name, about.ball, about.rest,
+                    std::to_string(about.images), accuracy->figures.size() == 1 ? std::to_string(about.right) : ""});
       const Spread& percent = accuracy->percent;
       for (const double value : {percent.mean, percent.deviation, percent.interval.low, percent.interval.high})
         cells.push_back(digits(value));
       for (const ImagePair& pair : all_.pairs)
         if (accuracy->figures.size() == 1 && pair.other == entry->subjects.front() && pair.about.compares_with(about))
-          for (const std::string& text :
-               {pair.first->name, std::to_string(pair.both), std::to_string(pair.only_first),
-                std::to_string(pair.only_other), std::to_string(pair.neither), digits(pair.p)})
-            cells.push_back(text);
+          cells.insert(cells.end(), {pair.first->name, std::to_string(pair.both), std::to_string(pair.only_first),
+                                     std::to_string(pair.only_other), std::to_string(pair.neither), digits(pair.p)});
     }
     add(cells);
   }
