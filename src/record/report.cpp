@@ -54,22 +54,21 @@ Report::Report(RunFacts facts, std::int64_t resume_bytes, const std::string& beh
   make_folder(folder);
   std::error_code error;
   const bool fresh = resume_bytes < 0;
-  const std::string& path = metrics_path_;
-  metrics_ = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  require(metrics_ >= 0, ExitCode::io, "cannot open ", path, ": ", system_reason(errno));
+  metrics_ = open(metrics_path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  require(metrics_ >= 0, ExitCode::io, "cannot open ", metrics_path_, ": ", system_reason(errno));
   // The destructor does not run when a constructor throws.
   try {
     remove_temporaries(folder);
     metrics_bytes_ = fresh ? 0 : resume_bytes;
     struct stat status {};
-    require(fstat(metrics_, &status) == 0, ExitCode::io, "cannot read ", path, ": ", system_reason(errno));
-    require(status.st_size >= metrics_bytes_, ExitCode::checkpoint, path, " has ", status.st_size,
+    require(fstat(metrics_, &status) == 0, ExitCode::io, "cannot read ", metrics_path_, ": ", system_reason(errno));
+    require(status.st_size >= metrics_bytes_, ExitCode::checkpoint, metrics_path_, " has ", status.st_size,
             " bytes, but the checkpoint was written after ", metrics_bytes_,
             "; restore the file, or start anew in another folder");
     for (const char* stale : {"/results.h5", "/SUMMARY.txt", "/report.html"})
       std::filesystem::remove(folder + stale, error);
     require(status.st_size == metrics_bytes_ || ftruncate(metrics_, metrics_bytes_) == 0, ExitCode::io, "cannot cut ",
-            path, ": ", system_reason(errno));
+            metrics_path_, ": ", system_reason(errno));
     const std::string log_path = folder + "/run.log";
     if (fresh) std::filesystem::remove(log_path, error);
     log_ = std::fopen(log_path.c_str(), "ae");

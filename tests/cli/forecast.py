@@ -17,6 +17,7 @@ What must hold, and why:
   within 4 standard errors.
 """
 
+import csv
 import importlib.util
 import json
 import math
@@ -79,7 +80,23 @@ def forecast(program, folder, calibration, *options):
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}: code {done.returncode}\n{done.stderr}")
     with open(f"{folder}/forecast.json") as file:
-        return json.load(file)
+        result = json.load(file)
+    check_tables(folder, result)
+    return result
+
+
+def check_tables(folder, result):
+    """The tables of the pictures, which there are with gnuplot: a column for each network, numbers of eight digits."""
+    of = {"step": lambda row: row["choices"][0]["step"], "efficiency": lambda row: 100 * row["efficiency"],
+          "gain": lambda row: max(said["gain"] for said in row["choices"])}
+    for path, value in ((f"{folder}/forecast-{name}.csv", value) for name, value in of.items()):
+        if os.path.exists(path):
+            with open(path, newline="") as file:
+                found = [float(cell) for cells in list(csv.reader(file))[1:] for cell in cells]
+            os.remove(path)
+            expected = [cell for rows in zip(*(network["rows"] for network in result["networks"]))
+                        for cell in (rows[0]["ranks"], *map(value, rows))]
+            check(all(math.isclose(a, b, rel_tol=1e-7) for a, b in zip(found, expected, strict=True)), path, found, expected)
 
 
 def settings_of(result, network, choice):

@@ -2,8 +2,7 @@
 
 #include "verbs/slurm/needs.hpp"
 
-#include <iomanip>
-#include <sstream>
+#include <fmt/format.h>
 
 #include "record/history.hpp"
 #include "run/begin/found.hpp"
@@ -62,10 +61,9 @@ struct Memory {
       images += static_cast<double>(set->info().image_bytes()) *
                 static_cast<double>(set->info().decoded ? ahead : set->size());
   const double process = gpu ? kCudaProcessBytes : kProcessBytes;
-  std::ostringstream text;
-  text << std::fixed << std::setprecision(1) << images / 1e6 << " MB of images, " << buffers / 1e6 << " MB of buffers, "
-       << process / 1e6 << " MB for the process" << (gpu ? " with CUDA" : "");
-  return {images + buffers + process, text.str()};
+  return {images + buffers + process,
+          fmt::format("{:.1f} MB of images, {:.1f} MB of buffers, {:.1f} MB for the process{}", images / 1e6,
+                      buffers / 1e6, process / 1e6, gpu ? " with CUDA" : "")};
 }
 
 }  // namespace

@@ -1,9 +1,10 @@
 // The batch script of the verb slurm.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <iomanip>
 #include <sstream>
 #include <tuple>
 #include <utility>
@@ -20,11 +21,8 @@ constexpr double kLongestJob = 60.0 * 4'000'000'000;
 [[nodiscard]] std::string slurm_time(double seconds) {
   if (!(seconds <= kLongestJob)) return "more than 7000 years";
   const auto minutes = static_cast<std::int64_t>(std::ceil(seconds / 60));
-  std::ostringstream text;
-  text << std::setfill('0');
-  if (minutes >= 24 * 60) text << minutes / (24 * 60) << "-";
-  text << std::setw(2) << minutes / 60 % 24 << ":" << std::setw(2) << minutes % 60 << ":00";
-  return text.str();
+  const std::string days = minutes >= 24 * 60 ? fmt::format("{}-", minutes / (24 * 60)) : "";
+  return days + fmt::format("{:02}:{:02}:00", minutes / 60 % 24, minutes % 60);
 }
 
 /// What the largest and longest of the trainings need, each figure for itself. Error: one of them cannot begin.

@@ -127,11 +127,9 @@ namespace {
 /// Noise under which the network is trained; empty: none.
 [[nodiscard]] std::string noise_text(const TrainOptions& options) {
   if (options.noise == 0) return "";
-  std::ostringstream text;
-  text << "noise            standard deviation " << options.noise << ", " << options.noise_samples
-       << (options.noise_samples == 1 ? " copy" : " copies")
-       << " of each image; batches count images, passes and memory copies\n";
-  return text.str();
+  return fmt::format(
+      "noise            standard deviation {:g}, {} {} of each image; batches count images, passes and memory copies\n",
+      options.noise, options.noise_samples, options.noise_samples == 1 ? "copy" : "copies");
 }
 
 /// Memory and messages of --warm-start; empty: none.
