@@ -264,10 +264,12 @@ class Printed(unittest.TestCase):
     def test_resources(self):
         job = self.settings(self.slurm("--nodes=2", "--ranks-per-node=4", "--sbatch", "--partition=gpu --account=p1"))
         expected = {"nodes": "2", "ntasks-per-node": "4", "cpus-per-task": "8", "partition": "gpu", "account": "p1",
-                    "time": "04:00:00", "signal": "B:USR1@120", "requeue": "", "open-mode": "append"}
+                    "time": "04:00:00", "signal": "B:USR1@120", "requeue": "", "open-mode": "append",
+                    "job-name": "dat_hpc", "output": "dat_hpc-%j.log"}
         self.assertEqual(job, job | expected)
-        text = self.slurm("--nodes=2", "--ranks-per-node=3", "--cpus-per-rank=5", "--time=1-00:00:00")
-        self.assertIn("\n# is as given, the job comes back", text)
+        text = self.slurm("--nodes=2", "--ranks-per-node=3", "--cpus-per-rank=5", "--time=1-00:00:00", "--modules=openmpi cuda/12.4")
+        for part in "\n# is as given, the job comes back", "\nDAT_MODULES=${DAT_MODULES:-'openmpi cuda/12.4'}\n", '\n[ -n "${DAT_HPC:-}" ] || DAT_HPC=':
+            self.assertIn(part, text)
         job = self.settings(text)
         self.assertEqual(job, job | {"nodes": "2", "ntasks-per-node": "3", "cpus-per-task": "5", "time": "1-00:00:00"})
         self.assertNotIn("gpus-per-node", job)
@@ -405,6 +407,7 @@ class Printed(unittest.TestCase):
         job = self.settings(text)
         self.assertEqual(job, job | {"array": "1-4", "qos": "x", "constraint": "[a100*1&h100]", "output": "dat_hpc-%A_%a.log"})
         self.assertEqual((job.get("mem"), job["mem-per-cpu"]), (None, "4G"))  # Slurm refuses both together
+        self.assertIn("\n# Sweep: 4 trainings, a task of an array each, ", text)
         names = [f"lr={lr},selector={selector}" for lr in ("0.05", "0.1") for selector in ("all", "exp3_p_min=0.5")]
         with tempfile.TemporaryDirectory() as folder:
             script = pathlib.Path(folder) / "job.sh"

@@ -102,8 +102,9 @@ class Status(common.TestCase):
         self.assertEqual(found["evaluation"], [{name: value for name, value in row.items() if name != "kind"} for row in rows])
         self.assertEqual(f"run/ckpt/step-{found['checkpoint']:09}.h5", common.checkpoints("run")[-1])
         # What fails leaves its code; the table of a folder has a line for each run.
-        ended = self.expect(7, common.run(*command("failed", 9, "--lr", 1e30)))
-        self.assertEqual(self.seen("failed", "FAILED", 7)["code"], 7)
+        ended = self.expect(7, common.run(*command("failed", 9, "--lr", 1e30, "--warmup-epochs", 2)))
+        found = self.seen("failed", "FAILED", 7)
+        self.assertEqual((found["code"], found["epochs"]), (7, 11))
         self.assertEqual(common.run(*command("failed", 9)).code, 2)  # with other options: the run is as it was
         self.seen("failed", "FAILED", 7)
         table = status(".")

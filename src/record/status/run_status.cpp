@@ -178,8 +178,8 @@ std::map<std::int64_t, std::string> kept_checkpoints(const std::string& folder) 
     const std::string name = path.filename().string();
     std::int64_t step = -1;
     if (!name.starts_with(series)) continue;
-    const auto [end, error] = std::from_chars(name.data() + series.size(), name.data() + name.size(), step);
-    if (error == std::errc{} && std::string_view(end) == ".h5" && step >= 0) found[step] = name;
+    const char* const end = std::from_chars(name.data() + series.size(), name.data() + name.size(), step).ptr;
+    if (std::string_view(end) == ".h5" && step >= 0) found[step] = name;
   }
   return found;
 }

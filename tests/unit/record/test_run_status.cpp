@@ -106,7 +106,8 @@ TEST_CASE("A run's status has the means of its last steps, and all else of its w
   run.steps(244);
   run.report->evaluation({evaluation(83, "test", "pgd10", 0.6, 0.3), evaluation(83, "test", "pgd20", 0.6, 0.1)});
   fs::create_directory(run.folder + "/ckpt");
-  for (const char* name : {"step-000000006.h5", "step-000000249.h5", "step-000000250.h5.part", "step-x.h5", "best.h5"})
+  for (const char* name : {"step-000000006.h5", "step-000000249.h5", "step-000000250.h5.part", "step-x.h5", "step-.h5",
+                           "step--2.h5", "best.h5"})
     write_bytes(run.folder + "/ckpt/" + name, "");
   touch(run.folder + "/ckpt/step-000000249.h5", 30);
   CHECK(kept_checkpoints(run.folder) ==
