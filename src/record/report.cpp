@@ -295,8 +295,7 @@ std::string Report::finish(const FinalResult& result) {
   const History history = read_history(facts_.folder, kinds_);
   write_results(facts_, history, &result);
   // fabs: a NaN may carry a sign, which printf would show.
-  std::string last = "Final:";
-  std::string weights;
+  std::string last = "Final:", weights;
   for (const EvaluationRecord& r : result.evaluations) {
     const std::string of = r.weights == "average" ? " average_" : " ";
     if (r.weights != weights) last += of + fmt::format("clean_acc={:.4f}", std::fabs(r.clean_acc));

@@ -90,8 +90,7 @@ def check_tables(folder, result):
     of = {"step": lambda row: row["choices"][0]["step"], "efficiency": lambda row: 100 * row["efficiency"],
           "gain": lambda row: max(said["gain"] for said in row["choices"])}
     for name, value in of.items():
-        path = f"{folder}/forecast-{name}.csv"
-        if not os.path.exists(path):
+        if not os.path.exists(path := f"{folder}/forecast-{name}.csv"):
             continue
         with open(path, newline="") as file:
             header, *found = csv.reader(file)

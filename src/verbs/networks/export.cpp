@@ -1,8 +1,9 @@
 // The verb export: the network of a checkpoint in a form that other programs read.
 
+#include <fmt/format.h>
+
 #include <cctype>
 #include <filesystem>
-#include <sstream>
 
 #include "assess/classes.hpp"
 #include "dat/checkpoint.hpp"
@@ -133,12 +134,9 @@ const char* const kCifar10 = "airplane\nautomobile\nbird\ncat\ndeer\ndog\nfrog\n
       write_safetensors(options.out, state);
     }
   }
-  std::ostringstream text;
-  text << "wrote " << options.out << ": " << architecture << ", " << network.classes << " classes, images of "
-       << network.size << "x" << network.size << "x" << network.channels << ", step " << checkpoint.integers["step"]
-       << weights_text(state.metadata["weights"]) << "\nweights " << hash << "\n"
-       << remarks;
-  return text.str();
+  return fmt::format("wrote {}: {}, {} classes, images of {}x{}x{}, step {}{}\nweights {}\n{}", options.out,
+                     architecture, network.classes, network.size, network.size, network.channels,
+                     checkpoint.integers["step"], weights_text(state.metadata["weights"]), hash, remarks);
 }
 
 /// Format by `wanted` and the suffix of a path. Error(usage): they contradict each other, or neither says it.

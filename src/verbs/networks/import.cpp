@@ -1,6 +1,6 @@
 // The verb import: a checkpoint of a network that another program has trained.
 
-#include <sstream>
+#include <fmt/format.h>
 
 #include "dat/checkpoint.hpp"
 #include "dat/communicator.hpp"
@@ -83,11 +83,9 @@ namespace {
   checkpoint.texts["provenance"] = provenance_json({host_name()}, argc, argv, "");
   write_checkpoint(options.out, checkpoint);
 
-  std::ostringstream text;
-  text << "wrote " << options.out << ": " << architecture << ", " << network.classes << " classes"
-       << (new_head ? " (the last layer is new)" : "") << ", images of " << network.size << "x" << network.size << "x"
-       << network.channels << "\nweights " << weights_hash(graph, state) << "\n";
-  return text.str();
+  return fmt::format("wrote {}: {}, {} classes{}, images of {}x{}x{}\nweights {}\n", options.out, architecture,
+                     network.classes, new_head ? " (the last layer is new)" : "", network.size, network.size,
+                     network.channels, weights_hash(graph, state));
 }
 
 void add_options(TableOf<ImportOptions>& table) {

@@ -29,26 +29,21 @@ using Cells = std::vector<std::string>;
 }
 
 [[nodiscard]] Sheet options_sheet(const Comparison& all) {
-  Sheet sheet{"Options that differ", {"run"}};
-  std::vector<const ComparedRow*> known;
+  std::vector<Cells> table(1, Cells{"run"});
+  table[0].insert(table[0].end(), all.options.begin(), all.options.end());
   for (const ComparedRow& row : all.rows)
-    if (!row.subjects.front()->settings.empty()) known.push_back(&row);
-  if (all.options.size() > known.size()) {  // a row each
-    sheet.header = {"option"};
-    for (const ComparedRow* row : known) sheet.header.push_back(row->name);
-    for (const std::string& name : all.options) {
-      Cells& cells = sheet.rows.emplace_back(Cells{name});
-      for (const ComparedRow* row : known) cells.push_back(option_in(*row, name));
+    if (!row.subjects.front()->settings.empty() && !all.options.empty()) {
+      Cells& cells = table.emplace_back(Cells{row.name});
+      for (const std::string& name : all.options) cells.push_back(option_in(row, name));
     }
-    return sheet;
+  if (table[0].size() > table.size()) {  // a row for each option
+    table[0][0] = "option";
+    std::vector<Cells> turned(table[0].size());
+    for (const Cells& cells : table)
+      for (std::size_t k = 0; k < cells.size(); ++k) turned[k].push_back(cells[k]);
+    table = std::move(turned);
   }
-  if (all.options.empty()) return sheet;
-  sheet.header.insert(sheet.header.end(), all.options.begin(), all.options.end());
-  for (const ComparedRow* row : known) {
-    Cells& cells = sheet.rows.emplace_back(Cells{row->name});
-    for (const std::string& name : all.options) cells.push_back(option_in(*row, name));
-  }
-  return sheet;
+  return {"Options that differ", table[0], {table.begin() + 1, table.end()}};
 }
 
 /// Facts of the runs of a row: means where it has several; of evaluations NaN, and no runs.

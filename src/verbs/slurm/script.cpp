@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <sstream>
 #include <tuple>
-#include <utility>
 
 #include "dat/shell.hpp"
 #include "verbs/slurm/needs.hpp"
