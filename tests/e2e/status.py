@@ -67,7 +67,7 @@ class Status(common.TestCase):
         for _ in range(READS):  # with an evaluation and a checkpoint at each eighth step
             found = self.seen("run", "RUNNING", 75)
             self.assertEqual((found["process"], found["damaged_lines"], found["restarts"]), (running.process.pid, 0, 0))
-        self.assertEqual(found["recent"]["steps"], 100)
+        self.assertEqual((found["recent"]["steps"], found["steps"], found["epochs"]), (100, 800_000, 100_000))
         self.assertLess(found["checkpoint_age_seconds"], 60)
         os.kill(running.process.pid, signal.SIGSTOP)
         while not common.stopped(running.process.pid):

@@ -218,13 +218,13 @@ struct ValidateOrder : TrainOrder {
   return text;
 }
 
-/// The largest of some images as they are stored, in pixels.
-[[nodiscard]] std::size_t large_image(const Dataset& images) {
+/// The largest of some images as it is decoded, in bytes.
+[[nodiscard]] std::size_t rgb_bytes(const Dataset& images) {
   constexpr std::int64_t kLookedAt = 256;
   std::size_t largest = 0;
   for (std::int64_t k = 0; k < std::min(kLookedAt, images.size()); ++k) {
     const ImageShape shape = images.shape(k * images.size() / std::min(kLookedAt, images.size()));
-    largest = std::max(largest, static_cast<std::size_t>(shape.height) * static_cast<std::size_t>(shape.width));
+    largest = std::max(largest, 3 * static_cast<std::size_t>(shape.height) * static_cast<std::size_t>(shape.width));
   }
   return largest;
 }
@@ -238,7 +238,7 @@ struct ValidateOrder : TrainOrder {
   const auto a_step = static_cast<std::size_t>(plan.micro_batches_of(0)) * static_cast<std::size_t>(plan.micro_batch);
   std::size_t loader = static_cast<std::size_t>(options.prefetch + 1) * a_step * train.info().image_bytes();
   if (train.info().decoded)  // all of an image, and the window of it that is resized
-    loader += static_cast<std::size_t>(data_threads(options, backend)) * 2 * 3 * large_image(train);
+    loader += static_cast<std::size_t>(data_threads(options, backend)) * 2 * rgb_bytes(train);
   std::int64_t evaluated = 0;
   for (const Dataset* set : {trainer.splits().test.get(), trainer.splits().holdout.get()})
     if (set != nullptr) evaluated = std::max(evaluated, set->size());
