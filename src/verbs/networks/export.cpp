@@ -40,12 +40,6 @@ const char* const kCifar10 = "airplane\nautomobile\nbird\ncat\ndeer\ndog\nfrog\n
   return place.filename() == "ckpt" ? (place.parent_path() / "results.h5").string() : "";
 }
 
-/// Path of the results that --evaluation names for a hub: themselves, or in a folder.
-[[nodiscard]] std::string results_in(const std::string& evaluation) {
-  std::error_code unreadable;
-  return std::filesystem::is_directory(evaluation, unreadable) ? evaluation + "/results.h5" : evaluation;
-}
-
 /// Adds what a checkpoint and its training say.
 [[nodiscard]] HubEntry completed(HubEntry entry, const ExportOptions& options, const TrainOptions& trained,
                                  const Checkpoint& checkpoint, const Graph& graph) {
@@ -60,7 +54,9 @@ const char* const kCifar10 = "airplane\nautomobile\nbird\ncat\ndeer\ndog\nfrog\n
     entry.raw_hash = weights_hash(graph, fitted(graph, state_dict_of(checkpoint), how));
   }
   entry.results = results_beside(options.checkpoint);
-  entry.evaluation = results_in(options.evaluation);
+  std::error_code unreadable;
+  const bool folder = std::filesystem::is_directory(options.evaluation, unreadable);
+  entry.evaluation = options.evaluation + (folder ? "/results.h5" : "");
   entry.options = differences_from_defaults(trained, false);
   entry.citations = citations(trained);
   return entry;

@@ -80,6 +80,9 @@ a       done      1    120     13     26.0       8.0       1.000         20.0   
 b       done      2    115     12     24.0       7.9       0.496         20.7   11.500    36.96
 c_%^\   done      2     55     10     20.0       6.5           -         35.3    5.500    36.84
 )"));
+  CHECK(text_of(compare(read_subjects({b, c}), ""))
+            .starts_with("Options that differ\noption    b  c_%^\\\nlr      0.1   0.01\nbatch     8   auto\n"
+                         "seed      2      1\n\nRuns\nrun "));
   CHECK(latex_of(compare(last, "")) ==
         "% Runs\n\\begin{tabular}{lrrrrrrrrr}\n\\hline\n"
         "run & state & ranks & batch & steps & seconds & images/s & reduction \\% & MB/step & train \\% \\\\\n\\hline\n"
