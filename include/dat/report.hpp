@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -213,8 +214,7 @@ class Report {
   std::string finish(const FinalResult&);
 
  private:
-  void write_line(std::size_t length);       // the first `length` bytes of line_
-  void write_text(const std::string& line);  // a line that was made elsewhere
+  void write_text(std::string_view lines);  // of metrics.jsonl
   /// Lines after the first `from` bytes that stay true where the steps among them are taken back.
   [[nodiscard]] std::string lines_that_stay(std::int64_t from) const;
   void log(const char* text);
@@ -301,9 +301,9 @@ struct BarChart {
 /// Lines over a logarithmic axis, each with its name at its end.
 struct LineChart {
   std::string name, title, x_label, y_label;
-  std::vector<std::string> lines;
-  std::vector<double> x;       ///< powers of two are marked
-  std::vector<double> values;  ///< [x][lines], above 0; NaN: no point
+  std::vector<std::string> lines{};
+  std::vector<double> x{};       ///< powers of two are marked
+  std::vector<double> values{};  ///< [x][lines], above 0; NaN: no point
   /// Start of the values' axis; 0: the axis is logarithmic where values differ ten times.
   double from = 0;
 };

@@ -84,7 +84,7 @@ StepForecast forecast_step(const Calibration& calibration, const Cluster& cluste
 
   // True for the last layer of each bucket, as the reducer lays them out.
   std::vector<bool> last(layers, false);
-  double in_bucket = 0;
+  double in_bucket = 0, all = 0;
   for (std::size_t d = 0; d < layers; ++d) {
     const double elements = p(d) * static_cast<double>(calibration.layers[d].elements);
     if (d > 0 && in_bucket + elements > static_cast<double>(choice.bucket_elements)) {
@@ -92,6 +92,7 @@ StepForecast forecast_step(const Calibration& calibration, const Cluster& cluste
       in_bucket = 0;
     }
     in_bucket += elements;
+    all += elements;
   }
   last[layers - 1] = true;
 
@@ -135,8 +136,6 @@ StepForecast forecast_step(const Calibration& calibration, const Cluster& cluste
   }
   step.exposed += seconds_of_sum(cluster, static_cast<double>(calibration.step_message));
 
-  double all = 0;
-  for (std::size_t d = 0; d < layers; ++d) all += p(d) * static_cast<double>(calibration.layers[d].elements);
   if (coded) {
     const Traffic traffic = traffic_of(codec, cluster);
     if (traffic.encoded_again > 0) step.encode += codec.encode * all / traffic.encoded_again;

@@ -39,6 +39,7 @@ struct Candidate {
 
 struct Row {
   int ranks = 1;
+  double alone = 0;                   ///< seconds of a step of float32 on one rank
   double ring = 0, tree = 0;          ///< seconds of a sum of all gradients at once
   std::vector<StepForecast> steps{};  ///< [candidates]
   std::size_t best = 0;
@@ -131,7 +132,7 @@ void roles(const ForecastOptions& o, const Calibration& c, const Cluster& cluste
 [[nodiscard]] Row row_of(const ForecastOptions& o, const Calibration& c, const Network& network,
                          const std::vector<Candidate>& candidates, int ranks) {
   Cluster cluster = cluster_of(o, c, network, ranks);
-  Row row{.ranks = ranks};
+  Row row{.ranks = ranks, .alone = forecast_step(c, cluster_of(o, c, network, 1), candidates[0].choice).seconds()};
   for (const Candidate& candidate : candidates) {
     row.steps.push_back(forecast_step(c, cluster, candidate.choice));
     if (row.steps.back().seconds() < row.steps[row.best].seconds()) row.best = row.steps.size() - 1;
@@ -242,8 +243,7 @@ void write_json(const std::string& path, const ordered_json& json) { write_text_
 
 /// A picture for each quantity, a line for each network. Returns their paths; fewer without gnuplot, with a message on
 /// standard error.
-[[nodiscard]] std::vector<std::string> draw(const ForecastOptions& o, const Calibration& c,
-                                            const std::vector<Candidate>& candidates,
+[[nodiscard]] std::vector<std::string> draw(const ForecastOptions& o, const std::vector<Candidate>& candidates,
                                             const std::vector<Network>& networks,
                                             const std::vector<std::vector<Row>>& rows) {
   const std::string model = " (a model: " + o.algorithm + (o.overlap ? ", overlapped)" : ", not overlapped)");
@@ -252,11 +252,8 @@ void write_json(const std::string& path, const ordered_json& json) { write_text_
                   .title = title + model,
                   .x_label = "ranks",
                   .y_label = unit,
-                  .lines = {},
-                  .x = {},
-                  .values = {},
+                  .x = {o.ranks.begin(), o.ranks.end()},
                   .from = from};
-    for (const int ranks : o.ranks) all.x.push_back(ranks);
     for (const Network& network : networks) all.lines.push_back(network.name);
     return all;
   };
@@ -268,9 +265,8 @@ void write_json(const std::string& path, const ordered_json& json) { write_text_
   for (std::size_t k = 0; k < o.ranks.size(); ++k)
     for (std::size_t n = 0; n < networks.size(); ++n) {
       const Row& row = rows[n][k];
-      const double alone = forecast_step(c, cluster_of(o, c, networks[n], 1), candidates[0].choice).seconds();
       pictures[0].second.values.push_back(row.steps[0].seconds());
-      pictures[1].second.values.push_back(100 * alone / row.steps[0].seconds());
+      pictures[1].second.values.push_back(100 * row.alone / row.steps[0].seconds());
       pictures[2].second.values.push_back(row.gain(row.best));
       // Name of the best candidate, at the line's end.
       if (k + 1 == o.ranks.size() && row.gain(row.best) >= kPays)
@@ -343,20 +339,19 @@ std::string forecast_table(const ForecastOptions& o, const Calibration& c) {
         {"name", network.name},
         {"between", {{"latency", network.between.latency}, {"bandwidth", network.between.bandwidth}}},
         {"within", {{"latency", network.within.latency}, {"bandwidth", network.within.bandwidth}}}};
-    const double alone = forecast_step(c, cluster_of(o, c, network, 1), candidates[0].choice).seconds();
     std::vector<Row>& of = rows.emplace_back();
     for (const int ranks : o.ranks) {
       const Row& row = of.emplace_back(row_of(o, c, network, candidates, ranks));
       const StepForecast& plain = row.steps[0];
       text << formatted("%7d%12.3f%12.3f%12.3f%12.3f%11.1f%%%12.1f  %-26s%12.3f%7.2fx\n", ranks, 1e3 * row.ring,
-                        1e3 * row.tree, 1e3 * plain.exposed, 1e3 * plain.seconds(), 100 * alone / plain.seconds(),
+                        1e3 * row.tree, 1e3 * plain.exposed, 1e3 * plain.seconds(), 100 * row.alone / plain.seconds(),
                         1.0 * ranks * c.batch / plain.seconds(),
                         row.gain(row.best) < kPays ? "nothing else pays" : candidates[row.best].name.c_str(),
                         1e3 * row.steps[row.best].seconds(), row.gain(row.best));
       ordered_json of_row{{"ranks", ranks},
                           {"ring", row.ring},
                           {"tree", row.tree},
-                          {"efficiency", alone / plain.seconds()},
+                          {"efficiency", row.alone / plain.seconds()},
                           {"best", candidates[row.best].name}};
       for (std::size_t k = 0; k < candidates.size(); ++k)
         of_row["choices"].push_back(to_json(candidates[k], row.steps[k], row.gain(k)));
@@ -369,7 +364,7 @@ std::string forecast_table(const ForecastOptions& o, const Calibration& c) {
   if (o.out.empty()) return text.str();
   write_json(o.out + "/forecast.json", json);
   text << "\n" << o.out << "/forecast.json\n";
-  for (const std::string& picture : draw(o, c, candidates, networks, rows)) text << picture << "\n";
+  for (const std::string& picture : draw(o, candidates, networks, rows)) text << picture << "\n";
   return text.str();
 }
 

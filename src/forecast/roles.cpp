@@ -66,7 +66,7 @@ RoleForecast forecast_roles(const Calibration& calibration, const Cluster& clust
   const auto versions = static_cast<double>(ceil_of(generators, trainers));
   const double image = 4.0 * 3 * calibration.image_size * calibration.image_size;
   const double bytes = images * image;
-  const double gradients = trainers > 1 ? 2 * training.bytes * (trainers - 1) / trainers : 0;
+  const double gradients = 2 * training.bytes * (trainers - 1) / trainers;
   const double version = versions * link.seconds(weights);
   const double back = link.seconds(roles.micro_batch * image);
   result.link = std::max({version + gradients / link.bandwidth, (bytes / trainers + gradients) / link.bandwidth,

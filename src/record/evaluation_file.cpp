@@ -183,7 +183,7 @@ ShownImages read_attacked_images(const std::string& path, const EvaluationFile& 
     const bool right = evaluation.outcomes.front().correct[i] != 0, broken = evaluation.breaker(i) != nullptr;
     require(label[i] == evaluation.label[i] && (robust[i] != 0) == (right && !broken), ExitCode::data, path, other,
             ": image ", i, " has another label or outcome");
-    if (!right || !broken || images.numbers.size() == most) continue;
+    if (!broken || images.numbers.size() == most) continue;
     images.numbers.push_back(i);
     images.confidence.push_back(confidence[i]);
   }

@@ -71,9 +71,10 @@ class JsonLine {
     text("]");
   }
 
-  [[nodiscard]] std::size_t close() {
+  /// The whole line.
+  [[nodiscard]] std::string_view close() {
     text("}\n");
-    return static_cast<std::size_t>(at_ - begin_);
+    return {begin_, at_};
   }
 
  private:

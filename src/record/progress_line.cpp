@@ -9,14 +9,6 @@
 
 namespace dat {
 
-namespace {
-
-double seconds_between(ProgressLine::Clock::time_point from, ProgressLine::Clock::time_point to) {
-  return std::chrono::duration<double>(to - from).count();
-}
-
-}  // namespace
-
 void ProgressLine::add(const StepRecord& record, Clock::time_point now) {
   const auto images = static_cast<double>(std::max<std::int64_t>(record.images, 1));
   if (first_step_ < 0) {
@@ -34,7 +26,7 @@ void ProgressLine::add(const StepRecord& record, Clock::time_point now) {
   right_ += images * record.acc_adv;
 }
 
-double ProgressLine::waited(Clock::time_point now) const { return seconds_between(last_, now); }
+double ProgressLine::waited(Clock::time_point now) const { return std::chrono::duration<double>(now - last_).count(); }
 
 void ProgressLine::write(fmt::memory_buffer& line, const RunFacts& facts, Clock::time_point now, int columns) {
   fit(line, facts, now, columns, -1);
@@ -50,7 +42,7 @@ void ProgressLine::write_evaluation(fmt::memory_buffer& line, const RunFacts& fa
 
 void ProgressLine::fit(fmt::memory_buffer& line, const RunFacts& facts, Clock::time_point now, int columns,
                        double part) const {
-  const double left = seconds_between(started_, now) /
+  const double left = std::chrono::duration<double>(now - started_).count() /
                       static_cast<double>(std::max<std::int64_t>(step_ - first_step_, 1)) *
                       static_cast<double>(facts.total_steps - step_);
   for (const Parts parts : {all, no_warmup, no_epoch, no_speed, no_loss, no_accuracy, no_step}) {

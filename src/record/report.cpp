@@ -54,22 +54,21 @@ Report::Report(RunFacts facts, std::int64_t resume_bytes, const std::string& beh
   make_folder(folder);
   std::error_code error;
   const bool fresh = resume_bytes < 0;
-  const std::string& path = metrics_path_;
-  metrics_ = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  require(metrics_ >= 0, ExitCode::io, "cannot open ", path, ": ", system_reason(errno));
+  metrics_ = open(metrics_path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  require(metrics_ >= 0, ExitCode::io, "cannot open ", metrics_path_, ": ", system_reason(errno));
   // The destructor does not run when a constructor throws.
   try {
     remove_temporaries(folder);
     metrics_bytes_ = fresh ? 0 : resume_bytes;
     struct stat status {};
-    require(fstat(metrics_, &status) == 0, ExitCode::io, "cannot read ", path, ": ", system_reason(errno));
-    require(status.st_size >= metrics_bytes_, ExitCode::checkpoint, path, " has ", status.st_size,
+    require(fstat(metrics_, &status) == 0, ExitCode::io, "cannot read ", metrics_path_, ": ", system_reason(errno));
+    require(status.st_size >= metrics_bytes_, ExitCode::checkpoint, metrics_path_, " has ", status.st_size,
             " bytes, but the checkpoint was written after ", metrics_bytes_,
             "; restore the file, or start anew in another folder");
     for (const char* stale : {"/results.h5", "/SUMMARY.txt", "/report.html"})
       std::filesystem::remove(folder + stale, error);
     require(status.st_size == metrics_bytes_ || ftruncate(metrics_, metrics_bytes_) == 0, ExitCode::io, "cannot cut ",
-            path, ": ", system_reason(errno));
+            metrics_path_, ": ", system_reason(errno));
     const std::string log_path = folder + "/run.log";
     if (fresh) std::filesystem::remove(log_path, error);
     log_ = std::fopen(log_path.c_str(), "ae");
@@ -77,15 +76,13 @@ Report::Report(RunFacts facts, std::int64_t resume_bytes, const std::string& beh
     write_text_atomically(folder + "/config.resolved.toml", facts_.config_toml);
     write_text_atomically(folder + "/provenance.json", facts_.provenance_json);
     if (metrics_bytes_ == 0) {
-      const std::string header = nlohmann::ordered_json{{"kind", "run"},
-                                                        {"format_version", kResultsFormat},
-                                                        {"layer_name", facts_.layer_names},
-                                                        {"layer_elements", facts_.layer_sizes},
-                                                        {"layer_cost", facts_.layer_costs},
-                                                        {"warmup_epochs", plain_number(facts_.warmup_epochs)}}
-                                     .dump() +
-                                 "\n";
-      write_text(header);
+      const nlohmann::ordered_json header{{"kind", "run"},
+                                          {"format_version", kResultsFormat},
+                                          {"layer_name", facts_.layer_names},
+                                          {"layer_elements", facts_.layer_sizes},
+                                          {"layer_cost", facts_.layer_costs},
+                                          {"warmup_epochs", plain_number(facts_.warmup_epochs)}};
+      write_text(header.dump() + "\n");
     }
     if (!behind.empty()) write_text(behind);
     if (facts_.tensorboard || (!fresh && TensorBoard::is_in(folder)))
@@ -117,16 +114,10 @@ std::int64_t Report::metrics_bytes() {
   return metrics_bytes_;
 }
 
-void Report::write_line(std::size_t length) {
+void Report::write_text(std::string_view lines) {
   require_alone();
-  write_bytes(metrics_, {line_.data(), length}, metrics_path_);
-  metrics_bytes_ += static_cast<std::int64_t>(length);
-}
-
-void Report::write_text(const std::string& line) {
-  line_.resize(std::max(line_.size(), line.size()));
-  std::ranges::copy(line, line_.begin());
-  write_line(line.size());
+  write_bytes(metrics_, lines, metrics_path_);
+  metrics_bytes_ += std::ssize(lines);
 }
 
 void Report::log(const char* text) {
@@ -188,7 +179,7 @@ void Report::step(const StepRecord& record) {
   if (const std::vector<double>* all = record.distances)
     line.array("distance", static_cast<std::size_t>(facts_.ranks),
                [&](std::size_t rank) { return rank < all->size() ? static_cast<float>((*all)[rank]) : std::nanf(""); });
-  write_line(line.close());
+  write_text(line.close());
   if (tensorboard_) tensorboard_->step(record, n_active);
   if (record.generators != nullptr && record.generators->spans != nullptr)
     tell(AttacksRecord{record.step, !std::exchange(attacks_told_, true), *record.generators->spans});
@@ -234,7 +225,7 @@ void Report::evaluation(const std::vector<EvaluationRecord>& records) {
     JsonLine line(line_, "evaluation");
     for_each_evaluation_field(record,
                               [&](const char* name, const auto& value, const char*) { line.field(name, value); });
-    write_line(line.close());
+    write_text(line.close());
     if (tensorboard_) tensorboard_->evaluation(record);
   }
   for (auto next = records.begin(); next != records.end();) {
@@ -259,7 +250,7 @@ void Report::ranks(const RankRecord& record) {
   for (std::size_t phase = 0; phase < kPhases; ++phase)
     line.array(kPhaseSeries[phase], ranks, [&](std::size_t rank) { return record.seconds[rank * kPhases + phase]; });
   line.array("bytes", ranks, [&](std::size_t rank) { return record.bytes[rank]; });
-  write_line(line.close());
+  write_text(line.close());
 }
 
 std::string Report::behind_rollback(std::int64_t metrics_bytes, const SetbackRecord& rollback) const {
@@ -304,8 +295,7 @@ std::string Report::finish(const FinalResult& result) {
   const History history = read_history(facts_.folder, kinds_);
   write_results(facts_, history, &result);
   // fabs: a NaN may carry a sign, which printf would show.
-  std::string last = "Final:";
-  std::string weights;
+  std::string last = "Final:", weights;
   for (const EvaluationRecord& r : result.evaluations) {
     const std::string of = r.weights == "average" ? " average_" : " ";
     if (r.weights != weights) last += of + fmt::format("clean_acc={:.4f}", std::fabs(r.clean_acc));

@@ -83,10 +83,9 @@ std::string figures(const RunFacts& facts, const History& history) {
   double dense = 0;
   for (const std::int64_t size : facts.layer_sizes) dense += static_cast<double>(size) * sizeof(float);
 
-  std::string text;
-  text += fmt::format("{:<16}{} of {}\n", "steps", history.steps.empty() ? 0LL : history.steps.back().step,
-                      facts.total_steps);
-  text += fmt::format("{:<16}{}\n", "ranks", facts.ranks);
+  std::string text =
+      fmt::format("{:<16}{} of {}\n{:<16}{}\n", "steps", history.steps.empty() ? 0LL : history.steps.back().step,
+                  facts.total_steps, "ranks", facts.ranks);
   if (history.had_generators) text += generators_text(facts, history);
   if (!facts.attackers.empty()) text += fmt::format("{:<16}{}, simulated\n", "made to cheat", facts.attackers);
   if (!history.steps.empty()) {
@@ -114,16 +113,14 @@ std::string figures(const RunFacts& facts, const History& history) {
 std::string phases(const History& history) {
   const std::array<double, kPhases> seconds = history.phase_seconds()[0];
   const double total = sum_of(seconds);
-  std::string text;
-  if (total > 0) {
-    text += fmt::format("\n{:<12}{:>12}{:>10}\n", "phase", "seconds", "share");
-    for (std::size_t phase = 0; phase < kPhasesInSum; ++phase)
-      text +=
-          fmt::format("{:<12}{:>12.2f}{:>8.1f} %\n", kPhaseNames[phase], seconds[phase], 100 * seconds[phase] / total);
-    text += fmt::format("{:<12}{:>12.2f}\n", "sum, rank 0", total);
-    if (const double hidden = seconds[static_cast<std::size_t>(Phase::hidden)]; hidden > 0)
-      text += fmt::format("{:<12}{:>12.2f}  of communication beside them\n", "hidden", hidden);
-  }
+  if (!(total > 0)) return "";
+  std::string text = fmt::format("\n{:<12}{:>12}{:>10}\n", "phase", "seconds", "share");
+  for (std::size_t phase = 0; phase < kPhasesInSum; ++phase)
+    text +=
+        fmt::format("{:<12}{:>12.2f}{:>8.1f} %\n", kPhaseNames[phase], seconds[phase], 100 * seconds[phase] / total);
+  text += fmt::format("{:<12}{:>12.2f}\n", "sum, rank 0", total);
+  if (const double hidden = seconds[static_cast<std::size_t>(Phase::hidden)]; hidden > 0)
+    text += fmt::format("{:<12}{:>12.2f}  of communication beside them\n", "hidden", hidden);
   return text;
 }
 

@@ -1,6 +1,7 @@
 #include "record/tensorboard.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +17,7 @@
 #include <limits>
 #include <map>
 #include <ranges>
+#include <regex>
 #include <type_traits>
 
 #include "dat/error.hpp"
@@ -43,9 +45,7 @@ constexpr int height = 1, width = 2, colorspace = 3, encoded = 4;
 constexpr int kValueOfSummary = 1, kStatusOfSession = 1, kStart = 1, kRgb = 3;
 constexpr int kBuckets = 20;  ///< equal parts of [0, 1]
 
-constexpr const char* kBegin = "events.out.tfevents.";
-constexpr const char* kEnd = ".dat_hpc";
-constexpr std::size_t kDigits = 10, kMostDigits = 18, kAtOnce = 1 << 20;
+constexpr std::size_t kAtOnce = 1 << 20;
 
 /// CRC-32C (Castagnoli), reflected, a byte at a time. Source: RFC 3720, section 12.1.
 constexpr auto kCrcTable = [] {
@@ -76,15 +76,12 @@ void append_number(std::string& to, Number number) {
 
 /// Names of a folder's event files by the number in them, the newest last.
 [[nodiscard]] std::multimap<std::int64_t, std::string> files_of(const std::string& folder) {
-  const std::size_t begin = std::strlen(kBegin), ends = begin + std::strlen(kEnd);
+  static const std::regex own(R"(events\.out\.tfevents\.(\d{10,18})\.dat_hpc)");
   std::multimap<std::int64_t, std::string> names;
   std::error_code unreadable;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, unreadable)) {
     const std::string name = entry.path().filename().string();
-    if (!name.starts_with(kBegin) || !name.ends_with(kEnd) || name.size() < ends + kDigits) continue;
-    const std::string digits = name.substr(begin, name.size() - ends);
-    if (digits.size() <= kMostDigits && digits.find_first_not_of("0123456789") == std::string::npos)
-      names.emplace(std::stoll(digits), name);
+    if (std::smatch parts; std::regex_match(name, parts, own)) names.emplace(std::stoll(parts[1].str()), name);
   }
   return names;
 }
@@ -93,8 +90,7 @@ void append_number(std::string& to, Number number) {
 [[nodiscard]] std::string next_name(const std::multimap<std::int64_t, std::string>& names) {
   std::int64_t number = std::time(nullptr);
   if (!names.empty()) number = std::max(number, names.rbegin()->first + 1);
-  const std::string digits = std::to_string(number);
-  return kBegin + std::string(kDigits - std::min(kDigits, digits.size()), '0') + digits + kEnd;
+  return fmt::format("events.out.tfevents.{:010}.dat_hpc", number);
 }
 
 /// Calls use(event) for each whole frame from the beginning of a file on.
@@ -140,7 +136,7 @@ TensorBoard::TensorBoard(const std::string& folder, const History& history) {
     write_atomically(path, [&](const std::string& temporary) {
       path_ = temporary;
       file_ = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-      require(file_ >= 0, ExitCode::io, "cannot write ", temporary, ": ", system_reason(errno));
+      require(file_ != -1, ExitCode::io, "cannot write ", temporary, ": ", system_reason(errno));
       write_history(history, before.empty() ? "" : folder + "/" + before.rbegin()->second);
     });
   } catch (...) {

@@ -17,6 +17,7 @@ What must hold, and why:
   within 4 standard errors.
 """
 
+import csv
 import importlib.util
 import json
 import math
@@ -79,7 +80,29 @@ def forecast(program, folder, calibration, *options):
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}: code {done.returncode}\n{done.stderr}")
     with open(f"{folder}/forecast.json") as file:
-        return json.load(file)
+        result = json.load(file)
+    check_tables(folder, result)
+    return result
+
+
+def check_tables(folder, result):
+    """The tables of the pictures, which there are with gnuplot: a column for each network, numbers of eight digits."""
+    of = {"step": lambda row: row["choices"][0]["step"], "efficiency": lambda row: 100 * row["efficiency"],
+          "gain": lambda row: max(said["gain"] for said in row["choices"])}
+    for name, value in of.items():
+        if not os.path.exists(path := f"{folder}/forecast-{name}.csv"):
+            continue
+        with open(path, newline="") as file:
+            header, *found = csv.reader(file)
+        os.remove(path)
+        networks, best = [network["rows"] for network in result["networks"]], []
+        for network in result["networks"]:  # what gains 2 % is named at the line's end
+            pays = name == "gain" and value(network["rows"][-1]) >= 1.02
+            best.append(network["name"] + (": " + network["rows"][-1]["best"] if pays else ""))
+        check(header[1:] == best, path, header, best)
+        for cells, rows in zip(found, zip(*networks), strict=True):
+            check(all(math.isclose(float(cell), said, rel_tol=1e-7) for cell, said in
+                      zip(cells, (rows[0]["ranks"], *map(value, rows)), strict=True)), path, cells, rows)
 
 
 def settings_of(result, network, choice):

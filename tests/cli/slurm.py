@@ -252,7 +252,9 @@ class Printed(unittest.TestCase):
         return words
 
     def test_it_has_the_text_of_common_sh(self):
-        self.assertTrue(COMMON.read_text() in self.slurm(), "the program was built from another jobs/slurm/common.sh")
+        text = self.slurm("--holdout=300")
+        self.assertTrue(COMMON.read_text() in text, "the program was built from another jobs/slurm/common.sh")
+        self.assertIn("# is a guess, the job comes back until it is done.\n# Memory of a rank: 1.0 MB of images, ", text)
 
     def test_the_shell_takes_it(self):
         for options in ([], ["--out", "/a b/c'd$", "--nodes", "3"], ["--modules", "openmpi cuda/12.4"]):
@@ -262,9 +264,13 @@ class Printed(unittest.TestCase):
     def test_resources(self):
         job = self.settings(self.slurm("--nodes=2", "--ranks-per-node=4", "--sbatch", "--partition=gpu --account=p1"))
         expected = {"nodes": "2", "ntasks-per-node": "4", "cpus-per-task": "8", "partition": "gpu", "account": "p1",
-                    "time": "04:00:00", "signal": "B:USR1@120", "requeue": "", "open-mode": "append"}
+                    "time": "04:00:00", "signal": "B:USR1@120", "requeue": "", "open-mode": "append",
+                    "job-name": "dat_hpc", "output": "dat_hpc-%j.log"}
         self.assertEqual(job, job | expected)
-        job = self.settings(self.slurm("--nodes=2", "--ranks-per-node=3", "--cpus-per-rank=5", "--time=1-00:00:00"))
+        text = self.slurm("--nodes=2", "--ranks-per-node=3", "--cpus-per-rank=5", "--time=1-00:00:00", "--modules=openmpi cuda/12.4")
+        for part in "\n# is as given, the job comes back", "\nDAT_MODULES=${DAT_MODULES:-'openmpi cuda/12.4'}\n", '\n[ -n "${DAT_HPC:-}" ] || DAT_HPC=':
+            self.assertIn(part, text)
+        job = self.settings(text)
         self.assertEqual(job, job | {"nodes": "2", "ntasks-per-node": "3", "cpus-per-task": "5", "time": "1-00:00:00"})
         self.assertNotIn("gpus-per-node", job)
         for memory in "--mem", "--mem=3G", "--mem-per-gpu=3G":
@@ -305,8 +311,8 @@ class Printed(unittest.TestCase):
     def test_time_follows_from_the_seconds_of_a_step(self):
         # 64 images on 2 ranks in batches of 8: 4 steps an epoch; 100 epochs and 20: 480 steps. 480 s * 1.25 + 600 s = 20 min.
         job = self.slurm("--nodes=2", "--limit-train=64", "--batch=8", "--epochs=100", "--warmup-epochs=20", "--step-seconds=1")
-        self.assertIn("480 steps", job)
-        self.assertIn("1 s a step (--step-seconds)", job)
+        self.assertRegex(job, r"# Length: 480 steps.* on 2 ranks\.\n")
+        self.assertIn("# Time: 1 s a step (--step-seconds), 00:08:00 in all; the limit is a quarter and ten minutes more.\n", job)
         self.assertIn(" MB for the process.\n#\n#SBATCH ", job)
         self.assertEqual(self.settings(job)["time"], "00:20:00")
         self.assertEqual(self.settings(self.slurm("--limit-train=64", "--step-seconds=70"))["signal"], "B:USR1@200")
@@ -348,7 +354,7 @@ class Printed(unittest.TestCase):
         long = ["--limit-train=64", "--batch=8", "--warmup-epochs=0", "--milestones=9", "--epochs=1e12"]
         self.assertIn("more time than Slurm can count", self.slurm(*long, "--step-seconds=1", code=2))
         job = self.slurm(*long, "--step-seconds=1", "--time=24:00:00")
-        self.assertIn("Length: 8000000000000 steps", job)
+        self.assertRegex(job, r"Length: 8000000000000 steps.* on 1 rank\.\n# Time: 1 s a step \(--step-seconds\), more than 7000 years in all\.\n")
         self.assertNotIn("-0", "".join(line for line in job.splitlines() if line.startswith("# Time")))
         self.assertIn("at most", self.slurm("--epochs=1e13", code=2))
         self.assertIn("at most", self.slurm("--step-seconds=1e300", code=2))
@@ -401,6 +407,7 @@ class Printed(unittest.TestCase):
         job = self.settings(text)
         self.assertEqual(job, job | {"array": "1-4", "qos": "x", "constraint": "[a100*1&h100]", "output": "dat_hpc-%A_%a.log"})
         self.assertEqual((job.get("mem"), job["mem-per-cpu"]), (None, "4G"))  # Slurm refuses both together
+        self.assertIn("\n# Sweep: 4 trainings, a task of an array each, ", text)
         names = [f"lr={lr},selector={selector}" for lr in ("0.05", "0.1") for selector in ("all", "exp3_p_min=0.5")]
         with tempfile.TemporaryDirectory() as folder:
             script = pathlib.Path(folder) / "job.sh"

@@ -67,7 +67,7 @@ class Status(common.TestCase):
         for _ in range(READS):  # with an evaluation and a checkpoint at each eighth step
             found = self.seen("run", "RUNNING", 75)
             self.assertEqual((found["process"], found["damaged_lines"], found["restarts"]), (running.process.pid, 0, 0))
-        self.assertEqual(found["recent"]["steps"], 100)
+        self.assertEqual((found["recent"]["steps"], found["steps"], found["epochs"]), (100, 800_000, 100_000))
         self.assertLess(found["checkpoint_age_seconds"], 60)
         os.kill(running.process.pid, signal.SIGSTOP)
         while not common.stopped(running.process.pid):
@@ -102,8 +102,9 @@ class Status(common.TestCase):
         self.assertEqual(found["evaluation"], [{name: value for name, value in row.items() if name != "kind"} for row in rows])
         self.assertEqual(f"run/ckpt/step-{found['checkpoint']:09}.h5", common.checkpoints("run")[-1])
         # What fails leaves its code; the table of a folder has a line for each run.
-        ended = self.expect(7, common.run(*command("failed", 9, "--lr", 1e30)))
-        self.assertEqual(self.seen("failed", "FAILED", 7)["code"], 7)
+        ended = self.expect(7, common.run(*command("failed", 9, "--lr", 1e30, "--warmup-epochs", 2)))
+        found = self.seen("failed", "FAILED", 7)
+        self.assertEqual((found["code"], found["epochs"]), (7, 11))
         self.assertEqual(common.run(*command("failed", 9)).code, 2)  # with other options: the run is as it was
         self.seen("failed", "FAILED", 7)
         table = status(".")

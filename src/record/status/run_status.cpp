@@ -117,8 +117,7 @@ void read_length(const History& history, const RunLength& length, RunStatus& sta
     status.steps = length.most_steps;
   if (status.steps == 0) return;
   status.steps = std::max(status.steps, status.step);
-  const double training = sum_of(status.phases, kPhasesOfSteps);
-  const double share = training > 0 ? sum_of(status.phases) / training : 1;
+  const double share = sum_of(status.phases) / sum_of(status.phases, kPhasesOfSteps);
   status.eta = static_cast<double>(status.steps - status.step) * status.last.seconds * share;
 }
 
@@ -127,7 +126,7 @@ void read_length(const History& history, const RunLength& length, RunStatus& sta
 /// evaluation so far, or minutes.
 double patience(const History& history, const RunStatus& status) {
   constexpr double kMoment = 5, kMinutes = 120;
-  const double steps = std::max(kMoment, status.last.steps > 0 ? 5 * status.last.seconds : 0);
+  const double steps = std::max(kMoment, 5 * status.last.seconds);  // without a step NaN: a moment
   if (history.ends_in_step && status.writer.evaluated < 0) return steps;
   double longest = kMinutes;
   for (const RankRecord& record : history.ranks)
@@ -179,8 +178,8 @@ std::map<std::int64_t, std::string> kept_checkpoints(const std::string& folder) 
     const std::string name = path.filename().string();
     std::int64_t step = -1;
     if (!name.starts_with(series)) continue;
-    const auto [end, error] = std::from_chars(name.data() + series.size(), name.data() + name.size(), step);
-    if (error == std::errc{} && std::string_view(end) == ".h5" && step >= 0) found[step] = name;
+    const char* const end = std::from_chars(name.data() + series.size(), name.data() + name.size(), step).ptr;
+    if (std::string_view(end) == ".h5" && step >= 0) found[step] = name;
   }
   return found;
 }

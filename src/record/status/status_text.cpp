@@ -44,26 +44,17 @@ std::string line(const std::string& what, const std::string& text) {
 }
 
 const char* cause_of(int code) {
-  switch (static_cast<ExitCode>(code)) {
-    case ExitCode::usage:
-      return "options";
-    case ExitCode::data:
-      return "data";
-    case ExitCode::checkpoint:
-      return "no usable checkpoint";
-    case ExitCode::device:
-      return "device, library or memory";
-    case ExitCode::communication:
-      return "MPI, or ranks that hang";
-    case ExitCode::numerical:
-      return "numbers that are not finite";
-    case ExitCode::integrity:
-      return "ranks disagree";
-    case ExitCode::io:
-      return "disk full, or a file cannot be written";
-    default:
-      return "see run.log";
-  }
+  constexpr std::pair<ExitCode, const char*> kCauses[] = {{ExitCode::usage, "options"},
+                                                          {ExitCode::data, "data"},
+                                                          {ExitCode::checkpoint, "no usable checkpoint"},
+                                                          {ExitCode::device, "device, library or memory"},
+                                                          {ExitCode::communication, "MPI, or ranks that hang"},
+                                                          {ExitCode::numerical, "numbers that are not finite"},
+                                                          {ExitCode::integrity, "ranks disagree"},
+                                                          {ExitCode::io, "disk full, or a file cannot be written"}};
+  for (const auto& [known, cause] : kCauses)
+    if (static_cast<int>(known) == code) return cause;
+  return "see run.log";
 }
 
 std::string state_text(const RunStatus& s) {
@@ -152,7 +143,7 @@ std::string status_page(const RunStatus& s) {
   text += evaluation_lines("evaluation", s.evaluated) + evaluation_lines("best", s.best);
   text +=
       line("checkpoint",
-           s.checkpoint < 0 ? "none" : fmt::format("step {}, {} old", s.checkpoint, duration_text(s.checkpoint_age)));
+           s.checkpoint == -1 ? "none" : fmt::format("step {}, {} old", s.checkpoint, duration_text(s.checkpoint_age)));
   for (const StragglerRecord& one : s.slow)
     text += line("slow", fmt::format("rank {}, {:.1f} times as long as the others", one.rank, one.ratio));
   return text + line("setbacks", setbacks_text(s));
@@ -219,8 +210,8 @@ std::string status_json(const RunStatus& s) {
                      {"evaluating", known(s.writer.evaluated, s.writer.evaluated >= 0)},
                      {"evaluation", evaluations(s.evaluated)},
                      {"best", evaluations(s.best)},
-                     {"checkpoint", known(s.checkpoint, s.checkpoint >= 0)},
-                     {"checkpoint_age_seconds", known(s.checkpoint_age, s.checkpoint >= 0)},
+                     {"checkpoint", known(s.checkpoint, s.checkpoint != -1)},
+                     {"checkpoint_age_seconds", known(s.checkpoint_age, s.checkpoint != -1)},
                      {"restarts", std::max<std::int64_t>(s.writer.starts - 1, 0)},
                      {"rollbacks", s.rollbacks},
                      {"skipped", s.skipped},

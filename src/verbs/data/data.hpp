@@ -21,9 +21,9 @@ struct InspectOptions {
   std::string page;  ///< a PNG to draw; empty: none
 };
 
-/// Options of `data index`; threads: 0 is one for each core.
+/// Options of `data index`.
 struct IndexOrder : IndexOptions {
-  IndexOrder() { threads = 0; }
+  int threads = 0;  ///< 0: one for each core
   bool pack = false;
   std::string on_damage = "refuse";
   int shard_megabytes = 1000;

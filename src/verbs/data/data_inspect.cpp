@@ -21,16 +21,17 @@ void add_options(TableOf<InspectOptions>& table) {
 }
 
 int run_inspect(const InspectOptions& o, int, char**) {
-  const int told = print_result([&] {
+  int code = print_result([&] {
     std::string text;
     for (const std::string& path : o.files) text += inspect_dataset(path);
     return text;
   });
-  if (told != static_cast<int>(ExitCode::done) || o.page.empty()) return told;
-  return print_result([&] {
-    const int drawn = draw_page(o.files.front(), o.page);
-    return "drew " + std::to_string(drawn) + " of the images: " + o.page + "\n";
-  });
+  if (!o.page.empty())
+    code = print_result([&] {
+      const int drawn = draw_page(o.files.front(), o.page);
+      return "drew " + std::to_string(drawn) + " of the images: " + o.page + "\n";
+    });
+  return code;
 }
 
 }  // namespace

@@ -1,8 +1,9 @@
 // The verb export: the network of a checkpoint in a form that other programs read.
 
+#include <fmt/format.h>
+
 #include <cctype>
 #include <filesystem>
-#include <sstream>
 
 #include "assess/classes.hpp"
 #include "dat/checkpoint.hpp"
@@ -39,12 +40,6 @@ const char* const kCifar10 = "airplane\nautomobile\nbird\ncat\ndeer\ndog\nfrog\n
   return place.filename() == "ckpt" ? (place.parent_path() / "results.h5").string() : "";
 }
 
-/// Path of the results that --evaluation names for a hub: themselves, or in a folder.
-[[nodiscard]] std::string results_in(const std::string& evaluation) {
-  std::error_code unreadable;
-  return std::filesystem::is_directory(evaluation, unreadable) ? evaluation + "/results.h5" : evaluation;
-}
-
 /// Adds what a checkpoint and its training say.
 [[nodiscard]] HubEntry completed(HubEntry entry, const ExportOptions& options, const TrainOptions& trained,
                                  const Checkpoint& checkpoint, const Graph& graph) {
@@ -59,7 +54,9 @@ const char* const kCifar10 = "airplane\nautomobile\nbird\ncat\ndeer\ndog\nfrog\n
     entry.raw_hash = weights_hash(graph, fitted(graph, state_dict_of(checkpoint), how));
   }
   entry.results = results_beside(options.checkpoint);
-  entry.evaluation = results_in(options.evaluation);
+  std::error_code unreadable;
+  const bool folder = std::filesystem::is_directory(options.evaluation, unreadable);
+  entry.evaluation = options.evaluation + (folder ? "/results.h5" : "");
   entry.options = differences_from_defaults(trained, false);
   entry.citations = citations(trained);
   return entry;
@@ -133,12 +130,9 @@ const char* const kCifar10 = "airplane\nautomobile\nbird\ncat\ndeer\ndog\nfrog\n
       write_safetensors(options.out, state);
     }
   }
-  std::ostringstream text;
-  text << "wrote " << options.out << ": " << architecture << ", " << network.classes << " classes, images of "
-       << network.size << "x" << network.size << "x" << network.channels << ", step " << checkpoint.integers["step"]
-       << weights_text(state.metadata["weights"]) << "\nweights " << hash << "\n"
-       << remarks;
-  return text.str();
+  return fmt::format("wrote {}: {}, {} classes, images of {}x{}x{}, step {}{}\nweights {}\n{}", options.out,
+                     architecture, network.classes, network.size, network.size, network.channels,
+                     checkpoint.integers["step"], weights_text(state.metadata["weights"]), hash, remarks);
 }
 
 /// Format by `wanted` and the suffix of a path. Error(usage): they contradict each other, or neither says it.

@@ -1,6 +1,6 @@
 // The verb import: a checkpoint of a network that another program has trained.
 
-#include <sstream>
+#include <fmt/format.h>
 
 #include "dat/checkpoint.hpp"
 #include "dat/communicator.hpp"
@@ -28,7 +28,7 @@ namespace {
   require(options.network != "auto" || named, ExitCode::usage, options.file,
           ": does not say which network it holds; give --network, and --width where it is not the published one");
   if (options.network != "auto") trained.network = options.network;
-  if (options.width > 0 || !named) trained.width = options.width > 0 ? options.width : default_width(trained.network);
+  if (options.width != 0 || !named) trained.width = options.width != 0 ? options.width : default_width(trained.network);
   if (options.activation != "auto" || !named)
     trained.activation = options.activation != "auto" ? options.activation : default_activation(trained.network);
   if (options.normalize != "auto") trained.normalize = options.normalize;
@@ -50,7 +50,7 @@ namespace {
   trained.eval_eps = plain.eval_eps;
   trained.eval_alpha = plain.eval_alpha;
   (void)parse_train_options(toml_of(trained), options.file);  // a written text can be read
-  if (options.size > 0) source.size = options.size;
+  if (options.size != 0) source.size = options.size;
   if (source.size == 0)
     source.size = static_cast<std::int64_t>(number_of(networks().settings(trained.network), "size").value_or(32));
   require(source.size >= 8 && source.size <= 4096, ExitCode::checkpoint, options.file,
@@ -63,30 +63,29 @@ namespace {
                          .normalization = normalization_from(trained.normalize)};
   network = sizes_of(make, source.state, network);
   const std::int64_t names = std::ssize(source.class_names);
-  require(options.new_head > 0 || names == 0 || names == network.classes, ExitCode::checkpoint, options.file,
+  const bool new_head = options.new_head != 0;
+  require(new_head || names == 0 || names == network.classes, ExitCode::checkpoint, options.file,
           ": its class_names are ", names, ", its last layer has ", network.classes, " classes");
-  if (options.new_head > 0) network.classes = options.new_head;
+  if (new_head) network.classes = options.new_head;
   const Graph graph = make(network);
   const std::string architecture = trained.network + " of width " + std::to_string(network.width);
   const StateDict state =
       fitted(graph, std::move(source.state),
-             {.file = options.file, .network = architecture, .new_head = options.new_head > 0, .seed = options.seed});
+             {.file = options.file, .network = architecture, .new_head = new_head, .seed = options.seed});
   check_values(state, options.file);
   Checkpoint checkpoint = checkpoint_of(state);
   checkpoint.integers["step"] = 0;
   checkpoint.integers["image_size"] = network.size;
   checkpoint.integers["image_channels"] = network.channels;
   checkpoint.texts["config_toml"] = toml_of(trained);
-  checkpoint.texts["class_names"] = options.new_head > 0 ? "" : lines_of(source.class_names);
+  checkpoint.texts["class_names"] = new_head ? "" : lines_of(source.class_names);
   checkpoint.texts["imported_from"] = options.file;
   checkpoint.texts["provenance"] = provenance_json({host_name()}, argc, argv, "");
   write_checkpoint(options.out, checkpoint);
 
-  std::ostringstream text;
-  text << "wrote " << options.out << ": " << architecture << ", " << network.classes << " classes"
-       << (options.new_head > 0 ? " (the last layer is new)" : "") << ", images of " << network.size << "x"
-       << network.size << "x" << network.channels << "\nweights " << weights_hash(graph, state) << "\n";
-  return text.str();
+  return fmt::format("wrote {}: {}, {} classes{}, images of {}x{}x{}\nweights {}\n", options.out, architecture,
+                     network.classes, new_head ? " (the last layer is new)" : "", network.size, network.size,
+                     network.channels, weights_hash(graph, state));
 }
 
 void add_options(TableOf<ImportOptions>& table) {

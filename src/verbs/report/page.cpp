@@ -107,25 +107,13 @@ void replace_each(std::string& text, std::string_view from, const std::string& t
 
 std::string html_text(const std::string& text) {
   std::string out;
-  for (const char c : without_controls(text)) switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      default:
-        out += c;
-    }
+  for (const char c : without_controls(text))
+    out += c == '&'    ? "&amp;"
+           : c == '<'  ? "&lt;"
+           : c == '>'  ? "&gt;"
+           : c == '"'  ? "&quot;"
+           : c == '\'' ? "&#39;"
+                       : std::string(1, c);
   return out;
 }
 

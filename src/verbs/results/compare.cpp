@@ -47,15 +47,14 @@ std::optional<CompareOptions> parse_compare(CommandLine& line) {
 int print_comparison(const std::vector<std::string>& paths, const std::string& by,
                      std::string (*form)(const Comparison& comparison)) {
   std::vector<Subject> subjects;
-  const int code = print_result([&] {
+  static_cast<void>(print_result([&] {
     subjects = read_subjects(paths);
     require_readable(subjects);
     const Comparison comparison = compare(subjects, by);
     for (const std::string& warning : comparison.warnings) say("warning: " + warning);
     return form(comparison);
-  });
-  const int left_out = tell_left_out(subjects);
-  return left_out != 0 ? left_out : code;
+  }));
+  return tell_left_out(subjects);
 }
 
 Verb compare_verb() {

@@ -27,15 +27,12 @@ class Entries {
 
   void add(const ComparedRow& row, const Subject& subject, const EvaluatedNetwork& network) {
     const Figure* clean = nullptr;
-    bool attacked = false;
-    for (const Figure& one : network.figures) {
+    for (const Figure& one : network.figures)
       if (one.clean())
         clean = &one;
       else
         add(row, subject, network, clean, &one);
-      attacked = attacked || !one.clean();
-    }
-    if (!attacked && clean != nullptr) add(row, subject, network, clean, nullptr);
+    if (clean != nullptr && network.figures.size() == 1) add(row, subject, network, clean, nullptr);
   }
 
  private:
@@ -48,17 +45,11 @@ class Entries {
     const Figure& about = attacked != nullptr ? *attacked : *clean;
     auto block = std::ranges::find_if(comparison_.blocks,
                                       [&](const FigureBlock& one) { return one.about.compares_with(about); });
-    if (block == comparison_.blocks.end()) {
-      comparison_.blocks.push_back({about});
-      block = comparison_.blocks.end() - 1;
-    }
+    if (block == comparison_.blocks.end()) block = comparison_.blocks.insert(block, FigureBlock{about});
     auto entry = std::ranges::find_if(
         block->entries, [&](const RowFigures& one) { return one.row == &row && one.weights == network.weights; });
-    if (entry == block->entries.end()) {
-      block->entries.push_back({&row, network.weights});
-      entry = block->entries.end() - 1;
-      entry->step = network.step;
-    }
+    if (entry == block->entries.end())
+      entry = block->entries.insert(entry, {.row = &row, .weights = network.weights, .step = network.step});
     if (comparison_.grouped && !subject.settings.empty())
       for (const Subject* other : entry->subjects)
         if (other->settings.at("seed") == subject.settings.at("seed")) {

@@ -58,8 +58,7 @@ int run_plot(const PlotOptions& options, int, char**) {
     const auto append = [&](const std::vector<std::string>& pictures) {
       for (const std::string& picture : pictures) text += picture + "\n";
     };
-    std::vector<std::string> runs;
-    std::vector<std::string> certifications;
+    std::vector<std::string> runs, certifications;
     for (const std::string& path : options.runs)
       if (const std::string certified = certification_in(path); !certified.empty()) {
         certifications.push_back(certified);

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <thread>
 
 #include "dat/communicator.hpp"
@@ -117,8 +116,7 @@ std::size_t redraw(const std::string& text, std::size_t before, std::size_t room
     drawn += "\r" + without_controls(text.substr(begin, end - begin)) + "\033[K\n";
     begin = end + 1;
   }
-  std::fputs((drawn + "\033[J\033[?7h").c_str(), stdout);
-  std::fflush(stdout);
+  write_bytes(STDOUT_FILENO, drawn + "\033[J\033[?7h", "standard output");
   return lines;
 }
 

@@ -29,26 +29,21 @@ using Cells = std::vector<std::string>;
 }
 
 [[nodiscard]] Sheet options_sheet(const Comparison& all) {
-  Sheet sheet{"Options that differ", {"run"}};
-  std::vector<const ComparedRow*> known;
+  std::vector<Cells> table(1, Cells{"run"});
+  table[0].insert(table[0].end(), all.options.begin(), all.options.end());
   for (const ComparedRow& row : all.rows)
-    if (!row.subjects.front()->settings.empty()) known.push_back(&row);
-  if (all.options.size() > known.size()) {  // a row each
-    sheet.header = {"option"};
-    for (const ComparedRow* row : known) sheet.header.push_back(row->name);
-    for (const std::string& name : all.options) {
-      Cells& cells = sheet.rows.emplace_back(Cells{name});
-      for (const ComparedRow* row : known) cells.push_back(option_in(*row, name));
+    if (!row.subjects.front()->settings.empty() && !all.options.empty()) {
+      Cells& cells = table.emplace_back(Cells{row.name});
+      for (const std::string& name : all.options) cells.push_back(option_in(row, name));
     }
-    return sheet;
+  if (table[0].size() > table.size()) {  // a row for each option
+    table[0][0] = "option";
+    std::vector<Cells> turned(table[0].size());
+    for (const Cells& cells : table)
+      for (std::size_t k = 0; k < cells.size(); ++k) turned[k].push_back(cells[k]);
+    table = std::move(turned);
   }
-  if (all.options.empty()) return sheet;
-  sheet.header.insert(sheet.header.end(), all.options.begin(), all.options.end());
-  for (const ComparedRow* row : known) {
-    Cells& cells = sheet.rows.emplace_back(Cells{row->name});
-    for (const std::string& name : all.options) cells.push_back(option_in(*row, name));
-  }
-  return sheet;
+  return {"Options that differ", table[0], {table.begin() + 1, table.end()}};
 }
 
 /// Facts of the runs of a row: means where it has several; of evaluations NaN, and no runs.
@@ -168,26 +163,22 @@ class CsvLines {
     std::set<std::string> seeds;
     for (const Subject* one : entry != nullptr ? entry->subjects : row.subjects)
       if (const auto seed = one->settings.find("seed"); seed != one->settings.end()) seeds.insert(seed->second);
-    for (const std::string& text : {std::to_string(entry != nullptr ? entry->subjects.size() : row.subjects.size()),
-                                    joined({seeds.begin(), seeds.end()}, " "), state_text(row, run),
-                                    row.subjects.front()->ranks > 0 ? std::to_string(row.subjects.front()->ranks) : ""})
-      cells.push_back(text);
+    cells.insert(cells.end(), {std::to_string(entry != nullptr ? entry->subjects.size() : row.subjects.size()),
+                               joined({seeds.begin(), seeds.end()}, " "), state_text(row, run),
+                               row.subjects.front()->ranks > 0 ? std::to_string(row.subjects.front()->ranks) : ""});
     for (const double value : run.means) cells.push_back(digits(value));
     if (accuracy != nullptr) {
       const Figure& about = *accuracy->figures.front();
-      for (const std::string& text : {entry->weights, std::to_string(entry->step), about.set, about.name, about.ball,
-                                      about.rest, std::to_string(about.images)})
-        cells.push_back(text);
-      cells.push_back(accuracy->figures.size() == 1 ? std::to_string(about.right) : "");
+      cells.insert(cells.end(),
+                   {entry->weights, std::to_string(entry->step), about.set, about.name, about.ball, about.rest,
+                    std::to_string(about.images), accuracy->figures.size() == 1 ? std::to_string(about.right) : ""});
       const Spread& percent = accuracy->percent;
       for (const double value : {percent.mean, percent.deviation, percent.interval.low, percent.interval.high})
         cells.push_back(digits(value));
       for (const ImagePair& pair : all_.pairs)
         if (accuracy->figures.size() == 1 && pair.other == entry->subjects.front() && pair.about.compares_with(about))
-          for (const std::string& text :
-               {pair.first->name, std::to_string(pair.both), std::to_string(pair.only_first),
-                std::to_string(pair.only_other), std::to_string(pair.neither), digits(pair.p)})
-            cells.push_back(text);
+          cells.insert(cells.end(), {pair.first->name, std::to_string(pair.both), std::to_string(pair.only_first),
+                                     std::to_string(pair.only_other), std::to_string(pair.neither), digits(pair.p)});
     }
     add(cells);
   }

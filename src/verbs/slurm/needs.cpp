@@ -2,8 +2,7 @@
 
 #include "verbs/slurm/needs.hpp"
 
-#include <iomanip>
-#include <sstream>
+#include <fmt/format.h>
 
 #include "record/history.hpp"
 #include "run/begin/found.hpp"
@@ -46,19 +45,8 @@ struct StepTime {
                        ", its evaluations and checkpoints included"};
 }
 
-[[nodiscard]] double image_bytes(const Dataset& images) {
-  return static_cast<double>(images.info().image_bytes()) * static_cast<double>(images.size());
-}
-
-/// Pixels that a rank has in memory, the page cache of plain files included; of images that are decoded, those of the
-/// batches that are read ahead.
-[[nodiscard]] double held_bytes(const Dataset& images, const TrainOptions& options, const Plan& plan) {
-  if (!images.info().decoded) return image_bytes(images);
-  return static_cast<double>(images.info().image_bytes()) * plan.micro_batches_of(0) * plan.micro_batch *
-         (options.prefetch + 1);
-}
-
-/// Host memory of a rank, and in words what it is made of.
+/// Host memory of a rank, and in words what it is made of. Of images it has the pixels, the page cache of plain files
+/// included; of those that are decoded the batches that are read ahead.
 struct Memory {
   double bytes = 0;
   std::string source;
@@ -66,13 +54,16 @@ struct Memory {
 
 [[nodiscard]] Memory memory_of(const Splits& splits, const TrainOptions& options, const Plan& plan, double buffers,
                                bool gpu) {
-  double images = held_bytes(*splits.train, options, plan) + held_bytes(*splits.test, options, plan);
-  if (splits.holdout) images += held_bytes(*splits.holdout, options, plan);
+  const std::int64_t ahead = std::int64_t{plan.micro_batches_of(0)} * plan.micro_batch * (options.prefetch + 1);
+  double images = 0;
+  for (const Dataset* set : {splits.train.get(), splits.test.get(), splits.holdout.get()})
+    if (set != nullptr)
+      images += static_cast<double>(set->info().image_bytes()) *
+                static_cast<double>(set->info().decoded ? ahead : set->size());
   const double process = gpu ? kCudaProcessBytes : kProcessBytes;
-  std::ostringstream text;
-  text << std::fixed << std::setprecision(1) << images / 1e6 << " MB of images, " << buffers / 1e6 << " MB of buffers, "
-       << process / 1e6 << " MB for the process" << (gpu ? " with CUDA" : "");
-  return {images + buffers + process, text.str()};
+  return {images + buffers + process,
+          fmt::format("{:.1f} MB of images, {:.1f} MB of buffers, {:.1f} MB for the process{}", images / 1e6,
+                      buffers / 1e6, process / 1e6, gpu ? " with CUDA" : "")};
 }
 
 }  // namespace
@@ -114,7 +105,9 @@ JobNeeds needs_of(TrainOrder order, const SlurmOptions& job) {
   buffers += warm_start_bytes(options, plan, *splits.train);
   const Memory memory = memory_of(splits, options, plan, buffers, gpu);
   // Rank 0 has what all ranks keep of every image twice while it reads a checkpoint.
-  const double at_once = options.warm_start > 0 ? 2 * image_bytes(*splits.train) : 0;
+  const double at_once = options.warm_start == 0 ? 0
+                                                 : 2 * static_cast<double>(splits.train->info().image_bytes()) *
+                                                       static_cast<double>(splits.train->size());
   JobNeeds needs{.node_bytes = memory.bytes * job.ranks_per_node + at_once,
                  .memory = memory.source + (at_once > 0 ? "; more on rank 0 while it reads a checkpoint" : ""),
                  .steps = steps_of_parts(whole, mix, trainers),

@@ -1,11 +1,12 @@
 // The batch script of the verb slurm.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <iomanip>
 #include <sstream>
-#include <utility>
+#include <tuple>
 
 #include "dat/shell.hpp"
 #include "verbs/slurm/needs.hpp"
@@ -19,11 +20,8 @@ constexpr double kLongestJob = 60.0 * 4'000'000'000;
 [[nodiscard]] std::string slurm_time(double seconds) {
   if (!(seconds <= kLongestJob)) return "more than 7000 years";
   const auto minutes = static_cast<std::int64_t>(std::ceil(seconds / 60));
-  std::ostringstream text;
-  text << std::setfill('0');
-  if (minutes >= 24 * 60) text << minutes / (24 * 60) << "-";
-  text << std::setw(2) << minutes / 60 % 24 << ":" << std::setw(2) << minutes % 60 << ":00";
-  return text.str();
+  const std::string days = minutes >= 24 * 60 ? fmt::format("{}-", minutes / (24 * 60)) : "";
+  return days + fmt::format("{:02}:{:02}:00", minutes / 60 % 24, minutes % 60);
 }
 
 /// What the largest and longest of the trainings need, each figure for itself. Error: one of them cannot begin.
@@ -33,16 +31,10 @@ constexpr double kLongestJob = 60.0 * 4'000'000'000;
   for (const SweptTraining& point : order.points) {
     JobNeeds own;
     at_point(point, [&] { own = needs_of(point, order.job); });
-    if (own.node_bytes > most.node_bytes) {
-      most.node_bytes = own.node_bytes;
-      most.memory = own.memory;
-    }
-    if (std::pair(own.seconds, own.steps) > std::pair(most.seconds, most.steps)) {
-      most.seconds = own.seconds;
-      most.steps = own.steps;
-      most.length = own.length;
-      most.source = own.source;
-    }
+    if (own.node_bytes > most.node_bytes) std::tie(most.node_bytes, most.memory) = std::tie(own.node_bytes, own.memory);
+    if (std::pair(own.seconds, own.steps) > std::pair(most.seconds, most.steps))
+      std::tie(most.seconds, most.steps, most.length, most.source) =
+          std::tie(own.seconds, own.steps, own.length, own.source);
     most.step_seconds = std::max(most.step_seconds, own.step_seconds);
   }
   return most;

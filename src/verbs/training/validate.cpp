@@ -46,8 +46,8 @@ namespace {
   return alternatives(words);
 }
 
-/// Bytes of gradients that a rank sends in a step, in the mean over draws with the first probabilities.
-[[nodiscard]] double bytes_per_step(const Trainer& trainer, const TrainOptions& options, int ranks) {
+/// Gradients that a rank sends in a step, in the mean over draws with the first probabilities.
+[[nodiscard]] std::string sent_text(const Trainer& trainer, const TrainOptions& options, int ranks) {
   const std::vector<double>& p = trainer.layers().selector().probabilities();
   const bool of_any = options.mask == "per_worker" && options.mask_transport == "union";
   const bool of_all = options.mask == "per_worker" && options.mask_transport == "dense";
@@ -56,7 +56,7 @@ namespace {
     const double drawn = p[d] / probability_of_any(p);
     sent[d] = of_all ? 1 : of_any ? 1 - std::pow(1 - drawn, ranks) : drawn;
   }
-  return trainer.reducer().bytes_sent(sent, ranks);
+  return megabytes(trainer.reducer().bytes_sent(sent, ranks));
 }
 
 /// [layers] 1, and 0 of those that stand still.
@@ -127,11 +127,9 @@ namespace {
 /// Noise under which the network is trained; empty: none.
 [[nodiscard]] std::string noise_text(const TrainOptions& options) {
   if (options.noise == 0) return "";
-  std::ostringstream text;
-  text << "noise            standard deviation " << options.noise << ", " << options.noise_samples
-       << (options.noise_samples == 1 ? " copy" : " copies")
-       << " of each image; batches count images, passes and memory copies\n";
-  return text.str();
+  return fmt::format(
+      "noise            standard deviation {:g}, {} {} of each image; batches count images, passes and memory copies\n",
+      options.noise, options.noise_samples, options.noise_samples == 1 ? "copy" : "copies");
 }
 
 /// Memory and messages of --warm-start; empty: none.
@@ -220,13 +218,13 @@ struct ValidateOrder : TrainOrder {
   return text;
 }
 
-/// The largest of some images as they are stored, in pixels.
-[[nodiscard]] std::size_t large_image(const Dataset& images) {
+/// The largest of some images as it is decoded, in bytes.
+[[nodiscard]] std::size_t rgb_bytes(const Dataset& images) {
   constexpr std::int64_t kLookedAt = 256;
   std::size_t largest = 0;
   for (std::int64_t k = 0; k < std::min(kLookedAt, images.size()); ++k) {
     const ImageShape shape = images.shape(k * images.size() / std::min(kLookedAt, images.size()));
-    largest = std::max(largest, static_cast<std::size_t>(shape.height) * static_cast<std::size_t>(shape.width));
+    largest = std::max(largest, 3 * static_cast<std::size_t>(shape.height) * static_cast<std::size_t>(shape.width));
   }
   return largest;
 }
@@ -240,7 +238,7 @@ struct ValidateOrder : TrainOrder {
   const auto a_step = static_cast<std::size_t>(plan.micro_batches_of(0)) * static_cast<std::size_t>(plan.micro_batch);
   std::size_t loader = static_cast<std::size_t>(options.prefetch + 1) * a_step * train.info().image_bytes();
   if (train.info().decoded)  // all of an image, and the window of it that is resized
-    loader += static_cast<std::size_t>(data_threads(options, backend)) * 2 * 3 * large_image(train);
+    loader += static_cast<std::size_t>(data_threads(options, backend)) * 2 * rgb_bytes(train);
   std::int64_t evaluated = 0;
   for (const Dataset* set : {trainer.splits().test.get(), trainer.splits().holdout.get()})
     if (set != nullptr) evaluated = std::max(evaluated, set->size());
@@ -341,7 +339,7 @@ struct ValidateOrder : TrainOrder {
        << (options.attack_stop >= 0 ? " at most" : "") << ", of " << numbers(trainer.replica().attack_sizes())
        << " images at a time\n"
        << noise_text(options) << std::left << std::setw(16) << transports().at(reducer.transport())().title << " "
-       << megabytes(bytes_per_step(trainer, options, ranks)) << " per step on average, "
+       << sent_text(trainer, options, ranks) << " per step on average, "
        << megabytes(reducer.bytes_sent(all_active(trainer), ranks)) << " with all layers active\n"
        << sums_text(reducer, options, ranks, on_node) << generators_text(options, plan, train, *world)
        << protocol_text(trainer, options, ranks) << "checkpoint       "

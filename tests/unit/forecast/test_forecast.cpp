@@ -345,11 +345,12 @@ TEST_CASE("A calibration file is not trusted", "[forecast]") {
   // Text that is none: cut off anywhere, nested deeply, or empty.
   const std::string text = good.dump();
   for (std::size_t length = 0; length < text.size(); length += 97)
-    CHECK(!message_of([&] { (void)calibration_from(text.substr(0, length), "FILE"); }, ExitCode::data).empty());
+    CHECK(contains(message_of([&] { (void)calibration_from(text.substr(0, length), "FILE"); }, ExitCode::data),
+                   "FILE is not JSON, or cut off"));
   const std::string deep(100000, '[');
-  CHECK(!message_of([&] { (void)calibration_from(deep, "FILE"); }, ExitCode::data).empty());
-  CHECK(!message_of([&] { (void)read_calibration("/no/such/file"); }, ExitCode::data).empty());
-  CHECK(!message_of([&] { (void)read_calibration("/"); }, ExitCode::data).empty());
+  CHECK(contains(message_of([&] { (void)calibration_from(deep, "FILE"); }, ExitCode::data), "is not JSON, or cut off"));
+  for (const char* path : {"/no/such/file", "/"})
+    CHECK(message_of([&] { (void)read_calibration(path); }, ExitCode::data).starts_with("cannot read the calibration"));
   // 8 MB are read, and one byte more is too many.
   const TemporaryFolder folder;
   for (const std::size_t bytes : {std::size_t{8} << 20, (std::size_t{8} << 20) + 1}) {

@@ -20,7 +20,7 @@ TEST_CASE("A forecast's table is of what was measured, and of the cluster that i
               {.name = "half", .bytes = {2000000, 2000000}}};
   ForecastOptions o;
   o.bucket = 8 << 20;
-  o.ranks = {2, 4};
+  o.ranks = {2, 4, 3};
   o.bandwidth = {"0.1GB/s"};
   o.latency = {0};
   o.staleness = 4;
@@ -38,11 +38,12 @@ A model, nothing measured from here on: each rank with its own batch, 1 rank a n
  ranks ring, ms tree, ms exposed, ms step, ms efficiency images/s best step, ms gain
  2 80.000 80.000 80.000 180.000 55.6% 88.9 half 140.000 1.29x
  4 120.000 120.000 120.000 220.000 45.5% 145.5 half 160.000 1.38x
+ 3 106.667 240.000 106.667 206.667 48.4% 116.1 half 153.333 1.35x
  half pays: 1.29x at 2 ranks to 1.38x at 4
  budget 1.48 of 2 pays: 1.13x at 2 ranks to 1.16x at 4
  generators, --staleness 4, pay: 1.14x at 4 ranks, 2 of them generators (half; the step waits for attacking)
 )");
-  o.staleness = 1;
+  std::tie(o.ranks, o.staleness) = std::pair(std::vector{2, 4}, 1);
   CHECK(contains(table(), "where: at most 0.72x at 4 ranks, 2 of them generators (float32; the step waits for round"));
   // Two nodes of two: sums in their memory, then over the link. One rank that attacks four times as fast.
   c.ranks = 2;

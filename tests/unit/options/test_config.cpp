@@ -1088,6 +1088,18 @@ TEST_CASE("a time that Slurm would not read is refused with the right spelling")
   CHECK(parse_line("slurm --time 1-00:00:00").slurm.time == "1-00:00:00");
 }
 
+TEST_CASE("a script reserves GPUs, whose buffers are not the host's") {
+  const Parsed parsed = parse_line("slurm --network small_cnn --width 16 --warm-start 5");
+  SlurmOrder order{.job = parsed.slurm, .training = {.options = parsed.train}};
+  order.job.gpus_per_node = order.job.ranks_per_node = 2;
+  // 1,024 training images of 768 bytes, half of which a rank keeps, and the first one all of them twice; 256 others.
+  CHECK(contains(script_of(order),
+                 "# Memory of a rank: 1.0 MB of images, 0.4 MB of buffers, 6000.0 MB for the process "
+                 "with CUDA; more on rank 0 while it reads a checkpoint.\n"
+                 "# Of the GPU: what dat_hpc validate prints where the GPU is.\n#\n"));
+  CHECK(contains(script_of(order), "#SBATCH --cpus-per-task=8\n#SBATCH --gpus-per-node=2\n#SBATCH --mem=11449M\n"));
+}
+
 TEST_CASE("what differs from the defaults is told as it is resolved") {
   CHECK(differences_from_defaults(parse({}).train).empty());
   CHECK(differences_from_defaults(parse_line("--data a.h5").train) ==

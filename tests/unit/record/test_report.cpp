@@ -71,6 +71,7 @@ TEST_CASE_METHOD(Recorded, "Every number of a run reads back from results.h5 exa
   CHECK(file.text("/", "provenance") == facts.provenance_json);
   CHECK(file.text("history/step/wall_time", "units") == "s");
   CHECK(file.text("history/step/bytes_sent", "units") == "byte");
+  CHECK(!file.text("history/step/lr", "units"));
   CHECK(file.read_texts("jointspar/layer_name") == facts.layer_names);
   CHECK(integers(file, "jointspar/layer_elements") == facts.layer_sizes);
   CHECK(reals(file, "jointspar/layer_cost") == facts.layer_costs);
@@ -318,8 +319,18 @@ a remark
   result.verdict = Validity::invalid;
   result.evaluations.resize(1);
   result.evaluations[0].clean_acc = -kNaN;
+  std::tie(facts.attackers, facts.ranks) = std::tuple("", 1);
   Report report(facts, -1);
-  CHECK(report.finish(result) == "Final: clean_acc=nan pgd10_acc=0.3412 time_s=123.4 comm_s=1.2 INVALID");
+  RecordedStep nothing(1);  // which has taken no time, sent nothing and attacked nothing
+  nothing.record.seconds = {};
+  nothing.record.bytes_sent = nothing.record.attack_passes = 0;
+  report.step(nothing.get());
+  last = report.finish(result);
+  CHECK(last == "Final: clean_acc=nan pgd10_acc=0.3412 time_s=123.4 comm_s=1.2 INVALID");
+  CHECK(read("SUMMARY.txt") == "Run " + facts.folder +
+                                   "\n\nsteps           1 of 5\nranks           1\ngradients sent  nothing: one rank\n"
+                                   "active layers   2.0 of 3 in the mean\n\nweights         0123abcd\na remark\n" +
+                                   last + "\n");
 }
 
 TEST_CASE("A radius is written as people write it, and reads back as the same number", "[report]") {
@@ -407,6 +418,27 @@ TEST_CASE_METHOD(Recorded, "Progress is plain lines without a terminal, and noth
     const std::size_t progress = text.find("step 5/5  epoch 2 of 2  loss 2.0427  acc 16.67 %  ");
     CHECK((progress == std::string::npos) == quiet);
     CHECK((text.find(" images/s  ETA 0 s\n", progress) == std::string::npos) == quiet);
+  }
+}
+
+TEST_CASE_METHOD(Recorded, "Times for TensorBoard are those of a run that has never stood still", "[report]") {
+  facts.tensorboard = true;
+  write_bytes(facts.folder + "/events.out.tfevents.9999999999.dat_hpc", "");
+  RecordedStep step(1);
+  const GeneratorRecord generators{.age_max = 7};
+  step.record.generators = &generators;
+  EvaluationRecord evaluation = evaluation_at(1);
+  for (const auto& [trained, evaluated, number] : {std::tuple(2e6, 1e6, "1"), {1e6, 2e6, "3"}}) {
+    std::tie(step.record.wall_time, evaluation.wall_time) = std::pair(trained, evaluated);
+    auto report = std::make_unique<Report>(facts, -1);
+    report->step(step.get());
+    report->evaluation({evaluation});
+    report = std::make_unique<Report>(facts, report->metrics_bytes());
+    const std::string events = read("events.out.tfevents.1000000000" + std::string(number) + ".dat_hpc");
+    REQUIRE(contains(events, "step/age_max"));
+    double began = 0;  // behind a frame's length and its sum, and a field's number
+    std::memcpy(&began, events.data() + 13, sizeof began);
+    CHECK(std::abs(static_cast<double>(std::time(nullptr)) - 2e6 - began) < 1000);
   }
 }
 
@@ -528,14 +560,12 @@ TEST_CASE_METHOD(Recorded, "A run is drawn with scripts and data, wherever its f
     const std::string script = read_bytes(plots + name + ".gp");
     CHECK(contains(script,
                    name == "accuracy" ? ": accuracy'.\"\\n\".'evaluations: eps 8/255; " : "'evaluations: eps 8/255; "));
-    CHECK(contains(script, " test images and "));
-    CHECK(contains(script, "title 'training batches, own attack'"));
-    CHECK(contains(script, "set object 1 rectangle from first 0, graph 0 to first 1, graph 1 behind"));
-    CHECK(contains(script, "title 'held out, pgd10 (alpha 2/255, 1 restart)'"));
-    CHECK(contains(script, "set key outside"));
-    CHECK(contains(script, "set xlabel 'epochs"));
-    CHECK(contains(script, "set x2tics nomirror ('0' 0, "));
-    CHECK(contains(script, "'1' 1, "));  // the first epoch was done after 1 s
+    for (const char* part :
+         {" test images and ", "title 'training batches, own attack'",
+          "set object 1 rectangle from first 0, graph 0 to first 1, graph 1 behind",
+          "title 'held out, pgd10 (alpha 2/255, 1 restart)'", "set key outside", "set xlabel 'epochs",
+          "set x2tics nomirror ('0' 0, ", "'1' 1, "})  // the first epoch was done after 1 s
+      CHECK(contains(script, part));
   }
   CHECK(code_of([&] { (void)plot_run(folder / "nowhere", "svg"); }) == ExitCode::data);
   CHECK(code_of([&] { (void)plot_run(facts.folder, "bmp"); }) == ExitCode::usage);

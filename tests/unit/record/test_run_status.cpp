@@ -106,7 +106,8 @@ TEST_CASE("A run's status has the means of its last steps, and all else of its w
   run.steps(244);
   run.report->evaluation({evaluation(83, "test", "pgd10", 0.6, 0.3), evaluation(83, "test", "pgd20", 0.6, 0.1)});
   fs::create_directory(run.folder + "/ckpt");
-  for (const char* name : {"step-000000006.h5", "step-000000249.h5", "step-000000250.h5.part", "step-x.h5", "best.h5"})
+  for (const char* name : {"step-000000006.h5", "step-000000249.h5", "step-000000250.h5.part", "step-x.h5", "step-.h5",
+                           "step--2.h5", "best.h5"})
     write_bytes(run.folder + "/ckpt/" + name, "");
   touch(run.folder + "/ckpt/step-000000249.h5", 30);
   CHECK(kept_checkpoints(run.folder) ==
@@ -239,6 +240,9 @@ TEST_CASE("A run's state is that of its lock, of its signs of life and of its la
     const auto told = nlohmann::json::parse(status_json(run.status()));
     CHECK(std::tuple(told["host"], told["process"], told["evaluating"], told["code"]) ==
           std::tuple("n01", getpid(), 0.25, nullptr));
+    lock.note_evaluation(0);
+    is(RunState::running, 75, run.status(119), " on " + me + ", evaluation 0 % done");
+    CHECK(nlohmann::json::parse(status_json(run.status()))["evaluating"] == 0);
     lock.note_evaluation(1);
     is(RunState::stale, 75, run.status(119));
     run.report->ranks({5, std::vector<double>(kPhases, 500), {0}});  // a checkpoint, and evaluations of 500 s
@@ -316,6 +320,12 @@ TEST_CASE("Runs have a line each, of at most 79 columns, whatever they are calle
   s.folder = std::string(300, 'x') + "\n\033[2J" + "\xc3\xa4\xc3\xb6" + std::string(30, 'y');
   s.step = s.steps = std::int64_t{1} << 60;
   s.evaluated.resize(40, s.evaluated[0]);
+  CHECK(nlohmann::json::parse(status_json({})) == nlohmann::json::parse(R"({"run": "", "state": "STOPPED", "code": null,
+    "exit_code": 75, "host": null, "process": null, "silent_seconds": 0, "step": 0, "steps": null, "epoch": 0,
+    "epochs": null, "seconds": 0, "eta_seconds": 0, "recent": {"steps": 0, "loss": 0, "accuracy": 0,
+    "images_per_second": 0, "lr": 0, "step_seconds": 0}, "shares": {}, "evaluating": null, "evaluation": [],
+    "best": [], "checkpoint": null, "checkpoint_age_seconds": null, "restarts": 0, "rollbacks": 0, "skipped": 0,
+    "bans": 0, "left": 0, "slow": [], "damaged_lines": 0})"));
   for (const std::string& text : {status_table({s, s}), status_page(s)}) {
     check_width(text);
     CHECK(text.find('\033') == std::string::npos);

@@ -80,6 +80,9 @@ a       done      1    120     13     26.0       8.0       1.000         20.0   
 b       done      2    115     12     24.0       7.9       0.496         20.7   11.500    36.96
 c_%^\   done      2     55     10     20.0       6.5           -         35.3    5.500    36.84
 )"));
+  CHECK(text_of(compare(read_subjects({b, c}), ""))
+            .starts_with("Options that differ\noption    b  c_%^\\\nlr      0.1   0.01\nbatch     8   auto\n"
+                         "seed      2      1\n\nRuns\nrun "));
   CHECK(latex_of(compare(last, "")) ==
         "% Runs\n\\begin{tabular}{lrrrrrrrrr}\n\\hline\n"
         "run & state & ranks & batch & steps & seconds & images/s & reduction \\% & MB/step & train \\% \\\\\n\\hline\n"
@@ -177,6 +180,14 @@ TEST_CASE("A page's texts are texts, its pictures' names its own, and what has n
                   "7 of something much, much longer"}}});
     CHECK(body(page).starts_with("<div class=\"wide\"><table" + std::string(kind) + "><caption>t</caption>\n<thead>"));
   }
+  Page words("t");
+  words.heading(2, "<a");
+  words.paragraph("b&");
+  words.paragraph("c", "faint");
+  words.folded("d>", "e\"");
+  CHECK(body(words) ==
+        "<h2>&lt;a</h2>\n<p>b&amp;</p>\n<p class=\"faint\">c</p>\n"
+        "<details><summary>d&gt;</summary><pre>e&quot;</pre></details>\n");
   Page page("t");
   page.chart(
       "<?xml?><svg width='1' viewBox=\"0 0 9 9\">\n<title>T</title><g id=\"g1\"> <use xlink:href='#g1'/>"
