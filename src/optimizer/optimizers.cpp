@@ -16,7 +16,7 @@ using Optimizers = Registry<Make>;
 /// The optimizers, with their own weight decay where none is asked for.
 [[nodiscard]] Optimizers with_decay(std::vector<Optimizers::Row> rows) {
   for (Optimizers::Row& row : rows)
-    row.make = [make = row.make, own = number_of(row.settings, "weight-decay").value_or(0)](
+    row.make = [make = row.make, own = number_of(row.settings, "weight-decay").value_or(double{})](
                    Backend& backend, Parameters& parameters, OptimizerOptions options) {
       if (options.weight_decay < 0) options.weight_decay = own;
       return make(backend, parameters, options);

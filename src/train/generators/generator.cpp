@@ -172,13 +172,12 @@ void Generator::obey(int trainer, const Order& order) {
                     " of step ", order.step, ", after that of step ", task.step);
       if (task.wanted) give_up(task);
       if (loaded_ == &task) loaded_ = nullptr;
-      task.wanted = true;
-      task.step = order.step;
-      task.trainer = trainer;
-      task.unit = order.unit;
-      task.done = 0;
-      task.passes = 0;
-      task.seconds = 0;
+      task = {.wanted = true,
+              .step = order.step,
+              .trainer = trainer,
+              .unit = order.unit,
+              .eta = task.eta,
+              .ages = std::move(task.ages)};
       return;
     }
     case Order::Kind::pause:

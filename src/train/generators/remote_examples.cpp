@@ -175,7 +175,7 @@ void RemoteExamples::read(const double* from) {
     const double those = from[kCounts + static_cast<std::size_t>(age)];
     iterations += those;
     record_.age_mean += age * those;
-    if (those > 0) record_.age_max = age;
+    if (those != 0) record_.age_max = age;
   }
   record_.age_mean /= std::max(iterations, 1.0);
 }

@@ -236,24 +236,19 @@ void BanProtocol::keep(const ActiveSet& active) {
   tell_friends();
 }
 
-/// Cheats know the commitments of a friend that one of them is to check.
+/// Cheats know the commitments of a friend that one of them is to check; an honest rank has no use for them.
 void BanProtocol::tell_friends() {
   collusion_.forget();
   const std::vector<char>& honest = cheating_.honest();
-  const auto cheats = [&](int launch_rank) {
-    for (int rank = 0; rank < ranks_.size(); ++rank)
-      if (ranks_.launch_rank(rank) == launch_rank) return honest[static_cast<std::size_t>(rank)] == 0;
-    return false;
-  };
   const auto& checks = protocol_->state().pending.checks;
-  const auto among_friends = [&](const PendingCheck& check) { return cheats(check.validator) && cheats(check.target); };
-  if (std::ranges::none_of(checks, among_friends)) return;
+  const auto of_cheat = [&](const PendingCheck& check) { return honest[static_cast<std::size_t>(check.rank)] == 0; };
+  if (std::ranges::none_of(checks, of_cheat)) return;
   const auto ranks = static_cast<std::size_t>(ranks_.size());
   std::vector<Sha256Digest> own(ranks), all(ranks * ranks);
   work_.own_roots(own);
   ranks_.all_gather(own.data(), all.data(), ranks * sizeof(Sha256Digest));
   for (const PendingCheck& check : checks) {
-    if (!among_friends(check) || check.validator != ranks_.launch_rank()) continue;
+    if (!of_cheat(check)) continue;
     const auto of_target = all.begin() + check.rank * static_cast<std::ptrdiff_t>(ranks);
     collusion_.hear(check.target, {of_target, of_target + static_cast<std::ptrdiff_t>(ranks)});
   }

@@ -27,6 +27,11 @@ std::string BadNumbers::text(const Parameters& parameters) const {
   }
 }
 
+bool BadNumbers::possible(std::ptrdiff_t segments) const {
+  return where >= Where::images && where <= Where::sum && segment >= (where >= Where::gradient ? 0 : -1) &&
+         segment < segments;
+}
+
 NumberCheck::Tensor::Tensor(Backend& backend, std::int64_t size)
     : parameters{.segments = {{.name = "images", .shape = {}, .module = {}, .block = {}, .begin = 0, .size = size}},
                  .layer_names = {"images"},
@@ -143,10 +148,7 @@ const BadNumbers* NumberCheck::agreed() {
   ranks_.all_gather(&mine_, all_.data(), sizeof mine_);
   // A rank may say anything, where that is tolerated.
   for (BadNumbers& one : all_)
-    if (one.where < BadNumbers::Where::images || one.where > BadNumbers::Where::sum || one.segment < -1 ||
-        one.segment >= std::ssize(parameters_.segments) ||
-        (one.segment < 0 && one.where >= BadNumbers::Where::gradient))
-      one.where = BadNumbers::Where::nowhere;
+    if (!one.possible(std::ssize(parameters_.segments))) one.where = BadNumbers::Where::nowhere;
   first_ = *std::ranges::min_element(all_, [](const BadNumbers& a, const BadNumbers& b) { return a.where < b.where; });
   return &first_;
 }
