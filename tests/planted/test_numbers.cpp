@@ -108,13 +108,13 @@ void plant_in(Trainer& trainer, const std::string& where, float value) {
     plant.after_sum = [&, value] { set(backend, p.gradients + element(p, layers.summed(), value), value); };
 }
 
-/// Whether that is what the step says, which is the same on all ranks.
-[[nodiscard]] bool says(const std::string& text, const std::string& where) {
+/// Whether that is what the step says, which is the same on all ranks. tensor: of the number; the last rank knows it.
+[[nodiscard]] bool says(const std::string& text, const std::string& where, const std::string& tensor) {
   const std::string rank = " (rank " + std::to_string(world().size() - 1) + ")";
   if (where == "images") return text.ends_with(" an attacked image is not finite" + rank);
   if (where == "statistics") return text.ends_with(" a batch statistic is not finite" + rank);
   if (where == "loss") return text.ends_with(" the loss is not finite" + rank);
-  return contains(text, " the gradient of ") &&
+  return contains(text, " the gradient of " + (guilty() ? tensor + " is" : "")) &&
          contains(text, " is not finite" + std::string(where == "sum" ? " after the sum over the ranks" : "") + rank);
 }
 
@@ -205,7 +205,12 @@ TEST_CASE("A number that is not finite on one rank is agreed by all in its step,
         plant = {};
         CHECK(record.step == kBad + 1);
         INFO(trainer.skipped());
-        CHECK(says(trainer.skipped(), where));
+        const Parameters& p = trainer.model().parameters;
+        const LayerSampling& layers = trainer.layers();
+        const std::int64_t at = element(p, where == "sum" ? layers.summed() : layers.active(), value);
+        const auto tensor = std::find_if(p.segments.rbegin(), p.segments.rend(),
+                                         [&](const Segment& segment) { return segment.begin <= at; });
+        CHECK(says(trainer.skipped(), where, tensor->name));
         CHECK(trainer.skipped_steps().in_a_row == 1);
         CHECK(trainer.weights_hash() == hash);
         trainer.check_replicas();

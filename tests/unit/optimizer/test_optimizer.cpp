@@ -54,7 +54,7 @@ const auto kNames = {"sgd", "lars", "lars_sgd", "lamb"};
 /// Every option that adds work or state to a step.
 [[nodiscard]] OptimizerOptions busy(const std::string& name) {
   OptimizerOptions options;
-  options.clip_norm = 0.5;
+  options.clip_norm = 1;
   options.bias_correction = name == "lamb";
   options.nesterov = name == "sgd";
   return options;
@@ -194,6 +194,8 @@ TEST_CASE("Inactive segments and their state stand still, whatever their gradien
       }
     CHECK(model.optimizer->numbers() ==
           (name == "lamb" && more ? std::vector<double>{2, 1, 2} : std::vector<double>()));
+    model.optimizer->take_back();
+    CHECK(model.optimizer->numbers() == std::vector<double>(name == "lamb" && more ? 3 : 0, 1.0));
   }
 }
 
@@ -446,6 +448,11 @@ TEST_CASE("Averaging leaves any optimizer's steps as they are, and follows layer
     CHECK(averaged.state().back().name == "average");
     std::vector<double> numbers = plain.optimizer->numbers();
     numbers.push_back(4);
+    CHECK(averaged.numbers() == numbers);
+    plain.optimizer->take_back();
+    averaged.take_back();
+    numbers = plain.optimizer->numbers();
+    numbers.push_back(3);
     CHECK(averaged.numbers() == numbers);
     averaged.restore(plain.optimizer->numbers());
     CHECK(averaged.taken() == 0);

@@ -216,12 +216,14 @@ TEST_CASE("A training whose batch changes by epoch has parts, each planned by it
   CHECK(resolved.batch == 0);
   CHECK(resolved.total_batch.at(0) == 16);
   CHECK(resolved.total_batch.at(9) == 6);
-  // A training of 10.4 epochs has ten, one of 10.6 has eleven.
+  // A training of 10.4 epochs has ten, one of 10.5 has eleven.
   options.batch = ByEpoch<int>({{0, 8, 0, 8}, {9, 6, 9, 6}, {10, 3, 10, 3}});
   options.warmup_epochs = 1.4;
   CHECK(beginnings_of_parts(options) == std::vector{0, 9});
-  options.warmup_epochs = 1.6;
-  CHECK(beginnings_of_parts(options) == std::vector{0, 9, 10});
+  for (const double warmup : {1.5, 1.6}) {
+    options.warmup_epochs = warmup;
+    CHECK(beginnings_of_parts(options) == std::vector{0, 9, 10});
+  }
   const TrainOptions same = plain();
   CHECK(part_of(same, 3).part_end == kMostEpochs);
   CHECK(text_of_parts(same, 24, 1) == Plan(same, 24, 1).text());
