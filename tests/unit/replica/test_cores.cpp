@@ -61,9 +61,10 @@ TEST_CASE("A container sees its own group as the top, by whatever name its group
 TEST_CASE("Hierarchies may be mounted in folders with blanks in their names", "[cores]") {
   const TemporaryFolder folder;
   const std::string root = folder.path();
-  write_bytes(root + "/proc/self/mountinfo", "30 23 0:26 /a\\040b /my\\040own\\134cg rw - cgroup2 cgroup2 rw\n");
+  write_bytes(root + "/proc/self/mountinfo",
+              "30 23 0:26 /a\\040b /my\\040own\\134cg\\x41\\04 rw - cgroup2 cgroup2 rw\n");
   write_bytes(root + "/proc/self/cgroup", "0::/a b/c\n");
-  write_bytes(root + "/my own\\cg/c/cpu.max", "200000 100000\n");
+  write_bytes(root + "/my own\\cg\\x41\\04/c/cpu.max", "200000 100000\n");
   CHECK(cores_of_groups(root) == 2);
 }
 
