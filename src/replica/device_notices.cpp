@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 
 #include "replica/gpus.hpp"
@@ -9,20 +10,16 @@
 namespace dat {
 
 std::string gpus_of_hosts(const std::vector<std::string>& of_ranks) {
-  std::map<std::string, std::string> of_host, hosts;
+  std::map<std::string, std::vector<std::string>> of_host;
+  std::map<std::vector<std::string>, std::vector<std::string>> hosts;
   for (const std::string& one : of_ranks)
-    if (const std::size_t blank = one.find(' '); blank != std::string::npos) {
-      std::string& gpus = of_host[one.substr(0, blank)];
-      gpus += (gpus.empty() ? "" : ", ") + one.substr(blank + 1);
-    }
-  bool several = false;
-  for (const auto& [host, gpus] : of_host) {
-    several = several || gpus.find(',') != std::string::npos;
-    hosts[gpus] += (hosts[gpus].empty() ? "" : ", ") + host;
-  }
+    if (const std::size_t blank = one.find(' '); blank != std::string::npos)
+      of_host[one.substr(0, blank)].push_back(one.substr(blank + 1));
+  for (const auto& [host, gpus] : of_host) hosts[gpus].push_back(host);
   std::string text;
-  for (const auto& [gpus, of] : hosts) text += (text.empty() ? "" : "; ") + gpus + " on " + of;
-  return several ? text : "";
+  for (const auto& [gpus, of] : hosts)
+    text += fmt::format("{}{} on {}", text.empty() ? "" : "; ", fmt::join(gpus, ", "), fmt::join(of, ", "));
+  return std::ranges::any_of(of_host, [](const auto& one) { return one.second.size() > 1; }) ? text : "";
 }
 
 std::vector<std::string> device_notices(Communicator& ranks, const Backend& backend, const std::string& wanted) {

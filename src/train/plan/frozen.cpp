@@ -1,5 +1,7 @@
 #include "train/plan/frozen.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
 #include <vector>
@@ -56,9 +58,8 @@ struct Names {
     close.push_back(one);
   }
   for (const std::string& block : names.blocks) add(close, block);
-  std::string text;
-  for (const std::string& name : close) text += (text.empty() ? "" : ", ") + name;
-  return text + "; or a module within them, such as " + names.modules[names.modules.size() / 2];
+  return fmt::format("{}; or a module within them, such as {}", fmt::join(close, ", "),
+                     names.modules[names.modules.size() / 2]);
 }
 
 }  // namespace

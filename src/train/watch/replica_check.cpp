@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ranges>
 #include <utility>
 
 #include "dat/error.hpp"
@@ -31,9 +32,7 @@ const char* const kAdvice =
 
 /// "weights, running means".
 [[nodiscard]] std::string names_of(const std::vector<std::size_t>& arrays, const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::size_t array : arrays) text += (text.empty() ? "" : ", ") + names[array];
-  return text;
+  return fmt::format("{}", fmt::join(arrays | std::views::transform([&](std::size_t k) { return names[k]; }), ", "));
 }
 
 /// "rank 0 on a and ranks 1 on b, 2 on c": groups with one value each, of which ranks have the first of `numbers`.
@@ -86,10 +85,9 @@ std::vector<std::string> places_of(Communicator& ranks) {
 }
 
 std::string ranks_text(const std::vector<int>& ranks, const std::vector<std::string>& places) {
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (std::size_t k = 0; k < ranks.size(); ++k)
-    text += (k > 0 ? ", " : "") + places[static_cast<std::size_t>(ranks[k])];
-  return text;
+  const auto place = [&](int rank) { return places[static_cast<std::size_t>(rank)]; };
+  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks",
+                     fmt::join(ranks | std::views::transform(place), ", "));
 }
 
 ReplicaCheck::ReplicaCheck(Communicator& ranks, Backend& backend, std::vector<Stateful*> parts)
