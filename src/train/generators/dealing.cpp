@@ -8,8 +8,7 @@ Dealing::Dealing(int generators, int first) : all_(static_cast<std::size_t>(gene
 
 double Dealing::seconds(const One& one) const {
   if (one.seconds > 0) return one.seconds;
-  double most = 0;
-  for (const One& other : all_) most = std::max(most, other.seconds);
+  const double most = std::ranges::max_element(all_, {}, &One::seconds)->seconds;
   return most > 0 ? most : 1;
 }
 
@@ -38,8 +37,7 @@ void Dealing::give(One& one, double end) {
   one.free_at = end;
 }
 
-std::optional<int> Dealing::deal_again(int generator, double waited, double now,
-                                       const std::function<int(int)>& later) {
+std::optional<int> Dealing::deal_again(int generator, double waited, double now, const std::function<int(int)>& later) {
   const One& late = of(generator);
   const bool measured = std::ranges::any_of(all_, [](const One& one) { return one.seconds > 0; });
   if (!measured || waited < kLate * std::max(late.outstanding, late.waiting) * seconds(late)) return {};
