@@ -43,7 +43,7 @@ struct Mount {
   std::ifstream file(root + "/proc/self/mountinfo");
   for (std::string line; std::getline(file, line);) {
     // 36 35 98:0 ROOT POINT OPTIONS ... - TYPE SOURCE SUPER
-    std::istringstream front(line), back(line.substr(std::min(line.find(" - "), line.size() - 1) + 1));
+    std::istringstream front(line), back(line.substr(std::min(line.find(" - "), line.size())));
     std::string skipped, type, options;
     Mount one;
     front >> skipped >> skipped >> skipped >> one.root >> one.point;

@@ -78,7 +78,7 @@ std::string text_of_parts(const TrainOptions& options, const Mix& images, int ra
   const Plan first(part_of(options, 0), images, ranks);
   if (all.size() == 1) return first.text();
   std::string text = fmt::format("{} steps, {} epochs", steps_of_parts(options, images, ranks), first.epochs);
-  if (options.warmup_epochs > 0) text += fmt::format(" ({:g} warm-up)", options.warmup_epochs);
+  if (options.warmup_epochs != 0) text += fmt::format(" ({:g} warm-up)", options.warmup_epochs);
   for (const int epoch : all) {
     const Plan plan(part_of(options, epoch), images, ranks);
     text += (epoch == 0 ? ": " : fmt::format(", from epoch {} on ", epoch)) +
