@@ -403,7 +403,7 @@ TEST_CASE("What a recomputation sends is counted, and what perturbed weights tak
   for (const bool perturbed : {false, true}) {
     TrainOptions options = verified("pgd");
     options.node_sums = "mpi";
-    options.verify = perturbed ? 0 : 1;
+    options.verify = perturbed ? 0 : 2;
     options.awp_gamma = perturbed ? 0.01 : 0;
     test::Started trainer(world(), options);
     for (int step = 0; step < 3; ++step) {

@@ -16,23 +16,7 @@ namespace {
 
 const char* const kState = "byzantine";
 
-/// Numbers one after the other, as a checkpoint has them.
-class NumberWriter {
- public:
-  template <class T>
-  void add(const T* data, std::size_t count) {
-    static_assert(std::is_trivially_copyable_v<T>);
-    const auto* const bytes = reinterpret_cast<const std::uint8_t*>(data);
-    all_.insert(all_.end(), bytes, bytes + count * sizeof(T));
-  }
-  void add(std::int64_t number) { add(&number, 1); }
-  [[nodiscard]] std::vector<std::uint8_t> take() { return std::move(all_); }
-
- private:
-  std::vector<std::uint8_t> all_;
-};
-
-/// Reads what NumberWriter has written; what is not there, or has another length, is an error of the checkpoint.
+/// Reads what bytes_of_state() has written; what is not there, or has another length, is an error of the checkpoint.
 class NumberReader {
  public:
   explicit NumberReader(const std::vector<std::uint8_t>& all) : all_(all) {}
@@ -61,24 +45,31 @@ class NumberReader {
   std::size_t at_ = 0;
 };
 
+/// Numbers one after the other, as a checkpoint has them.
 [[nodiscard]] std::vector<std::uint8_t> bytes_of_state(const ProtocolState& state) {
-  NumberWriter writer;
-  const auto add = [&](const auto& all) {
-    writer.add(std::ssize(all));
-    writer.add(all.data(), all.size());
+  std::vector<std::uint8_t> bytes;
+  const auto write = [&]<class T>(const T* data, std::size_t count) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    const auto* const from = reinterpret_cast<const std::uint8_t*>(data);
+    bytes.insert(bytes.end(), from, from + count * sizeof(T));
   };
-  writer.add(state.pending.step);
-  writer.add(state.pending.ranks);
+  const auto number = [&](std::int64_t value) { write(&value, 1); };
+  const auto add = [&](const auto& all) {
+    number(std::ssize(all));
+    write(all.data(), all.size());
+  };
+  number(state.pending.step);
+  number(state.pending.ranks);
   add(state.pending.keys);
-  writer.add(std::ssize(state.pending.checks));
+  number(std::ssize(state.pending.checks));
   for (const PendingCheck& check : state.pending.checks) {
-    for (const int number : {check.validator, check.target, check.rank}) writer.add(number);
+    for (const int rank : {check.validator, check.target, check.rank}) number(rank);
     add(check.commitments);
     add(check.numbers);
     add(check.claims);
   }
-  writer.add(state.disputes.all().data(), state.disputes.all().size());
-  return writer.take();
+  write(state.disputes.all().data(), state.disputes.all().size());
+  return bytes;
 }
 
 [[nodiscard]] ProtocolState state_of(const std::vector<std::uint8_t>& bytes) {
