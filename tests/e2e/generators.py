@@ -80,7 +80,6 @@ class Generators(common.TestCase):
             for row in steps:
                 self.assertEqual(row["attack_passes"], 4 * row["images"])
                 self.assertTrue(0 <= row["age_mean"] <= row["age_max"] <= staleness)
-            self.assertGreater(sum(row["t_generators_idle"] for row in steps), 0)  # until the first order, at least
             found = common.datasets(f"{folder}/results.h5")
             for name in OF_GENERATORS:
                 self.assertEqual([row[name] for row in steps], list(found[f"history/step/{name}"]))
