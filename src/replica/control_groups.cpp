@@ -95,7 +95,7 @@ std::optional<double> least_of_groups(const std::string& controller, const Group
 std::optional<double> memory_of_groups(const std::string& root) {
   const auto limit = [](const fs::path& group, bool second) -> std::optional<double> {
     const std::vector<std::string> words = first_words_of(group / (second ? "memory.max" : "memory.limit_in_bytes"), 1);
-    double bytes = 0;
+    double bytes{};
     if (words.empty() || !read_number(words[0], bytes)) return {};  // "max"
     return bytes;
   };

@@ -1,6 +1,7 @@
 #include "train/generators/dealing.hpp"
 
 #include <algorithm>
+#include <limits>
 
 namespace dat {
 
@@ -14,13 +15,13 @@ double Dealing::seconds(const One& one) const {
 
 int Dealing::deal(double now) {
   const int count = static_cast<int>(std::ssize(all_));
-  int best = -1;
-  double least = 0;
+  int best{};
+  double least = std::numeric_limits<double>::infinity();
   for (int k = 0; k < count; ++k) {
     const int generator = (first_ + k) % count;
     const One& one = of(generator);
     const double end = std::max(now, one.free_at) + seconds(one);
-    if (best >= 0 && end >= least) continue;
+    if (end >= least) continue;
     best = generator;
     least = end;
   }

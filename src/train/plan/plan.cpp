@@ -46,7 +46,7 @@ void require_one_for_each(const Plan& plan) {
 
 /// Steps of whole epochs. Error(usage): more than can be counted.
 [[nodiscard]] std::int64_t steps_of_epochs(std::int64_t epochs, std::int64_t steps_per_epoch) {
-  std::int64_t steps = 0;
+  std::int64_t steps{};
   require(!__builtin_mul_overflow(epochs, steps_per_epoch, &steps), ExitCode::usage, epochs, " epochs of ",
           steps_per_epoch, " steps are more steps than can be counted; choose fewer --epochs");
   return steps;

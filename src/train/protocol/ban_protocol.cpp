@@ -28,7 +28,7 @@ class NumberReader {
     at_ += count * sizeof(T);
   }
   [[nodiscard]] std::int64_t number(std::int64_t most) {
-    std::int64_t value = 0;
+    std::int64_t value{};
     read(&value, 1);
     require(value >= -1 && value <= most, ExitCode::checkpoint, "the state of --byzantine in the checkpoint has ",
             value, " where no more than ", most, " makes sense");

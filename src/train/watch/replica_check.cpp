@@ -59,14 +59,14 @@ Majority majority_of(std::span<const std::uint64_t> values, int ranks) {
   for (std::size_t number = 0; number < count; ++number) {
     const auto of = [&](int rank) { return values[static_cast<std::size_t>(rank) * count + number]; };
     const auto like = [&](int rank) {
-      int same = 0;
-      for (int other = 0; other < ranks; ++other) same += of(other) == of(rank);
-      return same;
+      return std::ranges::count_if(std::views::iota(0, ranks), [&](int other) { return of(other) == of(rank); });
     };
     bool majority = false;
     for (int rank = 0; rank < ranks; ++rank) {
-      majority |= 2 * like(rank) > ranks;
-      if (2 * like(rank) <= ranks) found.wrong[static_cast<std::size_t>(rank)].push_back(number);
+      if (2 * like(rank) > ranks)
+        majority = true;
+      else
+        found.wrong[static_cast<std::size_t>(rank)].push_back(number);
     }
     if (like(0) < ranks) found.differing.push_back(number);
     found.decided &= majority;
