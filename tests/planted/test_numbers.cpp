@@ -206,8 +206,8 @@ TEST_CASE("A number that is not finite on one rank is agreed by all in its step,
         CHECK(record.step == kBad + 1);
         INFO(trainer.skipped());
         const Parameters& p = trainer.model().parameters;
-        const LayerSampling& layers = trainer.layers();
-        const std::int64_t at = element(p, where == "sum" ? layers.summed() : layers.active(), value);
+        const std::int64_t at =
+            element(p, where == "sum" ? trainer.layers().summed() : trainer.layers().active(), value);
         const auto tensor = std::find_if(p.segments.rbegin(), p.segments.rend(),
                                          [&](const Segment& segment) { return segment.begin <= at; });
         CHECK((says(trainer.skipped(), where, tensor->name) && trainer.skipped().starts_with("in step 3 (epoch 1) ")));
