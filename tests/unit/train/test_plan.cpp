@@ -1,5 +1,6 @@
 #include "catch.hpp"
 #include "datasets.hpp"
+#include "train/plan/goal.hpp"
 #include "train/plan/parts.hpp"
 #include "train/plan/plan.hpp"
 #include "train/planned.hpp"
@@ -91,6 +92,14 @@ TEST_CASE("The last step of an epoch has what is left; draws and the warm-up are
   CHECK((dealt.micro_batches == 5 && dealt.micro_batch == 2 && dealt.last_micro_batch == 1));
   CHECK((dealt.batch == 6 && dealt.steps_per_epoch == 3 && dealt.images_of_a_step() == 10));
   CHECK((dealt.micro_batches_of(0) == 2 && dealt.micro_batches_of(1) == 3 && dealt.micro_batches_of(1, 3) == 2));
+}
+
+TEST_CASE("Epochs of DAT's warm-up share a shuffle, those of a schedule that rises by itself do not", "[plan]") {
+  TrainOptions options = plain();
+  for (const auto& [schedule, shared] : {std::pair("step", 5), std::pair("cyclic", 0), std::pair("one_cycle", 0)}) {
+    options.schedule = schedule;
+    CHECK(loader_options(options, Plan(options, 24, 1)).warmup_epochs == shared);
+  }
 }
 
 TEST_CASE("One process plans as one of several ranks would: with the images of all where their sums have an order",
