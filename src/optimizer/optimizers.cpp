@@ -9,9 +9,7 @@ std::unique_ptr<Optimizer> make_lamb(Backend&, Parameters&, const OptimizerOptio
 
 namespace {
 
-using Make = std::unique_ptr<Optimizer>(Backend&, Parameters&, const OptimizerOptions&);
-
-using Optimizers = Registry<Make>;
+using Optimizers = Registry<std::unique_ptr<Optimizer>(Backend&, Parameters&, const OptimizerOptions&)>;
 
 /// The optimizers, with their own weight decay where none is asked for.
 [[nodiscard]] Optimizers with_decay(std::vector<Optimizers::Row> rows) {

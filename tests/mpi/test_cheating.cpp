@@ -267,10 +267,7 @@ TEST_CASE("The protocol that bans takes the memory that is foreseen", "[byzantin
   const auto taken = [&](bool byzantine) {
     Trainer trainer(world(), with_bans(byzantine));
     foreseen = BanProtocol::memory(trainer.model(), ranks);
-    std::int64_t bytes = 0;
-    for (const auto& allocation : trainer.replica().backend().allocations())
-      bytes += static_cast<std::int64_t>(allocation.bytes);
-    return bytes;
+    return test::bytes_on_device(trainer);
   };
   const std::int64_t without = taken(false), more = taken(true) - without;
   // Beside it: statistics and losses of what is done once more. The CPU keeps no digests.

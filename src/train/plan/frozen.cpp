@@ -15,8 +15,6 @@ namespace {
 
 const char* const kAllButHead = "all-but-head";
 
-[[nodiscard]] std::string front_of(const std::string& name) { return name.substr(0, name.rfind('.')); }
-
 /// Returns whether `name` is that of the part, or of something within it.
 [[nodiscard]] bool within(const std::string& name, const std::string& part) {
   return name.starts_with(part) && (name.size() == part.size() || name[part.size()] == '.');
@@ -71,7 +69,8 @@ int frozen_segments(const Graph& graph, Granularity granularity, const std::stri
   if (up_to == kAllButHead) end = head;
   for (int k = 0; k < std::ssize(graph.segments); ++k) {
     const Segment& segment = graph.segments[static_cast<std::size_t>(k)];
-    if (within(front_of(segment.name), up_to) || within(segment.block, up_to) || within(segment.module, up_to))
+    if (within(segment.name.substr(0, segment.name.rfind('.')), up_to) || within(segment.block, up_to) ||
+        within(segment.module, up_to))
       end = k + 1;
   }
   require(end > 0, ExitCode::usage, "--freeze ", up_to, ": the network has nothing of this name; it has ",
