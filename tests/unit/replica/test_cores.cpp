@@ -143,12 +143,16 @@ TEST_CASE("Threads of a rank: its cores, its share of a quota, and OMP_NUM_THREA
   CHECK(of(2, {.bound = 8, .all = 8, .quota = 6.0}) == 3);
   CHECK(of(1, {.bound = 3, .all = 8, .quota = 6.0}) == 3);
   CHECK(of(1, {.bound = 8, .all = 8, .quota = 1e12}) == 8);
+  CHECK(of(0, {.bound = 8, .all = 8}) == 8);
+  CHECK(of(9, {.bound = 8, .all = 8}) == 1);
   CHECK(cores_of_rank(3, {.bound = 8, .all = 8}).source == "the cores of the node, shared by 3 ranks");
   CHECK(cores_of_rank(1, {.bound = 8, .all = 8, .quota = 8.0}).source == "the cores of the node");
   CHECK(cores_of_rank(1, {.bound = 8, .all = 8, .quota = 1.0}).source == "a quota of 1 core of its control group");
   CHECK(cores_of_rank(2, {.bound = 8, .all = 8, .quota = 6.0}).source ==
         "a quota of 6 cores of its control group, shared by 2 ranks");
   CHECK(cores_of_rank(1, {.bound = 2, .all = 8, .quota = 6.0}).source == "the cores that this rank is bound to");
+  CHECK(cores_of_rank(1, {.bound = 8, .all = 8, .quota = 8.0}).source == "the cores of the node");
+  CHECK(cores_of_rank(1, {.bound = 8, .all = 8, .quota = 1.0}).source == "a quota of 1 core of its control group");
 
   CHECK(threads_of_openmp("3") == 3);
   CHECK((threads_of_openmp(" 4,2") == 4 && threads_of_openmp("1") == 1 && threads_of_openmp("4096") == 4096));
