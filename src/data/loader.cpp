@@ -55,7 +55,7 @@ void BatchReader::choose(HostBatch& batch, std::int64_t step, int rank, int rank
   for (int i = 0; i < batch.count; ++i) {
     const auto k = static_cast<std::size_t>(i);
     const std::int64_t sample = indices_[k];
-    batch.labels[k] = dataset_.label(sample);
+    batch.labels.at(k) = dataset_.label(sample);  // more than there is room for are an error
     batch.ids[k] = sample;
     const auto middle = static_cast<std::int16_t>((batch.side - size) / 2);
     batch.crops[k] = {middle, middle};

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "dat/backend.hpp"
@@ -38,12 +40,10 @@ constexpr AverageRule kAverageRules[] = {
      "Izmailov et al., \"Averaging Weights Leads to Wider Optima and Better Generalization\", UAI 2018"}};
 
 [[nodiscard]] const AverageRule& rule_of(const AverageOptions& options) {
-  const auto* const found = std::find_if(std::begin(kAverageRules), std::end(kAverageRules),
-                                         [&](const AverageRule& rule) { return options.rule == rule.name; });
-  if (found != std::end(kAverageRules)) return *found;
-  std::string known;
-  for (const AverageRule& rule : kAverageRules) known += (known.empty() ? "" : ", ") + std::string(rule.name);
-  fail(ExitCode::usage, "unknown average '", options.rule, "'; known: ", known);
+  for (const AverageRule& rule : kAverageRules)
+    if (options.rule == rule.name) return rule;
+  fail(ExitCode::usage, "unknown average '", options.rule,
+       fmt::format("'; known: {}", fmt::join(average_rules(), ", ")));
 }
 
 }  // namespace

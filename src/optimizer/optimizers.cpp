@@ -9,14 +9,12 @@ std::unique_ptr<Optimizer> make_lamb(Backend&, Parameters&, const OptimizerOptio
 
 namespace {
 
-using Make = std::unique_ptr<Optimizer>(Backend&, Parameters&, const OptimizerOptions&);
-
-using Optimizers = Registry<Make>;
+using Optimizers = Registry<std::unique_ptr<Optimizer>(Backend&, Parameters&, const OptimizerOptions&)>;
 
 /// The optimizers, with their own weight decay where none is asked for.
 [[nodiscard]] Optimizers with_decay(std::vector<Optimizers::Row> rows) {
   for (Optimizers::Row& row : rows)
-    row.make = [make = row.make, own = number_of(row.settings, "weight-decay").value_or(0)](
+    row.make = [make = row.make, own = number_of(row.settings, "weight-decay").value_or(double{})](
                    Backend& backend, Parameters& parameters, OptimizerOptions options) {
       if (options.weight_decay < 0) options.weight_decay = own;
       return make(backend, parameters, options);

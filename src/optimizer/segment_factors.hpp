@@ -80,10 +80,9 @@ class SegmentFactors {
   /// The first segment of the last layer: the weight before the last bias.
   [[nodiscard]] static std::ptrdiff_t first_of_head(const Parameters& parameters) {
     const auto layer = [](const std::string& name) { return name.substr(0, name.rfind('.')); };
-    const std::string head = layer(parameters.segments.back().name);
-    std::ptrdiff_t first = std::ssize(parameters.segments);
-    while (first > 0 && layer(parameters.segments[static_cast<std::size_t>(first) - 1].name) == head) --first;
-    return first;
+    const auto& all = parameters.segments;
+    const auto in_head = [&](const Segment& segment) { return layer(segment.name) == layer(all.back().name); };
+    return std::find_if_not(all.rbegin(), all.rend(), in_head).base() - all.begin();
   }
 
   Backend& backend_;

@@ -1,8 +1,8 @@
 #include "dat/planner.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
-#include <numeric>
 
 namespace dat {
 
@@ -18,26 +18,23 @@ void Planner::touch(Buffer buffer, int instruction) {
 }
 
 std::size_t Planner::place() {
-  std::vector<int> order(items_.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, [&](int a, int b) {
-    return items_[static_cast<std::size_t>(a)].bytes > items_[static_cast<std::size_t>(b)].bytes;
-  });
+  std::vector<Item*> order;
+  for (Item& item : items_) order.push_back(&item);
+  std::ranges::stable_sort(order, std::greater<>(), &Item::bytes);
   std::size_t total = 0;
   std::vector<const Item*> placed, rivals;
-  for (const int index : order) {
-    Item& item = items_[static_cast<std::size_t>(index)];
+  for (Item* const item : order) {
     rivals.clear();
     for (const Item* other : placed)
-      if (other->first <= item.last && item.first <= other->last) rivals.push_back(other);
-    std::ranges::sort(rivals, [](const Item* a, const Item* b) { return a->offset < b->offset; });
-    item.offset = 0;
+      if (other->first <= item->last && item->first <= other->last) rivals.push_back(other);
+    std::ranges::sort(rivals, {}, &Item::offset);
+    item->offset = 0;
     for (const Item* other : rivals) {
-      if (item.offset + item.bytes <= other->offset) break;
-      item.offset = std::max(item.offset, other->offset + other->bytes);
+      if (item->offset + item->bytes <= other->offset) break;
+      item->offset = std::max(item->offset, other->offset + other->bytes);
     }
-    placed.push_back(&item);
-    total = std::max(total, item.offset + item.bytes);
+    placed.push_back(item);
+    total = std::max(total, item->offset + item->bytes);
   }
   return total;
 }

@@ -43,7 +43,7 @@ struct Mount {
   std::ifstream file(root + "/proc/self/mountinfo");
   for (std::string line; std::getline(file, line);) {
     // 36 35 98:0 ROOT POINT OPTIONS ... - TYPE SOURCE SUPER
-    std::istringstream front(line), back(line.substr(std::min(line.find(" - "), line.size() - 1) + 1));
+    std::istringstream front(line), back(line.substr(std::min(line.find(" - "), line.size())));
     std::string skipped, type, options;
     Mount one;
     front >> skipped >> skipped >> skipped >> one.root >> one.point;
@@ -95,7 +95,7 @@ std::optional<double> least_of_groups(const std::string& controller, const Group
 std::optional<double> memory_of_groups(const std::string& root) {
   const auto limit = [](const fs::path& group, bool second) -> std::optional<double> {
     const std::vector<std::string> words = first_words_of(group / (second ? "memory.max" : "memory.limit_in_bytes"), 1);
-    double bytes = 0;
+    double bytes{};
     if (words.empty() || !read_number(words[0], bytes)) return {};  // "max"
     return bytes;
   };

@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 [[nodiscard]] std::optional<double> ratio(const std::string& quota, const std::string& period) {
-  double most = 0, of = 0;
+  double most{}, of{};
   if (!read_number(quota, most) || !read_number(period, of) || !(most > 0) || !(of > 0)) return {};  // "max", "-1"
   return most / of;
 }
@@ -51,7 +51,7 @@ std::optional<double> cores_of_groups(const std::string& root) { return least_of
 std::optional<int> threads_of_openmp(const char* value) {
   if (value == nullptr) return {};
   constexpr int kMost = 4096;  // limit of --threads
-  int number = 0;
+  int number{};
   const std::string text = value;
   if (!read_number(trimmed(text.substr(0, text.find(','))), number) || number < 1 || number > kMost) return {};
   return number;

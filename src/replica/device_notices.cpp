@@ -1,5 +1,8 @@
 #include "replica/device_notices.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <map>
 
 #include "replica/gpus.hpp"
@@ -7,20 +10,16 @@
 namespace dat {
 
 std::string gpus_of_hosts(const std::vector<std::string>& of_ranks) {
-  std::map<std::string, std::string> of_host, hosts;
+  std::map<std::string, std::vector<std::string>> of_host;
+  std::map<std::vector<std::string>, std::vector<std::string>> hosts;
   for (const std::string& one : of_ranks)
-    if (const std::size_t blank = one.find(' '); blank != std::string::npos) {
-      std::string& gpus = of_host[one.substr(0, blank)];
-      gpus += (gpus.empty() ? "" : ", ") + one.substr(blank + 1);
-    }
-  bool several = false;
-  for (const auto& [host, gpus] : of_host) {
-    several = several || gpus.find(',') != std::string::npos;
-    hosts[gpus] += (hosts[gpus].empty() ? "" : ", ") + host;
-  }
+    if (const std::size_t blank = one.find(' '); blank != std::string::npos)
+      of_host[one.substr(0, blank)].push_back(one.substr(blank + 1));
+  for (const auto& [host, gpus] : of_host) hosts[gpus].push_back(host);
   std::string text;
-  for (const auto& [gpus, of] : hosts) text += (text.empty() ? "" : "; ") + gpus + " on " + of;
-  return several ? text : "";
+  for (const auto& [gpus, of] : hosts)
+    text += fmt::format("{}{} on {}", text.empty() ? "" : "; ", fmt::join(gpus, ", "), fmt::join(of, ", "));
+  return std::ranges::any_of(of_host, [](const auto& one) { return one.second.size() > 1; }) ? text : "";
 }
 
 std::vector<std::string> device_notices(Communicator& ranks, const Backend& backend, const std::string& wanted) {
@@ -30,13 +29,14 @@ std::vector<std::string> device_notices(Communicator& ranks, const Backend& back
     notices.push_back("no GPU: " + cuda_missing() + "; using the CPU");
   if (const std::string remark = backend.remark(); !remark.empty()) notices.push_back("warning: " + remark);
   const std::vector<std::string> far = ranks.gather(far_from_gpu(ranks, backend));
-  std::string who;
+  std::vector<int> away;
   for (std::size_t rank = 0; rank < far.size(); ++rank)
-    if (!far[rank].empty())
-      who += (who.empty() ? "" : ", ") + std::to_string(ranks.launch_rank(static_cast<int>(rank)));
-  if (!who.empty())
-    notices.push_back("warning: cores of these ranks are far from their GPUs: " + who +
-                      "; bind ranks to NUMA nodes (mpirun --map-by numa --bind-to numa), see dat_hpc doctor");
+    if (!far[rank].empty()) away.push_back(ranks.launch_rank(static_cast<int>(rank)));
+  if (!away.empty())
+    notices.push_back(
+        fmt::format("warning: cores of these ranks are far from their GPUs: {}; bind ranks to NUMA nodes (mpirun "
+                    "--map-by numa --bind-to numa), see dat_hpc doctor",
+                    fmt::join(away, ", ")));
   // A process that sees its own GPU alone has number 0, whichever that is.
   const std::size_t visible = backend.gpu_number() < 0 ? 0 : numa_nodes_of_gpus().size();
   if (ranks.agree(visible) && visible > 1)
@@ -45,16 +45,13 @@ std::vector<std::string> device_notices(Communicator& ranks, const Backend& back
       notices.push_back("GPUs of the ranks, in their order: " + gpus);
   const std::vector<std::string> ids =
       ranks.gather(backend.device_id().empty() ? "" : host_name() + " " + backend.device_id());
-  std::map<std::string, std::string> users;
+  std::map<std::string, std::vector<int>> users;
   for (std::size_t rank = 0; rank < ids.size(); ++rank)
-    if (!ids[rank].empty()) {
-      std::string& sharing = users[ids[rank]];
-      sharing += (sharing.empty() ? "" : ", ") + std::to_string(ranks.launch_rank(static_cast<int>(rank)));
-    }
+    if (!ids[rank].empty()) users[ids[rank]].push_back(ranks.launch_rank(static_cast<int>(rank)));
   for (const auto& [id, sharing] : users)
-    if (sharing.find(',') != std::string::npos)
-      notices.push_back("warning: ranks " + sharing + " share one GPU of " + id.substr(0, id.find(' ')) +
-                        ": start one rank per GPU");
+    if (sharing.size() > 1)
+      notices.push_back(fmt::format("warning: ranks {} share one GPU of {}: start one rank per GPU",
+                                    fmt::join(sharing, ", "), id.substr(0, id.find(' '))));
   return notices;
 }
 

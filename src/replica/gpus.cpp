@@ -17,10 +17,10 @@ constexpr int kNodes = 64;
 [[nodiscard]] bool has_any(const std::string& list, const cpu_set_t& cores) {
   std::istringstream text(list);
   for (std::string part; std::getline(text, part, ',');) {
-    int first = 0, last = 0;
+    int first{};
     const std::size_t dash = part.find('-');
     if (!read_number(trimmed(part.substr(0, dash)), first)) continue;
-    last = first;
+    int last = first;
     if (dash != std::string::npos && !read_number(trimmed(part.substr(dash + 1)), last)) continue;
     for (int core = first; core <= std::min(last, CPU_SETSIZE - 1); ++core)
       if (CPU_ISSET(core, &cores)) return true;

@@ -12,7 +12,7 @@ namespace {
 
 /// Images in a pass of the attack.
 [[nodiscard]] int attack_batch_of(const ReplicaOptions& options) {
-  return options.attack_batch > 0 ? std::min(options.attack_batch, options.micro_batch) : options.micro_batch;
+  return options.attack_batch != 0 ? std::min(options.attack_batch, options.micro_batch) : options.micro_batch;
 }
 
 /// Room for the passes of the attack over a micro-batch: a program may compute its empty places, too.

@@ -47,9 +47,8 @@ class AutofreezeSelector final : public LayerSelector {
   [[nodiscard]] std::vector<double> state() const override {
     std::vector<double> all = sums_;
     all.insert(all.end(), before_.begin(), before_.end());
-    all.push_back(static_cast<double>(interval_));
-    all.push_back(static_cast<double>(learned_));
-    all.push_back(static_cast<double>(first_));
+    for (const std::int64_t number : {interval_, learned_, static_cast<std::int64_t>(first_)})
+      all.push_back(static_cast<double>(number));
     return all;
   }
 

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -37,12 +39,9 @@ constexpr BanditLoss kBanditLosses[] = {
 };
 
 const BanditLoss& bandit_loss_from(const std::string& name) {
-  std::string known;
-  for (const BanditLoss& loss : kBanditLosses) {
+  for (const BanditLoss& loss : kBanditLosses)
     if (name == loss.name) return loss;
-    known += (known.empty() ? "" : ", ") + std::string(loss.name);
-  }
-  fail(ExitCode::usage, "unknown bandit loss '", name, "'; known: ", known);
+  fail(ExitCode::usage, "unknown bandit loss '", name, fmt::format("'; known: {}", fmt::join(bandit_losses(), ", ")));
 }
 
 /// A layer that was not drawn, or whose norm is zero or not finite (also: its square), keeps w = p.

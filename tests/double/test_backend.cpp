@@ -11,6 +11,7 @@
 #include "environment.hpp"
 #include "pointwise.hpp"
 #include "random_values.hpp"
+#include "replica/device_notices.hpp"
 #include "small_run.hpp"
 #include "train/trainer.hpp"
 
@@ -758,7 +759,10 @@ TEST_CASE("Without a GPU, cuda is refused with the reason and auto takes the CPU
   const std::string error = message_of([] { (void)cuda(); }, ExitCode::device);
   CHECK(contains(error, missing));
   CHECK(contains(error, "--device cpu"));
-  CHECK(make_backend({.device = "auto", .threads = 2})->device().kind == DeviceKind::cpu);
+  const auto instead = make_backend({.device = "auto", .threads = 2});
+  CHECK(instead->device().kind == DeviceKind::cpu);
+  CHECK(device_notices(single(), *instead, "auto") == std::vector{"no GPU: " + missing + "; using the CPU"});
+  CHECK(device_notices(single(), *instead, "cpu").empty());
   CHECK(contains(cuda_report(), missing));
   Environment hidden("DAT_DOUBLE_DRIVER", "there");
   hidden.set("CUDA_VISIBLE_DEVICES", "7");

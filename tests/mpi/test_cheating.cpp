@@ -1,4 +1,4 @@
-#include "catch.hpp"
+#include "by_epoch.hpp"
 #include "dat/cheat.hpp"
 #include "random_values.hpp"
 #include "reduction_case.hpp"
@@ -267,10 +267,7 @@ TEST_CASE("The protocol that bans takes the memory that is foreseen", "[byzantin
   const auto taken = [&](bool byzantine) {
     Trainer trainer(world(), with_bans(byzantine));
     foreseen = BanProtocol::memory(trainer.model(), ranks);
-    std::int64_t bytes = 0;
-    for (const auto& allocation : trainer.replica().backend().allocations())
-      bytes += static_cast<std::int64_t>(allocation.bytes);
-    return bytes;
+    return test::bytes_on_device(trainer);
   };
   const std::int64_t without = taken(false), more = taken(true) - without;
   // Beside it: statistics and losses of what is done once more. The CPU keeps no digests.
@@ -286,6 +283,23 @@ TEST_CASE("Who is to check a friend that cheats finds that all is well", "[byzan
   for (int step = 0; step < 3; ++step) {  // of which the second checks somebody
     (void)trainer.step(false);
     CHECK((trainer.bans().empty() && trainer.take_accusations().empty()));
+  }
+}
+
+TEST_CASE("Work of a step in which layers stood still is done once more as it was, and steps go on alike",
+          "[byzantine]") {
+  if (world().size() == 1) return;
+  TrainOptions options = with_bans(true);
+  options.selector = "all";
+  options.budget = TrainOptions{}.budget;
+  options.freeze = test::by_epoch<std::string>({{"conv1", 0}, {"none", 1}});
+  options.limit_train = 16 * world().size();  // two steps an epoch
+  options.epochs = 2;
+  test::Started trainer(world(), options);
+  for (int step = 0; step < 4; ++step) {
+    (void)trainer.step(false);
+    CHECK((trainer.bans().empty() && trainer.take_accusations().empty()));
+    CHECK_NOTHROW(trainer.check_replicas());
   }
 }
 

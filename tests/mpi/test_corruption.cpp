@@ -362,6 +362,9 @@ TEST_CASE("A rank that attacks otherwise than it says is found by the others", "
       wrong += records[0].rank != (world().size() == 2 ? -1 : kGuilty) || records[0].step != step + 1;
       const std::string what = "micro-batch " + std::to_string(chosen.of.index);
       wrong += !contains(records[0].text, what);
+      const int right = chosen.of.rank == kGuilty ? chosen.verifier : chosen.of.rank;
+      wrong += !records[0].text.ends_with(world().size() == 2 ? "; a third rank could tell which of them is wrong"
+                                                              : "rank " + std::to_string(right) + ": rank 1 is wrong");
       wrong += records[0].what != "gradient of " + what + " of rank " + std::to_string(chosen.of.rank);
       wrong += records[0].done != (left_out ? "the step was left out" : "the recomputation was wrong");
     }
@@ -400,7 +403,7 @@ TEST_CASE("What a recomputation sends is counted, and what perturbed weights tak
   for (const bool perturbed : {false, true}) {
     TrainOptions options = verified("pgd");
     options.node_sums = "mpi";
-    options.verify = perturbed ? 0 : 1;
+    options.verify = perturbed ? 0 : 2;
     options.awp_gamma = perturbed ? 0.01 : 0;
     test::Started trainer(world(), options);
     for (int step = 0; step < 3; ++step) {

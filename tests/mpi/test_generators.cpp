@@ -170,35 +170,21 @@ TEST_CASE("A generator refuses what a trainer must not send, and names it", "[ge
     send(version, bytes, 1, kVersionTag, cut);
   };
   const Order begin{.kind = Order::Kind::begin, .step = 4};
+  const auto attack = [&](const std::vector<std::pair<int, int>>& all) {
+    return [&order, &begin, all] {
+      order(begin);
+      for (const auto& [unit, step] : all) order({.kind = Order::Kind::attack, .unit = unit, .step = step});
+    };
+  };
   const std::vector<std::pair<std::string, std::function<void()>>> cases{
       {"its length", [&] { world().send(&begin, sizeof begin - 1, 1, kOrderTag); }},
       {"its kind", [&] { order({.kind = static_cast<Order::Kind>(9)}); }},
       {"its number, micro-batch 0 of step 4", [&] { order({.kind = Order::Kind::attack, .step = 4}); }},
-      {"its number, micro-batch 4 of step 4",
-       [&] {
-         order(begin);
-         order({.kind = Order::Kind::attack, .unit = 4, .step = 4});
-       }},
-      {"its number, micro-batch -1 of step 4",
-       [&] {
-         order(begin);
-         order({.kind = Order::Kind::attack, .unit = -1, .step = 4});
-       }},
-      {"its number, micro-batch 1 of step -4",
-       [&] {
-         order(begin);
-         order({.kind = Order::Kind::attack, .unit = 1, .step = -4});
-       }},
-      {"its number, micro-batch 1 of step 400000",  // of 100000 epochs of four
-       [&] {
-         order(begin);
-         order({.kind = Order::Kind::attack, .unit = 1, .step = 400000});
-       }},
-      {"its number, micro-batch 1 of step 4, after that of step 4",
-       [&] {
-         order(begin);
-         for (int k = 0; k < 2; ++k) order({.kind = Order::Kind::attack, .unit = 1, .step = 4});
-       }},
+      {"its number, micro-batch 4 of step 4", attack({{4, 4}})},
+      {"its number, micro-batch -1 of step 4", attack({{-1, 4}})},
+      {"its number, micro-batch 1 of step -4", attack({{1, -4}})},
+      {"its number, micro-batch 1 of step 400000", attack({{1, 400000}})},  // of 100000 epochs of four
+      {"its number, micro-batch 1 of step 4, after that of step 4", attack({{1, 4}, {1, 4}})},
       {"its version, 5 after 3", [&] { send_version(5, true, 0); }},
       {"its hash", [&] { send_version(4, false, 0); }},
       {"has sent 116 bytes", [&] { send_version(4, true, bytes - 100); }},
@@ -227,8 +213,7 @@ TEST_CASE("A generator refuses what a trainer must not send, and names it", "[ge
   }
   // What is right is done: first what is wanted first.
   if (world().root()) {
-    order(begin);
-    for (const int unit : {3, 1}) order({.kind = Order::Kind::attack, .unit = unit, .step = 4});
+    attack({{3, 4}, {1, 4}})();
     world().barrier();  // they are there before the weights
     std::fill_n(version.behind(), bytes, std::byte{0});
     version.header() = {.version = 4};

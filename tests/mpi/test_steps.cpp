@@ -185,7 +185,7 @@ TEST_CASE("A run that goes on from a checkpoint has the bits of one that was not
   const std::string robust =
       "max-steps=5 epochs=4 budget=4 optimizer=lamb:bias_correction average=ema:bn=ema batch=auto total-batch=40 "
       "micro-batch=8 aggregator=";
-  const std::vector<Interrupted> all = {
+  std::vector<Interrupted> all = {
       {{Of::one, drawn + "optimizer=lamb selector=exp3 awp-gamma=0.01 average=ema:bn=ema"}, {5}},
       {{Of::one, drawn + "optimizer=lars selector=exp3 awp-gamma=0.01 budget-unit=bytes resample=3"}, {5}},
       {{Of::one, drawn + "optimizer=sgd selector=exp3 average=swa:bn=rebuild budget-unit=seconds "
@@ -206,28 +206,18 @@ TEST_CASE("A run that goes on from a checkpoint has the bits of one that was not
       {{Of::one, grown + "ema warm-start=2 resident=on"}, {2, 3, 6}},
       {{Of::one, grown + "rebuild attack-bn=train verify=1"}, {2, 3, 6}},
       {{Of::one, grown + "ema attack-stop=0 micro-batch=8 verify=1"}, {2, 3, 6}},
-      {{Of::one, grown + "ema awp-gamma=0.01 loss=trades staleness=1"}, {2, 3, 6}},
-      {{Of::several, coded + "int8 codec-transport=gather"}, {4}},
-      {{Of::several, coded + "int8 codec-transport=two_sided mask=per_worker"}, {4}},
-      {{Of::several, coded + "powersgd codec-transport=sum"}, {4}},
-      {{Of::several, coded + "powersgd codec-transport=sum mask=per_worker"}, {4}},
-      {{Of::several, coded + "terngrad"}, {4}},
-      {{Of::several, coded + "atomo"}, {4}},
-      {{Of::several, coded + "bf16"}, {4}},
-      {{Of::several, coded + "f16"}, {4}},
-      {{Of::several, masks + "exp3"}, {5}},
-      {{Of::several, masks + "exp3 resample=3"}, {5}},
-      {{Of::several, masks + "oracle"}, {5}},
-      {{Of::several, masks + "oracle resample=3"}, {5}},
-      {{Of::several, stale + "1"}, {1, 2, 3, 4, 5, 6, 7}},
-      {{Of::several, stale + "3"}, {1, 4, 6}},
-      {{Of::several, robust + "mean"}, {3}},
-      {{Of::several, robust + "median"}, {3}},
-      {{Of::several, robust + "trimmed_mean:mixing"}, {3}},
-      {{Of::several, robust + "geometric_median"}, {3}},
-      {{Of::several, robust + "krum"}, {3}},
-      {{Of::several, robust + "multi_krum"}, {3}},
-      {{Of::several, robust + "centered_clip:mixing"}, {3}}};
+      {{Of::one, grown + "ema awp-gamma=0.01 loss=trades staleness=1"}, {2, 3, 6}}};
+  for (const char* codec :
+       {"int8 codec-transport=gather", "int8 codec-transport=two_sided mask=per_worker", "powersgd codec-transport=sum",
+        "powersgd codec-transport=sum mask=per_worker", "terngrad", "atomo", "bf16", "f16"})
+    all.push_back({{Of::several, coded + codec}, {4}});
+  for (const char* selector : {"exp3", "exp3 resample=3", "oracle", "oracle resample=3"})
+    all.push_back({{Of::several, masks + selector}, {5}});
+  all.push_back({{Of::several, stale + "1"}, {1, 2, 3, 4, 5, 6, 7}});
+  all.push_back({{Of::several, stale + "3"}, {1, 4, 6}});
+  for (const char* aggregator :
+       {"mean", "median", "trimmed_mean:mixing", "geometric_median", "krum", "multi_krum", "centered_clip:mixing"})
+    all.push_back({{Of::several, robust + aggregator}, {3}});
   std::vector<Interrupted> here;
   std::copy_if(all.begin(), all.end(), std::back_inserter(here), [](const auto& one) { return runs(one.row); });
   for (const auto& [row, at] : test::drawn(here, static_cast<std::size_t>(test::cases(100, 2)))) {

@@ -42,6 +42,13 @@ struct OneRank : Started {
   return to_host(trainer.model().backend, p.values, p.size);
 }
 
+[[nodiscard]] inline std::int64_t bytes_on_device(Trainer& trainer) {
+  std::int64_t bytes = 0;
+  for (const Backend::Allocation& one : trainer.replica().backend().allocations())
+    bytes += static_cast<std::int64_t>(one.bytes);
+  return bytes;
+}
+
 /// The small run on a GPU, or its double, in f16 throughout: FGSM on batch statistics, all layers, SGD.
 [[nodiscard]] inline TrainOptions small_run_in_f16() {
   TrainOptions options = small_run();

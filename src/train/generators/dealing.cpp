@@ -1,6 +1,7 @@
 #include "train/generators/dealing.hpp"
 
 #include <algorithm>
+#include <limits>
 
 namespace dat {
 
@@ -8,20 +9,19 @@ Dealing::Dealing(int generators, int first) : all_(static_cast<std::size_t>(gene
 
 double Dealing::seconds(const One& one) const {
   if (one.seconds > 0) return one.seconds;
-  double most = 0;
-  for (const One& other : all_) most = std::max(most, other.seconds);
+  const double most = std::ranges::max_element(all_, {}, &One::seconds)->seconds;
   return most > 0 ? most : 1;
 }
 
 int Dealing::deal(double now) {
   const int count = static_cast<int>(std::ssize(all_));
-  int best = -1;
-  double least = 0;
+  int best{};
+  double least = std::numeric_limits<double>::infinity();
   for (int k = 0; k < count; ++k) {
     const int generator = (first_ + k) % count;
     const One& one = of(generator);
     const double end = std::max(now, one.free_at) + seconds(one);
-    if (best >= 0 && end >= least) continue;
+    if (end >= least) continue;
     best = generator;
     least = end;
   }

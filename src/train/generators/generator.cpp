@@ -171,14 +171,12 @@ void Generator::obey(int trainer, const Order& order) {
       require_sound(!task.wanted || task.step < order.step, trainer, "its number, micro-batch ", order.unit,
                     " of step ", order.step, ", after that of step ", task.step);
       if (task.wanted) give_up(task);
-      if (loaded_ == &task) loaded_ = nullptr;
-      task.wanted = true;
-      task.step = order.step;
-      task.trainer = trainer;
-      task.unit = order.unit;
-      task.done = 0;
-      task.passes = 0;
-      task.seconds = 0;
+      task = {.wanted = true,
+              .step = order.step,
+              .trainer = trainer,
+              .unit = order.unit,
+              .eta = task.eta,
+              .ages = std::move(task.ages)};
       return;
     }
     case Order::Kind::pause:
@@ -265,7 +263,7 @@ void Generator::go_on(Task& task) {
   if (task.done == 0) task.began = began;
   const std::int64_t version = version_of(task, task.done), passes = attacker_.passes();
   const int all = staleness_.iterations;
-  if (loaded_ != &task) load(task);
+  if (task.done == 0 || loaded_ != &task) load(task);
   versions_.use(version);
   int count = all - task.done;
   if (parted_) {
@@ -288,7 +286,6 @@ void Generator::go_on(Task& task) {
 
 void Generator::answer(Task& task) {
   const double began = seconds_now();
-  loaded_ = nullptr;
   task.wanted = false;
   AnswerPacket& packet = answers_.packet();
   const Batch& batch = attacker_.batch();

@@ -86,7 +86,7 @@ void Orders::deal_again(Dealt& dealt, double waited) {
   if (!other) return;
   dealt.generator = *other;
   ++counts_.dealt_again;
-  send(*other, {.kind = Order::Kind::attack, .unit = dealt.unit, .step = dealt.step});
+  send(dealt.generator, {.kind = Order::Kind::attack, .unit = dealt.unit, .step = dealt.step});
 }
 
 void Orders::take_answers() {

@@ -44,9 +44,15 @@ class RemoteExamples final : public ExampleSource {
   void write(double* to, int unit) override;
   void read(const double* from) override;
 
-  void save(Checkpoint& checkpoint) override;
-  void restore(const Checkpoint& checkpoint) override;
-  void share(Communicator& ranks) override;
+  void save(Checkpoint& checkpoint) override {
+    if (kept_) kept_->save(checkpoint);
+  }
+  void restore(const Checkpoint& checkpoint) override {
+    if (kept_) kept_->restore(checkpoint);
+  }
+  void share(Communicator& ranks) override {
+    if (kept_) kept_->share(ranks);
+  }
 
  private:
   static constexpr std::size_t kCounts = 3;
@@ -175,19 +181,9 @@ void RemoteExamples::read(const double* from) {
     const double those = from[kCounts + static_cast<std::size_t>(age)];
     iterations += those;
     record_.age_mean += age * those;
-    if (those > 0) record_.age_max = age;
+    if (those != 0) record_.age_max = age;
   }
   record_.age_mean /= std::max(iterations, 1.0);
-}
-
-void RemoteExamples::save(Checkpoint& checkpoint) {
-  if (kept_) kept_->save(checkpoint);
-}
-void RemoteExamples::restore(const Checkpoint& checkpoint) {
-  if (kept_) kept_->restore(checkpoint);
-}
-void RemoteExamples::share(Communicator& ranks) {
-  if (kept_) kept_->share(ranks);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "train/plan/frozen.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
 #include <vector>
@@ -12,8 +14,6 @@ namespace dat {
 namespace {
 
 const char* const kAllButHead = "all-but-head";
-
-[[nodiscard]] std::string front_of(const std::string& name) { return name.substr(0, name.rfind('.')); }
 
 /// Returns whether `name` is that of the part, or of something within it.
 [[nodiscard]] bool within(const std::string& name, const std::string& part) {
@@ -56,9 +56,8 @@ struct Names {
     close.push_back(one);
   }
   for (const std::string& block : names.blocks) add(close, block);
-  std::string text;
-  for (const std::string& name : close) text += (text.empty() ? "" : ", ") + name;
-  return text + "; or a module within them, such as " + names.modules[names.modules.size() / 2];
+  return fmt::format("{}; or a module within them, such as {}", fmt::join(close, ", "),
+                     names.modules[names.modules.size() / 2]);
 }
 
 }  // namespace
@@ -70,7 +69,8 @@ int frozen_segments(const Graph& graph, Granularity granularity, const std::stri
   if (up_to == kAllButHead) end = head;
   for (int k = 0; k < std::ssize(graph.segments); ++k) {
     const Segment& segment = graph.segments[static_cast<std::size_t>(k)];
-    if (within(front_of(segment.name), up_to) || within(segment.block, up_to) || within(segment.module, up_to))
+    if (within(segment.name.substr(0, segment.name.rfind('.')), up_to) || within(segment.block, up_to) ||
+        within(segment.module, up_to))
       end = k + 1;
   }
   require(end > 0, ExitCode::usage, "--freeze ", up_to, ": the network has nothing of this name; it has ",

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <utility>
 
@@ -14,8 +15,8 @@ std::vector<int> beginnings_of_parts(const TrainOptions& options) {
   std::set<int> epochs;
   options.batch.add_changes(epochs);
   options.total_batch.add_changes(epochs);
-  const double all = options.warmup_epochs + options.epochs;  // a part that begins later never does
-  std::erase_if(epochs, [all](int epoch) { return epoch >= all - 0.5; });
+  const std::int64_t all = std::llround(options.warmup_epochs + options.epochs);  // what begins later never does
+  std::erase_if(epochs, [all](int epoch) { return epoch >= all; });
   epochs.insert(0);
   return {epochs.begin(), epochs.end()};
 }
@@ -40,7 +41,7 @@ TrainOptions part_of(const TrainOptions& options, std::int64_t epoch) {
 
 int epoch_of_largest_part(const TrainOptions& options) {
   constexpr int kLargest = 4096;
-  const int whole = options.size > 0 ? options.size : kLargest;  // no size is larger
+  const int whole = options.size != 0 ? options.size : kLargest;  // no size is larger
   const auto pixels = [&](int epoch) {
     const TrainOptions part = part_of(options, epoch);
     const std::vector<int> sizes = sizes_in_part(part);  // 0 first, which is whole images
@@ -77,7 +78,7 @@ std::string text_of_parts(const TrainOptions& options, const Mix& images, int ra
   const Plan first(part_of(options, 0), images, ranks);
   if (all.size() == 1) return first.text();
   std::string text = fmt::format("{} steps, {} epochs", steps_of_parts(options, images, ranks), first.epochs);
-  if (options.warmup_epochs > 0) text += fmt::format(" ({:g} warm-up)", options.warmup_epochs);
+  if (options.warmup_epochs != 0) text += fmt::format(" ({:g} warm-up)", options.warmup_epochs);
   for (const int epoch : all) {
     const Plan plan(part_of(options, epoch), images, ranks);
     text += (epoch == 0 ? ": " : fmt::format(", from epoch {} on ", epoch)) +

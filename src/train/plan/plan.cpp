@@ -13,13 +13,13 @@ namespace dat {
 namespace {
 
 [[nodiscard]] std::int64_t total_batch_of(const TrainOptions& options, int ranks) {
-  return options.total_batch > 0 ? std::int64_t{options.total_batch} : std::int64_t{options.batch} * ranks;
+  return options.total_batch != 0 ? std::int64_t{options.total_batch} : std::int64_t{options.batch} * ranks;
 }
 
 [[nodiscard]] EpochPlan epoch_of_run(const TrainOptions& options, const Mix& images, int ranks) {
   const int batch = batch_of(options, ranks);
-  if (!sums_are_ordered(options)) return {images, ranks, batch, options.micro_batch > 0 ? options.micro_batch : batch};
-  const int micro_batch = options.micro_batch > 0 ? options.micro_batch : options.batch.last();
+  if (!sums_are_ordered(options)) return {images, ranks, batch, options.micro_batch != 0 ? options.micro_batch : batch};
+  const int micro_batch = options.micro_batch != 0 ? options.micro_batch : options.batch.last();
   return {images, 1, batch, micro_batch};
 }
 
@@ -36,7 +36,7 @@ void require_one_for_each(const Plan& plan) {
   if (!plan.ordered || plan.micro_batches >= plan.ranks) return;
   const std::int64_t images = plan.images_of_a_step();
   std::int64_t size = images / plan.ranks;
-  while (size > 1 && plan.total_batch % size != 0) --size;
+  while (size != 0 && plan.total_batch % size != 0) --size;
   fail(ExitCode::usage, "--deterministic deals a step's ", images, " images to ", plan.ranks,
        " ranks in whole micro-batches, and --micro-batch ", plan.micro_batch,
        plan.micro_batch == plan.total_batch ? " (all of them)" : "", " makes ", plan.micro_batches,
@@ -46,7 +46,7 @@ void require_one_for_each(const Plan& plan) {
 
 /// Steps of whole epochs. Error(usage): more than can be counted.
 [[nodiscard]] std::int64_t steps_of_epochs(std::int64_t epochs, std::int64_t steps_per_epoch) {
-  std::int64_t steps = 0;
+  std::int64_t steps{};
   require(!__builtin_mul_overflow(epochs, steps_per_epoch, &steps), ExitCode::usage, epochs, " epochs of ",
           steps_per_epoch, " steps are more steps than can be counted; choose fewer --epochs");
   return steps;
@@ -62,7 +62,7 @@ int batch_of(const TrainOptions& options, int ranks) {
     return static_cast<int>(all);
   }
   if (options.total_batch == 0) return options.batch;
-  const int each = options.total_batch / ranks, micro_batch = options.micro_batch > 0 ? options.micro_batch : 1;
+  const int each = options.total_batch / ranks, micro_batch = options.micro_batch != 0 ? options.micro_batch : 1;
   const std::int64_t unit = std::int64_t{ranks} * micro_batch, units = options.total_batch / unit;
   require(each * ranks == options.total_batch, ExitCode::usage, "--total-batch ", options.total_batch,
           " is no multiple of ", ranks, " ranks, of which each has as many images; start ",
@@ -92,7 +92,7 @@ Plan::Plan(const TrainOptions& options, const Mix& training_images, int ranks_th
       epochs(std::llround(options.warmup_epochs + options.epochs)),
       warmup_epochs(options.warmup_epochs),
       steps(std::min(steps_of_epochs(epochs, steps_per_epoch),
-                     options.max_steps > 0 ? options.max_steps : std::numeric_limits<std::int64_t>::max())),
+                     options.max_steps != 0 ? options.max_steps : std::numeric_limits<std::int64_t>::max())),
       end(options.part_end < epochs ? std::min(steps, options.part_end * steps_per_epoch) : steps),
       warmup_steps(static_cast<std::int64_t>(std::ceil(steps_of(warmup_epochs, steps_per_epoch)))),
       draw_period(options.resample == "step"    ? 1

@@ -62,8 +62,8 @@ std::unique_ptr<Dataset> open_split(const TrainOptions& options, const std::stri
   std::unique_ptr<Dataset> whole;
   if (options.data.empty()) {
     SyntheticOptions set = built_in_set(options);
-    if (options.size > 0) set.size = options.size;
-    if (limit > 0) (of == "test" ? set.test : set.train) = std::min(of == "test" ? set.test : set.train, limit);
+    if (options.size != 0) set.size = options.size;
+    if (limit != 0) (of == "test" ? set.test : set.train) = std::min(of == "test" ? set.test : set.train, limit);
     whole = synthetic_dataset(set, of);
   } else {
     const bool balanced = read_mix(options.mix) < 1;
@@ -80,7 +80,7 @@ Mix mix_of(const TrainOptions& options, const Dataset& train, int ranks) {
   const double share = read_mix(options.mix);
   if (share == 1) return train.size();
   return {train.first_file(), train.size() - train.first_file(), share,
-          options.micro_batch > 0 ? options.micro_batch : batch_of(options, ranks)};
+          options.micro_batch != 0 ? options.micro_batch : batch_of(options, ranks)};
 }
 
 Splits open_splits(const TrainOptions& options, bool hashed) {
@@ -88,7 +88,7 @@ Splits open_splits(const TrainOptions& options, bool hashed) {
   whole.limit_test = 0;
   Splits splits{open_split(options, "train"), open_split(whole, "test"), nullptr};
   splits.test_images = splits.test->size();
-  if (options.holdout > 0) splits.holdout = open_split(options, "holdout");
+  if (options.holdout != 0) splits.holdout = open_split(options, "holdout");
   if (hashed) splits.hashes = {{"train", content_hash(*splits.train)}, {"test", content_hash(*splits.test)}};
   if (hashed && splits.holdout) splits.hashes["holdout"] = content_hash(*splits.holdout);
   splits.test = first_of(std::move(splits.test), options.limit_test);
@@ -100,7 +100,7 @@ Splits open_splits(const TrainOptions& options, bool hashed) {
 }
 
 std::vector<std::string> label_remarks(const TrainOptions& options, const Splits& splits) {
-  if (options.limit_train > 0 || options.limit_test > 0) return {};
+  if (options.limit_train != 0 || options.limit_test != 0) return {};
   return class_remarks(*splits.train, splits.test.get());
 }
 

@@ -38,20 +38,13 @@ namespace {
           .classes = classes};
 }
 
-/// Gradients of the attack that run in training mode.
-[[nodiscard]] int passes_in_training_mode(const TrainOptions& options, const Attack& attack, const Loss& loss) {
-  const bool batch_statistics =
-      options.attack_bn == "train" || (options.attack_bn == "auto" && prefers_batch_statistics(attack, loss));
-  return batch_statistics ? attack.gradients_of_run() : 0;
-}
-
 }  // namespace
 
 StepMethod::StepMethod(const TrainOptions& options, const Dataset& images)
     : unlabelled(unlabelled_images(images) > 0),
       loss(loss_of(options, unlabelled)),
       evaluation(evaluation_of(options, images.info().classes)),
-      attack_passes(0) {
+      attack_passes{} {
   for (const int epoch : options.epochs_of_change()) {
     TrainOptions now = options;
     static_cast<AttackSettings&>(now) = options.in_epoch(epoch);
@@ -64,7 +57,9 @@ StepMethod::StepMethod(const TrainOptions& options, const Dataset& images)
     one.attack = dat::attack_of(now, images.info().classes);
     one.goal = goal_of(now, *loss);
     one.eps = now.attack != "none" ? now.eps.last() : 0;
-    const int passes = passes_in_training_mode(now, *one.attack, *loss);
+    const bool batch_statistics =
+        now.attack_bn == "train" || (now.attack_bn == "auto" && prefers_batch_statistics(*one.attack, *loss));
+    const int passes = batch_statistics ? one.attack->gradients_of_run() : 0;
     require(epoch == 0 || passes == attack_passes, ExitCode::usage, "from epoch ", epoch, " on the attack has ", passes,
             " passes with batch statistics, and ", attack_passes,
             " before: as many enter the running statistics in all epochs; take as many --attack-steps in all, or "

@@ -16,23 +16,7 @@ namespace {
 
 const char* const kState = "byzantine";
 
-/// Numbers one after the other, as a checkpoint has them.
-class NumberWriter {
- public:
-  template <class T>
-  void add(const T* data, std::size_t count) {
-    static_assert(std::is_trivially_copyable_v<T>);
-    const auto* const bytes = reinterpret_cast<const std::uint8_t*>(data);
-    all_.insert(all_.end(), bytes, bytes + count * sizeof(T));
-  }
-  void add(std::int64_t number) { add(&number, 1); }
-  [[nodiscard]] std::vector<std::uint8_t> take() { return std::move(all_); }
-
- private:
-  std::vector<std::uint8_t> all_;
-};
-
-/// Reads what NumberWriter has written; what is not there, or has another length, is an error of the checkpoint.
+/// Reads what bytes_of_state() has written; what is not there, or has another length, is an error of the checkpoint.
 class NumberReader {
  public:
   explicit NumberReader(const std::vector<std::uint8_t>& all) : all_(all) {}
@@ -44,7 +28,7 @@ class NumberReader {
     at_ += count * sizeof(T);
   }
   [[nodiscard]] std::int64_t number(std::int64_t most) {
-    std::int64_t value = 0;
+    std::int64_t value{};
     read(&value, 1);
     require(value >= -1 && value <= most, ExitCode::checkpoint, "the state of --byzantine in the checkpoint has ",
             value, " where no more than ", most, " makes sense");
@@ -61,24 +45,31 @@ class NumberReader {
   std::size_t at_ = 0;
 };
 
+/// Numbers one after the other, as a checkpoint has them.
 [[nodiscard]] std::vector<std::uint8_t> bytes_of_state(const ProtocolState& state) {
-  NumberWriter writer;
-  const auto add = [&](const auto& all) {
-    writer.add(std::ssize(all));
-    writer.add(all.data(), all.size());
+  std::vector<std::uint8_t> bytes;
+  const auto write = [&]<class T>(const T* data, std::size_t count) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    const auto* const from = reinterpret_cast<const std::uint8_t*>(data);
+    bytes.insert(bytes.end(), from, from + count * sizeof(T));
   };
-  writer.add(state.pending.step);
-  writer.add(state.pending.ranks);
+  const auto number = [&](std::int64_t value) { write(&value, 1); };
+  const auto add = [&](const auto& all) {
+    number(std::ssize(all));
+    write(all.data(), all.size());
+  };
+  number(state.pending.step);
+  number(state.pending.ranks);
   add(state.pending.keys);
-  writer.add(std::ssize(state.pending.checks));
+  number(std::ssize(state.pending.checks));
   for (const PendingCheck& check : state.pending.checks) {
-    for (const int number : {check.validator, check.target, check.rank}) writer.add(number);
+    for (const int rank : {check.validator, check.target, check.rank}) number(rank);
     add(check.commitments);
     add(check.numbers);
     add(check.claims);
   }
-  writer.add(state.disputes.all().data(), state.disputes.all().size());
-  return writer.take();
+  write(state.disputes.all().data(), state.disputes.all().size());
+  return bytes;
 }
 
 [[nodiscard]] ProtocolState state_of(const std::vector<std::uint8_t>& bytes) {
@@ -236,24 +227,19 @@ void BanProtocol::keep(const ActiveSet& active) {
   tell_friends();
 }
 
-/// Cheats know the commitments of a friend that one of them is to check.
+/// Cheats know the commitments of a friend that one of them is to check; an honest rank has no use for them.
 void BanProtocol::tell_friends() {
   collusion_.forget();
   const std::vector<char>& honest = cheating_.honest();
-  const auto cheats = [&](int launch_rank) {
-    for (int rank = 0; rank < ranks_.size(); ++rank)
-      if (ranks_.launch_rank(rank) == launch_rank) return honest[static_cast<std::size_t>(rank)] == 0;
-    return false;
-  };
   const auto& checks = protocol_->state().pending.checks;
-  const auto among_friends = [&](const PendingCheck& check) { return cheats(check.validator) && cheats(check.target); };
-  if (std::ranges::none_of(checks, among_friends)) return;
+  const auto of_cheat = [&](const PendingCheck& check) { return honest[static_cast<std::size_t>(check.rank)] == 0; };
+  if (std::ranges::none_of(checks, of_cheat)) return;
   const auto ranks = static_cast<std::size_t>(ranks_.size());
   std::vector<Sha256Digest> own(ranks), all(ranks * ranks);
   work_.own_roots(own);
   ranks_.all_gather(own.data(), all.data(), ranks * sizeof(Sha256Digest));
   for (const PendingCheck& check : checks) {
-    if (!among_friends(check) || check.validator != ranks_.launch_rank()) continue;
+    if (!of_cheat(check)) continue;
     const auto of_target = all.begin() + check.rank * static_cast<std::ptrdiff_t>(ranks);
     collusion_.hear(check.target, {of_target, of_target + static_cast<std::ptrdiff_t>(ranks)});
   }

@@ -10,21 +10,21 @@
 
 namespace dat {
 
+constexpr const char* kSetbacks = "setbacks";
+
 std::string BadNumbers::text(const Parameters& parameters) const {
-  const auto tensor = [&] { return parameters.segments[static_cast<std::size_t>(segment)].name; };
-  const std::string seen = " (rank " + std::to_string(rank) + ")";
-  switch (where) {
-    case Where::images:
-      return "an attacked image is not finite" + seen;
-    case Where::statistics:
-      return "a batch statistic is not finite" + seen;
-    case Where::loss:
-      return "the loss is not finite" + seen;
-    case Where::gradient:
-      return "the gradient of " + tensor() + " is not finite" + seen;
-    default:
-      return "the gradient of " + tensor() + " is not finite after the sum over the ranks" + seen;
-  }
+  const char* const words[] = {"an attacked image", "a batch statistic", "the loss"};
+  const auto place = static_cast<std::size_t>(where);
+  const std::string what = place < std::size(words)
+                               ? words[place]
+                               : "the gradient of " + parameters.segments[static_cast<std::size_t>(segment)].name;
+  return what + " is not finite" + (where == Where::sum ? " after the sum over the ranks" : "") + " (rank " +
+         std::to_string(rank) + ")";
+}
+
+bool BadNumbers::possible(std::ptrdiff_t segments) const {
+  return where >= Where::images && where <= Where::sum && segment >= (where >= Where::gradient ? 0 : -1) &&
+         segment < segments;
 }
 
 NumberCheck::Tensor::Tensor(Backend& backend, std::int64_t size)
@@ -143,16 +143,9 @@ const BadNumbers* NumberCheck::agreed() {
   ranks_.all_gather(&mine_, all_.data(), sizeof mine_);
   // A rank may say anything, where that is tolerated.
   for (BadNumbers& one : all_)
-    if (one.where < BadNumbers::Where::images || one.where > BadNumbers::Where::sum || one.segment < -1 ||
-        one.segment >= std::ssize(parameters_.segments) ||
-        (one.segment < 0 && one.where >= BadNumbers::Where::gradient))
-      one.where = BadNumbers::Where::nowhere;
+    if (!one.possible(std::ssize(parameters_.segments))) one.where = BadNumbers::Where::nowhere;
   first_ = *std::ranges::min_element(all_, [](const BadNumbers& a, const BadNumbers& b) { return a.where < b.where; });
   return &first_;
-}
-
-namespace {
-const char* const kSetbacks = "setbacks";
 }
 
 void SkippedSteps::save(Checkpoint& checkpoint) {

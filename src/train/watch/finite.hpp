@@ -21,6 +21,8 @@ struct BadNumbers {
 
   /// The number in words: "the gradient of conv1.weight is not finite (rank 1)".
   [[nodiscard]] std::string text(const Parameters& parameters) const;
+  /// Returns whether a step of a network of so many tensors may have such a number.
+  [[nodiscard]] bool possible(std::ptrdiff_t segments) const;
 };
 
 /// Looks whether all numbers of a step are finite, before anything is updated with them: attacked images, batch

@@ -6,9 +6,7 @@
 
 namespace dat {
 
-namespace {
-const char* const kName = "loss_scale";
-}
+constexpr const char* kName = "loss_scale";
 
 void LossScale::set(double scale) {
   changed_ = changed_ || scale != scale_;
@@ -35,7 +33,7 @@ void LossScale::restore(const Checkpoint& checkpoint) {
   const auto found = checkpoint.doubles.find(kName);
   if (found == checkpoint.doubles.end()) return;  // a run that was not in f16
   const std::vector<double>& values = found->second;
-  int exponent = 0;
+  int exponent{};
   require(values.size() == 2 && values[0] >= 1 && values[0] <= kMost && std::frexp(values[0], &exponent) == 0.5 &&
               values[1] >= 0 && values[1] < 0x1p53,
           ExitCode::checkpoint, "the checkpoint's loss scale is damaged");

@@ -32,7 +32,7 @@ const float* Recompute::recompute(std::int64_t step, MicroBatch of, const Active
   attacker_.finish();
   timer_.lap(Phase::attack);
   learner_.train(batch, active, gradients_);
-  Backend::Ticket ticket = 0;
+  Backend::Ticket ticket{};
   learner_.fetch(ticket);
   statistics_.fetch(ticket);
   backend.wait_for(ticket);

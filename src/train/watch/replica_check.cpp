@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ranges>
 #include <utility>
 
 #include "dat/error.hpp"
@@ -31,9 +32,7 @@ const char* const kAdvice =
 
 /// "weights, running means".
 [[nodiscard]] std::string names_of(const std::vector<std::size_t>& arrays, const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::size_t array : arrays) text += (text.empty() ? "" : ", ") + names[array];
-  return text;
+  return fmt::format("{}", fmt::join(arrays | std::views::transform([&](std::size_t k) { return names[k]; }), ", "));
 }
 
 /// "rank 0 on a and ranks 1 on b, 2 on c": groups with one value each, of which ranks have the first of `numbers`.
@@ -60,14 +59,14 @@ Majority majority_of(std::span<const std::uint64_t> values, int ranks) {
   for (std::size_t number = 0; number < count; ++number) {
     const auto of = [&](int rank) { return values[static_cast<std::size_t>(rank) * count + number]; };
     const auto like = [&](int rank) {
-      int same = 0;
-      for (int other = 0; other < ranks; ++other) same += of(other) == of(rank);
-      return same;
+      return std::ranges::count_if(std::views::iota(0, ranks), [&](int other) { return of(other) == of(rank); });
     };
     bool majority = false;
     for (int rank = 0; rank < ranks; ++rank) {
-      majority |= 2 * like(rank) > ranks;
-      if (2 * like(rank) <= ranks) found.wrong[static_cast<std::size_t>(rank)].push_back(number);
+      if (2 * like(rank) > ranks)
+        majority = true;
+      else
+        found.wrong[static_cast<std::size_t>(rank)].push_back(number);
     }
     if (like(0) < ranks) found.differing.push_back(number);
     found.decided &= majority;
@@ -86,10 +85,9 @@ std::vector<std::string> places_of(Communicator& ranks) {
 }
 
 std::string ranks_text(const std::vector<int>& ranks, const std::vector<std::string>& places) {
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (std::size_t k = 0; k < ranks.size(); ++k)
-    text += (k > 0 ? ", " : "") + places[static_cast<std::size_t>(ranks[k])];
-  return text;
+  const auto place = [&](int rank) { return places[static_cast<std::size_t>(rank)]; };
+  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks",
+                     fmt::join(ranks | std::views::transform(place), ", "));
 }
 
 ReplicaCheck::ReplicaCheck(Communicator& ranks, Backend& backend, std::vector<Stateful*> parts)

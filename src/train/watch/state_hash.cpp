@@ -56,7 +56,7 @@ void StateHash::host(const std::string& name, void* data, std::size_t bytes) {
   std::uint64_t total = 0;
   const auto* const from = static_cast<const char*>(data);
   for (std::size_t at = 0; at + sizeof(std::uint32_t) <= bytes; at += sizeof(std::uint32_t)) {
-    std::uint32_t word = 0;
+    std::uint32_t word{};
     std::memcpy(&word, from + at, sizeof word);
     total += kernels::fingerprint_of(static_cast<std::int64_t>(at / sizeof word), word);
   }

@@ -27,10 +27,6 @@ void StepChecks::compare(std::vector<Stateful*> replicated) {
   check_ = std::make_unique<ReplicaCheck>(ranks_, replica_.backend(), std::move(replicated));
 }
 
-void StepChecks::keep_on_device(const std::uint8_t* pixels) {
-  if (recompute_) recompute_->keep_on_device(pixels);
-}
-
 void StepChecks::begin_step(bool stop) {
   vote_.wish = stop;
   stragglers_.begin();
@@ -39,10 +35,6 @@ void StepChecks::begin_step(bool stop) {
 void StepChecks::begin_examples(std::int64_t step) {
   if (verification_) verification_->begin(step);
   numbers_.begin();
-}
-
-void StepChecks::keep(const Batch& batch, const float* place, const ActiveSet& active) {
-  if (verification_) verification_->keep(batch, place, active);
 }
 
 bool StepChecks::may_update(std::int64_t step, const ActiveSet& active) {

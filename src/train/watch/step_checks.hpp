@@ -38,7 +38,9 @@ class StepChecks {
   /// Sets the parts that must be equal on all ranks; before check_replicas().
   void compare(std::vector<Stateful*> replicated);
   /// Sets the pixels of the training set, on the device; null: they are not there.
-  void keep_on_device(const std::uint8_t* pixels);
+  void keep_on_device(const std::uint8_t* pixels) {
+    if (recompute_) recompute_->keep_on_device(pixels);
+  }
 
   /// Begins a step; `stop`: this rank wishes to end the run after it.
   void begin_step(bool stop);
@@ -47,7 +49,9 @@ class StepChecks {
   /// Look at the step's next examples, before they are trained on; at their gradient at `place` afterwards, to which
   /// nothing else has been added where they are the first of their unit.
   void look_at(const Batch& batch) { numbers_.look_at_images(batch); }
-  void keep(const Batch& batch, const float* place, const ActiveSet& active);
+  void keep(const Batch& batch, const float* place, const ActiveSet& active) {
+    if (verification_) verification_->keep(batch, place, active);
+  }
   /// Look at the gradients that this rank brings to the reduction, and those that the reduction has left.
   void look_at_own(std::span<float* const> gradients, const ActiveSet& layers) {
     numbers_.look_at_own(gradients, layers);

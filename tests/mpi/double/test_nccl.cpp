@@ -5,6 +5,7 @@
 #include "environment.hpp"
 #include "reduce/sums/sums.hpp"
 #include "reduction_case.hpp"
+#include "replica/device_notices.hpp"
 #include "world.hpp"
 
 using namespace dat;
@@ -99,6 +100,19 @@ TEST_CASE("Why NCCL cannot be used is said alike on all ranks", "[nccl]") {
   if (world().size() == 1) return;
   CHECK(contains(shared, "ranks 0 and 1 share one GPU"));
   CHECK(contains(version, "rank 0 has 2.28.9, rank 1 has 2.27.5"));
+}
+
+TEST_CASE("Ranks that share a GPU are told by rank 0", "[nccl]") {
+  const auto told = [] {
+    const auto backend = test_backend(1);
+    std::vector<std::string> notices = device_notices(world(), *backend, "auto");
+    std::erase_if(notices, [](const std::string& notice) { return !contains(notice, " share one GPU"); });
+    return notices;
+  };
+  const std::string expected = "warning: ranks 0, 1 share one GPU of " + host_name() + ": start one rank per GPU";
+  CHECK(told() == std::vector<std::string>(world().root() && world().size() == 2 ? 1 : 0, expected));
+  const OwnGpu own;
+  CHECK(told().empty());
 }
 
 TEST_CASE("A sum that NCCL refuses, and one that fails later, are errors of communication", "[nccl]") {

@@ -631,6 +631,18 @@ TEST_CASE("noise, a burst, and what costs next to nothing are no straggler", "[h
 TEST_CASE("two slow ranks of five are both flagged", "[hang]") {
   const auto found = changes(5, 20, [](int, int rank) { return rank < 2 ? 0.1 : 0.05; });
   REQUIRE(found.size() == 2);
-  CHECK(found[0].second.rank == 0);
+  CHECK((found[0].first == 15 && found[0].second.rank == 0));
   CHECK(found[1].second.rank == 1);
+}
+
+TEST_CASE("a rank is slow from 1.5 times in the mean on, if 1.25 times in each window, and as long as in one of them",
+          "[hang]") {
+  StragglerRule rule(3);
+  std::vector<bool> slow;
+  for (const double seconds : {0.625, 0.625, 1.0, 0.625, 0.625, 0.625, 0.5, 0.5, 0.5})
+    for (const StragglerRule::Change& change : rule.take(std::vector{0.5, 0.5, seconds})) {
+      CHECK((change.rank == 2 && change.ratio == (change.slow ? 1.5 : 1)));
+      slow.push_back(change.slow);
+    }
+  CHECK(slow == std::vector{true, false});
 }

@@ -54,7 +54,7 @@ const auto kNames = {"sgd", "lars", "lars_sgd", "lamb"};
 /// Every option that adds work or state to a step.
 [[nodiscard]] OptimizerOptions busy(const std::string& name) {
   OptimizerOptions options;
-  options.clip_norm = 0.5;
+  options.clip_norm = 1;
   options.bias_correction = name == "lamb";
   options.nesterov = name == "sgd";
   return options;
@@ -194,6 +194,8 @@ TEST_CASE("Inactive segments and their state stand still, whatever their gradien
       }
     CHECK(model.optimizer->numbers() ==
           (name == "lamb" && more ? std::vector<double>{2, 1, 2} : std::vector<double>()));
+    model.optimizer->take_back();
+    CHECK(model.optimizer->numbers() == std::vector<double>(name == "lamb" && more ? 3 : 0, 1.0));
   }
 }
 
@@ -246,62 +248,53 @@ TEST_CASE("A step allocates nothing", "[optimizer][cpu]") {
 }
 
 TEST_CASE("Rates of a warm-up, and of every schedule after it", "[optimizer]") {
+  struct Run {
+    double warmup, epochs;
+    std::int64_t steps_per_epoch, total = 0;
+  };
   struct Row {
     const char* schedule;
-    double warmup, epochs;
-    std::int64_t steps_per_epoch, total;
+    Run run;
     std::vector<int> milestones;
     std::vector<std::pair<std::int64_t, double>> rates;
   };
   // cyclic and one_cycle are PyTorch's CyclicLR and OneCycleLR.
   const std::vector<Row> rows = {
       {"step",
-       5,
-       100,
-       3,
-       0,
+       {5, 100, 3},
        {75, 90, 95},
        {{0, 2 / 15.0}, {13, 28 / 15.0}, {14, 2}, {15, 2}, {239, 2}, {240, .2}, {284, .2}, {285, .02}, {300, .002}}},
-      {"step", 1.5, 2.5, 5, 0, {1}, {{6, 14 / 7.5}, {7, 2}, {12, 2}, {13, .2}}},
+      {"step", {1.5, 2.5, 5}, {1}, {{6, 14 / 7.5}, {7, 2}, {12, 2}, {13, .2}}},
       {"ramps",
-       1.5,
-       2.5,
-       5,
-       0,
+       {1.5, 2.5, 5},
        {1, 3},
        {{6, 14 / 7.5}, {7, 2}, {9, 2 * (1 - .9 * 1.5 / 5)}, {15, .2 * (1 - .9 * 2.5 / 10)}, {30, .02}}},
-      {"ramps", 0, 3, 5, 0, {1}, {{0, 2}, {4, 2 * (1 - .9 * 4 / 5)}, {5, .2}}},
-      {"linear", 1.5, 2.5, 5, 0, {}, {{6, 14 / 7.5}, {7, 2}, {8, 2 * (1 - .5 / 12.5)}, {19, 2 / 12.5}}},
-      {"linear", 2, 8, 10, 0, {}, {{19, 2}, {40, 1.5}, {60, 1}, {99, .025}, {100, 0}, {101, 0}}},
-      {"linear", 2, 8, 10, 60, {}, {{30, 1.5}, {40, 1}, {59, .05}, {60, 0}}},
-      {"linear", 2, 8, 10, 500, {}, {{60, 1}, {100, 0}}},
+      {"ramps", {0, 3, 5}, {1}, {{0, 2}, {4, 2 * (1 - .9 * 4 / 5)}, {5, .2}}},
+      {"linear", {1.5, 2.5, 5}, {}, {{6, 14 / 7.5}, {7, 2}, {8, 2 * (1 - .5 / 12.5)}, {19, 2 / 12.5}}},
+      {"linear", {2, 8, 10}, {}, {{19, 2}, {40, 1.5}, {60, 1}, {99, .025}, {100, 0}, {101, 0}}},
+      {"linear", {2, 8, 10, 60}, {}, {{30, 1.5}, {40, 1}, {59, .05}, {60, 0}}},
+      {"linear", {2, 8, 10, 500}, {}, {{60, 1}, {100, 0}}},
       {"cosine",
-       2,
-       8,
-       10,
-       0,
+       {2, 8, 10},
        {},
        {{0, .1}, {20, 2}, {40, 1 + std::sqrt(.5)}, {60, 1}, {80, 1 - std::sqrt(.5)}, {100, 0}}},
-      {"cyclic", 2.5, 2.5, 2, 0, {}, {{0, 0}, {1, .4}, {4, 1.6}, {5, 2}, {6, 1.6}, {9, .4}, {10, 0}, {11, 0}}},
-      {"cyclic", 1.5, 3.5, 2, 6, {}, {{3, 2}, {5, 2 / 3.0}}},
-      {"cyclic", 0, 5, 2, 0, {}, {{0, 2}}},
-      {"cyclic", 0, 5, 2, 1, {}, {{0, 2}, {1, 0}}},
+      {"cyclic", {2.5, 2.5, 2}, {}, {{0, 0}, {1, .4}, {4, 1.6}, {5, 2}, {6, 1.6}, {9, .4}, {10, 0}, {11, 0}}},
+      {"cyclic", {1.5, 3.5, 2, 6}, {}, {{3, 2}, {5, 2 / 3.0}}},
+      {"cyclic", {0, 5, 2}, {}, {{0, 2}}},
+      {"cyclic", {0, 5, 2, 1}, {}, {{0, 2}, {1, 0}}},
       {"one_cycle",
-       1.5,
-       3.5,
-       2,
-       0,
+       {1.5, 3.5, 2},
        {},
        {{0, .08}, {1, 1.04}, {2, 2}, {3, 1.900969264}, {5, 1.222524044}, {9, 8e-6}, {10, 8e-6}}},
-      {"one_cycle", 1.5, 3.5, 2, 6, {}, {{2, 2}, {5, 8e-6}}},  // the peak stays, the fall is shorter
-      {"one_cycle", .5, 4.5, 2, 0, {}, {{0, 2}}}};
+      {"one_cycle", {1.5, 3.5, 2, 6}, {}, {{2, 2}, {5, 8e-6}}},  // the peak stays, the fall is shorter
+      {"one_cycle", {.5, 4.5, 2}, {}, {{0, 2}}}};
   for (const Row& row : rows) {
     ScheduleOptions options;
     options.lr = 2;
-    options.warmup_epochs = row.warmup;
-    options.epochs = row.epochs;
-    options.steps_per_epoch = row.steps_per_epoch;
-    options.total_steps = row.total;
+    options.warmup_epochs = row.run.warmup;
+    options.epochs = row.run.epochs;
+    options.steps_per_epoch = row.run.steps_per_epoch;
+    options.total_steps = row.run.total;
     options.milestones = row.milestones;
     const std::string name = row.schedule;
     const auto schedule = schedules().at(name)(options);
@@ -446,6 +439,11 @@ TEST_CASE("Averaging leaves any optimizer's steps as they are, and follows layer
     CHECK(averaged.state().back().name == "average");
     std::vector<double> numbers = plain.optimizer->numbers();
     numbers.push_back(4);
+    CHECK(averaged.numbers() == numbers);
+    plain.optimizer->take_back();
+    averaged.take_back();
+    numbers = plain.optimizer->numbers();
+    numbers.push_back(3);
     CHECK(averaged.numbers() == numbers);
     averaged.restore(plain.optimizer->numbers());
     CHECK(averaged.taken() == 0);

@@ -11,6 +11,7 @@ namespace {
 
 const char* const kSecond = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n";
 const char* const kFirst =
+    "30 23\n"
     "31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755\n"
     "33 31 0:30 / /sys/fs/cgroup/cpuset rw,relatime - cgroup cgroup rw,cpuset\n"
     "32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw,relatime - cgroup cgroup rw,cpu,cpuacct\n";
@@ -46,6 +47,7 @@ TEST_CASE("A container sees its own group as the top, by whatever name its group
   const std::string root = folder.path();
   write_bytes(root + "/proc/self/mountinfo", kSecond);
   write_bytes(root + "/sys/fs/cgroup/cpu.max", "300000 100000\n");
+  write_bytes(root + "/sys/fs/cpu.max", "1000 100000\n");  // above what is mounted
   for (const char* group : {"0::/\n", "0::/../../else\n", "0::/docker/1f2e\n"}) {
     INFO(group);
     write_bytes(root + "/proc/self/cgroup", group);
@@ -61,9 +63,10 @@ TEST_CASE("A container sees its own group as the top, by whatever name its group
 TEST_CASE("Hierarchies may be mounted in folders with blanks in their names", "[cores]") {
   const TemporaryFolder folder;
   const std::string root = folder.path();
-  write_bytes(root + "/proc/self/mountinfo", "30 23 0:26 /a\\040b /my\\040own\\134cg rw - cgroup2 cgroup2 rw\n");
+  write_bytes(root + "/proc/self/mountinfo",
+              "30 23 0:26 /a\\040b /my\\040own\\134cg\\x41\\04 rw - cgroup2 cgroup2 rw\n");
   write_bytes(root + "/proc/self/cgroup", "0::/a b/c\n");
-  write_bytes(root + "/my own\\cg/c/cpu.max", "200000 100000\n");
+  write_bytes(root + "/my own\\cg\\x41\\04/c/cpu.max", "200000 100000\n");
   CHECK(cores_of_groups(root) == 2);
 }
 

@@ -62,12 +62,14 @@ TEST_CASE("The NUMA nodes of cores are those in whose lists they stand", "[cores
   write_bytes(nodes + "0/cpulist", "0-3,8-11\n");
   write_bytes(nodes + "1/cpulist", "4-7,12-15,\n");
   write_bytes(nodes + "2/cpulist", "\n");  // memory alone
-  write_bytes(nodes + "3/cpulist", "17\n");
+  write_bytes(nodes + "3/cpulist", "17,1000-1100\n");
+  write_bytes(nodes + "63/cpulist", "99\n");
   CHECK(numa_nodes_of(cores({0}), root) == kFirst);
   CHECK(numa_nodes_of(cores({11}), root) == kFirst);
   CHECK(numa_nodes_of(cores({4, 15}), root) == kSecond);
   CHECK(numa_nodes_of(cores({3, 4}), root) == kBoth);
-  CHECK(numa_nodes_of(cores({17}), root) == 8);
+  for (const int core : {17, CPU_SETSIZE - 1}) CHECK(numa_nodes_of(cores({core}), root) == 8);
+  CHECK(numa_nodes_of(cores({99}), root) == NumaNodes{1} << 63);
   CHECK(numa_nodes_of(cores({16}), root) == kUnknown);
   CHECK(numa_nodes_of(cores({}), root) == kUnknown);
 }

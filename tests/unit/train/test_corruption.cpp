@@ -107,38 +107,27 @@ TEST_CASE("Any one flipped bit changes the hash of its array, and no other", "[k
 
 TEST_CASE("The majority names who is wrong, and in what; without one nobody is blamed", "[corruption]") {
   using Values = std::vector<std::uint64_t>;
-  const auto wrong = [](const Majority& m) { return m.wrong; };
-  const std::vector<std::size_t> none, first{0}, second{1}, both{0, 1};
-  {
-    const Values values{5, 6, 5, 6, 5, 6};
-    const Majority m = majority_of(values, 3);
-    CHECK((m.decided && m.source == 0 && m.differing.empty()));
-  }
-  {
-    const Values values{5, 7, 5, 6, 5, 6};
-    const Majority m = majority_of(values, 3);
-    CHECK((m.decided && m.source == 1 && m.differing == second));
-    CHECK(wrong(m) == std::vector{second, none, none});
-  }
-  {
-    const Values values{5, 6, 1, 2, 5, 6};
-    const Majority m = majority_of(values, 3);
-    CHECK((m.decided && m.source == 0));
-    CHECK(wrong(m) == std::vector{none, both, none});
-  }
-  {  // different ranks are wrong in different things, and none is right in all
-    const Values values{1, 6, 5, 2, 5, 6, 5, 6};
-    const Majority m = majority_of(values, 4);
-    CHECK((m.decided && m.source == 2 && m.differing == both));
-    CHECK(wrong(m) == std::vector{first, second, none, none});
-    const Values three{1, 6, 7, 5, 2, 7, 5, 6, 3};
-    const Majority of_three = majority_of(three, 3);
-    CHECK((of_three.decided && of_three.source == -1));
+  using Numbers = std::vector<std::size_t>;
+  const Numbers none, first{0}, second{1}, both{0, 1};
+  struct Row {
+    Values values;
+    int source;
+    Numbers differing;
+    std::vector<Numbers> wrong;
+  };
+  for (const Row& row :
+       {Row{{5, 6, 5, 6, 5, 6}, 0, none, {none, none, none}}, Row{{5, 7, 5, 6, 5, 6}, 1, second, {second, none, none}},
+        Row{{5, 6, 1, 2, 5, 6}, 0, both, {none, both, none}},
+        // Different ranks are wrong in different things; then none is right in all.
+        Row{{1, 6, 5, 2, 5, 6, 5, 6}, 2, both, {first, second, none, none}},
+        Row{{1, 6, 7, 5, 2, 7, 5, 6, 3}, -1, {0, 1, 2}, {first, second, {2}}}}) {
+    const Majority m = majority_of(row.values, static_cast<int>(row.wrong.size()));
+    CHECK((m.decided && m.source == row.source && m.differing == row.differing && m.wrong == row.wrong));
   }
   for (const Values& values : {Values{1, 2}, Values{1, 1, 2, 2}, Values{1, 2, 3}, Values{1, 1, 2, 3}}) {
     const Majority m = majority_of(values, static_cast<int>(values.size()));
     CHECK((!m.decided && m.source == -1 && m.differing == first));
-    CHECK(wrong(m) == std::vector<std::vector<std::size_t>>(values.size()));
+    CHECK(m.wrong == std::vector<Numbers>(values.size()));
   }
   CHECK(ranks_text({1}, {"0 on a", "3 on b"}) == "rank 3 on b");
   CHECK(ranks_text({0, 2}, {"0 on a", "1 on b", "2 on c"}) == "ranks 0 on a, 2 on c");

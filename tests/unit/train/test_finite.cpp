@@ -26,6 +26,14 @@ TEST_CASE("Numbers of setbacks that a run cannot have are refused", "[numbers]")
   }
 }
 
+TEST_CASE("A rank is believed what it says of numbers where a step may have them", "[numbers]") {
+  for (int where = -1; where < 7; ++where)  // five places, of which the last two are in tensors
+    for (std::int32_t segment = -2; segment < 5; ++segment) {
+      const BadNumbers bad{.where = static_cast<BadNumbers::Where>(where), .segment = segment};
+      CHECK(bad.possible(3) == (where >= 0 && where < 5 && segment < 3 && segment > (where < 3 ? -2 : -1)));
+    }
+}
+
 TEST_CASE("A perturbation of weights along a gradient that is not finite is none of theirs", "[numbers]") {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const std::vector<double> squares = {4, kInfinity, std::nan(""), 0};  // of gradients

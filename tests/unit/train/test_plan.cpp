@@ -1,5 +1,6 @@
 #include "catch.hpp"
 #include "datasets.hpp"
+#include "train/plan/goal.hpp"
 #include "train/plan/parts.hpp"
 #include "train/plan/plan.hpp"
 #include "train/planned.hpp"
@@ -91,6 +92,14 @@ TEST_CASE("The last step of an epoch has what is left; draws and the warm-up are
   CHECK((dealt.micro_batches == 5 && dealt.micro_batch == 2 && dealt.last_micro_batch == 1));
   CHECK((dealt.batch == 6 && dealt.steps_per_epoch == 3 && dealt.images_of_a_step() == 10));
   CHECK((dealt.micro_batches_of(0) == 2 && dealt.micro_batches_of(1) == 3 && dealt.micro_batches_of(1, 3) == 2));
+}
+
+TEST_CASE("Epochs of DAT's warm-up share a shuffle, those of a schedule that rises by itself do not", "[plan]") {
+  TrainOptions options = plain();
+  for (const auto& [schedule, shared] : {std::pair("step", 5), std::pair("cyclic", 0), std::pair("one_cycle", 0)}) {
+    options.schedule = schedule;
+    CHECK(loader_options(options, Plan(options, 24, 1)).warmup_epochs == shared);
+  }
 }
 
 TEST_CASE("One process plans as one of several ranks would: with the images of all where their sums have an order",
@@ -216,12 +225,14 @@ TEST_CASE("A training whose batch changes by epoch has parts, each planned by it
   CHECK(resolved.batch == 0);
   CHECK(resolved.total_batch.at(0) == 16);
   CHECK(resolved.total_batch.at(9) == 6);
-  // A training of 10.4 epochs has ten, one of 10.6 has eleven.
+  // A training of 10.4 epochs has ten, one of 10.5 has eleven.
   options.batch = ByEpoch<int>({{0, 8, 0, 8}, {9, 6, 9, 6}, {10, 3, 10, 3}});
   options.warmup_epochs = 1.4;
   CHECK(beginnings_of_parts(options) == std::vector{0, 9});
-  options.warmup_epochs = 1.6;
-  CHECK(beginnings_of_parts(options) == std::vector{0, 9, 10});
+  for (const double warmup : {1.5, 1.6}) {
+    options.warmup_epochs = warmup;
+    CHECK(beginnings_of_parts(options) == std::vector{0, 9, 10});
+  }
   const TrainOptions same = plain();
   CHECK(part_of(same, 3).part_end == kMostEpochs);
   CHECK(text_of_parts(same, 24, 1) == Plan(same, 24, 1).text());

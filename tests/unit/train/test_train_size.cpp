@@ -5,6 +5,7 @@
 #include "train/trainer.hpp"
 
 using namespace dat;
+using test::bytes_on_device;
 
 namespace {
 
@@ -41,13 +42,6 @@ class MiddleOfImages final : public test::Wrapped {
   trainer.start();
   for (int k = 0; k < steps; ++k) (void)trainer.step(false);
   return trainer.weights_hash();
-}
-
-[[nodiscard]] std::int64_t bytes_on_device(Trainer& trainer) {
-  std::int64_t bytes = 0;
-  for (const Backend::Allocation& one : trainer.replica().backend().allocations())
-    bytes += static_cast<std::int64_t>(one.bytes);
-  return bytes;
 }
 
 }  // namespace
