@@ -145,9 +145,7 @@ void targeted_dlr(const Logits& l, float scale) {
                               : kernels::Divisor::third_and_fourth);
 }
 
-namespace {
 constexpr int kTargets = 9;
-}
 
 int targets_of(const AttackOptions& options) {
   require(options.classes >= 2, ExitCode::usage, "a network of one class cannot be attacked: nothing else is there");

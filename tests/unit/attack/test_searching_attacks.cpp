@@ -397,11 +397,11 @@ TEST_CASE("Logit ratios have their values and gradients", "[attack][cpu]") {
   CHECK(unknown.gradient == std::vector<double>(5));
 
   // Carlini and Wagner's margin stops at its confidence.
-  for (const double cap : {2.5, 3.5}) {
+  for (const double cap : {2.5, 3.0, 3.5}) {
     const Margin capped = margin_at(z, 3, -1, Divisor::one, cap);
     CHECK(capped.loss == std::min(cap, 3.0));
-    CHECK(capped.gradient[0] == (cap < 3 ? 0 : 1));
-    CHECK(capped.gradient[3] == (cap < 3 ? 0 : -1));
+    CHECK(capped.gradient[0] == (cap <= 3 ? 0 : 1));
+    CHECK(capped.gradient[3] == (cap <= 3 ? 0 : -1));
   }
 }
 
@@ -546,7 +546,7 @@ TEMPLATE_TEST_CASE("FAB's projection is the least move inside the box that reach
 TEST_CASE("FAB chooses the plane whose distance by the dual norm is least, however small gradients are",
           "[attack][cpu]") {
   const BallNorm norm = GENERATE(BallNorm::linf, BallNorm::l2);
-  constexpr std::size_t kCount = 70;  // two strips
+  constexpr std::size_t kCount = 65;  // two strips, the second of one pixel
   constexpr double kScale = 2;
   const kernels::Strips strips{kCount};
   double df = 0, nearest = 0, take = 0;
@@ -572,6 +572,30 @@ TEST_CASE("FAB chooses the plane whose distance by the dual norm is least, howev
   const double at_last = look(0.02, 2, false);
   CHECK(nearest == Approx(at_last));
   CHECK((take == 1 && df == 2));
+  (void)look(0.02, -2, false);  // as far
+  CHECK((take == 0 && df == 2));
+}
+
+TEST_CASE("FAB keeps what is nearer than before, and is done with an image inside the ball or at its edge",
+          "[attack][cpu]") {
+  double correct = 0, partial = 0, distance = HUGE_VAL, take = 9, back = 9;
+  std::int32_t done = 0;
+  kernels::FabState<double> state{};
+  state.distance = &distance;
+  state.take = &take;
+  state.back = &back;
+  for (const auto& [right, far, expected] : {std::tuple(1.0, 0.25, "0 0 inf 0"),
+                                             {0.0, 0.75, "1 1 0.75 0"},
+                                             {0.0, 0.75, "0 1 0.75 0"},
+                                             {0.0, 0.5, "1 1 0.5 1"},
+                                             {0.0, 0.25, "0 1 0.25 1"}}) {
+    correct = right;
+    partial = far;
+    kernels::FabJudge<double>{kernels::Strips{1}, state, &correct, &partial, &done, 0.5}(0);
+    std::ostringstream told;
+    told << take << ' ' << back << ' ' << distance << ' ' << done;
+    CHECK(told.str() == expected);
+  }
 }
 
 TEST_CASE("FAB's step goes towards the image's projection by its part of both distances, a tenth at most",
@@ -758,16 +782,32 @@ TEST_CASE("A searching attack leaves a misclassified image of the ball, or the c
   CHECK(left > 5);
 }
 
-TEST_CASE("The first iteration of Auto-PGD counts as a rise, whatever the loss was before", "[attack]") {
+TEST_CASE("Auto-PGD counts rises, from the first iteration on, and halves its step where they are few or lead nowhere",
+          "[attack]") {
   Shared<float> memory(9), losses(1, 1.5F), correct(1, 1.0F);
   Shared<std::int32_t> done(1, 0);
   const auto at = [&](std::size_t k) { return memory.data() + k; };
   const kernels::ApgdState<float> state{at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7), at(8)};
   run(1, kernels::ApgdBegin<float>{state, losses.data(), correct.data(), done.data(), 2});
-  for (const auto& [loss, rises] : {std::pair(1.0F, 1.0F), std::pair(0.5F, 1.0F), std::pair(0.75F, 2.0F)}) {
+  using Iteration = std::array<float, 4>;  // loss, window; rises and step after it
+  for (const auto& [loss, window, rises, step] : {Iteration{1, 0, 1, 2},
+                                                  {.5, 0, 1, 2},
+                                                  {.75, 0, 2, 2},
+                                                  {.75, 0, 2, 2},
+                                                  {1.5, 4, 0, 1},
+                                                  {.125, 0, 0, 1},
+                                                  {.25, 0, 1, 1},
+                                                  {.5, 0, 2, 1},
+                                                  {.75, 0, 3, 1},
+                                                  {1, 5, 0, 1},
+                                                  {1.125, 0, 1, 1},
+                                                  {1.25, 0, 2, 1},
+                                                  {1.375, 0, 3, 1},
+                                                  {1.5, 4, 0, .5}}) {
     losses[0] = loss;
-    run(1, kernels::ApgdJudge<float>{state, losses.data(), correct.data(), done.data(), 0});
-    CHECK(*state.rises == rises);
+    run(1, kernels::ApgdJudge<float>{state, losses.data(), correct.data(), done.data(), static_cast<int>(window)});
+    INFO("loss " << loss << ", window " << window);
+    CHECK((*state.rises == rises && *state.step == step && *state.improved == 0));
   }
 }
 
@@ -1149,6 +1189,40 @@ TEST_CASE("Square's windows reach all places in an image of any shape, but its l
   CHECK((windows == all && others == all && transposed.size() == 2));
   CHECK(draws.window(0, 0, 12, layout).top == 0);  // a window of the whole height
   CHECK((kernels::below(0x7fffffff, 10) == 4 && kernels::below(0x80000000, 10) == 5));
+}
+
+TEST_CASE("Square accepts what lowers the margin, and is done with an image whose margin is 0", "[attack][cpu]") {
+  double loss = 0, margin = 9, accepted = 9;
+  std::int32_t done = 9;
+  for (const double first : {1.0, 0.0, -1.0}) {  // the last one goes on
+    loss = first;
+    kernels::SquareBegin<double>{&loss, &margin, &done}(0);
+    CHECK((margin == -first && done == (first < 0 ? 0 : 1)));
+  }
+  for (const auto& [proposed, took, left] :
+       {std::tuple(1.0, 0, 1.0), {1.5, 0, 1.0}, {0.5, 1, 0.5}, {0.0, 1, 0.0}, {-1.0, 0, 0.0}}) {
+    loss = -proposed;
+    kernels::SquareJudge<double>{&loss, &margin, &accepted, &done}(0);
+    CHECK((accepted == took && margin == left && done == (left > 0 ? 0 : 1)));
+  }
+}
+
+TEST_CASE("Square starts in L2 with five tiles on a side in the middle, and more where there is room",
+          "[attack][cpu]") {
+  for (const auto& [size, first, last] :
+       {std::array{3, 0, 2}, {9, 2, 8}, {12, 1, 10}, {17, 1, 15}, {19, 2, 16}, {24, 2, 21}}) {
+    const auto pixels = static_cast<std::size_t>(size * size);
+    Problem<double> p({1, size, size, 1}, 1, 2, std::vector<double>(pixels, 0.5));
+    p.net = [](const double*, double* z) { z[0] = z[1] = 0; };
+    p.loss = margin_of<double>(kernels::Divisor::one, false);
+    square(p, {.norm = BallNorm::l2, .eps = 0.25, .iterations = 0});
+    const auto tiled = [&](int at) { return at >= first && at <= last; };
+    int wrong = 0;
+    for (int at = 0; at < size * size; ++at)
+      wrong += (p.asked[0][static_cast<std::size_t>(at)] != 0.5) != (tiled(at / size) && tiled(at % size));
+    INFO("size " << size);
+    CHECK(wrong == 0);
+  }
 }
 
 TEST_CASE("Square starts with vertical stripes, whose signs are bits of random words, one for each channel and column",
