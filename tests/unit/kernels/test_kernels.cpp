@@ -661,6 +661,22 @@ TEST_CASE("Whether all numbers are finite looks at each of five ranges, from the
   }
 }
 
+TEST_CASE("A perturbation is not a number where its gradient is none, and stays as it is elsewhere", "[kernels]") {
+  constexpr float kLimit = std::numeric_limits<float>::max(), kInfinity = std::numeric_limits<float>::infinity();
+  const Shared<float> dx = {0, -1, kLimit, kInfinity, -kInfinity, std::nanf("")};
+  Shared<float> eta(dx.size(), 0.5F);
+  run(std::ssize(eta), SpoilPerturbation{dx.data(), eta.data()});
+  for (std::size_t i = 0; i < 6; ++i) CHECK((i < 3 ? eta[i] == 0.5F : std::isnan(eta[i])));
+}
+
+TEST_CASE("A program without CUDA says so in place of a GPU's loops", "[kernels][cpu]") {
+  if (!contains(cuda_missing(), "built without CUDA")) return;
+  const Device gpu{.kind = DeviceKind::cuda};
+  CHECK(code_of([&] { each(gpu, 0, Scale{}); }) == ExitCode::device);
+  CHECK(code_of([&] { each(gpu, Chunks{}, Zero{}); }) == ExitCode::device);
+  CHECK(code_of([&] { sum(gpu, {}, SquaredNorm{}, nullptr, nullptr); }) == ExitCode::device);
+}
+
 TEST_CASE("The products of taps, added up per pixel, are the input gradient of the convolution; PGD's step may end it",
           "[kernels]") {
   for (const ConvSpec& s : convolutions()) {
