@@ -968,8 +968,8 @@ TEST_CASE("A message holds the active segments side by side, and gives them back
   const Chunks all{chunks.data(), nullptr, static_cast<std::int32_t>(chunks.size()), 0};
   const auto gradients = shared_random(begin, 1);
   Shared<float> message(static_cast<std::size_t>(place) + 4, 77.0F), back(gradients.size(), 77.0F);
-  run(all, Pack{gradients.data(), message.data(), element.data(), byte.data()});
-  run(all, Unpack{message.data(), back.data(), element.data(), byte.data(), 0.25F});
+  run(all, Pack<float>{gradients.data(), message.data(), element.data(), byte.data()});
+  run(all, Unpack<float>{message.data(), back.data(), element.data(), byte.data(), 0.25F});
   std::int64_t wrong = 0;
   Shared<float> expected(gradients.size(), 77.0F);
   for (std::size_t i = 0; i < from.size(); ++i) {
