@@ -186,16 +186,11 @@ void start(Objective& o, BallNorm norm, double eps, bool in_box) {
     each(o.device, kernels::groups(n), kernels::Add<float>{o.clean, o.eta, o.x_adv, n});
     return;
   }
-  const std::int64_t fours = o.n * ((o.layout.elements() + 3) / 4);
-  if (o.spread > 0) {
-    each(o.device, fours,
-         kernels::NearStart{o.clean, o.eta, o.x_adv, o.sample_ids, o.layout, o.seed, o.purpose, o.time, o.spread});
-    return;
-  }
-  if (norm == BallNorm::l2) return start_in_l2(o, static_cast<float>(eps));
-  each(o.device, fours,
+  const bool near = o.spread > 0;
+  if (!near && norm == BallNorm::l2) return start_in_l2(o, static_cast<float>(eps));
+  each(o.device, o.n * ((o.layout.elements() + 3) / 4),
        kernels::RandomStart{o.clean, o.eta, o.x_adv, o.sample_ids, o.layout, o.seed, o.purpose, o.time,
-                            static_cast<float>(eps), in_box});
+                            static_cast<float>(eps), o.spread, in_box && !near});
 }
 
 }  // namespace dat
