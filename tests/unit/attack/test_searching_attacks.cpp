@@ -1248,6 +1248,7 @@ TEST_CASE("PGD climbs the loss that its word names", "[attack]") {
   CHECK((again.steps == 50 && again.restarts == 7 && again.loss == "margin"));
   CHECK(again.text() == "pgd50x7-margin");
   CHECK(read_attack_word("pgdx2").text() == "pgd10x2");
+  CHECK(read_attack_word("pgd1x1").text() == "pgd1");
   CHECK(read_attack_word("apgd-tx3").restarts == 3);
   for (const std::string& name : kSearching) CHECK(read_attack_word(name).text() == name);
   const auto refusal = [](const char* text) -> std::string {

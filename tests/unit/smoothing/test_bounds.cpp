@@ -72,6 +72,8 @@ TEST_CASE("The mixture's lower bound is where its evidence reaches the level", "
     CHECK(q < clopper_pearson_lower(k, n, 0.001));
   }
   CHECK(mixture_lower(0, 100, 0.001) == 0);
+  CHECK(mixture_evidence(2, 3, 0.25) == Approx(std::log(16 / 9.0)));  // B(3, 2) = 1/12
+  CHECK(mixture_evidence(0, 2, 0.5) == Approx(std::log(4 / 3.0)));    // B(1, 3) = 1/3
 }
 
 namespace {
