@@ -13,8 +13,6 @@
 #include "dat/communicator.hpp"
 #include "hdf5/hdf5.hpp"
 
-// The macros DAT_... are defined in CMakeLists.txt.
-
 namespace dat {
 namespace {
 
@@ -37,7 +35,7 @@ std::string version_text() {
   return text.str();
 }
 
-std::string version() { return DAT_VERSION; }
+std::string version() { return DAT_VERSION; }  // DAT_...: given by CMakeLists.txt
 
 std::string commit_date() { return DAT_GIT_DATE; }
 

@@ -183,8 +183,7 @@ void start(Objective& o, BallNorm norm, double eps, bool in_box) {
   if (o.start != nullptr) {
     const std::int64_t n = o.n * o.layout.elements();
     each(o.device, kernels::groups(n), kernels::Add<float>{o.start, nullptr, o.eta, n});
-    each(o.device, kernels::groups(n), kernels::Add<float>{o.clean, o.eta, o.x_adv, n});
-    return;
+    return each(o.device, kernels::groups(n), kernels::Add<float>{o.clean, o.eta, o.x_adv, n});
   }
   const bool near = o.spread > 0;
   if (!near && norm == BallNorm::l2) return start_in_l2(o, static_cast<float>(eps));

@@ -803,6 +803,7 @@ TEST_CASE("Auto-PGD for a training leaves the iterate of the highest loss", "[at
   NetObjective o(c, kAll, kImage);
   std::vector<std::vector<float>> losses;
   o.record_losses = &losses;
+  o.most_calls = 0;  // whatever is misclassified
   perturb(*attacks().at("apgd-ce")({.eps = c.eps, .best_loss = true}), o);
   REQUIRE(losses.size() == 101);
   o.forward();
@@ -878,6 +879,18 @@ TEST_CASE("FAB begins at the image itself, and at random in half the ball in fur
   for (const double most : {first(1, 0), first(3, 0), first(0, 1)}) {
     CHECK(most > 0.4 * eps);  // half of eps away, but for the box
     CHECK(most <= 0.5 * eps + 0x1p-24);
+  }
+  // A start that is given is taken by whoever starts at random.
+  for (const auto& [name, call] : {std::pair("apgd-ce", 0), {"fab", 1}}) {
+    NetObjective o(c, {0}, kImage);
+    std::vector<std::vector<float>> asked;
+    const Shared<float> given(kPixels, 0.125F);
+    o.record = &asked;
+    o.start = given.data();
+    perturb(*attacks().at(name)({.norm = norm, .eps = eps}), o);
+    std::vector<float> expected = o.x_of(0);
+    for (float& v : expected) v = std::min(v + 0.125F, 1.0F);
+    CHECK(asked[static_cast<std::size_t>(call)] == expected);
   }
 }
 
@@ -1198,8 +1211,7 @@ TEST_CASE("Square starts in L2 with five tiles on a side in the middle, and more
           "[attack][cpu]") {
   for (const auto& [size, first, last] :
        {std::array{3, 0, 2}, {9, 2, 8}, {12, 1, 10}, {17, 1, 15}, {19, 2, 16}, {24, 2, 21}}) {
-    const auto pixels = static_cast<std::size_t>(size * size);
-    Problem<double> p({1, size, size, 1}, 1, 2, std::vector<double>(pixels, 0.5));
+    Problem<double> p({1, size, size, 1}, 1, 2, std::vector<double>(static_cast<std::size_t>(size * size), 0.5));
     p.net = [](const double*, double* z) { z[0] = z[1] = 0; };
     p.loss = margin_of<double>(kernels::Divisor::one, false);
     square(p, {.norm = BallNorm::l2, .eps = 0.25, .iterations = 0});
