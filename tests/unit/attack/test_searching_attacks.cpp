@@ -1261,7 +1261,7 @@ TEST_CASE("PGD climbs the loss that its word names", "[attack]") {
   CHECK(again.text() == "pgd50x7-margin");
   CHECK(read_attack_word("pgdx2").text() == "pgd10x2");
   CHECK(read_attack_word("pgd1x1").text() == "pgd1");
-  CHECK(read_attack_word("apgd-tx3").restarts == 3);
+  CHECK((read_attack_word("apgd-tx3").restarts == 3 && read_attack_word("squarex2").restarts == 2));
   for (const std::string& name : kSearching) CHECK(read_attack_word(name).text() == name);
   const auto refusal = [](const char* text) -> std::string {
     return message_of([&] { (void)read_attack_word(text); });
@@ -1270,6 +1270,7 @@ TEST_CASE("PGD climbs the loss that its word names", "[attack]") {
   CHECK(contains(refusal("pgd20-hinge"), "no loss 'hinge'"));
   CHECK(contains(refusal("apgd-ce5"), "takes no number of steps"));
   CHECK(contains(refusal("pgd20x0"), "no number of restarts"));
+  for (const char* again : {"nonex2", "smooth-pgd5x2"}) CHECK(contains(refusal(again), "does not start at random"));
   CHECK(contains(refusal("fab-u"), "climbs a loss of its own"));
   CHECK(contains(refusal("deep-fool"), "unknown attack"));
 
