@@ -1270,7 +1270,7 @@ TEST_CASE("PGD climbs the loss that its word names", "[attack]") {
   CHECK(contains(refusal("pgd20-hinge"), "no loss 'hinge'"));
   CHECK(contains(refusal("apgd-ce5"), "takes no number of steps"));
   CHECK(contains(refusal("pgd20x0"), "no number of restarts"));
-  for (const char* again : {"nonex2", "smooth-pgd5x2"}) CHECK(contains(refusal(again), "does not start at random"));
+  for (const char* useless : {"nonex2", "smooth-pgd5x2"}) CHECK(contains(refusal(useless), "does not start at random"));
   CHECK(contains(refusal("fab-u"), "climbs a loss of its own"));
   CHECK(contains(refusal("deep-fool"), "unknown attack"));
 
