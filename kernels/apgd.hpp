@@ -28,7 +28,6 @@ struct StartNoise {
     for (int j = 0; j < 4; ++j)
       u[j] = norm == BallNorm::l2 ? normal_number<T>(words, j) : 2 * T{uniform(words.v[j])} - 1;
   }
-  [[nodiscard]] DAT_HD std::int64_t at(std::int64_t n, std::int64_t pixel) const { return layout.offset_chw(n, pixel); }
 };
 
 /// size[n] = ||u|| over the pixels of image n. Runs over the images.
@@ -61,7 +60,7 @@ struct ScaledStart {
     T u[4];
     noise.draw(n, k, u);
     for (int j = 0; j < 4 && 4 * k + j < pixels; ++j) {
-      const std::int64_t at = noise.at(n, 4 * k + j);
+      const std::int64_t at = noise.layout.offset_chw(n, 4 * k + j);
       x_adv[at] = clamp(x[at] + reach * (u[j] / (size[n] + T(1e-12))), T{0}, T{1});
     }
   }

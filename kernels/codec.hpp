@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "dat/half.hpp"
 #include "dat/random.hpp"
 #include "gradients.hpp"
 
@@ -12,28 +11,6 @@
 // tensor begins in the flat block of gradients, size [tensors] its elements, byte [tensors] where its message begins.
 
 namespace dat::kernels {
-
-/// Each gradient rounded to the type T, after the others of its tensor.
-template <class T>
-struct PackAs {
-  const float* gradients;
-  std::byte* message;
-  const std::int64_t *element, *byte;
-  DAT_HD void operator()(int tensor, std::int64_t i) const {
-    reinterpret_cast<T*>(message + byte[tensor])[i - element[tensor]] = Stored<T>::from(gradients[i]);
-  }
-};
-
-template <class T>
-struct UnpackAs {
-  const std::byte* message;
-  float* gradients;
-  const std::int64_t *element, *byte;
-  float factor;
-  DAT_HD void operator()(int tensor, std::int64_t i) const {
-    gradients[i] = factor * to_float(reinterpret_cast<const T*>(message + byte[tensor])[i - element[tensor]]);
-  }
-};
 
 /// sum = factor * (sum + gradients).
 struct AddRank {

@@ -70,9 +70,7 @@ struct DifferenceGram {
     for (std::int64_t row = 0; row < n; ++row) total += apart(row * classes + a) * apart(row * classes + b);
     gram[i] = total;
   }
-  [[nodiscard]] DAT_HD double apart(std::int64_t at) const {
-    return static_cast<double>(logits[at]) - static_cast<double>(reference[at]);
-  }
+  [[nodiscard]] DAT_HD double apart(std::int64_t at) const { return double{logits[at]} - double{reference[at]}; }
 };
 
 /// (A^T A)^(-1/2), with the singular values of A below kTiny of the largest left out, from `gram`, which is lost. A
@@ -114,9 +112,8 @@ struct NuclearNorm {
     double part = 0;
     for (int k = 0; k < classes; ++k) {
       double slope = 0;
-      for (int j = 0; j < classes; ++j)
-        slope += (static_cast<double>(z[j]) - static_cast<double>(r[j])) * root[j * classes + k];
-      part += (static_cast<double>(z[k]) - static_cast<double>(r[k])) * slope;
+      for (int j = 0; j < classes; ++j) slope += (double{z[j]} - double{r[j]}) * root[j * classes + k];
+      part += (double{z[k]} - double{r[k]}) * slope;
       put(dlogits[i * classes + k], loss == nullptr, gradient_scale * static_cast<float>(slope));
     }
     if (loss == nullptr) return;

@@ -1,36 +1,36 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
+#include "dat/half.hpp"
 #include "launch.hpp"
 
 namespace dat::kernels {
 
-/// Place of element i of a segment in a message of floats: the segment begins at element[segment] of the flat block and
-/// at byte[segment] of the message.
-[[nodiscard]] DAT_HD inline std::int64_t place(const std::int64_t* element, const std::int64_t* byte, int segment,
-                                               std::int64_t i) {
-  return i - element[segment] + byte[segment] / std::int64_t{sizeof(float)};
-}
-
-/// Gradients of the active segments side by side in one message.
+/// Gradients of the active segments side by side in one message, each rounded to the type T: a segment begins at
+/// element[segment] of the flat block and at byte[segment] of the message.
+template <class T>
 struct Pack {
   const float* gradients;
-  float* message;
+  void* message;
   const std::int64_t *element, *byte;  // [segments]
   DAT_HD void operator()(int segment, std::int64_t i) const {
-    message[place(element, byte, segment, i)] = gradients[i];
+    T* const begin = reinterpret_cast<T*>(static_cast<std::byte*>(message) + byte[segment]);
+    begin[i - element[segment]] = Stored<T>::from(gradients[i]);
   }
 };
 
 /// Inverse, times `factor`.
+template <class T>
 struct Unpack {
-  const float* message;
+  const void* message;
   float* gradients;
   const std::int64_t *element, *byte;  // [segments]
   float factor;
   DAT_HD void operator()(int segment, std::int64_t i) const {
-    gradients[i] = factor * message[place(element, byte, segment, i)];
+    const T* const begin = reinterpret_cast<const T*>(static_cast<const std::byte*>(message) + byte[segment]);
+    gradients[i] = factor * to_float(begin[i - element[segment]]);
   }
 };
 

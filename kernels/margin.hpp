@@ -90,12 +90,10 @@ struct MarginLoss {
     d[y] -= slope;
     if (divisor == Divisor::one) return;
     d[top.at[0]] += of_divisor;
-    if (divisor == Divisor::third) {
-      d[top.at[2]] -= of_divisor;
-    } else {
-      d[top.at[2]] -= of_divisor / 2;
-      d[top.at[3]] -= of_divisor / 2;
-    }
+    const bool both = divisor == Divisor::third_and_fourth;
+    const T part = both ? of_divisor / 2 : of_divisor;
+    d[top.at[2]] -= part;
+    if (both) d[top.at[3]] -= part;
   }
 };
 

@@ -29,10 +29,9 @@ struct NoisyCopies {
     const std::int64_t copy = i / fours(), n = copy / copies, first = i % fours() * 4;
     const Philox4 words = random_words(seed, Purpose::noise, time, static_cast<std::uint64_t>(sample_ids[n]),
                                        static_cast<std::uint32_t>(copy % copies * fours() + i % fours()));
-    for (int j = 0; j < 4 && first + j < layout.elements(); ++j) {
+    for (int j = 0; j < 4 && first + j < layout.elements(); ++j)
       to[layout.offset_chw(copy, first + j)] =
           x[layout.offset_chw(n, first + j)] + sigma * normal_number<float>(words, j);
-    }
   }
 };
 

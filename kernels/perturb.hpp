@@ -20,9 +20,9 @@ template <class T>
   return static_cast<T>((x > T{0}) - (x < T{0}));
 }
 
-/// eta ~ U(-eps, eps) per pixel, x_adv = x + eta; where `in_box`, eta is cut so that x + eta is in [0, 1], else x_adv
-/// is not clamped. Runs over n * ceil(pixels/4), pixels = c*h*w counted in CHW order whatever the layout, so that every
-/// device draws the same image.
+/// eta ~ U(-eps, eps) per pixel, or where `spread` is above 0 N(0, spread^2); x_adv = x + eta. Where `in_box`, eta is
+/// cut so that x + eta is in [0, 1], else x_adv is not clamped. Runs over n * ceil(pixels/4), pixels = c*h*w counted in
+/// CHW order whatever the layout, so that every device draws the same image.
 struct RandomStart {
   const float* x;
   float *eta, *x_adv;
@@ -31,8 +31,8 @@ struct RandomStart {
   std::uint64_t seed;
   Purpose purpose;
   std::uint32_t time;
-  float eps;
-  bool in_box = false;
+  float eps, spread;
+  bool in_box;
   DAT_HD void operator()(std::int64_t i) const {
     const std::int64_t pixels = layout.elements(), per_image = (pixels + 3) / 4;
     const std::int64_t n = i / per_image, k = i % per_image;
@@ -40,30 +40,8 @@ struct RandomStart {
         random_words(seed, purpose, time, static_cast<std::uint64_t>(sample_ids[n]), static_cast<std::uint32_t>(k));
     for (int j = 0; j < 4 && 4 * k + j < pixels; ++j) {
       const std::int64_t at = layout.offset_chw(n, 4 * k + j);
-      eta[at] = (2.0F * uniform(words.v[j]) - 1.0F) * eps;
+      eta[at] = spread > 0 ? spread * normal_number<float>(words, j) : (2.0F * uniform(words.v[j]) - 1.0F) * eps;
       if (in_box) eta[at] = clamp(x[at] + eta[at], 0.0F, 1.0F) - x[at];
-      x_adv[at] = x[at] + eta[at];
-    }
-  }
-};
-
-/// eta ~ N(0, spread^2) per pixel, x_adv = x + eta (not clamped), over the same groups of four pixels.
-struct NearStart {
-  const float* x;
-  float *eta, *x_adv;
-  const std::int64_t* sample_ids;  // [n]
-  Layout layout;
-  std::uint64_t seed;
-  Purpose purpose;
-  std::uint32_t time;
-  float spread;
-  DAT_HD void operator()(std::int64_t i) const {
-    const std::int64_t fours = (layout.elements() + 3) / 4, n = i / fours, first = i % fours * 4;
-    const auto id = static_cast<std::uint64_t>(sample_ids[n]);
-    const Philox4 words = random_words(seed, purpose, time, id, static_cast<std::uint32_t>(first / 4));
-    for (int j = 0; j < 4 && first + j < layout.elements(); ++j) {
-      const std::int64_t at = layout.offset_chw(n, first + j);
-      eta[at] = spread * normal_number<float>(words, j);
       x_adv[at] = x[at] + eta[at];
     }
   }

@@ -19,7 +19,7 @@ int main(int argc, char** argv) {
   dat::release_signals();
   dat::clean_output();
   using dat::ExitCode;
-  bool speaks = true;
+  bool speaks = dat::speaks(argc, argv);
   const auto complain = [&speaks](const std::string& message, ExitCode code) {
     if (speaks)
       dat::say("error: " + message);
@@ -28,7 +28,6 @@ int main(int argc, char** argv) {
     return static_cast<int>(code);
   };
   try {
-    speaks = dat::speaks(argc, argv);
     // Somebody who types the bare name wants to know what it is; a launcher wants it to train.
     if (argc <= 1 && !dat::launched()) return dat::print_once(dat::first_screen);
     const dat::Command command = dat::parse_command_line(argc, argv);

@@ -1,5 +1,6 @@
 #include "dat/provenance.hpp"
 
+#include <omp.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -8,32 +9,9 @@
 #include <sstream>
 #include <string_view>
 
-#ifdef _OPENMP
-#include <omp.h>
-#endif
-
 #include "dat/backend.hpp"
 #include "dat/communicator.hpp"
 #include "hdf5/hdf5.hpp"
-
-#ifndef DAT_VERSION
-#define DAT_VERSION "unknown"
-#endif
-#ifndef DAT_GIT_SHA1
-#define DAT_GIT_SHA1 "unknown"
-#endif
-#ifndef DAT_GIT_DATE
-#define DAT_GIT_DATE ""
-#endif
-#ifndef DAT_GIT_DIRTY
-#define DAT_GIT_DIRTY 0
-#endif
-#ifndef DAT_BUILD_TYPE
-#define DAT_BUILD_TYPE "unknown"
-#endif
-#ifndef DAT_COMPILER
-#define DAT_COMPILER "unknown"
-#endif
 
 namespace dat {
 namespace {
@@ -45,14 +23,6 @@ std::vector<std::pair<std::string, std::string>> library_versions() {
           {"CUDA", cuda_version()}};
 }
 
-int openmp_threads() {
-#ifdef _OPENMP
-  return omp_get_max_threads();
-#else
-  return 1;
-#endif
-}
-
 }  // namespace
 
 std::string version_text() {
@@ -61,11 +31,11 @@ std::string version_text() {
        << "\nbuild     " << DAT_BUILD_TYPE << "\ncompiler  " << DAT_COMPILER;
   for (const auto& [name, version] : library_versions())
     text << '\n' << name << std::string(10 - name.size(), ' ') << version;
-  text << "\nOpenMP    " << openmp_threads() << " threads\n";
+  text << "\nOpenMP    " << omp_get_max_threads() << " threads\n";
   return text.str();
 }
 
-std::string version() { return DAT_VERSION; }
+std::string version() { return DAT_VERSION; }  // DAT_...: given by CMakeLists.txt
 
 std::string commit_date() { return DAT_GIT_DATE; }
 
@@ -104,7 +74,7 @@ std::string provenance_json(const std::vector<std::string>& hosts, int argc, cha
                       {"libraries", libraries},
                       {"started", started},
                       {"backend", backend_description},
-                      {"openmp_threads", openmp_threads()},
+                      {"openmp_threads", omp_get_max_threads()},
                       {"ranks", hosts.size()},
                       {"hosts", hosts},
                       {"command_line", std::vector<std::string>(argv, argv + argc)},

@@ -60,7 +60,7 @@ void release_signals() { change_mask(SIG_UNBLOCK); }
 
 void wait_briefly(char** argv) {
   if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
-  const double turns = std::clamp(kSpinMicroseconds / std::max(microseconds_of_a_turn(), 1e-4), 100.0, 300'000.0);
+  const double turns = std::clamp(kSpinMicroseconds / microseconds_of_a_turn(), 100.0, 300'000.0);
   if (setenv("GOMP_SPINCOUNT", std::to_string(static_cast<long>(turns)).c_str(), 0) != 0) return;
   static_cast<void>(execv("/proc/self/exe", argv));  // the program continues as it is where that cannot be done
 }

@@ -120,17 +120,14 @@ class Conv2d {
   /// step, dx may be left as it was. Only where spec.image is set.
   ///
   /// @param factor  A number on the device that dx is multiplied by; null: 1.
-  virtual void backward_image(const void* dy, float* dx, const PgdUpdate& update, const float* factor) = 0;
-  void backward_image(const void* dy, float* dx, const PgdUpdate& update) { backward_image(dy, dx, update, nullptr); }
+  virtual void backward_image(const void* dy, float* dx, const PgdUpdate& update, const float* factor = nullptr) = 0;
 
   /// The weight gradient: dw [c_out][kh][kw][c_in], f32, becomes the gradient or, with `accumulate`, has it added. Not
   /// of a frozen convolution.
   ///
   /// @param factor  A number on the device that the gradient is multiplied by; null: 1. With 16-bit storage only.
-  virtual void backward_weights(const void* x, const void* dy, float* dw, bool accumulate, const float* factor) = 0;
-  void backward_weights(const void* x, const void* dy, float* dw, bool accumulate) {
-    backward_weights(x, dy, dw, accumulate, nullptr);
-  }
+  virtual void backward_weights(const void* x, const void* dy, float* dw, bool accumulate,
+                                const float* factor = nullptr) = 0;
 
   /// The library's names of the chosen kernels, for reports.
   [[nodiscard]] virtual std::string implementation() const = 0;

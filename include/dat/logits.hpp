@@ -15,13 +15,13 @@ struct Samples {
   std::int32_t* targets = nullptr;           ///< [n]: the classes that targeted losses want, where an attack puts them
   const std::int64_t* sample_ids = nullptr;  ///< [n]: numbers in the data set, keys of what is random
 
-  /// `count` of them, from number `from` on.
+  /// `count` of them, from number `from` on. All arrays are there.
   [[nodiscard]] Samples part(int from, int count) const {
     Samples some = *this;
     some.n = count;
-    if (labels != nullptr) some.labels += from;
-    if (targets != nullptr) some.targets += from;
-    if (sample_ids != nullptr) some.sample_ids += from;
+    some.labels += from;
+    some.targets += from;
+    some.sample_ids += from;
     return some;
   }
 };

@@ -174,7 +174,6 @@ class TrainingProgram {
   /// @param x  [n] images in image_layout, f32, on the device.
   [[nodiscard]] std::vector<double> weight_gradient_seconds(const float* x, float* gradients);
 
-  [[nodiscard]] int n() const { return n_; }
   [[nodiscard]] DType storage() const { return storage_; }
   [[nodiscard]] float* logits() const { return logits_; }    ///< [n, classes], on the device
   [[nodiscard]] float* dlogits() const { return dlogits_; }  ///< [n, classes], on the device

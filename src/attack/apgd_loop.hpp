@@ -59,7 +59,7 @@ void aim(P& o, int rank) {
   each(o.device, o.n * o.layout.elements(), kernels::GivenStart<T>{o.clean, nullptr, o.x_adv});
   each(o.device, o.n, kernels::WrongClass{o.labels, o.targets, 0});  // for a loss that reads them
   o.forward();
-  if (rank > 0) each(o.device, o.n, kernels::TargetOfRank<T>{o.logits, o.targets, o.classes, rank});
+  each(o.device, o.n, kernels::TargetOfRank<T>{o.logits, o.targets, o.classes, rank});
 }
 
 /// The next iterate in the L2 ball; move: an array of images.

@@ -145,9 +145,7 @@ void targeted_dlr(const Logits& l, float scale) {
                               : kernels::Divisor::third_and_fourth);
 }
 
-namespace {
 constexpr int kTargets = 9;
-}
 
 int targets_of(const AttackOptions& options) {
   require(options.classes >= 2, ExitCode::usage, "a network of one class cannot be attacked: nothing else is there");
@@ -185,19 +183,13 @@ void start(Objective& o, BallNorm norm, double eps, bool in_box) {
   if (o.start != nullptr) {
     const std::int64_t n = o.n * o.layout.elements();
     each(o.device, kernels::groups(n), kernels::Add<float>{o.start, nullptr, o.eta, n});
-    each(o.device, kernels::groups(n), kernels::Add<float>{o.clean, o.eta, o.x_adv, n});
-    return;
+    return each(o.device, kernels::groups(n), kernels::Add<float>{o.clean, o.eta, o.x_adv, n});
   }
-  const std::int64_t fours = o.n * ((o.layout.elements() + 3) / 4);
-  if (o.spread > 0) {
-    each(o.device, fours,
-         kernels::NearStart{o.clean, o.eta, o.x_adv, o.sample_ids, o.layout, o.seed, o.purpose, o.time, o.spread});
-    return;
-  }
-  if (norm == BallNorm::l2) return start_in_l2(o, static_cast<float>(eps));
-  each(o.device, fours,
+  const bool near = o.spread > 0;
+  if (!near && norm == BallNorm::l2) return start_in_l2(o, static_cast<float>(eps));
+  each(o.device, o.n * ((o.layout.elements() + 3) / 4),
        kernels::RandomStart{o.clean, o.eta, o.x_adv, o.sample_ids, o.layout, o.seed, o.purpose, o.time,
-                            static_cast<float>(eps), in_box});
+                            static_cast<float>(eps), o.spread, in_box && !near});
 }
 
 }  // namespace dat

@@ -61,14 +61,13 @@ class Pgd final : public Attack {
   void iterate(Objective& o, int steps) const {
     const auto alpha = static_cast<float>(alpha_);
     if (stop_ >= 0) return o.steps_until_fooled(steps, stop_, alpha, radius_);
-    for (int k = 0; k < steps; ++k) {
+    for (int k = 0; k < steps; ++k)
       if (norm_ == BallNorm::linf) {
         o.gradient_step(alpha, radius_);
-        continue;
+      } else {
+        o.gradient();
+        iteration(o);
       }
-      o.gradient();
-      iteration(o);
-    }
   }
 
   BallNorm norm_;

@@ -102,9 +102,8 @@ void square(P& o, const SquareSettings& settings) {
   T *const margins = scratch.small(), *const accepted = scratch.small();
   const kernels::SquareDraws draws{o.sample_ids, run_key(o, Searching::square), o.purpose};
   std::optional<SquareInL2<P>> in_l2;
-  if (l2) in_l2.emplace(o, scratch, draws, best, eps);
-
   if (l2) {
+    in_l2.emplace(o, scratch, draws, best, eps);
     in_l2->start();
     each(o.device, o.n * strips.elements, kernels::GivenStart<T>{o.x_adv, nullptr, best});
   } else {

@@ -39,7 +39,7 @@ class CrossEntropy final : public Loss {
     smoothed_cross_entropy(logits[k], (k == 0 ? 1.0F : lambda_) / static_cast<float>(batch), smoothing_);
     if (!unlabelled_) return;
     if (k == 0)
-      kl_of_attacked(logits[0], logits[1], share, Which::unlabelled);
+      kl_of_attacked(logits[0], logits[1].values, share, Which::unlabelled);
     else
       add_kl_of_clean(logits[1], logits[0], share, Which::unlabelled);
   }

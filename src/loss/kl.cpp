@@ -3,23 +3,17 @@
 
 namespace dat {
 
-void kl_divergence(const Logits& logits, float scale) {
-  each(logits.device, logits.n,
-       kernels::KlDivergence{logits.values, logits.reference, logits.labels, logits.loss, logits.correct,
-                             logits.gradient, logits.classes, scale, false});
+void kl_of_attacked(const Logits& attacked, const float* clean, float scale, Which which) {
+  each(attacked.device, attacked.n,
+       kernels::KlDivergence{attacked.values, clean, attacked.labels, attacked.loss, attacked.correct,
+                             attacked.gradient, attacked.classes, scale, which == Which::unlabelled});
 }
+
+void kl_divergence(const Logits& logits, float scale) { kl_of_attacked(logits, logits.reference, scale, Which::all); }
 
 void cross_entropy_or_divergence(const Logits& logits, float scale) {
   cross_entropy(logits, scale);
-  each(logits.device, logits.n,
-       kernels::KlDivergence{logits.values, logits.reference, logits.labels, logits.loss, logits.correct,
-                             logits.gradient, logits.classes, scale, true});
-}
-
-void kl_of_attacked(const Logits& attacked, const Logits& clean, float scale, Which which) {
-  each(attacked.device, attacked.n,
-       kernels::KlDivergence{attacked.values, clean.values, attacked.labels, attacked.loss, attacked.correct,
-                             attacked.gradient, attacked.classes, scale, which == Which::unlabelled});
+  kl_of_attacked(logits, logits.reference, scale, Which::unlabelled);
 }
 
 void add_kl_of_clean(const Logits& clean, const Logits& attacked, float scale, Which which) {
@@ -46,7 +40,7 @@ class Kl final : public Loss {
   [[nodiscard]] double beta() const override { return beta_; }
   void differentiate(std::size_t k, const std::vector<Logits>& logits, int batch) const override {
     const float share = 1.0F / static_cast<float>(batch);
-    if (k == 0) return kl_of_attacked(logits[0], logits[1], static_cast<float>(beta_) * share, Which::all);
+    if (k == 0) return kl_of_attacked(logits[0], logits[1].values, static_cast<float>(beta_) * share, Which::all);
     smoothed_cross_entropy(logits[1], share, smoothing_);
   }
 

@@ -18,7 +18,7 @@ class Trades final : public Agreement {
 
  protected:
   void term(const Logits& attacked, const Logits& clean, float weight) const override {
-    kl_of_attacked(attacked, clean, weight, Which::all);
+    kl_of_attacked(attacked, clean.values, weight, Which::all);
   }
   void add_gradient_of_clean(const Logits& clean, const Logits& attacked, float weight) const override {
     add_kl_of_clean(clean, attacked, weight, Which::all);

@@ -61,11 +61,12 @@ void measure_passes(TrainingStep& step, double seconds, Calibration& c, std::vec
   Backend& backend = step.backend();
   Replica& replica = step.trainer().replica();
   const Parameters& parameters = replica.model().parameters;
-  TrainingProgram& program = replica.training(step.options().micro_batch);
+  const int n = step.options().micro_batch;
+  TrainingProgram& program = replica.training(n);
   const float* images = replica.images().clean;
   const ActiveSet all = ActiveSet::all(parameters.layers());
-  const std::vector<float> dlogits(static_cast<std::size_t>(std::int64_t{program.n()} * replica.classes()),
-                                   1.0F / static_cast<float>(program.n()));
+  const std::vector<float> dlogits(static_cast<std::size_t>(std::int64_t{n} * replica.classes()),
+                                   1.0F / static_cast<float>(n));
   std::vector<Backend::Ticket> stamps;
   const std::function<void(int)> ready = [&](int segment) {
     order.push_back(segment);

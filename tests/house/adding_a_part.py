@@ -122,11 +122,11 @@ class Unsummed final : public Codec {
   [[nodiscard]] bool exact() const override { return true; }
   void encode(const MessageTensors& bucket, const float* gradients, void* message) override {
     each(backend_.device(), bucket.chunks,
-         kernels::Pack{gradients, static_cast<float*>(message), bucket.element, bucket.byte});
+         kernels::Pack<float>{gradients, message, bucket.element, bucket.byte});
   }
   void decode(const MessageTensors& bucket, const void* message, float factor, float* gradients) override {
     each(backend_.device(), bucket.chunks,
-         kernels::Unpack{static_cast<const float*>(message), gradients, bucket.element, bucket.byte, factor});
+         kernels::Unpack<float>{message, gradients, bucket.element, bucket.byte, factor});
   }
 
  private:

@@ -90,11 +90,12 @@ void TreeReducer::finish() {
   count();
   for (std::size_t node = 0; node < fold_.size(); ++node)
     each(backend_.device(), chunks_,
-         kernels::Pack{places_[node], message(static_cast<int>(node)), device_element_, device_byte_});
+         kernels::Pack<float>{places_[node], message(static_cast<int>(node)), device_element_, device_byte_});
   options_.ended(ReducerStage::encode);
   exchange();
   options_.ended(ReducerStage::communicate);
-  each(backend_.device(), chunks_, kernels::Unpack{message(0), places_.front(), device_element_, device_byte_, 1.0F});
+  each(backend_.device(), chunks_,
+       kernels::Unpack<float>{message(0), places_.front(), device_element_, device_byte_, 1.0F});
   options_.ended(ReducerStage::decode);
 }
 

@@ -411,7 +411,7 @@ TEST_CASE("A start beside the image is normal, and not kept inside ball or box",
   RandomObjective o({3, 32, 32, 1}, 2);
   std::fill(o.x.begin(), o.x.end(), 0.0F);
   o.spread = 0.25F;
-  perturb(*attacks().at("pgd")({.eps = 0.1, .alpha = 0.01, .steps = 1}), o);
+  perturb(*attacks().at("pgd")({.eps = 0.1, .alpha = 0.01, .start_in_box = true, .steps = 1}), o);
   std::vector<double> normal;
   for (const float v : o.seen[0]) normal.push_back(v / 0.25);
   check_normal(normal);

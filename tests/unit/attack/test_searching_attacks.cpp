@@ -397,11 +397,11 @@ TEST_CASE("Logit ratios have their values and gradients", "[attack][cpu]") {
   CHECK(unknown.gradient == std::vector<double>(5));
 
   // Carlini and Wagner's margin stops at its confidence.
-  for (const double cap : {2.5, 3.5}) {
+  for (const double cap : {2.5, 3.0, 3.5}) {
     const Margin capped = margin_at(z, 3, -1, Divisor::one, cap);
     CHECK(capped.loss == std::min(cap, 3.0));
-    CHECK(capped.gradient[0] == (cap < 3 ? 0 : 1));
-    CHECK(capped.gradient[3] == (cap < 3 ? 0 : -1));
+    CHECK(capped.gradient[0] == (cap <= 3 ? 0 : 1));
+    CHECK(capped.gradient[3] == (cap <= 3 ? 0 : -1));
   }
 }
 
@@ -546,7 +546,7 @@ TEMPLATE_TEST_CASE("FAB's projection is the least move inside the box that reach
 TEST_CASE("FAB chooses the plane whose distance by the dual norm is least, however small gradients are",
           "[attack][cpu]") {
   const BallNorm norm = GENERATE(BallNorm::linf, BallNorm::l2);
-  constexpr std::size_t kCount = 70;  // two strips
+  constexpr std::size_t kCount = 65;  // two strips, the second of one pixel
   constexpr double kScale = 2;
   const kernels::Strips strips{kCount};
   double df = 0, nearest = 0, take = 0;
@@ -572,6 +572,26 @@ TEST_CASE("FAB chooses the plane whose distance by the dual norm is least, howev
   const double at_last = look(0.02, 2, false);
   CHECK(nearest == Approx(at_last));
   CHECK((take == 1 && df == 2));
+  (void)look(0.02, -2, false);  // as far
+  CHECK((take == 0 && df == 2));
+}
+
+TEST_CASE("FAB keeps what is nearer than before, and is done with an image inside the ball or at its edge",
+          "[attack][cpu]") {
+  double correct = 0, partial = 0, distance = HUGE_VAL, take = 9, back = 9;
+  std::int32_t done = 0;
+  kernels::FabState<double> state{};
+  state.distance = &distance;
+  state.take = &take;
+  state.back = &back;
+  std::ostringstream told;
+  for (const auto& [right, far] : {std::pair(1.0, .25), {0.0, .75}, {0.0, .75}, {0.0, .5}, {0.0, .25}}) {
+    correct = right;
+    partial = far;
+    kernels::FabJudge<double>{kernels::Strips{1}, state, &correct, &partial, &done, 0.5}(0);
+    told << take << ' ' << back << ' ' << distance << ' ' << done << "; ";
+  }
+  CHECK(told.str() == "0 0 inf 0; 1 1 0.75 0; 0 1 0.75 0; 1 1 0.5 1; 0 1 0.25 1; ");
 }
 
 TEST_CASE("FAB's step goes towards the image's projection by its part of both distances, a tenth at most",
@@ -758,16 +778,23 @@ TEST_CASE("A searching attack leaves a misclassified image of the ball, or the c
   CHECK(left > 5);
 }
 
-TEST_CASE("The first iteration of Auto-PGD counts as a rise, whatever the loss was before", "[attack]") {
+TEST_CASE("Auto-PGD counts rises, from the first iteration on, and halves its step where they are few or lead nowhere",
+          "[attack]") {
   Shared<float> memory(9), losses(1, 1.5F), correct(1, 1.0F);
   Shared<std::int32_t> done(1, 0);
   const auto at = [&](std::size_t k) { return memory.data() + k; };
   const kernels::ApgdState<float> state{at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7), at(8)};
   run(1, kernels::ApgdBegin<float>{state, losses.data(), correct.data(), done.data(), 2});
-  for (const auto& [loss, rises] : {std::pair(1.0F, 1.0F), std::pair(0.5F, 1.0F), std::pair(0.75F, 2.0F)}) {
+  using Iteration = std::array<float, 4>;  // loss, window; rises and step after it
+  const std::vector<Iteration> all = {{1, 0, 1, 2},     {.5, 0, 1, 2},   {.75, 0, 2, 2},   {.75, 0, 2, 2},
+                                      {1.5, 4, 0, 1},   {.125, 0, 0, 1}, {.25, 0, 1, 1},   {.5, 0, 2, 1},
+                                      {.75, 0, 3, 1},   {1, 5, 0, 1},    {1.125, 0, 1, 1}, {1.25, 0, 2, 1},
+                                      {1.375, 0, 3, 1}, {1.5, 4, 0, .5}};
+  for (const auto& [loss, window, rises, step] : all) {
     losses[0] = loss;
-    run(1, kernels::ApgdJudge<float>{state, losses.data(), correct.data(), done.data(), 0});
-    CHECK(*state.rises == rises);
+    run(1, kernels::ApgdJudge<float>{state, losses.data(), correct.data(), done.data(), static_cast<int>(window)});
+    INFO("loss " << loss << ", window " << window);
+    CHECK((*state.rises == rises && *state.step == step && *state.improved == 0));
   }
 }
 
@@ -776,6 +803,7 @@ TEST_CASE("Auto-PGD for a training leaves the iterate of the highest loss", "[at
   NetObjective o(c, kAll, kImage);
   std::vector<std::vector<float>> losses;
   o.record_losses = &losses;
+  o.most_calls = 0;  // whatever is misclassified
   perturb(*attacks().at("apgd-ce")({.eps = c.eps, .best_loss = true}), o);
   REQUIRE(losses.size() == 101);
   o.forward();
@@ -851,6 +879,18 @@ TEST_CASE("FAB begins at the image itself, and at random in half the ball in fur
   for (const double most : {first(1, 0), first(3, 0), first(0, 1)}) {
     CHECK(most > 0.4 * eps);  // half of eps away, but for the box
     CHECK(most <= 0.5 * eps + 0x1p-24);
+  }
+  // A start that is given is taken by whoever starts at random.
+  for (const auto& [name, call] : {std::pair("apgd-ce", 0), {"fab", 1}}) {
+    NetObjective o(c, {0}, kImage);
+    std::vector<std::vector<float>> asked;
+    const Shared<float> given(kPixels, 0.125F);
+    o.record = &asked;
+    o.start = given.data();
+    perturb(*attacks().at(name)({.norm = norm, .eps = eps}), o);
+    std::vector<float> expected = o.x_of(0);
+    for (float& v : expected) v = std::min(v + 0.125F, 1.0F);
+    CHECK(asked[static_cast<std::size_t>(call)] == expected);
   }
 }
 
@@ -1151,6 +1191,39 @@ TEST_CASE("Square's windows reach all places in an image of any shape, but its l
   CHECK((kernels::below(0x7fffffff, 10) == 4 && kernels::below(0x80000000, 10) == 5));
 }
 
+TEST_CASE("Square accepts what lowers the margin, and is done with an image whose margin is 0", "[attack][cpu]") {
+  double loss = 0, margin = 9, accepted = 9;
+  std::int32_t done = 9;
+  for (const double first : {1.0, 0.0, -1.0}) {  // the last one goes on
+    loss = first;
+    kernels::SquareBegin<double>{&loss, &margin, &done}(0);
+    CHECK((margin == -first && done == (first < 0 ? 0 : 1)));
+  }
+  for (const auto& [proposed, took, left] :
+       {std::tuple(1.0, 0, 1.0), {1.5, 0, 1.0}, {0.5, 1, 0.5}, {0.0, 1, 0.0}, {-1.0, 0, 0.0}}) {
+    loss = -proposed;
+    kernels::SquareJudge<double>{&loss, &margin, &accepted, &done}(0);
+    CHECK((accepted == took && margin == left && done == (left > 0 ? 0 : 1)));
+  }
+}
+
+TEST_CASE("Square starts in L2 with five tiles on a side in the middle, and more where there is room",
+          "[attack][cpu]") {
+  for (const auto& [size, first, last] :
+       {std::array{3, 0, 2}, {9, 2, 8}, {12, 1, 10}, {17, 1, 15}, {19, 2, 16}, {24, 2, 21}}) {
+    Problem<double> p({1, size, size, 1}, 1, 2, std::vector<double>(static_cast<std::size_t>(size * size), 0.5));
+    p.net = [](const double*, double* z) { z[0] = z[1] = 0; };
+    p.loss = margin_of<double>(kernels::Divisor::one, false);
+    square(p, {.norm = BallNorm::l2, .eps = 0.25, .iterations = 0});
+    const auto tiled = [&](int at) { return at >= first && at <= last; };
+    int wrong = 0;
+    for (int at = 0; at < size * size; ++at)
+      wrong += (p.asked[0][static_cast<std::size_t>(at)] != 0.5) != (tiled(at / size) && tiled(at % size));
+    INFO("size " << size);
+    CHECK(wrong == 0);
+  }
+}
+
 TEST_CASE("Square starts with vertical stripes, whose signs are bits of random words, one for each channel and column",
           "[attack]") {
   constexpr int kImages = 3;
@@ -1187,7 +1260,8 @@ TEST_CASE("PGD climbs the loss that its word names", "[attack]") {
   CHECK((again.steps == 50 && again.restarts == 7 && again.loss == "margin"));
   CHECK(again.text() == "pgd50x7-margin");
   CHECK(read_attack_word("pgdx2").text() == "pgd10x2");
-  CHECK(read_attack_word("apgd-tx3").restarts == 3);
+  CHECK(read_attack_word("pgd1x1").text() == "pgd1");
+  CHECK((read_attack_word("apgd-tx3").restarts == 3 && read_attack_word("squarex2").restarts == 2));
   for (const std::string& name : kSearching) CHECK(read_attack_word(name).text() == name);
   const auto refusal = [](const char* text) -> std::string {
     return message_of([&] { (void)read_attack_word(text); });
@@ -1196,6 +1270,7 @@ TEST_CASE("PGD climbs the loss that its word names", "[attack]") {
   CHECK(contains(refusal("pgd20-hinge"), "no loss 'hinge'"));
   CHECK(contains(refusal("apgd-ce5"), "takes no number of steps"));
   CHECK(contains(refusal("pgd20x0"), "no number of restarts"));
+  for (const char* useless : {"nonex2", "smooth-pgd5x2"}) CHECK(contains(refusal(useless), "does not start at random"));
   CHECK(contains(refusal("fab-u"), "climbs a loss of its own"));
   CHECK(contains(refusal("deep-fool"), "unknown attack"));
 

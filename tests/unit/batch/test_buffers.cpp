@@ -173,7 +173,11 @@ TEST_CASE("work is called, recorded and replayed, for each of the last 64 keys",
   Recordings<int> recordings(*backend);
   std::string done;
   const auto play = [&](int key, char name) { recordings.play(key, [&done, name] { done += name; }); };
+  const std::uint64_t before = ticks;
+  ticking = true;
   for (const auto& [key, name] : {std::pair(1, 'a'), {1, 'b'}, {1, 'c'}, {2, 'd'}, {2, 'e'}, {1, 'f'}}) play(key, name);
+  ticking = false;
+  CHECK(ticks == before + 4);  // replays
   CHECK(done == "abbdeb");
   for (int key = 3; key <= 64; ++key) play(key, '.');
   done.clear();

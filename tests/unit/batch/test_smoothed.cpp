@@ -74,14 +74,14 @@ struct Smoothed {
   return -std::log(mean);
 }
 
-/// One image or two, of two pixels each, and gradients that are given.
+/// Images of some pixels each, and gradients that are given.
 class GivenGradients final : public Objective {
  public:
-  GivenGradients(const std::vector<float>& images, const std::vector<float>& along)
+  GivenGradients(const std::vector<float>& images, const std::vector<float>& along, int pixels = 2)
       : x(shared(images)), given(shared(along)), move(x.size(), -7.0F), perturbed(move), memory(x.size()) {
     device = kernel_backend().device();
-    layout = {1, 1, 2, 1};
-    n = static_cast<int>(x.size() / 2);
+    layout = {1, 1, pixels, 1};
+    n = static_cast<int>(x.size()) / pixels;
     for (int k = 0; k < n; ++k) ids.push_back(40 + k);
     clean = x.data();
     x_adv = perturbed.data();
@@ -226,6 +226,16 @@ TEST_CASE("where the gradient is zero smooth-pgd goes anywhere, differently in e
              {0.01 * kernels::normal_number<double>(words, 0), 0.01 * kernels::normal_number<double>(words, 1)});
   CHECK(std::abs(two[0] - 2 * one[0]) > 1e-5);
   check_near({two[2], two[3]}, {0, 0.02});
+  // Of six pixels an iteration takes two groups of four numbers.
+  GivenGradients six(std::vector<float>(12, 0.5F), std::vector<float>(12, 0.0F), 6);
+  std::vector<double> wanted;
+  for (const std::uint64_t id : {40U, 41U})
+    for (std::uint32_t p = 0; p < 6; ++p) {
+      double& sum = wanted.emplace_back(0);
+      for (const std::uint32_t index : {p / 4, 2 + p / 4})
+        sum += 0.01 * kernels::normal_number<double>(random_words(3, Purpose::attack_start, 0, id, index), p % 4);
+    }
+  check_near(attacked(six, {.norm = BallNorm::l2, .eps = 5, .alpha = 0.01, .steps = 2}), wanted, 2e-7);
 }
 
 namespace {

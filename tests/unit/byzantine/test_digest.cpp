@@ -1,10 +1,12 @@
 #include "byzantine/digest.hpp"
 #include "byzantine/draw.hpp"
+#include "byzantine/part_work.hpp"
 #include "byzantine/secret.hpp"
 #include "catch.hpp"
 #include "claims.hpp"
 #include "device.hpp"
 #include "launch.hpp"
+#include "random_values.hpp"
 #include "sha256.hpp"
 
 using namespace dat;
@@ -134,6 +136,25 @@ TEST_CASE("Random directions have numbers that are uniform in [-1, 1)", "[byzant
   constexpr std::uint64_t kFirst = 0xe220a8397b1dcdaf;
   CHECK(kernels::direction(0, 0) == static_cast<double>(static_cast<std::int64_t>(kFirst)) * 0x1p-63);
   CHECK(kernels::fingerprint_of(0x9e3779b9, 0x7f4a7c15) == kFirst);
+}
+
+TEST_CASE("Sums of claims are those of each run, its direction and its part of the result", "[kernels][byzantine]") {
+  const Shared<float> x = shared(random_values(9100, 1)), v = shared(random_values(8700, 2));
+  const std::vector<RunSums::Run> runs{{.x = 7, .elements = 8500, .v = 100, .key = 77},
+                                       {.x = 9000, .elements = 30, .v = 0, .key = 5}};
+  RunSums sums(kernel_backend(), 8530, 2);
+  const double* const found = sums.of(runs, x.data(), v.data());
+  for (std::size_t k = 0; k < runs.size(); ++k) {
+    double expected[kSums] = {};
+    for (std::int64_t i = 0; i < runs[k].elements; ++i) {
+      const double result = v[static_cast<std::size_t>(runs[k].v + i)],
+                   difference = x[static_cast<std::size_t>(runs[k].x + i)] - result;
+      expected[0] += kernels::direction(runs[k].key, i) * difference;
+      expected[1] += difference * difference;
+      expected[2] += result * result;
+    }
+    for (std::size_t j = 0; j < kSums; ++j) CHECK(found[k * kSums + j] == Approx(expected[j]).margin(1e-9));
+  }
 }
 
 TEST_CASE("Several validators have targets of their own, as long as there are some", "[byzantine]") {

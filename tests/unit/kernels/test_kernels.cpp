@@ -661,6 +661,22 @@ TEST_CASE("Whether all numbers are finite looks at each of five ranges, from the
   }
 }
 
+TEST_CASE("A perturbation is not a number where its gradient is none, and stays as it is elsewhere", "[kernels]") {
+  constexpr float kLimit = std::numeric_limits<float>::max(), kInfinity = std::numeric_limits<float>::infinity();
+  const Shared<float> dx = {0, -1, kLimit, kInfinity, -kInfinity, std::nanf("")};
+  Shared<float> eta(dx.size(), 0.5F);
+  run(std::ssize(eta), SpoilPerturbation{dx.data(), eta.data()});
+  for (std::size_t i = 0; i < 6; ++i) CHECK((i < 3 ? eta[i] == 0.5F : std::isnan(eta[i])));
+}
+
+TEST_CASE("A program without CUDA says so in place of a GPU's loops", "[kernels][cpu]") {
+  if (!contains(cuda_missing(), "built without CUDA")) return;
+  const Device gpu{.kind = DeviceKind::cuda};
+  CHECK(code_of([&] { each(gpu, 0, Scale{}); }) == ExitCode::device);
+  CHECK(code_of([&] { each(gpu, Chunks{}, Zero{}); }) == ExitCode::device);
+  CHECK(code_of([&] { sum(gpu, {}, SquaredNorm{}, nullptr, nullptr); }) == ExitCode::device);
+}
+
 TEST_CASE("The products of taps, added up per pixel, are the input gradient of the convolution; PGD's step may end it",
           "[kernels]") {
   for (const ConvSpec& s : convolutions()) {
@@ -758,7 +774,8 @@ TEMPLATE_TEST_CASE("The check of a convolution reports the error that each of it
         if (form.bias) add(i, double(bias[static_cast<std::size_t>(i % s.c_out)]));
       }
       const std::vector<double> sums = exact;
-      const Shared<T> relu_output = stored<T>(shared_random(count, 8));
+      Shared<T> relu_output = stored<T>(shared_random(count, 8));
+      relu_output[0] = Stored<T>::from(0);  // as of what the ReLU has closed
       if (form.through_relu)
         for (std::int64_t i = 0; i < count; ++i)
           if (!(number(relu_output, i) > 0)) exact[static_cast<std::size_t>(i)] = 0;
@@ -952,8 +969,8 @@ TEST_CASE("A message holds the active segments side by side, and gives them back
   const Chunks all{chunks.data(), nullptr, static_cast<std::int32_t>(chunks.size()), 0};
   const auto gradients = shared_random(begin, 1);
   Shared<float> message(static_cast<std::size_t>(place) + 4, 77.0F), back(gradients.size(), 77.0F);
-  run(all, Pack{gradients.data(), message.data(), element.data(), byte.data()});
-  run(all, Unpack{message.data(), back.data(), element.data(), byte.data(), 0.25F});
+  run(all, Pack<float>{gradients.data(), message.data(), element.data(), byte.data()});
+  run(all, Unpack<float>{message.data(), back.data(), element.data(), byte.data(), 0.25F});
   std::int64_t wrong = 0;
   Shared<float> expected(gradients.size(), 77.0F);
   for (std::size_t i = 0; i < from.size(); ++i) {

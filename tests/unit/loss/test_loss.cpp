@@ -109,6 +109,9 @@ TEST_CASE("losses and their gradients are those of PyTorch in double precision",
     }
   }
   CHECK(cases == 15);
+  // Of equally likely wrong classes MART pushes away the first.
+  const Result equal = result_of(*losses().at("mart")({}), {0, 1, 1, 0}, {0, 1, 1, 0}, {0});
+  CHECK(equal.gradient[0][1] > equal.gradient[0][2]);
 }
 
 namespace {

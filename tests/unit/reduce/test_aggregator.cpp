@@ -46,6 +46,7 @@ class Rig {
       parameters_.size += (size + 15) / 16 * 16;
     }
     table_ = std::make_unique<ChunkTable>(*backend_, parameters_);
+    (void)table_->select({{1, 1, 1}});  // leaves a chunk after those that count
     chunks_ = table_->select({{1, 0, 1}});
     for (const std::size_t k : {0, 2})
       for (std::int64_t i = 0; i < parameters_.segments[k].size; ++i)

@@ -14,6 +14,7 @@ TEST_CASE("Clopper and Pearson's lower bound", "[smoothing]") {
   CHECK(std::abs(lower(99'000, 100'000) - 0.9889893404) < 1e-10);
   CHECK(std::abs(lower(100'000, 100'000) - 0.9999309248) < 1e-10);
   CHECK(lower(0, 100) == 0);
+  CHECK(std::abs(clopper_pearson_upper(1, 100, 0.001) - (1 - 0.9113731113)) < 1e-10);  // of the 99 others
   CHECK(std::abs(certified_radius(lower(100'000, 100'000), 0.25) - 0.9528641) < 1e-7);
   // A network with margin .3 around an image, at the expected count.
   for (const auto& [sigma, radius] : {std::pair{0.25, 0.2959840}, std::pair{0.5, 0.2934435}})
@@ -72,6 +73,8 @@ TEST_CASE("The mixture's lower bound is where its evidence reaches the level", "
     CHECK(q < clopper_pearson_lower(k, n, 0.001));
   }
   CHECK(mixture_lower(0, 100, 0.001) == 0);
+  CHECK(mixture_evidence(2, 3, 0.25) == Approx(std::log(16 / 9.0)));  // B(3, 2) = 1/12
+  CHECK(mixture_evidence(0, 2, 0.5) == Approx(std::log(4 / 3.0)));    // B(1, 3) = 1/3
 }
 
 namespace {

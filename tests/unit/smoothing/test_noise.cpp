@@ -98,6 +98,7 @@ TEST_CASE("The table of noise is that of 60 digits", "[smoothing]") {
     CHECK(noise.entries.front() == 0);
     CHECK(noise.entries.back() == kMost);
   }
+  CHECK(grid_noise(0.00109).half == 4);  // with a point at 12.6, far beyond the last one that counts, at 9.0
   CHECK(tables.at(0.12).low == -255);
   CHECK(tables.at(0.12).high == 510);
   CHECK(tables.at(0.5).low == -3 * 255);

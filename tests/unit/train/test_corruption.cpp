@@ -196,7 +196,11 @@ TEST_CASE("A sketch measures how far two gradients are from each other", "[kerne
   sum(backend.device(), chunks, kernels::Sketch{x.data()}, of_x.data(), sums.data());
   sum(backend.device(), chunks, kernels::Sketch{y.data()}, of_y.data(), sums.data());
   backend.wait();
-  double found = 0;
+  double first_chunk[2] = {0, 0}, found = 0;
+  for (std::size_t i = 0; i < kChunk; ++i)  // bits 0 and 1 of the mixed place are the signs
+    for (const unsigned j : {0U, 1U})
+      first_chunk[j] += (kernels::mix_bits(i) >> j & 1U) != 0 ? double(x[i]) : -double(x[i]);
+  for (const std::size_t j : {0U, 1U}) CHECK(of_x[j] == Approx(first_chunk[j]).margin(1e-9));
   for (std::size_t k = 0; k < 40; ++k)
     for (std::size_t j = 0; j < 2; ++j)
       found += (of_x[k * kSums + j] - of_y[k * kSums + j]) * (of_x[k * kSums + j] - of_y[k * kSums + j]) / 2;
