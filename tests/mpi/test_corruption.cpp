@@ -396,19 +396,36 @@ TEST_CASE("A rank that attacks otherwise than it says is found by the others", "
   }
 }
 
-TEST_CASE("What a recomputation sends is counted, and what perturbed weights take", "[corruption]") {
-  for (const bool perturbed : {false, true}) {
+TEST_CASE("What a recomputation sends is counted, and what perturbed weights and warm starts take", "[corruption]") {
+  for (const std::string kind : {"recomputed", "perturbed", "warm"}) {
     TrainOptions options = verified("pgd");
     options.node_sums = "mpi";
-    options.verify = perturbed ? 0 : 1;
-    options.awp_gamma = perturbed ? 0.01 : 0;
+    options.verify = kind == "recomputed" ? 1 : 0;
+    options.awp_gamma = kind == "perturbed" ? 0.01 : 0;
+    options.warm_start = kind == "warm" ? 2 : 0;
     test::Started trainer(world(), options);
+    std::int64_t counted = 0;
+    const std::int64_t before = world().bytes_given();
     for (int step = 0; step < 3; ++step) {
-      const std::int64_t before = world().bytes_given();
       const StepRecord& record = trainer.step(false);
-      CHECK(world().bytes_given() - before == record.bytes_sent + record.bytes_other);
+      counted += record.bytes_sent + record.bytes_other;
+      if (kind != "warm") CHECK(world().bytes_given() - before == counted);
     }
+    // Perturbations come home with what comes next: a checkpoint, to which rank 0 sends nothing else.
+    Checkpoint checkpoint;
+    trainer.examples().save(checkpoint);
+    if (world().root()) CHECK(world().bytes_given() - before == counted);
   }
+}
+
+TEST_CASE("What a codec has in common on all ranks is compared, and not what each rank has for itself",
+          "[corruption]") {
+  TrainOptions options = options_of();
+  options.codec = "powersgd";
+  Trainer trainer(world(), options);
+  std::string all;
+  for (const std::string& name : names_of(trainer)) all += name + "; ";
+  CHECK((contains(all, "codec state powersgd_q; ") && !contains(all, "powersgd_error")));
 }
 
 TEST_CASE("Images that wait on the device are not read again, for what is done once more either", "[corruption]") {

@@ -403,6 +403,7 @@ TEST_CASE("An attack that has begun elsewhere begins anew, and it is said", "[st
       CHECK(contains(trainer.examples().dropped(), "had begun with other options") == same);
     }
     trainer.share_state();
+    CHECK(!has_begun(trainer.capture()));
     trainer.start();
     CHECK(std::isfinite(trainer.step(false).loss_adv));
   }
@@ -415,6 +416,7 @@ TEST_CASE("An attack that has begun elsewhere begins anew, and it is said", "[st
     trainer.restore(straight.states[1]);
     CHECK(contains(trainer.examples().dropped(), std::to_string(world().size()) + " ranks"));
     trainer.share_state();
+    CHECK(!has_begun(trainer.capture()));
     trainer.start();
     CHECK(std::isfinite(trainer.step(false).loss_adv));
   }

@@ -70,7 +70,6 @@ void OldWeights::save(Checkpoint& checkpoint) {
 }
 
 void OldWeights::restore(const Checkpoint& checkpoint) {
-  waits_ = true;
   const auto found = checkpoint.integers.find(kThere);
   there_ = found == checkpoint.integers.end()
                ? 0
@@ -81,7 +80,6 @@ void OldWeights::restore(const Checkpoint& checkpoint) {
 
 void OldWeights::share(Communicator& ranks) {
   ranks.broadcast(&there_, sizeof there_);
-  waits_ = true;
   for (int age = 1; age <= there_; ++age) held_[static_cast<std::size_t>(staleness_.versions - age)].share(ranks);
 }
 

@@ -16,11 +16,14 @@ PerWorkerMasks::PerWorkerMasks(Communicator& ranks, const TrainOptions& options,
       factors_(model.parameters.segments.size()),
       device_factors_(model.backend.allocate_floats(std::ssize(factors_), "gradient factors")),
       chunks_(model.backend, model.parameters) {
-  const auto bytes = [](std::int64_t count) { return static_cast<std::size_t>(count * kSums) * sizeof(double); };
-  const std::int64_t segments = std::ssize(model.parameters.segments);
-  partial_ = static_cast<double*>(model.backend.allocate(bytes(chunks_.largest()), "gradient norms"));
-  sums_ = static_cast<double*>(model.backend.allocate(bytes(segments), "gradient norms"));
-  host_sums_ = static_cast<double*>(model.backend.allocate_pinned(bytes(segments), "gradient norms"));
+  const auto sums = [&](std::int64_t count) {
+    return static_cast<double*>(
+        model.backend.allocate(static_cast<std::size_t>(count * kSums) * sizeof(double), "gradient norms"));
+  };
+  partial_ = sums(chunks_.largest());
+  sums_ = sums(std::ssize(factors_));
+  host_sums_ =
+      static_cast<double*>(model.backend.allocate_pinned(factors_.size() * kSums * sizeof(double), "gradient norms"));
 }
 
 const ActiveSet& PerWorkerMasks::draw(std::int64_t step) {
@@ -58,8 +61,7 @@ void PerWorkerMasks::weigh(int segment) {
 }
 
 void PerWorkerMasks::fetch(Backend::Ticket& ticket) {
-  const std::size_t bytes = model_.parameters.segments.size() * kSums * sizeof(double);
-  if (learns()) ticket = model_.backend.fetch(host_sums_, sums_, bytes);
+  if (learns()) ticket = model_.backend.fetch(host_sums_, sums_, factors_.size() * kSums * sizeof(double));
 }
 
 void PerWorkerMasks::save(Checkpoint& checkpoint) {

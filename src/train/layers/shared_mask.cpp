@@ -5,7 +5,6 @@
 namespace dat {
 
 const ActiveSet& SharedMask::draw(std::int64_t step) {
-  wrong_ = false;
   if (begin(step)) draw_all(step);
   if (const std::vector<double>* rates = selector_->rates())
     for (std::size_t d = 0; d < rates->size(); ++d)

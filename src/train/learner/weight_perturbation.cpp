@@ -68,7 +68,7 @@ WeightPerturbation::WeightPerturbation(Communicator& ranks, const TrainOptions& 
                }),
       table_(replica.backend(), replica.model().parameters),
       gradients_(gradients),
-      kept_(replica.images(), plan.batch / plan.micro_batch, plan.micro_batch) {
+      kept_(replica.images(), plan.micro_batches_of(ranks.rank()), plan.micro_batch) {
   Backend& backend = replica.backend();
   const Parameters& parameters = replica.model().parameters;
   const auto segments = std::ssize(parameters.segments);

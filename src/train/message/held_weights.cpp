@@ -14,7 +14,7 @@ HeldWeights::HeldWeights(Replica& replica, const char* what)
       model_(replica.model()),
       weights_(replica.backend().allocate_floats(floats(model_), what)),
       mean_(weights_ + model_.parameters.size),
-      variance_(mean_ + statistics()) {}
+      variance_(mean_ + model_.graph.statistics) {}
 
 std::int64_t HeldWeights::memory(const Model& model) { return floats(model) * std::int64_t{sizeof(float)}; }
 
@@ -61,7 +61,7 @@ void HeldWeights::exchange() {
 
 void HeldWeights::save(Checkpoint& checkpoint, const std::string& group) const {
   save_segments(model_, group, weights_, checkpoint);
-  std::vector<float> all(2 * static_cast<std::size_t>(statistics()));
+  std::vector<float> all(2 * static_cast<std::size_t>(model_.graph.statistics));
   replica_.backend().copy_to_host(all.data(), mean_, all.size() * sizeof(float));
   save_statistics(model_, group, all, checkpoint);
 }
@@ -74,7 +74,7 @@ void HeldWeights::restore(const Checkpoint& checkpoint, const std::string& group
 
 void HeldWeights::share(Communicator& ranks) {
   share_floats(ranks, replica_.backend(), weights_, model_.parameters.size);
-  share_floats(ranks, replica_.backend(), mean_, 2 * statistics());
+  share_floats(ranks, replica_.backend(), mean_, 2 * model_.graph.statistics);
 }
 
 }  // namespace dat

@@ -71,8 +71,7 @@ void BatchStatistics::enter_model(float momentum) {
 void BatchStatistics::save(Checkpoint& checkpoint) {
   if (!local_) return;
   const std::vector<float> mine = running_statistics(model_);
-  const std::vector<double> all = ranks_.gather(std::vector<double>(mine.begin(), mine.end()));
-  if (ranks_.root()) checkpoint.doubles["bn_local"] = all;
+  checkpoint.doubles["bn_local"] = ranks_.gather(std::vector<double>(mine.begin(), mine.end()));
 }
 
 void BatchStatistics::restore(const Checkpoint& checkpoint) {
@@ -93,7 +92,7 @@ void BatchStatistics::share(Communicator& ranks) {
 }
 
 RootStatistics::RootStatistics(Communicator& ranks, Model& model, bool local) : model_(model) {
-  if (!local || ranks.size() == 1) return;
+  if (!local) return;
   own_ = running_statistics(model);
   std::vector<float> root = own_;
   ranks.broadcast(root.data(), root.size() * sizeof(float));

@@ -63,7 +63,6 @@ void WeightAverage::restore(const Checkpoint& checkpoint) {
 }
 
 void WeightAverage::share(Communicator& ranks) {
-  rebuilt_ = false;
   if (!has_begun()) optimizer_.reset();
   if (statistics_ == nullptr || rebuilds_) return;
   if (!has_begun()) average_statistics();

@@ -142,8 +142,9 @@ TEST_CASE("What stands still keeps its bits, in the average too, costs nothing a
   const bool ends = GENERATE(false, true);
   if (ends) options.freeze = test::by_epoch<std::string>({{options.frozen(), 0}, {"none", 1}});
   Trainer trainer(test::single(), options);
-  trainer.share_state();
   Model& model = trainer.replica().model();
+  set_running_statistics(model, std::vector<float>(2 * static_cast<std::size_t>(model.graph.statistics), 0.5F));
+  trainer.share_state();
   const int frozen = model.freezing.segments;
   const std::int64_t end = model.parameters.segments[static_cast<std::size_t>(frozen)].begin,
                      channels = model.graph.statistics_of(frozen);

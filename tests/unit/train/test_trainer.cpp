@@ -87,6 +87,10 @@ TEST_CASE("the first step has no older weights to attack with, the second one ha
   stale.staleness = 1;
   CHECK(weights_after(stale, 1) == weights_after(options, 1));
   CHECK(weights_after(stale, 2) != weights_after(options, 2));
+  stale.attack_bn = "train";
+  CHECK(error_of([&] {
+          (void)weights_after(stale, 0);
+        }).starts_with("2: --staleness wants attacks that leave batch statistics alone"));
 }
 
 TEST_CASE("weights are perturbed from the epoch on that --awp-gamma names", "[trainer]") {
@@ -528,19 +532,24 @@ TEST_CASE("examples are kept where kernels may load sixteen bytes at once, whate
   for (float* to : {replica.images().clean, replica.images().x_adv})
     backend.copy_to_device(to, pixels.data(), pixels.size() * sizeof(float));
   (void)layers->draw(0);
-  perturbation.begin(0);
-  int micro_batches = 0;
-  while (const Batch* batch = perturbation.next()) {
-    CHECK(batch->begins_at == micro_batches++);
-    for (const float* kept : {batch->x_adv, batch->clean}) {
-      pixels[0] = static_cast<float>(batch->begins_at) + (kept == batch->clean ? 0.0F : 0.5F);
-      CHECK(reinterpret_cast<std::uintptr_t>(kept) % 16 == 0);
-      CHECK(test::to_host(backend, kept, image) == pixels);
+  std::vector<const float*> places;  // the same in every step
+  for (const int step : {0, 1}) {
+    perturbation.begin(step);
+    int micro_batches = 0;
+    while (const Batch* batch = perturbation.next()) {
+      CHECK(batch->begins_at == micro_batches++);
+      for (const float* kept : {batch->x_adv, batch->clean}) {
+        pixels[0] = static_cast<float>(batch->begins_at) + (kept == batch->clean ? 0.0F : 0.5F);
+        CHECK(reinterpret_cast<std::uintptr_t>(kept) % 16 == 0);
+        CHECK(test::to_host(backend, kept, image) == pixels);
+        places.push_back(kept);
+      }
+      CHECK(test::to_host(backend, batch->labels, 1)[0] == batch->begins_at);
+      CHECK(test::to_host(backend, batch->sample_ids, 1)[0] == (std::int64_t{batch->begins_at} << 32) + 7);
     }
-    CHECK(test::to_host(backend, batch->labels, 1)[0] == batch->begins_at);
-    CHECK(test::to_host(backend, batch->sample_ids, 1)[0] == (std::int64_t{batch->begins_at} << 32) + 7);
+    CHECK(micro_batches == 3);
   }
-  CHECK(micro_batches == 3);
+  CHECK(std::equal(places.begin(), places.begin() + 6, places.begin() + 6, places.end()));
   const auto before = std::ssize(backend.allocations());
   const KeptBatches room(replica.images(), 3, 2);
   const auto all = backend.allocations();
@@ -905,6 +914,7 @@ TEST_CASE("a step's record and a checkpoint say where the run is", "[trainer]") 
   options.lambda = 1;
   options.selector = "all";
   options.granularity = "module";
+  options.micro_batch = 8;
   options.eps = test::by_epoch<double>({{0, 0}, {0.03, 1}});
   test::OneRank trainer(options);
   for (int k = 1; k < 5; ++k) {
@@ -915,7 +925,7 @@ TEST_CASE("a step's record and a checkpoint say where the run is", "[trainer]") 
   }
   const double nearly = std::nextafter(96.0, 0.0);
   trainer.examples().read(&nearly);
-  CHECK(trainer.examples().attack_passes() == 96);
+  CHECK((trainer.examples().attack_passes() == 96 && trainer.examples().places() == 1));
   const EvaluationRecord evaluation = trainer.evaluate().front();
   CHECK((evaluation.step == 4 && evaluation.epoch == 1));
   const Checkpoint state = trainer.capture();
@@ -953,6 +963,23 @@ TEST_CASE("a momentum that mirrors the rate is its own where the rate peaks, and
   const WeightUpdate update(options, Plan(options, 48, 1), model, statistics);  // six steps up, six steps down
   for (const int step : {0, 2, 6, 9, 12})
     CHECK(update.momentum(step) == Approx(0.9 - 0.4 * (step < 6 ? step : 12 - step) / 6.0));
+  options.peak_momentum = 0;
+  CHECK(WeightUpdate(options, Plan(options, 48, 1), model, statistics).momentum(6) == Approx(0).margin(1e-12));
+}
+
+TEST_CASE("an update that does not count leaves the average's statistics rebuilt, or not, as they were", "[trainer]") {
+  const auto backend = test::test_backend();
+  test::SmallNetwork model(*backend, 16);
+  AveragedOptimizer optimizer(*backend, model.parameters, optimizers().at("sgd")(*backend, model.parameters, {}), {});
+  WeightAverage average(model, optimizer, "rebuild");
+  average.follow(0);
+  for (const bool rebuilt : {false, true}) {
+    if (rebuilt) average.have_statistics();
+    average.follow(1);
+    CHECK(average.lacks_statistics());
+    average.take_back();
+    CHECK(average.lacks_statistics() == !rebuilt);
+  }
 }
 
 TEST_CASE("the loss that an attack climbs is its own choice", "[trainer]") {
