@@ -88,8 +88,7 @@ class Bytes final : public ReplicatedState {
  public:
   explicit Bytes(Backend& backend) : backend_(backend) {}
   void device(const std::string&, float* data, std::int64_t count) override {
-    std::vector<float> values(static_cast<std::size_t>(count));
-    backend_.copy_to_host(values.data(), data, values.size() * sizeof(float));
+    std::vector<float> values = test::to_host(backend_, data, count);
     host("", values.data(), values.size() * sizeof(float));
   }
   void host(const std::string&, void* data, std::size_t bytes) override {

@@ -73,7 +73,7 @@ class LayerSampling : public MessagePart, public Stateful {
   /// Row of `saved_` that a rank with this number takes up.
   [[nodiscard]] std::size_t row(int rank) const { return static_cast<std::size_t>(rank) % saved_.ranks; }
   /// Takes up what `saved_` has for this rank.
-  void take();
+  virtual void take();
   /// [segments][kSums] sums of squares that the selector learns from; `mean`: the sums of the mean gradient.
   [[nodiscard]] virtual const double* squares(const double* mean) const { return mean; }
 

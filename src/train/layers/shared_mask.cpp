@@ -45,12 +45,9 @@ void SharedMask::save(Checkpoint& checkpoint) {
 
 void SharedMask::share(Communicator& ranks) {
   ranks.broadcast(active_.scale.data(), active_.scale.size() * sizeof(float));
-  ranks.broadcast(p_.data(), p_.size() * sizeof(double));
+  share_doubles(ranks, p_);
   std::vector<double> state = selector_->state();
-  std::uint64_t numbers = state.size();
-  ranks.broadcast(&numbers, sizeof numbers);
-  state.resize(numbers);
-  ranks.broadcast(state.data(), state.size() * sizeof(double));
+  share_doubles(ranks, state);
   if (!ranks.root()) selector_->restore(state);
 }
 

@@ -16,20 +16,16 @@ HeldWeights::HeldWeights(Replica& replica, const char* what)
       mean_(weights_ + model_.parameters.size),
       variance_(mean_ + model_.graph.statistics) {}
 
-std::int64_t HeldWeights::memory(const Model& model) { return floats(model) * std::int64_t{sizeof(float)}; }
-
 void HeldWeights::keep() {
-  const auto copy = [&](const float* network, float* held, std::int64_t count) {
+  for_each_array([&](const float* network, float* held, std::int64_t count) {
     copy_bits(replica_.backend().device(), network, held, count);
-  };
-  for_each_array(copy);
+  });
 }
 
 void HeldWeights::give() {
-  const auto copy = [&](float* network, const float* held, std::int64_t count) {
+  for_each_array([&](float* network, const float* held, std::int64_t count) {
     copy_bits(replica_.backend().device(), held, network, count);
-  };
-  for_each_array(copy);
+  });
   ++model_.parameters.version;
 }
 
@@ -52,10 +48,9 @@ void HeldWeights::copy_network_to_host(const Model& model, float* to) {
 }
 
 void HeldWeights::exchange() {
-  const auto swap = [&](float* a, float* b, std::int64_t count) {
-    each(replica_.backend().device(), count, kernels::Exchange{a, b});
-  };
-  for_each_array(swap);
+  for_each_array([&](float* network, float* held, std::int64_t count) {
+    each(replica_.backend().device(), count, kernels::Exchange{network, held});
+  });
   ++model_.parameters.version;
 }
 

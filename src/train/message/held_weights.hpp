@@ -15,7 +15,7 @@ class HeldWeights {
   /// Weights with a purpose `what`, for a list of memory. The replica must outlive it.
   HeldWeights(Replica& replica, const char* what);
   /// Bytes on the device.
-  [[nodiscard]] static std::int64_t memory(const Model& model);
+  [[nodiscard]] static std::int64_t memory(const Model& model) { return floats(model) * std::int64_t{sizeof(float)}; }
 
   /// Takes a copy of the network's.
   void keep();

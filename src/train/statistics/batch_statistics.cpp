@@ -81,10 +81,7 @@ void BatchStatistics::restore(const Checkpoint& checkpoint) {
 
 void BatchStatistics::share(Communicator& ranks) {
   std::vector<double> all = std::exchange(restored_, {});
-  std::uint64_t numbers = all.size();
-  ranks.broadcast(&numbers, sizeof numbers);
-  all.resize(numbers);
-  ranks.broadcast(all.data(), all.size() * sizeof(double));
+  share_doubles(ranks, all);
   const auto count = 2 * static_cast<std::size_t>(model_.graph.statistics);
   if (all.size() != count * static_cast<std::size_t>(ranks.size())) return;
   const double* const mine = all.data() + count * static_cast<std::size_t>(ranks.rank());

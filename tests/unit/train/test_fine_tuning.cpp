@@ -9,18 +9,10 @@
 #include "train/trainer.hpp"
 
 using namespace dat;
+using test::to_host;
+using test::weights_of;
 
 namespace {
-
-[[nodiscard]] std::vector<float> values_of(const Model& model, const float* from, std::int64_t count) {
-  std::vector<float> values(static_cast<std::size_t>(count));
-  model.backend.copy_to_host(values.data(), from, values.size() * sizeof(float));
-  return values;
-}
-
-[[nodiscard]] std::vector<float> weights_of(const Trainer& trainer) {
-  return values_of(trainer.model(), trainer.model().parameters.values, trainer.model().parameters.size);
-}
 
 /// Three steps an epoch; conv1 and bn1 stand still.
 [[nodiscard]] TrainOptions frozen_run() {
@@ -153,7 +145,7 @@ TEST_CASE("What stands still keeps its bits, in the average too, costs nothing a
   if (!ends) CHECK(trainer.layers().costs().front() == 0);
   const std::vector<double> costs = trainer.layers().costs();
   CHECK((std::ssize(costs) == model.parameters.layers() && costs.back() > 0));
-  const auto statistics = values_of(model, model.running_mean, channels);
+  const auto statistics = to_host(model.backend, model.running_mean, channels);
   const auto before = weights_of(trainer);
   const auto same = [&](const std::vector<float>& weights) {
     return std::equal(weights.begin(), weights.begin() + end, before.begin());
@@ -169,8 +161,8 @@ TEST_CASE("What stands still keeps its bits, in the average too, costs nothing a
     const auto weights = weights_of(trainer);
     CHECK(same(weights) == still);
     CHECK(!std::equal(weights.begin() + end, weights.end(), before.begin() + end));
-    CHECK((values_of(model, model.running_mean, channels) == statistics) == still);
-    CHECK(values_of(model, model.running_mean, model.graph.statistics).back() != 0);
+    CHECK((to_host(model.backend, model.running_mean, channels) == statistics) == still);
+    CHECK(to_host(model.backend, model.running_mean, model.graph.statistics).back() != 0);
     if (step % 3 != 2) continue;
     (void)trainer.evaluate();
     const Checkpoint checkpoint = trainer.capture();

@@ -16,6 +16,14 @@ using namespace dat;
 
 namespace {
 
+/// Epochs of three steps.
+[[nodiscard]] TrainOptions short_epochs(int epochs) {
+  TrainOptions options = test::small_run();
+  options.limit_train = 48;
+  options.epochs = epochs;
+  return options;
+}
+
 [[nodiscard]] std::string weights_after(const TrainOptions& options, int steps) {
   return test::OneRank(options, steps).weights_hash();
 }
@@ -51,9 +59,7 @@ TEST_CASE("perturbed weights have a higher loss, and are put back bit for bit", 
 }
 
 TEST_CASE("from an epoch on, a step has the attack of that epoch", "[trainer]") {
-  TrainOptions options = test::small_run();
-  options.limit_train = 48;  // three steps an epoch
-  options.epochs = 3;
+  TrainOptions options = short_epochs(3);
   options.attack_steps = 1;
   const auto by_epoch = [](auto first, int from, auto then) {
     return ByEpoch<decltype(first)>({{0, first, 0, first}, {from, then, from, then}});
@@ -94,9 +100,7 @@ TEST_CASE("the first step has no older weights to attack with, the second one ha
 }
 
 TEST_CASE("weights are perturbed from the epoch on that --awp-gamma names", "[trainer]") {
-  TrainOptions options = test::small_run();
-  options.limit_train = 48;  // three steps an epoch
-  options.epochs = 3;
+  TrainOptions options = short_epochs(3);
   TrainOptions awp = options;
   awp.awp_gamma = test::by_epoch<double>({{0, 0}, {0.01, 1}});
   CHECK(weights_after(awp, 3) == weights_after(options, 3));
@@ -107,11 +111,9 @@ TEST_CASE("weights are perturbed from the epoch on that --awp-gamma names", "[tr
 
 TEST_CASE("a step of perturbed weights that is left out leaves all as it was: weights, codecs, warm starts",
           "[trainer]") {
-  TrainOptions options = test::small_run();
+  TrainOptions options = short_epochs(2);
   options.awp = GENERATE("global", "local");
   options.deterministic = options.awp == "global";
-  options.limit_train = 48;  // three steps an epoch
-  options.epochs = 2;
   options.awp_gamma = test::by_epoch<double>({{0, 0}, {1e25, 1}});
   options.max_bad_steps = 2;
   options.selector = "all";
@@ -219,9 +221,7 @@ TEST_CASE("only active layers' weight gradients are computed, and one rank sends
 }
 
 TEST_CASE("during the warm-up all layers are active and the bandit rests; then it learns before a draw", "[trainer]") {
-  TrainOptions options = test::small_run();
-  options.limit_train = 48;  // three steps an epoch
-  options.epochs = 3;
+  TrainOptions options = short_epochs(3);
   options.warmup_epochs = 1;
   options.resample = "epoch";
   test::OneRank trainer(options);
@@ -262,23 +262,21 @@ void require_zero_padding(const TrainOptions& options) {
 }  // namespace
 
 TEST_CASE("channels that fill up a network stay zero, whatever computes with them", "[trainer]") {
-  TrainOptions options = test::small_run();
+  TrainOptions options = short_epochs(1);
   options.width = 20;
   options.optimizer = GENERATE("lamb", "lars", "sgd");
   options.weight_decay = 0.1;
   options.average = options.optimizer == "lamb" ? "ema" : "none";
   options.awp_gamma = options.optimizer == "sgd" ? 0.01 : 0;
   options.lambda = 1;
-  options.limit_train = 48;
   require_zero_padding(options);
 }
 
 TEST_CASE("channels that fill up a network stay zero after codecs that mix elements", "[trainer]") {
-  TrainOptions options = test::small_run();
+  TrainOptions options = short_epochs(1);
   options.network = "preact_resnet18";  // has tensors of all the forms that codecs tell apart
   options.width = GENERATE(20, 21);
   options.codec = GENERATE("atomo", "powersgd", "terngrad");
-  options.limit_train = 48;
   require_zero_padding(options);
 }
 
@@ -355,12 +353,10 @@ TEST_CASE("an evaluation of the average is that of a network with these weights,
 
 TEST_CASE("until averaging begins, the average is the network as it is, without a pass for its statistics",
           "[trainer]") {
-  TrainOptions options = test::small_run();
+  TrainOptions options = short_epochs(3);
   options.average = test::by_epoch<std::string>({{"none", 0}, {"swa", 1}});
   options.average_bn = GENERATE("rebuild", "ema", "raw");
-  options.limit_train = 48;  // three steps an epoch
   options.limit_test = 16;
-  options.epochs = 3;
   test::OneRank trainer(options);
   const bool own = options.average_bn != "raw";
   const auto equal = [&] {
@@ -386,9 +382,7 @@ TEST_CASE("until averaging begins, the average is the network as it is, without 
 }
 
 TEST_CASE("an average by another rule begins anew, and a run may go on without any", "[trainer]") {
-  TrainOptions options = test::small_run();
-  options.limit_train = 48;  // three steps an epoch
-  options.epochs = 4;
+  TrainOptions options = short_epochs(4);
   options.average = "ema";
   options.average_bn = GENERATE("ema", "raw");
   options.optimizer = "lamb";
