@@ -20,7 +20,6 @@ LayerSampling::LayerSampling(Communicator& ranks, const TrainOptions& options, c
       p_(active_.scale.size(), 1.0),
       warmup_steps_(plan.warmup_steps),
       period_(plan.draw_period),
-      // No layer stands still in part (frozen_segments).
       frozen_(model.parameters.segments[static_cast<std::size_t>(model.freezing.segments)].layer),
       frozen_steps_(plan.frozen_steps),
       name_(options.selector),

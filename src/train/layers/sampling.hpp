@@ -93,7 +93,7 @@ class LayerSampling : public MessagePart, public Stateful {
   [[nodiscard]] std::size_t chosen() const { return static_cast<std::size_t>(options_.layers); }
 
   std::int64_t warmup_steps_, period_;
-  const int frozen_;                 ///< layers that stand still
+  const int frozen_;                 ///< layers that stand still, none of them in part (frozen_segments)
   const std::int64_t frozen_steps_;  ///< number of first steps in which layers are frozen
   const std::string name_;           ///< name of the selector
   SelectorOptions options_;          ///< options of the selector
