@@ -191,6 +191,21 @@ TEST_CASE("Any cheat begins in its step, leaves all ranks with one result, and s
   }
 }
 
+TEST_CASE("A rank with a weak attack trains as one whose options say so", "[cheats]") {
+  if (world().size() < 3) return;
+  for (const auto& [name, attack] : {std::pair("weak", "none"), std::pair("weak1", "pgd")}) {
+    TrainOptions options = small_options("mean"), weak = with_cheat(options, name);
+    weak.cheat = {name};  // from the first step on
+    if (world().rank() + 1 == world().size()) {
+      options.attack = attack;
+      options.attack_steps = 1;
+    }
+    test::Started cheating(world(), weak, 1), honest(world(), options, 1);
+    INFO(name);
+    CHECK(weights_of(cheating) == weights_of(honest));
+  }
+}
+
 TEST_CASE("Numbers of a false rank that are not finite reach nothing of the others", "[cheats]") {
   const int n = world().size();
   if (n < 3) return;

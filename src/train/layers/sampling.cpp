@@ -121,8 +121,7 @@ void LayerSampling::take() {
   };
   selector_->restore(mine(saved_.selector));
   p_ = mine(saved_.p);
-  const std::vector<double> scale = mine(saved_.scale);
-  std::ranges::copy(scale, active_.scale.begin());
+  std::ranges::copy(mine(saved_.scale), active_.scale.begin());
 }
 
 std::unique_ptr<LayerSampling> make_layer_sampling(Communicator& ranks, const TrainOptions& options, const Plan& plan,

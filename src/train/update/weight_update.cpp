@@ -136,8 +136,7 @@ void WeightUpdate::save(Checkpoint& checkpoint) {
 void WeightUpdate::restore(const Checkpoint& checkpoint) {
   load_network(checkpoint, model_);
   std::vector<double> numbers;
-  if (const auto found = checkpoint.doubles.find("optimizer"); found != checkpoint.doubles.end())
-    numbers = found->second;
+  if (checkpoint.doubles.contains("optimizer")) numbers = checkpoint.doubles.at("optimizer");
   // An average by another rule is none: how many weights it is made of, the last number, means something else.
   const auto rule = checkpoint.texts.find(kAverageRule);
   if (rule != checkpoint.texts.end() && rule->second != rule_ && !numbers.empty()) numbers.pop_back();
