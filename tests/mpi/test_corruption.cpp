@@ -88,8 +88,7 @@ class Bytes final : public ReplicatedState {
  public:
   explicit Bytes(Backend& backend) : backend_(backend) {}
   void device(const std::string&, float* data, std::int64_t count) override {
-    std::vector<float> values(static_cast<std::size_t>(count));
-    backend_.copy_to_host(values.data(), data, values.size() * sizeof(float));
+    std::vector<float> values = test::to_host(backend_, data, count);
     host("", values.data(), values.size() * sizeof(float));
   }
   void host(const std::string&, void* data, std::size_t bytes) override {
@@ -176,13 +175,9 @@ TEST_CASE("A flip at any step is found by the next check unless its trace has go
   const int flips = count_of("DAT_FLIPS", 20);
   int found = 0, gone = 0, spread = 0, wrong = 0;
   std::map<std::string, int> gone_of;
-  std::unique_ptr<Trainer> trainer;
+  std::unique_ptr<test::Started> trainer;
   for (int trial = 0; trial < flips; ++trial) {
-    if (!trainer) {
-      trainer = std::make_unique<Trainer>(world(), options_of());
-      trainer->share_state();
-      trainer->start();
-    }
+    if (!trainer) trainer = std::make_unique<test::Started>(world(), options_of());
     const std::vector<std::string> names = names_of(*trainer);
     const auto rank = static_cast<int>(drawn(trial, 4) % static_cast<std::uint32_t>(world().size()));
     const auto when = static_cast<int>(drawn(trial, 5) % kEvery);
@@ -399,19 +394,38 @@ TEST_CASE("A rank that attacks otherwise than it says is found by the others", "
   }
 }
 
-TEST_CASE("What a recomputation sends is counted, and what perturbed weights take", "[corruption]") {
-  for (const bool perturbed : {false, true}) {
+TEST_CASE("What a recomputation sends is counted, and what perturbed weights and warm starts take", "[corruption]") {
+  for (const std::string kind : {"recomputed", "perturbed", "warm"}) {
     TrainOptions options = verified("pgd");
     options.node_sums = "mpi";
-    options.verify = perturbed ? 0 : 2;
-    options.awp_gamma = perturbed ? 0.01 : 0;
+    options.verify = kind == "recomputed" ? 2 : 0;
+    options.awp_gamma = kind == "perturbed" ? 0.01 : 0;
+    options.warm_start = kind == "warm" ? 2 : 0;
+    options.batch = kind == "warm" ? 0 : 8;  // dealt unevenly: some ranks help others
+    options.total_batch = kind == "warm" ? 4 * (2 * world().size() - 1) : 0;
     test::Started trainer(world(), options);
+    std::int64_t counted = 0;
+    const std::int64_t before = world().bytes_given();
     for (int step = 0; step < 3; ++step) {
-      const std::int64_t before = world().bytes_given();
       const StepRecord& record = trainer.step(false);
-      CHECK(world().bytes_given() - before == record.bytes_sent + record.bytes_other);
+      counted += record.bytes_sent + record.bytes_other;
+      if (kind != "warm") CHECK(world().bytes_given() - before == counted);
     }
+    // Perturbations come home with what comes next: a checkpoint, to which rank 0 sends nothing else.
+    Checkpoint checkpoint;
+    trainer.examples().save(checkpoint);
+    if (world().root()) CHECK(world().bytes_given() - before == counted);
   }
+}
+
+TEST_CASE("What a codec has in common on all ranks is compared, and not what each rank has for itself",
+          "[corruption]") {
+  TrainOptions options = options_of();
+  options.codec = "powersgd";
+  Trainer trainer(world(), options);
+  std::string all;
+  for (const std::string& name : names_of(trainer)) all += name + "; ";
+  CHECK((contains(all, "codec state powersgd_q; ") && !contains(all, "powersgd_error")));
 }
 
 TEST_CASE("Images that wait on the device are not read again, for what is done once more either", "[corruption]") {

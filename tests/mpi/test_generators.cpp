@@ -73,9 +73,7 @@ void clear() {
 
 [[nodiscard]] std::string hash_of_one_rank(TrainOptions options, int steps) {
   options.generators = 0;
-  test::OneRank trainer(options);
-  for (int step = 0; step < steps; ++step) (void)trainer.step(false);
-  return trainer.weights_hash();
+  return test::OneRank(options, steps).weights_hash();
 }
 
 /// A packet that is sent as it is, or with other bytes.

@@ -45,11 +45,6 @@ void set(TrainOptions& options, const std::string& words) {
   return options;
 }
 
-void begin(Trainer& trainer) {
-  trainer.share_state();
-  trainer.start();
-}
-
 /// Rows that say more at this number of ranks: of one rank alone, or of several on several.
 [[nodiscard]] bool runs(const Row& row) { return (row.of == Of::one) == (world().size() == 1); }
 
@@ -96,9 +91,7 @@ TEST_CASE("A steady step allocates nothing, whatever it trains with", "[steps][c
   for (const Row& row : rows) {
     if (!runs(row)) continue;
     INFO(row.words);
-    Trainer trainer(world(), options_of(row.words));
-    begin(trainer);
-    for (int k = 0; k < row.first; ++k) (void)trainer.step(false);
+    test::Started trainer(world(), options_of(row.words), row.first);
     std::int64_t given = 0, recorded = 0;
     CHECK(allocations_in(3, [&] {
             const std::int64_t before = world().bytes_given();
@@ -127,9 +120,7 @@ TEST_CASE("A checkpoint has as many bytes of arrays as are foreseen, and whoever
   for (const Row& row : rows) {
     if (!runs(row)) continue;
     INFO(row.words);
-    Trainer trainer(world(), options_of(row.words));
-    begin(trainer);
-    for (int k = 0; k < 2; ++k) (void)trainer.step(false);
+    test::Started trainer(world(), options_of(row.words), 2);
     Checkpoint state = trainer.capture();
     std::int64_t bytes = std::ssize(state.bytes["perturbations"].values);
     for (const Checkpoint::Array& array : state.arrays) bytes += 4 * std::ssize(array.values);
@@ -222,8 +213,7 @@ TEST_CASE("A run that goes on from a checkpoint has the bits of one that was not
   std::copy_if(all.begin(), all.end(), std::back_inserter(here), [](const auto& one) { return runs(one.row); });
   for (const auto& [row, at] : test::drawn(here, static_cast<std::size_t>(test::cases(100, 2)))) {
     const TrainOptions options = options_of(row.words);
-    Trainer straight(world(), options);
-    begin(straight);
+    test::Started straight(world(), options);
     std::vector<Checkpoint> states;
     while (straight.steps_done() < straight.plan().steps) {
       (void)straight.step(false);

@@ -60,11 +60,13 @@ TEST_CASE("The replica check finds a rank that differs in anything that training
       CHECK(code([](Checkpoint& mine) { mine.doubles["p"].back() *= 1 + 0x1p-50; }) == found);
       if (optimizer == "lamb") CHECK(code([](Checkpoint& mine) { mine.doubles.at("optimizer").back() += 1; }) == found);
       CHECK(code([](Checkpoint& mine) { mine.doubles["active_scale"].back() += 0.5; }) == found);
+      CHECK(code([](Checkpoint& mine) { ++mine.integers["batches_tracked"]; }) == found);
       // Rank 0's state, given to all, passes.
       (void)code([](Checkpoint& mine) {
         for (Checkpoint::Array& array : mine.arrays) array.values.front() += 1;
         mine.doubles["p"].front() /= 2;
         mine.doubles["active_scale"].front() += 1;
+        ++mine.integers["batches_tracked"];
         if (mine.doubles.contains("optimizer")) mine.doubles["optimizer"].front() += 1;
       });
       CHECK(code_of([&] {
@@ -403,6 +405,7 @@ TEST_CASE("An attack that has begun elsewhere begins anew, and it is said", "[st
       CHECK(contains(trainer.examples().dropped(), "had begun with other options") == same);
     }
     trainer.share_state();
+    CHECK(!has_begun(trainer.capture()));
     trainer.start();
     CHECK(std::isfinite(trainer.step(false).loss_adv));
   }
@@ -415,6 +418,7 @@ TEST_CASE("An attack that has begun elsewhere begins anew, and it is said", "[st
     trainer.restore(straight.states[1]);
     CHECK(contains(trainer.examples().dropped(), std::to_string(world().size()) + " ranks"));
     trainer.share_state();
+    CHECK(!has_begun(trainer.capture()));
     trainer.start();
     CHECK(std::isfinite(trainer.step(false).loss_adv));
   }

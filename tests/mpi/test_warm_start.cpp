@@ -107,7 +107,7 @@ TEST_CASE("Where an attack starts does not depend on the ranks that its sample h
       CHECK(state.bytes["perturbations"].values == of_one.bytes["perturbations"].values);
       again.warm.restore(state);
     }
-    again.warm.share();
+    again.warm.share(world());
     const HostBatch mine = order.batch(0);
     const int n = mine.count / micro_batches;
     const auto start = again.attack(mine, 0, n, 9, 1, sent);

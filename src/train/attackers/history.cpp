@@ -1,5 +1,4 @@
 #include <cmath>
-#include <numbers>
 
 #include "train/attackers/arithmetic.hpp"
 
@@ -10,8 +9,8 @@ namespace {
 /// Relocated orthogonal perturbation, against aggregators that start from what they found before (Ozfatura, Ozfatura,
 /// Kupcu, Gunduz, arXiv 2208.09894), as read in the public code, with its defaults: where the last result is, and from
 /// there a step across. Across: (1, 1, ...) without its part along the reference, which is the last result, a tenth of
-/// it replaced by the mean of the honest; then turned by an angle towards the reference. The step's length is
-/// deviations_allowed(), whatever the gradients' norm.
+/// it replaced by the mean of the honest. Its default angle to the reference is a right one, which turns it no more.
+/// The step's length is deviations_allowed(), whatever the gradients' norm.
 class RelocatedPerturbation final : public Cheat {
  public:
   explicit RelocatedPerturbation(const CheatOptions& options)
@@ -29,17 +28,13 @@ class RelocatedPerturbation final : public Cheat {
     if (!std::isfinite(norm) || norm == 0) return;
     const double part = product(step.tensors, one, along) / (norm * norm);
     const auto across = [&](std::int64_t i) { return 1 - part * along(i); };
-    const double width = std::sqrt(product(step.tensors, across, across));
-    const auto turned = [&](std::int64_t i) {
-      return std::sin(kAngle) * across(i) / width + std::cos(kAngle) * along(i) / norm;
-    };
-    const double factor = length_ / std::sqrt(product(step.tensors, turned, turned));
+    const double factor = length_ / std::sqrt(product(step.tensors, across, across));
     for_each_element(step.tensors,
-                     [&](std::int64_t i) { step.own[i] = static_cast<float>(last(i) + factor * turned(i)); });
+                     [&](std::int64_t i) { step.own[i] = static_cast<float>(last(i) + factor * across(i)); });
   }
 
  private:
-  static constexpr double kLambda = 0.9, kAngle = std::numbers::pi / 2;
+  static constexpr double kLambda = 0.9;
   double length_;
 };
 

@@ -35,20 +35,10 @@ class ByOldWeights final : public WrappedExamples, public AttackPart {
   [[nodiscard]] std::int64_t checkpoint_bytes(int ranks) const override {
     return WrappedExamples::checkpoint_bytes(ranks) + weights_.checkpoint_bytes();
   }
-  void save(Checkpoint& checkpoint) override {
-    WrappedExamples::save(checkpoint);
-    weights_.save(checkpoint);
-  }
-  void restore(const Checkpoint& checkpoint) override {
-    WrappedExamples::restore(checkpoint);
-    weights_.restore(checkpoint);
-  }
-  void share(Communicator& ranks) override {
-    WrappedExamples::share(ranks);
-    weights_.share(ranks);
-  }
 
  private:
+  Stateful& own() override { return weights_; }
+
   PhaseTimer& timer_;
   OldWeights weights_;
 };

@@ -26,10 +26,10 @@ class CheatedExamples final : public WrappedExamples, public AttackPart {
     WrappedExamples::look_ahead(step);
   }
 
-  void loaded(const HostBatch& read, Batch& batch) override {
+  void loaded(const HostBatch&, Batch& batch) override {
     if (cheat_ == nullptr) return;
-    const auto from = read.labels.begin() + batch.begins_at;
-    std::vector<std::int32_t> labels(from, from + batch.n);
+    std::vector<std::int32_t> labels(static_cast<std::size_t>(batch.n));
+    images_.backend.copy_to_host(labels.data(), images_.labels, labels.size() * sizeof(std::int32_t));
     cheat_->labels(labels);
     images_.backend.copy_to_device(images_.labels, labels.data(), labels.size() * sizeof(std::int32_t));
   }

@@ -44,15 +44,13 @@ class ExampleSource : public Stateful, public MessagePart {
   /// Work of generators for the step; null: there are none. After the message.
   [[nodiscard]] virtual const GeneratorRecord* generators() const { return nullptr; }
 
-  /// Bytes that the ranks keep on the host, all together, of every training image from epoch to epoch.
-  [[nodiscard]] virtual std::int64_t kept_bytes() const { return 0; }
   /// Bytes in a checkpoint of so many ranks.
   [[nodiscard]] virtual std::int64_t checkpoint_bytes(int /*ranks*/) const { return 0; }
   /// Parts of a checkpoint that restore() has left out, and why; empty: none.
   [[nodiscard]] virtual std::string dropped() const { return ""; }
 };
 
-/// A source around another one. It hands on all that it does not do otherwise.
+/// A source around another one. It hands on all that it does not do otherwise, and may have state of its own beside it.
 class WrappedExamples : public ExampleSource {
  public:
   explicit WrappedExamples(std::unique_ptr<ExampleSource> source) : source_(std::move(source)) {}
@@ -69,21 +67,33 @@ class WrappedExamples : public ExampleSource {
   [[nodiscard]] std::int64_t bytes_sent() const override { return source_->bytes_sent(); }
   [[nodiscard]] std::int64_t attack_passes() const override { return source_->attack_passes(); }
   [[nodiscard]] const GeneratorRecord* generators() const override { return source_->generators(); }
-  [[nodiscard]] std::int64_t kept_bytes() const override { return source_->kept_bytes(); }
   [[nodiscard]] std::int64_t checkpoint_bytes(int ranks) const override { return source_->checkpoint_bytes(ranks); }
   [[nodiscard]] std::string dropped() const override { return source_->dropped(); }
   [[nodiscard]] std::size_t places() const override { return source_->places(); }
   void fetch(Backend::Ticket& ticket) override { source_->fetch(ticket); }
   void write(double* to, int unit) override { source_->write(to, unit); }
   void read(const double* from) override { source_->read(from); }
-  void save(Checkpoint& checkpoint) override { source_->save(checkpoint); }
-  void restore(const Checkpoint& checkpoint) override { source_->restore(checkpoint); }
+  void save(Checkpoint& checkpoint) override {
+    source_->save(checkpoint);
+    own().save(checkpoint);
+  }
+  void restore(const Checkpoint& checkpoint) override {
+    source_->restore(checkpoint);
+    own().restore(checkpoint);
+  }
   void forget_step_under_way() override { source_->forget_step_under_way(); }
-  void share(Communicator& ranks) override { source_->share(ranks); }
+  void share(Communicator& ranks) override {
+    source_->share(ranks);
+    own().share(ranks);
+  }
   void replicated(ReplicatedState& state) override { source_->replicated(state); }
 
  private:
+  /// State beside that of the source.
+  virtual Stateful& own() { return none_; }
+
   std::unique_ptr<ExampleSource> source_;
+  Stateful none_;
 };
 
 }  // namespace dat

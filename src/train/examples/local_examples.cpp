@@ -1,7 +1,5 @@
 #include "train/examples/local_examples.hpp"
 
-#include <utility>
-
 #include "train/plan/goal.hpp"
 #include "train/plan/replica_of.hpp"
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "batch/attacker.hpp"
 #include "dat/loader.hpp"
@@ -29,7 +30,7 @@ class LocalExamples final : public ExampleSource {
 
   [[nodiscard]] std::size_t places() const override { return 1; }
   void fetch(Backend::Ticket& /*ticket*/) override { passes_here_ = attacker_.passes() - passes_before_; }
-  void write(double* to, int unit) override { *to = unit == 0 ? static_cast<double>(passes_here_) : 0; }
+  void write(double* to, int /*unit*/) override { *to = static_cast<double>(std::exchange(passes_here_, 0)); }
   void read(const double* from) override { passes_ = std::llround(*from); }
 
   void save(Checkpoint& checkpoint) override { begun_.save(checkpoint); }

@@ -70,18 +70,14 @@ void OldWeights::save(Checkpoint& checkpoint) {
 }
 
 void OldWeights::restore(const Checkpoint& checkpoint) {
-  waits_ = true;
-  const auto found = checkpoint.integers.find(kThere);
-  there_ = found == checkpoint.integers.end()
-               ? 0
-               : static_cast<int>(std::clamp<std::int64_t>(found->second, 0, staleness_.versions));
+  const std::int64_t found = checkpoint.integers.contains(kThere) ? checkpoint.integers.at(kThere) : 0;
+  there_ = static_cast<int>(std::clamp<std::int64_t>(found, 0, staleness_.versions));
   for (int age = 1; age <= there_; ++age)
     held_[static_cast<std::size_t>(staleness_.versions - age)].restore(checkpoint, group_of(age));
 }
 
 void OldWeights::share(Communicator& ranks) {
   ranks.broadcast(&there_, sizeof there_);
-  waits_ = true;
   for (int age = 1; age <= there_; ++age) held_[static_cast<std::size_t>(staleness_.versions - age)].share(ranks);
 }
 

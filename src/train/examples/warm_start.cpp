@@ -16,21 +16,21 @@ namespace {
 const char* const kName = "perturbations";
 constexpr int kHomeTag = 0;
 
-/// Number of samples that `rank` keeps.
-[[nodiscard]] std::int64_t owned(std::int64_t all, int rank, int ranks) { return (all - rank + ranks - 1) / ranks; }
-
 }  // namespace
 
 WarmStart::WarmStart(Communicator& world, Backend& backend, const WarmStartOptions& options)
-    : world_(world), backend_(backend), options_(options), image_bytes_(options.layout.elements()) {
+    : world_(world),
+      backend_(backend),
+      options_(options),
+      image_bytes_(options.layout.elements()),
+      slots_((options.samples + world.size() - 1) / world.size()) {
   const std::int64_t ranks = world.size(), n = options.micro_batch;
-  const std::int64_t mine = owned(options.samples, world.rank(), world.size());
   // An epoch of a pool has each sample once, and a micro-batch of all ranks at most `ranks` of them again
   // (dat/sampler.hpp).
-  most_lent_ = options.repeats ? ranks * n : std::min(ranks * n, mine + ranks);
+  most_lent_ = options.repeats ? ranks * n : std::min(ranks * n, slots_ + ranks);
   require(std::max(most_lent_, n) * image_bytes_ <= std::numeric_limits<int>::max(), ExitCode::usage,
           "--warm-start would send messages above 2 GiB; choose a smaller --micro-batch");
-  state_.resize(static_cast<std::size_t>(mine * image_bytes_));
+  state_.resize(static_cast<std::size_t>(slots_ * image_bytes_));
   lent_ = std::make_unique_for_overwrite<std::uint8_t[]>(static_cast<std::size_t>(most_lent_ * image_bytes_));
   lent_slots_.reserve(static_cast<std::size_t>(most_lent_));
   if (const auto most = static_cast<std::size_t>(options.rounds * most_lent_); most > 0) {
@@ -58,7 +58,6 @@ std::int64_t WarmStart::load(Objective& objective, double eps, const Crop* crops
   const std::int64_t sent = bring(batch, first, n);
   backend_.send(on_device_, borrowed_, static_cast<std::size_t>(n * image_bytes_));
   backend_.copy_to_device(device_places_, places_.data(), static_cast<std::size_t>(n) * sizeof(std::int64_t));
-  objective.start = nullptr;
   start(objective, BallNorm::linf, eps);
   const Layout& layout = objective.layout;
   each(objective.device, std::int64_t{n} * layout.h * layout.w,
@@ -145,19 +144,20 @@ void WarmStart::put_back() {
   const auto image = static_cast<std::size_t>(image_bytes_);
   for (std::size_t k = before_slots_.size(); k-- > 0;)  // a sample may be there twice
     std::memcpy(state_.data() + before_slots_[k] * image_bytes_, before_.get() + k * image, image);
-  before_slots_.clear();
 }
 
-/// All perturbations to rank 0 (`whole`, by sample), or from there to their owners, some at a time.
+/// All perturbations to rank 0 (`whole`, by sample, with those of all slots), or from there to their owners, some at a
+/// time.
 void WarmStart::transfer(std::vector<std::uint8_t>& whole, bool home) {
   constexpr std::int64_t kPieceBytes = 64 << 20;
   const std::int64_t piece = std::max<std::int64_t>(1, kPieceBytes / image_bytes_);
   const auto image = static_cast<std::size_t>(image_bytes_);
   std::vector<std::uint8_t> staged;
+  if (world_.root()) whole.resize(state_.size() * static_cast<std::size_t>(world_.size()));
   for (int rank = 0; rank < world_.size(); ++rank)
-    for (std::int64_t first = 0, all = owned(options_.samples, rank, world_.size()); first < all; first += piece) {
+    for (std::int64_t first = 0; first < slots_; first += piece) {
       if (rank != world_.rank() && !world_.root()) break;
-      const auto count = static_cast<std::size_t>(std::min(piece, all - first));
+      const auto count = static_cast<std::size_t>(std::min(piece, slots_ - first));
       const auto at = [&](std::size_t k) {
         return whole.data() + ((first + static_cast<std::int64_t>(k)) * world_.size() + rank) * image_bytes_;
       };
@@ -175,9 +175,11 @@ void WarmStart::transfer(std::vector<std::uint8_t>& whole, bool home) {
 
 void WarmStart::save(Checkpoint& checkpoint) {
   settle();
-  std::vector<std::uint8_t> whole(world_.root() ? static_cast<std::size_t>(bytes()) : 0);
+  std::vector<std::uint8_t> whole;
   transfer(whole, false);
-  if (world_.root()) checkpoint.bytes[kName] = {shape(), std::move(whole)};
+  if (!world_.root()) return;
+  whole.resize(static_cast<std::size_t>(bytes()));
+  checkpoint.bytes[kName] = {shape(), std::move(whole)};
 }
 
 void WarmStart::restore(const Checkpoint& checkpoint) {
@@ -189,10 +191,10 @@ void WarmStart::restore(const Checkpoint& checkpoint) {
   restored_ = found->second.values;
 }
 
-void WarmStart::share() {
-  std::uint8_t any = restored_.empty() ? 0 : 1;
-  world_.broadcast(&any, sizeof any);
-  if (any == 0) return;
+void WarmStart::share(Communicator& ranks) {
+  bool any = !restored_.empty();
+  ranks.broadcast(&any, sizeof any);
+  if (!any) return;
   transfer(restored_, true);
   restored_ = {};
 }

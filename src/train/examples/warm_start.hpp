@@ -6,9 +6,8 @@
 
 #include "dat/attack.hpp"
 #include "dat/backend.hpp"
-#include "dat/checkpoint.hpp"
-#include "dat/communicator.hpp"
 #include "dat/loader.hpp"
+#include "train/message/stateful.hpp"
 
 namespace dat {
 
@@ -30,7 +29,7 @@ struct WarmStartOptions {
 ///
 /// Rank id % ranks keeps sample id, h*w*c bytes (kernels::to_byte), on the host. Where a sample comes several times
 /// in an epoch, its last perturbation is kept, in the order of steps, ranks and places in the batch.
-class WarmStart {
+class WarmStart final : public Stateful {
  public:
   WarmStart(Communicator&, Backend&, const WarmStartOptions&);
 
@@ -53,10 +52,10 @@ class WarmStart {
   /// Bytes of all samples.
   [[nodiscard]] std::int64_t bytes() const { return options_.samples * image_bytes_; }
   /// Adds state/perturbations, uint8 [samples, h, w, c], on rank 0. **Collective.**
-  void save(Checkpoint& checkpoint);
+  void save(Checkpoint& checkpoint) override;
   /// Takes them from there, on rank 0; share() then gives them to all. Error(checkpoint): missing, or of another shape.
-  void restore(const Checkpoint& checkpoint);
-  void share();  ///< **Collective.**
+  void restore(const Checkpoint& checkpoint) override;
+  void share(Communicator& ranks) override;
 
  private:
   void settle();
@@ -69,8 +68,8 @@ class WarmStart {
   Communicator& world_;
   Backend& backend_;
   WarmStartOptions options_;
-  std::int64_t image_bytes_, most_lent_ = 0;
-  std::vector<std::uint8_t> state_;                          ///< [owned samples][h*w*c]; sample id is number id / ranks
+  std::int64_t image_bytes_, slots_, most_lent_ = 0;         ///< slots_: samples that a rank keeps, or one more
+  std::vector<std::uint8_t> state_;                          ///< [slots][h*w*c]; sample id is number id / ranks
   std::vector<std::uint8_t> restored_;                       ///< perturbations of all samples, on rank 0, until share()
   std::unique_ptr<std::uint8_t[]> lent_;                     ///< perturbations that this rank keeps for others: by rank
   std::vector<std::int64_t> lent_slots_;                     ///< slot of each of these

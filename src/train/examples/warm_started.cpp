@@ -51,24 +51,12 @@ class WarmStarted final : public WrappedExamples, public AttackPart {
     perturbations_.put_back();
   }
   [[nodiscard]] std::int64_t bytes_sent() const override { return WrappedExamples::bytes_sent() + bytes_; }
-  [[nodiscard]] std::int64_t kept_bytes() const override { return perturbations_.bytes(); }
   [[nodiscard]] std::int64_t checkpoint_bytes(int ranks) const override {
     return WrappedExamples::checkpoint_bytes(ranks) + perturbations_.bytes();
   }
-  void save(Checkpoint& checkpoint) override {
-    perturbations_.save(checkpoint);
-    WrappedExamples::save(checkpoint);
-  }
-  void restore(const Checkpoint& checkpoint) override {
-    perturbations_.restore(checkpoint);
-    WrappedExamples::restore(checkpoint);
-  }
-  void share(Communicator& ranks) override {
-    perturbations_.share();
-    WrappedExamples::share(ranks);
-  }
 
  private:
+  Stateful& own() override { return perturbations_; }
   [[nodiscard]] double eps() const { return attacker_.planned().eps; }
   /// Serves other ranks whose part of the step has more micro-batches.
   void help() {

@@ -1,7 +1,6 @@
 #include "train/layers/per_worker_masks.hpp"
 
 #include <algorithm>
-#include <array>
 
 #include "gradients.hpp"
 
@@ -16,34 +15,33 @@ PerWorkerMasks::PerWorkerMasks(Communicator& ranks, const TrainOptions& options,
       factors_(model.parameters.segments.size()),
       device_factors_(model.backend.allocate_floats(std::ssize(factors_), "gradient factors")),
       chunks_(model.backend, model.parameters) {
-  const auto bytes = [](std::int64_t count) { return static_cast<std::size_t>(count * kSums) * sizeof(double); };
-  const std::int64_t segments = std::ssize(model.parameters.segments);
-  partial_ = static_cast<double*>(model.backend.allocate(bytes(chunks_.largest()), "gradient norms"));
-  sums_ = static_cast<double*>(model.backend.allocate(bytes(segments), "gradient norms"));
-  host_sums_ = static_cast<double*>(model.backend.allocate_pinned(bytes(segments), "gradient norms"));
+  const auto sums = [&](std::int64_t count) {
+    return static_cast<double*>(
+        model.backend.allocate(static_cast<std::size_t>(count * kSums) * sizeof(double), "gradient norms"));
+  };
+  partial_ = sums(chunks_.largest());
+  sums_ = sums(std::ssize(factors_));
+  host_sums_ =
+      static_cast<double*>(model.backend.allocate_pinned(factors_.size() * kSums * sizeof(double), "gradient norms"));
 }
 
 const ActiveSet& PerWorkerMasks::draw(std::int64_t step) {
   if (begin(step)) {
     p_ = selector_->probabilities();
     draw_layers(seed_, static_cast<std::uint64_t>(step), p_, active_, ranks_.rank());
-    exchange();
+    std::ranges::transform(active_.scale, mine_.begin(), [](float scale) { return scale != 0.0F; });
+    const CallLabel label("active layers");
+    ranks_.all_gather(mine_.data(), all_.data(), mine_.size());
+    auto from = all_.begin();
+    for (ActiveSet& mask : masks_)
+      for (float& scale : mask.scale) scale = *from++;
+    unite();
   }
   for (std::size_t k = 0; k < factors_.size(); ++k)
     factors_[k] = active_.scale[static_cast<std::size_t>(model_.parameters.segments[k].layer)];
   model_.backend.copy_to_device(device_factors_, factors_.data(), factors_.size() * sizeof(float));
   (void)chunks_.select(active_);
   return active_;
-}
-
-void PerWorkerMasks::exchange() {
-  std::ranges::transform(active_.scale, mine_.begin(), [](float scale) { return scale != 0.0F; });
-  const CallLabel label("active layers");
-  ranks_.all_gather(mine_.data(), all_.data(), mine_.size());
-  auto from = all_.begin();
-  for (ActiveSet& mask : masks_)
-    for (float& scale : mask.scale) scale = *from++;
-  unite();
 }
 
 void PerWorkerMasks::unite() {
@@ -58,8 +56,7 @@ void PerWorkerMasks::weigh(int segment) {
 }
 
 void PerWorkerMasks::fetch(Backend::Ticket& ticket) {
-  const std::size_t bytes = model_.parameters.segments.size() * kSums * sizeof(double);
-  if (learns()) ticket = model_.backend.fetch(host_sums_, sums_, bytes);
+  if (learns()) ticket = model_.backend.fetch(host_sums_, sums_, factors_.size() * kSums * sizeof(double));
 }
 
 void PerWorkerMasks::save(Checkpoint& checkpoint) {
@@ -70,27 +67,16 @@ void PerWorkerMasks::save(Checkpoint& checkpoint) {
   save_costs(checkpoint);
 }
 
-void PerWorkerMasks::restore(const Checkpoint& checkpoint) {
-  LayerSampling::restore(checkpoint);
-  take_masks();
-}
-
 void PerWorkerMasks::share(Communicator& ranks) {
-  std::array<std::uint64_t, 2> sizes{saved_.ranks, saved_.selector.size()};
-  ranks.broadcast(sizes.data(), sizeof sizes);
-  saved_.ranks = sizes[0];
+  ranks.broadcast(&saved_.ranks, sizeof saved_.ranks);
   if (saved_.ranks == 0) return;  // nothing was restored: all ranks begin alike
-  saved_.selector.resize(sizes[1]);
-  for (std::vector<double>* all : {&saved_.p, &saved_.scale}) all->resize(saved_.ranks * p_.size());
-  for (std::vector<double>* all : {&saved_.selector, &saved_.p, &saved_.scale})
-    ranks.broadcast(all->data(), all->size() * sizeof(double));
+  for (std::vector<double>* all : {&saved_.selector, &saved_.p, &saved_.scale}) share_doubles(ranks, *all);
   take();
-  take_masks();
   saved_ = {};
 }
 
-/// Takes the masks of all ranks from a checkpoint.
-void PerWorkerMasks::take_masks() {
+void PerWorkerMasks::take() {
+  LayerSampling::take();
   const std::size_t layers = p_.size();
   for (std::size_t rank = 0; rank < masks_.size(); ++rank)
     for (std::size_t d = 0; d < layers; ++d)

@@ -24,14 +24,12 @@ class PerWorkerMasks final : public LayerSampling {
 
   /// Saves draws and selectors of all ranks, one after the other.
   void save(Checkpoint& checkpoint) override;
-  void restore(const Checkpoint& checkpoint) override;
   void share(Communicator& ranks) override;
   void replicated(ReplicatedState& state) override;
 
  private:
   [[nodiscard]] const double* squares(const double* /*mean*/) const override { return host_sums_; }
-  void exchange();
-  void take_masks();
+  void take() override;
   void unite();
 
   std::vector<ActiveSet> masks_;  ///< [ranks] with scale 1 or 0

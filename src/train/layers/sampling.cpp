@@ -12,16 +12,6 @@
 
 namespace dat {
 
-namespace {
-
-/// Layers whose parameters a training may leave as they are: the first ones. None is so in part (frozen_segments).
-[[nodiscard]] int frozen_layers(const Model& model) {
-  const int segments = model.freezing.segments;
-  return segments == 0 ? 0 : model.parameters.segments[static_cast<std::size_t>(segments) - 1].layer + 1;
-}
-
-}  // namespace
-
 LayerSampling::LayerSampling(Communicator& ranks, const TrainOptions& options, const Plan& plan, Model& model)
     : ranks_(ranks),
       seed_(options.seed),
@@ -30,7 +20,7 @@ LayerSampling::LayerSampling(Communicator& ranks, const TrainOptions& options, c
       p_(active_.scale.size(), 1.0),
       warmup_steps_(plan.warmup_steps),
       period_(plan.draw_period),
-      frozen_(frozen_layers(model)),
+      frozen_(model.parameters.segments[static_cast<std::size_t>(model.freezing.segments)].layer),
       frozen_steps_(plan.frozen_steps),
       name_(options.selector),
       options_{options, model.parameters.layers() - frozen_, {}, plan.steps},
@@ -55,14 +45,12 @@ std::vector<double> LayerSampling::costs() const {
 
 void LayerSampling::share_costs(const std::function<std::vector<double>()>& measure) {
   if (!measured_) return;
-  std::int64_t known = options_.costs.empty() ? 0 : 1;
-  ranks_.broadcast(&known, sizeof known);
-  if (known == 0) {
-    std::vector<double> all = measure();
+  share_doubles(ranks_, options_.costs);
+  if (options_.costs.empty()) {
+    const std::vector<double> all = measure();
     options_.costs = costs_of_mean_one({all.begin() + frozen_, all.end()});
+    share_doubles(ranks_, options_.costs);
   }
-  options_.costs.resize(chosen());
-  ranks_.broadcast(options_.costs.data(), options_.costs.size() * sizeof(double));
   make_selector();
   if (saved_.ranks > 0) take();
 }
@@ -106,10 +94,8 @@ void LayerSampling::learn(const double* mean) {
 }
 
 void LayerSampling::restore(const Checkpoint& checkpoint) {
-  const auto ranks = checkpoint.integers.find("masks");
-  saved_ = {.ranks = ranks == checkpoint.integers.end()
-                         ? 1
-                         : static_cast<std::size_t>(std::max<std::int64_t>(1, ranks->second)),
+  const std::int64_t ranks = checkpoint.integers.contains("masks") ? checkpoint.integers.at("masks") : 1;
+  saved_ = {.ranks = static_cast<std::size_t>(std::max<std::int64_t>(1, ranks)),
             .selector = doubles_of(checkpoint, "selector"),
             .p = doubles_of(checkpoint, "p"),
             .scale = doubles_of(checkpoint, "active_scale")};
@@ -135,8 +121,7 @@ void LayerSampling::take() {
   };
   selector_->restore(mine(saved_.selector));
   p_ = mine(saved_.p);
-  const std::vector<double> scale = mine(saved_.scale);
-  std::ranges::copy(scale, active_.scale.begin());
+  std::ranges::copy(mine(saved_.scale), active_.scale.begin());
 }
 
 std::unique_ptr<LayerSampling> make_layer_sampling(Communicator& ranks, const TrainOptions& options, const Plan& plan,

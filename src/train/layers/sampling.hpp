@@ -73,7 +73,7 @@ class LayerSampling : public MessagePart, public Stateful {
   /// Row of `saved_` that a rank with this number takes up.
   [[nodiscard]] std::size_t row(int rank) const { return static_cast<std::size_t>(rank) % saved_.ranks; }
   /// Takes up what `saved_` has for this rank.
-  void take();
+  virtual void take();
   /// [segments][kSums] sums of squares that the selector learns from; `mean`: the sums of the mean gradient.
   [[nodiscard]] virtual const double* squares(const double* mean) const { return mean; }
 
@@ -93,7 +93,7 @@ class LayerSampling : public MessagePart, public Stateful {
   [[nodiscard]] std::size_t chosen() const { return static_cast<std::size_t>(options_.layers); }
 
   std::int64_t warmup_steps_, period_;
-  const int frozen_;                 ///< layers that stand still
+  const int frozen_;                 ///< layers that stand still, none of them in part (frozen_segments)
   const std::int64_t frozen_steps_;  ///< number of first steps in which layers are frozen
   const std::string name_;           ///< name of the selector
   SelectorOptions options_;          ///< options of the selector

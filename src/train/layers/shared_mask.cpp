@@ -5,7 +5,6 @@
 namespace dat {
 
 const ActiveSet& SharedMask::draw(std::int64_t step) {
-  wrong_ = false;
   if (begin(step)) draw_all(step);
   if (const std::vector<double>* rates = selector_->rates())
     for (std::size_t d = 0; d < rates->size(); ++d)
@@ -46,12 +45,9 @@ void SharedMask::save(Checkpoint& checkpoint) {
 
 void SharedMask::share(Communicator& ranks) {
   ranks.broadcast(active_.scale.data(), active_.scale.size() * sizeof(float));
-  ranks.broadcast(p_.data(), p_.size() * sizeof(double));
+  share_doubles(ranks, p_);
   std::vector<double> state = selector_->state();
-  std::uint64_t numbers = state.size();
-  ranks.broadcast(&numbers, sizeof numbers);
-  state.resize(numbers);
-  ranks.broadcast(state.data(), state.size() * sizeof(double));
+  share_doubles(ranks, state);
   if (!ranks.root()) selector_->restore(state);
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <utility>
+
 #include "train/layers/sampling.hpp"
 
 namespace dat {
@@ -20,8 +22,8 @@ class SharedMask final : public LayerSampling {
   void require_agreement() const override;
 
   [[nodiscard]] std::size_t places() const override { return alone_ ? 0 : 1; }
-  void write(double* to, int unit) override {
-    if (!alone_) *to = wrong_ && unit == 0 ? 1 : 0;
+  void write(double* to, int /*unit*/) override {
+    if (!alone_) *to = std::exchange(wrong_, false) ? 1 : 0;
   }
   void read(const double* from) override { wrong_ranks_ = alone_ ? 0 : static_cast<int>(*from); }
 

@@ -28,11 +28,6 @@ KeptBatches::KeptBatches(const Buffers& buffers, int count, int images) {
   all_.reserve(static_cast<std::size_t>(count));
 }
 
-void KeptBatches::clear() {
-  all_.clear();
-  floats_ = 0;
-}
-
 void KeptBatches::keep(const Batch& batch) {
   Batch& kept = all_.emplace_back(batch);
   const std::int64_t floats = batch.n * batch.layout.elements();
@@ -68,7 +63,7 @@ WeightPerturbation::WeightPerturbation(Communicator& ranks, const TrainOptions& 
                }),
       table_(replica.backend(), replica.model().parameters),
       gradients_(gradients),
-      kept_(replica.images(), plan.batch / plan.micro_batch, plan.micro_batch) {
+      kept_(replica.images(), plan.micro_batches_of(ranks.rank()), plan.micro_batch) {
   Backend& backend = replica.backend();
   const Parameters& parameters = replica.model().parameters;
   const auto segments = std::ssize(parameters.segments);
@@ -126,10 +121,6 @@ void WeightPerturbation::move_to(const float* weights) {
   Parameters& parameters = replica_.model().parameters;
   each(replica_.backend().device(), chunks_, kernels::MoveWeights{parameters.values, weights, factors_});
   ++parameters.version;
-}
-
-void WeightPerturbation::enter() {
-  if (at_perturbed()) move_to(gradients_);
 }
 
 void WeightPerturbation::leave() {

@@ -20,7 +20,10 @@ class KeptBatches {
   /// Makes room for `count` micro-batches of at most `images` images.
   KeptBatches(const Buffers& buffers, int count, int images);
 
-  void clear();
+  void clear() {
+    all_.clear();
+    floats_ = 0;
+  }
   /// Copies one more. Queued.
   void keep(const Batch& batch);
   [[nodiscard]] std::span<const Batch> all() const { return all_; }
@@ -64,7 +67,9 @@ class WeightPerturbation final : public WrappedExamples {
 
   /// Perturbs the weights once more, until the next call, where the optimizer is to find them so; what it has changed
   /// is then done to w.
-  void enter();
+  void enter() {
+    if (at_perturbed()) move_to(gradients_);
+  }
   void leave();
 
  private:

@@ -1,7 +1,6 @@
 #include "train/message/codec_state.hpp"
 
 #include <algorithm>
-#include <utility>
 
 #include "copy_bits.hpp"
 #include "dat/error.hpp"
@@ -23,15 +22,15 @@ CodecState::CodecState(Communicator& ranks, Backend& backend, const Reducer& red
     : ranks_(ranks), backend_(backend), reducer_(reducer) {
   if (!may_go_back) return;
   for (const Reducer::State& state : reducer.state())
-    kept_.push_back({state.data, backend.allocate_floats(state.count, "codec state before the step"), state.count});
+    kept_.emplace_back(state, backend.allocate_floats(state.count, "codec state before the step"));
 }
 
 void CodecState::keep() {
-  for (const Kept& one : kept_) copy_bits(backend_.device(), one.data, one.before, one.count);
+  for (const auto& [state, before] : kept_) copy_bits(backend_.device(), state.data, before, state.count);
 }
 
 void CodecState::put_back() {
-  for (const Kept& one : kept_) copy_bits(backend_.device(), one.before, one.data, one.count);
+  for (const auto& [state, before] : kept_) copy_bits(backend_.device(), before, state.data, state.count);
 }
 
 void CodecState::save(Checkpoint& checkpoint) {
@@ -68,18 +67,16 @@ void CodecState::share(Communicator& ranks) {
     std::size_t saved = all.size() / count;
     ranks.broadcast(&saved, sizeof saved);
     if (saved == 0) continue;
-    if (saved == static_cast<std::size_t>(ranks.size())) {
-      all = deal_floats(ranks, std::move(all), count);
-      backend_.copy_to_device(state.data, all.data(), count * sizeof(float));
-      continue;
-    }
-    for (std::size_t i = 0; i < count && ranks.root(); ++i) {  // the mean, in place of the first rank's
+    const auto size = static_cast<std::size_t>(ranks.size());
+    if (ranks.root()) all.resize(std::max(saved, size) * count);
+    for (std::size_t i = 0; i < count && ranks.root() && saved != size; ++i) {  // the mean, in place of each rank's
       double total = 0;
       for (std::size_t r = 0; r < saved; ++r) total += all[r * count + i];
-      all[i] = static_cast<float>(total / static_cast<double>(saved));
+      for (std::size_t r = 0; r < size; ++r)
+        all[r * count + i] = static_cast<float>(total / static_cast<double>(saved));
     }
-    if (ranks.root()) backend_.copy_to_device(state.data, all.data(), count * sizeof(float));
-    share_floats(ranks, backend_, state.data, state.count);
+    all = deal_floats(ranks, std::move(all), count);
+    backend_.copy_to_device(state.data, all.data(), count * sizeof(float));
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dat/reducer.hpp"
@@ -30,16 +31,10 @@ class CodecState final : public Stateful {
   [[nodiscard]] std::int64_t bytes(int ranks) const;  ///< bytes of what is remembered, in a checkpoint of so many ranks
 
  private:
-  /// State, and its copy from before the step.
-  struct Kept {
-    float *data, *before;
-    std::int64_t count;
-  };
-
   Communicator& ranks_;
   Backend& backend_;
   const Reducer& reducer_;
-  std::vector<Kept> kept_;
+  std::vector<std::pair<Reducer::State, float*>> kept_;  ///< arrays, and their copies from before the step
   /// Rank 0, until share(): the arrays of all ranks of what every rank has for itself, by their names.
   std::map<std::string, std::vector<float>> restored_;
 };

@@ -14,22 +14,18 @@ HeldWeights::HeldWeights(Replica& replica, const char* what)
       model_(replica.model()),
       weights_(replica.backend().allocate_floats(floats(model_), what)),
       mean_(weights_ + model_.parameters.size),
-      variance_(mean_ + statistics()) {}
-
-std::int64_t HeldWeights::memory(const Model& model) { return floats(model) * std::int64_t{sizeof(float)}; }
+      variance_(mean_ + model_.graph.statistics) {}
 
 void HeldWeights::keep() {
-  const auto copy = [&](const float* network, float* held, std::int64_t count) {
+  for_each_array([&](const float* network, float* held, std::int64_t count) {
     copy_bits(replica_.backend().device(), network, held, count);
-  };
-  for_each_array(copy);
+  });
 }
 
 void HeldWeights::give() {
-  const auto copy = [&](float* network, const float* held, std::int64_t count) {
+  for_each_array([&](float* network, const float* held, std::int64_t count) {
     copy_bits(replica_.backend().device(), held, network, count);
-  };
-  for_each_array(copy);
+  });
   ++model_.parameters.version;
 }
 
@@ -52,16 +48,15 @@ void HeldWeights::copy_network_to_host(const Model& model, float* to) {
 }
 
 void HeldWeights::exchange() {
-  const auto swap = [&](float* a, float* b, std::int64_t count) {
-    each(replica_.backend().device(), count, kernels::Exchange{a, b});
-  };
-  for_each_array(swap);
+  for_each_array([&](float* network, float* held, std::int64_t count) {
+    each(replica_.backend().device(), count, kernels::Exchange{network, held});
+  });
   ++model_.parameters.version;
 }
 
 void HeldWeights::save(Checkpoint& checkpoint, const std::string& group) const {
   save_segments(model_, group, weights_, checkpoint);
-  std::vector<float> all(2 * static_cast<std::size_t>(statistics()));
+  std::vector<float> all(2 * static_cast<std::size_t>(model_.graph.statistics));
   replica_.backend().copy_to_host(all.data(), mean_, all.size() * sizeof(float));
   save_statistics(model_, group, all, checkpoint);
 }
@@ -74,7 +69,7 @@ void HeldWeights::restore(const Checkpoint& checkpoint, const std::string& group
 
 void HeldWeights::share(Communicator& ranks) {
   share_floats(ranks, replica_.backend(), weights_, model_.parameters.size);
-  share_floats(ranks, replica_.backend(), mean_, 2 * statistics());
+  share_floats(ranks, replica_.backend(), mean_, 2 * model_.graph.statistics);
 }
 
 }  // namespace dat

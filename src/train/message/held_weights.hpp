@@ -15,7 +15,7 @@ class HeldWeights {
   /// Weights with a purpose `what`, for a list of memory. The replica must outlive it.
   HeldWeights(Replica& replica, const char* what);
   /// Bytes on the device.
-  [[nodiscard]] static std::int64_t memory(const Model& model);
+  [[nodiscard]] static std::int64_t memory(const Model& model) { return floats(model) * std::int64_t{sizeof(float)}; }
 
   /// Takes a copy of the network's.
   void keep();
@@ -40,13 +40,12 @@ class HeldWeights {
   void share(Communicator& ranks);
 
  private:
-  [[nodiscard]] std::int64_t statistics() const { return model_.graph.statistics; }
   /// Calls act(the network's array, the one that is held for it, elements).
   template <class Act>
   void for_each_array(const Act& act) {
     act(model_.parameters.values, weights_, model_.parameters.size);
-    act(model_.running_mean, mean_, statistics());
-    act(model_.running_variance, variance_, statistics());
+    act(model_.running_mean, mean_, model_.graph.statistics);
+    act(model_.running_variance, variance_, model_.graph.statistics);
   }
 
   Replica& replica_;

@@ -31,6 +31,13 @@ const std::vector<double>& doubles_of(const Checkpoint& checkpoint, const char* 
   return found->second;
 }
 
+void share_doubles(Communicator& ranks, std::vector<double>& values) {
+  std::uint64_t count = values.size();
+  ranks.broadcast(&count, sizeof count);
+  values.resize(count);
+  ranks.broadcast(values.data(), count * sizeof(double));
+}
+
 void share_floats(Communicator& ranks, Backend& backend, float* device, std::int64_t count) {
   std::vector<float> host(static_cast<std::size_t>(count));
   backend.copy_to_host(host.data(), device, host.size() * sizeof(float));

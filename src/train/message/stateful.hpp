@@ -48,6 +48,8 @@ class Stateful {
 [[nodiscard]] std::int64_t integer_of(const Checkpoint& checkpoint, const char* name);
 [[nodiscard]] const std::vector<double>& doubles_of(const Checkpoint& checkpoint, const char* name);
 
+/// Brings rank 0's doubles, as many as it has, to all ranks. **Collective.**
+void share_doubles(Communicator& ranks, std::vector<double>& values);
 /// Brings rank 0's floats [count] on the device to all ranks. **Collective.**
 void share_floats(Communicator& ranks, Backend& backend, float* device, std::int64_t count);
 /// The floats of all ranks [ranks][count], on rank 0; empty elsewhere. **Collective.**

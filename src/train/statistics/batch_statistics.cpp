@@ -71,8 +71,7 @@ void BatchStatistics::enter_model(float momentum) {
 void BatchStatistics::save(Checkpoint& checkpoint) {
   if (!local_) return;
   const std::vector<float> mine = running_statistics(model_);
-  const std::vector<double> all = ranks_.gather(std::vector<double>(mine.begin(), mine.end()));
-  if (ranks_.root()) checkpoint.doubles["bn_local"] = all;
+  checkpoint.doubles["bn_local"] = ranks_.gather(std::vector<double>(mine.begin(), mine.end()));
 }
 
 void BatchStatistics::restore(const Checkpoint& checkpoint) {
@@ -82,10 +81,7 @@ void BatchStatistics::restore(const Checkpoint& checkpoint) {
 
 void BatchStatistics::share(Communicator& ranks) {
   std::vector<double> all = std::exchange(restored_, {});
-  std::uint64_t numbers = all.size();
-  ranks.broadcast(&numbers, sizeof numbers);
-  all.resize(numbers);
-  ranks.broadcast(all.data(), all.size() * sizeof(double));
+  share_doubles(ranks, all);
   const auto count = 2 * static_cast<std::size_t>(model_.graph.statistics);
   if (all.size() != count * static_cast<std::size_t>(ranks.size())) return;
   const double* const mine = all.data() + count * static_cast<std::size_t>(ranks.rank());
@@ -93,7 +89,7 @@ void BatchStatistics::share(Communicator& ranks) {
 }
 
 RootStatistics::RootStatistics(Communicator& ranks, Model& model, bool local) : model_(model) {
-  if (!local || ranks.size() == 1) return;
+  if (!local) return;
   own_ = running_statistics(model);
   std::vector<float> root = own_;
   ranks.broadcast(root.data(), root.size() * sizeof(float));

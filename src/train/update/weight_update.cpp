@@ -31,20 +31,16 @@ void WeightAverage::exchange() {
   };
   swap(model_.parameters.values, optimizer_.average(), model_.parameters.size);
   if (const std::int64_t count = model_.graph.statistics; statistics_ != nullptr) {
-    keep_still();
+    // Statistics that stand still are those of any weights: no pass makes them.
+    if (const std::int64_t still = model_.graph.statistics_of(model_.frozen); still > 0) {
+      const Device device = model_.backend.device();
+      each(device, still, kernels::Scale{model_.running_mean, statistics_, 1.0F, false});
+      each(device, still, kernels::Scale{model_.running_variance, statistics_ + count, 1.0F, false});
+    }
     swap(model_.running_mean, statistics_, count);
     swap(model_.running_variance, statistics_ + count, count);
   }
   ++model_.parameters.version;
-}
-
-/// Statistics that stand still are those of any weights: no pass makes them.
-void WeightAverage::keep_still() {
-  const std::int64_t count = model_.graph.statistics_of(model_.frozen);
-  if (count == 0) return;
-  const Device device = model_.backend.device();
-  each(device, count, kernels::Scale{model_.running_mean, statistics_, 1.0F, false});
-  each(device, count, kernels::Scale{model_.running_variance, statistics_ + model_.graph.statistics, 1.0F, false});
 }
 
 void WeightAverage::save(Checkpoint& checkpoint) const {
@@ -63,7 +59,6 @@ void WeightAverage::restore(const Checkpoint& checkpoint) {
 }
 
 void WeightAverage::share(Communicator& ranks) {
-  rebuilt_ = false;
   if (!has_begun()) optimizer_.reset();
   if (statistics_ == nullptr || rebuilds_) return;
   if (!has_begun()) average_statistics();
@@ -141,8 +136,7 @@ void WeightUpdate::save(Checkpoint& checkpoint) {
 void WeightUpdate::restore(const Checkpoint& checkpoint) {
   load_network(checkpoint, model_);
   std::vector<double> numbers;
-  if (const auto found = checkpoint.doubles.find("optimizer"); found != checkpoint.doubles.end())
-    numbers = found->second;
+  if (checkpoint.doubles.contains("optimizer")) numbers = checkpoint.doubles.at("optimizer");
   // An average by another rule is none: how many weights it is made of, the last number, means something else.
   const auto rule = checkpoint.texts.find(kAverageRule);
   if (rule != checkpoint.texts.end() && rule->second != rule_ && !numbers.empty()) numbers.pop_back();
@@ -160,7 +154,7 @@ void WeightUpdate::share(Communicator& ranks) {
   floats(model_.running_mean, model_.graph.statistics);
   floats(model_.running_variance, model_.graph.statistics);
   std::vector<double> numbers = optimizer_->numbers();
-  ranks.broadcast(numbers.data(), numbers.size() * sizeof(double));
+  share_doubles(ranks, numbers);
   optimizer_->restore(numbers);
   if (average_) average_->share(ranks);
   for (const Optimizer::State& state : optimizer_->state()) floats(state.data, model_.parameters.size);

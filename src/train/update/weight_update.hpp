@@ -55,7 +55,6 @@ class WeightAverage {
 
  private:
   void average_statistics();
-  void keep_still();
 
   Model& model_;
   AveragedOptimizer& optimizer_;

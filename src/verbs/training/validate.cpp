@@ -134,11 +134,11 @@ namespace {
 
 /// Memory and messages of --warm-start; empty: none.
 [[nodiscard]] std::string warm_start_text(Trainer& trainer, const TrainOptions& options, const Plan& plan, int ranks) {
-  const auto all = static_cast<double>(trainer.examples().kept_bytes());
-  if (all == 0) return "";
-  const double image = all / static_cast<double>(trainer.splits().train->size());
-  return "warm start       " + megabytes(warm_start_bytes(options, plan, *trainer.splits().train)) +
-         " of host memory per rank (" + megabytes(all) +
+  if (options.warm_start == 0) return "";
+  const Dataset& train = *trainer.splits().train;
+  const auto image = static_cast<double>(train.info().image_bytes());
+  return "warm start       " + megabytes(warm_start_bytes(options, plan, train)) + " of host memory per rank (" +
+         megabytes(image * static_cast<double>(train.size())) +
          " more on rank 0 while a checkpoint is written, twice that while one is read), " +
          megabytes(2 * image * static_cast<double>(plan.batch) * (ranks - 1) / ranks) +
          " per step and rank to others\n";

@@ -175,6 +175,10 @@ TEST_CASE("The history attack goes from the last result, across the way, as far 
   lost.step.result = lost.result.data();
   cheats().at("history")(kOptions)->gradient(lost.step);
   CHECK(lost.own == lost.truth);
+  std::ranges::fill(lost.mean, 0.0F);
+  lost.step.result = nullptr;
+  cheats().at("history")(kOptions)->gradient(lost.step);
+  CHECK(lost.own == lost.truth);
 }
 
 TEST_CASE("A flipped bit is one bit of one number of an active layer, another one in every step and rank", "[cheats]") {
@@ -185,6 +189,10 @@ TEST_CASE("A flipped bit is one bit of one number of an active layer, another on
       options.rank = rank;
       Known known(step);
       cheats().at("bit_flip")(options)->gradient(known.step);
+      const auto words =
+          random_words(7, Purpose::attackers, static_cast<std::uint32_t>(step), static_cast<std::uint64_t>(rank), 1);
+      // A number of 64 bits modulo the 40 elements; 2^32 leaves 16.
+      const std::size_t number = (16 * (words.v[0] % 40) + words.v[1] % 40) % 40;
       std::size_t changed = 0;
       for (std::size_t i = 0; i < known.own.size(); ++i) {
         const std::uint32_t bits =
@@ -192,6 +200,7 @@ TEST_CASE("A flipped bit is one bit of one number of an active layer, another on
         if (bits == 0) continue;
         ++changed;
         CHECK((std::has_single_bit(bits) && is_active(i)));
+        CHECK((i == (number < 25 ? number : number + 20) && bits == 1U << words.v[2] % 32));
         flips.emplace_back(i, bits);
       }
       CHECK(changed == 1);
@@ -227,7 +236,7 @@ TEST_CASE("A rank covers its friends with what they have committed to; who is id
   CHECK(covers.story(check) == nullptr);
   covers.act(idle.get());
   REQUIRE(covers.story(check) != nullptr);
-  CHECK(covers.story(check)->roots == told);
+  CHECK((covers.story(check)->roots == told && covers.story(check)->numbers == check.numbers));
   covers.hear(3, of_friend);
   CHECK(covers.story(check)->roots == of_friend);
   covers.act(nullptr);
@@ -258,8 +267,9 @@ TEST_CASE("Lies about parts: other digests of all of them, and another result", 
 
 TEST_CASE("Lies about claims: each is one higher; and lengths that are none, or others", "[cheats]") {
   for (const auto& [name, more] : {std::pair("false_norm", Claim{0, 1}), std::pair("false_product", Claim{1, 0})}) {
-    Letter letter(8 + 2 * sizeof(Claim));  // behind a number
-    cheats().at(name)(kOptions)->mischief()->message(Topic::claims, letter, false);
+    Letter letter(8 + 2 * sizeof(Claim));       // behind a number
+    for (const bool validates : {false, true})  // what it claims of another rank's work is true
+      cheats().at(name)(kOptions)->mischief()->message(Topic::claims, letter, validates);
     std::vector<double> numbers(5);
     std::memcpy(numbers.data(), letter.bytes().data(), letter.bytes().size());
     CHECK(numbers == std::vector<double>{0, more.product, more.norm, more.product, more.norm});
@@ -273,6 +283,9 @@ TEST_CASE("Lies about claims: each is one higher; and lengths that are none, or 
   CHECK((length("malformed", Topic::claims) == 16 && length("no_reveal", Topic::reveal) == 0));
   for (const Topic topic : {Topic::commit, Topic::salts, Topic::show})
     CHECK(length("silent", topic) == (topic == Topic::commit ? 12U : 0U));
+  Letter accused(5);
+  cheats().at("false_accuser")(kOptions)->mischief()->message(Topic::accusations, accused, true);
+  CHECK(std::ranges::count(accused.bytes(), std::byte{0xff}) == 5);
 }
 
 TEST_CASE("A word of a cheat has its name, and where it says so its delay, its first step and the steps between",

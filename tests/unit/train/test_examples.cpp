@@ -25,14 +25,13 @@ class Asked final : public ExampleSource {
   [[nodiscard]] std::int64_t bytes_sent() const override { return 11; }
   [[nodiscard]] std::int64_t attack_passes() const override { return 12; }
   [[nodiscard]] const GeneratorRecord* generators() const override { return &record; }
-  [[nodiscard]] std::int64_t kept_bytes() const override { return 13; }
   [[nodiscard]] std::int64_t checkpoint_bytes(int ranks) const override { return 14 * ranks; }
   [[nodiscard]] std::string dropped() const override { return "this"; }
   [[nodiscard]] std::size_t places() const override { return 15; }
   void fetch(Backend::Ticket& ticket) override { ticket = 16; }
   void write(double* to, int unit) override { *to = 17.0 + unit; }
   void read(const double* from) override { note("read", static_cast<std::int64_t>(*from)); }
-  void save(Checkpoint& checkpoint) override { checkpoint.integers["there"] = 18; }
+  void save(Checkpoint& checkpoint) override { checkpoint.integers["there"] += 18; }
   void restore(const Checkpoint& checkpoint) override { note("restore", checkpoint.integers.at("there")); }
   void forget_step_under_way() override { note("forget", 0); }
   void share(Communicator& ranks) override { note("share", ranks.size()); }
@@ -46,6 +45,13 @@ class Asked final : public ExampleSource {
   std::string& calls_;
 };
 
+/// A wrapper with this state of its own.
+struct Around final : WrappedExamples {
+  Around(std::unique_ptr<ExampleSource> source, Stateful& state) : WrappedExamples(std::move(source)), mine(state) {}
+  Stateful& own() override { return mine; }
+  Stateful& mine;
+};
+
 struct Writes final : ReplicatedState {
   void device(const std::string&, float*, std::int64_t) override {}
   void host(const std::string&, void*, std::size_t) override {}
@@ -55,10 +61,11 @@ struct Writes final : ReplicatedState {
 }  // namespace
 
 TEST_CASE("What wraps a source of examples hands on all that it does not do itself", "[trainer]") {
-  std::string calls;
+  std::string calls, own_calls;
   auto source = std::make_unique<Asked>(calls);
   const Asked& of = *source;
-  WrappedExamples wrapper(std::move(source));
+  Asked own(own_calls);
+  Around wrapper(std::move(source), own);
   const std::uint8_t pixel = 1;
   wrapper.keep_on_device(&pixel);
   wrapper.start(2);
@@ -78,10 +85,11 @@ TEST_CASE("What wraps a source of examples hands on all that it does not do itse
   Writes state;
   wrapper.replicated(state);
   CHECK(calls ==
-        "device 1; start 2; begin 3; ahead 4; trained 0; back 0; close 0; read 5; restore 18; forget 0; share 1; "
+        "device 1; start 2; begin 3; ahead 4; trained 0; back 0; close 0; read 5; restore 36; forget 0; share 1; "
         "replicated 1; ");
+  CHECK(own_calls == "restore 36; share 1; ");
   CHECK((wrapper.stop_wanted() && wrapper.generators() == &of.record && wrapper.dropped() == "this"));
-  CHECK((wrapper.bytes_sent() == 11 && wrapper.attack_passes() == 12 && wrapper.kept_bytes() == 13));
+  CHECK((wrapper.bytes_sent() == 11 && wrapper.attack_passes() == 12));
   CHECK((wrapper.checkpoint_bytes(3) == 42 && wrapper.places() == 15));
   Backend::Ticket ticket = 0;
   wrapper.fetch(ticket);
@@ -145,6 +153,17 @@ TEST_CASE("Weights that are held are a copy of the network's, or change places w
   CHECK(network.step() == 4);
 }
 
+TEST_CASE("Only an attack whose iterations are all made gets newer weights between them", "[trainer]") {
+  TrainOptions options;
+  options.staleness = 2;
+  for (const int stop : {-1, 0}) {
+    options.attack_stop = stop;
+    const Staleness found = staleness_of(options, *attacks().at("pgd")({.steps = 3}));
+    CHECK((found.versions == 2 && found.refresh == (stop < 0) && found.iterations == 3));
+  }
+  for (const char* one : {"fgsm", "none"}) CHECK(staleness_of(options, *attacks().at(one)({})).iterations == 1);
+}
+
 TEST_CASE("Attacks find the weights that the rule says, also after a checkpoint, and a step's own come back",
           "[trainer]") {
   Numbered network;
@@ -164,10 +183,14 @@ TEST_CASE("Attacks find the weights that the rule says, also after a checkpoint,
       OldWeights& next = all.emplace_back(rule, network.replica);
       next.restore(checkpoint);
       next.share(test::single());
-      CHECK(next.there_before(step) == std::min(resumed, 2));
+      if (step == 3) {  // else nobody asks before the state is saved again
+        CHECK(next.there_before(step) == 2);
+        CHECK(test::to_host(network.replica.backend(), next.before(step, 1).weights(), 1)[0] == 2);
+      }
       next.save(again);
       CHECK(std::ranges::equal(again.arrays, checkpoint.arrays, {}, &Checkpoint::Array::values,
                                &Checkpoint::Array::values));
+      CHECK(next.there_before(step) == std::min(resumed, 2));
     }
     OldWeights& weights = all.back();
     network.set(step);
@@ -191,7 +214,7 @@ TEST_CASE("Attacks find the weights that the rule says, also after a checkpoint,
   for (const bool refresh : {false, true}) {
     OldWeights oldest({.versions = 2, .refresh = refresh, .iterations = 1}, network.replica);
     Checkpoint none;
-    none.integers["attack_versions"] = -1;
+    if (refresh) none.integers["attack_versions"] = -1;
     oldest.restore(none);
     for (const int step : {6, 7, 8, 9}) {
       network.set(step);

@@ -9,18 +9,10 @@
 #include "train/trainer.hpp"
 
 using namespace dat;
+using test::to_host;
+using test::weights_of;
 
 namespace {
-
-[[nodiscard]] std::vector<float> values_of(const Model& model, const float* from, std::int64_t count) {
-  std::vector<float> values(static_cast<std::size_t>(count));
-  model.backend.copy_to_host(values.data(), from, values.size() * sizeof(float));
-  return values;
-}
-
-[[nodiscard]] std::vector<float> weights_of(const Trainer& trainer) {
-  return values_of(trainer.model(), trainer.model().parameters.values, trainer.model().parameters.size);
-}
 
 /// Three steps an epoch; conv1 and bn1 stand still.
 [[nodiscard]] TrainOptions frozen_run() {
@@ -142,8 +134,9 @@ TEST_CASE("What stands still keeps its bits, in the average too, costs nothing a
   const bool ends = GENERATE(false, true);
   if (ends) options.freeze = test::by_epoch<std::string>({{options.frozen(), 0}, {"none", 1}});
   Trainer trainer(test::single(), options);
-  trainer.share_state();
   Model& model = trainer.replica().model();
+  set_running_statistics(model, std::vector<float>(2 * static_cast<std::size_t>(model.graph.statistics), 0.5F));
+  trainer.share_state();
   const int frozen = model.freezing.segments;
   const std::int64_t end = model.parameters.segments[static_cast<std::size_t>(frozen)].begin,
                      channels = model.graph.statistics_of(frozen);
@@ -152,7 +145,7 @@ TEST_CASE("What stands still keeps its bits, in the average too, costs nothing a
   if (!ends) CHECK(trainer.layers().costs().front() == 0);
   const std::vector<double> costs = trainer.layers().costs();
   CHECK((std::ssize(costs) == model.parameters.layers() && costs.back() > 0));
-  const auto statistics = values_of(model, model.running_mean, channels);
+  const auto statistics = to_host(model.backend, model.running_mean, channels);
   const auto before = weights_of(trainer);
   const auto same = [&](const std::vector<float>& weights) {
     return std::equal(weights.begin(), weights.begin() + end, before.begin());
@@ -168,8 +161,8 @@ TEST_CASE("What stands still keeps its bits, in the average too, costs nothing a
     const auto weights = weights_of(trainer);
     CHECK(same(weights) == still);
     CHECK(!std::equal(weights.begin() + end, weights.end(), before.begin() + end));
-    CHECK((values_of(model, model.running_mean, channels) == statistics) == still);
-    CHECK(values_of(model, model.running_mean, model.graph.statistics).back() != 0);
+    CHECK((to_host(model.backend, model.running_mean, channels) == statistics) == still);
+    CHECK(to_host(model.backend, model.running_mean, model.graph.statistics).back() != 0);
     if (step % 3 != 2) continue;
     (void)trainer.evaluate();
     const Checkpoint checkpoint = trainer.capture();
@@ -188,8 +181,7 @@ TEST_CASE("Passes without a way back for what always stands still need less memo
   TrainOptions options = frozen_run();
   const auto run = [&](const ByEpoch<std::string>& freeze) {
     options.freeze = freeze;
-    test::OneRank trainer(options);
-    for (int step = 0; step < 2; ++step) (void)trainer.step(false);
+    test::OneRank trainer(options, 2);
     return std::pair(trainer.weights_hash(), trainer.replica().training(16).workspace_bytes());
   };
   const auto [weights, bytes] = run(std::string("conv2"));

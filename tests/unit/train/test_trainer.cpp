@@ -16,6 +16,14 @@ using namespace dat;
 
 namespace {
 
+/// Epochs of three steps.
+[[nodiscard]] TrainOptions short_epochs(int epochs) {
+  TrainOptions options = test::small_run();
+  options.limit_train = 48;
+  options.epochs = epochs;
+  return options;
+}
+
 [[nodiscard]] std::string weights_after(const TrainOptions& options, int steps) {
   return test::OneRank(options, steps).weights_hash();
 }
@@ -51,9 +59,7 @@ TEST_CASE("perturbed weights have a higher loss, and are put back bit for bit", 
 }
 
 TEST_CASE("from an epoch on, a step has the attack of that epoch", "[trainer]") {
-  TrainOptions options = test::small_run();
-  options.limit_train = 48;  // three steps an epoch
-  options.epochs = 3;
+  TrainOptions options = short_epochs(3);
   options.attack_steps = 1;
   const auto by_epoch = [](auto first, int from, auto then) {
     return ByEpoch<decltype(first)>({{0, first, 0, first}, {from, then, from, then}});
@@ -87,12 +93,14 @@ TEST_CASE("the first step has no older weights to attack with, the second one ha
   stale.staleness = 1;
   CHECK(weights_after(stale, 1) == weights_after(options, 1));
   CHECK(weights_after(stale, 2) != weights_after(options, 2));
+  stale.attack_bn = "train";
+  CHECK(error_of([&] {
+          (void)weights_after(stale, 0);
+        }).starts_with("2: --staleness wants attacks that leave batch statistics alone"));
 }
 
 TEST_CASE("weights are perturbed from the epoch on that --awp-gamma names", "[trainer]") {
-  TrainOptions options = test::small_run();
-  options.limit_train = 48;  // three steps an epoch
-  options.epochs = 3;
+  TrainOptions options = short_epochs(3);
   TrainOptions awp = options;
   awp.awp_gamma = test::by_epoch<double>({{0, 0}, {0.01, 1}});
   CHECK(weights_after(awp, 3) == weights_after(options, 3));
@@ -103,19 +111,16 @@ TEST_CASE("weights are perturbed from the epoch on that --awp-gamma names", "[tr
 
 TEST_CASE("a step of perturbed weights that is left out leaves all as it was: weights, codecs, warm starts",
           "[trainer]") {
-  TrainOptions options = test::small_run();
+  TrainOptions options = short_epochs(2);
   options.awp = GENERATE("global", "local");
   options.deterministic = options.awp == "global";
-  options.limit_train = 48;  // three steps an epoch
-  options.epochs = 2;
   options.awp_gamma = test::by_epoch<double>({{0, 0}, {1e25, 1}});
   options.max_bad_steps = 2;
   options.selector = "all";
   options.codec = "powersgd";
   options.warm_start = 5;
   options.micro_batch = 4;
-  test::OneRank trainer(options);
-  for (int k = 0; k < 3; ++k) (void)trainer.step(false);
+  test::OneRank trainer(options, 3);
   const auto remembered = [&] {
     const Checkpoint checkpoint = trainer.capture();
     std::pair<std::map<std::string, std::vector<float>>, std::map<std::string, std::vector<std::uint8_t>>> all;
@@ -215,9 +220,7 @@ TEST_CASE("only active layers' weight gradients are computed, and one rank sends
 }
 
 TEST_CASE("during the warm-up all layers are active and the bandit rests; then it learns before a draw", "[trainer]") {
-  TrainOptions options = test::small_run();
-  options.limit_train = 48;  // three steps an epoch
-  options.epochs = 3;
+  TrainOptions options = short_epochs(3);
   options.warmup_epochs = 1;
   options.resample = "epoch";
   test::OneRank trainer(options);
@@ -258,23 +261,21 @@ void require_zero_padding(const TrainOptions& options) {
 }  // namespace
 
 TEST_CASE("channels that fill up a network stay zero, whatever computes with them", "[trainer]") {
-  TrainOptions options = test::small_run();
+  TrainOptions options = short_epochs(1);
   options.width = 20;
   options.optimizer = GENERATE("lamb", "lars", "sgd");
   options.weight_decay = 0.1;
   options.average = options.optimizer == "lamb" ? "ema" : "none";
   options.awp_gamma = options.optimizer == "sgd" ? 0.01 : 0;
   options.lambda = 1;
-  options.limit_train = 48;
   require_zero_padding(options);
 }
 
 TEST_CASE("channels that fill up a network stay zero after codecs that mix elements", "[trainer]") {
-  TrainOptions options = test::small_run();
+  TrainOptions options = short_epochs(1);
   options.network = "preact_resnet18";  // has tensors of all the forms that codecs tell apart
   options.width = GENERATE(20, 21);
   options.codec = GENERATE("atomo", "powersgd", "terngrad");
-  options.limit_train = 48;
   require_zero_padding(options);
 }
 
@@ -351,12 +352,10 @@ TEST_CASE("an evaluation of the average is that of a network with these weights,
 
 TEST_CASE("until averaging begins, the average is the network as it is, without a pass for its statistics",
           "[trainer]") {
-  TrainOptions options = test::small_run();
+  TrainOptions options = short_epochs(3);
   options.average = test::by_epoch<std::string>({{"none", 0}, {"swa", 1}});
   options.average_bn = GENERATE("rebuild", "ema", "raw");
-  options.limit_train = 48;  // three steps an epoch
   options.limit_test = 16;
-  options.epochs = 3;
   test::OneRank trainer(options);
   const bool own = options.average_bn != "raw";
   const auto equal = [&] {
@@ -382,9 +381,7 @@ TEST_CASE("until averaging begins, the average is the network as it is, without 
 }
 
 TEST_CASE("an average by another rule begins anew, and a run may go on without any", "[trainer]") {
-  TrainOptions options = test::small_run();
-  options.limit_train = 48;  // three steps an epoch
-  options.epochs = 4;
+  TrainOptions options = short_epochs(4);
   options.average = "ema";
   options.average_bn = GENERATE("ema", "raw");
   options.optimizer = "lamb";
@@ -528,19 +525,24 @@ TEST_CASE("examples are kept where kernels may load sixteen bytes at once, whate
   for (float* to : {replica.images().clean, replica.images().x_adv})
     backend.copy_to_device(to, pixels.data(), pixels.size() * sizeof(float));
   (void)layers->draw(0);
-  perturbation.begin(0);
-  int micro_batches = 0;
-  while (const Batch* batch = perturbation.next()) {
-    CHECK(batch->begins_at == micro_batches++);
-    for (const float* kept : {batch->x_adv, batch->clean}) {
-      pixels[0] = static_cast<float>(batch->begins_at) + (kept == batch->clean ? 0.0F : 0.5F);
-      CHECK(reinterpret_cast<std::uintptr_t>(kept) % 16 == 0);
-      CHECK(test::to_host(backend, kept, image) == pixels);
+  std::vector<const float*> places;  // the same in every step
+  for (const int step : {0, 1}) {
+    perturbation.begin(step);
+    int micro_batches = 0;
+    while (const Batch* batch = perturbation.next()) {
+      CHECK(batch->begins_at == micro_batches++);
+      for (const float* kept : {batch->x_adv, batch->clean}) {
+        pixels[0] = static_cast<float>(batch->begins_at) + (kept == batch->clean ? 0.0F : 0.5F);
+        CHECK(reinterpret_cast<std::uintptr_t>(kept) % 16 == 0);
+        CHECK(test::to_host(backend, kept, image) == pixels);
+        places.push_back(kept);
+      }
+      CHECK(test::to_host(backend, batch->labels, 1)[0] == batch->begins_at);
+      CHECK(test::to_host(backend, batch->sample_ids, 1)[0] == (std::int64_t{batch->begins_at} << 32) + 7);
     }
-    CHECK(test::to_host(backend, batch->labels, 1)[0] == batch->begins_at);
-    CHECK(test::to_host(backend, batch->sample_ids, 1)[0] == (std::int64_t{batch->begins_at} << 32) + 7);
+    CHECK(micro_batches == 3);
   }
-  CHECK(micro_batches == 3);
+  CHECK(std::equal(places.begin(), places.begin() + 6, places.begin() + 6, places.end()));
   const auto before = std::ssize(backend.allocations());
   const KeptBatches room(replica.images(), 3, 2);
   const auto all = backend.allocations();
@@ -905,6 +907,7 @@ TEST_CASE("a step's record and a checkpoint say where the run is", "[trainer]") 
   options.lambda = 1;
   options.selector = "all";
   options.granularity = "module";
+  options.micro_batch = 8;
   options.eps = test::by_epoch<double>({{0, 0}, {0.03, 1}});
   test::OneRank trainer(options);
   for (int k = 1; k < 5; ++k) {
@@ -915,7 +918,7 @@ TEST_CASE("a step's record and a checkpoint say where the run is", "[trainer]") 
   }
   const double nearly = std::nextafter(96.0, 0.0);
   trainer.examples().read(&nearly);
-  CHECK(trainer.examples().attack_passes() == 96);
+  CHECK((trainer.examples().attack_passes() == 96 && trainer.examples().places() == 1));
   const EvaluationRecord evaluation = trainer.evaluate().front();
   CHECK((evaluation.step == 4 && evaluation.epoch == 1));
   const Checkpoint state = trainer.capture();
@@ -953,6 +956,23 @@ TEST_CASE("a momentum that mirrors the rate is its own where the rate peaks, and
   const WeightUpdate update(options, Plan(options, 48, 1), model, statistics);  // six steps up, six steps down
   for (const int step : {0, 2, 6, 9, 12})
     CHECK(update.momentum(step) == Approx(0.9 - 0.4 * (step < 6 ? step : 12 - step) / 6.0));
+  options.peak_momentum = 0;
+  CHECK(WeightUpdate(options, Plan(options, 48, 1), model, statistics).momentum(6) == Approx(0).margin(1e-12));
+}
+
+TEST_CASE("an update that does not count leaves the average's statistics rebuilt, or not, as they were", "[trainer]") {
+  const auto backend = test::test_backend();
+  test::SmallNetwork model(*backend, 16);
+  AveragedOptimizer optimizer(*backend, model.parameters, optimizers().at("sgd")(*backend, model.parameters, {}), {});
+  WeightAverage average(model, optimizer, "rebuild");
+  average.follow(0);
+  for (const bool rebuilt : {false, true}) {
+    if (rebuilt) average.have_statistics();
+    average.follow(1);
+    CHECK(average.lacks_statistics());
+    average.take_back();
+    CHECK(average.lacks_statistics() == !rebuilt);
+  }
 }
 
 TEST_CASE("the loss that an attack climbs is its own choice", "[trainer]") {

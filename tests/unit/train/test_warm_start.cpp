@@ -151,7 +151,7 @@ TEST_CASE("A checkpoint holds the perturbations of all samples, and refuses anot
     CHECK(none == (id == 5 || id == 6 || id == 8));
   }
   g.warm.restore(state);
-  g.warm.share();
+  g.warm.share(single());
   const std::vector<std::int64_t> ids = {9, 8, 1, 5};
   CHECK(g.attack(ids, 1) == f.attack(ids, 1));
 
