@@ -101,9 +101,8 @@ using Columns = std::vector<std::pair<std::string, std::vector<double>>>;
   Json all;
   for (std::size_t label = 0; label < images.size(); ++label) {
     Json row = {{"name", classes.name(static_cast<int>(label))}, {"images", images[label]}};
-    for (std::size_t c = 0; c < columns.size(); ++c)
-      row[columns[c].first + "_accuracy"] =
-          images[label] > 0 ? Json(right[c][label] / static_cast<double>(images[label])) : Json(nullptr);
+    for (std::size_t c = 0; c < columns.size(); ++c)  // of none it is no number, which JSON calls null
+      row[columns[c].first + "_accuracy"] = right[c][label] / static_cast<double>(images[label]);
     all.push_back(row);
   }
   return all;

@@ -207,6 +207,10 @@ class Certification(common.TestCase):
         self.certify("few", attack_steps=1, **small)
         self.assertEqual(told("few")["attacked"]["steps"], 1)
         self.assertTrue(os.path.exists("few/attacked.journal"))
+        # As many images in a pass as a sequence takes on a CPU or a GPU, or the copies of the attack.
+        for folder, passes in ("one", ("64", "256")), ("few", ("100",)):
+            header = json.loads(common.text_of(f"{folder}/certify.journal").splitlines()[0])
+            self.assertIn(header["facts"]["images in a pass"], passes)
 
         def refuse(code, pattern, *flags, ranks=0, **changes):
             self.refuse(code, pattern, *options(**{**small, **changes}), *flags, ranks=ranks)

@@ -325,7 +325,7 @@ class Export(Case):
 
     def test_what_a_run_used_is_named(self):
         self.trained("small_cnn")
-        text = self.run_well("--cite", "--config", "small_cnn", "--average", "none,swa@1").text
+        text = self.run_well("--cite", "--config", "small_cnn", "--average", "none,swa@1", "--eval", "pgd2,pgd3").text
         for what in ("Distributed Adversarial Training to Robustify", "Towards Deep Learning Models.* (attack pgd, eval pgd)",
                      "Large Batch Optimization.* (optimizer lamb)", "Liu and Mozafari.* (selector exp3)", "Izmailov.* (average swa)"):
             self.assertRegex(text.replace("\n    ", " "), what.replace("(", "\\(").replace(")", "\\)"))

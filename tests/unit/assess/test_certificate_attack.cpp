@@ -49,8 +49,14 @@ struct Fixture {
     return result;
   }
   [[nodiscard]] AttackedCertificates attacked(const CertificationResult& result) {
-    AttackedImages found = attack_certificates(single(), *images, replica, result, 20, 1);
+    std::int64_t begun = 0;
+    const std::int64_t all = std::ranges::count_if(result.certificates, [](const auto& c) { return c.radius > 0; });
+    AttackedImages found =
+        attack_certificates(single(), *images, replica, result, 20, 1,
+                            [&](std::int64_t done, std::int64_t most) { CHECK((done == begun++ && most == all)); });
+    CHECK(begun == all);
     const CertificationPlan plan = prediction_plan({.sigma = 0.1, .n0 = 10, .n = 500, .radii = {0.1}});
+    CHECK((plan.predicts && !plan.sequential() && plan.seed == 2));
     CertificationResult predicted = certifier.run({&found, found.images(), plan}, {});
     return {std::move(found), std::move(predicted)};
   }

@@ -171,8 +171,7 @@ TEST_CASE("the first word chooses the verb") {
     CHECK_NOTHROW(parse_line("bench --data a.h5 " + reading));
   }
   CHECK(parse_line("certify runs/a --weights raw").verb == "certify");
-  CHECK(parse_line("--version").verb == "version");
-  CHECK(parse_line("plot --version").verb == "version");
+  for (const std::string verb : {"", "plot ", "eval "}) CHECK(parse_line(verb + "--version").verb == "version");
 }
 
 TEST_CASE("export and import have their own options") {
@@ -278,6 +277,7 @@ TEST_CASE("a number is written so that it is read back, whatever its size") {
     CHECK(read_fraction(number_text(value), read));
     CHECK(read == value);
   }
+  CHECK((number_text(123456.2) == "123456.2" && number_text(1234567.2) == "314814636/255"));  // of 8 and 9 characters
 }
 
 TEST_CASE("noise settles what follows from it") {
@@ -467,7 +467,7 @@ TEST_CASE("each loss has its own weight of the divergence and its own start of t
   CHECK(train("--loss trades --attack fgsm").attack_bn == "eval");
   CHECK(train("--loss mart --attack fgsm").attack_bn == "train");
   check_refused({{"--loss trades --attack-bn train", "climbs the divergence"},
-                 {"--loss kl --attack-stop 1", "climbs the divergence"}});
+                 {"--loss kl --attack-stop 0", "climbs the divergence"}});
 }
 
 TEST_CASE("a loss against where the attack began wants an attack that keeps it") {
@@ -662,6 +662,8 @@ TEST_CASE("wrong types and values out of range are refused by name, with the ran
     CHECK(contains(message, "option '" + name + "' must be "));
     CHECK(contains(message, "not '"));
   }
+  for (const std::string number : {"1.5", "9e15"})  // no whole number, and more than is taken for one
+    CHECK(refusal("--max-steps " + number).ends_with(", not '" + number + "'"));
   for (const auto& [text, message] : Refusals{{"lr = 0.1\neps = -2\n", "FILE:2: 'eps' must be a number"},
                                               {"overlap = 1\n", "FILE:1: 'overlap' must be true or false"},
                                               {"batch = \"128\"\n", "FILE:1: 'batch' must stand without quotes"},
@@ -820,9 +822,11 @@ TEST_CASE("what changes by epoch is refused where it is not written so, or canno
   CHECK(train("--eps 2/255..8/255@0-3 --staleness 2").staleness == 2);
   const std::string changing = "--batch 512,128@12 ";
   check_refused({{"--eps 1..8@0-3", "grey levels are written as 8/255"},
+                 {"--eps 8..1@0-3", "grey levels are written as 8/255"},
                  {"--attack pgd,none@3", "but not end with it"},
                  {"--eps 0..8/255@0-3 --warm-start 2", "does not go with --warm-start"},
                  {"--attack none,pgd@3 --staleness 2", "does not go with --warm-start"},
+                 {"--eps 0..8/255@0-3 --stale-attack 1", "does not go with --warm-start"},
                  {"--attack-steps 1,2@3 --staleness 2", "not --attack and --attack-steps"},
                  {"--attack-steps 1,4@3 --stale-attack 2", "more than the 1 iterations"},
                  {changing + "--micro-batch 256", "--batch 128 is no multiple of --micro-batch 256"},

@@ -142,4 +142,8 @@ TEST_CASE("ranks compare the verb and its options, switches by their variables",
   char* argv[] = {program, verb};
   const Facts facts = facts_of({{"lr", "0.1"}, {"DAT_BUCKET", "7"}}, 2, argv);
   CHECK(Facts(facts.end() - 3, facts.end()) == Facts{{"verb", "eval"}, {"--lr", "0.1"}, {"DAT_BUCKET", "7"}});
+  // Of switches those that may be others in parts of a run may be others on ranks.
+  std::set<std::string> compared;
+  for (const auto& [name, value] : settings_of(TrainOptions{})) compared.insert(name);
+  CHECK((compared.contains("lr") && compared.contains("DAT_BUCKET") && !compared.contains("DAT_PROGRESS")));
 }

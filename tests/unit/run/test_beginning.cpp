@@ -291,14 +291,18 @@ TEST_CASE("A run without --out has its job's folder, or a new one, and says so w
   options.out = folder.path();
   const std::string config = config_in(options.out), record = folder / "metrics.jsonl";
   for (const std::string& file : {config, record}) write_bytes(file, "");
-  const auto told = [&](const std::string& data, const std::string& of_options) {
-    options.data = {data};
-    return error_of([&] { require_apart_from_inputs(options, of_options); });
+  const auto told = [](const TrainOptions& o, const std::string& of_options) {
+    return error_of([&] { require_apart_from_inputs(o, of_options); });
   };
-  CHECK(told("set.h5", config) == "none");
-  CHECK(told("set.h5", record).starts_with("2: " + record + ": would be written over "));
+  options.data = {"set.h5"};
+  CHECK(told(options, config) == "none");
+  CHECK(told(options, record).starts_with("2: " + record + ": would be written over "));
   for (const std::string& file : {config, record})
-    CHECK(told(file, "").starts_with("2: " + file + ": would be written over "));
+    for (const int input : {0, 1, 2, 3}) {
+      TrainOptions o = options;
+      (input == 0 ? o.data[0] : input == 1 ? o.calibration : input == 2 ? o.initialize : o.resume) = file;
+      CHECK(told(o, "").starts_with("2: " + file + ": would be written over "));
+    }
 }
 
 TEST_CASE("A run takes the network of its weights, where nobody has set another one", "[beginning]") {
