@@ -205,7 +205,7 @@ class Certification(common.TestCase):
         small = {"n": 100, "n0": 10, "limit": 2}
         self.certify("one", **small)
         self.certify("few", attack_steps=1, **small)
-        self.assertEqual(told("few")["attacked"]["steps"], 1)
+        self.assertEqual((told("few")["attacked"]["steps"], len(told("few")["images"])), (1, 2))
         self.assertTrue(os.path.exists("few/attacked.journal"))
         # As many images in a pass as a sequence takes on a CPU or a GPU, or the copies of the attack.
         for folder, passes in ("one", ("64", "256")), ("few", ("100",)):

@@ -4,6 +4,7 @@
 #include "dat/network.hpp"
 #include "dat/provenance.hpp"
 #include "dat/sampler.hpp"
+#include "environment.hpp"
 #include "forecast/forecast.hpp"
 #include "options/recipes.hpp"
 #include "options/values/hints.hpp"
@@ -571,6 +572,12 @@ TEST_CASE("what --print-config prints is a configuration file with the same opti
   const Parsed command = parse_line("--lr 0.3 --data a.h5 --print-config");
   CHECK(command.verb == "print");
   CHECK(parse_file(command.text).train == parse_line("--lr 0.3 --data a.h5").train);
+  CHECK(
+      command.text.starts_with("# Data\n# files made by 'dat_hpc data', together one pool; none: a built-in synthetic "
+                               "set\ndata = [\"a.h5\"]\n# "));
+  const std::string plain = parse_line("").resolved_toml;
+  CHECK(plain.starts_with("# Data\ndata = []\nmix = \"pool\"\n"));
+  CHECK(contains(plain, "\n\n# Network\nnetwork = \"preact_resnet18\"\nwidth = 64\n"));
   CHECK(parse_line("eval --print-config").verb == "print");
 }
 
@@ -581,6 +588,8 @@ TEST_CASE("the command line overrides the file") {
   CHECK(command.train.epochs == 9);
   CHECK(command.train.data == std::vector<std::string>{"c"});
   CHECK(command.train.augment == "crop");
+  const test::Environment environment("DAT_BUCKET", "7");
+  CHECK(parse_file("bucket = 1000\n").train.bucket == 7);
 }
 
 TEST_CASE("a file may hold comments, lists over lines, quotes of both kinds and Windows line ends") {
@@ -923,6 +932,8 @@ TEST_CASE("the short help of train fits on two screens and says what a bare trai
   CHECK(contains(help, "LAMB with JointSpar"));
   CHECK(contains(help, "--recipe madry"));
   CHECK(contains(help, "dat_hpc train --help all shows every one"));
+  const auto options = verbs().front().parse(CommandLine::asking_for_descriptions()).descriptions.options;
+  CHECK(contains(help, "These are 23 of " + std::to_string(options.size()) + " options."));
   const std::string all = parse_line("train --help all").text;
   CHECK(contains(all, "--budget-unit"));
   std::istringstream lines(all);
