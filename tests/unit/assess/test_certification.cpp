@@ -9,12 +9,7 @@ namespace {
 constexpr std::int64_t kBlock = CertificationPlan::kBlock;
 
 [[nodiscard]] CertificationPlan plan_with(std::int64_t n0, std::int64_t n, std::vector<double> radii = {}) {
-  CertificationPlan plan;
-  plan.sigma = 0.5;
-  plan.n0 = n0;
-  plan.n = n;
-  plan.radii = std::move(radii);
-  return plan;
+  return {.sigma = 0.5, .n0 = n0, .n = n, .radii = std::move(radii)};
 }
 
 /// Enters all blocks in this order; each of them votes by `votes_of`.

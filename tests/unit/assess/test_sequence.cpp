@@ -11,10 +11,7 @@ using namespace dat;
 namespace {
 
 [[nodiscard]] JournalEntry entry(int stage, std::vector<std::int64_t> images) {
-  JournalEntry one;
-  one.stage = stage;
-  one.seconds = 0.5;
-  one.images = std::move(images);
+  JournalEntry one{.stage = stage, .seconds = 0.5, .images = std::move(images), .outcomes = {}};
   for (const std::int64_t image : one.images)
     one.outcomes.push_back({static_cast<std::int32_t>(image % 10), 0.03F + static_cast<float>(image) * 1e-7F, 0});
   return one;
