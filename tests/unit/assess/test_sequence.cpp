@@ -61,12 +61,9 @@ class Three final : public Dataset {
 }  // namespace
 
 TEST_CASE("A sequence is a word of --eval with a plus, and takes each attack once", "[sequence]") {
-  CHECK(names_sequence("pgd10+fgsm"));
-  CHECK(names_sequence("aa-standard"));
-  CHECK(!names_sequence("pgd10"));
+  CHECK((names_sequence("pgd10+fgsm") && names_sequence("aa-standard") && !names_sequence("pgd10")));
   const AttackSequence own = read_attack_sequence("pgd7x3+fgsm+none");
-  CHECK(own.name == "pgd7x3+fgsm+none");
-  CHECK(own.title.empty());
+  CHECK((own.name == "pgd7x3+fgsm+none" && own.title.empty()));
   REQUIRE(own.members.size() == 3);
   CHECK(own.members[0].attack == "pgd7x3");
   CHECK(own.members[0].restarts == 3);
