@@ -652,6 +652,13 @@ TEST_CASE("misspelt options and keys are refused with the nearest name") {
         "FILE:4: 'epoch' is no option of 'dat_hpc train'; did you mean 'epochs'?");
   CHECK(contains(file_refusal("checkpoint = 'a'\n"), "FILE:1: 'checkpoint' is no option"));
   CHECK(contains(file_refusal("config = 'a'\n"), "FILE:1: 'config' is no option"));
+  // What is an option no more, or in other programs, and stands elsewhere here.
+  const std::string setting = "it is a setting: --selector ";
+  CHECK(refusal("--bucket 7") == "unknown option '--bucket'; set DAT_BUCKET in the environment");
+  CHECK(refusal("--codec-rank 4") == "unknown option '--codec-rank'; it is a setting: --codec powersgd:rank=N");
+  CHECK(refusal("--p-min 0.5").starts_with("unknown option '--p-min'; " + setting));
+  CHECK(refusal("--p-min 0.5").ends_with(":p_min=NUMBER"));
+  CHECK(file_refusal("p-min = 0.5\n").starts_with("FILE:1: 'p-min' is no option of 'dat_hpc train'; " + setting));
 }
 
 TEST_CASE("wrong types and values out of range are refused by name, with the range") {
@@ -823,6 +830,10 @@ TEST_CASE("what changes by epoch is refused where it is not written so, or canno
                  {changing + "--generators 1 --attack pgd", "does not go with --generators"},
                  {changing + "--attackers 1 --cheat alie", "does not go with --attackers"},
                  {changing + "--deterministic", "add --micro-batch N"},
+                 {changing + "--micro-batch 32 --byzantine --deterministic --aggregator centered_clip",
+                  "--batch that changes by epoch does not go with --byzantine"},
+                 {"--total-batch 96,48@2 --max-steps 9", "--total-batch that changes by epoch does not go with --max-"},
+                 {"--total-batch 512,auto@3", "a number in each of them"},
                  {"--batch 512,auto@3", "a number in each of them"}});
 }
 
