@@ -152,12 +152,13 @@ void Run::open_report() {
 
 std::optional<ExitCode> Run::steps() {
   while (trainer_->steps_done() < trainer_->plan().steps) {
-    if (stops_early() && evaluated_now()) break;
+    if (stops_early() && !evaluated_.empty() && evaluated_.front().step == trainer_->steps_done()) break;
     // With less --patience, or after a rollback or a best network that could not be written, a run may be at its end
     // where it has not been evaluated; the evaluation that says so counts once.
     if (stops_early() && std::exchange(evaluation_due_, 1) == 0) best_.forget_evaluation();
     if (evaluation_due_ != 0) {  // also of the checkpoint from which the run continues
-      evaluate_due();
+      evaluate();
+      if (stops_early()) save(Checkpoints::Kind::step);
       continue;
     }
     enter_next_part();
@@ -304,11 +305,6 @@ void Run::evaluate() {
   }
 }
 
-void Run::evaluate_due() {
-  evaluate();
-  if (stops_early()) save(Checkpoints::Kind::step);
-}
-
 bool Run::overfits() const {
   return options_.holdout > 0 && overfits_catastrophically(best_.accuracy(), held_out_accuracy());
 }
@@ -369,8 +365,6 @@ void Run::record_evaluation() {
   const std::int64_t done = trainer_->steps_done();
   if (std::exchange(recorded_, done) != done && ranks_->root()) report_->evaluation(evaluated_);
 }
-
-bool Run::evaluated_now() const { return !evaluated_.empty() && evaluated_.front().step == trainer_->steps_done(); }
 
 void Run::owe(std::int64_t evaluation_due, bool recorded) {
   std::int64_t known[] = {evaluation_due, recorded ? 1 : 0};
