@@ -291,7 +291,6 @@ double Run::held_out_accuracy() const {
 
 void Run::evaluate() {
   evaluated_ = trainer_->evaluate([this](double part) { tell_evaluation(part); });
-  tell_evaluation(1);
   checkpoints_.settle(*ranks_);  // the file of the best network before is settled before it is compared with
   const bool better = options_.holdout > 0 && best_.judge(held_out_accuracy(), trainer_->steps_done());
   // A run that goes on after its early end makes it again.

@@ -1196,5 +1196,6 @@ TEST_CASE("A word for a value finds its own among those that look like it") {
   CHECK(nearest("trades-awp", {"trades", "trades_awp"}) == "trades_awp");
   CHECK(nearest("trades-x", {"trades", "trades_awp"}) == "trades");
   CHECK(nearest("sign-flip", {"sign2flip", "sign_flip"}) == "sign_flip");
-  CHECK(contains(refusal("--loss TRADES_AWP"), "'--loss trades --awp-gamma 0.005'"));
+  for (const std::string loss : {"TRADES_AWP means trades", "mart-awp means mart", "awp means trades"})
+    CHECK(contains(refusal("--loss " + words_of(loss)[0]), "'--loss " + words_of(loss)[2] + " --awp-gamma 0.005'"));
 }
