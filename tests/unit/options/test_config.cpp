@@ -481,10 +481,8 @@ TEST_CASE("a loss against where the attack began wants an attack that keeps it")
 
 TEST_CASE("the start of an attack and the ball of its steps are those of the papers, unless told otherwise") {
   const TrainOptions n_fgsm = train("--attack fgsm --attack-start uniform:radius=2 --project off --alpha 8/255");
-  CHECK(n_fgsm.start_radius == 2);
-  CHECK(n_fgsm.project == "off");
-  CHECK(n_fgsm.start_box == "on");
-  CHECK(n_fgsm.attack_bn == "train");
+  CHECK((n_fgsm.start_radius == 2 && n_fgsm.project == "off"));
+  CHECK((n_fgsm.start_box == "on" && n_fgsm.attack_bn == "train"));
   for (const char* off : {"--attack-start uniform:radius=2:box=off", "--attack fgsm",
                           "--warm-start 2 --attack-start uniform:box=off", "--loss mart --project off"})
     CHECK(train(off).start_box == "off");
@@ -530,6 +528,7 @@ TEST_CASE("what is frozen goes with selectors that know it") {
 TEST_CASE("settings stand in the word of a member that has them") {
   check_refused({{"--optimizer sgd:beta1=0.8", "sgd has no setting 'beta1=0.8'; it has "},
                  {"--optimizer lamb:beta1=0.8:beta1=0.9", "has two values for beta1 of lamb"},
+                 {"--average ema:decay=0.9,ema:decay=0.8@3", "has two values for decay of ema"},
                  {"--optimizer lamb:epsilon=8/255", "epsilon of lamb must be a number"},
                  {"--codec float32:4", "float32 has no settings"}});
   CHECK(train("--codec powersgd:4").codec_rank == 4);
@@ -593,12 +592,9 @@ TEST_CASE("a file may hold comments, lists over lines, quotes of both kinds and 
       "overlap = true\r\n"
       "resample = 20",
       "text");
-  CHECK(o.milestones == std::vector<int>{5, 6});
-  CHECK(o.out == "a#b \"c\"");
+  CHECK((o.milestones == std::vector<int>{5, 6} && o.out == "a#b \"c\""));
   CHECK(o.data == std::vector<std::string>{"one\\file"});
-  CHECK(o.epochs == 100);
-  CHECK(o.overlap);
-  CHECK(o.resample == "20");
+  CHECK((o.epochs == 100 && o.overlap && o.resample == "20"));
   CHECK(parse_train_options("data = []\n", "text").data.empty());
   CHECK(parse_file("").train == parse({}).train);
 }
@@ -624,6 +620,7 @@ TEST_CASE("averaging is described by options that fit together") {
   CHECK(train("--average ema").average_decay == 0.995);
   CHECK(train("--average none,swa@55").average_bn == "rebuild");
   CHECK(train("--average none,swa@55").average_from() == 55);
+  CHECK(train("--average none,ema:decay=0.9@55").average_decay == 0.9);
   CHECK(train("--average swa:bn=ema").average_bn == "ema");
   CHECK(parse_line("eval --checkpoint a.h5").eval.weights == "auto");
   for (const std::string rules : {"ema,none@3", "ema,swa@3", "none,ema@3,swa@9"})
@@ -733,18 +730,14 @@ TEST_CASE("a file that is not plain key = value lines is refused with the line")
 
 TEST_CASE("a batch of all ranks has an order of its micro-batches, and nothing that is bound to ranks") {
   const TrainOptions ordered = train("--deterministic --total-batch 96 --micro-batch 12");
-  CHECK(ordered.total_batch == 96);
-  CHECK(ordered.batch == 0);
-  CHECK(sums_are_ordered(ordered));
+  CHECK((ordered.total_batch == 96 && ordered.batch == 0 && sums_are_ordered(ordered)));
   const TrainOptions of_ranks = train("--deterministic --batch 24");
   CHECK(of_ranks.total_batch == 0);
   CHECK(sums_are_ordered(of_ranks));
   CHECK(!sums_are_ordered(train("--batch 24")));
   CHECK(sums_are_ordered(train("--deterministic --aggregator median")));
   const TrainOptions shared = train("--total-batch 96");  // an equal share for each rank
-  CHECK(shared.total_batch == 96);
-  CHECK(shared.batch == 0);
-  CHECK(shared.micro_batch == 0);
+  CHECK((shared.total_batch == 96 && shared.batch == 0 && shared.micro_batch == 0));
   CHECK(train("--total-batch 96 --micro-batch 12").micro_batch == 12);
   // A recipe's batch gives way, and one that is as near to the user does not.
   const TrainOptions of_recipe = train("--recipe madry --total-batch 256");
@@ -968,10 +961,8 @@ TEST_CASE("a word that the help does not know is refused with the nearest option
 
 TEST_CASE("recipes are options between the defaults and the file") {
   const TrainOptions madry = parse_line("--recipe madry").train;
-  CHECK(madry.optimizer == "sgd");
-  CHECK(madry.selector == "all");
-  CHECK(madry.weight_decay == 2e-4);
-  CHECK(madry.max_steps == 80000);
+  CHECK((madry.optimizer == "sgd" && madry.selector == "all"));
+  CHECK((madry.weight_decay == 2e-4 && madry.max_steps == 80000));
   const File file("lr = 0.3\nselector = \"uniform\"\n");
   const TrainOptions all = parse({"--recipe", "madry", "--config", file.path, "--selector", "oracle"}).train;
   CHECK(all.lr == 0.3);             // the file over the recipe
@@ -1117,12 +1108,9 @@ TEST_CASE("provenance is one JSON object that names build, libraries, hosts and 
   char* argv[] = {program, option};
   setenv("OMP_NUM_THREADS", "2", 1);
   const auto json = nlohmann::json::parse(provenance_json({"node1", "node2"}, 2, argv, "cpu: two threads"));
-  CHECK(json["ranks"] == 2);
-  CHECK(json["hosts"][1] == "node2");
-  CHECK(json["backend"] == "cpu: two threads");
+  CHECK((json["ranks"] == 2 && json["hosts"][1] == "node2" && json["backend"] == "cpu: two threads"));
   CHECK(json["command_line"].size() == 2);
-  CHECK(json["environment"]["OMP_NUM_THREADS"] == "2");
-  CHECK(!json["environment"].contains("PATH"));
+  CHECK((json["environment"]["OMP_NUM_THREADS"] == "2" && !json["environment"].contains("PATH")));
   const std::string sha1 = json["git_sha1"];
   CHECK(commit() == sha1 + (json["git_dirty"] ? "-dirty" : ""));
   CHECK(json["started"].get<std::string>().size() == std::strlen("2026-11-29T13:00:00Z"));
@@ -1196,6 +1184,10 @@ TEST_CASE("A word for a value finds its own among those that look like it") {
   CHECK(nearest("trades-awp", {"trades", "trades_awp"}) == "trades_awp");
   CHECK(nearest("trades-x", {"trades", "trades_awp"}) == "trades");
   CHECK(nearest("sign-flip", {"sign2flip", "sign_flip"}) == "sign_flip");
+  // Of three letters one may be another one, of five two; a beginning is enough where one name has it.
+  CHECK((nearest("pxd", {"pgd"}) == "pgd" && nearest("pxx", {"pgd"}).empty()));
+  CHECK((nearest("abcxy", {"abcde"}) == "abcde" && nearest("abxyz", {"abcde"}).empty()));
+  CHECK((nearest("res", {"resume", "lr"}) == "resume" && nearest("res", {"resume", "resample"}).empty()));
   for (const std::string loss : {"TRADES_AWP means trades", "mart-awp means mart", "awp means trades"})
     CHECK(contains(refusal("--loss " + words_of(loss)[0]), "'--loss " + words_of(loss)[2] + " --awp-gamma 0.005'"));
 }
