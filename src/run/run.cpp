@@ -290,7 +290,11 @@ double Run::held_out_accuracy() const {
 }
 
 void Run::evaluate() {
-  evaluated_ = trainer_->evaluate([this](double part) { tell_evaluation(part); });
+  evaluated_ = trainer_->evaluate([this](double part) {
+    if (!ranks_->root()) return;
+    lock_->note_evaluation(part);
+    if (part < 1) report_->evaluating(part);
+  });
   checkpoints_.settle(*ranks_);  // the file of the best network before is settled before it is compared with
   const bool better = options_.holdout > 0 && best_.judge(held_out_accuracy(), trainer_->steps_done());
   // A run that goes on after its early end makes it again.

@@ -39,8 +39,6 @@ class Run {
   void plan();
   /// Reports the end of the run to those who do not train.
   void end(ExitCode code);
-  /// Reports, on rank 0, which part of an evaluation is done.
-  void tell_evaluation(double part);
   void open_report();
   /// Runs from the plan to the run's end; returns the exit code.
   [[nodiscard]] ExitCode train();
