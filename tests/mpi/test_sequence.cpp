@@ -210,4 +210,9 @@ TEST_CASE("Images that are right, and at which a loss has no gradient, are count
   const SequenceResult result = sequence.run();
   for (const SequenceResult::Row& row : result.rows) found.push_back(row.zero_gradients);
   CHECK(found == std::vector<std::int64_t>{4, 0, 4, 0});
+  // What it puts out, the same in each pass, adds up to 1.
+  std::vector<std::int32_t> labels;
+  const auto passes = sequence.evaluator.logits_of_first(labels);
+  CHECK((passes.size() == 5 && labels == std::vector{0, 0, 0, 1}));
+  CHECK(network_warnings(passes, labels).size() == 1);
 }

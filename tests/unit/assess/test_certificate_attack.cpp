@@ -129,3 +129,13 @@ TEST_CASE("An attack on certificates breaks what is certified too far, and stays
   near.images.read(4, attacked.data());
   CHECK(attacked == pixels);
 }
+
+TEST_CASE("Logits that are not finite are certified by nobody", "[certification]") {
+  Fixture f;
+  auto& parameters = f.replica.model().parameters;
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  f.replica.backend().copy_to_device(parameters.values + parameters.segments.back().begin, &nan, sizeof nan);
+  ++parameters.version;
+  CHECK(error_of([&] { (void)f.certified(1); }) ==
+        "7: the logits of image 0 are not finite in 256 samples: a certificate of this network means nothing");
+}
