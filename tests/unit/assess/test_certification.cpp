@@ -29,8 +29,7 @@ template <class Votes>
 
 TEST_CASE("Blocks share out the samples of each kind", "[certification]") {
   const CertificationPlan plan = plan_with(300, 1000);
-  CHECK(plan.candidate_blocks() == 2);
-  CHECK(plan.blocks() == 6);
+  CHECK((plan.candidate_blocks() == 2 && plan.blocks() == 6));
   std::vector<std::int64_t> sizes, firsts;
   for (std::int64_t block = 0; block < plan.blocks(); ++block) {
     sizes.push_back(plan.samples_of(block));
@@ -40,8 +39,7 @@ TEST_CASE("Blocks share out the samples of each kind", "[certification]") {
   CHECK(firsts == std::vector<std::int64_t>{0, 256, 0, 256, 512, 768});
   CertificationPlan predicts = plan;
   predicts.predicts = true;
-  CHECK(predicts.candidate_blocks() == 0);
-  CHECK(predicts.blocks() == 4);
+  CHECK((predicts.candidate_blocks() == 0 && predicts.blocks() == 4));
   for (const auto& [samples, blocks] : {std::pair{255, 1}, {256, 1}, {257, 2}}) {
     CHECK(plan_with(samples, 1).candidate_blocks() == blocks);
     CHECK(plan_with(1, samples).blocks() == 1 + blocks);

@@ -65,8 +65,7 @@ TEST_CASE("A sequence is a word of --eval with a plus, and takes each attack onc
   const AttackSequence own = read_attack_sequence("pgd7x3+fgsm+none");
   CHECK((own.name == "pgd7x3+fgsm+none" && own.title.empty()));
   REQUIRE(own.members.size() == 3);
-  CHECK(own.members[0].attack == "pgd7x3");
-  CHECK(own.members[0].restarts == 3);
+  CHECK((own.members[0].attack == "pgd7x3" && own.members[0].restarts == 3));
   CHECK(own.members[2].restarts == 1);  // there is no start to repeat
   CHECK(read_attack_sequence("squarex3").members[0].restarts == 3);
   const auto usage = [](const std::string& word) {
