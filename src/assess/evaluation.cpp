@@ -152,13 +152,9 @@ EvaluationResult Evaluator::run(const EvaluationAttacks& attacks, std::uint64_t 
                                 const std::function<void(std::int64_t)>& progress, const BrokenImageSink* broken) {
   const auto begin = std::chrono::steady_clock::now();
   const auto samples = static_cast<std::size_t>(dataset_.size());
-  const auto outcome = [&] {
-    return EvaluationResult::Outcome{std::vector<double>(samples), std::vector<double>(samples),
-                                     std::vector<double>(samples)};
-  };
   EvaluationResult result;
-  result.clean = outcome();
-  for (std::size_t k = 0; k < attacks.members().size(); ++k) result.attacked.push_back(outcome());
+  result.clean = {std::vector<double>(samples), std::vector<double>(samples), std::vector<double>(samples)};
+  result.attacked.assign(attacks.members().size(), result.clean);
   if (broken != nullptr) kept_.resize(host_loss_.size() * static_cast<std::size_t>(images_.layout.elements()));
 
   images_.cut(0);

@@ -50,16 +50,14 @@ namespace fs = std::filesystem;
 
 /// Adds the results of a sequence for each image.
 void add_images(Json& each, const std::string& name, const SequenceResult& result) {
-  Json found;
   for (const SequenceResult::Image& image : result.images) {
-    found[name + "_correct"].push_back(image.robust() ? 1 : 0);
-    found["broken_by"].push_back(image.robust() ? Json(nullptr)
-                                                : Json(result.rows[static_cast<std::size_t>(image.broken_by)].attack));
-    found["run"].push_back(image.run);
-    found["prediction"].push_back(image.prediction);
-    found["distance"].push_back(image.distance);
+    each[name + "_correct"].push_back(image.robust() ? 1 : 0);
+    each["broken_by"].push_back(image.robust() ? Json(nullptr)
+                                               : Json(result.rows[static_cast<std::size_t>(image.broken_by)].attack));
+    each["run"].push_back(image.run);
+    each["prediction"].push_back(image.prediction);
+    each["distance"].push_back(image.distance);
   }
-  each.update(found);
 }
 
 [[nodiscard]] Json json_of(const std::vector<Alarm>& alarms) {
@@ -101,9 +99,8 @@ using Columns = std::vector<std::pair<std::string, std::vector<double>>>;
   Json all;
   for (std::size_t label = 0; label < images.size(); ++label) {
     Json row = {{"name", classes.name(static_cast<int>(label))}, {"images", images[label]}};
-    for (std::size_t c = 0; c < columns.size(); ++c)
-      row[columns[c].first + "_accuracy"] =
-          images[label] > 0 ? Json(right[c][label] / static_cast<double>(images[label])) : Json(nullptr);
+    for (std::size_t c = 0; c < columns.size(); ++c)  // of none it is no number, which JSON calls null
+      row[columns[c].first + "_accuracy"] = right[c][label] / static_cast<double>(images[label]);
     all.push_back(row);
   }
   return all;

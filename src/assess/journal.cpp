@@ -13,6 +13,7 @@
 
 #include "dat/error.hpp"
 #include "dat/file.hpp"
+#include "dat/provenance.hpp"
 #include "dat/tick.hpp"
 #include "files/outside_json.hpp"
 #include "files/whole_number.hpp"
@@ -115,15 +116,19 @@ void Journal::write(const std::string& text) {
   tick();
 }
 
-Facts facts_of_network(Replica& replica, const std::string& training, const Dataset& images) {
+Facts facts_with(const Facts& own, Replica& replica, const std::string& training, const Dataset& images) {
   const std::vector<float> statistics = running_statistics(replica.model());
-  return {{"precision", replica.backend().arithmetic()},
-          {"images in a pass", std::to_string(replica.frozen().n())},
-          {"hash of the training's options", training},
-          {"hash of the weights", weights_hash(replica.model())},
-          {"hash of the running statistics", sha256_hex(statistics.data(), statistics.size() * sizeof(float))},
-          {"number of images", std::to_string(images.size())},
-          {"hash of the images", content_hash(images)}};
+  const Facts network = {
+      {"precision", replica.backend().arithmetic()},
+      {"images in a pass", std::to_string(replica.frozen().n())},
+      {"hash of the training's options", training},
+      {"hash of the weights", weights_hash(replica.model())},
+      {"hash of the running statistics", sha256_hex(statistics.data(), statistics.size() * sizeof(float))},
+      {"number of images", std::to_string(images.size())},
+      {"hash of the images", content_hash(images)}};
+  Facts all = build_facts();
+  for (const Facts& more : {own, network}) all.insert(all.end(), more.begin(), more.end());
+  return all;
 }
 
 namespace {

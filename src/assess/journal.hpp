@@ -66,9 +66,9 @@ class Journal {
   std::int64_t bytes_ = 0;  ///< length of the file
 };
 
-/// Facts that decide about a network's results for these images, for a journal. training: a hash of the options of the
-/// network's training.
-[[nodiscard]] Facts facts_of_network(Replica& replica, const std::string& training, const Dataset& images);
+/// All that decides about a network's results for these images, for a journal: facts of the build, an evaluation's
+/// `own`, those of the network. training: a hash of the options of the network's training.
+[[nodiscard]] Facts facts_with(const Facts& own, Replica& replica, const std::string& training, const Dataset& images);
 
 /// Takes a folder for what an "evaluation" with a sequence, an "evaluation without a sequence" or a "certification"
 /// (`what`) writes, and signs its lock. Error(usage): it is that of a training, or of another of these; else as

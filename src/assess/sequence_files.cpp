@@ -119,7 +119,6 @@ void AdversarialImages::finish(const SequenceResult& result, const FileFacts& fa
   });
   std::error_code ignored;
   std::filesystem::remove(part_, ignored);
-  finished_ = true;
 }
 
 void KeptImages::write(const EvaluationAttacks& attacks, const EvaluationResult& result, const FileFacts& facts) {

@@ -7,7 +7,6 @@
 
 #include "assess/progress_lines.hpp"
 #include "communicate/together.hpp"
-#include "dat/provenance.hpp"
 #include "printed.hpp"
 
 namespace dat {
@@ -36,17 +35,14 @@ Facts SequenceRun::facts(const std::string& training) const {
   std::string members;
   for (const SequenceAttacks::Member& member : attacks_.members())
     members += (members.empty() ? "" : ", ") + member.name + " x " + std::to_string(member.runs);
-  const Facts own = {{"sequence", sequence_.name},
+  return facts_with({{"sequence", sequence_.name},
                      {"its runs", members},
                      {"norm", name_of(options_.norm)},
                      {"eps", exact(options_.eps)},
                      {"alpha", exact(options_.alpha)},
                      {"seed", std::to_string(options_.seed)},
-                     {"adversarial images kept", options_.save_adversarial ? "yes, with confidence" : "no"}};
-  Facts facts = build_facts();
-  for (const Facts& more : {own, facts_of_network(*replica_, training, *images_)})
-    facts.insert(facts.end(), more.begin(), more.end());
-  return facts;
+                     {"adversarial images kept", options_.save_adversarial ? "yes, with confidence" : "no"}},
+                    *replica_, training, *images_);
 }
 
 void SequenceRun::open(const std::string& folder, const std::string& training) {

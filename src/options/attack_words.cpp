@@ -17,11 +17,16 @@ namespace {
 
 bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
 
+/// The characters that are of this kind, in small letters.
+std::string only(int (*is)(int), const std::string& word) {
+  std::string all = lower_case(word);
+  std::erase_if(all, [&](char c) { return is(static_cast<unsigned char>(c)) == 0; });
+  return all;
+}
+
 /// "AutoAttack", "auto-attack", "aa", "autoattack_standard".
 bool means_autoattack(const std::string& word) {
-  std::string letters;
-  for (const char c : lower_case(word))
-    if (std::isalpha(static_cast<unsigned char>(c)) != 0) letters += c;
+  const std::string letters = only(std::isalpha, word);
   return letters == "aa" || letters.starts_with("autoattack");
 }
 
@@ -52,16 +57,6 @@ std::string meant_by(const std::string& word) {
   return other.starts_with("none") || !can_be_read(other) ? "" : other;
 }
 
-bool same_letters(const std::string& a, const std::string& b) {
-  const auto letters = [](const std::string& word) {
-    std::string all;
-    for (const char c : lower_case(word))
-      if (std::isalnum(static_cast<unsigned char>(c)) != 0) all += c;
-    return all;
-  };
-  return letters(a) == letters(b);
-}
-
 /// A training looks at its network again and again; a sequence takes hours.
 [[noreturn]] void refuse_sequence(const std::string& word, const std::string& sequence) {
   fail(ExitCode::usage, "--eval ", word,
@@ -78,7 +73,8 @@ bool same_letters(const std::string& a, const std::string& b) {
           "'; AutoAttack is called aa-standard here; there are ", joined(sequence_names(), ", "),
           ", of which aa-quick is the first two attacks");
   const std::string guess = meant.empty() ? "" : "; did you mean '" + meant + "'?";
-  require(guess.empty() || !same_letters(meant, word), ExitCode::usage, "--eval has no attack '", word, "'", guess);
+  require(guess.empty() || only(std::isalnum, meant) != only(std::isalnum, word), ExitCode::usage,
+          "--eval has no attack '", word, "'", guess);
   fail(ExitCode::usage, "--eval: ", reason, guess);
 }
 

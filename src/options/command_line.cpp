@@ -238,13 +238,9 @@ bool CommandLine::read() {
   std::error_code unreadable;
   const std::string of_run = config_file_ + "/config.resolved.toml";
   if (!config_file_.empty() && std::filesystem::exists(of_run, unreadable)) config_file_ = of_run;
-  if (!config_file_.empty()) read_file(text_of_file(config_file_), config_file_, Origin::file);
-  if (!recipe_.empty()) read_file(recipe_named(recipe_).text, "recipe " + recipe_, Origin::recipe);
+  if (!config_file_.empty()) in_file_->read(text_of_file(config_file_), config_file_, Origin::file, program_);
+  if (!recipe_.empty()) in_file_->read(recipe_named(recipe_).text, "recipe " + recipe_, Origin::recipe, program_);
   return true;
-}
-
-void CommandLine::read_file(const std::string& text, const std::string& name, Origin origin) {
-  in_file_->read(text, name, origin, program_);
 }
 
 bool CommandLine::finish() {

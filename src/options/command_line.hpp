@@ -72,7 +72,6 @@ class CommandLine {
   void refuse_single_dashes();
   [[nodiscard]] std::vector<std::string> marked_words(const std::string& advice);
   void note_arguments();
-  void read_file(const std::string& text, const std::string& name, Origin origin);
   [[nodiscard]] std::vector<std::string> names() const;
 
   std::unique_ptr<Parser> parser_;

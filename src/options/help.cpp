@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <sstream>
 
+#include "options/values/hints.hpp"
+
 namespace dat {
 
 std::string option_lines(const std::string& name, const std::string& about, const std::string& standard) {
@@ -22,18 +24,8 @@ std::string option_lines(const std::string& name, const std::string& about, cons
   if (!standard.empty()) what.insert(std::min(about.find('\n'), about.size()), " [" + standard + "]");
   std::istringstream lines(what);
   std::size_t indent = kColumn;
-  for (std::string one; std::getline(lines, one); indent = kColumn + 2) {
-    if (indent > kColumn) line.assign(kColumn, ' ');
-    std::istringstream words(one);
-    for (std::string word; words >> word;) {
-      if (line.size() + 1 + word.size() > kWidth) {
-        text += line + "\n";
-        line.assign(indent, ' ');
-      }
-      line += (line.back() == ' ' ? "" : " ") + word;
-    }
-    text += line + "\n";
-  }
+  for (std::string one; std::getline(lines, one); indent = kColumn + 2, line.assign(kColumn, ' '))
+    text += wrapped(one, indent, line);
   return text;
 }
 

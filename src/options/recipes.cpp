@@ -1,8 +1,8 @@
 #include "options/recipes.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <iomanip>
-#include <sstream>
 
 #include "dat/error.hpp"
 #include "options/values/hints.hpp"
@@ -57,13 +57,12 @@ std::string recipe_list() {
     name = std::max(name, recipe.name.size());
     cost = std::max(cost, recipe.cost.size());
   }
-  std::ostringstream text;
+  std::string text;
   for (const Recipe& recipe : recipes())
-    text << std::left << std::setw(static_cast<int>(name) + 2) << recipe.name << std::setw(static_cast<int>(cost) + 2)
-         << recipe.cost << recipe.about << "\n";
-  text << "\nPasses are forward and back through the network, for each image and epoch, those of the attack included.\n"
-          "dat_hpc validate --recipe NAME prints what a recipe sets and needs.\n";
-  return text.str();
+    text += fmt::format("{:<{}}{:<{}}{}\n", recipe.name, name + 2, recipe.cost, cost + 2, recipe.about);
+  return text +
+         "\nPasses are forward and back through the network, for each image and epoch, those of the attack included.\n"
+         "dat_hpc validate --recipe NAME prints what a recipe sets and needs.\n";
 }
 
 }  // namespace dat

@@ -7,7 +7,6 @@
 #include "assess/sequence.hpp"
 #include "dat/error.hpp"
 #include "dat/file.hpp"
-#include "dat/provenance.hpp"
 #include "replica/model_state.hpp"
 #include "run/trained.hpp"
 #include "train/plan/replica_of.hpp"
@@ -91,9 +90,7 @@ CertificationSetting prepare_certification(Communicator& world, const CertifyOpt
   const int blocks = std::max(1, static_cast<int>(options.batch / CertificationPlan::kBlock));
   s.certifier = std::make_unique<Certifier>(world, *s.replica, s.subject.plan.sigma, s.subject.plan.grid, blocks);
   s.replica->commit();
-  s.facts = build_facts();
-  for (const Facts& more : {facts_of(s.subject, s.images), facts_of_network(*s.replica, from.options_hash, *s.data)})
-    s.facts.insert(s.facts.end(), more.begin(), more.end());
+  s.facts = facts_with(facts_of(s.subject, s.images), *s.replica, from.options_hash, *s.data);
   return s;
 }
 

@@ -36,10 +36,11 @@ std::string Crowding::after_step(Communicator& ranks, const std::vector<std::str
   ++steps_;
   if (steps_ == 2) cores_->begin();
   if (told_ || steps_ % kFirst != 0 || std::popcount(static_cast<std::uint64_t>(steps_ / kFirst)) != 1) return "";
-  const std::vector<double> shares = ranks.gather(std::vector<double>{cores_->share()});
+  const double mine = cores_->share();
+  std::vector<double> shares(static_cast<std::size_t>(ranks.size()));
+  ranks.all_gather(&mine, shares.data(), sizeof mine);
   const auto most = std::ranges::max_element(shares);
-  told_ = ranks.root() && *most > kMuch;
-  ranks.broadcast(&told_, sizeof told_);
+  told_ = *most > kMuch;
   if (!told_ || !ranks.root()) return "";
   const int rank = ranks.launch_rank(static_cast<int>(most - shares.begin()));
   return "the threads of rank " + std::to_string(rank) + " on " + hosts[static_cast<std::size_t>(rank)] +

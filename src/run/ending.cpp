@@ -28,10 +28,4 @@ void Run::end(ExitCode code) {
   members_.wake(code);
 }
 
-void Run::tell_evaluation(double part) {
-  if (!ranks_->root()) return;
-  lock_->note_evaluation(part);
-  if (part < 1) report_->evaluating(part);
-}
-
 }  // namespace dat

@@ -31,16 +31,13 @@ void warn(Report& report, const Opening& opening, Trainer& trainer, Communicator
     report.warning(line);
 }
 
-[[nodiscard]] std::string generators_text(int count) {
-  if (count == 0) return "";
-  return std::to_string(count) + (count == 1 ? " generator, " : " generators, ");
-}
-
 [[nodiscard]] std::string what_is_trained(const TrainOptions& options, Trainer& trainer, Communicator& ranks) {
+  const int generators = ranks.launch().size() - ranks.size();
   std::ostringstream line;
   line << options.network << " width " << options.width << ", " << file_size(trainer.model().parameters.segments)
        << " parameters, " << ranks.size() << (ranks.size() == 1 ? " rank, " : " ranks, ")
-       << generators_text(ranks.launch().size() - ranks.size()) << trainer.replica().backend().description()
+       << (generators == 0 ? "" : std::to_string(generators) + (generators == 1 ? " generator, " : " generators, "))
+       << trainer.replica().backend().description()
        << (trainer.replica().backend().device().kind == DeviceKind::cpu
                ? source_of_fewer_threads(options, cores_of_rank(ranks_on_node(ranks, options)).count)
                : "")

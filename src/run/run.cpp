@@ -152,12 +152,13 @@ void Run::open_report() {
 
 std::optional<ExitCode> Run::steps() {
   while (trainer_->steps_done() < trainer_->plan().steps) {
-    if (stops_early() && evaluated_now()) break;
+    if (stops_early() && !evaluated_.empty() && evaluated_.front().step == trainer_->steps_done()) break;
     // With less --patience, or after a rollback or a best network that could not be written, a run may be at its end
     // where it has not been evaluated; the evaluation that says so counts once.
     if (stops_early() && std::exchange(evaluation_due_, 1) == 0) best_.forget_evaluation();
     if (evaluation_due_ != 0) {  // also of the checkpoint from which the run continues
-      evaluate_due();
+      evaluate();
+      if (stops_early()) save(Checkpoints::Kind::step);
       continue;
     }
     enter_next_part();
@@ -289,8 +290,11 @@ double Run::held_out_accuracy() const {
 }
 
 void Run::evaluate() {
-  evaluated_ = trainer_->evaluate([this](double part) { tell_evaluation(part); });
-  tell_evaluation(1);
+  evaluated_ = trainer_->evaluate([this](double part) {
+    if (!ranks_->root()) return;
+    lock_->note_evaluation(part);
+    if (part < 1) report_->evaluating(part);
+  });
   checkpoints_.settle(*ranks_);  // the file of the best network before is settled before it is compared with
   const bool better = options_.holdout > 0 && best_.judge(held_out_accuracy(), trainer_->steps_done());
   // A run that goes on after its early end makes it again.
@@ -302,11 +306,6 @@ void Run::evaluate() {
     record_evaluation();
     if (overfits()) overfitting();
   }
-}
-
-void Run::evaluate_due() {
-  evaluate();
-  if (stops_early()) save(Checkpoints::Kind::step);
 }
 
 bool Run::overfits() const {
@@ -369,8 +368,6 @@ void Run::record_evaluation() {
   const std::int64_t done = trainer_->steps_done();
   if (std::exchange(recorded_, done) != done && ranks_->root()) report_->evaluation(evaluated_);
 }
-
-bool Run::evaluated_now() const { return !evaluated_.empty() && evaluated_.front().step == trainer_->steps_done(); }
 
 void Run::owe(std::int64_t evaluation_due, bool recorded) {
   std::int64_t known[] = {evaluation_due, recorded ? 1 : 0};

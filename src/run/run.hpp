@@ -39,8 +39,6 @@ class Run {
   void plan();
   /// Reports the end of the run to those who do not train.
   void end(ExitCode code);
-  /// Reports, on rank 0, which part of an evaluation is done.
-  void tell_evaluation(double part);
   void open_report();
   /// Runs from the plan to the run's end; returns the exit code.
   [[nodiscard]] ExitCode train();
@@ -55,8 +53,6 @@ class Run {
   /// weights that are best on what is held out: the averaged ones, where there are any. May go back to a checkpoint
   /// (steps_done()).
   void evaluate();
-  /// Makes an evaluation that a checkpoint owes, or that an early end wants.
-  void evaluate_due();
   /// The robust accuracy on what is held out in the last evaluation: of the averaged weights, where there are any.
   [[nodiscard]] double held_out_accuracy() const;
   /// Returns whether the last evaluation shows catastrophic overfitting; then --on-overfitting decides.
@@ -85,8 +81,6 @@ class Run {
   void tell_corruptions();
   /// The last evaluation, unless the record has it.
   void record_evaluation();
-  /// Returns whether the last evaluation is of the present weights.
-  [[nodiscard]] bool evaluated_now() const;
   /// Sets what rank 0 knows of the checkpoint from which the run continues: whether its evaluation is still to be made,
   /// or is in the record. **Collective.**
   void owe(std::int64_t evaluation_due, bool recorded);

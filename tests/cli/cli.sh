@@ -43,6 +43,8 @@ refuse() {
 export OMPI_MCA_pml=none_such
 step=(train --max-steps 1 --network small_cnn --width 16 --batch 8 --attack fgsm --eval fgsm)
 check 'a step without a launcher' 0 '^run folder alone' '' "$program" "${step[@]}" --out alone
+grep -Eq '^small_cnn width 16, 14746 parameters, 1 rank, .* \(built-in synthetic set; --data trains on yours\)$' out.txt ||
+  { failed=$((failed + 1)) && echo 'FAILED: a step does not say what is trained' >&2; }
 if "$program" --version | grep -q 'Open MPI'; then
   OMPI_COMM_WORLD_SIZE=1 "$program" "${step[@]}" --out launched >/dev/null 2>&1 && failed=$((failed + 1)) &&
     echo "FAILED: a process of a launcher ran without a working MPI" >&2

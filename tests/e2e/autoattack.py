@@ -268,6 +268,7 @@ class Sequence(common.TestCase):
             refuse(3, "one/sequence.journal: line 2 is damaged", "none+fgsm", out="one", ranks=ranks)
         self.evaluate("far", "--save-adversarial", words="none+fgsm", limit=16)  # which looks up labels first
         header, line = common.text_of("far/sequence.journal").splitlines(keepends=True)[:2]
+        self.assertIn(json.loads(header)["facts"]["images in a pass"], ("64", "256"))  # of a CPU, of a GPU
         entry = json.loads(line)
         for change in {"stage": 1, "images": [10**12] * len(entry["images"])}, {"stage": 1e30}:
             common.write("far/sequence.journal", header + json.dumps({**entry, **change}) + "\n")

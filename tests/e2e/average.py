@@ -154,6 +154,11 @@ class Patience(Runs):
     def test_ends_a_run(self):
         self.go("straight", *self.STILL)
         end = self.check("straight")
+        for path in common.checkpoints("straight"):
+            last = path.endswith(f"-{end:09d}.h5")  # the evaluation that ends the run is still due there
+            self.assertEqual(common.attribute(path, "stopped_early", "state"), last)
+            if last:
+                self.assertEqual(common.attribute(path, "since_best", "state"), 2)
         before = {path: os.path.getmtime(f"straight/{path}") for path in ("metrics.jsonl", "results.h5", "run.log")}
         self.go("straight", *self.STILL)  # is finished
         self.assertEqual({path: os.path.getmtime(f"straight/{path}") for path in before}, before)

@@ -205,8 +205,12 @@ class Certification(common.TestCase):
         small = {"n": 100, "n0": 10, "limit": 2}
         self.certify("one", **small)
         self.certify("few", attack_steps=1, **small)
-        self.assertEqual(told("few")["attacked"]["steps"], 1)
+        self.assertEqual((told("few")["attacked"]["steps"], len(told("few")["images"])), (1, 2))
         self.assertTrue(os.path.exists("few/attacked.journal"))
+        # As many images in a pass as a sequence takes on a CPU or a GPU, or the copies of the attack.
+        for folder, passes in ("one", ("64", "256")), ("few", ("100",)):
+            header = json.loads(common.text_of(f"{folder}/certify.journal").splitlines()[0])
+            self.assertIn(header["facts"]["images in a pass"], passes)
 
         def refuse(code, pattern, *flags, ranks=0, **changes):
             self.refuse(code, pattern, *options(**{**small, **changes}), *flags, ranks=ranks)
@@ -216,8 +220,10 @@ class Certification(common.TestCase):
                    ranks=ranks)
         refuse(2, "sigma is 0.1.* there and 0.2.* here", out="one", sigma=0.2)
         refuse(2, "procedure is certify there and certify, sequential here", out="one", radii="0.1")
-        self.train("second", *TRAIN, "--seed", 2)
+        self.train("second", *TRAIN, "--seed", 2, "--noise", SIGMA)
         refuse(2, "hash of the weights is", checkpoint="second", out="one")
+        self.certify("of_training", checkpoint="second", sigma=None, **small)
+        self.assertEqual(told("of_training")["settings"]["sigma"], SIGMA)
         refuse(2, "run is the folder of a training", out="run")
         refuse(2, "must be a folder", out="one.json")
         refuse(2, "run was trained without noise; give --sigma", sigma=None)

@@ -466,11 +466,12 @@ class Inputs(common.TestCase):
         os.mkdir("board")
         self.run_well("eval", "run", *self.EVAL, "--out", "board/model_info.json")
         checkpoint = common.checkpoints("run")[-1]
-        for path, text in ("given.json", "threads = 1\n"), ("board/forecast.json", "{}"), ("board/provenance.json", "threads = 1\n"):
+        for path, text in (("given.json", "threads = 1\n"), ("board/forecast.json", "{}"), ("board/provenance.json", "threads = 1\n"),
+                           ("names.json", "0\n1\n")):
             common.write(path, text)
 
         def contents():
-            kept = "d/results.h5", "n.safetensors", "board/model_info.json", "board/provenance.json", "board/forecast.json", "given.json"
+            kept = "d/results.h5", "n.safetensors", "board/model_info.json", "board/provenance.json", "board/forecast.json", "given.json", "names.json"
             return {path: open(path, "rb").read() for path in (*kept, checkpoint)}
 
         before = contents()
@@ -484,6 +485,7 @@ class Inputs(common.TestCase):
                           ["train", *self.SHORT, "--data", "d/hard.h5", "--out", "d"],
                           ["train", *self.SHORT, "--config", "board/provenance.json", "--out", "board"],
                           ["eval", "run", *self.EVAL, "--config", "given.json", "--out", "given.json"],
+                          ["eval", "run", *self.EVAL, "--images", "names.json", "--out", "names.json"],
                           ["forecast", "--calibration", "board/forecast.json", "--out", "board"]):
             with self.subTest(arguments):
                 self.refuse(2, "would be written over .*; give the result another name", *arguments)

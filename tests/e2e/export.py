@@ -325,11 +325,13 @@ class Export(Case):
 
     def test_what_a_run_used_is_named(self):
         self.trained("small_cnn")
-        text = self.run_well("--cite", "--config", "small_cnn", "--average", "none,swa@1").text
+        text = self.run_well("--cite", "--config", "small_cnn", "--average", "none,swa@1", "--eval", "pgd2,pgd3", "--awp-gamma", 0.01).text
         for what in ("Distributed Adversarial Training to Robustify", "Towards Deep Learning Models.* (attack pgd, eval pgd)",
-                     "Large Batch Optimization.* (optimizer lamb)", "Liu and Mozafari.* (selector exp3)", "Izmailov.* (average swa)"):
+                     "Large Batch Optimization.* (optimizer lamb)", "Liu and Mozafari.* (selector exp3)", "Izmailov.* (average swa)",
+                     "Adversarial Weight Perturbation.* (awp-gamma 0.01)"):
             self.assertRegex(text.replace("\n    ", " "), what.replace("(", "\\(").replace(")", "\\)"))
-        self.assertNotIn("TRADES", text)
+        for other in "TRADES", "Randomized Smoothing":
+            self.assertNotIn(other, text)
         self.assertRegex(self.run_well("--cite", "--recipe", "trades").text, r"Theoretically Principled Trade-off")
         version = re.search(r"^version: (.*)", common.text_of(f"{common.TESTS}/../CITATION.cff"), re.MULTILINE)[1]
         self.assertIn(version, self.run_well("--version").text.splitlines()[0])

@@ -182,6 +182,7 @@ class Generators(common.TestCase):
         # eighth of the attack, for which it has eight steps: 0.3 s / 8; everything else is beside these.
         ended = self.run_well("train", "--out", "auto", *RUN, *arguments, ranks=2)
         self.assertIn("dat_hpc: --generators auto: 1 of 2 ranks, by a forecast: 54.8 images/s, 32.9 with none", ended.text)
+        self.assertIn(" parameters, 1 rank, 1 generator, ", ended.text)
         self.go("told", (1, 1), *arguments[4:])
         self.assert_equal_runs("auto", "told")
         text = common.attribute(common.checkpoints("auto")[-1], "config_toml")

@@ -169,6 +169,10 @@ class BatchByEpoch(Restart):
         self.go("each", *dealt, ranks=2, batch="8,16@1,4@2")
         self.assertIn('total-batch = "16,32@1,8@2"', common.text_of("each/config.resolved.toml"))
         self.assertIn("is finished", self.go("each", *dealt, ranks=2, batch="8,16@1,4@2").text)
+        # A later part that cannot be dealt is refused before anything begins.
+        odd = ["train", *TRAIN, *EPOCHS, "--total-batch", "16,9@1", "--out", "odd"]
+        common.TestCase.refuse(self, 2, "--total-batch 9 is no multiple of 2 ranks", *odd, ranks=2)
+        self.assertFalse(os.path.exists("odd"))
 
     @common.at_night
     def test_a_rollback_over_a_border(self):

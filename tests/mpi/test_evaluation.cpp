@@ -2,6 +2,7 @@
 #include <map>
 
 #include "assess/assessment.hpp"
+#include "assess/sequence.hpp"
 #include "catch.hpp"
 #include "datasets.hpp"
 #include "device.hpp"
@@ -22,17 +23,21 @@ constexpr int kImages = 21;
 using Broken = std::map<std::int64_t, std::vector<float>>;
 
 /// Of a network that computes one image at a time, so that what it computes of one has the same bits in any batch.
+[[nodiscard]] ReplicaOptions one_at_a_time(const Given& set, const Needs& needs, int batch) {
+  return {.backend = {.device = test_device(), .threads = 1, .math = "f32", .deterministic = true},
+          .network = "small_cnn",
+          .width = 16,
+          .images = set.info(),
+          .micro_batch = batch,
+          .attack_batch = 1,
+          .needs = needs,
+          .training_batches = {}};
+}
+
 /// broken: takes the broken images, on rank 0; null: nobody does.
 [[nodiscard]] EvaluationResult evaluate(Communicator& ranks, const Given& set, const EvaluationAttacks& attacks,
                                         int batch, Broken* broken = nullptr) {
-  Replica replica({.backend = {.device = test_device(), .threads = 1, .math = "f32", .deterministic = true},
-                   .network = "small_cnn",
-                   .width = 16,
-                   .images = set.info(),
-                   .micro_batch = batch,
-                   .attack_batch = 1,
-                   .needs = attacks.needs(),
-                   .training_batches = {}});
+  Replica replica(one_at_a_time(set, attacks.needs(), batch));
   Evaluator evaluator(ranks, set, nullptr, replica.images(), replica.evaluated());
   replica.model().initialize(1);
   replica.commit();
@@ -79,6 +84,16 @@ TEST_CASE("What an evaluation says of an image does not depend on its batch or o
   const EvaluationResult of_first = evaluate(single(), set, alone_first, 1, &first);
   CHECK((!first.empty() && first.size() < kImages && of_first.attacked[0].correct == reference.attacked[0].correct));
   for (const auto& [image, kept] : first) CHECK((images.contains(image) && images.at(image) == kept));
+  // Its runs after the one that breaks an image count nothing, as in a sequence, which makes none.
+  const SequenceAttacks runs(read_attack_sequence("apgd-t+none"), BallNorm::linf, 0.02, 0, 10);
+  Replica replica(one_at_a_time(set, runs.needs(), 16));
+  SequenceEvaluator sequence(single(), set, replica.images(), replica.evaluated());
+  replica.model().initialize(1);
+  replica.commit();
+  const SequenceResult in_turn = sequence.run(runs, {.seed = 5});
+  for (std::size_t i = 0; i < kImages; ++i)
+    if (reference.clean.correct[i] == 1)
+      CHECK(in_turn.images[i].prediction == static_cast<int>(of_first.attacked[0].prediction[i]));
   for (const int batch : {7, 64}) {
     INFO("batches of " << batch);
     Broken same;
@@ -123,7 +138,7 @@ TEST_CASE("An assessment is of all its sets in turn, and so is its progress", "[
 TEST_CASE("The class of an image that several restarts break is that of its highest loss", "[evaluation]") {
   const Given set(kImages);  // all of one class, which the network hardly ever says
   EvaluationResult before;
-  int changed = 0;
+  int changed = 0, raised = 0;
   for (int restarts = 1; restarts <= 8; ++restarts) {
     const EvaluationAttacks attacks({.attacks = {"pgd1x" + std::to_string(restarts)},
                                      .norm = BallNorm::linf,
@@ -133,6 +148,8 @@ TEST_CASE("The class of an image that several restarts break is that of its high
     EvaluationResult now = evaluate(world(), set, attacks, 16);
     for (std::size_t i = 0; i < kImages && restarts > 1; ++i) {
       const EvaluationResult::Outcome &a = before.attacked[0], &b = now.attacked[0];
+      CHECK(b.loss[i] >= a.loss[i]);
+      raised += b.loss[i] > a.loss[i] ? 1 : 0;
       if (a.correct[i] > 0) continue;
       CHECK(b.correct[i] == 0);
       CHECK((a.prediction[i] == b.prediction[i] || b.loss[i] > a.loss[i]));
@@ -140,5 +157,5 @@ TEST_CASE("The class of an image that several restarts break is that of its high
     }
     before = std::move(now);
   }
-  CHECK(changed > 0);
+  CHECK((changed > 0 && raised > 0));
 }

@@ -34,12 +34,10 @@ struct Case {
     replica.commit();
   }
   SequenceResult run(std::vector<JournalEntry> found = {}) {
-    SequenceEvaluator::Options options;
-    options.seed = 5;
-    options.found = std::move(found);
-    options.entry = [this](const JournalEntry& entry) { entries.push_back(entry); };
-    options.progress = [this](const auto& now) { progress.push_back(now); };
-    return evaluator.run(attacks, options);
+    return evaluator.run(attacks, {.seed = 5,
+                                   .found = std::move(found),
+                                   .entry = [this](const JournalEntry& entry) { entries.push_back(entry); },
+                                   .progress = [this](const auto& now) { progress.push_back(now); }});
   }
 
   SequenceAttacks attacks;
@@ -58,7 +56,6 @@ struct Case {
 [[nodiscard]] Given labelled(std::int64_t images = kImages) {
   Given set(images);
   Case clean(single(), set, "none+fgsm", kPass);
-  std::vector<std::int32_t> ignored;
   const SequenceResult result = clean.run();
   for (std::size_t i = 0; i < result.images.size(); ++i) {
     // An image that an attack has broken was classified as its label, 0.
@@ -185,11 +182,7 @@ TEST_CASE("A sequence refuses a journal that cannot be its own, and logits that 
     return dat::code_of([&] { (void)sequence.run(std::move(found)); });
   };
   const auto entry = [](int stage, std::int64_t image, int prediction = 0) {
-    JournalEntry one;
-    one.stage = stage;
-    one.images = {image};
-    one.outcomes.push_back({.prediction = prediction});
-    return one;
+    return JournalEntry{.stage = stage, .images = {image}, .outcomes = {{.prediction = prediction}}};
   };
   CHECK(code_with({}, false) == ExitCode::done);
   CHECK(code_with({}, true) == ExitCode::numerical);
@@ -198,4 +191,28 @@ TEST_CASE("A sequence refuses a journal that cannot be its own, and logits that 
   CHECK(code_with({entry(0, 0), entry(0, 0)}, false) == ExitCode::data);  // done twice
   CHECK(code_with({entry(100, 0)}, false) == ExitCode::data);             // there is no such run
   CHECK(code_with({entry(0, 0, 1000)}, false) == ExitCode::data);         // there is no such class
+}
+
+TEST_CASE("Images that are right, and at which a loss has no gradient, are counted by each attack", "[sequence]") {
+  Given set(5);
+  set.labels[3] = 1;  // the only one that is wrong: the network says 0 of any image
+  Case sequence(world(), set, "apgd-ce+apgd-dlr+pgd2", kPass);
+  auto& parameters = sequence.replica.model().parameters;
+  for (const Segment& one : parameters.segments) {
+    if (!one.name.starts_with("linear.")) continue;
+    std::vector<float> values(static_cast<std::size_t>(one.size), 0.0F);
+    if (one.name == "linear.bias") values[0] = 1;
+    sequence.replica.backend().copy_to_device(parameters.values + one.begin, values.data(),
+                                              values.size() * sizeof(float));
+  }
+  ++parameters.version;
+  std::vector<std::int64_t> found;
+  const SequenceResult result = sequence.run();
+  for (const SequenceResult::Row& row : result.rows) found.push_back(row.zero_gradients);
+  CHECK(found == std::vector<std::int64_t>{4, 0, 4, 0});
+  // What it puts out, the same in each pass, adds up to 1.
+  std::vector<std::int32_t> labels;
+  const auto passes = sequence.evaluator.logits_of_first(labels);
+  CHECK((passes.size() == 5 && labels == std::vector{0, 0, 0, 1}));
+  CHECK(network_warnings(passes, labels).size() == 1);
 }

@@ -38,7 +38,7 @@ std::vector<std::uint8_t> bytes_within(std::span<const std::uint8_t> clean, std:
   const auto take = [&](double part) {
     for (std::size_t p = 0; p < clean.size(); ++p) {
       const double to = clean[p] + part * (255.0 * static_cast<double>(x[p]) - clean[p]);
-      bytes[p] = static_cast<std::uint8_t>(std::clamp(std::lround(to), 0L, 255L));
+      bytes[p] = static_cast<std::uint8_t>(std::lround(to));
     }
     return distance_of(bytes, clean) <= radius;
   };

@@ -72,8 +72,6 @@ const OptionText* open_option(const VerbText& verb, const Words& words) {
   return nullptr;
 }
 
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
-
 /// Completions of the words after a verb.
 void add_of_verb(const VerbText& verb, const Words& words, Found& found) {
   const std::string& last = words.back();
@@ -91,7 +89,7 @@ void add_of_verb(const VerbText& verb, const Words& words, Found& found) {
   }
   if (last.empty() && positional) return;
   for (const OptionText& option : verb.options)
-    if (option.has_dashes()) found.add(option.names.back(), first_line(option.about));
+    if (option.has_dashes()) found.add(option.names.back(), option.about.substr(0, option.about.find('\n')));
 }
 
 const char* const kBash = R"(# Completion of dat_hpc for bash, in this shell: source <(dat_hpc completion bash)

@@ -18,15 +18,15 @@ std::string not_recomputable(const std::string& option, const std::string& why) 
 }
 
 void refuse_rounding(const TrainOptions& o) {
-  require(
-      o.verify == 0 || o.attack_precision == "f32" || o.deterministic, ExitCode::usage,
-      not_recomputable("--attack-precision of 16 bits", "without --deterministic their rounding turns too many signs"));
-  require(o.verify == 0 || o.attack_precision == "f32" || o.generators == 0, ExitCode::usage,
+  if (o.verify == 0) return;
+  // Of --precision also "tf32", which is settled only later.
+  for (const auto& [name, kept] : {std::pair("--attack-precision", o.attack_precision), {"--precision", o.precision}})
+    require(kept.ends_with("f32") || o.deterministic, ExitCode::usage,
+            not_recomputable(std::string(name) + " of 16 bits",
+                             "without --deterministic their rounding turns too many signs"));
+  require(o.attack_precision == "f32" || o.generators == 0, ExitCode::usage,
           not_recomputable("--attack-precision of 16 bits and --generators",
                            "ranks that train have no network of 16 bits that could attack once more"));
-  // Also "tf32", which is settled only later.
-  require(o.verify == 0 || o.precision.ends_with("f32") || o.deterministic, ExitCode::usage,
-          not_recomputable("--precision of 16 bits", "without --deterministic their rounding turns too many signs"));
 }
 
 void add_files(TrainTable& table) {

@@ -64,16 +64,11 @@ void compare_ends(const TrainOptions& options, const Written& earlier, std::int6
   compare("max-steps", at_same_place(earlier.options.max_steps, steps_then, plan.steps_per_epoch), options.max_steps);
 }
 
-/// A text of a checkpoint; empty: it has none of this name.
-[[nodiscard]] std::string text_of(const Checkpoint& checkpoint, const std::string& name) {
-  const auto found = checkpoint.texts.find(name);
-  return found == checkpoint.texts.end() ? "" : found->second;
-}
-
-/// A number that not every checkpoint has; else 0.
-[[nodiscard]] std::int64_t number_of(const Checkpoint& checkpoint, const std::string& name) {
-  const auto found = checkpoint.integers.find(name);
-  return found == checkpoint.integers.end() ? 0 : found->second;
+/// A text or number that not every checkpoint has; else empty, or 0.
+template <class T>
+[[nodiscard]] T value_of(const std::map<std::string, T>& values, const std::string& name) {
+  const auto found = values.find(name);
+  return found == values.end() ? T() : found->second;
 }
 
 /// Returns whether the ranks that had left at a checkpoint stay away: in the same run, on as many ranks. Else all take
@@ -150,7 +145,7 @@ void decide_with_checkpoint(const Found& found, const Written& earlier, const Wr
           total, "; raise --epochs or --max-steps");
   const std::vector<LeftRecord> left = left_at(checkpoint, own ? folder + "/ckpt" : options.resume);
   if (stay_away(left, checkpoint, own, now.plan.ranks, result.warnings)) result.left = left;
-  result.evaluation_due = number_of(checkpoint, "evaluation_due");
+  result.evaluation_due = value_of(checkpoint.integers, "evaluation_due");
   result.what = ", going on after step " + std::to_string(done);
   if (!own) {
     std::string told = differences(known, options, is_told);
@@ -163,12 +158,12 @@ void decide_with_checkpoint(const Found& found, const Written& earlier, const Wr
   result.way = Way::go_on;
   result.step = integer_of(checkpoint, "step");
   result.counted_anew = steps_then != now.plan.steps_per_epoch;
-  result.recorded = number_of(checkpoint, "evaluation_recorded") != 0;
+  result.recorded = value_of(checkpoint.integers, "evaluation_recorded") != 0;
   result.best = BestRecord::of(checkpoint);
-  result.since_best = number_of(checkpoint, "since_best");
+  result.since_best = value_of(checkpoint.integers, "since_best");
   result.metrics_bytes = integer_of(checkpoint, "metrics_bytes");
-  result.behind = text_of(checkpoint, "metrics_behind");
-  const bool at_end = done == total || number_of(checkpoint, "stopped_early") != 0;
+  result.behind = value_of(checkpoint.texts, "metrics_behind");
+  const bool at_end = done == total || value_of(checkpoint.integers, "stopped_early") != 0;
   if (at_end && toml_of(earlier.options) == toml_of(options)) result.summary = found.summary;
   result.finished = !result.summary.empty();
 }
@@ -214,7 +209,7 @@ void act(Found found, const TrainOptions& options, Trainer& trainer, Beginning& 
 
 std::int64_t epoch_at(const Checkpoint& checkpoint) {
   const std::int64_t steps = integer_of(checkpoint, "steps_per_epoch"), done = integer_of(checkpoint, "step"),
-                     next = done - (number_of(checkpoint, "evaluation_due") != 0 ? 1 : 0);
+                     next = done - (value_of(checkpoint.integers, "evaluation_due") != 0 ? 1 : 0);
   return steps > 0 && next > 0 ? next / steps : 0;
 }
 
@@ -235,7 +230,7 @@ Beginning decide(const Found& found, const TrainOptions& options, const Planned&
   const Written earlier = read_written(found.config, config_in(found.folder));
   require_free(found, earlier, options);
   if (found.failure) throw Error(*found.failure);
-  const Written known = found.checkpoint ? read_written(text_of(*found.checkpoint, "config_toml"),
+  const Written known = found.checkpoint ? read_written(value_of(found.checkpoint->texts, "config_toml"),
                                                         found.own ? found.folder + "/ckpt" : options.resume)
                                          : earlier;
   if (found.own || (found.occupied && !resumes_elsewhere(options))) {

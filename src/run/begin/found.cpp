@@ -1,11 +1,10 @@
 #include "run/begin/found.hpp"
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <utility>
 
 #include "communicate/together.hpp"
+#include "dat/file.hpp"
 #include "dat/network.hpp"
 #include "interop/source.hpp"
 #include "run/begin/folder.hpp"
@@ -16,10 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[nodiscard]] std::string text_in(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
+[[nodiscard]] std::string text_in(const std::string& path) { return small_file(path).value_or(""); }
 
 /// Record of the run in the folder, where it has begun with these weights; else empty. It need not find the file again.
 [[nodiscard]] std::string begun_with(const TrainOptions& options) {

@@ -49,8 +49,14 @@ struct Fixture {
     return result;
   }
   [[nodiscard]] AttackedCertificates attacked(const CertificationResult& result) {
-    AttackedImages found = attack_certificates(single(), *images, replica, result, 20, 1);
+    std::int64_t begun = 0;
+    const std::int64_t all = std::ranges::count_if(result.certificates, [](const auto& c) { return c.radius > 0; });
+    AttackedImages found =
+        attack_certificates(single(), *images, replica, result, 20, 1,
+                            [&](std::int64_t done, std::int64_t most) { CHECK((done == begun++ && most == all)); });
+    CHECK(begun == all);
     const CertificationPlan plan = prediction_plan({.sigma = 0.1, .n0 = 10, .n = 500, .radii = {0.1}});
+    CHECK((plan.predicts && !plan.sequential() && plan.seed == 2));
     CertificationResult predicted = certifier.run({&found, found.images(), plan}, {});
     return {std::move(found), std::move(predicted)};
   }
@@ -122,4 +128,14 @@ TEST_CASE("An attack on certificates breaks what is certified too far, and stays
   far.images.read(4, pixels.data());
   near.images.read(4, attacked.data());
   CHECK(attacked == pixels);
+}
+
+TEST_CASE("Logits that are not finite are certified by nobody", "[certification]") {
+  Fixture f;
+  auto& parameters = f.replica.model().parameters;
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  f.replica.backend().copy_to_device(parameters.values + parameters.segments.back().begin, &nan, sizeof nan);
+  ++parameters.version;
+  CHECK(error_of([&] { (void)f.certified(1); }) ==
+        "7: the logits of image 0 are not finite in 256 samples: a certificate of this network means nothing");
 }

@@ -9,12 +9,7 @@ namespace {
 constexpr std::int64_t kBlock = CertificationPlan::kBlock;
 
 [[nodiscard]] CertificationPlan plan_with(std::int64_t n0, std::int64_t n, std::vector<double> radii = {}) {
-  CertificationPlan plan;
-  plan.sigma = 0.5;
-  plan.n0 = n0;
-  plan.n = n;
-  plan.radii = std::move(radii);
-  return plan;
+  return {.sigma = 0.5, .n0 = n0, .n = n, .radii = std::move(radii)};
 }
 
 /// Enters all blocks in this order; each of them votes by `votes_of`.
@@ -34,8 +29,7 @@ template <class Votes>
 
 TEST_CASE("Blocks share out the samples of each kind", "[certification]") {
   const CertificationPlan plan = plan_with(300, 1000);
-  CHECK(plan.candidate_blocks() == 2);
-  CHECK(plan.blocks() == 6);
+  CHECK((plan.candidate_blocks() == 2 && plan.blocks() == 6));
   std::vector<std::int64_t> sizes, firsts;
   for (std::int64_t block = 0; block < plan.blocks(); ++block) {
     sizes.push_back(plan.samples_of(block));
@@ -45,8 +39,7 @@ TEST_CASE("Blocks share out the samples of each kind", "[certification]") {
   CHECK(firsts == std::vector<std::int64_t>{0, 256, 0, 256, 512, 768});
   CertificationPlan predicts = plan;
   predicts.predicts = true;
-  CHECK(predicts.candidate_blocks() == 0);
-  CHECK(predicts.blocks() == 4);
+  CHECK((predicts.candidate_blocks() == 0 && predicts.blocks() == 4));
   for (const auto& [samples, blocks] : {std::pair{255, 1}, {256, 1}, {257, 2}}) {
     CHECK(plan_with(samples, 1).candidate_blocks() == blocks);
     CHECK(plan_with(1, samples).blocks() == 1 + blocks);
@@ -59,9 +52,7 @@ TEST_CASE("The first samples choose the class, the others bound its probability"
   const Certificate c = answer(plan, [&](std::int64_t block) {
     return block == 0 ? Votes{30, 34, 36} : block < 4 ? Votes{0, 6, 250} : Votes{0, 232, 0};
   });
-  CHECK(c.votes == 750);
-  CHECK(c.samples == 1000);
-  CHECK(c.prediction == 2);
+  CHECK((c.votes == 750 && c.samples == 1000 && c.prediction == 2));
   CHECK(c.lower == clopper_pearson_lower(750, 1000, 0.001));
   CHECK(c.radius == certified_radius(c.lower, 0.5));
 }
@@ -73,9 +64,7 @@ TEST_CASE("Of equal votes the lowest class counts, and half of the votes is not 
   };
   CHECK(with({20, 40, 40}, {0, 250, 6}).prediction == 1);
   const Certificate abstains = with({0, 100, 0}, {100, 130, 26});
-  CHECK(abstains.prediction == Certificate::kAbstains);
-  CHECK(abstains.radius == 0);
-  CHECK(abstains.votes == 130);
+  CHECK((abstains.prediction == Certificate::kAbstains && abstains.radius == 0 && abstains.votes == 130));
 }
 
 TEST_CASE("A prediction needs more votes than a fair coin gives", "[certification]") {
@@ -102,12 +91,9 @@ TEST_CASE("A sequence ends once each radius is decided, wherever further blocks 
     return std::tuple(c.prediction, c.radius, c.votes, c.samples, c.lower, c.decided);
   };
   const Certificate straight = answer(plan, of);
-  CHECK(straight.samples < 10'000);
-  CHECK(straight.samples % kBlock == 0);
-  CHECK(straight.prediction == 2);
+  CHECK((straight.samples < 10'000 && straight.samples % kBlock == 0 && straight.prediction == 2));
   CHECK(straight.decided == std::vector<int>{1, 1, -1});  // Phi(r / .5): .579, .841, .999
-  CHECK(straight.radius >= 0.5);
-  CHECK(straight.radius < 1.5);
+  CHECK((straight.radius >= 0.5 && straight.radius < 1.5));
   for (int shuffle = 0; shuffle < 20; ++shuffle) {
     std::vector<std::int64_t> order;
     for (std::int64_t block = 0; block < plan.blocks(); ++block) order.push_back(block);
@@ -123,20 +109,16 @@ TEST_CASE("A sequence that decides nothing ends with its samples", "[certificati
     const std::int64_t all = plan.samples_of(block), right = std::llround(p * static_cast<double>(all));
     return Votes{right, all - right, 0};
   });
-  CHECK(c.samples == 2000);
-  CHECK(c.decided == std::vector<int>{0});
-  CHECK(c.prediction == 0);
-  CHECK(c.radius > 0);
-  CHECK(c.radius < plan.radii[0]);
+  CHECK((c.samples == 2000 && c.decided == std::vector<int>{0} && c.prediction == 0));
+  CHECK((c.radius > 0 && c.radius < plan.radii[0]));
 }
 
 TEST_CASE("An entry of the journal is read as it was written, a damaged one refused", "[certification]") {
   const CertificationEntry entry{.seconds = 1.5, .images = {0, 20}, .blocks = {3, 0}, .votes = {{1, 2}, {3, 4}}};
   const auto read = read_certification_journal(line_of(entry) + "\n" + line_of(entry) + "\n", "certify.journal");
   REQUIRE(read.size() == 2);
-  CHECK(read[1].images == entry.images);
-  CHECK(read[1].blocks == entry.blocks);
-  CHECK(read[1].votes == entry.votes);
+  CHECK((read[1].images == entry.images && read[1].blocks == entry.blocks && read[1].votes == entry.votes));
+  CHECK(read[1].seconds == 1.5);
   for (const char* line : {"{}", "{\"seconds\":1,\"images\":[0],\"blocks\":[],\"votes\":[]}", "[1",
                            "{\"seconds\":1,\"images\":[1e30],\"blocks\":[0],\"votes\":[[1]]}",
                            "{\"seconds\":1,\"images\":[0],\"blocks\":[0],\"votes\":[[-1]]}"}) {

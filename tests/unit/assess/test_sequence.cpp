@@ -11,13 +11,17 @@ using namespace dat;
 namespace {
 
 [[nodiscard]] JournalEntry entry(int stage, std::vector<std::int64_t> images) {
-  JournalEntry one;
-  one.stage = stage;
-  one.seconds = 0.5;
-  one.images = std::move(images);
+  JournalEntry one{.stage = stage, .seconds = 0.5, .images = std::move(images), .outcomes = {}};
   for (const std::int64_t image : one.images)
     one.outcomes.push_back({static_cast<std::int32_t>(image % 10), 0.03F + static_cast<float>(image) * 1e-7F, 0});
   return one;
+}
+
+/// Returns whether a file has the rights that any new one gets.
+[[nodiscard]] bool as_any_new(const std::string& path) {
+  const TemporaryFolder folder;
+  write_bytes(folder / "new", "");
+  return std::filesystem::status(folder / "new").permissions() == std::filesystem::status(path).permissions();
 }
 
 struct JournalFile {
@@ -57,15 +61,11 @@ class Three final : public Dataset {
 }  // namespace
 
 TEST_CASE("A sequence is a word of --eval with a plus, and takes each attack once", "[sequence]") {
-  CHECK(names_sequence("pgd10+fgsm"));
-  CHECK(names_sequence("aa-standard"));
-  CHECK(!names_sequence("pgd10"));
+  CHECK((names_sequence("pgd10+fgsm") && names_sequence("aa-standard") && !names_sequence("pgd10")));
   const AttackSequence own = read_attack_sequence("pgd7x3+fgsm+none");
-  CHECK(own.name == "pgd7x3+fgsm+none");
-  CHECK(own.title.empty());
+  CHECK((own.name == "pgd7x3+fgsm+none" && own.title.empty()));
   REQUIRE(own.members.size() == 3);
-  CHECK(own.members[0].attack == "pgd7x3");
-  CHECK(own.members[0].restarts == 3);
+  CHECK((own.members[0].attack == "pgd7x3" && own.members[0].restarts == 3));
   CHECK(own.members[2].restarts == 1);  // there is no start to repeat
   CHECK(read_attack_sequence("squarex3").members[0].restarts == 3);
   const auto usage = [](const std::string& word) {
@@ -126,7 +126,7 @@ TEST_CASE("A sequence takes 64 images at a time, 256 on a GPU, and fewer of larg
 TEST_CASE_METHOD(JournalFile, "A journal gives back what was written, and goes on after it", "[sequence]") {
   {
     Journal journal(path, "attack sequence", facts);
-    CHECK(journal.found().empty());
+    CHECK((journal.found().empty() && as_any_new(path)));
     journal.append(line_of(entry(0, {0, 1, 2})));
     journal.append(line_of(entry(1, {1})));
   }
@@ -196,8 +196,16 @@ TEST_CASE_METHOD(JournalFile, "A journal of other settings is refused, and the f
   CHECK(contains(usage({{"seed", "1"}, {"eps", "0.031"}, {"alpha", "0"}}), "alpha is not named there"));
   CHECK(contains(usage({{"seed", "1"}}), "more than this program knows"));
   CHECK(read_bytes(path) == before);
-  write_bytes(path, "{\"kind\":\"something\"}\n");
-  CHECK(contains(usage({{"seed", "1"}}), "no journal that this program reads"));
+  for (const std::string header : {"7", R"({"kind":"other","format_version":1,"facts":{}})",
+                                   R"({"kind":"attack sequence","format_version":2,"facts":{}})",
+                                   R"({"kind":"attack sequence","format_version":1})",
+                                   R"({"kind":"attack sequence","format_version":1,"facts":7})"}) {
+    write_bytes(path, header + "\n");
+    CHECK(contains(usage({{"seed", "1"}}), "no journal that this program reads"));
+  }
+  write_bytes(path, R"({"kind":"attack sequence","format_version":1,"facts":{"seed":7}})"
+                    "\n");
+  CHECK(contains(usage({{"seed", "1"}}), "seed is 7 there and 1 here"));
   // What no writer of this journal has left is somebody's, and stays.
   for (const char* text : {"notes", "notes\n"}) {
     write_bytes(path, text);
@@ -313,14 +321,24 @@ TEST_CASE("Alarms of gradient masking speak where the attacks compared were run"
   CHECK(states({}, &steps) == std::vector{none, quiet, quiet});
   steps.rows[3].accuracy = 0.4699;
   CHECK(states({}, &steps) == std::vector{none, quiet, raised});
+  steps = rows_of({{"clean", 0.9}, {"pgd10", 0.5}, {"pgd50", 0.47}});
+  CHECK(states({}, &steps) == std::vector{none, quiet, raised});
   sequence.rows[2].zero_gradients = 3;
   CHECK(states({}, &sequence) == std::vector{none, raised, none});
-  CHECK(contains(masking_alarms({}, &sequence)[1].text, "the loss of apgd-ce has none at 3 of 1000 images"));
+  CHECK(masking_alarms({}, &sequence)[1].text ==
+        "the loss of apgd-ce has none at 3 of 1000 images: attacks that follow it leave these as they are, and the "
+        "network is less robust than measured");
   sequence.rows[0].zero_gradients = 4;
   CHECK(contains(masking_alarms({}, &sequence)[1].text, "the cross-entropy has none at 4 of 1000 images, the loss of"));
   CHECK(states({{"pgd10", 0.5}, {"pgd50", 0.4801}}, nullptr) == std::vector{none, none, quiet});
   CHECK(states({{"pgd50", 0.4799}, {"pgd10", 0.5}}, nullptr) == std::vector{none, none, raised});
-  CHECK(states({{"pgd10", 0.5}, {"pgd49", 0.1}, {"fgsm", 0.6}}, nullptr) == std::vector{none, none, none});
+  for (const char* other : {"pgd49", "pgd50x2", "pgd50-cw", "smooth-pgd50"})
+    CHECK(states({{"pgd10", 0.5}, {other, 0.1}, {"fgsm", 0.6}}, nullptr) == std::vector{none, none, none});
+  // The largest difference is told.
+  const std::vector<Alarm> told =
+      masking_alarms({{"pgd2", 0.6}, {"pgd10", 0.5}, {"pgd50", 0.1}, {"square", 0.2}, {"apgd-ce", 0.5}}, nullptr);
+  CHECK(told[0].text.starts_with("Square, which asks for no gradient, breaks 30.00 % of the images more than APGD:"));
+  CHECK(told[2].text.starts_with("pgd50 leaves 50.00 % less than pgd2:"));
   CHECK(alarms_text(masking_alarms({{"pgd10", 0.5}, {"pgd50", 0.1}}, &sequence)) ==
         "Square beats APGD: not tested; zero gradients: YES; more steps of PGD: YES");
 }
@@ -344,6 +362,7 @@ TEST_CASE("Adversarial images outlive the evaluation that made them", "[sequence
     images.sync();
   }
   CHECK(std::filesystem::file_size(folder / "adversarial.part") == 2 * (3 + 1) * sizeof(float));  // up to image 1
+  CHECK(as_any_new(folder / "adversarial.part"));
   {
     AdversarialImages images(folder.path(), set, true);
     images.finish(result, {{"sequence", "pgd2"}});

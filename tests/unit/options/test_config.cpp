@@ -4,6 +4,7 @@
 #include "dat/network.hpp"
 #include "dat/provenance.hpp"
 #include "dat/sampler.hpp"
+#include "environment.hpp"
 #include "forecast/forecast.hpp"
 #include "options/recipes.hpp"
 #include "options/values/hints.hpp"
@@ -108,29 +109,20 @@ TEST_CASE("the first word chooses the verb") {
   CHECK(parse_line("validate --lr 0.5").train.lr == 0.5);
   CHECK(parse_line("--lr 0.5").verb == "train");
   const Parsed eval = parse_line("eval --checkpoint runs/a --eps 4/255 --split train");
-  CHECK(eval.verb == "eval");
-  CHECK(eval.eval.checkpoint == "runs/a");
-  CHECK(eval.eval.eps == 4.0 / 255);
-  CHECK(eval.eval.split == "train");
+  CHECK((eval.verb == "eval" && eval.eval.checkpoint == "runs/a"));
+  CHECK((eval.eval.eps == 4.0 / 255 && eval.eval.split == "train"));
   const Parsed convert = parse_line("data convert in out.h5 --label-bytes 2 --classes 100");
-  CHECK(convert.verb == "data convert");
-  CHECK(convert.convert.source == "in");
-  CHECK(convert.convert.output == "out.h5");
-  CHECK(convert.convert.label_bytes == 2);
-  CHECK(convert.convert.classes == 100);
+  CHECK((convert.verb == "data convert" && convert.convert.source == "in" && convert.convert.output == "out.h5"));
+  CHECK((convert.convert.label_bytes == 2 && convert.convert.classes == 100));
   const Parsed synthetic = parse_line("data synthetic set.h5 --train 123 --size 48");
-  CHECK(synthetic.verb == "data synthetic");
-  CHECK(synthetic.synthetic.output == "set.h5");
-  CHECK(synthetic.synthetic.train == 123);
-  CHECK(synthetic.synthetic.size == 48);
+  CHECK((synthetic.verb == "data synthetic" && synthetic.synthetic.output == "set.h5"));
+  CHECK((synthetic.synthetic.train == 123 && synthetic.synthetic.size == 48));
   CHECK(parse_line("data inspect a b").inspect.files == std::vector<std::string>{"a", "b"});
   CHECK(parse_line("data inspect a --page a.png").inspect.page == "a.png");
   CHECK(parse_line("eval runs/a --images list.txt").eval.images == "list.txt");
   const Parsed plot = parse_line("plot a b --format png");
-  CHECK(plot.verb == "plot");
-  CHECK(plot.plot.runs == std::vector<std::string>{"a", "b"});
-  CHECK(plot.plot.format == "png");
-  CHECK(plot.plot.out == "plots-compare");
+  CHECK((plot.verb == "plot" && plot.plot.runs == std::vector<std::string>{"a", "b"}));
+  CHECK((plot.plot.format == "png" && plot.plot.out == "plots-compare"));
   CHECK(parse_line("plot a b --out c").plot.out == "c");
   CHECK(parse_line("plot a b --by lr").plot.by == "lr");
   CHECK(parse_line("plot a --format png --dpi 200").plot.dpi == 200);
@@ -171,8 +163,7 @@ TEST_CASE("the first word chooses the verb") {
     CHECK_NOTHROW(parse_line("bench --data a.h5 " + reading));
   }
   CHECK(parse_line("certify runs/a --weights raw").verb == "certify");
-  CHECK(parse_line("--version").verb == "version");
-  CHECK(parse_line("plot --version").verb == "version");
+  for (const std::string verb : {"", "plot ", "eval "}) CHECK(parse_line(verb + "--version").verb == "version");
 }
 
 TEST_CASE("export and import have their own options") {
@@ -278,6 +269,7 @@ TEST_CASE("a number is written so that it is read back, whatever its size") {
     CHECK(read_fraction(number_text(value), read));
     CHECK(read == value);
   }
+  CHECK((number_text(123456.2) == "123456.2" && number_text(1234567.2) == "314814636/255"));  // of 8 and 9 characters
 }
 
 TEST_CASE("noise settles what follows from it") {
@@ -468,7 +460,7 @@ TEST_CASE("each loss has its own weight of the divergence and its own start of t
   CHECK(train("--loss trades --attack fgsm").attack_bn == "eval");
   CHECK(train("--loss mart --attack fgsm").attack_bn == "train");
   check_refused({{"--loss trades --attack-bn train", "climbs the divergence"},
-                 {"--loss kl --attack-stop 1", "climbs the divergence"}});
+                 {"--loss kl --attack-stop 0", "climbs the divergence"}});
 }
 
 TEST_CASE("a loss against where the attack began wants an attack that keeps it") {
@@ -490,10 +482,8 @@ TEST_CASE("a loss against where the attack began wants an attack that keeps it")
 
 TEST_CASE("the start of an attack and the ball of its steps are those of the papers, unless told otherwise") {
   const TrainOptions n_fgsm = train("--attack fgsm --attack-start uniform:radius=2 --project off --alpha 8/255");
-  CHECK(n_fgsm.start_radius == 2);
-  CHECK(n_fgsm.project == "off");
-  CHECK(n_fgsm.start_box == "on");
-  CHECK(n_fgsm.attack_bn == "train");
+  CHECK((n_fgsm.start_radius == 2 && n_fgsm.project == "off"));
+  CHECK((n_fgsm.start_box == "on" && n_fgsm.attack_bn == "train"));
   for (const char* off : {"--attack-start uniform:radius=2:box=off", "--attack fgsm",
                           "--warm-start 2 --attack-start uniform:box=off", "--loss mart --project off"})
     CHECK(train(off).start_box == "off");
@@ -539,6 +529,7 @@ TEST_CASE("what is frozen goes with selectors that know it") {
 TEST_CASE("settings stand in the word of a member that has them") {
   check_refused({{"--optimizer sgd:beta1=0.8", "sgd has no setting 'beta1=0.8'; it has "},
                  {"--optimizer lamb:beta1=0.8:beta1=0.9", "has two values for beta1 of lamb"},
+                 {"--average ema:decay=0.9,ema:decay=0.8@3", "has two values for decay of ema"},
                  {"--optimizer lamb:epsilon=8/255", "epsilon of lamb must be a number"},
                  {"--codec float32:4", "float32 has no settings"}});
   CHECK(train("--codec powersgd:4").codec_rank == 4);
@@ -572,6 +563,12 @@ TEST_CASE("what --print-config prints is a configuration file with the same opti
   const Parsed command = parse_line("--lr 0.3 --data a.h5 --print-config");
   CHECK(command.verb == "print");
   CHECK(parse_file(command.text).train == parse_line("--lr 0.3 --data a.h5").train);
+  CHECK(
+      command.text.starts_with("# Data\n# files made by 'dat_hpc data', together one pool; none: a built-in synthetic "
+                               "set\ndata = [\"a.h5\"]\n# "));
+  const std::string plain = parse_line("").resolved_toml;
+  CHECK(plain.starts_with("# Data\ndata = []\nmix = \"pool\"\n"));
+  CHECK(contains(plain, "\n\n# Network\nnetwork = \"preact_resnet18\"\nwidth = 64\n"));
   CHECK(parse_line("eval --print-config").verb == "print");
 }
 
@@ -582,6 +579,8 @@ TEST_CASE("the command line overrides the file") {
   CHECK(command.train.epochs == 9);
   CHECK(command.train.data == std::vector<std::string>{"c"});
   CHECK(command.train.augment == "crop");
+  const test::Environment environment("DAT_BUCKET", "7");
+  CHECK(parse_file("bucket = 1000\n").train.bucket == 7);
 }
 
 TEST_CASE("a file may hold comments, lists over lines, quotes of both kinds and Windows line ends") {
@@ -594,12 +593,11 @@ TEST_CASE("a file may hold comments, lists over lines, quotes of both kinds and 
       "overlap = true\r\n"
       "resample = 20",
       "text");
-  CHECK(o.milestones == std::vector<int>{5, 6});
-  CHECK(o.out == "a#b \"c\"");
+  CHECK((o.milestones == std::vector<int>{5, 6} && o.out == "a#b \"c\""));
   CHECK(o.data == std::vector<std::string>{"one\\file"});
-  CHECK(o.epochs == 100);
-  CHECK(o.overlap);
-  CHECK(o.resample == "20");
+  CHECK((o.epochs == 100 && o.overlap && o.resample == "20"));
+  const TrainOptions lines = parse_train_options("out = \"a\\tb\\nc\"\n", "text");
+  CHECK((lines.out == "a\tb\nc" && parse_train_options(toml_of(lines), "text").out == lines.out));
   CHECK(parse_train_options("data = []\n", "text").data.empty());
   CHECK(parse_file("").train == parse({}).train);
 }
@@ -625,6 +623,7 @@ TEST_CASE("averaging is described by options that fit together") {
   CHECK(train("--average ema").average_decay == 0.995);
   CHECK(train("--average none,swa@55").average_bn == "rebuild");
   CHECK(train("--average none,swa@55").average_from() == 55);
+  CHECK(train("--average none,ema:decay=0.9@55").average_decay == 0.9);
   CHECK(train("--average swa:bn=ema").average_bn == "ema");
   CHECK(parse_line("eval --checkpoint a.h5").eval.weights == "auto");
   for (const std::string rules : {"ema,none@3", "ema,swa@3", "none,ema@3,swa@9"})
@@ -653,6 +652,13 @@ TEST_CASE("misspelt options and keys are refused with the nearest name") {
         "FILE:4: 'epoch' is no option of 'dat_hpc train'; did you mean 'epochs'?");
   CHECK(contains(file_refusal("checkpoint = 'a'\n"), "FILE:1: 'checkpoint' is no option"));
   CHECK(contains(file_refusal("config = 'a'\n"), "FILE:1: 'config' is no option"));
+  // What is an option no more, or in other programs, and stands elsewhere here.
+  const std::string setting = "it is a setting: --selector ";
+  CHECK(refusal("--bucket 7") == "unknown option '--bucket'; set DAT_BUCKET in the environment");
+  CHECK(refusal("--codec-rank 4") == "unknown option '--codec-rank'; it is a setting: --codec powersgd:rank=N");
+  CHECK(refusal("--p-min 0.5").starts_with("unknown option '--p-min'; " + setting));
+  CHECK(refusal("--p-min 0.5").ends_with(":p_min=NUMBER"));
+  CHECK(file_refusal("p-min = 0.5\n").starts_with("FILE:1: 'p-min' is no option of 'dat_hpc train'; " + setting));
 }
 
 TEST_CASE("wrong types and values out of range are refused by name, with the range") {
@@ -663,6 +669,8 @@ TEST_CASE("wrong types and values out of range are refused by name, with the ran
     CHECK(contains(message, "option '" + name + "' must be "));
     CHECK(contains(message, "not '"));
   }
+  for (const std::string number : {"1.5", "9e15"})  // no whole number, and more than is taken for one
+    CHECK(refusal("--max-steps " + number).ends_with(", not '" + number + "'"));
   for (const auto& [text, message] : Refusals{{"lr = 0.1\neps = -2\n", "FILE:2: 'eps' must be a number"},
                                               {"overlap = 1\n", "FILE:1: 'overlap' must be true or false"},
                                               {"batch = \"128\"\n", "FILE:1: 'batch' must stand without quotes"},
@@ -725,23 +733,16 @@ TEST_CASE("a file that is not plain key = value lines is refused with the line")
 
 TEST_CASE("a batch of all ranks has an order of its micro-batches, and nothing that is bound to ranks") {
   const TrainOptions ordered = train("--deterministic --total-batch 96 --micro-batch 12");
-  CHECK(ordered.total_batch == 96);
-  CHECK(ordered.batch == 0);
-  CHECK(sums_are_ordered(ordered));
+  CHECK((ordered.total_batch == 96 && ordered.batch == 0 && sums_are_ordered(ordered)));
   const TrainOptions of_ranks = train("--deterministic --batch 24");
-  CHECK(of_ranks.total_batch == 0);
-  CHECK(sums_are_ordered(of_ranks));
-  CHECK(!sums_are_ordered(train("--batch 24")));
+  CHECK((of_ranks.total_batch == 0 && sums_are_ordered(of_ranks) && !sums_are_ordered(train("--batch 24"))));
   CHECK(sums_are_ordered(train("--deterministic --aggregator median")));
   const TrainOptions shared = train("--total-batch 96");  // an equal share for each rank
-  CHECK(shared.total_batch == 96);
-  CHECK(shared.batch == 0);
-  CHECK(shared.micro_batch == 0);
+  CHECK((shared.total_batch == 96 && shared.batch == 0 && shared.micro_batch == 0));
   CHECK(train("--total-batch 96 --micro-batch 12").micro_batch == 12);
   // A recipe's batch gives way, and one that is as near to the user does not.
   const TrainOptions of_recipe = train("--recipe madry --total-batch 256");
-  CHECK(of_recipe.total_batch == 256);
-  CHECK(of_recipe.batch == 0);
+  CHECK((of_recipe.total_batch == 256 && of_recipe.batch == 0));
   CHECK(parse_file("batch = 8\n", {"--total-batch", "96"}).train.batch == 0);
   CHECK(parse_file("total-batch = 96\n", {"--batch", "8"}).train.total_batch == 0);
   CHECK(train("--deterministic --total-batch 96").micro_batch == 96);
@@ -757,27 +758,16 @@ TEST_CASE("a batch of all ranks has an order of its micro-batches, and nothing t
 TEST_CASE("attack, steps, radius and step size may change by epoch") {
   const TrainOptions o = train(
       "--attack none,fgsm@3,pgd@6 --attack-steps 1,2@12 --eps 0..8/255@0-10 --alpha auto,2/255@8 --attack-bn eval");
-  CHECK(o.attack.at(2) == "none");
-  CHECK(o.attack.at(3) == "fgsm");
-  CHECK(o.attack == "pgd");
-  CHECK(o.attack_steps.at(11) == 1);
-  CHECK(o.attack_steps.at(12) == 2);
-  CHECK(o.attack_steps == 2);
-  CHECK(o.eps.at(0) == 0);
-  CHECK(o.eps.at(4) == 8.0 / 255 * 4 / 10);
-  CHECK(o.eps.at(10) == 8.0 / 255);
-  CHECK(o.eps.at(1000) == 8.0 / 255);
-  CHECK(o.alpha.at(7) == 0);
-  CHECK(o.alpha == 2.0 / 255);
-  CHECK(o.eval_eps == 8.0 / 255);
-  CHECK(o.in_epoch(3).attack.last() == "fgsm");
-  CHECK(!o.in_epoch(3).eps.changes());
+  CHECK((o.attack.at(2) == "none" && o.attack.at(3) == "fgsm" && o.attack == "pgd"));
+  CHECK((o.attack_steps.at(11) == 1 && o.attack_steps.at(12) == 2 && o.attack_steps == 2));
+  CHECK((o.eps.at(0) == 0 && o.eps.at(4) == 8.0 / 255 * 4 / 10));
+  CHECK((o.eps.at(10) == 8.0 / 255 && o.eps.at(1000) == 8.0 / 255));
+  CHECK((o.alpha.at(7) == 0 && o.alpha == 2.0 / 255 && o.eval_eps == 8.0 / 255));
+  CHECK((o.in_epoch(3).attack.last() == "fgsm" && !o.in_epoch(3).eps.changes()));
   CHECK(o.epochs_of_change() == std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12});
   const TrainOptions grown = parse_line("--eps 2/255..4/255@3-5,8/255@7").train;
-  CHECK(grown.eps.at(0) == 2.0 / 255);
-  CHECK(grown.eps.at(4) == 3.0 / 255);
-  CHECK(grown.eps.at(6) == 4.0 / 255);
-  CHECK(grown.eps.at(7) == 8.0 / 255);
+  CHECK((grown.eps.at(0) == 2.0 / 255 && grown.eps.at(4) == 3.0 / 255));
+  CHECK((grown.eps.at(6) == 4.0 / 255 && grown.eps.at(7) == 8.0 / 255));
   CHECK(grown.alpha == 0);  // the attack's own follows
   CHECK(parse_line("--attack fgsm --eps 2/255..8/255@0-2").train.attack_bn == "train");
   CHECK(parse_line("--attack none,fgsm@2").train.attack_bn == "eval");
@@ -821,9 +811,11 @@ TEST_CASE("what changes by epoch is refused where it is not written so, or canno
   CHECK(train("--eps 2/255..8/255@0-3 --staleness 2").staleness == 2);
   const std::string changing = "--batch 512,128@12 ";
   check_refused({{"--eps 1..8@0-3", "grey levels are written as 8/255"},
+                 {"--eps 8..1@0-3", "grey levels are written as 8/255"},
                  {"--attack pgd,none@3", "but not end with it"},
                  {"--eps 0..8/255@0-3 --warm-start 2", "does not go with --warm-start"},
                  {"--attack none,pgd@3 --staleness 2", "does not go with --warm-start"},
+                 {"--eps 0..8/255@0-3 --stale-attack 1", "does not go with --warm-start"},
                  {"--attack-steps 1,2@3 --staleness 2", "not --attack and --attack-steps"},
                  {"--attack-steps 1,4@3 --stale-attack 2", "more than the 1 iterations"},
                  {changing + "--micro-batch 256", "--batch 128 is no multiple of --micro-batch 256"},
@@ -831,6 +823,10 @@ TEST_CASE("what changes by epoch is refused where it is not written so, or canno
                  {changing + "--generators 1 --attack pgd", "does not go with --generators"},
                  {changing + "--attackers 1 --cheat alie", "does not go with --attackers"},
                  {changing + "--deterministic", "add --micro-batch N"},
+                 {changing + "--micro-batch 32 --byzantine --deterministic --aggregator centered_clip",
+                  "--batch that changes by epoch does not go with --byzantine"},
+                 {"--total-batch 96,48@2 --max-steps 9", "--total-batch that changes by epoch does not go with --max-"},
+                 {"--total-batch 512,auto@3", "a number in each of them"},
                  {"--batch 512,auto@3", "a number in each of them"}});
 }
 
@@ -920,6 +916,8 @@ TEST_CASE("the short help of train fits on two screens and says what a bare trai
   CHECK(contains(help, "LAMB with JointSpar"));
   CHECK(contains(help, "--recipe madry"));
   CHECK(contains(help, "dat_hpc train --help all shows every one"));
+  const auto options = verbs().front().parse(CommandLine::asking_for_descriptions()).descriptions.options;
+  CHECK(contains(help, "These are 23 of " + std::to_string(options.size()) + " options."));
   const std::string all = parse_line("train --help all").text;
   CHECK(contains(all, "--budget-unit"));
   std::istringstream lines(all);
@@ -963,10 +961,8 @@ TEST_CASE("a word that the help does not know is refused with the nearest option
 
 TEST_CASE("recipes are options between the defaults and the file") {
   const TrainOptions madry = parse_line("--recipe madry").train;
-  CHECK(madry.optimizer == "sgd");
-  CHECK(madry.selector == "all");
-  CHECK(madry.weight_decay == 2e-4);
-  CHECK(madry.max_steps == 80000);
+  CHECK((madry.optimizer == "sgd" && madry.selector == "all"));
+  CHECK((madry.weight_decay == 2e-4 && madry.max_steps == 80000));
   const File file("lr = 0.3\nselector = \"uniform\"\n");
   const TrainOptions all = parse({"--recipe", "madry", "--config", file.path, "--selector", "oracle"}).train;
   CHECK(all.lr == 0.3);             // the file over the recipe
@@ -1124,9 +1120,7 @@ TEST_CASE("provenance is one JSON object that names build, libraries, hosts and 
   char* argv[] = {program, option};
   setenv("OMP_NUM_THREADS", "2", 1);
   const auto json = nlohmann::json::parse(provenance_json({"node1", "node2"}, 2, argv, "cpu: two threads"));
-  CHECK(json["ranks"] == 2);
-  CHECK(json["hosts"][1] == "node2");
-  CHECK(json["backend"] == "cpu: two threads");
+  CHECK((json["ranks"] == 2 && json["hosts"][1] == "node2" && json["backend"] == "cpu: two threads"));
   CHECK(json["command_line"].size() == 2);
   CHECK(json["environment"]["OMP_NUM_THREADS"] == "2");
   CHECK((!json["environment"].contains("PATH") && !json.contains("hashes_of_images")));
@@ -1203,5 +1197,10 @@ TEST_CASE("A word for a value finds its own among those that look like it") {
   CHECK(nearest("trades-awp", {"trades", "trades_awp"}) == "trades_awp");
   CHECK(nearest("trades-x", {"trades", "trades_awp"}) == "trades");
   CHECK(nearest("sign-flip", {"sign2flip", "sign_flip"}) == "sign_flip");
-  CHECK(contains(refusal("--loss TRADES_AWP"), "'--loss trades --awp-gamma 0.005'"));
+  // Of three letters one may be another one, of five two; a beginning is enough where one name has it.
+  CHECK((nearest("pxd", {"pgd"}) == "pgd" && nearest("pxx", {"pgd"}).empty()));
+  CHECK((nearest("abcxy", {"abcde"}) == "abcde" && nearest("abxyz", {"abcde"}).empty()));
+  CHECK((nearest("res", {"resume", "lr"}) == "resume" && nearest("res", {"resume", "resample"}).empty()));
+  for (const std::string loss : {"TRADES_AWP means trades", "mart-awp means mart", "awp means trades"})
+    CHECK(contains(refusal("--loss " + words_of(loss)[0]), "'--loss " + words_of(loss)[2] + " --awp-gamma 0.005'"));
 }

@@ -197,8 +197,7 @@ TEST_CASE("every option alone is taken, written down as it was given, and read a
     const Parsed command = parse_words(with(row));
     TrainOptions given = command.train;
     CHECK(!same_value(row.field(&given), row.field(const_cast<TrainOptions*>(&plain()))));
-    if (!row.environment.empty()) continue;
-    CHECK(command.given.contains(row.parent.empty() ? row.name : row.parent));
+    if (row.environment.empty()) CHECK(command.given.contains(row.parent.empty() ? row.name : row.parent));
     CHECK(parse_train_options(command.resolved_toml, "text") == command.train);
   }
 }

@@ -79,6 +79,8 @@ TEST_CASE("what a run has written is compared option by option, by its value", "
   CHECK(differing("# Run\nlr = 1e-1\nmask = \"per_worker:transport=dense\"\neps = 8/255\n").empty());
   CHECK(differing("mask = \"per_worker\"\nmomentum = 0.5\nlr = 0.01\n") ==
         "lr (was 0.01, is 0.1), mask:transport (was \"union\", is \"dense\"), momentum (was 0.5, is 0.9)");
+  CHECK(differing("mask = \"shared\"\nlr = 0.1\n") ==
+        "mask (was \"shared\", is \"per_worker:transport=dense\")");  // shared has no transport
   CHECK(differing("bucket = 1000\n").starts_with("DAT_BUCKET (was 1000, is "));
   CHECK(read_written("lr = 0.1\nloss = \"mart\"\n", "run").said == std::set<std::string>{"loss", "loss:detach", "lr"});
   // What is none of a training's options is no file of a run.
@@ -142,4 +144,8 @@ TEST_CASE("ranks compare the verb and its options, switches by their variables",
   char* argv[] = {program, verb};
   const Facts facts = facts_of({{"lr", "0.1"}, {"DAT_BUCKET", "7"}}, 2, argv);
   CHECK(Facts(facts.end() - 3, facts.end()) == Facts{{"verb", "eval"}, {"--lr", "0.1"}, {"DAT_BUCKET", "7"}});
+  // Of switches those that may be others in parts of a run may be others on ranks.
+  std::set<std::string> compared;
+  for (const auto& [name, value] : settings_of(TrainOptions{})) compared.insert(name);
+  CHECK((compared.contains("lr") && compared.contains("DAT_BUCKET") && !compared.contains("DAT_PROGRESS")));
 }

@@ -1,5 +1,6 @@
 #include "by_epoch.hpp"
 #include "catch.hpp"
+#include "options/train/table.hpp"
 #include "run/advice.hpp"
 
 using namespace dat;
@@ -127,30 +128,18 @@ TEST_CASE("More threads than cores, and a batch that is cut, are named with what
 }
 
 TEST_CASE("What never comes is named", "[advice]") {
-  using O = TrainOptions;
-  for (const auto& [change, said] : std::vector<std::pair<void (*)(O&), std::string>>{
-           {[](O& o) {
-              o.attack_steps = test::by_epoch({{4, 0}, {8, 3}});
-            },
-            "the attack changes from epoch 3 on, and the run has 3 epochs:"},
-           {[](O& o) {
-              o.train_size = test::by_epoch({{24, 0}, {32, 3}});
-            },
+  for (const auto& [option, value, said] : std::vector<std::array<std::string, 3>>{
+           {"attack-steps", "4,8@3", "the attack changes from epoch 3 on, and the run has 3 epochs:"},
+           {"train-size", "24,32@3",
             "--train-size grows to the size of the images, in which the network is evaluated, from epoch 3 on, and"},
-           {[](O& o) {
-              o.average = test::by_epoch<std::string>({{"none", 0}, {"swa", 3}});
-            },
-            "--average begins when 3 epochs are done, and the run has 3:"},
-           {[](O& o) {
-              o.batch = test::by_epoch({{100, 0}, {50, 3}});
-            },
-            "the batch changes in epoch 3, and the run has 3 epochs; take an earlier one"},
-           {[](O& o) {
-              o.freeze = test::by_epoch<std::string>({{"conv1", 0}, {"none", 3}}), o.initialize = "run";
-            },
-            "--freeze ends with epoch 3, and the run has 3: leave the end off"}}) {
+           {"average", "none,swa@3", "--average begins when 3 epochs are done, and the run has 3:"},
+           {"batch", "100,50@3", "the batch changes in epoch 3, and the run has 3 epochs; take an earlier one"},
+           {"total-batch", "100,50@3", "the batch changes in epoch 3, and the run has 3 epochs; take an earlier one"},
+           {"freeze", "conv1,none@3", "--freeze ends with epoch 3, and the run has 3: leave the end off"}}) {
     TrainOptions options = sensible();
-    change(options);
+    if (option == "total-batch") options.batch = 0;
+    Bound(train_table(), options).take(*train_table().find(option), {Value{value}}, option);
+    options.initialize = "run";
     options.warmup_epochs = 1.5;
     options.epochs = 2.5;
     CHECK(advised(options).empty());

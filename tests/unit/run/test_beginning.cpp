@@ -181,28 +181,19 @@ TEST_CASE("A run takes up what its checkpoint says, and a branch does not", "[be
   checkpoint.integers["since_best"] = 2;
   checkpoint.texts["metrics_behind"] = "line\n";
   Beginning own = decision(found, options);
-  CHECK(own.step == 4);
-  CHECK(own.metrics_bytes == 700);
-  CHECK(own.behind == "line\n");
-  CHECK(own.evaluation_due == 1);
-  CHECK(own.recorded);
+  CHECK((own.step == 4 && own.metrics_bytes == 700 && own.behind == "line\n"));
+  CHECK((own.evaluation_due == 1 && own.recorded && own.since_best == 2));
   CHECK(own.best == BestRecord{.accuracy = 0.5, .step = 3, .bytes = 600});
-  CHECK(own.since_best == 2);
-  CHECK(!own.counted_anew);
-  CHECK(!own.other_options);
+  CHECK((!own.counted_anew && !own.other_options));
   found.own = found.occupied = false;
   found.config = "";
   TrainOptions elsewhere = options;
   elsewhere.resume = "other";
   elsewhere.lr = 0.5;
   const Beginning branch = decision(found, elsewhere);
-  CHECK(branch.step == -1);
-  CHECK(branch.metrics_bytes == -1);
-  CHECK(branch.behind.empty());
-  CHECK(branch.evaluation_due == 1);
-  CHECK(!branch.recorded);
+  CHECK((branch.step == -1 && branch.metrics_bytes == -1 && branch.behind.empty()));
+  CHECK((branch.evaluation_due == 1 && !branch.recorded && branch.since_best == 0 && branch.other_options));
   CHECK(branch.best == BestRecord{});
-  CHECK(branch.other_options);
   checkpoint.integers.erase("metrics_bytes");
   found.own = true;
   CHECK(error_of([&] { (void)decision(found, options); }).starts_with("4: "));
@@ -291,14 +282,18 @@ TEST_CASE("A run without --out has its job's folder, or a new one, and says so w
   options.out = folder.path();
   const std::string config = config_in(options.out), record = folder / "metrics.jsonl";
   for (const std::string& file : {config, record}) write_bytes(file, "");
-  const auto told = [&](const std::string& data, const std::string& of_options) {
-    options.data = {data};
-    return error_of([&] { require_apart_from_inputs(options, of_options); });
+  const auto told = [](const TrainOptions& o, const std::string& of_options) {
+    return error_of([&] { require_apart_from_inputs(o, of_options); });
   };
-  CHECK(told("set.h5", config) == "none");
-  CHECK(told("set.h5", record).starts_with("2: " + record + ": would be written over "));
+  options.data = {"set.h5"};
+  CHECK(told(options, config) == "none");
+  CHECK(told(options, record).starts_with("2: " + record + ": would be written over "));
   for (const std::string& file : {config, record})
-    CHECK(told(file, "").starts_with("2: " + file + ": would be written over "));
+    for (const int input : {0, 1, 2, 3}) {
+      TrainOptions o = options;
+      (input == 0 ? o.data[0] : input == 1 ? o.calibration : input == 2 ? o.initialize : o.resume) = file;
+      CHECK(told(o, "").starts_with("2: " + file + ": would be written over "));
+    }
 }
 
 TEST_CASE("A run takes the network of its weights, where nobody has set another one", "[beginning]") {

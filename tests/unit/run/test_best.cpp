@@ -17,10 +17,8 @@ namespace {
 
 TEST_CASE("Catastrophic overfitting is a fall below the best accuracy by more than the margin", "[run]") {
   CHECK(!overfits_catastrophically(-1, 0));  // a first evaluation has nothing to fall from
-  CHECK(!overfits_catastrophically(0, 0));
-  CHECK(!overfits_catastrophically(0.5, 0.5 - 0.2));
-  CHECK(!overfits_catastrophically(0.5, 0.301));
-  CHECK(overfits_catastrophically(0.5, 0.299));
+  CHECK((!overfits_catastrophically(0, 0) && !overfits_catastrophically(0.5, 0.5 - 0.2)));
+  CHECK((!overfits_catastrophically(0.5, 0.301) && overfits_catastrophically(0.5, 0.299)));
 }
 
 TEST_CASE("The attack that hurts the chosen weights most on what is held out decides", "[run]") {
@@ -36,9 +34,7 @@ TEST_CASE("The attack that hurts the chosen weights most on what is held out dec
 TEST_CASE("The best network is that of the highest accuracy, and evaluations since then are counted", "[run]") {
   BestNetwork best;
   CHECK(best.accuracy() == -1);
-  CHECK(best.judge(0.3, 10));
-  CHECK(!best.judge(0.3, 20));
-  CHECK(!best.judge(0.2, 30));
+  CHECK((best.judge(0.3, 10) && !best.judge(0.3, 20) && !best.judge(0.2, 30)));
   CHECK(best.evaluations_since() == 2);
   best.forget_evaluation();
   CHECK(best.evaluations_since() == 1);

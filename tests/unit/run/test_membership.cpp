@@ -14,9 +14,7 @@ TEST_CASE("Whoever has left stays away, and is told once", "[membership]") {
   CHECK(members.add({{3, 10, "banned"}}) == std::vector<LeftRecord>{{3, 10, "banned"}});
   CHECK(members.add({{3, 12, "again"}, {1, 12, "too"}}) == std::vector<LeftRecord>{{1, 12, "too"}});
   CHECK(members.left() == std::vector<LeftRecord>{{3, 10, "banned"}, {1, 12, "too"}});
-  CHECK(members.has_left(3));
-  CHECK(members.has_left(1));
-  CHECK(!members.has_left(2));
+  CHECK((members.has_left(3) && members.has_left(1) && !members.has_left(2)));
   CHECK(error_of([&] { static_cast<void>(members.add({{0, 20, "banned"}})); }).starts_with("8: rank 0 would have to"));
 }
 
