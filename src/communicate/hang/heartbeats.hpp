@@ -37,8 +37,8 @@ struct Heartbeat {
 /// from everywhere: a heartbeat goes to all of them until one has been heard to arrive.
 class HeartbeatSocket {
  public:
-  /// Error(communication): no socket.
-  HeartbeatSocket(int rank, int size);
+  /// dual: false: by IPv4 alone, as where there is no IPv6. Error(communication): no socket.
+  HeartbeatSocket(int rank, int size, bool dual = true);
   ~HeartbeatSocket();
   HeartbeatSocket(const HeartbeatSocket&) = delete;
   HeartbeatSocket& operator=(const HeartbeatSocket&) = delete;
@@ -74,7 +74,6 @@ class HeartbeatSocket {
     int address = -1;   ///< address at which the rank hears this one; -1: not known, so all are tried
     int heard_on = -1;  ///< number of this rank's address that the other one has used last
   };
-  void open();
   [[nodiscard]] Address address_of(const std::string& text, int port) const;
 
   int rank_, socket_ = -1, port_ = 0;

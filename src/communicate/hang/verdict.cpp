@@ -176,11 +176,11 @@ std::string hang_text(const Verdict& verdict, const std::vector<RankState>& rank
     culprits = differ;
     text += "the ranks do not call the same: ";
     std::vector<std::string> told;
-    for (int pass = 0; pass < 2; ++pass)  // ranks that differ come first
+    for (const bool first : {true, false})  // ranks that differ come first
       for (std::size_t k = 0; k < classes.size(); ++k) {
         const bool differs = std::ranges::binary_search(differ, static_cast<int>(k));
         const bool again = std::ranges::find(told, classes[k]) != told.end();
-        if (classes[k].empty() || again || differs != (pass == 0)) continue;
+        if (classes[k].empty() || again || differs != first) continue;
         const std::vector<int> members = those(classes.size(), [&](std::size_t j) { return classes[j] == classes[k]; });
         text += (told.empty() ? "" : ", ") + classes[k] + " is what " + named(members, places) +
                 (members.size() > 1 ? " have called" : " has called");

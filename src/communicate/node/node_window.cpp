@@ -83,7 +83,7 @@ void set_reason(Announced& announced, const std::string& why) {
 /// Reasons of all ranks, the first one that there is.
 [[nodiscard]] std::string first_reason(const std::vector<Announced>& all) {
   for (const Announced& one : all)
-    if (one.why[0] != '\0') return one.why.data();
+    if (std::string why = one.why.data(); !why.empty()) return why;
   return "";
 }
 
