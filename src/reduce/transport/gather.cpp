@@ -41,13 +41,14 @@ class Gather final : public Transport {
     std::int64_t begin = 0, everyone = 0;
     for (const Bucket& bucket : step.buckets) {
       Place& place = place_of(bucket);
-      lay_out(bucket, step.layers, place);
+      lay_out(bucket, step, place);
       place.begin = begin;
       place.everyone = everyone;
       begin += place.mine;
       everyone += place.all;
     }
-    for (std::size_t m = 0; m < messages_.size(); ++m) chunks_ = messages_[m].select(step.layers[m]);
+    for (std::size_t m = 0; m < messages_.size(); ++m)
+      chunks_ = messages_[m].select(result_ ? step.layers[m] : step.any);
     if (result_) chunks_ = result_->select(step.any);
     return begin;
   }
@@ -132,15 +133,15 @@ class Gather final : public Transport {
     return bytes;
   }
   /// The messages of the ranks stand one after the other.
-  void lay_out(const Bucket& bucket, std::span<const ActiveSet> layers, Place& place) {
+  void lay_out(const Bucket& bucket, const StepMessages& step, Place& place) {
     if (!options_.separate) {
-      place.mine = lay_out(bucket, layers.front(), messages_.front());
+      place.mine = lay_out(bucket, step.any, messages_.front());
       place.all = place.mine * options_.ranks.size();
       return;
     }
     place.all = 0;
     for (std::size_t rank = 0; rank < messages_.size(); ++rank) {
-      const std::int64_t bytes = lay_out(bucket, layers[rank], messages_[rank]);
+      const std::int64_t bytes = lay_out(bucket, step.layers[rank], messages_[rank]);
       place.bytes[rank] = static_cast<int>(bytes);
       place.at[rank] = static_cast<int>(place.all);
       place.all += bytes;
