@@ -250,6 +250,21 @@ TEST_CASE("Who shows another share of the randomness than it has committed to, o
   CHECK(all[0].bans[0].step == all[0].accusations[0].step);
 }
 
+TEST_CASE("Who shows no part, one of another length, or another one than it has committed to, leaves for that",
+          "[byzantine]") {
+  const auto [at, bit, rule] =
+      GENERATE(std::tuple{std::size_t{0}, 0x80, Rule::silence}, std::tuple{std::size_t{0}, 1, Rule::malformed},
+               std::tuple{Letter::kHead + sizeof(Sha256Digest), 1, Rule::commitment});
+  PartyOptions options{.ranks = 4, .faults = 1, .elements = 96, .steps = 2, .iterations = 1};  // all look at every part
+  options.distortions[3] = [=](int number, std::byte* data, std::size_t) {
+    if (number == 6) data[at] ^= static_cast<std::byte>(bit);  // after commitments, salts, ..., accusations: in part 0
+  };
+  const std::vector<PartyResult> all = hold_party(options);
+  REQUIRE(all[0].bans.size() == 1);
+  const Ban& ban = all[0].bans[0];
+  CHECK((ban.rank == 3 && ban.by == 0 && ban.step == 0 && ban.rule == rule));
+}
+
 TEST_CASE("Whatever is done to one rank's messages, nobody else is banned", "[byzantine]") {
   const int runs = std::getenv("DAT_ALL_CASES") != nullptr ? 10000 : 60;
   std::mt19937 words(5);

@@ -336,6 +336,20 @@ TEST_CASE("heartbeats go by IPv6, too, where there is any", "[hang]") {
   CHECK(other.receive(heartbeat) == any);
 }
 
+TEST_CASE("a host without IPv6 and one with it hear each other by IPv4, and it has no other addresses", "[hang]") {
+  HeartbeatSocket one(0, 2, false), other(1, 2);
+  std::istringstream words(other.introduction());
+  std::string port;
+  words >> port;
+  one.introduce(1, port + " elsewhere ::1 127.0.0.1");
+  other.introduce(0, one.introduction());
+  Heartbeat heartbeat{};
+  one.send(1, heartbeat);
+  CHECK((other.receive(heartbeat) && heartbeat.address == 0));
+  other.send(0, heartbeat);
+  CHECK(one.receive(heartbeat));
+}
+
 TEST_CASE("a rank names the address that other hosts see, and none that it alone sees", "[hang]") {
   const std::string text = HeartbeatSocket(0, 2).introduction() + " ";
   CHECK(!contains(text, " 127."));
