@@ -206,6 +206,9 @@ TEST_CASE("Where one rank lacks shared memory, all go by MPI, or none where the 
     numbers = to_host(*backend, reinterpret_cast<const float*>(sums->device(0, 0)), 1);
   }
   CHECK(window == nullptr);
+  std::string none;
+  const FileLimit enough((2 << 20) + (1 << 16));  // what is asked for, after a page of counters
+  CHECK(NodeWindow::make(world(), 2 << 20, none) != nullptr);
   CHECK(why == "files may have 1 MiB here (ulimit -f), and 3 MiB of shared memory are needed");
   CHECK(error == "6: --node-sums window cannot be had: " + why + "; choose mpi, or leave it off");
   CHECK(told.str() ==

@@ -81,14 +81,6 @@ template <class Condition>
   return classes.size() > kMostListed ? text + ", ..." : text;
 }
 
-/// Distinct references, each with its ranks; ranks without one are left out.
-[[nodiscard]] std::vector<std::string> references(const std::vector<RankState>& ranks) {
-  std::vector<std::string> classes;
-  for (const RankState& rank : ranks)
-    classes.push_back(rank.reference.call == Call::none ? "" : text_of(rank.reference));
-  return classes;
-}
-
 [[nodiscard]] double longest(const std::vector<int>& who, const std::vector<RankState>& ranks,
                              double RankState::*seconds) {
   double most = 0;
@@ -166,7 +158,9 @@ Verdict judge(const std::vector<RankState>& ranks, double timeout_seconds) {
 std::string hang_text(const Verdict& verdict, const std::vector<RankState>& ranks, const std::vector<Place>& places,
                       const std::string& why) {
   std::vector<int> culprits = verdict.culprits;
-  const std::vector<std::string> classes = references(ranks);
+  std::vector<std::string> classes;
+  for (const RankState& rank : ranks)
+    classes.push_back(rank.reference.call == Call::none ? "" : text_of(rank.reference));
   const bool may_differ = verdict.kind == Kind::mismatch || verdict.kind == Kind::failed;
   const std::vector<int> differ = may_differ ? minority(classes) : std::vector<int>{};
   std::string text;

@@ -102,12 +102,14 @@ void Watchdog::keep_records_in(const std::string& folder) {
 
 void Watchdog::excuse(int rank) { peers_[static_cast<std::size_t>(rank)].excused = true; }
 
-void Watchdog::end(const std::string& why) {
-  {
-    const std::scoped_lock lock(mutex_);
-    failure_ = why;
-  }
+void Watchdog::keep_failure(const std::string& why) {
+  const std::scoped_lock lock(mutex_);
+  failure_ = why;
   failed_ = true;
+}
+
+void Watchdog::end(const std::string& why) {
+  keep_failure(why);
   (void)eventfd_write(wake_, 1);
   for (;;) pause();
 }
@@ -156,16 +158,9 @@ void Watchdog::run() {
     if (left > 0) poll(wanted, 2, static_cast<int>(left * 1000) + 1);
     receive();
     const Clock::time_point now = Clock::now();
-    if (const int signal = crashed_; signal != 0 && !failed_) {
-      const std::scoped_lock lock(mutex_);
-      failure_ = "MPI has crashed by signal " + std::to_string(signal);
-      failed_ = true;
-    }
-    if (std::string why = failed_ || ending_ ? "" : failure_beside(); !why.empty()) {
-      const std::scoped_lock lock(mutex_);
-      failure_ = std::move(why);
-      failed_ = true;
-    }
+    if (const int signal = crashed_; signal != 0 && !failed_)
+      keep_failure("MPI has crashed by signal " + std::to_string(signal));
+    if (const std::string why = failed_ || ending_ ? "" : failure_beside(); !why.empty()) keep_failure(why);
     const bool called = stopping_ || failed_;
     if (seconds(now - looked) < every && !called) continue;
     // Time beyond the gap is time for which this process has been stopped.
@@ -344,17 +339,12 @@ void Watchdog::print() {
   std::ranges::sort(verdict_.culprits);
   verdict_.culprits.erase(std::unique(verdict_.culprits.begin(), verdict_.culprits.end()), verdict_.culprits.end());
   std::string text = hang_text(verdict_, states_, places, why_);
-  bool keeps = false;
-  {
-    const std::scoped_lock lock(mutex_);
-    keeps = !folder_.empty();
-  }
   if (verdict_.kind != Verdict::Kind::failed) {
     std::ostringstream timeout;
     timeout << timeout_;
     text = "hang: " + text + "; --comm-timeout is " + timeout.str() + " s";
   }
-  if (keeps) text += "; the same command goes on from the last checkpoint";
+  if (!folder().empty()) text += "; the same command goes on from the last checkpoint";
   write_to_stderr("dat_hpc: error: " + text);
 }
 
@@ -379,17 +369,18 @@ std::vector<pid_t> Watchdog::silent_siblings() const {
   return processes;
 }
 
+std::string Watchdog::folder() {
+  const std::scoped_lock lock(mutex_);
+  return folder_;
+}
+
 void Watchdog::write_records() {
-  std::string folder;
-  {
-    const std::scoped_lock lock(mutex_);
-    folder = folder_;
-  }
-  if (folder.empty()) return;
+  const std::string into = folder();
+  if (into.empty()) return;
   const Peer& mine = peers_[static_cast<std::size_t>(rank_)];
   const std::int64_t now =
       std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
-  std::ofstream file(folder + "/hang-rank-" + std::to_string(rank_) + ".txt");
+  std::ofstream file(into + "/hang-rank-" + std::to_string(rank_) + ".txt");
   file << "rank " << rank_ << " of " << size_ << " on " << mine.place.host << ", process " << mine.place.process
        << (FlightRecorder::of_process().now().absent ? ", has left" : "")
        << "\nseconds before the end, seconds that it took, bytes, what\n";

@@ -62,6 +62,7 @@ class Watchdog {
   [[nodiscard]] std::string introduction() const;
   void introduce(int rank, const std::string& text);
   void run();
+  void keep_failure(const std::string& why);
   void receive();
   void take(const Heartbeat& heartbeat);
   void look(double passed);
@@ -72,6 +73,7 @@ class Watchdog {
   [[nodiscard]] bool all_have_written() const;
   [[noreturn]] void leave();
   [[nodiscard]] std::vector<pid_t> silent_siblings() const;
+  [[nodiscard]] std::string folder();
   void write_records();
   void warn_of_unheard();
 

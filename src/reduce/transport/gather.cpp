@@ -21,8 +21,7 @@ class Gather final : public Transport {
     const std::size_t messages = options.separate ? static_cast<std::size_t>(options.ranks.size()) : 1;
     messages_.reserve(messages);
     for (std::size_t m = 0; m < messages; ++m) messages_.emplace_back(options.backend, parameters_);
-    for (Place& place : places_)
-      if (options.separate) place = {.bytes = std::vector<int>(messages), .at = std::vector<int>(messages)};
+    for (Place& place : places_) place = {.bytes = std::vector<int>(messages), .at = std::vector<int>(messages)};
   }
 
   void reserve() override {

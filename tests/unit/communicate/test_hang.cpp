@@ -577,9 +577,11 @@ TEST_CASE("of many hosts, and of many that do different things, four are told", 
   CHECK(text_of(all).ends_with(" waits in sum #4 of 8 bytes"));
   all.push_back(waiting(call(Call::sum, 5), 11));
   CHECK(text_of(all).ends_with(" waits in sum #4 of 8 bytes, ..."));
-  const std::vector<RankState> few = {waiting(sum, 3), computing(sum, 2.54)};
-  CHECK(contains(hang_text(judge(few, 2), few, places(2), ""),
-                 "rank 1 on node0 (process 101) has not moved for 2.5 s: "));
+  for (const auto& [seconds, told] : {std::pair(2.54, "2.5 s"), {10.0, "10 s"}}) {
+    const std::vector<RankState> few = {waiting(sum, 3), computing(sum, seconds)};
+    CHECK(contains(hang_text(judge(few, 2), few, places(2), ""),
+                   "rank 1 on node0 (process 101) has not moved for " + std::string(told) + ": "));
+  }
 }
 
 namespace {
