@@ -64,12 +64,7 @@ class Request {
  public:
   Request() = default;
   ~Request() { forget(); }
-  Request(Request&& other) noexcept
-      : handle_(std::exchange(other.handle_, MPI_REQUEST_NULL)),
-        errand_(std::exchange(other.errand_, nullptr)),
-        expected_(other.expected_),
-        place_(other.place_),
-        record_(other.record_) {}
+  Request(Request&& other) noexcept { *this = std::move(other); }
   Request& operator=(Request&& other) noexcept;
 
   /// Gives MPI the chance to move the communication on, and returns whether it is done. Error(communication).

@@ -258,8 +258,7 @@ void Communicator::exchange(const void* send, const std::vector<int>& to, const 
   if (size_ == 1)
     return copy(static_cast<const char*>(send) + to_at[0], static_cast<char*>(receive) + from_at[0],
                 static_cast<std::size_t>(to[0]));
-  for (int rank = 0; rank < size_; ++rank)
-    if (rank != rank_) give(to[static_cast<std::size_t>(rank)]);
+  give(total(to) - to[static_cast<std::size_t>(rank_)]);
   const Blocking call(record(Call::exchange, total(to)));
   const Turn turn;
   turn.check(
@@ -334,8 +333,7 @@ Request Communicator::start_exchange(const void* send, const std::vector<int>& t
          static_cast<std::size_t>(to[0]));
     return request;
   }
-  for (int rank = 0; rank < size_; ++rank)
-    if (rank != rank_) give(to[static_cast<std::size_t>(rank)]);
+  give(total(to) - to[static_cast<std::size_t>(rank_)]);
   request.record_ = record(Call::exchange, total(to));
   const Turn turn;
   turn.check(MPI_Ialltoallv(send, to.data(), to_at.data(), MPI_BYTE, receive, from.data(), from_at.data(), MPI_BYTE,

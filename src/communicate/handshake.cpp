@@ -1,9 +1,11 @@
 #include "communicate/handshake.hpp"
 
+#include <fmt/format.h>
 #include <xxhash.h>
 
 #include <algorithm>
 #include <map>
+#include <ranges>
 #include <set>
 #include <sstream>
 
@@ -23,13 +25,8 @@ constexpr std::size_t kMostNamed = 5;  // facts, values of a fact, places of a v
 }
 
 [[nodiscard]] std::string places_text(const std::set<std::string>& places) {
-  std::string text;
-  std::size_t named = 0;
-  for (const std::string& place : places) {
-    if (named == kMostNamed) return text + ", ...";
-    text += (named++ > 0 ? ", " : "") + place;
-  }
-  return text;
+  return fmt::format("{}{}", fmt::join(places | std::views::take(kMostNamed), ", "),
+                     places.size() > kMostNamed ? ", ..." : "");
 }
 
 }  // namespace

@@ -32,8 +32,7 @@ template <class Condition>
     const std::string& host = places[static_cast<std::size_t>(rank)].host;
     if (std::ranges::find(hosts, host) == hosts.end()) hosts.push_back(host);
   }
-  std::string text = listed(who) + " on ";
-  for (std::size_t k = 0; k < std::min(hosts.size(), kMostListed); ++k) text += (k > 0 ? ", " : "") + hosts[k];
+  std::string text = fmt::format("{} on {}", listed(who), fmt::join(hosts | std::views::take(kMostListed), ", "));
   if (hosts.size() > kMostListed) text += ", ...";
   if (who.size() == 1) text += " (process " + std::to_string(places[static_cast<std::size_t>(who[0])].process) + ")";
   return text;

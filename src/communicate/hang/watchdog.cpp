@@ -130,11 +130,9 @@ void Watchdog::on_crash(int signal) {
 
 /// Text for the other ranks: the name of this process, and its address; blanks between the words.
 std::string Watchdog::introduction() const {
-  std::ostringstream text;
-  text << host_name() << " " << getpid() << " " << start_of_process(getpid())
-       << " boot:" << first_line("/proc/sys/kernel/random/boot_id") << ":" << host_name() << ":"
-       << link_of("/proc/self/ns/pid") << ":" << getuid();
-  return text.str() + " " + socket_.introduction();
+  return fmt::format("{0} {1} {2} boot:{3}:{0}:{4}:{5} {6}", host_name(), getpid(), start_of_process(getpid()),
+                     first_line("/proc/sys/kernel/random/boot_id"), link_of("/proc/self/ns/pid"), getuid(),
+                     socket_.introduction());
 }
 
 void Watchdog::introduce(int rank, const std::string& text) {
@@ -339,11 +337,7 @@ void Watchdog::print() {
   std::ranges::sort(verdict_.culprits);
   verdict_.culprits.erase(std::unique(verdict_.culprits.begin(), verdict_.culprits.end()), verdict_.culprits.end());
   std::string text = hang_text(verdict_, states_, places, why_);
-  if (verdict_.kind != Verdict::Kind::failed) {
-    std::ostringstream timeout;
-    timeout << timeout_;
-    text = "hang: " + text + "; --comm-timeout is " + timeout.str() + " s";
-  }
+  if (verdict_.kind != Verdict::Kind::failed) text = fmt::format("hang: {}; --comm-timeout is {:g} s", text, timeout_);
   if (!folder().empty()) text += "; the same command goes on from the last checkpoint";
   write_to_stderr("dat_hpc: error: " + text);
 }

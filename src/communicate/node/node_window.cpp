@@ -90,14 +90,6 @@ void set_reason(Announced& announced, const std::string& why) {
   return "";
 }
 
-/// Returns whether there is a core for each rank.
-[[nodiscard]] bool ranks_have_cores(std::vector<Announced>& all) {
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  for (Announced& one : all) CPU_OR(&cores, &cores, &one.cores);
-  return CPU_COUNT(&cores) >= std::ssize(all);
-}
-
 }  // namespace
 
 std::unique_ptr<NodeWindow> NodeWindow::make(Communicator& ranks, std::int64_t bytes, std::string& why) {
@@ -127,7 +119,9 @@ std::unique_ptr<NodeWindow> NodeWindow::make(Communicator& ranks, std::int64_t b
   }
   ranks.all_gather(&mine, all.data(), sizeof mine);
   why = first_reason(all);
-  window->crowded_ = !ranks_have_cores(all);
+  cpu_set_t cores{};
+  for (const Announced& one : all) CPU_OR(&cores, &cores, &one.cores);
+  window->crowded_ = CPU_COUNT(&cores) < std::ssize(all);
   if (why.empty()) {
     std::string reason;
     for (std::size_t rank = 0; rank < all.size() && reason.empty(); ++rank)

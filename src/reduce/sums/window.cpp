@@ -79,7 +79,12 @@ class WindowSums final : public NodeSums {
   }
 
  private:
-  enum Counter : int { kGiven, kAdded };
+  enum Counter : std::int16_t { kGiven, kAdded };
+  struct Lacking {
+    std::uint32_t number = 0;
+    std::int16_t rank = 0;
+    Counter counter = kGiven;
+  };
   static constexpr std::int64_t kFloat = sizeof(float);
 
   /// Numbers of all rows that are added up together, and wait for those before them.
@@ -111,7 +116,7 @@ class WindowSums final : public NodeSums {
   bool all_have(Counter counter, std::uint32_t number) {
     for (int other = 0; other < window_->ranks(); ++other)
       if (other != rank() && !window_->has(other, counter, number)) {
-        lacking_.store(std::uint64_t{number} << 32 | static_cast<std::uint64_t>(other) << 8 | counter);
+        lacking_ = Lacking{number, static_cast<std::int16_t>(other), counter};
         return false;
       }
     return true;
@@ -121,9 +126,8 @@ class WindowSums final : public NodeSums {
       std::this_thread::yield();
       return;
     }
-    const std::uint64_t lacking = lacking_;
-    window_->nap(static_cast<int>(lacking >> 8 & 0xffffff), static_cast<int>(lacking & 0xff),
-                 static_cast<std::uint32_t>(lacking >> 32));
+    const Lacking lacking = lacking_;
+    window_->nap(lacking.rank, lacking.counter, lacking.number);
   }
 
   /// Adds up what the other ranks have made ready, in the order of the parts, one after the other; beside: one of them.
@@ -144,7 +148,7 @@ class WindowSums final : public NodeSums {
     const std::uint32_t number = added_ + 1;
     if (added_ == started_.load(std::memory_order_acquire)) return false;
     // Ranks that wait for shares of others wait for those of the oldest part.
-    const std::uint64_t lacking = lacking_;
+    const Lacking lacking = lacking_;
     if (!all_have(kGiven, number)) {
       if (done_ != added_) lacking_ = lacking;
       return false;
@@ -197,8 +201,8 @@ class WindowSums final : public NodeSums {
   std::atomic<std::uint32_t> started_{0};  ///< parts so far, as the next ones
   /// Parts of which this rank's share is added up on the node, and on all nodes; and those that are done.
   std::uint32_t added_ = 0, told_ = 0, done_ = 0;
-  std::atomic<bool> in_lane_{false};       ///< some of them are not reported yet: they are on their way between nodes
-  std::atomic<std::uint64_t> lacking_{0};  ///< number, rank and counter that is waited for
+  std::atomic<bool> in_lane_{false};  ///< some of them are not reported yet: they are on their way between nodes
+  std::atomic<Lacking> lacking_{};    ///< what is waited for
 };
 
 /// The first reason that any rank has, on all of them; empty: none has one. **Collective.**
