@@ -157,6 +157,17 @@ TEST_CASE("Over several nodes, shares are added up in the memory of each and by 
       if (group != nullptr && six < world().size()) compare_over_nodes(*group, node_of, overlap);
     }
   }
+  const auto backend = test_backend(1);
+  const auto refused = [&](std::int64_t longest) {
+    return error_of([&] {
+      (void)make_sums(
+          "window",
+          {.backend = *backend, .ranks = world(), .bytes = kFloat, .longest = longest, .node = world().rank() / 2});
+    });
+  };
+  const std::int64_t longest = (world().size() % 2 == 0 ? std::int64_t{2} : 1) << 28;  // by the least ranks of a node
+  CHECK(contains(refused(longest), "messages of more than 2^28 numbers a share are too long between nodes"));
+  CHECK(refused(longest - 1) == "none");
   // The order of a tree is MPI's matter, with the bits that it has on one node.
   const SummationTree tree(2 * world().size() + 1, world().size());
   const std::string error = error_of([&] { (void)added("window", {303}, &tree, false, world(), world().rank() / 2); });

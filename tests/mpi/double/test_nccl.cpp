@@ -77,9 +77,15 @@ TEST_CASE("More sums by NCCL than there are places for, one after the other", "[
 TEST_CASE("Why NCCL cannot be used is said alike on all ranks", "[nccl]") {
   std::string shared, own_gpu, none, version, init;
   {
-    const Environment asked("NCCL_MULTI_RANK_GPU_ENABLE", "1");  // from version 2.30 on
     const auto backend = test_backend(1);
-    shared = joined(*backend);
+    const auto shares = [&](const char* asked, const std::string& of_version) {
+      const Environment asks("NCCL_MULTI_RANK_GPU_ENABLE", asked), fault("DAT_DOUBLE_NCCL", of_version);
+      return joined(*backend);
+    };
+    const std::string newer = "new@" + std::to_string(world().rank());  // from version 2.30 on
+    shared = shares("1", "");
+    CHECK(shares("0", newer) == (world().size() > 1 ? shared : "joined"));
+    CHECK(shares("1", newer) == "joined");
   }
   const OwnGpu own;
   const auto backend = test_backend(1);
@@ -90,6 +96,7 @@ TEST_CASE("Why NCCL cannot be used is said alike on all ranks", "[nccl]") {
   };
   if (world().size() > 1) version = faulty("version@1");
   init = faulty("init@0");
+  CHECK(contains(faulty("id@0"), "rank 0: ncclGetUniqueId: "));
   CHECK(faulty("mute@0") == "rank 0: NCCL does not tell its version");
   std::string why;
   CHECK(NcclGroup::join(world(), world().rank() == 0 ? "" : backend->device_id(), why) == nullptr);
