@@ -213,9 +213,7 @@ TransportKind butterfly_transport() {
           .memory = Butterfly::memory,
           .sent = [](const Codec& codec, const Segment& segment,
                      int ranks) { return 2 * bytes_of(codec, segment) * (ranks - 1) / ranks; },
-          .make = [](const TransportOptions& options) -> std::unique_ptr<Transport> {
-            return std::make_unique<Butterfly>(options);
-          }};
+          .make = made<Butterfly>};
 }
 
 }  // namespace dat

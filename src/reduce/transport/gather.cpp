@@ -173,9 +173,7 @@ TransportKind gather_transport() {
           .traffic = [](int ranks) { return Traffic{.gathered = 1, .decoded = ranks}; },
           .memory = Gather::memory,
           .sent = [](const Codec& codec, const Segment& segment, int) { return bytes_of(codec, segment); },
-          .make = [](const TransportOptions& options) -> std::unique_ptr<Transport> {
-            return std::make_unique<Gather>(options);
-          }};
+          .make = made<Gather>};
 }
 
 }  // namespace dat

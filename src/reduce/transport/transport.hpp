@@ -101,6 +101,12 @@ struct TransportKind {
   std::unique_ptr<Transport> (*make)(const TransportOptions&);
 };
 
+/// TransportKind::make of a class.
+template <class T>
+[[nodiscard]] std::unique_ptr<Transport> made(const TransportOptions& options) {
+  return std::make_unique<T>(options);
+}
+
 [[nodiscard]] const Registry<TransportKind()>& transports();
 /// Transports for the messages of a codec, its own first.
 [[nodiscard]] std::vector<std::string> transports_of(const Codec& codec);
