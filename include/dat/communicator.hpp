@@ -248,6 +248,9 @@ class Communicator {
   void give(std::int64_t bytes) { bytes_given_ += size_ > 1 ? bytes : 0; }
   class Blocking;
   [[nodiscard]] std::uint64_t record(Call call, std::int64_t bytes);
+  /// Request that start(handle), the MPI function `name`, begins.
+  template <class Start>
+  [[nodiscard]] Request started(Call call, std::int64_t bytes, const char* name, const Start& start);
   template <class T>
   void sum_in_place(T* data, std::int64_t count, MPI_Datatype type);
   /// The length of a message to or from another rank, as MPI counts. Error(communication): too long, or no such rank.

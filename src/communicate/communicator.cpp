@@ -278,69 +278,63 @@ void Communicator::meet(const std::function<void()>& call) {
   call();
 }
 
+template <class Start>
+Request Communicator::started(Call call, std::int64_t bytes, const char* name, const Start& start) {
+  Request request;
+  request.record_ = record(call, bytes);
+  const Turn turn;
+  turn.check(start(&request.handle_), name);
+  request.watch(true);
+  return request;
+}
+
 Request Communicator::start_sum(float* data, std::int64_t count) {
   require(count <= kPiece, ExitCode::communication, "a sum of ", count,
           " numbers beside other work is too long: ", kPiece, " is the most");
-  Request request;
-  if (alone()) return request;
+  if (alone()) return {};
   give(count * std::int64_t{sizeof *data});
-  request.record_ = record(Call::sum, count * std::int64_t{sizeof *data});
-  const Turn turn;
-  turn.check(MPI_Iallreduce(MPI_IN_PLACE, data, static_cast<int>(count), MPI_FLOAT, MPI_SUM, group_, &request.handle_),
-             "MPI_Iallreduce");
-  request.watch(true);
-  return request;
+  return started(Call::sum, count * std::int64_t{sizeof *data}, "MPI_Iallreduce", [&](MPI_Request* handle) {
+    return MPI_Iallreduce(MPI_IN_PLACE, data, static_cast<int>(count), MPI_FLOAT, MPI_SUM, group_, handle);
+  });
 }
 
 Request Communicator::start_all_gather(const void* mine, void* all, std::size_t bytes) {
   const int count = checked(bytes, "a block to all ranks");
-  Request request;
   if (alone()) {
     copy(mine, all, bytes);
-    return request;
+    return {};
   }
   give(count);
-  request.record_ = record(Call::all_gather, count);
-  const Turn turn;
-  turn.check(MPI_Iallgather(mine, count, MPI_BYTE, all, count, MPI_BYTE, group_, &request.handle_), "MPI_Iallgather");
-  request.watch(true);
-  return request;
+  return started(Call::all_gather, count, "MPI_Iallgather", [&](MPI_Request* handle) {
+    return MPI_Iallgather(mine, count, MPI_BYTE, all, count, MPI_BYTE, group_, handle);
+  });
 }
 
 Request Communicator::start_all_gather(const void* mine, void* all, const std::vector<int>& bytes,
                                        const std::vector<int>& at) {
-  const auto self = static_cast<std::size_t>(rank_);
-  Request request;
+  const int own = bytes[static_cast<std::size_t>(rank_)];
   if (alone()) {
-    copy(mine, static_cast<char*>(all) + at[self], static_cast<std::size_t>(bytes[self]));
-    return request;
+    copy(mine, static_cast<char*>(all) + at[0], static_cast<std::size_t>(own));
+    return {};
   }
-  give(bytes[self]);
-  request.record_ = record(Call::all_gather, total(bytes));
-  const Turn turn;
-  turn.check(
-      MPI_Iallgatherv(mine, bytes[self], MPI_BYTE, all, bytes.data(), at.data(), MPI_BYTE, group_, &request.handle_),
-      "MPI_Iallgatherv");
-  request.watch(true);
-  return request;
+  give(own);
+  return started(Call::all_gather, total(bytes), "MPI_Iallgatherv", [&](MPI_Request* handle) {
+    return MPI_Iallgatherv(mine, own, MPI_BYTE, all, bytes.data(), at.data(), MPI_BYTE, group_, handle);
+  });
 }
 
 Request Communicator::start_exchange(const void* send, const std::vector<int>& to, const std::vector<int>& to_at,
                                      void* receive, const std::vector<int>& from, const std::vector<int>& from_at) {
-  Request request;
   if (size_ == 1) {
     copy(static_cast<const char*>(send) + to_at[0], static_cast<char*>(receive) + from_at[0],
          static_cast<std::size_t>(to[0]));
-    return request;
+    return {};
   }
   give(total(to) - to[static_cast<std::size_t>(rank_)]);
-  request.record_ = record(Call::exchange, total(to));
-  const Turn turn;
-  turn.check(MPI_Ialltoallv(send, to.data(), to_at.data(), MPI_BYTE, receive, from.data(), from_at.data(), MPI_BYTE,
-                            group_, &request.handle_),
-             "MPI_Ialltoallv");
-  request.watch(true);
-  return request;
+  return started(Call::exchange, total(to), "MPI_Ialltoallv", [&](MPI_Request* handle) {
+    return MPI_Ialltoallv(send, to.data(), to_at.data(), MPI_BYTE, receive, from.data(), from_at.data(), MPI_BYTE,
+                          group_, handle);
+  });
 }
 
 int Communicator::message(std::size_t bytes, int other) const {

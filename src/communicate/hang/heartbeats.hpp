@@ -18,9 +18,8 @@ struct Heartbeat {
   static constexpr int kMostCulprits = 16;
   std::uint64_t token;  ///< token of the run
   std::int32_t sender, receiver;
-  std::int32_t address;  ///< number of the receiver's address to which it goes
-  std::int32_t
-      heard_on;  ///< number of the sender's address at which the receiver's heartbeats have arrived; -1: none has
+  std::int32_t address;   ///< number of the receiver's address to which it goes
+  std::int32_t heard_on;  ///< number of the sender's address at which the receiver's have arrived; -1: none has
   RankState::Main main;
   std::uint8_t ending, printed, written;  ///< the run ends; the sender has printed why; its records are in their file
   Verdict::Kind kind;                     ///< valid, with all up to `why`, while the run ends

@@ -24,10 +24,9 @@ namespace dat {
 
 namespace {
 
-constexpr double kLookSeconds = 0.25;    // between two looks at all ranks, at most
-constexpr double kLongestHeartbeat = 1;  // seconds between two, but for many ranks
-constexpr double kPacketsPerSecond =
-    250;  // packets that a rank sends at most: a thousand ranks take four seconds for a round
+constexpr double kLookSeconds = 0.25;      // between two looks at all ranks, at most
+constexpr double kLongestHeartbeat = 1;    // seconds between two, but for many ranks
+constexpr double kPacketsPerSecond = 250;  // of a rank, at most: a thousand ranks take four seconds for a round
 constexpr double kEndingLook = 0.05;
 constexpr double kGatherSeconds = 1;  // in which all who can be reached agree to end, and report where they are
 constexpr double kWriteSeconds = 1;   // for the records: the file system may hang, too
@@ -305,7 +304,10 @@ void Watchdog::begin_end(const Verdict& verdict, const std::string& why) {
 void Watchdog::go_on_ending() {
   const double since = std::chrono::duration<double>(Clock::now() - ending_since_).count();
   if (told_ || printed_) {
-    if (all_have_written() || since > 2 * kGatherSeconds + kWriteSeconds) leave();
+    // The first rank to leave has the launcher kill the others, so all wait for each other's records.
+    const bool all =
+        written_ && std::ranges::all_of(peers_, [](const Peer& one) { return !one.reached || one.written; });
+    if (all || since > 2 * kGatherSeconds + kWriteSeconds) leave();
     return;
   }
   if (since < kGatherSeconds) return;
@@ -315,12 +317,6 @@ void Watchdog::go_on_ending() {
   if (lowest < rank_ && since < 2 * kGatherSeconds) return;
   print();
   printed_ = true;
-}
-
-/// The first rank to leave has the launcher kill the others, so all wait for each other's records.
-bool Watchdog::all_have_written() const {
-  const auto has = [](const Peer& peer) { return !peer.reached || peer.written; };
-  return written_ && std::ranges::all_of(peers_, has);
 }
 
 void Watchdog::print() {

@@ -70,7 +70,6 @@ class Watchdog {
   void begin_end(const Verdict& verdict, const std::string& why);
   void go_on_ending();
   void print();
-  [[nodiscard]] bool all_have_written() const;
   [[noreturn]] void leave();
   [[nodiscard]] std::vector<pid_t> silent_siblings() const;
   [[nodiscard]] std::string folder();

@@ -1,3 +1,4 @@
+#include <numeric>
 #include <optional>
 
 #include "reduce/transport/message.hpp"
@@ -25,7 +26,7 @@ class Gather final : public Transport {
   }
 
   void reserve() override {
-    const std::int64_t bytes = message_bytes(options_.codec, parameters_), ranks = options_.ranks.size();
+    const std::int64_t bytes = total(lengths_), ranks = options_.ranks.size();
     for (Message& message : messages_) message.reserve();
     tables_.reserve(options_.backend, parameters_);
     mine_.reserve(bytes);
@@ -98,7 +99,7 @@ class Gather final : public Transport {
   [[nodiscard]] float* of_ranks() const override { return decoded_; }
 
   [[nodiscard]] static std::int64_t memory(const Codec& codec, const Parameters& parameters, int ranks) {
-    const std::int64_t bytes = message_bytes(codec, parameters);
+    const std::int64_t bytes = total(lengths_of(codec, parameters));
     return bytes + ranks * (bytes + parameters.size * std::int64_t{sizeof(float)});
   }
 
@@ -110,10 +111,8 @@ class Gather final : public Transport {
     std::vector<int> bytes, at;            ///< [ranks] where each has a length of its own: that, and where it is put
   };
 
-  [[nodiscard]] static std::int64_t message_bytes(const Codec& codec, const Parameters& parameters) {
-    std::int64_t bytes = 0;
-    for (const Segment& segment : parameters.segments) bytes += bytes_of(codec, segment);
-    return bytes;
+  [[nodiscard]] static std::int64_t total(const std::vector<std::int64_t>& lengths) {
+    return std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
   }
   [[nodiscard]] Place& place_of(const Bucket& bucket) { return places_[static_cast<std::size_t>(bucket.number)]; }
   [[nodiscard]] MessageTensors tensors_of(const Bucket& bucket, std::size_t message) {
