@@ -244,7 +244,7 @@ class Communicator {
   [[nodiscard]] static std::string library_version();
 
  private:
-  Communicator(MPI_Comm group, bool world, std::uint32_t name);
+  Communicator(MPI_Comm group, bool world);
   void give(std::int64_t bytes) { bytes_given_ += size_ > 1 ? bytes : 0; }
   class Blocking;
   [[nodiscard]] std::uint64_t record(Call call, std::int64_t bytes);
@@ -265,7 +265,7 @@ class Communicator {
   std::vector<int> send_at_{0}, receive_at_{0};  ///< [size], of an exchange
   std::int64_t bytes_given_ = 0;
   /// Equal on all ranks of the group, hardly ever equal to another group's.
-  std::uint32_t name_;
+  std::uint32_t name_ = 0;
   std::int64_t collectives_ = 0, subgroups_ = 0;  ///< collectives and subgroups so far
   std::unique_ptr<Watchdog> watchdog_;
 };

@@ -1,5 +1,7 @@
 #include "dat/communicator.hpp"
 
+#include <xxhash.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
@@ -69,8 +71,7 @@ std::uint64_t Communicator::record(Call call, std::int64_t bytes) {
   return FlightRecorder::of_process().begin(call, name_, ++collectives_, bytes);
 }
 
-Communicator::Communicator(MPI_Comm group, bool world, std::uint32_t name)
-    : group_(group), world_(world), launch_node_cores_{own_cores()}, name_(name) {
+Communicator::Communicator(MPI_Comm group, bool world) : group_(group), world_(world), launch_node_cores_{own_cores()} {
   if (alone()) return;
   const Turn turn;
   MPI_Comm_rank(group, &rank_);
@@ -108,11 +109,11 @@ std::unique_ptr<Communicator> Communicator::world() {
     // A duplicate: what other libraries of the process send over MPI_COMM_WORLD does not meet our messages.
     turn.check(MPI_Comm_dup(MPI_COMM_WORLD, &group), "MPI_Comm_dup");
   }
-  return std::unique_ptr<Communicator>(new Communicator(group, true, 1));
+  return std::unique_ptr<Communicator>(new Communicator(group, true));
 }
 
 std::unique_ptr<Communicator> Communicator::single() {
-  return std::unique_ptr<Communicator>(new Communicator(MPI_COMM_NULL, false, 0));
+  return std::unique_ptr<Communicator>(new Communicator(MPI_COMM_NULL, false));
 }
 
 std::unique_ptr<Communicator> Communicator::subgroup(int color, int key) {
@@ -125,9 +126,10 @@ std::unique_ptr<Communicator> Communicator::subgroup(int color, int key) {
     const Turn turn;
     turn.check(MPI_Comm_split(group_, color == kNoColor ? MPI_UNDEFINED : color, key, &group), "MPI_Comm_split");
   }
-  const auto name = static_cast<std::uint32_t>(name_ * 31 + 7 * ++subgroups_ + color);
+  const std::int64_t path[] = {name_, ++subgroups_, color};
   if (group == MPI_COMM_NULL) return nullptr;
-  std::unique_ptr<Communicator> part(new Communicator(group, false, name));
+  std::unique_ptr<Communicator> part(new Communicator(group, false));
+  part->name_ = static_cast<std::uint32_t>(XXH3_64bits(path, sizeof path));
   part->launch_ = launch_;
   part->launch_node_rank_ = launch_node_rank_;
   part->launch_node_cores_ = launch_node_cores_;

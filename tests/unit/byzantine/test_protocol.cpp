@@ -105,8 +105,17 @@ TEST_CASE("Ranks without a part, and parts of one element, are cut off and looke
     CHECK(one.accusations.empty());
     CHECK(one.steps == 5);
   }
-  // Of nothing, too, everybody makes what the rank that has it has made.
   const auto backend = make_backend({.device = "cpu", .threads = 1, .math = "f32"});
+  const auto taken = [&] {
+    std::int64_t bytes = 0;
+    for (const auto& one : backend->allocations()) bytes += static_cast<std::int64_t>(one.bytes);
+    return bytes;
+  };
+  const std::int64_t before = taken();
+  const RunSums sums(*backend, 5 * kChunk, 3);
+  CHECK(taken() - before ==
+        RunSums::memory(5 * kChunk, 3) + 3 * kSums * std::int64_t{sizeof(double)});  // and on the host
+  // Of nothing, too, everybody makes what the rank that has it has made.
   const auto aggregator = aggregators().at("centered_clip")(*backend, Parameters{}, {.ranks = 2, .faults = 0});
   float message = 1, everyone = 1, place = 1, result = 1;
   PartWork work(*backend, 2, 0, 1, {});

@@ -352,7 +352,7 @@ TEST_CASE("a host without IPv6 and one with it hear each other by IPv4, and it h
 
 TEST_CASE("a rank names the address that other hosts see, and none that it alone sees", "[hang]") {
   const std::string text = HeartbeatSocket(0, 2).introduction() + " ";
-  CHECK(!contains(text, " 127."));
+  CHECK((!contains(text, " 127.") && !contains(text, " fe80:")));
   sockaddr_in name{.sin_family = AF_INET, .sin_port = htons(9), .sin_addr = {htonl(0xc6336401)}, .sin_zero = {}};
   auto* const any = reinterpret_cast<sockaddr*>(&name);
   socklen_t length = sizeof name;
