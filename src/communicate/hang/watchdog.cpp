@@ -153,7 +153,9 @@ void Watchdog::run() {
     const double left = every - seconds(Clock::now() - looked);
     pollfd wanted[] = {{socket_.descriptor(), POLLIN, 0}, {wake_, POLLIN, 0}};
     if (left > 0) poll(wanted, 2, static_cast<int>(left * 1000) + 1);
-    receive();
+    eventfd_t calls = 0;
+    (void)eventfd_read(wake_, &calls);
+    for (Heartbeat heartbeat; socket_.receive(heartbeat);) take(heartbeat);
     const Clock::time_point now = Clock::now();
     if (const int signal = crashed_; signal != 0 && !failed_)
       keep_failure("MPI has crashed by signal " + std::to_string(signal));
@@ -186,13 +188,6 @@ void Watchdog::run() {
       sent = now;
     }
   }
-}
-
-void Watchdog::receive() {
-  eventfd_t calls = 0;
-  (void)eventfd_read(wake_, &calls);
-  Heartbeat heartbeat;
-  while (socket_.receive(heartbeat)) take(heartbeat);
 }
 
 void Watchdog::take(const Heartbeat& heartbeat) {

@@ -63,7 +63,6 @@ class Watchdog {
   void introduce(int rank, const std::string& text);
   void run();
   void keep_failure(const std::string& why);
-  void receive();
   void take(const Heartbeat& heartbeat);
   void look(double passed);
   void send_to_all();

@@ -38,7 +38,6 @@ class TreeReducer final : public Reducer {
  private:
   void complete();
   [[nodiscard]] float* message(int node) { return reinterpret_cast<float*>(sums_->device(node, 0)); }
-  void count();
   void exchange();
 
   Backend& backend_;
