@@ -96,6 +96,13 @@ TEST_CASE("Why NCCL cannot be used is said alike on all ranks", "[nccl]") {
   };
   if (world().size() > 1) version = faulty("version@1");
   init = faulty("init@0");
+  for (const int parts : {Backend::kTickets / 4, Backend::kTickets / 4 + 1}) {
+    const std::string error = error_of([&] {
+      (void)make_sums("nccl", {.backend = *backend, .ranks = world(), .bytes = 4, .longest = 1, .parts = parts});
+    });
+    CHECK(contains(error, std::to_string(parts) + " messages may be under way, ") == (parts > Backend::kTickets / 4));
+    CHECK((error == "none") == (parts == Backend::kTickets / 4));
+  }
   CHECK(contains(faulty("id@0"), "rank 0: ncclGetUniqueId: "));
   CHECK(faulty("mute@0") == "rank 0: NCCL does not tell its version");
   std::string why;
