@@ -32,6 +32,11 @@ void copy(const void* from, void* to, std::size_t bytes) {
   std::copy_n(static_cast<const std::byte*>(from), bytes, static_cast<std::byte*>(to));
 }
 
+[[nodiscard]] Request copied(const void* from, void* to, std::size_t bytes) {
+  copy(from, to, bytes);
+  return {};
+}
+
 /// Places of the blocks, one after the other.
 void lay_out(const std::vector<int>& bytes, std::vector<int>& at, const char* what) {
   std::size_t before = 0;
@@ -302,10 +307,7 @@ Request Communicator::start_sum(float* data, std::int64_t count) {
 
 Request Communicator::start_all_gather(const void* mine, void* all, std::size_t bytes) {
   const int count = checked(bytes, "a block to all ranks");
-  if (alone()) {
-    copy(mine, all, bytes);
-    return {};
-  }
+  if (alone()) return copied(mine, all, bytes);
   give(count);
   return started(Call::all_gather, count, "MPI_Iallgather", [&](MPI_Request* handle) {
     return MPI_Iallgather(mine, count, MPI_BYTE, all, count, MPI_BYTE, group_, handle);
@@ -315,10 +317,7 @@ Request Communicator::start_all_gather(const void* mine, void* all, std::size_t 
 Request Communicator::start_all_gather(const void* mine, void* all, const std::vector<int>& bytes,
                                        const std::vector<int>& at) {
   const int own = bytes[static_cast<std::size_t>(rank_)];
-  if (alone()) {
-    copy(mine, static_cast<char*>(all) + at[0], static_cast<std::size_t>(own));
-    return {};
-  }
+  if (alone()) return copied(mine, static_cast<char*>(all) + at[0], static_cast<std::size_t>(own));
   give(own);
   return started(Call::all_gather, total(bytes), "MPI_Iallgatherv", [&](MPI_Request* handle) {
     return MPI_Iallgatherv(mine, own, MPI_BYTE, all, bytes.data(), at.data(), MPI_BYTE, group_, handle);
@@ -327,11 +326,9 @@ Request Communicator::start_all_gather(const void* mine, void* all, const std::v
 
 Request Communicator::start_exchange(const void* send, const std::vector<int>& to, const std::vector<int>& to_at,
                                      void* receive, const std::vector<int>& from, const std::vector<int>& from_at) {
-  if (size_ == 1) {
-    copy(static_cast<const char*>(send) + to_at[0], static_cast<char*>(receive) + from_at[0],
-         static_cast<std::size_t>(to[0]));
-    return {};
-  }
+  if (size_ == 1)
+    return copied(static_cast<const char*>(send) + to_at[0], static_cast<char*>(receive) + from_at[0],
+                  static_cast<std::size_t>(to[0]));
   give(total(to) - to[static_cast<std::size_t>(rank_)]);
   return started(Call::exchange, total(to), "MPI_Ialltoallv", [&](MPI_Request* handle) {
     return MPI_Ialltoallv(send, to.data(), to_at.data(), MPI_BYTE, receive, from.data(), from_at.data(), MPI_BYTE,
