@@ -65,7 +65,8 @@ void SumOrder::add_block(const std::vector<Taken>& taken, std::span<const float*
       stack[size - 1] = to;
     }
   }
-  for (float* const sum : sums) std::copy_n(stack[0], count, sum + at);
+  for (float* const sum : sums)
+    if (stack[0] != sum + at) std::copy_n(stack[0], count, sum + at);
 }
 
 }  // namespace dat
