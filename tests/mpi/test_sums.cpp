@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "catch.hpp"
+#include "communicate/node/lane.hpp"
 #include "communicate/node/node_window.hpp"
 #include "reduce/sums/sums.hpp"
 #include "reduction_case.hpp"
@@ -217,14 +218,13 @@ TEST_CASE("Where one rank lacks shared memory, all go by MPI, or none where the 
     numbers = to_host(*backend, reinterpret_cast<const float*>(sums->device(0, 0)), 1);
   }
   CHECK(window == nullptr);
-  std::string none;
-  const FileLimit enough((2 << 20) + (1 << 16));  // what is asked for, after a page of counters
-  CHECK(NodeWindow::make(world(), 2 << 20, none) != nullptr);
   CHECK(why == "files may have 1 MiB here (ulimit -f), and 3 MiB of shared memory are needed");
   CHECK(error == "6: --node-sums window cannot be had: " + why + "; choose mpi, or leave it off");
   CHECK(told.str() ==
         (world().root() ? "dat_hpc: note: --node-sums window cannot be had: " + why + "\n" : ""));  // once
   CHECK(numbers.front() == static_cast<float>(world().size()));
+  const FileLimit enough((2 << 20) + (1 << 16));  // what is asked for, after a page of counters
+  CHECK(NodeWindow::make(world(), 2 << 20, why) != nullptr);
 }
 
 TEST_CASE("What a rank has written before it says so is seen by those who have waited for it", "[sums]") {
@@ -232,7 +232,8 @@ TEST_CASE("What a rank has written before it says so is seen by those who have w
   const auto window = NodeWindow::make(world(), 4 << 10, why);
   CHECK(window != nullptr);
   if (window == nullptr) return;
-  CHECK(window->bytes() == 1U << 16);  // a page
+  CHECK(window->bytes() == 1U << 16);                                                      // a page
+  CHECK(nodes_of(world()) == std::vector<int>(static_cast<std::size_t>(world().size())));  // one node
   const int me = world().rank(), next = (me + 1) % world().size();
   std::int64_t wrong = 0;
   // Counters go round.
