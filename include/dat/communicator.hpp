@@ -64,12 +64,7 @@ class Request {
  public:
   Request() = default;
   ~Request() { forget(); }
-  Request(Request&& other) noexcept
-      : handle_(std::exchange(other.handle_, MPI_REQUEST_NULL)),
-        errand_(std::exchange(other.errand_, nullptr)),
-        expected_(other.expected_),
-        place_(other.place_),
-        record_(other.record_) {}
+  Request(Request&& other) noexcept { *this = std::move(other); }
   Request& operator=(Request&& other) noexcept;
 
   /// Gives MPI the chance to move the communication on, and returns whether it is done. Error(communication).
@@ -249,10 +244,13 @@ class Communicator {
   [[nodiscard]] static std::string library_version();
 
  private:
-  Communicator(MPI_Comm group, bool world, std::uint32_t name);
+  Communicator(MPI_Comm group, bool world);
   void give(std::int64_t bytes) { bytes_given_ += size_ > 1 ? bytes : 0; }
   class Blocking;
   [[nodiscard]] std::uint64_t record(Call call, std::int64_t bytes);
+  /// Request that start(handle), the MPI function `name`, begins.
+  template <class Start>
+  [[nodiscard]] Request started(Call call, std::int64_t bytes, const char* name, const Start& start);
   template <class T>
   void sum_in_place(T* data, std::int64_t count, MPI_Datatype type);
   /// The length of a message to or from another rank, as MPI counts. Error(communication): too long, or no such rank.
@@ -267,7 +265,7 @@ class Communicator {
   std::vector<int> send_at_{0}, receive_at_{0};  ///< [size], of an exchange
   std::int64_t bytes_given_ = 0;
   /// Equal on all ranks of the group, hardly ever equal to another group's.
-  std::uint32_t name_;
+  std::uint32_t name_ = 0;
   std::int64_t collectives_ = 0, subgroups_ = 0;  ///< collectives and subgroups so far
   std::unique_ptr<Watchdog> watchdog_;
 };

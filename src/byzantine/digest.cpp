@@ -13,9 +13,6 @@ namespace {
 using Leaves = kernels::HashLeaves;
 constexpr std::size_t kDigest = sizeof(Sha256Digest);
 
-/// Each run has a leaf that is not whole.
-[[nodiscard]] std::int64_t most_leaves(std::int64_t elements, int runs) { return elements / Leaves::kLeaf + runs; }
-
 void begin_root(Sha256& hash, std::int64_t elements) {
   hash.add("root", 4);
   hash.add(&elements, sizeof elements);
@@ -36,13 +33,14 @@ Sha256Digest commitment(const Sha256Digest& salt, const Sha256Digest& root) {
 
 RunHasher::RunHasher(Backend& backend, std::int64_t most, int runs) : backend_(backend) {
   if (backend.device().kind == DeviceKind::cpu) return;
-  const auto bytes = static_cast<std::size_t>(most_leaves(most, runs)) * kDigest;
+  const auto bytes = static_cast<std::size_t>(memory(most, runs));
   device_ = static_cast<std::uint32_t*>(backend.allocate(bytes, "digests"));
   host_ = static_cast<std::uint32_t*>(backend.allocate_pinned(bytes, "digests"));
 }
 
+/// Each run has a leaf that is not whole.
 std::int64_t RunHasher::memory(std::int64_t most, int runs) {
-  return most_leaves(most, runs) * static_cast<std::int64_t>(kDigest);
+  return (most / Leaves::kLeaf + runs) * static_cast<std::int64_t>(kDigest);
 }
 
 void RunHasher::roots(std::span<const Run> runs, std::span<Sha256Digest> out) {

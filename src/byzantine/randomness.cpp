@@ -22,8 +22,7 @@ void Protocol::reveal() {
   meet(round, Topic::reveal, Rule::reveal);
   if (interrupted()) return;
   Sha256 all;
-  constexpr char kWhat[] = "randomness";
-  all.add(kWhat, sizeof kWhat);
+  all.add("randomness", sizeof "randomness");
   for (int rank = 0; rank < ranks_; ++rank) {
     const std::span<const std::byte> said = round.of(rank).bytes;
     Opening opening;

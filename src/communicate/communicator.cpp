@@ -1,5 +1,7 @@
 #include "dat/communicator.hpp"
 
+#include <xxhash.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
@@ -28,6 +30,11 @@ constexpr std::int64_t kPiece = 1 << 28;
 /// The pointers may be null where there are no bytes.
 void copy(const void* from, void* to, std::size_t bytes) {
   std::copy_n(static_cast<const std::byte*>(from), bytes, static_cast<std::byte*>(to));
+}
+
+[[nodiscard]] Request copied(const void* from, void* to, std::size_t bytes) {
+  copy(from, to, bytes);
+  return {};
 }
 
 /// Places of the blocks, one after the other.
@@ -69,8 +76,7 @@ std::uint64_t Communicator::record(Call call, std::int64_t bytes) {
   return FlightRecorder::of_process().begin(call, name_, ++collectives_, bytes);
 }
 
-Communicator::Communicator(MPI_Comm group, bool world, std::uint32_t name)
-    : group_(group), world_(world), launch_node_cores_{own_cores()}, name_(name) {
+Communicator::Communicator(MPI_Comm group, bool world) : group_(group), world_(world), launch_node_cores_{own_cores()} {
   if (alone()) return;
   const Turn turn;
   MPI_Comm_rank(group, &rank_);
@@ -108,11 +114,11 @@ std::unique_ptr<Communicator> Communicator::world() {
     // A duplicate: what other libraries of the process send over MPI_COMM_WORLD does not meet our messages.
     turn.check(MPI_Comm_dup(MPI_COMM_WORLD, &group), "MPI_Comm_dup");
   }
-  return std::unique_ptr<Communicator>(new Communicator(group, true, 1));
+  return std::unique_ptr<Communicator>(new Communicator(group, true));
 }
 
 std::unique_ptr<Communicator> Communicator::single() {
-  return std::unique_ptr<Communicator>(new Communicator(MPI_COMM_NULL, false, 0));
+  return std::unique_ptr<Communicator>(new Communicator(MPI_COMM_NULL, false));
 }
 
 std::unique_ptr<Communicator> Communicator::subgroup(int color, int key) {
@@ -125,9 +131,10 @@ std::unique_ptr<Communicator> Communicator::subgroup(int color, int key) {
     const Turn turn;
     turn.check(MPI_Comm_split(group_, color == kNoColor ? MPI_UNDEFINED : color, key, &group), "MPI_Comm_split");
   }
-  const auto name = static_cast<std::uint32_t>(name_ * 31 + 7 * ++subgroups_ + color);
+  const std::int64_t path[] = {name_, ++subgroups_, color};
   if (group == MPI_COMM_NULL) return nullptr;
-  std::unique_ptr<Communicator> part(new Communicator(group, false, name));
+  std::unique_ptr<Communicator> part(new Communicator(group, false));
+  part->name_ = static_cast<std::uint32_t>(XXH3_64bits(path, sizeof path));
   part->launch_ = launch_;
   part->launch_node_rank_ = launch_node_rank_;
   part->launch_node_cores_ = launch_node_cores_;
@@ -258,8 +265,7 @@ void Communicator::exchange(const void* send, const std::vector<int>& to, const 
   if (size_ == 1)
     return copy(static_cast<const char*>(send) + to_at[0], static_cast<char*>(receive) + from_at[0],
                 static_cast<std::size_t>(to[0]));
-  for (int rank = 0; rank < size_; ++rank)
-    if (rank != rank_) give(to[static_cast<std::size_t>(rank)]);
+  give(total(to) - to[static_cast<std::size_t>(rank_)]);
   const Blocking call(record(Call::exchange, total(to)));
   const Turn turn;
   turn.check(
@@ -279,70 +285,55 @@ void Communicator::meet(const std::function<void()>& call) {
   call();
 }
 
+template <class Start>
+Request Communicator::started(Call call, std::int64_t bytes, const char* name, const Start& start) {
+  Request request;
+  request.record_ = record(call, bytes);
+  const Turn turn;
+  turn.check(start(&request.handle_), name);
+  request.watch(true);
+  return request;
+}
+
 Request Communicator::start_sum(float* data, std::int64_t count) {
   require(count <= kPiece, ExitCode::communication, "a sum of ", count,
           " numbers beside other work is too long: ", kPiece, " is the most");
-  Request request;
-  if (alone()) return request;
+  if (alone()) return {};
   give(count * std::int64_t{sizeof *data});
-  request.record_ = record(Call::sum, count * std::int64_t{sizeof *data});
-  const Turn turn;
-  turn.check(MPI_Iallreduce(MPI_IN_PLACE, data, static_cast<int>(count), MPI_FLOAT, MPI_SUM, group_, &request.handle_),
-             "MPI_Iallreduce");
-  request.watch(true);
-  return request;
+  return started(Call::sum, count * std::int64_t{sizeof *data}, "MPI_Iallreduce", [&](MPI_Request* handle) {
+    return MPI_Iallreduce(MPI_IN_PLACE, data, static_cast<int>(count), MPI_FLOAT, MPI_SUM, group_, handle);
+  });
 }
 
 Request Communicator::start_all_gather(const void* mine, void* all, std::size_t bytes) {
   const int count = checked(bytes, "a block to all ranks");
-  Request request;
-  if (alone()) {
-    copy(mine, all, bytes);
-    return request;
-  }
+  if (alone()) return copied(mine, all, bytes);
   give(count);
-  request.record_ = record(Call::all_gather, count);
-  const Turn turn;
-  turn.check(MPI_Iallgather(mine, count, MPI_BYTE, all, count, MPI_BYTE, group_, &request.handle_), "MPI_Iallgather");
-  request.watch(true);
-  return request;
+  return started(Call::all_gather, count, "MPI_Iallgather", [&](MPI_Request* handle) {
+    return MPI_Iallgather(mine, count, MPI_BYTE, all, count, MPI_BYTE, group_, handle);
+  });
 }
 
 Request Communicator::start_all_gather(const void* mine, void* all, const std::vector<int>& bytes,
                                        const std::vector<int>& at) {
-  const auto self = static_cast<std::size_t>(rank_);
-  Request request;
-  if (alone()) {
-    copy(mine, static_cast<char*>(all) + at[self], static_cast<std::size_t>(bytes[self]));
-    return request;
-  }
-  give(bytes[self]);
-  request.record_ = record(Call::all_gather, total(bytes));
-  const Turn turn;
-  turn.check(
-      MPI_Iallgatherv(mine, bytes[self], MPI_BYTE, all, bytes.data(), at.data(), MPI_BYTE, group_, &request.handle_),
-      "MPI_Iallgatherv");
-  request.watch(true);
-  return request;
+  const int own = bytes[static_cast<std::size_t>(rank_)];
+  if (alone()) return copied(mine, static_cast<char*>(all) + at[0], static_cast<std::size_t>(own));
+  give(own);
+  return started(Call::all_gather, total(bytes), "MPI_Iallgatherv", [&](MPI_Request* handle) {
+    return MPI_Iallgatherv(mine, own, MPI_BYTE, all, bytes.data(), at.data(), MPI_BYTE, group_, handle);
+  });
 }
 
 Request Communicator::start_exchange(const void* send, const std::vector<int>& to, const std::vector<int>& to_at,
                                      void* receive, const std::vector<int>& from, const std::vector<int>& from_at) {
-  Request request;
-  if (size_ == 1) {
-    copy(static_cast<const char*>(send) + to_at[0], static_cast<char*>(receive) + from_at[0],
-         static_cast<std::size_t>(to[0]));
-    return request;
-  }
-  for (int rank = 0; rank < size_; ++rank)
-    if (rank != rank_) give(to[static_cast<std::size_t>(rank)]);
-  request.record_ = record(Call::exchange, total(to));
-  const Turn turn;
-  turn.check(MPI_Ialltoallv(send, to.data(), to_at.data(), MPI_BYTE, receive, from.data(), from_at.data(), MPI_BYTE,
-                            group_, &request.handle_),
-             "MPI_Ialltoallv");
-  request.watch(true);
-  return request;
+  if (size_ == 1)
+    return copied(static_cast<const char*>(send) + to_at[0], static_cast<char*>(receive) + from_at[0],
+                  static_cast<std::size_t>(to[0]));
+  give(total(to) - to[static_cast<std::size_t>(rank_)]);
+  return started(Call::exchange, total(to), "MPI_Ialltoallv", [&](MPI_Request* handle) {
+    return MPI_Ialltoallv(send, to.data(), to_at.data(), MPI_BYTE, receive, from.data(), from_at.data(), MPI_BYTE,
+                          group_, handle);
+  });
 }
 
 int Communicator::message(std::size_t bytes, int other) const {

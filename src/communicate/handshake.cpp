@@ -1,9 +1,11 @@
 #include "communicate/handshake.hpp"
 
+#include <fmt/format.h>
 #include <xxhash.h>
 
 #include <algorithm>
 #include <map>
+#include <ranges>
 #include <set>
 #include <sstream>
 
@@ -22,16 +24,6 @@ constexpr std::size_t kMostNamed = 5;  // facts, values of a fact, places of a v
   return text;
 }
 
-[[nodiscard]] std::string places_text(const std::set<std::string>& places) {
-  std::string text;
-  std::size_t named = 0;
-  for (const std::string& place : places) {
-    if (named == kMostNamed) return text + ", ...";
-    text += (named++ > 0 ? ", " : "") + place;
-  }
-  return text;
-}
-
 }  // namespace
 
 std::string differences(Communicator& ranks, const Facts& facts, const std::string& where) {
@@ -40,9 +32,8 @@ std::string differences(Communicator& ranks, const Facts& facts, const std::stri
   if (ranks.agree(XXH3_64bits(mine.data(), mine.size()))) return {};
   const std::vector<std::string> all = ranks.gather(mine), places = ranks.gather(where);
 
-  std::vector<std::string> names;  // in the order of those who have them first
-  std::map<std::string, std::map<std::string, std::vector<int>>>
-      values;  // values of each name, and the ranks that have them
+  std::vector<std::string> names;                                         // in the order of those who have them first
+  std::map<std::string, std::map<std::string, std::vector<int>>> values;  // of each name, with their ranks
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     std::istringstream lines(all[rank]);
     for (std::string line; std::getline(lines, line);) {
@@ -71,7 +62,8 @@ std::string differences(Communicator& ranks, const Facts& facts, const std::stri
       const auto& [who, value] = order[k];
       std::set<std::string> at;
       for (const int rank : who) at.insert(places[static_cast<std::size_t>(rank)]);
-      text += (k > 0 ? ", " : "") + value + " on " + listed(who) + " (" + places_text(at) + ")";
+      text += fmt::format("{}{} on {} ({}{})", k > 0 ? ", " : "", value, listed(who),
+                          fmt::join(at | std::views::take(kMostNamed), ", "), at.size() > kMostNamed ? ", ..." : "");
     }
     if (order.size() > kMostNamed) text += ", ...";
   }

@@ -12,11 +12,11 @@ namespace dat {
 
 namespace {
 
-/// The number that one of these variables begins with, the first one that there is; or `none`.
-[[nodiscard]] int number_from(std::initializer_list<const char*> names, int none) {
+/// The number that one of these variables begins with, the first one that there is; at least `least`.
+[[nodiscard]] int number_from(std::initializer_list<const char*> names, int least) {
   for (const char* name : names)
-    if (const char* value = std::getenv(name)) return std::atoi(value);
-  return none;
+    if (const char* value = std::getenv(name)) return std::max(least, std::atoi(value));
+  return least;
 }
 
 }  // namespace
@@ -42,19 +42,18 @@ bool another_rank_speaks() {
 }
 
 int announced_ranks() {
-  return std::max(1, number_from({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS"}, 1));
+  return number_from({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS"}, 1);
 }
 
 int started_together() {
-  return std::max(1,
-                  number_from({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"}, 1));
+  return number_from({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"}, 1);
 }
 
 int announced_ranks_on_node() {
   // Slurm announces "2(x4),1": the first number.
-  return std::max(1, number_from({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE",
-                                  "SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"},
-                                 1));
+  return number_from({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE",
+                      "SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"},
+                     1);
 }
 
 }  // namespace dat

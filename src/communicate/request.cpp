@@ -57,8 +57,9 @@ void Request::end() noexcept {
 
 void Request::finish(const Turn& turn, int status, const MPI_Status& about, const char* call) {
   end();  // an error ends it, too
-  turn.check(status, call, expected_ >= 0 ? about.MPI_SOURCE : MPI_ANY_SOURCE);
-  if (expected_ >= 0) check_length(turn, about, expected_);
+  if (expected_ < 0) return turn.check(status, call);
+  turn.check(status, call, about.MPI_SOURCE);
+  check_length(turn, about, expected_);
 }
 
 void Request::watch(bool collective) {

@@ -1,5 +1,6 @@
 #include "communicate/together.hpp"
 
+#include <limits>
 #include <new>
 #include <optional>
 
@@ -33,7 +34,8 @@ void together(Communicator& ranks, const std::function<void()>& part) {
   if (first == ranks.size()) return;
   if (first == ranks.rank()) complain(error->what());
   // Codes are positive: the smallest of those that failed, whoever has none offers a larger one.
-  throw Agreed{static_cast<ExitCode>(ranks.minimum(error ? static_cast<int>(error->code()) : 255))};
+  constexpr int kNone = std::numeric_limits<int>::max();
+  throw Agreed{static_cast<ExitCode>(ranks.minimum(error ? static_cast<int>(error->code()) : kNone))};
 }
 
 }  // namespace dat

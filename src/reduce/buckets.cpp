@@ -64,7 +64,12 @@ void Buckets::ready(int segment) {
 
 void Buckets::finish() {
   for (int left = transport_->rounds(); left > 0; --left) {
-    give_all();
+    for (const Bucket& bucket : buckets_) {
+      if (of(bucket).sent) continue;
+      while (!backend_.arrived(of(bucket).ticket) && move_on()) continue;
+      backend_.wait_for(of(bucket).ticket);
+      give(bucket);
+    }
     for (Bucket& bucket : buckets_) {
       of(bucket).request.wait();
       ended_(ReducerStage::communicate);
@@ -89,15 +94,6 @@ void Buckets::give(const Bucket& bucket) {
   const CallLabel label("gradients", name(bucket.first), bucket.first + 1 < bucket.end ? name(bucket.end - 1) : "");
   of(bucket).sent = true;
   of(bucket).request = transport_->give(bucket);
-}
-
-void Buckets::give_all() {
-  for (const Bucket& bucket : buckets_) {
-    if (of(bucket).sent) continue;
-    while (!backend_.arrived(of(bucket).ticket) && move_on()) continue;
-    backend_.wait_for(of(bucket).ticket);
-    give(bucket);
-  }
 }
 
 /// Lets the communication under way move on. False: there is none.

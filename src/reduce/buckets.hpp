@@ -42,7 +42,6 @@ class Buckets {
 
   void encode(const Bucket& bucket);
   void give(const Bucket& bucket);
-  void give_all();
   bool move_on();
 
   Backend& backend_;

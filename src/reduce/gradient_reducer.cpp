@@ -56,17 +56,6 @@ namespace {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-/// Refuses combinations that masks of each rank's own do not allow.
-void check_masks(const Codec& codec, const Aggregator& aggregator, const ReducerOptions& options) {
-  const std::string& masks = options.mask_transport;
-  require(masks.empty() || aggregator.is_mean(), ExitCode::usage,
-          "masks per worker work with --aggregator mean alone: others take the zeros of ranks that have not drawn a "
-          "layer for gradients; choose it, or --mask shared");
-  require(masks != "dense" || codec.state().empty(), ExitCode::usage,
-          "--mask per_worker:dense does not work with a --codec that remembers what it has left out: of a layer that "
-          "no rank has drawn, it would be sent, but the layer stands still; choose union");
-}
-
 }  // namespace
 
 std::string choose_transport(const Codec& codec, const Aggregator& aggregator, const ReducerOptions& options) {
@@ -129,7 +118,12 @@ GradientReducer::GradientReducer(Backend& backend, Communicator& ranks, const Pa
       overlap_(options.overlap),
       unchanged_(unchanged(ranks.size())),
       buckets_(backend, parameters, options, unchanged_ ? nullptr : transport_.get()) {
-  check_masks(*codec_, *aggregator_, options);
+  require(!masks_.per_worker() || aggregator_->is_mean(), ExitCode::usage,
+          "masks per worker work with --aggregator mean alone: others take the zeros of ranks that have not drawn a "
+          "layer for gradients; choose it, or --mask shared");
+  require(options.mask_transport != "dense" || codec_->state().empty(), ExitCode::usage,
+          "--mask per_worker:dense does not work with a --codec that remembers what it has left out: of a layer that "
+          "no rank has drawn, it would be sent, but the layer stands still; choose union");
   if (unchanged_) return;
   if (options.overlap) (void)ranks.move_on_beside();
   masks_.reserve();

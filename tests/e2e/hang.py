@@ -46,11 +46,17 @@ class Hang(common.TestCase):
         self.gone(ranks.values(), since)
         ended = self.expect(6, running.wait())
         self.assert_told(ended.text, rf"hang: rank 1 on \S+ \(process {ranks[1]}\) has sent no heartbeat for \S+ s: .* last heard ",
-                         r"; ranks 0, 2 on \S+ wait in \S+ #\d+ of \S+ (bytes|kB) \(\w+", "--comm-timeout is 1.5 s; the same command goes on from the last checkpoint")
+                         r"; ranks 0, 2 on \S+ wait in \S+ #\d+ of \S+ (bytes|kB) \(\w+", "--comm-timeout is 1.5 s; the same command goes on from the last checkpoint$")
         self.assertEqual(common.run("status", "run").code, 6)  # whom nobody has told anything
         lines = common.text_of("run/hang-rank-2.txt").splitlines()
         self.assertEqual(len(lines), 2 + 64)
+        self.assertRegex(lines[0], rf"^rank 2 of 3 on \S+, process {ranks[2]}$")
+        for line in lines[2:]:
+            self.assertRegex(line, r"^ +\d+\.\d{6} +(under way|\d+\.\d{6}) +\d+  \S")
         self.assertRegex(lines[-1], "under way")
+        times = [float(line.split()[0]) for line in lines[2:]]
+        self.assertEqual(times, sorted(times, reverse=True))
+        self.assertLess(times[0], 600)  # seconds
 
     def test_killed_in_shared_memory(self):
         """Ranks that add up in the memory of a node are killed, all at once: no name of it was ever there."""

@@ -12,17 +12,11 @@ using namespace dat::test;
 
 namespace {
 
-struct Way {
-  std::string codec, transport;
-};
-
 const std::vector<Way> kWays = {{"float32", "sum"},     {"float32", "gather"},     {"float32", "two_sided"},
                                 {"bf16", "two_sided"},  {"bf16", "gather"},        {"f16", "two_sided"},
                                 {"f16", "gather"},      {"int8", "gather"},        {"int8", "two_sided"},
                                 {"terngrad", "gather"}, {"terngrad", "two_sided"}, {"atomo", "gather"},
                                 {"powersgd", "sum"}};
-
-std::string text(const Way& way) { return way.codec + ", " + way.transport; }
 
 /// Elements of the share of each rank: runs of groups of four.
 std::vector<std::int64_t> shares_of(std::int64_t size) {

@@ -222,6 +222,17 @@ TEST_CASE("Ranks of a group, and of a group of it, know their numbers in the lau
     for (int rank = 0; rank < without_last->size(); ++rank)
       CHECK(without_last->launch_rank(rank) == world().size() - 2 - rank);
   CHECK(Communicator::single()->launch_rank() == 0);
+  // To the hang watch a group has one name on all of its ranks, and another one than any other group.
+  const auto name_of = [](Communicator& group) {
+    group.barrier();
+    return FlightRecorder::of_process().kept().back().group;
+  };
+  const auto again = world().subgroup(0, -world().rank()), halves = world().subgroup(world().rank() % 2, 0);
+  const std::set<std::uint32_t> names{name_of(world()), name_of(*backwards), name_of(*again), name_of(*halves),
+                                      name_of(*again->subgroup(0, 0))};
+  CHECK(names.size() == 5);
+  CHECK(world().agree(name_of(*again)));
+  CHECK(world().agree(name_of(*halves)) == (world().size() == 1));
 }
 
 TEST_CASE("A rank that is away sleeps until it is called, while the others do something else", "[communicator]") {

@@ -1,3 +1,5 @@
+#include <xxhash.h>
+
 #include "aggregation_reference.hpp"
 #include "allocations.hpp"
 #include "catch.hpp"
@@ -12,12 +14,8 @@ using namespace dat::test;
 
 namespace {
 
-/// FNV-1a over the bits.
 std::uint64_t hash(const std::vector<float>& values) {
-  std::uint64_t h = 0xcbf29ce484222325;
-  const auto* bytes = reinterpret_cast<const unsigned char*>(values.data());
-  for (std::size_t i = 0; i < values.size() * sizeof(float); ++i) h = (h ^ bytes[i]) * 0x100000001b3;
-  return h;
+  return XXH3_64bits(values.data(), values.size() * sizeof(float));
 }
 
 /// The numbers of the active layers, in a type of the caller's.

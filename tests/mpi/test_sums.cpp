@@ -2,7 +2,11 @@
 
 #include <sys/resource.h>
 
+#include <iostream>
+#include <sstream>
+
 #include "catch.hpp"
+#include "communicate/node/lane.hpp"
 #include "communicate/node/node_window.hpp"
 #include "reduce/sums/sums.hpp"
 #include "reduction_case.hpp"
@@ -154,6 +158,17 @@ TEST_CASE("Over several nodes, shares are added up in the memory of each and by 
       if (group != nullptr && six < world().size()) compare_over_nodes(*group, node_of, overlap);
     }
   }
+  const auto backend = test_backend(1);
+  const auto refused = [&](std::int64_t longest) {
+    return error_of([&] {
+      (void)make_sums(
+          "window",
+          {.backend = *backend, .ranks = world(), .bytes = kFloat, .longest = longest, .node = world().rank() / 2});
+    });
+  };
+  const std::int64_t longest = (world().size() % 2 == 0 ? std::int64_t{2} : 1) << 28;  // by the least ranks of a node
+  CHECK(contains(refused(longest), "messages of more than 2^28 numbers a share are too long between nodes"));
+  CHECK(refused(longest - 1) == "none");
   // The order of a tree is MPI's matter, with the bits that it has on one node.
   const SummationTree tree(2 * world().size() + 1, world().size());
   const std::string error = error_of([&] { (void)added("window", {303}, &tree, false, world(), world().rank() / 2); });
@@ -180,6 +195,7 @@ TEST_CASE("Where one rank lacks shared memory, all go by MPI, or none where the 
   std::string why, error;
   std::unique_ptr<NodeWindow> window;
   std::vector<float> numbers;
+  std::ostringstream told;
   {
     std::optional<FileLimit> limit;
     if (world().rank() == lacking) limit.emplace(1 << 20);
@@ -190,7 +206,10 @@ TEST_CASE("Where one rank lacks shared memory, all go by MPI, or none where the 
     SumOptions over_nodes = options;
     over_nodes.node = world().rank() / 2;  // the reason of one node is that of all
     CHECK(error_of([&] { (void)make_sums("window", over_nodes); }) == error);
+    std::streambuf* const before = std::cerr.rdbuf(told.rdbuf());
     const auto sums = make_sums("auto", options);
+    (void)make_sums("auto", options);
+    std::cerr.rdbuf(before);
     const float one = 1;
     backend->copy_to_device(sums->device(0, 0), &one, sizeof one);
     backend->wait_for(sums->fetch(0, kFloat));
@@ -201,7 +220,11 @@ TEST_CASE("Where one rank lacks shared memory, all go by MPI, or none where the 
   CHECK(window == nullptr);
   CHECK(why == "files may have 1 MiB here (ulimit -f), and 3 MiB of shared memory are needed");
   CHECK(error == "6: --node-sums window cannot be had: " + why + "; choose mpi, or leave it off");
+  CHECK(told.str() ==
+        (world().root() ? "dat_hpc: note: --node-sums window cannot be had: " + why + "\n" : ""));  // once
   CHECK(numbers.front() == static_cast<float>(world().size()));
+  const FileLimit enough((2 << 20) + (1 << 16));  // what is asked for, after a page of counters
+  CHECK(NodeWindow::make(world(), 2 << 20, why) != nullptr);
 }
 
 TEST_CASE("What a rank has written before it says so is seen by those who have waited for it", "[sums]") {
@@ -209,12 +232,15 @@ TEST_CASE("What a rank has written before it says so is seen by those who have w
   const auto window = NodeWindow::make(world(), 4 << 10, why);
   CHECK(window != nullptr);
   if (window == nullptr) return;
-  CHECK(window->bytes() == 1U << 16);  // a page
+  CHECK(window->bytes() == 1U << 16);                                                      // a page
+  CHECK(nodes_of(world()) == std::vector<int>(static_cast<std::size_t>(world().size())));  // one node
   const int me = world().rank(), next = (me + 1) % world().size();
   std::int64_t wrong = 0;
   // Counters go round.
   constexpr std::uint32_t kBefore = 0xfffffeffU;
-  for (const int counter : {0, 1}) window->say(counter, kBefore);
+  window->say(1, kBefore - 1);
+  window->say(0, kBefore);
+  CHECK(!window->has(me, 1, kBefore));
   world().barrier();
   for (std::uint32_t k = kBefore + 1, turn = 1; turn < 500; ++turn, ++k) {
     std::memcpy(window->block(me), &turn, sizeof turn);

@@ -131,6 +131,12 @@ class Coarse final : public Codec {
   float* residual_;
 };
 
+/// A codec, and how its messages meet.
+struct Way {
+  std::string codec, transport;
+};
+[[nodiscard]] inline std::string text(const Way& way) { return way.codec + ", " + way.transport; }
+
 /// The largest of the ranks' numbers, coordinate by coordinate, times a factor.
 class Largest final : public Aggregator {
  public:

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <cstddef>
 #include <cstring>
+#include <ranges>
 
 #include "dat/communicator.hpp"
 #include "dat/tick.hpp"
@@ -69,18 +71,21 @@ FlightRecorder::Ticket FlightRecorder::begin(Call call, std::uint32_t group, std
   for (const char* part : CallLabel::current_)
     while (*part != '\0' && at < end) *at++ = *part++;
   const Ticket ticket = last_.load(std::memory_order_relaxed) + 1;
-  write(ticket, record);
+  Slot& slot = slots_[ticket % kKept];
+  slot.ticket.store(ticket, std::memory_order_relaxed);
+  const auto words = std::bit_cast<Words>(record);
+  for (std::size_t k = 0; k < kWords; ++k) slot.words[k].store(words[k], std::memory_order_release);
   last_.store(ticket, std::memory_order_release);
   moves_.fetch_add(1, std::memory_order_relaxed);
   return ticket;
 }
 
 void FlightRecorder::end(Ticket ticket) noexcept {
-  CallRecord record;
+  Slot& slot = slots_[ticket % kKept];
   moves_.fetch_add(1, std::memory_order_relaxed);
-  if (!read(ticket, record)) return;  // long ago
-  record.ended = now_ns();
-  write(ticket, record);
+  if (slot.ticket.load(std::memory_order_relaxed) != ticket) return;  // long ago
+  slot.words[offsetof(CallRecord, ended) / sizeof(std::uint64_t)].store(static_cast<std::uint64_t>(now_ns()),
+                                                                        std::memory_order_release);
 }
 
 FlightRecorder::Waiting::Waiting(Ticket ticket) noexcept
@@ -95,30 +100,14 @@ std::uint64_t FlightRecorder::progress() const noexcept {
   return moves_.load(std::memory_order_relaxed) + ticks.load(std::memory_order_relaxed);
 }
 
-void FlightRecorder::write(Ticket ticket, const CallRecord& record) noexcept {
-  Slot& slot = slots_[ticket % kKept];
-  const std::uint64_t version = slot.version.load(std::memory_order_relaxed);
-  slot.version.store(version + 1, std::memory_order_relaxed);
-  slot.ticket.store(ticket, std::memory_order_release);
-  const auto words = std::bit_cast<Words>(record);
-  for (std::size_t k = 0; k < kWords; ++k) slot.words[k].store(words[k], std::memory_order_release);
-  slot.version.store(version + 2, std::memory_order_release);
-}
-
+/// The ticket is one that last_ has reached: its record was whole. Whoever sees a word of a later one sees its ticket.
 bool FlightRecorder::read(Ticket ticket, CallRecord& record) const noexcept {
   const Slot& slot = slots_[ticket % kKept];
-  for (int attempt = 0; attempt < 1000; ++attempt) {
-    const std::uint64_t version = slot.version.load(std::memory_order_acquire);
-    if (version % 2 != 0) continue;
-    const Ticket found = slot.ticket.load(std::memory_order_acquire);
-    Words words;
-    for (std::size_t k = 0; k < kWords; ++k) words[k] = slot.words[k].load(std::memory_order_acquire);
-    if (slot.version.load(std::memory_order_relaxed) != version) continue;
-    if (found != ticket) return false;
-    record = std::bit_cast<CallRecord>(words);
-    return true;
-  }
-  return false;
+  Words words;
+  for (std::size_t k = 0; k < kWords; ++k) words[k] = slot.words[k].load(std::memory_order_acquire);
+  if (slot.ticket.load(std::memory_order_relaxed) != ticket) return false;
+  record = std::bit_cast<CallRecord>(words);
+  return true;
 }
 
 FlightRecorder::Now FlightRecorder::now() const noexcept {
@@ -134,17 +123,14 @@ std::vector<CallRecord> FlightRecorder::kept() const {
   std::vector<CallRecord> records;
   const Ticket last = last_.load(std::memory_order_acquire);
   CallRecord record;
-  for (Ticket ticket = last > kKept ? last - kKept + 1 : 1; ticket <= last; ++ticket)
-    if (read(ticket, record)) records.push_back(record);
+  for (Ticket ticket = last - std::min<Ticket>(last, kKept); ticket < last;)
+    if (read(++ticket, record)) records.push_back(record);
   return records;
 }
 
-CallRecord FlightRecorder::find(std::uint32_t group, std::int64_t number) const noexcept {
-  const Ticket last = last_.load(std::memory_order_acquire);
-  CallRecord record;
-  for (Ticket ticket = last; ticket > 0 && ticket + kKept > last; --ticket)
-    if (read(ticket, record) && record.group == group && record.number == number && !of_two_ranks(record.call))
-      return record;
+CallRecord FlightRecorder::find(std::uint32_t group, std::int64_t number) const {
+  for (const CallRecord& record : kept() | std::views::reverse)
+    if (record.group == group && record.number == number && !of_two_ranks(record.call)) return record;
   return {};
 }
 

@@ -101,20 +101,18 @@ class FlightRecorder {
   [[nodiscard]] std::vector<CallRecord> kept() const;
   /// The call that this rank has made as collective `number` of the group; Call::none where its record is not kept any
   /// more, or where it has not begun.
-  [[nodiscard]] CallRecord find(std::uint32_t group, std::int64_t number) const noexcept;
+  [[nodiscard]] CallRecord find(std::uint32_t group, std::int64_t number) const;
 
  private:
   static constexpr std::size_t kWords = sizeof(CallRecord) / sizeof(std::uint64_t);
   static_assert(sizeof(CallRecord) == kWords * sizeof(std::uint64_t));
   using Words = std::array<std::uint64_t, kWords>;
-  /// A record that another thread may read while it is written: the version is odd while it is written, and another one
-  /// afterwards.
+  /// A record that another thread may read while a later one takes its place: the ticket is that of the words, or of
+  /// those that are being written.
   struct Slot {
-    std::atomic<std::uint64_t> version{0};
     std::atomic<Ticket> ticket{0};
     std::array<std::atomic<std::uint64_t>, kWords> words{};
   };
-  void write(Ticket ticket, const CallRecord& record) noexcept;
   [[nodiscard]] bool read(Ticket ticket, CallRecord& record) const noexcept;
 
   std::array<Slot, kKept> slots_;

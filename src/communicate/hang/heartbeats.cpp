@@ -23,22 +23,17 @@ namespace {
 
 }  // namespace
 
-HeartbeatSocket::HeartbeatSocket(int rank, int size) : rank_(rank), ways_(static_cast<std::size_t>(size)) { open(); }
-
-HeartbeatSocket::~HeartbeatSocket() { close(socket_); }
-
-void HeartbeatSocket::open() {
+HeartbeatSocket::HeartbeatSocket(int rank, int size, bool dual) : rank_(rank), ways_(static_cast<std::size_t>(size)) {
   constexpr int kFlags = SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
   SocketName name{};
   socklen_t length = sizeof name.v6;
-  int no = 0;
+  const int no = 0;
   socket_ = socket(AF_INET6, kFlags, 0);
-  if (socket_ >= 0 && setsockopt(socket_, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no) == 0) {
-    name.v6.sin6_family = AF_INET6;
-    dual_ = bind(socket_, &name.any, length) == 0;
-  }
+  name.v6.sin6_family = AF_INET6;
+  dual_ = dual && setsockopt(socket_, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no) == 0 &&
+          bind(socket_, &name.any, length) == 0;
   if (!dual_) {
-    if (socket_ >= 0) ::close(socket_);
+    close(socket_);  // -1 is none
     socket_ = socket(AF_INET, kFlags, 0);
     name = {};
     name.v4.sin_family = AF_INET;
@@ -49,6 +44,8 @@ void HeartbeatSocket::open() {
   getsockname(socket_, &name.any, &length);
   port_ = ntohs(dual_ ? name.v6.sin6_port : name.v4.sin_port);
 }
+
+HeartbeatSocket::~HeartbeatSocket() { close(socket_); }
 
 std::string HeartbeatSocket::introduction() const {
   std::ostringstream text;

@@ -18,9 +18,8 @@ struct Heartbeat {
   static constexpr int kMostCulprits = 16;
   std::uint64_t token;  ///< token of the run
   std::int32_t sender, receiver;
-  std::int32_t address;  ///< number of the receiver's address to which it goes
-  std::int32_t
-      heard_on;  ///< number of the sender's address at which the receiver's heartbeats have arrived; -1: none has
+  std::int32_t address;   ///< number of the receiver's address to which it goes
+  std::int32_t heard_on;  ///< number of the sender's address at which the receiver's have arrived; -1: none has
   RankState::Main main;
   std::uint8_t ending, printed, written;  ///< the run ends; the sender has printed why; its records are in their file
   Verdict::Kind kind;                     ///< valid, with all up to `why`, while the run ends
@@ -37,8 +36,8 @@ struct Heartbeat {
 /// from everywhere: a heartbeat goes to all of them until one has been heard to arrive.
 class HeartbeatSocket {
  public:
-  /// Error(communication): no socket.
-  HeartbeatSocket(int rank, int size);
+  /// dual: false: by IPv4 alone, as where there is no IPv6. Error(communication): no socket.
+  HeartbeatSocket(int rank, int size, bool dual = true);
   ~HeartbeatSocket();
   HeartbeatSocket(const HeartbeatSocket&) = delete;
   HeartbeatSocket& operator=(const HeartbeatSocket&) = delete;
@@ -74,7 +73,6 @@ class HeartbeatSocket {
     int address = -1;   ///< address at which the rank hears this one; -1: not known, so all are tried
     int heard_on = -1;  ///< number of this rank's address that the other one has used last
   };
-  void open();
   [[nodiscard]] Address address_of(const std::string& text, int port) const;
 
   int rank_, socket_ = -1, port_ = 0;

@@ -32,8 +32,7 @@ template <class Condition>
     const std::string& host = places[static_cast<std::size_t>(rank)].host;
     if (std::ranges::find(hosts, host) == hosts.end()) hosts.push_back(host);
   }
-  std::string text = listed(who) + " on ";
-  for (std::size_t k = 0; k < std::min(hosts.size(), kMostListed); ++k) text += (k > 0 ? ", " : "") + hosts[k];
+  std::string text = fmt::format("{} on {}", listed(who), fmt::join(hosts | std::views::take(kMostListed), ", "));
   if (hosts.size() > kMostListed) text += ", ...";
   if (who.size() == 1) text += " (process " + std::to_string(places[static_cast<std::size_t>(who[0])].process) + ")";
   return text;
@@ -79,14 +78,6 @@ template <class Condition>
             doing(ranks[static_cast<std::size_t>(members[0])], members.size() > 1, false);
   }
   return classes.size() > kMostListed ? text + ", ..." : text;
-}
-
-/// Distinct references, each with its ranks; ranks without one are left out.
-[[nodiscard]] std::vector<std::string> references(const std::vector<RankState>& ranks) {
-  std::vector<std::string> classes;
-  for (const RankState& rank : ranks)
-    classes.push_back(rank.reference.call == Call::none ? "" : text_of(rank.reference));
-  return classes;
 }
 
 [[nodiscard]] double longest(const std::vector<int>& who, const std::vector<RankState>& ranks,
@@ -166,7 +157,9 @@ Verdict judge(const std::vector<RankState>& ranks, double timeout_seconds) {
 std::string hang_text(const Verdict& verdict, const std::vector<RankState>& ranks, const std::vector<Place>& places,
                       const std::string& why) {
   std::vector<int> culprits = verdict.culprits;
-  const std::vector<std::string> classes = references(ranks);
+  std::vector<std::string> classes;
+  for (const RankState& rank : ranks)
+    classes.push_back(rank.reference.call == Call::none ? "" : text_of(rank.reference));
   const bool may_differ = verdict.kind == Kind::mismatch || verdict.kind == Kind::failed;
   const std::vector<int> differ = may_differ ? minority(classes) : std::vector<int>{};
   std::string text;
@@ -176,11 +169,11 @@ std::string hang_text(const Verdict& verdict, const std::vector<RankState>& rank
     culprits = differ;
     text += "the ranks do not call the same: ";
     std::vector<std::string> told;
-    for (int pass = 0; pass < 2; ++pass)  // ranks that differ come first
+    for (const bool first : {true, false})  // ranks that differ come first
       for (std::size_t k = 0; k < classes.size(); ++k) {
         const bool differs = std::ranges::binary_search(differ, static_cast<int>(k));
         const bool again = std::ranges::find(told, classes[k]) != told.end();
-        if (classes[k].empty() || again || differs != (pass == 0)) continue;
+        if (classes[k].empty() || again || differs != first) continue;
         const std::vector<int> members = those(classes.size(), [&](std::size_t j) { return classes[j] == classes[k]; });
         text += (told.empty() ? "" : ", ") + classes[k] + " is what " + named(members, places) +
                 (members.size() > 1 ? " have called" : " has called");

@@ -24,10 +24,9 @@ namespace dat {
 
 namespace {
 
-constexpr double kLookSeconds = 0.25;    // between two looks at all ranks, at most
-constexpr double kLongestHeartbeat = 1;  // seconds between two, but for many ranks
-constexpr double kPacketsPerSecond =
-    250;  // packets that a rank sends at most: a thousand ranks take four seconds for a round
+constexpr double kLookSeconds = 0.25;      // between two looks at all ranks, at most
+constexpr double kLongestHeartbeat = 1;    // seconds between two, but for many ranks
+constexpr double kPacketsPerSecond = 250;  // of a rank, at most: a thousand ranks take four seconds for a round
 constexpr double kEndingLook = 0.05;
 constexpr double kGatherSeconds = 1;  // in which all who can be reached agree to end, and report where they are
 constexpr double kWriteSeconds = 1;   // for the records: the file system may hang, too
@@ -102,12 +101,14 @@ void Watchdog::keep_records_in(const std::string& folder) {
 
 void Watchdog::excuse(int rank) { peers_[static_cast<std::size_t>(rank)].excused = true; }
 
-void Watchdog::end(const std::string& why) {
-  {
-    const std::scoped_lock lock(mutex_);
-    failure_ = why;
-  }
+void Watchdog::keep_failure(const std::string& why) {
+  const std::scoped_lock lock(mutex_);
+  failure_ = why;
   failed_ = true;
+}
+
+void Watchdog::end(const std::string& why) {
+  keep_failure(why);
   (void)eventfd_write(wake_, 1);
   for (;;) pause();
 }
@@ -128,11 +129,9 @@ void Watchdog::on_crash(int signal) {
 
 /// Text for the other ranks: the name of this process, and its address; blanks between the words.
 std::string Watchdog::introduction() const {
-  std::ostringstream text;
-  text << host_name() << " " << getpid() << " " << start_of_process(getpid())
-       << " boot:" << first_line("/proc/sys/kernel/random/boot_id") << ":" << host_name() << ":"
-       << link_of("/proc/self/ns/pid") << ":" << getuid();
-  return text.str() + " " + socket_.introduction();
+  return fmt::format("{0} {1} {2} boot:{3}:{0}:{4}:{5} {6}", host_name(), getpid(), start_of_process(getpid()),
+                     first_line("/proc/sys/kernel/random/boot_id"), link_of("/proc/self/ns/pid"), getuid(),
+                     socket_.introduction());
 }
 
 void Watchdog::introduce(int rank, const std::string& text) {
@@ -154,18 +153,13 @@ void Watchdog::run() {
     const double left = every - seconds(Clock::now() - looked);
     pollfd wanted[] = {{socket_.descriptor(), POLLIN, 0}, {wake_, POLLIN, 0}};
     if (left > 0) poll(wanted, 2, static_cast<int>(left * 1000) + 1);
-    receive();
+    eventfd_t calls = 0;
+    (void)eventfd_read(wake_, &calls);
+    for (Heartbeat heartbeat; socket_.receive(heartbeat);) take(heartbeat);
     const Clock::time_point now = Clock::now();
-    if (const int signal = crashed_; signal != 0 && !failed_) {
-      const std::scoped_lock lock(mutex_);
-      failure_ = "MPI has crashed by signal " + std::to_string(signal);
-      failed_ = true;
-    }
-    if (std::string why = failed_ || ending_ ? "" : failure_beside(); !why.empty()) {
-      const std::scoped_lock lock(mutex_);
-      failure_ = std::move(why);
-      failed_ = true;
-    }
+    if (const int signal = crashed_; signal != 0 && !failed_)
+      keep_failure("MPI has crashed by signal " + std::to_string(signal));
+    if (const std::string why = failed_ || ending_ ? "" : failure_beside(); !why.empty()) keep_failure(why);
     const bool called = stopping_ || failed_;
     if (seconds(now - looked) < every && !called) continue;
     // Time beyond the gap is time for which this process has been stopped.
@@ -194,13 +188,6 @@ void Watchdog::run() {
       sent = now;
     }
   }
-}
-
-void Watchdog::receive() {
-  eventfd_t calls = 0;
-  (void)eventfd_read(wake_, &calls);
-  Heartbeat heartbeat;
-  while (socket_.receive(heartbeat)) take(heartbeat);
 }
 
 void Watchdog::take(const Heartbeat& heartbeat) {
@@ -312,7 +299,10 @@ void Watchdog::begin_end(const Verdict& verdict, const std::string& why) {
 void Watchdog::go_on_ending() {
   const double since = std::chrono::duration<double>(Clock::now() - ending_since_).count();
   if (told_ || printed_) {
-    if (all_have_written() || since > 2 * kGatherSeconds + kWriteSeconds) leave();
+    // The first rank to leave has the launcher kill the others, so all wait for each other's records.
+    const bool all =
+        written_ && std::ranges::all_of(peers_, [](const Peer& one) { return !one.reached || one.written; });
+    if (all || since > 2 * kGatherSeconds + kWriteSeconds) leave();
     return;
   }
   if (since < kGatherSeconds) return;
@@ -322,12 +312,6 @@ void Watchdog::go_on_ending() {
   if (lowest < rank_ && since < 2 * kGatherSeconds) return;
   print();
   printed_ = true;
-}
-
-/// The first rank to leave has the launcher kill the others, so all wait for each other's records.
-bool Watchdog::all_have_written() const {
-  const auto has = [](const Peer& peer) { return !peer.reached || peer.written; };
-  return written_ && std::ranges::all_of(peers_, has);
 }
 
 void Watchdog::print() {
@@ -344,17 +328,8 @@ void Watchdog::print() {
   std::ranges::sort(verdict_.culprits);
   verdict_.culprits.erase(std::unique(verdict_.culprits.begin(), verdict_.culprits.end()), verdict_.culprits.end());
   std::string text = hang_text(verdict_, states_, places, why_);
-  bool keeps = false;
-  {
-    const std::scoped_lock lock(mutex_);
-    keeps = !folder_.empty();
-  }
-  if (verdict_.kind != Verdict::Kind::failed) {
-    std::ostringstream timeout;
-    timeout << timeout_;
-    text = "hang: " + text + "; --comm-timeout is " + timeout.str() + " s";
-  }
-  if (keeps) text += "; the same command goes on from the last checkpoint";
+  if (verdict_.kind != Verdict::Kind::failed) text = fmt::format("hang: {}; --comm-timeout is {:g} s", text, timeout_);
+  if (!folder().empty()) text += "; the same command goes on from the last checkpoint";
   write_to_stderr("dat_hpc: error: " + text);
 }
 
@@ -379,17 +354,18 @@ std::vector<pid_t> Watchdog::silent_siblings() const {
   return processes;
 }
 
+std::string Watchdog::folder() {
+  const std::scoped_lock lock(mutex_);
+  return folder_;
+}
+
 void Watchdog::write_records() {
-  std::string folder;
-  {
-    const std::scoped_lock lock(mutex_);
-    folder = folder_;
-  }
-  if (folder.empty()) return;
+  const std::string into = folder();
+  if (into.empty()) return;
   const Peer& mine = peers_[static_cast<std::size_t>(rank_)];
   const std::int64_t now =
       std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
-  std::ofstream file(folder + "/hang-rank-" + std::to_string(rank_) + ".txt");
+  std::ofstream file(into + "/hang-rank-" + std::to_string(rank_) + ".txt");
   file << "rank " << rank_ << " of " << size_ << " on " << mine.place.host << ", process " << mine.place.process
        << (FlightRecorder::of_process().now().absent ? ", has left" : "")
        << "\nseconds before the end, seconds that it took, bytes, what\n";

@@ -62,16 +62,16 @@ class Watchdog {
   [[nodiscard]] std::string introduction() const;
   void introduce(int rank, const std::string& text);
   void run();
-  void receive();
+  void keep_failure(const std::string& why);
   void take(const Heartbeat& heartbeat);
   void look(double passed);
   void send_to_all();
   void begin_end(const Verdict& verdict, const std::string& why);
   void go_on_ending();
   void print();
-  [[nodiscard]] bool all_have_written() const;
   [[noreturn]] void leave();
   [[nodiscard]] std::vector<pid_t> silent_siblings() const;
+  [[nodiscard]] std::string folder();
   void write_records();
   void warn_of_unheard();
 

@@ -45,9 +45,9 @@ const Library* library(std::string& why) {
 
 std::string version_text(int version) {
   // NCCL_VERSION: 2.8 and before have two digits less.
-  const int major = version < 10000 ? version / 1000 : version / 10000;
-  const int rest = version < 10000 ? version % 1000 : version % 10000;
-  return std::to_string(major) + "." + std::to_string(rest / 100) + "." + std::to_string(rest % 100);
+  const int unit = version < 10000 ? 1000 : 10000;
+  return std::to_string(version / unit) + "." + std::to_string(version % unit / 100) + "." +
+         std::to_string(version % 100);
 }
 
 }  // namespace dat::nccl

@@ -17,6 +17,7 @@
 #include <cstring>
 #include <ctime>
 #include <new>
+#include <tuple>
 
 namespace dat {
 
@@ -26,7 +27,9 @@ constexpr int kNone = -1;
 
 /// Description of a rank's block for the others.
 struct Announced {
-  std::int64_t process = 0, file = kNone, device = 0, inode = 0, bytes = 0;
+  std::int64_t process = 0, file = kNone, bytes = 0;
+  dev_t device = 0;
+  ino_t inode = 0;
   std::array<char, 128> why{};  ///< empty: the block is there
   cpu_set_t cores{};            ///< cores on which its rank may run
 };
@@ -45,7 +48,7 @@ void set_reason(Announced& announced, const std::string& why) {
 [[nodiscard]] std::string make_file(std::size_t bytes, int& file) {
   rlimit limit{};
   // The kernel ends a process that makes a longer file.
-  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < bytes)
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes)
     return "files may have " + megabytes(limit.rlim_cur) + " here (ulimit -f), and " + megabytes(bytes) +
            " of shared memory are needed";
   file = memfd_create("dat_hpc", MFD_CLOEXEC);
@@ -69,8 +72,8 @@ void set_reason(Announced& announced, const std::string& why) {
   struct stat about {};
   if (file < 0 || fstat(file, &about) != 0) {
     why = system_error("memory of another rank of this node cannot be opened, " + path);
-  } else if (static_cast<std::int64_t>(about.st_ino) != other.inode || !S_ISREG(about.st_mode) ||
-             static_cast<std::int64_t>(about.st_dev) != other.device || about.st_size != other.bytes) {
+  } else if (std::tuple(S_ISREG(about.st_mode), about.st_ino, about.st_dev, about.st_size) !=
+             std::tuple(true, other.inode, other.device, other.bytes)) {
     why = "ranks of this node do not see each other's processes (containers of their own?)";
   } else {
     data = mapped(file, static_cast<std::size_t>(other.bytes));
@@ -83,16 +86,8 @@ void set_reason(Announced& announced, const std::string& why) {
 /// Reasons of all ranks, the first one that there is.
 [[nodiscard]] std::string first_reason(const std::vector<Announced>& all) {
   for (const Announced& one : all)
-    if (one.why[0] != '\0') return one.why.data();
+    if (std::string why = one.why.data(); !why.empty()) return why;
   return "";
-}
-
-/// Returns whether there is a core for each rank.
-[[nodiscard]] bool ranks_have_cores(std::vector<Announced>& all) {
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  for (Announced& one : all) CPU_OR(&cores, &cores, &one.cores);
-  return CPU_COUNT(&cores) >= std::ssize(all);
 }
 
 }  // namespace
@@ -117,14 +112,16 @@ std::unique_ptr<NodeWindow> NodeWindow::make(Communicator& ranks, std::int64_t b
     window->blocks_[self] = {data, whole};
     mine.process = getpid();
     mine.file = file;
-    mine.device = static_cast<std::int64_t>(about.st_dev);
-    mine.inode = static_cast<std::int64_t>(about.st_ino);
+    mine.device = about.st_dev;
+    mine.inode = about.st_ino;
     mine.bytes = static_cast<std::int64_t>(whole);
     for (int k = 0; k < kCounters; ++k) new (&window->counter(ranks.rank(), k)) Counter(0);
   }
   ranks.all_gather(&mine, all.data(), sizeof mine);
   why = first_reason(all);
-  window->crowded_ = !ranks_have_cores(all);
+  cpu_set_t cores{};
+  for (const Announced& one : all) CPU_OR(&cores, &cores, &one.cores);
+  window->crowded_ = CPU_COUNT(&cores) < std::ssize(all);
   if (why.empty()) {
     std::string reason;
     for (std::size_t rank = 0; rank < all.size() && reason.empty(); ++rank)

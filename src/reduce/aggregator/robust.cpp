@@ -166,7 +166,7 @@ const PairMatrix& Robust::squared_distances() {
   return of_means([&](int i, int j) {
     double total = 0;
     for (int p = 0; p < n(); ++p)
-      for (int q = p + 1; q < n(); ++q)
+      for (int q = p; q < n(); ++q)  // a gradient is at no distance from itself
         if (near(i, p) != near(j, p) && near(i, q) != near(j, q))
           total += (near(i, p) == near(i, q) ? -1 : 1) * plain_.at(p, q);
     return std::max(0.0, total);

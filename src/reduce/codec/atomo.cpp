@@ -18,7 +18,7 @@ namespace {
   const std::vector<int>& shape = tensor.shape;
   kernels::Spectrum s;
   if (shape.size() < 2) return s;
-  s.inputs = shape[1];
+  s.inputs = shape.at(1);
   for (std::size_t d = 2; d < shape.size(); ++d) s.kernel *= shape[d];
   if (s.kernel > 1) {
     s.pair = s.inputs % 2 == 0 && tensor.padding_in % 2 == 0 && 2 * s.kernel <= kMost ? 2 : 1;

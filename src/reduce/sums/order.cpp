@@ -16,11 +16,8 @@ constexpr std::size_t kDeepest = 32;
 }  // namespace
 
 SumOrder::SumOrder(int ranks, const SummationTree* tree, int parts) : parts_(parts) {
-  for (int rank = 0; rank < ranks; ++rank) {
-    first_.push_back(rows_);
-    rows_ += tree == nullptr ? 1 : static_cast<int>(std::ssize(tree->nodes(rank)));
-  }
-  first_.push_back(rows_);
+  for (int rank = 0; rank < ranks; ++rank)
+    first_.push_back(first_.back() + (tree == nullptr ? 1 : static_cast<int>(std::ssize(tree->nodes(rank)))));
   if (tree == nullptr) {
     for (int part = 0; part < parts; ++part) {
       taken_.emplace_back();

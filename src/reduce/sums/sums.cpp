@@ -26,9 +26,10 @@ std::unique_ptr<NodeSums> make_sums(const std::string& name, const SumOptions& o
   for (const std::string& one : name == "auto" ? node_sums_names() : std::vector{name}) {
     std::string why;
     if (std::unique_ptr<NodeSums> chosen = sums().at(one)().make(options, why)) return chosen;
-    require(name == "auto" || why.empty(), ExitCode::communication, "--node-sums ", name, " cannot be had: ", why,
+    if (why.empty()) continue;
+    require(name == "auto", ExitCode::communication, "--node-sums ", name, " cannot be had: ", why,
             "; choose mpi, or leave it off");
-    if (!why.empty() && options.ranks.root() && said.insert(one + why).second)
+    if (options.ranks.root() && said.insert(one + why).second)
       say("note: --node-sums " + one + " cannot be had: " + why);
   }
   std::string none;

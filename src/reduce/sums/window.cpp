@@ -32,14 +32,13 @@ class WindowSums final : public NodeSums {
         order_(window->ranks(), options.tree, shares),
         window_(std::move(window)),
         staged_(options.backend.device().kind == DeviceKind::cuda),
-        rows_(options.rows()),
-        stride_(stride_of(options)),
-        shares_(static_cast<std::size_t>(order_.rows())),
+        shares_(static_cast<std::size_t>(order_.first(window_->ranks()))),
         sums_(static_cast<std::size_t>(window_->ranks())),
         parts_(static_cast<std::size_t>(options.parts), Part(*this)) {
     if (!staged_) return;
     const char* const purpose = "gradient message";
-    device_ = static_cast<std::byte*>(options.backend.allocate(static_cast<std::size_t>(rows_ * stride_), purpose));
+    const auto bytes = static_cast<std::size_t>(options.rows() * options.bytes);
+    device_ = static_cast<std::byte*>(options.backend.allocate(bytes, purpose));
     pinned_ = options.backend.pin(window_->block(rank()), window_->bytes());
   }
 
@@ -51,21 +50,15 @@ class WindowSums final : public NodeSums {
   /// Sums of this rank's share go on over the nodes; before the first sum.
   void go_on(std::unique_ptr<Lane> lane) { lane_ = std::move(lane); }
 
-  /// Bytes from a row to the next one.
-  [[nodiscard]] static std::int64_t stride_of(const SumOptions& options) {
-    constexpr std::int64_t kAligned = 64;
-    return (options.bytes + kAligned - 1) / kAligned * kAligned;
-  }
-
   [[nodiscard]] std::byte* device(int row, std::int64_t at) override {
-    return (staged_ ? device_ : window_->block(rank())) + row * stride_ + at;
+    return (staged_ ? device_ : window_->block(rank())) + row * options_.bytes + at;
   }
 
   [[nodiscard]] Backend::Ticket fetch(std::int64_t at, std::int64_t bytes) override {
     if (!staged_) return options_.backend.mark();
     Backend::Ticket last = 0;
-    for (std::int64_t row = 0; row < rows_; ++row)
-      last = options_.backend.fetch(window_->block(rank()) + row * stride_ + at, device(static_cast<int>(row), at),
+    for (int row = 0; row < options_.rows(); ++row)
+      last = options_.backend.fetch(window_->block(rank()) + row * options_.bytes + at, device(row, at),
                                     static_cast<std::size_t>(bytes));
     return last;
   }
@@ -86,7 +79,12 @@ class WindowSums final : public NodeSums {
   }
 
  private:
-  enum Counter : int { kGiven, kAdded };
+  enum Counter : std::int16_t { kGiven, kAdded };
+  struct Lacking {
+    std::uint32_t number = 0;
+    std::int16_t rank = 0;
+    Counter counter = kGiven;
+  };
   static constexpr std::int64_t kFloat = sizeof(float);
 
   /// Numbers of all rows that are added up together, and wait for those before them.
@@ -107,7 +105,8 @@ class WindowSums final : public NodeSums {
   [[nodiscard]] Part& part_of(std::uint32_t number) { return parts_[slot(number)]; }
   /// The share of a rank in a row of another one.
   [[nodiscard]] float* share(int owner, std::int64_t row, const Part& part, int of) const {
-    return reinterpret_cast<float*>(window_->block(owner) + row * stride_ + part.at) + order_.begin(of, part.count);
+    return reinterpret_cast<float*>(window_->block(owner) + row * options_.bytes + part.at) +
+           order_.begin(of, part.count);
   }
   [[nodiscard]] std::int64_t length(const Part& part, int of) const {
     return order_.begin(of + 1, part.count) - order_.begin(of, part.count);
@@ -117,7 +116,7 @@ class WindowSums final : public NodeSums {
   bool all_have(Counter counter, std::uint32_t number) {
     for (int other = 0; other < window_->ranks(); ++other)
       if (other != rank() && !window_->has(other, counter, number)) {
-        lacking_.store(std::uint64_t{number} << 32 | static_cast<std::uint64_t>(other) << 8 | counter);
+        lacking_ = Lacking{number, static_cast<std::int16_t>(other), counter};
         return false;
       }
     return true;
@@ -127,9 +126,8 @@ class WindowSums final : public NodeSums {
       std::this_thread::yield();
       return;
     }
-    const std::uint64_t lacking = lacking_;
-    window_->nap(static_cast<int>(lacking >> 8 & 0xffffff), static_cast<int>(lacking & 0xff),
-                 static_cast<std::uint32_t>(lacking >> 32));
+    const Lacking lacking = lacking_;
+    window_->nap(lacking.rank, lacking.counter, lacking.number);
   }
 
   /// Adds up what the other ranks have made ready, in the order of the parts, one after the other; beside: one of them.
@@ -150,7 +148,7 @@ class WindowSums final : public NodeSums {
     const std::uint32_t number = added_ + 1;
     if (added_ == started_.load(std::memory_order_acquire)) return false;
     // Ranks that wait for shares of others wait for those of the oldest part.
-    const std::uint64_t lacking = lacking_;
+    const Lacking lacking = lacking_;
     if (!all_have(kGiven, number)) {
       if (done_ != added_) lacking_ = lacking;
       return false;
@@ -177,10 +175,9 @@ class WindowSums final : public NodeSums {
 
   /// Says that the next share is added up, where it is, on all nodes.
   bool tell_next() {
-    if (told_ == added_) return false;
     const std::uint32_t number = told_ + 1;
+    if (told_ == added_ || (lane_ && !lane_->done(static_cast<int>(slot(number))))) return false;
     if (lane_) {
-      if (!lane_->done(static_cast<int>(slot(number)))) return false;
       const Part& part = part_of(number);
       for (int other = 0; other < window_->ranks(); ++other)
         if (other != rank())
@@ -195,9 +192,8 @@ class WindowSums final : public NodeSums {
   SumOrder order_;
   std::unique_ptr<NodeWindow> window_;
   std::unique_ptr<Lane> lane_;
-  bool staged_;  ///< messages are copied from the device and back to it
-  std::int64_t rows_, stride_;
-  std::byte* device_ = nullptr;            ///< [rows][stride], where staged
+  bool staged_;                            ///< messages are copied from the device and back to it
+  std::byte* device_ = nullptr;            ///< [rows][bytes], where staged
   std::shared_ptr<void> pinned_;           ///< memory of the window
   std::vector<const float*> shares_;       ///< [rows of all ranks]
   std::vector<float*> sums_;               ///< [ranks] where the sum goes
@@ -205,8 +201,8 @@ class WindowSums final : public NodeSums {
   std::atomic<std::uint32_t> started_{0};  ///< parts so far, as the next ones
   /// Parts of which this rank's share is added up on the node, and on all nodes; and those that are done.
   std::uint32_t added_ = 0, told_ = 0, done_ = 0;
-  std::atomic<bool> in_lane_{false};       ///< some of them are not reported yet: they are on their way between nodes
-  std::atomic<std::uint64_t> lacking_{0};  ///< number, rank and counter that is waited for
+  std::atomic<bool> in_lane_{false};  ///< some of them are not reported yet: they are on their way between nodes
+  std::atomic<Lacking> lacking_{};    ///< what is waited for
 };
 
 /// The first reason that any rank has, on all of them; empty: none has one. **Collective.**
@@ -252,8 +248,7 @@ class WindowSums final : public NodeSums {
 
   const int node = nodes[static_cast<std::size_t>(ranks.rank())];
   const std::unique_ptr<Communicator> own = several ? ranks.subgroup(node, ranks.rank()) : nullptr;
-  std::unique_ptr<NodeWindow> window =
-      NodeWindow::make(several ? *own : ranks, options.rows() * WindowSums::stride_of(options), why);
+  std::unique_ptr<NodeWindow> window = NodeWindow::make(several ? *own : ranks, options.rows() * options.bytes, why);
   why = common_reason(ranks, why);
   if (!why.empty()) return nullptr;
   const auto place = static_cast<std::size_t>(window->rank());

@@ -67,7 +67,7 @@ class Butterfly final : public Transport {
     message_.reserve();
     tables_.reserve(options_.backend, parameters_);
     memory_.reserve(elements * kBytes);
-    everyone_.reserve(ranks_ * longest * kBytes);
+    everyone_.reserve(bytes_of_everyone({elements, ranks_}));
     part_.reserve(longest * kBytes);
     chunks_.emplace(options_.backend, longest);
   }
@@ -89,8 +89,7 @@ class Butterfly final : public Transport {
     message_.select(step.any);
     mine_ = layout().size(options_.ranks.rank());
     // MPI is given the places of all parts, in bytes; buckets are no longer.
-    check_length({.elements = elements_}, ranks_ * layout().longest() * kBytes, "a step's message, in parts of ",
-                 " bytes,");
+    check_length({.elements = elements_}, bytes_of_everyone(layout()), "a step's message, in parts of ", " bytes,");
     for (const Bucket& bucket : buckets_) lay_out(place_of(bucket));
     for (int rank = 0; rank < ranks_; ++rank)
       part_bytes_[static_cast<std::size_t>(rank)] = static_cast<int>(layout().size(rank) * kBytes);
@@ -146,11 +145,15 @@ class Butterfly final : public Transport {
   }
 
   [[nodiscard]] static std::int64_t memory(const Codec&, const Parameters& parameters, int ranks) {
-    const std::int64_t elements = parameters.size, longest = PartLayout{elements, ranks}.longest();
-    return (elements + (ranks + 1) * longest) * kBytes;
+    const PartLayout layout{parameters.size, ranks};
+    return (layout.elements + layout.longest()) * kBytes + bytes_of_everyone(layout);
   }
 
  private:
+  /// Bytes of a part of all ranks.
+  [[nodiscard]] static std::int64_t bytes_of_everyone(const PartLayout& layout) {
+    return layout.ranks * layout.longest() * kBytes;
+  }
   /// Place of a bucket: its elements in the step's message, and the bytes of them that go to each rank.
   struct Place {
     std::int64_t begin = 0, end = 0;
@@ -210,9 +213,7 @@ TransportKind butterfly_transport() {
           .memory = Butterfly::memory,
           .sent = [](const Codec& codec, const Segment& segment,
                      int ranks) { return 2 * bytes_of(codec, segment) * (ranks - 1) / ranks; },
-          .make = [](const TransportOptions& options) -> std::unique_ptr<Transport> {
-            return std::make_unique<Butterfly>(options);
-          }};
+          .make = made<Butterfly>};
 }
 
 }  // namespace dat

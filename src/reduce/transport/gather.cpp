@@ -1,3 +1,4 @@
+#include <numeric>
 #include <optional>
 
 #include "reduce/transport/message.hpp"
@@ -21,12 +22,11 @@ class Gather final : public Transport {
     const std::size_t messages = options.separate ? static_cast<std::size_t>(options.ranks.size()) : 1;
     messages_.reserve(messages);
     for (std::size_t m = 0; m < messages; ++m) messages_.emplace_back(options.backend, parameters_);
-    for (Place& place : places_)
-      if (options.separate) place = {.bytes = std::vector<int>(messages), .at = std::vector<int>(messages)};
+    for (Place& place : places_) place = {.bytes = std::vector<int>(messages), .at = std::vector<int>(messages)};
   }
 
   void reserve() override {
-    const std::int64_t bytes = message_bytes(options_.codec, parameters_), ranks = options_.ranks.size();
+    const std::int64_t bytes = total(lengths_), ranks = options_.ranks.size();
     for (Message& message : messages_) message.reserve();
     tables_.reserve(options_.backend, parameters_);
     mine_.reserve(bytes);
@@ -41,13 +41,14 @@ class Gather final : public Transport {
     std::int64_t begin = 0, everyone = 0;
     for (const Bucket& bucket : step.buckets) {
       Place& place = place_of(bucket);
-      lay_out(bucket, step.layers, place);
+      lay_out(bucket, step, place);
       place.begin = begin;
       place.everyone = everyone;
       begin += place.mine;
       everyone += place.all;
     }
-    for (std::size_t m = 0; m < messages_.size(); ++m) chunks_ = messages_[m].select(step.layers[m]);
+    for (std::size_t m = 0; m < messages_.size(); ++m)
+      chunks_ = messages_[m].select(result_ ? step.layers[m] : step.any);
     if (result_) chunks_ = result_->select(step.any);
     return begin;
   }
@@ -98,7 +99,7 @@ class Gather final : public Transport {
   [[nodiscard]] float* of_ranks() const override { return decoded_; }
 
   [[nodiscard]] static std::int64_t memory(const Codec& codec, const Parameters& parameters, int ranks) {
-    const std::int64_t bytes = message_bytes(codec, parameters);
+    const std::int64_t bytes = total(lengths_of(codec, parameters));
     return bytes + ranks * (bytes + parameters.size * std::int64_t{sizeof(float)});
   }
 
@@ -110,10 +111,8 @@ class Gather final : public Transport {
     std::vector<int> bytes, at;            ///< [ranks] where each has a length of its own: that, and where it is put
   };
 
-  [[nodiscard]] static std::int64_t message_bytes(const Codec& codec, const Parameters& parameters) {
-    std::int64_t bytes = 0;
-    for (const Segment& segment : parameters.segments) bytes += bytes_of(codec, segment);
-    return bytes;
+  [[nodiscard]] static std::int64_t total(const std::vector<std::int64_t>& lengths) {
+    return std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
   }
   [[nodiscard]] Place& place_of(const Bucket& bucket) { return places_[static_cast<std::size_t>(bucket.number)]; }
   [[nodiscard]] MessageTensors tensors_of(const Bucket& bucket, std::size_t message) {
@@ -132,15 +131,15 @@ class Gather final : public Transport {
     return bytes;
   }
   /// The messages of the ranks stand one after the other.
-  void lay_out(const Bucket& bucket, std::span<const ActiveSet> layers, Place& place) {
+  void lay_out(const Bucket& bucket, const StepMessages& step, Place& place) {
     if (!options_.separate) {
-      place.mine = lay_out(bucket, layers.front(), messages_.front());
+      place.mine = lay_out(bucket, step.any, messages_.front());
       place.all = place.mine * options_.ranks.size();
       return;
     }
     place.all = 0;
     for (std::size_t rank = 0; rank < messages_.size(); ++rank) {
-      const std::int64_t bytes = lay_out(bucket, layers[rank], messages_[rank]);
+      const std::int64_t bytes = lay_out(bucket, step.layers[rank], messages_[rank]);
       place.bytes[rank] = static_cast<int>(bytes);
       place.at[rank] = static_cast<int>(place.all);
       place.all += bytes;
@@ -173,9 +172,7 @@ TransportKind gather_transport() {
           .traffic = [](int ranks) { return Traffic{.gathered = 1, .decoded = ranks}; },
           .memory = Gather::memory,
           .sent = [](const Codec& codec, const Segment& segment, int) { return bytes_of(codec, segment); },
-          .make = [](const TransportOptions& options) -> std::unique_ptr<Transport> {
-            return std::make_unique<Gather>(options);
-          }};
+          .make = made<Gather>};
 }
 
 }  // namespace dat

@@ -120,9 +120,7 @@ TransportKind sum_transport() {
           .traffic = [](int) { return Traffic{.summed = true}; },
           .memory = Sum::memory,
           .sent = Sum::sent,
-          .make = [](const TransportOptions& options) -> std::unique_ptr<Transport> {
-            return std::make_unique<Sum>(options);
-          }};
+          .make = made<Sum>};
 }
 
 }  // namespace dat

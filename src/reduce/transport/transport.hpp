@@ -30,7 +30,7 @@ struct StepMessages {
   std::int64_t step = 0;              ///< its number in the training
   std::span<const Bucket> buckets;    ///< buckets with the same segments, in the same order, on all ranks
   const ActiveSet& any;               ///< layers of the result
-  std::span<const ActiveSet> layers;  ///< layers of each rank's message, where these differ; else all have `any`
+  std::span<const ActiveSet> layers;  ///< layers of each rank's message, where these differ; none: all have `any`
 };
 
 /// Combination of the messages of all ranks to one gradient. A transport owns the layout of the messages, their memory,
@@ -100,6 +100,12 @@ struct TransportKind {
   std::int64_t (*sent)(const Codec& codec, const Segment& segment, int ranks);
   std::unique_ptr<Transport> (*make)(const TransportOptions&);
 };
+
+/// TransportKind::make of a class.
+template <class T>
+[[nodiscard]] std::unique_ptr<Transport> made(const TransportOptions& options) {
+  return std::make_unique<T>(options);
+}
 
 [[nodiscard]] const Registry<TransportKind()>& transports();
 /// Transports for the messages of a codec, its own first.

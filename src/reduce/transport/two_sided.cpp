@@ -238,9 +238,7 @@ TransportKind two_sided_transport() {
       .memory = TwoSided::memory,
       .sent = [](const Codec& codec, const Segment& segment,
                  int ranks) { return bytes_of_shares(codec, segment, ranks).all; },
-      .make = [](const TransportOptions& options) -> std::unique_ptr<Transport> {
-        return std::make_unique<TwoSided>(options);
-      }};
+      .make = made<TwoSided>};
 }
 
 }  // namespace dat

@@ -87,7 +87,6 @@ void TreeReducer::finish() {
   bytes_sent_ = 0;
   if (ranks_.size() == 1) return;
   options_.ended(ReducerStage::outside);
-  count();
   for (std::size_t node = 0; node < fold_.size(); ++node)
     each(backend_.device(), chunks_,
          kernels::Pack<float>{places_[node], message(static_cast<int>(node)), device_element_, device_byte_});
@@ -99,24 +98,15 @@ void TreeReducer::finish() {
   options_.ended(ReducerStage::decode);
 }
 
-/// Counts the bytes of the messages, whatever they meet in: each rank gets a run of all partial sums of the numbers,
-/// adds it up, and all get the sum.
-void TreeReducer::count() {
-  const std::int64_t nodes = std::ssize(fold_.waiting());
-  for (std::int64_t at = 0; at < elements_; at += piece_) {
-    const std::int64_t n = std::min(piece_, elements_ - at);
-    const std::int64_t own = n * (ranks_.rank() + 1) / ranks_.size() - n * ranks_.rank() / ranks_.size();
-    bytes_sent_ += std::int64_t{sizeof(float)} * (nodes * (n - own) + own);
-  }
-}
-
-/// A few pieces at a time are fetched, as many are added up, and the sums of others are on their backward pass.
+/// A few pieces at a time are fetched, as many are added up, and the sums of others are on their backward pass. Bytes
+/// are counted whatever the messages meet in: each rank gets a run of all partial sums of the numbers, adds it up, and
+/// all get the sum.
 void TreeReducer::exchange() {
   const CallLabel label("gradients");
   constexpr std::int64_t kFloat = sizeof(float);
   std::array<Backend::Ticket, kSlots> tickets{};
   std::array<Request, kSlots> requests;
-  const std::int64_t pieces = (elements_ + piece_ - 1) / piece_;
+  const std::int64_t pieces = (elements_ + piece_ - 1) / piece_, nodes = std::ssize(fold_.waiting());
   const auto length = [&](std::int64_t k) { return std::min(piece_, elements_ - k * piece_); };
   const auto slot = [](std::int64_t k) { return static_cast<std::size_t>(k % kSlots); };
   for (std::int64_t k = 0; k < pieces + kSlots; ++k) {
@@ -128,7 +118,10 @@ void TreeReducer::exchange() {
       backend_.wait_for(tickets[slot(next)]);
       requests[slot(next)] = sums_->start(next * piece_ * kFloat, length(next));
     }
-    if (k < pieces) tickets[slot(k)] = sums_->fetch(k * piece_ * kFloat, length(k) * kFloat);
+    if (k >= pieces) continue;
+    tickets[slot(k)] = sums_->fetch(k * piece_ * kFloat, length(k) * kFloat);
+    const std::int64_t n = length(k), own = n * (ranks_.rank() + 1) / ranks_.size() - n * ranks_.rank() / ranks_.size();
+    bytes_sent_ += kFloat * (nodes * (n - own) + own);
   }
 }
 

@@ -38,7 +38,6 @@ class TreeReducer final : public Reducer {
  private:
   void complete();
   [[nodiscard]] float* message(int node) { return reinterpret_cast<float*>(sums_->device(node, 0)); }
-  void count();
   void exchange();
 
   Backend& backend_;
@@ -50,8 +49,7 @@ class TreeReducer final : public Reducer {
   TreeFold fold_;
   int unit_ = -1;               ///< being put together; -1: none yet
   std::vector<float*> places_;  ///< [places of this rank] flat blocks, of partial sums; the first one is the gradients
-  std::unique_ptr<NodeSums>
-      sums_;  ///< sums of the nodes of this rank; messages have the active segments one after the other
+  std::unique_ptr<NodeSums> sums_;  ///< sums of this rank's nodes; messages: the active segments one after the other
   ChunkTable table_;
   Chunks chunks_;                   ///< chunks of the active layers
   std::vector<std::int64_t> byte_;  ///< [segments] where they begin in a message

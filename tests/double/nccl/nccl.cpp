@@ -8,6 +8,8 @@
 //   async    the call is queued, and has failed after that
 //   stuck    the rank never takes part
 //   version  the rank has another version; of no call
+//   new      the rank has the version that lets ranks share a GPU; of no call
+//   id       the rank has no name for the group; of no call
 //   mute     the rank does not tell its version; of no call
 //   init     the rank cannot join; of no call
 // DAT_DOUBLE_NCCL_LOG: a file that gets a line when a rank is done: "rank 0: 12 sums, ended" or "aborted".
@@ -132,11 +134,13 @@ struct Communication {
 extern "C" {
 
 Result ncclGetVersion(int* version) {
-  *version = fault("version", rank_of_launch()) ? 22705 : 22809;
-  return fault("mute", rank_of_launch()) ? Result{2} : success;
+  const int rank = rank_of_launch();
+  *version = fault("version", rank) ? 22705 : fault("new", rank) ? 23003 : 22809;
+  return fault("mute", rank) ? Result{2} : success;
 }
 
 Result ncclGetUniqueId(UniqueId* id) {
+  if (fault("id", rank_of_launch())) return Result{2};
   const char* const folder = std::getenv("TMPDIR");
   std::snprintf(id->internal, sizeof id->internal, "%.100s/dat_nccl_XXXXXX", folder != nullptr ? folder : "/tmp");
   const int file = mkstemp(id->internal);

@@ -78,9 +78,15 @@ TEST_CASE("More sums by NCCL than there are places for, one after the other", "[
 TEST_CASE("Why NCCL cannot be used is said alike on all ranks", "[nccl]") {
   std::string shared, own_gpu, none, version, init;
   {
-    const Environment asked("NCCL_MULTI_RANK_GPU_ENABLE", "1");  // from version 2.30 on
     const auto backend = test_backend(1);
-    shared = joined(*backend);
+    const auto shares = [&](const char* asked, const std::string& of_version) {
+      const Environment asks("NCCL_MULTI_RANK_GPU_ENABLE", asked), fault("DAT_DOUBLE_NCCL", of_version);
+      return joined(*backend);
+    };
+    const std::string newer = "new@" + std::to_string(world().rank());  // from version 2.30 on
+    shared = shares("1", "");
+    CHECK(shares("0", newer) == (world().size() > 1 ? shared : "joined"));
+    CHECK(shares("1", newer) == "joined");
   }
   const OwnGpu own;
   const auto backend = test_backend(1);
@@ -91,6 +97,14 @@ TEST_CASE("Why NCCL cannot be used is said alike on all ranks", "[nccl]") {
   };
   if (world().size() > 1) version = faulty("version@1");
   init = faulty("init@0");
+  for (const int parts : {Backend::kTickets / 4, Backend::kTickets / 4 + 1}) {
+    const std::string error = error_of([&] {
+      (void)make_sums("nccl", {.backend = *backend, .ranks = world(), .bytes = 4, .longest = 1, .parts = parts});
+    });
+    CHECK(contains(error, std::to_string(parts) + " messages may be under way, ") == (parts > Backend::kTickets / 4));
+    CHECK((error == "none") == (parts == Backend::kTickets / 4));
+  }
+  CHECK(contains(faulty("id@0"), "rank 0: ncclGetUniqueId: "));
   CHECK(faulty("mute@0") == "rank 0: NCCL does not tell its version");
   std::string why;
   CHECK(NcclGroup::join(world(), world().rank() == 0 ? "" : backend->device_id(), why) == nullptr);

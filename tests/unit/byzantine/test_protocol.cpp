@@ -105,8 +105,16 @@ TEST_CASE("Ranks without a part, and parts of one element, are cut off and looke
     CHECK(one.accusations.empty());
     CHECK(one.steps == 5);
   }
-  // Of nothing, too, everybody makes what the rank that has it has made.
   const auto backend = make_backend({.device = "cpu", .threads = 1, .math = "f32"});
+  const auto taken = [&] {
+    std::int64_t bytes = 0;
+    for (const auto& one : backend->allocations()) bytes += static_cast<std::int64_t>(one.bytes);
+    return bytes;
+  };
+  const std::int64_t before = taken();
+  const RunSums sums(*backend, 5 * kChunk, 3);
+  CHECK(taken() - before == RunSums::memory(5 * kChunk, 3) + 3 * 3 * 8);  // and three sums of each on the host
+  // Of nothing, too, everybody makes what the rank that has it has made.
   const auto aggregator = aggregators().at("centered_clip")(*backend, Parameters{}, {.ranks = 2, .faults = 0});
   float message = 1, everyone = 1, place = 1, result = 1;
   PartWork work(*backend, 2, 0, 1, {});
@@ -234,19 +242,24 @@ TEST_CASE("A part of the result that is wrong by less than gradients differ is f
   CHECK(all[0].bans[0].step == 0);
 }
 
-TEST_CASE("Who shows another share of the randomness than it has committed to, or other numbers, is found out",
+TEST_CASE("Who shows another share of the randomness, numbers or part than it has committed to, or none, is found out",
           "[byzantine]") {
-  const bool share = GENERATE(true, false);
-  PartyOptions options{.ranks = 4, .faults = 1, .steps = 4};
+  // After commitments, salts and complaints: shares; after claims and accusations, part 0 of 24 numbers.
+  static constexpr std::size_t kLast = ~std::size_t{0}, kHead = Letter::kHead;
+  const auto [shown, at, bits, rule] = GENERATE(
+      std::tuple(3, kHead, 1, Rule::reveal), std::tuple(3, kLast, 1, Rule::commitment),
+      std::tuple(6, kHead + sizeof(Sha256Digest), 1, Rule::commitment),
+      std::tuple(6, std::size_t{0}, 32 + 4 * 24, Rule::silence), std::tuple(6, std::size_t{0}, 1, Rule::malformed));
+  PartyOptions options{.ranks = 4, .faults = 1, .elements = 96, .steps = 4};
+  if (shown == 6) options.iterations = 1;  // all look at every part
   options.distortions[3] = [=](int number, std::byte* data, std::size_t bytes) {
-    if (number % 6 == 3)
-      data[share ? Letter::kHead : bytes - 1] ^= std::byte{1};  // after commitments, salts, complaints
+    if (number == shown) data[std::min(at, bytes - 1)] ^= static_cast<std::byte>(bits);
   };
   const std::vector<PartyResult> all = hold_party(options);
   REQUIRE(all[0].bans.size() == 1);
   CHECK(all[0].bans[0].rank == 3);
-  CHECK(all[0].bans[0].rule == (share ? Rule::reveal : Rule::commitment));
-  CHECK(all[0].bans[0].by == -1);
+  CHECK(all[0].bans[0].rule == rule);
+  CHECK(all[0].bans[0].by == (shown == 6 ? 0 : -1));
   CHECK(all[0].bans[0].step == all[0].accusations[0].step);
 }
 

@@ -289,6 +289,14 @@ TEST_CASE("At the geometric median the directions to the gradients cancel out, w
     for (std::size_t d = 0; d < kSize; ++d)
       pull[d] += of.w[i] * (of.x[i][d] - result[d]) / distance(of.x[i], Vector(result.begin(), result.end()));
   CHECK(length(pull) <= 1e-5 * 24);
+  // From the median of each coordinate, (0, 0), the distances are e, 3, 5, 5, 5: it is at the first one, whose pull the
+  // others' does not exceed, where e is at most 5e-6.
+  Rig small(2);
+  for (const float e : {4e-6F, 6e-6F}) {
+    const auto found = small.run("geometric_median", {.ranks = 5, .settings = {.aggregator_iterations = 1}},
+                                 {{0, e}, {3, 0}, {-3, -4}, {3, 4}, {-3, -4}});
+    CHECK((found == std::vector<float>(2)) == (e < 5e-6F));
+  }
 }
 
 TEST_CASE("Of gradients with equal scores Krum takes the first, and Multi-Krum the first ones", "[reducer]") {

@@ -8,10 +8,6 @@ using namespace dat::test;
 
 namespace {
 
-struct Way {
-  std::string codec, transport;
-};
-
 /// Every codec with every transport that it allows.
 std::vector<Way> ways() {
   std::vector<Way> all;
@@ -21,8 +17,6 @@ std::vector<Way> ways() {
   }
   return all;
 }
-
-std::string text(const Way& way) { return way.codec + ", " + way.transport; }
 
 /// What becomes of a gradient in this step.
 std::vector<float> pass(ReductionCase& f, const Way& way, const std::vector<float>& gradient, std::int64_t step = 0) {

@@ -144,13 +144,16 @@ TEST_CASE("Buckets of no element, and of more bytes than MPI counts, are refused
 TEST_CASE("A rank's units become their mean, times all units over its own, once", "[reducer]") {
   ReductionCase f;
   const Parameters& p = f.model.parameters;
-  const SummationTree order(5, 2);  // two of five units are this rank's
+  const int units = GENERATE(1, 2);
+  const SummationTree order(2 * units + 1, 2);  // so many of them are this rank's
   MeanOfUnits reducer(*f.backend, p, f.gradients, order, 0,
                       make_reducer(*f.backend, f.group, p, f.gradients, f.codec("bf16"), f.aggregator("mean"), {}));
+  const auto memory = f.backend->allocations();
+  CHECK(std::ranges::count(memory, "gradient of a micro-batch", &Backend::Allocation::purpose) == units - 1);
   for (const std::int64_t step : {1, 2}) {
     const ActiveSet active = random_active(p.layers(), static_cast<std::uint32_t>(step), 0.6F);
     reducer.begin({&active, 1}, step);
-    for (int unit = 0; unit < 2; ++unit) {
+    for (int unit = 0; unit < units; ++unit) {
       const auto numbers = f.gradient_of(unit, step);
       float* const place = reducer.place(unit);
       CHECK(reducer.place(unit) == place);
@@ -163,7 +166,7 @@ TEST_CASE("A rank's units become their mean, times all units over its own, once"
     std::int64_t wrong = 0;
     for (const Segment& segment : p.segments)
       for (const std::size_t i : elements_of(segment)) {
-        const float mean = 2.5F * (one[i] + other[i]);
+        const float mean = units == 1 ? 3 * one[i] : 2.5F * (one[i] + other[i]);
         const bool sent = (std::bit_cast<std::uint32_t>(ours[i]) << 16) == 0;  // as bf16
         wrong += active.active(segment.layer) ? !(sent && std::abs(ours[i] - mean) <= 0x1p-8F * std::abs(mean))
                                               : ours[i] != one[i];
