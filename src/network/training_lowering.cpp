@@ -6,9 +6,8 @@
 namespace dat {
 
 int TrainingLowering::first_trained(const Graph& graph, int segments) {
-  int node = 0;
-  while (graph.nodes[static_cast<std::size_t>(node)].weight < segments) ++node;
-  return node;
+  return static_cast<int>(std::ranges::find_if(graph.nodes, [&](const Node& node) { return node.weight >= segments; }) -
+                          graph.nodes.begin());
 }
 
 TrainingLowering::Gradient TrainingLowering::arriving(int result) {
