@@ -251,6 +251,11 @@ bool inside(const std::map<char*, std::size_t>& blocks, const void* data, std::s
   --it;
   return p + bytes <= it->first + it->second;
 }
+std::size_t unused() {
+  std::size_t free = kArena - taken_by_others();
+  for (const auto& [base, bytes] : state().device) free -= piece(bytes);
+  return free;
+}
 bool in_arena(const void* data) {
   const auto* p = static_cast<const char*>(data);
   return p >= state().arena && p < state().arena + kArena;
@@ -320,6 +325,11 @@ void fail(const std::string& what) {
 cudaError_t set_error(cudaError_t error) {
   if (error != cudaSuccess) last_error = error;
   return error;
+}
+
+std::size_t& taken_by_others() {
+  static std::size_t bytes = 0;
+  return bytes;
 }
 
 void set_device_count(int count) { state().devices = count; }
@@ -392,7 +402,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK");
       rank != nullptr && std::getenv("DAT_DOUBLE_OWN_GPU"))
     properties->uuid.bytes[1] = static_cast<char>(1 + std::atoi(rank));
-  properties->totalGlobalMem = kArena;
+  const char* memory = std::getenv("DAT_DOUBLE_MEMORY");  // of which parts are computed; there is as much as ever
+  properties->totalGlobalMem = memory != nullptr ? std::strtoull(memory, nullptr, 10) : kArena;
   properties->major = capability() / 10;
   properties->minor = capability() % 10;
   properties->multiProcessorCount = 4;
@@ -415,8 +426,8 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
 
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   return alone([&] {
-    *total = *free = kArena;
-    for (const auto& [base, bytes] : state().device) *free -= piece(bytes);
+    *total = kArena;
+    *free = unused();
     return check_device(current_device);
   });
 }
@@ -429,7 +440,7 @@ cudaError_t cudaMalloc(void** data, std::size_t bytes) {
       base = other + piece(size);
     }
     const auto begin = static_cast<std::size_t>(base - s.arena);
-    if (bytes > kArena || begin + piece(bytes) > kArena) return nullptr;
+    if (bytes > kArena || begin + piece(bytes) > kArena || piece(bytes) > unused()) return nullptr;
     s.used = std::max(s.used, begin + piece(bytes));
     const Open open;
     std::memset(base, 0xFF, bytes);

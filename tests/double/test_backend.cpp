@@ -702,6 +702,10 @@ TEST_CASE("A GPU is refused what it cannot do", "[double]") {
     const Capability turing("7.5", "91100");
     CHECK_NOTHROW(cuda());
   }
+  for (const auto& [version, words] : {std::pair("8905", ", cuDNN 8.9.5"), std::pair("90000", ", cuDNN 9.0.0")}) {
+    const Environment library("DAT_DOUBLE_CUDNN", version);
+    CHECK(cuda_version().ends_with(words));
+  }
   for (const char* old : {"6.0", "7.0"}) {
     INFO(old);
     {

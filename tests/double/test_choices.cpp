@@ -258,6 +258,24 @@ TEST_CASE("A damaged file of choices is ignored with a word, and written anew", 
   CHECK(contains(folder_there.remark, "cannot be kept"));
 }
 
+TEST_CASE("The first choice is in the file at once, and choices by TF32 are others", "[double]") {
+  const TemporaryFolder folder;
+  const std::string file = folder / "plans";
+  PlanCache first(file, "GPU", true);
+  first.keep("a", {"plan", 0.5});
+  CHECK(PlanCache(file, "GPU", false).find("a"));
+  ConvSpec spec = kAttacked;
+  spec.storage = DType::f32;
+  for (const std::string math : {"tf32", "f32"}) {
+    const std::string of = folder / math;
+    (void)make_backend({.device = "cuda", .threads = 2, .math = math, .plans = of})->conv2d(spec);
+    for (const std::string by : {" by TF32", ""})
+      CHECK(PlanCache(of, machine_of(of), false)
+                .find("3x3, 16 to 32 channels, 2 of 8x8, frozen, ReLU, f32" + by + ", forward")
+                .has_value() == (by.empty() == (math == "f32")));
+  }
+}
+
 TEST_CASE("Of more choices than a file may hold those of the last process are kept", "[double]") {
   const TemporaryFolder folder;
   const std::string file = folder / "plans";

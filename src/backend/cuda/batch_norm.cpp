@@ -140,16 +140,12 @@ template <class T>
   const auto keep = [&](const NormPlan& plan) {
     if (cache != nullptr) cache->keep(words(spec), {plan.name(), std::isfinite(least) ? least : 0, {}});
   };
-  const auto refuse = [&](const std::string& why, bool always) {
-    if (always) keep(*own);
-    return not_tried(why);
-  };
   std::optional<NormBench<T>> bench;
   try {
     bench.emplace(backend, spec);
     bench->make_room(*own, *library);
   } catch (const Error& error) {
-    return refuse(error.what(), false);  // there may be more memory another time
+    return not_tried(error.what());
   }
   TrialClock clock(backend);
   std::vector<float> ours;
@@ -160,11 +156,14 @@ template <class T>
     const std::vector<float> results = bench->results(*plan, status);
     if (status != CUDNN_STATUS_SUCCESS) {
       (void)cudaGetLastError();  // or the next kernel would be blamed for it
-      return refuse(cudnnGetErrorString(status), status == CUDNN_STATUS_NOT_SUPPORTED);
+      return not_tried(cudnnGetErrorString(status));
     }
     if (ours.empty()) ours = results;
     for (std::size_t k = 0; k < ours.size(); ++k)
-      if (!(std::abs(results[k] - ours[k]) <= bench->tolerance(k, ours[k]))) return refuse("wrong results", true);
+      if (!(std::abs(results[k] - ours[k]) <= bench->tolerance(k, ours[k]))) {
+        keep(*own);  // others need not try it again
+        return not_tried("wrong results");
+      }
     if (is_known) continue;
     const auto call = [&] { check(bench->run(*plan)); };
     try {
@@ -175,7 +174,7 @@ template <class T>
       least = milliseconds;
       best = plan;
     } catch (const Error& error) {
-      return refuse(std::string("cannot be recorded: ") + error.what(), false);
+      return not_tried(std::string("cannot be recorded: ") + error.what());
     }
   }
   if (is_known) {  // right, and its time is believed

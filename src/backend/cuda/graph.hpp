@@ -31,10 +31,6 @@ class Descriptor {
   explicit Descriptor(cudnnBackendDescriptorType_t type);
   ~Descriptor();
   Descriptor(Descriptor&& other) noexcept : descriptor_(std::exchange(other.descriptor_, nullptr)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(descriptor_, other.descriptor_);
-    return *this;
-  }
 
   /// Sets an attribute to some values of the C type that belongs to `type`.
   void set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t count, const void* values);

@@ -87,9 +87,10 @@ class GraphPlan final : public PassPlan {
     auto pack = std::ranges::find(packs_, addresses_, &Pack::addresses);
     cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
     try {
-      if (pack == packs_.end())
-        pack =
-            packs_.insert(pack, {addresses_, graph::variant_pack(operations_->places(), addresses_.data(), o.scratch)});
+      if (pack == packs_.end()) {
+        packs_.push_back({addresses_, graph::variant_pack(operations_->places(), addresses_.data(), o.scratch)});
+        pack = packs_.end() - 1;
+      }
       status = execution_.run(pack->variant);
     } catch (const graph::Refusal& refusal) {
       return refusal.status();

@@ -481,6 +481,15 @@ TEST_CASE("Our own code's results do not depend on the number of threads, nor on
   }
 }
 
+TEST_CASE("Our own code computes from 8 tiles of 4x4 pixels on", "[backend][cpu]") {
+  const auto backend = test_backend();
+  for (const auto& [h, w, own] :
+       {std::tuple{16, 8, true}, {28, 4, false}, {4, 28, false}, {5, 16, true}, {16, 5, true}})
+    CHECK(
+        backend->conv2d({.n = 1, .c_in = 32, .h = h, .w = w, .c_out = 32})->implementation().starts_with("Winograd") ==
+        own);
+}
+
 TEST_CASE("Sums of the library do not depend on the number of threads where results are deterministic",
           "[backend][cpu]") {
   const auto results = [](int threads) {
