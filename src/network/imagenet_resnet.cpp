@@ -11,9 +11,7 @@ Graph imagenet_resnet(const NetworkOptions& options, const std::vector<int>& cou
   constexpr int kExpansion = 4;
   NetworkBuilder net(options);
   net.begin_weights(Initial::normal_fan_out);
-  net.begin_block("stem");
-  net.begin_module("conv1");
-  int x = net.convolution("conv1", net.input(), options.width, 7, 2);
+  int x = stem_of(net, "conv1", options.width, 7, 2);
   x = net.max_pool(net.activation(net.batch_norm("bn1", x)), 3, 2);
   for (const auto& [block, width, stride] : residual_blocks("layer", ".", options.width, counts)) {
     const int inside = wider * width, channels = bottleneck ? kExpansion * width : width;

@@ -6,9 +6,7 @@ namespace {
 
 Graph preact_resnet18_with(const NetworkOptions& options, bool last_norm) {
   NetworkBuilder net(options);
-  net.begin_block("stem");
-  net.begin_module("conv1");
-  int x = net.convolution("conv1", net.input(), options.width, 3, 1);
+  int x = stem_of(net, "conv1", options.width);
   for (const auto& [block, channels, stride] : residual_blocks("layer", ".", options.width, {2, 2, 2, 2}))
     x = preactivation_block(net, x, block, {{channels, 3, stride}, {channels, 3, 1}});
   return end_of(net, x, "linear", options.classes, last_norm ? "bn" : "");

@@ -121,16 +121,7 @@ void FrozenView::gradient() {
   gathered_ > 0 ? pass_gathered(true) : pass({});
 }
 
-void FrozenView::forward() {
-  if (gathered_ > 0) return pass_gathered(false);
-  for (int first = 0; first < n; first += images_a_pass_) {
-    show(x_adv + first * layout.elements(), first);
-    Logits part = piece(first);
-    part.gradient = nullptr;
-    loss(part, 1.0F);
-    keep_logits(first);
-  }
-}
+void FrozenView::forward() { gathered_ > 0 ? pass_gathered(false) : look(x_adv, loss, losses_, correct_); }
 
 void FrozenView::gradient_step(float alpha, float eps) {
   count_passes();
@@ -151,14 +142,14 @@ void FrozenView::pass(const PgdUpdate& update) {
   }
 }
 
-void FrozenView::measure(const float* x, float* loss_of, float* correct_of) {
+void FrozenView::look(const float* x, SampleLoss* by, float* loss_of, float* correct_of) {
   for (int first = 0; first < n; first += images_a_pass_) {
     show(x + first * layout.elements(), first);
     Logits part = piece(first);
     part.loss = loss_of + first;
     part.correct = correct_of + first;
     part.gradient = nullptr;
-    cross_entropy(part, 1.0F);
+    by(part, 1.0F);
     keep_logits(first);
   }
 }
