@@ -278,8 +278,12 @@ class Backend {
   /// Zeroed memory on the device, aligned to 64 bytes, which the backend owns until it is destroyed. `purpose` is the
   /// name under which allocations() and messages list it. Error(device): there is not so much.
   [[nodiscard]] virtual void* allocate(std::size_t bytes, const std::string& purpose) = 0;
+  template <class T>
+  [[nodiscard]] T* allocate_array(std::int64_t count, const std::string& purpose) {
+    return static_cast<T*>(allocate(static_cast<std::size_t>(count) * sizeof(T), purpose));
+  }
   [[nodiscard]] float* allocate_floats(std::int64_t count, const std::string& purpose) {
-    return static_cast<float*>(allocate(static_cast<std::size_t>(count) * sizeof(float), purpose));
+    return allocate_array<float>(count, purpose);
   }
   /// Zeroed, pinned memory on the host, for fetch() and send(), which the backend owns, too. Error(device): there is
   /// not so much.

@@ -210,11 +210,8 @@ class CudaBatchNorm final : public BatchNorm {
     own_.channels = own_channels(backend.allocate_floats(3 * std::int64_t{spec.c}, "batch norm"), spec);
     if (spec.again) kept_scale_ = backend.allocate_floats(spec.c, "batch norm");
     if (plan_->reserve_bytes() > 0) own_.reserve = backend.allocate(plan_->reserve_bytes(), "batch norm");
-    own_.counters = static_cast<std::uint32_t*>(
-        backend.allocate(static_cast<std::size_t>(spec.c) * sizeof(std::uint32_t), "batch norm"));
-    if (spec.relu)
-      own_.bits = static_cast<std::uint16_t*>(
-          backend.allocate(static_cast<std::size_t>(kernels::groups(count)) * sizeof(std::uint16_t), "ReLU masks"));
+    own_.counters = backend.allocate_array<std::uint32_t>(spec.c, "batch norm");
+    if (spec.relu) own_.bits = backend.allocate_array<std::uint16_t>(kernels::groups(count), "ReLU masks");
     backend.request_scratch(plan_->scratch_bytes());
   }
 

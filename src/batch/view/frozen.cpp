@@ -23,14 +23,10 @@ FrozenView::FrozenView(Buffers& images, FrozenProgram& program, bool under_noise
   const bool several = images_a_pass_ < images.capacity || (backend.leaves_samples_out() && images.capacity > 1);
   if (several || under_noise) logits_ = backend.allocate_floats(std::int64_t{images.capacity} * classes, "logits");
   if (several && !under_noise) {
-    const auto integers = [&](int count) {
-      return static_cast<std::int32_t*>(
-          backend.allocate(static_cast<std::size_t>(count) * sizeof(std::int32_t), "labels"));
-    };
     const int all = passes_for(images.capacity) * program.n();
-    packed_ = {.samples = integers(all),
-               .labels = integers(program.n()),
-               .targets = integers(program.n()),
+    packed_ = {.samples = backend.allocate_array<std::int32_t>(all, "labels"),
+               .labels = backend.allocate_array<std::int32_t>(program.n(), "labels"),
+               .targets = backend.allocate_array<std::int32_t>(program.n(), "labels"),
                .x = backend.allocate_floats(program.n() * layout.elements(), "images"),
                .dx = backend.allocate_floats(program.n() * layout.elements(), "images"),
                .losses = backend.allocate_floats(program.n(), "losses"),
