@@ -28,7 +28,6 @@ struct ConvSpec {
   bool relu = false;            ///< frozen: a ReLU is the last thing that happens
   bool keeps_residual = false;  ///< true: with `accumulate`, the residual lies elsewhere and stays as it is
   bool image = false;           ///< x are images: f32 in image_layout; else spec.storage in activation_layout
-  bool input_gradient = true;   ///< false: no input gradient will be asked for, and none is planned
   bool relu_input = false;      ///< frozen: x is what a ReLU left; see Conv2d::backward_relu
   bool other_gradient = false;  ///< true: with `relu_input`, x has another reader, whose part of the gradient is added
   /// Type of x, y and their gradients, but for images. Weights and their gradients are f32 for the caller.

@@ -102,8 +102,7 @@ class LibraryConv2d final : public Conv2d {
     pack_forward_ = reorder(source, forward_.weights_desc(), false);
     packed_ = backend.reserve_weights(forward_.weights_desc().get_size());
     if (spec.frozen) bias_ = backend.allocate_floats(spec.c_out, "folded bias");
-    if (spec.input_gradient)
-      spec.frozen&& spec.stride == 1 && !spec.image ? plan_rotated() : plan_backward_data(source);
+    spec.frozen&& spec.stride == 1 && !spec.image ? plan_rotated() : plan_backward_data(source);
     if (!spec.frozen) plan_backward_weights(master);
     backend.request_scratch(weight_bytes() + pack_scratch_);
   }
@@ -112,7 +111,6 @@ class LibraryConv2d final : public Conv2d {
     const float* source = spec_.frozen ? staged(weights, scale, false) : weights;
     pack(pack_forward_, source, backend_.weights(packed_));
     if (bias != nullptr) std::memcpy(bias_, bias, static_cast<std::size_t>(spec_.c_out) * sizeof(float));
-    if (!spec_.input_gradient) return;
     if (rotated_) source = staged(weights, scale, true);
     if (packed_backward_ != packed_) pack(pack_backward_, source, backend_.weights(packed_backward_));
   }
@@ -162,9 +160,8 @@ class LibraryConv2d final : public Conv2d {
   }
 
   [[nodiscard]] std::string implementation() const override {
-    std::string all = forward_.implementation();
-    if (spec_.input_gradient)
-      all += " / " + (rotated_ ? rotated_.implementation() + " rotated" : backward_data_.implementation());
+    std::string all = forward_.implementation() + " / " +
+                      (rotated_ ? rotated_.implementation() + " rotated" : backward_data_.implementation());
     if (backward_weights_) all += " / " + backward_weights_.implementation();
     return all;
   }
