@@ -693,6 +693,7 @@ TEST_CASE("A GPU is refused what it cannot do", "[double]") {
     CHECK(backend->refuses(DType::bf16).empty());
     CHECK(contains(backend->description(), "compute capability 8.0), cuDNN 9.10.0, TF32, deterministic"));
     CHECK(!contains(cuda("f32")->description(), "TF32"));
+    CHECK(contains(backend->description(), "NUMA") == (backend->numa_node() >= 0));
     CHECK(cuda_version() ==
           std::to_string(CUDART_VERSION / 1000) + "." + std::to_string(CUDART_VERSION % 1000 / 10) + ", cuDNN 9.10.0");
     CHECK(backend->arithmetic() == "cuda: cuDNN 9.10.0, TF32, deterministic, compute capability 80");

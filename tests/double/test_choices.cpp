@@ -6,6 +6,7 @@
 #include <cudnn.h>
 
 #include "backend/cuda/backend.hpp"
+#include "dat/file.hpp"
 #include "double.hpp"
 
 using namespace dat;
@@ -231,9 +232,14 @@ TEST_CASE("A damaged file of choices is ignored with a word, and written anew", 
   const std::string good = read_bytes(file), words = "3x3, 16 to 32 channels", machine = machine_of(file);
   std::string changed = good;
   changed[good.find("engine ") + 7] ^= 1;
+  const auto whole = [](const std::string& fields) {
+    const std::string body = "GPU\tpass\tplan\t" + fields + "\n";
+    return body + "sha256 " + sha256_hex(body.data(), body.size()) + "\n";
+  };
   for (const std::string& bad :
        {std::string(), good.substr(0, good.size() / 2), good.substr(0, good.size() - 1), changed, good + good,
-        std::string("no choices\n"), std::string(5U << 20U, 'x'), std::string(300, '\0')}) {
+        std::string("no choices\n"), std::string(5U << 20U, 'x'), std::string(300, '\0'), whole("1"),
+        whole("1\twhole\tx"), whole("-1\twhole"), whole("inf\twhole"), whole("1\t-1"), whole("1\tx")}) {
     write_bytes(file, bad);
     INFO(bad.substr(0, 100));
     PlanCache cache(file, machine, true);
