@@ -162,8 +162,12 @@ class Builder {
         all.refused.push_back({form(rotated_), time.words()});
         return;
       }
+      std::string why;
+      auto recommended = recommend(mode, why);
+      if (recommended.empty() && (all.refused.empty() || all.refused.back().why != why))
+        all.refused.push_back({form(rotated_), why});
       std::vector<std::string> names;
-      for (std::string& name : recommend(mode, all))
+      for (std::string& name : recommended)
         if (names.size() < kMost - there && std::ranges::find(seen, name) == seen.end())
           names.push_back(std::move(name));
       seen.insert(seen.end(), names.begin(), names.end());
@@ -188,20 +192,18 @@ class Builder {
     }
   }
 
- private:
-  [[nodiscard]] std::vector<std::string> recommend(cudnnBackendHeurMode_t mode, Plans& all) const {
-    std::string why = "cuDNN recommends no engine";
+  /// Engines that cuDNN recommends; where there are none, `why`.
+  [[nodiscard]] std::vector<std::string> recommend(cudnnBackendHeurMode_t mode, std::string& why) const {
+    why = "cuDNN recommends no engine";
     try {
-      const auto operations = describe(backend_.cudnn(), spec_, rotated_);
-      auto names = graph::recommended(operations->finish(), mode);
-      if (!names.empty()) return names;
+      return graph::recommended(describe(backend_.cudnn(), spec_, rotated_)->finish(), mode);
     } catch (const std::exception& refusal) {
       why = refusal.what();
     }
-    if (all.refused.empty() || all.refused.back().why != why) all.refused.push_back({form(rotated_), why});
     return {};
   }
 
+ private:
   void build(const std::vector<std::string>& names, const PlanningTime::Share& time, Plans& all) const {
     std::vector<Built> built(names.size());
     {
@@ -262,16 +264,12 @@ std::string graph_report(CudaBackend& backend) {
                           .storage = DType::f16},
                          Pass::data,
                          true};
-  std::string why = "cuDNN recommends no engine";
-  try {
-    const auto operations = describe(backend.cudnn(), typical, true);
-    for (const std::string& name : graph::recommended(operations->finish(), CUDNN_HEUR_MODE_A)) {
-      const auto built = Builder(backend, typical, true).build(name, backend.cudnn());
-      if (built.plan != nullptr) return "usable";
-      why = built.why;
-    }
-  } catch (const std::exception& refusal) {
-    why = refusal.what();
+  const Builder builder(backend, typical, true);
+  std::string why;
+  for (const std::string& name : builder.recommend(CUDNN_HEUR_MODE_A, why)) {
+    const auto built = builder.build(name, backend.cudnn());
+    if (built.plan != nullptr) return "usable";
+    why = built.why;
   }
   return "not usable: " + why;
 }
