@@ -251,8 +251,10 @@ bool inside(const std::map<char*, std::size_t>& blocks, const void* data, std::s
   --it;
   return p + bytes <= it->first + it->second;
 }
+/// Of which other processes have DAT_DOUBLE_TAKEN bytes.
 std::size_t unused() {
-  std::size_t free = kArena - taken_by_others();
+  const char* text = std::getenv("DAT_DOUBLE_TAKEN");
+  std::size_t free = kArena - (text != nullptr ? std::strtoull(text, nullptr, 10) : 0);
   for (const auto& [base, bytes] : state().device) free -= piece(bytes);
   return free;
 }
@@ -325,11 +327,6 @@ void fail(const std::string& what) {
 cudaError_t set_error(cudaError_t error) {
   if (error != cudaSuccess) last_error = error;
   return error;
-}
-
-std::size_t& taken_by_others() {
-  static std::size_t bytes = 0;
-  return bytes;
 }
 
 void set_device_count(int count) { state().devices = count; }

@@ -96,9 +96,6 @@ cudaError_t enqueue(cudaStream_t stream, std::function<void()> work, std::string
 
 void set_device_count(int count);
 
-/// Device memory that other processes have.
-std::size_t& taken_by_others();
-
 /// Of the device: 90 for 9.0.
 int capability();
 

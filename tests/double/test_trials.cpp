@@ -184,15 +184,12 @@ TEST_CASE("A workspace may be a 1/32 of the GPU's memory, of a convolution and o
 }
 
 TEST_CASE("Where memory is scarce plans do without, and what is chosen then is not kept", "[double]") {
-  struct Others {
-    ~Others() { dat_double::taken_by_others() = 0; }
-  } const others;
   const TemporaryFolder folder;
   {
     const auto owner = make_backend({.device = "cuda", .threads = 2, .math = "tf32", .plans = folder / "plans"});
     auto& backend = dynamic_cast<cuda::CudaBackend&>(*owner);
     // The trial's own arrays take some 340 KiB, the workspace 145: it gets a part of that.
-    dat_double::taken_by_others() = backend.spare_memory() - (400U << 10U);
+    const Environment others("DAT_DOUBLE_TAKEN", std::to_string(backend.spare_memory() - (400U << 10U)));
     const ConvSpec wide{.n = 1, .c_in = 64, .h = 4, .w = 4, .c_out = 64};
     CHECK(cuda::choose_plan(backend, {wide, cuda::Pass::forward})->name() == "IMPLICIT_GEMM");
     CHECK(trial(backend, "forward", "IMPLICIT_PRECOMP_GEMM").refused == "no memory for its workspace");
@@ -217,22 +214,15 @@ TEST_CASE("A batch norm of the library that refuses, or that cannot be recorded,
 
 TEST_CASE("A pass is named by all that its plan depends on", "[double]") {
   const ConvSpec seven{.n = 2, .c_in = 16, .h = 14, .w = 8, .c_out = 32, .kernel = 7, .pad = 3};
-  const ConvSpec full{.n = 3,
-                      .c_in = 4,
-                      .h = 9,
-                      .w = 8,
-                      .c_out = 24,
-                      .stride = 2,
-                      .pad = 0,
-                      .frozen = true,
-                      .accumulate = true,
-                      .relu = true,
-                      .keeps_residual = true,
-                      .image = true,
-                      .storage = DType::bf16};
+  ConvSpec full = kTraining;
+  full.frozen = full.accumulate = full.relu = full.keeps_residual = full.image = true;
+  full.stride = 2;
+  full.pad = 0;
+  full.storage = DType::bf16;
   CHECK(cuda::PassSpec{seven}.convolution() == "7x7, 16 to 32 channels, 2 of 14x8, f32");
-  CHECK(cuda::PassSpec{full}.convolution() ==
-        "3x3 stride 2, 4 to 24 channels, 3 of 9x8, padded by 0, of images, frozen, adding a kept residual, ReLU, bf16");
+  CHECK(
+      cuda::PassSpec{full}.convolution() ==
+      "3x3 stride 2, 16 to 32 channels, 2 of 8x8, padded by 0, of images, frozen, adding a kept residual, ReLU, bf16");
 }
 
 TEST_CASE("A library's status is told in its words, or with what helps, and held against nobody else", "[double]") {
