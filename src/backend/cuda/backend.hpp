@@ -104,12 +104,10 @@ class CudaBackend final : public Backend {
   [[nodiscard]] const void* zeros() const { return zeros_.data; }
 
   /// The plan that was chosen for the pass with this description; null: no plan has been chosen yet.
-  [[nodiscard]] std::shared_ptr<const PassPlan>& plan(const std::string& description) {
-    return plans_.passes[description];
-  }
+  [[nodiscard]] std::shared_ptr<const PassPlan>& plan(const std::string& description) { return plans_[description]; }
   /// The plan that was chosen for the batch norm with this description; null: no plan has been chosen yet.
   [[nodiscard]] std::shared_ptr<const NormPlan>& norm_plan(const std::string& description) {
-    return plans_.norms[description];
+    return norm_plans_[description];
   }
   void tried(Trial trial);
   [[nodiscard]] std::vector<Trial> trials() const override { return trials_; }
@@ -148,11 +146,8 @@ class CudaBackend final : public Backend {
   Cudnn cudnn_;
   std::vector<Cudnn> builders_;
   Cublas cublas_;
-  struct Chosen {
-    std::map<std::string, std::shared_ptr<const PassPlan>> passes;
-    std::map<std::string, std::shared_ptr<const NormPlan>> norms;
-  };
-  Chosen plans_;
+  std::map<std::string, std::shared_ptr<const PassPlan>> plans_;
+  std::map<std::string, std::shared_ptr<const NormPlan>> norm_plans_;
 
   /// Halves of the pinned memory through which copy_to_device goes, in turn.
   struct Half {
@@ -160,11 +155,8 @@ class CudaBackend final : public Backend {
     std::size_t used = 0;
     Event done;
   };
-  struct Staging {
-    Half halves[2];
-    int at = 0;
-  };
-  Staging staging_;
+  Half halves_[2];
+  int half_ = 0;
 
   std::vector<Event> tickets_;
   std::vector<Timer> stamps_;

@@ -16,7 +16,6 @@ std::vector<int> early_stop_sizes(int n) {
 EarlyStopView::EarlyStopView(Buffers& images, const Sizes& programs) : FrozenView(images, *programs.front()) {
   for (const auto& program : programs) passes_.push_back({program.get(), nullptr, nullptr});
   const int slots = programs.front()->n(), all = images.capacity;
-  require(slots <= all, ExitCode::usage, "a program for ", slots, " images at a time, but there are ", all);
   Backend& backend = images.backend;
   const auto floats = [&] { return backend.allocate_floats(slots * images.layout.elements(), "images"); };
   slot_x_ = floats();

@@ -53,10 +53,6 @@ void FrozenView::prepare(const AttackGoal& goal) {
   }
 }
 
-void FrozenView::prepare(std::uint64_t key_of_draws, Purpose what, std::uint32_t when) {
-  take_up(key_of_draws, what, when, {});
-}
-
 void FrozenView::take_up(std::uint64_t key_of_draws, Purpose what, std::uint32_t when, const AttackGoal& goal) {
   assert(layout == images_.layout);
   images_.attach(*this);
