@@ -159,7 +159,7 @@ CudaBackend::CudaBackend(const BackendOptions& options)
   check(cublasSetStream(cublas_, stream_));
   // Scratch memory of our own, so that cuBLAS allocates nothing while work is recorded.
   check(cublasSetWorkspace(cublas_, allocate(kCublasWorkspace, "library scratch"), kCublasWorkspace));
-  for (Half& half : halves_) half.data = static_cast<char*>(allocate_pinned(kHalf, "staging"));
+  for (Half& half : staging_.halves) half.data = static_cast<char*>(allocate_pinned(kHalf, "staging"));
 
   // A first kernel, to learn here whether this build has code for this GPU.
   float* probe = allocate_floats(1, "probe");
@@ -267,11 +267,11 @@ void CudaBackend::commit_workspace() {
 
 void CudaBackend::copy_to_device(void* device, const void* host, std::size_t bytes) {
   for (std::size_t at = 0; at < bytes;) {
-    Half* half = &halves_[half_];
+    Half* half = &staging_.halves[staging_.at];
     if (half->used == kHalf) {
       check(cudaEventRecord(half->done, stream_));
-      half_ = 1 - half_;
-      half = &halves_[half_];
+      staging_.at = 1 - staging_.at;
+      half = &staging_.halves[staging_.at];
       check(cudaEventSynchronize(half->done));  // its copies were queued before those of the other half
       half->used = 0;
     }

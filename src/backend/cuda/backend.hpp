@@ -104,10 +104,12 @@ class CudaBackend final : public Backend {
   [[nodiscard]] const void* zeros() const { return zeros_.data; }
 
   /// The plan that was chosen for the pass with this description; null: no plan has been chosen yet.
-  [[nodiscard]] std::shared_ptr<const PassPlan>& plan(const std::string& description) { return plans_[description]; }
+  [[nodiscard]] std::shared_ptr<const PassPlan>& plan(const std::string& description) {
+    return plans_.passes[description];
+  }
   /// The plan that was chosen for the batch norm with this description; null: no plan has been chosen yet.
   [[nodiscard]] std::shared_ptr<const NormPlan>& norm_plan(const std::string& description) {
-    return norm_plans_[description];
+    return plans_.norms[description];
   }
   void tried(Trial trial);
   [[nodiscard]] std::vector<Trial> trials() const override { return trials_; }
@@ -146,8 +148,11 @@ class CudaBackend final : public Backend {
   Cudnn cudnn_;
   std::vector<Cudnn> builders_;
   Cublas cublas_;
-  std::map<std::string, std::shared_ptr<const PassPlan>> plans_;
-  std::map<std::string, std::shared_ptr<const NormPlan>> norm_plans_;
+  struct Chosen {
+    std::map<std::string, std::shared_ptr<const PassPlan>> passes;
+    std::map<std::string, std::shared_ptr<const NormPlan>> norms;
+  };
+  Chosen plans_;
 
   /// Halves of the pinned memory through which copy_to_device goes, in turn.
   struct Half {
@@ -155,8 +160,11 @@ class CudaBackend final : public Backend {
     std::size_t used = 0;
     Event done;
   };
-  Half halves_[2];
-  int half_ = 0;
+  struct Staging {
+    Half halves[2];
+    int at = 0;
+  };
+  Staging staging_;
 
   std::vector<Event> tickets_;
   std::vector<Timer> stamps_;
