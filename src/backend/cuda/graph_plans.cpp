@@ -47,7 +47,7 @@ using graph::Place;
   if (rotated)
     o.convolution(dy, o.in_memory(Place::w, {x.c, s.c_out, s.kernel, s.kernel}), *gradient, s.kernel - 1 - s.pad, 1);
   else
-    o.convolution_gradient(dy, o.in_memory(Place::w, {s.c_out, x.c, s.kernel, s.kernel}), *gradient, s.pad, s.stride);
+    o.convolution(dy, o.in_memory(Place::w, {s.c_out, x.c, s.kernel, s.kernel}), *gradient, s.pad, s.stride, true);
   if (s.other_gradient) {
     const graph::Descriptor& added = o.between(x);
     o.add(*gradient, o.in_memory(Place::other, x), added);
