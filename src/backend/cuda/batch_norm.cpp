@@ -18,10 +18,7 @@ constexpr const char* kPass = "both ways";
 [[nodiscard]] std::string words(const BatchNormSpec& s) {
   return "batch norm, " + std::to_string(s.c) + " channels, " + std::to_string(s.n) + " of " + std::to_string(s.h) +
          "x" + std::to_string(s.w) + (s.of_sum ? ", of a sum" : "") + (s.residual ? ", adding" : "") +
-         (s.relu ? ", ReLU" : "") + (s.again ? ", made again" : "") +
-         (s.storage == DType::f16    ? ", f16"
-          : s.storage == DType::bf16 ? ", bf16"
-                                     : ", f32");
+         (s.relu ? ", ReLU" : "") + (s.again ? ", made again" : "") + ", " + storage_name(s.storage);
 }
 
 /// The channels that a batch norm keeps for itself: scale, slope, constant.
