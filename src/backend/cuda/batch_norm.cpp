@@ -37,11 +37,8 @@ class NormBench {
  public:
   NormBench(CudaBackend& backend, const BatchNormSpec& spec)
       : backend_(backend), spec_(spec), count_(std::int64_t{spec.n} * spec.c * spec.h * spec.w), memory_(backend) {
-    if (spec.of_sum)
-      o_.sum = {memory_.random<T>(count_), memory_.random<T>(count_), stored()};
-    else
-      o_.x = memory_.random<T>(count_);
-    if (spec.of_sum) o_.x = o_.sum.x;
+    if (spec.of_sum) o_.sum = {memory_.random<T>(count_), memory_.random<T>(count_), stored()};
+    o_.x = spec.of_sum ? o_.sum.x : memory_.random<T>(count_);
     o_.dy = memory_.random<T>(count_);
     if (spec.residual) o_.residual = memory_.random<T>(count_);
     o_.y = stored();

@@ -33,13 +33,9 @@ using graph::Place;
     }
     const graph::Descriptor& bias = o.in_memory(Place::bias, {1, s.c_out, 1, 1});
     const graph::Descriptor& result = o.in_memory(Place::result, y);
-    if (s.relu) {
-      const graph::Descriptor& biased = o.between(y);
-      o.add(*sum, bias, biased);
-      o.relu(biased, result);
-    } else {
-      o.add(*sum, bias, result);
-    }
+    const graph::Descriptor& biased = s.relu ? o.between(y) : result;
+    o.add(*sum, bias, biased);
+    if (s.relu) o.relu(biased, result);
     return all;
   }
   const graph::Descriptor* gradient = &o.between(x);
@@ -107,21 +103,8 @@ class GraphPlan final : public PassPlan {
   };
 
   [[nodiscard]] static void* address(const Operands& o, Place place) {
-    switch (place) {
-      case Place::x:
-        return const_cast<void*>(o.x);
-      case Place::dy:
-        return const_cast<void*>(o.dy);
-      case Place::w:
-        return const_cast<void*>(o.w);
-      case Place::bias:
-        return const_cast<void*>(o.rounded_bias);
-      case Place::other:
-        return const_cast<void*>(o.other);
-      case Place::result:
-        break;
-    }
-    return o.result;
+    const void* const all[] = {o.x, o.dy, o.w, o.rounded_bias, o.other, o.result};  // in the order of Place
+    return const_cast<void*>(all[static_cast<std::size_t>(place) - static_cast<std::size_t>(Place::x)]);
   }
 
   CudaBackend& backend_;
