@@ -154,12 +154,6 @@ void check_norm(cuda::CudaBackend& backend, const cuda::NormPlan& plan, const Ba
   if (adds) check_close("dresidual in place", host(there), expected.d, 0);
 }
 
-struct Capability : Environment {
-  explicit Capability(const char* value) : Environment("DAT_DOUBLE_CAPABILITY", value) {
-    set("DAT_DOUBLE_CUDNN", "91002");
-  }
-};
-
 }  // namespace
 
 TEST_CASE("Batch norms of ours and of cuDNN are the definition, in every storage and every form", "[double]") {
@@ -270,7 +264,8 @@ TEST_CASE("A training program in 16 bits follows the one in 32, whatever the sca
 
 TEST_CASE("A GPU without bf16 refuses to train in it, and offers f16", "[double]") {
   for (const char* capability : {"7.0", "6.0"}) {
-    const Capability as(capability);
+    Environment as("DAT_DOUBLE_CAPABILITY", capability);
+    as.set("DAT_DOUBLE_CUDNN", "91002");
     const auto backend = gpu();
     Model model(*backend, networks().at("preact_resnet18")({.width = 8, .size = 8, .channels = 3, .classes = 10}),
                 Granularity::tensor);
