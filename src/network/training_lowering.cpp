@@ -18,7 +18,6 @@ TrainingLowering::Gradient TrainingLowering::arriving(int result) {
 
 void TrainingLowering::contribute(int value, Buffer part, bool owned) {
   Gradient& g = gradients_[static_cast<std::size_t>(value)];
-  touch(part);
   if (g.buffer == -1) {
     g = {part, owned};
     return;
