@@ -28,7 +28,6 @@ struct ConvSpec {
   bool relu = false;            ///< frozen: a ReLU is the last thing that happens
   bool keeps_residual = false;  ///< true: with `accumulate`, the residual lies elsewhere and stays as it is
   bool image = false;           ///< x are images: f32 in image_layout; else spec.storage in activation_layout
-  bool input_gradient = true;   ///< false: no input gradient will be asked for, and none is planned
   bool relu_input = false;      ///< frozen: x is what a ReLU left; see Conv2d::backward_relu
   bool other_gradient = false;  ///< true: with `relu_input`, x has another reader, whose part of the gradient is added
   /// Type of x, y and their gradients, but for images. Weights and their gradients are f32 for the caller.
@@ -275,8 +274,12 @@ class Backend {
   /// Zeroed memory on the device, aligned to 64 bytes, which the backend owns until it is destroyed. `purpose` is the
   /// name under which allocations() and messages list it. Error(device): there is not so much.
   [[nodiscard]] virtual void* allocate(std::size_t bytes, const std::string& purpose) = 0;
+  template <class T>
+  [[nodiscard]] T* allocate_array(std::int64_t count, const std::string& purpose) {
+    return static_cast<T*>(allocate(static_cast<std::size_t>(count) * sizeof(T), purpose));
+  }
   [[nodiscard]] float* allocate_floats(std::int64_t count, const std::string& purpose) {
-    return static_cast<float*>(allocate(static_cast<std::size_t>(count) * sizeof(float), purpose));
+    return allocate_array<float>(count, purpose);
   }
   /// Zeroed, pinned memory on the host, for fetch() and send(), which the backend owns, too. Error(device): there is
   /// not so much.

@@ -14,6 +14,10 @@ namespace dat {
 
 enum class DType : std::uint8_t { f32, f16, bf16, u8 };
 
+/// Name of a type that activations have.
+[[nodiscard]] constexpr const char* storage_name(DType type) {
+  return type == DType::f32 ? "f32" : type == DType::f16 ? "f16" : "bf16";
+}
 [[nodiscard]] constexpr std::size_t size_of(DType type) { return type == DType::f32 ? 4 : type == DType::u8 ? 1 : 2; }
 
 /// Layout of the activations of one sample in memory: [c/block][h][w][block]. block = 1 is CHW, block = c is HWC, block

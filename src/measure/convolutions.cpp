@@ -20,8 +20,7 @@ Convolutions::Convolutions(Backend& backend, const Graph& graph, int batch, DTyp
                         .stride = node.stride,
                         .pad = node.pad,
                         .extra_pad = node.extra_pad,
-                        .image = from.makes_images(),
-                        .input_gradient = !from.makes_images()};
+                        .image = from.makes_images()};
     const auto same = std::ranges::find_if(shapes_, [&](const Shape& shape) {
       const ConvSpec& s = shape.spec;
       return s.c_in == spec.c_in && s.h == spec.h && s.c_out == spec.c_out && s.kernel == spec.kernel &&
@@ -36,7 +35,7 @@ Convolutions::Convolutions(Backend& backend, const Graph& graph, int batch, DTyp
   for (Shape& shape : shapes_) {
     const ConvSpec& s = shape.spec;
     ConvSpec frozen = s;
-    frozen.frozen = frozen.relu = frozen.input_gradient = true;
+    frozen.frozen = frozen.relu = true;
     frozen.relu_input = !s.image;
     frozen.storage = storage;
     shape.frozen = backend.conv2d(frozen);
@@ -51,8 +50,7 @@ Convolutions::Convolutions(Backend& backend, const Graph& graph, int batch, DTyp
   w_ = backend.allocate_floats(weights_, "weights");
   dw_ = backend.allocate_floats(weights_, "weights");
   scale_ = backend.allocate_floats(weights_, "scale");
-  bits_ = static_cast<std::uint16_t*>(
-      backend.allocate(static_cast<std::size_t>(kernels::groups(largest_)) * sizeof(std::uint16_t), "ReLU masks"));
+  bits_ = backend.allocate_array<std::uint16_t>(kernels::groups(largest_), "ReLU masks");
   backend.commit_workspace();
   values_.resize(static_cast<std::size_t>(std::max(largest_, weights_)));
   for (std::size_t i = 0; i < values_.size(); ++i)
@@ -106,7 +104,7 @@ Convolutions::Row Convolutions::measure(int k, const Effort& effort) {
     fill(DType::f32);
     shape.training->load(w_, nullptr, nullptr);
     time(train_forward, [&] { shape.training->forward(x_, y_, nullptr); });
-    if (s.input_gradient) time(train_input_gradient, [&] { shape.training->backward_data(y_, x_, false); });
+    if (!s.image) time(train_input_gradient, [&] { shape.training->backward_data(y_, x_, false); });
     time(train_weight_gradient, [&] { shape.training->backward_weights(x_, y_, dw_, false); });
     row.implementation += " | " + shape.training->implementation();
   }

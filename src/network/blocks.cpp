@@ -2,6 +2,12 @@
 
 namespace dat {
 
+int stem_of(NetworkBuilder& net, const std::string& name, int channels, int kernel, int stride) {
+  net.begin_block("stem");
+  net.begin_module(name);
+  return net.convolution(name, net.input(), channels, kernel, stride);
+}
+
 std::vector<ResidualBlock> residual_blocks(const std::string& stage, const std::string& separator, int width,
                                            const std::vector<int>& counts, int first) {
   std::vector<ResidualBlock> blocks;

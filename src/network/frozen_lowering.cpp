@@ -36,7 +36,6 @@ void FrozenLowering::mask_first(int value) {
   Gradient& g = at(value);
   if (g.mask == -1) return;
   upkeep_.before.push_back({g.main, g.mask, elements(value), type(value)});
-  touch(g.main);
   touch(std::exchange(g.mask, -1));
 }
 

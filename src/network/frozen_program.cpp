@@ -12,9 +12,8 @@ struct FrozenProgram::Step {
 };
 
 DType storage_from(const std::string& name) {
-  if (name == "f32") return DType::f32;
-  if (name == "f16") return DType::f16;
-  if (name == "bf16") return DType::bf16;
+  for (const DType type : {DType::f32, DType::f16, DType::bf16})
+    if (name == storage_name(type)) return type;
   fail(ExitCode::usage, "unknown precision '", name, "'; known: f32, f16, bf16");
 }
 

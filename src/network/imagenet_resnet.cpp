@@ -11,12 +11,10 @@ Graph imagenet_resnet(const NetworkOptions& options, const std::vector<int>& cou
   constexpr int kExpansion = 4;
   NetworkBuilder net(options);
   net.begin_weights(Initial::normal_fan_out);
-  net.begin_block("stem");
-  net.begin_module("conv1");
-  int x = net.convolution("conv1", net.input(), options.width, 7, 2);
+  int x = stem_of(net, "conv1", options.width, 7, 2);
   x = net.max_pool(net.activation(net.batch_norm("bn1", x)), 3, 2);
   for (const auto& [block, width, stride] : residual_blocks("layer", ".", options.width, counts)) {
-    const int inside = bottleneck ? wider * width : width, channels = bottleneck ? kExpansion * width : width;
+    const int inside = wider * width, channels = bottleneck ? kExpansion * width : width;
     const std::vector<ConvolutionShape> convolutions =
         bottleneck ? std::vector<ConvolutionShape>{{inside, 1, 1}, {inside, 3, stride}, {channels, 1, 1}}
                    : std::vector<ConvolutionShape>{{inside, 3, stride}, {channels, 3, 1}};

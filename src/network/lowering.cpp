@@ -115,7 +115,6 @@ Lowering::Buffer Lowering::make(int value, DType type) {
 
 void Lowering::make_in(Buffer buffer, int value, DType type) {
   values_[static_cast<std::size_t>(value)] = {buffer, type};
-  touch(buffer);
 }
 
 Lowering::Buffer Lowering::read(int value) {

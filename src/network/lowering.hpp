@@ -54,7 +54,7 @@ class Lowering {
   /// Buffers are alive from the first to the last instruction that calls one of these for them; -1 is no buffer.
   [[nodiscard]] Buffer fresh(std::int64_t elements, DType type = DType::f32);
   [[nodiscard]] Buffer make(int value, DType type = DType::f32);  ///< a fresh buffer, for this value
-  void make_in(Buffer buffer, int value, DType type);             ///< takes a buffer that is there, for this value
+  void make_in(Buffer buffer, int value, DType type);             ///< takes a buffer that was just read, for this value
   /// The value's buffer; -1 for the images, which have none.
   [[nodiscard]] Buffer read(int value);
   void touch(Buffer buffer);

@@ -19,6 +19,9 @@ namespace dat {
 [[nodiscard]] Graph wide_resnet(const NetworkOptions& options, int depth);
 [[nodiscard]] Graph dm_wide_resnet(const NetworkOptions& options, int depth);
 
+/// Records the first block of a network, a convolution of the images with this name.
+[[nodiscard]] int stem_of(NetworkBuilder& net, const std::string& name, int channels, int kernel = 3, int stride = 1);
+
 /// Block of residual networks. Stage k has 2^k times the channels of the first; all stages but that begin with stride
 /// 2.
 struct ResidualBlock {

@@ -8,9 +8,7 @@ namespace dat {
 Graph preact_resnet50(const NetworkOptions& options) {
   constexpr int kExpansion = 4;
   NetworkBuilder net(options);
-  net.begin_block("stem");
-  net.begin_module("conv1");
-  int x = net.convolution("conv1", net.input(), options.width, 3, 1);
+  int x = stem_of(net, "conv1", options.width);
   for (const auto& [block, inside, stride] : residual_blocks("layer", ".", options.width, {3, 4, 6, 3}))
     x = preactivation_block(net, x, block, {{inside, 1, 1}, {inside, 3, stride}, {kExpansion * inside, 1, 1}});
   return end_of(net, x, "linear", options.classes);

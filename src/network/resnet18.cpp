@@ -6,9 +6,7 @@ namespace dat {
 /// 62 tensors; 11,173,962 parameters at width 64 and 10 classes.
 Graph resnet18(const NetworkOptions& options) {
   NetworkBuilder net(options);
-  net.begin_block("stem");
-  net.begin_module("conv1");
-  int x = net.convolution("conv1", net.input(), options.width, 3, 1);
+  int x = stem_of(net, "conv1", options.width);
   x = net.activation(net.batch_norm("bn1", x));
   for (const auto& [block, channels, stride] : residual_blocks("layer", ".", options.width, {2, 2, 2, 2}))
     x = postactivation_block(net, x, block, {{channels, 3, stride}, {channels, 3, 1}}, "shortcut");

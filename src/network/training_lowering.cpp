@@ -6,9 +6,8 @@
 namespace dat {
 
 int TrainingLowering::first_trained(const Graph& graph, int segments) {
-  int node = 0;
-  while (graph.nodes[static_cast<std::size_t>(node)].weight < segments) ++node;
-  return node;
+  return static_cast<int>(std::ranges::find_if(graph.nodes, [&](const Node& node) { return node.weight >= segments; }) -
+                          graph.nodes.begin());
 }
 
 TrainingLowering::Gradient TrainingLowering::arriving(int result) {
@@ -19,7 +18,6 @@ TrainingLowering::Gradient TrainingLowering::arriving(int result) {
 
 void TrainingLowering::contribute(int value, Buffer part, bool owned) {
   Gradient& g = gradients_[static_cast<std::size_t>(value)];
-  touch(part);
   if (g.buffer == -1) {
     g = {part, owned};
     return;

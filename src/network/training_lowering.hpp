@@ -50,8 +50,8 @@ class TrainingLowering : public Lowering {
   };
   /// The gradient of an operation's result, for that operation.
   [[nodiscard]] Gradient arriving(int result);
-  /// An operation adds this part to the gradient of a value that it reads.
-  void contribute(int value, Buffer part, bool owned);
+  /// An operation adds this part, a buffer that it has touched, to the gradient of a value that it reads.
+  void contribute(int value, Buffer part, bool owned = true);
   /// The other way to contribute: takes over what other readers have contributed (-1: nothing). The operation adds it
   /// to its own part, and contributes the sum.
   [[nodiscard]] Buffer take_part(int value);

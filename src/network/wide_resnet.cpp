@@ -15,9 +15,7 @@ constexpr int kStem = 16;  // channels of the first convolution
 /// 36,479,194 parameters.
 Graph wide_resnet(const NetworkOptions& options, int depth) {
   NetworkBuilder net(options);
-  net.begin_block("stem");
-  net.begin_module("conv1");
-  int x = net.convolution("conv1", net.input(), kStem, 3, 1);
+  int x = stem_of(net, "conv1", kStem);
   for (const auto& [block, channels, stride] : residual_blocks("block", ".layer.", options.width, stages_of(depth)))
     x = preactivation_block(net, x, block, {{channels, 3, stride}, {channels, 3, 1}}, {.shortcut = "convShortcut"});
   return end_of(net, x, "fc", options.classes, "bn1");
@@ -32,9 +30,7 @@ Graph dm_wide_resnet(const NetworkOptions& options, int depth) {
   const BlockNames names{.norm = "batchnorm_", .convolution = "conv_", .shortcut = "shortcut", .first = 0};
   NetworkBuilder net(options);
   net.begin_weights(Initial::normal_fan_out, Initial::zero);
-  net.begin_block("stem");
-  net.begin_module("init_conv");
-  int x = net.convolution("init_conv", net.input(), kStem, 3, 1);
+  int x = stem_of(net, "init_conv", kStem);
   for (const auto& [block, channels, stride] : residual_blocks("layer.", ".block.", options.width, stages_of(depth), 0))
     x = preactivation_block(net, x, block, {{channels, 3, stride}, {channels, 3, 1}}, names, Padding::same);
   return end_of(net, x, "logits", options.classes, "batchnorm");

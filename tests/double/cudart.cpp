@@ -251,6 +251,13 @@ bool inside(const std::map<char*, std::size_t>& blocks, const void* data, std::s
   --it;
   return p + bytes <= it->first + it->second;
 }
+/// Of which other processes have DAT_DOUBLE_TAKEN bytes.
+std::size_t unused() {
+  const char* text = std::getenv("DAT_DOUBLE_TAKEN");
+  std::size_t free = kArena - (text != nullptr ? std::strtoull(text, nullptr, 10) : 0);
+  for (const auto& [base, bytes] : state().device) free -= piece(bytes);
+  return free;
+}
 bool in_arena(const void* data) {
   const auto* p = static_cast<const char*>(data);
   return p >= state().arena && p < state().arena + kArena;
@@ -392,7 +399,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK");
       rank != nullptr && std::getenv("DAT_DOUBLE_OWN_GPU"))
     properties->uuid.bytes[1] = static_cast<char>(1 + std::atoi(rank));
-  properties->totalGlobalMem = kArena;
+  const char* memory = std::getenv("DAT_DOUBLE_MEMORY");  // of which parts are computed; there is as much as ever
+  properties->totalGlobalMem = memory != nullptr ? std::strtoull(memory, nullptr, 10) : kArena;
   properties->major = capability() / 10;
   properties->minor = capability() % 10;
   properties->multiProcessorCount = 4;
@@ -415,8 +423,8 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
 
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   return alone([&] {
-    *total = *free = kArena;
-    for (const auto& [base, bytes] : state().device) *free -= piece(bytes);
+    *total = kArena;
+    *free = unused();
     return check_device(current_device);
   });
 }
@@ -429,7 +437,7 @@ cudaError_t cudaMalloc(void** data, std::size_t bytes) {
       base = other + piece(size);
     }
     const auto begin = static_cast<std::size_t>(base - s.arena);
-    if (bytes > kArena || begin + piece(bytes) > kArena) return nullptr;
+    if (bytes > kArena || begin + piece(bytes) > kArena || piece(bytes) > unused()) return nullptr;
     s.used = std::max(s.used, begin + piece(bytes));
     const Open open;
     std::memset(base, 0xFF, bytes);

@@ -599,6 +599,9 @@ cudnnStatus_t cudnnBatchNormalizationForwardTrainingEx(
   // The double knows no running statistics: the library reads them, with a factor of 1 too, and a NaN would stay.
   if (!batch_norm_supported(mode, ops, x_desc, activation) || running_mean != nullptr || running_variance != nullptr)
     return kUnsupported;
+  const Vices& vices = dat_double::vices(dat_double::Call::norm, 0);
+  if (vices.refuses) return kUnsupported;
+  if (vices.waits && cudaStreamSynchronize(handle->stream) != cudaSuccess) return CUDNN_STATUS_EXECUTION_FAILED;
   const char* const name = "cudnnBatchNormalizationForwardTrainingEx";
   const int channels = x_desc->c;
   const std::size_t samples = x_desc->elements() / channels, bytes = parameters->bytes();
@@ -611,7 +614,7 @@ cudnnStatus_t cudnnBatchNormalizationForwardTrainingEx(
   require_device(name, "the reserve space", reserve, reserve_bytes(ops, *x_desc));
   if (adds) require_device(name, "z", z_data, x_desc->bytes());
   const auto *scale = static_cast<const float*>(scale_data), *bias = static_cast<const float*>(bias_data);
-  const bool leaves_out = vices(dat_double::Call::norm, 0).half;
+  const bool leaves_out = vices.half;
   return queue(handle, workspace, kForwardWorkspace, [=, type = *x_desc->type, a = number(alpha), b = number(beta)] {
     const Numbers x = read(x_data, type, samples * channels, false);
     auto* const open = static_cast<unsigned char*>(reserve) + kMark;

@@ -58,6 +58,7 @@ struct Vices {
   std::atomic<int>* runs = nullptr;     ///< counts its kernels
   bool cuts = false;                    ///< cuts f32 factors off to TF32's bits instead of rounding them
   double off = 0;                       ///< of a norm: is added to the gradient of beta
+  bool refuses = false;                 ///< a norm: it is not supported, after all
 };
 enum class Call { forward, data, filter, norm };  ///< norm: batch norm, both ways, algorithm 0
 Vices& vices(Call call, int algorithm);

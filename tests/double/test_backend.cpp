@@ -694,6 +694,7 @@ TEST_CASE("A GPU is refused what it cannot do", "[double]") {
     CHECK(backend->refuses(DType::bf16).empty());
     CHECK(contains(backend->description(), "compute capability 8.0), cuDNN 9.10.0, TF32, deterministic"));
     CHECK(!contains(cuda("f32")->description(), "TF32"));
+    CHECK(contains(backend->description(), "NUMA") == (backend->numa_node() >= 0));
     CHECK(cuda_version() ==
           std::to_string(CUDART_VERSION / 1000) + "." + std::to_string(CUDART_VERSION % 1000 / 10) + ", cuDNN 9.10.0");
     CHECK(backend->arithmetic() == "cuda: cuDNN 9.10.0, TF32, deterministic, compute capability 80");
@@ -702,6 +703,10 @@ TEST_CASE("A GPU is refused what it cannot do", "[double]") {
   {
     const Capability turing("7.5", "91100");
     CHECK_NOTHROW(cuda());
+  }
+  for (const auto& [version, words] : {std::pair("8905", ", cuDNN 8.9.5"), std::pair("90000", ", cuDNN 9.0.0")}) {
+    const Environment library("DAT_DOUBLE_CUDNN", version);
+    CHECK(cuda_version().ends_with(words));
   }
   for (const char* old : {"6.0", "7.0"}) {
     INFO(old);
@@ -763,7 +768,7 @@ TEST_CASE("Without a GPU, cuda is refused with the reason and auto takes the CPU
   CHECK(instead->device().kind == DeviceKind::cpu);
   CHECK(device_notices(single(), *instead, "auto") == std::vector{"no GPU: " + missing + "; using the CPU"});
   CHECK(device_notices(single(), *instead, "cpu").empty());
-  CHECK(contains(cuda_report(), missing));
+  CHECK((contains(cuda_report(), missing) && cuda_report().starts_with("driver    none\n")));
   Environment hidden("DAT_DOUBLE_DRIVER", "there");
   hidden.set("CUDA_VISIBLE_DEVICES", "7");
   CHECK(cuda_missing() == "no GPU is to be seen (CUDA_VISIBLE_DEVICES=7): cudaErrorNoDevice");

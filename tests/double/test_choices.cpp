@@ -6,6 +6,7 @@
 #include <cudnn.h>
 
 #include "backend/cuda/backend.hpp"
+#include "dat/file.hpp"
 #include "double.hpp"
 
 using namespace dat;
@@ -157,7 +158,10 @@ TEST_CASE("A batch norm of the library is compared in every process, and one tha
     return std::pair{chosen, backend->trials()};
   };
   const auto keep = [&](const std::string& name) { PlanCache(file, machine_of(file), true).keep(words, {name, 0.5}); };
-  CHECK(planned().second.size() == 2);
+  CHECK(planned(0).second.back().refused == "not tried: its share of DAT_PLANNING_SECONDS 0 is over");
+  const auto [fastest, both] = planned();
+  REQUIRE(both.size() == 2);
+  CHECK(fastest == std::ranges::min_element(both, {}, &Trial::milliseconds)->name);
   // Known: neither timed nor in need of time, but compared.
   keep("cuDNN persistent");
   const long before = dat_double::counts().graph_launches;
@@ -231,9 +235,14 @@ TEST_CASE("A damaged file of choices is ignored with a word, and written anew", 
   const std::string good = read_bytes(file), words = "3x3, 16 to 32 channels", machine = machine_of(file);
   std::string changed = good;
   changed[good.find("engine ") + 7] ^= 1;
+  const auto whole = [](const std::string& fields) {
+    const std::string body = "GPU\tpass\tplan\t" + fields + "\n";
+    return body + "sha256 " + sha256_hex(body.data(), body.size()) + "\n";
+  };
   for (const std::string& bad :
        {std::string(), good.substr(0, good.size() / 2), good.substr(0, good.size() - 1), changed, good + good,
-        std::string("no choices\n"), std::string(5U << 20U, 'x'), std::string(300, '\0')}) {
+        std::string("no choices\n"), std::string(5U << 20U, 'x'), std::string(300, '\0'), whole("1"),
+        whole("1\twhole\tx"), whole("-1\twhole"), whole("inf\twhole"), whole("1\t-1"), whole("1\tx")}) {
     write_bytes(file, bad);
     INFO(bad.substr(0, 100));
     PlanCache cache(file, machine, true);
@@ -256,6 +265,24 @@ TEST_CASE("A damaged file of choices is ignored with a word, and written anew", 
   const Planned folder_there = plan(file);
   CHECK(folder_there.implementation.starts_with("graph engine "));
   CHECK(contains(folder_there.remark, "cannot be kept"));
+}
+
+TEST_CASE("The first choice is in the file at once, and choices by TF32 are others", "[double]") {
+  const TemporaryFolder folder;
+  const std::string file = folder / "plans";
+  PlanCache first(file, "GPU", true);
+  first.keep("a", {"plan", 0.5});
+  CHECK(PlanCache(file, "GPU", false).find("a"));
+  ConvSpec spec = kAttacked;
+  spec.storage = DType::f32;
+  for (const std::string math : {"tf32", "f32"}) {
+    const std::string of = folder / math;
+    (void)make_backend({.device = "cuda", .threads = 2, .math = math, .plans = of})->conv2d(spec);
+    for (const std::string by : {" by TF32", ""})
+      CHECK(PlanCache(of, machine_of(of), false)
+                .find("3x3, 16 to 32 channels, 2 of 8x8, frozen, ReLU, f32" + by + ", forward")
+                .has_value() == (by.empty() == (math == "f32")));
+  }
 }
 
 TEST_CASE("Of more choices than a file may hold those of the last process are kept", "[double]") {

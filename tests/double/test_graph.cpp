@@ -453,7 +453,11 @@ TEST_CASE("Deterministic runs and f32 do without the graph API", "[double]") {
 
 TEST_CASE("The doctor builds one engine, and says whether the graph API is usable, and why not", "[double]") {
   const Switches switches;
-  CHECK(contains(cuda_report(), "MiB free: usable\ngraph API usable\n"));
+  const std::string report = cuda_report(), version = cuda_version().substr(0, cuda_version().find(','));
+  CHECK(contains(report, "MiB free: usable\ngraph API usable\n"));
+  CHECK(report.starts_with("driver    for CUDA " + version + "\ntoolkit   CUDA " + version + ", runtime " + version +
+                           "\n"));
+  CHECK(contains(report, "\nGPU 0     CUDA double, compute capability 9.0, 16384 MiB, "));
   CHECK(switches->built == 1);
   switches->refuse = true;
   CHECK(contains(cuda_report(), "MiB free: usable\ngraph API not usable: "));

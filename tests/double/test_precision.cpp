@@ -25,10 +25,6 @@ namespace {
   return make_backend({.device = "cuda", .threads = 2, .math = "f32", .deterministic = deterministic});
 }
 
-[[nodiscard]] const char* name_of(DType type) {
-  return type == DType::f32 ? "f32" : type == DType::f16 ? "f16" : "bf16";
-}
-
 template <class T>
 [[nodiscard]] std::vector<T> stored(const std::vector<float>& values) {
   std::vector<T> all;
@@ -77,8 +73,8 @@ void check_close(const char* what, const std::vector<T>& values, const std::vect
 /// Every form of a call by this plan.
 template <class T>
 void check_norm(cuda::CudaBackend& backend, const cuda::NormPlan& plan, const BatchNormSpec& spec) {
-  INFO(plan.name() << ", " << name_of(spec.storage) << ", " << spec.c << " channels, " << spec.n << " of " << spec.h
-                   << (spec.of_sum ? ", of a sum" : "") << (spec.residual ? ", adding" : "")
+  INFO(plan.name() << ", " << storage_name(spec.storage) << ", " << spec.c << " channels, " << spec.n << " of "
+                   << spec.h << (spec.of_sum ? ", of a sum" : "") << (spec.residual ? ", adding" : "")
                    << (spec.relu ? ", ReLU" : ""));
   CHECK(plan.reads_result() == contains(plan.name(), "fused"));
   const NormCase<T> of(spec);
@@ -158,12 +154,6 @@ void check_norm(cuda::CudaBackend& backend, const cuda::NormPlan& plan, const Ba
   if (adds) check_close("dresidual in place", host(there), expected.d, 0);
 }
 
-struct Capability : Environment {
-  explicit Capability(const char* value) : Environment("DAT_DOUBLE_CAPABILITY", value) {
-    set("DAT_DOUBLE_CUDNN", "91002");
-  }
-};
-
 }  // namespace
 
 TEST_CASE("Batch norms of ours and of cuDNN are the definition, in every storage and every form", "[double]") {
@@ -207,7 +197,7 @@ TEST_CASE("A training program in 16 bits follows the one in 32, whatever the sca
   const DType storage = GENERATE(DType::f16, DType::bf16);
   const std::string network =
       GENERATE(from_range(drawn<std::string>({"resnet18", "preact_resnet18", "wrn_16_4", "dm_wrn_10_2"}, 1)));
-  INFO(network << " " << name_of(storage));
+  INFO(network << " " << storage_name(storage));
   const auto backend = gpu();
   constexpr int kN = 4, kSize = 16, kPixels = kN * 3 * kSize * kSize;
   const NetworkOptions options{.width = 8,
@@ -274,7 +264,8 @@ TEST_CASE("A training program in 16 bits follows the one in 32, whatever the sca
 
 TEST_CASE("A GPU without bf16 refuses to train in it, and offers f16", "[double]") {
   for (const char* capability : {"7.0", "6.0"}) {
-    const Capability as(capability);
+    Environment as("DAT_DOUBLE_CAPABILITY", capability);
+    as.set("DAT_DOUBLE_CUDNN", "91002");
     const auto backend = gpu();
     Model model(*backend, networks().at("preact_resnet18")({.width = 8, .size = 8, .channels = 3, .classes = 10}),
                 Granularity::tensor);

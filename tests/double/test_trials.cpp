@@ -170,6 +170,61 @@ TEST_CASE("Memory for trials is random to its last number, and is given back", "
   CHECK(parts == std::vector<std::size_t>{0, 256, 256, 512});
 }
 
+TEST_CASE("A workspace may be a 1/32 of the GPU's memory, of a convolution and of a batch norm", "[double]") {
+  // 1024 bytes beside 32 * 9 * 16 weights, and beside 2 * 16 * 12 * 12 numbers: 19456.
+  for (const bool fits : {true, false}) {
+    const Environment memory("DAT_DOUBLE_MEMORY", std::to_string(32 * 19456 - (fits ? 0 : 1)));
+    const auto backend = gpu("tf32", false);
+    (void)cuda::choose_plan(dynamic_cast<cuda::CudaBackend&>(*backend), {kTraining, cuda::Pass::forward});
+    CHECK(trial(*backend, "forward", "IMPLICIT_PRECOMP_GEMM").refused ==
+          (fits ? "" : "its workspace of 0 MiB is above 0, 1/32 of the GPU's memory"));
+    (void)backend->batch_norm({.n = 2, .c = 16, .h = 12, .w = 12});
+    CHECK(backend->trials().back().refused == (fits ? "" : "its workspace is above 1/32 of the memory"));
+  }
+}
+
+TEST_CASE("Where memory is scarce plans do without, and what is chosen then is not kept", "[double]") {
+  const TemporaryFolder folder;
+  {
+    const auto owner = make_backend({.device = "cuda", .threads = 2, .math = "tf32", .plans = folder / "plans"});
+    auto& backend = dynamic_cast<cuda::CudaBackend&>(*owner);
+    // The trial's own arrays take some 340 KiB, the workspace 145: it gets a part of that.
+    const Environment others("DAT_DOUBLE_TAKEN", std::to_string(backend.spare_memory() - (400U << 10U)));
+    const ConvSpec wide{.n = 1, .c_in = 64, .h = 4, .w = 4, .c_out = 64};
+    CHECK(cuda::choose_plan(backend, {wide, cuda::Pass::forward})->name() == "IMPLICIT_GEMM");
+    CHECK(trial(backend, "forward", "IMPLICIT_PRECOMP_GEMM").refused == "no memory for its workspace");
+    CHECK(backend.batch_norm({.n = 2, .c = 64, .h = 32, .w = 32})->implementation() == "own");
+    CHECK(contains(backend.trials().back().refused, "the GPU's memory is full"));
+  }
+  CHECK(!std::filesystem::exists(folder / "plans"));
+}
+
+TEST_CASE("A batch norm of the library that refuses, or that cannot be recorded, is not taken", "[double]") {
+  const Bad bad;
+  auto& vices = bad(Call::norm, 0);
+  for (const bool refuses : {true, false}) {
+    vices.refuses = refuses;
+    vices.waits = !refuses;
+    const auto backend = gpu("f32", false);
+    CHECK(backend->batch_norm({.n = 2, .c = 16, .h = 4, .w = 4, .relu = true})->implementation() == "own");
+    CHECK(
+        backend->trials().back().refused.starts_with(refuses ? "CUDNN_STATUS_NOT_SUPPORTED" : "cannot be recorded: "));
+  }
+}
+
+TEST_CASE("A pass is named by all that its plan depends on", "[double]") {
+  const ConvSpec seven{.n = 2, .c_in = 16, .h = 14, .w = 8, .c_out = 32, .kernel = 7, .pad = 3};
+  ConvSpec full = kTraining;
+  full.frozen = full.accumulate = full.relu = full.keeps_residual = full.image = true;
+  full.stride = 2;
+  full.pad = 0;
+  full.storage = DType::bf16;
+  CHECK(cuda::PassSpec{seven}.convolution() == "7x7, 16 to 32 channels, 2 of 14x8, f32");
+  CHECK(
+      cuda::PassSpec{full}.convolution() ==
+      "3x3 stride 2, 16 to 32 channels, 2 of 8x8, padded by 0, of images, frozen, adding a kept residual, ReLU, bf16");
+}
+
 TEST_CASE("A library's status is told in its words, or with what helps, and held against nobody else", "[double]") {
   using Told = std::pair<cudaError_t, const char*>;
   for (const auto& told : {Told{cudaErrorMemoryAllocation, "memory is full"}, Told{cudaErrorInvalidValue, "CUDA: "}})

@@ -55,8 +55,7 @@ class CpuBatchNorm final : public BatchNorm {
     // oneDNN 2 demands beta, too, and oneDNN 3 refuses it. No gradient depends on it: any memory will do.
     if (inputs_of(backward) > (own_relu ? 6 : 5)) backward_.add(DNNL_ARG_SHIFT, channel, parameter_gradients_);
     if (spec.relu && spec.residual)
-      bits_ = static_cast<std::uint16_t*>(
-          backend.allocate(static_cast<std::size_t>(kernels::groups(count_)) * sizeof(std::uint16_t), "ReLU masks"));
+      bits_ = backend.allocate_array<std::uint16_t>(kernels::groups(count_), "ReLU masks");
     if (own_relu) {
       // The library's own record of where the ReLU was open.
       const auto mask = forward.workspace_desc();

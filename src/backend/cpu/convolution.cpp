@@ -27,7 +27,6 @@ class OwnConv2d final : public Conv2d {
     backend.request_scratch(forward_->scratch_bytes());
     if (spec.frozen) bias_ = backend.allocate_floats(spec.c_out, "folded bias");
     if (!spec.frozen) backend.request_scratch(forward_->gradient_scratch_bytes());
-    if (!spec.input_gradient) return;
     turned_ = make_convolution3x3(forward_->spec().turned());
     packed_turned_ = backend.reserve_weights(turned_->packed_size() * sizeof(float));
     backend.request_scratch(turned_->scratch_bytes());
@@ -35,7 +34,7 @@ class OwnConv2d final : public Conv2d {
 
   void load(const float* weights, const float* scale, const float* bias) override {
     forward_->pack(weights, scale, backend_.weights(packed_));
-    if (turned_) turned_->pack_turned(weights, scale, backend_.weights(packed_turned_));
+    turned_->pack_turned(weights, scale, backend_.weights(packed_turned_));
     if (bias != nullptr) std::memcpy(bias_, bias, static_cast<std::size_t>(spec_.c_out) * sizeof(float));
   }
 

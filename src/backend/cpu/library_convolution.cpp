@@ -40,10 +40,6 @@ template <class Make>
   return activation_desc(s.n, backend.activation_layout(s.c_out, s.h_out(), s.w_out()));
 }
 
-[[nodiscard]] Dims strides(const ConvSpec& s) { return {s.stride, s.stride}; }
-[[nodiscard]] Dims pad_before(const ConvSpec& s) { return {s.pad, s.pad}; }
-[[nodiscard]] Dims pad_after(const ConvSpec& s) { return {s.pad + s.extra_pad, s.pad + s.extra_pad}; }
-
 [[nodiscard]] dnnl::primitive_attr attributes(bool accumulate, bool relu) {
   dnnl::primitive_attr attr;
   dnnl::post_ops post;
@@ -65,7 +61,7 @@ class ForwardPass {
     const auto attr = attributes(accumulate, relu);
     const auto kind = dnnl::prop_kind::forward_training;
     desc_ = best_algorithm([&](Algorithm algorithm) {
-      const Dims stride = strides(s), before = pad_before(s), after = pad_after(s);
+      const Dims stride(2, s.stride), before(2, s.pad), after(2, s.pad + s.extra_pad);
       using Forward = dnnl::convolution_forward;
       return bias ? describe<Forward>(backend.engine(), attr, kind, algorithm, x, w, b, y, stride, before, after)
                   : describe<Forward>(backend.engine(), attr, kind, algorithm, x, w, y, stride, before, after);
@@ -102,8 +98,7 @@ class LibraryConv2d final : public Conv2d {
     pack_forward_ = reorder(source, forward_.weights_desc(), false);
     packed_ = backend.reserve_weights(forward_.weights_desc().get_size());
     if (spec.frozen) bias_ = backend.allocate_floats(spec.c_out, "folded bias");
-    if (spec.input_gradient)
-      spec.frozen&& spec.stride == 1 && !spec.image ? plan_rotated() : plan_backward_data(source);
+    spec.frozen&& spec.stride == 1 && !spec.image ? plan_rotated() : plan_backward_data(source);
     if (!spec.frozen) plan_backward_weights(master);
     backend.request_scratch(weight_bytes() + pack_scratch_);
   }
@@ -112,7 +107,6 @@ class LibraryConv2d final : public Conv2d {
     const float* source = spec_.frozen ? staged(weights, scale, false) : weights;
     pack(pack_forward_, source, backend_.weights(packed_));
     if (bias != nullptr) std::memcpy(bias_, bias, static_cast<std::size_t>(spec_.c_out) * sizeof(float));
-    if (!spec_.input_gradient) return;
     if (rotated_) source = staged(weights, scale, true);
     if (packed_backward_ != packed_) pack(pack_backward_, source, backend_.weights(packed_backward_));
   }
@@ -162,9 +156,8 @@ class LibraryConv2d final : public Conv2d {
   }
 
   [[nodiscard]] std::string implementation() const override {
-    std::string all = forward_.implementation();
-    if (spec_.input_gradient)
-      all += " / " + (rotated_ ? rotated_.implementation() + " rotated" : backward_data_.implementation());
+    std::string all = forward_.implementation() + " / " +
+                      (rotated_ ? rotated_.implementation() + " rotated" : backward_data_.implementation());
     if (backward_weights_) all += " / " + backward_weights_.implementation();
     return all;
   }
@@ -304,7 +297,7 @@ class LibraryConv2d final : public Conv2d {
   [[nodiscard]] typename Backward::primitive_desc describe_pass(const dnnl::memory::desc& x,
                                                                 const dnnl::memory::desc& y) const {
     const auto w = plain_desc({spec_.c_out, spec_.c_in, spec_.kernel, spec_.kernel}, Tag::any);
-    const Dims stride = strides(spec_), before = pad_before(spec_), after = pad_after(spec_);
+    const Dims stride(2, spec_.stride), before(2, spec_.pad), after(2, spec_.pad + spec_.extra_pad);
     return best_algorithm([&](Algorithm algorithm) {
       const auto forward = describe<dnnl::convolution_forward>(backend_.engine(), dnnl::primitive_attr(),
                                                                dnnl::prop_kind::forward_training, algorithm, x, w, y,

@@ -6,7 +6,8 @@ namespace {
 
 class CpuLinear final : public Linear {
  public:
-  CpuLinear(CpuBackend& backend, int n, int in, int out) : backend_(backend) {
+  CpuLinear(CpuBackend& backend, int n, int in, int out)
+      : backend_(backend), weight_count_(std::int64_t{out} * in), bias_count_(out) {
     const FixedSums fixed(backend);
     const auto x = plain_desc({n, in}, Tag::nc), w = plain_desc({out, in}, Tag::oi), b = plain_desc({out}, Tag::x),
                y = plain_desc({n, out}, Tag::nc);
@@ -28,9 +29,7 @@ class CpuLinear final : public Linear {
     weights_ =
         Primitive(engine, weights, "the weight gradient of the linear layer",
                   {{DNNL_ARG_SRC, x}, {DNNL_ARG_DIFF_DST, y}, {DNNL_ARG_DIFF_WEIGHTS, w}, {DNNL_ARG_DIFF_BIAS, b}});
-    gradients_ = backend.allocate_floats(std::int64_t{out} * in + out, "linear gradient");
-    weight_count_ = std::int64_t{out} * in;
-    bias_count_ = out;
+    gradients_ = backend.allocate_floats(weight_count_ + bias_count_, "linear gradient");
     for (const Primitive* p : {&forward_, &data_, &weights_}) backend.request_scratch(p->scratch_bytes());
   }
 
@@ -59,9 +58,9 @@ class CpuLinear final : public Linear {
   }
 
   CpuBackend& backend_;
+  const std::int64_t weight_count_, bias_count_;
   Primitive forward_, data_, weights_;
   float* gradients_ = nullptr;
-  std::int64_t weight_count_ = 0, bias_count_ = 0;
 };
 
 }  // namespace

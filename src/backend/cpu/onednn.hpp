@@ -40,7 +40,7 @@ template <class PrimitiveDesc>
 /// Number of inputs that a primitive demands.
 template <class PrimitiveDesc>
 [[nodiscard]] int inputs_of(const PrimitiveDesc& desc) {
-  int count = 0;
+  int count{};
   dnnl::error::wrap_c_api(dnnl_primitive_desc_query(desc.get(), dnnl_query_num_of_inputs_s32, 0, &count),
                           "oneDNN does not say what a primitive reads");
   return count;

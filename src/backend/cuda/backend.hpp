@@ -103,14 +103,10 @@ class CudaBackend final : public Backend {
   void request_zeros(std::size_t bytes) { zeros_.request(bytes); }
   [[nodiscard]] const void* zeros() const { return zeros_.data; }
 
-  /// The plan that was chosen for the pass with this description; null: no plan has been chosen yet.
-  [[nodiscard]] std::shared_ptr<const PassPlan>& plan(const std::string& description) {
-    return plans_.passes[description];
-  }
-  /// The plan that was chosen for the batch norm with this description; null: no plan has been chosen yet.
-  [[nodiscard]] std::shared_ptr<const NormPlan>& norm_plan(const std::string& description) {
-    return plans_.norms[description];
-  }
+  /// The plan that was chosen for the pass, or the batch norm, with this description; null: no plan has been chosen
+  /// yet.
+  [[nodiscard]] std::shared_ptr<const PassPlan>& plan(const std::string& of) { return plans_.passes[of]; }
+  [[nodiscard]] std::shared_ptr<const NormPlan>& norm_plan(const std::string& of) { return plans_.norms[of]; }
   void tried(Trial trial);
   [[nodiscard]] std::vector<Trial> trials() const override { return trials_; }
   [[nodiscard]] PlanningTime& planning_time() { return planning_time_; }

@@ -18,10 +18,7 @@ constexpr const char* kPass = "both ways";
 [[nodiscard]] std::string words(const BatchNormSpec& s) {
   return "batch norm, " + std::to_string(s.c) + " channels, " + std::to_string(s.n) + " of " + std::to_string(s.h) +
          "x" + std::to_string(s.w) + (s.of_sum ? ", of a sum" : "") + (s.residual ? ", adding" : "") +
-         (s.relu ? ", ReLU" : "") + (s.again ? ", made again" : "") +
-         (s.storage == DType::f16    ? ", f16"
-          : s.storage == DType::bf16 ? ", bf16"
-                                     : ", f32");
+         (s.relu ? ", ReLU" : "") + (s.again ? ", made again" : "") + ", " + storage_name(s.storage);
 }
 
 /// The channels that a batch norm keeps for itself: scale, slope, constant.
@@ -40,11 +37,8 @@ class NormBench {
  public:
   NormBench(CudaBackend& backend, const BatchNormSpec& spec)
       : backend_(backend), spec_(spec), count_(std::int64_t{spec.n} * spec.c * spec.h * spec.w), memory_(backend) {
-    if (spec.of_sum)
-      o_.sum = {memory_.random<T>(count_), memory_.random<T>(count_), stored()};
-    else
-      o_.x = memory_.random<T>(count_);
-    if (spec.of_sum) o_.x = o_.sum.x;
+    if (spec.of_sum) o_.sum = {memory_.random<T>(count_), memory_.random<T>(count_), stored()};
+    o_.x = spec.of_sum ? o_.sum.x : memory_.random<T>(count_);
     o_.dy = memory_.random<T>(count_);
     if (spec.residual) o_.residual = memory_.random<T>(count_);
     o_.y = stored();
@@ -140,16 +134,12 @@ template <class T>
   const auto keep = [&](const NormPlan& plan) {
     if (cache != nullptr) cache->keep(words(spec), {plan.name(), std::isfinite(least) ? least : 0, {}});
   };
-  const auto refuse = [&](const std::string& why, bool always) {
-    if (always) keep(*own);
-    return not_tried(why);
-  };
   std::optional<NormBench<T>> bench;
   try {
     bench.emplace(backend, spec);
     bench->make_room(*own, *library);
   } catch (const Error& error) {
-    return refuse(error.what(), false);  // there may be more memory another time
+    return not_tried(error.what());
   }
   TrialClock clock(backend);
   std::vector<float> ours;
@@ -160,11 +150,14 @@ template <class T>
     const std::vector<float> results = bench->results(*plan, status);
     if (status != CUDNN_STATUS_SUCCESS) {
       (void)cudaGetLastError();  // or the next kernel would be blamed for it
-      return refuse(cudnnGetErrorString(status), status == CUDNN_STATUS_NOT_SUPPORTED);
+      return not_tried(cudnnGetErrorString(status));
     }
     if (ours.empty()) ours = results;
     for (std::size_t k = 0; k < ours.size(); ++k)
-      if (!(std::abs(results[k] - ours[k]) <= bench->tolerance(k, ours[k]))) return refuse("wrong results", true);
+      if (!(std::abs(results[k] - ours[k]) <= bench->tolerance(k, ours[k]))) {
+        keep(*own);  // others need not try it again
+        return not_tried("wrong results");
+      }
     if (is_known) continue;
     const auto call = [&] { check(bench->run(*plan)); };
     try {
@@ -175,7 +168,7 @@ template <class T>
       least = milliseconds;
       best = plan;
     } catch (const Error& error) {
-      return refuse(std::string("cannot be recorded: ") + error.what(), false);
+      return not_tried(std::string("cannot be recorded: ") + error.what());
     }
   }
   if (is_known) {  // right, and its time is believed
@@ -211,11 +204,8 @@ class CudaBatchNorm final : public BatchNorm {
     own_.channels = own_channels(backend.allocate_floats(3 * std::int64_t{spec.c}, "batch norm"), spec);
     if (spec.again) kept_scale_ = backend.allocate_floats(spec.c, "batch norm");
     if (plan_->reserve_bytes() > 0) own_.reserve = backend.allocate(plan_->reserve_bytes(), "batch norm");
-    own_.counters = static_cast<std::uint32_t*>(
-        backend.allocate(static_cast<std::size_t>(spec.c) * sizeof(std::uint32_t), "batch norm"));
-    if (spec.relu)
-      own_.bits = static_cast<std::uint16_t*>(
-          backend.allocate(static_cast<std::size_t>(kernels::groups(count)) * sizeof(std::uint16_t), "ReLU masks"));
+    own_.counters = backend.allocate_array<std::uint32_t>(spec.c, "batch norm");
+    if (spec.relu) own_.bits = backend.allocate_array<std::uint16_t>(kernels::groups(count), "ReLU masks");
     backend.request_scratch(plan_->scratch_bytes());
   }
 

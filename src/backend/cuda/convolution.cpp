@@ -35,11 +35,11 @@ class CudaConv2d final : public Conv2d {
     require(spec.c_out % piece == 0 && (spec.image || spec.c_in % piece == 0), ExitCode::usage,
             "the CUDA backend works on ", piece, " channels at a time: choose a --width that is a multiple of ", piece);
     forward_ = plan(Pass::forward);
-    if (spec.input_gradient && !spec.image) data_ = plan(Pass::data);
-    if (spec.input_gradient && spec.relu_input) relu_ = choose_relu_plan(backend, spec, data_);
+    if (!spec.image) data_ = plan(Pass::data);
+    if (spec.relu_input) relu_ = choose_relu_plan(backend, spec, data_);
     if (relu_ != nullptr) backend.request_scratch(relu_->scratch_bytes());
     if (!spec.frozen) weights_ = plan(Pass::weights);
-    if (spec.image && spec.input_gradient) products_ = plan_products();
+    if (spec.image) products_ = plan_products();
     if (PassSpec{spec}.packed()) packed_ = backend.allocate(weight_count() * size_of(spec.storage), "packed weights");
     if (spec.frozen) {
       bias_ = backend.allocate_floats(spec.c_out, "folded bias");
@@ -158,7 +158,7 @@ class CudaConv2d final : public Conv2d {
   [[nodiscard]] std::string implementation() const override {
     std::string all = forward_->name();
     if (data_ != nullptr) all += " / " + (relu_ != nullptr ? relu_ : data_)->name();
-    if (spec_.image && spec_.input_gradient) all += " / product and sum";
+    if (spec_.image) all += " / product and sum";
     if (weights_ != nullptr) all += " / " + weights_->name();
     return all;
   }

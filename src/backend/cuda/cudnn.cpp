@@ -63,9 +63,8 @@ ActivationDesc activation(bool relu) {
 }
 
 std::string cudnn_version() {
-  const std::size_t v = cudnnGetVersion();  // 8905 is 8.9.5, 91900 is 9.19.0
-  const std::size_t major = v >= 90000 ? v / 10000 : v / 1000, rest = v >= 90000 ? v % 10000 : v % 1000;
-  return std::to_string(major) + "." + std::to_string(rest / 100) + "." + std::to_string(rest % 100);
+  const std::size_t v = cudnnGetVersion(), major = v >= 90000 ? 10000 : 1000;  // 8905 is 8.9.5, 91900 is 9.19.0
+  return std::to_string(v / major) + "." + std::to_string(v % major / 100) + "." + std::to_string(v % 100);
 }
 
 }  // namespace dat::cuda

@@ -49,26 +49,14 @@ class CudnnNorm final : public NormPlan {
     // No running statistics: the library reads them, with a factor of 1 too, and a NaN in them would stay for good. The
     // saved ones are those of this batch.
     const kernels::NormChannels& c = o.channels;
-    if (spec_.of_sum)
-      with_storage(spec_.storage, [&](auto type) {
-        using T = decltype(type);
-        each(backend_.device(), kernels::groups(count_),
-             kernels::Add<T>{static_cast<const T*>(o.sum.a), static_cast<const T*>(o.sum.b), static_cast<T*>(o.sum.x),
-                             count_});
-      });
+    if (spec_.of_sum) add(o.sum.a, o.sum.b, o.sum.x);
     const cudnnStatus_t status = cudnnBatchNormalizationForwardTrainingEx(
         backend_.cudnn(), mode_, ops_, &kOne, &kZero, x_, o.x, z(), fused_ ? o.residual : nullptr, x_, o.y, channel_,
         c.gamma, c.beta, 1.0, nullptr, nullptr, double(spec_.epsilon), c.mean, inverse(o), act(), o.scratch,
         forward_bytes_, o.reserve, reserve_bytes_);
     if (status != CUDNN_STATUS_SUCCESS) return status;
     each(backend_.device(), spec_.c, kernels::BatchVariance{inverse(o), c.variance, spec_.epsilon});
-    if (!fused_ && (spec_.relu || spec_.residual))
-      with_storage(spec_.storage, [&](auto type) {
-        using T = decltype(type);
-        auto* const y = static_cast<T*>(o.y);
-        each(backend_.device(), kernels::groups(count_),
-             kernels::Add<T>{y, static_cast<const T*>(o.residual), y, count_, spec_.relu, o.bits});
-      });
+    if (!fused_ && (spec_.relu || spec_.residual)) add(o.y, o.residual, o.y, spec_.relu, o.bits);
     return status;
   }
 
@@ -93,17 +81,19 @@ class CudnnNorm final : public NormPlan {
     };
     take(dgamma, to.dgamma);
     take(dbeta, to.dbeta);
-    if (to.addend != nullptr)
-      with_storage(spec_.storage, [&](auto type) {
-        using T = decltype(type);
-        auto* const dx = static_cast<T*>(to.dx);
-        each(backend_.device(), kernels::groups(count_),
-             kernels::Add<T>{static_cast<const T*>(to.addend), dx, dx, count_});
-      });
+    if (to.addend != nullptr) add(to.addend, to.dx, to.dx);
     return status;
   }
 
  private:
+  /// y = a + b, or a where b is null; with a ReLU; bits (may be null) get where that is open.
+  void add(const void* a, const void* b, void* y, bool relu = false, std::uint16_t* bits = nullptr) const {
+    with_storage(spec_.storage, [&](auto type) {
+      using T = decltype(type);
+      each(backend_.device(), kernels::groups(count_),
+           kernels::Add<T>{static_cast<const T*>(a), static_cast<const T*>(b), static_cast<T*>(y), count_, relu, bits});
+    });
+  }
   [[nodiscard]] cudnnStatus_t sizes() {
     const cudnnHandle_t cudnn = backend_.cudnn();
     cudnnStatus_t status = cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(cudnn, mode_, ops_, x_, z(), x_,

@@ -26,6 +26,27 @@ void ask(cudnnStatus_t status, const char* call) {
 
 constexpr std::int64_t kAlignment = 16;  // bytes; the planner and the backend align to 64
 
+/// cuDNN's names of a convolution, or of its input gradient, and of its operands.
+struct ConvolutionNames {
+  cudnnBackendDescriptorType_t operation;
+  cudnnBackendAttributeName_t convolution, from, w, to, alpha, beta;
+};
+constexpr ConvolutionNames kConvolution = {.operation = CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+                                           .convolution = CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+                                           .from = CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+                                           .w = CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+                                           .to = CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+                                           .alpha = CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+                                           .beta = CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
+constexpr ConvolutionNames kConvolutionGradient = {
+    .operation = CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+    .convolution = CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+    .from = CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+    .w = CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+    .to = CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+    .alpha = CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+    .beta = CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA};
+
 }  // namespace
 
 Descriptor::Descriptor(cudnnBackendDescriptorType_t type) {
@@ -75,14 +96,9 @@ Descriptor& Operations::in_memory(Place place, const Shape& shape) {
 
 Descriptor& Operations::between(const Shape& shape) { return tensor(CUDNN_DATA_FLOAT, next_virtual_++, shape, true); }
 
-/// cuDNN's names of a convolution, or of its input gradient, and of its operands.
-struct Operations::ConvolutionNames {
-  cudnnBackendDescriptorType_t operation;
-  cudnnBackendAttributeName_t convolution, from, w, to, alpha, beta;
-};
-
-void Operations::convolve(const ConvolutionNames& names, const Descriptor& from, const Descriptor& w,
-                          const Descriptor& to, int pad, int stride) {
+void Operations::convolution(const Descriptor& from, const Descriptor& w, const Descriptor& to, int pad, int stride,
+                             bool gradient) {
+  const ConvolutionNames& names = gradient ? kConvolutionGradient : kConvolution;
   const std::vector<std::int64_t> pads(2, pad), strides(2, stride), dilations(2, 1);
   Descriptor& c = parts_.emplace_back(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
   c.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, std::int64_t{2});
@@ -102,29 +118,6 @@ void Operations::convolve(const ConvolutionNames& names, const Descriptor& from,
   o.set(names.beta, CUDNN_TYPE_FLOAT, 0.0F);
   o.finalize();
   operations_.push_back(o.raw());
-}
-
-void Operations::convolution(const Descriptor& x, const Descriptor& w, const Descriptor& y, int pad, int stride) {
-  convolve({.operation = CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
-            .convolution = CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
-            .from = CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
-            .w = CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
-            .to = CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
-            .alpha = CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
-            .beta = CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA},
-           x, w, y, pad, stride);
-}
-
-void Operations::convolution_gradient(const Descriptor& dy, const Descriptor& w, const Descriptor& dx, int pad,
-                                      int stride) {
-  convolve({.operation = CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
-            .convolution = CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
-            .from = CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
-            .w = CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
-            .to = CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
-            .alpha = CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
-            .beta = CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA},
-           dy, w, dx, pad, stride);
 }
 
 void Operations::pointwise(cudnnPointwiseMode_t mode,

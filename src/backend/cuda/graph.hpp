@@ -31,10 +31,6 @@ class Descriptor {
   explicit Descriptor(cudnnBackendDescriptorType_t type);
   ~Descriptor();
   Descriptor(Descriptor&& other) noexcept : descriptor_(std::exchange(other.descriptor_, nullptr)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(descriptor_, other.descriptor_);
-    return *this;
-  }
 
   /// Sets an attribute to some values of the C type that belongs to `type`.
   void set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t count, const void* values);
@@ -81,10 +77,9 @@ class Operations {
   /// Tensor that one operation hands to the next without memory.
   [[nodiscard]] Descriptor& between(const Shape& shape);
 
-  /// y = conv(x, w).
-  void convolution(const Descriptor& x, const Descriptor& w, const Descriptor& y, int pad, int stride);
-  /// dx = conv^T(dy, w).
-  void convolution_gradient(const Descriptor& dy, const Descriptor& w, const Descriptor& dx, int pad, int stride);
+  /// to = conv(from, w), or, of a gradient, conv^T(from, w).
+  void convolution(const Descriptor& from, const Descriptor& w, const Descriptor& to, int pad, int stride,
+                   bool gradient = false);
   /// y = a + b. b may have one value per channel.
   void add(const Descriptor& a, const Descriptor& b, const Descriptor& y);
   /// y = max(a, 0).
@@ -98,9 +93,6 @@ class Operations {
 
  private:
   [[nodiscard]] Descriptor& tensor(cudnnDataType_t type, std::int64_t id, const Shape& shape, bool is_virtual);
-  struct ConvolutionNames;
-  void convolve(const ConvolutionNames& names, const Descriptor& from, const Descriptor& w, const Descriptor& to,
-                int pad, int stride);
   void pointwise(cudnnPointwiseMode_t mode,
                  std::initializer_list<std::pair<cudnnBackendAttributeName_t, const Descriptor*>> tensors);
 

@@ -33,13 +33,9 @@ using graph::Place;
     }
     const graph::Descriptor& bias = o.in_memory(Place::bias, {1, s.c_out, 1, 1});
     const graph::Descriptor& result = o.in_memory(Place::result, y);
-    if (s.relu) {
-      const graph::Descriptor& biased = o.between(y);
-      o.add(*sum, bias, biased);
-      o.relu(biased, result);
-    } else {
-      o.add(*sum, bias, result);
-    }
+    const graph::Descriptor& biased = s.relu ? o.between(y) : result;
+    o.add(*sum, bias, biased);
+    if (s.relu) o.relu(biased, result);
     return all;
   }
   const graph::Descriptor* gradient = &o.between(x);
@@ -47,7 +43,7 @@ using graph::Place;
   if (rotated)
     o.convolution(dy, o.in_memory(Place::w, {x.c, s.c_out, s.kernel, s.kernel}), *gradient, s.kernel - 1 - s.pad, 1);
   else
-    o.convolution_gradient(dy, o.in_memory(Place::w, {s.c_out, x.c, s.kernel, s.kernel}), *gradient, s.pad, s.stride);
+    o.convolution(dy, o.in_memory(Place::w, {s.c_out, x.c, s.kernel, s.kernel}), *gradient, s.pad, s.stride, true);
   if (s.other_gradient) {
     const graph::Descriptor& added = o.between(x);
     o.add(*gradient, o.in_memory(Place::other, x), added);
@@ -87,9 +83,10 @@ class GraphPlan final : public PassPlan {
     auto pack = std::ranges::find(packs_, addresses_, &Pack::addresses);
     cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
     try {
-      if (pack == packs_.end())
-        pack =
-            packs_.insert(pack, {addresses_, graph::variant_pack(operations_->places(), addresses_.data(), o.scratch)});
+      if (pack == packs_.end()) {
+        packs_.push_back({addresses_, graph::variant_pack(operations_->places(), addresses_.data(), o.scratch)});
+        pack = packs_.end() - 1;
+      }
       status = execution_.run(pack->variant);
     } catch (const graph::Refusal& refusal) {
       return refusal.status();
@@ -106,21 +103,8 @@ class GraphPlan final : public PassPlan {
   };
 
   [[nodiscard]] static void* address(const Operands& o, Place place) {
-    switch (place) {
-      case Place::x:
-        return const_cast<void*>(o.x);
-      case Place::dy:
-        return const_cast<void*>(o.dy);
-      case Place::w:
-        return const_cast<void*>(o.w);
-      case Place::bias:
-        return const_cast<void*>(o.rounded_bias);
-      case Place::other:
-        return const_cast<void*>(o.other);
-      case Place::result:
-        break;
-    }
-    return o.result;
+    const void* const all[] = {o.x, o.dy, o.w, o.rounded_bias, o.other, o.result};  // in the order of Place
+    return const_cast<void*>(all[static_cast<std::size_t>(place) - static_cast<std::size_t>(Place::x)]);
   }
 
   CudaBackend& backend_;
@@ -161,8 +145,12 @@ class Builder {
         all.refused.push_back({form(rotated_), time.words()});
         return;
       }
+      std::string why;
+      auto recommended = recommend(mode, why);
+      if (recommended.empty() && (all.refused.empty() || all.refused.back().why != why))
+        all.refused.push_back({form(rotated_), why});
       std::vector<std::string> names;
-      for (std::string& name : recommend(mode, all))
+      for (std::string& name : recommended)
         if (names.size() < kMost - there && std::ranges::find(seen, name) == seen.end())
           names.push_back(std::move(name));
       seen.insert(seen.end(), names.begin(), names.end());
@@ -187,20 +175,18 @@ class Builder {
     }
   }
 
- private:
-  [[nodiscard]] std::vector<std::string> recommend(cudnnBackendHeurMode_t mode, Plans& all) const {
-    std::string why = "cuDNN recommends no engine";
+  /// Engines that cuDNN recommends; where there are none, `why`.
+  [[nodiscard]] std::vector<std::string> recommend(cudnnBackendHeurMode_t mode, std::string& why) const {
+    why = "cuDNN recommends no engine";
     try {
-      const auto operations = describe(backend_.cudnn(), spec_, rotated_);
-      auto names = graph::recommended(operations->finish(), mode);
-      if (!names.empty()) return names;
+      return graph::recommended(describe(backend_.cudnn(), spec_, rotated_)->finish(), mode);
     } catch (const std::exception& refusal) {
       why = refusal.what();
     }
-    if (all.refused.empty() || all.refused.back().why != why) all.refused.push_back({form(rotated_), why});
     return {};
   }
 
+ private:
   void build(const std::vector<std::string>& names, const PlanningTime::Share& time, Plans& all) const {
     std::vector<Built> built(names.size());
     {
@@ -261,16 +247,12 @@ std::string graph_report(CudaBackend& backend) {
                           .storage = DType::f16},
                          Pass::data,
                          true};
-  std::string why = "cuDNN recommends no engine";
-  try {
-    const auto operations = describe(backend.cudnn(), typical, true);
-    for (const std::string& name : graph::recommended(operations->finish(), CUDNN_HEUR_MODE_A)) {
-      const auto built = Builder(backend, typical, true).build(name, backend.cudnn());
-      if (built.plan != nullptr) return "usable";
-      why = built.why;
-    }
-  } catch (const std::exception& refusal) {
-    why = refusal.what();
+  const Builder builder(backend, typical, true);
+  std::string why;
+  for (const std::string& name : builder.recommend(CUDNN_HEUR_MODE_A, why)) {
+    const auto built = builder.build(name, backend.cudnn());
+    if (built.plan != nullptr) return "usable";
+    why = built.why;
   }
   return "not usable: " + why;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <utility>
 
 #include "backend/cuda/backend.hpp"
@@ -249,11 +250,9 @@ class Lister {
 
   /// cuDNN's algorithms for the pass in this layout, in its own order of preference.
   [[nodiscard]] std::vector<Call> calls(cudnnTensorFormat_t format) {
-    std::vector<Call> all;
-    const bool rotates = spec_.packed() && spec_.conv.stride == 1;
-    if (spec_.pass != Pass::data || !rotates) return list(spec_.pass, false, format);
-    all = list(Pass::data, false, format);
-    for (Call& call : list(Pass::forward, true, format)) all.push_back(std::move(call));
+    std::vector<Call> all = list(spec_.pass, false, format);
+    if (spec_.pass == Pass::data && spec_.packed() && spec_.conv.stride == 1)
+      std::ranges::move(list(Pass::forward, true, format), std::back_inserter(all));
     return all;
   }
 

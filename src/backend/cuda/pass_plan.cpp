@@ -12,10 +12,7 @@ std::string PassSpec::convolution() const {
          std::to_string(s.c_out) + " channels, " + std::to_string(s.n) + " of " + std::to_string(s.h) + "x" +
          std::to_string(s.w) + (s.pad != s.kernel / 2 ? ", padded by " + std::to_string(s.pad) : "") +
          (s.image ? ", of images" : "") + (s.frozen ? ", frozen" : "") + (s.accumulate ? ", adding" : "") +
-         (s.keeps_residual ? " a kept residual" : "") + (s.relu ? ", ReLU" : "") +
-         (s.storage == DType::f16    ? ", f16"
-          : s.storage == DType::bf16 ? ", bf16"
-                                     : ", f32");
+         (s.keeps_residual ? " a kept residual" : "") + (s.relu ? ", ReLU" : "") + ", " + storage_name(s.storage);
 }
 
 std::string PassSpec::pass_name() const {

@@ -91,7 +91,7 @@ class PassPlan {
   [[nodiscard]] virtual std::size_t zeros_bytes() const { return 0; }
   [[nodiscard]] virtual bool deterministic() const = 0;
   /// Input gradient: w are the rotated weights [in][kh][kw][out] of kernels::FoldWeights, else [out][kh][kw][in].
-  [[nodiscard]] virtual bool rotated_weights() const { return false; }
+  [[nodiscard]] virtual bool rotated_weights() const = 0;
 
   /// Queues the whole pass on the backend's stream: a frozen forward pass with its bias, addition, ReLU and mask bits,
   /// whether the library does them or a kernel of ours after it. Not successful: the library refuses, and nothing that

@@ -9,9 +9,9 @@ namespace dat::cuda {
 
 /// Plans that have been chosen by trials, kept in a file for the next process. A text: a line for each choice (machine,
 /// pass and the fields of Choice, between tabs), and a last one with the SHA-256 of what is before it. It is replaced
-/// as a whole, every few seconds and at the end, so that processes may read and keep choices at the same time; of two
-/// that replace it at the same moment, one may lose its last choices, which costs trials. A file that is no such text
-/// is ignored and written anew.
+/// as a whole, at the first choice, every few seconds and at the end, so that processes may read and keep choices at
+/// the same time; of two that replace it at the same moment, one may lose its last choices, which costs trials. A file
+/// that is no such text is ignored and written anew.
 class PlanCache {
  public:
   /// Choice for a pass: the plan's name, and the time of a call.
@@ -44,7 +44,7 @@ class PlanCache {
   const bool writes_;
   Choices known_, kept_;  ///< found at the beginning or since; since
   bool unwritten_ = false;
-  std::chrono::steady_clock::time_point written_ = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point written_;  ///< at first long ago
   std::string remark_;
 };
 

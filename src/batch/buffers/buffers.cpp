@@ -26,8 +26,7 @@ Buffers::Buffers(Backend& where, const DatasetInfo& info, int samples, const Nee
       layout(where.image_layout(info.channels, info.size, info.size)),
       classes(info.classes),
       capacity(samples),
-      largest_(info.size),
-      bytes_(layout.elements()) {
+      largest_(info.size) {
   const std::int64_t floats = samples * layout.elements();
   clean = backend.allocate_floats(floats, "images");
   x_adv = backend.allocate_floats(floats, "images");
@@ -36,13 +35,11 @@ Buffers::Buffers(Backend& where, const DatasetInfo& info, int samples, const Nee
   if (needs.scratch_images > 0) scratch = backend.allocate_floats(needs.scratch_images * floats, "images");
   if (needs.start_images) first_images = backend.allocate_floats(floats, "images");
   if (needs.start_logits) first_logits = backend.allocate_floats(std::int64_t{samples} * classes, "logits");
-  const auto n = static_cast<std::size_t>(samples);
-  labels = static_cast<std::int32_t*>(backend.allocate(n * sizeof(std::int32_t), "labels"));
-  targets = static_cast<std::int32_t*>(backend.allocate(n * sizeof(std::int32_t), "labels"));
-  done = static_cast<std::int32_t*>(backend.allocate(n * sizeof(std::int32_t), "labels"));
-  ids = static_cast<std::int64_t*>(backend.allocate(n * sizeof(std::int64_t), "labels"));
-  crops = static_cast<Crop*>(backend.allocate(n * sizeof(Crop), "labels"));
-  pixels_ = static_cast<std::uint8_t*>(backend.allocate(n * static_cast<std::size_t>(bytes_), "images"));
+  for (std::int32_t** const one : {&labels, &targets, &done})
+    *one = backend.allocate_array<std::int32_t>(samples, "labels");
+  ids = backend.allocate_array<std::int64_t>(samples, "labels");
+  crops = backend.allocate_array<Crop>(samples, "labels");
+  pixels_ = backend.allocate_array<std::uint8_t>(samples * layout.elements(), "images");
   empty_.device = backend.device();
   empty_.classes = classes;
   empty_.labels = labels;

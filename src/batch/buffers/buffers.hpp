@@ -78,8 +78,7 @@ class Buffers {
 
  private:
   std::uint8_t* pixels_;
-  int largest_;         ///< height = width of the dataset's images, which no image exceeds
-  std::int64_t bytes_;  ///< bytes of one image in the dataset
+  int largest_;  ///< height = width of the dataset's images, which no image exceeds
   std::unique_ptr<NoisyCopies> noise_;
   Batch empty_, batch_;  ///< empty_: no images, with the arrays of this object; batch_: the present one, which others
                          ///< may have changed

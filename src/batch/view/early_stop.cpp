@@ -15,25 +15,19 @@ std::vector<int> early_stop_sizes(int n) {
 
 EarlyStopView::EarlyStopView(Buffers& images, const Sizes& programs) : FrozenView(images, *programs.front()) {
   for (const auto& program : programs) passes_.push_back({program.get(), nullptr, nullptr});
-  const auto slots = static_cast<std::size_t>(programs.front()->n()), all = static_cast<std::size_t>(images.capacity);
-  require(slots <= all, ExitCode::usage, "a program for ", slots, " images at a time, but there are ", all);
+  const int slots = programs.front()->n(), all = images.capacity;
   Backend& backend = images.backend;
-  const auto floats = [&] {
-    return backend.allocate_floats(programs.front()->n() * images.layout.elements(), "images");
-  };
-  const auto integers = [&](std::size_t count) {
-    return static_cast<std::int32_t*>(backend.allocate(count * sizeof(std::int32_t), "labels"));
-  };
+  const auto floats = [&] { return backend.allocate_floats(slots * images.layout.elements(), "images"); };
   slot_x_ = floats();
   slots_.x = slot_x_;
   slots_.eta = floats();
   slots_.x_adv = floats();
-  samples_ = integers(slots);
-  labels_ = integers(slots);
-  steps_left_ = integers(all);
-  host_steps_left_ = static_cast<std::int32_t*>(backend.allocate_pinned(all * sizeof(std::int32_t), "labels"));
-  live_.reserve(all);
-  host_samples_.resize(slots);
+  samples_ = backend.allocate_array<std::int32_t>(slots, "labels");
+  labels_ = backend.allocate_array<std::int32_t>(slots, "labels");
+  steps_left_ = backend.allocate_array<std::int32_t>(all, "labels");
+  live_.resize(static_cast<std::size_t>(all));
+  host_steps_left_ = static_cast<std::int32_t*>(backend.allocate_pinned(live_.size() * sizeof(std::int32_t), "labels"));
+  host_samples_.resize(static_cast<std::size_t>(slots));
 }
 
 void EarlyStopView::steps_until_fooled(int steps, int tau, float alpha, float eps) {

@@ -23,14 +23,10 @@ FrozenView::FrozenView(Buffers& images, FrozenProgram& program, bool under_noise
   const bool several = images_a_pass_ < images.capacity || (backend.leaves_samples_out() && images.capacity > 1);
   if (several || under_noise) logits_ = backend.allocate_floats(std::int64_t{images.capacity} * classes, "logits");
   if (several && !under_noise) {
-    const auto integers = [&](int count) {
-      return static_cast<std::int32_t*>(
-          backend.allocate(static_cast<std::size_t>(count) * sizeof(std::int32_t), "labels"));
-    };
     const int all = passes_for(images.capacity) * program.n();
-    packed_ = {.samples = integers(all),
-               .labels = integers(program.n()),
-               .targets = integers(program.n()),
+    packed_ = {.samples = backend.allocate_array<std::int32_t>(all, "labels"),
+               .labels = backend.allocate_array<std::int32_t>(program.n(), "labels"),
+               .targets = backend.allocate_array<std::int32_t>(program.n(), "labels"),
                .x = backend.allocate_floats(program.n() * layout.elements(), "images"),
                .dx = backend.allocate_floats(program.n() * layout.elements(), "images"),
                .losses = backend.allocate_floats(program.n(), "losses"),
@@ -55,10 +51,6 @@ void FrozenView::prepare(const AttackGoal& goal) {
     show(clean + first * layout.elements(), first);
     copy_logits(reference_, first);
   }
-}
-
-void FrozenView::prepare(std::uint64_t key_of_draws, Purpose what, std::uint32_t when) {
-  take_up(key_of_draws, what, when, {});
 }
 
 void FrozenView::take_up(std::uint64_t key_of_draws, Purpose what, std::uint32_t when, const AttackGoal& goal) {
@@ -121,16 +113,7 @@ void FrozenView::gradient() {
   gathered_ > 0 ? pass_gathered(true) : pass({});
 }
 
-void FrozenView::forward() {
-  if (gathered_ > 0) return pass_gathered(false);
-  for (int first = 0; first < n; first += images_a_pass_) {
-    show(x_adv + first * layout.elements(), first);
-    Logits part = piece(first);
-    part.gradient = nullptr;
-    loss(part, 1.0F);
-    keep_logits(first);
-  }
-}
+void FrozenView::forward() { gathered_ > 0 ? pass_gathered(false) : look(x_adv, loss, losses_, correct_); }
 
 void FrozenView::gradient_step(float alpha, float eps) {
   count_passes();
@@ -151,14 +134,14 @@ void FrozenView::pass(const PgdUpdate& update) {
   }
 }
 
-void FrozenView::measure(const float* x, float* loss_of, float* correct_of) {
+void FrozenView::look(const float* x, SampleLoss* by, float* loss_of, float* correct_of) {
   for (int first = 0; first < n; first += images_a_pass_) {
     show(x + first * layout.elements(), first);
     Logits part = piece(first);
     part.loss = loss_of + first;
     part.correct = correct_of + first;
     part.gradient = nullptr;
-    cross_entropy(part, 1.0F);
+    by(part, 1.0F);
     keep_logits(first);
   }
 }

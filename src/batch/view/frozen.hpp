@@ -19,7 +19,7 @@ class FrozenView : public View {
   /// Computes the logits of the clean images, where the goal needs them.
   void prepare(const AttackGoal& goal) override;
   /// Takes up the micro-batch for an attack outside a training, with other keys of what is random.
-  void prepare(std::uint64_t seed, Purpose purpose, std::uint32_t time);
+  void prepare(std::uint64_t key_of_draws, Purpose what, std::uint32_t when) { take_up(key_of_draws, what, when, {}); }
   void gradient() override;
   void forward() override;
   /// The images that the attack is not done with are put side by side from then on, if that saves enough: whole passes
@@ -29,7 +29,7 @@ class FrozenView : public View {
   void gradient_step(float alpha, float eps) override;
   /// Loss and correctness of `x` (clean or x_adv), [n] each on the device, without a gradient. The logits of
   /// `x` are left in `logits`.
-  void measure(const float* x, float* loss, float* correct);
+  void measure(const float* x, float* loss_of, float* correct_of) { look(x, cross_entropy, loss_of, correct_of); }
 
  protected:
   /// under_noise: the program is shown copies of each image (show). Then images are never put side by side, for their
@@ -61,6 +61,8 @@ class FrozenView : public View {
   };
   void take_up(std::uint64_t key_of_draws, Purpose what, std::uint32_t when, const AttackGoal& goal);
   void pass(const PgdUpdate& update);
+  /// As measure(), by this loss.
+  void look(const float* x, SampleLoss* by, float* loss_of, float* correct_of);
   /// Makes a pass over the images that have been put side by side, and no others.
   void pass_gathered(bool gradient);
   [[nodiscard]] int passes_for(int samples) const { return (samples + images_a_pass_ - 1) / images_a_pass_; }

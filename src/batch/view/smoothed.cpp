@@ -10,8 +10,7 @@ SmoothedView::SmoothedView(Buffers& images, FrozenProgram& program)
     : FrozenView(images, program, true),
       smoothed_(images.backend.allocate_floats(std::int64_t{images_a_pass()} * classes, "logits")),
       dsmoothed_(images.backend.allocate_floats(std::int64_t{images_a_pass()} * classes, "logits")),
-      log_means_(static_cast<double*>(images.backend.allocate(
-          static_cast<std::size_t>(images_a_pass()) * static_cast<std::size_t>(classes) * sizeof(double), "logits"))),
+      log_means_(images.backend.allocate_array<double>(std::int64_t{images_a_pass()} * classes, "logits")),
       dcopies_(images.backend.allocate_floats(program.n() * layout.elements(), "noisy copies")) {
   values_ = smoothed_;
   gradients_ = dsmoothed_;

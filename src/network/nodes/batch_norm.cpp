@@ -94,11 +94,13 @@ class TrainingBatchNorm final : public TrainingOperation {
     // Operations run in the order of their results: nothing may come between.
     residual_ = lowering.other_addend(result_);
     if (residual_ != -1 && lowering.readers(result_).front() != lowering.first_not_taken()) residual_ = -1;
-    if (residual_ != -1) lowering.fuse(result_, Op::add);
+    if (residual_ != -1) {
+      added_ = lowering.read(residual_);
+      lowering.fuse(result_, Op::add);
+    }
     relu_ = lowering.fuse(result_, Op::relu);
     x_ = lowering.read(input());
     sum_ = lowering.take_addition(input());
-    if (residual_ != -1) added_ = lowering.read(residual_);
     y_ = lowering.make(result_, type_);
     const std::int64_t begin = model_.graph.norms[static_cast<std::size_t>(node_.norm)].begin;
     if (node_.weight < model_.freezing.segments) {
@@ -136,7 +138,7 @@ class TrainingBatchNorm final : public TrainingOperation {
     }
     dx_ = dy.owned && residual_ == -1 ? dy_ : fresh();
     addend_ = lowering.take_part(input());
-    lowering.contribute(input(), dx_, true);
+    lowering.contribute(input(), dx_);
   }
 
   void plan_again(TrainingLowering& lowering, Buffer into) override {

@@ -140,7 +140,7 @@ class TrainingConvolution final : public TrainingOperation {
     if (conv_->backward_data_accumulates()) dx_ = lowering.take_owned(input());
     adds_ = dx_ != -1;
     if (!adds_) dx_ = lowering.fresh(lowering.elements(input()), lowering.storage);
-    lowering.contribute(input(), dx_, true);
+    lowering.contribute(input(), dx_);
   }
 
   void load(std::vector<Backend::Load>& all) override {

@@ -45,7 +45,7 @@ class TrainingLinear final : public TrainingOperation {
 
   void plan_backward(TrainingLowering& lowering) override {
     dx_ = lowering.fresh(lowering.elements(input()));  // may lie where x does: the weights' gradient comes before it
-    lowering.contribute(input(), dx_, true);
+    lowering.contribute(input(), dx_);
   }
 
   void forward(const float*) override {

@@ -87,7 +87,7 @@ class TrainingMaxPool final : public TrainingOperation {
     lowering.touch(place_);
     dy_ = lowering.arriving(result_).buffer;
     dx_ = lowering.fresh(lowering.elements(input()), windows_.type());
-    lowering.contribute(input(), dx_, true);
+    lowering.contribute(input(), dx_);
   }
 
   void forward(const float*) override {

@@ -59,7 +59,7 @@ class TrainingPool final : public TrainingOperation {
   void plan_backward(TrainingLowering& lowering) override {
     dy_ = lowering.arriving(result_).buffer;
     dx_ = lowering.fresh(lowering.elements(input()), type_);
-    lowering.contribute(input(), dx_, true);
+    lowering.contribute(input(), dx_);
   }
 
   void forward(const float*) override {

@@ -22,7 +22,7 @@ class TrainingRelu final : public TrainingOperation {
     const TrainingLowering::Gradient dy = lowering.arriving(result_);
     dy_ = dy.buffer;
     dx_ = dy.owned ? dy_ : lowering.fresh(elements_, type_);
-    lowering.contribute(input(), dx_, true);
+    lowering.contribute(input(), dx_);
   }
 
   void plan_again(TrainingLowering& lowering, Buffer into) override {

@@ -481,6 +481,15 @@ TEST_CASE("Our own code's results do not depend on the number of threads, nor on
   }
 }
 
+TEST_CASE("Our own code computes from 8 tiles of 4x4 pixels on", "[backend][cpu]") {
+  const auto backend = test_backend();
+  for (const auto& [h, w, own] :
+       {std::tuple{16, 8, true}, {28, 4, false}, {4, 28, false}, {5, 16, true}, {16, 5, true}})
+    CHECK(
+        backend->conv2d({.n = 1, .c_in = 32, .h = h, .w = w, .c_out = 32})->implementation().starts_with("Winograd") ==
+        own);
+}
+
 TEST_CASE("Sums of the library do not depend on the number of threads where results are deterministic",
           "[backend][cpu]") {
   const auto results = [](int threads) {
@@ -531,6 +540,9 @@ TEST_CASE("A frozen stride-1 convolution adds its input gradient to what is ther
     for (const bool frozen : {true, false}) {
       const auto conv = backend->conv2d({.n = 1, .c_in = 32, .h = size, .w = size, .c_out = 32, .frozen = frozen});
       CHECK(conv->backward_data_accumulates() == (frozen || test_device() != "cpu"));
+      if (test_device() != "cpu" || size > 8) continue;
+      const std::string name = conv->implementation();  // of a weight gradient, too, in training
+      CHECK((contains(name, " rotated") == frozen && std::ranges::count(name, '/') == (frozen ? 1 : 2)));
     }
 }
 
@@ -716,6 +728,10 @@ TEST_CASE("What a backend cannot do is refused, with the option that would help"
                      }),
                      "--width"));
     }
+  CHECK(contains(
+      message_of([&] { (void)backend->conv2d({.n = 1, .c_in = 4, .h = 8, .w = 8, .c_out = block, .image = true}); },
+                 ExitCode::data),
+      "images of 1 to 3 channels, not 4"));
   CHECK(code_of([] { (void)make_backend({.device = "abacus"}); }) == ExitCode::usage);
   const ConvSpec half{.n = 1, .c_in = 16, .h = 8, .w = 8, .c_out = 16, .frozen = true, .storage = DType::f16};
   CHECK(contains(message_of([&] { (void)backend->conv2d(half); }), "f32"));

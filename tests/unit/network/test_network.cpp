@@ -369,6 +369,10 @@ TEST_CASE("Segments fill the flat block without gaps, statistics likewise, and s
         statistics += norm.channels;
       }
       CHECK(statistics == graph.statistics);
+      for (const Node& node : graph.nodes)
+        if (node.op == Op::batch_norm)
+          CHECK(graph.statistics_of(node.weight) == graph.norms[static_cast<std::size_t>(node.norm)].begin);
+      CHECK(graph.statistics_of(graph.nodes.back().weight) == graph.statistics);
       CHECK(graph.nodes.back().c == classes);
       CHECK(graph.nodes[0].h == size);
     }
