@@ -39,7 +39,7 @@ class Machine {
 
   // The file, byte by byte.
   std::uint8_t byte() {
-    if (at_ < block_begin_ || at_ >= block_begin_ + std::ssize(block_)) {
+    if (at_ >= block_begin_ + std::ssize(block_)) {
       check(at_ < source_.size(), "ends at byte ", at_, " in the middle of the pickle: it is cut off");
       block_.resize(static_cast<std::size_t>(std::min<std::int64_t>(1 << 16, source_.size() - at_)));
       source_.read(at_, block_.data(), std::ssize(block_));
@@ -90,8 +90,7 @@ class Machine {
     push({.kind = kind, .value = skip(length), .length = static_cast<std::int64_t>(length)});
   }
   NodeId top() const {
-    check_here(!stack_.empty() && stack_.size() > (marks_.empty() ? 0 : marks_.back()),
-               "takes an object where none is");
+    check_here(stack_.size() > (marks_.empty() ? 0 : marks_.back()), "takes an object where none is");
     return stack_.back();
   }
   NodeId pop() {
@@ -386,8 +385,7 @@ class Machine {
     check_here(nodes_[state].kind == Node::Kind::tuple, "gives an object no state that is known");
     const std::vector<NodeId>& parts = nodes_[state].items;
     if (object.kind == Node::Kind::dtype && parts.size() >= 2) {
-      object.items.resize(1);
-      object.items.push_back(parts[1]);
+      object.items = {object.items[0], parts[1]};
     } else if (object.kind == Node::Kind::array && parts.size() == 5) {
       object.value = nodes_[parts[3]].value;
       object.items = {parts[1], parts[2], parts[4]};
@@ -398,7 +396,7 @@ class Machine {
 
   [[nodiscard]] bool type_of(const Node& type, StoredArray& array) const {
     if (type.kind != Node::Kind::dtype || !read_type(word(type.items[0]), array)) return false;
-    if (type.items.size() > 1 && word(type.items[1]) == ">") array.big_endian = true;
+    if (word(type.items.back()) == ">") array.big_endian = true;
     return true;
   }
 

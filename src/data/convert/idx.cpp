@@ -99,8 +99,9 @@ class FirstColumn final : public ByteStream {
 StoredArray classes_in(const ByteSource& source) {
   StoredArray labels = open_idx(source);
   constexpr std::int64_t kMostColumns = 64;
-  if (labels.shape.size() != 2 || labels.shape[1] < 2 || labels.shape[1] > kMostColumns) return labels;
-  const std::int64_t item = labels.item_bytes, row = item * labels.shape[1];
+  if (labels.shape.size() != 2) return labels;
+  const std::int64_t columns = labels.shape[1], item = labels.item_bytes, row = item * columns;
+  if (columns < 2 || columns > kMostColumns) return labels;
   static_cast<void>(set_shape({labels.shape[0]}, labels));
   labels.open = [open = labels.open, item, row] { return std::make_unique<FirstColumn>(open(), item, row); };
   return labels;

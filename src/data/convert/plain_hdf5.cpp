@@ -76,9 +76,9 @@ void convert_hdf5(const ConvertOptions& options) {
     Hdf5File to = Hdf5File::create(temporary);
     for (const std::string& name : from.attribute_names("/")) {
       if (const auto number = from.integer("/", name)) to.set_integer("/", name, *number);
-      const auto texts = from.texts("/", name);
-      if (texts && texts->size() == 1) to.set_text("/", name, texts->front());
-      if (texts && texts->size() > 1) to.set_texts("/", name, *texts);
+      const std::vector<std::string> texts = from.texts("/", name).value_or(std::vector<std::string>{});
+      if (texts.size() == 1) to.set_text("/", name, texts.front());
+      if (texts.size() > 1) to.set_texts("/", name, texts);
     }
     copy_plainly(from, names, to);
     to.close();

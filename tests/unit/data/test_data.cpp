@@ -390,6 +390,13 @@ TEST_CASE("HDF5 in other layouts becomes a data file, or is refused with what it
                      file.write("y", {2}, labels);
                    }),
                    "names " + std::to_string(count) + (count == 1 ? " class" : " classes") + ", must be 2 to 32767"));
+  std::vector<std::uint8_t> large(std::size_t{2} * 1500 * 1500 * 2);  // two images, of more than a block each
+  std::fill(large.begin() + std::ssize(large) / 2, large.end(), std::uint8_t{1});
+  CHECK(error([&](Hdf5File& file) {
+          file.write("X", {2, 1500, 1500, 2}, large);
+          file.write("y", {2}, labels);
+        }) == "none");
+  CHECK((pixels_of(*opened(out), 0)[0] == 0 && pixels_of(*opened(out), 1)[0] == 1));
   // Names of today do not count beside those that others have given their sets.
   const auto with_features = [&](Hdf5File& file) {
     file.write("images", {2, 6, 6, 3}, pixels);
