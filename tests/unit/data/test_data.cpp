@@ -117,11 +117,11 @@ std::vector<std::vector<std::int64_t>> epoch_of(Sampler& alone, std::vector<Samp
   alone.shuffle(epoch);
   for (Sampler& sampler : ranks) sampler.shuffle(epoch);
   for (std::int64_t step = 0; step < plan.steps(); ++step) {
-    const int count = alone.batch(step, whole.data()), part = count / of_ranks, size = part / plan.micro_batches;
+    const int count = alone.batch(step, 0, whole.data()), part = count / of_ranks, size = part / plan.micro_batches;
     REQUIRE(size * plan.micro_batches * of_ranks == count);
     CHECK(part == (step + 1 < plan.steps() ? plan.batch : plan.last_batch()));
     for (int rank = 0; rank < of_ranks; ++rank) {
-      REQUIRE(ranks[static_cast<std::size_t>(rank)].batch(step, mine.data()) == part);
+      REQUIRE(ranks[static_cast<std::size_t>(rank)].batch(step, rank, mine.data()) == part);
       for (int m = 0; m < plan.micro_batches; ++m) {
         const auto& one = all.emplace_back(mine.begin() + m * size, mine.begin() + (m + 1) * size);
         CHECK(std::equal(one.begin(), one.end(), whole.begin() + (m * of_ranks + rank) * size));
@@ -624,7 +624,10 @@ TEST_CASE("Data of a wrong shape, type or range are refused with the names of fi
             "has its channels first, but must have the shape [n, height, width, channels]"},
            {{{4, 4, 6, 6}, {0, 1, 2, 0}}, "has its channels first"},
            {{{4, 5, 6, 6}, {0, 1, 2, 0}}, "square images, not 5 x 6"},
+           {{{4, 0, 6, 6}, {0, 1, 2, 0}}, "square images, not 0 x 6"},
+           {{{4, 0, 0, 3}, {0, 1, 2, 0}}, "square images, not 0 x 0"},
            {{{4, 6, 6, 5}, {0, 1, 2, 0}}, "1 to 4 channels"},
+           {{{4, 6, 6, 0}, {0, 1, 2, 0}}, "1 to 4 channels"},
            {{{4, 108}, {0, 1, 2, 0}}, "has 2 dimensions"},
            {{{0, 6, 6, 3}, {}}, "holds no image"}}) {
     write_data_file(path, contents);
@@ -739,10 +742,9 @@ TEST_CASE("Ranks with micro-batches see what one rank with all of their micro-ba
   for (const Case& c : {Case{96, 2, 16, 8}, Case{83, 2, 16, 8}, Case{50, 3, 8, 2}, Case{101, 4, 8, 8},
                         Case{21, 2, 64, 16}, Case{50, 1, 16, 4}, Case{8, 2, 12, 3}, Case{11, 5, 2, 1}}) {
     INFO(c.samples << " samples, " << c.ranks << " ranks, batch " << c.batch << " in " << c.micro_batch);
-    Sampler alone(c.samples, 1, 0, c.ranks * c.batch, c.micro_batch, 7);
-    std::vector<Sampler> ranks;
-    for (int rank = 0; rank < c.ranks; ++rank)
-      ranks.emplace_back(c.samples, c.ranks, rank, c.batch, c.micro_batch, std::uint64_t{7});
+    Sampler alone(c.samples, 1, c.ranks * c.batch, c.micro_batch, 7);
+    std::vector<Sampler> ranks(static_cast<std::size_t>(c.ranks),
+                               Sampler(c.samples, c.ranks, c.batch, c.micro_batch, 7));
     const EpochPlan& plan = ranks[0].plan();
     CHECK(plan.micro_batches == c.batch / c.micro_batch);
     CHECK(plan.per_rank % plan.micro_batches == 0);
@@ -788,10 +790,8 @@ TEST_CASE(
     const Mix mix(c.labelled, c.extra, c.share, c.micro_batch);
     CHECK(std::abs(c.share * mix.group - mix.labelled_of_group) < 1e-9);
     CHECK(std::gcd(mix.group, mix.labelled_of_group) == 1);
-    Sampler alone(mix, 1, 0, c.ranks * c.batch, c.micro_batch, 7);
-    std::vector<Sampler> ranks;
-    for (int rank = 0; rank < c.ranks; ++rank)
-      ranks.emplace_back(mix, c.ranks, rank, c.batch, c.micro_batch, std::uint64_t{7});
+    Sampler alone(mix, 1, c.ranks * c.batch, c.micro_batch, 7);
+    std::vector<Sampler> ranks(static_cast<std::size_t>(c.ranks), Sampler(mix, c.ranks, c.batch, c.micro_batch, 7));
     const EpochPlan& plan = ranks[0].plan();
     const std::int64_t all = plan.per_rank * c.ranks;
     const std::int64_t labelled_entries = all / mix.group * mix.labelled_of_group,
@@ -834,13 +834,13 @@ TEST_CASE(
       if (epoch >= epochs) CHECK(extra != extra_of_epochs[static_cast<std::size_t>(epoch - epochs)]);
     }
     // The middle of an epoch, without its beginning.
-    Sampler later(mix, c.ranks, 0, c.batch, c.micro_batch, 7);
+    Sampler later(mix, c.ranks, c.batch, c.micro_batch, 7);
     later.shuffle(1);
     ranks[0].shuffle(0);
     ranks[0].shuffle(1);
     std::vector<std::int64_t> one(static_cast<std::size_t>(c.batch)), other(one);
-    const int count = later.batch(plan.steps() - 1, one.data());
-    CHECK(ranks[0].batch(plan.steps() - 1, other.data()) == count);
+    const int count = later.batch(plan.steps() - 1, 0, one.data());
+    CHECK(ranks[0].batch(plan.steps() - 1, 0, other.data()) == count);
     CHECK(one == other);
   }
 }

@@ -334,6 +334,16 @@ TEST_CASE("Labels come in blocks as one by one, of pools and of parts of them") 
   CHECK(sets[2]->first_file() + sets[4]->first_file() == kTrain);
   std::uint64_t none[2] = {};
   CHECK(sets.back()->stored_hashes(0, none) == 0);
+  constexpr std::int64_t kMany = (1 << 16) + 1;  // more than a block of a data file
+  write_data_file(folder / "many.h5", {.size = 1, .channels = 1, .class_names = {}}, "", [](DataFileWriter& writer) {
+    writer.begin("train", kMany);
+    std::vector<std::int16_t> labels(kMany);
+    labels.back() = 5;
+    writer.add(std::vector<std::uint8_t>(kMany), labels);
+    writer.end();
+  });
+  const auto many = open_dataset({folder / "many.h5"}, "train", 0);
+  CHECK((many->size() == kMany && many->label(kMany - 2) == 0 && many->label(kMany - 1) == 5));
 }
 
 TEST_CASE("A start on millions of images keeps few bytes of each, and reads no pixel") {

@@ -305,6 +305,7 @@ TEST_CASE("A view has the pixels of its window, and a fast one those of the imag
             (void)seen(file, {13, 22}, all, {13, 21}, false);
           }) == "3: has 21 x 13 pixels instead of 22 x 13");
   CHECK(error_of([] { (void)image_shape(as_bytes("GIF89a")); }) == "3: is neither JPEG nor PNG");
+  CHECK(error_of([&] { decoder.check(as_bytes(png.substr(0, png.size() - 20))); }) == "3: the file is cut off");
 }
 
 TEST_CASE("Texts in a PNG take no memory", "[index]") {
