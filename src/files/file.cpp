@@ -113,8 +113,8 @@ std::string hash_after_block(int fd, const Seal& seal) {
   std::vector<char> buffer(std::size_t{1} << 20);
   const auto add = [&](std::int64_t at, std::int64_t end) {
     while (at < end) {
-      const ssize_t got = ::pread(fd, buffer.data(), std::min(buffer.size(), static_cast<std::size_t>(end - at)), at);
-      if (got < 0 && errno == EINTR) continue;
+      const ssize_t got = TEMP_FAILURE_RETRY(
+          ::pread(fd, buffer.data(), std::min(buffer.size(), static_cast<std::size_t>(end - at)), at));
       if (got <= 0) return false;
       tick();
       hash.add(buffer.data(), static_cast<std::size_t>(got));
@@ -206,9 +206,8 @@ void write_atomically(const std::string& path, const std::function<void(const st
 
 void write_bytes(int file, std::string_view bytes, const std::string& path, std::optional<std::int64_t> at) {
   while (!bytes.empty()) {
-    const ssize_t written =
-        at ? ::pwrite(file, bytes.data(), bytes.size(), *at) : ::write(file, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
+    const ssize_t written = TEMP_FAILURE_RETRY(at ? ::pwrite(file, bytes.data(), bytes.size(), *at)
+                                                  : ::write(file, bytes.data(), bytes.size()));
     require(written > 0, ExitCode::io, "cannot write ", path, ": ", system_reason(errno));
     bytes.remove_prefix(static_cast<std::size_t>(written));
     if (at) *at += written;

@@ -222,7 +222,7 @@ TEST_CASE("Best networks of one step number, in two counts of steps, are both ke
   save(18, best(16, 200), false);
   save(19, best(19, 300), true);
   CHECK(files.restore_best(best(16, 100)));
-  CHECK(files.restore_best(best(16, 200)));
+  for (int again = 0; again < 2; ++again) CHECK(files.restore_best(best(16, 200)));
   CHECK_FALSE(files.restore_best(best(16, 300)));
   save(30, best(30, 300), true);
   for (const std::int64_t step : {31, 32, 33}) {  // the third pushes out the one that names the best of step 16
