@@ -166,12 +166,8 @@ bool has_records(const std::string& folder) {
 void convert_records(const ConvertOptions& given) {
   ConvertOptions options = given;
   if (options.size == 0) options.size = 32;
-  require(options.size >= 1 && options.size <= 4096, ExitCode::usage, "the image size must be 1 to 4096, not ",
-          options.size);
   // CIFAR-100's records have a coarse and a fine one.
   if (options.label_bytes == 0) options.label_bytes = fs::exists(fs::path(options.source) / kFineNames) ? 2 : 1;
-  require(options.label_bytes >= 1 && options.label_bytes <= 16, ExitCode::usage,
-          "the label bytes of a record must be 1 to 16, not ", options.label_bytes);
   const std::vector<fs::path> train = training_files(options.source), test = test_files(options.source);
   DatasetInfo info;
   info.size = options.size;

@@ -124,6 +124,10 @@ TEST_CASE("Nothing in a pickle is executed: every name and operation that is no 
         buffer + "C\1a" + type + ")\x87", buffer + "(C\1aC\1u)C\1Ct", buffer + "(C\1a" + type + "NC\1Ct",
         scalar + "NN\x86", "cnumpy\nndarray\n" + type + "C\1a\x86"})
     refused("\x80\4" + call + "R.", "makes an array in an unknown way");
+  const std::string named = "\x80\2}U\4data" + array + "cnumpy\nndarray\n\x85R", end = "sU\5labelNs.";
+  refused(named + end, "data is no array and no list");
+  refused(named + "(K\1K\1\x85NK\0Ntb"s + end, "data is an array of an unknown type");
+  refused(named + "(K\1K\1\x85" + type + "K\0Ntb"s + end, "data has no bytes in the file");
   refused("\x80\2](NNNNNtb."s, "no state that is known");
   refused("\x80\x02]N\x85"s + "b."s, "no state that is known");
   refused("\x80\x02]."s, "holds no dictionary");
@@ -309,6 +313,13 @@ TEST_CASE("An unknown layout, another type and labels that do not fit are refuse
                  "Fortran's order"));
   CHECK(contains(error_in(images), "name the other one with --labels"));
   CHECK(contains(pair(images, "\x93NUMPY\1"), "too short for a .npy file"));
+  const std::pair<std::string, const char*> begins[] = {
+      {std::string("\x93NUMPY\1\0\0\0", 10), "has a header that is cut off"},
+      {std::string("\x93NUMPY\2\0\0\0\0", 11), "too short for a .npy file"},
+      {std::string("\x93NUMPX\1\0\0\0", 10), "no .npy file"},
+      {std::string("\x93NUMPY\1\0\2\0 ", 11), "claims a header of 2 bytes"},
+      {std::string("\x93NUMPY\1\0\x11\x27", 10) + std::string(10001, ' '), "claims a header of 10001 bytes"}};
+  for (const auto& [bytes, told] : begins) CHECK(contains(pair(images, bytes), told));
   const auto header = [](const std::string& type, const std::string& size) {
     return "{'descr': '" + type + "', 'fortran_order': False, 'shape': (" + size + ")}";
   };

@@ -205,6 +205,8 @@ TEST_CASE("A damaged folder of records is refused with the file's name, and leav
       {"test_batch.bin: has 0 bytes", writes("test_batch.bin", "")},
       {"there is neither test_batch.bin nor test.bin", removes("test_batch.bin")},
       {"batches.meta.txt: lists one class only", writes("batches.meta.txt", "cat\r\n \n")},
+      {"batches.meta.txt: lists more than 32767 classes",
+       writes("batches.meta.txt", lines_of(std::vector<std::string>(kMostClasses + 1, "x")))},
       {"data_batch_1.bin is missing", removes("data_batch_1.bin")},
       {"data_batch_2.bin: label 10 of record 2 (byte 386) is not in 0..9",
        writes("data_batch_2.bin", good + record(2, 10, 1, 8))},
@@ -456,6 +458,15 @@ TEST_CASE("HDF5 in other layouts becomes a data file, or is refused with what it
           file.write("conv1.weight", {2}, std::vector<float>{1, 2});
           file.write("bn1.num_batches_tracked", {}, std::vector<std::int64_t>{3});
         }) == "none");
+  for (int k = 0; k < 3; ++k) {
+    const ConvertOptions asked{.source = in,
+                               .output = out,
+                               .labels = "",
+                               .val = k == 0 ? "test" : "leave",
+                               .size = k == 1 ? 8 : 0,
+                               .classes = k == 2 ? 9 : 0};
+    CHECK(error_of([&] { (void)convert_dataset(asked); }).starts_with("2: " + in + ": holds weights; leave --size"));
+  }
   Shape shape;
   const Hdf5File weights = Hdf5File::open(out, ExitCode::data);
   CHECK(weights.read<float>("conv1.weight", shape) == std::vector<float>{1, 2});

@@ -220,6 +220,10 @@ TEST_CASE("Splits and classes are what folders and tars are called, shards what 
   SECTION("folders") {
     for (const char* path : {"set/cat/day1/1.jpg", "set/dog/day1/2.jpg", "set/.old/3.jpg"}) put(in + path, "");
     CHECK(found_in(source) == Found{"train cat set/cat/day1/1.jpg", "train dog set/dog/day1/2.jpg"});
+    std::string deep = in;
+    for (int k = 0; k < 34; ++k) deep += "d/";
+    fs::create_directories(deep);
+    CHECK(contains(error_of([&] { found_in(source); }), "d: folders in folders, 32 deep"));
   }
   SECTION("labels of shards, and what is none") {
     const auto told = [&](const std::string& kind, const std::string& label) {
@@ -227,6 +231,7 @@ TEST_CASE("Splits and classes are what folders and tars are called, shards what 
       return error_of([&] { found_in(source); });
     };
     for (const char* none : {"", " 1", "1x"}) CHECK(told("cls", none) == "3: 0.tar: x.cls: is no label");
+    CHECK(told("cls", std::string((1 << 20) + 1, '1')) == "3: 0.tar: x.cls: a label of 1048577 bytes");
     CHECK(told("json", "{") == "3: 0.tar: x.json: is no JSON");
     CHECK(told("json", R"({"cls": 1.5})") == "3: 0.tar: x.json: \"cls\" is no whole number");
     for (const char* none : {"[1]", "{}"}) CHECK(contains(told("json", none), "0.tar: x.jpg: no .cls and no \"cls\""));
@@ -250,6 +255,8 @@ TEST_CASE("Splits and classes are what folders and tars are called, shards what 
     for (int k = 0; k <= kMostClasses; ++k) lines += std::to_string(k) + "\n";
     put(in + "class_names.txt", lines);
     CHECK(contains(error_of([&] { found_in(source); }), "names 32768 classes, at most 32767 are taken"));
+    fs::resize_file(in + "class_names.txt", (8 << 20) + 1);
+    CHECK(contains(error_of([&] { found_in(source); }), "has 8388609 bytes: too many for names"));
     put_tar(in + "train-0.tar", {{"x.jpg", ""}, {"x.png", ""}, {"x.cls", "0"}});
     CHECK(contains(error_of([&] { found_in(source); }), "train-0.tar: x.png: stands beside x.jpg"));
   }
@@ -397,6 +404,10 @@ TEST_CASE("Damaged images are all listed, and then refused or left out", "[index
     if (pack) CHECK(write().kept == made.containers);
     fs::remove_all(options.output);
   }
+  for (const char* name : {"/a/1.png", "/b/2.png"}) put(folder / "damaged" + name, "text");
+  CHECK(error_of([&] {
+          (void)write_index({.source = folder / "damaged", .output = folder / "out", .skip_damage = true});
+        }) == "3: " + folder / "damaged" + ": no image is whole");
 }
 
 TEST_CASE("An index whose images have moved or changed, or whose paths leave its folder, is refused by their names",
@@ -427,6 +438,7 @@ TEST_CASE("An index whose images have moved or changed, or whose paths leave its
   tar.add("b/2.jpg", as_bytes(image("grey.jpg")));
   tar.close();
   write_index({.source = folder / "source.tar", .output = index});
+  CHECK(error_of([&] { all_of(index, "test"); }) == "3: " + index + ": has no test images (/test/records)");
   fs::resize_file(folder / "source.tar", 512);
   CHECK(error_of([&] { all_of(index, "train"); }) ==
         "3: " + (folder / "source.tar") + ": has 512 bytes instead of 4096" + remedy);

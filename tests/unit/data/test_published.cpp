@@ -280,6 +280,8 @@ TEST_CASE("Damaged and incomplete folders of pickles are refused, and leave no f
                                                    "e"s},
                                                   {"data", python2::array(2, 3072, rows)}}))},
        {"batches.meta: has no array or list label_names", writes("batches.meta", python2::dictionary({}))},
+       {"label_names lists more than 1024 names",
+        writes("batches.meta", python2::dictionary({{"label_names", python2::list(std::vector<int>(1025))}}))},
        {"label_names is no list", writes("batches.meta", python2::dictionary({{"label_names", "N"}}))},
        {"label_names is a list of other things than names",
         writes("batches.meta", python2::dictionary({{"label_names", python2::list({1, 2})}}))},
@@ -453,6 +455,8 @@ TEST_CASE("Two files for the same images are refused, whichever of them the fold
   Cifar10 set;
   write_bytes(set.folder / "data_batch_1.bin", std::string(3073, '\0'));
   CHECK(contains(set.error(), "is a folder of CIFAR's pickles and a folder of binary records in one"));
+  std::filesystem::rename(set.folder / "data_batch_1.bin", set.folder / "train");
+  CHECK(contains(set.error(), "has files of CIFAR-10 and of CIFAR-100; give each a folder of its own"));
   Mnist mnist;
   mnist.put("train-images.idx3-ubyte", {{3, 4, 4}, mnist.train});
   CHECK(contains(mnist.error(), "has both train-images-idx3-ubyte and train-images.idx3-ubyte for the same data"));
