@@ -39,9 +39,8 @@ std::int64_t offset_of_hashes(const Hdf5Reader& file, const std::string& split, 
 Split check_split(const Hdf5Reader& file, const std::string& name, int classes) {
   const std::string& path = file.path();
   const std::string images = in_split(name, "images"), labels = in_split(name, "labels");
-  for (const std::string& dataset : {images, labels}) {
+  for (const std::string& dataset : {images, labels})
     require(file.has(dataset) && !file.is_group(dataset), ExitCode::data, path, ": there is no dataset ", dataset);
-  }
   const Hdf5Info info = file.info(images);
   require(info.kind == Hdf5Info::Kind::u8, ExitCode::data, path, ": ", images, " must be of type uint8 (0..255)");
   require(info.shape.size() == 4, ExitCode::data, path, ": ", images,

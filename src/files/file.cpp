@@ -294,17 +294,14 @@ std::string check_seal(const std::string& path, std::vector<SealGap>* gaps) {
   if (file.get() < 0 || ::fstat(file.get(), &status) != 0) return "cannot be read: " + system_reason(errno);
   if (!S_ISREG(status.st_mode)) return "is not a file";
   SealBlock block{};
-  if (::pread(file.get(), block.data(), block.size(), 0) != static_cast<ssize_t>(block.size())) {
+  if (::pread(file.get(), block.data(), block.size(), 0) != static_cast<ssize_t>(block.size()))
     return "is cut off within the first " + std::to_string(kSealBytes) + " bytes";
-  }
   const std::optional<Seal> seal = seal_in(block);
   if (!seal) return "has no seal: it is of another kind, or its first bytes are damaged";
-  if (seal->bytes != status.st_size) {
+  if (seal->bytes != status.st_size)
     return "has " + std::to_string(status.st_size) + " bytes instead of " + std::to_string(seal->bytes);
-  }
-  if (!fits(*seal) || (gaps == nullptr && !seal->gaps.empty())) {
+  if (!fits(*seal) || (gaps == nullptr && !seal->gaps.empty()))
     return "is damaged: its seal leaves out what none does";
-  }
   const std::string hash = hash_after_block(file.get(), *seal);
   if (hash.empty()) return "cannot be read: " + system_reason(errno);
   if (seal_block(*seal, hash) != block) return "is damaged: its SHA-256 is not the one in its seal";

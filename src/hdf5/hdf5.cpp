@@ -141,9 +141,8 @@ void Hdf5File::write_texts(const std::string& name, const std::vector<std::strin
 
 // HDF5 would make missing groups by itself, but they would forget the order of their members.
 void Hdf5File::make_parents(const std::string& name) {
-  for (auto slash = name.find('/', 1); slash != std::string::npos; slash = name.find('/', slash + 1)) {
+  for (auto slash = name.find('/', 1); slash != std::string::npos; slash = name.find('/', slash + 1))
     make_group(name.substr(0, slash));
-  }
 }
 
 void Hdf5File::make_group(const std::string& name) {

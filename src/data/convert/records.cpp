@@ -102,9 +102,8 @@ void read_records(const ByteSource& file, int size, int label_bytes, int classes
       require(label < classes, ExitCode::data, file.name(), ": label ", int{label}, " of record ", begin + i, " (byte ",
               (begin + i) * record + label_bytes - 1, ") is not in 0..", classes - 1);
       labels[static_cast<std::size_t>(i)] = label;
-      for (std::int64_t at = 0; at < area; ++at) {
+      for (std::int64_t at = 0; at < area; ++at)
         for (int channel = 0; channel < 3; ++channel) *pixel++ = planes[channel * area + at];
-      }
     }
     use(pixels, labels);
   }
@@ -141,9 +140,8 @@ std::vector<std::string> names_in_file(const std::string& path) {
   std::ifstream file(path);
   std::vector<std::string> names;
   std::string line;
-  while (names.size() <= kMostClasses && std::getline(file, line)) {
+  while (names.size() <= kMostClasses && std::getline(file, line))
     if (line.find_first_not_of("\r ") != std::string::npos) names.push_back(line);
-  }
   require(names.size() != 1, ExitCode::data, path, ": lists one class only");
   require(names.size() <= kMostClasses, ExitCode::data, path, ": lists more than ", kMostClasses, " classes");
   return names;
@@ -174,9 +172,8 @@ void convert_records(const ConvertOptions& given) {
   info.class_names = class_names(options);
   info.classes = static_cast<int>(info.class_names.size());
   std::string source = "binary records of";
-  for (const auto* files : {&train, &test}) {
+  for (const auto* files : {&train, &test})
     for (const fs::path& path : *files) source += " " + path.filename().string();
-  }
   write_data_file(options.output, info, source, [&](DataFileWriter& writer) {
     convert_split(options, train, info.classes, "train", writer);
     convert_split(options, test, info.classes, "test", writer);

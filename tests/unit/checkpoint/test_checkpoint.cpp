@@ -130,9 +130,8 @@ TEST_CASE("Truncation at any of 200 lengths and a flip of any bit of seal, heade
   write_checkpoint(folder / "whole.h5", example(5));
   const std::string whole = read_bytes(folder / "whole.h5");
   std::vector<std::size_t> lengths;
-  for (std::size_t i = 0; i < 64; ++i) {
+  for (std::size_t i = 0; i < 64; ++i)
     lengths.insert(lengths.end(), {i, i * whole.size() / 64, whole.size() - 1 - i});
-  }
   for (std::size_t i = 0; i < 8; ++i) lengths.push_back(kSealBytes - 4 + i);
   for (const std::size_t length : lengths) {
     write_bytes(path, whole.substr(0, length));
@@ -147,9 +146,8 @@ TEST_CASE("Truncation at any of 200 lengths and a flip of any bit of seal, heade
 
   std::vector<std::size_t> bits(8 * (kSealBytes + 64));
   for (std::size_t i = 0; i < bits.size(); ++i) bits[i] = i;
-  for (std::uint32_t i = 0; i < random_flips(); ++i) {
+  for (std::uint32_t i = 0; i < random_flips(); ++i)
     bits.push_back(random_words(1, Purpose::shuffle, 0, 0, i).v[0] % (8 * whole.size()));
-  }
   std::string damaged = whole;
   int undetected = 0;
   for (const std::size_t bit : bits) {
@@ -193,9 +191,8 @@ TEST_CASE("A folder keeps the last three checkpoints and gives the newest") {
     check_same(example(step), checkpoints.newest(silent).value());
   }
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(folder / "ckpt")) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "ckpt"))
     names.push_back(entry.path().filename().string());
-  }
   CHECK(sorted(names) ==
         std::vector<std::string>{"latest", "step-000000100.h5", "step-1000000000.h5", "step-999999999.h5"});
   CHECK(read_bytes(folder / "ckpt/latest") == "step-1000000000.h5\n");

@@ -24,21 +24,17 @@ std::uint8_t pixel(std::int64_t sample, int channel, int y, int x) {
 std::string record(std::int64_t sample, int label, int label_bytes, int size) {
   std::string bytes(static_cast<std::size_t>(label_bytes - 1), '\x7f');
   bytes += static_cast<char>(label);
-  for (int c = 0; c < 3; ++c) {
-    for (int y = 0; y < size; ++y) {
+  for (int c = 0; c < 3; ++c)
+    for (int y = 0; y < size; ++y)
       for (int x = 0; x < size; ++x) bytes += static_cast<char>(pixel(sample, c, y, x));
-    }
-  }
   return bytes;
 }
 
 std::vector<std::uint8_t> image(std::int64_t sample, int size) {
   std::vector<std::uint8_t> pixels;
-  for (int y = 0; y < size; ++y) {
-    for (int x = 0; x < size; ++x) {
+  for (int y = 0; y < size; ++y)
+    for (int x = 0; x < size; ++x)
       for (int c = 0; c < 3; ++c) pixels.push_back(pixel(sample, c, y, x));
-    }
-  }
   return pixels;
 }
 
@@ -145,10 +141,9 @@ TEST_CASE("SHA-256 gives the digests of FIPS 180-2") {
 TEST_CASE("A converted folder holds the records' labels and pixels in the batches' numerical order") {
   const int size = GENERATE(1, 5, 32);
   const TemporaryFolder folder;
-  for (int batch = 1; batch <= 11; ++batch) {
+  for (int batch = 1; batch <= 11; ++batch)
     write_bytes(folder / ("data_batch_" + std::to_string(batch) + ".bin"),
                 record(2 * batch, batch % 10, 1, size) + record(2 * batch + 1, (batch + 3) % 10, 1, size));
-  }
   write_bytes(folder / "test_batch.bin", record(100, 9, 1, size));
   const std::string output = folder / "data.h5";
   convert_dataset({.source = folder.path(), .output = output, .labels = "", .size = size});
@@ -1041,18 +1036,15 @@ TEST_CASE("The synthetic classes are balanced and differ: the nearest mean image
   }
   const auto [fewest, most] = std::minmax_element(counts.begin(), counts.end());
   CHECK(*most - *fewest <= 1);
-  for (std::size_t c = 0; c < classes; ++c) {
+  for (std::size_t c = 0; c < classes; ++c)
     for (double& value : means[c]) value /= static_cast<double>(counts[c]);
-  }
   int right = 0;
   for (std::int64_t i = 0; i < test->size(); ++i) {
     const auto pixels = pixels_of(*test, i);
     std::vector<double> distances(classes);
-    for (std::size_t c = 0; c < classes; ++c) {
-      for (std::size_t k = 0; k < pixels.size(); ++k) {
+    for (std::size_t c = 0; c < classes; ++c)
+      for (std::size_t k = 0; k < pixels.size(); ++k)
         distances[c] += (pixels[k] - means[c][k]) * (pixels[k] - means[c][k]);
-      }
-    }
     right += std::min_element(distances.begin(), distances.end()) - distances.begin() == test->label(i);
   }
   // Of 640 guesses, n/640 are right by chance; five standard deviations of that binomial are below 10 %.
