@@ -13,6 +13,7 @@
 #include "dat/error.hpp"
 #include "dat/random.hpp"
 #include "data/data_file.hpp"
+#include "files/bytes.hpp"
 
 namespace dat {
 namespace {
@@ -165,8 +166,7 @@ void write_synthetic(const SyntheticOptions& options, const std::string& path) {
   write_data_file(path, train.info(), source + std::to_string(options.seed), [&](DataFileWriter& writer) {
     for (const auto& [name, set] : {std::pair{"train", &train}, std::pair{"test", &test}}) {
       writer.begin(name, set->size());
-      const std::int64_t image = std::int64_t{3} * options.size * options.size;
-      const std::int64_t block = std::max<std::int64_t>(1, (std::int64_t{4} << 20) / image);
+      const std::int64_t image = std::int64_t{3} * options.size * options.size, block = rows_at_once(image);
       std::vector<std::uint8_t> pixels;
       std::vector<std::int16_t> labels;
       for (std::int64_t begin = 0; begin < set->size(); begin += block) {

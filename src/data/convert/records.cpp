@@ -87,7 +87,7 @@ std::vector<std::string> class_names(const ConvertOptions& options) {
 
 void read_records(const ByteSource& file, int size, int label_bytes, int classes, const UseRecords& use) {
   const std::int64_t area = std::int64_t{size} * size, record = label_bytes + 3 * area;
-  const std::int64_t total = file.size() / record, block = std::max<std::int64_t>(1, (std::int64_t{4} << 20) / record);
+  const std::int64_t total = file.size() / record, block = rows_at_once(record);
   std::vector<std::uint8_t> records, pixels, labels;
   for (std::int64_t begin = 0; begin < total; begin += block) {
     const std::int64_t count = std::min(block, total - begin);

@@ -431,6 +431,8 @@ TEST_CASE("MATLAB's arrays of numbers are read, packed or not, dimensions turned
         std::vector<std::string>{"x", "t", "numbers"});
   std::string changed = packed(six);
   changed.back() ^= 1;  // the checksum's
+  std::string padded = packed(six) + '\0';
+  ++padded[4];
   const auto shaped = [&](const std::vector<std::uint32_t>& dims) {
     return whole(head("x", dims) + element(2, "abcde"));
   };
@@ -447,6 +449,7 @@ TEST_CASE("MATLAB's arrays of numbers are read, packed or not, dimensions turned
       {packed(number(13, 4) + number(8, 4) + head("x", {2, 3})), empty},
       {packed(number(14, 4) + number(0x7fffffff, 4)), empty},
       {changed, "the variable at byte 136 is damaged: it cannot be unpacked"},
+      {padded, "the variable at byte 136 is longer than it says"},
       {whole(element(5, number(9, 8))), damaged},
       {whole(element(6, number(9, 4))), "a variable has no flags"},
       {whole(element(6, number(9, 9))), damaged},

@@ -184,6 +184,11 @@ TEST_CASE("Records with two to 16 label bytes, up to 256 classes and named class
   CHECK(train->info().class_names[255] == "kind255");
   CHECK(train->label(0) == 255);
   CHECK(pixels_of(*train, 1) == image(1, 4));
+  write_bytes(folder / "train.bin", record(4, 3, 1, 420) + record(5, 7, 1, 420));  // more than a block each
+  write_bytes(folder / "test.bin", record(6, 0, 1, 420));
+  const std::string large = folder / "large.h5";
+  convert_dataset({.source = folder.path(), .output = large, .labels = "", .size = 420, .label_bytes = 1});
+  CHECK((labels_of(*opened(large)) == std::vector<int>{3, 7} && pixels_of(*opened(large), 1) == image(5, 420)));
 }
 
 TEST_CASE("A damaged folder of records is refused with the file's name, and leaves no file behind") {
@@ -387,10 +392,10 @@ TEST_CASE("HDF5 in other layouts becomes a data file, or is refused with what it
                      file.write("y", {2}, labels);
                    }),
                    "names " + std::to_string(count) + (count == 1 ? " class" : " classes") + ", must be 2 to 32767"));
-  std::vector<std::uint8_t> large(std::size_t{2} * 1500 * 1500 * 2);  // two images, of more than a block each
+  std::vector<std::uint8_t> large(std::size_t{2} * 520 * 520 * 2);  // two images, of more than a block each
   std::fill(large.begin() + std::ssize(large) / 2, large.end(), std::uint8_t{1});
   CHECK(error([&](Hdf5File& file) {
-          file.write("X", {2, 1500, 1500, 2}, large);
+          file.write("X", {2, 520, 520, 2}, large);
           file.write("y", {2}, labels);
         }) == "none");
   CHECK((pixels_of(*opened(out), 0)[0] == 0 && pixels_of(*opened(out), 1)[0] == 1));
@@ -446,11 +451,14 @@ TEST_CASE("HDF5 in other layouts becomes a data file, or is refused with what it
     CHECK(contains(error([&](Hdf5File& file) { file.write(name, {1}, std::vector<float>{1}); }),
                    depth == 15 ? "none" : "has groups in groups without end"));
   }
+  std::vector<float> rows(280000, 1);  // two of more than a block each
+  rows.back() = 5;
   CHECK(error([&](Hdf5File& file) {
           file.set_text("/", "arch", "net");
           file.set_texts("/", "words", {"a", "b"});
           file.set_integer("/", "epoch", 7);
           file.write("conv1.weight", {2}, std::vector<float>{1, 2});
+          file.write("fc.weight", {2, 140000}, rows);
           file.write("bn1.num_batches_tracked", {}, std::vector<std::int64_t>{3});
         }) == "none");
   for (int k = 0; k < 3; ++k) {
@@ -465,6 +473,7 @@ TEST_CASE("HDF5 in other layouts becomes a data file, or is refused with what it
   Shape shape;
   const Hdf5File weights = Hdf5File::open(out, ExitCode::data);
   CHECK(weights.read<float>("conv1.weight", shape) == std::vector<float>{1, 2});
+  CHECK(weights.read<float>("fc.weight", shape) == rows);
   CHECK((weights.text("/", "arch") == "net" && weights.integer("/", "epoch") == 7 &&
          weights.texts("/", "words") == std::vector<std::string>{"a", "b"}));
 }

@@ -456,9 +456,8 @@ TEST_CASE("An index whose images have moved or changed, or whose paths leave its
     file.write("/class_names", {4}, std::vector<std::uint8_t>{'a', '\n', 'b', '\n'});
     file.write("/train/names", {std::ssize(path)}, as_bytes(path));
     file.write("/train/records", {1, 40}, std::span(reinterpret_cast<const std::uint8_t*>(&record), 40));
-    const bool whole = !path.starts_with("x/");
-    if (!whole) file.write("/containers", {3}, std::vector<std::uint8_t>{'x', 0, 0});
-    if (!whole) file.write("/container_bytes", {1}, std::vector<std::int64_t>{4096});
+    if (path.ends_with('/')) file.write("/containers", {3}, std::vector<std::uint8_t>{'x', 0, 0});
+    if (path == "x/") file.write("/container_bytes", {1}, std::vector<std::int64_t>{4096});
     file.close();
     return error_of([&] { all_of(index, "train"); });
   };
@@ -466,6 +465,7 @@ TEST_CASE("An index whose images have moved or changed, or whose paths leave its
        {std::string("../secret.jpg"), folder / "secret.jpg", std::string("a/../../secret.jpg")})
     CHECK(contains(error_of_index(path, record_of(path)), "the path " + path + " leaves the folder of the images"));
   CHECK(contains(error_of_index("x/", record_of("x/")), "the names of its containers are damaged"));
+  CHECK(contains(error_of_index("y/", record_of("y/")), "has no sizes of its containers"));
   using Damage = void (*)(ImageRecord&);
   for (const Damage damage :
        std::vector<Damage>{[](ImageRecord& r) { r.container = 0; }, [](ImageRecord& r) { r.container = -2; },
