@@ -154,13 +154,6 @@ void seal(const std::string& path) {
 
 EVP_MD_CTX* evp(void* context) { return static_cast<EVP_MD_CTX*>(context); }
 
-/// Returns whether two paths lead to one file or folder (device and inode): also through links, and under two names of
-/// it.
-[[nodiscard]] bool same_file(const std::string& a, const std::string& b) {
-  std::error_code unreadable;  // a file that is not there counts as none
-  return fs::equivalent(a, b, unreadable);
-}
-
 }  // namespace
 
 std::string system_reason(int error_number) {
@@ -300,8 +293,7 @@ std::string check_seal(const std::string& path, std::vector<SealGap>* gaps) {
   if (!seal) return "has no seal: it is of another kind, or its first bytes are damaged";
   if (seal->bytes != status.st_size)
     return "has " + std::to_string(status.st_size) + " bytes instead of " + std::to_string(seal->bytes);
-  if (!fits(*seal) || (gaps == nullptr && !seal->gaps.empty()))
-    return "is damaged: its seal leaves out what none does";
+  if (!fits(*seal) || (gaps == nullptr && !seal->gaps.empty())) return "is damaged: its seal leaves out what none does";
   const std::string hash = hash_after_block(file.get(), *seal);
   if (hash.empty()) return "cannot be read: " + system_reason(errno);
   if (seal_block(*seal, hash) != block) return "is damaged: its SHA-256 is not the one in its seal";
@@ -346,7 +338,8 @@ void require_apart(const std::vector<std::string>& outputs, const std::vector<st
   for (const std::string& output : outputs) {
     if (!fs::exists(output, unreadable)) continue;
     const auto check = [&](const std::string& input) {
-      require(!same_file(output, input), ExitCode::usage, output, ": would be written over ",
+      std::error_code none;  // a file that is not there counts as none
+      require(!fs::equivalent(output, input, none), ExitCode::usage, output, ": would be written over ",
               input == output ? "the file that is read" : input + ", which is read and is the same file",
               "; give the result another name");
     };

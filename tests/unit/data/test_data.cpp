@@ -150,9 +150,7 @@ TEST_CASE("A converted folder holds the records' labels and pixels in the batche
 
   const auto train = opened(output);
   REQUIRE(train->size() == 22);
-  CHECK(train->info().size == size);
-  CHECK(train->info().channels == 3);
-  CHECK(train->info().classes == 10);
+  CHECK((train->info().size == size && train->info().channels == 3 && train->info().classes == 10));
   CHECK(train->info().class_names[3] == (size == 32 ? "cat" : "class 3"));
   for (int i = 0; i < 22; ++i) {
     CHECK(train->label(i) == (i / 2 + 1 + (i % 2) * 3) % 10);
@@ -160,8 +158,7 @@ TEST_CASE("A converted folder holds the records' labels and pixels in the batche
   }
   const auto test = opened(output, "test");
   REQUIRE(test->size() == 1);
-  CHECK(test->label(0) == 9);
-  CHECK(pixels_of(*test, 0) == image(100, size));
+  CHECK((test->label(0) == 9 && pixels_of(*test, 0) == image(100, size)));
   CHECK(contains(inspect_dataset(output), "(as recorded)"));
 }
 
@@ -180,9 +177,7 @@ TEST_CASE("Records with two to 16 label bytes, up to 256 classes and named class
                                   .label_bytes = label_bytes == 2 ? 0 : label_bytes};
   convert_dataset(options);
   const auto train = opened(folder / "data.h5");
-  CHECK(train->info().classes == 256);
-  CHECK(train->info().class_names[255] == "kind255");
-  CHECK(train->label(0) == 255);
+  CHECK((train->info().classes == 256 && train->info().class_names[255] == "kind255" && train->label(0) == 255));
   CHECK(pixels_of(*train, 1) == image(1, 4));
   write_bytes(folder / "train.bin", record(4, 3, 1, 420) + record(5, 7, 1, 420));  // more than a block each
   write_bytes(folder / "test.bin", record(6, 0, 1, 420));
@@ -244,8 +239,7 @@ TEST_CASE("A user's file without attributes is accepted: int64 labels, a user bl
   write_data_file(folder / "data.h5", {}, GENERATE(0, 512, 2048));
   const auto set = opened(folder / "data.h5");
   REQUIRE(set->size() == 4);
-  CHECK(set->info().size == 6);
-  CHECK(set->info().classes == 3);
+  CHECK((set->info().size == 6 && set->info().classes == 3));
   CHECK(set->info().class_names[2] == "class 2");
   CHECK(set->label(3) == 2);
   std::vector<std::uint8_t> expected(108);
@@ -555,9 +549,7 @@ TEST_CASE("A training image may have no label, a test image must have one") {
   const TemporaryFolder folder;
   write_data_file(folder / "some.h5", {{4, 6, 6, 3}, {3, -1, 0, -1}});
   const auto set = opened(folder / "some.h5");
-  CHECK(set->info().classes == 4);
-  CHECK(set->label(0) == 3);
-  CHECK(set->label(1) == -1);
+  CHECK((set->info().classes == 4 && set->label(0) == 3 && set->label(1) == -1));
   CHECK(contains(inspect_dataset(folder / "some.h5"), "   -1         2         0  unknown"));
   write_data_file(folder / "all.h5", {{4, 6, 6, 3}, {3, 1, 0, 1}});
   CHECK(!contains(inspect_dataset(folder / "all.h5"), "unknown"));
@@ -572,8 +564,7 @@ TEST_CASE("The highest label of either split counts as a class, and there are at
   CHECK(opened(folder / "more.h5", "test")->info().classes == 8);
   write_splits(folder / "one.h5", {{"test", {{1, 6, 6, 1}, {0}}}});
   const auto set = opened(folder / "one.h5", "test");
-  CHECK(set->info().classes == 2);
-  CHECK(set->info().channels == 1);
+  CHECK((set->info().classes == 2 && set->info().channels == 1));
 }
 
 TEST_CASE("What is read in a confined process may fail, crash, loop or want all memory: the answer is an Error") {
@@ -712,8 +703,7 @@ TEST_CASE("Several files are one pool in the order given, and must fit together"
   CHECK(pixels_of(*pool, 3) != pixels_of(*pool, 4));
 
   const auto limited = open_dataset({folder / "a.h5", folder / "b.h5"}, "train", 5);
-  CHECK(limited->size() == 5);
-  CHECK(limited->info().classes == 6);
+  CHECK((limited->size() == 5 && limited->info().classes == 6));
   CHECK(open_dataset({folder / "a.h5"}, "train", 100)->size() == 4);
 
   const auto error = [&](const std::vector<std::string>& names) {
@@ -782,10 +772,7 @@ TEST_CASE("Ranks with micro-batches see what one rank with all of their micro-ba
   }
   // More micro-batches than images: one image each.
   const EpochPlan few(7, 2, 2147483640, 10);
-  CHECK(few.micro_batches == 4);
-  CHECK(few.micro_batch() == 1);
-  CHECK(few.per_rank == 4);
-  CHECK(few.steps() == 1);
+  CHECK((few.micro_batches == 4 && few.micro_batch() == 1 && few.per_rank == 4 && few.steps() == 1));
 }
 
 TEST_CASE(
@@ -889,18 +876,15 @@ TEST_CASE(
     write_splits(folder / name, {{"train", {{4, 6, 6, 3}, {2, 2, 0, 3}}}});
   const std::vector<std::string> paths = {folder / "labelled.h5", folder / "extra.h5", folder / "more.h5"};
   const auto all = [&] { return open_dataset(paths, "train", 0); };
-  CHECK(all()->size() == 13);
-  CHECK(all()->first_file() == 5);
+  CHECK((all()->size() == 13 && all()->first_file() == 5));
   CHECK(open_dataset(paths, "train", 3)->first_file() == 3);
   const auto limited = first_of_first_file(all(), 2);
   CHECK(labels_of(*limited) == std::vector<int>{0, 1, 2, 2, 0, 3, 2, 2, 0, 3});
   CHECK(limited->first_file() == 2);
   CHECK(first_of_first_file(all(), 5)->size() == 13);
   const auto kept = held_out(all(), 5, 2, 7, true), aside = held_out(all(), 5, 2, 7, false);
-  CHECK(kept->size() == 11);
-  CHECK(kept->first_file() == 3);
-  CHECK(aside->size() == 2);
-  CHECK(aside->first_file() == 2);
+  CHECK((kept->size() == 11 && kept->first_file() == 3));
+  CHECK((aside->size() == 2 && aside->first_file() == 2));
   for (int i = 3; i < 11; ++i) CHECK(pixels_of(*kept, i) == pixels_of(*all(), i + 2));
   CHECK(contains(error_of([&] { static_cast<void>(held_out(all(), 5, 5, 7, true)); }),
                  "leaves nothing of 5 labelled training images"));
@@ -1128,8 +1112,7 @@ TEST_CASE("images kept aside are a part of the set, the rest is what remains, bo
     CHECK(is_kept != is_aside);
     (is_kept ? a : b) += 1;
   }
-  CHECK(a == 30);
-  CHECK(b == 20);
+  CHECK((a == 30 && b == 20));
   // Another seed keeps others aside; nothing is left of a set that is kept aside whole.
   const auto other = held_out(synthetic_dataset(options, "train"), 50, 20, 8, false);
   bool differs = false;

@@ -88,8 +88,7 @@ TEST_CASE("A large split has a hash of each image, its seal leaves both out, and
   CHECK(gaps.empty());
   CHECK(check_seal(folder / "large.h5", &gaps).empty());
   REQUIRE(gaps.size() == 2);
-  CHECK(gaps[0].bytes == kTrain * kSide * kSide * 3);
-  CHECK(gaps[1].bytes == kTrain * 8);
+  CHECK((gaps[0].bytes == kTrain * kSide * kSide * 3 && gaps[1].bytes == kTrain * 8));
   CHECK(contains(check_seal(folder / "large.h5"), "leaves out"));
   const Hdf5Reader file = Hdf5Reader::open(folder / "large.h5", ExitCode::data);
   CHECK(file.info("train/hashes").is_unsigned);
@@ -219,9 +218,7 @@ TEST_CASE("21,841 classes go through a file with their names, and through conver
   (void)convert_dataset({.source = folder / "many.h5", .output = folder / "again.h5", .labels = ""});
   for (const char* name : {"many.h5", "again.h5"}) {
     const auto set = open_dataset({folder / name}, "train", 0);
-    CHECK(set->info().class_names == names);
-    CHECK(set->label(kTrain - 1) == classes - 1);
-    CHECK(set->label(1) == 37 % classes);
+    CHECK((set->info().class_names == names && set->label(kTrain - 1) == classes - 1 && set->label(1) == 37 % classes));
     CHECK(!contains(inspect_dataset(folder / name), "NOT AS RECORDED"));
   }
   CHECK(content_hash(*open_dataset({folder / "many.h5"}, "train", 0)) ==
@@ -443,8 +440,7 @@ TEST_CASE("A start on an index of many images reads no image, and its hash knows
   const std::int64_t taken = memory_of("VmHWM") - before;
   INFO(taken << " bytes of " << images << " images");
   CHECK(taken <= 8 * images + (4 << 20));
-  CHECK(set->size() == images);
-  CHECK(set->info().classes == kClasses);
+  CHECK((set->size() == images && set->info().classes == kClasses));
   CHECK(set->label(images - 1) == (images - 1) % kClasses);
   CHECK(set->hash(images - 1) == XXH3_64bits(image.data(), image.size()));
   CHECK(content_hash(*open_dataset({path}, "train", 0, {.size = 16, .fast = true})) == hash);

@@ -353,8 +353,7 @@ TEST_CASE("MNIST's files are found under each of their names, and a plain one so
   CHECK(train.labels == std::vector<int>{1, 0, 2});
   CHECK(test.pixels == set.test);
   CHECK(test.labels == std::vector<int>{3, 1});
-  CHECK(train.info.channels == 1);
-  CHECK(train.info.size == 4);
+  CHECK((train.info.channels == 1 && train.info.size == 4));
   CHECK(train.info.class_names == numbered_classes(4));
 }
 

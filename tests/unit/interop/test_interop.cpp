@@ -53,8 +53,7 @@ void check_same(const StateDict& a, const StateDict& b) {
       return std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(y);
     }));
   }
-  CHECK(a.counters == b.counters);
-  CHECK(a.metadata == b.metadata);
+  CHECK((a.counters == b.counters && a.metadata == b.metadata));
 }
 
 StateDict example() {
@@ -372,8 +371,7 @@ TEST_CASE("Tensors under all names in use find their places in every network", "
     const NetworkOptions sizes =
         sizes_of(networks().at(network), own,
                  {.width = 4, .channels = 1, .classes = 7, .normalization = normalization_from("cifar10")});
-    CHECK(sizes.classes == 10);
-    CHECK(sizes.channels == 3);
+    CHECK((sizes.classes == 10 && sizes.channels == 3));
   }
 }
 
