@@ -90,12 +90,9 @@ void check_same(const Checkpoint& a, const Checkpoint& b) {
   REQUIRE(a.bytes.size() == b.bytes.size());
   for (const auto& [name, array] : a.bytes) {
     REQUIRE(b.bytes.count(name) == 1);
-    CHECK(array.shape == b.bytes.at(name).shape);
-    CHECK(array.values == b.bytes.at(name).values);
+    CHECK((array.shape == b.bytes.at(name).shape && array.values == b.bytes.at(name).values));
   }
-  CHECK(a.doubles == b.doubles);
-  CHECK(a.integers == b.integers);
-  CHECK(a.texts == b.texts);
+  CHECK((a.doubles == b.doubles && a.integers == b.integers && a.texts == b.texts));
 }
 
 std::vector<std::string> sorted(std::vector<std::string> names) {
@@ -130,8 +127,7 @@ TEST_CASE("Truncation at any of 200 lengths and a flip of any bit of seal, heade
   write_checkpoint(folder / "whole.h5", example(5));
   const std::string whole = read_bytes(folder / "whole.h5");
   std::vector<std::size_t> lengths;
-  for (std::size_t i = 0; i < 64; ++i)
-    lengths.insert(lengths.end(), {i, i * whole.size() / 64, whole.size() - 1 - i});
+  for (std::size_t i = 0; i < 64; ++i) lengths.insert(lengths.end(), {i, i * whole.size() / 64, whole.size() - 1 - i});
   for (std::size_t i = 0; i < 8; ++i) lengths.push_back(kSealBytes - 4 + i);
   for (const std::size_t length : lengths) {
     write_bytes(path, whole.substr(0, length));
@@ -172,11 +168,13 @@ TEST_CASE("A sealed file of another kind is no checkpoint") {
       Hdf5File file = Hdf5File::create(path);
       if (*kind != 0) file.set_text("/", "filetype", kind);
       if (version != 0) file.set_integer("/", "format_version", version);
+      if (version == 2) file.write("state", {1}, std::vector<float>{1});
       file.close();
     });
     return error_of([&] { static_cast<void>(read_checkpoint(folder / "file.h5")); });
   };
   CHECK(contains(told_of("", 2), "is a file of kind 'unknown', not a checkpoint"));
+  CHECK(told_of("checkpoint", 2) == "4: " + folder / "file.h5" + ": state is no group");
   for (const int version : {0, 1, 3})
     CHECK(contains(told_of("checkpoint", version), "has the checkpoint format " + std::to_string(version) + ", "));
 }
@@ -186,7 +184,7 @@ TEST_CASE("A folder keeps the last three checkpoints and gives the newest") {
   const CheckpointFolder checkpoints(folder / "ckpt", false);
   const auto silent = [](const std::string& warning) { FAIL(warning); };
   CHECK(!checkpoints.newest(silent).has_value());
-  for (const std::int64_t step : {8, 9, 100, 999'999'999, 1'000'000'000}) {
+  for (const std::int64_t step : {0, 8, 9, 100, 999'999'999, 1'000'000'000}) {
     checkpoints.save(step, example(step));
     check_same(example(step), checkpoints.newest(silent).value());
   }

@@ -661,6 +661,11 @@ TEST_CASE("Data of a wrong shape, type or range are refused with the names of fi
     file.set_text("/", "filetype", "checkpoint");
   });
   refused("is a file of kind 'checkpoint'");
+  write_file(path, [](Hdf5File& file) {
+    write_split(file, "train", {});
+    file.set_integer("/", "format_version", 2);
+  });
+  refused("has the data format 2, this program knows 1");
   write_data_file(path);
   CHECK(refusal({path}) == "none");
   CHECK(contains(refusal({path}, "validation"), "/validation/images"));

@@ -325,6 +325,11 @@ TEST_CASE("A file's own words are believed where they are plain and `export` has
   CHECK(ours.config ==
         "network = \"wrn_16_4\"\nwidth = 16\nnormalize = \"0.5,0.25\"\neps = \"" + std::string(199, 'a') + "\"\n");
   CHECK((ours.size == 16 && ours.class_names == std::vector<std::string>{"a", "b"}));
+  for (const char* none : {"0", "16x", "x"}) {
+    state.metadata["image_size"] = none;
+    write_safetensors(folder / "file", state);
+    CHECK(read_tensors(folder / "file").size == -1);
+  }
   state.metadata["producer"] = "other";
   write_safetensors(folder / "file", state);
   const Source other = read_tensors(folder / "file");
