@@ -76,8 +76,7 @@ TEST_CASE("Pickles of each protocol and Python, .npz and .npy hold the images an
   for (const std::string& name : kFiles) {
     CAPTURE(name);
     const Contents found = contents(golden(name));
-    CHECK(found.labels == right.labels);
-    CHECK(found.pixels == right.pixels);
+    CHECK((found.labels == right.labels && found.pixels == right.pixels));
   }
   const TemporaryFolder folder;
   convert_dataset({.source = test::data_path("golden/extra_set/images.npy"),

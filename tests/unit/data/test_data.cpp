@@ -240,8 +240,7 @@ TEST_CASE("A user's file without attributes is accepted: int64 labels, a user bl
   const auto set = opened(folder / "data.h5");
   REQUIRE(set->size() == 4);
   CHECK((set->info().size == 6 && set->info().classes == 3));
-  CHECK(set->info().class_names[2] == "class 2");
-  CHECK(set->label(3) == 2);
+  CHECK((set->info().class_names[2] == "class 2" && set->label(3) == 2));
   std::vector<std::uint8_t> expected(108);
   std::iota(expected.begin(), expected.end(), static_cast<std::uint8_t>(2 * 108));
   CHECK(pixels_of(*set, 2) == expected);
@@ -453,6 +452,8 @@ TEST_CASE("HDF5 in other layouts becomes a data file, or is refused with what it
           file.set_integer("/", "epoch", 7);
           file.write("conv1.weight", {2}, std::vector<float>{1, 2});
           file.write("fc.weight", {2, 140000}, rows);
+          file.write("wide", {1}, std::vector<double>{0.1});
+          file.write("none", {2, 0}, std::vector<float>{});
           file.write("bn1.num_batches_tracked", {}, std::vector<std::int64_t>{3});
         }) == "none");
   for (int k = 0; k < 3; ++k) {
@@ -467,7 +468,9 @@ TEST_CASE("HDF5 in other layouts becomes a data file, or is refused with what it
   Shape shape;
   const Hdf5File weights = Hdf5File::open(out, ExitCode::data);
   CHECK(weights.read<float>("conv1.weight", shape) == std::vector<float>{1, 2});
-  CHECK(weights.read<float>("fc.weight", shape) == rows);
+  CHECK((weights.read<float>("fc.weight", shape) == rows && weights.info("fc.weight").element == 4));
+  CHECK((weights.read<double>("wide", shape) == std::vector<double>{0.1} && weights.has("none")));
+  CHECK(weights.read<std::int64_t>("bn1.num_batches_tracked", shape) == std::vector<std::int64_t>{3});
   CHECK((weights.text("/", "arch") == "net" && weights.integer("/", "epoch") == 7 &&
          weights.texts("/", "words") == std::vector<std::string>{"a", "b"}));
 }
@@ -680,8 +683,7 @@ TEST_CASE("A file that becomes shorter after it was opened is Error(data), not g
   const auto set = opened(folder / "data.h5");
   std::filesystem::resize_file(folder / "data.h5", 100);
   const std::string error = error_of([&] { static_cast<void>(pixels_of(*set, 3)); });
-  CHECK(contains(error, "3: "));
-  CHECK(contains(error, "it is cut off"));
+  CHECK((contains(error, "3: ") && contains(error, "it is cut off")));
 }
 
 TEST_CASE("Several files are one pool in the order given, and must fit together") {
@@ -702,10 +704,8 @@ TEST_CASE("Several files are one pool in the order given, and must fit together"
   const auto pool = open_dataset({folder / "a.h5", folder / "b.h5", folder / "c.h5"}, "train", 0);
   CHECK(pool->info().classes == 6);
   REQUIRE(labels_of(*pool) == std::vector<int>{0, 2, 1, 2, 5, 4, 0, 2, 1, 2});
-  CHECK(pixels_of(*pool, 4) == pixels_of(*pool, 0));
-  CHECK(pixels_of(*pool, 5) == pixels_of(*pool, 1));
-  CHECK(pixels_of(*pool, 9) == pixels_of(*pool, 3));
-  CHECK(pixels_of(*pool, 3) != pixels_of(*pool, 4));
+  CHECK((pixels_of(*pool, 4) == pixels_of(*pool, 0) && pixels_of(*pool, 5) == pixels_of(*pool, 1)));
+  CHECK((pixels_of(*pool, 9) == pixels_of(*pool, 3) && pixels_of(*pool, 3) != pixels_of(*pool, 4)));
 
   const auto limited = open_dataset({folder / "a.h5", folder / "b.h5"}, "train", 5);
   CHECK((limited->size() == 5 && limited->info().classes == 6));
@@ -756,10 +756,8 @@ TEST_CASE("Ranks with micro-batches see what one rank with all of their micro-ba
     std::vector<Sampler> ranks(static_cast<std::size_t>(c.ranks),
                                Sampler(c.samples, c.ranks, c.batch, c.micro_batch, 7));
     const EpochPlan& plan = ranks[0].plan();
-    CHECK(plan.micro_batches == c.batch / c.micro_batch);
-    CHECK(plan.per_rank % plan.micro_batches == 0);
-    CHECK(plan.batch <= c.batch);
-    CHECK(plan.micro_batch() * plan.micro_batches == plan.batch);
+    CHECK((plan.micro_batches == c.batch / c.micro_batch && plan.per_rank % plan.micro_batches == 0));
+    CHECK((plan.batch <= c.batch && plan.micro_batch() * plan.micro_batches == plan.batch));
     CHECK(alone.plan().steps() == plan.steps());
     std::vector<std::int64_t> times(static_cast<std::size_t>(c.samples), 0);
     std::int64_t entries = 0;
@@ -772,8 +770,7 @@ TEST_CASE("Ranks with micro-batches see what one rank with all of their micro-ba
     // Every sample in every epoch, and no more of them again than make the number of entries a multiple.
     const int hands = c.ranks * plan.micro_batches;
     CHECK(entries == 2 * ((c.samples + hands - 1) / hands * hands));
-    CHECK(*std::min_element(times.begin(), times.end()) >= 2);
-    CHECK(*std::max_element(times.begin(), times.end()) <= 4);
+    CHECK((*std::min_element(times.begin(), times.end()) >= 2 && *std::max_element(times.begin(), times.end()) <= 4));
   }
   // More micro-batches than images: one image each.
   const EpochPlan few(7, 2, 2147483640, 10);

@@ -91,8 +91,7 @@ TEST_CASE("A large split has a hash of each image, its seal leaves both out, and
   CHECK((gaps[0].bytes == kTrain * kSide * kSide * 3 && gaps[1].bytes == kTrain * 8));
   CHECK(contains(check_seal(folder / "large.h5"), "leaves out"));
   const Hdf5Reader file = Hdf5Reader::open(folder / "large.h5", ExitCode::data);
-  CHECK(file.info("train/hashes").is_unsigned);
-  CHECK(!file.has("test/hashes"));
+  CHECK((file.info("train/hashes").is_unsigned && !file.has("test/hashes")));
 
   for (const char* split : {"train", "test"}) {
     const auto small = open_dataset({folder / "small.h5"}, split, 0),
@@ -381,8 +380,7 @@ TEST_CASE("A start on millions of images keeps few bytes of each, and reads no p
   const auto test = open_dataset({path}, "test", 0);
   CHECK(content_hash(*train) != content_hash(*aside));
   CHECK(class_remarks(*train, test.get()).empty());
-  CHECK(train->size() == images - 1000);
-  CHECK(pixels_of(*train, 12345) == zeros);
+  CHECK((train->size() == images - 1000 && pixels_of(*train, 12345) == zeros));
   const std::int64_t taken = memory_of("VmHWM") - before;
   INFO(taken << " bytes of " << images << " images");
   CHECK(taken <= 8 * images);

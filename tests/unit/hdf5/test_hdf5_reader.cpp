@@ -215,12 +215,14 @@ TEST_CASE("What the program writes is read as the library reads it") {
     file.close();
   }
   check_reads_as_the_library(path);
-  CHECK(!Hdf5Reader::open(path, ExitCode::data).text("nothing", "names"));
+  const Hdf5Reader file = Hdf5Reader::open(path, ExitCode::data);
+  CHECK(file.list("/") == std::vector<std::string>{"state", "param", "bytes", "texts"});
+  CHECK((file.list("param").front() == "layer100.weight" && !file.text("nothing", "names")));
   CHECK(hdf5_version() == fmt::format("{}.{}.{}", H5_VERS_MAJOR, H5_VERS_MINOR, H5_VERS_RELEASE));
   // The first elements alone.
   std::vector<float> found;
   const auto take = [&](std::span<const float> block) { found.insert(found.end(), block.begin(), block.end()); };
-  Hdf5Reader::open(path, ExitCode::data).read_blocks<float>("param/layer1.weight", take, 3);
+  file.read_blocks<float>("param/layer1.weight", take, 3);
   CHECK(found == std::vector<float>{1, 2, 3});
 }
 
