@@ -702,14 +702,15 @@ TEST_CASE("Several files are one pool in the order given, and must fit together"
   named("elk.h5", {"elk", "dog", "cow"});
 
   const auto pool = open_dataset({folder / "a.h5", folder / "b.h5", folder / "c.h5"}, "train", 0);
-  CHECK(pool->info().classes == 6);
+  CHECK((pool->info().classes == 6 && pool->name(5) == "5" && pool->first_file() == 4));
   REQUIRE(labels_of(*pool) == std::vector<int>{0, 2, 1, 2, 5, 4, 0, 2, 1, 2});
   CHECK((pixels_of(*pool, 4) == pixels_of(*pool, 0) && pixels_of(*pool, 5) == pixels_of(*pool, 1)));
   CHECK((pixels_of(*pool, 9) == pixels_of(*pool, 3) && pixels_of(*pool, 3) != pixels_of(*pool, 4)));
 
   const auto limited = open_dataset({folder / "a.h5", folder / "b.h5"}, "train", 5);
   CHECK((limited->size() == 5 && limited->info().classes == 6));
-  CHECK(open_dataset({folder / "a.h5"}, "train", 100)->size() == 4);
+  const auto all = open_dataset({folder / "a.h5"}, "train", 100);
+  CHECK((all->size() == 4 && all->first_file() == 4));
 
   const auto error = [&](const std::vector<std::string>& names) {
     std::vector<std::string> paths;
