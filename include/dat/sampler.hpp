@@ -59,15 +59,14 @@ struct EpochPlan {
 /// fills; each epoch takes the next part of it, wrapped around only where the extra set is too small for one epoch.
 class Sampler {
  public:
-  Sampler(const Mix& mix, int ranks, int rank, int batch, int micro_batch, std::uint64_t seed);
+  Sampler(const Mix& mix, int ranks, int batch, int micro_batch, std::uint64_t seed);
 
   [[nodiscard]] const EpochPlan& plan() const { return plan_; }
 
   /// Draws the permutation of a shuffle number (an epoch). Allocates nothing.
   void shuffle(std::uint32_t number);
-  /// Samples of step `step` of the epoch, one micro-batch after the other: fills indices[0 .. count) and returns count.
-  /// `rank` is this rank or another one, whose count is the same.
-  int batch(std::int64_t step, std::int64_t* indices) const { return batch(step, rank_, indices); }
+  /// Samples of a rank in step `step` of the epoch, one micro-batch after the other: fills indices[0 .. count) and
+  /// returns count, which is the same for all ranks.
   int batch(std::int64_t step, int rank, std::int64_t* indices) const;
 
  private:
@@ -79,7 +78,7 @@ class Sampler {
 
   Mix mix_;
   EpochPlan plan_;
-  int ranks_, rank_;
+  int ranks_;
   std::uint64_t seed_;
   std::int64_t extra_entries_;  ///< extra entries of an epoch
   /// Start of the epoch in the permutation of the extra set, and the number of this permutation.

@@ -131,9 +131,8 @@ void write_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
     for (const auto& [name, value] : checkpoint.texts) file.set_text("/", name, value);
     for (const auto& array : checkpoint.arrays) file.write(array.name, array.shape, array.values);
     for (const auto& [name, array] : checkpoint.bytes) file.write("state/" + name, array.shape, array.values);
-    for (const auto& [name, values] : checkpoint.doubles) {
+    for (const auto& [name, values] : checkpoint.doubles)
       file.write("state/" + name, {static_cast<std::int64_t>(values.size())}, values);
-    }
     for (const auto& [name, value] : checkpoint.integers) file.set_integer("state", name, value);
     file.close();
   });
@@ -159,9 +158,8 @@ Checkpoint read_checkpoint(const Hdf5Reader& file) {
     if (name == "filetype") continue;
     if (auto value = file.text("/", name)) checkpoint.texts[name] = std::move(*value);
   }
-  for (const std::string& group : file.list("/")) {
+  for (const std::string& group : file.list("/"))
     if (group != "state") read_arrays(file, group, checkpoint.arrays);
-  }
   if (file.has("state")) {
     for (const std::string& name : file.list("state")) {
       const std::string dataset = "state/" + name;
@@ -173,9 +171,8 @@ Checkpoint read_checkpoint(const Hdf5Reader& file) {
         checkpoint.doubles[name] = file.read<double>(dataset, shape);
       }
     }
-    for (const std::string& name : file.attribute_names("state")) {
+    for (const std::string& name : file.attribute_names("state"))
       if (const auto value = file.integer("state", name)) checkpoint.integers[name] = *value;
-    }
   }
   return checkpoint;
 }

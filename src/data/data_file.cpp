@@ -39,9 +39,8 @@ std::int64_t offset_of_hashes(const Hdf5Reader& file, const std::string& split, 
 Split check_split(const Hdf5Reader& file, const std::string& name, int classes) {
   const std::string& path = file.path();
   const std::string images = in_split(name, "images"), labels = in_split(name, "labels");
-  for (const std::string& dataset : {images, labels}) {
+  for (const std::string& dataset : {images, labels})
     require(file.has(dataset) && !file.is_group(dataset), ExitCode::data, path, ": there is no dataset ", dataset);
-  }
   const Hdf5Info info = file.info(images);
   require(info.kind == Hdf5Info::Kind::u8, ExitCode::data, path, ": ", images, " must be of type uint8 (0..255)");
   require(info.shape.size() == 4, ExitCode::data, path, ": ", images,
@@ -119,23 +118,24 @@ class StoredPixels final : public Dataset {
   std::vector<std::int16_t> labels_;
 };
 
-/// Images and hashes of a split, as a seal leaves them out.
-std::vector<SealGap> gaps_of(const Hdf5Reader& file, const std::string& split) {
+/// Images and hashes of the splits that have both, as a seal leaves them out.
+std::vector<SealGap> gaps_in(const Hdf5Reader& file) {
   std::vector<SealGap> gaps;
-  for (const char* what : {"images", "hashes"}) {
-    const std::string name = in_split(split, what);
-    if (!file.has(name) || file.is_group(name)) return {};
-    const Hdf5Info info = file.info(name);
-    gaps.push_back({info.offset, static_cast<std::int64_t>(file.elements(name)) * info.element});
+  const auto there = [&](const std::string& name) { return file.has(name) && !file.is_group(name); };
+  for (const char* split : kSplits) {
+    const std::string names[] = {in_split(split, "images"), in_split(split, "hashes")};
+    for (const std::string& name : names)
+      if (std::ranges::all_of(names, there))
+        gaps.push_back(
+            {file.info(name).offset, static_cast<std::int64_t>(file.elements(name)) * file.info(name).element});
   }
+  std::ranges::sort(gaps, {}, &SealGap::offset);
   return gaps;
 }
 
 /// Error(data): the seal leaves out what has no hashes.
 void check_gaps(const Hdf5Reader& file, const std::vector<SealGap>& gaps) {
-  std::vector<SealGap> hashed;
-  for (const char* split : kSplits)
-    for (const SealGap& gap : gaps_of(file, split)) hashed.push_back(gap);
+  const std::vector<SealGap> hashed = gaps_in(file);
   for (const SealGap& gap : gaps)
     require(std::ranges::find(hashed, gap) != hashed.end(), ExitCode::data, file.path(), ": the seal leaves out ",
             gap.bytes, " bytes from byte ", gap.offset, " on, which are no images with hashes; make the file anew");
@@ -224,9 +224,7 @@ void DataFileWriter::begin(const std::string& split, std::int64_t samples) {
   labels_.clear();
   file_.declare<std::uint8_t>(in_split(split, "images"), {samples, info_.size, info_.size, info_.channels});
   hashed_ = samples > sealed_ / static_cast<std::int64_t>(info_.image_bytes());
-  if (!hashed_) return;
-  hashed_splits_.push_back(split);
-  file_.declare<std::uint64_t>(in_split(split, "hashes"), {samples});
+  if (hashed_) file_.declare<std::uint64_t>(in_split(split, "hashes"), {samples});
 }
 
 void DataFileWriter::add(const std::vector<std::uint8_t>& pixels, const std::vector<std::int16_t>& labels) {
@@ -257,13 +255,8 @@ void DataFileWriter::end() {
 
 void DataFileWriter::close() {
   file_.close();
-  if (hashed_splits_.empty()) return;
-  std::vector<SealGap> gaps;
-  const Hdf5Reader written = Hdf5Reader::open(file_.path(), ExitCode::io);
-  for (const std::string& split : hashed_splits_)
-    for (const SealGap& gap : gaps_of(written, split)) gaps.push_back(gap);
-  std::ranges::sort(gaps, [](const SealGap& a, const SealGap& b) { return a.offset < b.offset; });
-  leave_out(file_.path(), gaps);
+  const std::vector<SealGap> gaps = gaps_in(Hdf5Reader::open(file_.path(), ExitCode::io));
+  if (!gaps.empty()) leave_out(file_.path(), gaps);
 }
 
 void write_data_file(const std::string& path, const DatasetInfo& info, const std::string& source,

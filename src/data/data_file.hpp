@@ -66,7 +66,6 @@ class DataFileWriter {
   std::int64_t sealed_;
   std::string split_;
   bool hashed_ = false;  ///< true: the split has a hash of each image
-  std::vector<std::string> hashed_splits_;
   std::optional<Sha256> hash_;
   std::vector<std::int16_t> labels_;
   std::int64_t samples_ = 0;

@@ -20,8 +20,8 @@ namespace {
 class Pool final : public Dataset {
  public:
   void add(std::unique_ptr<Dataset> file) {
-    begins_.push_back(size_);
     size_ += file->size();
+    begins_.push_back(size_);
     files_.push_back(std::move(file));
   }
   void limit(std::int64_t most) { size_ = std::min(size_, most); }
@@ -29,7 +29,7 @@ class Pool final : public Dataset {
 
   const DatasetInfo& info() const override { return info_; }
   std::int64_t size() const override { return size_; }
-  std::int64_t first_file() const override { return begins_.size() > 1 ? std::min(begins_[1], size_) : size_; }
+  std::int64_t first_file() const override { return std::min(begins_[1], size_); }
   int label(std::int64_t index) const override {
     const std::size_t k = file_of(index);
     return files_[k]->label(index - begins_[k]);
@@ -37,7 +37,7 @@ class Pool final : public Dataset {
   void labels(std::int64_t first, std::span<std::int16_t> to) const override {
     while (!to.empty()) {
       const std::size_t k = file_of(first);
-      const auto count = static_cast<std::size_t>(std::min(std::ssize(to), begins_[k] + files_[k]->size() - first));
+      const auto count = static_cast<std::size_t>(std::min(std::ssize(to), begins_[k + 1] - first));
       files_[k]->labels(first - begins_[k], to.first(count));
       to = to.subspan(count);
       first += static_cast<std::int64_t>(count);
@@ -49,7 +49,7 @@ class Pool final : public Dataset {
   }
   std::int64_t stored_hashes(std::int64_t first, std::span<std::uint64_t> to) const override {
     const std::size_t k = file_of(first);
-    const std::int64_t own = std::min(std::ssize(to), begins_[k] + files_[k]->size() - first);
+    const std::int64_t own = std::min(std::ssize(to), begins_[k + 1] - first);
     return files_[k]->stored_hashes(first - begins_[k], to.first(static_cast<std::size_t>(own)));
   }
   std::string name(std::int64_t index) const override {
@@ -74,7 +74,7 @@ class Pool final : public Dataset {
     return static_cast<std::size_t>(std::upper_bound(begins_.begin() + 1, begins_.end(), index) - begins_.begin()) - 1;
   }
   std::vector<std::unique_ptr<Dataset>> files_;
-  std::vector<std::int64_t> begins_;
+  std::vector<std::int64_t> begins_ = {0};  ///< first image of each file, and the end of the last one
   std::int64_t size_ = 0;
 };
 

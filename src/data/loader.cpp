@@ -21,8 +21,8 @@ BatchReader::BatchReader(const Dataset& dataset, int ranks, const LoaderOptions&
     : dataset_(dataset),
       options_(options),
       ranks_(ranks),
-      sampler_(options.mix.value_or(Mix(dataset.size())), options.dealt ? 1 : ranks, 0, options.batch,
-               options.micro_batch, options.seed),
+      sampler_(options.mix.value_or(Mix(dataset.size())), options.dealt ? 1 : ranks, options.batch, options.micro_batch,
+               options.seed),
       indices_(static_cast<std::size_t>(options.batch)) {
   const EpochPlan& plan = sampler_.plan();
   most_ = options.dealt ? (plan.micro_batches + ranks - 1) / ranks * plan.micro_batch() : options.batch;

@@ -91,9 +91,9 @@ void draw(const std::vector<std::uint8_t>& pixels, int side, int channels, int z
   for (int y = 0; y < side * zoom; ++y)
     for (int x = 0; x < side * zoom; ++x) {
       const std::uint8_t* pixel = &pixels[(std::size_t(y / zoom) * side + x / zoom) * channels];
-      const std::uint8_t grey[3] = {pixel[0], pixel[0], pixel[0]},
-                         two[3] = {pixel[0], channels > 1 ? pixel[1] : pixel[0], 0};
-      canvas.dot(top + y, left + x, channels == 1 ? grey : channels == 2 ? two : pixel);
+      std::uint8_t rgb[3];
+      for (int c = 0; c < 3; ++c) rgb[c] = c < channels ? pixel[c] : channels == 1 ? *pixel : std::uint8_t{0};
+      canvas.dot(top + y, left + x, rgb);
     }
 }
 

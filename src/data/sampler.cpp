@@ -48,11 +48,10 @@ EpochPlan::EpochPlan(const Mix& mix, int ranks, int batch_size, int micro_batch)
   batch = static_cast<int>(std::min<std::int64_t>(batch_size, per_rank));
 }
 
-Sampler::Sampler(const Mix& mix, int ranks, int rank, int batch, int micro_batch, std::uint64_t seed)
+Sampler::Sampler(const Mix& mix, int ranks, int batch, int micro_batch, std::uint64_t seed)
     : mix_(mix),
       plan_(mix, ranks, batch, micro_batch),
       ranks_(ranks),
-      rank_(rank),
       seed_(seed),
       extra_entries_(plan_.per_rank / mix.group * ranks * (mix.group - mix.labelled_of_group)),
       deck_(static_cast<std::size_t>(mix.labelled)),

@@ -13,6 +13,7 @@
 #include "dat/error.hpp"
 #include "dat/random.hpp"
 #include "data/data_file.hpp"
+#include "files/bytes.hpp"
 
 namespace dat {
 namespace {
@@ -58,24 +59,13 @@ double distance(int shape, double u, double v) {
     return std::max(std::abs(u) - half_width, std::abs(v) - half_height);
   };
   const auto triangle = [&](double y) { return std::max(y - 0.7, (2 * std::abs(u) - y - 0.9) / std::sqrt(5.0)); };
-  switch (shape) {
-    case 0:
-      return std::hypot(u, v) - 0.85;
-    case 1:
-      return box(0.75, 0.75);
-    case 2:
-      return triangle(v);
-    case 3:
-      return triangle(-v);
-    case 4:
-      return std::abs(std::hypot(u, v) - 0.7) - 0.25;
-    case 5:
-      return std::min(box(0.95, 0.3), box(0.3, 0.95));
-    case 6:
-      return box(1.0, 0.4);
-    default:
-      return box(0.4, 1.0);
-  }
+  if (shape == 0) return std::hypot(u, v) - 0.85;
+  if (shape == 1) return box(0.75, 0.75);
+  if (shape == 2) return triangle(v);
+  if (shape == 3) return triangle(-v);
+  if (shape == 4) return std::abs(std::hypot(u, v) - 0.7) - 0.25;
+  if (shape == 5) return std::min(box(0.95, 0.3), box(0.3, 0.95));
+  return shape == 6 ? box(1.0, 0.4) : box(0.4, 1.0);
 }
 
 double class_hue(int label, int classes) { return static_cast<double>(label) / classes; }
@@ -176,8 +166,7 @@ void write_synthetic(const SyntheticOptions& options, const std::string& path) {
   write_data_file(path, train.info(), source + std::to_string(options.seed), [&](DataFileWriter& writer) {
     for (const auto& [name, set] : {std::pair{"train", &train}, std::pair{"test", &test}}) {
       writer.begin(name, set->size());
-      const std::int64_t image = std::int64_t{3} * options.size * options.size;
-      const std::int64_t block = std::max<std::int64_t>(1, (std::int64_t{4} << 20) / image);
+      const std::int64_t image = std::int64_t{3} * options.size * options.size, block = rows_at_once(image);
       std::vector<std::uint8_t> pixels;
       std::vector<std::int16_t> labels;
       for (std::int64_t begin = 0; begin < set->size(); begin += block) {

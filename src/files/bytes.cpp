@@ -36,9 +36,8 @@ class FileBytes final : public ByteSource {
   [[nodiscard]] std::int64_t size() const override { return size_; }
   void read(std::int64_t offset, void* to, std::int64_t bytes) const override {
     for (std::int64_t done = 0; done < bytes;) {
-      const ssize_t got =
-          ::pread(file_, static_cast<char*>(to) + done, static_cast<std::size_t>(bytes - done), offset + done);
-      if (got < 0 && errno == EINTR) continue;
+      const ssize_t got = TEMP_FAILURE_RETRY(
+          ::pread(file_, static_cast<char*>(to) + done, static_cast<std::size_t>(bytes - done), offset + done));
       require(got >= 0, ExitCode::data, path_, ": cannot be read: ", system_reason(errno));
       require(got > 0, ExitCode::data, path_, ": ends at byte ", offset + done, ", where more should follow: it is cut",
               " off");

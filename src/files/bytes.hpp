@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -19,6 +20,11 @@ class ByteSource {
 
 /// The bytes of a file. Error(data): `path` is missing, or no file.
 [[nodiscard]] std::unique_ptr<ByteSource> open_bytes(const std::string& path);
+
+/// Number of rows of so many bytes that are in memory at a time where all would be too many.
+[[nodiscard]] constexpr std::int64_t rows_at_once(std::int64_t bytes) {
+  return std::max<std::int64_t>(1, (std::int64_t{1} << 19) / bytes);
+}
 
 /// Bytes that come one after the other.
 class ByteStream {

@@ -82,16 +82,14 @@ void confined(const std::string& source, const Limits& limits, const std::functi
   std::string answer;
   char block[4096];
   for (;;) {
-    const ssize_t got = read(ends[0], block, sizeof block);  // nothing where no child writes
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) break;
+    const ssize_t got = TEMP_FAILURE_RETRY(read(ends[0], block, sizeof block));
+    if (got <= 0) break;  // nothing where no child writes
     answer.append(block, static_cast<std::size_t>(got));
   }
   close(ends[0]);
   require(child > 0, ExitCode::device, "cannot start a process: ", system_reason(errno));
   int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
+  static_cast<void>(TEMP_FAILURE_RETRY(waitpid(child, &status, 0)));
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
   if (!answer.empty()) throw Error(static_cast<ExitCode>(answer[0]), answer.substr(1));
   const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;

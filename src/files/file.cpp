@@ -113,8 +113,8 @@ std::string hash_after_block(int fd, const Seal& seal) {
   std::vector<char> buffer(std::size_t{1} << 20);
   const auto add = [&](std::int64_t at, std::int64_t end) {
     while (at < end) {
-      const ssize_t got = ::pread(fd, buffer.data(), std::min(buffer.size(), static_cast<std::size_t>(end - at)), at);
-      if (got < 0 && errno == EINTR) continue;
+      const ssize_t got = TEMP_FAILURE_RETRY(
+          ::pread(fd, buffer.data(), std::min(buffer.size(), static_cast<std::size_t>(end - at)), at));
       if (got <= 0) return false;
       tick();
       hash.add(buffer.data(), static_cast<std::size_t>(got));
@@ -153,13 +153,6 @@ void seal(const std::string& path) {
 }
 
 EVP_MD_CTX* evp(void* context) { return static_cast<EVP_MD_CTX*>(context); }
-
-/// Returns whether two paths lead to one file or folder (device and inode): also through links, and under two names of
-/// it.
-[[nodiscard]] bool same_file(const std::string& a, const std::string& b) {
-  std::error_code unreadable;  // a file that is not there counts as none
-  return fs::equivalent(a, b, unreadable);
-}
 
 }  // namespace
 
@@ -206,9 +199,8 @@ void write_atomically(const std::string& path, const std::function<void(const st
 
 void write_bytes(int file, std::string_view bytes, const std::string& path, std::optional<std::int64_t> at) {
   while (!bytes.empty()) {
-    const ssize_t written =
-        at ? ::pwrite(file, bytes.data(), bytes.size(), *at) : ::write(file, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
+    const ssize_t written = TEMP_FAILURE_RETRY(at ? ::pwrite(file, bytes.data(), bytes.size(), *at)
+                                                  : ::write(file, bytes.data(), bytes.size()));
     require(written > 0, ExitCode::io, "cannot write ", path, ": ", system_reason(errno));
     bytes.remove_prefix(static_cast<std::size_t>(written));
     if (at) *at += written;
@@ -295,17 +287,13 @@ std::string check_seal(const std::string& path, std::vector<SealGap>* gaps) {
   if (file.get() < 0 || ::fstat(file.get(), &status) != 0) return "cannot be read: " + system_reason(errno);
   if (!S_ISREG(status.st_mode)) return "is not a file";
   SealBlock block{};
-  if (::pread(file.get(), block.data(), block.size(), 0) != static_cast<ssize_t>(block.size())) {
+  if (::pread(file.get(), block.data(), block.size(), 0) != static_cast<ssize_t>(block.size()))
     return "is cut off within the first " + std::to_string(kSealBytes) + " bytes";
-  }
   const std::optional<Seal> seal = seal_in(block);
   if (!seal) return "has no seal: it is of another kind, or its first bytes are damaged";
-  if (seal->bytes != status.st_size) {
+  if (seal->bytes != status.st_size)
     return "has " + std::to_string(status.st_size) + " bytes instead of " + std::to_string(seal->bytes);
-  }
-  if (!fits(*seal) || (gaps == nullptr && !seal->gaps.empty())) {
-    return "is damaged: its seal leaves out what none does";
-  }
+  if (!fits(*seal) || (gaps == nullptr && !seal->gaps.empty())) return "is damaged: its seal leaves out what none does";
   const std::string hash = hash_after_block(file.get(), *seal);
   if (hash.empty()) return "cannot be read: " + system_reason(errno);
   if (seal_block(*seal, hash) != block) return "is damaged: its SHA-256 is not the one in its seal";
@@ -350,7 +338,8 @@ void require_apart(const std::vector<std::string>& outputs, const std::vector<st
   for (const std::string& output : outputs) {
     if (!fs::exists(output, unreadable)) continue;
     const auto check = [&](const std::string& input) {
-      require(!same_file(output, input), ExitCode::usage, output, ": would be written over ",
+      std::error_code none;  // a file that is not there counts as none
+      require(!fs::equivalent(output, input, none), ExitCode::usage, output, ": would be written over ",
               input == output ? "the file that is read" : input + ", which is read and is the same file",
               "; give the result another name");
     };

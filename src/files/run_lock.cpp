@@ -112,14 +112,15 @@ RunLock::RunLock(const std::string& folder, const std::function<void(const std::
   const std::string path = folder + "/.lock";
   constexpr int kSeconds = 10, kTriesPerSecond = 10;
   for (int i = 0, told = 0; i < kSeconds * kTriesPerSecond; ++i) {
-    if (file_ < 0) {
+    if (file_ == -1) {
       std::error_code error;
       made_folder_ = made_folder_ || !fs::exists(folder, error);
       make_folder(folder);
       file_ = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-      // The holder before may have removed the folder since it was made.
-      require(file_ >= 0 || errno == ENOENT, ExitCode::io, "cannot open ", path, ": ", system_reason(errno));
-      if (file_ < 0) continue;
+      if (file_ == -1) {  // the holder before may have removed the folder since it was made
+        require(errno == ENOENT, ExitCode::io, "cannot open ", path, ": ", system_reason(errno));
+        continue;
+      }
     }
     locked_ = flock(file_, LOCK_EX | LOCK_NB) == 0;
     if (locked_ && is_file(file_, path)) return;
@@ -139,7 +140,7 @@ RunLock::RunLock(const std::string& folder, const std::function<void(const std::
     tick();
     std::this_thread::sleep_for(std::chrono::milliseconds(1000 / kTriesPerSecond));
   }
-  if (file_ >= 0) close(file_);
+  close(file_);
   fail(ExitCode::usage, "another process is writing into the run ", folder,
        ": wait for its end, or choose another --out");
 }

@@ -72,7 +72,6 @@ Hdf5File Hdf5File::create(const std::string& path, std::size_t user_block) {
   H5Pset_link_creation_order(creation, H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED);
   const Hdf5Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
   H5Pset_file_locking(access, 0, 1);  // parallel file systems without flock
-  H5Pset_libver_bounds(access, H5F_LIBVER_EARLIEST, H5F_LIBVER_V110);
   // Small data would be written when their dataset is closed, which reports no failure.
   H5Pset_sieve_buf_size(access, 0);
   const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation, access);
@@ -142,9 +141,8 @@ void Hdf5File::write_texts(const std::string& name, const std::vector<std::strin
 
 // HDF5 would make missing groups by itself, but they would forget the order of their members.
 void Hdf5File::make_parents(const std::string& name) {
-  for (auto slash = name.find('/', 1); slash != std::string::npos; slash = name.find('/', slash + 1)) {
+  for (auto slash = name.find('/', 1); slash != std::string::npos; slash = name.find('/', slash + 1))
     make_group(name.substr(0, slash));
-  }
 }
 
 void Hdf5File::make_group(const std::string& name) {

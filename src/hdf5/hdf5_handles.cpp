@@ -12,9 +12,8 @@ std::string hdf5_reason() {
     return 0;
   };
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, first, &reason);
-  if (const auto at = reason.find("errno = "); at != std::string::npos) {
+  if (const auto at = reason.find("errno = "); at != std::string::npos)
     return system_reason(std::atoi(reason.c_str() + at + 8));
-  }
   return reason.empty() ? "no reason given" : reason;
 }
 

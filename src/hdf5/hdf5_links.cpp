@@ -57,11 +57,11 @@ void Hdf5Reader::File::symbols(std::uint64_t tree, int level, std::span<const st
     for (std::uint64_t k = 0; k < count; ++k) {
       const std::uint64_t begin = entry.number(8), address = entry.number(8), cache = entry.number(4);
       entry.skip(20);
-      check(begin < names.size(), "a name lies outside of its heap");
+      const auto name = names.subspan(std::min(begin, names.size()));
+      const auto end = std::ranges::find(name, 0);
+      check(end != name.end(), "a name lies outside of its heap");
       if (cache == 2) not_plain("has a soft link");
-      const auto end = std::find(names.begin() + static_cast<std::ptrdiff_t>(begin), names.end(), 0);
-      check(end != names.end(), "a name has no end");
-      add_link({names.begin() + static_cast<std::ptrdiff_t>(begin), end}, address, kNowhere, header);
+      add_link({name.begin(), end}, address, kNowhere, header);
     }
   }
 }

@@ -94,11 +94,10 @@ void add_evaluation(CardFigures& figures, const HubEntry& entry) {
   Shape shape;
   const auto share = [&](const char* name) {
     const std::vector<std::uint8_t> right = file.read<std::uint8_t>(name, shape);
-    return static_cast<double>(std::accumulate(right.begin(), right.end(), std::int64_t{0})) /
-           static_cast<double>(std::max<std::size_t>(1, right.size()));
+    return std::accumulate(right.begin(), right.end(), 0.0) / static_cast<double>(right.size());
   };
   const double clean = share("image/clean_correct"), robust = share("image/robust");
-  double eps = 0;
+  double eps{};
   check(read_fraction(said("eps"), eps), "does not say its eps");
   add_figure(figures, {"", "", clean, shape.at(0)});
   add_figure(figures, {said("sequence"), ball_of(said("norm"), eps), robust, shape.at(0)});

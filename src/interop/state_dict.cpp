@@ -124,7 +124,7 @@ struct Wanted {
 [[nodiscard]] std::string text_of(const Normalization& said) {
   constexpr std::size_t kMostChannels = 4;
   const std::size_t channels = said.mean.size();
-  if (channels == 0 || channels > kMostChannels || said.deviation.size() != channels) return "";
+  if (channels > kMostChannels || said.deviation.size() != channels) return "";
   if (std::ranges::any_of(said.mean, [](float mean) { return !(mean >= 0 && mean <= 1); })) return "";
   std::string text;
   for (const std::vector<float>* numbers : {&said.mean, &said.deviation})

@@ -259,7 +259,7 @@ class Arrays(common.TestCase):
         self.assertRegex(common.run("data", "inspect", "out.h5").text, "\\(as recorded\\)")
 
     def test_pickles(self):
-        pixels, labels = extra_set.images(3000, 32)  # more than a block of 4 MiB
+        pixels, labels = extra_set.images(3000, 32)  # more than a block
         for protocol in range(2, 6):
             with self.subTest(protocol):
                 extra_set.write_pickle("set.pickle", extra_set.carmon(pixels, labels), protocol)

@@ -16,17 +16,17 @@ constexpr int kSize = 5, kBatch = 4;
 /// What one rank of `ranks` trains on in an epoch, in steps of so many micro-batches.
 struct Order {
   Order(std::int64_t samples, int ranks, int rank, int micro_batches)
-      : ranks_(ranks), sampler(samples, ranks, rank, micro_batches * kBatch, kBatch, 1) {}
+      : ranks_(ranks), rank_(rank), sampler(samples, ranks, micro_batches * kBatch, kBatch, 1) {}
   [[nodiscard]] HostBatch batch(std::int64_t step) const {
     const auto most = static_cast<std::size_t>(sampler.plan().batch);
     std::vector<std::int64_t> mine(most), everyone(most * static_cast<std::size_t>(ranks_));
-    const int count = sampler.batch(step, mine.data());
+    const int count = sampler.batch(step, rank_, mine.data());
     mine.resize(static_cast<std::size_t>(count));
     for (int rank = 0; rank < ranks_; ++rank) (void)sampler.batch(step, rank, everyone.data() + rank * count);
     everyone.resize(static_cast<std::size_t>(count * ranks_));
     return batch_of(mine, everyone);
   }
-  int ranks_;
+  int ranks_, rank_;
   Sampler sampler;
 };
 

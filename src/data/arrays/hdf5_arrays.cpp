@@ -10,32 +10,25 @@ namespace dat {
 
 namespace {
 
-/// The elements of a dataset of integers, in their order, each in the bytes that it has in the file.
+/// The elements of a dataset of integers, in their order, each in the bytes that it has in the file. Read by whole
+/// rows.
 template <class T>
 class RowsStream final : public ByteStream {
  public:
   RowsStream(const Hdf5File& file, const StoredArray& array)
-      : file_(file), name_(array.name), rows_(array.shape.front()), item_bytes_(array.item_bytes) {
-    constexpr std::int64_t kBlockBytes = 4 << 20;
-    most_ = std::max<std::int64_t>(1, kBlockBytes / (array.bytes / array.item_bytes / rows_ * std::int64_t{sizeof(T)}));
-  }
+      : file_(file), name_(array.name), item_bytes_(array.item_bytes), row_bytes_(array.bytes / array.shape.front()) {}
   void read(void* to, std::int64_t bytes) override {
-    for (auto* out = static_cast<char*>(to); bytes > 0; bytes -= item_bytes_, out += item_bytes_) {
-      if (at_ == block_.size()) {
-        block_ = file_.read_rows<T>(name_, next_, std::min(most_, rows_ - next_));
-        next_ += most_;
-        at_ = 0;
-      }
-      std::copy_n(reinterpret_cast<const char*>(&block_[at_++]), item_bytes_, out);  // little-endian
-    }
+    const std::int64_t rows = bytes / row_bytes_;
+    auto* out = static_cast<char*>(to);
+    for (const T& element : file_.read_rows<T>(name_, next_, rows))
+      out = std::copy_n(reinterpret_cast<const char*>(&element), item_bytes_, out);  // little-endian
+    next_ += rows;
   }
 
  private:
   const Hdf5File& file_;
   std::string name_;
-  std::int64_t rows_, item_bytes_, most_ = 1, next_ = 0;
-  std::vector<T> block_;
-  std::size_t at_ = 0;
+  std::int64_t item_bytes_, row_bytes_, next_ = 0;
 };
 
 class Hdf5Arrays final : public ArrayFile {

@@ -108,7 +108,7 @@ class Mat final : public NumbersFile {
     if (!tag.small) return tag;
     tag.bytes = tag.type >> 16;
     tag.type &= 0xffff;
-    std::copy_n(&bytes[4], 4, tag.own.begin());
+    std::copy(bytes.begin() + 4, bytes.end(), tag.own.begin());
     return tag;
   }
   /// The bytes of an element of a matrix, at most `most`. `taken` grows by what it occupies.

@@ -94,9 +94,10 @@ class Npz final : public NumbersFile {
     return member.name.ends_with(".npy") ? member.name.substr(0, member.name.size() - 4) : member.name;
   }
 
+  /// offset: in the file, as position() makes sure.
   std::vector<unsigned char> bytes(std::int64_t offset, std::int64_t count, const char* what) const {
-    check(offset >= 0 && offset <= source_.size() && count <= source_.size() - offset, "the ", what, " at byte ",
-          offset, " is not wholly in the file: it is cut off or damaged");
+    check(count <= source_.size() - offset, "the ", what, " at byte ", offset,
+          " is not wholly in the file: it is cut off or damaged");
     std::vector<unsigned char> read(static_cast<std::size_t>(count));
     source_.read(offset, read.data(), count);
     return read;
@@ -180,9 +181,8 @@ class Npz final : public NumbersFile {
     const Fields local{header.data()};
     check(local.number(0, 4) == kLocal, member.name, ": no header at byte ", member.header);
     member.offset = member.header + kLocalBytes + static_cast<std::int64_t>(local.number(26, 2) + local.number(28, 2));
-    check(member.offset <= source_.size() && member.stored <= source_.size() - member.offset, member.name,
-          " is cut off: it needs ", member.stored, " bytes from byte ", member.offset, ", the file has ",
-          source_.size());
+    check(member.stored <= source_.size() - member.offset, member.name, " is cut off: it needs ", member.stored,
+          " bytes from byte ", member.offset, ", the file has ", source_.size());
     return member;
   }
 

@@ -39,7 +39,7 @@ class Machine {
 
   // The file, byte by byte.
   std::uint8_t byte() {
-    if (at_ < block_begin_ || at_ >= block_begin_ + std::ssize(block_)) {
+    if (at_ >= block_begin_ + std::ssize(block_)) {
       check(at_ < source_.size(), "ends at byte ", at_, " in the middle of the pickle: it is cut off");
       block_.resize(static_cast<std::size_t>(std::min<std::int64_t>(1 << 16, source_.size() - at_)));
       source_.read(at_, block_.data(), std::ssize(block_));
@@ -90,8 +90,7 @@ class Machine {
     push({.kind = kind, .value = skip(length), .length = static_cast<std::int64_t>(length)});
   }
   NodeId top() const {
-    check_here(!stack_.empty() && stack_.size() > (marks_.empty() ? 0 : marks_.back()),
-               "takes an object where none is");
+    check_here(stack_.size() > (marks_.empty() ? 0 : marks_.back()), "takes an object where none is");
     return stack_.back();
   }
   NodeId pop() {
@@ -156,179 +155,138 @@ class Machine {
     const std::uint8_t code = byte();
     check_here(begin_ > 0 || code == 0x80, "no pickle of protocol 2 or newer");
     if (code == '.') return false;  // STOP
-    check_here(arrange(code) || push_value(code) || fill(code) || make(code), "has the operation 0x", hex(code),
-               ", which arrays do not need: refused, or the file is damaged");
+    arrange(code);
     return true;
   }
-  /// Operations on the file and on the stack. False: the code is none of them, here and in the next three.
-  bool arrange(std::uint8_t code) {
+  /// Operations on the file and on the stack; of the others those below.
+  void arrange(std::uint8_t code) {
     switch (code) {
       case 0x80: {  // PROTO
         const int protocol = byte();
-        check_here(protocol >= 2 && protocol <= 5, "is of protocol ", protocol, ", known are 2 to 5");
-        break;
+        return check_here(protocol >= 2 && protocol <= 5, "is of protocol ", protocol, ", known are 2 to 5");
       }
       case 0x95:  // FRAME
-        at_ = skip(number(8));
-        break;
+        return static_cast<void>(at_ = skip(number(8)));
       case '(':  // MARK
         charge(2 * sizeof(std::size_t));
-        marks_.push_back(stack_.size());
-        break;
+        return marks_.push_back(stack_.size());
       case '0':  // POP
-        pop();
-        break;
+        return static_cast<void>(pop());
       case '1':  // POP_MARK
-        pop_to_mark();
-        break;
+        return static_cast<void>(pop_to_mark());
       case '2':  // DUP
-        push(top());
-        break;
+        return push(top());
       default:
-        return false;
+        return push_value(code);
     }
-    return true;
   }
   /// Numbers, bytes and texts.
-  bool push_value(std::uint8_t code) {
+  void push_value(std::uint8_t code) {
     using Kind = Node::Kind;
     switch (code) {
       case 'N':  // NONE
-        push(Node{});
-        break;
+        return push(Node{});
       case 0x88:  // NEWTRUE
       case 0x89:  // NEWFALSE
-        push({.kind = Kind::integer, .value = code == 0x88 ? 1 : 0});
-        break;
+        return push({.kind = Kind::integer, .value = code == 0x88 ? 1 : 0});
       case 'K':  // BININT1
-        push({.kind = Kind::integer, .value = byte()});
-        break;
+        return push({.kind = Kind::integer, .value = byte()});
       case 'M':  // BININT2
-        push({.kind = Kind::integer, .value = static_cast<std::int64_t>(number(2))});
-        break;
+        return push({.kind = Kind::integer, .value = static_cast<std::int64_t>(number(2))});
       case 'J':  // BININT
-        push({.kind = Kind::integer, .value = static_cast<std::int32_t>(number(4))});
-        break;
+        return push({.kind = Kind::integer, .value = static_cast<std::int32_t>(number(4))});
       case 0x8a: {  // LONG1: two's complement, as many bytes as it takes
         const int bytes = byte();
         check_here(bytes <= 8, "holds an integer of ", bytes, " bytes");
         std::uint64_t value = number(bytes);
         if (bytes > 0 && bytes < 8 && (value >> (8 * bytes - 1)) != 0) value |= ~std::uint64_t{0} << (8 * bytes);
-        push({.kind = Kind::integer, .value = static_cast<std::int64_t>(value)});
-        break;
+        return push({.kind = Kind::integer, .value = static_cast<std::int64_t>(value)});
       }
       case 'G':  // BINFLOAT
         skip(8);
-        push(Node{});
-        break;
+        return push(Node{});
       case 'T':  // BINSTRING: bytes of Python 2
       case 'B':  // BINBYTES
-        push_bytes(Kind::bytes, 4);
-        break;
+        return push_bytes(Kind::bytes, 4);
       case 'U':  // SHORT_BINSTRING
       case 'C':  // SHORT_BINBYTES
-        push_bytes(Kind::bytes, 1);
-        break;
+        return push_bytes(Kind::bytes, 1);
       case 0x8e:  // BINBYTES8
       case 0x96:  // BYTEARRAY8
-        push_bytes(Kind::bytes, 8);
-        break;
+        return push_bytes(Kind::bytes, 8);
       case 0x8c:  // SHORT_BINUNICODE
-        push_bytes(Kind::text, 1);
-        break;
+        return push_bytes(Kind::text, 1);
       case 'X':  // BINUNICODE
-        push_bytes(Kind::text, 4);
-        break;
+        return push_bytes(Kind::text, 4);
       case 0x8d:  // BINUNICODE8
-        push_bytes(Kind::text, 8);
-        break;
+        return push_bytes(Kind::text, 8);
       default:
-        return false;
+        return fill(code);
     }
-    return true;
   }
   /// Lists, dictionaries and tuples.
-  bool fill(std::uint8_t code) {
+  void fill(std::uint8_t code) {
     using Kind = Node::Kind;
     switch (code) {
       case ']':  // EMPTY_LIST
-        push({.kind = Kind::list});
-        break;
+        return push({.kind = Kind::list});
       case '}':  // EMPTY_DICT
-        push({.kind = Kind::dict});
-        break;
+        return push({.kind = Kind::dict});
       case ')':  // EMPTY_TUPLE
-        push({.kind = Kind::tuple});
-        break;
+        return push({.kind = Kind::tuple});
       case 0x85:  // TUPLE1
       case 0x86:  // TUPLE2
       case 0x87:  // TUPLE3
-        push({.kind = Kind::tuple, .items = pop_some(code - 0x84)});
-        break;
+        return push({.kind = Kind::tuple, .items = pop_some(code - 0x84)});
       case 't':  // TUPLE
-        push({.kind = Kind::tuple, .items = pop_to_mark()});
-        break;
+        return push({.kind = Kind::tuple, .items = pop_to_mark()});
       case 'a':  // APPEND
-        extend(Kind::list, pop_some(1));
-        break;
+        return extend(Kind::list, pop_some(1));
       case 'e':  // APPENDS
-        extend(Kind::list, pop_to_mark());
-        break;
+        return extend(Kind::list, pop_to_mark());
       case 's':  // SETITEM
-        extend(Kind::dict, pop_some(2));
-        break;
+        return extend(Kind::dict, pop_some(2));
       case 'u': {  // SETITEMS
         const std::vector<NodeId> items = pop_to_mark();
         check_here(items.size() % 2 == 0, "has a key without a value");
-        extend(Kind::dict, items);
-        break;
+        return extend(Kind::dict, items);
       }
       default:
-        return false;
+        return make(code);
     }
-    return true;
   }
   /// Objects that are remembered, called, or given a state.
-  bool make(std::uint8_t code) {
+  void make(std::uint8_t code) {
     switch (code) {
       case 'q':  // BINPUT
-        remember(byte());
-        break;
+        return remember(byte());
       case 'r':  // LONG_BINPUT
-        remember(number(4));
-        break;
+        return remember(number(4));
       case 0x94:  // MEMOIZE
-        remember(memo_.size());
-        break;
+        return remember(memo_.size());
       case 'h':  // BINGET
-        recall(byte());
-        break;
+        return recall(byte());
       case 'j':  // LONG_BINGET
-        recall(number(4));
-        break;
+        return recall(number(4));
       case 'c': {  // GLOBAL
         const std::string module = line();
-        push_known(module, line());
-        break;
+        return push_known(module, line());
       }
       case 0x93: {  // STACK_GLOBAL
         const std::vector<NodeId> names = pop_some(2);
-        push_known(word(names[0]), word(names[1]));
-        break;
+        return push_known(word(names[0]), word(names[1]));
       }
       case 'R':  // REDUCE
-        reduce();
-        break;
+        return reduce();
       case 'b':  // BUILD
-        build();
-        break;
+        return build();
       case 0x97:  // NEXT_BUFFER
-        check_here(false, "refers to bytes outside of the file (out-of-band buffers); save it without buffer_callback");
-        break;
+        return check_here(false,
+                          "refers to bytes outside of the file (out-of-band buffers); save it without buffer_callback");
       default:
-        return false;
+        check_here(false, "has the operation 0x", hex(code),
+                   ", which arrays do not need: refused, or the file is damaged");
     }
-    return true;
   }
   static std::string hex(std::uint8_t code) {
     constexpr char kDigits[] = "0123456789abcdef";
@@ -386,8 +344,7 @@ class Machine {
     check_here(nodes_[state].kind == Node::Kind::tuple, "gives an object no state that is known");
     const std::vector<NodeId>& parts = nodes_[state].items;
     if (object.kind == Node::Kind::dtype && parts.size() >= 2) {
-      object.items.resize(1);
-      object.items.push_back(parts[1]);
+      object.items = {object.items[0], parts[1]};
     } else if (object.kind == Node::Kind::array && parts.size() == 5) {
       object.value = nodes_[parts[3]].value;
       object.items = {parts[1], parts[2], parts[4]};
@@ -398,7 +355,7 @@ class Machine {
 
   [[nodiscard]] bool type_of(const Node& type, StoredArray& array) const {
     if (type.kind != Node::Kind::dtype || !read_type(word(type.items[0]), array)) return false;
-    if (type.items.size() > 1 && word(type.items[1]) == ">") array.big_endian = true;
+    if (word(type.items.back()) == ">") array.big_endian = true;
     return true;
   }
 

@@ -40,7 +40,7 @@ std::string first_bytes(const ByteSource& source) {
 }
 
 bool is_gzip(const std::string& bytes) { return bytes.starts_with("\x1f\x8b"); }
-bool is_tar(const std::string& bytes) { return bytes.size() > 262 && bytes.substr(257, 5) == "ustar"; }
+bool is_tar(const std::string& bytes) { return bytes.find("ustar", 257) == 257; }
 
 /// Returns whether `path` ends in one of these, in any case of letters.
 bool ends_in(std::string path, std::initializer_list<const char*> ends) {

@@ -231,8 +231,6 @@ void convert_archive(const ConvertOptions& options) {
 }  // namespace
 
 Converted convert_dataset(const ConvertOptions& options) {
-  require(options.classes == 0 || (options.classes >= 2 && options.classes <= kMostClasses), ExitCode::usage,
-          "there can be 2 to ", kMostClasses, " classes, not ", options.classes);
   std::error_code error;
   const auto kind = fs::status(options.source, error).type();
   require(kind == fs::file_type::directory || kind == fs::file_type::regular, ExitCode::data, options.source,

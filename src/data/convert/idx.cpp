@@ -54,10 +54,8 @@ std::optional<IdxName> read_name(std::string text) {
   return name;
 }
 
-/// The files of a set, as they are sooner than packed.
-struct IdxSet {
-  std::map<std::pair<std::string, bool>, fs::path> files;  ///< files by split, and whether of images
-};
+/// The files of a set by split, and whether of images; as they are sooner than packed.
+using IdxSet = std::map<std::pair<std::string, bool>, fs::path>;
 
 /// The sets in a folder by their names, which is empty for MNIST's. Error(data): a file under two names.
 std::map<std::string, IdxSet> sets_in(const std::string& folder) {
@@ -67,7 +65,7 @@ std::map<std::string, IdxSet> sets_in(const std::string& folder) {
     const std::string file = entry.path().filename().string();
     const std::optional<IdxName> name = read_name(file);
     if (!name || !entry.is_regular_file(error)) continue;
-    fs::path& path = sets[name->set].files[{name->split, name->images}];
+    fs::path& path = sets[name->set][{name->split, name->images}];
     const bool other_packed = !path.empty() && path.extension() == ".gz";
     require(path.empty() || other_packed != name->packed, ExitCode::data, folder, ": has both ",
             std::min(path.filename().string(), file), " and ", std::max(path.filename().string(), file),
@@ -99,8 +97,9 @@ class FirstColumn final : public ByteStream {
 StoredArray classes_in(const ByteSource& source) {
   StoredArray labels = open_idx(source);
   constexpr std::int64_t kMostColumns = 64;
-  if (labels.shape.size() != 2 || labels.shape[1] < 2 || labels.shape[1] > kMostColumns) return labels;
-  const std::int64_t item = labels.item_bytes, row = item * labels.shape[1];
+  if (labels.shape.size() != 2) return labels;
+  const std::int64_t columns = labels.shape[1], item = labels.item_bytes, row = item * columns;
+  if (columns < 2 || columns > kMostColumns) return labels;
   static_cast<void>(set_shape({labels.shape[0]}, labels));
   labels.open = [open = labels.open, item, row] { return std::make_unique<FirstColumn>(open(), item, row); };
   return labels;
@@ -129,14 +128,13 @@ void convert_set(const ConvertOptions& options, const fs::path& folder, const st
   std::vector<SplitArrays> splits;
   std::string text = "idx files";
   const auto open = [&](const std::string& split, bool images) -> const ByteSource& {
-    const auto found = set.files.find({split, images});
+    const auto found = set.find({split, images});
     const std::string stem = (name.empty() ? "" : name + "-") +
                              (split == "train" ? "train"
                               : name.empty()   ? "t10k"
                                                : "test") +
                              (images ? "-images-idx3-ubyte" : "-labels-idx1-ubyte");
-    require(found != set.files.end(), ExitCode::data, folder.string(), ": ", stem, " is missing, and so is ", stem,
-            ".gz");
+    require(found != set.end(), ExitCode::data, folder.string(), ": ", stem, " is missing, and so is ", stem, ".gz");
     text += " " + found->second.filename().string();
     return *sources.emplace_back(open_bytes(found->second.string()));
   };
@@ -167,7 +165,7 @@ void convert_idx_files(const ConvertOptions& options) {
     names += (names.empty() ? "" : ", ") + (name.empty() ? "MNIST" : printable(name));
   const IdxSet& last = sets.rbegin()->second;
   require(sets.size() == 1, ExitCode::data, options.source, ": has several sets (", names,
-          "); name a file of the one that is meant: ", convert_command(last.files.begin()->second.string()));
+          "); name a file of the one that is meant: ", convert_command(last.begin()->second.string()));
   convert_set(options, options.source, sets.begin()->first, sets.begin()->second);
 }
 

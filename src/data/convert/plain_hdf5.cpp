@@ -24,7 +24,7 @@ void copy_plainly(const Hdf5File& from, const std::vector<std::string>& names, H
     std::int64_t row = sizeof(T);
     for (std::size_t i = 1; i < shape.size(); ++i) row *= shape[i];
     if (row == 0) return;
-    const std::int64_t rows = shape[0], block = std::max<std::int64_t>(1, (std::int64_t{4} << 20) / row);
+    const std::int64_t rows = shape[0], block = rows_at_once(row);
     for (std::int64_t first = 0; first < rows; first += block)
       to.write_rows(name, first, from.read_rows<T>(name, first, std::min(block, rows - first)));
   };
@@ -76,9 +76,9 @@ void convert_hdf5(const ConvertOptions& options) {
     Hdf5File to = Hdf5File::create(temporary);
     for (const std::string& name : from.attribute_names("/")) {
       if (const auto number = from.integer("/", name)) to.set_integer("/", name, *number);
-      const auto texts = from.texts("/", name);
-      if (texts && texts->size() == 1) to.set_text("/", name, texts->front());
-      if (texts && texts->size() > 1) to.set_texts("/", name, *texts);
+      const std::vector<std::string> texts = from.texts("/", name).value_or(std::vector<std::string>{});
+      if (texts.size() == 1) to.set_text("/", name, texts.front());
+      if (texts.size() > 1) to.set_texts("/", name, texts);
     }
     copy_plainly(from, names, to);
     to.close();

@@ -87,7 +87,7 @@ std::vector<std::string> class_names(const ConvertOptions& options) {
 
 void read_records(const ByteSource& file, int size, int label_bytes, int classes, const UseRecords& use) {
   const std::int64_t area = std::int64_t{size} * size, record = label_bytes + 3 * area;
-  const std::int64_t total = file.size() / record, block = std::max<std::int64_t>(1, (std::int64_t{4} << 20) / record);
+  const std::int64_t total = file.size() / record, block = rows_at_once(record);
   std::vector<std::uint8_t> records, pixels, labels;
   for (std::int64_t begin = 0; begin < total; begin += block) {
     const std::int64_t count = std::min(block, total - begin);
@@ -102,9 +102,8 @@ void read_records(const ByteSource& file, int size, int label_bytes, int classes
       require(label < classes, ExitCode::data, file.name(), ": label ", int{label}, " of record ", begin + i, " (byte ",
               (begin + i) * record + label_bytes - 1, ") is not in 0..", classes - 1);
       labels[static_cast<std::size_t>(i)] = label;
-      for (std::int64_t at = 0; at < area; ++at) {
+      for (std::int64_t at = 0; at < area; ++at)
         for (int channel = 0; channel < 3; ++channel) *pixel++ = planes[channel * area + at];
-      }
     }
     use(pixels, labels);
   }
@@ -141,9 +140,8 @@ std::vector<std::string> names_in_file(const std::string& path) {
   std::ifstream file(path);
   std::vector<std::string> names;
   std::string line;
-  while (names.size() <= kMostClasses && std::getline(file, line)) {
+  while (names.size() <= kMostClasses && std::getline(file, line))
     if (line.find_first_not_of("\r ") != std::string::npos) names.push_back(line);
-  }
   require(names.size() != 1, ExitCode::data, path, ": lists one class only");
   require(names.size() <= kMostClasses, ExitCode::data, path, ": lists more than ", kMostClasses, " classes");
   return names;
@@ -166,21 +164,16 @@ bool has_records(const std::string& folder) {
 void convert_records(const ConvertOptions& given) {
   ConvertOptions options = given;
   if (options.size == 0) options.size = 32;
-  require(options.size >= 1 && options.size <= 4096, ExitCode::usage, "the image size must be 1 to 4096, not ",
-          options.size);
   // CIFAR-100's records have a coarse and a fine one.
   if (options.label_bytes == 0) options.label_bytes = fs::exists(fs::path(options.source) / kFineNames) ? 2 : 1;
-  require(options.label_bytes >= 1 && options.label_bytes <= 16, ExitCode::usage,
-          "the label bytes of a record must be 1 to 16, not ", options.label_bytes);
   const std::vector<fs::path> train = training_files(options.source), test = test_files(options.source);
   DatasetInfo info;
   info.size = options.size;
   info.class_names = class_names(options);
   info.classes = static_cast<int>(info.class_names.size());
   std::string source = "binary records of";
-  for (const auto* files : {&train, &test}) {
+  for (const auto* files : {&train, &test})
     for (const fs::path& path : *files) source += " " + path.filename().string();
-  }
   write_data_file(options.output, info, source, [&](DataFileWriter& writer) {
     convert_split(options, train, info.classes, "train", writer);
     convert_split(options, test, info.classes, "test", writer);

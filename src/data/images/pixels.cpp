@@ -26,13 +26,9 @@ void see_pixels(const std::uint8_t* image, ImageShape shape, int channels, const
         const std::ptrdiff_t pixel = std::ptrdiff_t{top + y} * shape.width + left + x;
         std::copy_n(image + pixel * channels + first, count, next);
       }
-    const std::uint8_t* seen = in.data();
-    if (from != view.resized) {
-      resizer.resize(in.data(), from, view.resized, view.part, out.data());
-      seen = out.data();
-    }
+    resizer.resize(in.data(), from, view.resized, view.part, out.data());
     for (std::size_t k = 0; k < area; ++k)
-      std::copy_n(seen + kColours * k, count, to + k * static_cast<std::size_t>(channels) + first);
+      std::copy_n(out.data() + kColours * k, count, to + k * static_cast<std::size_t>(channels) + first);
   }
 }
 

@@ -90,12 +90,9 @@ void check_same(const Checkpoint& a, const Checkpoint& b) {
   REQUIRE(a.bytes.size() == b.bytes.size());
   for (const auto& [name, array] : a.bytes) {
     REQUIRE(b.bytes.count(name) == 1);
-    CHECK(array.shape == b.bytes.at(name).shape);
-    CHECK(array.values == b.bytes.at(name).values);
+    CHECK((array.shape == b.bytes.at(name).shape && array.values == b.bytes.at(name).values));
   }
-  CHECK(a.doubles == b.doubles);
-  CHECK(a.integers == b.integers);
-  CHECK(a.texts == b.texts);
+  CHECK((a.doubles == b.doubles && a.integers == b.integers && a.texts == b.texts));
 }
 
 std::vector<std::string> sorted(std::vector<std::string> names) {
@@ -130,9 +127,7 @@ TEST_CASE("Truncation at any of 200 lengths and a flip of any bit of seal, heade
   write_checkpoint(folder / "whole.h5", example(5));
   const std::string whole = read_bytes(folder / "whole.h5");
   std::vector<std::size_t> lengths;
-  for (std::size_t i = 0; i < 64; ++i) {
-    lengths.insert(lengths.end(), {i, i * whole.size() / 64, whole.size() - 1 - i});
-  }
+  for (std::size_t i = 0; i < 64; ++i) lengths.insert(lengths.end(), {i, i * whole.size() / 64, whole.size() - 1 - i});
   for (std::size_t i = 0; i < 8; ++i) lengths.push_back(kSealBytes - 4 + i);
   for (const std::size_t length : lengths) {
     write_bytes(path, whole.substr(0, length));
@@ -147,9 +142,8 @@ TEST_CASE("Truncation at any of 200 lengths and a flip of any bit of seal, heade
 
   std::vector<std::size_t> bits(8 * (kSealBytes + 64));
   for (std::size_t i = 0; i < bits.size(); ++i) bits[i] = i;
-  for (std::uint32_t i = 0; i < random_flips(); ++i) {
+  for (std::uint32_t i = 0; i < random_flips(); ++i)
     bits.push_back(random_words(1, Purpose::shuffle, 0, 0, i).v[0] % (8 * whole.size()));
-  }
   std::string damaged = whole;
   int undetected = 0;
   for (const std::size_t bit : bits) {
@@ -174,11 +168,13 @@ TEST_CASE("A sealed file of another kind is no checkpoint") {
       Hdf5File file = Hdf5File::create(path);
       if (*kind != 0) file.set_text("/", "filetype", kind);
       if (version != 0) file.set_integer("/", "format_version", version);
+      if (version == 2) file.write("state", {1}, std::vector<float>{1});
       file.close();
     });
     return error_of([&] { static_cast<void>(read_checkpoint(folder / "file.h5")); });
   };
   CHECK(contains(told_of("", 2), "is a file of kind 'unknown', not a checkpoint"));
+  CHECK(told_of("checkpoint", 2) == "4: " + folder / "file.h5" + ": state is no group");
   for (const int version : {0, 1, 3})
     CHECK(contains(told_of("checkpoint", version), "has the checkpoint format " + std::to_string(version) + ", "));
 }
@@ -188,14 +184,13 @@ TEST_CASE("A folder keeps the last three checkpoints and gives the newest") {
   const CheckpointFolder checkpoints(folder / "ckpt", false);
   const auto silent = [](const std::string& warning) { FAIL(warning); };
   CHECK(!checkpoints.newest(silent).has_value());
-  for (const std::int64_t step : {8, 9, 100, 999'999'999, 1'000'000'000}) {
+  for (const std::int64_t step : {0, 8, 9, 100, 999'999'999, 1'000'000'000}) {
     checkpoints.save(step, example(step));
     check_same(example(step), checkpoints.newest(silent).value());
   }
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(folder / "ckpt")) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "ckpt"))
     names.push_back(entry.path().filename().string());
-  }
   CHECK(sorted(names) ==
         std::vector<std::string>{"latest", "step-000000100.h5", "step-1000000000.h5", "step-999999999.h5"});
   CHECK(read_bytes(folder / "ckpt/latest") == "step-1000000000.h5\n");
@@ -222,7 +217,7 @@ TEST_CASE("Best networks of one step number, in two counts of steps, are both ke
   save(18, best(16, 200), false);
   save(19, best(19, 300), true);
   CHECK(files.restore_best(best(16, 100)));
-  CHECK(files.restore_best(best(16, 200)));
+  for (int again = 0; again < 2; ++again) CHECK(files.restore_best(best(16, 200)));
   CHECK_FALSE(files.restore_best(best(16, 300)));
   save(30, best(30, 300), true);
   for (const std::int64_t step : {31, 32, 33}) {  // the third pushes out the one that names the best of step 16

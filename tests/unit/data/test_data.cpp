@@ -24,21 +24,17 @@ std::uint8_t pixel(std::int64_t sample, int channel, int y, int x) {
 std::string record(std::int64_t sample, int label, int label_bytes, int size) {
   std::string bytes(static_cast<std::size_t>(label_bytes - 1), '\x7f');
   bytes += static_cast<char>(label);
-  for (int c = 0; c < 3; ++c) {
-    for (int y = 0; y < size; ++y) {
+  for (int c = 0; c < 3; ++c)
+    for (int y = 0; y < size; ++y)
       for (int x = 0; x < size; ++x) bytes += static_cast<char>(pixel(sample, c, y, x));
-    }
-  }
   return bytes;
 }
 
 std::vector<std::uint8_t> image(std::int64_t sample, int size) {
   std::vector<std::uint8_t> pixels;
-  for (int y = 0; y < size; ++y) {
-    for (int x = 0; x < size; ++x) {
+  for (int y = 0; y < size; ++y)
+    for (int x = 0; x < size; ++x)
       for (int c = 0; c < 3; ++c) pixels.push_back(pixel(sample, c, y, x));
-    }
-  }
   return pixels;
 }
 
@@ -117,11 +113,11 @@ std::vector<std::vector<std::int64_t>> epoch_of(Sampler& alone, std::vector<Samp
   alone.shuffle(epoch);
   for (Sampler& sampler : ranks) sampler.shuffle(epoch);
   for (std::int64_t step = 0; step < plan.steps(); ++step) {
-    const int count = alone.batch(step, whole.data()), part = count / of_ranks, size = part / plan.micro_batches;
+    const int count = alone.batch(step, 0, whole.data()), part = count / of_ranks, size = part / plan.micro_batches;
     REQUIRE(size * plan.micro_batches * of_ranks == count);
     CHECK(part == (step + 1 < plan.steps() ? plan.batch : plan.last_batch()));
     for (int rank = 0; rank < of_ranks; ++rank) {
-      REQUIRE(ranks[static_cast<std::size_t>(rank)].batch(step, mine.data()) == part);
+      REQUIRE(ranks[static_cast<std::size_t>(rank)].batch(step, rank, mine.data()) == part);
       for (int m = 0; m < plan.micro_batches; ++m) {
         const auto& one = all.emplace_back(mine.begin() + m * size, mine.begin() + (m + 1) * size);
         CHECK(std::equal(one.begin(), one.end(), whole.begin() + (m * of_ranks + rank) * size));
@@ -145,19 +141,16 @@ TEST_CASE("SHA-256 gives the digests of FIPS 180-2") {
 TEST_CASE("A converted folder holds the records' labels and pixels in the batches' numerical order") {
   const int size = GENERATE(1, 5, 32);
   const TemporaryFolder folder;
-  for (int batch = 1; batch <= 11; ++batch) {
+  for (int batch = 1; batch <= 11; ++batch)
     write_bytes(folder / ("data_batch_" + std::to_string(batch) + ".bin"),
                 record(2 * batch, batch % 10, 1, size) + record(2 * batch + 1, (batch + 3) % 10, 1, size));
-  }
   write_bytes(folder / "test_batch.bin", record(100, 9, 1, size));
   const std::string output = folder / "data.h5";
   convert_dataset({.source = folder.path(), .output = output, .labels = "", .size = size});
 
   const auto train = opened(output);
   REQUIRE(train->size() == 22);
-  CHECK(train->info().size == size);
-  CHECK(train->info().channels == 3);
-  CHECK(train->info().classes == 10);
+  CHECK((train->info().size == size && train->info().channels == 3 && train->info().classes == 10));
   CHECK(train->info().class_names[3] == (size == 32 ? "cat" : "class 3"));
   for (int i = 0; i < 22; ++i) {
     CHECK(train->label(i) == (i / 2 + 1 + (i % 2) * 3) % 10);
@@ -165,8 +158,7 @@ TEST_CASE("A converted folder holds the records' labels and pixels in the batche
   }
   const auto test = opened(output, "test");
   REQUIRE(test->size() == 1);
-  CHECK(test->label(0) == 9);
-  CHECK(pixels_of(*test, 0) == image(100, size));
+  CHECK((test->label(0) == 9 && pixels_of(*test, 0) == image(100, size)));
   CHECK(contains(inspect_dataset(output), "(as recorded)"));
 }
 
@@ -185,10 +177,13 @@ TEST_CASE("Records with two to 16 label bytes, up to 256 classes and named class
                                   .label_bytes = label_bytes == 2 ? 0 : label_bytes};
   convert_dataset(options);
   const auto train = opened(folder / "data.h5");
-  CHECK(train->info().classes == 256);
-  CHECK(train->info().class_names[255] == "kind255");
-  CHECK(train->label(0) == 255);
+  CHECK((train->info().classes == 256 && train->info().class_names[255] == "kind255" && train->label(0) == 255));
   CHECK(pixels_of(*train, 1) == image(1, 4));
+  write_bytes(folder / "train.bin", record(4, 3, 1, 420) + record(5, 7, 1, 420));  // more than a block each
+  write_bytes(folder / "test.bin", record(6, 0, 1, 420));
+  const std::string large = folder / "large.h5";
+  convert_dataset({.source = folder.path(), .output = large, .labels = "", .size = 420, .label_bytes = 1});
+  CHECK((labels_of(*opened(large)) == std::vector<int>{3, 7} && pixels_of(*opened(large), 1) == image(5, 420)));
 }
 
 TEST_CASE("A damaged folder of records is refused with the file's name, and leaves no file behind") {
@@ -205,6 +200,8 @@ TEST_CASE("A damaged folder of records is refused with the file's name, and leav
       {"test_batch.bin: has 0 bytes", writes("test_batch.bin", "")},
       {"there is neither test_batch.bin nor test.bin", removes("test_batch.bin")},
       {"batches.meta.txt: lists one class only", writes("batches.meta.txt", "cat\r\n \n")},
+      {"batches.meta.txt: lists more than 32767 classes",
+       writes("batches.meta.txt", lines_of(std::vector<std::string>(kMostClasses + 1, "x")))},
       {"data_batch_1.bin is missing", removes("data_batch_1.bin")},
       {"data_batch_2.bin: label 10 of record 2 (byte 386) is not in 0..9",
        writes("data_batch_2.bin", good + record(2, 10, 1, 8))},
@@ -242,10 +239,8 @@ TEST_CASE("A user's file without attributes is accepted: int64 labels, a user bl
   write_data_file(folder / "data.h5", {}, GENERATE(0, 512, 2048));
   const auto set = opened(folder / "data.h5");
   REQUIRE(set->size() == 4);
-  CHECK(set->info().size == 6);
-  CHECK(set->info().classes == 3);
-  CHECK(set->info().class_names[2] == "class 2");
-  CHECK(set->label(3) == 2);
+  CHECK((set->info().size == 6 && set->info().classes == 3));
+  CHECK((set->info().class_names[2] == "class 2" && set->label(3) == 2));
   std::vector<std::uint8_t> expected(108);
   std::iota(expected.begin(), expected.end(), static_cast<std::uint8_t>(2 * 108));
   CHECK(pixels_of(*set, 2) == expected);
@@ -390,6 +385,13 @@ TEST_CASE("HDF5 in other layouts becomes a data file, or is refused with what it
                      file.write("y", {2}, labels);
                    }),
                    "names " + std::to_string(count) + (count == 1 ? " class" : " classes") + ", must be 2 to 32767"));
+  std::vector<std::uint8_t> large(std::size_t{2} * 520 * 520 * 2);  // two images, of more than a block each
+  std::fill(large.begin() + std::ssize(large) / 2, large.end(), std::uint8_t{1});
+  CHECK(error([&](Hdf5File& file) {
+          file.write("X", {2, 520, 520, 2}, large);
+          file.write("y", {2}, labels);
+        }) == "none");
+  CHECK((pixels_of(*opened(out), 0)[0] == 0 && pixels_of(*opened(out), 1)[0] == 1));
   // Names of today do not count beside those that others have given their sets.
   const auto with_features = [&](Hdf5File& file) {
     file.write("images", {2, 6, 6, 3}, pixels);
@@ -442,16 +444,33 @@ TEST_CASE("HDF5 in other layouts becomes a data file, or is refused with what it
     CHECK(contains(error([&](Hdf5File& file) { file.write(name, {1}, std::vector<float>{1}); }),
                    depth == 15 ? "none" : "has groups in groups without end"));
   }
+  std::vector<float> rows(280000, 1);  // two of more than a block each
+  rows.back() = 5;
   CHECK(error([&](Hdf5File& file) {
           file.set_text("/", "arch", "net");
           file.set_texts("/", "words", {"a", "b"});
           file.set_integer("/", "epoch", 7);
           file.write("conv1.weight", {2}, std::vector<float>{1, 2});
+          file.write("fc.weight", {2, 140000}, rows);
+          file.write("wide", {1}, std::vector<double>{0.1});
+          file.write("none", {2, 0}, std::vector<float>{});
           file.write("bn1.num_batches_tracked", {}, std::vector<std::int64_t>{3});
         }) == "none");
+  for (int k = 0; k < 3; ++k) {
+    const ConvertOptions asked{.source = in,
+                               .output = out,
+                               .labels = "",
+                               .val = k == 0 ? "test" : "leave",
+                               .size = k == 1 ? 8 : 0,
+                               .classes = k == 2 ? 9 : 0};
+    CHECK(error_of([&] { (void)convert_dataset(asked); }).starts_with("2: " + in + ": holds weights; leave --size"));
+  }
   Shape shape;
   const Hdf5File weights = Hdf5File::open(out, ExitCode::data);
   CHECK(weights.read<float>("conv1.weight", shape) == std::vector<float>{1, 2});
+  CHECK((weights.read<float>("fc.weight", shape) == rows && weights.info("fc.weight").element == 4));
+  CHECK((weights.read<double>("wide", shape) == std::vector<double>{0.1} && weights.has("none")));
+  CHECK(weights.read<std::int64_t>("bn1.num_batches_tracked", shape) == std::vector<std::int64_t>{3});
   CHECK((weights.text("/", "arch") == "net" && weights.integer("/", "epoch") == 7 &&
          weights.texts("/", "words") == std::vector<std::string>{"a", "b"}));
 }
@@ -533,9 +552,7 @@ TEST_CASE("A training image may have no label, a test image must have one") {
   const TemporaryFolder folder;
   write_data_file(folder / "some.h5", {{4, 6, 6, 3}, {3, -1, 0, -1}});
   const auto set = opened(folder / "some.h5");
-  CHECK(set->info().classes == 4);
-  CHECK(set->label(0) == 3);
-  CHECK(set->label(1) == -1);
+  CHECK((set->info().classes == 4 && set->label(0) == 3 && set->label(1) == -1));
   CHECK(contains(inspect_dataset(folder / "some.h5"), "   -1         2         0  unknown"));
   write_data_file(folder / "all.h5", {{4, 6, 6, 3}, {3, 1, 0, 1}});
   CHECK(!contains(inspect_dataset(folder / "all.h5"), "unknown"));
@@ -550,8 +567,7 @@ TEST_CASE("The highest label of either split counts as a class, and there are at
   CHECK(opened(folder / "more.h5", "test")->info().classes == 8);
   write_splits(folder / "one.h5", {{"test", {{1, 6, 6, 1}, {0}}}});
   const auto set = opened(folder / "one.h5", "test");
-  CHECK(set->info().classes == 2);
-  CHECK(set->info().channels == 1);
+  CHECK((set->info().classes == 2 && set->info().channels == 1));
 }
 
 TEST_CASE("What is read in a confined process may fail, crash, loop or want all memory: the answer is an Error") {
@@ -617,7 +633,10 @@ TEST_CASE("Data of a wrong shape, type or range are refused with the names of fi
             "has its channels first, but must have the shape [n, height, width, channels]"},
            {{{4, 4, 6, 6}, {0, 1, 2, 0}}, "has its channels first"},
            {{{4, 5, 6, 6}, {0, 1, 2, 0}}, "square images, not 5 x 6"},
+           {{{4, 0, 6, 6}, {0, 1, 2, 0}}, "square images, not 0 x 6"},
+           {{{4, 0, 0, 3}, {0, 1, 2, 0}}, "square images, not 0 x 0"},
            {{{4, 6, 6, 5}, {0, 1, 2, 0}}, "1 to 4 channels"},
+           {{{4, 6, 6, 0}, {0, 1, 2, 0}}, "1 to 4 channels"},
            {{{4, 108}, {0, 1, 2, 0}}, "has 2 dimensions"},
            {{{0, 6, 6, 3}, {}}, "holds no image"}}) {
     write_data_file(path, contents);
@@ -645,6 +664,11 @@ TEST_CASE("Data of a wrong shape, type or range are refused with the names of fi
     file.set_text("/", "filetype", "checkpoint");
   });
   refused("is a file of kind 'checkpoint'");
+  write_file(path, [](Hdf5File& file) {
+    write_split(file, "train", {});
+    file.set_integer("/", "format_version", 2);
+  });
+  refused("has the data format 2, this program knows 1");
   write_data_file(path);
   CHECK(refusal({path}) == "none");
   CHECK(contains(refusal({path}, "validation"), "/validation/images"));
@@ -659,8 +683,7 @@ TEST_CASE("A file that becomes shorter after it was opened is Error(data), not g
   const auto set = opened(folder / "data.h5");
   std::filesystem::resize_file(folder / "data.h5", 100);
   const std::string error = error_of([&] { static_cast<void>(pixels_of(*set, 3)); });
-  CHECK(contains(error, "3: "));
-  CHECK(contains(error, "it is cut off"));
+  CHECK((contains(error, "3: ") && contains(error, "it is cut off")));
 }
 
 TEST_CASE("Several files are one pool in the order given, and must fit together") {
@@ -679,17 +702,15 @@ TEST_CASE("Several files are one pool in the order given, and must fit together"
   named("elk.h5", {"elk", "dog", "cow"});
 
   const auto pool = open_dataset({folder / "a.h5", folder / "b.h5", folder / "c.h5"}, "train", 0);
-  CHECK(pool->info().classes == 6);
+  CHECK((pool->info().classes == 6 && pool->name(5) == "5" && pool->first_file() == 4));
   REQUIRE(labels_of(*pool) == std::vector<int>{0, 2, 1, 2, 5, 4, 0, 2, 1, 2});
-  CHECK(pixels_of(*pool, 4) == pixels_of(*pool, 0));
-  CHECK(pixels_of(*pool, 5) == pixels_of(*pool, 1));
-  CHECK(pixels_of(*pool, 9) == pixels_of(*pool, 3));
-  CHECK(pixels_of(*pool, 3) != pixels_of(*pool, 4));
+  CHECK((pixels_of(*pool, 4) == pixels_of(*pool, 0) && pixels_of(*pool, 5) == pixels_of(*pool, 1)));
+  CHECK((pixels_of(*pool, 9) == pixels_of(*pool, 3) && pixels_of(*pool, 3) != pixels_of(*pool, 4)));
 
   const auto limited = open_dataset({folder / "a.h5", folder / "b.h5"}, "train", 5);
-  CHECK(limited->size() == 5);
-  CHECK(limited->info().classes == 6);
-  CHECK(open_dataset({folder / "a.h5"}, "train", 100)->size() == 4);
+  CHECK((limited->size() == 5 && limited->info().classes == 6));
+  const auto all = open_dataset({folder / "a.h5"}, "train", 100);
+  CHECK((all->size() == 4 && all->first_file() == 4));
 
   const auto error = [&](const std::vector<std::string>& names) {
     std::vector<std::string> paths;
@@ -732,15 +753,12 @@ TEST_CASE("Ranks with micro-batches see what one rank with all of their micro-ba
   for (const Case& c : {Case{96, 2, 16, 8}, Case{83, 2, 16, 8}, Case{50, 3, 8, 2}, Case{101, 4, 8, 8},
                         Case{21, 2, 64, 16}, Case{50, 1, 16, 4}, Case{8, 2, 12, 3}, Case{11, 5, 2, 1}}) {
     INFO(c.samples << " samples, " << c.ranks << " ranks, batch " << c.batch << " in " << c.micro_batch);
-    Sampler alone(c.samples, 1, 0, c.ranks * c.batch, c.micro_batch, 7);
-    std::vector<Sampler> ranks;
-    for (int rank = 0; rank < c.ranks; ++rank)
-      ranks.emplace_back(c.samples, c.ranks, rank, c.batch, c.micro_batch, std::uint64_t{7});
+    Sampler alone(c.samples, 1, c.ranks * c.batch, c.micro_batch, 7);
+    std::vector<Sampler> ranks(static_cast<std::size_t>(c.ranks),
+                               Sampler(c.samples, c.ranks, c.batch, c.micro_batch, 7));
     const EpochPlan& plan = ranks[0].plan();
-    CHECK(plan.micro_batches == c.batch / c.micro_batch);
-    CHECK(plan.per_rank % plan.micro_batches == 0);
-    CHECK(plan.batch <= c.batch);
-    CHECK(plan.micro_batch() * plan.micro_batches == plan.batch);
+    CHECK((plan.micro_batches == c.batch / c.micro_batch && plan.per_rank % plan.micro_batches == 0));
+    CHECK((plan.batch <= c.batch && plan.micro_batch() * plan.micro_batches == plan.batch));
     CHECK(alone.plan().steps() == plan.steps());
     std::vector<std::int64_t> times(static_cast<std::size_t>(c.samples), 0);
     std::int64_t entries = 0;
@@ -753,15 +771,11 @@ TEST_CASE("Ranks with micro-batches see what one rank with all of their micro-ba
     // Every sample in every epoch, and no more of them again than make the number of entries a multiple.
     const int hands = c.ranks * plan.micro_batches;
     CHECK(entries == 2 * ((c.samples + hands - 1) / hands * hands));
-    CHECK(*std::min_element(times.begin(), times.end()) >= 2);
-    CHECK(*std::max_element(times.begin(), times.end()) <= 4);
+    CHECK((*std::min_element(times.begin(), times.end()) >= 2 && *std::max_element(times.begin(), times.end()) <= 4));
   }
   // More micro-batches than images: one image each.
   const EpochPlan few(7, 2, 2147483640, 10);
-  CHECK(few.micro_batches == 4);
-  CHECK(few.micro_batch() == 1);
-  CHECK(few.per_rank == 4);
-  CHECK(few.steps() == 1);
+  CHECK((few.micro_batches == 4 && few.micro_batch() == 1 && few.per_rank == 4 && few.steps() == 1));
 }
 
 TEST_CASE(
@@ -781,10 +795,8 @@ TEST_CASE(
     const Mix mix(c.labelled, c.extra, c.share, c.micro_batch);
     CHECK(std::abs(c.share * mix.group - mix.labelled_of_group) < 1e-9);
     CHECK(std::gcd(mix.group, mix.labelled_of_group) == 1);
-    Sampler alone(mix, 1, 0, c.ranks * c.batch, c.micro_batch, 7);
-    std::vector<Sampler> ranks;
-    for (int rank = 0; rank < c.ranks; ++rank)
-      ranks.emplace_back(mix, c.ranks, rank, c.batch, c.micro_batch, std::uint64_t{7});
+    Sampler alone(mix, 1, c.ranks * c.batch, c.micro_batch, 7);
+    std::vector<Sampler> ranks(static_cast<std::size_t>(c.ranks), Sampler(mix, c.ranks, c.batch, c.micro_batch, 7));
     const EpochPlan& plan = ranks[0].plan();
     const std::int64_t all = plan.per_rank * c.ranks;
     const std::int64_t labelled_entries = all / mix.group * mix.labelled_of_group,
@@ -827,13 +839,13 @@ TEST_CASE(
       if (epoch >= epochs) CHECK(extra != extra_of_epochs[static_cast<std::size_t>(epoch - epochs)]);
     }
     // The middle of an epoch, without its beginning.
-    Sampler later(mix, c.ranks, 0, c.batch, c.micro_batch, 7);
+    Sampler later(mix, c.ranks, c.batch, c.micro_batch, 7);
     later.shuffle(1);
     ranks[0].shuffle(0);
     ranks[0].shuffle(1);
     std::vector<std::int64_t> one(static_cast<std::size_t>(c.batch)), other(one);
-    const int count = later.batch(plan.steps() - 1, one.data());
-    CHECK(ranks[0].batch(plan.steps() - 1, other.data()) == count);
+    const int count = later.batch(plan.steps() - 1, 0, one.data());
+    CHECK(ranks[0].batch(plan.steps() - 1, 0, other.data()) == count);
     CHECK(one == other);
   }
 }
@@ -867,18 +879,15 @@ TEST_CASE(
     write_splits(folder / name, {{"train", {{4, 6, 6, 3}, {2, 2, 0, 3}}}});
   const std::vector<std::string> paths = {folder / "labelled.h5", folder / "extra.h5", folder / "more.h5"};
   const auto all = [&] { return open_dataset(paths, "train", 0); };
-  CHECK(all()->size() == 13);
-  CHECK(all()->first_file() == 5);
+  CHECK((all()->size() == 13 && all()->first_file() == 5));
   CHECK(open_dataset(paths, "train", 3)->first_file() == 3);
   const auto limited = first_of_first_file(all(), 2);
   CHECK(labels_of(*limited) == std::vector<int>{0, 1, 2, 2, 0, 3, 2, 2, 0, 3});
   CHECK(limited->first_file() == 2);
   CHECK(first_of_first_file(all(), 5)->size() == 13);
   const auto kept = held_out(all(), 5, 2, 7, true), aside = held_out(all(), 5, 2, 7, false);
-  CHECK(kept->size() == 11);
-  CHECK(kept->first_file() == 3);
-  CHECK(aside->size() == 2);
-  CHECK(aside->first_file() == 2);
+  CHECK((kept->size() == 11 && kept->first_file() == 3));
+  CHECK((aside->size() == 2 && aside->first_file() == 2));
   for (int i = 3; i < 11; ++i) CHECK(pixels_of(*kept, i) == pixels_of(*all(), i + 2));
   CHECK(contains(error_of([&] { static_cast<void>(held_out(all(), 5, 5, 7, true)); }),
                  "leaves nothing of 5 labelled training images"));
@@ -1023,18 +1032,15 @@ TEST_CASE("The synthetic classes are balanced and differ: the nearest mean image
   }
   const auto [fewest, most] = std::minmax_element(counts.begin(), counts.end());
   CHECK(*most - *fewest <= 1);
-  for (std::size_t c = 0; c < classes; ++c) {
+  for (std::size_t c = 0; c < classes; ++c)
     for (double& value : means[c]) value /= static_cast<double>(counts[c]);
-  }
   int right = 0;
   for (std::int64_t i = 0; i < test->size(); ++i) {
     const auto pixels = pixels_of(*test, i);
     std::vector<double> distances(classes);
-    for (std::size_t c = 0; c < classes; ++c) {
-      for (std::size_t k = 0; k < pixels.size(); ++k) {
+    for (std::size_t c = 0; c < classes; ++c)
+      for (std::size_t k = 0; k < pixels.size(); ++k)
         distances[c] += (pixels[k] - means[c][k]) * (pixels[k] - means[c][k]);
-      }
-    }
     right += std::min_element(distances.begin(), distances.end()) - distances.begin() == test->label(i);
   }
   // Of 640 guesses, n/640 are right by chance; five standard deviations of that binomial are below 10 %.
@@ -1109,8 +1115,7 @@ TEST_CASE("images kept aside are a part of the set, the rest is what remains, bo
     CHECK(is_kept != is_aside);
     (is_kept ? a : b) += 1;
   }
-  CHECK(a == 30);
-  CHECK(b == 20);
+  CHECK((a == 30 && b == 20));
   // Another seed keeps others aside; nothing is left of a set that is kept aside whole.
   const auto other = held_out(synthetic_dataset(options, "train"), 50, 20, 8, false);
   bool differs = false;

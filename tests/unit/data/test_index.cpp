@@ -120,11 +120,7 @@ TEST_CASE("An index has the images of a folder, of its tar and of its packed tar
   const std::string source = folder / "so\nurce";
   put_source(source);
   const Indexed made = write_index({.source = source, .output = folder / "one.h5", .threads = 2});
-  CHECK(made.train == 3);
-  CHECK(made.test == 1);
-  CHECK(made.classes == 2);
-  CHECK(made.others == 1);
-  CHECK(made.damaged == 0);
+  CHECK((made.train == 3 && made.test == 1 && made.classes == 2 && made.others == 1 && made.damaged == 0));
   const std::vector<std::string> train = all_of(folder / "one.h5", "train"), test = all_of(folder / "one.h5", "test");
   CHECK(train.size() == 3);
   CHECK(open_dataset({folder / "one.h5"}, "train", 0, {.size = 8})->info().class_names ==
@@ -220,6 +216,10 @@ TEST_CASE("Splits and classes are what folders and tars are called, shards what 
   SECTION("folders") {
     for (const char* path : {"set/cat/day1/1.jpg", "set/dog/day1/2.jpg", "set/.old/3.jpg"}) put(in + path, "");
     CHECK(found_in(source) == Found{"train cat set/cat/day1/1.jpg", "train dog set/dog/day1/2.jpg"});
+    std::string deep = in;
+    for (int k = 0; k < 34; ++k) deep += "d/";
+    fs::create_directories(deep);
+    CHECK(contains(error_of([&] { found_in(source); }), "d: folders in folders, 32 deep"));
   }
   SECTION("labels of shards, and what is none") {
     const auto told = [&](const std::string& kind, const std::string& label) {
@@ -227,6 +227,7 @@ TEST_CASE("Splits and classes are what folders and tars are called, shards what 
       return error_of([&] { found_in(source); });
     };
     for (const char* none : {"", " 1", "1x"}) CHECK(told("cls", none) == "3: 0.tar: x.cls: is no label");
+    CHECK(told("cls", std::string((1 << 20) + 1, '1')) == "3: 0.tar: x.cls: a label of 1048577 bytes");
     CHECK(told("json", "{") == "3: 0.tar: x.json: is no JSON");
     CHECK(told("json", R"({"cls": 1.5})") == "3: 0.tar: x.json: \"cls\" is no whole number");
     for (const char* none : {"[1]", "{}"}) CHECK(contains(told("json", none), "0.tar: x.jpg: no .cls and no \"cls\""));
@@ -250,6 +251,8 @@ TEST_CASE("Splits and classes are what folders and tars are called, shards what 
     for (int k = 0; k <= kMostClasses; ++k) lines += std::to_string(k) + "\n";
     put(in + "class_names.txt", lines);
     CHECK(contains(error_of([&] { found_in(source); }), "names 32768 classes, at most 32767 are taken"));
+    fs::resize_file(in + "class_names.txt", (8 << 20) + 1);
+    CHECK(contains(error_of([&] { found_in(source); }), "has 8388609 bytes: too many for names"));
     put_tar(in + "train-0.tar", {{"x.jpg", ""}, {"x.png", ""}, {"x.cls", "0"}});
     CHECK(contains(error_of([&] { found_in(source); }), "train-0.tar: x.png: stands beside x.jpg"));
   }
@@ -305,6 +308,7 @@ TEST_CASE("A view has the pixels of its window, and a fast one those of the imag
             (void)seen(file, {13, 22}, all, {13, 21}, false);
           }) == "3: has 21 x 13 pixels instead of 22 x 13");
   CHECK(error_of([] { (void)image_shape(as_bytes("GIF89a")); }) == "3: is neither JPEG nor PNG");
+  CHECK(error_of([&] { decoder.check(as_bytes(png.substr(0, png.size() - 20))); }) == "3: the file is cut off");
 }
 
 TEST_CASE("Texts in a PNG take no memory", "[index]") {
@@ -391,11 +395,14 @@ TEST_CASE("Damaged images are all listed, and then refused or left out", "[index
     CHECK(!fs::exists(options.output + "/class_names.txt"));
     options.skip_damage = true;
     const Indexed made = write();
-    CHECK(made.train == 3);
-    CHECK(made.damaged == 4);
+    CHECK((made.train == 3 && made.damaged == 4));
     if (pack) CHECK(write().kept == made.containers);
     fs::remove_all(options.output);
   }
+  for (const char* name : {"/a/1.png", "/b/2.png"}) put(folder / "damaged" + name, "text");
+  CHECK(error_of([&] {
+          (void)write_index({.source = folder / "damaged", .output = folder / "out", .skip_damage = true});
+        }) == "3: " + folder / "damaged" + ": no image is whole");
 }
 
 TEST_CASE("An index whose images have moved or changed, or whose paths leave its folder, is refused by their names",
@@ -426,6 +433,7 @@ TEST_CASE("An index whose images have moved or changed, or whose paths leave its
   tar.add("b/2.jpg", as_bytes(image("grey.jpg")));
   tar.close();
   write_index({.source = folder / "source.tar", .output = index});
+  CHECK(error_of([&] { all_of(index, "test"); }) == "3: " + index + ": has no test images (/test/records)");
   fs::resize_file(folder / "source.tar", 512);
   CHECK(error_of([&] { all_of(index, "train"); }) ==
         "3: " + (folder / "source.tar") + ": has 512 bytes instead of 4096" + remedy);
@@ -443,9 +451,8 @@ TEST_CASE("An index whose images have moved or changed, or whose paths leave its
     file.write("/class_names", {4}, std::vector<std::uint8_t>{'a', '\n', 'b', '\n'});
     file.write("/train/names", {std::ssize(path)}, as_bytes(path));
     file.write("/train/records", {1, 40}, std::span(reinterpret_cast<const std::uint8_t*>(&record), 40));
-    const bool whole = !path.starts_with("x/");
-    if (!whole) file.write("/containers", {3}, std::vector<std::uint8_t>{'x', 0, 0});
-    if (!whole) file.write("/container_bytes", {1}, std::vector<std::int64_t>{4096});
+    if (path.ends_with('/')) file.write("/containers", {3}, std::vector<std::uint8_t>{'x', 0, 0});
+    if (path == "x/") file.write("/container_bytes", {1}, std::vector<std::int64_t>{4096});
     file.close();
     return error_of([&] { all_of(index, "train"); });
   };
@@ -453,6 +460,7 @@ TEST_CASE("An index whose images have moved or changed, or whose paths leave its
        {std::string("../secret.jpg"), folder / "secret.jpg", std::string("a/../../secret.jpg")})
     CHECK(contains(error_of_index(path, record_of(path)), "the path " + path + " leaves the folder of the images"));
   CHECK(contains(error_of_index("x/", record_of("x/")), "the names of its containers are damaged"));
+  CHECK(contains(error_of_index("y/", record_of("y/")), "has no sizes of its containers"));
   using Damage = void (*)(ImageRecord&);
   for (const Damage damage :
        std::vector<Damage>{[](ImageRecord& r) { r.container = 0; }, [](ImageRecord& r) { r.container = -2; },

@@ -110,8 +110,7 @@ TEST_CASE("The first damaged image of a batch is told when its turn comes, whoev
     at_once.fill(batch, 1, 0);
     CHECK_THROWS_WITH(at_once.fill(batch, 2, 0), lowest);
     Loader loader(data, 1, 0, options);
-    CHECK(loader.next().key.step == 0);
-    CHECK(loader.next().key.step == 1);
+    CHECK((loader.next().key.step == 0 && loader.next().key.step == 1));
     for (int again = 0; again < 2; ++again) CHECK_THROWS_WITH(loader.next(), lowest);
   }
 }

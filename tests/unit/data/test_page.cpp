@@ -90,7 +90,7 @@ TEST_CASE("An index is described by what it says, and no image is read", "[page]
 
 TEST_CASE("A page has images of all classes alike, each above the name of its class", "[page]") {
   const TemporaryFolder folder;
-  SyntheticOptions options{.classes = 3, .size = 20, .train = 150, .test = 5};
+  SyntheticOptions options{.classes = 3, .size = 26, .train = 150, .test = 5};
   write_synthetic(options, folder / "set.h5");
   CHECK(draw_page(folder / "set.h5", folder / "page.png") == 64);
   const auto set = synthetic_dataset(options, "train");
@@ -102,7 +102,7 @@ TEST_CASE("A page has images of all classes alike, each above the name of its cl
   std::string bytes = read_bytes(folder / "page.png");
   const ImageBytes file(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
   const ImageShape shape = png_shape(file);
-  constexpr int kSide = 20, kZoom = 5, kWidth = kSide * kZoom + 4, kHeight = kWidth + 12;
+  constexpr int kSide = 26, kZoom = 4, kWidth = kSide * kZoom + 4, kHeight = kWidth + 12;
   REQUIRE(shape == ImageShape{8 * kHeight + 4, 8 * kWidth + 4});
   std::vector<std::uint8_t> page(static_cast<std::size_t>(3 * shape.height * shape.width));
   decode_png(file, page.data());
@@ -127,8 +127,8 @@ TEST_CASE("A page has images of all classes alike, each above the name of its cl
   CHECK(labels[0] == labels[1]);
   std::vector<std::uint8_t> drawn;
   for (const std::size_t cell : {0, 31, 63}) drawn.insert(drawn.end(), labels[cell].begin(), labels[cell].end());
-  CHECK(sha256_hex(drawn.data(), drawn.size()) ==  // of "disc, hue 0", "square, hue 120", "triangle up, hue"
-        "f7604c55543251d97d6ce311469e5647d76367045ee5dd56d2dbdf1d092ba8ee");
+  CHECK(sha256_hex(drawn.data(), drawn.size()) ==  // of "disc, hue 0", "square, hue 120", "triangle up, hue 2"
+        "c60ea825fadb29aaf3ed1bac341a59e402a1ba2c85c2a88d05e09542d4a763f6");
 }
 
 TEST_CASE("Letters of a class's name beyond ASCII are question marks", "[page]") {

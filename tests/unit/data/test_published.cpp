@@ -45,11 +45,12 @@ std::string list(const std::vector<int>& values) {
   for (const int value : values) out += integer(static_cast<std::uint64_t>(value));
   return out + "e";
 }
-std::string array(std::uint64_t rows, std::uint64_t width, const std::string& bytes, bool column_major = false) {
+std::string array(std::uint64_t rows, std::uint64_t width, const std::string& bytes, bool column_major = false,
+                  const std::string& type = "u1") {
   return "cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\0\x85U\x01"s + "b\x87R(K\x01"s + integer(rows) +
-         integer(width) + "\x86"s +
-         "cnumpy\ndtype\nU\x02u1K\0K\x01\x87R(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\0tb"s +
-         (column_major ? "\x88" : "\x89") + text(bytes) + "tb";
+         integer(width) + "\x86"s + "cnumpy\ndtype\nU\x02" + type +
+         "K\0K\x01\x87R(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\0tb"s + (column_major ? "\x88" : "\x89") +
+         text(bytes) + "tb";
 }
 /// Of pairs of a key and what has been pickled.
 std::string dictionary(const std::vector<std::pair<std::string, std::string>>& items) {
@@ -216,6 +217,8 @@ TEST_CASE("CIFAR's pickles, as Python 2 wrote them, become training and test ima
   CHECK((test.pixels == interleaved(set.rows[5])));
   CHECK(test.labels == std::vector<int>{5, 9});
   CHECK(train.info.class_names[9] == "truck'");
+  std::filesystem::remove(set.folder / "batches.meta");
+  CHECK((set.error() == "none" && contents(set.output / "set.h5", "test").info.class_names == cifar10_names()));
 }
 
 TEST_CASE("Of CIFAR-100's pickles the fine labels are taken", "[published]") {
@@ -260,6 +263,8 @@ TEST_CASE("Damaged and incomplete folders of pickles are refused, and leave no f
        {"there must be one label for each of the 2 images", puts(0, python2::array(2, 3072, rows), {1})},
        {"data is uint8 [2, 1024], but must be uint8 [n, 3072]",
         puts(0, python2::array(2, 1024, rows.substr(0, 2048)), {1, 2})},
+       {"data is int8 [2, 3072], but must be uint8 [n, 3072]",
+        puts(0, python2::array(2, 3072, rows, false, "i1"), {1, 2})},
        {"data has 6144 bytes from byte", puts(0, python2::array(3, 3072, rows), {1, 2, 3})},
        {"data_batch_1: byte",
         [](const Cifar10& set, ConvertOptions&) {
@@ -275,6 +280,8 @@ TEST_CASE("Damaged and incomplete folders of pickles are refused, and leave no f
                                                    "e"s},
                                                   {"data", python2::array(2, 3072, rows)}}))},
        {"batches.meta: has no array or list label_names", writes("batches.meta", python2::dictionary({}))},
+       {"label_names lists more than 1024 names",
+        writes("batches.meta", python2::dictionary({{"label_names", python2::list(std::vector<int>(1025))}}))},
        {"label_names is no list", writes("batches.meta", python2::dictionary({{"label_names", "N"}}))},
        {"label_names is a list of other things than names",
         writes("batches.meta", python2::dictionary({{"label_names", python2::list({1, 2})}}))},
@@ -309,6 +316,11 @@ TEST_CASE("A file of type idx holds the array that was written, packed or not", 
   CHECK(contains(error(Idx{endless, "a"}.bytes()), "claims an impossible size"));
   CHECK(contains(error(gzip(Idx{endless, "a"}.bytes())), "claims an impossible size"));
   CHECK(contains(error(gzip(Idx{{1000, 1000}, "a"}.bytes())), "packed bytes cannot hold"));
+  CHECK(contains(error(gzip(Idx{{33 * 1032}, "a"}.bytes())), "which 32 packed bytes cannot hold"));
+  CHECK(contains(error(gzip(Idx{{33 * 1032 - 1}, "a"}.bytes())), "memory is too short"));
+  CHECK(contains(error("\x1f\x8b"), "memory is cut off"));
+  CHECK(contains(error("\x1f" + good.substr(1)), "no idx file"));
+  CHECK(elements_of(Idx{{0, 3}, ""}.bytes()) == "uint8 [0, 3] ");
   CHECK(contains(error(gzip(Idx{{2, 4}, "abcdef"}.bytes())), "memory is too short"));
   CHECK(contains(error(gzip(Idx{{2, 2}, "abcdef"}.bytes())), "memory is longer than it says"));
   CHECK(contains(error(packed + "x"), "memory is longer than it says"));
@@ -337,12 +349,9 @@ TEST_CASE("MNIST's files are found under each of their names, and a plain one so
   }
   CHECK(set.error() == "none");
   const Contents train = contents(set.output / "set.h5", "train"), test = contents(set.output / "set.h5", "test");
-  CHECK(train.pixels == set.train);
-  CHECK(train.labels == std::vector<int>{1, 0, 2});
-  CHECK(test.pixels == set.test);
-  CHECK(test.labels == std::vector<int>{3, 1});
-  CHECK(train.info.channels == 1);
-  CHECK(train.info.size == 4);
+  CHECK((train.pixels == set.train && train.labels == std::vector<int>{1, 0, 2}));
+  CHECK((test.pixels == set.test && test.labels == std::vector<int>{3, 1}));
+  CHECK((train.info.channels == 1 && train.info.size == 4));
   CHECK(train.info.class_names == numbered_classes(4));
 }
 
@@ -382,6 +391,7 @@ TEST_CASE("EMNIST's images are turned and its letters counted from 0, QMNIST's c
     CHECK(contains(error_of([&] { convert(one, of_set); }), "2: " + of_set + ": would be written over"));
     CHECK(read_bytes(of_set) == before);
   }
+  CHECK(error_of([&] { convert(one, folder / "emnist-digits-train-images-idx3-ubyte.gz"); }) == "none");
   put("emnist-letters-test-images-idx3-ubyte", {{3, 4, 4, 1}, turned}, true);
   CHECK(contains(error(one), "is uint8 [3, 4, 4, 1], but EMNIST's images have three dimensions"));
   put("emnist-letters-test-images-idx3-ubyte", {{3, 4, 4}, turned}, true);
@@ -391,16 +401,19 @@ TEST_CASE("EMNIST's images are turned and its letters counted from 0, QMNIST's c
   CHECK(contains(error(one), "label 2 of image 2 is not in 0..1"));
 
   const TemporaryFolder other;
-  std::string rows;  // class, writer, ...: int32 [3, 8]
-  for (const int label : {1, 0, 2}) {
-    rows += number(static_cast<std::uint64_t>(label), 4, true);
-    for (int column = 1; column < 8; ++column) rows += number(77, 4, true);
+  for (const std::uint32_t columns : {2, 64, 65}) {
+    std::string rows;  // class, writer, ...: int32 [3, columns]
+    for (const int label : {1, 0, 2}) {
+      rows += number(static_cast<std::uint64_t>(label), 4, true);
+      for (std::uint32_t column = 1; column < columns; ++column) rows += number(77, 4, true);
+    }
+    for (const std::string split : {"train", "test"}) {
+      write_bytes(other / ("qmnist-" + split + "-images-idx3-ubyte"), Idx{{3, 4, 4}, pixels}.bytes());
+      write_bytes(other / ("qmnist-" + split + "-labels-idx2-int"), Idx{{3, columns}, rows, 12}.bytes());
+    }
+    if (columns < 65) CHECK(check(other.path()).size() == 3);
   }
-  for (const std::string split : {"train", "test"}) {
-    write_bytes(other / ("qmnist-" + split + "-images-idx3-ubyte"), Idx{{3, 4, 4}, pixels}.bytes());
-    write_bytes(other / ("qmnist-" + split + "-labels-idx2-int"), Idx{{3, 8}, rows, 12}.bytes());
-  }
-  CHECK(check(other.path()).size() == 3);
+  CHECK(contains(error(other.path()), "labels-idx2-int is int32 [3, 65], but there must be one label"));
 }
 
 TEST_CASE("STL-10's planes are turned and its labels counted from 0", "[published]") {
@@ -428,12 +441,19 @@ TEST_CASE("STL-10's planes are turned and its labels counted from 0", "[publishe
   write_bytes(folder / "train_y.bin", "\1\x0b");
   write_bytes(folder / "test_X.bin", planes);
   CHECK(contains(error(), "label 10 of image 1 is not in 0..9"));
+  write_bytes(folder / "train_X.bin", planes.substr(0, planes.size() / 2));
+  write_bytes(folder / "train_y.bin", "\1");  // of one image
+  CHECK(error() == "none");
+  write_bytes(folder / "train_y.bin", "");
+  CHECK(contains(error(), "train_y.bin: has 0 bytes, which is no positive multiple of 1"));
 }
 
 TEST_CASE("Two files for the same images are refused, whichever of them the folder lists first", "[published]") {
   Cifar10 set;
   write_bytes(set.folder / "data_batch_1.bin", std::string(3073, '\0'));
   CHECK(contains(set.error(), "is a folder of CIFAR's pickles and a folder of binary records in one"));
+  std::filesystem::rename(set.folder / "data_batch_1.bin", set.folder / "train");
+  CHECK(contains(set.error(), "has files of CIFAR-10 and of CIFAR-100; give each a folder of its own"));
   Mnist mnist;
   mnist.put("train-images.idx3-ubyte", {{3, 4, 4}, mnist.train});
   CHECK(contains(mnist.error(), "has both train-images-idx3-ubyte and train-images.idx3-ubyte for the same data"));

@@ -16,10 +16,8 @@ TEST_CASE("Cuts have the size of their epoch and lie anywhere in the padded imag
     const int size = epoch < 2 ? 9 : epoch < 3 ? 12 : 16;
     whole.fill(of_whole, epoch, 0);
     cut.fill(of_cut, epoch, 0);
-    CHECK(of_whole.key.size == kSize);
-    CHECK(of_cut.key.size == size);
-    CHECK(of_cut.ids == of_whole.ids);
-    CHECK(of_cut.pixels == of_whole.pixels);
+    CHECK((of_whole.key.size == kSize && of_cut.key.size == size));
+    CHECK((of_cut.ids == of_whole.ids && of_cut.pixels == of_whole.pixels));
     std::vector<int> tops, lefts;
     for (std::size_t k = 0; k < of_cut.crops.size(); ++k) {
       tops.push_back(of_cut.crops[k].top);
@@ -32,8 +30,7 @@ TEST_CASE("Cuts have the size of their epoch and lie anywhere in the padded imag
       std::sort(places->begin(), places->end());
       places->erase(std::unique(places->begin(), places->end()), places->end());
       CHECK(std::ssize(*places) == kSize + 2 * kPadding - size + 1);  // all of them
-      CHECK(places->front() == -kPadding);
-      CHECK(places->back() == kSize + kPadding - size);
+      CHECK((places->front() == -kPadding && places->back() == kSize + kPadding - size));
     }
   }
   growing.augment = Augment::none;

@@ -137,7 +137,10 @@ TEST_CASE("what a lock's file says counts as far as a lock could have said it", 
   RunLock lock(run, nobody);
   lock.sign("h", false);
   sign_off(run, 0);
+  lock.sign(std::string(500, 'h'), false);  // for which there is no room
   CHECK(look_at_lock(run).writer.code == 0);
+  fs::create_directories(temporary / "other/.lock");
+  CHECK(error_of([&] { const RunLock no(temporary / "other", nobody); }).starts_with("9: cannot open "));
   CHECK(error_of([&] { static_cast<void>(make_new_folder(temporary / std::string(300, 'x'))); }).starts_with("9: "));
 }
 

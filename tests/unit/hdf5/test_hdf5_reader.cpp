@@ -215,12 +215,14 @@ TEST_CASE("What the program writes is read as the library reads it") {
     file.close();
   }
   check_reads_as_the_library(path);
-  CHECK(!Hdf5Reader::open(path, ExitCode::data).text("nothing", "names"));
+  const Hdf5Reader file = Hdf5Reader::open(path, ExitCode::data);
+  CHECK(file.list("/") == std::vector<std::string>{"state", "param", "bytes", "texts"});
+  CHECK((file.list("param").front() == "layer100.weight" && !file.text("nothing", "names")));
   CHECK(hdf5_version() == fmt::format("{}.{}.{}", H5_VERS_MAJOR, H5_VERS_MINOR, H5_VERS_RELEASE));
   // The first elements alone.
   std::vector<float> found;
   const auto take = [&](std::span<const float> block) { found.insert(found.end(), block.begin(), block.end()); };
-  Hdf5Reader::open(path, ExitCode::data).read_blocks<float>("param/layer1.weight", take, 3);
+  file.read_blocks<float>("param/layer1.weight", take, 3);
   CHECK(found == std::vector<float>{1, 2, 3});
 }
 
@@ -304,6 +306,7 @@ TEST_CASE("The library is asked for no more than a file can hold, and for nothin
     write("more", {(1 << 21) + 1, 1}, chunks);
     write("most", {hsize_t{1} << 40, 100'000'000}, chunks);
     write("outside", {4}, outside);
+    file.dataset("word", H5T_C_S1, H5T_C_S1, {}, std::vector<char>{'x'});
     H5Pclose(chunks);
     H5Pclose(outside);
   }
@@ -314,6 +317,9 @@ TEST_CASE("The library is asked for no more than a file can hold, and for nothin
                                    std::pair{"outside", "lies in other files; copy it into this one"}})
     CHECK(error_of([&, name = name] { static_cast<void>(file.info(name)); }) ==
           "3: " + path + ": dataset " + name + " " + told);
+  for (const char* name : {"word", "fine"})
+    CHECK(error_of([&] { static_cast<void>(file.read_texts(name)); }) ==
+          "3: " + path + ": dataset " + name + " must be a row of strings");
 }
 
 TEST_CASE("A header that goes on in itself is refused") {
@@ -408,6 +414,11 @@ TEST_CASE("Claims beyond the file are refused") {
   shared[layout + 4] = 2;
   write_bytes(path, shared);
   CHECK(contains(error_in(path), "share a type or a shape"));
+  std::string endless = read_bytes(test::data_path("fuzz/corpus/data_file/old_form"));
+  const auto names = endless.begin() + static_cast<std::ptrdiff_t>(endless.find("HEAP")) + 32;
+  std::replace(names, names + 88, '\0', 'x');
+  write_bytes(path, endless);
+  CHECK(contains(error_in(path), "a name lies outside of its heap"));
   for (std::size_t part = 0; part < 64; ++part) {
     write_bytes(path, whole.substr(0, whole.size() * part / 64));
     CHECK(error_in(path).starts_with("3: " + path));

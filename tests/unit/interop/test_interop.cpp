@@ -53,8 +53,7 @@ void check_same(const StateDict& a, const StateDict& b) {
       return std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(y);
     }));
   }
-  CHECK(a.counters == b.counters);
-  CHECK(a.metadata == b.metadata);
+  CHECK((a.counters == b.counters && a.metadata == b.metadata));
 }
 
 StateDict example() {
@@ -326,6 +325,11 @@ TEST_CASE("A file's own words are believed where they are plain and `export` has
   CHECK(ours.config ==
         "network = \"wrn_16_4\"\nwidth = 16\nnormalize = \"0.5,0.25\"\neps = \"" + std::string(199, 'a') + "\"\n");
   CHECK((ours.size == 16 && ours.class_names == std::vector<std::string>{"a", "b"}));
+  for (const char* none : {"0", "16x", "x"}) {
+    state.metadata["image_size"] = none;
+    write_safetensors(folder / "file", state);
+    CHECK(read_tensors(folder / "file").size == -1);
+  }
   state.metadata["producer"] = "other";
   write_safetensors(folder / "file", state);
   const Source other = read_tensors(folder / "file");
@@ -372,8 +376,7 @@ TEST_CASE("Tensors under all names in use find their places in every network", "
     const NetworkOptions sizes =
         sizes_of(networks().at(network), own,
                  {.width = 4, .channels = 1, .classes = 7, .normalization = normalization_from("cifar10")});
-    CHECK(sizes.classes == 10);
-    CHECK(sizes.channels == 3);
+    CHECK((sizes.classes == 10 && sizes.channels == 3));
   }
 }
 
@@ -500,6 +503,14 @@ TEST_CASE("What public files have beside the weights is passed over if it change
   CHECK(misfit(graph, rounded)
             .ends_with("--normalize; to take the numbers of the file, give --normalize "
                        "0.4914,0.4822,0.4465,0.2023,0.1994,0.201"));
+  std::vector<float>& mean = (rounded.tensors.end() - 2)->values;
+  mean = {0, 1, 0.5F};
+  CHECK(misfit(graph, rounded).ends_with("give --normalize 0,1,0.5,0.2023,0.1994,0.201"));
+  for (const float none : {-0.5F, 1.5F}) {  // of images that are not in [0, 1]
+    mean[2] = none;
+    CHECK(misfit(graph, rounded).ends_with("sigma [1,3,1,1] asks for another --normalize"));
+  }
+  mean = graph.normalization.mean;
   rounded.tensors.push_back({"attacker.mean", {3}, graph.normalization.mean});
   rounded.tensors.push_back({"attacker.std", {3}, graph.normalization.deviation});
   CHECK(misfit(graph, rounded).ends_with("in 1 tensor: sigma [1,3,1,1] asks for another --normalize"));
@@ -512,6 +523,18 @@ TEST_CASE("What public files have beside the weights is passed over if it change
     std::swap(other.tensors.back().values, (other.tensors.end() - 2)->values);
     CHECK(contains(misfit(graph, other), "in 2 tensors: " + prefix));
   }
+}
+
+TEST_CASE("Values that are not finite, and variances below zero, are refused", "[exchange]") {
+  const auto told = [](const std::string& name, float value) {
+    StateDict state;
+    state.tensors = {{name, {2}, {0, value}}};
+    return error_of([&] { check_values(state, "FILE"); });
+  };
+  CHECK((told("bn.running_var", 0.5F) == "none" && told("bn.running_mean", -1) == "none"));
+  CHECK(told("bn.running_var", -1e-30F) == "4: FILE: bn.running_var has negative values; take another file");
+  for (const float none : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()})
+    CHECK(told("fc.bias", none) == "4: FILE: fc.bias has values that are not finite; take another file");
 }
 
 TEST_CASE("Of many tensors that do not fit ten are named", "[exchange]") {
