@@ -94,6 +94,7 @@ void add_evaluation(CardFigures& figures, const HubEntry& entry) {
   Shape shape;
   const auto share = [&](const char* name) {
     const std::vector<std::uint8_t> right = file.read<std::uint8_t>(name, shape);
+    check(!right.empty(), "holds no image");
     return std::accumulate(right.begin(), right.end(), 0.0) / static_cast<double>(right.size());
   };
   const double clean = share("image/clean_correct"), robust = share("image/robust");

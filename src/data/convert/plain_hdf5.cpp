@@ -24,7 +24,7 @@ void copy_plainly(const Hdf5File& from, const std::vector<std::string>& names, H
     std::int64_t row = sizeof(T);
     for (std::size_t i = 1; i < shape.size(); ++i) row *= shape[i];
     if (row == 0) return;
-    const std::int64_t rows = shape[0], block = rows_at_once(row);
+    const std::int64_t rows = shape[0], block = 8 * rows_at_once(row);  // as images
     for (std::int64_t first = 0; first < rows; first += block)
       to.write_rows(name, first, from.read_rows<T>(name, first, std::min(block, rows - first)));
   };
