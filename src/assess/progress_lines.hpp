@@ -11,8 +11,10 @@ namespace dat {
 /// Lines on standard error that say how far an evaluation is, and how long it will take.
 class ProgressLines {
  public:
-  /// images: of rank 0. interval: seconds between lines.
-  ProgressLines(std::int64_t images, double interval) : images_(images), interval_(interval), begin_(Clock::now()) {}
+  using Clock = std::chrono::steady_clock;
+  /// images: of rank 0. interval: seconds between lines, of which the first one is due so long after `begin`.
+  ProgressLines(std::int64_t images, double interval, Clock::time_point begin = Clock::now())
+      : images_(images), interval_(interval), begin_(begin) {}
 
   /// Reports that `done` images are done.
   void operator()(std::int64_t done);
@@ -22,7 +24,6 @@ class ProgressLines {
   void operator()(const SequenceEvaluator::Progress& now);
 
  private:
-  using Clock = std::chrono::steady_clock;
   [[nodiscard]] bool due();
 
   std::int64_t images_;

@@ -43,6 +43,9 @@ A model, nothing measured from here on: each rank with its own batch, 1 rank a n
  budget 1.48 of 2 pays: 1.13x at 2 ranks to 1.16x at 4
  generators, --staleness 4, pay: 1.14x at 4 ranks, 2 of them generators (half; the step waits for attacking)
 )");
+  o.budget = {0.5};
+  CHECK((contains(table(), " budget 0.5 of 2 pays: ") && !contains(table(), " budget 1.48 of 2 ")));
+  o.budget = {};
   std::tie(o.ranks, o.staleness) = std::pair(std::vector{2, 4}, 1);
   CHECK(contains(table(), "where: at most 0.72x at 4 ranks, 2 of them generators (float32; the step waits for round"));
   // Two nodes of two: sums in their memory, then over the link. One rank that attacks four times as fast.

@@ -311,12 +311,12 @@ TEST_CASE("Runs have a line each, of at most 79 columns, whatever they are calle
   s.folder = "runs/one";
   RunStatus failed;
   std::tie(failed.folder, failed.state, failed.writer.code, failed.eta) =
-      std::tuple("runs/\u00e4", RunState::failed, 9, kNaN);
+      std::tuple("runs/\u00e9", RunState::failed, 9, kNaN);
   failed.last.accuracy = kNaN;
   CHECK(status_table({s, failed}) ==
         "run                  state                step  acc %  clean robust         ETA\n"
         "runs/one             STOPPED             4/600  41.67  50.00  25.00 29 min 48 s\n"
-        "runs/\u00e4               FAILED 9                -      -      -      -           -\n");
+        "runs/\u00e9               FAILED 9                -      -      -      -           -\n");
   s.folder = std::string(300, 'x') + "\n\033[2J" + "\xc3\xa4\xc3\xb6" + std::string(30, 'y');
   s.step = s.steps = std::int64_t{1} << 60;
   s.evaluated.resize(40, s.evaluated[0]);
