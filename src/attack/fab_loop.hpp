@@ -47,7 +47,8 @@ template <class P>
 /// State of FAB beside the images, in the scratch memory after `images` arrays.
 template <class P>
 [[nodiscard]] kernels::FabState<RealOf<P>> fab_state(Scratch<P>& scratch, BallNorm norm) {
-  const auto one = [&] { return scratch.small(); }, two = [&] { return scratch.small(2); };
+  const auto one = [&] { return scratch.small(); };
+  const auto two = [&] { return scratch.small(2); };
   return {norm, one(), one(), one(), one(), one(), two(), two(), two(), two()};
 }
 

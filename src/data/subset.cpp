@@ -78,7 +78,7 @@ class Subset final : public Dataset {
 /// `count` of the samples 0 ... among - 1, drawn at random, in increasing order.
 std::vector<std::int64_t> drawn(std::int64_t among, std::int64_t count, std::uint64_t seed) {
   using Card = std::tuple<std::uint32_t, std::uint32_t, std::int64_t>;  // in the order of the random ones
-  std::vector<Card> lowest;  // a heap
+  std::vector<Card> lowest;                                             // a heap
   for (std::int64_t i = 0; i < among && count > 0; ++i) {
     const Philox4 words = random_words(seed, Purpose::held_out, 0, static_cast<std::uint64_t>(i), 0);
     const Card card(words.v[0], words.v[1], i);

@@ -25,7 +25,8 @@ Orders::Orders(const Parts& parts)
     return packets_.size() - 1;
   };
   for (Dealt& dealt : dealt_) dealt.packet = add_packet();
-  for (Receiving& one : receiving_) one.packet = add_packet();
+  constexpr int kSpare = 4;  // generators that may stop within a message before no other one's answer arrives
+  for (int k = 0; k < std::min(generators_, kSpare); ++k) free_.push_back(add_packet());
   spans_.reserve(4 * dealt_.size());
 }
 
@@ -96,13 +97,16 @@ void Orders::take_answers() {
       if (!from.arrival) receive_next(from, generator);
       if (!from.arrival || !from.request.test()) break;
       take(from);
+      free_.push_back(from.packet);
     }
   }
 }
 
 void Orders::receive_next(Receiving& from, int generator) {
-  from.arrival = launch_.probe(launch_rank(generator), kAnswerTag);
+  if (!free_.empty()) from.arrival = launch_.probe(launch_rank(generator), kAnswerTag);
   if (!from.arrival) return;
+  from.packet = free_.back();
+  free_.pop_back();
   AnswerPacket& packet = packets_[from.packet];
   require_sound(from.arrival->bytes <= packet.room(), from.arrival->from, "its length, ", from.arrival->bytes,
                 " bytes");

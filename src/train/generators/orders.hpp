@@ -65,11 +65,11 @@ class Orders {
   [[nodiscard]] int units() const { return plan_.micro_batches_of(ranks_.rank()); }
   [[nodiscard]] int launch_rank(int generator) const { return first_generator_ + generator; }
   void send(int generator, const Order& order);
-  /// What a generator sends. Each has its own: one that stops within a message keeps no other from arriving.
+  /// What a generator sends: one that stops within a message keeps no other from arriving.
   struct Receiving {
     std::optional<Communicator::Arrival> arrival;
     Request request;
-    std::size_t packet;  ///< packet to receive into
+    std::size_t packet;  ///< packet to receive into, where something arrives
   };
   /// Begins to receive an answer of a generator, where one has come.
   void receive_next(Receiving& from, int generator);
@@ -87,9 +87,10 @@ class Orders {
   bool by_rule_;
   StepsUnderWay under_way_;
   Dealing dealing_;
-  std::vector<Dealt> dealt_;           ///< micro-batches by StepsUnderWay::place()
-  std::vector<AnswerPacket> packets_;  ///< one for each place, and one for each generator to receive into
-  std::vector<Receiving> receiving_;
+  std::vector<Dealt> dealt_;                   ///< micro-batches by StepsUnderWay::place()
+  std::vector<AnswerPacket> packets_;          ///< one for each place, and some to receive into
+  std::vector<std::size_t> free_;              ///< packets into which nothing is received
+  std::vector<Receiving> receiving_;           ///< [generators]
   std::int64_t next_ = 0, first_version_ = 0;  ///< next: step to be dealt
   int paused_ = 0;
   bool stop_wanted_ = false;

@@ -34,8 +34,8 @@ class MessagePart {
   [[nodiscard]] virtual std::size_t places() const { return 0; }  ///< numbers, as many in every step and on every rank
   /// Queues copies of what the device has found out, if that is needed. `ticket` becomes the ticket of the last copy.
   virtual void fetch(Backend::Ticket& /*ticket*/) {}
-  /// Writes the numbers of one of this rank's units of work [places]. The fetched numbers are there. Numbers that are
-  /// the rank's and not a unit's belong to unit 0; the other units have 0 in their places.
+  /// Writes the numbers of one of this rank's units of work [places], once in a step and unit. The fetched numbers are
+  /// there. Numbers that are the rank's and not a unit's go where is written first; others have 0 in their places.
   virtual void write(double* /*to*/, int /*unit*/) {}
   /// Reads the sums of the part's numbers over the ranks [places].
   virtual void read(const double* /*from*/) {}
