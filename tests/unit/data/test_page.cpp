@@ -135,9 +135,9 @@ TEST_CASE("Letters of a class's name beyond ASCII are question marks", "[page]")
   const TemporaryFolder folder;
   const auto page_of = [&](const std::string& name) {
     const std::string root = folder / std::to_string(name.size());
-    for (const char* part : {"/train/", "/val/"}) {
-      std::filesystem::create_directories(root + part + name);
-      write_png(root + part + name + "/0.png", {9, 9}, pixels_of({9, 9}, 1));
+    for (const std::string& one : {"/train/" + name, "/val/" + name, std::string("/train/\u00ff")}) {
+      std::filesystem::create_directories(root + one);
+      write_png(root + one + "/0.png", {9, 9}, pixels_of({9, 9}, 1));
     }
     static_cast<void>(write_index({.source = root, .output = root + ".h5"}));
     static_cast<void>(draw_page(root + ".h5", root + ".png"));
