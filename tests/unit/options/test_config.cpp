@@ -1011,6 +1011,8 @@ TEST_CASE("an option that is given twice counts the last time, with a warning; l
   REQUIRE(command.warnings.size() == 1);
   CHECK(command.warnings[0] == "option '--lr' is given twice; the last one counts, '0.2'");
   CHECK(parse_line("--lr 0.1").warnings.empty());
+  CHECK(parse_line("--lr 1 --lr 2 --lr 3").warnings ==
+        std::vector<std::string>{"option '--lr' is given 3 times; the last one counts, '3'"});
   const Parsed lists = parse(
       {"--data", "a", "--data", "b", "--eval", "pgd10", "--eval", "pgd20", "--milestones", "1", "--milestones", "2"});
   CHECK(lists.train.data == std::vector<std::string>{"a", "b"});

@@ -35,6 +35,7 @@ TEST_CASE("GPUs are dealt by NUMA nodes, and each is used equally often", "[core
       {"4 ranks of 8 GPUs", {1, 1, 2, 2}, kEight, {0, 1, 4, 5}},
       {"4 ranks of 8 GPUs, not bound", Ranks(4, kBoth), kEight, {0, 1, 2, 3}},
       {"3 ranks, one not bound: it takes what the others leave", {kBoth, kFirst, kSecond}, {0, 1}, {0, 0, 1}},
+      {"2 ranks, one not bound: it takes what the other leaves", {kBoth, kFirst}, {0, 1}, {1, 0}},
       {"GPUs in the order of the other socket", {1, 1, 2, 2}, {1, 1, 0, 0}, {2, 3, 0, 1}},
       {"one GPU each", Ranks(4, kSecond), {0}, {0, 0, 0, 0}},
       {"6 ranks on the first NUMA node", Ranks(6, kFirst), kEight, {0, 1, 2, 3, 4, 5}},
