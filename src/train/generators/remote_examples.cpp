@@ -140,17 +140,12 @@ void RemoteExamples::put(AnswerPacket& packet) {
   const std::int32_t* const ages = ages_in(packet);
   for (int iteration = 0; iteration < answer.ages; ++iteration) ++ages_[static_cast<std::size_t>(ages[iteration])];
   own_passes_ += answer.passes;
-  const float* from = images_in(packet);
   const Layout& mine = replica_.images().layout;
   const auto count = static_cast<std::size_t>(answer.count * mine.elements());
-  if (answer.block != mine.block) {
-    Layout theirs = mine;
-    theirs.block = answer.block;
-    for (std::int64_t n = 0; n < answer.count; ++n)
-      for (std::int64_t p = 0; p < mine.elements(); ++p)
-        turned_[static_cast<std::size_t>(mine.offset_chw(n, p))] = from[theirs.offset_chw(n, p)];
-    from = turned_.data();
-  }
+  const float* const from =
+      answer.block == mine.block
+          ? images_in(packet)
+          : turned(images_in(packet), {mine.c, mine.h, mine.w, answer.block}, answer.count, mine, turned_.data());
   replica_.backend().copy_to_device(replica_.images().x_adv, from, count * sizeof(float));
 }
 

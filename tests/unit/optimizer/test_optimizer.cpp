@@ -282,6 +282,7 @@ TEST_CASE("Rates of a warm-up, and of every schedule after it", "[optimizer]") {
       {"cyclic", {1.5, 3.5, 2, 6}, {}, {{3, 2}, {5, 2 / 3.0}}},
       {"cyclic", {0, 5, 2}, {}, {{0, 2}}},
       {"cyclic", {0, 5, 2, 1}, {}, {{0, 2}, {1, 0}}},
+      {"cyclic", {1, 4, 2, 2}, {}, {{1, 1}, {2, 0}}},  // all of it rises
       {"one_cycle",
        {1.5, 3.5, 2},
        {},

@@ -401,7 +401,7 @@ TEST_CASE("The oracle's probabilities are clip(c*norm) of the averaged norms", "
     return project_by_bisection(log_w, 2, .1);
   };
   // Layers that have not been drawn yet count with the largest estimate.
-  oracle->learn({{1, 0, 2, 0, 0}}, {1, nan, 3, nan, nan});
+  oracle->learn({{1, 0, 2, 0, 0}}, {1, 7, 3, nan, nan});
   CHECK(largest_difference(oracle->probabilities(), probabilities_of({1, 9, 9, 9, 9})) < 1e-14);
   // A first norm is taken as it is, later ones weigh a tenth.
   oracle->learn({{1, 1, 0, 0, 2}}, {2, .5, nan, nan, 1});

@@ -44,6 +44,13 @@ class MiddleOfImages final : public test::Wrapped {
   return trainer.weights_hash();
 }
 
+[[nodiscard]] std::int64_t bytes_of_images(Trainer& trainer) {
+  std::int64_t bytes = 0;
+  for (const auto& [purpose, count] : trainer.replica().backend().allocations())
+    if (purpose == "images") bytes += static_cast<std::int64_t>(count);
+  return bytes;
+}
+
 }  // namespace
 
 TEST_CASE("training on cuts of images is training on smaller images", "[trainer][sizes]") {
@@ -53,6 +60,8 @@ TEST_CASE("training on cuts of images is training on smaller images", "[trainer]
   options.attack_bn = options.attack == "pgd" ? "eval" : "train";
   options.attack_stop = options.attack == "pgd" ? GENERATE(-1, 1) : -1;
   const int size = GENERATE(8, 11);
+  const bool in_passes = options.attack == "pgd" && options.attack_stop < 0;
+  if (in_passes) options.attack_batch = 4;
   options.train_size = test::by_epoch({{size, 0}, {16, 1}});
   Trainer cut(test::single(), options);
   TrainOptions plain = options;
@@ -68,6 +77,9 @@ TEST_CASE("training on cuts of images is training on smaller images", "[trainer]
   CHECK(hash_after(whole, 3) != small.weights_hash());
   for (Trainer* one : {&cut, &small}) (void)one->step(false);
   CHECK(cut.weights_hash() != small.weights_hash());
+  // A pass of the smaller ones, put side by side, and its gradients.
+  if (in_passes)
+    CHECK(bytes_of_images(cut) - bytes_of_images(whole) == 2 * 4 * 4 * cut.replica().image_floats().back());
 }
 
 TEST_CASE("evaluations and memory do not follow images that grow", "[trainer][sizes]") {

@@ -895,6 +895,10 @@ TEST_CASE("the running statistics take up the attack's passes, then the loss's i
   options.attack = attack;
   INFO(loss << ", " << attack);
   CHECK(StepMethod(options, test::Given(2)).entering_statistics() == passes);
+  for (const double own : {0.0, 0.25}) {
+    options.eval_eps = own;
+    CHECK(StepMethod(options, test::Given(2)).evaluation.eps() == (own > 0 ? own : options.eps.last()));
+  }
 }
 
 TEST_CASE("a step's record and a checkpoint say where the run is", "[trainer]") {
