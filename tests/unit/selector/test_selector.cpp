@@ -394,6 +394,11 @@ TEST_CASE(
 TEST_CASE("The oracle's probabilities are clip(c*norm) of the averaged norms", "[selector]") {
   const auto oracle = selectors().at("oracle")(options(5, 2, .1));
   CHECK(oracle->probabilities() == Vector(5, .4));
+  SelectorOptions priced = options(2, 1, .1);  // whatever layers cost, while nothing is known of them
+  priced.costs = {.5, 1.5};
+  const auto none = selectors().at("oracle")(priced);
+  none->learn(ActiveSet::all(2), {HUGE_VAL, HUGE_VAL});
+  CHECK(none->probabilities() == Vector(2, .5));
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const auto probabilities_of = [](const Vector& squares) {
     Vector log_w;
