@@ -64,6 +64,7 @@ TEST_CASE("training on cuts of images is training on smaller images", "[trainer]
   if (in_passes) options.attack_batch = 4;
   options.train_size = test::by_epoch({{size, 0}, {16, 1}});
   Trainer cut(test::single(), options);
+  CHECK(cut.replica().images().layout.h == 16);  // the dataset's, until smaller ones are loaded
   TrainOptions plain = options;
   plain.train_size = 0;
   Splits splits = open_splits(plain);
