@@ -114,8 +114,7 @@ void RemoteExamples::start(std::int64_t step) {
 
 void RemoteExamples::begin(std::int64_t step) {
   step_ = step;
-  static_cast<void>(orders_.take_counts());
-  orders_.clear_spans();
+  orders_.forget();
   own_passes_ = 0;
   std::ranges::fill(ages_, 0);
   batch_ = &loader_->next();
