@@ -248,6 +248,33 @@ TEST_CASE("A generator refuses what a trainer must not send, and names it", "[ge
   clear();
 }
 
+TEST_CASE("Versions that begin anew, by the same number, are given anew", "[generators]") {
+  if (world().size() != 2) return;
+  TrainOptions options = with_generator(1);
+  options.generators = 0;
+  Trainer trainer(test::single(), options);
+  const auto bytes = static_cast<std::size_t>(HeldWeights::memory(trainer.model()));
+  VersionPacket packet(trainer.replica().backend(), bytes, "weights");
+  ReceivedVersions versions(world(), 0, trainer.replica(), 2, false);
+  for (const float value : {1.0F, 2.0F}) {
+    if (world().root()) {
+      std::fill_n(reinterpret_cast<float*>(packet.behind()), bytes / sizeof(float), value);
+      packet.header() = {.version = 5};
+      packet.seal(bytes);
+      send(packet, bytes, 1, kVersionTag);
+    } else {
+      versions.begin(5);
+      const double began = seconds_now();
+      while (!versions.take() && seconds_now() - began < 20) continue;
+      CHECK((versions.has(5) && !versions.has(4) && !versions.has(6)));
+      versions.use(5);
+      const std::vector<float> weights = test::weights_of(trainer);
+      CHECK(weights == std::vector<float>(weights.size(), value));
+    }
+    world().barrier();
+  }
+}
+
 TEST_CASE("A trainer refuses what a generator must not answer, and names it", "[generators]") {
   if (world().size() != 2) return;
   const TrainOptions options = with_generator(1);
