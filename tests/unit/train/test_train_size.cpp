@@ -44,13 +44,6 @@ class MiddleOfImages final : public test::Wrapped {
   return trainer.weights_hash();
 }
 
-[[nodiscard]] std::int64_t bytes_of_images(Trainer& trainer) {
-  std::int64_t bytes = 0;
-  for (const auto& [purpose, count] : trainer.replica().backend().allocations())
-    if (purpose == "images") bytes += static_cast<std::int64_t>(count);
-  return bytes;
-}
-
 }  // namespace
 
 TEST_CASE("training on cuts of images is training on smaller images", "[trainer][sizes]") {
@@ -80,7 +73,8 @@ TEST_CASE("training on cuts of images is training on smaller images", "[trainer]
   CHECK(cut.weights_hash() != small.weights_hash());
   // A pass of the smaller ones, put side by side, and its gradients.
   if (in_passes)
-    CHECK(bytes_of_images(cut) - bytes_of_images(whole) == 2 * 4 * 4 * cut.replica().image_floats().back());
+    CHECK(bytes_on_device(cut, "images") - bytes_on_device(whole, "images") ==
+          2 * 4 * 4 * cut.replica().image_floats().back());
 }
 
 TEST_CASE("evaluations and memory do not follow images that grow", "[trainer][sizes]") {
