@@ -284,6 +284,10 @@ class Backend {
   /// Zeroed, pinned memory on the host, for fetch() and send(), which the backend owns, too. Error(device): there is
   /// not so much.
   [[nodiscard]] virtual void* allocate_pinned(std::size_t bytes, const std::string& purpose) = 0;
+  template <class T>
+  [[nodiscard]] T* allocate_pinned_array(std::int64_t count, const std::string& purpose) {
+    return static_cast<T*>(allocate_pinned(static_cast<std::size_t>(count) * sizeof(T), purpose));
+  }
   /// Makes host memory that the caller has taken otherwise pinned memory, for as long as the result lives, which must
   /// end before the memory does; null where nothing needs to be done. `data` and `bytes` are multiples of a page.
   /// Error(device): it cannot be pinned.

@@ -122,4 +122,12 @@ class ChunkTable {
   Chunks chunks_;
 };
 
+/// An array of any numbers in chunks, as one segment.
+struct ArrayInChunks {
+  ArrayInChunks(Backend& backend, std::int64_t size);
+  Parameters parameters;
+  ChunkTable table;
+  Chunks chunks;
+};
+
 }  // namespace dat

@@ -21,7 +21,7 @@ class LarsSgd final : public Optimizer {
       : backend_(backend), parameters_(parameters), options_(options), factors_(backend, parameters, options) {
     std::vector<std::uint8_t> adapted;
     for (const Segment& segment : parameters.segments) adapted.push_back(segment.shape.size() > 1 ? 1 : 0);
-    adapted_ = static_cast<std::uint8_t*>(backend.allocate(adapted.size(), "optimizer factors"));
+    adapted_ = backend.allocate_array<std::uint8_t>(std::ssize(adapted), "optimizer factors");
     backend.copy_to_device(adapted_, adapted.data(), adapted.size());
     rates_ = backend.allocate_floats(factors_.segments(), "optimizer factors");
     partial_ = factors_.allocate_sums(factors_.chunks());

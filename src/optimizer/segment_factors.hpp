@@ -72,8 +72,7 @@ class SegmentFactors {
   [[nodiscard]] std::int64_t chunks() const { return table_.largest(); }
   /// Memory for `count` results of a `sum`.
   [[nodiscard]] double* allocate_sums(std::int64_t count) {
-    return static_cast<double*>(
-        backend_.allocate(static_cast<std::size_t>(count * kSums) * sizeof(double), "optimizer sums"));
+    return backend_.allocate_array<double>(count * kSums, "optimizer sums");
   }
 
  private:

@@ -97,8 +97,8 @@ ChunkTable::ChunkTable(Backend& backend, const Parameters& parameters)
                       static_cast<std::int32_t>(k)});
   }
   selected_.reserve(all_.size());
-  device_chunks_ = static_cast<Chunk*>(backend.allocate(all_.size() * sizeof(Chunk), "chunk tables"));
-  device_first_ = static_cast<std::int32_t*>(backend.allocate(first_.size() * sizeof(std::int32_t), "chunk tables"));
+  device_chunks_ = backend.allocate_array<Chunk>(std::ssize(all_), "chunk tables");
+  device_first_ = backend.allocate_array<std::int32_t>(std::ssize(first_), "chunk tables");
 }
 
 const Chunks& ChunkTable::select(const ActiveSet& active) {
@@ -128,5 +128,13 @@ Chunks ChunkTable::between(int begin, int end) const {
   const std::int32_t from = first_[static_cast<std::size_t>(begin)], to = first_[static_cast<std::size_t>(end)];
   return {device_chunks_ + from, device_first_ + begin, to - from, end - begin, from};
 }
+
+ArrayInChunks::ArrayInChunks(Backend& backend, std::int64_t size)
+    : parameters{.segments = {{.name = {}, .shape = {}, .module = {}, .block = {}, .begin = 0, .size = size}},
+                 .layer_names = {""},
+                 .layer_sizes = {size},
+                 .size = size},
+      table(backend, parameters),
+      chunks(table.select(ActiveSet::all(parameters.layers()))) {}
 
 }  // namespace dat

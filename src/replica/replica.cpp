@@ -45,10 +45,8 @@ Replica::Replica(const ReplicaOptions& options)
         options.training_batches.empty() && (options.attack_storage == DType::f32 || !options.evaluations);
     images_.add_noise(options.noise, options.noise_samples, passes_alone ? attack_batch_of(options) : images_.capacity);
   }
-  if (options.training_storage == DType::f16 && !options.training_batches.empty()) {
+  if (options.training_storage == DType::f16 && !options.training_batches.empty())
     gradient_scale_ = backend_->allocate_floats(2, "gradient scale");
-    set_gradient_scale(1);
-  }
   plan(options, options.images.size);
   if (options.attack_storage != DType::f32 && options.evaluations) {
     frozen_f32_ = std::make_unique<FrozenProgram>(model_, images_.capacity * copies());

@@ -62,7 +62,8 @@ class Replica final : public Programs {
   /// the copies under noise.
   [[nodiscard]] TrainingProgram& training(int n) override { return *at_hand().training.at(n); }
   [[nodiscard]] int frozen() const override { return model_.frozen; }
-  /// Sets the factor by which training passes multiply gradients on the way (TrainingProgram): queued, with f16 only.
+  /// Sets the factor by which training passes multiply gradients on the way (TrainingProgram): queued, with f16 only,
+  /// where it comes before the first pass.
   void set_gradient_scale(float scale);
   /// Number of copies of each image that training passes see where there is noise; else 1.
   [[nodiscard]] int copies() const { return images_.copies(); }

@@ -117,7 +117,6 @@ class Trainer {
   /// Number of a rank's numbers of batch statistics and losses in a step.
   [[nodiscard]] std::size_t contribution_numbers() const { return learner_.places() + statistics_.places(); }
   [[nodiscard]] const Cheating& cheating() const { return cheating_; }
-  [[nodiscard]] const EvaluationAttacks& evaluation_attacks() const { return method_.evaluation; }
   /// The options with every number that planning has decided.
   [[nodiscard]] TrainOptions resolved() const;
 

@@ -311,6 +311,47 @@ TEST_CASE("Who is to check a friend that cheats finds that all is well", "[byzan
   }
 }
 
+TEST_CASE("Ranks meet, and hear of a part that is disputed from whoever has it", "[byzantine]") {
+  if (world().size() == 1) return;
+  RanksAssembly assembly(world());
+  const int ranks = world().size(), self = world().rank();
+  CHECK((assembly.size() == ranks && assembly.rank() == self && assembly.launch_rank(self) == self));
+  std::vector<int> mine(static_cast<std::size_t>(ranks)), all = mine, every = mine;
+  std::iota(every.begin(), every.end(), 0);
+  assembly.all_gather(&self, all.data(), sizeof self);
+  CHECK(all == every);
+  std::ranges::transform(every, mine.begin(), [&](int to) { return 100 * self + to; });
+  assembly.exchange(mine.data(), all.data(), sizeof self);
+  for (const int from : every) CHECK(all[static_cast<std::size_t>(from)] == 100 * from + self);
+  for (const int from : every) {
+    std::array<int, 3> part{self, 7, self};
+    assembly.broadcast(part.data(), sizeof part, from);
+    CHECK(part == std::array{from, 7, from});
+  }
+}
+
+TEST_CASE("All ranks keep of a step what rank 0 has shared", "[byzantine]") {
+  if (world().size() == 1) return;
+  Trainer trainer(world(), with_bans(true));
+  const Parameters& parameters = trainer.model().parameters;
+  Backend& backend = trainer.replica().backend();
+  KeptStep kept(trainer.replica());
+  ActiveSet active = ActiveSet::all(parameters.layers());
+  active.scale.front() = 0;
+  active.scale.back() = 2.5F;
+  std::vector<float> result = test::random_values(parameters.size, 3);
+  backend.copy_to_device(parameters.gradients, result.data(), result.size() * sizeof(float));
+  if (world().root()) kept.keep(active, parameters.gradients);
+  kept.share(world());
+  CHECK(kept.active().scale == active.scale);
+  const std::vector<float> there = test::to_host(backend, kept.result(), parameters.size);
+  for (const Segment& segment : parameters.segments) {
+    const auto expected = result.begin() + segment.begin;
+    if (segment.layer == 0) std::fill_n(expected, segment.size, 0.0F);
+    CHECK(std::equal(expected, expected + segment.size, there.begin() + segment.begin));
+  }
+}
+
 TEST_CASE("Work of a step in which layers stood still is done once more as it was, and steps go on alike",
           "[byzantine]") {
   if (world().size() == 1) return;

@@ -115,6 +115,14 @@ TEST_CASE("With delays on both sides no version is torn, nothing hangs, memory a
     // The generator has its versions from the first rank, two at once; an answer is received at a time.
     CHECK(requests > begun);
     CHECK(trainer.examples().places() == 7);  // passes, what is dealt again, idle time; iterations by four ages
+    for (const auto& [numbers, mean, most] : {std::tuple(std::vector<double>{80, 2, 0.25, 3, 1, 0, 4}, 13.0 / 8, 3),
+                                              std::tuple(std::vector<double>{8, 0, 0.5, 0, 0, 1, 0}, 2.0, 2)}) {
+      trainer.examples().read(numbers.data());
+      const GeneratorRecord& told = *trainer.examples().generators();
+      CHECK(static_cast<double>(trainer.examples().attack_passes()) == numbers[0]);
+      CHECK((static_cast<double>(told.dealt_again) == numbers[1] && told.idle == numbers[2]));
+      CHECK((told.age_mean == mean && told.age_max == most));
+    }
     CHECK(std::max(requests, test::most_requests()) <= begun + (world().root() ? 3 : 1));
     trainer.examples().close();
     CHECK(test::requests_under_way() == begun);
@@ -213,13 +221,15 @@ TEST_CASE("A generator refuses what a trainer must not send, and names it", "[ge
   if (world().root()) {
     attack({{3, 4}, {1, 4}})();
     world().barrier();  // they are there before the weights
+    const auto floats = static_cast<std::size_t>(4 * size.replica().images().layout.elements());
+    const std::size_t behind = bytes_of_ages(options.attack_steps) + floats * sizeof(float);
+    AnswerPacket answer(size.replica().backend(), behind, "images");
+    world().receive(answer.data(), AnswerPacket::bytes(0), 1, kAnswerTag);
+    CHECK(answer.header().step == AnswerHeader::kStop);  // which is told once
     std::fill_n(version.behind(), bytes, std::byte{0});
     version.header() = {.version = 4};
     version.seal(bytes);
     send(version, bytes, 1, kVersionTag);
-    const auto floats = static_cast<std::size_t>(4 * size.replica().images().layout.elements());
-    const std::size_t behind = bytes_of_ages(options.attack_steps) + floats * sizeof(float);
-    AnswerPacket answer(size.replica().backend(), behind, "images");
     for (const int unit : {1, 3}) {
       world().receive(answer.data(), AnswerPacket::bytes(behind), 1, kAnswerTag);
       CHECK((answer.header().step == 4 && answer.header().unit == unit && answer.header().count == 4));
@@ -233,9 +243,36 @@ TEST_CASE("A generator refuses what a trainer must not send, and names it", "[ge
     Generator generator(world(), options);
     world().barrier();
     const auto called = [] { return world().probe(0, kEndTag) ? std::optional(ExitCode::stopped) : std::nullopt; };
-    CHECK(generator.serve(called, [] { return false; }) == ExitCode::stopped);
+    CHECK(generator.serve(called, [] { return true; }) == ExitCode::stopped);
   }
   clear();
+}
+
+TEST_CASE("Versions that begin anew, by the same number, are given anew", "[generators]") {
+  if (world().size() != 2) return;
+  TrainOptions options = with_generator(1);
+  options.generators = 0;
+  Trainer trainer(test::single(), options);
+  const auto bytes = static_cast<std::size_t>(HeldWeights::memory(trainer.model()));
+  VersionPacket packet(trainer.replica().backend(), bytes, "weights");
+  ReceivedVersions versions(world(), 0, trainer.replica(), 2, false);
+  for (const float value : {1.0F, 2.0F}) {
+    if (world().root()) {
+      std::fill_n(reinterpret_cast<float*>(packet.behind()), bytes / sizeof(float), value);
+      packet.header() = {.version = 5};
+      packet.seal(bytes);
+      send(packet, bytes, 1, kVersionTag);
+    } else {
+      versions.begin(5);
+      const double began = seconds_now();
+      while (!versions.take() && seconds_now() - began < 20) continue;
+      CHECK((versions.has(5) && !versions.has(4) && !versions.has(6)));
+      versions.use(5);
+      const std::vector<float> weights = test::weights_of(trainer);
+      CHECK(weights == std::vector<float>(weights.size(), value));
+    }
+    world().barrier();
+  }
 }
 
 TEST_CASE("A trainer refuses what a generator must not answer, and names it", "[generators]") {

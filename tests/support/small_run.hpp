@@ -42,10 +42,11 @@ struct OneRank : Started {
   return to_host(trainer.model().backend, p.values, p.size);
 }
 
-[[nodiscard]] inline std::int64_t bytes_on_device(Trainer& trainer) {
+/// Bytes for one purpose, or for all.
+[[nodiscard]] inline std::int64_t bytes_on_device(Trainer& trainer, const std::string& purpose = "") {
   std::int64_t bytes = 0;
   for (const Backend::Allocation& one : trainer.replica().backend().allocations())
-    bytes += static_cast<std::int64_t>(one.bytes);
+    if (purpose.empty() || one.purpose == purpose) bytes += static_cast<std::int64_t>(one.bytes);
   return bytes;
 }
 

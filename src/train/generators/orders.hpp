@@ -26,18 +26,20 @@ class Orders {
   /// The references must outlive it.
   explicit Orders(const Parts& parts);
 
-  /// Effects of orders since take_counts().
+  /// Effects of orders since forget().
   struct Counts {
     std::int64_t bytes = 0;        ///< sent
     std::int64_t dealt_again = 0;  ///< micro-batches
     double waited = 0;             ///< seconds
     double idle = 0;               ///< seconds of generators
   };
-  [[nodiscard]] Counts take_counts() { return std::exchange(counts_, {}); }
   [[nodiscard]] const Counts& counts() const { return counts_; }
-  /// Spans of the generators' work since clear_spans(), as far as there is room for them.
+  /// Spans of the generators' work since forget(), as far as there is room for them.
   [[nodiscard]] const std::vector<AttackSpan>& spans() const { return spans_; }
-  void clear_spans() { spans_.clear(); }
+  void forget() {
+    counts_ = {};
+    spans_.clear();
+  }
 
   /// All generators: steps begin with number `step`, and versions with number `first`.
   void begin(std::int64_t step, std::int64_t first);

@@ -86,7 +86,7 @@ class RemoteExamples final : public ExampleSource {
 RemoteExamples::RemoteExamples(const ExampleParts& parts)
     : ranks_(parts.ranks),
       dataset_(parts.images),
-      loading_(loader_options(parts.options, parts.plan)),
+      loading_(loader_options(parts.options, parts.plan, data_threads(parts.options, parts.replica.backend()))),
       plan_(parts.plan),
       replica_(parts.replica),
       attacker_(replica_.images(), replica_, parts.method.attacks, nullptr),
@@ -99,7 +99,6 @@ RemoteExamples::RemoteExamples(const ExampleParts& parts)
       turned_(static_cast<std::size_t>(plan_.micro_batch * replica_.images().layout.elements())),
       ages_(static_cast<std::size_t>(staleness_.versions) + 1) {
   require_work(parts.options, plan_);
-  loading_.threads = data_threads(parts.options, parts.replica.backend());
 }
 
 void RemoteExamples::start(std::int64_t step) {
@@ -114,8 +113,7 @@ void RemoteExamples::start(std::int64_t step) {
 
 void RemoteExamples::begin(std::int64_t step) {
   step_ = step;
-  static_cast<void>(orders_.take_counts());
-  orders_.clear_spans();
+  orders_.forget();
   own_passes_ = 0;
   std::ranges::fill(ages_, 0);
   batch_ = &loader_->next();
@@ -140,17 +138,12 @@ void RemoteExamples::put(AnswerPacket& packet) {
   const std::int32_t* const ages = ages_in(packet);
   for (int iteration = 0; iteration < answer.ages; ++iteration) ++ages_[static_cast<std::size_t>(ages[iteration])];
   own_passes_ += answer.passes;
-  const float* from = images_in(packet);
   const Layout& mine = replica_.images().layout;
   const auto count = static_cast<std::size_t>(answer.count * mine.elements());
-  if (answer.block != mine.block) {
-    Layout theirs = mine;
-    theirs.block = answer.block;
-    for (std::int64_t n = 0; n < answer.count; ++n)
-      for (std::int64_t p = 0; p < mine.elements(); ++p)
-        turned_[static_cast<std::size_t>(mine.offset_chw(n, p))] = from[theirs.offset_chw(n, p)];
-    from = turned_.data();
-  }
+  const float* const from =
+      answer.block == mine.block
+          ? images_in(packet)
+          : turned(images_in(packet), {mine.c, mine.h, mine.w, answer.block}, answer.count, mine, turned_.data());
   replica_.backend().copy_to_device(replica_.images().x_adv, from, count * sizeof(float));
 }
 

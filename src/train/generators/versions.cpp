@@ -23,28 +23,25 @@ std::int64_t VersionSender::send(std::int64_t version, const HeldWeights* from) 
   finish(sending);
   if (ranks_.rank() >= generators_) return 0;
   sending.packet.header() = {.version = version};
-  float* const to = numbers_.room(sending.packet.behind());
+  float* const room = numbers_.room(sending.packet.behind());
   if (from != nullptr)
-    from->copy_to_host(to);
+    from->copy_to_host(room);
   else
-    HeldWeights::copy_network_to_host(replica_.model(), to);
+    HeldWeights::copy_network_to_host(replica_.model(), room);
   numbers_.pack(sending.packet.behind());
   sending.packet.seal(numbers_.bytes());
-  for (int generator = ranks_.rank(); generator < generators_; generator += ranks_.size())
-    sending.requests.push_back(launch_.start_send(sending.packet.data(), VersionPacket::bytes(numbers_.bytes()),
-                                                  launch_.size() - generators_ + generator, kVersionTag));
-  return std::ssize(sending.requests) * static_cast<std::int64_t>(VersionPacket::bytes(numbers_.bytes()));
+  const std::size_t bytes = VersionPacket::bytes(numbers_.bytes());
+  for (int to = launch_.size() - generators_ + ranks_.rank(); to < launch_.size(); to += ranks_.size())
+    sending.requests.emplace_back(to, launch_.start_send(sending.packet.data(), bytes, to, kVersionTag));
+  return std::ssize(sending.requests) * static_cast<std::int64_t>(bytes);
 }
 
 void VersionSender::finish(Sending& sending) {
-  int to = launch_.size() - generators_ + ranks_.rank();
-  for (Request& request : sending.requests) {
-    launch_.wait_for_message(to, [&] {
+  for (auto& one : sending.requests)
+    launch_.wait_for_message(one.first, [&] {
       meanwhile_();
-      return request.test();
+      return one.second.test();
     });
-    to += ranks_.size();
-  }
   sending.requests.clear();
 }
 

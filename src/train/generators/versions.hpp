@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "dat/communicator.hpp"
@@ -62,7 +63,7 @@ class VersionSender {
  private:
   struct Sending {
     VersionPacket packet;
-    std::vector<Request> requests{};  ///< one for each of this trainer's generators
+    std::vector<std::pair<int, Request>> requests{};  ///< to each of this trainer's generators
   };
   void finish(Sending& sending);
 

@@ -14,7 +14,7 @@ namespace dat {
 /// `then`; rounded down.
 [[nodiscard]] constexpr std::int64_t at_same_place(std::int64_t step, std::int64_t then, std::int64_t now) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
-  std::int64_t whole = 0, rest = 0, place = 0;
+  std::int64_t whole{}, rest{}, place{};
   const bool fits = !__builtin_mul_overflow(step / then, now, &whole) &&
                     !__builtin_mul_overflow(step % then, now, &rest) &&
                     !__builtin_add_overflow(whole, rest / then, &place);

@@ -11,11 +11,6 @@ namespace dat {
 
 namespace {
 
-/// The set that a run without --data trains on: small enough for a first try on a few cores.
-[[nodiscard]] SyntheticOptions built_in_set(const TrainOptions& options) {
-  return {.classes = 10, .size = 16, .train = 1024, .test = 256, .seed = options.seed};
-}
-
 /// Images without labels have a part in some losses only, with an attack that works without labels.
 void require_labels(const TrainOptions& options, const Splits& splits) {
   require(splits.holdout == nullptr || unlabelled_images(*splits.holdout) == 0, ExitCode::usage,
@@ -61,9 +56,11 @@ std::unique_ptr<Dataset> open_split(const TrainOptions& options, const std::stri
   const Sight sight{.size = options.size, .usual = usual_size, .fast = split == "train" && options.decode == "fast"};
   std::unique_ptr<Dataset> whole;
   if (options.data.empty()) {
-    SyntheticOptions set = built_in_set(options);
+    // Small enough for a first try on a few cores.
+    SyntheticOptions set{.classes = 10, .size = 16, .train = 1024, .test = 256, .seed = options.seed};
     if (options.size != 0) set.size = options.size;
-    if (limit != 0) (of == "test" ? set.test : set.train) = std::min(of == "test" ? set.test : set.train, limit);
+    auto& images = of == "test" ? set.test : set.train;
+    if (limit != 0) images = std::min(images, limit);
     whole = synthetic_dataset(set, of);
   } else {
     const bool balanced = read_mix(options.mix) < 1;

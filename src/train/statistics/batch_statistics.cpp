@@ -23,8 +23,7 @@ BatchStatistics::BatchStatistics(Communicator& ranks, Model& model, std::vector<
       means_(order != nullptr ? 1 : ranks.size()),
       count_(2 * model.graph.statistics * passes_in(entering_)) {
   device_ = model.backend.allocate_floats(units_ * count_, "batch statistics");
-  host_ = static_cast<float*>(
-      model.backend.allocate_pinned(static_cast<std::size_t>(units_ * count_) * sizeof(float), "results"));
+  host_ = model.backend.allocate_pinned_array<float>(units_ * count_, "results");
 }
 
 void BatchStatistics::add(const TrainingProgram& program, int pass, const BatchPlace& place) {

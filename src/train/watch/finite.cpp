@@ -27,14 +27,6 @@ bool BadNumbers::possible(std::ptrdiff_t segments) const {
          segment < segments;
 }
 
-NumberCheck::Tensor::Tensor(Backend& backend, std::int64_t size)
-    : parameters{.segments = {{.name = "images", .shape = {}, .module = {}, .block = {}, .begin = 0, .size = size}},
-                 .layer_names = {"images"},
-                 .layer_sizes = {size},
-                 .size = size},
-      table(backend, parameters),
-      chunks(table.select(ActiveSet::all(parameters.layers()))) {}
-
 NumberCheck::NumberCheck(Communicator& ranks, Backend& backend, const Parameters& parameters, const Learner& learner,
                          const BatchStatistics& statistics, Vote& vote, const Sizes& sizes)
     : ranks_(ranks),
@@ -56,13 +48,12 @@ NumberCheck::NumberCheck(Communicator& ranks, Backend& backend, const Parameters
   for (const std::int64_t image : sizes.images)
     for (const int count : sizes.counts) floats.insert(count * image);
   for (const std::int64_t size : floats) {
-    tensors_.push_back(std::make_unique<Tensor>(backend, size));
+    tensors_.push_back(std::make_unique<ArrayInChunks>(backend, size));
     chunks = std::max(chunks, tensors_.back()->table.largest());
   }
-  const std::size_t bytes = static_cast<std::size_t>(size_) * sizeof(double);
-  partial_ = static_cast<double*>(backend.allocate(static_cast<std::size_t>(chunks * kSums) * sizeof(double), purpose));
-  sums_ = static_cast<double*>(backend.allocate(bytes, purpose));
-  host_ = static_cast<double*>(backend.allocate_pinned(bytes, purpose));
+  partial_ = backend.allocate_array<double>(chunks * kSums, purpose);
+  sums_ = backend.allocate_array<double>(size_, purpose);
+  host_ = backend.allocate_pinned_array<double>(size_, purpose);
 }
 
 void NumberCheck::look_at_images(const Batch& batch) {

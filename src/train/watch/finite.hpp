@@ -63,13 +63,6 @@ class NumberCheck final : public MessagePart {
   void write(double* to, int unit) override;
 
  private:
-  /// Micro-batches of one size as one tensor.
-  struct Tensor {
-    Tensor(Backend& backend, std::int64_t size);
-    Parameters parameters;
-    ChunkTable table;
-    Chunks chunks;
-  };
   [[nodiscard]] BadNumbers own_verdict() const;
   /// The last of the segments whose sum, from number `at` on, is not finite; -1: all are finite.
   [[nodiscard]] std::int32_t bad_segment(std::int64_t at) const;
@@ -80,8 +73,8 @@ class NumberCheck final : public MessagePart {
   const Learner& learner_;
   const BatchStatistics& statistics_;
   Vote& vote_;
-  std::int64_t row_;  ///< numbers of a block of gradients
-  std::vector<std::unique_ptr<Tensor>> tensors_;
+  std::int64_t row_;                                     ///< numbers of a block of gradients
+  std::vector<std::unique_ptr<ArrayInChunks>> tensors_;  ///< micro-batches of each size
   ChunkTable own_table_, sum_table_;
   std::int64_t at_own_, at_sum_, size_;  ///< size_: with the device's answer at the end
   double *partial_, *sums_,

@@ -13,42 +13,25 @@ StateHash::StateHash(Backend& backend, std::span<Stateful* const> parts) : backe
   planning_ = false;
   values_.resize(names_.size());
   std::int64_t most = 0;
-  for (const auto& [count, chunks] : chunks_) most = std::max<std::int64_t>(most, chunks.count);
-  const auto bytes = [](std::int64_t count) { return static_cast<std::size_t>(count * kSums) * sizeof(double); };
+  for (const auto& [count, array] : arrays_) most = std::max(most, array->table.largest());
   const char* const purpose = "hash of the state";
-  partial_ = static_cast<double*>(backend.allocate(bytes(most), purpose));
-  sums_ = static_cast<double*>(backend.allocate(bytes(std::ssize(on_device_)), purpose));
-  host_sums_ = static_cast<double*>(backend.allocate_pinned(bytes(std::ssize(on_device_)), purpose));
-}
-
-void StateHash::plan_chunks(std::int64_t count) {
-  assert(count < std::int64_t{1} << 31);  // above, the three sums would not be exact
-  if (chunks_.contains(count)) return;
-  std::vector<Chunk> all;
-  for (std::int64_t begin = 0; begin < count; begin += kChunk)
-    all.push_back({begin, static_cast<std::int32_t>(std::min<std::int64_t>(kChunk, count - begin)), 0});
-  const std::int32_t first[] = {0, static_cast<std::int32_t>(all.size())};
-  const auto on_device = [this](const void* data, std::size_t bytes) {
-    void* const there = backend_.allocate(bytes, "hash of the state");
-    backend_.copy_to_device(there, data, bytes);
-    return there;
-  };
-  chunks_[count] = {.data = static_cast<const Chunk*>(on_device(all.data(), all.size() * sizeof(Chunk))),
-                    .first = static_cast<const std::int32_t*>(on_device(first, sizeof first)),
-                    .count = first[1],
-                    .segments = 1};
+  partial_ = backend.allocate_array<double>(most * kSums, purpose);
+  sums_ = backend.allocate_array<double>(std::ssize(on_device_) * kSums, purpose);
+  host_sums_ = backend.allocate_pinned_array<double>(std::ssize(on_device_) * kSums, purpose);
 }
 
 void StateHash::device(const std::string& name, float* data, std::int64_t count) {
   if (planning_) {
-    plan_chunks(count);
+    assert(count < std::int64_t{1} << 31);  // above, the three sums would not be exact
+    if (!arrays_.contains(count)) arrays_[count] = std::make_unique<ArrayInChunks>(backend_, count);
     on_device_.push_back(names_.size());
     names_.push_back(name);
     return;
   }
   assert(on_device_[next_on_device_] == next_);
   ++next_;
-  sum(backend_.device(), chunks_.at(count), kernels::Fingerprint{data}, partial_, sums_ + kSums * next_on_device_++);
+  sum(backend_.device(), arrays_.at(count)->chunks, kernels::Fingerprint{data}, partial_,
+      sums_ + kSums * next_on_device_++);
 }
 
 void StateHash::host(const std::string& name, void* data, std::size_t bytes) {

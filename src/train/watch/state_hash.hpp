@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -29,14 +30,12 @@ class StateHash final : public ReplicatedState {
   void host(const std::string& name, void* data, std::size_t bytes) override;
 
  private:
-  void plan_chunks(std::int64_t count);
-
   Backend& backend_;
   bool planning_ = true;
   std::vector<std::string> names_;
   std::vector<std::uint64_t> values_;
-  std::map<std::int64_t, Chunks> chunks_;  ///< chunks of an array with so many elements, as one segment
-  std::vector<std::size_t> on_device_;     ///< numbers of the arrays that lie on the device
+  std::map<std::int64_t, std::unique_ptr<ArrayInChunks>> arrays_;  ///< by the number of elements
+  std::vector<std::size_t> on_device_;                             ///< numbers of the arrays that lie on the device
   std::size_t next_ = 0, next_on_device_ = 0;
   double *partial_ = nullptr, *sums_ = nullptr, *host_sums_ = nullptr;  ///< sums: [arrays on the device][kSums]
 };

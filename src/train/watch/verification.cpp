@@ -57,16 +57,12 @@ Verification::Verification(Communicator& ranks, const TrainOptions& options, con
       recompute_(recompute),
       table_(replica.backend(), replica.model().parameters) {
   const std::int64_t segments = std::ssize(replica.model().parameters.segments), chunks = table_.largest();
-  const auto doubles = [&](std::int64_t count) {
-    return static_cast<double*>(
-        backend_.allocate(static_cast<std::size_t>(count * kSums) * sizeof(double), "verification"));
-  };
-  scratch_ = doubles(chunks);
-  fingerprints_ = doubles(segments + chunks);  // side by side, for one copy
+  const char* const purpose = "verification";
+  scratch_ = backend_.allocate_array<double>(chunks * kSums, purpose);
+  fingerprints_ = backend_.allocate_array<double>((segments + chunks) * kSums, purpose);  // side by side, for one copy
   sketches_ = fingerprints_ + segments * kSums;
-  sums_ = doubles(segments);
-  host_ = static_cast<double*>(
-      backend_.allocate_pinned(static_cast<std::size_t>((segments + chunks) * kSums) * sizeof(double), "verification"));
+  sums_ = backend_.allocate_array<double>(segments * kSums, purpose);
+  host_ = backend_.allocate_pinned_array<double>((segments + chunks) * kSums, purpose);
   for (std::vector<double>* claim : {&mine_, &other_})
     claim->reserve(kClaimHead + static_cast<std::size_t>(chunks * kSums));
 }

@@ -8,6 +8,7 @@
 #include "random_values.hpp"
 
 using namespace dat;
+using test::random_values;
 
 namespace {
 
@@ -40,14 +41,6 @@ struct Model {
   Parameters parameters;
   std::unique_ptr<Optimizer> optimizer;
 };
-
-std::vector<float> random_floats(std::int64_t count, unsigned seed) {
-  std::mt19937 generator(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> all(static_cast<std::size_t>(count));
-  for (float& x : all) x = normal(generator);
-  return all;
-}
 
 const auto kNames = {"sgd", "lars", "lars_sgd", "lamb"};
 
@@ -129,11 +122,11 @@ TEST_CASE("A segment of many chunks has one trust ratio, the same bits at any nu
   const std::vector<std::int64_t> sizes = {3 * kChunk + 17, 5, 2 * kChunk};
   for (const std::string name : kNames) {
     Model one(name, sizes, busy(name)), two(name, sizes, busy(name), 2);
-    const auto theta = random_floats(one.parameters.size, 1);
+    const auto theta = random_values(one.parameters.size, 1);
     for (Model* model : {&one, &two}) model->set(model->parameters.values, theta);
     for (unsigned step = 0; step < 3; ++step)
       for (Model* model : {&one, &two}) {
-        model->set(model->parameters.gradients, random_floats(one.parameters.size, 2 + step));
+        model->set(model->parameters.gradients, random_values(one.parameters.size, 2 + step));
         model->optimizer->step({{1.5F, 1, 2}}, .1);
       }
     CHECK(one.theta() == two.theta());
@@ -143,7 +136,7 @@ TEST_CASE("A segment of many chunks has one trust ratio, the same bits at any nu
   options.clamp_high = 1e6;
   options.weight_decay = 0;
   Model model("lars", sizes, options);
-  const auto theta = random_floats(model.parameters.size, 1), gradient = random_floats(model.parameters.size, 2);
+  const auto theta = random_values(model.parameters.size, 1), gradient = random_values(model.parameters.size, 2);
   model.set(model.parameters.values, theta);
   model.set(model.parameters.gradients, gradient);
   model.optimizer->step(ActiveSet::all(3), .1);
@@ -171,13 +164,13 @@ TEST_CASE("Inactive segments and their state stand still, whatever their gradien
                                                                             {"lars_sgd", true},
                                                                             {"lamb", true}}) {
     Model model(name, {10, kChunk + 1, 4}, more ? busy(name) : OptimizerOptions{});
-    model.set(model.parameters.values, random_floats(model.parameters.size, 1));
-    model.set(model.parameters.gradients, random_floats(model.parameters.size, 2));
+    model.set(model.parameters.values, random_values(model.parameters.size, 1));
+    model.set(model.parameters.gradients, random_values(model.parameters.size, 2));
     model.optimizer->step(ActiveSet::all(3), .1);
 
     std::vector<std::vector<float>> before = {model.theta()};
     for (const auto& state : model.optimizer->state()) before.push_back(model.get(state.data));
-    auto gradient = random_floats(model.parameters.size, 3);
+    auto gradient = random_values(model.parameters.size, 3);
     std::fill_n(gradient.begin() + 10, kChunk + 1, std::numeric_limits<float>::quiet_NaN());
     model.set(model.parameters.gradients, gradient);
     const auto version = model.parameters.version;
@@ -202,9 +195,9 @@ TEST_CASE("Inactive segments and their state stand still, whatever their gradien
 TEST_CASE("An optimizer continues bit for bit from copied weights and state", "[optimizer]") {
   for (const std::string name : kNames) {
     Model whole(name, {100, 7}, busy(name)), other(name, {100, 7}, busy(name));
-    whole.set(whole.parameters.values, random_floats(107, 1));
+    whole.set(whole.parameters.values, random_values(107, 1));
     const auto step = [](Model& model, unsigned k) {
-      model.set(model.parameters.gradients, random_floats(107, 10 + k));
+      model.set(model.parameters.gradients, random_values(107, 10 + k));
       model.optimizer->step({{1, k % 2 == 0 ? 0 : 2.0F}}, .1);
     };
     for (unsigned k = 0; k < 3; ++k) step(whole, k);
@@ -282,6 +275,7 @@ TEST_CASE("Rates of a warm-up, and of every schedule after it", "[optimizer]") {
       {"cyclic", {1.5, 3.5, 2, 6}, {}, {{3, 2}, {5, 2 / 3.0}}},
       {"cyclic", {0, 5, 2}, {}, {{0, 2}}},
       {"cyclic", {0, 5, 2, 1}, {}, {{0, 2}, {1, 0}}},
+      {"cyclic", {1, 4, 2, 2}, {}, {{1, 1}, {2, 0}}},  // all of it rises
       {"one_cycle",
        {1.5, 3.5, 2},
        {},
@@ -405,7 +399,7 @@ TEST_CASE("Averaging leaves any optimizer's steps as they are, and follows layer
     INFO(name);
     const std::vector<std::int64_t> sizes = {5, 12000, 40};
     Model plain(name, sizes, busy(name)), model(name, sizes, busy(name));
-    const std::vector<float> theta = random_floats(plain.parameters.size, 1);
+    const std::vector<float> theta = random_values(plain.parameters.size, 1);
     for (Model* one : {&plain, &model}) one->set(one->parameters.values, theta);
     AveragedOptimizer averaged(*model.backend, model.parameters, std::move(model.optimizer), {});
     // It begins with the weights, even after some that have overflowed.
@@ -415,7 +409,7 @@ TEST_CASE("Averaging leaves any optimizer's steps as they are, and follows layer
     for (int k = 0; k < 4; ++k) {
       // The middle layer takes part in the first step only.
       const ActiveSet active{{1, k == 0 ? 2.0F : 0.0F, 1.5F}};
-      for (Model* one : {&plain, &model}) one->set(one->parameters.gradients, random_floats(plain.parameters.size, 5));
+      for (Model* one : {&plain, &model}) one->set(one->parameters.gradients, random_values(plain.parameters.size, 5));
       plain.optimizer->set_momentum(0.1 * k);
       averaged.set_momentum(0.1 * k);
       plain.optimizer->step(active, 0.1);

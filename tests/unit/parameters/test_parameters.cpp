@@ -100,6 +100,9 @@ TEST_CASE("Padding is zero in memory, and in no file", "[parameters]") {
   to_memory_order(gamma, file.data(), five.data());
   CHECK(five == std::vector<float>{1, 2, 0, 0, 0});
   CHECK(file_size({conv, gamma}) == 18);
+  for (std::ptrdiff_t n = 0; n <= 40; ++n)
+    CHECK(conv.real_before(n) == n - std::count(memory.begin(), memory.begin() + n, 0.0F));
+  CHECK((gamma.real_before(1) == 1 && gamma.real_before(5) == 2));
 }
 
 TEST_CASE("The chunk table covers exactly the active layers, in order, in pieces of one segment", "[parameters]") {

@@ -1,6 +1,8 @@
+#include "backend/cpu/backend.hpp"
 #include "catch.hpp"
 #include "replica/device_notices.hpp"
 #include "replica/gpus.hpp"
+#include "single.hpp"
 
 using namespace dat;
 
@@ -35,7 +37,7 @@ TEST_CASE("GPUs are dealt by NUMA nodes, and each is used equally often", "[core
       {"4 ranks of 8 GPUs", {1, 1, 2, 2}, kEight, {0, 1, 4, 5}},
       {"4 ranks of 8 GPUs, not bound", Ranks(4, kBoth), kEight, {0, 1, 2, 3}},
       {"3 ranks, one not bound: it takes what the others leave", {kBoth, kFirst, kSecond}, {0, 1}, {0, 0, 1}},
-      {"2 ranks, one not bound: it takes what the other leaves", {kBoth, kFirst}, {0, 1}, {1, 0}},
+      {"2 ranks, the first not bound: the other one chooses before it", {kBoth, kFirst}, {0, 1}, {1, 0}},
       {"GPUs in the order of the other socket", {1, 1, 2, 2}, {1, 1, 0, 0}, {2, 3, 0, 1}},
       {"one GPU each", Ranks(4, kSecond), {0}, {0, 0, 0, 0}},
       {"6 ranks on the first NUMA node", Ranks(6, kFirst), kEight, {0, 1, 2, 3, 4, 5}},
@@ -82,6 +84,18 @@ TEST_CASE("Cores and a GPU are far from each other where both are known", "[core
   CHECK(is_near(kUnknown, 1));
   CHECK(is_near(kFirst, -1));
   CHECK((!is_near(kSecond, 0) && is_near(kSecond, 64)));
+}
+
+TEST_CASE("Ranks whose cores are far from their GPUs are told, where the system says so", "[cores]") {
+  struct Far final : cpu::CpuBackend {
+    Far() : CpuBackend(1, true, "f32") {}
+    [[nodiscard]] int numa_node() const override { return 62; }  // which has none of these cores
+  } backend;
+  const bool told = numa_nodes_of(test::single().launch_node_cores().front()) != kUnknown;
+  CHECK(device_notices(test::single(), backend, "cpu") ==
+        std::vector<std::string>(told ? 1 : 0,
+                                 "warning: cores of these ranks are far from their GPUs: 0; bind ranks to NUMA nodes "
+                                 "(mpirun --map-by numa --bind-to numa), see dat_hpc doctor"));
 }
 
 TEST_CASE("Hosts that have dealt their GPUs alike are told together, where one has several ranks", "[cores]") {

@@ -386,8 +386,17 @@ TEST_CASE("AutoFreeze: layers below the first whose norm changes as much as the 
     // From zero to zero is no change.
     CHECK(other->probabilities() == (percentile == 0 ? Vector(5, 1.0) : Vector{0, 0, 0, 1, 1}));
   }
-  // Nobody has learned in the warm-up: its intervals say nothing.
+  // Changes from zero have no percentile between them; the last layer never rests.
+  all.layers = 4;
   all.freeze_percentile = 50;
+  const auto sudden = selectors().at("autofreeze")(all);
+  for (const int ten : {1, 2}) {
+    sudden->learn(ActiveSet::all(4), ten == 1 ? Vector{1, 0, 0, 0} : Vector(4, 1.0));
+    sudden->begin(10 * ten);
+  }
+  CHECK((sudden->probabilities().size() == 4 && sudden->probabilities().back() == 1));
+  all.layers = 5;
+  // Nobody has learned in the warm-up: its intervals say nothing.
   const auto late = selectors().at("autofreeze")(all);
   for (std::int64_t j = 0; j < 100; ++j) late->begin(j);
   CHECK(late->probabilities() == Vector(5, 1.0));
@@ -422,6 +431,7 @@ TEST_CASE("A restored selector goes on bit for bit", "[budgets]") {
       run(*first, 0, at);
       second->restore(first->state());
       INFO(name << " at " << at);
+      CHECK(second->state() == first->state());
       CHECK(run(*second, at, 40) == wanted);
       CHECK(second->state() == whole->state());
       for (const std::size_t size : {std::size_t{7}, whole->state().size() + 1})

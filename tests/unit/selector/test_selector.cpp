@@ -394,6 +394,11 @@ TEST_CASE(
 TEST_CASE("The oracle's probabilities are clip(c*norm) of the averaged norms", "[selector]") {
   const auto oracle = selectors().at("oracle")(options(5, 2, .1));
   CHECK(oracle->probabilities() == Vector(5, .4));
+  SelectorOptions priced = options(2, 1, .1);  // whatever layers cost, while nothing is known of them
+  priced.costs = {.5, 1.5};
+  const auto none = selectors().at("oracle")(priced);
+  none->learn(ActiveSet::all(2), {HUGE_VAL, HUGE_VAL});
+  CHECK(none->probabilities() == Vector(2, .5));
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const auto probabilities_of = [](const Vector& squares) {
     Vector log_w;
@@ -401,7 +406,7 @@ TEST_CASE("The oracle's probabilities are clip(c*norm) of the averaged norms", "
     return project_by_bisection(log_w, 2, .1);
   };
   // Layers that have not been drawn yet count with the largest estimate.
-  oracle->learn({{1, 0, 2, 0, 0}}, {1, nan, 3, nan, nan});
+  oracle->learn({{1, 0, 2, 0, 0}}, {1, 7, 3, nan, nan});
   CHECK(largest_difference(oracle->probabilities(), probabilities_of({1, 9, 9, 9, 9})) < 1e-14);
   // A first norm is taken as it is, later ones weigh a tenth.
   oracle->learn({{1, 1, 0, 0, 2}}, {2, .5, nan, nan, 1});

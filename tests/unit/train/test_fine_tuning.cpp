@@ -6,6 +6,7 @@
 #include "replica/model_state.hpp"
 #include "small_run.hpp"
 #include "train/plan/frozen.hpp"
+#include "train/planned.hpp"
 #include "train/trainer.hpp"
 
 using namespace dat;
@@ -127,6 +128,7 @@ TEST_CASE("What stands still keeps its bits, in the average too, costs nothing a
   TrainOptions options = frozen_run();
   options.average = "ema";
   options.average_decay = 0.5;
+  options.micro_batch = 8;
   options.attack = GENERATE("pgd", "fgsm");
   const bool one_step = options.attack == "fgsm";
   options.attack_bn = one_step ? "train" : "eval";
@@ -155,7 +157,7 @@ TEST_CASE("What stands still keeps its bits, in the average too, costs nothing a
     const bool still = !ends || step < 3;
     const StepRecord& record = trainer.step(false);
     INFO("step " << step);
-    CHECK(record.weight_gradients == (still ? 2 : 3));
+    CHECK(record.weight_gradients == 2 * (still ? 2 : 3));
     CHECK((record.active_elements < model.parameters.size) == still);
     CHECK((*record.p)[0] == (still ? 0 : 1));
     const auto weights = weights_of(trainer);
@@ -174,6 +176,29 @@ TEST_CASE("What stands still keeps its bits, in the average too, costs nothing a
     const auto& momentum = checkpoint.array("optim/momentum/conv1.weight", {16, 3, 3, 3}).values;
     CHECK(std::all_of(momentum.begin(), momentum.end(), [](float v) { return v == 0; }) == still);
   }
+}
+
+TEST_CASE("What a plan says of frozen layers counts a layer that is drawn by its probability", "[fine]") {
+  TrainOptions options = frozen_run();
+  options.selector = "uniform";
+  options.budget = 4;  // of eight
+  options.lambda = 1;
+  options.micro_batch = 8;
+  Trainer trainer(test::single(), options);
+  auto segments = trainer.model().parameters.segments;
+  segments.erase(segments.begin(), segments.begin() + 3);
+  CHECK(segments.size() == 8);
+  const auto text = [&] { return frozen_text(trainer, options, trainer.plan()); };
+  const std::string begin =
+      "trained          " + std::to_string(file_size(segments)) + " parameters, those after conv1";
+  // Two passes over two micro-batches, with two convolutions in half of the draws: 4 * 256 / 255, as one of 256 draws
+  // has no layer and is repeated.
+  const std::string gradients = "; 4.01569 weight gradients of convolutions per step\n";
+  CHECK(text() == begin + gradients);
+  options.freeze = test::by_epoch<std::string>({{"conv1", 0}, {"none", 1}});
+  CHECK(text() == begin + "; all after 1 epochs" + gradients);
+  options.freeze = "none";
+  CHECK(text().empty());
 }
 
 TEST_CASE("Passes without a way back for what always stands still need less memory, and give the same bits",

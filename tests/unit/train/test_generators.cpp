@@ -79,6 +79,11 @@ TEST_CASE("A micro-batch is dealt again where its generator is late and another 
   busy.answered(0, 1, 2, 0);
   CHECK(!busy.deal_again(0, 7.9, 0, none));
   CHECK(busy.deal_again(0, 8, 0, none) == 1);
+  busy.answered(1, 1, 0, 0);
+  for (const int generator : {1, 1, 0}) CHECK(busy.deal(0) == generator);
+  for (int k = 0; k < 2; ++k) busy.answered(1, 1, 0, 0);
+  CHECK(!busy.deal_again(0, 11.9, 0, none));  // nor is it late with what it has been dealt since
+  CHECK(busy.deal_again(0, 12, 0, none) == 1);
   Dealing alone(1, 0);
   CHECK(alone.deal(0) == 0);
   alone.answered(0, 0.1, 0, 0);
@@ -143,6 +148,20 @@ TEST_CASE("An answer has room for what it may bring, and images in it stand at a
   for (const std::size_t behind : {0U, 8U, 16U}) CHECK(packet.whole(AnswerPacket::bytes(behind)) == (behind == 8));
   CHECK(!packet.whole(AnswerPacket::bytes(0) - 1));
   for (const int ages : {0, 1, 2, 3}) CHECK(bytes_of_ages(ages) == (ages == 0 ? 0U : ages < 3 ? 8U : 16U));
+}
+
+TEST_CASE("Images are turned from a generator's layout into the trainer's", "[generators]") {
+  const Layout planes{4, 2, 3, 1}, channels_last{4, 2, 3, 4};
+  std::vector<float> images(48), turned_images(48), back(48);
+  std::iota(images.begin(), images.end(), 0.0F);
+  CHECK(turned(images.data(), planes, 2, channels_last, turned_images.data()) == turned_images.data());
+  std::vector<float> expected;
+  for (int n = 0; n < 2; ++n)
+    for (int pixel = 0; pixel < 6; ++pixel)
+      for (int c = 0; c < 4; ++c) expected.push_back(static_cast<float>((n * 4 + c) * 6 + pixel));
+  CHECK(turned_images == expected);
+  (void)turned(turned_images.data(), channels_last, 2, planes, back.data());
+  CHECK(back == images);
 }
 
 TEST_CASE("Generators beyond the micro-batches that can be under way are refused", "[generators]") {

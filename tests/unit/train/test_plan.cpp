@@ -143,6 +143,16 @@ TEST_CASE("Places in epochs of other lengths do not overflow", "[plan]") {
   CHECK(at_same_place(kMost - 1, 1, 3) == kMost);
 }
 
+TEST_CASE("Passes are alike where all layers take part in each, and no sum is under way beside them", "[plan]") {
+  TrainOptions options;
+  for (const std::string& selector : selectors().names())
+    for (const bool overlap : {false, true}) {
+      options.selector = selector;
+      options.overlap = overlap;
+      CHECK(passes_are_alike(options) == (selector == "all" && !overlap));
+    }
+}
+
 TEST_CASE("A batch of all ranks is shared out evenly, or refused with the next ones that can be", "[plan]") {
   TrainOptions options = plain();
   options.batch = options.micro_batch = 0;

@@ -53,8 +53,11 @@ TEST_CASE("training on cuts of images is training on smaller images", "[trainer]
   options.attack_bn = options.attack == "pgd" ? "eval" : "train";
   options.attack_stop = options.attack == "pgd" ? GENERATE(-1, 1) : -1;
   const int size = GENERATE(8, 11);
+  const bool in_passes = options.attack == "pgd" && options.attack_stop < 0;
+  if (in_passes) options.attack_batch = 4;
   options.train_size = test::by_epoch({{size, 0}, {16, 1}});
   Trainer cut(test::single(), options);
+  CHECK(cut.replica().images().layout.h == 16);  // the dataset's, until smaller ones are loaded
   TrainOptions plain = options;
   plain.train_size = 0;
   Splits splits = open_splits(plain);
@@ -68,6 +71,10 @@ TEST_CASE("training on cuts of images is training on smaller images", "[trainer]
   CHECK(hash_after(whole, 3) != small.weights_hash());
   for (Trainer* one : {&cut, &small}) (void)one->step(false);
   CHECK(cut.weights_hash() != small.weights_hash());
+  // A pass of the smaller ones, put side by side, and its gradients.
+  if (in_passes)
+    CHECK(bytes_on_device(cut, "images") - bytes_on_device(whole, "images") ==
+          2 * 4 * 4 * cut.replica().image_floats().back());
 }
 
 TEST_CASE("evaluations and memory do not follow images that grow", "[trainer][sizes]") {

@@ -61,17 +61,14 @@ TEST_CASE("perturbed weights have a higher loss, and are put back bit for bit", 
 TEST_CASE("from an epoch on, a step has the attack of that epoch", "[trainer]") {
   TrainOptions options = short_epochs(3);
   options.attack_steps = 1;
-  const auto by_epoch = [](auto first, int from, auto then) {
-    return ByEpoch<decltype(first)>({{0, first, 0, first}, {from, then, from, then}});
-  };
   TrainOptions changes = options;
-  changes.attack_steps = by_epoch(1, 1, 2);
+  changes.attack_steps = test::by_epoch({{1, 0}, {2, 1}});
   CHECK(weights_after(changes, 3) == weights_after(options, 3));
   CHECK(weights_after(changes, 4) != weights_after(options, 4));
-  changes.attack_steps = by_epoch(1, 1, 1);
+  changes.attack_steps = test::by_epoch({{1, 0}, {1, 1}});
   CHECK(weights_after(changes, 6) == weights_after(options, 6));
   changes = options;
-  changes.eps = by_epoch(0.0, 2, options.eps.last());
+  changes.eps = test::by_epoch<double>({{0, 0}, {options.eps.last(), 2}});
   TrainOptions none = options;
   none.attack = "none";
   CHECK(weights_after(changes, 6) == weights_after(none, 6));
@@ -82,7 +79,7 @@ TEST_CASE("from an epoch on, a step has the attack of that epoch", "[trainer]") 
   box.project = "off";
   CHECK(weights_after(box, 6) == weights_after(changes, 6));
   CHECK(weights_after(box, 7) != weights_after(changes, 7));
-  changes.attack_steps = by_epoch(1, 1, 2);
+  changes.attack_steps = test::by_epoch({{1, 0}, {2, 1}});
   CHECK_THROWS_AS(weights_after(changes, 1), Error);  // more passes in batch statistics
 }
 
@@ -895,6 +892,10 @@ TEST_CASE("the running statistics take up the attack's passes, then the loss's i
   options.attack = attack;
   INFO(loss << ", " << attack);
   CHECK(StepMethod(options, test::Given(2)).entering_statistics() == passes);
+  for (const double own : {0.0, 0.25}) {
+    options.eval_eps = own;
+    CHECK(StepMethod(options, test::Given(2)).evaluation.eps() == (own > 0 ? own : options.eps.last()));
+  }
 }
 
 TEST_CASE("a step's record and a checkpoint say where the run is", "[trainer]") {
