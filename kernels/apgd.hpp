@@ -47,7 +47,7 @@ struct NoiseSize {
   }
 };
 
-/// x_adv = clamp(x + reach * u / (||u|| + 1e-12), 0, 1). Runs over n * ceil(pixels / 4).
+/// x_adv = clamp(x + reach * u / (||u|| + 1e-12), 0, 1). Runs over n * layout.fours().
 template <class T>
 struct ScaledStart {
   StartNoise noise;
@@ -55,7 +55,7 @@ struct ScaledStart {
   T* x_adv;
   T reach;
   DAT_HD void operator()(std::int64_t i) const {
-    const std::int64_t pixels = noise.layout.elements(), per_image = (pixels + 3) / 4;
+    const std::int64_t pixels = noise.layout.elements(), per_image = noise.layout.fours();
     const std::int64_t n = i / per_image, k = i % per_image;
     T u[4];
     noise.draw(n, k, u);

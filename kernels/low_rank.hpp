@@ -143,7 +143,7 @@ struct RightFactor {
     if (f.rank == 0 || std::int64_t{item} << f.right_shift != at) return;
     const std::int32_t first = item / f.rank * kTile, k = item % f.rank;
     if (first >= f.cols) return;
-    const std::int32_t width = f.cols - first < kTile ? f.cols - first : kTile;
+    const std::int32_t width = smaller(f.cols - first, kTile);
     const float* const m = matrices + element[tensor] + first;
     const float* const p = left + f.left + std::int64_t{k} * f.rows;
     double sums[kTile] = {};

@@ -15,7 +15,7 @@ template <class T>
 [[nodiscard]] DAT_HD inline LargestFour largest_four(const T* z, int classes) {
   LargestFour top;
   for (int k = 0; k < classes; ++k) {
-    int place = k < 4 ? k : 4;
+    int place = smaller(k, 4);
     while (place > 0 && z[k] > z[top.at[place - 1]]) {
       if (place < 4) top.at[place] = top.at[place - 1];
       --place;

@@ -24,11 +24,10 @@ struct NoisyCopies {
   std::uint32_t time;
   float sigma;
   int copies;
-  [[nodiscard]] DAT_HD std::int64_t fours() const { return (layout.elements() + 3) / 4; }
   DAT_HD void operator()(std::int64_t i) const {
-    const std::int64_t copy = i / fours(), n = copy / copies, first = i % fours() * 4;
+    const std::int64_t fours = layout.fours(), copy = i / fours, n = copy / copies, first = i % fours * 4;
     const Philox4 words = random_words(seed, Purpose::noise, time, static_cast<std::uint64_t>(sample_ids[n]),
-                                       static_cast<std::uint32_t>(copy % copies * fours() + i % fours()));
+                                       static_cast<std::uint32_t>(copy % copies * fours + i % fours));
     for (int j = 0; j < 4 && first + j < layout.elements(); ++j)
       to[layout.offset_chw(copy, first + j)] =
           x[layout.offset_chw(n, first + j)] + sigma * normal_number<float>(words, j);
@@ -61,7 +60,7 @@ struct SumOfCopies {
 
 /// ln(e^a + e^b).
 [[nodiscard]] DAT_HD inline double log_of_sum(double a, double b) {
-  return a > b ? a + log1p(exp(b - a)) : b + log1p(exp(a - b));
+  return larger(a, b) + log1p(exp(-std::fabs(a - b)));
 }
 
 /// The prediction of the smoothed network as logits: ln p_c, p_c being the mean over the copies of softmax_c.
@@ -129,7 +128,7 @@ struct SmoothAdvMove {
   std::uint32_t time, iteration;
   T alpha;
   DAT_HD void operator()(std::int64_t i) const {
-    const std::int64_t pixels = layout.elements(), fours = (pixels + 3) / 4;
+    const std::int64_t pixels = layout.elements(), fours = layout.fours();
     const std::int64_t n = i / fours, first = i % fours * 4;
     const bool lost = norms[n] == T{0};
     const Philox4 words = lost ? random_words(seed, purpose, time, static_cast<std::uint64_t>(sample_ids[n]),
@@ -152,7 +151,7 @@ struct ShrinkIntoBall {
   T eps;
   DAT_HD void operator()(std::int64_t i) const {
     const Strips::Strip strip = strips.at(i);
-    const T norm = norms[strip.image], factor = norm > eps ? eps / norm : T{1};
+    const T factor = smaller(eps / norms[strip.image], T{1});
     for (std::int64_t e = strip.begin; e < strip.end; ++e) {
       move[e] *= factor;
       x_adv[e] = x[e] + move[e];

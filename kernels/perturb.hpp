@@ -11,7 +11,7 @@ namespace dat::kernels {
 
 template <class T>
 [[nodiscard]] DAT_HD inline T clamp(T x, T low, T high) {
-  return x < low ? low : x > high ? high : x;
+  return smaller(high, larger(low, x));
 }
 
 /// sign(0) = 0, as PyTorch's.
@@ -21,7 +21,7 @@ template <class T>
 }
 
 /// eta ~ U(-eps, eps) per pixel, or where `spread` is above 0 N(0, spread^2); x_adv = x + eta. Where `in_box`, eta is
-/// cut so that x + eta is in [0, 1], else x_adv is not clamped. Runs over n * ceil(pixels/4), pixels = c*h*w counted in
+/// cut so that x + eta is in [0, 1], else x_adv is not clamped. Runs over n * layout.fours(), pixels counted in
 /// CHW order whatever the layout, so that every device draws the same image.
 struct RandomStart {
   const float* x;
@@ -34,7 +34,7 @@ struct RandomStart {
   float eps, spread;
   bool in_box;
   DAT_HD void operator()(std::int64_t i) const {
-    const std::int64_t pixels = layout.elements(), per_image = (pixels + 3) / 4;
+    const std::int64_t pixels = layout.elements(), per_image = layout.fours();
     const std::int64_t n = i / per_image, k = i % per_image;
     const Philox4 words =
         random_words(seed, purpose, time, static_cast<std::uint64_t>(sample_ids[n]), static_cast<std::uint32_t>(k));

@@ -51,8 +51,7 @@ struct HashLeaves {
 
   DAT_HD void operator()(std::int64_t i) const {
     const float* const x = data + i * kLeaf;
-    const std::int64_t left = elements - i * kLeaf;
-    const int count = left < kLeaf ? static_cast<int>(left) : kLeaf;
+    const auto count = static_cast<int>(smaller<std::int64_t>(elements - i * kLeaf, kLeaf));
     std::uint32_t state[8] = {0x6a09e667U, 0xbb67ae85U, 0x3c6ef372U, 0xa54ff53aU,
                               0x510e527fU, 0x9b05688cU, 0x1f83d9abU, 0x5be0cd19U};
     std::uint32_t words[16];

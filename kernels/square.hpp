@@ -111,8 +111,7 @@ struct SquarePattern {
     const int row = static_cast<int>(i) / side, column = static_cast<int>(i) % side, upper = side / 2;
     const int height = row < upper ? upper : side - upper, middle = height / 2, centre = side / 2;
     const int down = row - (row < upper ? 0 : upper) - middle, across = column - centre;
-    const int rows_away = down < 0 ? -down : down, columns_away = across < 0 ? -across : across;
-    const int away = rows_away > columns_away ? rows_away : columns_away;
+    const int away = larger(larger(down, -down), larger(across, -across));
     // From the outermost ring inwards: what a ring has, and how many pixels.
     double value = 0, mine = 0, squares = 0;
     for (int ring = centre; ring >= 0; --ring) {
@@ -129,7 +128,7 @@ struct SquarePattern {
   }
   [[nodiscard]] static DAT_HD int extent(int ring, int size) {
     const int low = size / 2 - ring, high = size / 2 + ring + 1;
-    return (high < size ? high : size) - (low > 0 ? low : 0);
+    return smaller(high, size) - larger(low, 0);
   }
 };
 
@@ -252,7 +251,7 @@ struct SquareMove {
     NormSum image{BallNorm::l2}, size{BallNorm::l2};
     for (int c = 0; c < layout.c; ++c) image.add(norms[kNorms * (plane.n * layout.c + c)]);
     const double left = double{eps} * double{eps} - image.total, windows = norms[kNorms * i + 1];
-    const auto wanted = static_cast<T>(std::sqrt((left > 0 ? left : 0) / layout.c + windows * windows));
+    const auto wanted = static_cast<T>(std::sqrt(larger(left, 0.0) / layout.c + windows * windows));
     const T old = norms[kNorms * i + 2], factor = wanted / (T(1e-12) + norms[kNorms * i + 3]);
     for (int row = 0; row < layout.h; ++row)
       for (int column = 0; column < layout.w; ++column) {

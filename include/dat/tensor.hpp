@@ -26,6 +26,8 @@ struct Layout {
   int c = 0, h = 0, w = 0, block = 1;
 
   [[nodiscard]] DAT_HD std::int64_t elements() const { return std::int64_t{c} * h * w; }
+  /// Groups of four elements, for each of which four random words are drawn.
+  [[nodiscard]] DAT_HD std::int64_t fours() const { return (elements() + 3) / 4; }
 
   /// Channel of the element at `index` (counted over the whole batch).
   [[nodiscard]] DAT_HD int channel(std::int64_t index) const {

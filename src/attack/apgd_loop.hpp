@@ -45,11 +45,11 @@ constexpr int kIterationsBetweenLooks = 4;
 template <class P>
 void scaled_start(P& o, Searching attack, BallNorm norm, RealOf<P> reach, RealOf<P>* size) {
   using T = RealOf<P>;
-  const std::int64_t elements = o.layout.elements();
-  if (o.start != nullptr) return each(o.device, o.n * elements, kernels::GivenStart<T>{o.clean, o.start, o.x_adv});
+  if (o.start != nullptr)
+    return each(o.device, o.n * o.layout.elements(), kernels::GivenStart<T>{o.clean, o.start, o.x_adv});
   const kernels::StartNoise noise{norm, o.sample_ids, o.layout, run_key(o, attack), o.purpose};
   each(o.device, o.n, kernels::NoiseSize<T>{noise, size});
-  each(o.device, o.n * ((elements + 3) / 4), kernels::ScaledStart<T>{noise, o.clean, size, o.x_adv, reach});
+  each(o.device, o.n * o.layout.fours(), kernels::ScaledStart<T>{noise, o.clean, size, o.x_adv, reach});
 }
 
 /// The classes of rank `rank` at the clean images to targets, and the clean images' logits and correctness.

@@ -43,7 +43,7 @@ void start_in_l2(P& o, RealOf<P> eps) {
   const kernels::Strips strips{elements};
   const kernels::StartNoise noise{BallNorm::l2, o.sample_ids, o.layout, o.seed, o.purpose, o.time};
   each(o.device, o.n, kernels::NoiseSize<T>{noise, size});
-  each(o.device, o.n * ((elements + 3) / 4), kernels::ScaledStart<T>{noise, o.clean, size, o.x_adv, eps});
+  each(o.device, o.n * o.layout.fours(), kernels::ScaledStart<T>{noise, o.clean, size, o.x_adv, eps});
   each(o.device, o.n * strips.per_image(), kernels::TakeResult<T>{strips, nullptr, o.clean, o.x_adv, o.x_adv, o.eta});
   each(o.device, o.n * elements,
        kernels::GivenStart<T>{o.clean, o.eta, o.x_adv});  // x_adv is the image with the rounded eta

@@ -46,7 +46,7 @@ class SmoothPgd final : public Attack {
     Scratch<Objective> scratch(o);
     L2Norms<Objective> norms(o, scratch);
     const kernels::Strips strips{o.layout.elements()};
-    each(o.device, o.n * ((o.layout.elements() + 3) / 4),
+    each(o.device, o.n * o.layout.fours(),
          kernels::SmoothAdvMove<float>{o.clean, o.dx, norms.of(o.dx), o.eta, o.sample_ids, o.layout, o.seed, o.purpose,
                                        o.time, static_cast<std::uint32_t>(number), static_cast<float>(alpha_)});
     each(o.device, o.n * strips.per_image(),

@@ -118,6 +118,7 @@ Shared<Crop> all_crops(int first, int last) {
 }  // namespace
 
 TEST_CASE("A layout gives each element of each channel a place of its own", "[kernels]") {
+  CHECK((Layout{3, 5, 7, 1}.fours() == 27 && Layout{3, 4, 5, 1}.fours() == 15));
   for (const auto& [layout, n] : cases()) {
     std::vector<bool> taken(static_cast<std::size_t>(n * layout.elements()), false);
     for_each_pixel(n, layout, [&](std::int64_t k, int y, int x, int c) {
@@ -631,10 +632,10 @@ TEST_CASE("A group of neighbours ends with its lanes, or with its chunk", "[kern
     int count;
   } cases[] = {{0, 5, 16}, {511, 8181, 16}, {512, 9000, 16}, {514, 9032, 3}, {515, 9048, -13}};
   for (const auto& c : cases) {
-    std::int64_t first = 0;
-    CHECK(groups.group(c.group, first) == c.count);
-    CHECK(first == c.begin);
+    const auto group = groups.group(c.group);
+    CHECK((group.count == c.count && group.begin == c.begin));
   }
+  CHECK((piece_size<16>(0, 20) == 16 && piece_size<16>(1, 20) == 4));
 }
 
 TEST_CASE("Whether all numbers are finite looks at each of five ranges, from the first to the last, and at no other",
