@@ -148,6 +148,17 @@ struct Neighbours {
     const int at = static_cast<int>(i % kGroups) * kLanes;
     return {chunk.begin + at, smaller(chunk.size - at, kLanes)};
   }
+  /// Calls f.run<kLanes>(first element) for a whole group i, f.run<1>(element) for each element of another.
+  template <class F>
+  DAT_HD void run(std::int64_t i, const F& f) const {
+    const Group of = group(i);
+    switch (of.count) {
+      case kLanes:
+        return f.template run<kLanes>(of.begin);
+      default:
+        for (int lane = 0; lane < of.count; ++lane) f.template run<1>(of.begin + lane);
+    }
+  }
 };
 
 /// Trimmed mean of each coordinate: the mean of the numbers first .. last of the ranks' values in ascending order.
@@ -161,19 +172,9 @@ struct MeanOfOrdered {
   int first, last;
   float* result;
 
-  DAT_HD void operator()(std::int64_t i) const {
-    const auto group = elements.group(i);
-    switch (group.count) {
-      case kLanes:
-        return mean<kLanes>(group.begin);
-      default:
-        for (int lane = 0; lane < group.count; ++lane) mean<1>(group.begin + lane);
-    }
-  }
-
- private:
+  DAT_HD void operator()(std::int64_t i) const { elements.run(i, *this); }
   template <int kCount>
-  DAT_HD void mean(std::int64_t begin) const {
+  DAT_HD void run(std::int64_t begin) const {
     float v[kMostRanks][kCount];
     for (int k = 0; k < ranks.count; ++k) {
       const float* const x = ranks.of(k) + begin;
@@ -190,6 +191,8 @@ struct MeanOfOrdered {
     for (int lane = 0; lane < kCount; ++lane)
       result[begin + lane] = static_cast<float>(total[lane] / (last - first + 1));
   }
+
+ private:
   template <int kCount>
   DAT_HD void mix(float (&v)[kMostRanks][kCount]) const {
     float plain[kMostRanks][kCount];
@@ -250,19 +253,9 @@ struct WeightedSum {
   double of_result, base;
   float* result;
 
-  DAT_HD void operator()(std::int64_t i) const {
-    const auto group = elements.group(i);
-    switch (group.count) {
-      case kLanes:
-        return sum<kLanes>(group.begin);
-      default:
-        for (int lane = 0; lane < group.count; ++lane) sum<1>(group.begin + lane);
-    }
-  }
-
- private:
+  DAT_HD void operator()(std::int64_t i) const { elements.run(i, *this); }
   template <int kCount>
-  DAT_HD void sum(std::int64_t begin) const {
+  DAT_HD void run(std::int64_t begin) const {
     double total[kCount];
     DAT_SIMD
     for (int lane = 0; lane < kCount; ++lane) total[lane] = base;
@@ -271,6 +264,8 @@ struct WeightedSum {
       if (factor[k] != 0) add(factor[k], ranks.of(k) + begin, total);
     for (int lane = 0; lane < kCount; ++lane) result[begin + lane] = static_cast<float>(total[lane]);
   }
+
+ private:
   template <int kCount>
   DAT_HD static void add(double factor, const float* x, double (&total)[kCount]) {
     DAT_SIMD

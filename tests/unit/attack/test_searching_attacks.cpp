@@ -396,6 +396,9 @@ TEST_CASE("Logit ratios have their values and gradients", "[attack][cpu]") {
   CHECK((unknown.loss == 0 && unknown.correct == -1));
   CHECK(unknown.gradient == std::vector<double>(5));
 
+  CHECK(margin_at({1e-12, 0, 0, 0}, 1, -1, Divisor::third).loss == 0.5);  // 1e-12 is added to the divisor
+  CHECK(margin_at({1e-12, 0, 0, 0}, 1, 0, Divisor::third_and_fourth).loss == 0.5);
+
   // Carlini and Wagner's margin stops at its confidence.
   for (const double cap : {2.5, 3.0, 3.5}) {
     const Margin capped = margin_at(z, 3, -1, Divisor::one, cap);
@@ -428,6 +431,19 @@ TEST_CASE("Ratios of logits leave out what a network of few classes has not", "[
     CHECK(at(dlr, classes) == Approx(ratio));
     CHECK(at(targeted_dlr, classes) == Approx(targeted));
   }
+}
+
+TEST_CASE("To norms by which something is divided 1e-12 is added", "[attack][cpu]") {
+  CHECK(kernels::into_ball(1e-12, 1.0) == 0.5);
+  const double dark = 0, grey = 0.5, size = 1e-12, nothing = 0;
+  double x_adv = 1e-12, u[4];
+  kernels::SquareScale<double>{kernels::Strips{1}, 1, nullptr, &dark, &size, &x_adv, 0.5}(0);
+  CHECK(x_adv == Approx(0.25));
+  const std::int64_t id = 3;
+  const kernels::StartNoise noise{BallNorm::linf, &id, {1, 1, 1, 1}, 11, Purpose::attack_start};
+  noise.draw(0, 0, u);
+  kernels::ScaledStart<double>{noise, &grey, &nothing, &x_adv, 1e-13}(0);
+  CHECK(x_adv == Approx(0.5 + 0.1 * u[0]));
 }
 
 TEST_CASE("A target is the class of its rank, the first of equal ones first", "[attack][cpu]") {
@@ -549,6 +565,7 @@ TEST_CASE("FAB chooses the plane whose distance by the dual norm is least, howev
   constexpr std::size_t kCount = 65;  // two strips, the second of one pixel
   constexpr double kScale = 2;
   const kernels::Strips strips{kCount};
+  CHECK((strips.per_image() == 2 && kernels::Strips{64}.per_image() == 1));
   double df = 0, nearest = 0, take = 0;
   kernels::FabState<double> state{};
   state.norm = norm;
@@ -572,8 +589,10 @@ TEST_CASE("FAB chooses the plane whose distance by the dual norm is least, howev
   const double at_last = look(0.02, 2, false);
   CHECK(nearest == Approx(at_last));
   CHECK((take == 1 && df == 2));
-  (void)look(0.02, -2, false);  // as far
-  CHECK((take == 0 && df == 2));
+  for (const double size : {0.02, 0.0}) {  // as far, and nowhere
+    (void)look(size, -2, false);
+    CHECK((take == 0 && df == 2));
+  }
 }
 
 TEST_CASE("FAB keeps what is nearer than before, and is done with an image inside the ball or at its edge",
