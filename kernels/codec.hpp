@@ -134,7 +134,7 @@ struct TernaryScale {
     const double count = static_cast<double>(real[first + t]), mean = total / count;
     const double variance = squares / count - mean * mean;
     const double limit = clip * std::sqrt(variance);  // not a number where rounding has left less than 0
-    sums[t * kSums] = (limit > 0 && limit < largest ? limit : largest) + 0 * squares;
+    sums[t * kSums] = (limit > 0 ? smaller(limit, largest) : largest) + 0 * squares;
   }
 };
 

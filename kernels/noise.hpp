@@ -25,12 +25,12 @@ struct NoisyCopies {
   float sigma;
   int copies;
   DAT_HD void operator()(std::int64_t i) const {
-    const std::int64_t fours = layout.fours(), copy = i / fours, n = copy / copies, first = i % fours * 4;
+    const std::int64_t fours = layout.fours(), copy = i / fours, n = copy / copies, k = i % fours;
     const Philox4 words = random_words(seed, Purpose::noise, time, static_cast<std::uint64_t>(sample_ids[n]),
-                                       static_cast<std::uint32_t>(copy % copies * fours + i % fours));
-    for (int j = 0; j < 4 && first + j < layout.elements(); ++j)
-      to[layout.offset_chw(copy, first + j)] =
-          x[layout.offset_chw(n, first + j)] + sigma * normal_number<float>(words, j);
+                                       static_cast<std::uint32_t>(copy % copies * fours + k));
+    for (int j = 0; j < layout.in_four(k); ++j)
+      to[layout.offset_chw(copy, 4 * k + j)] =
+          x[layout.offset_chw(n, 4 * k + j)] + sigma * normal_number<float>(words, j);
   }
 };
 
@@ -128,14 +128,13 @@ struct SmoothAdvMove {
   std::uint32_t time, iteration;
   T alpha;
   DAT_HD void operator()(std::int64_t i) const {
-    const std::int64_t pixels = layout.elements(), fours = layout.fours();
-    const std::int64_t n = i / fours, first = i % fours * 4;
+    const std::int64_t fours = layout.fours(), n = i / fours, k = i % fours;
     const bool lost = norms[n] == T{0};
     const Philox4 words = lost ? random_words(seed, purpose, time, static_cast<std::uint64_t>(sample_ids[n]),
-                                              static_cast<std::uint32_t>(iteration * fours + i % fours))
+                                              static_cast<std::uint32_t>(iteration * fours + k))
                                : Philox4{};
-    for (int j = 0; j < 4 && first + j < pixels; ++j) {
-      const std::int64_t at = layout.offset_chw(n, first + j);
+    for (int j = 0; j < layout.in_four(k); ++j) {
+      const std::int64_t at = layout.offset_chw(n, 4 * k + j);
       const T u = lost ? normal_number<T>(words, j) : dx[at] / norms[n];
       move[at] = clamp(x[at] + move[at] + alpha * u, T{0}, T{1}) - x[at];
     }

@@ -60,7 +60,7 @@ struct TableNoise {
     const std::int64_t fours = samples.layout.fours(), n = i / fours, k = i % fours;
     const Philox4 words = samples.words(n, k, false);
     bool not_known = false;
-    for (int j = 0; j < 4 && 4 * k + j < samples.layout.elements(); ++j) {
+    for (int j = 0; j < samples.layout.in_four(k); ++j) {
       const std::int32_t pixel =
           static_cast<std::int32_t>(samples.image[samples.layout.offset_chw(0, 4 * k + j)] * 255.0F + 0.5F);
       const std::int32_t sum = pixel + noise(words.v[j], n, k, j, not_known);

@@ -34,11 +34,10 @@ struct RandomStart {
   float eps, spread;
   bool in_box;
   DAT_HD void operator()(std::int64_t i) const {
-    const std::int64_t pixels = layout.elements(), per_image = layout.fours();
-    const std::int64_t n = i / per_image, k = i % per_image;
+    const std::int64_t n = i / layout.fours(), k = i % layout.fours();
     const Philox4 words =
         random_words(seed, purpose, time, static_cast<std::uint64_t>(sample_ids[n]), static_cast<std::uint32_t>(k));
-    for (int j = 0; j < 4 && 4 * k + j < pixels; ++j) {
+    for (int j = 0; j < layout.in_four(k); ++j) {
       const std::int64_t at = layout.offset_chw(n, 4 * k + j);
       eta[at] = spread > 0 ? spread * normal_number<float>(words, j) : (2.0F * uniform(words.v[j]) - 1.0F) * eps;
       if (in_box) eta[at] = clamp(x[at] + eta[at], 0.0F, 1.0F) - x[at];

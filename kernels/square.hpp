@@ -179,7 +179,6 @@ struct SquareProposal {
   static constexpr int kNorms = 4;
   SquareDraws draws;
   Layout layout;
-  const std::int32_t* done;
   const T *x, *best, *pattern;
   std::uint32_t iteration;
   int side;
@@ -209,7 +208,6 @@ struct SquareMeasure {
   DAT_HD void operator()(std::int64_t i) const {
     const Layout& layout = proposal.layout;
     const ImagePlane plane(layout, i);
-    if (proposal.done[plane.n] != 0) return;
     const SquarePair pair = proposal.windows(plane.n);
     NormSum move{BallNorm::l2}, windows{BallNorm::l2}, first{BallNorm::l2}, both{BallNorm::l2};
     for (int row = 0; row < layout.h; ++row)
@@ -246,7 +244,6 @@ struct SquareMove {
     constexpr int kNorms = SquareProposal<T>::kNorms;
     const Layout& layout = proposal.layout;
     const ImagePlane plane(layout, i);
-    if (proposal.done[plane.n] != 0) return;
     const SquarePair pair = proposal.windows(plane.n);
     NormSum image{BallNorm::l2}, size{BallNorm::l2};
     for (int c = 0; c < layout.c; ++c) image.add(norms[kNorms * (plane.n * layout.c + c)]);
@@ -266,19 +263,16 @@ struct SquareMove {
   }
 };
 
-/// x_adv = clamp(x + eps * move / (||move|| + 1e-12), 0, 1), where the move is in x_adv. done null: of all images. Runs
-/// over the strips.
+/// x_adv = clamp(x + eps * move / (||move|| + 1e-12), 0, 1), where the move is in x_adv. Runs over the strips.
 template <class T>
 struct SquareScale {
   Strips strips;
   int channels;
-  const std::int32_t* done;
   const T *x, *sizes;
   T* x_adv;
   T eps;
   DAT_HD void operator()(std::int64_t i) const {
     const Strips::Strip strip = strips.at(i);
-    if (done != nullptr && done[strip.image] != 0) return;
     NormSum sum{BallNorm::l2};
     for (int c = 0; c < channels; ++c) sum.add(sizes[strip.image * channels + c]);
     const T factor = eps / (static_cast<T>(sum.value()) + T(1e-12));
@@ -304,7 +298,6 @@ template <class T>
 struct SquarePropose {
   SquareDraws draws;
   Layout layout;
-  const std::int32_t* done;
   const T *x, *best;
   T* x_adv;
   T eps;
@@ -312,7 +305,6 @@ struct SquarePropose {
   int side;
   DAT_HD void operator()(std::int64_t i) const {
     const ImageRow row(layout, i);
-    if (done[row.n] != 0) return;
     const SquareWindow window = draws.window(row.n, iteration, side, layout);
     const T move = 2 * eps * static_cast<T>(window.sign(row.c));
     for (int column = 0; column < layout.w; ++column) {

@@ -28,6 +28,10 @@ struct Layout {
   [[nodiscard]] DAT_HD std::int64_t elements() const { return std::int64_t{c} * h * w; }
   /// Groups of four elements, for each of which four random words are drawn.
   [[nodiscard]] DAT_HD std::int64_t fours() const { return (elements() + 3) / 4; }
+  /// Elements of group k of them: 4, fewer in the last one.
+  [[nodiscard]] DAT_HD int in_four(std::int64_t k) const {
+    return 4 * k + 4 > elements() ? static_cast<int>(elements() - 4 * k) : 4;
+  }
 
   /// Channel of the element at `index` (counted over the whole batch).
   [[nodiscard]] DAT_HD int channel(std::int64_t index) const {

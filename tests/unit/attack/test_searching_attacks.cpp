@@ -437,7 +437,7 @@ TEST_CASE("To norms by which something is divided 1e-12 is added", "[attack][cpu
   CHECK(kernels::into_ball(1e-12, 1.0) == 0.5);
   const double dark = 0, grey = 0.5, size = 1e-12, nothing = 0;
   double x_adv = 1e-12, u[4];
-  kernels::SquareScale<double>{kernels::Strips{1}, 1, nullptr, &dark, &size, &x_adv, 0.5}(0);
+  kernels::SquareScale<double>{kernels::Strips{1}, 1, &dark, &size, &x_adv, 0.5}(0);
   CHECK(x_adv == Approx(0.25));
   const std::int64_t id = 3;
   const kernels::StartNoise noise{BallNorm::linf, &id, {1, 1, 1, 1}, 11, Purpose::attack_start};

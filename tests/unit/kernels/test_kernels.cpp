@@ -118,8 +118,8 @@ Shared<Crop> all_crops(int first, int last) {
 }  // namespace
 
 TEST_CASE("A layout gives each element of each channel a place of its own", "[kernels]") {
-  CHECK((Layout{3, 5, 7, 1}.fours() == 27 && Layout{3, 4, 5, 1}.fours() == 15 &&
-         Layout{2, 1, 2, 2}.offset_chw(0, 1) == 2));
+  CHECK((Layout{3, 5, 7, 1}.fours() == 27 && Layout{3, 4, 5, 1}.fours() == 15 && Layout{1, 2, 3, 1}.in_four(0) == 4 &&
+         Layout{1, 2, 3, 1}.in_four(1) == 2 && Layout{2, 1, 2, 2}.offset_chw(0, 1) == 2));
   for (const auto& [layout, n] : cases()) {
     std::vector<bool> taken(static_cast<std::size_t>(n * layout.elements()), false);
     for_each_pixel(n, layout, [&](std::int64_t k, int y, int x, int c) {

@@ -38,13 +38,17 @@ struct Noisy {
     what.image = image.data();
     const NormalNoise noise{what, sigma};
     run(n * noise.rows(), noise);
-    CHECK(std::all_of(x.end() - kAfter, x.end(), [](float v) { return v == 0; }));
+    check_after();
   }
   void table(const GridNoise& noise) {
     CHECK(n * layout.fours() == groups());
     const Shared<std::uint64_t> entries = shared(noise.entries);
     const Shared<std::int32_t> guide = shared(noise.guide);
     run(groups(), TableNoise{what, entries.data(), guide.data(), noise.half, noise.low, noise.high, unknown.data()});
+    check_after();
+  }
+  void check_after() const {
+    CHECK(std::all_of(x.end() - kAfter, x.end(), [](float v) { return v == 0; }));
   }
 
   Layout layout;
