@@ -68,7 +68,8 @@ struct MarginLoss {
   DAT_HD void operator()(std::int64_t i) const {
     const T* z = logits + i * classes;
     T* const d = dlogits != nullptr ? dlogits + i * classes : nullptr;
-    for (int k = 0; k < classes && d != nullptr; ++k) d[k] = 0;
+    if (d != nullptr)
+      for (int k = 0; k < classes; ++k) d[k] = 0;
     if (labels[i] < 0) {
       loss[i] = 0;
       correct[i] = -1;

@@ -110,7 +110,8 @@ struct FloorOfLikelihood {
     constexpr float kMost = 46.0517018F;
     if (!(loss[n] > kMost)) return;
     loss[n] = kMost;
-    for (int c = 0; c < classes && gradient != nullptr; ++c) gradient[n * classes + c] = 0;
+    if (gradient != nullptr)
+      for (int c = 0; c < classes; ++c) gradient[n * classes + c] = 0;
   }
 };
 

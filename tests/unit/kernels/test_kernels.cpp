@@ -671,6 +671,13 @@ TEST_CASE("A perturbation is not a number where its gradient is none, and stays 
   for (std::size_t i = 0; i < 6; ++i) CHECK((i < 3 ? eta[i] == 0.5F : std::isnan(eta[i])));
 }
 
+TEST_CASE("Weights whose factor is 0 are not perturbed, whatever their gradient is", "[kernels][cpu]") {
+  float theta = 1, gradient = HUGE_VALF, kept = 7;
+  const float factor = 0;
+  PerturbWeights{&theta, &gradient, &kept, &factor}(0, 0);
+  CHECK((theta == 1 && gradient == HUGE_VALF && kept == 7));
+}
+
 TEST_CASE("A program without CUDA says so in place of a GPU's loops", "[kernels][cpu]") {
   if (!contains(cuda_missing(), "built without CUDA")) return;
   const Device gpu{.kind = DeviceKind::cuda};
