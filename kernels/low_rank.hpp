@@ -149,10 +149,13 @@ struct RightFactor {
     double sums[kTile] = {};
     for (std::int32_t row = 0; row < f.rows; ++row) {
       const float* const of = m + std::int64_t{row} * f.cols;
-      if (width == kTile)
-        for (int c = 0; c < kTile; ++c) sums[c] += double(of[c]) * p[row];
-      else
-        for (int c = 0; c < width; ++c) sums[c] += double(of[c]) * p[row];
+      switch (width) {
+        case kTile:
+          for (int c = 0; c < kTile; ++c) sums[c] += double(of[c]) * p[row];
+          break;
+        default:
+          for (int c = 0; c < width; ++c) sums[c] += double(of[c]) * p[row];
+      }
     }
     float* const out = message + byte[tensor] / std::int64_t{sizeof(float)} + std::int64_t{k} * f.cols + first;
     for (int c = 0; c < width; ++c) out[c] = static_cast<float>(sums[c]);

@@ -51,12 +51,9 @@ struct SquareDraws {
   }
   [[nodiscard]] DAT_HD SquarePair pair(std::int64_t n, std::uint32_t iteration, int side, const Layout& layout) const {
     const auto id = static_cast<std::uint64_t>(sample_ids[n]);
-    const Philox4 first = random_words(seed, purpose, 1 + iteration, id, 0);
     const Philox4 second = random_words(seed, purpose, 1 + iteration, id, 1);
-    return {{below(first.v[0], layout.h - side), below(first.v[1], layout.w - side), first.v[2]},
-            below(second.v[0], layout.h - side),
-            below(second.v[1], layout.w - side),
-            (first.v[3] & 1U) != 0};
+    return {window(n, iteration, side, layout), below(second.v[0], layout.h - side),
+            below(second.v[1], layout.w - side), (random_words(seed, purpose, 1 + iteration, id, 0).v[3] & 1U) != 0};
   }
   /// Signs of the start's stripes 128 * index .. 128 * index + 127, counted channel by channel.
   [[nodiscard]] DAT_HD Philox4 stripes(std::int64_t n, std::int64_t index) const {

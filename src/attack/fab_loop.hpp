@@ -32,18 +32,6 @@ void fab_project(P& o, const kernels::Strips& strips, const kernels::FabState<Re
   }
 }
 
-/// The norms of both projections' moves, of rows: in L-infinity the radii, in L2 in place of what was missing.
-template <class P>
-[[nodiscard]] const RealOf<P>* fab_distances(P& o, const kernels::Strips& strips,
-                                             const kernels::FabState<RealOf<P>>& state, const RealOf<P>* w,
-                                             RealOf<P>* partial) {
-  using T = RealOf<P>;
-  if (state.norm == BallNorm::linf) return state.radius;
-  each(o.device, 2 * o.n * strips.per_image(), kernels::FabMoveNorms<T>{strips, state, w, o.clean, o.x_adv, partial});
-  each(o.device, 2 * std::int64_t{o.n}, kernels::JoinNorms<T>{strips, partial, state.miss});
-  return state.miss;
-}
-
 /// State of FAB beside the images, in the scratch memory after `images` arrays.
 template <class P>
 [[nodiscard]] kernels::FabState<RealOf<P>> fab_state(Scratch<P>& scratch, BallNorm norm) {
@@ -63,7 +51,7 @@ void fab(P& o, const FabSettings& settings) {
   const kernels::FabState<T> state = fab_state(scratch, settings.norm);
   T* const partial = scratch.small(2 * strips.per_image() * kernels::FabState<T>::kSums);
   const auto scale = static_cast<T>(o.scale);
-  const bool all = settings.rank == 0;
+  const bool all = settings.rank == 0, l2 = settings.norm == BallNorm::l2;
 
   aim(o, settings.rank);
   each(o.device, o.n, kernels::FabBegin<T>{state, o.correct, o.done});
@@ -80,7 +68,11 @@ void fab(P& o, const FabSettings& settings) {
       each(o.device, count, kernels::FabKeepGradient<T>{strips, state, o.dx, w, scale});
     }
     fab_project(o, strips, state, w, partial);
-    const T* const far = fab_distances(o, strips, state, w, partial);
+    if (l2) {  // in place of what was missing
+      each(o.device, 2 * count, kernels::FabMoveNorms<T>{strips, state, w, o.clean, o.x_adv, partial});
+      each(o.device, 2 * std::int64_t{o.n}, kernels::JoinNorms<T>{strips, partial, state.miss});
+    }
+    const T* const far = l2 ? state.miss : state.radius;
     each(o.device, count, kernels::FabStep<T>{strips, state, w, o.clean, far, o.x_adv, overshoot, most});
     o.forward();
     each(o.device, count, kernels::FabDistance<T>{strips, settings.norm, o.correct, o.clean, o.x_adv, partial});
