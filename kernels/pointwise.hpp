@@ -1,6 +1,5 @@
 #pragma once
 
-#include <bit>
 #include <cmath>
 #include <cstdint>
 
@@ -297,11 +296,7 @@ struct Logistic {
   series = series * rest + 1.0F;
   series = series * rest + 1.0F;
   const std::uint32_t power = static_cast<std::uint32_t>(static_cast<std::int32_t>(k) + 127) << 23U;
-#ifdef __CUDA_ARCH__
-  const float exponential = series * __uint_as_float(power);
-#else
-  const float exponential = series * std::bit_cast<float>(power);
-#endif
+  const float exponential = series * with_bits(power);
   const float value = 1.0F / (1.0F + exponential);
   return {value, exponential * value};
 }

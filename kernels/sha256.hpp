@@ -1,6 +1,5 @@
 #pragma once
 
-#include <bit>
 #include <cstdint>
 
 #include "launch.hpp"
@@ -60,7 +59,7 @@ struct HashLeaves {
     for (int block = 0; block < blocks; ++block) {
       for (int k = 0; k < 16; ++k) {
         const int at = block * 16 + k;
-        words[k] = at < count ? swapped(bits(x[at])) : at == count ? 0x80000000U : 0U;
+        words[k] = at < count ? swapped(bits_of(x[at])) : at == count ? 0x80000000U : 0U;
       }
       if (block + 1 == blocks) words[15] = static_cast<std::uint32_t>(count) * 32U;
       sha256_block(state, words);
@@ -69,13 +68,6 @@ struct HashLeaves {
   }
 
  private:
-  [[nodiscard]] DAT_HD static std::uint32_t bits(float x) {
-#ifdef __CUDA_ARCH__
-    return __float_as_uint(x);
-#else
-    return std::bit_cast<std::uint32_t>(x);
-#endif
-  }
   [[nodiscard]] DAT_HD static std::uint32_t swapped(std::uint32_t x) {
     return x >> 24U | (x >> 8U & 0xff00U) | (x << 8U & 0xff0000U) | x << 24U;
   }

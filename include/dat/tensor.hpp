@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -11,6 +12,22 @@
 #endif
 
 namespace dat {
+
+/// Bits of a number, and the number with these bits.
+[[nodiscard]] DAT_HD inline std::uint32_t bits_of(float x) {
+#ifdef __CUDA_ARCH__
+  return __float_as_uint(x);
+#else
+  return std::bit_cast<std::uint32_t>(x);
+#endif
+}
+[[nodiscard]] DAT_HD inline float with_bits(std::uint32_t bits) {
+#ifdef __CUDA_ARCH__
+  return __uint_as_float(bits);
+#else
+  return std::bit_cast<float>(bits);
+#endif
+}
 
 enum class DType : std::uint8_t { f32, f16, bf16, u8 };
 
