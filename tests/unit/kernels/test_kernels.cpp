@@ -639,6 +639,17 @@ TEST_CASE("A group of neighbours ends with its lanes, or with its chunk", "[kern
   CHECK((piece_size<16>(0, 20) == 16 && piece_size<16>(1, 20) == 4));
 }
 
+TEST_CASE("A piece moves as many numbers as it has, and is 0 beyond them", "[kernels][cpu]") {
+  for (const int count : {5, 15, 16}) {
+    std::vector<float> numbers(17, 7.0F);
+    const auto piece = Piece<16>::load(numbers.data(), count);
+    Piece<16>{}.store(numbers.data(), count);
+    CHECK((std::ranges::count(piece.v, 7.0F) == count && std::ranges::count(piece.v, 0.0F) == 16 - count));
+    CHECK((std::count(numbers.begin(), numbers.begin() + count, 0.0F) == count && numbers.back() == 7));
+    CHECK(std::ranges::count(numbers, 7.0F) == 17 - count);
+  }
+}
+
 TEST_CASE("Whether all numbers are finite looks at each of five ranges, from the first to the last, and at no other",
           "[kernels]") {
   // Losses [2 passes][5], of which 3 count; 4 statistics; sums: the first 6, then 3 that do not count, then 5.
