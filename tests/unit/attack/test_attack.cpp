@@ -277,6 +277,7 @@ TEST_CASE("PGD's default step is 2/255, in L2 2.5 eps by the number of steps; FG
     return evaluation_alpha(read_attack_word(word), norm, 0.5, wanted);
   };
   CHECK((in_evaluation("pgd7", BallNorm::linf, 0) == 0.125 && in_evaluation("pgd7", BallNorm::linf, 0.25) == 0.25));
+  CHECK(evaluation_options(read_attack_word("pgd1"), BallNorm::linf, 0.5, 0, 10).steps == 1);
   CHECK((in_evaluation("pgd7", BallNorm::l2, 0) == 0 && in_evaluation("fgsm", BallNorm::linf, 0) == 0));
 }
 

@@ -944,6 +944,7 @@ TEST_CASE("Targets and losses fit the number of classes", "[attack]") {
   CHECK(attacks().at("fab-t")({})->gradient_evaluations() == 900);
   CHECK(attacks().at("fab")({})->gradient_evaluations() == 900);
   CHECK(attacks().at("square")({})->gradient_evaluations() == 0);
+  CHECK(attacks().at("apgd-ce")({.eps = 0.25})->alpha() == 0.5);
   CHECK(attacks().at("fab-t")({.classes = 3, .restarts = 2})->gradient_evaluations() == 400);
 
   // With two or three of the classes, every attack still runs, and aims twice at each wrong class, the likeliest first.
@@ -998,6 +999,13 @@ TEST_CASE("A searching attack ends when it is done with all images", "[attack]")
     kernel_backend().wait();
     for (std::size_t s = 0; s < kSamples; ++s) CHECK(inner.x_adv_of(s) == whole.x_adv_of(s));
     CHECK(inner.calls < whole.calls / 2);
+    // The second look comes after four iterations, or ten proposals.
+    NetObjective early(c, kAll, kImage);
+    early.most_calls = 3;
+    perturb(*attack, early);
+    const std::map<std::string, int> calls = {{"apgd-ce", 5}, {"apgd-dlr", 5}, {"apgd-t", 6},
+                                              {"fab", 41},    {"fab-t", 9},    {"square", 11}};
+    CHECK(early.calls == calls.at(name));
   }
 }
 
@@ -1133,7 +1141,8 @@ TEST_CASE("A searching attack allocates nothing", "[attack][cpu]") {
 }
 
 TEST_CASE("The side of Square's window follows its schedule", "[attack][cpu]") {
-  const int iterations[] = {0, 10, 11, 50, 51, 200, 201, 500, 501, 1000, 1001, 2000, 2001, 4000, 4001, 4999};
+  const int iterations[] = {0,    10,   11,   50,   51,   200,  201,  500,  501,  1000,
+                            1001, 2000, 2001, 4000, 4001, 6000, 6001, 8000, 8001, 9999};
   const auto sides = [&](int size) {
     std::vector<int> all;
     for (const int k : iterations) all.push_back(square_side(k, size, size));
@@ -1144,16 +1153,16 @@ TEST_CASE("The side of Square's window follows its schedule", "[attack][cpu]") {
     for (const int side : each_side) all.insert(all.end(), 2, side);
     return all;
   };
-  CHECK(sides(32) == twice({29, 20, 14, 10, 7, 5, 4, 3}));
-  CHECK(sides(224) == twice({200, 142, 100, 71, 50, 35, 25, 18}));
-  CHECK(sides(28) == twice({25, 18, 13, 9, 6, 4, 3, 2}));
+  CHECK(sides(32) == twice({29, 20, 14, 10, 7, 5, 4, 3, 2, 1}));
+  CHECK(sides(224) == twice({200, 142, 100, 71, 50, 35, 25, 18, 13, 9}));
+  CHECK(sides(28) == twice({25, 18, 13, 9, 6, 4, 3, 2, 2, 1}));
   CHECK(square_side(0, 40, 10) == 10);  // no higher than the image
   CHECK(square_side(4999, 8, 8) == 1);
 
   // In L2: the next odd number, and 3 at least.
   std::vector<int> odd;
   for (const int k : iterations) odd.push_back(square_side_in_l2(k, 32, 32));
-  CHECK(odd == twice({29, 21, 15, 11, 7, 5, 5, 3}));
+  CHECK(odd == twice({29, 21, 15, 11, 7, 5, 5, 3, 3, 3}));
   CHECK(square_side_in_l2(0, 40, 10) == 10);
   CHECK(square_side_in_l2(0, 6, 6) == 5);
   CHECK(square_side_in_l2(0, 2, 9) == 2);
