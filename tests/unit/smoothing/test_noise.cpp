@@ -103,6 +103,7 @@ TEST_CASE("The table of noise is that of 60 digits", "[smoothing]") {
     CHECK(std::is_sorted(noise.entries.begin(), noise.entries.end()));
     CHECK(noise.entries.front() == 0);
     CHECK(noise.entries.back() == kMost);
+    CHECK(noise.guide.size() == 1024);
   }
   CHECK(grid_noise(0.00109).half == 4);  // with a point at 12.6, far beyond the last one that counts, at 9.0
   CHECK(tables.at(0.12).low == -255);
@@ -111,7 +112,11 @@ TEST_CASE("The table of noise is that of 60 digits", "[smoothing]") {
   CHECK(tables.at(0.5).high == 4 * 255);
 }
 
-TEST_CASE("A deviation that the grid has no room for is refused", "[smoothing]") {
+TEST_CASE("A deviation that the grid has no room for is refused, and an entry beside an integer is not known",
+          "[smoothing]") {
+  constexpr std::uint64_t kLeast = 1 << 24;
+  CHECK((integer_is_known(kLeast) && integer_is_known(kMost - kLeast) && !integer_is_known(kLeast - 1) &&
+         !integer_is_known(kMost - kLeast + 1)));
   for (const double sigma : {0.0, 0.0009, 16.5, std::nan("")}) {
     CHECK(code_of([&] { (void)grid_noise(sigma); }) == ExitCode::usage);
   }
