@@ -161,11 +161,4 @@ struct KeepSteps {
   }
 };
 
-/// x_adv = clamp(x + eta, 0, 1).
-struct ClampSum {
-  const float *x, *eta;
-  float* x_adv;
-  DAT_HD void operator()(std::int64_t i) const { x_adv[i] = clamp(x[i] + eta[i], 0.0F, 1.0F); }
-};
-
 }  // namespace dat::kernels
