@@ -69,10 +69,9 @@ void apgd_step_in_l2(P& o, const kernels::ApgdOrigin<RealOf<P>>& origin, L2Norms
   using T = RealOf<P>;
   const kernels::Strips strips{o.layout.elements()};
   const std::int64_t count = o.n * strips.per_image();
-  const T tiny = static_cast<T>(1e-12) * o.scale;
   each(o.device, count, kernels::ApgdGradientNorms<T>{strips, origin, norms.partial()});
   const T* const gradients = norms.join();
-  each(o.device, count, kernels::ApgdMoveL2<T>{strips, origin, o.clean, gradients, move, tiny});
+  each(o.device, count, kernels::ApgdMoveL2<T>{strips, origin, o.clean, gradients, move, norms.tiny()});
   const T* const steps = norms.of(move);
   each(o.device, count, kernels::ApgdMixL2<T>{strips, origin, o.clean, steps, move, o.eta, eps, inertia});
   const T* const mixed = norms.of(move);

@@ -26,7 +26,7 @@ import re
 import shlex
 
 PRINTS = re.compile(r"fail(_with|ure)?|say(_\w+)?|warn(ing)?|print(_\w+)?|info|note|format(_to)?|[fs]?printf|fputs|quoted(_\w+)?")
-ALLOCATES = re.compile(r"allocate\w*|request_(scratch|workspace)")
+ALLOCATES = re.compile(r"allocate\w*|request_(scratch|workspace)|small")
 AMOUNTS = re.compile(r"memory|scratch|weight_count|bytes_needed|(workspace|scratch|weight|reserve|rgb)_bytes|bytes_handed_over")
 FREES = re.compile(r"\{?\s*(\(void\)\s*)?(::)?(destroy|close|free|munmap)\([^;]*\);?\s*\}?")
 LIMIT = 1000
