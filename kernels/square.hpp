@@ -18,6 +18,9 @@ struct SquareWindow {
   int top, left;
   std::uint32_t signs;
   [[nodiscard]] DAT_HD int sign(int channel) const { return (signs >> (channel % 32) & 1U) != 0 ? 1 : -1; }
+  [[nodiscard]] DAT_HD bool has(int side, int row, int column) const {
+    return row >= top && row < top + side && column >= left && column < left + side;
+  }
 };
 
 /// floor(U * count) with 24 bits of a random word as U in [0, 1).
@@ -25,14 +28,9 @@ struct SquareWindow {
   return static_cast<int>(std::uint64_t{word >> 8} * static_cast<std::uint64_t>(count) >> 24);
 }
 
-[[nodiscard]] DAT_HD inline bool in_square(int top, int left, int side, int row, int column) {
-  return row >= top && row < top + side && column >= left && column < left + side;
-}
-
 /// The two windows of a proposal in the L2 ball: the first gets a new pattern and the size of both, the second nothing.
 struct SquarePair {
-  SquareWindow first;
-  int top, left;
+  SquareWindow first, second;
   bool transposed;  // the pattern
 };
 
@@ -42,18 +40,19 @@ struct SquareDraws {
   std::uint64_t seed;              // seed of the run
   Purpose purpose;
 
-  /// The window of an iteration, `side` pixels high and wide. Its offsets are below size - side, and never size - side
-  /// itself, as in the public code: no window touches the last row or column.
-  [[nodiscard]] DAT_HD SquareWindow window(std::int64_t n, std::uint32_t iteration, int side,
-                                           const Layout& layout) const {
-    const Philox4 words = random_words(seed, purpose, 1 + iteration, static_cast<std::uint64_t>(sample_ids[n]), 0);
+  /// The window of an iteration, `side` pixels high and wide, or its second one. Its offsets are below size - side, and
+  /// never size - side itself, as in the public code: no window touches the last row or column.
+  [[nodiscard]] DAT_HD SquareWindow window(std::int64_t n, std::uint32_t iteration, int side, const Layout& layout,
+                                           std::uint32_t index = 0) const {
+    const Philox4 words = of_iteration(n, iteration, index);
     return {below(words.v[0], layout.h - side), below(words.v[1], layout.w - side), words.v[2]};
   }
   [[nodiscard]] DAT_HD SquarePair pair(std::int64_t n, std::uint32_t iteration, int side, const Layout& layout) const {
-    const auto id = static_cast<std::uint64_t>(sample_ids[n]);
-    const Philox4 second = random_words(seed, purpose, 1 + iteration, id, 1);
-    return {window(n, iteration, side, layout), below(second.v[0], layout.h - side),
-            below(second.v[1], layout.w - side), (random_words(seed, purpose, 1 + iteration, id, 0).v[3] & 1U) != 0};
+    return {window(n, iteration, side, layout), window(n, iteration, side, layout, 1),
+            (of_iteration(n, iteration, 0).v[3] & 1U) != 0};
+  }
+  [[nodiscard]] DAT_HD Philox4 of_iteration(std::int64_t n, std::uint32_t iteration, std::uint32_t index) const {
+    return random_words(seed, purpose, 1 + iteration, static_cast<std::uint64_t>(sample_ids[n]), index);
   }
   /// Signs of the start's stripes 128 * index .. 128 * index + 127, counted channel by channel.
   [[nodiscard]] DAT_HD Philox4 stripes(std::int64_t n, std::int64_t index) const {
@@ -181,12 +180,6 @@ struct SquareProposal {
   int side;
 
   [[nodiscard]] DAT_HD SquarePair windows(std::int64_t n) const { return draws.pair(n, iteration, side, layout); }
-  [[nodiscard]] DAT_HD bool in_first(const SquarePair& pair, int row, int column) const {
-    return in_square(pair.first.top, pair.first.left, side, row, column);
-  }
-  [[nodiscard]] DAT_HD bool in_second(const SquarePair& pair, int row, int column) const {
-    return in_square(pair.top, pair.left, side, row, column);
-  }
   /// The new pattern and the old one, `old` being its norm, at a pixel of the first window.
   [[nodiscard]] DAT_HD T mixed(const SquarePair& pair, const ImagePlane& plane, int row, int column, T old) const {
     const int y = row - pair.first.top, across = column - pair.first.left;
@@ -211,10 +204,10 @@ struct SquareMeasure {
       for (int column = 0; column < layout.w; ++column) {
         const std::int64_t at = plane.at(row, column);
         const T moved = proposal.best[at] - proposal.x[at];
-        const bool inside = proposal.in_first(pair, row, column);
+        const bool inside = pair.first.has(proposal.side, row, column);
         move.add(moved);
         if (inside) first.add(moved);
-        if (inside || proposal.in_second(pair, row, column)) windows.add(moved);
+        if (inside || pair.second.has(proposal.side, row, column)) windows.add(moved);
       }
     const T old = static_cast<T>(first.value());
     for (int row = pair.first.top; row < pair.first.top + proposal.side; ++row)
@@ -250,9 +243,10 @@ struct SquareMove {
     for (int row = 0; row < layout.h; ++row)
       for (int column = 0; column < layout.w; ++column) {
         const std::int64_t at = plane.at(row, column);
-        const T moved = proposal.in_first(pair, row, column)    ? proposal.mixed(pair, plane, row, column, old) * factor
-                        : proposal.in_second(pair, row, column) ? T{0}
-                                                                : proposal.best[at] - proposal.x[at];
+        const T moved = pair.first.has(proposal.side, row, column)
+                            ? proposal.mixed(pair, plane, row, column, old) * factor
+                        : pair.second.has(proposal.side, row, column) ? T{0}
+                                                                      : proposal.best[at] - proposal.x[at];
         move[at] = moved;
         size.add(moved);
       }
@@ -306,7 +300,7 @@ struct SquarePropose {
     const T move = 2 * eps * static_cast<T>(window.sign(row.c));
     for (int column = 0; column < layout.w; ++column) {
       const std::int64_t at = row.begin + column * row.stride;
-      const bool moved = in_square(window.top, window.left, side, row.y, column);
+      const bool moved = window.has(side, row.y, column);
       x_adv[at] = moved ? clamp(clamp(best[at] + move, x[at] - eps, x[at] + eps), T{0}, T{1}) : best[at];
     }
   }

@@ -1212,7 +1212,7 @@ TEST_CASE("Square's windows reach all places in an image of any shape, but its l
     const kernels::SquareWindow alone = draws.window(0, k, kSide, layout);
     REQUIRE((pair.first.top == alone.top && pair.first.left == alone.left && pair.first.signs == alone.signs));
     windows.emplace(alone.top, alone.left);
-    others.emplace(pair.top, pair.left);
+    others.emplace(pair.second.top, pair.second.left);
     transposed.insert(pair.transposed);
   }
   CHECK((windows == all && others == all && transposed.size() == 2));
