@@ -34,8 +34,7 @@ struct Shares {
   [[nodiscard]] DAT_HD Run run(std::int64_t block) const {
     const Chunk chunk = chunks[block / kBlocks];
     const auto first = static_cast<std::int32_t>(block % kBlocks) * kBlock;
-    const std::int32_t last = first + kBlock < chunk.size ? first + kBlock : chunk.size;
-    return {chunk.begin + first, chunk.begin + last};
+    return {chunk.begin + first, chunk.begin + smaller(first + kBlock, chunk.size)};
   }
 };
 
@@ -84,8 +83,8 @@ struct PairSums {
     while (a > b) a -= ++b;
     const float *x[kTile], *y[kTile];
     for (int k = 0; k < kTile; ++k) {
-      x[k] = ranks.of(kTile * a + k < ranks.count ? kTile * a + k : ranks.count - 1);
-      y[k] = ranks.of(kTile * b + k < ranks.count ? kTile * b + k : ranks.count - 1);
+      x[k] = ranks.of(smaller(kTile * a + k, ranks.count - 1));
+      y[k] = ranks.of(smaller(kTile * b + k, ranks.count - 1));
     }
     double lanes[kTile][kTile][kLanes] = {};
     for (std::int64_t block = i / all; block < shares.blocks(); block += Shares::kShares) {
@@ -139,13 +138,26 @@ struct JoinShares {
 template <int kLanes>
 struct Neighbours {
   static constexpr int kGroups = kChunk / kLanes;  // groups of a chunk
+  struct Group {
+    std::int64_t begin;
+    int count;  // may be 0 or less
+  };
   const Chunk* chunks;
-  /// Sets the first element of group i. Returns the number of its elements, which may be 0 or less.
-  DAT_HD int group(std::int64_t i, std::int64_t& first) const {
+  [[nodiscard]] DAT_HD Group group(std::int64_t i) const {
     const Chunk chunk = chunks[i / kGroups];
     const int at = static_cast<int>(i % kGroups) * kLanes;
-    first = chunk.begin + at;
-    return chunk.size - at < kLanes ? chunk.size - at : kLanes;
+    return {chunk.begin + at, smaller(chunk.size - at, kLanes)};
+  }
+  /// Calls f.run<kLanes>(first element) for a whole group i, f.run<1>(element) for each element of another.
+  template <class F>
+  DAT_HD void run(std::int64_t i, const F& f) const {
+    const Group of = group(i);
+    switch (of.count) {
+      case kLanes:
+        return f.template run<kLanes>(of.begin);
+      default:
+        for (int lane = 0; lane < of.count; ++lane) f.template run<1>(of.begin + lane);
+    }
   }
 };
 
@@ -160,57 +172,51 @@ struct MeanOfOrdered {
   int first, last;
   float* result;
 
-  DAT_HD void operator()(std::int64_t i) const {
-    std::int64_t begin = 0;
-    const int count = elements.group(i, begin);
-    if (count <= 0) return;
-    float v[kMostRanks][kLanes];
-    load(begin, count, v);
+  DAT_HD void operator()(std::int64_t i) const { elements.run(i, *this); }
+  template <int kCount>
+  DAT_HD void run(std::int64_t begin) const {
+    float v[kMostRanks][kCount];
+    for (int k = 0; k < ranks.count; ++k) {
+      const float* const x = ranks.of(k) + begin;
+      DAT_SIMD
+      for (int lane = 0; lane < kCount; ++lane) v[k][lane] = x[lane];
+    }
     if (mixed) mix(v);
     sort(v);
-    double total[kLanes] = {};
+    double total[kCount] = {};
     for (int k = first; k <= last; ++k) {
       DAT_SIMD
-      for (int lane = 0; lane < kLanes; ++lane) total[lane] += v[k][lane];
+      for (int lane = 0; lane < kCount; ++lane) total[lane] += v[k][lane];
     }
-    for (int lane = 0; lane < count; ++lane)
+    for (int lane = 0; lane < kCount; ++lane)
       result[begin + lane] = static_cast<float>(total[lane] / (last - first + 1));
   }
 
  private:
-  DAT_HD void load(std::int64_t begin, int count, float (&v)[kMostRanks][kLanes]) const {
-    for (int k = 0; k < ranks.count; ++k) {
-      const float* const x = ranks.of(k) + begin;
-      if (count < kLanes) {
-        for (int lane = 0; lane < kLanes; ++lane) v[k][lane] = lane < count ? x[lane] : 0.0F;
-        continue;
-      }
-      DAT_SIMD
-      for (int lane = 0; lane < kLanes; ++lane) v[k][lane] = x[lane];
-    }
-  }
-  DAT_HD void mix(float (&v)[kMostRanks][kLanes]) const {
-    float plain[kMostRanks][kLanes];
+  template <int kCount>
+  DAT_HD void mix(float (&v)[kMostRanks][kCount]) const {
+    float plain[kMostRanks][kCount];
     for (int k = 0; k < ranks.count; ++k) {
       DAT_SIMD
-      for (int lane = 0; lane < kLanes; ++lane) plain[k][lane] = v[k][lane];
+      for (int lane = 0; lane < kCount; ++lane) plain[k][lane] = v[k][lane];
     }
     for (int k = 0; k < ranks.count; ++k) {
-      double total[kLanes] = {};
+      double total[kCount] = {};
       int of = 0;
       for (int j = 0; j < ranks.count; ++j) {
         if ((near[k] >> static_cast<unsigned>(j) & 1U) == 0) continue;
         ++of;
         DAT_SIMD
-        for (int lane = 0; lane < kLanes; ++lane) total[lane] += plain[j][lane];
+        for (int lane = 0; lane < kCount; ++lane) total[lane] += plain[j][lane];
       }
       DAT_SIMD
-      for (int lane = 0; lane < kLanes; ++lane) v[k][lane] = static_cast<float>(total[lane] / of);
+      for (int lane = 0; lane < kCount; ++lane) v[k][lane] = static_cast<float>(total[lane] / of);
     }
   }
   /// Batcher's merge exchange (Knuth, The Art of Computer Programming, volume 3, algorithm 5.2.2M): which numbers are
   /// compared does not depend on them.
-  DAT_HD void sort(float (&v)[kMostRanks][kLanes]) const {
+  template <int kCount>
+  DAT_HD void sort(float (&v)[kMostRanks][kCount]) const {
     const int n = ranks.count;
     int top = 1;
     while (2 * top < n) top *= 2;
@@ -226,12 +232,13 @@ struct MeanOfOrdered {
       }
     }
   }
-  DAT_HD static void exchange(float (&low)[kLanes], float (&high)[kLanes]) {
+  template <int kCount>
+  DAT_HD static void exchange(float (&low)[kCount], float (&high)[kCount]) {
     DAT_SIMD
-    for (int lane = 0; lane < kLanes; ++lane) {
+    for (int lane = 0; lane < kCount; ++lane) {
       const float a = low[lane], b = high[lane];
-      low[lane] = b < a ? b : a;
-      high[lane] = b < a ? a : b;
+      low[lane] = smaller(b, a);
+      high[lane] = larger(a, b);
     }
   }
 };
@@ -246,27 +253,23 @@ struct WeightedSum {
   double of_result, base;
   float* result;
 
-  DAT_HD void operator()(std::int64_t i) const {
-    std::int64_t begin = 0;
-    const int count = elements.group(i, begin);
-    if (count <= 0) return;
-    double total[kLanes];
+  DAT_HD void operator()(std::int64_t i) const { elements.run(i, *this); }
+  template <int kCount>
+  DAT_HD void run(std::int64_t begin) const {
+    double total[kCount];
     DAT_SIMD
-    for (int lane = 0; lane < kLanes; ++lane) total[lane] = base;
-    if (of_result != 0) add(of_result, result + begin, count, total);
+    for (int lane = 0; lane < kCount; ++lane) total[lane] = base;
+    if (of_result != 0) add(of_result, result + begin, total);
     for (int k = 0; k < ranks.count; ++k)
-      if (factor[k] != 0) add(factor[k], ranks.of(k) + begin, count, total);
-    for (int lane = 0; lane < count; ++lane) result[begin + lane] = static_cast<float>(total[lane]);
+      if (factor[k] != 0) add(factor[k], ranks.of(k) + begin, total);
+    for (int lane = 0; lane < kCount; ++lane) result[begin + lane] = static_cast<float>(total[lane]);
   }
 
  private:
-  DAT_HD static void add(double factor, const float* x, int count, double (&total)[kLanes]) {
-    if (count < kLanes) {
-      for (int lane = 0; lane < count; ++lane) total[lane] += factor * double(x[lane]);
-      return;
-    }
+  template <int kCount>
+  DAT_HD static void add(double factor, const float* x, double (&total)[kCount]) {
     DAT_SIMD
-    for (int lane = 0; lane < kLanes; ++lane) total[lane] += factor * double(x[lane]);
+    for (int lane = 0; lane < kCount; ++lane) total[lane] += factor * double(x[lane]);
   }
 };
 

@@ -36,18 +36,17 @@ struct NoiseSize {
   StartNoise noise;
   T* size;
   DAT_HD void operator()(std::int64_t n) const {
-    const std::int64_t pixels = noise.layout.elements();
     NormSum sum{noise.norm};
-    for (std::int64_t k = 0; 4 * k < pixels; ++k) {
+    for (std::int64_t k = 0; k < noise.layout.fours(); ++k) {
       T u[4];
       noise.draw(n, k, u);
-      for (int j = 0; j < 4 && 4 * k + j < pixels; ++j) sum.add(u[j]);
+      for (int j = 0; j < noise.layout.in_four(k); ++j) sum.add(u[j]);
     }
     size[n] = static_cast<T>(sum.value());
   }
 };
 
-/// x_adv = clamp(x + reach * u / (||u|| + 1e-12), 0, 1). Runs over n * ceil(pixels / 4).
+/// x_adv = clamp(x + reach * u / (||u|| + 1e-12), 0, 1). Runs over n * layout.fours().
 template <class T>
 struct ScaledStart {
   StartNoise noise;
@@ -55,11 +54,10 @@ struct ScaledStart {
   T* x_adv;
   T reach;
   DAT_HD void operator()(std::int64_t i) const {
-    const std::int64_t pixels = noise.layout.elements(), per_image = (pixels + 3) / 4;
-    const std::int64_t n = i / per_image, k = i % per_image;
+    const std::int64_t n = i / noise.layout.fours(), k = i % noise.layout.fours();
     T u[4];
     noise.draw(n, k, u);
-    for (int j = 0; j < 4 && 4 * k + j < pixels; ++j) {
+    for (int j = 0; j < noise.layout.in_four(k); ++j) {
       const std::int64_t at = noise.layout.offset_chw(n, 4 * k + j);
       x_adv[at] = clamp(x[at] + reach * (u[j] / (size[n] + T(1e-12))), T{0}, T{1});
     }

@@ -64,8 +64,7 @@ struct NormStatistics {
   }
   DAT_HD void finish(int channel, double sum, double square) const {
     const double count = static_cast<double>(rows), shifted = sum / count;
-    double variance = square / count - shifted * shifted;
-    if (variance < 0) variance = 0;  // NaN stays NaN
+    const double variance = larger(0.0, square / count - shifted * shifted);  // NaN stays NaN
     float first = to_float(x[channel]);
     if (addend != nullptr) first = to_float(Stored<T>::from(first + to_float(addend[channel])));
     channels.mean[channel] = static_cast<float>(double(first) + shifted);

@@ -96,14 +96,14 @@ struct ChunkMoments {
   DAT_HD void operator()(int tensor, std::int64_t i) const {
     const std::int64_t at = i - element[tensor];
     if (at % kChunk != 0) return;
-    const std::int64_t left = size[tensor] - at, count = left < kChunk ? left : kChunk;
+    const std::int64_t count = smaller<std::int64_t>(size[tensor] - at, kChunk);
     double total = 0, squares = 0;
     float largest = 0;
     for (std::int64_t k = 0; k < count; ++k) {
       const float g = gradients[i + k], magnitude = std::fabs(g);
       total += g;
       squares += double(g) * g;
-      largest = magnitude > largest ? magnitude : largest;
+      largest = larger(magnitude, largest);
     }
     double* const out = partial + (chunk[tensor - first] - origin + at / kChunk) * kSums;
     out[0] = total;
@@ -129,12 +129,12 @@ struct TernaryScale {
     for (std::int64_t k = chunk[t] - origin; k < chunk[t + 1] - origin; ++k) {
       total += partial[k * kSums];
       squares += partial[k * kSums + 1];
-      largest = partial[k * kSums + 2] > largest ? partial[k * kSums + 2] : largest;
+      largest = larger(partial[k * kSums + 2], largest);
     }
     const double count = static_cast<double>(real[first + t]), mean = total / count;
     const double variance = squares / count - mean * mean;
-    const double limit = variance > 0 ? clip * std::sqrt(variance) : 0;
-    sums[t * kSums] = (limit > 0 && limit < largest ? limit : largest) + 0 * squares;
+    const double limit = clip * std::sqrt(variance);  // not a number where rounding has left less than 0
+    sums[t * kSums] = (limit > 0 ? smaller(limit, largest) : largest) + 0 * squares;
   }
 };
 
@@ -158,7 +158,7 @@ struct Ternary {
       const Philox4 random = draw.words(i + k);
       for (int j = 0; j < 4 && k + j < left; ++j) {
         const float g = gradients[i + k + j];
-        const bool nonzero = scale > 0 && uniform(random.v[j]) < std::fabs(g) / scale;
+        const bool nonzero = uniform(random.v[j]) < std::fabs(g) / scale;  // not where both are 0
         codes |= (!nonzero ? 1U : g > 0 ? 2U : 0U) << 2 * (k + j);
       }
     }

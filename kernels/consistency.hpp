@@ -5,20 +5,14 @@
 
 // Terms of two predictions z and r of the same samples that are small where the two agree. Each kernel takes the term's
 // gradient by z; r is `reference`. The terms are symmetric: whoever differentiates by r exchanges the two. Where `loss`
-// is null, another term's losses are there already, and its gradient, to which this one is added.
+// is null, as `correct` then is, another term's losses are there already, and its gradient, to which this one is added.
 
 namespace dat::kernels {
 
 DAT_HD inline void put(float& gradient, bool add, float value) { gradient = add ? gradient + value : value; }
 
 /// mean_k (z_k - r_k)^2 of each sample. The gradient is scaled.
-struct LogitDistance {
-  const float *logits, *reference;  // [n, classes]
-  const std::int32_t* labels;       // [n]
-  float *loss, *correct;            // [n]; or null
-  float* dlogits;                   // [n, classes]
-  int classes;
-  float gradient_scale;
+struct LogitDistance : Predictions {
   DAT_HD void operator()(std::int64_t i) const {
     const float *const z = logits + i * classes, *const r = reference + i * classes;
     const double part = 1.0 / classes;
@@ -35,13 +29,7 @@ struct LogitDistance {
 };
 
 /// ||softmax(z) - softmax(r)||^2 of each sample, in the Euclidean norm. The gradient is scaled.
-struct SoftmaxDistance {
-  const float *logits, *reference;  // [n, classes]
-  const std::int32_t* labels;       // [n]
-  float *loss, *correct;            // [n]; or null
-  float* dlogits;                   // [n, classes]
-  int classes;
-  float gradient_scale;
+struct SoftmaxDistance : Predictions {
   DAT_HD void operator()(std::int64_t i) const {
     const Softmax<double> q(logits + i * classes, classes), p(reference + i * classes, classes);
     double total = 0, mean = 0;
@@ -84,7 +72,7 @@ struct InverseRoot {
     double trace = 0, largest = 0;
     for (int k = 0; k < n; ++k) trace += gram[k * n + k];
     diagonalise(gram, vectors, n, n, 1e-15 * trace);
-    for (int k = 0; k < n; ++k) largest = gram[k * n + k] > largest ? gram[k * n + k] : largest;
+    for (int k = 0; k < n; ++k) largest = larger(gram[k * n + k], largest);
     for (int i = 0; i < n; ++i)
       for (int j = 0; j < n; ++j) {
         double total = 0;
@@ -99,14 +87,8 @@ struct InverseRoot {
 
 /// The nuclear norm of A = z - r [n, classes], the sum of its singular values, in parts of the samples: the scalar
 /// product of the sample's row of A and of the gradient U V^T; `root` as InverseRoot leaves it. The gradient is scaled.
-struct NuclearNorm {
-  const float *logits, *reference;  // [n, classes]
-  const double* root;               // [classes, classes]
-  const std::int32_t* labels;       // [n]
-  float *loss, *correct;            // [n]; or null
-  float* dlogits;                   // [n, classes]
-  int classes;
-  float gradient_scale;
+struct NuclearNorm : Predictions {
+  const double* root;  // [classes, classes]
   DAT_HD void operator()(std::int64_t i) const {
     const float *const z = logits + i * classes, *const r = reference + i * classes;
     double part = 0;

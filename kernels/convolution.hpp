@@ -89,7 +89,7 @@ struct FitPixels {
   bool add;
   DAT_HD void operator()(std::int64_t i) const {
     const std::int64_t pieces = (c + kGroup - 1) / kGroup, pixel = i / pieces, row = pixel / w;
-    const int first = static_cast<int>(i % pieces) * kGroup, last = first + kGroup < c ? first + kGroup : c;
+    const int first = static_cast<int>(i % pieces) * kGroup, last = smaller(first + kGroup, c);
     const int x = static_cast<int>(pixel % w), y = static_cast<int>(row % h);
     const bool inside = y < from_h && x < from_w;
     const T* const source = from + ((row / h * from_h + y) * from_w + x) * c;
@@ -187,7 +187,7 @@ struct ChannelsFirst {
   int c, pixels;
   DAT_HD void operator()(std::int64_t i) const {
     const std::int64_t piece = i / pixels, pixel = i % pixels, pieces = (c + kGroup - 1) / kGroup, n = piece / pieces;
-    const int first = static_cast<int>(piece % pieces) * kGroup, last = first + kGroup < c ? first + kGroup : c;
+    const int first = static_cast<int>(piece % pieces) * kGroup, last = smaller(first + kGroup, c);
     for (int k = first; k < last; ++k) to[(n * c + k) * pixels + pixel] = from[(n * pixels + pixel) * c + k];
   }
 };
@@ -201,7 +201,7 @@ struct ChannelsLast {
   bool add;
   DAT_HD void operator()(std::int64_t i) const {
     const std::int64_t piece = i / pixels, pixel = i % pixels, pieces = (c + kGroup - 1) / kGroup, n = piece / pieces;
-    const int first = static_cast<int>(piece % pieces) * kGroup, last = first + kGroup < c ? first + kGroup : c;
+    const int first = static_cast<int>(piece % pieces) * kGroup, last = smaller(first + kGroup, c);
     for (int k = first; k < last; ++k) {
       const T value = from[(n * c + k) * pixels + pixel];
       T& there = to[(n * pixels + pixel) * c + k];
@@ -279,7 +279,7 @@ struct ConvolutionSamples {
 /// Adds a term to their sum, the sum of their absolute values, and that of their squares.
 DAT_HD inline void add_term(Sums& sums, double term) {
   sums.v[0] += term;
-  sums.v[1] += term < 0 ? -term : term;
+  sums.v[1] += std::fabs(term);
   sums.v[2] += term * term;
 }
 
@@ -330,15 +330,14 @@ struct CheckConvolution {
                             ? sums.v[0] < 0
                             : samples.relu_output != nullptr && !(to_float(samples.relu_output[element.at]) > 0);
     const double value = closed ? 0 : sums.v[0];
-    const double there = double(to_float(result[element.at])), difference = there - value;
+    const auto there = double(to_float(result[element.at]));
     CheckedElement& c = checked[i];
-    c.error = static_cast<float>(difference < 0 ? -difference : difference);
+    c.error = static_cast<float>(std::fabs(there - value));
     c.size = static_cast<float>(sums.v[1]);
     c.norm = static_cast<float>(std::sqrt(sums.v[2]));
-    c.value = static_cast<float>(value < 0 ? -value : value);
+    c.value = static_cast<float>(std::fabs(value));
     if (bits == nullptr || ((bits[element.at / kGroup] >> (element.at % kGroup) & 1) != 0) == (there > 0)) return;
-    const auto before = static_cast<float>(sums.v[0] < 0 ? -sums.v[0] : sums.v[0]);
-    if (!(c.error >= before)) c.error = before;
+    c.error = larger(c.error, static_cast<float>(std::fabs(sums.v[0])));
   }
 };
 

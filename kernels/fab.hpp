@@ -65,7 +65,7 @@ struct FabNearest {
     DualSum sum{state.norm};
     if (partial != nullptr)
       for (std::int64_t k = 0; k < strips.per_image(); ++k) sum.add(partial[n * strips.per_image() + k]);
-    const T df = losses[n], far = (df < 0 ? -df : df) / (static_cast<T>(sum.value()) / scale + T(1e-12));
+    const T df = losses[n], far = std::fabs(df) / (static_cast<T>(sum.value()) / scale + T(1e-12));
     const bool take = first || far < state.nearest[n];
     state.take[n] = take ? T{1} : T{0};
     if (!take) return;
@@ -116,7 +116,7 @@ struct FabRows {
       const std::int64_t row = 2 * n + which;
       const T miss = which == 0 ? state.df[n] : static_cast<T>(state.df[n] + offset);
       state.side[row] = miss >= 0 ? T{1} : T{-1};
-      state.miss[row] = miss >= 0 ? miss : -miss;
+      state.miss[row] = std::fabs(miss);
       state.radius[row] = state.settled[row] = 0;
     }
   }
@@ -131,7 +131,7 @@ template <class T>
 /// stands still, in L2 as in the public code (fab_projections.py) below 1e-8.
 template <class T>
 [[nodiscard]] DAT_HD inline T fab_speed(T w, BallNorm norm) {
-  const T size = w < 0 ? -w : w;
+  const T size = std::fabs(w);
   if (norm == BallNorm::l2) return size < T(1e-8) ? T{0} : size;
   return size == 0 ? T{0} : T{1};
 }
@@ -140,7 +140,7 @@ template <class T>
 [[nodiscard]] DAT_HD inline T fab_move(T q, T w, T side, T radius, BallNorm norm) {
   const T speed = fab_speed(w, norm);
   if (speed == 0) return 0;
-  const T reach = radius * speed, room = fab_room(q, w, side), size = reach < room ? reach : room;
+  const T size = smaller(radius * speed, fab_room(q, w, side));
   return w * side < 0 ? size : -size;
 }
 
@@ -167,14 +167,14 @@ struct FabReach {
     double fixed = 0, slope = 0;
     T most = 0;
     for (std::int64_t e = strip.begin; e < strip.end; ++e) {
-      const T size = w[e] < 0 ? -w[e] : w[e], room = fab_room(q[e], w[e], side);
+      const T size = std::fabs(w[e]), room = fab_room(q[e], w[e], side);
       const T speed = fab_speed(w[e], state.norm);
       if (speed == 0) continue;
       if (room <= radius * speed)
         fixed += double{size} * double{room};
       else
         slope += double{size} * double{speed};
-      most = room / speed > most ? room / speed : most;
+      most = larger(room / speed, most);
     }
     T* sums = partial + FabState<T>::kSums * i;
     sums[0] = static_cast<T>(fixed);
@@ -190,17 +190,15 @@ struct FabNewton {
   FabState<T> state;
   const T* partial;
   DAT_HD void operator()(std::int64_t row) const {
-    if (state.settled[row] != 0) return;
     const T* sums = partial + FabState<T>::kSums * row * strips.per_image();
     double fixed = 0, slope = 0;
     T most = 0;
     for (std::int64_t k = 0; k < strips.per_image(); ++k, sums += FabState<T>::kSums) {
       fixed += sums[0];
       slope += sums[1];
-      most = sums[2] > most ? sums[2] : most;
+      most = larger(sums[2], most);
     }
-    T next = slope > 0 ? static_cast<T>((state.miss[row] - fixed) / slope) : most;
-    next = next < most ? next : most;
+    const T next = smaller(slope > 0 ? static_cast<T>((state.miss[row] - fixed) / slope) : most, most);
     if (next > state.radius[row])
       state.radius[row] = next;
     else
@@ -241,9 +239,8 @@ struct FabStep {
     const std::int64_t row = 2 * strip.image;
     const T side_p = state.side[row], side_x = state.side[row + 1];
     const T radius_p = state.radius[row], radius_x = state.radius[row + 1];
-    const auto at_least = [](T size, T least) { return size > least ? size : least; };
-    const T far_p = at_least(far[row], T(1e-8)), far_x = at_least(far[row + 1], T(1e-8));
-    const T wanted = far_p / (far_p + far_x), a = wanted < most ? wanted : most;
+    const T far_p = larger(far[row], T(1e-8)), far_x = larger(far[row + 1], T(1e-8));
+    const T a = smaller(far_p / (far_p + far_x), most);
     for (std::int64_t e = strip.begin; e < strip.end; ++e) {
       const T from_p = p[e] + overshoot * fab_move(p[e], w[e], side_p, radius_p, state.norm);
       const T from_x = x[e] + overshoot * fab_move(x[e], w[e], side_x, radius_x, state.norm);

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <bit>
 #include <cstdint>
 
 #include "launch.hpp"
@@ -27,12 +26,7 @@ namespace dat::kernels {
 struct Fingerprint {
   const float* x;
   DAT_HD Sums operator()(int, std::int64_t i) const {
-#ifdef __CUDA_ARCH__
-    const std::uint32_t word = __float_as_uint(x[i]);
-#else
-    const auto word = std::bit_cast<std::uint32_t>(x[i]);
-#endif
-    const std::uint64_t part = fingerprint_of(i, word);
+    const std::uint64_t part = fingerprint_of(i, bits_of(x[i]));
     // By way of 32 bits, which every processor converts in vectors.
     const auto bits = [](std::uint64_t value) { return static_cast<double>(static_cast<std::int32_t>(value)); };
     return {{bits(part & 0x3fffffU), bits(part >> 22U & 0x1fffffU), bits(part >> 43U)}};

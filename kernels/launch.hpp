@@ -17,6 +17,18 @@ struct Sums {
 };
 constexpr int kSums = 3;
 
+namespace kernels {
+/// The smaller one of two numbers, and the larger one; b where they have no order.
+template <class T>
+[[nodiscard]] DAT_HD constexpr T smaller(T a, T b) {
+  return a < b ? a : b;
+}
+template <class T>
+[[nodiscard]] DAT_HD constexpr T larger(T a, T b) {
+  return a > b ? a : b;
+}
+}  // namespace kernels
+
 /// Device memory of cuda_channel_sums(), for one call at a time.
 struct ChannelRoom {
   static constexpr int kParts = 256;  ///< most parts of a tensor's rows

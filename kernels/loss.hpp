@@ -61,7 +61,8 @@ struct SoftmaxCrossEntropy {
     correct[i] = q.correct(label);
     if (label < 0) {
       loss[i] = 0;
-      for (int k = 0; k < classes && d != nullptr; ++k) d[k] = 0;
+      if (d != nullptr)
+        for (int k = 0; k < classes; ++k) d[k] = 0;
       return;
     }
     loss[i] = q.minus_log_of(label);
@@ -76,6 +77,16 @@ struct SoftmaxCrossEntropy {
   }
 };
 
+/// Two predictions of the same samples, and places for what a loss makes of the first one.
+struct Predictions {
+  const float *logits, *reference;  // [n, classes]
+  const std::int32_t* labels;       // [n]
+  float *loss, *correct;            // [n]
+  float* dlogits;                   // [n, classes]
+  int classes;
+  float gradient_scale;
+};
+
 /// KL(p||q).
 [[nodiscard]] DAT_HD inline double divergence(const Softmax<double>& p, const Softmax<double>& q, int classes) {
   double sum = 0;
@@ -85,12 +96,7 @@ struct SoftmaxCrossEntropy {
 
 /// KL(p||q) of the softmaxes p of `reference` and q of `logits`, p being constant: dlogits = gradient_scale * (q - p).
 /// unlabelled_only: samples whose label is known are left alone.
-struct KlDivergence {
-  const float *logits, *reference;  // [n, classes]
-  const std::int32_t* labels;       // [n]
-  float *loss, *correct, *dlogits;
-  int classes;
-  float gradient_scale;
+struct KlDivergence : Predictions {
   bool unlabelled_only;
   DAT_HD void operator()(std::int64_t i) const {
     if (unlabelled_only && labels[i] >= 0) return;
@@ -145,17 +151,13 @@ struct Mart {
   [[nodiscard]] DAT_HD double slope(int k) const { return q.of(k) / (q.of(k) + kTiny); }
 };
 
-/// MART's loss for the attacked images: loss = boosted; the gradient is that of gradient_scale * (boosted + beta *
-/// weighted).
-struct MartAttacked {
-  const float *logits, *clean;  // [n, classes]
-  const std::int32_t* labels;   // [n]
-  float *loss, *correct, *dlogits;
-  int classes;
-  float gradient_scale, beta;
+/// MART's loss for the attacked images, with the clean ones as reference: loss = boosted; the gradient is that of
+/// gradient_scale * (boosted + beta * weighted).
+struct MartAttacked : Predictions {
+  float beta;
   DAT_HD void operator()(std::int64_t i) const {
     const int label = labels[i];
-    const Mart m(clean + i * classes, logits + i * classes, classes, label);
+    const Mart m(reference + i * classes, logits + i * classes, classes, label);
     loss[i] = static_cast<float>(m.q.minus_log_of(label) - log(m.q_others));
     correct[i] = m.q.correct(label);
     double pulled = 0;
@@ -171,16 +173,12 @@ struct MartAttacked {
   }
 };
 
-/// MART's loss for the clean images: loss = weighted; the gradient is that of gradient_scale * weighted.
-struct MartClean {
-  const float *logits, *attacked;  // [n, classes]
-  const std::int32_t* labels;      // [n]
-  float *loss, *correct, *dlogits;
-  int classes;
-  float gradient_scale;
+/// MART's loss for the clean images, with the attacked ones as reference: loss = weighted; the gradient is that of
+/// gradient_scale * weighted.
+struct MartClean : Predictions {
   DAT_HD void operator()(std::int64_t i) const {
     const int label = labels[i];
-    const Mart m(logits + i * classes, attacked + i * classes, classes, label);
+    const Mart m(logits + i * classes, reference + i * classes, classes, label);
     double divergence = 0;
     for (int k = 0; k < classes; ++k) divergence += m.p.of(k) * m.log_ratio(k);
     loss[i] = static_cast<float>(m.p_others * divergence);

@@ -143,16 +143,19 @@ struct RightFactor {
     if (f.rank == 0 || std::int64_t{item} << f.right_shift != at) return;
     const std::int32_t first = item / f.rank * kTile, k = item % f.rank;
     if (first >= f.cols) return;
-    const std::int32_t width = f.cols - first < kTile ? f.cols - first : kTile;
+    const std::int32_t width = smaller(f.cols - first, kTile);
     const float* const m = matrices + element[tensor] + first;
     const float* const p = left + f.left + std::int64_t{k} * f.rows;
     double sums[kTile] = {};
     for (std::int32_t row = 0; row < f.rows; ++row) {
       const float* const of = m + std::int64_t{row} * f.cols;
-      if (width == kTile)
-        for (int c = 0; c < kTile; ++c) sums[c] += double(of[c]) * p[row];
-      else
-        for (int c = 0; c < width; ++c) sums[c] += double(of[c]) * p[row];
+      switch (width) {
+        case kTile:
+          for (int c = 0; c < kTile; ++c) sums[c] += double(of[c]) * p[row];
+          break;
+        default:
+          for (int c = 0; c < width; ++c) sums[c] += double(of[c]) * p[row];
+      }
     }
     float* const out = message + byte[tensor] / std::int64_t{sizeof(float)} + std::int64_t{k} * f.cols + first;
     for (int c = 0; c < width; ++c) out[c] = static_cast<float>(sums[c]);

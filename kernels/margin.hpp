@@ -15,7 +15,7 @@ template <class T>
 [[nodiscard]] DAT_HD inline LargestFour largest_four(const T* z, int classes) {
   LargestFour top;
   for (int k = 0; k < classes; ++k) {
-    int place = k < 4 ? k : 4;
+    int place = smaller(k, 4);
     while (place > 0 && z[k] > z[top.at[place - 1]]) {
       if (place < 4) top.at[place] = top.at[place - 1];
       --place;
@@ -68,7 +68,8 @@ struct MarginLoss {
   DAT_HD void operator()(std::int64_t i) const {
     const T* z = logits + i * classes;
     T* const d = dlogits != nullptr ? dlogits + i * classes : nullptr;
-    for (int k = 0; k < classes && d != nullptr; ++k) d[k] = 0;
+    if (d != nullptr)
+      for (int k = 0; k < classes; ++k) d[k] = 0;
     if (labels[i] < 0) {
       loss[i] = 0;
       correct[i] = -1;

@@ -54,8 +54,8 @@ struct MaxPoolForward {
       const std::int64_t first = k * N + part * kCount;
       const PixelPlace to = pixel_place(of.y, first);
       const int top = to.y * of.stride - of.pad, left = to.x * of.stride - of.pad;
-      const int begin_y = top < 0 ? -top : 0, end_y = of.x.h - top < of.kernel ? of.x.h - top : of.kernel;
-      const int begin_x = left < 0 ? -left : 0, end_x = of.x.w - left < of.kernel ? of.x.w - left : of.kernel;
+      const int begin_y = larger(-top, 0), end_y = smaller(of.x.h - top, of.kernel);
+      const int begin_x = larger(-left, 0), end_x = smaller(of.x.w - left, of.kernel);
       Piece<kCount> best = Piece<kCount>::load(x + element_at(of.x, to, top + begin_y, left + begin_x), kCount);
       int at[kCount];
       DAT_SIMD
@@ -95,10 +95,10 @@ struct MaxPoolBackward {
       const std::int64_t first = k * N + part * kCount;
       const PixelPlace to = pixel_place(of.x, first);
       const int y = to.y + of.pad, x = to.x + of.pad;  // from the corner of the first window on
-      const int begin_y = y < of.kernel ? 0 : (y - of.kernel) / of.stride + 1,
-                begin_x = x < of.kernel ? 0 : (x - of.kernel) / of.stride + 1;
-      const int last_y = y / of.stride < of.y.h ? y / of.stride : of.y.h - 1,
-                last_x = x / of.stride < of.y.w ? x / of.stride : of.y.w - 1;
+      const int begin_y = larger((y - of.kernel + of.stride) / of.stride, 0),
+                last_y = smaller(y / of.stride, of.y.h - 1);
+      const int begin_x = larger((x - of.kernel + of.stride) / of.stride, 0),
+                last_x = smaller(x / of.stride, of.y.w - 1);
       Piece<kCount> sum{};
       for (int row = begin_y; row <= last_y; ++row)
         for (int column = begin_x; column <= last_x; ++column) {

@@ -24,14 +24,13 @@ struct NoisyCopies {
   std::uint32_t time;
   float sigma;
   int copies;
-  [[nodiscard]] DAT_HD std::int64_t fours() const { return (layout.elements() + 3) / 4; }
   DAT_HD void operator()(std::int64_t i) const {
-    const std::int64_t copy = i / fours(), n = copy / copies, first = i % fours() * 4;
+    const std::int64_t fours = layout.fours(), copy = i / fours, n = copy / copies, k = i % fours;
     const Philox4 words = random_words(seed, Purpose::noise, time, static_cast<std::uint64_t>(sample_ids[n]),
-                                       static_cast<std::uint32_t>(copy % copies * fours() + i % fours()));
-    for (int j = 0; j < 4 && first + j < layout.elements(); ++j)
-      to[layout.offset_chw(copy, first + j)] =
-          x[layout.offset_chw(n, first + j)] + sigma * normal_number<float>(words, j);
+                                       static_cast<std::uint32_t>(copy % copies * fours + k));
+    for (int j = 0; j < layout.in_four(k); ++j)
+      to[layout.offset_chw(copy, 4 * k + j)] =
+          x[layout.offset_chw(n, 4 * k + j)] + sigma * normal_number<float>(words, j);
   }
 };
 
@@ -61,7 +60,7 @@ struct SumOfCopies {
 
 /// ln(e^a + e^b).
 [[nodiscard]] DAT_HD inline double log_of_sum(double a, double b) {
-  return a > b ? a + log1p(exp(b - a)) : b + log1p(exp(a - b));
+  return larger(a, b) + log1p(exp(-std::fabs(a - b)));
 }
 
 /// The prediction of the smoothed network as logits: ln p_c, p_c being the mean over the copies of softmax_c.
@@ -111,7 +110,8 @@ struct FloorOfLikelihood {
     constexpr float kMost = 46.0517018F;
     if (!(loss[n] > kMost)) return;
     loss[n] = kMost;
-    for (int c = 0; c < classes && gradient != nullptr; ++c) gradient[n * classes + c] = 0;
+    if (gradient != nullptr)
+      for (int c = 0; c < classes; ++c) gradient[n * classes + c] = 0;
   }
 };
 
@@ -129,14 +129,13 @@ struct SmoothAdvMove {
   std::uint32_t time, iteration;
   T alpha;
   DAT_HD void operator()(std::int64_t i) const {
-    const std::int64_t pixels = layout.elements(), fours = (pixels + 3) / 4;
-    const std::int64_t n = i / fours, first = i % fours * 4;
+    const std::int64_t fours = layout.fours(), n = i / fours, k = i % fours;
     const bool lost = norms[n] == T{0};
     const Philox4 words = lost ? random_words(seed, purpose, time, static_cast<std::uint64_t>(sample_ids[n]),
-                                              static_cast<std::uint32_t>(iteration * fours + i % fours))
+                                              static_cast<std::uint32_t>(iteration * fours + k))
                                : Philox4{};
-    for (int j = 0; j < 4 && first + j < pixels; ++j) {
-      const std::int64_t at = layout.offset_chw(n, first + j);
+    for (int j = 0; j < layout.in_four(k); ++j) {
+      const std::int64_t at = layout.offset_chw(n, 4 * k + j);
       const T u = lost ? normal_number<T>(words, j) : dx[at] / norms[n];
       move[at] = clamp(x[at] + move[at] + alpha * u, T{0}, T{1}) - x[at];
     }
@@ -152,7 +151,7 @@ struct ShrinkIntoBall {
   T eps;
   DAT_HD void operator()(std::int64_t i) const {
     const Strips::Strip strip = strips.at(i);
-    const T norm = norms[strip.image], factor = norm > eps ? eps / norm : T{1};
+    const T factor = smaller(eps / norms[strip.image], T{1});
     for (std::int64_t e = strip.begin; e < strip.end; ++e) {
       move[e] *= factor;
       x_adv[e] = x[e] + move[e];

@@ -18,7 +18,6 @@ struct NoisySamples {
   std::uint64_t id;  ///< number of the image
   std::uint32_t first_sample;
 
-  [[nodiscard]] DAT_HD std::int64_t fours() const { return (layout.elements() + 3) / 4; }
   [[nodiscard]] DAT_HD std::uint32_t number_of(std::int64_t n) const {
     return first_sample + static_cast<std::uint32_t>(n);
   }
@@ -32,7 +31,7 @@ struct NoisySamples {
 struct NormalNoise {
   NoisySamples samples;
   float sigma;
-  [[nodiscard]] DAT_HD std::int64_t rows() const { return (samples.fours() + kRow - 1) / kRow; }
+  [[nodiscard]] DAT_HD std::int64_t rows() const { return (samples.layout.fours() + kRow - 1) / kRow; }
   DAT_HD void operator()(std::int64_t i) const {
     const std::int64_t n = i / rows(), group = i % rows() * kRow;
     const NormalRow row = normal_row(random_word_row(samples.seed, samples.purpose, samples.number_of(n), samples.id,
@@ -47,7 +46,7 @@ struct NormalNoise {
 };
 
 /// Noisy image on the grid of pixels, i/255: the image, whose pixels are on it, and noise from a table (GridNoise), of
-/// which only integers decide. Runs over n * fours(). The sum is cut at low/255 and high/255.
+/// which only integers decide. Runs over n * layout.fours(). The sum is cut at low/255 and high/255.
 struct TableNoise {
   NoisySamples samples;
   const std::uint64_t* entries;  ///< [2 half], the last one 2^64 - 1
@@ -58,10 +57,10 @@ struct TableNoise {
                           ///< is not known
 
   DAT_HD void operator()(std::int64_t i) const {
-    const std::int64_t n = i / samples.fours(), k = i % samples.fours();
+    const std::int64_t fours = samples.layout.fours(), n = i / fours, k = i % fours;
     const Philox4 words = samples.words(n, k, false);
     bool not_known = false;
-    for (int j = 0; j < 4 && 4 * k + j < samples.layout.elements(); ++j) {
+    for (int j = 0; j < samples.layout.in_four(k); ++j) {
       const std::int32_t pixel =
           static_cast<std::int32_t>(samples.image[samples.layout.offset_chw(0, 4 * k + j)] * 255.0F + 0.5F);
       const std::int32_t sum = pixel + noise(words.v[j], n, k, j, not_known);

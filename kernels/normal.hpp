@@ -1,6 +1,5 @@
 #pragma once
 
-#include <bit>
 #include <cmath>
 #include <cstdint>
 
@@ -23,13 +22,8 @@ template <class T>
 /// Chebyshev's points (error of the sum below 1e-8).
 [[nodiscard]] DAT_HD inline float natural_logarithm(float u) {
   constexpr std::uint32_t kSqrtHalf = 0x3F3504F3;  // its bits
-#ifdef __CUDA_ARCH__
-  const std::uint32_t above = __float_as_uint(u) - kSqrtHalf;
-  const float x = __uint_as_float((above & 0x7FFFFFU) + kSqrtHalf) - 1.0F;
-#else
-  const std::uint32_t above = std::bit_cast<std::uint32_t>(u) - kSqrtHalf;
-  const float x = std::bit_cast<float>((above & 0x7FFFFFU) + kSqrtHalf) - 1.0F;
-#endif
+  const std::uint32_t above = bits_of(u) - kSqrtHalf;
+  const float x = with_bits((above & 0x7FFFFFU) + kSqrtHalf) - 1.0F;
   const auto e = static_cast<float>(static_cast<std::int32_t>(above) >> 23);
   float p = -0.0810156156F;
   p = p * x + 0.127123073F;

@@ -14,11 +14,7 @@ struct NormSum {
   BallNorm norm;
   double total = 0;
   DAT_HD void add(double value) {
-    const double size = value < 0 ? -value : value;
-    if (norm == BallNorm::l2)
-      total += size * size;
-    else
-      total = size > total ? size : total;
+    total = norm == BallNorm::l2 ? total + value * value : larger(std::fabs(value), total);
   }
   [[nodiscard]] DAT_HD double value() const { return norm == BallNorm::l2 ? std::sqrt(total) : total; }
 };
@@ -28,7 +24,7 @@ struct NormSum {
 struct DualSum {
   BallNorm norm;
   double total = 0;
-  DAT_HD void add(double value) { total += norm == BallNorm::l2 ? value * value : value < 0 ? -value : value; }
+  DAT_HD void add(double value) { total += norm == BallNorm::l2 ? value * value : std::fabs(value); }
   [[nodiscard]] DAT_HD double value() const { return norm == BallNorm::l2 ? std::sqrt(total) : total; }
 };
 
@@ -65,7 +61,7 @@ struct JoinNorms {
 /// code of AutoAttack (autopgd_base.py, normalize).
 template <class T>
 [[nodiscard]] DAT_HD inline T into_ball(T norm, T eps) {
-  return (norm < eps ? norm : eps) / (norm + T(1e-12));
+  return smaller(norm, eps) / (norm + T(1e-12));
 }
 
 /// A gradient step of PGD in the L2 ball: move += alpha * dx / (||dx|| + tiny). Runs over the strips.

@@ -28,8 +28,8 @@ struct ClipFactor {
       const double f = factor != nullptr ? double(factor[j]) : 1.0;
       square += f * f * sums[j * kSums];
     }
-    const double part = limit / (std::sqrt(square) + 1e-6);
-    clipped[k] = static_cast<float>((factor != nullptr ? double(factor[k]) : 1.0) * (part < 1 ? part : 1.0));
+    const double part = smaller(limit / (std::sqrt(square) + 1e-6), 1.0);
+    clipped[k] = static_cast<float>((factor != nullptr ? double(factor[k]) : 1.0) * part);
   }
 };
 
@@ -164,7 +164,7 @@ struct TrustRatio {
   double lr, high;
   DAT_HD void operator()(std::int64_t k) const {
     const double theta = std::sqrt(sums[k * kSums]), norm = std::sqrt(sums[k * kSums + 1]);
-    const double tau = theta > high ? high : theta;
+    const double tau = smaller(high, theta);
     const double ratio = tau != 0 && norm != 0 ? tau / norm : 1;
     step[k] = static_cast<float>(lr * ratio * (factor != nullptr ? double(factor[k]) : 1.0));
   }

@@ -11,7 +11,7 @@ namespace dat::kernels {
 
 template <class T>
 [[nodiscard]] DAT_HD inline T clamp(T x, T low, T high) {
-  return x < low ? low : x > high ? high : x;
+  return smaller(high, larger(low, x));
 }
 
 /// sign(0) = 0, as PyTorch's.
@@ -21,7 +21,7 @@ template <class T>
 }
 
 /// eta ~ U(-eps, eps) per pixel, or where `spread` is above 0 N(0, spread^2); x_adv = x + eta. Where `in_box`, eta is
-/// cut so that x + eta is in [0, 1], else x_adv is not clamped. Runs over n * ceil(pixels/4), pixels = c*h*w counted in
+/// cut so that x + eta is in [0, 1], else x_adv is not clamped. Runs over n * layout.fours(), pixels counted in
 /// CHW order whatever the layout, so that every device draws the same image.
 struct RandomStart {
   const float* x;
@@ -34,11 +34,10 @@ struct RandomStart {
   float eps, spread;
   bool in_box;
   DAT_HD void operator()(std::int64_t i) const {
-    const std::int64_t pixels = layout.elements(), per_image = (pixels + 3) / 4;
-    const std::int64_t n = i / per_image, k = i % per_image;
+    const std::int64_t n = i / layout.fours(), k = i % layout.fours();
     const Philox4 words =
         random_words(seed, purpose, time, static_cast<std::uint64_t>(sample_ids[n]), static_cast<std::uint32_t>(k));
-    for (int j = 0; j < 4 && 4 * k + j < pixels; ++j) {
+    for (int j = 0; j < layout.in_four(k); ++j) {
       const std::int64_t at = layout.offset_chw(n, 4 * k + j);
       eta[at] = spread > 0 ? spread * normal_number<float>(words, j) : (2.0F * uniform(words.v[j]) - 1.0F) * eps;
       if (in_box) eta[at] = clamp(x[at] + eta[at], 0.0F, 1.0F) - x[at];
@@ -160,13 +159,6 @@ struct KeepSteps {
     const std::int64_t to = slots.home(i);
     if (to >= 0 && steps_left[to / slots.elements] >= 0) all_eta[to] = eta[i];
   }
-};
-
-/// x_adv = clamp(x + eta, 0, 1).
-struct ClampSum {
-  const float *x, *eta;
-  float* x_adv;
-  DAT_HD void operator()(std::int64_t i) const { x_adv[i] = clamp(x[i] + eta[i], 0.0F, 1.0F); }
 };
 
 }  // namespace dat::kernels

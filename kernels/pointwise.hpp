@@ -1,6 +1,5 @@
 #pragma once
 
-#include <bit>
 #include <cmath>
 #include <cstdint>
 
@@ -48,8 +47,7 @@ concept MaskWriter = ByPieces<F> && requires(const F& f, std::uint32_t mask) {
 /// Elements of piece k out of n: N, fewer in the last one.
 template <int N>
 [[nodiscard]] DAT_HD inline int piece_size(std::int64_t k, std::int64_t n) {
-  const std::int64_t rest = n - k * N;
-  return rest < N ? static_cast<int>(rest) : N;
+  return static_cast<int>(smaller<std::int64_t>(n - k * N, N));
 }
 
 /// The part of the mask that belongs to piece k, from bit 0 on.
@@ -119,7 +117,7 @@ struct Piece {
   }
   DAT_HD void relu() {
     DAT_SIMD
-    for (int j = 0; j < N; ++j) v[j] = v[j] > 0.0F ? v[j] : 0.0F;
+    for (int j = 0; j < N; ++j) v[j] = larger(v[j], 0.0F);
   }
   [[nodiscard]] DAT_HD std::uint32_t positive() const {
     std::uint32_t open[N], bits = 0;
@@ -286,8 +284,7 @@ struct Logistic {
 [[nodiscard]] DAT_HD inline Logistic logistic(float x) {
   constexpr float kLog2E = 1.44269504F, kShifter = 0x1.8p23F;          // numbers added to kShifter lose their fraction
   constexpr float kLn2High = 0.693359375F, kLn2Low = -2.12194440e-4F;  // the product of the former with k is exact
-  float t = x < 87.0F ? -x : -87.0F;
-  t = t < 87.0F ? t : 87.0F;
+  const float t = smaller(-smaller(x, 87.0F), 87.0F);
   const float k = (t * kLog2E + kShifter) - kShifter;
   const float rest = (t - k * kLn2High) - k * kLn2Low;
   float series = 1.0F / 5040;
@@ -299,11 +296,7 @@ struct Logistic {
   series = series * rest + 1.0F;
   series = series * rest + 1.0F;
   const std::uint32_t power = static_cast<std::uint32_t>(static_cast<std::int32_t>(k) + 127) << 23U;
-#ifdef __CUDA_ARCH__
-  const float exponential = series * __uint_as_float(power);
-#else
-  const float exponential = series * std::bit_cast<float>(power);
-#endif
+  const float exponential = series * with_bits(power);
   const float value = 1.0F / (1.0F + exponential);
   return {value, exponential * value};
 }
@@ -491,8 +484,7 @@ struct BatchVariance {
   float* variance;
   float epsilon;
   DAT_HD void operator()(std::int64_t c) const {
-    const float v = 1.0F / (inverse[c] * inverse[c]) - epsilon;
-    variance[c] = v < 0 ? 0 : v;  // NaN stays NaN
+    variance[c] = larger(0.0F, 1.0F / (inverse[c] * inverse[c]) - epsilon);  // NaN stays NaN
   }
 };
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <bit>
 #include <cstdint>
 
 #include "launch.hpp"
@@ -51,8 +50,7 @@ struct HashLeaves {
 
   DAT_HD void operator()(std::int64_t i) const {
     const float* const x = data + i * kLeaf;
-    const std::int64_t left = elements - i * kLeaf;
-    const int count = left < kLeaf ? static_cast<int>(left) : kLeaf;
+    const auto count = static_cast<int>(smaller<std::int64_t>(elements - i * kLeaf, kLeaf));
     std::uint32_t state[8] = {0x6a09e667U, 0xbb67ae85U, 0x3c6ef372U, 0xa54ff53aU,
                               0x510e527fU, 0x9b05688cU, 0x1f83d9abU, 0x5be0cd19U};
     std::uint32_t words[16];
@@ -61,7 +59,7 @@ struct HashLeaves {
     for (int block = 0; block < blocks; ++block) {
       for (int k = 0; k < 16; ++k) {
         const int at = block * 16 + k;
-        words[k] = at < count ? swapped(bits(x[at])) : at == count ? 0x80000000U : 0U;
+        words[k] = at < count ? swapped(bits_of(x[at])) : at == count ? 0x80000000U : 0U;
       }
       if (block + 1 == blocks) words[15] = static_cast<std::uint32_t>(count) * 32U;
       sha256_block(state, words);
@@ -70,13 +68,6 @@ struct HashLeaves {
   }
 
  private:
-  [[nodiscard]] DAT_HD static std::uint32_t bits(float x) {
-#ifdef __CUDA_ARCH__
-    return __float_as_uint(x);
-#else
-    return std::bit_cast<std::uint32_t>(x);
-#endif
-  }
   [[nodiscard]] DAT_HD static std::uint32_t swapped(std::uint32_t x) {
     return x >> 24U | (x >> 8U & 0xff00U) | (x << 8U & 0xff0000U) | x << 24U;
   }

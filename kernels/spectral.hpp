@@ -61,11 +61,11 @@ struct GramOfBlocks {
     const float* const m = gradients + element[tensor];
     const std::int64_t of_a = s.col_at(a), of_b = s.col_at(b);
     const std::int32_t groups = s.inputs / s.pair, first = block * Spectrum::kBlock;
-    const std::int32_t end = first + Spectrum::kBlock < s.rows ? first + Spectrum::kBlock : s.rows;
+    const std::int32_t end = smaller(first + Spectrum::kBlock, s.rows);
     double total = 0;
     for (std::int32_t row = first; row < end;) {
       const float* const from = m + s.row_at(row);
-      const std::int32_t run = groups - row % groups, left = end - row, count = run < left ? run : left;
+      const std::int32_t count = smaller(groups - row % groups, end - row);
       for (std::int32_t k = 0; k < count; ++k)
         total += double(from[of_a + std::int64_t{k} * s.pair]) * from[of_b + std::int64_t{k} * s.pair];
       row += count;
@@ -125,10 +125,9 @@ struct ChooseAtoms {
     double largest = 0;
     for (std::int32_t i = 0; i < n; ++i) {
       lambda[i] = finite && g[i * n + i] > 0 ? std::sqrt(g[i * n + i]) : 0;
-      largest = lambda[i] > largest ? lambda[i] : largest;
+      largest = larger(lambda[i], largest);
     }
-    for (std::int32_t i = 0; i < n; ++i)
-      lambda[i] = largest == 0 ? 1 : lambda[i] < 1e-6 * largest ? 1e-6 * largest : lambda[i];
+    for (std::int32_t i = 0; i < n; ++i) lambda[i] = largest == 0 ? 1 : larger(1e-6 * largest, lambda[i]);
     to_probabilities(lambda, n, s.atoms);
 
     const Philox4 random = draw.words(element[first + t]);

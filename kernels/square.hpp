@@ -18,6 +18,9 @@ struct SquareWindow {
   int top, left;
   std::uint32_t signs;
   [[nodiscard]] DAT_HD int sign(int channel) const { return (signs >> (channel % 32) & 1U) != 0 ? 1 : -1; }
+  [[nodiscard]] DAT_HD bool has(int side, int row, int column) const {
+    return row >= top && row < top + side && column >= left && column < left + side;
+  }
 };
 
 /// floor(U * count) with 24 bits of a random word as U in [0, 1).
@@ -25,14 +28,9 @@ struct SquareWindow {
   return static_cast<int>(std::uint64_t{word >> 8} * static_cast<std::uint64_t>(count) >> 24);
 }
 
-[[nodiscard]] DAT_HD inline bool in_square(int top, int left, int side, int row, int column) {
-  return row >= top && row < top + side && column >= left && column < left + side;
-}
-
 /// The two windows of a proposal in the L2 ball: the first gets a new pattern and the size of both, the second nothing.
 struct SquarePair {
-  SquareWindow first;
-  int top, left;
+  SquareWindow first, second;
   bool transposed;  // the pattern
 };
 
@@ -42,21 +40,19 @@ struct SquareDraws {
   std::uint64_t seed;              // seed of the run
   Purpose purpose;
 
-  /// The window of an iteration, `side` pixels high and wide. Its offsets are below size - side, and never size - side
-  /// itself, as in the public code: no window touches the last row or column.
-  [[nodiscard]] DAT_HD SquareWindow window(std::int64_t n, std::uint32_t iteration, int side,
-                                           const Layout& layout) const {
-    const Philox4 words = random_words(seed, purpose, 1 + iteration, static_cast<std::uint64_t>(sample_ids[n]), 0);
+  /// The window of an iteration, `side` pixels high and wide, or its second one. Its offsets are below size - side, and
+  /// never size - side itself, as in the public code: no window touches the last row or column.
+  [[nodiscard]] DAT_HD SquareWindow window(std::int64_t n, std::uint32_t iteration, int side, const Layout& layout,
+                                           std::uint32_t index = 0) const {
+    const Philox4 words = of_iteration(n, iteration, index);
     return {below(words.v[0], layout.h - side), below(words.v[1], layout.w - side), words.v[2]};
   }
   [[nodiscard]] DAT_HD SquarePair pair(std::int64_t n, std::uint32_t iteration, int side, const Layout& layout) const {
-    const auto id = static_cast<std::uint64_t>(sample_ids[n]);
-    const Philox4 first = random_words(seed, purpose, 1 + iteration, id, 0);
-    const Philox4 second = random_words(seed, purpose, 1 + iteration, id, 1);
-    return {{below(first.v[0], layout.h - side), below(first.v[1], layout.w - side), first.v[2]},
-            below(second.v[0], layout.h - side),
-            below(second.v[1], layout.w - side),
-            (first.v[3] & 1U) != 0};
+    return {window(n, iteration, side, layout), window(n, iteration, side, layout, 1),
+            (of_iteration(n, iteration, 0).v[3] & 1U) != 0};
+  }
+  [[nodiscard]] DAT_HD Philox4 of_iteration(std::int64_t n, std::uint32_t iteration, std::uint32_t index) const {
+    return random_words(seed, purpose, 1 + iteration, static_cast<std::uint64_t>(sample_ids[n]), index);
   }
   /// Signs of the start's stripes 128 * index .. 128 * index + 127, counted channel by channel.
   [[nodiscard]] DAT_HD Philox4 stripes(std::int64_t n, std::int64_t index) const {
@@ -111,8 +107,7 @@ struct SquarePattern {
     const int row = static_cast<int>(i) / side, column = static_cast<int>(i) % side, upper = side / 2;
     const int height = row < upper ? upper : side - upper, middle = height / 2, centre = side / 2;
     const int down = row - (row < upper ? 0 : upper) - middle, across = column - centre;
-    const int rows_away = down < 0 ? -down : down, columns_away = across < 0 ? -across : across;
-    const int away = rows_away > columns_away ? rows_away : columns_away;
+    const int away = larger(larger(down, -down), larger(across, -across));
     // From the outermost ring inwards: what a ring has, and how many pixels.
     double value = 0, mine = 0, squares = 0;
     for (int ring = centre; ring >= 0; --ring) {
@@ -129,7 +124,7 @@ struct SquarePattern {
   }
   [[nodiscard]] static DAT_HD int extent(int ring, int size) {
     const int low = size / 2 - ring, high = size / 2 + ring + 1;
-    return (high < size ? high : size) - (low > 0 ? low : 0);
+    return smaller(high, size) - larger(low, 0);
   }
 };
 
@@ -180,18 +175,11 @@ struct SquareProposal {
   static constexpr int kNorms = 4;
   SquareDraws draws;
   Layout layout;
-  const std::int32_t* done;
   const T *x, *best, *pattern;
   std::uint32_t iteration;
   int side;
 
   [[nodiscard]] DAT_HD SquarePair windows(std::int64_t n) const { return draws.pair(n, iteration, side, layout); }
-  [[nodiscard]] DAT_HD bool in_first(const SquarePair& pair, int row, int column) const {
-    return in_square(pair.first.top, pair.first.left, side, row, column);
-  }
-  [[nodiscard]] DAT_HD bool in_second(const SquarePair& pair, int row, int column) const {
-    return in_square(pair.top, pair.left, side, row, column);
-  }
   /// The new pattern and the old one, `old` being its norm, at a pixel of the first window.
   [[nodiscard]] DAT_HD T mixed(const SquarePair& pair, const ImagePlane& plane, int row, int column, T old) const {
     const int y = row - pair.first.top, across = column - pair.first.left;
@@ -210,17 +198,16 @@ struct SquareMeasure {
   DAT_HD void operator()(std::int64_t i) const {
     const Layout& layout = proposal.layout;
     const ImagePlane plane(layout, i);
-    if (proposal.done[plane.n] != 0) return;
     const SquarePair pair = proposal.windows(plane.n);
     NormSum move{BallNorm::l2}, windows{BallNorm::l2}, first{BallNorm::l2}, both{BallNorm::l2};
     for (int row = 0; row < layout.h; ++row)
       for (int column = 0; column < layout.w; ++column) {
         const std::int64_t at = plane.at(row, column);
         const T moved = proposal.best[at] - proposal.x[at];
-        const bool inside = proposal.in_first(pair, row, column);
+        const bool inside = pair.first.has(proposal.side, row, column);
         move.add(moved);
         if (inside) first.add(moved);
-        if (inside || proposal.in_second(pair, row, column)) windows.add(moved);
+        if (inside || pair.second.has(proposal.side, row, column)) windows.add(moved);
       }
     const T old = static_cast<T>(first.value());
     for (int row = pair.first.top; row < pair.first.top + proposal.side; ++row)
@@ -247,19 +234,19 @@ struct SquareMove {
     constexpr int kNorms = SquareProposal<T>::kNorms;
     const Layout& layout = proposal.layout;
     const ImagePlane plane(layout, i);
-    if (proposal.done[plane.n] != 0) return;
     const SquarePair pair = proposal.windows(plane.n);
     NormSum image{BallNorm::l2}, size{BallNorm::l2};
     for (int c = 0; c < layout.c; ++c) image.add(norms[kNorms * (plane.n * layout.c + c)]);
     const double left = double{eps} * double{eps} - image.total, windows = norms[kNorms * i + 1];
-    const auto wanted = static_cast<T>(std::sqrt((left > 0 ? left : 0) / layout.c + windows * windows));
+    const auto wanted = static_cast<T>(std::sqrt(larger(left, 0.0) / layout.c + windows * windows));
     const T old = norms[kNorms * i + 2], factor = wanted / (T(1e-12) + norms[kNorms * i + 3]);
     for (int row = 0; row < layout.h; ++row)
       for (int column = 0; column < layout.w; ++column) {
         const std::int64_t at = plane.at(row, column);
-        const T moved = proposal.in_first(pair, row, column)    ? proposal.mixed(pair, plane, row, column, old) * factor
-                        : proposal.in_second(pair, row, column) ? T{0}
-                                                                : proposal.best[at] - proposal.x[at];
+        const T moved = pair.first.has(proposal.side, row, column)
+                            ? proposal.mixed(pair, plane, row, column, old) * factor
+                        : pair.second.has(proposal.side, row, column) ? T{0}
+                                                                      : proposal.best[at] - proposal.x[at];
         move[at] = moved;
         size.add(moved);
       }
@@ -267,19 +254,16 @@ struct SquareMove {
   }
 };
 
-/// x_adv = clamp(x + eps * move / (||move|| + 1e-12), 0, 1), where the move is in x_adv. done null: of all images. Runs
-/// over the strips.
+/// x_adv = clamp(x + eps * move / (||move|| + 1e-12), 0, 1), where the move is in x_adv. Runs over the strips.
 template <class T>
 struct SquareScale {
   Strips strips;
   int channels;
-  const std::int32_t* done;
   const T *x, *sizes;
   T* x_adv;
   T eps;
   DAT_HD void operator()(std::int64_t i) const {
     const Strips::Strip strip = strips.at(i);
-    if (done != nullptr && done[strip.image] != 0) return;
     NormSum sum{BallNorm::l2};
     for (int c = 0; c < channels; ++c) sum.add(sizes[strip.image * channels + c]);
     const T factor = eps / (static_cast<T>(sum.value()) + T(1e-12));
@@ -305,7 +289,6 @@ template <class T>
 struct SquarePropose {
   SquareDraws draws;
   Layout layout;
-  const std::int32_t* done;
   const T *x, *best;
   T* x_adv;
   T eps;
@@ -313,12 +296,11 @@ struct SquarePropose {
   int side;
   DAT_HD void operator()(std::int64_t i) const {
     const ImageRow row(layout, i);
-    if (done[row.n] != 0) return;
     const SquareWindow window = draws.window(row.n, iteration, side, layout);
     const T move = 2 * eps * static_cast<T>(window.sign(row.c));
     for (int column = 0; column < layout.w; ++column) {
       const std::int64_t at = row.begin + column * row.stride;
-      const bool moved = in_square(window.top, window.left, side, row.y, column);
+      const bool moved = window.has(side, row.y, column);
       x_adv[at] = moved ? clamp(clamp(best[at] + move, x[at] - eps, x[at] + eps), T{0}, T{1}) : best[at];
     }
   }

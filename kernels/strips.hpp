@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "dat/tensor.hpp"
+#include "launch.hpp"
 
 namespace dat::kernels {
 
@@ -18,8 +18,7 @@ struct Strips {
   [[nodiscard]] DAT_HD std::int64_t per_image() const { return (elements + kStrip - 1) / kStrip; }
   [[nodiscard]] DAT_HD Strip at(std::int64_t i) const {
     const std::int64_t image = i / per_image(), first = (i - image * per_image()) * kStrip;
-    const std::int64_t last = first + kStrip < elements ? first + kStrip : elements;
-    return {image, image * elements + first, image * elements + last};
+    return {image, image * elements + first, image * elements + smaller(first + kStrip, elements)};
   }
 };
 

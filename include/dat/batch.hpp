@@ -51,7 +51,6 @@ struct Batch : Samples {
     Batch one = *this;
     one.key.unit = 0;
     one.begins_at = 0;
-    one.whole = true;
     return one;
   }
 };

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <bit>
 #include <cstdint>
 
 #include "dat/tensor.hpp"
@@ -17,14 +16,7 @@ struct BFloat16 {
 
 [[nodiscard]] DAT_HD inline float to_float(float x) { return x; }
 
-[[nodiscard]] DAT_HD inline float to_float(BFloat16 x) {
-  const std::uint32_t bits = std::uint32_t{x.bits} << 16U;
-#ifdef __CUDA_ARCH__
-  return __uint_as_float(bits);
-#else
-  return std::bit_cast<float>(bits);
-#endif
-}
+[[nodiscard]] DAT_HD inline float to_float(BFloat16 x) { return with_bits(std::uint32_t{x.bits} << 16U); }
 
 [[nodiscard]] DAT_HD inline float to_float(Half x) {
 #ifdef __CUDA_ARCH__
@@ -37,11 +29,11 @@ struct BFloat16 {
   // NaN keep the largest exponent.
   const std::uint32_t sign = (std::uint32_t{x.bits} & 0x8000U) << 16U, rest = std::uint32_t{x.bits} & 0x7fffU;
   const std::uint32_t digits = rest << 13U;
-  const float subnormal = std::bit_cast<float>(digits + (113U << 23U)) - 0x1p-14F;
-  const std::uint32_t bits = rest < 0x400U    ? std::bit_cast<std::uint32_t>(subnormal)
+  const float subnormal = with_bits(digits + (113U << 23U)) - 0x1p-14F;
+  const std::uint32_t bits = rest < 0x400U    ? bits_of(subnormal)
                              : rest < 0x7c00U ? digits + (112U << 23U)
                                               : digits + (224U << 23U);
-  return std::bit_cast<float>(sign | bits);
+  return with_bits(sign | bits);
 #endif
 }
 
@@ -58,11 +50,7 @@ template <>
 struct Stored<BFloat16> {
   static constexpr DType type = DType::bf16;
   [[nodiscard]] DAT_HD static BFloat16 from(float x) {
-#ifdef __CUDA_ARCH__
-    const std::uint32_t bits = __float_as_uint(x);
-#else
-    const auto bits = std::bit_cast<std::uint32_t>(x);
-#endif
+    const std::uint32_t bits = bits_of(x);
     if ((bits & 0x7fffffffU) > 0x7f800000U) return {static_cast<std::uint16_t>(bits >> 16U | 0x40U)};  // NaN
     return {static_cast<std::uint16_t>((bits + 0x7fffU + (bits >> 16U & 1U)) >> 16U)};
   }
@@ -77,14 +65,14 @@ struct Stored<Half> {
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
     return y;
 #else
-    const auto bits = std::bit_cast<std::uint32_t>(x);
+    const std::uint32_t bits = bits_of(x);
     const auto sign = static_cast<std::uint16_t>(bits >> 16U & 0x8000U);
     const std::uint32_t size = bits & 0x7fffffffU;
     if (size > 0x7f800000U) return {static_cast<std::uint16_t>(sign | 0x7e00U)};   // NaN
     if (size >= 0x477ff000U) return {static_cast<std::uint16_t>(sign | 0x7c00U)};  // rounds to 65536 or more
     if (size < 0x38800000U) {  // subnormal: adding 1/2 leaves the wanted bits, rounded, at the end of the mantissa
-      const float sum = std::bit_cast<float>(size) + 0.5F;
-      return {static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(sum) - 0x3f000000U))};
+      const float sum = with_bits(size) + 0.5F;
+      return {static_cast<std::uint16_t>(sign | (bits_of(sum) - 0x3f000000U))};
     }
     const std::uint32_t rounded = size + 0xfffU + (size >> 13U & 1U);
     return {static_cast<std::uint16_t>(sign | ((rounded - 0x38000000U) >> 13U))};

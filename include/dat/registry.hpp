@@ -30,7 +30,7 @@ struct Setting {
 /// Setting::value of an option as a number. None: it is a formula, or there is none.
 [[nodiscard]] inline std::optional<double> number_of(const std::vector<Setting>& settings, const std::string& option) {
   const Setting* const found = setting_of(settings, option);
-  double number = 0;
+  double number{};
   return found != nullptr && read_fraction(found->value, number) ? std::optional(number) : std::nullopt;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -11,6 +12,22 @@
 #endif
 
 namespace dat {
+
+/// Bits of a number, and the number with these bits.
+[[nodiscard]] DAT_HD inline std::uint32_t bits_of(float x) {
+#ifdef __CUDA_ARCH__
+  return __float_as_uint(x);
+#else
+  return std::bit_cast<std::uint32_t>(x);
+#endif
+}
+[[nodiscard]] DAT_HD inline float with_bits(std::uint32_t bits) {
+#ifdef __CUDA_ARCH__
+  return __uint_as_float(bits);
+#else
+  return std::bit_cast<float>(bits);
+#endif
+}
 
 enum class DType : std::uint8_t { f32, f16, bf16, u8 };
 
@@ -26,6 +43,12 @@ struct Layout {
   int c = 0, h = 0, w = 0, block = 1;
 
   [[nodiscard]] DAT_HD std::int64_t elements() const { return std::int64_t{c} * h * w; }
+  /// Groups of four elements, for each of which four random words are drawn.
+  [[nodiscard]] DAT_HD std::int64_t fours() const { return (elements() + 3) / 4; }
+  /// Elements of group k of them: 4, fewer in the last one.
+  [[nodiscard]] DAT_HD int in_four(std::int64_t k) const {
+    return 4 * k + 4 > elements() ? static_cast<int>(elements() - 4 * k) : 4;
+  }
 
   /// Channel of the element at `index` (counted over the whole batch).
   [[nodiscard]] DAT_HD int channel(std::int64_t index) const {

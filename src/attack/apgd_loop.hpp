@@ -45,11 +45,11 @@ constexpr int kIterationsBetweenLooks = 4;
 template <class P>
 void scaled_start(P& o, Searching attack, BallNorm norm, RealOf<P> reach, RealOf<P>* size) {
   using T = RealOf<P>;
-  const std::int64_t elements = o.layout.elements();
-  if (o.start != nullptr) return each(o.device, o.n * elements, kernels::GivenStart<T>{o.clean, o.start, o.x_adv});
+  if (o.start != nullptr)
+    return each(o.device, o.n * o.layout.elements(), kernels::GivenStart<T>{o.clean, o.start, o.x_adv});
   const kernels::StartNoise noise{norm, o.sample_ids, o.layout, run_key(o, attack), o.purpose};
   each(o.device, o.n, kernels::NoiseSize<T>{noise, size});
-  each(o.device, o.n * ((elements + 3) / 4), kernels::ScaledStart<T>{noise, o.clean, size, o.x_adv, reach});
+  each(o.device, o.n * o.layout.fours(), kernels::ScaledStart<T>{noise, o.clean, size, o.x_adv, reach});
 }
 
 /// The classes of rank `rank` at the clean images to targets, and the clean images' logits and correctness.
@@ -69,10 +69,9 @@ void apgd_step_in_l2(P& o, const kernels::ApgdOrigin<RealOf<P>>& origin, L2Norms
   using T = RealOf<P>;
   const kernels::Strips strips{o.layout.elements()};
   const std::int64_t count = o.n * strips.per_image();
-  const T tiny = static_cast<T>(1e-12) * o.scale;
   each(o.device, count, kernels::ApgdGradientNorms<T>{strips, origin, norms.partial()});
   const T* const gradients = norms.join();
-  each(o.device, count, kernels::ApgdMoveL2<T>{strips, origin, o.clean, gradients, move, tiny});
+  each(o.device, count, kernels::ApgdMoveL2<T>{strips, origin, o.clean, gradients, move, norms.tiny()});
   const T* const steps = norms.of(move);
   each(o.device, count, kernels::ApgdMixL2<T>{strips, origin, o.clean, steps, move, o.eta, eps, inertia});
   const T* const mixed = norms.of(move);

@@ -187,7 +187,7 @@ void start(Objective& o, BallNorm norm, double eps, bool in_box) {
   }
   const bool near = o.spread > 0;
   if (!near && norm == BallNorm::l2) return start_in_l2(o, static_cast<float>(eps));
-  each(o.device, o.n * ((o.layout.elements() + 3) / 4),
+  each(o.device, o.n * o.layout.fours(),
        kernels::RandomStart{o.clean, o.eta, o.x_adv, o.sample_ids, o.layout, o.seed, o.purpose, o.time,
                             static_cast<float>(eps), o.spread, in_box && !near});
 }

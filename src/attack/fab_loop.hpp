@@ -23,25 +23,13 @@ template <class P>
 void fab_project(P& o, const kernels::Strips& strips, const kernels::FabState<RealOf<P>>& state, const RealOf<P>* w,
                  RealOf<P>* partial) {
   using T = RealOf<P>;
-  const std::int64_t count = o.n * strips.per_image();
+  const std::int64_t count = o.n * strips.per_image(), rows = 2 * std::int64_t{o.n};
   each(o.device, count, kernels::FabOffset<T>{strips, w, o.clean, o.x_adv, partial});
   each(o.device, o.n, kernels::FabRows<T>{strips, state, partial});
   for (int pass = 0; pass < kFabPasses; ++pass) {
-    each(o.device, 2 * count, kernels::FabReach<T>{strips, state, w, o.clean, o.x_adv, partial});
-    each(o.device, 2 * std::int64_t{o.n}, kernels::FabNewton<T>{strips, state, partial});
+    each(o.device, rows * strips.per_image(), kernels::FabReach<T>{strips, state, w, o.clean, o.x_adv, partial});
+    each(o.device, rows, kernels::FabNewton<T>{strips, state, partial});
   }
-}
-
-/// The norms of both projections' moves, of rows: in L-infinity the radii, in L2 in place of what was missing.
-template <class P>
-[[nodiscard]] const RealOf<P>* fab_distances(P& o, const kernels::Strips& strips,
-                                             const kernels::FabState<RealOf<P>>& state, const RealOf<P>* w,
-                                             RealOf<P>* partial) {
-  using T = RealOf<P>;
-  if (state.norm == BallNorm::linf) return state.radius;
-  each(o.device, 2 * o.n * strips.per_image(), kernels::FabMoveNorms<T>{strips, state, w, o.clean, o.x_adv, partial});
-  each(o.device, 2 * std::int64_t{o.n}, kernels::JoinNorms<T>{strips, partial, state.miss});
-  return state.miss;
 }
 
 /// State of FAB beside the images, in the scratch memory after `images` arrays.
@@ -58,13 +46,13 @@ void fab(P& o, const FabSettings& settings) {
   using T = RealOf<P>;
   const T overshoot = T(1.05), most = T(0.1), backward = T(0.9);
   const kernels::Strips strips{o.layout.elements()};
-  const std::int64_t count = o.n * strips.per_image();
+  const std::int64_t count = o.n * strips.per_image(), rows = 2 * std::int64_t{o.n};
   Scratch<P> scratch(o, kFabImages - 1);
   T *const w = scratch.images(), *const adversarial = scratch.images();
   const kernels::FabState<T> state = fab_state(scratch, settings.norm);
   T* const partial = scratch.small(2 * strips.per_image() * kernels::FabState<T>::kSums);
   const auto scale = static_cast<T>(o.scale);
-  const bool all = settings.rank == 0;
+  const bool all = settings.rank == 0, l2 = settings.norm == BallNorm::l2;
 
   aim(o, settings.rank);
   each(o.device, o.n, kernels::FabBegin<T>{state, o.correct, o.done});
@@ -81,7 +69,11 @@ void fab(P& o, const FabSettings& settings) {
       each(o.device, count, kernels::FabKeepGradient<T>{strips, state, o.dx, w, scale});
     }
     fab_project(o, strips, state, w, partial);
-    const T* const far = fab_distances(o, strips, state, w, partial);
+    if (l2) {  // in place of what was missing
+      each(o.device, rows * strips.per_image(), kernels::FabMoveNorms<T>{strips, state, w, o.clean, o.x_adv, partial});
+      each(o.device, rows, kernels::JoinNorms<T>{strips, partial, state.miss});
+    }
+    const T* const far = l2 ? state.miss : state.radius;
     each(o.device, count, kernels::FabStep<T>{strips, state, w, o.clean, far, o.x_adv, overshoot, most});
     o.forward();
     each(o.device, count, kernels::FabDistance<T>{strips, settings.norm, o.correct, o.clean, o.x_adv, partial});

@@ -22,7 +22,7 @@ class Fgsm final : public Attack {
     const std::int64_t n = o.n * o.layout.elements();
     const auto alpha = static_cast<float>(alpha_);
     start(o, norm_, start_radius_, start_in_box_);
-    each(o.device, n, kernels::ClampSum{o.clean, o.eta, o.x_adv});
+    each(o.device, n, kernels::GivenStart<float>{o.clean, o.eta, o.x_adv});
     keep_first_images(o);
     o.gradient();
     keep_first_logits(o);
@@ -30,7 +30,7 @@ class Fgsm final : public Attack {
       l2_step(o, alpha, radius_);
     else
       each(o.device, n, kernels::FgsmStep{o.clean, o.dx, o.eta, alpha, radius_});
-    each(o.device, n, kernels::ClampSum{o.clean, o.eta, o.x_adv});
+    each(o.device, n, kernels::GivenStart<float>{o.clean, o.eta, o.x_adv});
   }
   [[nodiscard]] bool prefers_batch_statistics() const override { return true; }
   [[nodiscard]] bool climbs_goal() const override { return true; }

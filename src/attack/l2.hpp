@@ -26,6 +26,8 @@ class L2Norms {
     return norms_;
   }
   [[nodiscard]] RealOf<P>* partial() { return partial_; }
+  /// Addend of gradients' norms, in units of the gradients.
+  [[nodiscard]] RealOf<P> tiny() const { return static_cast<RealOf<P>>(1e-12) * o_.scale; }
 
  private:
   P& o_;
@@ -43,7 +45,7 @@ void start_in_l2(P& o, RealOf<P> eps) {
   const kernels::Strips strips{elements};
   const kernels::StartNoise noise{BallNorm::l2, o.sample_ids, o.layout, o.seed, o.purpose, o.time};
   each(o.device, o.n, kernels::NoiseSize<T>{noise, size});
-  each(o.device, o.n * ((elements + 3) / 4), kernels::ScaledStart<T>{noise, o.clean, size, o.x_adv, eps});
+  each(o.device, o.n * o.layout.fours(), kernels::ScaledStart<T>{noise, o.clean, size, o.x_adv, eps});
   each(o.device, o.n * strips.per_image(), kernels::TakeResult<T>{strips, nullptr, o.clean, o.x_adv, o.x_adv, o.eta});
   each(o.device, o.n * elements,
        kernels::GivenStart<T>{o.clean, o.eta, o.x_adv});  // x_adv is the image with the rounded eta
@@ -59,8 +61,7 @@ void l2_step(P& o, RealOf<P> alpha, RealOf<P> eps) {
   const kernels::Strips strips{o.layout.elements()};
   const std::int64_t count = o.n * strips.per_image();
   const T* const gradients = norms.of(o.dx);
-  each(o.device, count,
-       kernels::NormalizedStep<T>{strips, o.dx, gradients, o.eta, alpha, static_cast<T>(1e-12) * o.scale});
+  each(o.device, count, kernels::NormalizedStep<T>{strips, o.dx, gradients, o.eta, alpha, norms.tiny()});
   const T* const moves = norms.of(o.eta);
   each(o.device, count, kernels::ProjectL2<T>{strips, o.clean, moves, o.eta, o.x_adv, eps});
 }

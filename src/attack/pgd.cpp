@@ -35,7 +35,8 @@ class Pgd final : public Attack {
       iteration(o);
     }
     iterate(o, keeps ? count - 1 : count);
-    if (done + count == steps_) each(o.device, o.n * o.layout.elements(), kernels::ClampSum{o.clean, o.eta, o.x_adv});
+    if (done + count == steps_)
+      each(o.device, o.n * o.layout.elements(), kernels::GivenStart<float>{o.clean, o.eta, o.x_adv});
   }
   [[nodiscard]] int gradient_evaluations() const override { return steps_; }
   [[nodiscard]] double alpha() const override { return alpha_; }

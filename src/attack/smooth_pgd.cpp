@@ -31,9 +31,16 @@ class SmoothPgd final : public Attack {
     const std::int64_t pixels = o.n * o.layout.elements();
     each(o.device, pixels, kernels::Scale{o.clean, o.eta, 0.0F, false});
     each(o.device, kernels::groups(pixels), kernels::Add<float>{o.clean, nullptr, o.x_adv, pixels});
+    Scratch<Objective> scratch(o);
+    L2Norms<Objective> norms(o, scratch);
+    const kernels::Strips strips{o.layout.elements()};
     for (int k = 0; k < steps_; ++k) {
       o.gradient();
-      iteration(o, k);
+      each(o.device, o.n * o.layout.fours(),
+           kernels::SmoothAdvMove<float>{o.clean, o.dx, norms.of(o.dx), o.eta, o.sample_ids, o.layout, o.seed,
+                                         o.purpose, o.time, static_cast<std::uint32_t>(k), static_cast<float>(alpha_)});
+      each(o.device, o.n * strips.per_image(),
+           kernels::ShrinkIntoBall<float>{strips, o.clean, norms.of(o.eta), o.eta, o.x_adv, eps_});
     }
   }
   [[nodiscard]] int gradient_evaluations() const override { return steps_; }
@@ -42,17 +49,6 @@ class SmoothPgd final : public Attack {
   [[nodiscard]] Needs needs() const override { return {.scratch_images = kL2Images}; }
 
  private:
-  void iteration(Objective& o, int number) const {
-    Scratch<Objective> scratch(o);
-    L2Norms<Objective> norms(o, scratch);
-    const kernels::Strips strips{o.layout.elements()};
-    each(o.device, o.n * ((o.layout.elements() + 3) / 4),
-         kernels::SmoothAdvMove<float>{o.clean, o.dx, norms.of(o.dx), o.eta, o.sample_ids, o.layout, o.seed, o.purpose,
-                                       o.time, static_cast<std::uint32_t>(number), static_cast<float>(alpha_)});
-    each(o.device, o.n * strips.per_image(),
-         kernels::ShrinkIntoBall<float>{strips, o.clean, norms.of(o.eta), o.eta, o.x_adv, eps_});
-  }
-
   float eps_;
   double alpha_;
   int steps_;

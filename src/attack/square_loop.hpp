@@ -56,16 +56,16 @@ class SquareInL2 {
     const int side = std::max(o_.layout.h / 5, 1), begin = std::max((o_.layout.h - 5 * side) / 2, 0);
     draw_pattern(side);
     each(o_.device, planes(), kernels::SquareTiles<T>{draws_, o_.layout, pattern_, o_.x_adv, sizes_, side, begin});
-    scale(nullptr);
+    scale();
   }
   void propose(int iteration) {
     const int side = square_side_in_l2(iteration, o_.layout.h, o_.layout.w);
     if (side != side_) draw_pattern(side);
     const kernels::SquareProposal<T> proposal{
-        draws_, o_.layout, o_.done, o_.clean, best_, pattern_, static_cast<std::uint32_t>(iteration), side};
+        draws_, o_.layout, o_.clean, best_, pattern_, static_cast<std::uint32_t>(iteration), side};
     each(o_.device, planes(), kernels::SquareMeasure<T>{proposal, norms_});
     each(o_.device, planes(), kernels::SquareMove<T>{proposal, norms_, o_.x_adv, sizes_, eps_});
-    scale(o_.done);
+    scale();
   }
 
  private:
@@ -74,10 +74,10 @@ class SquareInL2 {
     side_ = side;
     each(o_.device, std::int64_t{side} * side, kernels::SquarePattern<T>{side, pattern_});
   }
-  void scale(const std::int32_t* done) {
+  void scale() {
     const kernels::Strips strips{o_.layout.elements()};
     each(o_.device, o_.n * strips.per_image(),
-         kernels::SquareScale<T>{strips, o_.layout.c, done, o_.clean, sizes_, o_.x_adv, eps_});
+         kernels::SquareScale<T>{strips, o_.layout.c, o_.clean, sizes_, o_.x_adv, eps_});
   }
 
   P& o_;
@@ -117,7 +117,7 @@ void square(P& o, const SquareSettings& settings) {
       in_l2->propose(k);
     else
       each(o.device, rows,
-           kernels::SquarePropose<T>{draws, layout, o.done, o.clean, best, o.x_adv, eps, static_cast<std::uint32_t>(k),
+           kernels::SquarePropose<T>{draws, layout, o.clean, best, o.x_adv, eps, static_cast<std::uint32_t>(k),
                                      square_side(k, layout.h, layout.w)});
     o.forward();
     each(o.device, o.n, kernels::SquareJudge<T>{o.losses, margins, accepted, o.done});

@@ -23,13 +23,13 @@ class Nuat final : public Agreement {
          kernels::DifferenceGram{attacked.values, clean.values, gram, attacked.n, attacked.classes});
     each(attacked.device, 1, kernels::InverseRoot{gram, gram + squares, root, attacked.classes});
     each(attacked.device, attacked.n,
-         kernels::NuclearNorm{attacked.values, clean.values, root, attacked.labels, attacked.loss, attacked.correct,
-                              attacked.gradient, attacked.classes, weight});
+         kernels::NuclearNorm{attacked.values, clean.values, attacked.labels, attacked.loss, attacked.correct,
+                              attacked.gradient, attacked.classes, weight, root});
   }
   void add_gradient_of_clean(const Logits& clean, const Logits& attacked, float weight) const override {
     each(clean.device, clean.n,
-         kernels::NuclearNorm{clean.values, attacked.values, root_of(attacked), clean.labels, nullptr, nullptr,
-                              clean.gradient, clean.classes, weight});
+         kernels::NuclearNorm{clean.values, attacked.values, clean.labels, nullptr, nullptr, clean.gradient,
+                              clean.classes, weight, root_of(attacked)});
   }
 
  private:

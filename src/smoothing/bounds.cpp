@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 namespace dat {
 
@@ -35,7 +36,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 template <class Holds>
 [[nodiscard]] double last_that_holds(double low, double high, const Holds& holds) {
   for (;;) {
-    const double middle = low + (high - low) / 2;
+    const double middle = std::midpoint(low, high);
     if (middle <= low || middle >= high) return low;
     (holds(middle) ? low : high) = middle;
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <ranges>
 
 #include "dat/error.hpp"
 
@@ -20,7 +21,7 @@ struct Fixed {
   friend bool operator==(const Fixed&, const Fixed&) = default;
   Fixed& operator+=(const Fixed& other) {
     Wide carry = 0;
-    for (std::size_t i = 0; i < 4; ++i) {
+    for (std::size_t i = 0; i < limbs.size(); ++i) {
       carry += limbs[i];
       carry += other.limbs[i];
       limbs[i] = static_cast<std::uint64_t>(carry);
@@ -29,11 +30,11 @@ struct Fixed {
     return *this;
   }
   Fixed& operator-=(const Fixed& other) {
-    std::uint64_t borrow = 0;
-    for (std::size_t i = 0; i < 4; ++i) {
-      const Wide taken = static_cast<Wide>(other.limbs[i]) + borrow;
-      borrow = limbs[i] < taken ? 1 : 0;
-      limbs[i] -= static_cast<std::uint64_t>(taken);
+    Wide borrow = 0;
+    for (std::size_t i = 0; i < limbs.size(); ++i) {
+      const Wide left = static_cast<Wide>(limbs[i]) - other.limbs[i] - borrow;
+      limbs[i] = static_cast<std::uint64_t>(left);
+      borrow = left >> 127;
     }
     return *this;
   }
@@ -41,23 +42,23 @@ struct Fixed {
 
 [[nodiscard]] Fixed operator*(const Fixed& a, const Fixed& b) {
   std::array<std::uint64_t, 8> all{};
-  for (std::size_t i = 0; i < 4; ++i) {
+  for (std::size_t i = 0; i < a.limbs.size(); ++i) {
     Wide carry = 0;
-    for (std::size_t j = 0; j < 4; ++j) {
+    for (std::size_t j = 0; j < b.limbs.size(); ++j) {
       carry += static_cast<Wide>(a.limbs[i]) * b.limbs[j] + all[i + j];
       all[i + j] = static_cast<std::uint64_t>(carry);
       carry >>= 64;
     }
-    all[i + 4] = static_cast<std::uint64_t>(carry);
+    all[i + b.limbs.size()] = static_cast<std::uint64_t>(carry);
   }
   return {{all[3], all[4], all[5], all[6]}};
 }
 
 [[nodiscard]] Fixed operator/(Fixed a, std::uint64_t divisor) {
   Wide rest = 0;
-  for (std::size_t i = 4; i-- > 0;) {
-    rest = rest << 64 | a.limbs[i];
-    a.limbs[i] = static_cast<std::uint64_t>(rest / divisor);
+  for (std::uint64_t& limb : std::views::reverse(a.limbs)) {
+    rest = rest << 64 | limb;
+    limb = static_cast<std::uint64_t>(rest / divisor);
     rest %= divisor;
   }
   return a;
@@ -65,10 +66,12 @@ struct Fixed {
 
 /// numerator / (significand 2^exponent) as the double sigma is: exact but for the last bit.
 [[nodiscard]] Fixed ratio(std::uint64_t numerator, double denominator) {
-  int exponent = 0;
+  int exponent{};
   const auto significand = static_cast<std::uint64_t>(std::ldexp(std::frexp(denominator, &exponent), 53));
   exponent -= 53;  // denominator = significand 2^exponent, exponent in [-63, -48]
-  Fixed quotient = Fixed{{0, 0, 0, numerator}} / significand;
+  Fixed quotient;
+  quotient.limbs.back() = numerator;
+  quotient = quotient / significand;
   for (; exponent < 0; ++exponent) quotient += Fixed(quotient);
   return quotient;
 }
@@ -100,6 +103,8 @@ constexpr Fixed kFar{{0, 0, std::uint64_t{1} << 62, 9}};
 
 }  // namespace
 
+bool integer_is_known(std::uint64_t behind) { return behind >> 24 != 0 && ~behind >> 24 != 0; }
+
 GridNoise grid_noise(double sigma) {
   require(sigma >= 0x1p-10 && sigma <= 16, ExitCode::usage, "noise on the grid of pixels wants a sigma from 1/1024 to ",
           "16, in units of the pixels' range, not ", sigma);
@@ -112,10 +117,9 @@ GridNoise grid_noise(double sigma) {
       break;
     }
     const Fixed tail = upper_tail(z);
-    // Limb 2 is the whole part of 2^64 times the tail; a number within 2^-40 of an integer is not known.
-    const std::uint64_t behind = tail.limbs[1] >> 24;
-    require(behind != 0 && behind != (std::uint64_t{1} << 40) - 1, ExitCode::integrity,
-            "an entry of the table of noise for sigma ", sigma, " is not known to its last bit; take another sigma");
+    // Limb 2 is the whole part of 2^64 times the tail.
+    require(integer_is_known(tail.limbs[1]), ExitCode::integrity, "an entry of the table of noise for sigma ", sigma,
+            " is not known to its last bit; take another sigma");
     below.push_back(tail.limbs[2]);
   }
   noise.half = static_cast<int>(below.size());

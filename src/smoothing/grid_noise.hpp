@@ -25,5 +25,8 @@ struct GridNoise {
 /// sigma)). Error(usage): sigma is not in [1/1024, 16]. Error(integrity): an entry lies too near to an integer to be
 /// known (its chance is below 2^-30).
 [[nodiscard]] GridNoise grid_noise(double sigma);
+/// Returns whether the integer below a number is known, of which these are the first 64 bits after the point: not
+/// within 2^-40 of an integer.
+[[nodiscard]] bool integer_is_known(std::uint64_t behind);
 
 }  // namespace dat

@@ -26,7 +26,7 @@ import re
 import shlex
 
 PRINTS = re.compile(r"fail(_with|ure)?|say(_\w+)?|warn(ing)?|print(_\w+)?|info|note|format(_to)?|[fs]?printf|fputs|quoted(_\w+)?")
-ALLOCATES = re.compile(r"allocate\w*|request_(scratch|workspace)")
+ALLOCATES = re.compile(r"allocate\w*|request_(scratch|workspace)|small")
 AMOUNTS = re.compile(r"memory|scratch|weight_count|bytes_needed|(workspace|scratch|weight|reserve|rgb)_bytes|bytes_handed_over")
 FREES = re.compile(r"\{?\s*(\(void\)\s*)?(::)?(destroy|close|free|munmap)\([^;]*\);?\s*\}?")
 LIMIT = 1000
@@ -35,6 +35,7 @@ TIMES = re.compile(r"src/(?!forecast/|verbs/|record/).*::\w*seconds\w*")
 HINTS = re.compile(r"reserve|shrink_to_fit|madvise|posix_\w+|setvbuf|\w*prefetch\w*|yield|sleep_for|omp_set_\w+|lap")
 SAME = {"src/backend/cpu/convolution3x3.hpp Convolution3x3::parts": "parts that the threads share",
         "kernels/noisy_image.hpp NormalNoise::rows": "rows of draws, of which one too many adds no number",
+        "include/dat/loader.hpp BatchReader::threads": "threads that read images",
         "src/backend/cuda/trial_clock.cpp TrialClock::time": "how often a candidate is timed",
         "src/communicate/node/node_window.cpp NodeWindow::nap": "how a rank waits",
         "src/reduce/buckets.cpp Buckets::move_on": "when messages move on",
@@ -134,7 +135,7 @@ class Walk:
     def add(self, group, kind, function, cursor, **more):
         """more: wrap, with # for the number and @ for the text; or the operator's place and the other one."""
         begin, end = cursor.extent.start.offset, cursor.extent.end.offset
-        if function and begin < end and f"{self.name} {function}" not in SAME:
+        if function and begin < end and f"{self.name} {function}" not in SAME and not self.text[:end].endswith(b"= default"):
             self.found.setdefault(self.name, []).append(
                 {"file": self.name, "function": function, "group": group, "kind": kind, "begin": begin, "end": end} | more)
 

@@ -17,7 +17,7 @@ struct FineTuningSettings {
   [[nodiscard]] bool freezes() const { return frozen() != "none"; }
   [[nodiscard]] const std::string& frozen() const { return freeze.parts().front().value; }
   /// Epochs until everything is trained, those of the warm-up included; 0: in the whole run not.
-  [[nodiscard]] int frozen_epochs() const { return freeze.changes() ? freeze.parts().back().from : 0; }
+  [[nodiscard]] int frozen_epochs() const { return freeze.parts().back().from; }
 
   friend bool operator==(const FineTuningSettings&, const FineTuningSettings&) = default;
 };

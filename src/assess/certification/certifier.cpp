@@ -20,8 +20,6 @@ template <class T>
   return to;
 }
 
-[[nodiscard]] std::int64_t groups_of(const Layout& layout) { return (layout.elements() + 3) / 4; }
-
 }  // namespace
 
 Certifier::Certifier(Communicator& ranks, Replica& replica, double sigma, bool grid, int blocks)
@@ -33,7 +31,7 @@ Certifier::Certifier(Communicator& ranks, Replica& replica, double sigma, bool g
   grid_ = grid_noise(sigma);
   entries_ = put_on_device(replica.backend(), grid_.entries);
   guide_ = put_on_device(replica.backend(), grid_.guide);
-  host_unknown_.resize(static_cast<std::size_t>(pass * groups_of(replica.images().layout)));
+  host_unknown_.resize(static_cast<std::size_t>(pass * replica.images().layout.fours()));
   unknown_ = static_cast<std::uint8_t*>(replica.backend().allocate(host_unknown_.size(), "noise"));
 }
 
@@ -144,7 +142,7 @@ void Certifier::add_noise(std::int64_t image, std::int64_t block, std::int64_t f
     const kernels::NormalNoise noise{noisy, static_cast<float>(work_.plan.sigma)};
     return each(device, samples * noise.rows(), noise);
   }
-  each(device, samples * noisy.fours(),
+  each(device, samples * images.layout.fours(),
        kernels::TableNoise{noisy, entries_, guide_, grid_.half, grid_.low, grid_.high, unknown_});
 }
 
@@ -153,7 +151,7 @@ void Certifier::count(const Block& block, std::int64_t* votes) {
   Backend& backend = replica_.backend();
   const std::int64_t image = work_.images[block.image], samples = work_.plan.samples_of(block.number),
                      classes = replica_.classes();
-  const std::int64_t groups = groups_of(replica_.images().layout);
+  const std::int64_t groups = replica_.images().layout.fours();
   load(image);
   for (std::int64_t first = 0; first < samples; first += network.n()) {
     const std::int64_t count = std::min<std::int64_t>(network.n(), samples - first);

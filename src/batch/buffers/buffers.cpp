@@ -17,7 +17,7 @@ NoisyCopies::NoisyCopies(Backend& backend, double sigma, int copies, std::int64_
 const float* NoisyCopies::of(const float* x, const std::int64_t* sample_ids, const Layout& layout, int n,
                              std::uint64_t seed, std::uint32_t time) {
   const kernels::NoisyCopies kernel{x, images_, sample_ids, layout, seed, time, sigma_, copies_};
-  each(backend_.device(), std::int64_t{n} * copies_ * kernel.fours(), kernel);
+  each(backend_.device(), std::int64_t{n} * copies_ * layout.fours(), kernel);
   return images_;
 }
 

@@ -94,10 +94,8 @@ const Layout kImage{3, 6, 5, 1};
 }  // namespace
 
 TEST_CASE("The sign of zero is zero", "[attack]") {
-  CHECK(kernels::sign(0.0F) == 0.0F);
-  CHECK(kernels::sign(-0.0F) == 0.0F);
-  CHECK(kernels::sign(1e-38F) == 1.0F);
-  CHECK(kernels::sign(-1e-38F) == -1.0F);
+  CHECK((kernels::sign(0.0F) == 0.0F && kernels::sign(-0.0F) == 0.0F));
+  CHECK((kernels::sign(1e-38F) == 1.0F && kernels::sign(-1e-38F) == -1.0F));
 }
 
 TEST_CASE("PGD walks from the given start: box first, ball second, each step of length alpha", "[attack]") {
@@ -277,6 +275,7 @@ TEST_CASE("PGD's default step is 2/255, in L2 2.5 eps by the number of steps; FG
     return evaluation_alpha(read_attack_word(word), norm, 0.5, wanted);
   };
   CHECK((in_evaluation("pgd7", BallNorm::linf, 0) == 0.125 && in_evaluation("pgd7", BallNorm::linf, 0.25) == 0.25));
+  CHECK(evaluation_options(read_attack_word("pgd1"), BallNorm::linf, 0.5, 0, 10).steps == 1);
   CHECK((in_evaluation("pgd7", BallNorm::l2, 0) == 0 && in_evaluation("fgsm", BallNorm::linf, 0) == 0));
 }
 
@@ -426,7 +425,7 @@ TEST_CASE("No attack copies the images and asks for no gradient", "[attack]") {
   const auto attack = attacks().at("none")({});
   perturb(*attack, o);
   CHECK(o.perturbed == o.x);
-  CHECK(o.calls == 0);
+  CHECK((o.calls == 0 && o.live() == kSamples));
   CHECK(attack->gradient_evaluations() == 0);
 }
 
@@ -448,4 +447,5 @@ TEST_CASE("An attack allocates nothing", "[attack][cpu]") {
 
 TEST_CASE("Impossible attacks are refused", "[attack]") {
   CHECK(contains(message_of([] { (void)attacks().at("deepfool")({}); }), "fgsm, none, pgd"));
+  CHECK(contains(message_of([] { (void)norm_from("l1"); }), "unknown norm 'l1'; known: linf, l2"));
 }

@@ -294,7 +294,7 @@ class NetObjective final : public Objective {
       if (record != nullptr) record->push_back(plain_);
     }
     if (loss == targeted_dlr || loss == class_difference)
-      REQUIRE(std::ranges::all_of(targets_, [](std::int32_t target) { return target >= 0; }));
+      REQUIRE(std::ranges::all_of(targets_, [this](int target) { return target >= 0 && target < classes; }));
     loss({{.device = device, .n = n, .classes = classes, .labels = labels, .targets = targets},
           logits_.data(),
           losses_.data(),
@@ -396,6 +396,9 @@ TEST_CASE("Logit ratios have their values and gradients", "[attack][cpu]") {
   CHECK((unknown.loss == 0 && unknown.correct == -1));
   CHECK(unknown.gradient == std::vector<double>(5));
 
+  CHECK(margin_at({1e-12, 0, 0, 0}, 1, -1, Divisor::third).loss == 0.5);  // 1e-12 is added to the divisor
+  CHECK(margin_at({1e-12, 0, 0, 0}, 1, 0, Divisor::third_and_fourth).loss == 0.5);
+
   // Carlini and Wagner's margin stops at its confidence.
   for (const double cap : {2.5, 3.0, 3.5}) {
     const Margin capped = margin_at(z, 3, -1, Divisor::one, cap);
@@ -428,6 +431,19 @@ TEST_CASE("Ratios of logits leave out what a network of few classes has not", "[
     CHECK(at(dlr, classes) == Approx(ratio));
     CHECK(at(targeted_dlr, classes) == Approx(targeted));
   }
+}
+
+TEST_CASE("To norms by which something is divided 1e-12 is added", "[attack][cpu]") {
+  CHECK(kernels::into_ball(1e-12, 1.0) == 0.5);
+  const double dark = 0, grey = 0.5, size = 1e-12, nothing = 0;
+  double x_adv = 1e-12, u[4];
+  kernels::SquareScale<double>{kernels::Strips{1}, 1, &dark, &size, &x_adv, 0.5}(0);
+  CHECK(x_adv == Approx(0.25));
+  const std::int64_t id = 3;
+  const kernels::StartNoise noise{BallNorm::linf, &id, {1, 1, 1, 1}, 11, Purpose::attack_start};
+  noise.draw(0, 0, u);
+  kernels::ScaledStart<double>{noise, &grey, &nothing, &x_adv, 1e-13}(0);
+  CHECK(x_adv == Approx(0.5 + 0.1 * u[0]));
 }
 
 TEST_CASE("A target is the class of its rank, the first of equal ones first", "[attack][cpu]") {
@@ -549,6 +565,7 @@ TEST_CASE("FAB chooses the plane whose distance by the dual norm is least, howev
   constexpr std::size_t kCount = 65;  // two strips, the second of one pixel
   constexpr double kScale = 2;
   const kernels::Strips strips{kCount};
+  CHECK((strips.per_image() == 2 && kernels::Strips{64}.per_image() == 1));
   double df = 0, nearest = 0, take = 0;
   kernels::FabState<double> state{};
   state.norm = norm;
@@ -572,8 +589,10 @@ TEST_CASE("FAB chooses the plane whose distance by the dual norm is least, howev
   const double at_last = look(0.02, 2, false);
   CHECK(nearest == Approx(at_last));
   CHECK((take == 1 && df == 2));
-  (void)look(0.02, -2, false);  // as far
-  CHECK((take == 0 && df == 2));
+  for (const double size : {0.02, 0.0}) {  // as far, and nowhere
+    (void)look(size, -2, false);
+    CHECK((take == 0 && df == 2));
+  }
 }
 
 TEST_CASE("FAB keeps what is nearer than before, and is done with an image inside the ball or at its edge",
@@ -925,6 +944,7 @@ TEST_CASE("Targets and losses fit the number of classes", "[attack]") {
   CHECK(attacks().at("fab-t")({})->gradient_evaluations() == 900);
   CHECK(attacks().at("fab")({})->gradient_evaluations() == 900);
   CHECK(attacks().at("square")({})->gradient_evaluations() == 0);
+  CHECK(attacks().at("apgd-ce")({.eps = 0.25})->alpha() == 0.5);
   CHECK(attacks().at("fab-t")({.classes = 3, .restarts = 2})->gradient_evaluations() == 400);
 
   // With two or three of the classes, every attack still runs, and aims twice at each wrong class, the likeliest first.
@@ -979,6 +999,13 @@ TEST_CASE("A searching attack ends when it is done with all images", "[attack]")
     kernel_backend().wait();
     for (std::size_t s = 0; s < kSamples; ++s) CHECK(inner.x_adv_of(s) == whole.x_adv_of(s));
     CHECK(inner.calls < whole.calls / 2);
+    // The second look comes after four iterations, or ten proposals.
+    NetObjective early(c, kAll, kImage);
+    early.most_calls = 3;
+    perturb(*attack, early);
+    const std::map<std::string, int> calls = {{"apgd-ce", 5}, {"apgd-dlr", 5}, {"apgd-t", 6},
+                                              {"fab", 41},    {"fab-t", 9},    {"square", 11}};
+    CHECK(early.calls == calls.at(name));
   }
 }
 
@@ -1105,7 +1132,8 @@ TEST_CASE("A searching attack allocates nothing", "[attack][cpu]") {
     INFO(name << " " << name_of(norm));
     NetObjective o(c, kAll, kImage);
     const auto attack = attacks().at(name)({.norm = norm, .eps = c.radius(norm)});
-    CHECK(attack->needs().scratch_images <= (norm == BallNorm::l2 ? 5 : 4));
+    const int images = name == "square" ? 2 : 4, more = norm == BallNorm::l2 ? 1 : 0;
+    CHECK(attack->needs().scratch_images == (name.starts_with("fab") ? 3 : images + more));
     o.loss = cross_entropy;
     const std::int64_t before = allocations;
     attack->perturb(o);
@@ -1114,7 +1142,8 @@ TEST_CASE("A searching attack allocates nothing", "[attack][cpu]") {
 }
 
 TEST_CASE("The side of Square's window follows its schedule", "[attack][cpu]") {
-  const int iterations[] = {0, 10, 11, 50, 51, 200, 201, 500, 501, 1000, 1001, 2000, 2001, 4000, 4001, 4999};
+  const int iterations[] = {0,    10,   11,   50,   51,   200,  201,  500,  501,  1000,
+                            1001, 2000, 2001, 4000, 4001, 6000, 6001, 8000, 8001, 9999};
   const auto sides = [&](int size) {
     std::vector<int> all;
     for (const int k : iterations) all.push_back(square_side(k, size, size));
@@ -1125,16 +1154,16 @@ TEST_CASE("The side of Square's window follows its schedule", "[attack][cpu]") {
     for (const int side : each_side) all.insert(all.end(), 2, side);
     return all;
   };
-  CHECK(sides(32) == twice({29, 20, 14, 10, 7, 5, 4, 3}));
-  CHECK(sides(224) == twice({200, 142, 100, 71, 50, 35, 25, 18}));
-  CHECK(sides(28) == twice({25, 18, 13, 9, 6, 4, 3, 2}));
+  CHECK(sides(32) == twice({29, 20, 14, 10, 7, 5, 4, 3, 2, 1}));
+  CHECK(sides(224) == twice({200, 142, 100, 71, 50, 35, 25, 18, 13, 9}));
+  CHECK(sides(28) == twice({25, 18, 13, 9, 6, 4, 3, 2, 2, 1}));
   CHECK(square_side(0, 40, 10) == 10);  // no higher than the image
   CHECK(square_side(4999, 8, 8) == 1);
 
   // In L2: the next odd number, and 3 at least.
   std::vector<int> odd;
   for (const int k : iterations) odd.push_back(square_side_in_l2(k, 32, 32));
-  CHECK(odd == twice({29, 21, 15, 11, 7, 5, 5, 3}));
+  CHECK(odd == twice({29, 21, 15, 11, 7, 5, 5, 3, 3, 3}));
   CHECK(square_side_in_l2(0, 40, 10) == 10);
   CHECK(square_side_in_l2(0, 6, 6) == 5);
   CHECK(square_side_in_l2(0, 2, 9) == 2);
@@ -1183,7 +1212,7 @@ TEST_CASE("Square's windows reach all places in an image of any shape, but its l
     const kernels::SquareWindow alone = draws.window(0, k, kSide, layout);
     REQUIRE((pair.first.top == alone.top && pair.first.left == alone.left && pair.first.signs == alone.signs));
     windows.emplace(alone.top, alone.left);
-    others.emplace(pair.top, pair.left);
+    others.emplace(pair.second.top, pair.second.left);
     transposed.insert(pair.transposed);
   }
   CHECK((windows == all && others == all && transposed.size() == 2));

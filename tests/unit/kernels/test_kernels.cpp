@@ -118,6 +118,8 @@ Shared<Crop> all_crops(int first, int last) {
 }  // namespace
 
 TEST_CASE("A layout gives each element of each channel a place of its own", "[kernels]") {
+  CHECK((Layout{3, 5, 7, 1}.fours() == 27 && Layout{3, 4, 5, 1}.fours() == 15 && Layout{1, 2, 3, 1}.in_four(0) == 4 &&
+         Layout{1, 2, 3, 1}.in_four(1) == 2 && Layout{2, 1, 2, 2}.offset_chw(0, 1) == 2));
   for (const auto& [layout, n] : cases()) {
     std::vector<bool> taken(static_cast<std::size_t>(n * layout.elements()), false);
     for_each_pixel(n, layout, [&](std::int64_t k, int y, int x, int c) {
@@ -631,9 +633,20 @@ TEST_CASE("A group of neighbours ends with its lanes, or with its chunk", "[kern
     int count;
   } cases[] = {{0, 5, 16}, {511, 8181, 16}, {512, 9000, 16}, {514, 9032, 3}, {515, 9048, -13}};
   for (const auto& c : cases) {
-    std::int64_t first = 0;
-    CHECK(groups.group(c.group, first) == c.count);
-    CHECK(first == c.begin);
+    const auto group = groups.group(c.group);
+    CHECK((group.count == c.count && group.begin == c.begin));
+  }
+  CHECK((piece_size<16>(0, 20) == 16 && piece_size<16>(1, 20) == 4));
+}
+
+TEST_CASE("A piece moves as many numbers as it has, and is 0 beyond them", "[kernels][cpu]") {
+  for (const int count : {5, 15, 16}) {
+    std::vector<float> numbers(17, 7.0F);
+    const auto piece = Piece<16>::load(numbers.data(), count);
+    Piece<16>{}.store(numbers.data(), count);
+    CHECK((std::ranges::count(piece.v, 7.0F) == count && std::ranges::count(piece.v, 0.0F) == 16 - count));
+    CHECK((std::count(numbers.begin(), numbers.begin() + count, 0.0F) == count && numbers.back() == 7));
+    CHECK(std::ranges::count(numbers, 7.0F) == 17 - count);
   }
 }
 
@@ -667,6 +680,13 @@ TEST_CASE("A perturbation is not a number where its gradient is none, and stays 
   Shared<float> eta(dx.size(), 0.5F);
   run(std::ssize(eta), SpoilPerturbation{dx.data(), eta.data()});
   for (std::size_t i = 0; i < 6; ++i) CHECK((i < 3 ? eta[i] == 0.5F : std::isnan(eta[i])));
+}
+
+TEST_CASE("Weights whose factor is 0 are not perturbed, whatever their gradient is", "[kernels][cpu]") {
+  float theta = 1, gradient = HUGE_VALF, kept = 7;
+  const float factor = 0;
+  PerturbWeights{&theta, &gradient, &kept, &factor}(0, 0);
+  CHECK((theta == 1 && gradient == HUGE_VALF && kept == 7));
 }
 
 TEST_CASE("A program without CUDA says so in place of a GPU's loops", "[kernels][cpu]") {

@@ -80,8 +80,9 @@ class Rig {
                           .weights = weights});
   }
   [[nodiscard]] std::vector<float> run(Aggregator& aggregator, const std::vector<double>& weights = {}) {
-    std::vector<float> before(static_cast<std::size_t>(parameters_.size), 4711);
-    backend_->copy_to_device(result_, before.data(), before.size() * sizeof(float));
+    std::vector<float> before(static_cast<std::size_t>(parameters_.size), 4711), given = before;
+    for (const std::size_t at : places_) given[at] = kNaN;
+    backend_->copy_to_device(result_, given.data(), given.size() * sizeof(float));
     queue(aggregator, weights);
     std::vector<float> all = to_host(*backend_, result_, parameters_.size), result;
     for (const std::size_t at : places_) result.push_back(std::exchange(all[at], 4711.0F));

@@ -1,5 +1,7 @@
 #include "catch.hpp"
+#include "codec.hpp"
 #include "reduction_case.hpp"
+#include "spectral.hpp"
 
 using namespace dat;
 using namespace dat::test;
@@ -112,6 +114,49 @@ TEST_CASE("int8: 127 levels of the norm; the reference's example", "[codec]") {
     const auto result = f.reduce(reducer, only, 0, gradient);
     for (const std::size_t i : elements_of(bias)) CHECK(result[i] == gradient[i]);
   }
+}
+
+TEST_CASE("int8 and TernGrad: a group of elements writes its own word, and the first one that of the size",
+          "[codec][cpu]") {
+  using Words = std::array<std::uint32_t, 3>;
+  constexpr std::uint32_t kMark = 0x12345678;
+  const std::int64_t element = 0, six = 6, more = 22, byte = 0;
+  std::vector<float> gradient(24, 2.0F);
+  gradient[4] = gradient[20] = -2;
+  gradient[5] = gradient[21] = 0;
+  alignas(Words) std::byte message[sizeof(Words)];
+  const auto written = [&](const auto& kernel, std::int64_t i) {
+    Words words{kMark, kMark, kMark};
+    std::memcpy(message, words.data(), sizeof(Words));
+    kernel(0, i);
+    std::memcpy(words.data(), message, sizeof(Words));
+    return words;
+  };
+  const double sums[] = {4, 0, 0}, none[] = {0, 0, 0}, scale[] = {2, 0, 0};
+  const auto int8 = [&](const double* squares) {
+    return kernels::QuantiseLevels{gradient.data(), message, &element, &six, &byte, squares, 0, {}};
+  };
+  CHECK(written(int8(sums), 0) == Words{0x40000000, 0xffffffff, kMark});  // 2.0F, and four times the highest level
+  CHECK(written(int8(sums), 4) == Words{kMark, kMark, 0xfe});
+  CHECK(written(int8(none), 0) == Words{0, 0x01010101, kMark});
+  CHECK(written(int8(none), 4) == Words{kMark, kMark, 0});
+  const kernels::Ternary ternary{gradient.data(), message, &element, &more, &byte, scale, 0, {}};
+  CHECK(written(ternary, 0) == Words{0x40000000, 0xaaaaa4aa, kMark});
+  CHECK(written(ternary, 16) == Words{kMark, kMark, 0x4aa});
+}
+
+TEST_CASE("ATOMO: each pair of columns has a sum of products for each block of rows, and nothing else is written",
+          "[codec][cpu]") {
+  const kernels::Spectrum spectrum{.rows = 4, .inputs = 2, .pair = 2, .atoms = 1};
+  CHECK((spectrum.pairs() == 3 && spectrum.blocks() == 1));
+  const float matrix[] = {1, 2, 3, 4, 5, 6, 7, 8};
+  const std::int64_t element = 0;
+  std::vector<double> sums(8, -7), whole(8, -7);
+  const kernels::SpectralMemory memory{sums.data(), whole.data(), nullptr, nullptr};
+  for (std::int64_t i = 0; i < 8; ++i) kernels::GramOfBlocks{&spectrum, memory, matrix, &element}(0, i);
+  for (std::int64_t i = 0; i < 8; ++i) kernels::GramOfTensor{&spectrum, memory, &element}(0, i);
+  CHECK(sums == std::vector<double>{84, 100, 120, -7, -7, -7, -7, -7});
+  CHECK(whole == std::vector<double>{84, 100, 100, 120, -7, -7, -7, -7});
 }
 
 TEST_CASE("int8, TernGrad without clipping and ATOMO are unbiased", "[codec]") {

@@ -52,6 +52,8 @@ TEST_CASE("The tail of a binomial distribution is the sum of its masses", "[smoo
       CHECK(std::abs(binomial_tail(k, n, p) - sum) < 1e-12);
     }
   }
+  // From the side that is far from the mode.
+  CHECK((binomial_tail(50'500, 100'000, 0.75) == 1 && binomial_tail(50'500, 100'000, 0.25) == 0));
 }
 
 TEST_CASE("The normal quantile undoes the normal distribution", "[smoothing]") {

@@ -14,6 +14,7 @@ using namespace dat::kernels;
 namespace {
 
 constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
+constexpr std::size_t kAfter = 64;  // numbers after the last image, which stay 0
 
 /// What a kernel is given and leaves.
 struct Noisy {
@@ -22,7 +23,7 @@ struct Noisy {
       : layout(of),
         n(samples),
         image(static_cast<std::size_t>(of.elements()), 0.4F),
-        x(static_cast<std::size_t>(samples * of.elements())),
+        x(static_cast<std::size_t>(samples * of.elements()) + kAfter),
         unknown(static_cast<std::size_t>(groups())) {
     what = {.image = image.data(),
             .x = x.data(),
@@ -37,12 +38,17 @@ struct Noisy {
     what.image = image.data();
     const NormalNoise noise{what, sigma};
     run(n * noise.rows(), noise);
+    check_after();
   }
   void table(const GridNoise& noise) {
-    CHECK(n * what.fours() == groups());
+    CHECK(n * layout.fours() == groups());
     const Shared<std::uint64_t> entries = shared(noise.entries);
     const Shared<std::int32_t> guide = shared(noise.guide);
     run(groups(), TableNoise{what, entries.data(), guide.data(), noise.half, noise.low, noise.high, unknown.data()});
+    check_after();
+  }
+  void check_after() const {
+    CHECK(std::all_of(x.end() - kAfter, x.end(), [](float v) { return v == 0; }));
   }
 
   Layout layout;
@@ -97,6 +103,7 @@ TEST_CASE("The table of noise is that of 60 digits", "[smoothing]") {
     CHECK(std::is_sorted(noise.entries.begin(), noise.entries.end()));
     CHECK(noise.entries.front() == 0);
     CHECK(noise.entries.back() == kMost);
+    CHECK(noise.guide.size() == 1024);
   }
   CHECK(grid_noise(0.00109).half == 4);  // with a point at 12.6, far beyond the last one that counts, at 9.0
   CHECK(tables.at(0.12).low == -255);
@@ -105,7 +112,11 @@ TEST_CASE("The table of noise is that of 60 digits", "[smoothing]") {
   CHECK(tables.at(0.5).high == 4 * 255);
 }
 
-TEST_CASE("A deviation that the grid has no room for is refused", "[smoothing]") {
+TEST_CASE("A deviation that the grid has no room for is refused, and an entry beside an integer is not known",
+          "[smoothing]") {
+  constexpr std::uint64_t kLeast = 1 << 24;
+  CHECK((integer_is_known(kLeast) && integer_is_known(kMost - kLeast) && !integer_is_known(kLeast - 1) &&
+         !integer_is_known(kMost - kLeast + 1)));
   for (const double sigma : {0.0, 0.0009, 16.5, std::nan("")}) {
     CHECK(code_of([&] { (void)grid_noise(sigma); }) == ExitCode::usage);
   }
@@ -174,11 +185,13 @@ TEST_CASE("All 64 bits of a draw decide, and a draw that equals an entry is not 
 TEST_CASE("The sum of pixel and noise is cut", "[smoothing]") {
   Noisy noisy({3, 32, 32, 1}, 50);
   std::fill(noisy.image.begin(), noisy.image.end(), 1.0F);
-  noisy.table(grid_noise(0.9));  // cut at -5 and 6
+  const GridNoise wide = grid_noise(0.9);
+  CHECK((wide.low == -5 * 255 && wide.high == 6 * 255));
+  noisy.table(wide);
   const auto [least, most] = std::minmax_element(noisy.x.begin(), noisy.x.end());
   CHECK(*least >= -5);
   CHECK(*most <= 6);
-  GridNoise narrow = grid_noise(0.9);
+  GridNoise narrow = wide;
   narrow.low = -255;
   narrow.high = 510;
   noisy.table(narrow);
