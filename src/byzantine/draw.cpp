@@ -15,7 +15,7 @@ class Stream {
   /// Below `end`. Words that would make some of them likelier are thrown away.
   [[nodiscard]] std::size_t below(std::size_t end) {
     const std::uint64_t fair = ~std::uint64_t{0} - ~std::uint64_t{0} % end;
-    std::uint64_t word = 0;
+    std::uint64_t word;
     do {
       const Sha256Digest digest = digest_of("draw", {bytes_of(randomness_), bytes_of(count_)});
       std::memcpy(&word, digest.data(), sizeof word);
@@ -54,7 +54,7 @@ std::vector<Check> draw_checks(const Sha256Digest& randomness, std::span<const c
 
 std::uint64_t direction_key(const Sha256Digest& randomness, int part) {
   const Sha256Digest digest = digest_of("direction", {bytes_of(randomness), bytes_of(part)});
-  std::uint64_t key = 0;
+  std::uint64_t key;
   std::memcpy(&key, digest.data(), sizeof key);
   return key;
 }

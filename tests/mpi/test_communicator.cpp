@@ -322,7 +322,7 @@ TEST_CASE("Messages go from rank to rank, by tag and in order", "[communicator]"
 
 TEST_CASE("A probe tells who has written, with which tag and how much, and leaves the message", "[communicator]") {
   const int size = world().size(), me = world().rank();
-  CHECK(!world().probe(Communicator::kAny, Communicator::kAny).has_value());
+  CHECK(!world().probe(Communicator::kAnyRank, Communicator::kAnyTag).has_value());
   world().barrier();
   if (me > 0) {
     const std::vector<char> message(static_cast<std::size_t>(100 * me), 'm');
@@ -332,17 +332,17 @@ TEST_CASE("A probe tells who has written, with which tag and how much, and leave
       // From the last rank to the first, whoever came first.
       const int from = size - r;
       std::optional<Communicator::Arrival> arrival;
-      while (!arrival) arrival = world().probe(from, Communicator::kAny);
+      while (!arrival) arrival = world().probe(from, Communicator::kAnyTag);
       CHECK(arrival->from == from);
       CHECK(arrival->tag == 10 + from);
       CHECK(arrival->bytes == static_cast<std::size_t>(100 * from));
       CHECK(!world().probe(from, 10).has_value());
       std::vector<char> message(arrival->bytes, '?');
-      const auto again = world().probe(Communicator::kAny, arrival->tag);
+      const auto again = world().probe(Communicator::kAnyRank, arrival->tag);
       CHECK((again && again->from == from));
       world().receive(message.data(), message.size(), arrival->from, arrival->tag);
       CHECK(message == std::vector<char>(message.size(), 'm'));
-      CHECK(!world().probe(from, Communicator::kAny).has_value());
+      CHECK(!world().probe(from, Communicator::kAnyTag).has_value());
     }
   }
   world().barrier();
@@ -402,7 +402,7 @@ TEST_CASE("What a training step may call allocates nothing", "[communicator]") {
     world().exchange(numbers.data(), bytes, all.data(), bytes);
     world().broadcast(numbers.data(), 100);
     (void)world().agree(1);
-    (void)world().probe(Communicator::kAny, Communicator::kAny);
+    (void)world().probe(Communicator::kAnyRank, Communicator::kAnyTag);
     if (size == 1) return;
     request = world().start_receive(all.data(), 40, (me + size - 1) % size, 1);
     world().send(numbers.data(), 40, (me + 1) % size, 1);
