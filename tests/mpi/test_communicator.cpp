@@ -370,15 +370,28 @@ TEST_CASE("A message of another length than was expected is an error, and so is 
 
 TEST_CASE("A request that an exception leaves behind is dropped without a word", "[communicator]") {
   if (world().size() == 1) return;
-  static char late = 0;  // MPI still writes to it
-  if (world().rank() == 0) {
-    try {
-      const Request request = world().start_receive(&late, 1, 1, 9);
-      throw Error(ExitCode::numerical, "what the user must read");
-    } catch (const Error& error) {
-      CHECK(error.code() == ExitCode::numerical);
-    }
-  }
+  struct Never final : Errand {
+    [[nodiscard]] bool advance(bool) override { return false; }
+    void nap() override {}
+  } never;
+  using Clock = std::chrono::steady_clock;
+  const auto begin = Clock::now();
+  const double before = world().seconds_under_way();
+  double during = 0;
+  const auto forgotten = [&](Request /*under_way*/) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    during = world().seconds_under_way();
+    throw Error(ExitCode::numerical, "what the user must read");
+  };
+  CHECK(code_of([&] { forgotten(world().start(never, 4)); }) == ExitCode::numerical);
+  const double after = world().seconds_under_way();
+  CHECK((during > before && after > during));
+  CHECK(after - before <= std::chrono::duration<double>(Clock::now() - begin).count());
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  CHECK(world().seconds_under_way() == after);  // nobody asks for it any more
+  static char late = 0;                         // MPI still writes to it
+  if (world().rank() == 0)
+    CHECK(code_of([&] { forgotten(world().start_receive(&late, 1, 1, 9)); }) == ExitCode::numerical);
   world().barrier();
   if (world().rank() == 1) world().send(&late, 1, 0, 9);
   world().barrier();
@@ -536,6 +549,9 @@ TEST_CASE("Bytes are counted where they are given to MPI, and each call is in th
         8 * (size - 1));
   CHECK(given(Call::barrier, 0, [&] { world().barrier(); }) == 0);
   CHECK(given(Call::barrier, 0, [&] { world().meet([] {}); }) == 0);
+  const auto done = [] { return true; };
+  CHECK(given(Call::receive, 0, [&] { world().wait_for_message(from, done); }) == 0);
+  CHECK(given(Call::work, 0, [&] { world().wait_for_work(from, done); }) == 0);
   if (others == 0) return;
   Request coming = world().start_receive(got, 5, from, 1);
   CHECK(given(Call::send, 5, [&] { world().send(mine, 5, next, 1); }) == 5);
