@@ -14,19 +14,17 @@ namespace dat {
 void Protocol::check_claims() {
   if (interrupted()) return;
   const auto ranks = static_cast<std::size_t>(ranks_);
-  std::uint64_t mine_unfinished = work_.unfinished() ? 1 : 0;
+  const std::uint64_t mine_unfinished{work_.unfinished()};
   Round round(ranks_, sizeof mine_unfinished + ranks * sizeof(Claim));
   std::vector<Claim> own(ranks);
   work_.claims(keys_, own, norms_);
-  if (!contributes(me_)) own.assign(ranks, {});
   std::memcpy(round.mine.bytes().data(), &mine_unfinished, sizeof mine_unfinished);
   std::memcpy(round.mine.bytes().data() + sizeof mine_unfinished, own.data(), ranks * sizeof(Claim));
   meet(round, Topic::claims);
   if (interrupted()) return;
   for (int rank = 0; rank < ranks_; ++rank) {
     const std::span<const std::byte> said = round.of(rank).bytes;
-    std::memcpy(&mine_unfinished, said.data(), sizeof mine_unfinished);
-    unfinished_[static_cast<std::size_t>(rank)] = mine_unfinished != 0 ? 1 : 0;
+    std::memcpy(&unfinished_[static_cast<std::size_t>(rank)], said.data(), sizeof mine_unfinished);
     std::memcpy(claims_.data() + static_cast<std::size_t>(rank) * ranks, said.data() + sizeof mine_unfinished,
                 ranks * sizeof(Claim));
   }

@@ -8,20 +8,19 @@ namespace dat {
 
 namespace {
 
+[[nodiscard]] std::uint64_t word_of(const Sha256Digest& digest) {
+  std::uint64_t word;
+  std::memcpy(&word, digest.data(), sizeof word);
+  return word;
+}
+
 /// Uniform numbers of a digest.
 class Stream {
  public:
   explicit Stream(const Sha256Digest& randomness) : randomness_(randomness) {}
-  /// Below `end`. Words that would make some of them likelier are thrown away.
+  /// Below `end`, some of them likelier by end / 2^64.
   [[nodiscard]] std::size_t below(std::size_t end) {
-    const std::uint64_t fair = ~std::uint64_t{0} - ~std::uint64_t{0} % end;
-    std::uint64_t word;
-    do {
-      const Sha256Digest digest = digest_of("draw", {bytes_of(randomness_), bytes_of(count_)});
-      std::memcpy(&word, digest.data(), sizeof word);
-      ++count_;
-    } while (word >= fair);
-    return static_cast<std::size_t>(word % end);
+    return word_of(digest_of("draw", {bytes_of(randomness_), bytes_of(count_++)})) % end;
   }
 
  private:
@@ -53,10 +52,7 @@ std::vector<Check> draw_checks(const Sha256Digest& randomness, std::span<const c
 }
 
 std::uint64_t direction_key(const Sha256Digest& randomness, int part) {
-  const Sha256Digest digest = digest_of("direction", {bytes_of(randomness), bytes_of(part)});
-  std::uint64_t key;
-  std::memcpy(&key, digest.data(), sizeof key);
-  return key;
+  return word_of(digest_of("direction", {bytes_of(randomness), bytes_of(part)}));
 }
 
 }  // namespace dat

@@ -106,7 +106,7 @@ std::unique_ptr<Communicator> Communicator::world() {
   MPI_Comm group = MPI_COMM_NULL;
   {
     const Turn turn;
-    int provided = 0;
+    int provided;
     turn.check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
     Progress::of_process().allow(provided >= MPI_THREAD_SERIALIZED);
     // Groups inherit it.
@@ -408,7 +408,7 @@ double Communicator::seconds_under_way() const {
 
 std::string Communicator::library_version() {
   char text[MPI_MAX_LIBRARY_VERSION_STRING];
-  int length = 0;
+  int length;
   MPI_Get_library_version(text, &length);
   const std::string all(text, static_cast<std::size_t>(length));
   return all.substr(0, all.find_first_of(std::string("\n,\0", 3)));
