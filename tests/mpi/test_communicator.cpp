@@ -116,6 +116,7 @@ TEST_CASE("A request that is moved is waited for where it has gone", "[communica
   while (!third.test()) {
   }
   CHECK(value == static_cast<float>(world().size()));
+  if (world().size() > 1) CHECK(FlightRecorder::of_process().kept().back().ended > 0);
   third.wait();  // once more
 }
 
@@ -360,7 +361,7 @@ TEST_CASE("A message of another length than was expected is an error, and so is 
     Request sent = world().start_send(mine, 4, next, 1);
     CHECK(code_of([&] { world().receive(other, expected, before, 1); }) == code);
     sent.wait();
-    Request coming = world().start_receive(other, expected, before, 2);
+    Request asked = world().start_receive(other, expected, before, 2), coming(std::move(asked));
     sent = world().start_send(mine, 4, next, 2);
     CHECK(code_of([&] { coming.wait(); }) == code);
     CHECK(coming.test());

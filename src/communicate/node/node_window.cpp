@@ -16,7 +16,6 @@
 #include <climits>
 #include <cstring>
 #include <ctime>
-#include <new>
 #include <tuple>
 
 namespace dat {
@@ -115,7 +114,6 @@ std::unique_ptr<NodeWindow> NodeWindow::make(Communicator& ranks, std::int64_t b
     mine.device = about.st_dev;
     mine.inode = about.st_ino;
     mine.bytes = static_cast<std::int64_t>(whole);
-    for (int k = 0; k < kCounters; ++k) new (&window->counter(ranks.rank(), k)) Counter(0);
   }
   ranks.all_gather(&mine, all.data(), sizeof mine);
   why = first_reason(all);

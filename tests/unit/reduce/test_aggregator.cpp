@@ -287,14 +287,14 @@ TEST_CASE("At the geometric median the directions to the gradients cancel out, w
   for (std::uint32_t rank = 0; rank < 12; ++rank) {
     gradients.push_back(random_values(kSize, rank, -1, rank < 4 ? 1e20F : 1.0F));
     of.x.emplace_back(gradients.back().begin(), gradients.back().end());
-    of.w.push_back(1 + rank % 3);
+    of.w.push_back(0x1p-20 * (1 + rank % 3));
   }
   const auto result = rig.run("geometric_median", {.ranks = 12, .faults = 5}, gradients, of.w);
   Vector pull(kSize, 0.0);
   for (std::size_t i = 0; i < of.x.size(); ++i)
     for (std::size_t d = 0; d < kSize; ++d)
       pull[d] += of.w[i] * (of.x[i][d] - result[d]) / distance(of.x[i], Vector(result.begin(), result.end()));
-  CHECK(length(pull) <= 1e-5 * 24);
+  CHECK(length(pull) <= 1e-5 * 0x1p-20 * 24);
   // From the median of each coordinate, (0, 0), the distances are e, 3, 5, 5, 5: it is at the first one, whose pull the
   // others' does not exceed, where e is at most 5e-6.
   Rig small(2);
