@@ -128,7 +128,7 @@ void Protocol::look_at(int part) {
     if (contributes(rank))
       (void)show(rank, part, part, std::span(shown_).subspan(static_cast<std::size_t>(rank) * bytes, bytes));
   if (interrupted()) return;
-  bool unfinished = false;
+  bool unfinished;
   if (!work_.aggregated(part, shown_, unfinished) || unfinished != (unfinished_[j] != 0))
     return accuse(-1, part, Rule::aggregate, true);
   for (std::size_t rank = 0; rank < ranks; ++rank) {

@@ -2,6 +2,7 @@
 #include <atomic>
 #include <exception>
 #include <map>
+#include <ranges>
 #include <thread>
 
 #include "communicate/node/lane.hpp"
@@ -227,16 +228,16 @@ class WindowSums final : public NodeSums {
   Communicator& ranks = options.ranks;
   if (ranks.size() == 1) return nullptr;
   const std::vector<int> nodes = nodes_for(options);
-  if (nodes.empty()) why = "the names of hosts do not tell which ranks share memory";
+  if (nodes.empty()) {
+    why = "the names of hosts do not tell which ranks share memory";
+    return nullptr;
+  }
   // The ranks of each node.
   std::map<int, std::vector<int>> members;
   for (std::size_t rank = 0; rank < nodes.size(); ++rank) members[nodes[rank]].push_back(static_cast<int>(rank));
-  std::size_t least = nodes.size(), most = 0;
-  for (const auto& [node, own] : members) {
-    least = std::min(least, own.size());
-    most = std::max(most, own.size());
-  }
-  if (most < 2) return nullptr;  // nobody shares memory, or nobody knows
+  const auto sizes = members | std::views::values | std::views::transform([](const auto& own) { return own.size(); });
+  const std::size_t least = std::ranges::min(sizes), most = std::ranges::max(sizes);
+  if (most < 2) return nullptr;  // nobody shares memory
   const bool several = members.size() > 1;
   if (several && options.tree != nullptr)
     why = "the ranks are on several nodes, and --deterministic adds up over all of them in one order";

@@ -139,6 +139,7 @@ TEST_CASE("Parts are looked at where most gradients are more than two tau away, 
     for (const PartyResult& one : all) CHECK(one.looks == looks);
     CHECK(all[0].bans.empty());
   }
+  CHECK(hold_party({.ranks = 5, .validators = 0, .steps = 1, .tau = 1.2, .wide = 3})[0].looks == 5);  // three of five
 }
 
 TEST_CASE("Who says of an iteration that is at rest that it was cut off is looked at, and found out", "[byzantine]") {
