@@ -390,6 +390,10 @@ void Communicator::watch(double timeout_seconds) {
   if (size_ > 1 && timeout_seconds != 0) watchdog_ = std::make_unique<Watchdog>(*this, timeout_seconds);
 }
 
+void Communicator::excuse(int rank) {
+  if (watchdog_) watchdog_->excuse(rank);
+}
+
 void Communicator::keep_records_in(const std::string& folder) {
   if (watchdog_) watchdog_->keep_records_in(folder);
 }

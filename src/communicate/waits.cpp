@@ -41,4 +41,9 @@ void Communicator::wait_for_work(int from, const std::function<bool()>& done) {
   wait_until(FlightRecorder::of_process().begin(Call::work, name_, from, 0), done);
 }
 
+void Communicator::sleep_until_called(int from, int tag) {
+  const FlightRecorder::Absence absence;
+  while (!probe(from, tag)) std::this_thread::sleep_for(kNap);
+}
+
 }  // namespace dat

@@ -71,7 +71,6 @@ class Butterfly final : public Transport {
     part_.reserve(longest * kBytes);
     chunks_.emplace(options_.backend, longest);
   }
-  [[nodiscard]] int rounds() const override { return 1; }
 
   [[nodiscard]] std::int64_t begin(const StepMessages& step) override {
     step_ = step.step;
