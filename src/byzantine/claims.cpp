@@ -107,7 +107,7 @@ bool Protocol::must_look(int part) const {
     const double w = weights[rank], norm = norms[rank];
     if (w == 0) continue;
     weight += w;
-    total += w * claims_[rank * ranks + j].product * (norm > tau ? tau / norm : 1);
+    total += w * claims_[rank * ranks + j].product * std::min(1.0, tau / norm);
     length += w * std::min(norm, tau);
     if (norm > 2 * tau) far += w;
   }

@@ -222,6 +222,7 @@ TEST_CASE("Ranks of a group, and of a group of it, know their numbers in the lau
   if (without_last)
     for (int rank = 0; rank < without_last->size(); ++rank)
       CHECK(without_last->launch_rank(rank) == world().size() - 2 - rank);
+  CHECK((!without_last || std::ssize(without_last->launch_node_cores()) == world().node_size()));
   CHECK(Communicator::single()->launch_rank() == 0);
   // To the hang watch a group has one name on all of its ranks, and another one than any other group.
   const auto name_of = [](Communicator& group) {
@@ -372,9 +373,11 @@ TEST_CASE("A message of another length than was expected is an error, and so is 
 TEST_CASE("A request that an exception leaves behind is dropped without a word", "[communicator]") {
   if (world().size() == 1) return;
   struct Never final : Errand {
-    [[nodiscard]] bool advance(bool) override { return false; }
+    [[nodiscard]] bool advance(bool beside) override { return calls += beside, false; }
     void nap() override {}
+    std::atomic<int> calls = 0;
   } never;
+  (void)world().move_on_beside();
   using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();
   const double before = world().seconds_under_way();
@@ -389,8 +392,11 @@ TEST_CASE("A request that an exception leaves behind is dropped without a word",
   CHECK((during > before && after > during));
   CHECK(after - before <= std::chrono::duration<double>(Clock::now() - begin).count());
   std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  CHECK(world().seconds_under_way() == after);  // nobody asks for it any more
-  static char late = 0;                         // MPI still writes to it
+  CHECK(world().seconds_under_way() == after);
+  never.calls = 0;
+  CHECK(code_of([&] { forgotten(world().start(never, 4)); }) == ExitCode::numerical);
+  CHECK(never.calls == 0);  // nobody is beside any more
+  static char late = 0;     // MPI still writes to it
   if (world().rank() == 0)
     CHECK(code_of([&] { forgotten(world().start_receive(&late, 1, 1, 9)); }) == ExitCode::numerical);
   world().barrier();
