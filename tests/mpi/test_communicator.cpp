@@ -398,7 +398,8 @@ TEST_CASE("A request that an exception leaves behind is dropped without a word",
   CHECK(never.calls == 0);  // nobody is beside any more
   static char late = 0;     // MPI still writes to it
   if (world().rank() == 0)
-    CHECK(code_of([&] { forgotten(world().start_receive(&late, 1, 1, 9)); }) == ExitCode::numerical);
+    CHECK((code_of([&] { forgotten(world().start_receive(&late, 1, 1, 9)); }) == ExitCode::numerical &&
+           during == world().seconds_under_way()));  // messages take none
   world().barrier();
   if (world().rank() == 1) world().send(&late, 1, 0, 9);
   world().barrier();

@@ -42,11 +42,9 @@ std::int64_t start_of_process(std::int64_t process) {
 void remove_shared_memory() {
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {
-    const std::size_t path = line.find('/');
-    if (path == std::string::npos) continue;
     const std::string name = line.substr(line.rfind('/') + 1);
     for (const char* of_mpi : {"vader_segment.", "sm_segment.", "ucx_shm_posix_"})
-      if (name.starts_with(of_mpi)) unlink(line.substr(path).c_str());
+      if (name.starts_with(of_mpi)) unlink(line.substr(line.find('/')).c_str());
   }
 }
 
