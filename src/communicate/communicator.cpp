@@ -46,10 +46,10 @@ void lay_out(const std::vector<int>& bytes, std::vector<int>& at, const char* wh
   }
 }
 
-/// The cores that this process may run on; none where the system does not say.
+/// The cores that this thread may run on; none where the system does not say.
 [[nodiscard]] cpu_set_t own_cores() {
   cpu_set_t cores{};
-  (void)sched_getaffinity(0, sizeof cores, &cores);
+  (void)pthread_getaffinity_np(pthread_self(), sizeof cores, &cores);
   return cores;
 }
 

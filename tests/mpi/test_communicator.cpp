@@ -218,6 +218,9 @@ TEST_CASE("Ranks of a group, and of a group of it, know their numbers in the lau
   CHECK(backwards->launch_rank() == world().rank());
   CHECK(backwards->launch_node_rank() == world().node_rank());
   CHECK(std::ssize(backwards->launch_node_cores()) == world().node_size());
+  cpu_set_t own{};
+  CHECK(sched_getaffinity(0, sizeof own, &own) == 0);
+  CHECK(CPU_EQUAL(&own, &world().launch_node_cores()[static_cast<std::size_t>(world().node_rank())]));
   const auto without_last = backwards->subgroup(world().rank() == world().size() - 1 ? Communicator::kNoColor : 0, 0);
   if (without_last)
     for (int rank = 0; rank < without_last->size(); ++rank)
