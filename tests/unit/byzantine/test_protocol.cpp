@@ -253,9 +253,11 @@ TEST_CASE("Who shows another share of the randomness, numbers or part than it ha
       std::tuple(6, kHead + sizeof(Sha256Digest), 1, Rule::commitment),
       std::tuple(6, std::size_t{0}, 32 + 4 * 24, Rule::silence), std::tuple(6, std::size_t{0}, 1, Rule::malformed));
   PartyOptions options{.ranks = 4, .faults = 1, .elements = 96, .steps = 4};
-  if (shown == 6) options.iterations = 1;  // all look at every part
+  const bool claims = GENERATE(false, true);  // something false about part 0; else all look at every part
+  if (shown == 6 && !claims) options.iterations = 1;
   options.distortions[3] = [=](int number, std::byte* data, std::size_t bytes) {
     if (number == shown) data[std::min(at, bytes - 1)] ^= static_cast<std::byte>(bits);
+    if (number == 4 && claims) data[kHead + 8 + 8] ^= std::byte{1};  // its norm
   };
   const std::vector<PartyResult> all = hold_party(options);
   REQUIRE(all[0].bans.size() == 1);
@@ -263,6 +265,7 @@ TEST_CASE("Who shows another share of the randomness, numbers or part than it ha
   CHECK(all[0].bans[0].rule == rule);
   CHECK(all[0].bans[0].by == (shown == 6 ? 0 : -1));
   CHECK(all[0].bans[0].step == all[0].accusations[0].step);
+  CHECK(all[0].accusations.size() == 1);
 }
 
 TEST_CASE("Whatever is done to one rank's messages, nobody else is banned", "[byzantine]") {
